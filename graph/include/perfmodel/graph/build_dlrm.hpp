@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+struct EmbeddingTable {
+  std::int64_t num_rows = 0;
+  std::int64_t dim = 0;
+  double pooling_factor = 1;  ///< mean lookups per sample
+};
+
+/// A DLRM (Naumov et al., 2019): dense features through the bottom MLP, one pooled embedding per
+/// table, interaction of these vectors, top MLP, sigmoid, binary cross entropy.
+struct DlrmConfig {
+  std::string name = "dlrm";
+  std::vector<std::int64_t> bottom_mlp;  ///< widths, the dense features first
+  std::vector<std::int64_t> top_mlp;     ///< widths behind the interaction, the last one 1
+  std::vector<EmbeddingTable> tables;
+  std::int64_t batch = 2048;
+
+  /// Of tables and MLPs. kRowwiseAdagrad needs batched tables; the MLPs then use Adagrad.
+  enum class Optimizer { kSgd, kRowwiseAdagrad } optimizer = Optimizer::kSgd;
+
+  /// One FBGEMM op for all tables, with the optimizer fused into its backward pass; otherwise one
+  /// nn.EmbeddingBag per table with sparse gradients.
+  bool table_batched = true;
+
+  /// Dot products of all pairs of vectors, next to the bottom MLP's output; otherwise the vectors
+  /// one behind the other.
+  bool interaction_dot = true;
+
+  /// The batch lies in pinned host memory, so that copying it does not block the host.
+  bool pinned_input = true;
+};
+
+/// "default", "mlperf" or "ddp": the workloads of Lin et al. with a batch of 2,048, SGD and batched
+/// tables. mlperf has the 26 tables of Criteo Terabyte, capped at 40 million rows.
+Result<DlrmConfig> dlrm_preset(std::string_view name);
+
+/// Width of the first top layer: D + M (M - 1) / 2 for dot products of M vectors of width D.
+std::int64_t interaction_width(const DlrmConfig& config);
+
+/// The execution graph of one training step on one GPU, as PyTorch's observer would record it:
+/// copies of the batch, forward pass, zero_grad, backward pass on the autograd thread, optimizer.
+///
+/// Follows PyTorch 2: gradients are set to None, optimizers work on lists of tensors
+/// (`aten::_foreach_add_`) unless a gradient is sparse. Indices of the interaction live on the GPU.
+/// Labels of one sample and all parameters are float32. Ids are never reused.
+///
+/// Errors: sizes that are not positive, widths that do not fit, a batch with more lookups or tables
+/// with more elements than 2^60, row-wise Adagrad without batched tables.
+Result<ExecutionGraph> build_dlrm(const DlrmConfig& config);
+
+/// Reads a table list: CSV with the columns `rows, dim, pooling` (and `table`, a name that is not
+/// used), or a JSON array of objects with the same keys. `.json` and `.csv` tell them apart.
+Result<std::vector<EmbeddingTable>> read_embedding_tables(const std::filesystem::path& file);
+
+}  // namespace perfmodel

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string_view>
+
+namespace perfmodel {
+
+/// Name of a region that is no op: ProfilerStep#N, "## ... ##", Optimizer.step#..., a module, ...
+bool is_label_name(std::string_view name);
+
+/// Bookkeeping node of the execution-trace observer (process, thread, root).
+bool is_structural_name(std::string_view name);
+
+/// A runtime or driver call that gives work to the device: kernel launch, async copy or set, graph
+/// launch; CUDA and HIP. Synchronising calls are not launches.
+bool is_launch_call(std::string_view name);
+
+/// A call that copies memory (a launch that may block the host).
+bool is_copy_call(std::string_view name);
+
+/// A call that launches a captured graph: one correlation, many kernels.
+bool is_graph_launch_call(std::string_view name);
+
+enum class SyncKind { kNone, kStream, kDevice, kEvent };
+/// A call that waits for the device.
+SyncKind sync_kind(std::string_view name);
+
+/// A kernel that moves data between ranks (NCCL, RCCL).
+bool is_collective_kernel(std::string_view name);
+
+/// Prefix match on "ProfilerStep#".
+bool is_profiler_step(std::string_view name);
+
+}  // namespace perfmodel

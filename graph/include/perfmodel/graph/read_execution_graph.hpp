@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+struct ReadOptions {
+  /// Accept a file that breaks off: what is complete before the break is kept, with a warning.
+  bool salvage = false;
+};
+
+/// Reads a PyTorch execution trace, plain or gzip, of any schema from 1.0.0 to 1.1.1 in the flat or
+/// the nested layout (told apart by the keys of a node, not by the version text).
+///
+/// Nodes may stand in any order. Orphans (a parent id that no node has) are kept and counted in
+/// `warnings`. Errors: unreadable file, broken gzip or JSON, a missing or ill-typed field, duplicate
+/// ids, a cycle of parents; a timed trace in place of a graph is told by name.
+Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
+                                            ReadOptions options = {});
+
+}  // namespace perfmodel

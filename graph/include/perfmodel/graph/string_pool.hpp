@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace perfmodel {
+
+/// Index of an interned name; equal names of one pool have equal ids.
+using NameId = std::uint32_t;
+
+/// FNV-1a, 64 bit: the same name has the same hash in every file and on every machine.
+constexpr std::uint64_t hash_text(std::string_view text,
+                                  std::uint64_t seed = 0xcbf29ce484222325ULL) {
+  for (char c : text) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return seed;
+}
+
+/// Order-dependent mix of a further value into a hash.
+constexpr std::uint64_t hash_mix(std::uint64_t seed, std::uint64_t value) {
+  std::uint64_t x = (seed ^ value) * 0x9e3779b97f4a7c15ULL;
+  return x ^ (x >> 29);
+}
+
+/// Names kept once; traces repeat a few hundred names a million times.
+class StringPool {
+ public:
+  StringPool() { intern(""); }
+
+  NameId intern(std::string_view text);
+
+  std::string_view text(NameId id) const { return texts_[id]; }
+  std::uint64_t hash(NameId id) const { return hashes_[id]; }
+  std::size_t size() const { return texts_.size(); }
+
+ private:
+  std::deque<std::string> storage_;  // stable addresses under the views
+  std::vector<std::string_view> texts_;
+  std::vector<std::uint64_t> hashes_;
+  std::unordered_map<std::string_view, NameId> ids_;
+};
+
+}  // namespace perfmodel

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/string_pool.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+enum class HostKind : std::uint8_t {
+  kOp,
+  kAnnotation,  ///< marks a region: ProfilerStep#N, "## forward ##", Optimizer.step#..., ...
+  kCall,        ///< runtime or driver call
+};
+
+/// One timed event of a host thread. Stamps are nanoseconds since Trace::base_ns.
+struct HostEvent {
+  std::int64_t start_ns = 0;
+  std::int64_t duration_ns = 0;
+  NameId name = 0;
+  std::int32_t thread = -1;  ///< into Trace::threads
+  HostKind kind = HostKind::kOp;
+  std::uint32_t file_order = 0;
+  std::int64_t event_index = -1;         ///< "Ev Idx": start order as PyTorch saw it; -1: none
+  std::int64_t correlation = -1;         ///< calls only
+  std::int64_t record_function_id = 0;   ///< links to a graph's rf_id; 0: not recorded
+  std::int64_t external_id = -1;
+
+  std::int64_t end_ns() const { return start_ns + duration_ns; }
+};
+
+enum class GpuKind : std::uint8_t { kKernel, kCopy, kSet };
+
+/// One piece of device work.
+struct GpuEvent {
+  std::int64_t start_ns = 0;
+  std::int64_t duration_ns = 0;
+  NameId name = 0;
+  GpuKind kind = GpuKind::kKernel;
+  std::int16_t device = 0;
+  std::int64_t stream = 0;
+  std::int64_t correlation = -1;
+  std::int64_t bytes = 0;        ///< copies and sets
+  std::int32_t launch = -1;      ///< into Trace::host; -1: launched outside the trace
+
+  std::int64_t end_ns() const { return start_ns + duration_ns; }
+};
+
+/// A `cuda_sync` record: which stream or event a synchronising call waited for.
+struct SyncEvent {
+  std::int64_t start_ns = 0, duration_ns = 0;
+  NameId kind = 0;  ///< "Stream Synchronize", "Stream Wait Event", ...
+  std::int64_t stream = -1, wait_on_stream = -1, wait_on_event_correlation = -1;
+  std::int64_t correlation = -1;
+};
+
+struct TraceThread {
+  std::string process_id, thread_id, name;
+};
+
+struct TraceDevice {
+  std::int64_t id = 0;
+  std::string name;
+};
+
+/// A Kineto trace: host events and device work of one process, times in nanoseconds.
+///
+/// `host` is sorted by (thread, start, longer first, file order), `gpu` by (device, stream, start).
+struct Trace {
+  std::string source;
+  StringPool names;
+  std::vector<HostEvent> host;
+  std::vector<GpuEvent> gpu;
+  std::vector<SyncEvent> syncs;
+  std::vector<TraceThread> threads;
+  std::vector<TraceDevice> devices;  ///< every GPU of the host, used or not
+  std::int64_t base_ns = 0;          ///< epoch or boot time of stamp 0
+  std::int64_t rank = -1, world_size = -1;  ///< -1: not recorded
+  std::size_t event_count = 0;       ///< entries of traceEvents, of any kind
+  std::uint64_t text_bytes = 0;      ///< inflated size of the file
+  std::vector<std::string> warnings;
+
+  std::string_view name(const HostEvent& event) const { return names.text(event.name); }
+  std::string_view name(const GpuEvent& event) const { return names.text(event.name); }
+
+  /// Name of the GPU that the work ran on; empty if the file does not say.
+  std::string gpu_name() const;
+};
+
+/// Reads a Kineto (Chrome) trace, plain or gzip, of any vintage since 2020: dictionary or bare array,
+/// old and new categories, CUDA and HIP calls, whole or fractional microseconds (parsed from the text,
+/// so no stamp is rounded), numeric, textual or negative thread ids.
+///
+/// The text is streamed: peak memory is the events kept plus some megabytes. Python frames, flows,
+/// counters and instants are skipped. Errors: unreadable file, broken gzip or JSON, an event that is
+/// no object, a stamp that is no number; an execution graph in place of a trace is told by name.
+Result<Trace> read_trace(const std::filesystem::path& file, ReadOptions options = {});
+
+}  // namespace perfmodel

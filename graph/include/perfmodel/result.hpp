@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <tl/expected.hpp>
+
+namespace perfmodel {
+
+enum class ErrorCode {
+  kIo,           ///< a file cannot be opened, read or written
+  kSyntax,       ///< text that is no JSON, or compressed data that is broken
+  kFormat,       ///< JSON that is not what the format asks for
+  kUnknownName,  ///< a GPU, preset or op that nobody knows
+  kImpossible,   ///< a request that the input cannot answer
+};
+
+/// What went wrong and where. Positions are those of the inflated text.
+struct Error {
+  ErrorCode code = ErrorCode::kFormat;
+  std::string message;  ///< what was expected, what was found
+  std::filesystem::path file = {};
+  std::string json_pointer = {};  ///< "/nodes/17/id"
+  int line = 0, column = 0;       ///< 1-based; 0 when unknown
+};
+
+/// `file:line:column: /pointer: message`, leaving out what is not known.
+std::string to_string(const Error& error);
+
+template <class T>
+using Result = tl::expected<T, Error>;
+
+using Unexpected = tl::unexpected<Error>;
+
+inline Unexpected fail(ErrorCode code, std::string message) {
+  return Unexpected{Error{.code = code, .message = std::move(message)}};
+}
+
+}  // namespace perfmodel
+
+/// Bugs are not errors: a broken invariant aborts with its place.
+#define PERFMODEL_CHECK(condition)                                                         \
+  do {                                                                                     \
+    if (!(condition)) {                                                                    \
+      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                        \
+    }                                                                                      \
+  } while (false)

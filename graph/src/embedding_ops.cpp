@@ -1,0 +1,186 @@
+#include "embedding_ops.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+namespace perfmodel {
+namespace {
+
+constexpr int kModeSum = 0;
+
+struct Bag {
+  TensorRef weight, indices, offsets;
+  TensorRef offset_to_bag = {}, bag_size = {}, maximum_indices = {};
+};
+
+TensorRef embedding_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
+  const Shape weight_shape = graph.shape(bag.weight);
+  const std::int64_t rows = weight_shape[0], dim = weight_shape[1];
+  const std::int64_t lookups = graph.numel(bag.indices);
+  graph.begin_op("aten::_embedding_bag_backward",
+                 {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size,
+                  bag.maximum_indices, rows, false, kModeSum, true, graph.undefined(), -1});
+  graph.begin_op("aten::_embedding_bag_sparse_backward",
+                 {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size, rows, false,
+                  kModeSum, graph.undefined(), -1});
+  // Each lookup gets the gradient of its bag.
+  graph.begin_op("aten::index_select", {gradient, 0, bag.offset_to_bag});
+  const TensorRef unsized = empty(graph, graph.dtype(gradient), {0});
+  const Shape per_lookup_shape = {lookups, dim};
+  const TensorRef per_lookup =
+      graph.new_view(unsized, per_lookup_shape, contiguous_strides(per_lookup_shape));
+  graph.end_op({per_lookup});
+
+  graph.begin_op("aten::embedding_sparse_backward", {per_lookup, bag.indices, rows, -1, false});
+  const TensorRef index = reshape(graph, bag.indices, {1, -1});
+  const TensorRef values = reshape(graph, per_lookup, {-1, dim});
+  to_same_dtype(graph, index);
+  const TensorRef sparse = sparse_coo_tensor(graph, index, values, weight_shape);
+  graph.end_op({sparse});
+  graph.end_op({sparse});
+  graph.end_op({sparse});
+  return sparse;
+}
+
+// Arguments of a lookup function that only FBGEMM's own bookkeeping needs.
+TensorRef table_metadata(GraphBuilder& graph, DType dtype, std::size_t size) {
+  return graph.new_gpu_tensor(dtype, {static_cast<std::int64_t>(size)});
+}
+
+int bits_for(std::int64_t total_rows) {
+  int bits = 0;
+  for (; total_rows > 0; total_rows >>= 1) ++bits;
+  return bits;
+}
+
+std::string_view optimizer_name(TableBatch::Optimizer optimizer) {
+  return optimizer == TableBatch::Optimizer::kSgd ? "sgd" : "rowwise_adagrad";
+}
+
+// The allocations around FBGEMM's sort by row, its run lengths, and the fused update. The kernels
+// themselves are launched by the enclosing node.
+void table_batched_backward(GraphBuilder& graph, TensorRef indices, TensorRef cache_locations,
+                            std::int64_t max_dim) {
+  constexpr DType kInt = DType::kInt32;
+  const std::int64_t lookups = graph.numel(indices);
+  const TensorRef infos = empty_like(graph, indices, kInt);
+  empty_like(graph, infos);    // infos, sorted
+  empty_like(graph, indices);  // linear indices
+  empty_like(graph, indices);  // linear indices, sorted
+  empty(graph, DType::kUInt8, {1});
+  empty_like(graph, indices);  // run starts
+  const TensorRef run_lengths = zeros_like(graph, indices, kInt);
+  zeros(graph, kInt, {1});  // number of runs
+  empty(graph, DType::kUInt8, {1023});
+  const TensorRef cumulative = empty(graph, kInt, {lookups + 1});
+  zero(graph, select(graph, cumulative, 0, 0));
+  empty(graph, DType::kUInt8, {767});
+  empty_like(graph, cache_locations);
+  for (int i = 0; i < 2; ++i) {  // long runs: ids and counts
+    empty_like(graph, run_lengths);
+    zeros(graph, kInt, {1});
+  }
+  empty(graph, kInt, {0});
+  zeros(graph, DType::kFloat32, {0, max_dim});
+}
+
+}  // namespace
+
+TensorRef embedding_bag(AtenOps& ops, TensorRef weight, TensorRef indices, TensorRef offsets) {
+  GraphBuilder& graph = ops.graph();
+  const std::int64_t bags = graph.numel(offsets), dim = graph.shape(weight)[1];
+  const std::int64_t sequence = ops.tape().sequence();
+  Bag bag{.weight = weight, .indices = indices, .offsets = offsets};
+  graph.begin_op("aten::embedding_bag.padding_idx",
+                 {weight, indices, offsets, false, kModeSum, true, kNone, false, kNone}, sequence);
+  graph.begin_op("aten::_embedding_bag",
+                 {weight, indices, offsets, false, kModeSum, true, graph.undefined(), false, -1},
+                 sequence);
+  bag.bag_size = empty(graph, DType::kInt64, {bags});
+  bag.offset_to_bag = empty(graph, DType::kInt64, {graph.numel(indices)});
+  const TensorRef out = empty(graph, graph.dtype(weight), {bags, dim});
+  bag.maximum_indices = empty(graph, DType::kInt64, {0});
+  const std::vector<Value> outputs = {out, bag.offset_to_bag, bag.bag_size, bag.maximum_indices};
+  graph.end_op(outputs);
+  graph.end_op(outputs);
+  ops.tape().record("EmbeddingBagBackward0", {weight}, out,
+                    [&graph, bag](TensorRef gradient) -> std::vector<TensorRef> {
+                      return {embedding_bag_backward(graph, bag, gradient)};
+                    });
+  return out;
+}
+
+TensorRef table_batched_lookup(AtenOps& ops, const TableBatch& tables, std::int64_t batch,
+                               TensorRef indices, TensorRef offsets) {
+  GraphBuilder& graph = ops.graph();
+  constexpr DType kFloat = DType::kFloat32, kInt = DType::kInt32, kLong = DType::kInt64;
+  const std::size_t count = tables.rows.size();
+  const std::int64_t total_rows =
+      std::accumulate(tables.rows.begin(), tables.rows.end(), std::int64_t{0});
+  const std::int64_t elements = std::inner_product(tables.rows.begin(), tables.rows.end(),
+                                                   tables.dims.begin(), std::int64_t{0});
+  const std::int64_t total_dim =
+      std::accumulate(tables.dims.begin(), tables.dims.end(), std::int64_t{0});
+  const std::int64_t max_dim = *std::max_element(tables.dims.begin(), tables.dims.end());
+  const std::int64_t sequence = ops.tape().sequence();
+
+  to_same_dtype(graph, indices, sequence);
+  to_same_dtype(graph, offsets, sequence);
+  const TensorRef rows_per_table = table_metadata(graph, kLong, count);
+  const TensorRef warning = graph.new_gpu_tensor(kLong, {1});
+  graph.begin_op("fbgemm::bounds_check_indices",
+                 {rows_per_table, indices, offsets, 1, warning, kNone}, sequence);
+  zero(graph, warning, sequence);
+  graph.end_op();
+
+  const TensorRef cache_locations = graph.new_gpu_tensor(kInt, {0});
+  const bool stateful = tables.optimizer == TableBatch::Optimizer::kRowwiseAdagrad;
+  std::vector<Value> arguments = {graph.new_gpu_tensor(kFloat, {0}),  // placeholder
+                                  graph.new_gpu_tensor(kFloat, {elements}),
+                                  graph.new_gpu_tensor(kFloat, {0}),     // host weights
+                                  graph.new_gpu_tensor(kFloat, {0, 0}),  // cache
+                                  table_metadata(graph, kInt, count),    // placements
+                                  table_metadata(graph, kLong, count),   // weight offsets
+                                  table_metadata(graph, kInt, count + 1),
+                                  total_dim,
+                                  max_dim,
+                                  table_metadata(graph, kLong, count + 1),
+                                  bits_for(total_rows),
+                                  indices,
+                                  offsets,
+                                  kModeSum,
+                                  kNone,
+                                  kNone,
+                                  cache_locations,
+                                  false,
+                                  1.0,
+                                  true};
+  if (stateful) {  // one number per row, for Adagrad
+    arguments.insert(
+        arguments.end(),
+        {graph.new_gpu_tensor(kFloat, {total_rows}), graph.new_gpu_tensor(kFloat, {0}),
+         table_metadata(graph, kInt, count), table_metadata(graph, kLong, count), 1e-8});
+  }
+  arguments.push_back(tables.learning_rate);
+  if (stateful) arguments.insert(arguments.end(), {0.0, 0});  // weight decay and its mode
+  arguments.push_back(0);                                     // output in float
+
+  const std::string_view name = optimizer_name(tables.optimizer);
+  graph.begin_op(fmt::format("fbgemm::split_embedding_codegen_lookup_{}_function", name),
+                 std::move(arguments), sequence);
+  const TensorRef out = empty(graph, kFloat, {batch, total_dim});
+  graph.end_op({out});
+  ops.tape().record(
+      fmt::format("torch::autograd::CppNode<SplitLookupFunction_{}_Op>", name), {}, out,
+      [&graph, indices, cache_locations, max_dim](TensorRef) -> std::vector<TensorRef> {
+        table_batched_backward(graph, indices, cache_locations, max_dim);
+        return {};
+      });
+  return out;
+}
+
+}  // namespace perfmodel

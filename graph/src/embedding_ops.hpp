@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "aten_ops.hpp"
+
+namespace perfmodel {
+
+/// nn.EmbeddingBag(mode="sum", sparse=True): one table, weights [rows, dim], indices [N],
+/// offsets [B]. The gradient is a sparse tensor with one entry per lookup.
+TensorRef embedding_bag(AtenOps& ops, TensorRef weight, TensorRef indices, TensorRef offsets);
+
+/// FBGEMM's SplitTableBatchedEmbeddingBags: all tables in one op, the optimizer in its backward.
+struct TableBatch {
+  enum class Optimizer { kSgd, kRowwiseAdagrad } optimizer = Optimizer::kSgd;
+  std::vector<std::int64_t> rows, dims;
+  double learning_rate = 0;
+};
+
+/// indices [N], offsets [T * B + 1], table by table; the result is [B, sum of dims].
+TensorRef table_batched_lookup(AtenOps& ops, const TableBatch& tables, std::int64_t batch,
+                               TensorRef indices, TensorRef offsets);
+
+}  // namespace perfmodel

@@ -1,0 +1,204 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "perfmodel/graph/execution_graph.hpp"
+
+namespace perfmodel {
+
+/// A tensor of the graph under construction; -1: no tensor.
+struct TensorRef {
+  std::int32_t index = -1;
+  bool exists() const { return index >= 0; }
+};
+
+using Shape = std::vector<std::int64_t>;
+
+/// One argument of an op.
+class Value {
+ public:
+  using List = std::vector<Value>;
+  struct None {};
+  struct Opaque {  // "cuda:0", "<Object>", ...
+    std::string text;
+  };
+
+  Value(None value) : value_(value) {}
+  Value(TensorRef tensor) : value_(tensor) {}
+  Value(int number) : value_(std::int64_t{number}) {}
+  Value(std::int64_t number) : value_(number) {}
+  Value(double number) : value_(number) {}
+  Value(bool flag) : value_(flag) {}
+  Value(const char* text) : value_(std::string(text)) {}
+  Value(Opaque opaque) : value_(std::move(opaque)) {}
+  Value(List list) : value_(std::move(list)) {}
+  Value(const Shape& sizes) : value_(List(sizes.begin(), sizes.end())) {}
+  Value(const std::vector<TensorRef>& tensors) : value_(List(tensors.begin(), tensors.end())) {}
+
+  const auto& variant() const { return value_; }
+
+ private:
+  std::variant<None, TensorRef, std::int64_t, double, bool, std::string, Opaque, List> value_;
+};
+
+inline constexpr Value::None kNone{};
+
+/// Number by which PyTorch ops name a dtype in their arguments (float 6, long 4, ...).
+int scalar_type_code(DType dtype);
+
+/// Strides of a dense row-major tensor.
+Shape contiguous_strides(const Shape& shape);
+
+/// Writes nodes in the order in which PyTorch's observer numbers them: one counter gives ids to new
+/// input tensors and their storages, then to the op, then (after its children) to its new outputs.
+/// Ids are never reused, unlike those of a recording.
+class GraphBuilder {
+ public:
+  static constexpr std::int32_t kMainThread = 1, kAutogradThread = 2;
+
+  GraphBuilder();
+
+  Device gpu() const { return {.kind = Device::Kind::kGpu, .index = 0}; }
+  Device cpu() const { return {.kind = Device::Kind::kCpu, .index = -1}; }
+  static Value device_value(Device device);
+
+  TensorRef new_tensor(DType dtype, Device device, Shape shape);
+  TensorRef new_gpu_tensor(DType dtype, Shape shape) { return new_tensor(dtype, gpu(), shape); }
+  /// Shares the storage of `base`; `offset` in elements from the start of `base`.
+  TensorRef new_view(TensorRef base, Shape shape, Shape strides, std::int64_t offset = 0);
+  /// A sparse COO tensor, of which the observer sees neither storage nor device.
+  TensorRef new_sparse(Shape shape, TensorRef indices, TensorRef values);
+  TensorRef undefined();
+
+  const Shape& shape(TensorRef tensor) const { return state(tensor).shape; }
+  const Shape& strides(TensorRef tensor) const { return state(tensor).strides; }
+  std::int64_t offset(TensorRef tensor) const { return state(tensor).offset; }
+  std::int64_t numel(TensorRef tensor) const;
+  DType dtype(TensorRef tensor) const { return state(tensor).dtype; }
+  Device device(TensorRef tensor) const { return state(tensor).device; }
+  bool is_view(TensorRef tensor) const { return state(tensor).view; }
+  bool is_sparse(TensorRef tensor) const { return state(tensor).storage < 0; }
+  bool is_contiguous(TensorRef tensor) const;
+  TensorRef sparse_indices(TensorRef sparse) const { return state(sparse).indices; }
+  TensorRef sparse_values(TensorRef sparse) const { return state(sparse).values; }
+
+  /// Opens an op. `op` is its name with overload ("aten::sum.dim_IntList"), by which its schema is
+  /// looked up; the node is called "aten::sum". `sequence`: autograd's number, -1 inside an op
+  /// that autograd handles as a whole.
+  void begin_op(std::string_view op, std::vector<Value> inputs, std::int64_t sequence = -1);
+  void end_op(std::vector<Value> outputs = {});
+  void leaf_op(std::string_view op, std::vector<Value> inputs, std::vector<Value> outputs,
+               std::int64_t sequence = -1);
+
+  /// Opens a region that is no op ("ProfilerStep#0"); closed by end_op().
+  void begin_label(std::string_view name);
+
+  /// Opens the scope-1 node of a backward function; the forward thread's stack top is its
+  /// `fw_parent`.
+  void begin_backward_function(std::string_view name, TensorRef gradient, std::int64_t sequence);
+  /// Opens a node without schema, e.g. "autograd::engine::evaluate_function: ..."
+  void begin_plain(std::string_view name, std::vector<Value> inputs = {});
+
+  void switch_thread(std::int32_t thread);
+
+  /// Everything that was opened is closed; hands over the indexed graph.
+  ExecutionGraph finish();
+
+ private:
+  struct TensorState {
+    DType dtype = DType::kUnknown;
+    Device device = {};
+    Shape shape = {}, strides = {};
+    std::int64_t offset = 0;
+    std::int32_t storage = -1;  // into storage_ids_, -1: none
+    std::int64_t id = 0;        // 0: the observer has not met it yet
+    bool view = false;
+    TensorRef indices = {}, values = {};  // of a sparse tensor
+  };
+
+  const TensorState& state(TensorRef tensor) const;
+  TensorRef add(TensorState tensor);
+  std::int64_t next_id() { return ++last_id_; }
+  std::vector<std::size_t>& stack() { return stacks_[thread_]; }
+  Node& open_node(std::string_view name, const std::vector<Value>& inputs, Scope scope);
+  std::pair<std::uint32_t, std::uint32_t> append(const std::vector<Value>& values);
+  Argument argument(const Value& value);
+  std::uint32_t tensor_entry(TensorRef tensor);
+
+  ExecutionGraph graph_;
+  std::deque<TensorState> tensors_;  // shapes are handed out by reference
+  std::vector<std::int64_t> storage_ids_;
+  std::map<std::int32_t, std::vector<std::size_t>> stacks_;  // open nodes per thread
+  std::int32_t thread_ = 0;
+  std::int64_t last_id_ = 0, last_rf_id_ = 0;
+  TensorRef undefined_;
+};
+
+/// What PyTorch's autograd engine keeps of the forward pass, and the engine that replays it.
+///
+/// Nodes run in order of their sequence number, highest first; gradient accumulation of parameters
+/// comes before everything else. A gradient that arrives as a second one is added inside the node
+/// that produced it; one that was broadcast is summed there.
+class AutogradTape {
+ public:
+  /// Emits the ops of one backward function; returns a gradient per differentiable input.
+  using Backward = std::function<std::vector<TensorRef>(TensorRef gradient)>;
+
+  explicit AutogradTape(GraphBuilder& builder) : builder_(builder) {}
+
+  std::int64_t sequence() const { return next_sequence_; }
+
+  /// Makes `tensor` a leaf whose gradient is kept.
+  void add_parameter(TensorRef tensor);
+  bool requires_grad(TensorRef tensor) const { return producer_.contains(tensor.index); }
+
+  /// Notes that `output` came from `inputs` (those without gradient are left out) by a
+  /// differentiable op; takes a sequence number.
+  void record(std::string name, const std::vector<TensorRef>& inputs, TensorRef output,
+              Backward backward);
+
+  /// The backward pass of `loss` on the autograd thread.
+  void run(TensorRef loss);
+
+  /// Gradient of a parameter after run().
+  TensorRef gradient(TensorRef parameter) const;
+
+ private:
+  struct Edge {
+    int target = -1;  // node that takes this gradient, -1: nobody
+    Shape shape;      // of the forward input
+  };
+  struct TapeNode {
+    std::string name;
+    std::int64_t sequence = -1;  // -1: accumulates a parameter's gradient
+    std::vector<Edge> edges;
+    Backward backward;
+    int pending = 0;  // gradients that are still to come
+    TensorRef buffer;
+    bool owned = false;  // the buffer is nobody else's: later gradients are added in place
+  };
+
+  void count_pending(int root);
+  void evaluate(int node);
+  TensorRef reduce_to(TensorRef gradient, const Shape& shape);
+  void deliver(int target, TensorRef gradient);
+  void accumulate_parameter(TensorRef parameter, TensorRef gradient);
+
+  GraphBuilder& builder_;
+  std::vector<TapeNode> nodes_;
+  std::vector<int> ready_;
+  std::map<std::int32_t, int> producer_;         // tensor index -> node
+  std::map<std::int32_t, TensorRef> gradients_;  // parameter index -> gradient
+  std::int64_t next_sequence_ = 0;
+};
+
+}  // namespace perfmodel

@@ -1,0 +1,546 @@
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <unordered_map>
+
+#include "json_stream.hpp"
+#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/trace.hpp"
+
+namespace perfmodel {
+namespace {
+
+namespace ondemand = simdjson::ondemand;
+
+enum class Category : std::uint8_t {
+  kOther, kOp, kAnnotation, kCall, kKernel, kCopy, kSet, kSync, kSkipEarly,
+};
+
+Category category_of(std::string_view name) {
+  static const std::unordered_map<std::string_view, Category> kNames = {
+      {"cpu_op", Category::kOp},          {"Operator", Category::kOp},
+      {"user_annotation", Category::kAnnotation},
+      {"cuda_runtime", Category::kCall},  {"cuda_driver", Category::kCall},
+      {"Runtime", Category::kCall},       {"hip_runtime", Category::kCall},
+      {"kernel", Category::kKernel},      {"Kernel", Category::kKernel},
+      {"gpu_memcpy", Category::kCopy},    {"Memcpy", Category::kCopy},
+      {"gpu_memset", Category::kSet},     {"Memset", Category::kSet},
+      {"cuda_sync", Category::kSync},     {"python_function", Category::kSkipEarly}};
+  const auto known = kNames.find(name);
+  return known == kNames.end() ? Category::kOther : known->second;
+}
+
+// Microseconds as text ("1694103001123456.789", "12", "1.5e3") to nanoseconds, without rounding
+// through a double where the text is plain decimal. Quotes around the number are accepted.
+std::optional<std::int64_t> parse_stamp(std::string_view text) {
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\n' || text.back() == '\r' ||
+                           text.back() == '\t' || text.back() == '"')) {
+    text.remove_suffix(1);
+  }
+  if (!text.empty() && text.front() == '"') text.remove_prefix(1);
+  const bool negative = !text.empty() && text.front() == '-';
+  if (negative) text.remove_prefix(1);
+  std::int64_t whole = 0;
+  const char* const end = text.data() + text.size();
+  auto [at, error] = std::from_chars(text.data(), end, whole);
+  if (error != std::errc() || text.empty()) return {};
+  std::int64_t fraction = 0;
+  if (at != end && *at == '.') {
+    std::int64_t unit = 100;
+    for (++at; at != end && *at >= '0' && *at <= '9'; ++at, unit /= 10) {
+      fraction += unit * (*at - '0');
+    }
+  }
+  if (at != end) {
+    double value = 0;
+    const auto [past, bad] = std::from_chars(text.data(), end, value);
+    if (bad != std::errc() || past != end) return {};
+    return static_cast<std::int64_t>((negative ? -value : value) * 1e3);
+  }
+  const std::int64_t ns = whole * 1000 + fraction;
+  return negative ? -ns : ns;
+}
+
+// A JSON token that should be an integer; quoted digits count ("12"), anything else is `fallback`.
+std::int64_t parse_integer(std::string_view text, std::int64_t fallback) {
+  if (!text.empty() && text.front() == '"') text.remove_prefix(1);
+  std::int64_t value = fallback;
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc()) return value;
+  std::uint64_t big = 0;  // addresses above 2^63
+  const auto [past, bad] = std::from_chars(text.data(), text.data() + text.size(), big);
+  return bad == std::errc() ? static_cast<std::int64_t>(big) : fallback;
+}
+
+std::string_view trimmed_token(std::string_view token) {
+  const std::size_t last = token.find_last_not_of(" \n\r\t,");
+  token = token.substr(0, last == std::string_view::npos ? 0 : last + 1);
+  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') {
+    token = token.substr(1, token.size() - 2);
+  }
+  return token;
+}
+
+struct RawEvent {
+  std::string_view name, category, phase, ts, duration, pid, tid;
+  std::int64_t external_id = -1, correlation = -1, record_function_id = 0, event_index = -1;
+  std::int64_t stream = -1, device = -1, bytes = 0;
+  std::int64_t wait_on_stream = -1, wait_on_event = -1;
+  std::string_view sync_kind, thread_label;
+};
+
+class Reader {
+ public:
+  explicit Reader(Trace& trace) : trace_(trace) {}
+
+  void head_member(const std::string& key, const std::string& text) {
+    looks_like_graph_ |= key == "schema" || key == "nodes";
+    if (key != "deviceProperties" && key != "distributedInfo") return;
+    simdjson::dom::element value;
+    if (text.empty() || head_parser_.parse(text).get(value) != simdjson::SUCCESS) return;
+    if (key == "distributedInfo") {
+      read_integer(value, "rank", trace_.rank);
+      read_integer(value, "world_size", trace_.world_size);
+      return;
+    }
+    simdjson::dom::array devices;
+    if (value.get(devices) != simdjson::SUCCESS) return;
+    for (auto device : devices) {
+      TraceDevice made;
+      std::string_view name;
+      if (device["name"].get(name) == simdjson::SUCCESS) made.name = name;
+      read_integer(device, "id", made.id);
+      trace_.devices.push_back(std::move(made));
+    }
+  }
+
+  bool looks_like_graph() const { return looks_like_graph_; }
+
+  Result<void> piece(JsonStream& stream) {
+    auto problem = parse(stream);
+    if (problem.error == simdjson::UTF8_ERROR || problem.error == simdjson::UNESCAPED_CHARS ||
+        problem.error == simdjson::UNCLOSED_STRING) {
+      // Kernel names have been seen with stray bytes; replacing them keeps every length.
+      repair(stream);
+      problem = parse(stream);
+    }
+    if (!problem.message.empty()) {
+      return Unexpected{stream.element_error(problem.index, problem.tail, problem.message)};
+    }
+    if (problem.error != simdjson::SUCCESS) {
+      return Unexpected{stream.syntax_error(simdjson::error_message(problem.error))};
+    }
+    trace_.event_count += stream.element_count();
+    return {};
+  }
+
+  void finish() {
+    if (repaired_ > 0) {
+      trace_.warnings.push_back(
+          fmt::format("{} bytes that are no valid text were replaced by '?'", repaired_));
+    }
+    rebase();
+    sort_events();
+    link_launches();
+  }
+
+ private:
+  struct Problem {
+    simdjson::error_code error = simdjson::SUCCESS;
+    std::size_t index = 0;
+    std::string tail = {}, message = {};
+  };
+
+  static void read_integer(simdjson::dom::element object, const char* key, std::int64_t& out) {
+    simdjson::dom::element value;
+    if (object[key].get(value) != simdjson::SUCCESS) return;
+    std::int64_t number = 0;
+    std::string_view text;
+    if (value.get(number) == simdjson::SUCCESS) out = number;
+    if (value.get(text) == simdjson::SUCCESS) out = parse_integer(text, out);
+  }
+
+  // Host and device events are appended while parsing; a second attempt after a repair starts anew.
+  Problem parse(JsonStream& stream) {
+    const auto host_size = trace_.host.size(), gpu_size = trace_.gpu.size();
+    const auto sync_size = trace_.syncs.size();
+    Problem problem = parse_events(stream);
+    if (problem.error != simdjson::SUCCESS || !problem.message.empty()) {
+      trace_.host.resize(host_size);
+      trace_.gpu.resize(gpu_size);
+      trace_.syncs.resize(sync_size);
+    }
+    return problem;
+  }
+
+  Problem parse_events(JsonStream& stream) {
+    const std::string_view text = stream.elements();
+    ondemand::document document;
+    simdjson::padded_string_view padded(text.data(), text.size(), text.size() + 64);
+    if (auto error = parser_.iterate(padded).get(document)) return {.error = error};
+    ondemand::array events;
+    if (auto error = document.get_array().get(events)) return {.error = error};
+    std::size_t index = 0;
+    for (auto item : events) {
+      ondemand::object object;
+      if (auto error = item.get_object().get(object)) {
+        if (error != simdjson::INCORRECT_TYPE) return {.error = error};
+        return {.index = index,
+                .message = fmt::format("expected an object, found {}",
+                                       json_kind(stream.element_text(index)))};
+      }
+      RawEvent event;
+      if (auto error = read_event(object, event)) return {.error = error};
+      if (auto problem = keep(event)) {
+        return {.index = index, .tail = problem->first, .message = problem->second};
+      }
+      ++index;
+    }
+    return {};
+  }
+
+  simdjson::error_code read_event(ondemand::object& object, RawEvent& event) {
+    for (auto field : object) {
+      ondemand::raw_json_string key;
+      if (auto error = field.key().get(key)) return error;
+      ondemand::value value = field.value();
+      const char* k = key.raw();
+      const auto is = [k](std::string_view name) {
+        return std::memcmp(k, name.data(), name.size()) == 0 && k[name.size()] == '"';
+      };
+      simdjson::error_code error = simdjson::SUCCESS;
+      switch (*k) {
+        case 'n':
+          if (is("name")) error = string(value, event.name);
+          break;
+        case 'c':
+          if (is("cat")) {
+            error = string(value, event.category);
+            // Python frames are up to 85 % of a file: leave them before their arguments.
+            if (category_of(event.category) == Category::kSkipEarly) return error;
+          }
+          break;
+        case 'p':
+          if (is("ph")) error = string(value, event.phase);
+          if (is("pid")) event.pid = trimmed_token(value.raw_json_token());
+          break;
+        case 't':
+          if (is("ts")) event.ts = value.raw_json_token();
+          if (is("tid")) event.tid = trimmed_token(value.raw_json_token());
+          break;
+        case 'd':
+          if (is("dur")) event.duration = value.raw_json_token();
+          break;
+        case 'a':
+          if (is("args")) error = read_args(value, event);
+          break;
+        default: break;
+      }
+      if (error) return error;
+    }
+    return simdjson::SUCCESS;
+  }
+
+  static simdjson::error_code string(ondemand::value& value, std::string_view& out) {
+    const auto error = value.get_string().get(out);
+    return error == simdjson::INCORRECT_TYPE ? simdjson::SUCCESS : error;
+  }
+
+  static simdjson::error_code read_args(ondemand::value& value, RawEvent& event) {
+    ondemand::object args;
+    if (auto error = value.get_object().get(args)) {
+      return error == simdjson::INCORRECT_TYPE ? simdjson::SUCCESS : error;
+    }
+    for (auto field : args) {
+      ondemand::raw_json_string key;
+      if (auto error = field.key().get(key)) return error;
+      ondemand::value item = field.value();
+      const char* k = key.raw();
+      const auto is = [k](std::string_view name) {
+        return std::memcmp(k, name.data(), name.size()) == 0 && k[name.size()] == '"';
+      };
+      const auto integer = [&item](std::int64_t fallback) {
+        return parse_integer(item.raw_json_token(), fallback);
+      };
+      switch (*k) {
+        case 'E':
+          if (is("External id")) event.external_id = integer(-1);
+          if (is("Ev Idx")) event.event_index = integer(-1);
+          break;
+        case 'e':
+          if (is("external id")) event.external_id = integer(-1);
+          break;
+        case 'P':
+          if (is("Profiler Event Index")) event.event_index = integer(-1);
+          break;
+        case 'R':
+          if (is("Record function id")) event.record_function_id = integer(0);
+          break;
+        case 'c':
+          if (is("correlation")) event.correlation = integer(-1);
+          if (is("cuda_sync_kind")) {
+            if (auto error = string(item, event.sync_kind)) return error;
+          }
+          break;
+        case 's':
+          if (is("stream")) event.stream = integer(-1);
+          break;
+        case 'd':
+          if (is("device")) event.device = integer(-1);
+          break;
+        case 'b':
+          if (is("bytes")) event.bytes = integer(0);
+          break;
+        case 'n':
+          if (is("name")) {
+            if (auto error = string(item, event.thread_label)) return error;
+          }
+          break;
+        case 'w':
+          if (is("wait_on_stream")) event.wait_on_stream = integer(-1);
+          if (is("wait_on_cuda_event_record_corr_id")) event.wait_on_event = integer(-1);
+          break;
+        default: break;
+      }
+    }
+    return simdjson::SUCCESS;
+  }
+
+  using Complaint = std::optional<std::pair<std::string, std::string>>;
+
+  Complaint keep(const RawEvent& event) {
+    if (event.phase == "M") {
+      if (event.name == "thread_name" && !event.thread_label.empty()) {
+        thread_labels_.emplace_back(thread_key(event), std::string(event.thread_label));
+      }
+      return {};
+    }
+    // The oldest traces write no phase at all; everything with a duration is a complete event.
+    if (event.phase != "X" && !event.phase.empty()) return {};
+    Category category = category_of(event.category);
+    if (event.category.empty() && !event.duration.empty()) category = Category::kOp;
+    if (category == Category::kOther || category == Category::kSkipEarly) return {};
+    const auto start = parse_stamp(event.ts);
+    if (!start) return complaint("/ts", event.ts);
+    const auto duration = event.duration.empty() ? std::optional<std::int64_t>(0)
+                                                 : parse_stamp(event.duration);
+    if (!duration) return complaint("/dur", event.duration);
+    const NameId name = trace_.names.intern(event.name);
+    switch (category) {
+      case Category::kKernel: gpu_event(event, GpuKind::kKernel, name, *start, *duration); break;
+      case Category::kCopy: gpu_event(event, GpuKind::kCopy, name, *start, *duration); break;
+      case Category::kSet: gpu_event(event, GpuKind::kSet, name, *start, *duration); break;
+      case Category::kSync:
+        trace_.syncs.push_back(
+            {*start, *duration,
+             event.sync_kind.empty() ? name : trace_.names.intern(event.sync_kind), event.stream,
+             event.wait_on_stream, event.wait_on_event, event.correlation});
+        break;
+      default: host_event(event, category, name, *start, *duration); break;
+    }
+    return {};
+  }
+
+  static Complaint complaint(std::string tail, std::string_view found) {
+    return std::pair{std::move(tail),
+                     found.empty() ? std::string("expected a number, found nothing")
+                                   : fmt::format("expected a number, found {}",
+                                                 found.substr(0, found.find_first_of("\n,}")))};
+  }
+
+  void host_event(const RawEvent& event, Category category, NameId name, std::int64_t start,
+                  std::int64_t duration) {
+    if (label_by_name_.size() <= name) label_by_name_.resize(name + 1, -1);
+    auto& label = label_by_name_[name];
+    if (label < 0) label = is_label_name(event.name) ? 1 : 0;
+    HostKind kind = category == Category::kCall         ? HostKind::kCall
+                    : category == Category::kAnnotation ? HostKind::kAnnotation
+                    : label == 1                        ? HostKind::kAnnotation
+                                                        : HostKind::kOp;
+    trace_.host.push_back({.start_ns = start,
+                           .duration_ns = duration,
+                           .name = name,
+                           .thread = thread_index(event),
+                           .kind = kind,
+                           .file_order = static_cast<std::uint32_t>(trace_.host.size()),
+                           .event_index = event.event_index,
+                           .correlation = event.correlation,
+                           .record_function_id = event.record_function_id,
+                           .external_id = event.external_id});
+  }
+
+  void gpu_event(const RawEvent& event, GpuKind kind, NameId name, std::int64_t start,
+                 std::int64_t duration) {
+    std::int64_t stream = event.stream, device = event.device;
+    if (stream < 0) {  // before 2021 the lane was the thread id: "stream 7"
+      std::string_view lane = event.tid;
+      if (lane.starts_with("stream ")) lane.remove_prefix(7);
+      stream = parse_integer(lane, 0);
+    }
+    if (device < 0) device = parse_integer(event.pid, 0);
+    trace_.gpu.push_back({.start_ns = start,
+                          .duration_ns = duration,
+                          .name = name,
+                          .kind = kind,
+                          .device = static_cast<std::int16_t>(device),
+                          .stream = stream,
+                          .correlation = event.correlation,
+                          .bytes = event.bytes});
+  }
+
+  static std::string thread_key(const RawEvent& event) {
+    std::string key(event.pid);
+    key += '\n';
+    key += event.tid;
+    return key;
+  }
+
+  std::int32_t thread_index(const RawEvent& event) {
+    // Events of one thread come in runs, so the last answer is nearly always right.
+    if (last_thread_ >= 0) {
+      const TraceThread& last = trace_.threads[static_cast<std::size_t>(last_thread_)];
+      if (last.thread_id == event.tid && last.process_id == event.pid) return last_thread_;
+    }
+    const auto [at, added] = thread_indices_.try_emplace(
+        thread_key(event), static_cast<std::int32_t>(trace_.threads.size()));
+    if (added) {
+      trace_.threads.push_back({std::string(event.pid), std::string(event.tid), ""});
+    }
+    return last_thread_ = at->second;
+  }
+
+  // Replaces what no JSON parser accepts: invalid UTF-8 and control characters inside strings.
+  void repair(JsonStream& stream) {
+    char* text = stream.mutable_elements();
+    const std::size_t size = stream.elements().size();
+    bool in_string = false;
+    for (std::size_t i = 0; i < size; ++i) {
+      const auto c = static_cast<unsigned char>(text[i]);
+      if (c == '"') {
+        std::size_t slashes = 0;
+        while (slashes < i && text[i - 1 - slashes] == '\\') ++slashes;
+        if (slashes % 2 == 0) in_string = !in_string;
+      } else if (in_string && c < 0x20) {
+        text[i] = '?';
+        ++repaired_;
+      } else if (c >= 0x80) {
+        const std::size_t length = c >= 0xF0 && c < 0xF5   ? 4
+                                   : c >= 0xE0 && c < 0xF0 ? 3
+                                   : c >= 0xC2 && c < 0xE0 ? 2
+                                                           : 0;
+        if (length > 0 && i + length <= size && simdjson::validate_utf8(text + i, length)) {
+          i += length - 1;
+        } else {
+          text[i] = '?';
+          ++repaired_;
+        }
+      }
+    }
+  }
+
+  // Epoch stamps exceed what a double resolves; everything later works on small numbers.
+  void rebase() {
+    std::int64_t base = std::numeric_limits<std::int64_t>::max();
+    for (const HostEvent& event : trace_.host) base = std::min(base, event.start_ns);
+    for (const GpuEvent& event : trace_.gpu) base = std::min(base, event.start_ns);
+    if (base == std::numeric_limits<std::int64_t>::max()) base = 0;
+    trace_.base_ns = base;
+    for (HostEvent& event : trace_.host) event.start_ns -= base;
+    for (GpuEvent& event : trace_.gpu) event.start_ns -= base;
+    for (SyncEvent& event : trace_.syncs) event.start_ns -= base;
+    for (auto& [key, label] : thread_labels_) {
+      if (auto at = thread_indices_.find(key); at != thread_indices_.end()) {
+        trace_.threads[static_cast<std::size_t>(at->second)].name = label;
+      }
+    }
+  }
+
+  void sort_events() {
+    std::sort(trace_.host.begin(), trace_.host.end(), [](const HostEvent& a, const HostEvent& b) {
+      if (a.thread != b.thread) return a.thread < b.thread;
+      if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
+      if (a.duration_ns != b.duration_ns) return a.duration_ns > b.duration_ns;
+      return a.file_order < b.file_order;
+    });
+    std::stable_sort(trace_.gpu.begin(), trace_.gpu.end(), [](const GpuEvent& a, const GpuEvent& b) {
+      if (a.device != b.device) return a.device < b.device;
+      if (a.stream != b.stream) return a.stream < b.stream;
+      return a.start_ns < b.start_ns;
+    });
+  }
+
+  void link_launches() {
+    std::unordered_map<std::int64_t, std::int32_t> by_correlation;
+    for (std::size_t i = 0; i < trace_.host.size(); ++i) {
+      const HostEvent& event = trace_.host[i];
+      if (event.kind != HostKind::kCall || event.correlation < 0) continue;
+      // Ids repeat now and then (a query with a launch's number): the launch wins.
+      const auto [at, added] =
+          by_correlation.try_emplace(event.correlation, static_cast<std::int32_t>(i));
+      if (!added && is_launch_call(trace_.name(event))) at->second = static_cast<std::int32_t>(i);
+    }
+    for (GpuEvent& event : trace_.gpu) {
+      const auto at = by_correlation.find(event.correlation);
+      if (at != by_correlation.end()) event.launch = at->second;
+    }
+  }
+
+  Trace& trace_;
+  ondemand::parser parser_;
+  simdjson::dom::parser head_parser_;
+  std::unordered_map<std::string, std::int32_t> thread_indices_;
+  std::vector<std::pair<std::string, std::string>> thread_labels_;
+  std::vector<std::int8_t> label_by_name_;
+  std::int32_t last_thread_ = -1;
+  std::size_t repaired_ = 0;
+  bool looks_like_graph_ = false;
+};
+
+}  // namespace
+
+std::string Trace::gpu_name() const {
+  if (gpu.empty() && !devices.empty()) return devices.front().name;
+  for (const TraceDevice& device : devices) {
+    if (!gpu.empty() && device.id == gpu.front().device) return device.name;
+  }
+  return {};
+}
+
+Result<Trace> read_trace(const std::filesystem::path& file, ReadOptions options) {
+  auto stream = JsonStream::open(file, "traceEvents");
+  if (!stream) return Unexpected{stream.error()};
+  Trace trace;
+  trace.source = file.string();
+  Reader reader(trace);
+  for (;;) {
+    const auto item = stream->next(options.salvage);
+    if (!item) return Unexpected{item.error()};
+    if (*item == JsonStream::Item::kEnd) break;
+    if (*item == JsonStream::Item::kMember) {
+      reader.head_member(stream->member_key(), stream->member_text());
+    } else if (auto read = reader.piece(*stream); !read) {
+      return Unexpected{read.error()};
+    }
+  }
+  if (!stream->array_seen()) {
+    return Unexpected{Error{
+        .code = ErrorCode::kFormat,
+        .message = reader.looks_like_graph()
+                       ? "expected a timed (Kineto) trace, found an execution graph"
+                       : "expected key \"traceEvents\", found none",
+        .file = file}};
+  }
+  if (stream->cut_off()) {
+    trace.warnings.push_back(
+        fmt::format("the file breaks off; {} complete events were kept", trace.event_count));
+  }
+  trace.text_bytes = stream->bytes_read();
+  reader.finish();
+  return trace;
+}
+
+}  // namespace perfmodel

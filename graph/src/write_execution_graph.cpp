@@ -1,0 +1,505 @@
+#include "perfmodel/graph/write_execution_graph.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace perfmodel {
+namespace {
+
+constexpr std::string_view kSchema = "1.1.1-chakra.0.0.4";
+
+std::string_view torch_name(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return "double";
+    case DType::kFloat32:
+      return "float";
+    case DType::kFloat16:
+      return "c10::Half";
+    case DType::kBFloat16:
+      return "c10::BFloat16";
+    case DType::kFloat8:
+      return "c10::Float8_e4m3fn";
+    case DType::kInt64:
+      return "long";
+    case DType::kInt32:
+      return "int";
+    case DType::kInt16:
+      return "short";
+    case DType::kInt8:
+      return "signed char";
+    case DType::kUInt8:
+      return "unsigned char";
+    case DType::kBool:
+      return "bool";
+    case DType::kComplex64:
+      return "c10::complex<float>";
+    case DType::kComplex128:
+      return "c10::complex<double>";
+    case DType::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::string_view opaque_type(std::string_view text) {
+  if (text == "<Storage>") return "Storage";
+  if (text == "<Stream>") return "Stream";
+  if (text == "<Generator>") return "Generator";
+  if (text.starts_with("<")) return "Object";
+  return "Device";  // "cuda:0", "cpu"
+}
+
+// Strides of the tensors that `aten::as_strided` made, by all that identifies a tensor reference.
+class StrideTable {
+ public:
+  explicit StrideTable(const ExecutionGraph& graph) : graph_(graph) {
+    for (const Node& node : graph.nodes) {
+      if (graph.name(node) == "aten::as_strided") note(node);
+    }
+  }
+
+  // Appends "1,16" into `text`.
+  void append(std::string& text, const Tensor& tensor) const {
+    const auto shape = graph_.shape(tensor);
+    if (const auto known = strides_.find(key(tensor)); known != strides_.end()) {
+      for (std::size_t i = 0; i < known->second.size(); ++i) {
+        fmt::format_to(std::back_inserter(text), "{}{}", i ? "," : "", known->second[i]);
+      }
+      return;
+    }
+    std::int64_t stride = 1;
+    for (std::int64_t size : shape) stride *= std::max<std::int64_t>(size, 1);
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      stride /= std::max<std::int64_t>(shape[i], 1);
+      fmt::format_to(std::back_inserter(text), "{}{}", i ? "," : "", stride);
+    }
+  }
+
+ private:
+  void note(const Node& node) {
+    const auto inputs = graph_.inputs(node), outputs = graph_.outputs(node);
+    if (inputs.size() < 3 || outputs.empty() || inputs[2].kind != Argument::Kind::kList ||
+        outputs[0].kind != Argument::Kind::kTensor) {
+      return;
+    }
+    const Tensor& made = graph_.tensors[outputs[0].index];
+    if (inputs[2].count != made.rank) return;
+    std::vector<std::int64_t> strides;
+    for (const Argument& stride : graph_.elements(inputs[2])) strides.push_back(stride.integer);
+    strides_[key(made)] = std::move(strides);
+  }
+
+  std::uint64_t key(const Tensor& tensor) const {
+    std::uint64_t hash = hash_mix(static_cast<std::uint64_t>(tensor.id),
+                                  static_cast<std::uint64_t>(tensor.storage_id));
+    hash = hash_mix(hash, static_cast<std::uint64_t>(tensor.offset));
+    for (std::int64_t size : graph_.shape(tensor)) {
+      hash = hash_mix(hash, static_cast<std::uint64_t>(size));
+    }
+    return hash;
+  }
+
+  const ExecutionGraph& graph_;
+  std::unordered_map<std::uint64_t, std::vector<std::int64_t>> strides_;
+};
+
+// Takes the text piece by piece.
+using Sink = std::function<void(std::string_view)>;
+
+class Writer {
+ public:
+  Writer(const ExecutionGraph& graph, Sink sink)
+      : graph_(graph), strides_(graph), sink_(std::move(sink)) {}
+
+  void write(const WriteOptions& options) {
+    format(
+        "{{\n  \"schema\": \"{}\", \"pid\": {}, \"time\": \"1970-01-01 00:00:00\", "
+        "\"start_ts\": 0,\n",
+        kSchema, graph_.process_id);
+    if (graph_.built) {
+      text_ += "  \"built\": true, \"generator\": ";
+      string(options.generator);
+      text_ += ",\n";
+    }
+    text_ += "  \"nodes\": [";
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      text_ += i == 0 ? "\n" : ",\n";
+      node(graph_.nodes[i]);
+      if (text_.size() > kPieceSize) flush();
+    }
+    text_ += "\n  ],\n  \"finish_ts\": 0\n}\n";
+    flush();
+  }
+
+ private:
+  using Kind = Argument::Kind;
+  static constexpr std::size_t kPieceSize = std::size_t{1} << 20;
+
+  void flush() {
+    sink_(text_);
+    text_.clear();
+  }
+
+  template <class... Args>
+  void format(fmt::format_string<Args...> pattern, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), pattern, std::forward<Args>(args)...);
+  }
+
+  void string(std::string_view value) {
+    text_ += '"';
+    for (const char c : value) {
+      if (c == '"' || c == '\\') {
+        text_ += '\\';
+        text_ += c;
+      } else if (static_cast<unsigned char>(c) < 0x20) {
+        format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+      } else {
+        text_ += c;
+      }
+    }
+    text_ += '"';
+  }
+
+  // Shortest text that reads back as the same number and still looks like a double.
+  void number(double value) {
+    if (std::isnan(value)) {
+      text_ += "\"nan\"";
+    } else if (std::isinf(value)) {
+      text_ += value > 0 ? "\"inf\"" : "\"-inf\"";
+    } else {
+      const std::string digits = fmt::format("{}", value);
+      text_ += digits;
+      if (digits.find_first_of(".e") == std::string::npos) text_ += ".0";
+    }
+  }
+
+  void node(const Node& node) {
+    format("    {{\n      \"id\": {}, \"name\": ", node.id);
+    string(graph_.name(node));
+    format(", \"ctrl_deps\": {},\n", node.parent_id);
+    in_comm_record_ = graph_.name(node) == "record_param_comms";
+    block("inputs", graph_.inputs(node));
+    block("outputs", graph_.outputs(node));
+    attributes(node);
+    text_ += "\n    }";
+  }
+
+  void block(std::string_view key, std::span<const Argument> arguments) {
+    format("      \"{}\": {{\"values\": [", key);
+    separated(arguments, [this](const Argument& a) { value(a); });
+    text_ += "], \"shapes\": [";
+    separated(arguments, [this](const Argument& a) { shape(a); });
+    text_ += "], \"types\": [";
+    separated(arguments, [this](const Argument& a) {
+      text_ += '"';
+      type(a);
+      text_ += '"';
+    });
+    text_ += "], \"strides\": [";
+    separated(arguments, [this](const Argument& a) { stride(a); });
+    text_ += "]},\n";
+  }
+
+  template <class Each>
+  void separated(std::span<const Argument> arguments, Each each) {
+    bool first = true;
+    for (const Argument& argument : arguments) {
+      if (!first) text_ += ',';
+      first = false;
+      each(argument);
+    }
+  }
+
+  template <class Each>
+  void bracketed(const Argument& list, Each each) {
+    text_ += '[';
+    separated(graph_.elements(list), each);
+    text_ += ']';
+  }
+
+  void value(const Argument& argument) {
+    switch (argument.kind) {
+      case Kind::kNone:
+        text_ += "\"<None>\"";
+        break;
+      case Kind::kTensor:
+        tensor(graph_.tensors[argument.index]);
+        break;
+      case Kind::kInt:
+        format("{}", argument.integer);
+        break;
+      case Kind::kDouble:
+        number(argument.real);
+        break;
+      case Kind::kBool:
+        text_ += argument.integer ? "true" : "false";
+        break;
+      case Kind::kString:
+        string(graph_.names.text(argument.index));
+        break;
+      case Kind::kList:
+        bracketed(argument, [this](const Argument& a) { value(a); });
+        break;
+      case Kind::kOpaque:
+        string(opaque(argument));
+        break;
+    }
+  }
+
+  std::string_view opaque(const Argument& argument) const {
+    return argument.index == 0 ? std::string_view("<Object>") : graph_.names.text(argument.index);
+  }
+
+  void tensor(const Tensor& tensor) {
+    format("[{},{},{},{},{},\"", tensor.id, tensor.storage_id, tensor.offset, tensor.numel,
+           tensor.item_size);
+    switch (tensor.device.kind) {
+      case Device::Kind::kNone:
+        break;
+      case Device::Kind::kCpu:
+        text_ += "cpu";
+        break;
+      case Device::Kind::kGpu:
+        text_ += "cuda";
+        break;
+      case Device::Kind::kOther:
+        text_ += "meta";
+        break;
+    }
+    if (tensor.device.index >= 0) format(":{}", tensor.device.index);
+    text_ += "\"]";
+  }
+
+  void shape(const Argument& argument) {
+    if (argument.kind == Kind::kList) {
+      bracketed(argument, [this](const Argument& a) { shape(a); });
+      return;
+    }
+    text_ += '[';
+    if (argument.kind == Kind::kTensor) {
+      const auto sizes = graph_.shape(graph_.tensors[argument.index]);
+      for (std::size_t i = 0; i < sizes.size(); ++i) format("{}{}", i ? "," : "", sizes[i]);
+    }
+    text_ += ']';
+  }
+
+  void stride(const Argument& argument) {
+    if (argument.kind == Kind::kList) {
+      bracketed(argument, [this](const Argument& a) { stride(a); });
+      return;
+    }
+    text_ += '[';
+    if (argument.kind == Kind::kTensor) strides_.append(text_, graph_.tensors[argument.index]);
+    text_ += ']';
+  }
+
+  void type(const Argument& argument) {
+    switch (argument.kind) {
+      case Kind::kNone:
+        text_ += "None";
+        break;
+      case Kind::kInt:
+        text_ += "Int";
+        break;
+      case Kind::kDouble:
+        text_ += "Double";
+        break;
+      case Kind::kBool:
+        text_ += "Bool";
+        break;
+      case Kind::kString:
+        text_ += "String";
+        break;
+      case Kind::kOpaque:
+        text_ += opaque_type(opaque(argument));
+        break;
+      case Kind::kTensor: {
+        const Tensor& tensor = graph_.tensors[argument.index];
+        const bool undefined = tensor.storage_id == 0 && tensor.dtype == DType::kUnknown;
+        format("Tensor({})", undefined ? "nullptr (uninitialized)" : torch_name(tensor.dtype));
+        break;
+      }
+      case Kind::kList:
+        text_ += is_process_group(argument) ? "Tuple[" : "GenericList[";
+        separated(graph_.elements(argument), [this](const Argument& a) { type(a); });
+        text_ += ']';
+        break;
+    }
+  }
+
+  // The (name, description) pair of a record_param_comms node is its one tuple.
+  bool is_process_group(const Argument& list) const {
+    if (!in_comm_record_ || list.count != 2) return false;
+    const auto parts = graph_.elements(list);
+    return parts[0].kind == Kind::kString && parts[1].kind == Kind::kString;
+  }
+
+  template <class T>
+  void attribute(std::string_view key, std::string_view type_name, T value) {
+    format("{{\"name\": \"{}\", \"type\": \"{}\", \"value\": {}}}", key, type_name, value);
+  }
+
+  void text_attribute(std::string_view key, std::string_view value) {
+    format("{{\"name\": \"{}\", \"type\": \"string\", \"value\": ", key);
+    string(value);
+    text_ += '}';
+  }
+
+  void attributes(const Node& node) {
+    text_ += "      \"attrs\": [";
+    attribute("rf_id", "uint64", node.rf_id);
+    text_ += ',';
+    attribute("fw_parent", "uint64", node.fw_parent);
+    text_ += ',';
+    attribute("seq_id", "int64", node.seq_id);
+    text_ += ',';
+    attribute("scope", "uint64", static_cast<int>(node.scope));
+    text_ += ',';
+    attribute("tid", "uint64", node.thread);
+    text_ += ',';
+    attribute("fw_tid", "uint64", node.fw_thread);
+    text_ += ',';
+    text_attribute("op_schema", graph_.names.text(node.op_schema));
+    text_ += ',';
+    text_attribute("kernel_backend", graph_.names.text(node.kernel_backend));
+    text_ += ',';
+    text_attribute("kernel_file", graph_.names.text(node.kernel_file));
+    if (node.comm >= 0) comm(graph_.comm_records[static_cast<std::size_t>(node.comm)]);
+    text_ += ']';
+  }
+
+  void comm(const CommRecord& record) {
+    constexpr std::string_view kNext = ", \n  ";
+    text_ += kNext;
+    text_attribute("collective_name", record.collective);
+    text_ += kNext;
+    text_attribute("in_split_size", fmt::format("[{}]", fmt::join(record.in_splits, ",")));
+    text_ += kNext;
+    text_attribute("out_split_size", fmt::format("[{}]", fmt::join(record.out_splits, ",")));
+    text_ += kNext;
+    text_attribute("pg_name", record.process_group);
+    text_ += kNext;
+    attribute("pg_size", "uint64", record.group_size);
+  }
+
+  const ExecutionGraph& graph_;
+  StrideTable strides_;
+  Sink sink_;
+  std::string text_;
+  bool in_comm_record_ = false;
+};
+
+Unexpected write_error(const std::filesystem::path& file, std::string_view what) {
+  return Unexpected{Error{
+      .code = ErrorCode::kIo, .message = fmt::format("cannot write: {}", what), .file = file}};
+}
+
+// A file that is plain or one gzip member with an empty header, so that equal texts give equal
+// bytes.
+class OutputFile {
+ public:
+  OutputFile(const std::filesystem::path& file, bool gzip)
+      : out_(file, std::ios::binary | std::ios::trunc), gzip_(gzip) {
+    if (!gzip_) return;
+    constexpr int kGzipWindow = 15 + 16;
+    ready_ = deflateInit2(&stream_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, 8,
+                          Z_DEFAULT_STRATEGY) == Z_OK;
+    header_.os = 255;  // unknown
+    if (ready_) deflateSetHeader(&stream_, &header_);
+  }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  ~OutputFile() {
+    if (gzip_ && ready_) deflateEnd(&stream_);
+  }
+
+  bool good() const { return ready_ && out_.good(); }
+
+  void write(std::string_view text) {
+    if (gzip_) {
+      compress(text, Z_NO_FLUSH);
+    } else {
+      out_.write(text.data(), static_cast<std::streamsize>(text.size()));
+    }
+  }
+
+  bool close() {
+    if (gzip_) compress({}, Z_FINISH);
+    out_.close();
+    return good();
+  }
+
+ private:
+  // Pieces are far below the 4 GB that zlib can count.
+  void compress(std::string_view text, int flush) {
+    if (!ready_) return;
+    std::array<char, 65536> buffer;
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+    stream_.avail_in = static_cast<uInt>(text.size());
+    do {
+      stream_.next_out = reinterpret_cast<Bytef*>(buffer.data());
+      stream_.avail_out = static_cast<uInt>(buffer.size());
+      if (deflate(&stream_, flush) == Z_STREAM_ERROR) {
+        out_.setstate(std::ios::failbit);
+        return;
+      }
+      out_.write(buffer.data(), static_cast<std::streamsize>(buffer.size() - stream_.avail_out));
+    } while (stream_.avail_out == 0);
+  }
+
+  std::ofstream out_;
+  bool gzip_ = false, ready_ = true;
+  z_stream stream_ = {};
+  gz_header header_ = {};
+};
+
+}  // namespace
+
+std::string execution_graph_json(const ExecutionGraph& graph, const WriteOptions& options) {
+  std::string text;
+  Writer(graph, [&text](std::string_view piece) { text += piece; }).write(options);
+  return text;
+}
+
+Result<void> write_execution_graph(const ExecutionGraph& graph, const std::filesystem::path& file,
+                                   const WriteOptions& options) {
+  std::filesystem::path temporary = file;
+  temporary += fmt::format(".{}.tmp", ::getpid());
+  std::error_code ignored;
+  {
+    OutputFile out(temporary, file.extension() == ".gz");
+    if (!out.good()) return write_error(file, std::strerror(errno));
+    Writer(graph, [&out](std::string_view piece) { out.write(piece); }).write(options);
+    if (!out.close()) {
+      const std::string reason = std::strerror(errno);
+      std::filesystem::remove(temporary, ignored);
+      return write_error(file, reason);
+    }
+  }
+  std::error_code problem;
+  std::filesystem::rename(temporary, file, problem);
+  if (problem) {
+    std::filesystem::remove(temporary, ignored);
+    return write_error(file, problem.message());
+  }
+  return {};
+}
+
+}  // namespace perfmodel

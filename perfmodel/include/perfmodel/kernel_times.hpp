@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/trace.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// Device times as traced, per node of a graph: the mean over the trace's iterations.
+class KernelTimes {
+ public:
+  enum class Use {
+    kComm,  ///< collectives only
+    kAll,
+  };
+
+  struct Time {
+    double us = 0;
+    std::uint32_t count = 0;
+    bool collective = false;
+  };
+
+  /// Of the `ordinal`-th device call that the node makes itself; nullptr if the trace has none.
+  const Time* find(std::int32_t node, std::uint32_t ordinal) const;
+
+  void add(std::int32_t node, std::uint32_t ordinal, double us, bool collective);
+  std::size_t size() const { return times_.size(); }
+
+  std::string source;  ///< file name
+
+ private:
+  std::unordered_map<std::uint64_t, Time> times_;
+};
+
+/// Links `graph` to `trace` and averages what each node's calls cost on the device in iterations
+/// [first, last) of the trace (all, if not given).
+Result<KernelTimes> kernel_times(
+    const ExecutionGraph& graph, const Trace& trace,
+    const std::optional<std::pair<std::size_t, std::size_t>>& iterations = {});
+
+}  // namespace perfmodel

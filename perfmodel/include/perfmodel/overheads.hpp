@@ -1,0 +1,137 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/link.hpp"
+#include "perfmodel/graph/trace.hpp"
+#include "perfmodel/graph/trace_ops.hpp"
+#include "perfmodel/predictors/launch_templates.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// Mean, spread and number of one kind of host overhead, in microseconds.
+struct OverheadStats {
+  double mean_us = 0, std_us = 0, median_us = 0;
+  std::uint64_t count = 0;
+};
+
+/// How the figures of a table were made.
+enum class OverheadMethod {
+  kRaw,      ///< every gap as recorded, per op name (the definitions of the public reference figures)
+  kContext,  ///< waits taken out, means keyed by context with back-off
+  kLin,      ///< filters and constants of Lin et al. (HiPC 2022), as their published code has them
+};
+std::string_view to_string(OverheadMethod method);
+Result<OverheadMethod> parse_overhead_method(std::string_view name);
+
+/// How specific the figure was that priced something.
+enum class KeyLevel : std::uint8_t { kContext, kName, kAll, kMissing };
+std::string_view to_string(KeyLevel level);
+
+/// One of T1, T2, T3, T5, TX: figures by context, by name, and over all.
+struct OverheadTerm {
+  struct Named {
+    std::string name;
+    OverheadStats stats;
+  };
+  OverheadStats all;
+  std::unordered_map<std::uint64_t, Named> by_name;
+  std::unordered_map<std::uint64_t, OverheadStats> by_context;
+
+  struct Found {
+    double us = 0;
+    KeyLevel level = KeyLevel::kMissing;
+  };
+  /// First hit of the context keys, from the most specific on, then the name, then all.
+  Found find(std::span<const std::uint64_t> contexts, std::uint64_t name) const;
+};
+
+/// Times on the device's side of a call; means over the traces.
+struct DeviceConstants {
+  double launch_latency_us = 1.7;       ///< end of the call -> start of a kernel on an idle stream
+  double collective_latency_us = 1.7;
+  double copy_latency_us = 2.5;         ///< ... -> start of a copy or set
+  double blocking_copy_latency_us = 10; ///< start of a blocking call -> start of its copy
+  double kernel_gap_us = 1.3;           ///< between queued tasks of one stream
+  double event_gap_us = 2.0;            ///< awaited end on another stream -> start
+};
+
+/// Host overheads of a program on a machine, learned from traces.
+///
+/// T1 gap before a top-level op, T2 its start to its first call, T4 the calls themselves, T5 between
+/// calls, T3 last call to its end, TX the whole of an op without calls (Lin et al. 2022, section 3).
+struct OverheadTable {
+  OverheadMethod method = OverheadMethod::kContext;
+  std::string gpu;                   ///< as the traces name it; several: joined by ", "
+  std::vector<std::string> sources;  ///< file names
+  std::string command;               ///< how to make it again
+  double profiler_cost_us = 0;       ///< subtracted per recorded event
+  std::size_t iterations = 0;
+
+  OverheadTerm t1, t2, t3, t5, tx;
+  std::map<std::string, OverheadStats> t4;  ///< by call; "cudaMemcpyAsync DtoH blocking", ...
+  std::map<std::string, OverheadStats> ops; ///< own host time of each top-level op, by name
+  OverheadStats data_loading;               ///< pauses for the data loader, not part of T1
+  DeviceConstants device;
+  LaunchTemplates templates;
+  std::vector<std::string> warnings;
+
+  /// Own duration of a call; falls back from the full key to the call's name, then to all launches.
+  OverheadTerm::Found call_us(const std::string& key) const;
+};
+
+/// Key of a call in `OverheadTable::t4`.
+std::string call_key(const TemplateCall& call);
+
+/// T1 context of the gap before an op. Classes: 0 same parent, 1 label crossed, 2 thread changed,
+/// 3 border of an iteration.
+enum class GapClass : std::uint8_t { kSibling, kLabel, kThread, kIteration };
+std::uint64_t gap_context(std::uint64_t label, std::uint64_t previous, std::uint64_t next);
+std::uint64_t gap_class_key(GapClass gap);
+std::string_view to_string(GapClass gap);
+
+/// Hash of an op's name and the names of everything below it, in start order.
+std::uint64_t subtree_key(const ExecutionGraph& graph, std::int32_t node);
+
+struct OverheadSource {
+  const Trace* trace = nullptr;
+  const ExecutionGraph* graph = nullptr;  ///< of the same program, or nullptr
+};
+
+struct OverheadOptions {
+  OverheadMethod method = OverheadMethod::kContext;
+  double profiler_cost_us = 0;  ///< per recorded event, kLin and kContext
+  std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< [first, last) of each trace
+};
+
+/// Learns a table from one or several traces. With a graph the ops, their nesting and the devices of
+/// their tensors come from it; without, all is found by time and names.
+/// Fails if a trace has no device activity, or no op at all.
+Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
+                                        const OverheadOptions& options);
+
+/// Multiplies all host figures of `table` so that the ops it shares with `reference` take the same
+/// time; returns the factor and the share of the reference's host time that those ops are.
+struct OverheadScaling {
+  double factor = 1;
+  double coverage = 0;
+};
+OverheadScaling scale_to_shared_ops(OverheadTable& table, const OverheadTable& reference);
+
+Result<OverheadTable> read_overheads(const std::filesystem::path& file);
+std::string overheads_json(const OverheadTable& table);
+Result<void> write_overheads(const OverheadTable& table, const std::filesystem::path& file);
+
+/// Writes text to a temporary name beside `file` and renames it: never half a file.
+Result<void> write_text_file(const std::filesystem::path& file, const std::string& text);
+
+}  // namespace perfmodel

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// A task occupies one lane for its duration. Tasks of a lane run in the order in which they were
+/// added (program order of a thread, launch order of a stream).
+///
+/// start = max(end of the lane's previous task + lane_gap, end of each predecessor + its lag).
+/// A task without predecessors on a fresh lane starts at 0. Times in microseconds.
+class TaskGraph {
+ public:
+  using TaskId = std::int32_t;
+
+  /// `op` and `term` are the caller's tags, handed back in reports.
+  TaskId add_task(std::int32_t lane, double duration_us, double lane_gap_us = 0,
+                  std::int32_t op = -1, std::int32_t term = 0);
+
+  /// `to` starts no earlier than the end of `from` plus `lag_us` (which may be negative). Edges may
+  /// point to tasks added earlier; then a topological order is found first.
+  void add_edge(TaskId from, TaskId to, double lag_us = 0);
+
+  /// Last task added to a lane, or -1.
+  TaskId last_on_lane(std::int32_t lane) const;
+
+  std::size_t size() const { return duration_us_.size(); }
+  std::int32_t lanes() const { return static_cast<std::int32_t>(lane_tail_.size()); }
+  double duration_us(TaskId task) const { return duration_us_[static_cast<std::size_t>(task)]; }
+  std::int32_t lane(TaskId task) const { return lane_[static_cast<std::size_t>(task)]; }
+  std::int32_t op(TaskId task) const { return op_[static_cast<std::size_t>(task)]; }
+  std::int32_t term(TaskId task) const { return term_[static_cast<std::size_t>(task)]; }
+  void reserve(std::size_t tasks) ;
+
+ private:
+  friend struct Schedule;
+  friend Result<struct Schedule> run_schedule(const TaskGraph& graph);
+
+  struct Edge {
+    TaskId from = -1, to = -1;
+    double lag_us = 0;
+  };
+  std::vector<double> duration_us_, lane_gap_us_;
+  std::vector<std::int32_t> lane_, op_, term_, lane_previous_;
+  std::vector<Edge> edges_;  // in the order of addition
+  std::vector<TaskId> lane_tail_;
+  bool forward_only_ = true;  // every edge points to a later task
+};
+
+/// When everything happens.
+struct Schedule {
+  std::vector<double> start_us, end_us;
+  /// The task whose end (plus gap or lag) fixed the start; -1: started at 0.
+  std::vector<TaskGraph::TaskId> bound_by;
+
+  /// From `task` back to the first: the chain of tasks that explains when `task` ended.
+  std::vector<TaskGraph::TaskId> critical_path(TaskGraph::TaskId task) const;
+
+  double makespan_us() const;
+};
+
+/// Longest-path pass. O(tasks + edges): tasks are visited in the order of addition if all edges point
+/// forward, else in topological order. A cycle is an error that names one of its tasks.
+Result<Schedule> run_schedule(const TaskGraph& graph);
+
+/// Length of the union of [start, end) over `tasks`.
+double busy_us(const Schedule& schedule, std::span<const TaskGraph::TaskId> tasks);
+
+}  // namespace perfmodel

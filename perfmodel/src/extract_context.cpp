@@ -1,0 +1,298 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "extract_overheads.hpp"
+#include "host_chain.hpp"
+#include "template_learner.hpp"
+#include "term_samples.hpp"
+
+namespace perfmodel {
+namespace {
+
+double us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
+
+// A pause inside the data loader this much longer than usual is the loader's, not the host's.
+constexpr double kLoaderStallUs = 5000, kLoaderStallFactor = 5;
+
+class ContextExtractor {
+ public:
+  ContextExtractor(const OverheadOptions& options, OverheadTable table)
+      : options_(options), table_(std::move(table)) {}
+
+  Result<void> add(const OverheadSource& source) {
+    GraphLink linked;
+    auto chains = host_chains(source, options_.iterations, &linked);
+    if (!chains) return Unexpected{chains.error()};
+    trace_ = source.trace;
+    graph_ = source.graph;
+    waits_ = find_call_waits(*trace_);
+    work_ = work_of_calls(*trace_);
+    streams_ = stream_roles(*trace_);
+    const TraceOps nesting = graph_ ? TraceOps{} : find_trace_ops(*trace_);
+    nesting_ = graph_ ? nullptr : &nesting;
+    table_.iterations += chains->size();
+    for (std::size_t i = 0; i < chains->size(); ++i) {
+      const HostChain& chain = (*chains)[i];
+      for (const ChainOp& op : chain.ops) add_op(op);
+      add_gaps(chain, i + 1 < chains->size() ? &(*chains)[i + 1] : nullptr);
+    }
+    if (graph_) {
+      learn_templates(*trace_, *graph_, linked, *chains, waits_, work_, streams_, learner_);
+    } else {
+      learn_templates(*trace_, nesting, *chains, waits_, work_, streams_, learner_);
+    }
+    add_device_constants();
+    return {};
+  }
+
+  OverheadTable finish() {
+    split_loader_stalls();
+    table_.t1 = t1_.term();
+    table_.t2 = t2_.term();
+    table_.t3 = t3_.term();
+    table_.t5 = t5_.term();
+    table_.tx = tx_.term();
+    for (const auto& [call, samples] : t4_) table_.t4[call] = stats_of(samples);
+    for (const auto& [op, samples] : ops_) table_.ops[op] = stats_of(samples);
+    table_.templates = learner_.finish();
+    const auto set = [](double& constant, const std::vector<double>& samples) {
+      if (!samples.empty()) constant = mean_of(samples);
+    };
+    set(table_.device.launch_latency_us, launch_latency_);
+    set(table_.device.collective_latency_us,
+        collective_latency_.empty() ? launch_latency_ : collective_latency_);
+    set(table_.device.copy_latency_us, copy_latency_);
+    set(table_.device.blocking_copy_latency_us, blocking_copy_latency_);
+    set(table_.device.kernel_gap_us, kernel_gap_);
+    return std::move(table_);
+  }
+
+ private:
+  const HostEvent& host(std::int32_t event) const {
+    return trace_->host[static_cast<std::size_t>(event)];
+  }
+
+  // Own time of a call: without the part that it spent waiting.
+  double own_us(std::int32_t call) const {
+    return us(host(call).duration_ns - waits_[static_cast<std::size_t>(call)].wait_ns);
+  }
+
+  // Cost of recording `count` events, where the caller wants it taken out.
+  double profiler_us(std::int64_t count) const {
+    return options_.profiler_cost_us * static_cast<double>(count);
+  }
+
+  void add_op(const ChainOp& op) {
+    const HostEvent& event = host(op.event);
+    const std::string_view name = trace_->name(event);
+    const std::int64_t nested = options_.profiler_cost_us > 0 ? nested_events(event) : 0;
+    if (op.calls.empty()) {
+      const double whole = std::max(0.0, us(event.duration_ns) - profiler_us(nested + 1));
+      tx_.add(whole, name, {op.subtree});
+      ops_[std::string(name)].push_back(whole);
+      return;
+    }
+    // The recording cost of nested events is spread over the op's gaps by their length.
+    double calls_us = 0;
+    for (const ChainCall& call : op.calls) calls_us += us(host(call.event).duration_ns);
+    const double gaps_us = us(event.duration_ns) - calls_us;
+    const double keep =
+        gaps_us > 0 ? std::max(0.0, 1 - profiler_us(nested + 1) / gaps_us) : 1.0;
+    double total = 0;
+    const auto gap = [&](std::int64_t from, std::int64_t to) {
+      const double length = std::max(0.0, us(to - from)) * keep;
+      total += length;
+      return length;
+    };
+    t2_.add(gap(event.start_ns, host(op.calls.front().event).start_ns), name, {op.subtree});
+    for (std::size_t i = 0; i < op.calls.size(); ++i) {
+      const std::int32_t call = op.calls[i].event;
+      const double own = own_us(call);
+      total += own;
+      const TemplateCall described = describe_call(*trace_, call, waits_, work_, streams_);
+      t4_[call_key(described)].push_back(own);
+      if (described.kind == TemplateCall::Kind::kSync) {
+        const bool waited = waits_[static_cast<std::size_t>(call)].wait_ns > 0;
+        t4_[described.call + (waited ? " wake" : " idle")].push_back(own);
+      }
+      if (i + 1 == op.calls.size()) break;
+      t5_.add(gap(host(call).end_ns(), host(op.calls[i + 1].event).start_ns), name,
+              {hash_mix(op.subtree, i + 1), op.subtree});
+    }
+    t3_.add(gap(host(op.calls.back().event).end_ns(), event.end_ns()), name, {op.subtree});
+    ops_[std::string(name)].push_back(total);
+  }
+
+  std::int64_t nested_events(const HostEvent& event) const {
+    std::int64_t count = 0;
+    for (std::size_t i = static_cast<std::size_t>(&event - trace_->host.data()) + 1;
+         i < trace_->host.size() && trace_->host[i].thread == event.thread &&
+         trace_->host[i].start_ns < event.end_ns();
+         ++i) {
+      ++count;
+    }
+    return count;
+  }
+
+  // Loose synchronises between two ops are waits as well.
+  double loose_wait_us(const HostChain& chain, std::int64_t from, std::int64_t to) const {
+    double sum = 0;
+    for (const ChainCall& call : chain.loose_calls) {
+      const HostEvent& event = host(call.event);
+      if (event.start_ns >= from && event.end_ns() <= to) {
+        sum += us(waits_[static_cast<std::size_t>(call.event)].wait_ns);
+      }
+    }
+    return sum;
+  }
+
+  void add_gap(double length, const ChainOp& previous, const ChainOp& next, GapClass gap) {
+    const std::uint64_t context = gap_context(next.label, previous.name, next.name);
+    const double own = std::max(0.0, length - profiler_us(1));
+    if (in_data_loader(next)) {
+      loader_gaps_.push_back({own, context, gap});
+    } else {
+      t1_.add(own, to_string(gap), {context});
+    }
+  }
+
+  bool in_data_loader(const ChainOp& op) const {
+    for (std::int32_t at = op.label_item; at >= 0;) {
+      std::string_view name;
+      if (graph_) {
+        const Node& node = graph_->nodes[static_cast<std::size_t>(at)];
+        name = graph_->name(node);
+        at = node.parent;
+      } else {
+        name = trace_->name(host(at));
+        at = nesting_->parent[static_cast<std::size_t>(at)];
+      }
+      if (name.starts_with("enumerate(DataLoader)")) return true;
+    }
+    return false;
+  }
+
+  void add_gaps(const HostChain& chain, const HostChain* following) {
+    for (std::size_t i = 0; i + 1 < chain.ops.size(); ++i) {
+      const ChainOp& previous = chain.ops[i];
+      const ChainOp& next = chain.ops[i + 1];
+      const std::int64_t from = host(previous.event).end_ns(), to = host(next.event).start_ns;
+      const GapClass gap = host(previous.event).thread != host(next.event).thread
+                               ? GapClass::kThread
+                           : previous.label_item != next.label_item ? GapClass::kLabel
+                                                                    : GapClass::kSibling;
+      add_gap(us(to - from) - loose_wait_us(chain, from, to), previous, next, gap);
+    }
+    // The step's border: measured to the next chain where that follows at once, else to the marks.
+    const ChainOp& last = chain.ops.back();
+    const ChainOp& first = chain.ops.front();
+    const bool follows = following && following->begin_ns > chain.end_ns &&
+                         no_op_between(chain.end_ns, following->begin_ns);
+    if (follows) {
+      const std::int64_t from = host(last.event).end_ns();
+      const std::int64_t to = host(following->ops.front().event).start_ns;
+      add_gap(us(to - from) - loose_wait_us(*following, from, to), last, following->ops.front(),
+              GapClass::kIteration);
+    } else if (chain.border_gap_ns) {
+      add_gap(us(*chain.border_gap_ns), last, first, GapClass::kIteration);
+    }
+  }
+
+  bool no_op_between(std::int64_t from, std::int64_t to) const {
+    return std::none_of(trace_->host.begin(), trace_->host.end(), [&](const HostEvent& event) {
+      return event.kind == HostKind::kOp && event.start_ns > from && event.start_ns < to;
+    });
+  }
+
+  void split_loader_stalls() {
+    std::unordered_map<std::uint64_t, std::vector<double>> by_context;
+    for (const LoaderGap& gap : loader_gaps_) by_context[gap.context].push_back(gap.us);
+    std::vector<double> stalls;
+    for (const LoaderGap& gap : loader_gaps_) {
+      const double usual = median_of(by_context[gap.context]);
+      if (gap.us > kLoaderStallUs && gap.us > kLoaderStallFactor * usual) {
+        stalls.push_back(gap.us);
+      } else {
+        t1_.add(gap.us, to_string(gap.gap), {gap.context});
+      }
+    }
+    table_.data_loading = stats_of(stalls);
+    if (!stalls.empty()) {
+      table_.warnings.push_back(
+          fmt::format("{} pauses for the data loader (mean {:.1f} ms) are left out", stalls.size(),
+                      mean_of(stalls) / 1e3));
+    }
+  }
+
+  // Latencies from work that found its stream idle, gaps from work that was queued.
+  void add_device_constants() {
+    constexpr double kQueuedUs = 5;
+    std::int64_t free_at = 0;
+    const GpuEvent* previous = nullptr;
+    std::vector<std::pair<std::int64_t, std::int64_t>> main_busy;
+    for (const GpuEvent& task : trace_->gpu) {
+      const bool same = previous && previous->device == task.device && previous->stream == task.stream;
+      if (!same) free_at = 0;
+      const std::int64_t stream_free = free_at;
+      free_at = std::max(free_at, task.end_ns());
+      previous = &task;
+      if (task.launch < 0) continue;
+      const HostEvent& call = host(task.launch);
+      const bool blocking = waits_[static_cast<std::size_t>(task.launch)].kind ==
+                            CallWait::Kind::kBlockingCopy;
+      const double after_call = us(task.start_ns - call.end_ns());
+      const bool idle = !same || stream_free < call.start_ns;
+      if (blocking) {
+        if (idle) blocking_copy_latency_.push_back(us(task.start_ns - call.start_ns));
+      } else if (idle) {
+        // Late starts on an idle stream wait for something else (an event, another rank's arrival).
+        if (after_call > 20) continue;
+        if (task.kind != GpuKind::kKernel) {
+          copy_latency_.push_back(after_call);
+        } else if (is_collective_kernel(trace_->name(task))) {
+          collective_latency_.push_back(after_call);
+        } else {
+          launch_latency_.push_back(after_call);
+        }
+      } else if (us(stream_free - call.end_ns()) > kQueuedUs && task.kind == GpuKind::kKernel) {
+        const double gap = us(task.start_ns - stream_free);
+        if (gap >= 0 && gap < 5) kernel_gap_.push_back(gap);
+      }
+    }
+  }
+
+  struct LoaderGap {
+    double us;
+    std::uint64_t context;
+    GapClass gap;
+  };
+
+  const OverheadOptions& options_;
+  OverheadTable table_;
+  const Trace* trace_ = nullptr;
+  const ExecutionGraph* graph_ = nullptr;
+  const TraceOps* nesting_ = nullptr;
+  std::vector<CallWait> waits_;
+  CallWork work_;
+  StreamRoles streams_;
+  TermSamples t1_, t2_, t3_, t5_, tx_;
+  std::map<std::string, std::vector<double>> t4_, ops_;
+  std::vector<LoaderGap> loader_gaps_;
+  std::vector<double> launch_latency_, collective_latency_, copy_latency_, blocking_copy_latency_,
+      kernel_gap_;
+  TemplateLearner learner_;
+};
+
+}  // namespace
+
+Result<OverheadTable> extract_context(std::span<const OverheadSource> sources,
+                                      const OverheadOptions& options, OverheadTable table) {
+  ContextExtractor extractor(options, std::move(table));
+  for (const OverheadSource& source : sources) {
+    if (auto added = extractor.add(source); !added) return Unexpected{added.error()};
+  }
+  return extractor.finish();
+}
+
+}  // namespace perfmodel

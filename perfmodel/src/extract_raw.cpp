@@ -1,0 +1,89 @@
+#include "extract_overheads.hpp"
+#include "perfmodel/graph/event_names.hpp"
+#include "term_samples.hpp"
+
+namespace perfmodel {
+namespace {
+
+// Calls of one top-level op as the reference figures define them: launches that start within it.
+struct RawOp {
+  const HostEvent* event = nullptr;
+  std::vector<const HostEvent*> calls;
+};
+
+double us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
+
+}  // namespace
+
+// Every gap as recorded: no wait removed, no profiler cost subtracted, nesting by time alone.
+Result<OverheadTable> extract_raw(std::span<const OverheadSource> sources,
+                                  const OverheadOptions& options, OverheadTable table) {
+  TermSamples t1, t2, t3, t5, tx;
+  std::map<std::string, std::vector<double>> t4, ops;
+  for (const OverheadSource& source : sources) {
+    const Trace& trace = *source.trace;
+    const TraceOps found = find_trace_ops(trace);
+    const auto all_steps = iterations(trace);
+    auto steps = all_steps;
+    if (options.iterations) {
+      const auto [first, last] = *options.iterations;
+      if (first >= last || last > steps.size()) {
+        return fail(ErrorCode::kImpossible,
+                    "expected iterations within 0:" + std::to_string(steps.size()) + " of " +
+                        trace.source);
+      }
+      steps.assign(all_steps.begin() + static_cast<std::ptrdiff_t>(first),
+                   all_steps.begin() + static_cast<std::ptrdiff_t>(last));
+    }
+    table.iterations += steps.size();
+    const bool windowed = options.iterations.has_value();
+    const auto step_of = [&](const HostEvent& event) { return iteration_at(steps, event.start_ns); };
+
+    std::vector<RawOp> raw(found.top_level.size());
+    for (std::size_t i = 0; i < raw.size(); ++i) {
+      raw[i].event = &trace.host[static_cast<std::size_t>(found.top_level[i])];
+    }
+    for (std::size_t i = 0; i < trace.host.size(); ++i) {
+      const HostEvent& event = trace.host[i];
+      if (event.kind != HostKind::kCall || !is_launch_call(trace.name(event))) continue;
+      if (found.call_owner[i] >= 0) {
+        raw[static_cast<std::size_t>(found.call_owner[i])].calls.push_back(&event);
+      }
+      if (!windowed || step_of(event) >= 0) {
+        t4[std::string(trace.name(event))].push_back(us(event.duration_ns));
+      }
+    }
+    for (std::size_t i = 0; i < raw.size(); ++i) {
+      const HostEvent& event = *raw[i].event;
+      if (windowed && step_of(event) < 0) continue;
+      const std::string_view name = trace.name(event);
+      ops[std::string(name)].push_back(us(event.duration_ns));
+      if (i + 1 < raw.size() && raw[i + 1].event->thread == event.thread) {
+        const HostEvent& next = *raw[i + 1].event;
+        if (steps.empty() || (step_of(event) >= 0 && step_of(event) == step_of(next))) {
+          t1.add(us(next.start_ns - event.end_ns()), to_string(GapClass::kSibling));
+        }
+      }
+      const auto& calls = raw[i].calls;
+      if (calls.empty()) {
+        tx.add(us(event.duration_ns), name);
+        continue;
+      }
+      t2.add(us(calls.front()->start_ns - event.start_ns), name);
+      t3.add(us(event.end_ns() - calls.back()->end_ns()), name);
+      for (std::size_t c = 1; c < calls.size(); ++c) {
+        t5.add(us(calls[c]->start_ns - calls[c - 1]->end_ns()), name);
+      }
+    }
+  }
+  table.t1 = t1.term();
+  table.t2 = t2.term();
+  table.t3 = t3.term();
+  table.t5 = t5.term();
+  table.tx = tx.term();
+  for (const auto& [call, samples] : t4) table.t4[call] = stats_of(samples);
+  for (const auto& [op, samples] : ops) table.ops[op] = stats_of(samples);
+  return table;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,227 @@
+#include "host_chain.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace perfmodel {
+namespace {
+
+// Calls of one thread in start order.
+std::vector<std::vector<std::int32_t>> calls_by_thread(const Trace& trace) {
+  std::vector<std::vector<std::int32_t>> calls(trace.threads.size());
+  std::vector<std::int8_t> known(trace.names.size(), -1);
+  for (std::size_t i = 0; i < trace.host.size(); ++i) {
+    const HostEvent& event = trace.host[i];
+    if (event.kind != HostKind::kCall) continue;
+    auto& scheduled = known[event.name];
+    if (scheduled < 0) scheduled = is_scheduled_call(trace.name(event)) ? 1 : 0;
+    if (scheduled) calls[static_cast<std::size_t>(event.thread)].push_back(static_cast<std::int32_t>(i));
+  }
+  return calls;
+}
+
+// Innermost linked node of one occurrence around each call: a sweep per thread over nodes and calls
+// in start order, with the stack of open nodes.
+void attach_calls(const Trace& trace, const ExecutionGraph& graph, const GraphOccurrence& occurrence,
+                  const std::vector<std::vector<std::int32_t>>& calls, HostChain& chain) {
+  std::vector<std::vector<std::int32_t>> nodes(trace.threads.size());  // in id = start order
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const std::int32_t event = occurrence.event_of_node[n];
+    if (event >= 0) {
+      nodes[static_cast<std::size_t>(trace.host[static_cast<std::size_t>(event)].thread)].push_back(
+          static_cast<std::int32_t>(n));
+    }
+  }
+  std::unordered_map<std::int32_t, std::size_t> chain_position;
+  for (std::size_t i = 0; i < chain.ops.size(); ++i) chain_position[chain.ops[i].node] = i;
+  const auto host_of = [&](std::int32_t node) -> const HostEvent& {
+    return trace.host[static_cast<std::size_t>(
+        occurrence.event_of_node[static_cast<std::size_t>(node)])];
+  };
+  for (std::size_t thread = 0; thread < calls.size(); ++thread) {
+    std::size_t next = 0;
+    std::vector<std::int32_t> open;
+    for (std::int32_t call : calls[thread]) {
+      const HostEvent& event = trace.host[static_cast<std::size_t>(call)];
+      if (event.start_ns < chain.begin_ns || event.start_ns > chain.end_ns) continue;
+      for (; next < nodes[thread].size() && host_of(nodes[thread][next]).start_ns <= event.start_ns;
+           ++next) {
+        open.push_back(nodes[thread][next]);
+      }
+      // Closed = ended before the call does; a zero-length neighbour at the same stamp cannot hold it.
+      while (!open.empty() && host_of(open.back()).end_ns() < event.end_ns()) open.pop_back();
+      ChainCall made{.event = call, .node = open.empty() ? -1 : open.back()};
+      std::int32_t top = made.node;
+      while (top >= 0 && !chain_position.contains(top)) {
+        top = graph.nodes[static_cast<std::size_t>(top)].parent;
+      }
+      if (top >= 0) {
+        chain.ops[chain_position[top]].calls.push_back(made);
+      } else {
+        chain.loose_calls.push_back(made);
+      }
+    }
+  }
+}
+
+std::uint64_t label_of(const ExecutionGraph& graph, std::int32_t node, std::int32_t& label) {
+  label = graph.nodes[static_cast<std::size_t>(node)].parent;
+  return label < 0 ? 0 : graph.names.hash(graph.nodes[static_cast<std::size_t>(label)].name);
+}
+
+void set_border(HostChain& chain, const Trace& trace, const std::vector<TraceIteration>& steps) {
+  const std::int32_t step = iteration_at(steps, chain.begin_ns);
+  if (step < 0 || chain.ops.empty()) return;
+  const auto& window = steps[static_cast<std::size_t>(step)];
+  const std::int64_t first = trace.host[static_cast<std::size_t>(chain.ops.front().event)].start_ns;
+  const std::int64_t last = trace.host[static_cast<std::size_t>(chain.ops.back().event)].end_ns();
+  if (window.begin_ns <= first && last <= window.end_ns) {
+    chain.border_gap_ns = first - window.begin_ns + window.end_ns - last;
+  }
+}
+
+std::vector<HostChain> chains_from_graph(const Trace& trace, const ExecutionGraph& graph,
+                                         const GraphLink& link,
+                                         const std::vector<TraceIteration>& steps) {
+  const auto top = top_level_ops(graph);
+  const auto calls = calls_by_thread(trace);
+  const auto graph_steps = iterations(graph);
+  std::vector<HostChain> chains;
+  for (const GraphOccurrence& occurrence : link.occurrences) {
+    // A graph of several steps is several chains: each step has its own border.
+    for (const GraphIteration& step : graph_steps) {
+      HostChain chain;
+      chain.node_begin = step.begin;
+      chain.node_end = step.end;
+      for (std::int32_t node : top) {
+        if (node < step.begin || node >= step.end) continue;
+        const std::int32_t event = occurrence.event_of_node[static_cast<std::size_t>(node)];
+        if (event < 0) continue;
+        ChainOp op{.node = node, .event = event};
+        op.name = graph.names.hash(graph.nodes[static_cast<std::size_t>(node)].name);
+        op.subtree = subtree_key(graph, node);
+        op.label = label_of(graph, node, op.label_item);
+        const HostEvent& host = trace.host[static_cast<std::size_t>(event)];
+        chain.begin_ns = chain.ops.empty() ? host.start_ns : std::min(chain.begin_ns, host.start_ns);
+        chain.end_ns = chain.ops.empty() ? host.end_ns() : std::max(chain.end_ns, host.end_ns());
+        chain.ops.push_back(std::move(op));
+      }
+      if (chain.ops.empty()) continue;
+      attach_calls(trace, graph, occurrence, calls, chain);
+      if (steps.empty() || steps.front().name.starts_with("ProfilerStep")) {
+        set_border(chain, trace, steps);
+      }
+      chains.push_back(std::move(chain));
+    }
+  }
+  return chains;
+}
+
+// Without a graph: top-level ops by time, label and subtree from the nesting of the trace.
+std::vector<HostChain> chains_from_trace(const Trace& trace,
+                                         const std::vector<TraceIteration>& steps) {
+  const TraceOps found = find_trace_ops(trace);
+  const auto calls = calls_by_thread(trace);
+  std::vector<HostChain> chains(std::max<std::size_t>(steps.size(), 1));
+  std::vector<std::int32_t> top = found.top_level;
+  std::stable_sort(top.begin(), top.end(), [&](std::int32_t a, std::int32_t b) {
+    return trace.host[static_cast<std::size_t>(a)].start_ns <
+           trace.host[static_cast<std::size_t>(b)].start_ns;
+  });
+  // Names below each top-level op, in start order: the host events between it and the next one.
+  std::unordered_map<std::int32_t, std::uint64_t> subtree;
+  for (std::int32_t op : found.top_level) {
+    const HostEvent& event = trace.host[static_cast<std::size_t>(op)];
+    std::uint64_t key = hash_mix(trace.names.hash(event.name), 11);
+    for (std::size_t i = static_cast<std::size_t>(op) + 1; i < trace.host.size(); ++i) {
+      const HostEvent& inner = trace.host[i];
+      if (inner.thread != event.thread || inner.start_ns >= event.end_ns()) break;
+      if (inner.kind != HostKind::kCall) key = hash_mix(key, trace.names.hash(inner.name));
+    }
+    subtree[op] = key;
+  }
+  std::unordered_map<std::int32_t, std::pair<std::size_t, std::size_t>> place;  // op -> chain, index
+  for (std::int32_t op : top) {
+    const HostEvent& event = trace.host[static_cast<std::size_t>(op)];
+    std::int32_t step = steps.empty() ? 0 : iteration_at(steps, event.start_ns);
+    if (step < 0) continue;
+    HostChain& chain = chains[static_cast<std::size_t>(step)];
+    ChainOp made{.event = op};
+    made.name = trace.names.hash(event.name);
+    made.subtree = subtree[op];
+    made.label_item = found.parent[static_cast<std::size_t>(op)];
+    if (made.label_item >= 0) {
+      made.label = trace.names.hash(trace.host[static_cast<std::size_t>(made.label_item)].name);
+    }
+    chain.begin_ns = chain.ops.empty() ? event.start_ns : std::min(chain.begin_ns, event.start_ns);
+    chain.end_ns = std::max(chain.end_ns, event.end_ns());
+    place[op] = {static_cast<std::size_t>(step), chain.ops.size()};
+    chain.ops.push_back(std::move(made));
+  }
+  for (const auto& thread : calls) {
+    for (std::int32_t call : thread) {
+      std::int32_t at = found.parent[static_cast<std::size_t>(call)];
+      std::int32_t owner = -1;
+      for (; at >= 0; at = found.parent[static_cast<std::size_t>(at)]) {
+        if (place.contains(at)) owner = at;
+      }
+      if (owner >= 0) {
+        const auto [chain, index] = place[owner];
+        chains[chain].ops[index].calls.push_back(
+            {.event = call, .node = found.parent[static_cast<std::size_t>(call)]});
+      } else {
+        const std::int64_t start = trace.host[static_cast<std::size_t>(call)].start_ns;
+        const std::int32_t step = steps.empty() ? 0 : iteration_at(steps, start);
+        if (step >= 0) chains[static_cast<std::size_t>(step)].loose_calls.push_back({.event = call});
+      }
+    }
+  }
+  for (HostChain& chain : chains) {
+    if (!steps.empty() && steps.front().name.starts_with("ProfilerStep")) set_border(chain, trace, steps);
+  }
+  std::erase_if(chains, [](const HostChain& chain) { return chain.ops.empty(); });
+  return chains;
+}
+
+}  // namespace
+
+bool is_scheduled_call(std::string_view name) {
+  return is_launch_call(name) || sync_kind(name) != SyncKind::kNone;
+}
+
+Result<std::vector<HostChain>> host_chains(
+    const OverheadSource& source,
+    const std::optional<std::pair<std::size_t, std::size_t>>& window, GraphLink* link_used) {
+  const Trace& trace = *source.trace;
+  auto steps = iterations(trace);
+  std::vector<HostChain> chains;
+  if (source.graph) {
+    auto linked = link(*source.graph, trace);
+    if (!linked) return Unexpected{linked.error()};
+    chains = chains_from_graph(trace, *source.graph, *linked, steps);
+    if (link_used) *link_used = std::move(*linked);
+  } else {
+    chains = chains_from_trace(trace, steps);
+  }
+  if (window) {
+    const auto [first, last] = *window;
+    if (first >= last || last > steps.size()) {
+      return fail(ErrorCode::kImpossible,
+                  "expected iterations within 0:" + std::to_string(steps.size()) + " of " +
+                      trace.source + ", found " + std::to_string(first) + ":" + std::to_string(last));
+    }
+    const std::int64_t begin = steps[first].begin_ns, end = steps[last - 1].end_ns;
+    std::erase_if(chains, [&](const HostChain& chain) {
+      const std::int64_t middle = (chain.begin_ns + chain.end_ns) / 2;
+      return middle < begin || middle >= end;
+    });
+  }
+  if (chains.empty()) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected at least one iteration with ops, found none",
+                            .file = trace.source}};
+  }
+  return chains;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "host_chain.hpp"
+#include "perfmodel/predictors/launch_templates.hpp"
+
+namespace perfmodel {
+
+/// Role of each stream of a trace: 0 the one with most compute kernels, then the streams of
+/// collectives, then the others by number of tasks. Numbers differ between runs, roles do not.
+using StreamRoles = std::map<std::int64_t, std::int16_t>;
+StreamRoles stream_roles(const Trace& trace);
+
+/// What a recorded call was, without its times.
+TemplateCall describe_call(const Trace& trace, std::int32_t call, const std::vector<CallWait>& waits,
+                           const CallWork& work, const StreamRoles& streams);
+
+/// Counts per key how often each list of calls was seen; the most common one wins.
+class TemplateLearner {
+ public:
+  void observe(const TemplateKeys& keys, const LaunchTemplate& calls);
+  /// Only the keys that need no devices (for traces without a graph).
+  void observe_names(const TemplateKeys& keys, const LaunchTemplate& calls);
+  LaunchTemplates finish() const;
+
+ private:
+  std::uint32_t list_index(const LaunchTemplate& calls);
+  void count(std::size_t level, std::uint64_t key, std::uint32_t list);
+
+  std::vector<LaunchTemplate> lists_;
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> by_hash_;
+  std::array<std::unordered_map<std::uint64_t, std::map<std::uint32_t, std::uint32_t>>,
+             kTemplateLevels>
+      counts_;
+};
+
+/// Learns from every node of the linked chains: the calls whose innermost node it is.
+void learn_templates(const Trace& trace, const ExecutionGraph& graph, const GraphLink& link,
+                     const std::vector<HostChain>& chains, const std::vector<CallWait>& waits,
+                     const CallWork& work, const StreamRoles& streams, TemplateLearner& learner);
+
+/// The same from a trace alone: ops by time, keys by names.
+void learn_templates(const Trace& trace, const TraceOps& nesting,
+                     const std::vector<HostChain>& chains, const std::vector<CallWait>& waits,
+                     const CallWork& work, const StreamRoles& streams, TemplateLearner& learner);
+
+}  // namespace perfmodel

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/result.hpp"
+#include "perfmodel/units.hpp"
+
+namespace perfmodel {
+
+/// Datasheet facts of one schedulable device, read from `data/gpus/<name>.json`.
+struct Gpu {
+  std::string name;          ///< "a100-sxm-40gb"
+  std::string title;         ///< "NVIDIA A100-SXM4-40GB"
+  std::string vendor;        ///< "nvidia" or "amd"
+  std::string architecture;  ///< "ampere"
+  std::string target;        ///< "sm_80", "gfx90a"
+  std::vector<std::string> aliases;
+  int num_sms = 0;  ///< SMs or CUs
+  double base_clock_mhz = 0, boost_clock_mhz = 0;
+
+  /// Dense peaks in TFLOP/s; absent where the hardware has no such unit or nobody publishes it.
+  struct Peaks {
+    std::optional<double> fp64, fp32, fp16, bf16;
+    std::optional<double> fp32_matrix, tf32_matrix, fp16_matrix, bf16_matrix, fp8_matrix;
+    std::optional<double> int8_matrix;
+  } peak_tflop_per_s;
+
+  std::string dram_type;
+  double dram_gb = 0;
+  BytesPerSecond dram_bandwidth;
+  Bytes l2_size;
+  Bytes last_level_cache_size;  ///< 0: none beside L2
+  Bytes shared_memory_per_sm;
+  int max_threads_per_sm = 0, warp_size = 32;
+  int pcie_generation = 0, pcie_lanes = 0;
+  BytesPerSecond pcie_bandwidth;  ///< one direction, theoretical
+  std::string link_type;          ///< "nvlink", "xgmi" or empty
+  int link_count = 0;
+  BytesPerSecond link_bandwidth;  ///< both directions together, as datasheets quote it; 0: no link
+  double tdp_w = 0;
+  std::string notes;
+  std::vector<std::string> sources;
+
+  /// Peak rate for arithmetic in `dtype`; with `matrix_units` the tensor or matrix cores are
+  /// used if the GPU has them for this type, else the vector units. Half types never count slower
+  /// than fp32: where the hardware is (consumer Pascal), libraries convert.
+  FlopPerSecond peak(DType dtype, bool matrix_units) const;
+};
+
+/// One GPU file. Errors name the missing or odd field.
+Result<Gpu> read_gpu(const std::filesystem::path& file);
+
+/// Every GPU of a folder, sorted by name. An alias that two GPUs claim is an error.
+Result<std::vector<Gpu>> read_gpus(const std::filesystem::path& folder);
+
+/// By name, alias or title, ignoring case; or, if `name` is a path to a file, that file.
+/// An unknown name is an error that lists the nearest known ones.
+Result<Gpu> find_gpu(std::string_view name, const std::filesystem::path& folder);
+
+}  // namespace perfmodel

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/units.hpp"
+
+namespace perfmodel {
+
+enum class KernelFamily : std::uint8_t {
+  kGemm,
+  kConvolution,
+  kEmbeddingForward,
+  kEmbeddingBackward,
+  kElementwise,
+  kReduction,
+  kSoftmax,
+  kNorm,
+  kPooling,
+  kIndex,
+  kSort,
+  kConcat,
+  kOptimizer,
+  kCopy,
+  kSet,
+  kCollective,
+  kSmall,
+};
+std::string_view to_string(KernelFamily family);
+
+/// C[b, m, n] = A[b, m, k] B[b, k, n]; `batch` 1 for plain GEMM.
+struct GemmShape {
+  std::int64_t batch = 1, m = 0, n = 0, k = 0;
+};
+
+/// Direct convolution, NCHW; `c`, `k` channels in and out, `r` x `s` filter, `p` x `q` output.
+struct ConvolutionShape {
+  enum class Pass : std::uint8_t { kForward, kInputGradient, kWeightGradient } pass;
+  std::int64_t n = 0, c = 0, h = 0, w = 0, k = 0, r = 1, s = 1, p = 0, q = 0, groups = 1;
+  std::int64_t stride = 1;
+};
+
+/// Table-batched embedding bag; averages where tables differ (dim, rows) and totals where said.
+struct EmbeddingShape {
+  std::int64_t batch = 0, num_tables = 1;
+  double num_rows = 0;        ///< rows per table (mean)
+  double dim = 0;             ///< elements per row (mean)
+  double pooling_factor = 0;  ///< lookups per bag (mean)
+  int weight_bytes = 4, index_bytes = 8, output_bytes = 4;
+  double optimizer_bytes_per_row = 0;  ///< state read and written per touched row (backward)
+};
+
+enum class CopyKind : std::uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice, kPeer };
+struct CopyShape {
+  CopyKind kind = CopyKind::kDeviceToDevice;
+  bool pageable = true;  ///< host side not pinned
+};
+
+struct CollectiveShape {
+  std::string kind;  ///< all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, ...
+  std::int64_t world_size = 1;  ///< 0: not recorded
+};
+
+/// Independent rows of a reduction, softmax or norm: few rows leave SMs idle.
+struct RowShape {
+  std::int64_t rows = 0;  ///< results, or rows that are normalised separately
+  std::int64_t cols = 0;  ///< elements that are combined per row
+};
+
+/// What one kernel (or copy, or set) has to do: the input of every kernel model.
+struct KernelWork {
+  KernelFamily family = KernelFamily::kSmall;
+  DType dtype = DType::kFloat32;
+  bool matrix_units = false;  ///< may use tensor or matrix cores (TF32 allowed, half types)
+  Flop flop = {};
+  Bytes bytes_read = {}, bytes_written = {};
+  std::variant<std::monostate, GemmShape, ConvolutionShape, EmbeddingShape, CopyShape,
+               CollectiveShape, RowShape>
+      shape = {};
+
+  Bytes bytes() const { return bytes_read + bytes_written; }
+};
+
+enum class Bound : std::uint8_t { kCompute, kMemory, kLatency, kLink, kMeasured };
+std::string_view to_string(Bound bound);
+
+/// A kernel's time with its reasons. Launch cost is not part of it.
+struct Price {
+  Microseconds time{0};
+  Microseconds low{0}, high{0};                    ///< expected range
+  Microseconds compute{0}, memory{0}, latency{0};  ///< terms; `time` is no plain sum of them
+  Bound bound = Bound::kLatency;
+  std::string_view model = "";  ///< static name of the model that spoke
+  bool in_range = true;         ///< inside the range that the model was fitted or checked on
+};
+
+/// Prices the kernels of one or more families. Implementations are immutable and thread-safe.
+class KernelModel {
+ public:
+  virtual ~KernelModel() = default;
+  virtual Price price(const KernelWork& work, const Gpu& gpu) const = 0;
+};
+
+/// Knows one model per family. `heuristic` is this project's default; `roofline` is the plain
+/// baseline max(flop / peak, bytes / bandwidth) that every accuracy table shows beside it.
+class KernelModels {
+ public:
+  static const KernelModels& heuristic();
+  static const KernelModels& roofline();
+
+  const KernelModel& model(KernelFamily family) const {
+    return *models_[static_cast<std::size_t>(family)];
+  }
+  Price price(const KernelWork& work, const Gpu& gpu) const {
+    return model(work.family).price(work, gpu);
+  }
+  void set(KernelFamily family, const KernelModel* model) {
+    models_[static_cast<std::size_t>(family)] = model;
+  }
+
+ private:
+  std::array<const KernelModel*, static_cast<std::size_t>(KernelFamily::kSmall) + 1> models_{};
+};
+
+}  // namespace perfmodel

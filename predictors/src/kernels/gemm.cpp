@@ -1,0 +1,62 @@
+#include "gemm_tiles.hpp"
+#include "models.hpp"
+
+namespace perfmodel::kernels {
+namespace {
+
+int item_size_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return 8;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return 2;
+    case DType::kFloat8:
+    case DType::kInt8:
+    case DType::kUInt8:
+      return 1;
+    default:
+      return 4;
+  }
+}
+
+/// Rows of k elements that are no multiple of 16 bytes are loaded word by word. Among NeuSight's
+/// linear rows random shapes reach 0.75-0.95 of the peak share of aligned ones (medians by GPU; P4
+/// less); 0.85 made V100 worse.
+constexpr double kUnalignedShare = 0.93;
+
+/// Dense matrix products by the tile model of `gemm_tiles.hpp`.
+/// In range: fp32 on vector units (what the constants were chosen on), m, n, k from 16, up to 4e12
+/// FLOP.
+class Gemm final : public KernelModel {
+ public:
+  Price price(const KernelWork& work, const Gpu& gpu) const override {
+    const auto* shape = std::get_if<GemmShape>(&work.shape);
+    if (!shape) {  // only totals known: 0.7 of the sustained peak
+      const double rate = 0.7 * terms::sustained_flop_per_us(gpu, work.dtype, work.matrix_units);
+      Price price = terms::make_price(work.flop.value / rate,
+                                      work.bytes().value / terms::dram_bytes_per_us(gpu),
+                                      terms::empty_kernel_us(gpu), "gemm-heuristic", 0.5);
+      price.in_range = false;
+      return price;
+    }
+    const int item_size = item_size_of(work.dtype);
+    const bool aligned = shape->k * item_size % 16 == 0;
+    const TiledTime t = tiled_gemm(*shape, item_size, work.dtype, work.matrix_units,
+                                   work.bytes().value, aligned ? 1 : kUnalignedShare, gpu);
+    Price price = terms::make_price(t.compute, t.memory, t.latency, "gemm-heuristic", 0.25);
+    price.in_range = work.dtype == DType::kFloat32 && !work.matrix_units &&
+                     std::min({shape->m, shape->n, shape->k}) >= 16 && work.flop.value <= 4e12;
+    if (!price.in_range) terms::set_range(price, 0.4);
+    return price;
+  }
+};
+
+}  // namespace
+
+const KernelModel& gemm_model() {
+  static const Gemm model;
+  return model;
+}
+
+}  // namespace perfmodel::kernels

@@ -1,0 +1,80 @@
+#include "models.hpp"
+#include "terms.hpp"
+
+namespace perfmodel::kernels {
+namespace {
+
+struct RowConstants {
+  std::string_view model;
+  double bandwidth_share;                     ///< of the reachable DRAM rate, with all SMs busy
+  double long_row_share, long_row_share_amd;  ///< the same for rows of over 1024 elements
+  double round_trips;  ///< dependent memory round trips of the shortest kernel
+  double barrier_us;   ///< block-wide barriers and shuffles of one row
+  bool splits_rows;    ///< many blocks may share a row (reductions do; softmax and norms do not)
+  double relative_range;
+};
+
+/// Reductions, softmax and norms:
+///
+///   t = t_empty + n t_dram + t_barrier + max(bytes / B, flop / (0.5 peak)) / u
+///
+/// u: share of the SMs that work. A row is one block's (or one warp's) work, so r rows keep min(1,
+/// r / SMs) of the SMs busy; half of them saturate DRAM, thus u = min(1, 2 r / SMs) for kernels
+/// that do not split rows. Splitting ones cut rows into pieces of 4096 elements. B: DRAM or L2 rate
+/// as for streams. Rows of over 1024 elements no longer stay in registers (PyTorch's persistent
+/// softmax ends there): they are read again, from L2 at best. Shares chosen on NeuSight's softmax
+/// and layer-norm rows with paper_train = 1. Valid for reductions along contiguous dimensions;
+/// strided ones up to 2x slower.
+constexpr std::int64_t kLongRow = 1024;
+
+class Rows final : public KernelModel {
+ public:
+  explicit Rows(const RowConstants& constants) : c_(constants) {}
+
+  Price price(const KernelWork& work, const Gpu& gpu) const override {
+    const auto* shape = std::get_if<RowShape>(&work.shape);
+    const bool is_long = shape && shape->cols > kLongRow;
+    const double share = !is_long              ? c_.bandwidth_share
+                         : gpu.vendor == "amd" ? c_.long_row_share_amd
+                                               : c_.long_row_share;
+    double memory = terms::stream_time(gpu, work.bytes().value, share);
+    double compute = work.flop.value > 0
+                         ? work.flop.value / (0.5 * gpu.peak(work.dtype, false).value * 1e-6)
+                         : 0;
+    if (shape) {
+      constexpr double kPiece = 4096;
+      double blocks = static_cast<double>(shape->rows);
+      if (c_.splits_rows) blocks *= std::max(1.0, static_cast<double>(shape->cols) / kPiece);
+      const double busy = std::clamp(2 * blocks / static_cast<double>(gpu.num_sms),
+                                     1.0 / static_cast<double>(gpu.num_sms), 1.0);
+      memory /= busy;
+      compute /= busy;
+    }
+    const double latency = terms::empty_kernel_us(gpu) +
+                           c_.round_trips * terms::kConstants.dram_latency_us + c_.barrier_us;
+    return terms::make_price(compute, memory, latency, c_.model, c_.relative_range);
+  }
+
+ private:
+  RowConstants c_;
+};
+
+}  // namespace
+
+/// Two phases: partial results, then the last block adds them up (one more round trip and a fence).
+const KernelModel& reduction_model() {
+  static const Rows model({"reduction-heuristic", 0.9, 0.9, 0.9, 4, 0.5, true, 0.35});
+  return model;
+}
+
+const KernelModel& softmax_model() {
+  static const Rows model({"softmax-heuristic", 0.88, 0.75, 0.34, 2, 1.0, false, 0.3});
+  return model;
+}
+
+const KernelModel& norm_model() {
+  static const Rows model({"norm-heuristic", 0.80, 0.68, 0.55, 2, 1.0, true, 0.3});
+  return model;
+}
+
+}  // namespace perfmodel::kernels

@@ -1,0 +1,88 @@
+#include "models.hpp"
+#include "terms.hpp"
+
+namespace perfmodel::kernels {
+namespace {
+
+/// What sets one kind of streaming kernel apart.
+struct StreamConstants {
+  std::string_view model;
+  double bandwidth_share;  ///< of the reachable DRAM rate
+  double round_trips;      ///< dependent memory round trips of the shortest kernel
+  double fixed_us;         ///< other fixed cost
+  double relative_range;
+};
+
+/// Kernels that move every byte once:
+///
+///   t = t_empty + n t_dram + max(bytes_hit / B_L2 + bytes_miss / (s B_DRAM), flop / (0.5 peak))
+///
+/// t_empty [us] empty kernel, n dependent round trips of t_dram [us], B [bytes/us]. bytes_hit is
+/// the part that lies in the last-level cache because the kernel before wrote it: a working set of
+/// up to half the cache hits, beyond twice nothing does, with a linear change between (cyclic
+/// streams through a hashed LRU-like cache). Valid for dense contiguous tensors of any size;
+/// strided or heavily broadcast operands are slower. Constants: see `terms::Constants` and below;
+/// checked on NeuSight's elementwise train rows.
+class Stream final : public KernelModel {
+ public:
+  explicit Stream(const StreamConstants& constants) : c_(constants) {}
+
+  Price price(const KernelWork& work, const Gpu& gpu) const override {
+    const double memory = terms::stream_time(gpu, work.bytes().value, c_.bandwidth_share);
+    const double compute = work.flop.value > 0
+                               ? work.flop.value / (0.5 * gpu.peak(work.dtype, false).value * 1e-6)
+                               : 0;
+    const double latency = terms::empty_kernel_us(gpu) +
+                           c_.round_trips * terms::kConstants.dram_latency_us + c_.fixed_us;
+    return terms::make_price(compute, memory, latency, c_.model, c_.relative_range);
+  }
+
+ private:
+  StreamConstants c_;
+};
+
+}  // namespace
+
+const KernelModel& elementwise_model() {
+  static const Stream model({"elementwise-heuristic", 1.0, 2, 0, 0.25});
+  return model;
+}
+
+/// Windows overlap: part of the reads comes from L1 and L2; the index arithmetic costs bandwidth.
+const KernelModel& pooling_model() {
+  static const Stream model({"pooling-heuristic", 0.75, 2, 0, 0.4});
+  return model;
+}
+
+/// Rows are contiguous but scattered: partly used sectors and an index load before each data load.
+const KernelModel& index_model() {
+  static const Stream model({"index-heuristic", 0.7, 3, 0, 0.5});
+  return model;
+}
+
+/// Reference model of DLRM: 0.79 of the DRAM peak for concatenation; a table of pointers is read
+/// first.
+const KernelModel& concat_model() {
+  static const Stream model({"concat-heuristic", 0.9, 3, 0, 0.3});
+  return model;
+}
+
+/// Multi-tensor kernels walk a table of pointers in their arguments; blocks of 512 threads.
+const KernelModel& optimizer_model() {
+  static const Stream model({"optimizer-heuristic", 0.9, 3, 0, 0.3});
+  return model;
+}
+
+/// Only writes.
+const KernelModel& set_model() {
+  static const Stream model({"set-heuristic", 1.0, 1, 0, 0.25});
+  return model;
+}
+
+/// Kernels known only by number: fixed cost and whatever bytes they name.
+const KernelModel& small_model() {
+  static const Stream model({"small-heuristic", 0.7, 2, 0, 0.5});
+  return model;
+}
+
+}  // namespace perfmodel::kernels

@@ -1,0 +1,62 @@
+#include "terms.hpp"
+
+#include <string_view>
+
+namespace perfmodel::terms {
+namespace {
+
+/// Energy of one FLOP of a dense fp32 GEMM [pJ], by architecture: Turing from what the T4 sustains
+/// in NeuSight's rows (11, 12.5 and 13.5 were tried); all others are estimates scaled by process,
+/// checked only for not limiting V100, P100 and A100 boards.
+double fp32_picojoule_per_flop(std::string_view architecture) {
+  if (architecture == "maxwell") return 25;
+  if (architecture == "pascal") return 15;
+  if (architecture == "volta" || architecture == "turing") return 12.5;
+  if (architecture == "ampere") return 8;
+  if (architecture == "ada" || architecture == "hopper") return 5;
+  if (architecture == "blackwell") return 4;
+  if (architecture == "vega" || architecture == "gcn5") return 16;
+  return 8;  // CDNA
+}
+
+/// Matrix units spend less per FLOP: A100 holds 312 TFLOP/s of fp16 on 400 W.
+constexpr double kHalfMatrixEnergyShare = 0.12;
+constexpr double kFp32MatrixEnergyShare = 0.5;
+
+/// Board power that computes nothing (idle, memory, fans), as a share of the limit, at least 15 W.
+constexpr double kIdleShare = 0.2;
+constexpr double kIdleWatt = 15;
+
+}  // namespace
+
+double dram_bytes_per_us(const Gpu& gpu) {
+  const std::string_view type = gpu.dram_type;
+  const bool is_hbm = type.starts_with("HBM");
+  double efficiency = is_hbm ? kConstants.hbm_efficiency : kConstants.gddr_efficiency;
+  if (is_hbm && gpu.architecture == "pascal") efficiency = kConstants.pascal_hbm_efficiency;
+  return efficiency * gpu.dram_bandwidth.value * 1e-6;
+}
+
+double l2_bytes_per_us(const Gpu& gpu) {
+  const double rate =
+      kConstants.l2_bytes_per_clock_per_sm * clock_mhz(gpu) * static_cast<double>(gpu.num_sms);
+  return std::max(rate, dram_bytes_per_us(gpu));
+}
+
+double sustained_flop_per_us(const Gpu& gpu, DType dtype, bool matrix_units) {
+  const double peak = gpu.peak(dtype, matrix_units).value * 1e-6;
+  if (gpu.tdp_w <= 0) return peak;
+  double picojoule = fp32_picojoule_per_flop(gpu.architecture);
+  if (matrix_units) {
+    picojoule *= dtype == DType::kFloat32 ? kFp32MatrixEnergyShare : kHalfMatrixEnergyShare;
+  } else if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) {
+    picojoule *= 0.5;
+  } else if (dtype == DType::kFloat64) {
+    picojoule *= 2;
+  }
+  const double watt = gpu.tdp_w - std::max(kIdleWatt, kIdleShare * gpu.tdp_w);
+  const double power_limit = watt / picojoule * 1e6;  // 1 W / 1 pJ = 1e12 FLOP/s = 1e6 FLOP/us
+  return std::min(peak, power_limit);
+}
+
+}  // namespace perfmodel::terms

@@ -1,0 +1,73 @@
+#include "perfmodel/predictors/launch_templates.hpp"
+
+namespace perfmodel {
+namespace {
+
+std::uint64_t device_code(const Tensor& tensor) {
+  return tensor.storage_id == 0 && tensor.numel == 0
+             ? 7
+             : static_cast<std::uint64_t>(tensor.device.kind);
+}
+
+// A run of equal devices counts once, so that `cat` of 26 or 27 tensors is one key.
+void mix_devices(const ExecutionGraph& graph, std::span<const Argument> arguments,
+                 std::uint64_t& hash) {
+  std::uint64_t last = ~std::uint64_t{0};
+  for_each_tensor(graph, arguments, [&](const Tensor& tensor) {
+    const std::uint64_t code = device_code(tensor);
+    if (code != last) hash = hash_mix(hash, code);
+    last = code;
+  });
+}
+
+void mix_shapes(const ExecutionGraph& graph, std::span<const Argument> arguments,
+                std::uint64_t& hash) {
+  for_each_tensor(graph, arguments, [&](const Tensor& tensor) {
+    hash = hash_mix(hash, static_cast<std::uint64_t>(tensor.dtype) + 100);
+    for (std::int64_t extent : graph.shape(tensor)) {
+      hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
+    }
+  });
+}
+
+}  // namespace
+
+std::string_view to_string(TemplateLevel level) {
+  switch (level) {
+    case TemplateLevel::kShapes: return "name+children+devices+shapes";
+    case TemplateLevel::kDevices: return "name+children+devices";
+    case TemplateLevel::kNameDevices: return "name+devices";
+    case TemplateLevel::kChildren: return "name+children";
+    case TemplateLevel::kName: return "name";
+  }
+  return "";
+}
+
+TemplateKeys template_keys(const ExecutionGraph& graph, const Node& node) {
+  const std::uint64_t name = graph.names.hash(node.name);
+  std::uint64_t children = hash_mix(name, 1);
+  for (std::int32_t child : graph.children(node)) {
+    children = hash_mix(children, graph.names.hash(graph.nodes[static_cast<std::size_t>(child)].name));
+  }
+  std::uint64_t devices = 2;
+  mix_devices(graph, graph.inputs(node), devices);
+  devices = hash_mix(devices, 3);
+  mix_devices(graph, graph.outputs(node), devices);
+  std::uint64_t shapes = 4;
+  mix_shapes(graph, graph.inputs(node), shapes);
+  shapes = hash_mix(shapes, 5);
+  mix_shapes(graph, graph.outputs(node), shapes);
+  const std::uint64_t with_devices = hash_mix(children, devices);
+  return {hash_mix(with_devices, shapes), with_devices, hash_mix(name, devices), children, name};
+}
+
+LaunchTemplates::Found LaunchTemplates::find(const TemplateKeys& keys) const {
+  for (std::size_t level = 0; level < kTemplateLevels; ++level) {
+    if (const auto at = by_key[level].find(keys[level]); at != by_key[level].end()) {
+      return {&lists[at->second.list], static_cast<TemplateLevel>(level)};
+    }
+  }
+  return {};
+}
+
+}  // namespace perfmodel

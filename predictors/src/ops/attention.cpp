@@ -1,0 +1,66 @@
+#include "families.hpp"
+#include "rule_support.hpp"
+
+/// Fused attention. q [b, h, sq, d], k [b, h, sk, d] (flash variants of the low-level op: [b, s, h,
+/// d]). Forward: two products, 4 b h sq sk d FLOP; backward recomputes the scores: five products,
+/// 10 b h sq sk d. A causal mask halves both. Scores stay on chip: bytes are q, k, v and the output
+/// (backward: twice plus gradients). The GEMM shape given is one product of m = sq, n = d, whose k
+/// makes up the FLOP, since blocks of q are what runs in parallel.
+namespace perfmodel::ops {
+namespace {
+
+bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+  const std::string_view name = op.name();
+  const bool is_backward = name.find("backward") != std::string_view::npos;
+  const std::size_t first = is_backward ? 1 : 0;  // backward: grad_out first
+  const Tensor* q = op.tensor_input(first);
+  const Tensor* k = op.tensor_input(first + 1);
+  if (!q || !k || q->rank < 3 || k->rank != q->rank) return false;
+  const bool heads_last = !name.starts_with("aten::_scaled_dot_product");  // [b, s, h, d]
+  std::int64_t sq, sk;
+  const std::int64_t d = dim(op, *q, -1);
+  if (q->rank == 4) {
+    sq = dim(op, *q, heads_last ? 1 : 2);
+    sk = dim(op, *k, heads_last ? 1 : 2);
+  } else {  // packed variable lengths [total, h, d]: the longest sequence stands in the arguments
+    const int max_q = parameter_index(op, "max_q");
+    const int max_k = parameter_index(op, "max_k");
+    if (max_q < 0) return false;
+    sq = int_input(op, static_cast<std::size_t>(max_q), dim(op, *q, 0));
+    sk = max_k < 0 ? sq : int_input(op, static_cast<std::size_t>(max_k), sq);
+  }
+  if (sq <= 0 || d <= 0) return false;
+  const std::int64_t batch = std::max<std::int64_t>(1, q->numel / (sq * d));
+  int causal = parameter_index(op, "is_causal");
+  if (causal < 0) causal = parameter_index(op, "causal");
+  const bool is_causal = causal >= 0 && bool_input(op, static_cast<std::size_t>(causal), false);
+  const std::int64_t products = is_backward ? 5 : 2;
+  const std::int64_t depth = std::max<std::int64_t>(1, products * sk / (is_causal ? 2 : 1));
+
+  KernelWork work = gemm_work(batch, sq, d, depth, *q, gpu);
+  const Traffic t = traffic(op);
+  work.bytes_read = {t.read};
+  work.bytes_written = {t.written};
+  if (is_backward)
+    kernels.push_back(make_work(KernelFamily::kReduction, q->dtype, 2 * bytes(*q),
+                                bytes(*q) / static_cast<double>(d),
+                                2.0 * static_cast<double>(q->numel)));
+  kernels.push_back(work);
+  return true;
+}
+
+}  // namespace
+
+void add_attention(OpRuleRegistry& registry) {
+  registry.add({"aten::_scaled_dot_product_flash_attention",
+                "aten::_scaled_dot_product_flash_attention_backward",
+                "aten::_scaled_dot_product_efficient_attention",
+                "aten::_scaled_dot_product_efficient_attention_backward",
+                "aten::_scaled_dot_product_cudnn_attention",
+                "aten::_scaled_dot_product_cudnn_attention_backward",
+                "aten::_flash_attention_forward", "aten::_flash_attention_backward",
+                "aten::_efficient_attention_forward", "aten::_efficient_attention_backward"},
+               make_rule(lower_attention));
+}
+
+}  // namespace perfmodel::ops

@@ -1,0 +1,229 @@
+#include <optional>
+
+#include "families.hpp"
+#include "rule_support.hpp"
+
+/// Convolutions. Counted as direct convolution, whatever algorithm the library takes:
+/// 2 n k p q (c / groups) r s FLOP for each of forward, input gradient and weight gradient; input,
+/// filter and output move once. 1-D has h = 1 and r = 1; a 3-D depth counts into the batch.
+namespace perfmodel::ops {
+namespace {
+
+/// torch.backends.cudnn.allow_tf32 is on by default, unlike for matrix products.
+constexpr bool kDefaultAllowTf32 = true;
+
+struct Geometry {
+  ConvolutionShape shape;
+  double input_bytes = 0, weight_bytes = 0, output_bytes = 0;
+  DType dtype = DType::kUnknown;
+};
+
+/// input [n, c, (d,) h, w], weight [k, c / groups, (d,) r, s], output [n, k, (d,) p, q].
+/// A transposed convolution is the input gradient of the one with input and output exchanged.
+std::optional<Geometry> geometry(const OpView& op, const Tensor* input, const Tensor* weight,
+                                 const Tensor* output, std::int64_t stride, std::int64_t groups,
+                                 bool transposed) {
+  if (!input || !weight || !output || input->rank < 3 || weight->rank != input->rank ||
+      output->rank != input->rank || groups <= 0) {
+    return std::nullopt;
+  }
+  if (transposed) std::swap(input, output);
+  const bool is_1d = input->rank == 3;
+  Geometry g;
+  g.dtype = input->dtype;
+  g.input_bytes = bytes(*input);
+  g.weight_bytes = bytes(*weight);
+  g.output_bytes = bytes(*output);
+  g.shape = {.pass = transposed ? ConvolutionShape::Pass::kInputGradient
+                                : ConvolutionShape::Pass::kForward,
+             .n = dim(op, *input, 0),
+             .c = dim(op, *input, 1),
+             .h = is_1d ? 1 : dim(op, *input, -2),
+             .w = dim(op, *input, -1),
+             .k = dim(op, *output, 1),
+             .r = is_1d ? 1 : dim(op, *weight, -2),
+             .s = dim(op, *weight, -1),
+             .p = is_1d ? 1 : dim(op, *output, -2),
+             .q = dim(op, *output, -1),
+             .groups = groups,
+             .stride = stride};
+  if (input->rank == 5) g.shape.n *= dim(op, *output, 2);  // depth of the output
+  return g;
+}
+
+std::int64_t filter_depth(const OpView& op, const Tensor& weight) {
+  return weight.rank == 5 ? dim(op, weight, 2) : 1;
+}
+
+KernelWork pass_work(const OpView& op, const Geometry& g, const Tensor& weight,
+                     ConvolutionShape::Pass pass, bool allow_tf32, const Gpu& gpu) {
+  const ConvolutionShape& s = g.shape;
+  const double flop = 2.0 * static_cast<double>(s.n) * static_cast<double>(s.k) *
+                      static_cast<double>(s.p) * static_cast<double>(s.q) *
+                      static_cast<double>(s.c / s.groups) * static_cast<double>(s.r) *
+                      static_cast<double>(s.s) * static_cast<double>(filter_depth(op, weight));
+  double read = g.input_bytes + g.weight_bytes, written = g.output_bytes;
+  if (pass == ConvolutionShape::Pass::kInputGradient) {
+    read = g.output_bytes + g.weight_bytes;
+    written = g.input_bytes;
+  } else if (pass == ConvolutionShape::Pass::kWeightGradient) {
+    read = g.input_bytes + g.output_bytes;
+    written = g.weight_bytes;
+  }
+  KernelWork work = make_work(KernelFamily::kConvolution, g.dtype, read, written, flop);
+  work.matrix_units =
+      gemm_uses_matrix_units(g.dtype, gpu) ||
+      (g.dtype == DType::kFloat32 && allow_tf32 && gpu.peak_tflop_per_s.tf32_matrix.has_value());
+  ConvolutionShape shape = s;
+  shape.pass = pass;
+  work.shape = shape;
+  return work;
+}
+
+/// The last flag of a cuDNN op's arguments is allow_tf32.
+bool allow_tf32(const OpView& op) {
+  const int index = parameter_index(op, "allow_tf32");
+  return index < 0 ? kDefaultAllowTf32
+                   : bool_input(op, static_cast<std::size_t>(index), kDefaultAllowTf32);
+}
+
+/// Input position of a parameter by schema, else by `fallback`.
+std::size_t position(const OpView& op, std::string_view parameter, std::size_t fallback) {
+  const int index = parameter_index(op, parameter);
+  return index >= 0 ? static_cast<std::size_t>(index) : fallback;
+}
+
+/// cudnn_convolution(self, weight, padding, stride, dilation, groups, ...),
+/// miopen_convolution(self, weight, bias, ...), _convolution(input, weight, bias, stride, padding,
+/// dilation, transposed, ...).
+bool lower_forward(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+  const std::string_view name = op.name();
+  const bool is_generic = name == "aten::_convolution" || name == "aten::convolution";
+  if (is_generic && op.node.children_count > 0) return true;  // a child does the work
+  const bool is_cudnn = name.starts_with("aten::cudnn");
+  const Tensor* input = op.tensor_input(0);
+  const Tensor* weight = op.tensor_input(1);
+  const Tensor* output = op.tensor_output(0);
+  const std::int64_t stride =
+      int_list_input(op, position(op, "stride", is_generic || is_cudnn ? 3 : 4)).at(0, 1);
+  const std::int64_t groups = int_input(op,
+                                        position(op, "groups",
+                                                 is_generic ? 8
+                                                 : is_cudnn ? 5
+                                                            : 6),
+                                        1);
+  const bool transposed = name.find("transpose") != std::string_view::npos ||
+                          (is_generic && bool_input(op, position(op, "transposed", 6), false));
+  const auto g = geometry(op, input, weight, output, stride, groups, transposed);
+  if (!g) return false;
+  kernels.push_back(pass_work(op, *g, *weight, g->shape.pass, allow_tf32(op), gpu));
+  if (const Tensor* bias = op.tensor_input(2);
+      bias && name.find("relu") != std::string_view::npos) {
+    kernels.back().bytes_read += {bytes(bias)};
+  }
+  return true;
+}
+
+/// _conv_depthwise2d(self, weight, kernel_size, bias, stride, ...): one filter per channel.
+/// _slow_conv2d_forward and thnn_conv2d(self, weight, kernel_size, bias, stride, padding): im2col
+/// and GEMM.
+bool lower_native_forward(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+  const Tensor* input = op.tensor_input(0);
+  const Tensor* weight = op.tensor_input(1);
+  if (!input) return false;
+  const bool is_depthwise = op.name().find("depthwise") != std::string_view::npos;
+  const auto g = geometry(op, input, weight, op.tensor_output(0),
+                          int_list_input(op, position(op, "stride", 4)).at(0, 1),
+                          is_depthwise ? dim(op, *input, 1) : 1, false);
+  if (!g) return false;
+  kernels.push_back(
+      pass_work(op, *g, *weight, ConvolutionShape::Pass::kForward, kDefaultAllowTf32, gpu));
+  return true;
+}
+
+/// convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation,
+/// transposed, output_padding, groups, output_mask): one kernel per gradient that the mask asks
+/// for.
+bool lower_backward(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+  const Tensor* gradient = op.tensor_input(0);
+  const Tensor* input = op.tensor_input(1);
+  const Tensor* weight = op.tensor_input(2);
+  const bool transposed = bool_input(op, position(op, "transposed", 7), false);
+  const auto g =
+      geometry(op, input, weight, gradient, int_list_input(op, position(op, "stride", 4)).at(0, 1),
+               int_input(op, position(op, "groups", 9), 1), transposed);
+  if (!g) return false;
+  const IntList mask = int_list_input(op, position(op, "output_mask", 10));
+  const auto input_gradient =
+      transposed ? ConvolutionShape::Pass::kForward : ConvolutionShape::Pass::kInputGradient;
+  if (mask.at(0, 1)) {
+    kernels.push_back(pass_work(op, *g, *weight, input_gradient, kDefaultAllowTf32, gpu));
+  }
+  if (mask.at(1, 1)) {
+    kernels.push_back(pass_work(op, *g, *weight, ConvolutionShape::Pass::kWeightGradient,
+                                kDefaultAllowTf32, gpu));
+  }
+  if (mask.size > 2 && mask.values[2] && !has_child(op, "aten::sum")) {
+    KernelWork bias = make_work(KernelFamily::kReduction, g->dtype, bytes(*gradient),
+                                static_cast<double>(g->shape.k) * gradient->item_size,
+                                static_cast<double>(gradient->numel));
+    bias.shape = RowShape{.rows = g->shape.k,
+                          .cols = gradient->numel / std::max<std::int64_t>(1, g->shape.k)};
+    kernels.push_back(bias);
+  }
+  return true;
+}
+
+/// Before PyTorch 1.11: cudnn_convolution_backward(self, grad_output, weight, padding, stride,
+/// dilation, groups, ..., output_mask), _backward_input(self_size, grad_output, weight, ...),
+/// _backward_weight(weight_size, grad_output, self,
+/// ...), thnn_conv2d_backward(grad_output, self, weight, ...). Shapes of a missing tensor come from
+/// the output.
+bool lower_old_backward(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+  const std::string_view name = op.name();
+  const bool only_input = name.ends_with("_backward_input");
+  const bool only_weight = name.ends_with("_backward_weight");
+  const bool gradient_first = name.find("conv2d_backward") != std::string_view::npos;
+  const Tensor* gradient = op.tensor_input(gradient_first ? 0 : 1);
+  const Tensor* input = only_input    ? op.tensor_output(0)
+                        : only_weight ? op.tensor_input(2)
+                                      : op.tensor_input(gradient_first ? 1 : 0);
+  const Tensor* weight = only_weight ? op.tensor_output(0) : op.tensor_input(2);
+  const auto g =
+      geometry(op, input, weight, gradient, int_list_input(op, position(op, "stride", 4)).at(0, 1),
+               int_input(op, position(op, "groups", 6), 1), false);
+  if (!g) return false;
+  for (const auto pass :
+       {ConvolutionShape::Pass::kInputGradient, ConvolutionShape::Pass::kWeightGradient}) {
+    const bool is_input = pass == ConvolutionShape::Pass::kInputGradient;
+    if ((only_input && !is_input) || (only_weight && is_input)) continue;
+    kernels.push_back(pass_work(op, *g, *weight, pass, allow_tf32(op), gpu));
+  }
+  return true;
+}
+
+}  // namespace
+
+void add_convolution(OpRuleRegistry& registry) {
+  registry.add({"aten::cudnn_convolution", "aten::cudnn_convolution_transpose",
+                "aten::cudnn_convolution_relu", "aten::cudnn_convolution_add_relu",
+                "aten::miopen_convolution", "aten::miopen_convolution_transpose",
+                "aten::miopen_depthwise_convolution", "aten::_convolution", "aten::convolution",
+                "aten::convolution_overrideable", "aten::mkldnn_convolution"},
+               make_rule(lower_forward));
+  registry.add(
+      {"aten::_slow_conv2d_forward", "aten::thnn_conv2d", "aten::thnn_conv2d_forward",
+       "aten::slow_conv3d_forward", "aten::_conv_depthwise2d", "aten::thnn_conv_depthwise2d",
+       "aten::thnn_conv_depthwise2d_forward", "aten::conv_depthwise3d"},
+      make_rule(lower_native_forward));
+  registry.add({"aten::convolution_backward", "aten::convolution_backward_overrideable"},
+               make_rule(lower_backward));
+  registry.add({"aten::cudnn_convolution_backward", "aten::cudnn_convolution_backward_input",
+                "aten::cudnn_convolution_backward_weight", "aten::miopen_convolution_backward",
+                "aten::miopen_convolution_backward_input",
+                "aten::miopen_convolution_backward_weight", "aten::_slow_conv2d_backward",
+                "aten::thnn_conv2d_backward", "aten::thnn_conv_depthwise2d_backward"},
+               make_rule(lower_old_backward));
+}
+
+}  // namespace perfmodel::ops

@@ -1,0 +1,77 @@
+#include <algorithm>
+
+#include "families.hpp"
+#include "rule_support.hpp"
+
+/// copy_(self, src, non_blocking): by the devices of the two tensors a transfer, a copy inside one
+/// GPU or a cast. Graphs do not say whether host memory is pinned; a non-blocking copy is taken as
+/// pinned, a blocking one as pageable.
+namespace perfmodel::ops {
+namespace {
+
+KernelWork transfer(CopyKind kind, DType dtype, double size, bool pageable) {
+  KernelWork work = make_work(KernelFamily::kCopy, dtype, size, size);
+  work.shape = CopyShape{.kind = kind, .pageable = pageable};
+  return work;
+}
+
+bool lower_copy(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* target = op.tensor_input(0);
+  const Tensor* source = op.tensor_input(1);
+  const bool is_copy_from =
+      op.name() == "aten::_copy_from" || op.name() == "aten::_copy_from_and_resize";
+  if (is_copy_from) std::swap(target, source);
+  if (!target || !source) return false;
+  if (target->numel == 0) return true;
+  const bool pageable = !bool_input(op, 2, false);
+  // The transfer moves the source's type; a cast happens where the cheaper side is and is not
+  // counted.
+  const double moved = static_cast<double>(target->numel) * source->item_size;
+  if (source->on_cpu() && target->on_gpu()) {
+    kernels.push_back(transfer(CopyKind::kHostToDevice, source->dtype, moved, pageable));
+  } else if (source->on_gpu() && target->on_cpu()) {
+    kernels.push_back(transfer(CopyKind::kDeviceToHost, source->dtype, moved, pageable));
+  } else if (source->on_gpu() && target->on_gpu()) {
+    if (source->device.index != target->device.index) {
+      kernels.push_back(transfer(CopyKind::kPeer, source->dtype, moved, false));
+    } else if (source->dtype != target->dtype || source->numel != target->numel) {
+      kernels.push_back(make_work(KernelFamily::kElementwise, source->dtype, bytes(*source),
+                                  bytes(*target), static_cast<double>(target->numel)));
+    } else {
+      kernels.push_back(transfer(CopyKind::kDeviceToDevice, source->dtype, moved, false));
+    }
+  }
+  return true;
+}
+
+/// The value of a one-element tensor: a synchronising copy to pageable host memory.
+bool lower_scalar(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* self = op.tensor_input(0);
+  if (!self) return false;
+  if (self->on_gpu()) {
+    kernels.push_back(transfer(CopyKind::kDeviceToHost, self->dtype, self->item_size, true));
+  }
+  return true;
+}
+
+/// clone, contiguous and reshape as primitives (no children): one copy of the input.
+bool lower_clone(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  if (op.node.children_count > 0) return true;
+  const Tensor* input = op.tensor_input(0);
+  const Tensor* output = op.tensor_output(0);
+  if (!input || !output || input->storage_id == output->storage_id) return true;
+  kernels.push_back(transfer(CopyKind::kDeviceToDevice, input->dtype, bytes(*input), false));
+  return true;
+}
+
+}  // namespace
+
+void add_copy(OpRuleRegistry& registry) {
+  registry.add({"aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize"},
+               make_rule(lower_copy));
+  registry.add({"aten::_local_scalar_dense"}, make_rule(lower_scalar));
+  registry.add({"aten::clone", "aten::contiguous", "aten::reshape", "aten::flatten"},
+               make_rule(lower_clone));
+}
+
+}  // namespace perfmodel::ops

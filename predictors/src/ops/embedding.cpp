@@ -1,0 +1,147 @@
+#include <algorithm>
+
+#include "families.hpp"
+#include "rule_support.hpp"
+
+/// Embedding lookups of PyTorch itself. Symbols: B bags, L lookups per bag (mean), E rows, D
+/// elements per row. Forward reads B L indices and rows and the offsets, writes B rows. Backward is
+/// dense: it sorts the indices, then sums the gradients of equal indices into a matrix that a child
+/// (aten::zeros) has cleared.
+namespace perfmodel::ops {
+namespace {
+
+KernelWork lookup_work(KernelFamily family, const EmbeddingShape& shape, DType dtype,
+                       double rows_read, double rows_written) {
+  const double row = shape.dim * shape.weight_bytes;
+  const double lookups = static_cast<double>(shape.batch * shape.num_tables) * shape.pooling_factor;
+  KernelWork work = make_work(family, dtype, rows_read * row + lookups * shape.index_bytes,
+                              rows_written * row, lookups * shape.dim);
+  work.shape = shape;
+  return work;
+}
+
+/// _embedding_bag(weight, indices, offsets, scale, mode, sparse, per_sample_weights,
+/// include_last_offset, ...).
+bool lower_bag(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* weight = op.tensor_input(0);
+  const Tensor* indices = op.tensor_input(1);
+  const Tensor* offsets = op.tensor_input(2);
+  if (!weight || !indices || weight->rank != 2) return false;
+  const std::int64_t d = dim(op, *weight, 1);
+  const int last = parameter_index(op, "include_last_offset");
+  const bool has_last = bool_input(op, last >= 0 ? static_cast<std::size_t>(last) : 7, false);
+  std::int64_t bags = 0;
+  if (indices->rank == 2) {
+    bags = dim(op, *indices, 0);
+  } else if (offsets) {
+    bags = offsets->numel - (has_last ? 1 : 0);
+  }
+  if (bags <= 0 || d <= 0) return bags == 0 && indices->numel == 0;
+  const double lookups = static_cast<double>(indices->numel);
+  EmbeddingShape shape{.batch = bags,
+                       .num_tables = 1,
+                       .num_rows = static_cast<double>(dim(op, *weight, 0)),
+                       .dim = static_cast<double>(d),
+                       .pooling_factor = lookups / static_cast<double>(bags),
+                       .weight_bytes = weight->item_size,
+                       .index_bytes = indices->item_size,
+                       .output_bytes = weight->item_size};
+  KernelWork work = lookup_work(KernelFamily::kEmbeddingForward, shape, weight->dtype, lookups,
+                                static_cast<double>(bags));
+  work.bytes_read += {bytes(offsets)};
+  kernels.push_back(work);
+  return true;
+}
+
+/// embedding(weight, indices): where it has no aten::index_select child.
+bool lower_lookup(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* weight = op.tensor_input(0);
+  const Tensor* indices = op.tensor_input(1);
+  if (!weight || !indices || weight->rank != 2) return false;
+  EmbeddingShape shape{.batch = indices->numel,
+                       .num_tables = 1,
+                       .num_rows = static_cast<double>(dim(op, *weight, 0)),
+                       .dim = static_cast<double>(dim(op, *weight, 1)),
+                       .pooling_factor = 1,
+                       .weight_bytes = weight->item_size,
+                       .index_bytes = indices->item_size,
+                       .output_bytes = weight->item_size};
+  const double lookups = static_cast<double>(indices->numel);
+  kernels.push_back(
+      lookup_work(KernelFamily::kEmbeddingForward, shape, weight->dtype, lookups, lookups));
+  return true;
+}
+
+/// embedding_dense_backward(grad, indices, num_weights, ...) and
+/// _embedding_bag_dense_backward(grad, indices, offset2bag, bag_size, maximum_indices, num_weights,
+/// ...). Up to 3072 plain lookups one kernel adds without sorting (ATen Embedding.cu); else sort,
+/// find the segments of equal indices (4 small kernels), add up.
+bool lower_dense_backward(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* gradient = op.tensor_input(0);
+  const Tensor* indices = op.tensor_input(1);
+  if (!gradient || !indices || gradient->rank < 1) return false;
+  const bool is_bag = op.name().find("bag") != std::string_view::npos;
+  const std::int64_t d = dim(op, *gradient, -1);
+  const int rows_at = parameter_index(op, "num_weights");
+  const std::int64_t num_rows = int_input(op,
+                                          rows_at >= 0 ? static_cast<std::size_t>(rows_at)
+                                          : is_bag     ? 5
+                                                       : 2,
+                                          0);
+  if (d <= 0 || num_rows <= 0) return false;
+  const std::int64_t bags = gradient->numel / d;
+  const double lookups = static_cast<double>(indices->numel);
+
+  constexpr std::int64_t kUnsortedLimit = 3072;
+  if (is_bag || indices->numel > kUnsortedLimit) {
+    if (!has_child(op, "aten::sort")) {
+      append_radix_sort(kernels, indices->numel, indices->item_size, indices->item_size,
+                        bits_for(static_cast<double>(num_rows)));
+    }
+    for (int i = 0; i < 4; ++i) kernels.push_back(small_work());
+  }
+  EmbeddingShape shape{.batch = bags,
+                       .num_tables = 1,
+                       .num_rows = static_cast<double>(num_rows),
+                       .dim = static_cast<double>(d),
+                       .pooling_factor = bags > 0 ? lookups / static_cast<double>(bags) : 0,
+                       .weight_bytes = gradient->item_size,
+                       .index_bytes = indices->item_size,
+                       .output_bytes = gradient->item_size};
+  kernels.push_back(lookup_work(KernelFamily::kEmbeddingBackward, shape, gradient->dtype, lookups,
+                                std::min(lookups, static_cast<double>(num_rows))));
+  return true;
+}
+
+/// Sparse gradients are gathered by children (aten::index_select); the node itself only wraps.
+bool lower_sparse_backward(const OpView&, const Gpu&, std::vector<KernelWork>&) { return true; }
+
+/// embedding_renorm_(weight, indices, max_norm, norm_type): unique indices, then one pass over
+/// their rows.
+bool lower_renorm(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* weight = op.tensor_input(0);
+  const Tensor* indices = op.tensor_input(1);
+  if (!weight || !indices) return false;
+  append_radix_sort(kernels, indices->numel, indices->item_size, 0,
+                    bits_for(static_cast<double>(dim(op, *weight, 0))));
+  const double rows = static_cast<double>(indices->numel) *
+                      static_cast<double>(dim(op, *weight, -1)) * weight->item_size;
+  kernels.push_back(make_work(KernelFamily::kIndex, weight->dtype, rows, rows));
+  return true;
+}
+
+}  // namespace
+
+void add_embedding(OpRuleRegistry& registry) {
+  registry.add({"aten::_embedding_bag", "aten::embedding_bag", "aten::_embedding_bag_forward_only"},
+               make_rule(lower_bag));
+  registry.add({"aten::embedding"}, make_rule(lower_lookup));
+  registry.add({"aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward"},
+               make_rule(lower_dense_backward));
+  registry.add({"aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward",
+                "aten::embedding_sparse_backward", "aten::embedding_backward"},
+               make_rule(lower_sparse_backward));
+  registry.add({"aten::embedding_renorm_"}, make_rule(lower_renorm));
+}
+
+}  // namespace perfmodel::ops

@@ -1,0 +1,269 @@
+#include <algorithm>
+#include <optional>
+
+#include "families.hpp"
+#include "rule_support.hpp"
+
+/// FBGEMM's table-batched embeddings and sparse-feature ops. Symbols: T tables, B batch, L pooling
+/// factor, E rows per table, D elements per row.
+///
+/// The lookup op carries everything. Its autograd node sees only the gradient, so the rule goes
+/// back to the lookup: the node itself or, in older graphs whose lookup has no sequence number, the
+/// first lookup of that kind behind the node with the same number; its output has the gradient's
+/// shape.
+namespace perfmodel::ops {
+namespace {
+
+constexpr std::string_view kLookupMiddle = "_embedding_codegen_lookup_";
+
+bool is_lookup(std::string_view name) {
+  return name.starts_with("fbgemm::") && name.find(kLookupMiddle) != std::string_view::npos;
+}
+
+struct Lookup {
+  EmbeddingShape shape;
+  DType dtype = DType::kFloat32;
+  double lookups = 0, total_dim = 0;
+  double total_rows = 0;
+};
+
+/// What a `..._lookup_*_function` node says. Positions by schema; without one, the order of the
+/// first released versions: dense has dev_weights first, the others a placeholder and three weight
+/// tensors.
+std::optional<Lookup> read_lookup(const OpView& op) {
+  const bool is_dense = op.name().find("dense_embedding") != std::string_view::npos;
+  const Tensor* weights = named_tensor(op, "dev_weights", is_dense ? 0 : 1);
+  const Tensor* uvm = is_dense ? nullptr : named_tensor(op, "uvm_weights", 2);
+  const Tensor* dims = named_tensor(op, "D_offsets", is_dense ? 2 : 6);
+  const Tensor* indices = named_tensor(op, "indices", is_dense ? 7 : 11);
+  const Tensor* offsets = named_tensor(op, "offsets", is_dense ? 8 : 12);
+  const int total_at = parameter_index(op, "total_D");
+  const std::int64_t total_dim = int_input(op,
+                                           total_at >= 0 ? static_cast<std::size_t>(total_at)
+                                           : is_dense    ? 3
+                                                         : 7,
+                                           0);
+  if (!weights || !indices || !offsets || !dims || total_dim <= 0 || dims->numel < 2) {
+    return std::nullopt;
+  }
+  const std::int64_t tables = dims->numel - 1;
+  const std::int64_t batch = (offsets->numel - 1) / tables;
+  if (batch <= 0) return std::nullopt;
+  Lookup result;
+  result.dtype = weights->dtype;
+  result.lookups = static_cast<double>(indices->numel);
+  result.total_dim = static_cast<double>(total_dim);
+  const double elements =
+      static_cast<double>(weights->numel) + (uvm ? static_cast<double>(uvm->numel) : 0);
+  result.shape = {.batch = batch,
+                  .num_tables = tables,
+                  .num_rows = elements / result.total_dim,
+                  .dim = result.total_dim / static_cast<double>(tables),
+                  .pooling_factor = result.lookups / static_cast<double>(batch * tables),
+                  .weight_bytes = weights->item_size,
+                  .index_bytes = indices->item_size};
+  result.total_rows = result.shape.num_rows * static_cast<double>(tables);
+  if (const Tensor* output = op.tensor_output(0)) result.shape.output_bytes = output->item_size;
+  return result;
+}
+
+KernelWork embedding_work(KernelFamily family, const Lookup& lookup, double rows_read,
+                          double rows_written) {
+  const EmbeddingShape& s = lookup.shape;
+  const double row = s.dim * s.weight_bytes;
+  const double output = static_cast<double>(s.batch) * lookup.total_dim * s.output_bytes;
+  const bool is_backward = family == KernelFamily::kEmbeddingBackward;
+  KernelWork work =
+      make_work(family, lookup.dtype,
+                rows_read * row + lookup.lookups * s.index_bytes + (is_backward ? output : 0),
+                rows_written * row + (is_backward ? 0 : output), lookup.lookups * s.dim);
+  work.shape = s;
+  return work;
+}
+
+bool lower_lookup(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const auto lookup = read_lookup(op);
+  if (!lookup) return false;
+  kernels.push_back(embedding_work(KernelFamily::kEmbeddingForward, *lookup, lookup->lookups, 0));
+  return true;
+}
+
+/// "torch::autograd::CppNode<SplitLookupFunction_adagrad_Op>" -> "adagrad"; dense -> "".
+std::string_view optimizer_name(std::string_view node_name) {
+  constexpr std::string_view kPrefix = "SplitLookupFunction_";
+  const std::size_t begin = node_name.find(kPrefix);
+  if (begin == std::string_view::npos) return {};
+  std::string_view rest = node_name.substr(begin + kPrefix.size());
+  if (const auto end = rest.find("_Op"); end != std::string_view::npos) rest = rest.substr(0, end);
+  return rest == "Dense" || rest == "dense" ? std::string_view() : rest;
+}
+
+/// Bytes of optimizer state per touched row, read and written: row-wise forms keep one fp32 number
+/// per row, element-wise ones one (adagrad) or two (adam, lamb) per element, SGD none.
+double state_bytes_per_row(std::string_view optimizer, double d) {
+  const bool is_adam = optimizer.find("adam") != std::string_view::npos ||
+                       optimizer.find("lamb") != std::string_view::npos;
+  const bool is_row_wise = optimizer.find("rowwise") != std::string_view::npos;
+  if (optimizer.empty() || optimizer.find("sgd") != std::string_view::npos || optimizer == "none") {
+    return optimizer.starts_with("lars") ? 2 * 4 * d : 0;
+  }
+  if (is_adam) return 2 * 4 * (is_row_wise ? d + 1 : 2 * d);  // partial_rowwise: full first moment
+  return 2 * 4 * (is_row_wise ? 1 : d);
+}
+
+/// The lookup whose gradient `op` computes, or nullptr.
+const Node* find_lookup(const OpView& op) {
+  if (op.forward && is_lookup(op.graph.name(*op.forward))) return op.forward;
+  const Tensor* gradient = op.tensor_input(0);
+  if (!gradient) return nullptr;
+  const std::string_view optimizer = optimizer_name(op.name());
+  const std::string wanted =
+      optimizer.empty() ? std::string("fbgemm::dense") + std::string(kLookupMiddle) + "function"
+                        : std::string("lookup_") + std::string(optimizer) + "_function";
+  const Node* best = nullptr;
+  for (const Node& node : op.graph.nodes) {
+    if (&node == &op.node || node.id >= op.node.id) break;
+    const std::string_view name = op.graph.name(node);
+    if (!is_lookup(name) || name.find(wanted) == std::string_view::npos) continue;
+    const OpView candidate{op.graph, node};
+    const Tensor* output = candidate.tensor_output(0);
+    if (!output || !std::ranges::equal(op.shape(*output), op.shape(*gradient))) continue;
+    best = &node;
+    if (op.forward && node.id > op.forward->id) break;  // the first behind it
+  }
+  return best;
+}
+
+/// Backward of a lookup (FBGEMM's generated host code): linearize the indices, sort them,
+/// run-length encode and scan (4 kernels), then one kernel for long and one for short segments.
+/// With L the lookups and U the expected distinct rows, the main kernel reads L gradient rows and
+/// reads and writes U weight rows and their optimizer state.
+bool lower_lookup_backward(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Node* node = find_lookup(op);
+  if (!node) return false;
+  const OpView forward{op.graph, *node};
+  auto lookup = read_lookup(forward);
+  if (!lookup) return false;
+  EmbeddingShape& s = lookup->shape;
+  s.optimizer_bytes_per_row = state_bytes_per_row(optimizer_name(op.name()), s.dim);
+  const auto count = static_cast<std::int64_t>(lookup->lookups);
+  const double index_bytes = lookup->lookups * s.index_bytes;
+
+  kernels.push_back(
+      make_work(KernelFamily::kIndex, DType::kInt64, index_bytes, 2 * index_bytes));  // linearize
+  append_radix_sort(kernels, count, s.index_bytes, 4, bits_for(lookup->total_rows));
+  kernels.push_back(small_work());  // init
+  kernels.push_back(
+      make_work(KernelFamily::kSort, DType::kInt64, index_bytes, index_bytes));  // encode
+  kernels.push_back(small_work());                                               // init
+  kernels.push_back(small_work());                                               // scan
+  kernels.push_back(small_work());  // long segments: none when indices are uniform
+  const double rows = std::min(lookup->lookups, lookup->total_rows);
+  KernelWork work = embedding_work(KernelFamily::kEmbeddingBackward, *lookup, rows, rows);
+  work.bytes_read += {rows * s.optimizer_bytes_per_row / 2};
+  work.bytes_written += {rows * s.optimizer_bytes_per_row / 2};
+  kernels.push_back(work);
+  return true;
+}
+
+/// cub scan: an init kernel and the scan itself, which reads and writes everything once.
+void append_scan(std::vector<KernelWork>& kernels, double read, double written) {
+  kernels.push_back(small_work());
+  kernels.push_back(make_work(KernelFamily::kReduction, DType::kInt64, read, written));
+}
+
+bool lower_cumsum(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* input = op.tensor_input(0);
+  if (!input) return false;
+  append_scan(kernels, bytes(*input), bytes(*input));
+  return true;
+}
+
+/// permute_2D_sparse_data(permute, lengths, values, ...): permute the lengths, two scans, move the
+/// values.
+bool lower_permute_sparse(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* lengths = op.tensor_input(1);
+  const Tensor* values = op.tensor_input(2);
+  if (!lengths || !values) return false;
+  const double l = bytes(*lengths);
+  kernels.push_back(make_work(KernelFamily::kIndex, lengths->dtype, l, l));
+  append_scan(kernels, l, l);
+  append_scan(kernels, l, l);
+  const double moved = bytes(*values) + bytes(op.tensor_input(3));
+  kernels.push_back(make_work(KernelFamily::kIndex, values->dtype, moved + l, moved));
+  return true;
+}
+
+/// One kernel that touches each of the node's tensors once.
+bool lower_one_pass(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Traffic t = traffic(op);
+  if (!t.any) return false;
+  double written = t.written;
+  if (op.name().find("bounds_check") != std::string_view::npos) written = 0;  // only repairs
+  kernels.push_back(make_work(KernelFamily::kIndex, t.dtype, t.read, written));
+  return true;
+}
+
+/// The backward permutation sees one gradient, in and out.
+bool lower_permute_backward(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* gradient = op.tensor_input(0);
+  if (!gradient) return false;
+  kernels.push_back(
+      make_work(KernelFamily::kIndex, gradient->dtype, bytes(*gradient), bytes(*gradient)));
+  return true;
+}
+
+}  // namespace
+
+void add_fbgemm(OpRuleRegistry& registry) {
+  registry.add_prefix("fbgemm::split_embedding_codegen_lookup_", make_rule(lower_lookup));
+  registry.add_prefix("fbgemm::ssd_embedding_codegen_lookup_", make_rule(lower_lookup));
+  registry.add_prefix("fbgemm::dense_embedding_codegen_lookup_", make_rule(lower_lookup));
+  registry.add_prefix("torch::autograd::CppNode<SplitLookupFunction_",
+                      make_rule(lower_lookup_backward));
+  registry.add_prefix("torch::autograd::CppNode<SplitNoBagLookupFunction_",
+                      make_rule(lower_lookup_backward));
+  registry.add_prefix("SplitLookupFunction_", make_rule(lower_lookup_backward));
+  registry.add_prefix("torch::autograd::CppNode<fbgemm_gpu::PermutePooledEmbs",
+                      make_rule(lower_permute_backward));
+  registry.add({"fbgemm::asynchronous_complete_cumsum", "fbgemm::asynchronous_inclusive_cumsum",
+                "fbgemm::asynchronous_exclusive_cumsum", "fb::asynchronous_complete_cumsum"},
+               make_rule(lower_cumsum));
+  registry.add({"fbgemm::permute_2D_sparse_data", "fbgemm::permute_1D_sparse_data",
+                "fbgemm::permute_sparse_data", "fbgemm::permute_sparse_features",
+                "fbgemm::permute_2D_sparse_data_input1D"},
+               make_rule(lower_permute_sparse));
+  registry.add({"fbgemm::bounds_check_indices",
+                "fbgemm::permute_pooled_embs",
+                "fbgemm::permute_pooled_embs_auto_grad",
+                "fbgemm::permute_duplicate_pooled_embs",
+                "fbgemm::recat_embedding_grad_output_mixed_D_batch",
+                "fbgemm::recat_embedding_grad_output_mixed_D",
+                "fbgemm::recat_embedding_grad_output",
+                "fbgemm::invert_permute",
+                "fbgemm::expand_into_jagged_permute",
+                "fbgemm::offsets_range",
+                "fbgemm::lengths_range",
+                "fbgemm::segment_sum_csr",
+                "fbgemm::jagged_to_padded_dense",
+                "fbgemm::jagged_to_padded_dense_forward",
+                "fbgemm::jagged_to_padded_dense_backward",
+                "fbgemm::dense_to_jagged",
+                "fbgemm::dense_to_jagged_forward",
+                "fbgemm::jagged_dense_elementwise_add",
+                "fbgemm::jagged_dense_elementwise_add_jagged_output",
+                "fbgemm::jagged_index_select",
+                "fbgemm::keyed_jagged_index_select_dim1",
+                "fbgemm::block_bucketize_sparse_features",
+                "fbgemm::bucketize_sparse_features",
+                "fbgemm::linearize_cache_indices",
+                "fbgemm::lxu_cache_lookup",
+                "fbgemm::index_select_dim0",
+                "fbgemm::group_index_select_dim0",
+                "fbgemm::pack_segments",
+                "fb::offsets_range",
+                "fb::to_dense_representation"},
+               make_rule(lower_one_pass));
+}
+
+}  // namespace perfmodel::ops

@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <array>
+
+#include "families.hpp"
+#include "rule_support.hpp"
+
+/// Ops over lists of tensors: `_foreach_*` and the fused optimizers of PyTorch, one multi-tensor
+/// kernel for as many tensors as its argument struct holds.
+///
+/// Launch rule (ATen/native/cuda/MultiTensorApply.cuh): tensors are cut into chunks of 65,536
+/// elements; a launch takes at most 320 chunks and, with a depth of 1, 2, 3, 4, 5 lists, at most
+/// 110, 64, 48, 36, 30 tensors. A tensor whose chunks do not all fit goes on in the next launch.
+/// Foreach ops that cannot take this path call one op per tensor; those are children.
+namespace perfmodel::ops {
+namespace {
+
+constexpr std::int64_t kChunkElements = 65536;
+constexpr int kMaxChunks = 320;
+constexpr std::array<int, 5> kMaxTensors = {110, 64, 48, 36, 30};
+
+/// A list argument of GPU tensors.
+struct TensorList {
+  std::span<const Argument> items;
+};
+
+std::vector<TensorList> tensor_lists(const OpView& op, std::span<const Argument> arguments) {
+  std::vector<TensorList> lists;
+  for (const Argument& argument : arguments) {
+    if (argument.kind != Argument::Kind::kList || argument.count == 0) continue;
+    const auto items = op.graph.elements(argument);
+    if (items[0].kind == Argument::Kind::kTensor) lists.push_back({items});
+  }
+  return lists;
+}
+
+const Tensor* tensor_of(const OpView& op, const Argument& argument) {
+  return argument.kind == Argument::Kind::kTensor ? &op.graph.tensors[argument.index] : nullptr;
+}
+
+bool only_bookkeeping_children(const OpView& op) {
+  return std::ranges::all_of(op.graph.children(op.node), [&](std::int32_t child) {
+    const std::string_view name = op.graph.name(op.graph.nodes[static_cast<std::size_t>(child)]);
+    return name == "aten::result_type" || name.starts_with("aten::empty") ||
+           name == "aten::is_same_size" || name == "aten::zeros";
+  });
+}
+
+/// `reads`, `writes`: how many of the lists each kernel reads and writes; `depth`: lists in the
+/// struct. `flop`: per element of the first list.
+void append_multi_tensor(const OpView& op, const TensorList& first, int depth, double reads,
+                         double writes, double flop, std::vector<KernelWork>& kernels) {
+  const int max_tensors = kMaxTensors[static_cast<std::size_t>(std::clamp(depth, 1, 5) - 1)];
+  int chunks = 0, tensors = 0;
+  double elements = 0;
+  std::int32_t item_size = 4;
+  DType dtype = DType::kFloat32;
+  const auto launch = [&] {
+    kernels.push_back(make_work(KernelFamily::kOptimizer, dtype, elements * item_size * reads,
+                                elements * item_size * writes, elements * flop));
+    elements = 0;
+    chunks = 0;
+  };
+  for (const Argument& item : first.items) {
+    const Tensor* tensor = tensor_of(op, item);
+    if (!tensor || tensor->numel == 0) continue;
+    item_size = tensor->item_size;
+    dtype = tensor->dtype;
+    ++tensors;
+    for (std::int64_t done = 0; done < tensor->numel; done += kChunkElements) {
+      const std::int64_t size = std::min(kChunkElements, tensor->numel - done);
+      const bool is_last_chunk = done + size == tensor->numel;
+      elements += static_cast<double>(size);
+      ++chunks;
+      const bool tensors_full = tensors == max_tensors && is_last_chunk;
+      if (!tensors_full && chunks < kMaxChunks) continue;
+      launch();
+      tensors = is_last_chunk ? 0 : 1;  // the rest of this tensor opens the next launch
+    }
+  }
+  if (chunks > 0) launch();
+}
+
+bool lower_foreach(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  if (!only_bookkeeping_children(op)) return true;  // the slow path: one op per tensor
+  const auto inputs = tensor_lists(op, op.inputs());
+  if (inputs.empty()) return false;
+  bool on_gpu = false;
+  for_each_gpu_tensor(op, op.inputs(), [&](const Tensor&) { on_gpu = true; });
+  if (!on_gpu) return true;
+  const std::string_view name = op.name();
+  const bool in_place = name.ends_with('_');
+  const auto lists = static_cast<int>(inputs.size());
+  if (name == "aten::_foreach_norm") {  // partial sums, then one kernel that finishes them
+    append_multi_tensor(op, inputs[0], 1, 1, 0, 2, kernels);
+    kernels.push_back(small_work());
+    return true;
+  }
+  const bool only_writes = name == "aten::_foreach_zero_";
+  append_multi_tensor(op, inputs[0], in_place ? lists : lists + 1, only_writes ? 0 : lists, 1,
+                      static_cast<double>(lists), kernels);
+  return true;
+}
+
+/// _fused_adam_(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, ...): depth 4,
+/// or 5 with amsgrad; the step counts are single numbers. _fused_adamw_ likewise.
+bool lower_fused_adam(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const auto lists = tensor_lists(op, op.inputs());
+  if (lists.size() < 4) return false;
+  const bool amsgrad = lists.size() > 5;
+  append_multi_tensor(op, lists[0], amsgrad ? 5 : 4, amsgrad ? 5 : 4, amsgrad ? 4 : 3, 15, kernels);
+  return true;
+}
+
+/// _fused_sgd_(params, grads, momentum_buffers, ...): depth 2, or 3 with momentum.
+bool lower_fused_sgd(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const auto lists = tensor_lists(op, op.inputs());
+  if (lists.size() < 2) return false;
+  const bool momentum = lists.size() > 2;
+  append_multi_tensor(op, lists[0], momentum ? 3 : 2, momentum ? 3 : 2, momentum ? 2 : 1, 4,
+                      kernels);
+  return true;
+}
+
+/// _fused_adagrad_(params, grads, state_sums, state_steps, ...).
+bool lower_fused_adagrad(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const auto lists = tensor_lists(op, op.inputs());
+  if (lists.size() < 3) return false;
+  append_multi_tensor(op, lists[0], 3, 3, 2, 10, kernels);
+  return true;
+}
+
+/// _amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, inv_scale).
+bool lower_unscale(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const auto lists = tensor_lists(op, op.inputs());
+  if (lists.empty()) return false;
+  append_multi_tensor(op, lists[0], 1, 1, 1, 2, kernels);
+  return true;
+}
+
+constexpr std::string_view kForeach[] = {
+    "aten::_foreach_add",       "aten::_foreach_sub",        "aten::_foreach_mul",
+    "aten::_foreach_div",       "aten::_foreach_neg",        "aten::_foreach_abs",
+    "aten::_foreach_exp",       "aten::_foreach_log",        "aten::_foreach_sqrt",
+    "aten::_foreach_rsqrt",     "aten::_foreach_reciprocal", "aten::_foreach_pow",
+    "aten::_foreach_sign",      "aten::_foreach_addcmul",    "aten::_foreach_addcdiv",
+    "aten::_foreach_lerp",      "aten::_foreach_maximum",    "aten::_foreach_minimum",
+    "aten::_foreach_clamp_min", "aten::_foreach_clamp_max",  "aten::_foreach_sigmoid",
+    "aten::_foreach_tanh",      "aten::_foreach_round",
+};
+
+}  // namespace
+
+void add_foreach(OpRuleRegistry& registry) {
+  registry.add(with_in_place(kForeach), make_rule(lower_foreach));
+  registry.add({"aten::_foreach_zero_", "aten::_foreach_copy_", "aten::_foreach_norm"},
+               make_rule(lower_foreach));
+  registry.add(
+      {"aten::_fused_adam_", "aten::_fused_adamw_", "aten::_fused_adam", "aten::_fused_adamw"},
+      make_rule(lower_fused_adam));
+  registry.add({"aten::_fused_sgd_", "aten::_fused_sgd"}, make_rule(lower_fused_sgd));
+  registry.add({"aten::_fused_adagrad_", "aten::_fused_adagrad"}, make_rule(lower_fused_adagrad));
+  registry.add({"aten::_amp_foreach_non_finite_check_and_unscale_"}, make_rule(lower_unscale));
+}
+
+}  // namespace perfmodel::ops

@@ -1,0 +1,77 @@
+#include "families.hpp"
+#include "rule_support.hpp"
+
+/// Matrix products. C[b, m, n] = A[b, m, k] B[b, k, n]: 2 b m n k FLOP; A, B and C move once. A
+/// bias or C that is added is read once more. One kernel per op: split-K reductions are part of its
+/// price.
+namespace perfmodel::ops {
+namespace {
+
+/// mm(A, B), addmm(C, A, B), and the batched forms: A and B are the last two matrices before any
+/// scalars, whose position depends on the leading addend.
+bool lower_matrix_product(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+  const std::string_view name = base_name(op.name());
+  const bool has_addend = name == "aten::addmm" || name == "aten::baddbmm" ||
+                          name == "aten::addbmm" || name == "aten::_addmm_activation";
+  const Tensor* a = op.tensor_input(has_addend ? 1 : 0);
+  const Tensor* b = op.tensor_input(has_addend ? 2 : 1);
+  if (!a || !b || a->rank < 2 || b->rank < 2) return false;
+  const std::int64_t k = dim(op, *a, -1);
+  const std::int64_t m = dim(op, *a, -2);
+  const std::int64_t n = dim(op, *b, -1);
+  if (k != dim(op, *b, -2)) return false;
+  const std::int64_t batch = m * k > 0 ? a->numel / (m * k) : 1;
+  KernelWork work = gemm_work(batch, m, n, k, *a, gpu);
+  if (has_addend) work.bytes_read += {bytes(op.tensor_input(0))};
+  if (a->numel > 0 && n > 0) kernels.push_back(work);
+  return true;
+}
+
+/// linear(x, W, b) where the backend computes it in one go (no children).
+bool lower_linear(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+  if (op.node.children_count > 0) return true;
+  const Tensor* x = op.tensor_input(0);
+  const Tensor* w = op.tensor_input(1);
+  if (!x || !w || w->rank < 1) return false;
+  const std::int64_t k = dim(op, *w, -1);
+  if (k <= 0 || dim(op, *x, -1) != k) return false;
+  KernelWork work = gemm_work(1, x->numel / k, w->numel / k, k, *x, gpu);
+  work.bytes_read += {bytes(op.tensor_input(2))};
+  kernels.push_back(work);
+  return true;
+}
+
+/// mv(A, x), addmv(y, A, x), dot(x, y), vdot, ger/outer: bound by reading the operands.
+bool lower_matrix_vector(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+  const std::string_view name = base_name(op.name());
+  const std::size_t first = name == "aten::addmv" || name == "aten::addr" ? 1 : 0;
+  const Tensor* a = op.tensor_input(first);
+  const Tensor* b = op.tensor_input(first + 1);
+  if (!a || !b) return false;
+  KernelWork work;
+  if (name == "aten::dot" || name == "aten::vdot") {
+    work = gemm_work(1, 1, 1, a->numel, *a, gpu);
+  } else if (name == "aten::ger" || name == "aten::outer" || name == "aten::addr") {
+    work = gemm_work(1, a->numel, b->numel, 1, *a, gpu);
+  } else {
+    const std::int64_t k = dim(op, *a, -1);
+    work = gemm_work(1, k > 0 ? a->numel / k : 0, 1, k, *a, gpu);
+  }
+  kernels.push_back(work);
+  return true;
+}
+
+}  // namespace
+
+void add_gemm(OpRuleRegistry& registry) {
+  registry.add({"aten::mm", "aten::bmm", "aten::addmm", "aten::addmm_", "aten::baddbmm",
+                "aten::baddbmm_", "aten::addbmm", "aten::addbmm_", "aten::_addmm_activation",
+                "aten::_int_mm", "aten::_scaled_mm"},
+               make_rule(lower_matrix_product));
+  registry.add({"aten::linear"}, make_rule(lower_linear));
+  registry.add({"aten::mv", "aten::addmv", "aten::addmv_", "aten::dot", "aten::vdot", "aten::ger",
+                "aten::addr", "aten::addr_"},
+               make_rule(lower_matrix_vector));
+}
+
+}  // namespace perfmodel::ops

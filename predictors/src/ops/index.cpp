@@ -1,0 +1,159 @@
+#include <algorithm>
+
+#include "families.hpp"
+#include "rule_support.hpp"
+
+/// Gathers and scatters. A gather reads as many source elements as it writes, plus the indices; a
+/// scatter-add reads and writes its targets besides the source. The table itself is not read as a
+/// whole.
+namespace perfmodel::ops {
+namespace {
+
+double index_bytes(const OpView& op) {
+  double total = 0;
+  for_each_gpu_tensor(op, op.inputs(), [&](const Tensor& tensor) {
+    if (tensor.dtype == DType::kInt64 || tensor.dtype == DType::kInt32) total += bytes(tensor);
+  });
+  return total;
+}
+
+/// index(self, indices[]), index_select(self, dim, index), gather(self, dim, index), take(self,
+/// index): reads what it writes.
+bool lower_gather(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* source = op.tensor_input(0);
+  const Tensor* output = op.tensor_output(0);
+  if (!source || !output) return false;
+  if (output->numel == 0) return true;
+  double indices = index_bytes(op);
+  if (!is_floating_point(source->dtype)) indices -= std::min(indices, bytes(*source));
+  kernels.push_back(
+      make_work(KernelFamily::kIndex, source->dtype, bytes(*output) + indices, bytes(*output)));
+  return true;
+}
+
+/// index_add_(self, dim, index, source), scatter_add_(self, dim, index, src), index_copy_,
+/// scatter_, put_, masked_scatter_: the updates are the last tensor; additions read their targets
+/// too.
+bool lower_scatter(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* updates = nullptr;
+  const Tensor* indices = nullptr;
+  for (std::size_t i = 1; i < op.inputs().size(); ++i) {
+    const Tensor* tensor = op.tensor_input(i);
+    if (!tensor) continue;
+    if (!indices) {
+      indices = tensor;
+    } else {
+      updates = tensor;
+    }
+  }
+  if (!indices) return false;
+  const Tensor* self = op.tensor_input(0);
+  if (!self) return false;
+  const double moved =
+      updates ? bytes(*updates) : static_cast<double>(indices->numel) * self->item_size;
+  const std::string_view name = op.name();
+  const bool adds =
+      name.find("add") != std::string_view::npos || name.find("reduce") != std::string_view::npos;
+  kernels.push_back(make_work(KernelFamily::kIndex, self->dtype,
+                              bytes(*indices) + moved + (adds ? moved : 0), moved,
+                              adds ? moved / 4 : 0));
+  if (!name.ends_with('_') && !has_child(op, "aten::copy_") && !has_child(op, "aten::clone")) {
+    // Out of place: self is copied first.
+    kernels.insert(kernels.end() - 1,
+                   make_work(KernelFamily::kCopy, self->dtype, bytes(*self), bytes(*self)));
+    kernels[kernels.size() - 2].shape = CopyShape{.kind = CopyKind::kDeviceToDevice};
+  }
+  return true;
+}
+
+/// _index_put_impl_(self, indices[], values, accumulate, unsafe). Accumulating sorts the linear
+/// indices first (children compute them) and then adds runs of equal targets.
+bool lower_index_put(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* self = op.tensor_input(0);
+  const Tensor* values = op.tensor_input(2);
+  if (!self || !values) return false;
+  if (values->numel == 0) return true;
+  const bool accumulate = bool_input(op, 3, false);
+  double indices = 0;
+  std::int64_t count = 1;
+  if (op.inputs()[1].kind == Argument::Kind::kList) {
+    for_each_gpu_tensor(op, op.graph.elements(op.inputs()[1]), [&](const Tensor& tensor) {
+      indices += bytes(tensor);
+      count = std::max(count, tensor.numel);
+    });
+  }
+  if (accumulate) {
+    append_radix_sort(kernels, count, 8, 8, bits_for(static_cast<double>(self->numel)));
+  }
+  const double moved = bytes(*values);
+  kernels.push_back(make_work(KernelFamily::kIndex, self->dtype,
+                              indices + moved + (accumulate ? moved : 0), moved));
+  return true;
+}
+
+/// nonzero(self): count, synchronising copy of the count, select, write the coordinates.
+bool lower_nonzero(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* self = op.tensor_input(0);
+  if (!self) return false;
+  if (!self->on_gpu()) return true;
+  KernelWork count = make_work(KernelFamily::kReduction, self->dtype, bytes(*self), 8,
+                               static_cast<double>(self->numel));
+  count.shape = RowShape{.rows = 1, .cols = self->numel};
+  kernels.push_back(small_work());
+  kernels.push_back(count);
+  KernelWork copy = make_work(KernelFamily::kCopy, DType::kInt64, 8, 8);
+  copy.shape = CopyShape{.kind = CopyKind::kDeviceToHost};
+  kernels.push_back(copy);
+  const Tensor* output = op.tensor_output(0);
+  kernels.push_back(small_work());
+  kernels.push_back(make_work(KernelFamily::kIndex, self->dtype, bytes(*self), bytes(output)));
+  if (self->rank > 1) {
+    kernels.push_back(make_work(KernelFamily::kIndex, DType::kInt64, bytes(output), bytes(output)));
+  }
+  return true;
+}
+
+/// Everything else that looks things up: reads its tensors, writes its outputs.
+bool lower_one_pass(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Traffic t = traffic(op);
+  if (!t.any) return false;
+  if (t.output_elements == 0) return true;
+  kernels.push_back(make_work(KernelFamily::kIndex, t.dtype, t.read, t.written));
+  return true;
+}
+
+/// bucketize / searchsorted: a binary search per element; the boundaries stay in cache.
+bool lower_search(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* output = op.tensor_output(0);
+  if (!output) return false;
+  const Traffic t = traffic(op);
+  kernels.push_back(make_work(KernelFamily::kIndex, output->dtype, t.read, t.written,
+                              20.0 * static_cast<double>(output->numel)));
+  return true;
+}
+
+}  // namespace
+
+void add_index(OpRuleRegistry& registry) {
+  registry.add({"aten::index", "aten::_unsafe_index", "aten::index_select", "aten::gather",
+                "aten::take", "aten::take_along_dim"},
+               make_rule(lower_gather));
+  registry.add({"aten::index_add_", "aten::index_add", "aten::index_copy_", "aten::index_copy",
+                "aten::index_fill_", "aten::index_fill", "aten::scatter_", "aten::scatter",
+                "aten::scatter_add_", "aten::scatter_add", "aten::scatter_reduce_",
+                "aten::scatter_reduce", "aten::put_", "aten::index_reduce_",
+                "aten::masked_scatter_", "aten::_fused_moving_avg_obs_fq_helper"},
+               make_rule(lower_scatter));
+  registry.add(
+      {"aten::_index_put_impl_", "aten::index_put_", "aten::index_put", "aten::_unsafe_index_put"},
+      make_rule(lower_index_put));
+  registry.add({"aten::nonzero", "aten::argwhere"}, make_rule(lower_nonzero));
+  registry.add({"aten::masked_select", "aten::repeat_interleave", "aten::diag_embed", "aten::diag",
+                "aten::index_select_backward", "aten::_cdist_forward", "aten::_cdist_backward",
+                "aten::_pdist_forward", "aten::segment_reduce", "aten::_segment_reduce_backward",
+                "aten::one_hot", "aten::isin"},
+               make_rule(lower_one_pass));
+  registry.add({"aten::bucketize", "aten::searchsorted"}, make_rule(lower_search));
+}
+
+}  // namespace perfmodel::ops

@@ -1,0 +1,37 @@
+#include <algorithm>
+
+#include "families.hpp"
+#include "rule_support.hpp"
+
+/// Negative log likelihood: picks one element per row, so it touches a sector per row, not the
+/// whole matrix; the backward pass writes one element per row into a matrix that a child
+/// (aten::zero_) has cleared.
+namespace perfmodel::ops {
+namespace {
+
+bool lower_nll(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  constexpr double kSectorBytes = 32;
+  const bool is_backward = op.name().find("backward") != std::string_view::npos;
+  const Tensor* x = op.tensor_input(is_backward ? 1 : 0);
+  const Tensor* target = op.tensor_input(is_backward ? 2 : 1);
+  if (!x || !target) return false;
+  const double rows = static_cast<double>(target->numel);
+  KernelWork work = make_work(KernelFamily::kReduction, x->dtype,
+                              bytes(*target) + (is_backward ? 0 : rows * kSectorBytes),
+                              is_backward ? rows * kSectorBytes : 8, rows);
+  work.shape = RowShape{.rows = is_backward ? target->numel : 1,
+                        .cols = is_backward ? 1 : std::max<std::int64_t>(1, target->numel)};
+  kernels.push_back(work);
+  return true;
+}
+
+}  // namespace
+
+void add_loss(OpRuleRegistry& registry) {
+  registry.add({"aten::nll_loss_forward", "aten::nll_loss_backward", "aten::nll_loss2d_forward",
+                "aten::nll_loss2d_backward", "aten::multi_margin_loss",
+                "aten::multilabel_margin_loss_forward"},
+               make_rule(lower_nll));
+}
+
+}  // namespace perfmodel::ops

@@ -1,0 +1,84 @@
+#include <algorithm>
+
+#include "families.hpp"
+#include "rule_support.hpp"
+
+/// Recurrent layers. Gates g: LSTM 4, GRU 3, plain 1.
+/// Fused cells add the two gate vectors and apply the nonlinearities: memory-bound over their
+/// tensors. _cudnn_rnn runs per layer and direction one GEMM over all steps for the input (t b x g
+/// h x in) and, per step, one recurrent GEMM (b x g h x h) with a pointwise kernel; the backward
+/// pass does twice the FLOP.
+namespace perfmodel::ops {
+namespace {
+
+bool lower_fused_cell(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Traffic t = traffic(op);
+  if (!t.any) return false;
+  constexpr double kFlopPerElement = 20;  // sigmoid and tanh of each gate
+  kernels.push_back(make_work(KernelFamily::kElementwise, t.dtype, t.read, t.written,
+                              kFlopPerElement * static_cast<double>(t.output_elements)));
+  return true;
+}
+
+/// _cudnn_rnn(input, weight[], weight_stride0, weight_buf, hx, cx, mode, hidden_size, proj_size,
+/// num_layers, batch_first, dropout, train, bidirectional, ...); mode 0 relu, 1 tanh, 2 lstm, 3
+/// gru. miopen_rnn: same without proj_size.
+bool lower_rnn(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+  const Tensor* input = op.tensor_input(0);
+  if (!input || input->rank < 2) return false;
+  const auto scalar = [&](std::string_view parameter, std::size_t fallback,
+                          std::int64_t otherwise) {
+    const int index = parameter_index(op, parameter);
+    return int_input(op, index >= 0 ? static_cast<std::size_t>(index) : fallback, otherwise);
+  };
+  const auto flag = [&](std::string_view parameter, std::size_t fallback) {
+    const int index = parameter_index(op, parameter);
+    return bool_input(op, index >= 0 ? static_cast<std::size_t>(index) : fallback, false);
+  };
+  const bool is_backward = op.name().find("backward") != std::string_view::npos;
+  const std::int64_t mode = scalar("mode", 6, 2);
+  const std::int64_t hidden = scalar("hidden_size", 7, 0);
+  const std::int64_t layers = scalar("num_layers", 9, 1);
+  const bool batch_first = flag("batch_first", 10);
+  const std::int64_t directions = flag("bidirectional", 13) ? 2 : 1;
+  if (hidden <= 0 || layers <= 0 || layers > 1000) return false;
+  const std::int64_t gates = mode == 2 ? 4 : mode == 3 ? 3 : 1;
+  const std::int64_t features = dim(op, *input, -1);
+  const std::int64_t steps = input->rank == 3 ? dim(op, *input, batch_first ? 1 : 0) : 1;
+  const std::int64_t batch = features * steps > 0 ? input->numel / (features * steps) : 0;
+  if (batch <= 0) return false;
+
+  const double gate_bytes = static_cast<double>(batch * gates * hidden) * input->item_size;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const std::int64_t in = layer == 0 ? features : directions * hidden;
+    for (std::int64_t direction = 0; direction < directions; ++direction) {
+      const auto whole = [&](std::int64_t k) {
+        kernels.push_back(gemm_work(1, steps * batch, gates * hidden, k, *input, gpu));
+      };
+      whole(in);
+      if (is_backward) {  // weight gradients of both matrices, over all steps at once
+        whole(in);
+        whole(hidden);
+      }
+      for (std::int64_t step = 0; step < steps; ++step) {
+        kernels.push_back(gemm_work(1, batch, gates * hidden, hidden, *input, gpu));
+        kernels.push_back(make_work(KernelFamily::kElementwise, input->dtype, 2 * gate_bytes,
+                                    gate_bytes, 20.0 * static_cast<double>(batch * hidden)));
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void add_recurrent(OpRuleRegistry& registry) {
+  registry.add({"aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_lstm_cell_backward_impl",
+                "aten::_thnn_fused_gru_cell", "aten::_thnn_fused_gru_cell_backward"},
+               make_rule(lower_fused_cell));
+  registry.add({"aten::_cudnn_rnn", "aten::_cudnn_rnn_backward", "aten::miopen_rnn",
+                "aten::miopen_rnn_backward"},
+               make_rule(lower_rnn));
+}
+
+}  // namespace perfmodel::ops

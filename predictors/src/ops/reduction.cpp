@@ -1,0 +1,78 @@
+#include <algorithm>
+
+#include "families.hpp"
+#include "rule_support.hpp"
+
+/// Reductions and scans: one kernel that reads the input once and writes the result. RowShape tells
+/// how many results there are; few results over many elements are split over blocks and finished in
+/// a second phase of the same kernel.
+namespace perfmodel::ops {
+namespace {
+
+const Tensor* first_gpu_input(const OpView& op) {
+  const Tensor* result = nullptr;
+  for_each_gpu_tensor(op, op.inputs(), [&](const Tensor& tensor) {
+    if (!result || tensor.numel > result->numel) result = &tensor;
+  });
+  return result;
+}
+
+bool lower_reduction(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* input = first_gpu_input(op);
+  if (!input) return false;
+  if (input->numel == 0) return true;
+  double written = 0;
+  std::int64_t results = 1;
+  for_each_gpu_tensor(op, op.outputs(), [&](const Tensor& tensor) {
+    written += bytes(tensor);
+    results = std::max(results, tensor.numel);
+  });
+  const std::string_view name = op.name();
+  const bool is_variance =
+      name.find("var") != std::string_view::npos || name.find("std") != std::string_view::npos;
+  KernelWork work = make_work(KernelFamily::kReduction, input->dtype, bytes(*input), written,
+                              (is_variance ? 5.0 : 1.0) * static_cast<double>(input->numel));
+  work.shape = RowShape{.rows = results, .cols = std::max<std::int64_t>(1, input->numel / results)};
+  kernels.push_back(work);
+  return true;
+}
+
+/// cumsum and relatives: reads and writes everything; along the last dimension CUB needs an init
+/// kernel for one-dimensional input.
+bool lower_scan(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* input = op.tensor_input(0);
+  if (!input) return false;
+  if (input->numel == 0) return true;
+  if (input->rank <= 1 && input->numel > 1024) kernels.push_back(small_work());
+  const Traffic t = traffic(op);
+  KernelWork work =
+      make_work(KernelFamily::kReduction, input->dtype, bytes(*input),
+                std::max(t.written, bytes(*input)), static_cast<double>(input->numel));
+  const std::int64_t cols = std::max<std::int64_t>(1, dim(op, *input, -1));
+  work.shape = RowShape{.rows = input->numel / cols, .cols = cols};
+  kernels.push_back(work);
+  return true;
+}
+
+}  // namespace
+
+void add_reduction(OpRuleRegistry& registry) {
+  registry.add({"aten::sum",           "aten::mean",      "aten::nansum",
+                "aten::nanmean",       "aten::prod",      "aten::max",
+                "aten::min",           "aten::amax",      "aten::amin",
+                "aten::aminmax",       "aten::_aminmax",  "aten::argmax",
+                "aten::argmin",        "aten::norm",      "aten::linalg_vector_norm",
+                "aten::var",           "aten::std",       "aten::var_mean",
+                "aten::std_mean",      "aten::all",       "aten::any",
+                "aten::count_nonzero", "aten::logsumexp", "aten::dist",
+                "aten::equal",         "aten::trace",     "aten::median",
+                "aten::mode",          "aten::kthvalue",  "aten::bincount",
+                "aten::histc"},
+               make_rule(lower_reduction));
+  registry.add({"aten::cumsum", "aten::cumsum_", "aten::cumprod", "aten::cumprod_", "aten::cummax",
+                "aten::cummin", "aten::logcumsumexp", "aten::_cumsum", "aten::_cummax_helper",
+                "aten::_cummin_helper"},
+               make_rule(lower_scan));
+}
+
+}  // namespace perfmodel::ops

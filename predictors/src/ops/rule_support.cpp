@@ -1,0 +1,275 @@
+#include "rule_support.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace perfmodel::ops {
+namespace {
+
+/// Ops that call a primitive of another name. Only those whose wrapper is also a primitive itself
+/// in some PyTorch version: pure composites have no rule at all.
+constexpr std::pair<std::string_view, std::string_view> kDelegates[] = {
+    {"aten::relu", "aten::clamp_min"},
+    {"aten::relu_", "aten::clamp_min_"},
+    {"aten::embedding", "aten::index_select"},
+    {"aten::_embedding_bag_backward", "aten::_embedding_bag_dense_backward"},
+    {"aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward"},
+    {"aten::embedding_bag", "aten::_embedding_bag"},
+    {"aten::embedding_bag", "aten::_embedding_bag_forward_only"},
+    {"aten::mean", "aten::sum"},
+    {"aten::masked_fill", "aten::masked_fill_"},
+    {"aten::index_fill", "aten::index_fill_"},
+    {"aten::zero_", "aten::fill_"},
+    {"aten::bernoulli", "aten::bernoulli_"},
+    {"aten::native_dropout", "aten::bernoulli_"},
+    {"aten::native_dropout_backward", "aten::mul"},
+    {"aten::index_put_", "aten::_index_put_impl_"},
+    {"aten::index_put", "aten::_index_put_impl_"},
+    {"aten::linear", "aten::addmm"},
+    {"aten::linear", "aten::mm"},
+    {"aten::linear", "aten::matmul"},
+    {"aten::_scaled_dot_product_flash_attention", "aten::_flash_attention_forward"},
+    {"aten::_scaled_dot_product_flash_attention_backward", "aten::_flash_attention_backward"},
+    {"aten::_scaled_dot_product_efficient_attention", "aten::_efficient_attention_forward"},
+    {"aten::_scaled_dot_product_efficient_attention_backward",
+     "aten::_efficient_attention_backward"},
+    {"aten::adaptive_avg_pool2d", "aten::mean"},
+    {"aten::adaptive_avg_pool2d", "aten::_adaptive_avg_pool2d"},
+    {"aten::_convolution", "aten::cudnn_convolution"},
+    {"aten::_convolution", "aten::miopen_convolution"},
+    {"aten::_convolution", "aten::_slow_conv2d_forward"},
+    {"aten::_convolution", "aten::thnn_conv2d"},
+    {"aten::_convolution", "aten::_conv_depthwise2d"},
+    {"aten::_convolution", "aten::cudnn_convolution_transpose"},
+    {"aten::cudnn_convolution_backward", "aten::cudnn_convolution_backward_input"},
+    {"aten::cudnn_convolution_backward", "aten::cudnn_convolution_backward_weight"},
+    {"aten::convolution_backward", "aten::cudnn_convolution_backward"},
+    {"aten::thnn_conv2d", "aten::_slow_conv2d_forward"},
+    {"aten::fill_diagonal_", "aten::fill_"},
+    {"aten::std", "aten::var"},
+    {"aten::norm", "aten::linalg_vector_norm"},
+    {"aten::topk", "aten::sort"},
+    {"aten::argsort", "aten::sort"},
+    {"aten::multiply", "aten::mul"},
+    {"aten::subtract", "aten::sub"},
+    {"aten::divide", "aten::div"},
+    {"aten::divide_", "aten::div_"},
+    {"aten::stack", "aten::cat"},
+    {"aten::concat", "aten::cat"},
+    {"aten::_sparse_coo_tensor_unsafe", "aten::_sparse_coo_tensor_with_dims_and_tensors"},
+};
+
+class FunctionRule final : public OpRule {
+ public:
+  explicit FunctionRule(Lower function) : lower_(function) {}
+
+  bool lower(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) const override {
+    if (op.node.children_count > 0 && delegates(op)) return true;
+    return lower_(op, gpu, kernels);
+  }
+
+ private:
+  static bool delegates(const OpView& op) {
+    if (has_child(op, op.name())) return true;
+    for (const auto& [wrapper, child] : kDelegates) {
+      if (wrapper == op.name() && has_child(op, child)) return true;
+    }
+    return false;
+  }
+
+  Lower lower_;
+};
+
+const Argument* input_at(const OpView& op, std::size_t i) {
+  return i < op.inputs().size() ? &op.inputs()[i] : nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<OpRule> make_rule(Lower lower) { return std::make_unique<FunctionRule>(lower); }
+
+std::vector<std::string> with_in_place(std::span<const std::string_view> names) {
+  std::vector<std::string> result;
+  for (std::string_view name : names) {
+    result.emplace_back(name);
+    result.push_back(std::string(name) + "_");
+  }
+  return result;
+}
+
+std::string_view base_name(std::string_view op_name) {
+  if (op_name.ends_with('_')) op_name.remove_suffix(1);
+  return op_name;
+}
+
+bool has_child(const OpView& op, std::string_view name) {
+  return std::ranges::any_of(op.graph.children(op.node), [&](std::int32_t child) {
+    return op.graph.name(op.graph.nodes[static_cast<std::size_t>(child)]) == name;
+  });
+}
+
+bool has_child_like(const OpView& op, std::string_view prefix) {
+  return std::ranges::any_of(op.graph.children(op.node), [&](std::int32_t child) {
+    return op.graph.name(op.graph.nodes[static_cast<std::size_t>(child)]).starts_with(prefix);
+  });
+}
+
+int parameter_index(const OpView& op, std::string_view parameter) {
+  // "ns::name.overload(Tensor self, int[2] size=[1, 1], *, Tensor? x=None) -> Tensor": parameters
+  // are separated by commas outside of brackets; the name ends at '=' or at the separator.
+  const std::string_view schema = op.graph.names.text(op.node.op_schema);
+  const std::size_t open = schema.find('(');
+  if (open == std::string_view::npos) return -1;
+  int depth = 0, index = 0;
+  std::size_t begin = open + 1;
+  for (std::size_t i = begin; i < schema.size(); ++i) {
+    const char c = schema[i];
+    const bool closes_list = c == ')' && depth == 0;
+    if (c == '(' || c == '[') ++depth;
+    if ((c == ')' || c == ']') && !closes_list) --depth;
+    if (!(c == ',' && depth == 0) && !closes_list) continue;
+    std::string_view text = schema.substr(begin, i - begin);
+    if (const auto equals = text.find('='); equals != std::string_view::npos) {
+      text = text.substr(0, equals);
+    }
+    if (const auto space = text.rfind(' '); space != std::string_view::npos) {
+      text = text.substr(space + 1);
+    }
+    if (text == parameter) return index;
+    if (text != "*" && !text.empty()) ++index;
+    if (closes_list) break;
+    begin = i + 1;
+  }
+  return -1;
+}
+
+const Tensor* named_tensor(const OpView& op, std::string_view parameter, std::size_t fallback) {
+  const int index = parameter_index(op, parameter);
+  return op.tensor_input(index >= 0 ? static_cast<std::size_t>(index) : fallback);
+}
+
+std::int64_t int_input(const OpView& op, std::size_t i, std::int64_t fallback) {
+  const Argument* argument = input_at(op, i);
+  return argument && argument->kind == Argument::Kind::kInt ? argument->integer : fallback;
+}
+
+bool bool_input(const OpView& op, std::size_t i, bool fallback) {
+  const Argument* argument = input_at(op, i);
+  return argument && argument->kind == Argument::Kind::kBool ? argument->integer != 0 : fallback;
+}
+
+IntList int_list_input(const OpView& op, std::size_t i) {
+  IntList list;
+  const Argument* argument = input_at(op, i);
+  if (!argument) return list;
+  if (argument->kind == Argument::Kind::kInt) {
+    list.values[list.size++] = argument->integer;
+  } else if (argument->kind == Argument::Kind::kList) {
+    for (const Argument& element : op.graph.elements(*argument)) {
+      const bool is_number =
+          element.kind == Argument::Kind::kInt || element.kind == Argument::Kind::kBool;
+      if (is_number && list.size < list.values.size()) {
+        list.values[list.size++] = element.integer;
+      }
+    }
+  }
+  return list;
+}
+
+std::int64_t dim(const OpView& op, const Tensor& tensor, int i) {
+  const auto shape = op.shape(tensor);
+  const int rank = static_cast<int>(shape.size());
+  const int index = i < 0 ? rank + i : i;
+  return index >= 0 && index < rank ? shape[static_cast<std::size_t>(index)] : 1;
+}
+
+Traffic traffic(const OpView& op) {
+  Traffic result;
+  const bool in_place = op.name().ends_with('_');
+  const auto note = [&](const Tensor& tensor) {
+    result.any = true;
+    if (result.dtype == DType::kUnknown ||
+        (!is_floating_point(result.dtype) && is_floating_point(tensor.dtype))) {
+      result.dtype = tensor.dtype;
+    }
+  };
+  for_each_gpu_tensor(op, op.outputs(), [&](const Tensor& tensor) {
+    result.written += bytes(tensor);
+    result.output_elements = std::max(result.output_elements, tensor.numel);
+    note(tensor);
+  });
+  const bool has_outputs = result.any;
+  for_each_gpu_tensor(op, op.inputs(), [&](const Tensor& tensor) {
+    bool is_out_argument = false;
+    if (!in_place) {
+      for_each_gpu_tensor(op, op.outputs(),
+                          [&](const Tensor& output) { is_out_argument |= output.id == tensor.id; });
+    }
+    if (!is_out_argument) result.read += bytes(tensor);
+    if (!has_outputs) result.output_elements = std::max(result.output_elements, tensor.numel);
+    note(tensor);
+  });
+  return result;
+}
+
+KernelWork make_work(KernelFamily family, DType dtype, double read, double written, double flop) {
+  return {.family = family,
+          .dtype = dtype,
+          .flop = {flop},
+          .bytes_read = {read},
+          .bytes_written = {written},
+          .shape = {}};
+}
+
+KernelWork small_work(double read, double written) {
+  return make_work(KernelFamily::kSmall, DType::kInt32, read, written);
+}
+
+bool gemm_uses_matrix_units(DType dtype, const Gpu& gpu) {
+  constexpr bool kAllowTf32 = false;  // torch.backends.cuda.matmul.allow_tf32
+  if (dtype == DType::kFloat32) {
+    return gpu.peak_tflop_per_s.fp32_matrix.has_value() ||
+           (kAllowTf32 && gpu.peak_tflop_per_s.tf32_matrix.has_value());
+  }
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat8 ||
+         dtype == DType::kInt8;
+}
+
+KernelWork gemm_work(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
+                     const Tensor& like, const Gpu& gpu) {
+  const auto b = static_cast<double>(batch), dm = static_cast<double>(m),
+             dn = static_cast<double>(n), dk = static_cast<double>(k);
+  KernelWork work =
+      make_work(KernelFamily::kGemm, like.dtype, b * (dm * dk + dk * dn) * like.item_size,
+                b * dm * dn * like.item_size, 2 * b * dm * dn * dk);
+  work.matrix_units = gemm_uses_matrix_units(like.dtype, gpu);
+  work.shape = GemmShape{.batch = batch, .m = m, .n = n, .k = k};
+  return work;
+}
+
+void append_radix_sort(std::vector<KernelWork>& kernels, std::int64_t count, int key_bytes,
+                       int value_bytes, int key_bits) {
+  constexpr std::int64_t kSingleTile = 4096;  // CUB: 256 threads x 16-19 items, 4-byte keys
+  constexpr int kBitsPerPass = 8;             // CUB onesweep policy
+  const double pairs = static_cast<double>(count) * (key_bytes + value_bytes);
+  const double keys = static_cast<double>(count) * key_bytes;
+  const int passes = std::max(1, (key_bits + kBitsPerPass - 1) / kBitsPerPass);
+  if (count <= kSingleTile) {
+    // One block makes all passes in shared memory; its time grows with passes, not with bytes.
+    kernels.push_back(make_work(KernelFamily::kSort, DType::kInt64, pairs, pairs,
+                                static_cast<double>(count) * passes));
+    return;
+  }
+  kernels.push_back(make_work(KernelFamily::kSort, DType::kInt64, keys, 0));
+  kernels.push_back(small_work());
+  for (int pass = 0; pass < passes; ++pass) {
+    kernels.push_back(make_work(KernelFamily::kSort, DType::kInt64, pairs, pairs));
+  }
+}
+
+int bits_for(double count) {
+  return count <= 2 ? 1 : static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count) - 1));
+}
+
+}  // namespace perfmodel::ops

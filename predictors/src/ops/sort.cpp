@@ -1,0 +1,72 @@
+#include <algorithm>
+
+#include "families.hpp"
+#include "rule_support.hpp"
+
+/// Sorting. Rows of up to 4096 elements are sorted by one block each in shared memory (one kernel);
+/// a longer single row by CUB's device-wide radix sort; many long rows by a segmented radix sort,
+/// counted as device-wide.
+namespace perfmodel::ops {
+namespace {
+
+constexpr std::int64_t kBlockSortElements = 4096;
+
+bool lower_sort(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* keys = op.tensor_input(0);
+  if (!keys) return false;
+  if (keys->numel == 0) return true;
+  const std::int64_t cols = std::max<std::int64_t>(1, dim(op, *keys, -1));
+  if (cols <= kBlockSortElements) {
+    const double moved = static_cast<double>(keys->numel) * (keys->item_size + 8);
+    KernelWork work = make_work(KernelFamily::kSort, keys->dtype, moved, moved,
+                                static_cast<double>(keys->numel) * 8);
+    work.shape = RowShape{.rows = keys->numel / cols, .cols = cols};
+    kernels.push_back(work);
+  } else {
+    append_radix_sort(kernels, keys->numel, keys->item_size, 8, 8 * keys->item_size);
+  }
+  return true;
+}
+
+/// topk(self, k, ...): radix selection reads the row once per 2-4 bits of what still competes, ~ 4
+/// reads in all, then sorts the k winners.
+bool lower_topk(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* x = op.tensor_input(0);
+  if (!x) return false;
+  if (x->numel == 0) return true;
+  const Traffic t = traffic(op);
+  const std::int64_t cols = std::max<std::int64_t>(1, dim(op, *x, -1));
+  KernelWork work = make_work(KernelFamily::kReduction, x->dtype, 4 * bytes(*x), t.written,
+                              4 * static_cast<double>(x->numel));
+  work.shape = RowShape{.rows = x->numel / cols, .cols = cols};
+  kernels.push_back(work);
+  kernels.push_back(make_work(KernelFamily::kSort, x->dtype, t.written, t.written));
+  return true;
+}
+
+/// _unique2(self, sorted, return_inverse, return_counts): sort, mark, scan, compact.
+bool lower_unique(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* x = op.tensor_input(0);
+  if (!x) return false;
+  if (x->numel == 0) return true;
+  const bool with_inverse = bool_input(op, 2, false);
+  append_radix_sort(kernels, x->numel, x->item_size, with_inverse ? 8 : 0, 8 * x->item_size);
+  for (int i = 0; i < (with_inverse ? 3 : 1); ++i) {
+    kernels.push_back(
+        make_work(KernelFamily::kIndex, x->dtype, bytes(*x), with_inverse ? bytes(*x) : 0));
+  }
+  kernels.push_back(
+      make_work(KernelFamily::kSort, x->dtype, bytes(*x), bytes(op.tensor_output(0))));
+  return true;
+}
+
+}  // namespace
+
+void add_sort(OpRuleRegistry& registry) {
+  registry.add({"aten::sort", "aten::argsort", "aten::msort"}, make_rule(lower_sort));
+  registry.add({"aten::topk"}, make_rule(lower_topk));
+  registry.add({"aten::_unique2", "aten::_unique", "aten::unique_consecutive", "aten::unique_dim"},
+               make_rule(lower_unique));
+}
+
+}  // namespace perfmodel::ops

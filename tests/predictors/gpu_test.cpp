@@ -1,0 +1,184 @@
+#include "perfmodel/predictors/gpu.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "graph_fixture.hpp"
+
+#ifndef PERFMODEL_SOURCE_DIR
+#define PERFMODEL_SOURCE_DIR "."
+#endif
+
+namespace perfmodel {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+fs::path gpu_folder() { return fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus"; }
+
+/// A changed copy of the V100 file in a folder of its own.
+class GpuFile {
+ public:
+  explicit GpuFile(const std::function<void(Json&)>& change,
+                   const std::string& name = "v100-sxm2-32gb") {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::temp_directory_path() / ("perfmodel-gpu-" + std::string(info->name()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    std::ifstream in(gpu_folder() / "v100-sxm2-32gb.json");
+    Json document = Json::parse(in);
+    change(document);
+    std::ofstream(folder_ / (name + ".json")) << document.dump(2);
+    file_ = folder_ / (name + ".json");
+  }
+  ~GpuFile() { fs::remove_all(folder_); }
+  const fs::path& file() const { return file_; }
+  const fs::path& folder() const { return folder_; }
+
+ private:
+  fs::path folder_, file_;
+};
+
+TEST(GpuFiles, EveryFileLoadsUnderItsName) {
+  const auto gpus = read_gpus(gpu_folder());
+  ASSERT_TRUE(gpus.has_value()) << to_string(gpus.error());
+  EXPECT_EQ(gpus->size(), 32u);
+  for (const Gpu& gpu : *gpus) {
+    EXPECT_GT(gpu.peak(DType::kFloat32, false).value, 1e12) << gpu.name;
+    EXPECT_GT(gpu.dram_bandwidth.value, 1e11) << gpu.name;
+    EXPECT_GE(gpu.peak(DType::kFloat16, true).value, gpu.peak(DType::kFloat32, false).value)
+        << gpu.name;
+  }
+}
+
+TEST(GpuFiles, ReadsUnits) {
+  const auto gpu = read_gpu(gpu_folder() / "v100-sxm2-32gb.json");
+  ASSERT_TRUE(gpu.has_value()) << to_string(gpu.error());
+  EXPECT_DOUBLE_EQ(gpu->dram_bandwidth.value, 900e9);
+  EXPECT_DOUBLE_EQ(gpu->l2_size.value, 6.0 * 1024 * 1024);
+  EXPECT_DOUBLE_EQ(gpu->shared_memory_per_sm.value, 96.0 * 1024);
+  EXPECT_DOUBLE_EQ(gpu->link_bandwidth.value, 300e9);
+  EXPECT_EQ(gpu->base_clock_mhz, 0);  // null in the file
+  EXPECT_EQ(gpu->peak(DType::kFloat16, true).value, 125e12);
+  EXPECT_EQ(gpu->peak(DType::kFloat32, true).value, 15.67e12);   // no TF32 on Volta
+  EXPECT_EQ(gpu->peak(DType::kBFloat16, true).value, 15.67e12);  // no bf16 either
+}
+
+TEST(GpuFiles, FindsByNameAliasTitleAndPath) {
+  for (const char* name : {"v100-sxm2-32gb", "V100-SXM2-32GB", "Tesla V100-SXM2-32GB",
+                           "nvidia tesla v100-sxm2-32gb"}) {
+    const auto gpu = find_gpu(name, gpu_folder());
+    ASSERT_TRUE(gpu.has_value()) << name << ": " << to_string(gpu.error());
+    EXPECT_EQ(gpu->name, "v100-sxm2-32gb");
+  }
+  const auto by_path = find_gpu((gpu_folder() / "t4.json").string(), "/nowhere");
+  ASSERT_TRUE(by_path.has_value());
+  EXPECT_EQ(by_path->name, "t4");
+}
+
+TEST(GpuFiles, UnknownNameListsTheNearest) {
+  const auto gpu = find_gpu("v100-sxm-32gb", gpu_folder());
+  ASSERT_FALSE(gpu.has_value());
+  EXPECT_EQ(gpu.error().code, ErrorCode::kUnknownName);
+  EXPECT_NE(gpu.error().message.find("v100-sxm2-32gb"), std::string::npos) << gpu.error().message;
+  EXPECT_NE(gpu.error().message.find("\"v100-sxm-32gb\""), std::string::npos);
+}
+
+struct BadField {
+  const char* label;
+  std::function<void(Json&)> change;
+  const char* pointer;
+  const char* message;
+};
+
+TEST(GpuFiles, ErrorsNameTheField) {
+  const BadField cases[] = {
+      {"missing", [](Json& j) { j.erase("num_sms"); }, "/num_sms",
+       "expected this key, found nothing"},
+      {"text", [](Json& j) { j["dram"]["size_gb"] = "32"; }, "/dram/size_gb",
+       "expected a number above 0, found \"32\""},
+      {"null", [](Json& j) { j["l2_mib"] = nullptr; }, "/l2_mib",
+       "expected a number above 0, found null"},
+      {"negative", [](Json& j) { j["peak_tflop_per_s"]["fp64"] = -1; }, "/peak_tflop_per_s/fp64",
+       "expected a number above 0 or null, found -1"},
+      {"unknown", [](Json& j) { j["dram"]["size_gib"] = 1; }, "/dram/size_gib",
+       "expected no such key, found 1"},
+      {"vendor", [](Json& j) { j["vendor"] = "intel"; }, "/vendor",
+       "expected \"nvidia\" or \"amd\", found \"intel\""},
+      {"version", [](Json& j) { j["version"] = 2; }, "/version", "expected 1, found 2"},
+      {"alias", [](Json& j) { j["aliases"][1] = 7; }, "/aliases/1", "expected a string, found 7"},
+      {"fraction", [](Json& j) { j["num_sms"] = 80.5; }, "/num_sms",
+       "expected an integer above 0, found 80.5"},
+  };
+  for (const BadField& bad : cases) {
+    const GpuFile file(bad.change);
+    const auto gpu = read_gpu(file.file());
+    ASSERT_FALSE(gpu.has_value()) << bad.label;
+    EXPECT_EQ(gpu.error().json_pointer, bad.pointer) << bad.label;
+    EXPECT_EQ(gpu.error().message, bad.message) << bad.label;
+    EXPECT_EQ(gpu.error().file, file.file());
+  }
+}
+
+TEST(GpuFiles, NullIsAllowedForFeaturesThatAreAbsent) {
+  const GpuFile file([](Json& j) {
+    j["link"] = nullptr;
+    j["boost_clock_mhz"] = nullptr;
+  });
+  const auto gpu = read_gpu(file.file());
+  ASSERT_TRUE(gpu.has_value()) << to_string(gpu.error());
+  EXPECT_EQ(gpu->link_bandwidth.value, 0);
+  EXPECT_EQ(gpu->boost_clock_mhz, 0);
+}
+
+TEST(GpuFiles, BrokenJsonHasAPosition) {
+  const GpuFile file([](Json&) {});
+  std::ofstream(file.file()) << "{\n  \"schema\": oops\n}\n";
+  const auto gpu = read_gpu(file.file());
+  ASSERT_FALSE(gpu.has_value());
+  EXPECT_EQ(gpu.error().code, ErrorCode::kSyntax);
+  EXPECT_EQ(gpu.error().line, 2);
+  EXPECT_GE(gpu.error().column, 13);
+}
+
+TEST(GpuFiles, MissingFileIsAnError) {
+  const auto gpu = read_gpu("/nowhere/at-all.json");
+  ASSERT_FALSE(gpu.has_value());
+  EXPECT_EQ(gpu.error().code, ErrorCode::kIo);
+  EXPECT_FALSE(read_gpus("/nowhere/at-all").has_value());
+}
+
+TEST(GpuFiles, OneAliasBelongsToOneGpu) {
+  const GpuFile file([](Json& j) { j["name"] = "copy"; }, "copy");
+  fs::copy_file(gpu_folder() / "v100-sxm2-32gb.json", file.folder() / "v100-sxm2-32gb.json");
+  const auto gpus = read_gpus(file.folder());
+  ASSERT_FALSE(gpus.has_value());
+  EXPECT_NE(gpus.error().message.find("which copy claims too"), std::string::npos)
+      << gpus.error().message;
+}
+
+TEST(GpuFiles, NameMustBeThatOfTheFile) {
+  const GpuFile file([](Json&) {}, "other");
+  const auto gpus = read_gpus(file.folder());
+  ASSERT_FALSE(gpus.has_value());
+  EXPECT_EQ(gpus.error().json_pointer, "/name");
+}
+
+TEST(GpuPeak, FallsBackToVectorUnits) {
+  const Gpu gpu = testing::round_gpu();
+  EXPECT_DOUBLE_EQ(gpu.peak(DType::kFloat32, false).value, 10e12);
+  EXPECT_DOUBLE_EQ(gpu.peak(DType::kFloat32, true).value, 50e12);  // TF32
+  EXPECT_DOUBLE_EQ(gpu.peak(DType::kFloat16, false).value, 20e12);
+  EXPECT_DOUBLE_EQ(gpu.peak(DType::kBFloat16, true).value, 10e12);  // no unit: fp32
+  Gpu token = gpu;
+  token.peak_tflop_per_s.fp16 = 0.2;  // consumer Pascal: 1/64
+  EXPECT_DOUBLE_EQ(token.peak(DType::kFloat16, false).value, 10e12);
+  EXPECT_DOUBLE_EQ(gpu.peak(DType::kFloat64, false).value, 10e12 / 32);
+}
+
+}  // namespace
+}  // namespace perfmodel

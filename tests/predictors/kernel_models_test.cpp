@@ -1,0 +1,289 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "graph_fixture.hpp"
+#include "perfmodel/predictors/kernel.hpp"
+
+namespace perfmodel {
+namespace {
+
+using testing::round_gpu;
+
+double heuristic(const KernelWork& work, const Gpu& gpu = round_gpu()) {
+  return KernelModels::heuristic().price(work, gpu).time.count();
+}
+double roofline(const KernelWork& work, const Gpu& gpu = round_gpu()) {
+  return KernelModels::roofline().price(work, gpu).time.count();
+}
+
+KernelWork stream(KernelFamily family, double bytes, double flop = 0) {
+  return {.family = family,
+          .flop = {flop},
+          .bytes_read = {bytes / 2},
+          .bytes_written = {bytes / 2},
+          .shape = {}};
+}
+
+KernelWork gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const auto b = static_cast<double>(batch), dm = static_cast<double>(m),
+             dn = static_cast<double>(n), dk = static_cast<double>(k);
+  return {.family = KernelFamily::kGemm,
+          .flop = {2 * b * dm * dn * dk},
+          .bytes_read = {4 * b * (dm * dk + dk * dn)},
+          .bytes_written = {4 * b * dm * dn},
+          .shape = GemmShape{.batch = batch, .m = m, .n = n, .k = k}};
+}
+
+KernelWork collective(const char* kind, std::int64_t ranks, double bytes) {
+  return {.family = KernelFamily::kCollective,
+          .bytes_read = {bytes},
+          .bytes_written = {bytes},
+          .shape = CollectiveShape{.kind = kind, .world_size = ranks}};
+}
+
+TEST(Roofline, IsTheLargerOfComputeAndMemory) {
+  // 10 TFLOP/s, 1 TB/s: 1e9 FLOP = 100 us, 1e6 B = 1 us
+  EXPECT_DOUBLE_EQ(roofline(stream(KernelFamily::kElementwise, 1e6, 1e9)), 100);
+  EXPECT_DOUBLE_EQ(roofline(stream(KernelFamily::kElementwise, 1e9, 1e6)), 1000);
+  const Price price = KernelModels::roofline().price(gemm(1, 1024, 1024, 1024), round_gpu());
+  EXPECT_EQ(price.bound, Bound::kCompute);
+  EXPECT_NEAR(price.time.count(), 214.75, 0.01);  // 2 x 1024^3 / 1e13
+}
+
+TEST(Roofline, HostCopyGoesOverPcie) {
+  KernelWork copy{.family = KernelFamily::kCopy,
+                  .bytes_read = {16e6},
+                  .bytes_written = {16e6},
+                  .shape = CopyShape{.kind = CopyKind::kHostToDevice}};
+  EXPECT_DOUBLE_EQ(roofline(copy), 1000);  // 16 MB / 16 GB/s
+}
+
+TEST(Heuristic, LargeStreamIsFloorPlusBytesOverReachableBandwidth) {
+  // 1 GB / (0.88 x 1 TB/s) = 1136.4 us; floor 2400 cycles / 1500 MHz + 2 x 0.55 = 2.7 us
+  const Price price =
+      KernelModels::heuristic().price(stream(KernelFamily::kElementwise, 1e9), round_gpu());
+  EXPECT_NEAR(price.time.count(), 1e3 / 0.88 + 2.7, 0.01);
+  EXPECT_EQ(price.bound, Bound::kMemory);
+  EXPECT_EQ(price.model, "elementwise-heuristic");
+}
+
+TEST(Heuristic, TinyKernelCostsItsFloor) {
+  const Price price =
+      KernelModels::heuristic().price(stream(KernelFamily::kElementwise, 64), round_gpu());
+  EXPECT_NEAR(price.time.count(), 2.7, 0.01);
+  EXPECT_EQ(price.bound, Bound::kLatency);
+}
+
+TEST(Heuristic, CacheResidentStreamIsFasterThanDram) {
+  // 4 MB of 10 MB cache: all hits at 24 B x 1500 MHz x 100 SMs = 3.6 TB/s
+  EXPECT_NEAR(heuristic(stream(KernelFamily::kElementwise, 4e6)), 2.7 + 4e6 / 3.6e6, 0.01);
+}
+
+/// Every family at a large size: never faster than the data sheet allows.
+TEST(Heuristic, NeverBeatsTheDataSheetOnLargeWork) {
+  for (int i = 0; i <= static_cast<int>(KernelFamily::kSmall); ++i) {
+    const auto family = static_cast<KernelFamily>(i);
+    if (family == KernelFamily::kCollective || family == KernelFamily::kConvolution) continue;
+    KernelWork work = stream(family, 1e9, 1e9);
+    if (family == KernelFamily::kGemm) work = gemm(1, 4096, 4096, 4096);
+    if (family == KernelFamily::kCopy) work.shape = CopyShape{};
+    EXPECT_GE(heuristic(work), roofline(work)) << to_string(family);
+  }
+}
+
+TEST(Heuristic, GemmNeverBeatsPeak) {
+  for (std::int64_t size = 8; size <= 8192; size *= 2) {
+    for (std::int64_t k : {16, 100, 1024, 16384}) {
+      const KernelWork work = gemm(1, size, size, k);
+      EXPECT_GE(heuristic(work), work.flop.value / 1e7) << size << " " << k;
+    }
+  }
+}
+
+TEST(Heuristic, GrowsWithBytes) {
+  for (auto family : {KernelFamily::kElementwise, KernelFamily::kReduction, KernelFamily::kSoftmax,
+                      KernelFamily::kNorm, KernelFamily::kPooling, KernelFamily::kIndex,
+                      KernelFamily::kSort, KernelFamily::kConcat, KernelFamily::kOptimizer,
+                      KernelFamily::kCopy, KernelFamily::kSet, KernelFamily::kSmall}) {
+    double last = 0;
+    for (double bytes = 1; bytes < 1e10; bytes *= 1.7) {
+      KernelWork work = stream(family, bytes);
+      if (family == KernelFamily::kCopy) work.shape = CopyShape{};
+      const double time = heuristic(work);
+      EXPECT_GE(time, last) << to_string(family) << " " << bytes;
+      last = time;
+    }
+  }
+}
+
+TEST(Heuristic, GemmGrowsWithEachSize) {
+  for (int axis = 0; axis < 4; ++axis) {
+    double last = 0;
+    for (std::int64_t size = 16; size <= 16384; size *= 2) {
+      const double time = heuristic(gemm(axis == 3 ? size : 4, axis == 0 ? size : 256,
+                                         axis == 1 ? size : 256, axis == 2 ? size : 256));
+      EXPECT_GE(time, last) << axis << " " << size;
+      last = time;
+    }
+  }
+}
+
+TEST(Heuristic, LargeSquareGemmRunsAtTileEfficiency) {
+  // 100 x 128-tiles per side over 100 SMs leave no tail: 0.93 of 10 TFLOP/s
+  const KernelWork work = gemm(1, 12800, 12800, 12800);
+  EXPECT_NEAR(heuristic(work) / (work.flop.value / (0.93 * 1e7)), 1, 0.001);
+}
+
+TEST(Heuristic, OneTileTooManyCostsAWave) {
+  // 128 x 128 tiles on 100 SMs: 1280^2 is one block per SM, 1281 columns need a second wave of
+  // smaller tiles
+  EXPECT_GT(heuristic(gemm(1, 1280, 1281, 4096)), 1.05 * heuristic(gemm(1, 1280, 1280, 4096)));
+}
+
+TEST(Heuristic, SplitKHelpsDeepSmallGemms) {
+  // 32 x 32 x 65536: one block alone would take 2 x 32 x 32 x 65536 / (0.45 x 0.25 x 1e7 / 100) us
+  // = 11.9 ms
+  EXPECT_LT(heuristic(gemm(1, 32, 32, 65536)), 1000);
+}
+
+TEST(Heuristic, SmallBoardsArePowerLimited) {
+  Gpu small = round_gpu();
+  small.tdp_w = 40;  // (40 - 15) W / 8 pJ = 3.1 TFLOP/s of 10
+  const KernelWork work = gemm(1, 4096, 4096, 4096);
+  EXPECT_GT(heuristic(work, small), 2.5 * heuristic(work));
+}
+
+TEST(Heuristic, WinogradIsTheOneThatMayBeatDirectConvolution) {
+  ConvolutionShape shape{.pass = ConvolutionShape::Pass::kForward,
+                         .n = 64,
+                         .c = 256,
+                         .h = 56,
+                         .w = 56,
+                         .k = 256,
+                         .r = 3,
+                         .s = 3,
+                         .p = 56,
+                         .q = 56};
+  const double flop = 2.0 * 64 * 256 * 56 * 56 * 256 * 9;
+  KernelWork work{.family = KernelFamily::kConvolution,
+                  .flop = {flop},
+                  .bytes_read = {4.0 * 64 * 256 * 56 * 56},
+                  .bytes_written = {4.0 * 64 * 256 * 56 * 56},
+                  .shape = shape};
+  EXPECT_LT(heuristic(work), flop / 1e7);
+  EXPECT_GT(heuristic(work), flop / 4e7);  // F(4x4) saves 4 x at most
+  shape.stride = 2;                        // no Winograd
+  shape.p = shape.q = 28;
+  work.shape = shape;
+  work.flop = {flop / 4};
+  EXPECT_GT(heuristic(work), flop / 4 / 1e7);
+}
+
+TEST(Heuristic, EmbeddingForwardWithoutReuseIsDramBound) {
+  // 2048 bags x 30 rows x 64 x 4 B = 15.73 MB of rows out of a 2.56-GB table, nearly no reuse; plus
+  // 32 + 64 + 240 + 256 B a bag = 1.21 MB; rows of 256 B: factor 1.1; 0.88 TB/s
+  KernelWork bag{
+      .family = KernelFamily::kEmbeddingForward,
+      .shape = EmbeddingShape{
+          .batch = 2048, .num_tables = 1, .num_rows = 1e7, .dim = 64, .pooling_factor = 30}};
+  const Price price = KernelModels::heuristic().price(bag, round_gpu());
+  EXPECT_EQ(price.bound, Bound::kMemory);
+  EXPECT_NEAR(price.memory.count(), 1.1 * (15.73 + 1.21) / 0.88, 0.15);
+}
+
+TEST(Heuristic, SmallEmbeddingTablesHitTheCache) {
+  const auto time = [](double rows) {
+    return heuristic(
+        {.family = KernelFamily::kEmbeddingForward,
+         .shape = EmbeddingShape{
+             .batch = 4096, .num_tables = 8, .num_rows = rows, .dim = 128, .pooling_factor = 50}});
+  };
+  EXPECT_LT(time(1000), 0.6 * time(1e7));
+  EXPECT_LE(time(1e5), time(1e6));
+}
+
+TEST(Heuristic, EmbeddingGrowsWithBatchAndPooling) {
+  for (auto family : {KernelFamily::kEmbeddingForward, KernelFamily::kEmbeddingBackward}) {
+    double last = 0;
+    for (std::int64_t batch = 128; batch <= 1 << 17; batch *= 2) {
+      const double time = heuristic(
+          {.family = family,
+           .shape = EmbeddingShape{
+               .batch = batch, .num_tables = 8, .num_rows = 1e6, .dim = 64, .pooling_factor = 20}});
+      EXPECT_GT(time, last) << to_string(family) << " " << batch;
+      last = time;
+    }
+  }
+}
+
+TEST(Heuristic, PinnedCopyIsFasterThanPageableAndBothSlowerThanPcie) {
+  const auto time = [](bool pageable) {
+    return heuristic({.family = KernelFamily::kCopy,
+                      .bytes_read = {16e6},
+                      .bytes_written = {16e6},
+                      .shape = CopyShape{.kind = CopyKind::kHostToDevice, .pageable = pageable}});
+  };
+  EXPECT_NEAR(time(false), 1.5 + 1000 / 0.78, 0.1);
+  EXPECT_NEAR(time(true), 1.5 + 1000 / 0.45, 0.1);
+}
+
+TEST(Heuristic, LargeAllReduceFollowsTheMeasuredRing) {
+  // A100 NVSwitch, n = 8, 1 GiB: published fit 77.1 us + 1.75 S / 227.3 GB/s = 8344 us
+  Gpu gpu = round_gpu();
+  gpu.link_type = "nvlink";
+  gpu.link_bandwidth = {600e9};
+  const double size = 1024.0 * 1024 * 1024;
+  EXPECT_NEAR(heuristic(collective("all_reduce", 8, size), gpu) / 8344, 1, 0.05);
+}
+
+TEST(Heuristic, CollectivesOrderSensibly) {
+  Gpu gpu = round_gpu();
+  const double pcie = heuristic(collective("all_reduce", 8, 1e8), gpu);
+  gpu.link_type = "nvlink";
+  gpu.link_bandwidth = {600e9};
+  EXPECT_LT(heuristic(collective("all_reduce", 8, 1e8), gpu), pcie);
+  EXPECT_LT(heuristic(collective("all_gather", 8, 1e8), gpu),
+            heuristic(collective("all_reduce", 8, 1e8), gpu));
+  EXPECT_LT(heuristic(collective("all_reduce", 2, 64), gpu),
+            heuristic(collective("all_reduce", 8, 64), gpu));
+  EXPECT_FALSE(KernelModels::heuristic().price(collective("all_reduce", 0, 1e6), gpu).in_range);
+}
+
+TEST(Heuristic, FewSoftmaxRowsLeaveSmsIdle) {
+  KernelWork work = stream(KernelFamily::kSoftmax, 1e8);
+  work.shape = RowShape{.rows = 10, .cols = 1000};
+  const double few = heuristic(work);
+  work.shape = RowShape{.rows = 10000, .cols = 1000};
+  EXPECT_GT(few, 4 * heuristic(work));
+}
+
+TEST(Heuristic, RangeHoldsTheExpectedTime) {
+  for (const KernelWork& work :
+       {gemm(1, 64, 64, 64), gemm(1, 4096, 4096, 4096), stream(KernelFamily::kElementwise, 100),
+        collective("broadcast", 4, 1e6)}) {
+    const Price price = KernelModels::heuristic().price(work, round_gpu());
+    EXPECT_LT(price.low, price.time);
+    EXPECT_GT(price.high, price.time);
+    EXPECT_GT(price.low.count(), 0);
+    EXPECT_TRUE(std::isfinite(price.high.count()));
+  }
+}
+
+TEST(Heuristic, HalfPrecisionGemmIsOutsideTheCheckedRange) {
+  KernelWork work = gemm(1, 1024, 1024, 1024);
+  EXPECT_TRUE(KernelModels::heuristic().price(work, round_gpu()).in_range);
+  work.dtype = DType::kFloat16;
+  work.matrix_units = true;
+  EXPECT_FALSE(KernelModels::heuristic().price(work, round_gpu()).in_range);
+}
+
+TEST(KernelModels, OneFamilyCanBeReplaced) {
+  KernelModels models = KernelModels::heuristic();
+  models.set(KernelFamily::kGemm, &KernelModels::roofline().model(KernelFamily::kGemm));
+  EXPECT_EQ(models.price(gemm(1, 64, 64, 64), round_gpu()).model, "roofline");
+  EXPECT_EQ(models.price(stream(KernelFamily::kSort, 8), round_gpu()).model, "sort-heuristic");
+}
+
+}  // namespace
+}  // namespace perfmodel

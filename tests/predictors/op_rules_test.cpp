@@ -1,0 +1,393 @@
+#include "perfmodel/predictors/op_rules.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "graph_fixture.hpp"
+
+namespace perfmodel {
+namespace {
+
+using testing::GraphFixture;
+
+class OpRules : public ::testing::Test {
+ protected:
+  GraphFixture f;
+  Gpu gpu = testing::round_gpu();
+
+  /// The single kernel of a node.
+  KernelWork one(int node, int forward = -1) {
+    const auto lowered = f.lower(node, gpu, forward);
+    EXPECT_TRUE(lowered.known);
+    EXPECT_TRUE(lowered.ok);
+    EXPECT_EQ(lowered.kernels.size(), 1u);
+    return lowered.kernels.empty() ? KernelWork{} : lowered.kernels[0];
+  }
+  std::size_t count(int node) {
+    const auto lowered = f.lower(node, gpu);
+    EXPECT_TRUE(lowered.known && lowered.ok);
+    return lowered.kernels.size();
+  }
+};
+
+TEST_F(OpRules, AddmmIsOneGemm) {
+  // C[32, 64] = A[32, 128] B[128, 64] + bias[64]
+  const int node = f.node("aten::addmm", {f.tensor({64}), f.tensor({32, 128}), f.tensor({128, 64})},
+                          {f.tensor({32, 64})});
+  const KernelWork work = one(node);
+  EXPECT_EQ(work.family, KernelFamily::kGemm);
+  EXPECT_DOUBLE_EQ(work.flop.value, 2.0 * 32 * 64 * 128);
+  EXPECT_DOUBLE_EQ(work.bytes_read.value, 4.0 * (32 * 128 + 128 * 64 + 64));
+  EXPECT_DOUBLE_EQ(work.bytes_written.value, 4.0 * 32 * 64);
+  EXPECT_FALSE(work.matrix_units);  // TF32 is off by default
+  const auto& shape = std::get<GemmShape>(work.shape);
+  EXPECT_EQ(shape.m, 32);
+  EXPECT_EQ(shape.n, 64);
+  EXPECT_EQ(shape.k, 128);
+}
+
+TEST_F(OpRules, BmmKeepsItsBatchAndHalfUsesMatrixUnits) {
+  const int node = f.node("aten::bmm", {f.tensor({16, 27, 8}, DType::kFloat16),
+                                        f.tensor({16, 8, 27}, DType::kFloat16)});
+  const KernelWork work = one(node);
+  EXPECT_TRUE(work.matrix_units);
+  EXPECT_EQ(std::get<GemmShape>(work.shape).batch, 16);
+  EXPECT_DOUBLE_EQ(work.flop.value, 2.0 * 16 * 27 * 27 * 8);
+}
+
+TEST_F(OpRules, AmdRunsFp32GemmsOnMatrixCores) {
+  gpu.vendor = "amd";
+  gpu.peak_tflop_per_s.fp32_matrix = 40;
+  EXPECT_TRUE(one(f.node("aten::mm", {f.tensor({4, 4}), f.tensor({4, 4})})).matrix_units);
+}
+
+TEST_F(OpRules, MismatchedGemmIsRefused) {
+  const int node = f.node("aten::mm", {f.tensor({4, 5}), f.tensor({6, 4})});
+  EXPECT_FALSE(f.lower(node, gpu).ok);
+}
+
+TEST_F(OpRules, ReluIsItsChildWhereThereIsOne) {
+  const int alone = f.node("aten::relu", {f.tensor({100})}, {f.tensor({100})});
+  EXPECT_EQ(count(alone), 1u);
+  const int wrapper = f.node("aten::relu", {f.tensor({100})}, {f.tensor({100})});
+  f.adopt(wrapper, {f.node("aten::clamp_min", {f.tensor({100})}, {f.tensor({100})})});
+  EXPECT_EQ(count(wrapper), 0u);
+}
+
+TEST_F(OpRules, RedispatchUnderTheSameNameCountsOnce) {
+  const int outer = f.node("aten::sum", {f.tensor({10, 10})}, {f.tensor({})});
+  const int inner = f.node("aten::sum", {f.tensor({10, 10})}, {f.tensor({})});
+  f.adopt(outer, {inner});
+  EXPECT_EQ(count(outer), 0u);
+  EXPECT_EQ(count(inner), 1u);
+}
+
+TEST_F(OpRules, ElementwiseReadsInputsAndWritesOutputs) {
+  const KernelWork add = one(
+      f.node("aten::add", {f.tensor({1000}), f.tensor({1000}), f.integer(1)}, {f.tensor({1000})}));
+  EXPECT_DOUBLE_EQ(add.bytes_read.value, 8000);
+  EXPECT_DOUBLE_EQ(add.bytes_written.value, 4000);
+  const Argument self = f.tensor({1000});
+  const KernelWork in_place = one(f.node("aten::mul_", {self, f.real(2)}, {self}));
+  EXPECT_DOUBLE_EQ(in_place.bytes_read.value, 4000);
+  EXPECT_DOUBLE_EQ(in_place.bytes_written.value, 4000);
+}
+
+TEST_F(OpRules, OutArgumentIsNotRead) {
+  const Argument out = f.tensor({1000});
+  const KernelWork work = one(f.node("aten::neg", {f.tensor({1000}), out}, {out}));
+  EXPECT_DOUBLE_EQ(work.bytes_read.value, 4000);
+}
+
+TEST_F(OpRules, FillWritesOnlyAndZeroWithoutFillIsAMemset) {
+  const Argument self = f.tensor({1000});
+  const KernelWork fill = one(f.node("aten::fill_", {self, f.integer(0)}, {self}));
+  EXPECT_EQ(fill.family, KernelFamily::kElementwise);
+  EXPECT_DOUBLE_EQ(fill.bytes_read.value, 0);
+  EXPECT_DOUBLE_EQ(fill.bytes_written.value, 4000);
+  EXPECT_EQ(one(f.node("aten::zero_", {self}, {self})).family, KernelFamily::kSet);
+}
+
+TEST_F(OpRules, ViewsAndWrappersLaunchNothing) {
+  for (const char* name :
+       {"aten::view", "aten::empty", "detach", "aten::to", "nccl:all_reduce", "AddBackward0",
+        "torch::autograd::AccumulateGrad", "aten::result_type"}) {
+    EXPECT_EQ(count(f.node(name, {f.tensor({8})}, {f.tensor({8})})), 0u) << name;
+  }
+}
+
+TEST_F(OpRules, CustomAutogradAndUnknownOpsStayUnmodelled) {
+  EXPECT_FALSE(f.lower(f.node("MyFunctionBackward", {f.tensor({8})}), gpu).known);
+  EXPECT_FALSE(f.lower(f.node("mylib::op", {f.tensor({8})}), gpu).known);
+}
+
+TEST_F(OpRules, CopyGoesByDevices) {
+  const auto kind = [&](const Argument& to, const Argument& from, bool non_blocking) {
+    const KernelWork work =
+        one(f.node("aten::copy_", {to, from, GraphFixture::boolean(non_blocking)}));
+    EXPECT_EQ(work.family, KernelFamily::kCopy);
+    return std::get<CopyShape>(work.shape);
+  };
+  EXPECT_EQ(kind(f.tensor({8}), f.cpu_tensor({8}), false).kind, CopyKind::kHostToDevice);
+  EXPECT_TRUE(kind(f.tensor({8}), f.cpu_tensor({8}), false).pageable);
+  EXPECT_FALSE(kind(f.tensor({8}), f.cpu_tensor({8}), true).pageable);
+  EXPECT_EQ(kind(f.cpu_tensor({8}), f.tensor({8}), false).kind, CopyKind::kDeviceToHost);
+  EXPECT_EQ(kind(f.tensor({8}), f.tensor({8}), false).kind, CopyKind::kDeviceToDevice);
+  const Argument peer = f.tensor({8}, DType::kFloat32, Device::Kind::kGpu, 1);
+  EXPECT_EQ(kind(f.tensor({8}), peer, false).kind, CopyKind::kPeer);
+  const KernelWork cast =
+      one(f.node("aten::copy_", {f.tensor({8}, DType::kFloat16), f.tensor({8})}));
+  EXPECT_EQ(cast.family, KernelFamily::kElementwise);
+  EXPECT_DOUBLE_EQ(cast.bytes().value, 8 * (4 + 2));
+  EXPECT_EQ(count(f.node("aten::copy_", {f.cpu_tensor({8}), f.cpu_tensor({8})})), 0u);
+}
+
+TEST_F(OpRules, ScalarReadIsADeviceToHostCopy) {
+  const KernelWork work = one(f.node("aten::_local_scalar_dense", {f.tensor({1})}));
+  EXPECT_EQ(std::get<CopyShape>(work.shape).kind, CopyKind::kDeviceToHost);
+  EXPECT_DOUBLE_EQ(work.bytes_read.value, 4);
+}
+
+TEST_F(OpRules, CudnnConvolutionTakesGeometryFromItsArguments) {
+  // 7x7 stride 2 pad 3: [2, 3, 224, 224] -> [2, 64, 112, 112]
+  const int node = f.node(
+      "aten::cudnn_convolution",
+      {f.tensor({2, 3, 224, 224}), f.tensor({64, 3, 7, 7}), f.integers({3, 3}), f.integers({2, 2}),
+       f.integers({1, 1}), f.integer(1), f.boolean(false), f.boolean(false), f.boolean(false)},
+      {f.tensor({2, 64, 112, 112})},
+      "aten::cudnn_convolution(Tensor self, Tensor weight, int[] padding, int[] stride, int[] "
+      "dilation, int groups, bool benchmark, bool deterministic, bool allow_tf32) -> Tensor");
+  const KernelWork work = one(node);
+  EXPECT_DOUBLE_EQ(work.flop.value, 2.0 * 2 * 64 * 112 * 112 * 3 * 7 * 7);
+  const auto& shape = std::get<ConvolutionShape>(work.shape);
+  EXPECT_EQ(shape.stride, 2);
+  EXPECT_EQ(shape.p, 112);
+  EXPECT_FALSE(work.matrix_units);  // allow_tf32 is false in the arguments
+}
+
+TEST_F(OpRules, ConvolutionTf32FollowsTheFlag) {
+  const int node = f.node(
+      "aten::cudnn_convolution",
+      {f.tensor({1, 8, 8, 8}), f.tensor({8, 8, 1, 1}), f.integers({0, 0}), f.integers({1, 1}),
+       f.integers({1, 1}), f.integer(1), f.boolean(false), f.boolean(false), f.boolean(true)},
+      {f.tensor({1, 8, 8, 8})},
+      "aten::cudnn_convolution(Tensor self, Tensor weight, int[] padding, int[] "
+      "stride, int[] dilation, int groups, bool benchmark, bool deterministic, "
+      "bool allow_tf32) -> Tensor");
+  EXPECT_TRUE(one(node).matrix_units);
+}
+
+TEST_F(OpRules, DepthwiseConvolutionDividesByGroups) {
+  const int node = f.node("aten::cudnn_convolution",
+                          {f.tensor({1, 32, 8, 8}), f.tensor({32, 1, 3, 3}), f.integers({1, 1}),
+                           f.integers({1, 1}), f.integers({1, 1}), f.integer(32)},
+                          {f.tensor({1, 32, 8, 8})});
+  EXPECT_DOUBLE_EQ(one(node).flop.value, 2.0 * 32 * 8 * 8 * 9);
+}
+
+TEST_F(OpRules, ConvolutionBackwardFollowsTheMask) {
+  const auto backward = [&](bool input, bool weight, bool bias) {
+    return f.lower(f.node("aten::convolution_backward",
+                          {f.tensor({1, 16, 8, 8}), f.tensor({1, 4, 8, 8}), f.tensor({16, 4, 3, 3}),
+                           f.integers({16}), f.integers({1, 1}), f.integers({1, 1}),
+                           f.integers({1, 1}), f.boolean(false), f.integers({0, 0}), f.integer(1),
+                           f.list({f.boolean(input), f.boolean(weight), f.boolean(bias)})}),
+                   gpu);
+  };
+  const auto all = backward(true, true, true);
+  ASSERT_TRUE(all.ok);
+  ASSERT_EQ(all.kernels.size(), 3u);
+  EXPECT_EQ(std::get<ConvolutionShape>(all.kernels[0].shape).pass,
+            ConvolutionShape::Pass::kInputGradient);
+  EXPECT_EQ(std::get<ConvolutionShape>(all.kernels[1].shape).pass,
+            ConvolutionShape::Pass::kWeightGradient);
+  EXPECT_EQ(all.kernels[2].family, KernelFamily::kReduction);
+  const double flop = 2.0 * 16 * 8 * 8 * 4 * 9;
+  EXPECT_DOUBLE_EQ(all.kernels[0].flop.value, flop);
+  EXPECT_DOUBLE_EQ(all.kernels[1].flop.value, flop);
+  EXPECT_EQ(backward(false, true, false).kernels.size(), 1u);
+}
+
+TEST_F(OpRules, EmbeddingBag) {
+  // 4 bags, 12 lookups, rows of 16 floats; offsets without the last.
+  const int node = f.node(
+      "aten::_embedding_bag",
+      {f.tensor({1000, 16}), f.tensor({12}, DType::kInt64), f.tensor({4}, DType::kInt64),
+       f.boolean(false), f.integer(0), f.boolean(false), f.none(), f.boolean(false), f.integer(-1)},
+      {f.tensor({4, 16})});
+  const KernelWork work = one(node);
+  const auto& shape = std::get<EmbeddingShape>(work.shape);
+  EXPECT_EQ(shape.batch, 4);
+  EXPECT_DOUBLE_EQ(shape.pooling_factor, 3);
+  EXPECT_DOUBLE_EQ(shape.num_rows, 1000);
+  EXPECT_DOUBLE_EQ(work.bytes_read.value, 12.0 * 16 * 4 + 12 * 8 + 4 * 8);
+  EXPECT_DOUBLE_EQ(work.bytes_written.value, 4.0 * 16 * 4);
+}
+
+/// FBGEMM's lookup in the order of its schema: T = 3 tables, B = 128, D = 16, L = 2.
+int add_lookup(GraphFixture& f) {
+  return f.node(
+      "fbgemm::split_embedding_codegen_lookup_adagrad_function",
+      {f.tensor({0}), f.tensor({48000}), f.tensor({0}), f.tensor({0}), f.tensor({3}, DType::kInt32),
+       f.tensor({3}, DType::kInt64), f.tensor({4}, DType::kInt32), f.integer(48), f.integer(16),
+       f.tensor({4}, DType::kInt64), f.integer(12), f.tensor({768}, DType::kInt64),
+       f.tensor({385}, DType::kInt64), f.integer(0)},
+      {f.tensor({128, 48})},
+      "fbgemm::split_embedding_codegen_lookup_adagrad_function(Tensor placeholder_autograd_tensor, "
+      "Tensor dev_weights, Tensor uvm_weights, Tensor lxu_cache_weights, Tensor "
+      "weights_placements, "
+      "Tensor weights_offsets, Tensor D_offsets, int total_D, int max_D, Tensor hash_size_cumsum, "
+      "int "
+      "total_hash_size_bits, Tensor indices, Tensor offsets, int pooling_mode) -> Tensor");
+}
+
+TEST_F(OpRules, FbgemmLookupForward) {
+  const KernelWork work = one(add_lookup(f));
+  EXPECT_EQ(work.family, KernelFamily::kEmbeddingForward);
+  const auto& shape = std::get<EmbeddingShape>(work.shape);
+  EXPECT_EQ(shape.num_tables, 3);
+  EXPECT_EQ(shape.batch, 128);
+  EXPECT_DOUBLE_EQ(shape.dim, 16);
+  EXPECT_DOUBLE_EQ(shape.pooling_factor, 2);
+  EXPECT_DOUBLE_EQ(shape.num_rows, 1000);  // 48,000 elements / 48
+}
+
+TEST_F(OpRules, FbgemmBackwardFindsItsLookup) {
+  add_lookup(f);
+  const int backward =
+      f.node("torch::autograd::CppNode<SplitLookupFunction_adagrad_Op>", {f.tensor({128, 48})});
+  const auto lowered = f.lower(backward, gpu);
+  ASSERT_TRUE(lowered.ok);
+  ASSERT_FALSE(lowered.kernels.empty());
+  const KernelWork& main = lowered.kernels.back();
+  EXPECT_EQ(main.family, KernelFamily::kEmbeddingBackward);
+  // adagrad: one fp32 state per element, read and written
+  EXPECT_DOUBLE_EQ(std::get<EmbeddingShape>(main.shape).optimizer_bytes_per_row, 2 * 4 * 16);
+  EXPECT_DOUBLE_EQ(std::get<EmbeddingShape>(main.shape).num_rows, 1000);
+}
+
+TEST_F(OpRules, FbgemmBackwardWithoutLookupIsRefused) {
+  add_lookup(f);  // another shape than the gradient
+  EXPECT_FALSE(f.lower(f.node("torch::autograd::CppNode<SplitLookupFunction_adagrad_Op>",
+                              {f.tensor({64, 48})}),
+                       gpu)
+                   .ok);
+}
+
+TEST_F(OpRules, MultiTensorLaunchRule) {
+  const auto add = [&](int tensors, std::int64_t elements) {
+    std::vector<Argument> self, other;
+    for (int i = 0; i < tensors; ++i) {
+      self.push_back(f.tensor({elements}));
+      other.push_back(f.tensor({elements}));
+    }
+    const Argument a = f.list(self), b = f.list(other);
+    return f.node("aten::_foreach_add_", {a, b, GraphFixture::integer(1)});
+  };
+  EXPECT_EQ(count(add(64, 100)), 1u);  // depth 2: 64 tensors per launch
+  EXPECT_EQ(count(add(65, 100)), 2u);
+  EXPECT_EQ(count(add(1, 320 * 65536)), 1u);  // 320 chunks per launch
+  EXPECT_EQ(count(add(1, 320 * 65536 + 1)), 2u);
+  const auto lowered = f.lower(add(65, 100), gpu);
+  double bytes = 0;
+  for (const KernelWork& work : lowered.kernels) bytes += work.bytes().value;
+  EXPECT_DOUBLE_EQ(bytes, 65.0 * 100 * 4 * 3);  // two lists read, one written
+}
+
+TEST_F(OpRules, FusedAdamReadsFourListsAndWritesThree) {
+  std::vector<Argument> lists;
+  for (int i = 0; i < 4; ++i) lists.push_back(f.list({f.tensor({1000})}));
+  lists.push_back(f.list({}));              // max_exp_avg_sqs
+  lists.push_back(f.list({f.tensor({})}));  // state_steps
+  const KernelWork work = one(f.node("aten::_fused_adam_", lists));
+  EXPECT_EQ(work.family, KernelFamily::kOptimizer);
+  EXPECT_DOUBLE_EQ(work.bytes_read.value, 16000);
+  EXPECT_DOUBLE_EQ(work.bytes_written.value, 12000);
+}
+
+TEST_F(OpRules, CollectiveComesFromTheRecord) {
+  auto& records = f.graph().comm_records;
+  records.resize(3);
+  records[0].collective = "allreduce";
+  records[0].group_size = 8;
+  records[1].collective = "wait";
+  records[2].collective = "all_to_allv";
+  records[2].in_splits = {10, 30};
+  records[2].out_splits = {50, 50};
+  const Argument list = f.list({f.tensor({1000})});
+  const int reduce = f.node("record_param_comms", {list}, {list});
+  f.at(reduce).comm = 0;
+  const KernelWork work = one(reduce);
+  EXPECT_EQ(std::get<CollectiveShape>(work.shape).kind, "all_reduce");
+  EXPECT_EQ(std::get<CollectiveShape>(work.shape).world_size, 8);
+  EXPECT_DOUBLE_EQ(work.bytes_read.value, 4000);
+  const int wait = f.node("record_param_comms", {f.tensor({1})});
+  f.at(wait).comm = 1;
+  EXPECT_EQ(count(wait), 0u);
+  const int all_to_all = f.node("record_param_comms", {f.tensor({40})}, {f.tensor({100})});
+  f.at(all_to_all).comm = 2;
+  const KernelWork a2a = one(all_to_all);
+  EXPECT_EQ(std::get<CollectiveShape>(a2a.shape).world_size, 2);
+  EXPECT_DOUBLE_EQ(a2a.bytes_read.value, 160);
+  EXPECT_DOUBLE_EQ(a2a.bytes_written.value, 400);
+}
+
+TEST_F(OpRules, GatherReadsWhatItWritesNotTheTable) {
+  const KernelWork work = one(f.node(
+      "aten::index_select", {f.tensor({1000000, 16}), f.integer(0), f.tensor({10}, DType::kInt64)},
+      {f.tensor({10, 16})}));
+  EXPECT_DOUBLE_EQ(work.bytes_read.value, 10.0 * 16 * 4 + 80);
+  EXPECT_DOUBLE_EQ(work.bytes_written.value, 640);
+}
+
+TEST_F(OpRules, CatSplitsAt128Inputs) {
+  std::vector<Argument> items(129, f.tensor({10}));
+  const Argument list = f.list(items);
+  EXPECT_EQ(count(f.node("aten::cat", {list, GraphFixture::integer(0)}, {f.tensor({1290})})), 2u);
+}
+
+TEST_F(OpRules, BatchNormReadsTwiceInTraining) {
+  const auto norm = [&](bool training) {
+    return one(f.node("aten::cudnn_batch_norm",
+                      {f.tensor({2, 8, 4, 4}), f.tensor({8}), f.tensor({8}), f.tensor({8}),
+                       f.tensor({8}), f.boolean(training), f.real(0.1), f.real(1e-5)},
+                      {f.tensor({2, 8, 4, 4})}));
+  };
+  EXPECT_DOUBLE_EQ(norm(true).bytes_read.value, 2 * 256 * 4);
+  EXPECT_DOUBLE_EQ(norm(false).bytes_read.value, 256 * 4);
+}
+
+TEST_F(OpRules, SoftmaxRowsFollowTheDimension) {
+  const KernelWork work =
+      one(f.node("aten::_softmax", {f.tensor({32, 100}), f.integer(-1), f.boolean(false)},
+                 {f.tensor({32, 100})}));
+  EXPECT_EQ(std::get<RowShape>(work.shape).rows, 32);
+  EXPECT_EQ(std::get<RowShape>(work.shape).cols, 100);
+}
+
+TEST_F(OpRules, FlashAttentionCountsTwoProducts) {
+  // b 2, h 4, s 128, d 64: 4 b h s s d FLOP
+  const auto qkv = [&] { return f.tensor({2, 4, 128, 64}, DType::kFloat16); };
+  const KernelWork work =
+      one(f.node("aten::_scaled_dot_product_flash_attention", {qkv(), qkv(), qkv()}, {qkv()}));
+  EXPECT_DOUBLE_EQ(work.flop.value, 4.0 * 2 * 4 * 128 * 128 * 64);
+  EXPECT_DOUBLE_EQ(work.bytes().value, 4.0 * 2 * 4 * 128 * 64 * 2);
+}
+
+TEST_F(OpRules, TritonMovesEachTensorOnce) {
+  const int node =
+      f.node("triton", {f.tensor({100}), f.tensor({100}), f.tensor({100}), f.integer(100)});
+  const KernelWork work = one(node);
+  EXPECT_DOUBLE_EQ(work.bytes_read.value, 800);
+  EXPECT_DOUBLE_EQ(work.bytes_written.value, 400);
+}
+
+TEST_F(OpRules, EmptyTensorsLaunchNothing) {
+  EXPECT_EQ(count(f.node("aten::add", {f.tensor({0}), f.tensor({0})}, {f.tensor({0})})), 0u);
+  EXPECT_EQ(count(f.node("aten::mm", {f.tensor({0, 4}), f.tensor({4, 4})}, {f.tensor({0, 4})})),
+            0u);
+}
+
+}  // namespace
+}  // namespace perfmodel
