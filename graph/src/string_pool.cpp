@@ -2,6 +2,15 @@
 
 namespace perfmodel {
 
+StringPool::StringPool(const StringPool& other) {
+  for (std::string_view text : other.texts_) intern(text);
+}
+
+StringPool& StringPool::operator=(const StringPool& other) {
+  if (this != &other) *this = StringPool(other);
+  return *this;
+}
+
 NameId StringPool::intern(std::string_view text) {
   if (auto known = ids_.find(text); known != ids_.end()) return known->second;
   const std::string_view stored = storage_.emplace_back(text);

@@ -55,6 +55,10 @@ class ContextExtractor {
     table_.tx = tx_.term();
     for (const auto& [call, samples] : t4_) table_.t4[call] = stats_of(samples);
     for (const auto& [op, samples] : ops_) table_.ops[op] = stats_of(samples);
+    for (const auto& [key, sum] : splits_) {
+      const double inside = std::max(sum.total, sum.tail + sum.head);
+      table_.gap_splits[key] = {.tail = sum.tail / inside, .head = sum.head / inside};
+    }
     table_.templates = learner_.finish();
     const auto set = [](double& constant, const std::vector<double>& samples) {
       if (!samples.empty()) constant = mean_of(samples);
@@ -63,7 +67,9 @@ class ContextExtractor {
     set(table_.device.collective_latency_us,
         collective_latency_.empty() ? launch_latency_ : collective_latency_);
     set(table_.device.copy_latency_us, copy_latency_);
-    set(table_.device.blocking_copy_latency_us, blocking_copy_latency_);
+    // The least delayed calls show the latency; the others waited for work on another stream.
+    set(table_.device.blocking_read_latency_us, lower_quarter(blocking_read_latency_));
+    set(table_.device.blocking_write_latency_us, lower_quarter(blocking_write_latency_));
     set(table_.device.kernel_gap_us, kernel_gap_);
     return std::move(table_);
   }
@@ -149,11 +155,31 @@ class ContextExtractor {
 
   void add_gap(double length, const ChainOp& previous, const ChainOp& next, GapClass gap) {
     const std::uint64_t context = gap_context(next.label, previous.name, next.name);
+    add_split(length, previous, next, gap, context);
     const double own = std::max(0.0, length - profiler_us(1));
     if (in_data_loader(next)) {
       loader_gaps_.push_back({own, context, gap});
     } else {
       t1_.add(own, to_string(gap), {context});
+    }
+  }
+
+  // Where the gap crosses from one phase to another, how much of it lies in either.
+  void add_split(double length, const ChainOp& previous, const ChainOp& next, GapClass gap,
+                 std::uint64_t context) {
+    if (previous.phase_event == next.phase_event || length <= 0) return;
+    double tail = 0, head = 0;
+    if (previous.phase_event >= 0) {
+      tail = us(host(previous.phase_event).end_ns() - host(previous.event).end_ns());
+    }
+    if (next.phase_event >= 0) {
+      head = us(host(next.event).start_ns - host(next.phase_event).start_ns);
+    }
+    for (std::uint64_t key : {context, gap_class_key(gap)}) {
+      SplitSum& sum = splits_[key];
+      sum.total += length;
+      sum.tail += std::clamp(tail, 0.0, length);
+      sum.head += std::clamp(head, 0.0, length);
     }
   }
 
@@ -225,6 +251,12 @@ class ContextExtractor {
     }
   }
 
+  static std::vector<double> lower_quarter(std::vector<double> samples) {
+    std::sort(samples.begin(), samples.end());
+    samples.resize((samples.size() + 3) / 4);
+    return samples;
+  }
+
   // Latencies from work that found its stream idle, gaps from work that was queued.
   void add_device_constants() {
     constexpr double kQueuedUs = 5;
@@ -244,7 +276,11 @@ class ContextExtractor {
       const double after_call = us(task.start_ns - call.end_ns());
       const bool idle = !same || stream_free < call.start_ns;
       if (blocking) {
-        if (idle) blocking_copy_latency_.push_back(us(task.start_ns - call.start_ns));
+        const bool read = trace_->name(task).find("DtoH") != std::string_view::npos;
+        if (idle) {
+          (read ? blocking_read_latency_ : blocking_write_latency_)
+              .push_back(us(task.start_ns - call.start_ns));
+        }
       } else if (idle) {
         // Late starts on an idle stream wait for something else (an event, another rank's arrival).
         if (after_call > 20) continue;
@@ -262,6 +298,10 @@ class ContextExtractor {
     }
   }
 
+  struct SplitSum {
+    double total = 0, tail = 0, head = 0;
+  };
+
   struct LoaderGap {
     double us;
     std::uint64_t context;
@@ -278,9 +318,10 @@ class ContextExtractor {
   StreamRoles streams_;
   TermSamples t1_, t2_, t3_, t5_, tx_;
   std::map<std::string, std::vector<double>> t4_, ops_;
+  std::unordered_map<std::uint64_t, SplitSum> splits_;
   std::vector<LoaderGap> loader_gaps_;
-  std::vector<double> launch_latency_, collective_latency_, copy_latency_, blocking_copy_latency_,
-      kernel_gap_;
+  std::vector<double> launch_latency_, collective_latency_, copy_latency_, blocking_read_latency_,
+      blocking_write_latency_, kernel_gap_;
   TemplateLearner learner_;
 };
 

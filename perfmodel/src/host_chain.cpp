@@ -69,6 +69,40 @@ std::uint64_t label_of(const ExecutionGraph& graph, std::int32_t node, std::int3
   return label < 0 ? 0 : graph.names.hash(graph.nodes[static_cast<std::size_t>(label)].name);
 }
 
+// Outermost label around an op, iteration marks aside, as a host event.
+std::int32_t phase_of(const ExecutionGraph& graph, const GraphOccurrence& occurrence,
+                      std::int32_t node) {
+  std::int32_t phase = -1;
+  for (std::int32_t at = node; at >= 0; at = graph.nodes[static_cast<std::size_t>(at)].parent) {
+    const Node& label = graph.nodes[static_cast<std::size_t>(at)];
+    const std::int32_t event = occurrence.event_of_node[static_cast<std::size_t>(at)];
+    if (label.is_label && event >= 0 && !is_profiler_step(graph.name(label))) phase = event;
+  }
+  return phase;
+}
+
+std::int32_t phase_of(const Trace& trace, const TraceOps& nesting, std::int32_t op) {
+  std::int32_t phase = -1;
+  for (std::int32_t at = op; at >= 0; at = nesting.parent[static_cast<std::size_t>(at)]) {
+    const HostEvent& event = trace.host[static_cast<std::size_t>(at)];
+    if (event.kind == HostKind::kAnnotation && !is_profiler_step(trace.name(event))) phase = at;
+  }
+  return phase;
+}
+
+// The autograd thread has no labels of its own: its ops belong to the label that is open meanwhile.
+void inherit_phases(HostChain& chain, const Trace& trace) {
+  std::int32_t current = -1;
+  for (ChainOp& op : chain.ops) {
+    if (op.phase_event >= 0) {
+      current = op.phase_event;
+    } else if (current >= 0 && trace.host[static_cast<std::size_t>(op.event)].start_ns <
+                                   trace.host[static_cast<std::size_t>(current)].end_ns()) {
+      op.phase_event = current;
+    }
+  }
+}
+
 void set_border(HostChain& chain, const Trace& trace, const std::vector<TraceIteration>& steps) {
   const std::int32_t step = iteration_at(steps, chain.begin_ns);
   if (step < 0 || chain.ops.empty()) return;
@@ -101,12 +135,14 @@ std::vector<HostChain> chains_from_graph(const Trace& trace, const ExecutionGrap
         op.name = graph.names.hash(graph.nodes[static_cast<std::size_t>(node)].name);
         op.subtree = subtree_key(graph, node);
         op.label = label_of(graph, node, op.label_item);
+        op.phase_event = phase_of(graph, occurrence, node);
         const HostEvent& host = trace.host[static_cast<std::size_t>(event)];
         chain.begin_ns = chain.ops.empty() ? host.start_ns : std::min(chain.begin_ns, host.start_ns);
         chain.end_ns = chain.ops.empty() ? host.end_ns() : std::max(chain.end_ns, host.end_ns());
         chain.ops.push_back(std::move(op));
       }
       if (chain.ops.empty()) continue;
+      inherit_phases(chain, trace);
       attach_calls(trace, graph, occurrence, calls, chain);
       if (steps.empty() || steps.front().name.starts_with("ProfilerStep")) {
         set_border(chain, trace, steps);
@@ -153,6 +189,7 @@ std::vector<HostChain> chains_from_trace(const Trace& trace,
     if (made.label_item >= 0) {
       made.label = trace.names.hash(trace.host[static_cast<std::size_t>(made.label_item)].name);
     }
+    made.phase_event = phase_of(trace, found, op);
     chain.begin_ns = chain.ops.empty() ? event.start_ns : std::min(chain.begin_ns, event.start_ns);
     chain.end_ns = std::max(chain.end_ns, event.end_ns());
     place[op] = {static_cast<std::size_t>(step), chain.ops.size()};
@@ -177,6 +214,7 @@ std::vector<HostChain> chains_from_trace(const Trace& trace,
     }
   }
   for (HostChain& chain : chains) {
+    inherit_phases(chain, trace);
     if (!steps.empty() && steps.front().name.starts_with("ProfilerStep")) set_border(chain, trace, steps);
   }
   std::erase_if(chains, [](const HostChain& chain) { return chain.ops.empty(); });

@@ -22,6 +22,7 @@ struct ChainOp {
   std::int32_t event = -1;  ///< into Trace::host
   std::uint64_t name = 0, subtree = 0, label = 0;  ///< hashes
   std::int32_t label_item = -1;  ///< node or event of the innermost label around the op
+  std::int32_t phase_event = -1; ///< host event of the outermost label that is no iteration mark
   std::vector<ChainCall> calls;
 };
 

@@ -117,6 +117,7 @@ class TableReader {
     dom::element loading;
     if (root["data_loading"].get(loading) == simdjson::SUCCESS) stats(loading, table_.data_loading);
     totals_and_contexts(root);
+    splits(root);
     device(root);
     return templates(root);
   }
@@ -241,13 +242,26 @@ class TableReader {
     }
   }
 
+  void splits(dom::element root) {
+    dom::object entries;
+    if (root["gap_splits"].get(entries) != simdjson::SUCCESS) return;
+    for (auto [key, value] : entries) {
+      GapSplit split;
+      if (value.at(0).get(split.tail) == simdjson::SUCCESS &&
+          value.at(1).get(split.head) == simdjson::SUCCESS) {
+        table_.gap_splits[parse_hex(key)] = split;
+      }
+    }
+  }
+
   void device(dom::element root) {
     DeviceConstants& device = table_.device;
     const std::pair<const char*, double*> constants[] = {
         {"launch_latency_us", &device.launch_latency_us},
         {"collective_latency_us", &device.collective_latency_us},
         {"copy_latency_us", &device.copy_latency_us},
-        {"blocking_copy_latency_us", &device.blocking_copy_latency_us},
+        {"blocking_read_latency_us", &device.blocking_read_latency_us},
+        {"blocking_write_latency_us", &device.blocking_write_latency_us},
         {"kernel_gap_us", &device.kernel_gap_us},
         {"event_gap_us", &device.event_gap_us}};
     for (const auto& [key, constant] : constants) {
@@ -365,7 +379,8 @@ std::string overheads_json(const OverheadTable& table) {
                 {{"launch_latency_us", rounded(table.device.launch_latency_us)},
                  {"collective_latency_us", rounded(table.device.collective_latency_us)},
                  {"copy_latency_us", rounded(table.device.copy_latency_us)},
-                 {"blocking_copy_latency_us", rounded(table.device.blocking_copy_latency_us)},
+                 {"blocking_read_latency_us", rounded(table.device.blocking_read_latency_us)},
+                 {"blocking_write_latency_us", rounded(table.device.blocking_write_latency_us)},
                  {"kernel_gap_us", rounded(table.device.kernel_gap_us)},
                  {"event_gap_us", rounded(table.device.event_gap_us)}}},
                {"warnings", table.warnings}};
@@ -375,6 +390,13 @@ std::string overheads_json(const OverheadTable& table) {
                         {"t3", contexts_json(table.t3)},
                         {"t5", contexts_json(table.t5)},
                         {"tx", contexts_json(table.tx)}};
+  }
+  if (!table.gap_splits.empty()) {
+    std::map<std::string, GapSplit> sorted;
+    for (const auto& [key, split] : table.gap_splits) sorted[hex(key)] = split;
+    Json splits = Json::object();
+    for (const auto& [key, split] : sorted) splits[key] = {rounded(split.tail), rounded(split.head)};
+    json["gap_splits"] = std::move(splits);
   }
   if (!table.templates.lists.empty()) json["templates"] = templates_json(table.templates);
   return json.dump(1, '\t', false, Json::error_handler_t::replace) + "\n";

@@ -31,6 +31,7 @@ struct Instruction {
   SyncKind sync = SyncKind::kNone;
   bool collective = false;
   std::int32_t kernel = -1;  // into the item's kernels
+  std::int32_t phase = -1;   // if it is not the item's
 };
 
 // A top-level op, or a label with calls of its own, in program order.
@@ -186,6 +187,10 @@ class Engine {
       if (added) prediction_.phases.push_back({.label = std::string(label)});
       item.phase = at->second;
     }
+    const auto [at, added] =
+        known.try_emplace("rest", static_cast<std::int32_t>(prediction_.phases.size()));
+    if (added) prediction_.phases.push_back({.label = "rest"});
+    rest_phase_ = at->second;
   }
 
   std::uint64_t name_hash(std::int32_t node) const {
@@ -228,7 +233,21 @@ class Engine {
         gap_context(label < 0 ? 0 : name_hash(label), name_hash(previous.node), name_hash(item.node));
     const auto found = table_.t1.find({&context, 1}, gap_class_key(kind));
     item.gap_level = found.level;
-    host(Term::kT1, found, item.thread);
+    if (previous.phase == item.phase) {
+      host(Term::kT1, found, item.thread);
+      return;
+    }
+    // The gap closes one phase and opens the next; what lies between them is neither's.
+    GapSplit split;
+    for (std::uint64_t key : {gap_class_key(kind), context}) {
+      if (const auto at = table_.gap_splits.find(key); at != table_.gap_splits.end()) split = at->second;
+    }
+    const std::pair<double, std::int32_t> parts[] = {
+        {split.tail, previous.phase}, {1 - split.tail - split.head, rest_phase_}, {split.head, item.phase}};
+    for (const auto& [share, phase] : parts) {
+      host(Term::kT1, {.us = found.us * share, .level = found.level}, item.thread);
+      program_.back().phase = phase;
+    }
   }
 
   void op(Item& item) {
@@ -303,7 +322,9 @@ class Engine {
     }
     if (call.call.blocking) {
       made.kind = Instruction::Kind::kBlockingCopy;
-      made.latency_us = table_.device.blocking_copy_latency_us;
+      made.latency_us = call.call.copy == CopyKind::kDeviceToHost
+                            ? table_.device.blocking_read_latency_us
+                            : table_.device.blocking_write_latency_us;
     } else {
       made.latency_us = made.collective              ? table_.device.collective_latency_us
                         : made.term == Term::kKernel ? table_.device.launch_latency_us
@@ -572,6 +593,8 @@ class Engine {
       }
       p.cpu_us += duration;
       item_host[item] += duration;
+      p.phases[static_cast<std::size_t>(at.phase >= 0 ? at.phase : items_[item].phase)].host_us +=
+          duration / steps;
       if (item_start[item] < 0 && at.term != Term::kT1) {
         item_start[item] = schedule_.start_us[index] - begin;
       }
@@ -605,7 +628,6 @@ class Engine {
     p.gpu_idle_us = std::max(0.0, p.e2e_us - p.gpu_active_us);
     for (std::size_t i = 0; i < items_.size(); ++i) {
       auto& phase = p.phases[static_cast<std::size_t>(items_[i].phase)];
-      phase.host_us += item_host[i] / steps;
       phase.wait_us += item_wait[i] / steps;
     }
     coverage(item_host);
@@ -748,7 +770,7 @@ class Engine {
   std::vector<GraphIteration> steps_;
   std::vector<Item> items_;
   std::vector<Instruction> program_;
-  std::int32_t current_ = 0;
+  std::int32_t current_ = 0, rest_phase_ = 0;
 
   TaskGraph tasks_;
   Schedule schedule_;

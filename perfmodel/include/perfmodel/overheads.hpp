@@ -60,9 +60,16 @@ struct DeviceConstants {
   double launch_latency_us = 1.7;       ///< end of the call -> start of a kernel on an idle stream
   double collective_latency_us = 1.7;
   double copy_latency_us = 2.5;         ///< ... -> start of a copy or set
-  double blocking_copy_latency_us = 10; ///< start of a blocking call -> start of its copy
+  double blocking_read_latency_us = 10;  ///< start of a blocking device-to-host call -> its copy
+  double blocking_write_latency_us = 10; ///< the same, host to device (large and pageable: staging)
   double kernel_gap_us = 1.3;           ///< between queued tasks of one stream
   double event_gap_us = 2.0;            ///< awaited end on another stream -> start
+};
+
+/// How a gap between ops of two phases (outermost labels) divides: the share before the first
+/// phase's label closes, and the share after the second one's opens. The rest lies between them.
+struct GapSplit {
+  double tail = 0.25, head = 0.25;
 };
 
 /// Host overheads of a program on a machine, learned from traces.
@@ -81,6 +88,7 @@ struct OverheadTable {
   std::map<std::string, OverheadStats> t4;  ///< by call; "cudaMemcpyAsync DtoH blocking", ...
   std::map<std::string, OverheadStats> ops; ///< own host time of each top-level op, by name
   OverheadStats data_loading;               ///< pauses for the data loader, not part of T1
+  std::unordered_map<std::uint64_t, GapSplit> gap_splits;  ///< by T1 context or class key
   DeviceConstants device;
   LaunchTemplates templates;
   std::vector<std::string> warnings;

@@ -17,8 +17,8 @@ struct LinkConstants {
 /// NVLink: alpha and share from the ring fits to measured NCCL all-reduce tables, 1 MiB-1 GiB (A100
 /// NVSwitch: 44.6 us, 193 GB/s for n = 2; 52.8 us, 218 for 4; 77.1 us, 227 for 8, of 300 GB/s
 /// one-way; V100 mesh, 8: 75.4 us, 136 of 150). Those alphas hold above 1 MiB; below, the
-/// low-latency protocol starts in ~ 7-14 us (NCCL tuning model: base 6.6, hop 0.6-1.9
-/// NVLink, 1.0-2.5 PCIe).
+/// low-latency protocol starts in ~ 7-14 us (NCCL tuning model: base 6.6, hop 0.6-1.9 NVLink,
+/// 1.0-2.5 PCIe).
 constexpr LinkConstants kNvlink[] = {{"volta", 20, 3.4, 0.85},     {"pascal", 20, 3.4, 0.75},
                                      {"ampere", 35, 2.6, 0.74},    {"hopper", 25, 2.6, 0.80},
                                      {"blackwell", 25, 2.6, 0.80}, {"", 35, 3.0, 0.74}};

@@ -25,9 +25,8 @@ int item_size_of(DType dtype) {
 /// less); 0.85 made V100 worse.
 constexpr double kUnalignedShare = 0.93;
 
-/// Dense matrix products by the tile model of `gemm_tiles.hpp`.
-/// In range: fp32 on vector units (what the constants were chosen on), m, n, k from 16, up to 4e12
-/// FLOP.
+/// Dense matrix products by the tile model of `gemm_tiles.hpp`. In range: fp32 on vector units
+/// (what the constants were chosen on), m, n, k from 16, up to 4e12 FLOP.
 class Gemm final : public KernelModel {
  public:
   Price price(const KernelWork& work, const Gpu& gpu) const override {

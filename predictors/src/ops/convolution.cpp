@@ -176,9 +176,8 @@ bool lower_backward(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& k
 
 /// Before PyTorch 1.11: cudnn_convolution_backward(self, grad_output, weight, padding, stride,
 /// dilation, groups, ..., output_mask), _backward_input(self_size, grad_output, weight, ...),
-/// _backward_weight(weight_size, grad_output, self,
-/// ...), thnn_conv2d_backward(grad_output, self, weight, ...). Shapes of a missing tensor come from
-/// the output.
+/// _backward_weight(weight_size, grad_output, self, ...), thnn_conv2d_backward(grad_output, self,
+/// weight, ...). Shapes of a missing tensor come from the output.
 bool lower_old_backward(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
   const std::string_view name = op.name();
   const bool only_input = name.ends_with("_backward_input");

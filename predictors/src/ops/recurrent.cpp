@@ -3,11 +3,10 @@
 #include "families.hpp"
 #include "rule_support.hpp"
 
-/// Recurrent layers. Gates g: LSTM 4, GRU 3, plain 1.
-/// Fused cells add the two gate vectors and apply the nonlinearities: memory-bound over their
-/// tensors. _cudnn_rnn runs per layer and direction one GEMM over all steps for the input (t b x g
-/// h x in) and, per step, one recurrent GEMM (b x g h x h) with a pointwise kernel; the backward
-/// pass does twice the FLOP.
+/// Recurrent layers. Gates g: LSTM 4, GRU 3, plain 1. Fused cells add the two gate vectors and
+/// apply the nonlinearities: memory-bound over their tensors. _cudnn_rnn runs per layer and
+/// direction one GEMM over all steps for the input (t b x g h x in) and, per step, one recurrent
+/// GEMM (b x g h x h) with a pointwise kernel; the backward pass does twice the FLOP.
 namespace perfmodel::ops {
 namespace {
 

@@ -29,6 +29,10 @@ constexpr std::uint64_t hash_mix(std::uint64_t seed, std::uint64_t value) {
 class StringPool {
  public:
   StringPool() { intern(""); }
+  StringPool(const StringPool& other);  // the views must point into the copy's own storage
+  StringPool& operator=(const StringPool& other);
+  StringPool(StringPool&&) noexcept = default;
+  StringPool& operator=(StringPool&&) noexcept = default;
 
   NameId intern(std::string_view text);
 
