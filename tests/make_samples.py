@@ -457,7 +457,8 @@ def measure_kineto(document) -> dict:
     events = document if isinstance(document, list) else document["traceEvents"]
     labels, ops, launches, gpu = [], defaultdict(list), defaultdict(list), []
     for e in (e for e in events if e.get("ph") == "X"):
-        category, start = NEW_CATEGORY.get(e.get("cat"), e.get("cat")), int(Decimal(e["ts"]) * 1000)
+        # The old CPU profiler wrote no categories; all its events are ops.
+        category, start = NEW_CATEGORY.get(e.get("cat"), e.get("cat") or "cpu_op"), int(Decimal(e["ts"]) * 1000)
         span = Span(start, start + int(Decimal(e["dur"]) * 1000), e["name"], e["args"].get("correlation"))
         if category == "user_annotation" or (category == "cpu_op" and span.name.startswith(LABEL_PREFIXES)):
             labels.append(span)
@@ -685,7 +686,7 @@ def main() -> None:
         items = document if isinstance(document, list) else document["nodes" if kind == "et" else "traceEvents"]
         ops[file] = Counter(item["name"] for item in items)
         if files[file].get("gpu_busy_us") == 0:  # `trace` accepts it, `overheads` has nothing to learn from
-            files[file]["overheads_error"] = "GPU"
+            files[file]["overheads_error"] = "device activity"
     for file, (data, reads_as, message) in bad_samples().items():
         (out / file).write_bytes(data)
         files[file] = {"kind": "bad", "reads_as": reads_as, "message": message}

@@ -51,21 +51,21 @@ TraceOps find_trace_ops(const Trace& trace) {
 
 std::vector<TraceIteration> iterations(const Trace& trace) {
   std::vector<TraceIteration> steps;
-  std::vector<std::int64_t> optimizer_ends;
+  std::vector<std::pair<std::int64_t, std::string_view>> optimizer_ends;
   for (const HostEvent& event : trace.host) {
     if (event.kind != HostKind::kAnnotation) continue;
     const std::string_view name = trace.name(event);
     if (is_profiler_step(name)) {
       steps.push_back({std::string(name), event.start_ns, event.end_ns()});
     } else if (name.starts_with("Optimizer.step#")) {
-      optimizer_ends.push_back(event.end_ns());
+      optimizer_ends.emplace_back(event.end_ns(), name);
     }
   }
   if (steps.empty() && optimizer_ends.size() > 1) {
     std::sort(optimizer_ends.begin(), optimizer_ends.end());
     for (std::size_t i = 1; i < optimizer_ends.size(); ++i) {
-      steps.push_back(
-          {"optimizer step " + std::to_string(i), optimizer_ends[i - 1], optimizer_ends[i]});
+      const auto& [begin, label] = optimizer_ends[i - 1];
+      steps.push_back({"after " + std::string(label), begin, optimizer_ends[i].first});
     }
   }
   std::sort(steps.begin(), steps.end(), [](const TraceIteration& a, const TraceIteration& b) {

@@ -12,8 +12,8 @@ namespace {
 
 double us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
-// A pause inside the data loader this much longer than usual is the loader's, not the host's.
-constexpr double kLoaderStallUs = 5000, kLoaderStallFactor = 5;
+// Time in the data loader between two ops: longer than this it is the loader's, not the host's.
+constexpr double kLoaderPauseUs = 1000;
 
 class ContextExtractor {
  public:
@@ -29,8 +29,10 @@ class ContextExtractor {
     waits_ = find_call_waits(*trace_);
     work_ = work_of_calls(*trace_);
     streams_ = stream_roles(*trace_);
-    const TraceOps nesting = graph_ ? TraceOps{} : find_trace_ops(*trace_);
-    nesting_ = graph_ ? nullptr : &nesting;
+    loaders_.clear();
+    for (const HostEvent& event : trace_->host) {
+      if (trace_->name(event).starts_with("enumerate(DataLoader)")) loaders_.push_back(&event);
+    }
     table_.iterations += chains->size();
     for (std::size_t i = 0; i < chains->size(); ++i) {
       const HostChain& chain = (*chains)[i];
@@ -40,14 +42,19 @@ class ContextExtractor {
     if (graph_) {
       learn_templates(*trace_, *graph_, linked, *chains, waits_, work_, streams_, learner_);
     } else {
-      learn_templates(*trace_, nesting, *chains, waits_, work_, streams_, learner_);
+      learn_templates(*trace_, find_trace_ops(*trace_), *chains, waits_, work_, streams_, learner_);
     }
     add_device_constants();
     return {};
   }
 
   OverheadTable finish() {
-    split_loader_stalls();
+    table_.data_loading = stats_of(loader_pauses_);
+    if (!loader_pauses_.empty()) {
+      table_.warnings.push_back(
+          fmt::format("{} pauses in the data loader (mean {:.1f} ms) are left out",
+                      loader_pauses_.size(), mean_of(loader_pauses_) / 1e3));
+    }
     table_.t1 = t1_.term();
     table_.t2 = t2_.term();
     table_.t3 = t3_.term();
@@ -156,12 +163,20 @@ class ContextExtractor {
   void add_gap(double length, const ChainOp& previous, const ChainOp& next, GapClass gap) {
     const std::uint64_t context = gap_context(next.label, previous.name, next.name);
     add_split(length, previous, next, gap, context);
-    const double own = std::max(0.0, length - profiler_us(1));
-    if (in_data_loader(next)) {
-      loader_gaps_.push_back({own, context, gap});
-    } else {
-      t1_.add(own, to_string(gap), {context});
+    t1_.add(std::max(0.0, length - profiler_us(1)), to_string(gap), {context});
+  }
+
+  // Takes the data loader's pauses out of a gap; they are reported apart.
+  double without_loader(double length, std::int64_t from, std::int64_t to) {
+    double pause = 0;
+    for (const HostEvent* loader : loaders_) {
+      pause += us(std::max<std::int64_t>(
+          0, std::min(to, loader->end_ns()) - std::max(from, loader->start_ns)));
     }
+    if (pause < kLoaderPauseUs) return length;
+    pause = std::min(pause, length);
+    loader_pauses_.push_back(pause);
+    return length - pause;
   }
 
   // Where the gap crosses from one phase to another, how much of it lies in either.
@@ -183,22 +198,6 @@ class ContextExtractor {
     }
   }
 
-  bool in_data_loader(const ChainOp& op) const {
-    for (std::int32_t at = op.label_item; at >= 0;) {
-      std::string_view name;
-      if (graph_) {
-        const Node& node = graph_->nodes[static_cast<std::size_t>(at)];
-        name = graph_->name(node);
-        at = node.parent;
-      } else {
-        name = trace_->name(host(at));
-        at = nesting_->parent[static_cast<std::size_t>(at)];
-      }
-      if (name.starts_with("enumerate(DataLoader)")) return true;
-    }
-    return false;
-  }
-
   void add_gaps(const HostChain& chain, const HostChain* following) {
     for (std::size_t i = 0; i + 1 < chain.ops.size(); ++i) {
       const ChainOp& previous = chain.ops[i];
@@ -208,7 +207,8 @@ class ContextExtractor {
                                ? GapClass::kThread
                            : previous.label_item != next.label_item ? GapClass::kLabel
                                                                     : GapClass::kSibling;
-      add_gap(us(to - from) - loose_wait_us(chain, from, to), previous, next, gap);
+      add_gap(without_loader(us(to - from) - loose_wait_us(chain, from, to), from, to), previous,
+              next, gap);
     }
     // The step's border: measured to the next chain where that follows at once, else to the marks.
     const ChainOp& last = chain.ops.back();
@@ -218,8 +218,8 @@ class ContextExtractor {
     if (follows) {
       const std::int64_t from = host(last.event).end_ns();
       const std::int64_t to = host(following->ops.front().event).start_ns;
-      add_gap(us(to - from) - loose_wait_us(*following, from, to), last, following->ops.front(),
-              GapClass::kIteration);
+      add_gap(without_loader(us(to - from) - loose_wait_us(*following, from, to), from, to), last,
+              following->ops.front(), GapClass::kIteration);
     } else if (chain.border_gap_ns) {
       add_gap(us(*chain.border_gap_ns), last, first, GapClass::kIteration);
     }
@@ -229,26 +229,6 @@ class ContextExtractor {
     return std::none_of(trace_->host.begin(), trace_->host.end(), [&](const HostEvent& event) {
       return event.kind == HostKind::kOp && event.start_ns > from && event.start_ns < to;
     });
-  }
-
-  void split_loader_stalls() {
-    std::unordered_map<std::uint64_t, std::vector<double>> by_context;
-    for (const LoaderGap& gap : loader_gaps_) by_context[gap.context].push_back(gap.us);
-    std::vector<double> stalls;
-    for (const LoaderGap& gap : loader_gaps_) {
-      const double usual = median_of(by_context[gap.context]);
-      if (gap.us > kLoaderStallUs && gap.us > kLoaderStallFactor * usual) {
-        stalls.push_back(gap.us);
-      } else {
-        t1_.add(gap.us, to_string(gap.gap), {gap.context});
-      }
-    }
-    table_.data_loading = stats_of(stalls);
-    if (!stalls.empty()) {
-      table_.warnings.push_back(
-          fmt::format("{} pauses for the data loader (mean {:.1f} ms) are left out", stalls.size(),
-                      mean_of(stalls) / 1e3));
-    }
   }
 
   static std::vector<double> lower_quarter(std::vector<double> samples) {
@@ -302,24 +282,18 @@ class ContextExtractor {
     double total = 0, tail = 0, head = 0;
   };
 
-  struct LoaderGap {
-    double us;
-    std::uint64_t context;
-    GapClass gap;
-  };
-
   const OverheadOptions& options_;
   OverheadTable table_;
   const Trace* trace_ = nullptr;
   const ExecutionGraph* graph_ = nullptr;
-  const TraceOps* nesting_ = nullptr;
   std::vector<CallWait> waits_;
   CallWork work_;
   StreamRoles streams_;
   TermSamples t1_, t2_, t3_, t5_, tx_;
   std::map<std::string, std::vector<double>> t4_, ops_;
   std::unordered_map<std::uint64_t, SplitSum> splits_;
-  std::vector<LoaderGap> loader_gaps_;
+  std::vector<double> loader_pauses_;
+  std::vector<const HostEvent*> loaders_;
   std::vector<double> launch_latency_, collective_latency_, copy_latency_, blocking_read_latency_,
       blocking_write_latency_, kernel_gap_;
   TemplateLearner learner_;

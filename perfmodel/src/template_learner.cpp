@@ -16,24 +16,17 @@ CopyKind copy_kind(std::string_view name) {
   return CopyKind::kDeviceToDevice;
 }
 
-std::uint64_t hash_of(const LaunchTemplate& calls) {
+// The calls alone: kernel names depend on shapes and library version, and must not split the vote.
+std::uint64_t structure_of(const LaunchTemplate& calls) {
   std::uint64_t hash = calls.size();
   for (const TemplateCall& call : calls) {
     hash = hash_mix(hash, hash_text(call.call));
     hash = hash_mix(hash, call.after_children);
     hash = hash_mix(hash, static_cast<std::uint64_t>(call.kind));
     hash = hash_mix(hash, static_cast<std::uint64_t>(call.stream) + 1);
+    hash = hash_mix(hash, call.blocking);
   }
   return hash;
-}
-
-// Lists that differ in kernel names only are one template: names depend on shapes and library version.
-bool same_calls(const LaunchTemplate& a, const LaunchTemplate& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](TemplateCall x, const TemplateCall& y) {
-                      x.kernel = y.kernel;
-                      return x == y;
-                    });
 }
 
 // Children of a node that start before a call.
@@ -112,9 +105,11 @@ TemplateCall describe_call(const Trace& trace, std::int32_t event, const std::ve
 }
 
 std::uint32_t TemplateLearner::list_index(const LaunchTemplate& calls) {
-  auto& candidates = by_hash_[hash_of(calls)];
+  std::uint64_t hash = structure_of(calls);
+  for (const TemplateCall& call : calls) hash = hash_mix(hash, hash_text(call.kernel));
+  auto& candidates = by_hash_[hash];
   for (std::uint32_t candidate : candidates) {
-    if (same_calls(lists_[candidate], calls)) return candidate;
+    if (lists_[candidate] == calls) return candidate;
   }
   candidates.push_back(static_cast<std::uint32_t>(lists_.size()));
   lists_.push_back(calls);
@@ -140,11 +135,20 @@ void TemplateLearner::observe_names(const TemplateKeys& keys, const LaunchTempla
 LaunchTemplates TemplateLearner::finish() const {
   LaunchTemplates templates;
   templates.lists = lists_;
+  std::vector<std::uint64_t> structures;
+  for (const LaunchTemplate& list : lists_) structures.push_back(structure_of(list));
   for (std::size_t level = 0; level < kTemplateLevels; ++level) {
     for (const auto& [key, seen] : counts_[level]) {
+      // First the most common structure, then its most common kernel names.
+      std::map<std::uint64_t, std::uint32_t> votes;
+      for (const auto& [list, count] : seen) votes[structures[list]] += count;
+      const auto winner = std::max_element(
+          votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
       LaunchTemplates::Entry best;
       for (const auto& [list, count] : seen) {
-        if (count > best.count) best = {.list = list, .count = count};
+        if (structures[list] == winner->first && count > best.count) {
+          best = {.list = list, .count = count};
+        }
       }
       templates.by_key[level][key] = best;
     }

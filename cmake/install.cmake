@@ -1,0 +1,28 @@
+# Libraries, headers, the program, data and the package config; included by the top level.
+set(PERFMODEL_INSTALL_CMAKEDIR ${CMAKE_INSTALL_LIBDIR}/cmake/perfmodel)
+set(PERFMODEL_INSTALL_DATADIR ${CMAKE_INSTALL_DATADIR}/perfmodel/data)
+
+install(TARGETS perfmodel_graph perfmodel_predictors perfmodel_schedule perfmodel_perfmodel
+  EXPORT perfmodelTargets)
+install(EXPORT perfmodelTargets NAMESPACE perfmodel:: DESTINATION ${PERFMODEL_INSTALL_CMAKEDIR})
+if(TARGET perfpredict)
+  install(TARGETS perfpredict)
+endif()
+
+install(DIRECTORY
+  graph/include/
+  predictors/include/
+  perfmodel/include/
+  perfmodel/schedule/include/
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+install(DIRECTORY data/ DESTINATION ${PERFMODEL_INSTALL_DATADIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/perfmodel)
+
+configure_package_config_file(cmake/perfmodelConfig.cmake.in perfmodelConfig.cmake
+  INSTALL_DESTINATION ${PERFMODEL_INSTALL_CMAKEDIR}
+  PATH_VARS PERFMODEL_INSTALL_DATADIR)
+write_basic_package_version_file(perfmodelConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES
+  ${PROJECT_BINARY_DIR}/perfmodelConfig.cmake
+  ${PROJECT_BINARY_DIR}/perfmodelConfigVersion.cmake
+  DESTINATION ${PERFMODEL_INSTALL_CMAKEDIR})
