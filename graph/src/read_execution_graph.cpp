@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <charconv>
 #include <unordered_map>
 
@@ -530,14 +531,28 @@ Unexpected format_error(const std::filesystem::path& file, std::string pointer,
                           .json_pointer = std::move(pointer)}};
 }
 
+// Before nodes are sorted, so that the second one of an id is told by its place in the file.
+Result<void> check_ids(const ExecutionGraph& graph, const std::filesystem::path& file) {
+  std::vector<std::int64_t> ids;
+  ids.reserve(graph.nodes.size());
+  for (const Node& node : graph.nodes) ids.push_back(node.id);
+  std::sort(ids.begin(), ids.end());
+  const auto twice = std::adjacent_find(ids.begin(), ids.end());
+  if (twice == ids.end()) return {};
+  bool seen = false;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].id != *twice) continue;
+    if (seen) {
+      return format_error(file, fmt::format("/nodes/{}", i),
+                          fmt::format("expected unique ids, found id {} twice", *twice));
+    }
+    seen = true;
+  }
+  return {};
+}
+
 Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path& file) {
   const auto& nodes = graph.nodes;
-  for (std::size_t i = 1; i < nodes.size(); ++i) {
-    if (nodes[i].id == nodes[i - 1].id) {
-      return format_error(file, "/nodes",
-                          fmt::format("expected unique ids, found id {} twice", nodes[i].id));
-    }
-  }
   // A parent normally has the smaller id. Only where one does not can a cycle close.
   std::vector<std::int8_t> state(nodes.size(), 0);  // 0 unknown, 1 on this walk, 2 sound
   for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -602,6 +617,7 @@ Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
     graph.warnings.push_back(fmt::format("the file breaks off; {} complete nodes were kept",
                                          graph.nodes.size()));
   }
+  if (auto unique = check_ids(graph, file); !unique) return Unexpected{unique.error()};
   index_graph(graph);
   if (auto sound = check_structure(graph, file); !sound) return Unexpected{sound.error()};
   return graph;

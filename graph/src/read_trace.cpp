@@ -464,6 +464,9 @@ class Reader {
       if (a.thread != b.thread) return a.thread < b.thread;
       if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
       if (a.duration_ns != b.duration_ns) return a.duration_ns > b.duration_ns;
+      // A call as long as its op lies inside it, wherever the file has them.
+      const bool a_call = a.kind == HostKind::kCall, b_call = b.kind == HostKind::kCall;
+      if (a_call != b_call) return b_call;
       return a.file_order < b.file_order;
     });
     std::stable_sort(trace_.gpu.begin(), trace_.gpu.end(), [](const GpuEvent& a, const GpuEvent& b) {

@@ -40,11 +40,27 @@ TraceOps find_trace_ops(const Trace& trace) {
         top_end = event.end_ns();
       }
       top_end = std::max(top_end, event.end_ns());
-    } else if (event.kind == HostKind::kCall && has_top && event.start_ns <= top_end &&
-               is_launch(event.name)) {
-      ops.call_owner[i] = static_cast<std::int32_t>(ops.top_level.size()) - 1;
     }
     if (event.kind != HostKind::kCall) open.push_back(static_cast<std::int32_t>(i));
+  }
+  // Owners come second: of two equal stamps the op may stand behind its call.
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < trace.host.size(); ++i) {
+    const HostEvent& event = trace.host[i];
+    if (event.kind != HostKind::kCall || !is_launch(event.name)) continue;
+    const auto top = [&](std::size_t position) -> const HostEvent& {
+      return trace.host[static_cast<std::size_t>(ops.top_level[position])];
+    };
+    while (next < ops.top_level.size() &&
+           std::pair(top(next).thread, top(next).start_ns) <=
+               std::pair(event.thread, event.start_ns)) {
+      ++next;
+    }
+    if (next == 0) continue;
+    const HostEvent& owner = top(next - 1);
+    if (owner.thread == event.thread && event.start_ns <= owner.end_ns()) {
+      ops.call_owner[i] = static_cast<std::int32_t>(next) - 1;
+    }
   }
   return ops;
 }

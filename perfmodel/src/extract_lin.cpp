@@ -15,6 +15,11 @@ constexpr double kLaunchUs = 4;  // T4 = 10 - 2 (CPU event) - 4 (GPU event), ass
 
 constexpr std::array<std::string_view, 3> kLaunches = {"cudaLaunchKernel", "cudaMemcpyAsync",
                                                        "cudaStreamSynchronize"};
+// Calls that the published code drops from the event tree; they still count as recorded events in
+// the gaps before a launch.
+constexpr std::array<std::string_view, 5> kIgnored = {"cudaOccupancy", "cudaPeekAtLastError",
+                                                      "cudaStreamIsCapturing", "cudaEventQuery",
+                                                      "cudaEventRecord"};
 constexpr std::array<std::string_view, 6> kLabels = {"##",           "__",        "module::", "DLRM ",
                                                      "DistributedDataParallel", "ProfilerStep"};
 
@@ -27,6 +32,28 @@ bool is_lin_launch(std::string_view name) {
 bool is_lin_label(std::string_view name) {
   return std::any_of(kLabels.begin(), kLabels.end(),
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+bool is_ignored(std::string_view name) {
+  return std::any_of(kIgnored.begin(), kIgnored.end(),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// Spans from a data loader's start to the next forward marker: no op in them counts.
+std::vector<std::pair<std::int64_t, std::int64_t>> loading_spans(const Trace& trace) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> spans;
+  std::vector<std::int64_t> forwards;
+  for (const HostEvent& event : trace.host) {
+    const std::string_view name = trace.name(event);
+    if (name.starts_with("enumerate(DataLoader)")) spans.emplace_back(event.start_ns, event.end_ns());
+    if (name == "## forward ##" || name == "## Forward ##") forwards.push_back(event.start_ns);
+  }
+  std::sort(forwards.begin(), forwards.end());
+  for (auto& [begin, end] : spans) {
+    const auto next = std::lower_bound(forwards.begin(), forwards.end(), begin);
+    if (next != forwards.end()) end = std::max(end, *next);
+  }
+  return spans;
 }
 
 // Samples outside [Q1 - 1.5 IQR, Q3 + 1.5 IQR] go; quartiles interpolate linearly between ranks.
@@ -78,17 +105,19 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
     std::vector<std::int32_t> top;
     {
       const TraceOps nesting = find_trace_ops(trace);
+      const auto spans = loading_spans(trace);
       for (std::size_t i = 0; i < trace.host.size(); ++i) {
         const HostEvent& event = trace.host[i];
         if (event.kind == HostKind::kCall || is_lin_label(trace.name(event))) continue;
         if (event.kind == HostKind::kAnnotation) continue;
         if (!steps.empty() && iteration_at(steps, event.start_ns) < 0) continue;
-        bool inside = false, loading = false;
+        bool inside = false;
+        const bool loading = std::any_of(spans.begin(), spans.end(), [&](const auto& span) {
+          return event.start_ns >= span.first && event.start_ns < span.second;
+        });
         for (std::int32_t at = nesting.parent[i]; at >= 0; at = nesting.parent[static_cast<std::size_t>(at)]) {
           const HostEvent& around = trace.host[static_cast<std::size_t>(at)];
-          const std::string_view name = trace.name(around);
           inside |= around.kind == HostKind::kOp;
-          loading |= name.starts_with("enumerate(DataLoader)");
         }
         if (!inside && !loading) top.push_back(static_cast<std::int32_t>(i));
       }
@@ -108,6 +137,7 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
       }
       // Events inside the op in start order; `between` counts those since the last launch.
       double between = 0, total = 0;
+      double tree = 1, accounted = 0;  // events of the pruned tree, events subtracted so far
       const HostEvent* last = nullptr;
       for (std::size_t i = index + 1; i < trace.host.size() && trace.host[i].thread == event.thread &&
                                       trace.host[i].start_ns < event.end_ns();
@@ -115,8 +145,11 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
         const HostEvent& inner = trace.host[i];
         if (inner.kind != HostKind::kCall || !is_lin_launch(trace.name(inner))) {
           ++between;
+          tree += inner.kind != HostKind::kCall || !is_ignored(trace.name(inner));
           continue;
         }
+        ++tree;
+        accounted += between + 1;
         const std::int64_t from = last ? last->end_ns() : event.start_ns;
         const double gap = std::max(0.0, us(inner.start_ns - from) - cost * between);
         (last ? t5 : t2).add(gap, name);
@@ -130,7 +163,10 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
         }
         continue;
       }
-      const double rest = std::max(0.0, us(event.end_ns() - last->end_ns()) - cost * between);
+      // The published code subtracts the events of the pruned tree that no gap has had yet, the op
+      // itself included; ignored calls make that number too small, even negative.
+      const double rest =
+          std::max(0.0, us(event.end_ns() - last->end_ns()) - cost * (tree - accounted));
       t3.add(rest, name);
       ops[std::string(name)].push_back(total + rest);
     }

@@ -76,7 +76,7 @@ class Engine {
     collect_items();
     write_program();
     // Passes are added until the last two take the same time.
-    for (std::size_t passes = 4;; passes *= 2) {
+    for (std::size_t passes = 3;; passes = passes == 3 ? 8 : 2 * passes) {
       simulate(passes);
       auto schedule = run_schedule(tasks_);
       if (!schedule) return Unexpected{schedule.error()};
@@ -102,20 +102,24 @@ class Engine {
 
   void collect_items() {
     for (std::size_t step = 0; step < steps_.size(); ++step) {
-      std::vector<std::pair<double, Item>> ordered;  // start order of the host
+      const std::size_t first = items_.size();
+      label_calls_.clear();
       for (std::int32_t node = steps_[step].begin; node < steps_[step].end; ++node) {
         const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
         if (at.is_label) {
-          add_label_calls(node, static_cast<std::int32_t>(step), ordered);
+          add_label_calls(node, static_cast<std::int32_t>(step));
         } else if (is_top_level(at)) {
-          Item item{.node = node, .thread = at.thread, .iteration = static_cast<std::int32_t>(step)};
-          item.lowered = lowering_.lower(node);
-          ordered.emplace_back(node, std::move(item));
+          items_.push_back(
+              {.node = node, .thread = at.thread, .iteration = static_cast<std::int32_t>(step)});
+          items_.back().lowered = lowering_.lower(node);
         }
       }
-      std::stable_sort(ordered.begin(), ordered.end(),
-                       [](const auto& a, const auto& b) { return a.first < b.first; });
-      for (auto& [order, item] : ordered) items_.push_back(std::move(item));
+      for (auto& [after, item] : label_calls_) {
+        const auto place = std::upper_bound(
+            items_.begin() + static_cast<std::ptrdiff_t>(first), items_.end(), after,
+            [](std::int32_t node, const Item& other) { return node < other.node; });
+        items_.insert(place, std::move(item));
+      }
     }
     name_phases();
   }
@@ -130,25 +134,24 @@ class Engine {
   }
 
   // Calls that a label makes between its children come after the last node of the child before.
-  void add_label_calls(std::int32_t node, std::int32_t step,
-                       std::vector<std::pair<double, Item>>& ordered) {
+  void add_label_calls(std::int32_t node, std::int32_t step) {
     if (!is_top_level(graph_.nodes[static_cast<std::size_t>(node)])) return;
     LoweredOp lowered = lowering_.lower_label(node);
     const auto children = graph_.children(graph_.nodes[static_cast<std::size_t>(node)]);
     for (LoweredCall& call : lowered.calls) {
-      double order = node;
+      std::int32_t after = node;
       if (call.call.after_children > 0 && !children.empty()) {
         const std::size_t before =
             std::min<std::size_t>(call.call.after_children, children.size()) - 1;
-        order = last_descendant(children[before]);
+        after = last_descendant(children[before]);
       }
-      Item item{.node = node,
+      Item item{.node = after,  // keeps the items sorted; the call's own node is in `lowered`
                 .thread = graph_.nodes[static_cast<std::size_t>(node)].thread,
                 .is_label = true,
                 .iteration = step};
       item.lowered.node = node;
       item.lowered.calls.push_back(std::move(call));
-      ordered.emplace_back(order + 0.5, std::move(item));
+      label_calls_.emplace_back(after, std::move(item));
     }
   }
 
@@ -175,7 +178,7 @@ class Engine {
     std::string_view main_label;
     std::int32_t main_thread = items_.empty() ? 0 : items_.front().thread;
     for (Item& item : items_) {
-      std::string_view label = phase_label(item.node);
+      std::string_view label = phase_label(item.lowered.node);
       if (item.thread == main_thread) {
         main_label = label;
       } else if (label.empty()) {
@@ -303,7 +306,7 @@ class Engine {
       program_.push_back(made);
       return;
     }
-    const auto own = table_.call_us(call_key(call.call));
+    const auto own = call_cost(call.call);
     note_level(own.level, own.us);
     made.host_us = own.us;
     made.collective = call.call.collective;
@@ -331,6 +334,18 @@ class Engine {
                                                      : table_.device.copy_latency_us;
     }
     program_.push_back(made);
+  }
+
+  // A program makes a handful of distinct calls: looking them up by text once is enough.
+  OverheadTerm::Found call_cost(const TemplateCall& call) {
+    for (const auto& [known, cost] : call_costs_) {
+      if (known.kind == call.kind && known.copy == call.copy && known.blocking == call.blocking &&
+          known.call == call.call) {
+        return cost;
+      }
+    }
+    call_costs_.emplace_back(call, table_.call_us(call_key(call)));
+    return call_costs_.back().second;
   }
 
   double sync_us(const std::string& call, std::string_view state) const {
@@ -694,7 +709,7 @@ class Engine {
       if (schedule_.end_us[index] <= begin) break;
       const auto term = static_cast<Term>(tasks_.term(task));
       const Item& item = items_[static_cast<std::size_t>(tasks_.op(task))];
-      const Node& node = graph_.nodes[static_cast<std::size_t>(item.node)];
+      const Node& node = graph_.nodes[static_cast<std::size_t>(item.lowered.node)];
       auto& step = steps[{graph_.name(node), term}];
       step.us += schedule_.end_us[index] - std::max(begin, schedule_.start_us[index]);
       ++step.count;
@@ -722,7 +737,7 @@ class Engine {
     prediction_.ops.reserve(items_.size());
     for (std::size_t i = 0; i < items_.size(); ++i) {
       Item& item = items_[i];
-      const Node& node = graph_.nodes[static_cast<std::size_t>(item.node)];
+      const Node& node = graph_.nodes[static_cast<std::size_t>(item.lowered.node)];
       prediction_.ops.push_back({.id = node.id,
                                  .name = graph_.name(node),
                                  .thread = item.thread,
@@ -769,6 +784,8 @@ class Engine {
   Lowering lowering_;
   std::vector<GraphIteration> steps_;
   std::vector<Item> items_;
+  std::vector<std::pair<std::int32_t, Item>> label_calls_;  // node that they come after
+  std::vector<std::pair<TemplateCall, OverheadTerm::Found>> call_costs_;  // distinct calls so far
   std::vector<Instruction> program_;
   std::int32_t current_ = 0, rest_phase_ = 0;
 

@@ -1,0 +1,58 @@
+#include "arguments.hpp"
+
+#include <CLI/Error.hpp>
+#include <charconv>
+#include <filesystem>
+
+namespace perfmodel::cli {
+namespace {
+
+template <class Number>
+bool parse_number(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace
+
+CLI::Option* add_window(CLI::App& app, const std::string& name, Window& window,
+                        const std::string& help) {
+  const auto parse = [name, &window](const std::string& text) {
+    const std::size_t colon = text.find(':');
+    std::pair<std::size_t, std::size_t> range;
+    if (colon == std::string::npos ||
+        !parse_number(std::string_view(text).substr(0, colon), range.first) ||
+        !parse_number(std::string_view(text).substr(colon + 1), range.second) ||
+        range.first >= range.second) {
+      throw CLI::ValidationError(name, "expected A:B with A < B, found " + text);
+    }
+    window = range;
+  };
+  return app.add_option_function<std::string>(name, parse, help)->type_name("A:B");
+}
+
+void return_swallowed(std::vector<std::string>& files, std::vector<std::string>& values,
+                      std::size_t keep) {
+  if (!files.empty() || values.size() <= keep) return;
+  const auto first = values.begin() + static_cast<std::ptrdiff_t>(keep);
+  files.assign(first, values.end());
+  values.erase(first, values.end());
+}
+
+std::string file_name(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+std::optional<std::vector<std::int64_t>> parse_widths(const std::string& text) {
+  std::vector<std::int64_t> widths;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('-', begin), text.size());
+    std::int64_t width = 0;
+    if (!parse_number(std::string_view(text).substr(begin, end - begin), width)) return {};
+    widths.push_back(width);
+    begin = end + 1;
+  }
+  return widths;
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace perfmodel::cli {
+
+/// Iterations [first, last), counted from 0.
+using Window = std::optional<std::pair<std::size_t, std::size_t>>;
+
+/// Adds an option that takes "A:B".
+CLI::Option* add_window(CLI::App& app, const std::string& name, Window& window,
+                        const std::string& help);
+
+/// A flag with several values that stands before the files swallows them:
+/// `--overheads TABLE GRAPH`. If `files` is empty, all but the first `keep` values of `values` are
+/// files.
+void return_swallowed(std::vector<std::string>& files, std::vector<std::string>& values,
+                      std::size_t keep);
+
+/// "a/b/graph.json" -> "graph.json": outputs name files, not the folders of one machine.
+std::string file_name(const std::string& path);
+
+/// "1024-512-64" as widths; nothing if the text is something else.
+std::optional<std::vector<std::int64_t>> parse_widths(const std::string& text);
+
+}  // namespace perfmodel::cli

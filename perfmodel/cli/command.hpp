@@ -1,0 +1,22 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+
+#include "perfmodel/result.hpp"
+
+namespace perfmodel::cli {
+
+/// One sub-command: its parser and what to do once the arguments are parsed.
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<Result<void>()> run;
+};
+
+Command predict_command(CLI::App& parent);
+Command trace_command(CLI::App& parent);
+Command overheads_command(CLI::App& parent);
+Command gpus_command(CLI::App& parent);
+Command build_command(CLI::App& parent);
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "command.hpp"
+#include "output.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct Arguments {
+  std::string name;
+  bool json = false;
+};
+
+struct Peak {
+  const char *key, *title;
+  std::optional<double> Gpu::Peaks::*value;
+};
+constexpr Peak kPeaks[] = {
+    {"fp64", "FP64", &Gpu::Peaks::fp64},
+    {"fp32", "FP32", &Gpu::Peaks::fp32},
+    {"fp16", "FP16", &Gpu::Peaks::fp16},
+    {"bf16", "BF16", &Gpu::Peaks::bf16},
+    {"fp32_matrix", "FP32 matrix", &Gpu::Peaks::fp32_matrix},
+    {"tf32_matrix", "TF32 matrix", &Gpu::Peaks::tf32_matrix},
+    {"fp16_matrix", "FP16 matrix", &Gpu::Peaks::fp16_matrix},
+    {"bf16_matrix", "BF16 matrix", &Gpu::Peaks::bf16_matrix},
+    {"fp8_matrix", "FP8 matrix", &Gpu::Peaks::fp8_matrix},
+    {"int8_matrix_top_per_s", "INT8 matrix", &Gpu::Peaks::int8_matrix},
+};
+
+double gb_per_s(BytesPerSecond rate) { return rate.value / 1e9; }
+double mib(Bytes size) { return size.value / (1024.0 * 1024.0); }
+
+// The keys of `data/gpus/*.json`.
+Json gpu_json(const Gpu& gpu) {
+  Json peaks = Json::object();
+  for (const Peak& peak : kPeaks) {
+    const auto& value = gpu.peak_tflop_per_s.*peak.value;
+    peaks[peak.key] = value ? rounded(*value) : Json(nullptr);
+  }
+  return {{"name", gpu.name},
+          {"title", gpu.title},
+          {"vendor", gpu.vendor},
+          {"architecture", gpu.architecture},
+          {"target", gpu.target},
+          {"aliases", gpu.aliases},
+          {"num_sms", gpu.num_sms},
+          {"base_clock_mhz", rounded(gpu.base_clock_mhz)},
+          {"boost_clock_mhz", rounded(gpu.boost_clock_mhz)},
+          {"peak_tflop_per_s", std::move(peaks)},
+          {"dram",
+           {{"type", gpu.dram_type},
+            {"size_gb", rounded(gpu.dram_gb)},
+            {"bandwidth_gb_per_s", rounded(gb_per_s(gpu.dram_bandwidth))}}},
+          {"l2_mib", rounded(mib(gpu.l2_size))},
+          {"last_level_cache_mib", gpu.last_level_cache_size.value > 0
+                                       ? rounded(mib(gpu.last_level_cache_size))
+                                       : Json(nullptr)},
+          {"shared_memory_per_sm_kib", rounded(gpu.shared_memory_per_sm.value / 1024)},
+          {"max_threads_per_sm", gpu.max_threads_per_sm},
+          {"warp_size", gpu.warp_size},
+          {"pcie",
+           {{"generation", gpu.pcie_generation},
+            {"lanes", gpu.pcie_lanes},
+            {"bandwidth_gb_per_s", rounded(gb_per_s(gpu.pcie_bandwidth))}}},
+          {"link", gpu.link_type.empty()
+                       ? Json(nullptr)
+                       : Json{{"type", gpu.link_type},
+                              {"links", gpu.link_count},
+                              {"bandwidth_gb_per_s", rounded(gb_per_s(gpu.link_bandwidth))}}},
+          {"tdp_w", rounded(gpu.tdp_w)},
+          {"notes", gpu.notes},
+          {"sources", gpu.sources}};
+}
+
+std::string number(double value) { return fmt::format("{:g}", std::round(value * 100) / 100); }
+
+std::string list_text(const std::vector<Gpu>& gpus, bool bold) {
+  TextTable table{"GPU", "<title", "<architecture", "SMs", "FP32 TFLOP/s", "memory GB", "GB/s"};
+  for (const Gpu& gpu : gpus) {
+    const auto fp32 = gpu.peak_tflop_per_s.fp32;
+    table.row({gpu.name, gpu.title, gpu.architecture, std::to_string(gpu.num_sms),
+               fp32 ? fmt::format("{:.1f}", *fp32) : "-", number(gpu.dram_gb),
+               grouped(static_cast<std::size_t>(gb_per_s(gpu.dram_bandwidth)))});
+  }
+  return "\n" + table.text(bold) +
+         "\n  `perfpredict gpus NAME` shows one in full, with its other names and its sources.\n";
+}
+
+std::string details_text(const Gpu& gpu, bool bold) {
+  std::string text = fmt::format("\n  {}{}{} ({})\n\n", bold ? "\033[1m" : "", gpu.title,
+                                 bold ? "\033[0m" : "", gpu.name);
+  TextList list;
+  list.row("also called",
+           gpu.aliases.empty() ? "-" : fmt::format("{}", fmt::join(gpu.aliases, ", ")));
+  list.row("architecture", fmt::format("{} {} ({})", gpu.vendor, gpu.architecture, gpu.target));
+  list.row(gpu.vendor == "amd" ? "CUs" : "SMs", std::to_string(gpu.num_sms));
+  list.row("clocks", fmt::format("{} MHz base, {} MHz boost", number(gpu.base_clock_mhz),
+                                 number(gpu.boost_clock_mhz)));
+  for (const Peak& peak : kPeaks) {
+    if (const auto& value = gpu.peak_tflop_per_s.*peak.value) {
+      list.row(peak.title,
+               number(*value) +
+                   (std::string_view(peak.key).starts_with("int8") ? " TOP/s" : " TFLOP/s"));
+    }
+  }
+  list.row("memory", fmt::format("{} GB {}, {} GB/s", number(gpu.dram_gb), gpu.dram_type,
+                                 number(gb_per_s(gpu.dram_bandwidth))));
+  list.row("L2", number(mib(gpu.l2_size)) + " MiB");
+  if (gpu.last_level_cache_size.value > 0) {
+    list.row("last-level cache", number(mib(gpu.last_level_cache_size)) + " MiB");
+  }
+  list.row("shared memory",
+           fmt::format("{} KiB per {}", number(gpu.shared_memory_per_sm.value / 1024),
+                       gpu.vendor == "amd" ? "CU" : "SM"));
+  list.row("PCIe", fmt::format("{}.0 x{}, {} GB/s one way", gpu.pcie_generation, gpu.pcie_lanes,
+                               number(gb_per_s(gpu.pcie_bandwidth))));
+  list.row("GPU link", gpu.link_type.empty()
+                           ? "none"
+                           : fmt::format("{} {}, {} GB/s both ways", gpu.link_count, gpu.link_type,
+                                         number(gb_per_s(gpu.link_bandwidth))));
+  list.row("power", number(gpu.tdp_w) + " W");
+  if (!gpu.notes.empty()) list.row("notes", gpu.notes);
+  for (std::size_t i = 0; i < gpu.sources.size(); ++i) {
+    list.row(i == 0 ? "sources" : "", gpu.sources[i]);
+  }
+  return text + list.text();
+}
+
+Result<void> execute(const Arguments& arguments) {
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  std::vector<Gpu> gpus;
+  if (arguments.name.empty()) {
+    auto all = read_gpus(*data / "gpus");
+    if (!all) return Unexpected{all.error()};
+    gpus = std::move(*all);
+  } else {
+    auto gpu = find_gpu(arguments.name, *data / "gpus");
+    if (!gpu) return Unexpected{gpu.error()};
+    gpus.push_back(std::move(*gpu));
+  }
+  if (arguments.json) {
+    Json json = {{"schema", "perfmodel-gpus"}, {"version", 1}, {"gpus", Json::array()}};
+    for (const Gpu& gpu : gpus) json["gpus"].push_back(gpu_json(gpu));
+    return print(to_text(json));
+  }
+  return print(arguments.name.empty() ? list_text(gpus, bold_allowed())
+                                      : details_text(gpus.front(), bold_allowed()));
+}
+
+}  // namespace
+
+Command gpus_command(CLI::App& parent) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = parent.add_subcommand("gpus", "Known GPUs, or one of them in full");
+  app->add_option("NAME", arguments->name, "Name, alias or title of a GPU, or a GPU file");
+  app->add_flag("--json", arguments->json, "Print one JSON document");
+  return {app, [arguments] { return execute(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

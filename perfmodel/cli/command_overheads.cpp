@@ -1,0 +1,237 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <deque>
+#include <memory>
+
+#include "arguments.hpp"
+#include "command.hpp"
+#include "output.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/overheads.hpp"
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> traces, graphs;
+  std::string method = "context", scale_to, output;
+  double profiler_cost_us = 0;
+  Window iterations;
+  bool json = false, salvage = false;
+  std::size_t top = 10;
+};
+
+// File names without folders: the command says what was used, not where it lay.
+std::string command_line(const Arguments& arguments) {
+  std::string text = "perfpredict overheads";
+  for (const std::string& trace : arguments.traces) text += " " + file_name(trace);
+  if (!arguments.graphs.empty()) text += " --graph";
+  for (const std::string& graph : arguments.graphs) text += " " + file_name(graph);
+  text += " --method " + arguments.method;
+  if (arguments.profiler_cost_us > 0) {
+    text += fmt::format(" --profiler-cost {}", arguments.profiler_cost_us);
+  }
+  if (arguments.iterations) {
+    text += fmt::format(" --iterations {}:{}", arguments.iterations->first,
+                        arguments.iterations->second);
+  }
+  if (!arguments.scale_to.empty()) text += " --scale-to " + file_name(arguments.scale_to);
+  return text;
+}
+
+Result<OverheadTable> extract(const Arguments& arguments) {
+  const ReadOptions reading{.salvage = arguments.salvage};
+  const auto method = parse_overhead_method(arguments.method);
+  if (!method) return Unexpected{method.error()};
+  std::deque<Trace> traces;
+  std::deque<ExecutionGraph> graphs;
+  std::vector<OverheadSource> sources;
+  std::vector<std::string> warnings;
+  for (std::size_t i = 0; i < arguments.traces.size(); ++i) {
+    auto trace = read_trace(arguments.traces[i], reading);
+    if (!trace) return Unexpected{trace.error()};
+    for (const std::string& warning : trace->warnings) {
+      warnings.push_back(file_name(arguments.traces[i]) + ": " + warning);
+    }
+    traces.push_back(std::move(*trace));
+    OverheadSource source{.trace = &traces.back()};
+    if (!arguments.graphs.empty() && arguments.graphs[i] != "-") {
+      auto graph = read_execution_graph(arguments.graphs[i], reading);
+      if (!graph) return Unexpected{graph.error()};
+      graphs.push_back(std::move(*graph));
+      source.graph = &graphs.back();
+    }
+    sources.push_back(source);
+  }
+  auto table = extract_overheads(sources, {.method = *method,
+                                           .profiler_cost_us = arguments.profiler_cost_us,
+                                           .iterations = arguments.iterations});
+  if (!table) return table;
+  table->warnings.insert(table->warnings.begin(), warnings.begin(), warnings.end());
+  table->command = command_line(arguments);
+  return table;
+}
+
+Result<void> scale(OverheadTable& table, const std::string& file) {
+  const auto reference = read_overheads(file);
+  if (!reference) return Unexpected{reference.error()};
+  const OverheadScaling scaling = scale_to_shared_ops(table, *reference);
+  if (scaling.coverage <= 0) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected ops that the traces have too, found none",
+                            .file = file}};
+  }
+  table.warnings.push_back(fmt::format(
+      "host figures are multiplied by {:.3f} to match {}: the shared ops are {:.0f} % of "
+      "its host time",
+      scaling.factor, file_name(file), 100 * scaling.coverage));
+  return {};
+}
+
+std::vector<std::string> stats_row(std::string name, const OverheadStats& stats) {
+  if (stats.count == 0) return {std::move(name), "0", "-", "-", "-"};
+  const auto us = [](double value) { return fmt::format("{:.2f}", value); };
+  return {std::move(name), grouped(stats.count), us(stats.mean_us), us(stats.median_us),
+          us(stats.std_us)};
+}
+
+OverheadStats over_all(const std::map<std::string, OverheadStats>& figures) {
+  OverheadStats all;
+  for (const auto& [name, stats] : figures) {
+    all.mean_us += stats.mean_us * static_cast<double>(stats.count);
+    all.count += stats.count;
+  }
+  if (all.count > 0) all.mean_us /= static_cast<double>(all.count);
+  return all;
+}
+
+std::string overheads_text(const OverheadTable& table, const Arguments& arguments, bool bold) {
+  TextList head;
+  head.row("GPU", table.gpu.empty() ? "not named" : table.gpu);
+  head.row("method", std::string(to_string(table.method)));
+  head.row("sources", fmt::format("{}", fmt::join(table.sources, ", ")));
+  head.row("iterations", grouped(table.iterations));
+  if (table.profiler_cost_us > 0) {
+    head.row("profiler cost", fmt::format("{} µs per event, subtracted", table.profiler_cost_us));
+  }
+  std::string text = "\n" + head.text();
+
+  TextTable terms{"Overheads", "count", "mean µs", "median µs", "std µs"};
+  const std::pair<const char*, const OverheadStats*> rows[] = {
+      {"T1  between ops", &table.t1.all},
+      {"T2  op start to its first call", &table.t2.all},
+      {"T3  last call to op end", &table.t3.all},
+      {"T5  between calls of one op", &table.t5.all},
+      {"TX  ops that call nothing", &table.tx.all}};
+  for (const auto& [name, stats] : rows) {
+    if (std::string_view(name).starts_with("T5")) {
+      auto calls = stats_row("T4  calls", over_all(table.t4));
+      if (calls[1] != "0") calls[3] = calls[4] = "";  // medians do not add up
+      terms.row(std::move(calls));
+    }
+    terms.row(stats_row(name, *stats));
+  }
+  text += "\n" + terms.text(bold);
+
+  TextTable gaps{"T1 by kind of gap", "count", "mean µs", "median µs", "std µs"};
+  for (auto gap : {GapClass::kSibling, GapClass::kLabel, GapClass::kThread, GapClass::kIteration}) {
+    const auto at = table.t1.by_name.find(gap_class_key(gap));
+    if (at != table.t1.by_name.end()) gaps.row(stats_row(at->second.name, at->second.stats));
+  }
+  if (!gaps.empty()) text += "\n" + gaps.text(bold);
+
+  TextTable calls{"T4 by call", "count", "mean µs", "median µs", "std µs"};
+  for (const auto& [call, stats] : table.t4) calls.row(stats_row(call, stats));
+  if (!calls.empty()) text += "\n" + calls.text(bold);
+
+  std::vector<std::pair<std::string, OverheadStats>> ops(table.ops.begin(), table.ops.end());
+  const auto total = [](const auto& op) {
+    return op.second.mean_us * static_cast<double>(op.second.count);
+  };
+  std::ranges::stable_sort(ops, std::ranges::greater{}, total);
+  TextTable longest{"Ops by host time", "count", "total ms", "mean µs"};
+  for (std::size_t i = 0; i < std::min(arguments.top, ops.size()); ++i) {
+    longest.row({ops[i].first, grouped(ops[i].second.count),
+                 fmt::format("{:.3f}", total(ops[i]) / 1e3),
+                 fmt::format("{:.2f}", ops[i].second.mean_us)});
+  }
+  if (!longest.empty()) {
+    text += "\n" + longest.text(bold);
+    if (ops.size() > arguments.top) {
+      text += fmt::format("  ({} more names)\n", ops.size() - arguments.top);
+    }
+  }
+  if (!table.templates.lists.empty()) {
+    text +=
+        fmt::format("\n  {} of launches for {}\n", counted(table.templates.lists.size(), "list"),
+                    counted(table.templates.by_key.back().size(), "op name"));
+  }
+  if (!arguments.output.empty()) text += fmt::format("\n  Written to {}\n", arguments.output);
+  if (!table.warnings.empty()) text += "\n  Warnings\n";
+  for (const std::string& warning : table.warnings) text += wrapped(warning, "  - ", 4);
+  return text;
+}
+
+Result<void> execute(const Arguments& arguments) {
+  auto table = extract(arguments);
+  if (!table) return Unexpected{table.error()};
+  if (!arguments.scale_to.empty()) {
+    if (auto scaled = scale(*table, arguments.scale_to); !scaled) return scaled;
+  }
+  if (!arguments.output.empty()) {
+    if (auto written = write_overheads(*table, arguments.output); !written) return written;
+  }
+  return print(arguments.json ? overheads_json(*table)
+                              : overheads_text(*table, arguments, bold_allowed()));
+}
+
+void check_counts(const Arguments& arguments) {
+  if (arguments.traces.empty()) throw CLI::RequiredError("TRACE");
+  if (!arguments.graphs.empty() && arguments.graphs.size() != arguments.traces.size()) {
+    throw CLI::ValidationError(
+        "--graph", fmt::format("expected one graph per trace ({}, \"-\" for none), found {}",
+                               arguments.traces.size(), arguments.graphs.size()));
+  }
+}
+
+}  // namespace
+
+Command overheads_command(CLI::App& parent) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = parent.add_subcommand(
+      "overheads", "Learn the host overheads T1-T5, TX and launches from traces");
+  app->add_option("TRACE", arguments->traces, "Kineto traces (.json or .json.gz)");
+  app->add_option("--graph", arguments->graphs,
+                  "Execution graphs of the same programs, one per trace in order, - for none")
+      ->type_name("GRAPH");
+  app->add_option("--method", arguments->method,
+                  "context: waits taken out, by context; lin: Lin et al. 2022; raw: as recorded")
+      ->check(CLI::IsMember({"context", "lin", "raw"}))
+      ->capture_default_str();
+  app->add_option("--profiler-cost", arguments->profiler_cost_us,
+                  "Microseconds to subtract per recorded event")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("US");
+  add_window(*app, "--iterations", arguments->iterations,
+             "Only iterations A to B - 1 of each trace, counted from 0");
+  app->add_option("--scale-to", arguments->scale_to,
+                  "Multiply all host figures so that the ops shared with this table take its time")
+      ->type_name("TABLE");
+  app->add_option("-o,--output", arguments->output, "Write the table as JSON")->type_name("FILE");
+  app->add_option("--top", arguments->top, "Rows of the op table")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_flag("--salvage", arguments->salvage, "Keep what is complete in files that break off");
+  app->add_flag("--json", arguments->json, "Print the table as JSON, as -o writes it");
+  app->callback([arguments] {
+    return_swallowed(arguments->traces, arguments->graphs, arguments->graphs.size() / 2);
+    check_counts(*arguments);
+  });
+  return {app, [arguments] { return execute(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

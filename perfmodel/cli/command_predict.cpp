@@ -1,0 +1,286 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "arguments.hpp"
+#include "command.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/timeline.hpp"
+#include "prediction_report.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> graphs, overheads, kernel_times;
+  std::string gpu, use = "all", models = "heuristic", timeline;
+  std::int64_t world = 0;
+  Window iterations, kernel_iterations;
+  bool json = false, salvage = false;
+  std::size_t top = 10;
+};
+
+constexpr const char* kIterationsRule =
+    "--iterations and --kernel-iterations count from 0 and leave B out. Without --kernel-times,\n"
+    "--iterations picks iterations of the graph. With --kernel-times it picks iterations of the\n"
+    "trace, as --kernel-iterations does; give both to pick from the graph and from the trace.\n"
+    "Files come first: a flag in front of them takes one value only.";
+
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// A table may come from several GPUs: "A, B".
+bool names_gpu(const std::string& names, const Gpu& gpu) {
+  for (std::size_t begin = 0; begin < names.size();) {
+    const std::size_t end = std::min(names.find(", ", begin), names.size());
+    const std::string name = lower_case(names.substr(begin, end - begin));
+    if (name == gpu.name || name == lower_case(gpu.title) ||
+        std::ranges::any_of(gpu.aliases,
+                            [&](const auto& alias) { return lower_case(alias) == name; })) {
+      return true;
+    }
+    begin = end + 2;
+  }
+  return false;
+}
+
+class Run {
+ public:
+  explicit Run(const Arguments& arguments) : arguments_(arguments) {}
+
+  Result<PredictionReport> run() {
+    auto data = find_data_folder();
+    if (!data) return Unexpected{data.error()};
+    auto gpu = find_gpu(arguments_.gpu, *data / "gpus");
+    if (!gpu) return Unexpected{gpu.error()};
+    report_.gpu = std::move(*gpu);
+    report_.models = arguments_.models;
+    report_.use = arguments_.use == "comm" ? KernelTimes::Use::kComm : KernelTimes::Use::kAll;
+    if (auto read = read_tables(*data); !read) return Unexpected{read.error()};
+    for (std::size_t i = 0; i < arguments_.graphs.size(); ++i) {
+      if (auto done = predict_rank(i); !done) return Unexpected{done.error()};
+    }
+    collect_warnings();
+    return std::move(report_);
+  }
+
+ private:
+  struct Table {
+    std::string file;
+    OverheadTable content;
+  };
+
+  Result<void> read_tables(const std::filesystem::path& data) {
+    std::vector<std::string> files = arguments_.overheads;
+    if (files.empty()) {
+      auto file = default_table(data / "overheads");
+      if (!file) return Unexpected{file.error()};
+      files.push_back(file->string());
+    }
+    for (const std::string& file : files) {
+      auto table = read_overheads(file);
+      if (!table) return Unexpected{table.error()};
+      if (!pooled_ && !names_gpu(table->gpu, report_.gpu)) {
+        warn("the overheads of " + file_name(file) + " were taken on " +
+             (table->gpu.empty() ? "an unnamed GPU" : table->gpu) + ", not on " + report_.gpu.name +
+             ": its host and launch times may differ");
+      }
+      tables_.push_back({file_name(file), std::move(*table)});
+    }
+    return {};
+  }
+
+  Result<std::filesystem::path> default_table(const std::filesystem::path& folder) {
+    std::error_code ignored;
+    const auto own = folder / (report_.gpu.name + ".json");
+    if (std::filesystem::is_regular_file(own, ignored)) return own;
+    const auto pooled = folder / "pooled.json";
+    if (std::filesystem::is_regular_file(pooled, ignored)) {
+      pooled_ = true;
+      warn("no overheads of " + report_.gpu.name +
+           " are known: those of all machines pooled are used; --overheads takes a table made from "
+           "your own trace");
+      return pooled;
+    }
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected " + report_.gpu.name +
+                                       ".json or pooled.json, found neither: give --overheads",
+                            .file = folder}};
+  }
+
+  // A trace is read once if all graphs share it.
+  Result<const Trace*> trace(const std::string& file) {
+    if (!trace_ || trace_file_ != file) {
+      auto read = read_trace(file, {.salvage = arguments_.salvage});
+      if (!read) return Unexpected{read.error()};
+      for (const std::string& warning : read->warnings) warn(file_name(file) + ": " + warning);
+      trace_ = std::move(*read);
+      trace_file_ = file;
+    }
+    return &*trace_;
+  }
+
+  Result<void> predict_rank(std::size_t index) {
+    const std::string& file = arguments_.graphs[index];
+    auto graph = read_execution_graph(file, {.salvage = arguments_.salvage});
+    if (!graph) return Unexpected{graph.error()};
+    const Table& table = tables_[tables_.size() == 1 ? 0 : index];
+    RankPrediction rank{.graph_file = file_name(file),
+                        .graph = std::move(*graph),
+                        .overheads_file = table.file,
+                        .overheads_method = table.content.method,
+                        .overheads_gpu = table.content.gpu,
+                        .overheads_sources = table.content.sources};
+    PredictOptions options{.models = arguments_.models == "roofline" ? &KernelModels::roofline()
+                                                                     : &KernelModels::heuristic(),
+                           .world_size = arguments_.world};
+    options.use = report_.use;
+    // See kIterationsRule.
+    const bool traced = !arguments_.kernel_times.empty();
+    const bool window_is_of_trace = traced && !arguments_.kernel_iterations;
+    if (!window_is_of_trace) options.iterations = arguments_.iterations;
+    std::optional<KernelTimes> times;
+    if (traced) {
+      const auto& files = arguments_.kernel_times;
+      const std::string& trace_file = files[files.size() == 1 ? 0 : index];
+      auto found =
+          read_times(rank.graph, trace_file,
+                     window_is_of_trace ? arguments_.iterations : arguments_.kernel_iterations);
+      if (!found) return Unexpected{found.error()};
+      times = std::move(*found);
+      options.kernel_times = &*times;
+      rank.kernel_times_file = file_name(trace_file);
+    }
+    auto prediction = predict(rank.graph, report_.gpu, table.content, options);
+    if (!prediction) return Unexpected{prediction.error()};
+    rank.prediction = std::move(*prediction);
+    report_.ranks.push_back(std::move(rank));
+    return {};
+  }
+
+  Result<KernelTimes> read_times(const ExecutionGraph& graph, const std::string& file,
+                                 const Window& window) {
+    auto recorded = trace(file);
+    if (!recorded) return Unexpected{recorded.error()};
+    auto times = kernel_times(graph, **recorded, window);
+    if (times && times->size() == 0) {
+      return Unexpected{Error{.code = ErrorCode::kImpossible,
+                              .message = "expected device work of the graph's ops, found none",
+                              .file = file}};
+    }
+    return times;
+  }
+
+  void warn(std::string warning) {
+    if (std::ranges::find(report_.warnings, warning) == report_.warnings.end()) {
+      report_.warnings.push_back(std::move(warning));
+    }
+  }
+
+  void collect_warnings() {
+    if (report_.ranks.size() > 1) {
+      warn(
+          "the graphs are predicted one by one: ranks do not wait for each other yet, neither at "
+          "collectives nor at the end of the batch");
+    }
+    for (std::size_t i = 0; i < report_.ranks.size(); ++i) {
+      const RankPrediction& rank = report_.ranks[i];
+      const std::string prefix = report_.ranks.size() > 1 ? rank.graph_file + ": " : "";
+      for (const std::string& warning : rank.prediction.warnings) warn(prefix + warning);
+    }
+  }
+
+  const Arguments& arguments_;
+  PredictionReport report_;
+  std::vector<Table> tables_;
+  std::optional<Trace> trace_;
+  std::string trace_file_;
+  bool pooled_ = false;
+};
+
+void check_counts(Arguments& arguments) {
+  const std::size_t graphs = arguments.graphs.size();
+  if (graphs == 0) throw CLI::RequiredError("GRAPH");
+  const auto check = [graphs](const char* option, std::size_t count) {
+    if (count > 1 && count != graphs) {
+      throw CLI::ValidationError(option, "expected one file for all graphs or one per graph (" +
+                                             std::to_string(graphs) + "), found " +
+                                             std::to_string(count));
+    }
+  };
+  check("--overheads", arguments.overheads.size());
+  check("--kernel-times", arguments.kernel_times.size());
+}
+
+Result<void> execute(const Arguments& arguments) {
+  auto report = Run(arguments).run();
+  if (!report) return Unexpected{report.error()};
+  if (!arguments.timeline.empty()) {
+    const RankPrediction& slowest = report->ranks[report->slowest()];
+    const auto written = write_timeline(slowest.prediction,
+                                        {.graph = graph_title(slowest), .gpu = report->gpu.title},
+                                        arguments.timeline);
+    if (!written) return written;
+  }
+  return print(arguments.json ? to_text(prediction_json(*report))
+                              : prediction_text(*report, arguments.top, bold_allowed()));
+}
+
+}  // namespace
+
+Command predict_command(CLI::App& parent) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = parent.add_subcommand("predict", "Per-batch time of a graph on a GPU, and why");
+  app->add_option("GRAPH", arguments->graphs,
+                  "Execution graphs (PyTorch ET, .json or .json.gz); several are ranks of one job");
+  app->add_option("--gpu", arguments->gpu, "Name of a known GPU (see `gpus`), or a GPU file")
+      ->required()
+      ->type_name("NAME");
+  app->add_option("--overheads", arguments->overheads,
+                  "Host overheads from `overheads`: one table for all graphs or one per graph "
+                  "(default: that of the GPU in data/overheads/, else the pooled one)")
+      ->type_name("TABLE");
+  auto* times = app->add_option("--kernel-times", arguments->kernel_times,
+                                "Take durations from a trace of the same program: one for all "
+                                "graphs or one per graph")
+                    ->type_name("TRACE");
+  app->add_option("--use", arguments->use, "What to take from it: collectives only, or all")
+      ->check(CLI::IsMember({"comm", "all"}))
+      ->capture_default_str()
+      ->needs(times);
+  add_window(*app, "--iterations", arguments->iterations, "Iterations to use (see below)");
+  add_window(*app, "--kernel-iterations", arguments->kernel_iterations,
+             "Iterations of the trace to take durations from")
+      ->needs(times);
+  app->add_option("--world", arguments->world,
+                  "Number of ranks, for collectives whose group size is not recorded")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  app->add_option("--models", arguments->models, "Kernel models")
+      ->check(CLI::IsMember({"heuristic", "roofline"}))
+      ->capture_default_str();
+  app->add_option("--timeline", arguments->timeline,
+                  "Write the predicted timeline as a Chrome trace (open in ui.perfetto.dev)")
+      ->type_name("FILE");
+  app->add_option("--top", arguments->top, "Rows of the long tables")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_flag("--salvage", arguments->salvage, "Keep what is complete in files that break off");
+  app->add_flag("--json", arguments->json, "Print one JSON document");
+  app->footer(kIterationsRule);
+  app->callback([arguments] {
+    auto& times_or_tables =
+        arguments->kernel_times.size() > 1 ? arguments->kernel_times : arguments->overheads;
+    return_swallowed(arguments->graphs, times_or_tables, 1);
+    check_counts(*arguments);
+  });
+  return {app, [arguments] { return execute(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+
+#include "arguments.hpp"
+#include "command.hpp"
+#include "output.hpp"
+#include "perfmodel/trace_report.hpp"
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct Arguments {
+  std::string trace;
+  Window iterations;
+  bool json = false, salvage = false;
+  std::size_t top = 10;
+};
+
+Json trace_json(const TraceReport& report) {
+  Json json = {{"schema", "perfmodel-trace"},
+               {"version", 1},
+               {"trace", file_name(report.source)},
+               {"gpu", report.gpu},
+               {"rank", report.rank >= 0 ? Json(report.rank) : Json(nullptr)},
+               {"world_size", report.world_size >= 0 ? Json(report.world_size) : Json(nullptr)}};
+  json["iterations"] = Json::array();
+  for (const auto& iteration : report.iterations) {
+    json["iterations"].push_back({{"name", iteration.name},
+                                  {"wall_us", rounded(iteration.wall_us)},
+                                  {"gpu_busy_us", rounded(iteration.gpu_busy_us)},
+                                  {"kernels", iteration.kernels},
+                                  {"memcpy", iteration.copies},
+                                  {"memset", iteration.sets}});
+  }
+  json["events"] = report.events;
+  json["host_ops"] = report.host_ops;
+  json["calls"] = report.calls;
+  json["annotations"] = report.annotations;
+  json["threads"] = report.threads;
+  json["kernels_total"] = report.kernels_total;
+  json["memcpy_total"] = report.memcpy_total;
+  json["memset_total"] = report.memset_total;
+  json["gpu_without_launch"] = report.without_launch;
+  json["gpu_busy_us"] = rounded(report.gpu_busy_us);
+  json["compute_kernel_us"] = rounded(report.compute_kernel_us);
+  json["comm_kernel_us"] = rounded(report.comm_kernel_us);
+  json["memcpy_us"] = rounded(report.memcpy_us);
+  json["memset_us"] = rounded(report.memset_us);
+  json["streams"] = report.streams.size();
+  json["stream_list"] = Json::array();
+  for (const auto& stream : report.streams) {
+    json["stream_list"].push_back({{"device", stream.device},
+                                   {"stream", stream.stream},
+                                   {"tasks", stream.tasks},
+                                   {"busy_us", rounded(stream.busy_us)}});
+  }
+  json["top_kernels"] = Json::array();
+  for (const auto& kernel : report.top_kernels) {
+    json["top_kernels"].push_back({{"name", kernel.name},
+                                   {"count", kernel.count},
+                                   {"total_us", rounded(kernel.total_us)},
+                                   {"mean_us", rounded(kernel.mean_us())},
+                                   {"min_us", rounded(kernel.min_us)},
+                                   {"max_us", rounded(kernel.max_us)},
+                                   {"collective", kernel.collective}});
+  }
+  json["warnings"] = report.warnings;
+  return json;
+}
+
+std::string ms(double us) { return fmt::format("{:.3f}", us / 1e3); }
+
+std::string trace_text(const TraceReport& report, std::size_t top, bool bold) {
+  TextList head;
+  head.row("trace", file_name(report.source));
+  head.row("GPU", report.gpu.empty() ? "not named" : report.gpu);
+  if (report.rank >= 0) {
+    head.row("rank", report.world_size > 0 ? fmt::format("{} of {}", report.rank, report.world_size)
+                                           : std::to_string(report.rank));
+  }
+  head.row("events", fmt::format("{}: {}, {}, {} on {}", grouped(report.events),
+                                 counted(report.host_ops, "op"), counted(report.calls, "call"),
+                                 counted(report.annotations, "annotation"),
+                                 counted(report.threads, "host thread")));
+  head.row(
+      "GPU work",
+      fmt::format("{} ({} ms compute, {} ms communication), {} ({} ms), {} ({} ms)",
+                  counted(report.kernels_total, "kernel"), ms(report.compute_kernel_us),
+                  ms(report.comm_kernel_us),
+                  report.memcpy_total == 1 ? "1 copy" : grouped(report.memcpy_total) + " copies",
+                  ms(report.memcpy_us), counted(report.memset_total, "set"), ms(report.memset_us)));
+  head.row("GPU busy", ms(report.gpu_busy_us) + " ms");
+  std::string text = "\n" + head.text();
+
+  TextTable iterations{"Iterations", "wall ms", "GPU busy ms", "share",
+                       "kernels",    "copies",  "sets"};
+  for (const auto& iteration : report.iterations) {
+    iterations.row({iteration.name, ms(iteration.wall_us), ms(iteration.gpu_busy_us),
+                    iteration.wall_us > 0
+                        ? fmt::format("{:.1f} %", 100 * iteration.gpu_busy_us / iteration.wall_us)
+                        : "-",
+                    grouped(iteration.kernels), grouped(iteration.copies),
+                    grouped(iteration.sets)});
+  }
+  if (!iterations.empty()) text += "\n" + iterations.text(bold);
+
+  TextTable streams{"Streams", "tasks", "busy ms"};
+  for (const auto& stream : report.streams) {
+    streams.row({fmt::format("device {} stream {}", stream.device, stream.stream),
+                 grouped(stream.tasks), ms(stream.busy_us)});
+  }
+  if (!streams.empty()) text += "\n" + streams.text(bold);
+
+  TextTable kernels{"Kernels", "count", "total ms", "mean µs", "max µs"};
+  for (std::size_t i = 0; i < std::min(top, report.top_kernels.size()); ++i) {
+    const auto& kernel = report.top_kernels[i];
+    kernels.row({kernel.name, grouped(kernel.count), ms(kernel.total_us),
+                 fmt::format("{:.1f}", kernel.mean_us()), fmt::format("{:.1f}", kernel.max_us)});
+  }
+  if (!kernels.empty()) {
+    text += "\n" + kernels.text(bold);
+    if (report.top_kernels.size() > top) {
+      text += fmt::format("  ({} more names)\n", report.top_kernels.size() - top);
+    }
+  }
+  if (!report.warnings.empty()) text += "\n  Warnings\n";
+  for (const std::string& warning : report.warnings) text += wrapped(warning, "  - ", 4);
+  return text;
+}
+
+Result<void> execute(const Arguments& arguments) {
+  const auto trace = read_trace(arguments.trace, {.salvage = arguments.salvage});
+  if (!trace) return Unexpected{trace.error()};
+  const auto content = report(*trace, arguments.iterations);
+  if (!content) return Unexpected{content.error()};
+  return print(arguments.json ? to_text(trace_json(*content))
+                              : trace_text(*content, arguments.top, bold_allowed()));
+}
+
+}  // namespace
+
+Command trace_command(CLI::App& parent) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = parent.add_subcommand("trace", "What a Kineto trace contains");
+  app->add_option("TRACE", arguments->trace, "Kineto trace (.json or .json.gz)")->required();
+  add_window(*app, "--iterations", arguments->iterations,
+             "Only iterations A to B - 1, counted from 0");
+  app->add_option("--top", arguments->top, "Rows of the kernel table (JSON has all)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_flag("--salvage", arguments->salvage, "Keep what is complete in a file that breaks off");
+  app->add_flag("--json", arguments->json, "Print one JSON document");
+  return {app, [arguments] { return execute(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

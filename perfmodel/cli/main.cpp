@@ -1,0 +1,71 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "command.hpp"
+#include "output.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+enum ExitCode { kOk = 0, kBadInput = 1, kBadUsage = 2 };
+
+// One problem is one line.
+void complain(std::string message) {
+  for (char& c : message) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  std::fprintf(stderr, "%s\n", message.c_str());
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Predicts the time of a training batch on a GPU from PyTorch execution graphs."};
+  app.name("perfpredict");
+  app.set_version_flag("--version", "perfpredict " PERFMODEL_VERSION);
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  app.footer(
+      "Times are microseconds in JSON. Exit status: 0 success, 1 bad input or impossible request,\n"
+      "2 bad usage. `perfpredict COMMAND --help` explains a command.");
+  const std::vector<Command> commands = {predict_command(app), trace_command(app),
+                                         overheads_command(app), gpus_command(app),
+                                         build_command(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+      return app.exit(error) == 0 ? kOk : kBadUsage;  // --help, --version
+    }
+    std::string message = error.what();
+    while (message.ends_with('\n')) message.pop_back();
+    complain(message + " (see --help)");
+    return kBadUsage;
+  }
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    if (const Result<void> done = command.run(); !done) {
+      complain(to_string(done.error()));
+      return kBadInput;
+    }
+  }
+  return kOk;
+}
+
+}  // namespace
+}  // namespace perfmodel::cli
+
+int main(int argc, char** argv) {
+  try {
+    return perfmodel::cli::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    perfmodel::cli::complain("expected more memory, found none left");
+  } catch (const std::exception& error) {
+    perfmodel::cli::complain(std::string("unexpected failure: ") + error.what());
+  }
+  return perfmodel::cli::kBadInput;
+}

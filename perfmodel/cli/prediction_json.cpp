@@ -1,0 +1,190 @@
+#include "prediction_report.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+double term_us(const Prediction& prediction, Term term) {
+  return prediction.terms_us[static_cast<std::size_t>(term)];
+}
+
+Json overheads(const Prediction& p) {
+  return {{"t1", rounded(term_us(p, Term::kT1))}, {"t2", rounded(term_us(p, Term::kT2))},
+          {"t3", rounded(term_us(p, Term::kT3))}, {"t4", rounded(term_us(p, Term::kT4))},
+          {"t5", rounded(term_us(p, Term::kT5))}, {"tx", rounded(term_us(p, Term::kTx))}};
+}
+
+Json phases(const Prediction& prediction) {
+  Json list = Json::array();
+  for (const auto& phase : prediction.phases) {
+    list.push_back({{"label", phase.label},
+                    {"host_us", rounded(phase.host_us)},
+                    {"wait_us", rounded(phase.wait_us)}});
+  }
+  return list;
+}
+
+Json iterations(const Prediction& prediction) {
+  Json list = Json::array();
+  for (const auto& iteration : prediction.iterations) {
+    list.push_back({{"name", iteration.name},
+                    {"e2e_us", rounded(iteration.e2e_us)},
+                    {"gpu_active_us", rounded(iteration.gpu_active_us)}});
+  }
+  return list;
+}
+
+// The figures that a whole batch and every rank have.
+void add_figures(Json& json, const Prediction& p) {
+  json["e2e_us"] = rounded(p.e2e_us);
+  json["iterations"] = iterations(p);
+  json["gpu_active_us"] = rounded(p.gpu_active_us);
+  json["gpu_idle_us"] = rounded(p.gpu_idle_us);
+  json["cpu_us"] = rounded(p.cpu_us);
+  json["wait_us"] = rounded(p.wait_us);
+  json["kernel_sum_us"] = rounded(p.kernel_sum_us);
+  json["compute_kernel_us"] = rounded(p.compute_kernel_us);
+  json["comm_kernel_us"] = rounded(p.comm_kernel_us);
+  json["overheads_us"] = overheads(p);
+  json["phases"] = phases(p);
+}
+
+Json coverage(const Prediction::Coverage& coverage) {
+  Json unmodelled = Json::array();
+  for (const auto& entry : coverage.unmodelled_ops) {
+    unmodelled.push_back(
+        {{"op", entry.op}, {"count", entry.count}, {"host_us", rounded(entry.host_us)}});
+  }
+  Json templates = Json::object(), keys = Json::object();
+  for (std::size_t i = 0; i < kTemplateLevels; ++i) {
+    templates[std::string(to_string(static_cast<TemplateLevel>(i)))] =
+        coverage.nodes_by_template_level[i];
+  }
+  for (std::size_t i = 0; i < coverage.host_us_by_key_level.size(); ++i) {
+    keys[std::string(to_string(static_cast<KeyLevel>(i)))] =
+        rounded(coverage.host_us_by_key_level[i]);
+  }
+  return {{"modelled_time_fraction", rounded(coverage.modelled_time_fraction)},
+          {"unmodelled_ops", std::move(unmodelled)},
+          {"inferred_kernels", coverage.inferred_kernels},
+          {"inferred_kernel_us", rounded(coverage.inferred_kernel_us)},
+          {"nodes_by_template_level", std::move(templates)},
+          {"nodes_by_rule", coverage.nodes_by_rule},
+          {"template_rule_disagreements", coverage.disagreements},
+          {"host_us_by_key_level", std::move(keys)}};
+}
+
+Json families(const Prediction& prediction) {
+  Json list = Json::array();
+  for (const FamilyTotal& total : totals_by_family(prediction)) {
+    list.push_back({{"family", to_string(total.family)},
+                    {"count", rounded(total.count)},
+                    {"time_us", rounded(total.time_us)},
+                    {"low_us", rounded(total.low_us)},
+                    {"high_us", rounded(total.high_us)},
+                    {"bound", to_string(total.bound)},
+                    {"model", total.model}});
+  }
+  return list;
+}
+
+Json critical_path(const Prediction& prediction) {
+  Json list = Json::array();
+  for (const auto& step : prediction.critical_path) {
+    list.push_back({{"op", step.op},
+                    {"term", step.term},
+                    {"time_us", rounded(step.us)},
+                    {"count", step.count}});
+  }
+  return list;
+}
+
+Json kernel_json(const PredictedKernel& kernel) {
+  const Price& price = kernel.price;
+  return {{"name", kernel.name},
+          {"family", to_string(kernel.family)},
+          {"stream", kernel.stream},
+          {"start_us", rounded(kernel.start_us)},
+          {"time_us", rounded(price.time.count())},
+          {"model", price.model},
+          {"bound", to_string(price.bound)},
+          {"in_range", price.in_range},
+          {"inferred", kernel.inferred},
+          {"low_us", rounded(price.low.count())},
+          {"high_us", rounded(price.high.count())}};
+}
+
+Json ops(const Prediction& prediction) {
+  Json list = Json::array();
+  for (const PredictedOp& op : prediction.ops) {
+    Json kernels = Json::array();
+    for (const PredictedKernel& kernel : op.kernels) kernels.push_back(kernel_json(kernel));
+    list.push_back(
+        {{"id", op.id},
+         {"name", op.name},
+         {"thread", op.thread},
+         {"phase", prediction.phases[static_cast<std::size_t>(op.phase)].label},
+         {"start_us", rounded(op.start_us)},
+         {"host_us", rounded(op.host_us)},
+         {"wait_us", rounded(op.wait_us)},
+         {"key_levels", {{"gap", to_string(op.gap_level)}, {"op", to_string(op.op_level)}}},
+         {"kernels", std::move(kernels)}});
+  }
+  return list;
+}
+
+Json provenance(const PredictionReport& report, const RankPrediction& rank) {
+  Json kernel_times = nullptr;
+  if (!rank.kernel_times_file.empty()) {
+    kernel_times = {{"file", rank.kernel_times_file},
+                    {"use", report.use == KernelTimes::Use::kComm ? "comm" : "all"}};
+  }
+  return {{"graph", rank.graph_file},
+          {"schema", rank.graph.schema},
+          {"built", rank.graph.built},
+          {"gpu", report.gpu.name},
+          {"gpu_title", report.gpu.title},
+          {"gpu_sources", report.gpu.sources},
+          {"overheads",
+           {{"file", rank.overheads_file},
+            {"method", to_string(rank.overheads_method)},
+            {"gpu", rank.overheads_gpu},
+            {"sources", rank.overheads_sources}}},
+          {"kernel_models", report.models},
+          {"kernel_times", std::move(kernel_times)},
+          {"version", PERFMODEL_VERSION}};
+}
+
+}  // namespace
+
+Json prediction_json(const PredictionReport& report) {
+  const RankPrediction& slowest = report.ranks[report.slowest()];
+  const Prediction& p = slowest.prediction;
+  Json ranks = Json::array();
+  for (std::size_t i = 0; i < report.ranks.size(); ++i) {
+    const RankPrediction& rank = report.ranks[i];
+    Json entry = {{"rank", i}, {"graph", rank.graph_file}, {"built", rank.graph.built}};
+    add_figures(entry, rank.prediction);
+    entry["modelled_time_fraction"] = rounded(rank.prediction.coverage.modelled_time_fraction);
+    entry["overheads_file"] = rank.overheads_file;
+    if (!rank.kernel_times_file.empty()) entry["kernel_times_file"] = rank.kernel_times_file;
+    ranks.push_back(std::move(entry));
+  }
+  Json json = {{"schema", "perfmodel-prediction"}, {"version", 1}, {"gpu", report.gpu.name}};
+  add_figures(json, p);
+  json["slowest_rank"] = report.slowest();
+  json["mean_e2e_us"] = rounded(report.mean_e2e_us());
+  json["ranks"] = std::move(ranks);
+  json["device_us"] = {{"kernel", rounded(term_us(p, Term::kKernel))},
+                       {"collective", rounded(term_us(p, Term::kCollective))},
+                       {"copy", rounded(term_us(p, Term::kCopy))},
+                       {"set", rounded(term_us(p, Term::kSet))}};
+  json["kernels_by_family"] = families(p);
+  json["coverage"] = coverage(p.coverage);
+  json["critical_path"] = critical_path(p);
+  json["warnings"] = report.warnings;
+  json["provenance"] = provenance(report, slowest);
+  json["ops"] = ops(p);
+  return json;
+}
+
+}  // namespace perfmodel::cli

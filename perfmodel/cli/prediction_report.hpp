@@ -1,0 +1,61 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "output.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/predict.hpp"
+
+namespace perfmodel::cli {
+
+/// The prediction of one graph and where its numbers come from. File names, no folders.
+struct RankPrediction {
+  std::string graph_file;
+  ExecutionGraph graph;  ///< the prediction points into its names
+  std::string overheads_file;
+  OverheadMethod overheads_method = OverheadMethod::kContext;
+  std::string overheads_gpu;  ///< as the table names it
+  std::vector<std::string> overheads_sources;
+  std::string kernel_times_file;  ///< empty: none
+  Prediction prediction;
+};
+
+/// What `predict` prints, as a table or as JSON. The breakdown is that of the slowest graph.
+struct PredictionReport {
+  Gpu gpu;
+  std::string models;                             ///< "heuristic"
+  KernelTimes::Use use = KernelTimes::Use::kAll;  ///< if there are kernel times
+  std::vector<RankPrediction> ranks;              ///< one per graph, in order
+  std::vector<std::string> warnings;
+
+  std::size_t slowest() const;
+  double mean_e2e_us() const;
+};
+
+/// "mlperf.json (built)".
+std::string graph_title(const RankPrediction& rank);
+
+Json prediction_json(const PredictionReport& report);
+
+/// At most `top` rows of the long tables.
+std::string prediction_text(const PredictionReport& report, std::size_t top, bool bold);
+
+/// Kernels of one family in one iteration.
+struct FamilyTotal {
+  KernelFamily family = KernelFamily::kSmall;
+  double count = 0, time_us = 0, low_us = 0, high_us = 0;
+  Bound bound = Bound::kLatency;  ///< of most of the time
+  std::string_view model;         ///< the same
+  std::size_t out_of_range = 0, inferred = 0;
+};
+std::vector<FamilyTotal> totals_by_family(const Prediction& prediction);  ///< longest first
+
+/// Top-level ops of one name in one iteration.
+struct OpTotal {
+  std::string_view name;
+  double count = 0, host_us = 0, wait_us = 0, device_us = 0;
+};
+std::vector<OpTotal> totals_by_op(const Prediction& prediction);  ///< most host and wait time first
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,370 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "prediction_report.hpp"
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+constexpr std::size_t kTerms = 6;
+constexpr std::string_view kTermMeaning[kTerms] = {
+    "T1  between ops", "T2  op start to its first call", "T3  last call to op end",
+    "T4  calls",       "T5  between calls of one op",    "TX  ops that call nothing",
+};
+constexpr Term kTermOrder[kTerms] = {Term::kT1, Term::kT2, Term::kT3,
+                                     Term::kT4, Term::kT5, Term::kTx};
+
+// One unit for the whole report, so that columns compare.
+class TimeUnit {
+ public:
+  explicit TimeUnit(double us) : milliseconds_(us >= 1000) {}
+
+  std::string name() const { return milliseconds_ ? "ms" : "µs"; }
+  std::string operator()(double us) const {
+    return milliseconds_ ? fmt::format("{:.3f}", us / 1e3) : fmt::format("{:.1f}", us);
+  }
+
+ private:
+  bool milliseconds_;
+};
+
+std::string percent(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
+}
+
+// Counts are whole unless the iterations of a graph differ.
+std::string count_text(double count) {
+  const double whole = std::round(count);
+  if (std::abs(count - whole) < 0.05) return grouped(static_cast<std::size_t>(whole));
+  return fmt::format("{:.1f}", count);
+}
+
+template <class Each>
+std::string joined(const std::vector<Each>& list, std::size_t limit) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(limit, list.size()); ++i) {
+    text += (i > 0 ? ", " : "") + list[i];
+  }
+  if (list.size() > limit) text += fmt::format(" and {} more", list.size() - limit);
+  return text;
+}
+
+class Renderer {
+ public:
+  Renderer(const PredictionReport& report, std::size_t top, bool bold)
+      : report_(report),
+        rank_(report.ranks[report.slowest()]),
+        p_(rank_.prediction),
+        steps_(static_cast<double>(std::max<std::size_t>(p_.iterations.size(), 1))),
+        top_(top),
+        bold_(bold),
+        time_(p_.e2e_us) {}
+
+  std::string run() {
+    head();
+    ranks();
+    iterations();
+    totals();
+    host_terms();
+    kernels();
+    phases();
+    critical_path();
+    ops();
+    coverage();
+    warnings();
+    return std::move(text_);
+  }
+
+ private:
+  void add(const TextTable& table) { text_ += "\n" + table.text(bold_); }
+
+  std::string heading(std::string_view words) const {
+    return fmt::format("\n  {}{}{}\n", bold_ ? "\033[1m" : "", words, bold_ ? "\033[0m" : "");
+  }
+
+  void head() {
+    const bool several = report_.ranks.size() > 1;
+    text_ += heading(
+        fmt::format("{} {} per batch{}", time_(p_.e2e_us), time_.name(),
+                    several ? ", the slowest of " + counted(report_.ranks.size(), "graph") : ""));
+    text_ += "\n";
+    TextList list;
+    list.row("graph", graph_title(rank_));
+    list.row("GPU", fmt::format("{} ({})", report_.gpu.title, report_.gpu.name));
+    list.row("overheads", fmt::format("{}: method {}, {}from {}", rank_.overheads_file,
+                                      to_string(rank_.overheads_method),
+                                      rank_.overheads_gpu.empty() ? "" : rank_.overheads_gpu + ", ",
+                                      joined(rank_.overheads_sources, 3)));
+    std::string kernels = report_.models + " models";
+    if (!rank_.kernel_times_file.empty()) {
+      kernels = fmt::format("{} as traced in {}; else {}",
+                            report_.use == KernelTimes::Use::kComm ? "collectives" : "all",
+                            rank_.kernel_times_file, kernels);
+    }
+    list.row("kernels", kernels);
+    text_ += list.text();
+  }
+
+  void ranks() {
+    if (report_.ranks.size() < 2) return;
+    TextTable table{"Graphs",     time_.name() + " per batch",
+                    "GPU active", "host busy",
+                    "waiting",    "comm kernels"};
+    for (const RankPrediction& rank : report_.ranks) {
+      const Prediction& p = rank.prediction;
+      table.row({graph_title(rank), time_(p.e2e_us), time_(p.gpu_active_us), time_(p.cpu_us),
+                 time_(p.wait_us), time_(p.comm_kernel_us)});
+    }
+    table.row({"mean", time_(report_.mean_e2e_us())});
+    add(table);
+    text_ += "\n  The slowest graph in detail:\n";
+  }
+
+  void iterations() {
+    if (p_.iterations.size() < 2) return;
+    TextTable table{"Iterations", time_.name(), "GPU active"};
+    for (std::size_t i = 0; i < std::min(top_, p_.iterations.size()); ++i) {
+      const auto& iteration = p_.iterations[i];
+      table.row({iteration.name, time_(iteration.e2e_us), time_(iteration.gpu_active_us)});
+    }
+    if (p_.iterations.size() > top_) {
+      table.row({fmt::format("({} more)", p_.iterations.size() - top_)});
+    }
+    add(table);
+    text_ += "\n  All that follows is per iteration, the mean.\n";
+  }
+
+  void totals() {
+    TextTable table{"Time", time_.name(), "share"};
+    for (const auto& [name, us] : {std::pair<const char*, double>{"GPU active", p_.gpu_active_us},
+                                   {"GPU idle", p_.gpu_idle_us},
+                                   {"host busy", p_.cpu_us},
+                                   {"host waiting for the GPU", p_.wait_us}}) {
+      table.row({name, time_(us), percent(us, p_.e2e_us)});
+    }
+    add(table);
+  }
+
+  void host_terms() {
+    TextTable table{"Host busy", time_.name(), "share"};
+    for (std::size_t i = 0; i < kTerms; ++i) {
+      const double us = p_.terms_us[static_cast<std::size_t>(kTermOrder[i])];
+      table.row({std::string(kTermMeaning[i]), time_(us), percent(us, p_.cpu_us)});
+    }
+    add(table);
+  }
+
+  void kernels() {
+    const auto families = totals_by_family(p_);
+    TextTable table{"GPU work", "count", time_.name(), "share", "low", "high", "<bound", "<model"};
+    double count = 0;
+    for (const FamilyTotal& family : families) {
+      count += family.count;
+      table.row({std::string(to_string(family.family)), count_text(family.count),
+                 time_(family.time_us), percent(family.time_us, p_.kernel_sum_us),
+                 time_(family.low_us), time_(family.high_us), std::string(to_string(family.bound)),
+                 std::string(family.model)});
+    }
+    if (families.empty()) {
+      table.row({"compute", "", time_(p_.compute_kernel_us),
+                 percent(p_.compute_kernel_us, p_.kernel_sum_us)});
+      table.row({"communication", "", time_(p_.comm_kernel_us),
+                 percent(p_.comm_kernel_us, p_.kernel_sum_us)});
+    }
+    table.row({"sum", families.empty() ? "" : count_text(count), time_(p_.kernel_sum_us)});
+    add(table);
+  }
+
+  void phases() {
+    const double whole = p_.cpu_us + p_.wait_us;
+    TextTable table{"Phases of the host", time_.name(), "share", "of it waiting"};
+    for (const auto& phase : p_.phases) {
+      const double us = phase.host_us + phase.wait_us;
+      if (us > 0) {
+        table.row({phase.label, time_(us), percent(us, whole),
+                   phase.wait_us > 0 ? time_(phase.wait_us) : "-"});
+      }
+    }
+    if (!table.empty()) add(table);
+  }
+
+  void critical_path() {
+    if (p_.critical_path.empty() || top_ == 0) return;
+    TextTable table{"Critical path", "<part", "count", time_.name(), "share"};
+    Prediction::CriticalStep others;
+    for (std::size_t i = 0; i < p_.critical_path.size(); ++i) {
+      const auto& step = p_.critical_path[i];
+      if (i < top_ && step.op != "(others)") {
+        table.row(
+            {step.op, step.term, grouped(step.count), time_(step.us), percent(step.us, p_.e2e_us)});
+      } else {
+        others.us += step.us;
+        others.count += step.count;
+      }
+    }
+    if (others.count > 0) {
+      table.row({"(all others)", "", grouped(others.count), time_(others.us),
+                 percent(others.us, p_.e2e_us)});
+    }
+    add(table);
+  }
+
+  void ops() {
+    const auto totals = totals_by_op(p_);
+    if (totals.empty() || top_ == 0) return;
+    TextTable table{"Ops, by name", "count", "host " + time_.name(), "waiting", "GPU"};
+    OpTotal others;
+    for (std::size_t i = 0; i < totals.size(); ++i) {
+      const OpTotal& op = totals[i];
+      if (i < top_) {
+        table.row({std::string(op.name), count_text(op.count), time_(op.host_us),
+                   op.wait_us > 0 ? time_(op.wait_us) : "-",
+                   op.device_us > 0 ? time_(op.device_us) : "-"});
+        continue;
+      }
+      others.count += op.count;
+      others.host_us += op.host_us;
+      others.wait_us += op.wait_us;
+      others.device_us += op.device_us;
+    }
+    if (totals.size() > top_) {
+      table.row({fmt::format("({} more names)", totals.size() - top_), count_text(others.count),
+                 time_(others.host_us), others.wait_us > 0 ? time_(others.wait_us) : "-",
+                 time_(others.device_us)});
+    }
+    add(table);
+  }
+
+  void coverage() {
+    if (p_.ops.empty()) return;  // method lin keeps no account
+    const Prediction::Coverage& c = p_.coverage;
+    text_ += heading("Coverage");
+    TextList list;
+    list.row("modelled time", percent(c.modelled_time_fraction, 1));
+    std::vector<std::string> unmodelled;
+    for (const auto& entry : c.unmodelled_ops) {
+      unmodelled.push_back(fmt::format("{} ({})", entry.op, entry.count));
+    }
+    list.row("without a kernel model", unmodelled.empty() ? "none" : joined(unmodelled, top_));
+    std::size_t templated = 0;
+    for (std::size_t nodes : c.nodes_by_template_level) templated += nodes;
+    list.row("launches known from",
+             fmt::format("traces for {}, rules for {}; they disagree {} times",
+                         counted(templated, "node"), counted(c.nodes_by_rule, "node"),
+                         grouped(c.disagreements)));
+    list.row("kernels without known work",
+             fmt::format("{}, {} {}, priced as small ones", grouped(c.inferred_kernels),
+                         time_(c.inferred_kernel_us / steps_), time_.name()));
+    double host = 0;
+    for (double us : c.host_us_by_key_level) host += us;
+    const auto share = [&](KeyLevel level) {
+      return percent(c.host_us_by_key_level[static_cast<std::size_t>(level)], host);
+    };
+    list.row("host time found by",
+             fmt::format("context {}, name {}, overall mean {}", share(KeyLevel::kContext),
+                         share(KeyLevel::kName), share(KeyLevel::kAll)));
+    text_ += list.text();
+  }
+
+  void warnings() {
+    text_ += heading(report_.warnings.empty() ? "No warnings" : "Warnings");
+    for (const std::string& warning : report_.warnings) text_ += wrapped(warning, "  - ", 4);
+  }
+
+  const PredictionReport& report_;
+  const RankPrediction& rank_;
+  const Prediction& p_;
+  double steps_;
+  std::size_t top_;
+  bool bold_;
+  TimeUnit time_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::size_t PredictionReport::slowest() const {
+  const auto at = std::ranges::max_element(
+      ranks, {}, [](const RankPrediction& rank) { return rank.prediction.e2e_us; });
+  return static_cast<std::size_t>(at - ranks.begin());
+}
+
+double PredictionReport::mean_e2e_us() const {
+  double sum = 0;
+  for (const RankPrediction& rank : ranks) sum += rank.prediction.e2e_us;
+  return sum / static_cast<double>(ranks.size());
+}
+
+std::string graph_title(const RankPrediction& rank) {
+  return rank.graph_file + (rank.graph.built ? " (built)" : "");
+}
+
+std::vector<FamilyTotal> totals_by_family(const Prediction& prediction) {
+  struct Entry {
+    FamilyTotal total;
+    std::map<Bound, double> by_bound;
+    std::map<std::string_view, double> by_model;
+  };
+  std::map<KernelFamily, Entry> families;
+  for (const PredictedOp& op : prediction.ops) {
+    for (const PredictedKernel& kernel : op.kernels) {
+      const double us = kernel.price.time.count();
+      Entry& entry = families[kernel.family];
+      entry.by_bound[kernel.price.bound] += us;
+      entry.by_model[kernel.price.model] += us;
+      FamilyTotal& total = entry.total;
+      total.family = kernel.family;
+      ++total.count;
+      total.time_us += us;
+      total.low_us += kernel.price.low.count();
+      total.high_us += kernel.price.high.count();
+      total.out_of_range += !kernel.price.in_range;
+      total.inferred += kernel.inferred;
+    }
+  }
+  const double steps = static_cast<double>(std::max<std::size_t>(prediction.iterations.size(), 1));
+  const auto most = [](const auto& times) {
+    return std::ranges::max_element(times, {}, [](const auto& entry) { return entry.second; })
+        ->first;
+  };
+  std::vector<FamilyTotal> totals;
+  for (auto& [family, entry] : families) {
+    FamilyTotal& total = entry.total;
+    for (double* sum : {&total.count, &total.time_us, &total.low_us, &total.high_us}) *sum /= steps;
+    total.bound = most(entry.by_bound);
+    total.model = most(entry.by_model);
+    totals.push_back(total);
+  }
+  std::ranges::stable_sort(totals, std::ranges::greater{}, &FamilyTotal::time_us);
+  return totals;
+}
+
+std::vector<OpTotal> totals_by_op(const Prediction& prediction) {
+  const double steps = static_cast<double>(std::max<std::size_t>(prediction.iterations.size(), 1));
+  std::unordered_map<std::string_view, std::size_t> known;
+  std::vector<OpTotal> totals;
+  for (const PredictedOp& op : prediction.ops) {
+    const auto [at, added] = known.try_emplace(op.name, totals.size());
+    if (added) totals.push_back({.name = op.name});
+    OpTotal& total = totals[at->second];
+    total.count += 1 / steps;
+    total.host_us += op.host_us / steps;
+    total.wait_us += op.wait_us / steps;
+    for (const PredictedKernel& kernel : op.kernels) {
+      total.device_us += kernel.price.time.count() / steps;
+    }
+  }
+  std::ranges::stable_sort(totals, std::ranges::greater{},
+                           [](const OpTotal& op) { return op.host_us + op.wait_us; });
+  return totals;
+}
+
+std::string prediction_text(const PredictionReport& report, std::size_t top, bool bold) {
+  return Renderer(report, top, bold).run();
+}
+
+}  // namespace perfmodel::cli

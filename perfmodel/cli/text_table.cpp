@@ -1,0 +1,125 @@
+#include "text_table.hpp"
+
+#include <algorithm>
+
+namespace perfmodel::cli {
+namespace {
+
+constexpr std::string_view kIndent = "  ";
+constexpr std::size_t kMinNameWidth = 16;
+
+bool starts_character(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }
+
+std::string padded(const std::string& text, std::size_t width, bool left) {
+  const std::size_t own = text_width(text);
+  const std::string blanks(own < width ? width - own : 0, ' ');
+  return left ? text + blanks : blanks + text;
+}
+
+// Names from files may hold line breaks and other control characters.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::size_t text_width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), starts_character));
+}
+
+std::string shortened(std::string_view text, std::size_t width) {
+  if (text_width(text) <= width) return std::string(text);
+  std::size_t bytes = 0, characters = 0;
+  while (bytes < text.size()) {
+    if (starts_character(text[bytes]) && ++characters == width) break;
+    ++bytes;
+  }
+  return std::string(text.substr(0, bytes)) + "…";
+}
+
+std::string wrapped(std::string_view text, std::string_view first, std::size_t indent) {
+  const std::string clean = printable(std::string(text));
+  text = clean;
+  std::string lines, line(first);
+  bool empty = true;
+  while (!text.empty()) {
+    const std::size_t space = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, space);
+    text.remove_prefix(std::min(space + 1, text.size()));
+    if (word.empty()) continue;
+    if (!empty && text_width(line) + 1 + text_width(word) > kLineWidth) {
+      lines += line + "\n";
+      line = std::string(indent, ' ');
+      empty = true;
+    }
+    if (!empty) line += ' ';
+    line += word;
+    empty = false;
+  }
+  return lines + line + "\n";
+}
+
+std::string counted(std::size_t count, std::string_view noun) {
+  return grouped(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
+std::string grouped(std::size_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  return digits;
+}
+
+TextTable::TextTable(std::initializer_list<std::string> headers) {
+  for (std::string header : headers) {
+    const bool left = headers_.empty() || header.starts_with('<');
+    if (header.starts_with('<')) header.erase(0, 1);
+    headers_.push_back(std::move(header));
+    left_.push_back(left);
+  }
+}
+
+std::string TextTable::text(bool bold) const {
+  std::vector<std::size_t> widths;
+  for (const auto& header : headers_) widths.push_back(text_width(header));
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], text_width(row[i]));
+  }
+  std::size_t others = kIndent.size();
+  for (std::size_t i = 1; i < widths.size(); ++i) others += 2 + widths[i];
+  const std::size_t room =
+      others + kMinNameWidth < kLineWidth ? kLineWidth - others : kMinNameWidth;
+  widths[0] = std::min(widths[0], room);
+  const auto line_of = [&](const std::vector<std::string>& cells) {
+    std::string line(kIndent);
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (i > 0) line += "  ";
+      line += padded(shortened(printable(cells[i]), widths[i]), widths[i], left_[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line;
+  };
+  std::string text = bold ? "\033[1m" + line_of(headers_) + "\033[0m\n" : line_of(headers_) + "\n";
+  for (const auto& row : rows_) text += line_of(row) + "\n";
+  return text;
+}
+
+void TextList::row(std::string name, std::string value) {
+  rows_.emplace_back(std::move(name), std::move(value));
+}
+
+std::string TextList::text() const {
+  std::size_t width = 0;
+  for (const auto& [name, value] : rows_) width = std::max(width, text_width(name));
+  std::string text;
+  for (const auto& [name, value] : rows_) {
+    const std::string first = std::string(kIndent) + padded(name, width, true) + "  ";
+    text += wrapped(value, first, text_width(first));
+  }
+  return text;
+}
+
+}  // namespace perfmodel::cli

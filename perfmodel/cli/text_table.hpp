@@ -1,0 +1,56 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace perfmodel::cli {
+
+/// Lines of output are at most this wide.
+inline constexpr std::size_t kLineWidth = 100;
+
+/// Number of characters of UTF-8 text.
+std::size_t text_width(std::string_view text);
+
+/// At most `width` characters; what is cut ends in "…".
+std::string shortened(std::string_view text, std::size_t width);
+
+/// Breaks text at spaces; every line starts with `indent` blanks, the first one with `first`
+/// instead.
+std::string wrapped(std::string_view text, std::string_view first, std::size_t indent);
+
+/// "1 kernel", "2 kernels".
+std::string counted(std::size_t count, std::string_view noun);
+
+/// 12345678 -> "12,345,678".
+std::string grouped(std::size_t number);
+
+/// Aligned columns: the first to the left, as are those whose header starts with '<' (not printed);
+/// the others, numbers, to the right.
+class TextTable {
+ public:
+  TextTable(std::initializer_list<std::string> headers);
+  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  bool empty() const { return rows_.empty(); }
+
+  /// The first column gives way where a line would exceed kLineWidth.
+  std::string text(bool bold) const;
+
+ private:
+  std::vector<std::string> headers_;
+  std::vector<bool> left_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// Names and values, one pair per line.
+class TextList {
+ public:
+  void row(std::string name, std::string value);
+  std::string text() const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> rows_;
+};
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test that needs no GPU.
+#
+#   bash tests/run.sh [--quick]
+#
+# Release build: all tests. Then a debug build under AddressSanitizer and UBSan: the unit tests;
+# --quick leaves that out, and so does a run that has taken 20 minutes by then. Tests that read public
+# measurements skip unless PERFMODEL_PUBLIC_DATA names their folder. The last line is
+#   N passed, N failed, N skipped
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+quick=no
+case "${1:-}" in
+  --quick) quick=yes ;;
+  "") ;;
+  *) echo "usage: tests/run.sh [--quick]" >&2; exit 2 ;;
+esac
+export OMP_WAIT_POLICY=passive
+jobs="$(nproc)"
+passed=0 failed=0 skipped=0
+
+bash examples/install_packages.sh --tests
+if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+mkdir -p build
+
+# Runs a step with its output in a file, shown only if the step fails.
+quietly() {
+  local log="$1"
+  shift
+  if ! "$@" >"$log" 2>&1 </dev/null; then
+    tail -n 100 "$log" >&2
+    echo "error: failed: $* (whole output: $log)" >&2
+    exit 1
+  fi
+}
+
+# A number of the first element of a JUnit report.
+report_count() { sed -n "s/^[[:space:]]*$2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1; }
+
+# build_and_test <preset> <ctest option>...
+build_and_test() {
+  local preset="$1" start=$SECONDS
+  shift
+  local folder="$PWD/build/$preset" log="$PWD/build/$preset/test.log" report="$PWD/build/$preset/test.xml"
+  echo "== $preset: building"
+  quietly "build/$preset.log" cmake --preset "$preset" -DPERFMODEL_BUILD_TESTS=ON \
+    -DPERFMODEL_BUILD_EXAMPLES=ON -DPERFMODEL_BUILD_BENCHMARKS=ON -DPERFMODEL_INSTALL=ON
+  quietly "build/$preset.log" cmake --build --preset "$preset" --parallel "$jobs"
+  echo "== $preset: testing ($((SECONDS - start)) s)"
+  rm -f "$report"
+  ctest --test-dir "$folder" --parallel "$jobs" --output-on-failure --no-tests=error \
+    --output-log "$log" --output-junit "$report" "$@" >/dev/null 2>&1 </dev/null || true
+  if [[ ! -s "$report" ]]; then
+    tail -n 50 "$log" >&2
+    echo "error: no test ran" >&2
+    exit 1
+  fi
+  local all bad off
+  all="$(report_count "$report" tests)"
+  bad="$(report_count "$report" failures)"
+  off=$(($(report_count "$report" skipped) + $(report_count "$report" disabled)))
+  if ((bad > 0)); then
+    grep -vE '^ *(Start +[0-9]+:|[0-9]+/[0-9]+ Test .*(Passed|\*\*\*Skipped))' "$log" >&2 || true
+  elif ((off > 0)); then
+    grep -E '\((Skipped|Disabled)\)$' "$log" || true
+  fi
+  echo "== $preset: $((all - bad - off)) passed, $bad failed, $off skipped ($((SECONDS - start)) s)"
+  passed=$((passed + all - bad - off)) failed=$((failed + bad)) skipped=$((skipped + off))
+}
+
+build_and_test release --label-exclude gpu
+if [[ "$quick" == no ]]; then
+  if ((SECONDS < 20 * 60)); then
+    build_and_test dev --label-regex unit
+  else
+    echo "== dev: left out, the time is up"
+  fi
+fi
+
+echo "$passed passed, $failed failed, $skipped skipped"
+((failed == 0))
