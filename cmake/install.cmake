@@ -5,9 +5,7 @@ set(PERFMODEL_INSTALL_DATADIR ${CMAKE_INSTALL_DATADIR}/perfmodel/data)
 install(TARGETS perfmodel_graph perfmodel_predictors perfmodel_schedule perfmodel_perfmodel
   EXPORT perfmodelTargets)
 install(EXPORT perfmodelTargets NAMESPACE perfmodel:: DESTINATION ${PERFMODEL_INSTALL_CMAKEDIR})
-if(TARGET perfpredict)
-  install(TARGETS perfpredict)
-endif()
+install(TARGETS perfpredict)
 
 install(DIRECTORY
   graph/include/

@@ -163,10 +163,12 @@ std::uint64_t JsonStream::bytes_read() const { return source_->bytes; }
 Error JsonStream::error_at(std::size_t position, std::string pointer, std::string message) const {
   position = std::min(position, end_);
   const char* text = buffer_.data();
-  const auto newlines = std::count(text + 1, text + position, '\n');
+  // The frame of a piece may hide a line break.
+  const bool hidden = framed_ && saved_begin_ == '\n' && piece_begin_ > 0 && piece_begin_ < position;
+  const auto newlines = std::count(text + 1, text + position, '\n') + (hidden ? 1 : 0);
   const void* last = nullptr;
   for (std::size_t i = position; i > 1; --i) {
-    if (text[i - 1] == '\n') {
+    if (text[i - 1] == '\n' || (hidden && i - 1 == piece_begin_)) {
       last = text + i - 1;
       break;
     }
@@ -296,7 +298,15 @@ Result<JsonStream::Item> JsonStream::next(bool salvage) {
     array_seen_ = bare_;
     pointer_prefix_ = bare_ ? "" : "/" + array_key_;
   }
-  if (phase_ == Phase::kObject) return next_member();
+  if (phase_ == Phase::kObject) {
+    auto item = next_member(salvage);
+    if (!item && salvage && array_seen_ && begin_ >= end_) {  // broken off behind the array
+      cut_off_ = true;
+      phase_ = Phase::kDone;
+      return Item::kEnd;
+    }
+    return item;
+  }
   if (phase_ == Phase::kArray) return next_elements(salvage);
   return Item::kEnd;
 }
@@ -317,6 +327,7 @@ Result<std::string> JsonStream::read_string() {
       if (begin_ >= end_) {
         const auto more = refill();
         if (!more) return Unexpected{more.error()};
+        if (!*more) continue;  // told above
       }
       text += buffer_[begin_++];
     }
@@ -342,7 +353,7 @@ Result<void> JsonStream::read_value(std::string& text) {
       }
     }
     const char c = buffer_[begin_];
-    if (!in_string && depth == 0 && (c == ',' || c == '}' || c == ']')) break;
+    if (!in_string && depth == 0 && (c == ',' || c == '}' || c == ']' || is_blank(c))) break;
     append(c);
     ++begin_;
     if (in_string) {
@@ -365,7 +376,7 @@ Result<void> JsonStream::read_value(std::string& text) {
   return {};
 }
 
-Result<JsonStream::Item> JsonStream::next_member() {
+Result<JsonStream::Item> JsonStream::next_member(bool salvage) {
   auto c = peek();
   if (!c) return Unexpected{c.error()};
   if (*c == '}') {
@@ -406,7 +417,7 @@ Result<JsonStream::Item> JsonStream::next_member() {
     ++begin_;
     array_seen_ = true;
     phase_ = Phase::kArray;
-    return next_elements(false);
+    return next_elements(salvage);
   }
   if (auto read = read_value(member_text_); !read) return Unexpected{read.error()};
   return Item::kMember;
@@ -435,7 +446,7 @@ Result<JsonStream::Item> JsonStream::next_elements(bool salvage) {
       ++begin_;
       phase_ = bare_ ? Phase::kDone : Phase::kObject;
       if (bare_) return finish();
-      return next_member();
+      return next(salvage);
     }
     if (*c == '\0') return cut_off(end_, "',' or ']'");
 
@@ -457,7 +468,11 @@ Result<JsonStream::Item> JsonStream::next_elements(bool salvage) {
         bool in_string = false;
         std::size_t i = at;
         for (; i < end_; ++i) {
-          if (text[i] == '"' && (i == at || text[i - 1] != '\\')) in_string = !in_string;
+          if (in_string && text[i] == '\\') {
+            ++i;
+            continue;
+          }
+          if (text[i] == '"') in_string = !in_string;
           if (!in_string && (text[i] == ',' || text[i] == ']' || text[i] == '}')) break;
         }
         if (i >= end_) break;

@@ -62,7 +62,7 @@ class JsonStream {
   Error error_at(std::size_t position, std::string pointer, std::string message) const;
   Result<bool> refill();                     // false: no more text
   Result<char> peek();                       // next non-blank character, '\0' at the end of text
-  Result<Item> next_member();
+  Result<Item> next_member(bool salvage);
   Result<Item> next_elements(bool salvage);
   Result<std::string> read_string();
   Result<void> read_value(std::string& text);

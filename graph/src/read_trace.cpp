@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 
@@ -34,8 +35,41 @@ Category category_of(std::string_view name) {
   return known == kNames.end() ? Category::kOther : known->second;
 }
 
+// Decimal text with an exponent, in thousandths: digits are counted, nothing is rounded through a
+// double, so that "1.694103001123456e15" keeps its nanoseconds. `text` has no sign.
+std::optional<std::int64_t> parse_scientific(std::string_view text) {
+  constexpr std::int64_t kTenth = std::numeric_limits<std::int64_t>::max() / 10;
+  std::int64_t digits = 0;
+  int scale = 3;  // the value is digits * 10^scale thousandths
+  bool in_fraction = false;
+  std::size_t at = 0;
+  for (; at < text.size() && text[at] != 'e' && text[at] != 'E'; ++at) {
+    if (text[at] == '.' && !in_fraction) {
+      in_fraction = true;
+      continue;
+    }
+    if (text[at] < '0' || text[at] > '9') return {};
+    const bool kept = digits < kTenth;  // further digits are below any clock's resolution
+    if (kept) digits = digits * 10 + (text[at] - '0');
+    scale += static_cast<int>(!kept) - static_cast<int>(in_fraction);
+  }
+  if (at == 0 || at >= text.size()) return {};
+  ++at;
+  if (at < text.size() && text[at] == '+') ++at;
+  int exponent = 0;
+  const char* const end = text.data() + text.size();
+  const auto [past, error] = std::from_chars(text.data() + at, end, exponent);
+  if (error != std::errc() || past != end || exponent > 30 || exponent < -300) return {};
+  for (scale += exponent; scale > 0 && digits > 0; --scale) {
+    if (digits > kTenth) return {};
+    digits *= 10;
+  }
+  for (; scale < 0 && digits > 0; ++scale) digits /= 10;
+  return digits;
+}
+
 // Microseconds as text ("1694103001123456.789", "12", "1.5e3") to nanoseconds, without rounding
-// through a double where the text is plain decimal. Quotes around the number are accepted.
+// through a double. Quotes around the number are accepted. Digits below 1 ns are cut off.
 std::optional<std::int64_t> parse_stamp(std::string_view text) {
   while (!text.empty() && (text.back() == ' ' || text.back() == '\n' || text.back() == '\r' ||
                            text.back() == '\t' || text.back() == '"')) {
@@ -47,7 +81,7 @@ std::optional<std::int64_t> parse_stamp(std::string_view text) {
   std::int64_t whole = 0;
   const char* const end = text.data() + text.size();
   auto [at, error] = std::from_chars(text.data(), end, whole);
-  if (error != std::errc() || text.empty()) return {};
+  if (error != std::errc() || whole < 0) return {};
   std::int64_t fraction = 0;
   if (at != end && *at == '.') {
     std::int64_t unit = 100;
@@ -56,11 +90,10 @@ std::optional<std::int64_t> parse_stamp(std::string_view text) {
     }
   }
   if (at != end) {
-    double value = 0;
-    const auto [past, bad] = std::from_chars(text.data(), end, value);
-    if (bad != std::errc() || past != end) return {};
-    return static_cast<std::int64_t>((negative ? -value : value) * 1e3);
+    const auto value = parse_scientific(text);
+    return value && negative ? std::optional(-*value) : value;
   }
+  if (whole > std::numeric_limits<std::int64_t>::max() / 1000 - 1) return {};
   const std::int64_t ns = whole * 1000 + fraction;
   return negative ? -ns : ns;
 }

@@ -80,9 +80,9 @@ Result<void> execute(const DlrmArguments& arguments) {
       write_execution_graph(*graph, arguments.output, {.generator = command_line(arguments)});
   if (!written) return written;
 
-  double parameters = 0;
+  double elements = 0;
   for (const EmbeddingTable& table : config->tables) {
-    parameters += static_cast<double>(table.num_rows) * static_cast<double>(table.dim);
+    elements += static_cast<double>(table.num_rows) * static_cast<double>(table.dim);
   }
   const std::size_t ops = top_level_ops(*graph).size();
   if (arguments.json) {
@@ -93,7 +93,7 @@ Result<void> execute(const DlrmArguments& arguments) {
                           {"model", config->name},
                           {"batch", config->batch},
                           {"tables", config->tables.size()},
-                          {"table_elements", parameters},
+                          {"table_elements", elements},
                           {"nodes", graph->nodes.size()},
                           {"top_level_ops", ops},
                           {"command", command_line(arguments)}}));
@@ -104,8 +104,8 @@ Result<void> execute(const DlrmArguments& arguments) {
                                 grouped(static_cast<std::size_t>(config->batch))));
   list.row("bottom MLP", dashed(config->bottom_mlp));
   list.row("top MLP", fmt::format("{}-{}", interaction_width(*config), dashed(config->top_mlp)));
-  list.row("tables", fmt::format("{}, {:.3g} million rows x dim in all",
-                                 grouped(config->tables.size()), parameters / 1e6));
+  list.row("tables",
+           fmt::format("{}, {:.2f} GB in all", grouped(config->tables.size()), elements * 4 / 1e9));
   list.row("size", fmt::format("{}, {}", counted(graph->nodes.size(), "node"),
                                counted(ops, "top-level op")));
   return print("\n" + list.text());

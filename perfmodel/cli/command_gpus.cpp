@@ -82,7 +82,7 @@ Json gpu_json(const Gpu& gpu) {
 std::string number(double value) { return fmt::format("{:g}", std::round(value * 100) / 100); }
 
 std::string list_text(const std::vector<Gpu>& gpus, bool bold) {
-  TextTable table{"GPU", "<title", "<architecture", "SMs", "FP32 TFLOP/s", "memory GB", "GB/s"};
+  TextTable table{"GPU", "<title", "<design", "SMs", "TFLOP/s", "GB", "GB/s"};
   for (const Gpu& gpu : gpus) {
     const auto fp32 = gpu.peak_tflop_per_s.fp32;
     table.row({gpu.name, gpu.title, gpu.architecture, std::to_string(gpu.num_sms),
@@ -90,6 +90,7 @@ std::string list_text(const std::vector<Gpu>& gpus, bool bold) {
                grouped(static_cast<std::size_t>(gb_per_s(gpu.dram_bandwidth)))});
   }
   return "\n" + table.text(bold) +
+         "\n  TFLOP/s: dense peak in FP32. GB, GB/s: device memory."
          "\n  `perfpredict gpus NAME` shows one in full, with its other names and its sources.\n";
 }
 
@@ -160,7 +161,8 @@ Result<void> execute(const Arguments& arguments) {
 Command gpus_command(CLI::App& parent) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = parent.add_subcommand("gpus", "Known GPUs, or one of them in full");
-  app->add_option("NAME", arguments->name, "Name, alias or title of a GPU, or a GPU file");
+  app->add_option("NAME", arguments->name, "Name, alias or title of a GPU, or a GPU file")
+      ->type_name("");
   app->add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return execute(*arguments); }};
 }

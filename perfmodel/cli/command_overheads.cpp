@@ -203,7 +203,7 @@ Command overheads_command(CLI::App& parent) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = parent.add_subcommand(
       "overheads", "Learn the host overheads T1-T5, TX and launches from traces");
-  app->add_option("TRACE", arguments->traces, "Kineto traces (.json or .json.gz)");
+  app->add_option("TRACE", arguments->traces, "Kineto traces (.json or .json.gz)")->type_name("");
   app->add_option("--graph", arguments->graphs,
                   "Execution graphs of the same programs, one per trace in order, - for none")
       ->type_name("GRAPH");

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -188,10 +189,23 @@ class Run {
           "the graphs are predicted one by one: ranks do not wait for each other yet, neither at "
           "collectives nor at the end of the batch");
     }
-    for (std::size_t i = 0; i < report_.ranks.size(); ++i) {
-      const RankPrediction& rank = report_.ranks[i];
-      const std::string prefix = report_.ranks.size() > 1 ? rank.graph_file + ": " : "";
-      for (const std::string& warning : rank.prediction.warnings) warn(prefix + warning);
+    // What all graphs share is said once.
+    std::vector<std::pair<std::string, std::string>> of_files;  // warning, its graphs
+    std::map<std::string, std::size_t> graphs;
+    for (const RankPrediction& rank : report_.ranks) {
+      for (const std::string& warning : rank.prediction.warnings) {
+        ++graphs[warning];
+        const auto known =
+            std::ranges::find(of_files, warning, [](auto& entry) { return entry.first; });
+        if (known == of_files.end()) {
+          of_files.emplace_back(warning, rank.graph_file);
+        } else {
+          known->second += ", " + rank.graph_file;
+        }
+      }
+    }
+    for (const auto& [warning, files] : of_files) {
+      warn(graphs[warning] >= report_.ranks.size() ? warning : files + ": " + warning);
     }
   }
 
@@ -237,7 +251,8 @@ Command predict_command(CLI::App& parent) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = parent.add_subcommand("predict", "Per-batch time of a graph on a GPU, and why");
   app->add_option("GRAPH", arguments->graphs,
-                  "Execution graphs (PyTorch ET, .json or .json.gz); several are ranks of one job");
+                  "Execution graphs (PyTorch ET, .json or .json.gz); several are ranks of one job")
+      ->type_name("");
   app->add_option("--gpu", arguments->gpu, "Name of a known GPU (see `gpus`), or a GPU file")
       ->required()
       ->type_name("NAME");

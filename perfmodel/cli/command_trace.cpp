@@ -146,7 +146,9 @@ Result<void> execute(const Arguments& arguments) {
 Command trace_command(CLI::App& parent) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = parent.add_subcommand("trace", "What a Kineto trace contains");
-  app->add_option("TRACE", arguments->trace, "Kineto trace (.json or .json.gz)")->required();
+  app->add_option("TRACE", arguments->trace, "Kineto trace (.json or .json.gz)")
+      ->type_name("")
+      ->required();
   add_window(*app, "--iterations", arguments->iterations,
              "Only iterations A to B - 1, counted from 0");
   app->add_option("--top", arguments->top, "Rows of the kernel table (JSON has all)")

@@ -3,17 +3,34 @@
 #include <CLI/Formatter.hpp>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "command.hpp"
 #include "output.hpp"
+#include "text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
 enum ExitCode { kOk = 0, kBadInput = 1, kBadUsage = 2 };
+
+constexpr std::size_t kHelpColumn = 30;
+
+// Breaks long descriptions of options.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(kHelpColumn); }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text =
+        wrapped(option->get_description(), "", 0, kLineWidth - kHelpColumn);  // CLI11 indents
+    text.pop_back();
+    return text;
+  }
+};
 
 // One problem is one line.
 void complain(std::string message) {
@@ -28,7 +45,7 @@ int run(int argc, char** argv) {
   app.name("perfpredict");
   app.set_version_flag("--version", "perfpredict " PERFMODEL_VERSION);
   app.require_subcommand(1);
-  app.get_formatter()->column_width(34);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.footer(
       "Times are microseconds in JSON. Exit status: 0 success, 1 bad input or impossible request,\n"
       "2 bad usage. `perfpredict COMMAND --help` explains a command.");

@@ -36,6 +36,13 @@ std::string percent(double part, double whole) {
   return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
 }
 
+// The autograd engine's prefix would leave little room for what tells its ops apart.
+std::string op_title(std::string_view name) {
+  constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
+  if (!name.starts_with(kEngine)) return std::string(name);
+  return "autograd: " + std::string(name.substr(kEngine.size()));
+}
+
 // Counts are whole unless the iterations of a graph differ.
 std::string count_text(double count) {
   const double whole = std::round(count);
@@ -80,7 +87,10 @@ class Renderer {
   }
 
  private:
-  void add(const TextTable& table) { text_ += "\n" + table.text(bold_); }
+  void add(const TextTable& table) {
+    text_ += '\n';
+    text_ += table.text(bold_);
+  }
 
   std::string heading(std::string_view words) const {
     return fmt::format("\n  {}{}{}\n", bold_ ? "\033[1m" : "", words, bold_ ? "\033[0m" : "");
@@ -160,22 +170,29 @@ class Renderer {
 
   void kernels() {
     const auto families = totals_by_family(p_);
+    if (families.empty()) {  // method lin
+      TextTable table{"GPU work", time_.name(), "share"};
+      for (const auto& [name, us] :
+           {std::pair<const char*, double>{"compute", p_.compute_kernel_us},
+            {"communication", p_.comm_kernel_us}}) {
+        table.row({name, time_(us), percent(us, p_.kernel_sum_us)});
+      }
+      add(table);
+      return;
+    }
     TextTable table{"GPU work", "count", time_.name(), "share", "low", "high", "<bound", "<model"};
-    double count = 0;
+    FamilyTotal sum;
     for (const FamilyTotal& family : families) {
-      count += family.count;
+      sum.count += family.count;
+      sum.low_us += family.low_us;
+      sum.high_us += family.high_us;
       table.row({std::string(to_string(family.family)), count_text(family.count),
                  time_(family.time_us), percent(family.time_us, p_.kernel_sum_us),
                  time_(family.low_us), time_(family.high_us), std::string(to_string(family.bound)),
                  std::string(family.model)});
     }
-    if (families.empty()) {
-      table.row({"compute", "", time_(p_.compute_kernel_us),
-                 percent(p_.compute_kernel_us, p_.kernel_sum_us)});
-      table.row({"communication", "", time_(p_.comm_kernel_us),
-                 percent(p_.comm_kernel_us, p_.kernel_sum_us)});
-    }
-    table.row({"sum", families.empty() ? "" : count_text(count), time_(p_.kernel_sum_us)});
+    table.row({"sum", count_text(sum.count), time_(p_.kernel_sum_us), "", time_(sum.low_us),
+               time_(sum.high_us)});
     add(table);
   }
 
@@ -199,8 +216,8 @@ class Renderer {
     for (std::size_t i = 0; i < p_.critical_path.size(); ++i) {
       const auto& step = p_.critical_path[i];
       if (i < top_ && step.op != "(others)") {
-        table.row(
-            {step.op, step.term, grouped(step.count), time_(step.us), percent(step.us, p_.e2e_us)});
+        table.row({op_title(step.op), step.term, grouped(step.count), time_(step.us),
+                   percent(step.us, p_.e2e_us)});
       } else {
         others.us += step.us;
         others.count += step.count;
@@ -221,7 +238,7 @@ class Renderer {
     for (std::size_t i = 0; i < totals.size(); ++i) {
       const OpTotal& op = totals[i];
       if (i < top_) {
-        table.row({std::string(op.name), count_text(op.count), time_(op.host_us),
+        table.row({op_title(op.name), count_text(op.count), time_(op.host_us),
                    op.wait_us > 0 ? time_(op.wait_us) : "-",
                    op.device_us > 0 ? time_(op.device_us) : "-"});
         continue;
@@ -256,9 +273,9 @@ class Renderer {
              fmt::format("traces for {}, rules for {}; they disagree {} times",
                          counted(templated, "node"), counted(c.nodes_by_rule, "node"),
                          grouped(c.disagreements)));
-    list.row("kernels without known work",
-             fmt::format("{}, {} {}, priced as small ones", grouped(c.inferred_kernels),
-                         time_(c.inferred_kernel_us / steps_), time_.name()));
+    const auto [unknown, unknown_us] = unknown_work();
+    list.row("kernels of unknown work",
+             fmt::format("{}, {} {}", grouped(unknown), time_(unknown_us / steps_), time_.name()));
     double host = 0;
     for (double us : c.host_us_by_key_level) host += us;
     const auto share = [&](KeyLevel level) {
@@ -268,6 +285,19 @@ class Renderer {
              fmt::format("context {}, name {}, overall mean {}", share(KeyLevel::kContext),
                          share(KeyLevel::kName), share(KeyLevel::kAll)));
     text_ += list.text();
+  }
+
+  // Kernels that only a launch template knows, without those whose time was measured.
+  std::pair<std::size_t, double> unknown_work() const {
+    std::pair<std::size_t, double> sum{0, 0};
+    for (const PredictedOp& op : p_.ops) {
+      for (const PredictedKernel& kernel : op.kernels) {
+        if (!kernel.inferred || kernel.price.bound == Bound::kMeasured) continue;
+        ++sum.first;
+        sum.second += kernel.price.time.count();
+      }
+    }
+    return sum;
   }
 
   void warnings() {

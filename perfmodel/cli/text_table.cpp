@@ -40,7 +40,8 @@ std::string shortened(std::string_view text, std::size_t width) {
   return std::string(text.substr(0, bytes)) + "…";
 }
 
-std::string wrapped(std::string_view text, std::string_view first, std::size_t indent) {
+std::string wrapped(std::string_view text, std::string_view first, std::size_t indent,
+                    std::size_t width) {
   const std::string clean = printable(std::string(text));
   text = clean;
   std::string lines, line(first);
@@ -50,7 +51,7 @@ std::string wrapped(std::string_view text, std::string_view first, std::size_t i
     const std::string_view word = text.substr(0, space);
     text.remove_prefix(std::min(space + 1, text.size()));
     if (word.empty()) continue;
-    if (!empty && text_width(line) + 1 + text_width(word) > kLineWidth) {
+    if (!empty && text_width(line) + 1 + text_width(word) > width) {
       lines += line + "\n";
       line = std::string(indent, ' ');
       empty = true;
@@ -68,7 +69,7 @@ std::string counted(std::size_t count, std::string_view noun) {
 
 std::string grouped(std::size_t number) {
   std::string digits = std::to_string(number);
-  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
   return digits;
 }
 

@@ -18,7 +18,8 @@ std::string shortened(std::string_view text, std::size_t width);
 
 /// Breaks text at spaces; every line starts with `indent` blanks, the first one with `first`
 /// instead.
-std::string wrapped(std::string_view text, std::string_view first, std::size_t indent);
+std::string wrapped(std::string_view text, std::string_view first, std::size_t indent,
+                    std::size_t width = kLineWidth);
 
 /// "1 kernel", "2 kernels".
 std::string counted(std::size_t count, std::string_view noun);

@@ -34,6 +34,7 @@ class ContextExtractor {
       if (trace_->name(event).starts_with("enumerate(DataLoader)")) loaders_.push_back(&event);
     }
     table_.iterations += chains->size();
+    now_ = {};
     for (std::size_t i = 0; i < chains->size(); ++i) {
       const HostChain& chain = (*chains)[i];
       for (const ChainOp& op : chain.ops) add_op(op);
@@ -45,6 +46,7 @@ class ContextExtractor {
       learn_templates(*trace_, find_trace_ops(*trace_), *chains, waits_, work_, streams_, learner_);
     }
     add_device_constants();
+    keep(iterations(*trace_).empty());
     return {};
   }
 
@@ -60,7 +62,9 @@ class ContextExtractor {
     table_.t3 = t3_.term();
     table_.t5 = t5_.term();
     table_.tx = tx_.term();
-    for (const auto& [call, samples] : t4_) table_.t4[call] = stats_of(samples);
+    for (const auto& [call, samples] : t4_) {
+      if (const auto all = samples.term().all; all.count > 0) table_.t4[call] = all;
+    }
     for (const auto& [op, samples] : ops_) table_.ops[op] = stats_of(samples);
     for (const auto& [key, sum] : splits_) {
       const double inside = std::max(sum.total, sum.tail + sum.head);
@@ -86,6 +90,31 @@ class ContextExtractor {
     return trace_->host[static_cast<std::size_t>(event)];
   }
 
+  // Joins the samples of the current trace to the others, without its one-time costs.
+  void keep(bool single_pass) {
+    std::size_t dropped = 0;
+    if (single_pass) dropped += now_.t1.drop_first_uses(true);
+    for (TermSamples* term : {&now_.t2, &now_.t3, &now_.t5, &now_.tx}) {
+      dropped += term->drop_first_uses(single_pass);
+    }
+    t1_.append(now_.t1);
+    t2_.append(now_.t2);
+    t3_.append(now_.t3);
+    t5_.append(now_.t5);
+    tx_.append(now_.tx);
+    for (auto& [call, samples] : now_.t4) {
+      TermSamples calls;
+      for (double sample : samples) calls.add(sample, call);
+      dropped += calls.drop_first_uses(single_pass);
+      t4_[call].append(calls);
+    }
+    if (dropped > 0) {
+      table_.warnings.push_back(fmt::format("{}: {} one-time costs over 1 ms are left out",
+                                            source_ < table_.sources.size() ? table_.sources[source_] : "", dropped));
+    }
+    ++source_;
+  }
+
   // Own time of a call: without the part that it spent waiting.
   double own_us(std::int32_t call) const {
     return us(host(call).duration_ns - waits_[static_cast<std::size_t>(call)].wait_ns);
@@ -102,7 +131,7 @@ class ContextExtractor {
     const std::int64_t nested = options_.profiler_cost_us > 0 ? nested_events(event) : 0;
     if (op.calls.empty()) {
       const double whole = std::max(0.0, us(event.duration_ns) - profiler_us(nested + 1));
-      tx_.add(whole, name, {op.subtree});
+      now_.tx.add(whole, name, {op.subtree});
       ops_[std::string(name)].push_back(whole);
       return;
     }
@@ -118,22 +147,22 @@ class ContextExtractor {
       total += length;
       return length;
     };
-    t2_.add(gap(event.start_ns, host(op.calls.front().event).start_ns), name, {op.subtree});
+    now_.t2.add(gap(event.start_ns, host(op.calls.front().event).start_ns), name, {op.subtree});
     for (std::size_t i = 0; i < op.calls.size(); ++i) {
       const std::int32_t call = op.calls[i].event;
       const double own = own_us(call);
       total += own;
       const TemplateCall described = describe_call(*trace_, call, waits_, work_, streams_);
-      t4_[call_key(described)].push_back(own);
+      now_.t4[call_key(described)].push_back(own);
       if (described.kind == TemplateCall::Kind::kSync) {
         const bool waited = waits_[static_cast<std::size_t>(call)].wait_ns > 0;
-        t4_[described.call + (waited ? " wake" : " idle")].push_back(own);
+        now_.t4[described.call + (waited ? " wake" : " idle")].push_back(own);
       }
       if (i + 1 == op.calls.size()) break;
-      t5_.add(gap(host(call).end_ns(), host(op.calls[i + 1].event).start_ns), name,
+      now_.t5.add(gap(host(call).end_ns(), host(op.calls[i + 1].event).start_ns), name,
               {hash_mix(op.subtree, i + 1), op.subtree});
     }
-    t3_.add(gap(host(op.calls.back().event).end_ns(), event.end_ns()), name, {op.subtree});
+    now_.t3.add(gap(host(op.calls.back().event).end_ns(), event.end_ns()), name, {op.subtree});
     ops_[std::string(name)].push_back(total);
   }
 
@@ -163,7 +192,7 @@ class ContextExtractor {
   void add_gap(double length, const ChainOp& previous, const ChainOp& next, GapClass gap) {
     const std::uint64_t context = gap_context(next.label, previous.name, next.name);
     add_split(length, previous, next, gap, context);
-    t1_.add(std::max(0.0, length - profiler_us(1)), to_string(gap), {context});
+    now_.t1.add(std::max(0.0, length - profiler_us(1)), to_string(gap), {context});
   }
 
   // Takes the data loader's pauses out of a gap; they are reported apart.
@@ -289,8 +318,15 @@ class ContextExtractor {
   std::vector<CallWait> waits_;
   CallWork work_;
   StreamRoles streams_;
+  struct Samples {
+    TermSamples t1, t2, t3, t5, tx;
+    std::map<std::string, std::vector<double>> t4;
+  };
+  Samples now_;  // of the trace at hand
+  std::size_t source_ = 0;
   TermSamples t1_, t2_, t3_, t5_, tx_;
-  std::map<std::string, std::vector<double>> t4_, ops_;
+  std::map<std::string, TermSamples> t4_;
+  std::map<std::string, std::vector<double>> ops_;
   std::unordered_map<std::uint64_t, SplitSum> splits_;
   std::vector<double> loader_pauses_;
   std::vector<const HostEvent*> loaders_;

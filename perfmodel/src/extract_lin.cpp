@@ -75,11 +75,6 @@ std::vector<double> fenced(const std::vector<double>& samples) {
   return kept;
 }
 
-void fence(TermSamples& samples) {
-  samples.all = fenced(samples.all);
-  for (auto& [key, named] : samples.by_name) named.second = fenced(named.second);
-}
-
 }  // namespace
 
 // The published extraction, without its marker rules (skip 50, keep 30): T2 and T3 lose the recording
@@ -180,12 +175,11 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
       table.templates = std::move(extracted->templates);
     }
   }
-  for (TermSamples* samples : {&t1, &t2, &t3, &t5, &tx}) fence(*samples);
-  table.t1 = t1.term();
-  table.t2 = t2.term();
-  table.t3 = t3.term();
-  table.t5 = t5.term();
-  table.tx = tx.term();
+  table.t1 = t1.fenced_term(fenced);
+  table.t2 = t2.fenced_term(fenced);
+  table.t3 = t3.fenced_term(fenced);
+  table.t5 = t5.fenced_term(fenced);
+  table.tx = tx.fenced_term(fenced);
   for (std::string_view call : {"cudaLaunchKernel", "cudaMemcpyAsync"}) {
     table.t4[std::string(call)] = {.mean_us = kLaunchUs, .median_us = kLaunchUs, .count = 1};
   }

@@ -234,7 +234,11 @@ class Engine {
                                                             : GapClass::kSibling;
     const std::uint64_t context =
         gap_context(label < 0 ? 0 : name_hash(label), name_hash(previous.node), name_hash(item.node));
-    const auto found = table_.t1.find({&context, 1}, gap_class_key(kind));
+    auto found = table_.t1.find({&context, 1}, gap_class_key(kind));
+    if (found.level == KeyLevel::kName && kind == GapClass::kIteration) {
+      // What a program does between steps is its own; a mean over programs is ruled by the slowest.
+      found.us = table_.t1.by_name.at(gap_class_key(kind)).stats.median_us;
+    }
     item.gap_level = found.level;
     if (previous.phase == item.phase) {
       host(Term::kT1, found, item.thread);

@@ -11,28 +11,86 @@
 namespace perfmodel {
 
 /// Samples of one overhead term while they are collected.
-struct TermSamples {
-  std::vector<double> all;
-  std::unordered_map<std::uint64_t, std::pair<std::string, std::vector<double>>> by_name;
-  std::unordered_map<std::uint64_t, std::vector<double>> by_context;
-
+class TermSamples {
+ public:
+  /// `contexts`: up to two keys, the most specific first.
   void add(double us, std::string_view name, std::initializer_list<std::uint64_t> contexts = {}) {
-    all.push_back(us);
-    auto& named = by_name[hash_text(name)];
-    if (named.first.empty()) named.first = name;
-    named.second.push_back(us);
-    for (std::uint64_t context : contexts) by_context[context].push_back(us);
+    Sample sample{.us = us, .name = hash_text(name)};
+    for (std::uint64_t context : contexts) sample.contexts[sample.context_count++] = context;
+    names_.try_emplace(sample.name, name);
+    samples_.push_back(sample);
+  }
+
+  void append(const TermSamples& other) {
+    samples_.insert(samples_.end(), other.samples_.begin(), other.samples_.end());
+    names_.insert(other.names_.begin(), other.names_.end());
+  }
+
+  /// Removes one-time costs (library set-up, first allocation): samples over 1 ms and 20 times the
+  /// median of their context, or of all samples if `single_pass` and the context is seen less than
+  /// three times. Returns how many.
+  std::size_t drop_first_uses(bool single_pass) {
+    std::unordered_map<std::uint64_t, std::vector<double>> by_context;
+    std::vector<double> every;
+    for (const Sample& sample : samples_) {
+      by_context[sample.widest_context()].push_back(sample.us);
+      every.push_back(sample.us);
+    }
+    const double overall = median_of(every);
+    return std::erase_if(samples_, [&](const Sample& sample) {
+      if (sample.us < kFirstUseUs) return false;
+      const auto& peers = by_context[sample.widest_context()];
+      if (peers.size() >= 3) return sample.us > kFirstUseFactor * median_of(peers);
+      return single_pass && sample.us > kFirstUseFactor * overall;
+    });
+  }
+
+  /// Tukey fences over all samples and within each name, as Lin et al. apply them.
+  template <class Fence>
+  OverheadTerm fenced_term(Fence&& fence) const {
+    return make_term(fence);
   }
 
   OverheadTerm term() const {
-    OverheadTerm made;
-    made.all = stats_of(all);
-    for (const auto& [key, named] : by_name) {
-      made.by_name[key] = {named.first, stats_of(named.second)};
+    return make_term([](const std::vector<double>& samples) { return samples; });
+  }
+
+ private:
+  static constexpr double kFirstUseUs = 1000, kFirstUseFactor = 20;
+
+  struct Sample {
+    double us = 0;
+    std::uint64_t name = 0;
+    std::uint64_t contexts[2] = {};
+    int context_count = 0;
+
+    std::uint64_t widest_context() const {
+      return context_count > 0 ? contexts[context_count - 1] : name;
     }
-    for (const auto& [key, samples] : by_context) made.by_context[key] = stats_of(samples);
+  };
+
+  template <class Filter>
+  OverheadTerm make_term(Filter&& filter) const {
+    std::vector<double> every;
+    std::unordered_map<std::uint64_t, std::vector<double>> by_name, by_context;
+    for (const Sample& sample : samples_) {
+      every.push_back(sample.us);
+      by_name[sample.name].push_back(sample.us);
+      for (int i = 0; i < sample.context_count; ++i) {
+        by_context[sample.contexts[i]].push_back(sample.us);
+      }
+    }
+    OverheadTerm made;
+    made.all = stats_of(filter(every));
+    for (const auto& [key, values] : by_name) {
+      made.by_name[key] = {names_.at(key), stats_of(filter(values))};
+    }
+    for (const auto& [key, values] : by_context) made.by_context[key] = stats_of(filter(values));
     return made;
   }
+
+  std::vector<Sample> samples_;
+  std::unordered_map<std::uint64_t, std::string> names_;
 };
 
 }  // namespace perfmodel

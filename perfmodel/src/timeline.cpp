@@ -15,6 +15,10 @@ constexpr int kPhaseLane = 1, kFirstHostLane = 10, kFirstStreamLane = 1000;
 
 double rounded(double us) { return std::round(us * 1e3) / 1e3; }
 
+std::string to_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 int host_lane(std::int32_t thread) { return kFirstHostLane + thread; }
 int stream_lane(std::int32_t stream) { return kFirstStreamLane + stream; }
 
@@ -48,7 +52,7 @@ class Writer {
   void emit(const Json& event) {
     text_ += first_ ? "\n" : ",\n";
     first_ = false;
-    text_ += event.dump(-1, ' ', false, Json::error_handler_t::replace);
+    text_ += to_line(event);
   }
 
   void name_lane(const char* what, int process, int lane, const std::string& name, int order) {
@@ -69,8 +73,9 @@ class Writer {
                        {"gpu", title_.gpu},
                        {"e2e_us", rounded(prediction_.e2e_us)},
                        {"made_by", "perfmodel"}};
-    text_ = "{\"displayTimeUnit\": \"ms\", \"otherData\": " +
-            head.dump(-1, ' ', false, Json::error_handler_t::replace) + ", \"traceEvents\": [";
+    const Json devices = {{{"id", 0}, {"name", title_.gpu}}};
+    text_ = "{\"displayTimeUnit\": \"ms\", \"otherData\": " + to_line(head) +
+            ", \"deviceProperties\": " + to_line(devices) + ", \"traceEvents\": [";
     std::set<std::int32_t> threads, streams;
     for (const PredictedOp& op : prediction_.ops) {
       threads.insert(op.thread);
@@ -148,6 +153,8 @@ class Writer {
     device_ends_.insert(std::upper_bound(device_ends_.begin(), device_ends_.end(), end), end);
     Json args = {{"op", op.name},
                  {"op_id", op.id},
+                 {"device", 0},
+                 {"stream", kernel.stream},
                  {"family", to_string(kernel.family)},
                  {"model", price.model},
                  {"bound", to_string(price.bound)},

@@ -1,0 +1,348 @@
+#include "perfmodel/graph/trace.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace perfmodel {
+namespace {
+
+using std::filesystem::path;
+
+class ReadTrace : public testing::Test {
+ protected:
+  void SetUp() override {
+    file_ = std::filesystem::temp_directory_path() /
+            ("perfmodel_trace_" + std::to_string(::getpid()) + ".json");
+  }
+  void TearDown() override { std::filesystem::remove(file_); }
+
+  Result<Trace> read(const std::string& text, bool salvage = false) {
+    std::ofstream(file_, std::ios::binary) << text;
+    return read_trace(file_, {.salvage = salvage});
+  }
+  Trace good(const std::string& text) {
+    auto trace = read(text);
+    if (!trace) {
+      ADD_FAILURE() << to_string(trace.error());
+      return {};
+    }
+    return std::move(*trace);
+  }
+  std::string error(const std::string& text, bool salvage = false) {
+    const auto trace = read(text, salvage);
+    if (trace) return "no error";
+    const std::string message = to_string(trace.error()), name = file_.string() + ":";
+    EXPECT_EQ(message.substr(0, name.size()), name);
+    return message.substr(name.size());
+  }
+
+  path file_;
+};
+
+std::string op(const std::string& ts, const std::string& dur, const std::string& more = "") {
+  return R"({"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 5, "tid": 6, "ts": )" + ts +
+         R"(, "dur": )" + dur + more + "}";
+}
+std::string events(const std::string& list) { return "{\"traceEvents\": [\n" + list + "]}"; }
+
+// ---- stamps ------------------------------------------------------------------------------------
+
+struct Stamp {
+  const char* text;
+  std::int64_t ns;
+};
+
+TEST_F(ReadTrace, StampsAreExactToTheNanosecond) {
+  const Stamp stamps[] = {
+      {"12", 12'000},
+      {"0", 0},
+      {"12.5", 12'500},
+      {"12.345", 12'345},
+      {"12.3", 12'300},
+      {"12.345678", 12'345},  // digits below 1 ns are cut off
+      {"1694103001123456", 1'694'103'001'123'456'000},
+      {"1694103001123456.789", 1'694'103'001'123'456'789},  // 16 digits before the point
+      {"1712345678901234.001", 1'712'345'678'901'234'001},
+      {"\"77\"", 77'000},  // quotes of the oldest files
+      {"\"77.25\"", 77'250},
+      {"1.01e3", 1'010'000},
+      {"2E+1", 20'000},
+      {"2e1", 20'000},
+      {"1.001e0", 1'001},  // 1000.9999 ns through a double
+      {"1001e-3", 1'001},
+      {"5e-4", 0},
+      {"1.694103001123456789e15", 1'694'103'001'123'456'789},
+      {"1.712345678901234001E15", 1'712'345'678'901'234'001},
+      {"-3.25", -3'250},
+      {"-0.5", -500},
+      {"-1.5e1", -15'000},
+  };
+  for (const Stamp& stamp : stamps) {
+    const auto trace = read("[" + op(stamp.text, "0") + "]");
+    ASSERT_TRUE(trace) << stamp.text << ": " << to_string(trace.error());
+    ASSERT_EQ(trace->host.size(), 1u) << stamp.text;
+    EXPECT_EQ(trace->base_ns, stamp.ns) << stamp.text;
+    EXPECT_EQ(trace->host[0].start_ns, 0) << stamp.text;
+  }
+}
+
+TEST_F(ReadTrace, DurationsAreExactToTheNanosecond) {
+  const auto trace = good("[" + op("1694103001123456.789", "0.001") + "," +
+                          op("1694103001123457.790", "1.2e1") + "]");
+  ASSERT_EQ(trace.host.size(), 2u);
+  EXPECT_EQ(trace.host[0].duration_ns, 1);
+  EXPECT_EQ(trace.host[1].start_ns, 1'001);
+  EXPECT_EQ(trace.host[1].duration_ns, 12'000);
+}
+
+TEST_F(ReadTrace, WhatIsNoStampIsAnErrorWithItsPlace) {
+  EXPECT_EQ(error(events(op("1", "2") + ",\n" + op("\"x\"", "2"))),
+            "3:1: /traceEvents/1/ts: expected a number, found \"x\"");
+  EXPECT_EQ(error("[" + op("1", "null") + "]"), "1:2: /0/dur: expected a number, found null");
+  for (const char* text : {"[1]", "{}", "true", "1.2.3", "12abc", "1e", "1e5x", "--1", "1e40",
+                           "99999999999999999999", "9223372036854775807"}) {
+    EXPECT_NE(error("[" + op(text, "2") + "]").find("/0/ts: expected a number"), std::string::npos)
+        << text << ": " << error("[" + op(text, "2") + "]");
+  }
+}
+
+TEST_F(ReadTrace, AMissingStampIsAnErrorAndAMissingDurationIsZero) {
+  EXPECT_NE(error(R"([{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "dur": 3}])")
+                .find("/0/ts: expected a number, found nothing"),
+            std::string::npos);
+  const auto trace =
+      good(R"([{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 3}])");
+  ASSERT_EQ(trace.host.size(), 1u);
+  EXPECT_EQ(trace.host[0].duration_ns, 0);
+}
+
+// ---- threads -----------------------------------------------------------------------------------
+
+TEST_F(ReadTrace, ThreadsAreToldByTheirTextWhateverItIs) {
+  const auto at = [](const std::string& tid) {
+    return R"({"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": )" + tid +
+           R"(, "ts": 1, "dur": 1})";
+  };
+  const auto trace =
+      good("[" + at("17") + "," + at("\"17\"") + "," + at("-549452224") + "," +
+           at("140382148398488") + "," + at("\"stream 7\"") + "," + at("17 ") + "," +
+           R"({"ph": "M", "name": "thread_name", "pid": 1, "tid": -549452224, "ts": 0,
+                              "args": {"name": "watchdog"}})" +
+           "]");
+  // 17, "17" and 17-with-a-blank are one thread.
+  ASSERT_EQ(trace.threads.size(), 4u);
+  EXPECT_EQ(trace.threads[0].thread_id, "17");
+  EXPECT_EQ(trace.threads[1].thread_id, "-549452224");
+  EXPECT_EQ(trace.threads[1].name, "watchdog");
+  EXPECT_EQ(trace.threads[2].thread_id, "140382148398488");
+  EXPECT_EQ(trace.host.size(), 6u);
+}
+
+TEST_F(ReadTrace, EqualThreadIdsOfTwoProcessesAreTwoThreads) {
+  const auto trace = good(
+      R"([{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 3, "ts": 1, "dur": 1},
+          {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 2, "tid": 3, "ts": 1, "dur": 1}])");
+  EXPECT_EQ(trace.threads.size(), 2u);
+}
+
+// ---- categories and fields ---------------------------------------------------------------------
+
+TEST_F(ReadTrace, CategoriesOldAndNewAreFolded) {
+  const auto event = [](const std::string& cat, const std::string& name, int stamp,
+                        int correlation) {
+    return R"({"ph": "X", "cat": ")" + cat + R"(", "name": ")" + name +
+           R"(", "pid": 0, "tid": 7, "ts": )" + std::to_string(stamp) +
+           R"(, "dur": 1, "args": {"correlation": )" + std::to_string(correlation) +
+           R"(, "stream": 7, "device": 0, "bytes": 64}})";
+  };
+  const auto trace = good(events(
+      event("Operator", "aten::mm", 1, 0) + "," + event("cpu_op", "## forward ##", 2, 0) + "," +
+      event("user_annotation", "my region", 3, 0) + "," +
+      event("Runtime", "cudaLaunchKernel", 4, 1) + "," +
+      event("cuda_driver", "cuLaunchKernel", 5, 2) + "," + event("Kernel", "k", 6, 1) + "," +
+      event("kernel", "k", 7, 2) + "," + event("Memcpy", "Memcpy HtoD", 8, 3) + "," +
+      event("gpu_memset", "Memset (Device)", 9, 4) + "," +
+      event("gpu_user_annotation", "step", 10, 0) + "," + event("python_function", "f", 11, 0) +
+      "," + event("Trace", "span", 12, 0) + "," + event("overhead", "flush", 13, 0)));
+  EXPECT_EQ(trace.event_count, 13u);
+  ASSERT_EQ(trace.host.size(), 5u);
+  EXPECT_EQ(trace.host[0].kind, HostKind::kOp);
+  EXPECT_EQ(trace.host[1].kind, HostKind::kAnnotation);  // by its name
+  EXPECT_EQ(trace.host[2].kind, HostKind::kAnnotation);
+  EXPECT_EQ(trace.host[3].kind, HostKind::kCall);
+  EXPECT_EQ(trace.host[4].kind, HostKind::kCall);
+  ASSERT_EQ(trace.gpu.size(), 4u);
+  EXPECT_EQ(trace.gpu[0].kind, GpuKind::kKernel);
+  EXPECT_EQ(trace.gpu[0].launch, 3);
+  EXPECT_EQ(trace.gpu[1].launch, 4);
+  EXPECT_EQ(trace.gpu[2].kind, GpuKind::kCopy);
+  EXPECT_EQ(trace.gpu[2].bytes, 64);
+  EXPECT_EQ(trace.gpu[2].launch, -1);
+  EXPECT_EQ(trace.gpu[3].kind, GpuKind::kSet);
+}
+
+TEST_F(ReadTrace, OtherPhasesAreSkippedAndKeysMayComeInAnyOrder) {
+  const auto trace = good(
+      R"([{"ph": "i", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1},
+          {"ph": "s", "cat": "ac2g", "name": "a", "pid": 1, "tid": 1, "ts": 1, "id": 3},
+          {"ph": "C", "name": "use", "pid": 1, "tid": 1, "ts": 1},
+          {"args": {"Ev Idx": 4, "Record function id": 8, "External id": 9}, "tid": 1, "ts": 1, "dur": 2,
+           "pid": 1, "name": "aten::mm", "cat": "cpu_op", "ph": "X"}])");
+  ASSERT_EQ(trace.host.size(), 1u);
+  EXPECT_EQ(trace.host[0].event_index, 4);
+  EXPECT_EQ(trace.host[0].record_function_id, 8);
+  EXPECT_EQ(trace.host[0].external_id, 9);
+}
+
+TEST_F(ReadTrace, EventsWithoutCategoryAreOpsAsTheOldCpuProfilerMeantThem) {
+  const auto trace = good(
+      R"([{"name": "aten::mm", "ph": "X", "ts": 5, "dur": 3, "tid": 1, "pid": "CPU functions", "args": {}},
+          {"name": "## forward ##", "ph": "X", "ts": 1, "dur": 30, "tid": 1, "pid": "CPU functions", "args": {}},
+          {"name": "mark", "ph": "X", "ts": 1, "tid": 1, "pid": "CPU functions"}])");
+  ASSERT_EQ(trace.host.size(), 2u);
+  EXPECT_EQ(trace.host[0].kind, HostKind::kAnnotation);
+  EXPECT_EQ(trace.host[1].kind, HostKind::kOp);
+}
+
+TEST_F(ReadTrace, HugeIntegersAndNestedArgumentsDoNoHarm) {
+  const auto trace = good("[" + op("1", "2", R"(, "args": {"Comms Id": 18446744073709551615,
+      "huge": 10000000000000000000000000000000000000000, "Input Dims": [[1, [2]], []], "correlation": 4294967296})") +
+                          "]");
+  ASSERT_EQ(trace.host.size(), 1u);
+  EXPECT_EQ(trace.host[0].correlation, 4'294'967'296);
+}
+
+TEST_F(ReadTrace, OldGpuLanesAreReadFromTheThread) {
+  const auto trace = good(
+      R"([{"ph": "X", "cat": "Kernel", "name": "k", "pid": 3, "tid": "stream 20", "ts": 1, "dur": 1,
+           "args": {"external id": 4, "correlation": 4}}])");
+  ASSERT_EQ(trace.gpu.size(), 1u);
+  EXPECT_EQ(trace.gpu[0].stream, 20);
+  EXPECT_EQ(trace.gpu[0].device, 3);
+}
+
+TEST_F(ReadTrace, ALaunchWinsOverAQueryWithItsCorrelation) {
+  const auto call = [](const char* name, int ts) {
+    return std::string(R"({"ph": "X", "cat": "cuda_runtime", "name": ")") + name +
+           R"(", "pid": 1, "tid": 1, "ts": )" + std::to_string(ts) +
+           R"(, "dur": 1, "args": {"correlation": 5}})";
+  };
+  for (const std::string& calls : {call("cudaEventQuery", 1) + "," + call("cudaLaunchKernel", 2),
+                                   call("cudaLaunchKernel", 2) + "," + call("cudaEventQuery", 3)}) {
+    const auto trace =
+        good("[" + calls +
+             R"(,{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 9, "dur": 1,
+                                 "args": {"correlation": 5, "device": 0, "stream": 7}}])");
+    ASSERT_EQ(trace.gpu.size(), 1u);
+    ASSERT_GE(trace.gpu[0].launch, 0);
+    EXPECT_EQ(trace.name(trace.host[static_cast<std::size_t>(trace.gpu[0].launch)]),
+              "cudaLaunchKernel");
+  }
+}
+
+TEST_F(ReadTrace, SyncRecordsAreKept) {
+  const auto trace =
+      good("[" + op("100", "2") + R"(,{"ph": "X", "cat": "cuda_sync", "name": "Stream Wait Event",
+      "pid": 0, "tid": 20, "ts": 103, "dur": 4, "args": {"cuda_sync_kind": "Stream Wait Event", "stream": 20,
+      "wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 11, "correlation": 12}}])");
+  ASSERT_EQ(trace.syncs.size(), 1u);
+  EXPECT_EQ(trace.names.text(trace.syncs[0].kind), "Stream Wait Event");
+  EXPECT_EQ(trace.syncs[0].start_ns, 3'000);
+  EXPECT_EQ(trace.syncs[0].stream, 20);
+  EXPECT_EQ(trace.syncs[0].wait_on_stream, 7);
+  EXPECT_EQ(trace.syncs[0].wait_on_event_correlation, 11);
+  EXPECT_EQ(trace.syncs[0].correlation, 12);
+}
+
+TEST_F(ReadTrace, HostEventsAreSortedByThreadStartAndLength) {
+  // Equal stamps: the longer event is the outer one; an equally long call lies inside its op.
+  const auto trace =
+      good("[" + op("5", "1") + "," + op("3", "2") + "," +
+           R"({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": 6,
+                              "ts": 3, "dur": 9, "args": {"correlation": 1}},)" +
+           op("3", "9") + "]");
+  ASSERT_EQ(trace.host.size(), 4u);
+  EXPECT_EQ(trace.host[0].kind, HostKind::kOp);
+  EXPECT_EQ(trace.host[0].duration_ns, 9'000);
+  EXPECT_EQ(trace.host[1].kind, HostKind::kCall);
+  EXPECT_EQ(trace.host[2].duration_ns, 2'000);
+  EXPECT_EQ(trace.host[3].start_ns, 2'000);
+}
+
+TEST_F(ReadTrace, TheGpuIsTheOneTheWorkRanOn) {
+  const auto trace =
+      good(R"({"deviceProperties": [{"id": 0, "name": "GPU A"}, {"id": 1, "name": "GPU B"}],
+      "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": "8"}, "traceEvents": [
+      {"ph": "X", "cat": "kernel", "name": "k", "pid": 1, "tid": 7, "ts": 9, "dur": 1,
+       "args": {"correlation": 5, "device": 1, "stream": 7}}]})");
+  EXPECT_EQ(trace.gpu_name(), "GPU B");
+  EXPECT_EQ(trace.devices.size(), 2u);
+  EXPECT_EQ(trace.rank, 3);
+  EXPECT_EQ(trace.world_size, 8);
+}
+
+// ---- whole files -------------------------------------------------------------------------------
+
+TEST_F(ReadTrace, BytesThatAreNoTextBecomeQuestionMarks) {
+  const auto trace =
+      good(events("{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"a\x01\xff\xc3\xa9z\\\"\", "
+                  "\"pid\": 1, \"tid\": 1, "
+                  "\"ts\": 1, \"dur\": 1}," +
+                  op("2", "1")));
+  ASSERT_EQ(trace.host.size(), 2u);
+  EXPECT_EQ(trace.name(trace.host[0]), "a??\xc3\xa9z\"");  // the e with accent is valid
+  ASSERT_EQ(trace.warnings.size(), 1u);
+  EXPECT_EQ(trace.warnings[0].substr(0, 7), "2 bytes");
+}
+
+TEST_F(ReadTrace, AnExecutionGraphIsToldByName) {
+  EXPECT_NE(error(R"({"schema": "1.0.1", "pid": 1, "nodes": []})").find("execution graph"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"pid": 1})").find("\"traceEvents\""), std::string::npos);
+}
+
+TEST_F(ReadTrace, EventsThatAreNoObjectsAreLocated) {
+  EXPECT_EQ(error(events(op("1", "2") + ",\n [1]")),
+            "3:2: /traceEvents/1: expected an object, found an array");
+  EXPECT_NE(error("[{}, 3]").find("1:6: /1: expected an object, found a number"),
+            std::string::npos);
+}
+
+TEST_F(ReadTrace, SyntaxErrorsAreLocated) {
+  const std::string message =
+      error(events(op("1", "2") + ",\n" + R"({"ph": "X", "cat": "cpu_op", "name" "a"})"));
+  EXPECT_EQ(message.substr(0, 21), "3:36: /traceEvents/1:") << message;
+}
+
+TEST_F(ReadTrace, SalvageKeepsCompleteEvents) {
+  const std::string whole = events(op("1", "2") + "," + op("5", "2"));
+  const std::string cut = whole.substr(0, whole.rfind("\"ts\""));
+  EXPECT_NE(error(cut).find("end of the file"), std::string::npos);
+  const auto trace = read(cut, true);
+  ASSERT_TRUE(trace) << to_string(trace.error());
+  EXPECT_EQ(trace->host.size(), 1u);
+  ASSERT_EQ(trace->warnings.size(), 1u);
+  EXPECT_NE(trace->warnings[0].find("1 complete events"), std::string::npos);
+}
+
+TEST_F(ReadTrace, GzipMembersInARowAreOneTrace) {
+  const std::string whole = events(op("1", "2") + "," + op("5", "2"));
+  for (const auto& [mode, part] :
+       {std::pair{"wb", whole.substr(0, 50)}, std::pair{"ab", whole.substr(50)}}) {
+    gzFile zip = gzopen(file_.c_str(), mode);  // "a" adds a second member
+    gzwrite(zip, part.data(), static_cast<unsigned>(part.size()));
+    gzclose(zip);
+  }
+  const auto trace = read_trace(file_);
+  ASSERT_TRUE(trace) << to_string(trace.error());
+  EXPECT_EQ(trace->host.size(), 2u);
+  EXPECT_EQ(trace->text_bytes, whole.size());
+}
+
+}  // namespace
+}  // namespace perfmodel
