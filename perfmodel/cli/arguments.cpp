@@ -1,7 +1,11 @@
 #include "arguments.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/Error.hpp>
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 
 namespace perfmodel::cli {
@@ -29,6 +33,15 @@ CLI::Option* add_window(CLI::App& app, const std::string& name, Window& window,
     window = range;
   };
   return app.add_option_function<std::string>(name, parse, help)->type_name("A:B");
+}
+
+CLI::Validator at_least(double minimum) {
+  const auto check = [minimum](std::string& text) -> std::string {
+    double number = 0;
+    if (parse_number(text, number) && std::isfinite(number) && number >= minimum) return "";
+    return fmt::format("expected a number of at least {}, found {}", minimum, text);
+  };
+  return {check, ""};
 }
 
 void return_swallowed(std::vector<std::string>& files, std::vector<std::string>& values,

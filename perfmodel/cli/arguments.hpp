@@ -1,7 +1,9 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +17,9 @@ using Window = std::optional<std::pair<std::size_t, std::size_t>>;
 /// Adds an option that takes "A:B".
 CLI::Option* add_window(CLI::App& app, const std::string& name, Window& window,
                         const std::string& help);
+
+/// Refuses numbers below `minimum`, infinite ones and what is no number.
+CLI::Validator at_least(double minimum);
 
 /// A flag with several values that stands before the files swallows them:
 /// `--overheads TABLE GRAPH`. If `files` is empty, all but the first `keep` values of `values` are

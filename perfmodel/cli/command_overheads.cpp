@@ -213,7 +213,7 @@ Command overheads_command(CLI::App& parent) {
       ->capture_default_str();
   app->add_option("--profiler-cost", arguments->profiler_cost_us,
                   "Microseconds to subtract per recorded event")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->type_name("US");
   add_window(*app, "--iterations", arguments->iterations,
              "Only iterations A to B - 1 of each trace, counted from 0");
@@ -222,7 +222,7 @@ Command overheads_command(CLI::App& parent) {
       ->type_name("TABLE");
   app->add_option("-o,--output", arguments->output, "Write the table as JSON")->type_name("FILE");
   app->add_option("--top", arguments->top, "Rows of the op table")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str()
       ->type_name("N");
   app->add_flag("--salvage", arguments->salvage, "Keep what is complete in files that break off");

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -274,16 +275,17 @@ Command predict_command(CLI::App& parent) {
       ->needs(times);
   app->add_option("--world", arguments->world,
                   "Number of ranks, for collectives whose group size is not recorded")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->type_name("N");
   app->add_option("--models", arguments->models, "Kernel models")
       ->check(CLI::IsMember({"heuristic", "roofline"}))
       ->capture_default_str();
-  app->add_option("--timeline", arguments->timeline,
-                  "Write the predicted timeline as a Chrome trace (open in ui.perfetto.dev)")
+  app->add_option(
+         "--timeline", arguments->timeline,
+         "Write the timeline of the (slowest) graph as a Chrome trace, for ui.perfetto.dev")
       ->type_name("FILE");
   app->add_option("--top", arguments->top, "Rows of the long tables")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str()
       ->type_name("N");
   app->add_flag("--salvage", arguments->salvage, "Keep what is complete in files that break off");

@@ -152,7 +152,7 @@ Command trace_command(CLI::App& parent) {
   add_window(*app, "--iterations", arguments->iterations,
              "Only iterations A to B - 1, counted from 0");
   app->add_option("--top", arguments->top, "Rows of the kernel table (JSON has all)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str()
       ->type_name("N");
   app->add_flag("--salvage", arguments->salvage, "Keep what is complete in a file that breaks off");

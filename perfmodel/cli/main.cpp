@@ -59,6 +59,12 @@ int run(int argc, char** argv) {
       return app.exit(error) == 0 ? kOk : kBadUsage;  // --help, --version
     }
     std::string message = error.what();
+    // CLI11 looks for what is missing before it looks at what nobody knows.
+    const std::vector<std::string> unknown = app.remaining(true);
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) &&
+        !unknown.empty()) {
+      message = "unknown argument: " + unknown.front();
+    }
     while (message.ends_with('\n')) message.pop_back();
     complain(message + " (see --help)");
     return kBadUsage;

@@ -84,7 +84,7 @@ TEST_F(ReadExecutionGraph, FlatNodesKeepTheirFields) {
 }
 
 TEST_F(ReadExecutionGraph, NestedNodesKeepTheirAttributes) {
-  const auto graph = good(R"({"schema": "1.1.1-chakra.0.0.4", "nodes": [
+  const auto graph = good(R"json({"schema": "1.1.1-chakra.0.0.4", "nodes": [
     {"id": 2, "name": "triton_poi_0", "ctrl_deps": 1,
      "inputs": {"values": [[3, 4, 8, 64, 2, "cuda:1"], 5], "shapes": [[8, 8], []],
                 "types": ["Tensor(c10::BFloat16)", "Int"], "strides": [[8, 1]]},
@@ -97,78 +97,79 @@ TEST_F(ReadExecutionGraph, NestedNodesKeepTheirAttributes) {
 },
     {"id": 1, "name": "root", "ctrl_deps": 1, "inputs": {"values": [], "shapes": [], "types": []},
      "outputs": {"values": [], "shapes": [], "types": []}, "attrs": []}]
-})");
+})json");
   ASSERT_EQ(graph.nodes.size(), 2u);
-const Node& node = graph.nodes[1];
-EXPECT_EQ(node.rf_id, 6);
-EXPECT_EQ(graph.names.text(node.kernel_backend), "triton");
-EXPECT_EQ(graph.names.text(node.kernel_file), "abc.py");
-ASSERT_EQ(node.inputs_count, 2u);
-const Tensor& tensor = graph.tensors[graph.inputs(node)[0].index];
-EXPECT_EQ(tensor.id, 3);
-EXPECT_EQ(tensor.storage_id, 4);
-EXPECT_EQ(tensor.offset, 8);
-EXPECT_EQ(tensor.numel, 64);
-EXPECT_EQ(tensor.bytes(), 128);  // 64 x 2 B
-EXPECT_EQ(tensor.dtype, DType::kBFloat16);
-EXPECT_TRUE(tensor.on_gpu());
-EXPECT_EQ(tensor.device.index, 1);
-EXPECT_EQ(std::vector(graph.shape(tensor).begin(), graph.shape(tensor).end()),
-          (std::vector<std::int64_t>{8, 8}));
-EXPECT_EQ(graph.inputs(node)[1].integer, 5);
+  const Node& node = graph.nodes[1];
+  EXPECT_EQ(node.rf_id, 6);
+  EXPECT_EQ(graph.names.text(node.kernel_backend), "triton");
+  EXPECT_EQ(graph.names.text(node.kernel_file), "abc.py");
+  ASSERT_EQ(node.inputs_count, 2u);
+  const Tensor& tensor = graph.tensors[graph.inputs(node)[0].index];
+  EXPECT_EQ(tensor.id, 3);
+  EXPECT_EQ(tensor.storage_id, 4);
+  EXPECT_EQ(tensor.offset, 8);
+  EXPECT_EQ(tensor.numel, 64);
+  EXPECT_EQ(tensor.bytes(), 128);  // 64 x 2 B
+  EXPECT_EQ(tensor.dtype, DType::kBFloat16);
+  EXPECT_TRUE(tensor.on_gpu());
+  EXPECT_EQ(tensor.device.index, 1);
+  EXPECT_EQ(std::vector(graph.shape(tensor).begin(), graph.shape(tensor).end()),
+            (std::vector<std::int64_t>{8, 8}));
+  EXPECT_EQ(graph.inputs(node)[1].integer, 5);
 }
 
 TEST_F(ReadExecutionGraph, ArgumentsKeepTheirKinds) {
-  const auto graph = good(flat(R"({"name": "op", "id": 2, "parent": 1,
+  const auto graph = good(flat(R"json({"name": "op", "id": 2, "parent": 1,
     "inputs": ["<None>", true, -1, 0.5, "inf", "text", "<Object>", "cuda:0", [2, 3], [1, 1, 0, 4, 4, "cpu"],
                [[5, 5, 0, 2, 8, "cuda:0"], "<None>"], [[[6, 6, 0, 1, 4, "cuda:0"]]], [0, 0, 0, 0, 0, ""], [1, 2, 3, 4, 5]],
     "input_shapes": [[], [], [], [], [], [], [], [], [[], []], [4], [[2], []], [[[1]]], [], [[], [], [], [], []]],
     "input_types": ["None", "Bool", "Int", "Double", "Double", "String", "Object", "Device", "GenericList[Int,Int]",
                     "Tensor(float)", "GenericList[Tensor(long int),None]", "GenericList[GenericList[Tensor(float)]]",
-                    "Tensor(nullptr (uninitialized))", "GenericList[Int,Int,Int,Int,Int]"]})"));
+                    "Tensor(nullptr (uninitialized))", "GenericList[Int,Int,Int,Int,Int]"]})json"));
   ASSERT_EQ(graph.nodes.size(), 2u);
-const auto inputs = graph.inputs(graph.nodes[1]);
-ASSERT_EQ(inputs.size(), 14u);
-using Kind = Argument::Kind;
-EXPECT_EQ(inputs[0].kind, Kind::kNone);
-EXPECT_EQ(inputs[1].kind, Kind::kBool);
-EXPECT_EQ(inputs[1].integer, 1);
-EXPECT_EQ(inputs[2].kind, Kind::kInt);
-EXPECT_EQ(inputs[2].integer, -1);
-EXPECT_EQ(inputs[3].kind, Kind::kDouble);
-EXPECT_EQ(inputs[3].real, 0.5);
-EXPECT_EQ(inputs[4].kind, Kind::kDouble);
-EXPECT_TRUE(std::isinf(inputs[4].real));
-EXPECT_EQ(inputs[5].kind, Kind::kString);
-EXPECT_EQ(graph.names.text(inputs[5].index), "text");
-EXPECT_EQ(inputs[6].kind, Kind::kOpaque);
-EXPECT_EQ(inputs[7].kind, Kind::kOpaque);
-ASSERT_EQ(inputs[8].kind, Kind::kList);
-EXPECT_EQ(graph.elements(inputs[8])[1].integer, 3);
-ASSERT_EQ(inputs[9].kind, Kind::kTensor);
-EXPECT_TRUE(graph.tensors[inputs[9].index].on_cpu());
-ASSERT_EQ(inputs[10].kind, Kind::kList);
-const Argument& inner = graph.elements(inputs[10])[0];
-ASSERT_EQ(inner.kind, Kind::kTensor);
-EXPECT_EQ(graph.tensors[inner.index].dtype, DType::kInt64);
-EXPECT_EQ(graph.shape(graph.tensors[inner.index])[0], 2);
-EXPECT_EQ(graph.elements(inputs[10])[1].kind, Kind::kNone);
-ASSERT_EQ(inputs[11].kind, Kind::kList);
-EXPECT_EQ(graph.elements(graph.elements(inputs[11])[0])[0].kind, Kind::kTensor);
-ASSERT_EQ(inputs[12].kind, Kind::kTensor);  // undefined
-EXPECT_EQ(graph.tensors[inputs[12].index].device.kind, Device::Kind::kNone);
-// Five integers are a tensor only where the type says so.
-ASSERT_EQ(inputs[13].kind, Kind::kList);
-EXPECT_EQ(inputs[13].count, 5u);
+  const auto inputs = graph.inputs(graph.nodes[1]);
+  ASSERT_EQ(inputs.size(), 14u);
+  using Kind = Argument::Kind;
+  EXPECT_EQ(inputs[0].kind, Kind::kNone);
+  EXPECT_EQ(inputs[1].kind, Kind::kBool);
+  EXPECT_EQ(inputs[1].integer, 1);
+  EXPECT_EQ(inputs[2].kind, Kind::kInt);
+  EXPECT_EQ(inputs[2].integer, -1);
+  EXPECT_EQ(inputs[3].kind, Kind::kDouble);
+  EXPECT_EQ(inputs[3].real, 0.5);
+  EXPECT_EQ(inputs[4].kind, Kind::kDouble);
+  EXPECT_TRUE(std::isinf(inputs[4].real));
+  EXPECT_EQ(inputs[5].kind, Kind::kString);
+  EXPECT_EQ(graph.names.text(inputs[5].index), "text");
+  EXPECT_EQ(inputs[6].kind, Kind::kOpaque);
+  EXPECT_EQ(inputs[7].kind, Kind::kOpaque);
+  ASSERT_EQ(inputs[8].kind, Kind::kList);
+  EXPECT_EQ(graph.elements(inputs[8])[1].integer, 3);
+  ASSERT_EQ(inputs[9].kind, Kind::kTensor);
+  EXPECT_TRUE(graph.tensors[inputs[9].index].on_cpu());
+  ASSERT_EQ(inputs[10].kind, Kind::kList);
+  const Argument& inner = graph.elements(inputs[10])[0];
+  ASSERT_EQ(inner.kind, Kind::kTensor);
+  EXPECT_EQ(graph.tensors[inner.index].dtype, DType::kInt64);
+  EXPECT_EQ(graph.shape(graph.tensors[inner.index])[0], 2);
+  EXPECT_EQ(graph.elements(inputs[10])[1].kind, Kind::kNone);
+  ASSERT_EQ(inputs[11].kind, Kind::kList);
+  EXPECT_EQ(graph.elements(graph.elements(inputs[11])[0])[0].kind, Kind::kTensor);
+  ASSERT_EQ(inputs[12].kind, Kind::kTensor);  // undefined
+  EXPECT_EQ(graph.tensors[inputs[12].index].device.kind, Device::Kind::kNone);
+  // Five integers are a tensor only where the type says so.
+  ASSERT_EQ(inputs[13].kind, Kind::kList);
+  EXPECT_EQ(inputs[13].count, 5u);
 }
 
 TEST_F(ReadExecutionGraph, LargeIdsKeepTheirBits) {
-  const auto graph = good(flat(R"({"name": "op", "id": 2, "parent": 1, "rf_id": 9223372036854775807,
+  const auto graph =
+      good(flat(R"json({"name": "op", "id": 2, "parent": 1, "rf_id": 9223372036854775807,
     "inputs": [[18446744073709551615, 140382148398488, 0, 1, 4, "cpu"]], "input_shapes": [[1]],
-    "input_types": ["Tensor(float)"]})"));
+    "input_types": ["Tensor(float)"]})json"));
   ASSERT_EQ(graph.tensors.size(), 1u);
-EXPECT_EQ(static_cast<std::uint64_t>(graph.tensors[0].id), 18446744073709551615u);
-EXPECT_EQ(graph.nodes[1].rf_id, 9223372036854775807);
+  EXPECT_EQ(static_cast<std::uint64_t>(graph.tensors[0].id), 18446744073709551615u);
+  EXPECT_EQ(graph.nodes[1].rf_id, 9223372036854775807);
 }
 
 TEST_F(ReadExecutionGraph, NodesAreSortedByIdAndLinkedToTheirParents) {
@@ -317,11 +318,11 @@ TEST_F(ReadExecutionGraph, DataEdgesFollowTheLastWriterOfTensorOrStorage) {
   // 5 reads tensor 10 again: by tensor its writer is 2, by storage 4.
   const auto reads = [](int t, int s) {
     return R"(, "inputs": [[)" + std::to_string(t) + "," + std::to_string(s) +
-           R"(, 0, 1, 4, "cpu"]], "input_shapes": [[1]], "input_types": ["Tensor(float)"])";
+           R"json(, 0, 1, 4, "cpu"]], "input_shapes": [[1]], "input_types": ["Tensor(float)"])json";
   };
   const auto writes = [](int t, int s) {
     return R"(, "outputs": [[)" + std::to_string(t) + "," + std::to_string(s) +
-           R"(, 0, 1, 4, "cpu"]], "output_shapes": [[1]], "output_types": ["Tensor(float)"])";
+           R"json(, 0, 1, 4, "cpu"]], "output_shapes": [[1]], "output_types": ["Tensor(float)"])json";
   };
   const auto graph = good(flat(
       small_node(2, 1, "w", writes(10, 20)) + "," + small_node(3, 1, "r", reads(10, 20)) + "," +

@@ -316,7 +316,8 @@ TEST_F(ReadTrace, EventsThatAreNoObjectsAreLocated) {
 TEST_F(ReadTrace, SyntaxErrorsAreLocated) {
   const std::string message =
       error(events(op("1", "2") + ",\n" + R"({"ph": "X", "cat": "cpu_op", "name" "a"})"));
-  EXPECT_EQ(message.substr(0, 21), "3:36: /traceEvents/1:") << message;
+  EXPECT_EQ(message.substr(0, 21), "3:39: /traceEvents/1:")
+      << message;  // behind the value without a colon
 }
 
 TEST_F(ReadTrace, SalvageKeepsCompleteEvents) {

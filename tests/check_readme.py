@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Checks that the example output in README.md is what the program prints, or writes it anew.
+
+    python3 tests/check_readme.py [--update] PROGRAM [README.md]
+
+The block shows the output up to the end of the table of GPU work; "  ..." stands for the rest.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+COMMAND = "predict dlrm_mlperf_2048.json.gz --gpu a100-sxm-40gb"
+BUILD = "build dlrm --preset mlperf --batch 2048 -o dlrm_mlperf_2048.json.gz"
+LAST_SHOWN = "  sum "
+
+
+def output_of(program: Path) -> list:
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([program, *BUILD.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        text = subprocess.run([program, *COMMAND.split()], cwd=folder, check=True, capture_output=True).stdout.decode()
+    lines = text.strip("\n").split("\n")
+    return lines[:1 + next(i for i, line in enumerate(lines) if line.startswith(LAST_SHOWN))] + ["  ..."]
+
+
+def main() -> int:
+    arguments = [a for a in sys.argv[1:] if a != "--update"]
+    if not 1 <= len(arguments) <= 2:
+        sys.exit(__doc__)
+    readme = Path(arguments[1]) if len(arguments) == 2 else Path(__file__).parent.parent / "README.md"
+    lines = readme.read_text().split("\n")
+    begin = lines.index(f"$ perfpredict {COMMAND}") + 1
+    end = lines.index("```", begin)
+    shown, printed = lines[begin:end], output_of(Path(arguments[0]).resolve())
+    if shown == printed:
+        return 0
+    if "--update" in sys.argv:
+        readme.write_text("\n".join(lines[:begin] + printed + lines[end:]))
+        return 0
+    at = next((i for i, pair in enumerate(zip(shown, printed)) if pair[0] != pair[1]), min(len(shown), len(printed)))
+    for name, block in (("README.md shows", shown), ("perfpredict prints", printed)):
+        print(f"{name}: {block[at] if at < len(block) else '(nothing)'}")
+    print("If the new output is right: python3 tests/check_readme.py --update build/release/bin/perfpredict")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

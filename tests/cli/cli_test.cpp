@@ -1,0 +1,650 @@
+// The program perfpredict as its users see it: exit codes, what is on which stream, keys, files.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+std::string read(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// A folder of its own for every test process.
+const fs::path& scratch() {
+  static const struct Folder {
+    Folder() {
+      std::string name = (fs::temp_directory_path() / "perfmodel_cli_XXXXXX").string();
+      path = mkdtemp(name.data());
+    }
+    ~Folder() {
+      std::error_code ignored;
+      fs::remove_all(path, ignored);
+    }
+    fs::path path;
+  } folder;
+  return folder.path;
+}
+
+struct Outcome {
+  int status = -1;
+  std::string out, err;
+};
+
+// `before` goes in front of the program, `after` behind its arguments, for the shell.
+Outcome run(const Words& arguments, const std::string& before = "", const std::string& after = "") {
+  const fs::path out = scratch() / "stdout", err = scratch() / "stderr";
+  std::string command = before + " '" PERFPREDICT_PROGRAM "'";
+  for (const std::string& argument : arguments) command += " '" + argument + "'";
+  command += " >'" + out.string() + "' 2>'" + err.string() + "' " + after;
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(out), read(err)};
+}
+
+std::string shown(const Words& arguments) {
+  std::string text;
+  for (const std::string& argument : arguments) text += argument + " ";
+  return text;
+}
+
+// stderr is one line that holds `part`, stdout is empty.
+void expect_complaint(const Words& arguments, int status, const std::string& part) {
+  SCOPED_TRACE(shown(arguments));
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.status, status);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_TRUE(outcome.err.ends_with('\n'));
+  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+}
+
+// Standard output is one JSON document with schema and version, standard error is empty.
+Json json_of(Words arguments) {
+  arguments.push_back("--json");
+  SCOPED_TRACE(shown(arguments));
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.err, "");
+  Json document = Json::parse(outcome.out, nullptr, false);
+  EXPECT_FALSE(document.is_discarded()) << outcome.out.substr(0, 200);
+  if (document.is_discarded()) return Json::object();
+  EXPECT_TRUE(document["schema"].is_string());
+  EXPECT_TRUE(document["version"].is_number_integer());
+  return document;
+}
+
+std::string sample(const std::string& name) {
+  return (fs::path(PERFMODEL_SAMPLES) / name).string();
+}
+
+const Json& expected_samples() {
+  static const Json files =
+      Json::parse(read(fs::path(PERFMODEL_SAMPLES) / "expected.json"))["files"];
+  return files;
+}
+
+// A table learned from a made-up run, and a built graph: made once.
+const std::string& table() {
+  static const std::string file = [] {
+    const std::string made = (scratch() / "table.json").string();
+    const Outcome outcome = run({"overheads", sample("kineto_plain_2023.json"), "--graph",
+                                 sample("et_plain_2023.json"), "-o", made});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return made;
+  }();
+  return file;
+}
+
+const std::string& built_graph() {
+  static const std::string file = [] {
+    const std::string made = (scratch() / "ddp.json").string();
+    const Outcome outcome = run({"build", "dlrm", "--preset", "ddp", "--batch", "64", "-o", made});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return made;
+  }();
+  return file;
+}
+
+Words predict_words(const std::string& graph) {
+  return {"predict", graph, "--gpu", "v100-sxm2-16gb", "--overheads", table()};
+}
+
+double sum_of(const Json& list, const char* key) {
+  double sum = 0;
+  for (const Json& entry : list) sum += entry.at(key).get<double>();
+  return sum;
+}
+
+bool warns(const Json& document, const std::string& part) {
+  return std::any_of(document["warnings"].begin(), document["warnings"].end(), [&](const Json& w) {
+    return w.get<std::string>().find(part) != std::string::npos;
+  });
+}
+
+// ---- usage -------------------------------------------------------------------------------------
+
+TEST(Usage, HelpAndVersionSucceedOnStandardOutput) {
+  for (const Words& words : {Words{"--help"},
+                             {"--version"},
+                             {"predict", "--help"},
+                             {"trace", "-h"},
+                             {"overheads", "--help"},
+                             {"gpus", "--help"},
+                             {"build", "--help"},
+                             {"build", "dlrm", "--help"}}) {
+    SCOPED_TRACE(shown(words));
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_NE(outcome.out, "");
+  }
+}
+
+TEST(Usage, MistakesExitWithTwoAndOneLine) {
+  const std::string trace = sample("kineto_plain_2023.json");
+  expect_complaint({}, 2, "subcommand");
+  expect_complaint({"foretell"}, 2, "foretell");
+  expect_complaint({"predict"}, 2, "required");
+  expect_complaint({"predict", "g.json"}, 2, "--gpu");
+  expect_complaint({"predict", "--gpu", "t4"}, 2, "GRAPH");
+  expect_complaint({"predict", "g.json", "--gpus", "t4"}, 2, "--gpus");
+  expect_complaint({"predict", "g.json", "--gpu", "t4", "--use", "comm"}, 2, "--kernel-times");
+  expect_complaint({"predict", "g.json", "--gpu", "t4", "--models", "oracle"}, 2, "--models");
+  expect_complaint({"predict", "g.json", "--gpu", "t4", "--world", "0"}, 2, "--world");
+  expect_complaint({"trace", trace, "--iterations", "2"}, 2, "A:B");
+  expect_complaint({"trace", trace, "--iterations", "2:2"}, 2, "A:B");
+  expect_complaint({"trace", trace, "--iterations", "-1:2"}, 2, "A:B");
+  expect_complaint({"overheads", trace, "--method", "best"}, 2, "--method");
+  expect_complaint({"overheads", trace, "--profiler-cost", "nan"}, 2, "--profiler-cost");
+  expect_complaint({"build"}, 2, "subcommand");
+  expect_complaint({"build", "dlrm", "--preset", "ddp"}, 2, "--output");
+  expect_complaint({"build", "dlrm", "-o", "g.json"}, 2, "--preset");
+  expect_complaint({"build", "dlrm", "--preset", "ddp", "--top", "8-x", "-o", "g.json"}, 2, "8-x");
+}
+
+TEST(Usage, OneFileForAllOrOnePerGraph) {
+  const std::string g = built_graph();
+  expect_complaint({"predict", g, g, g, "--gpu", "t4", "--overheads", table(), table()}, 2,
+                   "one per graph (3)");
+  const std::string trace = sample("kineto_plain_2023.json");
+  expect_complaint({"overheads", trace, trace, "--graph", sample("et_plain_2023.json")}, 2,
+                   "one graph per trace");
+}
+
+TEST(Usage, FlagsMayStandBeforeTheFiles) {
+  const Json after = json_of(predict_words(built_graph()));
+  const Json before =
+      json_of({"predict", "--overheads", table(), built_graph(), "--gpu", "v100-sxm2-16gb"});
+  EXPECT_EQ(before, after);
+}
+
+// ---- bad input ---------------------------------------------------------------------------------
+
+TEST(BadInput, EveryBrokenSampleIsRefusedWithItsPlace) {
+  for (const auto& [name, figures] : expected_samples().items()) {
+    if (figures["kind"] != "bad") continue;
+    const std::string message = figures["message"];
+    if (figures["reads_as"] != "kineto") {
+      Words words = predict_words(sample(name));
+      expect_complaint(words, 1, message);
+      expect_complaint(words, 1, name);
+    }
+    if (figures["reads_as"] != "execution_trace") {
+      expect_complaint({"trace", sample(name)}, 1, message);
+      expect_complaint({"overheads", sample(name)}, 1, message);
+    }
+  }
+}
+
+TEST(BadInput, FilesOfAnotherKindAreToldByName) {
+  const std::string trace = sample("kineto_plain_2023.json"), graph = sample("et_plain_2023.json");
+  expect_complaint(predict_words(trace), 1, "expected an execution graph, found a timed");
+  expect_complaint({"trace", graph}, 1, "found an execution graph");
+  expect_complaint({"overheads", graph}, 1, "found an execution graph");
+  expect_complaint({"overheads", trace, "--graph", trace}, 1, "expected an execution graph");
+  expect_complaint({"predict", graph, "--gpu", "t4", "--overheads", trace}, 1,
+                   "perfmodel-overheads");
+  expect_complaint(predict_words(scratch().string()), 1, "found a directory");
+  expect_complaint(predict_words("no-such.json"), 1, "no-such.json: expected a file");
+  expect_complaint({"trace", scratch().string()}, 1, "found a directory");
+  expect_complaint({"predict", graph, "--gpu", "t4", "--overheads", scratch().string()}, 1,
+                   "found a directory");
+  expect_complaint({"gpus", table()}, 1, "perfmodel-gpu");
+}
+
+TEST(BadInput, UnknownGpusAreAnsweredWithNearNames) {
+  expect_complaint({"gpus", "v100-sxm2-16"}, 1, "v100-sxm2-16gb");
+  expect_complaint({"predict", built_graph(), "--gpu", "a100-sxm-40", "--overheads", table()}, 1,
+                   "a100-sxm-40gb");
+}
+
+TEST(BadInput, RequestsThatTheFilesCannotAnswer) {
+  const std::string trace = sample("kineto_plain_2023.json");
+  expect_complaint({"trace", trace, "--iterations", "0:9"}, 1, "expected iterations within 0:2");
+  expect_complaint({"overheads", trace, "--iterations", "5:9"}, 1, "expected iterations within");
+  Words words = predict_words(built_graph());
+  words.insert(words.end(), {"--iterations", "0:2"});
+  expect_complaint(words, 1, "expected iterations within 0:1");
+  words = predict_words(built_graph());
+  words.insert(words.end(), {"--kernel-times", trace});
+  expect_complaint(words, 1, "same program");
+  for (const auto& [name, figures] : expected_samples().items()) {
+    if (figures.contains("overheads_error")) {
+      expect_complaint({"overheads", sample(name)}, 1, "device activity");
+    }
+  }
+  expect_complaint({"build", "dlrm", "--preset", "ddp", "--batch", "0", "-o",
+                    (scratch() / "none.json").string()},
+                   1, "batch");
+  EXPECT_FALSE(fs::exists(scratch() / "none.json"));
+}
+
+TEST(BadInput, DataFolderAndOutputsThatDoNotExist) {
+  const Outcome no_data = run({"gpus"}, "PERFMODEL_DATA=/no/such/folder");
+  EXPECT_EQ(no_data.status, 1);
+  EXPECT_NE(no_data.err.find("PERFMODEL_DATA"), std::string::npos);
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  const Outcome full = run({"gpus"}, "", ">/dev/full");
+  EXPECT_EQ(full.status, 1);
+  EXPECT_NE(full.err.find("standard output"), std::string::npos);
+}
+
+// ---- files -------------------------------------------------------------------------------------
+
+TEST(Files, NothingIsLeftBehindWhenAnOutputCannotBeWritten) {
+  const fs::path folder = scratch() / "outputs";
+  fs::create_directories(folder / "taken.json");  // a folder where the file should go
+  const std::string taken = (folder / "taken.json").string();
+  const std::string nowhere = (folder / "no" / "such.json").string();
+  const std::string trace = sample("kineto_plain_2023.json");
+  for (const std::string& target : {taken, nowhere}) {
+    expect_complaint({"overheads", trace, "-o", target}, 1, target);
+    expect_complaint({"build", "dlrm", "--preset", "ddp", "-o", target}, 1, target);
+    Words words = predict_words(built_graph());
+    words.insert(words.end(), {"--timeline", target});
+    expect_complaint(words, 1, target);
+  }
+  EXPECT_EQ(std::distance(fs::recursive_directory_iterator(folder), {}), 1);
+}
+
+TEST(Files, AnOldFileSurvivesAFailedRun) {
+  const fs::path file = scratch() / "old.json";
+  std::ofstream(file) << "old";
+  expect_complaint({"overheads", sample("kineto_no_gpu.json"), "-o", file.string()}, 1, "device");
+  EXPECT_EQ(read(file), "old");
+}
+
+TEST(Files, OverheadsOnStandardOutputAreThoseOfTheFile) {
+  const std::string file = (scratch() / "same.json").string();
+  const Outcome outcome =
+      run({"overheads", sample("kineto_plain_2023.json"), "-o", file, "--json"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.out, read(file));
+}
+
+TEST(Files, EqualBuildsGiveEqualBytes) {
+  const std::string again = (scratch() / "again.json").string();
+  EXPECT_EQ(run({"build", "dlrm", "--preset", "ddp", "--batch", "64", "-o", again}).status, 0);
+  EXPECT_EQ(read(again), read(built_graph()));
+  EXPECT_NE(read(again).find("perfpredict build dlrm --preset ddp --batch 64"), std::string::npos);
+}
+
+// ---- trace -------------------------------------------------------------------------------------
+
+TEST(TraceCommand, CountsWhatTheSamplesHold) {
+  std::size_t checked = 0;
+  for (const auto& [name, figures] : expected_samples().items()) {
+    if (figures["kind"] != "kineto") continue;
+    SCOPED_TRACE(name);
+    const Json report = json_of({"trace", sample(name)});
+    EXPECT_EQ(report["events"], figures["events"]);
+    EXPECT_EQ(report["kernels_total"], figures["kernels_total"]);
+    EXPECT_EQ(report["memcpy_total"], figures["memcpy"]);
+    EXPECT_EQ(report["memset_total"], figures["memset"]);
+    EXPECT_EQ(report["gpu_without_launch"], figures["gpu_without_launch"]);
+    EXPECT_NEAR(report["gpu_busy_us"], figures["gpu_busy_us"], 0.01);
+    EXPECT_TRUE(report["gpu"].is_string());
+    EXPECT_EQ(report["streams"], report["stream_list"].size());
+    double kernels = sum_of(report["top_kernels"], "count");
+    EXPECT_EQ(kernels, report["kernels_total"]);
+    ASSERT_EQ(report["iterations"].size(), figures["iterations"].size());
+    for (std::size_t i = 0; i < report["iterations"].size(); ++i) {
+      const Json &own = report["iterations"][i], &other = figures["iterations"][i];
+      EXPECT_EQ(own["name"], other["name"]);
+      EXPECT_EQ(own["kernels"], other["kernels"]);
+      EXPECT_NEAR(own["wall_us"], other["wall_us"], 0.01);
+      EXPECT_NEAR(own["gpu_busy_us"], other["gpu_busy_us"], 0.01);
+    }
+    EXPECT_EQ(run({"trace", sample(name)}).status, 0);
+    ++checked;
+  }
+  EXPECT_GT(checked, 20U);
+}
+
+TEST(TraceCommand, AWindowHoldsOnlyItsIterations) {
+  const Json all = json_of({"trace", sample("kineto_plain_2023.json")});
+  const Json second = json_of({"trace", sample("kineto_plain_2023.json"), "--iterations", "1:2"});
+  ASSERT_EQ(second["iterations"].size(), 1U);
+  EXPECT_EQ(second["iterations"][0], all["iterations"][1]);
+  EXPECT_EQ(second["kernels_total"], second["iterations"][0]["kernels"]);
+  EXPECT_EQ(second["events"], all["events"]);
+}
+
+TEST(TraceCommand, SalvageKeepsWhatIsComplete) {
+  const std::string broken = sample("bad_cut_off_between.json");
+  expect_complaint({"trace", broken}, 1, "expected");
+  const Json report = json_of({"trace", broken, "--salvage"});
+  EXPECT_FALSE(report["warnings"].empty());
+}
+
+// ---- overheads ---------------------------------------------------------------------------------
+
+TEST(OverheadsCommand, TablesHaveTheContractedKeys) {
+  for (const std::string method : {"context", "raw", "lin"}) {
+    SCOPED_TRACE(method);
+    const Json made = json_of({"overheads", sample("kineto_plain_2023.json"), "--graph",
+                               sample("et_plain_2023.json"), "--method", method});
+    EXPECT_EQ(made["method"], method);
+    for (const char* key : {"median_us", "mean_us", "std_us", "count"}) {
+      EXPECT_TRUE(made["t1"].contains(key)) << key;
+    }
+    for (const char* key : {"t2", "t3", "t4", "t5", "tx", "ops"}) {
+      EXPECT_TRUE(made[key].is_object()) << key;
+    }
+    EXPECT_TRUE(made["t4"].contains("cudaLaunchKernel"));
+  }
+}
+
+TEST(OverheadsCommand, TheCommandNamesFilesWithoutFolders) {
+  const Json made =
+      json_of({"overheads", sample("kineto_plain_2023.json"), sample("kineto_optimizer_2023.json"),
+               "--graph", "-", sample("et_optimizer_2023.json"), "--profiler-cost", "0.5"});
+  EXPECT_EQ(made["command"],
+            "perfpredict overheads kineto_plain_2023.json kineto_optimizer_2023.json --graph - "
+            "et_optimizer_2023.json --method context --profiler-cost 0.5");
+  EXPECT_EQ(made["sources"].size(), 2U);
+}
+
+TEST(OverheadsCommand, ScalingToItselfChangesNothingAndIsSaid) {
+  const Words words = {"overheads", sample("kineto_plain_2023.json"), "--graph",
+                       sample("et_plain_2023.json")};
+  Words scaled_words = words;
+  scaled_words.insert(scaled_words.end(), {"--scale-to", table()});
+  const Json plain = json_of(words), scaled = json_of(scaled_words);
+  EXPECT_NEAR(scaled["t1"]["mean_us"], plain["t1"]["mean_us"], 1e-3);
+  EXPECT_TRUE(warns(scaled, "table.json"));
+}
+
+// ---- gpus --------------------------------------------------------------------------------------
+
+TEST(GpusCommand, ListsAllAndShowsOneUnderAnyOfItsNames) {
+  const Json all = json_of({"gpus"});
+  EXPECT_GE(all["gpus"].size(), 30U);
+  const Json one = json_of({"gpus", "Tesla V100-SXM2-16GB"});
+  ASSERT_EQ(one["gpus"].size(), 1U);
+  EXPECT_EQ(one["gpus"][0]["name"], "v100-sxm2-16gb");
+  EXPECT_FALSE(one["gpus"][0]["sources"].empty());
+  EXPECT_NE(run({"gpus", "t4"}).out.find("T4"), std::string::npos);
+}
+
+// ---- predict -----------------------------------------------------------------------------------
+
+// The parts add up, whatever the graph.
+void expect_consistent(Json p) {
+  for (const char* key : {"e2e_us", "gpu_active_us", "gpu_idle_us", "cpu_us", "wait_us",
+                          "kernel_sum_us", "compute_kernel_us", "comm_kernel_us"}) {
+    ASSERT_TRUE(p[key].is_number()) << key;
+    EXPECT_GE(p[key], 0) << key;
+  }
+  for (const char* key : {"iterations", "phases", "critical_path", "ops", "ranks", "warnings"}) {
+    ASSERT_TRUE(p[key].is_array()) << key;
+  }
+  const double e2e = p["e2e_us"];
+  EXPECT_GT(e2e, 0);
+  if (p["gpu_idle_us"] > 0) {
+    EXPECT_NEAR(p["gpu_active_us"].get<double>() + p["gpu_idle_us"].get<double>(), e2e, 0.01);
+  }
+  EXPECT_NEAR(p["compute_kernel_us"].get<double>() + p["comm_kernel_us"].get<double>(),
+              p["kernel_sum_us"], 0.01);
+  double terms = 0;
+  for (const char* key : {"t1", "t2", "t3", "t4", "t5", "tx"}) {
+    terms += p["overheads_us"].at(key).get<double>();
+  }
+  const double cpu = p["cpu_us"];
+  EXPECT_NEAR(terms, cpu, 0.01);
+  EXPECT_NEAR(sum_of(p["phases"], "host_us"), cpu, 0.1);
+  const double steps = static_cast<double>(p["iterations"].size());
+  ASSERT_GT(steps, 0);
+  EXPECT_NEAR(sum_of(p["ops"], "host_us") / steps, cpu, 0.1);
+  EXPECT_NEAR(sum_of(p["iterations"], "e2e_us") / steps, e2e, 0.01);
+  double kernels = 0;
+  for (const Json& op : p["ops"]) {
+    for (const char* key :
+         {"id", "name", "thread", "start_us", "host_us", "wait_us", "key_levels"}) {
+      ASSERT_TRUE(op.contains(key)) << key;
+    }
+    kernels += sum_of(op["kernels"], "time_us");
+    for (const Json& kernel : op["kernels"]) {
+      for (const char* key :
+           {"name", "stream", "start_us", "time_us", "model", "bound", "in_range"}) {
+        ASSERT_TRUE(kernel.contains(key)) << key;
+      }
+      EXPECT_LE(kernel["low_us"], kernel["time_us"]);
+      EXPECT_LE(kernel["time_us"], kernel["high_us"]);
+    }
+  }
+  EXPECT_NEAR(kernels / steps, p["kernel_sum_us"], 0.1);
+  EXPECT_TRUE(p["coverage"]["modelled_time_fraction"].is_number());
+  EXPECT_TRUE(p["coverage"]["unmodelled_ops"].is_array());
+}
+
+TEST(PredictCommand, EverySampleGraphGivesFiguresThatAddUp) {
+  for (const auto& [name, figures] : expected_samples().items()) {
+    if (figures["kind"] != "execution_trace" || figures["top_level_ops"] == 0) continue;
+    SCOPED_TRACE(name);
+    const Json p = json_of(predict_words(sample(name)));
+    expect_consistent(p);
+    EXPECT_EQ(p["provenance"]["schema"], figures["schema"]);
+    EXPECT_EQ(p["provenance"]["built"], false);
+  }
+}
+
+TEST(PredictCommand, BuiltGraphsAreCalledBuilt) {
+  const Json p = json_of(predict_words(built_graph()));
+  expect_consistent(p);
+  EXPECT_EQ(p["schema"], "perfmodel-prediction");
+  EXPECT_EQ(p["version"], 1);
+  const Json& provenance = p["provenance"];
+  EXPECT_EQ(provenance["graph"], "ddp.json");
+  EXPECT_EQ(provenance["built"], true);
+  EXPECT_EQ(provenance["gpu"], "v100-sxm2-16gb");
+  EXPECT_EQ(provenance["overheads"]["file"], "table.json");
+  EXPECT_EQ(provenance["overheads"]["method"], "context");
+  EXPECT_FALSE(provenance["gpu_sources"].empty());
+  ASSERT_EQ(p["ranks"].size(), 1U);
+  EXPECT_EQ(p["ranks"][0]["e2e_us"], p["e2e_us"]);
+  EXPECT_NE(run(predict_words(built_graph())).out.find("ddp.json (built)"), std::string::npos);
+}
+
+TEST(PredictCommand, SeveralGraphsAreRanks) {
+  const std::string small = sample("et_plain_2023.json");
+  const Json p =
+      json_of({"predict", built_graph(), small, "--gpu", "v100-sxm2-16gb", "--overheads", table()});
+  ASSERT_EQ(p["ranks"].size(), 2U);
+  EXPECT_EQ(p["slowest_rank"], 0);
+  EXPECT_EQ(p["e2e_us"], p["ranks"][0]["e2e_us"]);
+  EXPECT_NEAR(p["mean_e2e_us"], sum_of(p["ranks"], "e2e_us") / 2, 0.01);
+  EXPECT_TRUE(warns(p, "do not wait for each other"));
+  EXPECT_EQ(p["ranks"][1]["e2e_us"], json_of(predict_words(small))["e2e_us"]);
+}
+
+TEST(PredictCommand, KernelTimesAreTakenFromTheTrace) {
+  Words words = predict_words(sample("et_plain_2023.json"));
+  words.insert(words.end(), {"--kernel-times", sample("kineto_plain_2023.json")});
+  const Json p = json_of(words);
+  std::size_t kernels = 0;
+  for (const Json& op : p["ops"]) {
+    for (const Json& kernel : op["kernels"]) {
+      EXPECT_EQ(kernel["model"], "as-traced");
+      ++kernels;
+    }
+  }
+  EXPECT_GT(kernels, 0U);
+  EXPECT_EQ(p["provenance"]["kernel_times"]["file"], "kineto_plain_2023.json");
+  EXPECT_EQ(p["provenance"]["kernel_times"]["use"], "all");
+  // The window is one of the trace, which has two iterations; the graph has one.
+  Words windowed = words;
+  windowed.insert(windowed.end(), {"--iterations", "0:1"});
+  expect_consistent(json_of(windowed));
+  windowed.back() = "0:3";
+  expect_complaint(windowed, 1, "expected iterations within 0:2");
+  words.insert(words.end(), {"--kernel-iterations", "0:1", "--iterations", "1:2"});
+  expect_complaint(words, 1, "expected iterations within 0:1");
+}
+
+TEST(PredictCommand, TheRooflineIsNoSlowerThanTheHeuristic) {
+  Words words = predict_words(built_graph());
+  const Json heuristic = json_of(words);
+  words.insert(words.end(), {"--models", "roofline"});
+  const Json roofline = json_of(words);
+  EXPECT_LE(roofline["kernel_sum_us"], heuristic["kernel_sum_us"]);
+  EXPECT_EQ(roofline["provenance"]["kernel_models"], "roofline");
+}
+
+TEST(PredictCommand, AForeignTableIsSaid) {
+  EXPECT_TRUE(warns(json_of({"predict", built_graph(), "--gpu", "mi100", "--overheads", table()}),
+                    "not on mi100"));
+}
+
+TEST(PredictCommand, WithoutATableThatOfTheDataFolderIsUsed) {
+  const fs::path data = scratch() / "data";
+  fs::create_directories(data / "overheads");
+  fs::copy(table(), data / "overheads" / "t4.json", fs::copy_options::overwrite_existing);
+  const Json t4 = json_of({"gpus", "t4"});
+  fs::create_directories(data / "gpus");
+  fs::path source;  // the folder that the program finds by itself
+  const std::string environment = "PERFMODEL_DATA='" + data.string() + "'";
+#ifdef PERFMODEL_SOURCE_DIR
+  source = fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus";
+#endif
+  if (source.empty()) GTEST_SKIP() << "PERFMODEL_SOURCE_DIR is not defined";
+  for (const char* name : {"t4.json", "l4.json"}) {
+    fs::copy(source / name, data / "gpus" / name, fs::copy_options::overwrite_existing);
+  }
+  const Words words = {"predict", built_graph(), "--json", "--gpu"};
+  const auto predict_on = [&](const char* gpu) {
+    Words all = words;
+    all.push_back(gpu);
+    return run(all, environment);
+  };
+  const Outcome own = predict_on("t4");
+  ASSERT_EQ(own.status, 0) << own.err;
+  EXPECT_EQ(Json::parse(own.out)["provenance"]["overheads"]["file"], "t4.json");
+  const Outcome none = predict_on("l4");
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("pooled.json"), std::string::npos);
+  fs::copy(table(), data / "overheads" / "pooled.json", fs::copy_options::overwrite_existing);
+  const Outcome pooled = predict_on("l4");
+  ASSERT_EQ(pooled.status, 0) << pooled.err;
+  EXPECT_EQ(Json::parse(pooled.out)["provenance"]["overheads"]["file"], "pooled.json");
+  EXPECT_TRUE(warns(Json::parse(pooled.out), "pooled"));
+}
+
+TEST(PredictCommand, TablesFitAHundredColumnsWithoutEscapes) {
+  for (const Words& words :
+       {predict_words(built_graph()), predict_words(sample("et_comms_1.1.0.json")), Words{"gpus"},
+        Words{"gpus", "mi250"}, Words{"trace", sample("kineto_comms_1.1.0.json")},
+        Words{"overheads", sample("kineto_comms_1.1.0.json")}, Words{"predict", "--help"}}) {
+    SCOPED_TRACE(shown(words));
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_EQ(outcome.out.find('\033'), std::string::npos);
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) {
+      const auto width = std::count_if(line.begin(), line.end(), [](unsigned char byte) {
+        return (byte & 0xc0) != 0x80;  // characters, not bytes
+      });
+      EXPECT_LE(width, 100) << line;
+      EXPECT_FALSE(line.ends_with(' ')) << line;
+    }
+  }
+}
+
+// ---- timeline ----------------------------------------------------------------------------------
+
+TEST(Timeline, SlicesNestOnNamedLanesAndHoldEveryKernel) {
+  const fs::path file = scratch() / "timeline.json";
+  Words words = predict_words(built_graph());
+  words.insert(words.end(), {"--timeline", file.string()});
+  const Json p = json_of(words);
+  const Json timeline = Json::parse(read(file));
+  std::set<std::pair<int, int>> named;
+  std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> lanes;
+  std::size_t kernels = 0, ops = 0;
+  for (const Json& event : timeline["traceEvents"]) {
+    const std::pair<int, int> lane{event["pid"], event["tid"]};
+    if (event["ph"] == "M") {
+      if (event["name"] == "thread_name") named.insert(lane);
+      continue;
+    }
+    ASSERT_EQ(event["ph"], "X");
+    lanes[lane].emplace_back(event["ts"], event["dur"]);
+    EXPECT_GE(event["dur"], 0);
+    ops += event["cat"] == "cpu_op";
+    if (event["cat"] == "kernel") {
+      ++kernels;
+      for (const char* key : {"model", "bound", "in_range"}) {
+        EXPECT_TRUE(event["args"].contains(key)) << key;
+      }
+    }
+  }
+  double predicted_kernels = 0;
+  for (const Json& family : p["kernels_by_family"]) {
+    if (family["family"] != "copy" && family["family"] != "set") {
+      predicted_kernels += family["count"].get<double>();
+    }
+  }
+  EXPECT_EQ(kernels, predicted_kernels);
+  EXPECT_EQ(ops, p["ops"].size());
+  for (auto& [lane, slices] : lanes) {
+    EXPECT_TRUE(named.contains(lane)) << lane.first << "/" << lane.second;
+    std::sort(slices.begin(), slices.end(), [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first < b.first : a.second > b.second;
+    });
+    std::vector<double> open;  // ends of the slices around
+    for (const auto& [start, duration] : slices) {
+      while (!open.empty() && open.back() <= start + 1e-6) open.pop_back();
+      EXPECT_TRUE(open.empty() || start + duration <= open.back() + 2e-3);  // stamps are rounded
+      open.push_back(start + duration);
+    }
+  }
+}
+
+TEST(Timeline, CanBeReadAsATrace) {
+  const std::string file = (scratch() / "as_trace.json").string();
+  Words words = predict_words(built_graph());
+  words.insert(words.end(), {"--timeline", file});
+  const Json p = json_of(words);
+  const Json trace = json_of({"trace", file});
+  EXPECT_NEAR(trace["gpu_busy_us"], p["gpu_active_us"], 0.5);
+  EXPECT_EQ(trace["gpu"], "NVIDIA Tesla V100-SXM2-16GB");
+}
+
+}  // namespace
