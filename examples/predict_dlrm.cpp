@@ -1,4 +1,5 @@
-// Predicts one training step of a DLRM, with the library alone: no PyTorch, no GPU, no files but data/.
+// Predicts one training step of a DLRM, with the library alone: no PyTorch, no GPU, no files but
+// data/.
 #include <cstdio>
 
 #include "example.hpp"

@@ -26,4 +26,5 @@ run() {
   "$@"
 }
 run build/release/bin/perfpredict build dlrm --preset mlperf --batch 2048 -o "$graph"
-run build/release/bin/perfpredict predict "$graph" --gpu "$gpu"
+# Host overheads pooled over several machines: a table of the very machine would be better.
+run build/release/bin/perfpredict predict "$graph" --gpu "$gpu" --overheads data/overheads/pooled.json

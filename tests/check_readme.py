@@ -11,13 +11,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-COMMAND = "predict dlrm_mlperf_2048.json.gz --gpu a100-sxm-40gb"
+COMMAND = "predict dlrm_mlperf_2048.json.gz --gpu a100-sxm-40gb --overheads data/overheads/pooled.json"
+DATA = Path(__file__).resolve().parent.parent / "data"
 BUILD = "build dlrm --preset mlperf --batch 2048 -o dlrm_mlperf_2048.json.gz"
 LAST_SHOWN = "  sum "
 
 
 def output_of(program: Path) -> list:
     with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "data").symlink_to(DATA)  # the command names its table as a reader would
         subprocess.run([program, *BUILD.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         text = subprocess.run([program, *COMMAND.split()], cwd=folder, check=True, capture_output=True).stdout.decode()
     lines = text.strip("\n").split("\n")

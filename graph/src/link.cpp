@@ -17,14 +17,28 @@ struct Sequence {
   std::vector<std::int32_t> items;
 };
 
+// Steps are numbered, but any step of a program is like any other.
+constexpr std::string_view kStep = "ProfilerStep#";
+constexpr NameId kStepName = 0xfffffffe;
+
+std::string_view comparable(std::string_view name) {
+  return name.starts_with(kStep) ? kStep : name;
+}
+
+NameId comparable_id(const Trace& trace, NameId name) {
+  return trace.names.text(name).starts_with(kStep) ? kStepName : name;
+}
+
 std::map<std::int32_t, Sequence> graph_sequences(const ExecutionGraph& graph, const Trace& trace) {
   std::unordered_map<std::string_view, NameId> trace_names;
-  for (NameId id = 0; id < trace.names.size(); ++id) trace_names.emplace(trace.names.text(id), id);
+  for (NameId id = 0; id < trace.names.size(); ++id) {
+    trace_names.emplace(comparable(trace.names.text(id)), comparable_id(trace, id));
+  }
   std::map<std::int32_t, Sequence> sequences;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (node.is_structural) continue;
-    const auto known = trace_names.find(graph.name(node));
+    const auto known = trace_names.find(comparable(graph.name(node)));
     Sequence& sequence = sequences[node.thread];
     sequence.names.push_back(known == trace_names.end() ? kUnknownName : known->second);
     sequence.items.push_back(static_cast<std::int32_t>(i));
@@ -50,7 +64,8 @@ std::vector<Sequence> trace_sequences(const Trace& trace) {
                               x.event_index < y.event_index;
                      });
     for (std::int32_t item : sequence.items) {
-      sequence.names.push_back(trace.host[static_cast<std::size_t>(item)].name);
+      sequence.names.push_back(
+          comparable_id(trace, trace.host[static_cast<std::size_t>(item)].name));
     }
   }
   return sequences;

@@ -131,7 +131,7 @@ class Reader {
   explicit Reader(Trace& trace) : trace_(trace) {}
 
   void head_member(const std::string& key, const std::string& text) {
-    looks_like_graph_ |= key == "schema" || key == "nodes";
+    looks_like_graph_ |= key == "nodes";
     if (key != "deviceProperties" && key != "distributedInfo") return;
     simdjson::dom::element value;
     if (text.empty() || head_parser_.parse(text).get(value) != simdjson::SUCCESS) return;

@@ -17,8 +17,19 @@ class Traversal {
       : graph_(graph), gpu_(gpu), table_(table), options_(options),
         lowering_(graph, gpu, &table.templates) {}
 
-  Prediction run() {
-    const auto steps = iterations(graph_);
+  Result<Prediction> run() {
+    auto steps = iterations(graph_);
+    if (options_.iterations) {
+      const auto [first, last] = *options_.iterations;
+      if (first >= last || last > steps.size()) {
+        return fail(ErrorCode::kImpossible,
+                    "expected iterations within 0:" + std::to_string(steps.size()) + " of " +
+                        graph_.source + ", found " + std::to_string(first) + ":" +
+                        std::to_string(last));
+      }
+      steps = {steps.begin() + static_cast<std::ptrdiff_t>(first),
+               steps.begin() + static_cast<std::ptrdiff_t>(last)};
+    }
     for (const GraphIteration& step : steps) {
       const double begin = std::max({cpu_, compute_, comm_});
       cpu_ = compute_ = comm_ = front_ = begin;

@@ -243,9 +243,10 @@ std::string nearest_names(std::string_view wanted, const std::vector<Gpu>& gpus)
     for (const std::string& alias : gpu.aliases) {
       best = std::min(best, edit_distance(wanted, lower(alias)));
     }
+    if (gpu.name.starts_with(wanted)) best = 0;  // "a100" means one of the a100 boards
     scored.emplace_back(best, gpu.name);
   }
-  std::ranges::sort(scored);
+  std::sort(scored.begin(), scored.end());
   std::string text;
   for (std::size_t i = 0; i < std::min<std::size_t>(3, scored.size()); ++i) {
     text += (i ? ", " : "") + scored[i].second;

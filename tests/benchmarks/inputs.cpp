@@ -44,7 +44,8 @@ class TraceText {
     text_.resize(text_.size() - 2);  // the last comma
     return R"({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}],
 "traceEvents": [
-)" + text_ + "\n]}\n";
+)" + text_ +
+           "\n]}\n";
   }
 
  private:
@@ -73,7 +74,8 @@ class TraceText {
              R"(, "Input Dims": [[2048, 512], [512, 256]], "Input type": ["float", "float"]}},
 )";
     text_ += event("cuda_runtime", "cudaLaunchKernel", now_ns_ + 9'040, 5'310, 1, 1);
-    text_ += R"("args": {"External id": )" + id + R"(, "cbid": 211, "correlation": )" + id + "}},\n";
+    text_ +=
+        R"("args": {"External id": )" + id + R"(, "cbid": 211, "correlation": )" + id + "}},\n";
     text_ += event("kernel", "ampere_sgemm_128x64_tn", now_ns_ + 17'020, 24'001, 0, 7);
     text_ += R"("args": {"External id": )" + id + R"(, "device": 0, "context": 1, "stream": 7, )" +
              R"("correlation": )" + id +
@@ -135,8 +137,7 @@ const Gpu& gpu(std::string_view name) {
   static std::map<std::string, Gpu, std::less<>> known;
   auto at = known.find(name);
   if (at == known.end()) {
-    at = known
-             .emplace(name, value_of(find_gpu(name, fs::path(PERFMODEL_SOURCE_DIR) / "data/gpus")))
+    at = known.emplace(name, value_of(find_gpu(name, fs::path(PERFMODEL_SOURCE_DIR) / "data/gpus")))
              .first;
   }
   return at->second;

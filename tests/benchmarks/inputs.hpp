@@ -20,8 +20,8 @@ DlrmConfig dlrm_with_tables(std::size_t tables);
 /// The preset's graph as a plain JSON file.
 std::filesystem::path built_graph_file(std::string_view preset);
 
-/// A Kineto trace of about `megabytes` MB of plain JSON: training steps of ops with their launches and
-/// kernels, in the layout of 2024.
+/// A Kineto trace of about `megabytes` MB of plain JSON: training steps of ops with their launches
+/// and kernels, in the layout of 2024.
 std::filesystem::path made_up_trace(std::size_t megabytes);
 
 /// A file below PERFMODEL_PUBLIC_DATA, if it is there.

@@ -33,7 +33,8 @@ BENCHMARK(predict_built)
     ->Unit(benchmark::kMillisecond);
 
 void predict_scaling(benchmark::State& state) {
-  const auto graph = value_of(build_dlrm(dlrm_with_tables(static_cast<std::size_t>(state.range(0)))));
+  const auto graph =
+      value_of(build_dlrm(dlrm_with_tables(static_cast<std::size_t>(state.range(0)))));
   predict_loop(state, graph, gpu("a100-sxm-40gb"), {}, true);
   state.SetComplexityN(static_cast<std::int64_t>(graph.nodes.size()));
 }

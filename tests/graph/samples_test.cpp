@@ -2,12 +2,15 @@
 // in their expected.json, which plain Python took from the finished files.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -378,6 +381,57 @@ TEST(BadSamples, EveryGoodFileReadAsTheOtherKindIsAnErrorNotACrash) {
     ASSERT_FALSE(graph) << name;
     EXPECT_NE(to_string(graph.error()).find(name), std::string::npos);
   }
+}
+
+// Any byte may be anything: an error or a graph, never a crash. Fixed seed.
+TEST(BadSamples, RandomDamageNeverCrashes) {
+  std::mt19937 random(17);
+  const path damaged = std::filesystem::temp_directory_path() /
+                       ("perfmodel_damaged_" + std::to_string(::getpid()) + ".json");
+  for (const auto& [name, figures] : expected()["files"].items()) {
+    std::ifstream in(samples() / name, std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    if (text.empty()) continue;
+    for (int round = 0; round < 12; ++round) {
+      std::string changed = text;
+      for (auto changes = 1 + random() % 4; changes > 0; --changes) {
+        const std::size_t at = random() % changed.size();
+        static constexpr std::string_view kBytes = "{}[]\",:\\0-9eE.\0 \x80t";
+        switch (random() % 4) {
+          case 0:
+            changed[at] = kBytes[random() % kBytes.size()];
+            break;
+          case 1:
+            changed.erase(at, 1 + random() % 40);
+            break;
+          case 2:
+            changed.insert(at, 1, kBytes[random() % kBytes.size()]);
+            break;
+          default:
+            changed.insert(at, changed.substr(random() % changed.size(), random() % 60));
+        }
+        if (changed.empty()) changed = "[";
+      }
+      std::ofstream(damaged, std::ios::binary) << changed;
+      const ReadOptions options{.salvage = round % 2 == 1};
+      if (const auto graph = read_execution_graph(damaged, options)) {
+        EXPECT_LE(top_level_ops(*graph).size(), graph->nodes.size());
+        EXPECT_LE(iterations(*graph).size(), graph->nodes.size());
+      } else {
+        EXPECT_FALSE(graph.error().message.empty());
+      }
+      if (const auto trace = read_trace(damaged, options)) {
+        const OverheadSource source{.trace = &*trace};
+        for (auto method : {OverheadMethod::kRaw, OverheadMethod::kContext}) {
+          const auto table = extract_overheads({&source, 1}, {.method = method});
+          EXPECT_TRUE(table || !table.error().message.empty());
+        }
+      } else {
+        EXPECT_FALSE(trace.error().message.empty());
+      }
+    }
+  }
+  std::filesystem::remove(damaged);
 }
 
 // ---- pairs -------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@
 
 int main() {
   const auto config = perfmodel::dlrm_preset("default");
-  const auto gpu = perfmodel::find_gpu("v100-sxm2-32gb",
-                                       std::filesystem::path(PERFMODEL_DATA_DIR) / "gpus");
+  const auto gpu =
+      perfmodel::find_gpu("v100-sxm2-32gb", std::filesystem::path(PERFMODEL_DATA_DIR) / "gpus");
   if (!config || !gpu) {
     const auto& error = !config ? config.error() : gpu.error();
     std::fprintf(stderr, "%s\n", to_string(error).c_str());
