@@ -123,12 +123,16 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
     gpus.insert(source.trace->gpu_name());
   }
   table.gpu = fmt::format("{}", fmt::join(gpus, ", "));
-  switch (options.method) {
-    case OverheadMethod::kRaw: return extract_raw(sources, options, std::move(table));
-    case OverheadMethod::kLin: return extract_lin(sources, options, std::move(table));
-    case OverheadMethod::kContext: break;
+  const auto extract = options.method == OverheadMethod::kRaw   ? extract_raw
+                       : options.method == OverheadMethod::kLin ? extract_lin
+                                                                : extract_context;
+  auto extracted = extract(sources, options, std::move(table));
+  if (extracted && extracted->ops.empty()) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected at least one op, found none",
+                            .file = sources.empty() ? "" : sources.front().trace->source}};
   }
-  return extract_context(sources, options, std::move(table));
+  return extracted;
 }
 
 OverheadScaling scale_to_shared_ops(OverheadTable& table, const OverheadTable& reference) {

@@ -75,6 +75,7 @@ class Engine {
     }
     collect_items();
     write_program();
+    find_bound_lane();
     // Passes are added until the last two take the same time.
     for (std::size_t passes = 3;; passes = passes == 3 ? 8 : 2 * passes) {
       simulate(passes);
@@ -443,6 +444,20 @@ class Engine {
     prediction_.coverage.host_us_by_key_level[static_cast<std::size_t>(level)] += us;
   }
 
+  // The stream with the most work per pass: it limits the pace if the device does.
+  void find_bound_lane() {
+    std::map<std::int32_t, double> work;
+    for (const Instruction& at : program_) {
+      if (at.kind == Instruction::Kind::kLaunch || at.kind == Instruction::Kind::kBlockingCopy) {
+        work[stream_lane(at.stream)] += at.device_us + table_.device.kernel_gap_us;
+      }
+    }
+    const auto most = std::max_element(work.begin(), work.end(), [](const auto& a, const auto& b) {
+      return a.second < b.second;
+    });
+    if (most != work.end()) bound_lane_ = most->first;
+  }
+
   // ---- simulation ------------------------------------------------------------------------------
 
   static constexpr std::int32_t kStreamLanes = 64;
@@ -466,6 +481,8 @@ class Engine {
     last_pass_.clear();
     pass_last_.clear();
     pass_iteration_last_.clear();
+    pass_device_last_.clear();
+    busiest_device_ = -1;
     collectives_.clear();
     last_host_ = -1;
     last_stream_.clear();
@@ -516,6 +533,7 @@ class Engine {
       }
       if (record) pass_iteration_last_.push_back(last_host_);
       pass_last_.push_back(last_host_);
+      pass_device_last_.push_back(busiest_device_);
     }
   }
 
@@ -561,6 +579,7 @@ class Engine {
       }
       awaited.clear();
     }
+    if (lane == bound_lane_ || bound_lane_ < 0) busiest_device_ = task;
     if (record) last_pass_.push_back({task, instruction});
     return task;
   }
@@ -582,13 +601,25 @@ class Engine {
     return schedule_.end_us[static_cast<std::size_t>(pass_last_[pass])];
   }
 
+  // End of the device work of a pass, counted from the last one back.
+  double device_end(std::size_t passes_back) const {
+    const TaskGraph::TaskId task = pass_device_last_[pass_device_last_.size() - 1 - passes_back];
+    return task < 0 ? 0 : schedule_.end_us[static_cast<std::size_t>(task)];
+  }
+
   // ---- report ----------------------------------------------------------------------------------
 
   void explain() {
     const double begin = pass_end(pass_last_.size() - 2), end = pass_end(pass_last_.size() - 1);
     const double steps = static_cast<double>(steps_.size());
     Prediction& p = prediction_;
-    p.e2e_us = (end - begin) / steps;
+    // A host that runs ahead is held by the full launch queue in the long run: then the period is that
+    // of the device.
+    const double device_period = device_end(0) - device_end(1);
+    const bool device_bound = device_period > (1 + kSteadyTolerance) * (end - begin);
+    const double period = device_bound ? device_period : end - begin;
+    p.e2e_us = period / steps;
+    p.wait_us = period - (end - begin);
     std::vector<double> item_host(items_.size(), 0), item_wait(items_.size(), 0);
     std::vector<double> item_start(items_.size(), -1);
     std::vector<std::vector<TaskGraph::TaskId>> device(steps_.size());
@@ -642,6 +673,9 @@ class Engine {
       p.iterations.push_back({steps_[i].name, step_end - step_begin, busy});
       active += busy;
       step_begin = step_end;
+    }
+    if (device_bound) {
+      for (auto& iteration : p.iterations) iteration.e2e_us *= period / (end - begin);
     }
     p.gpu_active_us = active / steps;
     p.gpu_idle_us = std::max(0.0, p.e2e_us - p.gpu_active_us);
@@ -708,14 +742,23 @@ class Engine {
 
   void critical_path(double begin) {
     std::map<std::pair<std::string_view, Term>, Prediction::CriticalStep> steps;
-    for (TaskGraph::TaskId task : schedule_.critical_path(pass_last_.back())) {
+    // Where the device sets the pace, the path ends with its last task instead of the host's.
+    const bool device_bound = prediction_.e2e_us * static_cast<double>(steps_.size()) >
+                              pass_end(pass_last_.size() - 1) - begin + 1e-9;
+    if (device_bound) begin = device_end(1);
+    const auto last = device_bound ? pass_device_last_.back() : pass_last_.back();
+    for (TaskGraph::TaskId task : schedule_.critical_path(last)) {
       const auto index = static_cast<std::size_t>(task);
       if (schedule_.end_us[index] <= begin) break;
+      // Gaps and latencies before a task count as its own, so that the steps add up.
+      const TaskGraph::TaskId bound = schedule_.bound_by[index];
+      const double from = bound < 0 ? schedule_.start_us[index]
+                                    : schedule_.end_us[static_cast<std::size_t>(bound)];
       const auto term = static_cast<Term>(tasks_.term(task));
       const Item& item = items_[static_cast<std::size_t>(tasks_.op(task))];
       const Node& node = graph_.nodes[static_cast<std::size_t>(item.lowered.node)];
       auto& step = steps[{graph_.name(node), term}];
-      step.us += schedule_.end_us[index] - std::max(begin, schedule_.start_us[index]);
+      step.us += schedule_.end_us[index] - std::max(begin, from);
       ++step.count;
     }
     for (auto& [key, step] : steps) {
@@ -800,7 +843,9 @@ class Engine {
   std::unordered_map<std::int64_t, TaskGraph::TaskId> collectives_;
   TaskGraph::TaskId last_host_ = -1;
   std::vector<Placed> last_pass_;
-  std::vector<TaskGraph::TaskId> pass_last_, pass_iteration_last_;
+  std::vector<TaskGraph::TaskId> pass_last_, pass_iteration_last_, pass_device_last_;
+  TaskGraph::TaskId busiest_device_ = -1;  // last task so far of the lane that works longest per pass
+  std::int32_t bound_lane_ = -1;
   Prediction prediction_;
 };
 

@@ -460,7 +460,9 @@ void check_pair(const Json& pair) {
       if (occurrence.event_of_node[i] < 0) continue;
       const Node& node = graph->nodes[i];
       const HostEvent& event = trace->host[static_cast<std::size_t>(occurrence.event_of_node[i])];
-      EXPECT_EQ(trace->name(event), graph->name(node));
+      if (!is_profiler_step(graph->name(node))) {  // any step may stand for any other
+        EXPECT_EQ(trace->name(event), graph->name(node));
+      }
       const std::int32_t above =
           node.parent < 0 ? -1 : occurrence.event_of_node[static_cast<std::size_t>(node.parent)];
       if (above < 0) continue;
@@ -482,10 +484,10 @@ TEST(PairSamples, OneStepIsFoundAsOftenAsTheTraceRepeatsIt) {
   const auto graph = read_execution_graph(samples() / "et_plain_2023.json");
   const auto trace = read_trace(samples() / "kineto_plain_2023.json");
   ASSERT_TRUE(graph && trace);
-  // The trace has ProfilerStep#5 and #6, the graph #5 alone: another name, so one exact occurrence.
+  // The trace has ProfilerStep#5 and #6, the graph #5 alone: steps are alike but for their number.
   const auto linked = link(*graph, *trace);
   ASSERT_TRUE(linked) << to_string(linked.error());
-  EXPECT_EQ(linked->occurrences.size(), 1u);
+  EXPECT_EQ(linked->occurrences.size(), 2u);
 
   const auto unmarked = read_execution_graph(samples() / "et_optimizer_2023.json");
   const auto repeated = read_trace(samples() / "kineto_optimizer_2023.json");
