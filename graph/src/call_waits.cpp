@@ -19,13 +19,16 @@ struct StreamLog {
 
 class Waits {
  public:
-  explicit Waits(const Trace& trace) : trace_(trace), work_(work_of_calls(trace)) { log_launches(); }
+  explicit Waits(const Trace& trace) : trace_(trace), work_(work_of_calls(trace)) {
+    log_launches();
+  }
 
   std::vector<CallWait> find() {
     std::vector<CallWait> waits(trace_.host.size());
     std::unordered_map<std::int64_t, std::int64_t> synced_stream;  // correlation -> stream
     for (const SyncEvent& sync : trace_.syncs) {
-      if (sync.stream >= 0 && trace_.names.text(sync.kind).find("Stream Sync") != std::string::npos) {
+      if (sync.stream >= 0 &&
+          trace_.names.text(sync.kind).find("Stream Sync") != std::string::npos) {
         synced_stream[sync.correlation] = sync.stream;
       }
     }
@@ -79,7 +82,9 @@ class Waits {
     }
   }
 
-  const GpuEvent& gpu(std::int32_t task) const { return trace_.gpu[static_cast<std::size_t>(task)]; }
+  const GpuEvent& gpu(std::int32_t task) const {
+    return trace_.gpu[static_cast<std::size_t>(task)];
+  }
   std::int64_t launch_start(std::int32_t task) const {
     return trace_.host[static_cast<std::size_t>(gpu(task).launch)].start_ns;
   }
@@ -117,9 +122,10 @@ class Waits {
     const std::int64_t slack = to_device && large ? kLargeCopySlackNs : 0;
     if (on_device || call.end_ns() < copy.end_ns() - slack) return {};
     if (to_device && !large && trace_.name(call) != "hipMemcpyWithStream") return {};
-    return {.kind = CallWait::Kind::kBlockingCopy,
-            .task = task,
-            .wait_ns = std::clamp<std::int64_t>(copy.end_ns() - call.start_ns, 0, call.duration_ns)};
+    return {
+        .kind = CallWait::Kind::kBlockingCopy,
+        .task = task,
+        .wait_ns = std::clamp<std::int64_t>(copy.end_ns() - call.start_ns, 0, call.duration_ns)};
   }
 
   const Trace& trace_;
@@ -140,7 +146,8 @@ CallWork work_of_calls(const Trace& trace) {
   std::vector<std::uint32_t> next(result.first.begin(), result.first.end() - 1);
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
     const std::int32_t launch = trace.gpu[i].launch;
-    if (launch >= 0) result.work[next[static_cast<std::size_t>(launch)]++] = static_cast<std::int32_t>(i);
+    if (launch >= 0)
+      result.work[next[static_cast<std::size_t>(launch)]++] = static_cast<std::int32_t>(i);
   }
   return result;
 }

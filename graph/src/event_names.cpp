@@ -8,22 +8,45 @@
 namespace perfmodel {
 namespace {
 
-constexpr std::array<std::string_view, 9> kLabelPrefixes = {
-    "ProfilerStep", "##",      "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel.",
-    "nn.Module:",   "[param|", "[pytorch|",  "DLRM "};
+constexpr std::array<std::string_view, 9> kLabelPrefixes = {"ProfilerStep",
+                                                            "##",
+                                                            "Optimizer.",
+                                                            "enumerate(DataLoader)",
+                                                            "DistributedDataParallel.",
+                                                            "nn.Module:",
+                                                            "[param|",
+                                                            "[pytorch|",
+                                                            "DLRM "};
 
 // Sorted, for binary search. The list is that of the public traces' reference figures.
-constexpr std::array<std::string_view, 28> kLaunchCalls = {
-    "cuGraphLaunch",       "cuLaunchCooperativeKernel",  "cuLaunchKernel",
-    "cuLaunchKernelEx",    "cuMemcpyAsync",              "cuMemsetD32Async",
-    "cuMemsetD8Async",     "cudaGraphLaunch",            "cudaLaunchCooperativeKernel",
-    "cudaLaunchKernel",    "cudaLaunchKernelExC",        "cudaMemcpy",
-    "cudaMemcpy2DAsync",   "cudaMemcpyAsync",            "cudaMemcpyPeerAsync",
-    "cudaMemset",          "cudaMemsetAsync",            "hipExtLaunchKernel",
-    "hipExtModuleLaunchKernel", "hipGraphLaunch",        "hipLaunchCooperativeKernel",
-    "hipLaunchKernel",     "hipMemcpy",                  "hipMemcpyAsync",
-    "hipMemcpyWithStream", "hipMemset",                  "hipMemsetAsync",
-    "hipModuleLaunchKernel"};
+constexpr std::array<std::string_view, 28> kLaunchCalls = {"cuGraphLaunch",
+                                                           "cuLaunchCooperativeKernel",
+                                                           "cuLaunchKernel",
+                                                           "cuLaunchKernelEx",
+                                                           "cuMemcpyAsync",
+                                                           "cuMemsetD32Async",
+                                                           "cuMemsetD8Async",
+                                                           "cudaGraphLaunch",
+                                                           "cudaLaunchCooperativeKernel",
+                                                           "cudaLaunchKernel",
+                                                           "cudaLaunchKernelExC",
+                                                           "cudaMemcpy",
+                                                           "cudaMemcpy2DAsync",
+                                                           "cudaMemcpyAsync",
+                                                           "cudaMemcpyPeerAsync",
+                                                           "cudaMemset",
+                                                           "cudaMemsetAsync",
+                                                           "hipExtLaunchKernel",
+                                                           "hipExtModuleLaunchKernel",
+                                                           "hipGraphLaunch",
+                                                           "hipLaunchCooperativeKernel",
+                                                           "hipLaunchKernel",
+                                                           "hipMemcpy",
+                                                           "hipMemcpyAsync",
+                                                           "hipMemcpyWithStream",
+                                                           "hipMemset",
+                                                           "hipMemsetAsync",
+                                                           "hipModuleLaunchKernel"};
 
 bool contains_ignoring_case(std::string_view text, std::string_view lower) {
   return std::search(text.begin(), text.end(), lower.begin(), lower.end(), [](char a, char b) {

@@ -46,38 +46,51 @@ bool has_op_ancestor(const ExecutionGraph& graph, const Node& node) {
 
 DType parse_dtype(std::string_view name) {
   static const std::unordered_map<std::string_view, DType> kNames = {
-      {"double", DType::kFloat64},        {"float", DType::kFloat32},
-      {"c10::Half", DType::kFloat16},     {"Half", DType::kFloat16},
-      {"c10::BFloat16", DType::kBFloat16}, {"BFloat16", DType::kBFloat16},
-      {"c10::Float8_e4m3fn", DType::kFloat8}, {"c10::Float8_e5m2", DType::kFloat8},
-      {"long", DType::kInt64},            {"long int", DType::kInt64},
-      {"long long", DType::kInt64},       {"int", DType::kInt32},
-      {"short", DType::kInt16},           {"short int", DType::kInt16},
-      {"signed char", DType::kInt8},      {"char", DType::kInt8},
-      {"unsigned char", DType::kUInt8},   {"bool", DType::kBool},
-      {"c10::complex<float>", DType::kComplex64}, {"c10::complex<double>", DType::kComplex128},
-      {"float64", DType::kFloat64},       {"float32", DType::kFloat32},
-      {"float16", DType::kFloat16},       {"bfloat16", DType::kBFloat16},
-      {"int64", DType::kInt64},           {"int32", DType::kInt32},
-      {"Float", DType::kFloat32},         {"Double", DType::kFloat64},
-      {"Long", DType::kInt64},            {"Int", DType::kInt32},
-      {"Byte", DType::kUInt8},            {"Bool", DType::kBool}};
+      {"double", DType::kFloat64},
+      {"float", DType::kFloat32},
+      {"c10::Half", DType::kFloat16},
+      {"Half", DType::kFloat16},
+      {"c10::BFloat16", DType::kBFloat16},
+      {"BFloat16", DType::kBFloat16},
+      {"c10::Float8_e4m3fn", DType::kFloat8},
+      {"c10::Float8_e5m2", DType::kFloat8},
+      {"long", DType::kInt64},
+      {"long int", DType::kInt64},
+      {"long long", DType::kInt64},
+      {"int", DType::kInt32},
+      {"short", DType::kInt16},
+      {"short int", DType::kInt16},
+      {"signed char", DType::kInt8},
+      {"char", DType::kInt8},
+      {"unsigned char", DType::kUInt8},
+      {"bool", DType::kBool},
+      {"c10::complex<float>", DType::kComplex64},
+      {"c10::complex<double>", DType::kComplex128},
+      {"float64", DType::kFloat64},
+      {"float32", DType::kFloat32},
+      {"float16", DType::kFloat16},
+      {"bfloat16", DType::kBFloat16},
+      {"int64", DType::kInt64},
+      {"int32", DType::kInt32},
+      {"Float", DType::kFloat32},
+      {"Double", DType::kFloat64},
+      {"Long", DType::kInt64},
+      {"Int", DType::kInt32},
+      {"Byte", DType::kUInt8},
+      {"Bool", DType::kBool}};
   const auto known = kNames.find(name);
   return known == kNames.end() ? DType::kUnknown : known->second;
 }
 
 std::string_view to_string(DType dtype) { return row(dtype).name; }
 int size_in_bytes(DType dtype) { return row(dtype).bytes; }
-bool is_floating_point(DType dtype) {
-  return dtype >= DType::kFloat64 && dtype <= DType::kFloat8;
-}
+bool is_floating_point(DType dtype) { return dtype >= DType::kFloat64 && dtype <= DType::kFloat8; }
 
 void index_graph(ExecutionGraph& graph) {
   auto& nodes = graph.nodes;
   if (!std::is_sorted(nodes.begin(), nodes.end(),
                       [](const Node& a, const Node& b) { return a.id < b.id; })) {
-    std::sort(nodes.begin(), nodes.end(),
-              [](const Node& a, const Node& b) { return a.id < b.id; });
+    std::sort(nodes.begin(), nodes.end(), [](const Node& a, const Node& b) { return a.id < b.id; });
   }
   const auto index_of = [&](std::int64_t id) -> std::int32_t {
     const auto at = std::lower_bound(nodes.begin(), nodes.end(), id,
@@ -116,7 +129,8 @@ std::vector<std::int32_t> top_level_ops(const ExecutionGraph& graph) {
   std::vector<std::int32_t> ops;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    if (!node.is_label && !has_op_ancestor(graph, node)) ops.push_back(static_cast<std::int32_t>(i));
+    if (!node.is_label && !has_op_ancestor(graph, node))
+      ops.push_back(static_cast<std::int32_t>(i));
   }
   return ops;
 }

@@ -115,13 +115,19 @@ std::string_view json_kind(std::string_view text) {
   const std::size_t start = text.find_first_not_of(" \n\t\r");
   if (start == std::string_view::npos) return "nothing";
   switch (text[start]) {
-    case '{': return "an object";
-    case '[': return "an array";
-    case '"': return "a string";
+    case '{':
+      return "an object";
+    case '[':
+      return "an array";
+    case '"':
+      return "a string";
     case 't':
-    case 'f': return "a boolean";
-    case 'n': return "null";
-    default: return "a number";
+    case 'f':
+      return "a boolean";
+    case 'n':
+      return "null";
+    default:
+      return "a number";
   }
 }
 
@@ -164,7 +170,8 @@ Error JsonStream::error_at(std::size_t position, std::string pointer, std::strin
   position = std::min(position, end_);
   const char* text = buffer_.data();
   // The frame of a piece may hide a line break.
-  const bool hidden = framed_ && saved_begin_ == '\n' && piece_begin_ > 0 && piece_begin_ < position;
+  const bool hidden =
+      framed_ && saved_begin_ == '\n' && piece_begin_ > 0 && piece_begin_ < position;
   const auto newlines = std::count(text + 1, text + position, '\n') + (hidden ? 1 : 0);
   const void* last = nullptr;
   for (std::size_t i = position; i > 1; --i) {
@@ -238,9 +245,9 @@ std::string_view JsonStream::element_text(std::size_t i) const {
 }
 
 Error JsonStream::element_error(std::size_t i, std::string_view tail, std::string message) const {
-  Error error = error_at(element_starts_[i],
-                         fmt::format("{}/{}{}", pointer_prefix_, first_index_ + i, tail),
-                         std::move(message));
+  Error error =
+      error_at(element_starts_[i], fmt::format("{}/{}{}", pointer_prefix_, first_index_ + i, tail),
+               std::move(message));
   error.code = ErrorCode::kFormat;
   return error;
 }
@@ -283,14 +290,15 @@ Result<JsonStream::Item> JsonStream::next(bool salvage) {
       return next(salvage);
     }
     if (*first == '\0') {
-      return Unexpected{error_at(begin_, "", bytes_read() == 0
-                                                 ? "expected JSON, found an empty file"
-                                                 : "expected JSON, found only blanks")};
+      return Unexpected{error_at(begin_, "",
+                                 bytes_read() == 0 ? "expected JSON, found an empty file"
+                                                   : "expected JSON, found only blanks")};
     }
     if (*first != '{' && *first != '[') {
-      return Unexpected{error_at(begin_, "", fmt::format("expected a JSON object or array, found "
-                                                         "'{}'",
-                                                         *first))};
+      return Unexpected{error_at(begin_, "",
+                                 fmt::format("expected a JSON object or array, found "
+                                             "'{}'",
+                                             *first))};
     }
     bare_ = *first == '[';
     ++begin_;
@@ -318,7 +326,8 @@ Result<std::string> JsonStream::read_string() {
     if (begin_ >= end_) {
       const auto more = refill();
       if (!more) return Unexpected{more.error()};
-      if (!*more) return Unexpected{error_at(begin_, "", "expected '\"', found the end of the file")};
+      if (!*more)
+        return Unexpected{error_at(begin_, "", "expected '\"', found the end of the file")};
     }
     const char c = buffer_[begin_++];
     if (c == '"') return text;
@@ -385,8 +394,9 @@ Result<JsonStream::Item> JsonStream::next_member(bool salvage) {
   }
   if (!first_member_) {
     if (*c != ',') {
-      return Unexpected{error_at(begin_, "", *c ? fmt::format("expected ',' or '}}', found '{}'", *c)
-                                                : "expected ',' or '}', found the end of the file")};
+      return Unexpected{error_at(begin_, "",
+                                 *c ? fmt::format("expected ',' or '}}', found '{}'", *c)
+                                    : "expected ',' or '}', found the end of the file")};
     }
     ++begin_;
     c = peek();
@@ -394,8 +404,9 @@ Result<JsonStream::Item> JsonStream::next_member(bool salvage) {
   }
   first_member_ = false;
   if (*c != '"') {
-    return Unexpected{error_at(begin_, "", *c ? fmt::format("expected a key, found '{}'", *c)
-                                              : "expected a key, found the end of the file")};
+    return Unexpected{error_at(begin_, "",
+                               *c ? fmt::format("expected a key, found '{}'", *c)
+                                  : "expected a key, found the end of the file")};
   }
   auto key = read_string();
   if (!key) return Unexpected{key.error()};
@@ -482,10 +493,9 @@ Result<JsonStream::Item> JsonStream::next_elements(bool salvage) {
       while (separator < end_ && is_blank(text[separator])) ++separator;
       if (separator >= end_) break;
       if (text[separator] != ',' && text[separator] != ']') {
-        return Unexpected{error_at(separator,
-                                   fmt::format("{}/{}", pointer_prefix_,
-                                               next_index_ + element_starts_.size()),
-                                   fmt::format("expected ',' or ']', found '{}'", text[separator]))};
+        return Unexpected{error_at(
+            separator, fmt::format("{}/{}", pointer_prefix_, next_index_ + element_starts_.size()),
+            fmt::format("expected ',' or ']', found '{}'", text[separator]))};
       }
       element_starts_.push_back(at);
       element_ends_.push_back(past);

@@ -60,8 +60,8 @@ class JsonStream {
 
   JsonStream();
   Error error_at(std::size_t position, std::string pointer, std::string message) const;
-  Result<bool> refill();                     // false: no more text
-  Result<char> peek();                       // next non-blank character, '\0' at the end of text
+  Result<bool> refill();  // false: no more text
+  Result<char> peek();    // next non-blank character, '\0' at the end of text
   Result<Item> next_member(bool salvage);
   Result<Item> next_elements(bool salvage);
   Result<std::string> read_string();
@@ -77,8 +77,8 @@ class JsonStream {
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;  // unconsumed text within buffer_
   std::uint64_t consumed_lines_ = 0;
-  std::uint64_t consumed_offset_ = 0;       // bytes before buffer_
-  std::uint64_t last_line_offset_ = 0;      // offset of the start of the line at buffer_'s begin
+  std::uint64_t consumed_offset_ = 0;   // bytes before buffer_
+  std::uint64_t last_line_offset_ = 0;  // offset of the start of the line at buffer_'s begin
 
   enum class Phase { kStart, kObject, kArray, kDone } phase_ = Phase::kStart;
   bool bare_ = false, array_seen_ = false, first_member_ = true, cut_off_ = false;

@@ -55,14 +55,13 @@ std::vector<Sequence> trace_sequences(const Trace& trace) {
   }
   for (Sequence& sequence : sequences) {
     // Whole microseconds make ties; the event index is the order in which ops really started.
-    std::stable_sort(sequence.items.begin(), sequence.items.end(),
-                     [&](std::int32_t a, std::int32_t b) {
-                       const HostEvent& x = trace.host[static_cast<std::size_t>(a)];
-                       const HostEvent& y = trace.host[static_cast<std::size_t>(b)];
-                       if (x.start_ns != y.start_ns) return x.start_ns < y.start_ns;
-                       return x.event_index >= 0 && y.event_index >= 0 &&
-                              x.event_index < y.event_index;
-                     });
+    std::stable_sort(
+        sequence.items.begin(), sequence.items.end(), [&](std::int32_t a, std::int32_t b) {
+          const HostEvent& x = trace.host[static_cast<std::size_t>(a)];
+          const HostEvent& y = trace.host[static_cast<std::size_t>(b)];
+          if (x.start_ns != y.start_ns) return x.start_ns < y.start_ns;
+          return x.event_index >= 0 && y.event_index >= 0 && x.event_index < y.event_index;
+        });
     for (std::int32_t item : sequence.items) {
       sequence.names.push_back(
           comparable_id(trace, trace.host[static_cast<std::size_t>(item)].name));
@@ -112,7 +111,7 @@ std::size_t count_linked(const GraphOccurrence& occurrence) {
 
 // Links by an id that both files carry. Only trusted where nearly every name agrees.
 bool link_by_id(const ExecutionGraph& graph, const Trace& trace,
-                std::int64_t HostEvent::* id_of_event, GraphLink& result) {
+                std::int64_t HostEvent::*id_of_event, GraphLink& result) {
   std::unordered_map<std::int64_t, std::int32_t> events;
   for (std::size_t i = 0; i < trace.host.size(); ++i) {
     const HostEvent& event = trace.host[i];
@@ -139,8 +138,8 @@ bool link_by_id(const ExecutionGraph& graph, const Trace& trace,
   return true;
 }
 
-// Walks both sequences side by side; at a difference it looks for the nearest point where eight names
-// agree again, skipping the fewest items on either side.
+// Walks both sequences side by side; at a difference it looks for the nearest point where eight
+// names agree again, skipping the fewest items on either side.
 std::size_t align(const Sequence& graph, const Sequence& trace, std::size_t trace_begin,
                   std::vector<std::int32_t>* event_of_node) {
   constexpr std::size_t kWindow = 256, kAgree = 8;
@@ -179,19 +178,23 @@ std::size_t align(const Sequence& graph, const Sequence& trace, std::size_t trac
 
 std::string_view to_string(GraphLink::Method method) {
   switch (method) {
-    case GraphLink::Method::kRecordFunctionId: return "record function id";
-    case GraphLink::Method::kExternalId: return "external id";
-    case GraphLink::Method::kThreadOrder: return "thread order";
-    case GraphLink::Method::kAlignment: return "alignment";
+    case GraphLink::Method::kRecordFunctionId:
+      return "record function id";
+    case GraphLink::Method::kExternalId:
+      return "external id";
+    case GraphLink::Method::kThreadOrder:
+      return "thread order";
+    case GraphLink::Method::kAlignment:
+      return "alignment";
   }
   return "";
 }
 
 Result<GraphLink> link(const ExecutionGraph& graph, const Trace& trace) {
   GraphLink result;
-  result.nodes = static_cast<std::size_t>(
-      std::count_if(graph.nodes.begin(), graph.nodes.end(),
-                    [](const Node& node) { return !node.is_structural; }));
+  result.nodes =
+      static_cast<std::size_t>(std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                                             [](const Node& node) { return !node.is_structural; }));
   if (link_by_id(graph, trace, &HostEvent::record_function_id, result)) {
     result.method = GraphLink::Method::kRecordFunctionId;
     result.linked_nodes = count_linked(result.occurrences.front());
@@ -275,10 +278,11 @@ Result<GraphLink> link(const ExecutionGraph& graph, const Trace& trace) {
   result.method = exact ? GraphLink::Method::kThreadOrder : GraphLink::Method::kAlignment;
   result.linked_nodes = most;
   if (most * 2 < result.nodes || result.occurrences.empty()) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected a graph and a trace of the same program, found {} of {} nodes "
-                            "of {} in {}",
-                            most, result.nodes, graph.source, trace.source));
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("expected a graph and a trace of the same program, found {} of {} nodes "
+                    "of {} in {}",
+                    most, result.nodes, graph.source, trace.source));
   }
   return result;
 }

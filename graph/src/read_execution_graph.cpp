@@ -22,12 +22,18 @@ struct FieldError {
 
 std::string_view kind_of(dom::element element) {
   switch (element.type()) {
-    case dom::element_type::ARRAY: return "an array";
-    case dom::element_type::OBJECT: return "an object";
-    case dom::element_type::STRING: return "a string";
-    case dom::element_type::BOOL: return "a boolean";
-    case dom::element_type::NULL_VALUE: return "null";
-    default: return "a number";
+    case dom::element_type::ARRAY:
+      return "an array";
+    case dom::element_type::OBJECT:
+      return "an object";
+    case dom::element_type::STRING:
+      return "a string";
+    case dom::element_type::BOOL:
+      return "a boolean";
+    case dom::element_type::NULL_VALUE:
+      return "null";
+    default:
+      return "a number";
   }
 }
 
@@ -269,7 +275,8 @@ class Reader {
     return comm_attribute(key, value);
   }
 
-  // Communication attributes exist from schema 1.1.0 on; numbers of odd types are no reason to fail.
+  // Communication attributes exist from schema 1.1.0 on; numbers of odd types are no reason to
+  // fail.
   Problem comm_attribute(std::string_view key, dom::element value) {
     std::string_view string;
     if (key == "collective_name" && value.get(string) == simdjson::SUCCESS) {
@@ -359,8 +366,8 @@ class Reader {
                     : text == "inf" ? std::numeric_limits<double>::infinity()
                                     : std::numeric_limits<double>::quiet_NaN();
       } else {
-        made.kind = type == "String" || type.empty() ? Argument::Kind::kString
-                                                     : Argument::Kind::kOpaque;
+        made.kind =
+            type == "String" || type.empty() ? Argument::Kind::kString : Argument::Kind::kOpaque;
         made.index = graph_.names.intern(text);
       }
     } else {
@@ -394,17 +401,28 @@ class Reader {
     std::size_t field = 0;
     for (dom::element part : array) {
       switch (field++) {
-        case 0: to_integer(part, made.id); break;
-        case 1: to_integer(part, made.storage_id); break;
-        case 2: to_integer(part, made.offset); break;
-        case 3: to_integer(part, made.numel); break;
-        case 4: to_integer(part, made.item_size); break;
+        case 0:
+          to_integer(part, made.id);
+          break;
+        case 1:
+          to_integer(part, made.storage_id);
+          break;
+        case 2:
+          to_integer(part, made.offset);
+          break;
+        case 3:
+          to_integer(part, made.numel);
+          break;
+        case 4:
+          to_integer(part, made.item_size);
+          break;
         case 5: {
           std::string_view device;
           if (part.get(device) == simdjson::SUCCESS) made.device = parse_device(device);
           break;
         }
-        default: break;
+        default:
+          break;
       }
     }
     made.shape_begin = static_cast<std::uint32_t>(graph_.shape_pool.size());
@@ -483,7 +501,8 @@ class Reader {
     for (const Argument& size : graph_.elements(inputs[at])) out.push_back(size.integer);
   }
 
-  // The one string argument is itself JSON: [{pg_name, pg_desc, backend_config, ranks, group_size}].
+  // The one string argument is itself JSON: [{pg_name, pg_desc, backend_config, ranks,
+  // group_size}].
   void process_groups(const Node& node) {
     for (const Argument& argument : graph_.inputs(node)) {
       if (argument.kind != Argument::Kind::kString) continue;
@@ -614,8 +633,8 @@ Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
   if (!stream->array_seen()) return format_error(file, "", "expected key \"nodes\", found none");
   if (graph.nodes.empty()) return format_error(file, "/nodes", "expected nodes, found none");
   if (stream->cut_off()) {
-    graph.warnings.push_back(fmt::format("the file breaks off; {} complete nodes were kept",
-                                         graph.nodes.size()));
+    graph.warnings.push_back(
+        fmt::format("the file breaks off; {} complete nodes were kept", graph.nodes.size()));
   }
   if (auto unique = check_ids(graph, file); !unique) return Unexpected{unique.error()};
   index_graph(graph);

@@ -18,19 +18,34 @@ namespace {
 namespace ondemand = simdjson::ondemand;
 
 enum class Category : std::uint8_t {
-  kOther, kOp, kAnnotation, kCall, kKernel, kCopy, kSet, kSync, kSkipEarly,
+  kOther,
+  kOp,
+  kAnnotation,
+  kCall,
+  kKernel,
+  kCopy,
+  kSet,
+  kSync,
+  kSkipEarly,
 };
 
 Category category_of(std::string_view name) {
   static const std::unordered_map<std::string_view, Category> kNames = {
-      {"cpu_op", Category::kOp},          {"Operator", Category::kOp},
+      {"cpu_op", Category::kOp},
+      {"Operator", Category::kOp},
       {"user_annotation", Category::kAnnotation},
-      {"cuda_runtime", Category::kCall},  {"cuda_driver", Category::kCall},
-      {"Runtime", Category::kCall},       {"hip_runtime", Category::kCall},
-      {"kernel", Category::kKernel},      {"Kernel", Category::kKernel},
-      {"gpu_memcpy", Category::kCopy},    {"Memcpy", Category::kCopy},
-      {"gpu_memset", Category::kSet},     {"Memset", Category::kSet},
-      {"cuda_sync", Category::kSync},     {"python_function", Category::kSkipEarly}};
+      {"cuda_runtime", Category::kCall},
+      {"cuda_driver", Category::kCall},
+      {"Runtime", Category::kCall},
+      {"hip_runtime", Category::kCall},
+      {"kernel", Category::kKernel},
+      {"Kernel", Category::kKernel},
+      {"gpu_memcpy", Category::kCopy},
+      {"Memcpy", Category::kCopy},
+      {"gpu_memset", Category::kSet},
+      {"Memset", Category::kSet},
+      {"cuda_sync", Category::kSync},
+      {"python_function", Category::kSkipEarly}};
   const auto known = kNames.find(name);
   return known == kNames.end() ? Category::kOther : known->second;
 }
@@ -271,7 +286,8 @@ class Reader {
         case 'a':
           if (is("args")) error = read_args(value, event);
           break;
-        default: break;
+        default:
+          break;
       }
       if (error) return error;
     }
@@ -337,7 +353,8 @@ class Reader {
           if (is("wait_on_stream")) event.wait_on_stream = integer(-1);
           if (is("wait_on_cuda_event_record_corr_id")) event.wait_on_event = integer(-1);
           break;
-        default: break;
+        default:
+          break;
       }
     }
     return simdjson::SUCCESS;
@@ -359,21 +376,29 @@ class Reader {
     if (category == Category::kOther || category == Category::kSkipEarly) return {};
     const auto start = parse_stamp(event.ts);
     if (!start) return complaint("/ts", event.ts);
-    const auto duration = event.duration.empty() ? std::optional<std::int64_t>(0)
-                                                 : parse_stamp(event.duration);
+    const auto duration =
+        event.duration.empty() ? std::optional<std::int64_t>(0) : parse_stamp(event.duration);
     if (!duration) return complaint("/dur", event.duration);
     const NameId name = trace_.names.intern(event.name);
     switch (category) {
-      case Category::kKernel: gpu_event(event, GpuKind::kKernel, name, *start, *duration); break;
-      case Category::kCopy: gpu_event(event, GpuKind::kCopy, name, *start, *duration); break;
-      case Category::kSet: gpu_event(event, GpuKind::kSet, name, *start, *duration); break;
+      case Category::kKernel:
+        gpu_event(event, GpuKind::kKernel, name, *start, *duration);
+        break;
+      case Category::kCopy:
+        gpu_event(event, GpuKind::kCopy, name, *start, *duration);
+        break;
+      case Category::kSet:
+        gpu_event(event, GpuKind::kSet, name, *start, *duration);
+        break;
       case Category::kSync:
         trace_.syncs.push_back(
             {*start, *duration,
              event.sync_kind.empty() ? name : trace_.names.intern(event.sync_kind), event.stream,
              event.wait_on_stream, event.wait_on_event, event.correlation});
         break;
-      default: host_event(event, category, name, *start, *duration); break;
+      default:
+        host_event(event, category, name, *start, *duration);
+        break;
     }
     return {};
   }
@@ -502,11 +527,12 @@ class Reader {
       if (a_call != b_call) return b_call;
       return a.file_order < b.file_order;
     });
-    std::stable_sort(trace_.gpu.begin(), trace_.gpu.end(), [](const GpuEvent& a, const GpuEvent& b) {
-      if (a.device != b.device) return a.device < b.device;
-      if (a.stream != b.stream) return a.stream < b.stream;
-      return a.start_ns < b.start_ns;
-    });
+    std::stable_sort(trace_.gpu.begin(), trace_.gpu.end(),
+                     [](const GpuEvent& a, const GpuEvent& b) {
+                       if (a.device != b.device) return a.device < b.device;
+                       if (a.stream != b.stream) return a.stream < b.stream;
+                       return a.start_ns < b.start_ns;
+                     });
   }
 
   void link_launches() {
@@ -563,12 +589,12 @@ Result<Trace> read_trace(const std::filesystem::path& file, ReadOptions options)
     }
   }
   if (!stream->array_seen()) {
-    return Unexpected{Error{
-        .code = ErrorCode::kFormat,
-        .message = reader.looks_like_graph()
-                       ? "expected a timed (Kineto) trace, found an execution graph"
-                       : "expected key \"traceEvents\", found none",
-        .file = file}};
+    return Unexpected{
+        Error{.code = ErrorCode::kFormat,
+              .message = reader.looks_like_graph()
+                             ? "expected a timed (Kineto) trace, found an execution graph"
+                             : "expected key \"traceEvents\", found none",
+              .file = file}};
   }
   if (stream->cut_off()) {
     trace.warnings.push_back(

@@ -51,9 +51,8 @@ TraceOps find_trace_ops(const Trace& trace) {
     const auto top = [&](std::size_t position) -> const HostEvent& {
       return trace.host[static_cast<std::size_t>(ops.top_level[position])];
     };
-    while (next < ops.top_level.size() &&
-           std::pair(top(next).thread, top(next).start_ns) <=
-               std::pair(event.thread, event.start_ns)) {
+    while (next < ops.top_level.size() && std::pair(top(next).thread, top(next).start_ns) <=
+                                              std::pair(event.thread, event.start_ns)) {
       ++next;
     }
     if (next == 0) continue;

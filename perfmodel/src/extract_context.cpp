@@ -109,8 +109,9 @@ class ContextExtractor {
       t4_[call].append(calls);
     }
     if (dropped > 0) {
-      table_.warnings.push_back(fmt::format("{}: {} one-time costs over 1 ms are left out",
-                                            source_ < table_.sources.size() ? table_.sources[source_] : "", dropped));
+      table_.warnings.push_back(
+          fmt::format("{}: {} one-time costs over 1 ms are left out",
+                      source_ < table_.sources.size() ? table_.sources[source_] : "", dropped));
     }
     ++source_;
   }
@@ -139,8 +140,7 @@ class ContextExtractor {
     double calls_us = 0;
     for (const ChainCall& call : op.calls) calls_us += us(host(call.event).duration_ns);
     const double gaps_us = us(event.duration_ns) - calls_us;
-    const double keep =
-        gaps_us > 0 ? std::max(0.0, 1 - profiler_us(nested + 1) / gaps_us) : 1.0;
+    const double keep = gaps_us > 0 ? std::max(0.0, 1 - profiler_us(nested + 1) / gaps_us) : 1.0;
     double total = 0;
     const auto gap = [&](std::int64_t from, std::int64_t to) {
       const double length = std::max(0.0, us(to - from)) * keep;
@@ -160,7 +160,7 @@ class ContextExtractor {
       }
       if (i + 1 == op.calls.size()) break;
       now_.t5.add(gap(host(call).end_ns(), host(op.calls[i + 1].event).start_ns), name,
-              {hash_mix(op.subtree, i + 1), op.subtree});
+                  {hash_mix(op.subtree, i + 1), op.subtree});
     }
     now_.t3.add(gap(host(op.calls.back().event).end_ns(), event.end_ns()), name, {op.subtree});
     ops_[std::string(name)].push_back(total);
@@ -273,15 +273,16 @@ class ContextExtractor {
     const GpuEvent* previous = nullptr;
     std::vector<std::pair<std::int64_t, std::int64_t>> main_busy;
     for (const GpuEvent& task : trace_->gpu) {
-      const bool same = previous && previous->device == task.device && previous->stream == task.stream;
+      const bool same =
+          previous && previous->device == task.device && previous->stream == task.stream;
       if (!same) free_at = 0;
       const std::int64_t stream_free = free_at;
       free_at = std::max(free_at, task.end_ns());
       previous = &task;
       if (task.launch < 0) continue;
       const HostEvent& call = host(task.launch);
-      const bool blocking = waits_[static_cast<std::size_t>(task.launch)].kind ==
-                            CallWait::Kind::kBlockingCopy;
+      const bool blocking =
+          waits_[static_cast<std::size_t>(task.launch)].kind == CallWait::Kind::kBlockingCopy;
       const double after_call = us(task.start_ns - call.end_ns());
       const bool idle = !same || stream_free < call.start_ns;
       if (blocking) {

@@ -11,7 +11,8 @@ namespace perfmodel {
 namespace {
 
 constexpr double kMinGapUs = 2, kMaxGapUs = 200;  // gaps that count as T1
-constexpr double kLaunchUs = 4;  // T4 = 10 - 2 (CPU event) - 4 (GPU event), assumed and not measured
+constexpr double kLaunchUs =
+    4;  // T4 = 10 - 2 (CPU event) - 4 (GPU event), assumed and not measured
 
 constexpr std::array<std::string_view, 3> kLaunches = {"cudaLaunchKernel", "cudaMemcpyAsync",
                                                        "cudaStreamSynchronize"};
@@ -20,8 +21,8 @@ constexpr std::array<std::string_view, 3> kLaunches = {"cudaLaunchKernel", "cuda
 constexpr std::array<std::string_view, 5> kIgnored = {"cudaOccupancy", "cudaPeekAtLastError",
                                                       "cudaStreamIsCapturing", "cudaEventQuery",
                                                       "cudaEventRecord"};
-constexpr std::array<std::string_view, 6> kLabels = {"##",           "__",        "module::", "DLRM ",
-                                                     "DistributedDataParallel", "ProfilerStep"};
+constexpr std::array<std::string_view, 6> kLabels = {
+    "##", "__", "module::", "DLRM ", "DistributedDataParallel", "ProfilerStep"};
 
 double us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
@@ -45,7 +46,8 @@ std::vector<std::pair<std::int64_t, std::int64_t>> loading_spans(const Trace& tr
   std::vector<std::int64_t> forwards;
   for (const HostEvent& event : trace.host) {
     const std::string_view name = trace.name(event);
-    if (name.starts_with("enumerate(DataLoader)")) spans.emplace_back(event.start_ns, event.end_ns());
+    if (name.starts_with("enumerate(DataLoader)"))
+      spans.emplace_back(event.start_ns, event.end_ns());
     if (name == "## forward ##" || name == "## Forward ##") forwards.push_back(event.start_ns);
   }
   std::sort(forwards.begin(), forwards.end());
@@ -77,8 +79,8 @@ std::vector<double> fenced(const std::vector<double>& samples) {
 
 }  // namespace
 
-// The published extraction, without its marker rules (skip 50, keep 30): T2 and T3 lose the recording
-// cost of every event in the gap, T1 that of one event; T4 is a constant.
+// The published extraction, without its marker rules (skip 50, keep 30): T2 and T3 lose the
+// recording cost of every event in the gap, T1 that of one event; T4 is a constant.
 Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
                                   const OverheadOptions& options, OverheadTable table) {
   const double cost = options.profiler_cost_us;
@@ -90,8 +92,9 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
     if (options.iterations) {
       const auto [first, last] = *options.iterations;
       if (first >= last || last > steps.size()) {
-        return fail(ErrorCode::kImpossible, "expected iterations within 0:" +
-                                                std::to_string(steps.size()) + " of " + trace.source);
+        return fail(
+            ErrorCode::kImpossible,
+            "expected iterations within 0:" + std::to_string(steps.size()) + " of " + trace.source);
       }
       steps = {steps.begin() + static_cast<std::ptrdiff_t>(first),
                steps.begin() + static_cast<std::ptrdiff_t>(last)};
@@ -110,7 +113,8 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
         const bool loading = std::any_of(spans.begin(), spans.end(), [&](const auto& span) {
           return event.start_ns >= span.first && event.start_ns < span.second;
         });
-        for (std::int32_t at = nesting.parent[i]; at >= 0; at = nesting.parent[static_cast<std::size_t>(at)]) {
+        for (std::int32_t at = nesting.parent[i]; at >= 0;
+             at = nesting.parent[static_cast<std::size_t>(at)]) {
           const HostEvent& around = trace.host[static_cast<std::size_t>(at)];
           inside |= around.kind == HostKind::kOp;
         }
@@ -134,8 +138,9 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
       double between = 0, total = 0;
       double tree = 1, accounted = 0;  // events of the pruned tree, events subtracted so far
       const HostEvent* last = nullptr;
-      for (std::size_t i = index + 1; i < trace.host.size() && trace.host[i].thread == event.thread &&
-                                      trace.host[i].start_ns < event.end_ns();
+      for (std::size_t i = index + 1;
+           i < trace.host.size() && trace.host[i].thread == event.thread &&
+           trace.host[i].start_ns < event.end_ns();
            ++i) {
         const HostEvent& inner = trace.host[i];
         if (inner.kind != HostKind::kCall || !is_lin_launch(trace.name(inner))) {

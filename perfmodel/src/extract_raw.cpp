@@ -28,16 +28,18 @@ Result<OverheadTable> extract_raw(std::span<const OverheadSource> sources,
     if (options.iterations) {
       const auto [first, last] = *options.iterations;
       if (first >= last || last > steps.size()) {
-        return fail(ErrorCode::kImpossible,
-                    "expected iterations within 0:" + std::to_string(steps.size()) + " of " +
-                        trace.source);
+        return fail(
+            ErrorCode::kImpossible,
+            "expected iterations within 0:" + std::to_string(steps.size()) + " of " + trace.source);
       }
       steps.assign(all_steps.begin() + static_cast<std::ptrdiff_t>(first),
                    all_steps.begin() + static_cast<std::ptrdiff_t>(last));
     }
     table.iterations += steps.size();
     const bool windowed = options.iterations.has_value();
-    const auto step_of = [&](const HostEvent& event) { return iteration_at(steps, event.start_ns); };
+    const auto step_of = [&](const HostEvent& event) {
+      return iteration_at(steps, event.start_ns);
+    };
 
     std::vector<RawOp> raw(found.top_level.size());
     for (std::size_t i = 0; i < raw.size(); ++i) {

@@ -15,14 +15,16 @@ std::vector<std::vector<std::int32_t>> calls_by_thread(const Trace& trace) {
     if (event.kind != HostKind::kCall) continue;
     auto& scheduled = known[event.name];
     if (scheduled < 0) scheduled = is_scheduled_call(trace.name(event)) ? 1 : 0;
-    if (scheduled) calls[static_cast<std::size_t>(event.thread)].push_back(static_cast<std::int32_t>(i));
+    if (scheduled)
+      calls[static_cast<std::size_t>(event.thread)].push_back(static_cast<std::int32_t>(i));
   }
   return calls;
 }
 
 // Innermost linked node of one occurrence around each call: a sweep per thread over nodes and calls
 // in start order, with the stack of open nodes.
-void attach_calls(const Trace& trace, const ExecutionGraph& graph, const GraphOccurrence& occurrence,
+void attach_calls(const Trace& trace, const ExecutionGraph& graph,
+                  const GraphOccurrence& occurrence,
                   const std::vector<std::vector<std::int32_t>>& calls, HostChain& chain) {
   std::vector<std::vector<std::int32_t>> nodes(trace.threads.size());  // in id = start order
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -35,8 +37,8 @@ void attach_calls(const Trace& trace, const ExecutionGraph& graph, const GraphOc
   std::unordered_map<std::int32_t, std::size_t> chain_position;
   for (std::size_t i = 0; i < chain.ops.size(); ++i) chain_position[chain.ops[i].node] = i;
   const auto host_of = [&](std::int32_t node) -> const HostEvent& {
-    return trace.host[static_cast<std::size_t>(
-        occurrence.event_of_node[static_cast<std::size_t>(node)])];
+    return trace
+        .host[static_cast<std::size_t>(occurrence.event_of_node[static_cast<std::size_t>(node)])];
   };
   for (std::size_t thread = 0; thread < calls.size(); ++thread) {
     std::size_t next = 0;
@@ -48,7 +50,8 @@ void attach_calls(const Trace& trace, const ExecutionGraph& graph, const GraphOc
            ++next) {
         open.push_back(nodes[thread][next]);
       }
-      // Closed = ended before the call does; a zero-length neighbour at the same stamp cannot hold it.
+      // Closed = ended before the call does; a zero-length neighbour at the same stamp cannot hold
+      // it.
       while (!open.empty() && host_of(open.back()).end_ns() < event.end_ns()) open.pop_back();
       ChainCall made{.event = call, .node = open.empty() ? -1 : open.back()};
       std::int32_t top = made.node;
@@ -137,7 +140,8 @@ std::vector<HostChain> chains_from_graph(const Trace& trace, const ExecutionGrap
         op.label = label_of(graph, node, op.label_item);
         op.phase_event = phase_of(graph, occurrence, node);
         const HostEvent& host = trace.host[static_cast<std::size_t>(event)];
-        chain.begin_ns = chain.ops.empty() ? host.start_ns : std::min(chain.begin_ns, host.start_ns);
+        chain.begin_ns =
+            chain.ops.empty() ? host.start_ns : std::min(chain.begin_ns, host.start_ns);
         chain.end_ns = chain.ops.empty() ? host.end_ns() : std::max(chain.end_ns, host.end_ns());
         chain.ops.push_back(std::move(op));
       }
@@ -176,7 +180,8 @@ std::vector<HostChain> chains_from_trace(const Trace& trace,
     }
     subtree[op] = key;
   }
-  std::unordered_map<std::int32_t, std::pair<std::size_t, std::size_t>> place;  // op -> chain, index
+  std::unordered_map<std::int32_t, std::pair<std::size_t, std::size_t>>
+      place;  // op -> chain, index
   for (std::int32_t op : top) {
     const HostEvent& event = trace.host[static_cast<std::size_t>(op)];
     std::int32_t step = steps.empty() ? 0 : iteration_at(steps, event.start_ns);
@@ -209,13 +214,15 @@ std::vector<HostChain> chains_from_trace(const Trace& trace,
       } else {
         const std::int64_t start = trace.host[static_cast<std::size_t>(call)].start_ns;
         const std::int32_t step = steps.empty() ? 0 : iteration_at(steps, start);
-        if (step >= 0) chains[static_cast<std::size_t>(step)].loose_calls.push_back({.event = call});
+        if (step >= 0)
+          chains[static_cast<std::size_t>(step)].loose_calls.push_back({.event = call});
       }
     }
   }
   for (HostChain& chain : chains) {
     inherit_phases(chain, trace);
-    if (!steps.empty() && steps.front().name.starts_with("ProfilerStep")) set_border(chain, trace, steps);
+    if (!steps.empty() && steps.front().name.starts_with("ProfilerStep"))
+      set_border(chain, trace, steps);
   }
   std::erase_if(chains, [](const HostChain& chain) { return chain.ops.empty(); });
   return chains;
@@ -228,8 +235,8 @@ bool is_scheduled_call(std::string_view name) {
 }
 
 Result<std::vector<HostChain>> host_chains(
-    const OverheadSource& source,
-    const std::optional<std::pair<std::size_t, std::size_t>>& window, GraphLink* link_used) {
+    const OverheadSource& source, const std::optional<std::pair<std::size_t, std::size_t>>& window,
+    GraphLink* link_used) {
   const Trace& trace = *source.trace;
   auto steps = iterations(trace);
   std::vector<HostChain> chains;
@@ -246,7 +253,8 @@ Result<std::vector<HostChain>> host_chains(
     if (first >= last || last > steps.size()) {
       return fail(ErrorCode::kImpossible,
                   "expected iterations within 0:" + std::to_string(steps.size()) + " of " +
-                      trace.source + ", found " + std::to_string(first) + ":" + std::to_string(last));
+                      trace.source + ", found " + std::to_string(first) + ":" +
+                      std::to_string(last));
     }
     const std::int64_t begin = steps[first].begin_ns, end = steps[last - 1].end_ns;
     std::erase_if(chains, [&](const HostChain& chain) {

@@ -18,11 +18,11 @@ struct ChainCall {
 
 /// One top-level op of a recorded run.
 struct ChainOp {
-  std::int32_t node = -1;   ///< graph node, -1 without a graph
-  std::int32_t event = -1;  ///< into Trace::host
+  std::int32_t node = -1;                          ///< graph node, -1 without a graph
+  std::int32_t event = -1;                         ///< into Trace::host
   std::uint64_t name = 0, subtree = 0, label = 0;  ///< hashes
-  std::int32_t label_item = -1;  ///< node or event of the innermost label around the op
-  std::int32_t phase_event = -1; ///< host event of the outermost label that is no iteration mark
+  std::int32_t label_item = -1;   ///< node or event of the innermost label around the op
+  std::int32_t phase_event = -1;  ///< host event of the outermost label that is no iteration mark
   std::vector<ChainCall> calls;
 };
 
@@ -41,8 +41,8 @@ struct HostChain {
 /// Chains of a trace, one per occurrence of the graph (or one per iteration without a graph).
 /// `window`: iterations [first, last) of the trace to use.
 Result<std::vector<HostChain>> host_chains(
-    const OverheadSource& source,
-    const std::optional<std::pair<std::size_t, std::size_t>>& window, GraphLink* link_used);
+    const OverheadSource& source, const std::optional<std::pair<std::size_t, std::size_t>>& window,
+    GraphLink* link_used);
 
 /// True for calls that appear in launch templates.
 bool is_scheduled_call(std::string_view name);

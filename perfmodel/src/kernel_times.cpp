@@ -25,9 +25,8 @@ void KernelTimes::add(std::int32_t node, std::uint32_t ordinal, double us, bool 
   time.collective = collective;
 }
 
-Result<KernelTimes> kernel_times(
-    const ExecutionGraph& graph, const Trace& trace,
-    const std::optional<std::pair<std::size_t, std::size_t>>& window) {
+Result<KernelTimes> kernel_times(const ExecutionGraph& graph, const Trace& trace,
+                                 const std::optional<std::pair<std::size_t, std::size_t>>& window) {
   const auto chains = host_chains({.trace = &trace, .graph = &graph}, window, nullptr);
   if (!chains) return Unexpected{chains.error()};
   const CallWork work = work_of_calls(trace);
@@ -36,7 +35,8 @@ Result<KernelTimes> kernel_times(
   for (const HostChain& chain : *chains) {
     std::unordered_map<std::int32_t, std::uint32_t> next;  // per node, of this chain
     const auto add = [&](const ChainCall& call) {
-      if (call.node < 0 || !is_launch_call(trace.name(trace.host[static_cast<std::size_t>(call.event)]))) {
+      if (call.node < 0 ||
+          !is_launch_call(trace.name(trace.host[static_cast<std::size_t>(call.event)]))) {
         return;
       }
       const auto event = static_cast<std::size_t>(call.event);

@@ -14,7 +14,10 @@ class Traversal {
  public:
   Traversal(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
             const PredictOptions& options)
-      : graph_(graph), gpu_(gpu), table_(table), options_(options),
+      : graph_(graph),
+        gpu_(gpu),
+        table_(table),
+        options_(options),
         lowering_(graph, gpu, &table.templates) {}
 
   Result<Prediction> run() {
@@ -67,8 +70,9 @@ class Traversal {
     const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
     const std::uint64_t name = graph_.names.hash(node.name);
     LoweredOp lowered = lowering_.lower(index);
-    std::erase_if(lowered.calls,
-                  [](const LoweredCall& call) { return call.call.kind == TemplateCall::Kind::kSync; });
+    std::erase_if(lowered.calls, [](const LoweredCall& call) {
+      return call.call.kind == TemplateCall::Kind::kSync;
+    });
     host(Term::kT1, table_.t1.all.mean_us);
     if (lowered.calls.empty()) {  // the paper books the whole op under T5
       const auto found = table_.tx.by_name.find(name);

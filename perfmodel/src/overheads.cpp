@@ -14,9 +14,12 @@ namespace perfmodel {
 
 std::string_view to_string(OverheadMethod method) {
   switch (method) {
-    case OverheadMethod::kRaw: return "raw";
-    case OverheadMethod::kContext: return "context";
-    case OverheadMethod::kLin: return "lin";
+    case OverheadMethod::kRaw:
+      return "raw";
+    case OverheadMethod::kContext:
+      return "context";
+    case OverheadMethod::kLin:
+      return "lin";
   }
   return "";
 }
@@ -31,20 +34,28 @@ Result<OverheadMethod> parse_overhead_method(std::string_view name) {
 
 std::string_view to_string(KeyLevel level) {
   switch (level) {
-    case KeyLevel::kContext: return "context";
-    case KeyLevel::kName: return "name";
-    case KeyLevel::kAll: return "all";
-    case KeyLevel::kMissing: return "missing";
+    case KeyLevel::kContext:
+      return "context";
+    case KeyLevel::kName:
+      return "name";
+    case KeyLevel::kAll:
+      return "all";
+    case KeyLevel::kMissing:
+      return "missing";
   }
   return "";
 }
 
 std::string_view to_string(GapClass gap) {
   switch (gap) {
-    case GapClass::kSibling: return "same parent";
-    case GapClass::kLabel: return "label crossed";
-    case GapClass::kThread: return "thread changed";
-    case GapClass::kIteration: return "iteration border";
+    case GapClass::kSibling:
+      return "same parent";
+    case GapClass::kLabel:
+      return "label crossed";
+    case GapClass::kThread:
+      return "thread changed";
+    case GapClass::kIteration:
+      return "iteration border";
   }
   return "";
 }
@@ -91,7 +102,8 @@ std::uint64_t gap_context(std::uint64_t label, std::uint64_t previous, std::uint
 std::uint64_t gap_class_key(GapClass gap) { return hash_text(to_string(gap)); }
 
 std::uint64_t subtree_key(const ExecutionGraph& graph, std::int32_t node) {
-  std::uint64_t key = hash_mix(graph.names.hash(graph.nodes[static_cast<std::size_t>(node)].name), 11);
+  std::uint64_t key =
+      hash_mix(graph.names.hash(graph.nodes[static_cast<std::size_t>(node)].name), 11);
   std::vector<std::int32_t> stack;
   const auto push_children = [&](std::int32_t parent) {
     const auto children = graph.children(graph.nodes[static_cast<std::size_t>(parent)]);

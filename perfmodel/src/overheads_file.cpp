@@ -172,7 +172,8 @@ class TableReader {
     if (t1["by_class"].get(classes) != simdjson::SUCCESS) return {};
     for (auto [name, value] : classes) {
       OverheadTerm::Named entry{.name = std::string(name), .stats = {}};
-      if (!stats(value, entry.stats)) return missing(fmt::format("/t1/by_class/{}", name), "mean_us");
+      if (!stats(value, entry.stats))
+        return missing(fmt::format("/t1/by_class/{}", name), "mean_us");
       table_.t1.by_name[hash_text(name)] = std::move(entry);
     }
     return {};
@@ -277,7 +278,8 @@ class TableReader {
     for (dom::element list : lists) {
       LaunchTemplate calls;
       dom::array items;
-      if (list.get(items) != simdjson::SUCCESS) return missing("/templates/lists", "arrays of calls");
+      if (list.get(items) != simdjson::SUCCESS)
+        return missing("/templates/lists", "arrays of calls");
       for (dom::element item : items) calls.push_back(call(item));
       templates.lists.push_back(std::move(calls));
     }
@@ -395,7 +397,8 @@ std::string overheads_json(const OverheadTable& table) {
     std::map<std::string, GapSplit> sorted;
     for (const auto& [key, split] : table.gap_splits) sorted[hex(key)] = split;
     Json splits = Json::object();
-    for (const auto& [key, split] : sorted) splits[key] = {rounded(split.tail), rounded(split.head)};
+    for (const auto& [key, split] : sorted)
+      splits[key] = {rounded(split.tail), rounded(split.head)};
     json["gap_splits"] = std::move(splits);
   }
   if (!table.templates.lists.empty()) json["templates"] = templates_json(table.templates);

@@ -20,13 +20,13 @@ constexpr std::size_t kCriticalSteps = 40;
 // One step of the host program. A pass over all instructions is one pass over the graph.
 struct Instruction {
   enum class Kind : std::uint8_t { kHost, kLaunch, kBlockingCopy, kSync, kCommWait } kind;
-  Term term = Term::kT1;     // of the host or device time
-  std::int32_t op = 0;       // position in the list of items
-  std::int32_t thread = 0;   // host lane
-  std::int32_t stream = 0;   // role
-  double host_us = 0;        // kHost: the time; kBlockingCopy, kSync: own time after the wait
+  Term term = Term::kT1;    // of the host or device time
+  std::int32_t op = 0;      // position in the list of items
+  std::int32_t thread = 0;  // host lane
+  std::int32_t stream = 0;  // role
+  double host_us = 0;       // kHost: the time; kBlockingCopy, kSync: own time after the wait
   double device_us = 0;
-  double latency_us = 0;     // kSync: own time after an awaited end beyond host_us
+  double latency_us = 0;  // kSync: own time after an awaited end beyond host_us
   std::int64_t sequence = -1;
   SyncKind sync = SyncKind::kNone;
   bool collective = false;
@@ -87,9 +87,9 @@ class Engine {
       const bool steady = std::abs(last - before) <= kSteadyTolerance * last;
       if (steady || passes >= kMaxPasses) {
         if (!steady) {
-          prediction_.warnings.push_back(fmt::format(
-              "no steady state after {} passes: the last two took {:.1f} and {:.1f} us", passes,
-              before, last));
+          prediction_.warnings.push_back(
+              fmt::format("no steady state after {} passes: the last two took {:.1f} and {:.1f} us",
+                          passes, before, last));
         }
         break;
       }
@@ -229,12 +229,12 @@ class Engine {
   void gap(const Item& previous, Item& item, bool border) {
     const std::int32_t label = graph_.nodes[static_cast<std::size_t>(item.node)].parent;
     const std::int32_t before = graph_.nodes[static_cast<std::size_t>(previous.node)].parent;
-    const GapClass kind = border                            ? GapClass::kIteration
-                          : previous.thread != item.thread  ? GapClass::kThread
-                          : label != before                 ? GapClass::kLabel
-                                                            : GapClass::kSibling;
-    const std::uint64_t context =
-        gap_context(label < 0 ? 0 : name_hash(label), name_hash(previous.node), name_hash(item.node));
+    const GapClass kind = border                           ? GapClass::kIteration
+                          : previous.thread != item.thread ? GapClass::kThread
+                          : label != before                ? GapClass::kLabel
+                                                           : GapClass::kSibling;
+    const std::uint64_t context = gap_context(label < 0 ? 0 : name_hash(label),
+                                              name_hash(previous.node), name_hash(item.node));
     auto found = table_.t1.find({&context, 1}, gap_class_key(kind));
     if (found.level == KeyLevel::kName && kind == GapClass::kIteration) {
       // What a program does between steps is its own; a mean over programs is ruled by the slowest.
@@ -248,10 +248,12 @@ class Engine {
     // The gap closes one phase and opens the next; what lies between them is neither's.
     GapSplit split;
     for (std::uint64_t key : {gap_class_key(kind), context}) {
-      if (const auto at = table_.gap_splits.find(key); at != table_.gap_splits.end()) split = at->second;
+      if (const auto at = table_.gap_splits.find(key); at != table_.gap_splits.end())
+        split = at->second;
     }
-    const std::pair<double, std::int32_t> parts[] = {
-        {split.tail, previous.phase}, {1 - split.tail - split.head, rest_phase_}, {split.head, item.phase}};
+    const std::pair<double, std::int32_t> parts[] = {{split.tail, previous.phase},
+                                                     {1 - split.tail - split.head, rest_phase_},
+                                                     {split.head, item.phase}};
     for (const auto& [share, phase] : parts) {
       host(Term::kT1, {.us = found.us * share, .level = found.level}, item.thread);
       program_.back().phase = phase;
@@ -320,10 +322,10 @@ class Engine {
     const PredictedKernel& kernel = item.kernels.back();
     made.device_us = kernel.price.time.count();
     made.collective |= kernel.family == KernelFamily::kCollective;
-    made.term = made.collective                                ? Term::kCollective
-                : call.call.kind == TemplateCall::Kind::kCopy  ? Term::kCopy
-                : call.call.kind == TemplateCall::Kind::kSet   ? Term::kSet
-                                                               : Term::kKernel;
+    made.term = made.collective                               ? Term::kCollective
+                : call.call.kind == TemplateCall::Kind::kCopy ? Term::kCopy
+                : call.call.kind == TemplateCall::Kind::kSet  ? Term::kSet
+                                                              : Term::kKernel;
     if (made.collective) {
       const std::int32_t comm = comm_record(call.node);
       if (comm >= 0) made.sequence = graph_.comm_records[static_cast<std::size_t>(comm)].sequence;
@@ -361,7 +363,8 @@ class Engine {
     return table_.call_us(call).us;
   }
 
-  // The comm record of a node or of the nearest node above it (nccl:* labels lie inside the record).
+  // The comm record of a node or of the nearest node above it (nccl:* labels lie inside the
+  // record).
   std::int32_t comm_record(std::int32_t node) const {
     for (; node >= 0; node = graph_.nodes[static_cast<std::size_t>(node)].parent) {
       const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
@@ -452,9 +455,8 @@ class Engine {
         work[stream_lane(at.stream)] += at.device_us + table_.device.kernel_gap_us;
       }
     }
-    const auto most = std::max_element(work.begin(), work.end(), [](const auto& a, const auto& b) {
-      return a.second < b.second;
-    });
+    const auto most = std::max_element(
+        work.begin(), work.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     if (most != work.end()) bound_lane_ = most->first;
   }
 
@@ -463,8 +465,8 @@ class Engine {
   static constexpr std::int32_t kStreamLanes = 64;
 
   std::int32_t host_lane(std::int32_t thread) {
-    const auto [at, added] =
-        host_lanes_.try_emplace(thread, kStreamLanes + static_cast<std::int32_t>(host_lanes_.size()));
+    const auto [at, added] = host_lanes_.try_emplace(
+        thread, kStreamLanes + static_cast<std::int32_t>(host_lanes_.size()));
     return at->second;
   }
 
@@ -517,7 +519,9 @@ class Engine {
             tasks_.add_edge(copy, resume);
             break;
           }
-          case Instruction::Kind::kSync: add_sync(at, instruction, record); break;
+          case Instruction::Kind::kSync:
+            add_sync(at, instruction, record);
+            break;
           case Instruction::Kind::kCommWait: {
             // A number without partner in this pass belongs to the pass before.
             const auto here = collectives_.find(at.sequence);
@@ -613,8 +617,8 @@ class Engine {
     const double begin = pass_end(pass_last_.size() - 2), end = pass_end(pass_last_.size() - 1);
     const double steps = static_cast<double>(steps_.size());
     Prediction& p = prediction_;
-    // A host that runs ahead is held by the full launch queue in the long run: then the period is that
-    // of the device.
+    // A host that runs ahead is held by the full launch queue in the long run: then the period is
+    // that of the device.
     const double device_period = device_end(0) - device_end(1);
     const bool device_bound = device_period > (1 + kSteadyTolerance) * (end - begin);
     const double period = device_bound ? device_period : end - begin;
@@ -653,7 +657,8 @@ class Engine {
       if (bound >= 0 && tasks_.lane(bound) < kStreamLanes) {
         const TaskGraph::TaskId before = previous_host(task);
         if (before >= 0) {
-          const double wait = schedule_.start_us[index] - schedule_.end_us[static_cast<std::size_t>(before)];
+          const double wait =
+              schedule_.start_us[index] - schedule_.end_us[static_cast<std::size_t>(before)];
           item_wait[item] += wait;
           p.wait_us += wait;
         }
@@ -667,8 +672,7 @@ class Engine {
     double step_begin = begin;
     double active = 0;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
-      const double step_end =
-          schedule_.end_us[static_cast<std::size_t>(pass_iteration_last_[i])];
+      const double step_end = schedule_.end_us[static_cast<std::size_t>(pass_iteration_last_[i])];
       const double busy = busy_us(schedule_, device[i]);
       p.iterations.push_back({steps_[i].name, step_end - step_begin, busy});
       active += busy;
@@ -725,7 +729,8 @@ class Engine {
       auto& entry = ops[graph_.name(graph_.nodes[static_cast<std::size_t>(node)])];
       ++entry.count;
       std::int32_t top = node;
-      while (top >= 0 && !item_of.contains(top)) top = graph_.nodes[static_cast<std::size_t>(top)].parent;
+      while (top >= 0 && !item_of.contains(top))
+        top = graph_.nodes[static_cast<std::size_t>(top)].parent;
       if (top < 0 || counted[item_of[top]]) continue;
       counted[item_of[top]] = true;
       entry.host_us += item_host[item_of[top]];
@@ -752,8 +757,8 @@ class Engine {
       if (schedule_.end_us[index] <= begin) break;
       // Gaps and latencies before a task count as its own, so that the steps add up.
       const TaskGraph::TaskId bound = schedule_.bound_by[index];
-      const double from = bound < 0 ? schedule_.start_us[index]
-                                    : schedule_.end_us[static_cast<std::size_t>(bound)];
+      const double from =
+          bound < 0 ? schedule_.start_us[index] : schedule_.end_us[static_cast<std::size_t>(bound)];
       const auto term = static_cast<Term>(tasks_.term(task));
       const Item& item = items_[static_cast<std::size_t>(tasks_.op(task))];
       const Node& node = graph_.nodes[static_cast<std::size_t>(item.lowered.node)];
@@ -805,10 +810,11 @@ class Engine {
     const double total = by_level[0] + by_level[1] + by_level[2] + by_level[3];
     const double vague = by_level[static_cast<std::size_t>(KeyLevel::kAll)];
     if (total > 0 && vague > 0.1 * total) {
-      warnings.push_back(fmt::format(
-          "{:.0f} % of the host time comes from overall means: the overhead table has not seen these "
-          "ops",
-          100 * vague / total));
+      warnings.push_back(
+          fmt::format("{:.0f} % of the host time comes from overall means: the overhead table has "
+                      "not seen these "
+                      "ops",
+                      100 * vague / total));
     }
     std::size_t out_of_range = 0;
     for (const auto& op : prediction_.ops) {
@@ -844,7 +850,8 @@ class Engine {
   TaskGraph::TaskId last_host_ = -1;
   std::vector<Placed> last_pass_;
   std::vector<TaskGraph::TaskId> pass_last_, pass_iteration_last_, pass_device_last_;
-  TaskGraph::TaskId busiest_device_ = -1;  // last task so far of the lane that works longest per pass
+  TaskGraph::TaskId busiest_device_ =
+      -1;  // last task so far of the lane that works longest per pass
   std::int32_t bound_lane_ = -1;
   Prediction prediction_;
 };
@@ -853,16 +860,26 @@ class Engine {
 
 std::string_view to_string(Term term) {
   switch (term) {
-    case Term::kT1: return "T1";
-    case Term::kT2: return "T2";
-    case Term::kT3: return "T3";
-    case Term::kT4: return "T4";
-    case Term::kT5: return "T5";
-    case Term::kTx: return "TX";
-    case Term::kKernel: return "kernel";
-    case Term::kCopy: return "copy";
-    case Term::kSet: return "set";
-    case Term::kCollective: return "collective";
+    case Term::kT1:
+      return "T1";
+    case Term::kT2:
+      return "T2";
+    case Term::kT3:
+      return "T3";
+    case Term::kT4:
+      return "T4";
+    case Term::kT5:
+      return "T5";
+    case Term::kTx:
+      return "TX";
+    case Term::kKernel:
+      return "kernel";
+    case Term::kCopy:
+      return "copy";
+    case Term::kSet:
+      return "set";
+    case Term::kCollective:
+      return "collective";
   }
   return "";
 }
@@ -879,10 +896,9 @@ std::vector<std::size_t> predicted_launches(const ExecutionGraph& graph, const G
   std::vector<std::size_t> launches;
   for (std::int32_t node : top_level_ops(graph)) {
     const LoweredOp op = lowering.lower(node);
-    launches.push_back(static_cast<std::size_t>(
-        std::count_if(op.calls.begin(), op.calls.end(), [](const LoweredCall& call) {
-          return call.call.kind != TemplateCall::Kind::kSync;
-        })));
+    launches.push_back(static_cast<std::size_t>(std::count_if(
+        op.calls.begin(), op.calls.end(),
+        [](const LoweredCall& call) { return call.call.kind != TemplateCall::Kind::kSync; })));
   }
   return launches;
 }

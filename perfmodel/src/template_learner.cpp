@@ -6,10 +6,12 @@ namespace perfmodel {
 namespace {
 
 CopyKind copy_kind(std::string_view name) {
-  if (name.find("HtoD") != std::string_view::npos || name.find("HostToDevice") != std::string_view::npos) {
+  if (name.find("HtoD") != std::string_view::npos ||
+      name.find("HostToDevice") != std::string_view::npos) {
     return CopyKind::kHostToDevice;
   }
-  if (name.find("DtoH") != std::string_view::npos || name.find("DeviceToHost") != std::string_view::npos) {
+  if (name.find("DtoH") != std::string_view::npos ||
+      name.find("DeviceToHost") != std::string_view::npos) {
     return CopyKind::kDeviceToHost;
   }
   if (name.find("PtoP") != std::string_view::npos) return CopyKind::kPeer;
@@ -63,12 +65,14 @@ StreamRoles stream_roles(const Trace& trace) {
     return a.second.all > b.second.all;
   });
   StreamRoles roles;
-  for (std::size_t i = 0; i < order.size(); ++i) roles[order[i].first] = static_cast<std::int16_t>(i);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    roles[order[i].first] = static_cast<std::int16_t>(i);
   return roles;
 }
 
-TemplateCall describe_call(const Trace& trace, std::int32_t event, const std::vector<CallWait>& waits,
-                           const CallWork& work, const StreamRoles& streams) {
+TemplateCall describe_call(const Trace& trace, std::int32_t event,
+                           const std::vector<CallWait>& waits, const CallWork& work,
+                           const StreamRoles& streams) {
   const auto index = static_cast<std::size_t>(event);
   TemplateCall call;
   call.call = trace.name(trace.host[index]);
@@ -142,8 +146,9 @@ LaunchTemplates TemplateLearner::finish() const {
       // First the most common structure, then its most common kernel names.
       std::map<std::uint64_t, std::uint32_t> votes;
       for (const auto& [list, count] : seen) votes[structures[list]] += count;
-      const auto winner = std::max_element(
-          votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+      const auto winner =
+          std::max_element(votes.begin(), votes.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; });
       LaunchTemplates::Entry best;
       for (const auto& [list, count] : seen) {
         if (structures[list] == winner->first && count > best.count) {
@@ -213,7 +218,8 @@ void learn_templates(const Trace& trace, const TraceOps& nesting,
     for (const ChainOp& op : chain.ops) {
       own[op.event];
       for (std::size_t i = static_cast<std::size_t>(op.event) + 1;
-           i < trace.host.size() && trace.host[i].thread == trace.host[static_cast<std::size_t>(op.event)].thread &&
+           i < trace.host.size() &&
+           trace.host[i].thread == trace.host[static_cast<std::size_t>(op.event)].thread &&
            trace.host[i].start_ns < trace.host[static_cast<std::size_t>(op.event)].end_ns();
            ++i) {
         if (trace.host[i].kind != HostKind::kCall) own[static_cast<std::int32_t>(i)];
@@ -228,8 +234,8 @@ void learn_templates(const Trace& trace, const TraceOps& nesting,
       const std::uint64_t name = trace.names.hash(trace.host[static_cast<std::size_t>(event)].name);
       std::uint64_t with_children = hash_mix(name, 1);
       for (std::int32_t child : children[event]) {
-        with_children = hash_mix(with_children,
-                                 trace.names.hash(trace.host[static_cast<std::size_t>(child)].name));
+        with_children = hash_mix(
+            with_children, trace.names.hash(trace.host[static_cast<std::size_t>(child)].name));
       }
       learner.observe_names({0, 0, 0, with_children, name}, calls);
     }

@@ -15,8 +15,9 @@ using StreamRoles = std::map<std::int64_t, std::int16_t>;
 StreamRoles stream_roles(const Trace& trace);
 
 /// What a recorded call was, without its times.
-TemplateCall describe_call(const Trace& trace, std::int32_t call, const std::vector<CallWait>& waits,
-                           const CallWork& work, const StreamRoles& streams);
+TemplateCall describe_call(const Trace& trace, std::int32_t call,
+                           const std::vector<CallWait>& waits, const CallWork& work,
+                           const StreamRoles& streams);
 
 /// Counts per key how often each list of calls was seen; the most common one wins.
 class TemplateLearner {

@@ -34,11 +34,16 @@ void mix_shapes(const ExecutionGraph& graph, std::span<const Argument> arguments
 
 std::string_view to_string(TemplateLevel level) {
   switch (level) {
-    case TemplateLevel::kShapes: return "name+children+devices+shapes";
-    case TemplateLevel::kDevices: return "name+children+devices";
-    case TemplateLevel::kNameDevices: return "name+devices";
-    case TemplateLevel::kChildren: return "name+children";
-    case TemplateLevel::kName: return "name";
+    case TemplateLevel::kShapes:
+      return "name+children+devices+shapes";
+    case TemplateLevel::kDevices:
+      return "name+children+devices";
+    case TemplateLevel::kNameDevices:
+      return "name+devices";
+    case TemplateLevel::kChildren:
+      return "name+children";
+    case TemplateLevel::kName:
+      return "name";
   }
   return "";
 }
@@ -47,7 +52,8 @@ TemplateKeys template_keys(const ExecutionGraph& graph, const Node& node) {
   const std::uint64_t name = graph.names.hash(node.name);
   std::uint64_t children = hash_mix(name, 1);
   for (std::int32_t child : graph.children(node)) {
-    children = hash_mix(children, graph.names.hash(graph.nodes[static_cast<std::size_t>(child)].name));
+    children =
+        hash_mix(children, graph.names.hash(graph.nodes[static_cast<std::size_t>(child)].name));
   }
   std::uint64_t devices = 2;
   mix_devices(graph, graph.inputs(node), devices);

@@ -36,16 +36,23 @@ bool names_family(std::string_view kernel, KernelFamily family) {
     return kernel.find(part) != std::string_view::npos;
   };
   switch (family) {
-    case KernelFamily::kGemm: return has("gemm") || has("Cijk") || has("gemv") || has("cutlass");
+    case KernelFamily::kGemm:
+      return has("gemm") || has("Cijk") || has("gemv") || has("cutlass");
     case KernelFamily::kConvolution:
       return has("conv") || has("winograd") || has("scudnn") || has("gemm") || has("grad") ||
              has("fft");
-    case KernelFamily::kEmbeddingForward: return has("embedding") && has("forward");
-    case KernelFamily::kEmbeddingBackward: return has("embedding") && has("backward");
-    case KernelFamily::kNorm: return has("bn_") || has("norm");
-    case KernelFamily::kSort: return has("Sort") || has("sort");
-    case KernelFamily::kReduction: return has("reduce");
-    default: return false;
+    case KernelFamily::kEmbeddingForward:
+      return has("embedding") && has("forward");
+    case KernelFamily::kEmbeddingBackward:
+      return has("embedding") && has("backward");
+    case KernelFamily::kNorm:
+      return has("bn_") || has("norm");
+    case KernelFamily::kSort:
+      return has("Sort") || has("sort");
+    case KernelFamily::kReduction:
+      return has("reduce");
+    default:
+      return false;
   }
 }
 
@@ -127,8 +134,8 @@ void Lowering::add_node(std::int32_t index, LoweredOp& op) {
   const auto children = graph_.children(node);
   std::size_t next = 0;
   for (std::size_t child = 0; child <= children.size(); ++child) {
-    for (; next < own.size() &&
-           (own[next].call.after_children <= child || child == children.size());
+    for (;
+         next < own.size() && (own[next].call.after_children <= child || child == children.size());
          ++next) {
       op.calls.push_back(std::move(own[next]));
     }
@@ -156,8 +163,10 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
 
   LaunchTemplates::Found found;
   if (templates_) found = templates_->find(template_keys(graph_, node));
-  // A name alone says little where a rule knows the arguments; tensors all on the CPU launch nothing.
-  const bool name_only = found.level == TemplateLevel::kName || found.level == TemplateLevel::kChildren;
+  // A name alone says little where a rule knows the arguments; tensors all on the CPU launch
+  // nothing.
+  const bool name_only =
+      found.level == TemplateLevel::kName || found.level == TemplateLevel::kChildren;
   if (found.calls && name_only && (rule_spoke || (!touches_gpu && node.inputs_count > 0))) {
     found.calls = nullptr;
   }
@@ -168,7 +177,8 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
     std::uint16_t ordinal = 0;
     for (const TemplateCall& call : *found.calls) {
       if (is_kernel_like(call)) kernel_calls.push_back(calls.size());
-      calls.push_back({.call = call, .node = index, .ordinal = ordinal++, .inferred = is_kernel_like(call)});
+      calls.push_back(
+          {.call = call, .node = index, .ordinal = ordinal++, .inferred = is_kernel_like(call)});
     }
     if (rule_spoke && kernels_.size() != kernel_calls.size()) ++stats_.disagreements;
     if (!kernels_.empty() && !kernel_calls.empty()) {
@@ -191,12 +201,15 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
   if (rule_spoke) {
     ++stats_.nodes_by_rule;
     std::uint16_t ordinal = 0;
-    const auto after = static_cast<std::uint16_t>(std::min<std::size_t>(node.children_count, 0xffff));
+    const auto after =
+        static_cast<std::uint16_t>(std::min<std::size_t>(node.children_count, 0xffff));
     for (const KernelWork& work : kernels_) {
       TemplateCall call = call_for(work, gpu_);
       call.after_children = after;
       const bool wait = call.kind == TemplateCall::Kind::kCopy && call.pageable;
-      calls.push_back({.call = call, .node = index, .ordinal = ordinal++,
+      calls.push_back({.call = call,
+                       .node = index,
+                       .ordinal = ordinal++,
                        .work = static_cast<std::int32_t>(op.work.size())});
       op.work.push_back(work);
       if (wait) {  // a pageable copy_ is followed by a synchronise of its stream
@@ -208,7 +221,8 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
     }
     return;
   }
-  // Composite ops do their work through children; only a leaf on GPU tensors is a gap in our knowledge.
+  // Composite ops do their work through children; only a leaf on GPU tensors is a gap in our
+  // knowledge.
   if (touches_gpu && !node.is_label && node.children_count == 0) stats_.unmodelled.push_back(index);
 }
 

@@ -68,7 +68,8 @@ class DlrmRanks : public ::testing::Test {
 
 TEST_F(DlrmRanks, LeaveOneRankOut) {
   double e2e_sum = 0, phase_sum = 0;
-  std::printf("rank   e2e us   error  gpu active  compute  phases |    lin  kernels  roofline  others\n");
+  std::printf(
+      "rank   e2e us   error  gpu active  compute  phases |    lin  kernels  roofline  others\n");
   for (std::size_t rank = 0; rank < kRanks; ++rank) {
     const auto table = extract_overheads(others(rank), {}).value();
     const Prediction ours = predict_rank(rank, table);
@@ -81,7 +82,8 @@ TEST_F(DlrmRanks, LeaveOneRankOut) {
     const auto host = host_by_phase(runs_[rank].trace, ours);
     for (const auto& phase : ours.phases) {
       if (const auto at = host.find(phase.label); at != host.end()) {
-        phases += std::abs(error_percent(phase.host_us, at->second)) / static_cast<double>(host.size());
+        phases +=
+            std::abs(error_percent(phase.host_us, at->second)) / static_cast<double>(host.size());
       }
     }
     // Baselines: Lin et al.'s overheads and traversal, device work alone, the plain roofline in our
@@ -93,12 +95,12 @@ TEST_F(DlrmRanks, LeaveOneRankOut) {
     for (std::size_t i = 0; i < kRanks; ++i) {
       if (i != rank) mean_of_others += accuracy::truth_of(runs_[i].trace, 0).wall_us / (kRanks - 1);
     }
-    std::printf("%4zu %8.0f %+6.1f%% %+9.1f%% %+8.1f%% %6.1f%% | %+5.0f%% %+7.0f%% %+8.0f%% %+6.0f%%\n",
-                rank, truth.wall_us, e2e, active, compute, phases,
-                error_percent(lin.e2e_us, truth.wall_us),
-                error_percent(ours.kernel_sum_us, truth.wall_us),
-                error_percent(roofline.kernel_sum_us, truth.wall_us),
-                error_percent(mean_of_others, truth.wall_us));
+    std::printf(
+        "%4zu %8.0f %+6.1f%% %+9.1f%% %+8.1f%% %6.1f%% | %+5.0f%% %+7.0f%% %+8.0f%% %+6.0f%%\n",
+        rank, truth.wall_us, e2e, active, compute, phases, error_percent(lin.e2e_us, truth.wall_us),
+        error_percent(ours.kernel_sum_us, truth.wall_us),
+        error_percent(roofline.kernel_sum_us, truth.wall_us),
+        error_percent(mean_of_others, truth.wall_us));
     EXPECT_LE(std::abs(e2e), 6) << "rank " << rank;
     EXPECT_LE(std::abs(active), 5) << "rank " << rank;
     EXPECT_LE(std::abs(compute), 15) << "rank " << rank;

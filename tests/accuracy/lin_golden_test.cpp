@@ -10,11 +10,12 @@ class LinGolden : public ::testing::Test {
   void SetUp() override {
     if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
     const Trace trace =
-        read_trace(*accuracy::public_data() / "traces" / "dlrm_v100_rank0of8_kineto.json.gz").value();
+        read_trace(*accuracy::public_data() / "traces" / "dlrm_v100_rank0of8_kineto.json.gz")
+            .value();
     const OverheadSource source{&trace, nullptr};
-    table_ = extract_overheads({&source, 1},
-                               {.method = OverheadMethod::kLin, .profiler_cost_us = 2})
-                 .value();
+    table_ =
+        extract_overheads({&source, 1}, {.method = OverheadMethod::kLin, .profiler_cost_us = 2})
+            .value();
   }
 
   static OverheadStats of(const OverheadTerm& term, std::string_view op) {

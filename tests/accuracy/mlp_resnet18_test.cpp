@@ -13,11 +13,13 @@ using accuracy::RecordedRun;
 constexpr double kLoaderStallUs = 100'000;  // a stalled iteration waits 0.2 to 0.75 s
 
 struct Halves {
-  double traced = 0, heuristic = 0, lin = 0, kernel_sum = 0, roofline = 0, first_half = 0;  // errors
+  double traced = 0, heuristic = 0, lin = 0, kernel_sum = 0, roofline = 0,
+         first_half = 0;  // errors
   double gpu_traced = 0, gpu_heuristic = 0;
 };
 
-double mean_wall(const Trace& trace, std::size_t first, std::size_t last, double* active = nullptr) {
+double mean_wall(const Trace& trace, std::size_t first, std::size_t last,
+                 double* active = nullptr) {
   double wall = 0, busy = 0, count = 0;
   for (std::size_t i = first; i < last; ++i) {
     const auto truth = accuracy::truth_of(trace, i);
@@ -38,7 +40,8 @@ Halves judge(const std::string& stem) {
   const OverheadSource source{&run.trace, &run.graph};
   const auto table = extract_overheads({&source, 1}, {.iterations = window}).value();
   const auto lin_table =
-      extract_overheads({&source, 1}, {.method = OverheadMethod::kLin, .iterations = window}).value();
+      extract_overheads({&source, 1}, {.method = OverheadMethod::kLin, .iterations = window})
+          .value();
   const auto traced = kernel_times(run.graph, run.trace, window).value();
 
   double active = 0;
@@ -59,12 +62,12 @@ Halves judge(const std::string& stem) {
                       .first_half = error_percent(mean_wall(run.trace, 0, half), wall),
                       .gpu_traced = error_percent(ours.gpu_active_us, active),
                       .gpu_heuristic = error_percent(heuristic.gpu_active_us, active)};
-  std::printf("%s: measured %.0f us; e2e %+.1f %% (kernels traced), %+.1f %% (heuristic); gpu active "
-              "%+.1f %%, %+.1f %% | lin %+.0f %%, kernel sum %+.0f %%, roofline %+.0f %%, first half "
-              "%+.1f %%\n",
-              stem.c_str(), wall, errors.traced, errors.heuristic, errors.gpu_traced,
-              errors.gpu_heuristic, errors.lin, errors.kernel_sum, errors.roofline,
-              errors.first_half);
+  std::printf(
+      "%s: measured %.0f us; e2e %+.1f %% (kernels traced), %+.1f %% (heuristic); gpu active "
+      "%+.1f %%, %+.1f %% | lin %+.0f %%, kernel sum %+.0f %%, roofline %+.0f %%, first half "
+      "%+.1f %%\n",
+      stem.c_str(), wall, errors.traced, errors.heuristic, errors.gpu_traced, errors.gpu_heuristic,
+      errors.lin, errors.kernel_sum, errors.roofline, errors.first_half);
   return errors;
 }
 

@@ -40,10 +40,10 @@ inline Unexpected fail(ErrorCode code, std::string message) {
 }  // namespace perfmodel
 
 /// Bugs are not errors: a broken invariant aborts with its place.
-#define PERFMODEL_CHECK(condition)                                                         \
-  do {                                                                                     \
-    if (!(condition)) {                                                                    \
+#define PERFMODEL_CHECK(condition)                                                       \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
       std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                        \
-    }                                                                                      \
+      std::abort();                                                                      \
+    }                                                                                    \
   } while (false)

@@ -26,7 +26,7 @@ struct OverheadStats {
 
 /// How the figures of a table were made.
 enum class OverheadMethod {
-  kRaw,      ///< every gap as recorded, per op name (the definitions of the public reference figures)
+  kRaw,  ///< every gap as recorded, per op name (the definitions of the public reference figures)
   kContext,  ///< waits taken out, means keyed by context with back-off
   kLin,      ///< filters and constants of Lin et al. (HiPC 2022), as their published code has them
 };
@@ -57,13 +57,14 @@ struct OverheadTerm {
 
 /// Times on the device's side of a call; means over the traces.
 struct DeviceConstants {
-  double launch_latency_us = 1.7;       ///< end of the call -> start of a kernel on an idle stream
+  double launch_latency_us = 1.7;  ///< end of the call -> start of a kernel on an idle stream
   double collective_latency_us = 1.7;
-  double copy_latency_us = 2.5;         ///< ... -> start of a copy or set
+  double copy_latency_us = 2.5;          ///< ... -> start of a copy or set
   double blocking_read_latency_us = 10;  ///< start of a blocking device-to-host call -> its copy
-  double blocking_write_latency_us = 10; ///< the same, host to device (large and pageable: staging)
-  double kernel_gap_us = 1.3;           ///< between queued tasks of one stream
-  double event_gap_us = 2.0;            ///< awaited end on another stream -> start
+  double blocking_write_latency_us =
+      10;                      ///< the same, host to device (large and pageable: staging)
+  double kernel_gap_us = 1.3;  ///< between queued tasks of one stream
+  double event_gap_us = 2.0;   ///< awaited end on another stream -> start
 };
 
 /// How a gap between ops of two phases (outermost labels) divides: the share before the first
@@ -74,8 +75,9 @@ struct GapSplit {
 
 /// Host overheads of a program on a machine, learned from traces.
 ///
-/// T1 gap before a top-level op, T2 its start to its first call, T4 the calls themselves, T5 between
-/// calls, T3 last call to its end, TX the whole of an op without calls (Lin et al. 2022, section 3).
+/// T1 gap before a top-level op, T2 its start to its first call, T4 the calls themselves, T5
+/// between calls, T3 last call to its end, TX the whole of an op without calls (Lin et al. 2022,
+/// section 3).
 struct OverheadTable {
   OverheadMethod method = OverheadMethod::kContext;
   std::string gpu;                   ///< as the traces name it; several: joined by ", "
@@ -85,9 +87,9 @@ struct OverheadTable {
   std::size_t iterations = 0;
 
   OverheadTerm t1, t2, t3, t5, tx;
-  std::map<std::string, OverheadStats> t4;  ///< by call; "cudaMemcpyAsync DtoH blocking", ...
-  std::map<std::string, OverheadStats> ops; ///< own host time of each top-level op, by name
-  OverheadStats data_loading;               ///< pauses for the data loader, not part of T1
+  std::map<std::string, OverheadStats> t4;   ///< by call; "cudaMemcpyAsync DtoH blocking", ...
+  std::map<std::string, OverheadStats> ops;  ///< own host time of each top-level op, by name
+  OverheadStats data_loading;                ///< pauses for the data loader, not part of T1
   std::unordered_map<std::uint64_t, GapSplit> gap_splits;  ///< by T1 context or class key
   DeviceConstants device;
   LaunchTemplates templates;
@@ -121,9 +123,9 @@ struct OverheadOptions {
   std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< [first, last) of each trace
 };
 
-/// Learns a table from one or several traces. With a graph the ops, their nesting and the devices of
-/// their tensors come from it; without, all is found by time and names.
-/// Fails if a trace has no device activity, or no op at all.
+/// Learns a table from one or several traces. With a graph the ops, their nesting and the devices
+/// of their tensors come from it; without, all is found by time and names. Fails if a trace has no
+/// device activity, or no op at all.
 Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
                                         const OverheadOptions& options);
 

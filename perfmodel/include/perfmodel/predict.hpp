@@ -23,7 +23,7 @@ inline constexpr std::size_t kTerms = 10;
 std::string_view to_string(Term term);
 
 struct PredictedKernel {
-  std::string name;    ///< of the recorded kernel where a template knows it, else of the family
+  std::string name;  ///< of the recorded kernel where a template knows it, else of the family
   KernelFamily family = KernelFamily::kSmall;
   std::int32_t stream = 0;  ///< role: 0 main compute stream
   double start_us = 0;      ///< since the start of the iteration
@@ -35,21 +35,21 @@ struct PredictedOp {
   std::int64_t id = 0;  ///< node id in the graph
   std::string_view name;
   std::int32_t thread = 0;
-  std::int32_t phase = 0;  ///< into Prediction::phases
+  std::int32_t phase = 0;                         ///< into Prediction::phases
   double start_us = 0, host_us = 0, wait_us = 0;  ///< host_us without waits, T1 before it included
   std::vector<PredictedKernel> kernels;
   KeyLevel gap_level = KeyLevel::kMissing, op_level = KeyLevel::kMissing;
 };
 
-/// The per-batch time of one graph and what it is made of. Times in microseconds; `ops`, `phases` and
-/// sums are those of one iteration in steady state (the mean, if the graph holds several).
+/// The per-batch time of one graph and what it is made of. Times in microseconds; `ops`, `phases`
+/// and sums are those of one iteration in steady state (the mean, if the graph holds several).
 struct Prediction {
-  double e2e_us = 0;         ///< host wall time per iteration
-  double gpu_active_us = 0;  ///< union of all device work launched in it
-  double gpu_idle_us = 0;    ///< e2e - active
-  double cpu_us = 0;         ///< host busy
-  double wait_us = 0;        ///< host waiting for the device
-  double kernel_sum_us = 0;  ///< compute_kernel_us + comm_kernel_us
+  double e2e_us = 0;                                 ///< host wall time per iteration
+  double gpu_active_us = 0;                          ///< union of all device work launched in it
+  double gpu_idle_us = 0;                            ///< e2e - active
+  double cpu_us = 0;                                 ///< host busy
+  double wait_us = 0;                                ///< host waiting for the device
+  double kernel_sum_us = 0;                          ///< compute_kernel_us + comm_kernel_us
   double compute_kernel_us = 0, comm_kernel_us = 0;  ///< copies and sets count as compute
   std::array<double, kTerms> terms_us{};             ///< sums by term
 
@@ -104,18 +104,18 @@ struct PredictOptions {
 
 /// Predicts one training step of `graph` on `gpu` with the host overheads of `table`.
 ///
-/// The host runs the top-level ops in id order (the autograd thread works while the main thread waits);
-/// kernels start when their stream is free, their call is over, and what they wait for has ended; a
-/// synchronising or blocking call waits for its stream; a `record_param_comms` wait holds the next
-/// kernel until the collective with its sequence number has ended. The steps are repeated until two
-/// successive periods agree within 0.1 %.
+/// The host runs the top-level ops in id order (the autograd thread works while the main thread
+/// waits); kernels start when their stream is free, their call is over, and what they wait for has
+/// ended; a synchronising or blocking call waits for its stream; a `record_param_comms` wait holds
+/// the next kernel until the collective with its sequence number has ended. The steps are repeated
+/// until two successive periods agree within 0.1 %.
 ///
 /// A table of method `lin` is traversed as in the published code of Lin et al. (HiPC 2022) instead.
 Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                            const PredictOptions& options = {});
 
-/// Device calls that the lowering of each top-level op makes (launches, copies, sets), in the order of
-/// `top_level_ops(graph)`; for comparing with a trace.
+/// Device calls that the lowering of each top-level op makes (launches, copies, sets), in the order
+/// of `top_level_ops(graph)`; for comparing with a trace.
 std::vector<std::size_t> predicted_launches(const ExecutionGraph& graph, const Gpu& gpu,
                                             const LaunchTemplates* templates);
 

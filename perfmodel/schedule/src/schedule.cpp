@@ -100,9 +100,10 @@ Result<Schedule> run_schedule(const TaskGraph& graph) {
       std::vector<bool> placed(count, false);
       for (TaskId task : order) placed[static_cast<std::size_t>(task)] = true;
       const auto stuck = std::find(placed.begin(), placed.end(), false) - placed.begin();
-      return fail(ErrorCode::kImpossible, "expected an acyclic schedule, found a cycle through task " +
-                                              std::to_string(stuck) + " of op " +
-                                              std::to_string(graph.op(static_cast<TaskId>(stuck))));
+      return fail(ErrorCode::kImpossible,
+                  "expected an acyclic schedule, found a cycle through task " +
+                      std::to_string(stuck) + " of op " +
+                      std::to_string(graph.op(static_cast<TaskId>(stuck))));
     }
   }
   Schedule schedule;
@@ -118,7 +119,8 @@ Result<Schedule> run_schedule(const TaskGraph& graph) {
       bound = previous;
     }
     for (std::int32_t e = first[i]; e < first[i + 1]; ++e) {
-      const auto& edge = graph.edges_[static_cast<std::size_t>(incoming[static_cast<std::size_t>(e)])];
+      const auto& edge =
+          graph.edges_[static_cast<std::size_t>(incoming[static_cast<std::size_t>(e)])];
       const double ready = schedule.end_us[static_cast<std::size_t>(edge.from)] + edge.lag_us;
       if (ready > start || bound < 0) {
         start = std::max(start, ready);

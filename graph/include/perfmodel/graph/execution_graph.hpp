@@ -11,8 +11,20 @@
 namespace perfmodel {
 
 enum class DType : std::uint8_t {
-  kUnknown, kFloat64, kFloat32, kFloat16, kBFloat16, kFloat8,
-  kInt64, kInt32, kInt16, kInt8, kUInt8, kBool, kComplex64, kComplex128,
+  kUnknown,
+  kFloat64,
+  kFloat32,
+  kFloat16,
+  kBFloat16,
+  kFloat8,
+  kInt64,
+  kInt32,
+  kInt16,
+  kInt8,
+  kUInt8,
+  kBool,
+  kComplex64,
+  kComplex128,
 };
 
 /// Element type of a PyTorch type name: "float", "long int", "long", "c10::BFloat16", ...
@@ -69,7 +81,7 @@ enum class Scope : std::uint8_t { kFunction = 0, kBackward = 1, kUser = 7, kOthe
 struct CommRecord {
   std::string collective;  ///< "allreduce", "all_to_allv", "wait", "init", ...
   std::int64_t sequence = -1;
-  std::string process_group;  ///< name, or the number in old schemas
+  std::string process_group;    ///< name, or the number in old schemas
   std::int64_t group_size = 0;  ///< 0: not recorded
   std::vector<std::int64_t> in_splits, out_splits;
 };
@@ -85,15 +97,15 @@ struct Node {
   std::int32_t thread = 0;   ///< the profiler's small number: 1 main, 2 autograd, ...
   std::int32_t fw_thread = 0;
   Scope scope = Scope::kFunction;
-  bool is_label = false;      ///< marks a region; no op
+  bool is_label = false;       ///< marks a region; no op
   bool is_structural = false;  ///< process, thread and similar bookkeeping nodes (labels too)
-  bool is_orphan = false;     ///< its parent id is in no node of the file
-  std::uint32_t inputs_begin = 0, inputs_count = 0;    ///< into arguments
-  std::uint32_t outputs_begin = 0, outputs_count = 0;  ///< into arguments
+  bool is_orphan = false;      ///< its parent id is in no node of the file
+  std::uint32_t inputs_begin = 0, inputs_count = 0;      ///< into arguments
+  std::uint32_t outputs_begin = 0, outputs_count = 0;    ///< into arguments
   std::uint32_t children_begin = 0, children_count = 0;  ///< into child_indices
-  std::int32_t comm = -1;         ///< into comm_records
+  std::int32_t comm = -1;                                ///< into comm_records
   NameId op_schema = 0;
-  NameId kernel_backend = 0;      ///< "triton" or empty
+  NameId kernel_backend = 0;  ///< "triton" or empty
   NameId kernel_file = 0;
 };
 
@@ -154,8 +166,8 @@ void for_each_tensor(const ExecutionGraph& graph, std::span<const Argument> argu
   }
 }
 
-/// Fills parents, children, labels and thread structure of `graph` from ids; nodes get sorted by id.
-/// Every reader and builder ends with this call.
+/// Fills parents, children, labels and thread structure of `graph` from ids; nodes get sorted by
+/// id. Every reader and builder ends with this call.
 void index_graph(ExecutionGraph& graph);
 
 /// Indices of the top-level ops in start order: ops none of whose ancestors is an op.

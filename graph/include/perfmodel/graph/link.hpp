@@ -24,14 +24,14 @@ struct GraphLink {
     kAlignment,         ///< thread order with some events missing on either side
   } method = Method::kThreadOrder;
   std::vector<GraphOccurrence> occurrences;  ///< in time order
-  std::size_t linked_nodes = 0;  ///< of the first occurrence
-  std::size_t nodes = 0;         ///< that could be linked (structural ones have no event)
+  std::size_t linked_nodes = 0;              ///< of the first occurrence
+  std::size_t nodes = 0;  ///< that could be linked (structural ones have no event)
 };
 std::string_view to_string(GraphLink::Method method);
 
 /// Finds the graph's nodes in a trace of the same program. A graph of one step is found as often as
-/// the trace repeats it. Ties of equal stamps are ordered by `Ev Idx`. Fails if fewer than half of the
-/// nodes can be found.
+/// the trace repeats it. Ties of equal stamps are ordered by `Ev Idx`. Fails if fewer than half of
+/// the nodes can be found.
 Result<GraphLink> link(const ExecutionGraph& graph, const Trace& trace);
 
 }  // namespace perfmodel

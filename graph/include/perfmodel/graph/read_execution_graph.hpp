@@ -16,8 +16,8 @@ struct ReadOptions {
 /// the nested layout (told apart by the keys of a node, not by the version text).
 ///
 /// Nodes may stand in any order. Orphans (a parent id that no node has) are kept and counted in
-/// `warnings`. Errors: unreadable file, broken gzip or JSON, a missing or ill-typed field, duplicate
-/// ids, a cycle of parents; a timed trace in place of a graph is told by name.
+/// `warnings`. Errors: unreadable file, broken gzip or JSON, a missing or ill-typed field,
+/// duplicate ids, a cycle of parents; a timed trace in place of a graph is told by name.
 Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
                                             ReadOptions options = {});
 

@@ -26,9 +26,9 @@ struct HostEvent {
   std::int32_t thread = -1;  ///< into Trace::threads
   HostKind kind = HostKind::kOp;
   std::uint32_t file_order = 0;
-  std::int64_t event_index = -1;         ///< "Ev Idx": start order as PyTorch saw it; -1: none
-  std::int64_t correlation = -1;         ///< calls only
-  std::int64_t record_function_id = 0;   ///< links to a graph's rf_id; 0: not recorded
+  std::int64_t event_index = -1;        ///< "Ev Idx": start order as PyTorch saw it; -1: none
+  std::int64_t correlation = -1;        ///< calls only
+  std::int64_t record_function_id = 0;  ///< links to a graph's rf_id; 0: not recorded
   std::int64_t external_id = -1;
 
   std::int64_t end_ns() const { return start_ns + duration_ns; }
@@ -45,8 +45,8 @@ struct GpuEvent {
   std::int16_t device = 0;
   std::int64_t stream = 0;
   std::int64_t correlation = -1;
-  std::int64_t bytes = 0;        ///< copies and sets
-  std::int32_t launch = -1;      ///< into Trace::host; -1: launched outside the trace
+  std::int64_t bytes = 0;    ///< copies and sets
+  std::int32_t launch = -1;  ///< into Trace::host; -1: launched outside the trace
 
   std::int64_t end_ns() const { return start_ns + duration_ns; }
 };
@@ -78,11 +78,11 @@ struct Trace {
   std::vector<GpuEvent> gpu;
   std::vector<SyncEvent> syncs;
   std::vector<TraceThread> threads;
-  std::vector<TraceDevice> devices;  ///< every GPU of the host, used or not
-  std::int64_t base_ns = 0;          ///< epoch or boot time of stamp 0
+  std::vector<TraceDevice> devices;         ///< every GPU of the host, used or not
+  std::int64_t base_ns = 0;                 ///< epoch or boot time of stamp 0
   std::int64_t rank = -1, world_size = -1;  ///< -1: not recorded
-  std::size_t event_count = 0;       ///< entries of traceEvents, of any kind
-  std::uint64_t text_bytes = 0;      ///< inflated size of the file
+  std::size_t event_count = 0;              ///< entries of traceEvents, of any kind
+  std::uint64_t text_bytes = 0;             ///< inflated size of the file
   std::vector<std::string> warnings;
 
   std::string_view name(const HostEvent& event) const { return names.text(event.name); }
@@ -92,13 +92,13 @@ struct Trace {
   std::string gpu_name() const;
 };
 
-/// Reads a Kineto (Chrome) trace, plain or gzip, of any vintage since 2020: dictionary or bare array,
-/// old and new categories, CUDA and HIP calls, whole or fractional microseconds (parsed from the text,
-/// so no stamp is rounded), numeric, textual or negative thread ids.
+/// Reads a Kineto (Chrome) trace, plain or gzip, of any vintage since 2020: dictionary or bare
+/// array, old and new categories, CUDA and HIP calls, whole or fractional microseconds (parsed from
+/// the text, so no stamp is rounded), numeric, textual or negative thread ids.
 ///
 /// The text is streamed: peak memory is the events kept plus some megabytes. Python frames, flows,
-/// counters and instants are skipped. Errors: unreadable file, broken gzip or JSON, an event that is
-/// no object, a stamp that is no number; an execution graph in place of a trace is told by name.
+/// counters and instants are skipped. Errors: unreadable file, broken gzip or JSON, an event that
+/// is no object, a stamp that is no number; an execution graph in place of a trace is told by name.
 Result<Trace> read_trace(const std::filesystem::path& file, ReadOptions options = {});
 
 }  // namespace perfmodel

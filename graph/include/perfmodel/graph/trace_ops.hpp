@@ -12,10 +12,11 @@ namespace perfmodel {
 ///
 /// "Inside" = same thread, starts at or after the other's start and strictly before its end.
 struct TraceOps {
-  std::vector<std::int32_t> parent;     ///< per host event: innermost op or annotation around it, -1
+  std::vector<std::int32_t> parent;  ///< per host event: innermost op or annotation around it, -1
   std::vector<std::int32_t> top_level;  ///< ops in no other op, ordered by (thread, start)
-  std::vector<std::int32_t> call_owner; ///< per host event: for launches the position in `top_level`
-                                        ///< of the last op with start <= call start <= end; else -1
+  std::vector<std::int32_t>
+      call_owner;  ///< per host event: for launches the position in `top_level`
+                   ///< of the last op with start <= call start <= end; else -1
 };
 TraceOps find_trace_ops(const Trace& trace);
 

@@ -33,11 +33,11 @@ struct TemplateCall {
 /// The calls of one node, in order; those of its children are not part of it.
 using LaunchTemplate = std::vector<TemplateCall>;
 
-/// How much of a node's surroundings a key holds. The devices of the tensors are the strongest part:
-/// `copy_`, `fill_`, `to` on CPU tensors launch nothing.
+/// How much of a node's surroundings a key holds. The devices of the tensors are the strongest
+/// part: `copy_`, `fill_`, `to` on CPU tensors launch nothing.
 enum class TemplateLevel : std::uint8_t {
-  kShapes,    ///< name, children, devices, dtypes and shapes of the tensors
-  kDevices,   ///< name, children, devices
+  kShapes,   ///< name, children, devices, dtypes and shapes of the tensors
+  kDevices,  ///< name, children, devices
   kNameDevices,
   kChildren,  ///< name, children
   kName,

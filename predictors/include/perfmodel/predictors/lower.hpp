@@ -29,14 +29,14 @@ struct LoweredOp {
 /// Where the templates and rules of a lowering came from and where they disagreed.
 struct LoweringStats {
   std::array<std::size_t, kTemplateLevels> nodes_by_level{};
-  std::size_t nodes_by_rule = 0;       ///< no template, the op's rule gave the calls
-  std::size_t disagreements = 0;       ///< template and rule give different numbers of kernels
+  std::size_t nodes_by_rule = 0;         ///< no template, the op's rule gave the calls
+  std::size_t disagreements = 0;         ///< template and rule give different numbers of kernels
   std::vector<std::int32_t> unmodelled;  ///< nodes that touch GPU memory and have neither
 };
 
-/// Turns nodes into host calls and kernels. The template fixes number, order, kind and stream of the
-/// calls; the op's rule fixes the work and gives it to the node's main kernel(s); kernels that only the
-/// template knows are small and `inferred`; without a template the rule gives all.
+/// Turns nodes into host calls and kernels. The template fixes number, order, kind and stream of
+/// the calls; the op's rule fixes the work and gives it to the node's main kernel(s); kernels that
+/// only the template knows are small and `inferred`; without a template the rule gives all.
 class Lowering {
  public:
   /// `templates` may be nullptr. All references must outlive the lowering.

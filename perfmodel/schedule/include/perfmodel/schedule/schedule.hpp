@@ -35,7 +35,7 @@ class TaskGraph {
   std::int32_t lane(TaskId task) const { return lane_[static_cast<std::size_t>(task)]; }
   std::int32_t op(TaskId task) const { return op_[static_cast<std::size_t>(task)]; }
   std::int32_t term(TaskId task) const { return term_[static_cast<std::size_t>(task)]; }
-  void reserve(std::size_t tasks) ;
+  void reserve(std::size_t tasks);
 
  private:
   friend struct Schedule;
@@ -64,8 +64,8 @@ struct Schedule {
   double makespan_us() const;
 };
 
-/// Longest-path pass. O(tasks + edges): tasks are visited in the order of addition if all edges point
-/// forward, else in topological order. A cycle is an error that names one of its tasks.
+/// Longest-path pass. O(tasks + edges): tasks are visited in the order of addition if all edges
+/// point forward, else in topological order. A cycle is an error that names one of its tasks.
 Result<Schedule> run_schedule(const TaskGraph& graph);
 
 /// Length of the union of [start, end) over `tasks`.
