@@ -121,6 +121,18 @@ TEST(Link, StartOrderFindsEveryRepetition) {
   EXPECT_LT(linked.occurrences[0].end_ns, linked.occurrences[1].begin_ns);
 }
 
+TEST(Link, NumbersOfProfilerStepsDoNotMatter) {
+  const auto graph = graph_of({{1, "ProfilerStep#4"}, {1, "a"}});
+  Tiny tiny;
+  for (const char* step : {"ProfilerStep#4", "ProfilerStep#5", "ProfilerStep#6"}) {
+    tiny.op(0, step);
+    tiny.op(0, "a");
+  }
+  const GraphLink linked = good(graph, tiny.sorted());
+  EXPECT_EQ(linked.method, GraphLink::Method::kThreadOrder);
+  EXPECT_EQ(linked.occurrences.size(), 3u);
+}
+
 TEST(Link, AStepWithoutItsAutogradPartIsDropped) {
   // Recording stopped in the middle of the second step.
   const auto graph = graph_of({{1, "a"}, {1, "b"}, {2, "c"}});

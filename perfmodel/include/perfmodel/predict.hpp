@@ -33,7 +33,7 @@ struct PredictedKernel {
 
 struct PredictedOp {
   std::int64_t id = 0;  ///< node id in the graph
-  std::string_view name;
+  std::string_view name;  ///< lives as long as the graph that was predicted
   std::int32_t thread = 0;
   std::int32_t phase = 0;                         ///< into Prediction::phases
   double start_us = 0, host_us = 0, wait_us = 0;  ///< host_us without waits, T1 before it included
