@@ -41,10 +41,11 @@ TEST_F(LinGolden, OpOverheads) {
   EXPECT_EQ(table_.t4.at("cudaLaunchKernel").mean_us, 4);
 }
 
-// Known difference: the published code has T1 = 3.054 us over 184 gaps. It loses one `as_strided`
-// behind a stream wait at the end of the backward pass, and with it one gap of 10 us:
-// (185 x 3.081 - 8) / 184 = 3.054.
-TEST_F(LinGolden, GapsDifferByOneOpThatThePublishedCodeLoses) {
+// Known difference: the published figure is T1 = 3.054 us over 184 gaps. Leaving out one
+// `as_strided` behind a stream wait at the end of the backward pass, and so its gap of 10 us (8
+// without the recording cost), gives just that: (185 x 3.081 - 8) / 184 = 3.054. Why it is left out
+// there is not known.
+TEST_F(LinGolden, GapsHoldOneMoreThanThePublishedFigure) {
   EXPECT_EQ(table_.t1.all.count, 185u);
   EXPECT_NEAR(table_.t1.all.mean_us, 3.081, 5e-4);
   EXPECT_NEAR((185 * table_.t1.all.mean_us - 8) / 184, 3.054, 5e-4);
