@@ -22,9 +22,10 @@ int main() {
   const Prediction prediction = or_exit(predict(graph, gpu, overheads));
 
   std::printf("%.1f us on the critical path, longest parts first:\n", prediction.e2e_us);
-  for (std::size_t i = 0; i < std::min<std::size_t>(8, prediction.critical_path.size()); ++i) {
-    const auto& step = prediction.critical_path[i];
-    std::printf("%10.1f us  %4zu x  %-10s %s\n", step.us, step.count, step.term.c_str(),
+  for (std::size_t i = 0; i < std::min<std::size_t>(8, prediction.critical_path.steps.size());
+       ++i) {
+    const auto& step = prediction.critical_path.steps[i];
+    std::printf("%10.1f us  %4zu x  %-12s %s\n", step.us, step.count, step.category.c_str(),
                 step.op.c_str());
   }
 

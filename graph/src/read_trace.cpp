@@ -139,6 +139,9 @@ struct RawEvent {
   std::int64_t stream = -1, device = -1, bytes = 0;
   std::int64_t wait_on_stream = -1, wait_on_event = -1;
   std::string_view sync_kind, thread_label;
+  // Of collectives.
+  std::string_view collective, process_group, dtype;
+  std::int64_t sequence = -1, in_elements = -1, out_elements = -1, group_size = -1;
 };
 
 class Reader {
@@ -147,6 +150,7 @@ class Reader {
 
   void head_member(const std::string& key, const std::string& text) {
     looks_like_graph_ |= key == "nodes";
+    if (key == "baseTimeNanoseconds") clock_base_ns_ = parse_integer(text, 0);
     if (key != "deviceProperties" && key != "distributedInfo") return;
     simdjson::dom::element value;
     if (text.empty() || head_parser_.parse(text).get(value) != simdjson::SUCCESS) return;
@@ -215,12 +219,15 @@ class Reader {
   // Host and device events are appended while parsing; a second attempt after a repair starts anew.
   Problem parse(JsonStream& stream) {
     const auto host_size = trace_.host.size(), gpu_size = trace_.gpu.size();
-    const auto sync_size = trace_.syncs.size();
+    const auto sync_size = trace_.syncs.size(), note_size = trace_.collectives.size();
+    const auto owner_size = note_owners_.size();
     Problem problem = parse_events(stream);
     if (problem.error != simdjson::SUCCESS || !problem.message.empty()) {
       trace_.host.resize(host_size);
       trace_.gpu.resize(gpu_size);
       trace_.syncs.resize(sync_size);
+      trace_.collectives.resize(note_size);
+      note_owners_.resize(owner_size);
     }
     return problem;
   }
@@ -325,6 +332,26 @@ class Reader {
           break;
         case 'P':
           if (is("Profiler Event Index")) event.event_index = integer(-1);
+          if (is("Process Group Name")) {
+            if (auto error = string(item, event.process_group)) return error;
+          }
+          break;
+        case 'C':
+          if (is("Collective name")) {
+            if (auto error = string(item, event.collective)) return error;
+          }
+          break;
+        case 'I':
+          if (is("In msg nelems")) event.in_elements = integer(-1);
+          break;
+        case 'O':
+          if (is("Out msg nelems")) event.out_elements = integer(-1);
+          break;
+        case 'G':
+          if (is("Group size")) event.group_size = integer(-1);
+          break;
+        case 'S':
+          if (is("Seq")) event.sequence = integer(-1);
           break;
         case 'R':
           if (is("Record function id")) event.record_function_id = integer(0);
@@ -340,6 +367,9 @@ class Reader {
           break;
         case 'd':
           if (is("device")) event.device = integer(-1);
+          if (is("dtype")) {
+            if (auto error = string(item, event.dtype)) return error;
+          }
           break;
         case 'b':
           if (is("bytes")) event.bytes = integer(0);
@@ -429,6 +459,22 @@ class Reader {
                            .correlation = event.correlation,
                            .record_function_id = event.record_function_id,
                            .external_id = event.external_id});
+    if (const std::int32_t note = note_collective(event); note >= 0) {
+      note_owners_.emplace_back(trace_.host.back().file_order, note);
+    }
+  }
+
+  // Position of what the event says about a collective, or -1.
+  std::int32_t note_collective(const RawEvent& event) {
+    if (event.collective.empty()) return -1;
+    trace_.collectives.push_back({.kind = trace_.names.intern(event.collective),
+                                  .process_group = trace_.names.intern(event.process_group),
+                                  .dtype = trace_.names.intern(event.dtype),
+                                  .sequence = event.sequence,
+                                  .in_elements = event.in_elements,
+                                  .out_elements = event.out_elements,
+                                  .group_size = event.group_size});
+    return static_cast<std::int32_t>(trace_.collectives.size()) - 1;
   }
 
   void gpu_event(const RawEvent& event, GpuKind kind, NameId name, std::int64_t start,
@@ -447,7 +493,8 @@ class Reader {
                           .device = static_cast<std::int16_t>(device),
                           .stream = stream,
                           .correlation = event.correlation,
-                          .bytes = event.bytes});
+                          .bytes = event.bytes,
+                          .collective = note_collective(event)});
   }
 
   static std::string thread_key(const RawEvent& event) {
@@ -506,7 +553,7 @@ class Reader {
     for (const HostEvent& event : trace_.host) base = std::min(base, event.start_ns);
     for (const GpuEvent& event : trace_.gpu) base = std::min(base, event.start_ns);
     if (base == std::numeric_limits<std::int64_t>::max()) base = 0;
-    trace_.base_ns = base;
+    trace_.base_ns = base + clock_base_ns_;
     for (HostEvent& event : trace_.host) event.start_ns -= base;
     for (GpuEvent& event : trace_.gpu) event.start_ns -= base;
     for (SyncEvent& event : trace_.syncs) event.start_ns -= base;
@@ -549,6 +596,31 @@ class Reader {
       const auto at = by_correlation.find(event.correlation);
       if (at != by_correlation.end()) event.launch = at->second;
     }
+    hand_notes_to_kernels();
+  }
+
+  // A kernel without a note of its own takes that of the op that launched it.
+  void hand_notes_to_kernels() {
+    if (note_owners_.empty()) return;
+    std::unordered_map<std::uint32_t, std::int32_t> note_of;  // by file order of the op
+    for (const auto& [file_order, note] : note_owners_) note_of[file_order] = note;
+    std::vector<std::int32_t> noted;  // host events with a note, in the order of Trace::host
+    for (std::size_t i = 0; i < trace_.host.size(); ++i) {
+      if (note_of.contains(trace_.host[i].file_order))
+        noted.push_back(static_cast<std::int32_t>(i));
+    }
+    for (GpuEvent& event : trace_.gpu) {
+      if (event.collective >= 0 || event.launch < 0 || !is_collective_kernel(trace_.name(event))) {
+        continue;
+      }
+      const HostEvent& call = trace_.host[static_cast<std::size_t>(event.launch)];
+      const auto after = std::upper_bound(noted.begin(), noted.end(), event.launch);
+      if (after == noted.begin()) continue;
+      const HostEvent& op = trace_.host[static_cast<std::size_t>(*(after - 1))];
+      if (op.thread == call.thread && call.end_ns() <= op.end_ns()) {
+        event.collective = note_of[op.file_order];
+      }
+    }
   }
 
   Trace& trace_;
@@ -557,6 +629,8 @@ class Reader {
   std::unordered_map<std::string, std::int32_t> thread_indices_;
   std::vector<std::pair<std::string, std::string>> thread_labels_;
   std::vector<std::int8_t> label_by_name_;
+  std::vector<std::pair<std::uint32_t, std::int32_t>> note_owners_;  // file order of the op, note
+  std::int64_t clock_base_ns_ = 0;
   std::int32_t last_thread_ = -1;
   std::size_t repaired_ = 0;
   bool looks_like_graph_ = false;

@@ -1,23 +1,18 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "perfmodel/output_file.hpp"
 
 namespace perfmodel {
 namespace {
@@ -406,70 +401,6 @@ class Writer {
   bool in_comm_record_ = false;
 };
 
-Unexpected write_error(const std::filesystem::path& file, std::string_view what) {
-  return Unexpected{Error{
-      .code = ErrorCode::kIo, .message = fmt::format("cannot write: {}", what), .file = file}};
-}
-
-// A file that is plain or one gzip member with an empty header, so that equal texts give equal
-// bytes.
-class OutputFile {
- public:
-  OutputFile(const std::filesystem::path& file, bool gzip)
-      : out_(file, std::ios::binary | std::ios::trunc), gzip_(gzip) {
-    if (!gzip_) return;
-    constexpr int kGzipWindow = 15 + 16;
-    ready_ = deflateInit2(&stream_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, 8,
-                          Z_DEFAULT_STRATEGY) == Z_OK;
-    header_.os = 255;  // unknown
-    if (ready_) deflateSetHeader(&stream_, &header_);
-  }
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-  ~OutputFile() {
-    if (gzip_ && ready_) deflateEnd(&stream_);
-  }
-
-  bool good() const { return ready_ && out_.good(); }
-
-  void write(std::string_view text) {
-    if (gzip_) {
-      compress(text, Z_NO_FLUSH);
-    } else {
-      out_.write(text.data(), static_cast<std::streamsize>(text.size()));
-    }
-  }
-
-  bool close() {
-    if (gzip_) compress({}, Z_FINISH);
-    out_.close();
-    return good();
-  }
-
- private:
-  // Pieces are far below the 4 GB that zlib can count.
-  void compress(std::string_view text, int flush) {
-    if (!ready_) return;
-    std::array<char, 65536> buffer;
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-    stream_.avail_in = static_cast<uInt>(text.size());
-    do {
-      stream_.next_out = reinterpret_cast<Bytef*>(buffer.data());
-      stream_.avail_out = static_cast<uInt>(buffer.size());
-      if (deflate(&stream_, flush) == Z_STREAM_ERROR) {
-        out_.setstate(std::ios::failbit);
-        return;
-      }
-      out_.write(buffer.data(), static_cast<std::streamsize>(buffer.size() - stream_.avail_out));
-    } while (stream_.avail_out == 0);
-  }
-
-  std::ofstream out_;
-  bool gzip_ = false, ready_ = true;
-  z_stream stream_ = {};
-  gz_header header_ = {};
-};
-
 }  // namespace
 
 std::string execution_graph_json(const ExecutionGraph& graph, const WriteOptions& options) {
@@ -480,26 +411,10 @@ std::string execution_graph_json(const ExecutionGraph& graph, const WriteOptions
 
 Result<void> write_execution_graph(const ExecutionGraph& graph, const std::filesystem::path& file,
                                    const WriteOptions& options) {
-  std::filesystem::path temporary = file;
-  temporary += fmt::format(".{}.tmp", ::getpid());
-  std::error_code ignored;
-  {
-    OutputFile out(temporary, file.extension() == ".gz");
-    if (!out.good()) return write_error(file, std::strerror(errno));
-    Writer(graph, [&out](std::string_view piece) { out.write(piece); }).write(options);
-    if (!out.close()) {
-      const std::string reason = std::strerror(errno);
-      std::filesystem::remove(temporary, ignored);
-      return write_error(file, reason);
-    }
-  }
-  std::error_code problem;
-  std::filesystem::rename(temporary, file, problem);
-  if (problem) {
-    std::filesystem::remove(temporary, ignored);
-    return write_error(file, problem.message());
-  }
-  return {};
+  auto out = OutputFile::create(file);
+  if (!out) return Unexpected{out.error()};
+  Writer(graph, [&out](std::string_view piece) { out->write(piece); }).write(options);
+  return out->commit();
 }
 
 }  // namespace perfmodel

@@ -18,5 +18,6 @@ Command trace_command(CLI::App& parent);
 Command overheads_command(CLI::App& parent);
 Command gpus_command(CLI::App& parent);
 Command build_command(CLI::App& parent);
+Command replay_command(CLI::App& parent);
 
 }  // namespace perfmodel::cli

@@ -20,10 +20,13 @@ struct Arguments {
   std::vector<std::string> graphs, overheads, kernel_times;
   std::string gpu, use = "all", models = "heuristic", timeline;
   std::int64_t world = 0;
+  std::vector<double> rank_start;
   Window iterations, kernel_iterations;
-  bool json = false, salvage = false;
+  bool json = false, salvage = false, missing_collectives = false;
   std::size_t top = 10;
 };
+
+constexpr std::size_t kWhatIfSteps = 10;
 
 constexpr const char* kIterationsRule =
     "--iterations and --kernel-iterations count from 0 and leave B out. Without --kernel-times,\n"
@@ -64,9 +67,8 @@ class Run {
     report_.models = arguments_.models;
     report_.use = arguments_.use == "comm" ? KernelTimes::Use::kComm : KernelTimes::Use::kAll;
     if (auto read = read_tables(*data); !read) return Unexpected{read.error()};
-    for (std::size_t i = 0; i < arguments_.graphs.size(); ++i) {
-      if (auto done = predict_rank(i); !done) return Unexpected{done.error()};
-    }
+    if (auto read = read_ranks(); !read) return Unexpected{read.error()};
+    if (auto done = predict_ranks(); !done) return Unexpected{done.error()};
     collect_warnings();
     return std::move(report_);
   }
@@ -127,41 +129,103 @@ class Run {
     return &*trace_;
   }
 
-  Result<void> predict_rank(std::size_t index) {
-    const std::string& file = arguments_.graphs[index];
-    auto graph = read_execution_graph(file, {.salvage = arguments_.salvage});
-    if (!graph) return Unexpected{graph.error()};
-    const Table& table = tables_[tables_.size() == 1 ? 0 : index];
-    RankPrediction rank{.graph_file = file_name(file),
-                        .graph = std::move(*graph),
-                        .overheads_file = table.file,
-                        .overheads_method = table.content.method,
-                        .overheads_gpu = table.content.gpu,
-                        .overheads_sources = table.content.sources};
+  Result<void> read_ranks() {
+    const std::size_t count = arguments_.graphs.size();
+    report_.ranks.reserve(count);
+    kernel_times_.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string& file = arguments_.graphs[i];
+      if (std::ranges::find(arguments_.graphs.begin(), arguments_.graphs.begin() + i, file) !=
+          arguments_.graphs.begin() + i) {
+        return Unexpected{Error{.code = ErrorCode::kImpossible,
+                                .message = "expected every rank once, found this one a second time",
+                                .file = file}};
+      }
+      auto graph = read_execution_graph(file, {.salvage = arguments_.salvage});
+      if (!graph) return Unexpected{graph.error()};
+      const Table& table = table_of(i);
+      report_.ranks.push_back({.graph_file = file_name(file),
+                               .graph = std::move(*graph),
+                               .overheads_file = table.file,
+                               .overheads_method = table.content.method,
+                               .overheads_gpu = table.content.gpu,
+                               .overheads_sources = table.content.sources});
+      if (auto read = read_kernel_times(i); !read) return read;
+    }
+    return {};
+  }
+
+  const Table& table_of(std::size_t rank) const { return tables_[tables_.size() == 1 ? 0 : rank]; }
+
+  // See kIterationsRule.
+  bool window_is_of_trace() const {
+    return !arguments_.kernel_times.empty() && !arguments_.kernel_iterations;
+  }
+
+  Result<void> read_kernel_times(std::size_t index) {
+    const auto& files = arguments_.kernel_times;
+    if (files.empty()) return {};
+    RankPrediction& rank = report_.ranks[index];
+    const std::string& trace_file = files[files.size() == 1 ? 0 : index];
+    auto found =
+        read_times(rank.graph, trace_file,
+                   window_is_of_trace() ? arguments_.iterations : arguments_.kernel_iterations);
+    if (!found) return Unexpected{found.error()};
+    kernel_times_[index] = std::move(*found);
+    rank.kernel_times_file = file_name(trace_file);
+    return {};
+  }
+
+  PredictOptions options_of(std::size_t rank) const {
     PredictOptions options{.models = arguments_.models == "roofline" ? &KernelModels::roofline()
                                                                      : &KernelModels::heuristic(),
                            .world_size = arguments_.world};
     options.use = report_.use;
-    // See kIterationsRule.
-    const bool traced = !arguments_.kernel_times.empty();
-    const bool window_is_of_trace = traced && !arguments_.kernel_iterations;
-    if (!window_is_of_trace) options.iterations = arguments_.iterations;
-    std::optional<KernelTimes> times;
-    if (traced) {
-      const auto& files = arguments_.kernel_times;
-      const std::string& trace_file = files[files.size() == 1 ? 0 : index];
-      auto found =
-          read_times(rank.graph, trace_file,
-                     window_is_of_trace ? arguments_.iterations : arguments_.kernel_iterations);
-      if (!found) return Unexpected{found.error()};
-      times = std::move(*found);
-      options.kernel_times = &*times;
-      rank.kernel_times_file = file_name(trace_file);
+    options.what_if_steps = kWhatIfSteps;
+    if (!window_is_of_trace()) options.iterations = arguments_.iterations;
+    if (kernel_times_[rank]) options.kernel_times = &*kernel_times_[rank];
+    return options;
+  }
+
+  Result<void> predict_ranks() {
+    bool lin = false;
+    std::vector<RankInput> inputs;
+    for (std::size_t i = 0; i < report_.ranks.size(); ++i) {
+      lin |= table_of(i).content.method == OverheadMethod::kLin;
+      inputs.push_back({.graph = &report_.ranks[i].graph,
+                        .table = &table_of(i).content,
+                        .options = options_of(i),
+                        .name = report_.ranks[i].graph_file});
     }
-    auto prediction = predict(rank.graph, report_.gpu, table.content, options);
-    if (!prediction) return Unexpected{prediction.error()};
-    rank.prediction = std::move(*prediction);
-    report_.ranks.push_back(std::move(rank));
+    if (lin) return predict_apart(inputs);
+    auto job = predict_job(inputs, report_.gpu,
+                           {.rank_start_us = arguments_.rank_start,
+                            .missing_collectives = arguments_.missing_collectives});
+    if (!job) return Unexpected{job.error()};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      report_.ranks[i].prediction = std::move(job->ranks[i]);
+    }
+    report_.job = job->job;
+    for (std::string& warning : job->warnings) warn(std::move(warning));
+    return {};
+  }
+
+  // The baseline of method lin knows no other ranks.
+  Result<void> predict_apart(const std::vector<RankInput>& inputs) {
+    if (!arguments_.rank_start.empty()) {
+      return fail(ErrorCode::kImpossible,
+                  "expected overheads of method context for --rank-start, found method lin");
+    }
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      auto prediction = predict(*inputs[i].graph, report_.gpu, *inputs[i].table, inputs[i].options);
+      if (!prediction) return Unexpected{prediction.error()};
+      report_.ranks[i].prediction = std::move(*prediction);
+    }
+    if (inputs.size() > 1) {
+      warn(
+          "with overheads of method lin the graphs are predicted one by one: ranks do not wait "
+          "for each other");
+    }
     return {};
   }
 
@@ -185,11 +249,6 @@ class Run {
   }
 
   void collect_warnings() {
-    if (report_.ranks.size() > 1) {
-      warn(
-          "the graphs are predicted one by one: ranks do not wait for each other yet, neither at "
-          "collectives nor at the end of the batch");
-    }
     // What all graphs share is said once.
     std::vector<std::pair<std::string, std::string>> of_files;  // warning, its graphs
     std::map<std::string, std::size_t> graphs;
@@ -213,6 +272,7 @@ class Run {
   const Arguments& arguments_;
   PredictionReport report_;
   std::vector<Table> tables_;
+  std::vector<std::optional<KernelTimes>> kernel_times_;  // per rank
   std::optional<Trace> trace_;
   std::string trace_file_;
   bool pooled_ = false;
@@ -277,6 +337,12 @@ Command predict_command(CLI::App& parent) {
                   "Number of ranks, for collectives whose group size is not recorded")
       ->check(at_least(1))
       ->type_name("N");
+  app->add_option("--rank-start", arguments->rank_start,
+                  "When each rank begins the step, in microseconds on one clock: one step from "
+                  "these starts instead of the steady state")
+      ->type_name("US");
+  app->add_flag("--missing-collectives", arguments->missing_collectives,
+                "Go on where a rank lacks a collective that others have");
   app->add_option("--models", arguments->models, "Kernel models")
       ->check(CLI::IsMember({"heuristic", "roofline"}))
       ->capture_default_str();

@@ -1,3 +1,4 @@
+#include "critical_path_report.hpp"
 #include "prediction_report.hpp"
 
 namespace perfmodel::cli {
@@ -87,17 +88,6 @@ Json families(const Prediction& prediction) {
   return list;
 }
 
-Json critical_path(const Prediction& prediction) {
-  Json list = Json::array();
-  for (const auto& step : prediction.critical_path) {
-    list.push_back({{"op", step.op},
-                    {"term", step.term},
-                    {"time_us", rounded(step.us)},
-                    {"count", step.count}});
-  }
-  return list;
-}
-
 Json kernel_json(const PredictedKernel& kernel) {
   const Price& price = kernel.price;
   return {{"name", kernel.name},
@@ -166,6 +156,7 @@ Json prediction_json(const PredictionReport& report) {
     add_figures(entry, rank.prediction);
     entry["modelled_time_fraction"] = rounded(rank.prediction.coverage.modelled_time_fraction);
     entry["overheads_file"] = rank.overheads_file;
+    if (report.job) entry["communication"] = communication_json(rank.prediction.communication);
     if (!rank.kernel_times_file.empty()) entry["kernel_times_file"] = rank.kernel_times_file;
     ranks.push_back(std::move(entry));
   }
@@ -174,13 +165,14 @@ Json prediction_json(const PredictionReport& report) {
   json["slowest_rank"] = report.slowest();
   json["mean_e2e_us"] = rounded(report.mean_e2e_us());
   json["ranks"] = std::move(ranks);
+  if (report.job) json["job"] = job_json(*report.job);
   json["device_us"] = {{"kernel", rounded(term_us(p, Term::kKernel))},
                        {"collective", rounded(term_us(p, Term::kCollective))},
                        {"copy", rounded(term_us(p, Term::kCopy))},
                        {"set", rounded(term_us(p, Term::kSet))}};
   json["kernels_by_family"] = families(p);
   json["coverage"] = coverage(p.coverage);
-  json["critical_path"] = critical_path(p);
+  add_critical_path(json, p.critical_path);
   json["warnings"] = report.warnings;
   json["provenance"] = provenance(report, slowest);
   json["ops"] = ops(p);

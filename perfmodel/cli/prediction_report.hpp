@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct PredictionReport {
   std::string models;                             ///< "heuristic"
   KernelTimes::Use use = KernelTimes::Use::kAll;  ///< if there are kernel times
   std::vector<RankPrediction> ranks;              ///< one per graph, in order
+  std::optional<JobReport> job;                   ///< with several ranks
   std::vector<std::string> warnings;
 
   std::size_t slowest() const;

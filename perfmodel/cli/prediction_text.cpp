@@ -5,6 +5,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "critical_path_report.hpp"
 #include "prediction_report.hpp"
 #include "text_table.hpp"
 
@@ -122,17 +123,35 @@ class Renderer {
 
   void ranks() {
     if (report_.ranks.size() < 2) return;
-    TextTable table{"Graphs",     time_.name() + " per batch",
-                    "GPU active", "host busy",
-                    "waiting",    "comm kernels"};
+    TextTable table{"Ranks",         time_.name() + " per batch",
+                    "GPU active",    "host busy",
+                    "waiting",       "transfer",
+                    "for others",    "exposed",
+                    "last to arrive"};
     for (const RankPrediction& rank : report_.ranks) {
       const Prediction& p = rank.prediction;
+      const RankReport& c = p.communication;
       table.row({graph_title(rank), time_(p.e2e_us), time_(p.gpu_active_us), time_(p.cpu_us),
-                 time_(p.wait_us), time_(p.comm_kernel_us)});
+                 time_(p.wait_us), time_(c.transfer_us), time_(c.waiting_us), time_(c.exposed_us),
+                 fmt::format("{} of {}", c.last_arrivals, c.collectives)});
     }
     table.row({"mean", time_(report_.mean_e2e_us())});
     add(table);
-    text_ += "\n  The slowest graph in detail:\n";
+    if (report_.job) job(*report_.job);
+    text_ += "\n  The slowest rank in detail:\n";
+  }
+
+  void job(const JobReport& job) {
+    TextList list;
+    list.row("imbalance",
+             fmt::format("{:.1f} % (slowest rank's own time over the mean)", 100 * job.imbalance));
+    if (job.straggler >= 0) {
+      list.row("straggler",
+               fmt::format("{}: not to wait for it would save {} {} per step on average",
+                           report_.ranks[static_cast<std::size_t>(job.straggler)].graph_file,
+                           time_(job.straggler_saving_us), time_.name()));
+    }
+    text_ += "\n" + list.text();
   }
 
   void iterations() {
@@ -211,24 +230,8 @@ class Renderer {
   }
 
   void critical_path() {
-    if (p_.critical_path.empty() || top_ == 0) return;
-    TextTable table{"Critical path", "<part", "count", time_.name(), "share"};
-    Prediction::CriticalStep others;
-    for (std::size_t i = 0; i < p_.critical_path.size(); ++i) {
-      const auto& step = p_.critical_path[i];
-      if (i < top_ && step.op != "(others)") {
-        table.row({op_title(step.op), step.term, grouped(step.count), time_(step.us),
-                   percent(step.us, p_.e2e_us)});
-      } else {
-        others.us += step.us;
-        others.count += step.count;
-      }
-    }
-    if (others.count > 0) {
-      table.row({"(all others)", "", grouped(others.count), time_(others.us),
-                 percent(others.us, p_.e2e_us)});
-    }
-    add(table);
+    if (p_.critical_path.steps.empty() || top_ == 0) return;
+    text_ += critical_path_text(p_.critical_path, "step", top_, bold_);
   }
 
   void ops() {

@@ -90,13 +90,14 @@ std::string TextTable::text(bool bold) const {
       widths[i] = std::max(widths[i], text_width(row[i]));
   }
   std::size_t others = kIndent.size();
-  for (std::size_t i = 1; i < widths.size(); ++i) others += 2 + widths[i];
+  for (std::size_t i = 1; i < widths.size(); ++i) others += widths[i] > 0 ? 2 + widths[i] : 0;
   const std::size_t room =
       others + kMinNameWidth < kLineWidth ? kLineWidth - others : kMinNameWidth;
   widths[0] = std::min(widths[0], room);
   const auto line_of = [&](const std::vector<std::string>& cells) {
     std::string line(kIndent);
     for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (widths[i] == 0) continue;  // a column that nobody filled
       if (i > 0) line += "  ";
       line += padded(shortened(printable(cells[i]), widths[i]), widths[i], left_[i]);
     }

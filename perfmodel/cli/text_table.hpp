@@ -36,7 +36,8 @@ class TextTable {
   void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const { return rows_.empty(); }
 
-  /// The first column gives way where a line would exceed kLineWidth.
+  /// The first column gives way where a line would exceed kLineWidth; columns without any text,
+  /// header included, are left out.
   std::string text(bool bold) const;
 
  private:

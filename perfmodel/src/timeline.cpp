@@ -2,26 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <set>
+#include <iterator>
+#include <map>
+#include <span>
+#include <string_view>
 #include <vector>
+
+#include "perfmodel/timeline_events.hpp"
 
 namespace perfmodel {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int kHostProcess = 1, kGpuProcess = 2;
 constexpr int kPhaseLane = 1, kFirstHostLane = 10, kFirstStreamLane = 1000;
 
 double rounded(double us) { return std::round(us * 1e3) / 1e3; }
-
-std::string to_line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-int host_lane(std::int32_t thread) { return kFirstHostLane + thread; }
-int stream_lane(std::int32_t stream) { return kFirstStreamLane + stream; }
 
 // The categories are those of Kineto, so tools for its traces know the colours.
 std::string_view category(KernelFamily family) {
@@ -32,11 +27,12 @@ std::string_view category(KernelFamily family) {
 
 class Writer {
  public:
-  Writer(const Prediction& prediction, const TimelineTitle& title)
-      : prediction_(prediction), title_(title) {}
+  Writer(const Prediction& prediction, const TimelineTitle& title, TimelineEvents& events)
+      : prediction_(prediction), events_(events) {
+    add_tracks(title);
+  }
 
-  std::string run() {
-    names();
+  Result<void> run() {
     // The host is one serial chain over its threads, so the end of every op follows from the sums.
     for (const PredictedOp& op : prediction_.ops) {
       end_ += op.host_us + op.wait_us;
@@ -45,67 +41,37 @@ class Writer {
       for (const PredictedKernel& kernel : op.kernels) add_kernel(op, kernel);
     }
     close_phase();
-    text_ += "\n]}\n";
-    return std::move(text_);
+    return events_.finish();
   }
 
  private:
-  void emit(const Json& event) {
-    text_ += first_ ? "\n" : ",\n";
-    first_ = false;
-    text_ += to_line(event);
-  }
-
-  void name_lane(const char* what, int process, int lane, const std::string& name, int order) {
-    emit({{"ph", "M"},
-          {"name", std::string(what) + "_name"},
-          {"pid", process},
-          {"tid", lane},
-          {"args", {{"name", name}}}});
-    emit({{"ph", "M"},
-          {"name", std::string(what) + "_sort_index"},
-          {"pid", process},
-          {"tid", lane},
-          {"args", {{"sort_index", order}}}});
-  }
-
-  void names() {
-    const Json head = {{"graph", title_.graph},
-                       {"gpu", title_.gpu},
-                       {"e2e_us", rounded(prediction_.e2e_us)},
-                       {"made_by", "perfmodel"}};
-    const Json devices = {{{"id", 0}, {"name", title_.gpu}}};
-    text_ = "{\"displayTimeUnit\": \"ms\", \"otherData\": " + to_line(head) +
-            ", \"deviceProperties\": " + to_line(devices) + ", \"traceEvents\": [";
-    std::set<std::int32_t> threads, streams;
+  void add_tracks(const TimelineTitle& title) {
+    events_.name_process(kHostProcess, "host (predicted): " + title.graph, 0);
+    events_.name_process(kGpuProcess, "GPU (predicted): " + title.gpu, 1);
+    phases_ = events_.add_track(kHostProcess, kPhaseLane, "phases", 0);
     for (const PredictedOp& op : prediction_.ops) {
-      threads.insert(op.thread);
-      for (const PredictedKernel& kernel : op.kernels) streams.insert(kernel.stream);
+      threads_[op.thread];
+      for (const PredictedKernel& kernel : op.kernels) streams_[kernel.stream];
     }
-    name_lane("process", kHostProcess, 0, "host (predicted): " + title_.graph, 0);
-    name_lane("process", kGpuProcess, 0, "GPU (predicted): " + title_.gpu, 1);
-    name_lane("thread", kHostProcess, kPhaseLane, "phases", 0);
-    for (std::int32_t thread : threads) {
-      name_lane("thread", kHostProcess, host_lane(thread), "thread " + std::to_string(thread),
-                1 + thread);
+    for (auto& [thread, track] : threads_) {
+      track = events_.add_track(kHostProcess, kFirstHostLane + thread,
+                                "thread " + std::to_string(thread), 1 + thread);
     }
-    for (std::int32_t stream : streams) {
-      name_lane("thread", kGpuProcess, stream_lane(stream),
-                stream == 0 ? "stream 0 (main)" : "stream " + std::to_string(stream), stream);
+    for (auto& [stream, track] : streams_) {
+      track = events_.add_track(
+          kGpuProcess, kFirstStreamLane + stream,
+          stream == 0 ? "stream 0 (main)" : "stream " + std::to_string(stream), stream);
     }
   }
 
-  void slice(int process, int lane, std::string_view category, std::string_view name, double start,
-             double end, Json args) {
-    Json event = {{"ph", "X"},
-                  {"cat", category},
-                  {"name", name},
-                  {"pid", process},
-                  {"tid", lane},
-                  {"ts", rounded(start)},
-                  {"dur", rounded(std::max(0.0, rounded(end) - rounded(start)))}};
-    if (!args.empty()) event["args"] = std::move(args);
-    emit(event);
+  void slice(TimelineTrack track, std::string_view category, std::string_view name, double start,
+             double end, std::span<const TimelineArg> args) {
+    events_.slice({.track = track,
+                   .name = name,
+                   .category = category,
+                   .start_us = start,
+                   .duration_us = std::max(0.0, end - start),
+                   .args = args});
   }
 
   void add_phase(const PredictedOp& op) {
@@ -119,8 +85,8 @@ class Writer {
 
   void close_phase() {
     if (phase_ < 0) return;
-    slice(kHostProcess, kPhaseLane, "user_annotation",
-          prediction_.phases[static_cast<std::size_t>(phase_)].label, phase_start_, phase_end_, {});
+    slice(phases_, "user_annotation", prediction_.phases[static_cast<std::size_t>(phase_)].label,
+          phase_start_, phase_end_, {});
   }
 
   void add_op(const PredictedOp& op) {
@@ -128,13 +94,13 @@ class Writer {
     const bool own_call_of_label =
         op.gap_level == KeyLevel::kMissing && op.op_level == KeyLevel::kMissing;
     const double start = own_call_of_label ? end_ - op.host_us - op.wait_us : op.start_us;
-    Json args = {{"id", op.id},
-                 {"host_us", rounded(op.host_us)},
-                 {"wait_us", rounded(op.wait_us)},
-                 {"gap_key", to_string(op.gap_level)},
-                 {"op_key", to_string(op.op_level)}};
-    slice(kHostProcess, host_lane(op.thread), own_call_of_label ? "user_annotation" : "cpu_op",
-          op.name, start, end_, std::move(args));
+    const TimelineTrack track = threads_.at(op.thread);
+    const TimelineArg args[] = {{"id", op.id},
+                                {"host_us", rounded(op.host_us)},
+                                {"wait_us", rounded(op.wait_us)},
+                                {"gap_key", to_string(op.gap_level)},
+                                {"op_key", to_string(op.op_level)}};
+    slice(track, own_call_of_label ? "user_annotation" : "cpu_op", op.name, start, end_, args);
     if (op.wait_us <= 0) return;
     double wait_end = end_;
     const auto limit = std::lower_bound(device_ends_.begin(), device_ends_.end(), end_);
@@ -144,55 +110,78 @@ class Writer {
       if (end <= end_ && end > start && (wait_end == end_ || end > wait_end)) wait_end = end;
     }
     wait_end = std::clamp(wait_end, std::min(end_, start + op.wait_us), end_);
-    slice(kHostProcess, host_lane(op.thread), "wait", "wait for the GPU",
-          std::max(start, wait_end - op.wait_us), wait_end, {});
+    slice(track, "wait", "wait for the GPU", std::max(start, wait_end - op.wait_us), wait_end, {});
   }
 
   void add_kernel(const PredictedOp& op, const PredictedKernel& kernel) {
     const Price& price = kernel.price;
     const double end = kernel.start_us + price.time.count();
     device_ends_.insert(std::upper_bound(device_ends_.begin(), device_ends_.end(), end), end);
-    Json args = {{"op", op.name},
-                 {"op_id", op.id},
-                 {"device", 0},
-                 {"stream", kernel.stream},
-                 {"family", to_string(kernel.family)},
-                 {"model", price.model},
-                 {"bound", to_string(price.bound)},
-                 {"in_range", price.in_range},
-                 {"low_us", rounded(price.low.count())},
-                 {"high_us", rounded(price.high.count())}};
-    if (kernel.inferred) args["inferred"] = true;
-    slice(kGpuProcess, stream_lane(kernel.stream), category(kernel.family), kernel.name,
-          kernel.start_us, end, std::move(args));
+    const TimelineArg args[] = {{"op", op.name},
+                                {"op_id", op.id},
+                                {"device", std::int64_t{0}},
+                                {"stream", std::int64_t{kernel.stream}},
+                                {"family", to_string(kernel.family)},
+                                {"model", std::string_view(price.model)},
+                                {"bound", to_string(price.bound)},
+                                {"in_range", price.in_range},
+                                {"low_us", rounded(price.low.count())},
+                                {"high_us", rounded(price.high.count())},
+                                {"inferred", true}};
+    const std::span<const TimelineArg> shown =
+        std::span(args).first(std::size(args) - (kernel.inferred ? 0 : 1));
+    slice(streams_.at(kernel.stream), category(kernel.family), kernel.name, kernel.start_us, end,
+          shown);
   }
 
   const Prediction& prediction_;
-  const TimelineTitle& title_;
-  std::string text_;
-  bool first_ = true;
+  TimelineEvents& events_;
+  TimelineTrack phases_;
+  std::map<std::int32_t, TimelineTrack> threads_, streams_;
   double end_ = 0;  // of the op at hand
   std::int32_t phase_ = -1;
   double phase_start_ = 0, phase_end_ = 0;
   std::vector<double> device_ends_;  // of the work of the ops before, sorted
 };
 
+Result<void> check(const Prediction& prediction) {
+  if (!prediction.ops.empty()) return {};
+  return fail(ErrorCode::kImpossible,
+              "expected a prediction that places its ops in time for a timeline, found none "
+              "(method lin gives sums only)");
+}
+
+// Calls `make` with the head of the timeline.
+template <class Make>
+auto with_head(const Prediction& prediction, const TimelineTitle& title, Make&& make) {
+  const TimelineArg other_data[] = {{"graph", std::string_view(title.graph)},
+                                    {"gpu", std::string_view(title.gpu)},
+                                    {"e2e_us", rounded(prediction.e2e_us)},
+                                    {"made_by", std::string_view("perfmodel")}};
+  const std::string_view devices[] = {title.gpu};
+  return make(TimelineEvents::Head{.other_data = other_data, .devices = devices});
+}
+
 }  // namespace
 
 Result<std::string> timeline_json(const Prediction& prediction, const TimelineTitle& title) {
-  if (prediction.ops.empty()) {
-    return fail(ErrorCode::kImpossible,
-                "expected a prediction that places its ops in time for a timeline, found none "
-                "(method lin gives sums only)");
-  }
-  return Writer(prediction, title).run();
+  if (auto good = check(prediction); !good) return Unexpected{good.error()};
+  std::string text;
+  auto events = with_head(prediction, title, [&](const TimelineEvents::Head& head) {
+    return TimelineEvents([&text](std::string_view piece) { text += piece; }, head);
+  });
+  if (auto done = Writer(prediction, title, events).run(); !done) return Unexpected{done.error()};
+  return text;
 }
 
 Result<void> write_timeline(const Prediction& prediction, const TimelineTitle& title,
                             const std::filesystem::path& file) {
-  const auto text = timeline_json(prediction, title);
-  if (!text) return Unexpected{text.error()};
-  return write_text_file(file, *text);
+  if (auto good = check(prediction); !good) return good;
+  auto events = with_head(prediction, title, [&](const TimelineEvents::Head& head) {
+    return TimelineEvents::create(file, head);
+  });
+  if (!events) return Unexpected{events.error()};
+  return Writer(prediction, title, *events).run();
 }
 
 }  // namespace perfmodel

@@ -1,154 +1,14 @@
 #include "perfmodel/predictors/gpu.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <cmath>
-#include <fstream>
-#include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <set>
+
+#include "json_file.hpp"
 
 namespace perfmodel {
 namespace {
 
-using Json = nlohmann::json;
 namespace fs = std::filesystem;
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
-
-/// What stands in the file, short enough for a message.
-std::string found(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > 40) text = text.substr(0, 37) + "...";
-  return text;
-}
-
-/// Reads typed members of one JSON object and keeps the first error. Every member must be asked
-/// for: those left over are unknown keys.
-class ObjectReader {
- public:
-  ObjectReader(const Json& object, std::string pointer, std::optional<Error>& error)
-      : object_(object), pointer_(std::move(pointer)), error_(error) {
-    if (!object_.is_object()) fail_at(pointer_, "an object", found(object_));
-  }
-
-  std::string string(const char* key) {
-    const Json* value = member(key);
-    if (value && !value->is_string()) expect(key, "a string", *value);
-    return value && value->is_string() ? value->get<std::string>() : std::string();
-  }
-
-  /// A number above 0, or 0 when it is null and null is allowed here.
-  double positive(const char* key, bool null_allowed = false) {
-    return optional_positive(key, null_allowed).value_or(0);
-  }
-
-  std::optional<double> optional_positive(const char* key, bool null_allowed = true) {
-    const Json* value = member(key);
-    if (!value || (null_allowed && value->is_null())) return std::nullopt;
-    const char* what = null_allowed ? "a number above 0 or null" : "a number above 0";
-    if (!value->is_number()) {
-      expect(key, what, *value);
-      return std::nullopt;
-    }
-    const double number = value->get<double>();
-    if (!(number > 0) || !std::isfinite(number)) {
-      expect(key, what, *value);
-      return std::nullopt;
-    }
-    return number;
-  }
-
-  int positive_integer(const char* key) {
-    const Json* value = member(key);
-    if (!value) return 0;
-    if (!value->is_number_integer() || value->get<std::int64_t>() <= 0 ||
-        value->get<std::int64_t>() > 1'000'000'000) {
-      expect(key, "an integer above 0", *value);
-      return 0;
-    }
-    return value->get<int>();
-  }
-
-  std::vector<std::string> strings(const char* key) {
-    std::vector<std::string> result;
-    const Json* value = member(key);
-    if (!value) return result;
-    if (!value->is_array()) {
-      expect(key, "a list of strings", *value);
-      return result;
-    }
-    for (std::size_t i = 0; i < value->size(); ++i) {
-      const Json& item = (*value)[i];
-      if (!item.is_string()) {
-        fail_at(pointer_ + "/" + key + "/" + std::to_string(i), "a string", found(item));
-        return result;
-      }
-      result.push_back(item.get<std::string>());
-    }
-    return result;
-  }
-
-  /// nullptr where the key is missing (an error) or, if allowed, null.
-  const Json* object(const char* key, bool null_allowed = false) {
-    const Json* value = member(key);
-    if (!value || (null_allowed && value->is_null())) return nullptr;
-    if (!value->is_object()) {
-      expect(key, null_allowed ? "an object or null" : "an object", *value);
-      return nullptr;
-    }
-    return value;
-  }
-
-  void expect_value(const char* key, const Json& wanted) {
-    const Json* value = member(key);
-    if (value && *value != wanted) expect(key, wanted.dump(), *value);
-  }
-
-  void reject(const char* key, const std::string& wanted) { expect(key, wanted, object_[key]); }
-
-  /// Call last: any key that nobody asked for is an error.
-  void finish() {
-    if (!object_.is_object()) return;
-    for (const auto& [key, value] : object_.items()) {
-      if (!known_.contains(key)) fail_at(pointer_ + "/" + key, "no such key", found(value));
-    }
-  }
-
- private:
-  const Json* member(const char* key) {
-    known_.insert(key);
-    if (!object_.is_object()) return nullptr;
-    const auto it = object_.find(key);
-    if (it == object_.end()) {
-      fail_at(pointer_ + "/" + key, "this key", "nothing");
-      return nullptr;
-    }
-    return &*it;
-  }
-
-  void expect(const std::string& key, const std::string& wanted, const Json& value) {
-    fail_at(pointer_ + "/" + key, wanted, found(value));
-  }
-
-  void fail_at(const std::string& pointer, const std::string& wanted, const std::string& what) {
-    if (error_) return;
-    error_ = Error{.code = ErrorCode::kFormat,
-                   .message = "expected " + wanted + ", found " + what,
-                   .json_pointer = pointer};
-  }
-
-  const Json& object_;
-  std::string pointer_;
-  std::optional<Error>& error_;
-  std::set<std::string> known_;
-};
 
 constexpr double kMib = 1024.0 * 1024.0;
 
@@ -220,21 +80,6 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error) {
   return gpu;
 }
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
-    }
-  }
-  return row[b.size()];
-}
-
 std::string nearest_names(std::string_view wanted, const std::vector<Gpu>& gpus) {
   std::vector<std::pair<std::size_t, std::string>> scored;
   for (const Gpu& gpu : gpus) {
@@ -303,54 +148,15 @@ FlopPerSecond Gpu::peak(DType dtype, bool matrix_units) const {
   return {tflop_per_s * 1e12};
 }
 
-Result<Gpu> read_gpu(const fs::path& file) {
-  std::error_code ignored;
-  std::ifstream stream;
-  if (!fs::is_directory(file, ignored)) stream.open(file, std::ios::binary);
-  if (!stream.is_open()) {
-    return Unexpected{Error{.code = ErrorCode::kIo,
-                            .message = "expected a readable GPU file, found none",
-                            .file = file}};
-  }
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  std::optional<Error> error;
-  try {
-    const Json document = Json::parse(text);
-    Gpu gpu = parse_gpu(document, error);
-    if (!error) return gpu;
-  } catch (const Json::parse_error& e) {
-    const std::size_t end = std::min(text.size(), e.byte > 0 ? e.byte - 1 : 0);
-    const auto last_break = text.substr(0, end).rfind('\n');
-    error = Error{.code = ErrorCode::kSyntax,
-                  .message = "expected JSON, found something else here",
-                  .line = 1 + static_cast<int>(std::count(text.begin(), text.begin() + end, '\n')),
-                  .column = static_cast<int>(
-                      end - (last_break == std::string::npos ? 0 : last_break + 1) + 1)};
-  } catch (const std::exception& e) {
-    error = Error{.code = ErrorCode::kFormat,
-                  .message = std::string("expected a GPU file, found ") + e.what()};
-  }
-  error->file = file;
-  return Unexpected{std::move(*error)};
-}
+Result<Gpu> read_gpu(const fs::path& file) { return read_json_file(file, "GPU file", parse_gpu); }
 
 Result<std::vector<Gpu>> read_gpus(const fs::path& folder) {
-  std::error_code failure;
-  std::vector<fs::path> files;
-  for (fs::directory_iterator it(folder, failure), end; !failure && it != end;
-       it.increment(failure)) {
-    if (it->path().extension() == ".json") files.push_back(it->path());
-  }
-  if (failure) {
-    return Unexpected{Error{.code = ErrorCode::kIo,
-                            .message = "expected a folder of GPU files, found " + failure.message(),
-                            .file = folder}};
-  }
-  std::ranges::sort(files);
+  const auto files = json_files(folder, "GPU files");
+  if (!files) return Unexpected{files.error()};
 
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> owners;  // lower-case alias -> GPU
-  for (const fs::path& file : files) {
+  for (const fs::path& file : *files) {
     Result<Gpu> gpu = read_gpu(file);
     if (!gpu) return Unexpected{gpu.error()};
     if (gpu->name != file.stem().string()) {

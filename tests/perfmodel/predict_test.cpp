@@ -456,17 +456,19 @@ TEST(Predict, WithoutOpsTheFiguresAreTheSame) {
   EXPECT_EQ(without.e2e_us, with.e2e_us);
   EXPECT_EQ(without.wait_us, with.wait_us);
   EXPECT_TRUE(without.ops.empty());
-  EXPECT_TRUE(without.critical_path.empty());
+  EXPECT_TRUE(without.critical_path.steps.empty());
 }
 
 TEST(Predict, TheCriticalPathNamesWhatBinds) {
   // Kernels a and b bind for 50 us each; host work before the first kernel and after the last.
   const Prediction p = Case({"a", "b", "item"}, 50).predict();
-  ASSERT_GE(p.critical_path.size(), 2u);
-  EXPECT_NEAR(p.critical_path[0].us, 50, 2);
-  EXPECT_NEAR(p.critical_path[1].us, 50, 2);
-  EXPECT_EQ(p.critical_path[0].term, "kernel");
-  EXPECT_EQ(p.critical_path[1].term, "kernel");
+  const auto& steps = p.critical_path.steps;
+  ASSERT_GE(steps.size(), 2u);
+  EXPECT_NEAR(steps[0].us, 50, 2);
+  EXPECT_NEAR(steps[1].us, 50, 2);
+  EXPECT_EQ(steps[0].category, steps[1].category);  // the kernels' family
+  ASSERT_FALSE(p.critical_path.shares.empty());
+  EXPECT_EQ(p.critical_path.shares[0].category, steps[0].category);
 }
 
 // The gaps and latencies between its tasks are part of the path, or it explains too little.
@@ -475,7 +477,7 @@ TEST(Predict, TheCriticalPathAddsUpToTheStep) {
            {"a", "b"}, {"a", "b", "item"}, {"copy_"}, {"a", "copy_"}, {"side", "drain"}}) {
     const Prediction p = Case(ops, 50).predict();
     double path = 0;
-    for (const auto& step : p.critical_path) path += step.us;
+    for (const auto& step : p.critical_path.steps) path += step.us;
     EXPECT_NEAR(path, p.e2e_us, kNear) << ops.front() << " ... " << ops.back();
   }
 }

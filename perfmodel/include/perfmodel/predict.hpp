@@ -4,22 +4,37 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "perfmodel/critical_path.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/kernel_times.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/rank_report.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
 
 /// What a stretch of host or device time is.
-enum class Term : std::uint8_t { kT1, kT2, kT3, kT4, kT5, kTx, kKernel, kCopy, kSet, kCollective };
-inline constexpr std::size_t kTerms = 10;
+enum class Term : std::uint8_t {
+  kT1,
+  kT2,
+  kT3,
+  kT4,
+  kT5,
+  kTx,
+  kKernel,
+  kCopy,
+  kSet,
+  kCollective,
+  kDataLoading,  ///< waiting for the data loader's workers, in replays
+};
+inline constexpr std::size_t kTerms = 11;
 std::string_view to_string(Term term);
 
 struct PredictedKernel {
@@ -32,7 +47,7 @@ struct PredictedKernel {
 };
 
 struct PredictedOp {
-  std::int64_t id = 0;  ///< node id in the graph
+  std::int64_t id = 0;    ///< node id in the graph
   std::string_view name;  ///< lives as long as the graph that was predicted
   std::int32_t thread = 0;
   std::int32_t phase = 0;                         ///< into Prediction::phases
@@ -81,13 +96,8 @@ struct Prediction {
     std::array<double, 4> host_us_by_key_level{};  ///< by KeyLevel
   } coverage;
 
-  struct CriticalStep {
-    std::string op;
-    std::string term;
-    double us = 0;
-    std::size_t count = 0;
-  };
-  std::vector<CriticalStep> critical_path;  ///< by op and term, longest first
+  CriticalPath critical_path;  ///< of the reported step
+  RankReport communication;    ///< of several ranks predicted together
 
   std::vector<PredictedOp> ops;
   std::vector<std::string> warnings;
@@ -99,7 +109,8 @@ struct PredictOptions {
   const KernelModels* models = &KernelModels::heuristic();
   std::int64_t world_size = 0;  ///< for collectives whose group size is not recorded
   std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< of the graph, [first, last)
-  bool keep_ops = true;  ///< fill `ops` and `critical_path`
+  bool keep_ops = true;           ///< fill `ops` and `critical_path`
+  std::size_t what_if_steps = 0;  ///< longest steps of the path to schedule again as if free
 };
 
 /// Predicts one training step of `graph` on `gpu` with the host overheads of `table`.
@@ -113,6 +124,37 @@ struct PredictOptions {
 /// A table of method `lin` is traversed as in the published code of Lin et al. (HiPC 2022) instead.
 Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                            const PredictOptions& options = {});
+
+/// One rank of a job. What it points to must outlive the call (the prediction points into the
+/// graph's names).
+struct RankInput {
+  const ExecutionGraph* graph = nullptr;
+  const OverheadTable* table = nullptr;
+  PredictOptions options = {};
+  std::string name = {};  ///< in messages; empty: "rank N"
+};
+
+struct JobOptions {
+  /// When each rank begins the step, in microseconds on one clock; empty: the steady state.
+  std::vector<double> rank_start_us;
+  bool missing_collectives = false;  ///< a collective that a rank lacks is no error
+};
+
+struct JobPrediction {
+  std::vector<Prediction> ranks;
+  std::optional<JobReport> job;  ///< with several ranks
+  std::vector<std::string> warnings;
+};
+
+/// Predicts the ranks of a job together: each collective moves data once its last rank has started
+/// it. Collectives are matched by process group, sequence number and kind, or by their order where
+/// numbers are not recorded. Ranks that are not given are taken to arrive no later than these.
+///
+/// With `rank_start_us`, one step after the steady state begins on each rank at its time, and is
+/// reported from there to its end. Errors: those of `predict`; a number of starts that is not that
+/// of the ranks; collectives that a rank lacks or that differ in kind or size.
+Result<JobPrediction> predict_job(std::span<const RankInput> ranks, const Gpu& gpu,
+                                  const JobOptions& options = {});
 
 /// Device calls that the lowering of each top-level op makes (launches, copies, sets), in the order
 /// of `top_level_ops(graph)`; for comparing with a trace.

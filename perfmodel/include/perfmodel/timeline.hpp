@@ -23,6 +23,7 @@ struct TimelineTitle {
 /// prediction without placed ops (method lin, `keep_ops` off).
 Result<std::string> timeline_json(const Prediction& prediction, const TimelineTitle& title);
 
+/// Compressed if the name ends in `.gz`; the file appears whole or not at all.
 Result<void> write_timeline(const Prediction& prediction, const TimelineTitle& title,
                             const std::filesystem::path& file);
 

@@ -1,35 +1,47 @@
 #include "perfmodel/schedule/schedule.hpp"
 
 #include <algorithm>
+#include <limits>
+
+#include "task_order.hpp"
 
 namespace perfmodel {
 
-TaskGraph::TaskId TaskGraph::add_task(std::int32_t lane, double duration_us, double lane_gap_us,
-                                      std::int32_t op, std::int32_t term) {
-  PERFMODEL_CHECK(lane >= 0);
+using TaskId = TaskGraph::TaskId;
+
+TaskId TaskGraph::add_task(std::int32_t lane, double duration_us, double lane_gap_us,
+                           std::int32_t op, std::int32_t term) {
+  PERFMODEL_CHECK(lane >= kNoLane);
   const auto id = static_cast<TaskId>(duration_us_.size());
-  if (static_cast<std::size_t>(lane) >= lane_tail_.size()) {
-    lane_tail_.resize(static_cast<std::size_t>(lane) + 1, -1);
-  }
   duration_us_.push_back(duration_us);
   lane_gap_us_.push_back(lane_gap_us);
   lane_.push_back(lane);
   op_.push_back(op);
   term_.push_back(term);
+  if (lane == kNoLane) {
+    lane_previous_.push_back(-1);
+    return id;
+  }
+  if (static_cast<std::size_t>(lane) >= lane_tail_.size()) {
+    lane_tail_.resize(static_cast<std::size_t>(lane) + 1, -1);
+  }
   TaskId& tail = lane_tail_[static_cast<std::size_t>(lane)];
   lane_previous_.push_back(tail);
   tail = id;
   return id;
 }
 
-void TaskGraph::add_edge(TaskId from, TaskId to, double lag_us) {
-  if (from < 0) return;
+std::int32_t TaskGraph::add_edge(TaskId from, TaskId to, double lag_us, EdgeKind kind) {
+  if (from < 0) return -1;
   forward_only_ &= from < to;
+  sorted_by_target_ &= edges_.empty() || edges_.back().to <= to;
+  if (kind == EdgeKind::kInferred) inferred_.push_back(static_cast<std::int32_t>(edges_.size()));
   edges_.push_back({from, to, lag_us});
+  return static_cast<std::int32_t>(edges_.size()) - 1;
 }
 
-TaskGraph::TaskId TaskGraph::last_on_lane(std::int32_t lane) const {
-  return static_cast<std::size_t>(lane) < lane_tail_.size()
+TaskId TaskGraph::last_on_lane(std::int32_t lane) const {
+  return lane >= 0 && static_cast<std::size_t>(lane) < lane_tail_.size()
              ? lane_tail_[static_cast<std::size_t>(lane)]
              : -1;
 }
@@ -46,92 +58,107 @@ void TaskGraph::reserve(std::size_t tasks) {
 
 namespace {
 
-using TaskId = TaskGraph::TaskId;
+// The start of a task: of its lane and of each edge, the latest. Times are read from `ends`.
+struct Start {
+  double us = 0;
+  TaskId bound_by = -1;
 
-// Kahn's algorithm over lane order and edges; shorter than the number of tasks if there is a cycle.
-template <class Edges>
-std::vector<TaskId> topological_order(const Edges& edges,
-                                      const std::vector<TaskId>& lane_previous) {
-  const std::size_t count = lane_previous.size();
-  std::vector<std::int32_t> open(count, 0);
-  std::vector<std::vector<TaskId>> successors(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (lane_previous[i] < 0) continue;
-    ++open[i];
-    successors[static_cast<std::size_t>(lane_previous[i])].push_back(static_cast<TaskId>(i));
+  void wait_for(TaskId task, double ready_us) {
+    if (ready_us <= us && bound_by >= 0) return;
+    us = std::max(us, ready_us);
+    bound_by = task;
   }
-  for (const auto& edge : edges) {
-    ++open[static_cast<std::size_t>(edge.to)];
-    successors[static_cast<std::size_t>(edge.from)].push_back(edge.to);
-  }
-  std::vector<TaskId> order;
-  order.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (open[i] == 0) order.push_back(static_cast<TaskId>(i));
-  }
-  for (std::size_t next = 0; next < order.size(); ++next) {
-    for (TaskId to : successors[static_cast<std::size_t>(order[next])]) {
-      if (--open[static_cast<std::size_t>(to)] == 0) order.push_back(to);
-    }
-  }
-  return order;
-}
+};
+
+bool is_time(double us) { return us >= 0 && us < std::numeric_limits<double>::infinity(); }
 
 }  // namespace
 
 Result<Schedule> run_schedule(const TaskGraph& graph) {
-  const std::size_t count = graph.size();
-  // Incoming edges per task, counted and placed (compressed rows).
-  std::vector<std::int32_t> first(count + 1, 0);
-  for (const auto& edge : graph.edges_) ++first[static_cast<std::size_t>(edge.to) + 1];
-  for (std::size_t i = 0; i < count; ++i) first[i + 1] += first[i];
-  std::vector<std::int32_t> incoming(graph.edges_.size());
-  {
-    std::vector<std::int32_t> next(first.begin(), first.end() - 1);
-    for (std::size_t e = 0; e < graph.edges_.size(); ++e) {
-      incoming[static_cast<std::size_t>(next[static_cast<std::size_t>(graph.edges_[e].to)]++)] =
-          static_cast<std::int32_t>(e);
-    }
-  }
-  std::vector<TaskId> order;
-  if (!graph.forward_only_) {
-    order = topological_order(graph.edges_, graph.lane_previous_);
-    if (order.size() < count) {
-      std::vector<bool> placed(count, false);
-      for (TaskId task : order) placed[static_cast<std::size_t>(task)] = true;
-      const auto stuck = std::find(placed.begin(), placed.end(), false) - placed.begin();
-      return fail(ErrorCode::kImpossible,
-                  "expected an acyclic schedule, found a cycle through task " +
-                      std::to_string(stuck) + " of op " +
-                      std::to_string(graph.op(static_cast<TaskId>(stuck))));
-    }
-  }
   Schedule schedule;
+  if (auto done = run_schedule(graph, schedule); !done) return Unexpected{done.error()};
+  return schedule;
+}
+
+Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule) {
+  const std::size_t count = graph.size();
   schedule.start_us.resize(count);
   schedule.end_us.resize(count);
   schedule.bound_by.resize(count);
-  for (std::size_t position = 0; position < count; ++position) {
-    const std::size_t i = order.empty() ? position : static_cast<std::size_t>(order[position]);
-    double start = 0;
-    TaskId bound = -1;
-    if (const TaskId previous = graph.lane_previous_[i]; previous >= 0) {
-      start = schedule.end_us[static_cast<std::size_t>(previous)] + graph.lane_gap_us_[i];
-      bound = previous;
-    }
-    for (std::int32_t e = first[i]; e < first[i + 1]; ++e) {
-      const auto& edge =
-          graph.edges_[static_cast<std::size_t>(incoming[static_cast<std::size_t>(e)])];
-      const double ready = schedule.end_us[static_cast<std::size_t>(edge.from)] + edge.lag_us;
-      if (ready > start || bound < 0) {
-        start = std::max(start, ready);
-        bound = edge.from;
+  schedule.dropped_edges = 0;
+  const double* const gap = graph.lane_gap_us_.data();
+  const double* const duration = graph.duration_us_.data();
+  const TaskId* const lane_previous = graph.lane_previous_.data();
+  double* const ends = schedule.end_us.data();
+
+  const auto from_lane = [&](std::size_t i) {
+    const TaskId previous = lane_previous[i];
+    return previous < 0 ? Start{} : Start{ends[previous] + gap[i], previous};
+  };
+  std::size_t impossible = count;
+  const auto place = [&](std::size_t i, const Start& start) {
+    if (!is_time(duration[i])) impossible = i;
+    schedule.start_us[i] = start.us;
+    ends[i] = start.us + duration[i];
+    schedule.bound_by[i] = start.bound_by;
+  };
+
+  if (graph.forward_only_ && graph.sorted_by_target_) {
+    // Edges lie in the order of their targets: everything is read once, front to back.
+    const auto* edge = graph.edges_.data();
+    const auto* const end = edge + graph.edges_.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      Start start = from_lane(i);
+      for (; edge != end && edge->to == static_cast<TaskId>(i); ++edge) {
+        start.wait_for(edge->from, ends[edge->from] + edge->lag_us);
       }
+      place(i, start);
     }
-    schedule.start_us[i] = start;
-    schedule.end_us[i] = start + graph.duration_us_[i];
-    schedule.bound_by[i] = bound;
+  } else {
+    const auto order = TaskOrder::find(graph);
+    if (!order) return Unexpected{order.error()};
+    schedule.dropped_edges = order->dropped();
+    for (std::size_t position = 0; position < count; ++position) {
+      const std::size_t i = order->task(position);
+      Start start = from_lane(i);
+      for (std::int32_t e : order->incoming(i)) {
+        const auto& edge = graph.edges_[static_cast<std::size_t>(e)];
+        start.wait_for(edge.from, ends[edge.from] + edge.lag_us);
+      }
+      place(i, start);
+    }
   }
-  return schedule;
+  if (impossible == count) return {};
+  return fail(ErrorCode::kImpossible, "expected durations of at least 0 us, found " +
+                                          std::to_string(duration[impossible]) + " for task " +
+                                          std::to_string(impossible) + " of op " +
+                                          std::to_string(graph.op_[impossible]));
+}
+
+Result<std::vector<double>> slack_us(const TaskGraph& graph, const Schedule& schedule,
+                                     TaskId target) {
+  const auto order = TaskOrder::find(graph);
+  if (!order) return Unexpected{order.error()};
+  // The latest end of each task that leaves the end of `target` where it is, found from the back.
+  std::vector<double> latest(graph.size(), std::numeric_limits<double>::infinity());
+  latest[static_cast<std::size_t>(target)] = schedule.end_us[static_cast<std::size_t>(target)];
+  for (std::size_t position = graph.size(); position-- > 0;) {
+    const std::size_t i = order->task(position);
+    const double latest_start = latest[i] - graph.duration_us_[i];
+    const auto hold = [&](TaskId from, double lag) {
+      double& end = latest[static_cast<std::size_t>(from)];
+      end = std::min(end, latest_start - lag);
+    };
+    if (graph.lane_previous_[i] >= 0) hold(graph.lane_previous_[i], graph.lane_gap_us_[i]);
+    for (std::int32_t e : order->incoming(i)) {
+      const auto& edge = graph.edges_[static_cast<std::size_t>(e)];
+      hold(edge.from, edge.lag_us);
+    }
+  }
+  for (std::size_t i = 0; i < latest.size(); ++i) {
+    latest[i] = std::max(0.0, latest[i] - schedule.end_us[i]);
+  }
+  return latest;
 }
 
 std::vector<TaskId> Schedule::critical_path(TaskId task) const {
@@ -144,6 +171,17 @@ double Schedule::makespan_us() const {
   return end_us.empty() ? 0 : *std::max_element(end_us.begin(), end_us.end());
 }
 
+double union_us(std::vector<std::pair<double, double>> intervals) {
+  std::sort(intervals.begin(), intervals.end());
+  double length = 0, covered_to = -std::numeric_limits<double>::infinity();
+  for (const auto& [start, end] : intervals) {
+    if (end <= covered_to) continue;
+    length += end - std::max(start, covered_to);
+    covered_to = end;
+  }
+  return length;
+}
+
 double busy_us(const Schedule& schedule, std::span<const TaskId> tasks) {
   std::vector<std::pair<double, double>> intervals;
   intervals.reserve(tasks.size());
@@ -151,14 +189,7 @@ double busy_us(const Schedule& schedule, std::span<const TaskId> tasks) {
     const auto i = static_cast<std::size_t>(task);
     intervals.emplace_back(schedule.start_us[i], schedule.end_us[i]);
   }
-  std::sort(intervals.begin(), intervals.end());
-  double busy = 0, covered_to = -1e300;
-  for (const auto& [start, end] : intervals) {
-    if (end <= covered_to) continue;
-    busy += end - std::max(start, covered_to);
-    covered_to = end;
-  }
-  return busy;
+  return union_us(std::move(intervals));
 }
 
 }  // namespace perfmodel

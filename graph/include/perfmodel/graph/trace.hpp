@@ -45,8 +45,9 @@ struct GpuEvent {
   std::int16_t device = 0;
   std::int64_t stream = 0;
   std::int64_t correlation = -1;
-  std::int64_t bytes = 0;    ///< copies and sets
-  std::int32_t launch = -1;  ///< into Trace::host; -1: launched outside the trace
+  std::int64_t bytes = 0;        ///< copies and sets
+  std::int32_t launch = -1;      ///< into Trace::host; -1: launched outside the trace
+  std::int32_t collective = -1;  ///< into Trace::collectives; -1: none recorded
 
   std::int64_t end_ns() const { return start_ns + duration_ns; }
 };
@@ -57,6 +58,16 @@ struct SyncEvent {
   NameId kind = 0;  ///< "Stream Synchronize", "Stream Wait Event", ...
   std::int64_t stream = -1, wait_on_stream = -1, wait_on_event_correlation = -1;
   std::int64_t correlation = -1;
+};
+
+/// What PyTorch notes about a collective, on its kernel or on its record_param_comms op.
+struct CollectiveNote {
+  NameId kind = 0;           ///< "allreduce", "all_to_allv", ... as recorded
+  NameId process_group = 0;  ///< empty: not recorded
+  NameId dtype = 0;
+  std::int64_t sequence = -1;                        ///< number within the group; -1: not recorded
+  std::int64_t in_elements = -1, out_elements = -1;  ///< per rank
+  std::int64_t group_size = -1;
 };
 
 struct TraceThread {
@@ -77,6 +88,7 @@ struct Trace {
   std::vector<HostEvent> host;
   std::vector<GpuEvent> gpu;
   std::vector<SyncEvent> syncs;
+  std::vector<CollectiveNote> collectives;
   std::vector<TraceThread> threads;
   std::vector<TraceDevice> devices;         ///< every GPU of the host, used or not
   std::int64_t base_ns = 0;                 ///< epoch or boot time of stamp 0

@@ -1,0 +1,259 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+
+#include "arguments.hpp"
+#include "command.hpp"
+#include "critical_path_report.hpp"
+#include "output.hpp"
+#include "perfmodel/replay.hpp"
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> traces;
+  ReplayOptions options;
+  bool json = false, salvage = false;
+  std::size_t top = 10;
+};
+
+Json iteration_json(const Replay::Iteration& iteration) {
+  Json json = {{"name", iteration.name},
+               {"measured_us", rounded(iteration.measured_us)},
+               {"replayed_us", rounded(iteration.replayed_us)},
+               {"error", iteration.error()},
+               {"data_loading_us", rounded(iteration.data_loading_us)}};
+  if (iteration.measured_device_period_us > 0) {
+    json["measured_device_period_us"] = rounded(iteration.measured_device_period_us);
+    json["replayed_device_period_us"] = rounded(iteration.replayed_device_period_us);
+  }
+  return json;
+}
+
+Json rank_json(const Replay::Rank& rank) {
+  Json json = {{"trace", file_name(rank.source)},
+               {"rank", rank.rank >= 0 ? Json(rank.rank) : Json(nullptr)},
+               {"clock_offset_us", rounded(rank.clock_offset_us)},
+               {"mean_abs_error", rank.mean_abs_error},
+               {"worst_abs_error", rank.worst_abs_error}};
+  json["iterations"] = Json::array();
+  for (const auto& iteration : rank.iterations) {
+    json["iterations"].push_back(iteration_json(iteration));
+  }
+  json["communication"] = communication_json(rank.communication);
+  add_critical_path(json, rank.critical_path);
+  return json;
+}
+
+Json replay_json(const Replay& replay, const ReplayOptions& options) {
+  Json json = {{"schema", "perfmodel-replay"},
+               {"version", 1},
+               {"scale_kernels", options.scale_kernels},
+               {"scale_host", options.scale_host},
+               {"mean_abs_error", replay.mean_abs_error}};
+  json["iterations"] = Json::array();
+  for (const auto& rank : replay.ranks) {
+    for (const auto& iteration : rank.iterations) {
+      json["iterations"].push_back(iteration_json(iteration));
+      if (replay.ranks.size() > 1) json["iterations"].back()["rank"] = rank.rank;
+    }
+  }
+  json["ranks"] = Json::array();
+  for (const auto& rank : replay.ranks) json["ranks"].push_back(rank_json(rank));
+  if (replay.job) json["job"] = job_json(*replay.job);
+  json["collectives"] = {{"matched", replay.collectives_matched},
+                         {"unmatched", replay.collectives_unmatched}};
+  json["tasks"] = replay.tasks;
+  json["edges"] = replay.edges;
+  json["warnings"] = replay.warnings;
+  return json;
+}
+
+std::string ms(double us) { return fmt::format("{:.3f}", us / 1e3); }
+std::string percent(double fraction) { return fmt::format("{:+.2f} %", 100 * fraction); }
+
+class Renderer {
+ public:
+  Renderer(const Replay& replay, const ReplayOptions& options, std::size_t top, bool bold)
+      : replay_(replay), options_(options), top_(top), bold_(bold) {
+    what_if_ = options.scale_kernels != 1 || options.scale_host != 1;
+  }
+
+  std::string run() {
+    head();
+    if (replay_.ranks.size() > 1) ranks();
+    if (replay_.ranks.size() == 1 || !single_iterations()) {
+      for (const auto& rank : replay_.ranks) iterations(rank);
+    }
+    const auto slowest = std::max_element(
+        replay_.ranks.begin(), replay_.ranks.end(),
+        [](auto& a, auto& b) { return a.critical_path.step_us < b.critical_path.step_us; });
+    text_ += critical_path_text(
+        slowest->critical_path,
+        replay_.ranks.size() > 1 ? "last iteration of " + label(*slowest) : "last iteration", top_,
+        bold_);
+    if (!replay_.warnings.empty()) text_ += "\n  Warnings\n";
+    for (const std::string& warning : replay_.warnings) text_ += wrapped(warning, "  - ", 4);
+    return std::move(text_);
+  }
+
+ private:
+  static std::string label(const Replay::Rank& rank) {
+    return rank.rank >= 0 ? fmt::format("rank {}", rank.rank) : file_name(rank.source);
+  }
+
+  void head() {
+    TextList head;
+    if (replay_.ranks.size() == 1) head.row("trace", file_name(replay_.ranks[0].source));
+    if (options_.scale_kernels != 1) {
+      head.row("kernels", fmt::format("× {} (collectives, copies and sets as measured)",
+                                      options_.scale_kernels));
+    }
+    if (options_.scale_host != 1) {
+      head.row("host", fmt::format("× {} (data loading as measured)", options_.scale_host));
+    }
+    std::size_t count = 0;
+    for (const auto& rank : replay_.ranks) count += rank.iterations.size();
+    head.row(what_if_ ? "changes by" : "replay error",
+             fmt::format("{:.2f} % mean, {:.2f} % worst of {}", 100 * replay_.mean_abs_error,
+                         100 * worst(), counted(count, "iteration")));
+    if (replay_.job) {
+      const JobReport& job = *replay_.job;
+      head.row("step", ms(job.step_us) + " ms, slowest rank");
+      head.row("imbalance", fmt::format("{:.1f} % (slowest rank's own time over the mean)",
+                                        100 * job.imbalance));
+      if (job.straggler >= 0) {
+        head.row("straggler",
+                 fmt::format("rank {}: not to wait for it would save {} ms per step on average",
+                             job.straggler, ms(job.straggler_saving_us)));
+      }
+      head.row("collectives",
+               fmt::format("{} met, {} stand as measured", replay_.collectives_matched,
+                           replay_.collectives_unmatched));
+    }
+    text_ += "\n" + head.text();
+  }
+
+  double worst() const {
+    double worst = 0;
+    for (const auto& rank : replay_.ranks) worst = std::max(worst, rank.worst_abs_error);
+    return worst;
+  }
+
+  bool single_iterations() const {
+    return std::all_of(replay_.ranks.begin(), replay_.ranks.end(),
+                       [](const Replay::Rank& rank) { return rank.iterations.size() == 1; });
+  }
+
+  void ranks() {
+    const bool single = single_iterations();
+    TextTable table{"Ranks",
+                    single ? "measured ms" : "",
+                    single ? "replayed ms" : "",
+                    single ? (what_if_ ? "change" : "error") : "",
+                    "transfer ms",
+                    "waiting ms",
+                    "exposed ms",
+                    "last to arrive",
+                    "others waited ms"};
+    for (const auto& rank : replay_.ranks) {
+      const RankReport& c = rank.communication;
+      const auto& it = rank.iterations.front();
+      table.row({label(rank), single ? ms(it.measured_us) : "", single ? ms(it.replayed_us) : "",
+                 single ? percent(it.error()) : "", ms(c.transfer_us), ms(c.waiting_us),
+                 ms(c.exposed_us), fmt::format("{} of {}", c.last_arrivals, c.collectives),
+                 ms(c.caused_us)});
+    }
+    text_ += "\n" + table.text(bold_);
+  }
+
+  void iterations(const Replay::Rank& rank) {
+    bool device = false, loading = false;
+    for (const auto& iteration : rank.iterations) {
+      device |= iteration.measured_device_period_us > 0;
+      loading |= iteration.data_loading_us > 0;
+    }
+    TextTable table{replay_.ranks.size() > 1 ? "Iterations of " + label(rank) : "Iterations",
+                    "measured ms",
+                    "replayed ms",
+                    what_if_ ? "change" : "error",
+                    device ? "GPU period ms" : "",
+                    device ? "replayed ms" : "",
+                    loading ? "data loading ms" : ""};
+    for (std::size_t i = 0; i < rank.iterations.size(); ++i) {
+      // Long runs: the first and the last ones tell the story.
+      const std::size_t shown = std::max<std::size_t>(top_, 4);
+      if (rank.iterations.size() > shown && i == shown - 1) {
+        table.row(
+            {fmt::format("({} more)", rank.iterations.size() - shown), "", "", "", "", "", ""});
+      }
+      if (i + 1 >= shown && i + 1 < rank.iterations.size()) continue;
+      const auto& it = rank.iterations[i];
+      const bool period = it.measured_device_period_us > 0;
+      table.row({it.name, ms(it.measured_us), ms(it.replayed_us), percent(it.error()),
+                 period ? ms(it.measured_device_period_us) : "",
+                 period ? ms(it.replayed_device_period_us) : "",
+                 loading ? ms(it.data_loading_us) : ""});
+    }
+    text_ += "\n" + table.text(bold_);
+  }
+
+  const Replay& replay_;
+  const ReplayOptions& options_;
+  std::size_t top_;
+  bool bold_, what_if_ = false;
+  std::string text_;
+};
+
+Result<void> execute(const Arguments& arguments) {
+  std::vector<Trace> traces;
+  for (const std::string& file : arguments.traces) {
+    auto trace = read_trace(file, {.salvage = arguments.salvage});
+    if (!trace) return Unexpected{trace.error()};
+    traces.push_back(std::move(*trace));
+  }
+  const auto made = replay(traces, arguments.options);
+  if (!made) return Unexpected{made.error()};
+  return print(arguments.json
+                   ? to_text(replay_json(*made, arguments.options))
+                   : Renderer(*made, arguments.options, arguments.top, bold_allowed()).run());
+}
+
+}  // namespace
+
+Command replay_command(CLI::App& parent) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = parent.add_subcommand(
+      "replay", "Schedule traces again from their own durations, with waits as edges");
+  app->add_option("TRACE", arguments->traces,
+                  "Kineto traces (.json or .json.gz); several are ranks of one job")
+      ->type_name("")
+      ->required();
+  app->add_option("--scale-kernels", arguments->options.scale_kernels,
+                  "Multiply kernels that are neither collectives nor copies nor sets")
+      ->check(at_least(0))
+      ->capture_default_str()
+      ->type_name("X");
+  app->add_option("--scale-host", arguments->options.scale_host,
+                  "Multiply the host's own time (data loading stays)")
+      ->check(at_least(0))
+      ->capture_default_str()
+      ->type_name("X");
+  add_window(*app, "--iterations", arguments->options.iterations,
+             "Report only iterations A to B - 1, counted from 0");
+  app->add_flag("--missing-collectives", arguments->options.missing_ranks,
+                "Go on where a rank lacks a collective that others have");
+  app->add_option("--top", arguments->top, "Rows of the long tables")
+      ->check(at_least(0))
+      ->capture_default_str()
+      ->type_name("N");
+  app->add_flag("--salvage", arguments->salvage, "Keep what is complete in files that break off");
+  app->add_flag("--json", arguments->json, "Print one JSON document");
+  return {app, [arguments] { return execute(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/critical_path.hpp"
+#include "perfmodel/graph/trace.hpp"
+#include "perfmodel/rank_report.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// Rules that turn waiting into edges; each can be switched off to see what it explains. The
+/// waiting is taken out of the host's time either way.
+struct ReplayRules {
+  bool hand_over = true;        ///< host threads wait for each other
+  bool blocking_copies = true;  ///< a copy that blocks its call
+  bool synchronise = true;      ///< stream, device and event synchronisation, cudaFree and its like
+  bool cross_stream = true;     ///< awaited events, recorded or inferred
+  bool held_machine = true;  ///< small work that waits for a big kernel of another stream to drain
+  bool launch_queue = true;  ///< a launch waits when the queue is full
+};
+
+struct ReplayOptions {
+  double scale_kernels = 1;  ///< for kernels that are no collectives (and no copies, no sets)
+  double scale_host = 1;     ///< for the host's own time, data loading excepted
+  std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< reported, [first, last)
+  bool missing_ranks = false;  ///< go on without the ranks that are not given
+  ReplayRules rules;
+};
+
+/// What a trace takes when it is scheduled again from its own durations. Times in microseconds.
+struct Replay {
+  struct Iteration {
+    std::string name;
+    double measured_us = 0, replayed_us = 0;  ///< host wall
+    double measured_device_period_us = 0;     ///< end of its device work since that of the last one
+    double replayed_device_period_us = 0;     ///< 0 for the first iteration
+    double data_loading_us = 0;               ///< as measured, in both
+
+    double error() const { return measured_us > 0 ? replayed_us / measured_us - 1 : 0; }
+  };
+  struct Rank {
+    std::string source;
+    std::int64_t rank = -1;
+    double clock_offset_us = 0;  ///< of its clock against the first trace's
+    std::vector<Iteration> iterations;
+    double mean_abs_error = 0, worst_abs_error = 0;  ///< fractions
+    CriticalPath critical_path;                      ///< of its last reported iteration
+    RankReport communication;
+  };
+  std::vector<Rank> ranks;
+  std::optional<JobReport> job;  ///< with several ranks
+  double mean_abs_error = 0;     ///< over the iterations of all ranks
+  std::size_t tasks = 0, edges = 0, inferred_edges = 0;
+  std::size_t collectives_matched = 0, collectives_unmatched = 0;
+  std::vector<std::string> warnings;
+};
+
+/// Schedules one trace, or the traces of several ranks of one job, again: kernels, copies and host
+/// segments take the time they were measured with, everything else (waiting, blocking, idling)
+/// follows from edges. No wait is copied; data loading stays as measured.
+///
+/// Kernel start = max(end of the stream's previous task + gap, end of its call + latency, awaited
+/// work); a blocking or synchronising call ends its own time after what it waits for; host threads
+/// hand over to each other; launch i waits for task i - N of its stream (N: depth of the launch
+/// queue); a collective moves data once its last rank has started it.
+///
+/// Errors: no iterations and no ops, iterations out of range, a scale below 0, one rank given
+/// twice, ranks of different jobs, collectives that a rank lacks or that differ in size (see
+/// `ReplayOptions::missing_ranks`).
+Result<Replay> replay(std::span<const Trace> ranks, const ReplayOptions& options = {});
+
+}  // namespace perfmodel

@@ -1,0 +1,164 @@
+#include "task_order.hpp"
+
+namespace perfmodel {
+
+using TaskId = TaskGraph::TaskId;
+
+Result<TaskOrder> TaskOrder::find(const TaskGraph& graph) {
+  TaskOrder found(graph);
+  if (!graph.forward_only_) {
+    if (auto sorted = found.sort(graph); !sorted) return Unexpected{sorted.error()};
+  }
+  return found;
+}
+
+TaskOrder::TaskOrder(const TaskGraph& graph) : first_(graph.size() + 1, 0) {
+  for (const auto& edge : graph.edges_) ++first_[static_cast<std::size_t>(edge.to) + 1];
+  for (std::size_t i = 0; i < graph.size(); ++i) first_[i + 1] += first_[i];
+  incoming_.resize(graph.edges_.size());
+  std::vector<std::int32_t> next(first_.begin(), first_.end() - 1);
+  for (std::size_t e = 0; e < graph.edges_.size(); ++e) {
+    incoming_[static_cast<std::size_t>(next[static_cast<std::size_t>(graph.edges_[e].to)]++)] =
+        static_cast<std::int32_t>(e);
+  }
+}
+
+namespace {
+
+// Outgoing edges per task in compressed rows. An entry is an edge's position or, for the order of
+// the lane, the bitwise complement of the next task.
+struct Outgoing {
+  std::vector<std::int32_t> first, entries;
+};
+
+template <class Edges>
+Outgoing outgoing_of(const Edges& edges, const std::vector<TaskId>& lane_previous) {
+  const std::size_t count = lane_previous.size();
+  Outgoing out;
+  out.first.assign(count + 1, 0);
+  for (TaskId previous : lane_previous) {
+    if (previous >= 0) ++out.first[static_cast<std::size_t>(previous) + 1];
+  }
+  for (const auto& edge : edges) ++out.first[static_cast<std::size_t>(edge.from) + 1];
+  for (std::size_t i = 0; i < count; ++i) out.first[i + 1] += out.first[i];
+  out.entries.resize(static_cast<std::size_t>(out.first.back()));
+  std::vector<std::int32_t> next(out.first.begin(), out.first.end() - 1);
+  const auto put = [&](TaskId from, std::int32_t entry) {
+    out.entries[static_cast<std::size_t>(next[static_cast<std::size_t>(from)]++)] = entry;
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    if (lane_previous[i] >= 0) put(lane_previous[i], ~static_cast<TaskId>(i));
+  }
+  for (std::size_t e = 0; e < edges.size(); ++e) {
+    put(edges[e].from, static_cast<std::int32_t>(e));
+  }
+  return out;
+}
+
+}  // namespace
+
+// Kahn's algorithm over lane order and edges. Where it gets stuck, a cycle is broken and it goes
+// on.
+Result<void> TaskOrder::sort(const TaskGraph& graph) {
+  const std::size_t count = graph.size();
+  const Outgoing outgoing = outgoing_of(graph.edges_, graph.lane_previous_);
+  open_.assign(count, 0);
+  order_.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    open_[i] = first_[i + 1] - first_[i] + (graph.lane_previous_[i] >= 0 ? 1 : 0);
+    if (open_[i] == 0) order_.push_back(static_cast<TaskId>(i));
+  }
+  for (std::size_t next = 0;;) {
+    for (; next < order_.size(); ++next) {
+      const auto from = static_cast<std::size_t>(order_[next]);
+      for (std::int32_t o = outgoing.first[from]; o < outgoing.first[from + 1]; ++o) {
+        const std::int32_t entry = outgoing.entries[static_cast<std::size_t>(o)];
+        if (entry >= 0 && dropped_ > 0 && is_dropped_[static_cast<std::size_t>(entry)]) continue;
+        const TaskId to = entry < 0 ? ~entry : graph.edges_[static_cast<std::size_t>(entry)].to;
+        if (--open_[static_cast<std::size_t>(to)] == 0) order_.push_back(to);
+      }
+    }
+    if (order_.size() == count) break;
+    auto edges = break_cycle(graph);
+    if (!edges) return Unexpected{edges.error()};
+    for (std::int32_t e : *edges) {
+      is_dropped_[static_cast<std::size_t>(e)] = true;
+      ++dropped_;
+      const TaskId to = graph.edges_[static_cast<std::size_t>(e)].to;
+      if (--open_[static_cast<std::size_t>(to)] == 0) order_.push_back(to);
+    }
+  }
+  if (dropped_ > 0) remove_dropped();
+  return {};
+}
+
+// The inferred edges of one cycle, found by walking back from a stuck task along what it waits for.
+// A cycle of certain edges alone cannot be mended, whatever the others are.
+Result<std::vector<std::int32_t>> TaskOrder::break_cycle(const TaskGraph& graph) {
+  if (placed_.empty()) {
+    placed_.assign(graph.size(), false);
+    visited_.assign(graph.size(), -1);
+    is_inferred_.assign(graph.edges_.size(), false);
+    is_dropped_.assign(graph.edges_.size(), false);
+    for (std::int32_t e : graph.inferred_) is_inferred_[static_cast<std::size_t>(e)] = true;
+  }
+  for (; marked_ < order_.size(); ++marked_) {
+    placed_[static_cast<std::size_t>(order_[marked_])] = true;
+  }
+  while (placed_[first_stuck_]) ++first_stuck_;
+  struct Step {
+    TaskId task;
+    std::int32_t edge = -1;  // by which the walk leaves it backwards; -1: the order of its lane
+  };
+  std::vector<Step> walk;
+  auto at = static_cast<TaskId>(first_stuck_);
+  while (visited_[static_cast<std::size_t>(at)] < 0) {
+    visited_[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(walk.size());
+    walk.push_back({at});
+    TaskId before = graph.lane_previous_[static_cast<std::size_t>(at)];
+    if (before >= 0 && placed_[static_cast<std::size_t>(before)]) before = -1;
+    // Certain edges first: a cycle made of them is an error anyway.
+    for (std::int32_t e : incoming(static_cast<std::size_t>(at))) {
+      const TaskId from = graph.edges_[static_cast<std::size_t>(e)].from;
+      const bool waits =
+          !placed_[static_cast<std::size_t>(from)] && !is_dropped_[static_cast<std::size_t>(e)];
+      if (!waits || (before >= 0 && is_inferred_[static_cast<std::size_t>(e)])) continue;
+      before = from;
+      walk.back().edge = e;
+    }
+    at = before;
+  }
+  const auto begin = static_cast<std::size_t>(visited_[static_cast<std::size_t>(at)]);
+  std::vector<std::int32_t> inferred;
+  for (std::size_t i = begin; i < walk.size(); ++i) {
+    const std::int32_t e = walk[i].edge;
+    if (e >= 0 && is_inferred_[static_cast<std::size_t>(e)]) inferred.push_back(e);
+  }
+  for (const Step& step : walk) visited_[static_cast<std::size_t>(step.task)] = -1;
+  if (!inferred.empty()) return inferred;
+  std::string tasks;
+  for (std::size_t i = begin; i < walk.size() && i < begin + 4; ++i) {
+    tasks += (tasks.empty() ? "task " : " <- task ") + std::to_string(walk[i].task) + " (op " +
+             std::to_string(graph.op(walk[i].task)) + ")";
+  }
+  return fail(ErrorCode::kImpossible, "expected an acyclic schedule, found a cycle of " +
+                                          std::to_string(walk.size() - begin) + " through " +
+                                          tasks);
+}
+
+void TaskOrder::remove_dropped() {
+  std::size_t kept = 0;
+  std::int32_t begin = 0;
+  for (std::size_t i = 0; i + 1 < first_.size(); ++i) {
+    const std::int32_t end = first_[i + 1];
+    for (std::int32_t at = begin; at < end; ++at) {
+      const std::int32_t e = incoming_[static_cast<std::size_t>(at)];
+      if (!is_dropped_[static_cast<std::size_t>(e)]) incoming_[kept++] = e;
+    }
+    begin = end;
+    first_[i + 1] = static_cast<std::int32_t>(kept);
+  }
+  incoming_.resize(kept);
+}
+
+}  // namespace perfmodel

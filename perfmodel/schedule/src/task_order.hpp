@@ -1,0 +1,40 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "perfmodel/schedule/schedule.hpp"
+
+namespace perfmodel {
+
+/// Incoming edges per task, and an order in which every task comes after what it waits for.
+class TaskOrder {
+ public:
+  /// A cycle loses its inferred edges; one without any is an error that names its tasks.
+  static Result<TaskOrder> find(const TaskGraph& graph);
+
+  std::size_t task(std::size_t position) const {
+    return order_.empty() ? position : static_cast<std::size_t>(order_[position]);
+  }
+  /// Positions in the graph's list of edges.
+  std::span<const std::int32_t> incoming(std::size_t task) const {
+    return {incoming_.data() + first_[task], incoming_.data() + first_[task + 1]};
+  }
+  std::size_t dropped() const { return dropped_; }
+
+ private:
+  explicit TaskOrder(const TaskGraph& graph);
+  Result<void> sort(const TaskGraph& graph);
+  Result<std::vector<std::int32_t>> break_cycle(const TaskGraph& graph);
+  void remove_dropped();
+
+  std::vector<std::int32_t> first_, incoming_;  // compressed rows
+  std::vector<TaskGraph::TaskId> order_;        // empty: that of addition
+  std::size_t dropped_ = 0;
+  // Of the sort alone.
+  std::vector<std::int32_t> open_, visited_;
+  std::vector<bool> is_inferred_, is_dropped_, placed_;
+  std::size_t marked_ = 0, first_stuck_ = 0;
+};
+
+}  // namespace perfmodel

@@ -1,0 +1,308 @@
+#include "explain_rank.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+namespace perfmodel {
+namespace {
+
+using TaskId = TaskGraph::TaskId;
+
+constexpr double kSteadyTolerance = 1e-3;
+
+class Explanation {
+ public:
+  Explanation(const ScheduledRank& rank, const TaskGraph& graph, const Schedule& schedule)
+      : rank_(rank),
+        graph_(*rank.graph),
+        options_(*rank.options),
+        program_(*rank.program),
+        tasks_(*rank.tasks),
+        task_graph_(graph),
+        schedule_(schedule) {}
+
+  Result<Prediction> write() {
+    made_.phases = program_.phases;
+    made_.coverage = program_.coverage;
+    find_period();
+    sums();
+    iterations();
+    coverage(item_host_);
+    if (options_.keep_ops) {
+      if (auto done = critical_path(); !done) return Unexpected{done.error()};
+      report_ops(item_host_, item_wait_, item_start_);
+    }
+    warn();
+    return std::move(made_);
+  }
+
+ private:
+  double end(TaskId task) const {
+    return task < 0 ? 0 : schedule_.end_us[static_cast<std::size_t>(task)];
+  }
+  double start(TaskId task) const { return schedule_.start_us[static_cast<std::size_t>(task)]; }
+  double steps() const { return static_cast<double>(program_.steps.size()); }
+
+  // A host that runs ahead is held by the full launch queue in the long run: then the period is
+  // that of the device.
+  void find_period() {
+    const auto& ends = tasks_.pass_ends();
+    const auto& device = tasks_.pass_device_ends();
+    begin_ = rank_.started ? start(tasks_.pass_begins().back()) : end(ends[ends.size() - 2]);
+    const double host = end(ends.back()) - begin_;
+    const double device_period = end(device.back()) - end(device[device.size() - 2]);
+    device_bound_ = !rank_.started && device_period > (1 + kSteadyTolerance) * host;
+    period_ = device_bound_ ? device_period : host;
+    host_period_ = host;
+    made_.e2e_us = period_ / steps();
+    made_.wait_us = period_ - host;
+  }
+
+  // Waiting in a collective keeps the device as busy as moving data does.
+  std::pair<double, double> span(const ProgramTasks::Placed& placed) const {
+    return {start(placed.arrival), end(placed.task)};
+  }
+
+  void sums() {
+    Prediction& p = made_;
+    item_host_.assign(program_.items.size(), 0);
+    item_wait_.assign(program_.items.size(), 0);
+    item_start_.assign(program_.items.size(), -1);
+    device_.assign(program_.steps.size(), {});
+    for (const auto& placed : tasks_.last_pass()) {
+      const Instruction& at = program_.instructions[static_cast<std::size_t>(placed.instruction)];
+      const auto item = static_cast<std::size_t>(at.op);
+      if (tasks_.on_device(placed.task)) {
+        const auto [from, to] = span(placed);
+        device_[static_cast<std::size_t>(program_.items[item].iteration)].emplace_back(from, to);
+        if (at.kernel >= 0) {
+          program_.items[item].kernels[static_cast<std::size_t>(at.kernel)].start_us =
+              from - begin_;
+        }
+        p.terms_us[static_cast<std::size_t>(at.term)] += to - from;
+        (at.collective ? p.comm_kernel_us : p.compute_kernel_us) += to - from;
+        continue;
+      }
+      const double duration = task_graph_.duration_us(placed.task);
+      p.terms_us[static_cast<std::size_t>(task_graph_.term(placed.task))] += duration;
+      p.cpu_us += duration;
+      item_host_[item] += duration;
+      const std::int32_t phase = at.phase >= 0 ? at.phase : program_.items[item].phase;
+      p.phases[static_cast<std::size_t>(phase)].host_us += duration / steps();
+      if (item_start_[item] < 0 && at.term != Term::kT1) {
+        item_start_[item] = start(placed.task) - begin_;
+      }
+      note_wait(placed.task, item);
+    }
+    for (double* total : {&p.cpu_us, &p.wait_us, &p.comm_kernel_us, &p.compute_kernel_us}) {
+      *total /= steps();
+    }
+    for (double& term : p.terms_us) term /= steps();
+    p.kernel_sum_us = p.compute_kernel_us + p.comm_kernel_us;
+    for (std::size_t i = 0; i < program_.items.size(); ++i) {
+      auto& phase = p.phases[static_cast<std::size_t>(program_.items[i].phase)];
+      phase.wait_us += item_wait_[i] / steps();
+    }
+  }
+
+  // Between two host tasks nothing but waiting for the device can pass.
+  void note_wait(TaskId task, std::size_t item) {
+    const TaskId bound = schedule_.bound_by[static_cast<std::size_t>(task)];
+    if (bound < 0 || !tasks_.on_device(bound)) return;
+    TaskId before = task - 1;
+    while (before >= 0 && !tasks_.on_host(before)) --before;
+    if (before < 0) return;
+    const double wait = start(task) - end(before);
+    item_wait_[item] += wait;
+    made_.wait_us += wait;
+  }
+
+  void iterations() {
+    double step_begin = begin_, active = 0;
+    for (std::size_t i = 0; i < program_.steps.size(); ++i) {
+      const double step_end = end(tasks_.iteration_ends()[i]);
+      const double busy = union_us(device_[i]);
+      made_.iterations.push_back({program_.steps[i].name, step_end - step_begin, busy});
+      active += busy;
+      step_begin = step_end;
+    }
+    if (device_bound_) {
+      for (auto& iteration : made_.iterations) iteration.e2e_us *= period_ / host_period_;
+    }
+    made_.gpu_active_us = active / steps();
+    made_.gpu_idle_us = std::max(0.0, made_.e2e_us - made_.gpu_active_us);
+  }
+
+  void coverage(const std::vector<double>& item_host) {
+    auto& coverage = made_.coverage;
+    const LoweringStats& stats = program_.lowering;
+    coverage.disagreements = stats.disagreements;
+    coverage.nodes_by_template_level = stats.nodes_by_level;
+    coverage.nodes_by_rule = stats.nodes_by_rule;
+    double device = 0;
+    for (const ProgramItem& item : program_.items) {
+      for (const PredictedKernel& kernel : item.kernels) {
+        device += kernel.price.time.count();
+        if (!kernel.inferred) continue;
+        ++coverage.inferred_kernels;
+        coverage.inferred_kernel_us += kernel.price.time.count();
+      }
+    }
+    std::unordered_map<std::int32_t, std::size_t> item_of;
+    for (std::size_t i = 0; i < program_.items.size(); ++i) {
+      if (!program_.items[i].is_label) item_of[program_.items[i].node] = i;
+    }
+    std::map<std::string_view, Prediction::Unmodelled> ops;
+    std::vector<bool> counted(program_.items.size(), false);
+    double unmodelled = 0, host = 0;
+    for (double us : item_host) host += us;
+    for (std::int32_t node : stats.unmodelled) {
+      auto& entry = ops[graph_.name(graph_.nodes[static_cast<std::size_t>(node)])];
+      ++entry.count;
+      std::int32_t top = node;
+      while (top >= 0 && !item_of.contains(top))
+        top = graph_.nodes[static_cast<std::size_t>(top)].parent;
+      if (top < 0 || counted[item_of[top]]) continue;
+      counted[item_of[top]] = true;
+      entry.host_us += item_host[item_of[top]];
+      unmodelled += item_host[item_of[top]];
+    }
+    for (auto& [name, entry] : ops) {
+      entry.op = name;
+      coverage.unmodelled_ops.push_back(std::move(entry));
+    }
+    std::sort(coverage.unmodelled_ops.begin(), coverage.unmodelled_ops.end(),
+              [](const auto& a, const auto& b) { return a.host_us > b.host_us; });
+    if (host + device > 0) coverage.modelled_time_fraction = 1 - unmodelled / (host + device);
+  }
+
+  const ProgramItem& item_of(TaskId task) const {
+    return program_.items[static_cast<std::size_t>(task_graph_.op(task))];
+  }
+
+  // Tasks of other ranks, and those that belong to none, are named as such.
+  bool is_own(TaskId task) const { return tasks_.on_device(task) || tasks_.on_host(task); }
+
+  Result<void> critical_path() {
+    const auto& ends = device_bound_ ? tasks_.pass_device_ends() : tasks_.pass_ends();
+    TaskId first = ends[ends.size() - 2];
+    const TaskId last = ends.back();
+    if (rank_.started)
+      first = schedule_.bound_by[static_cast<std::size_t>(tasks_.pass_begins().back())];
+    family_of_.clear();
+    for (const auto& placed : tasks_.last_pass()) {
+      const Instruction& at = program_.instructions[static_cast<std::size_t>(placed.instruction)];
+      if (at.kernel < 0 || !tasks_.on_device(placed.task)) continue;
+      const auto& kernel = program_.items[static_cast<std::size_t>(at.op)]
+                               .kernels[static_cast<std::size_t>(at.kernel)];
+      family_of_[placed.task] = kernel.family;
+    }
+    const TaskNames names{
+        .key = [this](TaskId task) -> std::uint64_t {
+          if (!is_own(task)) return ~std::uint64_t{0};
+          const Node& node = graph_.nodes[static_cast<std::size_t>(item_of(task).lowered.node)];
+          const auto term = static_cast<std::uint64_t>(task_graph_.term(task));
+          return node.name | term << 40;
+        },
+        .op = [this](TaskId task) -> std::string {
+          if (!is_own(task)) return "(other ranks)";
+          return std::string(
+              graph_.name(graph_.nodes[static_cast<std::size_t>(item_of(task).lowered.node)]));
+        },
+        .category = [this](TaskId task) -> std::string {
+          if (!is_own(task)) return "waiting";
+          const auto family = family_of_.find(task);
+          if (static_cast<Term>(task_graph_.term(task)) == Term::kKernel &&
+              family != family_of_.end()) {
+            return std::string(to_string(family->second));
+          }
+          return std::string(to_string(static_cast<Term>(task_graph_.term(task))));
+        }};
+    auto path = perfmodel::critical_path(task_graph_, schedule_, first, last, names,
+                                         {.what_if = options_.what_if_steps});
+    if (!path) return Unexpected{path.error()};
+    const double scale = 1 / steps();
+    path->step_us *= scale;
+    for (auto& share : path->shares) share.us *= scale;
+    for (auto* list : {&path->steps, &path->off_path}) {
+      for (auto& step : *list) {
+        for (double* us : {&step.us, &step.own_us}) *us *= scale;
+        if (step.step_if_free_us >= 0) step.step_if_free_us *= scale;
+      }
+    }
+    made_.critical_path = std::move(*path);
+    return {};
+  }
+
+  void report_ops(const std::vector<double>& host, const std::vector<double>& wait,
+                  const std::vector<double>& start) {
+    made_.ops.reserve(program_.items.size());
+    for (std::size_t i = 0; i < program_.items.size(); ++i) {
+      ProgramItem& item = program_.items[i];
+      const Node& node = graph_.nodes[static_cast<std::size_t>(item.lowered.node)];
+      made_.ops.push_back({.id = node.id,
+                           .name = graph_.name(node),
+                           .thread = item.thread,
+                           .phase = item.phase,
+                           .start_us = std::max(0.0, start[i]),
+                           .host_us = host[i],
+                           .wait_us = wait[i],
+                           .kernels = std::move(item.kernels),
+                           .gap_level = item.gap_level,
+                           .op_level = item.op_level});
+    }
+  }
+
+  void warn() {
+    auto& warnings = made_.warnings;
+    warnings.insert(warnings.begin(), graph_.warnings.begin(), graph_.warnings.end());
+    const auto& by_level = made_.coverage.host_us_by_key_level;
+    const double total = by_level[0] + by_level[1] + by_level[2] + by_level[3];
+    const double vague = by_level[static_cast<std::size_t>(KeyLevel::kAll)];
+    if (total > 0 && vague > 0.1 * total) {
+      warnings.push_back(
+          fmt::format("{:.0f} % of the host time comes from overall means: the overhead table has "
+                      "not seen these "
+                      "ops",
+                      100 * vague / total));
+    }
+    std::size_t out_of_range = 0;
+    for (const auto& op : made_.ops) {
+      for (const auto& kernel : op.kernels) out_of_range += !kernel.price.in_range;
+    }
+    if (out_of_range > 0) {
+      warnings.push_back(fmt::format(
+          "{} kernels lie outside the range that their model was checked on", out_of_range));
+    }
+    if (!made_.coverage.unmodelled_ops.empty()) {
+      warnings.push_back(fmt::format("{} op names have no kernel model and cost host time only",
+                                     made_.coverage.unmodelled_ops.size()));
+    }
+  }
+
+  const ScheduledRank& rank_;
+  const ExecutionGraph& graph_;
+  const PredictOptions& options_;
+  HostProgram& program_;
+  const ProgramTasks& tasks_;
+  const TaskGraph& task_graph_;
+  const Schedule& schedule_;
+  double begin_ = 0, period_ = 0, host_period_ = 0;
+  bool device_bound_ = false;
+  std::vector<double> item_host_, item_wait_, item_start_;
+  std::vector<std::vector<std::pair<double, double>>> device_;  // per step
+  std::unordered_map<TaskId, KernelFamily> family_of_;
+  Prediction made_;
+};
+
+}  // namespace
+
+Result<Prediction> explain_rank(const ScheduledRank& rank, const TaskGraph& graph,
+                                const Schedule& schedule) {
+  return Explanation(rank, graph, schedule).write();
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "host_program.hpp"
+#include "perfmodel/predict.hpp"
+#include "perfmodel/result.hpp"
+#include "program_tasks.hpp"
+
+namespace perfmodel {
+
+/// One rank's part of a schedule.
+struct ScheduledRank {
+  const ExecutionGraph* graph = nullptr;
+  const OverheadTable* table = nullptr;
+  const PredictOptions* options = nullptr;
+  HostProgram* program = nullptr;  ///< its kernels move to the prediction
+  const ProgramTasks* tasks = nullptr;
+  bool started = false;  ///< the last pass began when it was told to, not after the one before
+};
+
+/// The last pass of a rank as a prediction, without the report of its communication.
+Result<Prediction> explain_rank(const ScheduledRank& rank, const TaskGraph& graph,
+                                const Schedule& schedule);
+
+}  // namespace perfmodel

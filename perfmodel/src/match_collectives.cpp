@@ -1,0 +1,328 @@
+#include "match_collectives.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "statistics.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr double kSameEndUs = 300;      // ends of one collective on ranks of one host
+constexpr double kEnoughMatched = 0.6;  // below this share, the clocks are taken to differ
+constexpr double kAlignedUs = 50;       // offsets below this are the spread of the ends
+constexpr std::size_t kOffsetSamples = 64;
+
+// Whether two ranks may be in one collective, by what they say of it.
+bool alike(const RankCollective& a, const RankCollective& b) {
+  return a.kind == b.kind && a.process_group == b.process_group;
+}
+
+class Matcher {
+ public:
+  Matcher(std::span<const std::vector<RankCollective>> ranks, std::span<const std::string> names,
+          const MatchOptions& options)
+      : ranks_(ranks), names_(names), options_(options) {
+    match_.clock_offset_us.assign(ranks.size(), 0);
+  }
+
+  Result<CollectiveMatch> match() {
+    if (numbered()) {
+      if (auto done = by_number(); !done) return Unexpected{done.error()};
+    } else if (options_.timed) {
+      match_.by_end_time = true;
+      find_offsets();
+      by_end_time();
+    } else {
+      by_order();
+    }
+    if (options_.timed) align();
+    if (auto checked = check(); !checked) return Unexpected{checked.error()};
+    return std::move(match_);
+  }
+
+ private:
+  std::size_t count() const { return ranks_.size(); }
+  const RankCollective& at(std::size_t rank, std::int32_t position) const {
+    return ranks_[rank][static_cast<std::size_t>(position)];
+  }
+
+  bool numbered() const {
+    bool any = false;
+    for (const auto& rank : ranks_) {
+      for (const RankCollective& collective : rank) {
+        if (collective.sequence < 0) return false;
+        any = true;
+      }
+    }
+    return any;
+  }
+
+  Result<void> by_number() {
+    std::map<std::pair<std::string, std::int64_t>, std::vector<std::int32_t>> groups;
+    for (std::size_t r = 0; r < count(); ++r) {
+      for (std::size_t i = 0; i < ranks_[r].size(); ++i) {
+        const RankCollective& collective = ranks_[r][i];
+        auto& members = groups[{collective.process_group, collective.sequence}];
+        members.resize(count(), -1);
+        // Several kernels of one number: the last one ends it.
+        members[r] = static_cast<std::int32_t>(i);
+      }
+    }
+    for (const auto& [key, members] : groups) {
+      std::size_t first = count();
+      for (std::size_t r = 0; r < count(); ++r) {
+        if (members[r] < 0) continue;
+        if (first == count()) first = r;
+        const std::string& kind = at(r, members[r]).kind;
+        const std::string& expected = at(first, members[first]).kind;
+        if (kind != expected) {
+          return fail(ErrorCode::kImpossible,
+                      fmt::format("expected one kind for collective {} of process group \"{}\", "
+                                  "found {} in {} and {} in {}",
+                                  key.second, key.first, expected, names_[first], kind, names_[r]));
+        }
+      }
+      match_.groups.push_back(members);
+    }
+    return {};
+  }
+
+  // All ranks' collectives in the order of their ends; each joins the oldest open group of its kind
+  // that its rank is not in yet.
+  void by_end_time() {
+    struct Entry {
+      double end_us;
+      std::size_t rank;
+      std::int32_t position;
+    };
+    std::vector<Entry> entries;
+    for (std::size_t r = 0; r < count(); ++r) {
+      for (std::size_t i = 0; i < ranks_[r].size(); ++i) {
+        entries.push_back(
+            {ranks_[r][i].end_us - match_.clock_offset_us[r], r, static_cast<std::int32_t>(i)});
+      }
+    }
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry& a, const Entry& b) { return a.end_us < b.end_us; });
+    struct Open {
+      std::size_t group;
+      double first_end_us;
+      std::size_t rank;
+      std::int32_t position;  // one of its members
+    };
+    std::vector<Open> open;
+    for (const Entry& entry : entries) {
+      std::erase_if(open,
+                    [&](const Open& o) { return entry.end_us - o.first_end_us > kSameEndUs; });
+      const auto fits = std::find_if(open.begin(), open.end(), [&](const Open& o) {
+        return match_.groups[o.group][entry.rank] < 0 &&
+               alike(at(o.rank, o.position), at(entry.rank, entry.position));
+      });
+      if (fits != open.end()) {
+        match_.groups[fits->group][entry.rank] = entry.position;
+        continue;
+      }
+      open.push_back({match_.groups.size(), entry.end_us, entry.rank, entry.position});
+      match_.groups.emplace_back(count(), -1);
+      match_.groups.back()[entry.rank] = entry.position;
+    }
+  }
+
+  void by_order() {
+    std::map<std::tuple<std::string, std::string, std::size_t>, std::vector<std::int32_t>> groups;
+    for (std::size_t r = 0; r < count(); ++r) {
+      std::map<std::pair<std::string, std::string>, std::size_t> seen;
+      for (std::size_t i = 0; i < ranks_[r].size(); ++i) {
+        const RankCollective& c = ranks_[r][i];
+        auto& members = groups[{c.kind, c.process_group, seen[{c.kind, c.process_group}]++}];
+        members.resize(count(), -1);
+        members[r] = static_cast<std::int32_t>(i);
+      }
+    }
+    for (auto& [key, members] : groups) match_.groups.push_back(std::move(members));
+  }
+
+  // Collectives of two ranks that end together under an offset of the second one's clock.
+  std::size_t matched(std::size_t a, std::size_t b, double offset_us) const {
+    std::size_t found = 0, next = 0;
+    for (const RankCollective& collective : ranks_[b]) {
+      const double end = collective.end_us - offset_us;
+      while (next < ranks_[a].size() && ranks_[a][next].end_us < end - kSameEndUs) ++next;
+      for (std::size_t i = next; i < ranks_[a].size() && ranks_[a][i].end_us <= end + kSameEndUs;
+           ++i) {
+        if (!alike(ranks_[a][i], collective)) continue;
+        ++found;
+        break;
+      }
+    }
+    return found;
+  }
+
+  // One offset per rank against the first, only if the clocks as given match too little.
+  void find_offsets() {
+    for (std::size_t r = 1; r < count(); ++r) {
+      const std::size_t possible = std::min(ranks_[0].size(), ranks_[r].size());
+      std::size_t best = matched(0, r, 0);
+      if (static_cast<double>(best) >= kEnoughMatched * static_cast<double>(possible)) continue;
+      const std::size_t samples = std::min(kOffsetSamples, ranks_[r].size());
+      for (std::size_t i = 0; i < samples; ++i) {
+        for (const RankCollective& other : ranks_[0]) {
+          if (!alike(other, ranks_[r][i])) continue;
+          const double offset = ranks_[r][i].end_us - other.end_us;
+          const std::size_t found = matched(0, r, offset);
+          if (found > best) {
+            best = found;
+            match_.clock_offset_us[r] = offset;
+          }
+        }
+      }
+    }
+  }
+
+  // Ends of one collective are one moment: the median of their differences is the clocks'.
+  void align() {
+    for (std::size_t r = 1; r < count(); ++r) {
+      std::vector<double> differences;
+      for (const auto& members : match_.groups) {
+        if (members[0] < 0 || members[r] < 0) continue;
+        differences.push_back(at(r, members[r]).end_us - at(0, members[0]).end_us);
+      }
+      if (differences.empty()) continue;
+      const double offset = median_of(differences);
+      match_.clock_offset_us[r] = std::abs(offset) > kAlignedUs ? offset : 0;
+      if (match_.clock_offset_us[r] == 0) continue;
+      match_.warnings.push_back(
+          fmt::format("the clock of {} is {:.0f} us ahead of that of {}: aligned", names_[r],
+                      offset, names_[0]));
+    }
+  }
+
+  Result<void> check() {
+    std::size_t met = 0;
+    for (const auto& members : match_.groups) {
+      const auto present = static_cast<std::size_t>(
+          std::count_if(members.begin(), members.end(), [](std::int32_t m) { return m >= 0; }));
+      if (present > 1) ++met;
+      if (present == 1) ++match_.unmatched;
+      if (present == count()) {
+        if (auto same = same_sizes(members); !same) return same;
+      } else if (auto whole = lacks(members); !whole) {
+        return whole;
+      }
+    }
+    bool any = false;
+    for (const auto& rank : ranks_) any |= !rank.empty();
+    if (!any) match_.warnings.push_back("no rank has collectives: they do not wait for each other");
+    if (any && met == 0 && count() > 1) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected ranks of one job, found no collective in common between {} "
+                              "and the others",
+                              names_[0]));
+    }
+    return {};
+  }
+
+  Result<void> same_sizes(const std::vector<std::int32_t>& members) const {
+    const RankCollective& first = at(0, members[0]);
+    // All-to-all and its relatives may give each rank another share.
+    if (first.kind != "all_reduce" && first.kind != "broadcast" && first.kind != "reduce" &&
+        first.kind != "reduce_scatter" && first.kind != "all_gather") {
+      return {};
+    }
+    for (std::size_t r = 1; r < count(); ++r) {
+      const RankCollective& other = at(r, members[r]);
+      if (other.in_elements < 0 || first.in_elements < 0) continue;
+      if (other.in_elements == first.in_elements) continue;
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected one size for {} {}, found {} elements in {} and {} in {}",
+                              first.kind, label(first), first.in_elements, names_[0],
+                              other.in_elements, names_[r]));
+    }
+    return {};
+  }
+
+  static std::string label(const RankCollective& collective) {
+    if (collective.sequence < 0) return fmt::format("at {:.0f} us", collective.start_us);
+    return fmt::format("{} of process group \"{}\"", collective.sequence, collective.process_group);
+  }
+
+  // A collective before a rank's first one or after its last one lies outside its window.
+  Result<void> lacks(const std::vector<std::int32_t>& members) {
+    std::size_t here = 0;
+    while (members[here] < 0) ++here;
+    const RankCollective& collective = at(here, members[here]);
+    for (std::size_t r = 0; r < count(); ++r) {
+      if (members[r] >= 0 || !in_window(r, here, collective)) continue;
+      const std::string what = fmt::format("{} lacks {} {} of {}", names_[r], collective.kind,
+                                           label(collective), names_[here]);
+      if (!options_.missing_ranks) {
+        return fail(ErrorCode::kImpossible,
+                    "expected every collective on every rank, found that " + what);
+      }
+      match_.warnings.push_back(what);
+    }
+    return {};
+  }
+
+  bool in_window(std::size_t rank, std::size_t here, const RankCollective& collective) const {
+    // Of a group that the rank is not in there is nothing to miss.
+    bool earlier = false, later = false;
+    for (const RankCollective& other : ranks_[rank]) {
+      if (other.process_group != collective.process_group) continue;
+      if (collective.sequence >= 0) {
+        earlier |= other.sequence < collective.sequence;
+        later |= other.sequence > collective.sequence;
+      } else {
+        const double shift = match_.clock_offset_us[rank] - match_.clock_offset_us[here];
+        earlier |= other.end_us - shift < collective.end_us - kSameEndUs;
+        later |= other.end_us - shift > collective.end_us + kSameEndUs;
+      }
+    }
+    return earlier && later;
+  }
+
+  std::span<const std::vector<RankCollective>> ranks_;
+  std::span<const std::string> names_;
+  const MatchOptions& options_;
+  CollectiveMatch match_;
+};
+
+}  // namespace
+
+Result<CollectiveMatch> match_collectives(std::span<const std::vector<RankCollective>> ranks,
+                                          std::span<const std::string> names,
+                                          const MatchOptions& options) {
+  return Matcher(ranks, names, options).match();
+}
+
+std::string collective_kind(std::string_view name) {
+  std::string plain;  // "_allgather_base" and "ncclDevKernel_AllGather_RING" alike
+  for (char c : name.substr(0, name.find('('))) {
+    if (c != '_') plain += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  }
+  constexpr std::pair<std::string_view, std::string_view> kKinds[] = {
+      {"allreduce", "all_reduce"},
+      {"allgather", "all_gather"},
+      {"reducescatter", "reduce_scatter"},
+      {"alltoall", "all_to_all"},
+      {"sendrecv", "all_to_all"},
+      {"broadcast", "broadcast"},
+      {"barrier", "all_reduce"},
+      {"send", "send"},
+      {"recv", "recv"},
+      {"reduce", "reduce"},
+      {"gather", "gather"},
+      {"scatter", "scatter"}};
+  for (const auto& [text, kind] : kKinds) {
+    if (plain.find(text) != std::string::npos) return std::string(kind);
+  }
+  return "collective";
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// One collective of one rank, as far as it is known.
+struct RankCollective {
+  std::string kind;            ///< canonical: all_reduce, all_to_all, ...
+  std::string process_group;   ///< empty: not known
+  std::int64_t sequence = -1;  ///< within its group; -1: not known
+  std::int64_t in_elements = -1, out_elements = -1;
+  std::int64_t group_size = -1;
+  double start_us = 0, end_us = 0;  ///< on the rank's clock
+  std::int32_t event = -1;          ///< the caller's index
+};
+
+/// The collectives of several ranks, those of one rank in start order.
+struct CollectiveMatch {
+  /// Per group: per rank the position in its list, or -1.
+  std::vector<std::vector<std::int32_t>> groups;
+  std::vector<double> clock_offset_us;  ///< to be taken off each rank's stamps
+  std::size_t unmatched = 0;            ///< collectives that met nobody
+  bool by_end_time = false;             ///< not every collective had group and sequence number
+  std::vector<std::string> warnings;
+};
+
+struct MatchOptions {
+  bool timed = true;           ///< start_us and end_us are measured
+  bool missing_ranks = false;  ///< a collective that a rank lacks is no error
+};
+
+/// Finds which collectives belong together: by process group, sequence number and kind where all
+/// are recorded; else by kind and end time (all ranks of a collective end together, within 300 us),
+/// after looking for the clock offset per rank that matches most; without times, by their order
+/// within kind and group. Clocks are aligned on the ends of what matched.
+///
+/// Errors (`names` are the ranks' files): kinds or sizes that differ under one number, a collective
+/// that a rank lacks although it has earlier and later ones, ranks that share none.
+Result<CollectiveMatch> match_collectives(std::span<const std::vector<RankCollective>> ranks,
+                                          std::span<const std::string> names,
+                                          const MatchOptions& options);
+
+/// "ncclKernel_AllReduce_RING_LL_Sum_float(...)", "allreduce", "_allgather_base" -> "all_reduce",
+/// ...
+std::string collective_kind(std::string_view name);
+
+}  // namespace perfmodel

@@ -1,0 +1,166 @@
+#include "program_tasks.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+namespace perfmodel {
+
+using TaskId = TaskGraph::TaskId;
+
+ProgramTasks::ProgramTasks(const HostProgram& program, const OverheadTable& table,
+                           std::int32_t first_lane, TaskGraph& graph)
+    : program_(program), table_(table), first_lane_(first_lane), graph_(graph) {
+  std::set<std::int32_t> threads;
+  for (const Instruction& at : program.instructions) threads.insert(at.thread);
+  threads_ = threads.size();
+  find_busiest_stream();
+  sequences_ = sequences_per_pass();
+}
+
+std::int32_t ProgramTasks::host_lane(std::int32_t thread) {
+  const auto next = static_cast<std::int32_t>(host_lanes_.size());
+  return host_lanes_.try_emplace(thread, first_lane_ + kStreamLanes + next).first->second;
+}
+
+std::int32_t ProgramTasks::stream_lane(std::int32_t role) const {
+  return first_lane_ + std::min(role, kStreamLanes - 1);
+}
+
+void ProgramTasks::find_busiest_stream() {
+  std::map<std::int32_t, double> work;
+  for (const Instruction& at : program_.instructions) {
+    if (at.kind == Instruction::Kind::kLaunch || at.kind == Instruction::Kind::kBlockingCopy) {
+      work[stream_lane(at.stream)] += at.device_us + table_.device.kernel_gap_us;
+    }
+  }
+  const auto most = std::max_element(
+      work.begin(), work.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most != work.end()) busiest_lane_ = most->first;
+}
+
+// Sequence numbers that one pass uses up: distance between equal collectives of two passes.
+std::int64_t ProgramTasks::sequences_per_pass() const {
+  std::int64_t low = std::numeric_limits<std::int64_t>::max(), high = -1;
+  for (const Instruction& at : program_.instructions) {
+    if (at.sequence < 0 || at.kind == Instruction::Kind::kCommWait) continue;
+    low = std::min(low, at.sequence);
+    high = std::max(high, at.sequence);
+  }
+  return high < 0 ? 0 : high - low + 1;
+}
+
+void ProgramTasks::add_pass(bool record, TaskId starter, double lag_us) {
+  earlier_ = std::exchange(collectives_, {});
+  arrivals_.clear();
+  if (record) {
+    last_pass_.clear();
+    iteration_ends_.clear();
+  }
+  const auto first = static_cast<TaskId>(graph_.size());
+  TaskId begin = -1;
+  const auto& items = program_.items;
+  std::int32_t iteration = items.empty() ? 0 : items.front().iteration;
+  for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+    const Instruction& at = program_.instructions[i];
+    const std::int32_t now = items[static_cast<std::size_t>(at.op)].iteration;
+    if (now != iteration) {
+      if (record) iteration_ends_.push_back(last_host_);
+      iteration = now;
+    }
+    const auto instruction = static_cast<std::int32_t>(i);
+    switch (at.kind) {
+      case Instruction::Kind::kHost:
+        add_host(at, at.host_us, at.term, instruction, record);
+        break;
+      case Instruction::Kind::kLaunch:
+        add_host(at, at.host_us, Term::kT4, instruction, record);
+        add_device(at, instruction, record);
+        break;
+      case Instruction::Kind::kBlockingCopy: {
+        // The copy starts a little after the call does; the call ends after the copy.
+        const auto copy = add_device(at, instruction, record);
+        const auto resume = add_host(at, at.host_us, Term::kT4, instruction, record);
+        graph_.add_edge(copy, resume);
+        break;
+      }
+      case Instruction::Kind::kSync:
+        add_sync(at, instruction, record);
+        break;
+      case Instruction::Kind::kCommWait: {
+        // A number without partner in this pass belongs to the pass before.
+        const auto here = collectives_.find(at.sequence);
+        const auto before = earlier_.find(at.sequence + sequences_);
+        if (here != collectives_.end()) {
+          awaited_.push_back(here->second);
+        } else if (before != earlier_.end()) {
+          awaited_.push_back(before->second);
+        }
+        break;
+      }
+    }
+    if (begin < 0 && last_host_ >= first) {
+      begin = last_host_;
+      graph_.add_edge(starter, begin, lag_us);
+    }
+  }
+  if (record) iteration_ends_.push_back(last_host_);
+  pass_begins_.push_back(begin);
+  pass_ends_.push_back(last_host_);
+  pass_device_ends_.push_back(busiest_task_);
+}
+
+TaskId ProgramTasks::add_host(const Instruction& at, double us, Term term, std::int32_t instruction,
+                              bool record) {
+  const std::int32_t lane = host_lane(at.thread);
+  const auto task = graph_.add_task(lane, us, 0, at.op, static_cast<std::int32_t>(term));
+  // The host is one serial chain over its threads: a hand-over is an edge.
+  if (last_host_ >= 0 && graph_.lane(last_host_) != lane) graph_.add_edge(last_host_, task);
+  last_host_ = task;
+  if (record) last_pass_.push_back({task, task, instruction});
+  return task;
+}
+
+TaskId ProgramTasks::add_device(const Instruction& at, std::int32_t instruction, bool record) {
+  const std::int32_t lane = stream_lane(at.stream);
+  const auto call = last_host_;
+  const auto term = static_cast<std::int32_t>(at.term);
+  const bool meets = at.meeting >= 0;
+  const auto begin =
+      graph_.add_task(lane, meets ? 0 : at.device_us, table_.device.kernel_gap_us, at.op, term);
+  graph_.add_edge(call, begin, at.latency_us);
+  auto& thread_stream = last_stream_.try_emplace(at.thread, first_lane_).first->second;
+  if (at.collective) {
+    // A collective waits for the stream that it is called from.
+    const auto source = graph_.last_on_lane(thread_stream);
+    if (source >= 0 && source != begin) graph_.add_edge(source, begin, table_.device.event_gap_us);
+  } else {
+    thread_stream = lane;
+    for (TaskId awaits : awaited_) graph_.add_edge(awaits, begin, table_.device.event_gap_us);
+    awaited_.clear();
+  }
+  const auto task = meets ? graph_.add_task(lane, at.device_us, 0, at.op, term) : begin;
+  if (meets) arrivals_.push_back({at.meeting, begin, task});
+  if (at.collective && at.sequence >= 0) collectives_[at.sequence] = task;
+  if (lane == busiest_lane_ || busiest_lane_ < 0) busiest_task_ = task;
+  if (record) last_pass_.push_back({task, begin, instruction});
+  return task;
+}
+
+void ProgramTasks::add_sync(const Instruction& at, std::int32_t instruction, bool record) {
+  std::vector<TaskId> tails;
+  if (at.sync == SyncKind::kDevice) {
+    for (std::int32_t role = 0; role < kStreamLanes; ++role) {
+      if (const auto tail = graph_.last_on_lane(first_lane_ + role); tail >= 0) {
+        tails.push_back(tail);
+      }
+    }
+  } else if (const auto tail = graph_.last_on_lane(stream_lane(at.stream)); tail >= 0) {
+    tails.push_back(tail);
+  }
+  const auto task = add_host(at, at.host_us, Term::kT4, instruction, record);
+  for (const auto tail : tails) graph_.add_edge(tail, task, at.latency_us);
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "host_program.hpp"
+#include "perfmodel/schedule/schedule.hpp"
+
+namespace perfmodel {
+
+/// Turns one rank's program into tasks of a (shared) graph, pass by pass.
+///
+/// Lanes `first_lane` ... + kStreamLanes - 1 are streams, those behind them host threads. Task
+/// tags: position in the program's items, Term.
+class ProgramTasks {
+ public:
+  using TaskId = TaskGraph::TaskId;
+  static constexpr std::int32_t kStreamLanes = 64;
+
+  ProgramTasks(const HostProgram& program, const OverheadTable& table, std::int32_t first_lane,
+               TaskGraph& graph);
+
+  /// A task of the last recorded pass and the instruction that it comes from. `arrival`: of a
+  /// collective that meets others, the task that ends when this rank is there; else the task.
+  struct Placed {
+    TaskId task, arrival;
+    std::int32_t instruction;
+  };
+  struct Arrival {
+    std::int32_t meeting;
+    TaskId arrival, transfer;
+  };
+
+  /// Adds a pass; its first host task waits for `starter` plus `lag_us` (-1: for nothing).
+  void add_pass(bool record, TaskId starter = -1, double lag_us = 0);
+
+  bool on_device(TaskId task) const {
+    const std::int32_t lane = graph_.lane(task) - first_lane_;
+    return lane >= 0 && lane < kStreamLanes;
+  }
+  bool on_host(TaskId task) const {
+    const std::int32_t lane = graph_.lane(task) - first_lane_;
+    return lane >= kStreamLanes && lane < kStreamLanes + static_cast<std::int32_t>(threads_);
+  }
+  std::int32_t end_lane() const {
+    return first_lane_ + kStreamLanes + static_cast<std::int32_t>(threads_);
+  }
+
+  const std::vector<Placed>& last_pass() const { return last_pass_; }
+  const std::vector<Arrival>& arrivals() const { return arrivals_; }  ///< of the last pass
+  /// Last host task per pass, and per iteration of the recorded pass.
+  const std::vector<TaskId>& pass_ends() const { return pass_ends_; }
+  const std::vector<TaskId>& pass_begins() const { return pass_begins_; }  ///< first host task
+  const std::vector<TaskId>& iteration_ends() const { return iteration_ends_; }
+  /// Per pass: last task on the stream that works longest; it limits the pace if the device does.
+  const std::vector<TaskId>& pass_device_ends() const { return pass_device_ends_; }
+
+ private:
+  std::int32_t host_lane(std::int32_t thread);
+  std::int32_t stream_lane(std::int32_t role) const;
+  void find_busiest_stream();
+  std::int64_t sequences_per_pass() const;
+  TaskId add_host(const Instruction& at, double us, Term term, std::int32_t instruction,
+                  bool record);
+  TaskId add_device(const Instruction& at, std::int32_t instruction, bool record);
+  void add_sync(const Instruction& at, std::int32_t instruction, bool record);
+
+  const HostProgram& program_;
+  const OverheadTable& table_;
+  const std::int32_t first_lane_;
+  TaskGraph& graph_;
+  std::size_t threads_ = 0;
+  std::map<std::int32_t, std::int32_t> host_lanes_;
+  std::map<std::int32_t, std::int32_t> last_stream_;                // per thread
+  std::unordered_map<std::int64_t, TaskId> collectives_, earlier_;  // by sequence number
+  std::vector<TaskId> awaited_;                                     // by the next kernel
+  TaskId last_host_ = -1, busiest_task_ = -1;
+  std::int32_t busiest_lane_ = -1;
+  std::int64_t sequences_ = 0;
+  std::vector<Placed> last_pass_;
+  std::vector<Arrival> arrivals_;
+  std::vector<TaskId> pass_ends_, pass_begins_, iteration_ends_, pass_device_ends_;
+};
+
+}  // namespace perfmodel

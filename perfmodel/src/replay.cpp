@@ -1,0 +1,552 @@
+#include "perfmodel/replay.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "match_collectives.hpp"
+#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/predict.hpp"
+#include "replay_tasks.hpp"
+
+namespace perfmodel {
+namespace {
+
+using TaskId = TaskGraph::TaskId;
+
+double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
+
+// Where an iteration begins and ends on the host.
+struct Marks {
+  TraceIteration iteration;
+  TaskId begin = -1, end = -1;
+};
+
+class Replayer {
+ public:
+  Replayer(std::span<const Trace> traces, const ReplayOptions& options)
+      : traces_(traces), options_(options) {}
+
+  Result<Replay> run() {
+    for (double scale : {options_.scale_kernels, options_.scale_host}) {
+      if (!(scale >= 0 && scale < std::numeric_limits<double>::infinity())) {
+        return fail(ErrorCode::kImpossible,
+                    fmt::format("expected a scale of at least 0, found {}", scale));
+      }
+    }
+    for (const Trace& trace : traces_) {
+      names_.push_back(std::filesystem::path(trace.source).filename().string());
+    }
+    if (auto checked = check_ranks(); !checked) return Unexpected{checked.error()};
+    if (auto matched = match(); !matched) return Unexpected{matched.error()};
+    build();
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (auto marked = mark_iterations(r); !marked) return Unexpected{marked.error()};
+    }
+    auto schedule = run_schedule(graph_);
+    if (!schedule) return Unexpected{schedule.error()};
+    schedule_ = std::move(*schedule);
+    if (auto done = report(); !done) return Unexpected{done.error()};
+    return std::move(replay_);
+  }
+
+ private:
+  Result<void> check_ranks() {
+    std::set<std::int64_t> seen;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      const Trace& trace = traces_[r];
+      if (trace.host.empty()) {
+        return Unexpected{Error{.code = ErrorCode::kImpossible,
+                                .message = "expected host events, found none",
+                                .file = trace.source}};
+      }
+      for (const GpuEvent& event : trace.gpu) {
+        if (event.duration_ns < 0) return negative(trace, trace.name(event), event.duration_ns);
+      }
+      for (const HostEvent& event : trace.host) {
+        if (event.duration_ns < 0) return negative(trace, trace.name(event), event.duration_ns);
+      }
+      if (traces_.size() == 1 || trace.rank < 0) continue;
+      if (!seen.insert(trace.rank).second) {
+        return Unexpected{Error{.code = ErrorCode::kImpossible,
+                                .message = fmt::format("expected every rank once, found rank {} "
+                                                       "a second time",
+                                                       trace.rank),
+                                .file = trace.source}};
+      }
+      if (trace.world_size >= 0 && traces_[0].world_size >= 0 &&
+          trace.world_size != traces_[0].world_size) {
+        return Unexpected{
+            Error{.code = ErrorCode::kImpossible,
+                  .message = fmt::format("expected ranks of one job, found a world of {} ranks "
+                                         "beside one of {} in {}",
+                                         trace.world_size, traces_[0].world_size, names_[0]),
+                  .file = trace.source}};
+      }
+    }
+    const std::int64_t world = traces_[0].world_size;
+    if (traces_.size() > 1 && world > static_cast<std::int64_t>(traces_.size())) {
+      replay_.warnings.push_back(fmt::format(
+          "{} of {} ranks are given; the others are taken to arrive no later than these",
+          traces_.size(), world));
+    }
+    return {};
+  }
+
+  static Unexpected negative(const Trace& trace, std::string_view name, std::int64_t ns) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = fmt::format("expected durations of at least 0 us, found {} "
+                                                   "for \"{}\"",
+                                                   us(ns), name),
+                            .file = trace.source}};
+  }
+
+  // Stamps of all ranks count from the earliest base, so that a double resolves them.
+  double base_us(std::size_t rank) const {
+    std::int64_t least = traces_[0].base_ns;
+    for (const Trace& trace : traces_) least = std::min(least, trace.base_ns);
+    return us(traces_[rank].base_ns - least);
+  }
+
+  Result<void> match() {
+    collectives_.resize(traces_.size());
+    if (traces_.size() == 1) return {};
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      const Trace& trace = traces_[r];
+      for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
+        const GpuEvent& event = trace.gpu[i];
+        if (event.kind != GpuKind::kKernel || !is_collective_kernel(trace.name(event))) continue;
+        RankCollective made{.kind = collective_kind(trace.name(event)),
+                            .start_us = base_us(r) + us(event.start_ns),
+                            .end_us = base_us(r) + us(event.end_ns()),
+                            .event = static_cast<std::int32_t>(i)};
+        if (event.collective >= 0) {
+          const auto& note = trace.collectives[static_cast<std::size_t>(event.collective)];
+          made.kind = collective_kind(trace.names.text(note.kind));
+          made.process_group = trace.names.text(note.process_group);
+          made.sequence = note.sequence;
+          made.in_elements = note.in_elements;
+          made.out_elements = note.out_elements;
+          made.group_size = note.group_size;
+        }
+        collectives_[r].push_back(std::move(made));
+      }
+      std::stable_sort(collectives_[r].begin(), collectives_[r].end(),
+                       [](const auto& a, const auto& b) { return a.start_us < b.start_us; });
+    }
+    auto matched =
+        match_collectives(collectives_, names_, {.missing_ranks = options_.missing_ranks});
+    if (!matched) return Unexpected{matched.error()};
+    match_ = std::move(*matched);
+    for (const std::string& warning : match_.warnings) replay_.warnings.push_back(warning);
+    return {};
+  }
+
+  // Kernels launched before their rank's window stay as given: when they arrived is not known.
+  bool meets(std::size_t rank, std::int32_t position) const {
+    if (position < 0) return false;
+    const std::int32_t event = collectives_[rank][static_cast<std::size_t>(position)].event;
+    return traces_[rank].gpu[static_cast<std::size_t>(event)].launch >= 0;
+  }
+
+  void build() {
+    std::vector<std::vector<bool>> meeting(traces_.size());
+    std::vector<const std::vector<std::int32_t>*> groups;
+    for (const auto& members : match_.groups) {
+      std::size_t present = 0;
+      bool all_meet = true;
+      for (std::size_t r = 0; r < traces_.size(); ++r) {
+        present += members[r] >= 0;
+        all_meet &= members[r] < 0 || meets(r, members[r]);
+      }
+      if (present < 2 || !all_meet) {
+        replay_.collectives_unmatched += 1;
+        continue;
+      }
+      groups.push_back(&members);
+      for (std::size_t r = 0; r < traces_.size(); ++r) {
+        if (members[r] < 0) continue;
+        meeting[r].resize(traces_[r].gpu.size(), false);
+        const auto event = collectives_[r][static_cast<std::size_t>(members[r])].event;
+        meeting[r][static_cast<std::size_t>(event)] = true;
+      }
+    }
+    replay_.collectives_matched = groups.size();
+    std::int32_t lane = 0;
+    double earliest = std::numeric_limits<double>::infinity();
+    for (std::size_t r = 0; r < traces_.size(); ++r) earliest = std::min(earliest, start_us(r));
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      first_task_.push_back(static_cast<TaskId>(graph_.size()));
+      ranks_.push_back(
+          add_replay_tasks(traces_[r], options_, start_us(r) - earliest, lane, meeting[r], graph_));
+      lane = ranks_.back().end_lane;
+    }
+    first_task_.push_back(static_cast<TaskId>(graph_.size()));
+    arrival_edges_.resize(traces_.size());
+    for (const auto* members : groups) meet(*members);
+    replay_.tasks = graph_.size();
+    replay_.edges = graph_.edges();
+  }
+
+  double start_us(std::size_t rank) const {
+    const double offset = match_.clock_offset_us.empty() ? 0 : match_.clock_offset_us[rank];
+    return base_us(rank) - offset;
+  }
+
+  struct Meeting {
+    TaskId hub = -1;
+    std::vector<std::int32_t> tasks;  // per rank: GPU event, or -1
+  };
+
+  // Data moves once the last rank is there: from the last start to the first end, as measured.
+  void meet(const std::vector<std::int32_t>& members) {
+    double last_start = -std::numeric_limits<double>::infinity();
+    double first_end = std::numeric_limits<double>::infinity();
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (members[r] < 0) continue;
+      const RankCollective& at = collectives_[r][static_cast<std::size_t>(members[r])];
+      last_start = std::max(last_start, at.start_us - match_.clock_offset_us[r]);
+      first_end = std::min(first_end, at.end_us - match_.clock_offset_us[r]);
+    }
+    const double transfer = std::max(0.0, first_end - last_start);
+    Meeting meeting{.hub = graph_.add_task(TaskGraph::kNoLane, 0),
+                    .tasks = std::vector<std::int32_t>(traces_.size(), -1)};
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (members[r] < 0) continue;
+      const std::int32_t event = collectives_[r][static_cast<std::size_t>(members[r])].event;
+      const auto i = static_cast<std::size_t>(event);
+      arrival_edges_[r].push_back(graph_.add_edge(ranks_[r].arrivals[i], meeting.hub));
+      graph_.add_edge(meeting.hub, ranks_[r].device[i]);
+      graph_.set_duration_us(ranks_[r].device[i], transfer);
+      meeting.tasks[r] = event;
+    }
+    meetings_.push_back(std::move(meeting));
+  }
+
+  Result<void> mark_iterations(std::size_t r) {
+    const Trace& trace = traces_[r];
+    const ReplayTasks& tasks = ranks_[r];
+    std::vector<TraceIteration> found = iterations(trace);
+    marks_.emplace_back();
+    if (found.empty()) {
+      Marks whole{.iteration = {.name = "whole trace"}};
+      for (std::size_t i = 0; i < trace.host.size(); ++i) {
+        if (tasks.ends[i] < 0 || trace.host[i].end_ns() < whole.iteration.end_ns) continue;
+        whole.iteration.end_ns = trace.host[i].end_ns();
+        whole.end = tasks.ends[i];
+      }
+      for (std::size_t i = 0; i < trace.host.size(); ++i) {
+        if (tasks.begins[i] < 0) continue;
+        if (whole.begin < 0 || trace.host[i].start_ns < whole.iteration.begin_ns) {
+          whole.iteration.begin_ns = trace.host[i].start_ns;
+          whole.begin = tasks.begins[i];
+        }
+      }
+      marks_[r].push_back(std::move(whole));
+      if (options_.iterations &&
+          *options_.iterations != std::pair<std::size_t, std::size_t>(0, 1)) {
+        return out_of_range(trace, 1);
+      }
+      return {};
+    }
+    const std::size_t first = options_.iterations ? options_.iterations->first : 0;
+    const std::size_t last = options_.iterations ? options_.iterations->second : found.size();
+    if (first >= last || last > found.size()) return out_of_range(trace, found.size());
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      marks_[r].push_back({.iteration = found[k]});
+    }
+    for (std::size_t i = 0; i < trace.host.size(); ++i) {
+      const HostEvent& event = trace.host[i];
+      if (event.kind != HostKind::kAnnotation || tasks.ends[i] < 0) continue;
+      const bool step = is_profiler_step(trace.name(event));
+      if (!step && !trace.name(event).starts_with("Optimizer.step#")) continue;
+      for (Marks& mark : marks_[r]) {
+        if (step && mark.iteration.name == trace.name(event) &&
+            mark.iteration.begin_ns == event.start_ns) {
+          mark.begin = tasks.begins[i];
+          mark.end = tasks.ends[i];
+        } else if (!step && mark.iteration.begin_ns == event.end_ns() && mark.begin < 0) {
+          mark.begin = tasks.ends[i];
+        } else if (!step && mark.iteration.end_ns == event.end_ns() && mark.end < 0) {
+          mark.end = tasks.ends[i];
+        }
+      }
+    }
+    return {};
+  }
+
+  Unexpected out_of_range(const Trace& trace, std::size_t count) const {
+    return Unexpected{
+        Error{.code = ErrorCode::kImpossible,
+              .message = fmt::format("expected iterations within 0:{}, found {}:{}", count,
+                                     options_.iterations->first, options_.iterations->second),
+              .file = trace.source}};
+  }
+
+  double end(TaskId task) const {
+    return task < 0 ? 0 : schedule_.end_us[static_cast<std::size_t>(task)];
+  }
+  double start(TaskId task) const {
+    return task < 0 ? 0 : schedule_.start_us[static_cast<std::size_t>(task)];
+  }
+
+  Result<void> report() {
+    double sum = 0;
+    std::size_t count = 0;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      Replay::Rank rank{.source = traces_[r].source, .rank = traces_[r].rank};
+      if (!match_.clock_offset_us.empty()) rank.clock_offset_us = match_.clock_offset_us[r];
+      report_iterations(r, rank);
+      for (const auto& iteration : rank.iterations) {
+        const double error = std::abs(iteration.error());
+        rank.mean_abs_error += error;
+        rank.worst_abs_error = std::max(rank.worst_abs_error, error);
+      }
+      sum += rank.mean_abs_error;
+      count += rank.iterations.size();
+      rank.mean_abs_error /= static_cast<double>(std::max<std::size_t>(1, rank.iterations.size()));
+      if (auto done = report_path(r, rank); !done) return done;
+      report_communication(r, rank);
+      warn(r);
+      replay_.ranks.push_back(std::move(rank));
+    }
+    replay_.mean_abs_error = sum / static_cast<double>(std::max<std::size_t>(1, count));
+    if (traces_.size() > 1) return report_job();
+    return {};
+  }
+
+  std::pair<std::size_t, std::size_t> window(std::size_t r) const {
+    return options_.iterations.value_or(std::pair<std::size_t, std::size_t>(0, marks_[r].size()));
+  }
+
+  void report_iterations(std::size_t r, Replay::Rank& rank) {
+    const Trace& trace = traces_[r];
+    std::vector<TraceIteration> steps;
+    for (const Marks& mark : marks_[r]) steps.push_back(mark.iteration);
+    // When the device work of each iteration ends, measured and replayed.
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
+    std::vector<double> measured(steps.size(), kNone), replayed(steps.size(), kNone);
+    const auto iteration_of = gpu_iterations(trace, steps);
+    for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
+      if (iteration_of[i] < 0) continue;
+      const auto k = static_cast<std::size_t>(iteration_of[i]);
+      measured[k] = std::max(measured[k], us(trace.gpu[i].end_ns()));
+      replayed[k] = std::max(replayed[k], end(ranks_[r].device[i]));
+    }
+    std::vector<double> loading(steps.size(), 0);
+    for (std::size_t i = 0; i < trace.host.size(); ++i) {
+      const HostEvent& event = trace.host[i];
+      if (event.kind != HostKind::kAnnotation || !is_data_loading(trace.name(event))) continue;
+      const std::int32_t k = iteration_at(steps, event.start_ns);
+      if (k >= 0) loading[static_cast<std::size_t>(k)] += us(event.duration_ns);
+    }
+    const auto [first, last] = window(r);
+    for (std::size_t k = first; k < last; ++k) {
+      const Marks& mark = marks_[r][k];
+      Replay::Iteration made{.name = mark.iteration.name,
+                             .measured_us = us(mark.iteration.end_ns - mark.iteration.begin_ns),
+                             .replayed_us = end(mark.end) - end(mark.begin),
+                             .data_loading_us = loading[k]};
+      if (k > 0 && measured[k] > kNone && measured[k - 1] > kNone) {
+        made.measured_device_period_us = measured[k] - measured[k - 1];
+        made.replayed_device_period_us = replayed[k] - replayed[k - 1];
+      }
+      rank.iterations.push_back(std::move(made));
+    }
+  }
+
+  std::size_t rank_of(TaskId task) const {
+    const auto after = std::upper_bound(first_task_.begin(), first_task_.end(), task);
+    const auto rank = static_cast<std::size_t>(after - first_task_.begin()) - 1;
+    return std::min(rank, traces_.size() - 1);
+  }
+
+  bool is_meeting(TaskId task) const { return task >= first_task_.back(); }
+
+  bool on_device(TaskId task, std::size_t rank) const {
+    return graph_.lane(task) >= ranks_[rank].device_lane;
+  }
+
+  NameId name_id(TaskId task, std::size_t rank) const {
+    const auto index = static_cast<std::size_t>(graph_.op(task));
+    return on_device(task, rank) ? traces_[rank].gpu[index].name : traces_[rank].host[index].name;
+  }
+
+  TaskNames task_names() const {
+    return {.key = [this](TaskId task) -> std::uint64_t {
+              if (is_meeting(task)) return ~std::uint64_t{0};
+              const std::size_t rank = rank_of(task);
+              const auto term = static_cast<std::uint64_t>(graph_.term(task));
+              if (graph_.op(task) < 0) return rank << 56 | term << 48 | 0xFFFFFFFF;
+              return rank << 56 | term << 48 | name_id(task, rank);
+            },
+            .op = [this](TaskId task) -> std::string {
+              if (is_meeting(task)) return "(last rank's arrival)";
+              const std::size_t rank = rank_of(task);
+              std::string name(graph_.op(task) < 0 ? "(outside of ops)"
+                                                   : traces_[rank].names.text(name_id(task, rank)));
+              if (traces_.size() > 1) name += fmt::format(" [{}]", rank_label(rank));
+              return name;
+            },
+            .category = [this](TaskId task) -> std::string {
+              if (is_meeting(task)) return "collective";
+              return std::string(to_string(static_cast<Term>(graph_.term(task))));
+            }};
+  }
+
+  std::string rank_label(std::size_t r) const {
+    return traces_[r].rank >= 0 ? fmt::format("rank {}", traces_[r].rank) : names_[r];
+  }
+
+  Result<void> report_path(std::size_t r, Replay::Rank& rank) {
+    const auto [first, last] = window(r);
+    const Marks& mark = marks_[r][last - 1];
+    auto path = critical_path(graph_, schedule_, mark.begin, mark.end, task_names());
+    if (!path) return Unexpected{path.error()};
+    rank.critical_path = std::move(*path);
+    return {};
+  }
+
+  // Per iteration of the window.
+  void report_communication(std::size_t r, Replay::Rank& rank) {
+    const auto [first, last] = window(r);
+    const double begin = end(marks_[r][first].begin), until = end(marks_[r][last - 1].end);
+    const double steps = static_cast<double>(last - first);
+    const Trace& trace = traces_[r];
+    RankReport& made = rank.communication;
+    std::vector<std::pair<std::int64_t, std::int64_t>> other, all;
+    const auto whole_ns = [](double at) { return static_cast<std::int64_t>(at * 1e3); };
+    for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
+      const TaskId arrival = ranks_[r].arrivals[i], task = ranks_[r].device[i];
+      if (start(arrival) < begin || start(arrival) >= until) continue;
+      const std::pair<std::int64_t, std::int64_t> span{whole_ns(start(arrival)),
+                                                       whole_ns(end(task))};
+      all.push_back(span);
+      if (static_cast<Term>(graph_.term(task)) != Term::kCollective) {
+        other.push_back(span);
+        continue;
+      }
+      ++made.collectives;
+      made.transfer_us += graph_.duration_us(task) / steps;
+      if (arrival != task) made.waiting_us += (start(task) - end(arrival)) / steps;
+    }
+    made.exposed_us = us(union_length(all) - union_length(other)) / steps;
+    for (const Meeting& meeting : meetings_) {
+      if (meeting.tasks[r] < 0) continue;
+      const TaskId own = ranks_[r].arrivals[static_cast<std::size_t>(meeting.tasks[r])];
+      if (end(own) < begin || end(own) >= until || end(own) < start(meeting.hub)) continue;
+      ++made.last_arrivals;
+      for (std::size_t o = 0; o < traces_.size(); ++o) {
+        if (meeting.tasks[o] < 0) continue;
+        const TaskId theirs = ranks_[o].arrivals[static_cast<std::size_t>(meeting.tasks[o])];
+        made.caused_us += (end(own) - end(theirs)) / steps;
+      }
+    }
+  }
+
+  Result<void> report_job() {
+    JobReport job;
+    double own_sum = 0, own_most = 0, step_sum = 0;
+    std::size_t straggler = 0;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      const Replay::Rank& rank = replay_.ranks[r];
+      double step = 0;
+      for (const auto& iteration : rank.iterations) step += iteration.replayed_us;
+      step /= static_cast<double>(std::max<std::size_t>(1, rank.iterations.size()));
+      job.step_us = std::max(job.step_us, step);
+      const double own = std::max(0.0, step - rank.communication.waiting_us);
+      own_sum += own;
+      step_sum += step;
+      own_most = std::max(own_most, own);
+      if (rank.communication.caused_us > replay_.ranks[straggler].communication.caused_us) {
+        straggler = r;
+      }
+    }
+    const auto count = static_cast<double>(traces_.size());
+    if (own_sum > 0) job.imbalance = own_most / (own_sum / count) - 1;
+    if (replay_.ranks[straggler].communication.caused_us > 0) {
+      job.straggler = traces_[straggler].rank >= 0 ? traces_[straggler].rank
+                                                   : static_cast<std::int64_t>(straggler);
+      const auto saved = without_waiting_for(straggler);
+      if (!saved) return Unexpected{saved.error()};
+      job.straggler_saving_us = step_sum / count - *saved;
+    }
+    replay_.job = job;
+    return {};
+  }
+
+  // Mean step if the others did not wait for this rank.
+  Result<double> without_waiting_for(std::size_t straggler) const {
+    TaskGraph graph = graph_;
+    for (std::int32_t edge : arrival_edges_[straggler]) {
+      graph.set_lag_us(edge, -std::numeric_limits<double>::infinity());
+    }
+    const auto schedule = run_schedule(graph);
+    if (!schedule) return Unexpected{schedule.error()};
+    double sum = 0;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      const auto [first, last] = window(r);
+      const TaskId begin = marks_[r][first].begin, until = marks_[r][last - 1].end;
+      sum += (schedule->end_us[static_cast<std::size_t>(until)] -
+              (begin < 0 ? 0 : schedule->end_us[static_cast<std::size_t>(begin)])) /
+             static_cast<double>(last - first);
+    }
+    return sum / static_cast<double>(traces_.size());
+  }
+
+  void warn(std::size_t r) {
+    const ReplayTasks& tasks = ranks_[r];
+    const std::string who = traces_.size() > 1 ? rank_label(r) + ": " : "";
+    const auto say = [&](std::string text) { replay_.warnings.push_back(who + std::move(text)); };
+    if (tasks.inferred_waits > 0) {
+      say(fmt::format("{} waits are inferred from a late start after other work",
+                      tasks.inferred_waits));
+    }
+    if (tasks.held_tasks > 0) {
+      say(fmt::format("{} starts are inferred to wait for a kernel of another stream to drain",
+                      tasks.held_tasks));
+    }
+    if (tasks.without_launch > 0) {
+      say(fmt::format("{} device tasks were launched outside of the trace: they stand as measured",
+                      tasks.without_launch));
+    }
+    if (tasks.unexplained > 0) {
+      say(fmt::format("{} device tasks started {:.1f} us later in sum than their known reasons",
+                      tasks.unexplained, tasks.unexplained_us));
+    }
+    if (tasks.queue_depth_fitted) {
+      say(fmt::format("the launch queue fills up: depth {} found", tasks.queue_depth));
+    }
+    for (const std::string& warning : traces_[r].warnings) say(warning);
+    if (r == 0 && schedule_.dropped_edges > 0) {
+      replay_.warnings.push_back(fmt::format("{} inferred waits closed a cycle and were dropped",
+                                             schedule_.dropped_edges));
+    }
+  }
+
+  std::span<const Trace> traces_;
+  const ReplayOptions& options_;
+  std::vector<std::string> names_;
+  std::vector<std::vector<RankCollective>> collectives_;
+  CollectiveMatch match_;
+  TaskGraph graph_;
+  Schedule schedule_;
+  std::vector<ReplayTasks> ranks_;
+  std::vector<TaskId> first_task_;  // per rank, and one behind
+  std::vector<Meeting> meetings_;
+  std::vector<std::vector<std::int32_t>> arrival_edges_;  // per rank, to the meetings
+  std::vector<std::vector<Marks>> marks_;
+  Replay replay_;
+};
+
+}  // namespace
+
+Result<Replay> replay(std::span<const Trace> ranks, const ReplayOptions& options) {
+  if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected at least one trace, found none");
+  return Replayer(ranks, options).run();
+}
+
+}  // namespace perfmodel

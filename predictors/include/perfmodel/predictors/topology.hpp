@@ -1,0 +1,110 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/predictors/nccl_tuning.hpp"
+#include "perfmodel/result.hpp"
+#include "perfmodel/units.hpp"
+
+namespace perfmodel {
+
+enum class IntraLink : std::uint8_t { kNvswitch, kNvlinkMesh, kXgmi, kPcie };
+std::string_view to_string(IntraLink link);  ///< "nvlink-mesh"
+
+/// How the GPUs of one node and the nodes are tied together, read from `data/topologies/NAME.json`.
+struct Topology {
+  std::string name;                      ///< "dgx-a100"
+  std::string title;                     ///< "NVIDIA DGX A100 with 8 A100"
+  std::vector<std::string> gpus;         ///< names of GPUs that it is built with
+  std::vector<std::string> default_for;  ///< those that run in it unless one says otherwise
+  int gpus_per_node = 0;
+  NcclGeneration generation = NcclGeneration::kVolta;
+  std::string cpu;  ///< "intel", "amd" or "other"
+
+  struct RingChannels {
+    int ranks = 0, channels = 0;
+  };
+  struct Intra {
+    IntraLink kind = IntraLink::kPcie;
+    BytesPerSecond gpu_bandwidth;                      ///< one GPU, one direction, datasheet
+    int ring_channels = 0;                             ///< one-way rings through all GPUs
+    BytesPerSecond channel_bandwidth;                  ///< as NCCL counts one
+    std::vector<RingChannels> ring_channels_by_ranks;  ///< where the mesh makes it differ
+    std::optional<int> nvls_channels;                  ///< NVLink SHARP; none: the switch has none
+    bool ll128 = true;                                 ///< NCCL may use its LL128 protocol
+    BytesPerSecond p2p_bandwidth;                      ///< one GPU to one other
+    BytesPerSecond all_to_all_bandwidth;               ///< one GPU to all others at once
+    double efficiency = 1;  ///< share of NCCL's bandwidth that is reached, where no curve says so
+  } intra;
+
+  struct Nic {
+    int count = 0;
+    BytesPerSecond bandwidth;  ///< one NIC, one direction, datasheet
+    Microseconds latency{0};
+    double efficiency = 1;
+  };
+  std::optional<Nic> nic;  ///< none: one node only
+
+  /// Measured all-reduce of one group size inside a node,
+  ///   t(S) = (alpha + 2 (n-1)/n S / bus) c(S),
+  /// c: `octave_factors` at first_bytes, 2 first_bytes, 4 first_bytes, ..., in between linear in
+  /// log c over log S, the end ones beyond. t never falls (checked when read).
+  struct Curve {
+    int ranks = 0;
+    Microseconds alpha{0};
+    BytesPerSecond bus;
+    std::vector<double> octave_factors;
+  };
+  Bytes first_bytes;
+  std::vector<Curve> curves;  ///< by ranks, ascending; empty: not calibrated
+  std::string calibration;    ///< where the curves come from
+  std::string notes;
+  std::vector<std::string> sources;
+
+  /// One-way rings that NCCL lays through a group of that many GPUs of a node.
+  int ring_channels(int ranks) const;
+};
+
+/// One topology file. Errors name the missing or odd field.
+Result<Topology> read_topology(const std::filesystem::path& file);
+
+/// The topologies known by name. Immutable; looking up reads no file.
+class TopologyCatalog {
+ public:
+  /// The files of `data/topologies/` as they were when the library was built.
+  static const TopologyCatalog& builtin();
+
+  /// Every topology of a folder. Errors: a broken file, a name that is not the file's, two
+  /// topologies that are the default of one GPU.
+  static Result<TopologyCatalog> read(const std::filesystem::path& folder);
+
+  /// Sorted by name.
+  const std::vector<Topology>& topologies() const { return topologies_; }
+
+  /// By name, ignoring case; or, if `name` is a path to a file, that file. An unknown name is an
+  /// error that lists the nearest known ones.
+  Result<Topology> find(std::string_view name) const;
+
+  /// The default topology of that GPU, or nullptr.
+  const Topology* default_of(std::string_view gpu_name) const;
+
+ private:
+  static Result<TopologyCatalog> make(std::vector<Topology> topologies,
+                                      const std::filesystem::path& folder);
+  std::vector<Topology> topologies_;
+};
+
+/// Node of 8 GPUs from the data sheet of one: rings over 0.8 of the link's one-way bandwidth (as
+/// NCCL counts NVLink: 20 of 25 GB/s; 12 of 15.75 on PCIe), no curves, no NIC. For GPUs that no
+/// topology knows.
+Topology datasheet_topology(const Gpu& gpu);
+
+/// The built-in default topology of the GPU, else its `datasheet_topology`.
+Topology topology_for(const Gpu& gpu);
+
+}  // namespace perfmodel

@@ -1,0 +1,217 @@
+#include "perfmodel/parallel/transformer_step.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+#include <string>
+
+namespace perfmodel::parallel {
+namespace {
+
+/// Every kernel takes the same time, whatever it does.
+class ConstantModel final : public KernelModel {
+ public:
+  explicit ConstantModel(double us) : us_(us) {}
+  Price price(const KernelWork&, const Gpu&) const override {
+    Price price;
+    price.time = Microseconds{us_};
+    return price;
+  }
+
+ private:
+  double us_;
+};
+
+const Gpu& literal_gpu() {
+  static const Gpu gpu = [] {
+    Gpu g;
+    g.name = "literal";
+    g.peak_tflop_per_s.fp16_matrix = 100;
+    return g;
+  }();
+  return gpu;
+}
+
+/// Kernels of `kernel_us`, free host, free collectives; tests change what they look at.
+StepCosts costs_with(double kernel_us) {
+  static std::map<double, ConstantModel> models;
+  static std::map<double, KernelModels> families;
+  const auto [model, is_new] = models.try_emplace(kernel_us, kernel_us);
+  if (is_new) {
+    for (int i = 0; i <= static_cast<int>(KernelFamily::kSmall); ++i) {
+      families[kernel_us].set(static_cast<KernelFamily>(i), &model->second);
+    }
+  }
+  return {.gpu = &literal_gpu(),
+          .models = &families[kernel_us],
+          .collective_us = [](const CollectiveCall&) { return 0.0; },
+          .host = {0, 0, 0, 0, 0, 0}};
+}
+
+DecoderShape shape_of(std::int64_t layers) {
+  return {.hidden = 64, .heads = 4, .layers = layers, .seq = 32, .vocab = 128};
+}
+
+// Kernels per layer and microbatch: see `decoder_kernels.cpp`.
+constexpr double kForward = 15, kBackward = 31, kAccumulation = 12;
+
+TEST(TransformerStep, ParametersOfKnownModels) {
+  // MPT-125M with 1024 positions.
+  EXPECT_EQ(
+      decoder_parameters({.hidden = 768, .heads = 12, .layers = 12, .seq = 1024, .vocab = 50368}),
+      124525056);
+}
+
+TEST(TransformerStep, DeviceBoundStepIsTheSumOfItsKernels) {
+  const StepCosts costs = costs_with(10);
+  const MegatronPlan plan{.recompute = Recompute::kNone};
+  const auto two = megatron_step(shape_of(2), plan, costs).value();
+  const auto four = megatron_step(shape_of(4), plan, costs).value();
+  EXPECT_DOUBLE_EQ(four.step_us - two.step_us, 2 * (kForward + kBackward) * 10);
+  EXPECT_DOUBLE_EQ(two.step_us, two.kernel_us + two.optimizer_us);
+  EXPECT_EQ(two.bubble_share, 0);
+}
+
+TEST(TransformerStep, HostBoundStepIsTheSumOfItsLaunches) {
+  StepCosts costs = costs_with(1);
+  costs.host = {.forward_op_us = 40,
+                .backward_op_us = 30,
+                .collective_us = 0,
+                .recompute_us = 100,
+                .microbatch_us = 1000,
+                .launch_latency_us = 2};
+  const auto one = megatron_step(shape_of(2), {}, costs).value();
+  const auto three = megatron_step(shape_of(4), {}, costs).value();
+  EXPECT_DOUBLE_EQ(three.host_us - one.host_us, 2 * (2 * kForward * 40 + kBackward * 30 + 100));
+  // The last kernel starts after the latency.
+  EXPECT_DOUBLE_EQ(one.step_us, one.host_us + 2 + 1 + one.optimizer_us);
+}
+
+TEST(TransformerStep, FullRecomputationRepeatsForward) {
+  const StepCosts costs = costs_with(10);
+  const auto time = [&](Recompute recompute) {
+    return megatron_step(shape_of(4), {.recompute = recompute}, costs)->backward_us;
+  };
+  EXPECT_DOUBLE_EQ(time(Recompute::kFull) - time(Recompute::kNone), 4 * kForward * 10);
+  // Scores, softmax, dropout, context, copy.
+  EXPECT_DOUBLE_EQ(time(Recompute::kSelective) - time(Recompute::kNone), 4 * 5 * 10);
+}
+
+TEST(TransformerStep, MicrobatchesFollowAtAConstantPace) {
+  StepCosts costs = costs_with(10);
+  costs.host.forward_op_us = 25;  // forward host-bound, backward not
+  costs.host.backward_op_us = 1;
+  const auto time = [&](std::int64_t microbatches) {
+    return megatron_step(shape_of(4), {.global_batch = microbatches}, costs)->step_us;
+  };
+  const double period = time(3) - time(2);
+  EXPECT_NEAR(time(40), time(3) + 37 * period, 1e-6);
+}
+
+TEST(TransformerStep, GradientsAreAccumulatedFromTheSecondMicrobatchOn) {
+  const StepCosts costs = costs_with(10);
+  const auto kernels = [&](std::int64_t layers, std::int64_t microbatches) {
+    return megatron_step(shape_of(layers), {.global_batch = microbatches}, costs)->kernel_us;
+  };
+  const double per_layer_one = kernels(2, 1) - kernels(1, 1);
+  const double per_layer_two = (kernels(2, 2) - kernels(1, 2)) / 2;
+  EXPECT_DOUBLE_EQ(per_layer_two - per_layer_one, kAccumulation * 10);
+}
+
+TEST(TransformerStep, TensorParallelLayersReduceSixTimes) {
+  StepCosts costs = costs_with(1);
+  costs.collective_us = [](const CollectiveCall& call) { return call.ranks == 2 ? 50.0 : 0; };
+  const auto comm = [&](std::int64_t layers) {
+    return megatron_step(shape_of(layers), {.tp = 2, .global_batch = 3}, costs)->tensor_comm_us;
+  };
+  EXPECT_DOUBLE_EQ(comm(4) - comm(2), 3 * 2 * 6 * 50);
+}
+
+TEST(TransformerStep, PipelineHasTheBubbleOfItsSchedule) {
+  const StepCosts costs = costs_with(10);
+  const auto step = [&](const MegatronPlan& plan) {
+    return megatron_step(shape_of(64), plan, costs).value();
+  };
+  const auto one = step({.pp = 4, .global_batch = 8});
+  // Embedding and logits unbalance 16 layers a stage by little.
+  EXPECT_NEAR(one.bubble_share, 3.0 / 11, 0.03);
+  const auto gpipe = step({.pp = 4, .global_batch = 8, .gpipe = true});
+  EXPECT_NEAR(gpipe.step_us, one.step_us, 0.05 * one.step_us);
+  const auto interleaved = step({.pp = 4, .virtual_stages = 4, .global_batch = 8});
+  EXPECT_LT(interleaved.bubble_share, 0.15);
+}
+
+TEST(TransformerStep, OverlapHidesGradientReduction) {
+  StepCosts costs = costs_with(100);
+  costs.collective_us = [](const CollectiveCall& call) { return call.bytes * 1e-3; };
+  MegatronPlan plan{.dp = 4, .global_batch = 4, .bucket_bytes = 1e5};
+  const auto serial = megatron_step(shape_of(8), plan, costs).value();
+  plan.overlap_gradients = true;
+  const auto overlapped = megatron_step(shape_of(8), plan, costs).value();
+  EXPECT_NEAR(serial.exposed_comm_us, serial.params_per_rank * 2e-3, 1e-9);
+  EXPECT_GT(overlapped.exposed_comm_us, 0);
+  EXPECT_LT(overlapped.exposed_comm_us, 0.5 * serial.exposed_comm_us);
+}
+
+TEST(TransformerStep, ShardingTrafficFollowsTheStage) {
+  // One unit of time per gather or scatter: what is gathered again in backward shows.
+  StepCosts costs = costs_with(0);
+  costs.collective_us = [](const CollectiveCall&) { return 1.0; };
+  FsdpPlan plan{.gpus = 8, .microbatches = 3};
+  const double layers = 6;
+  const auto full = fsdp_step(shape_of(6), plan, costs).value();
+  // Gathers: root and layers; in backward all layers but the last, which is kept. Scatters: all.
+  EXPECT_DOUBLE_EQ(full.step_us - full.optimizer_us, 3 * (2 * (layers + 1) + layers - 1));
+  plan.fsdp.reshard_after_forward = false;
+  const auto zero2 = fsdp_step(shape_of(6), plan, costs).value();
+  EXPECT_DOUBLE_EQ(zero2.step_us - zero2.optimizer_us, 3 * 2 * (layers + 1));
+}
+
+TEST(TransformerStep, ComputeHidesShardingTraffic) {
+  StepCosts costs = costs_with(10);
+  costs.collective_us = [](const CollectiveCall&) { return 1.0; };
+  const auto step = fsdp_step(shape_of(6), {.gpus = 8}, costs).value();
+  EXPECT_DOUBLE_EQ(step.exposed_comm_us, 2);  // first gather, last scatter
+  EXPECT_DOUBLE_EQ(step.step_us, step.kernel_us + 2 + step.optimizer_us);
+}
+
+TEST(TransformerStep, ImpossibleRequestsAreErrors) {
+  const StepCosts costs = costs_with(1);
+  const auto message = [&](const DecoderShape& shape, const MegatronPlan& plan) {
+    const auto step = megatron_step(shape, plan, costs);
+    return step ? std::string("no error") : step.error().message;
+  };
+  EXPECT_EQ(message(shape_of(4), {}), "no error");
+  EXPECT_EQ(message(shape_of(4), {.tp = 3}), "expected heads to be a multiple of tp = 3, found 4");
+  EXPECT_EQ(message(shape_of(4), {.pp = 3}),
+            "expected layers to be a multiple of pp virtual_stages = 3, found 4");
+  EXPECT_EQ(message(shape_of(4), {.dp = 2, .micro_batch = 2, .global_batch = 6}),
+            "expected global_batch to be a multiple of dp micro_batch = 4, found 6");
+  EXPECT_EQ(message(shape_of(0), {}), "expected layers >= 1, found 0");
+  EXPECT_EQ(message(shape_of(4), {.pp = 2, .virtual_stages = 2, .global_batch = 3}),
+            "expected microbatches to be a multiple of the 2 stages of an interleaved pipeline, "
+            "found 3");
+  StepCosts broken = costs;
+  broken.gpu = nullptr;
+  EXPECT_FALSE(megatron_step(shape_of(4), {}, broken));
+  EXPECT_FALSE(fsdp_step(shape_of(4), {}, broken));
+  broken = costs;
+  broken.collective_us = nullptr;
+  EXPECT_FALSE(fsdp_step(shape_of(4), {}, broken));
+  broken = costs;
+  broken.host.forward_op_us = -1;
+  EXPECT_FALSE(megatron_step(shape_of(4), {}, broken));
+  broken = costs;
+  broken.collective_us = [](const CollectiveCall&) {
+    return std::numeric_limits<double>::quiet_NaN();
+  };
+  EXPECT_FALSE(megatron_step(shape_of(4), {.tp = 2}, broken));
+  EXPECT_FALSE(megatron_step(shape_of(4), {.pp = 2}, broken));
+  EXPECT_FALSE(megatron_step(shape_of(4), {.dp = 2, .global_batch = 2}, broken));
+  EXPECT_FALSE(fsdp_step(shape_of(4), {.gpus = 2}, broken));
+  EXPECT_FALSE(fsdp_step(shape_of(4), {.gpus = 0}, costs));
+}
+
+}  // namespace
+}  // namespace perfmodel::parallel

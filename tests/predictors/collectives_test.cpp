@@ -1,0 +1,417 @@
+#include "perfmodel/predictors/collectives.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "graph_fixture.hpp"
+
+namespace perfmodel {
+namespace {
+
+using enum CollectiveKind;
+
+constexpr double kMib = 1 << 20;
+
+Topology known(std::string_view name) { return TopologyCatalog::builtin().find(name).value(); }
+
+/// 8 GPUs, 10 rings of 10 GB/s, curves for 2 and 8 ranks of 40 and 100 us and 100 GB/s.
+Topology round_topology() {
+  Topology topology;
+  topology.name = "round";
+  topology.gpus_per_node = 8;
+  topology.generation = NcclGeneration::kAmpere;
+  topology.cpu = "intel";
+  topology.intra = {.kind = IntraLink::kNvswitch,
+                    .gpu_bandwidth = {150e9},
+                    .ring_channels = 10,
+                    .channel_bandwidth = {10e9},
+                    .p2p_bandwidth = {80e9},
+                    .all_to_all_bandwidth = {50e9}};
+  topology.nic = Topology::Nic{
+      .count = 4, .bandwidth = {12.5e9}, .latency = Microseconds{1}, .efficiency = 0.8};
+  topology.first_bytes = {1e6};
+  for (const auto& [ranks, alpha] : {std::pair{2, 40.0}, {8, 100.0}}) {
+    topology.curves.push_back({.ranks = ranks,
+                               .alpha = Microseconds{alpha},
+                               .bus = {100e9},
+                               .octave_factors = {1, 1, 1.5, 1.5, 1}});
+  }
+  return topology;
+}
+
+CollectiveTime time_of(const Topology& topology, CollectiveKind kind, double bytes, int ranks,
+                       int nodes = 1) {
+  const auto result =
+      collective_time(topology, {.kind = kind, .bytes = {bytes}, .ranks = ranks, .nodes = nodes});
+  EXPECT_TRUE(result.has_value()) << to_string(result.error());
+  return result.value_or(CollectiveTime{});
+}
+
+double microseconds(const Topology& topology, CollectiveKind kind, double bytes, int ranks,
+                    int nodes = 1) {
+  return time_of(topology, kind, bytes, ranks, nodes).time.count();
+}
+
+TEST(Collectives, AllReduceFollowsTheCurve) {
+  const Topology topology = round_topology();
+  const CollectiveTime at_2mb = time_of(topology, kAllReduce, 2e6, 8);
+  // 100 us + 1.75 x 2 MB / 100 GB/s = 35 us, factor 1
+  EXPECT_NEAR(at_2mb.latency.count(), 100, 1e-9);
+  EXPECT_NEAR(at_2mb.wire.count(), 35, 1e-9);
+  EXPECT_NEAR(at_2mb.time.count(), 135, 1e-9);
+  EXPECT_EQ(at_2mb.bound, Bound::kLatency);
+  EXPECT_TRUE(at_2mb.in_range);
+  EXPECT_NEAR(at_2mb.wire_bytes.value, 3.5e6, 1e-6);
+  EXPECT_NEAR(at_2mb.bus_bandwidth.value, 3.5e6 / 135e-6, 1);
+  // Half an octave on, by log: factor sqrt(1.5).
+  EXPECT_NEAR(microseconds(topology, kAllReduce, 2e6 * std::sqrt(2), 8),
+              (100 + 35 * std::sqrt(2)) * std::sqrt(1.5), 1e-6);
+  EXPECT_NEAR(microseconds(topology, kAllReduce, 4e6, 8), 170 * 1.5, 1e-9);
+  EXPECT_NEAR(microseconds(topology, kAllReduce, 16e6, 8), 380, 1e-9);
+  // Beyond the last octave its factor holds, but nobody measured it.
+  const CollectiveTime beyond = time_of(topology, kAllReduce, 1e9, 8);
+  EXPECT_NEAR(beyond.time.count(), 17600, 1e-6);
+  EXPECT_EQ(beyond.bound, Bound::kLink);
+  EXPECT_FALSE(beyond.in_range);
+}
+
+TEST(Collectives, SmallBuffersLieBetweenAnEmptyOneAndTheFirstMeasured) {
+  const Topology topology = round_topology();
+  // Empty, 8 ranks: ring LL 6.6 + 14 x 0.6 = 15; first point 117.5 us.
+  const CollectiveTime empty = time_of(topology, kAllReduce, 0, 8);
+  EXPECT_NEAR(empty.time.count(), 15, 1e-9);
+  EXPECT_EQ(empty.algorithm, "Ring");
+  EXPECT_EQ(empty.protocol, "LL");
+  EXPECT_FALSE(empty.in_range);
+  EXPECT_EQ(empty.bus_bandwidth.value, 0);
+  EXPECT_NEAR(microseconds(topology, kAllReduce, 0.5e6, 8), (15 + 117.5) / 2, 1e-9);
+  EXPECT_NEAR(microseconds(topology, kAllReduce, 1e6, 8), 117.5, 1e-9);
+}
+
+TEST(Collectives, OtherGroupSizesLieBetweenTheirNeighbours) {
+  Topology topology = round_topology();
+  // 5 of 2..8: the middle of 40 and 100 us; 1.6 x S / 100 GB/s.
+  const CollectiveTime five = time_of(topology, kAllReduce, 100e6, 5);
+  EXPECT_NEAR(five.time.count(), 70 + 1600, 1e-6);
+  EXPECT_FALSE(five.in_range);
+  // With half the rings the wire term doubles.
+  topology.intra.ring_channels_by_ranks = {{.ranks = 5, .channels = 5}};
+  EXPECT_NEAR(microseconds(topology, kAllReduce, 100e6, 5), 70 + 3200, 1e-6);
+  // Outside the curves' sizes: the nearest one.
+  topology.intra.ring_channels_by_ranks.clear();
+  topology.curves.erase(topology.curves.begin());
+  EXPECT_NEAR(microseconds(topology, kAllReduce, 100e6, 2), 100 + 1000, 1e-6);
+  topology.curves = {round_topology().curves[0]};
+  EXPECT_NEAR(microseconds(topology, kAllReduce, 100e6, 8), 40 + 1750, 1e-6);
+}
+
+TEST(Collectives, GathersAreHalfAnAllReduce) {
+  const Topology topology = round_topology();
+  for (CollectiveKind kind : {kAllGather, kReduceScatter}) {
+    const CollectiveTime result = time_of(topology, kind, 2e6, 8);
+    EXPECT_NEAR(result.latency.count(), (100 + 6.6) / 2, 1e-9);  // one launch
+    EXPECT_NEAR(result.wire.count(), 17.5, 1e-9);
+    EXPECT_NEAR(result.wire_bytes.value, 1.75e6, 1e-6);
+    EXPECT_FALSE(result.in_range);
+  }
+}
+
+TEST(Collectives, BroadcastSendsTheWholeBuffer) {
+  const Topology topology = round_topology();
+  for (CollectiveKind kind : {kBroadcast, kReduce}) {
+    // 16 MB on the wire, factor 1 again.
+    const CollectiveTime result = time_of(topology, kind, 16e6, 8);
+    EXPECT_NEAR(result.wire.count(), 160, 1e-9);
+    EXPECT_NEAR(result.latency.count(), 53.3, 1e-9);
+    EXPECT_NEAR(result.wire_bytes.value, 16e6, 1e-6);
+  }
+}
+
+TEST(Collectives, AllToAllInOneNode) {
+  // 8.4 + 7 x 3.4 = 32.2 us; 7/8 x 80 MB / 50 GB/s
+  const CollectiveTime result = time_of(round_topology(), kAllToAll, 80e6, 8);
+  EXPECT_NEAR(result.latency.count(), 32.2, 1e-9);
+  EXPECT_NEAR(result.wire.count(), 1400, 1e-9);
+  EXPECT_EQ(result.algorithm, "Pairwise");
+  EXPECT_EQ(result.bound, Bound::kLink);
+  for (CollectiveKind kind : {kGather, kScatter}) {
+    EXPECT_NEAR(microseconds(round_topology(), kind, 80e6, 8), 1432.2, 1e-9);
+  }
+  Topology pcie = round_topology();
+  pcie.intra.kind = IntraLink::kPcie;
+  EXPECT_NEAR(time_of(pcie, kAllToAll, 80e6, 8).latency.count(), 8.4 + 7 * 5.7, 1e-9);
+}
+
+TEST(Collectives, AllToAllOverNodesIsBoundByTheNics) {
+  // 16 ranks, 2 nodes: 8 x 80 MB x 1/2 per node over 4 x 10 GB/s = 8 ms; inside 0.7 ms.
+  // Latency 32.2 + 14 + 2 x 1 + 8 x 1.
+  const CollectiveTime result = time_of(round_topology(), kAllToAll, 80e6, 16, 2);
+  EXPECT_NEAR(result.latency.count(), 56.2, 1e-9);
+  EXPECT_NEAR(result.wire.count(), 8000, 1e-6);
+  // Two ranks on two nodes use one NIC each: 40 MB / 10 GB/s.
+  EXPECT_NEAR(time_of(round_topology(), kAllToAll, 80e6, 2, 2).wire.count(), 4000, 1e-6);
+  // A fast network leaves the inside: 80 MB x 7/16 / 50 GB/s.
+  Topology fast = round_topology();
+  fast.nic->bandwidth = {1e15};
+  EXPECT_NEAR(time_of(fast, kAllToAll, 80e6, 16, 2).wire.count(), 700, 1e-6);
+  // Gather: the root's 40 MB from the other node through its NIC.
+  EXPECT_NEAR(time_of(round_topology(), kGather, 80e6, 16, 2).wire.count(), 4000, 1e-6);
+}
+
+TEST(Collectives, SendGoesOverOneLinkOrOneNic) {
+  EXPECT_NEAR(microseconds(round_topology(), kSend, 80e6, 2), 8.4 + 3.4 + 1000, 1e-9);
+  EXPECT_NEAR(microseconds(round_topology(), kRecv, 80e6, 2, 2), 8.4 + 14 + 2 + 1 + 8000, 1e-9);
+}
+
+TEST(Collectives, UnevenAllToAllWaitsForTheWorstRank) {
+  const Topology topology = round_topology();
+  std::vector<Bytes> sent(8, Bytes{70e6}), received(8, Bytes{70e6});
+  const auto even = all_to_all_v_time(topology, 1, sent, received);
+  ASSERT_TRUE(even.has_value());
+  EXPECT_NEAR(even->time.count(), microseconds(topology, kAllToAll, 80e6, 8), 1e-9);
+  received[3] = {140e6};
+  const auto uneven = all_to_all_v_time(topology, 1, sent, received);
+  EXPECT_NEAR(uneven->wire.count(), 2 * even->wire.count(), 1e-9);
+  EXPECT_EQ(uneven->wire_bytes.value, 140e6);
+  // Sends and receives overlap: the smaller direction is free.
+  sent.assign(8, Bytes{1});
+  EXPECT_EQ(all_to_all_v_time(topology, 1, sent, received)->time, uneven->time);
+}
+
+TEST(Collectives, UnevenAllToAllOverNodesWaitsForTheWorstNode) {
+  const Topology topology = round_topology();
+  std::vector<Bytes> sent(16, Bytes{75e6}), received(16, Bytes{75e6});
+  const auto even = all_to_all_v_time(topology, 2, sent, received);
+  EXPECT_NEAR(even->time.count(), microseconds(topology, kAllToAll, 80e6, 16, 2), 1e-6);
+  // The second node receives 9 times 75 MB, 8/15 of it from the first one.
+  received[12] = {150e6};
+  const auto uneven = all_to_all_v_time(topology, 2, sent, received);
+  EXPECT_NEAR(uneven->wire.count(), 9.0 / 8 * even->wire.count(), 1e-6);
+  EXPECT_EQ(all_to_all_v_time(topology, 1, {sent.data(), 1}, {sent.data(), 1})->time.count(), 0);
+}
+
+TEST(Collectives, OneRankNeedsNoTime) {
+  for (CollectiveKind kind : {kAllReduce, kAllToAll, kBroadcast, kSend}) {
+    const CollectiveTime result = time_of(round_topology(), kind, 1e9, 1);
+    EXPECT_EQ(result.time.count(), 0);
+    EXPECT_EQ(result.algorithm, "none");
+    EXPECT_EQ(result.bound, Bound::kLatency);
+  }
+}
+
+TEST(Collectives, InterferenceStretchesTheWire) {
+  const Topology topology = round_topology();
+  const CollectiveQuery query{.bytes = {2e6}, .ranks = 8};
+  const auto result = collective_time(topology, query, {.interference = 1.2});
+  ASSERT_TRUE(result.has_value());
+  EXPECT_NEAR(result->latency.count(), 100, 1e-9);
+  EXPECT_NEAR(result->wire.count(), 42, 1e-9);
+  EXPECT_EQ(collective_time(topology, query)->wire.count(), 35);
+}
+
+TEST(Collectives, WithoutCurvesTheTuningModelSpeaks) {
+  Topology topology = round_topology();
+  topology.curves.clear();
+  topology.intra.efficiency = 0.8;
+  // Ring/Simple: 8.4 + 14 x 3.4 = 56; bus 80 GB/s.
+  const CollectiveTime result = time_of(topology, kAllReduce, 1e9, 8);
+  EXPECT_NEAR(result.latency.count(), 56, 1e-9);
+  EXPECT_NEAR(result.wire.count(), 1.75e9 / 80e3, 1e-6);
+  EXPECT_EQ(result.algorithm, "Ring");
+  EXPECT_EQ(result.protocol, "Simple");
+  EXPECT_FALSE(result.in_range);
+  const auto datasheet = nccl_tuning_input(topology, kAllReduce, 8, 1, true);
+  EXPECT_DOUBLE_EQ(datasheet.ring->intra_gb_per_s, 10);
+}
+
+TEST(Collectives, NvlsWhereTheSwitchHasIt) {
+  EXPECT_EQ(time_of(known("hgx-h100"), kAllReduce, 1e9, 8).algorithm, "NVLS");
+  EXPECT_EQ(time_of(known("hgx-b200"), kAllReduce, 1e9, 8).algorithm, "NVLS");
+  EXPECT_EQ(time_of(known("dgx-a100"), kAllReduce, 1e9, 8).algorithm, "Ring");
+  const auto input = nccl_tuning_input(known("hgx-h100"), kAllReduce, 16, 2);
+  EXPECT_FALSE(input.nvls.has_value());
+  ASSERT_TRUE(input.nvls_tree.has_value());
+  EXPECT_NEAR(input.nvls_tree->inter_gb_per_s, 8 * 50 * 0.9 / 16, 1e-9);
+  EXPECT_NEAR(input.ring->inter_latency_us, 1, 1e-9);
+}
+
+TEST(Collectives, SeveralNodesAreBoundByTheNics) {
+  const Topology topology = round_topology();
+  // 16 ranks, 2 nodes: 4 x 12.5 x 0.8 = 40 GB/s for all rings together, 2 x 15/16 S.
+  const CollectiveTime result = time_of(topology, kAllReduce, 1e9, 16, 2);
+  EXPECT_NEAR(result.wire.count(), 1.875e9 / 40e3, 0.01 * 1.875e9 / 40e3);
+  EXPECT_FALSE(result.in_range);
+  // Half the ranks of each node, half the NICs.
+  EXPECT_NEAR(time_of(topology, kAllReduce, 1e9, 8, 2).wire.count(), 1.75e9 / 20e3,
+              0.01 * 1.75e9 / 20e3);
+  // A fast network: no faster than inside a node.
+  Topology fast = topology;
+  fast.nic->bandwidth = {1e15};
+  fast.curves[1].bus = {10e9};
+  EXPECT_EQ(microseconds(fast, kAllReduce, 1e9, 16, 2), microseconds(fast, kAllReduce, 1e9, 8));
+  // One rank per node has no inside.
+  EXPECT_GT(microseconds(topology, kAllReduce, 1e9, 4, 4), 1.5e9 / 12.5e3);
+}
+
+TEST(Collectives, NeverFasterWithMoreBytes) {
+  std::vector<Topology> topologies = TopologyCatalog::builtin().topologies();
+  topologies.push_back(round_topology());
+  topologies.back().curves[0].octave_factors = {1, 1.2, 1.1, 1.05, 1};
+  topologies.back().curves[1].octave_factors = {1, 0.95, 1.2, 1.1, 1};
+  topologies.push_back(datasheet_topology(testing::round_gpu()));
+  for (const Topology& topology : topologies) {
+    for (auto [ranks, nodes] :
+         {std::pair{2, 1}, {3, 1}, {5, 1}, {8, 1}, {2, 2}, {16, 2}, {24, 3}, {512, 64}}) {
+      if (nodes > 1 && !topology.nic) continue;
+      for (int kind = 0; kind <= static_cast<int>(kRecv); ++kind) {
+        double last = 0;
+        for (double bytes = 0; bytes < 1e10; bytes = std::max(1.0, bytes * 1.13)) {
+          const CollectiveTime result =
+              time_of(topology, static_cast<CollectiveKind>(kind), bytes, ranks, nodes);
+          EXPECT_GE(result.time.count(), last * (1 - 1e-12))
+              << topology.name << " " << to_string(static_cast<CollectiveKind>(kind)) << " "
+              << ranks << " on " << nodes << ": " << bytes;
+          EXPECT_GE(result.wire.count(), 0);
+          EXPECT_GE(result.latency.count(), 0);
+          EXPECT_NEAR(result.time.count(), result.latency.count() + result.wire.count(),
+                      1e-9 * result.time.count());
+          last = result.time.count();
+        }
+      }
+    }
+  }
+}
+
+TEST(Collectives, NeverFasterThanTheLink) {
+  for (const Topology& topology : TopologyCatalog::builtin().topologies()) {
+    for (int ranks : {2, 4, 8}) {
+      for (CollectiveKind kind : {kAllGather, kReduceScatter, kAllToAll, kBroadcast, kSend}) {
+        const CollectiveTime result = time_of(topology, kind, 1e10, ranks);
+        EXPECT_LE(result.bus_bandwidth, topology.intra.gpu_bandwidth)
+            << topology.name << " " << to_string(kind) << " " << ranks;
+      }
+      // The switch adds up: an NVLS all-reduce may double the link.
+      const double factor = topology.intra.nvls_channels ? 2 : 1;
+      EXPECT_LE(time_of(topology, kAllReduce, 1e10, ranks).bus_bandwidth,
+                factor * topology.intra.gpu_bandwidth)
+          << topology.name;
+    }
+  }
+}
+
+TEST(Collectives, ErrorsSayWhatWasExpected) {
+  const Topology topology = round_topology();
+  const auto message = [](const auto& result) {
+    EXPECT_FALSE(result.has_value());
+    if (result.has_value()) return std::string();
+    EXPECT_EQ(result.error().code, ErrorCode::kImpossible);
+    return result.error().message;
+  };
+  EXPECT_EQ(message(collective_time(topology, {.ranks = 0})), "expected 1 rank or more, found 0");
+  EXPECT_EQ(message(collective_time(topology, {.ranks = 4, .nodes = 5})),
+            "expected 1 to 4 nodes (ranks), found 5");
+  EXPECT_EQ(message(collective_time(topology, {.ranks = 4, .nodes = 0})),
+            "expected 1 to 4 nodes (ranks), found 0");
+  EXPECT_EQ(message(collective_time(topology, {.ranks = 9})),
+            "expected at most 8 ranks per node of round, found 9 on 1");
+  EXPECT_EQ(message(collective_time(topology, {.bytes = {-1}, .ranks = 2})).substr(0, 34),
+            "expected bytes of at least 0, foun");
+  EXPECT_NE(message(collective_time(topology, {.bytes = {std::nan("")}, .ranks = 2})), "");
+  EXPECT_NE(message(collective_time(topology, {.bytes = {INFINITY}, .ranks = 2})), "");
+  EXPECT_EQ(message(collective_time(topology, {.ranks = 2}, {.interference = 0.5})),
+            "expected an interference factor of at least 1, found 0.500000");
+  Topology lonely = topology;
+  lonely.nic.reset();
+  EXPECT_EQ(message(collective_time(lonely, {.ranks = 16, .nodes = 2})),
+            "expected one node, as round has no NIC, found 2");
+
+  const std::vector<Bytes> three(3, Bytes{1}), four(4, Bytes{1});
+  EXPECT_EQ(message(all_to_all_v_time(topology, 1, three, four)),
+            "expected as many received as sent sizes, 3, found 4");
+  EXPECT_EQ(message(all_to_all_v_time(topology, 2, three, three)),
+            "expected equally many ranks on each of 2 nodes, found 3 ranks");
+  EXPECT_EQ(message(all_to_all_v_time(topology, 1, {}, {})), "expected 1 rank or more, found 0");
+  std::vector<Bytes> odd = three;
+  odd[2] = {-1};
+  EXPECT_NE(message(all_to_all_v_time(topology, 1, three, odd)).find("at rank 2"),
+            std::string::npos);
+}
+
+KernelWork work(const char* kind, std::int64_t ranks, double in, double out) {
+  return {.family = KernelFamily::kCollective,
+          .bytes_read = {in},
+          .bytes_written = {out},
+          .shape = CollectiveShape{.kind = kind, .world_size = ranks}};
+}
+
+TEST(CollectiveModel, PricesOnItsTopology) {
+  const Topology topology = round_topology();
+  const auto model = make_collective_model(topology);
+  const Gpu gpu = testing::round_gpu();
+  const Price price = model->price(work("all_reduce", 8, 2e6, 2e6), gpu);
+  EXPECT_NEAR(price.time.count(), 135, 1e-9);
+  EXPECT_NEAR(price.latency.count(), 100, 1e-9);
+  EXPECT_EQ(price.model, "collective-curve");
+  EXPECT_TRUE(price.in_range);
+  EXPECT_NEAR(price.low.count(), 121.5, 1e-9);
+  EXPECT_NEAR(price.high.count(), 148.5, 1e-9);
+  // All-gather counts the output.
+  EXPECT_NEAR(model->price(work("all_gather", 8, 1e6, 8e6), gpu).time.count(),
+              microseconds(topology, kAllGather, 8e6, 8), 1e-9);
+  EXPECT_NEAR(model->price(work("reduce_scatter", 8, 8e6, 1e6), gpu).time.count(),
+              microseconds(topology, kReduceScatter, 8e6, 8), 1e-9);
+  const Price large = model->price(work("all_to_all", 8, 80e6, 80e6), gpu);
+  EXPECT_EQ(large.bound, Bound::kLink);
+  EXPECT_EQ(large.model, "collective-nccl");
+  EXPECT_FALSE(large.in_range);
+  // More ranks than a node holds: several nodes, also unequal ones.
+  EXPECT_NEAR(model->price(work("all_reduce", 16, 1e9, 1e9), gpu).time.count(),
+              microseconds(topology, kAllReduce, 1e9, 16, 2), 1e-6);
+  EXPECT_NEAR(model->price(work("all_reduce", 9, 1e9, 1e9), gpu).time.count(),
+              microseconds(topology, kAllReduce, 1e9, 9, 2), 1e-6);
+  // A send is between two, whatever the group.
+  EXPECT_NEAR(model->price(work("send", 64, 80e6, 80e6), gpu).time.count(), 1011.8, 1e-9);
+}
+
+TEST(CollectiveModel, SaysWhatItDoesNotKnow) {
+  const auto model = make_collective_model(round_topology());
+  const Gpu gpu = testing::round_gpu();
+  const Price unknown_group = model->price(work("all_reduce", 0, 2e6, 2e6), gpu);
+  EXPECT_NEAR(unknown_group.time.count(), 135, 1e-9);  // a full node
+  EXPECT_FALSE(unknown_group.in_range);
+  EXPECT_FALSE(model->price(work("all_meet", 8, 2e6, 2e6), gpu).in_range);
+  const KernelWork bare{.family = KernelFamily::kCollective, .shape = {}};
+  EXPECT_FALSE(model->price(bare, gpu).in_range);
+  EXPECT_GT(model->price(bare, gpu).time.count(), 0);
+  // No NIC: as if one node were larger.
+  Topology lonely = round_topology();
+  lonely.nic.reset();
+  lonely.curves.clear();
+  const auto one_node = make_collective_model(lonely);
+  const Price sixteen = one_node->price(work("all_reduce", 16, 1e9, 1e9), gpu);
+  EXPECT_GT(sixteen.time.count(), 1.875e9 / 100e3);
+  EXPECT_FALSE(sixteen.in_range);
+  // One rank: a copy.
+  EXPECT_GT(model->price(work("all_reduce", 1, 1e9, 1e9), gpu).time.count(), 0);
+  EXPECT_LT(model->price(work("all_reduce", 1, 1e9, 1e9), gpu).time.count(), 10);
+}
+
+TEST(CollectiveModel, InterferenceIsPassedOn) {
+  const auto model = make_collective_model(round_topology(), {.interference = 2});
+  EXPECT_NEAR(model->price(work("all_reduce", 8, 2e6, 2e6), testing::round_gpu()).time.count(), 170,
+              1e-9);
+}
+
+TEST(CollectiveModel, TheDefaultUsesTheGpusTopology) {
+  Gpu gpu = testing::round_gpu();
+  gpu.name = "a100-sxm-80gb";
+  const Price price =
+      KernelModels::heuristic().price(work("all_reduce", 8, 64 * kMib, 64 * kMib), gpu);
+  EXPECT_NEAR(price.time.count(), microseconds(known("dgx-a100"), kAllReduce, 64 * kMib, 8), 1e-9);
+  EXPECT_TRUE(price.in_range);
+  EXPECT_EQ(price.model, "collective-curve");
+}
+
+}  // namespace
+}  // namespace perfmodel
