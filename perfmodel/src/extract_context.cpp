@@ -227,11 +227,14 @@ class ContextExtractor {
     }
   }
 
+  // Two threads now and then work at once: a gap begins when all ops so far have ended.
   void add_gaps(const HostChain& chain, const HostChain* following) {
+    std::int64_t from = chain.begin_ns;
     for (std::size_t i = 0; i + 1 < chain.ops.size(); ++i) {
       const ChainOp& previous = chain.ops[i];
       const ChainOp& next = chain.ops[i + 1];
-      const std::int64_t from = host(previous.event).end_ns(), to = host(next.event).start_ns;
+      from = std::max(from, host(previous.event).end_ns());
+      const std::int64_t to = std::max(from, host(next.event).start_ns);
       const GapClass gap = host(previous.event).thread != host(next.event).thread
                                ? GapClass::kThread
                            : previous.label_item != next.label_item ? GapClass::kLabel
@@ -245,7 +248,7 @@ class ContextExtractor {
     const bool follows = following && following->begin_ns > chain.end_ns &&
                          no_op_between(chain.end_ns, following->begin_ns);
     if (follows) {
-      const std::int64_t from = host(last.event).end_ns();
+      from = host(last.event).end_ns();
       const std::int64_t to = host(following->ops.front().event).start_ns;
       add_gap(without_loader(us(to - from) - loose_wait_us(*following, from, to), from, to), last,
               following->ops.front(), GapClass::kIteration);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 namespace perfmodel {
@@ -267,18 +268,17 @@ class Writer {
     const PredictedKernel& kernel = item.kernels.back();
     made.device_us = kernel.price.time.count();
     made.collective |= kernel.family == KernelFamily::kCollective;
-    if (made.collective && call.work >= 0) {
-      made.comm_bytes = item.lowered.work[static_cast<std::size_t>(call.work)].bytes_read.value;
-    }
     made.term = made.collective                               ? Term::kCollective
                 : call.call.kind == TemplateCall::Kind::kCopy ? Term::kCopy
                 : call.call.kind == TemplateCall::Kind::kSet  ? Term::kSet
                                                               : Term::kKernel;
     if (made.collective) {
-      made.comm = comm_record(call.node);
-      if (made.comm >= 0) {
+      const std::int32_t node = comm_node(call.node);
+      if (node >= 0) {
+        made.comm = graph_.nodes[static_cast<std::size_t>(node)].comm;
         made.sequence = graph_.comm_records[static_cast<std::size_t>(made.comm)].sequence;
       }
+      if (const auto work = comm_work(node)) made.comm_bytes = work->bytes_read.value;
     }
     if (call.call.blocking) {
       made.kind = Instruction::Kind::kBlockingCopy;
@@ -313,15 +313,25 @@ class Writer {
     return table_.call_us(call).us;
   }
 
-  // The comm record of a node or of the nearest node above it (nccl:* labels lie inside the
-  // record).
-  std::int32_t comm_record(std::int32_t node) const {
+  // The node with the comm record of a call: its own or the nearest above it (nccl:* labels lie
+  // inside the record), or -1.
+  std::int32_t comm_node(std::int32_t node) const {
     for (; node >= 0; node = graph_.nodes[static_cast<std::size_t>(node)].parent) {
       const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
-      if (at.comm >= 0) return at.comm;
+      if (at.comm >= 0) return node;
       if (at.is_structural) break;
     }
     return -1;
+  }
+
+  // What a collective moves, if its record tells; the call may belong to a label inside it.
+  std::optional<KernelWork> comm_work(std::int32_t node) const {
+    const OpRule* rule = OpRuleRegistry::builtin().find("record_param_comms");
+    if (node < 0 || !rule) return {};
+    std::vector<KernelWork> work;
+    const OpView view{graph_, graph_.nodes[static_cast<std::size_t>(node)], nullptr};
+    if (!rule->lower(view, gpu_, work) || work.empty()) return {};
+    return std::move(work.front());
   }
 
   // "wait" records anywhere below the op: the next kernel waits for the collective of that number.
@@ -349,6 +359,10 @@ class Writer {
       work = item.lowered.work[static_cast<std::size_t>(call.work)];
     } else if (call.call.collective) {
       work.family = KernelFamily::kCollective;
+      if (auto recorded = comm_work(comm_node(call.node))) {
+        work = std::move(*recorded);
+        kernel.inferred = false;
+      }
     } else if (call.call.kind == TemplateCall::Kind::kCopy) {
       work.family = KernelFamily::kCopy;
       work.shape = CopyShape{.kind = call.call.copy, .pageable = call.call.pageable};
