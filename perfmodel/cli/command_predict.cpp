@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/predictors/collectives.hpp"
 #include "perfmodel/timeline.hpp"
 #include "prediction_report.hpp"
 
@@ -21,6 +22,8 @@ struct Arguments {
   std::string gpu, use = "all", models = "heuristic", timeline;
   std::int64_t world = 0;
   std::vector<double> rank_start;
+  std::string topology, strategy;
+  double interference = 1, bucket_mb = 25, unit_mb = 100;
   Window iterations, kernel_iterations;
   bool json = false, salvage = false, missing_collectives = false;
   std::size_t top = 10;
@@ -66,6 +69,7 @@ class Run {
     report_.gpu = std::move(*gpu);
     report_.models = arguments_.models;
     report_.use = arguments_.use == "comm" ? KernelTimes::Use::kComm : KernelTimes::Use::kAll;
+    if (auto found = find_topology(); !found) return Unexpected{found.error()};
     if (auto read = read_tables(*data); !read) return Unexpected{read.error()};
     if (auto read = read_ranks(); !read) return Unexpected{read.error()};
     if (auto done = predict_ranks(); !done) return Unexpected{done.error()};
@@ -129,6 +133,27 @@ class Run {
     return &*trace_;
   }
 
+  // Collectives are priced on the named topology, else on the one that the GPU usually sits in.
+  Result<void> find_topology() {
+    models_ =
+        arguments_.models == "roofline" ? KernelModels::roofline() : KernelModels::heuristic();
+    topology_ = topology_for(report_.gpu);
+    if (!arguments_.topology.empty()) {
+      auto found = TopologyCatalog::builtin().find(arguments_.topology);
+      if (!found) return Unexpected{found.error()};
+      topology_ = std::move(*found);
+      if (std::ranges::find(topology_.gpus, report_.gpu.name) == topology_.gpus.end()) {
+        warn("topology " + topology_.name + " is not built with " + report_.gpu.name +
+             ": only its links are used");
+      }
+    } else if (arguments_.interference == 1) {
+      return {};
+    }
+    collectives_ = make_collective_model(topology_, {.interference = arguments_.interference});
+    models_.set(KernelFamily::kCollective, collectives_.get());
+    return {};
+  }
+
   Result<void> read_ranks() {
     const std::size_t count = arguments_.graphs.size();
     report_.ranks.reserve(count);
@@ -177,9 +202,17 @@ class Run {
   }
 
   PredictOptions options_of(std::size_t rank) const {
-    PredictOptions options{.models = arguments_.models == "roofline" ? &KernelModels::roofline()
-                                                                     : &KernelModels::heuristic(),
-                           .world_size = arguments_.world};
+    PredictOptions options{.models = &models_, .world_size = arguments_.world};
+    if (!arguments_.strategy.empty()) {
+      options.scale_out =
+          ScaleOut{.world = arguments_.world,
+                   .strategy = arguments_.strategy == "fsdp" ? ParallelStrategy::kFsdp
+                                                             : ParallelStrategy::kDdp,
+                   .topology = &topology_,
+                   .interference = arguments_.interference};
+      options.scale_out->ddp.bucket_cap_bytes = arguments_.bucket_mb * 1024 * 1024;
+      options.scale_out->fsdp_unit_bytes = arguments_.unit_mb * 1e6;
+    }
     options.use = report_.use;
     options.what_if_steps = kWhatIfSteps;
     if (!window_is_of_trace()) options.iterations = arguments_.iterations;
@@ -271,6 +304,9 @@ class Run {
 
   const Arguments& arguments_;
   PredictionReport report_;
+  KernelModels models_;
+  Topology topology_;
+  std::unique_ptr<KernelModel> collectives_;
   std::vector<Table> tables_;
   std::vector<std::optional<KernelTimes>> kernel_times_;  // per rank
   std::optional<Trace> trace_;
@@ -333,10 +369,36 @@ Command predict_command(CLI::App& parent) {
   add_window(*app, "--kernel-iterations", arguments->kernel_iterations,
              "Iterations of the trace to take durations from")
       ->needs(times);
-  app->add_option("--world", arguments->world,
-                  "Number of ranks, for collectives whose group size is not recorded")
+  auto* world =
+      app->add_option("--world", arguments->world,
+                      "Number of ranks: for collectives whose group size is not recorded, and for "
+                      "--strategy")
+          ->check(at_least(1))
+          ->type_name("N");
+  app->add_option("--topology", arguments->topology,
+                  "How GPUs and nodes are tied together: a name of data/topologies/ or a file "
+                  "(default: what the GPU usually sits in)")
+      ->type_name("NAME");
+  auto* strategy = app->add_option("--strategy", arguments->strategy,
+                                   "Run the graph of one rank on --world ranks: ddp (bucketed "
+                                   "all-reduce) or fsdp (sharded parameters)")
+                       ->check(CLI::IsMember({"ddp", "fsdp"}))
+                       ->needs(world);
+  app->add_option("--bucket-mb", arguments->bucket_mb, "DDP: MiB of gradients per all-reduce")
+      ->check(at_least(0))
+      ->capture_default_str()
+      ->needs(strategy)
+      ->type_name("MIB");
+  app->add_option("--unit-mb", arguments->unit_mb, "FSDP: MB of parameters per unit")
+      ->check(at_least(0))
+      ->capture_default_str()
+      ->needs(strategy)
+      ->type_name("MB");
+  app->add_option("--interference", arguments->interference,
+                  "Collectives' time on the wire is multiplied by this (compute beside them)")
       ->check(at_least(1))
-      ->type_name("N");
+      ->capture_default_str()
+      ->type_name("X");
   app->add_option("--rank-start", arguments->rank_start,
                   "When each rank begins the step, in microseconds on one clock: one step from "
                   "these starts instead of the steady state")

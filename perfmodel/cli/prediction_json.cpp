@@ -122,6 +122,15 @@ Json ops(const Prediction& prediction) {
   return list;
 }
 
+Json scale_out_json(const ScaledOut& scaled) {
+  return {{"strategy", to_string(scaled.strategy)},
+          {"world", scaled.world},
+          {"nodes", scaled.nodes},
+          {"collectives", scaled.collectives},
+          {"parameter_bytes", scaled.parameter_bytes},
+          {"own_collectives", scaled.own_collectives}};
+}
+
 Json provenance(const PredictionReport& report, const RankPrediction& rank) {
   Json kernel_times = nullptr;
   if (!rank.kernel_times_file.empty()) {
@@ -170,6 +179,8 @@ Json prediction_json(const PredictionReport& report) {
                        {"collective", rounded(term_us(p, Term::kCollective))},
                        {"copy", rounded(term_us(p, Term::kCopy))},
                        {"set", rounded(term_us(p, Term::kSet))}};
+  json["communication"] = communication_json(p.communication);
+  if (p.scaled_out) json["scale_out"] = scale_out_json(*p.scaled_out);
   json["kernels_by_family"] = families(p);
   json["coverage"] = coverage(p.coverage);
   add_critical_path(json, p.critical_path);

@@ -78,6 +78,7 @@ class Renderer {
     ranks();
     iterations();
     totals();
+    communication();
     host_terms();
     kernels();
     phases();
@@ -118,6 +119,15 @@ class Renderer {
                             rank_.kernel_times_file, kernels);
     }
     list.row("kernels", kernels);
+    if (p_.scaled_out) {
+      const ScaledOut& s = *p_.scaled_out;
+      list.row("ranks", fmt::format("{} on {}, {}: {}{}", s.world,
+                                    counted(static_cast<std::size_t>(s.nodes), "node"),
+                                    to_string(s.strategy), counted(s.collectives, "collective"),
+                                    s.own_collectives ? " of the graph, priced for so many ranks"
+                                                      : fmt::format(" for {:.1f} MB of parameters",
+                                                                    s.parameter_bytes / 1e6)));
+    }
     text_ += list.text();
   }
 
@@ -176,6 +186,16 @@ class Renderer {
                                    {"host waiting for the GPU", p_.wait_us}}) {
       table.row({name, time_(us), percent(us, p_.e2e_us)});
     }
+    add(table);
+  }
+
+  void communication() {
+    const RankReport& c = p_.communication;
+    if (c.collectives == 0 || report_.job) return;
+    TextTable table{"Communication", time_.name(), "share"};
+    table.row({"collectives", time_(c.transfer_us), percent(c.transfer_us, p_.e2e_us)});
+    table.row(
+        {"of it beside no other GPU work", time_(c.exposed_us), percent(c.exposed_us, p_.e2e_us)});
     add(table);
   }
 

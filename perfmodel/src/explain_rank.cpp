@@ -26,6 +26,7 @@ class Explanation {
 
   Result<Prediction> write() {
     made_.phases = program_.phases;
+    made_.scaled_out = program_.scaled_out;
     made_.coverage = program_.coverage;
     find_period();
     sums();
@@ -203,12 +204,15 @@ class Explanation {
     const TaskNames names{
         .key = [this](TaskId task) -> std::uint64_t {
           if (!is_own(task)) return ~std::uint64_t{0};
-          const Node& node = graph_.nodes[static_cast<std::size_t>(item_of(task).lowered.node)];
+          const ProgramItem& item = item_of(task);
+          const Node& node = graph_.nodes[static_cast<std::size_t>(item.lowered.node)];
           const auto term = static_cast<std::uint64_t>(task_graph_.term(task));
-          return node.name | term << 40;
+          const std::uint64_t name = item.title.empty() ? node.name : hash_text(item.title) >> 24;
+          return name | term << 48;
         },
         .op = [this](TaskId task) -> std::string {
           if (!is_own(task)) return "(other ranks)";
+          if (!item_of(task).title.empty()) return std::string(item_of(task).title);
           return std::string(
               graph_.name(graph_.nodes[static_cast<std::size_t>(item_of(task).lowered.node)]));
         },
@@ -244,7 +248,7 @@ class Explanation {
       ProgramItem& item = program_.items[i];
       const Node& node = graph_.nodes[static_cast<std::size_t>(item.lowered.node)];
       made_.ops.push_back({.id = node.id,
-                           .name = graph_.name(node),
+                           .name = item.title.empty() ? graph_.name(node) : item.title,
                            .thread = item.thread,
                            .phase = item.phase,
                            .start_us = std::max(0.0, start[i]),

@@ -7,6 +7,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "add_scale_out.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -40,6 +42,11 @@ class Writer {
     collect_items();
     write_program();
     made_.lowering = lowering_.stats();
+    if (options_.scale_out) {
+      const auto added = add_scale_out(graph_, gpu_, table_, options_, made_);
+      if (!added) return Unexpected{added.error()};
+      made_.scaled_out = *added;
+    }
     return std::move(made_);
   }
 
@@ -278,7 +285,11 @@ class Writer {
         made.comm = graph_.nodes[static_cast<std::size_t>(node)].comm;
         made.sequence = graph_.comm_records[static_cast<std::size_t>(made.comm)].sequence;
       }
-      if (const auto work = comm_work(node)) made.comm_bytes = work->bytes_read.value;
+      if (auto work = comm_work(node)) {
+        made.comm_bytes = work->bytes_read.value;
+        made.comm_work = static_cast<std::int32_t>(made_.comm_works.size());
+        made_.comm_works.push_back(std::move(*work));
+      }
     }
     if (call.call.blocking) {
       made.kind = Instruction::Kind::kBlockingCopy;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "perfmodel/graph/execution_graph.hpp"
@@ -13,7 +15,7 @@ namespace perfmodel {
 
 /// One step of the host program. A pass over all instructions is one pass over the graph.
 struct Instruction {
-  enum class Kind : std::uint8_t { kHost, kLaunch, kBlockingCopy, kSync, kCommWait } kind;
+  enum class Kind : std::uint8_t { kHost, kLaunch, kBlockingCopy, kSync, kCommWait, kMark } kind;
   Term term = Term::kT1;    ///< of the host or device time
   std::int32_t op = 0;      ///< position in the list of items
   std::int32_t thread = 0;  ///< host lane
@@ -24,10 +26,14 @@ struct Instruction {
   std::int64_t sequence = -1;
   SyncKind sync = SyncKind::kNone;
   bool collective = false;
-  std::int32_t kernel = -1;   ///< into the item's kernels
-  std::int32_t phase = -1;    ///< if it is not the item's
-  std::int32_t comm = -1;     ///< collectives: into ExecutionGraph::comm_records, or -1
-  double comm_bytes = -1;     ///< collectives: what this rank puts in; -1: not known
+  std::int32_t kernel = -1;      ///< into the item's kernels
+  std::int32_t phase = -1;       ///< if it is not the item's
+  std::int32_t comm = -1;        ///< collectives: into ExecutionGraph::comm_records, or -1
+  double comm_bytes = -1;        ///< collectives: what this rank puts in; -1: not known
+  std::int32_t comm_work = -1;   ///< collectives: into HostProgram::comm_works, or -1
+  bool waits_for_caller = true;  ///< collectives: for the work of the thread's stream so far
+  std::int32_t after_mark = -1;  ///< kMark: the number that the stream's last task gets;
+                                 ///< collectives: waits for that task of this pass
   std::int32_t meeting = -1;  ///< collectives that meet those of other ranks: which one of the pass
 };
 
@@ -41,6 +47,7 @@ struct ProgramItem {
   LoweredOp lowered;
   std::vector<PredictedKernel> kernels;
   KeyLevel gap_level = KeyLevel::kMissing, op_level = KeyLevel::kMissing;
+  std::string_view title = {};  ///< of items that no node stands for; empty: the node's name
 };
 
 /// What one rank's host does in one pass over its graph, with priced kernels.
@@ -50,6 +57,8 @@ struct HostProgram {
   std::vector<Instruction> instructions;
   std::vector<Prediction::Phase> phases;  ///< labels
   std::int32_t rest_phase = 0;
+  std::vector<KernelWork> comm_works;
+  std::optional<ScaledOut> scaled_out;
   Prediction::Coverage coverage;  ///< host time by key level
   LoweringStats lowering;
 };

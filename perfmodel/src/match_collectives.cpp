@@ -301,7 +301,7 @@ Result<CollectiveMatch> match_collectives(std::span<const std::vector<RankCollec
   return Matcher(ranks, names, options).match();
 }
 
-std::string collective_kind(std::string_view name) {
+std::string canonical_collective(std::string_view name) {
   std::string plain;  // "_allgather_base" and "ncclDevKernel_AllGather_RING" alike
   for (char c : name.substr(0, name.find('('))) {
     if (c != '_') plain += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);

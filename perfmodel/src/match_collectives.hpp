@@ -48,6 +48,6 @@ Result<CollectiveMatch> match_collectives(std::span<const std::vector<RankCollec
 
 /// "ncclKernel_AllReduce_RING_LL_Sum_float(...)", "allreduce", "_allgather_base" -> "all_reduce",
 /// ...
-std::string collective_kind(std::string_view name);
+std::string canonical_collective(std::string_view name);
 
 }  // namespace perfmodel

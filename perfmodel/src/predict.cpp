@@ -96,12 +96,12 @@ class Job {
     const Instruction& at = programs_[r].instructions[static_cast<std::size_t>(instruction)];
     const auto& item = programs_[r].items[static_cast<std::size_t>(at.op)];
     RankCollective made{
-        .kind = collective_kind(item.kernels[static_cast<std::size_t>(at.kernel)].name),
+        .kind = canonical_collective(item.kernels[static_cast<std::size_t>(at.kernel)].name),
         .sequence = at.sequence,
         .event = instruction};
     if (at.comm >= 0) {
       const CommRecord& record = ranks_[r].graph->comm_records[static_cast<std::size_t>(at.comm)];
-      made.kind = collective_kind(record.collective);
+      made.kind = canonical_collective(record.collective);
       made.process_group = group_name(record.process_group);
       made.group_size = record.group_size;
     }
@@ -245,7 +245,7 @@ class Job {
                                       .started = !options_.rank_start_us.empty()},
                                      graph_, schedule_);
       if (!prediction) return Unexpected{prediction.error()};
-      if (ranks_.size() > 1) report_communication(r, *prediction);
+      report_communication(r, *prediction);
       made.ranks.push_back(std::move(*prediction));
     }
     if (ranks_.size() == 1) {

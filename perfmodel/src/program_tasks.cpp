@@ -54,6 +54,7 @@ std::int64_t ProgramTasks::sequences_per_pass() const {
 void ProgramTasks::add_pass(bool record, TaskId starter, double lag_us) {
   earlier_ = std::exchange(collectives_, {});
   arrivals_.clear();
+  marks_.clear();
   if (record) {
     last_pass_.clear();
     iteration_ends_.clear();
@@ -99,6 +100,10 @@ void ProgramTasks::add_pass(bool record, TaskId starter, double lag_us) {
         }
         break;
       }
+      case Instruction::Kind::kMark:
+        marks_[at.after_mark] =
+            graph_.last_on_lane(last_stream_.try_emplace(at.thread, first_lane_).first->second);
+        break;
     }
     if (begin < 0 && last_host_ >= first) {
       begin = last_host_;
@@ -131,7 +136,12 @@ TaskId ProgramTasks::add_device(const Instruction& at, std::int32_t instruction,
       graph_.add_task(lane, meets ? 0 : at.device_us, table_.device.kernel_gap_us, at.op, term);
   graph_.add_edge(call, begin, at.latency_us);
   auto& thread_stream = last_stream_.try_emplace(at.thread, first_lane_).first->second;
-  if (at.collective) {
+  if (at.collective && !at.waits_for_caller) {
+    const auto marked = marks_.find(at.after_mark);
+    if (marked != marks_.end()) {
+      graph_.add_edge(marked->second, begin, table_.device.event_gap_us);
+    }
+  } else if (at.collective) {
     // A collective waits for the stream that it is called from.
     const auto source = graph_.last_on_lane(thread_stream);
     if (source >= 0 && source != begin) graph_.add_edge(source, begin, table_.device.event_gap_us);

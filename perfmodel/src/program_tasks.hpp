@@ -76,6 +76,7 @@ class ProgramTasks {
   std::map<std::int32_t, std::int32_t> last_stream_;                // per thread
   std::unordered_map<std::int64_t, TaskId> collectives_, earlier_;  // by sequence number
   std::vector<TaskId> awaited_;                                     // by the next kernel
+  std::map<std::int32_t, TaskId> marks_;                            // of this pass
   TaskId last_host_ = -1, busiest_task_ = -1;
   std::int32_t busiest_lane_ = -1;
   std::int64_t sequences_ = 0;

@@ -119,13 +119,13 @@ class Replayer {
       for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
         const GpuEvent& event = trace.gpu[i];
         if (event.kind != GpuKind::kKernel || !is_collective_kernel(trace.name(event))) continue;
-        RankCollective made{.kind = collective_kind(trace.name(event)),
+        RankCollective made{.kind = canonical_collective(trace.name(event)),
                             .start_us = base_us(r) + us(event.start_ns),
                             .end_us = base_us(r) + us(event.end_ns()),
                             .event = static_cast<std::int32_t>(i)};
         if (event.collective >= 0) {
           const auto& note = trace.collectives[static_cast<std::size_t>(event.collective)];
-          made.kind = collective_kind(trace.names.text(note.kind));
+          made.kind = canonical_collective(trace.names.text(note.kind));
           made.process_group = trace.names.text(note.process_group);
           made.sequence = note.sequence;
           made.in_elements = note.in_elements;
@@ -244,6 +244,11 @@ class Replayer {
           whole.iteration.begin_ns = trace.host[i].start_ns;
           whole.begin = tasks.begins[i];
         }
+      }
+      if (whole.end < 0) {
+        return Unexpected{Error{.code = ErrorCode::kImpossible,
+                                .message = "expected ops, annotations or launches, found none",
+                                .file = trace.source}};
       }
       marks_[r].push_back(std::move(whole));
       if (options_.iterations &&

@@ -23,11 +23,14 @@ constexpr double kLongCallFactor = 5;          // and longer than this many medi
 constexpr std::int64_t kShortEventSyncNs = 20'000;
 constexpr std::int64_t kLateNs = 5'000;         // a start this much later than its known reasons
 constexpr std::int64_t kEventReachNs = 15'000;  // awaited end this close before a late start
+constexpr std::int64_t kClockSlackNs = 10'000;  // host and device clocks may differ by this
 constexpr std::int64_t kLargeCopyBytes = 64 * 1024;
 // Typical starts: what lies outside was held by something else.
 constexpr std::int64_t kLatencyLowNs = -20'000, kLatencyHighNs = 20'000, kGapHighNs = 10'000;
 constexpr std::int64_t kIdleMarginNs = 5'000;
-constexpr double kEventLagUs = 2;  // awaited end to start where no sample tells (V100, A100: 1.2-5)
+// Where no sample tells (measured: launch -1 to 8, blocking copy 8 to 12, gap 1.1 to 2.2 us,
+// awaited end to start 1.2 to 5).
+constexpr double kLatencyUs = 1.5, kBlockingLatencyUs = 10, kGapUs = 1.3, kEventLagUs = 2;
 constexpr std::size_t kDefaultQueueDepth = 1024;
 constexpr std::int64_t kQueueFitNs = 50'000;
 constexpr std::size_t kQueueSamples = 8;
@@ -110,6 +113,7 @@ class Builder {
     std::vector<std::int32_t> tasks;            // in start order
     std::vector<std::int64_t> launch_start_ns;  // of the launched ones, in launch order
     std::vector<std::int32_t> launched;
+    std::vector<std::int32_t> queued;  // last task of each call: a graph takes one place
   };
 
   void sort_launches() {
@@ -131,6 +135,11 @@ class Builder {
                        });
       for (std::int32_t task : stream.launched) {
         stream.launch_start_ns.push_back(launch_of(task).start_ns);
+        if (stream.queued.empty() || !same_launch(stream.queued.back(), task)) {
+          stream.queued.push_back(task);
+        } else if (gpu(task).end_ns() > gpu(stream.queued.back()).end_ns()) {
+          stream.queued.back() = task;
+        }
       }
     }
   }
@@ -208,12 +217,17 @@ class Builder {
       } else if (wait.kind == CallWait::Kind::kSync) {
         const auto record = records.find(event.correlation);
         synchronise(i, wait, record == records.end() ? nullptr : record->second);
-      } else if (event.duration_ns > kLongCallNs &&
-                 us(event.duration_ns) > kLongCallFactor * median_us[event.name] &&
-                 work_.count(i) == 0) {
+      } else if (event.duration_ns > kLongCallNs && work_.count(i) == 0 &&
+                 (frees_memory(trace_.name(event)) ||
+                  us(event.duration_ns) > kLongCallFactor * median_us[event.name])) {
         long_call(i);
       }
     }
+  }
+
+  // cudaFree, cudaFreeHost, hipFree: documented to synchronise, and often there is but one.
+  static bool frees_memory(std::string_view call) {
+    return call.find("Free") != std::string_view::npos && !call.ends_with("Async");
   }
 
   std::vector<double> call_medians() const {
@@ -246,7 +260,7 @@ class Builder {
   void await_all(std::size_t call) {
     for (const auto& [key, stream] : streams_) {
       const std::int32_t task = last_launched(stream, trace_.host[call].start_ns);
-      if (task >= 0 && gpu(task).end_ns() <= trace_.host[call].end_ns()) {
+      if (task >= 0 && gpu(task).end_ns() <= trace_.host[call].end_ns() + kClockSlackNs) {
         await(call, task, options_.rules.synchronise);
       }
     }
@@ -290,10 +304,37 @@ class Builder {
   // ---- launch queue
   // ------------------------------------------------------------------------------
 
+  // Launches of a stream that were not done when a call began, per call; the queue's filling.
+  std::vector<std::size_t> outstanding(const Stream& stream) const {
+    std::vector<std::size_t> counts;
+    std::size_t done = 0;
+    for (std::size_t i = 0; i < stream.queued.size(); ++i) {
+      const std::int64_t begin = launch_of(stream.queued[i]).start_ns;
+      while (done < i && gpu(stream.queued[done]).end_ns() <= begin) ++done;
+      counts.push_back(i - done);
+    }
+    return counts;
+  }
+
+  // Medians by name of launches that found room: those that did not may be the majority.
+  std::vector<double> unblocked_medians() const {
+    std::vector<std::vector<double>> by_name(trace_.names.size());
+    for (const auto& [key, stream] : streams_) {
+      const auto filling = outstanding(stream);
+      for (std::size_t i = 0; i < filling.size(); ++i) {
+        const HostEvent& call = launch_of(stream.queued[i]);
+        if (filling[i] < kLeastQueued) by_name[call.name].push_back(us(call.duration_ns));
+      }
+    }
+    std::vector<double> medians;
+    for (auto& values : by_name) medians.push_back(median_of(values));
+    return medians;
+  }
+
   // Long launches end when a task some launches back does: how many, if they agree.
   void find_queue_depth() {
     made_.queue_depth = kDefaultQueueDepth;
-    const std::vector<double> median_us = call_medians();
+    const std::vector<double> median_us = unblocked_medians();
     struct Long {
       const Stream* stream;
       std::size_t position;
@@ -301,18 +342,17 @@ class Builder {
     std::vector<Long> blocked;
     std::vector<std::size_t> depths;
     for (const auto& [key, stream] : streams_) {
-      std::size_t open = 0;  // tasks that ended before the call began
-      for (std::size_t i = 0; i < stream.launched.size(); ++i) {
-        const HostEvent& call = launch_of(stream.launched[i]);
-        while (open < i && gpu(stream.launched[open]).end_ns() <= call.start_ns) ++open;
+      const auto filling = outstanding(stream);
+      for (std::size_t i = 0; i < filling.size(); ++i) {
+        const HostEvent& call = launch_of(stream.queued[i]);
         const bool long_call = us(call.duration_ns) > kLongCallFactor * median_us[call.name] &&
                                us(call.duration_ns) > 2;
-        if (i - open < kLeastQueued || !long_call || is_copy_call(trace_.name(call))) continue;
-        // The first task that ends at the call's end or later, or the one before it.
-        std::size_t at = open;
-        while (at + 1 < i && gpu(stream.launched[at]).end_ns() < call.end_ns()) ++at;
-        if (at > open && call.end_ns() - gpu(stream.launched[at - 1]).end_ns() >= 0) --at;
-        depths.push_back(i - at);
+        if (filling[i] < kLeastQueued || !long_call || is_copy_call(trace_.name(call))) continue;
+        // The last task that ended before the call did.
+        std::size_t at = i - filling[i];
+        while (at < i && gpu(stream.queued[at]).end_ns() <= call.end_ns()) ++at;
+        if (at == 0) continue;
+        depths.push_back(i - (at - 1));
         blocked.push_back({&stream, i});
       }
     }
@@ -333,8 +373,8 @@ class Builder {
     std::vector<double> distances;
     for (const Long& at : blocked) {
       if (at.position < best) continue;
-      distances.push_back(std::abs(us(launch_of(at.stream->launched[at.position]).end_ns() -
-                                      gpu(at.stream->launched[at.position - best]).end_ns())));
+      distances.push_back(std::abs(us(launch_of(at.stream->queued[at.position]).end_ns() -
+                                      gpu(at.stream->queued[at.position - best]).end_ns())));
     }
     if (best_count * 4 < depths.size() || distances.empty() ||
         median_of(distances) > us(kQueueFitNs)) {
@@ -442,7 +482,7 @@ class Builder {
         const std::int64_t distance = start - call;
         const bool large = blocks_its_call(task) && gpu(task).bytes > kLargeCopyBytes;
         if (distance > kLatencyLowNs && distance < kLatencyHighNs && !large) {
-          latency_.add(call_key(task) << 1 | (blocks_its_call(task) ? 1 : 0), distance);
+          (blocks_its_call(task) ? blocking_latency_ : latency_).add(call_key(task), distance);
         }
       } else if (before > call + kIdleMarginNs && awaited < before - kIdleMarginNs &&
                  start - before < kGapHighNs) {
@@ -469,9 +509,11 @@ class Builder {
         previous_end(task) < gpu(task).start_ns - kGapHighNs) {
       return us(gpu(task).start_ns - issue_ns(task));  // staging of a pageable buffer is its own
     }
-    return latency_.mean(call_key(task) << 1 | (blocking ? 1 : 0), blocking ? 10 : 1.5);
+    // From the call's start and from its end: neither stands in for the other.
+    return blocking ? blocking_latency_.mean(call_key(task), kBlockingLatencyUs)
+                    : latency_.mean(call_key(task), kLatencyUs);
   }
-  double gap_us(std::int32_t task) const { return gap_.mean(kind_key(task), 1.3); }
+  double gap_us(std::int32_t task) const { return gap_.mean(kind_key(task), kGapUs); }
   double event_lag_us() const { return event_lag_.mean(0, kEventLagUs); }
 
   void explain_late_start(std::int32_t task) {
@@ -510,7 +552,8 @@ class Builder {
         if (gpu(other).start_ns < event.start_ns - 1'000'000'000) break;
         if (gpu(other).end_ns() > event.start_ns + 1'000 || other == task) continue;
         if (gpu(other).end_ns() < event.start_ns - kEventReachNs) break;
-        if (lane_[static_cast<std::size_t>(other)] == lane_[static_cast<std::size_t>(task)]) break;
+        if (lane_[static_cast<std::size_t>(other)] == lane_[static_cast<std::size_t>(task)])
+          continue;
         const bool earlier = gpu(other).launch < 0 || same_launch(task, other) ||
                              launch_of(other).start_ns < launch_of(task).start_ns;
         if (earlier && (best < 0 || gpu(other).end_ns() > gpu(best).end_ns())) best = other;
@@ -565,8 +608,9 @@ class Builder {
     takes_part_.assign(trace_.threads.size(), false);
     for (std::size_t i = 0; i < trace_.host.size(); ++i) {
       const HostEvent& event = trace_.host[i];
-      // Threads that only ask (the watchdog of a communication library) are left out.
-      if (event.kind == HostKind::kOp || work_.count(i) > 0) {
+      // Threads that only ask (the watchdog of a communication library) are left out. One that
+      // marks the iterations may have neither ops nor launches.
+      if (event.kind != HostKind::kCall || work_.count(i) > 0) {
         takes_part_[static_cast<std::size_t>(event.thread)] = true;
       }
     }
@@ -748,8 +792,9 @@ class Builder {
     if (queue_position_.empty()) {
       queue_position_.assign(trace_.gpu.size(), 0);
       for (const auto& [key, stream] : streams_) {
-        for (std::size_t i = 0; i < stream.launched.size(); ++i) {
-          queue_position_[static_cast<std::size_t>(stream.launched[i])] = i;
+        for (std::size_t i = 0, place = 0; i < stream.launched.size(); ++i) {
+          if (i > 0 && !same_launch(stream.launched[i - 1], stream.launched[i])) ++place;
+          queue_position_[static_cast<std::size_t>(stream.launched[i])] = place;
         }
       }
     }
@@ -757,7 +802,7 @@ class Builder {
     const Stream& stream = streams_.at({gpu(task).device, gpu(task).stream});
     const std::size_t position = queue_position_[static_cast<std::size_t>(task)];
     if (position < made_.queue_depth) return -1;
-    return stream.launched[position - made_.queue_depth];
+    return stream.queued[position - made_.queue_depth];
   }
 
   // ---- device lanes
@@ -808,7 +853,8 @@ class Builder {
     for (const auto& [stamp, task, thread] : first_points_)
       connect_first(clock, stamp, task, thread);
     for (const auto& [event, task] : hand_overs_) {
-      graph_.add_edge(made_.ends[static_cast<std::size_t>(event)], task);
+      graph_.add_edge(made_.ends[static_cast<std::size_t>(event)], task, 0,
+                      TaskGraph::EdgeKind::kInferred);
     }
     for (const auto& [source, task, lag] : host_edges_)
       graph_.add_edge(device_end(source), task, lag);
@@ -818,21 +864,26 @@ class Builder {
 
   // A thread that appears later hangs on the last point before it of another thread.
   void connect_first(TaskId clock, std::int64_t stamp, TaskId task, std::int32_t thread) {
-    Point last{std::numeric_limits<std::int64_t>::min(), -1};
+    const Point* last = nullptr;
+    bool loading = false;  // that thread loaded data then
     for (std::size_t other = 0; other < points_.size(); ++other) {
       if (static_cast<std::int32_t>(other) == thread || points_[other].empty()) continue;
       const auto& points = points_[other];
-      auto after =
+      const auto after =
           std::upper_bound(points.begin(), points.end(), stamp,
                            [](std::int64_t at, const Point& p) { return at < p.stamp_ns; });
       if (after == points.begin()) continue;
-      --after;
+      const auto at = after - 1;
       // Of two threads that begin together, the one listed first leads.
-      if (after->stamp_ns == stamp && static_cast<std::int32_t>(other) > thread) continue;
-      if (after->stamp_ns > last.stamp_ns) last = *after;
+      if (at->stamp_ns == stamp && static_cast<std::int32_t>(other) > thread) continue;
+      if (last && at->stamp_ns <= last->stamp_ns) continue;
+      last = &*at;
+      loading = after != points.end() &&
+                graph_.term(after->task) == static_cast<std::int32_t>(Term::kDataLoading);
     }
-    if (last.task >= 0) {
-      graph_.add_edge(last.task, task, us(stamp - last.stamp_ns));
+    if (last) {
+      graph_.add_edge(last->task, task,
+                      us(stamp - last->stamp_ns) * (loading ? 1 : options_.scale_host));
     } else {
       graph_.add_edge(clock, task, us(stamp));
     }
@@ -890,7 +941,7 @@ class Builder {
   std::unordered_map<std::int32_t, HostWait> host_waits_;  // by host event
   std::unordered_map<std::int64_t, std::int32_t> call_of_correlation_;
   std::unordered_map<std::int32_t, std::vector<DeviceWait>> device_waits_;  // by GPU event
-  Typical latency_, gap_, event_lag_;
+  Typical latency_, blocking_latency_, gap_, event_lag_;
   std::vector<std::size_t> queue_position_;
   std::vector<OpEnd> op_ends_;
   std::vector<std::size_t> calls_of_op_;

@@ -17,6 +17,7 @@
 #include "perfmodel/predictors/kernel.hpp"
 #include "perfmodel/rank_report.hpp"
 #include "perfmodel/result.hpp"
+#include "perfmodel/scale_out.hpp"
 
 namespace perfmodel {
 
@@ -96,8 +97,9 @@ struct Prediction {
     std::array<double, 4> host_us_by_key_level{};  ///< by KeyLevel
   } coverage;
 
-  CriticalPath critical_path;  ///< of the reported step
-  RankReport communication;    ///< of several ranks predicted together
+  CriticalPath critical_path;           ///< of the reported step
+  RankReport communication;             ///< waiting only of ranks predicted together
+  std::optional<ScaledOut> scaled_out;  ///< if the options ask for several ranks
 
   std::vector<PredictedOp> ops;
   std::vector<std::string> warnings;
@@ -109,8 +111,9 @@ struct PredictOptions {
   const KernelModels* models = &KernelModels::heuristic();
   std::int64_t world_size = 0;  ///< for collectives whose group size is not recorded
   std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< of the graph, [first, last)
-  bool keep_ops = true;           ///< fill `ops` and `critical_path`
-  std::size_t what_if_steps = 0;  ///< longest steps of the path to schedule again as if free
+  std::optional<ScaleOut> scale_out;  ///< run the graph on so many ranks, all alike
+  bool keep_ops = true;               ///< fill `ops` and `critical_path`
+  std::size_t what_if_steps = 0;      ///< longest steps of the path to schedule again as if free
 };
 
 /// Predicts one training step of `graph` on `gpu` with the host overheads of `table`.

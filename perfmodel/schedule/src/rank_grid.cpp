@@ -1,6 +1,7 @@
 #include "perfmodel/schedule/rank_grid.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -35,10 +36,11 @@ void RankGrid::add_collective(TaskGraph::TaskId task, std::size_t communicator) 
 
 Result<RankTimes> RankGrid::run() const {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (auto checked = graph_.check_times(); !checked) return Unexpected{checked.error()};
   const auto order = TaskOrder::find(graph_);
   if (!order) return Unexpected{order.error()};
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
-    if (!(slowdown_[rank] >= 0 && slowdown_[rank] < kInfinity) || !(start_us_[rank] < kInfinity)) {
+    if (!(slowdown_[rank] >= 0 && slowdown_[rank] < kInfinity) || !std::isfinite(start_us_[rank])) {
       return fail(ErrorCode::kImpossible,
                   "expected a finite start and a slowdown of at least 0, "
                   "found others for rank " +
@@ -51,21 +53,13 @@ Result<RankTimes> RankGrid::run() const {
   for (std::size_t position = 0; position < graph_.size(); ++position) {
     const std::size_t i = order->task(position);
     const double duration = graph_.duration_us_[i];
-    if (!(duration >= 0 && duration < kInfinity)) {
-      return fail(ErrorCode::kImpossible, "expected durations of at least 0 us, found " +
-                                              std::to_string(duration) + " for task " +
-                                              std::to_string(i));
-    }
     start = start_us_;
     const auto wait_for = [&](TaskGraph::TaskId task, double lag) {
       const double* from = ends.data() + static_cast<std::size_t>(task) * ranks_;
       for (std::size_t r = 0; r < ranks_; ++r) start[r] = std::max(start[r], from[r] + lag);
     };
     if (graph_.lane_previous_[i] >= 0) wait_for(graph_.lane_previous_[i], graph_.lane_gap_us_[i]);
-    for (std::int32_t e : order->incoming(i)) {
-      const auto& edge = graph_.edges_[static_cast<std::size_t>(e)];
-      wait_for(edge.from, edge.lag_us);
-    }
+    for (const auto& edge : order->incoming(i)) wait_for(edge.from, edge.lag_us);
     double* const end = ends.data() + i * ranks_;
     if (collective_[i] < 0) {
       for (std::size_t r = 0; r < ranks_; ++r) end[r] = start[r] + duration * slowdown_[r];

@@ -33,6 +33,8 @@ TaskId TaskGraph::add_task(std::int32_t lane, double duration_us, double lane_ga
 
 std::int32_t TaskGraph::add_edge(TaskId from, TaskId to, double lag_us, EdgeKind kind) {
   if (from < 0) return -1;
+  const auto count = static_cast<TaskId>(size());
+  PERFMODEL_CHECK(from < count && to >= 0 && to < count);
   forward_only_ &= from < to;
   sorted_by_target_ &= edges_.empty() || edges_.back().to <= to;
   if (kind == EdgeKind::kInferred) inferred_.push_back(static_cast<std::int32_t>(edges_.size()));
@@ -58,21 +60,41 @@ void TaskGraph::reserve(std::size_t tasks) {
 
 namespace {
 
-// The start of a task: of its lane and of each edge, the latest. Times are read from `ends`.
+// The start of a task: of its lane and of each edge, the latest; of equal ones, the first.
 struct Start {
   double us = 0;
   TaskId bound_by = -1;
 
   void wait_for(TaskId task, double ready_us) {
-    if (ready_us <= us && bound_by >= 0) return;
-    us = std::max(us, ready_us);
+    if (ready_us < us || (ready_us == us && bound_by >= 0)) return;
+    us = ready_us;
     bound_by = task;
   }
 };
 
-bool is_time(double us) { return us >= 0 && us < std::numeric_limits<double>::infinity(); }
-
 }  // namespace
+
+Result<void> TaskGraph::check_times() const {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto name = [&](std::size_t task) {
+    return "task " + std::to_string(task) + " of op " + std::to_string(op_[task]);
+  };
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (duration_us_[i] >= 0 && duration_us_[i] < kInfinity && lane_gap_us_[i] < kInfinity)
+      continue;
+    return fail(ErrorCode::kImpossible,
+                "expected a finite duration of at least 0 us and a finite gap, found " +
+                    std::to_string(duration_us_[i]) + " and " + std::to_string(lane_gap_us_[i]) +
+                    " for " + name(i));
+  }
+  for (const Edge& edge : edges_) {
+    if (edge.lag_us < kInfinity) continue;
+    return fail(ErrorCode::kImpossible, "expected a finite lag, found " +
+                                            std::to_string(edge.lag_us) + " before " +
+                                            name(static_cast<std::size_t>(edge.to)));
+  }
+  return {};
+}
 
 Result<Schedule> run_schedule(const TaskGraph& graph) {
   Schedule schedule;
@@ -81,6 +103,7 @@ Result<Schedule> run_schedule(const TaskGraph& graph) {
 }
 
 Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule) {
+  if (auto checked = graph.check_times(); !checked) return checked;
   const std::size_t count = graph.size();
   schedule.start_us.resize(count);
   schedule.end_us.resize(count);
@@ -92,12 +115,13 @@ Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule) {
   double* const ends = schedule.end_us.data();
 
   const auto from_lane = [&](std::size_t i) {
-    const TaskId previous = lane_previous[i];
-    return previous < 0 ? Start{} : Start{ends[previous] + gap[i], previous};
+    Start start;
+    if (const TaskId previous = lane_previous[i]; previous >= 0) {
+      start.wait_for(previous, ends[previous] + gap[i]);
+    }
+    return start;
   };
-  std::size_t impossible = count;
   const auto place = [&](std::size_t i, const Start& start) {
-    if (!is_time(duration[i])) impossible = i;
     schedule.start_us[i] = start.us;
     ends[i] = start.us + duration[i];
     schedule.bound_by[i] = start.bound_by;
@@ -121,22 +145,18 @@ Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule) {
     for (std::size_t position = 0; position < count; ++position) {
       const std::size_t i = order->task(position);
       Start start = from_lane(i);
-      for (std::int32_t e : order->incoming(i)) {
-        const auto& edge = graph.edges_[static_cast<std::size_t>(e)];
+      for (const auto& edge : order->incoming(i)) {
         start.wait_for(edge.from, ends[edge.from] + edge.lag_us);
       }
       place(i, start);
     }
   }
-  if (impossible == count) return {};
-  return fail(ErrorCode::kImpossible, "expected durations of at least 0 us, found " +
-                                          std::to_string(duration[impossible]) + " for task " +
-                                          std::to_string(impossible) + " of op " +
-                                          std::to_string(graph.op_[impossible]));
+  return {};
 }
 
 Result<std::vector<double>> slack_us(const TaskGraph& graph, const Schedule& schedule,
                                      TaskId target) {
+  PERFMODEL_CHECK(target >= 0 && static_cast<std::size_t>(target) < graph.size());
   const auto order = TaskOrder::find(graph);
   if (!order) return Unexpected{order.error()};
   // The latest end of each task that leaves the end of `target` where it is, found from the back.
@@ -150,10 +170,7 @@ Result<std::vector<double>> slack_us(const TaskGraph& graph, const Schedule& sch
       end = std::min(end, latest_start - lag);
     };
     if (graph.lane_previous_[i] >= 0) hold(graph.lane_previous_[i], graph.lane_gap_us_[i]);
-    for (std::int32_t e : order->incoming(i)) {
-      const auto& edge = graph.edges_[static_cast<std::size_t>(e)];
-      hold(edge.from, edge.lag_us);
-    }
+    for (const auto& edge : order->incoming(i)) hold(edge.from, edge.lag_us);
   }
   for (std::size_t i = 0; i < latest.size(); ++i) {
     latest[i] = std::max(0.0, latest[i] - schedule.end_us[i]);

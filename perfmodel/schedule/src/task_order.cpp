@@ -18,17 +18,22 @@ TaskOrder::TaskOrder(const TaskGraph& graph) : first_(graph.size() + 1, 0) {
   incoming_.resize(graph.edges_.size());
   std::vector<std::int32_t> next(first_.begin(), first_.end() - 1);
   for (std::size_t e = 0; e < graph.edges_.size(); ++e) {
-    incoming_[static_cast<std::size_t>(next[static_cast<std::size_t>(graph.edges_[e].to)]++)] =
-        static_cast<std::int32_t>(e);
+    const auto& edge = graph.edges_[e];
+    incoming_[static_cast<std::size_t>(next[static_cast<std::size_t>(edge.to)]++)] = {
+        edge.from, static_cast<std::int32_t>(e), edge.lag_us};
   }
 }
 
 namespace {
 
-// Outgoing edges per task in compressed rows. An entry is an edge's position or, for the order of
-// the lane, the bitwise complement of the next task.
+// Outgoing edges per task in compressed rows.
 struct Outgoing {
-  std::vector<std::int32_t> first, entries;
+  struct Entry {
+    TaskId to;
+    std::int32_t edge;  // -1: the order of the lane
+  };
+  std::vector<std::int32_t> first;
+  std::vector<Entry> entries;
 };
 
 template <class Edges>
@@ -43,14 +48,14 @@ Outgoing outgoing_of(const Edges& edges, const std::vector<TaskId>& lane_previou
   for (std::size_t i = 0; i < count; ++i) out.first[i + 1] += out.first[i];
   out.entries.resize(static_cast<std::size_t>(out.first.back()));
   std::vector<std::int32_t> next(out.first.begin(), out.first.end() - 1);
-  const auto put = [&](TaskId from, std::int32_t entry) {
+  const auto put = [&](TaskId from, Outgoing::Entry entry) {
     out.entries[static_cast<std::size_t>(next[static_cast<std::size_t>(from)]++)] = entry;
   };
   for (std::size_t i = 0; i < count; ++i) {
-    if (lane_previous[i] >= 0) put(lane_previous[i], ~static_cast<TaskId>(i));
+    if (lane_previous[i] >= 0) put(lane_previous[i], {static_cast<TaskId>(i), -1});
   }
   for (std::size_t e = 0; e < edges.size(); ++e) {
-    put(edges[e].from, static_cast<std::int32_t>(e));
+    put(edges[e].from, {edges[e].to, static_cast<std::int32_t>(e)});
   }
   return out;
 }
@@ -72,9 +77,8 @@ Result<void> TaskOrder::sort(const TaskGraph& graph) {
     for (; next < order_.size(); ++next) {
       const auto from = static_cast<std::size_t>(order_[next]);
       for (std::int32_t o = outgoing.first[from]; o < outgoing.first[from + 1]; ++o) {
-        const std::int32_t entry = outgoing.entries[static_cast<std::size_t>(o)];
-        if (entry >= 0 && dropped_ > 0 && is_dropped_[static_cast<std::size_t>(entry)]) continue;
-        const TaskId to = entry < 0 ? ~entry : graph.edges_[static_cast<std::size_t>(entry)].to;
+        const auto [to, edge] = outgoing.entries[static_cast<std::size_t>(o)];
+        if (edge >= 0 && dropped_ > 0 && is_dropped_[static_cast<std::size_t>(edge)]) continue;
         if (--open_[static_cast<std::size_t>(to)] == 0) order_.push_back(to);
       }
     }
@@ -118,8 +122,7 @@ Result<std::vector<std::int32_t>> TaskOrder::break_cycle(const TaskGraph& graph)
     TaskId before = graph.lane_previous_[static_cast<std::size_t>(at)];
     if (before >= 0 && placed_[static_cast<std::size_t>(before)]) before = -1;
     // Certain edges first: a cycle made of them is an error anyway.
-    for (std::int32_t e : incoming(static_cast<std::size_t>(at))) {
-      const TaskId from = graph.edges_[static_cast<std::size_t>(e)].from;
+    for (const auto& [from, e, lag] : incoming(static_cast<std::size_t>(at))) {
       const bool waits =
           !placed_[static_cast<std::size_t>(from)] && !is_dropped_[static_cast<std::size_t>(e)];
       if (!waits || (before >= 0 && is_inferred_[static_cast<std::size_t>(e)])) continue;
@@ -152,8 +155,8 @@ void TaskOrder::remove_dropped() {
   for (std::size_t i = 0; i + 1 < first_.size(); ++i) {
     const std::int32_t end = first_[i + 1];
     for (std::int32_t at = begin; at < end; ++at) {
-      const std::int32_t e = incoming_[static_cast<std::size_t>(at)];
-      if (!is_dropped_[static_cast<std::size_t>(e)]) incoming_[kept++] = e;
+      const Incoming& edge = incoming_[static_cast<std::size_t>(at)];
+      if (!is_dropped_[static_cast<std::size_t>(edge.edge)]) incoming_[kept++] = edge;
     }
     begin = end;
     first_[i + 1] = static_cast<std::int32_t>(kept);

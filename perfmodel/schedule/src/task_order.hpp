@@ -16,8 +16,13 @@ class TaskOrder {
   std::size_t task(std::size_t position) const {
     return order_.empty() ? position : static_cast<std::size_t>(order_[position]);
   }
-  /// Positions in the graph's list of edges.
-  std::span<const std::int32_t> incoming(std::size_t task) const {
+  /// By target, so that a pass over the tasks reads them front to back.
+  struct Incoming {
+    TaskGraph::TaskId from = -1;
+    std::int32_t edge = -1;  // position in the graph's list
+    double lag_us = 0;
+  };
+  std::span<const Incoming> incoming(std::size_t task) const {
     return {incoming_.data() + first_[task], incoming_.data() + first_[task + 1]};
   }
   std::size_t dropped() const { return dropped_; }
@@ -28,8 +33,9 @@ class TaskOrder {
   Result<std::vector<std::int32_t>> break_cycle(const TaskGraph& graph);
   void remove_dropped();
 
-  std::vector<std::int32_t> first_, incoming_;  // compressed rows
-  std::vector<TaskGraph::TaskId> order_;        // empty: that of addition
+  std::vector<std::int32_t> first_;  // compressed rows
+  std::vector<Incoming> incoming_;
+  std::vector<TaskGraph::TaskId> order_;  // empty: that of addition
   std::size_t dropped_ = 0;
   // Of the sort alone.
   std::vector<std::int32_t> open_, visited_;

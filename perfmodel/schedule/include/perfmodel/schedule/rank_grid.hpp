@@ -36,7 +36,8 @@ class RankGrid {
   /// Durations of this rank's tasks are multiplied by `factor`, collectives excepted.
   void set_slowdown(std::size_t rank, double factor) { slowdown_[rank] = factor; }
 
-  /// Errors: those of run_schedule, and groups or starts that do not fit the number of ranks.
+  /// Errors: those of run_schedule, a start or a slowdown that is no finite number, a slowdown
+  /// below 0.
   Result<RankTimes> run() const;
 
  private:

@@ -15,8 +15,8 @@ struct Schedule;
 /// A task occupies one lane for its duration. Tasks of a lane run in the order in which they were
 /// added (program order of a thread, launch order of a stream).
 ///
-/// start = max(end of the lane's previous task + lane_gap, end of each predecessor + its lag).
-/// A task without predecessors on a fresh lane starts at 0. Times in microseconds.
+/// start = max(0, end of the lane's previous task + lane_gap, end of each predecessor + its lag).
+/// Times in microseconds.
 class TaskGraph {
  public:
   using TaskId = std::int32_t;
@@ -60,6 +60,8 @@ class TaskGraph {
   void reserve(std::size_t tasks);
 
  private:
+  Result<void> check_times() const;
+
   friend class TaskOrder;
   friend class RankGrid;
   friend Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule);
@@ -82,7 +84,7 @@ class TaskGraph {
 /// When everything happens.
 struct Schedule {
   std::vector<double> start_us, end_us;
-  /// The task whose end (plus gap or lag) fixed the start; -1: started at 0.
+  /// The task whose end (plus gap or lag) fixed the start; -1: none did, it started at 0.
   std::vector<TaskGraph::TaskId> bound_by;
   std::size_t dropped_edges = 0;  ///< inferred edges that closed a cycle
 
@@ -94,7 +96,8 @@ struct Schedule {
 
 /// Longest-path pass. O(tasks + edges): tasks are visited in the order of addition if all edges
 /// point forward, else in topological order. Errors: a cycle without inferred edges (names its
-/// tasks), a duration that is negative or no number.
+/// tasks), a duration that is negative or no finite number, a gap or lag that is NaN or infinite
+/// upwards.
 Result<Schedule> run_schedule(const TaskGraph& graph);
 
 /// The same into an existing schedule, whose memory is used again.

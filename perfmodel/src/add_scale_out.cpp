@@ -1,0 +1,471 @@
+#include "add_scale_out.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "perfmodel/parallel/ddp.hpp"
+#include "perfmodel/predictors/collectives.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr std::string_view kAccumulate = "torch::autograd::AccumulateGrad";
+constexpr std::int64_t kFirstSequence = std::int64_t{1} << 40;  // beyond recorded numbers
+constexpr double kLeastKernelUs = 2;
+
+// A gradient of one step, in the order of readiness.
+struct Gradient {
+  std::int32_t item = -1;      // its AccumulateGrad
+  std::int32_t producer = -1;  // item of the backward op before it
+  std::int32_t forward = -1;   // item of the op that used the parameter
+  double bytes = 0;
+  DType dtype = DType::kFloat32;
+};
+
+class Scaler {
+ public:
+  Scaler(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
+         const PredictOptions& options, HostProgram& program)
+      : graph_(graph),
+        gpu_(gpu),
+        table_(table),
+        options_(options),
+        how_(*options.scale_out),
+        topology_(how_.topology ? *how_.topology : topology_for(gpu)),
+        model_(make_collective_model(topology_, {.interference = how_.interference})),
+        program_(program) {}
+
+  Result<ScaledOut> run() {
+    if (how_.world < 1) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected at least 1 rank, found {}", how_.world));
+    }
+    made_.strategy = how_.strategy;
+    made_.world = how_.world;
+    made_.nodes =
+        static_cast<int>((how_.world + topology_.gpus_per_node - 1) / topology_.gpus_per_node);
+    find_stream();
+    if (has_collectives()) return reprice();
+    if (how_.world == 1) return made_;
+    const std::size_t items = program_.items.size();
+    before_.resize(items);
+    after_.resize(items);
+    for (std::size_t step = 0; step < program_.steps.size(); ++step) {
+      const auto gradients = find_gradients(static_cast<std::int32_t>(step));
+      if (gradients.empty()) {
+        return fail(ErrorCode::kImpossible,
+                    fmt::format("expected gradients to reduce (ops \"{}\"), found none in {}",
+                                kAccumulate, graph_.source));
+      }
+      for (const Gradient& gradient : gradients) made_.parameter_bytes += gradient.bytes;
+      const auto done = how_.strategy == ParallelStrategy::kDdp ? ddp(gradients) : fsdp(gradients);
+      if (!done) return Unexpected{done.error()};
+    }
+    made_.parameter_bytes /= static_cast<double>(program_.steps.size());
+    made_.collectives /= program_.steps.size();
+    splice();
+    return made_;
+  }
+
+ private:
+  bool has_collectives() const {
+    return std::any_of(program_.instructions.begin(), program_.instructions.end(),
+                       [](const Instruction& at) { return at.collective; });
+  }
+
+  // Collectives that were recorded stay where they are; the group has another size.
+  Result<ScaledOut> reprice() {
+    if (how_.strategy == ParallelStrategy::kFsdp) {
+      return fail(
+          ErrorCode::kImpossible,
+          "expected a graph without collectives for strategy fsdp, found some in " + graph_.source);
+    }
+    for (Instruction& at : program_.instructions) {
+      if (!at.collective) continue;
+      ++made_.collectives;
+      auto& kernel = program_.items[static_cast<std::size_t>(at.op)]
+                         .kernels[static_cast<std::size_t>(at.kernel)];
+      if (kernel.price.bound == Bound::kMeasured || at.comm_work < 0) continue;
+      KernelWork work = program_.comm_works[static_cast<std::size_t>(at.comm_work)];
+      if (auto* shape = std::get_if<CollectiveShape>(&work.shape)) shape->world_size = how_.world;
+      kernel.price = model_->price(work, gpu_);
+      at.device_us = kernel.price.time.count();
+    }
+    made_.collectives /= program_.steps.size();
+    made_.own_collectives = true;
+    return made_;
+  }
+
+  void find_stream() {
+    for (const Instruction& at : program_.instructions) stream_ = std::max(stream_, at.stream + 1);
+  }
+
+  // ---- gradients
+  // ---------------------------------------------------------------------------------
+
+  // Bytes of the gradient that an AccumulateGrad node takes.
+  double gradient_bytes(std::int32_t node, DType& dtype) const {
+    double bytes = 0;
+    const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
+    if (graph_.name(at) == kAccumulate) {
+      for_each_tensor(graph_, graph_.inputs(at), [&](const Tensor& tensor) {
+        if (bytes > 0 || !tensor.on_gpu()) return;
+        bytes = static_cast<double>(tensor.bytes());
+        dtype = tensor.dtype;
+      });
+    }
+    for (std::int32_t child : graph_.children(at)) {
+      if (bytes > 0) break;
+      bytes = gradient_bytes(child, dtype);
+    }
+    return bytes;
+  }
+
+  std::int32_t forward_item(std::int32_t node, const std::vector<std::int32_t>& partners) const {
+    const std::int32_t partner = partners[static_cast<std::size_t>(node)];
+    if (partner >= 0) {
+      std::int32_t top = partner;
+      while (top >= 0 && !item_of_.contains(top)) {
+        top = graph_.nodes[static_cast<std::size_t>(top)].parent;
+      }
+      if (top >= 0) return item_of_.at(top);
+    }
+    for (std::int32_t child : graph_.children(graph_.nodes[static_cast<std::size_t>(node)])) {
+      if (const std::int32_t found = forward_item(child, partners); found >= 0) return found;
+    }
+    return -1;
+  }
+
+  std::vector<Gradient> find_gradients(std::int32_t step) {
+    if (item_of_.empty()) {
+      for (std::size_t i = 0; i < program_.items.size(); ++i) {
+        if (!program_.items[i].is_label) {
+          item_of_[program_.items[i].node] = static_cast<std::int32_t>(i);
+        }
+      }
+      partners_ = forward_partners(graph_);
+    }
+    std::vector<Gradient> gradients;
+    std::int32_t producer = -1;
+    for (std::size_t i = 0; i < program_.items.size(); ++i) {
+      const ProgramItem& item = program_.items[i];
+      if (item.is_label || item.iteration != step) continue;
+      const std::string_view name = graph_.name(graph_.nodes[static_cast<std::size_t>(item.node)]);
+      if (!name.ends_with(kAccumulate)) {
+        if (forward_item(item.node, partners_) >= 0) producer = static_cast<std::int32_t>(i);
+        continue;
+      }
+      Gradient gradient{.item = static_cast<std::int32_t>(i), .producer = producer};
+      gradient.bytes = gradient_bytes(item.node, gradient.dtype);
+      if (gradient.bytes <= 0) continue;  // of a tensor on the host
+      if (producer >= 0) {
+        gradient.forward =
+            forward_item(program_.items[static_cast<std::size_t>(producer)].node, partners_);
+      }
+      gradients.push_back(gradient);
+    }
+    return gradients;
+  }
+
+  // ---- instructions
+  // ------------------------------------------------------------------------------
+
+  std::int32_t add_item(std::int32_t like, std::string_view title) {
+    const ProgramItem& anchor = program_.items[static_cast<std::size_t>(like)];
+    ProgramItem item{.node = anchor.node,
+                     .thread = anchor.thread,
+                     .phase = anchor.phase,
+                     .iteration = anchor.iteration,
+                     .title = title};
+    item.lowered.node = anchor.lowered.node;
+    item.gap_level = item.op_level = KeyLevel::kName;
+    program_.items.push_back(std::move(item));
+    return static_cast<std::int32_t>(program_.items.size()) - 1;
+  }
+
+  Instruction host(std::int32_t item, Term term, double us) const {
+    return {.kind = Instruction::Kind::kHost,
+            .term = term,
+            .op = item,
+            .thread = program_.items[static_cast<std::size_t>(item)].thread,
+            .host_us = us};
+  }
+
+  Instruction launch(std::int32_t item, PredictedKernel kernel, bool collective) {
+    auto& owner = program_.items[static_cast<std::size_t>(item)];
+    Instruction made{.kind = Instruction::Kind::kLaunch,
+                     .term = collective ? Term::kCollective : Term::kKernel,
+                     .op = item,
+                     .thread = owner.thread,
+                     .stream = kernel.stream,
+                     .host_us = table_.call_us(launch_name()).us,
+                     .device_us = kernel.price.time.count(),
+                     .latency_us = collective ? table_.device.collective_latency_us
+                                              : table_.device.launch_latency_us,
+                     .collective = collective,
+                     .kernel = static_cast<std::int32_t>(owner.kernels.size())};
+    owner.kernels.push_back(std::move(kernel));
+    return made;
+  }
+
+  std::string launch_name() const {
+    return gpu_.vendor == "amd" ? "hipLaunchKernel" : "cudaLaunchKernel";
+  }
+
+  // A collective as PyTorch launches one: host work like that of the recorded ones.
+  std::vector<Instruction> collective(std::int32_t like, std::string_view title, const char* kind,
+                                      double in, double out, DType dtype) {
+    KernelWork work{.family = KernelFamily::kCollective,
+                    .dtype = dtype,
+                    .bytes_read = Bytes{in},
+                    .bytes_written = Bytes{out},
+                    .shape = CollectiveShape{.kind = kind, .world_size = how_.world}};
+    PredictedKernel kernel{.name = kind,
+                           .family = KernelFamily::kCollective,
+                           .stream = stream_,
+                           .price = model_->price(work, gpu_)};
+    const std::int32_t item = add_item(like, title);
+    const std::uint64_t name = hash_text("record_param_comms");
+    std::vector<Instruction> made;
+    made.push_back(host(item, Term::kT2, table_.t2.find({}, name).us));
+    made.push_back(launch(item, std::move(kernel), true));
+    made.back().sequence = next_sequence_++;
+    made.back().comm_bytes = in;
+    made.push_back(host(item, Term::kT3, table_.t3.find({}, name).us));
+    ++made_.collectives;
+    return made;
+  }
+
+  Instruction wait_for(std::int32_t item, std::int64_t sequence) const {
+    return {.kind = Instruction::Kind::kCommWait,
+            .op = item,
+            .thread = program_.items[static_cast<std::size_t>(item)].thread,
+            .sequence = sequence};
+  }
+
+  static void append(std::vector<Instruction>& to, std::vector<Instruction> from) {
+    to.insert(to.end(), from.begin(), from.end());
+  }
+
+  // ---- DDP
+  // ---------------------------------------------------------------------------------------
+
+  Result<void> ddp(const std::vector<Gradient>& gradients) {
+    std::vector<parallel::Gradient> ready;
+    // Indices fall with readiness, so that equal times keep the order given.
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      ready.push_back({.bytes = gradients[i].bytes,
+                       .ready_us = static_cast<double>(i),
+                       .group = static_cast<std::int32_t>(gradients[i].dtype)});
+    }
+    const auto buckets = parallel::assign_ddp_buckets(ready, how_.ddp);
+    if (!buckets) return Unexpected{buckets.error()};
+    if (how_.ddp_copies_gradients) {
+      for (const Gradient& gradient : gradients) {
+        append(after_[static_cast<std::size_t>(gradient.item)],
+               copy(gradient, "ddp: gradient to bucket"));
+      }
+    }
+    std::vector<std::int64_t> sequences;
+    for (const auto& bucket : *buckets) {
+      const Gradient& last = gradients[static_cast<std::size_t>(bucket.params.back())];
+      auto& place = after_[static_cast<std::size_t>(last.item)];
+      sequences.push_back(next_sequence_);
+      append(place, collective(last.item, "ddp: all_reduce", "all_reduce", bucket.bytes,
+                               bucket.bytes, last.dtype));
+    }
+    // The end of backward: the main stream waits for every bucket.
+    auto& end = after_[static_cast<std::size_t>(gradients.back().item)];
+    for (std::int64_t sequence : sequences)
+      end.push_back(wait_for(gradients.back().item, sequence));
+    if (how_.ddp_copies_gradients) {
+      for (const Gradient& gradient : gradients)
+        append(end, copy(gradient, "ddp: bucket to gradient"));
+    }
+    return {};
+  }
+
+  std::vector<Instruction> copy(const Gradient& gradient, std::string_view title) {
+    const std::int32_t item = add_item(gradient.item, title);
+    const KernelWork work{.family = KernelFamily::kElementwise,
+                          .dtype = gradient.dtype,
+                          .bytes_read = Bytes{gradient.bytes},
+                          .bytes_written = Bytes{gradient.bytes}};
+    PredictedKernel kernel{.name = std::string(title),
+                           .family = KernelFamily::kElementwise,
+                           .price = options_.models->price(work, gpu_)};
+    const std::uint64_t name = hash_text("aten::copy_");
+    return {host(item, Term::kT2, table_.t2.find({}, name).us),
+            launch(item, std::move(kernel), false),
+            host(item, Term::kT3, table_.t3.find({}, name).us)};
+  }
+
+  // ---- FSDP
+  // --------------------------------------------------------------------------------------
+
+  struct Unit {
+    double bytes = 0;
+    DType dtype = DType::kFloat32;
+    std::int32_t forward_begin = std::numeric_limits<std::int32_t>::max(), forward_end = -1;
+    std::int32_t backward_begin = std::numeric_limits<std::int32_t>::max(), backward_end = -1;
+    std::int64_t gather = -1;
+  };
+
+  // Parameters in forward order, cut where a unit is large enough.
+  Result<std::vector<Unit>> find_units(std::vector<Gradient> gradients) const {
+    for (const Gradient& gradient : gradients) {
+      if (gradient.forward < 0) {
+        return fail(ErrorCode::kImpossible,
+                    "expected the forward op of every gradient for strategy fsdp, found none for "
+                    "one (sequence numbers are missing) in " +
+                        graph_.source);
+      }
+    }
+    std::stable_sort(gradients.begin(), gradients.end(),
+                     [](const Gradient& a, const Gradient& b) { return a.forward < b.forward; });
+    std::vector<Unit> units;
+    for (const Gradient& gradient : gradients) {
+      if (units.empty() || units.back().bytes >= how_.fsdp_unit_bytes) units.emplace_back();
+      Unit& unit = units.back();
+      unit.bytes += gradient.bytes;
+      unit.dtype = gradient.dtype;
+      unit.forward_begin = std::min(unit.forward_begin, gradient.forward);
+      unit.forward_end = std::max(unit.forward_end, gradient.forward);
+      unit.backward_begin = std::min(unit.backward_begin, gradient.producer);
+      unit.backward_end = std::max(unit.backward_end, gradient.item);
+    }
+    return units;
+  }
+
+  Result<void> fsdp(const std::vector<Gradient>& gradients) {
+    auto found = find_units(gradients);
+    if (!found) return Unexpected{found.error()};
+    std::vector<Unit>& units = *found;
+    const auto count = static_cast<std::int32_t>(units.size());
+    const std::int32_t in_flight = std::max(1, how_.fsdp_gathers_in_flight);
+    for (std::int32_t u = 0; u < count; ++u) {
+      Unit& unit = units[static_cast<std::size_t>(u)];
+      auto& begin = before_[static_cast<std::size_t>(unit.forward_begin)];
+      gather(unit, unit.forward_begin, u >= in_flight ? u - in_flight : -1, begin);
+      begin.push_back(wait_for(unit.forward_begin, unit.gather));
+      after_[static_cast<std::size_t>(unit.forward_end)].push_back(mark(unit.forward_end, u));
+    }
+    // Backward: the last unit still holds its parameters; each unit first lets the next one's
+    // gather go.
+    const std::int32_t backward_marks = count;
+    for (std::int32_t u = count; u-- > 0;) {
+      Unit& unit = units[static_cast<std::size_t>(u)];
+      auto& begin = before_[static_cast<std::size_t>(unit.backward_begin)];
+      if (u > 0) {
+        const std::int32_t freed = u - 1 + in_flight;
+        gather(units[static_cast<std::size_t>(u - 1)], unit.backward_begin,
+               freed < count ? backward_marks + freed : -1, begin);
+      }
+      if (u + 1 < count) begin.push_back(wait_for(unit.backward_begin, unit.gather));
+      auto& end = after_[static_cast<std::size_t>(unit.backward_end)];
+      end.push_back(mark(unit.backward_end, backward_marks + u));
+      reduced_.push_back(next_sequence_);
+      append(end, collective(unit.backward_end, "fsdp: reduce_scatter", "reduce_scatter",
+                             unit.bytes, unit.bytes / static_cast<double>(how_.world), unit.dtype));
+    }
+    auto& end = after_[static_cast<std::size_t>(gradients.back().item)];
+    for (std::int64_t sequence : reduced_) end.push_back(wait_for(gradients.back().item, sequence));
+    reduced_.clear();
+    shard_optimizer(gradients.back().item);
+    return {};
+  }
+
+  // A gather waits for no computation but, if told, for that of the unit whose memory it takes.
+  void gather(Unit& unit, std::int32_t like, std::int32_t after_mark,
+              std::vector<Instruction>& place) {
+    auto made = collective(like, "fsdp: all_gather", "all_gather",
+                           unit.bytes / static_cast<double>(how_.world), unit.bytes, unit.dtype);
+    for (Instruction& at : made) {
+      if (!at.collective) continue;
+      at.waits_for_caller = false;
+      at.after_mark = after_mark;
+      unit.gather = at.sequence;
+    }
+    append(place, std::move(made));
+  }
+
+  Instruction mark(std::int32_t item, std::int32_t number) const {
+    return {.kind = Instruction::Kind::kMark,
+            .op = item,
+            .thread = program_.items[static_cast<std::size_t>(item)].thread,
+            .after_mark = number};
+  }
+
+  // Behind the last gradient a rank updates its shard only.
+  void shard_optimizer(std::int32_t last_gradient) {
+    const std::int32_t iteration =
+        program_.items[static_cast<std::size_t>(last_gradient)].iteration;
+    for (Instruction& at : program_.instructions) {
+      if (at.op <= last_gradient || at.kernel < 0 || at.collective) continue;
+      auto& item = program_.items[static_cast<std::size_t>(at.op)];
+      if (item.iteration != iteration) continue;
+      const std::string& phase = program_.phases[static_cast<std::size_t>(item.phase)].label;
+      if (phase.find("ptimizer") == std::string::npos) continue;
+      Price& price = item.kernels[static_cast<std::size_t>(at.kernel)].price;
+      if (price.bound == Bound::kMeasured) continue;
+      const double share = 1 / static_cast<double>(how_.world);
+      for (Microseconds* time : {&price.time, &price.low, &price.high}) {
+        *time = std::min(*time, std::max(Microseconds{kLeastKernelUs}, *time * share));
+      }
+      at.device_us = price.time.count();
+    }
+  }
+
+  // Puts the new instructions between the old ones.
+  void splice() {
+    std::vector<Instruction> whole;
+    whole.reserve(program_.instructions.size() * 2);
+    std::vector<std::size_t> last(before_.size(), 0);
+    std::vector<bool> begun(before_.size(), false);
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+      last[static_cast<std::size_t>(program_.instructions[i].op)] = i;
+    }
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+      const auto item = static_cast<std::size_t>(program_.instructions[i].op);
+      if (!begun[item]) append(whole, before_[item]);
+      begun[item] = true;
+      whole.push_back(program_.instructions[i]);
+      if (last[item] == i) append(whole, after_[item]);
+    }
+    program_.instructions = std::move(whole);
+  }
+
+  const ExecutionGraph& graph_;
+  const Gpu& gpu_;
+  const OverheadTable& table_;
+  const PredictOptions& options_;
+  const ScaleOut& how_;
+  const Topology topology_;
+  const std::unique_ptr<KernelModel> model_;
+  HostProgram& program_;
+  ScaledOut made_;
+  std::int32_t stream_ = 1;
+  std::int64_t next_sequence_ = kFirstSequence;
+  std::vector<std::int64_t> reduced_;
+  std::map<std::int32_t, std::int32_t> item_of_;  // node -> item
+  std::vector<std::int32_t> partners_;
+  std::vector<std::vector<Instruction>> before_, after_;  // per item
+};
+
+}  // namespace
+
+std::string_view to_string(ParallelStrategy strategy) {
+  return strategy == ParallelStrategy::kDdp ? "ddp" : "fsdp";
+}
+
+Result<ScaledOut> add_scale_out(const ExecutionGraph& graph, const Gpu& gpu,
+                                const OverheadTable& table, const PredictOptions& options,
+                                HostProgram& program) {
+  return Scaler(graph, gpu, table, options, program).run();
+}
+
+}  // namespace perfmodel
