@@ -22,7 +22,7 @@ struct Arguments {
   std::string gpu, use = "all", models = "heuristic", timeline;
   std::int64_t world = 0;
   std::vector<double> rank_start;
-  std::string topology, strategy;
+  std::string topology, strategy, chakra;
   double interference = 1, bucket_mb = 25, unit_mb = 100;
   Window iterations, kernel_iterations;
   bool json = false, salvage = false, missing_collectives = false;
@@ -233,8 +233,10 @@ class Run {
     if (lin) return predict_apart(inputs);
     auto job = predict_job(inputs, report_.gpu,
                            {.rank_start_us = arguments_.rank_start,
-                            .missing_collectives = arguments_.missing_collectives});
+                            .missing_collectives = arguments_.missing_collectives,
+                            .keep_chakra = !arguments_.chakra.empty()});
     if (!job) return Unexpected{job.error()};
+    report_.chakra = std::move(job->chakra);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       report_.ranks[i].prediction = std::move(job->ranks[i]);
     }
@@ -245,9 +247,11 @@ class Run {
 
   // The baseline of method lin knows no other ranks.
   Result<void> predict_apart(const std::vector<RankInput>& inputs) {
-    if (!arguments_.rank_start.empty()) {
-      return fail(ErrorCode::kImpossible,
-                  "expected overheads of method context for --rank-start, found method lin");
+    if (!arguments_.rank_start.empty() || !arguments_.chakra.empty()) {
+      return fail(
+          ErrorCode::kImpossible,
+          "expected overheads of method context for --rank-start and --chakra, found method "
+          "lin");
     }
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       auto prediction = predict(*inputs[i].graph, report_.gpu, *inputs[i].table, inputs[i].options);
@@ -332,11 +336,17 @@ Result<void> execute(const Arguments& arguments) {
   auto report = Run(arguments).run();
   if (!report) return Unexpected{report.error()};
   if (!arguments.timeline.empty()) {
-    const RankPrediction& slowest = report->ranks[report->slowest()];
-    const auto written = write_timeline(slowest.prediction,
-                                        {.graph = graph_title(slowest), .gpu = report->gpu.title},
-                                        arguments.timeline);
+    std::vector<const Prediction*> ranks;
+    std::vector<TimelineTitle> titles;
+    for (const RankPrediction& rank : report->ranks) {
+      ranks.push_back(&rank.prediction);
+      titles.push_back({.graph = graph_title(rank), .gpu = report->gpu.title});
+    }
+    const auto written = write_timeline(ranks, titles, report->slowest(), arguments.timeline);
     if (!written) return written;
+  }
+  if (!arguments.chakra.empty()) {
+    if (auto written = write_chakra(report->chakra, arguments.chakra); !written) return written;
   }
   return print(arguments.json ? to_text(prediction_json(*report))
                               : prediction_text(*report, arguments.top, bold_allowed()));
@@ -410,8 +420,12 @@ Command predict_command(CLI::App& parent) {
       ->capture_default_str();
   app->add_option(
          "--timeline", arguments->timeline,
-         "Write the timeline of the (slowest) graph as a Chrome trace, for ui.perfetto.dev")
+         "Write ranks, threads and streams, launches and the critical path as a Chrome trace, for "
+         "ui.perfetto.dev")
       ->type_name("FILE");
+  app->add_option("--chakra", arguments->chakra,
+                  "Write PREFIX.RANK.et, Chakra traces for network simulators")
+      ->type_name("PREFIX");
   app->add_option("--top", arguments->top, "Rows of the long tables")
       ->check(at_least(0))
       ->capture_default_str()

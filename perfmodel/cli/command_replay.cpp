@@ -16,6 +16,7 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> traces;
+  std::string timeline, chakra;
   ReplayOptions options;
   bool json = false, salvage = false;
   std::size_t top = 10;
@@ -151,15 +152,15 @@ class Renderer {
 
   void ranks() {
     const bool single = single_iterations();
-    TextTable table{"Ranks",
-                    single ? "measured ms" : "",
-                    single ? "replayed ms" : "",
+    TextTable table{"Ranks, ms",
+                    single ? "measured" : "",
+                    single ? "replayed" : "",
                     single ? (what_if_ ? "change" : "error") : "",
-                    "transfer ms",
-                    "waiting ms",
-                    "exposed ms",
-                    "last to arrive",
-                    "others waited ms"};
+                    "transfer",
+                    "waiting",
+                    "exposed",
+                    "came last",
+                    "others waited"};
     for (const auto& rank : replay_.ranks) {
       const RankReport& c = rank.communication;
       const auto& it = rank.iterations.front();
@@ -209,15 +210,49 @@ class Renderer {
   std::string text_;
 };
 
-Result<void> execute(const Arguments& arguments) {
+bool is_chakra(const std::string& file) {
+  return file.ends_with(".et") || file.ends_with(".et.gz");
+}
+
+Result<Replay> replay_chakra_files(const Arguments& arguments) {
+  if (!arguments.timeline.empty() || !arguments.chakra.empty()) {
+    return fail(ErrorCode::kImpossible,
+                "expected Kineto traces for --timeline and --chakra, found Chakra traces");
+  }
+  std::vector<ChakraTrace> traces;
+  for (const std::string& file : arguments.traces) {
+    auto trace = read_chakra(file);
+    if (!trace) return Unexpected{trace.error()};
+    traces.push_back(std::move(*trace));
+  }
+  return replay(traces, arguments.traces, arguments.options);
+}
+
+Result<Replay> replay_files(const Arguments& arguments) {
+  if (std::all_of(arguments.traces.begin(), arguments.traces.end(), is_chakra)) {
+    return replay_chakra_files(arguments);
+  }
   std::vector<Trace> traces;
   for (const std::string& file : arguments.traces) {
     auto trace = read_trace(file, {.salvage = arguments.salvage});
     if (!trace) return Unexpected{trace.error()};
     traces.push_back(std::move(*trace));
   }
-  const auto made = replay(traces, arguments.options);
+  ReplayOptions options = arguments.options;
+  options.keep_timeline = !arguments.timeline.empty();
+  options.keep_chakra = !arguments.chakra.empty();
+  return replay(traces, options);
+}
+
+Result<void> execute(const Arguments& arguments) {
+  const auto made = replay_files(arguments);
   if (!made) return Unexpected{made.error()};
+  if (made->timeline) {
+    if (auto done = write_timeline(*made->timeline, arguments.timeline); !done) return done;
+  }
+  if (!arguments.chakra.empty()) {
+    if (auto done = write_chakra(made->chakra, arguments.chakra); !done) return done;
+  }
   return print(arguments.json
                    ? to_text(replay_json(*made, arguments.options))
                    : Renderer(*made, arguments.options, arguments.top, bold_allowed()).run());
@@ -230,7 +265,8 @@ Command replay_command(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "replay", "Schedule traces again from their own durations, with waits as edges");
   app->add_option("TRACE", arguments->traces,
-                  "Kineto traces (.json or .json.gz); several are ranks of one job")
+                  "Kineto traces (.json or .json.gz) or Chakra traces (.et); several are ranks of "
+                  "one job")
       ->type_name("")
       ->required();
   app->add_option("--scale-kernels", arguments->options.scale_kernels,
@@ -247,6 +283,14 @@ Command replay_command(CLI::App& parent) {
              "Report only iterations A to B - 1, counted from 0");
   app->add_flag("--missing-collectives", arguments->options.missing_ranks,
                 "Go on where a rank lacks a collective that others have");
+  app->add_option(
+         "--timeline", arguments->timeline,
+         "Write the replayed ranks and streams, launches and the critical path as a Chrome "
+         "trace, for ui.perfetto.dev")
+      ->type_name("FILE");
+  app->add_option("--chakra", arguments->chakra,
+                  "Write PREFIX.RANK.et, Chakra traces for network simulators")
+      ->type_name("PREFIX");
   app->add_option("--top", arguments->top, "Rows of the long tables")
       ->check(at_least(0))
       ->capture_default_str()

@@ -29,6 +29,7 @@ struct PredictionReport {
   KernelTimes::Use use = KernelTimes::Use::kAll;  ///< if there are kernel times
   std::vector<RankPrediction> ranks;              ///< one per graph, in order
   std::optional<JobReport> job;                   ///< with several ranks
+  std::vector<ChakraTrace> chakra;                ///< if asked for
   std::vector<std::string> warnings;
 
   std::size_t slowest() const;

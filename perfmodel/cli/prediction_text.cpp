@@ -103,7 +103,7 @@ class Renderer {
     const bool several = report_.ranks.size() > 1;
     text_ += heading(
         fmt::format("{} {} per batch{}", time_(p_.e2e_us), time_.name(),
-                    several ? ", the slowest of " + counted(report_.ranks.size(), "graph") : ""));
+                    several ? ", the slowest of " + counted(report_.ranks.size(), "rank") : ""));
     text_ += "\n";
     TextList list;
     list.row("graph", graph_title(rank_));
@@ -138,12 +138,12 @@ class Renderer {
                     "waiting",       "transfer",
                     "for others",    "exposed",
                     "last to arrive"};
-    for (const RankPrediction& rank : report_.ranks) {
-      const Prediction& p = rank.prediction;
+    for (std::size_t i = 0; i < report_.ranks.size(); ++i) {
+      const Prediction& p = report_.ranks[i].prediction;
       const RankReport& c = p.communication;
-      table.row({graph_title(rank), time_(p.e2e_us), time_(p.gpu_active_us), time_(p.cpu_us),
-                 time_(p.wait_us), time_(c.transfer_us), time_(c.waiting_us), time_(c.exposed_us),
-                 fmt::format("{} of {}", c.last_arrivals, c.collectives)});
+      table.row({fmt::format("rank {}", i), time_(p.e2e_us), time_(p.gpu_active_us),
+                 time_(p.cpu_us), time_(p.wait_us), time_(c.transfer_us), time_(c.waiting_us),
+                 time_(c.exposed_us), fmt::format("{} of {}", c.last_arrivals, c.collectives)});
     }
     table.row({"mean", time_(report_.mean_e2e_us())});
     add(table);
@@ -157,7 +157,8 @@ class Renderer {
              fmt::format("{:.1f} % (slowest rank's own time over the mean)", 100 * job.imbalance));
     if (job.straggler >= 0) {
       list.row("straggler",
-               fmt::format("{}: not to wait for it would save {} {} per step on average",
+               fmt::format("rank {} ({}): not to wait for it would save {} {} per step on average",
+                           job.straggler,
                            report_.ranks[static_cast<std::size_t>(job.straggler)].graph_file,
                            time_(job.straggler_saving_us), time_.name()));
     }
@@ -231,8 +232,12 @@ class Renderer {
                  time_(family.low_us), time_(family.high_us), std::string(to_string(family.bound)),
                  std::string(family.model)});
     }
-    table.row({"sum", count_text(sum.count), time_(p_.kernel_sum_us), "", time_(sum.low_us),
-               time_(sum.high_us)});
+    const double waiting = p_.communication.waiting_us;
+    if (waiting > 0) {
+      table.row({"waiting for ranks", "", time_(waiting), percent(waiting, p_.kernel_sum_us)});
+    }
+    table.row({"sum", count_text(sum.count), time_(p_.kernel_sum_us), "",
+               time_(sum.low_us + waiting), time_(sum.high_us + waiting)});
     add(table);
   }
 

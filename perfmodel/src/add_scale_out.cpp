@@ -235,6 +235,8 @@ class Scaler {
     made.push_back(launch(item, std::move(kernel), true));
     made.back().sequence = next_sequence_++;
     made.back().comm_bytes = in;
+    made.back().comm_work = static_cast<std::int32_t>(program_.comm_works.size());
+    program_.comm_works.push_back(work);
     made.push_back(host(item, Term::kT3, table_.t3.find({}, name).us));
     ++made_.collectives;
     return made;

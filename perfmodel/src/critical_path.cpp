@@ -46,6 +46,7 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
         schedule.bound_by[i] < 0 ? schedule.start_us[i] : end_of(schedule, schedule.bound_by[i]);
     auto& step = group_of(task).step;
     step.us += schedule.end_us[i] - std::max(begin, from);
+    step.slack_us = std::min(step.slack_us, (*slack)[i]);
     ++step.count;
   }
   for (std::size_t i = 0; i < graph.size(); ++i) {

@@ -34,7 +34,7 @@ class Explanation {
     coverage(item_host_);
     if (options_.keep_ops) {
       if (auto done = critical_path(); !done) return Unexpected{done.error()};
-      report_ops(item_host_, item_wait_, item_start_);
+      report_ops();
     }
     warn();
     return std::move(made_);
@@ -59,6 +59,7 @@ class Explanation {
     period_ = device_bound_ ? device_period : host;
     host_period_ = host;
     made_.e2e_us = period_ / steps();
+    made_.begin_us = begin_;
     made_.wait_us = period_ - host;
   }
 
@@ -80,8 +81,11 @@ class Explanation {
         const auto [from, to] = span(placed);
         device_[static_cast<std::size_t>(program_.items[item].iteration)].emplace_back(from, to);
         if (at.kernel >= 0) {
-          program_.items[item].kernels[static_cast<std::size_t>(at.kernel)].start_us =
-              from - begin_;
+          auto& kernel = program_.items[item].kernels[static_cast<std::size_t>(at.kernel)];
+          kernel.start_us = from - begin_;
+          if (placed.arrival != placed.task) {
+            kernel.waiting_us = start(placed.task) - end(placed.arrival);
+          }
         }
         p.terms_us[static_cast<std::size_t>(at.term)] += to - from;
         (at.collective ? p.comm_kernel_us : p.compute_kernel_us) += to - from;
@@ -241,22 +245,25 @@ class Explanation {
     return {};
   }
 
-  void report_ops(const std::vector<double>& host, const std::vector<double>& wait,
-                  const std::vector<double>& start) {
-    made_.ops.reserve(program_.items.size());
+  void report_ops() {
+    const std::vector<std::int32_t> positions = op_positions(program_);
+    made_.ops.resize(static_cast<std::size_t>(
+        std::count_if(positions.begin(), positions.end(), [](std::int32_t p) { return p >= 0; })));
     for (std::size_t i = 0; i < program_.items.size(); ++i) {
+      if (positions[i] < 0) continue;
       ProgramItem& item = program_.items[i];
       const Node& node = graph_.nodes[static_cast<std::size_t>(item.lowered.node)];
-      made_.ops.push_back({.id = node.id,
-                           .name = item.title.empty() ? graph_.name(node) : item.title,
-                           .thread = item.thread,
-                           .phase = item.phase,
-                           .start_us = std::max(0.0, start[i]),
-                           .host_us = host[i],
-                           .wait_us = wait[i],
-                           .kernels = std::move(item.kernels),
-                           .gap_level = item.gap_level,
-                           .op_level = item.op_level});
+      made_.ops[static_cast<std::size_t>(positions[i])] = {
+          .id = node.id,
+          .name = item.title.empty() ? graph_.name(node) : item.title,
+          .thread = item.thread,
+          .phase = item.phase,
+          .start_us = std::max(0.0, item_start_[i]),
+          .host_us = item_host_[i],
+          .wait_us = item_wait_[i],
+          .kernels = std::move(item.kernels),
+          .gap_level = item.gap_level,
+          .op_level = item.op_level};
     }
   }
 
@@ -303,6 +310,16 @@ class Explanation {
 };
 
 }  // namespace
+
+std::vector<std::int32_t> op_positions(const HostProgram& program) {
+  std::vector<std::int32_t> positions(program.items.size(), -1);
+  std::int32_t next = 0;
+  for (const Instruction& at : program.instructions) {
+    auto& position = positions[static_cast<std::size_t>(at.op)];
+    if (position < 0) position = next++;
+  }
+  return positions;
+}
 
 Result<Prediction> explain_rank(const ScheduledRank& rank, const TaskGraph& graph,
                                 const Schedule& schedule) {

@@ -17,7 +17,12 @@ struct ScheduledRank {
   bool started = false;  ///< the last pass began when it was told to, not after the one before
 };
 
-/// The last pass of a rank as a prediction, without the report of its communication.
+/// Positions of a program's items in the order in which the host first comes to them: the order of
+/// Prediction::ops. -1: never.
+std::vector<std::int32_t> op_positions(const HostProgram& program);
+
+/// The last pass of a rank as a prediction, without the report of its communication and the points
+/// of its path. `begin_us` is the schedule's.
 Result<Prediction> explain_rank(const ScheduledRank& rank, const TaskGraph& graph,
                                 const Schedule& schedule);
 

@@ -171,7 +171,7 @@ class Matcher {
       std::size_t best = matched(0, r, 0);
       if (static_cast<double>(best) >= kEnoughMatched * static_cast<double>(possible)) continue;
       const std::size_t samples = std::min(kOffsetSamples, ranks_[r].size());
-      for (std::size_t i = 0; i < samples; ++i) {
+      for (std::size_t i = 0; i < samples && best < possible; ++i) {
         for (const RankCollective& other : ranks_[0]) {
           if (!alike(other, ranks_[r][i])) continue;
           const double offset = ranks_[r][i].end_us - other.end_us;
@@ -204,44 +204,43 @@ class Matcher {
   }
 
   Result<void> check() {
-    std::size_t met = 0;
+    std::vector<bool> met(count(), false);
     for (const auto& members : match_.groups) {
       const auto present = static_cast<std::size_t>(
           std::count_if(members.begin(), members.end(), [](std::int32_t m) { return m >= 0; }));
-      if (present > 1) ++met;
       if (present == 1) ++match_.unmatched;
-      if (present == count()) {
-        if (auto same = same_sizes(members); !same) return same;
-      } else if (auto whole = lacks(members); !whole) {
-        return whole;
-      }
+      for (std::size_t r = 0; r < count() && present > 1; ++r) met[r] = met[r] || members[r] >= 0;
+      if (auto same = same_sizes(members); !same) return same;
+      if (auto whole = lacks(members); !whole) return whole;
     }
     bool any = false;
     for (const auto& rank : ranks_) any |= !rank.empty();
     if (!any) match_.warnings.push_back("no rank has collectives: they do not wait for each other");
-    if (any && met == 0 && count() > 1) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected ranks of one job, found no collective in common between {} "
-                              "and the others",
-                              names_[0]));
-    }
-    return {};
+    const auto alone = std::find(met.begin(), met.end(), false);
+    if (!any || count() == 1 || alone == met.end()) return {};
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected ranks of one job, found no collective in common between {} "
+                            "and the others",
+                            names_[static_cast<std::size_t>(alone - met.begin())]));
   }
 
   Result<void> same_sizes(const std::vector<std::int32_t>& members) const {
-    const RankCollective& first = at(0, members[0]);
+    std::size_t here = 0;
+    while (members[here] < 0) ++here;
+    const RankCollective& first = at(here, members[here]);
     // All-to-all and its relatives may give each rank another share.
     if (first.kind != "all_reduce" && first.kind != "broadcast" && first.kind != "reduce" &&
         first.kind != "reduce_scatter" && first.kind != "all_gather") {
       return {};
     }
-    for (std::size_t r = 1; r < count(); ++r) {
+    for (std::size_t r = here + 1; r < count(); ++r) {
+      if (members[r] < 0) continue;
       const RankCollective& other = at(r, members[r]);
       if (other.in_elements < 0 || first.in_elements < 0) continue;
       if (other.in_elements == first.in_elements) continue;
       return fail(ErrorCode::kImpossible,
                   fmt::format("expected one size for {} {}, found {} elements in {} and {} in {}",
-                              first.kind, label(first), first.in_elements, names_[0],
+                              first.kind, label(first), first.in_elements, names_[here],
                               other.in_elements, names_[r]));
     }
     return {};
@@ -275,6 +274,7 @@ class Matcher {
     bool earlier = false, later = false;
     for (const RankCollective& other : ranks_[rank]) {
       if (other.process_group != collective.process_group) continue;
+      if (!options_.timed) return true;  // a graph has no edges where a recording began or ended
       if (collective.sequence >= 0) {
         earlier |= other.sequence < collective.sequence;
         later |= other.sequence > collective.sequence;

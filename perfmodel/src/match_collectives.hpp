@@ -15,6 +15,7 @@ struct RankCollective {
   std::string process_group;   ///< empty: not known
   std::int64_t sequence = -1;  ///< within its group; -1: not known
   std::int64_t in_elements = -1, out_elements = -1;
+  std::int64_t element_bytes = 1;
   std::int64_t group_size = -1;
   double start_us = 0, end_us = 0;  ///< on the rank's clock
   std::int32_t event = -1;          ///< the caller's index
@@ -41,7 +42,7 @@ struct MatchOptions {
 /// within kind and group. Clocks are aligned on the ends of what matched.
 ///
 /// Errors (`names` are the ranks' files): kinds or sizes that differ under one number, a collective
-/// that a rank lacks although it has earlier and later ones, ranks that share none.
+/// that a rank lacks although it has earlier and later ones, a rank that shares none.
 Result<CollectiveMatch> match_collectives(std::span<const std::vector<RankCollective>> ranks,
                                           std::span<const std::string> names,
                                           const MatchOptions& options);

@@ -7,7 +7,9 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <unordered_map>
 
+#include "chakra_export.hpp"
 #include "explain_rank.hpp"
 #include "host_program.hpp"
 #include "lin_traversal.hpp"
@@ -154,6 +156,7 @@ class Job {
   };
 
   void add_pass(TaskId starter = -1) {
+    pass_begin_ = static_cast<TaskId>(graph_.size());
     std::vector<Hub> hubs(static_cast<std::size_t>(meetings_));
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       const double lag = starter >= 0 ? options_.rank_start_us[r] : 0;
@@ -236,6 +239,11 @@ class Job {
 
   Result<JobPrediction> explain() {
     JobPrediction made;
+    if (options_.keep_chakra) {
+      made.chakra = chakra();
+      warn_of_unknown_kinds();
+    }
+    note_points();
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       auto prediction = explain_rank({.graph = ranks_[r].graph,
                                       .table = ranks_[r].table,
@@ -246,8 +254,12 @@ class Job {
                                      graph_, schedule_);
       if (!prediction) return Unexpected{prediction.error()};
       report_communication(r, *prediction);
+      if (ranks_[r].options.keep_ops) prediction->path_points = path_points(r);
       made.ranks.push_back(std::move(*prediction));
     }
+    double first = made.ranks[0].begin_us;
+    for (const Prediction& rank : made.ranks) first = std::min(first, rank.begin_us);
+    for (Prediction& rank : made.ranks) rank.begin_us -= first;
     if (ranks_.size() == 1) {
       auto& own = made.ranks[0].warnings;
       own.insert(own.begin(), warnings_.begin(), warnings_.end());
@@ -258,6 +270,102 @@ class Job {
     if (!job) return Unexpected{job.error()};
     made.job = *job;
     return made;
+  }
+
+  // Which op and kernel each task of the last pass belongs to.
+  void note_points() {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const auto positions = op_positions(programs_[r]);
+      for (const auto& placed : tasks_[r]->last_pass()) {
+        const auto& at = programs_[r].instructions[static_cast<std::size_t>(placed.instruction)];
+        const bool device = tasks_[r]->on_device(placed.task);
+        const Prediction::PathPoint point{.rank = static_cast<std::int32_t>(r),
+                                          .op = positions[static_cast<std::size_t>(at.op)],
+                                          .kernel = device ? at.kernel : -1};
+        points_[placed.task] = points_[placed.arrival] = point;
+      }
+    }
+  }
+
+  std::vector<Prediction::PathPoint> path_points(std::size_t r) const {
+    std::vector<Prediction::PathPoint> path;
+    for (TaskId task : schedule_.critical_path(tasks_[r]->pass_ends().back())) {
+      const auto at = points_.find(task);
+      if (at == points_.end()) continue;
+      const auto& point = at->second;
+      const bool again = !path.empty() && path.back().rank == point.rank &&
+                         path.back().op == point.op && path.back().kernel == point.kernel;
+      if (!again) path.push_back(point);
+    }
+    std::reverse(path.begin(), path.end());
+    return path;
+  }
+
+  // The last pass of every rank. Uneven all-to-alls count as their largest rank's.
+  std::vector<ChakraTrace> chakra() const {
+    std::map<TaskId, std::pair<std::size_t, const Instruction*>> placed_at;
+    std::map<std::int32_t, double> bytes_of_meeting;
+    const auto bytes = [&](std::size_t r, const Instruction& at) {
+      if (at.comm_work < 0) return std::max(0.0, at.comm_bytes);
+      const auto& work = programs_[r].comm_works[static_cast<std::size_t>(at.comm_work)];
+      return std::max(work.bytes_read.value, work.bytes_written.value);
+    };
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      for (const auto& placed : tasks_[r]->last_pass()) {
+        const auto& at = programs_[r].instructions[static_cast<std::size_t>(placed.instruction)];
+        placed_at[placed.task] = {r, &at};
+        if (placed.arrival != placed.task) placed_at[placed.arrival] = {r, nullptr};
+        if (at.meeting < 0) continue;
+        double& most = bytes_of_meeting[at.meeting];
+        most = std::max(most, bytes(r, at));
+      }
+    }
+    const auto describe = [&](TaskId task) -> std::optional<ChakraTask> {
+      const auto found = placed_at.find(task);
+      if (found == placed_at.end()) return {};
+      const auto [r, at] = found->second;
+      if (!at) return ChakraTask{.rank = r};
+      const auto& item = programs_[r].items[static_cast<std::size_t>(at->op)];
+      const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.lowered.node)];
+      ChakraTask made{
+          .rank = r,
+          .name = std::string(item.title.empty() ? ranks_[r].graph->name(node) : item.title),
+          .on_host = tasks_[r]->on_host(task)};
+      if (made.on_host || at->kernel < 0) return made;
+      const auto& kernel = item.kernels[static_cast<std::size_t>(at->kernel)];
+      made.name = kernel.name;
+      if (!at->collective) return made;
+      std::string kind = canonical_collective(kernel.name);
+      if (at->comm_work >= 0) {
+        const auto& work = programs_[r].comm_works[static_cast<std::size_t>(at->comm_work)];
+        if (const auto* shape = std::get_if<CollectiveShape>(&work.shape)) {
+          kind = shape->kind;
+          made.group_size = shape->world_size;
+        }
+      }
+      made.collective = chakra_collective(kind);
+      made.group_size = std::max<std::int64_t>(1, made.group_size);
+      made.comm_bytes = static_cast<std::int64_t>(at->meeting >= 0 ? bytes_of_meeting[at->meeting]
+                                                                   : bytes(r, *at));
+      return made;
+    };
+    return chakra_traces(graph_, schedule_, {pass_begin_, static_cast<TaskId>(graph_.size())},
+                         ranks_.size(), describe);
+  }
+
+  void warn_of_unknown_kinds() {
+    std::size_t unknown = 0;
+    for (const HostProgram& program : programs_) {
+      for (const Instruction& at : program.instructions) {
+        if (!at.collective || at.comm_work >= 0 || at.kernel < 0) continue;
+        const auto& item = program.items[static_cast<std::size_t>(at.op)];
+        const auto& name = item.kernels[static_cast<std::size_t>(at.kernel)].name;
+        unknown += !chakra_collective(canonical_collective(name));
+      }
+    }
+    if (unknown == 0) return;
+    warnings_.push_back(fmt::format(
+        "{} collectives of a kind that Chakra does not know are written as computation", unknown));
   }
 
   double end(TaskId task) const { return schedule_.end_us[static_cast<std::size_t>(task)]; }
@@ -335,6 +443,8 @@ class Job {
   std::vector<std::vector<std::int32_t>> arrival_edges_;  // per rank, of all passes
   TaskGraph graph_;
   Schedule schedule_;
+  TaskId pass_begin_ = 0;                                     // first task of the last pass
+  std::unordered_map<TaskId, Prediction::PathPoint> points_;  // of the last pass
   std::vector<std::string> warnings_;
 };
 

@@ -10,6 +10,7 @@
 #include "match_collectives.hpp"
 #include "perfmodel/graph/event_names.hpp"
 #include "perfmodel/predict.hpp"
+#include "replay_export.hpp"
 #include "replay_tasks.hpp"
 
 namespace perfmodel {
@@ -18,6 +19,17 @@ namespace {
 using TaskId = TaskGraph::TaskId;
 
 double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
+
+// PyTorch's names of element types, as its notes on collectives have them.
+std::int64_t element_bytes(std::string_view dtype) {
+  constexpr std::pair<std::string_view, std::int64_t> kBytes[] = {
+      {"Double", 8}, {"Long", 8},     {"Float", 4}, {"Int", 4},  {"Half", 2},
+      {"Short", 2},  {"BFloat16", 2}, {"Byte", 1},  {"Char", 1}, {"Bool", 1}};
+  for (const auto& [name, bytes] : kBytes) {
+    if (name == dtype) return bytes;
+  }
+  return 1;
+}
 
 // Where an iteration begins and ends on the host.
 struct Marks {
@@ -50,6 +62,7 @@ class Replayer {
     if (!schedule) return Unexpected{schedule.error()};
     schedule_ = std::move(*schedule);
     if (auto done = report(); !done) return Unexpected{done.error()};
+    export_schedule();
     return std::move(replay_);
   }
 
@@ -113,7 +126,6 @@ class Replayer {
 
   Result<void> match() {
     collectives_.resize(traces_.size());
-    if (traces_.size() == 1) return {};
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       const Trace& trace = traces_[r];
       for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
@@ -129,6 +141,7 @@ class Replayer {
           made.process_group = trace.names.text(note.process_group);
           made.sequence = note.sequence;
           made.in_elements = note.in_elements;
+          made.element_bytes = element_bytes(trace.names.text(note.dtype));
           made.out_elements = note.out_elements;
           made.group_size = note.group_size;
         }
@@ -137,6 +150,7 @@ class Replayer {
       std::stable_sort(collectives_[r].begin(), collectives_[r].end(),
                        [](const auto& a, const auto& b) { return a.start_us < b.start_us; });
     }
+    if (traces_.size() == 1) return {};
     auto matched =
         match_collectives(collectives_, names_, {.missing_ranks = options_.missing_ranks});
     if (!matched) return Unexpected{matched.error()};
@@ -183,6 +197,8 @@ class Replayer {
       ranks_.push_back(
           add_replay_tasks(traces_[r], options_, start_us(r) - earliest, lane, meeting[r], graph_));
       lane = ranks_.back().end_lane;
+      replay_.inferred_edges +=
+          ranks_.back().hand_overs + ranks_.back().inferred_waits + ranks_.back().held_tasks;
     }
     first_task_.push_back(static_cast<TaskId>(graph_.size()));
     arrival_edges_.resize(traces_.size());
@@ -398,7 +414,12 @@ class Replayer {
             },
             .category = [this](TaskId task) -> std::string {
               if (is_meeting(task)) return "collective";
-              return std::string(to_string(static_cast<Term>(graph_.term(task))));
+              const auto term = static_cast<Term>(graph_.term(task));
+              if (term != Term::kKernel) return std::string(to_string(term));
+              const std::size_t rank = rank_of(task);
+              const auto family =
+                  kernel_family_of_name(traces_[rank].names.text(name_id(task, rank)));
+              return std::string(family ? to_string(*family) : to_string(term));
             }};
   }
 
@@ -502,25 +523,47 @@ class Replayer {
     return sum / static_cast<double>(traces_.size());
   }
 
+  void export_schedule() {
+    const ScheduledReplay scheduled{.traces = traces_,
+                                    .ranks = ranks_,
+                                    .graph = graph_,
+                                    .schedule = schedule_,
+                                    .first_task = first_task_};
+    if (options_.keep_chakra) replay_.chakra = replay_chakra(scheduled, collectives_);
+    if (!options_.keep_timeline) return;
+    std::size_t slowest = 0;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (replay_.ranks[r].critical_path.step_us > replay_.ranks[slowest].critical_path.step_us) {
+        slowest = r;
+      }
+    }
+    replay_.timeline = replay_timeline(scheduled, marks_[slowest][window(slowest).second - 1].end);
+  }
+
+  static std::string several(std::size_t count, std::string_view one, std::string_view more) {
+    return fmt::format("{} {}", count, count == 1 ? one : more);
+  }
+
   void warn(std::size_t r) {
     const ReplayTasks& tasks = ranks_[r];
     const std::string who = traces_.size() > 1 ? rank_label(r) + ": " : "";
     const auto say = [&](std::string text) { replay_.warnings.push_back(who + std::move(text)); };
     if (tasks.inferred_waits > 0) {
-      say(fmt::format("{} waits are inferred from a late start after other work",
-                      tasks.inferred_waits));
+      say(fmt::format("{} inferred from a late start after other work",
+                      several(tasks.inferred_waits, "wait is", "waits are")));
     }
     if (tasks.held_tasks > 0) {
-      say(fmt::format("{} starts are inferred to wait for a kernel of another stream to drain",
-                      tasks.held_tasks));
+      say(fmt::format("{} inferred to wait for a kernel of another stream to drain",
+                      several(tasks.held_tasks, "start is", "starts are")));
     }
     if (tasks.without_launch > 0) {
-      say(fmt::format("{} device tasks were launched outside of the trace: they stand as measured",
-                      tasks.without_launch));
+      say(fmt::format("{} launched outside of the trace (kept as measured)",
+                      several(tasks.without_launch, "device task was", "device tasks were")));
     }
     if (tasks.unexplained > 0) {
-      say(fmt::format("{} device tasks started {:.1f} us later in sum than their known reasons",
-                      tasks.unexplained, tasks.unexplained_us));
+      say(fmt::format("{} started {:.1f} us later in sum than known reasons say",
+                      several(tasks.unexplained, "device task", "device tasks"),
+                      tasks.unexplained_us));
     }
     if (tasks.queue_depth_fitted) {
       say(fmt::format("the launch queue fills up: depth {} found", tasks.queue_depth));

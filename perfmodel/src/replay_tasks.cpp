@@ -253,8 +253,21 @@ class Builder {
         return;
       }
       if (event.duration_ns < kShortEventSyncNs) return;
+      await(call, last_ended(event), options_.rules.synchronise);
+      return;
     }
     await(call, wait.task, options_.rules.synchronise);
+  }
+
+  // Of the tasks launched before a call, the one that ended last before it did. Behind an event
+  // its stream may have more to do.
+  std::int32_t last_ended(const HostEvent& call) const {
+    std::int32_t last = -1;
+    for (const auto& [key, stream] : streams_) {
+      const std::int32_t task = last_launched(stream, call.start_ns, call.end_ns());
+      if (task >= 0 && (last < 0 || gpu(task).end_ns() > gpu(last).end_ns())) last = task;
+    }
+    return last;
   }
 
   void await_all(std::size_t call) {

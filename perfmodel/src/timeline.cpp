@@ -13,7 +13,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr int kHostProcess = 1, kGpuProcess = 2;
+constexpr int kHostProcess = 1, kGpuProcess = 2;  // of the first rank; the next has 3 and 4, ...
 constexpr int kPhaseLane = 1, kFirstHostLane = 10, kFirstStreamLane = 1000;
 
 double rounded(double us) { return std::round(us * 1e3) / 1e3; }
@@ -27,51 +27,68 @@ std::string_view category(KernelFamily family) {
 
 class Writer {
  public:
-  Writer(const Prediction& prediction, const TimelineTitle& title, TimelineEvents& events)
-      : prediction_(prediction), events_(events) {
+  Writer(const Prediction& prediction, const TimelineTitle& title, std::size_t rank,
+         TimelineEvents& events)
+      : prediction_(prediction),
+        events_(events),
+        host_process_(kHostProcess + 2 * static_cast<std::int64_t>(rank)),
+        gpu_process_(kGpuProcess + 2 * static_cast<std::int64_t>(rank)) {
     add_tracks(title);
   }
 
-  Result<void> run() {
+  // Where arrows to an op, or one of its kernels, begin and end.
+  struct Points {
+    TimelinePoint op;
+    std::vector<TimelinePoint> kernels;
+  };
+
+  std::vector<Points> run() {
     // The host is one serial chain over its threads, so the end of every op follows from the sums.
     for (const PredictedOp& op : prediction_.ops) {
       end_ += op.host_us + op.wait_us;
       add_phase(op);
-      add_op(op);
-      for (const PredictedKernel& kernel : op.kernels) add_kernel(op, kernel);
+      points_.push_back({.op = add_op(op)});
+      for (const PredictedKernel& kernel : op.kernels) {
+        points_.back().kernels.push_back(add_kernel(op, kernel));
+      }
     }
     close_phase();
-    return events_.finish();
+    for (const Points& points : points_) {
+      for (const TimelinePoint& kernel : points.kernels) {
+        events_.flow(kLaunchFlow, points.op, kernel);
+      }
+    }
+    return std::move(points_);
   }
 
  private:
   void add_tracks(const TimelineTitle& title) {
-    events_.name_process(kHostProcess, "host (predicted): " + title.graph, 0);
-    events_.name_process(kGpuProcess, "GPU (predicted): " + title.gpu, 1);
-    phases_ = events_.add_track(kHostProcess, kPhaseLane, "phases", 0);
+    events_.name_process(host_process_, "host (predicted): " + title.graph, host_process_ - 1);
+    events_.name_process(gpu_process_, "GPU (predicted): " + title.gpu, gpu_process_ - 1);
+    phases_ = events_.add_track(host_process_, kPhaseLane, "phases", 0);
     for (const PredictedOp& op : prediction_.ops) {
       threads_[op.thread];
       for (const PredictedKernel& kernel : op.kernels) streams_[kernel.stream];
     }
     for (auto& [thread, track] : threads_) {
-      track = events_.add_track(kHostProcess, kFirstHostLane + thread,
+      track = events_.add_track(host_process_, kFirstHostLane + thread,
                                 "thread " + std::to_string(thread), 1 + thread);
     }
     for (auto& [stream, track] : streams_) {
       track = events_.add_track(
-          kGpuProcess, kFirstStreamLane + stream,
+          gpu_process_, kFirstStreamLane + stream,
           stream == 0 ? "stream 0 (main)" : "stream " + std::to_string(stream), stream);
     }
   }
 
-  void slice(TimelineTrack track, std::string_view category, std::string_view name, double start,
-             double end, std::span<const TimelineArg> args) {
-    events_.slice({.track = track,
-                   .name = name,
-                   .category = category,
-                   .start_us = start,
-                   .duration_us = std::max(0.0, end - start),
-                   .args = args});
+  TimelinePoint slice(TimelineTrack track, std::string_view category, std::string_view name,
+                      double start, double end, std::span<const TimelineArg> args) {
+    return events_.slice({.track = track,
+                          .name = name,
+                          .category = category,
+                          .start_us = prediction_.begin_us + start,
+                          .duration_us = std::max(0.0, end - start),
+                          .args = args});
   }
 
   void add_phase(const PredictedOp& op) {
@@ -89,7 +106,7 @@ class Writer {
           phase_start_, phase_end_, {});
   }
 
-  void add_op(const PredictedOp& op) {
+  TimelinePoint add_op(const PredictedOp& op) {
     // Calls of a label have no gap before them and may begin with a wait.
     const bool own_call_of_label =
         op.gap_level == KeyLevel::kMissing && op.op_level == KeyLevel::kMissing;
@@ -100,8 +117,9 @@ class Writer {
                                 {"wait_us", rounded(op.wait_us)},
                                 {"gap_key", to_string(op.gap_level)},
                                 {"op_key", to_string(op.op_level)}};
-    slice(track, own_call_of_label ? "user_annotation" : "cpu_op", op.name, start, end_, args);
-    if (op.wait_us <= 0) return;
+    const TimelinePoint point =
+        slice(track, own_call_of_label ? "user_annotation" : "cpu_op", op.name, start, end_, args);
+    if (op.wait_us <= 0) return point;
     double wait_end = end_;
     const auto limit = std::lower_bound(device_ends_.begin(), device_ends_.end(), end_);
     if (limit != device_ends_.begin() && *(limit - 1) > start) wait_end = *(limit - 1);
@@ -111,11 +129,12 @@ class Writer {
     }
     wait_end = std::clamp(wait_end, std::min(end_, start + op.wait_us), end_);
     slice(track, "wait", "wait for the GPU", std::max(start, wait_end - op.wait_us), wait_end, {});
+    return point;
   }
 
-  void add_kernel(const PredictedOp& op, const PredictedKernel& kernel) {
+  TimelinePoint add_kernel(const PredictedOp& op, const PredictedKernel& kernel) {
     const Price& price = kernel.price;
-    const double end = kernel.start_us + price.time.count();
+    const double end = kernel.start_us + kernel.waiting_us + price.time.count();
     device_ends_.insert(std::upper_bound(device_ends_.begin(), device_ends_.end(), end), end);
     const TimelineArg args[] = {{"op", op.name},
                                 {"op_id", op.id},
@@ -127,11 +146,12 @@ class Writer {
                                 {"in_range", price.in_range},
                                 {"low_us", rounded(price.low.count())},
                                 {"high_us", rounded(price.high.count())},
+                                {"waiting_us", rounded(kernel.waiting_us)},
                                 {"inferred", true}};
     const std::span<const TimelineArg> shown =
         std::span(args).first(std::size(args) - (kernel.inferred ? 0 : 1));
-    slice(streams_.at(kernel.stream), category(kernel.family), kernel.name, kernel.start_us, end,
-          shown);
+    return slice(streams_.at(kernel.stream), category(kernel.family), kernel.name, kernel.start_us,
+                 end, shown);
   }
 
   const Prediction& prediction_;
@@ -141,6 +161,8 @@ class Writer {
   double end_ = 0;  // of the op at hand
   std::int32_t phase_ = -1;
   double phase_start_ = 0, phase_end_ = 0;
+  const std::int64_t host_process_, gpu_process_;
+  std::vector<Points> points_;       // per op
   std::vector<double> device_ends_;  // of the work of the ops before, sorted
 };
 
@@ -162,6 +184,24 @@ auto with_head(const Prediction& prediction, const TimelineTitle& title, Make&& 
   return make(TimelineEvents::Head{.other_data = other_data, .devices = devices});
 }
 
+Result<void> draw(std::span<const Prediction* const> ranks, std::span<const TimelineTitle> titles,
+                  std::size_t path_of, TimelineEvents& events) {
+  std::vector<std::vector<Writer::Points>> points;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    points.push_back(Writer(*ranks[r], titles[r], r, events).run());
+  }
+  // Arrows start where slices do: what began before the last one on the path is left out.
+  std::vector<TimelinePoint> path;
+  for (const auto& at : ranks[path_of]->path_points) {
+    const auto& op = points[static_cast<std::size_t>(at.rank)][static_cast<std::size_t>(at.op)];
+    const TimelinePoint point =
+        at.kernel < 0 ? op.op : op.kernels[static_cast<std::size_t>(at.kernel)];
+    if (path.empty() || point.ns >= path.back().ns) path.push_back(point);
+  }
+  if (path.size() > 1) events.flow(kCriticalPathFlow, path);
+  return events.finish();
+}
+
 }  // namespace
 
 Result<std::string> timeline_json(const Prediction& prediction, const TimelineTitle& title) {
@@ -170,18 +210,29 @@ Result<std::string> timeline_json(const Prediction& prediction, const TimelineTi
   auto events = with_head(prediction, title, [&](const TimelineEvents::Head& head) {
     return TimelineEvents([&text](std::string_view piece) { text += piece; }, head);
   });
-  if (auto done = Writer(prediction, title, events).run(); !done) return Unexpected{done.error()};
+  const Prediction* const rank = &prediction;
+  if (auto done = draw({&rank, 1}, {&title, 1}, 0, events); !done) return Unexpected{done.error()};
   return text;
+}
+
+Result<void> write_timeline(std::span<const Prediction* const> ranks,
+                            std::span<const TimelineTitle> titles, std::size_t path_of,
+                            const std::filesystem::path& file) {
+  PERFMODEL_CHECK(ranks.size() == titles.size() && path_of < ranks.size());
+  for (const Prediction* rank : ranks) {
+    if (auto good = check(*rank); !good) return good;
+  }
+  auto events = with_head(*ranks[path_of], titles[path_of], [&](const TimelineEvents::Head& head) {
+    return TimelineEvents::create(file, head);
+  });
+  if (!events) return Unexpected{events.error()};
+  return draw(ranks, titles, path_of, *events);
 }
 
 Result<void> write_timeline(const Prediction& prediction, const TimelineTitle& title,
                             const std::filesystem::path& file) {
-  if (auto good = check(prediction); !good) return good;
-  auto events = with_head(prediction, title, [&](const TimelineEvents::Head& head) {
-    return TimelineEvents::create(file, head);
-  });
-  if (!events) return Unexpected{events.error()};
-  return Writer(prediction, title, *events).run();
+  const Prediction* const rank = &prediction;
+  return write_timeline({&rank, 1}, {&title, 1}, 0, file);
 }
 
 }  // namespace perfmodel

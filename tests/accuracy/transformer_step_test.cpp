@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "perfmodel/parallel/topology_costs.hpp"
 #include "perfmodel/parallel/transformer_step.hpp"
 
 namespace perfmodel::parallel {
@@ -40,28 +41,9 @@ Gpu gpu(const std::string& name) {
   return find_gpu(name, std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus").value();
 }
 
-/// Ring on one NVSwitch node: t = alpha + f S / B, f = 2 (n-1)/n for all-reduce, (n-1)/n for gather
-/// and scatter, 1 for a message. A100: fits to measured NCCL all-reduce tables, 1 MiB to 1 GiB;
-/// below 1 MiB a low-latency protocol (a third of alpha, half the rate). H100: A100's alpha, B
-/// scaled by link rate (900 to 600 GB/s). Across nodes: B = min(node network / groups, B), 10 us
-/// per node.
-CollectiveCost ring_costs(bool is_h100, double network_gb_per_s) {
-  return [=](const CollectiveCall& call) -> double {
-    if (call.ranks <= 1) return 0;
-    const auto n = static_cast<double>(call.ranks);
-    double alpha = n <= 2 ? 44.6 : n <= 4 ? 52.8 : 77.1;
-    double bandwidth = n <= 2 ? 192.9 : n <= 4 ? 218.3 : 227.3;
-    if (is_h100) bandwidth *= 1.5;
-    if (call.nodes > 1) {
-      bandwidth = std::min(bandwidth, network_gb_per_s / static_cast<double>(call.groups_per_node));
-      alpha += 10 * static_cast<double>(call.nodes);
-    }
-    const bool is_all_reduce = call.kind == "all_reduce";
-    const double factor = call.kind == "send" ? 1 : (is_all_reduce ? 2 : 1) * (n - 1) / n;
-    if (!is_all_reduce) alpha /= 2;
-    const double wire = factor * call.bytes / (bandwidth * 1e3);
-    return std::min(alpha + wire, alpha / 3 + 2 * wire);
-  };
+/// Collectives as this project prices them on a built-in topology.
+CollectiveCost costs_on(const std::string& topology) {
+  return topology_costs(TopologyCatalog::builtin().find(topology).value());
 }
 
 struct Errors {
@@ -95,7 +77,7 @@ TEST(MegatronStep, VtrainSingleNode) {
   const auto rows = public_rows("vtrain_a100_single_node.json");
   if (rows.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   const Gpu a100 = gpu("a100-sxm-80gb");
-  const StepCosts costs{.gpu = &a100, .collective_us = ring_costs(false, 100)};
+  const StepCosts costs{.gpu = &a100, .collective_us = costs_on("dgx-a100")};
   StepCosts roofline = costs;
   roofline.models = &KernelModels::roofline();
   roofline.host = {0, 0, 0, 0, 0, 0};
@@ -147,7 +129,7 @@ TEST(FsdpStep, MptThroughput) {
     const Gpu device = gpu(is_h100               ? "h100-sxm-80gb"
                            : name == "a100_80gb" ? "a100-sxm-80gb"
                                                  : "a100-sxm-40gb");
-    StepCosts costs{.gpu = &device, .collective_us = ring_costs(is_h100, 160)};
+    StepCosts costs{.gpu = &device, .collective_us = costs_on(is_h100 ? "hgx-h100" : "dgx-a100")};
     costs.dtype = costs.linear_dtype = DType::kBFloat16;
     if (precision == "amp_fp8") costs.linear_dtype = DType::kFloat8;
     costs.flash_attention_share = is_h100 ? 0.19 : 0.30;

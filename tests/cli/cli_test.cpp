@@ -138,6 +138,26 @@ bool warns(const Json& document, const std::string& part) {
   });
 }
 
+// A rank of two: host work, then an all-reduce that ends at 1712 on both, and a call that waits.
+std::string rank_trace(int rank, int work_us, int world = 2) {
+  const auto event = [](const char* category, const char* name, int start, int end, Json args) {
+    return Json{{"ph", "X"}, {"cat", category},    {"name", name},       {"pid", 1},
+                {"tid", 1},  {"ts", 1000 + start}, {"dur", end - start}, {"args", args}};
+  };
+  const Json trace = {
+      {"distributedInfo", {{"rank", rank}, {"world_size", world}}},
+      {"traceEvents",
+       {event("user_annotation", "ProfilerStep#1", 0, 1716, Json::object()),
+        event("cpu_op", "c10d::allreduce_", 0, work_us + 10, Json::object()),
+        event("cuda_runtime", "cudaLaunchKernel", work_us, work_us + 10, {{"correlation", 1}}),
+        event("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", work_us + 12, 1712,
+              {{"correlation", 1}, {"stream", 7}, {"device", 0}}),
+        event("cuda_runtime", "cudaStreamSynchronize", work_us + 10, 1716, {{"correlation", 2}})}}};
+  const fs::path file = scratch() / ("replay_rank" + std::to_string(rank) + ".json");
+  std::ofstream(file) << trace.dump();
+  return file.string();
+}
+
 // ---- usage -------------------------------------------------------------------------------------
 
 TEST(Usage, HelpAndVersionSucceedOnStandardOutput) {
@@ -571,7 +591,9 @@ TEST(PredictCommand, TablesFitAHundredColumnsWithoutEscapes) {
   for (const Words& words :
        {predict_words(built_graph()), predict_words(sample("et_comms_1.1.0.json")), Words{"gpus"},
         Words{"gpus", "mi250"}, Words{"trace", sample("kineto_comms_1.1.0.json")},
-        Words{"overheads", sample("kineto_comms_1.1.0.json")}, Words{"predict", "--help"}}) {
+        Words{"overheads", sample("kineto_comms_1.1.0.json")}, Words{"predict", "--help"},
+        Words{"replay", sample("kineto_comms_1.1.0.json")}, Words{"replay", "--help"},
+        Words{"replay", rank_trace(0, 1000), rank_trace(1, 1500)}}) {
     SCOPED_TRACE(shown(words));
     const Outcome outcome = run(words);
     EXPECT_EQ(outcome.status, 0);
@@ -587,6 +609,102 @@ TEST(PredictCommand, TablesFitAHundredColumnsWithoutEscapes) {
   }
 }
 
+// ---- replay ------------------------------------------------------------------------------------
+
+TEST(ReplayCommand, EverySampleTraceHasTheContractedKeys) {
+  std::size_t checked = 0;
+  for (const auto& [name, figures] : expected_samples().items()) {
+    if (figures["kind"] != "kineto" || figures["iterations"].empty()) continue;
+    SCOPED_TRACE(name);
+    Json made = json_of({"replay", sample(name)});
+    EXPECT_EQ(made["schema"], "perfmodel-replay");
+    ASSERT_EQ(made["iterations"].size(), figures["iterations"].size());
+    for (std::size_t i = 0; i < made["iterations"].size(); ++i) {
+      Json& iteration = made["iterations"][i];
+      EXPECT_EQ(iteration["name"], figures["iterations"][i]["name"]);
+      EXPECT_NEAR(iteration["measured_us"], figures["iterations"][i]["wall_us"], 0.01);
+      EXPECT_NEAR(iteration["replayed_us"].get<double>(),
+                  iteration["measured_us"].get<double>() * (1 + iteration["error"].get<double>()),
+                  0.01);
+      EXPECT_TRUE(iteration["data_loading_us"].is_number());
+    }
+    EXPECT_TRUE(made["mean_abs_error"].is_number());
+    EXPECT_TRUE(made["warnings"].is_array());
+    EXPECT_FALSE(made.contains("job"));
+    ASSERT_EQ(made["ranks"].size(), 1U);
+    Json& rank = made["ranks"][0];
+    EXPECT_EQ(rank["iterations"], made["iterations"]);
+    EXPECT_EQ(rank["trace"], name);
+    double path = 0;
+    for (const Json& step : rank["critical_path"]) {
+      for (const char* key : {"op", "term", "time_us", "count", "own_us", "slack_us"}) {
+        EXPECT_TRUE(step.contains(key)) << key;
+      }
+      path += step["time_us"].get<double>();
+    }
+    EXPECT_NEAR(path, made["iterations"].back()["replayed_us"], 0.1);
+    EXPECT_NEAR(sum_of(rank["critical_path_shares"], "time_us"), path, 0.1);
+    ++checked;
+  }
+  EXPECT_GT(checked, 10U);
+}
+
+TEST(ReplayCommand, SeveralRanksAreAJob) {
+  const std::string early = rank_trace(0, 1000), late = rank_trace(1, 1500);
+  Json made = json_of({"replay", early, late});
+  ASSERT_EQ(made["iterations"].size(), 2U);
+  EXPECT_EQ(made["iterations"][1]["rank"], 1);
+  EXPECT_LT(made["mean_abs_error"], 1e-5);
+  EXPECT_EQ(made["collectives"]["matched"], 1);
+  EXPECT_EQ(made["collectives"]["unmatched"], 0);
+  EXPECT_NEAR(made["job"]["step_us"], 1716, 0.01);
+  EXPECT_EQ(made["job"]["straggler"], 1);
+  EXPECT_NEAR(made["job"]["straggler_saving_us"], 250, 0.01);
+  EXPECT_NEAR(made["ranks"][0]["communication"]["waiting_us"], 500, 0.01);
+  EXPECT_NEAR(made["ranks"][1]["communication"]["caused_us"], 500, 0.01);
+  const std::string text = run({"replay", early, late}).out;
+  EXPECT_NE(text.find("straggler     rank 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.500"), std::string::npos) << text;
+}
+
+TEST(ReplayCommand, WhatIfsAreCalledChangesNotErrors) {
+  const std::string trace = rank_trace(0, 1000, 1);
+  // Collectives do not scale; the host does: 1010 more before the kernel, 4 more after it.
+  const Json same = json_of({"replay", trace, "--scale-kernels", "3"});
+  EXPECT_NEAR(same["iterations"][0]["replayed_us"], 1716, 0.01);
+  EXPECT_EQ(same["scale_kernels"], 3);
+  const Json slow = json_of({"replay", trace, "--scale-host", "2"});
+  EXPECT_NEAR(slow["iterations"][0]["replayed_us"], 1716 + 1010 + 4, 0.01);
+  const std::string text = run({"replay", trace, "--scale-host", "2"}).out;
+  EXPECT_NE(text.find("changes by"), std::string::npos) << text;
+  EXPECT_NE(text.find("× 2"), std::string::npos) << text;
+  EXPECT_EQ(text.find("error"), std::string::npos) << text;
+  EXPECT_NE(run({"replay", trace}).out.find("replay error"), std::string::npos);
+}
+
+TEST(ReplayCommand, WindowsAndMistakes) {
+  const std::string trace = sample("kineto_plain_2023.json");
+  const Json all = json_of({"replay", trace});
+  const Json second = json_of({"replay", trace, "--iterations", "1:2"});
+  ASSERT_EQ(second["iterations"].size(), 1U);
+  EXPECT_EQ(second["iterations"][0], all["iterations"][1]);
+  expect_complaint({"replay"}, 2, "TRACE");
+  expect_complaint({"replay", trace, "--scale-kernels", "-1"}, 2, "--scale-kernels");
+  expect_complaint({"replay", trace, "--scale-host", "nan"}, 2, "--scale-host");
+  expect_complaint({"replay", trace, "--iterations", "2:1"}, 2, "A:B");
+  expect_complaint({"replay", trace, "--speed", "2"}, 2, "--speed");
+  expect_complaint({"replay", trace, "--iterations", "0:9"}, 1, "expected iterations within 0:2");
+  expect_complaint({"replay", sample("et_plain_2023.json")}, 1, "found an execution graph");
+  expect_complaint({"replay", "no-such.json"}, 1, "no-such.json: expected a file");
+  const std::string rank = rank_trace(0, 1000);
+  expect_complaint({"replay", rank, rank}, 1, "found rank 0 a second time");
+  expect_complaint({"replay", rank, rank_trace(1, 1500, 4)}, 1, "a world of 4 ranks");
+  const std::string whole = read(rank), broken = (scratch() / "replay_broken.json").string();
+  std::ofstream(broken) << whole.substr(0, whole.rfind("cudaStreamSynchronize"));
+  expect_complaint({"replay", broken}, 1, "expected");
+  EXPECT_TRUE(warns(json_of({"replay", broken, "--salvage"}), "4 complete events were kept"));
+}
+
 // ---- timeline ----------------------------------------------------------------------------------
 
 TEST(Timeline, SlicesNestOnNamedLanesAndHoldEveryKernel) {
@@ -598,7 +716,12 @@ TEST(Timeline, SlicesNestOnNamedLanesAndHoldEveryKernel) {
   std::set<std::pair<int, int>> named;
   std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> lanes;
   std::size_t kernels = 0, ops = 0;
+  std::map<std::string, std::size_t> arrows;  // by category and phase
   for (const Json& event : timeline["traceEvents"]) {
+    if (event["ph"] == "s" || event["ph"] == "t" || event["ph"] == "f") {
+      ++arrows[event["cat"].get<std::string>() + " " + event["ph"].get<std::string>()];
+      continue;
+    }
     const std::pair<int, int> lane{event["pid"], event["tid"]};
     if (event["ph"] == "M") {
       if (event["name"] == "thread_name") named.insert(lane);
@@ -623,6 +746,10 @@ TEST(Timeline, SlicesNestOnNamedLanesAndHoldEveryKernel) {
   }
   EXPECT_EQ(kernels, predicted_kernels);
   EXPECT_EQ(ops, p["ops"].size());
+  EXPECT_GT(arrows["ac2g s"], 0U);
+  EXPECT_EQ(arrows["ac2g s"], arrows["ac2g f"]);
+  EXPECT_EQ(arrows["critical_path s"], arrows["critical_path f"]);
+  EXPECT_GE(arrows["critical_path s"], 1U);
   for (auto& [lane, slices] : lanes) {
     EXPECT_TRUE(named.contains(lane)) << lane.first << "/" << lane.second;
     std::sort(slices.begin(), slices.end(), [](const auto& a, const auto& b) {

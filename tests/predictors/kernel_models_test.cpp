@@ -285,5 +285,26 @@ TEST(KernelModels, OneFamilyCanBeReplaced) {
   EXPECT_EQ(models.price(stream(KernelFamily::kSort, 8), round_gpu()).model, "sort-heuristic");
 }
 
+TEST(KernelFamilyOfName, RecordedNamesTell) {
+  const std::pair<const char*, KernelFamily> cases[] = {
+      {"volta_sgemm_128x64_nn", KernelFamily::kGemm},
+      {"Cijk_Ailk_Bljk_SB_MT64x64x8", KernelFamily::kGemm},
+      {"void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64>", KernelFamily::kGemm},
+      {"cudnn_volta_scudnn_winograd_128x128_ldg1_ldg4_relu", KernelFamily::kConvolution},
+      {"void cudnn::bn_bw_1C11_kernel_new<float>", KernelFamily::kNorm},
+      {"void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor>",
+       KernelFamily::kElementwise},
+      {"void at::native::reduce_kernel<512, 1>", KernelFamily::kReduction},
+      {"ncclDevKernel_AllReduce_Sum_f32_RING_LL", KernelFamily::kCollective},
+      {"split_embedding_codegen_forward_unweighted_kernel", KernelFamily::kEmbeddingForward},
+      {"void (anonymous)::softmax_warp_forward<float>", KernelFamily::kSoftmax}};
+  for (const auto& [name, family] : cases) {
+    EXPECT_EQ(kernel_family_of_name(name), family) << name;
+  }
+  EXPECT_EQ(kernel_family_of_name("split_embedding_backward_codegen_rowwise_adagrad_kernel"),
+            KernelFamily::kEmbeddingBackward);
+  EXPECT_EQ(kernel_family_of_name("my_kernel"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace perfmodel

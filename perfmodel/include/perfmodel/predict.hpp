@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "perfmodel/critical_path.hpp"
+#include "perfmodel/graph/chakra.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/kernel_times.hpp"
 #include "perfmodel/overheads.hpp"
@@ -43,6 +44,7 @@ struct PredictedKernel {
   KernelFamily family = KernelFamily::kSmall;
   std::int32_t stream = 0;  ///< role: 0 main compute stream
   double start_us = 0;      ///< since the start of the iteration
+  double waiting_us = 0;    ///< collectives: from there until the last rank has come
   Price price;
   bool inferred = false;  ///< only the launch template knows of it
 };
@@ -101,7 +103,16 @@ struct Prediction {
   RankReport communication;             ///< waiting only of ranks predicted together
   std::optional<ScaledOut> scaled_out;  ///< if the options ask for several ranks
 
-  std::vector<PredictedOp> ops;
+  /// What the critical path runs through, in order of time: ops, or their kernels.
+  struct PathPoint {
+    std::int32_t rank = 0;
+    std::int32_t op = 0;       ///< into `ops` of that rank
+    std::int32_t kernel = -1;  ///< into the op's kernels; -1: the op's host work
+  };
+  std::vector<PathPoint> path_points;
+
+  double begin_us = 0;           ///< of the step, after that of the first rank to begin
+  std::vector<PredictedOp> ops;  ///< in the order in which the host runs them
   std::vector<std::string> warnings;
 };
 
@@ -141,11 +152,13 @@ struct JobOptions {
   /// When each rank begins the step, in microseconds on one clock; empty: the steady state.
   std::vector<double> rank_start_us;
   bool missing_collectives = false;  ///< a collective that a rank lacks is no error
+  bool keep_chakra = false;          ///< fill `JobPrediction::chakra`
 };
 
 struct JobPrediction {
   std::vector<Prediction> ranks;
-  std::optional<JobReport> job;  ///< with several ranks
+  std::optional<JobReport> job;     ///< with several ranks
+  std::vector<ChakraTrace> chakra;  ///< one per rank, of the reported step
   std::vector<std::string> warnings;
 };
 

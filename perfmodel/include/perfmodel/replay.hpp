@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "perfmodel/critical_path.hpp"
+#include "perfmodel/graph/chakra.hpp"
 #include "perfmodel/graph/trace.hpp"
+#include "perfmodel/job_timeline.hpp"
 #include "perfmodel/rank_report.hpp"
 #include "perfmodel/result.hpp"
 
@@ -31,6 +33,7 @@ struct ReplayOptions {
   std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< reported, [first, last)
   bool missing_ranks = false;  ///< go on without the ranks that are not given
   ReplayRules rules;
+  bool keep_timeline = false, keep_chakra = false;  ///< fill the results of that name
 };
 
 /// What a trace takes when it is scheduled again from its own durations. Times in microseconds.
@@ -58,6 +61,8 @@ struct Replay {
   double mean_abs_error = 0;     ///< over the iterations of all ranks
   std::size_t tasks = 0, edges = 0, inferred_edges = 0;
   std::size_t collectives_matched = 0, collectives_unmatched = 0;
+  std::optional<JobTimeline> timeline;  ///< with the critical path of the slowest rank
+  std::vector<ChakraTrace> chakra;      ///< one per rank
   std::vector<std::string> warnings;
 };
 
@@ -74,5 +79,12 @@ struct Replay {
 /// twice, ranks of different jobs, collectives that a rank lacks or that differ in size (see
 /// `ReplayOptions::missing_ranks`).
 Result<Replay> replay(std::span<const Trace> ranks, const ReplayOptions& options = {});
+
+/// The same for Chakra traces, one per rank in the order of the ranks: nodes start after their
+/// dependencies, collectives meet by their order within a process group, a receive waits for its
+/// send. `sources` name the files. Kernels are compute nodes that are no `is_cpu_op`. Errors: no
+/// nodes, collectives that a rank lacks or of which the kinds differ.
+Result<Replay> replay(std::span<const ChakraTrace> ranks, std::span<const std::string> sources,
+                      const ReplayOptions& options = {});
 
 }  // namespace perfmodel

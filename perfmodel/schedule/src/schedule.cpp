@@ -192,8 +192,9 @@ double union_us(std::vector<std::pair<double, double>> intervals) {
   std::sort(intervals.begin(), intervals.end());
   double length = 0, covered_to = -std::numeric_limits<double>::infinity();
   for (const auto& [start, end] : intervals) {
-    if (end <= covered_to) continue;
-    length += end - std::max(start, covered_to);
+    const double from = std::max(start, covered_to);
+    if (end <= from) continue;
+    length += end - from;
     covered_to = end;
   }
   return length;

@@ -97,7 +97,8 @@ Result<void> TaskOrder::sort(const TaskGraph& graph) {
 }
 
 // The inferred edges of one cycle, found by walking back from a stuck task along what it waits for.
-// A cycle of certain edges alone cannot be mended, whatever the others are.
+// The next search goes on where the walk met this cycle: what lies before stays stuck. A cycle of
+// certain edges alone cannot be mended, whatever the others are.
 Result<std::vector<std::int32_t>> TaskOrder::break_cycle(const TaskGraph& graph) {
   if (placed_.empty()) {
     placed_.assign(graph.size(), false);
@@ -109,16 +110,21 @@ Result<std::vector<std::int32_t>> TaskOrder::break_cycle(const TaskGraph& graph)
   for (; marked_ < order_.size(); ++marked_) {
     placed_[static_cast<std::size_t>(order_[marked_])] = true;
   }
-  while (placed_[first_stuck_]) ++first_stuck_;
-  struct Step {
-    TaskId task;
-    std::int32_t edge = -1;  // by which the walk leaves it backwards; -1: the order of its lane
+  const auto step_back = [&] {
+    const TaskId task = walk_.back().task;
+    visited_[static_cast<std::size_t>(task)] = -1;
+    walk_.pop_back();
+    return task;
   };
-  std::vector<Step> walk;
-  auto at = static_cast<TaskId>(first_stuck_);
+  TaskId at = -1;
+  while (!walk_.empty() && (at < 0 || placed_[static_cast<std::size_t>(at)])) at = step_back();
+  if (at < 0 || placed_[static_cast<std::size_t>(at)]) {
+    while (placed_[first_stuck_]) ++first_stuck_;
+    at = static_cast<TaskId>(first_stuck_);
+  }
   while (visited_[static_cast<std::size_t>(at)] < 0) {
-    visited_[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(walk.size());
-    walk.push_back({at});
+    visited_[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(walk_.size());
+    walk_.push_back({at});
     TaskId before = graph.lane_previous_[static_cast<std::size_t>(at)];
     if (before >= 0 && placed_[static_cast<std::size_t>(before)]) before = -1;
     // Certain edges first: a cycle made of them is an error anyway.
@@ -127,25 +133,28 @@ Result<std::vector<std::int32_t>> TaskOrder::break_cycle(const TaskGraph& graph)
           !placed_[static_cast<std::size_t>(from)] && !is_dropped_[static_cast<std::size_t>(e)];
       if (!waits || (before >= 0 && is_inferred_[static_cast<std::size_t>(e)])) continue;
       before = from;
-      walk.back().edge = e;
+      walk_.back().edge = e;
     }
     at = before;
   }
   const auto begin = static_cast<std::size_t>(visited_[static_cast<std::size_t>(at)]);
   std::vector<std::int32_t> inferred;
-  for (std::size_t i = begin; i < walk.size(); ++i) {
-    const std::int32_t e = walk[i].edge;
-    if (e >= 0 && is_inferred_[static_cast<std::size_t>(e)]) inferred.push_back(e);
+  for (std::size_t i = begin; i < walk_.size(); ++i) {
+    const std::int32_t edge = walk_[i].edge;
+    if (edge >= 0 && is_inferred_[static_cast<std::size_t>(edge)]) inferred.push_back(edge);
   }
-  for (const Step& step : walk) visited_[static_cast<std::size_t>(step.task)] = -1;
-  if (!inferred.empty()) return inferred;
+  if (!inferred.empty()) {
+    while (walk_.size() > begin) step_back();
+    return inferred;
+  }
   std::string tasks;
-  for (std::size_t i = begin; i < walk.size() && i < begin + 4; ++i) {
-    tasks += (tasks.empty() ? "task " : " <- task ") + std::to_string(walk[i].task) + " (op " +
-             std::to_string(graph.op(walk[i].task)) + ")";
+  for (std::size_t i = begin; i < walk_.size() && i < begin + 4; ++i) {
+    if (!tasks.empty()) tasks += " <- ";
+    tasks.append("task ").append(std::to_string(walk_[i].task));
+    tasks.append(" (op ").append(std::to_string(graph.op(walk_[i].task))).append(")");
   }
   return fail(ErrorCode::kImpossible, "expected an acyclic schedule, found a cycle of " +
-                                          std::to_string(walk.size() - begin) + " through " +
+                                          std::to_string(walk_.size() - begin) + " through " +
                                           tasks);
 }
 

@@ -38,6 +38,11 @@ class TaskOrder {
   std::vector<TaskGraph::TaskId> order_;  // empty: that of addition
   std::size_t dropped_ = 0;
   // Of the sort alone.
+  struct Step {
+    TaskGraph::TaskId task = -1;
+    std::int32_t edge = -1;  // by which the walk leaves it backwards; -1: the order of its lane
+  };
+  std::vector<Step> walk_;
   std::vector<std::int32_t> open_, visited_;
   std::vector<bool> is_inferred_, is_dropped_, placed_;
   std::size_t marked_ = 0, first_stuck_ = 0;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -33,6 +34,10 @@ enum class KernelFamily : std::uint8_t {
   kSmall,
 };
 std::string_view to_string(KernelFamily family);
+
+/// What a recorded kernel does, by its name ("volta_sgemm_64x64_nt": GEMM), for reports of traces.
+/// Nothing for names that say nothing.
+std::optional<KernelFamily> kernel_family_of_name(std::string_view name);
 
 /// C[b, m, n] = A[b, m, k] B[b, k, n]; `batch` 1 for plain GEMM.
 struct GemmShape {

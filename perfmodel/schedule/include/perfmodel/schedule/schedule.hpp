@@ -39,7 +39,15 @@ class TaskGraph {
   std::int32_t add_edge(TaskId from, TaskId to, double lag_us = 0,
                         EdgeKind kind = EdgeKind::kCertain);
 
-  /// Minus infinity: as if the edge were not there.
+  struct Edge {
+    TaskId from = -1, to = -1;
+    double lag_us = 0;
+  };
+  /// In the order of addition; lane order is none of them.
+  std::span<const Edge> edge_list() const { return edges_; }
+  TaskId lane_previous(TaskId task) const { return lane_previous_[static_cast<std::size_t>(task)]; }
+
+  /// Minus infinity: as if the edge were not there, but in a cycle it still counts.
   void set_lag_us(std::int32_t edge, double us) {
     edges_[static_cast<std::size_t>(edge)].lag_us = us;
   }
@@ -68,10 +76,6 @@ class TaskGraph {
   friend Result<std::vector<double>> slack_us(const TaskGraph& graph, const Schedule& schedule,
                                               TaskId target);
 
-  struct Edge {
-    TaskId from = -1, to = -1;
-    double lag_us = 0;
-  };
   std::vector<double> duration_us_, lane_gap_us_;
   std::vector<std::int32_t> lane_, op_, term_, lane_previous_;
   std::vector<Edge> edges_;             // in the order of addition
@@ -94,8 +98,8 @@ struct Schedule {
   double makespan_us() const;
 };
 
-/// Longest-path pass. O(tasks + edges): tasks are visited in the order of addition if all edges
-/// point forward, else in topological order. Errors: a cycle without inferred edges (names its
+/// Longest-path pass. O(tasks + edges + length of each cycle that is broken): tasks are visited in
+/// the order of addition if all edges point forward, else in topological order. Errors: a cycle without inferred edges (names its
 /// tasks), a duration that is negative or no finite number, a gap or lag that is NaN or infinite
 /// upwards.
 Result<Schedule> run_schedule(const TaskGraph& graph);
@@ -108,7 +112,7 @@ Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule);
 Result<std::vector<double>> slack_us(const TaskGraph& graph, const Schedule& schedule,
                                      TaskGraph::TaskId target);
 
-/// Length of the union of intervals [first, second).
+/// Length of the union of intervals [first, second); those that end before they begin are empty.
 double union_us(std::vector<std::pair<double, double>> intervals);
 
 /// Length of the union of [start, end) over `tasks`.

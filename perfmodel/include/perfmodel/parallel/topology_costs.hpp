@@ -1,0 +1,13 @@
+#pragma once
+
+#include "perfmodel/parallel/transformer_step.hpp"
+#include "perfmodel/predictors/topology.hpp"
+
+namespace perfmodel::parallel {
+
+/// Collectives priced on a topology (`collective_time`). Groups of a node that are active at once
+/// share its NICs. A call that the topology cannot do (more ranks per node than it has, several
+/// nodes without NIC) costs NaN, which the step functions report as an error.
+CollectiveCost topology_costs(const Topology& topology);
+
+}  // namespace perfmodel::parallel

@@ -1,0 +1,136 @@
+#include "chakra_export.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace perfmodel {
+namespace {
+
+using TaskId = TaskGraph::TaskId;
+
+constexpr std::size_t kMostPassedOn = 64;  // dependencies that a left-out task hands on
+
+void add_unique(std::vector<std::uint64_t>& list, std::uint64_t id) {
+  if (std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
+}
+
+double first_start(const std::vector<ChakraTrace>& traces) {
+  double first = std::numeric_limits<double>::infinity();
+  for (const ChakraTrace& trace : traces) {
+    for (const ChakraNode& node : trace.nodes) first = std::min(first, node.start_us);
+  }
+  return first;
+}
+
+// A rank that begins later than the first one begins with a host node of that length.
+void add_start(ChakraTrace& trace, double base_us, std::uint64_t id) {
+  if (trace.nodes.empty()) return;
+  const double late_us = trace.nodes.front().start_us - base_us;
+  if (late_us < 1) return;
+  for (ChakraNode& node : trace.nodes) {
+    if (node.ctrl_deps.empty() && node.data_deps.empty()) node.ctrl_deps.push_back(id);
+  }
+  trace.nodes.insert(trace.nodes.begin(), {.id = id,
+                                           .name = "start of the rank",
+                                           .type = ChakraNodeType::kCompute,
+                                           .start_us = base_us,
+                                           .duration_us = late_us,
+                                           .is_cpu_op = true});
+}
+
+}  // namespace
+
+std::vector<ChakraTrace> chakra_traces(
+    const TaskGraph& graph, const Schedule& schedule, std::pair<TaskId, TaskId> range,
+    std::size_t ranks, const std::function<std::optional<ChakraTask>(TaskId)>& describe) {
+  const auto count = static_cast<std::size_t>(range.second - range.first);
+  const auto local = [&](TaskId task) { return static_cast<std::size_t>(task - range.first); };
+  const auto inside = [&](TaskId task) { return task >= range.first && task < range.second; };
+
+  std::vector<std::vector<TaskId>> predecessors(count);
+  for (const TaskGraph::Edge& edge : graph.edge_list()) {
+    if (inside(edge.from) && inside(edge.to)) predecessors[local(edge.to)].push_back(edge.from);
+  }
+  std::vector<TaskId> order(count);
+  std::iota(order.begin(), order.end(), range.first);
+  // Ends, too: of tasks without duration at one moment, the awaited one was placed first.
+  const auto start = [&](TaskId t) { return schedule.start_us[static_cast<std::size_t>(t)]; };
+  const auto end = [&](TaskId t) { return schedule.end_us[static_cast<std::size_t>(t)]; };
+  std::stable_sort(order.begin(), order.end(), [&](TaskId a, TaskId b) {
+    return std::pair(start(a), end(a)) < std::pair(start(b), end(b));
+  });
+
+  struct Placed {
+    std::size_t rank = 0;
+    std::vector<std::uint64_t> nodes;  // what a successor waits for: itself, or what it passes on
+    bool done = false;
+  };
+  std::vector<Placed> placed(count);
+  std::vector<ChakraTrace> traces(ranks);
+  for (TaskId task : order) {
+    Placed& at = placed[local(task)];
+    at.done = true;
+    const auto described = describe(task);
+    if (described) at.rank = described->rank;
+    std::vector<std::uint64_t> ctrl, data;
+    const auto collect = [&](TaskId from, std::vector<std::uint64_t>& into) {
+      const Placed& before = placed[local(from)];
+      // A negative lag may place a task before what it depends on: the format cannot say that.
+      if (!before.done || !described || before.rank != at.rank) return;
+      for (std::uint64_t node : before.nodes) add_unique(into, node);
+    };
+    if (const TaskId previous = graph.lane_previous(task); inside(previous)) {
+      collect(previous, ctrl);
+    }
+    for (TaskId from : predecessors[local(task)]) collect(from, data);
+    if (!described) continue;
+    if (graph.duration_us(task) <= 0 && !described->collective) {
+      at.nodes = std::move(ctrl);
+      for (std::uint64_t node : data) add_unique(at.nodes, node);
+      if (at.nodes.size() > kMostPassedOn) at.nodes.resize(kMostPassedOn);
+      continue;
+    }
+    std::erase_if(data, [&](std::uint64_t id) {
+      return std::find(ctrl.begin(), ctrl.end(), id) != ctrl.end();
+    });
+    ChakraNode node{.id = static_cast<std::uint64_t>(local(task)) + 1,
+                    .name = described->name,
+                    .type = ChakraNodeType::kCompute,
+                    .ctrl_deps = std::move(ctrl),
+                    .data_deps = std::move(data),
+                    .start_us = start(task),
+                    .duration_us = graph.duration_us(task),
+                    .is_cpu_op = described->on_host};
+    if (described->collective) {
+      node.type = ChakraNodeType::kCollective;
+      node.comm_type = described->collective;
+      node.comm_size =
+          chakra_comm_size(*described->collective, described->comm_bytes, described->group_size);
+      node.pg_name = described->process_group;
+    }
+    at.nodes = {node.id};
+    traces[at.rank].nodes.push_back(std::move(node));
+  }
+  const double base_us = first_start(traces);
+  for (ChakraTrace& trace : traces) add_start(trace, base_us, count + 1);
+  return traces;
+}
+
+std::optional<ChakraCollective> chakra_collective(std::string_view kind) {
+  constexpr std::pair<std::string_view, ChakraCollective> kKinds[] = {
+      {"all_reduce", ChakraCollective::kAllReduce},
+      {"all_gather", ChakraCollective::kAllGather},
+      {"reduce_scatter", ChakraCollective::kReduceScatter},
+      {"all_to_all", ChakraCollective::kAllToAll},
+      {"broadcast", ChakraCollective::kBroadcast},
+      {"reduce", ChakraCollective::kReduce},
+      {"gather", ChakraCollective::kGather},
+      {"scatter", ChakraCollective::kScatter}};
+  for (const auto& [name, collective] : kKinds) {
+    if (name == kind) return collective;
+  }
+  return {};
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/graph/chakra.hpp"
+#include "perfmodel/schedule/schedule.hpp"
+
+namespace perfmodel {
+
+/// What a task becomes in a Chakra file.
+struct ChakraTask {
+  std::size_t rank = 0;
+  std::string name;
+  bool on_host = false;
+  std::optional<ChakraCollective> collective;
+  std::int64_t comm_bytes = 0;  ///< largest buffer of a rank
+  std::int64_t group_size = 0;
+  std::string process_group;
+};
+
+/// One trace per rank of the tasks [range.first, range.second), in the order of their start.
+/// `describe` gives nothing for tasks that are no work (meeting points): what waits for such a
+/// task, or for one without duration, waits for what that waits for. Dependencies across ranks are
+/// left to the collectives; lags between tasks (launch latency, gaps) have no place in the format.
+std::vector<ChakraTrace> chakra_traces(
+    const TaskGraph& graph, const Schedule& schedule,
+    std::pair<TaskGraph::TaskId, TaskGraph::TaskId> range, std::size_t ranks,
+    const std::function<std::optional<ChakraTask>(TaskGraph::TaskId)>& describe);
+
+/// Of a canonical kind ("all_reduce"); none for those that the format does not know.
+std::optional<ChakraCollective> chakra_collective(std::string_view kind);
+
+}  // namespace perfmodel

@@ -1,0 +1,262 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <unordered_map>
+
+#include "perfmodel/predict.hpp"
+#include "perfmodel/replay.hpp"
+
+namespace perfmodel {
+namespace {
+
+using TaskId = TaskGraph::TaskId;
+
+// A node is a task that waits for its dependencies alone: files written here hold the order of
+// threads and streams as dependencies, and others' mean what they say.
+class ChakraReplayer {
+ public:
+  ChakraReplayer(std::span<const ChakraTrace> traces, std::span<const std::string> sources,
+                 const ReplayOptions& options)
+      : traces_(traces), sources_(sources), options_(options) {}
+
+  Result<Replay> run() {
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (traces_[r].nodes.empty()) {
+        return Unexpected{Error{.code = ErrorCode::kImpossible,
+                                .message = "expected nodes, found none",
+                                .file = sources_[r]}};
+      }
+      add_rank(r);
+    }
+    if (auto met = meet(); !met) return Unexpected{met.error()};
+    auto schedule = run_schedule(graph_);
+    if (!schedule) return Unexpected{schedule.error()};
+    schedule_ = std::move(*schedule);
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (auto done = report(r); !done) return Unexpected{done.error()};
+    }
+    finish();
+    return std::move(replay_);
+  }
+
+ private:
+  struct Placed {
+    std::size_t rank = 0;
+    const ChakraNode* node = nullptr;
+  };
+
+  double scale(const ChakraNode& node) const {
+    if (node.type != ChakraNodeType::kCompute) return 1;
+    return node.is_cpu_op ? options_.scale_host : options_.scale_kernels;
+  }
+
+  void add_rank(std::size_t r) {
+    std::unordered_map<std::uint64_t, TaskId> task_of;
+    const auto add = [&](const ChakraNode& node, double duration) {
+      placed_.push_back({r, &node});
+      return graph_.add_task(TaskGraph::kNoLane, duration, 0, static_cast<std::int32_t>(r));
+    };
+    begins_.emplace_back();
+    ends_.emplace_back();
+    for (const ChakraNode& node : traces_[r].nodes) {
+      const bool meets = node.type == ChakraNodeType::kCollective && traces_.size() > 1;
+      // A collective is there first and moves data when all are.
+      begins_[r].push_back(add(node, meets ? 0 : node.duration_us * scale(node)));
+      ends_[r].push_back(meets ? add(node, node.duration_us) : begins_[r].back());
+      task_of[node.id] = ends_[r].back();
+    }
+    for (std::size_t i = 0; i < traces_[r].nodes.size(); ++i) {
+      for (const auto* deps : {&traces_[r].nodes[i].ctrl_deps, &traces_[r].nodes[i].data_deps}) {
+        for (std::uint64_t id : *deps) graph_.add_edge(task_of.at(id), begins_[r][i]);
+      }
+    }
+  }
+
+  // Collectives meet by their order within a process group; a receive waits for its send.
+  Result<void> meet() {
+    if (traces_.size() == 1) return {};
+    std::map<std::string, std::vector<std::vector<std::size_t>>> groups;  // per rank: positions
+    std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::vector<TaskId>> sends;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      for (std::size_t i = 0; i < traces_[r].nodes.size(); ++i) {
+        const ChakraNode& node = traces_[r].nodes[i];
+        if (node.type == ChakraNodeType::kCollective) {
+          auto& group = groups[node.pg_name == "0" ? "" : node.pg_name];
+          group.resize(traces_.size());
+          group[r].push_back(i);
+        } else if (node.type == ChakraNodeType::kSend) {
+          sends[{node.comm_src.value_or(-1), node.comm_dst.value_or(-1), node.comm_tag.value_or(0)}]
+              .push_back(ends_[r][i]);
+        }
+      }
+    }
+    for (const auto& [name, group] : groups) {
+      if (auto done = meet_group(name, group); !done) return done;
+    }
+    for (std::size_t r = 0; r < traces_.size(); ++r) receive(r, sends);
+    return {};
+  }
+
+  Result<void> meet_group(const std::string& name,
+                          const std::vector<std::vector<std::size_t>>& group) {
+    std::size_t most = 0, longest = 0;
+    for (std::size_t r = 0; r < group.size(); ++r) {
+      if (group[r].size() > most) {
+        most = group[r].size();
+        longest = r;
+      }
+    }
+    for (std::size_t k = 0; k < most; ++k) {
+      const TaskId hub = graph_.add_task(TaskGraph::kNoLane, 0);
+      placed_.push_back({traces_.size(), nullptr});
+      const ChakraNode& first = traces_[longest].nodes[group[longest][k]];
+      meetings_.emplace_back(traces_.size(), -1);
+      for (std::size_t r = 0; r < group.size(); ++r) {
+        if (group[r].empty()) continue;  // not in the group
+        if (k >= group[r].size() && !options_.missing_ranks) {
+          return fail(ErrorCode::kImpossible,
+                      fmt::format("expected every collective on every rank, found that {} lacks "
+                                  "\"{}\", number {} of process group \"{}\"",
+                                  sources_[r], first.name, k, name));
+        }
+        if (k >= group[r].size()) continue;
+        const std::size_t i = group[r][k];
+        const ChakraNode& node = traces_[r].nodes[i];
+        if (node.comm_type != first.comm_type) {
+          return fail(ErrorCode::kImpossible,
+                      fmt::format("expected one kind for number {} of process group \"{}\", found "
+                                  "\"{}\" in {} and \"{}\" in {}",
+                                  k, name, first.name, sources_[longest], node.name, sources_[r]));
+        }
+        meetings_.back()[r] = begins_[r][i];
+        graph_.add_edge(begins_[r][i], hub);
+        graph_.add_edge(hub, ends_[r][i]);
+      }
+      ++replay_.collectives_matched;
+    }
+    return {};
+  }
+
+  void receive(std::size_t r, const std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>,
+                                             std::vector<TaskId>>& sends) {
+    std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::size_t> next;
+    for (std::size_t i = 0; i < traces_[r].nodes.size(); ++i) {
+      const ChakraNode& node = traces_[r].nodes[i];
+      if (node.type != ChakraNodeType::kReceive) continue;
+      const std::tuple key(node.comm_src.value_or(-1), node.comm_dst.value_or(-1),
+                           node.comm_tag.value_or(0));
+      const auto sent = sends.find(key);
+      const std::size_t position = next[key]++;
+      if (sent == sends.end() || position >= sent->second.size()) {
+        ++replay_.collectives_unmatched;
+        continue;
+      }
+      graph_.add_edge(sent->second[position], begins_[r][i]);
+    }
+  }
+
+  double end(TaskId task) const { return schedule_.end_us[static_cast<std::size_t>(task)]; }
+
+  Result<void> report(std::size_t r) {
+    Replay::Rank rank{.source = sources_[r], .rank = static_cast<std::int64_t>(r)};
+    Replay::Iteration whole{.name = "whole trace"};
+    TaskId last = -1;
+    double first = std::numeric_limits<double>::infinity(), until = 0;
+    for (std::size_t i = 0; i < traces_[r].nodes.size(); ++i) {
+      const ChakraNode& node = traces_[r].nodes[i];
+      first = std::min(first, node.start_us);
+      until = std::max(until, node.start_us + node.duration_us);
+      if (last < 0 || end(ends_[r][i]) > end(last)) last = ends_[r][i];
+      if (node.type != ChakraNodeType::kCollective) continue;
+      ++rank.communication.collectives;
+      rank.communication.transfer_us += node.duration_us;
+      if (begins_[r][i] == ends_[r][i]) continue;
+      rank.communication.waiting_us +=
+          schedule_.start_us[static_cast<std::size_t>(ends_[r][i])] - end(begins_[r][i]);
+    }
+    whole.measured_us = until - std::min(first, until);
+    whole.replayed_us = end(last);
+    report_arrivals(r, rank.communication);
+    rank.mean_abs_error = rank.worst_abs_error = std::abs(whole.error());
+    rank.iterations.push_back(std::move(whole));
+    auto path = critical_path(graph_, schedule_, -1, last, names());
+    if (!path) return Unexpected{path.error()};
+    rank.critical_path = std::move(*path);
+    replay_.ranks.push_back(std::move(rank));
+    return {};
+  }
+
+  // Where this rank came last, and how long the others had waited for it by then.
+  void report_arrivals(std::size_t r, RankReport& made) const {
+    for (const std::vector<TaskId>& arrivals : meetings_) {
+      if (arrivals[r] < 0) continue;
+      double waited = 0;
+      bool last = true;
+      for (TaskId other : arrivals) {
+        if (other < 0) continue;
+        last &= end(other) <= end(arrivals[r]);
+        waited += end(arrivals[r]) - end(other);
+      }
+      if (!last) continue;
+      ++made.last_arrivals;
+      made.caused_us += waited;
+    }
+  }
+
+  TaskNames names() const {
+    const auto at = [this](TaskId task) -> const Placed& {
+      return placed_[static_cast<std::size_t>(task)];
+    };
+    return {.key = [at](TaskId task) -> std::uint64_t {
+              const ChakraNode* node = at(task).node;
+              return node ? std::hash<std::string>{}(node->name) * 4 + at(task).rank : 0;
+            },
+            .op = [at](TaskId task) -> std::string {
+              return at(task).node ? at(task).node->name : "(last rank's arrival)";
+            },
+            .category = [at](TaskId task) -> std::string {
+              const ChakraNode* node = at(task).node;
+              if (!node) return "collective";
+              if (node->type != ChakraNodeType::kCompute) return std::string(to_string(node->type));
+              return node->is_cpu_op ? "host" : "kernel";
+            }};
+  }
+
+  void finish() {
+    for (const Replay::Rank& rank : replay_.ranks) {
+      replay_.mean_abs_error += rank.mean_abs_error / static_cast<double>(replay_.ranks.size());
+    }
+    replay_.tasks = graph_.size();
+    replay_.edges = graph_.edges();
+    replay_.warnings.push_back(
+        "a Chakra file has no place for launch latencies and gaps: the replay is shorter by them");
+    if (replay_.collectives_unmatched > 0) {
+      replay_.warnings.push_back(
+          fmt::format("{} receives have no send", replay_.collectives_unmatched));
+    }
+  }
+
+  std::span<const ChakraTrace> traces_;
+  std::span<const std::string> sources_;
+  const ReplayOptions& options_;
+  TaskGraph graph_;
+  Schedule schedule_;
+  std::vector<Placed> placed_;                      // per task
+  std::vector<std::vector<TaskId>> begins_, ends_;  // per rank and node
+  std::vector<std::vector<TaskId>> meetings_;       // per collective and rank: who is there
+  Replay replay_;
+};
+
+}  // namespace
+
+Result<Replay> replay(std::span<const ChakraTrace> ranks, std::span<const std::string> sources,
+                      const ReplayOptions& options) {
+  PERFMODEL_CHECK(ranks.size() == sources.size());
+  if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected at least one trace, found none");
+  return ChakraReplayer(ranks, sources, options).run();
+}
+
+}  // namespace perfmodel

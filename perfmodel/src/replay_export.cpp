@@ -1,0 +1,183 @@
+#include "replay_export.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "chakra_export.hpp"
+#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/predict.hpp"
+
+namespace perfmodel {
+namespace {
+
+using TaskId = TaskGraph::TaskId;
+
+std::string rank_name(const Trace& trace, std::size_t position) {
+  return trace.rank >= 0 ? fmt::format("rank {}", trace.rank) : fmt::format("trace {}", position);
+}
+
+class Drawing {
+ public:
+  explicit Drawing(const ScheduledReplay& replay) : replay_(replay) {}
+
+  JobTimeline draw(TaskId last) {
+    made_.title = "replay";
+    host_slice_.resize(replay_.traces.size());
+    device_slice_.resize(replay_.traces.size());
+    for (std::size_t r = 0; r < replay_.traces.size(); ++r) {
+      made_.ranks.push_back(rank_name(replay_.traces[r], r));
+      draw_host(r);
+      draw_device(r);
+    }
+    draw_path(last);
+    return std::move(made_);
+  }
+
+ private:
+  double end(TaskId task) const { return replay_.schedule.end_us[static_cast<std::size_t>(task)]; }
+  double start(TaskId task) const {
+    return replay_.schedule.start_us[static_cast<std::size_t>(task)];
+  }
+
+  std::uint32_t name(std::string_view text) {
+    const auto [at, added] =
+        names_.try_emplace(std::string(text), static_cast<std::uint32_t>(made_.names.size()));
+    if (added) made_.names.emplace_back(text);
+    return at->second;
+  }
+
+  std::uint32_t add_track(std::size_t rank, bool device, std::int64_t id, std::string text) {
+    made_.tracks.push_back({.rank = rank, .device = device, .id = id, .name = std::move(text)});
+    return static_cast<std::uint32_t>(made_.tracks.size()) - 1;
+  }
+
+  void draw_host(std::size_t r) {
+    const Trace& trace = replay_.traces[r];
+    const ReplayTasks& tasks = replay_.ranks[r];
+    host_slice_[r].assign(trace.host.size(), -1);
+    std::map<std::int32_t, std::uint32_t> tracks;
+    for (std::size_t i = 0; i < trace.host.size(); ++i) {
+      const HostEvent& event = trace.host[i];
+      if (tasks.begins[i] < 0 || tasks.ends[i] < 0) continue;
+      const auto [track, added] = tracks.try_emplace(event.thread, 0);
+      if (added) {
+        const auto& thread = trace.threads[static_cast<std::size_t>(event.thread)];
+        track->second = add_track(r, false, event.thread, "thread " + thread.thread_id);
+      }
+      const double begin = end(tasks.begins[i]);
+      host_slice_[r][i] = static_cast<std::int32_t>(made_.slices.size());
+      made_.slices.push_back({.track = track->second,
+                              .name = name(trace.name(event)),
+                              .category = event.kind == HostKind::kOp     ? "cpu_op"
+                                          : event.kind == HostKind::kCall ? "cuda_runtime"
+                                                                          : "user_annotation",
+                              .start_us = begin,
+                              .duration_us = end(tasks.ends[i]) - begin});
+    }
+  }
+
+  void draw_device(std::size_t r) {
+    const Trace& trace = replay_.traces[r];
+    const ReplayTasks& tasks = replay_.ranks[r];
+    device_slice_[r].assign(trace.gpu.size(), -1);
+    std::map<std::pair<std::int16_t, std::int64_t>, std::uint32_t> tracks;
+    for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
+      const GpuEvent& event = trace.gpu[i];
+      const auto [track, added] = tracks.try_emplace({event.device, event.stream}, 0);
+      if (added) {
+        track->second = add_track(r, true, event.stream, fmt::format("stream {}", event.stream));
+      }
+      const TaskId arrival = tasks.arrivals[i], task = tasks.device[i];
+      const auto slice = static_cast<std::uint32_t>(made_.slices.size());
+      device_slice_[r][i] = static_cast<std::int32_t>(slice);
+      made_.slices.push_back({.track = track->second,
+                              .name = name(trace.name(event)),
+                              .category = event.kind == GpuKind::kKernel ? "kernel"
+                                          : event.kind == GpuKind::kCopy ? "gpu_memcpy"
+                                                                         : "gpu_memset",
+                              .start_us = start(arrival),
+                              .duration_us = end(task) - start(arrival),
+                              .waiting_us = arrival == task ? 0 : start(task) - end(arrival)});
+      if (event.launch < 0) continue;
+      const std::int32_t call = host_slice_[r][static_cast<std::size_t>(event.launch)];
+      if (call >= 0) made_.launches.emplace_back(static_cast<std::uint32_t>(call), slice);
+    }
+  }
+
+  std::size_t rank_of(TaskId task) const {
+    const auto after = std::upper_bound(replay_.first_task.begin(), replay_.first_task.end(), task);
+    return static_cast<std::size_t>(after - replay_.first_task.begin()) - 1;
+  }
+
+  // Arrows start where slices do, so a slice that began before the last one on the path is left
+  // out.
+  void draw_path(TaskId last) {
+    auto path = replay_.schedule.critical_path(last);
+    std::reverse(path.begin(), path.end());
+    double latest = -1;
+    for (TaskId task : path) {
+      if (task >= replay_.first_task.back() || replay_.graph.op(task) < 0) continue;
+      const std::size_t r = rank_of(task);
+      const auto index = static_cast<std::size_t>(replay_.graph.op(task));
+      const bool device = replay_.graph.lane(task) >= replay_.ranks[r].device_lane;
+      const std::int32_t slice = device ? device_slice_[r][index] : host_slice_[r][index];
+      if (slice < 0) continue;
+      const auto at = static_cast<std::uint32_t>(slice);
+      if (made_.slices[at].start_us < latest) continue;
+      if (!made_.critical_path.empty() && made_.critical_path.back() == at) continue;
+      latest = made_.slices[at].start_us;
+      made_.critical_path.push_back(at);
+    }
+  }
+
+  const ScheduledReplay& replay_;
+  JobTimeline made_;
+  std::unordered_map<std::string, std::uint32_t> names_;
+  std::vector<std::vector<std::int32_t>> host_slice_, device_slice_;  // per rank and event
+};
+
+}  // namespace
+
+JobTimeline replay_timeline(const ScheduledReplay& replay, TaskId last) {
+  return Drawing(replay).draw(last);
+}
+
+std::vector<ChakraTrace> replay_chakra(const ScheduledReplay& replay,
+                                       std::span<const std::vector<RankCollective>> collectives) {
+  std::unordered_map<TaskId, const RankCollective*> by_task;
+  for (std::size_t r = 0; r < collectives.size(); ++r) {
+    for (const RankCollective& collective : collectives[r]) {
+      by_task[replay.ranks[r].device[static_cast<std::size_t>(collective.event)]] = &collective;
+    }
+  }
+  const auto describe = [&](TaskId task) -> std::optional<ChakraTask> {
+    if (task >= replay.first_task.back()) return {};
+    const auto after = std::upper_bound(replay.first_task.begin(), replay.first_task.end(), task);
+    const auto r = static_cast<std::size_t>(after - replay.first_task.begin()) - 1;
+    const Trace& trace = replay.traces[r];
+    const std::int32_t index = replay.graph.op(task);
+    ChakraTask made{.rank = r, .on_host = replay.graph.lane(task) < replay.ranks[r].device_lane};
+    if (made.on_host) {
+      made.name =
+          index < 0 ? "host" : std::string(trace.name(trace.host[static_cast<std::size_t>(index)]));
+      return made;
+    }
+    const GpuEvent& event = trace.gpu[static_cast<std::size_t>(index)];
+    made.name = std::string(trace.name(event));
+    const auto known = by_task.find(task);
+    if (known == by_task.end()) return made;
+    made.collective = chakra_collective(known->second->kind);
+    made.process_group = known->second->process_group;
+    made.group_size = std::max<std::int64_t>(1, known->second->group_size);
+    const std::int64_t elements = std::max(known->second->in_elements, known->second->out_elements);
+    made.comm_bytes = std::max<std::int64_t>(0, elements) * known->second->element_bytes;
+    return made;
+  };
+  return chakra_traces(replay.graph, replay.schedule, {0, static_cast<TaskId>(replay.graph.size())},
+                       replay.traces.size(), describe);
+}
+
+}  // namespace perfmodel
