@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <unordered_map>
 
 #include "chakra_export.hpp"
 #include "explain_rank.hpp"
@@ -274,7 +273,9 @@ class Job {
 
   // Which op and kernel each task of the last pass belongs to.
   void note_points() {
+    points_.assign(graph_.size() - static_cast<std::size_t>(pass_begin_), {.rank = -1});
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      if (!ranks_[r].options.keep_ops) continue;
       const auto positions = op_positions(programs_[r]);
       for (const auto& placed : tasks_[r]->last_pass()) {
         const auto& at = programs_[r].instructions[static_cast<std::size_t>(placed.instruction)];
@@ -282,7 +283,8 @@ class Job {
         const Prediction::PathPoint point{.rank = static_cast<std::int32_t>(r),
                                           .op = positions[static_cast<std::size_t>(at.op)],
                                           .kernel = device ? at.kernel : -1};
-        points_[placed.task] = points_[placed.arrival] = point;
+        points_[static_cast<std::size_t>(placed.task - pass_begin_)] = point;
+        points_[static_cast<std::size_t>(placed.arrival - pass_begin_)] = point;
       }
     }
   }
@@ -290,9 +292,9 @@ class Job {
   std::vector<Prediction::PathPoint> path_points(std::size_t r) const {
     std::vector<Prediction::PathPoint> path;
     for (TaskId task : schedule_.critical_path(tasks_[r]->pass_ends().back())) {
-      const auto at = points_.find(task);
-      if (at == points_.end()) continue;
-      const auto& point = at->second;
+      if (task < pass_begin_) break;
+      const auto& point = points_[static_cast<std::size_t>(task - pass_begin_)];
+      if (point.rank < 0) continue;
       const bool again = !path.empty() && path.back().rank == point.rank &&
                          path.back().op == point.op && path.back().kernel == point.kernel;
       if (!again) path.push_back(point);
@@ -443,8 +445,8 @@ class Job {
   std::vector<std::vector<std::int32_t>> arrival_edges_;  // per rank, of all passes
   TaskGraph graph_;
   Schedule schedule_;
-  TaskId pass_begin_ = 0;                                     // first task of the last pass
-  std::unordered_map<TaskId, Prediction::PathPoint> points_;  // of the last pass
+  TaskId pass_begin_ = 0;                      // first task of the last pass
+  std::vector<Prediction::PathPoint> points_;  // of the last pass; rank -1: none
   std::vector<std::string> warnings_;
 };
 
