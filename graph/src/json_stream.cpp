@@ -295,10 +295,11 @@ Result<JsonStream::Item> JsonStream::next(bool salvage) {
                                                    : "expected JSON, found only blanks")};
     }
     if (*first != '{' && *first != '[') {
-      return Unexpected{error_at(begin_, "",
-                                 fmt::format("expected a JSON object or array, found "
-                                             "'{}'",
-                                             *first))};
+      const bool printable = *first >= ' ' && *first < 0x7F;
+      return Unexpected{error_at(
+          begin_, "",
+          printable ? fmt::format("expected a JSON object or array, found '{}'", *first)
+                    : "expected a JSON object or array, found binary data (a Chakra trace?)")};
     }
     bare_ = *first == '[';
     ++begin_;

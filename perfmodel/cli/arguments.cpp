@@ -44,6 +44,29 @@ CLI::Validator at_least(double minimum) {
   return {check, ""};
 }
 
+CLI::Validator between(double low, double high) {
+  const auto check = [low, high](std::string& text) -> std::string {
+    double number = 0;
+    if (parse_number(text, number) && number >= low && number <= high) return "";
+    return fmt::format("expected a number between {} and {}, found {}", low, high, text);
+  };
+  return {check, ""};
+}
+
+Result<void> all_different(const std::vector<std::string>& files) {
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      std::error_code ignored;
+      if (files[i] != files[j] && !std::filesystem::equivalent(files[i], files[j], ignored))
+        continue;
+      return Unexpected{Error{.code = ErrorCode::kImpossible,
+                              .message = "expected every rank once, found this one a second time",
+                              .file = files[i]}};
+    }
+  }
+  return {};
+}
+
 void return_swallowed(std::vector<std::string>& files, std::vector<std::string>& values,
                       std::size_t keep) {
   if (!files.empty() || values.size() <= keep) return;

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "perfmodel/result.hpp"
+
 namespace perfmodel::cli {
 
 /// Iterations [first, last), counted from 0.
@@ -20,6 +22,12 @@ CLI::Option* add_window(CLI::App& app, const std::string& name, Window& window,
 
 /// Refuses numbers below `minimum`, infinite ones and what is no number.
 CLI::Validator at_least(double minimum);
+
+/// Refuses numbers outside of [low, high] and what is no number.
+CLI::Validator between(double low, double high);
+
+/// An error that names the first file that is given twice, by whatever path.
+Result<void> all_different(const std::vector<std::string>& files);
 
 /// A flag with several values that stands before the files swallows them:
 /// `--overheads TABLE GRAPH`. If `files` is empty, all but the first `keep` values of `values` are

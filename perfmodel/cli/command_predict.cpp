@@ -23,13 +23,16 @@ struct Arguments {
   std::int64_t world = 0;
   std::vector<double> rank_start;
   std::string topology, strategy, chakra;
-  double interference = 1, bucket_mb = 25, unit_mb = 100;
+  double interference = 1;
+  std::optional<double> bucket_mb, unit_mb;
   Window iterations, kernel_iterations;
   bool json = false, salvage = false, missing_collectives = false;
   std::size_t top = 10;
 };
 
 constexpr std::size_t kWhatIfSteps = 10;
+constexpr double kMostRanks = 1 << 20, kMostInterference = 1000;
+constexpr double kLatestStartUs = 1e16;  // epoch stamps are 1.7e15
 
 constexpr const char* kIterationsRule =
     "--iterations and --kernel-iterations count from 0 and leave B out. Without --kernel-times,\n"
@@ -155,17 +158,12 @@ class Run {
   }
 
   Result<void> read_ranks() {
+    if (auto once = all_different(arguments_.graphs); !once) return once;
     const std::size_t count = arguments_.graphs.size();
     report_.ranks.reserve(count);
     kernel_times_.resize(count);
     for (std::size_t i = 0; i < count; ++i) {
       const std::string& file = arguments_.graphs[i];
-      if (std::ranges::find(arguments_.graphs.begin(), arguments_.graphs.begin() + i, file) !=
-          arguments_.graphs.begin() + i) {
-        return Unexpected{Error{.code = ErrorCode::kImpossible,
-                                .message = "expected every rank once, found this one a second time",
-                                .file = file}};
-      }
       auto graph = read_execution_graph(file, {.salvage = arguments_.salvage});
       if (!graph) return Unexpected{graph.error()};
       const Table& table = table_of(i);
@@ -210,8 +208,11 @@ class Run {
                                                              : ParallelStrategy::kDdp,
                    .topology = &topology_,
                    .interference = arguments_.interference};
-      options.scale_out->ddp.bucket_cap_bytes = arguments_.bucket_mb * 1024 * 1024;
-      options.scale_out->fsdp_unit_bytes = arguments_.unit_mb * 1e6;
+      if (arguments_.bucket_mb) {  // as PyTorch does: a cap of the user's own holds for all buckets
+        auto& ddp = options.scale_out->ddp;
+        ddp.bucket_cap_bytes = ddp.first_bucket_bytes = *arguments_.bucket_mb * 1024 * 1024;
+      }
+      if (arguments_.unit_mb) options.scale_out->fsdp_unit_bytes = *arguments_.unit_mb * 1e6;
     }
     options.use = report_.use;
     options.what_if_steps = kWhatIfSteps;
@@ -286,6 +287,13 @@ class Run {
   }
 
   void collect_warnings() {
+    const bool communicates = std::ranges::any_of(report_.ranks, [](const RankPrediction& rank) {
+      return rank.prediction.communication.collectives > 0;
+    });
+    if (!communicates && (!arguments_.topology.empty() || arguments_.interference != 1 ||
+                          (arguments_.world > 1 && arguments_.strategy.empty()))) {
+      warn("there are no collectives: --world, --topology and --interference change nothing");
+    }
     // What all graphs share is said once.
     std::vector<std::pair<std::string, std::string>> of_files;  // warning, its graphs
     std::map<std::string, std::size_t> graphs;
@@ -330,6 +338,21 @@ void check_counts(Arguments& arguments) {
   };
   check("--overheads", arguments.overheads.size());
   check("--kernel-times", arguments.kernel_times.size());
+  if (!arguments.rank_start.empty() && arguments.rank_start.size() != graphs) {
+    throw CLI::ValidationError("--rank-start", "expected one start per graph (" +
+                                                   std::to_string(graphs) + "), found " +
+                                                   std::to_string(arguments.rank_start.size()));
+  }
+  if (arguments.strategy == "ddp" && arguments.unit_mb) {
+    throw CLI::ValidationError("--unit-mb", "expected --strategy fsdp, found ddp");
+  }
+  if (arguments.strategy == "fsdp" && arguments.bucket_mb) {
+    throw CLI::ValidationError("--bucket-mb", "expected --strategy ddp, found fsdp");
+  }
+  if (!arguments.strategy.empty() && graphs > 1) {
+    throw CLI::ValidationError("--strategy", "expected the graph of one rank, found " +
+                                                 std::to_string(graphs) + " graphs");
+  }
 }
 
 Result<void> execute(const Arguments& arguments) {
@@ -383,7 +406,7 @@ Command predict_command(CLI::App& parent) {
       app->add_option("--world", arguments->world,
                       "Number of ranks: for collectives whose group size is not recorded, and for "
                       "--strategy")
-          ->check(at_least(1))
+          ->check(between(1, kMostRanks))
           ->type_name("N");
   app->add_option("--topology", arguments->topology,
                   "How GPUs and nodes are tied together: a name of data/topologies/ or a file "
@@ -394,24 +417,24 @@ Command predict_command(CLI::App& parent) {
                                    "all-reduce) or fsdp (sharded parameters)")
                        ->check(CLI::IsMember({"ddp", "fsdp"}))
                        ->needs(world);
-  app->add_option("--bucket-mb", arguments->bucket_mb, "DDP: MiB of gradients per all-reduce")
+  app->add_option("--bucket-mb", arguments->bucket_mb,
+                  "DDP: MiB of gradients per all-reduce (default 25, the first one 1)")
       ->check(at_least(0))
-      ->capture_default_str()
       ->needs(strategy)
       ->type_name("MIB");
-  app->add_option("--unit-mb", arguments->unit_mb, "FSDP: MB of parameters per unit")
+  app->add_option("--unit-mb", arguments->unit_mb, "FSDP: MB of parameters per unit (default 100)")
       ->check(at_least(0))
-      ->capture_default_str()
       ->needs(strategy)
       ->type_name("MB");
   app->add_option("--interference", arguments->interference,
                   "Collectives' time on the wire is multiplied by this (compute beside them)")
-      ->check(at_least(1))
+      ->check(between(1, kMostInterference))
       ->capture_default_str()
       ->type_name("X");
   app->add_option("--rank-start", arguments->rank_start,
                   "When each rank begins the step, in microseconds on one clock: one step from "
                   "these starts instead of the steady state")
+      ->check(between(-kLatestStartUs, kLatestStartUs))
       ->type_name("US");
   app->add_flag("--missing-collectives", arguments->missing_collectives,
                 "Go on where a rank lacks a collective that others have");
@@ -423,8 +446,9 @@ Command predict_command(CLI::App& parent) {
          "Write ranks, threads and streams, launches and the critical path as a Chrome trace, for "
          "ui.perfetto.dev")
       ->type_name("FILE");
-  app->add_option("--chakra", arguments->chakra,
-                  "Write PREFIX.RANK.et, Chakra traces for network simulators")
+  app->add_option(
+         "--chakra", arguments->chakra,
+         "Write PREFIX.N.et, Chakra traces for network simulators; N counts the graphs from 0")
       ->type_name("PREFIX");
   app->add_option("--top", arguments->top, "Rows of the long tables")
       ->check(at_least(0))

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "arguments.hpp"
@@ -13,6 +14,8 @@
 
 namespace perfmodel::cli {
 namespace {
+
+constexpr double kMostScale = 1e6;
 
 struct Arguments {
   std::vector<std::string> traces;
@@ -75,7 +78,10 @@ Json replay_json(const Replay& replay, const ReplayOptions& options) {
 }
 
 std::string ms(double us) { return fmt::format("{:.3f}", us / 1e3); }
-std::string percent(double fraction) { return fmt::format("{:+.2f} %", 100 * fraction); }
+std::string percent(double fraction) {
+  const double shown = std::round(1e4 * fraction) / 100;
+  return fmt::format("{:+.2f} %", shown == 0 ? 0.0 : shown);  // no minus zero
+}
 
 class Renderer {
  public:
@@ -119,12 +125,14 @@ class Renderer {
     }
     std::size_t count = 0;
     for (const auto& rank : replay_.ranks) count += rank.iterations.size();
+    head.row("step", fmt::format("{} ms median, {} ms measured ({})", ms(median(true)),
+                                 ms(median(false)), percent(median(true) / median(false) - 1)));
     head.row(what_if_ ? "changes by" : "replay error",
              fmt::format("{:.2f} % mean, {:.2f} % worst of {}", 100 * replay_.mean_abs_error,
                          100 * worst(), counted(count, "iteration")));
     if (replay_.job) {
       const JobReport& job = *replay_.job;
-      head.row("step", ms(job.step_us) + " ms, slowest rank");
+      head.row("slowest rank", ms(job.step_us) + " ms per step");
       head.row("imbalance", fmt::format("{:.1f} % (slowest rank's own time over the mean)",
                                         100 * job.imbalance));
       if (job.straggler >= 0) {
@@ -137,6 +145,17 @@ class Renderer {
                            replay_.collectives_unmatched));
     }
     text_ += "\n" + head.text();
+  }
+
+  double median(bool replayed) const {
+    std::vector<double> steps;
+    for (const auto& rank : replay_.ranks) {
+      for (const auto& it : rank.iterations) {
+        steps.push_back(replayed ? it.replayed_us : it.measured_us);
+      }
+    }
+    std::sort(steps.begin(), steps.end());
+    return steps.empty() ? 0 : (steps[(steps.size() - 1) / 2] + steps[steps.size() / 2]) / 2;
   }
 
   double worst() const {
@@ -195,10 +214,13 @@ class Renderer {
       if (i + 1 >= shown && i + 1 < rank.iterations.size()) continue;
       const auto& it = rank.iterations[i];
       const bool period = it.measured_device_period_us > 0;
-      table.row({it.name, ms(it.measured_us), ms(it.replayed_us), percent(it.error()),
-                 period ? ms(it.measured_device_period_us) : "",
-                 period ? ms(it.replayed_device_period_us) : "",
-                 loading ? ms(it.data_loading_us) : ""});
+      // Iterations by their optimizer's name are all called the same.
+      const bool same_names = rank.iterations.size() > 1 && it.name == rank.iterations[0].name &&
+                              it.name == rank.iterations.back().name;
+      table.row(
+          {same_names ? fmt::format("{}  {}", i, it.name) : it.name, ms(it.measured_us),
+           ms(it.replayed_us), percent(it.error()), period ? ms(it.measured_device_period_us) : "",
+           period ? ms(it.replayed_device_period_us) : "", loading ? ms(it.data_loading_us) : ""});
     }
     text_ += "\n" + table.text(bold_);
   }
@@ -229,6 +251,15 @@ Result<Replay> replay_chakra_files(const Arguments& arguments) {
 }
 
 Result<Replay> replay_files(const Arguments& arguments) {
+  if (auto once = all_different(arguments.traces); !once) return Unexpected{once.error()};
+  const auto chakra = std::find_if(arguments.traces.begin(), arguments.traces.end(), is_chakra);
+  const auto other = std::find_if_not(arguments.traces.begin(), arguments.traces.end(), is_chakra);
+  if (chakra != arguments.traces.end() && other != arguments.traces.end()) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected all Kineto traces or all Chakra traces, found " +
+                                       file_name(*chakra) + " beside it",
+                            .file = *other}};
+  }
   if (std::all_of(arguments.traces.begin(), arguments.traces.end(), is_chakra)) {
     return replay_chakra_files(arguments);
   }
@@ -271,12 +302,12 @@ Command replay_command(CLI::App& parent) {
       ->required();
   app->add_option("--scale-kernels", arguments->options.scale_kernels,
                   "Multiply kernels that are neither collectives nor copies nor sets")
-      ->check(at_least(0))
+      ->check(between(0, kMostScale))
       ->capture_default_str()
       ->type_name("X");
   app->add_option("--scale-host", arguments->options.scale_host,
                   "Multiply the host's own time (data loading stays)")
-      ->check(at_least(0))
+      ->check(between(0, kMostScale))
       ->capture_default_str()
       ->type_name("X");
   add_window(*app, "--iterations", arguments->options.iterations,
@@ -288,8 +319,9 @@ Command replay_command(CLI::App& parent) {
          "Write the replayed ranks and streams, launches and the critical path as a Chrome "
          "trace, for ui.perfetto.dev")
       ->type_name("FILE");
-  app->add_option("--chakra", arguments->chakra,
-                  "Write PREFIX.RANK.et, Chakra traces for network simulators")
+  app->add_option(
+         "--chakra", arguments->chakra,
+         "Write PREFIX.N.et, Chakra traces for network simulators; N counts the traces from 0")
       ->type_name("PREFIX");
   app->add_option("--top", arguments->top, "Rows of the long tables")
       ->check(at_least(0))

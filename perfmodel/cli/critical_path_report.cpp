@@ -65,7 +65,8 @@ std::string critical_path_text(const CriticalPath& path, const std::string& titl
                grouped(step.count), step.step_if_free_us >= 0 ? time(step.step_if_free_us) : ""});
   }
   if (!steps.empty()) text += "\n" + steps.text(bold);
-  if (path.steps.size() > top) text += fmt::format("  ({} more)\n", path.steps.size() - top);
+  if (top > 0 && path.steps.size() > top)
+    text += fmt::format("  ({} more)\n", path.steps.size() - top);
 
   TextTable beside{"Beside it", "<what", "own " + unit, "slack " + unit};
   for (std::size_t i = 0; i < std::min(top, path.off_path.size()); ++i) {

@@ -95,6 +95,7 @@ Json kernel_json(const PredictedKernel& kernel) {
           {"stream", kernel.stream},
           {"start_us", rounded(kernel.start_us)},
           {"time_us", rounded(price.time.count())},
+          {"waiting_us", rounded(kernel.waiting_us)},
           {"model", price.model},
           {"bound", to_string(price.bound)},
           {"in_range", price.in_range},

@@ -107,6 +107,9 @@ class Renderer {
     text_ += "\n";
     TextList list;
     list.row("graph", graph_title(rank_));
+    for (std::size_t i = 0; several && i < report_.ranks.size(); ++i) {
+      list.row(fmt::format("rank {}", i), graph_title(report_.ranks[i]));
+    }
     list.row("GPU", fmt::format("{} ({})", report_.gpu.title, report_.gpu.name));
     list.row("overheads", fmt::format("{}: method {}, {}from {}", rank_.overheads_file,
                                       to_string(rank_.overheads_method),
@@ -133,11 +136,15 @@ class Renderer {
 
   void ranks() {
     if (report_.ranks.size() < 2) return;
-    TextTable table{"Ranks",         time_.name() + " per batch",
-                    "GPU active",    "host busy",
-                    "waiting",       "transfer",
-                    "for others",    "exposed",
-                    "last to arrive"};
+    TextTable table{"Ranks, " + time_.name(),
+                    "per batch",
+                    "GPU active",
+                    "host busy",
+                    "waiting",
+                    "transfer",
+                    "for others",
+                    "exposed",
+                    "came last"};
     for (std::size_t i = 0; i < report_.ranks.size(); ++i) {
       const Prediction& p = report_.ranks[i].prediction;
       const RankReport& c = p.communication;
@@ -347,9 +354,16 @@ class Renderer {
 }  // namespace
 
 std::size_t PredictionReport::slowest() const {
-  const auto at = std::ranges::max_element(
-      ranks, {}, [](const RankPrediction& rank) { return rank.prediction.e2e_us; });
-  return static_cast<std::size_t>(at - ranks.begin());
+  // Of ranks that hold each other up, the one that waits least tells most.
+  std::size_t slowest = 0;
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    const Prediction& best = ranks[slowest].prediction;
+    const Prediction& p = ranks[i].prediction;
+    const double tie = 1e-6 * best.e2e_us;
+    const bool waits_less = p.communication.waiting_us < best.communication.waiting_us;
+    if (p.e2e_us > best.e2e_us + tie || (p.e2e_us > best.e2e_us - tie && waits_less)) slowest = i;
+  }
+  return slowest;
 }
 
 double PredictionReport::mean_e2e_us() const {

@@ -16,6 +16,8 @@ namespace {
 constexpr std::string_view kAccumulate = "torch::autograd::AccumulateGrad";
 constexpr std::int64_t kFirstSequence = std::int64_t{1} << 40;  // beyond recorded numbers
 constexpr double kLeastKernelUs = 2;
+constexpr std::int32_t kOwnGroup = std::numeric_limits<std::int32_t>::max();  // of no record
+constexpr std::int64_t kMostRanks = std::int64_t{1} << 24;
 
 // A gradient of one step, in the order of readiness.
 struct Gradient {
@@ -36,7 +38,6 @@ class Scaler {
         options_(options),
         how_(*options.scale_out),
         topology_(how_.topology ? *how_.topology : topology_for(gpu)),
-        model_(make_collective_model(topology_, {.interference = how_.interference})),
         program_(program) {}
 
   Result<ScaledOut> run() {
@@ -44,12 +45,22 @@ class Scaler {
       return fail(ErrorCode::kImpossible,
                   fmt::format("expected at least 1 rank, found {}", how_.world));
     }
+    if (how_.world > kMostRanks) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected at most {} ranks, found {}", kMostRanks, how_.world));
+    }
+    if (!(how_.interference >= 1 && how_.interference < std::numeric_limits<double>::infinity())) {
+      return fail(
+          ErrorCode::kImpossible,
+          fmt::format("expected an interference of at least 1, found {}", how_.interference));
+    }
+    model_ = make_collective_model(topology_, {.interference = how_.interference});
     made_.strategy = how_.strategy;
     made_.world = how_.world;
     made_.nodes =
         static_cast<int>((how_.world + topology_.gpus_per_node - 1) / topology_.gpus_per_node);
     find_stream();
-    if (has_collectives()) return reprice();
+    if (reduces_gradients()) return reprice();
     if (how_.world == 1) return made_;
     const std::size_t items = program_.items.size();
     before_.resize(items);
@@ -72,9 +83,16 @@ class Scaler {
   }
 
  private:
-  bool has_collectives() const {
-    return std::any_of(program_.instructions.begin(), program_.instructions.end(),
-                       [](const Instruction& at) { return at.collective; });
+  // All-to-alls of embeddings and the like stay beside what is added.
+  bool reduces_gradients() const {
+    return std::any_of(
+        program_.instructions.begin(), program_.instructions.end(), [&](const Instruction& at) {
+          if (!at.collective) return false;
+          if (at.comm_work < 0) return true;  // of unknown kind: not to be counted twice
+          const auto& work = program_.comm_works[static_cast<std::size_t>(at.comm_work)];
+          const auto* shape = std::get_if<CollectiveShape>(&work.shape);
+          return !shape || shape->kind == "all_reduce" || shape->kind == "reduce_scatter";
+        });
   }
 
   // Collectives that were recorded stay where they are; the group has another size.
@@ -90,7 +108,7 @@ class Scaler {
       auto& kernel = program_.items[static_cast<std::size_t>(at.op)]
                          .kernels[static_cast<std::size_t>(at.kernel)];
       if (kernel.price.bound == Bound::kMeasured || at.comm_work < 0) continue;
-      KernelWork work = program_.comm_works[static_cast<std::size_t>(at.comm_work)];
+      KernelWork& work = program_.comm_works[static_cast<std::size_t>(at.comm_work)];
       if (auto* shape = std::get_if<CollectiveShape>(&work.shape)) shape->world_size = how_.world;
       kernel.price = model_->price(work, gpu_);
       at.device_us = kernel.price.time.count();
@@ -234,6 +252,7 @@ class Scaler {
     made.push_back(host(item, Term::kT2, table_.t2.find({}, name).us));
     made.push_back(launch(item, std::move(kernel), true));
     made.back().sequence = next_sequence_++;
+    made.back().group = kOwnGroup;
     made.back().comm_bytes = in;
     made.back().comm_work = static_cast<std::int32_t>(program_.comm_works.size());
     program_.comm_works.push_back(work);
@@ -246,7 +265,8 @@ class Scaler {
     return {.kind = Instruction::Kind::kCommWait,
             .op = item,
             .thread = program_.items[static_cast<std::size_t>(item)].thread,
-            .sequence = sequence};
+            .sequence = sequence,
+            .group = kOwnGroup};
   }
 
   static void append(std::vector<Instruction>& to, std::vector<Instruction> from) {
@@ -447,7 +467,7 @@ class Scaler {
   const PredictOptions& options_;
   const ScaleOut& how_;
   const Topology topology_;
-  const std::unique_ptr<KernelModel> model_;
+  std::unique_ptr<KernelModel> model_;
   HostProgram& program_;
   ScaledOut made_;
   std::int32_t stream_ = 1;

@@ -9,8 +9,6 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-constexpr std::size_t kMostPassedOn = 64;  // dependencies that a left-out task hands on
-
 void add_unique(std::vector<std::uint64_t>& list, std::uint64_t id) {
   if (std::find(list.begin(), list.end(), id) == list.end()) list.push_back(id);
 }
@@ -23,13 +21,33 @@ double first_start(const std::vector<ChakraTrace>& traces) {
   return first;
 }
 
+// What a stream still did when the range began.
+struct EarlierWork {
+  std::size_t rank;
+  std::uint64_t id;
+  double end_us;
+};
+
+void add_earlier_work(ChakraTrace& trace, const EarlierWork& work, double base_us) {
+  trace.nodes.insert(trace.nodes.begin(), {.id = work.id,
+                                           .name = "device work of the step before",
+                                           .type = ChakraNodeType::kCompute,
+                                           .start_us = base_us,
+                                           .duration_us = std::max(0.0, work.end_us - base_us)});
+}
+
 // A rank that begins later than the first one begins with a host node of that length.
 void add_start(ChakraTrace& trace, double base_us, std::uint64_t id) {
   if (trace.nodes.empty()) return;
-  const double late_us = trace.nodes.front().start_us - base_us;
-  if (late_us < 1) return;
+  double first_us = std::numeric_limits<double>::infinity();
+  for (const ChakraNode& node : trace.nodes) {
+    if (node.is_cpu_op) first_us = std::min(first_us, node.start_us);
+  }
+  const double late_us = first_us - base_us;
+  if (!(late_us >= 1 && late_us < std::numeric_limits<double>::infinity())) return;
   for (ChakraNode& node : trace.nodes) {
-    if (node.ctrl_deps.empty() && node.data_deps.empty()) node.ctrl_deps.push_back(id);
+    if (node.is_cpu_op && node.ctrl_deps.empty() && node.data_deps.empty())
+      node.ctrl_deps.push_back(id);
   }
   trace.nodes.insert(trace.nodes.begin(), {.id = id,
                                            .name = "start of the rank",
@@ -66,6 +84,7 @@ std::vector<ChakraTrace> chakra_traces(
     std::vector<std::uint64_t> nodes;  // what a successor waits for: itself, or what it passes on
     bool done = false;
   };
+  std::vector<EarlierWork> earlier;
   std::vector<Placed> placed(count);
   std::vector<ChakraTrace> traces(ranks);
   for (TaskId task : order) {
@@ -82,13 +101,15 @@ std::vector<ChakraTrace> chakra_traces(
     };
     if (const TaskId previous = graph.lane_previous(task); inside(previous)) {
       collect(previous, ctrl);
+    } else if (previous >= 0 && described && !described->on_host) {
+      earlier.push_back({at.rank, count + 2 + earlier.size(), end(previous)});
+      ctrl.push_back(earlier.back().id);
     }
     for (TaskId from : predecessors[local(task)]) collect(from, data);
     if (!described) continue;
     if (graph.duration_us(task) <= 0 && !described->collective) {
       at.nodes = std::move(ctrl);
       for (std::uint64_t node : data) add_unique(at.nodes, node);
-      if (at.nodes.size() > kMostPassedOn) at.nodes.resize(kMostPassedOn);
       continue;
     }
     std::erase_if(data, [&](std::uint64_t id) {
@@ -113,6 +134,7 @@ std::vector<ChakraTrace> chakra_traces(
     traces[at.rank].nodes.push_back(std::move(node));
   }
   const double base_us = first_start(traces);
+  for (const EarlierWork& work : earlier) add_earlier_work(traces[work.rank], work, base_us);
   for (ChakraTrace& trace : traces) add_start(trace, base_us, count + 1);
   return traces;
 }

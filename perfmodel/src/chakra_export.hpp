@@ -24,9 +24,11 @@ struct ChakraTask {
 };
 
 /// One trace per rank of the tasks [range.first, range.second), in the order of their start.
-/// `describe` gives nothing for tasks that are no work (meeting points): what waits for such a
-/// task, or for one without duration, waits for what that waits for. Dependencies across ranks are
-/// left to the collectives; lags between tasks (launch latency, gaps) have no place in the format.
+/// `describe` gives nothing for tasks that are no work (meeting points): they are left out, and
+/// what ranks wait for in each other is left to the collectives. What waits for a task without
+/// duration waits for what that waits for. A stream that is busy when the range begins starts with
+/// a node for that, a rank that begins later than the first one with a host node. Lags between
+/// tasks (launch latency, gaps) have no place in the format.
 std::vector<ChakraTrace> chakra_traces(
     const TaskGraph& graph, const Schedule& schedule,
     std::pair<TaskGraph::TaskId, TaskGraph::TaskId> range, std::size_t ranks,

@@ -25,7 +25,11 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
                                    TaskId last, const TaskNames& names,
                                    const CriticalPathOptions& options) {
   CriticalPath path;
-  const double begin = end_of(schedule, first), end = end_of(schedule, last);
+  const auto begin_of = [&](const Schedule& of) {
+    if (first < 0) return 0.0;
+    return options.from_start ? of.start_us[static_cast<std::size_t>(first)] : end_of(of, first);
+  };
+  const double begin = begin_of(schedule), end = end_of(schedule, last);
   path.step_us = end - begin;
   const auto slack = slack_us(graph, schedule, last);
   if (!slack) return Unexpected{slack.error()};
@@ -39,13 +43,17 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
     }
     return at->second;
   };
+  // A task may start before the one that binds it has ended (negative lag): what was counted for it
+  // is not counted again.
+  double until = end;
   for (TaskId task : schedule.critical_path(last)) {
+    if (until <= begin) break;
     const auto i = static_cast<std::size_t>(task);
-    if (schedule.end_us[i] <= begin) break;
     const double from =
         schedule.bound_by[i] < 0 ? schedule.start_us[i] : end_of(schedule, schedule.bound_by[i]);
     auto& step = group_of(task).step;
-    step.us += schedule.end_us[i] - std::max(begin, from);
+    step.us += until - std::clamp(from, begin, until);
+    until = std::min(until, from);
     step.slack_us = std::min(step.slack_us, (*slack)[i]);
     ++step.count;
   }
@@ -95,7 +103,7 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
     const auto& tasks = members[on_path[i].first];
     for (TaskId task : tasks) changed.set_duration_us(task, 0);
     if (auto done = run_schedule(changed, again); !done) return Unexpected{done.error()};
-    path.steps[i].step_if_free_us = end_of(again, last) - end_of(again, first);
+    path.steps[i].step_if_free_us = end_of(again, last) - begin_of(again);
     for (TaskId task : tasks) changed.set_duration_us(task, graph.duration_us(task));
   }
   return path;

@@ -195,8 +195,7 @@ class Explanation {
     const auto& ends = device_bound_ ? tasks_.pass_device_ends() : tasks_.pass_ends();
     TaskId first = ends[ends.size() - 2];
     const TaskId last = ends.back();
-    if (rank_.started)
-      first = schedule_.bound_by[static_cast<std::size_t>(tasks_.pass_begins().back())];
+    if (rank_.started) first = tasks_.pass_begins().back();
     family_of_.clear();
     for (const auto& placed : tasks_.last_pass()) {
       const Instruction& at = program_.instructions[static_cast<std::size_t>(placed.instruction)];
@@ -229,8 +228,9 @@ class Explanation {
           }
           return std::string(to_string(static_cast<Term>(task_graph_.term(task))));
         }};
-    auto path = perfmodel::critical_path(task_graph_, schedule_, first, last, names,
-                                         {.what_if = options_.what_if_steps});
+    auto path =
+        perfmodel::critical_path(task_graph_, schedule_, first, last, names,
+                                 {.what_if = options_.what_if_steps, .from_start = rank_.started});
     if (!path) return Unexpected{path.error()};
     const double scale = 1 / steps();
     path->step_us *= scale;

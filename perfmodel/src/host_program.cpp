@@ -283,10 +283,16 @@ class Writer {
       const std::int32_t node = comm_node(call.node);
       if (node >= 0) {
         made.comm = graph_.nodes[static_cast<std::size_t>(node)].comm;
-        made.sequence = graph_.comm_records[static_cast<std::size_t>(made.comm)].sequence;
+        const CommRecord& record = graph_.comm_records[static_cast<std::size_t>(made.comm)];
+        made.sequence = record.sequence;
+        made.group = group_of(record.process_group);
       }
       if (auto work = comm_work(node)) {
         made.comm_bytes = work->bytes_read.value;
+        if (auto* shape = std::get_if<CollectiveShape>(&work->shape);
+            shape && shape->world_size <= 1 && options_.world_size > 1) {
+          shape->world_size = options_.world_size;
+        }
         made.comm_work = static_cast<std::int32_t>(made_.comm_works.size());
         made_.comm_works.push_back(std::move(*work));
       }
@@ -302,6 +308,11 @@ class Writer {
                                                      : table_.device.copy_latency_us;
     }
     made_.instructions.push_back(made);
+  }
+
+  std::int32_t group_of(const std::string& process_group) {
+    const auto next = static_cast<std::int32_t>(groups_.size());
+    return groups_.try_emplace(process_group, next).first->second;
   }
 
   // A program makes a handful of distinct calls: looking them up by text once is enough.
@@ -354,7 +365,8 @@ class Writer {
         made_.instructions.push_back({.kind = Instruction::Kind::kCommWait,
                                       .op = current_,
                                       .thread = at.thread,
-                                      .sequence = record.sequence});
+                                      .sequence = record.sequence,
+                                      .group = group_of(record.process_group)});
       }
     }
     for (std::int32_t child : graph_.children(at)) comm_waits(child);
@@ -431,6 +443,7 @@ class Writer {
   HostProgram made_;
   std::vector<std::pair<std::int32_t, ProgramItem>> label_calls_;  // node that they come after
   std::vector<std::pair<TemplateCall, OverheadTerm::Found>> call_costs_;  // distinct calls so far
+  std::map<std::string, std::int32_t> groups_;                            // process groups by order
   std::int32_t current_ = 0;
 };
 

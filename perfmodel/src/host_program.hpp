@@ -15,7 +15,14 @@ namespace perfmodel {
 
 /// One step of the host program. A pass over all instructions is one pass over the graph.
 struct Instruction {
-  enum class Kind : std::uint8_t { kHost, kLaunch, kBlockingCopy, kSync, kCommWait, kMark } kind;
+  enum class Kind : std::uint8_t {
+    kHost,
+    kLaunch,
+    kBlockingCopy,
+    kSync,
+    kCommWait,
+    kMark
+  } kind = Kind::kHost;
   Term term = Term::kT1;    ///< of the host or device time
   std::int32_t op = 0;      ///< position in the list of items
   std::int32_t thread = 0;  ///< host lane
@@ -24,6 +31,7 @@ struct Instruction {
   double device_us = 0;
   double latency_us = 0;  ///< kSync: own time after an awaited end beyond host_us
   std::int64_t sequence = -1;
+  std::int32_t group = -1;  ///< collectives and waits: process group, by order; -1: not known
   SyncKind sync = SyncKind::kNone;
   bool collective = false;
   std::int32_t kernel = -1;      ///< into the item's kernels

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "statistics.hpp"
 
@@ -16,7 +17,13 @@ namespace {
 constexpr double kSameEndUs = 300;      // ends of one collective on ranks of one host
 constexpr double kEnoughMatched = 0.6;  // below this share, the clocks are taken to differ
 constexpr double kAlignedUs = 50;       // offsets below this are the spread of the ends
-constexpr std::size_t kOffsetSamples = 64;
+constexpr std::size_t kOffsetSamples = 64, kOffsetCandidates = 16;
+constexpr std::size_t kMissingTold = 5;  // by name
+
+// Messages between two ranks: numbered per rank, so that numbers say nothing about partners.
+bool is_message(const RankCollective& collective) {
+  return collective.kind == "send" || collective.kind == "recv";
+}
 
 // Whether two ranks may be in one collective, by what they say of it.
 bool alike(const RankCollective& a, const RankCollective& b) {
@@ -56,6 +63,7 @@ class Matcher {
     bool any = false;
     for (const auto& rank : ranks_) {
       for (const RankCollective& collective : rank) {
+        if (is_message(collective)) continue;
         if (collective.sequence < 0) return false;
         any = true;
       }
@@ -68,6 +76,7 @@ class Matcher {
     for (std::size_t r = 0; r < count(); ++r) {
       for (std::size_t i = 0; i < ranks_[r].size(); ++i) {
         const RankCollective& collective = ranks_[r][i];
+        if (is_message(collective)) continue;
         auto& members = groups[{collective.process_group, collective.sequence}];
         members.resize(count(), -1);
         // Several kernels of one number: the last one ends it.
@@ -104,6 +113,7 @@ class Matcher {
     std::vector<Entry> entries;
     for (std::size_t r = 0; r < count(); ++r) {
       for (std::size_t i = 0; i < ranks_[r].size(); ++i) {
+        if (is_message(ranks_[r][i])) continue;
         entries.push_back(
             {ranks_[r][i].end_us - match_.clock_offset_us[r], r, static_cast<std::int32_t>(i)});
       }
@@ -140,6 +150,7 @@ class Matcher {
       std::map<std::pair<std::string, std::string>, std::size_t> seen;
       for (std::size_t i = 0; i < ranks_[r].size(); ++i) {
         const RankCollective& c = ranks_[r][i];
+        if (is_message(c)) continue;
         auto& members = groups[{c.kind, c.process_group, seen[{c.kind, c.process_group}]++}];
         members.resize(count(), -1);
         members[r] = static_cast<std::int32_t>(i);
@@ -164,43 +175,100 @@ class Matcher {
     return found;
   }
 
-  // One offset per rank against the first, only if the clocks as given match too little.
+  // One offset per rank against the first, only if the clocks as given match too little: the
+  // distance that most pairs of alike collectives have in common.
   void find_offsets() {
     for (std::size_t r = 1; r < count(); ++r) {
       const std::size_t possible = std::min(ranks_[0].size(), ranks_[r].size());
       std::size_t best = matched(0, r, 0);
       if (static_cast<double>(best) >= kEnoughMatched * static_cast<double>(possible)) continue;
-      const std::size_t samples = std::min(kOffsetSamples, ranks_[r].size());
-      for (std::size_t i = 0; i < samples && best < possible; ++i) {
-        for (const RankCollective& other : ranks_[0]) {
-          if (!alike(other, ranks_[r][i])) continue;
-          const double offset = ranks_[r][i].end_us - other.end_us;
-          const std::size_t found = matched(0, r, offset);
-          if (found > best) {
-            best = found;
-            match_.clock_offset_us[r] = offset;
-          }
-        }
+      for (double offset : likely_offsets(r)) {
+        const std::size_t found = matched(0, r, offset);
+        if (found <= best) continue;
+        best = found;
+        match_.clock_offset_us[r] = offset;
       }
     }
   }
 
-  // Ends of one collective are one moment: the median of their differences is the clocks'.
-  void align() {
-    for (std::size_t r = 1; r < count(); ++r) {
-      std::vector<double> differences;
-      for (const auto& members : match_.groups) {
-        if (members[0] < 0 || members[r] < 0) continue;
-        differences.push_back(at(r, members[r]).end_us - at(0, members[0]).end_us);
+  std::vector<double> likely_offsets(std::size_t r) const {
+    std::map<std::int64_t, std::pair<std::size_t, double>> bins;  // count, sum
+    const std::size_t samples = std::min(kOffsetSamples, ranks_[r].size());
+    for (std::size_t i = 0; i < samples; ++i) {
+      // Spread over the rank: at its beginning or end the other one may have nothing.
+      const RankCollective& sample = ranks_[r][i * ranks_[r].size() / samples];
+      for (const RankCollective& other : ranks_[0]) {
+        if (!alike(other, sample)) continue;
+        const double offset = sample.end_us - other.end_us;
+        auto& bin = bins[static_cast<std::int64_t>(std::floor(offset / kSameEndUs))];
+        ++bin.first;
+        bin.second += offset;
       }
-      if (differences.empty()) continue;
-      const double offset = median_of(differences);
-      match_.clock_offset_us[r] = std::abs(offset) > kAlignedUs ? offset : 0;
-      if (match_.clock_offset_us[r] == 0) continue;
+    }
+    std::vector<std::pair<std::size_t, double>> ranked;
+    for (const auto& [key, bin] : bins) {
+      ranked.emplace_back(bin.first, bin.second / static_cast<double>(bin.first));
+    }
+    std::sort(ranked.begin(), ranked.end(), [](const auto& x, const auto& y) {
+      return x.first != y.first ? x.first > y.first : std::abs(x.second) < std::abs(y.second);
+    });
+    std::vector<double> offsets;
+    for (std::size_t i = 0; i < std::min(kOffsetCandidates, ranked.size()); ++i) {
+      offsets.push_back(ranked[i].second);
+    }
+    return offsets;
+  }
+
+  // Ends of one collective are one moment: the median of their differences is the clocks'. A rank
+  // is aligned with any that is aligned already, beginning with the first.
+  void align() {
+    const std::vector<double> found =
+        std::exchange(match_.clock_offset_us, std::vector<double>(count(), 0));
+    std::vector<bool> aligned(count(), false);
+    aligned[0] = true;
+    for (std::size_t done = 1; done < count(); ++done) {
+      const auto [next, to, differences] = best_connected(aligned);
+      if (differences.empty()) break;
+      const double offset = match_.clock_offset_us[to] + median_of(differences);
+      aligned[next] = true;
+      if (std::abs(offset) <= kAlignedUs) continue;
+      match_.clock_offset_us[next] = offset;
       match_.warnings.push_back(
-          fmt::format("the clock of {} is {:.0f} us ahead of that of {}: aligned", names_[r],
+          fmt::format("the clock of {} is {:.0f} us ahead of that of {}: aligned", names_[next],
                       offset, names_[0]));
     }
+    for (std::size_t r = 0; r < count(); ++r) {
+      if (aligned[r]) continue;
+      match_.clock_offset_us[r] = found[r];
+      if (!ranks_[r].empty()) {
+        match_.warnings.push_back(fmt::format(
+            "{} shares no collective with {}, directly or by others: its clock is taken as it is",
+            names_[r], names_[0]));
+      }
+    }
+  }
+
+  // The rank that shares most collectives with an aligned one, and the differences of their ends.
+  std::tuple<std::size_t, std::size_t, std::vector<double>> best_connected(
+      const std::vector<bool>& aligned) const {
+    std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> pairs;
+    for (const auto& members : match_.groups) {
+      for (std::size_t r = 0; r < count(); ++r) {
+        if (aligned[r] || members[r] < 0) continue;
+        for (std::size_t to = 0; to < count(); ++to) {
+          if (!aligned[to] || members[to] < 0) continue;
+          pairs[{r, to}].push_back(at(r, members[r]).end_us - at(to, members[to]).end_us);
+          break;  // one of them is enough
+        }
+      }
+    }
+    std::tuple<std::size_t, std::size_t, std::vector<double>> best{0, 0, {}};
+    for (auto& [ranks, differences] : pairs) {
+      if (differences.size() > std::get<2>(best).size()) {
+        best = {ranks.first, ranks.second, std::move(differences)};
+      }
+    }
+    return best;
   }
 
   Result<void> check() {
@@ -213,8 +281,23 @@ class Matcher {
       if (auto same = same_sizes(members); !same) return same;
       if (auto whole = lacks(members); !whole) return whole;
     }
+    if (missing_ > kMissingTold) {
+      match_.warnings.push_back(
+          fmt::format("{} more collectives are missing", missing_ - kMissingTold));
+    }
     bool any = false;
-    for (const auto& rank : ranks_) any |= !rank.empty();
+    std::size_t messages = 0;
+    for (const auto& rank : ranks_) {
+      const auto own =
+          static_cast<std::size_t>(std::count_if(rank.begin(), rank.end(), is_message));
+      any |= own < rank.size();
+      messages += own;
+    }
+    if (messages > 0) {
+      match_.warnings.push_back(fmt::format(
+          "{} sends and receives between two ranks stand as they are: they wait for nobody",
+          messages));
+    }
     if (!any) match_.warnings.push_back("no rank has collectives: they do not wait for each other");
     const auto alone = std::find(met.begin(), met.end(), false);
     if (!any || count() == 1 || alone == met.end()) return {};
@@ -264,33 +347,53 @@ class Matcher {
         return fail(ErrorCode::kImpossible,
                     "expected every collective on every rank, found that " + what);
       }
-      match_.warnings.push_back(what);
+      if (missing_++ < kMissingTold) match_.warnings.push_back(what);
     }
     return {};
   }
 
-  bool in_window(std::size_t rank, std::size_t here, const RankCollective& collective) const {
+  // What a rank has of a process group: numbers and ends, from the first to the last.
+  struct Extent {
+    std::int64_t first = 0, last = 0;
+    double first_end_us = 0, last_end_us = 0;
+  };
+
+  bool in_window(std::size_t rank, std::size_t here, const RankCollective& collective) {
+    if (extents_.empty()) find_extents();
     // Of a group that the rank is not in there is nothing to miss.
-    bool earlier = false, later = false;
-    for (const RankCollective& other : ranks_[rank]) {
-      if (other.process_group != collective.process_group) continue;
-      if (!options_.timed) return true;  // a graph has no edges where a recording began or ended
-      if (collective.sequence >= 0) {
-        earlier |= other.sequence < collective.sequence;
-        later |= other.sequence > collective.sequence;
-      } else {
-        const double shift = match_.clock_offset_us[rank] - match_.clock_offset_us[here];
-        earlier |= other.end_us - shift < collective.end_us - kSameEndUs;
-        later |= other.end_us - shift > collective.end_us + kSameEndUs;
+    const auto known = extents_[rank].find(collective.process_group);
+    if (known == extents_[rank].end()) return false;
+    if (!options_.timed) return true;  // a graph has no edges where a recording began or ended
+    const Extent& extent = known->second;
+    if (collective.sequence >= 0) {
+      return extent.first < collective.sequence && extent.last > collective.sequence;
+    }
+    const double end =
+        collective.end_us - match_.clock_offset_us[here] + match_.clock_offset_us[rank];
+    return extent.first_end_us < end - kSameEndUs && extent.last_end_us > end + kSameEndUs;
+  }
+
+  void find_extents() {
+    extents_.resize(count());
+    for (std::size_t r = 0; r < count(); ++r) {
+      for (const RankCollective& c : ranks_[r]) {
+        if (is_message(c)) continue;
+        const Extent own{c.sequence, c.sequence, c.end_us, c.end_us};
+        Extent& extent = extents_[r].try_emplace(c.process_group, own).first->second;
+        extent.first = std::min(extent.first, own.first);
+        extent.last = std::max(extent.last, own.last);
+        extent.first_end_us = std::min(extent.first_end_us, own.first_end_us);
+        extent.last_end_us = std::max(extent.last_end_us, own.last_end_us);
       }
     }
-    return earlier && later;
   }
 
   std::span<const std::vector<RankCollective>> ranks_;
   std::span<const std::string> names_;
   const MatchOptions& options_;
   CollectiveMatch match_;
+  std::vector<std::map<std::string, Extent>> extents_;  // per rank, by process group
+  std::size_t missing_ = 0;
 };
 
 }  // namespace

@@ -11,10 +11,10 @@ namespace perfmodel {
 
 /// One collective of one rank, as far as it is known.
 struct RankCollective {
-  std::string kind;            ///< canonical: all_reduce, all_to_all, ...
-  std::string process_group;   ///< empty: not known
-  std::int64_t sequence = -1;  ///< within its group; -1: not known
-  std::int64_t in_elements = -1, out_elements = -1;
+  std::string kind;                                  ///< canonical: all_reduce, all_to_all, ...
+  std::string process_group;                         ///< empty: not known
+  std::int64_t sequence = -1;                        ///< within its group; -1: not known
+  std::int64_t in_elements = -1, out_elements = -1;  ///< or bytes, alike on all ranks
   std::int64_t element_bytes = 1;
   std::int64_t group_size = -1;
   double start_us = 0, end_us = 0;  ///< on the rank's clock
@@ -39,7 +39,8 @@ struct MatchOptions {
 /// Finds which collectives belong together: by process group, sequence number and kind where all
 /// are recorded; else by kind and end time (all ranks of a collective end together, within 300 us),
 /// after looking for the clock offset per rank that matches most; without times, by their order
-/// within kind and group. Clocks are aligned on the ends of what matched.
+/// within kind and group. Clocks are aligned on the ends of what matched. Sends and receives are
+/// left out.
 ///
 /// Errors (`names` are the ranks' files): kinds or sizes that differ under one number, a collective
 /// that a rank lacks although it has earlier and later ones, a rank that shares none.

@@ -7,6 +7,8 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <set>
 
 #include "chakra_export.hpp"
 #include "explain_rank.hpp"
@@ -89,6 +91,15 @@ class Job {
         collectives, names, {.timed = false, .missing_ranks = options_.missing_collectives});
     if (!matched) return Unexpected{matched.error()};
     warnings_ = matched->warnings;
+    std::int64_t world = 0;
+    for (const auto& rank : collectives) {
+      for (const RankCollective& collective : rank) world = std::max(world, collective.group_size);
+    }
+    if (world > static_cast<std::int64_t>(ranks_.size())) {
+      warnings_.push_back(fmt::format(
+          "{} of {} ranks are given; the others are taken to arrive no later than these",
+          ranks_.size(), world));
+    }
     for (const auto& members : matched->groups) add_meeting(members, collectives);
     return {};
   }
@@ -142,6 +153,18 @@ class Job {
     for (Instruction* at : instructions) {
       at->device_us = any_traced ? shortest_traced : longest;
       at->meeting = meetings_;
+    }
+    for (std::size_t r = 0; r < members.size(); ++r) {
+      if (members[r] < 0) continue;
+      const auto event = collectives[r][static_cast<std::size_t>(members[r])].event;
+      const Instruction& at = programs_[r].instructions[static_cast<std::size_t>(event)];
+      Price& price = programs_[r]
+                         .items[static_cast<std::size_t>(at.op)]
+                         .kernels[static_cast<std::size_t>(at.kernel)]
+                         .price;
+      price.time = Microseconds{at.device_us};
+      price.low = std::min(price.low, price.time);
+      price.high = any_traced ? price.time : std::max(price.high, price.time);
     }
     ++meetings_;
   }
@@ -253,7 +276,7 @@ class Job {
                                      graph_, schedule_);
       if (!prediction) return Unexpected{prediction.error()};
       report_communication(r, *prediction);
-      if (ranks_[r].options.keep_ops) prediction->path_points = path_points(r);
+      if (ranks_[r].options.keep_ops) prediction->path_points = path_points(r, *prediction);
       made.ranks.push_back(std::move(*prediction));
     }
     double first = made.ranks[0].begin_us;
@@ -289,9 +312,16 @@ class Job {
     }
   }
 
-  std::vector<Prediction::PathPoint> path_points(std::size_t r) const {
+  std::vector<Prediction::PathPoint> path_points(std::size_t r,
+                                                 const Prediction& prediction) const {
     std::vector<Prediction::PathPoint> path;
-    for (TaskId task : schedule_.critical_path(tasks_[r]->pass_ends().back())) {
+    // Where the device sets the pace, the path ends with its last task instead of the host's.
+    const double step = prediction.e2e_us * static_cast<double>(programs_[r].steps.size());
+    const bool device_bound =
+        options_.rank_start_us.empty() && step > period(r, 0) * (1 + kSteadyTolerance / 2);
+    const TaskId last =
+        device_bound ? tasks_[r]->pass_device_ends().back() : tasks_[r]->pass_ends().back();
+    for (TaskId task : schedule_.critical_path(last)) {
       if (task < pass_begin_) break;
       const auto& point = points_[static_cast<std::size_t>(task - pass_begin_)];
       if (point.rank < 0) continue;
@@ -307,6 +337,16 @@ class Job {
   std::vector<ChakraTrace> chakra() const {
     std::map<TaskId, std::pair<std::size_t, const Instruction*>> placed_at;
     std::map<std::int32_t, double> bytes_of_meeting;
+    std::vector<bool> several_groups(ranks_.size(), false);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      std::set<std::string_view> groups;
+      for (const Instruction& at : programs_[r].instructions) {
+        if (!at.collective || at.comm < 0) continue;
+        groups.insert(
+            ranks_[r].graph->comm_records[static_cast<std::size_t>(at.comm)].process_group);
+      }
+      several_groups[r] = groups.size() > 1;
+    }
     const auto bytes = [&](std::size_t r, const Instruction& at) {
       if (at.comm_work < 0) return std::max(0.0, at.comm_bytes);
       const auto& work = programs_[r].comm_works[static_cast<std::size_t>(at.comm_work)];
@@ -344,6 +384,11 @@ class Job {
           kind = shape->kind;
           made.group_size = shape->world_size;
         }
+      }
+      // One group is that of all ranks, whatever its name.
+      if (at->comm >= 0 && several_groups[r]) {
+        made.process_group =
+            ranks_[r].graph->comm_records[static_cast<std::size_t>(at->comm)].process_group;
       }
       made.collective = chakra_collective(kind);
       made.group_size = std::max<std::int64_t>(1, made.group_size);
@@ -387,7 +432,9 @@ class Job {
       }
       ++made.collectives;
       made.transfer_us += graph_.duration_us(placed.task) / steps;
-      made.waiting_us += (start(placed.task) - end(placed.arrival)) / steps;
+      if (placed.arrival != placed.task) {
+        made.waiting_us += (start(placed.task) - end(placed.arrival)) / steps;
+      }
     }
     made.exposed_us = (union_us(all) - union_us(other)) / steps;
     for (const Hub& hub : hubs_) {
@@ -402,36 +449,48 @@ class Job {
   }
 
   Result<JobReport> report_job(const std::vector<Prediction>& ranks) {
-    JobReport job;
-    double own_sum = 0, own_most = 0, step_sum = 0;
-    std::size_t straggler = 0;
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      const double own = std::max(0.0, ranks[r].e2e_us - ranks[r].communication.waiting_us);
-      own_sum += own;
-      own_most = std::max(own_most, own);
-      step_sum += ranks[r].e2e_us;
-      job.step_us = std::max(job.step_us, ranks[r].e2e_us);
-      if (ranks[r].communication.caused_us > ranks[straggler].communication.caused_us)
-        straggler = r;
+    std::vector<double> steps_us;
+    std::vector<RankReport> communication;
+    for (const Prediction& rank : ranks) {
+      steps_us.push_back(rank.e2e_us);
+      communication.push_back(rank.communication);
     }
-    const auto count = static_cast<double>(ranks.size());
-    if (own_sum > 0) job.imbalance = own_most / (own_sum / count) - 1;
-    if (ranks[straggler].communication.caused_us <= 0) return job;
-    job.straggler = static_cast<std::int64_t>(straggler);
-    // The same passes, but nobody waits for the straggler.
-    for (std::int32_t edge : arrival_edges_[straggler]) {
-      graph_.set_lag_us(edge, -std::numeric_limits<double>::infinity());
+    const auto own = steps_without(std::vector<bool>(ranks_.size(), true));
+    if (!own) return Unexpected{own.error()};
+    return job_report(steps_us, *own, communication, [this](std::size_t rank) -> Result<double> {
+      std::vector<bool> ignored(ranks_.size(), false);
+      ignored[rank] = true;
+      const auto steps = steps_without(ignored);
+      if (!steps) return Unexpected{steps.error()};
+      return std::accumulate(steps->begin(), steps->end(), 0.0) /
+             static_cast<double>(steps->size());
+    });
+  }
+
+  // Steps of all ranks in the same passes, but nobody waits for the ignored ranks.
+  Result<std::vector<double>> steps_without(const std::vector<bool>& ignored) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const double lag = ignored[r] ? -std::numeric_limits<double>::infinity() : 0;
+      for (std::int32_t edge : arrival_edges_[r]) graph_.set_lag_us(edge, lag);
     }
     if (auto done = run_schedule(graph_, schedule_); !done) return Unexpected{done.error()};
-    double saved_sum = 0;
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      const double begin =
-          options_.rank_start_us.empty() ? 0 : start(tasks_[r]->pass_begins().back());
-      const double step = begin > 0 ? end(tasks_[r]->pass_ends().back()) - begin : period(r, 0);
-      saved_sum += ranks[r].e2e_us - step / static_cast<double>(programs_[r].steps.size());
+    std::vector<double> steps;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      double step = 0;
+      if (options_.rank_start_us.empty()) {
+        step = std::max(period(r, 0), device_period(r));
+      } else {
+        step = end(tasks_[r]->pass_ends().back()) - start(tasks_[r]->pass_begins().back());
+      }
+      steps.push_back(step / static_cast<double>(programs_[r].steps.size()));
     }
-    job.straggler_saving_us = saved_sum / count;
-    return job;
+    return steps;
+  }
+
+  double device_period(std::size_t rank) const {
+    const auto& ends = tasks_[rank]->pass_device_ends();
+    const TaskId last = ends.back(), before = ends[ends.size() - 2];
+    return last < 0 || before < 0 ? 0 : end(last) - end(before);
   }
 
   std::span<const RankInput> ranks_;
@@ -482,7 +541,13 @@ std::string_view to_string(Term term) {
 
 Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                            const PredictOptions& options) {
-  if (table.method == OverheadMethod::kLin) return lin_traversal(graph, gpu, table, options);
+  if (table.method == OverheadMethod::kLin) {
+    if (options.scale_out) {
+      return fail(ErrorCode::kImpossible,
+                  "expected overheads of method context to scale a graph out, found method lin");
+    }
+    return lin_traversal(graph, gpu, table, options);
+  }
   const RankInput rank{.graph = &graph, .table = &table, .options = options};
   auto job = Job({&rank, 1}, gpu, {}).predict();
   if (!job) return Unexpected{job.error()};

@@ -40,15 +40,31 @@ void ProgramTasks::find_busiest_stream() {
   if (most != work.end()) busiest_lane_ = most->first;
 }
 
-// Sequence numbers that one pass uses up: distance between equal collectives of two passes.
-std::int64_t ProgramTasks::sequences_per_pass() const {
-  std::int64_t low = std::numeric_limits<std::int64_t>::max(), high = -1;
+// Sequence numbers that one pass uses up, per group and over all (-1): distance between equal
+// collectives of two passes.
+std::map<std::int32_t, std::int64_t> ProgramTasks::sequences_per_pass() const {
+  std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> spans;  // lowest, highest
   for (const Instruction& at : program_.instructions) {
     if (at.sequence < 0 || at.kind == Instruction::Kind::kCommWait) continue;
-    low = std::min(low, at.sequence);
-    high = std::max(high, at.sequence);
+    for (std::int32_t group : {at.group, -1}) {
+      auto& span = spans.try_emplace(group, at.sequence, at.sequence).first->second;
+      span = {std::min(span.first, at.sequence), std::max(span.second, at.sequence)};
+    }
   }
-  return high < 0 ? 0 : high - low + 1;
+  std::map<std::int32_t, std::int64_t> lengths;
+  for (const auto& [group, span] : spans) lengths[group] = span.second - span.first + 1;
+  return lengths;
+}
+
+// A number without partner in this pass belongs to the pass before. -1: nothing to wait for.
+TaskId ProgramTasks::awaited_collective(const Instruction& at) const {
+  const std::int32_t group = sequences_.contains(at.group) ? at.group : -1;
+  const auto here = collectives_.find({group, at.sequence});
+  if (here != collectives_.end()) return here->second;
+  const auto length = sequences_.find(group);
+  if (length == sequences_.end()) return -1;
+  const auto before = earlier_.find({group, at.sequence + length->second});
+  return before == earlier_.end() ? -1 : before->second;
 }
 
 void ProgramTasks::add_pass(bool record, TaskId starter, double lag_us) {
@@ -89,17 +105,11 @@ void ProgramTasks::add_pass(bool record, TaskId starter, double lag_us) {
       case Instruction::Kind::kSync:
         add_sync(at, instruction, record);
         break;
-      case Instruction::Kind::kCommWait: {
-        // A number without partner in this pass belongs to the pass before.
-        const auto here = collectives_.find(at.sequence);
-        const auto before = earlier_.find(at.sequence + sequences_);
-        if (here != collectives_.end()) {
-          awaited_.push_back(here->second);
-        } else if (before != earlier_.end()) {
-          awaited_.push_back(before->second);
+      case Instruction::Kind::kCommWait:
+        if (const TaskId awaited = awaited_collective(at); awaited >= 0) {
+          awaited_.push_back(awaited);
         }
         break;
-      }
       case Instruction::Kind::kMark:
         marks_[at.after_mark] =
             graph_.last_on_lane(last_stream_.try_emplace(at.thread, first_lane_).first->second);
@@ -152,7 +162,9 @@ TaskId ProgramTasks::add_device(const Instruction& at, std::int32_t instruction,
   }
   const auto task = meets ? graph_.add_task(lane, at.device_us, 0, at.op, term) : begin;
   if (meets) arrivals_.push_back({at.meeting, begin, task});
-  if (at.collective && at.sequence >= 0) collectives_[at.sequence] = task;
+  if (at.collective && at.sequence >= 0) {
+    collectives_[{at.group, at.sequence}] = collectives_[{-1, at.sequence}] = task;
+  }
   if (lane == busiest_lane_ || busiest_lane_ < 0) busiest_task_ = task;
   if (record) last_pass_.push_back({task, begin, instruction});
   return task;

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <map>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "host_program.hpp"
@@ -61,7 +61,8 @@ class ProgramTasks {
   std::int32_t host_lane(std::int32_t thread);
   std::int32_t stream_lane(std::int32_t role) const;
   void find_busiest_stream();
-  std::int64_t sequences_per_pass() const;
+  std::map<std::int32_t, std::int64_t> sequences_per_pass() const;
+  TaskId awaited_collective(const Instruction& at) const;
   TaskId add_host(const Instruction& at, double us, Term term, std::int32_t instruction,
                   bool record);
   TaskId add_device(const Instruction& at, std::int32_t instruction, bool record);
@@ -73,13 +74,16 @@ class ProgramTasks {
   TaskGraph& graph_;
   std::size_t threads_ = 0;
   std::map<std::int32_t, std::int32_t> host_lanes_;
-  std::map<std::int32_t, std::int32_t> last_stream_;                // per thread
-  std::unordered_map<std::int64_t, TaskId> collectives_, earlier_;  // by sequence number
-  std::vector<TaskId> awaited_;                                     // by the next kernel
-  std::map<std::int32_t, TaskId> marks_;                            // of this pass
+  std::map<std::int32_t, std::int32_t> last_stream_;  // per thread
+  // By process group and sequence number, and by the number alone: old records of waits do not name
+  // their group.
+  using ByNumber = std::map<std::pair<std::int32_t, std::int64_t>, TaskId>;
+  ByNumber collectives_, earlier_;
+  std::vector<TaskId> awaited_;           // by the next kernel
+  std::map<std::int32_t, TaskId> marks_;  // of this pass
   TaskId last_host_ = -1, busiest_task_ = -1;
   std::int32_t busiest_lane_ = -1;
-  std::int64_t sequences_ = 0;
+  std::map<std::int32_t, std::int64_t> sequences_;  // per group; -1: of all
   std::vector<Placed> last_pass_;
   std::vector<Arrival> arrivals_;
   std::vector<TaskId> pass_ends_, pass_begins_, iteration_ends_, pass_device_ends_;

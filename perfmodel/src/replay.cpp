@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "match_collectives.hpp"
@@ -329,12 +330,12 @@ class Replayer {
       sum += rank.mean_abs_error;
       count += rank.iterations.size();
       rank.mean_abs_error /= static_cast<double>(std::max<std::size_t>(1, rank.iterations.size()));
-      if (auto done = report_path(r, rank); !done) return done;
       report_communication(r, rank);
       warn(r);
       replay_.ranks.push_back(std::move(rank));
     }
     replay_.mean_abs_error = sum / static_cast<double>(std::max<std::size_t>(1, count));
+    if (auto done = report_paths(); !done) return done;
     if (traces_.size() > 1) return report_job();
     return {};
   }
@@ -401,8 +402,8 @@ class Replayer {
               if (is_meeting(task)) return ~std::uint64_t{0};
               const std::size_t rank = rank_of(task);
               const auto term = static_cast<std::uint64_t>(graph_.term(task));
-              if (graph_.op(task) < 0) return rank << 56 | term << 48 | 0xFFFFFFFF;
-              return rank << 56 | term << 48 | name_id(task, rank);
+              if (graph_.op(task) < 0) return rank << 36 | term << 32 | 0xFFFFFFFF;
+              return rank << 36 | term << 32 | name_id(task, rank);
             },
             .op = [this](TaskId task) -> std::string {
               if (is_meeting(task)) return "(last rank's arrival)";
@@ -427,12 +428,23 @@ class Replayer {
     return traces_[r].rank >= 0 ? fmt::format("rank {}", traces_[r].rank) : names_[r];
   }
 
-  Result<void> report_path(std::size_t r, Replay::Rank& rank) {
-    const auto [first, last] = window(r);
-    const Marks& mark = marks_[r][last - 1];
-    auto path = critical_path(graph_, schedule_, mark.begin, mark.end, task_names());
-    if (!path) return Unexpected{path.error()};
-    rank.critical_path = std::move(*path);
+  // "If free" is asked for the longest last step alone: it schedules the whole job again and again.
+  Result<void> report_paths() {
+    std::size_t slowest = 0;
+    const auto last_step = [&](std::size_t r) {
+      return replay_.ranks[r].iterations.back().replayed_us;
+    };
+    for (std::size_t r = 1; r < traces_.size(); ++r) {
+      if (last_step(r) > last_step(slowest)) slowest = r;
+    }
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      const Marks& mark = marks_[r][window(r).second - 1];
+      CriticalPathOptions options;
+      if (r != slowest) options.what_if = 0;
+      auto path = critical_path(graph_, schedule_, mark.begin, mark.end, task_names(), options);
+      if (!path) return Unexpected{path.error()};
+      replay_.ranks[r].critical_path = std::move(*path);
+    }
     return {};
   }
 
@@ -474,53 +486,59 @@ class Replayer {
   }
 
   Result<void> report_job() {
-    JobReport job;
-    double own_sum = 0, own_most = 0, step_sum = 0;
-    std::size_t straggler = 0;
-    for (std::size_t r = 0; r < traces_.size(); ++r) {
-      const Replay::Rank& rank = replay_.ranks[r];
+    std::vector<double> steps_us;
+    std::vector<RankReport> communication;
+    for (const Replay::Rank& rank : replay_.ranks) {
       double step = 0;
       for (const auto& iteration : rank.iterations) step += iteration.replayed_us;
-      step /= static_cast<double>(std::max<std::size_t>(1, rank.iterations.size()));
-      job.step_us = std::max(job.step_us, step);
-      const double own = std::max(0.0, step - rank.communication.waiting_us);
-      own_sum += own;
-      step_sum += step;
-      own_most = std::max(own_most, own);
-      if (rank.communication.caused_us > replay_.ranks[straggler].communication.caused_us) {
-        straggler = r;
-      }
+      steps_us.push_back(step /
+                         static_cast<double>(std::max<std::size_t>(1, rank.iterations.size())));
+      communication.push_back(rank.communication);
     }
-    const auto count = static_cast<double>(traces_.size());
-    if (own_sum > 0) job.imbalance = own_most / (own_sum / count) - 1;
-    if (replay_.ranks[straggler].communication.caused_us > 0) {
-      job.straggler = traces_[straggler].rank >= 0 ? traces_[straggler].rank
-                                                   : static_cast<std::int64_t>(straggler);
-      const auto saved = without_waiting_for(straggler);
-      if (!saved) return Unexpected{saved.error()};
-      job.straggler_saving_us = step_sum / count - *saved;
+    const auto own = steps_without(std::vector<bool>(traces_.size(), true));
+    if (!own) return Unexpected{own.error()};
+    auto job =
+        job_report(steps_us, *own, communication, [this](std::size_t rank) -> Result<double> {
+          std::vector<bool> ignored(traces_.size(), false);
+          ignored[rank] = true;
+          const auto steps = steps_without(ignored);
+          if (!steps) return Unexpected{steps.error()};
+          return std::accumulate(steps->begin(), steps->end(), 0.0) /
+                 static_cast<double>(steps->size());
+        });
+    if (!job) return Unexpected{job.error()};
+    if (job->straggler >= 0) {
+      const std::int64_t rank = traces_[static_cast<std::size_t>(job->straggler)].rank;
+      if (rank >= 0) job->straggler = rank;
     }
-    replay_.job = job;
+    replay_.job = *job;
     return {};
   }
 
-  // Mean step if the others did not wait for this rank.
-  Result<double> without_waiting_for(std::size_t straggler) const {
+  // Mean step per rank if nobody waited for the ignored ranks.
+  Result<std::vector<double>> steps_without(const std::vector<bool>& ignored) const {
     TaskGraph graph = graph_;
-    for (std::int32_t edge : arrival_edges_[straggler]) {
-      graph.set_lag_us(edge, -std::numeric_limits<double>::infinity());
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (!ignored[r]) continue;
+      for (std::int32_t edge : arrival_edges_[r]) {
+        graph.set_lag_us(edge, -std::numeric_limits<double>::infinity());
+      }
     }
     const auto schedule = run_schedule(graph);
     if (!schedule) return Unexpected{schedule.error()};
-    double sum = 0;
+    const auto end_in = [&](TaskId task) {
+      return task < 0 ? 0 : schedule->end_us[static_cast<std::size_t>(task)];
+    };
+    std::vector<double> steps;
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       const auto [first, last] = window(r);
-      const TaskId begin = marks_[r][first].begin, until = marks_[r][last - 1].end;
-      sum += (schedule->end_us[static_cast<std::size_t>(until)] -
-              (begin < 0 ? 0 : schedule->end_us[static_cast<std::size_t>(begin)])) /
-             static_cast<double>(last - first);
+      double sum = 0;
+      for (std::size_t k = first; k < last; ++k) {
+        sum += end_in(marks_[r][k].end) - end_in(marks_[r][k].begin);
+      }
+      steps.push_back(sum / static_cast<double>(last - first));
     }
-    return sum / static_cast<double>(traces_.size());
+    return steps;
   }
 
   void export_schedule() {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 
 #include "perfmodel/predict.hpp"
@@ -23,13 +24,23 @@ class ChakraReplayer {
       : traces_(traces), sources_(sources), options_(options) {}
 
   Result<Replay> run() {
+    for (double scale : {options_.scale_kernels, options_.scale_host}) {
+      if (scale >= 0 && scale < std::numeric_limits<double>::infinity()) continue;
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected a scale of at least 0, found {}", scale));
+    }
+    if (options_.iterations && *options_.iterations != std::pair<std::size_t, std::size_t>(0, 1)) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected iterations within 0:1 (a Chakra file is one), found {}:{}",
+                              options_.iterations->first, options_.iterations->second));
+    }
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (traces_[r].nodes.empty()) {
         return Unexpected{Error{.code = ErrorCode::kImpossible,
                                 .message = "expected nodes, found none",
                                 .file = sources_[r]}};
       }
-      add_rank(r);
+      if (auto added = add_rank(r); !added) return Unexpected{added.error()};
     }
     if (auto met = meet(); !met) return Unexpected{met.error()};
     auto schedule = run_schedule(graph_);
@@ -37,6 +48,9 @@ class ChakraReplayer {
     schedule_ = std::move(*schedule);
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (auto done = report(r); !done) return Unexpected{done.error()};
+    }
+    if (traces_.size() > 1) {
+      if (auto done = report_job(); !done) return Unexpected{done.error()};
     }
     finish();
     return std::move(replay_);
@@ -53,7 +67,7 @@ class ChakraReplayer {
     return node.is_cpu_op ? options_.scale_host : options_.scale_kernels;
   }
 
-  void add_rank(std::size_t r) {
+  Result<void> add_rank(std::size_t r) {
     std::unordered_map<std::uint64_t, TaskId> task_of;
     const auto add = [&](const ChakraNode& node, double duration) {
       placed_.push_back({r, &node});
@@ -70,14 +84,25 @@ class ChakraReplayer {
     }
     for (std::size_t i = 0; i < traces_[r].nodes.size(); ++i) {
       for (const auto* deps : {&traces_[r].nodes[i].ctrl_deps, &traces_[r].nodes[i].data_deps}) {
-        for (std::uint64_t id : *deps) graph_.add_edge(task_of.at(id), begins_[r][i]);
+        for (std::uint64_t id : *deps) {
+          const auto from = task_of.find(id);
+          if (from == task_of.end()) {
+            return fail(ErrorCode::kImpossible,
+                        fmt::format("expected dependencies on nodes of the file, found one of node "
+                                    "{} on {} in {}",
+                                    traces_[r].nodes[i].id, id, sources_[r]));
+          }
+          graph_.add_edge(from->second, begins_[r][i]);
+        }
       }
     }
+    return {};
   }
 
   // Collectives meet by their order within a process group; a receive waits for its send.
   Result<void> meet() {
     if (traces_.size() == 1) return {};
+    arrival_edges_.resize(traces_.size());
     std::map<std::string, std::vector<std::vector<std::size_t>>> groups;  // per rank: positions
     std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::vector<TaskId>> sends;
     for (std::size_t r = 0; r < traces_.size(); ++r) {
@@ -132,7 +157,7 @@ class ChakraReplayer {
                                   k, name, first.name, sources_[longest], node.name, sources_[r]));
         }
         meetings_.back()[r] = begins_[r][i];
-        graph_.add_edge(begins_[r][i], hub);
+        arrival_edges_[r].push_back(graph_.add_edge(begins_[r][i], hub));
         graph_.add_edge(hub, ends_[r][i]);
       }
       ++replay_.collectives_matched;
@@ -164,12 +189,17 @@ class ChakraReplayer {
     Replay::Rank rank{.source = sources_[r], .rank = static_cast<std::int64_t>(r)};
     Replay::Iteration whole{.name = "whole trace"};
     TaskId last = -1;
+    std::vector<std::pair<double, double>> device, other;  // busy; with other than collectives
     double first = std::numeric_limits<double>::infinity(), until = 0;
     for (std::size_t i = 0; i < traces_[r].nodes.size(); ++i) {
       const ChakraNode& node = traces_[r].nodes[i];
       first = std::min(first, node.start_us);
       until = std::max(until, node.start_us + node.duration_us);
       if (last < 0 || end(ends_[r][i]) > end(last)) last = ends_[r][i];
+      const std::pair<double, double> span(
+          schedule_.start_us[static_cast<std::size_t>(begins_[r][i])], end(ends_[r][i]));
+      if (!node.is_cpu_op) device.push_back(span);
+      if (!node.is_cpu_op && node.type != ChakraNodeType::kCollective) other.push_back(span);
       if (node.type != ChakraNodeType::kCollective) continue;
       ++rank.communication.collectives;
       rank.communication.transfer_us += node.duration_us;
@@ -180,6 +210,7 @@ class ChakraReplayer {
     whole.measured_us = until - std::min(first, until);
     whole.replayed_us = end(last);
     report_arrivals(r, rank.communication);
+    rank.communication.exposed_us = union_us(std::move(device)) - union_us(std::move(other));
     rank.mean_abs_error = rank.worst_abs_error = std::abs(whole.error());
     rank.iterations.push_back(std::move(whole));
     auto path = critical_path(graph_, schedule_, -1, last, names());
@@ -204,6 +235,50 @@ class ChakraReplayer {
       ++made.last_arrivals;
       made.caused_us += waited;
     }
+  }
+
+  // End of each rank if nobody waited for the ignored ranks.
+  Result<std::vector<double>> steps_without(const std::vector<bool>& ignored) const {
+    TaskGraph graph = graph_;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (!ignored[r]) continue;
+      for (std::int32_t edge : arrival_edges_[r]) {
+        graph.set_lag_us(edge, -std::numeric_limits<double>::infinity());
+      }
+    }
+    const auto schedule = run_schedule(graph);
+    if (!schedule) return Unexpected{schedule.error()};
+    std::vector<double> steps;
+    for (const auto& ends : ends_) {
+      steps.push_back(0);
+      for (TaskId task : ends) {
+        steps.back() = std::max(steps.back(), schedule->end_us[static_cast<std::size_t>(task)]);
+      }
+    }
+    return steps;
+  }
+
+  Result<void> report_job() {
+    std::vector<double> steps_us;
+    std::vector<RankReport> communication;
+    for (const Replay::Rank& rank : replay_.ranks) {
+      steps_us.push_back(rank.iterations[0].replayed_us);
+      communication.push_back(rank.communication);
+    }
+    const auto own = steps_without(std::vector<bool>(traces_.size(), true));
+    if (!own) return Unexpected{own.error()};
+    auto job =
+        job_report(steps_us, *own, communication, [this](std::size_t rank) -> Result<double> {
+          std::vector<bool> ignored(traces_.size(), false);
+          ignored[rank] = true;
+          const auto steps = steps_without(ignored);
+          if (!steps) return Unexpected{steps.error()};
+          return std::accumulate(steps->begin(), steps->end(), 0.0) /
+                 static_cast<double>(steps->size());
+        });
+    if (!job) return Unexpected{job.error()};
+    replay_.job = *job;
+    return {};
   }
 
   TaskNames names() const {
@@ -233,6 +308,10 @@ class ChakraReplayer {
     replay_.edges = graph_.edges();
     replay_.warnings.push_back(
         "a Chakra file has no place for launch latencies and gaps: the replay is shorter by them");
+    if (traces_.size() == 1 && replay_.ranks[0].communication.collectives > 0) {
+      replay_.warnings.push_back(
+          "one rank alone: its collectives move data at once, nobody is waited for");
+    }
     if (replay_.collectives_unmatched > 0) {
       replay_.warnings.push_back(
           fmt::format("{} receives have no send", replay_.collectives_unmatched));
@@ -244,9 +323,10 @@ class ChakraReplayer {
   const ReplayOptions& options_;
   TaskGraph graph_;
   Schedule schedule_;
-  std::vector<Placed> placed_;                      // per task
-  std::vector<std::vector<TaskId>> begins_, ends_;  // per rank and node
-  std::vector<std::vector<TaskId>> meetings_;       // per collective and rank: who is there
+  std::vector<Placed> placed_;                            // per task
+  std::vector<std::vector<TaskId>> begins_, ends_;        // per rank and node
+  std::vector<std::vector<std::int32_t>> arrival_edges_;  // per rank
+  std::vector<std::vector<TaskId>> meetings_;             // per collective and rank: who is there
   Replay replay_;
 };
 

@@ -64,7 +64,10 @@ class Writer {
  private:
   void add_tracks(const TimelineTitle& title) {
     events_.name_process(host_process_, "host (predicted): " + title.graph, host_process_ - 1);
-    events_.name_process(gpu_process_, "GPU (predicted): " + title.gpu, gpu_process_ - 1);
+    events_.name_process(
+        gpu_process_,
+        "GPU (predicted): " + title.gpu + (gpu_process_ > kGpuProcess ? ", " + title.graph : ""),
+        gpu_process_ - 1);
     phases_ = events_.add_track(host_process_, kPhaseLane, "phases", 0);
     for (const PredictedOp& op : prediction_.ops) {
       threads_[op.thread];

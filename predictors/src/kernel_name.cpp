@@ -9,6 +9,7 @@ namespace perfmodel {
 std::optional<KernelFamily> kernel_family_of_name(std::string_view name) {
   std::string lower;
   for (char c : name) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (const auto at = lower.find("fbgemm"); at != std::string::npos) lower.erase(at, 6);
   // In this order: the first that fits decides.
   constexpr std::pair<std::string_view, KernelFamily> kParts[] = {
       {"nccl", KernelFamily::kCollective},

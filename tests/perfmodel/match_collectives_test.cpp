@@ -96,6 +96,16 @@ TEST(MatchCollectives, ProcessGroupsHaveTheirOwnNumbers) {
   EXPECT_EQ(found.unmatched, 0u);
 }
 
+// A pipeline's sends and receives are numbered per rank: 0 to 1 and 1 to 2 share numbers by chance.
+TEST(MatchCollectives, MessagesBetweenTwoRanksAreLeftOut) {
+  const Ranks ranks{{numbered(1), numbered(2, "0", "send"), numbered(3)},
+                    {numbered(1), numbered(2, "0", "recv"), numbered(3)},
+                    {numbered(1), numbered(3)}};
+  const CollectiveMatch found = value(ranks);
+  EXPECT_THAT(found.groups, UnorderedElementsAre(Members{0, 0, 0}, Members{2, 2, 1}));
+  EXPECT_THAT(found.warnings, ElementsAre(HasSubstr("2 sends and receives")));
+}
+
 TEST(MatchCollectives, AFirstOrLastCollectiveMissingLiesOutsideOfTheWindow) {
   const CollectiveMatch found =
       value({{numbered(1), numbered(2), numbered(3)}, {numbered(2), numbered(3), numbered(4)}});

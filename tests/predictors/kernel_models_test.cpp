@@ -303,6 +303,7 @@ TEST(KernelFamilyOfName, RecordedNamesTell) {
   }
   EXPECT_EQ(kernel_family_of_name("split_embedding_backward_codegen_rowwise_adagrad_kernel"),
             KernelFamily::kEmbeddingBackward);
+  EXPECT_EQ(kernel_family_of_name("void fbgemm_gpu::permute_2D_lengths_kernel<int>"), std::nullopt);
   EXPECT_EQ(kernel_family_of_name("my_kernel"), std::nullopt);
 }
 

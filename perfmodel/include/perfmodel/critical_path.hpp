@@ -41,6 +41,7 @@ struct TaskNames {
 struct CriticalPathOptions {
   std::size_t what_if = 10;  ///< longest steps for which the schedule is run again without them
   std::size_t off_path = 10;
+  bool from_start = false;  ///< the step begins with the start of `first`, not with its end
 };
 
 /// Walks back from the end of `last` to the end of `first` (-1: the start of the schedule). Time

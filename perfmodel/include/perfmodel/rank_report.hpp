@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
+#include <functional>
+#include <span>
+
+#include "perfmodel/result.hpp"
 
 namespace perfmodel {
 
@@ -17,12 +19,17 @@ struct RankReport {
 
 /// A job of several ranks. Times in microseconds, per step.
 struct JobReport {
-  double step_us = 0;    ///< of the slowest rank
-  double imbalance = 0;  ///< slowest rank's own work (device work that is no collective + waiting
-                         ///< host excluded) over the mean, minus 1
-  std::int64_t straggler = -1;  ///< rank that the others wait for most; -1: nobody waits
-  double straggler_saving_us =
-      0;  ///< mean over the ranks: what the step gets shorter if nobody waited for it
+  double step_us = 0;  ///< of the slowest rank
+  /// Step of the slowest rank over the mean, minus 1, if nobody waited for anybody.
+  double imbalance = 0;
+  std::int64_t straggler = -1;  ///< position of the rank that the others wait for most; -1: nobody
+  double straggler_saving_us = 0;  ///< what the mean step loses if nobody waited for it
 };
+
+/// The job of ranks with these steps, as they are and if nobody waited for anybody, and this
+/// communication. `mean_without(rank)` is asked for the mean step if nobody waited for that rank.
+Result<JobReport> job_report(std::span<const double> steps_us, std::span<const double> own_steps_us,
+                             std::span<const RankReport> communication,
+                             const std::function<Result<double>(std::size_t)>& mean_without);
 
 }  // namespace perfmodel

@@ -35,7 +35,9 @@ struct ScaledOut {
   int nodes = 0;
   std::size_t collectives = 0;  ///< per step, of all kinds
   double parameter_bytes = 0;
-  bool own_collectives = false;  ///< the graph had its own; they were priced for `world` ranks
+  /// The graph reduces its gradients itself: its collectives were priced for `world` ranks, none
+  /// added.
+  bool own_collectives = false;
 };
 
 }  // namespace perfmodel

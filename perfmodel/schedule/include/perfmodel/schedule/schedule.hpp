@@ -99,9 +99,9 @@ struct Schedule {
 };
 
 /// Longest-path pass. O(tasks + edges + length of each cycle that is broken): tasks are visited in
-/// the order of addition if all edges point forward, else in topological order. Errors: a cycle without inferred edges (names its
-/// tasks), a duration that is negative or no finite number, a gap or lag that is NaN or infinite
-/// upwards.
+/// the order of addition if all edges point forward, else in topological order. Errors: a cycle
+/// without inferred edges (names its tasks), a duration that is negative or no finite number, a gap
+/// or lag that is NaN or infinite upwards.
 Result<Schedule> run_schedule(const TaskGraph& graph);
 
 /// The same into an existing schedule, whose memory is used again.
