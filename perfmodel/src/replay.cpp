@@ -84,13 +84,6 @@ class Replayer {
         if (event.duration_ns < 0) return negative(trace, trace.name(event), event.duration_ns);
       }
       if (traces_.size() == 1 || trace.rank < 0) continue;
-      if (!seen.insert(trace.rank).second) {
-        return Unexpected{Error{.code = ErrorCode::kImpossible,
-                                .message = fmt::format("expected every rank once, found rank {} "
-                                                       "a second time",
-                                                       trace.rank),
-                                .file = trace.source}};
-      }
       if (trace.world_size >= 0 && traces_[0].world_size >= 0 &&
           trace.world_size != traces_[0].world_size) {
         return Unexpected{
@@ -99,6 +92,13 @@ class Replayer {
                                          "beside one of {} in {}",
                                          trace.world_size, traces_[0].world_size, names_[0]),
                   .file = trace.source}};
+      }
+      if (!seen.insert(trace.rank).second) {
+        return Unexpected{Error{.code = ErrorCode::kImpossible,
+                                .message = fmt::format("expected every rank once, found rank {} "
+                                                       "a second time",
+                                                       trace.rank),
+                                .file = trace.source}};
       }
     }
     const std::int64_t world = traces_[0].world_size;

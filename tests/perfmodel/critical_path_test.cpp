@@ -149,6 +149,32 @@ TEST(CriticalPath, ATaskWithoutDurationOnThePathHasNoSlack) {
   EXPECT_EQ(step->slack_us, 0);
 }
 
+// A small kernel begins while a big one of another stream drains, 30 before its end at 100.
+TEST(CriticalPath, ATaskThatOverlapsWhatBindsItIsNotCountedTwice) {
+  TaskGraph graph;
+  const TaskId big = graph.add_task(0, 100, 0, 0, 0);
+  const TaskId small = graph.add_task(1, 5, 0, 1, 0);
+  const TaskId host = graph.add_task(2, 10, 0, 2, 1);
+  graph.add_edge(big, small, -30);
+  graph.add_edge(small, host);
+  const CriticalPath path = path_of(graph, -1, host);
+  EXPECT_EQ(path.step_us, 85);
+  EXPECT_EQ(find(path.steps, "op0")->us, 75);
+  EXPECT_EQ(find(path.steps, "op1")->us, 0);
+  EXPECT_EQ(find(path.steps, "op2")->us, 10);
+}
+
+TEST(CriticalPath, AStepMayBeginWithTheStartOfATask) {
+  TaskGraph graph;
+  const TaskId line = graph.add_task(TaskGraph::kNoLane, 0);
+  const TaskId first = graph.add_task(0, 10, 0, 0, 0), last = graph.add_task(0, 5, 0, 1, 0);
+  graph.add_edge(line, first, 1000);
+  const CriticalPath path = path_of(graph, first, last, {.from_start = true});
+  EXPECT_EQ(path.step_us, 15);
+  EXPECT_EQ(find(path.steps, "op0")->us, 10);
+  EXPECT_EQ(find(path.steps, "op1")->step_if_free_us, 10);
+}
+
 TEST(CriticalPath, OffPathKeepsTheLongest) {
   TaskGraph graph;
   for (int lane = 0; lane < 5; ++lane) graph.add_task(lane, 1 + lane, 0, lane);
