@@ -11,8 +11,8 @@ namespace perfmodel {
 /// the last gradient waits for all of them. FSDP: consecutive parameters form units; a unit's
 /// gather is launched before its first forward op and, but for the last unit, one unit ahead of its
 /// backward ops, its reduce-scatter behind its last gradient; the work of optimizer ops is divided
-/// by the number of ranks. A graph with gradient collectives of its own keeps them, priced for
-/// `world`.
+/// by the number of ranks. A graph with all-reduces or reduce-scatters keeps its collectives,
+/// priced for `world`.
 ///
 /// Errors: a world below 1, no gradients, units without a forward op, FSDP for a graph that has
 /// collectives.

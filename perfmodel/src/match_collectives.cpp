@@ -271,7 +271,33 @@ class Matcher {
     return best;
   }
 
+  // Ends that meet by chance do not make a job.
+  Result<void> check_share() const {
+    if (!match_.by_end_time || options_.missing_ranks || count() < 2) return {};
+    std::vector<std::size_t> met(count(), 0);
+    for (const auto& members : match_.groups) {
+      const auto present =
+          std::count_if(members.begin(), members.end(), [](auto m) { return m >= 0; });
+      for (std::size_t r = 0; r < count() && present > 1; ++r) met[r] += members[r] >= 0;
+    }
+    for (std::size_t r = 0; r < count(); ++r) {
+      std::size_t most = 0;  // that it could have in common with another
+      for (std::size_t other = 0; other < count(); ++other) {
+        if (other != r) most = std::max(most, std::min(ranks_[r].size(), ranks_[other].size()));
+      }
+      const bool enough = static_cast<double>(met[r]) >= kEnoughMatched * static_cast<double>(most);
+      if (enough || met[r] == 0) continue;  // nothing at all in common is told below
+      return fail(
+          ErrorCode::kImpossible,
+          fmt::format("expected ranks of one job, found that of {} collectives of {} only {} "
+                      "end together with those of another rank",
+                      ranks_[r].size(), names_[r], met[r]));
+    }
+    return {};
+  }
+
   Result<void> check() {
+    if (auto enough = check_share(); !enough) return enough;
     std::vector<bool> met(count(), false);
     for (const auto& members : match_.groups) {
       const auto present = static_cast<std::size_t>(

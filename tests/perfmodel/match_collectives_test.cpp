@@ -106,6 +106,17 @@ TEST(MatchCollectives, MessagesBetweenTwoRanksAreLeftOut) {
   EXPECT_THAT(found.warnings, ElementsAre(HasSubstr("2 sends and receives")));
 }
 
+// Two programs on one host: a few ends meet by chance, whatever the offset.
+TEST(MatchCollectives, AFewEndsTogetherMakeNoJob) {
+  std::vector<RankCollective> one, other;
+  for (int i = 0; i < 20; ++i) {
+    one.push_back(timed(10'000 + 1'000 * i * i));
+    other.push_back(timed(10'000 + 7'777 * i));
+  }
+  EXPECT_THAT(error({one, other}), HasSubstr("expected ranks of one job, found that of 20"));
+  EXPECT_TRUE(match({one, other}, {.missing_ranks = true}));
+}
+
 TEST(MatchCollectives, AFirstOrLastCollectiveMissingLiesOutsideOfTheWindow) {
   const CollectiveMatch found =
       value({{numbered(1), numbered(2), numbered(3)}, {numbered(2), numbered(3), numbered(4)}});
