@@ -12,6 +12,7 @@ namespace {
 using TaskId = TaskGraph::TaskId;
 
 constexpr double kSteadyTolerance = 1e-3;
+constexpr std::string_view kWaiting = "waiting";
 
 class Explanation {
  public:
@@ -206,7 +207,7 @@ class Explanation {
     }
     const TaskNames names{
         .key = [this](TaskId task) -> std::uint64_t {
-          if (!is_own(task)) return ~std::uint64_t{0};
+          if (!is_own(task)) return rank_.other_key(task);
           const ProgramItem& item = item_of(task);
           const Node& node = graph_.nodes[static_cast<std::size_t>(item.lowered.node)];
           const auto term = static_cast<std::uint64_t>(task_graph_.term(task));
@@ -214,13 +215,16 @@ class Explanation {
           return name | term << 48;
         },
         .op = [this](TaskId task) -> std::string {
-          if (!is_own(task)) return "(other ranks)";
+          if (!is_own(task)) {
+            std::string name = rank_.other_name(task);
+            return name.empty() ? "(last rank's arrival)" : name;
+          }
           if (!item_of(task).title.empty()) return std::string(item_of(task).title);
           return std::string(
               graph_.name(graph_.nodes[static_cast<std::size_t>(item_of(task).lowered.node)]));
         },
         .category = [this](TaskId task) -> std::string {
-          if (!is_own(task)) return "waiting";
+          if (!is_own(task)) return std::string(kWaiting);
           const auto family = family_of_.find(task);
           if (static_cast<Term>(task_graph_.term(task)) == Term::kKernel &&
               family != family_of_.end()) {
@@ -228,10 +232,14 @@ class Explanation {
           }
           return std::string(to_string(static_cast<Term>(task_graph_.term(task))));
         }};
-    auto path =
-        perfmodel::critical_path(task_graph_, schedule_, first, last, names,
-                                 {.what_if = options_.what_if_steps, .from_start = rank_.started});
+    auto path = perfmodel::critical_path(task_graph_, schedule_, first, last, names,
+                                         {.what_if = options_.what_if_steps,
+                                          .off_path = task_graph_.size(),
+                                          .from_start = rank_.started});
     if (!path) return Unexpected{path.error()};
+    // Beside the path, the work of other ranks says nothing about this one.
+    std::erase_if(path->off_path, [](const auto& step) { return step.category == kWaiting; });
+    path->off_path.resize(std::min(path->off_path.size(), CriticalPathOptions{}.off_path));
     const double scale = 1 / steps();
     path->step_us *= scale;
     for (auto& share : path->shares) share.us *= scale;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "host_program.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/result.hpp"
@@ -14,6 +17,10 @@ struct ScheduledRank {
   const PredictOptions* options = nullptr;
   HostProgram* program = nullptr;  ///< its kernels move to the prediction
   const ProgramTasks* tasks = nullptr;
+  /// What a task of another rank does, with that rank (empty: a meeting point), and a number that
+  /// tells such names apart.
+  std::function<std::string(TaskGraph::TaskId)> other_name;
+  std::function<std::uint64_t(TaskGraph::TaskId)> other_key;
   bool started = false;  ///< the last pass began when it was told to, not after the one before
 };
 

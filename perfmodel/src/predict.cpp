@@ -272,6 +272,8 @@ class Job {
                                       .options = &ranks_[r].options,
                                       .program = &programs_[r],
                                       .tasks = tasks_[r].get(),
+                                      .other_name = [this](TaskId task) { return task_name(task); },
+                                      .other_key = [this](TaskId task) { return task_key(task); },
                                       .started = !options_.rank_start_us.empty()},
                                      graph_, schedule_);
       if (!prediction) return Unexpected{prediction.error()};
@@ -292,6 +294,37 @@ class Job {
     if (!job) return Unexpected{job.error()};
     made.job = *job;
     return made;
+  }
+
+  // The rank whose lane a task is on; their number for tasks of no rank.
+  std::size_t rank_of(TaskId task) const {
+    const std::int32_t lane = graph_.lane(task);
+    if (lane < 0) return ranks_.size();
+    const auto after = std::partition_point(
+        tasks_.begin(), tasks_.end(), [&](const auto& rank) { return rank->end_lane() <= lane; });
+    return static_cast<std::size_t>(after - tasks_.begin());
+  }
+
+  const ProgramItem& item_of(TaskId task, std::size_t rank) const {
+    return programs_[rank].items[static_cast<std::size_t>(graph_.op(task))];
+  }
+
+  // "rank 2: aten::mm"; empty for tasks of no rank.
+  std::string task_name(TaskId task) const {
+    const std::size_t r = rank_of(task);
+    if (r == ranks_.size()) return {};
+    const ProgramItem& item = item_of(task, r);
+    const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.lowered.node)];
+    return fmt::format("rank {}: {}", r,
+                       item.title.empty() ? ranks_[r].graph->name(node) : item.title);
+  }
+
+  std::uint64_t task_key(TaskId task) const {
+    const std::size_t r = rank_of(task);
+    if (r == ranks_.size()) return ~std::uint64_t{0};
+    const ProgramItem& item = item_of(task, r);
+    const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.lowered.node)];
+    return hash_mix(r + 1, item.title.empty() ? node.name : hash_text(item.title));
   }
 
   // Which op and kernel each task of the last pass belongs to.
