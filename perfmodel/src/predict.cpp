@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <set>
 
 #include "chakra_export.hpp"
@@ -488,16 +487,8 @@ class Job {
       steps_us.push_back(rank.e2e_us);
       communication.push_back(rank.communication);
     }
-    const auto own = steps_without(std::vector<bool>(ranks_.size(), true));
-    if (!own) return Unexpected{own.error()};
-    return job_report(steps_us, *own, communication, [this](std::size_t rank) -> Result<double> {
-      std::vector<bool> ignored(ranks_.size(), false);
-      ignored[rank] = true;
-      const auto steps = steps_without(ignored);
-      if (!steps) return Unexpected{steps.error()};
-      return std::accumulate(steps->begin(), steps->end(), 0.0) /
-             static_cast<double>(steps->size());
-    });
+    return job_report(steps_us, communication,
+                      [this](const auto& ignored) { return steps_without(ignored); });
   }
 
   // Steps of all ranks in the same passes, but nobody waits for the ignored ranks.

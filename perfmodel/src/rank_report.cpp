@@ -5,24 +5,36 @@
 
 namespace perfmodel {
 
-Result<JobReport> job_report(std::span<const double> steps_us, std::span<const double> own_steps_us,
+namespace {
+
+double mean(std::span<const double> values) {
+  return values.empty() ? 0
+                        : std::accumulate(values.begin(), values.end(), 0.0) /
+                              static_cast<double>(values.size());
+}
+
+}  // namespace
+
+Result<JobReport> job_report(std::span<const double> steps_us,
                              std::span<const RankReport> communication,
-                             const std::function<Result<double>(std::size_t)>& mean_without) {
+                             const StepsWithout& steps_without) {
   JobReport job;
-  const auto count = static_cast<double>(steps_us.size());
-  double own_sum = 0, own_most = 0;
-  std::size_t straggler = 0;
-  for (std::size_t r = 0; r < steps_us.size(); ++r) {
-    job.step_us = std::max(job.step_us, steps_us[r]);
-    own_sum += own_steps_us[r];
-    own_most = std::max(own_most, own_steps_us[r]);
-    if (communication[r].caused_us > communication[straggler].caused_us) straggler = r;
-  }
-  if (own_sum > 0) job.imbalance = own_most / (own_sum / count) - 1;
-  if (steps_us.empty() || communication[straggler].caused_us <= 0) return job;
-  const auto without = mean_without(straggler);
+  if (steps_us.empty()) return job;
+  job.step_us = *std::max_element(steps_us.begin(), steps_us.end());
+  const auto own = steps_without(std::vector<bool>(steps_us.size(), true));
+  if (!own) return Unexpected{own.error()};
+  if (mean(*own) > 0) job.imbalance = *std::max_element(own->begin(), own->end()) / mean(*own) - 1;
+
+  const auto most = std::max_element(
+      communication.begin(), communication.end(),
+      [](const RankReport& a, const RankReport& b) { return a.caused_us < b.caused_us; });
+  if (most->caused_us <= 0) return job;
+  const auto straggler = static_cast<std::size_t>(most - communication.begin());
+  std::vector<bool> ignored(steps_us.size(), false);
+  ignored[straggler] = true;
+  const auto without = steps_without(ignored);
   if (!without) return Unexpected{without.error()};
-  const double saving = std::accumulate(steps_us.begin(), steps_us.end(), 0.0) / count - *without;
+  const double saving = mean(steps_us) - mean(*without);
   // Waiting that is hidden behind other work costs nothing.
   constexpr double kLeastSavingUs = 0.01;
   if (saving < kLeastSavingUs) return job;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <set>
 
 #include "match_collectives.hpp"
@@ -495,17 +494,8 @@ class Replayer {
                          static_cast<double>(std::max<std::size_t>(1, rank.iterations.size())));
       communication.push_back(rank.communication);
     }
-    const auto own = steps_without(std::vector<bool>(traces_.size(), true));
-    if (!own) return Unexpected{own.error()};
-    auto job =
-        job_report(steps_us, *own, communication, [this](std::size_t rank) -> Result<double> {
-          std::vector<bool> ignored(traces_.size(), false);
-          ignored[rank] = true;
-          const auto steps = steps_without(ignored);
-          if (!steps) return Unexpected{steps.error()};
-          return std::accumulate(steps->begin(), steps->end(), 0.0) /
-                 static_cast<double>(steps->size());
-        });
+    auto job = job_report(steps_us, communication,
+                          [this](const auto& ignored) { return steps_without(ignored); });
     if (!job) return Unexpected{job.error()};
     if (job->straggler >= 0) {
       const std::int64_t rank = traces_[static_cast<std::size_t>(job->straggler)].rank;

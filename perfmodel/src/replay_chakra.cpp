@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <unordered_map>
 
 #include "perfmodel/predict.hpp"
@@ -265,17 +264,8 @@ class ChakraReplayer {
       steps_us.push_back(rank.iterations[0].replayed_us);
       communication.push_back(rank.communication);
     }
-    const auto own = steps_without(std::vector<bool>(traces_.size(), true));
-    if (!own) return Unexpected{own.error()};
-    auto job =
-        job_report(steps_us, *own, communication, [this](std::size_t rank) -> Result<double> {
-          std::vector<bool> ignored(traces_.size(), false);
-          ignored[rank] = true;
-          const auto steps = steps_without(ignored);
-          if (!steps) return Unexpected{steps.error()};
-          return std::accumulate(steps->begin(), steps->end(), 0.0) /
-                 static_cast<double>(steps->size());
-        });
+    auto job = job_report(steps_us, communication,
+                          [this](const auto& ignored) { return steps_without(ignored); });
     if (!job) return Unexpected{job.error()};
     replay_.job = *job;
     return {};

@@ -3,12 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
 
-/// Communication of one rank in one step. Times in microseconds.
+/// Communication of one rank. Times in microseconds, per step; counts over all reported steps.
 struct RankReport {
   double transfer_us = 0;  ///< moving data, all ranks there
   double waiting_us = 0;   ///< in collectives, for ranks that came later
@@ -22,14 +23,18 @@ struct JobReport {
   double step_us = 0;  ///< of the slowest rank
   /// Step of the slowest rank over the mean, minus 1, if nobody waited for anybody.
   double imbalance = 0;
-  std::int64_t straggler = -1;  ///< position of the rank that the others wait for most; -1: nobody
+  /// The rank that the others wait for most: its recorded number, else its position; -1: nobody.
+  std::int64_t straggler = -1;
   double straggler_saving_us = 0;  ///< what the mean step loses if nobody waited for it
 };
 
-/// The job of ranks with these steps, as they are and if nobody waited for anybody, and this
-/// communication. `mean_without(rank)` is asked for the mean step if nobody waited for that rank.
-Result<JobReport> job_report(std::span<const double> steps_us, std::span<const double> own_steps_us,
+/// Steps of all ranks, in microseconds, if nobody waited for the ignored ones (`ignored[rank]`).
+using StepsWithout = std::function<Result<std::vector<double>>(const std::vector<bool>& ignored)>;
+
+/// The job of ranks with these steps and this communication. Asks `steps_without` for the own pace
+/// of all ranks, and for the steps without the straggler. Errors: those of `steps_without`.
+Result<JobReport> job_report(std::span<const double> steps_us,
                              std::span<const RankReport> communication,
-                             const std::function<Result<double>(std::size_t)>& mean_without);
+                             const StepsWithout& steps_without);
 
 }  // namespace perfmodel
