@@ -22,14 +22,24 @@ std::string_view to_string(KernelFamily family) {
       return "norm";
     case KernelFamily::kPooling:
       return "pooling";
+    case KernelFamily::kDropout:
+      return "dropout";
+    case KernelFamily::kTranspose:
+      return "transpose";
     case KernelFamily::kIndex:
       return "index";
+    case KernelFamily::kInteraction:
+      return "interaction";
     case KernelFamily::kSort:
       return "sort";
     case KernelFamily::kConcat:
       return "concat";
     case KernelFamily::kOptimizer:
       return "optimizer";
+    case KernelFamily::kAttention:
+      return "attention";
+    case KernelFamily::kRecurrent:
+      return "recurrent";
     case KernelFamily::kCopy:
       return "copy";
     case KernelFamily::kSet:

@@ -24,10 +24,15 @@ enum class KernelFamily : std::uint8_t {
   kSoftmax,
   kNorm,
   kPooling,
+  kDropout,
+  kTranspose,
   kIndex,
+  kInteraction,
   kSort,
   kConcat,
   kOptimizer,
+  kAttention,
+  kRecurrent,
   kCopy,
   kSet,
   kCollective,
@@ -39,9 +44,12 @@ std::string_view to_string(KernelFamily family);
 /// Nothing for names that say nothing.
 std::optional<KernelFamily> kernel_family_of_name(std::string_view name);
 
-/// C[b, m, n] = A[b, m, k] B[b, k, n]; `batch` 1 for plain GEMM.
+/// C[b, m, n] = A[b, m, k] B[b, k, n], row-major; `batch` 1 for plain GEMM. A transposed operand
+/// lies in memory with its two axes swapped (a linear layer's weight: `b_transposed`).
 struct GemmShape {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
+  bool a_transposed = false, b_transposed = false;
+  bool has_bias = false;  ///< epilogue adds a vector of n
 };
 
 /// Direct convolution, NCHW; `c`, `k` channels in and out, `r` x `s` filter, `p` x `q` output.
@@ -59,6 +67,24 @@ struct EmbeddingShape {
   double pooling_factor = 0;  ///< lookups per bag (mean)
   int weight_bytes = 4, index_bytes = 8, output_bytes = 4;
   double optimizer_bytes_per_row = 0;  ///< state read and written per touched row (backward)
+};
+
+/// Scaled dot-product attention: q [batch, heads, seq_q, head_dim], k and v [batch, heads, seq_k,
+/// head_dim].
+struct AttentionShape {
+  enum class Method : std::uint8_t { kMath, kFlash } method = Method::kFlash;
+  enum class Pass : std::uint8_t { kForward, kBackward } pass = Pass::kForward;
+  std::int64_t batch = 0, heads = 0, seq_q = 0, seq_k = 0, head_dim = 0;
+  bool causal = false;
+};
+
+/// One layer, one direction of a recurrent network as a library runs it; the input's product is not
+/// included (`DeepBench`'s convention).
+struct RecurrentShape {
+  enum class Cell : std::uint8_t { kPlain, kLstm, kGru } cell = Cell::kLstm;
+  enum class Pass : std::uint8_t { kForward, kBackward, kBackwardData, kBackwardWeights } pass =
+      Pass::kForward;
+  std::int64_t hidden = 0, batch = 0, timesteps = 0;
 };
 
 enum class CopyKind : std::uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice, kPeer };
@@ -86,7 +112,7 @@ struct KernelWork {
   Flop flop = {};
   Bytes bytes_read = {}, bytes_written = {};
   std::variant<std::monostate, GemmShape, ConvolutionShape, EmbeddingShape, CopyShape,
-               CollectiveShape, RowShape>
+               CollectiveShape, RowShape, AttentionShape, RecurrentShape>
       shape = {};
 
   Bytes bytes() const { return bytes_read + bytes_written; }

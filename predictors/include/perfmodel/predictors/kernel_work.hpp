@@ -1,0 +1,72 @@
+#pragma once
+
+#include "perfmodel/predictors/kernel.hpp"
+
+/// Kernel descriptors: the work (FLOP, bytes, shape) of one kernel from the parameters that people
+/// name it by. Op rules, tables of measurements and bulk queries share them, one file per family in
+/// `predictors/src/work/`. Bytes count each tensor once; reuse in caches is the models' business.
+namespace perfmodel {
+
+/// 2 b m n k FLOP; A, B (and the bias) are read, C is written. fp8 inputs give a two-byte output.
+KernelWork gemm_work(const GemmShape& shape, DType dtype, bool matrix_units);
+
+/// 2 n k p q (c / groups) r s FLOP in every pass; the two operands are read, the third written.
+KernelWork convolution_work(const ConvolutionShape& shape, DType dtype, bool matrix_units);
+
+/// Output sizes p, q of a convolution with h x w inputs: floor((h + 2 pad - r) / stride) + 1.
+std::int64_t convolution_output(std::int64_t size, std::int64_t filter, std::int64_t pad,
+                                std::int64_t stride);
+
+KernelWork embedding_forward_work(const EmbeddingShape& shape);
+KernelWork embedding_backward_work(const EmbeddingShape& shape);
+
+/// `elements` results from `inputs` tensors of the same size; `flop` per element (1 for add and
+/// its like, 20 for exp, tanh, erf).
+KernelWork elementwise_work(double elements, double inputs, double flop_per_element, DType dtype);
+
+/// Sums (or maxima) of `rows` rows of `cols` elements.
+KernelWork reduction_work(std::int64_t rows, std::int64_t cols, DType dtype);
+
+enum class RowPass : std::uint8_t { kForward, kBackward };
+KernelWork softmax_work(std::int64_t rows, std::int64_t cols, RowPass pass, DType dtype);
+KernelWork layer_norm_work(std::int64_t rows, std::int64_t cols, RowPass pass, DType dtype);
+/// `channels` statistics over `per_channel` elements each; training reads x twice.
+KernelWork batch_norm_work(std::int64_t channels, std::int64_t per_channel, RowPass pass,
+                           DType dtype);
+
+/// Forward writes a byte mask beside the output; backward reads gradient and mask.
+KernelWork dropout_work(double elements, RowPass pass, DType dtype);
+
+/// Copy of [batch, rows, cols] with the last two axes swapped.
+KernelWork transpose_work(std::int64_t batch, std::int64_t rows, std::int64_t cols, DType dtype);
+
+KernelWork concat_work(double elements, DType dtype);
+
+/// `rows` rows of `cols` elements by index (8-byte indices); scatter reads and writes the rows.
+KernelWork gather_work(std::int64_t rows, std::int64_t cols, DType dtype);
+KernelWork scatter_add_work(std::int64_t rows, std::int64_t cols, DType dtype);
+
+/// DLRM: the lower triangle of `batch` square matrices of `features` rows, packed (and back).
+KernelWork tril_interaction_work(std::int64_t batch, std::int64_t features, bool with_diagonal,
+                                 RowPass pass, DType dtype);
+
+KernelWork memcpy_work(double bytes, CopyShape shape);
+KernelWork memset_work(double bytes);
+
+/// Forward 4 b h sq sk d FLOP, backward 10; causal masks halve both. Flash keeps the scores on
+/// chip, math moves them through memory between its five kernels.
+KernelWork attention_work(const AttentionShape& shape, DType dtype, bool matrix_units);
+
+/// 2 g H H B T FLOP forward (g gates: plain 1, LSTM 4, GRU 3), twice that for the whole backward
+/// pass, once for each of its halves.
+KernelWork recurrent_work(const RecurrentShape& shape, DType dtype);
+
+/// Pointwise part of one LSTM or GRU step: [batch, hidden].
+KernelWork recurrent_cell_work(RecurrentShape::Cell cell, std::int64_t batch, std::int64_t hidden,
+                               RowPass pass, DType dtype);
+
+enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdagrad, kRowWiseAdagrad, kAdam };
+/// One step over `parameters` elements in one multi-tensor kernel.
+KernelWork optimizer_work(double parameters, OptimizerKind kind, DType dtype);
+
+}  // namespace perfmodel
