@@ -8,6 +8,7 @@
 
 #include "arguments.hpp"
 #include "command.hpp"
+#include "kernel_models_option.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/predictors/collectives.hpp"
@@ -138,8 +139,9 @@ class Run {
 
   // Collectives are priced on the named topology, else on the one that the GPU usually sits in.
   Result<void> find_topology() {
-    models_ =
-        arguments_.models == "roofline" ? KernelModels::roofline() : KernelModels::heuristic();
+    const auto models = kernel_models_by_name(arguments_.models);
+    if (!models) return Unexpected{models.error()};
+    models_ = *models;
     topology_ = topology_for(report_.gpu);
     if (!arguments_.topology.empty()) {
       auto found = TopologyCatalog::builtin().find(arguments_.topology);
@@ -438,9 +440,7 @@ Command predict_command(CLI::App& parent) {
       ->type_name("US");
   app->add_flag("--missing-collectives", arguments->missing_collectives,
                 "Go on where a rank lacks a collective that others have");
-  app->add_option("--models", arguments->models, "Kernel models")
-      ->check(CLI::IsMember({"heuristic", "roofline"}))
-      ->capture_default_str();
+  add_models_option(*app, arguments->models);
   app->add_option(
          "--timeline", arguments->timeline,
          "Write ranks, threads and streams, launches and the critical path as a Chrome trace, for "

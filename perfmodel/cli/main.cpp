@@ -49,9 +49,9 @@ int run(int argc, char** argv) {
   app.footer(
       "Times are microseconds in JSON. Exit status: 0 success, 1 bad input or impossible request,\n"
       "2 bad usage. `perfpredict COMMAND --help` explains a command.");
-  const std::vector<Command> commands = {predict_command(app), trace_command(app),
-                                         replay_command(app),  overheads_command(app),
-                                         gpus_command(app),    build_command(app)};
+  const std::vector<Command> commands = {
+      predict_command(app), trace_command(app), replay_command(app), overheads_command(app),
+      kernels_command(app), gpus_command(app),  build_command(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -14,10 +14,15 @@ const KernelModels& KernelModels::heuristic() {
     result.set(KernelFamily::kSoftmax, &kernels::softmax_model());
     result.set(KernelFamily::kNorm, &kernels::norm_model());
     result.set(KernelFamily::kPooling, &kernels::pooling_model());
+    result.set(KernelFamily::kDropout, &kernels::dropout_model());
+    result.set(KernelFamily::kTranspose, &kernels::transpose_model());
     result.set(KernelFamily::kIndex, &kernels::index_model());
+    result.set(KernelFamily::kInteraction, &kernels::interaction_model());
     result.set(KernelFamily::kSort, &kernels::sort_model());
     result.set(KernelFamily::kConcat, &kernels::concat_model());
     result.set(KernelFamily::kOptimizer, &kernels::optimizer_model());
+    result.set(KernelFamily::kAttention, &kernels::attention_model());
+    result.set(KernelFamily::kRecurrent, &kernels::recurrent_model());
     result.set(KernelFamily::kCopy, &kernels::copy_model());
     result.set(KernelFamily::kSet, &kernels::set_model());
     result.set(KernelFamily::kCollective, &kernels::collective_model());

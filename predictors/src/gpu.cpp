@@ -148,6 +148,16 @@ FlopPerSecond Gpu::peak(DType dtype, bool matrix_units) const {
   return {tflop_per_s * 1e12};
 }
 
+bool gemm_uses_matrix_units(DType dtype, const Gpu& gpu) {
+  constexpr bool kAllowTf32 = false;  // torch.backends.cuda.matmul.allow_tf32
+  if (dtype == DType::kFloat32) {
+    return gpu.peak_tflop_per_s.fp32_matrix.has_value() ||
+           (kAllowTf32 && gpu.peak_tflop_per_s.tf32_matrix.has_value());
+  }
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat8 ||
+         dtype == DType::kInt8;
+}
+
 Result<Gpu> read_gpu(const fs::path& file) { return read_json_file(file, "GPU file", parse_gpu); }
 
 Result<std::vector<Gpu>> read_gpus(const fs::path& folder) {

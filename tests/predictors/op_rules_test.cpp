@@ -373,6 +373,65 @@ TEST_F(OpRules, FlashAttentionCountsTwoProducts) {
       one(f.node("aten::_scaled_dot_product_flash_attention", {qkv(), qkv(), qkv()}, {qkv()}));
   EXPECT_DOUBLE_EQ(work.flop.value, 4.0 * 2 * 4 * 128 * 128 * 64);
   EXPECT_DOUBLE_EQ(work.bytes().value, 4.0 * 2 * 4 * 128 * 64 * 2);
+  EXPECT_EQ(work.family, KernelFamily::kAttention);
+  const auto& shape = std::get<AttentionShape>(work.shape);
+  EXPECT_EQ(shape.batch, 2);
+  EXPECT_EQ(shape.heads, 4);
+  EXPECT_EQ(shape.seq_q, 128);
+  EXPECT_EQ(shape.head_dim, 64);
+}
+
+TEST_F(OpRules, CausalAttentionCountsHalf) {
+  const auto qkv = [&] { return f.tensor({2, 4, 128, 64}, DType::kFloat16); };
+  const KernelWork work = one(
+      f.node("aten::_scaled_dot_product_flash_attention",
+             {qkv(), qkv(), qkv(), f.real(0), f.boolean(true)}, {qkv()},
+             "aten::_scaled_dot_product_flash_attention(Tensor query, Tensor key, Tensor value, "
+             "float dropout_p=0.0, bool is_causal=False) -> (Tensor output)"));
+  EXPECT_TRUE(std::get<AttentionShape>(work.shape).causal);
+  EXPECT_DOUBLE_EQ(work.flop.value, 2.0 * 2 * 4 * 128 * 128 * 64);
+}
+
+TEST_F(OpRules, PackedAttentionCountsItsTokens) {
+  // 300 tokens of at most 128: 300 x 128 scores per head, two products of 2 x 64 each
+  const auto qkv = [&] { return f.tensor({300, 4, 64}, DType::kFloat16); };
+  const KernelWork work =
+      one(f.node("aten::_flash_attention_forward",
+                 {qkv(), qkv(), qkv(), f.none(), f.none(), f.integer(128), f.integer(128)}, {qkv()},
+                 "aten::_flash_attention_forward(Tensor query, Tensor key, Tensor value, Tensor? "
+                 "cum_seq_q, Tensor? cum_seq_k, SymInt max_q, SymInt max_k) -> (Tensor output)"));
+  EXPECT_DOUBLE_EQ(work.flop.value, 4.0 * 300 * 128 * 4 * 64);
+  EXPECT_EQ(std::get<AttentionShape>(work.shape).batch, 2);
+}
+
+TEST_F(OpRules, DropoutIsItsOwnFamily) {
+  const KernelWork work =
+      one(f.node("aten::native_dropout", {f.tensor({100}), f.real(0.1), f.boolean(true)},
+                 {f.tensor({100}), f.tensor({100}, DType::kBool)}));
+  EXPECT_EQ(work.family, KernelFamily::kDropout);
+  EXPECT_DOUBLE_EQ(work.bytes_written.value, 500);
+}
+
+TEST_F(OpRules, LibraryLstmIsAnInputProductAndASequencePerLayer) {
+  // 25 steps, batch 16, 32 features, H 64, two layers: input products [400, 256, 32 and 64]
+  const auto rnn = [&](const char* name) {
+    const auto lowered =
+        f.lower(f.node(name, {f.tensor({25, 16, 32}), f.none(), f.integer(4), f.none(), f.none(),
+                              f.none(), f.integer(2), f.integer(64), f.integer(0), f.integer(2),
+                              f.boolean(false), f.real(0), f.boolean(true), f.boolean(false)}),
+                gpu);
+    EXPECT_TRUE(lowered.ok);
+    return lowered.kernels;
+  };
+  const auto forward = rnn("aten::_cudnn_rnn");
+  ASSERT_EQ(forward.size(), 4u);
+  EXPECT_DOUBLE_EQ(forward[0].flop.value, 2.0 * 400 * 256 * 32);
+  EXPECT_DOUBLE_EQ(forward[2].flop.value, 2.0 * 400 * 256 * 64);
+  EXPECT_EQ(forward[1].family, KernelFamily::kRecurrent);
+  EXPECT_DOUBLE_EQ(forward[1].flop.value, 2.0 * 4 * 64 * 64 * 16 * 25);
+  const auto backward = rnn("aten::_cudnn_rnn_backward");
+  ASSERT_EQ(backward.size(), 6u);
+  EXPECT_DOUBLE_EQ(backward[2].flop.value, 2 * forward[1].flop.value);
 }
 
 TEST_F(OpRules, TritonMovesEachTensorOnce) {

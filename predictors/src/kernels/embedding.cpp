@@ -1,107 +1,128 @@
+#include "perfmodel/predictors/embedding_rates.hpp"
+
+#include <algorithm>
 #include <cmath>
 
 #include "models.hpp"
+#include "perfmodel/predictors/index_skew.hpp"
 #include "terms.hpp"
 
-namespace perfmodel::kernels {
+namespace perfmodel {
 namespace {
 
 constexpr double kSector = 32;
 
 double round_to_sector(double bytes) { return std::ceil(bytes / kSector) * kSector; }
 
-/// Constants of the reference model (Lin et al., code of 2023; see the file comment of the
-/// functions below).
-constexpr double kWarpsPerSm = 45;  ///< 64 warps x 0.71 measured occupancy
-constexpr double kUsableL2 = 0.9;
-constexpr double kTableOffsetBytes =
-    32;  ///< table offset, and 64 of bag offsets, per bag and table
-constexpr double kOffsetBytes = 64;
+/// Constants of the reference model (Lin et al., code of 2023).
+constexpr double kOccupancy = 0.71;  ///< of the warps that fit on an SM, measured
+constexpr double kWarpsPerSm = 64;   ///< where the data sheet has no number of threads
+constexpr double kUsableCache = 0.9;
+constexpr double kTableOffsetBytes = 32, kBagOffsetBytes = 64;  ///< per bag and table
+
+constexpr double kRowsInFlight = 16;  ///< per bag; estimate
+constexpr double kDependentLoads = 3;
 
 /// Narrow rows keep too few bytes in flight per warp. The reference model has steps (1.55 for D <=
-/// 32, 1.1 for D <= 64, else 1) for fp32; here by bytes per row.
+/// 32, 1.1 for D <= 64, else 1) for fp32; here by bytes per row. In the forward model only for rows
+/// that come from DRAM: nine measured row widths, the narrow ones with tables that lie in L2, show
+/// nothing of it.
 double narrow_row_factor(double row_bytes) {
   if (row_bytes <= 128) return 1.55;
   if (row_bytes <= 256) return 1.1;
   return 1;
 }
 
-/// Share of row reads that find their row in L2, for uniform indices. B bags, T tables, L pooling
-/// factor, E rows per table, row [bytes]:
-///
-///   tables in flight n = ceil(SMs w / B)
-///   rows of one table resident X = min(0.9 L2 / n / row, E, B L)
-///   distinct rows touched U = E (1 - (1 - 1/E)^(B L))
-///   hit = 1 - [X + (B L - X)(E - X) / E] / (B L)   if U > X;   1 - U / (B L)   otherwise
-///
-/// Both count cold misses. Skewed indices hit more often: the result is then an upper bound of the
-/// time.
-double l2_hit_rate(const EmbeddingShape& s, double row_bytes, const Gpu& gpu) {
-  const double lookups = static_cast<double>(s.batch) * s.pooling_factor;
-  if (lookups <= 1 || s.num_rows < 1) return 0;
-  const double in_flight =
-      std::min(static_cast<double>(s.num_tables),
-               std::ceil(kWarpsPerSm * gpu.num_sms / std::max(1.0, static_cast<double>(s.batch))));
-  const double cache = kUsableL2 * terms::cache_bytes(gpu);
-  const double resident =
-      std::min({std::floor(cache / std::max(1.0, in_flight) / row_bytes), s.num_rows, lookups});
-  const double touched =
-      s.num_rows > 1 ? -s.num_rows * std::expm1(lookups * std::log1p(-1 / s.num_rows)) : 1;
-  const double misses = touched > resident
-                            ? resident + (lookups - resident) * (s.num_rows - resident) / s.num_rows
-                            : touched;
-  return std::clamp(1 - misses / lookups, 0.0, 1.0);
+double lookups_per_table(const EmbeddingShape& s) {
+  return static_cast<double>(s.batch) * s.pooling_factor;
 }
 
-struct EmbeddingTraffic {
-  double dram = 0, l2 = 0;  ///< bytes
+/// The law of a shape's indices; uniform, and false, where the shape has none that makes sense.
+struct ShapeLaw {
+  ZipfLaw law;
+  bool is_valid = true;
 };
+ShapeLaw law_of(const EmbeddingShape& s) {
+  const ZipfLaw law{.rows = s.num_rows, .exponent = s.zipf_exponent, .shift = s.zipf_shift};
+  const bool is_uniform = s.zipf_exponent == 0 && s.zipf_shift == 0;
+  if (is_uniform ? s.num_rows >= 1 : check_zipf_law(law).has_value()) return {law, true};
+  return {{.rows = std::max(1.0, s.num_rows)}, is_uniform};
+}
 
-/// `row_visits`: 1 for a forward read, 2 for read and write back.
-EmbeddingTraffic traffic(const EmbeddingShape& s, double row_visits, const Gpu& gpu) {
-  const double bags = static_cast<double>(s.batch) * static_cast<double>(s.num_tables);
+}  // namespace
+
+EmbeddingRates embedding_rates(const EmbeddingShape& shape, const Gpu& gpu) {
+  const double warps_per_sm = gpu.max_threads_per_sm > 0 && gpu.warp_size > 0
+                                  ? static_cast<double>(gpu.max_threads_per_sm) / gpu.warp_size
+                                  : kWarpsPerSm;
+  const double in_flight = std::max(1.0, kOccupancy * warps_per_sm * gpu.num_sms);
+  const double bags = static_cast<double>(shape.batch) * static_cast<double>(shape.num_tables);
+  const double chain =
+      terms::kConstants.dram_latency_us * (kDependentLoads + shape.pooling_factor / kRowsInFlight);
+  return {.fixed_us = terms::empty_kernel_us(gpu) + chain,
+          .stall_us = std::max(0.0, bags / in_flight - 1) * chain,
+          .l2_bytes_per_us = terms::l2_bytes_per_us(gpu),
+          .dram_bytes_per_us = terms::dram_bytes_per_us(gpu),
+          .cache_bytes = terms::cache_bytes(gpu),
+          .bags_in_flight = in_flight};
+}
+
+EmbeddingTraffic embedding_forward_traffic(const EmbeddingShape& s, const EmbeddingRates& rates) {
+  const double batch = static_cast<double>(s.batch), tables = static_cast<double>(s.num_tables);
+  const double bags = batch * tables, lookups = lookups_per_table(s);
   const double row = round_to_sector(s.dim * s.weight_bytes);
-  const double hit = l2_hit_rate(s, row, gpu);
-  const double weights = row_visits * s.pooling_factor * row;
   EmbeddingTraffic t;
-  t.l2 = bags * hit * weights;
-  t.dram =
-      bags * (kTableOffsetBytes + kOffsetBytes + round_to_sector(s.pooling_factor * s.index_bytes) +
-              round_to_sector(s.dim * s.output_bytes) + (1 - hit) * weights);
+  if (lookups > 1 && row > 0 && s.num_rows >= 1) {
+    const double in_flight =
+        std::clamp(std::ceil(rates.bags_in_flight / std::max(1.0, batch)), 1.0, tables);
+    const double resident = std::floor(kUsableCache * rates.cache_bytes / in_flight / row);
+    const ShapeLaw of = law_of(s);
+    t.hit_rate = 1 - IndexSkew(of.law).lru_misses(lookups, resident) / lookups;
+  }
+  const double streams = kTableOffsetBytes + kBagOffsetBytes +
+                         round_to_sector(s.pooling_factor * s.index_bytes) +
+                         round_to_sector(s.dim * s.output_bytes);
+  t.l2_bytes = bags * (streams + s.pooling_factor * row);
+  t.missed_row_bytes = bags * (1 - t.hit_rate) * s.pooling_factor * row;
+  t.dram_bytes = bags * streams + t.missed_row_bytes;
   return t;
 }
 
-/// Rate of scattered row reads. The reference model's DRAM mover saturates at its measured stream
-/// bandwidth for rows of 128 B and more.
-double random_dram(const Gpu& gpu) { return terms::dram_bytes_per_us(gpu); }
+Price embedding_forward_price(const EmbeddingShape& s, const EmbeddingRates& rates) {
+  constexpr double kRelativeRange = 0.3;
+  const EmbeddingTraffic t = embedding_forward_traffic(s, rates);
+  const double l2 = t.l2_bytes / rates.l2_bytes_per_us;
+  const double narrow = narrow_row_factor(s.dim * s.weight_bytes);
+  const double dram = (t.dram_bytes + (narrow - 1) * t.missed_row_bytes) / rates.dram_bytes_per_us;
+  const double memory = std::hypot(l2, dram);
+  Price price = terms::make_price(0, std::hypot(memory, rates.stall_us), rates.fixed_us,
+                                  "embedding-forward-heuristic", kRelativeRange);
+  price.memory = Microseconds{memory};
+  price.latency = Microseconds{rates.fixed_us + rates.stall_us};
+  price.bound = memory > price.latency.count() ? Bound::kMemory : Bound::kLatency;
+  price.in_range = s.dim >= 4 && s.dim <= 1024 && s.pooling_factor <= 512 && law_of(s).is_valid;
+  return price;
+}
 
-/// Forward (reference model, "with L2, current version"):
-///
-///   DRAM bytes = B T (96 + R(8 L) + R(4 D) + (1 - hit) L R(4 D)),  L2 bytes = B T hit L R(4 D)
-///   t = t_empty + 3 t_dram + f(D) max(DRAM bytes / B_DRAM, L2 bytes / B_L2)
-///
-/// R rounds up to 32-byte sectors; item sizes as given. Three dependent loads: offsets, index, row.
-/// Valid for uniform indices, pooled sums; checked by its authors on V100 and A100 (geometric mean
-/// error 8-10 %).
+namespace kernels {
+namespace {
+
+/// Forward: see embedding_rates.hpp. Valid for pooled sums of bags of similar length: the longest
+/// bag of a batch sets a floor that a mean does not show. The traffic is that of the reference
+/// model (L2 version of its authors, geometric mean error 8-10 % on V100 and A100), which takes
+/// max(DRAM, L2) and knows no waves; the sum of squares, and all bytes passing through L2, follow
+/// nine measured row widths (docs/embedding.md).
 class EmbeddingForward final : public KernelModel {
  public:
   Price price(const KernelWork& work, const Gpu& gpu) const override {
-    const auto* s = std::get_if<EmbeddingShape>(&work.shape);
-    const double latency = terms::empty_kernel_us(gpu) + 3 * terms::kConstants.dram_latency_us;
-    if (!s) {
-      Price price = terms::make_price(0, work.bytes().value / random_dram(gpu), latency,
-                                      "embedding-forward-heuristic", 0.5);
-      price.in_range = false;
-      return price;
+    if (const auto* s = std::get_if<EmbeddingShape>(&work.shape)) {
+      return embedding_forward_price(*s, embedding_rates(*s, gpu));
     }
-    const EmbeddingTraffic t = traffic(*s, 1, gpu);
-    const double memory = narrow_row_factor(s->dim * s->weight_bytes) *
-                          std::max(t.dram / random_dram(gpu), t.l2 / terms::l2_bytes_per_us(gpu));
-    // One warp walks its bag with about 16 row reads in flight (estimate): the longest bag sets a
-    // floor.
-    const double chain = s->pooling_factor / 16 * terms::kConstants.dram_latency_us;
-    Price price = terms::make_price(0, memory, latency + chain, "embedding-forward-heuristic", 0.3);
-    price.in_range = s->dim >= 16 && s->dim <= 512 && s->pooling_factor <= 512;
+    const double latency =
+        terms::empty_kernel_us(gpu) + kDependentLoads * terms::kConstants.dram_latency_us;
+    Price price = terms::make_price(0, work.bytes().value / terms::dram_bytes_per_us(gpu), latency,
+                                    "embedding-forward-heuristic", 0.5);
+    price.in_range = false;
     return price;
   }
 };
@@ -110,12 +131,13 @@ class EmbeddingForward final : public KernelModel {
 /// the bags are read once per lookup through L2, each touched row and its optimizer state is read
 /// and written once:
 ///
-///   U = E (1 - (1 - 1/E)^(B L)) per table
+///   U = expected distinct rows of B L draws per table (`IndexSkew::unique_rows`)
 ///   DRAM bytes = T (B R(D o) + U (2 R(D w) + state)) + B T L (index + 8)
 ///   L2 bytes   = B T L R(D o)
 ///   t = t_empty + 4 t_dram + f(D) max(DRAM bytes / B_DRAM, L2 bytes / B_L2) / 0.8
 ///
-/// 0.8: read-modify-write turns the DRAM bus round.
+/// 0.8: read-modify-write turns the DRAM bus round. Rows that draw a large part of all lookups are
+/// summed by one block each and take longer.
 class EmbeddingBackward final : public KernelModel {
  public:
   Price price(const KernelWork& work, const Gpu& gpu) const override {
@@ -123,24 +145,27 @@ class EmbeddingBackward final : public KernelModel {
     const auto* s = std::get_if<EmbeddingShape>(&work.shape);
     const double latency = terms::empty_kernel_us(gpu) + 4 * terms::kConstants.dram_latency_us;
     if (!s) {
-      Price price = terms::make_price(0, work.bytes().value / (kReadWriteShare * random_dram(gpu)),
-                                      latency, "embedding-backward-heuristic", 0.5);
+      Price price = terms::make_price(
+          0, work.bytes().value / (kReadWriteShare * terms::dram_bytes_per_us(gpu)), latency,
+          "embedding-backward-heuristic", 0.5);
       price.in_range = false;
       return price;
     }
     const double b = static_cast<double>(s->batch), tables = static_cast<double>(s->num_tables);
-    const double lookups = b * s->pooling_factor;
-    const double touched = s->num_rows > 1
-                               ? -s->num_rows * std::expm1(lookups * std::log1p(-1 / s->num_rows))
-                               : std::min(1.0, lookups);
+    const double lookups = lookups_per_table(*s);
+    const ShapeLaw of = law_of(*s);
+    const double touched = IndexSkew(of.law).unique_rows(lookups);
     const double row = round_to_sector(s->dim * s->weight_bytes);
     const double gradient = round_to_sector(s->dim * s->output_bytes);
     const double dram = tables * (b * gradient + touched * (2 * row + s->optimizer_bytes_per_row) +
                                   lookups * (s->index_bytes + 8));
     const double l2 = tables * lookups * gradient;
-    const double memory = narrow_row_factor(s->dim * s->weight_bytes) / kReadWriteShare *
-                          std::max(dram / random_dram(gpu), l2 / terms::l2_bytes_per_us(gpu));
-    return terms::make_price(0, memory, latency, "embedding-backward-heuristic", 0.4);
+    const double memory =
+        narrow_row_factor(s->dim * s->weight_bytes) / kReadWriteShare *
+        std::max(dram / terms::dram_bytes_per_us(gpu), l2 / terms::l2_bytes_per_us(gpu));
+    Price price = terms::make_price(0, memory, latency, "embedding-backward-heuristic", 0.4);
+    price.in_range = of.is_valid;
+    return price;
   }
 };
 
@@ -156,4 +181,5 @@ const KernelModel& embedding_backward_model() {
   return model;
 }
 
-}  // namespace perfmodel::kernels
+}  // namespace kernels
+}  // namespace perfmodel

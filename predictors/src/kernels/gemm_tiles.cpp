@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <string_view>
 
 namespace perfmodel::kernels {
 namespace {
@@ -22,6 +23,36 @@ constexpr Tile kVectorTiles[] = {
     {6, 6, 0.78, 0.40}, {7, 5, 0.70, 0.40}, {5, 7, 0.70, 0.40},
     {5, 5, 0.45, 0.25}, {6, 3, 0.30, 0.20}, {3, 6, 0.30, 0.20},
 };
+constexpr Tile kPascalTiles[] = {
+    {7, 5, 0.76, 0.50}, {6, 6, 0.74, 0.45}, {5, 7, 0.70, 0.45}, {5, 5, 0.45, 0.25},
+};
+constexpr Tile kAmpereTiles[] = {
+    {6, 7, 0.84, 0.55}, {7, 6, 0.84, 0.55}, {7, 7, 0.84, 0.75}, {7, 5, 0.74, 0.45},
+    {5, 7, 0.74, 0.45}, {6, 6, 0.70, 0.40}, {5, 5, 0.45, 0.25},
+};
+
+/// Batched products: the library takes one or two tiles per GPU whatever the shape, so that m or n
+/// of 64 may leave half of a tile empty. Tiles by the kernel names in NeuSight's bmm rows (100 % of
+/// them on A100, P100 and P4; V100 and T4 change between two).
+constexpr Tile kMaxwellBatchTiles[] = {{6, 7, 0.90, 0.55}};
+constexpr Tile kVoltaBatchTiles[] = {{6, 6, 0.84, 0.45}, {7, 5, 0.84, 0.45}};
+constexpr Tile kTuringBatchTiles[] = {{6, 7, 0.90, 0.55}, {6, 6, 0.84, 0.45}};
+constexpr Tile kAmpereBatchTiles[] = {{7, 7, 0.87, 0.75}};
+
+std::span<const Tile> vector_tiles(std::string_view architecture, bool is_batched) {
+  if (architecture == "maxwell" || architecture == "pascal") {
+    return is_batched ? std::span<const Tile>(kMaxwellBatchTiles) : kPascalTiles;
+  }
+  if (architecture == "volta") return is_batched ? std::span<const Tile>(kVoltaBatchTiles) : kVectorTiles;
+  if (architecture == "turing") {
+    return is_batched ? std::span<const Tile>(kTuringBatchTiles) : kVectorTiles;
+  }
+  if (architecture == "ampere" || architecture == "ada" || architecture == "hopper" ||
+      architecture == "blackwell") {
+    return is_batched ? std::span<const Tile>(kAmpereBatchTiles) : kAmpereTiles;
+  }
+  return kVectorTiles;
+}
 
 /// Tensor and matrix cores; larger tiles are needed to feed them. Estimates (published cuBLAS fp16
 /// figures: 0.7-0.8 of peak on large squares), not fitted.
@@ -69,8 +100,8 @@ TiledTime tiled_gemm(const GemmShape& shape, int item_size, DType dtype, bool ma
 
   TiledTime best;
   best.total = std::numeric_limits<double>::infinity();
-  const auto tiles =
-      matrix_units ? std::span<const Tile>(kMatrixTiles) : std::span<const Tile>(kVectorTiles);
+  const auto tiles = matrix_units ? std::span<const Tile>(kMatrixTiles)
+                                  : vector_tiles(gpu.architecture, shape.batch > 1);
   for (const Tile& tile : tiles) {
     const double blocks =
         b * blocks_along(shape.m, tile.log2_m) * blocks_along(shape.n, tile.log2_n);

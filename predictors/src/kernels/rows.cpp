@@ -10,6 +10,7 @@ struct RowConstants {
   double long_row_share, long_row_share_amd;  ///< the same for rows of over 1024 elements
   double round_trips;  ///< dependent memory round trips of the shortest kernel
   double barrier_us;   ///< block-wide barriers and shuffles of one row
+  double rereads;      ///< further passes over a long row, in units of its traffic
   bool splits_rows;    ///< many blocks may share a row (reductions do; softmax and norms do not)
   double relative_range;
 };
@@ -27,6 +28,21 @@ struct RowConstants {
 /// strided ones up to 2x slower.
 constexpr std::int64_t kLongRow = 1024;
 
+/// Share of the rereads of long rows that find their row evicted: all rows in flight together (blocks
+/// of 1024 threads) compete for L2. Between 0.35 and 0.75 of it a linear change; GPUs with two L2
+/// partitions keep data twice. Read off NeuSight's softmax rows of 1025 to 4096 columns on P4 and
+/// V100.
+double evicted_share(const RowShape& shape, const KernelWork& work, const Gpu& gpu) {
+  const double in_flight =
+      std::min(static_cast<double>(shape.rows),
+               gpu.num_sms * std::max(1.0, gpu.max_threads_per_sm / 1024.0));
+  const double item = work.bytes().value /
+                      (2 * static_cast<double>(shape.rows) * static_cast<double>(shape.cols));
+  const double l2 = gpu.l2_size.value >= 32e6 ? gpu.l2_size.value / 2 : gpu.l2_size.value;
+  const double share = in_flight * static_cast<double>(shape.cols) * item / l2;
+  return std::clamp((share - 0.35) / 0.4, 0.0, 1.0);
+}
+
 class Rows final : public KernelModel {
  public:
   explicit Rows(const RowConstants& constants) : c_(constants) {}
@@ -38,6 +54,10 @@ class Rows final : public KernelModel {
                          : gpu.vendor == "amd" ? c_.long_row_share_amd
                                                : c_.long_row_share;
     double memory = terms::stream_time(gpu, work.bytes().value, share);
+    if (is_long && c_.rereads > 0) {
+      memory += c_.rereads * evicted_share(*shape, work, gpu) *
+                terms::stream_time(gpu, work.bytes().value, 1);
+    }
     double compute = work.flop.value > 0
                          ? work.flop.value / (0.5 * gpu.peak(work.dtype, false).value * 1e-6)
                          : 0;
@@ -65,17 +85,17 @@ class Rows final : public KernelModel {
 /// Most reductions of a training step are bias gradients: sums over the slow dimension, which read
 /// strided. Share and fixed cost follow those of the public MLP and ResNet traces (2080 Ti, A100).
 const KernelModel& reduction_model() {
-  static const Rows model({"reduction-heuristic", 0.5, 0.5, 0.5, 4, 2.0, true, 0.4});
+  static const Rows model({"reduction-heuristic", 0.5, 0.5, 0.5, 4, 2.0, 0, true, 0.4});
   return model;
 }
 
 const KernelModel& softmax_model() {
-  static const Rows model({"softmax-heuristic", 0.88, 0.75, 0.34, 2, 1.0, false, 0.3});
+  static const Rows model({"softmax-heuristic", 0.88, 0.75, 0.34, 2, 1.0, 0.75, false, 0.3});
   return model;
 }
 
 const KernelModel& norm_model() {
-  static const Rows model({"norm-heuristic", 0.80, 0.68, 0.55, 2, 1.0, true, 0.3});
+  static const Rows model({"norm-heuristic", 0.80, 0.68, 0.55, 2, 1.0, 0, true, 0.3});
   return model;
 }
 

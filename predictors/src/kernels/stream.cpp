@@ -73,6 +73,29 @@ const KernelModel& optimizer_model() {
   return model;
 }
 
+/// Random numbers beside a stream: the generator's state is loaded first. Philox's integer rounds
+/// count as FLOP and hide behind DRAM on every GPU known here. Share estimated: four-byte reads go
+/// with one-byte writes.
+const KernelModel& dropout_model() {
+  static const Stream model({"dropout-heuristic", 0.9, 3, 0, 0.35});
+  return model;
+}
+
+/// Tiles of 32 x 32 through shared memory, one side of each in short runs (ATen's strided copies go
+/// without and are up to several times slower). Published tiled transposes reach 0.75-0.9 of a
+/// copy's rate (Ruetsch and Micikevicius, "Optimizing Matrix Transpose in CUDA", 2009, recalled).
+const KernelModel& transpose_model() {
+  static const Stream model({"transpose-heuristic", 0.8, 3, 0, 0.5});
+  return model;
+}
+
+/// Rows of the triangle start anywhere: parts of the sectors at both ends are wasted, about one of
+/// 32 bytes per row of some 13 x 4 bytes (27 features), and the list of pairs is loaded first.
+const KernelModel& interaction_model() {
+  static const Stream model({"interaction-heuristic", 0.6, 3, 0, 0.5});
+  return model;
+}
+
 /// Only writes.
 const KernelModel& set_model() {
   static const Stream model({"set-heuristic", 1.0, 1, 0, 0.25});

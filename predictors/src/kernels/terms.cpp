@@ -5,6 +5,34 @@
 namespace perfmodel::terms {
 namespace {
 
+/// Share of the data sheet's DRAM bandwidth that long streams reach. Measured: slope of time over
+/// bytes of elementwise kernels of 80-320 MB [N], one and two inputs averaged, and the peaks of a
+/// roofline tool [R]:
+///
+///   HBM2   P100 0.76 and 0.74 [N], 0.74 [R]; V100 0.92 [N], 0.91 [R];
+///          A100 0.87-0.91 [N], 0.89 [R]; MI100 0.81-0.85 [N]
+///   HBM2e  MI210 0.80-0.88 [N]
+///   GDDR5  P4 0.75 [N]; GDDR5X TITAN Xp 0.80 [R]; GDDR6 T4 0.76 and 0.74 [N]
+///
+/// A memory type and generation without a measurement takes that of its nearest relative: later HBM
+/// on NVIDIA like A100; CDNA 3 like CDNA 2, Vega like P100 (first HBM2 controllers of both
+/// vendors). GDDR of server boards checks errors in band, which costs some of the bandwidth; boards
+/// without (GTX, RTX, TITAN) take TITAN Xp's share. GDDR6 on Ampere and Ada: between the two, an
+/// estimate.
+double dram_efficiency(const Gpu& gpu) {
+  const std::string_view type = gpu.dram_type, architecture = gpu.architecture, name = gpu.name;
+  if (type.starts_with("HBM")) {
+    if (architecture == "pascal" || architecture.starts_with("gcn")) return 0.75;
+    if (architecture == "volta") return 0.92;
+    if (architecture.starts_with("cdna")) return 0.84;
+    return 0.89;
+  }
+  const bool checks_in_band =
+      !name.starts_with("gtx") && !name.starts_with("rtx") && !name.starts_with("titan");
+  if (!checks_in_band) return 0.80;
+  return architecture == "ampere" || architecture == "ada" ? 0.78 : 0.75;
+}
+
 /// Energy of one FLOP of a dense fp32 GEMM [pJ], by architecture: Turing from what the T4 sustains
 /// in NeuSight's rows (11, 12.5 and 13.5 were tried); all others are estimates scaled by process,
 /// checked only for not limiting V100, P100 and A100 boards.
@@ -30,11 +58,7 @@ constexpr double kIdleWatt = 15;
 }  // namespace
 
 double dram_bytes_per_us(const Gpu& gpu) {
-  const std::string_view type = gpu.dram_type;
-  const bool is_hbm = type.starts_with("HBM");
-  double efficiency = is_hbm ? kConstants.hbm_efficiency : kConstants.gddr_efficiency;
-  if (is_hbm && gpu.architecture == "pascal") efficiency = kConstants.pascal_hbm_efficiency;
-  return efficiency * gpu.dram_bandwidth.value * 1e-6;
+  return dram_efficiency(gpu) * gpu.dram_bandwidth.value * 1e-6;
 }
 
 double l2_bytes_per_us(const Gpu& gpu) {

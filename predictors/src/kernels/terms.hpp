@@ -12,11 +12,6 @@ namespace perfmodel::terms {
 /// (peaks measured with a roofline tool on A100, V100, GV100, TITAN Xp, P100), [N] NeuSight kernel
 /// measurements of train-split GPUs (V100, A100, P100, P4, T4), [I] our estimate, not measured.
 struct Constants {
-  // [R] DRAM: 1391/1555, 817/900, 601/870, 439/548, 543/732 = 0.89, 0.91, 0.69, 0.80, 0.74; GDDR
-  // about 0.8. [N] large elementwise kernels: see stream.cpp.
-  double hbm_efficiency = 0.88;
-  double gddr_efficiency = 0.80;
-  double pascal_hbm_efficiency = 0.74;
   // [R] L2 bytes per clock and SM: 2848 GB/s / (80 x 1.297 GHz) = 27 on V100; 24, 24, 33, 19 on
   // GV100, P100, TITAN Xp, A100.
   double l2_bytes_per_clock_per_sm = 24;
@@ -45,7 +40,8 @@ inline double empty_kernel_us(const Gpu& gpu) {
   return std::max(kConstants.empty_kernel_us_min, kConstants.empty_kernel_cycles / clock_mhz(gpu));
 }
 
-/// Reachable DRAM bandwidth of long streams [bytes/us].
+/// Reachable DRAM bandwidth of long streams [bytes/us]: the data sheet's times a share by memory
+/// type and GPU generation (table and sources in terms.cpp).
 double dram_bytes_per_us(const Gpu& gpu);
 
 /// Reachable L2 bandwidth with all SMs reading [bytes/us]; never below DRAM.

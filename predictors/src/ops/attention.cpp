@@ -1,11 +1,11 @@
 #include "families.hpp"
+#include "perfmodel/predictors/kernel_work.hpp"
 #include "rule_support.hpp"
 
 /// Fused attention. q [b, h, sq, d], k [b, h, sk, d] (flash variants of the low-level op: [b, s, h,
-/// d]). Forward: two products, 4 b h sq sk d FLOP; backward recomputes the scores: five products,
-/// 10 b h sq sk d. A causal mask halves both. Scores stay on chip: bytes are q, k, v and the output
-/// (backward: twice plus gradients). The GEMM shape given is one product of m = sq, n = d, whose k
-/// makes up the FLOP, since blocks of q are what runs in parallel.
+/// d]). FLOP as `attention_work` counts them (4 or 10 b h sq sk d, causal half of it); bytes are
+/// those of the recorded tensors. The backward pass has a kernel before it that sums gradient times
+/// output per row.
 namespace perfmodel::ops {
 namespace {
 
@@ -17,27 +17,36 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
   const Tensor* k = op.tensor_input(first + 1);
   if (!q || !k || q->rank < 3 || k->rank != q->rank) return false;
   const bool heads_last = !name.starts_with("aten::_scaled_dot_product");  // [b, s, h, d]
-  std::int64_t sq, sk;
+  std::int64_t sq, sk, heads;
   const std::int64_t d = dim(op, *q, -1);
   if (q->rank == 4) {
     sq = dim(op, *q, heads_last ? 1 : 2);
     sk = dim(op, *k, heads_last ? 1 : 2);
+    heads = dim(op, *q, heads_last ? 2 : 1);
   } else {  // packed variable lengths [total, h, d]: the longest sequence stands in the arguments
     const int max_q = parameter_index(op, "max_q");
     const int max_k = parameter_index(op, "max_k");
     if (max_q < 0) return false;
     sq = int_input(op, static_cast<std::size_t>(max_q), dim(op, *q, 0));
     sk = max_k < 0 ? sq : int_input(op, static_cast<std::size_t>(max_k), sq);
+    heads = dim(op, *q, 1);
   }
-  if (sq <= 0 || d <= 0) return false;
-  const std::int64_t batch = std::max<std::int64_t>(1, q->numel / (sq * d));
+  if (sq <= 0 || d <= 0 || heads <= 0) return false;
   int causal = parameter_index(op, "is_causal");
   if (causal < 0) causal = parameter_index(op, "causal");
-  const bool is_causal = causal >= 0 && bool_input(op, static_cast<std::size_t>(causal), false);
-  const std::int64_t products = is_backward ? 5 : 2;
-  const std::int64_t depth = std::max<std::int64_t>(1, products * sk / (is_causal ? 2 : 1));
-
-  KernelWork work = gemm_work(batch, sq, d, depth, *q, gpu);
+  const AttentionShape shape{
+      .method = AttentionShape::Method::kFlash,
+      .pass = is_backward ? AttentionShape::Pass::kBackward : AttentionShape::Pass::kForward,
+      .batch = std::max<std::int64_t>(1, q->numel / (sq * heads * d)),
+      .heads = heads,
+      .seq_q = sq,
+      .seq_k = sk,
+      .head_dim = d,
+      .causal = causal >= 0 && bool_input(op, static_cast<std::size_t>(causal), false)};
+  KernelWork work = attention_work(shape, q->dtype, gemm_uses_matrix_units(q->dtype, gpu));
+  // Packed sequences are shorter than the longest: only their tokens count.
+  work.flop.value *= static_cast<double>(q->numel) /
+                     (static_cast<double>(shape.batch * heads * sq) * static_cast<double>(d));
   const Traffic t = traffic(op);
   work.bytes_read = {t.read};
   work.bytes_written = {t.written};

@@ -189,9 +189,12 @@ bool lower_pointwise(const OpView& op, const Gpu&, std::vector<KernelWork>& kern
   const Traffic t = traffic(op);
   if (!t.any) return false;
   if (t.output_elements == 0) return true;  // empty tensors launch nothing
-  kernels.push_back(
-      make_work(KernelFamily::kElementwise, t.dtype, t.read, t.written,
-                flop_per_element(op.name()) * static_cast<double>(t.output_elements)));
+  const std::string_view name = op.name();
+  const bool is_dropout = name.find("dropout") != std::string_view::npos ||
+                          name == "aten::_masked_scale";  // backward of _fused_dropout
+  kernels.push_back(make_work(is_dropout ? KernelFamily::kDropout : KernelFamily::kElementwise,
+                              t.dtype, t.read, t.written,
+                              flop_per_element(name) * static_cast<double>(t.output_elements)));
   return true;
 }
 

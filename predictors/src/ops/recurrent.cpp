@@ -1,12 +1,14 @@
 #include <algorithm>
 
 #include "families.hpp"
+#include "perfmodel/predictors/kernel_work.hpp"
 #include "rule_support.hpp"
 
 /// Recurrent layers. Gates g: LSTM 4, GRU 3, plain 1. Fused cells add the two gate vectors and
 /// apply the nonlinearities: memory-bound over their tensors. _cudnn_rnn runs per layer and
-/// direction one GEMM over all steps for the input (t b x g h x in) and, per step, one recurrent
-/// GEMM (b x g h x h) with a pointwise kernel; the backward pass does twice the FLOP.
+/// direction one GEMM over all steps for the input (t b x g h x in), two in the backward pass, and
+/// the recurrent part of all steps, which counts as one piece of work: measured library calls cost
+/// several times what the sum of its small kernels would.
 namespace perfmodel::ops {
 namespace {
 
@@ -47,23 +49,22 @@ bool lower_rnn(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernel
   const std::int64_t batch = features * steps > 0 ? input->numel / (features * steps) : 0;
   if (batch <= 0) return false;
 
-  const double gate_bytes = static_cast<double>(batch * gates * hidden) * input->item_size;
+  const RecurrentShape shape{
+      .cell = mode == 2   ? RecurrentShape::Cell::kLstm
+              : mode == 3 ? RecurrentShape::Cell::kGru
+                          : RecurrentShape::Cell::kPlain,
+      .pass = is_backward ? RecurrentShape::Pass::kBackward : RecurrentShape::Pass::kForward,
+      .hidden = hidden,
+      .batch = batch,
+      .timesteps = steps};
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const std::int64_t in = layer == 0 ? features : directions * hidden;
     for (std::int64_t direction = 0; direction < directions; ++direction) {
-      const auto whole = [&](std::int64_t k) {
-        kernels.push_back(gemm_work(1, steps * batch, gates * hidden, k, *input, gpu));
-      };
-      whole(in);
-      if (is_backward) {  // weight gradients of both matrices, over all steps at once
-        whole(in);
-        whole(hidden);
+      // Backward: gradients of the input and of its weights.
+      for (int product = 0; product < (is_backward ? 2 : 1); ++product) {
+        kernels.push_back(gemm_work(1, steps * batch, gates * hidden, in, *input, gpu));
       }
-      for (std::int64_t step = 0; step < steps; ++step) {
-        kernels.push_back(gemm_work(1, batch, gates * hidden, hidden, *input, gpu));
-        kernels.push_back(make_work(KernelFamily::kElementwise, input->dtype, 2 * gate_bytes,
-                                    gate_bytes, 20.0 * static_cast<double>(batch * hidden)));
-      }
+      kernels.push_back(recurrent_work(shape, input->dtype));
     }
   }
   return true;

@@ -226,16 +226,6 @@ KernelWork small_work(double read, double written) {
   return make_work(KernelFamily::kSmall, DType::kInt32, read, written);
 }
 
-bool gemm_uses_matrix_units(DType dtype, const Gpu& gpu) {
-  constexpr bool kAllowTf32 = false;  // torch.backends.cuda.matmul.allow_tf32
-  if (dtype == DType::kFloat32) {
-    return gpu.peak_tflop_per_s.fp32_matrix.has_value() ||
-           (kAllowTf32 && gpu.peak_tflop_per_s.tf32_matrix.has_value());
-  }
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat8 ||
-         dtype == DType::kInt8;
-}
-
 KernelWork gemm_work(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                      const Tensor& like, const Gpu& gpu) {
   const auto b = static_cast<double>(batch), dm = static_cast<double>(m),

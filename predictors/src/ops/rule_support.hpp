@@ -84,11 +84,6 @@ KernelWork make_work(KernelFamily family, DType dtype, double read, double writt
 /// A kernel too small to matter beyond its fixed cost.
 KernelWork small_work(double read = 0, double written = 0);
 
-/// Whether a library GEMM in `dtype` runs on tensor or matrix cores. Half types do; fp32 does on
-/// AMD (exact fp32 matrix cores), not on NVIDIA: TF32 for matrix products is off in PyTorch by
-/// default.
-bool gemm_uses_matrix_units(DType dtype, const Gpu& gpu);
-
 /// C[batch, m, n] = A B (+ C). Bytes of A, B and C once each.
 KernelWork gemm_work(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                      const Tensor& like, const Gpu& gpu);

@@ -52,6 +52,11 @@ struct Gpu {
   FlopPerSecond peak(DType dtype, bool matrix_units) const;
 };
 
+/// Whether a library's matrix product in `dtype` runs on tensor or matrix cores. Half types do;
+/// fp32 does on AMD (exact fp32 matrix cores), not on NVIDIA: TF32 for matrix products is off in
+/// PyTorch by default.
+bool gemm_uses_matrix_units(DType dtype, const Gpu& gpu);
+
 /// One GPU file. Errors name the missing or odd field.
 Result<Gpu> read_gpu(const std::filesystem::path& file);
 

@@ -12,9 +12,9 @@ namespace perfmodel {
 
 /// One kernel of a table: a question, or a measurement.
 struct KernelRow {
-  std::string id;      ///< the `id` column, else the 1-based row number
-  int gpu = -1;        ///< index into `KernelTable::gpus`; -1: the row names none
-  int op = -1;         ///< index into `KernelTable::ops`
+  std::string id;  ///< the `id` column, else the 1-based row number
+  int gpu = -1;    ///< index into `KernelTable::gpus`; -1: the row names none
+  int op = -1;     ///< index into `KernelTable::ops`
   KernelWork work;
   double measured_us = std::numeric_limits<double>::quiet_NaN();
   int line = 0;               ///< 1-based, in the inflated text
@@ -27,8 +27,8 @@ struct KernelRow {
   int node_index = -1;
   std::string stage;
   int fused_group = 0;
-  bool is_free = false;        ///< a fused row whose work the first row of its group carries
-  double transfer_bytes = 0;   ///< collectives and send/recv of operator graphs: buffer size
+  bool is_free = false;       ///< a fused row whose work the first row of its group carries
+  double transfer_bytes = 0;  ///< collectives and send/recv of operator graphs: buffer size
 };
 
 /// A table in columns of any `README.md` of the public data, or of our own measurements.
@@ -42,18 +42,22 @@ struct KernelTable {
 };
 
 struct KernelTableOptions {
-  std::filesystem::path gpu_folder;  ///< data/gpus
-  std::string gpu;                   ///< wins over a `device` or `gpu` column (with a warning)
-  std::string op;                    ///< where no column tells
-  std::string dtype;                 ///< where no column tells
-  bool needs_time = false;           ///< a missing or empty `time_us` is an error
+  std::filesystem::path gpu_folder = {};  ///< data/gpus
+  std::string gpu = {};                   ///< wins over a `device` or `gpu` column (with a warning)
+  std::string op = {};                    ///< where no column tells
+  std::string dtype = {};                 ///< where no column tells
+  bool needs_time = false;                ///< a missing or empty `time_us` is an error
 };
 
-/// Reads `.csv` or `.csv.gz`. `op` comes from its column, else from the columns present, else from
-/// the options; `dtype` from `dtype` or `precision`. Errors name the file, line and column: a column
-/// that is missing, NaN, a negative or zero size, an unknown op, dtype or GPU (with near names), a
-/// file without rows.
+/// Reads `.csv` or `.csv.gz`. `op` comes from its column, else from the options, else from the
+/// columns present; `dtype` from `dtype` or `precision`. Errors name the file, line and column: a
+/// column that is missing, NaN, a negative or zero size, an unknown op, dtype or GPU (with near
+/// names), a file without rows.
 Result<KernelTable> read_kernel_table(const std::filesystem::path& file,
                                       const KernelTableOptions& options);
+
+/// The work of a row that names no GPU, on this one: its library may use matrix units for matrix
+/// products in the row's type.
+KernelWork for_gpu(KernelWork work, const Gpu& gpu);
 
 }  // namespace perfmodel

@@ -29,6 +29,7 @@ KernelWork reduction_work(std::int64_t rows, std::int64_t cols, DType dtype);
 
 enum class RowPass : std::uint8_t { kForward, kBackward };
 KernelWork softmax_work(std::int64_t rows, std::int64_t cols, RowPass pass, DType dtype);
+/// Backward: the kernel of the input's gradient; the parameters' gradients are one of their own.
 KernelWork layer_norm_work(std::int64_t rows, std::int64_t cols, RowPass pass, DType dtype);
 /// `channels` statistics over `per_channel` elements each; training reads x twice.
 KernelWork batch_norm_work(std::int64_t channels, std::int64_t per_channel, RowPass pass,
@@ -53,8 +54,9 @@ KernelWork tril_interaction_work(std::int64_t batch, std::int64_t features, bool
 KernelWork memcpy_work(double bytes, CopyShape shape);
 KernelWork memset_work(double bytes);
 
-/// Forward 4 b h sq sk d FLOP, backward 10; causal masks halve both. Flash keeps the scores on
-/// chip, math moves them through memory between its five kernels.
+/// Forward 4 b h sq sk d FLOP, backward 10 (flash, which computes the scores again) or 8 (math).
+/// Flash keeps the scores on chip and skips what a causal mask hides, half the FLOP; math computes
+/// all scores and moves them through memory between its kernels.
 KernelWork attention_work(const AttentionShape& shape, DType dtype, bool matrix_units);
 
 /// 2 g H H B T FLOP forward (g gates: plain 1, LSTM 4, GRU 3), twice that for the whole backward

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "perfmodel/predictors/kernel.hpp"
+
+/// The forward model of table-batched embedding bags, with what it needs of a GPU made explicit:
+/// whoever has measured an embedding kernel can put fitted rates in the place of the data sheet's.
+namespace perfmodel {
+
+/// What a GPU gives to one forward launch.
+struct EmbeddingRates {
+  double fixed_us = 0;  ///< empty kernel and the dependent loads of the first bags
+  double stall_us = 0;  ///< all later waves of bags, each waiting for its dependent loads
+  double l2_bytes_per_us = 0, dram_bytes_per_us = 0;
+  double cache_bytes = 0;     ///< last-level cache
+  double bags_in_flight = 1;  ///< warps that the GPU holds at a time; each walks one bag
+};
+
+/// From the data sheet: W = 0.71 (measured occupancy) of the warps that fit,
+///   chain = t_dram (3 + L / 16)   offsets, index, row; about 16 rows of a bag in flight
+///   fixed = t_empty + chain,  stall = max(0, B T / W - 1) chain
+EmbeddingRates embedding_rates(const EmbeddingShape& shape, const Gpu& gpu);
+
+struct EmbeddingTraffic {
+  double hit_rate = 0;          ///< share of row reads that find their row in the cache
+  double l2_bytes = 0;          ///< between SMs and cache: everything
+  double dram_bytes = 0;        ///< rows that miss, offsets, indices and results
+  double missed_row_bytes = 0;  ///< of these, rows
+};
+
+/// Bytes of one forward launch. R rounds up to sectors of 32 bytes; w, i, o are the item sizes:
+///
+///   L2 bytes   = B T (96 + R(i L) + R(o D) + L R(w D))
+///   DRAM bytes = B T (96 + R(i L) + R(o D) + (1 - hit) L R(w D))
+///
+/// A table's share of the cache is C = 0.9 cache / n bytes with n = min(T, ceil(W / B)) tables in
+/// flight: blocks are issued table by table. Its rows stay there as in an LRU cache that starts
+/// empty: hit = 1 - misses / (B L), see `IndexSkew::lru_misses`; uniform indices have closed forms.
+EmbeddingTraffic embedding_forward_traffic(const EmbeddingShape& shape,
+                                           const EmbeddingRates& rates);
+
+/// t = fixed + sqrt(stall^2 + (L2 bytes / B_L2)^2 + (DRAM bytes / B_DRAM)^2): the three share one
+/// queue of loads, so that none hides behind another where they are alike. Rows that miss count f
+/// times, f = 1.55 for rows of up to 128 bytes, 1.1 up to 256, else 1: short scattered reads use
+/// DRAM pages badly.
+Price embedding_forward_price(const EmbeddingShape& shape, const EmbeddingRates& rates);
+
+}  // namespace perfmodel

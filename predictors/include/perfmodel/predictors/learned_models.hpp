@@ -1,0 +1,49 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perfmodel/predictors/kernel.hpp"
+
+namespace perfmodel {
+
+/// Kernel models fitted to measurements (`perfpredict train`), from model files.
+///
+/// A family without a fitted model, an arithmetic that was not measured (fp16 where only fp32 was),
+/// and work without the shape that the features need are priced by the heuristic, and say so in
+/// `Price::model`. Where a query lies outside the range that a model was fitted on, its ratio to the
+/// heuristic fades with the distance, `in_range` is false and the range of the price widens.
+class LearnedModels {
+ public:
+  /// The model files of a folder (`<family>-<dtype>.json`); each is read when a kernel of its family
+  /// is first priced. A folder without any is an error; an unreadable file is found when it is
+  /// needed (`problem`).
+  static Result<LearnedModels> open(const std::filesystem::path& folder);
+
+  /// One file with one or more models, read at once. Errors name file and place: no JSON, another
+  /// schema or version, features or families that this program does not know, trees cut off.
+  static Result<LearnedModels> read(const std::filesystem::path& file);
+
+  LearnedModels(LearnedModels&&) noexcept;
+  LearnedModels& operator=(LearnedModels&&) noexcept;
+  ~LearnedModels();
+
+  /// Learned models where there are some, heuristic ones elsewhere. Lives as long as this object;
+  /// thread-safe.
+  const KernelModels& models() const;
+
+  /// The first model file that was needed and could not be read; its kernels were priced by the
+  /// heuristic. Ask after pricing.
+  std::optional<Error> problem() const;
+
+  struct State;
+
+ private:
+  explicit LearnedModels(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace perfmodel

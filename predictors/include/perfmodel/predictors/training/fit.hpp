@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "perfmodel/predictors/kernel_table.hpp"
+
+namespace perfmodel::learned {
+struct LearnedModel;
+}
+
+namespace perfmodel::training {
+
+/// A measured kernel; borrows from its table.
+struct Sample {
+  const KernelRow* row = nullptr;
+  const Gpu* gpu = nullptr;
+  const std::string* op = nullptr;
+};
+
+/// How trees are grown. The defaults are the recipe of the shipped models.
+struct Recipe {
+  int rounds = 250, chip_rounds = 250;
+  int depth = 6;
+  double eta = 0.08;
+  double subsample = 0.7, columns = 0.7;
+  double min_child_weight = 20;
+  double lambda = 3;
+  std::uint64_t seed = 1;
+  bool has_chip_trees = true;
+};
+
+/// `done` of `total` steps; false cancels.
+using Progress = std::function<bool(int done, int total)>;
+
+/// Fits one model to samples of one family and dtype: launch costs of the campaign first, then trees
+/// on log((time - dispatch) / heuristic). Rows at the campaign's floor only say "at most floor -
+/// dispatch". Every GPU weighs the same. Intervals stay at 1 (see `calibrate`). `launches`: the rows
+/// that launch costs are found in, if these are more than the ones to fit (small kernels).
+Result<learned::LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
+                                  std::span<const Sample> launches = {});
+
+/// Predicted time of each sample as the campaign would have measured it: launch cost included.
+/// `kernel_us` (if not null) gets the times without it.
+std::vector<double> predict_measured(const learned::LearnedModel& model,
+                                     std::span<const Sample> samples,
+                                     std::vector<double>* kernel_us = nullptr);
+
+}  // namespace perfmodel::training

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+
+/// Strict reading of tables: `.csv` or `.csv.gz` as RFC 4180 has them, with a header. Blank lines
+/// and lines that begin with `#` are skipped. Errors name file, line, position and column.
+namespace perfmodel {
+
+class CsvFile {
+ public:
+  /// Reads the whole file and its header.
+  static Result<CsvFile> open(const std::filesystem::path& file);
+
+  const std::filesystem::path& path() const { return file_; }
+
+  /// Position of a column, -1 if there is none.
+  int column(std::string_view name) const;
+
+  /// Goes to the next row. False at the end and at the first error.
+  bool next();
+  const std::optional<Error>& error() const { return error_; }
+  int line() const { return line_; }
+
+  /// A cell of this row without the blanks round it; empty for column -1.
+  std::string_view cell(int column) const {
+    return column < 0 ? std::string_view() : cells_[static_cast<std::size_t>(column)].text;
+  }
+
+  /// "expected <wanted>, found <the cell>", at its place.
+  Error expected(int column, std::string_view wanted) const;
+  /// Any message at a cell's place.
+  Error at_cell(int column, std::string message) const;
+  /// A column that some row needs and the header lacks.
+  Error missing_column(std::string_view name, std::string_view why) const;
+
+ private:
+  struct Cell {
+    std::string_view text;
+    std::size_t offset = 0;
+  };
+
+  bool split_line();
+  Error at(std::size_t offset, std::string message) const;
+
+  std::filesystem::path file_;
+  std::unique_ptr<std::string> text_;  // cells point into it, so it must not move
+  std::size_t next_ = 0, line_begin_ = 0;
+  int next_line_ = 1, line_ = 0, header_line_ = 0;
+  std::vector<std::string> names_;
+  std::vector<Cell> cells_;
+  std::deque<std::string> unescaped_;
+  std::optional<Error> error_;
+};
+
+/// The whole text as a number, else nothing. "nan" and "inf" are numbers here.
+inline std::optional<double> parse_double(std::string_view text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, problem] = std::from_chars(text.data(), end, value);
+  if (text.empty() || problem != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+/// A whole number from 1 to 2^53, else nothing.
+inline std::optional<std::int64_t> parse_count(std::string_view text) {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 53;
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, problem] = std::from_chars(text.data(), end, value);
+  if (!text.empty() && problem == std::errc() && stop == end) {
+    if (value < 1 || value > kLargest) return std::nullopt;
+    return value;
+  }
+  const auto number = parse_double(text);  // "1e6", "64.0"
+  if (!number || !(*number >= 1) || *number > static_cast<double>(kLargest) ||
+      *number != std::floor(*number)) {
+    return std::nullopt;
+  }
+  return static_cast<std::int64_t>(*number);
+}
+
+}  // namespace perfmodel

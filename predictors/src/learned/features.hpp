@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "perfmodel/predictors/kernel.hpp"
+
+namespace perfmodel::learned {
+
+inline constexpr std::size_t kMaxFeatures = 48;
+inline constexpr std::size_t kMaxAxes = 4;
+using FeatureRow = std::array<float, kMaxFeatures>;
+
+struct FeatureSpec {
+  std::string_view name;
+  /// Axis of the fitted range: the sizes that a sweep chooses. Tails and alignments, which repeat,
+  /// and what follows from sizes and device are none.
+  bool is_axis = false;
+  /// +1 or -1: log(time / baseline) may only grow or fall with this feature.
+  int monotone = 0;
+};
+
+/// Dimensionless description of a kernel on a GPU, per family. Sizes count in powers of two,
+/// relative to what the GPU has of it: work per SM, waves, working set over L2, intensity over
+/// machine balance; rates of the device per SM and clock. Names are part of model files.
+struct FeatureSet {
+  std::span<const FeatureSpec> specs;
+  /// False where the work has not the shape that the family's features need.
+  bool (*fill)(const KernelWork& work, const Gpu& gpu, const Price& baseline, FeatureRow& row);
+};
+
+/// Null for families without learned models.
+const FeatureSet* feature_set(KernelFamily family);
+
+}  // namespace perfmodel::learned

@@ -1,0 +1,88 @@
+#include "learned_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace perfmodel::learned {
+
+std::string chip_of(const Gpu& gpu) {
+  return gpu.architecture + "/" + std::to_string(gpu.num_sms);
+}
+
+int LearnedModel::chip_index(const Gpu& gpu) const {
+  for (std::size_t i = 0; i < chips.size(); ++i) {
+    // Compared in place: this runs for every price.
+    const std::string_view text = chips[i];
+    const std::size_t slash = text.rfind('/');
+    if (text.substr(0, slash) != gpu.architecture) continue;
+    int sms = 0;
+    for (char digit : text.substr(slash + 1)) sms = 10 * sms + (digit - '0');
+    if (sms == gpu.num_sms) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+LearnedModel::Cell LearnedModel::cell_of(const FeatureSet& set, const FeatureRow& row) {
+  Cell cell{};
+  std::size_t axis = 0;
+  for (std::size_t i = 0; i < set.specs.size(); ++i) {
+    if (!set.specs[i].is_axis) continue;
+    cell[axis++] = static_cast<std::int8_t>(std::floor(row[i] / kCellWidth));
+  }
+  return cell;
+}
+
+float LearnedModel::distance(const FeatureRow& row, int chip_number) const {
+  const FeatureSet& set = *feature_set(family);
+  std::array<float, kMaxAxes> at{};
+  std::size_t axes = 0;
+  for (std::size_t i = 0; i < set.specs.size(); ++i) {
+    if (set.specs[i].is_axis) at[axes++] = row[i];
+  }
+  float nearest = std::numeric_limits<float>::max();
+  const Cells& cells =
+      chip_number < 0 ? common_cells : chip_cells[static_cast<std::size_t>(chip_number)];
+  for (const Cell& cell : cells) {
+    float farthest = 0;
+    for (std::size_t axis = 0; axis < axes; ++axis) {
+      const float low = kCellWidth * static_cast<float>(cell[axis]);
+      farthest = std::max({farthest, low - at[axis], at[axis] - low - kCellWidth});
+    }
+    nearest = std::min(nearest, farthest);
+    if (nearest <= 0) return 0;
+  }
+  return nearest;
+}
+
+double LearnedModel::trust(float distance) {
+  const double d = distance;
+  return 1 / (1 + d * d);
+}
+
+void LearnedModel::apply(double log_ratio, float row_distance, bool is_seen, Price& price) const {
+  const double time = price.time.count() * std::exp(trust(row_distance) * log_ratio);
+  const int at = row_distance <= 0 ? 0 : row_distance <= 1 ? 1 : 2;
+  const Interval& interval = is_seen ? seen[at] : unseen[at];
+  price.time = Microseconds{time};
+  price.low = Microseconds{time * interval.low};
+  price.high = Microseconds{time * interval.high};
+  price.model = name;
+  price.in_range = row_distance <= 0;
+}
+
+bool LearnedModel::refine(const KernelWork& work, const Gpu& gpu, Price& price) const {
+  FeatureRow row;
+  const FeatureSet& set = *feature_set(family);
+  if (!set.fill(work, gpu, price, row)) return false;
+  double log_ratio = common.predict(row);
+  const int chip_number = chip_index(gpu);
+  if (chip_number >= 0 && !chip.roots.empty()) {
+    row[set.specs.size()] = static_cast<float>(chip_number);
+    log_ratio += chip.predict(row);
+  }
+  apply(log_ratio, distance(row, chip_number), chip_number >= 0, price);
+  return true;
+}
+
+}  // namespace perfmodel::learned

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "features.hpp"
+#include "perfmodel/predictors/kernel.hpp"
+#include "tree_ensemble.hpp"
+
+namespace perfmodel::learned {
+
+/// GPUs with the same chip run the same kernels: boards of one chip differ in clocks, memory and
+/// power only. Architecture and number of SMs name it: "ampere/108".
+std::string chip_of(const Gpu& gpu);
+
+/// What the timing of a campaign adds to a kernel. A time between two events round one framework
+/// call on an idle stream is
+///
+///   t = max(floor, dispatch + t_kernel)
+///
+/// floor [us]: the host's whole call; dispatch [us]: its part before the launch. Both belong to the
+/// campaign, never to a kernel's price.
+struct LaunchCost {
+  std::string gpu, op;
+  double floor_us = 0, dispatch_us = 0;
+
+  double measured(double kernel_us) const { return std::max(floor_us, dispatch_us + kernel_us); }
+};
+
+/// Quantiles of measured / predicted that hold 90 % of kept-out rows (split-conformal).
+struct Interval {
+  double low = 1, high = 1;
+  int rows = 0;
+};
+
+/// log(time / heuristic time) of one family in one arithmetic:
+///
+///   t = t_heuristic exp(s(d) [common(x) + chip(x, chip)])
+///
+/// common: trees over dimensionless features x, fitted on all GPUs alike. chip: trees over the same
+/// features and the chip's number, fitted on what `common` left, used only for chips that were
+/// measured. d: distance of x to the fitted range, in powers of two; s(d) = 1 / (1 + d^2) leads back
+/// to the heuristic.
+struct LearnedModel {
+  std::string name;  ///< "gemm-fp32"; also the `model` of its prices
+  KernelFamily family = KernelFamily::kGemm;
+  DType dtype = DType::kFloat32;
+  std::vector<std::string> feature_names;
+  TreeEnsemble common, chip;
+  std::vector<std::string> chips;  ///< number = place
+  std::vector<std::string> gpus;   ///< boards that were measured
+  /// The fitted range: boxes of two powers of two along each axis of the family's features that
+  /// held enough rows; coordinates in such steps. Marginal ranges would take "k large" and "n
+  /// large" for granted together although no sweep had both.
+  using Cell = std::array<std::int8_t, kMaxAxes>;
+  static constexpr float kCellWidth = 2;
+  using Cells = std::vector<Cell>;
+  Cells common_cells;             ///< of the rows that `common` was fitted on
+  std::vector<Cells> chip_cells;  ///< by chip
+  /// By chip (measured or not) and distance (inside the range, up to one power of two outside,
+  /// beyond).
+  static constexpr int kDistances = 3;
+  Interval seen[kDistances], unseen[kDistances];
+  std::vector<LaunchCost> launch_costs;
+  std::string card;  ///< JSON text: data, licence, split, errors, seeds, command
+
+  bool covers(const KernelWork& work) const {
+    return work.family == family && work.dtype == dtype;
+  }
+  int chip_index(const Gpu& gpu) const;  ///< -1: not measured
+
+  /// Distance of a row to the nearest box, along its farthest axis; 0 inside.
+  float distance(const FeatureRow& row, int chip_number) const;
+  static Cell cell_of(const FeatureSet& set, const FeatureRow& row);
+  static double trust(float distance);
+
+  /// From the heuristic's price of the same work. Nothing where the features need another shape.
+  bool refine(const KernelWork& work, const Gpu& gpu, Price& price) const;
+  /// With the feature row of the work at hand and its log ratio.
+  void apply(double log_ratio, float distance, bool is_seen, Price& price) const;
+};
+
+}  // namespace perfmodel::learned

@@ -1,0 +1,346 @@
+#include "model_file.hpp"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "perfmodel/output_file.hpp"
+
+namespace perfmodel::learned {
+namespace {
+
+constexpr std::string_view kSchema = "perfmodel-kernel-models";
+constexpr std::int64_t kVersion = 1;
+namespace dom = simdjson::dom;
+
+/// Keeps the first thing that is odd, with its place.
+class Reader {
+ public:
+  Reader(dom::element element, std::string pointer, std::optional<Error>& error)
+      : element_(element), pointer_(std::move(pointer)), error_(error) {}
+
+  Reader member(std::string_view key) const {
+    dom::element child;
+    if (element_.at_key(key).get(child)) return fail(key, "this key");
+    return {child, fmt::format("{}/{}", pointer_, key), error_};
+  }
+  std::string string() const {
+    std::string_view text;
+    if (element_.get(text)) fail("", "a string");
+    return std::string(text);
+  }
+  double number() const {
+    double value = 0;
+    if (element_.get(value) || !std::isfinite(value)) fail("", "a number");
+    return value;
+  }
+  std::int64_t integer(std::int64_t low, std::int64_t high) const {
+    std::int64_t value = low;
+    if (element_.get(value) || value < low || value > high) {
+      fail("", fmt::format("an integer from {} to {}", low, high));
+      return low;
+    }
+    return value;
+  }
+  template <class Visit>  // visit(Reader item)
+  void each(Visit visit) const {
+    dom::array array;
+    if (element_.get(array)) {
+      fail("", "a list");
+      return;
+    }
+    std::size_t at = 0;
+    for (dom::element item : array) {
+      if (error_) return;
+      visit(Reader(item, fmt::format("{}/{}", pointer_, at++), error_));
+    }
+  }
+  std::vector<std::string> strings() const {
+    std::vector<std::string> result;
+    each([&](const Reader& item) { result.push_back(item.string()); });
+    return result;
+  }
+  /// The numbers of a list, without a place for each: trees have thousands.
+  std::vector<double> numbers() const {
+    std::vector<double> result;
+    dom::array array;
+    if (element_.get(array)) {
+      fail("", "a list of numbers");
+      return result;
+    }
+    for (dom::element item : array) {
+      double value = 0;
+      if (item.get(value)) {
+        fail("", fmt::format("a number at place {}", result.size()));
+        return result;
+      }
+      result.push_back(value);
+    }
+    return result;
+  }
+  std::string text() const { return simdjson::minify(element_); }
+
+  Reader fail(std::string_view key, const std::string& expected) const {
+    if (!error_) {
+      error_ = Error{.code = ErrorCode::kFormat,
+                     .message = "expected " + expected + ", found something else",
+                     .json_pointer = key.empty() ? pointer_ : fmt::format("{}/{}", pointer_, key)};
+    }
+    return *this;
+  }
+  bool failed() const { return error_.has_value(); }
+
+ private:
+  dom::element element_;
+  std::string pointer_;
+  std::optional<Error>& error_;
+};
+
+/// A tree: three lists of equal length in preorder; `right` 0 for leaves, whose value is the
+/// result.
+void read_tree(const Reader& tree, std::size_t columns, TreeEnsemble& ensemble) {
+  const std::vector<double> feature = tree.member("feature").numbers();
+  const std::vector<double> value = tree.member("value").numbers();
+  const std::vector<double> right = tree.member("right").numbers();
+  if (tree.failed()) return;
+  const std::size_t count = feature.size();
+  if (count == 0 || value.size() != count || right.size() != count || count > 65535) {
+    tree.fail("", "three lists of equal length, 1 to 65535");
+    return;
+  }
+  ensemble.roots.push_back(static_cast<std::uint32_t>(ensemble.nodes.size()));
+  for (std::size_t i = 0; i < count; ++i) {
+    TreeEnsemble::Node node{.value = static_cast<float>(value[i])};
+    if (feature[i] >= 0) {  // a split: both children lie behind it and inside the tree
+      const double last = static_cast<double>(count - 1 - i);
+      if (!(feature[i] < static_cast<double>(columns)) || !(right[i] >= 2) || right[i] > last) {
+        tree.fail("", fmt::format("a split at place {} with a known feature and children in the tree",
+                                  i));
+        return;
+      }
+      node.feature = static_cast<std::uint16_t>(feature[i]);
+      node.right = static_cast<std::uint16_t>(right[i]);
+    }
+    ensemble.nodes.push_back(node);
+  }
+}
+
+TreeEnsemble read_ensemble(const Reader& object, std::size_t columns) {
+  TreeEnsemble ensemble{.base = static_cast<float>(object.member("base").number())};
+  object.member("trees").each([&](const Reader& tree) { read_tree(tree, columns, ensemble); });
+  return ensemble;
+}
+
+std::optional<KernelFamily> family_of(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(KernelFamily::kSmall); ++i) {
+    if (to_string(static_cast<KernelFamily>(i)) == name) return static_cast<KernelFamily>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> dtype_of(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(DType::kComplex128); ++i) {
+    if (to_string(static_cast<DType>(i)) == name) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
+
+void read_intervals(const Reader& list, Interval (&intervals)[LearnedModel::kDistances]) {
+  int count = 0;
+  list.each([&](const Reader& item) {
+    if (count < LearnedModel::kDistances) {
+      intervals[count] = {item.member("low").number(), item.member("high").number(),
+                          static_cast<int>(item.member("rows").integer(0, 2'000'000'000))};
+    }
+    ++count;
+  });
+  if (count != LearnedModel::kDistances) {
+    list.fail("", fmt::format("{} intervals", LearnedModel::kDistances));
+  }
+}
+
+LearnedModel::Cells read_cells(const Reader& list) {
+  LearnedModel::Cells cells;
+  list.each([&](const Reader& item) {
+    LearnedModel::Cell cell{};
+    std::size_t axis = 0;
+    item.each([&](const Reader& step) {
+      if (axis < cell.size()) cell[axis] = static_cast<std::int8_t>(step.integer(-128, 127));
+      ++axis;
+    });
+    if (axis != cell.size()) item.fail("", fmt::format("{} steps", cell.size()));
+    cells.push_back(cell);
+  });
+  return cells;
+}
+
+LearnedModel read_model(const Reader& object) {
+  LearnedModel model;
+  model.name = object.member("name").string();
+  const auto family = family_of(object.member("family").string());
+  const auto dtype = dtype_of(object.member("dtype").string());
+  const FeatureSet* set = family ? feature_set(*family) : nullptr;
+  if (!set) object.fail("family", "a family with learned models");
+  if (!dtype) object.fail("dtype", "a known element type");
+  model.feature_names = object.member("features").strings();
+  if (object.failed()) return model;
+  model.family = *family;
+  model.dtype = *dtype;
+  const bool same = std::equal(
+      set->specs.begin(), set->specs.end(), model.feature_names.begin(), model.feature_names.end(),
+      [](const FeatureSpec& spec, const std::string& name) { return spec.name == name; });
+  if (!same) object.fail("features", "the features of this program's version");
+  model.common_cells = read_cells(object.member("common_cells"));
+  object.member("chip_cells").each([&](const Reader& item) {
+    model.chip_cells.push_back(read_cells(item));
+  });
+  model.chips = object.member("chips").strings();
+  model.gpus = object.member("gpus").strings();
+  if (model.chip_cells.size() != model.chips.size()) {
+    object.fail("chip_cells", "one list of cells per chip");
+  }
+  const Reader intervals = object.member("intervals");
+  if (object.failed()) return model;
+  read_intervals(intervals.member("seen"), model.seen);
+  read_intervals(intervals.member("unseen"), model.unseen);
+  object.member("launch_costs").each([&](const Reader& cost) {
+    model.launch_costs.push_back({cost.member("gpu").string(), cost.member("op").string(),
+                                  cost.member("floor_us").number(),
+                                  cost.member("dispatch_us").number()});
+  });
+  model.card = object.member("card").text();
+  const Reader trees = object.member("trees");
+  if (object.failed()) return model;
+  model.common = read_ensemble(trees.member("common"), set->specs.size());
+  model.chip = read_ensemble(trees.member("chip"), set->specs.size() + 1);
+  return model;
+}
+
+std::string shortest(float value) { return fmt::format("{}", value); }
+
+std::string json_text(std::string_view text) { return nlohmann::json(text).dump(); }
+
+template <class Items, class Format>
+std::string joined(const Items& items, const char* separator, Format format) {
+  std::string text;
+  for (const auto& item : items) {
+    if (!text.empty()) text += separator;
+    text += format(item);
+  }
+  return text;
+}
+
+std::string ensemble_text(const TreeEnsemble& ensemble) {
+  std::string text = fmt::format("{{\"base\": {}, \"trees\": [", shortest(ensemble.base));
+  for (std::size_t tree = 0; tree < ensemble.roots.size(); ++tree) {
+    const std::size_t end =
+        tree + 1 < ensemble.roots.size() ? ensemble.roots[tree + 1] : ensemble.nodes.size();
+    const std::span nodes = std::span(ensemble.nodes).subspan(ensemble.roots[tree], end - ensemble.roots[tree]);
+    using Node = TreeEnsemble::Node;
+    text += fmt::format(
+        "{}\n  {{\"feature\": [{}],\n   \"value\": [{}],\n   \"right\": [{}]}}", tree ? "," : "",
+        joined(nodes, ",",
+               [](const Node& n) {
+                 return n.feature == TreeEnsemble::kLeaf ? std::string("-1")
+                                                         : std::to_string(n.feature);
+               }),
+        joined(nodes, ",", [](const Node& n) { return shortest(n.value); }),
+        joined(nodes, ",", [](const Node& n) { return std::to_string(n.right); }));
+  }
+  return text + "]}";
+}
+
+std::string intervals_text(const Interval (&intervals)[LearnedModel::kDistances]) {
+  return joined(intervals, ", ", [](const Interval& i) {
+    return fmt::format(R"({{"low": {:.4f}, "high": {:.4f}, "rows": {}}})", i.low, i.high, i.rows);
+  });
+}
+
+std::string cells_text(const LearnedModel::Cells& cells) {
+  return fmt::format("[{}]", joined(cells, ",", [](const LearnedModel::Cell& cell) {
+                       return fmt::format("[{}]", fmt::join(cell, ","));
+                     }));
+}
+
+std::string model_text(const LearnedModel& model) {
+  return fmt::format(
+      "{{\"name\": {},\n\"family\": {}, \"dtype\": {},\n\"card\": {},\n\"features\": [{}],\n"
+      "\"common_cells\": {},\n\"chip_cells\": [{}],\n\"chips\": [{}], \"gpus\": [{}],\n"
+      "\"intervals\": {{\"seen\": [{}],\n  \"unseen\": [{}]}},\n\"launch_costs\": [{}],\n"
+      "\"trees\": {{\"common\": {},\n\"chip\": {}}}}}",
+      json_text(model.name), json_text(to_string(model.family)), json_text(to_string(model.dtype)),
+      model.card.empty() ? "{}" : nlohmann::json::parse(model.card).dump(1),
+      joined(model.feature_names, ", ", [](const std::string& n) { return json_text(n); }),
+      cells_text(model.common_cells), joined(model.chip_cells, ",\n  ", cells_text),
+      joined(model.chips, ", ", [](const std::string& n) { return json_text(n); }),
+      joined(model.gpus, ", ", [](const std::string& n) { return json_text(n); }),
+      intervals_text(model.seen), intervals_text(model.unseen),
+      joined(model.launch_costs, ",\n  ",
+             [](const LaunchCost& c) {
+               return fmt::format(R"({{"gpu": {}, "op": {}, "floor_us": {:.3f}, "dispatch_us": {:.3f}}})",
+                                  json_text(c.gpu), json_text(c.op), c.floor_us, c.dispatch_us);
+             }),
+      ensemble_text(model.common), ensemble_text(model.chip));
+}
+
+}  // namespace
+
+Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& file) {
+  const auto fail = [&](Error error) {
+    error.file = file;
+    return Unexpected{std::move(error)};
+  };
+  std::error_code ignored;
+  std::ifstream stream;
+  if (!std::filesystem::is_directory(file, ignored)) stream.open(file, std::ios::binary);
+  if (!stream.is_open()) {
+    return fail({.code = ErrorCode::kIo,
+                 .message = "expected a readable kernel-model file, found none"});
+  }
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  dom::parser parser;
+  dom::element document;
+  if (const auto code = parser.parse(text).get(document)) {
+    return fail({.code = ErrorCode::kSyntax,
+                 .message = fmt::format("expected a whole JSON document, found {} bytes that are none ({})",
+                                        text.size(), simdjson::error_message(code))});
+  }
+  std::optional<Error> error;
+  const Reader root(document, "", error);
+  if (root.member("schema").string() != kSchema) root.fail("schema", fmt::format("\"{}\"", kSchema));
+  if (!error) {
+    const std::int64_t version = root.member("version").integer(0, 1'000'000);
+    if (version != kVersion && !error) {
+      error = Error{.code = ErrorCode::kFormat,
+                    .message = fmt::format("expected version {}, found {}", kVersion, version),
+                    .json_pointer = "/version"};
+    }
+  }
+  std::vector<LearnedModel> models;
+  if (!error) {
+    root.member("models").each([&](const Reader& item) { models.push_back(read_model(item)); });
+  }
+  if (!error && models.empty()) root.fail("models", "at least one model");
+  if (error) return fail(std::move(*error));
+  return models;
+}
+
+Result<void> write_model_file(const std::filesystem::path& file,
+                              const std::vector<LearnedModel>& models) {
+  auto output = OutputFile::create(file);
+  if (!output) return Unexpected{output.error()};
+  output->write(fmt::format("{{\"schema\": \"{}\", \"version\": {},\n\"models\": [", kSchema, kVersion));
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    output->write(i ? ",\n" : "");
+    output->write(model_text(models[i]));
+  }
+  output->write("]}\n");
+  return output->commit();
+}
+
+}  // namespace perfmodel::learned

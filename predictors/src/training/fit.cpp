@@ -1,0 +1,257 @@
+#include "perfmodel/predictors/training/fit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "../kernels/terms.hpp"
+#include "../learned/learned_model.hpp"
+#include "booster.hpp"
+
+namespace perfmodel::training {
+namespace {
+
+using learned::FeatureRow;
+using learned::LaunchCost;
+using learned::LearnedModel;
+
+/// The part of a floor that lies before the launch. Intercepts of NeuSight's elementwise times over
+/// bytes (large tensors) less an empty kernel: 0.40-0.46 of the floor on five NVIDIA GPUs, 0.60 and
+/// 0.65 on MI100 and MI210.
+constexpr double kDispatchShare = 0.43;
+constexpr double kDispatchShareAmd = 0.62;
+
+double heuristic_us(const Sample& sample) {
+  return KernelModels::heuristic().price(sample.row->work, *sample.gpu).time.count();
+}
+
+double quantile(std::vector<double>& values, double share) {
+  const auto at =
+      values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+/// A campaign with a host floor shows a plateau: rows whose work is far below the shortest time all
+/// take the same. No plateau (device-side timing): no launch cost.
+LaunchCost find_launch_cost(std::span<const Sample* const> samples) {
+  constexpr double kFarBelow = 0.3;
+  constexpr std::size_t kFewest = 10;
+  constexpr double kFlat = 0.25;  // spread of a plateau (p10 to p75) over its median
+  LaunchCost cost{.gpu = samples[0]->gpu->name, .op = *samples[0]->op};
+  std::vector<double> times;
+  for (const Sample* sample : samples) times.push_back(sample->row->measured_us);
+  const double shortest = quantile(times, 0.02);
+  std::vector<double> plateau;
+  for (const Sample* sample : samples) {
+    if (heuristic_us(*sample) < kFarBelow * shortest) plateau.push_back(sample->row->measured_us);
+  }
+  if (plateau.size() < kFewest) return cost;
+  const double middle = quantile(plateau, 0.5);
+  if (quantile(plateau, 0.75) - quantile(plateau, 0.1) > kFlat * middle) return cost;
+  cost.floor_us = middle;
+  cost.dispatch_us =
+      middle * (samples[0]->gpu->vendor == "amd" ? kDispatchShareAmd : kDispatchShare);
+  return cost;
+}
+
+std::vector<LaunchCost> find_launch_costs(std::span<const Sample> samples) {
+  std::map<std::pair<std::string, std::string>, std::vector<const Sample*>> groups;
+  for (const Sample& sample : samples) {
+    groups[{sample.gpu->name, *sample.op}].push_back(&sample);
+  }
+  std::vector<LaunchCost> costs;
+  for (const auto& [key, group] : groups) costs.push_back(find_launch_cost(group));
+  return costs;
+}
+
+const LaunchCost* launch_cost_of(const LearnedModel& model, const Sample& sample) {
+  for (const LaunchCost& cost : model.launch_costs) {
+    if (cost.gpu == sample.gpu->name && cost.op == *sample.op) return &cost;
+  }
+  return nullptr;
+}
+
+/// What trees learn from.
+struct Target {
+  FeatureRow features;
+  float label = 0;
+  float weight = 0;
+  int chip = -1;
+  std::size_t gpu = 0;
+  bool above_floor = true;
+  bool is_other_unit = false;
+};
+
+constexpr double kAboveFloor = 1.15;   ///< measured over floor from which a row tells its time
+constexpr double kFloorWeight = 0.05;  ///< of a row that only tells "at most"
+
+/// Boards that their power limit holds well below the peak run compute-bound kernels at the clock
+/// that their temperature allows: NeuSight's T4 sweeps differ by a quarter of the rate, its P4 linear
+/// sweep fell to a fifth of what the card reaches elsewhere. Such rows say more about that day than
+/// about a kernel; the heuristic's power model prices them.
+bool runs_at_power_limit(const Sample& sample, const Price& base) {
+  constexpr double kPowerLimited = 0.9;
+  const KernelWork& work = sample.row->work;
+  const double peak = sample.gpu->peak(work.dtype, work.matrix_units).value * 1e-6;
+  return base.bound == Bound::kCompute &&
+         terms::sustained_flop_per_us(*sample.gpu, work.dtype, work.matrix_units) <
+             kPowerLimited * peak;
+}
+
+bool make_target(const LearnedModel& model, const Sample& sample, Target& target) {
+  const Price base = KernelModels::heuristic().price(sample.row->work, *sample.gpu);
+  if (!learned::feature_set(model.family)
+           ->fill(sample.row->work, *sample.gpu, base, target.features) ||
+      runs_at_power_limit(sample, base)) {
+    return false;
+  }
+  const LaunchCost* cost = launch_cost_of(model, sample);
+  const double floor = cost ? cost->floor_us : 0, dispatch = cost ? cost->dispatch_us : 0;
+  const double measured = sample.row->measured_us;
+  target.is_other_unit = sample.row->work.matrix_units && sample.gpu->vendor == "amd";
+  target.above_floor = measured > kAboveFloor * floor;
+  if (target.above_floor) {
+    target.label = static_cast<float>(std::log((measured - dispatch) / base.time.count()));
+    target.weight = 1;
+  } else {
+    const double most = floor - dispatch;
+    target.label = static_cast<float>(std::min(0.0, std::log(most / base.time.count())));
+    target.weight = kFloorWeight;
+  }
+  return true;
+}
+
+void balance_gpus(std::vector<Target>& targets, std::size_t gpu_count) {
+  std::vector<double> sums(gpu_count, 0);
+  for (const Target& target : targets) sums[target.gpu] += static_cast<double>(target.weight);
+  const auto rows = static_cast<double>(targets.size());
+  for (Target& target : targets) {
+    const double share = rows / static_cast<double>(gpu_count) / sums[target.gpu];
+    target.weight *= static_cast<float>(std::min(share, 20.0));
+  }
+}
+
+BoosterData booster_data(const std::vector<Target>& targets, std::size_t columns, bool with_chip) {
+  BoosterData data{.columns = columns + (with_chip ? 1U : 0U)};
+  for (const Target& target : targets) {
+    if (!with_chip && target.is_other_unit) continue;
+    data.features.insert(data.features.end(), target.features.begin(),
+                         target.features.begin() + static_cast<std::ptrdiff_t>(columns));
+    if (with_chip) data.features.push_back(static_cast<float>(target.chip));
+    data.labels.push_back(target.label);
+    data.weights.push_back(target.weight);
+  }
+  return data;
+}
+
+/// Boxes with enough rows that tell their time.
+template <class Choose>
+LearnedModel::Cells find_cells(KernelFamily family, const std::vector<Target>& targets,
+                               Choose is_chosen) {
+  constexpr int kFewest = 5;
+  const learned::FeatureSet& set = *learned::feature_set(family);
+  std::map<LearnedModel::Cell, int> counts;
+  for (const Target& target : targets) {
+    if (target.above_floor && target.weight > 0 && is_chosen(target)) {
+      ++counts[LearnedModel::cell_of(set, target.features)];
+    }
+  }
+  LearnedModel::Cells cells;
+  for (const auto& [cell, count] : counts) {
+    if (count >= kFewest) cells.push_back(cell);
+  }
+  return cells;
+}
+
+}  // namespace
+
+Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
+                         std::span<const Sample> launches) {
+  if (samples.empty()) {
+    return tl::unexpected(Error{.code = ErrorCode::kImpossible, .message = "no rows to fit"});
+  }
+  LearnedModel model;
+  model.family = samples[0].row->work.family;
+  model.dtype = samples[0].row->work.dtype;
+  model.name = fmt::format("{}-{}", to_string(model.family), to_string(model.dtype));
+  const learned::FeatureSet* set = learned::feature_set(model.family);
+  if (!set) {
+    return tl::unexpected(Error{.code = ErrorCode::kImpossible,
+                                .message = fmt::format("no learned model for kernels of family {}",
+                                                       to_string(model.family))});
+  }
+  std::vector<int> monotone;
+  for (const learned::FeatureSpec& spec : set->specs) {
+    model.feature_names.emplace_back(spec.name);
+    monotone.push_back(spec.monotone);
+  }
+  model.launch_costs = find_launch_costs(launches.empty() ? samples : launches);
+
+  std::vector<Target> targets;
+  for (const Sample& sample : samples) {
+    Target target;
+    if (!make_target(model, sample, target)) continue;
+    const std::string chip = learned::chip_of(*sample.gpu);
+    auto known = std::find(model.chips.begin(), model.chips.end(), chip);
+    target.chip = static_cast<int>(known - model.chips.begin());
+    if (known == model.chips.end()) model.chips.push_back(chip);
+    auto board = std::find(model.gpus.begin(), model.gpus.end(), sample.gpu->name);
+    target.gpu = static_cast<std::size_t>(board - model.gpus.begin());
+    if (board == model.gpus.end()) model.gpus.push_back(sample.gpu->name);
+    targets.push_back(target);
+  }
+  if (targets.empty()) {
+    return tl::unexpected(
+        Error{.code = ErrorCode::kImpossible, .message = "no row has the shape that it needs"});
+  }
+  balance_gpus(targets, model.gpus.size());
+  model.common_cells =
+      find_cells(model.family, targets, [](const Target& t) { return !t.is_other_unit; });
+  for (int chip = 0; chip < static_cast<int>(model.chips.size()); ++chip) {
+    model.chip_cells.push_back(
+        find_cells(model.family, targets, [chip](const Target& t) { return t.chip == chip; }));
+  }
+
+  BoosterOptions options{.rounds = recipe.rounds,
+                         .depth = recipe.depth,
+                         .eta = recipe.eta,
+                         .subsample = recipe.subsample,
+                         .columns = recipe.columns,
+                         .min_child_weight = recipe.min_child_weight,
+                         .lambda = recipe.lambda,
+                         .seed = recipe.seed,
+                         .monotone = monotone};
+  const std::size_t columns = set->specs.size();
+  auto common = boost(booster_data(targets, columns, false), options);
+  if (!common) return tl::unexpected(common.error());
+  model.common = std::move(*common);
+  if (recipe.has_chip_trees) {
+    for (Target& target : targets) target.label -= model.common.predict(target.features);
+    options.rounds = recipe.chip_rounds;
+    options.monotone.clear();
+    auto chip = boost(booster_data(targets, columns, true), options);
+    if (!chip) return tl::unexpected(chip.error());
+    model.chip = std::move(*chip);
+  }
+  return model;
+}
+
+std::vector<double> predict_measured(const LearnedModel& model, std::span<const Sample> samples,
+                                     std::vector<double>* kernel_us) {
+  std::vector<double> measured;
+  measured.reserve(samples.size());
+  for (const Sample& sample : samples) {
+    Price price = KernelModels::heuristic().price(sample.row->work, *sample.gpu);
+    model.refine(sample.row->work, *sample.gpu, price);
+    const LaunchCost* cost = launch_cost_of(model, sample);
+    measured.push_back(cost ? cost->measured(price.time.count())
+                            : price.time.count());
+    if (kernel_us) kernel_us->push_back(price.time.count());
+  }
+  return measured;
+}
+
+}  // namespace perfmodel::training

@@ -1,0 +1,811 @@
+#include "perfmodel/predictors/training/svg_plot.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "perfmodel/predictors/training/accuracy.hpp"
+#include "perfmodel/predictors/training/sampling.hpp"
+#include "svg_axis.hpp"
+
+namespace perfmodel {
+namespace {
+
+using svg::Axis;
+using svg::Scale;
+using svg::Side;
+using svg::Unit;
+
+// Told apart with the common kinds of colour blindness (Okabe-Ito, then Tol).
+constexpr std::array<std::string_view, 10> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                       "#e69f00", "#56b4e9", "#882255", "#999933",
+                                                       "#332288", "#7f5539"};
+constexpr std::string_view kOtherColour = "#8a94a0";
+constexpr std::string_view kInk = "#1f2933", kMuted = "#5f6b7a", kFrame = "#9aa5b1";
+constexpr std::string_view kGrid = "#dde2e8", kFineGrid = "#eff2f5", kBand = "#7b8794";
+
+constexpr double kSmall = 10, kNormal = svg::kTickFontSize, kHeading = 13;
+constexpr double kPlotHeight = 320;
+constexpr double kTop = 30;     // title
+constexpr double kBottom = 46;  // tick labels, axis label
+constexpr double kLegendGap = 18, kMark = 16, kMarkGap = 7;
+constexpr std::size_t kLegendName = 28;
+
+constexpr double kShortestUs = 1e-9, kLongestUs = 1e15;  // a femtosecond, thirty years
+constexpr double kWorstError = 3;                        // where signed errors are cut off
+constexpr double kCounts = 18;  // room for the numbers of rows above the bins
+constexpr std::size_t kRowsPerBox = 5;
+constexpr std::size_t kSlices = 8;  // of each group, drawn in turns so that none hides the others
+constexpr std::size_t kMostLines = 2 * kColours.size();
+
+struct Area {
+  double left = 0, top = kTop, width = 0, height = kPlotHeight;
+  double right() const { return left + width; }
+  double bottom() const { return top + height; }
+};
+
+/// Pixels to two decimals.
+std::string px(double value) {
+  const double result = std::round(value * 100) / 100;
+  return fmt::format("{:.8g}", result == 0 ? 0.0 : result);
+}
+
+/// Length of the UTF-8 sequence at the start of `text`, 0 if it is none or no character of XML 1.0.
+std::size_t sequence(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return first >= 0x20 || first == '\t' || first == '\n' ? 1 : 0;
+  const std::size_t length = first >= 0xF5   ? 0
+                             : first >= 0xF0 ? 4
+                             : first >= 0xE0 ? 3
+                             : first >= 0xC2 ? 2
+                                             : 0;
+  if (length == 0 || length > text.size()) return 0;
+  std::uint32_t code = first & (0x7FU >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3FU);
+  }
+  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+  const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+  if (overlong || surrogate || code > 0x10FFFF || code == 0xFFFE || code == 0xFFFF) return 0;
+  return length;
+}
+
+/// Valid UTF-8 of characters that XML allows, whatever the bytes are.
+std::string cleaned(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t length = sequence(text);
+    if (length == 0) {
+      result += "\uFFFD";
+    } else {
+      result += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return result;
+}
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (char c : cleaned(text)) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      case '\'':
+        result += "&#39;";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+/// At most `most` characters.
+std::string shortened(std::string_view name, std::size_t most) {
+  std::string text = cleaned(name);
+  if (svg::characters(text) <= most) return text;
+  const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };
+  while (!text.empty() && svg::characters(text) >= std::max<std::size_t>(most, 1)) {
+    while (text.size() > 1 && continues(text.back())) text.pop_back();
+    text.pop_back();
+  }
+  return text + "…";
+}
+
+std::string shortened_to(std::string_view text, double width, double font_size) {
+  return shortened(text, static_cast<std::size_t>(std::max(1.0, width / (0.6 * font_size))));
+}
+
+/// 1,234: numbers of rows.
+std::string grouped(std::size_t number) {
+  std::string digits = fmt::format("{}", number);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
+  return digits;
+}
+
+/// 999, 1.2k, 12k, 3.4M.
+std::string compact(std::size_t number) {
+  const auto value = static_cast<double>(number);
+  if (value < 1e3) return fmt::format("{}", number);
+  if (value < 9.95e3) return fmt::format("{:.1f}k", value / 1e3);
+  if (value < 999.5e3) return fmt::format("{:.0f}k", value / 1e3);
+  return fmt::format("{:.1f}M", value / 1e6);
+}
+
+std::string percent(double share) {
+  const double value = share * 100;
+  return value < 99.95 ? fmt::format("{:.1f} %", value) : fmt::format("{:.4g} %", value);
+}
+
+std::string signed_percent(double share) {
+  const double value = std::abs(share * 100);
+  if (value < 0.05) return "0 %";
+  return fmt::format("{}{} %", share < 0 ? "−" : "+",
+                     value < 99.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.4g}", value));
+}
+
+// The elements that plots are made of.
+
+struct TextStyle {
+  std::string_view anchor = "start", colour = kInk;
+  double size = kNormal;
+  bool bold = false, upright = false;
+};
+
+std::string text_element(double x, double y, std::string_view text, TextStyle style = {}) {
+  if (text.empty()) return {};
+  std::string attributes = fmt::format(R"(x="{}" y="{}" font-size="{}" fill="{}")", px(x), px(y),
+                                       px(style.size), style.colour);
+  if (style.anchor != "start") attributes += fmt::format(R"( text-anchor="{}")", style.anchor);
+  if (style.bold) attributes += R"( font-weight="600")";
+  if (style.upright) {
+    attributes += fmt::format(" transform=\"rotate(-90 {} {})\"", px(x), px(y));
+  }
+  return fmt::format("<text {}>{}</text>\n", attributes, escaped(text));
+}
+
+std::string line_element(double x1, double y1, double x2, double y2, std::string_view colour,
+                         double width = 1, std::string_view dashes = {}) {
+  return fmt::format(R"(<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="{}" stroke-width="{}"{}/>)",
+                     px(x1), px(y1), px(x2), px(y2), colour, px(width),
+                     dashes.empty() ? "" : fmt::format(R"( stroke-dasharray="{}")", dashes)) +
+         "\n";
+}
+
+std::string rect_element(double x, double y, double width, double height, std::string_view colour,
+                         double opacity) {
+  return fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" fill="{}" fill-opacity="{}"/>)",
+                     px(x), px(y), px(width), px(height), colour, px(opacity)) +
+         "\n";
+}
+
+std::string circle_element(double x, double y, double radius) {
+  return fmt::format(R"(<circle cx="{}" cy="{}" r="{}"/>)", px(x), px(y), px(radius)) + "\n";
+}
+
+std::string point_list(const std::vector<std::pair<double, double>>& points) {
+  std::string list;
+  for (const auto& [x, y] : points) {
+    if (!list.empty()) list += ' ';
+    list += px(x) + ',' + px(y);
+  }
+  return list;
+}
+
+std::string polygon_element(const std::vector<std::pair<double, double>>& points,
+                            std::string_view colour, double opacity) {
+  return fmt::format(R"(<polygon points="{}" fill="{}" fill-opacity="{}"/>)", point_list(points),
+                     colour, px(opacity)) +
+         "\n";
+}
+
+/// Points up, at (x, top).
+std::string triangle_element(double x, double top, std::string_view colour) {
+  return polygon_element({{x - 4, top + 7}, {x + 4, top + 7}, {x, top}}, colour, 1);
+}
+
+// What all plots share: the axes below the data, the legend beside it.
+
+struct Labels {
+  std::string_view title, x, y;
+};
+
+double left_margin(const Axis& y) {
+  double widest = 0;
+  for (const auto& tick : y.ticks()) {
+    widest = std::max(widest, svg::text_width(tick.label, kNormal));
+  }
+  return std::max(74.0, widest + 34);  // panels of a column line up
+}
+
+std::string axes(const Area& area, const Axis& x, const Axis& y, const Labels& labels) {
+  std::string out, text;
+  for (const bool labelled : {false, true}) {  // the fine lines first
+    const std::string_view colour = labelled ? kGrid : kFineGrid;
+    for (const auto& tick : x.ticks()) {
+      if (tick.label.empty() == labelled) continue;
+      const double at = area.left + tick.at;
+      out += line_element(at, area.top, at, area.bottom(), colour);
+      text +=
+          text_element(at, area.bottom() + 16, tick.label, {.anchor = "middle", .colour = kMuted});
+    }
+    for (const auto& tick : y.ticks()) {
+      if (tick.label.empty() == labelled) continue;
+      const double at = area.bottom() - tick.at;
+      out += line_element(area.left, at, area.right(), at, colour);
+      text += text_element(area.left - 7, at + 4, tick.label, {.anchor = "end", .colour = kMuted});
+    }
+  }
+  out += fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" fill="none" stroke="{}"/>)",
+                     px(area.left), px(area.top), px(area.width), px(area.height), kFrame) +
+         "\n" + text;
+  out +=
+      text_element(area.left + area.width / 2, area.bottom() + 36, labels.x, {.anchor = "middle"});
+  out +=
+      text_element(14, area.top + area.height / 2, labels.y, {.anchor = "middle", .upright = true});
+  return out;
+}
+
+struct LegendEntry {
+  enum class Mark { kDot, kLine, kSwatch, kTriangle } mark = Mark::kDot;
+  std::string_view colour = kInk;
+  std::string name, note = {};  // the note is a second, smaller line
+  double opacity = 1;
+  std::string_view dashes = {};
+};
+
+struct Legend {
+  double width = 0, height = 0;
+  std::string content;
+};
+
+Legend make_legend(double left, double top, const std::vector<LegendEntry>& entries) {
+  Legend legend;
+  double y = top;
+  for (const LegendEntry& entry : entries) {
+    const std::string name = shortened(entry.name, kLegendName);
+    const double middle = y + 7;
+    switch (entry.mark) {
+      case LegendEntry::Mark::kDot:
+        // An ellipse, so that circles are points of the plot.
+        legend.content += fmt::format(R"(<ellipse cx="{}" cy="{}" rx="4" ry="4" fill="{}"/>)",
+                                      px(left + kMark / 2), px(middle), entry.colour) +
+                          "\n";
+        break;
+      case LegendEntry::Mark::kLine:
+        legend.content +=
+            line_element(left, middle, left + kMark, middle, entry.colour, 2, entry.dashes);
+        break;
+      case LegendEntry::Mark::kTriangle:
+        legend.content += triangle_element(left + kMark / 2, middle - 4, entry.colour);
+        break;
+      case LegendEntry::Mark::kSwatch:
+        legend.content += rect_element(left, middle - 5, kMark, 10, entry.colour, entry.opacity);
+        break;
+    }
+    const double text = left + kMark + kMarkGap;
+    legend.content += text_element(text, y + 11, name);
+    double width = svg::text_width(name, kNormal);
+    y += 18;
+    if (!entry.note.empty()) {
+      legend.content += text_element(text, y + 6, entry.note, {.colour = kMuted, .size = kSmall});
+      width = std::max(width, svg::text_width(entry.note, kSmall));
+      y += 14;
+    }
+    legend.width = std::max(legend.width, kMark + kMarkGap + width);
+  }
+  legend.height = y - top;
+  return legend;
+}
+
+/// `data` on its axes, with the legend at the right; `note` stands below the legend.
+SvgPanel make_panel(const Area& area, const Axis& x, const Axis& y, const Labels& labels,
+                    const std::string& data, const std::vector<LegendEntry>& entries,
+                    const std::string& note = {}) {
+  SvgPanel panel;
+  const double left = area.right() + kLegendGap;
+  const Legend legend = make_legend(left, area.top, entries);
+  panel.width = left + std::max(legend.width, svg::text_width(note, kSmall));
+  const double note_at = std::max(area.bottom() - 2, area.top + legend.height + 14);
+  panel.height = std::max(area.bottom() + kBottom, note_at + 6);
+  panel.content = text_element(area.left, kTop - 16,
+                               shortened_to(labels.title, panel.width - area.left, kHeading),
+                               {.size = kHeading, .bold = true}) +
+                  axes(area, x, y, labels) + data + legend.content +
+                  text_element(left, note_at, note, {.colour = kMuted, .size = kSmall});
+  return panel;
+}
+
+// Validation.
+
+bool positive(double value) { return std::isfinite(value) && value > 0; }
+
+Result<void> check_times(const std::string& name, const std::vector<double>& measured_us,
+                         const std::vector<double>& predicted_us) {
+  const std::string what = name.empty() ? "" : name + ", ";
+  if (measured_us.size() != predicted_us.size()) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("{}expected as many predicted as measured times ({}), found {}", what,
+                            measured_us.size(), predicted_us.size()));
+  }
+  const auto drawable = [](double time) { return time >= kShortestUs && time <= kLongestUs; };
+  for (std::size_t row = 0; row < measured_us.size(); ++row) {
+    if (drawable(measured_us[row]) && drawable(predicted_us[row])) continue;
+    return fail(ErrorCode::kImpossible,
+                fmt::format("{}row {}: expected times from {} to {} µs, found {} and {}", what, row,
+                            kShortestUs, kLongestUs, measured_us[row], predicted_us[row]));
+  }
+  return {};
+}
+
+// Scatter.
+
+/// The strip |predicted / measured - 1| <= share of a square plot, cut off at its edges.
+std::string band_element(const Area& area, const Axis& axis, double share, double opacity) {
+  const double zero = axis.at(1);
+  const double up = axis.at(1 + share) - zero, down = zero - axis.at(1 - share);
+  return polygon_element({{area.left, area.bottom()},
+                          {area.left, area.bottom() - up},
+                          {area.right() - up, area.top},
+                          {area.right(), area.top},
+                          {area.right(), area.top + down},
+                          {area.left + down, area.bottom()}},
+                         kBand, opacity);
+}
+
+struct ColouredGroup {
+  std::string_view colour;
+  std::string name;
+  std::vector<double> measured_us, predicted_us;
+  std::vector<std::size_t> shown;  // rows
+};
+
+void append(ColouredGroup& to, const TimeGroup& from) {
+  to.measured_us.insert(to.measured_us.end(), from.measured_us.begin(), from.measured_us.end());
+  to.predicted_us.insert(to.predicted_us.end(), from.predicted_us.begin(), from.predicted_us.end());
+}
+
+/// In the given order, the grey rest last; groups without rows are left out.
+std::vector<ColouredGroup> coloured(const std::vector<TimeGroup>& groups) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (!groups[i].measured_us.empty()) order.push_back(i);
+  }
+  std::vector<std::size_t> others;
+  if (order.size() > kColours.size()) {
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return groups[a].measured_us.size() > groups[b].measured_us.size();
+    });
+    others.assign(order.begin() + kColours.size(), order.end());
+    order.resize(kColours.size());
+    std::sort(order.begin(), order.end());
+    std::sort(others.begin(), others.end());
+  }
+  std::vector<ColouredGroup> result;
+  for (std::size_t index : order) {
+    result.push_back({.colour = kColours[result.size()], .name = groups[index].name});
+    append(result.back(), groups[index]);
+  }
+  if (!others.empty()) {
+    result.push_back({.colour = kOtherColour, .name = fmt::format("{} others", others.size())});
+    for (std::size_t index : others) append(result.back(), groups[index]);
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<SvgPanel> scatter_panel(const ScatterPlot& plot) {
+  std::size_t rows = 0;
+  double low = 0, high = 0;
+  for (const TimeGroup& group : plot.groups) {
+    if (auto valid = check_times(group.name, group.measured_us, group.predicted_us); !valid) {
+      return tl::make_unexpected(std::move(valid.error()));
+    }
+    for (const auto* times : {&group.measured_us, &group.predicted_us}) {
+      for (double time : *times) {
+        low = low == 0 ? time : std::min(low, time);
+        high = std::max(high, time);
+      }
+    }
+    rows += group.measured_us.size();
+  }
+  if (rows == 0 || plot.max_points == 0) {
+    return fail(ErrorCode::kImpossible, "expected at least one point to draw, found none");
+  }
+
+  const Axis axis(
+      {.scale = Scale::kLog, .unit = Unit::kTime, .low = low, .high = high, .length = kPlotHeight});
+  const Area area{.left = left_margin(axis), .width = kPlotHeight};
+
+  std::vector<ColouredGroup> groups = coloured(plot.groups);
+  std::vector<LegendEntry> legend;
+  std::size_t drawn = 0;
+  for (ColouredGroup& group : groups) {
+    const std::size_t size = group.measured_us.size();
+    const double share =
+        std::min(1.0, static_cast<double>(plot.max_points) / static_cast<double>(rows));
+    const auto count = static_cast<std::size_t>(std::ceil(share * static_cast<double>(size)));
+    group.shown = random_sample(size, count, 0);
+    drawn += group.shown.size();
+    const auto errors = summarize_errors(group.measured_us, group.predicted_us);
+    if (!errors) return tl::make_unexpected(errors.error());
+    legend.push_back({.mark = LegendEntry::Mark::kDot,
+                      .colour = group.colour,
+                      .name = group.name,
+                      .note = fmt::format("{} {}, MAPE {}", grouped(size),
+                                          size == 1 ? "row" : "rows", percent(errors->mape))});
+  }
+  legend.push_back({.mark = LegendEntry::Mark::kSwatch,
+                    .colour = kBand,
+                    .name = "within ±10 %",
+                    .opacity = 0.36});
+  legend.push_back({.mark = LegendEntry::Mark::kSwatch,
+                    .colour = kBand,
+                    .name = "within ±25 %",
+                    .opacity = 0.16});
+
+  std::string data = band_element(area, axis, 0.25, 0.16) + band_element(area, axis, 0.10, 0.24) +
+                     line_element(area.left, area.bottom(), area.right(), area.top, kMuted);
+  const bool many = drawn > 300;
+  for (std::size_t slice = 0; slice < kSlices; ++slice) {
+    for (const ColouredGroup& group : groups) {
+      const std::size_t begin = group.shown.size() * slice / kSlices;
+      const std::size_t end = group.shown.size() * (slice + 1) / kSlices;
+      if (begin == end) continue;
+      data +=
+          fmt::format("<g fill=\"{}\" fill-opacity=\"{}\">\n", group.colour, many ? "0.45" : "0.7");
+      for (std::size_t i = begin; i < end; ++i) {
+        const std::size_t row = group.shown[i];
+        data += circle_element(area.left + axis.at(group.measured_us[row]),
+                               area.bottom() - axis.at(group.predicted_us[row]), many ? 2 : 3);
+      }
+      data += "</g>\n";
+    }
+  }
+  std::string note;
+  if (drawn < rows) note = fmt::format("{} of {} rows drawn", grouped(drawn), grouped(rows));
+  return make_panel(area, axis, axis,
+                    {.title = plot.title, .x = "measured time", .y = "predicted time"}, data,
+                    legend, note);
+}
+
+// Error by size.
+
+namespace {
+
+/// Bins are numbered by their lower edges: 3 decade + (0, 1, 2) for 1, 2, 5 times the decade.
+struct Bins {
+  bool decades = false;
+
+  int of(double time_us) const {
+    int decade = static_cast<int>(std::floor(std::log10(time_us)));
+    // The logarithm may round across an edge.
+    if (time_us >= std::pow(10, decade + 1)) ++decade;
+    if (time_us < std::pow(10, decade)) --decade;
+    if (decades) return 3 * decade;
+    const double digit = time_us / std::pow(10, decade);
+    return 3 * decade + (digit < 2 ? 0 : digit < 5 ? 1 : 2);
+  }
+  double low(int bin) const {
+    const int decade = bin >= 0 ? bin / 3 : -((2 - bin) / 3);
+    return std::array{1.0, 2.0, 5.0}[static_cast<std::size_t>(bin - 3 * decade)] *
+           std::pow(10, decade);
+  }
+  double high(int bin) const { return low(decades ? bin + 3 : bin + 1); }
+};
+
+struct Bin {
+  std::vector<double> times_us, errors;
+};
+
+}  // namespace
+
+Result<SvgPanel> error_by_size_panel(const ErrorBySizePlot& plot) {
+  if (auto valid = check_times("", plot.measured_us, plot.predicted_us); !valid) {
+    return tl::make_unexpected(std::move(valid.error()));
+  }
+  if (plot.measured_us.empty()) {
+    return fail(ErrorCode::kImpossible, "expected at least one row to draw, found none");
+  }
+  const auto [shortest, longest] =
+      std::minmax_element(plot.measured_us.begin(), plot.measured_us.end());
+  const Bins bins{.decades = *longest / *shortest > 1e8};
+  std::map<int, Bin> filled;
+  for (std::size_t row = 0; row < plot.measured_us.size(); ++row) {
+    Bin& bin = filled[bins.of(plot.measured_us[row])];
+    bin.times_us.push_back(plot.measured_us[row]);
+    bin.errors.push_back(plot.predicted_us[row] / plot.measured_us[row] - 1);
+  }
+
+  double low = -0.1, high = 0.1;
+  for (auto& [index, bin] : filled) {
+    std::vector<double> sorted = bin.errors;
+    std::sort(sorted.begin(), sorted.end());
+    const bool box = sorted.size() >= kRowsPerBox;
+    low = std::min(low, box ? quantile(sorted, 0.1) : sorted.front());
+    high = std::max(high, box ? quantile(sorted, 0.9) : sorted.back());
+  }
+  high = std::min(high, kWorstError);
+  const Axis x({.scale = Scale::kLog,
+                .unit = Unit::kTime,
+                .low = bins.low(filled.begin()->first),
+                .high = bins.high(filled.rbegin()->first),
+                .length = 430});
+  const Axis y({.scale = Scale::kLinear,
+                .unit = Unit::kSignedPercent,
+                .side = Side::kLeft,
+                .low = low,
+                .high = high,
+                .length = kPlotHeight - kCounts});
+  const Area area{
+      .left = left_margin(y), .top = kTop + kCounts, .width = x.length(), .height = y.length()};
+
+  const std::string_view colour = kColours[0];
+  const auto height_of = [&](double error) {
+    return std::max(area.bottom() - y.at(error), area.top);
+  };
+  std::string data = line_element(area.left, height_of(0), area.right(), height_of(0), kMuted, 1.5);
+  bool boxes = false, points = false, cut = false;
+  for (const auto& [index, bin] : filled) {
+    const double left = area.left + x.at(bins.low(index));
+    const double right = area.left + x.at(bins.high(index));
+    const double middle = (left + right) / 2, gap = std::min(3.0, (right - left) / 10);
+    if (right - left >= 24) {
+      data += text_element(middle, area.top - 7, compact(bin.errors.size()),
+                           {.anchor = "middle", .colour = kMuted, .size = kSmall});
+    }
+    if (bin.errors.size() < kRowsPerBox) {
+      points = true;
+      data += fmt::format("<g fill=\"{}\" fill-opacity=\"0.7\">\n", colour);
+      double worst = low;
+      for (std::size_t i = 0; i < bin.errors.size(); ++i) {
+        data += circle_element(area.left + x.at(bin.times_us[i]), height_of(bin.errors[i]), 3);
+        worst = std::max(worst, bin.errors[i]);
+      }
+      data += "</g>\n";
+      if (y.at(worst) > y.length()) {
+        cut = true;
+        data += triangle_element(middle, area.top + 2, kColours[1]);
+      }
+      continue;
+    }
+    boxes = true;
+    std::vector<double> sorted = bin.errors;
+    std::sort(sorted.begin(), sorted.end());
+    std::array<double, 5> errors{}, heights{};
+    for (std::size_t i = 0; i < errors.size(); ++i) {
+      errors[i] = quantile(sorted, std::array{0.1, 0.25, 0.5, 0.75, 0.9}[i]);
+      heights[i] = height_of(errors[i]);
+    }
+    data += fmt::format("<g><title>{}</title>\n",
+                        escaped(fmt::format("{} to {}: {} rows, median {}, p10 {}, p25 {}, p75 {}, "
+                                            "p90 {}",
+                                            svg::label_text(bins.low(index), Unit::kTime),
+                                            svg::label_text(bins.high(index), Unit::kTime),
+                                            grouped(sorted.size()), signed_percent(errors[2]),
+                                            signed_percent(errors[0]), signed_percent(errors[1]),
+                                            signed_percent(errors[3]), signed_percent(errors[4]))));
+    data += rect_element(left + gap, heights[4], right - left - 2 * gap, heights[0] - heights[4],
+                         colour, 0.2);
+    data += rect_element(left + gap, heights[3], right - left - 2 * gap, heights[1] - heights[3],
+                         colour, 0.4);
+    data += line_element(left + gap, heights[2], right - gap, heights[2], colour, 2.5);
+    if (y.at(errors[4]) > y.length()) {
+      cut = true;
+      data += triangle_element(middle, area.top + 2, kColours[1]);
+    }
+    data += "</g>\n";
+  }
+  data += text_element(area.left - 7, area.top - 7, "rows",
+                       {.anchor = "end", .colour = kMuted, .size = kSmall});
+
+  std::vector<LegendEntry> legend;
+  if (boxes) {
+    legend = {{.mark = LegendEntry::Mark::kLine, .colour = colour, .name = "median"},
+              {.mark = LegendEntry::Mark::kSwatch,
+               .colour = colour,
+               .name = "p25 to p75",
+               .opacity = 0.52},
+              {.mark = LegendEntry::Mark::kSwatch,
+               .colour = colour,
+               .name = "p10 to p90",
+               .opacity = 0.2}};
+  }
+  if (points) {
+    legend.push_back({.mark = LegendEntry::Mark::kDot, .colour = colour, .name = "single rows"});
+  }
+  if (cut) {
+    legend.push_back(
+        {.mark = LegendEntry::Mark::kTriangle, .colour = kColours[1], .name = "beyond the axis"});
+  }
+  return make_panel(area, x, y, {.title = plot.title, .x = "measured time", .y = "signed error"},
+                    data, legend);
+}
+
+// Few-shot.
+
+Result<SvgPanel> few_shot_panel(const FewShotPlot& plot) {
+  constexpr double kMostError = 1e6;
+  std::size_t lines = plot.levels.size();
+  double first = 0, last = 0, worst = 0;
+  std::vector<FewShotSeries> series;
+  const auto valid_error = [&](double error) { return error >= 0 && error <= kMostError; };
+  for (const FewShotSeries& given : plot.series) {
+    if (given.points.empty()) continue;
+    series.push_back(given);
+    auto& points = series.back().points;
+    for (const FewShotPoint& point : points) {
+      if (!positive(point.measured_points) || !valid_error(point.error) ||
+          !valid_error(point.low) || !valid_error(point.high) || point.low > point.error ||
+          point.high < point.error) {
+        return fail(ErrorCode::kImpossible,
+                    fmt::format("{}: expected a number of points above 0 and 0 <= low <= error <= "
+                                "high <= {}, found {} points, {} <= {} <= {}",
+                                given.name, kMostError, point.measured_points, point.low,
+                                point.error, point.high));
+      }
+      first = first == 0 ? point.measured_points : std::min(first, point.measured_points);
+      last = std::max(last, point.measured_points);
+      worst = std::max(worst, point.high);
+    }
+    const auto by_size = [](const FewShotPoint& a, const FewShotPoint& b) {
+      return a.measured_points < b.measured_points;
+    };
+    std::sort(points.begin(), points.end(), by_size);
+    const auto twice = std::adjacent_find(
+        points.begin(), points.end(), [&](const auto& a, const auto& b) { return !by_size(a, b); });
+    if (twice != points.end()) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("{}: expected each number of points once, found {} twice", given.name,
+                              twice->measured_points));
+    }
+  }
+  lines += series.size();
+  for (const ErrorLevel& level : plot.levels) {
+    if (!valid_error(level.error)) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("{}: expected an error from 0 to {}, found {}", level.name,
+                              kMostError, level.error));
+    }
+    worst = std::max(worst, level.error);
+  }
+  if (series.empty()) {
+    return fail(ErrorCode::kImpossible, "expected at least one series with points, found none");
+  }
+  if (lines > kMostLines) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected at most {} series and levels, found {}", kMostLines, lines));
+  }
+
+  const Axis x(
+      {.scale = Scale::kLog, .unit = Unit::kCount, .low = first, .high = last, .length = 430});
+  const Axis y({.scale = Scale::kLinear,
+                .unit = Unit::kPercent,
+                .side = Side::kLeft,
+                .low = 0,
+                .high = worst,
+                .length = kPlotHeight});
+  const Area area{.left = left_margin(y), .width = x.length()};
+
+  std::string bands, curves;
+  std::vector<LegendEntry> legend;
+  const auto colour_of = [](std::size_t line) { return kColours[line % kColours.size()]; };
+  const auto dashes_of = [](std::size_t line) {
+    return std::string_view(line < kColours.size() ? "" : "6 3");
+  };
+  for (std::size_t line = 0; line < series.size(); ++line) {
+    const auto& points = series[line].points;
+    const std::string_view colour = colour_of(line);
+    std::vector<std::pair<double, double>> curve, band, back;
+    for (const FewShotPoint& point : points) {
+      const double at = area.left + x.at(point.measured_points);
+      curve.emplace_back(at, area.bottom() - y.at(point.error));
+      band.emplace_back(at, area.bottom() - y.at(point.high));
+      back.emplace_back(at, area.bottom() - y.at(point.low));
+    }
+    if (points.size() == 1) {
+      bands += line_element(band[0].first, band[0].second, back[0].first, back[0].second, colour);
+    } else {
+      band.insert(band.end(), back.rbegin(), back.rend());
+      bands += polygon_element(band, colour, 0.14);
+      const std::string dashes =
+          dashes_of(line).empty() ? "" : fmt::format(R"( stroke-dasharray="{}")", dashes_of(line));
+      curves +=
+          fmt::format(
+              R"(<polyline points="{}" fill="none" stroke="{}" stroke-width="2" stroke-linejoin="round"{}/>)",
+              point_list(curve), colour, dashes) +
+          "\n";
+    }
+    curves += fmt::format("<g fill=\"{}\">\n", colour);
+    for (const auto& [at, height] : curve) curves += circle_element(at, height, 3);
+    curves += "</g>\n";
+    legend.push_back({.mark = LegendEntry::Mark::kLine,
+                      .colour = colour,
+                      .name = series[line].name,
+                      .dashes = dashes_of(line)});
+  }
+  std::string levels;
+  for (std::size_t i = 0; i < plot.levels.size(); ++i) {
+    // Dotted, as no series is.
+    const std::string_view colour = colour_of(series.size() + i);
+    const double height = area.bottom() - y.at(plot.levels[i].error);
+    levels += line_element(area.left, height, area.right(), height, colour, 2, "2 3");
+    legend.push_back({.mark = LegendEntry::Mark::kLine,
+                      .colour = colour,
+                      .name = plot.levels[i].name,
+                      .note = percent(plot.levels[i].error),
+                      .dashes = "2 3"});
+  }
+  return make_panel(area, x, y,
+                    {.title = plot.title, .x = "measured points", .y = plot.error_label},
+                    bands + levels + curves, legend);
+}
+
+Result<std::string> svg_document(std::string_view title, std::string_view subtitle,
+                                 const std::vector<SvgPanel>& panels, std::size_t columns) {
+  constexpr double kMargin = 24, kColumnGap = 36, kRowGap = 24;
+  if (panels.empty() || columns == 0) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected panels and columns, found {} panels in {} columns",
+                            panels.size(), columns));
+  }
+  columns = std::min(columns, panels.size());
+  std::vector<double> widths(columns), heights((panels.size() + columns - 1) / columns);
+  for (std::size_t i = 0; i < panels.size(); ++i) {
+    widths[i % columns] = std::max(widths[i % columns], panels[i].width);
+    heights[i / columns] = std::max(heights[i / columns], panels[i].height);
+  }
+  const double top = kMargin + (title.empty() ? 0 : 30) + (subtitle.empty() ? 0 : 20);
+  const double width = std::accumulate(widths.begin(), widths.end(), 2 * kMargin) +
+                       kColumnGap * static_cast<double>(columns - 1);
+  const double height = std::accumulate(heights.begin(), heights.end(), top + kMargin) +
+                        kRowGap * static_cast<double>(heights.size() - 1);
+
+  std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+      "viewBox=\"0 0 {0} {1}\" role=\"img\" font-family=\"system-ui, -apple-system, 'Segoe UI', "
+      "Roboto, 'Helvetica Neue', Arial, sans-serif\">\n",
+      px(std::ceil(width)), px(std::ceil(height)));
+  if (!title.empty()) out += fmt::format("<title>{}</title>\n", escaped(title));
+  out += "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
+  out += text_element(kMargin, kMargin + 15, shortened_to(title, width - 2 * kMargin, 18),
+                      {.size = 18, .bold = true});
+  out += text_element(kMargin, top - 12, shortened_to(subtitle, width - 2 * kMargin, 12),
+                      {.colour = kMuted, .size = 12});
+  double y = top;
+  for (std::size_t row = 0; row < heights.size(); ++row) {
+    double x = kMargin;
+    for (std::size_t column = 0; column < columns; ++column) {
+      const std::size_t i = row * columns + column;
+      if (i < panels.size()) {
+        out += fmt::format("<g transform=\"translate({} {})\">\n{}</g>\n", px(x), px(y),
+                           panels[i].content);
+      }
+      x += widths[column] + kColumnGap;
+    }
+    y += heights[row] + kRowGap;
+  }
+  return out + "</svg>\n";
+}
+
+}  // namespace perfmodel
