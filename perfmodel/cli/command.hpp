@@ -20,5 +20,7 @@ Command gpus_command(CLI::App& parent);
 Command kernels_command(CLI::App& parent);
 Command build_command(CLI::App& parent);
 Command replay_command(CLI::App& parent);
+Command train_command(CLI::App& parent);
+Command eval_command(CLI::App& parent);
 
 }  // namespace perfmodel::cli

@@ -19,7 +19,7 @@ namespace perfmodel::cli {
 namespace {
 
 struct Arguments {
-  std::string queries, gpu, op, dtype, output, models = "heuristic";
+  std::string queries, gpu, op, dtype, output, models = "learned";
   bool json = false;
 };
 
@@ -52,11 +52,12 @@ Result<Priced> price_table(const Arguments& arguments) {
     }
     Price price;
     if (!row.is_free) {
-      price = models->price(row.work, result.table.gpus[static_cast<std::size_t>(row.gpu)]);
+      price = models->models.price(row.work, result.table.gpus[static_cast<std::size_t>(row.gpu)]);
     }
     if (!price.in_range) ++outside;
     result.prices.push_back(price);
   }
+  if (auto readable = models->check(); !readable) return Unexpected{readable.error()};
   if (outside > 0) {
     result.table.warnings.push_back(
         fmt::format("{} of {} lie outside the range that their model was fitted or checked on",

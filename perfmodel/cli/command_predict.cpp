@@ -20,7 +20,7 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> graphs, overheads, kernel_times;
-  std::string gpu, use = "all", models = "heuristic", timeline;
+  std::string gpu, use = "all", models = "learned", timeline;
   std::int64_t world = 0;
   std::vector<double> rank_start;
   std::string topology, strategy, chakra;
@@ -139,9 +139,10 @@ class Run {
 
   // Collectives are priced on the named topology, else on the one that the GPU usually sits in.
   Result<void> find_topology() {
-    const auto models = kernel_models_by_name(arguments_.models);
+    auto models = kernel_models_by_name(arguments_.models);
     if (!models) return Unexpected{models.error()};
-    models_ = *models;
+    chosen_ = std::move(*models);
+    models_ = chosen_.models;
     topology_ = topology_for(report_.gpu);
     if (!arguments_.topology.empty()) {
       auto found = TopologyCatalog::builtin().find(arguments_.topology);
@@ -318,6 +319,7 @@ class Run {
 
   const Arguments& arguments_;
   PredictionReport report_;
+  ChosenModels chosen_;
   KernelModels models_;
   Topology topology_;
   std::unique_ptr<KernelModel> collectives_;

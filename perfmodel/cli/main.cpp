@@ -1,94 +1,51 @@
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-#include <cstdio>
-#include <exception>
-#include <memory>
-#include <new>
-#include <string>
-#include <vector>
+#include <unistd.h>
 
-#include "command.hpp"
-#include "output.hpp"
-#include "text_table.hpp"
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "cli_main.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
-enum ExitCode { kOk = 0, kBadInput = 1, kBadUsage = 2 };
-
-constexpr std::size_t kHelpColumn = 30;
-
-// Breaks long descriptions of options.
-class HelpFormatter : public CLI::Formatter {
- public:
-  HelpFormatter() { column_width(kHelpColumn); }
-
-  std::string make_option_desc(const CLI::Option* option) const override {
-    std::string text =
-        wrapped(option->get_description(), "", 0, kLineWidth - kHelpColumn);  // CLI11 indents
-    text.pop_back();
-    return text;
-  }
-};
-
-// One problem is one line.
-void complain(std::string message) {
-  for (char& c : message) {
-    if (c == '\n' || c == '\r') c = ' ';
-  }
-  std::fprintf(stderr, "%s\n", message.c_str());
+// Commands that need XGBoost are a program of their own beside this one: loading the library takes
+// longer than a prediction.
+Command other_program(CLI::App& app, const char* name, const char* what) {
+  CLI::App* command = app.add_subcommand(name, what);
+  command->prefix_command();
+  return {command, [] {
+            return Result<void>(fail(ErrorCode::kImpossible,
+                                     "expected the program perfpredict-train beside this one, found "
+                                     "none (it is built where XGBoost is found)"));
+          }};
 }
 
-int run(int argc, char** argv) {
-  CLI::App app{"Predicts the time of a training batch on a GPU from PyTorch execution graphs."};
-  app.name("perfpredict");
-  app.set_version_flag("--version", "perfpredict " PERFMODEL_VERSION);
-  app.require_subcommand(1);
-  app.formatter(std::make_shared<HelpFormatter>());
-  app.footer(
-      "Times are microseconds in JSON. Exit status: 0 success, 1 bad input or impossible request,\n"
-      "2 bad usage. `perfpredict COMMAND --help` explains a command.");
-  const std::vector<Command> commands = {
-      predict_command(app), trace_command(app), replay_command(app), overheads_command(app),
-      kernels_command(app), gpus_command(app),  build_command(app)};
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-      return app.exit(error) == 0 ? kOk : kBadUsage;  // --help, --version
-    }
-    std::string message = error.what();
-    // CLI11 looks for what is missing before it looks at what nobody knows.
-    const std::vector<std::string> unknown = app.remaining(true);
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) &&
-        !unknown.empty()) {
-      message = "unknown argument: " + unknown.front();
-    }
-    while (message.ends_with('\n')) message.pop_back();
-    complain(message + " (see --help)");
-    return kBadUsage;
-  }
-  for (const Command& command : commands) {
-    if (!command.app->parsed()) continue;
-    if (const Result<void> done = command.run(); !done) {
-      complain(to_string(done.error()));
-      return kBadInput;
-    }
-  }
-  return kOk;
+std::vector<Command> make_commands(CLI::App& app) {
+  return {predict_command(app),
+          trace_command(app),
+          replay_command(app),
+          overheads_command(app),
+          kernels_command(app),
+          gpus_command(app),
+          build_command(app),
+          other_program(app, "train", "Fits kernel models to measured kernels"),
+          other_program(app, "eval", "Judges kernel models on measured kernels or whole models")};
+}
+
+void run_other_program(char** argv) {
+  std::error_code failure;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", failure);
+  if (failure) return;
+  const std::string program = (self.parent_path() / "perfpredict-train").string();
+  execv(program.c_str(), argv);  // returns only if there is none
 }
 
 }  // namespace
 }  // namespace perfmodel::cli
 
 int main(int argc, char** argv) {
-  try {
-    return perfmodel::cli::run(argc, argv);
-  } catch (const std::bad_alloc&) {
-    perfmodel::cli::complain("expected more memory, found none left");
-  } catch (const std::exception& error) {
-    perfmodel::cli::complain(std::string("unexpected failure: ") + error.what());
-  }
-  return perfmodel::cli::kBadInput;
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "train" || command == "eval") perfmodel::cli::run_other_program(argv);
+  return perfmodel::cli::cli_main(argc, argv, perfmodel::cli::make_commands);
 }

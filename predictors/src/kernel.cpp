@@ -1,5 +1,9 @@
 #include "perfmodel/predictors/kernel.hpp"
 
+#include <algorithm>
+
+#include "perfmodel/result.hpp"
+
 namespace perfmodel {
 
 std::string_view to_string(KernelFamily family) {
@@ -66,6 +70,44 @@ std::string_view to_string(Bound bound) {
       return "measured";
   }
   return "unknown";
+}
+
+void KernelModel::price_many(std::span<const KernelWork> work, const Gpu& gpu,
+                             std::span<Price> prices) const {
+  PERFMODEL_CHECK(work.size() == prices.size());
+  for (std::size_t i = 0; i < work.size(); ++i) prices[i] = price(work[i], gpu);
+}
+
+void KernelModels::price_many(std::span<const KernelWork> work, const Gpu& gpu,
+                              std::span<Price> prices) const {
+  PERFMODEL_CHECK(work.size() == prices.size());
+  constexpr std::size_t kLongRun = 64;  // gains no more from company
+  constexpr std::size_t kGroup = 128;   // small enough to stay in the first-level cache
+  const auto family_of = [&](std::size_t i) { return static_cast<std::size_t>(work[i].family); };
+
+  std::array<std::vector<std::size_t>, std::tuple_size_v<decltype(models_)>> places;
+  for (std::size_t begin = 0, end = 0; begin < work.size(); begin = end) {
+    while (end < work.size() && work[end].family == work[begin].family) ++end;
+    if (const std::size_t size = end - begin; size >= kLongRun || size == work.size()) {
+      model(work[begin].family)
+          .price_many(work.subspan(begin, size), gpu, prices.subspan(begin, size));
+      continue;
+    }
+    for (std::size_t i = begin; i < end; ++i) places[family_of(i)].push_back(i);
+  }
+
+  std::vector<KernelWork> group;
+  std::array<Price, kGroup> group_prices;
+  for (std::size_t family = 0; family < places.size(); ++family) {
+    for (std::span<const std::size_t> rest = places[family]; !rest.empty();) {
+      const auto now = rest.first(std::min(rest.size(), kGroup));
+      rest = rest.subspan(now.size());
+      group.clear();
+      for (std::size_t i : now) group.push_back(work[i]);
+      models_[family]->price_many(group, gpu, std::span(group_prices).first(now.size()));
+      for (std::size_t i = 0; i < now.size(); ++i) prices[now[i]] = group_prices[i];
+    }
+  }
 }
 
 }  // namespace perfmodel

@@ -14,14 +14,23 @@ namespace {
 
 using learned::LearnedModel;
 
+/// A model with its trees laid out for speed.
+struct Loaded {
+  explicit Loaded(LearnedModel the_model)
+      : model(std::move(the_model)), common(model.common), chip(model.chip) {}
+
+  LearnedModel model;
+  learned::TreeWalker common, chip;
+};
+
 /// Model files of one family: read once, when first needed.
 class Library {
  public:
   void add_file(std::filesystem::path file) { files_.push_back(std::move(file)); }
-  void add_model(LearnedModel model) { models_.push_back(std::move(model)); }
+  void add_model(LearnedModel model) { models_.emplace_back(std::move(model)); }
   bool empty() const { return files_.empty() && models_.empty(); }
 
-  const std::vector<LearnedModel>& models() const {
+  const std::vector<Loaded>& models() const {
     std::call_once(once_, [this] {
       for (const auto& file : files_) {
         auto models = learned::read_model_file(file);
@@ -29,22 +38,20 @@ class Library {
           if (!problem_) problem_ = models.error();
           continue;
         }
-        std::move(models->begin(), models->end(), std::back_inserter(models_));
+        for (LearnedModel& model : *models) models_.emplace_back(std::move(model));
       }
       is_read_ = true;
     });
     return models_;
   }
 
-  std::optional<Error> problem() const {
-    return is_read_ ? problem_ : std::nullopt;
-  }
+  std::optional<Error> problem() const { return is_read_ ? problem_ : std::nullopt; }
 
  private:
   std::vector<std::filesystem::path> files_;
   mutable std::once_flag once_;
   mutable std::atomic<bool> is_read_ = false;
-  mutable std::vector<LearnedModel> models_;
+  mutable std::vector<Loaded> models_;
   mutable std::optional<Error> problem_;
 };
 
@@ -54,15 +61,53 @@ class LearnedKernelModel final : public KernelModel {
       : library_(library), heuristic_(heuristic) {}
 
   Price price(const KernelWork& work, const Gpu& gpu) const override {
-    Price price = heuristic_.price(work, gpu);
-    if (const LearnedModel* model = find(work)) model->refine(work, gpu, price);
+    Price price;
+    price_many({&work, 1}, gpu, {&price, 1});
     return price;
   }
 
+  void price_many(std::span<const KernelWork> work, const Gpu& gpu,
+                  std::span<Price> prices) const override {
+    heuristic_.price_many(work, gpu, prices);
+    for (const Loaded& loaded : library_.models()) refine(loaded, work, gpu, prices);
+  }
+
  private:
-  const LearnedModel* find(const KernelWork& work) const {
-    for (const LearnedModel& model : library_.models()) {
-      if (model.covers(work)) return &model;
+  /// As `LearnedModel::refine` does, the trees over many rows at once.
+  void refine(const Loaded& loaded, std::span<const KernelWork> work, const Gpu& gpu,
+              std::span<Price> prices) const {
+    constexpr std::size_t kBlock = 64;
+    const LearnedModel& model = loaded.model;
+    const learned::FeatureSet& set = *learned::feature_set(model.family);
+    const int chip = model.chip_index(gpu);
+    const bool has_chip_trees = chip >= 0 && !loaded.chip.empty();
+    std::array<learned::FeatureRow, kBlock> rows;
+    std::array<std::size_t, kBlock> places;
+    std::array<float, kBlock> common, correction;
+    for (std::size_t next = 0; next < work.size();) {
+      std::size_t count = 0;
+      for (; next < work.size() && count < kBlock; ++next) {
+        if (find(work[next]) != &loaded) continue;
+        if (!set.fill(work[next], gpu, prices[next], rows[count])) continue;
+        rows[count][set.specs.size()] = static_cast<float>(chip);
+        places[count++] = next;
+      }
+      const std::span features(rows.front().data(), count * learned::kMaxFeatures);
+      loaded.common.predict(features, learned::kMaxFeatures, std::span(common).first(count));
+      if (has_chip_trees) {
+        loaded.chip.predict(features, learned::kMaxFeatures, std::span(correction).first(count));
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        double log_ratio = common[i];
+        if (has_chip_trees) log_ratio += correction[i];
+        model.apply(log_ratio, model.distance(rows[i], chip), chip >= 0, prices[places[i]]);
+      }
+    }
+  }
+
+  const Loaded* find(const KernelWork& work) const {
+    for (const Loaded& loaded : library_.models()) {
+      if (loaded.model.covers(work)) return &loaded;
     }
     return nullptr;
   }

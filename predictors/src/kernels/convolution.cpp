@@ -1,14 +1,13 @@
+#include "convolution.hpp"
+
+#include <cmath>
+
 #include "gemm_tiles.hpp"
 #include "models.hpp"
 
 namespace perfmodel::kernels {
 namespace {
 
-/// Winograd F(4x4, 3x3) needs a quarter, F(2x2, 3x3) 1/2.25 of the multiplications; transforms and
-/// worse inner loops eat part of it. Results come in tiles of 4 x 4 or 2 x 2. Chosen on NeuSight's
-/// conv2d rows (V100, P100, P4, T4), where library choices leave an error of some 30 %.
-constexpr double kWinograd4Gain = 1.7;
-constexpr double kWinograd2Gain = 1.35;
 /// Below this many channels the transforms dominate and libraries fall back.
 constexpr std::int64_t kWinogradMinChannels = 16;
 /// Implicit GEMM computes addresses in its inner loop.
@@ -19,13 +18,67 @@ constexpr double kImplicitGemmShare = 0.85;
 constexpr std::int64_t kFewChannels = 8;
 constexpr double kFewChannelsShare = 0.2;
 
-double winograd_gain(const ConvolutionShape& c) {
-  const auto used = [&](std::int64_t tile) {  // share of the tiles that are results
-    const std::int64_t p = (c.p + tile - 1) / tile * tile, q = (c.q + tile - 1) / tile * tile;
-    return static_cast<double>(c.p * c.q) / static_cast<double>(std::max<std::int64_t>(1, p * q));
-  };
-  return std::max({kWinograd4Gain * used(4), kWinograd2Gain * used(2), kImplicitGemmShare});
+/// Share of the peak that the fused Winograd kernel's multiplications reach.
+constexpr double kFusedWinogradShare = 0.45;
+
+/// The transforms' own arithmetic: boards with much bandwidth per FLOP (P100, V100) do not move the
+/// transformed tensors at their DRAM rate.
+constexpr double kTransformBytesPerFlop = 0.027;
+
+double tiles_of(const ConvolutionShape& c, std::int64_t tile) {
+  return static_cast<double>(c.n * ((c.p + tile - 1) / tile) * ((c.q + tile - 1) / tile));
 }
+
+/// Winograd F(2x2, 3x3) in one kernel: 16 multiplications per channel pair for four results. Blocks
+/// of 32 output tiles x 32 filters.
+double fused_winograd_us(const ConvolutionShape& c, const Gpu& gpu, double bytes) {
+  const double tiles = std::ceil(tiles_of(c, 2) / 32) * 32;
+  const double filters = std::ceil(static_cast<double>(c.k) / 32) * 32;
+  const double blocks = tiles * filters / 1024;
+  const double rate = kFusedWinogradShare * terms::sustained_flop_per_us(gpu, DType::kFloat32, false);
+  const double waves = blocks / gpu.num_sms;
+  const double flop = 2 * 16 * tiles * filters * static_cast<double>(c.c);
+  return std::max(flop / rate * std::ceil(waves) / waves, terms::stream_time(gpu, bytes, 1));
+}
+
+/// Winograd F(4x4, 3x3) in four kernels: two transforms, 36 products of [tiles, c] by [c, k], and
+/// the transform back; the transformed tensors pass through memory twice.
+double staged_winograd_us(const ConvolutionShape& c, const Gpu& gpu, double bytes) {
+  const double tiles = tiles_of(c, 4);
+  const double in = static_cast<double>(c.c), out = static_cast<double>(c.k);
+  const GemmShape products{.batch = 36, .m = static_cast<std::int64_t>(tiles), .n = c.k, .k = c.c};
+  const double transformed = 36 * 4 * tiles * (in + out);
+  const TiledTime gemm = tiled_gemm(products, 4, DType::kFloat32, false,
+                                    transformed + 36 * 4 * in * out, 1, gpu);
+  const double moved = transformed + 36 * 4 * in * out + bytes;
+  const double arithmetic =
+      moved / (kTransformBytesPerFlop * gpu.peak(DType::kFloat32, false).value * 1e-6);
+  return gemm.total + 3 * terms::empty_kernel_us(gpu) +
+         std::max(terms::stream_time(gpu, moved, 0.8), arithmetic);
+}
+
+}  // namespace
+
+ConvolutionTimes convolution_times(const ConvolutionShape& c, double bytes, const Gpu& gpu) {
+  ConvolutionTimes times;
+  const std::int64_t in = c.c / c.groups, out = c.k / c.groups;
+  using Pass = ConvolutionShape::Pass;
+  if (c.r != 3 || c.s != 3 || c.stride != 1 || c.groups != 1 || c.pass == Pass::kWeightGradient ||
+      std::min(in, out) < kWinogradMinChannels) {
+    return times;
+  }
+  ConvolutionShape shape = c;
+  if (c.pass == Pass::kInputGradient) {  // the same with the roles of the channels exchanged
+    std::swap(shape.c, shape.k);
+    shape.p = c.h;
+    shape.q = c.w;
+  }
+  times.fused_winograd = fused_winograd_us(shape, gpu, bytes);
+  times.staged_winograd = staged_winograd_us(shape, gpu, bytes);
+  return times;
+}
+
+namespace {
 
 /// Convolution as the implicit GEMM of its pass, by the tile model of `gemm_tiles.hpp`:
 ///
@@ -33,7 +86,7 @@ double winograd_gain(const ConvolutionShape& c) {
 ///   input gradient   m = n h w, n = c / g, k = k / g r s (FLOP / stride^2 each)
 ///   weight gradient  m = k / g, n = c / g r s, k = n p q
 ///
-/// fp32 3x3 filters with stride 1 run as Winograd where channels suffice. Depthwise layers (one
+/// fp32 3x3 filters with stride 1 run as Winograd (`convolution_times`) where that is faster. Depthwise layers (one
 /// channel per group) are bound by memory. Layout changes (NCHW to NHWC for tensor cores) add one
 /// pass over input and output.
 class Convolution final : public KernelModel {
@@ -95,17 +148,23 @@ class Convolution final : public KernelModel {
       price.in_range = false;
       return price;
     }
-    const bool winograd = c->r == 3 && c->s == 3 && c->stride == 1 && !work.matrix_units &&
-                          std::min(in, out) >= kWinogradMinChannels;
-    if (winograd) gain = winograd_gain(*c);
     if (work.matrix_units) memory_factor = 2;
     const int item_size = work.dtype == DType::kFloat64                                     ? 8
                           : work.dtype == DType::kFloat16 || work.dtype == DType::kBFloat16 ? 2
                                                                                             : 4;
     const TiledTime t = tiled_gemm(g, item_size, work.dtype, work.matrix_units,
                                    memory_factor * work.bytes().value, gain, gpu);
-    Price price = terms::make_price(t.compute, t.memory, t.latency, "convolution-heuristic", 0.4);
-    price.in_range = winograd && work.dtype == DType::kFloat32;
+    double compute = t.compute;
+    bool winograd = false;
+    if (!work.matrix_units && work.dtype == DType::kFloat32) {
+      const ConvolutionTimes times = convolution_times(*c, work.bytes().value, gpu);
+      const double best = std::min(times.fused_winograd, times.staged_winograd);
+      winograd = best < std::max(t.compute, t.memory);
+      if (winograd) compute = best;
+    }
+    Price price = terms::make_price(compute, winograd ? 0 : t.memory, t.latency,
+                                    "convolution-heuristic", 0.4);
+    price.in_range = winograd;
     return price;
   }
 };

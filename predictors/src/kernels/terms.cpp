@@ -49,6 +49,7 @@ double fp32_picojoule_per_flop(std::string_view architecture) {
 
 /// Matrix units spend less per FLOP: A100 holds 312 TFLOP/s of fp16 on 400 W.
 constexpr double kHalfMatrixEnergyShare = 0.12;
+constexpr double kEighthMatrixEnergyShare = 0.06;  ///< operands of half the size
 constexpr double kFp32MatrixEnergyShare = 0.5;
 
 /// Board power that computes nothing (idle, memory, fans), as a share of the limit, at least 15 W.
@@ -72,7 +73,9 @@ double sustained_flop_per_us(const Gpu& gpu, DType dtype, bool matrix_units) {
   if (gpu.tdp_w <= 0) return peak;
   double picojoule = fp32_picojoule_per_flop(gpu.architecture);
   if (matrix_units) {
-    picojoule *= dtype == DType::kFloat32 ? kFp32MatrixEnergyShare : kHalfMatrixEnergyShare;
+    picojoule *= dtype == DType::kFloat32  ? kFp32MatrixEnergyShare
+                 : dtype == DType::kFloat8 ? kEighthMatrixEnergyShare
+                                           : kHalfMatrixEnergyShare;
   } else if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) {
     picojoule *= 0.5;
   } else if (dtype == DType::kFloat64) {

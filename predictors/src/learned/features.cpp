@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "../kernels/convolution.hpp"
 #include "../kernels/terms.hpp"
 
 namespace perfmodel::learned {
@@ -127,10 +128,15 @@ constexpr FeatureSpec kConvolutionSpecs[] = {
     {"log2_groups"},
     {"align_channels_in"},
     {"align_channels_out"},
-    {"filled_winograd_tiles"},
+    {"filled_winograd2_tiles"},
+    {"filled_winograd4_tiles"},
+    {"log2_fused_winograd_over_baseline"},
+    {"log2_staged_winograd_over_baseline"},
+    {"log2_winograd4_tiles"},
     {"log2_gemm_k"},
     PERFMODEL_TILE_FEATURES("128x128"),
-    PERFMODEL_TILE_FEATURES("64x64"),
+    PERFMODEL_TILE_FEATURES("128x64"),
+    PERFMODEL_TILE_FEATURES("128x32"),
     PERFMODEL_BALANCE_FEATURES,
     PERFMODEL_DEVICE_FEATURES,
 };
@@ -149,8 +155,18 @@ bool fill_convolution(const KernelWork& work, const Gpu& gpu, const Price& basel
   out.add_log2(static_cast<double>(c->groups));
   out.add(alignment(c->c / c->groups));
   out.add(alignment(c->k / c->groups));
-  out.add(static_cast<double>(c->p * c->q) /
-          static_cast<double>((c->p + 3) / 4 * 4 * ((c->q + 3) / 4 * 4)));
+  const auto filled = [c](std::int64_t tile) {
+    return static_cast<double>(c->p * c->q) /
+           static_cast<double>((c->p + tile - 1) / tile * tile * ((c->q + tile - 1) / tile * tile));
+  };
+  out.add(filled(2));
+  out.add(filled(4));
+  const kernels::ConvolutionTimes times =
+      kernels::convolution_times(*c, work.bytes().value, gpu);
+  constexpr double kMost = 16;  // also where the algorithm does not apply
+  out.add_log2(times.fused_winograd / baseline.time.count(), kMost);
+  out.add_log2(times.staged_winograd / baseline.time.count(), kMost);
+  out.add_log2(static_cast<double>(c->n * ((c->p + 3) / 4) * ((c->q + 3) / 4)));
   const std::int64_t in = c->c / c->groups, filters = c->k / c->groups;
   std::int64_t m = c->n * c->p * c->q, n = filters, k = in * c->r * c->s;
   if (c->pass == Pass::kInputGradient) {
@@ -164,7 +180,8 @@ bool fill_convolution(const KernelWork& work, const Gpu& gpu, const Price& basel
   }
   out.add_log2(static_cast<double>(k));
   add_tile(out, static_cast<double>(c->groups), m, n, 128, 128, gpu);
-  add_tile(out, static_cast<double>(c->groups), m, n, 64, 64, gpu);
+  add_tile(out, static_cast<double>(c->groups), m, n, 128, 64, gpu);
+  add_tile(out, static_cast<double>(c->groups), m, n, 128, 32, gpu);
   add_balance(out, work, gpu, baseline);
   add_device(out, work, gpu);
   return true;

@@ -60,9 +60,28 @@ double LearnedModel::trust(float distance) {
   return 1 / (1 + d * d);
 }
 
+std::array<double, Correction::kTerms> Correction::terms(const FeatureSet& set,
+                                                         const FeatureRow& row) {
+  const auto value = [&](std::string_view name) {
+    for (std::size_t i = 0; i < set.specs.size(); ++i) {
+      if (set.specs[i].name == name) return static_cast<double>(row[i]);
+    }
+    return 0.0;
+  };
+  return {1, std::clamp(value("log2_intensity_over_balance") / 4, -1.0, 1.0),
+          std::clamp((value("log2_baseline_us") - 8) / 4, -1.0, 1.0)};
+}
+
+double Correction::log_ratio(const FeatureSet& set, const FeatureRow& row) const {
+  const auto x = terms(set, row);
+  double sum = 0;
+  for (std::size_t i = 0; i < kTerms; ++i) sum += weights[i] * x[i];
+  return sum;
+}
+
 void LearnedModel::apply(double log_ratio, float row_distance, bool is_seen, Price& price) const {
   const double time = price.time.count() * std::exp(trust(row_distance) * log_ratio);
-  const int at = row_distance <= 0 ? 0 : row_distance <= 1 ? 1 : 2;
+  const int at = class_of(row_distance);
   const Interval& interval = is_seen ? seen[at] : unseen[at];
   price.time = Microseconds{time};
   price.low = Microseconds{time * interval.low};
@@ -71,17 +90,32 @@ void LearnedModel::apply(double log_ratio, float row_distance, bool is_seen, Pri
   price.in_range = row_distance <= 0;
 }
 
-bool LearnedModel::refine(const KernelWork& work, const Gpu& gpu, Price& price) const {
+const LaunchCost* LearnedModel::launch_cost(std::string_view gpu, std::string_view op) const {
+  for (const LaunchCost& cost : launch_costs) {
+    if (cost.gpu == gpu && cost.op == op) return &cost;
+  }
+  return nullptr;
+}
+
+bool LearnedModel::refine(const KernelWork& work, const Gpu& gpu, Price& price,
+                          int* distance_class) const {
   FeatureRow row;
   const FeatureSet& set = *feature_set(family);
   if (!set.fill(work, gpu, price, row)) return false;
-  double log_ratio = common.predict(row);
   const int chip_number = chip_index(gpu);
-  if (chip_number >= 0 && !chip.roots.empty()) {
+  double log_ratio = common.predict(row);
+  if (chip_number < 0) {
+    log_ratio *= kUnseenTrust;
+  } else if (!chip.roots.empty()) {
     row[set.specs.size()] = static_cast<float>(chip_number);
     log_ratio += chip.predict(row);
   }
-  apply(log_ratio, distance(row, chip_number), chip_number >= 0, price);
+  for (const Correction& correction : corrections) {
+    if (correction.gpu == gpu.name) log_ratio += correction.log_ratio(set, row);
+  }
+  const float far = distance(row, chip_number);
+  if (distance_class) *distance_class = class_of(far);
+  apply(log_ratio, far, chip_number >= 0, price);
   return true;
 }
 

@@ -37,13 +37,25 @@ struct Interval {
   int rows = 0;
 };
 
+/// What a few measured kernels of a new GPU say: log(measured / predicted) by ridge regression on a
+/// constant, intensity over balance and size (`perfpredict train --calibrate`).
+struct Correction {
+  static constexpr std::size_t kTerms = 3;
+  std::string gpu;
+  std::array<double, kTerms> weights{};
+  int rows = 0;
+
+  static std::array<double, kTerms> terms(const FeatureSet& set, const FeatureRow& row);
+  double log_ratio(const FeatureSet& set, const FeatureRow& row) const;
+};
+
 /// log(time / heuristic time) of one family in one arithmetic:
 ///
 ///   t = t_heuristic exp(s(d) [common(x) + chip(x, chip)])
 ///
 /// common: trees over dimensionless features x, fitted on all GPUs alike. chip: trees over the same
 /// features and the chip's number, fitted on what `common` left, used only for chips that were
-/// measured. d: distance of x to the fitted range, in powers of two; s(d) = 1 / (1 + d^2) leads back
+/// measured; for others common counts `kUnseenTrust`, chosen by leaving one GPU out. d: distance of x to the fitted range, in powers of two; s(d) = 1 / (1 + d^2) leads back
 /// to the heuristic.
 struct LearnedModel {
   std::string name;  ///< "gemm-fp32"; also the `model` of its prices
@@ -66,6 +78,8 @@ struct LearnedModel {
   static constexpr int kDistances = 3;
   Interval seen[kDistances], unseen[kDistances];
   std::vector<LaunchCost> launch_costs;
+  std::vector<Correction> corrections;
+  static constexpr double kUnseenTrust = 0.5;
   std::string card;  ///< JSON text: data, licence, split, errors, seeds, command
 
   bool covers(const KernelWork& work) const {
@@ -79,7 +93,12 @@ struct LearnedModel {
   static double trust(float distance);
 
   /// From the heuristic's price of the same work. Nothing where the features need another shape.
-  bool refine(const KernelWork& work, const Gpu& gpu, Price& price) const;
+  /// `distance_class`, if not null, gets the index into `seen` and `unseen`.
+  bool refine(const KernelWork& work, const Gpu& gpu, Price& price,
+              int* distance_class = nullptr) const;
+  static int class_of(float distance) { return distance <= 0 ? 0 : distance <= 1 ? 1 : 2; }
+  /// Of a measured GPU and op; null where no campaign timed them.
+  const LaunchCost* launch_cost(std::string_view gpu, std::string_view op) const;
   /// With the feature row of the work at hand and its log ratio.
   void apply(double log_ratio, float distance, bool is_seen, Price& price) const;
 };

@@ -213,6 +213,17 @@ LearnedModel read_model(const Reader& object) {
                                   cost.member("floor_us").number(),
                                   cost.member("dispatch_us").number()});
   });
+  object.member("corrections").each([&](const Reader& item) {
+    Correction correction{.gpu = item.member("gpu").string()};
+    const std::vector<double> weights = item.member("weights").numbers();
+    if (weights.size() != Correction::kTerms) {
+      item.fail("weights", fmt::format("{} numbers", Correction::kTerms));
+      return;
+    }
+    std::copy(weights.begin(), weights.end(), correction.weights.begin());
+    correction.rows = static_cast<int>(item.member("rows").integer(0, 2'000'000'000));
+    model.corrections.push_back(correction);
+  });
   model.card = object.member("card").text();
   const Reader trees = object.member("trees");
   if (object.failed()) return model;
@@ -271,7 +282,7 @@ std::string model_text(const LearnedModel& model) {
   return fmt::format(
       "{{\"name\": {},\n\"family\": {}, \"dtype\": {},\n\"card\": {},\n\"features\": [{}],\n"
       "\"common_cells\": {},\n\"chip_cells\": [{}],\n\"chips\": [{}], \"gpus\": [{}],\n"
-      "\"intervals\": {{\"seen\": [{}],\n  \"unseen\": [{}]}},\n\"launch_costs\": [{}],\n"
+      "\"intervals\": {{\"seen\": [{}],\n  \"unseen\": [{}]}},\n\"launch_costs\": [{}],\n\"corrections\": [{}],\n"
       "\"trees\": {{\"common\": {},\n\"chip\": {}}}}}",
       json_text(model.name), json_text(to_string(model.family)), json_text(to_string(model.dtype)),
       model.card.empty() ? "{}" : nlohmann::json::parse(model.card).dump(1),
@@ -284,6 +295,11 @@ std::string model_text(const LearnedModel& model) {
              [](const LaunchCost& c) {
                return fmt::format(R"({{"gpu": {}, "op": {}, "floor_us": {:.3f}, "dispatch_us": {:.3f}}})",
                                   json_text(c.gpu), json_text(c.op), c.floor_us, c.dispatch_us);
+             }),
+      joined(model.corrections, ",\n  ",
+             [](const Correction& c) {
+               return fmt::format(R"({{"gpu": {}, "weights": [{}], "rows": {}}})", json_text(c.gpu),
+                                  fmt::join(c.weights, ", "), c.rows);
              }),
       ensemble_text(model.common), ensemble_text(model.chip));
 }

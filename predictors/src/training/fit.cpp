@@ -49,11 +49,12 @@ LaunchCost find_launch_cost(std::span<const Sample* const> samples) {
     if (heuristic_us(*sample) < kFarBelow * shortest) plateau.push_back(sample->row->measured_us);
   }
   if (plateau.size() < kFewest) return cost;
+  // Calls that launch one or several kernels have several levels: the lowest is the sure one.
   const double middle = quantile(plateau, 0.5);
-  if (quantile(plateau, 0.75) - quantile(plateau, 0.1) > kFlat * middle) return cost;
-  cost.floor_us = middle;
+  const bool is_flat = quantile(plateau, 0.75) - quantile(plateau, 0.1) <= kFlat * middle;
+  cost.floor_us = is_flat ? middle : quantile(plateau, 0.1);
   cost.dispatch_us =
-      middle * (samples[0]->gpu->vendor == "amd" ? kDispatchShareAmd : kDispatchShare);
+      cost.floor_us * (samples[0]->gpu->vendor == "amd" ? kDispatchShareAmd : kDispatchShare);
   return cost;
 }
 
@@ -65,13 +66,6 @@ std::vector<LaunchCost> find_launch_costs(std::span<const Sample> samples) {
   std::vector<LaunchCost> costs;
   for (const auto& [key, group] : groups) costs.push_back(find_launch_cost(group));
   return costs;
-}
-
-const LaunchCost* launch_cost_of(const LearnedModel& model, const Sample& sample) {
-  for (const LaunchCost& cost : model.launch_costs) {
-    if (cost.gpu == sample.gpu->name && cost.op == *sample.op) return &cost;
-  }
-  return nullptr;
 }
 
 /// What trees learn from.
@@ -86,29 +80,28 @@ struct Target {
 };
 
 constexpr double kAboveFloor = 1.15;   ///< measured over floor from which a row tells its time
-constexpr double kFloorWeight = 0.05;  ///< of a row that only tells "at most"
+constexpr float kFloorWeight = 0.05F;  ///< of a row that only tells "at most"
 
 /// Boards that their power limit holds well below the peak run compute-bound kernels at the clock
 /// that their temperature allows: NeuSight's T4 sweeps differ by a quarter of the rate, its P4 linear
 /// sweep fell to a fifth of what the card reaches elsewhere. Such rows say more about that day than
 /// about a kernel; the heuristic's power model prices them.
-bool runs_at_power_limit(const Sample& sample, const Price& base) {
+bool runs_at_power_limit(const Sample& sample) {
   constexpr double kPowerLimited = 0.9;
   const KernelWork& work = sample.row->work;
+  if (work.family != KernelFamily::kGemm || work.matrix_units) return false;
   const double peak = sample.gpu->peak(work.dtype, work.matrix_units).value * 1e-6;
-  return base.bound == Bound::kCompute &&
-         terms::sustained_flop_per_us(*sample.gpu, work.dtype, work.matrix_units) <
+  return terms::sustained_flop_per_us(*sample.gpu, work.dtype, work.matrix_units) <
              kPowerLimited * peak;
 }
 
 bool make_target(const LearnedModel& model, const Sample& sample, Target& target) {
   const Price base = KernelModels::heuristic().price(sample.row->work, *sample.gpu);
   if (!learned::feature_set(model.family)
-           ->fill(sample.row->work, *sample.gpu, base, target.features) ||
-      runs_at_power_limit(sample, base)) {
+           ->fill(sample.row->work, *sample.gpu, base, target.features)) {
     return false;
   }
-  const LaunchCost* cost = launch_cost_of(model, sample);
+  const LaunchCost* cost = model.launch_cost(sample.gpu->name, *sample.op);
   const double floor = cost ? cost->floor_us : 0, dispatch = cost ? cost->dispatch_us : 0;
   const double measured = sample.row->measured_us;
   target.is_other_unit = sample.row->work.matrix_units && sample.gpu->vendor == "amd";
@@ -116,6 +109,7 @@ bool make_target(const LearnedModel& model, const Sample& sample, Target& target
   if (target.above_floor) {
     target.label = static_cast<float>(std::log((measured - dispatch) / base.time.count()));
     target.weight = 1;
+    if (runs_at_power_limit(sample)) return false;
   } else {
     const double most = floor - dispatch;
     target.label = static_cast<float>(std::min(0.0, std::log(most / base.time.count())));
@@ -176,7 +170,9 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
   LearnedModel model;
   model.family = samples[0].row->work.family;
   model.dtype = samples[0].row->work.dtype;
-  model.name = fmt::format("{}-{}", to_string(model.family), to_string(model.dtype));
+  model.name = model.dtype == DType::kFloat32
+                   ? fmt::format("{}-learned", to_string(model.family))
+                   : fmt::format("{}-{}-learned", to_string(model.family), to_string(model.dtype));
   const learned::FeatureSet* set = learned::feature_set(model.family);
   if (!set) {
     return tl::unexpected(Error{.code = ErrorCode::kImpossible,
@@ -237,21 +233,6 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
     model.chip = std::move(*chip);
   }
   return model;
-}
-
-std::vector<double> predict_measured(const LearnedModel& model, std::span<const Sample> samples,
-                                     std::vector<double>* kernel_us) {
-  std::vector<double> measured;
-  measured.reserve(samples.size());
-  for (const Sample& sample : samples) {
-    Price price = KernelModels::heuristic().price(sample.row->work, *sample.gpu);
-    model.refine(sample.row->work, *sample.gpu, price);
-    const LaunchCost* cost = launch_cost_of(model, sample);
-    measured.push_back(cost ? cost->measured(price.time.count())
-                            : price.time.count());
-    if (kernel_us) kernel_us->push_back(price.time.count());
-  }
-  return measured;
 }
 
 }  // namespace perfmodel::training

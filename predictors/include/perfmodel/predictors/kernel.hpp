@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -140,6 +141,11 @@ class KernelModel {
  public:
   virtual ~KernelModel() = default;
   virtual Price price(const KernelWork& work, const Gpu& gpu) const = 0;
+
+  /// prices[i] = price(work[i], gpu), to the bit; as many prices as work. Models that are faster on
+  /// many kernels at once override it.
+  virtual void price_many(std::span<const KernelWork> work, const Gpu& gpu,
+                          std::span<Price> prices) const;
 };
 
 /// Knows one model per family. `heuristic` is this project's default; `roofline` is the plain
@@ -155,6 +161,9 @@ class KernelModels {
   Price price(const KernelWork& work, const Gpu& gpu) const {
     return model(work.family).price(work, gpu);
   }
+  /// prices[i] = price(work[i], gpu), to the bit; as many prices as work. Kernels of one family go
+  /// to its model together, in any order they come.
+  void price_many(std::span<const KernelWork> work, const Gpu& gpu, std::span<Price> prices) const;
   void set(KernelFamily family, const KernelModel* model) {
     models_[static_cast<std::size_t>(family)] = model;
   }

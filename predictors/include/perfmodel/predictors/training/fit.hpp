@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,20 +32,11 @@ struct Recipe {
   bool has_chip_trees = true;
 };
 
-/// `done` of `total` steps; false cancels.
-using Progress = std::function<bool(int done, int total)>;
-
 /// Fits one model to samples of one family and dtype: launch costs of the campaign first, then trees
 /// on log((time - dispatch) / heuristic). Rows at the campaign's floor only say "at most floor -
 /// dispatch". Every GPU weighs the same. Intervals stay at 1 (see `calibrate`). `launches`: the rows
 /// that launch costs are found in, if these are more than the ones to fit (small kernels).
 Result<learned::LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
                                   std::span<const Sample> launches = {});
-
-/// Predicted time of each sample as the campaign would have measured it: launch cost included.
-/// `kernel_us` (if not null) gets the times without it.
-std::vector<double> predict_measured(const learned::LearnedModel& model,
-                                     std::span<const Sample> samples,
-                                     std::vector<double>* kernel_us = nullptr);
 
 }  // namespace perfmodel::training

@@ -1,0 +1,94 @@
+#include "cli_main.hpp"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "output.hpp"
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+enum ExitCode { kOk = 0, kBadInput = 1, kBadUsage = 2 };
+
+constexpr std::size_t kHelpColumn = 30;
+
+// Breaks long descriptions of options.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(kHelpColumn); }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text =
+        wrapped(option->get_description(), "", 0, kLineWidth - kHelpColumn);  // CLI11 indents
+    text.pop_back();
+    return text;
+  }
+};
+
+// One problem is one line.
+void complain(std::string message) {
+  for (char& c : message) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  std::fprintf(stderr, "%s\n", message.c_str());
+}
+
+int run(int argc, char** argv, MakeCommands make_commands) {
+  CLI::App app{"Predicts the time of a training batch on a GPU from PyTorch execution graphs."};
+  app.name("perfpredict");
+  app.set_version_flag("--version", "perfpredict " PERFMODEL_VERSION);
+  app.require_subcommand(1);
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.footer(
+      "Times are microseconds in JSON. Exit status: 0 success, 1 bad input or impossible request,\n"
+      "2 bad usage. `perfpredict COMMAND --help` explains a command.");
+  const std::vector<Command> commands = make_commands(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+      return app.exit(error) == 0 ? kOk : kBadUsage;  // --help, --version
+    }
+    std::string message = error.what();
+    // CLI11 looks for what is missing before it looks at what nobody knows.
+    const std::vector<std::string> unknown = app.remaining(true);
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) &&
+        !unknown.empty()) {
+      message = "unknown argument: " + unknown.front();
+    }
+    while (message.ends_with('\n')) message.pop_back();
+    complain(message + " (see --help)");
+    return kBadUsage;
+  }
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    if (const Result<void> done = command.run(); !done) {
+      complain(to_string(done.error()));
+      return kBadInput;
+    }
+  }
+  return kOk;
+}
+
+}  // namespace
+
+int cli_main(int argc, char** argv, MakeCommands make_commands) {
+  try {
+    return run(argc, argv, make_commands);
+  } catch (const std::bad_alloc&) {
+    complain("expected more memory, found none left");
+  } catch (const std::exception& error) {
+    complain(std::string("unexpected failure: ") + error.what());
+  }
+  return kBadInput;
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,15 @@
+#include "cli_main.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+std::vector<Command> make_commands(CLI::App& app) {
+  return {train_command(app), eval_command(app)};
+}
+
+}  // namespace
+}  // namespace perfmodel::cli
+
+int main(int argc, char** argv) {
+  return perfmodel::cli::cli_main(argc, argv, perfmodel::cli::make_commands);
+}

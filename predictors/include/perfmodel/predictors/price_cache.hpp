@@ -1,0 +1,67 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "perfmodel/predictors/kernel.hpp"
+
+namespace perfmodel {
+
+/// Remembers the prices of kernels on one GPU: `price(work)` is `models.price(work, gpu)` to the
+/// bit. For whoever asks again and again for the same few thousand kernels, such as a scheduler
+/// that keeps one cache per kind of GPU.
+///
+/// Memory is bounded: a fixed table of `capacity()` entries (`kEntryBytes` each), allocated at
+/// once. An entry lives within `kProbes` places of where its hash points; where all of these are
+/// taken a new price replaces one of them. Up to half the capacity that next to never happens;
+/// beyond, the cache forgets some prices and asks the models again.
+///
+/// Keys are compared whole, never by hash alone; 0.0 and -0.0 are different keys. Collectives,
+/// which carry a name, go to the models each time.
+///
+/// Thread-safe: any number of threads may ask at once. Readers take no lock and write nothing
+/// shared. Each entry has a sequence number (odd while somebody writes it) that a reader compares
+/// before and after; a reader that meets a writer takes the price for missing, and a writer that
+/// meets another drops its price.
+class PriceCache {
+ public:
+  static constexpr std::size_t kDefaultCapacity = std::size_t{1} << 16;
+  static constexpr std::size_t kProbes = 8;
+  static constexpr std::size_t kEntryBytes = 192;
+
+  /// Of `models`, which must live longer than the cache and must not change, on `gpu` (copied).
+  /// `capacity` is rounded up to a power of two, `kProbes` at least.
+  PriceCache(const KernelModels& models, const Gpu& gpu, std::size_t capacity = kDefaultCapacity);
+  ~PriceCache();
+  PriceCache(const PriceCache&) = delete;
+  PriceCache& operator=(const PriceCache&) = delete;
+
+  Price price(const KernelWork& work);
+
+  /// prices[i] = price(work[i]); as many prices as work. What is missing goes to the models
+  /// together.
+  void price_many(std::span<const KernelWork> work, std::span<Price> prices);
+
+  const Gpu& gpu() const { return gpu_; }
+  std::size_t capacity() const { return mask_ + 1; }
+  std::size_t size() const;  ///< prices in the table; counts, for reports and tests
+  /// Prices asked of the models so far, collectives included.
+  std::uint64_t misses() const { return misses_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Key;
+  struct Entry;
+  bool find(const Key& key, Price& price) const;
+  void insert(const Key& key, const Price& price);
+
+  const KernelModels& models_;
+  Gpu gpu_;
+  std::size_t mask_ = 0;
+  std::unique_ptr<Entry[]> entries_;
+  alignas(64) std::atomic<std::uint64_t> misses_ = 0;  ///< apart from what readers read
+};
+
+}  // namespace perfmodel

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "perfmodel/predictors/kernel_table.hpp"
+#include "perfmodel/predictors/training/accuracy.hpp"
+#include "perfmodel/predictors/training/fit.hpp"
+
+/// Fitting and judging kernel models as a user does it. Everything here is deterministic: same
+/// tables, same options, same bytes.
+namespace perfmodel::training {
+
+/// Which rows are fitted.
+enum class RowChoice {
+  kAll,
+  kTrain,  ///< not those of NeuSight's `llm` shapes
+  /// NeuSight's own fitting set: `paper_train` = 1; of a GPU and op that has no such row, all rows.
+  kPaper,
+};
+
+struct TrainOptions {
+  Recipe recipe;
+  RowChoice rows = RowChoice::kAll;
+  std::optional<KernelFamily> family;  ///< only this one
+  bool validate = true;                ///< without, intervals are as wide as a factor of two
+  bool tries_grid = false;             ///< rounds and depth by grouped validation first
+  std::string card = "{}";  ///< JSON object: data, licence, command; error tables are added
+  std::function<void(const std::string& what, int done, int total)> progress;
+};
+
+/// Predictions of kept-out rows; times as measured, launch cost included.
+struct Validation {
+  std::vector<double> measured_us, predicted_us;
+  std::vector<std::string> gpus, ops;  ///< per row
+  double coverage = 0;                 ///< share of rows above the launch floor inside low..high
+  std::size_t coverage_rows = 0;
+};
+
+/// One GPU whose rows nothing was fitted on, rows above the launch floor, kernel times.
+struct LeftOut {
+  std::string gpu;
+  ErrorSummary learned, heuristic, roofline;
+  /// Best constant times another GPU's time of the same kernel, fitted on the very rows: best and
+  /// mean over the other GPUs. Without kernels in common: no rows.
+  ErrorSummary best_ratio;
+  std::string best_ratio_gpu;
+  double mean_ratio_mape = 0;
+  double coverage = 0;
+};
+
+struct ModelReport {
+  std::string name;
+  std::size_t rows = 0, fitted_rows = 0;
+  Recipe recipe;
+  Validation random;   ///< 20 % of the rows
+  Validation grouped;  ///< 20 % of the shapes, on all GPUs
+  std::vector<LeftOut> left_out;
+};
+
+struct TrainReport {
+  std::vector<ModelReport> models;
+};
+
+/// Fits one model per family and dtype in the tables and writes them to `file` (whole or not at
+/// all). Errors: no row with a time, no family that models exist for.
+Result<TrainReport> train(std::span<const KernelTable> tables, const TrainOptions& options,
+                          const std::filesystem::path& file);
+
+/// Few measured kernels of one new GPU: adds a correction for it to the models of `base`.
+Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::path& base,
+                              const std::filesystem::path& file);
+
+/// Error on a left-out GPU against the number of its kernels that were measured, by random and by
+/// k-means choice: mean over `seeds`, lowest and highest.
+struct FewShotPointError {
+  int points = 0;
+  double mean = 0, low = 0, high = 0;
+};
+struct FewShotCurve {
+  std::string gpu, sampling;
+  std::vector<FewShotPointError> points;
+};
+Result<std::vector<FewShotCurve>> few_shot(std::span<const KernelTable> tables,
+                                           const TrainOptions& options, const std::string& gpu,
+                                           std::span<const int> counts, int seeds);
+
+/// A model file judged on a table; rows of families that it does not know are counted.
+struct EvalReport {
+  Validation rows;
+  std::vector<double> heuristic_us, roofline_us;  ///< per row, kernel times
+  std::size_t unknown_rows = 0;
+  std::size_t unseen_rows = 0;  ///< of GPUs that were not measured for the model
+};
+struct EvalOptions {
+  bool only_llm = false, only_train = false;
+  double min_us = 0;
+};
+Result<EvalReport> evaluate(const KernelTable& table, const std::filesystem::path& model,
+                            const EvalOptions& options);
+
+}  // namespace perfmodel::training
