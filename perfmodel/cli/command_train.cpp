@@ -72,7 +72,7 @@ std::optional<KernelFamily> family_by_name(const std::string& name) {
 
 Result<training::TrainOptions> train_options(const Arguments& arguments) {
   training::TrainOptions options;
-  options.recipe.seed = arguments.seed;
+  options.seed = arguments.seed;
   options.rows = arguments.rows == "paper"   ? RowChoice::kPaper
                  : arguments.rows == "train" ? RowChoice::kTrain
                                              : RowChoice::kAll;

@@ -83,7 +83,7 @@ class LearnedKernelModel final : public KernelModel {
     const bool has_chip_trees = chip >= 0 && !loaded.chip.empty();
     std::array<learned::FeatureRow, kBlock> rows;
     std::array<std::size_t, kBlock> places;
-    std::array<float, kBlock> common, correction;
+    std::array<float, kBlock> common_sums, chip_sums;
     for (std::size_t next = 0; next < work.size();) {
       std::size_t count = 0;
       for (; next < work.size() && count < kBlock; ++next) {
@@ -93,13 +93,20 @@ class LearnedKernelModel final : public KernelModel {
         places[count++] = next;
       }
       const std::span features(rows.front().data(), count * learned::kMaxFeatures);
-      loaded.common.predict(features, learned::kMaxFeatures, std::span(common).first(count));
+      loaded.common.predict(features, learned::kMaxFeatures, std::span(common_sums).first(count));
       if (has_chip_trees) {
-        loaded.chip.predict(features, learned::kMaxFeatures, std::span(correction).first(count));
+        loaded.chip.predict(features, learned::kMaxFeatures, std::span(chip_sums).first(count));
       }
       for (std::size_t i = 0; i < count; ++i) {
-        double log_ratio = common[i];
-        if (has_chip_trees) log_ratio += correction[i];
+        double log_ratio = common_sums[i];
+        if (chip < 0) {
+          log_ratio *= LearnedModel::kUnseenTrust;
+        } else if (has_chip_trees) {
+          log_ratio += chip_sums[i];
+        }
+        for (const learned::Correction& c : model.corrections) {
+          if (c.gpu == gpu.name) log_ratio += c.log_ratio(set, rows[i]);
+        }
         model.apply(log_ratio, model.distance(rows[i], chip), chip >= 0, prices[places[i]]);
       }
     }

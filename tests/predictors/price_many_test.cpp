@@ -100,7 +100,12 @@ TEST(PriceMany, LearnedEqualsTheModelsOwnWay) {
   const ModelFolder folder;
   const auto learned = LearnedModels::open(folder.path);
   ASSERT_TRUE(learned.has_value());
-  const auto models = small_models();
+  std::vector<learned::LearnedModel> models;
+  for (const auto& written : small_models()) {
+    auto read = learned::read_model_file(folder.path / (written.name + ".json"));
+    ASSERT_TRUE(read.has_value());
+    models.push_back(std::move(read->front()));
+  }
   int refined = 0;
   for (const Gpu& gpu : {round_gpu(), measured_gpu()}) {
     for (const KernelWork& work : kernel_mix(1000)) {

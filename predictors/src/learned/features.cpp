@@ -115,16 +115,16 @@ bool fill_gemm(const KernelWork& work, const Gpu& gpu, const Price& baseline, Fe
 }
 
 constexpr FeatureSpec kConvolutionSpecs[] = {
-    {"pass"},
+    {.name = "pass", .is_axis = true, .is_kind = true},
     {"log2_batch", true},
     {"log2_channels_in", true},
     {"log2_channels_out", true},
     {"log2_height", true},
     {"log2_width"},
     {"log2_results_per_image"},
-    {"filter_height"},
+    {.name = "filter_height", .is_axis = true, .is_kind = true},
     {"filter_width"},
-    {"stride"},
+    {.name = "stride", .is_axis = true, .is_kind = true},
     {"log2_groups"},
     {"align_channels_in"},
     {"align_channels_out"},

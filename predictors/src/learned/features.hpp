@@ -10,7 +10,7 @@
 namespace perfmodel::learned {
 
 inline constexpr std::size_t kMaxFeatures = 48;
-inline constexpr std::size_t kMaxAxes = 4;
+inline constexpr std::size_t kMaxAxes = 7;
 using FeatureRow = std::array<float, kMaxFeatures>;
 
 struct FeatureSpec {
@@ -18,6 +18,8 @@ struct FeatureSpec {
   /// Axis of the fitted range: the sizes that a sweep chooses. Tails and alignments, which repeat,
   /// and what follows from sizes and device are none.
   bool is_axis = false;
+  /// The axis counts kinds (a filter's height), not powers of two: another one lies far away.
+  bool is_kind = false;
   /// +1 or -1: log(time / baseline) may only grow or fall with this feature.
   int monotone = 0;
 };

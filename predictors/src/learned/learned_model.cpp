@@ -28,7 +28,8 @@ LearnedModel::Cell LearnedModel::cell_of(const FeatureSet& set, const FeatureRow
   std::size_t axis = 0;
   for (std::size_t i = 0; i < set.specs.size(); ++i) {
     if (!set.specs[i].is_axis) continue;
-    cell[axis++] = static_cast<std::int8_t>(std::floor(row[i] / kCellWidth));
+    const float step = set.specs[i].is_kind ? 1 : kCellWidth;
+    cell[axis++] = static_cast<std::int8_t>(std::clamp(std::floor(row[i] / step), -128.0F, 127.0F));
   }
   return cell;
 }
@@ -36,9 +37,12 @@ LearnedModel::Cell LearnedModel::cell_of(const FeatureSet& set, const FeatureRow
 float LearnedModel::distance(const FeatureRow& row, int chip_number) const {
   const FeatureSet& set = *feature_set(family);
   std::array<float, kMaxAxes> at{};
+  std::array<bool, kMaxAxes> is_kind{};
   std::size_t axes = 0;
   for (std::size_t i = 0; i < set.specs.size(); ++i) {
-    if (set.specs[i].is_axis) at[axes++] = row[i];
+    if (!set.specs[i].is_axis) continue;
+    is_kind[axes] = set.specs[i].is_kind;
+    at[axes++] = row[i];
   }
   float nearest = std::numeric_limits<float>::max();
   const Cells& cells =
@@ -46,6 +50,12 @@ float LearnedModel::distance(const FeatureRow& row, int chip_number) const {
   for (const Cell& cell : cells) {
     float farthest = 0;
     for (std::size_t axis = 0; axis < axes; ++axis) {
+      if (is_kind[axis]) {
+        if (std::floor(at[axis]) != static_cast<float>(cell[axis])) {
+          farthest = std::max(farthest, kOtherKind);
+        }
+        continue;
+      }
       const float low = kCellWidth * static_cast<float>(cell[axis]);
       farthest = std::max({farthest, low - at[axis], at[axis] - low - kCellWidth});
     }

@@ -70,6 +70,7 @@ struct LearnedModel {
   /// large" for granted together although no sweep had both.
   using Cell = std::array<std::int8_t, kMaxAxes>;
   static constexpr float kCellWidth = 2;
+  static constexpr float kOtherKind = 2;  ///< distance of another kind
   using Cells = std::vector<Cell>;
   Cells common_cells;             ///< of the rows that `common` was fitted on
   std::vector<Cells> chip_cells;  ///< by chip

@@ -77,6 +77,7 @@ struct Target {
   std::size_t gpu = 0;
   bool above_floor = true;
   bool is_other_unit = false;
+  bool is_common_only = false;
 };
 
 constexpr double kAboveFloor = 1.15;   ///< measured over floor from which a row tells its time
@@ -104,6 +105,7 @@ bool make_target(const LearnedModel& model, const Sample& sample, Target& target
   const LaunchCost* cost = model.launch_cost(sample.gpu->name, *sample.op);
   const double floor = cost ? cost->floor_us : 0, dispatch = cost ? cost->dispatch_us : 0;
   const double measured = sample.row->measured_us;
+  target.is_common_only = sample.common_only;
   target.is_other_unit = sample.row->work.matrix_units && sample.gpu->vendor == "amd";
   target.above_floor = measured > kAboveFloor * floor;
   if (target.above_floor) {
@@ -131,7 +133,7 @@ void balance_gpus(std::vector<Target>& targets, std::size_t gpu_count) {
 BoosterData booster_data(const std::vector<Target>& targets, std::size_t columns, bool with_chip) {
   BoosterData data{.columns = columns + (with_chip ? 1U : 0U)};
   for (const Target& target : targets) {
-    if (!with_chip && target.is_other_unit) continue;
+    if (with_chip ? target.is_common_only : target.is_other_unit) continue;
     data.features.insert(data.features.end(), target.features.begin(),
                          target.features.begin() + static_cast<std::ptrdiff_t>(columns));
     if (with_chip) data.features.push_back(static_cast<float>(target.chip));
@@ -145,22 +147,37 @@ BoosterData booster_data(const std::vector<Target>& targets, std::size_t columns
 template <class Choose>
 LearnedModel::Cells find_cells(KernelFamily family, const std::vector<Target>& targets,
                                Choose is_chosen) {
-  constexpr int kFewest = 5;
   const learned::FeatureSet& set = *learned::feature_set(family);
   std::map<LearnedModel::Cell, int> counts;
+  int rows = 0;
   for (const Target& target : targets) {
     if (target.above_floor && target.weight > 0 && is_chosen(target)) {
       ++counts[LearnedModel::cell_of(set, target.features)];
+      ++rows;
     }
   }
+  // A large sweep has stray rows; a list of named shapes has one row per box.
+  const int fewest = std::clamp(rows / 2000, 1, 5);
   LearnedModel::Cells cells;
   for (const auto& [cell, count] : counts) {
-    if (count >= kFewest) cells.push_back(cell);
+    if (count >= fewest) cells.push_back(cell);
   }
   return cells;
 }
 
 }  // namespace
+
+Recipe recipe_of(KernelFamily family) {
+  Recipe recipe;
+  if (family == KernelFamily::kConvolution) {
+    recipe.rounds = 300;
+    recipe.chip_rounds = 700;
+    recipe.eta = 0.1;
+    recipe.min_child_weight = 4;
+    recipe.lambda = 1;
+  }
+  return recipe;
+}
 
 Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
                          std::span<const Sample> launches) {

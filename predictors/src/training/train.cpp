@@ -23,8 +23,9 @@ using Samples = std::vector<Sample>;
 bool has_model(const KernelWork& work) { return learned::feature_set(work.family) != nullptr; }
 
 Sample sample_of(const KernelTable& table, const KernelRow& row) {
-  return {&row, &table.gpus[static_cast<std::size_t>(row.gpu)],
-          &table.ops[static_cast<std::size_t>(row.op)]};
+  return {.row = &row,
+          .gpu = &table.gpus[static_cast<std::size_t>(row.gpu)],
+          .op = &table.ops[static_cast<std::size_t>(row.op)]};
 }
 
 bool is_measured(const KernelRow& row) {
@@ -37,6 +38,32 @@ struct Group {
   DType dtype = DType::kFloat32;
   Samples fitted, launches;
 };
+
+/// Marks the rows of chips that another table measured more of.
+void mark_minor_campaigns(Group& group, std::span<const KernelTable> tables) {
+  const auto table_of = [&](const Sample& sample) {
+    for (std::size_t i = 0; i < tables.size(); ++i) {
+      if (sample.row >= tables[i].rows.data() &&
+          sample.row < tables[i].rows.data() + tables[i].rows.size()) {
+        return i;
+      }
+    }
+    return tables.size();
+  };
+  // Tables that share an op belong to one campaign only if they share no chip; ops are told apart.
+  std::map<std::tuple<std::string, std::string, std::size_t>, std::size_t> counts;
+  for (const Sample& sample : group.fitted) {
+    ++counts[{learned::chip_of(*sample.gpu), *sample.op, table_of(sample)}];
+  }
+  for (Sample& sample : group.fitted) {
+    const std::string chip = learned::chip_of(*sample.gpu);
+    const std::size_t own = counts[{chip, *sample.op, table_of(sample)}];
+    for (std::size_t table = 0; table < tables.size(); ++table) {
+      const auto at = counts.find({chip, *sample.op, table});
+      if (at != counts.end() && at->second > own) sample.common_only = true;
+    }
+  }
+}
 
 std::vector<Group> group_rows(std::span<const KernelTable> tables, const TrainOptions& options) {
   std::map<std::pair<KernelFamily, DType>, Group> groups;
@@ -61,7 +88,9 @@ std::vector<Group> group_rows(std::span<const KernelTable> tables, const TrainOp
   }
   std::vector<Group> result;
   for (auto& [key, group] : groups) {
-    if (!group.fitted.empty()) result.push_back(std::move(group));
+    if (group.fitted.empty()) continue;
+    mark_minor_campaigns(group, tables);
+    result.push_back(std::move(group));
   }
   return result;
 }
@@ -277,7 +306,8 @@ LeftOut left_out_of(const std::string& gpu, const Samples& own, const Samples& o
 class Trainer {
  public:
   Trainer(const Group& group, const TrainOptions& options) : group_(group), options_(options) {
-    report_.recipe = options.recipe;
+    report_.recipe = options.recipe ? *options.recipe : recipe_of(group.family);
+    if (!options.recipe) report_.recipe.seed = options.seed;
     for (const Sample& sample : group.fitted) gpus_.insert(sample.gpu->name);
   }
 
@@ -327,7 +357,7 @@ class Trainer {
     const auto parts = split(group_.fitted, [&](std::size_t, const Sample& sample) {
       return is_kept_out(shape_key(sample), 2);
     });
-    const Recipe base = options_.recipe;
+    const Recipe base = report_.recipe;
     double best = std::numeric_limits<double>::infinity();
     Recipe chosen = base;
     for (int depth : {4, base.depth}) {
@@ -544,7 +574,7 @@ Result<std::vector<FewShotCurve>> few_shot(std::span<const KernelTable> tables,
       return sample.gpu->name == gpu;
     });
     if (parts.second.empty() || parts.first.empty()) continue;
-    Recipe recipe = options.recipe;
+    Recipe recipe = options.recipe ? *options.recipe : recipe_of(group.family);
     recipe.has_chip_trees = false;
     auto model = fit(parts.first, recipe, {});
     if (!model) return Unexpected{model.error()};

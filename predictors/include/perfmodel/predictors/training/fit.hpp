@@ -18,9 +18,12 @@ struct Sample {
   const KernelRow* row = nullptr;
   const Gpu* gpu = nullptr;
   const std::string* op = nullptr;
+  /// Another campaign measured more of this chip: its library's choices go into the chip's trees,
+  /// this row only into those that all GPUs share.
+  bool common_only = false;
 };
 
-/// How trees are grown. The defaults are the recipe of the shipped models.
+/// How trees are grown. `recipe_of` gives the recipe of the shipped models.
 struct Recipe {
   int rounds = 250, chip_rounds = 250;
   int depth = 6;
@@ -31,6 +34,9 @@ struct Recipe {
   std::uint64_t seed = 1;
   bool has_chip_trees = true;
 };
+
+/// Convolutions need more and finer trees: libraries change between three algorithms.
+Recipe recipe_of(KernelFamily family);
 
 /// Fits one model to samples of one family and dtype: launch costs of the campaign first, then trees
 /// on log((time - dispatch) / heuristic). Rows at the campaign's floor only say "at most floor -

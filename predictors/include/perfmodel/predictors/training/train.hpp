@@ -25,7 +25,8 @@ enum class RowChoice {
 };
 
 struct TrainOptions {
-  Recipe recipe;
+  std::optional<Recipe> recipe;  ///< else `recipe_of` the family
+  std::uint64_t seed = 1;        ///< of splits, and of trees where no recipe is given
   RowChoice rows = RowChoice::kAll;
   std::optional<KernelFamily> family;  ///< only this one
   bool validate = true;                ///< without, intervals are as wide as a factor of two

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Fits the shipped kernel models anew, to the byte: bash data/models/train.sh PUBLIC_DATA [PERFPREDICT]
+# PUBLIC_DATA: folder with the measurements neusight/, deepbench/ and fp8_gemm/.
+set -euo pipefail
+public=$1
+perfpredict=${2:-build/release/bin/perfpredict}
+out=$(cd "$(dirname "$0")" && pwd)
+reports=${REPORTS:-}
+
+neusight="NeuSight artifact (Lee, Phanishayee, Mahajan, ASPLOS 2025; repository sitar-lab/NeuSight, commit 6945927), MIT licence"
+deepbench="Baidu DeepBench (commit da81ba7), Apache-2.0 licence"
+pipeweave="zksainx/pipeweave (commit 55e0317), Apache-2.0 licence"
+
+fit() {  # family file note data...
+  local family=$1 file=$2 note=$3
+  shift 3
+  "$perfpredict" train "$@" --family "$family" -o "$out/$file.json" --note "$note" \
+    ${reports:+--report "$reports"} \
+    | tee ${reports:+"$reports/$file.txt"}
+}
+
+[[ -z $reports ]] || mkdir -p "$reports"
+fit gemm gemm-float32 "$neusight" \
+  "$public/neusight/kernels_bmm.csv.gz" "$public/neusight/kernels_linear.csv.gz" --rows paper
+fit elementwise elementwise-float32 "$neusight" "$public/neusight/kernels_elementwise.csv.gz" --rows paper
+fit softmax softmax-float32 "$neusight" "$public/neusight/kernels_softmax_ln.csv.gz" --rows paper
+fit norm norm-float32 "$neusight" "$public/neusight/kernels_softmax_ln.csv.gz" --rows paper
+fit convolution convolution-float32 "$neusight; $deepbench" \
+  "$public/neusight/kernels_conv2d.csv.gz" "$public/deepbench/conv.csv.gz"
+fit gemm gemm-float8 "$pipeweave" "$public/fp8_gemm/gemm_fp8.csv.gz" --dtype fp8
