@@ -6,13 +6,17 @@ install(TARGETS perfmodel_graph perfmodel_predictors perfmodel_schedule perfmode
   EXPORT perfmodelTargets)
 install(EXPORT perfmodelTargets NAMESPACE perfmodel:: DESTINATION ${PERFMODEL_INSTALL_CMAKEDIR})
 install(TARGETS perfpredict)
+if(TARGET perfpredict-train)
+  install(TARGETS perfpredict-train)
+endif()
 
 install(DIRECTORY
   graph/include/
   predictors/include/
   perfmodel/include/
   perfmodel/schedule/include/
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
+  PATTERN "training" EXCLUDE)  # of the program perfpredict-train alone
 install(DIRECTORY data/ DESTINATION ${PERFMODEL_INSTALL_DATADIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/perfmodel)
 

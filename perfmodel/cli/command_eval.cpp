@@ -92,7 +92,8 @@ Result<void> eval_rows(const Arguments& arguments) {
   }
   const double coverage = coverage_rows ? inside / static_cast<double>(coverage_rows) : 0;
   if (arguments.json) {
-    Json json = {{"schema", "perfmodel-eval"}, {"version", 1}, {"model", file_name(arguments.model)}};
+    Json json = {
+        {"schema", "perfmodel-eval"}, {"version", 1}, {"model", file_name(arguments.model)}};
     json.update(all.json());
     json["coverage"] = coverage;
     json["unknown_rows"] = unknown;
@@ -101,31 +102,37 @@ Result<void> eval_rows(const Arguments& arguments) {
     for (const auto& [name, slice] : by_op) json["by_op"][name] = slice.json();
     return print(to_text(json));
   }
-  std::string text = "\nErrors of times as measured, launch cost of the campaign included where the "
-                     "model file knows it:\n\n";
+  std::string text =
+      "\nErrors of times as measured, launch cost of the campaign included where the "
+      "model file knows it:\n\n";
   for (const auto& [title, slices] : {std::pair{"GPU", &by_device}, std::pair{"op", &by_op}}) {
-    TextTable table({title, "rows", "mean", "median", "geometric mean", "bias", "heuristic", "roofline"});
+    TextTable table(
+        {title, "rows", "mean", "median", "geometric mean", "bias", "heuristic", "roofline"});
     for (const auto& [name, slice] : *slices) slice.add_to(table, name);
     if (std::string_view(title) == "op") all.add_to(table, "all");
     text += table.text(bold_allowed()) + "\n";
   }
-  text += fmt::format("{} of {} above the launch floor lie between low and high\n", percent(coverage),
-                      counted(coverage_rows, "row"));
-  if (unseen) text += fmt::format("{} of GPUs that the model was not fitted on\n", counted(unseen, "row"));
-  if (unknown) text += fmt::format("{} of families that the model file does not know\n", counted(unknown, "row"));
+  text += fmt::format("{} of {} above the launch floor lie between low and high\n",
+                      percent(coverage), counted(coverage_rows, "row"));
+  if (unseen)
+    text += fmt::format("{} of GPUs that the model was not fitted on\n", counted(unseen, "row"));
+  if (unknown)
+    text +=
+        fmt::format("{} of families that the model file does not know\n", counted(unknown, "row"));
   return print(text);
 }
 
 struct GraphRow {
   const MeasuredGraph* measured;
-  std::string gpu;
+  std::string gpu, vendor;
   double ours_ms, heuristic_ms;
 };
 
 double error_of(double predicted, double measured) { return predicted / measured - 1; }
 
 std::string error_cell(double predicted, double measured) {
-  return std::isfinite(predicted) ? fmt::format("{:+.1f}", 100 * error_of(predicted, measured)) : "";
+  return std::isfinite(predicted) ? fmt::format("{:+.1f}", 100 * error_of(predicted, measured))
+                                  : "";
 }
 
 /// Mean absolute errors of one GPU (or all), by option.
@@ -173,8 +180,8 @@ Result<std::vector<GraphRow>> graph_rows(const Arguments& arguments, const Measu
   for (std::size_t gpu = 0; gpu < measured.gpus.size(); ++gpu) {
     std::vector<GraphSpec> wanted;  // only what was measured there: some graphs need links
     for (const GraphSpec& spec : *specs) {
-      const bool is_measured = std::any_of(
-          measured.rows.begin(), measured.rows.end(), [&](const MeasuredGraph& row) {
+      const bool is_measured =
+          std::any_of(measured.rows.begin(), measured.rows.end(), [&](const MeasuredGraph& row) {
             return row.gpu == static_cast<int>(gpu) && row.graph == spec.graph;
           });
       if (is_measured) wanted.push_back(spec);
@@ -201,8 +208,8 @@ Result<std::vector<GraphRow>> graph_rows(const Arguments& arguments, const Measu
                                 .line = row.line}};
       }
       const auto i = static_cast<std::size_t>(at - wanted.begin());
-      rows.push_back({&row, measured.gpus[gpu].name, (*ours)[i].total.count() / 1000,
-                      (*heuristic)[i].total.count() / 1000});
+      rows.push_back({&row, measured.gpus[gpu].name, measured.gpus[gpu].vendor,
+                      (*ours)[i].total.count() / 1000, (*heuristic)[i].total.count() / 1000});
     }
   }
   if (auto readable = models.check(); !readable) return Unexpected{readable.error()};
@@ -212,17 +219,19 @@ Result<std::vector<GraphRow>> graph_rows(const Arguments& arguments, const Measu
 Result<void> eval_graphs(const Arguments& arguments) {
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
-  const auto models = kernel_models_by_name(arguments.model.empty() ? arguments.models : arguments.model);
+  const auto models =
+      kernel_models_by_name(arguments.model.empty() ? arguments.models : arguments.model);
   if (!models) return Unexpected{models.error()};
   const auto measured = read_measured_graphs(arguments.files[2], *data / "gpus");
   if (!measured) return Unexpected{measured.error()};
   const auto rows = graph_rows(arguments, *measured, *models);
   if (!rows) return Unexpected{rows.error()};
-  std::map<std::string, GraphErrors> by_device;
+  std::map<std::string, GraphErrors> by_device, by_vendor;
   GraphErrors all, others;
   for (const GraphRow& row : *rows) {
     if (row.measured->option == "none") {
       by_device[row.gpu].add(row);
+      by_vendor[row.vendor].add(row);
       all.add(row);
     } else {
       others.add(row);
@@ -233,28 +242,35 @@ Result<void> eval_graphs(const Arguments& arguments) {
     json.update(all.json());
     json["other_options"] = others.json();
     for (const auto& [name, errors] : by_device) json["by_device"][name] = errors.json();
+    for (const auto& [name, errors] : by_vendor) json["by_vendor"][name] = errors.json();
     Json& list = json["graphs"] = Json::array();
     for (const GraphRow& row : *rows) {
       const MeasuredGraph& m = *row.measured;
-      list.push_back({{"gpu", row.gpu}, {"graph", m.graph}, {"option", m.option},
-                      {"measured_ms", m.measured_ms}, {"predicted_ms", row.ours_ms},
-                      {"heuristic_ms", row.heuristic_ms}, {"error", error_of(row.ours_ms, m.measured_ms)},
-                      {"unseen_model", m.unseen_model}, {"suspect_label", m.suspect_label}});
+      list.push_back({{"gpu", row.gpu},
+                      {"graph", m.graph},
+                      {"option", m.option},
+                      {"measured_ms", m.measured_ms},
+                      {"predicted_ms", row.ours_ms},
+                      {"heuristic_ms", row.heuristic_ms},
+                      {"error", error_of(row.ours_ms, m.measured_ms)},
+                      {"unseen_model", m.unseen_model},
+                      {"suspect_label", m.suspect_label}});
     }
     return print(to_text(json));
   }
-  TextTable table({"GPU, graph", "<", "measured ms", "ours ms", "error %", "heuristic", "NeuSight", "Habitat",
-                   "Li et al.", "roofline"});
+  // Errors in percent; the columns of four published predictors.
+  TextTable table(
+      {"GPU", "<graph", "<label", "ms", "ours", "heur.", "NeuSight", "Habitat", "Li", "roofl."});
   for (const GraphRow& row : *rows) {
     const MeasuredGraph& m = *row.measured;
-    table.row({row.gpu + " " + m.graph, m.suspect_label ? "suspect" : "", fmt::format("{:.1f}", m.measured_ms),
-               fmt::format("{:.1f}", row.ours_ms), error_cell(row.ours_ms, m.measured_ms),
-               error_cell(row.heuristic_ms, m.measured_ms), error_cell(m.neusight_ms, m.measured_ms),
-               error_cell(m.habitat_ms, m.measured_ms), error_cell(m.li_ms, m.measured_ms),
-               error_cell(m.roofline_ms, m.measured_ms)});
+    table.row({row.gpu, m.graph, m.suspect_label ? "suspect" : "",
+               fmt::format("{:.0f}", m.measured_ms), error_cell(row.ours_ms, m.measured_ms),
+               error_cell(row.heuristic_ms, m.measured_ms),
+               error_cell(m.neusight_ms, m.measured_ms), error_cell(m.habitat_ms, m.measured_ms),
+               error_cell(m.li_ms, m.measured_ms), error_cell(m.roofline_ms, m.measured_ms)});
   }
-  TextTable means({"mean absolute error, option none", "rows", "ours", "heuristic", "NeuSight", "Habitat",
-                   "Li et al.", "roofline"});
+  TextTable means({"mean absolute error, option none", "rows", "ours", "heuristic", "NeuSight",
+                   "Habitat", "Li et al.", "roofline"});
   const auto add = [&](const std::string& name, const GraphErrors& e) {
     const auto cell = [](double x) { return std::isfinite(x) ? percent(x) : std::string(); };
     means.row({name, std::to_string(e.rows), percent(e.mean(e.ours)), percent(e.mean(e.heuristic)),
@@ -262,9 +278,10 @@ Result<void> eval_graphs(const Arguments& arguments) {
                cell(e.published_mean(e.li)), cell(e.published_mean(e.roofline))});
   };
   for (const auto& [name, errors] : by_device) add(name, errors);
-  add("all", all);
+  for (const auto& [name, errors] : by_vendor) add("all of " + name, errors);
   if (others.rows) add("other options (fusion, 4 GPUs)", others);
-  return print("\n" + table.text(bold_allowed()) + "\n" + means.text(bold_allowed()));
+  return print("\nErrors in percent of the measured latency:\n\n" + table.text(bold_allowed()) +
+               "\n" + means.text(bold_allowed()));
 }
 
 }  // namespace

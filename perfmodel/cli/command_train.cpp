@@ -81,12 +81,14 @@ Result<training::TrainOptions> train_options(const Arguments& arguments) {
   if (!arguments.family.empty()) {
     options.family = family_by_name(arguments.family);
     if (!options.family) {
-      return fail(ErrorCode::kUnknownName,
-                  "expected a kernel family (gemm, convolution, elementwise, softmax, norm), found \"" +
-                      arguments.family + "\"");
+      return fail(
+          ErrorCode::kUnknownName,
+          "expected a kernel family (gemm, convolution, elementwise, softmax, norm), found \"" +
+              arguments.family + "\"");
     }
   }
-  Json card = {{"made_by", fmt::format("perfpredict {}", PERFMODEL_VERSION)}, {"rows_chosen", arguments.rows}};
+  Json card = {{"made_by", fmt::format("perfpredict {}", PERFMODEL_VERSION)},
+               {"rows_chosen", arguments.rows}};
   Json& data = card["data"] = Json::array();
   for (const std::string& file : arguments.data) data.push_back(file_name(file));
   if (!arguments.note.empty()) card["note"] = arguments.note;
@@ -180,7 +182,8 @@ std::vector<TimeGroup> groups_by(const std::vector<std::string>& names,
 /// Kept-out rows of one model: predicted against measured, by GPU and by op, and errors by size.
 Result<std::string> plots_of(const ModelReport& model) {
   const Validation& kept = model.random;
-  auto by_gpu = scatter_panel({.title = "Random rows kept out, by GPU", .groups = groups_by(kept.gpus, kept)});
+  auto by_gpu = scatter_panel(
+      {.title = "Random rows kept out, by GPU", .groups = groups_by(kept.gpus, kept)});
   if (!by_gpu) return Unexpected{by_gpu.error()};
   auto by_op = scatter_panel({.title = "The same, by op", .groups = groups_by(kept.ops, kept)});
   if (!by_op) return Unexpected{by_op.error()};
@@ -223,7 +226,8 @@ Result<void> run_few_shot(const Arguments& arguments) {
   for (const auto& curve : *curves) {
     FewShotSeries series{.name = curve.sampling, .points = {}};
     for (const auto& point : curve.points) {
-      series.points.push_back({static_cast<double>(point.points), point.mean, point.low, point.high});
+      series.points.push_back(
+          {static_cast<double>(point.points), point.mean, point.low, point.high});
     }
     plot.series.push_back(std::move(series));
   }
@@ -239,22 +243,29 @@ Result<void> run_few_shot(const Arguments& arguments) {
   if (!arguments.report.empty()) {
     const auto panel = few_shot_panel(plot);
     if (!panel) return Unexpected{panel.error()};
-    const auto svg = svg_document("Few-shot calibration", "mean of three draws and their range", {*panel}, 1);
+    const auto svg =
+        svg_document("Few-shot calibration", "mean of three draws and their range", {*panel}, 1);
     if (!svg) return Unexpected{svg.error()};
     std::error_code failure;
     std::filesystem::create_directories(arguments.report, failure);
-    auto written = write_file(std::filesystem::path(arguments.report) / ("few-shot-" + arguments.few_shot + ".svg"), *svg);
+    auto written = write_file(
+        std::filesystem::path(arguments.report) / ("few-shot-" + arguments.few_shot + ".svg"),
+        *svg);
     if (!written) return written;
   }
   if (!arguments.json) {
-    return print(fmt::format("\nMean absolute error of the rows that were not measured, {} as a new GPU:\n\n{}",
-                             arguments.few_shot, table.text(bold_allowed())));
+    return print(fmt::format(
+        "\nMean absolute error of the rows that were not measured, {} as a new GPU:\n\n{}",
+        arguments.few_shot, table.text(bold_allowed())));
   }
   Json json = {{"schema", "perfmodel-few-shot"}, {"version", 1}, {"gpu", arguments.few_shot}};
   for (const auto& curve : *curves) {
     Json& points = json[curve.sampling] = Json::array();
     for (const auto& point : curve.points) {
-      points.push_back({{"points", point.points}, {"mape", point.mean}, {"low", point.low}, {"high", point.high}});
+      points.push_back({{"points", point.points},
+                        {"mape", point.mean},
+                        {"low", point.low},
+                        {"high", point.high}});
     }
   }
   return print(to_text(json));
@@ -266,7 +277,9 @@ Result<void> run_calibrate(const Arguments& arguments) {
   const auto rows = training::calibrate(few->front(), arguments.base, arguments.output);
   if (!rows) return Unexpected{rows.error()};
   if (arguments.json) {
-    return print(to_text({{"schema", "perfmodel-calibrate"}, {"version", 1}, {"rows", *rows},
+    return print(to_text({{"schema", "perfmodel-calibrate"},
+                          {"version", 1},
+                          {"rows", *rows},
                           {"model", file_name(arguments.output)}}));
   }
   return print(fmt::format("\n{} used, written to {}\n", counted(*rows, "row"), arguments.output));
@@ -304,7 +317,8 @@ Result<void> execute(const Arguments& arguments) {
 Command train_command(CLI::App& parent) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = parent.add_subcommand("train", "Fits kernel models to measured kernels");
-  app->add_option("DATA", arguments->data, "Measured kernels (.csv or .csv.gz), see docs/formats.md")
+  app->add_option("DATA", arguments->data,
+                  "Measured kernels (.csv or .csv.gz), see docs/formats.md")
       ->type_name("");
   app->add_option("-o,--output", arguments->output, "Model file to write")->type_name("FILE");
   app->add_option("--rows", arguments->rows,
@@ -322,10 +336,12 @@ Command train_command(CLI::App& parent) {
                 "Choose rounds and depth from a small grid, by shapes kept out");
   app->add_flag("--no-validation", arguments->no_validation,
                 "Fit only: no errors, ranges as wide as a factor of two");
-  auto* few = app->add_option("--calibrate", arguments->calibrate,
-                              "A few measured kernels of a new GPU: corrects the models of --model");
+  auto* few =
+      app->add_option("--calibrate", arguments->calibrate,
+                      "A few measured kernels of a new GPU: corrects the models of --model");
   few->type_name("FEW.csv");
-  auto* base = app->add_option("--model", arguments->base, "Model file to calibrate")->type_name("FILE");
+  auto* base =
+      app->add_option("--model", arguments->base, "Model file to calibrate")->type_name("FILE");
   few->needs(base);
   base->needs(few);
   app->add_option("--few-shot", arguments->few_shot,

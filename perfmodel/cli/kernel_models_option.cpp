@@ -28,9 +28,10 @@ Result<ChosenModels> kernel_models_by_name(const std::string& name) {
   const auto open = [&]() -> Result<LearnedModels> {
     if (name != "learned") {
       if (!std::filesystem::exists(name)) {
-        return fail(ErrorCode::kUnknownName,
-                    "expected kernel models learned, heuristic, roofline or a model file, found \"" +
-                        name + "\"");
+        return fail(
+            ErrorCode::kUnknownName,
+            "expected kernel models learned, heuristic, roofline or a model file, found \"" + name +
+                "\"");
       }
       return LearnedModels::read(name);
     }

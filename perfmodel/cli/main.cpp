@@ -14,11 +14,12 @@ namespace {
 Command other_program(CLI::App& app, const char* name, const char* what) {
   CLI::App* command = app.add_subcommand(name, what);
   command->prefix_command();
-  return {command, [] {
-            return Result<void>(fail(ErrorCode::kImpossible,
-                                     "expected the program perfpredict-train beside this one, found "
-                                     "none (it is built where XGBoost is found)"));
-          }};
+  return {
+      command, [] {
+        return Result<void>(fail(ErrorCode::kImpossible,
+                                 "expected the program perfpredict-train beside this one, found "
+                                 "none (it is built where XGBoost is found)"));
+      }};
 }
 
 std::vector<Command> make_commands(CLI::App& app) {

@@ -98,16 +98,8 @@ class LearnedKernelModel final : public KernelModel {
         loaded.chip.predict(features, learned::kMaxFeatures, std::span(chip_sums).first(count));
       }
       for (std::size_t i = 0; i < count; ++i) {
-        double log_ratio = common_sums[i];
-        if (chip < 0) {
-          log_ratio *= LearnedModel::kUnseenTrust;
-        } else if (has_chip_trees) {
-          log_ratio += chip_sums[i];
-        }
-        for (const learned::Correction& c : model.corrections) {
-          if (c.gpu == gpu.name) log_ratio += c.log_ratio(set, rows[i]);
-        }
-        model.apply(log_ratio, model.distance(rows[i], chip), chip >= 0, prices[places[i]]);
+        model.apply(common_sums[i], has_chip_trees ? chip_sums[i] : 0, chip, rows[i], gpu,
+                    prices[places[i]]);
       }
     }
   }

@@ -16,6 +16,7 @@
 #include "perfmodel/graph/trace_ops.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"
+#include "perfmodel/predictors/learned_models.hpp"
 
 namespace perfmodel::accuracy {
 
@@ -40,6 +41,13 @@ inline RecordedRun read_run(const std::string& graph, const std::string& trace) 
 
 inline Gpu gpu(const std::string& name) {
   return find_gpu(name, std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus").value();
+}
+
+/// The shipped kernel models.
+inline const KernelModels& learned_models() {
+  static const LearnedModels models =
+      LearnedModels::open(std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "models").value();
+  return models.models();
 }
 
 /// Measured figures of one iteration, in microseconds.

@@ -111,6 +111,28 @@ TEST_F(DlrmRanks, LeaveOneRankOut) {
   EXPECT_LE(phase_sum / kRanks, 10);
 }
 
+// The shipped models, fitted on a V100-PCIE-32GB among others, on the V100-SXM2 of the traces.
+TEST_F(DlrmRanks, LeaveOneRankOutWithLearnedKernelModels) {
+  double sum = 0, heuristic_sum = 0;
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    const auto table = extract_overheads(others(rank), {}).value();
+    const Prediction ours = predict_rank(rank, table, accuracy::learned_models());
+    const Prediction heuristic = predict_rank(rank, table);
+    const auto truth = accuracy::truth_of(runs_[rank].trace, 0);
+    const double e2e = error_percent(ours.e2e_us, truth.wall_us);
+    const double compute = error_percent(ours.compute_kernel_us, truth.compute_us);
+    std::printf("rank %zu: e2e %+.2f %% (heuristic %+.2f), compute kernels %+.1f %% (%+.1f)\n", rank,
+                e2e, error_percent(heuristic.e2e_us, truth.wall_us), compute,
+                error_percent(heuristic.compute_kernel_us, truth.compute_us));
+    EXPECT_LE(std::abs(e2e), 6) << "rank " << rank;
+    EXPECT_LE(std::abs(compute), 10) << "rank " << rank;
+    sum += std::abs(e2e);
+    heuristic_sum += std::abs(error_percent(heuristic.e2e_us, truth.wall_us));
+  }
+  EXPECT_LE(sum / kRanks, 3);
+  EXPECT_LE(sum / kRanks, heuristic_sum / kRanks + 0.1);
+}
+
 TEST_F(DlrmRanks, OwnOverheadsAndKernelsLeaveOnlyTheWaitModel) {
   for (std::size_t rank = 0; rank < kRanks; ++rank) {
     const OverheadSource own{&runs_[rank].trace, &runs_[rank].graph};

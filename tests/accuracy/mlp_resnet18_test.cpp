@@ -15,7 +15,7 @@ constexpr double kLoaderStallUs = 100'000;  // a stalled iteration waits 0.2 to 
 struct Halves {
   double traced = 0, heuristic = 0, lin = 0, kernel_sum = 0, roofline = 0,
          first_half = 0;  // errors
-  double gpu_traced = 0, gpu_heuristic = 0;
+  double learned = 0, gpu_traced = 0, gpu_heuristic = 0, gpu_learned = 0;
 };
 
 double mean_wall(const Trace& trace, std::size_t first, std::size_t last,
@@ -50,6 +50,9 @@ Halves judge(const std::string& stem) {
   with_traced.kernel_times = &traced;
   const auto ours = predict(run.graph, gpu, table, with_traced).value();
   const auto heuristic = predict(run.graph, gpu, table).value();
+  PredictOptions with_learned;
+  with_learned.models = &accuracy::learned_models();
+  const auto learned = predict(run.graph, gpu, table, with_learned).value();
   PredictOptions plain;
   plain.models = &KernelModels::roofline();
   const auto roofline = predict(run.graph, gpu, table, plain).value();
@@ -60,14 +63,16 @@ Halves judge(const std::string& stem) {
                       .kernel_sum = error_percent(ours.kernel_sum_us, wall),
                       .roofline = error_percent(roofline.kernel_sum_us, wall),
                       .first_half = error_percent(mean_wall(run.trace, 0, half), wall),
+                      .learned = error_percent(learned.e2e_us, wall),
                       .gpu_traced = error_percent(ours.gpu_active_us, active),
-                      .gpu_heuristic = error_percent(heuristic.gpu_active_us, active)};
+                      .gpu_heuristic = error_percent(heuristic.gpu_active_us, active),
+                      .gpu_learned = error_percent(learned.gpu_active_us, active)};
   std::printf(
-      "%s: measured %.0f us; e2e %+.1f %% (kernels traced), %+.1f %% (heuristic); gpu active "
-      "%+.1f %%, %+.1f %% | lin %+.0f %%, kernel sum %+.0f %%, roofline %+.0f %%, first half "
+      "%s: measured %.0f us; e2e %+.1f %% (kernels traced), %+.1f %% (heuristic), %+.1f %% "
+      "(learned); gpu active %+.1f %%, %+.1f %%, %+.1f %% | lin %+.0f %%, kernel sum %+.0f %%, roofline %+.0f %%, first half "
       "%+.1f %%\n",
-      stem.c_str(), wall, errors.traced, errors.heuristic, errors.gpu_traced, errors.gpu_heuristic,
-      errors.lin, errors.kernel_sum, errors.roofline, errors.first_half);
+      stem.c_str(), wall, errors.traced, errors.heuristic, errors.learned, errors.gpu_traced,
+      errors.gpu_heuristic, errors.gpu_learned, errors.lin, errors.kernel_sum, errors.roofline, errors.first_half);
   return errors;
 }
 
@@ -76,6 +81,7 @@ TEST(Mlp, FirstHalfPredictsSecondHalf) {
   const Halves errors = judge("linear");
   EXPECT_LE(std::abs(errors.traced), 3);
   EXPECT_LE(std::abs(errors.heuristic), 10);
+  EXPECT_LE(std::abs(errors.learned), 10);
 }
 
 TEST(ResNet18, FirstHalfPredictsSecondHalf) {
@@ -84,6 +90,7 @@ TEST(ResNet18, FirstHalfPredictsSecondHalf) {
   EXPECT_LE(std::abs(errors.traced), 3);
   // Reported, not promised: convolutions depend on the algorithm that cuDNN picks.
   EXPECT_LE(std::abs(errors.heuristic), 30);
+  EXPECT_LE(std::abs(errors.learned), 12);
 }
 
 }  // namespace

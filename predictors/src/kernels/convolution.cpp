@@ -35,7 +35,8 @@ double fused_winograd_us(const ConvolutionShape& c, const Gpu& gpu, double bytes
   const double tiles = std::ceil(tiles_of(c, 2) / 32) * 32;
   const double filters = std::ceil(static_cast<double>(c.k) / 32) * 32;
   const double blocks = tiles * filters / 1024;
-  const double rate = kFusedWinogradShare * terms::sustained_flop_per_us(gpu, DType::kFloat32, false);
+  const double rate =
+      kFusedWinogradShare * terms::sustained_flop_per_us(gpu, DType::kFloat32, false);
   const double waves = blocks / gpu.num_sms;
   const double flop = 2 * 16 * tiles * filters * static_cast<double>(c.c);
   return std::max(flop / rate * std::ceil(waves) / waves, terms::stream_time(gpu, bytes, 1));
@@ -48,8 +49,8 @@ double staged_winograd_us(const ConvolutionShape& c, const Gpu& gpu, double byte
   const double in = static_cast<double>(c.c), out = static_cast<double>(c.k);
   const GemmShape products{.batch = 36, .m = static_cast<std::int64_t>(tiles), .n = c.k, .k = c.c};
   const double transformed = 36 * 4 * tiles * (in + out);
-  const TiledTime gemm = tiled_gemm(products, 4, DType::kFloat32, false,
-                                    transformed + 36 * 4 * in * out, 1, gpu);
+  const TiledTime gemm =
+      tiled_gemm(products, 4, DType::kFloat32, false, transformed + 36 * 4 * in * out, 1, gpu);
   const double moved = transformed + 36 * 4 * in * out + bytes;
   const double arithmetic =
       moved / (kTransformBytesPerFlop * gpu.peak(DType::kFloat32, false).value * 1e-6);
@@ -86,9 +87,9 @@ namespace {
 ///   input gradient   m = n h w, n = c / g, k = k / g r s (FLOP / stride^2 each)
 ///   weight gradient  m = k / g, n = c / g r s, k = n p q
 ///
-/// fp32 3x3 filters with stride 1 run as Winograd (`convolution_times`) where that is faster. Depthwise layers (one
-/// channel per group) are bound by memory. Layout changes (NCHW to NHWC for tensor cores) add one
-/// pass over input and output.
+/// fp32 3x3 filters with stride 1 run as Winograd (`convolution_times`) where that is faster.
+/// Depthwise layers (one channel per group) are bound by memory. Layout changes (NCHW to NHWC for
+/// tensor cores) add one pass over input and output.
 class Convolution final : public KernelModel {
  public:
   Price price(const KernelWork& work, const Gpu& gpu) const override {

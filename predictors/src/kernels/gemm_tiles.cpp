@@ -24,7 +24,10 @@ constexpr Tile kVectorTiles[] = {
     {5, 5, 0.45, 0.25}, {6, 3, 0.30, 0.20}, {3, 6, 0.30, 0.20},
 };
 constexpr Tile kPascalTiles[] = {
-    {7, 5, 0.76, 0.50}, {6, 6, 0.74, 0.45}, {5, 7, 0.70, 0.45}, {5, 5, 0.45, 0.25},
+    {7, 5, 0.76, 0.50},
+    {6, 6, 0.74, 0.45},
+    {5, 7, 0.70, 0.45},
+    {5, 5, 0.45, 0.25},
 };
 constexpr Tile kAmpereTiles[] = {
     {6, 7, 0.84, 0.55}, {7, 6, 0.84, 0.55}, {7, 7, 0.84, 0.75}, {7, 5, 0.74, 0.45},
@@ -43,7 +46,8 @@ std::span<const Tile> vector_tiles(std::string_view architecture, bool is_batche
   if (architecture == "maxwell" || architecture == "pascal") {
     return is_batched ? std::span<const Tile>(kMaxwellBatchTiles) : kPascalTiles;
   }
-  if (architecture == "volta") return is_batched ? std::span<const Tile>(kVoltaBatchTiles) : kVectorTiles;
+  if (architecture == "volta")
+    return is_batched ? std::span<const Tile>(kVoltaBatchTiles) : kVectorTiles;
   if (architecture == "turing") {
     return is_batched ? std::span<const Tile>(kTuringBatchTiles) : kVectorTiles;
   }

@@ -28,16 +28,15 @@ struct RowConstants {
 /// strided ones up to 2x slower.
 constexpr std::int64_t kLongRow = 1024;
 
-/// Share of the rereads of long rows that find their row evicted: all rows in flight together (blocks
-/// of 1024 threads) compete for L2. Between 0.35 and 0.75 of it a linear change; GPUs with two L2
-/// partitions keep data twice. Read off NeuSight's softmax rows of 1025 to 4096 columns on P4 and
-/// V100.
+/// Share of the rereads of long rows that find their row evicted: all rows in flight together
+/// (blocks of 1024 threads) compete for L2. Between 0.35 and 0.75 of it a linear change; GPUs with
+/// two L2 partitions keep data twice. Read off NeuSight's softmax rows of 1025 to 4096 columns on
+/// P4 and V100.
 double evicted_share(const RowShape& shape, const KernelWork& work, const Gpu& gpu) {
-  const double in_flight =
-      std::min(static_cast<double>(shape.rows),
-               gpu.num_sms * std::max(1.0, gpu.max_threads_per_sm / 1024.0));
-  const double item = work.bytes().value /
-                      (2 * static_cast<double>(shape.rows) * static_cast<double>(shape.cols));
+  const double in_flight = std::min(static_cast<double>(shape.rows),
+                                    gpu.num_sms * std::max(1.0, gpu.max_threads_per_sm / 1024.0));
+  const double item =
+      work.bytes().value / (2 * static_cast<double>(shape.rows) * static_cast<double>(shape.cols));
   const double l2 = gpu.l2_size.value >= 32e6 ? gpu.l2_size.value / 2 : gpu.l2_size.value;
   const double share = in_flight * static_cast<double>(shape.cols) * item / l2;
   return std::clamp((share - 0.35) / 0.4, 0.0, 1.0);

@@ -44,13 +44,14 @@ void add_device(Writer& out, const KernelWork& work, const Gpu& gpu) {
   out.add_log2(lanes_per_sm(gpu));
   out.add(gpu.vendor == "amd" ? 1 : 0);
 }
-#define PERFMODEL_DEVICE_FEATURES                                               \
-  {"log2_flop_per_byte_of_device"}, {"log2_dram_bytes_per_clock_per_sm"}, \
-      {"log2_l2_bytes_per_sm"}, {"sustained_share_of_peak"}, {"log2_fp32_lanes_per_sm"}, {"is_amd"}
+#define PERFMODEL_DEVICE_FEATURES                                                          \
+  {"log2_flop_per_byte_of_device"}, {"log2_dram_bytes_per_clock_per_sm"},                  \
+      {"log2_l2_bytes_per_sm"}, {"sustained_share_of_peak"}, {"log2_fp32_lanes_per_sm"}, { \
+    "is_amd"                                                                               \
+  }
 
 void add_balance(Writer& out, const KernelWork& work, const Gpu& gpu, const Price& baseline) {
-  const double balance =
-      gpu.peak(work.dtype, work.matrix_units).value / gpu.dram_bandwidth.value;
+  const double balance = gpu.peak(work.dtype, work.matrix_units).value / gpu.dram_bandwidth.value;
   const double bytes = std::max(1.0, work.bytes().value);
   out.add_log2(std::max(work.flop.value, 1.0) / bytes / balance);
   out.add_log2(baseline.compute.count() / std::max(1e-3, baseline.memory.count()));
@@ -58,9 +59,11 @@ void add_balance(Writer& out, const KernelWork& work, const Gpu& gpu, const Pric
   out.add_log2(baseline.time.count() / std::max(0.1, baseline.latency.count()), 1024);
   out.add_log2(bytes / gpu.l2_size.value, 64);
 }
-#define PERFMODEL_BALANCE_FEATURES                                                        \
-  {"log2_intensity_over_balance"}, {"log2_compute_over_memory"},                    \
-      {"log2_baseline_us"}, {"log2_time_over_latency"}, {"log2_bytes_over_l2"}
+#define PERFMODEL_BALANCE_FEATURES                                                     \
+  {"log2_intensity_over_balance"}, {"log2_compute_over_memory"}, {"log2_baseline_us"}, \
+      {"log2_time_over_latency"}, {                                                    \
+    "log2_bytes_over_l2"                                                               \
+  }
 
 /// Waves of a tile size: work per SM, share of the last wave that is filled, share of the tiles'
 /// area that is result.
@@ -75,7 +78,7 @@ void add_tile(Writer& out, double batch, std::int64_t m, std::int64_t n, std::in
           (blocks_m * blocks_n * static_cast<double>(tile_m * tile_n)));
 }
 #define PERFMODEL_TILE_FEATURES(TILE) \
-  {"log2_waves_" TILE}, {"filled_waves_" TILE}, {"filled_tiles_" TILE}
+  {"log2_waves_" TILE}, {"filled_waves_" TILE}, { "filled_tiles_" TILE }
 
 constexpr FeatureSpec kGemmSpecs[] = {
     {"log2_m", true},
@@ -161,8 +164,7 @@ bool fill_convolution(const KernelWork& work, const Gpu& gpu, const Price& basel
   };
   out.add(filled(2));
   out.add(filled(4));
-  const kernels::ConvolutionTimes times =
-      kernels::convolution_times(*c, work.bytes().value, gpu);
+  const kernels::ConvolutionTimes times = kernels::convolution_times(*c, work.bytes().value, gpu);
   constexpr double kMost = 16;  // also where the algorithm does not apply
   out.add_log2(times.fused_winograd / baseline.time.count(), kMost);
   out.add_log2(times.staged_winograd / baseline.time.count(), kMost);
@@ -188,10 +190,8 @@ bool fill_convolution(const KernelWork& work, const Gpu& gpu, const Price& basel
 }
 
 constexpr FeatureSpec kStreamSpecs[] = {
-    {"log2_bytes_per_sm", true},
-    {"read_share"},
-    {"log2_flop_per_byte", true},
-    PERFMODEL_BALANCE_FEATURES,
+    {"log2_bytes_per_sm", true},  {"read_share"},
+    {"log2_flop_per_byte", true}, PERFMODEL_BALANCE_FEATURES,
     PERFMODEL_DEVICE_FEATURES,
 };
 
@@ -230,8 +230,8 @@ bool fill_rows(const KernelWork& work, const Gpu& gpu, const Price& baseline, Fe
   out.add_log2(static_cast<double>(r->cols));
   out.add_log2(waves, 1024);
   out.add(waves / std::ceil(waves));
-  const double in_flight =
-      std::min(static_cast<double>(r->rows), gpu.num_sms * std::max(1.0, gpu.max_threads_per_sm / 1024.0));
+  const double in_flight = std::min(static_cast<double>(r->rows),
+                                    gpu.num_sms * std::max(1.0, gpu.max_threads_per_sm / 1024.0));
   const double row_bytes = work.bytes_written.value / static_cast<double>(r->rows);
   out.add_log2(in_flight * row_bytes / gpu.l2_size.value);
   out.add(alignment(r->cols));

@@ -6,9 +6,7 @@
 
 namespace perfmodel::learned {
 
-std::string chip_of(const Gpu& gpu) {
-  return gpu.architecture + "/" + std::to_string(gpu.num_sms);
-}
+std::string chip_of(const Gpu& gpu) { return gpu.architecture + "/" + std::to_string(gpu.num_sms); }
 
 int LearnedModel::chip_index(const Gpu& gpu) const {
   for (std::size_t i = 0; i < chips.size(); ++i) {
@@ -89,15 +87,25 @@ double Correction::log_ratio(const FeatureSet& set, const FeatureRow& row) const
   return sum;
 }
 
-void LearnedModel::apply(double log_ratio, float row_distance, bool is_seen, Price& price) const {
-  const double time = price.time.count() * std::exp(trust(row_distance) * log_ratio);
-  const int at = class_of(row_distance);
-  const Interval& interval = is_seen ? seen[at] : unseen[at];
+int LearnedModel::apply(float common_sum, float chip_sum, int chip_number, const FeatureRow& row,
+                        const Gpu& gpu, Price& price) const {
+  double log_ratio = common_sum;
+  log_ratio = chip_number < 0 ? unseen_trust * log_ratio : log_ratio + chip_sum;
+  for (const Correction& correction : corrections) {
+    if (correction.gpu == gpu.name) {
+      log_ratio += correction.log_ratio(*feature_set(family), row);
+    }
+  }
+  const float far = distance(row, chip_number);
+  const double time = price.time.count() * std::exp(trust(far) * log_ratio);
+  const int at = class_of(far);
+  const Interval& interval = chip_number >= 0 ? seen[at] : unseen[at];
   price.time = Microseconds{time};
-  price.low = Microseconds{time * interval.low};
-  price.high = Microseconds{time * interval.high};
+  price.low = Microseconds{time * std::min(1.0, interval.low)};
+  price.high = Microseconds{time * std::max(1.0, interval.high)};
   price.model = name;
-  price.in_range = row_distance <= 0;
+  price.in_range = far <= 0;
+  return at;
 }
 
 const LaunchCost* LearnedModel::launch_cost(std::string_view gpu, std::string_view op) const {
@@ -113,19 +121,13 @@ bool LearnedModel::refine(const KernelWork& work, const Gpu& gpu, Price& price,
   const FeatureSet& set = *feature_set(family);
   if (!set.fill(work, gpu, price, row)) return false;
   const int chip_number = chip_index(gpu);
-  double log_ratio = common.predict(row);
-  if (chip_number < 0) {
-    log_ratio *= kUnseenTrust;
-  } else if (!chip.roots.empty()) {
+  float chip_sum = 0;
+  if (chip_number >= 0 && !chip.roots.empty()) {
     row[set.specs.size()] = static_cast<float>(chip_number);
-    log_ratio += chip.predict(row);
+    chip_sum = chip.predict(row);
   }
-  for (const Correction& correction : corrections) {
-    if (correction.gpu == gpu.name) log_ratio += correction.log_ratio(set, row);
-  }
-  const float far = distance(row, chip_number);
-  if (distance_class) *distance_class = class_of(far);
-  apply(log_ratio, far, chip_number >= 0, price);
+  const int at = apply(common.predict(row), chip_sum, chip_number, row, gpu, price);
+  if (distance_class) *distance_class = at;
   return true;
 }
 

@@ -55,8 +55,9 @@ struct Correction {
 ///
 /// common: trees over dimensionless features x, fitted on all GPUs alike. chip: trees over the same
 /// features and the chip's number, fitted on what `common` left, used only for chips that were
-/// measured; for others common counts `kUnseenTrust`, chosen by leaving one GPU out. d: distance of x to the fitted range, in powers of two; s(d) = 1 / (1 + d^2) leads back
-/// to the heuristic.
+/// measured; for others common counts
+/// `unseen_trust`. d: distance of x to the fitted range, in powers of two; s(d) = 1 / (1 + d^2)
+/// leads back to the heuristic.
 struct LearnedModel {
   std::string name;  ///< "gemm-fp32"; also the `model` of its prices
   KernelFamily family = KernelFamily::kGemm;
@@ -80,12 +81,11 @@ struct LearnedModel {
   Interval seen[kDistances], unseen[kDistances];
   std::vector<LaunchCost> launch_costs;
   std::vector<Correction> corrections;
-  static constexpr double kUnseenTrust = 0.5;
+  /// Share of common(x) that counts for chips that were not measured: what fits GPUs left out best.
+  double unseen_trust = 0.5;
   std::string card;  ///< JSON text: data, licence, split, errors, seeds, command
 
-  bool covers(const KernelWork& work) const {
-    return work.family == family && work.dtype == dtype;
-  }
+  bool covers(const KernelWork& work) const { return work.family == family && work.dtype == dtype; }
   int chip_index(const Gpu& gpu) const;  ///< -1: not measured
 
   /// Distance of a row to the nearest box, along its farthest axis; 0 inside.
@@ -100,8 +100,10 @@ struct LearnedModel {
   static int class_of(float distance) { return distance <= 0 ? 0 : distance <= 1 ? 1 : 2; }
   /// Of a measured GPU and op; null where no campaign timed them.
   const LaunchCost* launch_cost(std::string_view gpu, std::string_view op) const;
-  /// With the feature row of the work at hand and its log ratio.
-  void apply(double log_ratio, float distance, bool is_seen, Price& price) const;
+  /// The rest of `refine`, from the sums of both ensembles (`chip_sum` 0 where the chip was not
+  /// measured): several rows may be walked through the trees together.
+  int apply(float common_sum, float chip_sum, int chip_number, const FeatureRow& row,
+            const Gpu& gpu, Price& price) const;
 };
 
 }  // namespace perfmodel::learned

@@ -101,6 +101,8 @@ class Reader {
   std::optional<Error>& error_;
 };
 
+bool is_whole(double x) { return x == std::floor(x); }
+
 /// A tree: three lists of equal length in preorder; `right` 0 for leaves, whose value is the
 /// result.
 void read_tree(const Reader& tree, std::size_t columns, TreeEnsemble& ensemble) {
@@ -116,18 +118,39 @@ void read_tree(const Reader& tree, std::size_t columns, TreeEnsemble& ensemble) 
   ensemble.roots.push_back(static_cast<std::uint32_t>(ensemble.nodes.size()));
   for (std::size_t i = 0; i < count; ++i) {
     TreeEnsemble::Node node{.value = static_cast<float>(value[i])};
-    if (feature[i] >= 0) {  // a split: both children lie behind it and inside the tree
-      const double last = static_cast<double>(count - 1 - i);
-      if (!(feature[i] < static_cast<double>(columns)) || !(right[i] >= 2) || right[i] > last) {
-        tree.fail("", fmt::format("a split at place {} with a known feature and children in the tree",
+    if (feature[i] >= 0) {
+      const bool known = feature[i] < static_cast<double>(columns) && is_whole(feature[i]);
+      if (!known || !(right[i] >= 2) || !(right[i] < static_cast<double>(count - i)) ||
+          !is_whole(right[i])) {
+        tree.fail("", fmt::format("a split at place {} with a known feature and children in the "
+                                  "tree",
                                   i));
         return;
       }
       node.feature = static_cast<std::uint16_t>(feature[i]);
       node.right = static_cast<std::uint16_t>(right[i]);
     }
+    if (!std::isfinite(node.value)) {
+      tree.fail("", fmt::format("a float at place {}", i));
+      return;
+    }
     ensemble.nodes.push_back(node);
   }
+  // Preorder: a right child stands where its sibling's nodes end. From the back, so that those of
+  // both children are counted.
+  const std::span nodes = std::span(ensemble.nodes).last(count);
+  std::vector<std::size_t> sizes(count, 1);  // of the subtrees
+  for (std::size_t i = count; i-- > 0;) {
+    if (nodes[i].feature == TreeEnsemble::kLeaf) continue;
+    if (nodes[i].right != 1 + sizes[i + 1]) {
+      tree.fail("", fmt::format("a split at place {} with its right child behind its left one's "
+                                "nodes",
+                                i));
+      return;
+    }
+    sizes[i] = 1 + sizes[i + 1] + sizes[i + nodes[i].right];
+  }
+  if (sizes[0] != count) tree.fail("", "nodes of one tree");
 }
 
 TreeEnsemble read_ensemble(const Reader& object, std::size_t columns) {
@@ -148,6 +171,14 @@ std::optional<DType> dtype_of(std::string_view name) {
     if (to_string(static_cast<DType>(i)) == name) return static_cast<DType>(i);
   }
   return std::nullopt;
+}
+
+/// Architecture and number of SMs.
+bool is_chip(std::string_view text) {
+  const std::size_t slash = text.rfind('/');
+  if (slash == text.npos || slash == 0) return false;
+  const std::string_view sms = text.substr(slash + 1);
+  return !sms.empty() && sms.size() < 7 && sms.find_first_not_of("0123456789") == sms.npos;
 }
 
 void read_intervals(const Reader& list, Interval (&intervals)[LearnedModel::kDistances]) {
@@ -199,7 +230,10 @@ LearnedModel read_model(const Reader& object) {
   object.member("chip_cells").each([&](const Reader& item) {
     model.chip_cells.push_back(read_cells(item));
   });
-  model.chips = object.member("chips").strings();
+  object.member("chips").each([&](const Reader& item) {
+    model.chips.push_back(item.string());
+    if (!item.failed() && !is_chip(model.chips.back())) item.fail("", "a chip (\"ampere/108\")");
+  });
   model.gpus = object.member("gpus").strings();
   if (model.chip_cells.size() != model.chips.size()) {
     object.fail("chip_cells", "one list of cells per chip");
@@ -213,6 +247,7 @@ LearnedModel read_model(const Reader& object) {
                                   cost.member("floor_us").number(),
                                   cost.member("dispatch_us").number()});
   });
+  model.unseen_trust = object.member("unseen_trust").number();
   object.member("corrections").each([&](const Reader& item) {
     Correction correction{.gpu = item.member("gpu").string()};
     const std::vector<double> weights = item.member("weights").numbers();
@@ -232,7 +267,9 @@ LearnedModel read_model(const Reader& object) {
   return model;
 }
 
-std::string shortest(float value) { return fmt::format("{}", value); }
+std::string shortest(float value) {
+  return value == 0 && std::signbit(value) ? "-0.0" : fmt::format("{}", value);  // -0: an integer
+}
 
 std::string json_text(std::string_view text) { return nlohmann::json(text).dump(); }
 
@@ -251,7 +288,8 @@ std::string ensemble_text(const TreeEnsemble& ensemble) {
   for (std::size_t tree = 0; tree < ensemble.roots.size(); ++tree) {
     const std::size_t end =
         tree + 1 < ensemble.roots.size() ? ensemble.roots[tree + 1] : ensemble.nodes.size();
-    const std::span nodes = std::span(ensemble.nodes).subspan(ensemble.roots[tree], end - ensemble.roots[tree]);
+    const std::span nodes =
+        std::span(ensemble.nodes).subspan(ensemble.roots[tree], end - ensemble.roots[tree]);
     using Node = TreeEnsemble::Node;
     text += fmt::format(
         "{}\n  {{\"feature\": [{}],\n   \"value\": [{}],\n   \"right\": [{}]}}", tree ? "," : "",
@@ -282,7 +320,8 @@ std::string model_text(const LearnedModel& model) {
   return fmt::format(
       "{{\"name\": {},\n\"family\": {}, \"dtype\": {},\n\"card\": {},\n\"features\": [{}],\n"
       "\"common_cells\": {},\n\"chip_cells\": [{}],\n\"chips\": [{}], \"gpus\": [{}],\n"
-      "\"intervals\": {{\"seen\": [{}],\n  \"unseen\": [{}]}},\n\"launch_costs\": [{}],\n\"corrections\": [{}],\n"
+      "\"intervals\": {{\"seen\": [{}],\n  \"unseen\": [{}]}},\n\"launch_costs\": "
+      "[{}],\n\"unseen_trust\": {}, \"corrections\": [{}],\n"
       "\"trees\": {{\"common\": {},\n\"chip\": {}}}}}",
       json_text(model.name), json_text(to_string(model.family)), json_text(to_string(model.dtype)),
       model.card.empty() ? "{}" : nlohmann::json::parse(model.card).dump(1),
@@ -293,9 +332,11 @@ std::string model_text(const LearnedModel& model) {
       intervals_text(model.seen), intervals_text(model.unseen),
       joined(model.launch_costs, ",\n  ",
              [](const LaunchCost& c) {
-               return fmt::format(R"({{"gpu": {}, "op": {}, "floor_us": {:.3f}, "dispatch_us": {:.3f}}})",
-                                  json_text(c.gpu), json_text(c.op), c.floor_us, c.dispatch_us);
+               return fmt::format(
+                   R"({{"gpu": {}, "op": {}, "floor_us": {:.3f}, "dispatch_us": {:.3f}}})",
+                   json_text(c.gpu), json_text(c.op), c.floor_us, c.dispatch_us);
              }),
+      model.unseen_trust,
       joined(model.corrections, ",\n  ",
              [](const Correction& c) {
                return fmt::format(R"({{"gpu": {}, "weights": [{}], "rows": {}}})", json_text(c.gpu),
@@ -315,20 +356,22 @@ Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& f
   std::ifstream stream;
   if (!std::filesystem::is_directory(file, ignored)) stream.open(file, std::ios::binary);
   if (!stream.is_open()) {
-    return fail({.code = ErrorCode::kIo,
-                 .message = "expected a readable kernel-model file, found none"});
+    return fail(
+        {.code = ErrorCode::kIo, .message = "expected a readable kernel-model file, found none"});
   }
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   dom::parser parser;
   dom::element document;
   if (const auto code = parser.parse(text).get(document)) {
-    return fail({.code = ErrorCode::kSyntax,
-                 .message = fmt::format("expected a whole JSON document, found {} bytes that are none ({})",
-                                        text.size(), simdjson::error_message(code))});
+    return fail(
+        {.code = ErrorCode::kSyntax,
+         .message = fmt::format("expected a whole JSON document, found {} bytes that are none ({})",
+                                text.size(), simdjson::error_message(code))});
   }
   std::optional<Error> error;
   const Reader root(document, "", error);
-  if (root.member("schema").string() != kSchema) root.fail("schema", fmt::format("\"{}\"", kSchema));
+  if (root.member("schema").string() != kSchema)
+    root.fail("schema", fmt::format("\"{}\"", kSchema));
   if (!error) {
     const std::int64_t version = root.member("version").integer(0, 1'000'000);
     if (version != kVersion && !error) {
@@ -350,7 +393,8 @@ Result<void> write_model_file(const std::filesystem::path& file,
                               const std::vector<LearnedModel>& models) {
   auto output = OutputFile::create(file);
   if (!output) return Unexpected{output.error()};
-  output->write(fmt::format("{{\"schema\": \"{}\", \"version\": {},\n\"models\": [", kSchema, kVersion));
+  output->write(
+      fmt::format("{{\"schema\": \"{}\", \"version\": {},\n\"models\": [", kSchema, kVersion));
   for (std::size_t i = 0; i < models.size(); ++i) {
     output->write(i ? ",\n" : "");
     output->write(model_text(models[i]));

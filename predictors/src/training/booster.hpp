@@ -30,8 +30,8 @@ struct BoosterData {
 };
 
 /// Gradient-boosted trees on squared error by XGBoost, one thread, deterministic for a seed. Labels
-/// are centred by their weighted mean, which becomes the ensemble's base. `on_round(done)` is called
-/// after every round; returning false stops.
+/// are centred by their weighted mean, which becomes the ensemble's base. `on_round(done)` is
+/// called after every round; returning false stops.
 Result<learned::TreeEnsemble> boost(const BoosterData& data, const BoosterOptions& options);
 
 /// The same model inside XGBoost, for tests of our own tree walker: predictions of `rows`.

@@ -84,16 +84,16 @@ constexpr double kAboveFloor = 1.15;   ///< measured over floor from which a row
 constexpr float kFloorWeight = 0.05F;  ///< of a row that only tells "at most"
 
 /// Boards that their power limit holds well below the peak run compute-bound kernels at the clock
-/// that their temperature allows: NeuSight's T4 sweeps differ by a quarter of the rate, its P4 linear
-/// sweep fell to a fifth of what the card reaches elsewhere. Such rows say more about that day than
-/// about a kernel; the heuristic's power model prices them.
+/// that their temperature allows: NeuSight's T4 sweeps differ by a quarter of the rate, its P4
+/// linear sweep fell to a fifth of what the card reaches elsewhere. Such rows say more about that
+/// day than about a kernel; the heuristic's power model prices them.
 bool runs_at_power_limit(const Sample& sample) {
   constexpr double kPowerLimited = 0.9;
   const KernelWork& work = sample.row->work;
   if (work.family != KernelFamily::kGemm || work.matrix_units) return false;
   const double peak = sample.gpu->peak(work.dtype, work.matrix_units).value * 1e-6;
   return terms::sustained_flop_per_us(*sample.gpu, work.dtype, work.matrix_units) <
-             kPowerLimited * peak;
+         kPowerLimited * peak;
 }
 
 bool make_target(const LearnedModel& model, const Sample& sample, Target& target) {

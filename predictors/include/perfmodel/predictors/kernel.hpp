@@ -87,8 +87,12 @@ struct AttentionShape {
 /// included (`DeepBench`'s convention).
 struct RecurrentShape {
   enum class Cell : std::uint8_t { kPlain, kLstm, kGru } cell = Cell::kLstm;
-  enum class Pass : std::uint8_t { kForward, kBackward, kBackwardData, kBackwardWeights } pass =
-      Pass::kForward;
+  enum class Pass : std::uint8_t {
+    kForward,
+    kBackward,
+    kBackwardData,
+    kBackwardWeights
+  } pass = Pass::kForward;
   std::int64_t hidden = 0, batch = 0, timesteps = 0;
 };
 

@@ -14,13 +14,13 @@ namespace perfmodel {
 ///
 /// A family without a fitted model, an arithmetic that was not measured (fp16 where only fp32 was),
 /// and work without the shape that the features need are priced by the heuristic, and say so in
-/// `Price::model`. Where a query lies outside the range that a model was fitted on, its ratio to the
-/// heuristic fades with the distance, `in_range` is false and the range of the price widens.
+/// `Price::model`. Where a query lies outside the range that a model was fitted on, its ratio to
+/// the heuristic fades with the distance, `in_range` is false and the range of the price widens.
 class LearnedModels {
  public:
-  /// The model files of a folder (`<family>-<dtype>.json`); each is read when a kernel of its family
-  /// is first priced. A folder without any is an error; an unreadable file is found when it is
-  /// needed (`problem`).
+  /// The model files of a folder (`<family>-<dtype>.json`); each is read when a kernel of its
+  /// family is first priced. A folder without any is an error; an unreadable file is found when it
+  /// is needed (`problem`).
   static Result<LearnedModels> open(const std::filesystem::path& folder);
 
   /// One file with one or more models, read at once. Errors name file and place: no JSON, another

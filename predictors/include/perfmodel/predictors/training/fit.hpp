@@ -38,10 +38,10 @@ struct Recipe {
 /// Convolutions need more and finer trees: libraries change between three algorithms.
 Recipe recipe_of(KernelFamily family);
 
-/// Fits one model to samples of one family and dtype: launch costs of the campaign first, then trees
-/// on log((time - dispatch) / heuristic). Rows at the campaign's floor only say "at most floor -
-/// dispatch". Every GPU weighs the same. Intervals stay at 1 (see `calibrate`). `launches`: the rows
-/// that launch costs are found in, if these are more than the ones to fit (small kernels).
+/// Fits one model to samples of one family and dtype: launch costs of the campaign first, then
+/// trees on log((time - dispatch) / heuristic). Rows at the campaign's floor only say "at most
+/// floor - dispatch". Every GPU weighs the same. Intervals stay at 1 (see `calibrate`). `launches`:
+/// the rows that launch costs are found in, if these are more than the ones to fit (small kernels).
 Result<learned::LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
                                   std::span<const Sample> launches = {});
 

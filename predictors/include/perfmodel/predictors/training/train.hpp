@@ -30,6 +30,7 @@ struct TrainOptions {
   RowChoice rows = RowChoice::kAll;
   std::optional<KernelFamily> family;  ///< only this one
   bool validate = true;                ///< without, intervals are as wide as a factor of two
+  bool leaves_gpus_out = true;         ///< else a factor of two for GPUs not measured
   bool tries_grid = false;             ///< rounds and depth by grouped validation first
   std::string card = "{}";  ///< JSON object: data, licence, command; error tables are added
   std::function<void(const std::string& what, int done, int total)> progress;

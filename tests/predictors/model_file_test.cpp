@@ -1,0 +1,312 @@
+#include "learned/model_file.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "kernel_mix.hpp"
+#include "price_matchers.hpp"
+
+namespace perfmodel {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using learned::LearnedModel;
+using learned::read_model_file;
+using learned::write_model_file;
+using testing::is_same_price;
+using testing::kernel_mix;
+using testing::made_model;
+
+std::string read_text(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+LearnedModel gemm_model() {
+  LearnedModel model = made_model(KernelFamily::kGemm, DType::kFloat32, 6, 5);
+  model.launch_costs = {{"a100-sxm-40gb", "linear", 31.25, 10.5}};
+  model.unseen_trust = 0.75;
+  for (int i = 0; i < LearnedModel::kDistances; ++i) {  // four digits after the point
+    model.seen[i] = {.low = 0.875 - 0.25 * i, .high = 1.125 + 0.25 * i, .rows = 1000};
+    model.unseen[i] = {.low = 0.75 - 0.25 * i, .high = 1.5 + 0.25 * i, .rows = 900};
+  }
+  model.corrections = {{.gpu = "t4", .weights = {0.1, -1.0 / 7, 1e-17}, .rows = 9}};
+  model.card = R"({"note": "made \"up\", not measured", "seed": 7, "share": 0.1})";
+  return model;
+}
+
+class ModelFiles : public ::testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  fs::path write(const std::vector<LearnedModel>& models, const std::string& name = "model.json") {
+    const auto written = write_model_file(folder_ / name, models);
+    EXPECT_TRUE(written.has_value()) << to_string(written.error());
+    return folder_ / name;
+  }
+  fs::path write_text(const std::string& text) {
+    const fs::path file = folder_ / "broken.json";
+    std::ofstream(file, std::ios::binary) << text;
+    return file;
+  }
+  /// The error without the folder, on one line; "no error" where the file is read.
+  std::string error_of(const fs::path& file) {
+    const auto models = read_model_file(file);
+    if (models) return "no error";
+    const std::string text = to_string(models.error());
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+    EXPECT_EQ(text.find(file.string()), 0u) << text;
+    return text.substr(std::min(text.size(), (folder_ / "").string().size()));
+  }
+  std::string error_of_text(const std::string& text) { return error_of(write_text(text)); }
+
+  /// The error of a good file after a change to its first model.
+  std::string error_after(const std::function<void(Json& model)>& change) {
+    Json file = Json::parse(good_);
+    change(file["models"][0]);
+    return error_of_text(file.dump());
+  }
+
+  fs::path folder_ = fs::temp_directory_path() / ("model_file_" + std::to_string(::getpid()));
+  std::string good_ = [this] {
+    fs::create_directories(folder_);
+    return read_text(write({gemm_model()}));
+  }();
+};
+
+// ---- round trip --------------------------------------------------------------------------------
+
+TEST_F(ModelFiles, WhatIsReadIsWrittenAgainByteForByte) {
+  const fs::path first =
+      write({gemm_model(), made_model(KernelFamily::kNorm, DType::kFloat16, 3, 8)}, "first.json");
+  const auto models = read_model_file(first);
+  ASSERT_TRUE(models.has_value()) << to_string(models.error());
+  ASSERT_EQ(models->size(), 2u);
+  EXPECT_EQ(read_text(write(*models, "second.json")), read_text(first));
+  const LearnedModel &model = models->front(), written = gemm_model();
+  EXPECT_EQ(model.name, written.name);
+  EXPECT_EQ(model.family, KernelFamily::kGemm);
+  EXPECT_EQ(model.dtype, DType::kFloat32);
+  EXPECT_EQ(model.chips, written.chips);
+  EXPECT_EQ(model.gpus, written.gpus);
+  EXPECT_EQ(model.common_cells, written.common_cells);
+  EXPECT_EQ(model.chip_cells, written.chip_cells);
+  ASSERT_EQ(model.launch_costs.size(), 1u);
+  EXPECT_EQ(model.launch_costs[0].op, "linear");
+  EXPECT_EQ(model.launch_costs[0].floor_us, 31.25);
+  EXPECT_EQ(model.launch_costs[0].dispatch_us, 10.5);
+  EXPECT_EQ(model.unseen_trust, 0.75);
+  ASSERT_EQ(model.corrections.size(), 1u);
+  EXPECT_EQ(model.corrections[0].weights, written.corrections[0].weights);
+  EXPECT_EQ(model.corrections[0].rows, 9);
+  EXPECT_EQ(Json::parse(model.card)["note"], "made \"up\", not measured");
+  EXPECT_EQ(models->back().dtype, DType::kFloat16);
+}
+
+TEST_F(ModelFiles, PredictsToTheBitWhatWasWritten) {
+  const LearnedModel written = gemm_model();
+  const auto models = read_model_file(write({written}));
+  ASSERT_TRUE(models.has_value());
+  int compared = 0;
+  for (const char* gpu : {"a100-sxm-40gb", "t4"}) {
+    const auto found = find_gpu(gpu, fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus");
+    ASSERT_TRUE(found.has_value());
+    for (const KernelWork& work : kernel_mix(2000)) {
+      if (!written.covers(work)) continue;
+      Price a = KernelModels::heuristic().price(work, *found), b = a;
+      ASSERT_TRUE(written.refine(work, *found, a));
+      ASSERT_TRUE(models->front().refine(work, *found, b));
+      ASSERT_TRUE(is_same_price(a, b));
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 300);
+}
+
+TEST_F(ModelFiles, FloatsOfEverySizeSurvive) {
+  LearnedModel model = gemm_model();
+  const std::vector<float> values = {0.0F,
+                                     -0.0F,
+                                     1.0F / 3,
+                                     -1e-30F,
+                                     std::numeric_limits<float>::max(),
+                                     std::numeric_limits<float>::min(),
+                                     std::numeric_limits<float>::denorm_min(),
+                                     std::nextafter(1.0F, 2.0F),
+                                     16777217.0F};
+  model.common = {.base = std::nextafter(0.1F, 1.0F)};
+  for (float value : values) {
+    model.common.roots.push_back(static_cast<std::uint32_t>(model.common.nodes.size()));
+    model.common.nodes.push_back({.value = value});
+  }
+  const auto models = read_model_file(write({model}));
+  ASSERT_TRUE(models.has_value()) << to_string(models.error());
+  const auto& common = models->front().common;
+  EXPECT_EQ(common.base, model.common.base);
+  ASSERT_EQ(common.nodes.size(), values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(common.nodes[i].value),
+              std::bit_cast<std::uint32_t>(values[i]))
+        << values[i];
+  }
+}
+
+// ---- errors ------------------------------------------------------------------------------------
+
+TEST_F(ModelFiles, FilesThatAreNone) {
+  EXPECT_EQ(error_of(folder_ / "none.json"),
+            "none.json: expected a readable kernel-model file, found none");
+  fs::create_directories(folder_ / "folder.json");
+  EXPECT_EQ(error_of(folder_ / "folder.json"),
+            "folder.json: expected a readable kernel-model file, found none");
+  EXPECT_NE(error_of_text("").find("expected a whole JSON document"), std::string::npos);
+  EXPECT_NE(error_of_text("trees").find("expected a whole JSON document"), std::string::npos);
+  EXPECT_NE(error_of_text("[]").find("/schema: expected"), std::string::npos);
+  EXPECT_NE(error_of_text("{}").find("/schema: expected"), std::string::npos);
+  EXPECT_NE(error_of_text(R"({"schema": "perfmodel-gpu", "version": 1})").find("/schema: expected"),
+            std::string::npos);
+  EXPECT_NE(error_of_text(std::string(100'000, '[')).find("expected a whole JSON"),
+            std::string::npos);
+}
+
+TEST_F(ModelFiles, CutOffAnywhereIsAnError) {
+  const std::size_t whole = good_.find_last_of('}') + 1;
+  ASSERT_EQ(error_of_text(good_.substr(0, whole)), "no error");
+  std::vector<std::size_t> lengths = {1, 2, 20};
+  for (std::size_t length = 50; length < whole; length += 173) lengths.push_back(length);
+  for (std::size_t back = 1; back < 20; ++back) lengths.push_back(whole - back);
+  for (const std::size_t length : lengths) {
+    const std::string error = error_of_text(good_.substr(0, length));
+    EXPECT_NE(error.find("expected a whole JSON document, found " + std::to_string(length)),
+              std::string::npos)
+        << length << ": " << error;
+  }
+}
+
+TEST_F(ModelFiles, AnotherSchemaOrVersion) {
+  Json file = Json::parse(good_);
+  file["version"] = 2;
+  EXPECT_EQ(error_of_text(file.dump()), "broken.json: /version: expected version 1, found 2");
+  file["version"] = "1";
+  EXPECT_NE(error_of_text(file.dump()).find("/version: expected an integer"), std::string::npos);
+  file.erase("version");
+  EXPECT_NE(error_of_text(file.dump()).find("/version: expected"), std::string::npos);
+  file["version"] = 1;
+  file["models"] = Json::array();
+  EXPECT_NE(error_of_text(file.dump()).find("/models: expected at least one model"),
+            std::string::npos);
+  file["models"] = "none";
+  EXPECT_NE(error_of_text(file.dump()).find("/models: expected a list"), std::string::npos);
+}
+
+TEST_F(ModelFiles, ErrorsNameTheirPlace) {
+  struct Case {
+    const char* place;
+    std::function<void(Json&)> change;
+  };
+  const Case cases[] = {
+      {"/family: expected a family", [](Json& m) { m["family"] = "gem"; }},
+      {"/family: expected a family", [](Json& m) { m["family"] = "collective"; }},
+      {"/dtype: expected a known element type", [](Json& m) { m["dtype"] = "float33"; }},
+      {"/features: expected the features", [](Json& m) { m["features"][3] = "log2_depth"; }},
+      {"/features: expected the features", [](Json& m) { m["features"].erase(0); }},
+      {"/features: expected the features", [](Json& m) { m["features"].push_back("more"); }},
+      {"/features/0: expected a string", [](Json& m) { m["features"][0] = 7; }},
+      {"/name: expected", [](Json& m) { m.erase("name"); }},
+      {"/trees: expected", [](Json& m) { m.erase("trees"); }},
+      {"/card: expected", [](Json& m) { m.erase("card"); }},
+      {"/chips: expected a list", [](Json& m) { m["chips"] = "ampere/108"; }},
+      {"/chips/0: expected", [](Json& m) { m["chips"][0] = "ampere"; }},
+      {"/chips/0: expected", [](Json& m) { m["chips"][0] = "ampere/99999999999999999999"; }},
+      {"/chip_cells: expected one list of cells per chip",
+       [](Json& m) { m["chip_cells"] = Json::array(); }},
+      {"/common_cells/0: expected", [](Json& m) { m["common_cells"][0].erase(0); }},
+      {"/common_cells/0/1: expected an integer", [](Json& m) { m["common_cells"][0][1] = 200; }},
+      {"/intervals/seen: expected 3 intervals", [](Json& m) { m["intervals"]["seen"].erase(2); }},
+      {"/intervals/unseen: expected 3 intervals",
+       [](Json& m) { m["intervals"]["unseen"].push_back(m["intervals"]["unseen"][0]); }},
+      {"/intervals/seen/1/low: expected a number",
+       [](Json& m) { m["intervals"]["seen"][1]["low"] = nullptr; }},
+      {"/unseen_trust: expected", [](Json& m) { m.erase("unseen_trust"); }},
+      {"/launch_costs/0/floor_us: expected", [](Json& m) { m["launch_costs"][0].erase("floor_us"); }},
+      {"/corrections/0/weights: expected 3 numbers",
+       [](Json& m) { m["corrections"][0]["weights"].erase(0); }},
+      {"/trees/common/base: expected a number", [](Json& m) { m["trees"]["common"]["base"] = "0"; }},
+      {"/trees/chip/trees: expected a list", [](Json& m) { m["trees"]["chip"]["trees"] = 1; }},
+  };
+  for (const Case& c : cases) {
+    const std::string error = error_after(c.change);
+    EXPECT_NE(error.find(std::string("/models/0") + c.place), std::string::npos)
+        << c.place << " is not in " << error;
+  }
+}
+
+TEST_F(ModelFiles, TreesMustBeWhole) {
+  struct Case {
+    const char* what;
+    std::function<void(Json&)> change;  // of the second tree
+  };
+  const auto last = [](const Json& list) { return list.size() - 1; };
+  const Case cases[] = {
+      {"right child before the left", [](Json& t) { t["right"][0] = 1; }},
+      {"right child is the split itself", [](Json& t) { t["right"][0] = 0; }},
+      {"right child behind the tree", [](Json& t) { t["right"][0] = t["right"].size(); }},
+      {"right child inside the left subtree",
+       [](Json& t) { t["right"][0] = t["right"][0].get<int>() - 1; }},
+      {"right child inside the right subtree",
+       [](Json& t) { t["right"][0] = t["right"][0].get<int>() + 1; }},
+      {"right child between two nodes",
+       [](Json& t) { t["right"][0] = t["right"][0].get<int>() + 0.5; }},
+      {"negative", [](Json& t) { t["right"][0] = -2; }},
+      {"a split at the end", [&](Json& t) { t["feature"][last(t["feature"])] = 0; }},
+      {"a feature that nobody knows", [](Json& t) { t["feature"][0] = 48; }},
+      {"a feature between two", [](Json& t) { t["feature"][0] = 1.5; }},
+      {"a value less", [](Json& t) { t["value"].erase(0); }},
+      {"no nodes",
+       [](Json& t) { t["feature"] = t["value"] = t["right"] = Json::array(); }},
+      {"a string", [](Json& t) { t["value"][1] = "0.5"; }},
+      {"null", [](Json& t) { t["value"][1] = nullptr; }},
+      {"no list", [](Json& t) { t["right"] = 2; }},
+      {"a float that is none", [](Json& t) { t["value"][1] = 1e300; }},
+  };
+  for (const Case& c : cases) {
+    const std::string error =
+        error_after([&](Json& model) { c.change(model["trees"]["common"]["trees"][1]); });
+    EXPECT_NE(error.find("/models/0/trees/common/trees/1"), std::string::npos)
+        << c.what << ": " << error;
+  }
+  // NaN is no JSON.
+  std::string nan = good_;
+  const std::size_t at = nan.find("\"value\": [") + 10;
+  nan.replace(at, nan.find(',', at) - at, "NaN");
+  EXPECT_NE(error_of_text(nan).find("expected a whole JSON document"), std::string::npos);
+}
+
+TEST_F(ModelFiles, NothingIsWrittenWhereItCannotBe) {
+  const auto nowhere = write_model_file(folder_ / "no" / "such.json", {gemm_model()});
+  ASSERT_FALSE(nowhere.has_value());
+  EXPECT_EQ(nowhere.error().code, ErrorCode::kIo);
+  EXPECT_FALSE(fs::exists(folder_ / "no"));
+  fs::create_directories(folder_ / "taken.json");
+  EXPECT_FALSE(write_model_file(folder_ / "taken.json", {gemm_model()}).has_value());
+  EXPECT_FALSE(write_model_file(folder_ / "model.json" / "x.json", {gemm_model()}).has_value());
+  EXPECT_TRUE(fs::is_empty(folder_ / "taken.json"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);  // and no temporary file
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  fs::create_directories(folder_ / "closed");
+  fs::permissions(folder_ / "closed", fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_FALSE(write_model_file(folder_ / "closed" / "x.json", {gemm_model()}).has_value());
+  EXPECT_TRUE(fs::is_empty(folder_ / "closed"));
+}
+
+}  // namespace
+}  // namespace perfmodel

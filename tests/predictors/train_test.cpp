@@ -1,0 +1,497 @@
+#include "perfmodel/predictors/training/train.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "learned/model_file.hpp"
+#include "made_campaign.hpp"
+#include "perfmodel/predictors/kernel_work.hpp"
+#include "perfmodel/predictors/learned_models.hpp"
+
+namespace perfmodel {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::add_rows;
+using testing::add_us;
+using testing::Campaign;
+using testing::gemm_rows;
+using testing::gpu_of_data;
+using testing::kAddHead;
+using testing::kGemmHead;
+using training::calibrate;
+using training::evaluate;
+using training::EvalReport;
+using training::few_shot;
+using training::RowChoice;
+using training::train;
+using training::TrainOptions;
+using training::TrainReport;
+using Tables = std::vector<KernelTable>;
+
+/// Few rounds for few rows.
+TrainOptions quick() {
+  TrainOptions options;
+  options.recipe = training::Recipe{.rounds = 120,
+                                    .chip_rounds = 60,
+                                    .depth = 4,
+                                    .eta = 0.15,
+                                    .subsample = 0.8,
+                                    .columns = 0.8,
+                                    .min_child_weight = 2,
+                                    .lambda = 1};
+  return options;
+}
+
+TrainOptions fit_only() {
+  TrainOptions options = quick();
+  options.validate = false;
+  return options;
+}
+
+class Training : public ::testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  KernelTable table(const std::string& text, bool needs_time = true) {
+    const fs::path file = folder_ / "table.csv";
+    std::ofstream(file, std::ios::binary) << text;
+    auto read = read_kernel_table(
+        file, {.gpu_folder = fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus",
+               .needs_time = needs_time});
+    EXPECT_TRUE(read.has_value()) << to_string(read.error());
+    return read ? *read : KernelTable{};
+  }
+  TrainReport trained(const Tables& tables, const TrainOptions& options,
+                      const std::string& name = "model.json") {
+    auto report = train(tables, options, folder_ / name);
+    EXPECT_TRUE(report.has_value()) << to_string(report.error());
+    return report ? std::move(*report) : TrainReport{};
+  }
+  EvalReport judged(const KernelTable& of, const std::string& name = "model.json") {
+    auto report = evaluate(of, folder_ / name, {});
+    EXPECT_TRUE(report.has_value()) << to_string(report.error());
+    return report ? std::move(*report) : EvalReport{};
+  }
+  static ErrorSummary errors(const training::Validation& rows) {
+    const auto summary = summarize_errors(rows.measured_us, rows.predicted_us);
+    EXPECT_TRUE(summary.has_value());
+    return summary ? *summary : ErrorSummary{};
+  }
+  std::string bytes(const std::string& name) {
+    std::ifstream in(folder_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  Tables adds(int count, const Campaign& campaign = {}) {
+    return {table(kAddHead + add_rows("a100-pcie-40gb", count, campaign) +
+                  add_rows("v100-pcie-16gb", count, campaign))};
+  }
+
+  /// The heuristic's times of A100, V100 and P100, times a factor each, with noise.
+  KernelTable erring(double a100, double v100, double p100) {
+    KernelTable made = table(kAddHead + add_rows("a100-pcie-40gb", 150) +
+                             add_rows("v100-pcie-16gb", 150) + add_rows("p100-pcie-16gb", 150));
+    testing::Draw draw(3);
+    for (KernelRow& row : made.rows) {
+      const Gpu& gpu = made.gpus[static_cast<std::size_t>(row.gpu)];
+      const double factor = std::array{a100, v100, p100}[static_cast<std::size_t>(row.gpu)];
+      row.measured_us = KernelModels::heuristic().price(row.work, gpu).time.count() * factor *
+                        std::exp(0.01 * draw.normal());
+    }
+    return made;
+  }
+
+  fs::path folder_ = fs::temp_directory_path() / ("train_" + std::to_string(::getpid()));
+};
+
+// ---- accuracy ----------------------------------------------------------------------------------
+
+TEST_F(Training, RecoversACurveOfTheBandwidth) {
+  const TrainReport report = trained(adds(300), quick());
+  ASSERT_EQ(report.models.size(), 1u);
+  const auto& model = report.models[0];
+  EXPECT_EQ(model.rows, 600u);
+  EXPECT_EQ(model.fitted_rows, 600u);
+  EXPECT_LT(errors(model.random).mape, 0.03);  // noise 0.01
+  EXPECT_LT(errors(model.grouped).mape, 0.03);
+  // Rows that no part of the training saw.
+  const EvalReport fresh = judged(adds(100, {.seed = 77}).front());
+  EXPECT_EQ(fresh.rows.measured_us.size(), 200u);
+  EXPECT_EQ(fresh.unseen_rows + fresh.unknown_rows, 0u);
+  EXPECT_LT(errors(fresh.rows).mape, 0.03);
+  const auto heuristic = summarize_errors(fresh.rows.measured_us, fresh.heuristic_us);
+  EXPECT_GT(heuristic->mape, 3 * errors(fresh.rows).mape);
+}
+
+TEST_F(Training, RecoversACurveOfThePeak) {
+  const auto gemms = [&](int count, unsigned seed) {
+    return Tables{table(kGemmHead + gemm_rows("a100-pcie-40gb", count, {.seed = seed}) +
+                        gemm_rows("v100-pcie-16gb", count, {.seed = seed}))};
+  };
+  trained(gemms(400, 1), fit_only());
+  const EvalReport fresh = judged(gemms(100, 77).front());
+  EXPECT_LT(errors(fresh.rows).mape, 0.08);
+  const auto heuristic = summarize_errors(fresh.rows.measured_us, fresh.heuristic_us);
+  EXPECT_GT(heuristic->mape, 2 * errors(fresh.rows).mape);
+}
+
+TEST_F(Training, RangesHoldNineRowsOfTen) {
+  const Campaign noisy{.noise = 0.1};
+  const TrainReport report = trained(adds(500, noisy), quick());
+  EXPECT_NEAR(report.models[0].random.coverage, 0.9, 0.06);
+  const EvalReport fresh = judged(adds(300, {.seed = 78, .noise = 0.1}).front());
+  EXPECT_EQ(fresh.rows.coverage_rows, 600u);
+  EXPECT_NEAR(fresh.rows.coverage, 0.9, 0.06);
+}
+
+// What the heuristic errs by on three GPUs; each is judged by what the others say.
+TEST_F(Training, WhatAllGpusShareIsFollowedOnANewOne) {
+  const TrainReport report = trained({erring(1.6, 1.6, 1.6)}, quick());
+  const auto& left_out = report.models[0].left_out;
+  ASSERT_EQ(left_out.size(), 3u);
+  for (const auto& left : left_out) {
+    EXPECT_EQ(left.learned.rows, 150u);
+    EXPECT_NEAR(left.heuristic.mape, 1 - 1 / 1.6, 0.01);
+    EXPECT_LT(left.learned.mape, 0.03) << left.gpu;
+    EXPECT_GT(left.coverage, 0.7);
+    // Times of the same kernels on another GPU, too, but for what differs by size.
+    EXPECT_EQ(left.best_ratio.rows, 150u);
+    EXPECT_NE(left.best_ratio_gpu, left.gpu);
+    EXPECT_GE(left.mean_ratio_mape, left.best_ratio.mape);
+  }
+  const auto models = learned::read_model_file(folder_ / "model.json");
+  ASSERT_TRUE(models.has_value());
+  EXPECT_EQ(models->front().unseen_trust, 1);
+  EXPECT_EQ(judged(erring(1.6, 1.6, 1.6)).unseen_rows, 0u);
+}
+
+TEST_F(Training, WhatGpusDoNotShareIsNotFollowed) {
+  const TrainReport report = trained({erring(0.4, 1, 2.5)}, quick());
+  const auto models = learned::read_model_file(folder_ / "model.json");
+  ASSERT_TRUE(models.has_value());
+  EXPECT_LE(models->front().unseen_trust, 0.25);
+  // Measured chips have trees of their own.
+  EXPECT_LT(errors(report.models[0].random).mape, 0.04);
+  // Ranges say how little is known.
+  EXPECT_LT(models->front().unseen[0].low, 0.6);
+  EXPECT_GT(models->front().unseen[0].high, 1.7);
+}
+
+TEST_F(Training, LowTimeAndHighAreInOrder) {
+  trained(adds(300), quick());
+  const auto learned = LearnedModels::read(folder_ / "model.json");
+  ASSERT_TRUE(learned.has_value()) << to_string(learned.error());
+  for (const char* gpu : {"a100-pcie-40gb", "a100-sxm-80gb", "h100-sxm-80gb", "p4", "mi210"}) {
+    for (double elements = 10; elements < 1e10; elements *= 7) {
+      const Price price = learned->models().price(
+          elementwise_work(elements, 2, 1, DType::kFloat32), gpu_of_data(gpu));
+      EXPECT_EQ(price.model, "elementwise-learned");
+      EXPECT_LE(price.low, price.time) << gpu << " " << elements;
+      EXPECT_LE(price.time, price.high) << gpu << " " << elements;
+    }
+  }
+}
+
+// ---- launch costs ------------------------------------------------------------------------------
+
+TEST_F(Training, LaunchCostsAreFoundAndAreNoPartOfAPrice) {
+  // Calls take 40 us at least, of which 17.2 (0.43 of it) pass before the launch.
+  const Campaign host{.noise = 0.005, .floor_us = 40, .dispatch_us = 17.2, .low_log2 = 10};
+  trained(adds(300, host), fit_only());
+  const auto models = learned::read_model_file(folder_ / "model.json");
+  ASSERT_TRUE(models.has_value()) << to_string(models.error());
+  ASSERT_EQ(models->front().launch_costs.size(), 2u);
+  for (const auto& cost : models->front().launch_costs) {
+    EXPECT_EQ(cost.op, "add");
+    EXPECT_NEAR(cost.floor_us, 40, 0.5);
+    EXPECT_NEAR(cost.dispatch_us, 17.2, 0.5);
+  }
+  // As measured: launch cost included.
+  const EvalReport fresh = judged(adds(100, {.seed = 77,
+                                             .noise = 0.005,
+                                             .floor_us = 40,
+                                             .dispatch_us = 17.2,
+                                             .low_log2 = 10})
+                                      .front());
+  EXPECT_LT(errors(fresh.rows).mape, 0.03);
+  EXPECT_LT(fresh.rows.coverage_rows, 150u);  // rows at the floor say nothing about kernels
+  // Kernels alone.
+  const auto learned = LearnedModels::read(folder_ / "model.json");
+  ASSERT_TRUE(learned.has_value());
+  const Gpu gpu = gpu_of_data("v100-pcie-16gb");
+  const auto price_us = [&](double elements) {
+    return learned->models()
+        .price(elementwise_work(elements, 2, 1, DType::kFloat32), gpu)
+        .time.count();
+  };
+  for (const double elements : {0x1p23, 0x1p24, 0x1p25, 0x1p26}) {
+    EXPECT_NEAR(price_us(elements) / add_us(gpu, elements), 1, 0.05) << elements;
+  }
+  EXPECT_LT(price_us(0x1p12), 40 - 17.2);
+}
+
+TEST_F(Training, TimesWithoutAPlateauHaveNoLaunchCost) {
+  trained(adds(200), fit_only());
+  const auto models = learned::read_model_file(folder_ / "model.json");
+  ASSERT_TRUE(models.has_value());
+  for (const auto& cost : models->front().launch_costs) {
+    EXPECT_EQ(cost.floor_us, 0);
+    EXPECT_EQ(cost.dispatch_us, 0);
+  }
+}
+
+// ---- files and choices -------------------------------------------------------------------------
+
+TEST_F(Training, SameRowsAndSeedGiveTheSameBytes) {
+  const Tables tables = adds(120);
+  TrainOptions options = quick();
+  options.recipe->rounds = options.recipe->chip_rounds = 20;
+  options.card = R"({"note": "made up"})";
+  trained(tables, options, "a.json");
+  trained(tables, options, "b.json");
+  EXPECT_EQ(bytes("a.json"), bytes("b.json"));
+  EXPECT_NE(bytes("a.json").find("made up"), std::string::npos);
+  options.recipe->seed = 2;
+  trained(tables, options, "c.json");
+  const auto a = learned::read_model_file(folder_ / "a.json");
+  const auto c = learned::read_model_file(folder_ / "c.json");
+  ASSERT_TRUE(a.has_value() && c.has_value());
+  const auto card = nlohmann::json::parse(a->front().card);
+  EXPECT_EQ(card["rows"]["fitted"], 240);
+  EXPECT_EQ(card["recipe"]["rounds"], 20);
+  EXPECT_TRUE(card["errors"]["random_rows"]["mape"].is_number());
+  EXPECT_TRUE(card["errors"]["gpu_left_out"]["v100-pcie-16gb"]["mape"].is_number());
+  const auto values = [](const learned::TreeEnsemble& trees) {
+    std::vector<float> list;
+    for (const auto& node : trees.nodes) list.push_back(node.value);
+    return list;
+  };
+  EXPECT_NE(values(a->front().common), values(c->front().common));
+}
+
+TEST_F(Training, ACardThatIsNoObjectIsReplaced) {
+  TrainOptions options = fit_only();
+  options.recipe->rounds = options.recipe->chip_rounds = 2;
+  for (const char* card : {"", "none", "[1, 2]", "7"}) {
+    options.card = card;
+    trained(adds(30), options);
+  }
+}
+
+TEST_F(Training, RowsAreChosen) {
+  // A100: 40 of NeuSight's own, 30 others, 20 of LLMs; V100: no row of its own.
+  const Tables tables = {table(kAddHead + add_rows("a100-pcie-40gb", 40, {.seed = 1}, "train,1") +
+                               add_rows("a100-pcie-40gb", 30, {.seed = 2}, "train,0") +
+                               add_rows("a100-pcie-40gb", 20, {.seed = 3}, "llm,0") +
+                               add_rows("v100-pcie-16gb", 25, {.seed = 4}, "train,0") +
+                               add_rows("v100-pcie-16gb", 10, {.seed = 5}, "llm,0"))};
+  TrainOptions options = fit_only();
+  options.recipe->rounds = options.recipe->chip_rounds = 2;
+  const auto fitted = [&](RowChoice rows) {
+    options.rows = rows;
+    return trained(tables, options).models.at(0).fitted_rows;
+  };
+  EXPECT_EQ(fitted(RowChoice::kAll), 125u);
+  EXPECT_EQ(fitted(RowChoice::kTrain), 95u);
+  EXPECT_EQ(fitted(RowChoice::kPaper), 75u);
+}
+
+TEST_F(Training, EachFamilyAndArithmeticIsAModel) {
+  std::string half = add_rows("a100-pcie-40gb", 30);
+  for (std::size_t at; (at = half.find("fp32")) != std::string::npos;) half.replace(at, 4, "fp16");
+  const Tables tables = {table(kAddHead + add_rows("a100-pcie-40gb", 30) + half),
+                         table(kGemmHead + gemm_rows("a100-pcie-40gb", 30)),
+                         table("device,op,dtype,rows,cols,time_us\n"
+                               "t4,transpose,fp32,64,64,9\n")};
+  TrainOptions options = fit_only();
+  options.recipe->rounds = options.recipe->chip_rounds = 2;
+  const TrainReport all = trained(tables, options);
+  ASSERT_EQ(all.models.size(), 3u);
+  const auto models = learned::read_model_file(folder_ / "model.json");
+  ASSERT_TRUE(models.has_value());
+  EXPECT_EQ(models->at(0).name, "gemm-learned");
+  EXPECT_EQ(models->at(1).name, "elementwise-learned");
+  EXPECT_EQ(models->at(2).name, "elementwise-float16-learned");
+  EXPECT_EQ(models->at(0).chips, std::vector<std::string>{"ampere/108"});
+  options.family = KernelFamily::kGemm;
+  const TrainReport gemms = trained(tables, options);
+  ASSERT_EQ(gemms.models.size(), 1u);
+  EXPECT_EQ(gemms.models[0].name, "gemm-learned");
+}
+
+TEST_F(Training, ProgressIsToldStepByStep) {
+  TrainOptions options = quick();
+  options.recipe->rounds = options.recipe->chip_rounds = 2;
+  int steps = 0;
+  options.progress = [&](const std::string& what, int done, int total) {
+    EXPECT_TRUE(what.starts_with("elementwise float32: ")) << what;
+    EXPECT_EQ(done, steps++);
+    EXPECT_EQ(total, 5);  // all rows, two splits, two GPUs
+  };
+  trained(adds(60), options);
+  EXPECT_EQ(steps, 5);
+}
+
+TEST_F(Training, AGridChoosesRoundsAndDepth) {
+  TrainOptions options = quick();
+  options.tries_grid = true;
+  options.validate = false;
+  options.recipe->rounds = options.recipe->chip_rounds = 40;
+  options.recipe->depth = 3;
+  const auto recipe = trained(adds(150), options).models.at(0).recipe;
+  EXPECT_TRUE(recipe.depth == 3 || recipe.depth == 4);
+  EXPECT_TRUE(recipe.rounds == 40 || recipe.rounds == 20);
+}
+
+// GEMMs in fp32 of boards that their power limit holds back are not fitted: a campaign of such a
+// board and one other has nothing to fit where the other is left out.
+TEST_F(Training, ABoardAtItsPowerLimitCanBeTheOnlyOther) {
+  trained({table(kGemmHead + gemm_rows("a100-pcie-40gb", 60) + gemm_rows("t4", 60))}, quick());
+}
+
+TEST_F(Training, MatrixUnitsOfAmdAlone) {
+  const auto report = train(Tables{table(kGemmHead + gemm_rows("mi100", 60))}, fit_only(),
+                            folder_ / "model.json");
+  EXPECT_TRUE(report.has_value()) << to_string(report.error());
+}
+
+// ---- a new GPU ---------------------------------------------------------------------------------
+
+TEST_F(Training, TenPointsOfASlowerGpuTakeItsBiasAway) {
+  trained(adds(200), quick());
+  const Campaign slow{.seed = 5, .slowness = 1.5};
+  const KernelTable all = table(kAddHead + add_rows("p100-pcie-16gb", 200, slow));
+  const KernelTable few = table(
+      kAddHead + add_rows("p100-pcie-16gb", 10, {.seed = 6, .slowness = 1.5}));
+  const EvalReport before = judged(all);
+  EXPECT_EQ(before.unseen_rows, 200u);
+  EXPECT_LT(errors(before.rows).bias, -0.2);
+  const auto used = calibrate(few, folder_ / "model.json", folder_ / "p100.json");
+  ASSERT_TRUE(used.has_value()) << to_string(used.error());
+  EXPECT_EQ(*used, 10u);
+  const EvalReport after = judged(all, "p100.json");
+  EXPECT_LT(std::abs(errors(after.rows).bias), 0.08);
+  EXPECT_LT(errors(after.rows).mape, 0.5 * errors(before.rows).mape);
+  // Other GPUs keep their times; the base is not touched; calibrating again replaces.
+  const KernelTable a100 = table(kAddHead + add_rows("a100-pcie-40gb", 50, {.seed = 9}));
+  EXPECT_EQ(judged(a100).rows.predicted_us, judged(a100, "p100.json").rows.predicted_us);
+  ASSERT_TRUE(calibrate(few, folder_ / "p100.json", folder_ / "twice.json").has_value());
+  const auto twice = learned::read_model_file(folder_ / "twice.json");
+  ASSERT_TRUE(twice.has_value());
+  EXPECT_EQ(twice->front().corrections.size(), 1u);
+  EXPECT_EQ(twice->front().corrections[0].gpu, "p100-pcie-16gb");
+  // The library applies it as the judge does.
+  const auto learned = LearnedModels::read(folder_ / "p100.json");
+  ASSERT_TRUE(learned.has_value());
+  const auto& row = all.rows.front();
+  EXPECT_DOUBLE_EQ(learned->models().price(row.work, all.gpus[0]).time.count(),
+                   judged(all, "p100.json").rows.predicted_us.front());
+}
+
+TEST_F(Training, MorePointsOfANewGpuHelp) {
+  const Tables tables = {table(
+      kAddHead + add_rows("a100-pcie-40gb", 150) + add_rows("v100-pcie-16gb", 150) +
+      add_rows("p100-pcie-16gb", 150, {.seed = 5, .slowness = 1.5}))};
+  constexpr std::array kCounts = {1, 5, 60};
+  const auto curves = few_shot(tables, quick(), "p100-pcie-16gb", kCounts, 3);
+  ASSERT_TRUE(curves.has_value()) << to_string(curves.error());
+  ASSERT_EQ(curves->size(), 2u);
+  EXPECT_EQ(curves->at(0).sampling, "random");
+  EXPECT_EQ(curves->at(1).sampling, "k-means");
+  for (const auto& curve : *curves) {
+    EXPECT_EQ(curve.gpu, "p100-pcie-16gb");
+    ASSERT_EQ(curve.points.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(curve.points[i].points, kCounts[i]);
+      EXPECT_LE(curve.points[i].low, curve.points[i].mean + 1e-12);
+      EXPECT_GE(curve.points[i].high, curve.points[i].mean - 1e-12);
+    }
+    EXPECT_LT(curve.points[1].mean, curve.points[0].mean);
+    EXPECT_LT(curve.points[2].mean, curve.points[1].mean + 0.005);
+    EXPECT_LT(curve.points[2].mean, 0.15);
+  }
+}
+
+// ---- errors ------------------------------------------------------------------------------------
+
+TEST_F(Training, WhatCannotBeFittedIsAnErrorAndLeavesNoFile) {
+  const fs::path file = folder_ / "model.json";
+  const auto error = [&](const Tables& tables, const TrainOptions& options) {
+    const auto report = train(tables, options, file);
+    EXPECT_FALSE(fs::exists(file));
+    return report ? std::string("no error") : to_string(report.error());
+  };
+  const std::string expected = "expected rows with a time and of a family that can be learned";
+  const KernelTable untimed =
+      table("device,op,dtype,m,n,k\nt4,gemm,fp32,64,64,64\n", false);
+  EXPECT_NE(error({untimed}, fit_only()).find(expected), std::string::npos);
+  const KernelTable unknown =
+      table("device,op,dtype,rows,cols,time_us\nt4,transpose,fp32,64,64,9\n");
+  EXPECT_NE(error({unknown}, fit_only()).find(expected), std::string::npos);
+  EXPECT_NE(error({}, fit_only()).find(expected), std::string::npos);
+  TrainOptions softmax = fit_only();
+  softmax.family = KernelFamily::kSoftmax;
+  EXPECT_NE(error(adds(5), softmax).find(expected), std::string::npos);
+  TrainOptions tiny = fit_only();
+  tiny.recipe->rounds = tiny.recipe->chip_rounds = 1;
+  EXPECT_FALSE(train(adds(20), tiny, folder_ / "no" / "such.json").has_value());
+  EXPECT_FALSE(fs::exists(folder_ / "no"));
+}
+
+TEST_F(Training, FewRowsAreFitted) {
+  for (int rows : {1, 2, 3}) trained(adds(rows), quick());  // and all may be kept out
+  EXPECT_EQ(judged(adds(3).front()).rows.measured_us.size(), 6u);
+  trained({table(kAddHead + add_rows("t4", 1))}, quick());
+}
+
+TEST_F(Training, WhatCannotBeJudgedOrCalibratedIsAnError) {
+  TrainOptions tiny = fit_only();
+  tiny.recipe->rounds = tiny.recipe->chip_rounds = 1;
+  trained(adds(20), tiny);
+  const fs::path model = folder_ / "model.json", out = folder_ / "out.json";
+  const KernelTable gemms = table(kGemmHead + gemm_rows("t4", 5));
+  const auto judgement = evaluate(gemms, model, {});
+  ASSERT_FALSE(judgement.has_value());
+  EXPECT_NE(to_string(judgement.error()).find("found 5 rows of others"), std::string::npos);
+  EXPECT_FALSE(evaluate(gemms, folder_ / "none.json", {}).has_value());
+  const auto calibrated = calibrate(gemms, model, out);
+  ASSERT_FALSE(calibrated.has_value());
+  EXPECT_NE(to_string(calibrated.error())
+                .find("expected measured rows of a family that the model file knows"),
+            std::string::npos);
+  EXPECT_FALSE(calibrate(adds(5).front(), folder_ / "none.json", out).has_value());
+  EXPECT_FALSE(fs::exists(out));
+  constexpr std::array kCounts = {3};
+  for (const char* gpu : {"h100-sxm-80gb", "nobody's"}) {
+    const auto curves = few_shot(adds(20), tiny, gpu, kCounts, 1);
+    ASSERT_FALSE(curves.has_value());
+    EXPECT_NE(to_string(curves.error()).find(gpu), std::string::npos);
+  }
+}
+
+TEST_F(Training, JudgesTheRowsThatAreAskedFor) {
+  TrainOptions tiny = fit_only();
+  tiny.recipe->rounds = tiny.recipe->chip_rounds = 1;
+  const KernelTable both = table(kAddHead + add_rows("t4", 30, {.seed = 1}, "train,1") +
+                                 add_rows("t4", 20, {.seed = 2}, "llm,0"));
+  trained({both}, tiny);
+  const auto rows = [&](const training::EvalOptions& options) {
+    const auto report = evaluate(both, folder_ / "model.json", options);
+    return report ? report->rows.measured_us.size() : 0;
+  };
+  EXPECT_EQ(rows({}), 50u);
+  EXPECT_EQ(rows({.only_llm = true}), 20u);
+  EXPECT_EQ(rows({.only_train = true}), 30u);
+  EXPECT_LT(rows({.min_us = 100}), 50u);
+  EXPECT_EQ(rows({.min_us = 1e9}), 0u);
+}
+
+}  // namespace
+}  // namespace perfmodel
