@@ -57,6 +57,7 @@ Result<Priced> price_table(const Arguments& arguments) {
     if (!price.in_range) ++outside;
     result.prices.push_back(price);
   }
+  if (!models->warning.empty()) result.table.warnings.push_back(models->warning);
   if (auto readable = models->check(); !readable) return Unexpected{readable.error()};
   if (outside > 0) {
     result.table.warnings.push_back(

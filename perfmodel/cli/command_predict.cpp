@@ -77,6 +77,7 @@ class Run {
     if (auto read = read_tables(*data); !read) return Unexpected{read.error()};
     if (auto read = read_ranks(); !read) return Unexpected{read.error()};
     if (auto done = predict_ranks(); !done) return Unexpected{done.error()};
+    if (auto readable = chosen_.check(); !readable) return Unexpected{readable.error()};
     collect_warnings();
     return std::move(report_);
   }
@@ -142,6 +143,10 @@ class Run {
     auto models = kernel_models_by_name(arguments_.models);
     if (!models) return Unexpected{models.error()};
     chosen_ = std::move(*models);
+    if (!chosen_.warning.empty()) {
+      warn(chosen_.warning);
+      report_.models = "heuristic";
+    }
     models_ = chosen_.models;
     topology_ = topology_for(report_.gpu);
     if (!arguments_.topology.empty()) {

@@ -109,8 +109,8 @@ std::string kept_out_table(const ModelReport& model) {
 }
 
 std::string left_out_table(const ModelReport& model) {
-  TextTable table({"GPU left out", "rows", "learned", "heuristic", "roofline", "best ratio", "<of",
-                   "mean ratio", "in low-high"});
+  TextTable table({"GPU left out", "rows", "learned", "heur.", "roofline", "best ratio", "<of",
+                   "mean ratio", "in range"});
   for (const LeftOut& left : model.left_out) {
     const bool has_ratio = left.best_ratio.rows > 0;
     table.row({left.gpu, grouped(left.learned.rows), percent(left.learned.mape),
@@ -203,7 +203,7 @@ Result<void> write_plots(const std::string& folder, const training::TrainReport&
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   for (const ModelReport& model : report.models) {
-    if (model.random.measured_us.empty()) continue;
+    if (model.random.measured_us.empty() || model.grouped.measured_us.empty()) continue;
     const auto svg = plots_of(model);
     if (!svg) return Unexpected{svg.error()};
     auto written = write_file(std::filesystem::path(folder) / (model.name + ".svg"), *svg);
@@ -217,12 +217,14 @@ Result<void> run_few_shot(const Arguments& arguments) {
   if (!tables) return Unexpected{tables.error()};
   const auto options = train_options(arguments);
   if (!options) return Unexpected{options.error()};
+  const auto gpu = find_gpu(arguments.few_shot, *find_data_folder() / "gpus");
+  if (!gpu) return Unexpected{gpu.error()};
   constexpr int kCounts[] = {3, 5, 10, 20, 50, 100, 200};
   constexpr int kSeeds = 3;
-  const auto curves = training::few_shot(*tables, *options, arguments.few_shot, kCounts, kSeeds);
+  const auto curves = training::few_shot(*tables, *options, gpu->name, kCounts, kSeeds);
   if (!curves) return Unexpected{curves.error()};
   TextTable table({"measured kernels", "random", "<lowest-highest", "k-means", "<lowest-highest"});
-  FewShotPlot plot{.title = "Error on " + arguments.few_shot + " against measured kernels"};
+  FewShotPlot plot{.title = "Error on " + gpu->name + " against measured kernels"};
   for (const auto& curve : *curves) {
     FewShotSeries series{.name = curve.sampling, .points = {}};
     for (const auto& point : curve.points) {
@@ -249,16 +251,15 @@ Result<void> run_few_shot(const Arguments& arguments) {
     std::error_code failure;
     std::filesystem::create_directories(arguments.report, failure);
     auto written = write_file(
-        std::filesystem::path(arguments.report) / ("few-shot-" + arguments.few_shot + ".svg"),
-        *svg);
+        std::filesystem::path(arguments.report) / ("few-shot-" + gpu->name + ".svg"), *svg);
     if (!written) return written;
   }
   if (!arguments.json) {
     return print(fmt::format(
         "\nMean absolute error of the rows that were not measured, {} as a new GPU:\n\n{}",
-        arguments.few_shot, table.text(bold_allowed())));
+        gpu->name, table.text(bold_allowed())));
   }
-  Json json = {{"schema", "perfmodel-few-shot"}, {"version", 1}, {"gpu", arguments.few_shot}};
+  Json json = {{"schema", "perfmodel-few-shot"}, {"version", 1}, {"gpu", gpu->name}};
   for (const auto& curve : *curves) {
     Json& points = json[curve.sampling] = Json::array();
     for (const auto& point : curve.points) {
@@ -292,6 +293,9 @@ Result<void> execute(const Arguments& arguments) {
   if (!tables) return Unexpected{tables.error()};
   auto options = train_options(arguments);
   if (!options) return Unexpected{options.error()};
+  if (auto writable = OutputFile::create(arguments.output); !writable) {
+    return Unexpected{writable.error()};  // before, not after all is fitted
+  }
   std::unique_ptr<ProgressBar> bar;
   std::string shown;
   options->progress = [&](const std::string& what, int done, int total) {
@@ -351,6 +355,9 @@ Command train_command(CLI::App& parent) {
   app->callback([arguments, app] {
     if (arguments->data.empty() && arguments->calibrate.empty()) {
       throw CLI::RequiredError("DATA");
+    }
+    if (!arguments->data.empty() && !arguments->calibrate.empty()) {
+      throw CLI::ValidationError("--calibrate", "takes the place of DATA");
     }
     if (arguments->output.empty() && arguments->few_shot.empty()) {
       throw CLI::RequiredError("--output");

@@ -1,6 +1,7 @@
 #include "kernel_models_option.hpp"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 
 #include "perfmodel/data_files.hpp"
 
@@ -12,6 +13,13 @@ CLI::Option* add_models_option(CLI::App& app, std::string& name) {
                   "Kernel models: learned (those in data/models, heuristic where there is none), "
                   "heuristic, roofline, or a file of `perfpredict train`")
       ->type_name("NAME|FILE")
+      ->check([](const std::string& text) {
+        const bool is_known = text == "learned" || text == "heuristic" || text == "roofline";
+        return is_known || std::filesystem::exists(text)
+                   ? std::string()
+                   : "expected learned, heuristic, roofline or a model file, found \"" + text +
+                         "\"";
+      })
       ->capture_default_str();
 }
 
@@ -23,25 +31,26 @@ Result<void> ChosenModels::check() const {
 }
 
 Result<ChosenModels> kernel_models_by_name(const std::string& name) {
-  if (name == "heuristic") return ChosenModels{KernelModels::heuristic(), {}};
-  if (name == "roofline") return ChosenModels{KernelModels::roofline(), {}};
-  const auto open = [&]() -> Result<LearnedModels> {
-    if (name != "learned") {
-      if (!std::filesystem::exists(name)) {
-        return fail(
-            ErrorCode::kUnknownName,
-            "expected kernel models learned, heuristic, roofline or a model file, found \"" + name +
-                "\"");
-      }
-      return LearnedModels::read(name);
-    }
+  if (name == "heuristic") return ChosenModels{.models = KernelModels::heuristic()};
+  if (name == "roofline") return ChosenModels{.models = KernelModels::roofline()};
+  if (name == "learned") {
     const auto data = find_data_folder();
     if (!data) return Unexpected{data.error()};
-    return LearnedModels::open(*data / "models");
-  };
-  auto learned = open();
+    std::error_code ignored;
+    if (!std::filesystem::exists(*data / "models", ignored)) {
+      return ChosenModels{.models = KernelModels::heuristic(),
+                          .warning = "no learned kernel models in " + (*data / "models").string() +
+                                     ": heuristic ones are used"};
+    }
+    auto learned = LearnedModels::open(*data / "models");
+    if (!learned) return Unexpected{learned.error()};
+    ChosenModels chosen{.models = learned->models()};
+    chosen.owner = std::move(*learned);
+    return chosen;
+  }
+  auto learned = LearnedModels::read(name);
   if (!learned) return Unexpected{learned.error()};
-  ChosenModels chosen{learned->models(), {}};
+  ChosenModels chosen{.models = learned->models()};
   chosen.owner = std::move(*learned);
   return chosen;
 }

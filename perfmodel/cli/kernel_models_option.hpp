@@ -16,7 +16,8 @@ CLI::Option* add_models_option(CLI::App& app, std::string& name);
 /// The kernel models that a command prices with.
 struct ChosenModels {
   KernelModels models;
-  std::optional<LearnedModels> owner;
+  std::optional<LearnedModels> owner = {};
+  std::string warning = {};  ///< what was taken instead of what was asked for
 
   /// A model file that was needed and could not be read. Ask after pricing.
   Result<void> check() const;

@@ -276,6 +276,12 @@ TEST(BadInput, RequestsThatTheFilesCannotAnswer) {
   EXPECT_FALSE(fs::exists(scratch() / "none.json"));
 }
 
+TEST(BadInput, AModelFileOfAnotherKindIsToldByName) {
+  Words words = predict_words(built_graph());
+  words.insert(words.end(), {"--models", sample("kineto_plain_2023.json")});
+  expect_complaint(words, 1, "kineto_plain_2023.json: /schema: expected");
+}
+
 TEST(BadInput, DataFolderAndOutputsThatDoNotExist) {
   const Outcome no_data = run({"gpus"}, "PERFMODEL_DATA=/no/such/folder");
   EXPECT_EQ(no_data.status, 1);

@@ -1,0 +1,415 @@
+// `perfpredict train` and `perfpredict eval` as their users see them, on made-up measurements.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "../predictors/made_campaign.hpp"
+
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+using perfmodel::testing::add_rows;
+using perfmodel::testing::kAddHead;
+
+std::string read(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// A folder of its own for every test process.
+const fs::path& scratch() {
+  static const struct Folder {
+    Folder() {
+      std::string name = (fs::temp_directory_path() / "perfmodel_train_XXXXXX").string();
+      path = mkdtemp(name.data());
+    }
+    ~Folder() {
+      std::error_code ignored;
+      fs::remove_all(path, ignored);
+    }
+    fs::path path;
+  } folder;
+  return folder.path;
+}
+
+std::string written(const std::string& name, const std::string& text) {
+  std::ofstream(scratch() / name, std::ios::binary) << text;
+  return (scratch() / name).string();
+}
+std::string path(const std::string& name) { return (scratch() / name).string(); }
+
+struct Outcome {
+  int status = -1;
+  std::string out, err;
+};
+
+Outcome run(const Words& arguments) {
+  const fs::path out = scratch() / "stdout", err = scratch() / "stderr";
+  std::string command = "'" PERFPREDICT_PROGRAM "'";
+  for (const std::string& argument : arguments) command += " '" + argument + "'";
+  command += " >'" + out.string() + "' 2>'" + err.string() + "'";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(out), read(err)};
+}
+
+std::string shown(const Words& arguments) {
+  std::string text;
+  for (const std::string& argument : arguments) text += argument + " ";
+  return text;
+}
+
+// stderr is one line that holds `part`, stdout is empty.
+void expect_complaint(const Words& arguments, int status, const std::string& part) {
+  SCOPED_TRACE(shown(arguments));
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.status, status);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+}
+
+void expect_success(const Words& arguments) {
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.status, 0) << shown(arguments) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_NE(outcome.out, "");
+}
+
+Json json_of(Words arguments) {
+  arguments.push_back("--json");
+  SCOPED_TRACE(shown(arguments));
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.err, "");
+  Json document = Json::parse(outcome.out, nullptr, false);
+  EXPECT_FALSE(document.is_discarded()) << outcome.out.substr(0, 200);
+  if (document.is_discarded()) return Json::object();
+  EXPECT_TRUE(document["schema"].is_string());
+  EXPECT_TRUE(document["version"].is_number_integer());
+  return document;
+}
+
+// Measurements of two GPUs and a model of them, made once.
+const std::string& data() {
+  static const std::string file =
+      written("data.csv", kAddHead + add_rows("A100-PCIE-40GB", 80) + add_rows("V100", 80));
+  return file;
+}
+const std::string& model() {
+  static const std::string file = [] {
+    expect_success({"train", data(), "-o", path("model.json"), "--no-validation"});
+    return path("model.json");
+  }();
+  return file;
+}
+
+void expect_errors(const Json& json, int rows) {
+  EXPECT_EQ(json["rows"], rows);
+  for (const char* key : {"mape", "median_ape", "geomean_ape", "bias"}) {
+    ASSERT_TRUE(json[key].is_number()) << key;
+  }
+  EXPECT_GE(json["mape"], 0);
+  EXPECT_GE(json["mape"], std::abs(json["bias"].get<double>()));
+}
+
+// Every element that is opened is closed, in order; returns how many there are, -1 where not.
+int elements_of(const std::string& svg) {
+  std::vector<std::string> open;
+  int count = 0;
+  for (std::size_t at = svg.find('<'); at != std::string::npos; at = svg.find('<', at + 1)) {
+    const std::size_t end = svg.find('>', at);
+    if (end == std::string::npos) return -1;
+    const std::string tag = svg.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(0, tag.find_first_of(" \n/", 1));
+    if (tag.starts_with('?') || tag.starts_with('!')) continue;
+    if (tag.starts_with('/')) {
+      if (open.empty() || "/" + open.back() != tag) return -1;
+      open.pop_back();
+      continue;
+    }
+    ++count;
+    if (!tag.ends_with('/')) open.push_back(name);
+  }
+  return open.empty() ? count : -1;
+}
+
+// ---- usage -------------------------------------------------------------------------------------
+
+TEST(TrainUsage, TheMainProgramKnowsBothCommands) {
+  const Outcome help = run({"--help"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_NE(help.out.find("train"), std::string::npos);
+  EXPECT_NE(help.out.find("eval"), std::string::npos);
+  for (const char* command : {"train", "eval"}) {
+    const Outcome own = run({command, "--help"});
+    EXPECT_EQ(own.status, 0);
+    EXPECT_EQ(own.err, "");
+    EXPECT_NE(own.out.find("perfpredict " + std::string(command)), std::string::npos) << own.out;
+  }
+  EXPECT_NE(run({"train", "--help"}).out.find("--calibrate"), std::string::npos);
+  EXPECT_NE(run({"eval", "--help"}).out.find("--graphs"), std::string::npos);
+}
+
+TEST(TrainUsage, MistakesExitWithTwoAndOneLine) {
+  expect_complaint({"train"}, 2, "DATA");
+  expect_complaint({"train", data()}, 2, "--output");
+  expect_complaint({"train", data(), "-o", path("x.json"), "--rows", "some"}, 2, "--rows");
+  expect_complaint({"train", data(), "-o", path("x.json"), "--seed", "one"}, 2, "--seed");
+  expect_complaint({"train", "--calibrate", data(), "-o", path("x.json")}, 2, "--model");
+  expect_complaint({"train", data(), "--model", "m.json", "-o", path("x.json")}, 2, "--calibrate");
+  expect_complaint(
+      {"train", data(), "--calibrate", data(), "--model", model(), "-o", path("x.json")}, 2,
+      "DATA");
+  expect_complaint({"train", data(), "-o", path("x.json"), "--rounds", "7"}, 2, "--rounds");
+  expect_complaint({"eval"}, 2, "FILES");
+  expect_complaint({"eval", data()}, 2, "--model");
+  expect_complaint({"eval", data(), "--graphs"}, 2, "OPGRAPHS GRAPHS E2E");
+  expect_complaint({"eval", data(), "--model", model(), "--shapes", "big"}, 2, "--shapes");
+  EXPECT_FALSE(fs::exists(path("x.json")));
+}
+
+// ---- train -------------------------------------------------------------------------------------
+
+TEST(TrainCommand, ReportsKeptOutErrorsAndPlots) {
+  const std::string file = path("judged.json"), plots = path("plots");
+  const Json json = json_of({"train", data(), "-o", file, "--report", plots, "--note", "made up"});
+  EXPECT_EQ(json["schema"], "perfmodel-train");
+  EXPECT_EQ(json["model"], "judged.json");
+  ASSERT_EQ(json["models"].size(), 1u);
+  const Json& fitted = json["models"][0];
+  EXPECT_EQ(fitted["name"], "elementwise-learned");
+  EXPECT_EQ(fitted["rows"], 160);
+  EXPECT_EQ(fitted["fitted_rows"], 160);
+  for (const char* kept : {"random", "grouped"}) {
+    expect_errors(fitted[kept], fitted[kept]["rows"].get<int>());
+    EXPECT_GT(fitted[kept]["rows"], 10);
+  }
+  for (const char* gpu : {"a100-pcie-40gb", "v100-sxm2-16gb"}) {
+    ASSERT_TRUE(fitted["left_out"].contains(gpu)) << fitted["left_out"].dump();
+    expect_errors(fitted["left_out"][gpu]["learned"], 80);
+    expect_errors(fitted["left_out"][gpu]["heuristic"], 80);
+  }
+  const Json card = Json::parse(read(file))["models"][0]["card"];
+  EXPECT_EQ(card["note"], "made up");
+  EXPECT_EQ(card["data"], Json({"data.csv"}));
+  const std::string svg = read(fs::path(plots) / "elementwise-learned.svg");
+  EXPECT_TRUE(svg.find("<svg") != std::string::npos);
+  EXPECT_GT(elements_of(svg), 100);
+  EXPECT_EQ(std::distance(fs::directory_iterator(plots), {}), 1);
+}
+
+TEST(TrainCommand, TablesFitAHundredColumnsWithoutEscapes) {
+  const Outcome outcome = run({"train", data(), "-o", path("text.json")});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");  // no progress bar in a pipe
+  EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos);
+  EXPECT_NE(outcome.out.find("shapes kept out"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("a100-pcie-40gb"), std::string::npos);
+  EXPECT_NE(outcome.out.find("text.json"), std::string::npos);
+  for (std::size_t at = 0; at < outcome.out.size();) {
+    const std::size_t end = outcome.out.find('\n', at);
+    EXPECT_LE(end - at, 100u) << outcome.out.substr(at, end - at);
+    at = end + 1;
+  }
+}
+
+TEST(TrainCommand, EqualRunsGiveEqualBytes) {
+  const std::string again = path("again.json"), other = path("other.json");
+  expect_success({"train", data(), "-o", again, "--no-validation"});
+  EXPECT_EQ(read(again), read(model()));
+  expect_success({"train", data(), "-o", other, "--no-validation", "--seed", "2"});
+  EXPECT_NE(read(other), read(model()));
+}
+
+TEST(TrainCommand, CalibratesForANewGpu) {
+  const perfmodel::testing::Campaign slow{.seed = 4, .slowness = 1.5};
+  const std::string few = written("few.csv", kAddHead + add_rows("P100", 10, slow)),
+                    all = written("all.csv", kAddHead + add_rows("P100", 60, {.slowness = 1.5})),
+                    file = path("p100.json");
+  const Json json = json_of({"train", "--calibrate", few, "--model", model(), "-o", file});
+  EXPECT_EQ(json["rows"], 10);
+  const Json before = json_of({"eval", all, "--model", model()});
+  const Json after = json_of({"eval", all, "--model", file});
+  EXPECT_EQ(before["rows_of_unseen_gpus"], 60);
+  EXPECT_LT(after["mape"].get<double>(), 0.5 * before["mape"].get<double>());
+}
+
+TEST(TrainCommand, FewShotStudy) {
+  const std::string file =
+      written("three.csv", kAddHead + add_rows("A100-PCIE-40GB", 60) + add_rows("V100", 60) +
+                               add_rows("P100", 250, {.slowness = 1.5}));
+  const Json json = json_of({"train", file, "--few-shot", "P100-PCIE-16GB", "--report",
+                             path("study")});  // under any of its names
+  EXPECT_EQ(json["gpu"], "p100-pcie-16gb");
+  for (const char* sampling : {"random", "k-means"}) {
+    const Json& points = json[sampling];
+    ASSERT_EQ(points.size(), 7u);
+    EXPECT_LT(points.back()["mape"], points.front()["mape"]);
+    for (const Json& point : points) {
+      EXPECT_LE(point["low"], point["mape"].get<double>() + 1e-9);
+      EXPECT_LE(point["mape"], point["high"].get<double>() + 1e-9);
+    }
+  }
+  EXPECT_GT(elements_of(read(path("study/few-shot-p100-pcie-16gb.svg"))), 20);
+  expect_complaint({"train", file, "--few-shot", "p101"}, 1, "p100-pcie-16gb");
+  expect_complaint({"train", file, "--few-shot", "h100"}, 1, "expected rows of GPU h100-sxm-80gb");
+}
+
+TEST(TrainCommand, BadInputIsOneLineAndLeavesTheOldFile) {
+  const std::string target = written("kept.json", "old");
+  const auto refused = [&](const std::string& text, const std::string& part) {
+    const std::string file = written("bad.csv", text);
+    expect_complaint({"train", file, "-o", target}, 1, part);
+    expect_complaint({"eval", file, "--model", model()}, 1, part);
+    EXPECT_EQ(read(target), "old");
+  };
+  const std::string head = "device,op,dtype,rows,cols,time_us\n";
+  refused("device,op,dtype,rows,cols\nt4,add,fp32,8,8\n",
+          "bad.csv:1:1: time_us: expected this column");
+  refused("device,op,dtype,rows,time_us\nt4,add,fp32,8,5\n",
+          "bad.csv:1:1: cols: expected this column");
+  refused(head + "t4,add,fp32,8,8,nan\n", ":2:17: time_us: expected a number above 0");
+  refused(head + "t4,add,fp32,8,8,5\nt4,add,fp32,-8,8,5\n", ":3:13: rows: expected an integer");
+  refused(head + "t4,add,fp32,8,8,0\n", ":2:17: time_us: expected a number above 0");
+  refused(head + "t4,sotfmax,fp32,8,8,5\n", "softmax");
+  refused(head + "t4,add,fp23,8,8,5\n", "fp32");
+  refused(head + "t400,add,fp32,8,8,5\n", "t4");
+  refused("", "expected a header, found an empty file");
+  refused(head, "only a header");
+  refused(head + "t4,transpose,fp32,8,8,5\n", "expected");
+  expect_complaint({"train", path("none.csv"), "-o", target}, 1, "none.csv");
+  expect_complaint({"train", data(), "-o", target, "--family", "gem"}, 1, "gemm");
+  expect_complaint({"train", data(), "-o", target, "--family", "gemm"}, 1, "expected rows");
+  EXPECT_EQ(read(target), "old");
+  // Told before all is fitted.
+  const std::string nowhere = path("no/such.json");
+  expect_complaint({"train", data(), "-o", nowhere}, 1, nowhere);
+  expect_complaint({"train", data(), "-o", scratch().string()}, 1, scratch().string());
+  EXPECT_FALSE(fs::exists(path("no")));
+}
+
+// ---- model files -------------------------------------------------------------------------------
+
+TEST(ModelFilesOfUsers, BrokenOnesAreOneLine) {
+  const std::string text = read(model());
+  Json newer = Json::parse(text), unknown = newer, cut = newer;
+  newer["version"] = 2;
+  unknown["models"][0]["features"][0] = "log2_of_something";
+  const std::string kernels = written("q.csv", "op,rows,cols,dtype\nadd,512,512,fp32\n");
+  const std::string target = written("kept2.json", "old");
+  for (const auto& [content, part] : std::vector<std::pair<std::string, std::string>>{
+           {newer.dump(), "broken.json: /version: expected version 1, found 2"},
+           {unknown.dump(), "/models/0/features: expected the features of this program's version"},
+           {text.substr(0, text.size() / 2), "broken.json: expected a whole JSON document"},
+           {"", "broken.json: expected a whole JSON document"}}) {
+    const std::string file = written("broken.json", content);
+    expect_complaint({"eval", data(), "--model", file}, 1, part);
+    expect_complaint({"kernels", kernels, "--gpu", "t4", "--models", file}, 1, part);
+    expect_complaint({"train", "--calibrate", data(), "--model", file, "-o", target}, 1, part);
+    EXPECT_EQ(read(target), "old");
+  }
+  expect_complaint({"eval", data(), "--model", path("none.json")}, 1, "none.json");
+}
+
+TEST(ModelFilesOfUsers, PriceKernels) {
+  const std::string kernels =
+      written("queries.csv", "op,rows,cols,dtype\nadd,4096,1024,fp32\nsoftmax,4096,1024,fp32\n");
+  const Json learned = json_of({"kernels", kernels, "--gpu", "a100-sxm-80gb", "--models", model()});
+  ASSERT_EQ(learned["kernels"].size(), 2u);
+  EXPECT_EQ(learned["kernels"][0]["model"], "elementwise-learned");
+  EXPECT_EQ(learned["kernels"][0]["in_range"], true);
+  EXPECT_LE(learned["kernels"][0]["low_us"], learned["kernels"][0]["time_us"]);
+  EXPECT_GE(learned["kernels"][0]["high_us"], learned["kernels"][0]["time_us"]);
+  const Json heuristic =
+      json_of({"kernels", kernels, "--gpu", "a100-sxm-80gb", "--models", "heuristic"});
+  EXPECT_NE(learned["kernels"][0]["time_us"], heuristic["kernels"][0]["time_us"]);
+  EXPECT_EQ(learned["kernels"][1], heuristic["kernels"][1]);  // no model of that family
+}
+
+// ---- eval --------------------------------------------------------------------------------------
+
+TEST(EvalCommand, GivesErrorsByDeviceAndOp) {
+  std::string text =
+      kAddHead + add_rows("V100", 40, {.seed = 8}) + add_rows("T4", 30, {.seed = 9}, "llm,0");
+  text += "t4,transpose,fp32,64,64,train,0,9\n";
+  const std::string file = written("fresh.csv", text);
+  const Json json = json_of({"eval", file, "--model", model()});
+  EXPECT_EQ(json["schema"], "perfmodel-eval");
+  EXPECT_EQ(json["model"], "model.json");
+  expect_errors(json, 70);
+  EXPECT_EQ(json["unknown_rows"], 1);
+  EXPECT_EQ(json["rows_of_unseen_gpus"], 30);
+  EXPECT_TRUE(json["coverage"].is_number());
+  EXPECT_TRUE(json["heuristic_mape"].is_number());
+  EXPECT_TRUE(json["roofline_mape"].is_number());
+  ASSERT_EQ(json["by_device"].size(), 2u);
+  expect_errors(json["by_device"]["v100-sxm2-16gb"], 40);
+  expect_errors(json["by_device"]["t4"], 30);
+  EXPECT_LT(json["by_device"]["v100-sxm2-16gb"]["mape"], 0.05);
+  ASSERT_EQ(json["by_op"].size(), 1u);
+  expect_errors(json["by_op"]["add"], 70);
+  EXPECT_EQ(json_of({"eval", file, "--model", model(), "--shapes", "llm"})["rows"], 30);
+  EXPECT_EQ(json_of({"eval", file, "--model", model(), "--shapes", "train"})["rows"], 40);
+  EXPECT_EQ(json_of({"eval", file, file, "--model", model()})["rows"], 140);
+  expect_complaint({"eval", file, "--model", model(), "--min-us", "1e9"}, 1, "expected measured");
+  const Outcome table = run({"eval", file, "--model", model()});
+  EXPECT_EQ(table.status, 0);
+  EXPECT_NE(table.out.find("v100-sxm2-16gb"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("30 rows of GPUs that the model was not fitted on"), std::string::npos);
+}
+
+TEST(EvalCommand, JudgesWholeModels) {
+  const std::string ops = written(
+      "opgraphs.csv",
+      "graph,node_idx,node,kind,stage,fused,repeat,op,b,m,n,k,rows,cols,in_elems,out_elems,bytes\n"
+      "g,1,a,x,fw,0,1,add,,,,,4096,1024,8388608,4194304,\n"
+      "g,2,b,x,fw,0,2,softmax,,,,,4096,1024,4194304,4194304,\n"
+      "g,2,b,x,bw,0,2,mem,,,,,,,,,33554432\n"
+      "h,1,a,x,fw,0,1,mem,,,,,,,,,900000000\n");
+  const std::string graphs =
+      written("graphs.csv",
+              "graph,model,phase,seq,batch,option,n_layer,num_nodes,aggregate\n"
+              "g,m,train,8,2,none,1,2,sum\n"
+              "h,m,inf,8,2,none,1,1,sum\n");
+  const std::string head = "device,model,phase,option,graph,measured_ms\n";
+  const std::string e2e = written("e2e.csv", head +
+                                                 "T4,m,train,none,g,0.6\nV100,m,inf,none,h,1\n"
+                                                 "T4,m,inf,none,h,3\n");
+  const Json json = json_of({"eval", "--graphs", ops, graphs, e2e, "--models", "roofline"});
+  EXPECT_EQ(json["schema"], "perfmodel-eval-graphs");
+  EXPECT_EQ(json["rows"], 3);
+  ASSERT_EQ(json["graphs"].size(), 3u);
+  for (const Json& row : json["graphs"]) {
+    const double measured = row["measured_ms"], predicted = row["predicted_ms"];
+    EXPECT_NEAR(row["error"], predicted / measured - 1, 1e-6);
+    // 0.9 GB at 900 GB/s and at 320 GB/s.
+    if (row["graph"] != "h") continue;
+    EXPECT_NEAR(predicted, row["gpu"] == "t4" ? 2.8125 : 1, 0.01);
+  }
+  EXPECT_EQ(json["by_device"]["t4"]["rows"], 2);
+  EXPECT_EQ(json["by_device"]["v100-sxm2-16gb"]["rows"], 1);
+  // Elementwise kernels by the model file, the rest by the heuristic.
+  const Json own = json_of({"eval", "--graphs", ops, graphs, e2e, "--model", model()});
+  EXPECT_NE(own["graphs"][0]["predicted_ms"], own["graphs"][0]["heuristic_ms"]);
+  const Outcome table = run({"eval", "--graphs", ops, graphs, e2e, "--model", model()});
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_NE(table.out.find("v100-sxm2-16gb"), std::string::npos);
+  expect_complaint(
+      {"eval", "--graphs", ops, graphs, written("bad_e2e.csv", head + "T4,m,inf,none,i,2\n")}, 1,
+      "\"i\"");
+  expect_complaint({"eval", "--graphs", ops, graphs, path("none.csv")}, 1, "none.csv");
+}
+
+}  // namespace

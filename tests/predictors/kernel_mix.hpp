@@ -103,7 +103,8 @@ inline learned::LearnedModel made_model(KernelFamily family, DType dtype, std::s
   learned::LearnedModel model;
   model.family = family;
   model.dtype = dtype;
-  model.name = std::string(to_string(family)) + "-" + std::string(to_string(dtype));
+  model.name =
+      learned::interned(std::string(to_string(family)) + "-" + std::string(to_string(dtype)));
   for (const auto& spec : set.specs) model.feature_names.emplace_back(spec.name);
   model.common = made_trees(trees, depth, set.specs.size(), seed);
   model.chip = made_trees(trees, depth, set.specs.size() + 1, seed + 1);

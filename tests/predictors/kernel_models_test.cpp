@@ -133,9 +133,9 @@ TEST(Heuristic, GemmGrowsWithEachSize) {
 }
 
 TEST(Heuristic, LargeSquareGemmRunsAtTileEfficiency) {
-  // 100 x 128-tiles per side over 100 SMs leave no tail: 0.93 of 10 TFLOP/s
+  // 100 x 128-tiles per side over 100 SMs leave no tail: 0.84 of 10 TFLOP/s on an Ampere GPU
   const KernelWork work = gemm(1, 12800, 12800, 12800);
-  EXPECT_NEAR(heuristic(work) / (work.flop.value / (0.93 * 1e7)), 1, 0.001);
+  EXPECT_NEAR(heuristic(work) / (work.flop.value / (0.84 * 1e7)), 1, 0.001);
 }
 
 TEST(Heuristic, OneTileTooManyCostsAWave) {

@@ -31,13 +31,13 @@ learned::TreeEnsemble one_leaf(double value) {
   return {.base = 0, .nodes = {{.value = static_cast<float>(value)}}, .roots = {0}};
 }
 
-/// Twice the heuristic, on A100 chips three times, on others 2^0.25 times; fitted on products of 1024 to 4096
-/// each way, measured on a100-pcie-40gb.
+/// Twice the heuristic, on A100 chips three times, on others 2^0.25 times; fitted on products of
+/// 1024 to 4096 each way, measured on a100-pcie-40gb.
 LearnedModel literal_model(KernelFamily family, const KernelWork& inside) {
   const learned::FeatureSet& set = *learned::feature_set(family);
   const Gpu gpu = gpu_of("a100-pcie-40gb");
   LearnedModel model;
-  model.name = std::string(to_string(family)) + "-learned";
+  model.name = learned::interned(std::string(to_string(family)) + "-learned");
   model.family = family;
   model.dtype = DType::kFloat32;
   for (const auto& spec : set.specs) model.feature_names.emplace_back(spec.name);
@@ -137,9 +137,9 @@ TEST_F(Learned, TheRatioFadesWithTheDistanceToTheFittedRange) {
     double log2_k;
     double share;  // of log(3) that is left: 1 / (1 + d^2)
     double low, high;
-  } cases[] = {{10, 1, 0.9, 1.2},        {12, 1, 0.9, 1.2},       {13, 1 / 2.0, 0.8, 1.3},
-               {14, 1 / 5.0, 0.5, 2},    {15, 1 / 10.0, 0.5, 2},  {9, 1 / 2.0, 0.8, 1.3},
-               {8, 1 / 5.0, 0.5, 2},     {26, 1 / 197.0, 0.5, 2}};
+  } cases[] = {{10, 1, 0.9, 1.2},     {12, 1, 0.9, 1.2},      {13, 1 / 2.0, 0.8, 1.3},
+               {14, 1 / 5.0, 0.5, 2}, {15, 1 / 10.0, 0.5, 2}, {9, 1 / 2.0, 0.8, 1.3},
+               {8, 1 / 5.0, 0.5, 2},  {26, 1 / 197.0, 0.5, 2}};
   for (const auto& c : cases) {
     SCOPED_TRACE(c.log2_k);
     const KernelWork work = square(1024, static_cast<std::int64_t>(std::exp2(c.log2_k)));
@@ -157,8 +157,7 @@ TEST_F(Learned, TheRatioFadesWithTheDistanceToTheFittedRange) {
   const Price far = learned.models().price(square(1024, 8192), v100_);
   EXPECT_FALSE(far.in_range);
   expect_range(far, 0.6, 1.6);
-  EXPECT_NEAR(ratio(learned, square(1024, 8192), v100_),
-              std::pow(2, 0.25 / 2), 1e-5);
+  EXPECT_NEAR(ratio(learned, square(1024, 8192), v100_), std::pow(2, 0.25 / 2), 1e-5);
 }
 
 TEST_F(Learned, BoxesAreNotTakenTogether) {
@@ -185,8 +184,7 @@ TEST_F(Learned, CorrectionsOfAGpuAreThatBoardsAlone) {
   const LearnedModels learned = read({model});
   const KernelWork work = square(1024, 1024);
   EXPECT_NEAR(ratio(learned, work, v100_), 1.5 * std::pow(2, 0.25), 1e-6);
-  EXPECT_NEAR(ratio(learned, work, gpu_of("v100-sxm2-16gb")),
-              std::pow(2, 0.25), 1e-6);
+  EXPECT_NEAR(ratio(learned, work, gpu_of("v100-sxm2-16gb")), std::pow(2, 0.25), 1e-6);
   EXPECT_NEAR(ratio(learned, work, a100_), 3, 1e-6);
 }
 
@@ -252,6 +250,15 @@ TEST_F(Learned, PricesLiveOnWhenTheModelsMove) {
   const LearnedModels second = std::move(first);
   EXPECT_EQ(&second.models(), &models);
   EXPECT_TRUE(is_same_price(second.models().price(square(1024, 1024), a100_), before));
+}
+
+TEST_F(Learned, PricesOutliveTheModels) {
+  Price price;
+  {
+    const LearnedModels learned = read({literal_gemms()});
+    price = learned.models().price(square(1024, 1024), a100_);
+  }
+  EXPECT_EQ(price.model, "gemm-learned");
 }
 
 TEST_F(Learned, FoldersAndFilesThatHoldNoneAreErrors) {

@@ -15,9 +15,9 @@ namespace perfmodel::testing {
 
 struct Campaign {
   unsigned seed = 1;
-  double noise = 0.01;              ///< standard deviation of log(time)
-  double slowness = 1;              ///< every kernel takes that many times longer
-  double floor_us = 0;              ///< a call takes max(floor, dispatch + kernel)
+  double noise = 0.01;  ///< standard deviation of log(time)
+  double slowness = 1;  ///< every kernel takes that many times longer
+  double floor_us = 0;  ///< a call takes max(floor, dispatch + kernel)
   double dispatch_us = 0;
   double low_log2 = 14, high_log2 = 27;  ///< of rows times columns
 };
@@ -100,8 +100,8 @@ inline std::string gemm_rows(const std::string& gpu_name, int count,
   for (int i = 0; i < count; ++i) {
     const std::int64_t m = draw.size(6, 12), n = draw.size(6, 12), k = draw.size(7, 11);
     const double time = draw.measured(
-        campaign, gemm_us(gpu, static_cast<double>(m), static_cast<double>(n),
-                          static_cast<double>(k)));
+        campaign,
+        gemm_us(gpu, static_cast<double>(m), static_cast<double>(n), static_cast<double>(k)));
     text += gpu_name + ",gemm,fp32," + std::to_string(m) + "," + std::to_string(n) + "," +
             std::to_string(k) + "," + cell(time) + "\n";
   }

@@ -50,7 +50,8 @@ class ModelFolder {
   ModelFolder() {
     fs::create_directories(path);
     for (auto& model : small_models()) {
-      const auto done = learned::write_model_file(path / (model.name + ".json"), {model});
+      const auto done =
+          learned::write_model_file(path / (std::string(model.name) + ".json"), {model});
       EXPECT_TRUE(done.has_value()) << to_string(done.error());
     }
   }
@@ -102,7 +103,7 @@ TEST(PriceMany, LearnedEqualsTheModelsOwnWay) {
   ASSERT_TRUE(learned.has_value());
   std::vector<learned::LearnedModel> models;
   for (const auto& written : small_models()) {
-    auto read = learned::read_model_file(folder.path / (written.name + ".json"));
+    auto read = learned::read_model_file(folder.path / (std::string(written.name) + ".json"));
     ASSERT_TRUE(read.has_value());
     models.push_back(std::move(read->front()));
   }
@@ -151,7 +152,7 @@ TEST(PriceMany, ThreadsLoadModelsOnce) {
 
 TEST(PriceMany, ThreadsFindTheProblemOfABrokenFile) {
   const ModelFolder folder;
-  fs::resize_file(folder.path / (small_models().front().name + ".json"), 100);
+  fs::resize_file(folder.path / (std::string(small_models().front().name) + ".json"), 100);
   const auto learned = LearnedModels::open(folder.path);
   ASSERT_TRUE(learned.has_value());
   EXPECT_FALSE(learned->problem().has_value());  // nobody needed it yet

@@ -26,8 +26,8 @@ using testing::gpu_of_data;
 using testing::kAddHead;
 using testing::kGemmHead;
 using training::calibrate;
-using training::evaluate;
 using training::EvalReport;
+using training::evaluate;
 using training::few_shot;
 using training::RowChoice;
 using training::train;
@@ -64,8 +64,8 @@ class Training : public ::testing::Test {
     const fs::path file = folder_ / "table.csv";
     std::ofstream(file, std::ios::binary) << text;
     auto read = read_kernel_table(
-        file, {.gpu_folder = fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus",
-               .needs_time = needs_time});
+        file,
+        {.gpu_folder = fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus", .needs_time = needs_time});
     EXPECT_TRUE(read.has_value()) << to_string(read.error());
     return read ? *read : KernelTable{};
   }
@@ -190,8 +190,8 @@ TEST_F(Training, LowTimeAndHighAreInOrder) {
   ASSERT_TRUE(learned.has_value()) << to_string(learned.error());
   for (const char* gpu : {"a100-pcie-40gb", "a100-sxm-80gb", "h100-sxm-80gb", "p4", "mi210"}) {
     for (double elements = 10; elements < 1e10; elements *= 7) {
-      const Price price = learned->models().price(
-          elementwise_work(elements, 2, 1, DType::kFloat32), gpu_of_data(gpu));
+      const Price price = learned->models().price(elementwise_work(elements, 2, 1, DType::kFloat32),
+                                                  gpu_of_data(gpu));
       EXPECT_EQ(price.model, "elementwise-learned");
       EXPECT_LE(price.low, price.time) << gpu << " " << elements;
       EXPECT_LE(price.time, price.high) << gpu << " " << elements;
@@ -214,12 +214,9 @@ TEST_F(Training, LaunchCostsAreFoundAndAreNoPartOfAPrice) {
     EXPECT_NEAR(cost.dispatch_us, 17.2, 0.5);
   }
   // As measured: launch cost included.
-  const EvalReport fresh = judged(adds(100, {.seed = 77,
-                                             .noise = 0.005,
-                                             .floor_us = 40,
-                                             .dispatch_us = 17.2,
-                                             .low_log2 = 10})
-                                      .front());
+  const EvalReport fresh = judged(
+      adds(100, {.seed = 77, .noise = 0.005, .floor_us = 40, .dispatch_us = 17.2, .low_log2 = 10})
+          .front());
   EXPECT_LT(errors(fresh.rows).mape, 0.03);
   EXPECT_LT(fresh.rows.coverage_rows, 150u);  // rows at the floor say nothing about kernels
   // Kernels alone.
@@ -357,8 +354,8 @@ TEST_F(Training, ABoardAtItsPowerLimitCanBeTheOnlyOther) {
 }
 
 TEST_F(Training, MatrixUnitsOfAmdAlone) {
-  const auto report = train(Tables{table(kGemmHead + gemm_rows("mi100", 60))}, fit_only(),
-                            folder_ / "model.json");
+  const auto report =
+      train(Tables{table(kGemmHead + gemm_rows("mi100", 60))}, fit_only(), folder_ / "model.json");
   EXPECT_TRUE(report.has_value()) << to_string(report.error());
 }
 
@@ -368,8 +365,8 @@ TEST_F(Training, TenPointsOfASlowerGpuTakeItsBiasAway) {
   trained(adds(200), quick());
   const Campaign slow{.seed = 5, .slowness = 1.5};
   const KernelTable all = table(kAddHead + add_rows("p100-pcie-16gb", 200, slow));
-  const KernelTable few = table(
-      kAddHead + add_rows("p100-pcie-16gb", 10, {.seed = 6, .slowness = 1.5}));
+  const KernelTable few =
+      table(kAddHead + add_rows("p100-pcie-16gb", 10, {.seed = 6, .slowness = 1.5}));
   const EvalReport before = judged(all);
   EXPECT_EQ(before.unseen_rows, 200u);
   EXPECT_LT(errors(before.rows).bias, -0.2);
@@ -396,9 +393,9 @@ TEST_F(Training, TenPointsOfASlowerGpuTakeItsBiasAway) {
 }
 
 TEST_F(Training, MorePointsOfANewGpuHelp) {
-  const Tables tables = {table(
-      kAddHead + add_rows("a100-pcie-40gb", 150) + add_rows("v100-pcie-16gb", 150) +
-      add_rows("p100-pcie-16gb", 150, {.seed = 5, .slowness = 1.5}))};
+  const Tables tables = {table(kAddHead + add_rows("a100-pcie-40gb", 150) +
+                               add_rows("v100-pcie-16gb", 150) +
+                               add_rows("p100-pcie-16gb", 150, {.seed = 5, .slowness = 1.5}))};
   constexpr std::array kCounts = {1, 5, 60};
   const auto curves = few_shot(tables, quick(), "p100-pcie-16gb", kCounts, 3);
   ASSERT_TRUE(curves.has_value()) << to_string(curves.error());
@@ -429,8 +426,7 @@ TEST_F(Training, WhatCannotBeFittedIsAnErrorAndLeavesNoFile) {
     return report ? std::string("no error") : to_string(report.error());
   };
   const std::string expected = "expected rows with a time and of a family that can be learned";
-  const KernelTable untimed =
-      table("device,op,dtype,m,n,k\nt4,gemm,fp32,64,64,64\n", false);
+  const KernelTable untimed = table("device,op,dtype,m,n,k\nt4,gemm,fp32,64,64,64\n", false);
   EXPECT_NE(error({untimed}, fit_only()).find(expected), std::string::npos);
   const KernelTable unknown =
       table("device,op,dtype,rows,cols,time_us\nt4,transpose,fp32,64,64,9\n");

@@ -34,8 +34,8 @@ BoosterData made_data(std::size_t rows) {
     for (float& value : x) value = static_cast<float>(quarters(random)) / 4;
     x[5] = static_cast<float>(kind(random));
     x[6] *= 1e-6F;
-    data.labels.push_back(std::max(x[0], x[1]) / 8 + (x[2] < 5 ? 0.0F : 0.7F) +
-                          x[3] * x[4] / 100 + 0.2F * x[5] + noise(random));
+    data.labels.push_back(std::max(x[0], x[1]) / 8 + (x[2] < 5 ? 0.0F : 0.7F) + x[3] * x[4] / 100 +
+                          0.2F * x[5] + noise(random));
     data.weights.push_back(0.5F + static_cast<float>(i % 3));
     data.features.insert(data.features.end(), x.begin(), x.end());
   }
@@ -123,7 +123,8 @@ TEST(TreeEnsemble, TheBaseIsTheWeightedMeanAndLeavesAreAddedToIt) {
   EXPECT_FLOAT_EQ(trees->base, 2);
   EXPECT_EQ(trees->feature_count(), 0u);
   TreeEnsemble made{.base = 0.25F};
-  made.nodes = {{.value = 3, .feature = 2, .right = 2}, {.value = 1}, {.value = 10}, {.value = 0.5F}};
+  made.nodes = {
+      {.value = 3, .feature = 2, .right = 2}, {.value = 1}, {.value = 10}, {.value = 0.5F}};
   made.roots = {0, 3};
   EXPECT_EQ(made.feature_count(), 3u);
   EXPECT_EQ(made.predict(std::vector<float>{0, 0, 2.5F}), 1.75F);

@@ -3,10 +3,20 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
+#include <set>
 
 namespace perfmodel::learned {
 
 std::string chip_of(const Gpu& gpu) { return gpu.architecture + "/" + std::to_string(gpu.num_sms); }
+
+std::string_view interned(std::string_view name) {
+  static std::mutex mutex;
+  static auto& names =
+      *new std::set<std::string, std::less<>>;  // never destroyed: prices may outlive
+  const std::lock_guard lock(mutex);
+  return *names.emplace(name).first;
+}
 
 int LearnedModel::chip_index(const Gpu& gpu) const {
   for (std::size_t i = 0; i < chips.size(); ++i) {
@@ -103,7 +113,7 @@ int LearnedModel::apply(float common_sum, float chip_sum, int chip_number, const
   price.time = Microseconds{time};
   price.low = Microseconds{time * std::min(1.0, interval.low)};
   price.high = Microseconds{time * std::max(1.0, interval.high)};
-  price.model = name;
+  price.model = price_name.empty() ? interned(name) : price_name;
   price.in_range = far <= 0;
   return at;
 }

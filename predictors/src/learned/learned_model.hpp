@@ -17,6 +17,9 @@ namespace perfmodel::learned {
 /// power only. Architecture and number of SMs name it: "ampere/108".
 std::string chip_of(const Gpu& gpu);
 
+/// The same text for as long as the program runs: prices keep names of models that may be gone.
+std::string_view interned(std::string_view name);
+
 /// What the timing of a campaign adds to a kernel. A time between two events round one framework
 /// call on an idle stream is
 ///
@@ -59,7 +62,8 @@ struct Correction {
 /// `unseen_trust`. d: distance of x to the fitted range, in powers of two; s(d) = 1 / (1 + d^2)
 /// leads back to the heuristic.
 struct LearnedModel {
-  std::string name;  ///< "gemm-fp32"; also the `model` of its prices
+  std::string name;             ///< "gemm-learned"
+  std::string_view price_name;  ///< the same, interned: `Price::model`; empty: made at each price
   KernelFamily family = KernelFamily::kGemm;
   DType dtype = DType::kFloat32;
   std::vector<std::string> feature_names;

@@ -213,6 +213,7 @@ LearnedModel::Cells read_cells(const Reader& list) {
 LearnedModel read_model(const Reader& object) {
   LearnedModel model;
   model.name = object.member("name").string();
+  model.price_name = interned(model.name);
   const auto family = family_of(object.member("family").string());
   const auto dtype = dtype_of(object.member("dtype").string());
   const FeatureSet* set = family ? feature_set(*family) : nullptr;

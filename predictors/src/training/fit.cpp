@@ -190,6 +190,7 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
   model.name = model.dtype == DType::kFloat32
                    ? fmt::format("{}-learned", to_string(model.family))
                    : fmt::format("{}-{}-learned", to_string(model.family), to_string(model.dtype));
+  model.price_name = learned::interned(model.name);
   const learned::FeatureSet* set = learned::feature_set(model.family);
   if (!set) {
     return tl::unexpected(Error{.code = ErrorCode::kImpossible,

@@ -407,8 +407,7 @@ class Trainer {
     if (const auto fitted = fit_rows(grouped.first, "shapes kept out")) {
       const std::vector<Outcome> outcomes = outcomes_of(*fitted, grouped.second);
       report_.grouped = validation_of(outcomes, grouped.second);
-      report_.grouped.coverage =
-          coverage_of(outcomes, model.seen, &report_.grouped.coverage_rows);
+      report_.grouped.coverage = coverage_of(outcomes, model.seen, &report_.grouped.coverage_rows);
     }
     leave_one_out(model);
   }
