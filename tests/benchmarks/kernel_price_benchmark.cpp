@@ -81,7 +81,8 @@ std::filesystem::path made_model_folder() {
   for (const KernelFamily family :
        {KernelFamily::kGemm, KernelFamily::kElementwise, KernelFamily::kSoftmax}) {
     const auto model = testing::made_model(family, DType::kFloat32, 250, 6);
-    if (const auto done = learned::write_model_file(path / (std::string(model.name) + ".json"), {model});
+    if (const auto done =
+            learned::write_model_file(path / (std::string(model.name) + ".json"), {model});
         !done) {
       stop(done.error());
     }

@@ -302,7 +302,7 @@ TEST_F(ModelFiles, NothingIsWrittenWhereItCannotBe) {
   EXPECT_FALSE(write_model_file(folder_ / "model.json" / "x.json", {gemm_model()}).has_value());
   EXPECT_TRUE(fs::is_empty(folder_ / "taken.json"));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);  // and no temporary file
-  if (::geteuid() == 0) return;  // root may write everywhere
+  if (::geteuid() == 0) return;                                      // root may write everywhere
   fs::create_directories(folder_ / "closed");
   fs::permissions(folder_ / "closed", fs::perms::owner_read | fs::perms::owner_exec);
   EXPECT_FALSE(write_model_file(folder_ / "closed" / "x.json", {gemm_model()}).has_value());
