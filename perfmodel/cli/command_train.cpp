@@ -126,6 +126,7 @@ std::string report_text(const training::TrainReport& report, const std::string& 
   for (const ModelReport& model : report.models) {
     text += fmt::format("\n{}: {} rows fitted of {}\n", model.name, grouped(model.fitted_rows),
                         grouped(model.rows));
+    if (model.is_resumed) text += "taken over from a run that was cut off\n";
     if (!model.random.measured_us.empty()) text += "\n" + kept_out_table(model);
     if (!model.left_out.empty()) {
       text += "\nMean absolute errors of kernel times, rows above the launch floor:\n\n" +

@@ -323,6 +323,55 @@ TEST_F(Training, EachFamilyAndArithmeticIsAModel) {
   EXPECT_EQ(gemms.models[0].name, "gemm-learned");
 }
 
+TEST_F(Training, ARunThatWasCutOffGoesOnWhereItStopped) {
+  const Tables tables = {table(kAddHead + add_rows("a100-pcie-40gb", 30)),
+                         table(kGemmHead + gemm_rows("a100-pcie-40gb", 30))};
+  TrainOptions options = fit_only();
+  options.recipe->rounds = options.recipe->chip_rounds = 2;
+  const auto partial_files = [&] {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      if (entry.path().extension() == ".partial") files.push_back(entry.path());
+    }
+    return files;
+  };
+  // What lies beside the output while the second model is fitted is what a killed run leaves.
+  fs::create_directories(folder_ / "kept");
+  std::vector<std::string> steps;
+  options.progress = [&](const std::string& what, int, int) {
+    steps.push_back(what);
+    for (const fs::path& file : partial_files()) {
+      fs::copy_file(file, folder_ / "kept" / file.filename(), fs::copy_options::overwrite_existing);
+    }
+  };
+  trained(tables, options);
+  const std::string whole = bytes("model.json");
+  EXPECT_EQ(steps.size(), 2u);
+  EXPECT_TRUE(partial_files().empty());
+
+  const auto put_back = [&] {
+    for (const auto& entry : fs::directory_iterator(folder_ / "kept")) {
+      fs::copy_file(entry.path(), folder_ / entry.path().filename());
+    }
+    ASSERT_EQ(partial_files().size(), 1u);
+  };
+  put_back();
+  steps.clear();
+  options.progress = [&](const std::string& what, int, int) { steps.push_back(what); };
+  const TrainReport resumed = trained(tables, options);
+  EXPECT_EQ(steps, std::vector<std::string>{"elementwise float32: fitting"});
+  EXPECT_TRUE(resumed.models.at(0).is_resumed);
+  EXPECT_FALSE(resumed.models.at(1).is_resumed);
+  EXPECT_EQ(bytes("model.json"), whole);
+  EXPECT_TRUE(partial_files().empty());
+
+  put_back();  // another seed is another model
+  steps.clear();
+  options.recipe->seed = 2;
+  trained(tables, options);
+  EXPECT_EQ(steps.size(), 2u);
+}
+
 TEST_F(Training, ProgressIsToldStepByStep) {
   TrainOptions options = quick();
   options.recipe->rounds = options.recipe->chip_rounds = 2;

@@ -4,6 +4,7 @@
 
 #include <Eigen/Dense>
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -510,6 +511,37 @@ class Trainer {
   int done_ = 0;
 };
 
+/// Names what a model is made of: the same rows, options and recipe, in this version of the
+/// program.
+std::uint64_t fingerprint_of(const Group& group, const TrainOptions& options) {
+  std::uint64_t key =
+      mix(static_cast<std::uint64_t>(group.family) * 64 + static_cast<std::uint64_t>(group.dtype));
+  for (const Samples* samples : {&group.fitted, &group.launches}) {
+    for (const Sample& sample : *samples) {
+      key = mix(key ^ shape_key(sample));
+      key = mix(key ^ std::bit_cast<std::uint64_t>(sample.row->measured_us));
+      key = mix(key ^ std::hash<std::string>{}(sample.gpu->name));
+    }
+  }
+  const Recipe recipe = options.recipe ? *options.recipe : recipe_of(group.family);
+  for (double part : {static_cast<double>(recipe.rounds), static_cast<double>(recipe.chip_rounds),
+                      static_cast<double>(recipe.depth), recipe.eta, recipe.subsample,
+                      recipe.columns, recipe.min_child_weight, recipe.lambda,
+                      static_cast<double>(recipe.seed), static_cast<double>(options.seed),
+                      recipe.has_chip_trees ? 1.0 : 0.0, options.validate ? 1.0 : 0.0,
+                      options.leaves_gpus_out ? 1.0 : 0.0, options.tries_grid ? 1.0 : 0.0}) {
+    key = mix(key ^ std::bit_cast<std::uint64_t>(part));
+  }
+  return mix(key ^ std::hash<std::string>{}(options.card));
+}
+
+/// A finished model beside the file to come, until all of them are finished.
+std::filesystem::path partial_file(const std::filesystem::path& file, std::uint64_t fingerprint) {
+  std::filesystem::path partial = file;
+  partial += fmt::format(".{:016x}.partial", fingerprint);
+  return partial;
+}
+
 /// Ridge regression of the log ratios that are left on the terms of a correction; the prior says
 /// "no correction" with the weight of two rows.
 learned::Correction correction_of(const LearnedModel& model, const std::string& gpu,
@@ -550,15 +582,38 @@ Result<TrainReport> train(std::span<const KernelTable> tables, const TrainOption
   }
   TrainReport report;
   std::vector<LearnedModel> models;
+  std::vector<std::filesystem::path> partial_files;
   for (const Group& group : groups) {
+    partial_files.push_back(partial_file(file, fingerprint_of(group, options)));
+    std::error_code ignored;
+    if (std::filesystem::exists(partial_files.back(), ignored)) {
+      if (auto done = learned::read_model_file(partial_files.back()); done && done->size() == 1) {
+        ModelReport resumed{.name = done->front().name,
+                            .rows = group.launches.size(),
+                            .fitted_rows = group.fitted.size(),
+                            .recipe = {}};
+        resumed.is_resumed = true;
+        report.models.push_back(std::move(resumed));
+        models.push_back(std::move(done->front()));
+        continue;
+      }
+    }
     Trainer trainer(group, options);
     auto model = trainer.run();
     if (!model) return Unexpected{model.error()};
     models.push_back(std::move(*model));
     report.models.push_back(trainer.take_report());
+    if (groups.size() > 1) {
+      auto written = learned::write_model_file(partial_files.back(), {models.back()});
+      if (!written) return Unexpected{written.error()};
+    }
   }
   if (auto written = learned::write_model_file(file, models); !written) {
     return Unexpected{written.error()};
+  }
+  for (const auto& partial : partial_files) {
+    std::error_code ignored;
+    std::filesystem::remove(partial, ignored);
   }
   return report;
 }

@@ -59,6 +59,7 @@ struct LeftOut {
 struct ModelReport {
   std::string name;
   std::size_t rows = 0, fitted_rows = 0;
+  bool is_resumed = false;  ///< taken from a run that was cut off; its errors are in the card
   Recipe recipe;
   Validation random;   ///< 20 % of the rows
   Validation grouped;  ///< 20 % of the shapes, on all GPUs
@@ -70,7 +71,9 @@ struct TrainReport {
 };
 
 /// Fits one model per family and dtype in the tables and writes them to `file` (whole or not at
-/// all). Errors: no row with a time, no family that models exist for.
+/// all). With several models each finished one is kept beside `file` (`FILE.<fingerprint>.partial`)
+/// until all are done: a run that was cut off goes on where it stopped if rows and options are the
+/// same. Errors: no row with a time, no family that models exist for.
 Result<TrainReport> train(std::span<const KernelTable> tables, const TrainOptions& options,
                           const std::filesystem::path& file);
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <map>
 
-#include "accuracy_support.hpp"
+#include "../accuracy_support.hpp"
 
 /// Kernel models fitted anew by the shipped recipe, judged on rows that were kept out.
 namespace perfmodel {
