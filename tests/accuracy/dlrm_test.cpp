@@ -121,8 +121,8 @@ TEST_F(DlrmRanks, LeaveOneRankOutWithLearnedKernelModels) {
     const auto truth = accuracy::truth_of(runs_[rank].trace, 0);
     const double e2e = error_percent(ours.e2e_us, truth.wall_us);
     const double compute = error_percent(ours.compute_kernel_us, truth.compute_us);
-    std::printf("rank %zu: e2e %+.2f %% (heuristic %+.2f), compute kernels %+.1f %% (%+.1f)\n", rank,
-                e2e, error_percent(heuristic.e2e_us, truth.wall_us), compute,
+    std::printf("rank %zu: e2e %+.2f %% (heuristic %+.2f), compute kernels %+.1f %% (%+.1f)\n",
+                rank, e2e, error_percent(heuristic.e2e_us, truth.wall_us), compute,
                 error_percent(heuristic.compute_kernel_us, truth.compute_us));
     EXPECT_LE(std::abs(e2e), 6) << "rank " << rank;
     EXPECT_LE(std::abs(compute), 10) << "rank " << rank;

@@ -69,10 +69,12 @@ Halves judge(const std::string& stem) {
                       .gpu_learned = error_percent(learned.gpu_active_us, active)};
   std::printf(
       "%s: measured %.0f us; e2e %+.1f %% (kernels traced), %+.1f %% (heuristic), %+.1f %% "
-      "(learned); gpu active %+.1f %%, %+.1f %%, %+.1f %% | lin %+.0f %%, kernel sum %+.0f %%, roofline %+.0f %%, first half "
+      "(learned); gpu active %+.1f %%, %+.1f %%, %+.1f %% | lin %+.0f %%, kernel sum %+.0f %%, "
+      "roofline %+.0f %%, first half "
       "%+.1f %%\n",
       stem.c_str(), wall, errors.traced, errors.heuristic, errors.learned, errors.gpu_traced,
-      errors.gpu_heuristic, errors.gpu_learned, errors.lin, errors.kernel_sum, errors.roofline, errors.first_half);
+      errors.gpu_heuristic, errors.gpu_learned, errors.lin, errors.kernel_sum, errors.roofline,
+      errors.first_half);
   return errors;
 }
 
