@@ -14,61 +14,17 @@
 #include <vector>
 
 #include "../predictors/made_campaign.hpp"
+#include "program.hpp"
 
 namespace {
 
-using Json = nlohmann::json;
-namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
-using perfmodel::testing::add_rows;
-using perfmodel::testing::kAddHead;
-
-std::string read(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-// A folder of its own for every test process.
-const fs::path& scratch() {
-  static const struct Folder {
-    Folder() {
-      std::string name = (fs::temp_directory_path() / "perfmodel_train_XXXXXX").string();
-      path = mkdtemp(name.data());
-    }
-    ~Folder() {
-      std::error_code ignored;
-      fs::remove_all(path, ignored);
-    }
-    fs::path path;
-  } folder;
-  return folder.path;
-}
+using namespace perfmodel::testing;
 
 std::string written(const std::string& name, const std::string& text) {
   std::ofstream(scratch() / name, std::ios::binary) << text;
   return (scratch() / name).string();
 }
 std::string path(const std::string& name) { return (scratch() / name).string(); }
-
-struct Outcome {
-  int status = -1;
-  std::string out, err;
-};
-
-Outcome run(const Words& arguments) {
-  const fs::path out = scratch() / "stdout", err = scratch() / "stderr";
-  std::string command = "'" PERFPREDICT_PROGRAM "'";
-  for (const std::string& argument : arguments) command += " '" + argument + "'";
-  command += " >'" + out.string() + "' 2>'" + err.string() + "'";
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(out), read(err)};
-}
-
-std::string shown(const Words& arguments) {
-  std::string text;
-  for (const std::string& argument : arguments) text += argument + " ";
-  return text;
-}
 
 // stderr is one line that holds `part`, stdout is empty.
 void expect_complaint(const Words& arguments, int status, const std::string& part) {
