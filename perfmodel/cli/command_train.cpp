@@ -10,7 +10,7 @@
 #include "output.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/output_file.hpp"
-#include "perfmodel/predictors/training/progress_bar.hpp"
+#include "perfmodel/progress_bar.hpp"
 #include "perfmodel/predictors/training/svg_plot.hpp"
 #include "perfmodel/predictors/training/train.hpp"
 #include "text_table.hpp"

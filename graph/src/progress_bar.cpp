@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/training/progress_bar.hpp"
+#include "perfmodel/progress_bar.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
