@@ -1,0 +1,44 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "commands.hpp"
+
+namespace kernels_bench {
+
+using perfmodel::ErrorCode;
+using perfmodel::fail;
+using perfmodel::Result;
+
+Result<std::vector<const Family*>> families_of(const std::vector<std::string>& names) {
+  std::vector<const Family*> chosen;
+  for (const std::string& name : names) {
+    if (!find_family(name)) {
+      std::string known;
+      for (const Family& family : families()) known += fmt::format(" {}", family.name);
+      return fail(ErrorCode::kUnknownName,
+                  fmt::format("--families: expected one of{}, found \"{}\"", known, name));
+    }
+  }
+  for (const Family& family : families()) {  // in the order of a campaign, each once
+    const bool is_named = std::find(names.begin(), names.end(), family.name) != names.end();
+    if (names.empty() ? family.is_default : is_named) chosen.push_back(&family);
+  }
+  return chosen;
+}
+
+Result<double> seconds_of(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const std::string unit = end;
+  const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  if (!(value > 0) || !std::isfinite(value) || scale == 0) {
+    return fail(ErrorCode::kFormat,
+                fmt::format("--budget: expected a time like 90s, 8m or 1h, found \"{}\"", text));
+  }
+  return value * scale;
+}
+
+}  // namespace kernels_bench

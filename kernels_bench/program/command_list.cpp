@@ -1,0 +1,28 @@
+#include <fmt/format.h>
+
+#include "../core/open_device.hpp"
+#include "cli/output.hpp"
+#include "cli/text_table.hpp"
+#include "commands.hpp"
+
+namespace kernels_bench {
+
+perfmodel::Result<void> print_list() {
+  using perfmodel::cli::TextTable;
+  TextTable table({"family", "points", "<what"});
+  for (const Family& family : families()) {
+    table.row({std::string(family.name), perfmodel::cli::grouped(family.points),
+               fmt::format("{}{}", family.what,
+                           family.is_default ? "" : " (only if named by --families)")});
+  }
+  TextTable devices({"backend", "<device"});
+  for (const std::string_view backend : backends()) {
+    const auto device = open_device(backend, 0);
+    devices.row({std::string(backend),
+                 device ? (*device)->info().name : "none: " + device.error().message});
+  }
+  const bool bold = perfmodel::cli::bold_allowed();
+  return perfmodel::cli::print(table.text(bold) + "\n" + devices.text(bold));
+}
+
+}  // namespace kernels_bench

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <exception>
+
+#include "commands.hpp"
+
+namespace kernels_bench {
+namespace {
+
+enum ExitCode { kOk = 0, kBadInput = 1, kBadUsage = 2 };
+
+StopFlag stop = false;
+
+void on_signal(int) { stop = true; }
+
+// The row in hand is finished; a second signal ends the program at once.
+void stop_at_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+std::string joined(int argc, char** argv) {
+  std::string line = "kernels_bench";
+  for (int i = 1; i < argc; ++i) line += fmt::format(" {}", argv[i]);
+  return line;
+}
+
+void complain(std::string message) {
+  for (char& c : message) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  fmt::print(stderr, "{}\n", message);
+}
+
+int exit_code_of(const perfmodel::Result<void>& done) {
+  if (done) return kOk;
+  complain(perfmodel::to_string(done.error()));
+  return kBadInput;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Measures kernels on a GPU, for kernel models that predict them."};
+  app.name("kernels_bench");
+  app.set_version_flag("--version", "kernels_bench " PERFMODEL_VERSION);
+  bool list = false;
+  app.add_flag("--list", list, "Families, backends and their devices");
+  app.require_subcommand(0, 1);
+  app.footer("Exit status: 0 success, 1 bad input or impossible request, 2 bad usage.");
+  const std::vector<Command> commands = {run_command(app, joined(argc, argv), stop),
+                                         plan_command(app), bench_command(app),
+                                         device_command(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+      return app.exit(error) == 0 ? kOk : kBadUsage;
+    }
+    complain(std::string(error.what()) + " (see --help)");
+    return kBadUsage;
+  }
+  if (list) return exit_code_of(print_list());
+  for (const Command& command : commands) {
+    if (command.app->parsed()) return exit_code_of(command.run());
+  }
+  complain("A subcommand is required (see --help)");
+  return kBadUsage;
+}
+
+}  // namespace
+}  // namespace kernels_bench
+
+int main(int argc, char** argv) {
+  kernels_bench::stop_at_signals();
+  try {
+    return kernels_bench::run(argc, argv);
+  } catch (const std::exception& error) {  // out of memory, a dependency's own
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}
