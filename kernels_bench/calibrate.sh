@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# From a GPU to predictions for it: measures kernels, fits kernel models, extracts host overheads of
+# whole models if they were recorded.
+#
+#   bash kernels_bench/calibrate.sh [--budget 10m] [--backend auto] [--points N] [--whole-models]
+#
+#   --budget TIME     for the kernels (default 10m); the same command goes on with a campaign that was
+#                     stopped, and spends TIME more on one that was not finished
+#   --backend NAME    auto, cuda, hip, or analytic: a GPU on paper, to try this without one
+#   --points N        rows of each kernel family at most
+#   --whole-models    also records the training steps of kernels_bench/pytorch (needs PyTorch)
+#
+# Leaves, under $PERFMODEL_DATA or data/ of these sources, GPU being the name of the device there:
+#
+#   measurements/GPU/kernels/*.csv.gz   every row, with device, versions, date and command
+#   models/GPU/*.json                   kernel models; `perfpredict predict --gpu GPU` uses them
+#   overheads/GPU.json                  host overheads, if whole models were recorded
+#   gpus/GPU.json                       a data sheet from driver and peaks, if there was none
+#
+# The programs are taken from $PERFMODEL_BIN or build/release/bin.
+set -euo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+bin="${PERFMODEL_BIN:-$here/../build/release/bin}"
+data="${PERFMODEL_DATA:-$(cd "$here/.." && pwd)/data}"
+export PERFMODEL_DATA="$data" OMP_WAIT_POLICY=passive
+
+budget=10m backend=auto points=() whole_models=no
+while (($#)); do
+  case "$1" in
+    --budget) budget="${2:?--budget needs a time}"; shift 2 ;;
+    --backend) backend="${2:?--backend needs a name}"; shift 2 ;;
+    --points) points=(--points "${2:?--points needs a number}"); shift 2 ;;
+    --whole-models) whole_models=yes; shift ;;
+    -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) echo "calibrate.sh: unknown argument: $1 (see --help)" >&2; exit 2 ;;
+  esac
+done
+for program in kernels_bench perfpredict perfpredict-train; do
+  if [[ ! -x "$bin/$program" ]]; then
+    echo "calibrate.sh: no $program in $bin: build it (cmake --build --preset release; train needs" \
+      "XGBoost), or name the folder in PERFMODEL_BIN" >&2
+    exit 1
+  fi
+done
+
+step() { printf '\n== %s\n' "$*" >&2; }
+
+gpu="$("$bin/kernels_bench" device --backend "$backend")"
+measurements="$data/measurements/$gpu"
+kernels="$measurements/kernels"
+
+step "$gpu: measuring kernels for $budget"
+mkdir -p "$kernels"
+find "$kernels" -name '*.csv.gz' -exec gunzip -f {} +  # a campaign to go on with
+status=0
+"$bin/kernels_bench" run --out "$kernels" --budget "$budget" --backend "$backend" "${points[@]}" ||
+  status=$?
+if ((status != 0)); then
+  echo "calibrate.sh: the campaign did not end well; its rows are in $kernels" >&2
+  exit "$status"
+fi
+if [[ -f "$kernels/gpu.json" && ! -f "$data/gpus/$gpu.json" ]]; then
+  mkdir -p "$data/gpus"
+  cp "$kernels/gpu.json" "$data/gpus/$gpu.json"
+fi
+
+step "$gpu: fitting kernel models"
+mkdir -p "$data/models/$gpu"
+"$bin/perfpredict" train "$kernels" -o "$data/models/$gpu/"
+
+if [[ "$whole_models" == yes ]]; then
+  step "$gpu: recording whole models"
+  python3 "$here/pytorch/collect.py" --out "$data/measurements"
+fi
+if [[ -f "$measurements/index.json" ]]; then
+  step "$gpu: host overheads"
+  python3 "$here/pytorch/check.py" "$measurements"
+  mkdir -p "$data/overheads"
+  python3 "$here/pytorch/table.py" "$measurements" --perfpredict "$bin/perfpredict" \
+    --overheads "$data/overheads/$gpu.json"
+fi
+find "$kernels" -name '*.csv' -exec gzip -9nf {} +
+
+step "done: perfpredict predict GRAPH --gpu $gpu"
