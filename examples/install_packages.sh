@@ -12,7 +12,8 @@ required=(cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config libeigen3-
 optional=()
 if [[ "${1:-}" == --tests ]]; then
   required+=(libgtest-dev libgmock-dev libbenchmark-dev python3:python3)
-  optional+=(libxgboost-dev xgboost)
+  # Fitting; the HIP module of kernels_bench; recording whole models.
+  optional+=(libxgboost-dev xgboost hipcc:hipcc libamdhip64-dev librocprim-dev python3-torch)
 fi
 
 is_missing() {
@@ -57,6 +58,10 @@ if ((${#missing[@]})); then
   apt install -y --no-install-recommends "${missing[@]}" >/dev/null
 fi
 if ((${#missing_optional[@]})); then
-  apt install -y --no-install-recommends "${missing_optional[@]}" >/dev/null ||
-    echo "note: not available here, and not needed: ${missing_optional[*]}" >&2
+  if ! apt install -y --no-install-recommends "${missing_optional[@]}" >/dev/null 2>&1; then
+    for package in "${missing_optional[@]}"; do  # one that is missing keeps no other out
+      apt install -y --no-install-recommends "$package" >/dev/null 2>&1 ||
+        echo "note: not available here, and not needed: $package" >&2
+    done
+  fi
 fi

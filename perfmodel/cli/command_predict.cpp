@@ -78,6 +78,7 @@ class Run {
     if (auto read = read_ranks(); !read) return Unexpected{read.error()};
     if (auto done = predict_ranks(); !done) return Unexpected{done.error()};
     if (auto readable = chosen_.check(); !readable) return Unexpected{readable.error()};
+    if (chosen_.owner) report_.model_files = chosen_.owner->files_read();
     collect_warnings();
     return std::move(report_);
   }

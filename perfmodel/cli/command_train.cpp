@@ -1,18 +1,20 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "arguments.hpp"
 #include "command.hpp"
 #include "output.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/output_file.hpp"
-#include "perfmodel/progress_bar.hpp"
 #include "perfmodel/predictors/training/svg_plot.hpp"
 #include "perfmodel/predictors/training/train.hpp"
+#include "perfmodel/progress_bar.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -25,7 +27,7 @@ using training::Validation;
 
 struct Arguments {
   std::vector<std::string> data;
-  std::string output, rows = "all", family, dtype, op, report, base, calibrate, few_shot, note;
+  std::string output, rows = "all", family, dtype, op, gpu, report, base, calibrate, few_shot, note;
   std::uint64_t seed = 1;
   bool grid = false, no_validation = false, json = false;
 };
@@ -47,13 +49,57 @@ Json summary_json(const ErrorSummary& summary) {
           {"bias", summary.bias}};
 }
 
+/// The tables of a campaign's folder, sorted; `peaks` holds no kernels.
+Result<void> add_tables_of(const std::filesystem::path& folder, std::vector<std::string>& files) {
+  std::set<std::string> found;
+  std::error_code failure;
+  for (std::filesystem::directory_iterator it(folder, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    const std::string name = it->path().filename().string();
+    const bool is_table = name.ends_with(".csv") || name.ends_with(".csv.gz");
+    if (!is_table || name.substr(0, name.find('.')) == "peaks") continue;
+    if (found.contains(name + ".gz") ||
+        (name.ends_with(".gz") && found.contains(name.substr(0, name.size() - 3)))) {
+      return Unexpected{Error{.code = ErrorCode::kImpossible,
+                              .message = "expected each table once, found .csv and .csv.gz",
+                              .file = it->path()}};
+    }
+    found.insert(name);
+  }
+  if (failure || found.empty()) {
+    return Unexpected{Error{.code = ErrorCode::kIo,
+                            .message = "expected tables of kernels (.csv, .csv.gz), found " +
+                                       (failure ? failure.message() : std::string("none")),
+                            .file = folder}};
+  }
+  for (const std::string& name : found) files.push_back((folder / name).string());
+  return {};
+}
+
+/// Folders replaced by their tables.
+Result<std::vector<std::string>> tables_of(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path, ignored)) {
+      files.push_back(path);
+    } else if (auto added = add_tables_of(path, files); !added) {
+      return Unexpected{added.error()};
+    }
+  }
+  return files;
+}
+
 Result<std::vector<KernelTable>> read_tables(const Arguments& arguments,
-                                             const std::vector<std::string>& files) {
+                                             const std::vector<std::string>& paths) {
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
+  const auto files = tables_of(paths);
+  if (!files) return Unexpected{files.error()};
   std::vector<KernelTable> tables;
-  for (const std::string& file : files) {
+  for (const std::string& file : *files) {
     auto table = read_kernel_table(file, {.gpu_folder = *data / "gpus",
+                                          .gpu = arguments.gpu,
                                           .op = arguments.op,
                                           .dtype = arguments.dtype,
                                           .needs_time = true});
@@ -81,10 +127,9 @@ Result<training::TrainOptions> train_options(const Arguments& arguments) {
   if (!arguments.family.empty()) {
     options.family = family_by_name(arguments.family);
     if (!options.family) {
-      return fail(
-          ErrorCode::kUnknownName,
-          "expected a kernel family (gemm, convolution, elementwise, softmax, norm), found \"" +
-              arguments.family + "\"");
+      return fail(ErrorCode::kUnknownName,
+                  fmt::format("expected a kernel family ({}), found \"{}\"",
+                              fmt::join(training::learned_families(), ", "), arguments.family));
     }
   }
   Json card = {{"made_by", fmt::format("perfpredict {}", PERFMODEL_VERSION)},
@@ -121,6 +166,48 @@ std::string left_out_table(const ModelReport& model) {
   return table.text(bold_allowed());
 }
 
+constexpr std::string_view kOneGpu =
+    "measured on one GPU: errors on GPUs that were not measured cannot be told";
+
+/// What was read and is in no model.
+std::string left_out_rows_text(const training::TrainReport& report) {
+  std::string text;
+  for (const auto& skipped : report.skipped) {
+    text += fmt::format("{}: not fitted, {} ({})\n", skipped.name, skipped.reason,
+                        counted(skipped.rows, "row"));
+  }
+  for (const auto& [family, rows] : report.other_families) {
+    text += fmt::format("{}: not fitted, no model exists for this family ({})\n", family,
+                        counted(rows, "row"));
+  }
+  if (report.warm_rows > 0) {
+    text += fmt::format("{} with operands in L2 on purpose: not fitted\n",
+                        counted(report.warm_rows, "row"));
+  }
+  return text.empty() ? text : "\n" + text;
+}
+
+bool is_of_one_gpu(const training::TrainReport& report) {
+  return std::ranges::any_of(report.models, [](const ModelReport& model) {
+    return model.gpus == 1 && !model.random.measured_us.empty();
+  });
+}
+
+/// One line per file.
+std::string folder_text(const training::TrainReport& report, const std::string& folder) {
+  TextTable table({"file", "rows", "kept out", "mean", "geometric mean", "in range"});
+  for (const ModelReport& model : report.models) {
+    const ErrorSummary s = summary_of(model.random);
+    const bool is_judged = s.rows > 0;
+    table.row({model.file, grouped(model.fitted_rows), grouped(s.rows),
+               is_judged ? percent(s.mape) : "", is_judged ? percent(s.geomean_ape) : "",
+               is_judged ? percent(model.random.coverage) : ""});
+  }
+  return fmt::format("\nErrors of random rows kept out:\n\n{}{}{}\nwritten to {}\n",
+                     table.text(bold_allowed()), left_out_rows_text(report),
+                     is_of_one_gpu(report) ? fmt::format("\n{}\n", kOneGpu) : "", folder);
+}
+
 std::string report_text(const training::TrainReport& report, const std::string& file) {
   std::string text;
   for (const ModelReport& model : report.models) {
@@ -133,14 +220,21 @@ std::string report_text(const training::TrainReport& report, const std::string& 
               left_out_table(model);
     }
   }
+  text += left_out_rows_text(report);
+  if (is_of_one_gpu(report)) text += fmt::format("\n{}\n", kOneGpu);
   return text + fmt::format("\nwritten to {}\n", file);
 }
 
-Json report_json(const training::TrainReport& report, const std::string& file) {
+Json report_json(const training::TrainReport& report, std::string file) {
+  while (file.size() > 1 && file.ends_with('/')) file.pop_back();
   Json json = {{"schema", "perfmodel-train"}, {"version", 1}, {"model", file_name(file)}};
   Json& models = json["models"] = Json::array();
   for (const ModelReport& model : report.models) {
-    Json entry = {{"name", model.name}, {"rows", model.rows}, {"fitted_rows", model.fitted_rows}};
+    Json entry = {{"name", model.name},
+                  {"rows", model.rows},
+                  {"fitted_rows", model.fitted_rows},
+                  {"gpus", model.gpus}};
+    if (!model.file.empty()) entry["file"] = model.file;
     entry["random"] = summary_json(summary_of(model.random));
     entry["random"]["coverage"] = model.random.coverage;
     entry["grouped"] = summary_json(summary_of(model.grouped));
@@ -157,6 +251,12 @@ Json report_json(const training::TrainReport& report, const std::string& file) {
     }
     models.push_back(std::move(entry));
   }
+  Json& skipped = json["skipped"] = Json::array();
+  for (const auto& entry : report.skipped) {
+    skipped.push_back({{"name", entry.name}, {"rows", entry.rows}, {"reason", entry.reason}});
+  }
+  json["other_families"] = report.other_families;
+  json["warm_rows"] = report.warm_rows;
   return json;
 }
 
@@ -287,6 +387,30 @@ Result<void> run_calibrate(const Arguments& arguments) {
   return print(fmt::format("\n{} used, written to {}\n", counted(*rows, "row"), arguments.output));
 }
 
+bool is_folder(const std::string& output) {
+  std::error_code ignored;
+  return output.ends_with('/') || std::filesystem::is_directory(output, ignored);
+}
+
+/// Before, not after all is fitted.
+Result<void> check_output(const std::string& output) {
+  std::error_code failure;
+  if (is_folder(output)) {
+    std::filesystem::create_directories(output, failure);
+    if (failure) {
+      return Unexpected{
+          Error{.code = ErrorCode::kIo,
+                .message = "expected a folder to write to, found " + failure.message(),
+                .file = output}};
+    }
+  }
+  std::filesystem::path file = output;
+  if (is_folder(output)) file /= "model.json";
+  auto writable = OutputFile::create(file);
+  if (!writable) return Unexpected{writable.error()};
+  return {};
+}
+
 Result<void> execute(const Arguments& arguments) {
   if (!arguments.few_shot.empty()) return run_few_shot(arguments);
   if (!arguments.calibrate.empty()) return run_calibrate(arguments);
@@ -294,9 +418,8 @@ Result<void> execute(const Arguments& arguments) {
   if (!tables) return Unexpected{tables.error()};
   auto options = train_options(arguments);
   if (!options) return Unexpected{options.error()};
-  if (auto writable = OutputFile::create(arguments.output); !writable) {
-    return Unexpected{writable.error()};  // before, not after all is fitted
-  }
+  if (auto writable = check_output(arguments.output); !writable) return writable;
+  const bool to_folder = is_folder(arguments.output);
   std::unique_ptr<ProgressBar> bar;
   std::string shown;
   options->progress = [&](const std::string& what, int done, int total) {
@@ -307,14 +430,16 @@ Result<void> execute(const Arguments& arguments) {
     }
     bar->update(static_cast<std::size_t>(done));
   };
-  const auto report = training::train(*tables, *options, arguments.output);
+  const auto report = to_folder ? training::train_folder(*tables, *options, arguments.output)
+                                : training::train(*tables, *options, arguments.output);
   bar.reset();
   if (!report) return Unexpected{report.error()};
   if (!arguments.report.empty()) {
     if (auto written = write_plots(arguments.report, *report); !written) return written;
   }
-  return print(arguments.json ? to_text(report_json(*report, arguments.output))
-                              : report_text(*report, arguments.output));
+  if (arguments.json) return print(to_text(report_json(*report, arguments.output)));
+  return print(to_folder ? folder_text(*report, arguments.output)
+                         : report_text(*report, arguments.output));
 }
 
 }  // namespace
@@ -323,9 +448,11 @@ Command train_command(CLI::App& parent) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = parent.add_subcommand("train", "Fits kernel models to measured kernels");
   app->add_option("DATA", arguments->data,
-                  "Measured kernels (.csv or .csv.gz), see docs/formats.md")
+                  "Measured kernels (.csv or .csv.gz), or folders of them, see docs/formats.md")
       ->type_name("");
-  app->add_option("-o,--output", arguments->output, "Model file to write")->type_name("FILE");
+  app->add_option("-o,--output", arguments->output,
+                  "Model file to write, or a folder for one file per family and type")
+      ->type_name("FILE|FOLDER/");
   app->add_option("--rows", arguments->rows,
                   "Rows to fit: all; train: not NeuSight's llm shapes; paper: its own fitting set")
       ->check(CLI::IsMember({"all", "train", "paper"}))
@@ -333,6 +460,9 @@ Command train_command(CLI::App& parent) {
   app->add_option("--family", arguments->family, "Only kernels of this family")->type_name("NAME");
   app->add_option("--op", arguments->op, "What rows are that do not say it")->type_name("NAME");
   app->add_option("--dtype", arguments->dtype, "Their element type")->type_name("NAME");
+  app->add_option("--gpu", arguments->gpu,
+                  "The GPU of all rows (default: the column device or gpu)")
+      ->type_name("NAME");
   app->add_option("--seed", arguments->seed, "Seed of splits and trees")->capture_default_str();
   app->add_option("--report", arguments->report, "Folder for plots (SVG)")->type_name("DIR");
   app->add_option("--note", arguments->note, "Licence and provenance, for the model card")

@@ -150,6 +150,7 @@ Json provenance(const PredictionReport& report, const RankPrediction& rank) {
             {"gpu", rank.overheads_gpu},
             {"sources", rank.overheads_sources}}},
           {"kernel_models", report.models},
+          {"kernel_model_files", report.model_files},
           {"kernel_times", std::move(kernel_times)},
           {"version", PERFMODEL_VERSION}};
 }

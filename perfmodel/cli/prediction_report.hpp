@@ -26,6 +26,7 @@ struct RankPrediction {
 struct PredictionReport {
   Gpu gpu;
   std::string models;                             ///< "heuristic"
+  std::vector<std::string> model_files;           ///< read for it, in data/models
   KernelTimes::Use use = KernelTimes::Use::kAll;  ///< if there are kernel times
   std::vector<RankPrediction> ranks;              ///< one per graph, in order
   std::optional<JobReport> job;                   ///< with several ranks

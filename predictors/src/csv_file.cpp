@@ -105,7 +105,9 @@ bool CsvFile::split_line() {
     }
     if (next_ >= text.size()) return false;
     if (text[next_] != '#') break;
-    next_ = std::min(text.find('\n', next_), text.size());
+    const std::size_t end = std::min(text.find('\n', next_), text.size());
+    if (names_.empty()) head_.push_back(std::string_view(text).substr(next_, end - next_));
+    next_ = end;
   }
   // Blanks in front of the first cell belong to the line.
   line_begin_ = next_;

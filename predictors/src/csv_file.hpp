@@ -24,6 +24,9 @@ class CsvFile {
 
   const std::filesystem::path& path() const { return file_; }
 
+  /// The lines in front of the header that begin with `#`.
+  const std::vector<std::string_view>& head() const { return head_; }
+
   /// Position of a column, -1 if there is none.
   int column(std::string_view name) const;
 
@@ -57,6 +60,7 @@ class CsvFile {
   std::unique_ptr<std::string> text_;  // cells point into it, so it must not move
   std::size_t next_ = 0, line_begin_ = 0;
   int next_line_ = 1, line_ = 0, header_line_ = 0;
+  std::vector<std::string_view> head_;
   std::vector<std::string> names_;
   std::vector<Cell> cells_;
   std::deque<std::string> unescaped_;

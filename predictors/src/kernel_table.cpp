@@ -32,6 +32,7 @@ enum class Kind : std::uint8_t {
   kTril,
   kMove,
   kCopy,
+  kStridedCopy,
   kSet,
   kEmbeddingForward,
   kEmbeddingBackward,
@@ -101,6 +102,7 @@ constexpr OpSpec kOps[] = {
     {"mem", Kind::kMove},
     {"memcpy", Kind::kCopy},
     {"copy", Kind::kCopy},
+    {"strided_copy", Kind::kStridedCopy},
     {"memset", Kind::kSet},
     {"embedding", Kind::kEmbeddingForward},
     {"embedding_bag", Kind::kEmbeddingForward},
@@ -250,6 +252,11 @@ enum Column : std::uint8_t {
   kRepeat,
   kInElements,
   kOutElements,
+  kStrided,
+  kZipf,
+  kRowBytes,
+  kTableRows,
+  kWarm,
   kColumnCount
 };
 
@@ -323,11 +330,24 @@ constexpr ColumnSpec kColumns[] = {
     {kRepeat, {"repeat"}},
     {kInElements, {"in_elems"}},
     {kOutElements, {"out_elems"}},
+    {kStrided, {"strided"}},
+    {kZipf, {"zipf"}},
+    {kRowBytes, {"row_bytes"}},
+    {kTableRows, {"table_rows"}},
+    {kWarm, {"l2_warm"}},
 };
 static_assert(std::size(kColumns) == kColumnCount);
 
 std::string_view column_name(Column column) {
   return std::ranges::find(kColumns, column, &ColumnSpec::column)->names[0];
+}
+
+/// "# timing: graph replay, no launch cost"
+bool says_no_launch_cost(std::string_view comment) {
+  const std::string text = lower(comment);
+  const std::size_t key = text.find_first_not_of("# \t");
+  return key != text.npos && text.compare(key, 7, "timing:") == 0 &&
+         text.find("no launch cost", key) != text.npos;
 }
 
 // ------------------------------------------------------------------------------------------ reader
@@ -339,6 +359,7 @@ class TableReader {
 
   Result<KernelTable> read() {
     table_.file = csv_.path();
+    table_.has_launch_cost = std::ranges::none_of(csv_.head(), says_no_launch_cost);
     for (const ColumnSpec& spec : kColumns) {
       int& at = columns_[spec.column];
       for (const std::string_view name : spec.names) {
@@ -488,6 +509,7 @@ class TableReader {
     read_time(row);
     row.is_llm_shape = text(kShapeSet) == "llm";
     row.paper_train = text(kPaperTrain) == "1";
+    row.is_l2_warm = flag(kWarm);
     if (is_graph_table_) read_node(row);
     row.work = work(row);
     if (is_graph_table_ && !error_) note_fused(row);
@@ -567,6 +589,7 @@ class TableReader {
       switch (op_spec_->kind) {
         case Kind::kMove:
         case Kind::kCopy:
+        case Kind::kStridedCopy:
         case Kind::kSet:
         case Kind::kCollective:
           return &kTypes[0];  // bytes only
@@ -704,7 +727,7 @@ class TableReader {
             op_spec_->flop, dtype);
         break;
       case Kind::kReduction:
-        result = reduction_work(count(kRows), count(kCols), dtype);
+        result = reduction_work(count(kRows), count(kCols), dtype, flag(kStrided));
         break;
       case Kind::kSoftmax:
         result = softmax_work(count(kRows), count(kCols), row_pass(), dtype);
@@ -725,10 +748,10 @@ class TableReader {
         result = concat_work(elements(), dtype);
         break;
       case Kind::kGather:
-        result = gather_work(count(kRows), count(kCols), dtype);
+        result = gather_work(count(kRows), count(kCols), dtype, count_or(kTableRows, 0));
         break;
       case Kind::kScatterAdd:
-        result = scatter_add_work(count(kRows), count(kCols), dtype);
+        result = scatter_add_work(count(kRows), count(kCols), dtype, count_or(kTableRows, 0));
         break;
       case Kind::kTril:
         result = tril_interaction_work(count(kBatch), count(kFeatures), false, row_pass(), dtype);
@@ -738,6 +761,9 @@ class TableReader {
         break;
       case Kind::kCopy:
         result = copy();
+        break;
+      case Kind::kStridedCopy:
+        result = strided_copy_work(positive(kBytes), count(kRowBytes));
         break;
       case Kind::kSet:
         result = memset_work(positive(kBytes));
@@ -905,6 +931,7 @@ class TableReader {
       shape.batch = count(kBatch);
     }
     shape.weight_bytes = size_in_bytes(type_->storage);
+    if (given(kZipf)) shape.zipf_exponent = at_least_zero(kZipf);
     if (given(kIndexBytes)) {
       shape.index_bytes = static_cast<int>(count(kIndexBytes));
       if (shape.index_bytes != 4 && shape.index_bytes != 8) reject(kIndexBytes, "4 or 8");

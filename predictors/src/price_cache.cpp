@@ -74,7 +74,8 @@ bool PriceCache::Key::set(const KernelWork& work) {
     add(gemm->batch, gemm->m, gemm->n, gemm->k);
     details = gemm->a_transposed | gemm->b_transposed << 1 | gemm->has_bias << 2;
   } else if (const auto* rows = std::get_if<RowShape>(&work.shape)) {
-    add(rows->rows, rows->cols);
+    add(rows->rows, rows->cols, rows->table_rows, rows->batch);
+    details = std::uint32_t{rows->is_strided};
   } else if (const auto* c = std::get_if<ConvolutionShape>(&work.shape)) {
     add(c->n, c->c, c->h, c->w, c->k, c->r, c->s, c->p, c->q, c->groups, c->stride);
     details = static_cast<std::uint32_t>(c->pass);
@@ -84,6 +85,7 @@ bool PriceCache::Key::set(const KernelWork& work) {
         std::int64_t{e->weight_bytes} << 32 | static_cast<std::uint32_t>(e->index_bytes),
         std::int64_t{e->output_bytes});
   } else if (const auto* copy = std::get_if<CopyShape>(&work.shape)) {
+    add(copy->run_bytes);
     details = static_cast<std::uint32_t>(copy->kind) | std::uint32_t{copy->pageable} << 4;
   } else if (const auto* a = std::get_if<AttentionShape>(&work.shape)) {
     add(a->batch, a->heads, a->seq_q, a->seq_k, a->head_dim);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../predictors/made_campaign.hpp"
+#include "../predictors/made_kernels.hpp"
 #include "program.hpp"
 
 namespace {
@@ -244,7 +245,7 @@ TEST(TrainCommand, BadInputIsOneLineAndLeavesTheOldFile) {
   refused(head + "t400,add,fp32,8,8,5\n", "t4");
   refused("", "expected a header, found an empty file");
   refused(head, "only a header");
-  refused(head + "t4,transpose,fp32,8,8,5\n", "expected");
+  refused(head + "t4,adam,fp32,8,8,5\n", "expected");
   expect_complaint({"train", path("none.csv"), "-o", target}, 1, "none.csv");
   expect_complaint({"train", data(), "-o", target, "--family", "gem"}, 1, "gemm");
   expect_complaint({"train", data(), "-o", target, "--family", "gemm"}, 1, "expected rows");
@@ -252,8 +253,107 @@ TEST(TrainCommand, BadInputIsOneLineAndLeavesTheOldFile) {
   // Told before all is fitted.
   const std::string nowhere = path("no/such.json");
   expect_complaint({"train", data(), "-o", nowhere}, 1, nowhere);
-  expect_complaint({"train", data(), "-o", scratch().string()}, 1, scratch().string());
+  expect_complaint({"train", data(), "-o", data() + "/"}, 1, data());
   EXPECT_FALSE(fs::exists(path("no")));
+}
+
+// ---- a campaign of one GPU ---------------------------------------------------------------------
+
+/// Tables as `kernels_bench` leaves them, made up.
+const std::string& campaign() {
+  static const std::string folder = [] {
+    const fs::path kernels = scratch() / "campaign";
+    fs::create_directories(kernels);
+    MadeKernels made("h100-sxm-80gb");
+    std::ofstream(kernels / "memory.csv") << made.table("memory", 60);
+    std::ofstream(kernels / "bmm.csv") << made.table("bmm", 60);
+    std::ofstream(kernels / "peaks.csv") << "no table of kernels\n";
+    std::ofstream(kernels / "notes.txt") << "none either\n";
+    return kernels.string();
+  }();
+  return folder;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(TrainFolder, WritesOneFilePerFamilyAndOneTable) {
+  const std::string out = path("models/h100-sxm-80gb/");  // is made
+  const Outcome outcome = run({"train", campaign(), "-o", out});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  const std::vector<std::string> files = {"copy-uint8.json", "gemm-bfloat16.json",
+                                          "set-uint8.json"};
+  EXPECT_EQ(names_in(out), files);
+  for (const std::string& file : files) {
+    EXPECT_NE(outcome.out.find(file + " "), std::string::npos) << outcome.out;
+  }
+  EXPECT_NE(outcome.out.find("measured on one GPU"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("geometric mean"), std::string::npos);
+  const Json card = Json::parse(read(fs::path(out) / "set-uint8.json"))["models"][0]["card"];
+  EXPECT_EQ(card["rows"]["fitted"], 60);
+  EXPECT_LT(card["errors"]["random_rows"]["geomean_ape"], 0.05);
+
+  // In data/models they are that GPU's own.
+  const fs::path made_data = scratch() / "campaign_data",
+                 data = fs::path(PERFMODEL_SOURCE_DIR) / "data";
+  fs::create_directories(made_data);
+  fs::create_directory_symlink(data / "gpus", made_data / "gpus");
+  fs::create_directory_symlink(scratch() / "models", made_data / "models");
+  ::setenv("PERFMODEL_DATA", made_data.c_str(), 1);
+  const std::string kernels = written("copies.csv", "op,bytes\nmemset,1e6\nmemcpy,1e6\n");
+  const Json own = json_of({"kernels", kernels, "--gpu", "h100-sxm-80gb"});
+  const Json other = json_of({"kernels", kernels, "--gpu", "h100-pcie-80gb"});
+  ::unsetenv("PERFMODEL_DATA");
+  EXPECT_EQ(own["kernels"][0]["model"], "set-learned");
+  EXPECT_EQ(own["kernels"][1]["model"], "copy-learned");
+  EXPECT_EQ(other["kernels"][0]["model"], "set-heuristic");
+}
+
+TEST(TrainFolder, SaysWhatWasNotFitted) {
+  const std::string few = written("few_halves.csv", [] {
+    std::string rows = kAddHead + add_rows("t4", 60, {.seed = 2});
+    std::string half = add_rows("t4", 20, {.seed = 3});
+    for (std::size_t at; (at = half.find("fp32")) != std::string::npos;) {
+      half.replace(at, 4, "fp16");
+    }
+    return rows + half + "t4,adam,fp32,64,64,train,1,9\n";
+  }());
+  const std::string out = path("few_models");
+  fs::create_directories(out);  // a folder without a slash at its end
+  const Json json = json_of({"train", few, "-o", out, "--no-validation"});
+  EXPECT_EQ(names_in(out), std::vector<std::string>{"elementwise-float32.json"});
+  EXPECT_EQ(json["model"], "few_models");
+  EXPECT_EQ(json["models"][0]["file"], "elementwise-float32.json");
+  EXPECT_EQ(json["models"][0]["gpus"], 1);
+  EXPECT_EQ(json["skipped"][0]["name"], "elementwise-float16");
+  EXPECT_EQ(json["skipped"][0]["rows"], 20);
+  EXPECT_EQ(json["other_families"]["optimizer"], 1);
+  const Outcome text = run({"train", few, "-o", out + "/", "--no-validation"});
+  EXPECT_NE(text.out.find("elementwise-float16: not fitted, fewer than 50 rows (20 rows)"),
+            std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find("optimizer: not fitted, no model exists for this family (1 row)"),
+            std::string::npos);
+}
+
+TEST(TrainFolder, BadFoldersAreOneLine) {
+  const std::string empty = path("empty"), out = path("nothing/");
+  fs::create_directories(empty);
+  expect_complaint({"train", empty, "-o", out}, 1, "expected tables of kernels");
+  EXPECT_FALSE(fs::exists(out));
+  std::ofstream(fs::path(empty) / "gemm.csv") << "op\n";
+  std::ofstream(fs::path(empty) / "gemm.csv.gz") << "op\n";
+  expect_complaint({"train", empty, "-o", out}, 1, "expected each table once");
+  const std::string few = written("too_few.csv", kAddHead + add_rows("t4", 20));
+  expect_complaint({"train", few, "-o", out}, 1, "expected at least 50 rows");
+  EXPECT_TRUE(names_in(out).empty());
 }
 
 // ---- model files -------------------------------------------------------------------------------

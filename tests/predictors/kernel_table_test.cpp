@@ -242,6 +242,67 @@ TEST_F(KernelTables, ReadsWhatOurOwnTablesHold) {
   EXPECT_EQ(shape_of<AttentionShape>(read.rows[5]).seq_k, 128);
 }
 
+TEST_F(KernelTables, ReadsCampaignsOfKernelsBench) {
+  const KernelTable vectors = table(
+      "# device: made up\n# timing: graph replay, no launch cost\n"
+      "gpu,op,dtype,direction,rows,cols,batch,features,table_rows,strided,n_inputs,time_us,p10_us,"
+      "l2_warm\n"
+      "t4,sum,fp32,,64,1024,,,,1,,9,8,0\n"
+      "t4,max,bf16,,64,1024,,,,0,,9,8,0\n"
+      "t4,gather,fp32,,100,32,,,5000,,,9,8,\n"
+      "t4,scatter_add,fp32,,100,32,,,,,,9,8,\n"
+      "t4,elementwise,fp16,,64,1024,,,,,3,9,8,1\n");
+  EXPECT_FALSE(vectors.has_launch_cost);
+  ASSERT_EQ(vectors.rows.size(), 5u);
+  EXPECT_TRUE(shape_of<RowShape>(vectors.rows[0]).is_strided);
+  EXPECT_EQ(shape_of<RowShape>(vectors.rows[0]).rows, 64);  // results, strided or not
+  EXPECT_FALSE(shape_of<RowShape>(vectors.rows[1]).is_strided);
+  EXPECT_EQ(shape_of<RowShape>(vectors.rows[2]).table_rows, 5000);
+  EXPECT_EQ(shape_of<RowShape>(vectors.rows[3]).table_rows, 0);  // nobody said
+  EXPECT_DOUBLE_EQ(vectors.rows[4].work.bytes_read.value, 3.0 * 64 * 1024 * 2);
+  EXPECT_FALSE(vectors.rows[3].is_l2_warm);
+  EXPECT_TRUE(vectors.rows[4].is_l2_warm);
+
+  const KernelTable bags = table(
+      "op,dtype,optimizer,tables,rows,batch,pooling,dim,zipf\n"
+      "embedding_forward,fp16,,4,100000,512,20,64,1.05\n"
+      "embedding_backward,fp32,rowwise_adagrad,4,100000,512,20,64,0\n");
+  EXPECT_TRUE(bags.has_launch_cost);
+  EXPECT_EQ(shape_of<EmbeddingShape>(bags.rows[0]).zipf_exponent, 1.05);
+  EXPECT_EQ(shape_of<EmbeddingShape>(bags.rows[0]).zipf_shift, 0);
+  EXPECT_EQ(shape_of<EmbeddingShape>(bags.rows[1]).zipf_exponent, 0);
+  EXPECT_EQ(shape_of<EmbeddingShape>(bags.rows[1]).optimizer_bytes_per_row, 8);
+
+  const KernelTable copies = table(
+      "op,copy_kind,pinned,bytes,row_bytes\n"
+      "memcpy,h2d,1,4096,\nmemcpy,d2d,,4096,\nstrided_copy,,,4096,64\nmemset,,,4096,\n");
+  EXPECT_FALSE(shape_of<CopyShape>(copies.rows[0]).pageable);
+  EXPECT_EQ(shape_of<CopyShape>(copies.rows[1]).run_bytes, 0);
+  EXPECT_EQ(shape_of<CopyShape>(copies.rows[2]).run_bytes, 64);
+  EXPECT_EQ(shape_of<CopyShape>(copies.rows[2]).kind, CopyKind::kDeviceToDevice);
+  EXPECT_EQ(copies.rows[2].work.bytes_written.value, 4096);
+}
+
+TEST_F(KernelTables, OnlyTheHeadSaysHowTimesWereTaken) {
+  const std::string rows = "op,dtype,rows,cols\nrelu,fp32,4,4\n";
+  EXPECT_FALSE(table("#Timing: events, No launch cost\n" + rows).has_launch_cost);
+  EXPECT_TRUE(table("# timing: events\n" + rows).has_launch_cost);
+  EXPECT_TRUE(table("# no launch cost\n" + rows).has_launch_cost);
+  EXPECT_TRUE(table(rows + "# timing: no launch cost\n").has_launch_cost);
+}
+
+TEST_F(KernelTables, ColumnsOfCampaignsAreChecked) {
+  EXPECT_NE(error("op,dtype,rows,cols,strided\nsum,fp32,4,4,yes\n").find(":2:14: strided"),
+            std::string::npos);
+  EXPECT_NE(error("op,dtype,tables,rows,batch,pooling,dim,zipf\n"
+                  "embedding_forward,fp32,1,9,9,9,9,-1\n")
+                .find("zipf: expected a number of at least 0"),
+            std::string::npos);
+  EXPECT_NE(error("op,bytes\nstrided_copy,4096\n").find("row_bytes"), std::string::npos);
+  EXPECT_NE(error("op,dtype,rows,cols,l2_warm\nrelu,fp32,4,4,maybe\n").find("l2_warm"),
+            std::string::npos);
+}
+
 TEST_F(KernelTables, CompressedTablesAreReadAlike) {
   const fs::path file = folder_ / "t.csv.gz";
   const std::string text = "m,n,k\n8,8,8\n";

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <fstream>
+#include <thread>
 
 #include "learned/model_file.hpp"
 #include "perfmodel/predictors/kernel_work.hpp"
+#include "perfmodel/predictors/price_cache.hpp"
 #include "price_matchers.hpp"
 
 namespace perfmodel {
@@ -232,6 +235,133 @@ TEST_F(Learned, EachArithmeticHasItsFile) {
   ASSERT_TRUE(learned.has_value());
   EXPECT_NEAR(ratio(*learned, square(1024, 1024), a100_), 3, 1e-6);
   EXPECT_NEAR(ratio(*learned, square(1024, 1024, DType::kFloat16), a100_), 5, 1e-5);
+}
+
+TEST_F(Learned, Tf32HasItsFile) {
+  LearnedModel tf32 = literal_gemms();
+  tf32.name = "gemm-tf32-learned";
+  tf32.tf32 = true;
+  tf32.common = one_leaf(std::log(5));
+  tf32.chip = {};
+  write("gemm-float32.json", {literal_gemms()});
+  write("gemm-tf32.json", {tf32});
+  const auto learned = LearnedModels::open(folder_);
+  ASSERT_TRUE(learned.has_value());
+  const GemmShape shape{.m = 1024, .n = 1024, .k = 1024};
+  const KernelWork product = gemm_work(shape, DType::kFloat32, true);
+  EXPECT_NEAR(ratio(*learned, gemm_work(shape, DType::kFloat32, false), a100_), 3, 1e-6);
+  EXPECT_NEAR(ratio(*learned, product, a100_), 5, 1e-5);
+  EXPECT_EQ(learned->models().price(product, a100_).model, "gemm-tf32-learned");
+  // Without such a file the heuristic speaks, not the model of another arithmetic.
+  fs::remove(folder_ / "gemm-tf32.json");
+  expect_heuristic(*LearnedModels::open(folder_), product, a100_);
+}
+
+TEST_F(Learned, CopiesAreCopiedWhateverTheirType) {
+  const KernelWork inside = memcpy_work(1e6, {.kind = CopyKind::kHostToDevice});
+  LearnedModel model = literal_model(KernelFamily::kCopy, inside);
+  model.dtype = DType::kUInt8;
+  write("copy-uint8.json", {model});
+  const auto learned = LearnedModels::open(folder_);
+  ASSERT_TRUE(learned.has_value());
+  KernelWork floats = inside;
+  floats.dtype = DType::kFloat32;
+  EXPECT_NEAR(ratio(*learned, inside, a100_), 3, 1e-6);
+  EXPECT_NEAR(ratio(*learned, floats, a100_), 3, 1e-6);
+  // The other direction is another kind, two powers of two away.
+  const KernelWork back = memcpy_work(1e6, {.kind = CopyKind::kDeviceToHost});
+  EXPECT_NEAR(ratio(*learned, back, a100_), std::pow(3, 1 / 5.0), 1e-5);
+}
+
+TEST_F(Learned, AGpusOwnModelsGoFirst) {
+  LearnedModel own = literal_gemms();
+  own.name = "gemm-own";
+  own.common = one_leaf(std::log(7));
+  own.chip = {};
+  fs::create_directories(folder_ / a100_.name);
+  write("gemm-float32.json", {literal_gemms()});
+  write(a100_.name + "/gemm-float32.json", {own});
+  const auto learned = LearnedModels::open(folder_);
+  ASSERT_TRUE(learned.has_value()) << to_string(learned.error());
+  const KernelWork work = square(1024, 1024);
+  EXPECT_NEAR(ratio(*learned, work, a100_), 7, 1e-5);
+  EXPECT_EQ(learned->models().price(work, a100_).model, "gemm-own");
+  // The shared file was not needed so far.
+  EXPECT_EQ(learned->files_read(), std::vector<std::string>{a100_.name + "/gemm-float32.json"});
+  // Other boards, even of the same chip, have the shared models.
+  EXPECT_NEAR(ratio(*learned, work, gpu_of("a100-sxm-80gb")), 3, 1e-6);
+  EXPECT_NEAR(ratio(*learned, work, v100_), std::pow(2, 0.25), 1e-6);
+  EXPECT_EQ(learned->files_read().size(), 2u);
+  EXPECT_FALSE(learned->problem().has_value());
+  // Many at once, in both arithmetics: to the bit what one by one gives, also from a cache.
+  std::vector<KernelWork> many;
+  for (std::int64_t i = 0; i < 200; ++i) {
+    many.push_back(square(512 + 16 * i, 1024, i % 3 ? DType::kFloat32 : DType::kFloat16));
+  }
+  std::vector<Price> prices(many.size());
+  learned->models().price_many(many, a100_, prices);
+  PriceCache cache(learned->models(), a100_);
+  for (std::size_t i = 0; i < many.size(); ++i) {
+    EXPECT_TRUE(is_same_price(prices[i], learned->models().price(many[i], a100_)));
+    EXPECT_TRUE(is_same_price(prices[i], cache.price(many[i])));
+    EXPECT_TRUE(is_same_price(prices[i], cache.price(many[i])));
+  }
+}
+
+TEST_F(Learned, AGpusOwnModelsMayBeAllThereIs) {
+  fs::create_directories(folder_ / a100_.name);
+  write(a100_.name + "/gemm-float32.json", {literal_gemms()});
+  const auto learned = LearnedModels::open(folder_);
+  ASSERT_TRUE(learned.has_value()) << to_string(learned.error());
+  EXPECT_NEAR(ratio(*learned, square(1024, 1024), a100_), 3, 1e-6);
+  expect_heuristic(*learned, square(1024, 1024), v100_);
+  // What it does not cover is looked for in the shared ones, and in the heuristic.
+  expect_heuristic(*learned, square(1024, 1024, DType::kFloat16), a100_);
+}
+
+TEST_F(Learned, ABrokenFileOfOneGpuIsToldWhereItIsNeeded) {
+  fs::create_directories(folder_ / a100_.name);
+  write("gemm-float32.json", {literal_gemms()});
+  std::ofstream(folder_ / a100_.name / "gemm-float32.json") << "{\"schema\": ";
+  const auto learned = LearnedModels::open(folder_);
+  ASSERT_TRUE(learned.has_value());
+  ratio(*learned, square(1024, 1024), v100_);
+  EXPECT_FALSE(learned->problem().has_value());
+  EXPECT_NEAR(ratio(*learned, square(1024, 1024), a100_), 3, 1e-6);  // the shared model
+  const auto problem = learned->problem();
+  ASSERT_TRUE(problem.has_value());
+  EXPECT_EQ(problem->file, folder_ / a100_.name / "gemm-float32.json");
+}
+
+TEST_F(Learned, AFileThatIsNamedAfterAnotherFamilyIsTold) {
+  write("gemm-float32.json", {literal_gemms()});
+  write("softmax-float32.json", {literal_gemms()});
+  const auto learned = LearnedModels::open(folder_);
+  ASSERT_TRUE(learned.has_value());
+  EXPECT_NEAR(ratio(*learned, square(1024, 1024), a100_), 3, 1e-6);
+  EXPECT_FALSE(learned->problem().has_value());
+  expect_heuristic(*learned, softmax_work(512, 512, RowPass::kForward, DType::kFloat32), a100_);
+  const auto problem = learned->problem();
+  ASSERT_TRUE(problem.has_value());
+  EXPECT_NE(to_string(*problem).find("expected models of softmax kernels"), std::string::npos);
+  EXPECT_NE(to_string(*problem).find("found one of gemm"), std::string::npos);
+}
+
+TEST_F(Learned, ThreadsShareTheReadingOfAFile) {
+  fs::create_directories(folder_ / a100_.name);
+  write(a100_.name + "/gemm-float32.json", {literal_gemms()});
+  const auto learned = LearnedModels::open(folder_);
+  ASSERT_TRUE(learned.has_value());
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      if (std::abs(ratio(*learned, square(1024, 1024), a100_) - 3) < 1e-6) ++right;
+      if (!learned->problem()) ++right;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 16);
 }
 
 TEST_F(Learned, OneFileMayHoldSeveralFamilies) {

@@ -341,6 +341,42 @@ TEST_F(OpRules, GatherReadsWhatItWritesNotTheTable) {
   EXPECT_DOUBLE_EQ(work.bytes_written.value, 640);
 }
 
+TEST_F(OpRules, GathersKnowTheirRowsWhereRowsAreFound) {
+  const Argument ten = f.tensor({10}, DType::kInt64);
+  const auto rows = [&](const char* name, const std::vector<Argument>& inputs,
+                        const std::vector<std::int64_t>& output) {
+    const KernelWork work = one(f.node(name, inputs, {f.tensor(output)}));
+    const auto* shape = std::get_if<RowShape>(&work.shape);
+    return shape ? *shape : RowShape{};
+  };
+  const RowShape selected =
+      rows("aten::index_select", {f.tensor({1000, 16}), f.integer(0), ten}, {10, 16});
+  EXPECT_EQ(selected.rows, 10);
+  EXPECT_EQ(selected.cols, 16);
+  EXPECT_EQ(selected.table_rows, 1000);
+  EXPECT_EQ(rows("aten::index", {f.tensor({1000, 16}), f.list({ten})}, {10, 16}).rows, 10);
+  // Another axis, or two lists of indices: no rows of memory.
+  EXPECT_EQ(rows("aten::index_select", {f.tensor({16, 1000}), f.integer(1), ten}, {16, 10}).rows,
+            0);
+  EXPECT_EQ(rows("aten::index", {f.tensor({8, 9, 9}), f.list({f.none(), ten, ten})}, {8, 10}).rows,
+            0);
+}
+
+TEST_F(OpRules, SumsOverOuterAxesAreStridedWhereShapesTell) {
+  const auto strided = [&](const std::vector<std::int64_t>& input,
+                           const std::vector<std::int64_t>& output) {
+    const KernelWork work = one(f.node("aten::sum", {f.tensor(input)}, {f.tensor(output)}));
+    return std::get<RowShape>(work.shape).is_strided;
+  };
+  EXPECT_TRUE(strided({2048, 512}, {512}));     // a bias gradient
+  EXPECT_TRUE(strided({2048, 512}, {1, 512}));  // and with its axis kept
+  EXPECT_TRUE(strided({8, 128, 512}, {512}));
+  EXPECT_FALSE(strided({2048, 512}, {2048}));
+  EXPECT_FALSE(strided({2048, 512}, {2048, 1}));
+  EXPECT_FALSE(strided({2048, 512}, {}));
+  EXPECT_FALSE(strided({512, 512}, {512}));  // either
+}
+
 TEST_F(OpRules, CatSplitsAt128Inputs) {
   std::vector<Argument> items(129, f.tensor({10}));
   const Argument list = f.list(items);

@@ -7,10 +7,13 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "learned/model_file.hpp"
 #include "made_campaign.hpp"
+#include "made_kernels.hpp"
 #include "perfmodel/predictors/kernel_work.hpp"
 #include "perfmodel/predictors/learned_models.hpp"
 
@@ -244,6 +247,210 @@ TEST_F(Training, TimesWithoutAPlateauHaveNoLaunchCost) {
   }
 }
 
+TEST_F(Training, TablesTimedOnTheDeviceHaveNoLaunchCost) {
+  // All kernels far below 40 us take just that: a plateau, or what the tiniest kernels take.
+  const Campaign host{.noise = 0.005, .floor_us = 40, .dispatch_us = 17.2, .low_log2 = 10};
+  const std::string rows = kAddHead + add_rows("a100-pcie-40gb", 300, host);
+  const auto cost_of = [&](const std::string& head) {
+    trained({table(head + rows)}, fit_only());
+    const auto models = learned::read_model_file(folder_ / "model.json");
+    const auto* cost = models ? models->front().launch_cost("a100-pcie-40gb", "add") : nullptr;
+    return cost ? cost->floor_us : 0;
+  };
+  EXPECT_NEAR(cost_of(""), 40, 0.5);
+  EXPECT_NEAR(cost_of("# timing: events round each call\n"), 40, 0.5);
+  EXPECT_EQ(cost_of("# Timing: graph replay, no launch cost\n"), 0);
+  // The price is the whole time.
+  const auto learned = LearnedModels::read(folder_ / "model.json");
+  ASSERT_TRUE(learned.has_value());
+  const Price price = learned->models().price(elementwise_work(65'536, 2, 1, DType::kFloat32),
+                                              gpu_of_data("a100-pcie-40gb"));
+  EXPECT_NEAR(price.time.count(), 40, 2);
+}
+
+TEST_F(Training, LaunchCostsOfOneCampaignAreNotTakenOffAnother) {
+  // The same kernels, called one by one and timed on the device.
+  const Campaign host{.noise = 0.005, .floor_us = 40, .dispatch_us = 17.2, .low_log2 = 10};
+  const Tables tables = {table(kAddHead + add_rows("a100-pcie-40gb", 300, host)),
+                         table("# timing: no launch cost\n" + kAddHead +
+                               add_rows("a100-pcie-40gb", 300, {.noise = 0.005, .low_log2 = 10}))};
+  trained(tables, fit_only());
+  const EvalReport device = judged(tables[1]);
+  EXPECT_LT(errors(device.rows).median_ape, 0.03);
+  EXPECT_EQ(device.rows.coverage_rows, 300u);  // none counts as a row at a floor
+}
+
+// ---- one GPU -----------------------------------------------------------------------------------
+
+class OneGpu : public Training {
+ protected:
+  static constexpr const char* kGpu = "h100-sxm-80gb";
+
+  static const std::map<std::string, int>& rows_of() {
+    static const std::map<std::string, int> rows = {{"gemm", 500},   {"bmm", 300},
+                                                    {"memory", 200}, {"embedding", 1000},
+                                                    {"vector", 200}, {"convolution", 250}};
+    return rows;
+  }
+  Tables campaign(unsigned seed, double share = 1) {
+    Tables tables;
+    for (const auto& [name, rows] : rows_of()) {
+      testing::MadeKernels made(kGpu, seed);
+      tables.push_back(table(made.table(name, static_cast<int>(share * rows))));
+    }
+    return tables;
+  }
+  /// A third of the rounds of the real one.
+  static TrainOptions one_gpu() {
+    TrainOptions options = fit_only();
+    options.recipe = training::one_gpu_recipe();
+    options.recipe->rounds = 200;
+    options.recipe->eta = 0.12;
+    return options;
+  }
+  std::vector<std::string> files(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::ranges::sort(names);
+    return names;
+  }
+};
+
+TEST_F(OneGpu, EveryFamilyOfACampaignIsRecovered) {
+  const fs::path out = folder_ / "models";
+  fs::create_directories(out);
+  const auto report = training::train_folder(campaign(1), one_gpu(), out);
+  ASSERT_TRUE(report.has_value()) << to_string(report.error());
+  EXPECT_TRUE(report->skipped.empty());
+  EXPECT_EQ(report->warm_rows, 500u);
+  std::set<std::string> families;
+  for (const auto& model : report->models)
+    families.insert(model.name.substr(0, model.name.find('-')));
+  EXPECT_EQ(families.size(), 15u);  // all that there are
+  EXPECT_EQ(families.size(), training::learned_families().size());
+  for (const char* name : {"gemm-float32.json", "gemm-tf32.json", "gemm-bfloat16.json",
+                           "convolution-tf32.json", "copy-uint8.json"}) {
+    EXPECT_TRUE(fs::exists(out / name)) << name;
+  }
+  // Rows that no part of the training saw.
+  std::map<std::string, std::pair<std::vector<double>, std::vector<double>>> by_model;
+  const auto learned = LearnedModels::open(out);
+  ASSERT_TRUE(learned.has_value());
+  for (const KernelTable& fresh : campaign(77, 0.5)) {
+    for (const KernelRow& row : fresh.rows) {
+      if (row.is_l2_warm) continue;
+      const Price price = learned->models().price(row.work, fresh.gpus[0]);
+      auto& [measured, predicted] = by_model[std::string(price.model)];
+      measured.push_back(row.measured_us);
+      predicted.push_back(price.time.count());
+    }
+  }
+  EXPECT_FALSE(learned->problem().has_value());
+  EXPECT_EQ(by_model.size(), report->models.size());
+  for (const auto& [name, times] : by_model) {
+    EXPECT_NE(name.find("-learned"), std::string::npos) << name;
+    const auto summary = summarize_errors(times.first, times.second);
+    ASSERT_TRUE(summary.has_value());
+    EXPECT_LT(summary->geomean_ape, 0.03) << name;  // noise 0.01
+  }
+}
+
+TEST_F(OneGpu, Tf32IsNotFp32) {
+  const fs::path out = folder_ / "models";
+  fs::create_directories(out);
+  Tables tables = {table(testing::MadeKernels(kGpu).table("gemm", 60))};
+  ASSERT_TRUE(training::train_folder(tables, one_gpu(), out).has_value());
+  const auto learned = LearnedModels::open(out);
+  ASSERT_TRUE(learned.has_value());
+  const Gpu gpu = gpu_of_data(kGpu);
+  const GemmShape shape{.m = 4096, .n = 4096, .k = 1024};
+  const auto model = [&](DType dtype, bool matrix_units) {
+    return learned->models().price(gemm_work(shape, dtype, matrix_units), gpu).model;
+  };
+  EXPECT_EQ(model(DType::kFloat32, false), "gemm-learned");
+  EXPECT_EQ(model(DType::kFloat32, true), "gemm-tf32-learned");
+  EXPECT_EQ(model(DType::kBFloat16, true), "gemm-bfloat16-learned");
+  const auto tf32 = learned::read_model_file(out / "gemm-tf32.json");
+  ASSERT_TRUE(tf32.has_value());
+  EXPECT_TRUE(tf32->front().tf32);
+  // AMD's matrix units for fp32 are exact: such products are fp32.
+  const Gpu amd = gpu_of_data("mi210");
+  const KernelWork product = gemm_work(shape, DType::kFloat32, true);
+  EXPECT_TRUE(learned::is_tf32(product, gpu));
+  EXPECT_FALSE(learned::is_tf32(product, amd));
+}
+
+TEST_F(OneGpu, FewRowsAreJudgedAFifthAtATime) {
+  TrainOptions options;
+  options.seed = 3;
+  const TrainReport report =
+      trained({table("# timing: no launch cost\n" + kAddHead + add_rows("l4", 50))}, options);
+  const auto& model = report.models.at(0);
+  EXPECT_EQ(model.gpus, 1u);
+  EXPECT_TRUE(model.left_out.empty());
+  EXPECT_TRUE(model.recipe.one_gpu);
+  EXPECT_EQ(model.recipe.seed, 3u);
+  EXPECT_EQ(model.random.measured_us.size(), 50u);  // each once
+  EXPECT_LT(errors(model.random).geomean_ape, 0.06);
+}
+
+TEST_F(OneGpu, SizesBetweenMeasuredOnesAreInRange) {
+  // 2^12, 2^18 and 2^24 elements of 12 bytes.
+  std::string rows = "# timing: no launch cost\n" + kAddHead;
+  for (int i = 0; i < 60; ++i) {
+    const Campaign at{.seed = static_cast<unsigned>(i),
+                      .low_log2 = 12.0 + 6 * (i % 3),
+                      .high_log2 = 12.0 + 6 * (i % 3) + 0.01};
+    rows += add_rows(kGpu, 1, at);
+  }
+  TrainOptions options = one_gpu();
+  trained({table(rows)}, options);
+  const auto in_range = [&](double log2_elements) {
+    const auto learned = LearnedModels::read(folder_ / "model.json");
+    return learned->models()
+        .price(elementwise_work(std::exp2(log2_elements), 2, 1, DType::kFloat32), gpu_of_data(kGpu))
+        .in_range;
+  };
+  for (double at : {12.5, 15.0, 17.0, 21.0, 24.0}) EXPECT_TRUE(in_range(at)) << at;
+  EXPECT_FALSE(in_range(8));
+  EXPECT_FALSE(in_range(28));
+}
+
+TEST_F(OneGpu, ABoardAtItsPowerLimitIsFittedAsItIs) {
+  trained({table("# timing: no launch cost\n" + kGemmHead + gemm_rows("t4", 200, {.slowness = 3}))},
+          one_gpu());
+  const EvalReport fresh = judged(table("# timing: no launch cost\n" + kGemmHead +
+                                        gemm_rows("t4", 100, {.seed = 7, .slowness = 3})));
+  EXPECT_LT(errors(fresh.rows).geomean_ape, 0.05);
+}
+
+TEST_F(OneGpu, FamiliesWithFewRowsAreSkipped) {
+  const fs::path out = folder_ / "models";
+  fs::create_directories(out);
+  std::string half = add_rows(kGpu, 49, {.seed = 2});
+  for (std::size_t at; (at = half.find("fp32")) != std::string::npos;) half.replace(at, 4, "fp16");
+  const Tables tables = {table(kAddHead + add_rows(kGpu, 50) + half),
+                         table("device,op,dtype,elements,time_us\nt4,adam,fp32,4096,9\n")};
+  const auto report = training::train_folder(tables, one_gpu(), out);
+  ASSERT_TRUE(report.has_value()) << to_string(report.error());
+  EXPECT_EQ(files(out), std::vector<std::string>{"elementwise-float32.json"});
+  EXPECT_EQ(report->models.at(0).file, "elementwise-float32.json");
+  ASSERT_EQ(report->skipped.size(), 1u);
+  EXPECT_EQ(report->skipped[0].name, "elementwise-float16");
+  EXPECT_EQ(report->skipped[0].rows, 49u);
+  EXPECT_EQ(report->other_families.at("optimizer"), 1u);
+  // Nothing with enough rows: an error, and no file.
+  fs::remove_all(out);
+  fs::create_directories(out);
+  const auto none =
+      training::train_folder(std::vector{table(kAddHead + add_rows(kGpu, 49))}, one_gpu(), out);
+  ASSERT_FALSE(none.has_value());
+  EXPECT_NE(to_string(none.error()).find("expected at least 50 rows"), std::string::npos);
+  EXPECT_TRUE(files(out).empty());
+}
+
 // ---- files and choices -------------------------------------------------------------------------
 
 TEST_F(Training, SameRowsAndSeedGiveTheSameBytes) {
@@ -305,8 +512,8 @@ TEST_F(Training, EachFamilyAndArithmeticIsAModel) {
   for (std::size_t at; (at = half.find("fp32")) != std::string::npos;) half.replace(at, 4, "fp16");
   const Tables tables = {table(kAddHead + add_rows("a100-pcie-40gb", 30) + half),
                          table(kGemmHead + gemm_rows("a100-pcie-40gb", 30)),
-                         table("device,op,dtype,rows,cols,time_us\n"
-                               "t4,transpose,fp32,64,64,9\n")};
+                         table("device,op,dtype,elements,time_us\n"
+                               "t4,adam,fp32,4096,9\n")};
   TrainOptions options = fit_only();
   options.recipe->rounds = options.recipe->chip_rounds = 2;
   const TrainReport all = trained(tables, options);
@@ -477,8 +684,7 @@ TEST_F(Training, WhatCannotBeFittedIsAnErrorAndLeavesNoFile) {
   const std::string expected = "expected rows with a time and of a family that can be learned";
   const KernelTable untimed = table("device,op,dtype,m,n,k\nt4,gemm,fp32,64,64,64\n", false);
   EXPECT_NE(error({untimed}, fit_only()).find(expected), std::string::npos);
-  const KernelTable unknown =
-      table("device,op,dtype,rows,cols,time_us\nt4,transpose,fp32,64,64,9\n");
+  const KernelTable unknown = table("device,op,dtype,elements,time_us\nt4,adam,fp32,4096,9\n");
   EXPECT_NE(error({unknown}, fit_only()).find(expected), std::string::npos);
   EXPECT_NE(error({}, fit_only()).find(expected), std::string::npos);
   TrainOptions softmax = fit_only();

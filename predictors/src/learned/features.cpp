@@ -242,6 +242,229 @@ bool fill_rows(const KernelWork& work, const Gpu& gpu, const Price& baseline, Fe
   return true;
 }
 
+constexpr FeatureSpec kEmbeddingSpecs[] = {
+    {"log2_bags", true},
+    {"log2_num_rows", true},
+    {"log2_row_bytes", true},
+    {"log2_pooling", true},
+    {"zipf_exponent_times_4", true},  // a cell is half a unit wide
+    {.name = "optimizer_state", .is_axis = true, .is_kind = true},
+    {"log2_tables"},
+    {"log2_lookups"},
+    {"log2_lookups_per_row"},
+    {"log2_tables_over_l2"},
+    {"log2_table_over_l2"},
+    {"log2_bags_over_in_flight"},
+    {"align_dim"},
+    {"log2_bytes_over_memory_term"},
+    PERFMODEL_BALANCE_FEATURES,
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+bool fill_embedding(const KernelWork& work, const Gpu& gpu, const Price& baseline,
+                    FeatureRow& row) {
+  const auto* e = std::get_if<EmbeddingShape>(&work.shape);
+  if (!e || e->batch < 1 || e->num_tables < 1 || !(e->num_rows >= 1) || !(e->dim > 0)) return false;
+  if (!(e->pooling_factor > 0)) return false;
+  Writer out(row);
+  const auto tables = static_cast<double>(e->num_tables);
+  const double bags = static_cast<double>(e->batch) * tables;
+  const double row_bytes = e->dim * e->weight_bytes;
+  const double table_bytes = e->num_rows * row_bytes;
+  const double lookups = bags * e->pooling_factor;
+  out.add_log2(bags);
+  out.add_log2(e->num_rows);
+  out.add_log2(row_bytes);
+  out.add_log2(e->pooling_factor);
+  out.add(4 * e->zipf_exponent);
+  out.add(std::floor(std::log2(1 + e->optimizer_bytes_per_row)));
+  out.add_log2(tables);
+  out.add_log2(lookups);
+  out.add_log2(lookups / tables / e->num_rows);
+  out.add_log2(tables * table_bytes / gpu.l2_size.value, 64);
+  out.add_log2(table_bytes / gpu.l2_size.value, 64);
+  out.add_log2(bags * gpu.warp_size / (gpu.num_sms * std::max(1.0, 1.0 * gpu.max_threads_per_sm)),
+               64);
+  out.add(alignment(static_cast<std::int64_t>(e->dim)));
+  // Says what the heuristic found of hits and of rows that are read twice.
+  out.add_log2(work.bytes().value /
+               std::max(1.0, baseline.memory.count() * terms::dram_bytes_per_us(gpu)));
+  add_balance(out, work, gpu, baseline);
+  add_device(out, work, gpu);
+  return true;
+}
+
+constexpr FeatureSpec kReductionSpecs[] = {
+    {"log2_rows", true},
+    {"log2_cols", true},
+    {.name = "is_strided", .is_axis = true, .is_kind = true},
+    {"log2_rows_per_sm"},
+    {"filled_waves"},
+    {"log2_bytes_per_sm"},
+    {"align_rows"},
+    {"align_cols"},
+    PERFMODEL_BALANCE_FEATURES,
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+/// Rows over SMs, and the share of the last round of SMs that has one.
+void add_waves(Writer& out, double rows, const Gpu& gpu) {
+  const double waves = rows / gpu.num_sms;
+  out.add_log2(waves, 1024);
+  out.add(waves / std::ceil(waves));
+}
+
+bool fill_reduction(const KernelWork& work, const Gpu& gpu, const Price& baseline,
+                    FeatureRow& row) {
+  const auto* r = std::get_if<RowShape>(&work.shape);
+  if (!r || r->rows < 1 || r->cols < 1) return false;
+  Writer out(row);
+  out.add_log2(static_cast<double>(r->rows));
+  out.add_log2(static_cast<double>(r->cols));
+  out.add(r->is_strided ? 1 : 0);
+  add_waves(out, static_cast<double>(r->rows), gpu);
+  out.add_log2(work.bytes().value / gpu.num_sms);
+  out.add(alignment(r->rows));
+  out.add(alignment(r->cols));
+  add_balance(out, work, gpu, baseline);
+  add_device(out, work, gpu);
+  return true;
+}
+
+constexpr FeatureSpec kCopySpecs[] = {
+    {.name = "kind", .is_axis = true, .is_kind = true},
+    {"log2_bytes", true},
+    {"log2_run_bytes", true},
+    PERFMODEL_BALANCE_FEATURES,
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+bool fill_copy(const KernelWork& work, const Gpu& gpu, const Price& baseline, FeatureRow& row) {
+  const auto* c = std::get_if<CopyShape>(&work.shape);
+  if (!c) return false;
+  const bool has_host_side =
+      c->kind == CopyKind::kHostToDevice || c->kind == CopyKind::kDeviceToHost;
+  Writer out(row);
+  out.add(static_cast<double>(c->kind) + (has_host_side && c->pageable ? 4 : 0) +
+          (c->run_bytes > 0 ? 8 : 0));
+  out.add_log2(std::max(1.0, work.bytes_written.value));
+  out.add_log2(static_cast<double>(std::max<std::int64_t>(1, c->run_bytes)));
+  add_balance(out, work, gpu, baseline);
+  add_device(out, work, gpu);
+  return true;
+}
+
+/// Sets, concatenations, dropout: every byte once.
+constexpr FeatureSpec kMoveSpecs[] = {
+    {"log2_bytes_per_sm", true},
+    {.name = "reads_more_than_it_writes", .is_axis = true, .is_kind = true},
+    {"read_share"},
+    PERFMODEL_BALANCE_FEATURES,
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+bool fill_move(const KernelWork& work, const Gpu& gpu, const Price& baseline, FeatureRow& row) {
+  const double bytes = work.bytes().value;
+  if (!(bytes > 0)) return false;
+  Writer out(row);
+  out.add_log2(bytes / gpu.num_sms);
+  out.add(work.bytes_read.value > work.bytes_written.value ? 1 : 0);
+  out.add(work.bytes_read.value / bytes);
+  add_balance(out, work, gpu, baseline);
+  add_device(out, work, gpu);
+  return true;
+}
+
+constexpr FeatureSpec kTransposeSpecs[] = {
+    {"log2_batch"},
+    {"log2_rows", true},
+    {"log2_cols", true},
+    {"log2_bytes_per_sm", true},
+    {"align_rows"},
+    {"align_cols"},
+    {"filled_tiles"},
+    PERFMODEL_BALANCE_FEATURES,
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+bool fill_transpose(const KernelWork& work, const Gpu& gpu, const Price& baseline,
+                    FeatureRow& row) {
+  const auto* r = std::get_if<RowShape>(&work.shape);
+  if (!r || r->batch < 1 || r->rows < r->batch || r->cols < 1) return false;
+  constexpr std::int64_t kTile = 32;
+  const std::int64_t rows = r->rows / r->batch;
+  const auto padded = [](std::int64_t size) { return (size + kTile - 1) / kTile * kTile; };
+  Writer out(row);
+  out.add_log2(static_cast<double>(r->batch));
+  out.add_log2(static_cast<double>(rows));
+  out.add_log2(static_cast<double>(r->cols));
+  out.add_log2(work.bytes().value / gpu.num_sms);
+  out.add(alignment(rows));
+  out.add(alignment(r->cols));
+  out.add(static_cast<double>(rows * r->cols) /
+          static_cast<double>(padded(rows) * padded(r->cols)));
+  add_balance(out, work, gpu, baseline);
+  add_device(out, work, gpu);
+  return true;
+}
+
+constexpr FeatureSpec kIndexSpecs[] = {
+    {"log2_rows", true},          {"log2_cols", true},
+    {"log2_table_over_l2", true}, {.name = "adds", .is_axis = true, .is_kind = true},
+    {"log2_row_bytes"},           {"log2_bytes_per_sm"},
+    {"log2_rows_per_table_row"},  {"align_cols"},
+    PERFMODEL_BALANCE_FEATURES,   PERFMODEL_DEVICE_FEATURES,
+};
+
+bool fill_index(const KernelWork& work, const Gpu& gpu, const Price& baseline, FeatureRow& row) {
+  const auto* r = std::get_if<RowShape>(&work.shape);
+  if (!r || r->rows < 1 || r->cols < 1) return false;
+  const auto rows = static_cast<double>(r->rows);
+  // Of a table that nobody named, each row is taken to be found once.
+  const double table_rows = r->table_rows > 0 ? static_cast<double>(r->table_rows) : rows;
+  const double row_bytes = work.bytes_written.value / rows;
+  Writer out(row);
+  out.add_log2(rows);
+  out.add_log2(static_cast<double>(r->cols));
+  out.add_log2(std::max(table_rows * row_bytes / gpu.l2_size.value, 1.0 / 64), 64);
+  out.add(work.bytes_read.value > 1.75 * work.bytes_written.value && work.flop.value > 0 ? 1 : 0);
+  out.add_log2(row_bytes);
+  out.add_log2(work.bytes().value / gpu.num_sms);
+  out.add_log2(rows / table_rows);
+  out.add(alignment(r->cols));
+  add_balance(out, work, gpu, baseline);
+  add_device(out, work, gpu);
+  return true;
+}
+
+constexpr FeatureSpec kInteractionSpecs[] = {
+    {"log2_batch", true},
+    {"log2_pairs", true},
+    {.name = "is_backward", .is_axis = true, .is_kind = true},
+    {"log2_batch_per_sm"},
+    {"filled_waves"},
+    {"log2_bytes_per_sm"},
+    {"align_pairs"},
+    PERFMODEL_BALANCE_FEATURES,
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+bool fill_interaction(const KernelWork& work, const Gpu& gpu, const Price& baseline,
+                      FeatureRow& row) {
+  const auto* r = std::get_if<RowShape>(&work.shape);
+  if (!r || r->rows < 1 || r->cols < 1) return false;
+  Writer out(row);
+  out.add_log2(static_cast<double>(r->rows));
+  out.add_log2(static_cast<double>(r->cols));
+  out.add(work.bytes_written.value > work.bytes_read.value ? 1 : 0);
+  add_waves(out, static_cast<double>(r->rows), gpu);
+  out.add_log2(work.bytes().value / gpu.num_sms);
+  out.add(alignment(r->cols));
+  add_balance(out, work, gpu, baseline);
+  add_device(out, work, gpu);
+  return true;
+}
+
 template <std::size_t N>
 constexpr FeatureSet make_set(const FeatureSpec (&specs)[N],
                               bool (*fill)(const KernelWork&, const Gpu&, const Price&,
@@ -254,6 +477,13 @@ constexpr FeatureSet kGemm = make_set(kGemmSpecs, fill_gemm);
 constexpr FeatureSet kConvolution = make_set(kConvolutionSpecs, fill_convolution);
 constexpr FeatureSet kStream = make_set(kStreamSpecs, fill_stream);
 constexpr FeatureSet kRows = make_set(kRowSpecs, fill_rows);
+constexpr FeatureSet kEmbedding = make_set(kEmbeddingSpecs, fill_embedding);
+constexpr FeatureSet kReduction = make_set(kReductionSpecs, fill_reduction);
+constexpr FeatureSet kCopy = make_set(kCopySpecs, fill_copy);
+constexpr FeatureSet kMove = make_set(kMoveSpecs, fill_move);
+constexpr FeatureSet kTranspose = make_set(kTransposeSpecs, fill_transpose);
+constexpr FeatureSet kIndex = make_set(kIndexSpecs, fill_index);
+constexpr FeatureSet kInteraction = make_set(kInteractionSpecs, fill_interaction);
 
 }  // namespace
 
@@ -268,6 +498,23 @@ const FeatureSet* feature_set(KernelFamily family) {
     case KernelFamily::kSoftmax:
     case KernelFamily::kNorm:
       return &kRows;
+    case KernelFamily::kEmbeddingForward:
+    case KernelFamily::kEmbeddingBackward:
+      return &kEmbedding;
+    case KernelFamily::kReduction:
+      return &kReduction;
+    case KernelFamily::kCopy:
+      return &kCopy;
+    case KernelFamily::kSet:
+    case KernelFamily::kConcat:
+    case KernelFamily::kDropout:
+      return &kMove;
+    case KernelFamily::kTranspose:
+      return &kTranspose;
+    case KernelFamily::kIndex:
+      return &kIndex;
+    case KernelFamily::kInteraction:
+      return &kInteraction;
     default:
       return nullptr;
   }

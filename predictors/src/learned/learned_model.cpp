@@ -10,6 +10,15 @@ namespace perfmodel::learned {
 
 std::string chip_of(const Gpu& gpu) { return gpu.architecture + "/" + std::to_string(gpu.num_sms); }
 
+bool is_tf32(const KernelWork& work, const Gpu& gpu) {
+  return work.matrix_units && work.dtype == DType::kFloat32 &&
+         !gpu.peak_tflop_per_s.fp32_matrix.has_value();
+}
+
+std::string_view arithmetic_name(DType dtype, bool tf32) {
+  return tf32 ? std::string_view("tf32") : to_string(dtype);
+}
+
 std::string_view interned(std::string_view name) {
   static std::mutex mutex;
   static auto& names =

@@ -20,6 +20,18 @@ std::string chip_of(const Gpu& gpu);
 /// The same text for as long as the program runs: prices keep names of models that may be gone.
 std::string_view interned(std::string_view name);
 
+/// Products of fp32 tensors on units of lower precision (TF32), told from those in fp32. AMD's fp32
+/// matrix units are exact: their products are fp32.
+bool is_tf32(const KernelWork& work, const Gpu& gpu);
+
+/// The arithmetic of a model as files and models are named by it: "float32", "tf32", "bfloat16".
+std::string_view arithmetic_name(DType dtype, bool tf32);
+
+/// Copies and sets move bytes whatever they mean.
+inline bool moves_bytes(KernelFamily family) {
+  return family == KernelFamily::kCopy || family == KernelFamily::kSet;
+}
+
 /// What the timing of a campaign adds to a kernel. A time between two events round one framework
 /// call on an idle stream is
 ///
@@ -66,6 +78,7 @@ struct LearnedModel {
   std::string_view price_name;  ///< the same, interned: `Price::model`; empty: made at each price
   KernelFamily family = KernelFamily::kGemm;
   DType dtype = DType::kFloat32;
+  bool tf32 = false;  ///< `dtype` is that of the tensors then
   std::vector<std::string> feature_names;
   TreeEnsemble common, chip;
   std::vector<std::string> chips;  ///< number = place
@@ -89,7 +102,10 @@ struct LearnedModel {
   double unseen_trust = 0.5;
   std::string card;  ///< JSON text: data, licence, split, errors, seeds, command
 
-  bool covers(const KernelWork& work) const { return work.family == family && work.dtype == dtype; }
+  bool covers(const KernelWork& work, const Gpu& gpu) const {
+    if (work.family != family) return false;
+    return moves_bytes(family) || (work.dtype == dtype && is_tf32(work, gpu) == tf32);
+  }
   int chip_index(const Gpu& gpu) const;  ///< -1: not measured
 
   /// Distance of a row to the nearest box, along its farthest axis; 0 inside.

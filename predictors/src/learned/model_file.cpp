@@ -215,7 +215,9 @@ LearnedModel read_model(const Reader& object) {
   model.name = object.member("name").string();
   model.price_name = interned(model.name);
   const auto family = family_of(object.member("family").string());
-  const auto dtype = dtype_of(object.member("dtype").string());
+  const std::string arithmetic = object.member("dtype").string();
+  model.tf32 = arithmetic == arithmetic_name(DType::kFloat32, true);
+  const auto dtype = model.tf32 ? DType::kFloat32 : dtype_of(arithmetic);
   const FeatureSet* set = family ? feature_set(*family) : nullptr;
   if (!set) object.fail("family", "a family with learned models");
   if (!dtype) object.fail("dtype", "a known element type");
@@ -324,7 +326,8 @@ std::string model_text(const LearnedModel& model) {
       "\"intervals\": {{\"seen\": [{}],\n  \"unseen\": [{}]}},\n\"launch_costs\": "
       "[{}],\n\"unseen_trust\": {}, \"corrections\": [{}],\n"
       "\"trees\": {{\"common\": {},\n\"chip\": {}}}}}",
-      json_text(model.name), json_text(to_string(model.family)), json_text(to_string(model.dtype)),
+      json_text(model.name), json_text(to_string(model.family)),
+      json_text(arithmetic_name(model.dtype, model.tf32)),
       model.card.empty() ? "{}" : nlohmann::json::parse(model.card).dump(1),
       joined(model.feature_names, ", ", [](const std::string& n) { return json_text(n); }),
       cells_text(model.common_cells), joined(model.chip_cells, ",\n  ", cells_text),

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "families.hpp"
 #include "rule_support.hpp"
@@ -17,6 +18,26 @@ double index_bytes(const OpView& op) {
   return total;
 }
 
+/// The rows of a table that indices into its first axis find; nothing where runs of memory are cut
+/// otherwise (further indices, another axis).
+std::optional<RowShape> rows_found(const OpView& op, const Tensor& table, std::int64_t elements) {
+  if (op.inputs().size() < 2 || int_input(op, 1, 0) != 0) return std::nullopt;  // another axis
+  const Argument& second = op.inputs()[1];
+  if (second.kind == Argument::Kind::kList &&
+      (second.count != 1 || op.graph.elements(second)[0].kind != Argument::Kind::kTensor)) {
+    return std::nullopt;
+  }
+  std::int64_t count = 0;
+  for_each_gpu_tensor(op, op.inputs().subspan(1), [&](const Tensor& tensor) {
+    const bool is_index = tensor.dtype == DType::kInt64 || tensor.dtype == DType::kInt32;
+    if (is_index && count == 0) count = tensor.numel;
+  });
+  if (count == 0 || elements % count != 0) return std::nullopt;
+  const std::int64_t cols = elements / count;
+  if (cols == 0 || table.numel % cols != 0) return std::nullopt;
+  return RowShape{.rows = count, .cols = cols, .table_rows = table.numel / cols};
+}
+
 /// index(self, indices[]), index_select(self, dim, index), gather(self, dim, index), take(self,
 /// index): reads what it writes.
 bool lower_gather(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
@@ -28,6 +49,7 @@ bool lower_gather(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
   if (!is_floating_point(source->dtype)) indices -= std::min(indices, bytes(*source));
   kernels.push_back(
       make_work(KernelFamily::kIndex, source->dtype, bytes(*output) + indices, bytes(*output)));
+  if (const auto rows = rows_found(op, *source, output->numel)) kernels.back().shape = *rows;
   return true;
 }
 
@@ -57,6 +79,9 @@ bool lower_scatter(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
   kernels.push_back(make_work(KernelFamily::kIndex, self->dtype,
                               bytes(*indices) + moved + (adds ? moved : 0), moved,
                               adds ? moved / 4 : 0));
+  if (updates) {
+    if (const auto rows = rows_found(op, *self, updates->numel)) kernels.back().shape = *rows;
+  }
   if (!name.ends_with('_') && !has_child(op, "aten::copy_") && !has_child(op, "aten::clone")) {
     // Out of place: self is copied first.
     kernels.insert(kernels.end() - 1,

@@ -17,22 +17,37 @@ const Tensor* first_gpu_input(const OpView& op) {
   return result;
 }
 
+/// Over outer axes, as a bias gradient: what is left are the input's inner axes. Only where shapes
+/// tell: a square matrix gives the same shape either way.
+bool is_strided(const OpView& op, const Tensor& input, const Tensor& output) {
+  const auto whole = op.shape(input), left = op.shape(output);
+  if (left.empty() || output.numel <= 1 || output.numel == input.numel) return false;
+  if (left.size() == whole.size()) return left.back() == whole.back() && left.back() > 1;
+  if (left.size() > whole.size()) return false;
+  return std::ranges::equal(left, whole.last(left.size())) &&
+         !std::ranges::equal(left, whole.first(left.size()));
+}
+
 bool lower_reduction(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Tensor* input = first_gpu_input(op);
   if (!input) return false;
   if (input->numel == 0) return true;
   double written = 0;
   std::int64_t results = 1;
+  bool strided = false;
   for_each_gpu_tensor(op, op.outputs(), [&](const Tensor& tensor) {
     written += bytes(tensor);
     results = std::max(results, tensor.numel);
+    strided |= is_strided(op, *input, tensor);
   });
   const std::string_view name = op.name();
   const bool is_variance =
       name.find("var") != std::string_view::npos || name.find("std") != std::string_view::npos;
   KernelWork work = make_work(KernelFamily::kReduction, input->dtype, bytes(*input), written,
                               (is_variance ? 5.0 : 1.0) * static_cast<double>(input->numel));
-  work.shape = RowShape{.rows = results, .cols = std::max<std::int64_t>(1, input->numel / results)};
+  work.shape = RowShape{.rows = results,
+                        .cols = std::max<std::int64_t>(1, input->numel / results),
+                        .is_strided = strided};
   kernels.push_back(work);
   return true;
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "../kernels/terms.hpp"
 #include "../learned/learned_model.hpp"
@@ -61,7 +63,7 @@ LaunchCost find_launch_cost(std::span<const Sample* const> samples) {
 std::vector<LaunchCost> find_launch_costs(std::span<const Sample> samples) {
   std::map<std::pair<std::string, std::string>, std::vector<const Sample*>> groups;
   for (const Sample& sample : samples) {
-    groups[{sample.gpu->name, *sample.op}].push_back(&sample);
+    if (sample.has_launch_cost) groups[{sample.gpu->name, *sample.op}].push_back(&sample);
   }
   std::vector<LaunchCost> costs;
   for (const auto& [key, group] : groups) costs.push_back(find_launch_cost(group));
@@ -96,22 +98,25 @@ bool runs_at_power_limit(const Sample& sample) {
          kPowerLimited * peak;
 }
 
-bool make_target(const LearnedModel& model, const Sample& sample, Target& target) {
+bool make_target(const LearnedModel& model, const Sample& sample, const Recipe& recipe,
+                 Target& target) {
   const Price base = KernelModels::heuristic().price(sample.row->work, *sample.gpu);
   if (!learned::feature_set(model.family)
            ->fill(sample.row->work, *sample.gpu, base, target.features)) {
     return false;
   }
-  const LaunchCost* cost = model.launch_cost(sample.gpu->name, *sample.op);
+  const LaunchCost* cost =
+      sample.has_launch_cost ? model.launch_cost(sample.gpu->name, *sample.op) : nullptr;
   const double floor = cost ? cost->floor_us : 0, dispatch = cost ? cost->dispatch_us : 0;
   const double measured = sample.row->measured_us;
   target.is_common_only = sample.common_only;
-  target.is_other_unit = sample.row->work.matrix_units && sample.gpu->vendor == "amd";
+  target.is_other_unit =
+      !recipe.one_gpu && sample.row->work.matrix_units && sample.gpu->vendor == "amd";
   target.above_floor = measured > kAboveFloor * floor;
   if (target.above_floor) {
     target.label = static_cast<float>(std::log((measured - dispatch) / base.time.count()));
     target.weight = 1;
-    if (runs_at_power_limit(sample)) return false;
+    if (!recipe.one_gpu && runs_at_power_limit(sample)) return false;
   } else {
     const double most = floor - dispatch;
     target.label = static_cast<float>(std::min(0.0, std::log(most / base.time.count())));
@@ -165,7 +170,62 @@ LearnedModel::Cells find_cells(KernelFamily family, const std::vector<Target>& t
   return cells;
 }
 
+/// The cells between two of `cells` that differ along one axis only, and these two.
+std::set<LearnedModel::Cell> between(const std::set<LearnedModel::Cell>& cells, std::size_t along) {
+  std::map<LearnedModel::Cell, std::pair<int, int>> lines;  // lowest, highest
+  for (LearnedModel::Cell line : cells) {
+    const int at = std::exchange(line[along], std::int8_t{0});
+    auto [range, is_new] = lines.try_emplace(line, at, at);
+    range->second = {std::min(range->second.first, at), std::max(range->second.second, at)};
+  }
+  std::set<LearnedModel::Cell> all;
+  for (const auto& [line, range] : lines) {
+    LearnedModel::Cell cell = line;
+    for (int at = range.first; at <= range.second; ++at) {
+      cell[along] = static_cast<std::int8_t>(at);
+      all.insert(cell);
+    }
+  }
+  return all;
+}
+
+/// Adds all cells that lie between others along some axis of sizes: a planned sweep leaves out
+/// sizes between those that it has. The corner of an L where nothing was measured stays outside.
+void fill_gaps(KernelFamily family, LearnedModel::Cells& cells) {
+  std::set<LearnedModel::Cell> filled(cells.begin(), cells.end());
+  for (std::size_t before = 0; before != filled.size();) {
+    before = filled.size();
+    std::size_t axis = 0;
+    for (const learned::FeatureSpec& spec : learned::feature_set(family)->specs) {
+      if (spec.is_axis && !spec.is_kind) filled = between(filled, axis);
+      if (spec.is_axis) ++axis;
+    }
+  }
+  cells.assign(filled.begin(), filled.end());
+}
+
+std::string name_of(const LearnedModel& model) {
+  const bool is_plain =
+      (model.dtype == DType::kFloat32 && !model.tf32) || learned::moves_bytes(model.family);
+  return is_plain ? fmt::format("{}-learned", to_string(model.family))
+                  : fmt::format("{}-{}-learned", to_string(model.family),
+                                learned::arithmetic_name(model.dtype, model.tf32));
+}
+
 }  // namespace
+
+Recipe one_gpu_recipe() {
+  return {.rounds = 600,
+          .chip_rounds = 0,
+          .depth = 6,
+          .eta = 0.05,
+          .subsample = 0.7,
+          .columns = 0.8,
+          .min_child_weight = 2,
+          .lambda = 1,
+          .has_chip_trees = false,
+          .one_gpu = true};
+}
 
 Recipe recipe_of(KernelFamily family) {
   Recipe recipe;
@@ -187,9 +247,8 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
   LearnedModel model;
   model.family = samples[0].row->work.family;
   model.dtype = samples[0].row->work.dtype;
-  model.name = model.dtype == DType::kFloat32
-                   ? fmt::format("{}-learned", to_string(model.family))
-                   : fmt::format("{}-{}-learned", to_string(model.family), to_string(model.dtype));
+  model.tf32 = learned::is_tf32(samples[0].row->work, *samples[0].gpu);
+  model.name = name_of(model);
   model.price_name = learned::interned(model.name);
   const learned::FeatureSet* set = learned::feature_set(model.family);
   if (!set) {
@@ -207,7 +266,7 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
   std::vector<Target> targets;
   for (const Sample& sample : samples) {
     Target target;
-    if (!make_target(model, sample, target)) continue;
+    if (!make_target(model, sample, recipe, target)) continue;
     const std::string chip = learned::chip_of(*sample.gpu);
     auto known = std::find(model.chips.begin(), model.chips.end(), chip);
     target.chip = static_cast<int>(known - model.chips.begin());
@@ -227,6 +286,10 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
   for (int chip = 0; chip < static_cast<int>(model.chips.size()); ++chip) {
     model.chip_cells.push_back(
         find_cells(model.family, targets, [chip](const Target& t) { return t.chip == chip; }));
+  }
+  if (recipe.one_gpu) {
+    fill_gaps(model.family, model.common_cells);
+    for (auto& cells : model.chip_cells) fill_gaps(model.family, cells);
   }
 
   BoosterOptions options{.rounds = recipe.rounds,

@@ -26,17 +26,19 @@ bool has_model(const KernelWork& work) { return learned::feature_set(work.family
 Sample sample_of(const KernelTable& table, const KernelRow& row) {
   return {.row = &row,
           .gpu = &table.gpus[static_cast<std::size_t>(row.gpu)],
-          .op = &table.ops[static_cast<std::size_t>(row.op)]};
+          .op = &table.ops[static_cast<std::size_t>(row.op)],
+          .has_launch_cost = table.has_launch_cost};
 }
 
 bool is_measured(const KernelRow& row) {
-  return row.gpu >= 0 && !row.is_free && row.measured_us > 0;
+  return row.gpu >= 0 && !row.is_free && !row.is_l2_warm && row.measured_us > 0;
 }
 
 /// The rows of one model.
 struct Group {
   KernelFamily family = KernelFamily::kGemm;
   DType dtype = DType::kFloat32;
+  bool tf32 = false;
   Samples fitted, launches;
 };
 
@@ -67,7 +69,7 @@ void mark_minor_campaigns(Group& group, std::span<const KernelTable> tables) {
 }
 
 std::vector<Group> group_rows(std::span<const KernelTable> tables, const TrainOptions& options) {
-  std::map<std::pair<KernelFamily, DType>, Group> groups;
+  std::map<std::tuple<KernelFamily, DType, bool>, Group> groups;
   for (const KernelTable& table : tables) {
     std::set<std::pair<int, int>> has_paper_rows;  // of this GPU and op
     for (const KernelRow& row : table.rows) {
@@ -76,9 +78,12 @@ std::vector<Group> group_rows(std::span<const KernelTable> tables, const TrainOp
     for (const KernelRow& row : table.rows) {
       if (!is_measured(row) || !has_model(row.work)) continue;
       if (options.family && row.work.family != *options.family) continue;
-      Group& group = groups[{row.work.family, row.work.dtype}];
+      const Gpu& gpu = table.gpus[static_cast<std::size_t>(row.gpu)];
+      const bool tf32 = learned::is_tf32(row.work, gpu);
+      Group& group = groups[{row.work.family, row.work.dtype, tf32}];
       group.family = row.work.family;
       group.dtype = row.work.dtype;
+      group.tf32 = tf32;
       const bool is_fitted = options.rows == RowChoice::kAll              ? true
                              : options.rows == RowChoice::kTrain          ? !row.is_llm_shape
                              : has_paper_rows.contains({row.gpu, row.op}) ? row.paper_train
@@ -122,6 +127,11 @@ std::uint64_t shape_key(const Sample& sample) {
       add(static_cast<double>(size));
     }
     add(static_cast<double>(c->pass));
+  } else if (const auto* e = std::get_if<EmbeddingShape>(&work.shape)) {
+    for (double size : {e->num_rows, e->dim, e->pooling_factor, 1e3 * e->zipf_exponent}) add(size);
+  } else if (const auto* copy = std::get_if<CopyShape>(&work.shape)) {
+    add(static_cast<double>(copy->kind) + (copy->pageable ? 8 : 0));
+    add(static_cast<double>(copy->run_bytes));
   }
   return key;
 }
@@ -152,7 +162,8 @@ Outcome outcome_of(const LearnedModel& model, const Sample& sample) {
   model.refine(work, *sample.gpu, outcome.price, &outcome.distance);
   outcome.is_seen = model.chip_index(*sample.gpu) >= 0;
   outcome.measured_us = sample.row->measured_us;
-  const learned::LaunchCost* cost = model.launch_cost(sample.gpu->name, *sample.op);
+  const learned::LaunchCost* cost =
+      sample.has_launch_cost ? model.launch_cost(sample.gpu->name, *sample.op) : nullptr;
   const double time = outcome.price.time.count();
   outcome.predicted_us = cost ? cost->measured(time) : time;
   outcome.above_floor = !cost || outcome.measured_us > 1.15 * cost->floor_us;
@@ -315,13 +326,28 @@ LeftOut left_out_of(const std::string& gpu, const Samples& own, const Samples& o
   return left;
 }
 
+Recipe chosen_recipe(const Group& group, const TrainOptions& options) {
+  if (options.recipe) return *options.recipe;
+  const std::string& first = group.fitted.front().gpu->name;
+  const bool one_gpu = std::ranges::all_of(
+      group.fitted, [&](const Sample& sample) { return sample.gpu->name == first; });
+  Recipe recipe = one_gpu ? one_gpu_recipe() : recipe_of(group.family);
+  recipe.seed = options.seed;
+  return recipe;
+}
+
+std::string name_of(const Group& group) {
+  return fmt::format("{}-{}", to_string(group.family),
+                     learned::arithmetic_name(group.dtype, group.tf32));
+}
+
 /// Everything about one model: choose, validate, fit.
 class Trainer {
  public:
   Trainer(const Group& group, const TrainOptions& options) : group_(group), options_(options) {
-    report_.recipe = options.recipe ? *options.recipe : recipe_of(group.family);
-    if (!options.recipe) report_.recipe.seed = options.seed;
     for (const Sample& sample : group.fitted) gpus_.insert(sample.gpu->name);
+    report_.recipe = chosen_recipe(group, options);
+    report_.gpus = gpus_.size();
   }
 
   Result<LearnedModel> run() {
@@ -346,10 +372,11 @@ class Trainer {
  private:
   Result<LearnedModel> fit_rows(const Samples& rows, const std::string& what) {
     if (options_.progress) {
-      const int total = options_.validate ? 3 + static_cast<int>(gpus_.size()) : 1;
-      options_.progress(
-          fmt::format("{} {}: {}", to_string(group_.family), to_string(group_.dtype), what),
-          done_++, total);
+      const std::size_t left_out = gpus_.size() > 1 && options_.leaves_gpus_out ? gpus_.size() : 0;
+      const int total = options_.validate ? 2 + folds() + static_cast<int>(left_out) : 1;
+      options_.progress(fmt::format("{} {}: {}", to_string(group_.family),
+                                    learned::arithmetic_name(group_.dtype, group_.tf32), what),
+                        done_++, total);
     }
     Samples launches;
     std::set<std::string> names;
@@ -360,8 +387,16 @@ class Trainer {
     return fit(rows, report_.recipe, launches);
   }
 
-  bool is_kept_out(std::uint64_t key, std::uint64_t salt) const {
-    return mix(key ^ mix(salt ^ report_.recipe.seed)) % 5 == 0;
+  static constexpr std::uint64_t kParts = 5;
+
+  bool is_kept_out(std::uint64_t key, std::uint64_t salt, int part = 0) const {
+    return mix(key ^ mix(salt ^ report_.recipe.seed)) % kParts == static_cast<std::uint64_t>(part);
+  }
+
+  /// How often a fifth of the rows is kept out: of few rows each once.
+  int folds() const {
+    constexpr std::size_t kMany = 5000;
+    return report_.recipe.one_gpu && group_.fitted.size() < kMany ? static_cast<int>(kParts) : 1;
   }
 
   std::optional<Error> choose_recipe() {
@@ -394,14 +429,7 @@ class Trainer {
   /// Where a part of the rows alone has nothing to fit (very few rows, one GPU at its power limit),
   /// its errors stay unknown and its intervals as wide as without validation.
   void validate(LearnedModel& model) {
-    const auto random =
-        split(group_.fitted, [&](std::size_t i, const Sample&) { return is_kept_out(i, 1); });
-    if (const auto fitted = fit_rows(random.first, "random rows kept out")) {
-      const std::vector<Outcome> outcomes = outcomes_of(*fitted, random.second);
-      report_.random = validation_of(outcomes, random.second);
-      set_intervals(model.seen, outcomes);
-      report_.random.coverage = cross_coverage(outcomes, &report_.random.coverage_rows);
-    }
+    keep_random_rows_out(model);
     const auto grouped = split(group_.fitted, [&](std::size_t, const Sample& sample) {
       return is_kept_out(shape_key(sample), 2);
     });
@@ -411,6 +439,23 @@ class Trainer {
       report_.grouped.coverage = coverage_of(outcomes, model.seen, &report_.grouped.coverage_rows);
     }
     leave_one_out(model);
+  }
+
+  void keep_random_rows_out(LearnedModel& model) {
+    std::vector<Outcome> outcomes;
+    Samples kept;
+    for (int part = 0; part < folds(); ++part) {
+      const auto parts = split(
+          group_.fitted, [&](std::size_t i, const Sample&) { return is_kept_out(i, 1, part); });
+      const auto fitted = fit_rows(parts.first, "random rows kept out");
+      if (!fitted) continue;
+      for (const Outcome& outcome : outcomes_of(*fitted, parts.second)) outcomes.push_back(outcome);
+      kept.insert(kept.end(), parts.second.begin(), parts.second.end());
+    }
+    if (outcomes.empty()) return;
+    report_.random = validation_of(outcomes, kept);
+    set_intervals(model.seen, outcomes);
+    report_.random.coverage = cross_coverage(outcomes, &report_.random.coverage_rows);
   }
 
   void leave_one_out(LearnedModel& model) {
@@ -484,6 +529,7 @@ class Trainer {
                       {"min_child_weight", recipe.min_child_weight},
                       {"lambda", recipe.lambda},
                       {"seed", recipe.seed}};
+    if (recipe.one_gpu) card["recipe"]["one_gpu"] = true;
     if (!options_.validate) return card.dump();
     const auto kept = [&](const Validation& validation) {
       const ErrorSummary s = summary_of(validation.measured_us, validation.predicted_us);
@@ -514,8 +560,7 @@ class Trainer {
 /// Names what a model is made of: the same rows, options and recipe, in this version of the
 /// program.
 std::uint64_t fingerprint_of(const Group& group, const TrainOptions& options) {
-  std::uint64_t key =
-      mix(static_cast<std::uint64_t>(group.family) * 64 + static_cast<std::uint64_t>(group.dtype));
+  std::uint64_t key = std::hash<std::string>{}(name_of(group));
   for (const Samples* samples : {&group.fitted, &group.launches}) {
     for (const Sample& sample : *samples) {
       key = mix(key ^ shape_key(sample));
@@ -523,13 +568,14 @@ std::uint64_t fingerprint_of(const Group& group, const TrainOptions& options) {
       key = mix(key ^ std::hash<std::string>{}(sample.gpu->name));
     }
   }
-  const Recipe recipe = options.recipe ? *options.recipe : recipe_of(group.family);
-  for (double part : {static_cast<double>(recipe.rounds), static_cast<double>(recipe.chip_rounds),
-                      static_cast<double>(recipe.depth), recipe.eta, recipe.subsample,
-                      recipe.columns, recipe.min_child_weight, recipe.lambda,
-                      static_cast<double>(recipe.seed), static_cast<double>(options.seed),
-                      recipe.has_chip_trees ? 1.0 : 0.0, options.validate ? 1.0 : 0.0,
-                      options.leaves_gpus_out ? 1.0 : 0.0, options.tries_grid ? 1.0 : 0.0}) {
+  const Recipe recipe = chosen_recipe(group, options);
+  for (double part :
+       {static_cast<double>(recipe.rounds), static_cast<double>(recipe.chip_rounds),
+        static_cast<double>(recipe.depth), recipe.eta, recipe.subsample, recipe.columns,
+        recipe.min_child_weight, recipe.lambda, static_cast<double>(recipe.seed),
+        static_cast<double>(options.seed), recipe.has_chip_trees ? 1.0 : 0.0,
+        recipe.one_gpu ? 1.0 : 0.0, options.validate ? 1.0 : 0.0,
+        options.leaves_gpus_out ? 1.0 : 0.0, options.tries_grid ? 1.0 : 0.0}) {
     key = mix(key ^ std::bit_cast<std::uint64_t>(part));
   }
   return mix(key ^ std::hash<std::string>{}(options.card));
@@ -570,17 +616,42 @@ learned::Correction correction_of(const LearnedModel& model, const std::string& 
   return correction;
 }
 
+/// Rows that no model is fitted on, for the report.
+TrainReport count_left_out_rows(std::span<const KernelTable> tables) {
+  TrainReport report;
+  for (const KernelTable& table : tables) {
+    for (const KernelRow& row : table.rows) {
+      if (row.is_l2_warm) {
+        ++report.warm_rows;
+      } else if (is_measured(row) && !has_model(row.work)) {
+        ++report.other_families[std::string(to_string(row.work.family))];
+      }
+    }
+  }
+  return report;
+}
+
 }  // namespace
+
+std::vector<std::string> learned_families() {
+  std::vector<std::string> names;
+  for (int i = 0; i <= static_cast<int>(KernelFamily::kSmall); ++i) {
+    const auto family = static_cast<KernelFamily>(i);
+    if (learned::feature_set(family)) names.emplace_back(to_string(family));
+  }
+  return names;
+}
 
 Result<TrainReport> train(std::span<const KernelTable> tables, const TrainOptions& options,
                           const std::filesystem::path& file) {
   const std::vector<Group> groups = group_rows(tables, options);
   if (groups.empty()) {
     return fail(ErrorCode::kImpossible,
-                "expected rows with a time and of a family that can be learned (gemm, convolution, "
-                "elementwise, softmax, norm), found none");
+                fmt::format("expected rows with a time and of a family that can be learned ({}), "
+                            "found none",
+                            fmt::join(learned_families(), ", ")));
   }
-  TrainReport report;
+  TrainReport report = count_left_out_rows(tables);
   std::vector<LearnedModel> models;
   std::vector<std::filesystem::path> partial_files;
   for (const Group& group : groups) {
@@ -618,6 +689,40 @@ Result<TrainReport> train(std::span<const KernelTable> tables, const TrainOption
   return report;
 }
 
+Result<TrainReport> train_folder(std::span<const KernelTable> tables, const TrainOptions& options,
+                                 const std::filesystem::path& folder) {
+  constexpr std::size_t kFewest = 50;
+  TrainReport report = count_left_out_rows(tables);
+  std::vector<LearnedModel> models;
+  for (const Group& group : group_rows(tables, options)) {
+    if (group.fitted.size() < kFewest) {
+      report.skipped.push_back(
+          {name_of(group), group.fitted.size(), fmt::format("fewer than {} rows", kFewest)});
+      continue;
+    }
+    Trainer trainer(group, options);
+    auto model = trainer.run();
+    if (!model) {
+      report.skipped.push_back({name_of(group), group.fitted.size(), model.error().message});
+      continue;
+    }
+    models.push_back(std::move(*model));
+    report.models.push_back(trainer.take_report());
+    report.models.back().file = name_of(group) + ".json";
+  }
+  if (models.empty()) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected at least {} rows with a time of one family that can be "
+                            "learned ({}), found none",
+                            kFewest, fmt::join(learned_families(), ", ")));
+  }
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    auto written = learned::write_model_file(folder / report.models[i].file, {models[i]});
+    if (!written) return Unexpected{written.error()};
+  }
+  return report;
+}
+
 Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::path& base,
                               const std::filesystem::path& file) {
   auto models = learned::read_model_file(base);
@@ -626,7 +731,7 @@ Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::pat
   for (LearnedModel& model : *models) {
     std::map<std::string, Samples> by_gpu;
     for (const KernelRow& row : few.rows) {
-      if (is_measured(row) && model.covers(row.work)) {
+      if (is_measured(row) && model.covers(row.work, few.gpus[static_cast<std::size_t>(row.gpu)])) {
         const Sample sample = sample_of(few, row);
         by_gpu[sample.gpu->name].push_back(sample);
       }
@@ -747,13 +852,14 @@ Result<EvalReport> evaluate(const KernelTable& table, const std::filesystem::pat
         (options.only_llm && !row.is_llm_shape) || (options.only_train && row.is_llm_shape)) {
       continue;
     }
-    const auto model = std::find_if(models->begin(), models->end(),
-                                    [&](const LearnedModel& m) { return m.covers(row.work); });
+    const Sample sample = sample_of(table, row);
+    const auto model = std::find_if(models->begin(), models->end(), [&](const LearnedModel& m) {
+      return m.covers(row.work, *sample.gpu);
+    });
     if (model == models->end()) {
       ++report.unknown_rows;
       continue;
     }
-    const Sample sample = sample_of(table, row);
     const Outcome outcome = outcome_of(*model, sample);
     report.rows.measured_us.push_back(outcome.measured_us);
     report.rows.predicted_us.push_back(outcome.predicted_us);

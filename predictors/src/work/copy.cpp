@@ -1,6 +1,7 @@
 #include "perfmodel/predictors/kernel_work.hpp"
 
-/// A copy reads and writes its bytes once each, wherever the two sides lie; a set only writes.
+/// A copy reads and writes its bytes once each, wherever the two sides lie; a set only writes. What
+/// a strided copy leaves out is not counted.
 namespace perfmodel {
 
 KernelWork memcpy_work(double bytes, CopyShape shape) {
@@ -9,6 +10,10 @@ KernelWork memcpy_work(double bytes, CopyShape shape) {
           .bytes_read = {bytes},
           .bytes_written = {bytes},
           .shape = shape};
+}
+
+KernelWork strided_copy_work(double bytes, std::int64_t run_bytes) {
+  return memcpy_work(bytes, {.kind = CopyKind::kDeviceToDevice, .run_bytes = run_bytes});
 }
 
 KernelWork memset_work(double bytes) {

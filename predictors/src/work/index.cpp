@@ -10,26 +10,27 @@ namespace {
 
 constexpr double kIndexBytes = 8;
 
-KernelWork index_work(std::int64_t rows, std::int64_t cols, double reads, double flop,
-                      DType dtype) {
-  const double r = static_cast<double>(rows);
-  const double moved = r * static_cast<double>(cols) * size_in_bytes(dtype);
+KernelWork index_work(const RowShape& shape, double reads, double flop, DType dtype) {
+  const double r = static_cast<double>(shape.rows);
+  const double moved = r * static_cast<double>(shape.cols) * size_in_bytes(dtype);
   return {.family = KernelFamily::kIndex,
           .dtype = dtype,
           .flop = {flop},
           .bytes_read = {reads * moved + r * kIndexBytes},
           .bytes_written = {moved},
-          .shape = RowShape{.rows = rows, .cols = cols}};
+          .shape = shape};
 }
 
 }  // namespace
 
-KernelWork gather_work(std::int64_t rows, std::int64_t cols, DType dtype) {
-  return index_work(rows, cols, 1, 0, dtype);
+KernelWork gather_work(std::int64_t rows, std::int64_t cols, DType dtype, std::int64_t table_rows) {
+  return index_work({.rows = rows, .cols = cols, .table_rows = table_rows}, 1, 0, dtype);
 }
 
-KernelWork scatter_add_work(std::int64_t rows, std::int64_t cols, DType dtype) {
-  return index_work(rows, cols, 2, static_cast<double>(rows) * static_cast<double>(cols), dtype);
+KernelWork scatter_add_work(std::int64_t rows, std::int64_t cols, DType dtype,
+                            std::int64_t table_rows) {
+  return index_work({.rows = rows, .cols = cols, .table_rows = table_rows}, 2,
+                    static_cast<double>(rows) * static_cast<double>(cols), dtype);
 }
 
 }  // namespace perfmodel

@@ -11,7 +11,7 @@ KernelWork transpose_work(std::int64_t batch, std::int64_t rows, std::int64_t co
           .dtype = dtype,
           .bytes_read = {moved},
           .bytes_written = {moved},
-          .shape = RowShape{.rows = batch * rows, .cols = cols}};
+          .shape = RowShape{.rows = batch * rows, .cols = cols, .batch = batch}};
 }
 
 }  // namespace perfmodel

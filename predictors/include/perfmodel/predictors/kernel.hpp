@@ -100,6 +100,9 @@ enum class CopyKind : std::uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevi
 struct CopyShape {
   CopyKind kind = CopyKind::kDeviceToDevice;
   bool pageable = true;  ///< host side not pinned
+  /// A kernel that gathers runs of this many bytes, as many left out after each; 0: one whole
+  /// block.
+  std::int64_t run_bytes = 0;
 };
 
 struct CollectiveShape {
@@ -111,6 +114,10 @@ struct CollectiveShape {
 struct RowShape {
   std::int64_t rows = 0;  ///< results, or rows that are normalised separately
   std::int64_t cols = 0;  ///< elements that are combined per row
+  /// Reductions over an outer axis: the tensor is [cols, rows], the elements of a row lie apart.
+  bool is_strided = false;
+  std::int64_t table_rows = 0;  ///< gather, scatter: rows of the whole table; 0: not known
+  std::int64_t batch = 1;       ///< transpose: matrices that `rows` counts the rows of
 };
 
 /// What one kernel (or copy, or set) has to do: the input of every kernel model.

@@ -20,6 +20,7 @@ struct KernelRow {
   int line = 0;               ///< 1-based, in the inflated text
   bool is_llm_shape = false;  ///< NeuSight's `shape_set` = llm
   bool paper_train = false;   ///< NeuSight's `paper_train` = 1
+  bool is_l2_warm = false;    ///< `l2_warm` = 1: operands lay in L2 on purpose; not fitted
   /// Rows of operator graphs (else 0, empty): how often the node runs; its stage; rows of one node
   /// that are one fused kernel share a positive `fused_group` (the first carries the whole work).
   double repeat = 1;
@@ -39,6 +40,9 @@ struct KernelTable {
   std::vector<std::string> graphs;
   std::vector<KernelRow> rows;
   std::vector<std::string> warnings;
+  /// False where a comment before the header says that times are those of the device alone:
+  /// "# timing: ... no launch cost".
+  bool has_launch_cost = true;
 };
 
 struct KernelTableOptions {

@@ -24,8 +24,10 @@ KernelWork embedding_backward_work(const EmbeddingShape& shape);
 /// its like, 20 for exp, tanh, erf).
 KernelWork elementwise_work(double elements, double inputs, double flop_per_element, DType dtype);
 
-/// Sums (or maxima) of `rows` rows of `cols` elements.
-KernelWork reduction_work(std::int64_t rows, std::int64_t cols, DType dtype);
+/// Sums (or maxima) of `rows` rows of `cols` elements; `is_strided`: over the outer axis of a
+/// tensor [cols, rows].
+KernelWork reduction_work(std::int64_t rows, std::int64_t cols, DType dtype,
+                          bool is_strided = false);
 
 enum class RowPass : std::uint8_t { kForward, kBackward };
 KernelWork softmax_work(std::int64_t rows, std::int64_t cols, RowPass pass, DType dtype);
@@ -43,15 +45,20 @@ KernelWork transpose_work(std::int64_t batch, std::int64_t rows, std::int64_t co
 
 KernelWork concat_work(double elements, DType dtype);
 
-/// `rows` rows of `cols` elements by index (8-byte indices); scatter reads and writes the rows.
-KernelWork gather_work(std::int64_t rows, std::int64_t cols, DType dtype);
-KernelWork scatter_add_work(std::int64_t rows, std::int64_t cols, DType dtype);
+/// `rows` rows of `cols` elements by index (8-byte indices) of a table of `table_rows` (0: not
+/// known); scatter reads and writes the rows.
+KernelWork gather_work(std::int64_t rows, std::int64_t cols, DType dtype,
+                       std::int64_t table_rows = 0);
+KernelWork scatter_add_work(std::int64_t rows, std::int64_t cols, DType dtype,
+                            std::int64_t table_rows = 0);
 
 /// DLRM: the lower triangle of `batch` square matrices of `features` rows, packed (and back).
 KernelWork tril_interaction_work(std::int64_t batch, std::int64_t features, bool with_diagonal,
                                  RowPass pass, DType dtype);
 
 KernelWork memcpy_work(double bytes, CopyShape shape);
+/// Runs of `run_bytes` with as many left out between, gathered into one block of `bytes`.
+KernelWork strided_copy_work(double bytes, std::int64_t run_bytes);
 KernelWork memset_work(double bytes);
 
 /// Forward 4 b h sq sk d FLOP, backward 10 (flash, which computes the scores again) or 8 (math).

@@ -18,9 +18,11 @@ namespace perfmodel {
 /// the heuristic fades with the distance, `in_range` is false and the range of the price widens.
 class LearnedModels {
  public:
-  /// The model files of a folder (`<family>-<dtype>.json`); each is read when a kernel of its
-  /// family is first priced. A folder without any is an error; an unreadable file is found when it
-  /// is needed (`problem`).
+  /// The model files of a folder (`<family>-<dtype>.json`) for all GPUs, and those of its folders
+  /// that are named after GPUs (`<gpu>/<family>-<dtype>.json`), which go first for a `Gpu` of that
+  /// name. Files are read when a kernel of their family is first priced on such a GPU. A folder
+  /// without any is an error; an unreadable file, or one with models of another family than its
+  /// name says, is found when it is needed (`problem`).
   static Result<LearnedModels> open(const std::filesystem::path& folder);
 
   /// One file with one or more models, read at once. Errors name file and place: no JSON, another
@@ -38,6 +40,9 @@ class LearnedModels {
   /// The first model file that was needed and could not be read; its kernels were priced by the
   /// heuristic. Ask after pricing.
   std::optional<Error> problem() const;
+
+  /// The files that were read so far, relative to the folder, sorted: where prices come from.
+  std::vector<std::string> files_read() const;
 
   struct State;
 

@@ -21,6 +21,7 @@ struct Sample {
   /// Another campaign measured more of this chip: its library's choices go into the chip's trees,
   /// this row only into those that all GPUs share.
   bool common_only = false;
+  bool has_launch_cost = true;  ///< false: timed on the device alone
 };
 
 /// How trees are grown. `recipe_of` gives the recipe of the shipped models.
@@ -33,10 +34,17 @@ struct Recipe {
   double lambda = 3;
   std::uint64_t seed = 1;
   bool has_chip_trees = true;
+  /// The rows are one GPU's campaign, and the model is for that GPU: gaps between measured sizes
+  /// count as fitted, and boards at their power limit are fitted as they are.
+  bool one_gpu = false;
 };
 
 /// Convolutions need more and finer trees: libraries change between three algorithms.
 Recipe recipe_of(KernelFamily family);
+
+/// For a planned campaign of one GPU: hundreds of rows, a percent of noise. One ensemble of many
+/// small steps with small leaves; `common` and `chip` would be fitted on the same rows.
+Recipe one_gpu_recipe();
 
 /// Fits one model to samples of one family and dtype: launch costs of the campaign first, then
 /// trees on log((time - dispatch) / heuristic). Rows at the campaign's floor only say "at most

@@ -25,7 +25,7 @@ enum class RowChoice {
 };
 
 struct TrainOptions {
-  std::optional<Recipe> recipe;  ///< else `recipe_of` the family
+  std::optional<Recipe> recipe;  ///< else `recipe_of` the family, or `one_gpu_recipe`
   std::uint64_t seed = 1;        ///< of splits, and of trees where no recipe is given
   RowChoice rows = RowChoice::kAll;
   std::optional<KernelFamily> family;  ///< only this one
@@ -58,17 +58,29 @@ struct LeftOut {
 
 struct ModelReport {
   std::string name;
-  std::size_t rows = 0, fitted_rows = 0;
+  std::string file = {};  ///< `train_folder`: its name in the folder
+  std::size_t rows = 0, fitted_rows = 0, gpus = 0;
   bool is_resumed = false;  ///< taken from a run that was cut off; its errors are in the card
   Recipe recipe;
-  Validation random;   ///< 20 % of the rows
+  Validation random;   ///< 20 % of the rows; of one GPU's few rows all, a fifth at a time
   Validation grouped;  ///< 20 % of the shapes, on all GPUs
-  std::vector<LeftOut> left_out;
+  std::vector<LeftOut> left_out;  ///< empty for one GPU
 };
 
 struct TrainReport {
   std::vector<ModelReport> models;
+  struct Skipped {
+    std::string name;  ///< "gemm-bfloat16"
+    std::size_t rows = 0;
+    std::string reason;
+  };
+  std::vector<Skipped> skipped;                       ///< by `train_folder`
+  std::map<std::string, std::size_t> other_families;  ///< measured rows that no model exists for
+  std::size_t warm_rows = 0;                          ///< `l2_warm` = 1: never fitted
 };
+
+/// Names of the families that models exist for.
+std::vector<std::string> learned_families();
 
 /// Fits one model per family and dtype in the tables and writes them to `file` (whole or not at
 /// all). With several models each finished one is kept beside `file` (`FILE.<fingerprint>.partial`)
@@ -76,6 +88,13 @@ struct TrainReport {
 /// same. Errors: no row with a time, no family that models exist for.
 Result<TrainReport> train(std::span<const KernelTable> tables, const TrainOptions& options,
                           const std::filesystem::path& file);
+
+/// One file per family and arithmetic, `FAMILY-DTYPE.json` in an existing folder: what
+/// `LearnedModels::open` reads, of the folder or as the models of one GPU in a folder named after
+/// it. Families without enough rows (50) are skipped. Files are written after the last fit, each
+/// whole or not at all. Errors: no family with enough rows.
+Result<TrainReport> train_folder(std::span<const KernelTable> tables, const TrainOptions& options,
+                                 const std::filesystem::path& folder);
 
 /// Few measured kernels of one new GPU: adds a correction for it to the models of `base`.
 Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::path& base,
