@@ -2,12 +2,12 @@
 # From a GPU to predictions for it: measures kernels, fits kernel models, extracts host overheads of
 # whole models if they were recorded.
 #
-#   bash kernels_bench/calibrate.sh [--budget 10m] [--backend auto] [--points N] [--whole-models]
+#   bash kernels_bench/calibrate.sh [--budget 10m] [--backend auto] [--share S] [--whole-models]
 #
 #   --budget TIME     for the kernels (default 10m); the same command goes on with a campaign that was
 #                     stopped, and spends TIME more on one that was not finished
 #   --backend NAME    auto, cuda, hip, or analytic: a GPU on paper, to try this without one
-#   --points N        rows of each kernel family at most
+#   --share S         of each family's sweep at most, 0 to 1 (default 1)
 #   --whole-models    also records the training steps of kernels_bench/pytorch (needs PyTorch)
 #
 # Leaves, under $PERFMODEL_DATA or data/ of these sources, GPU being the name of the device there:
@@ -24,12 +24,12 @@ bin="${PERFMODEL_BIN:-$here/../build/release/bin}"
 data="${PERFMODEL_DATA:-$(cd "$here/.." && pwd)/data}"
 export PERFMODEL_DATA="$data" OMP_WAIT_POLICY=passive
 
-budget=10m backend=auto points=() whole_models=no
+budget=10m backend=auto share=1 whole_models=no
 while (($#)); do
   case "$1" in
     --budget) budget="${2:?--budget needs a time}"; shift 2 ;;
     --backend) backend="${2:?--backend needs a name}"; shift 2 ;;
-    --points) points=(--points "${2:?--points needs a number}"); shift 2 ;;
+    --share) share="${2:?--share needs a number}"; shift 2 ;;
     --whole-models) whole_models=yes; shift ;;
     -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "calibrate.sh: unknown argument: $1 (see --help)" >&2; exit 2 ;;
@@ -53,7 +53,7 @@ step "$gpu: measuring kernels for $budget"
 mkdir -p "$kernels"
 find "$kernels" -name '*.csv.gz' -exec gunzip -f {} +  # a campaign to go on with
 status=0
-"$bin/kernels_bench" run --out "$kernels" --budget "$budget" --backend "$backend" "${points[@]}" ||
+"$bin/kernels_bench" run --out "$kernels" --budget "$budget" --backend "$backend" --share "$share" ||
   status=$?
 if ((status != 0)); then
   echo "calibrate.sh: the campaign did not end well; its rows are in $kernels" >&2

@@ -19,6 +19,9 @@ esac
 export OMP_WAIT_POLICY=passive
 jobs="$(nproc)"
 passed=0 failed=0 skipped=0
+# GPU modules, for one architecture each, where their compilers are found; no test runs them.
+modules=(-DPERFMODEL_CUDA=ON -DPERFMODEL_HIP=ON -DCMAKE_CUDA_ARCHITECTURES=90-real
+  -DPERFMODEL_HIP_ARCHITECTURES=gfx90a)
 
 bash examples/install_packages.sh --tests
 if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
@@ -45,7 +48,10 @@ build_and_test() {
   local folder="$PWD/build/$preset" log="$PWD/build/$preset/test.log" report="$PWD/build/$preset/test.xml"
   echo "== $preset: building"
   quietly "build/$preset.log" cmake --preset "$preset" -DPERFMODEL_BUILD_TESTS=ON \
-    -DPERFMODEL_BUILD_EXAMPLES=ON -DPERFMODEL_BUILD_BENCHMARKS=ON -DPERFMODEL_INSTALL=ON
+    -DPERFMODEL_BUILD_EXAMPLES=ON -DPERFMODEL_BUILD_BENCHMARKS=ON -DPERFMODEL_INSTALL=ON \
+    "${modules[@]}"
+  sed -n 's/^-- kernels_bench: /   kernels_bench: /p' "build/$preset.log"
+  modules=()  # once is enough
   quietly "build/$preset.log" cmake --build --preset "$preset" --parallel "$jobs"
   echo "== $preset: testing ($((SECONDS - start)) s)"
   rm -f "$report"

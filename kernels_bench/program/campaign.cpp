@@ -247,13 +247,19 @@ class Campaign {
       auto table = MeasurementTable::open(options_.folder / fmt::format("{}.csv", family->name),
                                           *family, provenance);
       if (!table) return tl::unexpected(table.error());
-      const std::size_t count =
-          options_.points > 0 ? std::min(options_.points, family->points) : family->points;
+      const std::size_t count = points_of(*family);
       runs_.push_back(std::make_unique<FamilyRun>(*family,
                                                   sweep(*family, count, options_.seed, limits),
                                                   std::move(*table), gpu_, options_.measure));
     }
     return {};
+  }
+
+  // Peaks are a list that is always taken whole.
+  std::size_t points_of(const Family& family) const {
+    if (options_.points > 0) return std::min(options_.points, family.points);
+    if (&family == &kPeaksFamily) return family.points;
+    return static_cast<std::size_t>(std::ceil(options_.share * static_cast<double>(family.points)));
   }
 
   std::size_t planned() const {

@@ -18,6 +18,7 @@ struct CampaignOptions {
   std::vector<const Family*> families;
   double budget_seconds = 0;  ///< 0: no limit
   std::size_t points = 0;     ///< of each family, rows that are there included; 0: the whole sweep
+  double share = 1;           ///< of each family's sweep, where `points` is 0
   std::uint64_t seed = 1;
   MeasureOptions measure;
   std::string command;

@@ -18,8 +18,7 @@ perfmodel::Result<void> print_list() {
   TextTable devices({"backend", "<device"});
   for (const std::string_view backend : backends()) {
     const auto device = open_device(backend, 0);
-    devices.row({std::string(backend),
-                 device ? (*device)->info().name : "none: " + device.error().message});
+    devices.row({std::string(backend), device ? (*device)->info().name : device.error().message});
   }
   const bool bold = perfmodel::cli::bold_allowed();
   return perfmodel::cli::print(table.text(bold) + "\n" + devices.text(bold));

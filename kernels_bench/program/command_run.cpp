@@ -142,6 +142,9 @@ Command run_command(CLI::App& parent, std::string command_line, const StopFlag& 
   app->add_option("--points", arguments->campaign.points,
                   "Rows of each family's sweep, those in the tables included")
       ->check(CLI::PositiveNumber);
+  app->add_option("--share", arguments->campaign.share,
+                  "Of each family's sweep, where --points is not given (default 1)")
+      ->check(CLI::Range(1e-4, 1.0));
   app->add_option("--families", arguments->families, "Families by name (see --list)")
       ->delimiter(',');
   app->add_option("--backend", arguments->backend, "auto, cuda, hip, or analytic: a GPU on paper")

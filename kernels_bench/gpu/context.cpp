@@ -1,0 +1,76 @@
+#include <algorithm>
+
+#include "helper_kernels.hpp"
+#include "workload.hpp"
+
+namespace kernels_bench::gpu {
+namespace {
+
+constexpr std::int64_t kAlignment = 256;
+/// Small requests are cut from blocks of this size: hundreds of rotating buffers would otherwise
+/// cost more time to allocate than to measure.
+constexpr std::int64_t kBlock = std::int64_t{64} << 20;
+
+}  // namespace
+
+Failure failure_of(Status status, const char* call) {
+  (void)GPU(GetLastError)();  // or the next call would report this one's error again
+  const std::string message = std::string(call) + ": " + GPU(GetErrorString)(status);
+  const bool memory = status == GPU(ErrorMemoryAllocation);
+  return {memory ? FailureKind::kOutOfMemory : FailureKind::kDevice, message};
+}
+
+Context::Context(Stream stream, std::uint64_t seed) : stream_(stream), seed_(seed) {}
+
+Context::~Context() {
+  (void)GPU(StreamSynchronize)(stream_);
+  for (void* block : blocks_) (void)GPU(Free)(block);
+}
+
+Outcome<void*> Context::allocate(std::int64_t bytes) {
+  const std::int64_t size = std::max(bytes + kAlignment - 1, kAlignment) / kAlignment * kAlignment;
+  if (size > free_bytes_) {
+    // What is left of the last block is given up, unless it is more than this request's own would
+    // leave.
+    const std::int64_t block_bytes = std::max(size, kBlock);
+    void* block = nullptr;
+    GPU_TRY(GPU(Malloc)(&block, static_cast<std::size_t>(block_bytes)));
+    blocks_.push_back(block);
+    if (block_bytes - size <= free_bytes_) return block;
+    next_ = static_cast<char*>(block);
+    free_bytes_ = block_bytes;
+  }
+  void* const result = next_;
+  next_ += size;
+  free_bytes_ -= size;
+  return result;
+}
+
+Outcome<void> Context::fill_uniform(void* data, DType dtype, std::int64_t count, float low,
+                                    float high) {
+  GPU_TRY(launch_fill_uniform(data, dtype, count, low, high, mix(seed_) + ++fills_, stream_));
+  return {};
+}
+
+Outcome<void> Context::fill_indices(std::int64_t* indices, std::int64_t count, std::int64_t rows,
+                                    double zipf_exponent) {
+  GPU_TRY(launch_fill_indices(indices, count, rows, zipf_exponent, mix(seed_) + ++fills_, stream_));
+  return {};
+}
+
+Outcome<void> Context::upload(void* device, const void* host, std::int64_t bytes) {
+  GPU_TRY(GPU(MemcpyAsync)(device, host, static_cast<std::size_t>(bytes), GPU(MemcpyHostToDevice),
+                           stream_));
+  GPU_TRY(GPU(StreamSynchronize)(stream_));  // the caller's memory may go
+  return {};
+}
+
+Outcome<void> Context::download(void* host, const void* device, std::int64_t bytes) {
+  GPU_TRY(GPU(StreamSynchronize)(stream_));
+  GPU_TRY(GPU(MemcpyAsync)(host, device, static_cast<std::size_t>(bytes), GPU(MemcpyDeviceToHost),
+                           stream_));
+  GPU_TRY(GPU(StreamSynchronize)(stream_));
+  return {};
+}
+
+}  // namespace kernels_bench::gpu
