@@ -17,7 +17,16 @@ install(DIRECTORY
   perfmodel/schedule/include/
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
   PATTERN "training" EXCLUDE)  # of the program perfpredict-train alone
-install(DIRECTORY data/ DESTINATION ${PERFMODEL_INSTALL_DATADIR})
+install(DIRECTORY data/ DESTINATION ${PERFMODEL_INSTALL_DATADIR}
+  PATTERN "measurements" EXCLUDE)  # raw rows; what was fitted to them is in models/
+if(TARGET kernels_bench)
+  install(TARGETS kernels_bench)
+  foreach(backend IN ITEMS cuda hip)
+    if(TARGET kernels_bench_${backend})
+      install(TARGETS kernels_bench_${backend} LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # found beside it
+    endif()
+  endforeach()
+endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/perfmodel)
 
 configure_package_config_file(cmake/perfmodelConfig.cmake.in perfmodelConfig.cmake

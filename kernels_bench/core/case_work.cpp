@@ -79,7 +79,7 @@ KernelWork work(const MemoryCase& c, const Gpu&) {
     case Kind::kSet:
       return perfmodel::memset_work(bytes);
     case Kind::kStrided:
-      return perfmodel::elementwise_work(bytes / 4, 1, 0, perfmodel::DType::kFloat32);
+      return perfmodel::strided_copy_work(bytes, c.row_bytes);
     case Kind::kHostToDevice:
       return perfmodel::memcpy_work(bytes, {perfmodel::CopyKind::kHostToDevice, !c.pinned});
     case Kind::kDeviceToHost:
@@ -107,7 +107,7 @@ KernelWork work(const RowCase& c, const Gpu&) {
     case RowCase::Op::kLayerNorm:
       return perfmodel::layer_norm_work(c.rows, c.cols, pass_of(c.pass), dtype);
     default:
-      return perfmodel::reduction_work(c.rows, c.cols, dtype);
+      return perfmodel::reduction_work(c.rows, c.cols, dtype, c.strided);
   }
 }
 
@@ -131,8 +131,8 @@ KernelWork work(const ConcatCase& c, const Gpu&) {
 }
 
 KernelWork work(const GatherCase& c, const Gpu&) {
-  return c.scatter_add ? perfmodel::scatter_add_work(c.count, c.cols, type_of(c.dtype))
-                       : perfmodel::gather_work(c.count, c.cols, type_of(c.dtype));
+  const auto work = c.scatter_add ? perfmodel::scatter_add_work : perfmodel::gather_work;
+  return work(c.count, c.cols, type_of(c.dtype), c.table_rows);
 }
 
 KernelWork work(const TrilCase& c, const Gpu&) {

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <set>
 #include <string>
 
@@ -8,17 +7,18 @@
 
 namespace kernels_bench {
 
-std::span<const Family> families() {
-  static const Family kFamilies[] = {kPeaksFamily,      kGemmFamily,   kBmmFamily,
-                                     kEmbeddingFamily,  kMemoryFamily, kVectorFamily,
-                                     kConvolutionFamily};
+std::span<const Family* const> families() {
+  static constexpr const Family* kFamilies[] = {&kPeaksFamily,      &kGemmFamily,   &kBmmFamily,
+                                                &kEmbeddingFamily,  &kMemoryFamily, &kVectorFamily,
+                                                &kConvolutionFamily};
   return kFamilies;
 }
 
 const Family* find_family(std::string_view name) {
-  const auto all = families();
-  const auto found = std::ranges::find(all, name, &Family::name);
-  return found == all.end() ? nullptr : &*found;
+  for (const Family* family : families()) {
+    if (family->name == name) return family;
+  }
+  return nullptr;
 }
 
 bool within(const Case& point, const Limits& limits) {

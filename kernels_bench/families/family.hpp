@@ -31,7 +31,7 @@ struct Family {
 };
 
 /// In the order of a campaign: peaks first.
-std::span<const Family> families();
+std::span<const Family* const> families();
 
 /// Null for a name that nobody knows.
 const Family* find_family(std::string_view name);

@@ -17,14 +17,14 @@ Result<std::vector<const Family*>> families_of(const std::vector<std::string>& n
   for (const std::string& name : names) {
     if (!find_family(name)) {
       std::string known;
-      for (const Family& family : families()) known += fmt::format(" {}", family.name);
+      for (const Family* family : families()) known += fmt::format(" {}", family->name);
       return fail(ErrorCode::kUnknownName,
                   fmt::format("--families: expected one of{}, found \"{}\"", known, name));
     }
   }
-  for (const Family& family : families()) {  // in the order of a campaign, each once
-    const bool is_named = std::find(names.begin(), names.end(), family.name) != names.end();
-    if (names.empty() ? family.is_default : is_named) chosen.push_back(&family);
+  for (const Family* family : families()) {  // in the order of a campaign, each once
+    const bool is_named = std::find(names.begin(), names.end(), family->name) != names.end();
+    if (names.empty() ? family->is_default : is_named) chosen.push_back(family);
   }
   return chosen;
 }

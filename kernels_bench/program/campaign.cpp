@@ -67,14 +67,15 @@ struct Peaks {
   double gb_per_s = 0;
   std::array<double, 4> tflop_per_s{};  ///< by type
 
-  void learn(const Case& point, const Row& row) {
+  void learn(const Case& point, const perfmodel::Gpu& gpu, double time_us) {
     const auto* peak = std::get_if<PeakCase>(&point);
     if (!peak) return;
+    const perfmodel::KernelWork work = work_of(point, gpu);
     if (peak->kind == PeakCase::Kind::kCopyBandwidth && peak->bytes >= (1 << 28)) {
-      gb_per_s = std::max(gb_per_s, row.gb_per_s);
+      gb_per_s = std::max(gb_per_s, work.bytes().value / time_us * 1e-3);
     }
     double& tflop = tflop_per_s[static_cast<std::size_t>(peak->dtype)];
-    tflop = std::max(tflop, row.tflop_per_s);
+    tflop = std::max(tflop, work.flop.value / time_us * 1e-6);
   }
 
   double share(DType dtype, const Row& row) const {
@@ -123,6 +124,14 @@ class FamilyRun {
   std::size_t choose() {
     in_order_ = !in_order_ || report_.family == &kPeaksFamily;
     return in_order_ ? next_ : least_certain();
+  }
+
+  /// The peaks among the rows that are there.
+  void teach(Peaks& peaks, const perfmodel::Gpu& gpu) const {
+    for (const Case& point : points_) {
+      const auto row = table_.times().find(table_.key_of(point));
+      if (row != table_.times().end()) peaks.learn(point, gpu, row->second);
+    }
   }
 
   void measured(std::size_t i, double time_us) {
@@ -251,6 +260,7 @@ class Campaign {
       runs_.push_back(std::make_unique<FamilyRun>(*family,
                                                   sweep(*family, count, options_.seed, limits),
                                                   std::move(*table), gpu_, options_.measure));
+      runs_.back()->teach(peaks_, gpu_);
     }
     return {};
   }
@@ -303,7 +313,7 @@ class Campaign {
     }
     if (measured) {
       const Row row = row_of(point, *measured, before);
-      peaks_.learn(point, row);
+      peaks_.learn(point, gpu_, row.time_us);
       note_best(run.report(), row);
       written = run.table().append(point, row);
       if (written) run.measured(i, row.time_us);

@@ -10,10 +10,10 @@ namespace kernels_bench {
 perfmodel::Result<void> print_list() {
   using perfmodel::cli::TextTable;
   TextTable table({"family", "points", "<what"});
-  for (const Family& family : families()) {
-    table.row({std::string(family.name), perfmodel::cli::grouped(family.points),
-               fmt::format("{}{}", family.what,
-                           family.is_default ? "" : " (only if named by --families)")});
+  for (const Family* family : families()) {
+    table.row({std::string(family->name), perfmodel::cli::grouped(family->points),
+               fmt::format("{}{}", family->what,
+                           family->is_default ? "" : " (only if named by --families)")});
   }
   TextTable devices({"backend", "<device"});
   for (const std::string_view backend : backends()) {

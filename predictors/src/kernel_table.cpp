@@ -1064,7 +1064,8 @@ KernelWork for_gpu(KernelWork work, const Gpu& gpu) {
   const bool multiplies = work.family == KernelFamily::kGemm ||
                           work.family == KernelFamily::kConvolution ||
                           work.family == KernelFamily::kAttention;
-  if (multiplies) work.matrix_units = gemm_uses_matrix_units(work.dtype, gpu);
+  const bool is_tf32 = work.dtype == DType::kFloat32 && work.matrix_units;  // asked for by the row
+  if (multiplies && !is_tf32) work.matrix_units = gemm_uses_matrix_units(work.dtype, gpu);
   return work;
 }
 

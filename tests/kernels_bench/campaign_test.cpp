@@ -94,6 +94,35 @@ TEST_F(CampaignTest, WritesRowsThatTellEverything) {
   EXPECT_THAT(text, HasSubstr("device,op,dtype,rows,cols,"));
 }
 
+TEST_F(CampaignTest, PeaksComeFirstAndWhole) {
+  options.folder = new_folder("share");
+  options.share = 0.01;
+  device.stops_at = 100;
+  device.stop = &stop;
+  const auto report = run({"peaks", "vector"}, 0);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->families[0].planned, sweep(*find_family("peaks"), 300, 1, {}).size());
+  EXPECT_EQ(report->families[0].measured, 100U);
+  EXPECT_EQ(report->families[1].planned, 60U);
+  EXPECT_EQ(report->families[1].measured, 0U);
+}
+
+TEST_F(CampaignTest, RowsTellTheirShareOfTheMeasuredPeaks) {
+  options.folder = new_folder("shares");
+  ASSERT_TRUE(run({"peaks", "memory"}, 30));
+  ASSERT_TRUE(run({"peaks", "memory"}, 60));  // knows the peaks of the first run
+  std::istringstream text(text_of(options.folder / "memory.csv"));
+  double largest = 0;
+  for (std::string line; std::getline(text, line);) {
+    if (!line.starts_with("analytic-gpu,memset")) continue;
+    std::vector<std::string> fields;
+    std::istringstream row(line);
+    for (std::string field; std::getline(row, field, ',');) fields.push_back(field);
+    largest = std::max(largest, std::stod(fields[1 + kMemoryFamily.columns.size() + 7]));
+  }
+  EXPECT_NEAR(largest, 1, 0.05);  // the largest set reaches the bandwidth of the largest copy
+}
+
 TEST_F(CampaignTest, GoesOnWhereItStopped) {
   options.folder = new_folder("resume");
   ASSERT_TRUE(run({"gemm"}, 40));

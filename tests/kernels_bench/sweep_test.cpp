@@ -1,14 +1,18 @@
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
 #include "kernels_bench/core/case_cells.hpp"
 #include "kernels_bench/core/case_work.hpp"
 #include "kernels_bench/families/family.hpp"
+#include "perfmodel/predictors/kernel_table.hpp"
 
 namespace kernels_bench {
 namespace {
@@ -113,7 +117,7 @@ TEST(Sweep, EmbeddingHasEveryKind) {
 
 TEST(Sweep, CampaignHasTheRowsOfThePlan) {
   std::map<std::string, std::size_t> points;
-  for (const Family& family : families()) points[std::string(family.name)] = family.points;
+  for (const Family* family : families()) points[std::string(family->name)] = family->points;
   EXPECT_EQ(points["gemm"], 12000U);
   EXPECT_EQ(points["bmm"], 6000U);
   EXPECT_EQ(points["embedding"], 6000U);
@@ -137,6 +141,54 @@ TEST(CaseWork, CountsFlopAndMemory) {
   const EmbeddingCase bags{.tables = 2, .rows = 1000, .batch = 3, .pooling = 5, .dim = 16};
   EXPECT_EQ(footprint_bytes(bags), 2 * 1000 * 16 * 4 + 2 * 3 * 5 * 8 + 2 * 3 * 16 * 4);
   EXPECT_FALSE(moves_or_computes(PeakCase{.kind = PeakCase::Kind::kLaunch}));
+}
+
+template <class Words>
+std::string join(const Words& words, std::string_view comma) {
+  return fmt::format("{}", fmt::join(words, comma));
+}
+
+/// The points of a sweep as `kernels_bench plan -o` writes them.
+std::filesystem::path write_points(const Family& family, const std::vector<Case>& points) {
+  const auto file =
+      std::filesystem::path(::testing::TempDir()) / fmt::format("points_{}.csv", family.name);
+  std::ofstream output(file);
+  output << join(family.columns, ",") << '\n';
+  for (const Case& point : points) {
+    std::vector<std::string> row(family.columns.size());
+    for (const Cell& cell : cells_of(point)) {
+      row[static_cast<std::size_t>(std::ranges::find(family.columns, cell.column) -
+                                   family.columns.begin())] = cell.text;
+    }
+    output << join(row, ",") << '\n';
+  }
+  return file;
+}
+
+// What is measured is what the reader of tables takes it for.
+TEST_P(EveryFamily, TablesReadBackAsTheSameWork) {
+  if (family().name == "peaks") return;  // fixed costs and peaks are no kernels of models
+  const std::filesystem::path folder = PERFMODEL_SOURCE_DIR "/data/gpus";
+  const auto gpu = perfmodel::find_gpu("h100-sxm-80gb", folder);
+  ASSERT_TRUE(gpu);
+  const auto points = sweep(family(), 500, 1, {});
+  const auto table = perfmodel::read_kernel_table(write_points(family(), points),
+                                                  {.gpu_folder = folder, .dtype = "fp32"});
+  ASSERT_TRUE(table) << to_string(table.error());
+  ASSERT_EQ(table->rows.size(), points.size());
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const perfmodel::KernelWork read = perfmodel::for_gpu(table->rows[i].work, *gpu);
+    const perfmodel::KernelWork ours = work_of(points[i], *gpu);
+    const auto& models = perfmodel::KernelModels::heuristic();
+    EXPECT_EQ(read.family, ours.family) << name_of(points[i]);
+    EXPECT_EQ(read.dtype, ours.dtype) << name_of(points[i]);
+    EXPECT_EQ(read.matrix_units, ours.matrix_units) << name_of(points[i]);
+    EXPECT_EQ(read.flop.value, ours.flop.value) << name_of(points[i]);
+    EXPECT_EQ(read.bytes_read.value, ours.bytes_read.value) << name_of(points[i]);
+    EXPECT_EQ(read.bytes_written.value, ours.bytes_written.value) << name_of(points[i]);
+    EXPECT_EQ(read.shape.index(), ours.shape.index()) << name_of(points[i]);
+    EXPECT_EQ(models.price(read, *gpu).time, models.price(ours, *gpu).time) << name_of(points[i]);
+  }
 }
 
 }  // namespace
