@@ -26,10 +26,14 @@ export PERFMODEL_DATA="$data" OMP_WAIT_POLICY=passive
 
 budget=10m backend=auto share=1 whole_models=no
 while (($#)); do
+  if [[ "$1" == --@(budget|backend|share) && $# -lt 2 ]]; then
+    echo "calibrate.sh: $1 needs a value (see --help)" >&2
+    exit 2
+  fi
   case "$1" in
-    --budget) budget="${2:?--budget needs a time}"; shift 2 ;;
-    --backend) backend="${2:?--backend needs a name}"; shift 2 ;;
-    --share) share="${2:?--share needs a number}"; shift 2 ;;
+    --budget) budget="$2"; shift 2 ;;
+    --backend) backend="$2"; shift 2 ;;
+    --share) share="$2"; shift 2 ;;
     --whole-models) whole_models=yes; shift ;;
     -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "calibrate.sh: unknown argument: $1 (see --help)" >&2; exit 2 ;;
@@ -37,8 +41,8 @@ while (($#)); do
 done
 for program in kernels_bench perfpredict perfpredict-train; do
   if [[ ! -x "$bin/$program" ]]; then
-    echo "calibrate.sh: no $program in $bin: build it (cmake --build --preset release; train needs" \
-      "XGBoost), or name the folder in PERFMODEL_BIN" >&2
+    echo "calibrate.sh: no $program in $bin: build it (preset release, cuda or hip; train needs" \
+      "XGBoost), or name its folder in PERFMODEL_BIN" >&2
     exit 1
   fi
 done
@@ -51,12 +55,16 @@ kernels="$measurements/kernels"
 
 step "$gpu: measuring kernels for $budget"
 mkdir -p "$kernels"
-find "$kernels" -name '*.csv.gz' -exec gunzip -f {} +  # a campaign to go on with
+shopt -s nullglob
+for packed in "$kernels"/*.csv.gz; do  # a campaign to go on with
+  if [[ -f "${packed%.gz}" ]]; then rm "$packed"; else gunzip "$packed"; fi  # both: see below
+done
 status=0
 "$bin/kernels_bench" run --out "$kernels" --budget "$budget" --backend "$backend" --share "$share" ||
   status=$?
 if ((status != 0)); then
-  echo "calibrate.sh: the campaign did not end well; its rows are in $kernels" >&2
+  rmdir "$kernels" "$measurements" 2>/dev/null ||
+    echo "calibrate.sh: stopped; what was measured is in $kernels, the same command goes on" >&2
   exit "$status"
 fi
 if [[ -f "$kernels/gpu.json" && ! -f "$data/gpus/$gpu.json" ]]; then
@@ -74,11 +82,16 @@ if [[ "$whole_models" == yes ]]; then
 fi
 if [[ -f "$measurements/index.json" ]]; then
   step "$gpu: host overheads"
-  python3 "$here/pytorch/check.py" "$measurements"
+  python3 "$here/pytorch/check.py" "$measurements" ||
+    echo "calibrate.sh: overheads are made of what is there; look at the lines above" >&2
   mkdir -p "$data/overheads"
   python3 "$here/pytorch/table.py" "$measurements" --perfpredict "$bin/perfpredict" \
     --overheads "$data/overheads/$gpu.json"
 fi
-find "$kernels" -name '*.csv' -exec gzip -9nf {} +
+for table in "$kernels"/*.csv; do  # the packed file is whole before the other goes
+  gzip -9nc "$table" >"$table.gz.partial"
+  mv "$table.gz.partial" "$table.gz"
+  rm "$table"
+done
 
 step "done: perfpredict predict GRAPH --gpu $gpu"

@@ -7,9 +7,8 @@ namespace kernels_bench::gpu {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
-/// Small requests are cut from blocks of this size: hundreds of rotating buffers would otherwise
-/// cost more time to allocate than to measure.
-constexpr std::int64_t kBlock = std::int64_t{64} << 20;
+/// Less than what a case leaves free (device.cpp).
+constexpr std::size_t kKeptBlocks = 4;
 
 }  // namespace
 
@@ -20,10 +19,35 @@ Failure failure_of(Status status, const char* call) {
   return {memory ? FailureKind::kOutOfMemory : FailureKind::kDevice, message};
 }
 
-Context::Context(Stream stream, std::uint64_t seed) : stream_(stream), seed_(seed) {}
+BlockCache::~BlockCache() {
+  for (void* block : blocks_) (void)GPU(Free)(block);
+}
+
+Outcome<void*> BlockCache::take() {
+  void* block = nullptr;
+  if (blocks_.empty()) {
+    GPU_TRY(GPU(Malloc)(&block, static_cast<std::size_t>(kBytes)));
+  } else {
+    block = blocks_.back();
+    blocks_.pop_back();
+  }
+  return block;
+}
+
+void BlockCache::give(void* block) {
+  if (blocks_.size() < kKeptBlocks) {
+    blocks_.push_back(block);
+  } else {
+    (void)GPU(Free)(block);
+  }
+}
+
+Context::Context(Stream stream, std::uint64_t seed, BlockCache& cache)
+    : stream_(stream), seed_(seed), cache_(cache) {}
 
 Context::~Context() {
   (void)GPU(StreamSynchronize)(stream_);
+  for (void* block : cached_blocks_) cache_.give(block);
   for (void* block : blocks_) (void)GPU(Free)(block);
 }
 
@@ -32,10 +56,17 @@ Outcome<void*> Context::allocate(std::int64_t bytes) {
   if (size > free_bytes_) {
     // What is left of the last block is given up, unless it is more than this request's own would
     // leave.
-    const std::int64_t block_bytes = std::max(size, kBlock);
+    const std::int64_t block_bytes = std::max(size, BlockCache::kBytes);
     void* block = nullptr;
-    GPU_TRY(GPU(Malloc)(&block, static_cast<std::size_t>(block_bytes)));
-    blocks_.push_back(block);
+    if (size <= BlockCache::kBytes) {
+      const auto taken = cache_.take();
+      if (!taken) return taken;
+      block = *taken;
+      cached_blocks_.push_back(block);
+    } else {
+      GPU_TRY(GPU(Malloc)(&block, static_cast<std::size_t>(block_bytes)));
+      blocks_.push_back(block);
+    }
     if (block_bytes - size <= free_bytes_) return block;
     next_ = static_cast<char*>(block);
     free_bytes_ = block_bytes;

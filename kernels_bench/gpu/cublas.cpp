@@ -259,6 +259,8 @@ class LtGemm final : public Gemm {
 
   Outcome<void> choose(const GemmCase& point) {
     if (auto described = describe(point); !described) return described;
+    // Any pointer: algorithms for a bias are found only where there is one.
+    if (auto set = set_bias(workspace_.data()); !set) return set;
     const std::size_t most = workspace_.bytes();
     CUBLAS_TRY(cublas_.lt_preference_create(&preference_));
     CUBLAS_TRY(cublas_.lt_preference_set(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,

@@ -65,6 +65,7 @@ class GpuDevice final : public Device {
   OwnedStream stream_;
   std::unique_ptr<MatrixLibrary> matrix_;
   std::unique_ptr<ConvolutionLibrary> convolution_;
+  BlockCache blocks_;
   void* scratch_ = nullptr;  ///< of the flush
   std::optional<Failure> broken_;
 };
@@ -182,7 +183,7 @@ std::unique_ptr<Workload> GpuDevice::make_peak(const PeakCase& point) {
 Outcome<Measurement> GpuDevice::run(Workload& workload, const MeasureOptions& options) {
   const auto copies = choose_copies(workload, options.warm_l2);
   if (!copies) return tl::unexpected(copies.error());
-  Context context(stream_.get(), options.seed);
+  Context context(stream_.get(), options.seed, blocks_);
   if (auto ready = workload.prepare(context, *copies); !ready) {
     return tl::unexpected(ready.error());
   }
@@ -220,8 +221,9 @@ Outcome<int> GpuDevice::choose_copies(const Workload& workload, bool warm_l2) co
 Outcome<std::vector<double>> GpuDevice::run_timed(Workload& workload, int copies,
                                                   const MeasureOptions& options) {
   // The first run of each set is no part of the times, nor of the capture: libraries load kernels.
+  // A check has run set 0: large cases, which have no other, need no second run.
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < copies; ++i) {
+  for (int i = options.check && copies == 1 ? 1 : 0; i < copies; ++i) {
     if (auto launched = workload.launch(i, stream_.get()); !launched) {
       return tl::unexpected(launched.error());
     }

@@ -10,6 +10,8 @@ namespace {
 
 constexpr int kMostLaunches = 256;
 constexpr double kReplayMicroseconds = 100;
+/// Runs that take longer need no untimed one before them: the host's part is 1 % or less.
+constexpr double kLongMicroseconds = 5000;
 
 /// The two events of each repetition.
 Outcome<std::vector<OwnedEvent>> make_events(int count) {
@@ -22,12 +24,15 @@ Outcome<std::vector<OwnedEvent>> make_events(int count) {
   return events;
 }
 
-/// Queues `run(i)` for i in 0..repetitions, each behind a flush, all but the first between events.
-Outcome<std::vector<double>> time_queued(const TimingSetup& setup, int repetitions,
-                                         const std::function<Outcome<void>(int)>& run) {
+using Run = std::function<Outcome<void>(int)>;
+
+/// Queues `run(i)` for i in 1..repetitions, each behind a flush and between events; with `lead`,
+/// `run(0)` untimed before them.
+Outcome<std::vector<double>> time_queued(const TimingSetup& setup, int repetitions, bool lead,
+                                         const Run& run) {
   auto events = make_events(2 * repetitions);
   if (!events) return tl::unexpected(events.error());
-  for (int i = 0; i <= repetitions; ++i) {
+  for (int i = lead ? 0 : 1; i <= repetitions; ++i) {
     if (auto flushed = setup.flush.launch(setup.stream); !flushed) {
       return tl::unexpected(flushed.error());
     }
@@ -45,13 +50,16 @@ Outcome<std::vector<double>> time_queued(const TimingSetup& setup, int repetitio
   return times;
 }
 
-/// µs of whole replays.
-Outcome<std::vector<double>> time_replays(const TimingSetup& setup, const OwnedGraphExec& graph,
-                                          int repetitions) {
-  return time_queued(setup, repetitions, [&](int) -> Outcome<void> {
-    GPU_TRY(GPU(GraphLaunch)(graph.get(), setup.stream));
-    return {};
-  });
+/// The repetitions of which `trial` was the first.
+Outcome<std::vector<double>> go_on(const TimingSetup& setup, double trial,
+                                   const MeasureOptions& options, const Run& run) {
+  std::vector<double> times = {trial};
+  const int more = repetitions_for(trial, options) - 1;
+  if (more < 1) return times;
+  const auto others = time_queued(setup, more, trial < kLongMicroseconds, run);
+  if (!others) return others;
+  times.insert(times.end(), others->begin(), others->end());
+  return times;
 }
 
 Outcome<OwnedGraphExec> capture_launches(const TimingSetup& setup, int launches) {
@@ -121,14 +129,18 @@ Outcome<std::vector<double>> time_graph(const TimingSetup& setup, const MeasureO
   while (true) {
     auto graph = capture_launches(setup, launches);
     if (!graph) return tl::unexpected(graph.error());
-    const auto trial = time_replays(setup, *graph, 1);
+    const auto replay = [&](int) -> Outcome<void> {
+      GPU_TRY(GPU(GraphLaunch)(graph->get(), setup.stream));
+      return {};
+    };
+    const auto trial = time_queued(setup, 1, true, replay);
     if (!trial) return trial;
     if (trial->front() < kReplayMicroseconds && launches < kMostLaunches) {
       const double wanted = 1.2 * launches * kReplayMicroseconds / std::max(trial->front(), 1.0);
       launches = std::clamp(static_cast<int>(wanted), launches + 1, kMostLaunches);
       continue;
     }
-    auto times = time_replays(setup, *graph, repetitions_for(trial->front(), options));
+    auto times = go_on(setup, trial->front(), options, replay);
     if (!times) return times;
     for (double& time : *times) time /= launches;
     return times;
@@ -137,9 +149,9 @@ Outcome<std::vector<double>> time_graph(const TimingSetup& setup, const MeasureO
 
 Outcome<std::vector<double>> time_events(const TimingSetup& setup, const MeasureOptions& options) {
   const auto launch = [&](int i) { return setup.workload.launch(i % setup.copies, setup.stream); };
-  const auto trial = time_queued(setup, 1, launch);
+  const auto trial = time_queued(setup, 1, true, launch);
   if (!trial) return trial;
-  return time_queued(setup, repetitions_for(trial->front(), options), launch);
+  return go_on(setup, trial->front(), options, launch);
 }
 
 }  // namespace kernels_bench::gpu

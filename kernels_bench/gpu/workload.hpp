@@ -10,10 +10,30 @@
 
 namespace kernels_bench::gpu {
 
-/// Memory of one measurement; freed when it ends. Random data depend on the seed alone.
+/// Blocks of device memory of one size, a few of them kept from one measurement to the next: to
+/// allocate them again would take longer than the launches of a small case.
+class BlockCache {
+ public:
+  /// Small requests are cut from blocks of this size: hundreds of rotating buffers would otherwise
+  /// cost more time to allocate than to measure.
+  static constexpr std::int64_t kBytes = std::int64_t{64} << 20;
+
+  BlockCache() = default;
+  ~BlockCache();
+  BlockCache(const BlockCache&) = delete;
+  BlockCache& operator=(const BlockCache&) = delete;
+
+  Outcome<void*> take();
+  void give(void* block);
+
+ private:
+  std::vector<void*> blocks_;
+};
+
+/// Memory of one measurement; given back when it ends. Random data depend on the seed alone.
 class Context {
  public:
-  explicit Context(Stream stream, std::uint64_t seed);
+  Context(Stream stream, std::uint64_t seed, BlockCache& cache);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -39,7 +59,8 @@ class Context {
  private:
   Stream stream_;
   std::uint64_t seed_, fills_ = 0;
-  std::vector<void*> blocks_;
+  BlockCache& cache_;
+  std::vector<void*> cached_blocks_, blocks_;
   char* next_ = nullptr;  ///< free part of the last block
   std::int64_t free_bytes_ = 0;
 };

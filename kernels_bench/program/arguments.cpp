@@ -29,12 +29,46 @@ Result<std::vector<const Family*>> families_of(const std::vector<std::string>& n
   return chosen;
 }
 
+namespace {
+
+double number_of(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  return text.empty() || *end != '\0' ? std::nan("") : value;
+}
+
+}  // namespace
+
+CLI::Validator whole_number(long least) {
+  constexpr double kMost = 1e9;
+  return {[least](std::string& text) -> std::string {
+            const double value = number_of(text);
+            const bool is_fine =
+                value >= static_cast<double>(least) && value <= kMost && value == std::floor(value);
+            return is_fine ? ""
+                           : fmt::format("expected a whole number from {} to 1e9, found {}", least,
+                                         text);
+          },
+          "NUMBER"};
+}
+
+CLI::Validator positive_number() {
+  return {[](std::string& text) -> std::string {
+            const double value = number_of(text);
+            return value > 0 && std::isfinite(value)
+                       ? ""
+                       : fmt::format("expected a number above 0, found {}", text);
+          },
+          "NUMBER"};
+}
+
 Result<double> seconds_of(const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   const std::string unit = end;
   const double scale = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
-  if (!(value > 0) || !std::isfinite(value) || scale == 0) {
+  constexpr double kMost = 1e7;  // four months
+  if (!(value > 0) || !(value * scale <= kMost) || scale == 0) {
     return fail(ErrorCode::kFormat,
                 fmt::format("--budget: expected a time like 90s, 8m or 1h, found \"{}\"", text));
   }

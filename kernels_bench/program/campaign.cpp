@@ -247,8 +247,8 @@ class Campaign {
     if (options_.budget_seconds > 0 && options_.budget_seconds < least) {
       return perfmodel::fail(
           ErrorCode::kImpossible,
-          fmt::format("--budget: expected at least {:.0f}s for {} families, found {:g}s", least,
-                      options_.families.size(), options_.budget_seconds));
+          fmt::format("--budget: expected at least a second per family ({:.0f}s), found {:g}s",
+                      least, options_.budget_seconds));
     }
     const Provenance provenance = provenance_of(device_.info(), gpu_, options_.command);
     const Limits limits = limits_for(static_cast<double>(device_.info().free_bytes));
@@ -372,11 +372,18 @@ class Campaign {
         }
         run.report().problem = failure.message;
         return {};
+      case FailureKind::kWrongResult: {  // not tried again: the next run goes on behind it
+        auto written = run.table().append_skipped(run.point(i), failure.message);
+        return written ? ended_by(run.point(i), failure) : written;
+      }
       default:
-        return perfmodel::fail(
-            ErrorCode::kImpossible,
-            fmt::format("{}: {}; rows so far are kept", name_of(run.point(i)), failure.message));
+        return ended_by(run.point(i), failure);
     }
+  }
+
+  static Result<void> ended_by(const Case& point, const Failure& failure) {
+    return perfmodel::fail(ErrorCode::kImpossible, fmt::format("{}: {}; rows so far are kept",
+                                                               name_of(point), failure.message));
   }
 
   Device& device_;

@@ -49,8 +49,9 @@ struct CampaignReport {
 /// tables are not measured again. `gpu` prices them beforehand.
 ///
 /// A case that does not fit or is not supported is written down as skipped; a missing library ends
-/// its family; a wrong result, NaN or a device error ends the campaign with an error. In any case
-/// the rows measured so far stay.
+/// its family; a wrong result, NaN or a device error ends the campaign with an error (a wrong
+/// result is written down, so that the next run goes on behind it). In any case the rows measured
+/// so far stay.
 perfmodel::Result<CampaignReport> run_campaign(Device& device, const perfmodel::Gpu& gpu,
                                                const CampaignOptions& options,
                                                const StopFlag& stop);

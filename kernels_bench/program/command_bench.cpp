@@ -100,12 +100,11 @@ Command bench_command(CLI::App& parent) {
   app->add_option("--families", arguments->families, "Families by name (see --list)")
       ->delimiter(',');
   app->add_option("--points", arguments->points, "Points of each family (default 20)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   app->add_option("--backend", arguments->backend, "auto, cuda, hip, or analytic")
       ->check(CLI::IsMember({"auto", "cuda", "hip", "analytic"}));
-  app->add_option("--device", arguments->device, "Number of the GPU")
-      ->check(CLI::NonNegativeNumber);
-  app->add_option("--seed", arguments->seed, "Of the sweeps");
+  app->add_option("--device", arguments->device, "Number of the GPU")->check(whole_number(0));
+  app->add_option("--seed", arguments->seed, "Of the sweeps")->check(whole_number(0));
   return {app, [arguments] { return run(*arguments); }};
 }
 

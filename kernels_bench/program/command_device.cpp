@@ -69,8 +69,7 @@ Command device_command(CLI::App& parent) {
   auto arguments = std::make_shared<Arguments>();
   app->add_option("--backend", arguments->backend, "auto, cuda, hip, or analytic")
       ->check(CLI::IsMember({"auto", "cuda", "hip", "analytic"}));
-  app->add_option("--device", arguments->device, "Number of the GPU")
-      ->check(CLI::NonNegativeNumber);
+  app->add_option("--device", arguments->device, "Number of the GPU")->check(whole_number(0));
   app->add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return run(*arguments); }};
 }

@@ -56,15 +56,14 @@ std::string duration(double seconds) {
 }
 
 Result<void> print_plans(const std::vector<FamilyPlan>& plans, const perfmodel::Gpu& gpu) {
-  TextTable table({"family", "points", "TFLOP", "TB moved", "largest GB", "expected", "<what"});
+  TextTable table({"family", "points", "TFLOP", "TB moved", "largest GB", "expected"});
   FamilyPlan all;
   std::size_t points = 0;
   for (const FamilyPlan& plan : plans) {
     table.row({std::string(plan.family->name), perfmodel::cli::grouped(plan.points.size()),
                fmt::format("{:.1f}", plan.flop * 1e-12),
                fmt::format("{:.2f}", plan.traffic * 1e-12),
-               fmt::format("{:.2f}", plan.most_memory * 1e-9), duration(plan.seconds),
-               std::string(plan.family->what)});
+               fmt::format("{:.2f}", plan.most_memory * 1e-9), duration(plan.seconds)});
     points += plan.points.size();
     all.flop += plan.flop;
     all.traffic += plan.traffic;
@@ -73,7 +72,7 @@ Result<void> print_plans(const std::vector<FamilyPlan>& plans, const perfmodel::
   }
   table.row({"all", perfmodel::cli::grouped(points), fmt::format("{:.1f}", all.flop * 1e-12),
              fmt::format("{:.2f}", all.traffic * 1e-12),
-             fmt::format("{:.2f}", all.most_memory * 1e-9), duration(all.seconds), ""});
+             fmt::format("{:.2f}", all.most_memory * 1e-9), duration(all.seconds)});
   return perfmodel::cli::print(
       table.text(perfmodel::cli::bold_allowed()) +
       fmt::format("\n{} ({:g} GB). FLOP and bytes of one run of each point; expected: heuristic "
@@ -98,7 +97,8 @@ Result<void> print_json(const std::vector<FamilyPlan>& plans, const perfmodel::G
 
 // Points without times: queries for `perfpredict kernels`.
 Result<void> write_points(const FamilyPlan& plan, const std::filesystem::path& folder) {
-  auto output = perfmodel::OutputFile::create(folder / fmt::format("{}.csv", plan.family->name));
+  auto output =
+      perfmodel::OutputFile::create(folder / fmt::format("{}.points.csv", plan.family->name));
   if (!output) return tl::unexpected(output.error());
   std::string header;
   for (const std::string_view column : plan.family->columns) {
@@ -148,10 +148,10 @@ Command plan_command(CLI::App& parent) {
   app->add_option("--families", arguments->families, "Families by name (see --list)")
       ->delimiter(',');
   app->add_option("--points", arguments->points, "Rows of each family's sweep")
-      ->check(CLI::PositiveNumber);
-  app->add_option("--seed", arguments->seed, "Of the sweeps");
+      ->check(whole_number(1));
+  app->add_option("--seed", arguments->seed, "Of the sweeps")->check(whole_number(0));
   app->add_option("-o,--out", arguments->folder,
-                  "Folder for the points as CSV, which `perfpredict kernels` prices");
+                  "Folder for the points, FAMILY.points.csv, which `perfpredict kernels` prices");
   app->add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return run(*arguments); }};
 }

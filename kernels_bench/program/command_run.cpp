@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "../core/open_device.hpp"
 #include "cli/output.hpp"
@@ -20,7 +21,8 @@ using perfmodel::Result;
 using perfmodel::cli::TextTable;
 
 struct Arguments {
-  std::string backend = "auto", budget, gpu, folder;
+  std::string backend = "auto", gpu, folder;
+  std::optional<std::string> budget;
   std::vector<std::string> families;
   int device = 0;
   CampaignOptions campaign;
@@ -35,17 +37,21 @@ std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "";
 }
 
-std::string rate(double value) { return value > 0 ? fmt::format("{:.4g}", value) : ""; }
+std::string rate(double value) {
+  if (!(value > 0)) return "";
+  return value < 1000 ? fmt::format("{:.4g}", value)
+                      : perfmodel::cli::grouped(static_cast<std::size_t>(value));
+}
 
 std::string table_of(const CampaignReport& report, bool bold) {
   TextTable table({"family", "planned", "rows", "new", "skipped", "seconds", "best GB/s",
                    "best TFLOP/s", "quick model"});
   for (const FamilyReport& family : report.families) {
-    table.row({std::string(family.family->name), std::to_string(family.planned),
-               std::to_string(family.rows), std::to_string(family.measured),
-               std::to_string(family.skipped), fmt::format("{:.1f}", family.seconds),
-               rate(family.best_gb_per_s), rate(family.best_tflop_per_s),
-               percent(family.quick_error)});
+    using perfmodel::cli::grouped;
+    table.row({std::string(family.family->name), grouped(family.planned), grouped(family.rows),
+               grouped(family.measured), grouped(family.skipped),
+               fmt::format("{:.1f}", family.seconds), rate(family.best_gb_per_s),
+               rate(family.best_tflop_per_s), percent(family.quick_error)});
   }
   return table.text(bold);
 }
@@ -73,8 +79,8 @@ void report_libraries(const DeviceInfo& info) {
 Result<void> run(Arguments& arguments, const StopFlag& stop) {
   auto families = families_of(arguments.families);
   if (!families) return tl::unexpected(families.error());
-  if (!arguments.budget.empty()) {
-    const auto seconds = seconds_of(arguments.budget);
+  if (arguments.budget) {
+    const auto seconds = seconds_of(*arguments.budget);
     if (!seconds) return tl::unexpected(seconds.error());
     arguments.campaign.budget_seconds = *seconds;
   }
@@ -139,24 +145,26 @@ Command run_command(CLI::App& parent, std::string command_line, const StopFlag& 
   app->add_option("--budget", arguments->budget,
                   "Time to spend (90s, 8m, 1h), most where a quick model is least certain; without "
                   "it, the whole campaign");
-  app->add_option("--points", arguments->campaign.points,
-                  "Rows of each family's sweep, those in the tables included")
-      ->check(CLI::PositiveNumber);
+  CLI::Option* points =
+      app->add_option("--points", arguments->campaign.points,
+                      "Rows of each family's sweep at most, those in the tables included")
+          ->check(whole_number(1));
   app->add_option("--share", arguments->campaign.share,
-                  "Of each family's sweep, where --points is not given (default 1)")
-      ->check(CLI::Range(1e-4, 1.0));
+                  "Of each family's sweep, 0.0001 to 1 (default 1)")
+      ->check(CLI::Range(1e-4, 1.0))
+      ->excludes(points);
   app->add_option("--families", arguments->families, "Families by name (see --list)")
       ->delimiter(',');
   app->add_option("--backend", arguments->backend, "auto, cuda, hip, or analytic: a GPU on paper")
       ->check(CLI::IsMember({"auto", "cuda", "hip", "analytic"}));
-  app->add_option("--device", arguments->device, "Number of the GPU")
-      ->check(CLI::NonNegativeNumber);
+  app->add_option("--device", arguments->device, "Number of the GPU")->check(whole_number(0));
   app->add_option("--gpu", arguments->gpu,
                   "Name in data/gpus, or a file, where the driver's name does not tell");
-  app->add_option("--seed", arguments->campaign.seed, "Of the sweeps and of the data");
+  app->add_option("--seed", arguments->campaign.seed, "Of the sweeps and of the data")
+      ->check(whole_number(0));
   app->add_option("--seconds-per-point", arguments->campaign.measure.seconds,
                   "Repetitions = this over the time, 3 to 30 (default 0.1)")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
   app->add_flag("--warm", arguments->campaign.measure.warm_l2,
                 "Leave the L2 as the run before left it (rows are marked)");
   app->add_flag("--no-check", arguments->no_check, "Do not compare results with references");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
 #include <functional>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ perfmodel::Result<void> print_list();
 
 /// By name; without names those of the default campaign.
 perfmodel::Result<std::vector<const Family*>> families_of(const std::vector<std::string>& names);
+
+/// Checks of options, with messages that fit on a line.
+CLI::Validator whole_number(long least);  // up to a billion
+CLI::Validator positive_number();
 
 /// "90s", "8m", "1.5h", or plain seconds.
 perfmodel::Result<double> seconds_of(const std::string& text);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,6 +25,7 @@ using perfmodel::Result;
 constexpr std::string_view kResults[] = {
     "time_us",       "p10_us",    "p90_us", "repetitions",  "l2_warm",    "gb_per_s", "tflop_per_s",
     "share_of_peak", "max_error", "sm_mhz", "sm_mhz_after", "memory_mhz", "kernel"};
+constexpr std::string_view kFirstLine = "# kernels_bench: ";
 constexpr std::string_view kDeviceLine = "# device: ";
 constexpr std::string_view kSkippedLine = "# skipped: ";
 constexpr std::string_view kReasonMark = " | ";
@@ -42,10 +44,10 @@ std::string header_of(const Family& family) {
 
 std::string head_of(const Family& family, const Provenance& provenance) {
   return fmt::format(
-      "# kernels_bench: {}\n{}{}\n# software: {}\n# command: {}\n# date: {}\n"
+      "{}{}\n{}{}\n# software: {}\n# command: {}\n# date: {}\n"
       "# timing: graph replay, no launch cost\n{}\n",
-      family.what, kDeviceLine, provenance.device, provenance.software, provenance.command,
-      provenance.date, header_of(family));
+      kFirstLine, family.what, kDeviceLine, provenance.device, provenance.software,
+      provenance.command, provenance.date, header_of(family));
 }
 
 std::string number(double value, int decimals = 3) {
@@ -66,6 +68,19 @@ std::string results_of(const Row& row) {
                      std::isfinite(row.max_error) ? fmt::format("{:.2g}", row.max_error) : "",
                      number(row.before.sm_mhz, 0), number(row.after.sm_mhz, 0),
                      number(row.before.memory_mhz, 0), kernel);
+}
+
+// Whether a file is new, or was left by a program killed in its head: comments of ours, then at
+// most a piece of the header line.
+bool is_begun_head(std::string_view text, const Family& family) {
+  const std::string_view first = kFirstLine.substr(0, text.size());
+  if (!text.starts_with(first)) return false;
+  while (text.starts_with('#')) {
+    const std::size_t end = text.find('\n');
+    if (end == text.npos) return true;
+    text.remove_prefix(end + 1);
+  }
+  return header_of(family).starts_with(text);
 }
 
 // The rest of the line behind `count` commas.
@@ -101,31 +116,40 @@ Result<MeasurementTable> MeasurementTable::open(const std::filesystem::path& fil
   if (std::filesystem::exists(file, failure) && !std::filesystem::is_regular_file(file, failure)) {
     return error_at(file, ErrorCode::kIo, "expected a regular file");
   }
+  std::filesystem::path packed = file;
+  packed += ".gz";
+  if (!std::filesystem::exists(file, failure) && std::filesystem::exists(packed, failure)) {
+    return error_at(packed, ErrorCode::kIo, "expected an unpacked table to go on with (gunzip it)");
+  }
   MeasurementTable table(file, family, provenance.gpu);
   table.descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (table.descriptor_ < 0) {
     return error_at(file, ErrorCode::kIo, "cannot be written: " + reason_of_errno());
   }
+  if (flock(table.descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    return error_at(file, ErrorCode::kIo, "another run is writing to it");
+  }
   std::ifstream input(file, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(input), {}};
-  const std::size_t whole = text.rfind('\n') == text.npos ? 0 : text.rfind('\n') + 1;
-  if (whole < text.size()) {  // a row that a killed program began
-    text.resize(whole);
-    if (ftruncate(table.descriptor_, static_cast<off_t>(whole)) != 0) {
-      return error_at(file, ErrorCode::kIo, "cannot be cut: " + reason_of_errno());
-    }
-  }
-  if (text.find("\ndevice,") == text.npos) {  // new, or killed while its head was written
-    if (ftruncate(table.descriptor_, 0) != 0) {
-      return error_at(file, ErrorCode::kIo, "cannot be cut: " + reason_of_errno());
-    }
+  if (is_begun_head(text, family)) {
+    if (auto done = table.cut(0); !done) return tl::unexpected(done.error());
     if (auto done = table.write_line(head_of(family, provenance)); !done) {
       return tl::unexpected(done.error());
     }
     return table;
   }
+  const std::size_t size = text.size();
+  text.resize(text.rfind('\n') == text.npos ? 0 : text.rfind('\n') + 1);
   if (auto done = table.read_rows(text, provenance); !done) return tl::unexpected(done.error());
+  if (text.size() < size) {  // a row that a killed program began
+    if (auto done = table.cut(text.size()); !done) return tl::unexpected(done.error());
+  }
   return table;
+}
+
+Result<void> MeasurementTable::cut(std::size_t size) {
+  if (ftruncate(descriptor_, static_cast<off_t>(size)) == 0) return {};
+  return error_at(file_, ErrorCode::kIo, "cannot be cut: " + reason_of_errno());
 }
 
 Result<void> MeasurementTable::read_rows(const std::string& text, const Provenance& provenance) {
@@ -137,6 +161,7 @@ Result<void> MeasurementTable::read_rows(const std::string& text, const Provenan
     error.value().line = number;
     return error;
   };
+  bool has_device = false, has_header = false;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);
     const std::string_view line(text.data() + at, end - at);
@@ -144,6 +169,7 @@ Result<void> MeasurementTable::read_rows(const std::string& text, const Provenan
     ++number;
     if (line.starts_with(kDeviceLine)) {
       const std::string_view device = line.substr(kDeviceLine.size());
+      has_device = true;
       if (device != provenance.device) {
         return bad(
             fmt::format("expected measurements of this GPU ({}), found those of {}; take "
@@ -156,14 +182,25 @@ Result<void> MeasurementTable::read_rows(const std::string& text, const Provenan
       if (mark == rest.npos) return bad("expected a key and a reason");
       skipped_.emplace(rest.substr(0, mark), rest.substr(mark + kReasonMark.size()));
     } else if (line.starts_with("device,")) {
+      has_header = true;
       if (line != header) return bad("expected the columns of this version of the program");
     } else if (!line.starts_with('#') && !line.empty()) {
+      if (!has_device || !has_header) break;
       const std::string_view key_on = after_fields(line, 1);
+      const std::string_view gpu = line.substr(0, line.find(','));
+      if (gpu != gpu_) return bad(fmt::format("expected a row of {}, found {}", gpu_, gpu));
       const std::string_view results = after_fields(key_on, parameters);
       const double time = std::strtod(std::string(results.substr(0, 32)).c_str(), nullptr);
-      if (!(time > 0)) return bad("expected a row with a positive time_us");
+      if (!(time > 0) || !std::isfinite(time)) {
+        return bad("expected a positive time_us, found another value (delete the row)");
+      }
       times_.emplace(key_on.substr(0, key_on.size() - results.size() - 1), time);
     }
+  }
+  if (!has_device || !has_header) {
+    return bad(
+        "expected a table of kernels_bench with its head, found something else; take another "
+        "folder");
   }
   return {};
 }

@@ -34,8 +34,8 @@ struct Row {
 /// so a killed program leaves at most a piece of one row; opening the file again removes it.
 class MeasurementTable {
  public:
-  /// Creates the file or goes on with it. Errors: not writable, another GPU's rows, columns of
-  /// another version of this program.
+  /// Creates the file or goes on with it. Errors, which leave it as it is: not writable, in use by
+  /// another run, packed, no table, another GPU's rows, columns of another version of this program.
   static perfmodel::Result<MeasurementTable> open(const std::filesystem::path& file,
                                                   const Family& family,
                                                   const Provenance& provenance);
@@ -62,6 +62,7 @@ class MeasurementTable {
 
   perfmodel::Result<void> read_rows(const std::string& text, const Provenance& provenance);
   perfmodel::Result<void> write_line(const std::string& line);
+  perfmodel::Result<void> cut(std::size_t size);
 
   std::filesystem::path file_;
   const Family* family_;

@@ -163,6 +163,45 @@ TEST_F(CampaignTest, RefusesToMixGpus) {
   EXPECT_EQ(text_of(options.folder / "memory.csv"), before);
 }
 
+TEST_F(CampaignTest, LeavesFilesAloneThatAreNoTablesOfItsOwn) {
+  options.folder = new_folder("foreign");
+  ASSERT_TRUE(run({"memory"}, 10));
+  const fs::path file = options.folder / "memory.csv";
+  const std::string table = text_of(file);
+  const std::string rows = table.substr(table.find("\ndevice,") + 1);
+  const std::string headless =
+      table.substr(0, table.find("device,")) + rows.substr(rows.find('\n') + 1);
+  std::string renamed = table;
+  renamed.replace(renamed.find("\ndevice,"), 8, "\ngadget,");
+  std::string other_row = table;
+  other_row.replace(other_row.rfind("analytic-gpu,"), 13, "another-gpu,");
+  for (const std::string& text : {rows, headless, renamed, other_row, std::string("m,n,k\n1,2,3\n"),
+                                  std::string("\x7f ELF")}) {
+    std::ofstream(file, std::ios::binary) << text;
+    EXPECT_FALSE(run({"memory"}, 10)) << text;
+    EXPECT_EQ(text_of(file), text);
+  }
+}
+
+TEST_F(CampaignTest, OneRunAtATime) {
+  options.folder = new_folder("lock");
+  ASSERT_TRUE(run({"memory"}, 10));
+  const auto head = "Analytic GPU, sm_80, 32.0 GiB";
+  const auto table = MeasurementTable::open(options.folder / "memory.csv", *find_family("memory"),
+                                            {.gpu = "analytic-gpu", .device = head});
+  ASSERT_TRUE(table) << to_string(table.error());
+  EXPECT_THAT(to_string(run({"memory"}, 20).error()), HasSubstr("another run is writing to it"));
+}
+
+TEST_F(CampaignTest, PackedTableIsNotStartedAnew) {
+  options.folder = new_folder("packed");
+  fs::create_directories(options.folder);
+  std::ofstream(options.folder / "memory.csv.gz") << "packed";
+  EXPECT_THAT(to_string(run({"memory"}, 20).error()),
+              HasSubstr("memory.csv.gz: expected an unpacked"));
+  EXPECT_FALSE(fs::exists(options.folder / "memory.csv"));
+}
+
 TEST_F(CampaignTest, StopsOnNanAndKeepsRows) {
   options.folder = new_folder("nan");
   device.nan_at = 6;
@@ -180,6 +219,7 @@ TEST_F(CampaignTest, StopsOnWrongResult) {
   ASSERT_FALSE(report);
   EXPECT_THAT(to_string(report.error()), HasSubstr("off by 12; rows so far are kept"));
   EXPECT_EQ(rows_of(options.folder / "vector.csv"), 3U);
+  EXPECT_EQ(run({"vector"}, 20)->families[0].measured, 16U);  // goes on behind it
 }
 
 TEST_F(CampaignTest, OutOfMemoryIsWrittenDownAndNotTriedAgain) {
@@ -217,7 +257,8 @@ TEST_F(CampaignTest, SignalFinishesTheRow) {
 TEST_F(CampaignTest, SaysWhatIsWrongWithTheRequest) {
   options.folder = new_folder("bad");
   options.budget_seconds = 1;
-  EXPECT_THAT(to_string(run({"gemm", "vector"}, 20).error()), HasSubstr("expected at least 2s"));
+  EXPECT_THAT(to_string(run({"gemm", "vector"}, 20).error()),
+              HasSubstr("expected at least a second per family (2s)"));
   options.budget_seconds = 0;
   options.folder = "/proc/no/such/folder";
   EXPECT_THAT(to_string(run({"gemm"}, 20).error()), HasSubstr("cannot be made"));

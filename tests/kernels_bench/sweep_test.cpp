@@ -118,6 +118,7 @@ TEST(Sweep, EmbeddingHasEveryKind) {
 TEST(Sweep, CampaignHasTheRowsOfThePlan) {
   std::map<std::string, std::size_t> points;
   for (const Family* family : families()) points[std::string(family->name)] = family->points;
+  EXPECT_EQ(points["peaks"], sweep(*find_family("peaks"), 1000, 1, {}).size());
   EXPECT_EQ(points["gemm"], 12000U);
   EXPECT_EQ(points["bmm"], 6000U);
   EXPECT_EQ(points["embedding"], 6000U);

@@ -8,7 +8,7 @@
 namespace kernels_bench::gpu {
 namespace {
 
-constexpr std::int64_t kSampledElements = std::int64_t{1} << 20;
+constexpr std::int64_t kSampledElements = std::int64_t{1} << 18;
 constexpr std::int64_t kSampledRows = 128;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }

@@ -88,13 +88,13 @@ class HostRows {
   std::vector<char> whole_;
 };
 
-/// What counts as small: such outputs are compared as a whole.
-inline constexpr std::int64_t kWholeElements = std::int64_t{4} << 20;
+/// What counts as small: such outputs are compared as a whole, in some ms on the host.
+inline constexpr std::int64_t kWholeElements = std::int64_t{1} << 18;
 
 /// At most `count` row numbers, evenly spread, first and last among them.
 std::vector<std::int64_t> spread_rows(std::int64_t rows, std::int64_t count);
 
-/// All rows of a small tensor (4 M elements), else some spread over it, first and last among them.
+/// All rows of a small tensor, else some spread over it, first and last among them.
 std::vector<std::int64_t> sample_rows(std::int64_t rows, std::int64_t cols);
 
 /// Collects how far results are from their reference.

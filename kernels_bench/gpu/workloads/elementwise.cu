@@ -52,8 +52,11 @@ class ElementwiseWorkload final : public BufferedWorkload {
       const std::int64_t begin = chunk * chunks.cols, count = chunks.size(chunk);
       reference::Row x[3];
       for (int n = 0; n < 3; ++n) {
-        auto row =
-            read_elements(context, data<void>(0, n < inputs ? n : 0), point_.dtype, begin, count);
+        if (n >= inputs) {
+          x[n] = x[0];
+          continue;
+        }
+        auto row = read_elements(context, data<void>(0, n), point_.dtype, begin, count);
         TRY_OUTCOME(row);
         x[n] = std::move(*row);
       }

@@ -144,9 +144,10 @@ class ReductionWorkload final : public BufferedWorkload {
     return meter.result(tolerance(point_.dtype));
   }
 
-  /// Runs of neighbouring columns at the two ends and in the middle.
+  /// Runs of neighbouring columns at the two ends and in the middle, fewer of long ones.
   Outcome<double> check_columns(Context& context) {
-    const std::int64_t cols = point_.rows, run = std::min<std::int64_t>(cols, 64);
+    const std::int64_t cols = point_.rows, most = kWholeElements / point_.cols;
+    const std::int64_t run = std::min(cols, std::clamp<std::int64_t>(most, 8, 64));
     ErrorMeter meter;
     for (const std::int64_t begin : {std::int64_t{0}, (cols - run) / 2, cols - run}) {
       reference::Row expected;

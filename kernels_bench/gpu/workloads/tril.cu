@@ -42,7 +42,8 @@ class TrilWorkload final : public BufferedWorkload {
     HostRows in(context, data<void>(0, 0), point_.dtype, point_.batch, in_size());
     HostRows out(context, data<void>(0, 1), point_.dtype, point_.batch, out_size());
     ErrorMeter meter;
-    for (const std::int64_t b : sample_rows(point_.batch, out_size())) {
+    // By the larger of the two tensors: rows of one that is not small are downloaded one by one.
+    for (const std::int64_t b : sample_rows(point_.batch, square_)) {
       const auto from = in.row(b);
       TRY_OUTCOME(from);
       TRY_OUTCOME(meter.add(out.row(b), expected(*from)));
