@@ -9,7 +9,8 @@ namespace kernels_bench::gpu {
 namespace {
 
 constexpr int kMostLaunches = 256;
-// Start of a graph and events cost a few microseconds, which the times include: 2 % of this at most.
+// Start of a graph and events cost a few microseconds, which the times include: 2 % of this at
+// most.
 constexpr double kReplayMicroseconds = 300;
 /// Runs that take longer need no untimed one before them: the host's part is 1 % or less.
 constexpr double kLongMicroseconds = 5000;

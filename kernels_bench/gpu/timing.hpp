@@ -37,7 +37,7 @@ struct TimingSetup {
 };
 
 /// Timing::kGraph: µs per launch, one number per repetition. A repetition is one replay of a graph
-/// of n launches in a row, set `i % copies` for launch i; n is such that a replay takes 100 µs or
+/// of n launches in a row, set `i % copies` for launch i; n is such that a replay takes 300 µs or
 /// more (at most 256 launches). Short repetitions are queued behind an untimed one, so that the GPU
 /// does not wait for the host. A time includes the gap between two dependent kernels of a graph,
 /// and an n-th of the graph's start and of the two events: some µs of the 100 or more, not
