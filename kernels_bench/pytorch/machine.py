@@ -16,14 +16,22 @@ SMI_FIELDS = ("driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "clo
               "temperature.gpu")
 
 
+def gpu_files():
+    """The data sheets: of PERFMODEL_DATA, of the sources, or of a folder made by bundle.sh."""
+    here = Path(__file__).resolve()
+    folders = [here.parents[2] / "data", here.parents[1] / "share/perfmodel/data"]
+    if "PERFMODEL_DATA" in os.environ:
+        folders = [Path(os.environ["PERFMODEL_DATA"])]
+    return sorted(path for folder in folders for path in (folder / "gpus").glob("*.json"))
+
+
 def gpu_name(device):
     """As perfpredict calls it: alias of a file in data/gpus, else the device's name with dashes."""
     if not device.startswith("cuda"):
         return "cpu"
     title = torch.cuda.get_device_name(device)
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-    folder = Path(os.environ.get("PERFMODEL_DATA", Path(__file__).resolve().parents[2] / "data")) / "gpus"
-    for path in sorted(folder.glob("*.json")):
+    for path in gpu_files():
         try:
             gpu = json.loads(path.read_text())
             names = [gpu["name"], gpu.get("title", "")] + list(gpu.get("aliases", []))

@@ -74,6 +74,25 @@ def check_goes_on(parent):
     calibrate(data, "--share", 0.03)
     for name, rows in before.items():
         assert rows_of(kernels / name) == rows, name
+    # As if the tables had been measured elsewhere.
+    shutil.rmtree(data / "models" / GPU)
+    script = SOURCES / "kernels_bench" / "calibrate.sh"
+    run(["bash", script, "--fit", GPU], data)
+    assert (data / "models" / GPU / "gemm-float32.json").is_file()
+    done = run(["bash", script, "--fit", "abacus"], data, expect=1)
+    assert "--fit: no " in done.stderr, done.stderr
+
+
+def check_bundle(parent, data):
+    """What bundle.sh packs runs without this machine's libraries and environment."""
+    bundle = parent / "bundle"
+    script = SOURCES / "kernels_bench" / "bundle.sh"
+    run(["bash", script, bundle], data)
+    done = subprocess.run([str(bundle / "kernels_bench"), "plan", "--points", "20"], text=True,
+                          env={"PATH": os.environ["PATH"]}, stdout=subprocess.PIPE, check=True)
+    assert "embedding" in done.stdout, done.stdout
+    done = run(["bash", script, bundle], data, expect=1)
+    assert "exists already" in done.stderr, done.stderr
 
 
 def check_kill(parent, data):
@@ -156,6 +175,7 @@ def main():
         check_prediction(parent, data)
         check_kill(parent, data)
         check_goes_on(parent)
+        check_bundle(parent, data)
         check_errors(parent, data)
 
 
