@@ -2,6 +2,7 @@
 
 #include <CLI/App.hpp>
 #include <functional>
+#include <vector>
 
 #include "perfmodel/result.hpp"
 
@@ -18,9 +19,10 @@ Command trace_command(CLI::App& parent);
 Command overheads_command(CLI::App& parent);
 Command gpus_command(CLI::App& parent);
 Command kernels_command(CLI::App& parent);
-Command build_command(CLI::App& parent);
 Command replay_command(CLI::App& parent);
 Command train_command(CLI::App& parent);
 Command eval_command(CLI::App& parent);
+/// `build` has one command per model family.
+std::vector<Command> build_commands(CLI::App& parent);
 
 }  // namespace perfmodel::cli

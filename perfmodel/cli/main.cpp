@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli_main.hpp"
 
@@ -23,15 +25,17 @@ Command other_program(CLI::App& app, const char* name, const char* what) {
 }
 
 std::vector<Command> make_commands(CLI::App& app) {
-  return {predict_command(app),
-          trace_command(app),
-          replay_command(app),
-          overheads_command(app),
-          kernels_command(app),
-          gpus_command(app),
-          build_command(app),
-          other_program(app, "train", "Fits kernel models to measured kernels"),
-          other_program(app, "eval", "Judges kernel models on measured kernels or whole models")};
+  std::vector<Command> commands = {
+      predict_command(app),
+      trace_command(app),
+      replay_command(app),
+      overheads_command(app),
+      kernels_command(app),
+      gpus_command(app),
+      other_program(app, "train", "Fits kernel models to measured kernels"),
+      other_program(app, "eval", "Judges kernel models on measured kernels or whole models")};
+  for (Command& command : build_commands(app)) commands.push_back(std::move(command));
+  return commands;
 }
 
 void run_other_program(char** argv) {

@@ -1,4 +1,4 @@
-#include "embedding_ops.hpp"
+#include "embedding.hpp"
 
 #include <fmt/format.h>
 
@@ -6,6 +6,10 @@
 #include <numeric>
 #include <string>
 #include <utility>
+
+#include "memory.hpp"
+#include "sparse.hpp"
+#include "views.hpp"
 
 namespace perfmodel {
 namespace {
@@ -48,7 +52,7 @@ TensorRef embedding_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef 
 
 // Arguments of a lookup function that only FBGEMM's own bookkeeping needs.
 TensorRef table_metadata(GraphBuilder& graph, DType dtype, std::size_t size) {
-  return graph.new_gpu_tensor(dtype, {static_cast<std::int64_t>(size)});
+  return graph.new_tensor(dtype, {static_cast<std::int64_t>(size)});
 }
 
 int bits_for(std::int64_t total_rows) {
@@ -90,10 +94,11 @@ void table_batched_backward(GraphBuilder& graph, TensorRef indices, TensorRef ca
 
 }  // namespace
 
-TensorRef embedding_bag(AtenOps& ops, TensorRef weight, TensorRef indices, TensorRef offsets) {
-  GraphBuilder& graph = ops.graph();
+TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices,
+                        TensorRef offsets) {
+  GraphBuilder& graph = tape.graph();
   const std::int64_t bags = graph.numel(offsets), dim = graph.shape(weight)[1];
-  const std::int64_t sequence = ops.tape().sequence();
+  const std::int64_t sequence = tape.sequence();
   Bag bag{.weight = weight, .indices = indices, .offsets = offsets};
   graph.begin_op("aten::embedding_bag.padding_idx",
                  {weight, indices, offsets, false, kModeSum, true, kNone, false, kNone}, sequence);
@@ -107,16 +112,16 @@ TensorRef embedding_bag(AtenOps& ops, TensorRef weight, TensorRef indices, Tenso
   const std::vector<Value> outputs = {out, bag.offset_to_bag, bag.bag_size, bag.maximum_indices};
   graph.end_op(outputs);
   graph.end_op(outputs);
-  ops.tape().record("EmbeddingBagBackward0", {weight}, out,
-                    [&graph, bag](TensorRef gradient) -> std::vector<TensorRef> {
-                      return {embedding_bag_backward(graph, bag, gradient)};
-                    });
+  tape.record("EmbeddingBagBackward0", {weight}, out,
+              [&graph, bag](TensorRef gradient) -> std::vector<TensorRef> {
+                return {embedding_bag_backward(graph, bag, gradient)};
+              });
   return out;
 }
 
-TensorRef table_batched_lookup(AtenOps& ops, const TableBatch& tables, std::int64_t batch,
+TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std::int64_t batch,
                                TensorRef indices, TensorRef offsets) {
-  GraphBuilder& graph = ops.graph();
+  GraphBuilder& graph = tape.graph();
   constexpr DType kFloat = DType::kFloat32, kInt = DType::kInt32, kLong = DType::kInt64;
   const std::size_t count = tables.rows.size();
   const std::int64_t total_rows =
@@ -126,25 +131,25 @@ TensorRef table_batched_lookup(AtenOps& ops, const TableBatch& tables, std::int6
   const std::int64_t total_dim =
       std::accumulate(tables.dims.begin(), tables.dims.end(), std::int64_t{0});
   const std::int64_t max_dim = *std::max_element(tables.dims.begin(), tables.dims.end());
-  const std::int64_t sequence = ops.tape().sequence();
+  const std::int64_t sequence = tape.sequence();
 
   to_same_dtype(graph, indices, sequence);
   to_same_dtype(graph, offsets, sequence);
   const TensorRef rows_per_table = table_metadata(graph, kLong, count);
-  const TensorRef warning = graph.new_gpu_tensor(kLong, {1});
+  const TensorRef warning = graph.new_tensor(kLong, {1});
   graph.begin_op("fbgemm::bounds_check_indices",
                  {rows_per_table, indices, offsets, 1, warning, kNone}, sequence);
   zero(graph, warning, sequence);
   graph.end_op();
 
-  const TensorRef cache_locations = graph.new_gpu_tensor(kInt, {0});
+  const TensorRef cache_locations = graph.new_tensor(kInt, {0});
   const bool stateful = tables.optimizer == TableBatch::Optimizer::kRowwiseAdagrad;
-  std::vector<Value> arguments = {graph.new_gpu_tensor(kFloat, {0}),  // placeholder
-                                  graph.new_gpu_tensor(kFloat, {elements}),
-                                  graph.new_gpu_tensor(kFloat, {0}),     // host weights
-                                  graph.new_gpu_tensor(kFloat, {0, 0}),  // cache
-                                  table_metadata(graph, kInt, count),    // placements
-                                  table_metadata(graph, kLong, count),   // weight offsets
+  std::vector<Value> arguments = {graph.new_tensor(kFloat, {0}),  // placeholder
+                                  graph.new_tensor(kFloat, {elements}),
+                                  graph.new_tensor(kFloat, {0}),        // host weights
+                                  graph.new_tensor(kFloat, {0, 0}),     // cache
+                                  table_metadata(graph, kInt, count),   // placements
+                                  table_metadata(graph, kLong, count),  // weight offsets
                                   table_metadata(graph, kInt, count + 1),
                                   total_dim,
                                   max_dim,
@@ -162,7 +167,7 @@ TensorRef table_batched_lookup(AtenOps& ops, const TableBatch& tables, std::int6
   if (stateful) {  // one number per row, for Adagrad
     arguments.insert(
         arguments.end(),
-        {graph.new_gpu_tensor(kFloat, {total_rows}), graph.new_gpu_tensor(kFloat, {0}),
+        {graph.new_tensor(kFloat, {total_rows}), graph.new_tensor(kFloat, {0}),
          table_metadata(graph, kInt, count), table_metadata(graph, kLong, count), 1e-8});
   }
   arguments.push_back(tables.learning_rate);
@@ -174,12 +179,11 @@ TensorRef table_batched_lookup(AtenOps& ops, const TableBatch& tables, std::int6
                  std::move(arguments), sequence);
   const TensorRef out = empty(graph, kFloat, {batch, total_dim});
   graph.end_op({out});
-  ops.tape().record(
-      fmt::format("torch::autograd::CppNode<SplitLookupFunction_{}_Op>", name), {}, out,
-      [&graph, indices, cache_locations, max_dim](TensorRef) -> std::vector<TensorRef> {
-        table_batched_backward(graph, indices, cache_locations, max_dim);
-        return {};
-      });
+  tape.record(fmt::format("torch::autograd::CppNode<SplitLookupFunction_{}_Op>", name), {}, out,
+              [&graph, indices, cache_locations, max_dim](TensorRef) -> std::vector<TensorRef> {
+                table_batched_backward(graph, indices, cache_locations, max_dim);
+                return {};
+              });
   return out;
 }
 

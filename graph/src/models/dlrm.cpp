@@ -6,9 +6,14 @@
 #include <cmath>
 #include <utility>
 
-#include "aten_ops.hpp"
-#include "embedding_ops.hpp"
-#include "graph_builder.hpp"
+#include "../emit/activation.hpp"
+#include "../emit/concat.hpp"
+#include "../emit/embedding.hpp"
+#include "../emit/index.hpp"
+#include "../emit/loss.hpp"
+#include "../emit/matmul.hpp"
+#include "../emit/views.hpp"
+#include "training_step.hpp"
 
 namespace perfmodel {
 namespace {
@@ -118,32 +123,37 @@ struct Layer {
   TensorRef weight, bias;
 };
 
+TrainingOptions training_options(const DlrmConfig& config) {
+  TrainingOptions options;
+  options.pinned_input = config.pinned_input;
+  options.optimizer = config.optimizer == DlrmConfig::Optimizer::kSgd
+                          ? TrainingOptions::Optimizer::kSgd
+                          : TrainingOptions::Optimizer::kAdagrad;
+  return options;
+}
+
 class DlrmBuilder {
  public:
-  explicit DlrmBuilder(const DlrmConfig& config) : config_(config) {}
+  explicit DlrmBuilder(const DlrmConfig& config)
+      : config_(config), step_(training_options(config)) {}
 
   ExecutionGraph build() {
     make_parameters();
-    graph_.begin_label("ProfilerStep#0");
-    copy_batch();
-    const TensorRef loss = forward();
-    zero_grad();
-    tape_.run(loss);
-    optimizer_step();
-    graph_.end_op();
-    return graph_.finish();
+    return step_.run([this] {
+      copy_batch();
+      return forward();
+    });
   }
 
  private:
   bool sgd() const { return config_.optimizer == DlrmConfig::Optimizer::kSgd; }
-  std::string_view optimizer_name() const { return sgd() ? "SGD" : "Adagrad"; }
 
   // Tables come first, then bottom and top MLP: the order in which the reference DLRM registers
   // them is the order in which the optimizer walks.
   void make_parameters() {
     if (!config_.table_batched) {
       for (const EmbeddingTable& table : config_.tables) {
-        weights_.push_back(make_parameter({table.num_rows, table.dim}));
+        weights_.push_back(step_.parameter({table.num_rows, table.dim}));
       }
     }
     bottom_ = make_layers(config_.bottom_mlp);
@@ -155,65 +165,53 @@ class DlrmBuilder {
   std::vector<Layer> make_layers(const std::vector<std::int64_t>& widths) {
     std::vector<Layer> layers;
     for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
-      const TensorRef weight = make_parameter({widths[i + 1], widths[i]});
-      layers.push_back({weight, make_parameter({widths[i + 1]})});
+      const TensorRef weight = step_.parameter({widths[i + 1], widths[i]});
+      layers.push_back({weight, step_.parameter({widths[i + 1]})});
     }
     return layers;
-  }
-
-  TensorRef make_parameter(Shape shape) {
-    const TensorRef parameter = graph_.new_gpu_tensor(DType::kFloat32, std::move(shape));
-    tape_.add_parameter(parameter);
-    parameters_.push_back(parameter);
-    return parameter;
-  }
-
-  TensorRef from_host(DType dtype, Shape shape) {
-    const TensorRef host = graph_.new_tensor(dtype, graph_.cpu(), std::move(shape));
-    return ops_.to_gpu(host, config_.pinned_input);
   }
 
   // Dense features, indices and offsets (all tables together, or indices per table and the offsets
   // stacked), labels.
   void copy_batch() {
     const auto tables = static_cast<std::int64_t>(config_.tables.size());
-    dense_ = from_host(DType::kFloat32, {config_.batch, config_.bottom_mlp.front()});
+    dense_ = step_.input(DType::kFloat32, {config_.batch, config_.bottom_mlp.front()});
     if (config_.table_batched) {
       std::int64_t total = 0;
       for (const EmbeddingTable& table : config_.tables) total += lookups(config_, table);
-      indices_.push_back(from_host(DType::kInt64, {total}));
-      offsets_ = from_host(DType::kInt64, {tables * config_.batch + 1});
+      indices_.push_back(step_.input(DType::kInt64, {total}));
+      offsets_ = step_.input(DType::kInt64, {tables * config_.batch + 1});
     } else {
       for (const EmbeddingTable& table : config_.tables) {
-        indices_.push_back(from_host(DType::kInt64, {lookups(config_, table)}));
+        indices_.push_back(step_.input(DType::kInt64, {lookups(config_, table)}));
       }
-      offsets_ = from_host(DType::kInt64, {tables, config_.batch});
+      offsets_ = step_.input(DType::kInt64, {tables, config_.batch});
     }
-    labels_ = from_host(DType::kFloat32, {config_.batch, 1});
+    labels_ = step_.input(DType::kFloat32, {config_.batch, 1});
   }
 
   TensorRef forward() {
     TensorRef x = dense_;
-    for (const Layer& layer : bottom_) x = ops_.relu(ops_.linear(x, layer.weight, layer.bias));
+    for (const Layer& layer : bottom_) x = relu(tape_, linear(tape_, x, layer.weight, layer.bias));
     std::vector<TensorRef> vectors = embeddings();
     vectors.insert(vectors.begin(), x);
-    TensorRef y = config_.interaction_dot ? dot_interaction(x, vectors) : ops_.cat(vectors, 1);
+    TensorRef y = config_.interaction_dot ? dot_interaction(x, vectors) : cat(tape_, vectors, 1);
     for (const Layer& layer : top_) {
-      y = ops_.linear(y, layer.weight, layer.bias);
-      if (layer.weight.index != top_.back().weight.index) y = ops_.relu(y);
+      y = linear(tape_, y, layer.weight, layer.bias);
+      if (layer.weight.index != top_.back().weight.index) y = relu(tape_, y);
     }
-    return ops_.binary_cross_entropy(ops_.sigmoid(y), labels_);
+    return binary_cross_entropy(tape_, sigmoid(tape_, y), labels_);
   }
 
   std::vector<TensorRef> embeddings() {
     if (config_.table_batched) {
-      return {table_batched_lookup(ops_, table_batch(), config_.batch, indices_[0], offsets_)};
+      return {table_batched_lookup(tape_, table_batch(), config_.batch, indices_[0], offsets_)};
     }
     std::vector<TensorRef> vectors;
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       const TensorRef offsets =
           select(graph_, offsets_, 0, static_cast<std::int64_t>(i), tape_.sequence());
-      vectors.push_back(embedding_bag(ops_, weights_[i], indices_[i], offsets));
+      vectors.push_back(embedding_bag(tape_, weights_[i], indices_[i], offsets));
     }
     return vectors;
   }
@@ -234,37 +232,18 @@ class DlrmBuilder {
     const std::int64_t dim = config_.bottom_mlp.back();
     const auto count = static_cast<std::int64_t>(config_.tables.size()) + 1;
     const std::int64_t pairs = count * (count - 1) / 2;
-    const TensorRef stacked = ops_.view(ops_.cat(vectors, 1), {config_.batch, -1, dim});
-    const TensorRef products = ops_.bmm(stacked, ops_.transpose(stacked, 1, 2));
-    const TensorRef row = graph_.new_gpu_tensor(DType::kInt64, {pairs});
-    const TensorRef column = graph_.new_gpu_tensor(DType::kInt64, {pairs});
-    return ops_.cat({x, ops_.index_matrix(products, row, column)}, 1);
-  }
-
-  // Gradients become None, which is no op.
-  void zero_grad() {
-    graph_.begin_label(fmt::format("Optimizer.zero_grad#{0}.zero_grad", optimizer_name()));
-    graph_.end_op();
-  }
-
-  void optimizer_step() {
-    graph_.begin_label(fmt::format("Optimizer.step#{0}.step", optimizer_name()));
-    if (!config_.table_batched) {
-      sgd_step_loop(graph_, tape_, parameters_, kSgdLearningRate);
-    } else if (sgd()) {
-      sgd_step_foreach(graph_, tape_, parameters_, kSgdLearningRate);
-    } else {
-      adagrad_step_foreach(graph_, tape_, parameters_, kAdagradLearningRate);
-    }
-    graph_.end_op();
+    const TensorRef stacked = view(tape_, cat(tape_, vectors, 1), {config_.batch, -1, dim});
+    const TensorRef products = bmm(tape_, stacked, transpose(tape_, stacked, 1, 2));
+    const TensorRef row = graph_.new_tensor(DType::kInt64, {pairs});
+    const TensorRef column = graph_.new_tensor(DType::kInt64, {pairs});
+    return cat(tape_, {x, index_matrix(tape_, products, row, column)}, 1);
   }
 
   const DlrmConfig& config_;
-  GraphBuilder graph_;
-  AutogradTape tape_{graph_};
-  AtenOps ops_{graph_, tape_};
-  std::vector<TensorRef> parameters_;  // all of them, in the optimizer's order
-  std::vector<TensorRef> weights_;     // of the tables, unless batched
+  TrainingStep step_;
+  GraphBuilder& graph_ = step_.graph();
+  AutogradTape& tape_ = step_.tape();
+  std::vector<TensorRef> weights_;  // of the tables, unless batched
   std::vector<Layer> bottom_, top_;
   TensorRef dense_, offsets_, labels_;
   std::vector<TensorRef> indices_;

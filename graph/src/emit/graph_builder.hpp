@@ -2,16 +2,17 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/pytorch.hpp"
 
 namespace perfmodel {
 
@@ -65,14 +66,22 @@ class GraphBuilder {
  public:
   static constexpr std::int32_t kMainThread = 1, kAutogradThread = 2;
 
-  GraphBuilder();
+  explicit GraphBuilder(const PyTorch& pytorch = {});
 
-  Device gpu() const { return {.kind = Device::Kind::kGpu, .index = 0}; }
-  Device cpu() const { return {.kind = Device::Kind::kCpu, .index = -1}; }
+  /// Starts with the tensors and arguments of `source` but none of its nodes: for graphs that are
+  /// copied node by node and changed on the way (see GraphCopy).
+  GraphBuilder(const ExecutionGraph& source, const PyTorch& pytorch);
+
+  const PyTorch& pytorch() const { return pytorch_; }
+  Device device() const { return pytorch_.device; }  ///< where the model computes
+  static constexpr Device cpu() { return {.kind = Device::Kind::kCpu, .index = -1}; }
   static Value device_value(Device device);
+  Value device_value() const { return device_value(device()); }
 
   TensorRef new_tensor(DType dtype, Device device, Shape shape);
-  TensorRef new_gpu_tensor(DType dtype, Shape shape) { return new_tensor(dtype, gpu(), shape); }
+  TensorRef new_tensor(DType dtype, Shape shape) { return new_tensor(dtype, device(), shape); }
+  /// A tensor of `source`, by its index there; known by its ids, taken as dense.
+  TensorRef tensor_of_source(std::uint32_t index);
   /// Shares the storage of `base`; `offset` in elements from the start of `base`.
   TensorRef new_view(TensorRef base, Shape shape, Shape strides, std::int64_t offset = 0);
   /// A sparse COO tensor, of which the observer sees neither storage nor device.
@@ -104,11 +113,22 @@ class GraphBuilder {
 
   /// Opens the scope-1 node of a backward function; the forward thread's stack top is its
   /// `fw_parent`.
-  void begin_backward_function(std::string_view name, TensorRef gradient, std::int64_t sequence);
+  void begin_backward_function(std::string_view name, const std::vector<TensorRef>& gradients,
+                               std::int64_t sequence);
   /// Opens a node without schema, e.g. "autograd::engine::evaluate_function: ..."
   void begin_plain(std::string_view name, std::vector<Value> inputs = {});
 
   void switch_thread(std::int32_t thread);
+  std::int32_t thread() const { return thread_; }
+
+  /// Opens a node that is the same as `node` of the source except for its id and its parent, which
+  /// is the node that is open on its thread. Its outputs are the node's own: end it with close().
+  void copy_node(const Node& node);
+  void close() { stack().pop_back(); }
+  void close_thread(std::int32_t thread) { stacks_[thread].clear(); }
+  /// Position of the innermost node that is open on this thread.
+  std::size_t innermost() { return stack().back(); }
+  ExecutionGraph& graph_being_made() { return graph_; }
 
   /// Everything that was opened is closed; hands over the indexed graph.
   ExecutionGraph finish();
@@ -128,77 +148,24 @@ class GraphBuilder {
   const TensorState& state(TensorRef tensor) const;
   TensorRef add(TensorState tensor);
   std::int64_t next_id() { return ++last_id_; }
+  // Copied graphs number their nodes anew; tensors go on behind the largest id of the source.
+  std::int64_t next_node_id();
   std::vector<std::size_t>& stack() { return stacks_[thread_]; }
   Node& open_node(std::string_view name, const std::vector<Value>& inputs, Scope scope);
   std::pair<std::uint32_t, std::uint32_t> append(const std::vector<Value>& values);
   Argument argument(const Value& value);
   std::uint32_t tensor_entry(TensorRef tensor);
 
+  PyTorch pytorch_;
   ExecutionGraph graph_;
+  bool copies_ = false;
   std::deque<TensorState> tensors_;  // shapes are handed out by reference
   std::vector<std::int64_t> storage_ids_;
   std::map<std::int32_t, std::vector<std::size_t>> stacks_;  // open nodes per thread
   std::int32_t thread_ = 0;
   std::int64_t last_id_ = 0, last_rf_id_ = 0;
+  std::unordered_map<std::int64_t, std::int32_t> storages_of_source_;  // id -> storage_ids_
   TensorRef undefined_;
-};
-
-/// What PyTorch's autograd engine keeps of the forward pass, and the engine that replays it.
-///
-/// Nodes run in order of their sequence number, highest first; gradient accumulation of parameters
-/// comes before everything else. A gradient that arrives as a second one is added inside the node
-/// that produced it; one that was broadcast is summed there.
-class AutogradTape {
- public:
-  /// Emits the ops of one backward function; returns a gradient per differentiable input.
-  using Backward = std::function<std::vector<TensorRef>(TensorRef gradient)>;
-
-  explicit AutogradTape(GraphBuilder& builder) : builder_(builder) {}
-
-  std::int64_t sequence() const { return next_sequence_; }
-
-  /// Makes `tensor` a leaf whose gradient is kept.
-  void add_parameter(TensorRef tensor);
-  bool requires_grad(TensorRef tensor) const { return producer_.contains(tensor.index); }
-
-  /// Notes that `output` came from `inputs` (those without gradient are left out) by a
-  /// differentiable op; takes a sequence number.
-  void record(std::string name, const std::vector<TensorRef>& inputs, TensorRef output,
-              Backward backward);
-
-  /// The backward pass of `loss` on the autograd thread.
-  void run(TensorRef loss);
-
-  /// Gradient of a parameter after run().
-  TensorRef gradient(TensorRef parameter) const;
-
- private:
-  struct Edge {
-    int target = -1;  // node that takes this gradient, -1: nobody
-    Shape shape;      // of the forward input
-  };
-  struct TapeNode {
-    std::string name;
-    std::int64_t sequence = -1;  // -1: accumulates a parameter's gradient
-    std::vector<Edge> edges;
-    Backward backward;
-    int pending = 0;  // gradients that are still to come
-    TensorRef buffer;
-    bool owned = false;  // the buffer is nobody else's: later gradients are added in place
-  };
-
-  void count_pending(int root);
-  void evaluate(int node);
-  TensorRef reduce_to(TensorRef gradient, const Shape& shape);
-  void deliver(int target, TensorRef gradient);
-  void accumulate_parameter(TensorRef parameter, TensorRef gradient);
-
-  GraphBuilder& builder_;
-  std::vector<TapeNode> nodes_;
-  std::vector<int> ready_;
-  std::map<std::int32_t, int> producer_;         // tensor index -> node
-  std::map<std::int32_t, TensorRef> gradients_;  // parameter index -> gradient
-  std::int64_t next_sequence_ = 0;
 };
 
 }  // namespace perfmodel

@@ -4,13 +4,13 @@
 #include <string_view>
 #include <vector>
 
-#include "aten_ops.hpp"
+#include "autograd_tape.hpp"
 
 namespace perfmodel {
 
 /// nn.EmbeddingBag(mode="sum", sparse=True): one table, weights [rows, dim], indices [N],
 /// offsets [B]. The gradient is a sparse tensor with one entry per lookup.
-TensorRef embedding_bag(AtenOps& ops, TensorRef weight, TensorRef indices, TensorRef offsets);
+TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets);
 
 /// FBGEMM's SplitTableBatchedEmbeddingBags: all tables in one op, the optimizer in its backward.
 struct TableBatch {
@@ -20,7 +20,7 @@ struct TableBatch {
 };
 
 /// indices [N], offsets [T * B + 1], table by table; the result is [B, sum of dims].
-TensorRef table_batched_lookup(AtenOps& ops, const TableBatch& tables, std::int64_t batch,
+TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std::int64_t batch,
                                TensorRef indices, TensorRef offsets);
 
 }  // namespace perfmodel

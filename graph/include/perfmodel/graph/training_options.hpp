@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+
+#include "perfmodel/graph/pytorch.hpp"
+
+namespace perfmodel {
+
+/// What all model builders share: who computes, and how the step around the model looks.
+struct TrainingOptions {
+  PyTorch pytorch;
+
+  enum class Phase {
+    kTraining,  ///< forward, zero_grad, backward, optimizer
+    kForward,   ///< forward pass of a training step alone, loss included
+  } phase = Phase::kTraining;
+
+  enum class Optimizer {
+    kNone,  ///< forward and backward pass, gradients stay
+    kSgd,
+    kMomentum,  ///< SGD with momentum 0.9
+    kAdagrad,
+    kAdam,
+    kAdamW,
+  } optimizer = Optimizer::kSgd;
+
+  /// How PyTorch walks the parameters. kDefault: what this version does on this device (a loop
+  /// before 2.0 and on CPUs, else foreach).
+  enum class Implementation {
+    kDefault,
+    kLoop,     ///< a handful of ops per parameter
+    kForeach,  ///< `aten::_foreach_*` over all parameters
+    kFused,    ///< one `aten::_fused_*` op
+  } implementation = Implementation::kDefault;
+
+  /// Gradients become None before the backward pass (PyTorch 2's default), so nothing is set to
+  /// zero and the first gradient is kept as it comes. Unset: what this version does.
+  enum class ZeroGrad { kDefault, kToNone, kToZero } zero_grad = ZeroGrad::kDefault;
+
+  /// The batch lies in pinned host memory, so that copying it does not block the host.
+  bool pinned_input = true;
+
+  /// Name of the region around the step; empty: none.
+  std::string step_label = "ProfilerStep#0";
+
+  bool zero_grad_to_none() const {
+    return zero_grad == ZeroGrad::kDefault ? !pytorch.before(2, 0) : zero_grad == ZeroGrad::kToNone;
+  }
+};
+
+}  // namespace perfmodel

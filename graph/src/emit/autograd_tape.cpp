@@ -1,0 +1,175 @@
+#include "autograd_tape.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "memory.hpp"
+#include "perfmodel/result.hpp"
+#include "sparse.hpp"
+
+namespace perfmodel {
+
+void AutogradTape::add_parameter(TensorRef tensor, TensorRef kept_gradient) {
+  producer_[tensor.index] = {.node = static_cast<int>(nodes_.size())};
+  TapeNode& made = nodes_.emplace_back();
+  made.name = "torch::autograd::AccumulateGrad";
+  made.buffers.resize(1);
+  made.backward = [this, tensor, kept_gradient](const std::vector<TensorRef>& gradients) {
+    gradients_[tensor.index] = accumulate(kept_gradient, gradients.front());
+    return std::vector<TensorRef>();
+  };
+}
+
+void AutogradTape::record(std::string name, const std::vector<TensorRef>& inputs,
+                          const std::vector<TensorRef>& outputs, BackwardOfMany backward) {
+  TapeNode made;
+  made.name = std::move(name);
+  made.sequence = next_sequence_++;
+  made.backward = std::move(backward);
+  made.buffers.resize(outputs.size());
+  for (TensorRef input : inputs) {
+    const auto producer = producer_.find(input.index);
+    const Source source = producer == producer_.end() ? Source{} : producer->second;
+    made.edges.push_back({source, graph_.shape(input)});
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    producer_[outputs[i].index] = {static_cast<int>(nodes_.size()), static_cast<int>(i)};
+  }
+  nodes_.push_back(std::move(made));
+}
+
+void AutogradTape::record(std::string name, const std::vector<TensorRef>& inputs, TensorRef output,
+                          Backward backward) {
+  record(std::move(name), inputs, std::vector<TensorRef>{output},
+         [backward = std::move(backward)](const std::vector<TensorRef>& gradients) {
+           return backward(gradients.front());
+         });
+}
+
+TensorRef AutogradTape::gradient(TensorRef parameter) const {
+  const auto at = gradients_.find(parameter.index);
+  return at == gradients_.end() ? TensorRef{} : at->second;
+}
+
+void AutogradTape::count_pending(int root) {
+  std::vector<int> walk = {root};
+  std::vector<bool> seen(nodes_.size(), false);
+  seen[static_cast<std::size_t>(root)] = true;
+  while (!walk.empty()) {
+    const int from = walk.back();
+    walk.pop_back();
+    for (const Edge& edge : node(from).edges) {
+      if (edge.to.node < 0) continue;
+      ++node(edge.to.node).pending;
+      if (!seen[static_cast<std::size_t>(edge.to.node)]) walk.push_back(edge.to.node);
+      seen[static_cast<std::size_t>(edge.to.node)] = true;
+    }
+  }
+}
+
+void AutogradTape::run(TensorRef loss) {
+  const Source root = producer_.at(loss.index);
+  count_pending(root.node);
+  node(root.node).buffers[static_cast<std::size_t>(root.output)].sum = ones_like(graph_, loss);
+  ready_ = {root.node};
+  const std::int32_t caller = graph_.thread();
+  if (graph_.pytorch().on_gpu()) graph_.switch_thread(GraphBuilder::kAutogradThread);
+  // As unsigned numbers, -1 (a parameter) is the largest.
+  const auto later = [this](int a, int b) {
+    return static_cast<std::uint64_t>(node(a).sequence) <
+           static_cast<std::uint64_t>(node(b).sequence);
+  };
+  while (!ready_.empty()) {
+    std::pop_heap(ready_.begin(), ready_.end(), later);
+    const int next = ready_.back();
+    ready_.pop_back();
+    evaluate(next);
+  }
+  graph_.switch_thread(caller);
+}
+
+void AutogradTape::evaluate(int index) {
+  std::vector<TensorRef> arrived;
+  std::vector<TensorRef> listed;  // as the observer sees them
+  for (const Buffer& buffer : node(index).buffers) {
+    arrived.push_back(buffer.sum);
+    listed.push_back(buffer.sum.exists() ? buffer.sum : graph_.undefined());
+  }
+  graph_.begin_plain("autograd::engine::evaluate_function: " + node(index).name);
+  graph_.begin_backward_function(node(index).name, listed, node(index).sequence);
+  std::vector<TensorRef> gradients = node(index).backward(arrived);
+  graph_.end_op();
+  const std::vector<Edge>& edges = node(index).edges;
+  PERFMODEL_CHECK(gradients.size() == edges.size());
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (edges[i].to.node >= 0 && gradients[i].exists()) {
+      gradients[i] = sum_to(gradients[i], edges[i].shape);
+    }
+  }
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (edges[i].to.node >= 0) deliver(edges[i].to, gradients[i]);
+  }
+  graph_.end_op();
+}
+
+// A gradient of an input that was broadcast, as at::sum_to does it.
+TensorRef AutogradTape::sum_to(TensorRef gradient, const Shape& shape) {
+  const Shape from = graph_.shape(gradient);
+  if (from == shape) return gradient;
+  PERFMODEL_CHECK(from.size() >= shape.size());
+  const std::size_t leading = from.size() - shape.size();
+  Shape kept = from, axes;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (i < leading || (shape[i - leading] == 1 && from[i] != 1)) {
+      kept[i] = 1;
+      axes.push_back(static_cast<std::int64_t>(i));
+    }
+  }
+  const TensorRef sum = graph_.new_tensor(graph_.dtype(gradient), kept);
+  graph_.leaf_op("aten::sum.dim_IntList", {gradient, axes, true, kNone}, {sum});
+  if (leading == 0) return sum;
+  const TensorRef view = graph_.new_view(sum, shape, contiguous_strides(shape));
+  graph_.leaf_op("aten::view", {sum, shape}, {view});
+  return view;
+}
+
+void AutogradTape::deliver(Source to, TensorRef gradient) {
+  TapeNode& target = node(to.node);
+  Buffer& buffer = target.buffers[static_cast<std::size_t>(to.output)];
+  if (!gradient.exists()) {
+    // nothing to add
+  } else if (!buffer.sum.exists()) {
+    buffer.sum = gradient;
+    buffer.owned = !graph_.is_view(gradient) && graph_.is_contiguous(gradient);
+  } else if (buffer.owned) {
+    graph_.leaf_op("aten::add_.Tensor", {buffer.sum, gradient, 1}, {buffer.sum});
+  } else {
+    const TensorRef sum = graph_.new_tensor(graph_.dtype(gradient), graph_.shape(gradient));
+    graph_.leaf_op("aten::add.Tensor", {buffer.sum, gradient, 1}, {sum});
+    buffer = {.sum = sum, .owned = true};
+  }
+  if (--target.pending > 0) return;
+  ready_.push_back(to.node);
+  std::push_heap(ready_.begin(), ready_.end(), [this](int a, int b) {
+    return static_cast<std::uint64_t>(node(a).sequence) <
+           static_cast<std::uint64_t>(node(b).sequence);
+  });
+}
+
+// A parameter without gradient keeps the first one as its own; another is added to.
+TensorRef AutogradTape::accumulate(TensorRef kept_gradient, TensorRef gradient) {
+  if (graph_.is_sparse(gradient)) return share_sparse(graph_, gradient);
+  if (kept_gradient.exists()) {
+    graph_.leaf_op("aten::add_.Tensor", {kept_gradient, gradient, 1}, {kept_gradient});
+    return kept_gradient;
+  }
+  const TensorRef kept =
+      graph_.new_view(gradient, graph_.shape(gradient), graph_.strides(gradient));
+  graph_.begin_op("aten::detach", {gradient});
+  graph_.begin_plain("detach", {gradient});
+  graph_.end_op();
+  graph_.end_op({kept});
+  return kept;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "graph_builder.hpp"
+
+namespace perfmodel {
+
+/// What PyTorch's autograd engine keeps of the forward pass, and the engine that replays it.
+///
+/// Nodes run in order of their sequence number, highest first; gradient accumulation of parameters
+/// comes before everything else. A gradient that arrives as a second one is added inside the node
+/// that produced it; one that was broadcast is summed there. The backward pass runs on a thread of
+/// its own for a GPU, on the caller's for a CPU.
+class AutogradTape {
+ public:
+  /// Emits the ops of one backward function: one gradient per output (`exists()` is false where
+  /// none arrived) becomes one per input, again not existing where there is none.
+  using BackwardOfMany =
+      std::function<std::vector<TensorRef>(const std::vector<TensorRef>& gradients)>;
+  using Backward = std::function<std::vector<TensorRef>(TensorRef gradient)>;
+
+  explicit AutogradTape(GraphBuilder& graph) : graph_(graph) {}
+
+  GraphBuilder& graph() { return graph_; }
+
+  /// Number that the next differentiable op gets; ops that autograd looks at carry it.
+  std::int64_t sequence() const { return next_sequence_; }
+
+  /// Makes `tensor` a leaf whose gradient is kept. With `kept_gradient` the parameter has a
+  /// gradient tensor already, to which the new one is added (zero_grad without set_to_none).
+  void add_parameter(TensorRef tensor, TensorRef kept_gradient = {});
+  bool requires_grad(TensorRef tensor) const { return producer_.contains(tensor.index); }
+
+  /// Notes that `outputs` came from `inputs` (those without gradient are left out) by a
+  /// differentiable op; takes a sequence number. Outputs: the differentiable ones alone. An op in
+  /// place names its input as output.
+  void record(std::string name, const std::vector<TensorRef>& inputs,
+              const std::vector<TensorRef>& outputs, BackwardOfMany backward);
+  void record(std::string name, const std::vector<TensorRef>& inputs, TensorRef output,
+              Backward backward);
+
+  /// The backward pass of `loss`, whose gradient is one.
+  void run(TensorRef loss);
+
+  /// Gradient of a parameter after run(); does not exist where none arrived.
+  TensorRef gradient(TensorRef parameter) const;
+
+ private:
+  struct Source {  // which output of which node made a tensor
+    int node = -1, output = 0;
+  };
+  struct Edge {
+    Source to;    // node -1: nobody takes this gradient
+    Shape shape;  // of the forward input
+  };
+  struct Buffer {
+    TensorRef sum;
+    bool owned = false;  // nobody else's: later gradients are added in place
+  };
+  struct TapeNode {
+    std::string name;
+    std::int64_t sequence = -1;  // -1: accumulates a parameter's gradient
+    std::vector<Edge> edges;
+    BackwardOfMany backward;
+    int pending = 0;  // gradients that are still to come
+    std::vector<Buffer> buffers;
+  };
+
+  TapeNode& node(int index) { return nodes_[static_cast<std::size_t>(index)]; }
+  void count_pending(int root);
+  void evaluate(int index);
+  TensorRef sum_to(TensorRef gradient, const Shape& shape);
+  void deliver(Source to, TensorRef gradient);
+  TensorRef accumulate(TensorRef kept_gradient, TensorRef gradient);
+
+  GraphBuilder& graph_;
+  std::vector<TapeNode> nodes_;
+  std::vector<int> ready_;
+  std::unordered_map<std::int32_t, Source> producer_;      // by tensor index
+  std::unordered_map<std::int32_t, TensorRef> gradients_;  // by parameter index
+  std::int64_t next_sequence_ = 0;
+};
+
+}  // namespace perfmodel

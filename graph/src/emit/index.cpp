@@ -1,0 +1,107 @@
+#include "index.hpp"
+
+#include <limits>
+
+#include "memory.hpp"
+#include "views.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr std::int64_t kSliceEnd = std::numeric_limits<std::int64_t>::max();
+
+// The ":" of an index expression.
+TensorRef slice_all(AutogradTape& tape, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = slice(graph, x, 0, 0, kSliceEnd, tape.sequence());
+  tape.record("SliceBackward0", {x}, out,
+              [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
+                const Shape& shape = graph.shape(x);
+                graph.begin_op("aten::slice_backward", {gradient, shape, 0, 0, kSliceEnd, 1});
+                const TensorRef made = zeros(graph, graph.dtype(x), shape);
+                copy(graph, slice(graph, made, 0, 0, kSliceEnd), gradient);
+                graph.end_op({made});
+                return {made};
+              });
+  return out;
+}
+
+// One term of the linear index: (index mod size) * stride, on the device of the data.
+TensorRef linear_index_term(GraphBuilder& graph, TensorRef index, std::int64_t size,
+                            std::int64_t stride) {
+  const auto scalar_op = [&](const char* scalar, const char* tensor, TensorRef x,
+                             std::int64_t number) {
+    const TensorRef made = like(graph, x);
+    graph.begin_op(scalar, {x, number});
+    graph.leaf_op(tensor, {x, wrapped_number(graph)}, {made});
+    graph.end_op({made});
+    return made;
+  };
+  const TensorRef wrapped =
+      scalar_op("aten::remainder.Scalar", "aten::remainder.Tensor", index, size);
+  const TensorRef scaled = scalar_op("aten::mul.Scalar", "aten::mul.Tensor", wrapped, stride);
+  graph.leaf_op("aten::to.dtype_layout",
+                {scaled, kNone, kNone, graph.device_value(), kNone, false, false, kNone}, {scaled});
+  return scaled;
+}
+
+// The accumulating index_put: linear indices are sorted, then rows of equal index are added up.
+TensorRef index_backward(GraphBuilder& graph, TensorRef gradient, const Shape& shape, TensorRef row,
+                         TensorRef column) {
+  const std::int64_t picked = graph.numel(row);
+  const TensorRef made = new_zeros(graph, gradient, shape);
+  graph.begin_op("aten::_index_put_impl_",
+                 {made, Value::List{kNone, row, column}, gradient, true, true});
+  const TensorRef linear = linear_index_term(graph, row, shape[1], shape[2]);
+  const TensorRef minor = linear_index_term(graph, column, shape[2], 1);
+  graph.leaf_op("aten::add_.Tensor", {linear, minor, 1}, {linear});
+  contiguous(graph, gradient);
+  const TensorRef flat = reshape(graph, linear, {-1});
+  for (int i = 0; i < 2; ++i) {  // sorted indices and their origins
+    const TensorRef scratch = like(graph, flat);
+    graph.begin_op("aten::empty_like", {flat, kNone, kNone, kNone, kNone, 0});
+    graph.leaf_op(
+        "aten::empty.memory_format",
+        {Shape{picked}, scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone, 0},
+        {scratch});
+    graph.end_op({scratch});
+  }
+  graph.begin_op("aten::divide_.Scalar_mode", {flat, 1, "trunc"});
+  graph.begin_op("aten::div_.Scalar_mode", {flat, 1, "trunc"});
+  graph.leaf_op("aten::div_.Tensor_mode", {flat, wrapped_number(graph), "trunc"}, {flat});
+  graph.end_op({flat});
+  graph.end_op({flat});
+  graph.begin_op("aten::arange",
+                 {picked, scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone});
+  const TensorRef origins = empty(graph, DType::kInt64, {0});
+  const TensorRef counted = contiguous_view(graph, origins, {picked});
+  graph.begin_op("aten::arange.start_out", {0, picked, 1, origins});
+  graph.leaf_op("aten::resize_", {origins, Shape{picked}, kNone}, {counted});
+  graph.end_op({counted});
+  graph.end_op({counted});
+  graph.end_op({made});
+  return made;
+}
+
+}  // namespace
+
+TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef column) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef rows = slice_all(tape, x);
+  const Shape shape = graph.shape(rows);
+  const std::int64_t batch = shape[0], picked = graph.numel(row);
+  const TensorRef out = graph.new_tensor(graph.dtype(x), {batch, picked});
+  graph.begin_op("aten::index.Tensor",
+                 {rows, std::vector<TensorRef>{graph.undefined(), row, column}}, tape.sequence());
+  as_strided(graph, rows, {batch, picked}, {shape[1] * shape[2], 0});
+  reshape(graph, row, {1, picked});
+  reshape(graph, column, {1, picked});
+  graph.end_op({out});
+  tape.record("IndexBackward0", {rows}, out,
+              [&graph, shape, row, column](TensorRef gradient) -> std::vector<TensorRef> {
+                return {index_backward(graph, gradient, shape, row, column)};
+              });
+  return out;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "autograd_tape.hpp"
+
+namespace perfmodel {
+
+/// Mean over the batch.
+TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorRef target);
+
+}  // namespace perfmodel

@@ -1,0 +1,138 @@
+#include "memory.hpp"
+
+#include <utility>
+
+namespace perfmodel {
+TensorRef wrapped_number(GraphBuilder& graph, DType dtype) {
+  return graph.new_tensor(dtype, graph.cpu(), {});
+}
+
+TensorRef like(GraphBuilder& graph, TensorRef x) {
+  return graph.new_tensor(graph.dtype(x), graph.shape(x));
+}
+
+TensorRef contiguous(GraphBuilder& graph, TensorRef x) {
+  if (graph.is_contiguous(x)) return x;  // no op is called
+  const Value dtype = scalar_type_code(graph.dtype(x)), device = graph.device_value();
+  const TensorRef made = like(graph, x);
+  graph.begin_op("aten::contiguous", {x, 0});
+  graph.begin_op("aten::clone", {x, 0});
+  graph.begin_op("aten::empty_like", {x, dtype, 0, device, kNone, 0});
+  graph.leaf_op("aten::empty.memory_format", {graph.shape(x), dtype, 0, device, kNone, 0}, {made});
+  graph.end_op({made});
+  copy(graph, made, x);
+  graph.end_op({made});
+  graph.end_op({made});
+  return made;
+}
+
+TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape) {
+  const TensorRef made = graph.new_tensor(dtype, shape);
+  graph.leaf_op("aten::empty.memory_format",
+                {shape, scalar_type_code(dtype), 0, graph.device_value(), kNone, kNone}, {made});
+  return made;
+}
+
+namespace {
+// `arguments`: those of empty_like after the tensor.
+TensorRef empty_like_with(GraphBuilder& graph, TensorRef x, DType dtype,
+                          std::vector<Value> arguments) {
+  const Shape shape = graph.shape(x);
+  const TensorRef made = graph.new_tensor(dtype, shape);
+  arguments.insert(arguments.begin(), Value(x));
+  graph.begin_op("aten::empty_like", std::move(arguments));
+  graph.leaf_op(
+      "aten::empty_strided",
+      {shape, contiguous_strides(shape), scalar_type_code(dtype), 0, graph.device_value(), kNone},
+      {made});
+  graph.end_op({made});
+  return made;
+}
+}  // namespace
+
+TensorRef empty_like(GraphBuilder& graph, TensorRef x) {
+  return empty_like_with(graph, x, graph.dtype(x), {kNone, kNone, kNone, kNone, kNone});
+}
+
+TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype) {
+  return empty_like_with(graph, x, dtype,
+                         {scalar_type_code(dtype), 0, graph.device_value(), kNone, kNone});
+}
+
+void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  graph.begin_op("aten::zero_", {x}, sequence);
+  graph.leaf_op("aten::fill_.Scalar", {x, 0}, {x});
+  graph.end_op({x});
+}
+
+TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape) {
+  graph.begin_op("aten::zeros", {shape, scalar_type_code(dtype), 0, graph.device_value(), kNone});
+  const TensorRef made = empty(graph, dtype, std::move(shape));
+  zero(graph, made);
+  graph.end_op({made});
+  return made;
+}
+
+TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype) {
+  graph.begin_op("aten::zeros_like",
+                 {x, scalar_type_code(dtype), 0, graph.device_value(), kNone, kNone});
+  const TensorRef made = empty_like(graph, x, dtype);
+  zero(graph, made);
+  graph.end_op({made});
+  return made;
+}
+
+TensorRef new_zeros(GraphBuilder& graph, TensorRef like_tensor, Shape shape) {
+  const DType dtype = graph.dtype(like_tensor);
+  const std::vector<Value> arguments = {like_tensor,          shape, scalar_type_code(dtype), 0,
+                                        graph.device_value(), kNone};
+  graph.begin_op("aten::new_zeros", arguments);
+  graph.begin_op("aten::new_empty", arguments);
+  const TensorRef made = empty(graph, dtype, std::move(shape));
+  graph.end_op({made});
+  zero(graph, made);
+  graph.end_op({made});
+  return made;
+}
+
+TensorRef ones_like(GraphBuilder& graph, TensorRef loss) {
+  const TensorRef ones = like(graph, loss);
+  const int code = scalar_type_code(graph.dtype(loss));
+  graph.begin_op("aten::ones_like", {loss, kNone, kNone, kNone, false, 1});
+  graph.begin_op("aten::empty_like", {loss, kNone, kNone, kNone, false, 1});
+  graph.leaf_op("aten::empty_strided", {Shape{}, Shape{}, code, 0, graph.device_value(), false},
+                {ones});
+  graph.end_op({ones});
+  graph.leaf_op("aten::fill_.Scalar", {ones, 1.0}, {ones});
+  graph.end_op({ones});
+  return ones;
+}
+
+void copy(GraphBuilder& graph, TensorRef to, TensorRef from, bool non_blocking) {
+  graph.leaf_op("aten::copy_", {to, from, non_blocking}, {to});
+}
+
+void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  graph.leaf_op("aten::to.dtype", {x, scalar_type_code(graph.dtype(x)), false, false, kNone}, {x},
+                sequence);
+}
+
+TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking) {
+  GraphBuilder& graph = tape.graph();
+  const Shape& shape = graph.shape(host);
+  const int dtype = scalar_type_code(graph.dtype(host));
+  const Value device = graph.device_value();
+  const TensorRef made = graph.new_tensor(graph.dtype(host), shape);
+  const std::int64_t sequence = tape.sequence();
+  graph.begin_op("aten::to.dtype_layout",
+                 {host, dtype, 0, device, kNone, non_blocking, false, kNone}, sequence);
+  graph.begin_op("aten::_to_copy", {host, dtype, 0, device, kNone, non_blocking, kNone}, sequence);
+  graph.leaf_op("aten::empty_strided",
+                {graph.shape(host), graph.strides(host), dtype, 0, device, false}, {made});
+  copy(graph, made, host, non_blocking);
+  graph.end_op({made});
+  graph.end_op({made});
+  return made;
+}
+
+}  // namespace perfmodel

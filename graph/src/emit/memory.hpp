@@ -1,0 +1,31 @@
+#pragma once
+
+#include "autograd_tape.hpp"
+
+namespace perfmodel {
+
+// Allocations, fills and copies, all on the device where the model computes.
+
+/// A tensor of the same type and shape; no op.
+TensorRef like(GraphBuilder& graph, TensorRef x);
+/// PyTorch wraps the number of `x + 3` into a tensor on the CPU; no op.
+TensorRef wrapped_number(GraphBuilder& graph, DType dtype = DType::kInt64);
+
+TensorRef contiguous(GraphBuilder& graph, TensorRef x);
+TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape);
+TensorRef empty_like(GraphBuilder& graph, TensorRef x);
+TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype);
+TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape);
+TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype);
+TensorRef new_zeros(GraphBuilder& graph, TensorRef like, Shape shape);
+/// The gradient from which a backward pass starts.
+TensorRef ones_like(GraphBuilder& graph, TensorRef loss);
+void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
+void copy(GraphBuilder& graph, TensorRef to, TensorRef from, bool non_blocking = false);
+/// `x.to(dtype)` of a tensor that has this dtype already.
+void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
+
+/// `x.to(device)` of a tensor without gradient in host memory.
+TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking);
+
+}  // namespace perfmodel

@@ -1,0 +1,110 @@
+#include "perfmodel/graph/model_size.hpp"
+
+#include <span>
+#include <string_view>
+
+namespace perfmodel {
+namespace {
+
+class SizeOfModel {
+ public:
+  explicit SizeOfModel(const ExecutionGraph& graph) : graph_(graph) {}
+
+  ModelSize of_first_step() {
+    const auto steps = iterations(graph_);
+    if (steps.empty()) return size_;
+    for (std::int32_t i = steps.front().begin; i < steps.front().end; ++i) {
+      add(graph_.nodes[static_cast<std::size_t>(i)]);
+    }
+    return size_;
+  }
+
+ private:
+  void add(const Node& node) {
+    const std::string_view name = graph_.name(node);
+    if (node.scope == Scope::kBackward && name == "torch::autograd::AccumulateGrad") {
+      if (const Tensor* gradient = tensor(node, 0)) size_.parameters += elements(*gradient);
+    } else if (name.starts_with("fbgemm::split_embedding_codegen_lookup_")) {
+      for (std::size_t i : {1U, 2U}) {  // on the device, in host memory
+        if (const Tensor* weights = tensor(node, i)) size_.parameters += elements(*weights);
+      }
+    } else if (node.children_count == 0 || !hands_on(node)) {
+      size_.matrix_flop += matrix_flop(name, node);
+    }
+  }
+
+  // Ops are often dispatched again under their own name; the inner node counts.
+  bool hands_on(const Node& node) const {
+    for (std::int32_t child : graph_.children(node)) {
+      if (graph_.nodes[static_cast<std::size_t>(child)].name == node.name) return true;
+    }
+    return false;
+  }
+
+  double matrix_flop(std::string_view name, const Node& node) const {
+    if (name == "aten::mm" || name == "aten::bmm") return product(tensor(node, 0), output(node));
+    if (name == "aten::addmm" || name == "aten::baddbmm") {
+      return product(tensor(node, 1), output(node));
+    }
+    if (name == "aten::convolution" || name == "aten::convolution_overrideable") {
+      return convolution(output(node), tensor(node, 1), node, 6);
+    }
+    if (name == "aten::convolution_backward") {
+      // Twice the forward product, once where the input needs no gradient.
+      const double once = convolution(tensor(node, 0), tensor(node, 2), node, 7);
+      const auto inputs = graph_.inputs(node);
+      double parts = 0;
+      if (inputs.size() > 10 && inputs[10].kind == Argument::Kind::kList) {
+        for (const Argument& wanted : graph_.elements(inputs[10]).first(2)) {
+          parts += static_cast<double>(wanted.integer);
+        }
+      }
+      return parts * once;
+    }
+    return 0;
+  }
+
+  // [.., M, K] times [.., K, N]: the columns of the left one times all results.
+  double product(const Tensor* left, const Tensor* result) const {
+    if (!left || !result || left->rank < 2) return 0;
+    return 2.0 * static_cast<double>(graph_.shape(*left)[left->rank - 1U]) *
+           static_cast<double>(elements(*result));
+  }
+
+  // `transposed_at`: position of that flag among the arguments, 6 forward, 7 backward.
+  double convolution(const Tensor* out, const Tensor* weight, const Node& node,
+                     std::size_t transposed_at) const {
+    if (!out || !weight || weight->rank < 3) return 0;
+    const auto sizes = graph_.shape(*weight);
+    const auto inputs = graph_.inputs(node);
+    const bool transposed = inputs.size() > transposed_at && inputs[transposed_at].integer != 0;
+    // A filter [K, C / groups, R, S] meets every output element, a transposed one every input.
+    const Tensor* met = !transposed ? out : tensor(node, transposed_at == 6 ? 0 : 1);
+    if (!met) return 0;
+    return 2.0 * static_cast<double>(elements(*weight) / sizes[0]) *
+           static_cast<double>(elements(*met));
+  }
+
+  const Tensor* at(std::span<const Argument> arguments, std::size_t i) const {
+    if (i >= arguments.size() || arguments[i].kind != Argument::Kind::kTensor) return nullptr;
+    return &graph_.tensors[arguments[i].index];
+  }
+  const Tensor* tensor(const Node& node, std::size_t i) const { return at(graph_.inputs(node), i); }
+  const Tensor* output(const Node& node) const { return at(graph_.outputs(node), 0); }
+
+  // Sparse tensors have a shape but no count.
+  std::int64_t elements(const Tensor& tensor) const {
+    std::int64_t count = 1;
+    for (std::int64_t size : graph_.shape(tensor)) count *= size;
+    return count;
+  }
+
+  const ExecutionGraph& graph_;
+  ModelSize size_;
+};
+
+}  // namespace
+
+ModelSize model_size(const ExecutionGraph& graph) { return SizeOfModel(graph).of_first_step(); }
+
+}  // namespace perfmodel

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "../emit/autograd_tape.hpp"
+#include "perfmodel/graph/training_options.hpp"
+
+namespace perfmodel {
+
+/// What is the same around every model: parameters, copies of the batch, zero_grad, backward pass,
+/// optimizer. A model file makes its parameters, then calls run() with what copies its inputs and
+/// what computes its loss.
+class TrainingStep {
+ public:
+  explicit TrainingStep(const TrainingOptions& options)
+      : options_(options), graph_(options.pytorch) {}
+
+  GraphBuilder& graph() { return graph_; }
+  AutogradTape& tape() { return tape_; }
+  const TrainingOptions& options() const { return options_; }
+
+  /// A float32 parameter; the optimizer walks them in the order in which they are made.
+  TensorRef parameter(Shape shape);
+  /// A float32 tensor that is kept between steps without gradient (running mean, ...).
+  TensorRef buffer(DType dtype, Shape shape) { return graph_.new_tensor(dtype, std::move(shape)); }
+  const std::vector<TensorRef>& parameters() const { return parameters_; }
+
+  /// An input of the step: lies in host memory and is copied, or on a CPU is there already.
+  TensorRef input(DType dtype, Shape shape);
+
+  /// The whole step; `loss` emits the forward pass (inputs too) and returns the loss.
+  ExecutionGraph run(const std::function<TensorRef()>& loss);
+
+ private:
+  void zero_grad();
+  void optimizer_step();
+
+  TrainingOptions options_;
+  GraphBuilder graph_;
+  AutogradTape tape_{graph_};
+  std::vector<TensorRef> parameters_;
+  std::vector<TensorRef> kept_gradients_;  // only where zero_grad sets them to zero
+};
+
+}  // namespace perfmodel

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <vector>
+
+#include "../emit/graph_builder.hpp"
+
+namespace perfmodel {
+
+/// Re-emits a graph node by node; a rewrite leaves nodes out, changes them or writes new ones in
+/// between with the same functions that the model builders use.
+///
+/// Nodes must be copied in their order. What is not copied is gone, children of a node that is gone
+/// move up to its nearest ancestor that was copied. Nodes are numbered anew, tensors keep their
+/// ids.
+class GraphCopy {
+ public:
+  explicit GraphCopy(const ExecutionGraph& source, const PyTorch& pytorch = {});
+
+  const ExecutionGraph& source() const { return source_; }
+
+  /// For new nodes: they stand under the node that is open, see close_to(). Copied nodes and
+  /// arguments may be changed in `builder().graph_being_made()` until finish().
+  GraphBuilder& builder() { return builder_; }
+
+  /// Copies node `index` of the source alone, behind everything that was written so far.
+  void copy(std::int32_t index);
+  /// Copies the node and all that stands below it.
+  void copy_tree(std::int32_t index);
+
+  /// Goes to the thread of the source's node `index` (which was copied) and closes what is open
+  /// inside it, so that new nodes become its last children.
+  void close_to(std::int32_t index);
+
+  /// Position of the copy of a source's node in the graph being made; -1: not copied.
+  std::int32_t copied(std::int32_t index) const { return copies_[static_cast<std::size_t>(index)]; }
+
+  /// A tensor of the source for use in new nodes.
+  TensorRef tensor(const Argument& argument) { return builder_.tensor_of_source(argument.index); }
+
+  ExecutionGraph finish();
+
+ private:
+  const ExecutionGraph& source_;
+  GraphBuilder builder_;
+  std::vector<std::int32_t> copies_;  // per node of the source
+};
+
+}  // namespace perfmodel

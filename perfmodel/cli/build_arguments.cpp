@@ -1,0 +1,144 @@
+#include "build_arguments.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+
+#include "arguments.hpp"
+#include "perfmodel/graph/model_size.hpp"
+#include "perfmodel/graph/write_execution_graph.hpp"
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+template <class Enum>
+CLI::Option* add_choice(CLI::App& app, const std::string& name, Enum& value,
+                        const std::map<std::string, Enum>& choices, const std::string& help) {
+  std::vector<std::string> names;
+  for (const auto& [text, meaning] : choices) names.push_back(text);
+  return app
+      .add_option_function<std::string>(
+          name, [&value, choices](const std::string& text) { value = choices.at(text); }, help)
+      ->check(CLI::IsMember(names));
+}
+
+void parse_version(const std::string& text, PyTorch& pytorch) {
+  if (text == "1.13") {
+    pytorch.major = 1;
+    pytorch.minor = 13;
+  } else {
+    pytorch.major = 2;
+    pytorch.minor = 4;
+  }
+}
+
+}  // namespace
+
+void add_build_options(CLI::App& app, BuildArguments& arguments) {
+  using Training = TrainingOptions;
+  Training& training = arguments.training;
+  add_choice<Training::Phase>(
+      app, "--phase", training.phase,
+      {{"training", Training::Phase::kTraining}, {"forward", Training::Phase::kForward}},
+      "A whole training step, or its forward pass");
+  add_choice<Training::Optimizer>(app, "--optimizer", training.optimizer,
+                                  {{"none", Training::Optimizer::kNone},
+                                   {"sgd", Training::Optimizer::kSgd},
+                                   {"momentum", Training::Optimizer::kMomentum},
+                                   {"adagrad", Training::Optimizer::kAdagrad},
+                                   {"adam", Training::Optimizer::kAdam},
+                                   {"adamw", Training::Optimizer::kAdamW}},
+                                  "Optimizer of all parameters");
+  add_choice<Training::Implementation>(
+      app, "--implementation", training.implementation,
+      {{"default", Training::Implementation::kDefault},
+       {"loop", Training::Implementation::kLoop},
+       {"foreach", Training::Implementation::kForeach},
+       {"fused", Training::Implementation::kFused}},
+      "How the optimizer walks the parameters: one by one, as lists, in one op; the default of "
+      "this PyTorch on this device");
+  add_choice<Training::ZeroGrad>(app, "--zero-grad", training.zero_grad,
+                                 {{"default", Training::ZeroGrad::kDefault},
+                                  {"none", Training::ZeroGrad::kToNone},
+                                  {"zero", Training::ZeroGrad::kToZero}},
+                                 "Gradients are dropped, or kept and filled with zeros");
+  app.add_option_function<std::string>(
+         "--device",
+         [&training](const std::string& text) {
+           if (text == "cpu") training.pytorch.device = {.kind = Device::Kind::kCpu};
+         },
+         "Where the model computes")
+      ->check(CLI::IsMember({"gpu", "cpu"}));
+  app.add_option_function<std::string>(
+         "--torch", [&training](const std::string& text) { parse_version(text, training.pytorch); },
+         "Version of PyTorch whose ops are written")
+      ->check(CLI::IsMember({"1.13", "2"}));
+  app.add_flag_function(
+      "--pinned-input,!--no-pinned-input",
+      [&training](std::int64_t count) { training.pinned_input = count > 0; },
+      "Whether the batch lies in pinned host memory");
+  add_output_options(app, arguments);
+}
+
+void add_output_options(CLI::App& app, BuildArguments& arguments) {
+  app.add_option("-o,--output", arguments.output, "Graph to write (.json or .json.gz)")
+      ->required()
+      ->type_name("GRAPH");
+  app.add_flag("--json", arguments.json, "Print a summary as one JSON document");
+}
+
+std::string build_command_line(const CLI::App& app) {
+  std::string text = "perfpredict build " + app.get_name();
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0 || option->check_lname("output") || option->check_lname("json")) {
+      continue;
+    }
+    const bool file = option->get_type_name() == "FILE";
+    for (const std::string& value : option->results()) {
+      const std::string& name = option->get_lnames().front();
+      if (option->get_expected_min() == 0) {  // a flag
+        text += value == "false" || value.starts_with('-') ? " --no-" + name : " --" + name;
+      } else {
+        text += " --" + name + " " + (file ? file_name(value) : value);
+      }
+    }
+  }
+  return text;
+}
+
+Result<void> write_built_graph(const CLI::App& app, const BuildArguments& arguments,
+                               const ExecutionGraph& graph, const ModelFacts& facts) {
+  const std::string command = build_command_line(app);
+  const auto written = write_execution_graph(graph, arguments.output, {.generator = command});
+  if (!written) return written;
+  const ModelSize size = model_size(graph);
+  const std::size_t ops = top_level_ops(graph).size();
+  if (arguments.json) {
+    Json json = {{"schema", "perfmodel-build"},
+                 {"version", 1},
+                 {"graph", file_name(arguments.output)},
+                 {"built", true},
+                 {"model", facts.model},
+                 {"parameters", size.parameters},
+                 {"matrix_flop", size.matrix_flop},
+                 {"nodes", graph.nodes.size()},
+                 {"top_level_ops", ops},
+                 {"command", command}};
+    json.update(facts.keys);
+    return print(to_text(json));
+  }
+  TextList list;
+  list.row("graph", arguments.output + " (built)");
+  list.row("model", facts.model);
+  for (const auto& [label, text] : facts.lines) list.row(label, text);
+  list.row("parameters", grouped(static_cast<std::size_t>(size.parameters)));
+  list.row("products",
+           fmt::format("{:.4g} GFLOP in matrix products and convolutions", size.matrix_flop / 1e9));
+  list.row("size", fmt::format("{}, {}", counted(graph.nodes.size(), "node"),
+                               counted(ops, "top-level op")));
+  return print("\n" + list.text());
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "output.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/training_options.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel::cli {
+
+/// What all `build` commands share.
+struct BuildArguments {
+  TrainingOptions training;
+  std::string output;
+  bool json = false;
+};
+
+/// Adds -o and --json.
+void add_output_options(CLI::App& app, BuildArguments& arguments);
+
+/// Adds those and --device, --torch, --phase, --optimizer, --implementation, --zero-grad.
+void add_build_options(CLI::App& app, BuildArguments& arguments);
+
+/// "perfpredict build bert --batch 8": the command line that was parsed, for the head of the graph.
+/// Files without folders, no output, options in the order of `--help`.
+std::string build_command_line(const CLI::App& app);
+
+/// What a family tells of its model: lines for people, keys for programs.
+struct ModelFacts {
+  std::string model;  ///< its name
+  std::vector<std::pair<std::string, std::string>> lines;
+  Json keys = Json::object();
+};
+
+/// Writes the graph and prints what it holds: the model, numbers of parameters, FLOP, nodes and
+/// ops.
+Result<void> write_built_graph(const CLI::App& app, const BuildArguments& arguments,
+                               const ExecutionGraph& graph, const ModelFacts& facts);
+
+}  // namespace perfmodel::cli

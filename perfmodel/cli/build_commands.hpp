@@ -1,0 +1,11 @@
+#pragma once
+
+#include "command.hpp"
+
+namespace perfmodel::cli {
+
+// `perfpredict build FAMILY`, one file per family.
+
+Command build_dlrm_command(CLI::App& build);
+
+}  // namespace perfmodel::cli
