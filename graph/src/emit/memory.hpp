@@ -15,6 +15,8 @@ TensorRef contiguous(GraphBuilder& graph, TensorRef x);
 TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype);
+/// The same for a result that is known already.
+void empty_like_into(GraphBuilder& graph, TensorRef x, TensorRef made);
 TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape);
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype);
 TensorRef new_zeros(GraphBuilder& graph, TensorRef like, Shape shape);
@@ -27,5 +29,6 @@ void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1)
 
 /// `x.to(device)` of a tensor without gradient in host memory.
 TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking);
+TensorRef to_device(GraphBuilder& graph, TensorRef host, bool non_blocking, std::int64_t sequence);
 
 }  // namespace perfmodel
