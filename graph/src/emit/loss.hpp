@@ -9,4 +9,8 @@ TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorR
 TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
                                         TensorRef prediction, TensorRef target);
 
+/// nn.CrossEntropyLoss, mean over the batch: scores [N, C], and for every sample its class [N]
+/// (whole numbers) or the probabilities of all classes [N, C].
+TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target);
+
 }  // namespace perfmodel

@@ -13,11 +13,17 @@ void leaf(Retargeter& rewrite, std::int32_t node) {
   rewrite.leave_out_children(node);
 }
 
-// Of an op with two overloads the first one calls the second; what that does inside is dropped.
-void same_name_below(Retargeter& rewrite, std::int32_t node) {
-  rewrite.copy(node);
+// A reduction works on a view of its result with all axes; a CPU fills that first, and its mean is
+// a sum that is divided. Of an op with two overloads the first one calls the second.
+void reduction(Retargeter& rewrite, std::int32_t node) {
+  const bool part_of_mean =
+      rewrite.name(node) == "aten::sum" && rewrite.parent_name(node) == "aten::mean";
+  if (!part_of_mean) rewrite.copy(node);
   for (std::int32_t child : rewrite.children(node)) {
-    if (rewrite.name(child) != rewrite.name(node)) rewrite.leave_out(child);
+    const std::string_view name = rewrite.name(child);
+    const bool stays = name == rewrite.name(node) || name == "aten::as_strided" ||
+                       (name == "aten::sum" && rewrite.name(node) == "aten::mean");
+    if (!stays) rewrite.leave_out(child);
   }
 }
 
@@ -69,6 +75,15 @@ void multiply(Retargeter& rewrite, std::int32_t node) {
   graph.end_op({out});
 }
 
+// The total weight is made empty and gets its size in the op.
+void nll_loss_forward(Retargeter& rewrite, std::int32_t node) {
+  rewrite.copy(node);
+  rewrite.leave_out_children(node);
+  if (!rewrite.output_entry(node, 1)) return;
+  const TensorRef weight = rewrite.output_tensor(node, 1);
+  rewrite.graph().leaf_op("aten::resize_", {weight, Shape{}, kNone}, {weight});
+}
+
 void binary_cross_entropy_gradient(Retargeter& rewrite, std::int32_t node) {
   if (rewrite.given(node, 3) || rewrite.integer(node, 4) != 1) return rewrite.copy(node);
   rewrite.leave_out(node);
@@ -83,7 +98,6 @@ void binary_cross_entropy_gradient(Retargeter& rewrite, std::int32_t node) {
 
 void add_elementwise_rules(RetargetRules& rules) {
   for (std::string_view op : {"aten::resolve_conj", "aten::resolve_neg"}) rules[op] = disappear;
-  // Reductions fill their result first, means divide a sum.
   for (std::string_view op : {"aten::sum",       "aten::nansum",
                               "aten::mean",      "aten::prod",
                               "aten::norm",      "aten::std",
@@ -97,7 +111,7 @@ void add_elementwise_rules(RetargetRules& rules) {
                               "aten::cumprod",   "aten::sort",
                               "aten::argsort",   "aten::topk",
                               "aten::kthvalue",  "aten::median"}) {
-    rules[op] = same_name_below;
+    rules[op] = reduction;
   }
   for (std::string_view op : {"aten::bernoulli_", "aten::normal_", "aten::uniform_",
                               "aten::random_", "aten::exponential_", "aten::randperm"}) {
@@ -106,6 +120,7 @@ void add_elementwise_rules(RetargetRules& rules) {
   rules["aten::zero_"] = zero_of_any_size;
   rules["aten::dropout"] = dropout;
   rules["aten::mul"] = multiply;
+  rules["aten::nll_loss_forward"] = nll_loss_forward;
   rules["aten::binary_cross_entropy_backward"] = binary_cross_entropy_gradient;
 }
 

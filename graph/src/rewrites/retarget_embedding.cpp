@@ -57,10 +57,7 @@ void embedding_dense_backward(Retargeter& rewrite, std::int32_t node) {
   GraphBuilder& graph = rewrite.graph();
   const TensorRef gradient = rewrite.input_tensor(node, 0), indices = rewrite.input_tensor(node, 1);
   const std::int64_t lookups = graph.numel(indices);
-  if (rewrite.child(node, "aten::contiguous") >= 0) {
-    rewrite.bring_back(rewrite.child(node, "aten::contiguous"));
-  }
-  view(graph, gradient, {lookups, graph.shape(gradient).back()});
+  view(graph, contiguous(graph, gradient), {lookups, graph.shape(gradient).back()});
   const TensorRef out = rewrite.output_tensor(node, 0);
   if (lookups > kUnsortedLimit || rewrite.integer(node, 4) != 0) sort_lookups(graph, indices);
   zeros_into(graph, out);
@@ -125,6 +122,7 @@ void embedding_bag_gradient(Retargeter& rewrite, std::int32_t node) {
   graph.begin_op("aten::_embedding_bag_dense_backward",
                  {gradient, bag.indices, bag.offset_to_bag, bag.bag_size, bag.maximum_indices,
                   bag.rows, scale, mode, weights, padding});
+  contiguous(graph, gradient);
   zeros_into(graph, out);
   sort_lookups(graph, bag.indices);
   graph.end_op({out});

@@ -1,3 +1,4 @@
+#include "../emit/matmul.hpp"
 #include "retarget_rules.hpp"
 
 namespace perfmodel {
@@ -9,18 +10,25 @@ void product(Retargeter& rewrite, std::int32_t node) {
   rewrite.leave_out_children(node);
 }
 
-// cuBLASLt adds a bias vector itself, except for thin matrices, where it is spread and copied into
-// the result by the op itself; rocBLAS has no such epilogue.
+// addmm(bias, a, b, beta, alpha): cuBLASLt adds a bias vector itself where it can; rocBLAS has no
+// such epilogue, so that the bias is spread over the result first.
 void product_with_bias(Retargeter& rewrite, std::int32_t node) {
-  rewrite.copy(node);
-  rewrite.leave_out_children(node);
   const Tensor* bias = rewrite.input_entry(node, 0);
-  const Tensor* right = rewrite.input_entry(node, 2);
-  const bool vector = bias && right && bias->rank == 1 && right->rank == 2;
-  const auto sizes = right ? rewrite.source().shape(*right) : std::span<const std::int64_t>();
-  const bool epilogue = !rewrite.amd() && vector && sizes[0] > 1 && sizes[1] > 1;
-  const std::int32_t expand = rewrite.child(node, "aten::expand");
-  if (!epilogue && expand >= 0) rewrite.bring_back(expand);
+  const bool plain =
+      bias && bias->rank == 1 && rewrite.real(node, 3) == 1 && rewrite.real(node, 4) == 1;
+  if (!plain || rewrite.amd()) {
+    rewrite.copy(node);
+    rewrite.leave_out_children(node);
+    const std::int32_t expand = rewrite.child(node, "aten::expand");
+    if (expand >= 0) rewrite.bring_back(expand);
+    return;
+  }
+  rewrite.leave_out(node);
+  rewrite.continue_in(rewrite.node(node).parent);
+  const Retargeter::Start start = rewrite.start();
+  addmm(rewrite.graph(), rewrite.input_tensor(node, 0), rewrite.input_tensor(node, 1),
+        rewrite.input_tensor(node, 2), rewrite.node(node).seq_id);
+  rewrite.adopt_outputs(start, node);
 }
 
 // The addend is copied into the result on both devices.

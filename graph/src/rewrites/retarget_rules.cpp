@@ -93,10 +93,29 @@ Value Retargeter::input(std::int32_t index, std::size_t position) {
   return position < inputs.size() ? value_of(graph(), source(), inputs[position]) : Value(kNone);
 }
 TensorRef Retargeter::input_tensor(std::int32_t index, std::size_t position) {
-  return copy_.tensor(source().inputs(node(index))[position]);
+  return tensor(source().inputs(node(index))[position]);
 }
 TensorRef Retargeter::output_tensor(std::int32_t index, std::size_t position) {
   return copy_.tensor(source().outputs(node(index))[position]);
+}
+
+TensorRef Retargeter::tensor(const Argument& argument) {
+  const auto view = strides_.find(source().tensors[argument.index].id);
+  return graph().tensor_of_source(argument.index, view == strides_.end() ? nullptr : &view->second);
+}
+
+// A graph holds no strides but in the arguments of as_strided, in which all views end.
+void Retargeter::note_strides(std::int32_t index) {
+  for_each_tensor(source(), source().outputs(node(index)), [&](const Tensor& out) {
+    const Tensor* in = input_entry(index, 0);
+    if (!in || in->id != out.id) strides_.erase(out.id);
+  });
+  const Tensor* view = output_entry(index, 0);
+  const auto inputs = source().inputs(node(index));
+  if (name(index) != "aten::as_strided" || !view || inputs.size() < 3) return;
+  Shape strides;
+  for (const Argument& stride : source().elements(inputs[2])) strides.push_back(stride.integer);
+  strides_[view->id] = std::move(strides);
 }
 
 void Retargeter::leave_out_children(std::int32_t index) {
@@ -134,6 +153,7 @@ ExecutionGraph Retargeter::run() {
       if (verbatim_[above]) verbatim_[at] = true;
     }
     if (placement_.is_artefact[at]) left_out_[at] = true;
+    note_strides(i);
     write_inputs(i);
     if (!left_out_[at]) visit(i);
   }

@@ -95,6 +95,8 @@ class Retargeter {
  private:
   void visit(std::int32_t index);
   bool handle_backward(std::int32_t index);
+  TensorRef tensor(const Argument& argument);
+  void note_strides(std::int32_t index);
   void find_copies();
   void write_inputs(std::int32_t index);
   void write_input(const StepInput& input, std::int32_t before);
@@ -106,6 +108,7 @@ class Retargeter {
   GraphCopy copy_;
   std::vector<bool> left_out_, verbatim_;
   std::unordered_map<std::int64_t, std::string> renamed_;
+  std::unordered_map<std::int64_t, Shape> strides_;  // of views, by tensor id
   std::unordered_map<std::int32_t, std::vector<StepInput>> copies_before_;  // by node
   std::unordered_map<std::int32_t, StepInput> moved_by_program_;            // `x.to(device)`
 };
