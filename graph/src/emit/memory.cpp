@@ -11,17 +11,35 @@ TensorRef like(GraphBuilder& graph, TensorRef x) {
   return graph.new_tensor(graph.dtype(x), graph.shape(x));
 }
 
-TensorRef contiguous(GraphBuilder& graph, TensorRef x) {
-  if (graph.is_contiguous(x)) return x;  // no op is called
+void cast_wrapped_number(GraphBuilder& graph, TensorRef number, DType dtype) {
+  if (graph.pytorch().on_gpu() || graph.dtype(number) == dtype) return;
+  const int code = scalar_type_code(dtype);
+  const TensorRef made = graph.new_tensor(dtype, graph.cpu(), {});
+  graph.begin_op("aten::to.dtype", {number, code, false, false, kNone});
+  graph.begin_op("aten::_to_copy", {number, code, kNone, kNone, kNone, false, kNone});
+  graph.leaf_op("aten::empty_strided", {Shape{}, Shape{}, code, 0, graph.device_value(), false},
+                {made});
+  copy(graph, made, number);
+  graph.end_op({made});
+  graph.end_op({made});
+}
+
+TensorRef clone(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   const Value dtype = scalar_type_code(graph.dtype(x)), device = graph.device_value();
   const TensorRef made = like(graph, x);
-  graph.begin_op("aten::contiguous", {x, 0});
-  graph.begin_op("aten::clone", {x, 0});
+  graph.begin_op("aten::clone", {x, 0}, sequence);
   graph.begin_op("aten::empty_like", {x, dtype, 0, device, kNone, 0});
   graph.leaf_op("aten::empty.memory_format", {graph.shape(x), dtype, 0, device, kNone, 0}, {made});
   graph.end_op({made});
   copy(graph, made, x);
   graph.end_op({made});
+  return made;
+}
+
+TensorRef contiguous(GraphBuilder& graph, TensorRef x) {
+  if (graph.is_contiguous(x)) return x;  // no op is called
+  graph.begin_op("aten::contiguous", {x, 0});
+  const TensorRef made = clone(graph, x);
   graph.end_op({made});
   return made;
 }
@@ -38,13 +56,12 @@ namespace {
 TensorRef empty_like_with(GraphBuilder& graph, TensorRef x, DType dtype,
                           std::vector<Value> arguments) {
   const Shape shape = graph.shape(x);
-  const TensorRef made = graph.new_tensor(dtype, shape);
+  const Shape strides = graph.is_dense(x) ? graph.strides(x) : contiguous_strides(shape);
+  const TensorRef made = graph.new_tensor(dtype, graph.device(), shape, strides);
   arguments.insert(arguments.begin(), Value(x));
   graph.begin_op("aten::empty_like", std::move(arguments));
-  graph.leaf_op(
-      "aten::empty_strided",
-      {shape, contiguous_strides(shape), scalar_type_code(dtype), 0, graph.device_value(), kNone},
-      {made});
+  graph.leaf_op("aten::empty_strided",
+                {shape, strides, scalar_type_code(dtype), 0, graph.device_value(), kNone}, {made});
   graph.end_op({made});
   return made;
 }
@@ -57,6 +74,17 @@ TensorRef empty_like(GraphBuilder& graph, TensorRef x) {
 TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype) {
   return empty_like_with(graph, x, dtype,
                          {scalar_type_code(dtype), 0, graph.device_value(), kNone, kNone});
+}
+
+TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  const TensorRef made = like(graph, x);
+  graph.begin_op("aten::empty_like", {x, kNone, kNone, kNone, kNone, 0}, sequence);
+  graph.leaf_op(
+      "aten::empty.memory_format",
+      {graph.shape(x), scalar_type_code(graph.dtype(x)), 0, graph.device_value(), kNone, 0},
+      {made});
+  graph.end_op({made});
+  return made;
 }
 
 void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {

@@ -11,10 +11,18 @@ TensorRef like(GraphBuilder& graph, TensorRef x);
 /// PyTorch wraps the number of `x + 3` into a tensor on the CPU; no op.
 TensorRef wrapped_number(GraphBuilder& graph, DType dtype = DType::kInt64);
 
+/// On a CPU, `number` becomes a tensor of the type it is computed with; on a GPU it is an argument
+/// of the kernel. No op where the types are equal.
+void cast_wrapped_number(GraphBuilder& graph, TensorRef number, DType dtype);
+
 TensorRef contiguous(GraphBuilder& graph, TensorRef x);
+/// A copy in row-major order.
+TensorRef clone(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype);
+/// Row-major, whatever order `x` has.
+TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape);
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype);
 TensorRef new_zeros(GraphBuilder& graph, TensorRef like, Shape shape);
