@@ -1,6 +1,7 @@
 #include "matmul.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "memory.hpp"
@@ -27,17 +28,35 @@ void resolve_conj(GraphBuilder& graph, TensorRef x) {
   graph.leaf_op("aten::resolve_conj", {x}, {x});
 }
 
-// A CPU hands the product to BLAS with its operands swapped, as BLAS counts columns first. What is
-// not passed as a transposed matrix is made free of lazy conjugation.
-void gemm_on_cpu(GraphBuilder& graph, TensorRef result, TensorRef a, TensorRef b) {
-  resolve_conj(graph, result);
-  for (TensorRef operand : {b, a}) {
-    const Shape &shape = graph.shape(operand), &strides = graph.strides(operand);
-    if (strides[1] == 1 && strides[0] >= std::max<std::int64_t>(1, shape[1])) {
-      resolve_conj(graph, operand);
+// Whether BLAS takes the matrix as it lies, column after column, with `rows` elements in a column.
+bool is_column_major(const Shape& shape, const Shape& strides) {
+  return strides[0] == 1 && strides[1] >= std::max<std::int64_t>(1, shape[0]);
+}
+
+Shape reversed(Shape values) {
+  std::reverse(values.begin(), values.end());
+  return values;
+}
+
+// Generic BLAS on a CPU (at::native::addmm_impl_cpu_): all three matrices turn round if the result
+// lies row after row, and those that BLAS need not transpose are checked for conjugation.
+void prepare_blas(GraphBuilder& graph, TensorRef out, TensorRef a, TensorRef b) {
+  const Shape &shape = graph.shape(out), &strides = graph.strides(out);
+  const bool columns =
+      strides[0] == 1 && (shape[1] == 1 || strides[1] >= std::max<std::int64_t>(1, shape[0]));
+  resolve_conj(graph, out);
+  for (TensorRef x : columns ? std::array{a, b} : std::array{b, a}) {
+    const Shape &from = graph.shape(x), &steps = graph.strides(x);
+    if (columns ? is_column_major(from, steps) : is_column_major(reversed(from), reversed(steps))) {
+      resolve_conj(graph, x);
     }
   }
 }
+
+// cuBLASLt adds a bias itself, except for thin matrices.
+bool has_epilogue(const Shape& b) { return b[0] > 1 && b[1] > 1; }
+
+void cublaslt_workspace(GraphBuilder& graph) { empty_bytes(graph, 1048576); }
 
 // Without MKL the batch is a loop over its products.
 void bmm_on_cpu(GraphBuilder& graph, TensorRef result, TensorRef a, TensorRef b) {
@@ -49,7 +68,7 @@ void bmm_on_cpu(GraphBuilder& graph, TensorRef result, TensorRef a, TensorRef b)
     const TensorRef part = select(graph, result, 0, i);
     const TensorRef right = select(graph, b, 0, i);
     const TensorRef left = select(graph, a, 0, i);
-    gemm_on_cpu(graph, part, left, right);
+    prepare_blas(graph, part, left, right);
   }
 }
 
@@ -58,7 +77,7 @@ void bmm_on_cpu(GraphBuilder& graph, TensorRef result, TensorRef a, TensorRef b)
 TensorRef mm(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequence) {
   const TensorRef made = result_of(graph, a, b);
   graph.begin_op("aten::mm", {a, b}, sequence);
-  if (!graph.pytorch().on_gpu()) gemm_on_cpu(graph, made, a, b);
+  if (!graph.pytorch().on_gpu()) prepare_blas(graph, made, a, b);
   graph.end_op({made});
   return made;
 }
@@ -75,12 +94,15 @@ TensorRef addmm(GraphBuilder& graph, TensorRef bias, TensorRef a, TensorRef b,
                 std::int64_t sequence) {
   const TensorRef made = result_of(graph, a, b);
   graph.begin_op("aten::addmm", {bias, a, b, 1, 1}, sequence);
-  if (!graph.pytorch().on_gpu()) {
-    copy(graph, made, expand(graph, bias, graph.shape(made)));
-    gemm_on_cpu(graph, made, a, b);
-  } else if (graph.shape(b)[0] <= 1 || graph.shape(b)[1] <= 1) {
-    // cuBLASLt adds the bias itself, except for thin matrices, where it is copied to the output.
-    expand(graph, bias, graph.shape(made));
+  const bool on_gpu = graph.pytorch().on_gpu();
+  if (on_gpu && has_epilogue(graph.shape(b))) {
+    if (graph.pytorch().before(2, 1)) cublaslt_workspace(graph);
+  } else {
+    const TensorRef each = expand(graph, bias, graph.shape(made));
+    if (!on_gpu) {
+      copy(graph, made, each);
+      prepare_blas(graph, made, a, b);
+    }
   }
   graph.end_op({made});
   return made;

@@ -51,15 +51,25 @@ TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape) {
   return made;
 }
 
+TensorRef empty_bytes(GraphBuilder& graph, std::int64_t count) {
+  const TensorRef made = graph.new_tensor(DType::kUInt8, {count});
+  graph.leaf_op(
+      "aten::empty.memory_format",
+      {Shape{count}, scalar_type_code(DType::kUInt8), kNone, graph.device_value(), kNone, kNone},
+      {made});
+  return made;
+}
+
 namespace {
 // `arguments`: those of empty_like after the tensor.
 TensorRef empty_like_with(GraphBuilder& graph, TensorRef x, DType dtype,
-                          std::vector<Value> arguments) {
+                          const std::vector<Value>& arguments) {
   const Shape shape = graph.shape(x);
   const Shape strides = graph.is_dense(x) ? graph.strides(x) : contiguous_strides(shape);
   const TensorRef made = graph.new_tensor(dtype, graph.device(), shape, strides);
-  arguments.insert(arguments.begin(), Value(x));
-  graph.begin_op("aten::empty_like", std::move(arguments));
+  std::vector<Value> all = {x};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  graph.begin_op("aten::empty_like", std::move(all));
   graph.leaf_op("aten::empty_strided",
                 {shape, strides, scalar_type_code(dtype), 0, graph.device_value(), kNone}, {made});
   graph.end_op({made});
@@ -88,8 +98,11 @@ TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t s
 }
 
 void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  constexpr std::int64_t kGrainSize = 32768;  // at::internal::GRAIN_SIZE: memset below it
   graph.begin_op("aten::zero_", {x}, sequence);
-  graph.leaf_op("aten::fill_.Scalar", {x, 0}, {x});
+  const bool small_on_cpu =
+      graph.device(x).kind == Device::Kind::kCpu && graph.numel(x) < kGrainSize;
+  if (!small_on_cpu) graph.leaf_op("aten::fill_.Scalar", {x, 0}, {x});
   graph.end_op({x});
 }
 
@@ -126,8 +139,13 @@ TensorRef new_zeros(GraphBuilder& graph, TensorRef like_tensor, Shape shape) {
 TensorRef ones_like(GraphBuilder& graph, TensorRef loss) {
   const TensorRef ones = like(graph, loss);
   const int code = scalar_type_code(graph.dtype(loss));
-  graph.begin_op("aten::ones_like", {loss, kNone, kNone, kNone, false, 1});
-  graph.begin_op("aten::empty_like", {loss, kNone, kNone, kNone, false, 1});
+  // PyTorch before 2.1 spells out the options that are those of the loss.
+  const std::vector<Value> arguments =
+      graph.pytorch().before(2, 1)
+          ? std::vector<Value>{loss, code, 0, graph.device_value(), false, 1}
+          : std::vector<Value>{loss, kNone, kNone, kNone, false, 1};
+  graph.begin_op("aten::ones_like", arguments);
+  graph.begin_op("aten::empty_like", arguments);
   graph.leaf_op("aten::empty_strided", {Shape{}, Shape{}, code, 0, graph.device_value(), false},
                 {ones});
   graph.end_op({ones});

@@ -4,6 +4,7 @@
 
 #include "memory.hpp"
 #include "pointwise.hpp"
+#include "reduction.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -79,7 +80,7 @@ TensorRef rms_norm(AutogradTape& tape, TensorRef x, TensorRef weight, double eps
                    bool through_float) {
   GraphBuilder& graph = tape.graph();
   to_same_dtype(graph, x, tape.sequence());
-  const TensorRef variance = mean_of_last(tape, pow(tape, x, 2));
+  const TensorRef variance = mean(tape, pow(tape, x, 2), {-1}, true);
   const TensorRef scaled = mul(tape, x, rsqrt(tape, add(tape, variance, eps)));
   if (through_float) to_same_dtype(graph, scaled, tape.sequence());
   return mul(tape, weight, scaled);

@@ -326,33 +326,4 @@ TensorRef masked_fill(AutogradTape& tape, TensorRef x, TensorRef mask, Number va
   return out;
 }
 
-TensorRef mean_of_last(AutogradTape& tape, TensorRef x) {
-  GraphBuilder& graph = tape.graph();
-  Shape shape = graph.shape(x);
-  const std::int64_t width = shape.back();
-  shape.back() = 1;
-  const TensorRef out = graph.new_tensor(graph.dtype(x), shape);
-  graph.begin_op("aten::mean.dim", {x, Shape{-1}, true, kNone}, tape.sequence());
-  if (!graph.pytorch().on_gpu()) {  // a sum that is divided
-    graph.begin_op("aten::sum.IntList_out",
-                   {x, Shape{-1}, true, scalar_type_code(graph.dtype(x)), out});
-    graph.leaf_op("aten::fill_.Scalar", {out, 0.0}, {out});
-    graph.end_op({out});
-    graph.begin_op("aten::div_.Scalar", {out, width});
-    const TensorRef wrapped = wrapped_number(graph);
-    graph.begin_op("aten::div_.Tensor", {out, wrapped});
-    cast_wrapped_number(graph, wrapped, graph.dtype(x));
-    graph.end_op({out});
-    graph.end_op({out});
-  }
-  graph.end_op({out});
-  tape.record(
-      "MeanBackward1", {x}, out, [&graph, x, width](TensorRef gradient) -> std::vector<TensorRef> {
-        const TensorRef each = expand(graph, gradient, graph.shape(x));
-        return {
-            scaled(graph, "aten::div.Scalar", "aten::div.Tensor", each, static_cast<int>(width))};
-      });
-  return out;
-}
-
 }  // namespace perfmodel

@@ -56,7 +56,5 @@ TensorRef maximum(AutogradTape& tape, TensorRef a, TensorRef b);
 /// `other` has no gradient.
 TensorRef where(AutogradTape& tape, TensorRef mask, TensorRef x, TensorRef other);
 TensorRef masked_fill(AutogradTape& tape, TensorRef x, TensorRef mask, Number value);
-/// Mean over the last axis, which stays with size 1.
-TensorRef mean_of_last(AutogradTape& tape, TensorRef x);
 
 }  // namespace perfmodel

@@ -193,15 +193,17 @@ TensorRef unsafe_view(GraphBuilder& graph, TensorRef x, const Shape& asked, std:
   return made;
 }
 
-namespace {
-TensorRef reshape_alias(GraphBuilder& graph, TensorRef x, const Shape& asked,
+TensorRef reshaped_view(GraphBuilder& graph, TensorRef x, const Shape& asked,
                         std::int64_t sequence) {
+  if (!graph.pytorch().before(2, 1)) {
+    // A row-major tensor is handed on with the size as it was asked for.
+    return view(graph, x, graph.is_contiguous(x) ? asked : resolve(graph, x, asked), sequence);
+  }
   const TensorRef made = strided_view(graph, x, asked);
   graph.leaf_op("aten::_reshape_alias", {x, graph.shape(made), graph.strides(made)}, {made},
                 sequence);
   return made;
 }
-}  // namespace
 
 TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
   const Shape shape = resolve(graph, x, asked);
@@ -209,10 +211,8 @@ TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int
   TensorRef made;
   if (!view_strides(graph, x, shape)) {
     made = unsafe_view(graph, clone(graph, x, sequence), shape, sequence);
-  } else if (graph.pytorch().before(2, 0)) {
-    made = reshape_alias(graph, x, shape, sequence);
   } else {
-    made = view(graph, x, graph.is_contiguous(x) ? asked : shape, sequence);
+    made = reshaped_view(graph, x, asked, sequence);
   }
   graph.end_op({made});
   return made;
@@ -227,6 +227,30 @@ AutogradTape::Backward reshape_to(GraphBuilder& graph, const Shape& shape) {
   };
 }
 }  // namespace
+
+namespace {
+TensorRef reshaped_view(AutogradTape& tape, TensorRef x, const Shape& asked) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = reshaped_view(graph, x, asked, tape.sequence());
+  tape.record(graph.pytorch().before(2, 1) ? "ReshapeAliasBackward0" : "ViewBackward0", {x}, out,
+              reshape_to(graph, graph.shape(x)));
+  return out;
+}
+}  // namespace
+
+TensorRef flatten(AutogradTape& tape, TensorRef x, int from_dim) {
+  GraphBuilder& graph = tape.graph();
+  const Shape& from = graph.shape(x);
+  Shape shape(from.begin(), from.begin() + from_dim);
+  shape.push_back(1);
+  for (std::size_t i = static_cast<std::size_t>(from_dim); i < from.size(); ++i) {
+    shape.back() *= from[i];
+  }
+  graph.begin_op("aten::flatten.using_ints", {x, from_dim, -1}, tape.sequence());
+  const TensorRef out = reshaped_view(tape, x, shape);
+  graph.end_op({out});
+  return out;
+}
 
 TensorRef view(AutogradTape& tape, TensorRef x, const Shape& asked) {
   const TensorRef out = view(tape.graph(), x, asked, tape.sequence());
@@ -256,11 +280,8 @@ TensorRef reshape(AutogradTape& tape, TensorRef x, const Shape& asked) {
   TensorRef made;
   if (!view_strides(graph, x, shape)) {
     made = unsafe_view(tape, clone(tape, x), shape);
-  } else if (graph.pytorch().before(2, 0)) {
-    made = reshape_alias(graph, x, shape, tape.sequence());
-    tape.record("ReshapeAliasBackward0", {x}, made, reshape_to(graph, graph.shape(x)));
   } else {
-    made = view(tape, x, graph.is_contiguous(x) ? asked : shape);
+    made = reshaped_view(tape, x, graph.is_contiguous(x) ? asked : shape);
   }
   graph.end_op({made});
   return made;

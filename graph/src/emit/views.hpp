@@ -46,10 +46,16 @@ TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int
 /// The part of an axis that an index expression leaves ("x[:, 2:5]"), as the far end of a ":".
 inline constexpr std::int64_t kSliceEnd = std::numeric_limits<std::int64_t>::max();
 
+/// The view inside of reshape(): `aten::view`, or `aten::_reshape_alias` before PyTorch 2.1.
+TensorRef reshaped_view(GraphBuilder& graph, TensorRef x, const Shape& asked,
+                        std::int64_t sequence = -1);
+
 TensorRef view(AutogradTape& tape, TensorRef x, const Shape& asked);
 TensorRef unsafe_view(AutogradTape& tape, TensorRef x, const Shape& asked);
 TensorRef reshape(AutogradTape& tape, TensorRef x, const Shape& asked);
 TensorRef t(AutogradTape& tape, TensorRef x);
+/// Makes one axis of all from `from_dim` on.
+TensorRef flatten(AutogradTape& tape, TensorRef x, int from_dim);
 TensorRef transpose(AutogradTape& tape, TensorRef x, int dim0, int dim1);
 TensorRef permute(AutogradTape& tape, TensorRef x, const Shape& axes);
 TensorRef unsqueeze(AutogradTape& tape, TensorRef x, int dim);
