@@ -1,5 +1,4 @@
-#include <array>
-
+#include "../emit/dropout.hpp"
 #include "../emit/loss.hpp"
 #include "../emit/memory.hpp"
 #include "retarget_rules.hpp"
@@ -45,16 +44,13 @@ void dropout(Retargeter& rewrite, std::int32_t node) {
   const std::int32_t product = rewrite.child(node, "aten::mul");
   if (product < 0) return;  // nothing is dropped, or in place: the same ops on both devices
   rewrite.leave_out_children(node);
-  GraphBuilder& graph = rewrite.graph();
   const std::int64_t sequence = rewrite.node(node).seq_id;
   const double probability = rewrite.real(node, 1);
-  const TensorRef x = rewrite.input_tensor(node, 0);
-  graph.begin_op("aten::native_dropout", {x, probability, true}, sequence);
-  const TensorRef mask = empty_like(graph, x, DType::kBool);
-  const TensorRef out = rewrite.output_tensor(node, 0);
-  empty_like_into(graph, x, out);
-  graph.end_op({out, mask});
-  rewrite.dropouts[sequence] = {mask, 1 / (1 - probability)};
+  const Retargeter::Start start = rewrite.start();
+  const Dropped dropped =
+      native_dropout(rewrite.graph(), rewrite.input_tensor(node, 0), probability, sequence);
+  rewrite.adopt_outputs(start, node);
+  rewrite.dropouts[sequence] = {dropped.mask, probability};
   rewrite.rename_backward(sequence, "NativeDropoutBackward0");
 }
 
@@ -67,12 +63,10 @@ void multiply(Retargeter& rewrite, std::int32_t node) {
   if (dropped == rewrite.dropouts.end()) return rewrite.copy(node);
   rewrite.leave_out(node);
   rewrite.continue_in(function);
-  GraphBuilder& graph = rewrite.graph();
-  const TensorRef gradient = rewrite.input_tensor(node, 0), out = rewrite.output_tensor(node, 0);
-  graph.begin_op("aten::native_dropout_backward",
-                 {gradient, dropped->second.mask, dropped->second.scale});
-  empty_like_into(graph, gradient, out);
-  graph.end_op({out});
+  const Retargeter::Start start = rewrite.start();
+  native_dropout_backward(rewrite.graph(), rewrite.input_tensor(node, 0), dropped->second.mask,
+                          dropped->second.probability);
+  rewrite.adopt_outputs(start, node);
 }
 
 // The total weight is made empty and gets its size in the op.

@@ -1,6 +1,5 @@
-#include <algorithm>
-
 #include "../emit/embedding.hpp"
+#include "../emit/embedding_lookup.hpp"
 #include "../emit/memory.hpp"
 #include "../emit/sparse.hpp"
 #include "../emit/views.hpp"
@@ -16,51 +15,35 @@ void empty_into(GraphBuilder& graph, TensorRef made) {
                 {made});
 }
 
-void zeros_into(GraphBuilder& graph, TensorRef made) {
-  graph.begin_op("aten::zeros", {graph.shape(made), scalar_type_code(graph.dtype(made)), 0,
-                                 graph.device_value(), kNone});
-  empty_into(graph, made);
-  zero(graph, made);
-  graph.end_op({made});
-}
-
 // Rows are gathered one by one on a CPU.
 void index_select(Retargeter& rewrite, std::int32_t node) {
   rewrite.copy(node);
   for (std::int32_t child : rewrite.children(node)) {
     if (rewrite.name(child) != "aten::empty") rewrite.leave_out(child);
   }
+  const std::int32_t unsized = rewrite.child(node, "aten::empty");
+  if (unsized < 0 || rewrite.graph().pytorch().before(2, 0)) return;
+  rewrite.copy(unsized);
+  rewrite.leave_out(unsized);
+  rewrite.continue_in(node);
+  const TensorRef rows = rewrite.output_tensor(node, 0);
+  rewrite.graph().leaf_op("aten::resize_",
+                          {rewrite.output_tensor(unsized, 0), rewrite.graph().shape(rows), kNone},
+                          {rows});
 }
 
-// The sort of lookups by row and what finds the runs of equal rows.
-void sort_lookups(GraphBuilder& graph, TensorRef indices) {
-  empty_like(graph, indices);  // sorted
-  empty_like(graph, indices);  // where they came from
-  const std::int64_t lookups = graph.numel(indices);
-  const TensorRef origins = graph.new_tensor(graph.dtype(indices), {0});
-  const TensorRef counted = contiguous_view(graph, origins, {lookups});
-  graph.begin_op("aten::arange",
-                 {lookups, scalar_type_code(graph.dtype(indices)), 0, graph.device_value(), kNone});
-  empty_into(graph, origins);
-  graph.begin_op("aten::arange.start_out", {0, lookups, 1, origins});
-  graph.leaf_op("aten::resize_", {origins, Shape{lookups}, kNone}, {counted});
-  graph.end_op({counted});
-  graph.end_op({counted});
-}
-
-// embedding_dense_backward(gradient, indices, rows, padding, scale by frequency): up to 3072
-// lookups are added as they come.
-void embedding_dense_backward(Retargeter& rewrite, std::int32_t node) {
-  constexpr std::int64_t kUnsortedLimit = 3072;
-  rewrite.copy(node);
-  rewrite.leave_out_children(node);
+// embedding_dense_backward(gradient, indices, rows, padding, scale by frequency)
+void embedding_gradient(Retargeter& rewrite, std::int32_t node) {
+  if (rewrite.integer(node, 4) != 0) return rewrite.copy(node);
+  rewrite.leave_out(node);
+  rewrite.continue_in(rewrite.node(node).parent);
   GraphBuilder& graph = rewrite.graph();
-  const TensorRef gradient = rewrite.input_tensor(node, 0), indices = rewrite.input_tensor(node, 1);
-  const std::int64_t lookups = graph.numel(indices);
-  view(graph, contiguous(graph, gradient), {lookups, graph.shape(gradient).back()});
-  const TensorRef out = rewrite.output_tensor(node, 0);
-  if (lookups > kUnsortedLimit || rewrite.integer(node, 4) != 0) sort_lookups(graph, indices);
-  zeros_into(graph, out);
+  const TensorRef gradient = rewrite.input_tensor(node, 0);
+  const Retargeter::Start start = rewrite.start();
+  embedding_dense_backward(graph, gradient, rewrite.input_tensor(node, 1),
+                           {rewrite.integer(node, 2), graph.shape(gradient).back()},
+                           rewrite.integer(node, 3));
+  rewrite.adopt_outputs(start, node);
 }
 
 // A CPU needs the bag of each lookup in the backward pass alone, a GPU finds it on the way.
@@ -113,7 +96,6 @@ void embedding_bag_gradient(Retargeter& rewrite, std::int32_t node) {
     embedding_bag_backward(graph, bag, gradient);
     return rewrite.adopt_outputs(start, node);
   }
-  const TensorRef out = rewrite.output_tensor(node, 0);
   const Value scale = rewrite.integer(node, kScale) != 0, mode = rewrite.integer(node, kMode);
   const Value weights = rewrite.input(node, kWeights), padding = rewrite.input(node, kPadding);
   graph.begin_op("aten::_embedding_bag_backward",
@@ -122,11 +104,13 @@ void embedding_bag_gradient(Retargeter& rewrite, std::int32_t node) {
   graph.begin_op("aten::_embedding_bag_dense_backward",
                  {gradient, bag.indices, bag.offset_to_bag, bag.bag_size, bag.maximum_indices,
                   bag.rows, scale, mode, weights, padding});
-  contiguous(graph, gradient);
-  zeros_into(graph, out);
-  sort_lookups(graph, bag.indices);
+  const TensorRef dense = contiguous(graph, gradient);
+  const Shape shape = {bag.rows, graph.shape(gradient).back()};
+  zeros(graph, graph.dtype(gradient), shape);
+  const TensorRef out = sorted_lookup_gradient(graph, bag.indices, dense, shape);
   graph.end_op({out});
   graph.end_op({out});
+  rewrite.adopt_outputs(start, node);
 }
 
 // weight += alpha * gradient: `add.out` with a sparse second tensor looks at its entries by ops.
@@ -162,7 +146,7 @@ void add_sparse(Retargeter& rewrite, std::int32_t node) {
 
 void add_embedding_rules(RetargetRules& rules) {
   rules["aten::index_select"] = index_select;
-  rules["aten::embedding_dense_backward"] = embedding_dense_backward;
+  rules["aten::embedding_dense_backward"] = embedding_gradient;
   rules["aten::embedding_bag"] = embedding_bag;
   rules["aten::_embedding_bag"] = embedding_bag;
   rules["aten::_embedding_bag_backward"] = embedding_bag_gradient;

@@ -105,7 +105,7 @@ void layer_norm_backward(Retargeter& rewrite, std::int32_t node) {
   rewrite.copy(node);
   for (std::int32_t child : rewrite.children(node)) {
     const Tensor* made = rewrite.output_entry(child, 0);
-    bool result = false;
+    bool result = rewrite.name(child) == "aten::contiguous";
     for (std::size_t i = 0; made && i < 3; ++i) {
       const Tensor* out = rewrite.output_entry(node, i);
       result |= out && out->id == made->id && made->numel == out->numel;

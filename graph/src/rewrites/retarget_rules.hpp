@@ -83,7 +83,7 @@ class Retargeter {
   /// What forward rules keep for their backward functions, by sequence number.
   struct Dropout {
     TensorRef mask;
-    double scale;
+    double probability;
   };
   struct Bag {
     TensorRef offset_to_bag, bag_size, maximum_indices;
