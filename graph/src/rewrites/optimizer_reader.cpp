@@ -176,7 +176,7 @@ class StepReader {
     }
     // 1.13's lists of Adagrad and Adam decay in place.
     if (adds && two && foreach_ && pending_.counted && pending_.first.empty() &&
-        !numbers_.empty() && numbers_.back() > 0) {
+        !pending_.scaled.contains(key(in_[0])) && !numbers_.empty() && numbers_.back() > 0) {
       step_.before_2 = true;
       pending_.weight_decay = numbers_.back();
       pending_.gradient = in_[0];
