@@ -13,10 +13,11 @@ namespace {
 using Optimizer = TrainingOptions::Optimizer;
 using Implementation = TrainingOptions::Implementation;
 
-const std::map<std::string, Optimizer, std::less<>> kKinds = {
-    {"sgd", Optimizer::kSgd},   {"momentum", Optimizer::kMomentum},
-    {"adagrad", Optimizer::kAdagrad}, {"adam", Optimizer::kAdam},
-    {"adamw", Optimizer::kAdamW}};
+const std::map<std::string, Optimizer, std::less<>> kKinds = {{"sgd", Optimizer::kSgd},
+                                                              {"momentum", Optimizer::kMomentum},
+                                                              {"adagrad", Optimizer::kAdagrad},
+                                                              {"adam", Optimizer::kAdam},
+                                                              {"adamw", Optimizer::kAdamW}};
 const std::map<std::string, Implementation, std::less<>> kImplementations = {
     {"loop", Implementation::kLoop},
     {"foreach", Implementation::kForeach},
@@ -47,8 +48,9 @@ Result<OptimizerRewrite> parse(std::string_view text) {
 RewriteOption optimizer_option() {
   return {.flag = "--optimizer",
           .value = "KIND/HOW",
-          .help = "Another optimizer (sgd, momentum, adagrad, adam, adamw), another way to walk the "
-                  "parameters (loop, foreach, fused), or both: adam/fused",
+          .help =
+              "Another optimizer (sgd, momentum, adagrad, adam, adamw), another way to walk the "
+              "parameters (loop, foreach, fused), or both: adam/fused",
           .parse = [](const std::string& text) -> Result<Rewrite> {
             const auto rewrite = parse(text);
             if (!rewrite) return Unexpected{rewrite.error()};
