@@ -76,17 +76,13 @@ Result<void> check_ops(const ExecutionGraph& graph) {
       fmt::join(left, ", ")));
 }
 
-// 1.x wrote its first schema and called its bookkeeping nodes after the execution graph.
-PyTorch dialect(const ExecutionGraph& graph) {
-  PyTorch pytorch;
-  for (const Node& node : graph.nodes) {
-    if (graph.name(node) == "aten::_reshape_alias") return {.major = 1, .minor = 13};
-    if (graph.name(node) == "aten::empty" && graph.inputs(node).size() == 6 &&
-        graph.schema.starts_with("1.0.1")) {
-      pytorch = {.major = 1, .minor = 13};
-    }
-  }
-  return pytorch;
+// What is written anew is written as the recording's PyTorch would. 1.x makes handles for its
+// labels and reshapes by aliases.
+PyTorch dialect(const ExecutionGraph& graph, const Placement& placement) {
+  bool old = std::find(placement.is_artefact.begin(), placement.is_artefact.end(), true) !=
+             placement.is_artefact.end();
+  for (const Node& node : graph.nodes) old |= graph.name(node) == "aten::_reshape_alias";
+  return old ? PyTorch{.major = 1, .minor = 13} : PyTorch{};
 }
 
 }  // namespace
@@ -94,7 +90,8 @@ PyTorch dialect(const ExecutionGraph& graph) {
 Result<ExecutionGraph> retarget(const ExecutionGraph& graph, const RetargetOptions& options) {
   if (auto good = check_devices(graph); !good) return Unexpected{good.error()};
   const Placement placement = place_on_gpu(graph);
-  ExecutionGraph made = Retargeter(placement, dialect(graph), options, all_rules()).run();
+  ExecutionGraph made =
+      Retargeter(placement, dialect(graph, placement), options, all_rules()).run();
   if (auto good = check_ops(made); !good) return Unexpected{good.error()};
   return made;
 }

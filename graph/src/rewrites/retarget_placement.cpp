@@ -154,8 +154,8 @@ class Placer {
   }
   std::int32_t count() const { return static_cast<std::int32_t>(graph_.nodes.size()); }
 
-  // Around each label the profiler of 1.12 and later makes a handle: a byte tensor inside it and,
-  // before it, a tensor of one zero.
+  // For each label PyTorch 1.13 makes a handle, in host memory on all machines: a byte tensor
+  // inside it and, before it, a tensor of one zero.
   bool holds_handle(std::int32_t label) const {
     const auto children = graph_.children(node(label));
     if (!node(label).is_label || children.empty()) return false;
@@ -255,9 +255,9 @@ class Placer {
 
   void enter(std::int32_t i) {
     const std::vector<Use> uses = uses_of(graph_, graph_.inputs(node(i)));
-    bool all = !uses.empty();
+    bool all = !uses.empty() || is_artefact(i);
     for (const Use& use : uses) {
-      if (is_host_number(i, use, uses)) on_host_[use.tensor] = true;
+      if (is_artefact(i) || is_host_number(i, use, uses)) on_host_[use.tensor] = true;
       all &= static_cast<bool>(on_host_[use.tensor]);
     }
     placed_.on_host[static_cast<std::size_t>(i)] = all;

@@ -19,7 +19,7 @@ struct Placement {
   ExecutionGraph graph;
   std::vector<StepInput> inputs;  ///< in order of first use
   std::vector<bool> on_host;      ///< per node: works on host tensors alone
-  std::vector<bool> is_artefact;  ///< per node: written by the profiler for itself
+  std::vector<bool> is_artefact;  ///< per node: makes the handle of a label
 };
 
 Placement place_on_gpu(const ExecutionGraph& graph);

@@ -152,7 +152,6 @@ ExecutionGraph Retargeter::run() {
       if (left_out_[above]) left_out_[at] = true;
       if (verbatim_[above]) verbatim_[at] = true;
     }
-    if (placement_.is_artefact[at]) left_out_[at] = true;
     note_strides(i);
     write_inputs(i);
     if (!left_out_[at]) visit(i);
