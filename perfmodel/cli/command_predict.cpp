@@ -136,7 +136,9 @@ class Run {
     return {};
   }
 
-  const ChosenOverheads& table_of(std::size_t rank) const { return tables_[tables_.size() == 1 ? 0 : rank]; }
+  const ChosenOverheads& table_of(std::size_t rank) const {
+    return tables_[tables_.size() == 1 ? 0 : rank];
+  }
 
   // See kIterationsRule.
   bool window_is_of_trace() const {

@@ -128,20 +128,19 @@ Result<void> load_targets(const Arguments& arguments, Loaded& loaded, WhatIfRepo
       loaded.collectives.push_back(make_collective_model(*topology, {}));
       loaded.models.back().set(KernelFamily::kCollective, loaded.collectives.back().get());
     }
-    report.targets.push_back({.gpu = std::move(*gpu),
-                              .overheads = &loaded.tables.back().table,
-                              .options = {.models = &loaded.models.back(),
-                                          .world_size = arguments.world}});
+    report.targets.push_back(
+        {.gpu = std::move(*gpu),
+         .overheads = &loaded.tables.back().table,
+         .options = {.models = &loaded.models.back(), .world_size = arguments.world}});
   }
   return {};
 }
 
-Result<void> answer(const ExecutionGraph& graph, const Arguments& arguments,
-                    WhatIfReport& report) {
+Result<void> answer(const ExecutionGraph& graph, const Arguments& arguments, WhatIfReport& report) {
   ProgressBar bar("what if", report.variants.size());
-  report.answers = what_if(graph, report.variants, report.targets,
-                           {.threads = arguments.threads,
-                            .progress = [&bar](std::size_t done) { bar.update(done); }});
+  report.answers = what_if(
+      graph, report.variants, report.targets,
+      {.threads = arguments.threads, .progress = [&bar](std::size_t done) { bar.update(done); }});
   bar.finish();
   // Without a baseline there is nothing to compare with.
   if (report.baseline().error) return Unexpected{*report.baseline().error};
@@ -190,7 +189,10 @@ void add_axes(CLI::App& app, std::vector<Axis>& axes) {
   for (const RewriteOption& option : rewrite_options()) {
     if (option.value.empty()) {
       app.add_flag_callback(
-             option.flag, [&axes, &option] { axes.push_back({&option, {kSame, "on"}}); },
+             option.flag,
+             [&axes, &option] {
+               axes.push_back({&option, {kSame, "on"}});
+             },
              option.help + "; with and without")
           ->trigger_on_parse();
       continue;
@@ -238,8 +240,9 @@ Command whatif_command(CLI::App& parent) {
       ->type_name("GRAPH");
   app->add_option("--gpu", arguments->gpu, "Name of a known GPU, or a GPU file; the baseline's")
       ->type_name("NAME");
-  app->add_option("--gpus", arguments->gpus, "More GPUs to cross with (the first is the baseline's "
-                                             "without --gpu)")
+  app->add_option("--gpus", arguments->gpus,
+                  "More GPUs to cross with (the first is the baseline's "
+                  "without --gpu)")
       ->delimiter(',')
       ->type_name("NAME,...");
   add_axes(*app, arguments->axes);

@@ -57,10 +57,10 @@ Result<ChosenOverheads> choose_overheads(const std::string& file, const Gpu& gpu
   }
   const auto pooled = folder / "pooled.json";
   if (!std::filesystem::is_regular_file(pooled, ignored)) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected " + gpu.name +
-                                       ".json or pooled.json, found neither: give --overheads",
-                            .file = folder}};
+    return Unexpected{Error{
+        .code = ErrorCode::kImpossible,
+        .message = "expected " + gpu.name + ".json or pooled.json, found neither: give --overheads",
+        .file = folder}};
   }
   auto chosen = read(pooled);
   if (chosen) {

@@ -77,15 +77,14 @@ double speed_up(const WhatIfReport& report, const WhatIfAnswer& answer) {
 }
 
 std::string what_if_text(const WhatIfReport& report, bool bold) {
-  TextTable table{"Variant", "<GPU",      "step ms",     "samples/s",
-                  "speed-up", "GPU busy", "<bound by"};
+  TextTable table{"Variant", "<GPU", "step ms", "samples/s", "speed-up", "GPU busy", "<bound by"};
   Notes notes;
   for (const WhatIfAnswer& answer : report.answers) {
     const std::string& name = report.variants[answer.variant].name;
     if (answer.error) {
       const auto note = notes.number_of(to_string(*answer.error));
-      table.row({name, target_name(report, answer), "", "", "", "",
-                 fmt::format("refused [{}]", note)});
+      table.row(
+          {name, target_name(report, answer), "", "", "", "", fmt::format("refused [{}]", note)});
       continue;
     }
     table.row({name, target_name(report, answer), milliseconds(answer.e2e_us), throughput(answer),
@@ -104,12 +103,9 @@ std::string what_if_text(const WhatIfReport& report, bool bold) {
 }
 
 Json what_if_json(const WhatIfReport& report) {
-  Json json = {{"schema", "perfmodel-whatif"},
-               {"version", 1},
-               {"graph", report.graph_file},
-               {"models", report.models},
-               {"gpus", Json::array()},
-               {"rows", Json::array()},
+  Json json = {{"schema", "perfmodel-whatif"}, {"version", 1},
+               {"graph", report.graph_file},   {"models", report.models},
+               {"gpus", Json::array()},        {"rows", Json::array()},
                {"warnings", report.warnings}};
   for (const WhatIfTarget& target : report.targets) json["gpus"].push_back(target.gpu.name);
   for (const WhatIfAnswer& answer : report.answers) {
@@ -146,7 +142,8 @@ Json what_if_json(const WhatIfReport& report) {
 std::string what_if_csv(const WhatIfReport& report) {
   std::string csv = "variant";
   for (const WhatIfAxis& axis : report.axes) csv += "," + csv_cell(axis.name);
-  csv += ",gpu,e2e_us,samples_per_s,speed_up,gpu_active_us,cpu_us,bound,bound_share,kernels,error\n";
+  csv +=
+      ",gpu,e2e_us,samples_per_s,speed_up,gpu_active_us,cpu_us,bound,bound_share,kernels,error\n";
   for (const WhatIfAnswer& answer : report.answers) {
     csv += csv_cell(report.variants[answer.variant].name);
     for (const std::string& value : report.values[answer.variant]) csv += "," + csv_cell(value);

@@ -20,9 +20,9 @@ void find_bound(const CriticalPath& path, WhatIfAnswer& answer) {
   for (const CriticalPath::Share& share : path.shares) {
     shares[is_host_term(share.category) ? "host" : share.category] += share.us;
   }
-  const auto most = std::max_element(shares.begin(), shares.end(), [](const auto& a, const auto& b) {
-    return a.second < b.second;
-  });
+  const auto most =
+      std::max_element(shares.begin(), shares.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == shares.end() || path.step_us <= 0) return;
   answer.bound = most->first;
   answer.bound_share = most->second / path.step_us;
@@ -60,9 +60,7 @@ void answer_variant(const ExecutionGraph& graph, const Variant& variant,
     made = std::move(*rewritten);
   }
   const ExecutionGraph& asked = made ? *made : graph;
-  const auto batch = inferred_batch_size(asked);
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (batch) answers[i].batch = *batch;
     predict_on(asked, targets[i], answers[i]);
   }
 }
