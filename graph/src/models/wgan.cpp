@@ -13,7 +13,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kSlope = 0.2;  // of leaky ReLU
+constexpr double kSlope = 0.2;     // of leaky ReLU
 constexpr std::int64_t kSeed = 4;  // height and width between noise and image
 
 Result<void> check(const WganConfig& config) {
@@ -21,8 +21,8 @@ Result<void> check(const WganConfig& config) {
       {expect_at_least("batch", 1, config.batch), expect_at_least("latent", 1, config.latent),
        expect_at_least("features", 1, config.features),
        expect_at_least("colours", 1, config.colours), expect_at_least("image", 16, config.image),
-       expect_countable("images", {config.batch, config.image, config.image, config.features,
-                                   config.colours}),
+       expect_countable(
+           "images", {config.batch, config.image, config.image, config.features, config.colours}),
        expect_countable("weights", {config.latent, config.features, config.image, 16})});
   if (!good) return good;
   if (!std::has_single_bit(static_cast<std::uint64_t>(config.image))) {
@@ -34,8 +34,9 @@ Result<void> check(const WganConfig& config) {
                 fmt::format("clip: expected a positive number, found {}", config.clip));
   }
   if (!config.training.pytorch.on_gpu()) {
-    return fail(ErrorCode::kImpossible, "device: expected gpu for transposed convolutions, found "
-                                        "cpu");
+    return fail(ErrorCode::kImpossible,
+                "device: expected gpu for transposed convolutions, found "
+                "cpu");
   }
   return {};
 }

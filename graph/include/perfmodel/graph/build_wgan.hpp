@@ -20,11 +20,11 @@ struct WganConfig {
     kGenerator,  ///< generated images through the critic, whose weights are frozen
   } step = Step::kCritic;
   std::int64_t batch = 64;
-  std::int64_t latent = 100;    ///< width of the noise
-  std::int64_t features = 64;   ///< channels next to the image, doubled with each halving
-  std::int64_t image = 64;      ///< height and width: 16, 32, 64, ...
+  std::int64_t latent = 100;   ///< width of the noise
+  std::int64_t features = 64;  ///< channels next to the image, doubled with each halving
+  std::int64_t image = 64;     ///< height and width: 16, 32, 64, ...
   std::int64_t colours = 3;
-  double clip = 0.01;           ///< weights of the critic stay in [-clip, clip]
+  double clip = 0.01;  ///< weights of the critic stay in [-clip, clip]
   TrainingOptions training;
 };
 
