@@ -30,7 +30,7 @@ void parse_version(const std::string& text, PyTorch& pytorch) {
     pytorch.minor = 13;
   } else {
     pytorch.major = 2;
-    pytorch.minor = 4;
+    pytorch.minor = text == "2.0" ? 0 : 4;
   }
 }
 
@@ -64,6 +64,17 @@ void add_build_options(CLI::App& app, BuildArguments& arguments) {
                                   {"none", Training::ZeroGrad::kToNone},
                                   {"zero", Training::ZeroGrad::kToZero}},
                                  "Gradients are dropped, or kept and filled with zeros");
+  add_choice<Training::ZeroGradPlace>(
+      app, "--zero-grad-place", training.zero_grad_place,
+      {{"before-backward", Training::ZeroGradPlace::kBeforeBackward},
+       {"before-forward", Training::ZeroGradPlace::kBeforeForward},
+       {"before-loss", Training::ZeroGradPlace::kBeforeLoss}},
+      "Where zero_grad is called");
+  add_choice<Training::Regions>(app, "--regions", training.regions,
+                                {{"off", Training::Regions::kOff},
+                                 {"loss-in-forward", Training::Regions::kLossInForward},
+                                 {"loss-in-backward", Training::Regions::kLossInBackward}},
+                                "Labels around forward pass, backward pass and optimizer");
   app.add_option_function<std::string>(
          "--device",
          [&training](const std::string& text) {
@@ -74,11 +85,16 @@ void add_build_options(CLI::App& app, BuildArguments& arguments) {
   app.add_option_function<std::string>(
          "--torch", [&training](const std::string& text) { parse_version(text, training.pytorch); },
          "Version of PyTorch whose ops are written")
-      ->check(CLI::IsMember({"1.13", "2"}));
+      ->check(CLI::IsMember({"1.13", "2.0", "2"}));
   app.add_flag_function(
       "--pinned-input,!--no-pinned-input",
       [&training](std::int64_t count) { training.pinned_input = count > 0; },
       "Whether the batch lies in pinned host memory");
+  app.add_flag("--resident-input", training.resident_input,
+               "The batch lies where the model computes; nothing is copied");
+  app.add_flag_function(
+      "--mkl,!--no-mkl", [&training](std::int64_t count) { training.pytorch.mkl = count > 0; },
+      "On a CPU: linear algebra by MKL, or by the generic BLAS of other builds");
   add_output_options(app, arguments);
 }
 

@@ -22,7 +22,7 @@ struct BuildArguments {
 /// Adds -o and --json.
 void add_output_options(CLI::App& app, BuildArguments& arguments);
 
-/// Adds those and --device, --torch, --phase, --optimizer, --implementation, --zero-grad.
+/// Adds those and what is in TrainingOptions: --device, --torch, --phase, --optimizer, ...
 void add_build_options(CLI::App& app, BuildArguments& arguments);
 
 /// "perfpredict build bert --batch 8": the command line that was parsed, for the head of the graph.

@@ -7,5 +7,11 @@ namespace perfmodel::cli {
 // `perfpredict build FAMILY`, one file per family.
 
 Command build_dlrm_command(CLI::App& build);
+Command build_faster_rcnn_command(CLI::App& build);
+Command build_inception_command(CLI::App& build);
+Command build_mlp_command(CLI::App& build);
+Command build_resnet_command(CLI::App& build);
+Command build_vgg_command(CLI::App& build);
+Command build_wgan_command(CLI::App& build);
 
 }  // namespace perfmodel::cli

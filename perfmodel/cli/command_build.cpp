@@ -8,7 +8,10 @@ namespace perfmodel::cli {
 std::vector<Command> build_commands(CLI::App& parent) {
   CLI::App* build = parent.add_subcommand("build", "Make an execution graph without PyTorch");
   build->require_subcommand(1);
-  return {build_dlrm_command(*build)};
+  return {build_dlrm_command(*build),      build_faster_rcnn_command(*build),
+          build_inception_command(*build), build_mlp_command(*build),
+          build_resnet_command(*build),    build_vgg_command(*build),
+          build_wgan_command(*build)};
 }
 
 }  // namespace perfmodel::cli

@@ -12,7 +12,7 @@ struct Saved {
   TensorRef out, mean, deviation, reserve;
 };
 
-// at::empty with a memory format; `spelled_out`: the inner call of empty_like.
+// at::empty with a memory format.
 TensorRef empty_dense(GraphBuilder& graph, TensorRef x) {
   const TensorRef made = like(graph, x);
   graph.leaf_op(

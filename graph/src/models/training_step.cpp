@@ -12,6 +12,7 @@ namespace perfmodel {
 
 TensorRef TrainingStep::parameter(Shape shape) {
   const TensorRef made = graph_.new_tensor(DType::kFloat32, std::move(shape));
+  if (frozen_) return made;
   TensorRef kept;
   if (!options_.zero_grad_to_none()) {
     kept = graph_.new_tensor(DType::kFloat32, graph_.shape(made));
@@ -49,6 +50,7 @@ ExecutionGraph TrainingStep::run(const Parts& parts) {
     tape_.run(made);
     end_part();
     optimizer_step();
+    if (parts.behind_optimizer) parts.behind_optimizer();
   } else if (late_loss) {
     end_part();
   }
