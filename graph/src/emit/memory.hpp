@@ -13,9 +13,10 @@ TensorRef wrapped_number(GraphBuilder& graph, DType dtype = DType::kInt64);
 
 TensorRef contiguous(GraphBuilder& graph, TensorRef x);
 TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape);
-TensorRef empty_like(GraphBuilder& graph, TensorRef x);
+TensorRef empty_like(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype);
 TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape);
+TensorRef zeros_like(GraphBuilder& graph, TensorRef x);
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype);
 TensorRef new_zeros(GraphBuilder& graph, TensorRef like, Shape shape);
 /// The gradient from which a backward pass starts.
@@ -24,6 +25,14 @@ void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 void copy(GraphBuilder& graph, TensorRef to, TensorRef from, bool non_blocking = false);
 /// `x.to(dtype)` of a tensor that has this dtype already.
 void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
+
+/// `x.to(dtype)` of a tensor without gradient.
+TensorRef to_dtype(GraphBuilder& graph, TensorRef x, DType dtype, std::int64_t sequence = -1);
+/// `x.tolist()`: the host waits for the numbers.
+void to_list(GraphBuilder& graph, TensorRef x, std::int64_t sequence);
+/// `torch.tensor([...], device=device)` of `count` numbers.
+TensorRef tensor_of_list(GraphBuilder& graph, DType dtype, Device device, std::int64_t count,
+                         std::int64_t sequence);
 
 /// `x.to(device)` of a tensor without gradient in host memory.
 TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking);

@@ -121,11 +121,84 @@ TensorRef view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_
   return made;
 }
 
+namespace {
+// Strides of `x` seen with another shape (at::detail::computeStride): runs of axes that lie densely
+// one in the other can be cut anew. The caller knows that it is possible.
+Shape strides_of_view(const GraphBuilder& graph, TensorRef x, const Shape& asked) {
+  if (graph.is_contiguous(x) || graph.numel(x) == 0) return contiguous_strides(asked);
+  const Shape &shape = graph.shape(x), &strides = graph.strides(x);
+  Shape made(asked.size());
+  std::size_t next = asked.size();  // axes from here on are done
+  std::int64_t base = strides.back(), run = 1, covered = 1;
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    run *= shape[axis];
+    if (axis > 0 && (shape[axis - 1] == 1 || strides[axis - 1] == run * base)) continue;
+    while (next > 0 && (covered < run || asked[next - 1] == 1)) {
+      made[--next] = covered * base;
+      covered *= asked[next];
+    }
+    PERFMODEL_CHECK(covered == run);  // else it would be a copy
+    if (axis > 0) base = strides[axis - 1];
+    run = covered = 1;
+  }
+  PERFMODEL_CHECK(next == 0);
+  return made;
+}
+
+// What reshape and flatten do inside.
+TensorRef reshaped(GraphBuilder& graph, TensorRef x, const Shape& shape, std::int64_t sequence) {
+  const Shape strides = strides_of_view(graph, x, shape);
+  const TensorRef made = graph.new_view(x, shape, strides);
+  if (graph.pytorch().before(2, 0)) {
+    graph.leaf_op("aten::_reshape_alias", {x, shape, strides}, {made}, sequence);
+  } else {
+    graph.leaf_op("aten::view", {x, shape}, {made}, sequence);
+  }
+  return made;
+}
+}  // namespace
+
 TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
   graph.begin_op("aten::reshape", {x, asked}, sequence);
-  const TensorRef made = view(graph, x, resolve(graph, x, asked), sequence);
+  const TensorRef made = reshaped(graph, x, resolve(graph, x, asked), sequence);
   graph.end_op({made});
   return made;
+}
+
+TensorRef flatten(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  graph.begin_op("aten::flatten.using_ints", {x, 0, -1}, sequence);
+  const TensorRef made = reshaped(graph, x, {graph.numel(x)}, sequence);
+  graph.end_op({made});
+  return made;
+}
+
+TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence) {
+  Shape shape = graph.shape(x), strides = graph.strides(x);
+  const auto axis = static_cast<std::size_t>(dim);
+  const std::int64_t stride = axis == shape.size() ? 1 : shape[axis] * strides[axis];
+  shape.insert(shape.begin() + dim, 1);
+  strides.insert(strides.begin() + dim, stride);
+  graph.begin_op("aten::unsqueeze", {x, dim}, sequence);
+  const TensorRef made = as_strided(graph, x, std::move(shape), std::move(strides));
+  graph.end_op({made});
+  return made;
+}
+
+std::vector<TensorRef> split_with_sizes(GraphBuilder& graph, TensorRef x, const Shape& sizes,
+                                        int dim, std::int64_t sequence) {
+  const auto axis = static_cast<std::size_t>(dim);
+  const Shape strides = graph.strides(x);
+  Shape shape = graph.shape(x);
+  std::vector<TensorRef> pieces;
+  graph.begin_op("aten::split_with_sizes", {x, sizes, dim}, sequence);
+  std::int64_t offset = 0;
+  for (std::int64_t size : sizes) {
+    shape[axis] = size;
+    pieces.push_back(as_strided(graph, x, shape, strides, offset * strides[axis], true));
+    offset += size;
+  }
+  graph.end_op({pieces});
+  return pieces;
 }
 
 // With a gradient.
@@ -147,6 +220,58 @@ TensorRef transpose(AutogradTape& tape, TensorRef x, int dim0, int dim1) {
                 return {transpose(graph, gradient, dim0, dim1)};
               });
   return out;
+}
+
+TensorRef reshape(AutogradTape& tape, TensorRef x, const Shape& asked) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = reshape(graph, x, asked, tape.sequence());
+  const bool alias = graph.pytorch().before(2, 0);
+  tape.record(alias ? "ReshapeAliasBackward0" : "ViewBackward0", {x}, out,
+              [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
+                return {reshape(graph, gradient, graph.shape(x))};
+              });
+  return out;
+}
+
+TensorRef squeeze_last(AutogradTape& tape, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  Shape shape = graph.shape(x), strides = graph.strides(x);
+  const int dim = static_cast<int>(shape.size()) - 1;
+  PERFMODEL_CHECK(shape.back() == 1);
+  shape.pop_back();
+  strides.pop_back();
+  graph.begin_op("aten::squeeze.dim", {x, -1}, tape.sequence());
+  const TensorRef out = as_strided(graph, x, std::move(shape), std::move(strides));
+  graph.end_op({out});
+  tape.record("SqueezeBackward1", {x}, out,
+              [&graph, dim](TensorRef gradient) -> std::vector<TensorRef> {
+                return {unsqueeze(graph, gradient, dim)};
+              });
+  return out;
+}
+
+TensorRef unsqueeze(AutogradTape& tape, TensorRef x, int dim) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = unsqueeze(graph, x, dim, tape.sequence());
+  tape.record("UnsqueezeBackward0", {x}, out,
+              [&graph, dim](TensorRef gradient) -> std::vector<TensorRef> {
+                return {squeeze(graph, gradient, dim)};
+              });
+  return out;
+}
+
+std::vector<TensorRef> split_with_sizes(AutogradTape& tape, TensorRef x, const Shape& sizes,
+                                        int dim) {
+  GraphBuilder& graph = tape.graph();
+  const std::vector<TensorRef> pieces =
+      split_with_sizes(graph, x, sizes, dim, tape.sequence());
+  tape.record("SplitWithSizesBackward0", {x}, pieces,
+              [&graph, x, dim](const std::vector<TensorRef>& gradients) -> std::vector<TensorRef> {
+                const TensorRef made = graph.new_tensor(graph.dtype(x), graph.shape(x));
+                graph.leaf_op("aten::cat", {gradients, dim}, {made});
+                return {made};
+              });
+  return pieces;
 }
 
 }  // namespace perfmodel

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "autograd_tape.hpp"
+
+namespace perfmodel {
+
+// FBGEMM's ops on jagged tensors: lists of indices of any length, one behind the other, with the
+// lengths in a tensor of their own. No gradient. `sequence`: of the ops inside, -1 under no_grad.
+
+struct Jagged {
+  TensorRef lengths;  ///< [F, B] or flat
+  TensorRef values;   ///< as many as the lengths add up to
+};
+
+/// Rows of `lengths` [F, B] in another order, and the values with them.
+Jagged permute_jagged(GraphBuilder& graph, TensorRef order, const Jagged& features,
+                      std::int64_t sequence);
+
+/// [N] -> [N + 1]: offsets of the lengths.
+TensorRef complete_cumsum(GraphBuilder& graph, TensorRef lengths, std::int64_t sequence);
+
+/// Scratch memory of CUB for a prefix sum over a vector of moderate length.
+void prefix_sum_scratch(GraphBuilder& graph);
+
+}  // namespace perfmodel
