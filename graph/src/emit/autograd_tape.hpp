@@ -25,7 +25,7 @@ class AutogradTape {
 
   explicit AutogradTape(GraphBuilder& graph) : graph_(graph) {}
 
-  GraphBuilder& graph() { return graph_; }
+  GraphBuilder& graph() const { return graph_; }
 
   /// Number that the next differentiable op gets; ops that autograd looks at carry it.
   std::int64_t sequence() const { return next_sequence_; }
@@ -76,7 +76,7 @@ class AutogradTape {
     std::vector<Edge> edges;
     BackwardOfMany backward;
     TensorRef parameter = {};  // whose gradient is accumulated
-    int pending = 0;  // gradients that are still to come
+    int pending = 0;           // gradients that are still to come
     std::vector<Buffer> buffers;
   };
 

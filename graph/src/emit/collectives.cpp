@@ -8,8 +8,8 @@ namespace {
 const Value kObject = Value::Opaque{"<Object>"};
 constexpr std::int64_t kNoTimeout = -1;
 
-// PyTorch 1 writes the address of the group, which nobody can know; any number that no other group
-// has will do. Waits have 0 there.
+// PyTorch before 2.2 writes the address of the group, which nobody can know; any number that no
+// other group has will do. Waits have 0 there.
 constexpr std::int64_t kProcessGroup = 1;
 
 }  // namespace
@@ -22,15 +22,15 @@ void Communicator::begin_record(std::vector<Value> tensors, std::string_view col
   record.group_size = world_size_;
   std::vector<Value> inputs = std::move(tensors);
   inputs.emplace_back(record.sequence);
-  if (graph_.pytorch().before(2, 0)) {
+  if (graph_.pytorch().before(2, 2)) {
     record.process_group = std::to_string(kProcessGroup);
     inputs.emplace_back(kProcessGroup);
   } else {
-    record.process_group = "0";
+    record.process_group = std::to_string(0);
     inputs.emplace_back(Value::List{"0", "default_pg"});
   }
   inputs.insert(inputs.end(), {rank_, record.collective.c_str(), input_splits, output_splits});
-  if (!graph_.pytorch().before(2, 0)) {  // first rank, distance between ranks, how many
+  if (!graph_.pytorch().before(2, 2)) {  // first rank, distance between ranks, how many
     inputs.insert(inputs.end(), {0, 1, world_size_});
   }
   graph_.begin_communication(std::move(record), std::move(inputs));
@@ -65,7 +65,7 @@ std::int64_t Communicator::all_reduce(TensorRef bucket) {
 void Communicator::wait(std::int64_t number) {
   CommRecord record{.collective = "wait", .sequence = number, .process_group = "0"};
   std::vector<Value> inputs = {number, 0, rank_, "wait", Shape{}, Shape{}};
-  if (!graph_.pytorch().before(2, 0)) {
+  if (!graph_.pytorch().before(2, 2)) {
     inputs = {number, Value::List{"", ""}, rank_, "wait", Shape{}, Shape{}, -1, -1, world_size_};
     record.process_group.clear();
   }

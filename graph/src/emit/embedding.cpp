@@ -105,6 +105,11 @@ void table_batched_backward(GraphBuilder& graph, TensorRef indices, TensorRef ca
   zeros(graph, DType::kFloat32, {lookups / kLongRun, max_dim});
 }
 
+// FBGEMM for PyTorch 2.0 tells the dispatcher nothing of autograd, so its ops have no number.
+std::int64_t fbgemm_sequence(const AutogradTape& tape) {
+  return tape.graph().pytorch().before(2, 1) ? -1 : tape.sequence();
+}
+
 std::int64_t sum_of(const std::vector<std::int64_t>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
 }
@@ -155,9 +160,9 @@ TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std
   to_same_dtype(graph, offsets, tape.sequence());
   const TensorRef rows_per_table = table_metadata(graph, kLong, count);
   const TensorRef warning = graph.new_tensor(kLong, {1});
-  // FBGEMM's ops have no autograd kernel in the dispatcher, so they carry no sequence number.
+  const std::int64_t sequence = fbgemm_sequence(tape);
   graph.begin_op("fbgemm::bounds_check_indices",
-                 {rows_per_table, indices, offsets, 1, warning, kNone});
+                 {rows_per_table, indices, offsets, 1, warning, kNone}, sequence);
   zero(graph, warning, tape.sequence());
   graph.end_op();
 
@@ -186,10 +191,10 @@ TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std
                                   true};
   if (tables.optimizer != Optimizer::kSgd) {  // one number per element or per row
     const std::int64_t state = tables.optimizer == Optimizer::kAdagrad ? elements : total_rows;
-    arguments.insert(arguments.end(),
-                     {graph.new_tensor(kFloat, {state}), graph.new_tensor(kFloat, {0}),
-                      table_metadata(graph, kInt, count), table_metadata(graph, kLong, count),
-                      1e-8});
+    arguments.insert(
+        arguments.end(),
+        {graph.new_tensor(kFloat, {state}), graph.new_tensor(kFloat, {0}),
+         table_metadata(graph, kInt, count), table_metadata(graph, kLong, count), 1e-8});
   }
   arguments.push_back(tables.learning_rate);
   if (tables.optimizer == Optimizer::kRowwiseAdagrad) {
@@ -199,7 +204,7 @@ TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std
 
   const std::string_view name = optimizer_name(tables.optimizer);
   graph.begin_op(fmt::format("fbgemm::split_embedding_codegen_lookup_{}_function", name),
-                 std::move(arguments));
+                 std::move(arguments), sequence);
   const TensorRef out = empty(graph, kFloat, {batch, total_dim});
   graph.end_op({out});
   std::vector<TensorRef> inputs;
@@ -221,12 +226,12 @@ TensorRef dense_table_batched_lookup(AutogradTape& tape, const TableBatch& table
   const std::int64_t max_dim = *std::max_element(tables.dims.begin(), tables.dims.end());
   to_same_dtype(graph, indices, tape.sequence());
   to_same_dtype(graph, offsets, tape.sequence());
-  graph.begin_op(
-      "fbgemm::dense_embedding_codegen_lookup_function",
-      {weights, table_metadata(graph, DType::kInt64, count),
-       table_metadata(graph, DType::kInt32, count + 1), total_dim, max_dim,
-       table_metadata(graph, DType::kInt64, count + 1), bits_for(sum_of(tables.rows)), indices,
-       offsets, kModeSum, kNone, kNone, 0});
+  graph.begin_op("fbgemm::dense_embedding_codegen_lookup_function",
+                 {weights, table_metadata(graph, DType::kInt64, count),
+                  table_metadata(graph, DType::kInt32, count + 1), total_dim, max_dim,
+                  table_metadata(graph, DType::kInt64, count + 1), bits_for(sum_of(tables.rows)),
+                  indices, offsets, kModeSum, kNone, kNone, 0},
+                 fbgemm_sequence(tape));
   const TensorRef out = empty(graph, DType::kFloat32, {batch, total_dim});
   graph.end_op({out});
   tape.record("torch::autograd::CppNode<SplitLookupFunction_Dense_Op>", {weights}, out,

@@ -23,8 +23,7 @@ Jagged permute_jagged(GraphBuilder& graph, TensorRef order, const Jagged& featur
   graph.begin_op("fbgemm::permute_2D_sparse_data",
                  {order, features.lengths, features.values, kNone, total});
   Jagged permuted;
-  permuted.lengths =
-      empty(graph, graph.dtype(features.lengths), graph.shape(features.lengths));
+  permuted.lengths = empty(graph, graph.dtype(features.lengths), graph.shape(features.lengths));
   empty_like(graph, features.lengths, sequence);  // offsets of the input
   prefix_sum_scratch(graph);
   flatten(graph, permuted.lengths, sequence);

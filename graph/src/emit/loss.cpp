@@ -1,6 +1,7 @@
 #include "loss.hpp"
 
 #include "memory.hpp"
+#include "reduction.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -38,6 +39,102 @@ TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorR
 
 namespace {
 
+constexpr std::int64_t kMean = 1, kIgnoredClass = -100;
+
+TensorRef log_softmax(AutogradTape& tape, TensorRef x, int dim) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = like(graph, x);
+  const int dtype = scalar_type_code(graph.dtype(x));
+  const std::int64_t sequence = tape.sequence();
+  graph.begin_op("aten::log_softmax.int", {x, dim, dtype}, sequence);
+  graph.leaf_op("aten::to.dtype_layout",
+                {x, dtype, 0, graph.device_value(), kNone, false, false, kNone}, {x}, sequence);
+  graph.leaf_op("aten::_log_softmax", {x, dim, false}, {out}, sequence);
+  graph.end_op({out});
+  tape.record(
+      "LogSoftmaxBackward0", {x}, out,
+      [&graph, out, dim, dtype](TensorRef gradient) -> std::vector<TensorRef> {
+        const TensorRef made = like(graph, out);
+        graph.leaf_op("aten::_log_softmax_backward_data", {gradient, out, dim, dtype}, {made});
+        return {made};
+      });
+  return out;
+}
+
+TensorRef nll_loss(AutogradTape& tape, TensorRef log_probability, TensorRef target) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef loss = graph.new_tensor(graph.dtype(log_probability), {});
+  const TensorRef weight = like(graph, loss), undefined = graph.undefined();
+  const std::int64_t sequence = tape.sequence();
+  const std::vector<Value> arguments = {log_probability, target, kNone, kMean, kIgnoredClass};
+  graph.begin_op("aten::nll_loss_nd", arguments, sequence);
+  graph.begin_op("aten::nll_loss", arguments, sequence);
+  graph.begin_op("aten::nll_loss_forward",
+                 {log_probability, target, undefined, kMean, kIgnoredClass}, sequence);
+  if (graph.pytorch().on_gpu()) {
+    graph.leaf_op("aten::resize_", {weight, Shape{}, kNone}, {weight});
+  }
+  graph.end_op({loss, weight});
+  graph.end_op({loss});
+  graph.end_op({loss});
+  tape.record("NllLossBackward0", {log_probability}, loss,
+              [&graph, log_probability, target, weight,
+               undefined](TensorRef gradient) -> std::vector<TensorRef> {
+                const TensorRef made = like(graph, log_probability);
+                graph.begin_op(
+                    "aten::nll_loss_backward",
+                    {gradient, log_probability, target, undefined, kMean, kIgnoredClass, weight});
+                zero(graph, made);
+                graph.end_op({made});
+                return {made};
+              });
+  return loss;
+}
+
+TensorRef multiply(AutogradTape& tape, TensorRef x, TensorRef constant) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = like(graph, x);
+  graph.leaf_op("aten::mul.Tensor", {x, constant}, {out}, tape.sequence());
+  tape.record("MulBackward0", {x}, out,
+              [&graph, constant](TensorRef gradient) -> std::vector<TensorRef> {
+                const TensorRef made = like(graph, constant);
+                graph.leaf_op("aten::mul.Tensor", {gradient, constant}, {made});
+                return {made};
+              });
+  return out;
+}
+
+TensorRef negate(AutogradTape& tape, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = like(graph, x);
+  graph.leaf_op("aten::neg", {x}, {out}, tape.sequence());
+  tape.record("NegBackward0", {x}, out, [&graph](TensorRef gradient) -> std::vector<TensorRef> {
+    const TensorRef made = like(graph, gradient);
+    graph.leaf_op("aten::neg", {gradient}, {made});
+    return {made};
+  });
+  return out;
+}
+
+}  // namespace
+
+TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target) {
+  GraphBuilder& graph = tape.graph();
+  graph.begin_op("aten::cross_entropy_loss", {scores, target, kNone, kMean, kIgnoredClass, 0.0},
+                 tape.sequence());
+  TensorRef loss = log_softmax(tape, scores, 1);
+  if (is_floating_point(graph.dtype(target))) {
+    loss = negate(tape, sum(tape, multiply(tape, loss, target)));
+    loss = divide(tape, loss, graph.shape(scores)[0]);
+  } else {
+    loss = nll_loss(tape, loss, target);
+  }
+  graph.end_op({loss});
+  return loss;
+}
+
+namespace {
+
 // max(-x, 0) + (1 - y) x + log(exp(-max(-x, 0)) + exp(-x - max(-x, 0))), as PyTorch 1 has it.
 TensorRef bce_with_logits_terms(GraphBuilder& graph, TensorRef x, TensorRef target) {
   const auto fresh = [&](const char* op, std::vector<Value> inputs) {
@@ -45,16 +142,16 @@ TensorRef bce_with_logits_terms(GraphBuilder& graph, TensorRef x, TensorRef targ
     graph.leaf_op(op, std::move(inputs), {made});
     return made;
   };
-  const auto in_place = [&](const char* op, std::vector<Value> inputs, TensorRef target) {
-    graph.leaf_op(op, std::move(inputs), {target});
+  const auto in_place = [&](const char* op, std::vector<Value> inputs, TensorRef out) {
+    graph.leaf_op(op, std::move(inputs), {out});
   };
   const TensorRef most = fresh("aten::neg", {x});
   in_place("aten::clamp_min_", {most, 0}, most);
   const TensorRef ones = like(graph, target);
   graph.begin_op("aten::empty_like", {target, kNone, kNone, kNone, kNone, 1});
   graph.leaf_op("aten::empty_strided",
-                {graph.shape(target), graph.strides(target),
-                 scalar_type_code(graph.dtype(target)), 0, graph.device_value(), kNone},
+                {graph.shape(target), graph.strides(target), scalar_type_code(graph.dtype(target)),
+                 0, graph.device_value(), kNone},
                 {ones});
   graph.end_op({ones});
   in_place("aten::fill_.Scalar", {ones, 1}, ones);
@@ -76,7 +173,8 @@ TensorRef bce_with_logits_terms(GraphBuilder& graph, TensorRef x, TensorRef targ
 TensorRef bce_with_log_sigmoid(GraphBuilder& graph, TensorRef x, TensorRef target) {
   const TensorRef log_sigmoid = like(graph, x);
   graph.begin_op("aten::log_sigmoid", {x});
-  graph.leaf_op("aten::log_sigmoid_forward", {x}, {log_sigmoid, graph.new_tensor(graph.dtype(x), {0})});
+  graph.leaf_op("aten::log_sigmoid_forward", {x},
+                {log_sigmoid, graph.new_tensor(graph.dtype(x), {0})});
   graph.end_op({log_sigmoid});
   const TensorRef each = like(graph, target);
   graph.begin_op("aten::rsub.Scalar", {target, 1.0, 1});
@@ -91,7 +189,7 @@ TensorRef bce_with_logits_backward(GraphBuilder& graph, TensorRef gradient, Tens
                                    TensorRef target) {
   TensorRef made = like(graph, logits);
   graph.leaf_op("aten::sigmoid", {logits}, {made});
-  if (graph.pytorch().before(2, 0)) {
+  if (graph.pytorch().before(2, 1)) {
     graph.leaf_op("aten::sub_.Tensor", {made, target, 1}, {made});
   } else {
     const TensorRef difference = like(graph, logits);
@@ -109,7 +207,7 @@ TensorRef bce_with_logits_backward(GraphBuilder& graph, TensorRef gradient, Tens
 
 TensorRef binary_cross_entropy_with_logits(AutogradTape& tape, TensorRef logits, TensorRef target) {
   GraphBuilder& graph = tape.graph();
-  const bool old = graph.pytorch().before(2, 0);
+  const bool old = graph.pytorch().before(2, 1);
   graph.begin_op("aten::binary_cross_entropy_with_logits", {logits, target, kNone, kNone, 1},
                  tape.sequence());
   const TensorRef each = old ? bce_with_logits_terms(graph, logits, target)

@@ -101,6 +101,18 @@ TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim) {
   return view;
 }
 
+TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence) {
+  const auto axis = static_cast<std::size_t>(dim);
+  Shape shape = graph.shape(x), strides = graph.strides(x);
+  const std::int64_t stride = axis < shape.size() ? shape[axis] * strides[axis] : 1;
+  shape.insert(shape.begin() + dim, 1);
+  strides.insert(strides.begin() + dim, stride);
+  graph.begin_op("aten::unsqueeze", {x, dim}, sequence);
+  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
+  graph.end_op({view});
+  return view;
+}
+
 TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape) {
   // Axes that x lacks or has with size 1 get stride 0.
   Shape strides(shape.size(), 0);
@@ -112,13 +124,6 @@ TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape) {
   const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
   graph.end_op({view});
   return view;
-}
-
-TensorRef view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
-  PERFMODEL_CHECK(graph.is_contiguous(x));
-  const TensorRef made = contiguous_view(graph, x, resolve(graph, x, asked));
-  graph.leaf_op("aten::view", {x, asked}, {made}, sequence);
-  return made;
 }
 
 namespace {
@@ -145,41 +150,34 @@ Shape strides_of_view(const GraphBuilder& graph, TensorRef x, const Shape& asked
   return made;
 }
 
-// What reshape and flatten do inside.
-TensorRef reshaped(GraphBuilder& graph, TensorRef x, const Shape& shape, std::int64_t sequence) {
-  const Shape strides = strides_of_view(graph, x, shape);
-  const TensorRef made = graph.new_view(x, shape, strides);
-  if (graph.pytorch().before(2, 0)) {
-    graph.leaf_op("aten::_reshape_alias", {x, shape, strides}, {made}, sequence);
-  } else {
-    graph.leaf_op("aten::view", {x, shape}, {made}, sequence);
-  }
+}  // namespace
+
+TensorRef view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
+  const Shape shape = resolve(graph, x, asked);
+  const TensorRef made = graph.new_view(x, shape, strides_of_view(graph, x, shape));
+  graph.leaf_op("aten::view", {x, asked}, {made}, sequence);
   return made;
 }
-}  // namespace
+
+TensorRef reshaped_view(GraphBuilder& graph, TensorRef x, const Shape& shape,
+                        std::int64_t sequence) {
+  if (!graph.pytorch().before(2, 1)) return view(graph, x, shape, sequence);
+  const Shape strides = strides_of_view(graph, x, shape);
+  const TensorRef made = graph.new_view(x, shape, strides);
+  graph.leaf_op("aten::_reshape_alias", {x, shape, strides}, {made}, sequence);
+  return made;
+}
 
 TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
   graph.begin_op("aten::reshape", {x, asked}, sequence);
-  const TensorRef made = reshaped(graph, x, resolve(graph, x, asked), sequence);
+  const TensorRef made = reshaped_view(graph, x, resolve(graph, x, asked), sequence);
   graph.end_op({made});
   return made;
 }
 
 TensorRef flatten(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.begin_op("aten::flatten.using_ints", {x, 0, -1}, sequence);
-  const TensorRef made = reshaped(graph, x, {graph.numel(x)}, sequence);
-  graph.end_op({made});
-  return made;
-}
-
-TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence) {
-  Shape shape = graph.shape(x), strides = graph.strides(x);
-  const auto axis = static_cast<std::size_t>(dim);
-  const std::int64_t stride = axis == shape.size() ? 1 : shape[axis] * strides[axis];
-  shape.insert(shape.begin() + dim, 1);
-  strides.insert(strides.begin() + dim, stride);
-  graph.begin_op("aten::unsqueeze", {x, dim}, sequence);
-  const TensorRef made = as_strided(graph, x, std::move(shape), std::move(strides));
+  const TensorRef made = reshaped_view(graph, x, {graph.numel(x)}, sequence);
   graph.end_op({made});
   return made;
 }
@@ -203,6 +201,24 @@ std::vector<TensorRef> split_with_sizes(GraphBuilder& graph, TensorRef x, const 
 
 // With a gradient.
 
+TensorRef flatten(AutogradTape& tape, TensorRef x, int from_dim) {
+  GraphBuilder& graph = tape.graph();
+  const Shape from = graph.shape(x);
+  Shape shape(from.begin(), from.begin() + from_dim);
+  shape.push_back(1);
+  for (std::size_t i = static_cast<std::size_t>(from_dim); i < from.size(); ++i) {
+    shape.back() *= from[i];
+  }
+  graph.begin_op("aten::flatten.using_ints", {x, from_dim, -1}, tape.sequence());
+  const TensorRef out = reshaped_view(graph, x, shape, tape.sequence());
+  graph.end_op({out});
+  tape.record(graph.pytorch().before(2, 1) ? "ReshapeAliasBackward0" : "ViewBackward0", {x}, out,
+              [&graph, from](TensorRef gradient) -> std::vector<TensorRef> {
+                return {reshape(graph, gradient, from)};
+              });
+  return out;
+}
+
 TensorRef view(AutogradTape& tape, TensorRef x, const Shape& asked) {
   GraphBuilder& graph = tape.graph();
   const TensorRef out = view(graph, x, asked, tape.sequence());
@@ -225,7 +241,7 @@ TensorRef transpose(AutogradTape& tape, TensorRef x, int dim0, int dim1) {
 TensorRef reshape(AutogradTape& tape, TensorRef x, const Shape& asked) {
   GraphBuilder& graph = tape.graph();
   const TensorRef out = reshape(graph, x, asked, tape.sequence());
-  const bool alias = graph.pytorch().before(2, 0);
+  const bool alias = graph.pytorch().before(2, 1);
   tape.record(alias ? "ReshapeAliasBackward0" : "ViewBackward0", {x}, out,
               [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
                 return {reshape(graph, gradient, graph.shape(x))};
@@ -263,8 +279,7 @@ TensorRef unsqueeze(AutogradTape& tape, TensorRef x, int dim) {
 std::vector<TensorRef> split_with_sizes(AutogradTape& tape, TensorRef x, const Shape& sizes,
                                         int dim) {
   GraphBuilder& graph = tape.graph();
-  const std::vector<TensorRef> pieces =
-      split_with_sizes(graph, x, sizes, dim, tape.sequence());
+  const std::vector<TensorRef> pieces = split_with_sizes(graph, x, sizes, dim, tape.sequence());
   tape.record("SplitWithSizesBackward0", {x}, pieces,
               [&graph, x, dim](const std::vector<TensorRef>& gradients) -> std::vector<TensorRef> {
                 const TensorRef made = graph.new_tensor(graph.dtype(x), graph.shape(x));

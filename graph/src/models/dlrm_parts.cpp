@@ -41,7 +41,7 @@ const std::vector<std::int64_t>& criteo_rows_mlperf_v3() {
 }
 
 const std::vector<std::int64_t>& criteo_pooling_mlperf_v3() {
-  static const std::vector<std::int64_t> kPooling = {3, 2, 1, 2, 6, 1,  1,   1,  1,  7, 3, 8, 1,
+  static const std::vector<std::int64_t> kPooling = {3, 2, 1, 2, 6, 1, 1,  1,   1,  7,  3, 8, 1,
                                                      6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1};
   return kPooling;
 }

@@ -41,8 +41,8 @@ class GradientReducer {
   GraphBuilder& graph_;
   std::vector<TensorRef> parameters_;
   std::vector<Bucket> buckets_;
-  std::unordered_map<std::int32_t, std::size_t> place_;     // parameter -> bucket
-  std::unordered_map<std::int32_t, TensorRef> views_;       // parameter -> piece of the bucket
+  std::unordered_map<std::int32_t, std::size_t> place_;  // parameter -> bucket
+  std::unordered_map<std::int32_t, TensorRef> views_;    // parameter -> piece of the bucket
 };
 
 }  // namespace perfmodel

@@ -38,7 +38,7 @@ class RandomBatch {
     const auto features = static_cast<std::int64_t>(shape_.lookups.size());
     const TensorRef per_feature = offsets_of_features(features);
     values(batch.sparse.values);
-    lift(batch.dense, -1);
+    lift(batch.dense, tape_.sequence());
     to_list(graph_, per_feature, tape_.sequence());
     lift(batch.labels, tape_.sequence());
     batch.dense = pin(batch.dense);
@@ -116,8 +116,7 @@ class RandomBatch {
       start += count;
       if (graph_.dtype(part) == graph_.dtype(made)) continue;
       const int code = scalar_type_code(graph_.dtype(part));
-      const TensorRef cast =
-          graph_.new_tensor(graph_.dtype(part), GraphBuilder::cpu(), {count});
+      const TensorRef cast = graph_.new_tensor(graph_.dtype(part), GraphBuilder::cpu(), {count});
       graph_.begin_op("aten::empty_like", {target, code, 0, kCpu, kNone, 0});
       graph_.leaf_op("aten::empty.memory_format", {Shape{count}, code, 0, kCpu, kNone, 0}, {cast});
       graph_.end_op({cast});

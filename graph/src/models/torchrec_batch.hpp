@@ -15,10 +15,10 @@ struct RandomBatchShape {
 };
 
 struct Batch {
-  TensorRef dense;      ///< [B, dense features]
-  Jagged sparse;        ///< int32; lengths [F * B]
-  TensorRef offsets;    ///< [F * B + 1]
-  TensorRef labels;     ///< [B], int32
+  TensorRef dense;    ///< [B, dense features]
+  Jagged sparse;      ///< int32; lengths [F * B]
+  TensorRef offsets;  ///< [F * B + 1]
+  TensorRef labels;   ///< [B], int32
 
   std::vector<TensorRef> tensors() const {
     return {dense, sparse.values, sparse.lengths, offsets, labels};

@@ -116,7 +116,7 @@ class TorchrecStep {
 
  private:
   static PyTorch pytorch(const TorchrecDlrmConfig& config) {
-    PyTorch made{.major = 1, .minor = 13};
+    PyTorch made{.major = 2, .minor = 0};
     made.device.index = static_cast<std::int16_t>(config.rank);
     return made;
   }
@@ -174,8 +174,7 @@ class TorchrecStep {
     graph_.begin_label("Optimizer.zero_grad#Adagrad.zero_grad");
     // The first table's gradient is found and dropped, with it that of the others.
     if (replicated_weights_.exists()) {
-      piece_of_gradient(reducers_.front().kept_gradient(replicated_weights_), 0,
-                        tape_.sequence());
+      piece_of_gradient(reducers_.front().kept_gradient(replicated_weights_), 0, tape_.sequence());
     }
     graph_.end_op();
   }
@@ -213,8 +212,7 @@ class TorchrecStep {
     const std::int64_t batch = config_.batch_per_rank, world = config_.world_size;
     const std::int64_t bags = count_of(placement_.here()) * world * batch;
     Jagged here{.lengths = graph_.new_tensor(kInt, {bags}),
-                .values =
-                    graph_.new_tensor(kInt, {world * placement_.lookups(placement_.here())})};
+                .values = graph_.new_tensor(kInt, {world * placement_.lookups(placement_.here())})};
     graph_.begin_label("## wait_sparse_data_dist ##");
     graph_.begin_label("## KJTListAwaitable wait() ##");
     graph_.begin_label("## KJTAllToAllTensorsAwaitable wait() ##");
@@ -286,8 +284,7 @@ class TorchrecStep {
   void join_nothing(std::int64_t batch) {
     const TensorRef nothing = graph_.new_tensor(kFloat, {0});
     const TensorRef out = view(graph_, nothing, {batch, 0}, tape_.sequence());
-    tape_.record("ViewBackward0", {}, out,
-                 [](TensorRef) -> std::vector<TensorRef> { return {}; });
+    tape_.record("ViewBackward0", {}, out, [](TensorRef) -> std::vector<TensorRef> { return {}; });
   }
 
   // The tables here look up for all ranks; the vectors go back to the ranks of their samples.
@@ -341,8 +338,7 @@ class TorchrecStep {
     return amounts;
   }
   Shape sent_per_rank() const {
-    return placement_.same_from_all(config_.batch_per_rank *
-                                    placement_.width(placement_.here()));
+    return placement_.same_from_all(config_.batch_per_rank * placement_.width(placement_.here()));
   }
   static std::int64_t sum(const Shape& amounts) {
     std::int64_t total = 0;
@@ -379,8 +375,8 @@ class TorchrecStep {
   TensorRef receive_vectors(const SentVectors& sent) {
     graph_.begin_plain("All2All_Pooled_Wait", {sent.token}, tape_.sequence());
     ranks_.wait(sent.number);
-    std::vector<TensorRef> parts = split_with_sizes(graph_, sent.received,
-                                                    times_batch(widths_per_rank()), 0);
+    std::vector<TensorRef> parts =
+        split_with_sizes(graph_, sent.received, times_batch(widths_per_rank()), 0);
     for (TensorRef& part : parts) part = view(graph_, part, {config_.batch_per_rank, -1});
     const std::int64_t width = sum(widths_per_rank());
     const TensorRef out = graph_.new_tensor(kFloat, {config_.batch_per_rank, width});
@@ -423,8 +419,7 @@ class TorchrecStep {
     std::vector<TensorRef> in_order(parts.size());
     const std::vector<std::size_t> order = placement_.order();
     for (std::size_t i = 0; i < order.size(); ++i) in_order[order[i]] = parts[i];
-    const TensorRef sparse =
-        reshape(tape_, cat(tape_, in_order, 1), {batch, features, dim});
+    const TensorRef sparse = reshape(tape_, cat(tape_, in_order, 1), {batch, features, dim});
     const TensorRef all = cat(tape_, {unsqueeze(tape_, dense, 1), sparse}, 1);
     const TensorRef products = bmm(tape_, all, transpose(tape_, all, 1, 2));
     const std::int64_t pairs = features * (features + 1) / 2;
@@ -459,8 +454,7 @@ class TorchrecStep {
   Jagged order_features(const Jagged& features) {
     const std::int64_t batch = config_.batch_per_rank;
     const auto count = static_cast<std::int64_t>(config_.tables.size());
-    Jagged rows{.lengths = view(graph_, features.lengths, {count, -1}),
-                .values = features.values};
+    Jagged rows{.lengths = view(graph_, features.lengths, {count, -1}), .values = features.values};
     const TensorRef order = graph_.new_tensor(kInt, {count});
     Jagged ordered = permute_jagged(graph_, order, rows, -1);
     ordered.lengths = view(graph_, ordered.lengths, {-1});
@@ -540,8 +534,7 @@ class TorchrecStep {
     const Shape splits = placement_.same_from_all(from_each);
     const TensorRef received = graph_.new_tensor(kInt, {sum(splits)});
     graph_.leaf_op("aten::empty.memory_format",
-                   {Shape{sum(splits)}, 3, kNone, graph_.device_value(), false, kNone},
-                   {received});
+                   {Shape{sum(splits)}, 3, kNone, graph_.device_value(), false, kNone}, {received});
     graph_.begin_label(label);
     ranks_.all_to_all(received, part, splits, to_each);
     graph_.end_op();
@@ -556,17 +549,19 @@ class TorchrecStep {
                  [this](TensorRef gradient) -> std::vector<TensorRef> {
                    return {expand(graph_, gradient, {})};
                  });
-    tape_.set_hooks({.accumulated = [this](TensorRef parameter, TensorRef gradient) {
-                       for (GradientReducer& reducer : reducers_) {
-                         if (reducer.owns(parameter)) {
-                           return reducer.reduce(parameter, gradient, ranks_);
-                         }
-                       }
-                       return gradient;
-                     },
-                     .finished = [this] {
-                       for (GradientReducer& reducer : reducers_) reducer.finish();
-                     }});
+    tape_.set_hooks({.accumulated =
+                         [this](TensorRef parameter, TensorRef gradient) {
+                           for (GradientReducer& reducer : reducers_) {
+                             if (reducer.owns(parameter)) {
+                               return reducer.reduce(parameter, gradient, ranks_);
+                             }
+                           }
+                           return gradient;
+                         },
+                     .finished =
+                         [this] {
+                           for (GradientReducer& reducer : reducers_) reducer.finish();
+                         }});
     tape_.run(total);
   }
 
@@ -587,8 +582,8 @@ class TorchrecStep {
       parameters.push_back(parameter);
       gradients.push_back(tape_.gradient(parameter));
     }
-    emit_optimizer(graph_, Options::Optimizer::kAdagrad, Options::Implementation::kLoop,
-                   parameters, gradients);
+    emit_optimizer(graph_, Options::Optimizer::kAdagrad, Options::Implementation::kLoop, parameters,
+                   gradients);
     graph_.end_op();
   }
 
@@ -642,18 +637,16 @@ Result<void> check_table(const TorchrecDlrmConfig& config, std::size_t i) {
   const std::string what = fmt::format("table {}", i);
   if (auto good = check_range(what + ", rows", table.num_rows, 1); !good) return good;
   if (table.dim != config.bottom_mlp.back()) {
-    return bad_config(
-        fmt::format("{}: expected dim {}, the last width of the bottom MLP, found {}", what,
-                    config.bottom_mlp.back(), table.dim));
+    return bad_config(fmt::format("{}: expected dim {}, the last width of the bottom MLP, found {}",
+                                  what, config.bottom_mlp.back(), table.dim));
   }
   if (!(table.pooling_factor > 0) || table.pooling_factor > 1e6) {
     return bad_config(fmt::format("{}: expected a pooling factor above 0 and up to 1e6, found {}",
                                   what, table.pooling_factor));
   }
   if (table.rank < PlacedTable::kDataParallel || table.rank >= config.world_size) {
-    return bad_config(
-        fmt::format("{}: expected a rank below {}, or {} for all of them, found {}", what,
-                    config.world_size, PlacedTable::kDataParallel, table.rank));
+    return bad_config(fmt::format("{}: expected a rank below {}, or {} for all of them, found {}",
+                                  what, config.world_size, PlacedTable::kDataParallel, table.rank));
   }
   return {};
 }
@@ -676,8 +669,8 @@ Result<void> check(const TorchrecDlrmConfig& config) {
     one_here |= config.tables[i].rank == config.rank;
   }
   if (!one_here) {
-    return bad_config(fmt::format("tables: expected at least one on rank {}, found none",
-                                  config.rank));
+    return bad_config(
+        fmt::format("tables: expected at least one on rank {}, found none", config.rank));
   }
   return {};
 }
@@ -695,14 +688,13 @@ Result<TorchrecDlrmConfig> torchrec_dlrm_preset(std::string_view name) {
   config.top_mlp = {512, 512, 256, 1};
   config.batch_per_rank = 16;
   // The planner's choice: the two smallest tables everywhere, three of the others on each rank.
-  constexpr std::int64_t kPlan[] = {0, 0, 2, 5, 1, -1, 6, 0, 4, 1, 5, 7, 7,
-                                    7, 4, 2, -1, 1, 6, 2, 3, 4, 6, 3, 3, 5};
+  constexpr std::int64_t kPlan[] = {0, 0, 2, 5,  1, -1, 6, 0, 4, 1, 5, 7, 7,
+                                    7, 4, 2, -1, 1, 6,  2, 3, 4, 6, 3, 3, 5};
   for (std::size_t i = 0; i < std::size(kPlan); ++i) {
-    config.tables.push_back(
-        {.num_rows = criteo_rows_mlperf_v3()[i],
-         .dim = 16,
-         .pooling_factor = static_cast<double>(criteo_pooling_mlperf_v3()[i]),
-         .rank = kPlan[i]});
+    config.tables.push_back({.num_rows = criteo_rows_mlperf_v3()[i],
+                             .dim = 16,
+                             .pooling_factor = static_cast<double>(criteo_pooling_mlperf_v3()[i]),
+                             .rank = kPlan[i]});
   }
   return config;
 }

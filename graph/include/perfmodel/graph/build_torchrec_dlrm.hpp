@@ -42,7 +42,7 @@ struct TorchrecDlrmConfig {
 /// several lookups each, dim 16, 16 samples per rank, 8 ranks).
 Result<TorchrecDlrmConfig> torchrec_dlrm_preset(std::string_view name);
 
-/// The execution graph of one training step of one rank, as PyTorch 1.13's observer records it:
+/// The execution graph of one training step of one rank, as PyTorch 2.0's observer records it:
 /// zero_grad, copy of the batch after the next, forward pass of this batch (its indices were
 /// exchanged during the last step), exchange of the next batch's indices, backward pass with the
 /// all-reduces of DDP, optimizer. All ranks of one job come from one configuration that differs in
