@@ -88,14 +88,14 @@ void table_batched_backward(GraphBuilder& graph, TensorRef indices, TensorRef ca
   empty_like(graph, infos);    // infos, sorted
   empty_like(graph, indices);  // linear indices
   empty_like(graph, indices);  // linear indices, sorted
-  empty(graph, DType::kUInt8, {1});
+  sort_scratch(graph, lookups);
   empty_like(graph, indices);  // run starts
   const TensorRef run_lengths = zeros_like(graph, indices, kInt);
   zeros(graph, kInt, {1});  // number of runs
-  empty(graph, DType::kUInt8, {1023});
+  run_length_scratch(graph, lookups);
   const TensorRef cumulative = empty(graph, kInt, {lookups + 1});
   zero(graph, select(graph, cumulative, 0, 0));
-  prefix_sum_scratch(graph);
+  prefix_sum_scratch(graph, lookups);
   if (cache_locations.exists()) empty_like(graph, cache_locations);
   for (int i = 0; i < 2; ++i) {  // long runs: ids and counts
     empty_like(graph, run_lengths);

@@ -19,7 +19,11 @@ Jagged permute_jagged(GraphBuilder& graph, TensorRef order, const Jagged& featur
 /// [N] -> [N + 1]: offsets of the lengths.
 TensorRef complete_cumsum(GraphBuilder& graph, TensorRef lengths, std::int64_t sequence);
 
-/// Scratch memory of CUB for a prefix sum over a vector of moderate length.
-void prefix_sum_scratch(GraphBuilder& graph);
+// Scratch memory that FBGEMM allocates for CUB over `count` elements, as recorded on a V100.
+
+void prefix_sum_scratch(GraphBuilder& graph, std::int64_t count);
+void run_length_scratch(GraphBuilder& graph, std::int64_t count);
+/// Of int64 keys with int32 values.
+void sort_scratch(GraphBuilder& graph, std::int64_t count);
 
 }  // namespace perfmodel
