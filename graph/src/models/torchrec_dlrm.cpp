@@ -25,6 +25,7 @@ namespace {
 
 constexpr DType kFloat = DType::kFloat32, kInt = DType::kInt32, kLong = DType::kInt64;
 constexpr double kLearningRate = 0.005;
+constexpr double kSteps = 11;  // that the optimizer has counted
 
 /// Which features go where: what all ranks know of the plan.
 class Placement {
@@ -568,22 +569,24 @@ class TorchrecStep {
   void optimizer_step() {
     using Options = TrainingOptions;
     graph_.begin_label("Optimizer.step#Adagrad.step");
-    std::vector<TensorRef> parameters, gradients;
+    std::vector<ParameterUpdate> updates;
     for (std::size_t i = 0; i < placement_.replicated().size(); ++i) {
       const PlacedTable& table = config_.tables[placement_.replicated()[i]];
       const TensorRef all = tape_.gradient(replicated_weights_);
       piece_of_gradient(all, i, -1);  // is there one?
       const TensorRef gradient = piece_of_gradient(all, i, -1);
       piece_of_gradient(all, i, -1);  // is it sparse?
-      parameters.push_back(graph_.new_tensor(kFloat, {table.num_rows, table.dim}));
-      gradients.push_back(gradient);
+      updates.push_back({.parameter = graph_.new_tensor(kFloat, {table.num_rows, table.dim}),
+                         .gradient = gradient});
     }
     for (TensorRef parameter : dense_parameters_) {
-      parameters.push_back(parameter);
-      gradients.push_back(tape_.gradient(parameter));
+      updates.push_back({.parameter = parameter, .gradient = tape_.gradient(parameter)});
     }
-    emit_optimizer(graph_, Options::Optimizer::kAdagrad, Options::Implementation::kLoop, parameters,
-                   gradients);
+    OptimizerSettings settings =
+        optimizer_settings(Options::Optimizer::kAdagrad, Options::Implementation::kLoop);
+    settings.learning_rate = kLearningRate;
+    settings.steps = kSteps;
+    emit_optimizer(graph_, settings, std::move(updates));
     graph_.end_op();
   }
 
