@@ -13,5 +13,6 @@ Command build_mlp_command(CLI::App& build);
 Command build_resnet_command(CLI::App& build);
 Command build_vgg_command(CLI::App& build);
 Command build_wgan_command(CLI::App& build);
+Command build_torchrec_command(CLI::App& build);
 
 }  // namespace perfmodel::cli

@@ -12,6 +12,7 @@ std::vector<Command> build_commands(CLI::App& parent) {
           build_inception_command(*build), build_mlp_command(*build),
           build_resnet_command(*build),    build_vgg_command(*build),
           build_wgan_command(*build)};
+  return {build_dlrm_command(*build), build_torchrec_command(*build)};
 }
 
 }  // namespace perfmodel::cli
