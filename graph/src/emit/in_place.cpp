@@ -57,13 +57,6 @@ void tanh_in_place(AutogradTape& tape, TensorRef x) {
   from_result(tape, "aten::tanh_", "TanhBackward0", "aten::tanh_backward", x);
 }
 
-void add_in_place(AutogradTape& tape, TensorRef x, TensorRef other) {
-  tape.graph().leaf_op("aten::add_.Tensor", {x, other, 1}, {x}, tape.sequence());
-  tape.record("AddBackward0", {x, other}, x, [](TensorRef gradient) -> std::vector<TensorRef> {
-    return {gradient, gradient};
-  });
-}
-
 void mul_in_place(AutogradTape& tape, TensorRef x, TensorRef other) {
   GraphBuilder& graph = tape.graph();
   graph.begin_op("aten::mul_.Tensor", {x, other}, tape.sequence());
@@ -79,6 +72,30 @@ void mul_in_place(AutogradTape& tape, TensorRef x, TensorRef other) {
                 return {product(inner, gradient, other), other_gradient};
               });
   *saved = saved_clone(tape, x);
+  graph.end_op({x});
+}
+
+void hardtanh_in_place(AutogradTape& tape, TensorRef x, int low, int high) {
+  GraphBuilder& graph = tape.graph();
+  graph.begin_op("aten::hardtanh_", {x, low, high}, tape.sequence());
+  const auto saved = std::make_shared<TensorRef>();
+  tape.record("HardtanhBackward0", {x}, x,
+              [&graph, saved, low, high](TensorRef gradient) -> std::vector<TensorRef> {
+                graph.begin_op("aten::hardtanh_backward", {gradient, *saved, low, high});
+                const TensorRef made = like(graph, *saved);
+                graph.leaf_op("aten::empty.memory_format",
+                              {graph.shape(made), scalar_type_code(graph.dtype(made)), kNone,
+                               graph.device_value(), kNone, kNone},
+                              {made});
+                graph.end_op({made});
+                return {made};
+              });
+  *saved = saved_clone(tape, x);
+  graph.begin_op("aten::hardtanh.out", {x, low, high, x});
+  graph.begin_op("aten::clamp.out", {x, low, high, x});
+  if (graph.pytorch().before(2, 0)) to_same_dtype(graph, x);
+  graph.end_op({x});
+  graph.end_op({x});
   graph.end_op({x});
 }
 

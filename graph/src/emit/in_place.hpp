@@ -8,8 +8,8 @@ namespace perfmodel {
 
 void sigmoid_in_place(AutogradTape& tape, TensorRef x);
 void tanh_in_place(AutogradTape& tape, TensorRef x);
-void add_in_place(AutogradTape& tape, TensorRef x, TensorRef other);
-/// Keeps a copy of `x` for the gradient of `other`.
+// These two keep a copy of `x` for the backward pass.
 void mul_in_place(AutogradTape& tape, TensorRef x, TensorRef other);
+void hardtanh_in_place(AutogradTape& tape, TensorRef x, int low, int high);
 
 }  // namespace perfmodel

@@ -7,28 +7,15 @@
 #include "memory.hpp"
 #include "pointwise.hpp"
 #include "recurrent.hpp"
+#include "reduction.hpp"
 #include "sequence.hpp"
+#include "split.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
 namespace {
 
-// A tensor for a kernel to write: empty_like with the dense format asked for.
-TensorRef dense_like(GraphBuilder& graph, TensorRef x) {
-  const TensorRef made = like(graph, x);
-  const Value device = graph.device_value();
-  graph.begin_op("aten::empty_like", {x, kNone, kNone, kNone, kNone, 0});
-  graph.leaf_op("aten::empty.memory_format",
-                {graph.shape(x), scalar_type_code(graph.dtype(x)), 0, device, kNone, 0}, {made});
-  graph.end_op({made});
-  return made;
-}
-
-TensorRef sum_over_batch(GraphBuilder& graph, TensorRef x) {
-  const TensorRef made = graph.new_tensor(graph.dtype(x), {graph.shape(x)[1]});
-  graph.leaf_op("aten::sum.dim_IntList", {x, Shape{0}, false, kNone}, {made});
-  return made;
-}
+TensorRef sum_over_batch(GraphBuilder& graph, TensorRef x) { return sum(graph, x, {0}, false); }
 
 // One kernel for all that is no product. It adds the biases too and keeps the gates.
 CellState fused_lstm(AutogradTape& tape, const CellWeights& weights, TensorRef x_gates,
@@ -37,8 +24,8 @@ CellState fused_lstm(AutogradTape& tape, const CellWeights& weights, TensorRef x
   graph.begin_op("aten::_thnn_fused_lstm_cell",
                  {x_gates, h_gates, memory, weights.input_bias, weights.hidden_bias},
                  tape.sequence());
-  const TensorRef workspace = dense_like(graph, x_gates);
-  const CellState next = {dense_like(graph, memory), dense_like(graph, memory)};
+  const TensorRef workspace = empty_like_contiguous(graph, x_gates);
+  const CellState next = {empty_like_contiguous(graph, memory), empty_like_contiguous(graph, memory)};
   graph.end_op({next.hidden, next.memory, workspace});
   tape.record(
       "ThnnFusedLstmCellBackward0",
@@ -56,8 +43,8 @@ CellState fused_lstm(AutogradTape& tape, const CellWeights& weights, TensorRef x
                                               true};
         graph.begin_op("aten::_thnn_fused_lstm_cell_backward", arguments);
         graph.begin_op("aten::_thnn_fused_lstm_cell_backward_impl", arguments);
-        const TensorRef gates = dense_like(graph, workspace);
-        const TensorRef memory_gradient = dense_like(graph, memory);
+        const TensorRef gates = empty_like_contiguous(graph, workspace);
+        const TensorRef memory_gradient = empty_like_contiguous(graph, memory);
         const TensorRef bias = sum_over_batch(graph, gates);
         graph.end_op({gates, memory_gradient, bias});
         graph.end_op({gates, gates, memory_gradient, bias, bias});
@@ -75,7 +62,7 @@ CellState fused_gru(AutogradTape& tape, const CellWeights& weights, TensorRef x_
                  {x_gates, h_gates, hidden, weights.input_bias, weights.hidden_bias},
                  tape.sequence());
   const TensorRef workspace = empty(graph, dtype, {shape[0], 5 * shape[1]});
-  const TensorRef next = dense_like(graph, hidden);
+  const TensorRef next = empty_like_contiguous(graph, hidden);
   graph.end_op({next, workspace});
   tape.record("ThnnFusedGruCellBackward0",
               {x_gates, h_gates, hidden, weights.input_bias, weights.hidden_bias}, next,
@@ -83,7 +70,7 @@ CellState fused_gru(AutogradTape& tape, const CellWeights& weights, TensorRef x_
                 graph.begin_op("aten::_thnn_fused_gru_cell_backward", {gradient, workspace, true});
                 const TensorRef x_gradient = empty(graph, dtype, {shape[0], 3 * shape[1]});
                 const TensorRef h_gradient = empty(graph, dtype, {shape[0], 3 * shape[1]});
-                const TensorRef hidden_gradient = dense_like(graph, gradient);
+                const TensorRef hidden_gradient = empty_like_contiguous(graph, gradient);
                 const TensorRef x_bias = sum_over_batch(graph, x_gradient);
                 const TensorRef h_bias = sum_over_batch(graph, h_gradient);
                 graph.end_op({x_gradient, h_gradient, hidden_gradient, x_bias, h_bias});
@@ -97,7 +84,7 @@ CellState unfused_lstm(AutogradTape& tape, const CellWeights& weights, TensorRef
                        const CellState& state) {
   const TensorRef from_x = linear(tape, x, weights.input, weights.input_bias);
   const TensorRef from_h = linear(tape, state.hidden, weights.hidden, weights.hidden_bias);
-  const auto gates = chunk(tape, add(tape, from_x, from_h), 4, 1, ChunkKind::kViews);
+  const auto gates = chunk(tape, add(tape, from_x, from_h), 4, 1);
   const TensorRef kept = mul(tape, sigmoid(tape, gates[1]), state.memory);
   const TensorRef input = sigmoid(tape, gates[0]);
   const TensorRef added = mul(tape, input, tanh(tape, gates[2]));
@@ -110,8 +97,8 @@ CellState unfused_gru(AutogradTape& tape, const CellWeights& weights, TensorRef 
                       const CellState& state) {
   const TensorRef from_x = linear(tape, x, weights.input, weights.input_bias);
   const TensorRef from_h = linear(tape, state.hidden, weights.hidden, weights.hidden_bias);
-  const auto x_gates = chunk(tape, from_x, 3, 1, ChunkKind::kViews);
-  const auto h_gates = chunk(tape, from_h, 3, 1, ChunkKind::kViews);
+  const auto x_gates = chunk(tape, from_x, 3, 1);
+  const auto h_gates = chunk(tape, from_h, 3, 1);
   const TensorRef reset = sigmoid(tape, add(tape, x_gates[0], h_gates[0]));
   const TensorRef update = sigmoid(tape, add(tape, x_gates[1], h_gates[1]));
   const TensorRef fresh = tanh(tape, add(tape, x_gates[2], mul(tape, reset, h_gates[2])));
@@ -121,7 +108,7 @@ CellState unfused_gru(AutogradTape& tape, const CellWeights& weights, TensorRef 
 
 // On a CPU: the same products, then one op per sign, in place where nothing is lost.
 CellState lstm_on_cpu(AutogradTape& tape, TensorRef sum, TensorRef memory) {
-  const auto gates = chunk(tape, sum, 4, 1, ChunkKind::kUnsafe);
+  const auto gates = unsafe_chunk(tape, sum, 4, 1);
   sigmoid_in_place(tape, gates[0]);
   sigmoid_in_place(tape, gates[1]);
   tanh_in_place(tape, gates[2]);
@@ -133,9 +120,9 @@ CellState lstm_on_cpu(AutogradTape& tape, TensorRef sum, TensorRef memory) {
 
 CellState gru_on_cpu(AutogradTape& tape, const CellWeights& weights, TensorRef from_x,
                      TensorRef hidden) {
-  const auto x_gates = chunk(tape, from_x, 3, 1, ChunkKind::kUnsafe);
+  const auto x_gates = unsafe_chunk(tape, from_x, 3, 1);
   const TensorRef from_h = linear(tape, hidden, weights.hidden, weights.hidden_bias);
-  const auto h_gates = chunk(tape, from_h, 3, 1, ChunkKind::kUnsafe);
+  const auto h_gates = unsafe_chunk(tape, from_h, 3, 1);
   for (std::size_t gate : {0U, 1U}) {  // reset, update
     add_in_place(tape, h_gates[gate], x_gates[gate]);
     sigmoid_in_place(tape, h_gates[gate]);
@@ -151,8 +138,8 @@ CellState gru_on_cpu(AutogradTape& tape, const CellWeights& weights, TensorRef f
 
 CellState cell_on_gpu(AutogradTape& tape, RecurrentCell cell, const CellWeights& weights,
                       TensorRef x, const CellState& state) {
-  const TensorRef x_gates = product_with_transposed(tape, x, weights.input);
-  const TensorRef h_gates = product_with_transposed(tape, state.hidden, weights.hidden);
+  const TensorRef x_gates = matmul(tape, x, t(tape, weights.input));
+  const TensorRef h_gates = matmul(tape, state.hidden, t(tape, weights.hidden));
   return cell == RecurrentCell::kLstm ? fused_lstm(tape, weights, x_gates, h_gates, state.memory)
                                       : fused_gru(tape, weights, x_gates, h_gates, state.hidden);
 }

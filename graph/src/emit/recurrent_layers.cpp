@@ -8,6 +8,7 @@
 #include "memory.hpp"
 #include "recurrent.hpp"
 #include "sequence.hpp"
+#include "split.hpp"
 #include "views.hpp"
 
 namespace perfmodel {

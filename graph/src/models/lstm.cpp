@@ -1,10 +1,11 @@
 #include <fmt/format.h>
 
 #include "../emit/dropout.hpp"
-#include "../emit/embedding.hpp"
+#include "../emit/embedding_lookup.hpp"
 #include "../emit/loss.hpp"
 #include "../emit/matmul.hpp"
 #include "../emit/sequence.hpp"
+#include "../emit/split.hpp"
 #include "../emit/views.hpp"
 #include "perfmodel/graph/build_lstm.hpp"
 #include "recurrent_parts.hpp"
@@ -72,7 +73,7 @@ class LstmBuilder {
   }
 
   TensorRef scores(TensorRef tokens) {
-    const TensorRef x = drop(embedding(tape_, embedding_, tokens));
+    const TensorRef x = drop(embedding_lookup(tape_, embedding_, tokens));
     const TensorRef y = library() ? recurrent_layers(tape_, layers_, x).sequence : loop(x);
     const TensorRef decoded = linear(tape_, drop(y), decoder_, decoder_bias_);
     return view(tape_, decoded, {-1, config_.vocabulary});

@@ -3,11 +3,12 @@
 #include "../emit/activation.hpp"
 #include "../emit/concat.hpp"
 #include "../emit/dropout.hpp"
-#include "../emit/embedding.hpp"
+#include "../emit/embedding_lookup.hpp"
 #include "../emit/loss.hpp"
 #include "../emit/matmul.hpp"
 #include "../emit/pointwise.hpp"
 #include "../emit/sequence.hpp"
+#include "../emit/split.hpp"
 #include "../emit/softmax.hpp"
 #include "../emit/views.hpp"
 #include "perfmodel/graph/build_seq2seq.hpp"
@@ -141,7 +142,7 @@ class Seq2seqBuilder {
 
   // [T, B] -> [B, T, H]
   TensorRef encode(TensorRef source) {
-    TensorRef x = drop(embedding(tape_, source_embedding_, source));
+    TensorRef x = drop(embedding_lookup(tape_, source_embedding_, source));
     if (encoder_cells_.empty()) {
       for (const RecurrentLayers& layers : encoder_layers_) {
         if (&layers != &encoder_layers_.front()) x = drop(x);
@@ -168,7 +169,7 @@ class Seq2seqBuilder {
   }
 
   TensorRef decode(TensorRef source, TensorRef target) {
-    const TensorRef x = drop(embedding(tape_, target_embedding_, target));
+    const TensorRef x = drop(embedding_lookup(tape_, target_embedding_, target));
     const TensorRef keys = linear(tape_, source, key_);
     std::vector<CellState> states = zero_states(decoder_cells_.size());
     TensorRef previous =

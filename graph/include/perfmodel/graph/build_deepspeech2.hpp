@@ -17,16 +17,18 @@ namespace perfmodel {
 /// recurrent layers in both directions whose outputs are added up, batch norm between them, a
 /// linear layer without bias onto the characters, CTC loss.
 struct Deepspeech2Config {
-  /// Over frequency x time, padded by (half of the frequency kernel, half of the time kernel).
+  /// Kernels over frequency x time.
   struct Convolution {
     std::int64_t channels = 32;
     std::int64_t frequency_kernel = 41, time_kernel = 11;
     std::int64_t frequency_stride = 2, time_stride = 2;
+    std::int64_t frequency_padding = 20, time_padding = 5;
   };
 
   std::string name = "deepspeech2";
   std::int64_t frequencies = 161;  ///< of a window of 20 ms at 16 kHz
-  std::vector<Convolution> convolutions = {{}, {.frequency_kernel = 21, .time_stride = 1}};
+  std::vector<Convolution> convolutions = {
+      {}, {.frequency_kernel = 21, .time_stride = 1, .frequency_padding = 10}};
   RecurrentCell cell = RecurrentCell::kGru;
   std::int64_t layers = 5, hidden = 800;
   std::int64_t characters = 29;
@@ -36,8 +38,9 @@ struct Deepspeech2Config {
   TrainingOptions training;
 };
 
-/// mlperf: 5 GRU layers of 800; paper: 7 GRU layers of 1,280 and a third convolution; tbd: 5 layers
-/// of 1,760 as in TBD's MXNet model.
+/// mlperf: 5 GRU layers of 800, convolutions without padding (MLPerf training v0.5); librispeech: 5
+/// LSTM layers of 1,024 (default of deepspeech.pytorch); tbd: 5 GRU layers of 1,760, as TBD takes
+/// MXNet's example (Zhu et al., IISWC 2018; widths from memory).
 Result<Deepspeech2Config> deepspeech2_preset(std::string_view name);
 
 /// Steps that are left behind the convolutions.
