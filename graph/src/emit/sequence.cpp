@@ -8,12 +8,10 @@ namespace perfmodel {
 TensorRef stack(AutogradTape& tape, const std::vector<TensorRef>& parts, int dim) {
   GraphBuilder& graph = tape.graph();
   const TensorRef out = stack(graph, parts, dim, tape.sequence());
-  tape.record("StackBackward0", parts, out, [&tape, &graph, parts, dim](TensorRef gradient) {
-    std::vector<TensorRef> gradients(parts.size());
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      if (!tape.requires_grad(parts[i])) continue;
-      gradients[i] = select(graph, gradient, dim, static_cast<std::int64_t>(i));
-    }
+  const auto count = static_cast<std::int64_t>(parts.size());
+  tape.record("StackBackward0", parts, out, [&graph, count, dim](TensorRef gradient) {
+    std::vector<TensorRef> gradients;
+    for (std::int64_t i = 0; i < count; ++i) gradients.push_back(select(graph, gradient, dim, i));
     return gradients;
   });
   return out;

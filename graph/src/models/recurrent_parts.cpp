@@ -37,7 +37,7 @@ RecurrentLayers make_recurrent_layers(TrainingStep& step, RecurrentLayers shape)
     for (std::int64_t direction = 0; direction < shape.directions(); ++direction) {
       const auto parameter = [&](std::int64_t& offset, Shape sizes) {
         if (!on_gpu) return step.parameter(std::move(sizes));
-        return step.parameter(next_part(graph, shape.weight_buffer, offset, std::move(sizes)));
+        return step.adopt_parameter(next_part(graph, shape.weight_buffer, offset, std::move(sizes)));
       };
       CellWeights weights;
       weights.input = parameter(matrix_offset, {rows, width(layer)});

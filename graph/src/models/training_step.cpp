@@ -9,10 +9,10 @@
 namespace perfmodel {
 
 TensorRef TrainingStep::parameter(Shape shape) {
-  return parameter(graph_.new_tensor(DType::kFloat32, std::move(shape)));
+  return adopt_parameter(graph_.new_tensor(DType::kFloat32, std::move(shape)));
 }
 
-TensorRef TrainingStep::parameter(TensorRef made) {
+TensorRef TrainingStep::adopt_parameter(TensorRef made) {
   TensorRef kept;
   if (!options_.zero_grad_to_none()) {
     kept = graph_.new_tensor(DType::kFloat32, graph_.shape(made));

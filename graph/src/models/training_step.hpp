@@ -23,7 +23,7 @@ class TrainingStep {
   /// A float32 parameter; the optimizer walks them in the order in which they are made.
   TensorRef parameter(Shape shape);
   /// Makes a parameter of a tensor that is there: a part of a larger allocation.
-  TensorRef parameter(TensorRef made);
+  TensorRef adopt_parameter(TensorRef made);
   /// A float32 tensor that is kept between steps without gradient (running mean, ...).
   TensorRef buffer(DType dtype, Shape shape) { return graph_.new_tensor(dtype, std::move(shape)); }
   const std::vector<TensorRef>& parameters() const { return parameters_; }
