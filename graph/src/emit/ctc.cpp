@@ -11,7 +11,7 @@ namespace {
 
 struct Ctc {
   TensorRef log_probabilities, targets;
-  Shape input_lengths, target_lengths;  // in numbers: all samples are full
+  Shape input_lengths = {}, target_lengths = {};  // in numbers: all samples are full
   TensorRef loss = {}, alpha = {};      // [B], [B, T, 2 S + 1]
 };
 

@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "../emit/batch_norm.hpp"
-#include "../emit/convolution.hpp"
 #include "../emit/ctc.hpp"
 #include "../emit/in_place.hpp"
 #include "../emit/matmul.hpp"
@@ -11,7 +8,9 @@
 #include "../emit/softmax.hpp"
 #include "../emit/views.hpp"
 #include "perfmodel/graph/build_deepspeech2.hpp"
+#include "config_checks.hpp"
 #include "recurrent_parts.hpp"
+#include "vision_layers.hpp"
 
 namespace perfmodel {
 namespace {
@@ -113,41 +112,23 @@ class Deepspeech2Builder {
     BatchNorm norm;  // in front of all layers but the first
     RecurrentLayers both;
   };
-  struct Convolution {
-    TensorRef weight, bias;
-    BatchNorm norm;
-    Conv2d geometry;
-  };
 
   TensorRef host_lengths() {
     return graph_.new_tensor(DType::kInt64, GraphBuilder::cpu(), {config_.batch});
   }
 
-  BatchNorm make_norm(std::int64_t channels) {
-    BatchNorm norm;
-    norm.weight = step_.parameter({channels});
-    norm.bias = step_.parameter({channels});
-    norm.mean = step_.buffer(DType::kFloat32, {channels});
-    norm.variance = step_.buffer(DType::kFloat32, {channels});
-    norm.batches = step_.buffer(DType::kInt64, {});
-    return norm;
-  }
-
   void make_parameters() {
     std::int64_t channels = 1;
     for (const auto& c : config_.convolutions) {
-      Convolution made;
-      made.weight = step_.parameter({c.channels, channels, c.frequency_kernel, c.time_kernel});
-      made.bias = step_.parameter({c.channels});
-      made.norm = make_norm(c.channels);
-      made.geometry = geometry(c);
-      convolutions_.push_back(made);
+      const ConvLayer conv = make_conv(step_, channels, c.channels,
+                                       {c.frequency_kernel, c.time_kernel}, geometry(c), true);
+      convolutions_.push_back({conv, make_batch_norm(step_, c.channels)});
       channels = c.channels;
     }
     std::int64_t width = recurrent_input(config_);
     for (std::int64_t i = 0; i < config_.layers; ++i) {
       Layer layer;
-      if (i > 0) layer.norm = make_norm(width);
+      if (i > 0) layer.norm = make_batch_norm(step_, width);
       RecurrentLayers both;
       both.cell = config_.cell;
       both.input = width;
@@ -157,7 +138,7 @@ class Deepspeech2Builder {
       layers_.push_back(std::move(layer));
       width = config_.hidden;
     }
-    last_norm_ = make_norm(config_.hidden);
+    last_norm_ = make_batch_norm(step_, config_.hidden);
     output_ = step_.parameter({config_.characters, config_.hidden});
   }
 
@@ -176,8 +157,8 @@ class Deepspeech2Builder {
   }
 
   TensorRef model(TensorRef x) {
-    for (const Convolution& c : convolutions_) {
-      x = batch_norm(tape_, conv2d(tape_, x, c.weight, c.bias, c.geometry), c.norm);
+    for (const ConvNorm& layer : convolutions_) {
+      x = apply(step_, layer, x);
       hardtanh_in_place(tape_, x, 0, kClip);
     }
     const Shape shape = graph_.shape(x);
@@ -197,7 +178,7 @@ class Deepspeech2Builder {
   TrainingStep step_;
   GraphBuilder& graph_ = step_.graph();
   AutogradTape& tape_ = step_.tape();
-  std::vector<Convolution> convolutions_;
+  std::vector<ConvNorm> convolutions_;
   std::vector<Layer> layers_;
   BatchNorm last_norm_;
   TensorRef output_;

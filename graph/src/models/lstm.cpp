@@ -8,6 +8,7 @@
 #include "../emit/split.hpp"
 #include "../emit/views.hpp"
 #include "perfmodel/graph/build_lstm.hpp"
+#include "config_checks.hpp"
 #include "recurrent_parts.hpp"
 
 namespace perfmodel {

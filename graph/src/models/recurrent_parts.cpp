@@ -1,12 +1,9 @@
 #include "recurrent_parts.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <utility>
 
 namespace perfmodel {
 namespace {
-
-constexpr double kMostElements = 0x1p60;
 
 // A view of `buffer` from `offset` on, which moves behind it.
 TensorRef next_part(GraphBuilder& graph, TensorRef buffer, std::int64_t& offset, Shape shape) {
@@ -65,39 +62,6 @@ CellState step_of(AutogradTape& tape, RecurrentForm form, RecurrentCell cell,
                   const CellWeights& weights, TensorRef x, const CellState& state) {
   return form == RecurrentForm::kUnfused ? unfused_cell(tape, cell, weights, x, state)
                                          : library_cell(tape, cell, weights, x, state);
-}
-
-Unexpected unknown_preset(std::string_view what, std::string_view found,
-                          std::initializer_list<std::string_view> known) {
-  return fail(ErrorCode::kUnknownName,
-              fmt::format("expected {} ({}), found \"{}\"", what, fmt::join(known, ", "), found));
-}
-
-Result<void> expect_at_least(std::string_view what, std::int64_t least, std::int64_t found) {
-  if (found >= least) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("{}: expected at least {}, found {}", what, least, found));
-}
-
-Result<void> expect_probability(std::string_view what, double found) {
-  if (found >= 0 && found < 1) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("{}: expected at least 0 and less than 1, found {}", what, found));
-}
-
-Result<void> expect_countable(std::string_view what, const Shape& shape) {
-  double elements = 1;
-  for (std::int64_t size : shape) elements *= static_cast<double>(size);
-  if (elements < kMostElements) return {};
-  return fail(ErrorCode::kImpossible, fmt::format("{}: expected less than 2^60 elements, found {}",
-                                                  what, fmt::join(shape, " x ")));
-}
-
-Result<void> all_good(std::initializer_list<Result<void>> checks) {
-  for (const Result<void>& check : checks) {
-    if (!check) return check;
-  }
-  return {};
 }
 
 }  // namespace perfmodel

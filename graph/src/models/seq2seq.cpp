@@ -12,6 +12,7 @@
 #include "../emit/softmax.hpp"
 #include "../emit/views.hpp"
 #include "perfmodel/graph/build_seq2seq.hpp"
+#include "config_checks.hpp"
 #include "recurrent_parts.hpp"
 
 namespace perfmodel {
