@@ -74,6 +74,10 @@ Gradients onednn_gradients(GraphBuilder& graph, TensorRef x, TensorRef weight, b
 Gradients cudnn_gradients(GraphBuilder& graph, TensorRef x, TensorRef weight, TensorRef gradient,
                           bool of_x, const Shape& bias_shape) {
   Gradients made;
+  if (!graph.pytorch().before(2, 1)) {  // into the order of its axes that cuDNN works in
+    graph.leaf_op("aten::to.dtype_layout", {gradient, kNone, kNone, kNone, kNone, false, false, 0},
+                  {gradient});
+  }
   if (of_x) made.x = like(graph, x);  // allocated without an op
   made.weight = like(graph, weight);
   graph.leaf_op("aten::empty.memory_format",
