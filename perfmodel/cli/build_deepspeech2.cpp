@@ -18,16 +18,15 @@ Result<void> execute(const CLI::App& app, const ConfigArguments<Deepspeech2Confi
   if (!graph) return Unexpected{graph.error()};
   ModelFacts facts;
   facts.model = config->name;
-  facts.lines = {{"batch", fmt::format("{} x {} frames, {} characters", config->batch,
-                                       config->frames, config->target_steps)},
-                 {"convolutions", fmt::format("{}, {} steps of {} are left",
-                                              config->convolutions.size(), output_steps(*config),
-                                              recurrent_input(*config))},
-                 {"layers", fmt::format("{} x {} of {} in both directions", config->layers,
-                                        name_of(config->cell), config->hidden)}};
-  facts.keys = {{"batch", config->batch},
-                {"frames", config->frames},
-                {"target_steps", config->target_steps}};
+  facts.lines = {
+      {"batch", fmt::format("{} x {} frames, {} characters", config->batch, config->frames,
+                            config->target_steps)},
+      {"convolutions", fmt::format("{}, {} steps of {} are left", config->convolutions.size(),
+                                   output_steps(*config), recurrent_input(*config))},
+      {"layers", fmt::format("{} x {} of {} in both directions", config->layers,
+                             name_of(config->cell), config->hidden)}};
+  facts.keys = {
+      {"batch", config->batch}, {"frames", config->frames}, {"target_steps", config->target_steps}};
   return write_built_graph(app, arguments.build, *graph, facts);
 }
 

@@ -18,10 +18,9 @@ Result<void> execute(const CLI::App& app, const ConfigArguments<LstmConfig>& arg
   if (!graph) return Unexpected{graph.error()};
   ModelFacts facts;
   facts.model = config->name;
-  facts.lines = {
-      {"batch", fmt::format("{} x {} steps", config->batch, config->steps)},
-      {"layers", fmt::format("{} x {} of {}, {}", config->layers, name_of(config->cell),
-                             config->hidden, name_of(config->form))}};
+  facts.lines = {{"batch", fmt::format("{} x {} steps", config->batch, config->steps)},
+                 {"layers", fmt::format("{} x {} of {}, {}", config->layers, name_of(config->cell),
+                                        config->hidden, name_of(config->form))}};
   facts.keys = {{"batch", config->batch}, {"steps", config->steps}};
   return write_built_graph(app, arguments.build, *graph, facts);
 }

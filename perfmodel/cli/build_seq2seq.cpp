@@ -18,14 +18,13 @@ Result<void> execute(const CLI::App& app, const ConfigArguments<Seq2seqConfig>& 
   if (!graph) return Unexpected{graph.error()};
   ModelFacts facts;
   facts.model = config->name;
-  facts.lines = {{"batch", fmt::format("{} x {} source and {} target steps", config->batch,
-                                       config->source_steps, config->target_steps)},
-                 {"encoder", fmt::format("{} x {} of {}, {}", config->encoder_layers,
-                                         name_of(config->cell), config->hidden,
-                                         name_of(config->encoder_form))},
-                 {"decoder", fmt::format("{} x {} of {}, {}", config->decoder_layers,
-                                         name_of(config->cell), config->hidden,
-                                         name_of(config->decoder_form))}};
+  facts.lines = {
+      {"batch", fmt::format("{} x {} source and {} target steps", config->batch,
+                            config->source_steps, config->target_steps)},
+      {"encoder", fmt::format("{} x {} of {}, {}", config->encoder_layers, name_of(config->cell),
+                              config->hidden, name_of(config->encoder_form))},
+      {"decoder", fmt::format("{} x {} of {}, {}", config->decoder_layers, name_of(config->cell),
+                              config->hidden, name_of(config->decoder_form))}};
   facts.keys = {{"batch", config->batch},
                 {"source_steps", config->source_steps},
                 {"target_steps", config->target_steps}};

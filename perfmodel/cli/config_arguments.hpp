@@ -26,7 +26,7 @@ struct ConfigArguments {
 
   /// A number or a text.
   template <class T>
-  CLI::Option* add(CLI::App& app, const std::string& flag, T Config::* member,
+  CLI::Option* add(CLI::App& app, const std::string& flag, T Config::*member,
                    const std::string& help) {
     return app.add_option_function<T>(
         flag,
@@ -38,7 +38,7 @@ struct ConfigArguments {
 
   /// One of several names.
   template <class T>
-  void add_choice(CLI::App& app, const std::string& flag, T Config::* member,
+  void add_choice(CLI::App& app, const std::string& flag, T Config::*member,
                   const std::map<std::string, T>& choices, const std::string& help) {
     std::vector<std::string> names;
     for (const auto& [text, value] : choices) names.push_back(text);

@@ -12,22 +12,22 @@ namespace {
 struct Ctc {
   TensorRef log_probabilities, targets;
   Shape input_lengths = {}, target_lengths = {};  // in numbers: all samples are full
-  TensorRef loss = {}, alpha = {};      // [B], [B, T, 2 S + 1]
+  TensorRef loss = {}, alpha = {};                // [B], [B, T, 2 S + 1]
 };
 
 // `x.to(device, dtype)` of a tensor that is there.
 void to_same(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.leaf_op("aten::to.device",
-                {x, GraphBuilder::device_value(graph.device(x)),
-                 scalar_type_code(graph.dtype(x)), false, false, kNone},
+                {x, GraphBuilder::device_value(graph.device(x)), scalar_type_code(graph.dtype(x)),
+                 false, false, kNone},
                 {x}, sequence);
 }
 
 TensorRef permuted(GraphBuilder& graph, TensorRef x) {
   const Shape shape = graph.shape(x);
   graph.begin_op("aten::permute", {x, Shape{1, 0, 2}});
-  const TensorRef made = as_strided(graph, x, {shape[1], shape[0], shape[2]},
-                                    {shape[2], shape[1] * shape[2], 1});
+  const TensorRef made =
+      as_strided(graph, x, {shape[1], shape[0], shape[2]}, {shape[2], shape[1] * shape[2], 1});
   graph.end_op({made});
   return made;
 }
@@ -39,7 +39,8 @@ void table_to_gpu(GraphBuilder& graph, std::int64_t size) {
   const TensorRef host = graph.new_tensor(DType::kInt64, GraphBuilder::cpu(), {size});
   graph.leaf_op(
       "aten::empty.memory_format",
-      {Shape{size}, code, 0, GraphBuilder::device_value(GraphBuilder::cpu()), kNone, kNone}, {host});
+      {Shape{size}, code, 0, GraphBuilder::device_value(GraphBuilder::cpu()), kNone, kNone},
+      {host});
   const TensorRef made = graph.new_tensor(DType::kInt64, {size});
   graph.begin_op("aten::to.dtype_layout", {host, code, 0, device, kNone, false, false, kNone});
   graph.begin_op("aten::_to_copy", {host, code, 0, device, kNone, false, kNone});
@@ -58,10 +59,10 @@ void forward_op(GraphBuilder& graph, Ctc& ctc, std::int64_t sequence) {
   const Shape shape = graph.shape(ctc.log_probabilities);
   const std::int64_t batch = shape[1], states = 2 * graph.shape(ctc.targets)[1] + 1;
   const DType dtype = graph.dtype(ctc.log_probabilities);
-  graph.begin_op("aten::_ctc_loss",
-                 {ctc.log_probabilities, ctc.targets, ctc.input_lengths, ctc.target_lengths, 0,
-                  false},
-                 sequence);
+  graph.begin_op(
+      "aten::_ctc_loss",
+      {ctc.log_probabilities, ctc.targets, ctc.input_lengths, ctc.target_lengths, 0, false},
+      sequence);
   const bool on_gpu = graph.pytorch().on_gpu();
   if (on_gpu) tables_to_gpu(graph, batch);
   ctc.alpha = empty(graph, dtype, {batch, shape[0], states});
@@ -69,8 +70,7 @@ void forward_op(GraphBuilder& graph, Ctc& ctc, std::int64_t sequence) {
   if (!on_gpu) {
     permuted(graph, ctc.log_probabilities);
     const TensorRef first = narrow(graph, ctc.alpha, 1, 0, 1);
-    graph.leaf_op("aten::fill_.Scalar", {first, -std::numeric_limits<double>::infinity()},
-                  {first});
+    graph.leaf_op("aten::fill_.Scalar", {first, -std::numeric_limits<double>::infinity()}, {first});
   }
   graph.end_op({ctc.loss, ctc.alpha});
 }
@@ -78,16 +78,15 @@ void forward_op(GraphBuilder& graph, Ctc& ctc, std::int64_t sequence) {
 TensorRef backward_op(GraphBuilder& graph, const Ctc& ctc, TensorRef gradient) {
   const double minus_infinity = -std::numeric_limits<double>::infinity();
   const TensorRef x = ctc.log_probabilities;
-  graph.begin_op("aten::_ctc_loss_backward",
-                 {gradient, x, ctc.targets, ctc.input_lengths, ctc.target_lengths, ctc.loss,
-                  ctc.alpha, 0, false});
+  graph.begin_op("aten::_ctc_loss_backward", {gradient, x, ctc.targets, ctc.input_lengths,
+                                              ctc.target_lengths, ctc.loss, ctc.alpha, 0, false});
   const auto dense = [&graph](TensorRef like_tensor) {
     const TensorRef made = like(graph, like_tensor);
     graph.begin_op("aten::empty_like", {like_tensor, kNone, kNone, kNone, kNone, 0});
-    graph.leaf_op("aten::empty.memory_format",
-                  {graph.shape(made), scalar_type_code(graph.dtype(made)), 0, graph.device_value(),
-                   kNone, 0},
-                  {made});
+    graph.leaf_op(
+        "aten::empty.memory_format",
+        {graph.shape(made), scalar_type_code(graph.dtype(made)), 0, graph.device_value(), kNone, 0},
+        {made});
     graph.end_op({made});
     return made;
   };
@@ -137,7 +136,8 @@ TensorRef ctc_loss(AutogradTape& tape, TensorRef log_probabilities, TensorRef ta
   const std::int64_t sequence = tape.sequence();
   const bool on_gpu = graph.pytorch().on_gpu();
   graph.begin_op("aten::ctc_loss.Tensor",
-                 {log_probabilities, targets, input_lengths, target_lengths, 0, 1, false}, sequence);
+                 {log_probabilities, targets, input_lengths, target_lengths, 0, 1, false},
+                 sequence);
   if (on_gpu) {
     graph.leaf_op("aten::_use_cudnn_ctc_loss.Tensor",
                   {log_probabilities, targets, input_lengths, target_lengths, 0}, {false},

@@ -1,8 +1,10 @@
 #include "in_place.hpp"
 
 #include <memory>
+#include <utility>
 
 #include "memory.hpp"
+#include "pointwise.hpp"
 
 namespace perfmodel {
 namespace {
@@ -23,6 +25,23 @@ void from_result(AutogradTape& tape, const char* function, const char* backward_
 TensorRef product(GraphBuilder& graph, TensorRef a, TensorRef b) {
   const TensorRef made = like(graph, a);
   graph.leaf_op("aten::mul.Tensor", {a, b}, {made});
+  return made;
+}
+
+// The result of an op on two operands that allocates it by a call of its own.
+TensorRef iterator_output(GraphBuilder& graph, TensorRef a, TensorRef b) {
+  const TensorRef made = pointwise_result(graph, {a, b}, graph.dtype(a));
+  const Value dtype = scalar_type_code(graph.dtype(made)), device = graph.device_value();
+  const Shape shape = graph.shape(made);
+  if (!graph.is_contiguous(made)) {
+    graph.leaf_op("aten::empty_strided", {shape, graph.strides(made), dtype, kNone, device, kNone},
+                  {made});
+    return made;
+  }
+  // Where both lie row by row, nothing has to be found out.
+  std::vector<Value> arguments = {shape, dtype, kNone, device, kNone, kNone};
+  if (graph.is_contiguous(a) && graph.is_contiguous(b)) arguments.back() = 0;
+  graph.leaf_op("aten::empty.memory_format", std::move(arguments), {made});
   return made;
 }
 
@@ -82,11 +101,7 @@ void hardtanh_in_place(AutogradTape& tape, TensorRef x, int low, int high) {
   tape.record("HardtanhBackward0", {x}, x,
               [&graph, saved, low, high](TensorRef gradient) -> std::vector<TensorRef> {
                 graph.begin_op("aten::hardtanh_backward", {gradient, *saved, low, high});
-                const TensorRef made = like(graph, *saved);
-                graph.leaf_op("aten::empty.memory_format",
-                              {graph.shape(made), scalar_type_code(graph.dtype(made)), kNone,
-                               graph.device_value(), kNone, kNone},
-                              {made});
+                const TensorRef made = iterator_output(graph, gradient, *saved);
                 graph.end_op({made});
                 return {made};
               });

@@ -25,31 +25,31 @@ CellState fused_lstm(AutogradTape& tape, const CellWeights& weights, TensorRef x
                  {x_gates, h_gates, memory, weights.input_bias, weights.hidden_bias},
                  tape.sequence());
   const TensorRef workspace = empty_like_contiguous(graph, x_gates);
-  const CellState next = {empty_like_contiguous(graph, memory), empty_like_contiguous(graph, memory)};
+  const CellState next = {empty_like_contiguous(graph, memory),
+                          empty_like_contiguous(graph, memory)};
   graph.end_op({next.hidden, next.memory, workspace});
-  tape.record(
-      "ThnnFusedLstmCellBackward0",
-      {x_gates, h_gates, memory, weights.input_bias, weights.hidden_bias},
-      {next.hidden, next.memory},
-      [&graph, memory, next, workspace](const std::vector<TensorRef>& gradients) {
-        const auto or_undefined = [&graph](TensorRef gradient) {
-          return gradient.exists() ? gradient : graph.undefined();
-        };
-        const std::vector<Value> arguments = {or_undefined(gradients[0]),
-                                              or_undefined(gradients[1]),
-                                              memory,
-                                              next.memory,
-                                              workspace,
-                                              true};
-        graph.begin_op("aten::_thnn_fused_lstm_cell_backward", arguments);
-        graph.begin_op("aten::_thnn_fused_lstm_cell_backward_impl", arguments);
-        const TensorRef gates = empty_like_contiguous(graph, workspace);
-        const TensorRef memory_gradient = empty_like_contiguous(graph, memory);
-        const TensorRef bias = sum_over_batch(graph, gates);
-        graph.end_op({gates, memory_gradient, bias});
-        graph.end_op({gates, gates, memory_gradient, bias, bias});
-        return std::vector<TensorRef>{gates, gates, memory_gradient, bias, bias};
-      });
+  tape.record("ThnnFusedLstmCellBackward0",
+              {x_gates, h_gates, memory, weights.input_bias, weights.hidden_bias},
+              {next.hidden, next.memory},
+              [&graph, memory, next, workspace](const std::vector<TensorRef>& gradients) {
+                const auto or_undefined = [&graph](TensorRef gradient) {
+                  return gradient.exists() ? gradient : graph.undefined();
+                };
+                const std::vector<Value> arguments = {or_undefined(gradients[0]),
+                                                      or_undefined(gradients[1]),
+                                                      memory,
+                                                      next.memory,
+                                                      workspace,
+                                                      true};
+                graph.begin_op("aten::_thnn_fused_lstm_cell_backward", arguments);
+                graph.begin_op("aten::_thnn_fused_lstm_cell_backward_impl", arguments);
+                const TensorRef gates = empty_like_contiguous(graph, workspace);
+                const TensorRef memory_gradient = empty_like_contiguous(graph, memory);
+                const TensorRef bias = sum_over_batch(graph, gates);
+                graph.end_op({gates, memory_gradient, bias});
+                graph.end_op({gates, gates, memory_gradient, bias, bias});
+                return std::vector<TensorRef>{gates, gates, memory_gradient, bias, bias};
+              });
   return next;
 }
 
@@ -64,19 +64,19 @@ CellState fused_gru(AutogradTape& tape, const CellWeights& weights, TensorRef x_
   const TensorRef workspace = empty(graph, dtype, {shape[0], 5 * shape[1]});
   const TensorRef next = empty_like_contiguous(graph, hidden);
   graph.end_op({next, workspace});
-  tape.record("ThnnFusedGruCellBackward0",
-              {x_gates, h_gates, hidden, weights.input_bias, weights.hidden_bias}, next,
-              [&graph, dtype, shape, workspace](TensorRef gradient) {
-                graph.begin_op("aten::_thnn_fused_gru_cell_backward", {gradient, workspace, true});
-                const TensorRef x_gradient = empty(graph, dtype, {shape[0], 3 * shape[1]});
-                const TensorRef h_gradient = empty(graph, dtype, {shape[0], 3 * shape[1]});
-                const TensorRef hidden_gradient = empty_like_contiguous(graph, gradient);
-                const TensorRef x_bias = sum_over_batch(graph, x_gradient);
-                const TensorRef h_bias = sum_over_batch(graph, h_gradient);
-                graph.end_op({x_gradient, h_gradient, hidden_gradient, x_bias, h_bias});
-                return std::vector<TensorRef>{x_gradient, h_gradient, hidden_gradient, x_bias,
-                                              h_bias};
-              });
+  tape.record(
+      "ThnnFusedGruCellBackward0",
+      {x_gates, h_gates, hidden, weights.input_bias, weights.hidden_bias}, next,
+      [&graph, dtype, shape, workspace](TensorRef gradient) {
+        graph.begin_op("aten::_thnn_fused_gru_cell_backward", {gradient, workspace, true});
+        const TensorRef x_gradient = empty(graph, dtype, {shape[0], 3 * shape[1]});
+        const TensorRef h_gradient = empty(graph, dtype, {shape[0], 3 * shape[1]});
+        const TensorRef hidden_gradient = empty_like_contiguous(graph, gradient);
+        const TensorRef x_bias = sum_over_batch(graph, x_gradient);
+        const TensorRef h_bias = sum_over_batch(graph, h_gradient);
+        graph.end_op({x_gradient, h_gradient, hidden_gradient, x_bias, h_bias});
+        return std::vector<TensorRef>{x_gradient, h_gradient, hidden_gradient, x_bias, h_bias};
+      });
   return {.hidden = next, .memory = {}};
 }
 
@@ -172,10 +172,10 @@ CellState library_cell(AutogradTape& tape, RecurrentCell cell, const CellWeights
   const bool lstm = cell == RecurrentCell::kLstm;
   const Value previous =
       lstm ? Value(Value::List{state.hidden, state.memory}) : Value(state.hidden);
-  graph.begin_op(lstm ? "aten::lstm_cell" : "aten::gru_cell",
-                 {x, previous, weights.input, weights.hidden, weights.input_bias,
-                  weights.hidden_bias},
-                 tape.sequence());
+  graph.begin_op(
+      lstm ? "aten::lstm_cell" : "aten::gru_cell",
+      {x, previous, weights.input, weights.hidden, weights.input_bias, weights.hidden_bias},
+      tape.sequence());
   CellState next;
   if (graph.pytorch().on_gpu()) {
     next = cell_on_gpu(tape, cell, weights, x, state);
@@ -184,8 +184,8 @@ CellState library_cell(AutogradTape& tape, RecurrentCell cell, const CellWeights
     add_in_place(tape, sum, linear(tape, x, weights.input, weights.input_bias));
     next = lstm_on_cpu(tape, sum, state.memory);
   } else {
-    next = gru_on_cpu(tape, weights, linear(tape, x, weights.input, weights.input_bias),
-                      state.hidden);
+    next =
+        gru_on_cpu(tape, weights, linear(tape, x, weights.input, weights.input_bias), state.hidden);
   }
   graph.end_op(lstm ? std::vector<Value>{next.hidden, next.memory}
                     : std::vector<Value>{next.hidden});

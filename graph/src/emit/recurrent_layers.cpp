@@ -39,10 +39,10 @@ std::vector<Value> state_values(const CellState& state) {
 TensorRef point_at(GraphBuilder& graph, TensorRef storage, std::int64_t offset, Shape shape) {
   const TensorRef unset = empty(graph, graph.dtype(storage), {0});
   const TensorRef made = graph.new_view(storage, shape, contiguous_strides(shape), offset);
-  graph.leaf_op("aten::set_.source_Storage_storage_offset",
-                {unset, Value::Opaque{"<Storage>"}, graph.offset(made), shape,
-                 contiguous_strides(shape)},
-                {made});
+  graph.leaf_op(
+      "aten::set_.source_Storage_storage_offset",
+      {unset, Value::Opaque{"<Storage>"}, graph.offset(made), shape, contiguous_strides(shape)},
+      {made});
   return made;
 }
 
@@ -94,9 +94,8 @@ class CudnnCall {
   Value memory(TensorRef state) { return state.exists() ? state : graph_.undefined(); }
 
   void append_description(std::vector<Value>& inputs) const {
-    inputs.insert(inputs.end(),
-                  {mode(layers_.cell), layers_.hidden, 0, layers_.layers, false, layers_.dropout,
-                   true, layers_.bidirectional, Value::List{}});
+    inputs.insert(inputs.end(), {mode(layers_.cell), layers_.hidden, 0, layers_.layers, false,
+                                 layers_.dropout, true, layers_.bidirectional, Value::List{}});
     inputs.push_back(dropout_state_.exists() ? Value(dropout_state_) : Value(graph_.undefined()));
   }
 
@@ -121,10 +120,9 @@ class CudnnCall {
       outputs.push_back(out_.final_state.memory);
     }
     const auto saved = std::make_shared<CudnnCall>(*this);
-    tape_.record("CudnnRnnBackward0", inputs, outputs,
-                 [saved](const std::vector<TensorRef>& gradients) {
-                   return saved->backward(gradients);
-                 });
+    tape_.record(
+        "CudnnRnnBackward0", inputs, outputs,
+        [saved](const std::vector<TensorRef>& gradients) { return saved->backward(gradients); });
   }
 
   std::vector<TensorRef> backward(const std::vector<TensorRef>& gradients) {
@@ -181,10 +179,10 @@ class CudnnCall {
     graph_.begin_op("aten::zeros_like", arguments);
     graph_.begin_op("aten::empty_like", arguments);
     const TensorRef made = like(graph_, x);
-    graph_.leaf_op("aten::empty.memory_format",
-                   {graph_.shape(x), scalar_type_code(graph_.dtype(x)), 0, graph_.device_value(),
-                    kNone, 0},
-                   {made});
+    graph_.leaf_op(
+        "aten::empty.memory_format",
+        {graph_.shape(x), scalar_type_code(graph_.dtype(x)), 0, graph_.device_value(), kNone, 0},
+        {made});
     graph_.end_op({made});
     zero(graph_, made);
     graph_.end_op({made});
@@ -308,17 +306,17 @@ CellState zero_state(GraphBuilder& graph, RecurrentCell cell, const Shape& shape
 RecurrentOutput recurrent_layers(AutogradTape& tape, const RecurrentLayers& layers, TensorRef x) {
   GraphBuilder& graph = tape.graph();
   const bool lstm = layers.cell == RecurrentCell::kLstm, on_gpu = graph.pytorch().on_gpu();
-  const CellState start = zeros_of(
-      graph, layers.cell,
-      {layers.layers * layers.directions(), graph.shape(x)[1], layers.hidden}, true);
+  const CellState start =
+      zeros_of(graph, layers.cell,
+               {layers.layers * layers.directions(), graph.shape(x)[1], layers.hidden}, true);
   const Value previous = lstm ? Value(state_values(start)) : Value(start.hidden);
   graph.begin_op(lstm ? "aten::lstm.input" : "aten::gru.input",
                  {x, previous, flat(layers.weights), true, layers.layers, layers.dropout, true,
                   layers.bidirectional, false},
                  tape.sequence());
   graph.leaf_op("aten::cudnn_is_acceptable", {x}, {on_gpu}, tape.sequence());
-  const RecurrentOutput out = on_gpu ? CudnnCall(tape, layers, x, start).forward()
-                                     : layers_on_cpu(tape, layers, x, start);
+  const RecurrentOutput out =
+      on_gpu ? CudnnCall(tape, layers, x, start).forward() : layers_on_cpu(tape, layers, x, start);
   std::vector<Value> outputs = state_values(out.final_state);
   outputs.insert(outputs.begin(), Value(out.sequence));
   graph.end_op(std::move(outputs));

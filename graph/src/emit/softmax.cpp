@@ -46,13 +46,13 @@ TensorRef log_softmax(AutogradTape& tape, TensorRef x, int dim, bool with_dtype)
   }
   graph.leaf_op("aten::_log_softmax", {x, dim, false}, {out}, sequence);
   graph.end_op({out});
-  tape.record("LogSoftmaxBackward0", {x}, out,
-              [&graph, out, dim, code](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = like(graph, out);
-                graph.leaf_op("aten::_log_softmax_backward_data", {gradient, out, dim, code},
-                              {made});
-                return {made};
-              });
+  tape.record(
+      "LogSoftmaxBackward0", {x}, out,
+      [&graph, out, dim, code](TensorRef gradient) -> std::vector<TensorRef> {
+        const TensorRef made = like(graph, out);
+        graph.leaf_op("aten::_log_softmax_backward_data", {gradient, out, dim, code}, {made});
+        return {made};
+      });
   return out;
 }
 

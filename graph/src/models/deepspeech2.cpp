@@ -7,8 +7,8 @@
 #include "../emit/reduction.hpp"
 #include "../emit/softmax.hpp"
 #include "../emit/views.hpp"
-#include "perfmodel/graph/build_deepspeech2.hpp"
 #include "config_checks.hpp"
+#include "perfmodel/graph/build_deepspeech2.hpp"
 #include "recurrent_parts.hpp"
 #include "vision_layers.hpp"
 
@@ -63,13 +63,12 @@ Result<void> check(const Deepspeech2Config& config) {
   if (config.convolutions.empty()) {
     return fail(ErrorCode::kImpossible, "convolutions: expected at least one, found none");
   }
-  const auto sizes = all_good({expect_at_least("frequencies", 1, config.frequencies),
-                               expect_at_least("layers", 1, config.layers),
-                               expect_at_least("hidden", 1, config.hidden),
-                               expect_at_least("characters", 2, config.characters),
-                               expect_at_least("batch", 1, config.batch),
-                               expect_at_least("frames", 1, config.frames),
-                               expect_at_least("target steps", 1, config.target_steps)});
+  const auto sizes = all_good(
+      {expect_at_least("frequencies", 1, config.frequencies),
+       expect_at_least("layers", 1, config.layers), expect_at_least("hidden", 1, config.hidden),
+       expect_at_least("characters", 2, config.characters),
+       expect_at_least("batch", 1, config.batch), expect_at_least("frames", 1, config.frames),
+       expect_at_least("target steps", 1, config.target_steps)});
   if (!sizes) return sizes;
   const auto countable =
       expect_countable("input", {config.batch, config.frequencies, config.frames});
@@ -82,11 +81,10 @@ Result<void> check(const Deepspeech2Config& config) {
                             "convolutions), found {}",
                             steps, config.target_steps));
   }
-  return all_good(
-      {expect_countable("gates", {steps, config.batch, 2, 4 * config.hidden}),
-       expect_countable("convolutions", {steps, config.batch, recurrent_input(config)}),
-       expect_countable("weights", {2 * config.layers, 4 * config.hidden,
-                                    recurrent_input(config) + 2 * config.hidden})});
+  return all_good({expect_countable("gates", {steps, config.batch, 2, 4 * config.hidden}),
+                   expect_countable("convolutions", {steps, config.batch, recurrent_input(config)}),
+                   expect_countable("weights", {2 * config.layers, 4 * config.hidden,
+                                                recurrent_input(config) + 2 * config.hidden})});
 }
 
 class Deepspeech2Builder {
@@ -102,8 +100,7 @@ class Deepspeech2Builder {
       const TensorRef targets = step_.input(DType::kInt64, {config_.batch, config_.target_steps});
       const TensorRef scores = model(sound);
       const TensorRef input_lengths = host_lengths(), target_lengths = host_lengths();
-      return ctc_loss(tape_, log_softmax(tape_, scores, 2), targets, input_lengths,
-                      target_lengths);
+      return ctc_loss(tape_, log_softmax(tape_, scores, 2), targets, input_lengths, target_lengths);
     });
   }
 

@@ -7,8 +7,8 @@
 #include "../emit/sequence.hpp"
 #include "../emit/split.hpp"
 #include "../emit/views.hpp"
-#include "perfmodel/graph/build_lstm.hpp"
 #include "config_checks.hpp"
+#include "perfmodel/graph/build_lstm.hpp"
 #include "recurrent_parts.hpp"
 
 namespace perfmodel {
@@ -17,20 +17,18 @@ namespace {
 Result<void> check(const LstmConfig& config) {
   const Shape scores = {config.steps, config.batch, config.vocabulary};
   const Shape gates = {config.steps, config.batch, 4 * config.hidden};
-  const auto sizes = all_good({expect_at_least("vocabulary", 1, config.vocabulary),
-                               expect_at_least("embedding", 1, config.embedding),
-                               expect_at_least("hidden", 1, config.hidden),
-                               expect_at_least("layers", 1, config.layers),
-                               expect_at_least("batch", 1, config.batch),
-                               expect_at_least("steps", 1, config.steps),
-                               expect_probability("dropout", config.dropout)});
+  const auto sizes = all_good(
+      {expect_at_least("vocabulary", 1, config.vocabulary),
+       expect_at_least("embedding", 1, config.embedding),
+       expect_at_least("hidden", 1, config.hidden), expect_at_least("layers", 1, config.layers),
+       expect_at_least("batch", 1, config.batch), expect_at_least("steps", 1, config.steps),
+       expect_probability("dropout", config.dropout)});
   if (!sizes) return sizes;
-  return all_good(
-      {expect_countable("scores", scores), expect_countable("gates", gates),
-       expect_countable("layers", {config.layers, 1 << 20}),
-       expect_countable("embedding", {config.vocabulary, config.embedding}),
-       expect_countable("weights", {4 * config.layers, config.hidden,
-                                    config.hidden + config.embedding})});
+  return all_good({expect_countable("scores", scores), expect_countable("gates", gates),
+                   expect_countable("layers", {config.layers, 1 << 20}),
+                   expect_countable("embedding", {config.vocabulary, config.embedding}),
+                   expect_countable("weights", {4 * config.layers, config.hidden,
+                                                config.hidden + config.embedding})});
 }
 
 class LstmBuilder {
@@ -136,8 +134,7 @@ Result<LstmConfig> lstm_preset(std::string_view name) {
 }
 
 std::int64_t parameter_count(const LstmConfig& config) {
-  const std::int64_t first =
-      recurrent_parameters(config.cell, config.embedding, config.hidden);
+  const std::int64_t first = recurrent_parameters(config.cell, config.embedding, config.hidden);
   const std::int64_t other = recurrent_parameters(config.cell, config.hidden, config.hidden);
   return config.vocabulary * (config.embedding + config.hidden + 1) + first +
          (config.layers - 1) * other;

@@ -24,8 +24,7 @@ RecurrentLayers make_recurrent_layers(TrainingStep& step, RecurrentLayers shape)
   };
   for (int layer = 0; layer < shape.layers; ++layer) {
     matrices += shape.directions() * rows * (width(layer) + shape.hidden);
-    elements +=
-        shape.directions() * recurrent_parameters(shape.cell, width(layer), shape.hidden);
+    elements += shape.directions() * recurrent_parameters(shape.cell, width(layer), shape.hidden);
   }
   const bool on_gpu = graph.pytorch().on_gpu();
   if (on_gpu) shape.weight_buffer = graph.new_tensor(DType::kFloat32, {elements});
@@ -34,7 +33,8 @@ RecurrentLayers make_recurrent_layers(TrainingStep& step, RecurrentLayers shape)
     for (std::int64_t direction = 0; direction < shape.directions(); ++direction) {
       const auto parameter = [&](std::int64_t& offset, Shape sizes) {
         if (!on_gpu) return step.parameter(std::move(sizes));
-        return step.adopt_parameter(next_part(graph, shape.weight_buffer, offset, std::move(sizes)));
+        return step.adopt_parameter(
+            next_part(graph, shape.weight_buffer, offset, std::move(sizes)));
       };
       CellWeights weights;
       weights.input = parameter(matrix_offset, {rows, width(layer)});

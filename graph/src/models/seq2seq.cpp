@@ -8,11 +8,11 @@
 #include "../emit/matmul.hpp"
 #include "../emit/pointwise.hpp"
 #include "../emit/sequence.hpp"
-#include "../emit/split.hpp"
 #include "../emit/softmax.hpp"
+#include "../emit/split.hpp"
 #include "../emit/views.hpp"
-#include "perfmodel/graph/build_seq2seq.hpp"
 #include "config_checks.hpp"
+#include "perfmodel/graph/build_seq2seq.hpp"
 #include "recurrent_parts.hpp"
 
 namespace perfmodel {
@@ -213,8 +213,8 @@ std::int64_t parameter_count(const Seq2seqConfig& config) {
   const std::int64_t first = config.bidirectional ? 2 * layer(e, h / 2) : layer(e, h);
   const std::int64_t encoder =
       config.source_vocabulary * e + first + (config.encoder_layers - 1) * layer(h, h);
-  const std::int64_t decoder = config.target_vocabulary * e + layer(e + h, h) +
-                               (config.decoder_layers - 1) * layer(h, h);
+  const std::int64_t decoder =
+      config.target_vocabulary * e + layer(e + h, h) + (config.decoder_layers - 1) * layer(h, h);
   const std::int64_t attention = 2 * config.attention * h + config.attention + 2 * h * h;
   return encoder + decoder + attention + config.target_vocabulary * (h + 1);
 }

@@ -33,7 +33,7 @@ struct Deepspeech2Config {
   std::int64_t layers = 5, hidden = 800;
   std::int64_t characters = 29;
   std::int64_t batch = 32;
-  std::int64_t frames = 800;      ///< of every sample
+  std::int64_t frames = 800;       ///< of every sample
   std::int64_t target_steps = 80;  ///< characters of every transcript
   TrainingOptions training;
 };
