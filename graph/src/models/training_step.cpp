@@ -12,7 +12,10 @@ namespace perfmodel {
 
 TensorRef TrainingStep::parameter(Shape shape) {
   const TensorRef made = graph_.new_tensor(DType::kFloat32, std::move(shape));
-  if (frozen_) return made;
+  return frozen_ ? made : adopt_parameter(made);
+}
+
+TensorRef TrainingStep::adopt_parameter(TensorRef made) {
   TensorRef kept;
   if (!options_.zero_grad_to_none()) {
     kept = graph_.new_tensor(DType::kFloat32, graph_.shape(made));

@@ -25,6 +25,8 @@ class TrainingStep {
   /// Parameters made from now on belong to a model that does not learn in this step: they have no
   /// gradient, and the optimizer does not see them.
   void freeze(bool frozen) { frozen_ = frozen; }
+  /// Makes a parameter of a tensor that is there: a part of a larger allocation.
+  TensorRef adopt_parameter(TensorRef made);
   /// A float32 tensor that is kept between steps without gradient (running mean, ...).
   TensorRef buffer(DType dtype, Shape shape) { return graph_.new_tensor(dtype, std::move(shape)); }
   const std::vector<TensorRef>& parameters() const { return parameters_; }

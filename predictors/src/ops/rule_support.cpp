@@ -12,6 +12,8 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kDelegates[] = {
     {"aten::relu", "aten::clamp_min"},
     {"aten::relu_", "aten::clamp_min_"},
+    {"aten::hardtanh", "aten::clamp"},
+    {"aten::hardtanh_", "aten::hardtanh"},
     {"aten::embedding", "aten::index_select"},
     {"aten::_embedding_bag_backward", "aten::_embedding_bag_dense_backward"},
     {"aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward"},
