@@ -1,6 +1,10 @@
 #include "activation.hpp"
 
+#include <cmath>
+#include <numbers>
+
 #include "memory.hpp"
+#include "pointwise.hpp"
 
 namespace perfmodel {
 TensorRef relu(AutogradTape& tape, TensorRef x) {
@@ -29,6 +33,49 @@ TensorRef sigmoid(AutogradTape& tape, TensorRef x) {
                 return {made};
               });
   return out;
+}
+
+TensorRef tanh(AutogradTape& tape, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = unary(graph, "aten::tanh", x, tape.sequence());
+  tape.record("TanhBackward0", {x}, out,
+              [&graph, out](TensorRef gradient) -> std::vector<TensorRef> {
+                const TensorRef made = pointwise_result(graph, {gradient, out}, graph.dtype(out));
+                graph.leaf_op("aten::tanh_backward", {gradient, out}, {made});
+                return {made};
+              });
+  return out;
+}
+
+TensorRef gelu(AutogradTape& tape, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = pointwise_result(graph, {x}, graph.dtype(x));
+  graph.leaf_op("aten::gelu", {x, "none"}, {out}, tape.sequence());
+  tape.record("GeluBackward0", {x}, out, [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
+    const TensorRef made = pointwise_result(graph, {gradient, x}, graph.dtype(x));
+    graph.leaf_op("aten::gelu_backward", {gradient, x, "none"}, {made});
+    return {made};
+  });
+  return out;
+}
+
+TensorRef silu(AutogradTape& tape, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = unary(graph, "aten::silu", x, tape.sequence());
+  tape.record("SiluBackward0", {x}, out, [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
+    const TensorRef made = pointwise_result(graph, {gradient, x}, graph.dtype(x));
+    graph.leaf_op("aten::silu_backward", {gradient, x}, {made});
+    return {made};
+  });
+  return out;
+}
+
+// 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))
+TensorRef gelu_new(AutogradTape& tape, TensorRef x) {
+  const TensorRef half = mul(tape, x, 0.5);
+  const TensorRef cube = mul(tape, pow(tape, x, 3.0), 0.044715);
+  const TensorRef inner = mul(tape, add(tape, x, cube), std::sqrt(2.0 / std::numbers::pi));
+  return mul(tape, half, add(tape, tanh(tape, inner), 1.0));
 }
 
 }  // namespace perfmodel

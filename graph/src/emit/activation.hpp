@@ -6,5 +6,10 @@ namespace perfmodel {
 
 TensorRef relu(AutogradTape& tape, TensorRef x);
 TensorRef sigmoid(AutogradTape& tape, TensorRef x);
+TensorRef tanh(AutogradTape& tape, TensorRef x);
+TensorRef gelu(AutogradTape& tape, TensorRef x);
+TensorRef silu(AutogradTape& tape, TensorRef x);
+/// The tanh form of GELU in pointwise ops: "gelu_new" of HuggingFace's GPT-2.
+TensorRef gelu_new(AutogradTape& tape, TensorRef x);
 
 }  // namespace perfmodel

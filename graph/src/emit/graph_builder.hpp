@@ -80,6 +80,8 @@ class GraphBuilder {
 
   TensorRef new_tensor(DType dtype, Device device, Shape shape);
   TensorRef new_tensor(DType dtype, Shape shape) { return new_tensor(dtype, device(), shape); }
+  /// With the axes in another order in memory than row-major.
+  TensorRef new_tensor(DType dtype, Device device, Shape shape, Shape strides);
   /// A tensor of `source`, by its index there; known by its ids, taken as dense.
   TensorRef tensor_of_source(std::uint32_t index);
   /// Shares the storage of `base`; `offset` in elements from the start of `base`.
@@ -97,6 +99,10 @@ class GraphBuilder {
   bool is_view(TensorRef tensor) const { return state(tensor).view; }
   bool is_sparse(TensorRef tensor) const { return state(tensor).storage < 0; }
   bool is_contiguous(TensorRef tensor) const;
+  /// Every element of its storage region belongs to the tensor once, in whatever order.
+  bool is_dense(TensorRef tensor) const;
+  /// Tensors with the same number share their memory; -1: none.
+  std::int32_t storage(TensorRef tensor) const { return state(tensor).storage; }
   TensorRef sparse_indices(TensorRef sparse) const { return state(sparse).indices; }
   TensorRef sparse_values(TensorRef sparse) const { return state(sparse).values; }
 
