@@ -6,4 +6,7 @@ namespace perfmodel::cli {
 
 // `perfpredict rewrite`: one file per group of flags.
 
+RewriteOption batch_option();
+RewriteOption sequence_option();
+
 }  // namespace perfmodel::cli

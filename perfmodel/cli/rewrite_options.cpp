@@ -7,7 +7,11 @@
 namespace perfmodel::cli {
 
 const std::vector<RewriteOption>& rewrite_options() {
-  static const std::vector<RewriteOption> options = {};
+  static const std::vector<RewriteOption> options = {
+      // One per line, in the order of --help.
+      batch_option(),
+      sequence_option(),
+  };
   return options;
 }
 

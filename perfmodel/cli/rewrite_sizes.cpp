@@ -38,8 +38,9 @@ Result<Sizes> parse_sizes(const std::string& text) {
 RewriteOption batch_option() {
   return {.flag = "--batch",
           .value = "B|OLD=NEW",
-          .help = "Another number of samples per step; OLD names the present one where the inputs "
-                  "do not tell",
+          .help =
+              "Another number of samples per step; OLD names the present one where the inputs "
+              "do not tell",
           .parse = [](const std::string& text) -> Result<Rewrite> {
             const auto sizes = parse_sizes(text);
             if (!sizes) return Unexpected{sizes.error()};
@@ -57,8 +58,7 @@ RewriteOption sequence_option() {
             const auto sizes = parse_sizes(text);
             if (!sizes) return Unexpected{sizes.error()};
             return [sizes = *sizes](const ExecutionGraph& graph) {
-              return set_sequence_length(graph,
-                                         {.length = sizes.wanted, .current = sizes.current});
+              return set_sequence_length(graph, {.length = sizes.wanted, .current = sizes.current});
             };
           }};
 }

@@ -168,15 +168,15 @@ Dim merged(Call& call, const Dims& dims) {
   }
   if (offset_times > 0) {
     // (a X + b) * c is still of that form; products of two that change are not.
-    const bool one_scales = std::count_if(dims.begin(), dims.end(), [](const Dim& dim) {
-                              return dim.scales();
-                            }) == 1;
+    const bool one_scales =
+        std::count_if(dims.begin(), dims.end(), [](const Dim& dim) { return dim.scales(); }) == 1;
     if (!one_scales) {
       call.refuse("a product of sizes that is no multiple of a power of the one that changes");
       return made;
     }
     for (const Dim& dim : dims) {
-      if (dim.offset != 0) made.offset = dim.offset * (made.size / std::max<std::int64_t>(dim.size, 1));
+      if (dim.offset != 0)
+        made.offset = dim.offset * (made.size / std::max<std::int64_t>(dim.size, 1));
     }
   }
   return made;

@@ -33,28 +33,43 @@ void same_shape(Call& call) {
 
 namespace {
 
-// Numbers of elements by which a mean's gradient is divided.
+double elements(const Dims& dims) {
+  double count = 1;
+  for (const Dim& dim : dims) count *= static_cast<double>(dim.size);
+  return count;
+}
+double new_elements(const Call& call, const Dims& dims) {
+  double count = 1;
+  for (const Dim& dim : dims) count *= static_cast<double>(call.now(dim));
+  return count;
+}
+
+// Gradients of means are divided by the number of elements that went into one output: of
+// aten::mean, and of losses, which are means of everything.
 void divide(Call& call) {
   same_shape(call);
   const std::int32_t forward = call.tracker().forward_op(call.index());
   if (forward < 0 || !call.argument(1)) return;
   const ExecutionGraph& graph = call.graph();
   const Node& op = graph.nodes[static_cast<std::size_t>(forward)];
-  if (graph.name(op) != "aten::mean") return;
-  const Argument& by = *call.argument(1);
+  const std::string_view name = graph.name(op);
+  const bool loss = name.find("loss") != name.npos || name.find("entropy") != name.npos;
+  if (!loss && name != "aten::mean") return;
   double was = 1, now = 1;
-  const auto times = [&](std::span<const Argument> arguments, int power) {
-    if (arguments.empty() || arguments[0].kind != Argument::Kind::kTensor) return;
-    const Layout* x = call.tracker().layout_of(graph.tensors[arguments[0].index]);
-    if (!x) return;
-    for (const Dim& dim : x->dims) {
-      was *= std::pow(static_cast<double>(dim.size), power);
-      now *= std::pow(static_cast<double>(call.now(dim)), power);
+  const auto inputs = graph.inputs(op), outputs = graph.outputs(op);
+  if (inputs.empty() || inputs[0].kind != Argument::Kind::kTensor) return;
+  if (const Layout* x = call.tracker().layout_of(graph.tensors[inputs[0].index])) {
+    was = elements(x->dims);
+    now = new_elements(call, x->dims);
+  }
+  if (!loss && !outputs.empty() && outputs[0].kind == Argument::Kind::kTensor) {
+    if (const Layout* y = call.tracker().layout_of(graph.tensors[outputs[0].index])) {
+      was /= elements(y->dims);
+      now /= new_elements(call, y->dims);
     }
-  };
-  times(graph.inputs(op), 1);
-  times(graph.outputs(op), -1);
-  if (by.kind == Argument::Kind::kInt && static_cast<double>(by.integer) == std::round(was)) {
+  }
+  const Argument& by = *call.argument(1);
+  if (by.kind == Argument::Kind::kInt && static_cast<double>(by.integer) == was) {
     call.tracker().set_integer(by, std::llround(now));
   } else if (by.kind == Argument::Kind::kDouble && by.real == was) {
     call.tracker().set_real(by, now);
@@ -101,8 +116,20 @@ void addmm(Call& call) {
   call.give(0, Dims{a->dims[0], b->dims[1]});
 }
 
+// Without MKL a CPU multiplies the matrices one by one, through a view of each.
+bool one_by_one(const Call& call) {
+  for (std::int32_t child : call.graph().children(call.node())) {
+    const Node& node = call.graph().nodes[static_cast<std::size_t>(child)];
+    if (call.graph().name(node) == "aten::select") return true;
+  }
+  return false;
+}
+
 void batched(Call& call, const Layout* a, const Layout* b) {
   if (!a || !b || a->dims.size() != 3 || b->dims.size() != 3) return;
+  if ((a->dims[0].scales() || b->dims[0].scales()) && one_by_one(call)) {
+    call.refuse("it runs one product per matrix here, whose number would change; retarget first");
+  }
   call.unify(a->dims[0], b->dims[0]);
   call.unify(a->dims[2], b->dims[1]);
   const Dim& batch = a->dims[0].scales() || !b->dims[0].scales() ? a->dims[0] : b->dims[0];
@@ -440,34 +467,139 @@ void repeat(Call& call) {
   call.give(0, std::move(dims));
 }
 
-constexpr std::array kSameShape = {
-    "aten::abs", "aten::add", "aten::add_", "aten::addcdiv", "aten::addcdiv_", "aten::addcmul",
-    "aten::addcmul_", "aten::bernoulli", "aten::bernoulli_", "aten::bitwise_and", "aten::bitwise_not",
-    "aten::bitwise_or", "aten::ceil", "aten::clamp", "aten::clamp_", "aten::clamp_max",
-    "aten::clamp_min", "aten::clamp_min_", "aten::clone", "aten::contiguous", "aten::copy_",
-    "aten::cos", "aten::cumsum", "aten::dropout", "aten::elu", "aten::elu_backward",
-    "aten::empty_like", "aten::eq", "aten::erf", "aten::exp", "aten::exp_", "aten::fill",
-    "aten::fill_", "aten::flip", "aten::floor", "aten::floor_divide", "aten::full_like", "aten::ge",
-    "aten::gelu", "aten::gelu_backward", "aten::glu_jvp", "aten::gt", "aten::hardtanh",
-    "aten::hardtanh_", "aten::hardtanh_backward", "aten::hardswish", "aten::isinf", "aten::isnan",
-    "aten::le", "aten::leaky_relu", "aten::leaky_relu_", "aten::leaky_relu_backward", "aten::lerp",
-    "aten::lerp_", "aten::log", "aten::log_", "aten::log_sigmoid_forward", "aten::_log_softmax",
-    "aten::log_softmax", "aten::log1p", "aten::logical_and", "aten::logical_not",
-    "aten::logical_or", "aten::lt", "aten::masked_fill", "aten::masked_fill_", "aten::maximum",
-    "aten::minimum", "aten::mul_", "aten::native_dropout", "aten::native_dropout_backward",
-    "aten::ne", "aten::neg", "aten::neg_", "aten::ones_like", "aten::pin_memory",
-    "aten::_pin_memory", "aten::pow", "aten::rand_like", "aten::randn_like", "aten::reciprocal",
-    "aten::relu", "aten::relu_", "aten::remainder", "aten::roll", "aten::rsqrt", "aten::rsub",
-    "aten::sigmoid", "aten::sigmoid_", "aten::sigmoid_backward", "aten::sign", "aten::silu",
-    "aten::silu_", "aten::silu_backward", "aten::sin", "aten::_softmax", "aten::softmax",
-    "aten::_softmax_backward_data", "aten::_log_softmax_backward_data", "aten::softplus",
-    "aten::softplus_backward", "aten::sort", "aten::sqrt", "aten::sqrt_", "aten::sub", "aten::sub_",
-    "aten::tanh", "aten::tanh_", "aten::tanh_backward", "aten::threshold", "aten::threshold_",
-    "aten::threshold_backward", "aten::to", "aten::_to_copy", "aten::tril", "aten::triu",
-    "aten::tril_", "aten::triu_", "aten::where", "aten::xlogy", "aten::zero_", "aten::zeros_like",
-    "aten::_masked_softmax", "aten::index_add", "aten::scatter", "aten::scatter_add",
-    "aten::type_as", "aten::square", "aten::_safe_softmax", "aten::resize_as_",
-    "nccl:all_reduce", "nccl:broadcast", "torch::distributed::reducer::mul_out"};
+constexpr std::array kSameShape = {"aten::abs",
+                                   "aten::add",
+                                   "aten::add_",
+                                   "aten::addcdiv",
+                                   "aten::addcdiv_",
+                                   "aten::addcmul",
+                                   "aten::addcmul_",
+                                   "aten::bernoulli",
+                                   "aten::bernoulli_",
+                                   "aten::bitwise_and",
+                                   "aten::bitwise_not",
+                                   "aten::bitwise_or",
+                                   "aten::ceil",
+                                   "aten::clamp",
+                                   "aten::clamp_",
+                                   "aten::clamp_max",
+                                   "aten::clamp_min",
+                                   "aten::clamp_min_",
+                                   "aten::clone",
+                                   "aten::contiguous",
+                                   "aten::copy_",
+                                   "aten::cos",
+                                   "aten::cumsum",
+                                   "aten::dropout",
+                                   "aten::elu",
+                                   "aten::elu_backward",
+                                   "aten::empty_like",
+                                   "aten::eq",
+                                   "aten::erf",
+                                   "aten::exp",
+                                   "aten::exp_",
+                                   "aten::fill",
+                                   "aten::fill_",
+                                   "aten::flip",
+                                   "aten::floor",
+                                   "aten::floor_divide",
+                                   "aten::full_like",
+                                   "aten::ge",
+                                   "aten::gelu",
+                                   "aten::gelu_backward",
+                                   "aten::glu_jvp",
+                                   "aten::gt",
+                                   "aten::hardtanh",
+                                   "aten::hardtanh_",
+                                   "aten::hardtanh_backward",
+                                   "aten::hardswish",
+                                   "aten::isinf",
+                                   "aten::isnan",
+                                   "aten::le",
+                                   "aten::leaky_relu",
+                                   "aten::leaky_relu_",
+                                   "aten::leaky_relu_backward",
+                                   "aten::lerp",
+                                   "aten::lerp_",
+                                   "aten::log",
+                                   "aten::log_",
+                                   "aten::log_sigmoid_forward",
+                                   "aten::_log_softmax",
+                                   "aten::log_softmax",
+                                   "aten::log1p",
+                                   "aten::logical_and",
+                                   "aten::logical_not",
+                                   "aten::logical_or",
+                                   "aten::lt",
+                                   "aten::masked_fill",
+                                   "aten::masked_fill_",
+                                   "aten::maximum",
+                                   "aten::minimum",
+                                   "aten::mul_",
+                                   "aten::native_dropout",
+                                   "aten::native_dropout_backward",
+                                   "aten::ne",
+                                   "aten::neg",
+                                   "aten::neg_",
+                                   "aten::ones_like",
+                                   "aten::pin_memory",
+                                   "aten::_pin_memory",
+                                   "aten::pow",
+                                   "aten::rand_like",
+                                   "aten::randn_like",
+                                   "aten::reciprocal",
+                                   "aten::relu",
+                                   "aten::relu_",
+                                   "aten::remainder",
+                                   "aten::roll",
+                                   "aten::rsqrt",
+                                   "aten::rsub",
+                                   "aten::sigmoid",
+                                   "aten::sigmoid_",
+                                   "aten::sigmoid_backward",
+                                   "aten::sign",
+                                   "aten::silu",
+                                   "aten::silu_",
+                                   "aten::silu_backward",
+                                   "aten::sin",
+                                   "aten::_softmax",
+                                   "aten::softmax",
+                                   "aten::_softmax_backward_data",
+                                   "aten::_log_softmax_backward_data",
+                                   "aten::softplus",
+                                   "aten::softplus_backward",
+                                   "aten::sort",
+                                   "aten::sqrt",
+                                   "aten::sqrt_",
+                                   "aten::sub",
+                                   "aten::sub_",
+                                   "aten::tanh",
+                                   "aten::tanh_",
+                                   "aten::tanh_backward",
+                                   "aten::threshold",
+                                   "aten::threshold_",
+                                   "aten::threshold_backward",
+                                   "aten::to",
+                                   "aten::_to_copy",
+                                   "aten::tril",
+                                   "aten::triu",
+                                   "aten::tril_",
+                                   "aten::triu_",
+                                   "aten::where",
+                                   "aten::xlogy",
+                                   "aten::zero_",
+                                   "aten::zeros_like",
+                                   "aten::_masked_softmax",
+                                   "aten::index_add",
+                                   "aten::scatter",
+                                   "aten::scatter_add",
+                                   "aten::type_as",
+                                   "aten::square",
+                                   "aten::_safe_softmax",
+                                   "aten::resize_as_",
+                                   "nccl:all_reduce",
+                                   "nccl:broadcast",
+                                   "torch::distributed::reducer::mul_out"};
 
 constexpr std::array kOthers = {
     NamedRule{"aten::mul", divide},

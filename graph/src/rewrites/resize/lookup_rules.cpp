@@ -80,7 +80,13 @@ void index(Call& call) {
   const Layout* x = call.in(0);
   const Argument* list = call.argument(1);
   if (!x || !list || list->kind != Argument::Kind::kList || call.out_count() == 0) return;
-  const auto indices = call.list(1);
+  auto indices = call.list(1);
+  for (std::size_t i = 0; i < indices.size(); ++i) {  // ":" is an undefined tensor
+    const Argument& one = call.graph().elements(*list)[i];
+    if (indices[i] && call.graph().tensors[one.index].dtype == DType::kUnknown) {
+      indices[i] = nullptr;
+    }
+  }
   Dims taken, dims;
   std::size_t first = indices.size(), last = 0, count = 0;
   for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -89,7 +95,8 @@ void index(Call& call) {
     last = i;
     ++count;
     const Dims& one = indices[i]->dims;
-    if (one.size() > taken.size()) taken.insert(taken.begin(), one.size() - taken.size(), constant(1));
+    if (one.size() > taken.size())
+      taken.insert(taken.begin(), one.size() - taken.size(), constant(1));
     for (std::size_t d = 0; d < one.size(); ++d) {
       Dim& into = taken[taken.size() - one.size() + d];
       if (into.size == 1 || (one[d].scales() && !into.scales())) into = one[d];
@@ -167,7 +174,8 @@ void table_batched_lookup(Call& call) {
 }
 
 void complete_cumsum(Call& call) {
-  if (const Layout* x = call.in(0); x && x->dims.size() == 1) call.give(0, Dims{plus(x->dims[0], 1)});
+  if (const Layout* x = call.in(0); x && x->dims.size() == 1)
+    call.give(0, Dims{plus(x->dims[0], 1)});
 }
 
 // (permute [T'], lengths [T, B], values [N], weights, N') -> (lengths, values, weights)

@@ -9,9 +9,7 @@
 namespace perfmodel::resize {
 namespace {
 
-std::string_view word(Symbol symbol) {
-  return symbol == Symbol::kBatch ? "batch" : "sequence";
-}
+std::string_view word(Symbol symbol) { return symbol == Symbol::kBatch ? "batch" : "sequence"; }
 std::string_view flag(Symbol symbol) { return symbol == Symbol::kBatch ? "batch" : "sequence"; }
 
 bool is_input(const External& external) { return !external.state && !external.weight; }
@@ -26,7 +24,8 @@ int place(const Tensor& tensor, bool time_first, Symbol symbol) {
 
 std::string list(const std::map<std::int64_t, std::size_t>& votes) {
   std::string text;
-  for (const auto& [size, count] : votes) text += fmt::format("{}{}", text.empty() ? "" : ", ", size);
+  for (const auto& [size, count] : votes)
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", size);
   return text;
 }
 
@@ -39,7 +38,9 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
   });
   const bool time_first = std::any_of(externals.begin(), externals.end(),
                                       [](const External& e) { return e.time_first; });
-  const auto tensor_of = [&](const External& e) -> const Tensor& { return graph.tensors[e.tensor]; };
+  const auto tensor_of = [&](const External& e) -> const Tensor& {
+    return graph.tensors[e.tensor];
+  };
   // Floats tell the batch, integers the sequence; the others where there are none of these.
   std::map<std::int64_t, std::size_t> votes;
   for (bool integers : {symbol == Symbol::kSequence, symbol == Symbol::kBatch}) {
@@ -70,9 +71,8 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
     const Tensor& tensor = tensor_of(external);
     const auto sizes = graph.shape(tensor);
     std::vector<bool> dims(sizes.size(), false);
-    const bool eligible = is_input(external) &&
-                          (!any_from_host || external.from_host ||
-                           (seeds.was > 1 && sizes.size() == 2));
+    const bool eligible = is_input(external) && (!any_from_host || external.from_host ||
+                                                 (seeds.was > 1 && sizes.size() == 2));
     if (eligible) {
       int at = place(tensor, time_first, symbol);
       const auto has = [&](int d) {
@@ -88,9 +88,9 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
     seeds.dims.push_back(std::move(dims));
   }
   if (!found) {
-    return fail(ErrorCode::kImpossible, fmt::format("expected an input of {} {}, found {}",
-                                                    word(symbol), given,
-                                                    votes.empty() ? "none" : list(votes)));
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected an input of {} {}, found {}", word(symbol), given,
+                            votes.empty() ? "none" : list(votes)));
   }
   return seeds;
 }

@@ -171,10 +171,25 @@ Tracker::Version& Tracker::define(const Tensor& tensor, Layout layout) {
   return made;
 }
 
-Tracker::Version& Tracker::make_external(std::uint32_t index) {
+// Gradients and what optimizers and collectives keep are no inputs.
+bool Tracker::after_forward(std::int32_t node) const {
+  for (std::int32_t i = node; i >= 0; i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
+    const Node& at = graph_.nodes[static_cast<std::size_t>(i)];
+    const std::string_view name = graph_.name(at);
+    if (at.scope == Scope::kBackward || name.starts_with("autograd::engine") ||
+        name.starts_with("Optimizer.") || name.starts_with("torch.distributed")) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Tracker::Version& Tracker::make_external(std::uint32_t index, std::int32_t reader) {
   const Tensor& tensor = graph_.tensors[index];
   const std::size_t number = externals_met_++;
-  if (number == externals_.size()) externals_.push_back({.tensor = index});
+  if (number == externals_.size()) {
+    externals_.push_back({.tensor = index, .state = after_forward(reader)});
+  }
   const External& external = externals_[number];
   Dims dims;
   const auto sizes = graph_.shape(tensor);
@@ -192,9 +207,19 @@ Tracker::Version& Tracker::make_external(std::uint32_t index) {
   return define(tensor, std::move(layout));
 }
 
-Tracker::Version& Tracker::read(std::uint32_t index) {
-  Version* known = find(graph_.tensors[index]);
-  Version& version = known ? *known : make_external(index);
+Tracker::Version& Tracker::read(std::uint32_t index, std::int32_t reader) {
+  const Tensor& tensor = graph_.tensors[index];
+  Version* known = find(tensor);
+  // What an op above returns is allocated unseen and written below it.
+  for (auto promise = promises_.rbegin(); promise != promises_.rend(); ++promise) {
+    if (promise->id != tensor.id || promise->storage != tensor.storage_id ||
+        !same_shape(tensor, promise->layout)) {
+      continue;
+    }
+    if (!known || known->written <= promise->clock) known = &define(tensor, promise->layout);
+    break;
+  }
+  Version& version = known ? *known : make_external(index, reader);
   of_tensor_[index] = &version;
   return version;
 }
@@ -217,6 +242,11 @@ std::optional<Layout> Tracker::promised(const Tensor& tensor) const {
 void Tracker::set_integer(const Argument& argument, std::int64_t value) {
   if (argument.integer == value) return;
   integers_.emplace_back(static_cast<std::uint32_t>(&argument - graph_.arguments.data()), value);
+}
+
+void Tracker::set_list(const Argument& argument, std::vector<std::int64_t> values) {
+  lists_.emplace_back(static_cast<std::uint32_t>(&argument - graph_.arguments.data()),
+                      std::move(values));
 }
 
 void Tracker::set_real(const Argument& argument, double value) {
@@ -274,7 +304,11 @@ void Tracker::note_state(const Node& node) {
 
 void Tracker::enter(std::int32_t index) {
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
-  each_tensor(graph_.inputs(node), [&](std::uint32_t tensor) { read(tensor); });
+  each_tensor(graph_.inputs(node), [&](std::uint32_t tensor) {
+    if (read(tensor, index).layout.squeezed && graph_.name(node) != "aten::as_strided") {
+      refuse(index, "it reads what a squeeze makes, whose rank would change");
+    }
+  });
   entered_[static_cast<std::size_t>(index)] = clock_;
   if (node.is_label) return;
   if (seeds_.dims.empty()) note_state(node);
@@ -294,9 +328,13 @@ void Tracker::enter(std::int32_t index) {
     open_.push_back({index, promises_.size(), given});
     std::size_t k = 0;
     each_tensor(graph_.outputs(node), [&](std::uint32_t tensor) {
-      if (k < given.size() && given[k]) {
-        const Tensor& out = graph_.tensors[tensor];
-        promises_.push_back({out.id, out.storage_id, *given[k]});
+      const Tensor& out = graph_.tensors[tensor];
+      bool input = false;
+      for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& one) {
+        input |= one.id == out.id && one.storage_id == out.storage_id;
+      });
+      if (k < given.size() && given[k] && !input) {
+        promises_.push_back({out.id, out.storage_id, *given[k], clock_});
       }
       ++k;
     });
@@ -352,6 +390,7 @@ void Tracker::pass() {
   open_.clear();
   integers_.clear();
   reals_.clear();
+  lists_.clear();
   of_tensor_.assign(graph_.tensors.size(), nullptr);
   rules_.resize(graph_.names.size());
   known_.resize(graph_.names.size());
@@ -413,14 +452,25 @@ Result<ExecutionGraph> Tracker::rewritten() const {
     if (!version) continue;
     Tensor& tensor = made.tensors[t];
     const Layout& layout = version->layout;
+    if (layout.squeezed) {
+      tensor.shape_begin = static_cast<std::uint32_t>(made.shape_pool.size());
+      tensor.rank = static_cast<std::uint16_t>(layout.squeezed->size());
+      tensor.numel = 1;
+      for (const Change& size : *layout.squeezed) {
+        made.shape_pool.push_back(size.was);
+        tensor.numel *= size.was;
+      }
+      continue;
+    }
     double numel = 1;
     std::int64_t was = 1, now_numel = 1;
     for (std::size_t d = 0; d < layout.dims.size(); ++d) {
       const std::int64_t size = now(layout.dims[d]);
       numel *= static_cast<double>(size);
       if (!(std::abs(numel) < kMostElements)) {
-        return fail(ErrorCode::kImpossible,
-                    fmt::format("expected tensors of less than 2^60 elements, found {:.3g}", numel));
+        return fail(
+            ErrorCode::kImpossible,
+            fmt::format("expected tensors of less than 2^60 elements, found {:.3g}", numel));
       }
       was *= layout.dims[d].size;
       now_numel *= size;
@@ -432,6 +482,14 @@ Result<ExecutionGraph> Tracker::rewritten() const {
   for (const auto& [index, value] : integers_) {
     made.arguments[index].integer = value;
     made.arguments[index].real = static_cast<double>(value);
+  }
+  for (const auto& [index, values] : lists_) {
+    made.arguments[index].index = static_cast<std::uint32_t>(made.arguments.size());
+    made.arguments[index].count = static_cast<std::uint32_t>(values.size());
+    for (std::int64_t value : values) {
+      made.arguments.push_back(
+          {.kind = Argument::Kind::kInt, .integer = value, .real = static_cast<double>(value)});
+    }
   }
   for (const auto& [index, value] : reals_) made.arguments[index].real = value;
   for (const Node& node : made.nodes) renew_splits(made, node);

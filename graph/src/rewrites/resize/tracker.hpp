@@ -67,6 +67,8 @@ class Tracker {
   }
   std::optional<Layout> promised(const Tensor& tensor) const;
   void set_integer(const Argument& argument, std::int64_t value);
+  /// A list that gets another length.
+  void set_list(const Argument& argument, std::vector<std::int64_t> values);
   void set_real(const Argument& argument, double value);
   void refuse(std::int32_t node, std::string why);
   /// The forward op of the backward function that `node` lies in; -1: none.
@@ -88,6 +90,7 @@ class Tracker {
   struct Promise {
     std::int64_t id = 0, storage = 0;
     Layout layout;
+    std::int64_t clock = 0;  // when it was given
   };
 
   struct Open {
@@ -100,10 +103,11 @@ class Tracker {
   void enter(std::int32_t index);
   void leave(std::int32_t index, const std::vector<std::optional<Layout>>& given);
   Version* find(const Tensor& tensor);
-  Version& read(std::uint32_t tensor);
-  Version& make_external(std::uint32_t tensor);
+  Version& read(std::uint32_t tensor, std::int32_t reader);
+  Version& make_external(std::uint32_t tensor, std::int32_t reader);
   Version& define(const Tensor& tensor, Layout layout);
   bool same_shape(const Tensor& tensor, const Layout& layout) const;
+  bool after_forward(std::int32_t node) const;
   void note_state(const Node& node);
   static void renew_splits(ExecutionGraph& graph, const Node& node);
   template <class Visit>
@@ -126,11 +130,12 @@ class Tracker {
   std::unordered_map<std::int64_t, Version*> by_id_;
   std::unordered_map<std::int64_t, std::vector<Version*>> by_storage_;
   std::vector<Promise> promises_;
-  std::vector<std::int64_t> entered_;       // per node: clock
-  std::vector<Open> open_;                  // nodes with children
+  std::vector<std::int64_t> entered_;  // per node: clock
+  std::vector<Open> open_;             // nodes with children
   std::vector<const Version*> of_tensor_;
   std::vector<std::pair<std::uint32_t, std::int64_t>> integers_;
   std::vector<std::pair<std::uint32_t, double>> reals_;
+  std::vector<std::pair<std::uint32_t, std::vector<std::int64_t>>> lists_;
   std::int64_t clock_ = 0;
   std::optional<Error> refused_;
 };

@@ -231,23 +231,25 @@ void squeeze(Call& call) {
   for (std::int64_t& a : axes) a = axis(a, x->dims.size());
   const std::size_t gone = x->dims.size() - call.out_shape(0).size();
   Layout made = view_of(*x, {}, {});
+  std::vector<Change> sizes;  // after the change
   std::size_t left = gone;
+  bool other = false;
   for (std::size_t d = 0; d < x->dims.size(); ++d) {
+    const Dim& dim = x->dims[d];
     const bool named = axes.empty() || std::find(axes.begin(), axes.end(),
                                                  static_cast<std::int64_t>(d)) != axes.end();
-    if (x->dims[d].size == 1 && named && left > 0) {
-      if (x->dims[d].scales() && call.now(x->dims[d]) != 1) {
-        return call.refuse("it drops a size of 1 that becomes larger");
-      }
+    const bool dropped = dim.size == 1 && named && left > 0;
+    const bool drops = named && call.now(dim) == 1;
+    other |= dim.scales() && dropped != drops;
+    if (!(dim.scales() ? drops : dropped)) sizes.push_back({call.now(dim), x->strides[d].now});
+    if (dropped) {
       --left;
-      continue;
+    } else {
+      made.dims.push_back(dim);
+      made.strides.push_back(x->strides[d]);
     }
-    if (named && !axes.empty() && x->dims[d].scales() && call.now(x->dims[d]) == 1) {
-      return call.refuse("it would drop a size that becomes 1");
-    }
-    made.dims.push_back(x->dims[d]);
-    made.strides.push_back(x->strides[d]);
   }
+  if (other) made.squeezed = std::move(sizes);
   call.give(0, std::move(made));
 }
 
@@ -463,6 +465,17 @@ void as_strided(Call& call) {
   if (strides.size() != sizes.size()) return;
   Layout made = *x;
   const auto promise = call.tracker().promised(call.out(0));
+  if (promise && promise->squeezed) {
+    std::vector<std::int64_t> new_sizes, new_strides;
+    for (const Change& size : *promise->squeezed) {
+      new_sizes.push_back(size.was);
+      new_strides.push_back(size.now);
+    }
+    call.tracker().set_list(*call.argument(1), std::move(new_sizes));
+    call.tracker().set_list(*call.argument(2), std::move(new_strides));
+    call.give(0, *promise);
+    return;
+  }
   const auto fits = [&](const Layout& layout) {
     for (std::size_t d = 0; d < strides.size(); ++d) {
       if (layout.dims[d].size != 1 && layout.strides[d].was != strides[d]) return false;
@@ -473,9 +486,8 @@ void as_strided(Call& call) {
     made = *promise;
     for (std::size_t d = 0; d < strides.size(); ++d) {
       if (made.strides[d].was == strides[d]) continue;
-      made.strides[d] = {strides[d], made.dims[d].size == 1 && call.now(made.dims[d]) == 1
-                                         ? strides[d]
-                                         : made.strides[d].now};
+      const bool stays = call.now(made.dims[d]) == made.dims[d].size;  // of one element: any stride
+      made.strides[d] = {strides[d], stays ? strides[d] : made.strides[d].now};
     }
   } else {
     made.dims.clear();
