@@ -8,5 +8,7 @@ namespace perfmodel::cli {
 
 RewriteOption batch_option();
 RewriteOption sequence_option();
+RewriteOption optimizer_option();
+RewriteOption retarget_option();
 
 }  // namespace perfmodel::cli

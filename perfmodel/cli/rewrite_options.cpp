@@ -11,6 +11,8 @@ const std::vector<RewriteOption>& rewrite_options() {
       // One per line, in the order of --help.
       batch_option(),
       sequence_option(),
+      optimizer_option(),
+      retarget_option(),
   };
   return options;
 }

@@ -161,6 +161,7 @@ Dims dims_of_sizes(Call& call, std::span<const std::int64_t> sizes) {
       if (promise->dims.size() == sizes.size()) return promise->dims;
     }
   }
+  if (const auto promise = tracker.promised_shape(sizes)) return *promise;
   const ExecutionGraph& graph = tracker.graph();
   if (const std::int32_t forward = tracker.forward_op(call.index()); forward >= 0) {
     const Node& op = graph.nodes[static_cast<std::size_t>(forward)];

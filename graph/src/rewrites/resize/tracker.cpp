@@ -239,6 +239,18 @@ std::optional<Layout> Tracker::promised(const Tensor& tensor) const {
   return {};
 }
 
+std::optional<Dims> Tracker::promised_shape(std::span<const std::int64_t> sizes) const {
+  for (auto promise = promises_.rbegin(); promise != promises_.rend(); ++promise) {
+    const Dims& dims = promise->layout.dims;
+    if (promise->layout.scales() &&
+        std::equal(dims.begin(), dims.end(), sizes.begin(), sizes.end(),
+                   [](const Dim& dim, std::int64_t size) { return dim.size == size; })) {
+      return dims;
+    }
+  }
+  return {};
+}
+
 void Tracker::set_integer(const Argument& argument, std::int64_t value) {
   if (argument.integer == value) return;
   integers_.emplace_back(static_cast<std::uint32_t>(&argument - graph_.arguments.data()), value);

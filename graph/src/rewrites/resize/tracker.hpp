@@ -66,6 +66,8 @@ class Tracker {
     return known ? &known->layout : nullptr;
   }
   std::optional<Layout> promised(const Tensor& tensor) const;
+  /// Dimensions of an output of the ops above that has these sizes and changes.
+  std::optional<Dims> promised_shape(std::span<const std::int64_t> sizes) const;
   void set_integer(const Argument& argument, std::int64_t value);
   /// A list that gets another length.
   void set_list(const Argument& argument, std::vector<std::int64_t> values);

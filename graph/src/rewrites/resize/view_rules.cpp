@@ -359,6 +359,13 @@ Dims regroup(Call& call, const Dims& from, std::span<const std::int64_t> sizes,
       out.push_back(constant(sizes[o++]));
       continue;
     }
+    // view(1, -1) of one element: the -1 is what may grow.
+    const auto grows = static_cast<std::size_t>(inferred);
+    if (inferred >= 0 && o < grows && pieces[i].size == 1 && sizes[o] == 1 && sizes[grows] == 1 &&
+        i + 1 == pieces.size()) {
+      out.push_back(constant(sizes[o++]));
+      continue;
+    }
     std::size_t i_end = i + 1, o_end = o + 1;
     std::int64_t a = pieces[i].size, b = sizes[o];
     while (a != b) {
