@@ -194,7 +194,9 @@ std::optional<std::vector<Change>> dense_strides(const Tracker& tracker, const D
   for (std::size_t i = order.size(); i-- > 0;) {
     const Dim& dim = dims[order[i]];
     if (recorded[order[i]] != stride.was && dim.size != 1) return {};
-    strides[order[i]] = {recorded[order[i]], stride.now};
+    // One element may have any stride.
+    const bool any = recorded[order[i]] != stride.was && tracker.now(dim) == 1;
+    strides[order[i]] = {recorded[order[i]], any ? recorded[order[i]] : stride.now};
     stride.was *= std::max<std::int64_t>(dim.size, 1);
     stride.now *= std::max<std::int64_t>(tracker.now(dim), 1);
   }

@@ -66,26 +66,27 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
                             word(symbol), flag(symbol)));
   }
   Seeds seeds{.was = given != 0 ? given : votes.begin()->first};
+  // Where the symbol usually stands; anywhere else only if a named size stands nowhere there.
   bool found = false;
-  for (const External& external : externals) {
-    const Tensor& tensor = tensor_of(external);
-    const auto sizes = graph.shape(tensor);
-    std::vector<bool> dims(sizes.size(), false);
-    const bool eligible = is_input(external) && (!any_from_host || external.from_host ||
-                                                 (seeds.was > 1 && sizes.size() == 2));
-    if (eligible) {
-      int at = place(tensor, time_first, symbol);
+  for (bool anywhere : {false, true}) {
+    if (found || (anywhere && given == 0)) break;
+    seeds.dims.clear();
+    for (const External& external : externals) {
+      const Tensor& tensor = tensor_of(external);
+      const auto sizes = graph.shape(tensor);
+      seeds.dims.emplace_back(sizes.size(), false);
+      const bool eligible = is_input(external) && (!any_from_host || external.from_host ||
+                                                   (seeds.was > 1 && sizes.size() == 2));
       const auto has = [&](int d) {
         return d >= 0 && static_cast<std::size_t>(d) < sizes.size() &&
                sizes[static_cast<std::size_t>(d)] == seeds.was;
       };
-      if (!has(at) && given != 0 && sizes.size() >= 2) at = has(0) ? 0 : has(1) ? 1 : -1;
-      if (has(at)) {
-        dims[static_cast<std::size_t>(at)] = true;
-        found = true;
-      }
+      int at = place(tensor, time_first, symbol);
+      if (anywhere && sizes.size() >= 2) at = has(0) ? 0 : 1;
+      if (!eligible || !has(at)) continue;
+      seeds.dims.back()[static_cast<std::size_t>(at)] = true;
+      found = true;
     }
-    seeds.dims.push_back(std::move(dims));
   }
   if (!found) {
     return fail(ErrorCode::kImpossible,
