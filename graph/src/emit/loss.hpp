@@ -6,6 +6,8 @@ namespace perfmodel {
 
 /// Mean over the batch.
 TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorRef target);
+TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
+                                        TensorRef prediction, TensorRef target);
 
 /// The same of sigmoid(logits), in one op.
 TensorRef binary_cross_entropy_with_logits(AutogradTape& tape, TensorRef logits, TensorRef target);

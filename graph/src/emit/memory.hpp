@@ -46,5 +46,6 @@ TensorRef tensor_of_list(GraphBuilder& graph, DType dtype, Device device, std::i
 
 /// `x.to(device)` of a tensor without gradient in host memory.
 TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking);
+TensorRef to_device(GraphBuilder& graph, TensorRef host, bool non_blocking, std::int64_t sequence);
 
 }  // namespace perfmodel
