@@ -146,6 +146,17 @@ void emit_optimizer(GraphBuilder& graph, const OptimizerSettings& given,
   }
 }
 
+void emit_optimizer(GraphBuilder& graph, Optimizer optimizer, Implementation implementation,
+                    const std::vector<TensorRef>& parameters,
+                    const std::vector<TensorRef>& gradients) {
+  PERFMODEL_CHECK(parameters.size() == gradients.size());
+  std::vector<ParameterUpdate> updates;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    updates.push_back({.parameter = parameters[i], .gradient = gradients[i]});
+  }
+  emit_optimizer(graph, optimizer_settings(optimizer, implementation), std::move(updates));
+}
+
 void zero_gradients(GraphBuilder& graph, Implementation implementation,
                     const std::vector<TensorRef>& gradients, std::int64_t sequence) {
   const bool told =
