@@ -1,0 +1,159 @@
+#include "transformer_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "../emit/attention.hpp"
+#include "../emit/loss.hpp"
+#include "../emit/matmul.hpp"
+#include "../emit/norm.hpp"
+#include "../emit/views.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 60;
+
+Unexpected impossible(std::string message) {
+  return fail(ErrorCode::kImpossible, std::move(message));
+}
+
+// Letters that must be inserted, dropped or changed to get from one word to the other.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+LinearWeights make_linear(TrainingStep& step, std::int64_t in, std::int64_t out, bool bias) {
+  const TensorRef weight = step.parameter({out, in});
+  return {weight, bias ? step.parameter({out}) : TensorRef{}};
+}
+
+NormWeights make_layer_norm(TrainingStep& step, std::int64_t width) {
+  const TensorRef weight = step.parameter({width});
+  return {weight, step.parameter({width})};
+}
+
+TensorRef linear(AutogradTape& tape, TensorRef x, const LinearWeights& weights) {
+  return linear(tape, x, weights.weight, weights.bias);
+}
+
+TensorRef layer_norm(AutogradTape& tape, TensorRef x, const NormWeights& weights, double eps) {
+  return layer_norm(tape, x, weights.weight, weights.bias, eps);
+}
+
+TensorRef split_heads(AutogradTape& tape, TensorRef x, std::int64_t heads, bool by_transpose) {
+  const Shape shape = tape.graph().shape(x);
+  const TensorRef split = view(tape, x, {shape[0], shape[1], heads, shape[2] / heads});
+  return by_transpose ? transpose(tape, split, 1, 2) : permute(tape, split, {0, 2, 1, 3});
+}
+
+TensorRef join_heads(AutogradTape& tape, TensorRef x, bool by_transpose) {
+  const Shape shape = tape.graph().shape(x);
+  const TensorRef turned = by_transpose ? transpose(tape, x, 1, 2) : permute(tape, x, {0, 2, 1, 3});
+  return view(tape, contiguous(tape, turned), {shape[0], shape[2], shape[1] * shape[3]});
+}
+
+TensorRef index_range(AutogradTape& tape, TensorRef x, int dim, std::int64_t start,
+                      std::int64_t end) {
+  const std::int64_t size = tape.graph().shape(x)[axis_of(tape.graph(), x, dim)];
+  return start == 0 && end == size ? x : slice(tape, x, dim, start, end);
+}
+
+TensorRef index_all(AutogradTape& tape, TensorRef x, int dim) {
+  return slice(tape, x, dim, 0, kSliceEnd);
+}
+
+TensorRef fused_attention(AutogradTape& tape, TransformerConfig::Attention attention, TensorRef q,
+                          TensorRef k, TensorRef v, double dropout, bool causal, TensorRef mask) {
+  FusedAttention options;
+  if (attention == TransformerConfig::Attention::kFlash) {
+    options.kernel = FusedAttention::Kernel::kFlash;
+  } else {
+    options.mask = mask;  // flash has none: batches without padding need none
+  }
+  options.dropout = dropout;
+  options.causal = causal;
+  return fused_attention(tape, q, k, v, options);
+}
+
+TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, bool shifted) {
+  if (shifted) {
+    scores = index_all(tape, slice(tape, scores, 1, 0, -1), 2);
+    scores = contiguous(tape, scores);
+    labels = contiguous(tape, slice(tape, labels, 1, 1, kSliceEnd));
+  }
+  const std::int64_t classes = tape.graph().shape(scores).back();
+  const TensorRef rows = view(tape, scores, {-1, classes});
+  return cross_entropy(tape, rows, view(tape, labels, {-1}));
+}
+
+Result<void> check_positive(std::string_view what, std::int64_t size) {
+  if (size >= 1) return {};
+  return impossible(fmt::format("{}: expected at least 1, found {}", what, size));
+}
+
+Result<void> check_transformer(const TransformerConfig& config) {
+  const std::array<std::pair<std::string_view, std::int64_t>, 7> sizes = {
+      {{"batch", config.batch},
+       {"sequence", config.sequence},
+       {"layers", config.layers},
+       {"hidden", config.hidden},
+       {"heads", config.heads},
+       {"feed-forward", config.feed_forward},
+       {"vocabulary", config.vocabulary}}};
+  for (const auto& [what, size] : sizes) {
+    if (auto good = check_positive(what, size); !good) return good;
+  }
+  if (config.hidden % config.heads != 0) {
+    return impossible(fmt::format("hidden: expected a multiple of the {} heads, found {}",
+                                  config.heads, config.hidden));
+  }
+  if (!(config.dropout >= 0 && config.dropout < 1)) {
+    return impossible(
+        fmt::format("dropout: expected at least 0 and less than 1, found {}", config.dropout));
+  }
+  const double tokens = static_cast<double>(config.batch) * static_cast<double>(config.sequence);
+  const double widest = static_cast<double>(
+      std::max({config.hidden * 3, config.feed_forward, config.vocabulary,
+                config.heads * std::min(config.sequence, kMostElements / config.heads)}));
+  const double weights = static_cast<double>(config.hidden) *
+                         static_cast<double>(std::max(config.vocabulary, config.feed_forward));
+  if (std::max(tokens * widest, weights) > static_cast<double>(kMostElements)) {
+    return impossible("sizes: expected tensors of less than 2^60 elements, found more");
+  }
+  return {};
+}
+
+Result<void> check_positions(const TransformerConfig& config) {
+  if (config.sequence <= config.positions) return {};
+  return impossible(fmt::format("sequence: expected at most the {} positions, found {}",
+                                config.positions, config.sequence));
+}
+
+Unexpected unknown_preset(std::string_view family, std::string_view name,
+                          const std::vector<std::string_view>& presets) {
+  const auto near = std::min_element(presets.begin(), presets.end(),
+                                     [name](std::string_view a, std::string_view b) {
+                                       return edit_distance(a, name) < edit_distance(b, name);
+                                     });
+  return fail(ErrorCode::kUnknownName,
+              fmt::format("expected a preset of {} ({}), found \"{}\" (near: {})", family,
+                          fmt::join(presets, ", "), name, *near));
+}
+
+}  // namespace perfmodel
