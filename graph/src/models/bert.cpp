@@ -21,6 +21,7 @@ namespace perfmodel {
 namespace {
 
 constexpr double kEps = 1e-12;
+constexpr std::int64_t kClasses = 2;
 constexpr double kMasked = std::numeric_limits<float>::lowest();
 
 struct Layer {
@@ -34,27 +35,29 @@ class BertBuilder {
 
   ExecutionGraph build() {
     make_parameters();
-    TensorRef tokens, labels, next_sentence;
+    TensorRef tokens, labels, classes;
     TrainingStep::Parts parts;
     parts.inputs = [&] {
       tokens = step_.input(DType::kInt64, {config_.batch, config_.sequence});
-      if (config_.head != Head::kPooler) {
+      if (predicts_tokens()) {
         labels = step_.input(DType::kInt64, {config_.batch, config_.sequence});
       }
-      if (config_.head == Head::kPreTraining) {
-        next_sentence = step_.input(DType::kInt64, {config_.batch});
-      }
+      if (has_classes()) classes = step_.input(DType::kInt64, {config_.batch});
     };
-    parts.forward = [&] { return head(encode(tokens), labels, next_sentence); };
+    parts.forward = [&] { return head(encode(tokens), labels, classes); };
     return step_.run(parts);
   }
 
  private:
   using Head = BertConfig::Head;
 
-  bool has_pooler() const {
-    return config_.head == Head::kPooler || config_.head == Head::kPreTraining;
+  bool predicts_tokens() const {
+    return config_.head != Head::kPooler && config_.head != Head::kClassifier;
   }
+  bool has_classes() const {
+    return config_.head == Head::kClassifier || config_.head == Head::kPreTraining;
+  }
+  bool has_pooler() const { return config_.head == Head::kPooler || has_classes(); }
 
   // In the order in which the modules register them.
   void make_parameters() {
@@ -75,11 +78,12 @@ class BertBuilder {
       layer.norm = make_layer_norm(step_, width);
     }
     if (has_pooler()) pooler_ = make_linear(step_, width, width);
-    if (config_.head == Head::kPooler) return;
-    decoder_ = {words_, step_.parameter({config_.vocabulary})};
-    transform_ = make_linear(step_, width, width);
-    transform_norm_ = make_layer_norm(step_, width);
-    if (config_.head == Head::kPreTraining) sentence_ = make_linear(step_, width, 2);
+    if (predicts_tokens()) {
+      decoder_ = {words_, step_.parameter({config_.vocabulary})};
+      transform_ = make_linear(step_, width, width);
+      transform_norm_ = make_layer_norm(step_, width);
+    }
+    if (has_classes()) classifier_ = make_linear(step_, width, kClasses);
   }
 
   TensorRef buffer(std::int64_t columns) { return graph_.new_tensor(DType::kInt64, {1, columns}); }
@@ -140,23 +144,31 @@ class BertBuilder {
     return join_heads(tape_, matmul(tape_, weights, value), false);
   }
 
-  TensorRef head(TensorRef x, TensorRef labels, TensorRef next_sentence) {
+  TensorRef pool(TensorRef x) {
+    const TensorRef first = select(tape_, index_all(tape_, x, 0), 1, 0);
+    return tanh(tape_, linear(tape_, first, pooler_));
+  }
+
+  TensorRef class_loss(TensorRef scores, TensorRef classes) {
+    const TensorRef rows = view(tape_, scores, {-1, kClasses});
+    return cross_entropy(tape_, rows, view(tape_, classes, {-1}));
+  }
+
+  TensorRef head(TensorRef x, TensorRef labels, TensorRef classes) {
     TensorRef pooled;
-    if (has_pooler()) {
-      const TensorRef first = select(tape_, index_all(tape_, x, 0), 1, 0);
-      pooled = tanh(tape_, linear(tape_, first, pooler_));
-    }
+    if (has_pooler()) pooled = pool(x);
     if (config_.head == Head::kPooler) return mean(tape_, pooled);
+    if (config_.head == Head::kClassifier) {
+      pooled = dropout(tape_, pooled, config_.dropout);
+      return class_loss(linear(tape_, pooled, classifier_), classes);
+    }
     const TensorRef transformed =
         layer_norm(tape_, gelu(tape_, linear(tape_, x, transform_)), transform_norm_, kEps);
     const TensorRef scores = linear(tape_, transformed, decoder_);
-    TensorRef sentence_scores;
-    if (config_.head == Head::kPreTraining) sentence_scores = linear(tape_, pooled, sentence_);
+    TensorRef class_scores;
+    if (has_classes()) class_scores = linear(tape_, pooled, classifier_);
     const TensorRef loss = token_loss(tape_, scores, labels, config_.head == Head::kCausalLm);
-    if (config_.head != Head::kPreTraining) return loss;
-    const TensorRef sentence_loss = cross_entropy(tape_, view(tape_, sentence_scores, {-1, 2}),
-                                                  view(tape_, next_sentence, {-1}));
-    return add(tape_, loss, sentence_loss);
+    return has_classes() ? add(tape_, loss, class_loss(class_scores, classes)) : loss;
   }
 
   const BertConfig& config_;
@@ -166,7 +178,7 @@ class BertBuilder {
   TensorRef words_, positions_, types_;
   NormWeights embedding_norm_, transform_norm_;
   std::vector<Layer> layers_;
-  LinearWeights pooler_, transform_, decoder_, sentence_;
+  LinearWeights pooler_, transform_, decoder_, classifier_;
 };
 
 }  // namespace

@@ -173,10 +173,7 @@ Result<GptConfig> gpt_preset(std::string_view name) {
 Result<ExecutionGraph> build_gpt(const GptConfig& config) {
   if (auto good = check_transformer(config); !good) return Unexpected{good.error()};
   if (auto good = check_positions(config); !good) return Unexpected{good.error()};
-  if (config.sequence < 2) {
-    return fail(ErrorCode::kImpossible,
-                "sequence: expected at least 2 (a token and the next one), found 1");
-  }
+  if (auto good = check_next_token(config); !good) return Unexpected{good.error()};
   return GptBuilder(config).build();
 }
 

@@ -145,6 +145,12 @@ Result<void> check_positions(const TransformerConfig& config) {
                                 config.positions, config.sequence));
 }
 
+Result<void> check_next_token(const TransformerConfig& config) {
+  if (config.sequence >= 2) return {};
+  return impossible(fmt::format(
+      "sequence: expected at least 2 (a token and the next one), found {}", config.sequence));
+}
+
 Unexpected unknown_preset(std::string_view family, std::string_view name,
                           const std::vector<std::string_view>& presets) {
   const auto near = std::min_element(presets.begin(), presets.end(),

@@ -47,6 +47,8 @@ TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, boo
 Result<void> check_transformer(const TransformerConfig& config);
 /// Error of a sequence that is longer than the positions.
 Result<void> check_positions(const TransformerConfig& config);
+/// Error of a sequence too short to have a next token.
+Result<void> check_next_token(const TransformerConfig& config);
 /// "size: expected at least 1, found 0".
 Result<void> check_positive(std::string_view what, std::int64_t size);
 

@@ -15,6 +15,7 @@ struct BertConfig : TransformerConfig {
     kPooler,       ///< BertModel; its mean pooled output stands for a loss
     kMaskedLm,     ///< BertForMaskedLM: every token is predicted
     kCausalLm,     ///< BertLMHeadModel: every token predicts the next one
+    kClassifier,   ///< BertForSequenceClassification with two classes
     kPreTraining,  ///< BertForPreTraining: pooler, every token, and whether sentences follow
   } head = Head::kMaskedLm;
 };
