@@ -8,7 +8,7 @@ TensorRef wrapped_number(GraphBuilder& graph, DType dtype) {
 }
 
 TensorRef like(GraphBuilder& graph, TensorRef x) {
-  return graph.new_tensor(graph.dtype(x), graph.shape(x));
+  return graph.new_tensor(graph.dtype(x), graph.device(x), graph.shape(x));
 }
 
 void cast_wrapped_number(GraphBuilder& graph, TensorRef number, DType dtype) {

@@ -20,7 +20,11 @@ TensorRef softmax(AutogradTape& tape, TensorRef x, int dim, bool in_float) {
   tape.record("SoftmaxBackward0", {x}, out,
               [&graph, out, dim, code](TensorRef gradient) -> std::vector<TensorRef> {
                 const TensorRef made = like(graph, out);
-                graph.leaf_op("aten::_softmax_backward_data", {gradient, out, dim, code}, {made});
+                graph.begin_op("aten::_softmax_backward_data", {gradient, out, dim, code});
+                if (graph.pytorch().on_gpu()) {  // the CPU multiplies inside its kernel
+                  graph.leaf_op("aten::mul.Tensor", {gradient, out}, {like(graph, out)});
+                }
+                graph.end_op({made});
                 return {made};
               });
   return out;
