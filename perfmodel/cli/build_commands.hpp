@@ -6,6 +6,11 @@ namespace perfmodel::cli {
 
 // `perfpredict build FAMILY`, one file per family.
 
+Command build_bert_command(CLI::App& build);
 Command build_dlrm_command(CLI::App& build);
+Command build_gpt_command(CLI::App& build);
+Command build_llama_command(CLI::App& build);
+Command build_opt_command(CLI::App& build);
+Command build_torch_encoder_command(CLI::App& build);
 
 }  // namespace perfmodel::cli

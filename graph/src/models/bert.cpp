@@ -185,7 +185,7 @@ class BertBuilder {
 
 Result<BertConfig> bert_preset(std::string_view name) {
   if (name != "bert-base" && name != "bert-large") {
-    return unknown_preset("bert", name, {"bert-base", "bert-large"});
+    return unknown_preset("a BERT preset", name, {"bert-base", "bert-large"});
   }
   const bool large = name == "bert-large";
   BertConfig config;
@@ -202,7 +202,7 @@ Result<BertConfig> bert_preset(std::string_view name) {
 Result<ExecutionGraph> build_bert(const BertConfig& config) {
   if (auto good = check_transformer(config); !good) return Unexpected{good.error()};
   if (auto good = check_positions(config); !good) return Unexpected{good.error()};
-  if (auto good = check_positive("token types", config.token_types); !good) {
+  if (auto good = expect_at_least("token types", 1, config.token_types); !good) {
     return Unexpected{good.error()};
   }
   return BertBuilder(config).build();

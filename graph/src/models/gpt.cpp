@@ -167,7 +167,7 @@ Result<GptConfig> gpt_preset(std::string_view name) {
     config.batch = 1;
     return config;
   }
-  return unknown_preset("gpt", name, gpt_presets());
+  return unknown_preset("a GPT preset", name, gpt_presets());
 }
 
 Result<ExecutionGraph> build_gpt(const GptConfig& config) {

@@ -191,7 +191,7 @@ constexpr std::array<LlamaSize, 5> kSizes = {
 Result<void> check(const LlamaConfig& config) {
   if (auto good = check_transformer(config); !good) return good;
   if (auto good = check_next_token(config); !good) return good;
-  if (auto good = check_positive("kv-heads", config.kv_heads); !good) return good;
+  if (auto good = expect_at_least("kv-heads", 1, config.kv_heads); !good) return good;
   if (config.heads % config.kv_heads != 0) {
     return fail(
         ErrorCode::kImpossible,
@@ -236,7 +236,7 @@ Result<LlamaConfig> llama_preset(std::string_view name) {
     config.dropout = 0;
     return config;
   }
-  return unknown_preset("llama", name, llama_presets());
+  return unknown_preset("a Llama preset", name, llama_presets());
 }
 
 Result<ExecutionGraph> build_llama(const LlamaConfig& config) {

@@ -200,7 +200,7 @@ Result<OptConfig> opt_preset(std::string_view name) {
     config.batch = 1;
     return config;
   }
-  return unknown_preset("opt", name, opt_presets());
+  return unknown_preset("an OPT preset", name, opt_presets());
 }
 
 Result<ExecutionGraph> build_opt(const OptConfig& config) {

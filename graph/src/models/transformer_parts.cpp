@@ -21,21 +21,6 @@ Unexpected impossible(std::string message) {
   return fail(ErrorCode::kImpossible, std::move(message));
 }
 
-// Letters that must be inserted, dropped or changed to get from one word to the other.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
 
 LinearWeights make_linear(TrainingStep& step, std::int64_t in, std::int64_t out, bool bias) {
@@ -102,11 +87,6 @@ TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, boo
   return cross_entropy(tape, rows, view(tape, labels, {-1}));
 }
 
-Result<void> check_positive(std::string_view what, std::int64_t size) {
-  if (size >= 1) return {};
-  return impossible(fmt::format("{}: expected at least 1, found {}", what, size));
-}
-
 Result<void> check_transformer(const TransformerConfig& config) {
   const std::array<std::pair<std::string_view, std::int64_t>, 7> sizes = {
       {{"batch", config.batch},
@@ -117,16 +97,13 @@ Result<void> check_transformer(const TransformerConfig& config) {
        {"feed-forward", config.feed_forward},
        {"vocabulary", config.vocabulary}}};
   for (const auto& [what, size] : sizes) {
-    if (auto good = check_positive(what, size); !good) return good;
+    if (auto good = expect_at_least(what, 1, size); !good) return good;
   }
   if (config.hidden % config.heads != 0) {
     return impossible(fmt::format("hidden: expected a multiple of the {} heads, found {}",
                                   config.heads, config.hidden));
   }
-  if (!(config.dropout >= 0 && config.dropout < 1)) {
-    return impossible(
-        fmt::format("dropout: expected at least 0 and less than 1, found {}", config.dropout));
-  }
+  if (auto good = expect_probability("dropout", config.dropout); !good) return good;
   const double tokens = static_cast<double>(config.batch) * static_cast<double>(config.sequence);
   const double widest = static_cast<double>(
       std::max({config.hidden * 3, config.feed_forward, config.vocabulary,
@@ -149,17 +126,6 @@ Result<void> check_next_token(const TransformerConfig& config) {
   if (config.sequence >= 2) return {};
   return impossible(fmt::format(
       "sequence: expected at least 2 (a token and the next one), found {}", config.sequence));
-}
-
-Unexpected unknown_preset(std::string_view family, std::string_view name,
-                          const std::vector<std::string_view>& presets) {
-  const auto near = std::min_element(presets.begin(), presets.end(),
-                                     [name](std::string_view a, std::string_view b) {
-                                       return edit_distance(a, name) < edit_distance(b, name);
-                                     });
-  return fail(ErrorCode::kUnknownName,
-              fmt::format("expected a preset of {} ({}), found \"{}\" (near: {})", family,
-                          fmt::join(presets, ", "), name, *near));
 }
 
 }  // namespace perfmodel

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <string_view>
-#include <vector>
-
+#include "config_checks.hpp"
 #include "perfmodel/graph/transformer_config.hpp"
 #include "perfmodel/result.hpp"
 #include "training_step.hpp"
@@ -49,11 +47,5 @@ Result<void> check_transformer(const TransformerConfig& config);
 Result<void> check_positions(const TransformerConfig& config);
 /// Error of a sequence too short to have a next token.
 Result<void> check_next_token(const TransformerConfig& config);
-/// "size: expected at least 1, found 0".
-Result<void> check_positive(std::string_view what, std::int64_t size);
-
-/// Fails with the near names among `presets`.
-Unexpected unknown_preset(std::string_view family, std::string_view name,
-                          const std::vector<std::string_view>& presets);
 
 }  // namespace perfmodel
