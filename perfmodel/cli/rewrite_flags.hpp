@@ -7,5 +7,6 @@ namespace perfmodel::cli {
 // `perfpredict rewrite`: one file per group of flags.
 
 RewriteOption optimizer_option();
+RewriteOption retarget_option();
 
 }  // namespace perfmodel::cli

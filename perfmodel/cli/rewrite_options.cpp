@@ -9,6 +9,7 @@ namespace perfmodel::cli {
 const std::vector<RewriteOption>& rewrite_options() {
   static const std::vector<RewriteOption> options = {
       optimizer_option(),
+      retarget_option(),
   };
   return options;
 }

@@ -6,22 +6,15 @@
 namespace perfmodel {
 namespace {
 
-// One kernel that draws and scales; the mask is kept.
 TensorRef fused_dropout(AutogradTape& tape, TensorRef x, double probability) {
   GraphBuilder& graph = tape.graph();
-  graph.begin_op("aten::native_dropout", {x, probability, true}, tape.sequence());
-  const TensorRef mask = empty_like(graph, x, DType::kBool);
-  const TensorRef out = empty_like(graph, x);
-  graph.end_op({out, mask});
-  tape.record("NativeDropoutBackward0", {x}, out,
-              [&graph, mask, probability](TensorRef gradient) -> std::vector<TensorRef> {
-                graph.begin_op("aten::native_dropout_backward",
-                               {gradient, mask, 1.0 / (1.0 - probability)});
-                const TensorRef made = empty_like_contiguous(graph, gradient);
-                graph.end_op({made});
-                return {made};
-              });
-  return out;
+  const Dropped dropped = native_dropout(graph, x, probability, tape.sequence());
+  tape.record(
+      "NativeDropoutBackward0", {x}, dropped.out,
+      [&graph, mask = dropped.mask, probability](TensorRef gradient) -> std::vector<TensorRef> {
+        return {native_dropout_backward(graph, gradient, mask, probability)};
+      });
+  return dropped.out;
 }
 
 // A CPU draws the noise in ops of its own.
@@ -41,6 +34,23 @@ TensorRef dropout_by_noise(AutogradTape& tape, TensorRef x, double probability) 
 }
 
 }  // namespace
+
+Dropped native_dropout(GraphBuilder& graph, TensorRef x, double probability,
+                       std::int64_t sequence) {
+  graph.begin_op("aten::native_dropout", {x, probability, true}, sequence);
+  const TensorRef mask = empty_like(graph, x, DType::kBool);
+  const TensorRef out = empty_like(graph, x);
+  graph.end_op({out, mask});
+  return {out, mask};
+}
+
+TensorRef native_dropout_backward(GraphBuilder& graph, TensorRef gradient, TensorRef mask,
+                                  double probability) {
+  graph.begin_op("aten::native_dropout_backward", {gradient, mask, 1.0 / (1.0 - probability)});
+  const TensorRef made = empty_like_contiguous(graph, gradient);
+  graph.end_op({made});
+  return made;
+}
 
 TensorRef dropout(AutogradTape& tape, TensorRef x, double probability) {
   GraphBuilder& graph = tape.graph();

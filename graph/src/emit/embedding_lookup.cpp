@@ -30,9 +30,10 @@ TensorRef index_select(GraphBuilder& graph, TensorRef weight, TensorRef flat) {
   return rows;
 }
 
-// Allocations of the sort by row and of the segments of equal rows; kernels belong to the parent.
-TensorRef sorted_gradient(GraphBuilder& graph, TensorRef indices, TensorRef gradient,
-                          const Shape& weight_shape) {
+}  // namespace
+
+TensorRef sorted_lookup_gradient(GraphBuilder& graph, TensorRef indices, TensorRef gradient,
+                                 const Shape& weight_shape) {
   const std::int64_t lookups = graph.numel(indices);
   const std::int64_t segments = std::min(lookups, weight_shape[0]);
   const std::int64_t most_partial = lookups / kRowsPerThread + segments;
@@ -60,30 +61,39 @@ TensorRef sorted_gradient(GraphBuilder& graph, TensorRef indices, TensorRef grad
   return made;
 }
 
+namespace {
+
 TensorRef dense_backward(GraphBuilder& graph, TensorRef weight, TensorRef indices,
                          TensorRef gradient, std::int64_t padding_row) {
   const Shape shape = graph.shape(weight);
-  const std::int64_t lookups = graph.numel(indices);
   graph.begin_op("aten::embedding_backward",
                  {gradient, indices, shape[0], padding_row, false, false});
-  graph.begin_op("aten::embedding_dense_backward",
-                 {gradient, indices, shape[0], padding_row, false});
-  TensorRef made;
-  if (graph.pytorch().on_gpu()) {
-    const TensorRef rows = view(graph, contiguous(graph, gradient), {lookups, shape[1]});
-    made = lookups <= kMostUnsortedLookups ? zeros(graph, graph.dtype(weight), shape)
-                                           : sorted_gradient(graph, indices, rows, shape);
-  } else {
-    const TensorRef dense = contiguous(graph, gradient);
-    made = zeros(graph, graph.dtype(weight), shape);
-    view(graph, dense, {lookups, shape[1]});
-  }
-  graph.end_op({made});
+  const TensorRef made = embedding_dense_backward(graph, gradient, indices, shape, padding_row);
   graph.end_op({made});
   return made;
 }
 
 }  // namespace
+
+TensorRef embedding_dense_backward(GraphBuilder& graph, TensorRef gradient, TensorRef indices,
+                                   const Shape& shape, std::int64_t padding_row) {
+  const std::int64_t lookups = graph.numel(indices);
+  const DType dtype = graph.dtype(gradient);
+  graph.begin_op("aten::embedding_dense_backward",
+                 {gradient, indices, shape[0], padding_row, false});
+  TensorRef made;
+  if (graph.pytorch().on_gpu()) {
+    const TensorRef rows = view(graph, contiguous(graph, gradient), {lookups, shape[1]});
+    made = lookups <= kMostUnsortedLookups ? zeros(graph, dtype, shape)
+                                           : sorted_lookup_gradient(graph, indices, rows, shape);
+  } else {
+    const TensorRef dense = contiguous(graph, gradient);
+    made = zeros(graph, dtype, shape);
+    view(graph, dense, {lookups, shape[1]});
+  }
+  graph.end_op({made});
+  return made;
+}
 
 TensorRef embedding_lookup(AutogradTape& tape, TensorRef weight, TensorRef indices,
                            std::int64_t padding_row) {

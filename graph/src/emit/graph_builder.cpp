@@ -94,12 +94,13 @@ void GraphBuilder::copy_node(const Node& source) {
   graph_.nodes.push_back(node);
 }
 
-TensorRef GraphBuilder::tensor_of_source(std::uint32_t index) {
+TensorRef GraphBuilder::tensor_of_source(std::uint32_t index, const Shape* strides) {
   const Tensor& from = graph_.tensors[index];
   const auto sizes = graph_.shape(from);
   TensorState tensor{.dtype = from.dtype, .device = from.device};
   tensor.shape.assign(sizes.begin(), sizes.end());
-  tensor.strides = contiguous_strides(tensor.shape);
+  const bool given = strides && strides->size() == tensor.shape.size();
+  tensor.strides = given ? *strides : contiguous_strides(tensor.shape);
   tensor.offset = from.offset;
   tensor.id = from.id;
   if (from.storage_id != 0) {

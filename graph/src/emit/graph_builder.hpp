@@ -82,8 +82,9 @@ class GraphBuilder {
   TensorRef new_tensor(DType dtype, Shape shape) { return new_tensor(dtype, device(), shape); }
   /// With the axes in another order in memory than row-major.
   TensorRef new_tensor(DType dtype, Device device, Shape shape, Shape strides);
-  /// A tensor of `source`, by its index there; known by its ids, taken as dense.
-  TensorRef tensor_of_source(std::uint32_t index);
+  /// A tensor of `source`, by its index there; known by its ids, taken as dense unless the strides
+  /// are given.
+  TensorRef tensor_of_source(std::uint32_t index, const Shape* strides = nullptr);
   /// Shares the storage of `base`; `offset` in elements from the start of `base`.
   TensorRef new_view(TensorRef base, Shape shape, Shape strides, std::int64_t offset = 0);
   /// A sparse COO tensor, of which the observer sees neither storage nor device.

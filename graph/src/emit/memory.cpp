@@ -164,12 +164,14 @@ void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
 }
 
 TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking) {
-  GraphBuilder& graph = tape.graph();
+  return to_device(tape.graph(), host, non_blocking, tape.sequence());
+}
+
+TensorRef to_device(GraphBuilder& graph, TensorRef host, bool non_blocking, std::int64_t sequence) {
   const Shape& shape = graph.shape(host);
   const int dtype = scalar_type_code(graph.dtype(host));
   const Value device = graph.device_value();
   const TensorRef made = graph.new_tensor(graph.dtype(host), shape);
-  const std::int64_t sequence = tape.sequence();
   graph.begin_op("aten::to.dtype_layout",
                  {host, dtype, 0, device, kNone, non_blocking, false, kNone}, sequence);
   graph.begin_op("aten::_to_copy", {host, dtype, 0, device, kNone, non_blocking, kNone}, sequence);

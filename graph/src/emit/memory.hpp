@@ -37,5 +37,6 @@ void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1)
 
 /// `x.to(device)` of a tensor without gradient in host memory.
 TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking);
+TensorRef to_device(GraphBuilder& graph, TensorRef host, bool non_blocking, std::int64_t sequence);
 
 }  // namespace perfmodel
