@@ -11,6 +11,7 @@ Command build_dlrm_command(CLI::App& build);
 Command build_gpt_command(CLI::App& build);
 Command build_llama_command(CLI::App& build);
 Command build_opt_command(CLI::App& build);
+Command build_t5_command(CLI::App& build);
 Command build_torch_encoder_command(CLI::App& build);
 
 }  // namespace perfmodel::cli

@@ -11,7 +11,7 @@ namespace perfmodel {
 /// hidden], attention scores [batch, heads, sequence, sequence].
 struct TransformerConfig {
   std::string name = "transformer";
-  TrainingOptions training = {.optimizer = TrainingOptions::Optimizer::kAdamW};
+  TrainingOptions training = with_adam_w();
   std::int64_t batch = 8;
   std::int64_t sequence = 512;  ///< tokens per sample
   std::int64_t layers = 0;
@@ -27,6 +27,13 @@ struct TransformerConfig {
     kEfficient,  ///< scaled_dot_product_attention with PyTorch's kernel for float32
     kFlash,      ///< the same with the flash kernel: for graphs whose precision is lowered later
   } attention = Attention::kEager;
+
+ private:
+  static TrainingOptions with_adam_w() {
+    TrainingOptions options;
+    options.optimizer = TrainingOptions::Optimizer::kAdamW;
+    return options;
+  }
 };
 
 }  // namespace perfmodel
