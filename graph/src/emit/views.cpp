@@ -82,7 +82,7 @@ TensorRef slice(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start, s
                 std::int64_t sequence) {
   const std::size_t axis = axis_of(graph, x, dim);
   Shape shape = graph.shape(x), strides = graph.strides(x);
-  shape[axis] = std::min(end, shape[axis]) - start;
+  shape[axis] = (end < 0 ? end + shape[axis] : std::min(end, shape[axis])) - start;
   graph.begin_op("aten::slice.Tensor", {x, dim, start, end, 1}, sequence);
   const std::int64_t offset = start * strides[axis];
   const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides), offset, true);

@@ -26,6 +26,7 @@ TensorRef as_strided(GraphBuilder& graph, TensorRef x, Shape shape, Shape stride
 TensorRef transpose(GraphBuilder& graph, TensorRef x, int dim0, int dim1,
                     std::int64_t sequence = -1);
 TensorRef t(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
+/// A negative end counts from the back.
 TensorRef slice(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start, std::int64_t end,
                 std::int64_t sequence = -1);
 TensorRef select(GraphBuilder& graph, TensorRef x, int dim, std::int64_t index,

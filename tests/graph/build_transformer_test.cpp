@@ -1,0 +1,337 @@
+#include <gtest/gtest.h>
+
+#include <zlib.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "graph_comparison.hpp"
+#include "perfmodel/graph/build_bert.hpp"
+#include "perfmodel/graph/build_gpt.hpp"
+#include "perfmodel/graph/build_llama.hpp"
+#include "perfmodel/graph/build_opt.hpp"
+#include "perfmodel/graph/build_torch_encoder.hpp"
+#include "perfmodel/graph/model_size.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/write_execution_graph.hpp"
+
+namespace perfmodel {
+namespace {
+
+TransformerConfig recorded_layer() {
+  TransformerConfig config;
+  config.batch = 4;
+  config.sequence = 64;
+  config.layers = 1;
+  config.hidden = 128;
+  config.heads = 4;
+  config.feed_forward = 512;
+  config.vocabulary = 1000;
+  config.training.pytorch = {.major = 1, .minor = 13, .device = {.kind = Device::Kind::kCpu}};
+  config.training.pytorch.mkl = false;
+  config.training.resident_input = true;
+  config.training.regions = TrainingOptions::Regions::kLossInForward;
+  config.training.step_label.clear();
+  return config;
+}
+
+TEST(BuiltTorchEncoder, EqualsTheRecordingOpByOp) {
+  const char* folder = std::getenv("PERFMODEL_PUBLIC_DATA");
+  if (folder == nullptr) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const auto recorded = read_execution_graph(std::filesystem::path(folder) /
+                                             "traces_cpu/bert_layer_adamw.et.json.gz");
+  ASSERT_TRUE(recorded) << to_string(recorded.error());
+  const auto built = build_torch_encoder(recorded_layer());
+  ASSERT_TRUE(built) << to_string(built.error());
+  ComparisonOptions options;
+  options.leave_out = [](const ExecutionGraph& graph, const Node& node) {
+    return graph.name(node).starts_with("Optimizer.step#");  // compared by its own test
+  };
+  const GraphComparison comparison = compare_graphs(*recorded, *built, options);
+  EXPECT_TRUE(comparison.same()) << comparison;
+  EXPECT_GT(comparison.equal, 1000U);
+}
+
+template <class Config>
+Config without_optimizer(Config config) {
+  config.training.optimizer = TrainingOptions::Optimizer::kNone;
+  return config;
+}
+
+// A tiny batch: parameters do not depend on it.
+template <class Config>
+Config small_batch(Config config) {
+  config = without_optimizer(config);
+  config.batch = 1;
+  config.sequence = 8;
+  return config;
+}
+
+std::int64_t parameters(const Result<ExecutionGraph>& graph) {
+  EXPECT_TRUE(graph) << to_string(graph.error());
+  return graph ? model_size(*graph).parameters : 0;
+}
+
+TEST(TransformerParameters, Bert) {
+  // Embeddings (V + P + 2 + 2) H; a layer 4 (H^2 + H) + 2 H F + F + H + 4 H; pooler H^2 + H.
+  const auto model = [](std::int64_t layers, std::int64_t h, std::int64_t f) {
+    return (30522 + 512 + 2 + 2) * h + layers * (4 * (h * h + h) + 2 * h * f + f + h + 4 * h);
+  };
+  struct Case {
+    const char* preset;
+    BertConfig::Head head;
+    std::int64_t expected;
+  };
+  const std::int64_t base = model(12, 768, 3072), large = model(24, 1024, 4096);
+  const auto transform = [](std::int64_t h) { return h * h + h + 2 * h + 30522; };
+  using Head = BertConfig::Head;
+  const std::vector<Case> cases = {
+      {"bert-base", Head::kPooler, 109482240},
+      {"bert-base", Head::kMaskedLm, 109514298},
+      {"bert-large", Head::kPooler, 335141888},
+      {"bert-large", Head::kMaskedLm, 335174458},
+      {"bert-large", Head::kPreTraining, 336226108},
+      {"bert-base", Head::kPooler, base + 768 * 768 + 768},
+      {"bert-large", Head::kCausalLm, large + transform(1024)},
+      {"bert-large", Head::kClassifier, large + 1024 * 1024 + 1024 + 2 * 1024 + 2},
+  };
+  for (const Case& each : cases) {
+    auto config = small_batch(*bert_preset(each.preset));
+    config.head = each.head;
+    const auto graph = build_bert(config);
+    // Pretraining and MLM leave out nothing; a language model alone does not train the pooler.
+    EXPECT_EQ(parameters(graph), each.expected) << each.preset;
+  }
+}
+
+TEST(TransformerParameters, Gpt) {
+  const std::map<std::string, std::int64_t> expected = {{"gpt2", 124439808},
+                                                        {"gpt2-medium", 354823168},
+                                                        {"gpt2-large", 774030080},
+                                                        {"gpt2-xl", 1557611200}};
+  for (const auto& [name, count] : expected) {
+    EXPECT_EQ(parameters(build_gpt(small_batch(*gpt_preset(name)))), count) << name;
+  }
+  // (V + P) H + L (12 H^2 + 13 H) + 2 H
+  for (const std::string_view name : gpt_presets()) {
+    const GptConfig config = *gpt_preset(name);
+    const std::int64_t h = config.hidden;
+    EXPECT_EQ(parameters(build_gpt(small_batch(config))),
+              (50257 + config.positions) * h + config.layers * (12 * h * h + 13 * h) + 2 * h)
+        << name;
+  }
+}
+
+TEST(TransformerParameters, Opt) {
+  EXPECT_EQ(parameters(build_opt(small_batch(*opt_preset("opt-125m")))), 125239296);
+  EXPECT_EQ(parameters(build_opt(small_batch(*opt_preset("opt-1.3b")))), 1315758080);
+  EXPECT_EQ(parameters(build_opt(small_batch(*opt_preset("opt-6.7b")))), 6658473984);
+}
+
+TEST(TransformerParameters, Llama) {
+  EXPECT_EQ(parameters(build_llama(small_batch(*llama_preset("llama-7b")))), 6738415616);
+  EXPECT_EQ(parameters(build_llama(small_batch(*llama_preset("llama2-13b")))), 13015864320);
+  EXPECT_EQ(parameters(build_llama(small_batch(*llama_preset("llama3-8b")))), 8030261248);
+  EXPECT_EQ(parameters(build_llama(small_batch(*llama_preset("tinyllama-1.1b")))), 1100048384);
+}
+
+// Products of forward and backward pass: 6 FLOP per weight and token, where the output layer counts
+// as weights and the lookups do not; besides, each layer multiplies Q K^T and P V, which is 4 S H
+// per token forward and twice that backward.
+template <class Config>
+double expected_flop(const Config& config, double weights) {
+  const double tokens = static_cast<double>(config.batch * config.sequence);
+  const double attention = 12.0 * static_cast<double>(config.layers) * tokens *
+                           static_cast<double>(config.sequence * config.hidden);
+  return 6 * weights * tokens + attention;
+}
+
+TEST(TransformerFlop, GptFollowsTheRule) {
+  for (const char* name : {"gpt2-xl", "gpt3-2.7b", "gpt3-175b"}) {
+    const GptConfig config = without_optimizer(*gpt_preset(name));
+    const double h = static_cast<double>(config.hidden);
+    const double layers = static_cast<double>(config.layers) * 12 * h * h;
+    const double flop = model_size(*build_gpt(config)).matrix_flop;
+    // All products; exactly.
+    EXPECT_DOUBLE_EQ(flop / expected_flop(config, layers + 50257 * h), 1) << name;
+    // 6 N per token as it is used, N without position embeddings.
+    const double tokens = static_cast<double>(config.batch * config.sequence);
+    const double attention = 12.0 * static_cast<double>(config.layers) * tokens *
+                             static_cast<double>(config.sequence) * h;
+    const double all = layers + static_cast<double>(config.layers) * 13 * h + 2 * h + 50257 * h;
+    EXPECT_NEAR((flop - attention) / (6 * all * tokens), 1, 0.02) << name;
+  }
+}
+
+TEST(TransformerFlop, FusedAttentionCountsAsItsProducts) {
+  GptConfig config = without_optimizer(*gpt_preset("gpt2"));
+  const double eager = model_size(*build_gpt(config)).matrix_flop;
+  config.attention = TransformerConfig::Attention::kEfficient;
+  const double efficient = model_size(*build_gpt(config)).matrix_flop;
+  config.attention = TransformerConfig::Attention::kFlash;
+  const double flash = model_size(*build_gpt(config)).matrix_flop;
+  EXPECT_DOUBLE_EQ(efficient, flash);
+  // Forward 2 products, backward 4 and Q K^T once more; a causal kernel does half of each.
+  const double all = 12.0 * 12 * 1024 * 1024 * 768;
+  EXPECT_DOUBLE_EQ(eager - efficient, all - (4.0 + 10.0) / 2 * 12 * 1024 * 1024 * 768);
+}
+
+// NeuSight's list of the kernels of each model: which matrix products run how often.
+struct Product {
+  bool batched = false;
+  std::int64_t b = 1, m = 0, n = 0, k = 0;
+  friend auto operator<=>(const Product&, const Product&) = default;
+};
+using Products = std::map<Product, std::int64_t>;
+
+std::ostream& operator<<(std::ostream& out, const Product& product) {
+  return out << (product.batched ? "bmm " : "mm ") << product.b << " x " << product.m << " x "
+             << product.n << " x " << product.k;
+}
+
+std::string differences(const Products& expected, const Products& found) {
+  std::ostringstream text;
+  Products all = expected;
+  all.insert(found.begin(), found.end());
+  for (const auto& [product, unused] : all) {
+    const auto a = expected.find(product), b = found.find(product);
+    const std::int64_t times_a = a == expected.end() ? 0 : a->second;
+    const std::int64_t times_b = b == found.end() ? 0 : b->second;
+    if (times_a != times_b) text << product << ": " << times_a << " / " << times_b << '\n';
+  }
+  return text.str();
+}
+
+std::vector<std::string> cells(const std::string& line) {
+  std::vector<std::string> made;
+  std::istringstream stream(line);
+  for (std::string cell; std::getline(stream, cell, ',');) made.push_back(cell);
+  return made;
+}
+
+std::map<std::string, Products> read_neusight(const std::filesystem::path& file) {
+  std::map<std::string, Products> graphs;
+  gzFile in = gzopen(file.c_str(), "rb");
+  std::array<char, 4096> buffer;
+  while (in != nullptr && gzgets(in, buffer.data(), buffer.size()) != nullptr) {
+    const auto row = cells(buffer.data());
+    if (row.size() < 12 || (row[7] != "linear" && row[7] != "bmm") || row[8].empty()) continue;
+    const Product product = {row[7] == "bmm", std::stoll(row[8]), std::stoll(row[9]),
+                             std::stoll(row[10]), std::stoll(row[11])};
+    graphs[row[0]][product] += std::stoll(row[6]);
+  }
+  if (in != nullptr) gzclose(in);
+  return graphs;
+}
+
+Products products_of(const ExecutionGraph& graph) {
+  Products products;
+  for (const Node& node : graph.nodes) {
+    const std::string_view name = graph.name(node);
+    const bool batched = name == "aten::bmm", added = name == "aten::addmm";
+    if (!batched && !added && name != "aten::mm") continue;
+    const auto left = graph.shape(graph.tensors[graph.inputs(node)[added ? 1 : 0].index]);
+    const auto out = graph.shape(graph.tensors[graph.outputs(node)[0].index]);
+    const Product product = {batched, batched ? out[0] : 1, out[out.size() - 2], out.back(),
+                             left.back()};
+    ++products[product];
+  }
+  return products;
+}
+
+class NeuSight : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* folder = std::getenv("PERFMODEL_PUBLIC_DATA");
+    if (folder == nullptr) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+    graphs_ = read_neusight(std::filesystem::path(folder) / "neusight/opgraphs.csv.gz");
+    ASSERT_FALSE(graphs_.empty());
+  }
+
+  template <class Config>
+  static Config configured(Config config, bool training, std::int64_t sequence,
+                           std::int64_t batch) {
+    config = without_optimizer(config);
+    if (!training) config.training.phase = TrainingOptions::Phase::kForward;
+    config.sequence = sequence;
+    config.batch = batch;
+    return config;
+  }
+
+  void expect(const std::string& name, const Products& built) {
+    ASSERT_TRUE(graphs_.contains(name));
+    EXPECT_EQ(differences(graphs_[name], built), "") << name;
+  }
+
+  std::map<std::string, Products> graphs_;
+};
+
+// The weight gradient of a Conv1D is x^T times the gradient; NeuSight takes it for nn.Linear's.
+Products as_linear(Products products, const GptConfig& config) {
+  Products made;
+  for (const auto& [product, count] : products) {
+    Product turned = product;
+    const bool of_weight = !product.batched && product.k == config.batch * config.sequence &&
+                           product.m != config.vocabulary;
+    if (of_weight && product.m != product.k) std::swap(turned.m, turned.n);
+    made[turned] += count;
+  }
+  return made;
+}
+
+TEST_F(NeuSight, Bert) {
+  for (const std::int64_t batch : {8, 16}) {
+    auto config = configured(*bert_preset("bert-large"), false, 512, batch);
+    config.head = BertConfig::Head::kClassifier;
+    expect("bert_large-inf-512-" + std::to_string(batch), products_of(*build_bert(config)));
+  }
+  for (const std::int64_t batch : {2, 8}) {
+    auto config = configured(*bert_preset("bert-large"), true, 512, batch);
+    config.head = BertConfig::Head::kPreTraining;
+    expect("bert_large-train-512-" + std::to_string(batch), products_of(*build_bert(config)));
+  }
+}
+
+TEST_F(NeuSight, Gpt) {
+  struct Case {
+    std::string graph, preset;
+    bool training;
+    std::int64_t sequence, batch;
+  };
+  const std::vector<Case> cases = {{"gpt2_large-inf-1024-4", "gpt2-large", false, 1024, 4},
+                                   {"gpt2_large-inf-1024-8", "gpt2-large", false, 1024, 8},
+                                   {"gpt2_large-train-1024-1", "gpt2-large", true, 1024, 1},
+                                   {"gpt2_large-train-1024-4", "gpt2-large", true, 1024, 4},
+                                   {"gpt3_xl-inf-2048-2", "gpt3-xl", false, 2048, 2},
+                                   {"gpt3_xl-inf-2048-8", "gpt3-xl", false, 2048, 8},
+                                   {"gpt3_xl-train-2048-1", "gpt3-xl", true, 2048, 1},
+                                   {"gpt3_xl-train-2048-2", "gpt3-xl", true, 2048, 2},
+                                   {"gpt3_27-inf-2048-2", "gpt3-2.7b", false, 2048, 2},
+                                   {"gpt3_27-inf-2048-8", "gpt3-2.7b", false, 2048, 8},
+                                   {"gpt3_27-train-2048-1", "gpt3-2.7b", true, 2048, 1},
+                                   {"gpt3_27-train-2048-2", "gpt3-2.7b", true, 2048, 2}};
+  for (const Case& each : cases) {
+    const auto config =
+        configured(*gpt_preset(each.preset), each.training, each.sequence, each.batch);
+    expect(each.graph, as_linear(products_of(*build_gpt(config)), config));
+  }
+}
+
+TEST_F(NeuSight, Opt) {
+  for (const std::int64_t batch : {2, 8}) {
+    expect("opt_13-inf-2048-" + std::to_string(batch),
+           products_of(*build_opt(configured(*opt_preset("opt-1.3b"), false, 2048, batch))));
+  }
+  for (const std::int64_t batch : {1, 2}) {
+    expect("opt_13-train-2048-" + std::to_string(batch),
+           products_of(*build_opt(configured(*opt_preset("opt-1.3b"), true, 2048, batch))));
+  }
+}
+
+}  // namespace
+}  // namespace perfmodel
