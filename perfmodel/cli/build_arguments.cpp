@@ -44,7 +44,7 @@ void add_build_options(CLI::App& app, BuildArguments& arguments) {
       {{"training", Training::Phase::kTraining}, {"forward", Training::Phase::kForward}},
       "A whole training step, or its forward pass");
   add_choice<Training::Optimizer>(app, "--optimizer", training.optimizer,
-                                  {{"none", Training::Optimizer::kNone},
+                                  {{"none", Training::Optimizer::kNoOptimizer},
                                    {"sgd", Training::Optimizer::kSgd},
                                    {"momentum", Training::Optimizer::kMomentum},
                                    {"adagrad", Training::Optimizer::kAdagrad},

@@ -16,7 +16,7 @@ using Implementation = TrainingOptions::Implementation;
 
 std::string_view optimizer_class(Optimizer optimizer) {
   switch (optimizer) {
-    case Optimizer::kNone:
+    case Optimizer::kNoOptimizer:
       break;
     case Optimizer::kSgd:
     case Optimizer::kMomentum:
@@ -50,7 +50,7 @@ Implementation resolved(Implementation implementation, const PyTorch& pytorch) {
 
 Result<void> check_optimizer(Optimizer optimizer, Implementation implementation,
                              const PyTorch& pytorch) {
-  if (optimizer == Optimizer::kNone || implementation != Implementation::kFused) return {};
+  if (optimizer == Optimizer::kNoOptimizer || implementation != Implementation::kFused) return {};
   const auto name = optimizer_class(optimizer);
   if (!pytorch.on_gpu()) {
     return fail(ErrorCode::kImpossible,
@@ -130,7 +130,7 @@ void emit_optimizer(GraphBuilder& graph, const OptimizerSettings& given,
   if (updates.empty()) return;
   add_missing_state(graph, settings, updates);
   switch (settings.optimizer) {
-    case Optimizer::kNone:
+    case Optimizer::kNoOptimizer:
       break;
     case Optimizer::kSgd:
     case Optimizer::kMomentum:

@@ -74,7 +74,7 @@ void TrainingStep::zero_grad_at(TrainingOptions::ZeroGradPlace place) {
 }
 
 void TrainingStep::zero_grad() {
-  if (options_.optimizer == TrainingOptions::Optimizer::kNone) return;
+  if (options_.optimizer == TrainingOptions::Optimizer::kNoOptimizer) return;
   begin_region(graph_, fmt::format("Optimizer.zero_grad#{0}.zero_grad",
                                    optimizer_class(options_.optimizer)));
   zero_gradients(graph_, options_.implementation, kept_gradients_, tape_.sequence());
@@ -82,7 +82,7 @@ void TrainingStep::zero_grad() {
 }
 
 void TrainingStep::optimizer_step() {
-  if (options_.optimizer == TrainingOptions::Optimizer::kNone) return;
+  if (options_.optimizer == TrainingOptions::Optimizer::kNoOptimizer) return;
   OptimizerSettings settings = optimizer_settings(options_.optimizer, options_.implementation);
   settings.learning_rate = options_.learning_rate.value_or(settings.learning_rate);
   settings.weight_decay = options_.weight_decay.value_or(settings.weight_decay);
