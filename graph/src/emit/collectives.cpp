@@ -53,7 +53,9 @@ std::int64_t Communicator::all_to_all(TensorRef output, TensorRef input, const S
 std::int64_t Communicator::all_reduce(TensorRef bucket) {
   const std::int64_t number = next_;
   const std::vector<TensorRef> buckets = {bucket};
-  graph_.begin_op("c10d::allreduce_", {buckets, kObject, kObject, kNoTimeout});
+  std::vector<Value> inputs = {buckets, kObject, kObject, kNoTimeout};
+  if (!graph_.pytorch().before(2, 1)) inputs.insert(inputs.end() - 1, kNone);  // sparse indices
+  graph_.begin_op("c10d::allreduce_", std::move(inputs));
   begin_record({buckets}, "allreduce", {}, {});
   graph_.begin_label("nccl:all_reduce", {bucket});
   graph_.end_op();
