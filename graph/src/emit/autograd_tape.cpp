@@ -5,7 +5,9 @@
 
 #include "memory.hpp"
 #include "perfmodel/result.hpp"
+#include "reduction.hpp"
 #include "sparse.hpp"
+#include "views.hpp"
 
 namespace perfmodel {
 
@@ -118,19 +120,14 @@ TensorRef AutogradTape::sum_to(TensorRef gradient, const Shape& shape) {
   if (from == shape) return gradient;
   PERFMODEL_CHECK(from.size() >= shape.size());
   const std::size_t leading = from.size() - shape.size();
-  Shape kept = from, axes;
+  Shape axes;
   for (std::size_t i = 0; i < from.size(); ++i) {
     if (i < leading || (shape[i - leading] == 1 && from[i] != 1)) {
-      kept[i] = 1;
       axes.push_back(static_cast<std::int64_t>(i));
     }
   }
-  const TensorRef sum = graph_.new_tensor(graph_.dtype(gradient), kept);
-  graph_.leaf_op("aten::sum.dim_IntList", {gradient, axes, true, kNone}, {sum});
-  if (leading == 0) return sum;
-  const TensorRef view = graph_.new_view(sum, shape, contiguous_strides(shape));
-  graph_.leaf_op("aten::view", {sum, shape}, {view});
-  return view;
+  const TensorRef summed = sum(graph_, gradient, axes, true);
+  return leading == 0 ? summed : view(graph_, summed, shape);
 }
 
 void AutogradTape::deliver(Source to, TensorRef gradient) {
@@ -140,7 +137,8 @@ void AutogradTape::deliver(Source to, TensorRef gradient) {
     // nothing to add
   } else if (!buffer.sum.exists()) {
     buffer.sum = gradient;
-    buffer.owned = !graph_.is_view(gradient) && graph_.is_contiguous(gradient);
+    buffer.owned = !graph_.pytorch().before(2, 0) && !graph_.is_view(gradient) &&
+                   graph_.is_contiguous(gradient);
   } else if (buffer.owned) {
     graph_.leaf_op("aten::add_.Tensor", {buffer.sum, gradient, 1}, {buffer.sum});
   } else {

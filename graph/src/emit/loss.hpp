@@ -7,4 +7,8 @@ namespace perfmodel {
 /// Mean over the batch.
 TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorRef target);
 
+/// nn.CrossEntropyLoss, mean over the batch: scores [N, C], and for every sample its class [N]
+/// (whole numbers) or the probabilities of all classes [N, C].
+TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target);
+
 }  // namespace perfmodel

@@ -33,6 +33,15 @@ TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape) {
   return made;
 }
 
+TensorRef empty_bytes(GraphBuilder& graph, std::int64_t count) {
+  const TensorRef made = graph.new_tensor(DType::kUInt8, {count});
+  graph.leaf_op(
+      "aten::empty.memory_format",
+      {Shape{count}, scalar_type_code(DType::kUInt8), kNone, graph.device_value(), kNone, kNone},
+      {made});
+  return made;
+}
+
 namespace {
 // `arguments`: those of empty_like after the tensor.
 TensorRef empty_like_with(GraphBuilder& graph, TensorRef x, DType dtype,
@@ -60,9 +69,26 @@ TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype) {
 }
 
 void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  constexpr std::int64_t kGrainSize = 32768;  // at::internal::GRAIN_SIZE: memset below it
   graph.begin_op("aten::zero_", {x}, sequence);
-  graph.leaf_op("aten::fill_.Scalar", {x, 0}, {x});
+  const bool small_on_cpu =
+      graph.device(x).kind == Device::Kind::kCpu && graph.numel(x) < kGrainSize;
+  if (!small_on_cpu) graph.leaf_op("aten::fill_.Scalar", {x, 0}, {x});
   graph.end_op({x});
+}
+
+void cast_wrapped_number(GraphBuilder& graph, TensorRef number, DType dtype) {
+  if (graph.pytorch().on_gpu() || graph.dtype(number) == dtype) return;
+  const int code = scalar_type_code(dtype);
+  const TensorRef made = graph.new_tensor(dtype, graph.cpu(), {});
+  graph.begin_op("aten::to.dtype", {number, code, false, false, kNone});
+  graph.begin_op("aten::_to_copy", {number, code, kNone, kNone, kNone, false, kNone});
+  graph.leaf_op("aten::empty_strided",
+                {Shape{}, Shape{}, code, 0, GraphBuilder::device_value(graph.cpu()), false},
+                {made});
+  copy(graph, made, number);
+  graph.end_op({made});
+  graph.end_op({made});
 }
 
 TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape) {
@@ -98,8 +124,13 @@ TensorRef new_zeros(GraphBuilder& graph, TensorRef like_tensor, Shape shape) {
 TensorRef ones_like(GraphBuilder& graph, TensorRef loss) {
   const TensorRef ones = like(graph, loss);
   const int code = scalar_type_code(graph.dtype(loss));
-  graph.begin_op("aten::ones_like", {loss, kNone, kNone, kNone, false, 1});
-  graph.begin_op("aten::empty_like", {loss, kNone, kNone, kNone, false, 1});
+  // PyTorch before 2.1 spells out the options that are those of the loss.
+  const std::vector<Value> arguments =
+      graph.pytorch().before(2, 1)
+          ? std::vector<Value>{loss, code, 0, graph.device_value(), false, 1}
+          : std::vector<Value>{loss, kNone, kNone, kNone, false, 1};
+  graph.begin_op("aten::ones_like", arguments);
+  graph.begin_op("aten::empty_like", arguments);
   graph.leaf_op("aten::empty_strided", {Shape{}, Shape{}, code, 0, graph.device_value(), false},
                 {ones});
   graph.end_op({ones});

@@ -13,6 +13,8 @@ TensorRef wrapped_number(GraphBuilder& graph, DType dtype = DType::kInt64);
 
 TensorRef contiguous(GraphBuilder& graph, TensorRef x);
 TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape);
+/// `at::empty({count}, kByte)`: a workspace.
+TensorRef empty_bytes(GraphBuilder& graph, std::int64_t count);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype);
 TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape);
@@ -20,7 +22,11 @@ TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype);
 TensorRef new_zeros(GraphBuilder& graph, TensorRef like, Shape shape);
 /// The gradient from which a backward pass starts.
 TensorRef ones_like(GraphBuilder& graph, TensorRef loss);
+/// On a CPU, less than 32,768 elements are set without a further op.
 void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
+/// What an elementwise op on a CPU does with a wrapped number of another type than `dtype`: it is
+/// cast in an op of its own, the kernels of a GPU cast it on the way.
+void cast_wrapped_number(GraphBuilder& graph, TensorRef number, DType dtype);
 void copy(GraphBuilder& graph, TensorRef to, TensorRef from, bool non_blocking = false);
 /// `x.to(dtype)` of a tensor that has this dtype already.
 void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);

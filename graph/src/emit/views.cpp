@@ -101,6 +101,18 @@ TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim) {
   return view;
 }
 
+TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence) {
+  const auto axis = static_cast<std::size_t>(dim);
+  Shape shape = graph.shape(x), strides = graph.strides(x);
+  const std::int64_t stride = axis < shape.size() ? shape[axis] * strides[axis] : 1;
+  shape.insert(shape.begin() + dim, 1);
+  strides.insert(strides.begin() + dim, stride);
+  graph.begin_op("aten::unsqueeze", {x, dim}, sequence);
+  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
+  graph.end_op({view});
+  return view;
+}
+
 TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape) {
   // Axes that x lacks or has with size 1 get stride 0.
   Shape strides(shape.size(), 0);
@@ -121,14 +133,41 @@ TensorRef view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_
   return made;
 }
 
+TensorRef reshaped_view(GraphBuilder& graph, TensorRef x, const Shape& shape,
+                        std::int64_t sequence) {
+  if (!graph.pytorch().before(2, 1)) return view(graph, x, shape, sequence);
+  PERFMODEL_CHECK(graph.is_contiguous(x));
+  const TensorRef made = contiguous_view(graph, x, shape);
+  graph.leaf_op("aten::_reshape_alias", {x, shape, contiguous_strides(shape)}, {made}, sequence);
+  return made;
+}
+
 TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
   graph.begin_op("aten::reshape", {x, asked}, sequence);
-  const TensorRef made = view(graph, x, resolve(graph, x, asked), sequence);
+  const TensorRef made = reshaped_view(graph, x, resolve(graph, x, asked), sequence);
   graph.end_op({made});
   return made;
 }
 
 // With a gradient.
+
+TensorRef flatten(AutogradTape& tape, TensorRef x, int from_dim) {
+  GraphBuilder& graph = tape.graph();
+  const Shape from = graph.shape(x);
+  Shape shape(from.begin(), from.begin() + from_dim);
+  shape.push_back(1);
+  for (std::size_t i = static_cast<std::size_t>(from_dim); i < from.size(); ++i) {
+    shape.back() *= from[i];
+  }
+  graph.begin_op("aten::flatten.using_ints", {x, from_dim, -1}, tape.sequence());
+  const TensorRef out = reshaped_view(graph, x, shape, tape.sequence());
+  graph.end_op({out});
+  tape.record(graph.pytorch().before(2, 1) ? "ReshapeAliasBackward0" : "ViewBackward0", {x}, out,
+              [&graph, from](TensorRef gradient) -> std::vector<TensorRef> {
+                return {reshape(graph, gradient, from)};
+              });
+  return out;
+}
 
 TensorRef view(AutogradTape& tape, TensorRef x, const Shape& asked) {
   GraphBuilder& graph = tape.graph();

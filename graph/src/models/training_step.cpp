@@ -4,6 +4,7 @@
 
 #include "../emit/memory.hpp"
 #include "../emit/optimizers.hpp"
+#include "../emit/region.hpp"
 
 namespace perfmodel {
 
@@ -20,26 +21,55 @@ TensorRef TrainingStep::parameter(Shape shape) {
 }
 
 TensorRef TrainingStep::input(DType dtype, Shape shape) {
+  if (options_.resident_input) return graph_.new_tensor(dtype, std::move(shape));
   const TensorRef host = graph_.new_tensor(dtype, graph_.cpu(), std::move(shape));
   return options_.pytorch.on_gpu() ? to_device(tape_, host, options_.pinned_input) : host;
 }
 
-ExecutionGraph TrainingStep::run(const std::function<TensorRef()>& loss) {
-  if (!options_.step_label.empty()) graph_.begin_label(options_.step_label);
-  const TensorRef made = loss();
-  if (options_.phase == TrainingOptions::Phase::kTraining) {
-    zero_grad();
+ExecutionGraph TrainingStep::run(const Parts& parts) {
+  using Place = TrainingOptions::ZeroGradPlace;
+  const bool late_loss = options_.regions == TrainingOptions::Regions::kLossInBackward;
+  if (!options_.step_label.empty()) begin_region(graph_, options_.step_label);
+  if (parts.inputs) parts.inputs();
+  zero_grad_at(Place::kBeforeForward);
+  begin_part("## forward ##");
+  TensorRef made = parts.forward();
+  if (late_loss) {
+    end_part();
+    begin_part("## backward ##");
+  }
+  zero_grad_at(Place::kBeforeLoss);
+  if (parts.loss) made = parts.loss(made);
+  if (!late_loss) end_part();
+  if (training()) {
+    if (!late_loss) begin_part("## backward ##");
+    zero_grad_at(Place::kBeforeBackward);
     tape_.run(made);
+    end_part();
     optimizer_step();
+  } else if (late_loss) {
+    end_part();
   }
   if (!options_.step_label.empty()) graph_.end_op();
   return graph_.finish();
 }
 
+void TrainingStep::begin_part(std::string_view region) {
+  if (options_.regions != TrainingOptions::Regions::kOff) begin_region(graph_, region);
+}
+
+void TrainingStep::end_part() {
+  if (options_.regions != TrainingOptions::Regions::kOff) graph_.end_op();
+}
+
+void TrainingStep::zero_grad_at(TrainingOptions::ZeroGradPlace place) {
+  if (training() && place == options_.zero_grad_place) zero_grad();
+}
+
 void TrainingStep::zero_grad() {
   if (options_.optimizer == TrainingOptions::Optimizer::kNone) return;
-  graph_.begin_label(
-      fmt::format("Optimizer.zero_grad#{0}.zero_grad", optimizer_class(options_.optimizer)));
+  begin_region(graph_, fmt::format("Optimizer.zero_grad#{0}.zero_grad",
+                                   optimizer_class(options_.optimizer)));
   for (TensorRef gradient : kept_gradients_) zero(graph_, gradient, tape_.sequence());
   graph_.end_op();
 }
@@ -48,9 +78,11 @@ void TrainingStep::optimizer_step() {
   if (options_.optimizer == TrainingOptions::Optimizer::kNone) return;
   std::vector<TensorRef> gradients;
   for (TensorRef parameter : parameters_) gradients.push_back(tape_.gradient(parameter));
-  graph_.begin_label(fmt::format("Optimizer.step#{0}.step", optimizer_class(options_.optimizer)));
+  begin_part("## optimizer ##");
+  begin_region(graph_, fmt::format("Optimizer.step#{0}.step", optimizer_class(options_.optimizer)));
   emit_optimizer(graph_, options_.optimizer, options_.implementation, parameters_, gradients);
   graph_.end_op();
+  end_part();
 }
 
 }  // namespace perfmodel

@@ -29,10 +29,21 @@ class TrainingStep {
   /// An input of the step: lies in host memory and is copied, or on a CPU is there already.
   TensorRef input(DType dtype, Shape shape);
 
+  /// The parts of a step in which zero_grad and regions have their places.
+  struct Parts {
+    std::function<void()> inputs;                   ///< may be left out
+    std::function<TensorRef()> forward;             ///< the model; returns its prediction
+    std::function<TensorRef(TensorRef)> loss = {};  ///< of the prediction; left out: it is the loss
+  };
+  ExecutionGraph run(const Parts& parts);
   /// The whole step; `loss` emits the forward pass (inputs too) and returns the loss.
-  ExecutionGraph run(const std::function<TensorRef()>& loss);
+  ExecutionGraph run(const std::function<TensorRef()>& loss) { return run({{}, loss}); }
 
  private:
+  bool training() const { return options_.phase == TrainingOptions::Phase::kTraining; }
+  void zero_grad_at(TrainingOptions::ZeroGradPlace place);
+  void begin_part(std::string_view region);
+  void end_part();
   void zero_grad();
   void optimizer_step();
 

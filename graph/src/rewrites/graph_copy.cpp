@@ -39,10 +39,15 @@ void GraphCopy::nest(std::int32_t index) {
       builder_.copy_arguments(inner.outputs_begin, inner.outputs_count);
 }
 
+// Depth first, children in their order; a stack of its own, for graphs may be deep.
 void GraphCopy::copy_tree(std::int32_t index) {
-  copy(index);
-  for (std::int32_t child : source_.children(source_.nodes[static_cast<std::size_t>(index)])) {
-    copy_tree(child);
+  std::vector<std::int32_t> open = {index};
+  while (!open.empty()) {
+    const std::int32_t next = open.back();
+    open.pop_back();
+    copy(next);
+    const auto children = source_.children(source_.nodes[static_cast<std::size_t>(next)]);
+    open.insert(open.end(), children.rbegin(), children.rend());
   }
 }
 

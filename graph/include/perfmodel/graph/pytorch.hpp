@@ -5,7 +5,11 @@
 namespace perfmodel {
 
 /// The PyTorch whose ops a builder writes: one model calls different ops on another device or
-/// version. Known are 1.13 and 2.x; what changed in between is taken as 2.x has it.
+/// version. Known are 1.13, 2.0 and 2.4; versions behind the last one are taken as that one.
+///
+/// Before 2.0 zero_grad fills gradients with zeros, optimizers walk the parameters one by one, and
+/// a region allocates a handle. Before 2.1 a view by reshape() is `aten::_reshape_alias`, cuBLASLt
+/// gets its workspace from `aten::empty`, and ones_like() spells out its options.
 struct PyTorch {
   int major = 2, minor = 4;
   Device device = {.kind = Device::Kind::kGpu, .index = 0};  ///< where the model computes

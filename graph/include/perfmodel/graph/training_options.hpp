@@ -37,8 +37,22 @@ struct TrainingOptions {
   /// zero and the first gradient is kept as it comes. Unset: what this version does.
   enum class ZeroGrad { kDefault, kToNone, kToZero } zero_grad = ZeroGrad::kDefault;
 
+  /// Where zero_grad is called.
+  enum class ZeroGradPlace {
+    kBeforeBackward,  ///< behind the loss
+    kBeforeForward,   ///< behind the copies of the batch
+    kBeforeLoss,      ///< between the model and its loss
+  } zero_grad_place = ZeroGradPlace::kBeforeBackward;
+
   /// The batch lies in pinned host memory, so that copying it does not block the host.
   bool pinned_input = true;
+
+  /// The batch lies where the model computes; nothing is copied.
+  bool resident_input = false;
+
+  /// Regions `## forward ##`, `## backward ##` and `## optimizer ##` around the parts of the step,
+  /// as PyTorch's benchmark scripts put them. The loss belongs to one or the other.
+  enum class Regions { kOff, kLossInForward, kLossInBackward } regions = Regions::kOff;
 
   /// Name of the region around the step; empty: none.
   std::string step_label = "ProfilerStep#0";

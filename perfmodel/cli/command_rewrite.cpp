@@ -1,0 +1,131 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+
+#include "arguments.hpp"
+#include "command.hpp"
+#include "output.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/write_execution_graph.hpp"
+#include "rewrite_options.hpp"
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct RewriteArguments {
+  std::string graph, output;
+  std::vector<NamedRewrite> rewrites;
+  bool salvage = false, json = false;
+};
+
+Result<void> check_output(const RewriteArguments& arguments) {
+  std::error_code ignored;
+  if (arguments.output != arguments.graph &&
+      !std::filesystem::equivalent(arguments.output, arguments.graph, ignored)) {
+    return {};
+  }
+  return Unexpected{Error{.code = ErrorCode::kImpossible,
+                          .message = "expected an output other than the input, found the same file",
+                          .file = arguments.output}};
+}
+
+std::string command_line(const RewriteArguments& arguments) {
+  std::string text = "perfpredict rewrite " + file_name(arguments.graph);
+  for (const NamedRewrite& rewrite : arguments.rewrites) text += " " + rewrite.name;
+  return text;
+}
+
+struct Step {
+  std::string rewrite;
+  GraphDifference difference;
+};
+
+// One by one, to tell what each of them did.
+Result<ExecutionGraph> apply(ExecutionGraph graph, const RewriteArguments& arguments,
+                             std::vector<Step>& steps) {
+  for (const NamedRewrite& rewrite : arguments.rewrites) {
+    auto made = apply_rewrites(graph, {&rewrite, 1});
+    if (!made) {
+      made.error().file = arguments.graph;
+      return made;
+    }
+    steps.push_back({rewrite.name, graph_difference(graph, *made)});
+    graph = std::move(*made);
+  }
+  return graph;
+}
+
+Json counts(const std::vector<std::pair<std::string, std::size_t>>& names) {
+  Json json = Json::object();
+  for (const auto& [name, count] : names) json[name] = count;
+  return json;
+}
+
+Json to_json(const RewriteArguments& arguments, const ExecutionGraph& graph,
+             const std::vector<Step>& steps) {
+  Json json = {{"schema", "perfmodel-rewrite"},
+               {"version", 1},
+               {"source", file_name(arguments.graph)},
+               {"graph", file_name(arguments.output)},
+               {"built", graph.built},
+               {"nodes", graph.nodes.size()},
+               {"top_level_ops", top_level_ops(graph).size()},
+               {"command", command_line(arguments)},
+               {"rewrites", Json::array()}};
+  for (const Step& step : steps) {
+    json["rewrites"].push_back({{"rewrite", step.rewrite},
+                                {"nodes_changed", step.difference.nodes_changed},
+                                {"gone", counts(step.difference.gone)},
+                                {"added", counts(step.difference.added)}});
+  }
+  return json;
+}
+
+std::string to_lines(const RewriteArguments& arguments, const ExecutionGraph& graph,
+                     const std::vector<Step>& steps) {
+  TextList list;
+  list.row("graph", arguments.output);
+  for (const Step& step : steps) list.row(step.rewrite, to_string(step.difference));
+  list.row("size", fmt::format("{}, {}", counted(graph.nodes.size(), "node"),
+                               counted(top_level_ops(graph).size(), "top-level op")));
+  return "\n" + list.text();
+}
+
+Result<void> execute(const RewriteArguments& arguments) {
+  if (auto other = check_output(arguments); !other) return other;
+  auto source = read_execution_graph(arguments.graph, {.salvage = arguments.salvage});
+  if (!source) return Unexpected{source.error()};
+  std::vector<Step> steps;
+  const auto graph = apply(std::move(*source), arguments, steps);
+  if (!graph) return Unexpected{graph.error()};
+  const auto written =
+      write_execution_graph(*graph, arguments.output, {.generator = command_line(arguments)});
+  if (!written) return written;
+  if (arguments.json) return print(to_text(to_json(arguments, *graph, steps)));
+  return print(to_lines(arguments, *graph, steps));
+}
+
+}  // namespace
+
+Command rewrite_command(CLI::App& parent) {
+  auto arguments = std::make_shared<RewriteArguments>();
+  CLI::App* rewrite = parent.add_subcommand(
+      "rewrite", "Change a graph: sizes, what it holds, how it would have been run");
+  rewrite->add_option("graph", arguments->graph, "Execution graph to start from")
+      ->required()
+      ->type_name("GRAPH");
+  add_rewrite_options(*rewrite, arguments->rewrites);
+  rewrite->add_option("-o,--output", arguments->output, "Graph to write (.json or .json.gz)")
+      ->required()
+      ->type_name("GRAPH");
+  rewrite->add_flag("--salvage", arguments->salvage,
+                    "Keep what is complete in a file that breaks off");
+  rewrite->add_flag("--json", arguments->json, "Print a summary as one JSON document");
+  rewrite->footer("Rewrites are applied in the order of the flags, which may be repeated.");
+  return {rewrite, [arguments] { return execute(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,9 @@
+#pragma once
+
+#include "rewrite_options.hpp"
+
+namespace perfmodel::cli {
+
+// `perfpredict rewrite`: one file per group of flags.
+
+}  // namespace perfmodel::cli

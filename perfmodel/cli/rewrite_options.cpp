@@ -1,0 +1,50 @@
+#include "rewrite_options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "rewrite_flags.hpp"
+
+namespace perfmodel::cli {
+
+const std::vector<RewriteOption>& rewrite_options() {
+  static const std::vector<RewriteOption> options = {};
+  return options;
+}
+
+const RewriteOption* find_rewrite_option(std::string_view flag) {
+  while (flag.starts_with('-')) flag.remove_prefix(1);
+  for (const RewriteOption& option : rewrite_options()) {
+    if (std::string_view(option.flag).substr(2) == flag) return &option;
+  }
+  return nullptr;
+}
+
+Result<NamedRewrite> named_rewrite(const RewriteOption& option, const std::string& text) {
+  auto rewrite = option.parse(text);
+  if (!rewrite) return Unexpected{rewrite.error()};
+  return NamedRewrite{option.value.empty() ? option.flag : option.flag + " " + text,
+                      std::move(*rewrite)};
+}
+
+void add_rewrite_options(CLI::App& app, std::vector<NamedRewrite>& rewrites, RewriteFlags which) {
+  for (const RewriteOption& option : rewrite_options()) {
+    if (which == RewriteFlags::kForBuild && !option.for_build) continue;
+    const auto take = [&option, &rewrites](const std::string& text) {
+      auto rewrite = named_rewrite(option, text);
+      if (!rewrite) throw CLI::ValidationError(option.flag, to_string(rewrite.error()));
+      rewrites.push_back(std::move(*rewrite));
+    };
+    // Each value is taken as it is met, so that the list has the order of the command line.
+    if (option.value.empty()) {
+      app.add_flag_callback(
+             option.flag, [take] { take(""); }, option.help)
+          ->trigger_on_parse();
+    } else {
+      app.add_option_function<std::string>(option.flag, take, option.help)
+          ->type_name(option.value)
+          ->trigger_on_parse();
+    }
+  }
+}
+
+}  // namespace perfmodel::cli
