@@ -6,4 +6,6 @@ namespace perfmodel::cli {
 
 // `perfpredict rewrite`: one file per group of flags.
 
+RewriteOption precision_option();
+
 }  // namespace perfmodel::cli

@@ -7,7 +7,9 @@
 namespace perfmodel::cli {
 
 const std::vector<RewriteOption>& rewrite_options() {
-  static const std::vector<RewriteOption> options = {};
+  static const std::vector<RewriteOption> options = {
+      precision_option(),
+  };
   return options;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "autocast_lists.hpp"
+#include "grad_scaler.hpp"
 #include "graph_copy.hpp"
 
 namespace perfmodel {
@@ -87,7 +88,8 @@ bool is_conversion(std::string_view op) {
 
 class Autocast {
  public:
-  Autocast(const ExecutionGraph& graph, const BackwardPass& pass, DType half, bool on_gpu)
+  Autocast(const ExecutionGraph& graph, const BackwardPass& pass, DType half, bool on_gpu,
+           bool grad_scaler)
       : source_(graph),
         pass_(pass),
         half_(half),
@@ -96,7 +98,9 @@ class Autocast {
         builder_(copy_.builder()),
         owner_(graph.nodes.size(), -1),
         done_(graph.nodes.size()),
-        function_of_(graph.nodes.size(), -1) {}
+        function_of_(graph.nodes.size(), -1) {
+    if (grad_scaler) scaler_.emplace(builder_);
+  }
 
   ExecutionGraph run() {
     prepare();
@@ -109,6 +113,7 @@ class Autocast {
       }
       visit(static_cast<std::int32_t>(i));
     }
+    update_scale(-1);
     ExecutionGraph made = copy_.finish();
     for (const auto& [position, function] : new_functions_) {
       const auto like = static_cast<std::size_t>(copy_.copied(function));
@@ -149,6 +154,7 @@ class Autocast {
     }
     edges_from_.resize(pass_.functions.size());
     pending_.resize(pass_.functions.size());
+    fed_.resize(pass_.functions.size());
     arrived_.resize(pass_.functions.size());
     for (std::size_t i = 0; i < pass_.functions.size(); ++i) {
       function_of_[static_cast<std::size_t>(pass_.functions[i].evaluate)] =
@@ -157,9 +163,33 @@ class Autocast {
     for (const GradientEdge& edge : pass_.edges) {
       edges_from_[static_cast<std::size_t>(edge.from)].push_back(edge);
       ++pending_[static_cast<std::size_t>(edge.to)];
+      fed_[static_cast<std::size_t>(edge.to)] = true;
       const std::int32_t owner = owner_of(edge.from);
       if (owner >= 0 && function(edge.to).accumulates()) {
         parameter_shapes_[owner].push_back(shape(source_.tensors[edge.tensor]));
+      }
+    }
+    if (scaler_) find_first_gradients();
+  }
+
+  void find_first_gradients() {
+    std::unordered_map<std::int64_t, std::int32_t> makers;  // tensor -> node outside of functions
+    std::vector<std::int32_t> roots(source_.nodes.size(), -1);
+    for (std::size_t f = 0; f < pass_.functions.size(); ++f) {
+      const auto index = static_cast<std::int32_t>(f);
+      if (starts_pass(index)) roots[static_cast<std::size_t>(function(index).function)] = index;
+    }
+    for (std::size_t i = 0; i < source_.nodes.size(); ++i) {
+      const Node& n = source_.nodes[i];
+      if (roots[i] >= 0) {
+        const auto inputs = entries(source_, source_.inputs(n));
+        const auto maker =
+            inputs.empty() ? makers.end() : makers.find(source_.tensors[inputs.front()].id);
+        if (maker != makers.end()) first_gradients_[maker->second] = roots[i];
+      } else if (!pass_.in_backward[i] && !n.is_label && source_.name(n) == "aten::ones_like") {
+        for_each_tensor(source_, source_.outputs(n), [&](const Tensor& tensor) {
+          makers[tensor.id] = static_cast<std::int32_t>(i);
+        });
       }
     }
   }
@@ -172,15 +202,86 @@ class Autocast {
 
   void visit(std::int32_t index) {
     if (done_[static_cast<std::size_t>(index)]) return;
+    update_scale(index);
     const std::int32_t f = function_of_[static_cast<std::size_t>(index)];
     if (f >= 0) {
       schedule(f);
     } else if (node(index).is_label) {
+      if (source_.name(node(index)).starts_with("Optimizer.step")) unscale(index);
       copy_.copy(index);
       done_[static_cast<std::size_t>(index)] = true;
     } else {
-      emit(index, DType::kUnknown);
+      const auto first = scaler_ ? first_gradients_.find(index) : first_gradients_.end();
+      if (first == first_gradients_.end()) {
+        emit(index, DType::kUnknown);
+      } else {
+        scale_loss(index, first->second);
+      }
     }
+  }
+
+  // The scaler of losses.
+
+  // `index` makes the gradient of the loss, function `root` takes it: between the two stands the
+  // gradient of the product, which has the highest number.
+  void scale_loss(std::int32_t index, std::int32_t root) {
+    copy_.close_to(node(index).parent);
+    const auto inputs = entries(source_, source_.inputs(node(index)));
+    const Tensor& loss = source_.tensors[inputs.front()];
+    const auto last = sequences_.find(function(root).sequence);
+    const std::int64_t sequence =
+        (last == sequences_.end() ? function(root).sequence : last->second) + 1;
+    scaler_->scale(reference(changed(loss)), sequence);
+    ++shift_;
+    const Tensor& scaled = made().tensors.back();
+    Changes changes = {{loss.id, {scaled.id, scaled.storage_id, scaled.dtype}}};
+    changes_ = &changes;
+    emit(index, DType::kUnknown);
+    changes_ = nullptr;
+    scaled_roots_[root] = sequence;
+  }
+
+  void run_scaled_root(std::int32_t root, std::int64_t sequence) {
+    const auto inputs = entries(source_, source_.inputs(node(function(root).function)));
+    const Tensor& gradient = source_.tensors[inputs.front()];
+    begin_function(root, "MulBackward0", changed(gradient), sequence);
+    scaler_->scale_gradient(reference(changed(gradient)));
+    const Tensor& scaled = made().tensors.back();
+    arrived_[static_cast<std::size_t>(root)][gradient.id] = {scaled.id, scaled.storage_id,
+                                                             scaled.dtype};
+    builder_.end_op();
+    builder_.end_op();
+  }
+
+  // Before the optimizer's step; gradients are what the accumulating functions kept.
+  void unscale(std::int32_t index) {
+    if (!scaler_ || kept_gradients_.empty()) return;
+    copy_.close_to(node(index).parent);
+    std::vector<TensorRef> gradients;
+    for (const Tensor& kept : kept_gradients_) gradients.push_back(reference(kept));
+    scaler_->unscale(gradients);
+    kept_gradients_.clear();
+    optimizer_ = index;
+  }
+
+  // Behind the optimizer's step, as soon as a node comes that is not in it; -1: no more come.
+  void update_scale(std::int32_t index) {
+    if (optimizer_ < 0) return;
+    for (std::int32_t i = index; i >= 0; i = node(i).parent) {
+      if (i == optimizer_) return;
+    }
+    copy_.close_to(node(optimizer_).parent);
+    scaler_->update();
+    optimizer_ = -1;
+  }
+
+  // What an accumulating function kept: the last thing that came out of it.
+  void keep_gradient(std::int32_t f) {
+    const auto children = source_.children(node(function(f).function));
+    if (children.empty()) return;
+    const auto outputs = entries(source_, source_.outputs(node(children.back())));
+    if (outputs.empty()) return;
+    kept_gradients_.push_back(changed(source_.tensors[outputs.back()]));
   }
 
   // Tensors.
@@ -568,6 +669,9 @@ class Autocast {
 
   void schedule(std::int32_t f) {
     mark_done(function(f).evaluate);
+    if (const auto root = scaled_roots_.find(f); root != scaled_roots_.end()) {
+      run_scaled_root(f, root->second);
+    }
     if (function(f).accumulates()) {
       if (pending_[static_cast<std::size_t>(f)] > 0) {
         waiting_.push_back(f);
@@ -591,10 +695,7 @@ class Autocast {
 
   // A function that is handed its gradient by none starts a backward pass.
   bool starts_pass(std::int32_t f) const {
-    const auto& edges = pass_.edges;
-    return !function(f).accumulates() &&
-           std::none_of(edges.begin(), edges.end(),
-                        [&](const GradientEdge& edge) { return edge.to == f; });
+    return !function(f).accumulates() && !fed_[static_cast<std::size_t>(f)];
   }
 
   // Casts that come before number `sequence`; `f`: a function beside which they stand.
@@ -625,6 +726,7 @@ class Autocast {
     for (std::int32_t child : source_.children(node(info.function))) {
       emit(child, DType::kUnknown);
     }
+    if (info.accumulates()) keep_gradient(f);
     if (info.evaluate != info.function) hand_over(f);
     changes_ = nullptr;
   }
@@ -756,6 +858,7 @@ class Autocast {
   const bool on_gpu_;
   GraphCopy copy_;
   GraphBuilder& builder_;
+  std::optional<GradScaler> scaler_;
 
   // Of the forward pass.
   std::vector<std::int32_t> owner_;  // per node: the autocast op that it is or stands in, or -1
@@ -778,11 +881,18 @@ class Autocast {
   std::vector<std::int32_t> function_of_;  // per node that evaluates one
   std::vector<std::vector<GradientEdge>> edges_from_;
   std::vector<int> pending_;      // gradients that are still to come
+  std::vector<bool> fed_;         // by another function
   std::vector<Changes> arrived_;  // gradients as they are handed over
   std::vector<std::int32_t> waiting_;
   std::map<std::int64_t, std::size_t> ready_;  // casts by number
   std::int64_t backward_sequence_ = -1;
   std::vector<std::pair<std::size_t, std::int32_t>> new_functions_;
+
+  // Of the scaler.
+  std::unordered_map<std::int32_t, std::int32_t> first_gradients_;  // node -> function it feeds
+  std::unordered_map<std::int32_t, std::int64_t> scaled_roots_;     // function -> number
+  std::vector<Tensor> kept_gradients_;
+  std::int32_t optimizer_ = -1;  // the label of its step, while that is open
 };
 
 bool under_optimizer(const ExecutionGraph& graph, const Node& node) {
@@ -813,8 +923,8 @@ std::vector<bool> autocast_region(const ExecutionGraph& graph, const BackwardPas
 }
 
 ExecutionGraph autocast_graph(const ExecutionGraph& graph, const BackwardPass& pass, DType half,
-                              bool on_gpu) {
-  return Autocast(graph, pass, half, on_gpu).run();
+                              bool on_gpu, bool grad_scaler) {
+  return Autocast(graph, pass, half, on_gpu, grad_scaler).run();
 }
 
 }  // namespace perfmodel

@@ -64,18 +64,44 @@ Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu) {
   return {};
 }
 
-Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half) {
+// The scaler stands around one backward pass and the step of an optimizer.
+Result<void> check_scaler(const ExecutionGraph& graph, const BackwardPass& pass) {
+  if (pass.functions.empty()) return refuse("expected a backward pass to scale, found none");
+  const bool steps = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return node.is_label && graph.name(node).starts_with("Optimizer.step");
+  });
+  if (!steps) return refuse("expected an Optimizer.step region for the scaler, found none");
+  for (const BackwardFunction& function : pass.functions) {
+    const Node& node = graph.nodes[static_cast<std::size_t>(function.function)];
+    bool sparse = false;
+    for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
+      sparse |= tensor.storage_id == 0 && tensor.dtype != DType::kUnknown;
+    });
+    if (function.accumulates() && sparse) {
+      return refuse(
+          fmt::format("expected dense gradients for the scaler, found a sparse one at "
+                      "node {}",
+                      node.id));
+    }
+  }
+  return {};
+}
+
+Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half, bool grad_scaler) {
   const bool on_gpu = has_gpu_tensors(graph);
   if (!on_gpu && half == DType::kFloat16) {
     return refuse("expected tensors on a GPU, found none: autocast on CPUs knows bfloat16 only");
   }
   if (auto good = check_nodes(graph, on_gpu); !good) return Unexpected{good.error()};
   const BackwardPass pass = backward_pass(graph);
+  if (grad_scaler) {
+    if (auto good = check_scaler(graph, pass); !good) return Unexpected{good.error()};
+  }
   const std::vector<bool> region = autocast_region(graph, pass, on_gpu);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     if (region[i] &&
         autocast_policy(graph.name(graph.nodes[i]), on_gpu) == AutocastPolicy::kLower) {
-      return autocast_graph(graph, pass, half, on_gpu);
+      return autocast_graph(graph, pass, half, on_gpu, grad_scaler);
     }
   }
   return refuse(
@@ -87,11 +113,14 @@ Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half) {
 
 Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
                                          const PrecisionOptions& options) {
+  if (options.grad_scaler && options.precision != Precision::kFp16) {
+    return refuse("expected fp16 for a gradient scaler, found another precision");
+  }
   switch (options.precision) {
     case Precision::kFp16:
-      return autocast(graph, DType::kFloat16);
+      return autocast(graph, DType::kFloat16, options.grad_scaler);
     case Precision::kBf16:
-      return autocast(graph, DType::kBFloat16);
+      return autocast(graph, DType::kBFloat16, false);
     case Precision::kTf32:
       if (!has_gpu_tensors(graph)) {
         return refuse("expected tensors on a GPU for TF32, found none");
