@@ -7,5 +7,7 @@ namespace perfmodel::cli {
 // `perfpredict rewrite`: one file per group of flags.
 
 RewriteOption precision_option();
+RewriteOption optimizer_option();
+RewriteOption retarget_option();
 
 }  // namespace perfmodel::cli

@@ -9,6 +9,8 @@ namespace perfmodel::cli {
 const std::vector<RewriteOption>& rewrite_options() {
   static const std::vector<RewriteOption> options = {
       precision_option(),
+      optimizer_option(),
+      retarget_option(),
   };
   return options;
 }

@@ -5,6 +5,14 @@
 namespace perfmodel {
 
 TensorRef relu(AutogradTape& tape, TensorRef x);
+TensorRef relu_in_place(AutogradTape& tape, TensorRef x);
+TensorRef leaky_relu(AutogradTape& tape, TensorRef x, double slope);
+TensorRef leaky_relu_in_place(AutogradTape& tape, TensorRef x, double slope);
 TensorRef sigmoid(AutogradTape& tape, TensorRef x);
+TensorRef tanh(AutogradTape& tape, TensorRef x);
+TensorRef gelu(AutogradTape& tape, TensorRef x);
+TensorRef silu(AutogradTape& tape, TensorRef x);
+/// The tanh form of GELU in pointwise ops: "gelu_new" of HuggingFace's GPT-2.
+TensorRef gelu_new(AutogradTape& tape, TensorRef x);
 
 }  // namespace perfmodel

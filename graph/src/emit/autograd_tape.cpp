@@ -24,6 +24,8 @@ void AutogradTape::add_parameter(TensorRef tensor, TensorRef kept_gradient) {
 
 void AutogradTape::record(std::string name, const std::vector<TensorRef>& inputs,
                           const std::vector<TensorRef>& outputs, BackwardOfMany backward) {
+  const auto needs_gradient = [this](TensorRef input) { return requires_grad(input); };
+  if (!inputs.empty() && std::none_of(inputs.begin(), inputs.end(), needs_gradient)) return;
   TapeNode made;
   made.name = std::move(name);
   made.sequence = next_sequence_++;
@@ -72,7 +74,9 @@ void AutogradTape::count_pending(int root) {
 void AutogradTape::run(TensorRef loss) {
   const Source root = producer_.at(loss.index);
   count_pending(root.node);
-  node(root.node).buffers[static_cast<std::size_t>(root.output)].sum = ones_like(graph_, loss);
+  const TensorRef ones = ones_like(graph_, loss);
+  node(root.node).buffers[static_cast<std::size_t>(root.output)] = ones;
+  ++holders_[graph_.storage(ones)];
   ready_ = {root.node};
   const std::int32_t caller = graph_.thread();
   if (graph_.pytorch().on_gpu()) graph_.switch_thread(GraphBuilder::kAutogradThread);
@@ -93,9 +97,12 @@ void AutogradTape::run(TensorRef loss) {
 void AutogradTape::evaluate(int index) {
   std::vector<TensorRef> arrived;
   std::vector<TensorRef> listed;  // as the observer sees them
-  for (const Buffer& buffer : node(index).buffers) {
-    arrived.push_back(buffer.sum);
-    listed.push_back(buffer.sum.exists() ? buffer.sum : graph_.undefined());
+  for (TensorRef& buffer : node(index).buffers) {
+    arrived.push_back(buffer);
+    listed.push_back(buffer.exists() ? buffer : graph_.undefined());
+    // What a parameter takes stays; everything else is let go when the function has run.
+    if (buffer.exists() && node(index).sequence >= 0) --holders_[graph_.storage(buffer)];
+    buffer = {};
   }
   graph_.begin_plain("autograd::engine::evaluate_function: " + node(index).name);
   graph_.begin_backward_function(node(index).name, listed, node(index).sequence);
@@ -130,21 +137,28 @@ TensorRef AutogradTape::sum_to(TensorRef gradient, const Shape& shape) {
   return leading == 0 ? summed : view(graph_, summed, shape);
 }
 
+// Since 2.0, a sum that nobody else holds takes what arrives next in place.
+bool AutogradTape::may_add_in_place(TensorRef sum) const {
+  return !graph_.pytorch().before(2, 0) && graph_.is_dense(sum) &&
+         holders_.at(graph_.storage(sum)) == 1;
+}
+
 void AutogradTape::deliver(Source to, TensorRef gradient) {
   TapeNode& target = node(to.node);
-  Buffer& buffer = target.buffers[static_cast<std::size_t>(to.output)];
+  TensorRef& sum = target.buffers[static_cast<std::size_t>(to.output)];
   if (!gradient.exists()) {
     // nothing to add
-  } else if (!buffer.sum.exists()) {
-    buffer.sum = gradient;
-    buffer.owned = !graph_.pytorch().before(2, 0) && !graph_.is_view(gradient) &&
-                   graph_.is_contiguous(gradient);
-  } else if (buffer.owned) {
-    graph_.leaf_op("aten::add_.Tensor", {buffer.sum, gradient, 1}, {buffer.sum});
+  } else if (!sum.exists()) {
+    sum = gradient;
+    ++holders_[graph_.storage(sum)];
+  } else if (may_add_in_place(sum)) {
+    graph_.leaf_op("aten::add_.Tensor", {sum, gradient, 1}, {sum});
   } else {
-    const TensorRef sum = graph_.new_tensor(graph_.dtype(gradient), graph_.shape(gradient));
-    graph_.leaf_op("aten::add.Tensor", {buffer.sum, gradient, 1}, {sum});
-    buffer = {.sum = sum, .owned = true};
+    const TensorRef made = graph_.new_tensor(graph_.dtype(gradient), graph_.shape(gradient));
+    graph_.leaf_op("aten::add.Tensor", {sum, gradient, 1}, {made});
+    --holders_[graph_.storage(sum)];
+    sum = made;
+    ++holders_[graph_.storage(sum)];
   }
   if (--target.pending > 0) return;
   ready_.push_back(to.node);

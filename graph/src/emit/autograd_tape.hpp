@@ -37,11 +37,15 @@ class AutogradTape {
 
   /// Notes that `outputs` came from `inputs` (those without gradient are left out) by a
   /// differentiable op; takes a sequence number. Outputs: the differentiable ones alone. An op in
-  /// place names its input as output.
+  /// place names its input as output. Does nothing where no input needs a gradient; an op without
+  /// inputs here (one that trains its own weights) is always noted.
   void record(std::string name, const std::vector<TensorRef>& inputs,
               const std::vector<TensorRef>& outputs, BackwardOfMany backward);
   void record(std::string name, const std::vector<TensorRef>& inputs, TensorRef output,
               Backward backward);
+
+  /// A gradient of something that was broadcast from `shape`, summed to that shape.
+  TensorRef sum_to(TensorRef gradient, const Shape& shape);
 
   /// The backward pass of `loss`, whose gradient is one.
   void run(TensorRef loss);
@@ -57,23 +61,19 @@ class AutogradTape {
     Source to;    // node -1: nobody takes this gradient
     Shape shape;  // of the forward input
   };
-  struct Buffer {
-    TensorRef sum;
-    bool owned = false;  // nobody else's: later gradients are added in place
-  };
   struct TapeNode {
     std::string name;
     std::int64_t sequence = -1;  // -1: accumulates a parameter's gradient
     std::vector<Edge> edges;
     BackwardOfMany backward;
-    int pending = 0;  // gradients that are still to come
-    std::vector<Buffer> buffers;
+    int pending = 0;                 // gradients that are still to come
+    std::vector<TensorRef> buffers;  // sums of what has arrived
   };
 
   TapeNode& node(int index) { return nodes_[static_cast<std::size_t>(index)]; }
   void count_pending(int root);
   void evaluate(int index);
-  TensorRef sum_to(TensorRef gradient, const Shape& shape);
+  bool may_add_in_place(TensorRef sum) const;
   void deliver(Source to, TensorRef gradient);
   TensorRef accumulate(TensorRef kept_gradient, TensorRef gradient);
 
@@ -82,6 +82,7 @@ class AutogradTape {
   std::vector<int> ready_;
   std::unordered_map<std::int32_t, Source> producer_;      // by tensor index
   std::unordered_map<std::int32_t, TensorRef> gradients_;  // by parameter index
+  std::unordered_map<std::int32_t, int> holders_;          // buffers per storage
   std::int64_t next_sequence_ = 0;
 };
 

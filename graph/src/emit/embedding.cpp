@@ -16,14 +16,10 @@ namespace {
 
 constexpr int kModeSum = 0;
 
-struct Bag {
-  TensorRef weight, indices, offsets;
-  TensorRef offset_to_bag = {}, bag_size = {}, maximum_indices = {};
-};
+}  // namespace
 
 TensorRef embedding_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
-  const Shape weight_shape = graph.shape(bag.weight);
-  const std::int64_t rows = weight_shape[0], dim = weight_shape[1];
+  const std::int64_t rows = bag.rows, dim = graph.shape(gradient).back();
   const std::int64_t lookups = graph.numel(bag.indices);
   graph.begin_op("aten::_embedding_bag_backward",
                  {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size,
@@ -43,12 +39,14 @@ TensorRef embedding_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef 
   const TensorRef index = reshape(graph, bag.indices, {1, -1});
   const TensorRef values = reshape(graph, per_lookup, {-1, dim});
   to_same_dtype(graph, index);
-  const TensorRef sparse = sparse_coo_tensor(graph, index, values, weight_shape);
+  const TensorRef sparse = sparse_coo_tensor(graph, index, values, {rows, dim});
   graph.end_op({sparse});
   graph.end_op({sparse});
   graph.end_op({sparse});
   return sparse;
 }
+
+namespace {
 
 // Arguments of a lookup function that only FBGEMM's own bookkeeping needs.
 TensorRef table_metadata(GraphBuilder& graph, DType dtype, std::size_t size) {
@@ -99,7 +97,7 @@ TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices,
   GraphBuilder& graph = tape.graph();
   const std::int64_t bags = graph.numel(offsets), dim = graph.shape(weight)[1];
   const std::int64_t sequence = tape.sequence();
-  Bag bag{.weight = weight, .indices = indices, .offsets = offsets};
+  Bag bag{.rows = graph.shape(weight)[0], .indices = indices, .offsets = offsets};
   graph.begin_op("aten::embedding_bag.padding_idx",
                  {weight, indices, offsets, false, kModeSum, true, kNone, false, kNone}, sequence);
   graph.begin_op("aten::_embedding_bag",

@@ -12,6 +12,14 @@ namespace perfmodel {
 /// offsets [B]. The gradient is a sparse tensor with one entry per lookup.
 TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets);
 
+/// What the backward pass of one lookup needs.
+struct Bag {
+  std::int64_t rows = 0;
+  TensorRef indices, offsets;
+  TensorRef offset_to_bag = {}, bag_size = {}, maximum_indices = {};
+};
+TensorRef embedding_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient);
+
 /// FBGEMM's SplitTableBatchedEmbeddingBags: all tables in one op, the optimizer in its backward.
 struct TableBatch {
   enum class Optimizer { kSgd, kRowwiseAdagrad } optimizer = Optimizer::kSgd;

@@ -94,12 +94,13 @@ void GraphBuilder::copy_node(const Node& source) {
   graph_.nodes.push_back(node);
 }
 
-TensorRef GraphBuilder::tensor_of_source(std::uint32_t index) {
+TensorRef GraphBuilder::tensor_of_source(std::uint32_t index, const Shape* strides) {
   const Tensor& from = graph_.tensors[index];
   const auto sizes = graph_.shape(from);
   TensorState tensor{.dtype = from.dtype, .device = from.device};
   tensor.shape.assign(sizes.begin(), sizes.end());
-  tensor.strides = contiguous_strides(tensor.shape);
+  const bool given = strides && strides->size() == tensor.shape.size();
+  tensor.strides = given ? *strides : contiguous_strides(tensor.shape);
   tensor.offset = from.offset;
   tensor.id = from.id;
   if (from.storage_id != 0) {
@@ -140,8 +141,13 @@ TensorRef GraphBuilder::add(TensorState tensor) {
 }
 
 TensorRef GraphBuilder::new_tensor(DType dtype, Device device, Shape shape) {
+  Shape strides = contiguous_strides(shape);
+  return new_tensor(dtype, device, std::move(shape), std::move(strides));
+}
+
+TensorRef GraphBuilder::new_tensor(DType dtype, Device device, Shape shape, Shape strides) {
   TensorState tensor{.dtype = dtype, .device = device};
-  tensor.strides = contiguous_strides(shape);
+  tensor.strides = std::move(strides);
   tensor.shape = std::move(shape);
   tensor.storage = static_cast<std::int32_t>(storage_ids_.size());
   storage_ids_.push_back(0);
@@ -178,7 +184,29 @@ std::int64_t GraphBuilder::numel(TensorRef tensor) const {
 
 bool GraphBuilder::is_contiguous(TensorRef tensor) const {
   const TensorState& t = state(tensor);
-  return t.strides == contiguous_strides(t.shape);
+  std::int64_t expected = 1;
+  for (std::size_t i = t.shape.size(); i-- > 0;) {
+    if (t.shape[i] == 1) continue;  // its stride is never used
+    if (t.strides[i] != expected) return false;
+    expected *= t.shape[i];
+  }
+  return true;
+}
+
+bool GraphBuilder::is_dense(TensorRef tensor) const {
+  const TensorState& t = state(tensor);
+  std::vector<std::size_t> axes;
+  for (std::size_t i = 0; i < t.shape.size(); ++i) {
+    if (t.shape[i] != 1) axes.push_back(i);
+  }
+  std::sort(axes.begin(), axes.end(),
+            [&t](std::size_t a, std::size_t b) { return t.strides[a] < t.strides[b]; });
+  std::int64_t expected = 1;
+  for (std::size_t axis : axes) {
+    if (t.strides[axis] != expected) return false;
+    expected *= t.shape[axis];
+  }
+  return true;
 }
 
 void GraphBuilder::begin_op(std::string_view op, std::vector<Value> inputs, std::int64_t sequence) {

@@ -80,8 +80,11 @@ class GraphBuilder {
 
   TensorRef new_tensor(DType dtype, Device device, Shape shape);
   TensorRef new_tensor(DType dtype, Shape shape) { return new_tensor(dtype, device(), shape); }
-  /// A tensor of `source`, by its index there; known by its ids, taken as dense.
-  TensorRef tensor_of_source(std::uint32_t index);
+  /// With the axes in another order in memory than row-major.
+  TensorRef new_tensor(DType dtype, Device device, Shape shape, Shape strides);
+  /// A tensor of `source`, by its index there; known by its ids, taken as dense unless the strides
+  /// are given.
+  TensorRef tensor_of_source(std::uint32_t index, const Shape* strides = nullptr);
   /// Shares the storage of `base`; `offset` in elements from the start of `base`.
   TensorRef new_view(TensorRef base, Shape shape, Shape strides, std::int64_t offset = 0);
   /// A sparse COO tensor, of which the observer sees neither storage nor device.
@@ -97,6 +100,10 @@ class GraphBuilder {
   bool is_view(TensorRef tensor) const { return state(tensor).view; }
   bool is_sparse(TensorRef tensor) const { return state(tensor).storage < 0; }
   bool is_contiguous(TensorRef tensor) const;
+  /// Every element of its storage region belongs to the tensor once, in whatever order.
+  bool is_dense(TensorRef tensor) const;
+  /// Tensors with the same number share their memory; -1: none.
+  std::int32_t storage(TensorRef tensor) const { return state(tensor).storage; }
   TensorRef sparse_indices(TensorRef sparse) const { return state(sparse).indices; }
   TensorRef sparse_values(TensorRef sparse) const { return state(sparse).values; }
 

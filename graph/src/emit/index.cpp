@@ -45,17 +45,24 @@ TensorRef linear_index_term(GraphBuilder& graph, TensorRef index, std::int64_t s
   return scaled;
 }
 
-// The accumulating index_put: linear indices are sorted, then rows of equal index are added up.
-TensorRef index_backward(GraphBuilder& graph, TensorRef gradient, const Shape& shape, TensorRef row,
-                         TensorRef column) {
-  const std::int64_t picked = graph.numel(row);
-  const TensorRef made = new_zeros(graph, gradient, shape);
-  graph.begin_op("aten::_index_put_impl_",
-                 {made, Value::List{kNone, row, column}, gradient, true, true});
-  const TensorRef linear = linear_index_term(graph, row, shape[1], shape[2]);
-  const TensorRef minor = linear_index_term(graph, column, shape[2], 1);
-  graph.leaf_op("aten::add_.Tensor", {linear, minor, 1}, {linear});
-  contiguous(graph, gradient);
+}  // namespace
+
+void index_put_accumulate(GraphBuilder& graph, TensorRef made,
+                          const std::vector<TensorRef>& indices, TensorRef values) {
+  Value::List list;
+  for (TensorRef index : indices) list.push_back(index.exists() ? Value(index) : Value(kNone));
+  graph.begin_op("aten::_index_put_impl_", {made, list, values, true, true});
+  const Shape shape = graph.shape(made), strides = contiguous_strides(shape);
+  TensorRef linear;
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (!indices[i].exists()) continue;
+    const std::int64_t stride = strides[i] / strides[indices.size() - 1];
+    const TensorRef term = linear_index_term(graph, indices[i], shape[i], stride);
+    if (linear.exists()) graph.leaf_op("aten::add_.Tensor", {linear, term, 1}, {linear});
+    if (!linear.exists()) linear = term;
+  }
+  const std::int64_t picked = graph.numel(linear);
+  contiguous(graph, values);
   const TensorRef flat = reshape(graph, linear, {-1});
   for (int i = 0; i < 2; ++i) {  // sorted indices and their origins
     const TensorRef scratch = like(graph, flat);
@@ -80,10 +87,7 @@ TensorRef index_backward(GraphBuilder& graph, TensorRef gradient, const Shape& s
   graph.end_op({counted});
   graph.end_op({counted});
   graph.end_op({made});
-  return made;
 }
-
-}  // namespace
 
 TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef column) {
   GraphBuilder& graph = tape.graph();
@@ -99,7 +103,9 @@ TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef
   graph.end_op({out});
   tape.record("IndexBackward0", {rows}, out,
               [&graph, shape, row, column](TensorRef gradient) -> std::vector<TensorRef> {
-                return {index_backward(graph, gradient, shape, row, column)};
+                const TensorRef made = new_zeros(graph, gradient, shape);
+                index_put_accumulate(graph, made, {TensorRef{}, row, column}, gradient);
+                return {made};
               });
   return out;
 }

@@ -23,18 +23,23 @@ TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorR
 
   tape.record("BinaryCrossEntropyBackward0", {prediction}, loss,
               [&graph, prediction, target](TensorRef gradient) -> std::vector<TensorRef> {
-                graph.begin_op("aten::binary_cross_entropy_backward",
-                               {gradient, prediction, target, graph.undefined(), 1});
-                const TensorRef made = empty_like(graph, prediction);
-                graph.begin_op("aten::expand_as", {gradient, prediction});
-                graph.end_op({expand(graph, gradient, graph.shape(prediction))});
-                graph.begin_op("aten::div_.Scalar", {made, graph.numel(prediction)});
-                graph.leaf_op("aten::div_.Tensor", {made, wrapped_number(graph)}, {made});
-                graph.end_op({made});
-                graph.end_op({made});
-                return {made};
+                return {binary_cross_entropy_backward(graph, gradient, prediction, target)};
               });
   return loss;
+}
+
+TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
+                                        TensorRef prediction, TensorRef target) {
+  graph.begin_op("aten::binary_cross_entropy_backward",
+                 {gradient, prediction, target, graph.undefined(), 1});
+  const TensorRef made = empty_like(graph, prediction);
+  graph.begin_op("aten::expand_as", {gradient, prediction});
+  graph.end_op({expand(graph, gradient, graph.shape(prediction))});
+  graph.begin_op("aten::div_.Scalar", {made, graph.numel(prediction)});
+  graph.leaf_op("aten::div_.Tensor", {made, wrapped_number(graph)}, {made});
+  graph.end_op({made});
+  graph.end_op({made});
+  return made;
 }
 
 namespace {

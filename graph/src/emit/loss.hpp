@@ -6,6 +6,8 @@ namespace perfmodel {
 
 /// Mean over the batch.
 TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorRef target);
+TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
+                                        TensorRef prediction, TensorRef target);
 
 /// nn.CrossEntropyLoss, mean over the batch: scores [N, C], and for every sample its class [N]
 /// (whole numbers) or the probabilities of all classes [N, C].

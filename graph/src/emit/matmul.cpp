@@ -2,12 +2,31 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "memory.hpp"
+#include "pointwise.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
 namespace {
+
+// Products of fewer multiplications than this are computed by a plain loop on a CPU.
+constexpr std::int64_t kSmallBatchProduct = 400;
+
+bool column_major(const GraphBuilder& graph, TensorRef x) {
+  return graph.strides(x)[0] == 1 && graph.strides(x)[1] == graph.shape(x)[0];
+}
+
+TensorRef result_of(GraphBuilder& graph, TensorRef a, TensorRef b) {
+  Shape shape = graph.shape(a);
+  shape.back() = graph.shape(b).back();
+  return graph.new_tensor(graph.dtype(a), std::move(shape));
+}
+
+void resolve_conj(GraphBuilder& graph, TensorRef x) {
+  graph.leaf_op("aten::resolve_conj", {x}, {x});
+}
 
 // Whether BLAS takes the matrix as it lies, column after column, with `rows` elements in a column.
 bool is_column_major(const Shape& shape, const Shape& strides) {
@@ -17,10 +36,6 @@ bool is_column_major(const Shape& shape, const Shape& strides) {
 Shape reversed(Shape values) {
   std::reverse(values.begin(), values.end());
   return values;
-}
-
-void resolve_conj(GraphBuilder& graph, TensorRef x) {
-  graph.leaf_op("aten::resolve_conj", {x}, {x});
 }
 
 // Generic BLAS on a CPU (at::native::addmm_impl_cpu_): all three matrices turn round if the result
@@ -43,80 +58,194 @@ bool has_epilogue(const Shape& b) { return b[0] > 1 && b[1] > 1; }
 
 void cublaslt_workspace(GraphBuilder& graph) { empty_bytes(graph, 1048576); }
 
-std::vector<TensorRef> addmm_backward(AutogradTape& tape, TensorRef gradient, TensorRef x,
-                                      TensorRef weight_t) {
-  GraphBuilder& graph = tape.graph();
-  TensorRef x_gradient;
-  if (tape.requires_grad(x)) {
-    const TensorRef weight = t(graph, weight_t);
-    x_gradient = mm(graph, gradient, weight);
+// Without MKL the batch is a loop over its products.
+void bmm_on_cpu(GraphBuilder& graph, TensorRef result, TensorRef a, TensorRef b) {
+  resolve_conj(graph, b);
+  resolve_conj(graph, a);
+  const Shape &rows = graph.shape(a), &columns = graph.shape(b);
+  if (graph.pytorch().mkl || rows[1] * rows[2] * columns[2] < kSmallBatchProduct) return;
+  for (std::int64_t i = 0; i < rows[0]; ++i) {
+    const TensorRef part = select(graph, result, 0, i);
+    const TensorRef right = select(graph, b, 0, i);
+    const TensorRef left = select(graph, a, 0, i);
+    prepare_blas(graph, part, left, right);
   }
-  const TensorRef gradient_t = t(graph, gradient);
-  const TensorRef weight_gradient = mm(graph, gradient_t, x);
-  return {gradient, x_gradient, t(graph, weight_gradient)};
 }
 
 }  // namespace
 
-TensorRef mm(GraphBuilder& graph, TensorRef a, TensorRef b) {
-  const TensorRef out = graph.new_tensor(graph.dtype(a), {graph.shape(a)[0], graph.shape(b)[1]});
-  graph.begin_op("aten::mm", {a, b});
-  if (!graph.pytorch().on_gpu()) prepare_blas(graph, out, a, b);
-  graph.end_op({out});
-  return out;
+TensorRef mm(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequence) {
+  const TensorRef made = result_of(graph, a, b);
+  graph.begin_op("aten::mm", {a, b}, sequence);
+  if (!graph.pytorch().on_gpu()) prepare_blas(graph, made, a, b);
+  graph.end_op({made});
+  return made;
+}
+
+TensorRef bmm(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequence) {
+  const TensorRef made = result_of(graph, a, b);
+  graph.begin_op("aten::bmm", {a, b}, sequence);
+  if (!graph.pytorch().on_gpu()) bmm_on_cpu(graph, made, a, b);
+  graph.end_op({made});
+  return made;
 }
 
 TensorRef addmm(GraphBuilder& graph, TensorRef bias, TensorRef a, TensorRef b,
                 std::int64_t sequence) {
-  const TensorRef out = graph.new_tensor(graph.dtype(a), {graph.shape(a)[0], graph.shape(b)[1]});
+  const TensorRef made = result_of(graph, a, b);
   graph.begin_op("aten::addmm", {bias, a, b, 1, 1}, sequence);
   const bool on_gpu = graph.pytorch().on_gpu();
   if (on_gpu && has_epilogue(graph.shape(b))) {
     if (graph.pytorch().before(2, 1)) cublaslt_workspace(graph);
   } else {
-    const TensorRef each = expand(graph, bias, graph.shape(out));
+    const TensorRef each = expand(graph, bias, graph.shape(made));
     if (!on_gpu) {
-      copy(graph, out, each);
-      prepare_blas(graph, out, a, b);
+      copy(graph, made, each);
+      prepare_blas(graph, made, a, b);
     }
   }
-  graph.end_op({out});
+  graph.end_op({made});
+  return made;
+}
+
+namespace {
+
+// Gradients come in the order of the operands in memory, so that they need no copy later.
+TensorRef left_gradient(GraphBuilder& graph, TensorRef gradient, TensorRef a, TensorRef b) {
+  if (column_major(graph, a)) return t(graph, mm(graph, b, t(graph, gradient)));
+  return mm(graph, gradient, t(graph, b));
+}
+TensorRef right_gradient(GraphBuilder& graph, TensorRef gradient, TensorRef a, TensorRef b) {
+  if (column_major(graph, b)) return t(graph, mm(graph, t(graph, gradient), a));
+  return mm(graph, t(graph, a), gradient);
+}
+
+}  // namespace
+
+TensorRef mm(AutogradTape& tape, TensorRef a, TensorRef b) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = mm(graph, a, b, tape.sequence());
+  tape.record("MmBackward0", {a, b}, out, [&tape, a, b](TensorRef gradient) {
+    std::vector<TensorRef> gradients(2);  // the one of mat2 comes first
+    if (tape.requires_grad(b)) gradients[1] = right_gradient(tape.graph(), gradient, a, b);
+    if (tape.requires_grad(a)) gradients[0] = left_gradient(tape.graph(), gradient, a, b);
+    return gradients;
+  });
   return out;
 }
 
-TensorRef linear(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRef bias) {
+TensorRef addmm(AutogradTape& tape, TensorRef bias, TensorRef a, TensorRef b) {
   GraphBuilder& graph = tape.graph();
-  graph.begin_op("aten::linear", {x, weight, bias}, tape.sequence());
-
-  const TensorRef weight_t = t(graph, weight, tape.sequence());
-  tape.record(
-      "TBackward0", {weight}, weight_t,
-      [&graph](TensorRef gradient) -> std::vector<TensorRef> { return {t(graph, gradient)}; });
-
-  const TensorRef out = addmm(graph, bias, x, weight_t, tape.sequence());
-  tape.record("AddmmBackward0", {bias, x, weight_t}, out, [&tape, x, weight_t](TensorRef gradient) {
-    return addmm_backward(tape, gradient, x, weight_t);
+  const TensorRef out = addmm(graph, bias, a, b, tape.sequence());
+  tape.record("AddmmBackward0", {bias, a, b}, out, [&tape, a, b](TensorRef gradient) {
+    std::vector<TensorRef> gradients = {gradient, {}, {}};
+    if (tape.requires_grad(a)) gradients[1] = left_gradient(tape.graph(), gradient, a, b);
+    if (tape.requires_grad(b)) gradients[2] = right_gradient(tape.graph(), gradient, a, b);
+    return gradients;
   });
-
-  graph.end_op({out});
   return out;
 }
 
 TensorRef bmm(AutogradTape& tape, TensorRef a, TensorRef b) {
   GraphBuilder& graph = tape.graph();
-  const Shape& rows = graph.shape(a);
-  const TensorRef out = graph.new_tensor(graph.dtype(a), {rows[0], rows[1], graph.shape(b)[2]});
-  graph.leaf_op("aten::bmm", {a, b}, {out}, tape.sequence());
-  tape.record("BmmBackward0", {a, b}, out,
-              [&graph, a, b](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef a_t = transpose(graph, a, 1, 2);
-                const TensorRef b_gradient = like(graph, b);
-                graph.leaf_op("aten::bmm", {a_t, gradient}, {b_gradient});
-                const TensorRef b_t = transpose(graph, b, 1, 2);
-                const TensorRef a_gradient = like(graph, a);
-                graph.leaf_op("aten::bmm", {gradient, b_t}, {a_gradient});
-                return {a_gradient, b_gradient};
-              });
+  const TensorRef out = bmm(graph, a, b, tape.sequence());
+  tape.record("BmmBackward0", {a, b}, out, [&tape, &graph, a, b](TensorRef gradient) {
+    std::vector<TensorRef> gradients(2);
+    if (tape.requires_grad(b)) gradients[1] = bmm(graph, transpose(graph, a, 1, 2), gradient);
+    if (tape.requires_grad(a)) gradients[0] = bmm(graph, gradient, transpose(graph, b, 1, 2));
+    return gradients;
+  });
+  return out;
+}
+
+namespace {
+
+Shape with_last(Shape shape, std::int64_t last) {
+  shape.back() = last;
+  return shape;
+}
+
+// Leading axes of both, broadcast.
+Shape batch_shape(const Shape& a, const Shape& b) {
+  const std::size_t rank = std::max(a.size(), b.size()) - 2;
+  Shape batch(rank, 1);
+  for (const Shape* shape : {&a, &b}) {
+    const std::size_t missing = rank - (shape->size() - 2);
+    for (std::size_t i = 0; i + 2 < shape->size(); ++i) {
+      batch[missing + i] = std::max(batch[missing + i], (*shape)[i]);
+    }
+  }
+  return batch;
+}
+
+// [batch..., M, K] as one batch of matrices.
+TensorRef as_batch(AutogradTape& tape, TensorRef x, Shape batch) {
+  std::int64_t count = 1;
+  for (std::int64_t size : batch) count *= size;
+  const Shape shape = tape.graph().shape(x);
+  const std::int64_t rows = shape[shape.size() - 2], columns = shape.back();
+  batch.insert(batch.end(), {rows, columns});
+  return reshape(tape, expand(tape, x, batch), {count, rows, columns});
+}
+
+}  // namespace
+
+TensorRef matmul(AutogradTape& tape, TensorRef a, TensorRef b) {
+  GraphBuilder& graph = tape.graph();
+  const Shape left = graph.shape(a), right = graph.shape(b);
+  graph.begin_op("aten::matmul", {a, b}, tape.sequence());
+  TensorRef out;
+  if (left.size() == 2 && right.size() == 2) {
+    out = mm(tape, a, b);
+  } else if (right.size() == 2) {  // one product of all rows
+    const TensorRef rows = reshape(tape, a, {graph.numel(a) / left.back(), left.back()});
+    out = unsafe_view(tape, mm(tape, rows, b), with_last(left, right.back()));
+  } else {
+    Shape shape = batch_shape(left, right);
+    const TensorRef batch_a = as_batch(tape, a, shape);
+    const TensorRef batch_b = as_batch(tape, b, shape);
+    shape.insert(shape.end(), {left[left.size() - 2], right.back()});
+    out = unsafe_view(tape, bmm(tape, batch_a, batch_b), shape);
+  }
+  graph.end_op({out});
+  return out;
+}
+
+namespace {
+
+// Rows of [B, S, K] lie one behind the other: one addmm for all of them.
+TensorRef linear_of_rows(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRef bias) {
+  GraphBuilder& graph = tape.graph();
+  const Shape shape = graph.shape(x);
+  const Shape rows = {shape[0] * shape[1], shape[2]};
+  TensorRef flat, weight_t;
+  if (graph.pytorch().before(2, 0)) {
+    weight_t = t(tape, weight);
+    flat = view(tape, x, rows);
+  } else {
+    flat = reshape(tape, x, rows);
+    weight_t = t(tape, weight);
+  }
+  return view(tape, addmm(tape, bias, flat, weight_t), with_last(shape, graph.shape(weight)[0]));
+}
+
+}  // namespace
+
+TensorRef linear(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRef bias) {
+  GraphBuilder& graph = tape.graph();
+  const std::size_t rank = graph.shape(x).size();
+  const Value bias_value = bias.exists() ? Value(bias) : Value(kNone);
+  graph.begin_op("aten::linear", {x, weight, bias_value}, tape.sequence());
+  TensorRef out;
+  if (bias.exists() && rank == 2) {
+    out = addmm(tape, bias, x, t(tape, weight));
+  } else if (bias.exists() && rank == 3 && graph.is_contiguous(x)) {
+    out = linear_of_rows(tape, x, weight, bias);
+  } else {
+    out = matmul(tape, x, t(tape, weight));
+    if (bias.exists()) add_in_place(tape, out, bias);
+  }
+  graph.end_op({out});
   return out;
 }
 

@@ -8,20 +8,38 @@ TensorRef wrapped_number(GraphBuilder& graph, DType dtype) {
 }
 
 TensorRef like(GraphBuilder& graph, TensorRef x) {
-  return graph.new_tensor(graph.dtype(x), graph.shape(x));
+  return graph.new_tensor(graph.dtype(x), graph.device(x), graph.shape(x));
 }
 
-TensorRef contiguous(GraphBuilder& graph, TensorRef x) {
-  if (graph.is_contiguous(x)) return x;  // no op is called
+void cast_wrapped_number(GraphBuilder& graph, TensorRef number, DType dtype) {
+  if (graph.pytorch().on_gpu() || graph.dtype(number) == dtype) return;
+  const int code = scalar_type_code(dtype);
+  const TensorRef made = graph.new_tensor(dtype, graph.cpu(), {});
+  graph.begin_op("aten::to.dtype", {number, code, false, false, kNone});
+  graph.begin_op("aten::_to_copy", {number, code, kNone, kNone, kNone, false, kNone});
+  graph.leaf_op("aten::empty_strided", {Shape{}, Shape{}, code, 0, graph.device_value(), false},
+                {made});
+  copy(graph, made, number);
+  graph.end_op({made});
+  graph.end_op({made});
+}
+
+TensorRef clone(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   const Value dtype = scalar_type_code(graph.dtype(x)), device = graph.device_value();
   const TensorRef made = like(graph, x);
-  graph.begin_op("aten::contiguous", {x, 0});
-  graph.begin_op("aten::clone", {x, 0});
+  graph.begin_op("aten::clone", {x, 0}, sequence);
   graph.begin_op("aten::empty_like", {x, dtype, 0, device, kNone, 0});
   graph.leaf_op("aten::empty.memory_format", {graph.shape(x), dtype, 0, device, kNone, 0}, {made});
   graph.end_op({made});
   copy(graph, made, x);
   graph.end_op({made});
+  return made;
+}
+
+TensorRef contiguous(GraphBuilder& graph, TensorRef x) {
+  if (graph.is_contiguous(x)) return x;  // no op is called
+  graph.begin_op("aten::contiguous", {x, 0});
+  const TensorRef made = clone(graph, x);
   graph.end_op({made});
   return made;
 }
@@ -45,15 +63,15 @@ TensorRef empty_bytes(GraphBuilder& graph, std::int64_t count) {
 namespace {
 // `arguments`: those of empty_like after the tensor.
 TensorRef empty_like_with(GraphBuilder& graph, TensorRef x, DType dtype,
-                          std::vector<Value> arguments) {
+                          const std::vector<Value>& arguments) {
   const Shape shape = graph.shape(x);
-  const TensorRef made = graph.new_tensor(dtype, shape);
-  arguments.insert(arguments.begin(), Value(x));
-  graph.begin_op("aten::empty_like", std::move(arguments));
-  graph.leaf_op(
-      "aten::empty_strided",
-      {shape, contiguous_strides(shape), scalar_type_code(dtype), 0, graph.device_value(), kNone},
-      {made});
+  const Shape strides = graph.is_dense(x) ? graph.strides(x) : contiguous_strides(shape);
+  const TensorRef made = graph.new_tensor(dtype, graph.device(), shape, strides);
+  std::vector<Value> all = {x};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  graph.begin_op("aten::empty_like", std::move(all));
+  graph.leaf_op("aten::empty_strided",
+                {shape, strides, scalar_type_code(dtype), 0, graph.device_value(), kNone}, {made});
   graph.end_op({made});
   return made;
 }
@@ -68,6 +86,17 @@ TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype) {
                          {scalar_type_code(dtype), 0, graph.device_value(), kNone, kNone});
 }
 
+TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  const TensorRef made = like(graph, x);
+  graph.begin_op("aten::empty_like", {x, kNone, kNone, kNone, kNone, 0}, sequence);
+  graph.leaf_op(
+      "aten::empty.memory_format",
+      {graph.shape(x), scalar_type_code(graph.dtype(x)), 0, graph.device_value(), kNone, 0},
+      {made});
+  graph.end_op({made});
+  return made;
+}
+
 void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   constexpr std::int64_t kGrainSize = 32768;  // at::internal::GRAIN_SIZE: memset below it
   graph.begin_op("aten::zero_", {x}, sequence);
@@ -75,20 +104,6 @@ void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
       graph.device(x).kind == Device::Kind::kCpu && graph.numel(x) < kGrainSize;
   if (!small_on_cpu) graph.leaf_op("aten::fill_.Scalar", {x, 0}, {x});
   graph.end_op({x});
-}
-
-void cast_wrapped_number(GraphBuilder& graph, TensorRef number, DType dtype) {
-  if (graph.pytorch().on_gpu() || graph.dtype(number) == dtype) return;
-  const int code = scalar_type_code(dtype);
-  const TensorRef made = graph.new_tensor(dtype, graph.cpu(), {});
-  graph.begin_op("aten::to.dtype", {number, code, false, false, kNone});
-  graph.begin_op("aten::_to_copy", {number, code, kNone, kNone, kNone, false, kNone});
-  graph.leaf_op("aten::empty_strided",
-                {Shape{}, Shape{}, code, 0, GraphBuilder::device_value(graph.cpu()), false},
-                {made});
-  copy(graph, made, number);
-  graph.end_op({made});
-  graph.end_op({made});
 }
 
 TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape) {
@@ -149,12 +164,14 @@ void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
 }
 
 TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking) {
-  GraphBuilder& graph = tape.graph();
+  return to_device(tape.graph(), host, non_blocking, tape.sequence());
+}
+
+TensorRef to_device(GraphBuilder& graph, TensorRef host, bool non_blocking, std::int64_t sequence) {
   const Shape& shape = graph.shape(host);
   const int dtype = scalar_type_code(graph.dtype(host));
   const Value device = graph.device_value();
   const TensorRef made = graph.new_tensor(graph.dtype(host), shape);
-  const std::int64_t sequence = tape.sequence();
   graph.begin_op("aten::to.dtype_layout",
                  {host, dtype, 0, device, kNone, non_blocking, false, kNone}, sequence);
   graph.begin_op("aten::_to_copy", {host, dtype, 0, device, kNone, non_blocking, kNone}, sequence);

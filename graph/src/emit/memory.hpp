@@ -12,11 +12,15 @@ TensorRef like(GraphBuilder& graph, TensorRef x);
 TensorRef wrapped_number(GraphBuilder& graph, DType dtype = DType::kInt64);
 
 TensorRef contiguous(GraphBuilder& graph, TensorRef x);
+/// A copy in row-major order.
+TensorRef clone(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape);
 /// `at::empty({count}, kByte)`: a workspace.
 TensorRef empty_bytes(GraphBuilder& graph, std::int64_t count);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype);
+/// Row-major, whatever order `x` has.
+TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape);
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype);
 TensorRef new_zeros(GraphBuilder& graph, TensorRef like, Shape shape);
@@ -33,5 +37,6 @@ void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1)
 
 /// `x.to(device)` of a tensor without gradient in host memory.
 TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking);
+TensorRef to_device(GraphBuilder& graph, TensorRef host, bool non_blocking, std::int64_t sequence);
 
 }  // namespace perfmodel

@@ -1,104 +1,20 @@
 #include "optimizers.hpp"
 
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "foreach.hpp"
 #include "memory.hpp"
-#include "sparse.hpp"
-#include "views.hpp"
+#include "optimizer_kinds.hpp"
+#include "update.hpp"
 
 namespace perfmodel {
-namespace {
 
-constexpr double kLearningRate = 0.01;
+using Optimizer = TrainingOptions::Optimizer;
+using Implementation = TrainingOptions::Implementation;
 
-// Every foreach op with a number asks for the result type of each tensor before it takes the path
-// that treats many tensors per kernel.
-void foreach_op(GraphBuilder& graph, const char* op, const std::vector<TensorRef>& first,
-                std::vector<Value> others, Value number, std::vector<Value> outputs = {}) {
-  others.insert(others.begin(), Value(first));
-  others.push_back(number);
-  graph.begin_op(op, std::move(others));
-  for (TensorRef x : first) {
-    graph.leaf_op("aten::result_type.Scalar", {x, number}, {scalar_type_code(graph.dtype(x))});
-  }
-  graph.end_op(std::move(outputs));
-}
-
-std::vector<TensorRef> all_like(GraphBuilder& graph, const std::vector<TensorRef>& tensors) {
-  std::vector<TensorRef> made;
-  for (TensorRef x : tensors) made.push_back(like(graph, x));
-  return made;
-}
-
-// weight += alpha * gradient for a sparse gradient whose indices may repeat.
-void add_sparse(GraphBuilder& graph, TensorRef weight, TensorRef gradient, double alpha) {
-  const std::int64_t entries = graph.shape(graph.sparse_values(gradient))[0];
-  graph.begin_op("aten::add_.Tensor", {weight, gradient, alpha});
-  graph.begin_op("aten::add.out", {weight, gradient, alpha, weight});
-  graph.leaf_op("aten::_nnz", {gradient}, {entries});
-  const TensorRef values = values_of(graph, gradient);
-  to_same_dtype(graph, values);
-  const TensorRef indices = indices_of(graph, gradient);
-  graph.leaf_op("aten::is_coalesced", {gradient}, {false});
-  const TensorRef rows = squeeze(graph, indices, 0);
-  const Shape shape = graph.shape(weight);
-  const TensorRef target = view(graph, weight, shape);
-  const TensorRef source = reshape(graph, values, {entries, shape[1]});
-  graph.leaf_op("aten::index_add_", {target, 0, rows, source, alpha}, {target});
-  graph.end_op({weight});
-  graph.end_op({weight});
-}
-
-void sgd_foreach(GraphBuilder& graph, const std::vector<TensorRef>& parameters,
-                 const std::vector<TensorRef>& gradients) {
-  foreach_op(graph, "aten::_foreach_add_.List", parameters, {gradients}, -kLearningRate);
-}
-
-void sgd_loop(GraphBuilder& graph, const std::vector<TensorRef>& parameters,
-              const std::vector<TensorRef>& gradients) {
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const TensorRef parameter = parameters[i], gradient = gradients[i];
-    if (graph.is_sparse(gradient)) {
-      add_sparse(graph, parameter, gradient, -kLearningRate);
-    } else {
-      graph.leaf_op("aten::add_.Tensor", {parameter, gradient, -kLearningRate}, {parameter});
-    }
-  }
-}
-
-void adagrad_foreach(GraphBuilder& graph, const std::vector<TensorRef>& parameters,
-                     const std::vector<TensorRef>& gradients) {
-  const std::vector<TensorRef> sums = all_like(graph, parameters);
-  std::vector<TensorRef> steps;  // counters on the CPU
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    steps.push_back(graph.new_tensor(DType::kFloat32, graph.cpu(), {}));
-  }
-  const TensorRef one = wrapped_number(graph, DType::kFloat32);
-  graph.begin_op("aten::_foreach_add_.Tensor", {steps, one, 1.0});
-  for (TensorRef step : steps) graph.leaf_op("aten::add_.Tensor", {step, one, 1.0}, {step});
-  graph.end_op();
-  for (TensorRef step : steps) {
-    graph.begin_op("aten::item", {step});
-    graph.leaf_op("aten::_local_scalar_dense", {step}, {1.0});
-    graph.end_op({1.0});
-  }
-  foreach_op(graph, "aten::_foreach_addcmul_.Scalar", sums, {gradients, gradients}, 1);
-  const std::vector<TensorRef> roots = all_like(graph, parameters);
-  graph.leaf_op("aten::_foreach_sqrt", {sums}, {roots});
-  foreach_op(graph, "aten::_foreach_add_.Scalar", roots, {}, 1e-10);
-  const std::vector<TensorRef> scaled = all_like(graph, parameters);
-  const Value::List factors(parameters.size(), Value(-kLearningRate));
-  graph.begin_op("aten::_foreach_mul.ScalarList", {gradients, factors});
-  for (TensorRef gradient : gradients) {
-    graph.leaf_op("aten::result_type.Scalar", {gradient, -kLearningRate},
-                  {scalar_type_code(graph.dtype(gradient))});
-  }
-  graph.end_op({scaled});
-  foreach_op(graph, "aten::_foreach_addcdiv_.Scalar", parameters, {scaled, roots}, 1);
-}
-
-}  // namespace
-
-std::string_view optimizer_class(TrainingOptions::Optimizer optimizer) {
-  using Optimizer = TrainingOptions::Optimizer;
+std::string_view optimizer_class(Optimizer optimizer) {
   switch (optimizer) {
     case Optimizer::kNone:
       break;
@@ -115,20 +31,130 @@ std::string_view optimizer_class(TrainingOptions::Optimizer optimizer) {
   return "";
 }
 
-void emit_optimizer(GraphBuilder& graph, TrainingOptions::Optimizer optimizer,
-                    TrainingOptions::Implementation implementation,
-                    const std::vector<TensorRef>& parameters,
-                    const std::vector<TensorRef>& gradients) {
-  // Lists of tensors are for dense gradients; one sparse gradient brings back the loop.
-  bool loop = implementation == TrainingOptions::Implementation::kLoop;
-  for (TensorRef gradient : gradients) loop |= gradient.exists() && graph.is_sparse(gradient);
-  if (optimizer == TrainingOptions::Optimizer::kAdagrad) {
-    adagrad_foreach(graph, parameters, gradients);
-  } else if (loop) {
-    sgd_loop(graph, parameters, gradients);
-  } else {
-    sgd_foreach(graph, parameters, gradients);
+OptimizerSettings optimizer_settings(Optimizer optimizer, Implementation implementation) {
+  OptimizerSettings settings{.optimizer = optimizer, .implementation = implementation};
+  if (optimizer == Optimizer::kAdagrad) settings.eps = 1e-10;
+  if (optimizer == Optimizer::kAdam || optimizer == Optimizer::kAdamW) {
+    settings.learning_rate = 0.001;
+    settings.eps = 1e-8;
   }
+  if (optimizer == Optimizer::kAdamW) settings.weight_decay = 0.01;
+  return settings;
+}
+
+Implementation resolved(Implementation implementation, const PyTorch& pytorch) {
+  if (implementation != Implementation::kDefault) return implementation;
+  return pytorch.before(2, 0) || !pytorch.on_gpu() ? Implementation::kLoop
+                                                   : Implementation::kForeach;
+}
+
+Result<void> check_optimizer(Optimizer optimizer, Implementation implementation,
+                             const PyTorch& pytorch) {
+  if (optimizer == Optimizer::kNone || implementation != Implementation::kFused) return {};
+  const auto name = optimizer_class(optimizer);
+  if (!pytorch.on_gpu()) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("fused {}: expected parameters on a GPU, found a CPU", name));
+  }
+  if (optimizer == Optimizer::kAdagrad) {
+    return fail(ErrorCode::kImpossible,
+                "fused Adagrad: expected loop or foreach, PyTorch has no fused step for GPUs");
+  }
+  const bool sgd = optimizer == Optimizer::kSgd || optimizer == Optimizer::kMomentum;
+  const int major = optimizer == Optimizer::kAdam ? 1 : 2;
+  const int minor = optimizer == Optimizer::kAdam ? 13 : sgd ? 3 : 0;
+  if (pytorch.before(major, minor)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("fused {}: expected PyTorch {}.{} or later, found {}.{}", name, major,
+                            minor, pytorch.major, pytorch.minor));
+  }
+  return {};
+}
+
+std::vector<TensorRef> listed(const std::vector<ParameterUpdate>& updates,
+                              TensorRef ParameterUpdate::*field) {
+  std::vector<TensorRef> list;
+  list.reserve(updates.size());
+  for (const ParameterUpdate& update : updates) list.push_back(update.*field);
+  return list;
+}
+
+// PyTorch 2 adds a tensor to counters on the CPU, so that not every one wraps the number anew.
+void foreach_count(GraphBuilder& graph, const std::vector<TensorRef>& steps) {
+  const bool on_cpu = !steps.empty() && graph.device(steps.front()) == GraphBuilder::cpu();
+  if (on_cpu && !graph.pytorch().before(2, 0)) {
+    foreach_add_tensor_(graph, steps, cpu_number(graph));
+  } else {
+    foreach_add_number_(graph, steps, 1);
+  }
+}
+
+std::vector<TensorRef> foreach_decayed(GraphBuilder& graph, const OptimizerSettings& settings,
+                                       const std::vector<TensorRef>& parameters,
+                                       const std::vector<TensorRef>& gradients) {
+  if (!graph.pytorch().before(2, 0)) {
+    return foreach_add(graph, gradients, parameters, settings.weight_decay);
+  }
+  foreach_add_(graph, gradients, parameters, settings.weight_decay);
+  return gradients;
+}
+
+namespace {
+
+void add_missing_state(GraphBuilder& graph, const OptimizerSettings& settings,
+                       std::vector<ParameterUpdate>& updates) {
+  const Optimizer kind = settings.optimizer;
+  const bool adam = kind == Optimizer::kAdam || kind == Optimizer::kAdamW;
+  const bool fused = settings.implementation == Implementation::kFused;
+  for (ParameterUpdate& update : updates) {
+    if (kind == Optimizer::kSgd) continue;
+    if (!update.first.exists()) update.first = like(graph, update.parameter);
+    if (adam && !update.second.exists()) update.second = like(graph, update.parameter);
+    if ((adam || kind == Optimizer::kAdagrad) && !update.step.exists()) {
+      const Device device = fused ? graph.device(update.parameter) : GraphBuilder::cpu();
+      update.step = graph.new_tensor(DType::kFloat32, device, {});
+    }
+  }
+}
+
+}  // namespace
+
+void emit_optimizer(GraphBuilder& graph, const OptimizerSettings& given,
+                    std::vector<ParameterUpdate> updates) {
+  OptimizerSettings settings = given;
+  settings.implementation = resolved(settings.implementation, graph.pytorch());
+  std::erase_if(updates, [](const ParameterUpdate& update) { return !update.gradient.exists(); });
+  for (const ParameterUpdate& update : updates) {
+    if (graph.is_sparse(update.gradient)) settings.implementation = Implementation::kLoop;
+  }
+  if (updates.empty()) return;
+  add_missing_state(graph, settings, updates);
+  switch (settings.optimizer) {
+    case Optimizer::kNone:
+      break;
+    case Optimizer::kSgd:
+    case Optimizer::kMomentum:
+      emit_sgd(graph, settings, updates);
+      break;
+    case Optimizer::kAdagrad:
+      emit_adagrad(graph, settings, updates);
+      break;
+    case Optimizer::kAdam:
+    case Optimizer::kAdamW:
+      emit_adam(graph, settings, updates);
+      break;
+  }
+}
+
+void zero_gradients(GraphBuilder& graph, Implementation implementation,
+                    const std::vector<TensorRef>& gradients, std::int64_t sequence) {
+  const bool told =
+      implementation == Implementation::kForeach || implementation == Implementation::kFused;
+  if (told && !graph.pytorch().before(2, 0) && !gradients.empty()) {
+    foreach_zero_(graph, gradients, sequence);
+    return;
+  }
+  for (TensorRef gradient : gradients) zero(graph, gradient, sequence);
 }
 
 }  // namespace perfmodel

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memory.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -11,7 +12,6 @@ TensorRef contiguous_view(GraphBuilder& graph, TensorRef x, Shape shape) {
   return graph.new_view(x, std::move(shape), std::move(strides));
 }
 
-// `asked` with its -1 replaced.
 Shape resolve(const GraphBuilder& graph, TensorRef x, Shape asked) {
   std::int64_t known = 1;
   for (std::int64_t size : asked) known *= size < 0 ? 1 : size;
@@ -19,6 +19,37 @@ Shape resolve(const GraphBuilder& graph, TensorRef x, Shape asked) {
     if (size < 0) size = graph.numel(x) / known;
   }
   return asked;
+}
+
+// Walks both shapes from the back: a block of axes of x that lie one behind the other in memory
+// can be cut anew, as PyTorch's computeStride does it.
+std::optional<Shape> view_strides(const GraphBuilder& graph, TensorRef x, const Shape& shape) {
+  const Shape &from = graph.shape(x), &strides = graph.strides(x);
+  if (graph.numel(x) == 0) return from == shape ? strides : contiguous_strides(shape);
+  Shape made(shape.size(), from.empty() ? 1 : strides.back());
+  if (from.empty()) return made;
+  std::size_t to = shape.size();
+  std::int64_t base = strides.back(), block = 1, viewed = 1;
+  for (std::size_t i = from.size(); i-- > 0;) {
+    block *= from[i];
+    if (i > 0 && (from[i - 1] == 1 || strides[i - 1] == block * base)) continue;
+    while (to > 0 && (viewed < block || shape[to - 1] == 1)) {
+      made[to - 1] = viewed * base;
+      viewed *= shape[to - 1];
+      --to;
+    }
+    if (viewed != block) return std::nullopt;
+    if (i > 0) {
+      base = strides[i - 1];
+      block = viewed = 1;
+    }
+  }
+  if (to != 0) return std::nullopt;
+  return made;
+}
+
+std::size_t axis_of(const GraphBuilder& graph, TensorRef x, int dim) {
+  return static_cast<std::size_t>(dim < 0 ? dim + static_cast<int>(graph.shape(x).size()) : dim);
 }
 
 TensorRef as_strided(GraphBuilder& graph, TensorRef x, Shape shape, Shape strides,
@@ -31,8 +62,9 @@ TensorRef as_strided(GraphBuilder& graph, TensorRef x, Shape shape, Shape stride
 
 TensorRef transpose(GraphBuilder& graph, TensorRef x, int dim0, int dim1, std::int64_t sequence) {
   Shape shape = graph.shape(x), strides = graph.strides(x);
-  std::swap(shape[static_cast<std::size_t>(dim0)], shape[static_cast<std::size_t>(dim1)]);
-  std::swap(strides[static_cast<std::size_t>(dim0)], strides[static_cast<std::size_t>(dim1)]);
+  const std::size_t a = axis_of(graph, x, dim0), b = axis_of(graph, x, dim1);
+  std::swap(shape[a], shape[b]);
+  std::swap(strides[a], strides[b]);
   graph.begin_op("aten::transpose.int", {x, dim0, dim1}, sequence);
   const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
   graph.end_op({view});
@@ -48,7 +80,7 @@ TensorRef t(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
 
 TensorRef slice(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start, std::int64_t end,
                 std::int64_t sequence) {
-  const auto axis = static_cast<std::size_t>(dim);
+  const std::size_t axis = axis_of(graph, x, dim);
   Shape shape = graph.shape(x), strides = graph.strides(x);
   shape[axis] = std::min(end, shape[axis]) - start;
   graph.begin_op("aten::slice.Tensor", {x, dim, start, end, 1}, sequence);
@@ -93,8 +125,9 @@ TensorRef squeeze(GraphBuilder& graph, TensorRef x) {
 
 TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim) {
   Shape shape = graph.shape(x), strides = graph.strides(x);
-  shape.erase(shape.begin() + dim);
-  strides.erase(strides.begin() + dim);
+  const auto axis = static_cast<std::ptrdiff_t>(axis_of(graph, x, dim));
+  shape.erase(shape.begin() + axis);
+  strides.erase(strides.begin() + axis);
   graph.begin_op("aten::squeeze.dim", {x, dim});
   const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
   graph.end_op({view});
@@ -102,78 +135,163 @@ TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim) {
 }
 
 TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence) {
-  const auto axis = static_cast<std::size_t>(dim);
   Shape shape = graph.shape(x), strides = graph.strides(x);
-  const std::int64_t stride = axis < shape.size() ? shape[axis] * strides[axis] : 1;
-  shape.insert(shape.begin() + dim, 1);
-  strides.insert(strides.begin() + dim, stride);
+  const auto axis = dim < 0 ? dim + static_cast<int>(shape.size()) + 1 : dim;
+  const auto at = static_cast<std::size_t>(axis);
+  const std::int64_t stride = at < shape.size() ? shape[at] * strides[at] : 1;
+  shape.insert(shape.begin() + axis, 1);
+  strides.insert(strides.begin() + axis, stride);
   graph.begin_op("aten::unsqueeze", {x, dim}, sequence);
   const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
   graph.end_op({view});
   return view;
 }
 
-TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape) {
+TensorRef permute(GraphBuilder& graph, TensorRef x, const Shape& axes, std::int64_t sequence) {
+  Shape shape, strides;
+  for (std::int64_t axis : axes) {
+    shape.push_back(graph.shape(x)[static_cast<std::size_t>(axis)]);
+    strides.push_back(graph.strides(x)[static_cast<std::size_t>(axis)]);
+  }
+  graph.begin_op("aten::permute", {x, axes}, sequence);
+  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
+  graph.end_op({view});
+  return view;
+}
+
+TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape, std::int64_t sequence) {
   // Axes that x lacks or has with size 1 get stride 0.
   Shape strides(shape.size(), 0);
   const std::size_t missing = shape.size() - graph.shape(x).size();
   for (std::size_t i = missing; i < shape.size(); ++i) {
     if (graph.shape(x)[i - missing] == shape[i]) strides[i] = graph.strides(x)[i - missing];
   }
-  graph.begin_op("aten::expand", {x, shape, false});
+  graph.begin_op("aten::expand", {x, shape, false}, sequence);
   const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
   graph.end_op({view});
   return view;
 }
 
+namespace {
+TensorRef strided_view(GraphBuilder& graph, TensorRef x, const Shape& asked) {
+  Shape shape = resolve(graph, x, asked);
+  auto strides = view_strides(graph, x, shape);
+  PERFMODEL_CHECK(strides.has_value());
+  return graph.new_view(x, std::move(shape), std::move(*strides));
+}
+}  // namespace
+
 TensorRef view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
-  PERFMODEL_CHECK(graph.is_contiguous(x));
-  const TensorRef made = contiguous_view(graph, x, resolve(graph, x, asked));
+  const TensorRef made = strided_view(graph, x, asked);
   graph.leaf_op("aten::view", {x, asked}, {made}, sequence);
   return made;
 }
 
-TensorRef reshaped_view(GraphBuilder& graph, TensorRef x, const Shape& shape,
+TensorRef unsafe_view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
+  const TensorRef made = strided_view(graph, x, asked);
+  graph.leaf_op("aten::_unsafe_view", {x, asked}, {made}, sequence);
+  return made;
+}
+
+TensorRef reshaped_view(GraphBuilder& graph, TensorRef x, const Shape& asked,
                         std::int64_t sequence) {
-  if (!graph.pytorch().before(2, 1)) return view(graph, x, shape, sequence);
-  PERFMODEL_CHECK(graph.is_contiguous(x));
-  const TensorRef made = contiguous_view(graph, x, shape);
-  graph.leaf_op("aten::_reshape_alias", {x, shape, contiguous_strides(shape)}, {made}, sequence);
+  if (!graph.pytorch().before(2, 1)) {
+    // A row-major tensor is handed on with the size as it was asked for.
+    return view(graph, x, graph.is_contiguous(x) ? asked : resolve(graph, x, asked), sequence);
+  }
+  const TensorRef made = strided_view(graph, x, asked);
+  graph.leaf_op("aten::_reshape_alias", {x, graph.shape(made), graph.strides(made)}, {made},
+                sequence);
   return made;
 }
 
 TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
+  const Shape shape = resolve(graph, x, asked);
   graph.begin_op("aten::reshape", {x, asked}, sequence);
-  const TensorRef made = reshaped_view(graph, x, resolve(graph, x, asked), sequence);
+  TensorRef made;
+  if (!view_strides(graph, x, shape)) {
+    made = unsafe_view(graph, clone(graph, x, sequence), shape, sequence);
+  } else {
+    made = reshaped_view(graph, x, asked, sequence);
+  }
   graph.end_op({made});
   return made;
 }
 
 // With a gradient.
 
+namespace {
+AutogradTape::Backward reshape_to(GraphBuilder& graph, const Shape& shape) {
+  return [&graph, shape](TensorRef gradient) -> std::vector<TensorRef> {
+    return {reshape(graph, gradient, shape)};
+  };
+}
+}  // namespace
+
+namespace {
+TensorRef reshaped_view(AutogradTape& tape, TensorRef x, const Shape& asked) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = reshaped_view(graph, x, asked, tape.sequence());
+  tape.record(graph.pytorch().before(2, 1) ? "ReshapeAliasBackward0" : "ViewBackward0", {x}, out,
+              reshape_to(graph, graph.shape(x)));
+  return out;
+}
+}  // namespace
+
 TensorRef flatten(AutogradTape& tape, TensorRef x, int from_dim) {
   GraphBuilder& graph = tape.graph();
-  const Shape from = graph.shape(x);
+  const Shape& from = graph.shape(x);
   Shape shape(from.begin(), from.begin() + from_dim);
   shape.push_back(1);
   for (std::size_t i = static_cast<std::size_t>(from_dim); i < from.size(); ++i) {
     shape.back() *= from[i];
   }
   graph.begin_op("aten::flatten.using_ints", {x, from_dim, -1}, tape.sequence());
-  const TensorRef out = reshaped_view(graph, x, shape, tape.sequence());
+  const TensorRef out = reshaped_view(tape, x, shape);
   graph.end_op({out});
-  tape.record(graph.pytorch().before(2, 1) ? "ReshapeAliasBackward0" : "ViewBackward0", {x}, out,
-              [&graph, from](TensorRef gradient) -> std::vector<TensorRef> {
-                return {reshape(graph, gradient, from)};
-              });
   return out;
 }
 
 TensorRef view(AutogradTape& tape, TensorRef x, const Shape& asked) {
+  const TensorRef out = view(tape.graph(), x, asked, tape.sequence());
+  tape.record("ViewBackward0", {x}, out, reshape_to(tape.graph(), tape.graph().shape(x)));
+  return out;
+}
+
+TensorRef unsafe_view(AutogradTape& tape, TensorRef x, const Shape& asked) {
+  const TensorRef out = unsafe_view(tape.graph(), x, asked, tape.sequence());
+  tape.record("UnsafeViewBackward0", {x}, out, reshape_to(tape.graph(), tape.graph().shape(x)));
+  return out;
+}
+
+namespace {
+TensorRef clone(AutogradTape& tape, TensorRef x) {
+  const TensorRef made = clone(tape.graph(), x, tape.sequence());
+  tape.record("CloneBackward0", {x}, made,
+              [](TensorRef gradient) -> std::vector<TensorRef> { return {gradient}; });
+  return made;
+}
+}  // namespace
+
+TensorRef reshape(AutogradTape& tape, TensorRef x, const Shape& asked) {
   GraphBuilder& graph = tape.graph();
-  const TensorRef out = view(graph, x, asked, tape.sequence());
-  tape.record("ViewBackward0", {x}, out, [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
-    return {reshape(graph, gradient, graph.shape(x))};
+  const Shape shape = resolve(graph, x, asked);
+  graph.begin_op("aten::reshape", {x, asked}, tape.sequence());
+  TensorRef made;
+  if (!view_strides(graph, x, shape)) {
+    made = unsafe_view(tape, clone(tape, x), shape);
+  } else {
+    made = reshaped_view(tape, x, graph.is_contiguous(x) ? asked : shape);
+  }
+  graph.end_op({made});
+  return made;
+}
+
+TensorRef t(AutogradTape& tape, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = t(graph, x, tape.sequence());
+  tape.record("TBackward0", {x}, out, [&graph](TensorRef gradient) -> std::vector<TensorRef> {
+    return {t(graph, gradient)};
   });
   return out;
 }
@@ -186,6 +304,79 @@ TensorRef transpose(AutogradTape& tape, TensorRef x, int dim0, int dim1) {
                 return {transpose(graph, gradient, dim0, dim1)};
               });
   return out;
+}
+
+TensorRef permute(AutogradTape& tape, TensorRef x, const Shape& axes) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = permute(graph, x, axes, tape.sequence());
+  Shape back(axes.size());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    back[static_cast<std::size_t>(axes[i])] = static_cast<std::int64_t>(i);
+  }
+  tape.record("PermuteBackward0", {x}, out,
+              [&graph, back](TensorRef gradient) -> std::vector<TensorRef> {
+                return {permute(graph, gradient, back)};
+              });
+  return out;
+}
+
+TensorRef unsqueeze(AutogradTape& tape, TensorRef x, int dim) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = unsqueeze(graph, x, dim, tape.sequence());
+  tape.record("UnsqueezeBackward0", {x}, out,
+              [&graph, dim](TensorRef gradient) -> std::vector<TensorRef> {
+                return {squeeze(graph, gradient, dim)};
+              });
+  return out;
+}
+
+TensorRef expand(AutogradTape& tape, TensorRef x, const Shape& shape) {
+  const TensorRef out = expand(tape.graph(), x, shape, tape.sequence());
+  const Shape from = tape.graph().shape(x);
+  tape.record("ExpandBackward0", {x}, out,
+              [&tape, from](TensorRef gradient) -> std::vector<TensorRef> {
+                return {tape.sum_to(gradient, from)};
+              });
+  return out;
+}
+
+TensorRef slice(AutogradTape& tape, TensorRef x, int dim, std::int64_t start, std::int64_t end) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = slice(graph, x, dim, start, end, tape.sequence());
+  tape.record("SliceBackward0", {x}, out,
+              [&graph, x, dim, start, end](TensorRef gradient) -> std::vector<TensorRef> {
+                const Shape& shape = graph.shape(x);
+                graph.begin_op("aten::slice_backward", {gradient, shape, dim, start, end, 1});
+                const TensorRef made = zeros(graph, graph.dtype(x), shape);
+                copy(graph, slice(graph, made, dim, start, end), gradient);
+                graph.end_op({made});
+                return {made};
+              });
+  return out;
+}
+
+TensorRef select(AutogradTape& tape, TensorRef x, int dim, std::int64_t index) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = select(graph, x, dim, index, tape.sequence());
+  tape.record("SelectBackward0", {x}, out,
+              [&graph, x, dim, index](TensorRef gradient) -> std::vector<TensorRef> {
+                const Shape& shape = graph.shape(x);
+                graph.begin_op("aten::select_backward", {gradient, shape, dim, index});
+                const TensorRef made = zeros(graph, graph.dtype(x), shape);
+                copy(graph, select(graph, made, dim, index), gradient);
+                graph.end_op({made});
+                return {made};
+              });
+  return out;
+}
+
+TensorRef contiguous(AutogradTape& tape, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  if (graph.is_contiguous(x)) return x;
+  graph.begin_op("aten::contiguous", {x, 0}, tape.sequence());
+  const TensorRef made = clone(tape, x);
+  graph.end_op({made});
+  return made;
 }
 
 }  // namespace perfmodel

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <limits>
+#include <optional>
+
 #include "autograd_tape.hpp"
 
 namespace perfmodel {
@@ -10,6 +13,13 @@ namespace perfmodel {
 
 /// The same storage as a dense tensor of another shape; no op.
 TensorRef contiguous_view(GraphBuilder& graph, TensorRef x, Shape shape);
+
+/// `asked` with its -1 replaced.
+Shape resolve(const GraphBuilder& graph, TensorRef x, Shape asked);
+/// Strides under which the memory of `x` can be read as `shape`; none: it has to be copied first.
+std::optional<Shape> view_strides(const GraphBuilder& graph, TensorRef x, const Shape& shape);
+/// Negative axes count from the end.
+std::size_t axis_of(const GraphBuilder& graph, TensorRef x, int dim);
 
 TensorRef as_strided(GraphBuilder& graph, TensorRef x, Shape shape, Shape strides,
                      std::int64_t offset = 0, bool give_offset = false);
@@ -25,17 +35,34 @@ TensorRef narrow(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start,
 TensorRef squeeze(GraphBuilder& graph, TensorRef x);
 TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim);
 TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence = -1);
-TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape);
-/// A view of a contiguous tensor; `asked` is the size argument, which may hold a -1.
+TensorRef permute(GraphBuilder& graph, TensorRef x, const Shape& axes, std::int64_t sequence = -1);
+TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape, std::int64_t sequence = -1);
+/// `asked` is the size argument, which may hold a -1; the memory of `x` must allow the view.
 TensorRef view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence = -1);
+TensorRef unsafe_view(GraphBuilder& graph, TensorRef x, const Shape& asked,
+                      std::int64_t sequence = -1);
+/// A view where the memory allows it, else a copy.
 TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence = -1);
+/// The part of an axis that an index expression leaves ("x[:, 2:5]"), as the far end of a ":".
+inline constexpr std::int64_t kSliceEnd = std::numeric_limits<std::int64_t>::max();
+
 /// The view inside of reshape(): `aten::view`, or `aten::_reshape_alias` before PyTorch 2.1.
-TensorRef reshaped_view(GraphBuilder& graph, TensorRef x, const Shape& shape,
+TensorRef reshaped_view(GraphBuilder& graph, TensorRef x, const Shape& asked,
                         std::int64_t sequence = -1);
 
 TensorRef view(AutogradTape& tape, TensorRef x, const Shape& asked);
+TensorRef unsafe_view(AutogradTape& tape, TensorRef x, const Shape& asked);
+TensorRef reshape(AutogradTape& tape, TensorRef x, const Shape& asked);
+TensorRef t(AutogradTape& tape, TensorRef x);
 /// Makes one axis of all from `from_dim` on.
 TensorRef flatten(AutogradTape& tape, TensorRef x, int from_dim);
 TensorRef transpose(AutogradTape& tape, TensorRef x, int dim0, int dim1);
+TensorRef permute(AutogradTape& tape, TensorRef x, const Shape& axes);
+TensorRef unsqueeze(AutogradTape& tape, TensorRef x, int dim);
+TensorRef expand(AutogradTape& tape, TensorRef x, const Shape& shape);
+TensorRef slice(AutogradTape& tape, TensorRef x, int dim, std::int64_t start, std::int64_t end);
+TensorRef select(AutogradTape& tape, TensorRef x, int dim, std::int64_t index);
+/// A copy in row-major order; `x` itself, without an op, where it is in that order.
+TensorRef contiguous(AutogradTape& tape, TensorRef x);
 
 }  // namespace perfmodel

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "../emit/memory.hpp"
 #include "../emit/optimizers.hpp"
 #include "../emit/region.hpp"
@@ -70,17 +72,22 @@ void TrainingStep::zero_grad() {
   if (options_.optimizer == TrainingOptions::Optimizer::kNone) return;
   begin_region(graph_, fmt::format("Optimizer.zero_grad#{0}.zero_grad",
                                    optimizer_class(options_.optimizer)));
-  for (TensorRef gradient : kept_gradients_) zero(graph_, gradient, tape_.sequence());
+  zero_gradients(graph_, options_.implementation, kept_gradients_, tape_.sequence());
   graph_.end_op();
 }
 
 void TrainingStep::optimizer_step() {
   if (options_.optimizer == TrainingOptions::Optimizer::kNone) return;
-  std::vector<TensorRef> gradients;
-  for (TensorRef parameter : parameters_) gradients.push_back(tape_.gradient(parameter));
+  OptimizerSettings settings = optimizer_settings(options_.optimizer, options_.implementation);
+  settings.learning_rate = options_.learning_rate.value_or(settings.learning_rate);
+  settings.weight_decay = options_.weight_decay.value_or(settings.weight_decay);
+  std::vector<ParameterUpdate> updates;
+  for (TensorRef parameter : parameters_) {
+    updates.push_back({.parameter = parameter, .gradient = tape_.gradient(parameter)});
+  }
   begin_part("## optimizer ##");
   begin_region(graph_, fmt::format("Optimizer.step#{0}.step", optimizer_class(options_.optimizer)));
-  emit_optimizer(graph_, options_.optimizer, options_.implementation, parameters_, gradients);
+  emit_optimizer(graph_, settings, std::move(updates));
   graph_.end_op();
   end_part();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "perfmodel/graph/pytorch.hpp"
@@ -32,6 +33,10 @@ struct TrainingOptions {
     kForeach,  ///< `aten::_foreach_*` over all parameters
     kFused,    ///< one `aten::_fused_*` op
   } implementation = Implementation::kDefault;
+
+  /// Unset: 0.01 for SGD and Adagrad, 0.001 for Adam; no decay but for AdamW (0.01). They change
+  /// numbers in arguments, and a decay adds an op.
+  std::optional<double> learning_rate, weight_decay;
 
   /// Gradients become None before the backward pass (PyTorch 2's default), so nothing is set to
   /// zero and the first gradient is kept as it comes. Unset: what this version does.

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+struct RetargetOptions {
+  /// Whose libraries take over: cuDNN (`aten::cudnn_convolution`, ...) or MIOpen
+  /// (`aten::miopen_convolution`, ...).
+  enum class Vendor { kNvidia, kAmd } vendor = Vendor::kNvidia;
+
+  /// The step's inputs lie in pinned or pageable host memory and are copied at the start of the
+  /// step, or are on the GPU already.
+  enum class Inputs { kPinned, kPageable, kOnDevice } inputs = Inputs::kPinned;
+};
+
+/// The graph that a GPU run of the same program would have given, from one that was recorded on a
+/// machine without a GPU (by PyTorch's own packages or one with a generic BLAS).
+///
+/// Parameters, activations and state move to cuda:0; numbers that PyTorch keeps on the host stay
+/// there. The step's inputs are copied. What an op does inside on a CPU becomes what it does on a
+/// GPU, library ops and their autograd nodes included. Backward functions move to autograd's own
+/// thread. Labels, sequence numbers and the PyTorch version stay; so does the optimizer's way of
+/// walking the parameters (PyTorch 2 would choose foreach on a GPU: see the optimizer rewrite).
+/// docs/rewrites.md lists what is exact and what is assumed.
+///
+/// Errors (kImpossible): tensors on a GPU already; no tensor at all; ops that exist on CPUs alone
+/// and have no counterpart here (all are named).
+Result<ExecutionGraph> retarget(const ExecutionGraph& graph, const RetargetOptions& options = {});
+
+}  // namespace perfmodel

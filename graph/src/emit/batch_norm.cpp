@@ -1,0 +1,124 @@
+#include "batch_norm.hpp"
+
+#include "memory.hpp"
+#include "views.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr double kMomentum = 0.1;
+
+struct Saved {
+  TensorRef out, mean, deviation, reserve;
+};
+
+// at::empty with a memory format; `spelled_out`: the inner call of empty_like.
+TensorRef empty_dense(GraphBuilder& graph, TensorRef x) {
+  const TensorRef made = like(graph, x);
+  graph.leaf_op(
+      "aten::empty.memory_format",
+      {graph.shape(x), scalar_type_code(graph.dtype(x)), 0, graph.device_value(), kNone, 0},
+      {made});
+  return made;
+}
+
+TensorRef empty_like_dense(GraphBuilder& graph, TensorRef x) {
+  if (graph.pytorch().on_gpu()) {
+    graph.begin_op("aten::empty_like",
+                   {x, scalar_type_code(graph.dtype(x)), 0, graph.device_value(), kNone, 0});
+  } else {
+    graph.begin_op("aten::empty_like", {x, kNone, kNone, kNone, kNone, 0});
+  }
+  const TensorRef made = empty_dense(graph, x);
+  graph.end_op({made});
+  return made;
+}
+
+Saved cudnn_forward(GraphBuilder& graph, TensorRef x, const BatchNorm& norm,
+                    const std::vector<Value>& arguments, std::int64_t sequence) {
+  Saved made;
+  const std::int64_t channels = graph.shape(x)[1];
+  graph.begin_op("aten::cudnn_batch_norm", arguments, sequence);
+  made.out = empty_like_dense(graph, x);
+  view(graph, norm.weight, {1, channels, 1, 1});
+  made.mean = empty(graph, DType::kFloat32, {channels});
+  made.deviation = empty(graph, DType::kFloat32, {channels});
+  empty(graph, DType::kUInt8, {0});  // workspace
+  made.reserve = empty(graph, DType::kUInt8, {0});
+  graph.end_op({made.out, made.mean, made.deviation, made.reserve});
+  return made;
+}
+
+// As PyTorch 1.13 has it: statistics, then per channel a factor and a shift.
+Saved native_forward(GraphBuilder& graph, TensorRef x, const std::vector<Value>& arguments,
+                     std::int64_t sequence) {
+  Saved made;
+  const std::int64_t channels = graph.shape(x)[1];
+  made.reserve = empty(graph, DType::kUInt8, {0});
+  graph.begin_op("aten::native_batch_norm", arguments, sequence);
+  made.mean = empty(graph, DType::kFloat32, {channels});
+  made.deviation = empty(graph, DType::kFloat32, {channels});
+  for (int i = 0; i < 2; ++i) empty(graph, DType::kFloat32, {channels});
+  made.out = empty_like_dense(graph, x);
+  for (int i = 0; i < 2; ++i) empty(graph, DType::kFloat32, {channels});
+  graph.end_op({made.out, made.mean, made.deviation});
+  return made;
+}
+
+std::vector<TensorRef> cudnn_backward(GraphBuilder& graph, TensorRef x, TensorRef gradient,
+                                      const BatchNorm& norm, const Saved& saved) {
+  const std::int64_t channels = graph.shape(x)[1];
+  graph.begin_op("aten::cudnn_batch_norm_backward",
+                 {x, gradient, norm.weight, norm.mean, norm.variance, saved.mean, saved.deviation,
+                  norm.epsilon, saved.reserve});
+  std::vector<TensorRef> made = {empty_dense(graph, x)};
+  for (int i = 0; i < 2; ++i) made.push_back(empty(graph, DType::kFloat32, {channels}));
+  view(graph, norm.weight, {1, channels, 1, 1});
+  empty(graph, DType::kUInt8, {0});  // workspace
+  graph.end_op({made[0], made[1], made[2]});
+  return made;
+}
+
+std::vector<TensorRef> native_backward(GraphBuilder& graph, TensorRef x, TensorRef gradient,
+                                       const BatchNorm& norm, const Saved& saved) {
+  const std::int64_t channels = graph.shape(x)[1];
+  graph.begin_op("aten::native_batch_norm_backward",
+                 {gradient, x, norm.weight, norm.mean, norm.variance, saved.mean, saved.deviation,
+                  true, norm.epsilon, Value::List{true, true, true}});
+  empty_like_dense(graph, x);
+  const TensorRef weight = empty(graph, DType::kFloat32, {channels});
+  const TensorRef bias = empty(graph, DType::kFloat32, {channels});
+  const TensorRef made = empty_like_dense(graph, x);
+  graph.end_op({made, weight, bias});
+  return {made, weight, bias};
+}
+
+}  // namespace
+
+TensorRef batch_norm(AutogradTape& tape, TensorRef x, const BatchNorm& norm) {
+  GraphBuilder& graph = tape.graph();
+  const bool on_gpu = graph.pytorch().on_gpu();
+  const std::int64_t sequence = tape.sequence();
+  graph.leaf_op("aten::add_.Tensor", {norm.batches, wrapped_number(graph), 1}, {norm.batches},
+                sequence);
+  std::vector<Value> arguments = {x,    norm.weight, norm.bias,   norm.mean, norm.variance,
+                                  true, kMomentum,   norm.epsilon};
+  std::vector<Value> with_cudnn_flag = arguments;
+  with_cudnn_flag.emplace_back(true);
+  graph.begin_op("aten::batch_norm", with_cudnn_flag, sequence);
+  graph.begin_op("aten::_batch_norm_impl_index", with_cudnn_flag, sequence);
+  const Saved saved = on_gpu ? cudnn_forward(graph, x, norm, arguments, sequence)
+                             : native_forward(graph, x, arguments, sequence);
+  const int implementation = on_gpu ? 1 : 0;
+  graph.end_op({saved.out, saved.mean, saved.deviation, saved.reserve, implementation});
+  graph.end_op({saved.out});
+  tape.record(on_gpu ? "CudnnBatchNormBackward0" : "NativeBatchNormBackward0",
+              {x, norm.weight, norm.bias}, saved.out,
+              [&graph, x, norm, saved, on_gpu](TensorRef gradient) {
+                return on_gpu ? cudnn_backward(graph, x, gradient, norm, saved)
+                              : native_backward(graph, x, gradient, norm, saved);
+              });
+  return saved.out;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "autograd_tape.hpp"
+
+namespace perfmodel {
+
+/// What nn.BatchNorm2d keeps: scale and shift with gradient, statistics over the batches so far.
+struct BatchNorm {
+  TensorRef weight, bias, mean, variance;  ///< [C]
+  TensorRef batches;                       ///< int64, no axes
+  double epsilon = 1e-5;
+};
+
+/// Training: statistics of this batch, x [B, C, H, W].
+TensorRef batch_norm(AutogradTape& tape, TensorRef x, const BatchNorm& norm);
+
+}  // namespace perfmodel

@@ -1,0 +1,150 @@
+#include "convolution.hpp"
+
+#include "memory.hpp"
+#include "perfmodel/result.hpp"
+#include "reduction.hpp"
+#include "views.hpp"
+
+namespace perfmodel {
+namespace {
+
+// A tensor as oneDNN hands it back: allocated, then given its strides.
+TensorRef onednn_tensor(GraphBuilder& graph, DType dtype, const Shape& shape) {
+  const TensorRef made = empty(graph, dtype, shape);
+  graph.leaf_op("aten::as_strided_", {made, shape, contiguous_strides(shape), kNone}, {made});
+  return made;
+}
+
+TensorRef onednn_convolution(GraphBuilder& graph, TensorRef x, TensorRef weight, TensorRef bias,
+                             const Conv2d& conv, const Shape& out_shape) {
+  PERFMODEL_CHECK(!conv.transposed);
+  graph.begin_op("aten::mkldnn_convolution",
+                 {x, weight, bias, conv.padding, conv.stride, conv.dilation, conv.groups});
+  empty(graph, graph.dtype(x), {0});
+  const TensorRef out = onednn_tensor(graph, graph.dtype(x), out_shape);
+  graph.end_op({out});
+  return out;
+}
+
+// cuDNN leaves the bias to an addition.
+TensorRef cudnn_convolution(GraphBuilder& graph, TensorRef x, TensorRef weight, TensorRef bias,
+                            const Conv2d& conv, const Shape& out_shape) {
+  const TensorRef out = graph.new_tensor(graph.dtype(x), out_shape);
+  if (conv.transposed) {
+    graph.leaf_op("aten::cudnn_convolution_transpose",
+                  {x, weight, conv.padding, Shape{0, 0}, conv.stride, conv.dilation, conv.groups,
+                   false, false, true},
+                  {out});
+  } else {
+    graph.leaf_op(
+        "aten::cudnn_convolution",
+        {x, weight, conv.padding, conv.stride, conv.dilation, conv.groups, false, false, true},
+        {out});
+  }
+  if (graph.dtype(bias) != DType::kUnknown) {
+    const TensorRef each = reshape(graph, bias, {1, out_shape[1], 1, 1});
+    graph.leaf_op("aten::add_.Tensor", {out, each, 1}, {out});
+  }
+  return out;
+}
+
+Shape output_shape(const GraphBuilder& graph, TensorRef x, TensorRef weight, const Conv2d& conv) {
+  const Shape &from = graph.shape(x), &filter = graph.shape(weight);
+  const Shape size = convolved_size({from[2], from[3]}, {filter[2], filter[3]}, conv);
+  return {from[0], conv.transposed ? filter[1] * conv.groups : filter[0], size[0], size[1]};
+}
+
+struct Gradients {
+  TensorRef x, weight, bias;
+};
+
+// What oneDNN allocates, in its order: the gradient of the input, of the bias, of the weight.
+Gradients onednn_gradients(GraphBuilder& graph, TensorRef x, TensorRef weight, bool of_x,
+                           const Shape& bias_shape) {
+  Gradients made;
+  if (of_x) {
+    empty(graph, graph.dtype(x), {0});
+    made.x = onednn_tensor(graph, graph.dtype(x), graph.shape(x));
+  }
+  if (bias_shape != Shape{0}) made.bias = onednn_tensor(graph, graph.dtype(x), bias_shape);
+  made.weight = onednn_tensor(graph, graph.dtype(weight), graph.shape(weight));
+  return made;
+}
+
+Gradients cudnn_gradients(GraphBuilder& graph, TensorRef x, TensorRef weight, TensorRef gradient,
+                          bool of_x, const Shape& bias_shape) {
+  Gradients made;
+  if (!graph.pytorch().before(2, 1)) {  // into the order of its axes that cuDNN works in
+    graph.leaf_op("aten::to.dtype_layout", {gradient, kNone, kNone, kNone, kNone, false, false, 0},
+                  {gradient});
+  }
+  if (of_x) made.x = like(graph, x);  // allocated without an op
+  made.weight = like(graph, weight);
+  graph.leaf_op("aten::empty.memory_format",
+                {graph.shape(weight), scalar_type_code(graph.dtype(weight)), 0,
+                 graph.device_value(), kNone, 0},
+                {made.weight});
+  if (bias_shape != Shape{0}) made.bias = sum(graph, gradient, {0, 2, 3}, false);
+  return made;
+}
+
+}  // namespace
+
+Shape convolved_size(const Shape& size, const Shape& kernel, const Conv2d& conv) {
+  Shape out;
+  for (std::size_t i = 0; i < size.size(); ++i) {
+    const std::int64_t window = conv.dilation[i] * (kernel[i] - 1) + 1;
+    out.push_back(conv.transposed ? (size[i] - 1) * conv.stride[i] - 2 * conv.padding[i] + window
+                                  : (size[i] + 2 * conv.padding[i] - window) / conv.stride[i] + 1);
+  }
+  return out;
+}
+
+TensorRef conv2d(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRef bias,
+                 const Conv2d& conv) {
+  GraphBuilder& graph = tape.graph();
+  const bool has_bias = bias.exists(), on_gpu = graph.pytorch().on_gpu();
+  const Value given = has_bias ? Value(bias) : Value(kNone);
+  const TensorRef passed = has_bias ? bias : graph.undefined();
+  const Shape none = {0, 0};
+  const std::int64_t sequence = tape.sequence();
+  if (conv.transposed) {
+    graph.begin_op("aten::conv_transpose2d.input",
+                   {x, weight, given, conv.stride, conv.padding, none, conv.groups, conv.dilation},
+                   sequence);
+  } else {
+    graph.begin_op("aten::conv2d",
+                   {x, weight, given, conv.stride, conv.padding, conv.dilation, conv.groups},
+                   sequence);
+  }
+  std::vector<Value> arguments = {
+      x,    weight,     passed, conv.stride, conv.padding, conv.dilation, conv.transposed,
+      none, conv.groups};
+  graph.begin_op("aten::convolution", arguments, sequence);
+  for (bool flag : {false, false, true, true}) arguments.emplace_back(flag);
+  graph.begin_op("aten::_convolution", arguments);
+  const Shape shape = output_shape(graph, x, weight, conv);
+  const TensorRef out = on_gpu ? cudnn_convolution(graph, x, weight, passed, conv, shape)
+                               : onednn_convolution(graph, x, weight, passed, conv, shape);
+  for (int i = 0; i < 3; ++i) graph.end_op({out});
+
+  std::vector<TensorRef> inputs = {x, weight};
+  if (has_bias) inputs.push_back(bias);
+  tape.record("ConvolutionBackward0", inputs, out, [=, &tape, &graph](TensorRef gradient) {
+    const Shape bias_shape = has_bias ? graph.shape(bias) : Shape{0};
+    const bool of_x = tape.requires_grad(x);
+    graph.begin_op("aten::convolution_backward",
+                   {gradient, x, weight, bias_shape, conv.stride, conv.padding, conv.dilation,
+                    conv.transposed, none, conv.groups, Value::List{of_x, true, has_bias}});
+    const Gradients made = on_gpu ? cudnn_gradients(graph, x, weight, gradient, of_x, bias_shape)
+                                  : onednn_gradients(graph, x, weight, of_x, bias_shape);
+    const TensorRef undefined = graph.undefined();
+    graph.end_op({of_x ? made.x : undefined, made.weight, has_bias ? made.bias : undefined});
+    std::vector<TensorRef> gradients = {made.x, made.weight};
+    if (has_bias) gradients.push_back(made.bias);
+    return gradients;
+  });
+  return out;
+}
+
+}  // namespace perfmodel

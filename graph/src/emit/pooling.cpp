@@ -1,0 +1,102 @@
+#include "pooling.hpp"
+
+#include "convolution.hpp"
+#include "memory.hpp"
+#include "reduction.hpp"
+
+namespace perfmodel {
+namespace {
+
+Shape pooled_shape(const Shape& from, const Pool2d& pool) {
+  const Conv2d windows = {.stride = {pool.stride, pool.stride},
+                          .padding = {pool.padding, pool.padding}};
+  const Shape size = convolved_size({from[2], from[3]}, {pool.kernel, pool.kernel}, windows);
+  return {from[0], from[1], size[0], size[1]};
+}
+
+Shape square(std::int64_t size) { return {size, size}; }
+
+}  // namespace
+
+TensorRef max_pool2d(AutogradTape& tape, TensorRef x, const Pool2d& pool) {
+  GraphBuilder& graph = tape.graph();
+  const Shape shape = pooled_shape(graph.shape(x), pool);
+  const TensorRef out = graph.new_tensor(graph.dtype(x), shape);
+  const TensorRef indices = graph.new_tensor(DType::kInt64, shape);
+  const std::vector<Value> window = {square(pool.kernel), square(pool.stride), square(pool.padding),
+                                     square(1), false};
+  std::vector<Value> arguments = {x};
+  arguments.insert(arguments.end(), window.begin(), window.end());
+  graph.begin_op("aten::max_pool2d", arguments, tape.sequence());
+  graph.leaf_op("aten::max_pool2d_with_indices", arguments, {out, indices}, tape.sequence());
+  graph.end_op({out});
+  tape.record("MaxPool2DWithIndicesBackward0", {x}, out,
+              [&graph, x, indices, window](TensorRef gradient) -> std::vector<TensorRef> {
+                const TensorRef made = like(graph, x);
+                std::vector<Value> inputs = {gradient, x};
+                inputs.insert(inputs.end(), window.begin(), window.end());
+                inputs.emplace_back(indices);
+                graph.begin_op("aten::max_pool2d_with_indices_backward", inputs);
+                zero(graph, made);
+                graph.end_op({made});
+                return {made};
+              });
+  return out;
+}
+
+TensorRef avg_pool2d(AutogradTape& tape, TensorRef x, const Pool2d& pool) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = graph.new_tensor(graph.dtype(x), pooled_shape(graph.shape(x), pool));
+  const std::vector<Value> window = {
+      square(pool.kernel), square(pool.stride), square(pool.padding), false, true, kNone};
+  std::vector<Value> arguments = {x};
+  arguments.insert(arguments.end(), window.begin(), window.end());
+  graph.leaf_op("aten::avg_pool2d", arguments, {out}, tape.sequence());
+  tape.record("AvgPool2DBackward0", {x}, out,
+              [&graph, x, window](TensorRef gradient) -> std::vector<TensorRef> {
+                const TensorRef made = like(graph, x);
+                std::vector<Value> inputs = {gradient, x};
+                inputs.insert(inputs.end(), window.begin(), window.end());
+                graph.begin_op("aten::avg_pool2d_backward", inputs);
+                if (!graph.pytorch().on_gpu()) zero(graph, made);  // a GPU sets each element once
+                graph.end_op({made});
+                return {made};
+              });
+  return out;
+}
+
+TensorRef adaptive_avg_pool2d(AutogradTape& tape, TensorRef x, const Shape& size) {
+  GraphBuilder& graph = tape.graph();
+  graph.begin_op("aten::adaptive_avg_pool2d", {x, size}, tape.sequence());
+  if (size == Shape{1, 1}) {
+    const TensorRef out = mean(tape, x, {-1, -2}, true);
+    graph.end_op({out});
+    return out;
+  }
+  const Shape& from = graph.shape(x);
+  const Shape shape = {from[0], from[1], size[0], size[1]};
+  graph.begin_op("aten::_adaptive_avg_pool2d", {x, size}, tape.sequence());
+  const TensorRef nothing = empty(graph, graph.dtype(x), {0});
+  const TensorRef out = graph.new_view(nothing, shape, contiguous_strides(shape));
+  graph.leaf_op("aten::resize_", {nothing, shape, 0}, {out});
+  graph.end_op({out});
+  graph.end_op({out});
+  tape.record("AdaptiveAvgPool2DBackward0", {x}, out,
+              [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
+                graph.begin_op("aten::_adaptive_avg_pool2d_backward", {gradient, x});
+                TensorRef made;
+                if (graph.pytorch().on_gpu()) {
+                  made = zeros_like(graph, x, graph.dtype(x));
+                } else {
+                  const TensorRef none = empty(graph, graph.dtype(x), {0});
+                  made = graph.new_view(none, graph.shape(x), graph.strides(x));
+                  graph.leaf_op("aten::resize_", {none, graph.shape(x), 0}, {made});
+                  zero(graph, made);
+                }
+                graph.end_op({made});
+                return {made};
+              });
+  return out;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,178 @@
+#include "update.hpp"
+
+#include "memory.hpp"
+
+namespace perfmodel {
+namespace {
+
+// What TensorIterator does to a number of another type where the op computes on the CPU.
+void cast(GraphBuilder& graph, TensorRef number, TensorRef x) {
+  if (graph.device(x) != GraphBuilder::cpu() || graph.dtype(x) == graph.dtype(number)) return;
+  const int dtype = scalar_type_code(graph.dtype(x));
+  const TensorRef made = graph.new_tensor(graph.dtype(x), graph.cpu(), {});
+  const Value device = GraphBuilder::device_value(GraphBuilder::cpu());
+  graph.begin_op("aten::to.dtype", {number, dtype, false, false, kNone});
+  graph.begin_op("aten::_to_copy", {number, dtype, kNone, kNone, kNone, false, kNone});
+  graph.leaf_op("aten::empty_strided", {Shape{}, Shape{}, dtype, 0, device, false}, {made});
+  copy(graph, made, number);
+  graph.end_op({made});
+  graph.end_op({made});
+}
+
+DType type_of(const Value& number) {
+  return std::holds_alternative<double>(number.variant()) ? DType::kFloat64 : DType::kInt64;
+}
+
+// x op number, made anew.
+TensorRef with_number(GraphBuilder& graph, const char* op, TensorRef x, DType type,
+                      std::vector<Value> more = {}) {
+  const TensorRef number = wrapped_number(graph, type), made = like(graph, x);
+  more.insert(more.begin(), {x, number});
+  graph.begin_op(op, std::move(more));
+  cast(graph, number, x);
+  graph.end_op({made});
+  return made;
+}
+
+// x op= number
+void with_number_(GraphBuilder& graph, const char* op, TensorRef x, DType type,
+                  std::vector<Value> more = {}) {
+  const TensorRef number = wrapped_number(graph, type);
+  more.insert(more.begin(), {x, number});
+  graph.begin_op(op, std::move(more));
+  cast(graph, number, x);
+  graph.end_op({x});
+}
+
+}  // namespace
+
+void add_number_(GraphBuilder& graph, TensorRef x, Value number) {
+  with_number_(graph, "aten::add_.Tensor", x, type_of(number), {1});
+}
+
+void mul_number_(GraphBuilder& graph, TensorRef x) {
+  with_number_(graph, "aten::mul_.Tensor", x, DType::kFloat64);
+}
+
+TensorRef add_number(GraphBuilder& graph, TensorRef x) {
+  return with_number(graph, "aten::add.Tensor", x, DType::kInt64, {1});
+}
+
+TensorRef sub_number(GraphBuilder& graph, TensorRef x) {
+  return with_number(graph, "aten::sub.Tensor", x, DType::kInt64, {1});
+}
+
+TensorRef mul_number(GraphBuilder& graph, TensorRef x, DType number) {
+  return with_number(graph, "aten::mul.Tensor", x, number);
+}
+
+TensorRef div_number(GraphBuilder& graph, TensorRef x) {
+  return with_number(graph, "aten::div.Tensor", x, DType::kFloat64);
+}
+
+void add_scalar_(GraphBuilder& graph, TensorRef x, Value number) {
+  graph.begin_op("aten::add_.Scalar", {x, number, 1});
+  add_number_(graph, x, number);
+  graph.end_op({x});
+}
+
+// The number comes first: `mul_out` of the wrapped number and the tensor.
+void mul_scalar_(GraphBuilder& graph, TensorRef x, Value number) {
+  graph.begin_op("aten::mul_.Scalar", {x, number});
+  const TensorRef wrapped = wrapped_number(graph, DType::kFloat64);
+  graph.begin_op("aten::mul.out", {wrapped, x, x});
+  cast(graph, wrapped, x);
+  graph.end_op({x});
+  graph.end_op({x});
+}
+
+void div_scalar_(GraphBuilder& graph, TensorRef x, Value number) {
+  graph.begin_op("aten::div_.Scalar", {x, number});
+  with_number_(graph, "aten::div_.Tensor", x, DType::kFloat64);
+  graph.end_op({x});
+}
+
+TensorRef add_scalar(GraphBuilder& graph, TensorRef x, Value number) {
+  graph.begin_op("aten::add.Scalar", {x, number, 1});
+  const TensorRef made = with_number(graph, "aten::add.Tensor", x, type_of(number), {1});
+  graph.end_op({made});
+  return made;
+}
+
+TensorRef mul_scalar(GraphBuilder& graph, TensorRef x, Value number) {
+  graph.begin_op("aten::mul.Scalar", {x, number});
+  const TensorRef wrapped = wrapped_number(graph, DType::kFloat64), made = like(graph, x);
+  graph.begin_op("aten::mul.Tensor", {wrapped, x});
+  cast(graph, wrapped, x);
+  graph.end_op({made});
+  graph.end_op({made});
+  return made;
+}
+
+void add_scaled_(GraphBuilder& graph, TensorRef x, TensorRef y, Value alpha) {
+  graph.leaf_op("aten::add_.Tensor", {x, y, alpha}, {x});
+}
+
+TensorRef add_scaled(GraphBuilder& graph, TensorRef x, TensorRef y, Value alpha) {
+  const TensorRef made = like(graph, x);
+  graph.leaf_op("aten::add.Tensor", {x, y, alpha}, {made});
+  return made;
+}
+
+void lerp_(GraphBuilder& graph, TensorRef x, TensorRef y, double weight) {
+  graph.leaf_op("aten::lerp_.Scalar", {x, y, weight}, {x});
+}
+
+void addcmul_(GraphBuilder& graph, TensorRef x, TensorRef a, TensorRef b, Value value) {
+  graph.leaf_op("aten::addcmul_", {x, a, b, value}, {x});
+}
+
+void addcdiv_(GraphBuilder& graph, TensorRef x, TensorRef a, TensorRef b, Value value) {
+  graph.leaf_op("aten::addcdiv_", {x, a, b, value}, {x});
+}
+
+TensorRef sqrt(GraphBuilder& graph, TensorRef x) {
+  const TensorRef made = like(graph, x);
+  graph.leaf_op("aten::sqrt", {x}, {made});
+  return made;
+}
+
+TensorRef reciprocal(GraphBuilder& graph, TensorRef x) {
+  const TensorRef made = like(graph, x);
+  graph.leaf_op("aten::reciprocal", {x}, {made});
+  return made;
+}
+
+TensorRef mul(GraphBuilder& graph, TensorRef x, TensorRef y) {
+  const TensorRef made = like(graph, x);
+  graph.leaf_op("aten::mul.Tensor", {x, y}, {made});
+  return made;
+}
+
+TensorRef div(GraphBuilder& graph, TensorRef x, TensorRef y) {
+  const TensorRef made = like(graph, x);
+  graph.leaf_op("aten::div.Tensor", {x, y}, {made});
+  return made;
+}
+
+TensorRef cpu_number(GraphBuilder& graph) {
+  const TensorRef made = graph.new_tensor(DType::kFloat32, GraphBuilder::cpu(), {});
+  const int dtype = scalar_type_code(DType::kFloat32);
+  const Value device = GraphBuilder::device_value(GraphBuilder::cpu());
+  graph.leaf_op("aten::empty.memory_format", {Shape{}, dtype, 0, device, false, kNone}, {made});
+  graph.leaf_op("aten::to.device", {made, device, dtype, false, false, kNone}, {made});
+  graph.leaf_op("aten::lift_fresh", {made}, {made});
+  graph.begin_op("aten::detach_", {made});
+  graph.begin_plain("detach_", {made});
+  graph.end_op();
+  graph.end_op({made});
+  return made;
+}
+
+void item(GraphBuilder& graph, TensorRef x, double value) {
+  graph.begin_op("aten::item", {x});
+  graph.leaf_op("aten::_local_scalar_dense", {x}, {value});
+  graph.end_op({value});
+}
+
+}  // namespace perfmodel

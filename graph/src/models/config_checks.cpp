@@ -1,0 +1,73 @@
+#include "config_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace perfmodel {
+namespace {
+
+constexpr double kMostElements = static_cast<double>(std::int64_t{1} << 60);
+constexpr std::size_t kShownNames = 8;
+
+// Letters that are added, lost or changed (Levenshtein).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+Unexpected unknown_preset(std::string_view what, std::string_view found,
+                          const std::vector<std::string_view>& known) {
+  std::vector<std::string_view> shown = known;
+  if (shown.size() > kShownNames) {
+    std::stable_sort(shown.begin(), shown.end(), [&](std::string_view a, std::string_view b) {
+      return edit_distance(a, found) < edit_distance(b, found);
+    });
+    shown.resize(kShownNames);
+    shown.push_back("...");
+  }
+  return fail(ErrorCode::kUnknownName,
+              fmt::format("expected {} ({}), found \"{}\"", what, fmt::join(shown, ", "), found));
+}
+
+Result<void> expect_at_least(std::string_view what, std::int64_t least, std::int64_t found) {
+  if (found >= least) return {};
+  return fail(ErrorCode::kImpossible,
+              fmt::format("{}: expected at least {}, found {}", what, least, found));
+}
+
+Result<void> expect_probability(std::string_view what, double found) {
+  if (found >= 0 && found < 1) return {};
+  return fail(ErrorCode::kImpossible,
+              fmt::format("{}: expected at least 0 and less than 1, found {}", what, found));
+}
+
+Result<void> expect_countable(std::string_view what, const std::vector<std::int64_t>& shape) {
+  double elements = 1;
+  for (std::int64_t size : shape) elements *= static_cast<double>(size);
+  if (elements < kMostElements) return {};
+  return fail(ErrorCode::kImpossible, fmt::format("{}: expected less than 2^60 elements, found {}",
+                                                  what, fmt::join(shape, " x ")));
+}
+
+Result<void> all_good(std::initializer_list<Result<void>> checks) {
+  for (const Result<void>& check : checks) {
+    if (!check) return check;
+  }
+  return {};
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+// What builders ask of a config, and how they say what is wrong with it.
+
+/// "expected an LSTM preset (a, b), found "c"": all names if they are few, else the nearest ones.
+Unexpected unknown_preset(std::string_view what, std::string_view found,
+                          const std::vector<std::string_view>& known);
+/// "hidden: expected at least 1, found 0".
+Result<void> expect_at_least(std::string_view what, std::int64_t least, std::int64_t found);
+Result<void> expect_probability(std::string_view what, double found);
+/// Refuses a tensor of 2^60 elements or more.
+Result<void> expect_countable(std::string_view what, const std::vector<std::int64_t>& shape);
+/// The first of several checks that fails.
+Result<void> all_good(std::initializer_list<Result<void>> checks);
+
+}  // namespace perfmodel

@@ -1,0 +1,343 @@
+// A graph of a CPU becomes that of a GPU. The builders know both: what they write for a CPU must
+// turn into what they write for a GPU.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "emit/activation.hpp"
+#include "emit/concat.hpp"
+#include "emit/embedding.hpp"
+#include "emit/index.hpp"
+#include "emit/loss.hpp"
+#include "emit/matmul.hpp"
+#include "emit/pointwise.hpp"
+#include "emit/reduction.hpp"
+#include "emit/views.hpp"
+#include "graph_comparison.hpp"
+#include "models/training_step.hpp"
+#include "models/vision_layers.hpp"
+#include "perfmodel/graph/build_mlp.hpp"
+#include "perfmodel/graph/build_resnet.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/rewrites/retarget.hpp"
+
+namespace perfmodel {
+namespace {
+
+using testing::HasSubstr;
+using Inputs = RetargetOptions::Inputs;
+using Vendor = RetargetOptions::Vendor;
+
+constexpr PyTorch kOld = {.major = 1, .minor = 13};
+constexpr PyTorch kNew = {};
+
+TrainingOptions training_on(PyTorch pytorch, bool gpu) {
+  pytorch.mkl = !pytorch.before(2, 0);  // the old recordings are Debian's
+  if (!gpu) pytorch.device = GraphBuilder::cpu();
+  TrainingOptions options;
+  options.pytorch = pytorch;
+  // PyTorch 2 would take foreach on a GPU alone; the optimizer is another rewrite's affair.
+  options.implementation = TrainingOptions::Implementation::kLoop;
+  return options;
+}
+
+ExecutionGraph resnet(const PyTorch& pytorch, bool gpu) {
+  ResnetConfig config = *resnet_preset("resnet18");
+  config.batch = 4;
+  config.resolution = 64;
+  config.training = training_on(pytorch, gpu);
+  config.training.optimizer = TrainingOptions::Optimizer::kMomentum;
+  return *build_resnet(config);
+}
+
+ExecutionGraph mlp(const PyTorch& pytorch, bool gpu, std::int64_t batch = 64) {
+  MlpConfig config = *mlp_preset("mnist");
+  config.batch = batch;
+  config.training = training_on(pytorch, gpu);
+  return *build_mlp(config);
+}
+
+std::map<std::string, int> names(const ExecutionGraph& graph) {
+  std::map<std::string, int> counts;
+  for (const Node& node : graph.nodes) ++counts[std::string(graph.name(node))];
+  return counts;
+}
+
+struct Case {
+  const char* name;
+  ExecutionGraph (*build)(const PyTorch&, bool gpu);
+  PyTorch pytorch;
+};
+
+class RetargetOfBuilt : public testing::TestWithParam<Case> {};
+
+TEST_P(RetargetOfBuilt, IsWhatIsBuiltForAGpu) {
+  const Case& c = GetParam();
+  const auto made = retarget(c.build(c.pytorch, false));
+  ASSERT_TRUE(made) << made.error().message;
+  const GraphComparison comparison = compare_graphs(c.build(c.pytorch, true), *made);
+  EXPECT_TRUE(comparison.same()) << comparison;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, RetargetOfBuilt,
+    testing::Values(Case{"MlpOld", [](const PyTorch& p, bool gpu) { return mlp(p, gpu); }, kOld},
+                    Case{"MlpNew", [](const PyTorch& p, bool gpu) { return mlp(p, gpu); }, kNew},
+                    Case{"ResnetOld", resnet, kOld}, Case{"ResnetNew", resnet, kNew}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+TEST(Retarget, RunsBackwardFunctionsOnAutogradsThread) {
+  const ExecutionGraph made = *retarget(mlp(kNew, false));
+  int functions = 0;
+  for (const Node& node : made.nodes) {
+    if (node.scope != Scope::kBackward) continue;
+    ++functions;
+    EXPECT_EQ(node.thread, GraphBuilder::kAutogradThread);
+    EXPECT_EQ(node.fw_thread, GraphBuilder::kMainThread);
+  }
+  EXPECT_GT(functions, 0);
+}
+
+TEST(Retarget, CopiesTheStepsInputs) {
+  const ExecutionGraph cpu = mlp(kNew, false);
+  const auto copies = [&](Inputs inputs, bool non_blocking) {
+    const ExecutionGraph made = *retarget(cpu, {.inputs = inputs});
+    int found = 0;
+    for (const Node& node : made.nodes) {
+      if (made.name(node) != "aten::copy_") continue;
+      const auto arguments = made.inputs(node);
+      const bool from_host = made.tensors[arguments[1].index].on_cpu();
+      found += from_host && (arguments[2].integer != 0) == non_blocking ? 1 : 0;
+    }
+    return found;
+  };
+  EXPECT_EQ(copies(Inputs::kPinned, true), 2);  // features and classes
+  EXPECT_EQ(copies(Inputs::kPinned, false), 0);
+  EXPECT_EQ(copies(Inputs::kPageable, false), 2);
+  EXPECT_EQ(copies(Inputs::kOnDevice, true) + copies(Inputs::kOnDevice, false), 0);
+}
+
+TEST(Retarget, KnowsTheLibrariesOfBothVendors) {
+  const ExecutionGraph cpu = resnet(kOld, false);
+  auto nvidia = names(*retarget(cpu, {.vendor = Vendor::kNvidia}));
+  auto amd = names(*retarget(cpu, {.vendor = Vendor::kAmd}));
+  EXPECT_EQ(nvidia["aten::cudnn_convolution"], 20);
+  EXPECT_EQ(nvidia["aten::cudnn_batch_norm_backward"], 20);
+  EXPECT_EQ(nvidia["CudnnBatchNormBackward0"], 20);
+  EXPECT_EQ(amd["aten::miopen_convolution"], 20);
+  EXPECT_EQ(amd["aten::miopen_batch_norm_backward"], 20);
+  EXPECT_EQ(amd["MiopenBatchNormBackward0"], 20);
+  for (const auto* counts : {&nvidia, &amd}) {
+    EXPECT_FALSE(counts->contains("aten::mkldnn_convolution"));
+    EXPECT_FALSE(counts->contains("NativeBatchNormBackward0"));
+    EXPECT_FALSE(counts->contains("aten::resolve_conj"));
+  }
+}
+
+TEST(Retarget, RefusesAGraphOfAGpu) {
+  const auto made = retarget(mlp(kNew, true));
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, ErrorCode::kImpossible);
+  EXPECT_THAT(made.error().message, HasSubstr("found tensors on a GPU in \"aten::to\""));
+}
+
+TEST(Retarget, RefusesAGraphWithoutTensors) {
+  GraphBuilder builder;
+  const auto made = retarget(builder.finish());
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().message, HasSubstr("expected tensors on a CPU, found none"));
+}
+
+TEST(Retarget, NamesOpsThatOnlyCpusHave) {
+  GraphBuilder builder(training_on(kNew, false).pytorch);
+  const TensorRef x = builder.new_tensor(DType::kFloat32, {8, 8});
+  for (const char* op : {"quantized::linear_dynamic", "aten::mkldnn_rnn_layer"}) {
+    builder.begin_plain(op, {x});
+    builder.end_op({x});
+  }
+  const auto made = retarget(builder.finish());
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().message,
+              HasSubstr("counterpart: aten::mkldnn_rnn_layer, quantized::linear_dynamic"));
+}
+
+// PyTorch 2 has an attention kernel of its own for CPUs.
+TEST(Retarget, AttentionTakesTheMemoryEfficientKernel) {
+  GraphBuilder builder(training_on(kNew, false).pytorch);
+  const auto tensor = [&](Shape shape) { return builder.new_tensor(DType::kFloat32, shape); };
+  const TensorRef q = tensor({2, 4, 16, 8}), k = tensor({2, 4, 16, 8}), v = tensor({2, 4, 16, 8});
+  const TensorRef out = tensor({2, 4, 16, 8}), sum = tensor({2, 4, 16});
+  const std::string op = "aten::_scaled_dot_product_flash_attention_for_cpu";
+  builder.begin_plain(op, {q, k, v, 0.0, true, kNone, kNone});
+  builder.graph_being_made().nodes.back().seq_id = 7;
+  builder.end_op({out, sum});
+  const std::string function = "ScaledDotProductFlashAttentionForCpuBackward0";
+  builder.begin_plain("autograd::engine::evaluate_function: " + function);
+  builder.begin_backward_function(function, {out}, 7);
+  builder.begin_plain(op + "_backward", {out, q, k, v, out, sum, 0.0, true, kNone, kNone});
+  builder.end_op({tensor({2, 4, 16, 8}), tensor({2, 4, 16, 8}), tensor({2, 4, 16, 8})});
+  builder.end_op();
+  builder.end_op();
+  const auto made = retarget(builder.finish());
+  ASSERT_TRUE(made) << made.error().message;
+  auto counts = names(*made);
+  EXPECT_EQ(counts["aten::_scaled_dot_product_efficient_attention"], 1);
+  EXPECT_EQ(counts["ScaledDotProductEfficientAttentionBackward0"], 1);
+  EXPECT_EQ(counts["aten::_scaled_dot_product_efficient_attention_backward"], 1);
+}
+
+class RetargetOfRecording : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const char* root = std::getenv("PERFMODEL_PUBLIC_DATA");
+    if (!root || !*root) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+    file_ = std::filesystem::path(root) / "traces_cpu" / (std::string(GetParam()) + ".et.json.gz");
+  }
+  std::filesystem::path file_;
+};
+
+TEST_P(RetargetOfRecording, LeavesNothingOfACpu) {
+  const auto recorded = read_execution_graph(file_);
+  ASSERT_TRUE(recorded) << to_string(recorded.error());
+  const auto made = retarget(*recorded, {.inputs = Inputs::kOnDevice});
+  ASSERT_TRUE(made) << made.error().message;
+  for (const Node& node : made->nodes) {
+    const std::string name(made->name(node));
+    for (const char* part : {"mkldnn", "resolve_conj", "native_batch_norm", "bernoulli_"}) {
+      EXPECT_EQ(name.find(part), std::string::npos) << name;
+    }
+    // Numbers and step counters stay on the host, and so does the handle of a label, one zero.
+    for_each_tensor(*made, made->inputs(node), [&](const Tensor& tensor) {
+      EXPECT_TRUE(tensor.rank == 0 || !tensor.on_cpu() ||
+                  (name == "aten::zero_" && tensor.numel == 1))
+          << name << " " << node.id;
+    });
+  }
+  // Every autograd node is there still, on a thread of its own; one per function of the recording.
+  const auto functions = [](const ExecutionGraph& graph, std::int32_t thread) {
+    int count = 0;
+    for (const Node& node : graph.nodes) {
+      count += node.scope == Scope::kBackward && node.thread == thread ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(functions(*made, GraphBuilder::kAutogradThread), functions(*recorded, 1));
+  EXPECT_EQ(functions(*made, GraphBuilder::kMainThread), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, RetargetOfRecording,
+                         testing::Values("dlrm_sparse_sgd", "dlrm_dense_sgd", "bert_layer_adamw",
+                                         "resblock_sgdm"));
+
+// The models of traces_cpu/record_et.py built for a GPU, by the pieces that builders are made of.
+// Their inputs are made before the recording.
+TrainingOptions as_recorded(TrainingOptions::Optimizer optimizer) {
+  TrainingOptions options = training_on(kOld, true);
+  options.optimizer = optimizer;
+  options.regions = TrainingOptions::Regions::kLossInForward;
+  options.resident_input = true;
+  options.step_label = "";
+  return options;
+}
+
+ExecutionGraph residual_block_on_gpu() {
+  TrainingStep step(as_recorded(TrainingOptions::Optimizer::kMomentum));
+  AutogradTape& tape = step.tape();
+  const Conv2d same = {.padding = {1, 1}};
+  const ConvLayer stem = make_conv(step, 3, 16, {3, 3}, same);
+  const ConvNorm first = make_conv_norm(step, 16, 16, {3, 3}, same);
+  const ConvNorm second = make_conv_norm(step, 16, 16, {3, 3}, same);
+  const LinearLayer head = make_linear(step, 16, 10);
+  return step.run([&] {
+    const TensorRef x = apply(step, stem, step.input(DType::kFloat32, {8, 3, 32, 32}));
+    TensorRef y = relu(tape, apply(step, first, x));
+    y = relu(tape, add(tape, apply(step, second, y), x));
+    const TensorRef scores = apply(step, head, mean(tape, y, {2, 3}, false));
+    return cross_entropy(tape, scores, step.input(DType::kInt64, {8}));
+  });
+}
+
+ExecutionGraph dlrm_on_gpu() {
+  TrainingStep step(as_recorded(TrainingOptions::Optimizer::kSgd));
+  AutogradTape& tape = step.tape();
+  constexpr std::int64_t kBatch = 64, kDim = 16, kPooling = 8, kPairs = 10;
+  std::vector<TensorRef> tables;
+  for (std::int64_t rows : {1000, 2000, 500, 4000}) tables.push_back(step.parameter({rows, kDim}));
+  const LinearLayer bottom = make_linear(step, 13, 64), bottom_last = make_linear(step, 64, kDim);
+  const LinearLayer top = make_linear(step, kDim + kPairs, 64), top_last = make_linear(step, 64, 1);
+  return step.run([&] {
+    TensorRef dense = relu(tape, apply(step, bottom, step.input(DType::kFloat32, {kBatch, 13})));
+    dense = relu(tape, apply(step, bottom_last, dense));
+    std::vector<TensorRef> vectors = {dense};
+    for (TensorRef table : tables) {
+      const TensorRef indices = step.input(DType::kInt64, {kBatch * kPooling});
+      vectors.push_back(embedding_bag(tape, table, indices, step.input(DType::kInt64, {kBatch})));
+    }
+    const TensorRef stacked = view(tape, cat(tape, vectors, 1), {kBatch, -1, kDim});
+    const TensorRef products = bmm(tape, stacked, transpose(tape, stacked, 1, 2));
+    const TensorRef row = step.buffer(DType::kInt64, {kPairs});
+    const TensorRef column = step.buffer(DType::kInt64, {kPairs});
+    TensorRef y = cat(tape, {dense, index_matrix(tape, products, row, column)}, 1);
+    y = sigmoid(tape, apply(step, top_last, relu(tape, apply(step, top, y))));
+    return binary_cross_entropy(tape, y, step.input(DType::kFloat32, {kBatch, 1}));
+  });
+}
+
+// The numbers of an optimizer are the recording's own. Its program empties the sparse gradients of
+// the tables and adds to them, which the builders have for dense ones alone: 4 ops of 12 that zero
+// gradients and 4 of 12 that accumulate them.
+bool keeps_sparse_gradient(const ExecutionGraph& graph, const Node& node) {
+  const auto of_table = [&](const Node& op) {
+    bool found = false;
+    for_each_tensor(graph, graph.inputs(op), [&](const Tensor& tensor) {
+      found |= tensor.rank == 2 && graph.shape(tensor)[0] >= 500 && graph.shape(tensor)[1] == 16;
+    });
+    return found;
+  };
+  if (graph.name(node) == "aten::zero_") {
+    return node.parent >= 0 && of_table(node) &&
+           graph.name(graph.nodes[static_cast<std::size_t>(node.parent)])
+               .starts_with("Optimizer.zero_grad#");
+  }
+  return graph.name(node).ends_with("evaluate_function: torch::autograd::AccumulateGrad") &&
+         of_table(graph.nodes[static_cast<std::size_t>(graph.children(node).front())]);
+}
+
+class RetargetOfRecordedModel : public testing::Test {
+ protected:
+  GraphComparison compare(const char* name, const ExecutionGraph& built) {
+    const char* root = std::getenv("PERFMODEL_PUBLIC_DATA");
+    const auto recorded = read_execution_graph(std::filesystem::path(root) / "traces_cpu" / name);
+    const auto made = retarget(*recorded, {.inputs = Inputs::kOnDevice});
+    ComparisonOptions options;
+    options.leave_out = [](const ExecutionGraph& graph, const Node& node) {
+      return graph.name(node).starts_with("Optimizer.step#") || keeps_sparse_gradient(graph, node);
+    };
+    return compare_graphs(built, *made, options);
+  }
+  void SetUp() override {
+    const char* root = std::getenv("PERFMODEL_PUBLIC_DATA");
+    if (!root || !*root) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  }
+};
+
+TEST_F(RetargetOfRecordedModel, ResidualBlock) {
+  const auto comparison = compare("resblock_sgdm.et.json.gz", residual_block_on_gpu());
+  EXPECT_TRUE(comparison.same()) << comparison;
+}
+
+// One op differs: the emission of this loss leaves out the view that a mean makes of its result.
+TEST_F(RetargetOfRecordedModel, Dlrm) {
+  const auto comparison = compare("dlrm_sparse_sgd.et.json.gz", dlrm_on_gpu());
+  EXPECT_GT(comparison.equal, 400u);
+  EXPECT_EQ(comparison.only_first, 0u) << comparison;
+  EXPECT_LE(comparison.only_second, 1u) << comparison;
+}
+
+}  // namespace
+}  // namespace perfmodel
