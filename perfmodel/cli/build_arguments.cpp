@@ -8,6 +8,7 @@
 #include "arguments.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "rewrite_options.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -103,6 +104,7 @@ void add_output_options(CLI::App& app, BuildArguments& arguments) {
       ->required()
       ->type_name("GRAPH");
   app.add_flag("--json", arguments.json, "Print a summary as one JSON document");
+  add_rewrite_options(app, arguments.rewrites, RewriteFlags::kForBuild);
 }
 
 std::string build_command_line(const CLI::App& app) {
@@ -125,7 +127,10 @@ std::string build_command_line(const CLI::App& app) {
 }
 
 Result<void> write_built_graph(const CLI::App& app, const BuildArguments& arguments,
-                               const ExecutionGraph& graph, const ModelFacts& facts) {
+                               const ExecutionGraph& built, const ModelFacts& facts) {
+  const auto rewritten = apply_rewrites(built, arguments.rewrites);
+  if (!rewritten) return Unexpected{rewritten.error()};
+  const ExecutionGraph& graph = *rewritten;
   const std::string command = build_command_line(app);
   const auto written = write_execution_graph(graph, arguments.output, {.generator = command});
   if (!written) return written;

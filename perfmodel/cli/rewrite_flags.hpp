@@ -8,6 +8,7 @@ namespace perfmodel::cli {
 
 RewriteOption batch_option();
 RewriteOption sequence_option();
+RewriteOption precision_option();
 RewriteOption optimizer_option();
 RewriteOption retarget_option();
 

@@ -11,6 +11,7 @@ const std::vector<RewriteOption>& rewrite_options() {
       // One per line, in the order of --help.
       batch_option(),
       sequence_option(),
+      precision_option(),
       optimizer_option(),
       retarget_option(),
   };

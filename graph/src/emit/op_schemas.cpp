@@ -11,6 +11,8 @@ namespace {
 // Schemas as PyTorch 2 and FBGEMM 0.4 register them. The text before '(' is the key.
 // clang-format off
 constexpr std::array kSchemas = {
+    "aten::_amp_foreach_non_finite_check_and_unscale_(Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale) -> ()",
+    "aten::_amp_update_scale_(Tensor(a!) self, Tensor(b!) growth_tracker, Tensor found_inf, float scale_growth_factor, float scale_backoff_factor, int growth_interval) -> Tensor(a!)",
     "aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
     "aten::_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
     "aten::_batch_norm_impl_index(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> (Tensor, Tensor, Tensor, Tensor, int)",
@@ -152,6 +154,7 @@ constexpr std::array kSchemas = {
     "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)",
     "aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)",
     "aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
+    "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     "aten::flatten_dense_tensors(Tensor[] tensors) -> Tensor",
     "aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
     "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
