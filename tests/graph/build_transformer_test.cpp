@@ -15,6 +15,7 @@
 #include "perfmodel/graph/build_gpt.hpp"
 #include "perfmodel/graph/build_llama.hpp"
 #include "perfmodel/graph/build_opt.hpp"
+#include "perfmodel/graph/build_t5.hpp"
 #include "perfmodel/graph/build_torch_encoder.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -138,6 +139,23 @@ TEST(TransformerParameters, Llama) {
   EXPECT_EQ(parameters(build_llama(small_batch(*llama_preset("llama2-13b")))), 13015864320);
   EXPECT_EQ(parameters(build_llama(small_batch(*llama_preset("llama3-8b")))), 8030261248);
   EXPECT_EQ(parameters(build_llama(small_batch(*llama_preset("tinyllama-1.1b")))), 1100048384);
+}
+
+TEST(TransformerParameters, T5) {
+  for (const auto& [name, count] :
+       std::map<std::string, std::int64_t>{{"t5-small", 60506624},
+                                           {"t5-base", 222903552},
+                                           {"t5-large", 737668096},
+                                           {"flan-t5-base", 247577856}}) {
+    T5Config config = small_batch(*t5_preset(name));
+    config.target_sequence = 4;
+    EXPECT_EQ(parameters(build_t5(config)), count) << name;
+  }
+  // A sparse layer has a router and one feed-forward layer per expert.
+  T5Config config = small_batch(*t5_preset("t5-small"));
+  const std::int64_t dense = parameters(build_t5(config));
+  config.experts = 4;
+  EXPECT_EQ(parameters(build_t5(config)) - dense, 6 * (4 * 512 + 3 * 2 * 512 * 2048));
 }
 
 // Products of forward and backward pass: 6 FLOP per weight and token, where the output layer counts
@@ -331,6 +349,130 @@ TEST_F(NeuSight, Opt) {
     expect("opt_13-train-2048-" + std::to_string(batch),
            products_of(*build_opt(configured(*opt_preset("opt-1.3b"), true, 2048, batch))));
   }
+}
+
+// NeuSight's tracer took a few of these batched products for linear layers of all rows: the same
+// work, written down as 1 x (batch * rows).
+Products batched_again(const Products& products, std::int64_t batch, std::int64_t length) {
+  Products made;
+  const std::int64_t rows = batch * length;
+  for (const auto& [product, count] : products) {
+    Product turned = product;
+    if (!product.batched && product.m == rows) {
+      turned = {true, batch, length, product.n, product.k};
+    } else if (!product.batched && product.k == rows) {
+      // x^T times gradient, [in, out]; a linear layer has it the other way round
+      turned = {true, batch, std::min(product.m, product.n), std::max(product.m, product.n),
+                length};
+    }
+    made[turned] += count;
+  }
+  return made;
+}
+
+TEST_F(NeuSight, Switch) {
+  for (const bool training : {false, true}) {
+    for (const std::int64_t batch : {1, 2}) {
+      const auto config = configured(*t5_preset("switchxl4"), training, 512, batch);
+      const std::string name = std::string("switchxl4-") + (training ? "train" : "inf") + "-512-" +
+                               std::to_string(batch);
+      graphs_[name] = batched_again(graphs_[name], batch * 32, 512);
+      expect(name, products_of(*build_t5(config)));
+    }
+  }
+}
+
+TEST(BuiltTransformers, WrittenAndReadBackAreTheSame) {
+  GptConfig gpt = *gpt_preset("gpt2");
+  gpt.layers = 2;
+  LlamaConfig llama = *llama_preset("llama-small");
+  llama.layers = 1;
+  llama.kv_heads = 4;
+  T5Config t5 = *t5_preset("t5-small");
+  t5.experts = 2;
+  BertConfig bert = *bert_preset("bert-base");
+  bert.head = BertConfig::Head::kPreTraining;
+  OptConfig opt = *opt_preset("opt-125m");
+  for (auto attention :
+       {TransformerConfig::Attention::kEager, TransformerConfig::Attention::kEfficient}) {
+    gpt.attention = llama.attention = bert.attention = opt.attention = attention;
+    for (const auto& built :
+         {build_gpt(gpt), build_llama(llama), build_bert(bert), build_opt(opt), build_t5(t5)}) {
+      ASSERT_TRUE(built) << to_string(built.error());
+      const std::string file = testing::TempDir() + "built_transformer.json";
+      ASSERT_TRUE(write_execution_graph(*built, file, {.generator = "test"}));
+      const auto read = read_execution_graph(file);
+      ASSERT_TRUE(read) << to_string(read.error());
+      const GraphComparison comparison = compare_graphs(*built, *read);
+      EXPECT_TRUE(comparison.same()) << comparison;
+    }
+  }
+}
+
+// Every backward function names a forward op by its number.
+TEST(BuiltTransformers, BackwardFunctionsHavePartners) {
+  const auto graph = build_t5(without_optimizer(*t5_preset("t5-small")));
+  ASSERT_TRUE(graph);
+  const auto partners = forward_partners(*graph);
+  for (std::size_t i = 0; i < graph->nodes.size(); ++i) {
+    const Node& node = graph->nodes[i];
+    if (node.scope == Scope::kBackward && node.seq_id >= 0) {
+      EXPECT_GE(partners[i], 0) << graph->name(node) << " " << node.seq_id;
+    }
+  }
+}
+
+TEST(BuiltTransformers, LargestOneHasAHundredThousandNodes) {
+  GptConfig config = *gpt_preset("gpt3-175b");
+  config.training.optimizer = TrainingOptions::Optimizer::kAdam;
+  config.training.implementation = TrainingOptions::Implementation::kLoop;
+  const auto graph = build_gpt(config);
+  ASSERT_TRUE(graph);
+  EXPECT_GE(graph->nodes.size(), 90'000U);
+}
+
+template <class Config, class Build>
+void expect_refused(Config config, Build build, const std::string& message) {
+  const auto graph = build(config);
+  ASSERT_FALSE(graph);
+  EXPECT_EQ(graph.error().message, message);
+}
+
+TEST(BuiltTransformers, ImpossibleSizesAreRefused) {
+  BertConfig bert = *bert_preset("bert-base");
+  bert.sequence = 513;
+  expect_refused(bert, build_bert, "sequence: expected at most the 512 positions, found 513");
+  bert = *bert_preset("bert-base");
+  bert.heads = 7;
+  expect_refused(bert, build_bert, "hidden: expected a multiple of the 7 heads, found 768");
+  GptConfig gpt = *gpt_preset("gpt2");
+  gpt.batch = 0;
+  expect_refused(gpt, build_gpt, "batch: expected at least 1, found 0");
+  gpt = *gpt_preset("gpt2");
+  gpt.batch = std::int64_t{1} << 50;
+  expect_refused(gpt, build_gpt, "sizes: expected tensors of less than 2^60 elements, found more");
+  gpt = *gpt_preset("gpt2");
+  gpt.dropout = 1;
+  expect_refused(gpt, build_gpt, "dropout: expected at least 0 and less than 1, found 1");
+  LlamaConfig llama = *llama_preset("llama3-8b");
+  llama.kv_heads = 5;
+  expect_refused(llama, build_llama,
+                 "heads: expected a multiple of the 5 heads of keys and values, found 32");
+  T5Config t5 = *t5_preset("t5-small");
+  t5.decoder_layers = 0;
+  expect_refused(t5, build_t5, "decoder layers: expected at least 1, found 0");
+  t5 = *t5_preset("t5-small");
+  t5.attention = TransformerConfig::Attention::kFlash;
+  EXPECT_FALSE(build_t5(t5));
+}
+
+TEST(BuiltTransformers, UnknownPresetsListTheKnownOnes) {
+  EXPECT_EQ(bert_preset("bert-larg").error().message,
+            "expected a BERT preset (bert-base, bert-large), found \"bert-larg\"");
+  EXPECT_EQ(opt_preset("opt").error().code, ErrorCode::kUnknownName);
+  EXPECT_EQ(llama_preset("llama").error().code, ErrorCode::kUnknownName);
+  EXPECT_NE(gpt_preset("gpt4").error().message.find("gpt3-175b"), std::string::npos);
+  EXPECT_NE(t5_preset("t5").error().message.find("t5-base"), std::string::npos);
 }
 
 }  // namespace
