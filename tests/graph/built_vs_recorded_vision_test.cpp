@@ -18,7 +18,7 @@
 namespace perfmodel {
 namespace {
 
-class BuiltVsRecorded : public testing::Test {
+class VisionVsRecorded : public testing::Test {
  protected:
   void SetUp() override {
     const char* root = std::getenv("PERFMODEL_PUBLIC_DATA");
@@ -56,7 +56,7 @@ TrainingOptions pytorch_2_0() {
   return options;
 }
 
-TEST_F(BuiltVsRecorded, Linear) {
+TEST_F(VisionVsRecorded, Linear) {
   MlpConfig config = *mlp_preset("linear");
   config.training = pytorch_2_0();
   config.training.zero_grad = TrainingOptions::ZeroGrad::kToZero;
@@ -78,7 +78,7 @@ bool is_script(const ExecutionGraph& graph, const Node& node) {
          graph.tensors[sum.index].dtype == DType::kFloat32 && graph.tensors[sum.index].numel == 1;
 }
 
-TEST_F(BuiltVsRecorded, Resnet18) {
+TEST_F(VisionVsRecorded, Resnet18) {
   ResnetConfig config = *resnet_preset("resnet18");
   config.batch = 128;
   config.training = pytorch_2_0();
@@ -112,7 +112,7 @@ bool is_data_parallel(const ExecutionGraph& graph, const Node& node) {
          name == "aten::flatten_dense_tensors" || name == "aten::unflatten_dense_tensors";
 }
 
-TEST_F(BuiltVsRecorded, Resnet50WithoutDataParallel) {
+TEST_F(VisionVsRecorded, Resnet50WithoutDataParallel) {
   ResnetConfig config = *resnet_preset("resnet50");
   config.batch = 32;
   config.soft_targets = true;
@@ -157,7 +157,7 @@ ExecutionGraph build_residual_block() {
   });
 }
 
-TEST_F(BuiltVsRecorded, ResidualBlockOnCpu) {
+TEST_F(VisionVsRecorded, ResidualBlockOnCpu) {
   const auto comparison =
       compare_graphs(recorded("traces_cpu/resblock_sgdm.et.json.gz"), build_residual_block());
   EXPECT_TRUE(comparison.same()) << comparison;
