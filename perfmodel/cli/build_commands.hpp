@@ -7,5 +7,6 @@ namespace perfmodel::cli {
 // `perfpredict build FAMILY`, one file per family.
 
 Command build_dlrm_command(CLI::App& build);
+Command build_torchrec_command(CLI::App& build);
 
 }  // namespace perfmodel::cli

@@ -8,7 +8,7 @@ namespace perfmodel::cli {
 std::vector<Command> build_commands(CLI::App& parent) {
   CLI::App* build = parent.add_subcommand("build", "Make an execution graph without PyTorch");
   build->require_subcommand(1);
-  return {build_dlrm_command(*build)};
+  return {build_dlrm_command(*build), build_torchrec_command(*build)};
 }
 
 }  // namespace perfmodel::cli
