@@ -42,23 +42,16 @@ TEST(BatchSize, RewrittenDlrmIsTheOneBuiltWithThatBatch) {
   }
 }
 
-TEST(BatchSize, OneSampleIsNoOtherSizeOfOne) {
-  const ExecutionGraph one = dlrm("mlperf", 1, true), many = dlrm("mlperf", 2048, true);
-  const auto grown = set_batch_size(one, {.batch = 2048});
-  ASSERT_TRUE(grown) << grown.error().message;
-  EXPECT_TRUE(text(*grown) == text(many));
-  const auto shrunk = set_batch_size(many, {.batch = 1});
-  ASSERT_TRUE(shrunk) << shrunk.error().message;
-  EXPECT_TRUE(text(*shrunk) == text(one));
-}
-
-TEST(BatchSize, OneSampleOfSingleTablesThereAndBack) {
-  const ExecutionGraph one = dlrm("mlperf", 1, false);
-  const auto many = set_batch_size(one, {.batch = 2048});
-  ASSERT_TRUE(many) << many.error().message;
-  const auto back = set_batch_size(*many, {.batch = 1});
-  ASSERT_TRUE(back) << back.error().message;
-  EXPECT_TRUE(text(*back) == text(one));
+// One is also the size of much that is no batch.
+TEST(BatchSize, OneSampleThereAndBack) {
+  for (bool batched : {true, false}) {
+    const ExecutionGraph one = dlrm("mlperf", 1, batched);
+    const auto many = set_batch_size(one, {.batch = 2048});
+    ASSERT_TRUE(many) << many.error().message;
+    const auto back = set_batch_size(*many, {.batch = 1});
+    ASSERT_TRUE(back) << back.error().message;
+    EXPECT_TRUE(text(*back) == text(one));
+  }
 }
 
 // For one sample PyTorch runs other ops: a slice of one row is dense and need not be copied. The
