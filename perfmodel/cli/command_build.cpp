@@ -10,6 +10,7 @@ std::vector<Command> build_commands(CLI::App& parent) {
   build->require_subcommand(1);
   // One per line, in alphabetical order.
   // One per line, in alphabetical order.
+  // One per line, in alphabetical order.
   return {
       build_bert_command(*build),
       build_deepspeech2_command(*build),

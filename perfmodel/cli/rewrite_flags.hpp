@@ -10,6 +10,7 @@ RewriteOption batch_option();
 RewriteOption sequence_option();
 RewriteOption precision_option();
 RewriteOption optimizer_option();
+RewriteOption data_parallel_option();
 RewriteOption retarget_option();
 
 }  // namespace perfmodel::cli

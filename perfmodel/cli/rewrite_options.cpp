@@ -13,6 +13,7 @@ const std::vector<RewriteOption>& rewrite_options() {
       sequence_option(),
       precision_option(),
       optimizer_option(),
+      data_parallel_option(),
       retarget_option(),
   };
   return options;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <thread>
 
+#include "perfmodel/graph/rewrites/batch_size.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -60,7 +62,9 @@ void answer_variant(const ExecutionGraph& graph, const Variant& variant,
     made = std::move(*rewritten);
   }
   const ExecutionGraph& asked = made ? *made : graph;
+  const auto batch = batch_size(asked);
   for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (batch) answers[i].batch = *batch;
     predict_on(asked, targets[i], answers[i]);
   }
 }

@@ -9,4 +9,8 @@ Result<ExecutionGraph> set_batch_size(const ExecutionGraph& graph,
   return resize::resized(graph, resize::Symbol::kBatch, options.current, options.batch);
 }
 
+Result<std::int64_t> batch_size(const ExecutionGraph& graph) {
+  return resize::current_size(graph, resize::Symbol::kBatch);
+}
+
 }  // namespace perfmodel

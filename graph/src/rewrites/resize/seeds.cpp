@@ -96,6 +96,14 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
   return seeds;
 }
 
+Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol) {
+  Tracker scout(graph, {});
+  if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
+  const auto seeds = find_seeds(graph, scout.externals(), symbol, 0);
+  if (!seeds) return Unexpected{seeds.error()};
+  return seeds->was;
+}
+
 Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
                                std::int64_t wanted) {
   constexpr std::int64_t kLargest = std::int64_t{1} << 40;

@@ -18,6 +18,9 @@ enum class Symbol { kBatch, kSequence };
 Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External>& externals,
                          Symbol symbol, std::int64_t given);
 
+/// The size that the inputs of the graph have now. Errors: those of find_seeds().
+Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol);
+
 /// Renames sizes: what both rewrites do.
 Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
                                std::int64_t wanted);

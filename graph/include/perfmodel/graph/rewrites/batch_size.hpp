@@ -24,4 +24,7 @@ struct BatchSizeOptions {
 /// that must be equal and would not be, sizes below 1 or beyond 2^40.
 Result<ExecutionGraph> set_batch_size(const ExecutionGraph& graph, const BatchSizeOptions& options);
 
+/// Samples per step, as set_batch_size() infers them, with its errors.
+Result<std::int64_t> batch_size(const ExecutionGraph& graph);
+
 }  // namespace perfmodel
