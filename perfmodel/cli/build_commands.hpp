@@ -13,5 +13,6 @@ Command build_llama_command(CLI::App& build);
 Command build_opt_command(CLI::App& build);
 Command build_t5_command(CLI::App& build);
 Command build_torch_encoder_command(CLI::App& build);
+Command build_torchrec_command(CLI::App& build);
 
 }  // namespace perfmodel::cli

@@ -11,6 +11,7 @@ std::vector<Command> build_commands(CLI::App& parent) {
   return {build_bert_command(*build),         build_dlrm_command(*build), build_gpt_command(*build),
           build_llama_command(*build),        build_opt_command(*build),  build_t5_command(*build),
           build_torch_encoder_command(*build)};
+  return {build_dlrm_command(*build), build_torchrec_command(*build)};
 }
 
 }  // namespace perfmodel::cli
