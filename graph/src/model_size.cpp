@@ -63,7 +63,29 @@ class SizeOfModel {
       }
       return parts * once;
     }
+    if (name == "aten::_cudnn_rnn" || name == "aten::miopen_rnn") return recurrent(node);
+    // Gradients of the inputs and of the weights; cuDNN makes the first ones unasked.
+    if (name == "aten::_cudnn_rnn_backward" || name == "aten::miopen_rnn_backward") {
+      return 2 * recurrent(node);
+    }
     return 0;
+  }
+
+  // Every matrix among the weights meets every position of the input [.., I] once.
+  double recurrent(const Node& node) const {
+    const Tensor* input = tensor(node, 0);
+    const auto inputs = graph_.inputs(node);
+    if (!input || input->rank < 2 || inputs.size() < 2) return 0;
+    if (inputs[1].kind != Argument::Kind::kList) return 0;
+    const std::int64_t width = graph_.shape(*input)[input->rank - 1U];
+    if (width == 0) return 0;
+    double weights = 0;
+    for (const Argument& weight : graph_.elements(inputs[1])) {
+      if (weight.kind != Argument::Kind::kTensor) continue;
+      const Tensor& matrix = graph_.tensors[weight.index];
+      if (matrix.rank == 2) weights += static_cast<double>(elements(matrix));
+    }
+    return 2.0 * static_cast<double>(elements(*input) / width) * weights;
   }
 
   // [.., M, K] times [.., K, N]: the columns of the left one times all results.

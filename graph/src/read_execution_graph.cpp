@@ -92,6 +92,7 @@ class Reader {
     if (key == "schema" && value.get(string) == simdjson::SUCCESS) graph_.schema = string;
     if (key == "pid") to_integer(value, graph_.process_id);
     if (key == "built") graph_.built = value.is_bool() && bool(value);
+    if (key == "allow_tf32") graph_.allow_tf32 = value.is_bool() && bool(value);
     looks_like_trace_ |= key == "deviceProperties" || key == "traceName" || key == "schemaVersion";
   }
 

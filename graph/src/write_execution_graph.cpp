@@ -133,6 +133,7 @@ class Writer {
       string(options.generator);
       text_ += ",\n";
     }
+    if (graph_.allow_tf32) text_ += "  \"allow_tf32\": true,\n";
     text_ += "  \"nodes\": [";
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       text_ += i == 0 ? "\n" : ",\n";

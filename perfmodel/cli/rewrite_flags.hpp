@@ -6,6 +6,9 @@ namespace perfmodel::cli {
 
 // `perfpredict rewrite`: one file per group of flags.
 
+RewriteOption batch_option();
+RewriteOption sequence_option();
+RewriteOption precision_option();
 RewriteOption optimizer_option();
 RewriteOption retarget_option();
 

@@ -8,6 +8,10 @@ namespace perfmodel::cli {
 
 const std::vector<RewriteOption>& rewrite_options() {
   static const std::vector<RewriteOption> options = {
+      // One per line, in the order of --help.
+      batch_option(),
+      sequence_option(),
+      precision_option(),
       optimizer_option(),
       retarget_option(),
   };

@@ -60,7 +60,7 @@ TEST(BuiltTorchEncoder, EqualsTheRecordingOpByOp) {
 
 template <class Config>
 Config without_optimizer(Config config) {
-  config.training.optimizer = TrainingOptions::Optimizer::kNone;
+  config.training.optimizer = TrainingOptions::Optimizer::kNoOptimizer;
   return config;
 }
 

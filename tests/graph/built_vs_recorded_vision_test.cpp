@@ -68,10 +68,6 @@ TEST_F(BuiltVsRecorded, Linear) {
   EXPECT_EQ(comparison.equal, 928u);
 }
 
-bool is_optimizer(const ExecutionGraph& graph, const Node& node) {
-  return graph.name(node).starts_with("Optimizer.step");
-}
-
 // What the recorded training script does besides the step: a running loss, the next batch.
 bool is_script(const ExecutionGraph& graph, const Node& node) {
   if (graph.name(node).starts_with("enumerate(DataLoader)")) return true;
@@ -87,15 +83,20 @@ TEST_F(BuiltVsRecorded, Resnet18) {
   config.batch = 128;
   config.training = pytorch_2_0();
   config.training.optimizer = TrainingOptions::Optimizer::kMomentum;
+  config.training.learning_rate = 0.1;
+  config.training.weight_decay = 1e-4;
   config.training.zero_grad_place = TrainingOptions::ZeroGradPlace::kBeforeForward;
   config.training.pinned_input = false;
   ComparisonOptions options;
-  options.leave_out = [](const ExecutionGraph& graph, const Node& node) {
-    return is_script(graph, node) || is_optimizer(graph, node);
-  };
-  const auto comparison =
-      compare_graphs(recorded("traces/resnet18_et.json.gz"), built(build_resnet(config)), options);
+  options.leave_out = is_script;
+  const ExecutionGraph graph = recorded("traces/resnet18_et.json.gz");
+  const ExecutionGraph step = built(build_resnet(config));
+  const auto comparison = compare_graphs(graph, step, options);
   EXPECT_TRUE(comparison.same()) << comparison;
+  // Of the script: the running loss, and 13 nodes of the loader.
+  const auto whole = compare_graphs(graph, step);
+  EXPECT_EQ(whole.only_first, 14u);
+  EXPECT_EQ(whole.only_second, 0u);
 }
 
 // What DistributedDataParallel adds: broadcasts of the statistics and their copies, views of the
@@ -123,9 +124,7 @@ TEST_F(BuiltVsRecorded, Resnet50WithoutDataParallel) {
   const ExecutionGraph graph = recorded("traces/resnet50_ddp_et_1.1.1.json.gz");
   ComparisonOptions options;
   options.range = iterations(graph).front();
-  options.leave_out = [](const ExecutionGraph& from, const Node& node) {
-    return is_data_parallel(from, node) || is_optimizer(from, node);
-  };
+  options.leave_out = is_data_parallel;
   options.flatten = [](const ExecutionGraph& from, const Node& node) {
     return from.name(node) == "DistributedDataParallel.forward";
   };
@@ -138,6 +137,7 @@ ExecutionGraph build_residual_block() {
   TrainingOptions options;
   options.pytorch = {.major = 1, .minor = 13, .device = GraphBuilder::cpu(), .mkl = false};
   options.optimizer = TrainingOptions::Optimizer::kMomentum;
+  options.learning_rate = 0.1;
   options.regions = TrainingOptions::Regions::kLossInForward;
   options.step_label = "";
   TrainingStep step(options);
@@ -158,10 +158,8 @@ ExecutionGraph build_residual_block() {
 }
 
 TEST_F(BuiltVsRecorded, ResidualBlockOnCpu) {
-  ComparisonOptions options;
-  options.leave_out = is_optimizer;
-  const auto comparison = compare_graphs(recorded("traces_cpu/resblock_sgdm.et.json.gz"),
-                                         build_residual_block(), options);
+  const auto comparison =
+      compare_graphs(recorded("traces_cpu/resblock_sgdm.et.json.gz"), build_residual_block());
   EXPECT_TRUE(comparison.same()) << comparison;
 }
 

@@ -123,12 +123,12 @@ TensorRef squeeze(GraphBuilder& graph, TensorRef x) {
   return view;
 }
 
-TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim) {
+TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence) {
   Shape shape = graph.shape(x), strides = graph.strides(x);
   const auto axis = static_cast<std::ptrdiff_t>(axis_of(graph, x, dim));
   shape.erase(shape.begin() + axis);
   strides.erase(strides.begin() + axis);
-  graph.begin_op("aten::squeeze.dim", {x, dim});
+  graph.begin_op("aten::squeeze.dim", {x, dim}, sequence);
   const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
   graph.end_op({view});
   return view;
@@ -350,6 +350,16 @@ TensorRef unsqueeze(AutogradTape& tape, TensorRef x, int dim) {
   tape.record("UnsqueezeBackward0", {x}, out,
               [&graph, dim](TensorRef gradient) -> std::vector<TensorRef> {
                 return {squeeze(graph, gradient, dim)};
+              });
+  return out;
+}
+
+TensorRef squeeze(AutogradTape& tape, TensorRef x, int dim) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = squeeze(graph, x, dim, tape.sequence());
+  tape.record("SqueezeBackward1", {x}, out,
+              [&graph, dim](TensorRef gradient) -> std::vector<TensorRef> {
+                return {unsqueeze(graph, gradient, dim)};
               });
   return out;
 }

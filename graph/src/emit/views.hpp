@@ -34,7 +34,7 @@ TensorRef select(GraphBuilder& graph, TensorRef x, int dim, std::int64_t index,
 TensorRef narrow(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start,
                  std::int64_t length);
 TensorRef squeeze(GraphBuilder& graph, TensorRef x);
-TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim);
+TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence = -1);
 TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence = -1);
 TensorRef permute(GraphBuilder& graph, TensorRef x, const Shape& axes, std::int64_t sequence = -1);
 TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape, std::int64_t sequence = -1);
@@ -65,6 +65,7 @@ TensorRef flatten(AutogradTape& tape, TensorRef x, int from_dim);
 TensorRef transpose(AutogradTape& tape, TensorRef x, int dim0, int dim1);
 TensorRef permute(AutogradTape& tape, TensorRef x, const Shape& axes);
 TensorRef unsqueeze(AutogradTape& tape, TensorRef x, int dim);
+TensorRef squeeze(AutogradTape& tape, TensorRef x, int dim);
 TensorRef expand(AutogradTape& tape, TensorRef x, const Shape& shape);
 TensorRef slice(AutogradTape& tape, TensorRef x, int dim, std::int64_t start, std::int64_t end);
 TensorRef select(AutogradTape& tape, TensorRef x, int dim, std::int64_t index);

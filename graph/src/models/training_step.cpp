@@ -12,6 +12,10 @@ namespace perfmodel {
 
 TensorRef TrainingStep::parameter(Shape shape) {
   const TensorRef made = graph_.new_tensor(DType::kFloat32, std::move(shape));
+  return frozen_ ? made : adopt_parameter(made);
+}
+
+TensorRef TrainingStep::adopt_parameter(TensorRef made) {
   TensorRef kept;
   if (!options_.zero_grad_to_none()) {
     kept = graph_.new_tensor(DType::kFloat32, graph_.shape(made));
@@ -49,6 +53,7 @@ ExecutionGraph TrainingStep::run(const Parts& parts) {
     tape_.run(made);
     end_part();
     optimizer_step();
+    if (parts.behind_optimizer) parts.behind_optimizer();
   } else if (late_loss) {
     end_part();
   }
@@ -69,7 +74,7 @@ void TrainingStep::zero_grad_at(TrainingOptions::ZeroGradPlace place) {
 }
 
 void TrainingStep::zero_grad() {
-  if (options_.optimizer == TrainingOptions::Optimizer::kNone) return;
+  if (options_.optimizer == TrainingOptions::Optimizer::kNoOptimizer) return;
   begin_region(graph_, fmt::format("Optimizer.zero_grad#{0}.zero_grad",
                                    optimizer_class(options_.optimizer)));
   zero_gradients(graph_, options_.implementation, kept_gradients_, tape_.sequence());
@@ -77,7 +82,7 @@ void TrainingStep::zero_grad() {
 }
 
 void TrainingStep::optimizer_step() {
-  if (options_.optimizer == TrainingOptions::Optimizer::kNone) return;
+  if (options_.optimizer == TrainingOptions::Optimizer::kNoOptimizer) return;
   OptimizerSettings settings = optimizer_settings(options_.optimizer, options_.implementation);
   settings.learning_rate = options_.learning_rate.value_or(settings.learning_rate);
   settings.weight_decay = options_.weight_decay.value_or(settings.weight_decay);

@@ -123,6 +123,9 @@ struct ExecutionGraph {
   std::string schema;  ///< "1.0.1", "1.1.1-chakra.0.0.4", ...
   std::string source;  ///< file it was read from; "built" for graphs without a recording
   bool built = false;  ///< made by a builder, not recorded
+  /// Matrix products of fp32 tensors may run in TF32 (torch.backends.cuda.matmul.allow_tf32).
+  /// Recordings do not tell; convolutions have a setting of their own.
+  bool allow_tf32 = false;
   std::int64_t process_id = 0;
 
   StringPool names;

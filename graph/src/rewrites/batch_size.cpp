@@ -1,0 +1,12 @@
+#include "perfmodel/graph/rewrites/batch_size.hpp"
+
+#include "resize/seeds.hpp"
+
+namespace perfmodel {
+
+Result<ExecutionGraph> set_batch_size(const ExecutionGraph& graph,
+                                      const BatchSizeOptions& options) {
+  return resize::resized(graph, resize::Symbol::kBatch, options.current, options.batch);
+}
+
+}  // namespace perfmodel
