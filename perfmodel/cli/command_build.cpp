@@ -8,6 +8,10 @@ namespace perfmodel::cli {
 std::vector<Command> build_commands(CLI::App& parent) {
   CLI::App* build = parent.add_subcommand("build", "Make an execution graph without PyTorch");
   build->require_subcommand(1);
+  return {build_bert_command(*build),         build_dlrm_command(*build), build_gpt_command(*build),
+          build_llama_command(*build),        build_opt_command(*build),  build_t5_command(*build),
+          build_torch_encoder_command(*build)};
+  return {build_dlrm_command(*build), build_torchrec_command(*build)};
   // One per line, in alphabetical order.
   // One per line, in alphabetical order.
   // One per line, in alphabetical order.
