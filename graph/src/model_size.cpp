@@ -23,7 +23,8 @@ class SizeOfModel {
   void add(const Node& node) {
     const std::string_view name = graph_.name(node);
     if (node.scope == Scope::kBackward && name == "torch::autograd::AccumulateGrad") {
-      if (const Tensor* gradient = tensor(node, 0)) size_.parameters += elements(*gradient);
+      const Tensor* gradient = tensor(node, 0);
+      if (gradient && gradient->dtype != DType::kUnknown) size_.parameters += elements(*gradient);
     } else if (name.starts_with("fbgemm::split_embedding_codegen_lookup_")) {
       for (std::size_t i : {1U, 2U}) {  // on the device, in host memory
         if (const Tensor* weights = tensor(node, i)) size_.parameters += elements(*weights);

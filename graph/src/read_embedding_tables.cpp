@@ -47,6 +47,8 @@ bool is_count(double value) {
   return value >= 1 && value == std::floor(value) && value <= 9007199254740992.0;  // 2^53
 }
 
+bool is_rank(double value) { return value == -1 || value == 0 || is_count(value); }
+
 // ------------------------------------------------------------------------------------------- CSV
 
 struct Cell {
@@ -120,11 +122,13 @@ class CsvReader {
                                          : cells[i].text == "dim"     ? &dim_
                                          : cells[i].text == "pooling" ? &pooling_
                                          : cells[i].text == "table"   ? &name_
+                                         : cells[i].text == "rank"    ? &rank_
                                                                       : nullptr;
       if (slot == nullptr) {
-        return cell_error(cells[i], "",
-                          fmt::format("expected a column table, rows, dim or pooling, found \"{}\"",
-                                      cells[i].text));
+        return cell_error(
+            cells[i], "",
+            fmt::format("expected a column table, rows, dim, pooling or rank, found \"{}\"",
+                        cells[i].text));
       }
       if (slot->has_value()) {
         return cell_error(cells[i], cells[i].text, "expected each column once, found it twice");
@@ -164,6 +168,15 @@ class CsvReader {
                         fmt::format("expected a positive number, found \"{}\"", pooling.text));
     }
     table.pooling_factor = *value;
+    if (rank_) {
+      const Cell& rank = cells[*rank_];
+      const auto place = number(rank);
+      if (!place || !is_rank(*place)) {
+        return cell_error(rank, "rank",
+                          fmt::format("expected a rank or -1, found \"{}\"", rank.text));
+      }
+      table.rank = static_cast<std::int64_t>(*place);
+    }
     return table;
   }
 
@@ -179,7 +192,7 @@ class CsvReader {
   std::string_view text_, line_;
   std::size_t at_ = 0, columns_ = 0;
   int line_number_ = 0;
-  std::optional<std::size_t> rows_, dim_, pooling_, name_;
+  std::optional<std::size_t> rows_, dim_, pooling_, name_, rank_;
 };
 
 // ------------------------------------------------------------------------------------------ JSON
@@ -194,8 +207,9 @@ Result<EmbeddingTable> json_table(const std::filesystem::path& file, const Json&
     return problem("", fmt::format("expected an object, found {}", entry.dump()));
   }
   for (const auto& [key, value] : entry.items()) {
-    if (key != "table" && key != "rows" && key != "dim" && key != "pooling") {
-      return problem(key, "expected one of the keys table, rows, dim, pooling, found another one");
+    if (key != "table" && key != "rows" && key != "dim" && key != "pooling" && key != "rank") {
+      return problem(key,
+                     "expected one of the keys table, rows, dim, pooling, rank, found another one");
     }
   }
   for (const char* key : {"rows", "dim", "pooling"}) {
@@ -215,6 +229,12 @@ Result<EmbeddingTable> json_table(const std::filesystem::path& file, const Json&
     return problem("pooling", fmt::format("expected a positive number, found {}", pooling.dump()));
   }
   table.pooling_factor = pooling.get<double>();
+  if (const auto rank = entry.find("rank"); rank != entry.end()) {
+    if (!rank->is_number() || !is_rank(rank->get<double>())) {
+      return problem("rank", fmt::format("expected a rank or -1, found {}", rank->dump()));
+    }
+    table.rank = static_cast<std::int64_t>(rank->get<double>());
+  }
   return table;
 }
 

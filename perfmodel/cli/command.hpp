@@ -21,6 +21,7 @@ Command gpus_command(CLI::App& parent);
 Command kernels_command(CLI::App& parent);
 Command replay_command(CLI::App& parent);
 Command rewrite_command(CLI::App& parent);
+Command whatif_command(CLI::App& parent);
 Command train_command(CLI::App& parent);
 Command eval_command(CLI::App& parent);
 /// `build` has one command per model family.

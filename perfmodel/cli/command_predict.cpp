@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -9,6 +8,7 @@
 #include "arguments.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
+#include "overheads_option.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/predictors/collectives.hpp"
@@ -41,26 +41,6 @@ constexpr const char* kIterationsRule =
     "trace, as --kernel-iterations does; give both to pick from the graph and from the trace.\n"
     "Files come first: a flag in front of them takes one value only.";
 
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-// A table may come from several GPUs: "A, B".
-bool names_gpu(const std::string& names, const Gpu& gpu) {
-  for (std::size_t begin = 0; begin < names.size();) {
-    const std::size_t end = std::min(names.find(", ", begin), names.size());
-    const std::string name = lower_case(names.substr(begin, end - begin));
-    if (name == gpu.name || name == lower_case(gpu.title) ||
-        std::ranges::any_of(gpu.aliases,
-                            [&](const auto& alias) { return lower_case(alias) == name; })) {
-      return true;
-    }
-    begin = end + 2;
-  }
-  return false;
-}
-
 class Run {
  public:
   explicit Run(const Arguments& arguments) : arguments_(arguments) {}
@@ -84,47 +64,16 @@ class Run {
   }
 
  private:
-  struct Table {
-    std::string file;
-    OverheadTable content;
-  };
-
   Result<void> read_tables(const std::filesystem::path& data) {
     std::vector<std::string> files = arguments_.overheads;
-    if (files.empty()) {
-      auto file = default_table(data / "overheads");
-      if (!file) return Unexpected{file.error()};
-      files.push_back(file->string());
-    }
+    if (files.empty()) files.emplace_back();
     for (const std::string& file : files) {
-      auto table = read_overheads(file);
-      if (!table) return Unexpected{table.error()};
-      if (!pooled_ && !names_gpu(table->gpu, report_.gpu)) {
-        warn("the overheads of " + file_name(file) + " were taken on " +
-             (table->gpu.empty() ? "an unnamed GPU" : table->gpu) + ", not on " + report_.gpu.name +
-             ": its host and launch times may differ");
-      }
-      tables_.push_back({file_name(file), std::move(*table)});
+      auto chosen = choose_overheads(file, report_.gpu, data);
+      if (!chosen) return Unexpected{chosen.error()};
+      if (!chosen->warning.empty()) warn(chosen->warning);
+      tables_.push_back(std::move(*chosen));
     }
     return {};
-  }
-
-  Result<std::filesystem::path> default_table(const std::filesystem::path& folder) {
-    std::error_code ignored;
-    const auto own = folder / (report_.gpu.name + ".json");
-    if (std::filesystem::is_regular_file(own, ignored)) return own;
-    const auto pooled = folder / "pooled.json";
-    if (std::filesystem::is_regular_file(pooled, ignored)) {
-      pooled_ = true;
-      warn("no overheads of " + report_.gpu.name +
-           " are known: those of all machines pooled are used; --overheads takes a table made from "
-           "your own trace");
-      return pooled;
-    }
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected " + report_.gpu.name +
-                                       ".json or pooled.json, found neither: give --overheads",
-                            .file = folder}};
   }
 
   // A trace is read once if all graphs share it.
@@ -175,19 +124,21 @@ class Run {
       const std::string& file = arguments_.graphs[i];
       auto graph = read_execution_graph(file, {.salvage = arguments_.salvage});
       if (!graph) return Unexpected{graph.error()};
-      const Table& table = table_of(i);
+      const ChosenOverheads& chosen = table_of(i);
       report_.ranks.push_back({.graph_file = file_name(file),
                                .graph = std::move(*graph),
-                               .overheads_file = table.file,
-                               .overheads_method = table.content.method,
-                               .overheads_gpu = table.content.gpu,
-                               .overheads_sources = table.content.sources});
+                               .overheads_file = chosen.file,
+                               .overheads_method = chosen.table.method,
+                               .overheads_gpu = chosen.table.gpu,
+                               .overheads_sources = chosen.table.sources});
       if (auto read = read_kernel_times(i); !read) return read;
     }
     return {};
   }
 
-  const Table& table_of(std::size_t rank) const { return tables_[tables_.size() == 1 ? 0 : rank]; }
+  const ChosenOverheads& table_of(std::size_t rank) const {
+    return tables_[tables_.size() == 1 ? 0 : rank];
+  }
 
   // See kIterationsRule.
   bool window_is_of_trace() const {
@@ -234,9 +185,9 @@ class Run {
     bool lin = false;
     std::vector<RankInput> inputs;
     for (std::size_t i = 0; i < report_.ranks.size(); ++i) {
-      lin |= table_of(i).content.method == OverheadMethod::kLin;
+      lin |= table_of(i).table.method == OverheadMethod::kLin;
       inputs.push_back({.graph = &report_.ranks[i].graph,
-                        .table = &table_of(i).content,
+                        .table = &table_of(i).table,
                         .options = options_of(i),
                         .name = report_.ranks[i].graph_file});
     }
@@ -329,11 +280,10 @@ class Run {
   KernelModels models_;
   Topology topology_;
   std::unique_ptr<KernelModel> collectives_;
-  std::vector<Table> tables_;
+  std::vector<ChosenOverheads> tables_;
   std::vector<std::optional<KernelTimes>> kernel_times_;  // per rank
   std::optional<Trace> trace_;
   std::string trace_file_;
-  bool pooled_ = false;
 };
 
 void check_counts(Arguments& arguments) {

@@ -528,6 +528,23 @@ TEST(ReadEmbeddingTables, CsvAndJsonAgree) {
   }
 }
 
+TEST(ReadEmbeddingTables, RanksMayBeGiven) {
+  const auto csv =
+      read_embedding_tables(written("ranks.csv", "rows,dim,pooling,rank\n10,4,1,0\n20,4,2,-1\n"));
+  const auto json = read_embedding_tables(
+      written("ranks.json", R"([{"rows": 10, "dim": 4, "pooling": 1, "rank": 0},
+                               {"rows": 20, "dim": 4, "pooling": 2, "rank": -1}])"));
+  ASSERT_TRUE(csv) << to_string(csv.error());
+  ASSERT_TRUE(json) << to_string(json.error());
+  for (const auto& tables : {*csv, *json}) {
+    EXPECT_EQ(tables[0].rank, 0);
+    EXPECT_EQ(tables[1].rank, -1);
+  }
+  const auto bad = read_embedding_tables(written("bad.csv", "rows,dim,pooling,rank\n10,4,1,all\n"));
+  ASSERT_FALSE(bad);
+  EXPECT_EQ(bad.error().message, "expected a rank or -1, found \"all\"");
+}
+
 TEST(ReadEmbeddingTables, ErrorsSayWhere) {
   const auto error = [](const std::string& name, const std::string& text) {
     const auto file = written(name, text);
@@ -544,7 +561,7 @@ TEST(ReadEmbeddingTables, ErrorsSayWhere) {
   EXPECT_EQ(error("bad.csv", "rows,dim\n10,64\n"),
             ":1:1: pooling: expected this column, found none");
   EXPECT_EQ(error("bad.csv", "rows,dim,L\n"),
-            ":1:10: expected a column table, rows, dim or pooling, found \"L\"");
+            ":1:10: expected a column table, rows, dim, pooling or rank, found \"L\"");
   EXPECT_EQ(error("bad.csv", "rows,dim,pooling\n"), ":1:1: expected tables, found only a header");
   EXPECT_EQ(error("bad.json", "[{\"rows\": 10,\n \"dim\": 64, \"pooling\": }]"),
             ":2:24: expected JSON, found a syntax error");
@@ -553,8 +570,9 @@ TEST(ReadEmbeddingTables, ErrorsSayWhere) {
             ": /1/rows: expected a positive integer, found 0.5");
   EXPECT_EQ(error("bad.json", R"([{"rows": 10, "dim": 64}])"),
             ": /0: expected key \"pooling\", found none");
-  EXPECT_EQ(error("bad.json", R"([{"rows": 10, "dim": 64, "pooling": 1, "dims": 2}])"),
-            ": /0/dims: expected one of the keys table, rows, dim, pooling, found another one");
+  EXPECT_EQ(
+      error("bad.json", R"([{"rows": 10, "dim": 64, "pooling": 1, "dims": 2}])"),
+      ": /0/dims: expected one of the keys table, rows, dim, pooling, rank, found another one");
   EXPECT_EQ(error("bad.json", "{}"), ": expected a list of tables, found object");
   EXPECT_EQ(error("bad.txt", ""), ": expected a name that ends in .json or .csv, found \".txt\"");
   EXPECT_FALSE(read_embedding_tables(scratch("absent.csv")));

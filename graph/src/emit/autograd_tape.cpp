@@ -16,8 +16,11 @@ void AutogradTape::add_parameter(TensorRef tensor, TensorRef kept_gradient) {
   TapeNode& made = nodes_.emplace_back();
   made.name = "torch::autograd::AccumulateGrad";
   made.buffers.resize(1);
+  made.parameter = tensor;
   made.backward = [this, tensor, kept_gradient](const std::vector<TensorRef>& gradients) {
-    gradients_[tensor.index] = accumulate(kept_gradient, gradients.front());
+    if (gradients.front().exists()) {
+      gradients_[tensor.index] = accumulate(kept_gradient, gradients.front());
+    }
     return std::vector<TensorRef>();
   };
 }
@@ -91,6 +94,7 @@ void AutogradTape::run(TensorRef loss) {
     ready_.pop_back();
     evaluate(next);
   }
+  if (hooks_.finished) hooks_.finished();
   graph_.switch_thread(caller);
 }
 
@@ -104,10 +108,19 @@ void AutogradTape::evaluate(int index) {
     if (buffer.exists() && node(index).sequence >= 0) --holders_[graph_.storage(buffer)];
     buffer = {};
   }
+  // Without a gradient there is no device: the queue of the CPU, which the caller's thread serves.
+  const bool nothing = std::none_of(arrived.begin(), arrived.end(),
+                                    [](TensorRef gradient) { return gradient.exists(); });
+  const std::int32_t thread = graph_.thread();
+  if (nothing) graph_.switch_thread(GraphBuilder::kMainThread);
   graph_.begin_plain("autograd::engine::evaluate_function: " + node(index).name);
   graph_.begin_backward_function(node(index).name, listed, node(index).sequence);
   std::vector<TensorRef> gradients = node(index).backward(arrived);
   graph_.end_op();
+  const TensorRef parameter = node(index).parameter;
+  if (hooks_.accumulated && gradient(parameter).exists()) {
+    gradients_[parameter.index] = hooks_.accumulated(parameter, gradient(parameter));
+  }
   const std::vector<Edge>& edges = node(index).edges;
   PERFMODEL_CHECK(gradients.size() == edges.size());
   for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -119,6 +132,7 @@ void AutogradTape::evaluate(int index) {
     if (edges[i].to.node >= 0) deliver(edges[i].to, gradients[i]);
   }
   graph_.end_op();
+  graph_.switch_thread(thread);
 }
 
 // A gradient of an input that was broadcast, as at::sum_to does it.

@@ -25,7 +25,7 @@ class AutogradTape {
 
   explicit AutogradTape(GraphBuilder& graph) : graph_(graph) {}
 
-  GraphBuilder& graph() { return graph_; }
+  GraphBuilder& graph() const { return graph_; }
 
   /// Number that the next differentiable op gets; ops that autograd looks at carry it.
   std::int64_t sequence() const { return next_sequence_; }
@@ -47,6 +47,15 @@ class AutogradTape {
   /// A gradient of something that was broadcast from `shape`, summed to that shape.
   TensorRef sum_to(TensorRef gradient, const Shape& shape);
 
+  /// What data-parallel training hooks into the backward pass.
+  struct Hooks {
+    /// Behind the accumulation of a parameter's gradient, in the engine's node: gives the tensor
+    /// that is the gradient from here on.
+    std::function<TensorRef(TensorRef parameter, TensorRef gradient)> accumulated;
+    std::function<void()> finished;  ///< after the last node, on the engine's thread
+  };
+  void set_hooks(Hooks hooks) { hooks_ = std::move(hooks); }
+
   /// The backward pass of `loss`, whose gradient is one.
   void run(TensorRef loss);
 
@@ -66,6 +75,7 @@ class AutogradTape {
     std::int64_t sequence = -1;  // -1: accumulates a parameter's gradient
     std::vector<Edge> edges;
     BackwardOfMany backward;
+    TensorRef parameter = {};        // whose gradient is accumulated
     int pending = 0;                 // gradients that are still to come
     std::vector<TensorRef> buffers;  // sums of what has arrived
   };
@@ -78,6 +88,7 @@ class AutogradTape {
   TensorRef accumulate(TensorRef kept_gradient, TensorRef gradient);
 
   GraphBuilder& graph_;
+  Hooks hooks_;
   std::vector<TapeNode> nodes_;
   std::vector<int> ready_;
   std::unordered_map<std::int32_t, Source> producer_;      // by tensor index

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "jagged.hpp"
 #include "memory.hpp"
 #include "sparse.hpp"
 #include "views.hpp"
@@ -60,11 +61,23 @@ int bits_for(std::int64_t total_rows) {
 }
 
 std::string_view optimizer_name(TableBatch::Optimizer optimizer) {
-  return optimizer == TableBatch::Optimizer::kSgd ? "sgd" : "rowwise_adagrad";
+  switch (optimizer) {
+    case TableBatch::Optimizer::kSgd:
+      return "sgd";
+    case TableBatch::Optimizer::kAdagrad:
+      return "adagrad";
+    case TableBatch::Optimizer::kRowwiseAdagrad:
+      break;
+  }
+  return "rowwise_adagrad";
 }
 
+// Rows that are looked up more often than this are added up by several thread blocks.
+constexpr std::int64_t kLongRun = 1024;
+
 // The allocations around FBGEMM's sort by row, its run lengths, and the fused update. The kernels
-// themselves are launched by the enclosing node.
+// themselves are launched by the enclosing node. Only tables that may be cached have
+// `cache_locations`.
 void table_batched_backward(GraphBuilder& graph, TensorRef indices, TensorRef cache_locations,
                             std::int64_t max_dim) {
   constexpr DType kInt = DType::kInt32;
@@ -73,21 +86,35 @@ void table_batched_backward(GraphBuilder& graph, TensorRef indices, TensorRef ca
   empty_like(graph, infos);    // infos, sorted
   empty_like(graph, indices);  // linear indices
   empty_like(graph, indices);  // linear indices, sorted
-  empty(graph, DType::kUInt8, {1});
+  sort_scratch(graph, lookups);
   empty_like(graph, indices);  // run starts
   const TensorRef run_lengths = zeros_like(graph, indices, kInt);
   zeros(graph, kInt, {1});  // number of runs
-  empty(graph, DType::kUInt8, {1023});
+  run_length_scratch(graph, lookups);
   const TensorRef cumulative = empty(graph, kInt, {lookups + 1});
   zero(graph, select(graph, cumulative, 0, 0));
-  empty(graph, DType::kUInt8, {767});
-  empty_like(graph, cache_locations);
+  prefix_sum_scratch(graph, lookups);
+  if (cache_locations.exists()) empty_like(graph, cache_locations);
   for (int i = 0; i < 2; ++i) {  // long runs: ids and counts
     empty_like(graph, run_lengths);
     zeros(graph, kInt, {1});
   }
-  empty(graph, kInt, {0});
-  zeros(graph, DType::kFloat32, {0, max_dim});
+  empty(graph, kInt, {lookups / kLongRun});
+  zeros(graph, DType::kFloat32, {lookups / kLongRun, max_dim});
+}
+
+// FBGEMM for PyTorch 2.0 tells the dispatcher nothing of autograd, so its ops have no number.
+std::int64_t fbgemm_sequence(const AutogradTape& tape) {
+  return tape.graph().pytorch().before(2, 1) ? -1 : tape.sequence();
+}
+
+std::int64_t sum_of(const std::vector<std::int64_t>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
+}
+
+std::int64_t elements_of(const TableBatch& tables) {
+  return std::inner_product(tables.rows.begin(), tables.rows.end(), tables.dims.begin(),
+                            std::int64_t{0});
 }
 
 }  // namespace
@@ -120,29 +147,27 @@ TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices,
 TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std::int64_t batch,
                                TensorRef indices, TensorRef offsets) {
   GraphBuilder& graph = tape.graph();
+  using Optimizer = TableBatch::Optimizer;
   constexpr DType kFloat = DType::kFloat32, kInt = DType::kInt32, kLong = DType::kInt64;
   const std::size_t count = tables.rows.size();
-  const std::int64_t total_rows =
-      std::accumulate(tables.rows.begin(), tables.rows.end(), std::int64_t{0});
-  const std::int64_t elements = std::inner_product(tables.rows.begin(), tables.rows.end(),
-                                                   tables.dims.begin(), std::int64_t{0});
-  const std::int64_t total_dim =
-      std::accumulate(tables.dims.begin(), tables.dims.end(), std::int64_t{0});
+  const std::int64_t total_rows = sum_of(tables.rows), elements = elements_of(tables);
+  const std::int64_t total_dim = sum_of(tables.dims);
   const std::int64_t max_dim = *std::max_element(tables.dims.begin(), tables.dims.end());
-  const std::int64_t sequence = tape.sequence();
 
-  to_same_dtype(graph, indices, sequence);
-  to_same_dtype(graph, offsets, sequence);
+  to_same_dtype(graph, indices, tape.sequence());
+  to_same_dtype(graph, offsets, tape.sequence());
   const TensorRef rows_per_table = table_metadata(graph, kLong, count);
   const TensorRef warning = graph.new_tensor(kLong, {1});
+  const std::int64_t sequence = fbgemm_sequence(tape);
   graph.begin_op("fbgemm::bounds_check_indices",
                  {rows_per_table, indices, offsets, 1, warning, kNone}, sequence);
-  zero(graph, warning, sequence);
+  zero(graph, warning, tape.sequence());
   graph.end_op();
 
+  const TensorRef placeholder =
+      tables.placeholder.exists() ? tables.placeholder : graph.new_tensor(kFloat, {0});
   const TensorRef cache_locations = graph.new_tensor(kInt, {0});
-  const bool stateful = tables.optimizer == TableBatch::Optimizer::kRowwiseAdagrad;
-  std::vector<Value> arguments = {graph.new_tensor(kFloat, {0}),  // placeholder
+  std::vector<Value> arguments = {placeholder,
                                   graph.new_tensor(kFloat, {elements}),
                                   graph.new_tensor(kFloat, {0}),        // host weights
                                   graph.new_tensor(kFloat, {0, 0}),     // cache
@@ -162,25 +187,56 @@ TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std
                                   false,
                                   1.0,
                                   true};
-  if (stateful) {  // one number per row, for Adagrad
+  if (tables.optimizer != Optimizer::kSgd) {  // one number per element or per row
+    const std::int64_t state = tables.optimizer == Optimizer::kAdagrad ? elements : total_rows;
     arguments.insert(
         arguments.end(),
-        {graph.new_tensor(kFloat, {total_rows}), graph.new_tensor(kFloat, {0}),
+        {graph.new_tensor(kFloat, {state}), graph.new_tensor(kFloat, {0}),
          table_metadata(graph, kInt, count), table_metadata(graph, kLong, count), 1e-8});
   }
   arguments.push_back(tables.learning_rate);
-  if (stateful) arguments.insert(arguments.end(), {0.0, 0});  // weight decay and its mode
-  arguments.push_back(0);                                     // output in float
+  if (tables.optimizer == Optimizer::kRowwiseAdagrad) {
+    arguments.insert(arguments.end(), {0.0, 0});  // weight decay and its mode
+  }
+  arguments.push_back(0);  // output in float
 
   const std::string_view name = optimizer_name(tables.optimizer);
   graph.begin_op(fmt::format("fbgemm::split_embedding_codegen_lookup_{}_function", name),
                  std::move(arguments), sequence);
   const TensorRef out = empty(graph, kFloat, {batch, total_dim});
   graph.end_op({out});
-  tape.record(fmt::format("torch::autograd::CppNode<SplitLookupFunction_{}_Op>", name), {}, out,
-              [&graph, indices, cache_locations, max_dim](TensorRef) -> std::vector<TensorRef> {
+  std::vector<TensorRef> inputs;
+  if (tables.placeholder.exists()) inputs.push_back(tables.placeholder);
+  tape.record(fmt::format("torch::autograd::CppNode<SplitLookupFunction_{}_Op>", name), inputs, out,
+              [&graph, indices, cache_locations, max_dim, inputs](TensorRef) {
                 table_batched_backward(graph, indices, cache_locations, max_dim);
-                return {};
+                return std::vector<TensorRef>(inputs.size());  // updated already: no gradient
+              });
+  return out;
+}
+
+TensorRef dense_table_batched_lookup(AutogradTape& tape, const TableBatch& tables,
+                                     TensorRef weights, std::int64_t batch, TensorRef indices,
+                                     TensorRef offsets) {
+  GraphBuilder& graph = tape.graph();
+  const std::size_t count = tables.rows.size();
+  const std::int64_t total_dim = sum_of(tables.dims);
+  const std::int64_t max_dim = *std::max_element(tables.dims.begin(), tables.dims.end());
+  to_same_dtype(graph, indices, tape.sequence());
+  to_same_dtype(graph, offsets, tape.sequence());
+  graph.begin_op("fbgemm::dense_embedding_codegen_lookup_function",
+                 {weights, table_metadata(graph, DType::kInt64, count),
+                  table_metadata(graph, DType::kInt32, count + 1), total_dim, max_dim,
+                  table_metadata(graph, DType::kInt64, count + 1), bits_for(sum_of(tables.rows)),
+                  indices, offsets, kModeSum, kNone, kNone, 0},
+                 fbgemm_sequence(tape));
+  const TensorRef out = empty(graph, DType::kFloat32, {batch, total_dim});
+  graph.end_op({out});
+  tape.record("torch::autograd::CppNode<SplitLookupFunction_Dense_Op>", {weights}, out,
+              [&graph, weights, indices, max_dim](TensorRef) -> std::vector<TensorRef> {
+                const TensorRef gradient = zeros_like(graph, weights);
+                table_batched_backward(graph, indices, {}, max_dim);
+                return {gradient};
               });
   return out;
 }

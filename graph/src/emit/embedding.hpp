@@ -22,13 +22,21 @@ TensorRef embedding_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef 
 
 /// FBGEMM's SplitTableBatchedEmbeddingBags: all tables in one op, the optimizer in its backward.
 struct TableBatch {
-  enum class Optimizer { kSgd, kRowwiseAdagrad } optimizer = Optimizer::kSgd;
+  enum class Optimizer { kSgd, kAdagrad, kRowwiseAdagrad } optimizer = Optimizer::kSgd;
   std::vector<std::int64_t> rows, dims;
   double learning_rate = 0;
+  /// The empty tensor that lets autograd see the lookup, if it is a parameter of the model.
+  TensorRef placeholder = {};
 };
 
 /// indices [N], offsets [T * B + 1], table by table; the result is [B, sum of dims].
 TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std::int64_t batch,
                                TensorRef indices, TensorRef offsets);
+
+/// FBGEMM's DenseTableBatchedEmbeddingBags: `weights` [elements] are a parameter with a dense
+/// gradient. Otherwise the same.
+TensorRef dense_table_batched_lookup(AutogradTape& tape, const TableBatch& tables,
+                                     TensorRef weights, std::int64_t batch, TensorRef indices,
+                                     TensorRef offsets);
 
 }  // namespace perfmodel

@@ -231,10 +231,19 @@ void GraphBuilder::leaf_op(std::string_view op, std::vector<Value> inputs,
   end_op(std::move(outputs));
 }
 
-void GraphBuilder::begin_label(std::string_view name) { open_node(name, {}, Scope::kUser); }
+void GraphBuilder::begin_label(std::string_view name, std::vector<Value> inputs) {
+  open_node(name, inputs, Scope::kUser);
+}
 
-void GraphBuilder::begin_plain(std::string_view name, std::vector<Value> inputs) {
-  open_node(name, inputs, Scope::kFunction);
+void GraphBuilder::begin_plain(std::string_view name, std::vector<Value> inputs,
+                               std::int64_t sequence) {
+  open_node(name, inputs, Scope::kFunction).seq_id = sequence;
+}
+
+void GraphBuilder::begin_communication(CommRecord record, std::vector<Value> inputs) {
+  Node& node = open_node("record_param_comms", inputs, Scope::kFunction);
+  node.comm = static_cast<std::int32_t>(graph_.comm_records.size());
+  graph_.comm_records.push_back(std::move(record));
 }
 
 void GraphBuilder::begin_backward_function(std::string_view name,

@@ -116,14 +116,17 @@ class GraphBuilder {
                std::int64_t sequence = -1);
 
   /// Opens a region that is no op ("ProfilerStep#0"); closed by end_op().
-  void begin_label(std::string_view name);
+  void begin_label(std::string_view name, std::vector<Value> inputs = {});
 
   /// Opens the scope-1 node of a backward function; the forward thread's stack top is its
   /// `fw_parent`.
   void begin_backward_function(std::string_view name, const std::vector<TensorRef>& gradients,
                                std::int64_t sequence);
   /// Opens a node without schema, e.g. "autograd::engine::evaluate_function: ..."
-  void begin_plain(std::string_view name, std::vector<Value> inputs = {});
+  void begin_plain(std::string_view name, std::vector<Value> inputs = {},
+                   std::int64_t sequence = -1);
+  /// Opens a `record_param_comms` node, which says what a collective does.
+  void begin_communication(CommRecord record, std::vector<Value> inputs);
 
   void switch_thread(std::int32_t thread);
   std::int32_t thread() const { return thread_; }

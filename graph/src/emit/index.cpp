@@ -26,12 +26,33 @@ TensorRef slice_all(AutogradTape& tape, TensorRef x) {
   return out;
 }
 
+// Index tensors may lie in host memory; the op brings them where the data are.
+TensorRef to_device_of_model(GraphBuilder& graph, TensorRef index) {
+  const Value device = graph.device_value();
+  const bool there = graph.device(index) == graph.device();
+  const TensorRef made =
+      there ? index : graph.new_tensor(graph.dtype(index), graph.shape(index));
+  graph.begin_op("aten::to.dtype_layout",
+                 {index, kNone, kNone, device, kNone, false, false, kNone});
+  if (!there) {
+    graph.begin_op("aten::_to_copy", {index, kNone, kNone, device, kNone, false, kNone});
+    graph.leaf_op("aten::empty_strided",
+                  {graph.shape(index), graph.strides(index), scalar_type_code(graph.dtype(index)),
+                   0, device, false},
+                  {made});
+    copy(graph, made, index);
+    graph.end_op({made});
+  }
+  graph.end_op({made});
+  return made;
+}
+
 // One term of the linear index: (index mod size) * stride, on the device of the data.
 TensorRef linear_index_term(GraphBuilder& graph, TensorRef index, std::int64_t size,
                             std::int64_t stride) {
   const auto scalar_op = [&](const char* scalar, const char* tensor, TensorRef x,
                              std::int64_t number) {
-    const TensorRef made = like(graph, x);
+    const TensorRef made = graph.new_tensor(graph.dtype(x), graph.device(x), graph.shape(x));
     graph.begin_op(scalar, {x, number});
     graph.leaf_op(tensor, {x, wrapped_number(graph)}, {made});
     graph.end_op({made});
@@ -40,9 +61,7 @@ TensorRef linear_index_term(GraphBuilder& graph, TensorRef index, std::int64_t s
   const TensorRef wrapped =
       scalar_op("aten::remainder.Scalar", "aten::remainder.Tensor", index, size);
   const TensorRef scaled = scalar_op("aten::mul.Scalar", "aten::mul.Tensor", wrapped, stride);
-  graph.leaf_op("aten::to.dtype_layout",
-                {scaled, kNone, kNone, graph.device_value(), kNone, false, false, kNone}, {scaled});
-  return scaled;
+  return to_device_of_model(graph, scaled);
 }
 
 }  // namespace
@@ -97,9 +116,12 @@ TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef
   const TensorRef out = graph.new_tensor(graph.dtype(x), {batch, picked});
   graph.begin_op("aten::index.Tensor",
                  {rows, std::vector<TensorRef>{graph.undefined(), row, column}}, tape.sequence());
+  std::vector<TensorRef> indices = {row, column};
+  for (TensorRef& index : indices) {
+    if (graph.device(index) != graph.device()) index = to_device_of_model(graph, index);
+  }
   as_strided(graph, rows, {batch, picked}, {shape[1] * shape[2], 0});
-  reshape(graph, row, {1, picked});
-  reshape(graph, column, {1, picked});
+  for (TensorRef index : indices) reshape(graph, index, {1, picked});
   graph.end_op({out});
   tape.record("IndexBackward0", {rows}, out,
               [&graph, shape, row, column](TensorRef gradient) -> std::vector<TensorRef> {

@@ -119,4 +119,97 @@ TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target) 
   return loss;
 }
 
+namespace {
+
+// max(-x, 0) + (1 - y) x + log(exp(-max(-x, 0)) + exp(-x - max(-x, 0))), as PyTorch 1 has it.
+TensorRef bce_with_logits_terms(GraphBuilder& graph, TensorRef x, TensorRef target) {
+  const auto fresh = [&](const char* op, std::vector<Value> inputs) {
+    const TensorRef made = like(graph, x);
+    graph.leaf_op(op, std::move(inputs), {made});
+    return made;
+  };
+  const auto in_place = [&](const char* op, std::vector<Value> inputs, TensorRef out) {
+    graph.leaf_op(op, std::move(inputs), {out});
+  };
+  const TensorRef most = fresh("aten::neg", {x});
+  in_place("aten::clamp_min_", {most, 0}, most);
+  const TensorRef ones = like(graph, target);
+  graph.begin_op("aten::empty_like", {target, kNone, kNone, kNone, kNone, 1});
+  graph.leaf_op("aten::empty_strided",
+                {graph.shape(target), graph.strides(target), scalar_type_code(graph.dtype(target)),
+                 0, graph.device_value(), kNone},
+                {ones});
+  graph.end_op({ones});
+  in_place("aten::fill_.Scalar", {ones, 1}, ones);
+  in_place("aten::sub_.Tensor", {ones, target, 1}, ones);
+  in_place("aten::mul_.Tensor", {ones, x}, ones);
+  in_place("aten::add_.Tensor", {ones, most, 1}, ones);
+  const TensorRef first = fresh("aten::neg", {most});
+  in_place("aten::exp_", {first}, first);
+  const TensorRef negated = fresh("aten::neg", {x});
+  const TensorRef second = fresh("aten::sub.Tensor", {negated, most, 1});
+  in_place("aten::exp_", {second}, second);
+  in_place("aten::add_.Tensor", {first, second, 1}, first);
+  in_place("aten::log_", {first}, first);
+  in_place("aten::add_.Tensor", {ones, first, 1}, ones);
+  return ones;
+}
+
+// (1 - y) x - log(sigmoid(x)), as PyTorch 2 has it.
+TensorRef bce_with_log_sigmoid(GraphBuilder& graph, TensorRef x, TensorRef target) {
+  const TensorRef log_sigmoid = like(graph, x);
+  graph.begin_op("aten::log_sigmoid", {x});
+  graph.leaf_op("aten::log_sigmoid_forward", {x},
+                {log_sigmoid, graph.new_tensor(graph.dtype(x), {0})});
+  graph.end_op({log_sigmoid});
+  const TensorRef each = like(graph, target);
+  graph.begin_op("aten::rsub.Scalar", {target, 1.0, 1});
+  graph.leaf_op("aten::sub.Tensor", {wrapped_number(graph, DType::kFloat64), target, 1}, {each});
+  graph.end_op({each});
+  graph.leaf_op("aten::mul_.Tensor", {each, x}, {each});
+  graph.leaf_op("aten::sub_.Tensor", {each, log_sigmoid, 1}, {each});
+  return each;
+}
+
+TensorRef bce_with_logits_backward(GraphBuilder& graph, TensorRef gradient, TensorRef logits,
+                                   TensorRef target) {
+  TensorRef made = like(graph, logits);
+  graph.leaf_op("aten::sigmoid", {logits}, {made});
+  if (graph.pytorch().before(2, 1)) {
+    graph.leaf_op("aten::sub_.Tensor", {made, target, 1}, {made});
+  } else {
+    const TensorRef difference = like(graph, logits);
+    graph.leaf_op("aten::sub.Tensor", {made, target, 1}, {difference});
+    made = difference;
+  }
+  graph.leaf_op("aten::mul_.Tensor", {made, gradient}, {made});
+  graph.begin_op("aten::div_.Scalar", {made, graph.numel(logits)});
+  graph.leaf_op("aten::div_.Tensor", {made, wrapped_number(graph)}, {made});
+  graph.end_op({made});
+  return made;
+}
+
+}  // namespace
+
+TensorRef binary_cross_entropy_with_logits(AutogradTape& tape, TensorRef logits, TensorRef target) {
+  GraphBuilder& graph = tape.graph();
+  const bool old = graph.pytorch().before(2, 1);
+  graph.begin_op("aten::binary_cross_entropy_with_logits", {logits, target, kNone, kNone, 1},
+                 tape.sequence());
+  const TensorRef each = old ? bce_with_logits_terms(graph, logits, target)
+                             : bce_with_log_sigmoid(graph, logits, target);
+  const TensorRef loss = graph.new_tensor(graph.dtype(logits), {});
+  graph.begin_op("aten::mean", {each, kNone});
+  graph.begin_op("aten::mean.dim", {each, Value::List{}, false, kNone});
+  if (old) as_strided(graph, loss, {1}, {0});
+  graph.end_op({loss});
+  graph.end_op({loss});
+  graph.end_op({loss});
+  tape.record("BinaryCrossEntropyWithLogitsBackward0", {logits}, loss,
+              [&graph, logits, target](TensorRef gradient) -> std::vector<TensorRef> {
+                return {bce_with_logits_backward(graph, gradient, logits, target)};
+              });
+  return loss;
+}
+
 }  // namespace perfmodel

@@ -9,6 +9,9 @@ TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorR
 TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
                                         TensorRef prediction, TensorRef target);
 
+/// The same of sigmoid(logits), in one op.
+TensorRef binary_cross_entropy_with_logits(AutogradTape& tape, TensorRef logits, TensorRef target);
+
 /// nn.CrossEntropyLoss, mean over the batch: scores [N, C], and for every sample its class [N]
 /// (whole numbers) or the probabilities of all classes [N, C].
 TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target);

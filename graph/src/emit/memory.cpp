@@ -63,13 +63,13 @@ TensorRef empty_bytes(GraphBuilder& graph, std::int64_t count) {
 namespace {
 // `arguments`: those of empty_like after the tensor.
 TensorRef empty_like_with(GraphBuilder& graph, TensorRef x, DType dtype,
-                          const std::vector<Value>& arguments) {
+                          const std::vector<Value>& arguments, std::int64_t sequence = -1) {
   const Shape shape = graph.shape(x);
   const Shape strides = graph.is_dense(x) ? graph.strides(x) : contiguous_strides(shape);
   const TensorRef made = graph.new_tensor(dtype, graph.device(), shape, strides);
   std::vector<Value> all = {x};
   all.insert(all.end(), arguments.begin(), arguments.end());
-  graph.begin_op("aten::empty_like", std::move(all));
+  graph.begin_op("aten::empty_like", std::move(all), sequence);
   graph.leaf_op("aten::empty_strided",
                 {shape, strides, scalar_type_code(dtype), 0, graph.device_value(), kNone}, {made});
   graph.end_op({made});
@@ -77,8 +77,8 @@ TensorRef empty_like_with(GraphBuilder& graph, TensorRef x, DType dtype,
 }
 }  // namespace
 
-TensorRef empty_like(GraphBuilder& graph, TensorRef x) {
-  return empty_like_with(graph, x, graph.dtype(x), {kNone, kNone, kNone, kNone, kNone});
+TensorRef empty_like(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  return empty_like_with(graph, x, graph.dtype(x), {kNone, kNone, kNone, kNone, kNone}, sequence);
 }
 
 TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype) {
@@ -109,6 +109,14 @@ void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
 TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape) {
   graph.begin_op("aten::zeros", {shape, scalar_type_code(dtype), 0, graph.device_value(), kNone});
   const TensorRef made = empty(graph, dtype, std::move(shape));
+  zero(graph, made);
+  graph.end_op({made});
+  return made;
+}
+
+TensorRef zeros_like(GraphBuilder& graph, TensorRef x) {
+  graph.begin_op("aten::zeros_like", {x, kNone, kNone, kNone, kNone, kNone});
+  const TensorRef made = empty_like(graph, x);
   zero(graph, made);
   graph.end_op({made});
   return made;
@@ -161,6 +169,67 @@ void copy(GraphBuilder& graph, TensorRef to, TensorRef from, bool non_blocking) 
 void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.leaf_op("aten::to.dtype", {x, scalar_type_code(graph.dtype(x)), false, false, kNone}, {x},
                 sequence);
+}
+
+namespace {
+// The copy inside every `to` that has something to do. `dtype`, `layout`, `device`: as given.
+TensorRef to_copy(GraphBuilder& graph, TensorRef x, const TensorRef made, Value layout,
+                  Value device, std::int64_t sequence) {
+  const int dtype = scalar_type_code(graph.dtype(made));
+  graph.begin_op("aten::_to_copy",
+                 {x, dtype, std::move(layout), std::move(device), kNone, false, kNone}, sequence);
+  graph.leaf_op("aten::empty_strided",
+                {graph.shape(x), graph.strides(x), dtype, 0,
+                 GraphBuilder::device_value(graph.device(made)), false},
+                {made});
+  copy(graph, made, x);
+  graph.end_op({made});
+  return made;
+}
+}  // namespace
+
+TensorRef to_dtype(GraphBuilder& graph, TensorRef x, DType dtype, std::int64_t sequence) {
+  const TensorRef made = graph.new_tensor(dtype, graph.device(x), graph.shape(x));
+  graph.begin_op("aten::to.dtype", {x, scalar_type_code(dtype), false, false, kNone}, sequence);
+  to_copy(graph, x, made, kNone, kNone, sequence);
+  graph.end_op({made});
+  return made;
+}
+
+void to_list(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  graph.leaf_op("aten::resolve_conj", {x}, {x}, sequence);
+  graph.leaf_op("aten::resolve_neg", {x}, {x}, sequence);
+  if (graph.device(x).kind == Device::Kind::kCpu) return;
+  const Value cpu = GraphBuilder::device_value(GraphBuilder::cpu());
+  const TensorRef made = graph.new_tensor(graph.dtype(x), GraphBuilder::cpu(), graph.shape(x));
+  graph.begin_op("aten::to.dtype_layout",
+                 {x, scalar_type_code(graph.dtype(x)), 0, cpu, kNone, false, false, kNone},
+                 sequence);
+  to_copy(graph, x, made, 0, cpu, sequence);
+  graph.end_op({made});
+}
+
+TensorRef tensor_of_list(GraphBuilder& graph, DType dtype, Device device, std::int64_t count,
+                         std::int64_t sequence) {
+  const int code = scalar_type_code(dtype);
+  const Value target = GraphBuilder::device_value(device);
+  const TensorRef host = graph.new_tensor(dtype, GraphBuilder::cpu(), {count});
+  graph.leaf_op(
+      "aten::empty.memory_format",
+      {Shape{count}, code, 0, GraphBuilder::device_value(GraphBuilder::cpu()), false, kNone},
+      {host});
+  TensorRef made = host;
+  graph.begin_op("aten::to.device", {host, target, code, false, false, kNone});
+  if (device.kind == Device::Kind::kGpu) {
+    made = to_copy(graph, host, graph.new_tensor(dtype, device, {count}), kNone, target, -1);
+  }
+  graph.end_op({made});
+  graph.leaf_op("aten::lift_fresh", {made}, {made});
+  graph.begin_op("aten::detach_", {made}, sequence);
+  graph.begin_plain("detach_", {made});
+  graph.end_op();
+  graph.end_op({made});
+  return made;
 }
 
 TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking) {

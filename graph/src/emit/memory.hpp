@@ -17,11 +17,12 @@ TensorRef clone(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape);
 /// `at::empty({count}, kByte)`: a workspace.
 TensorRef empty_bytes(GraphBuilder& graph, std::int64_t count);
-TensorRef empty_like(GraphBuilder& graph, TensorRef x);
+TensorRef empty_like(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype);
 /// Row-major, whatever order `x` has.
 TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape);
+TensorRef zeros_like(GraphBuilder& graph, TensorRef x);
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype);
 TensorRef new_zeros(GraphBuilder& graph, TensorRef like, Shape shape);
 /// The gradient from which a backward pass starts.
@@ -34,6 +35,14 @@ void cast_wrapped_number(GraphBuilder& graph, TensorRef number, DType dtype);
 void copy(GraphBuilder& graph, TensorRef to, TensorRef from, bool non_blocking = false);
 /// `x.to(dtype)` of a tensor that has this dtype already.
 void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
+
+/// `x.to(dtype)` of a tensor without gradient.
+TensorRef to_dtype(GraphBuilder& graph, TensorRef x, DType dtype, std::int64_t sequence = -1);
+/// `x.tolist()`: the host waits for the numbers.
+void to_list(GraphBuilder& graph, TensorRef x, std::int64_t sequence);
+/// `torch.tensor([...], device=device)` of `count` numbers.
+TensorRef tensor_of_list(GraphBuilder& graph, DType dtype, Device device, std::int64_t count,
+                         std::int64_t sequence);
 
 /// `x.to(device)` of a tensor without gradient in host memory.
 TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking);

@@ -218,6 +218,30 @@ TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int
   return made;
 }
 
+TensorRef flatten(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  graph.begin_op("aten::flatten.using_ints", {x, 0, -1}, sequence);
+  const TensorRef made = reshaped_view(graph, x, {graph.numel(x)}, sequence);
+  graph.end_op({made});
+  return made;
+}
+
+std::vector<TensorRef> split_with_sizes(GraphBuilder& graph, TensorRef x, const Shape& sizes,
+                                        int dim, std::int64_t sequence) {
+  const auto axis = static_cast<std::size_t>(dim);
+  const Shape strides = graph.strides(x);
+  Shape shape = graph.shape(x);
+  std::vector<TensorRef> pieces;
+  graph.begin_op("aten::split_with_sizes", {x, sizes, dim}, sequence);
+  std::int64_t offset = 0;
+  for (std::int64_t size : sizes) {
+    shape[axis] = size;
+    pieces.push_back(as_strided(graph, x, shape, strides, offset * strides[axis], true));
+    offset += size;
+  }
+  graph.end_op({pieces});
+  return pieces;
+}
+
 // With a gradient.
 
 namespace {
@@ -387,6 +411,36 @@ TensorRef contiguous(AutogradTape& tape, TensorRef x) {
   const TensorRef made = clone(tape, x);
   graph.end_op({made});
   return made;
+}
+
+TensorRef squeeze_last(AutogradTape& tape, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  Shape shape = graph.shape(x), strides = graph.strides(x);
+  const int dim = static_cast<int>(shape.size()) - 1;
+  PERFMODEL_CHECK(shape.back() == 1);
+  shape.pop_back();
+  strides.pop_back();
+  graph.begin_op("aten::squeeze.dim", {x, -1}, tape.sequence());
+  const TensorRef out = as_strided(graph, x, std::move(shape), std::move(strides));
+  graph.end_op({out});
+  tape.record("SqueezeBackward1", {x}, out,
+              [&graph, dim](TensorRef gradient) -> std::vector<TensorRef> {
+                return {unsqueeze(graph, gradient, dim)};
+              });
+  return out;
+}
+
+std::vector<TensorRef> split_with_sizes(AutogradTape& tape, TensorRef x, const Shape& sizes,
+                                        int dim) {
+  GraphBuilder& graph = tape.graph();
+  const std::vector<TensorRef> pieces = split_with_sizes(graph, x, sizes, dim, tape.sequence());
+  tape.record("SplitWithSizesBackward0", {x}, pieces,
+              [&graph, x, dim](const std::vector<TensorRef>& gradients) -> std::vector<TensorRef> {
+                const TensorRef made = graph.new_tensor(graph.dtype(x), graph.shape(x));
+                graph.leaf_op("aten::cat", {gradients, dim}, {made});
+                return {made};
+              });
+  return pieces;
 }
 
 }  // namespace perfmodel

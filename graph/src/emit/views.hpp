@@ -43,6 +43,11 @@ TensorRef unsafe_view(GraphBuilder& graph, TensorRef x, const Shape& asked,
                       std::int64_t sequence = -1);
 /// A view where the memory allows it, else a copy.
 TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence = -1);
+/// All axes as one.
+TensorRef flatten(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
+/// Pieces of these sizes along `dim`.
+std::vector<TensorRef> split_with_sizes(GraphBuilder& graph, TensorRef x, const Shape& sizes,
+                                        int dim, std::int64_t sequence = -1);
 /// The part of an axis that an index expression leaves ("x[:, 2:5]"), as the far end of a ":".
 inline constexpr std::int64_t kSliceEnd = std::numeric_limits<std::int64_t>::max();
 
@@ -65,5 +70,10 @@ TensorRef slice(AutogradTape& tape, TensorRef x, int dim, std::int64_t start, st
 TensorRef select(AutogradTape& tape, TensorRef x, int dim, std::int64_t index);
 /// A copy in row-major order; `x` itself, without an op, where it is in that order.
 TensorRef contiguous(AutogradTape& tape, TensorRef x);
+
+/// Without its last axis, which has size 1.
+TensorRef squeeze_last(AutogradTape& tape, TensorRef x);
+std::vector<TensorRef> split_with_sizes(AutogradTape& tape, TensorRef x, const Shape& sizes,
+                                        int dim);
 
 }  // namespace perfmodel

@@ -85,10 +85,14 @@ class Retargeter {
     TensorRef mask;
     double probability;
   };
+  struct Attention {
+    TensorRef seed, offset;
+  };
   struct Bag {
     TensorRef offset_to_bag, bag_size, maximum_indices;
   };
   std::unordered_map<std::int64_t, Dropout> dropouts;
+  std::unordered_map<std::int64_t, Attention> attentions;
   std::unordered_map<std::int64_t, Bag> bags;
   std::unordered_map<std::int64_t, TensorRef> norm_reserves;
 
@@ -118,6 +122,7 @@ void add_elementwise_rules(RetargetRules& rules);
 void add_convolution_rules(RetargetRules& rules);
 void add_norm_rules(RetargetRules& rules);
 void add_embedding_rules(RetargetRules& rules);
+void add_attention_rules(RetargetRules& rules);
 void add_index_rules(RetargetRules& rules);
 
 }  // namespace perfmodel

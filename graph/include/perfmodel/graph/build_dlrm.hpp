@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,8 @@ struct EmbeddingTable {
   std::int64_t num_rows = 0;
   std::int64_t dim = 0;
   double pooling_factor = 1;  ///< mean lookups per sample
+  /// Where the table lies, for the graphs of distributed jobs (see PlacedTable::rank).
+  std::optional<std::int64_t> rank = {};
 };
 
 /// A DLRM (Naumov et al., 2019): dense features through the bottom MLP, one pooled embedding per
@@ -60,7 +63,7 @@ std::int64_t interaction_width(const DlrmConfig& config);
 Result<ExecutionGraph> build_dlrm(const DlrmConfig& config);
 
 /// Reads a table list: CSV with the columns `rows, dim, pooling` (and `table`, a name that is not
-/// used), or a JSON array of objects with the same keys. `.json` and `.csv` tell them apart.
+/// used, and `rank`: a number, -1 for all ranks), or a JSON array of objects with the same keys. `.json` and `.csv` tell them apart.
 Result<std::vector<EmbeddingTable>> read_embedding_tables(const std::filesystem::path& file);
 
 }  // namespace perfmodel

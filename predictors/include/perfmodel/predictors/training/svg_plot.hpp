@@ -5,22 +5,16 @@
 #include <string_view>
 #include <vector>
 
+#include "perfmodel/plot/svg_panel.hpp"
 #include "perfmodel/result.hpp"
 
-/// Plots of prediction errors as SVG 1.1: no scripts, no style sheets, no fonts of their own. Each
-/// plot is a panel; svg_document() lays panels out in one file. Times are in microseconds, errors
-/// are relative (0.1 = 10 %). Same input, same bytes.
+/// Plots of prediction errors. Each plot is a panel; svg_document() lays panels out in one file.
+/// Times are in microseconds, errors are relative (0.1 = 10 %). Same input, same bytes.
 ///
 /// All plots refuse (ErrorCode::kImpossible): nothing to draw, values that are not finite, times
 /// and numbers of points that are not above 0, which logarithmic axes have no place for (times:
 /// from 1e-9 to 1e15 us).
 namespace perfmodel {
-
-/// One drawn plot with its title, axes and legend.
-struct SvgPanel {
-  double width = 0, height = 0;
-  std::string content;  ///< elements that lie within (0, 0) and (width, height)
-};
 
 /// Measured and predicted times of rows that share a colour: an op, a device.
 struct TimeGroup {
@@ -71,10 +65,5 @@ struct FewShotPlot {
   std::string error_label = "mean absolute error";
 };
 Result<SvgPanel> few_shot_panel(const FewShotPlot& plot);
-
-/// Panels from left to right in rows of `columns`, under one title; `subtitle` may be empty.
-/// Columns are as wide, rows as high as their largest panel. Refused: no panels, no columns.
-Result<std::string> svg_document(std::string_view title, std::string_view subtitle,
-                                 const std::vector<SvgPanel>& panels, std::size_t columns);
 
 }  // namespace perfmodel

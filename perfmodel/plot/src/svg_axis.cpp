@@ -1,4 +1,4 @@
-#include "svg_axis.hpp"
+#include "perfmodel/plot/svg_axis.hpp"
 
 #include <fmt/format.h>
 

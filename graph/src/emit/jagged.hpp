@@ -1,0 +1,29 @@
+#pragma once
+
+#include "autograd_tape.hpp"
+
+namespace perfmodel {
+
+// FBGEMM's ops on jagged tensors: lists of indices of any length, one behind the other, with the
+// lengths in a tensor of their own. No gradient. `sequence`: of the ops inside, -1 under no_grad.
+
+struct Jagged {
+  TensorRef lengths;  ///< [F, B] or flat
+  TensorRef values;   ///< as many as the lengths add up to
+};
+
+/// Rows of `lengths` [F, B] in another order, and the values with them.
+Jagged permute_jagged(GraphBuilder& graph, TensorRef order, const Jagged& features,
+                      std::int64_t sequence);
+
+/// [N] -> [N + 1]: offsets of the lengths.
+TensorRef complete_cumsum(GraphBuilder& graph, TensorRef lengths, std::int64_t sequence);
+
+// Scratch memory that FBGEMM allocates for CUB over `count` elements, as recorded on a V100.
+
+void prefix_sum_scratch(GraphBuilder& graph, std::int64_t count);
+void run_length_scratch(GraphBuilder& graph, std::int64_t count);
+/// Of int64 keys with int32 values.
+void sort_scratch(GraphBuilder& graph, std::int64_t count);
+
+}  // namespace perfmodel

@@ -1,0 +1,275 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "arguments.hpp"
+#include "command.hpp"
+#include "kernel_models_option.hpp"
+#include "overheads_option.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/output_file.hpp"
+#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/progress_bar.hpp"
+#include "perfmodel/what_if.hpp"
+#include "rewrite_options.hpp"
+#include "what_if_report.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+constexpr std::size_t kMostVariants = 1'000'000;
+constexpr const char* kSame = "same";  // a value that leaves the graph as it is
+
+struct Axis {
+  const RewriteOption* option = nullptr;
+  std::vector<std::string> values;
+};
+
+struct Arguments {
+  std::string graph, gpu, overheads, models = "learned", topology, csv, plot;
+  std::vector<std::string> gpus;
+  std::vector<Axis> axes;  // in the order of the command line
+  std::int64_t world = 0;
+  std::size_t threads = 0;
+  bool json = false, salvage = false;
+};
+
+// What the predictions point to.
+struct Loaded {
+  ChosenModels chosen;
+  std::vector<ChosenOverheads> tables;
+  std::vector<std::unique_ptr<KernelModel>> collectives;
+  std::vector<KernelModels> models;
+};
+
+// "batch 1024, optimizer fused"; the graph as it is has no rewrites.
+Result<Variant> make_variant(const std::vector<Axis>& axes,
+                             const std::vector<std::string>& values) {
+  Variant variant;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (values[i].empty()) continue;
+    auto rewrite = named_rewrite(*axes[i].option, axes[i].option->value.empty() ? "" : values[i]);
+    if (!rewrite) return Unexpected{rewrite.error()};
+    if (!variant.name.empty()) variant.name += ", ";
+    variant.name += rewrite->name.substr(2);
+    variant.rewrites.push_back(std::move(*rewrite));
+  }
+  if (variant.name.empty()) variant.name = "as it is";
+  return variant;
+}
+
+// Every combination, the last axis fastest, behind the graph as it is.
+Result<void> cross(const std::vector<Axis>& axes, WhatIfReport& report) {
+  std::size_t count = 1;
+  for (const Axis& axis : axes) {
+    count *= axis.values.size();
+    if (count > kMostVariants) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected at most {} variants, found more", kMostVariants));
+    }
+  }
+  std::vector<std::vector<std::string>> all = {std::vector<std::string>(axes.size())};
+  for (std::size_t i = 0; i < count && !axes.empty(); ++i) {
+    std::vector<std::string> values(axes.size());
+    std::size_t rest = i;
+    for (std::size_t axis = axes.size(); axis-- > 0;) {
+      const auto& choices = axes[axis].values;
+      const std::string& value = choices[rest % choices.size()];
+      values[axis] = value == kSame ? "" : value;
+      rest /= choices.size();
+    }
+    if (values != all.front()) all.push_back(std::move(values));
+  }
+  for (auto& values : all) {
+    auto variant = make_variant(axes, values);
+    if (!variant) return Unexpected{variant.error()};
+    report.variants.push_back(std::move(*variant));
+    report.values.push_back(std::move(values));
+  }
+  for (const Axis& axis : axes) {
+    report.axes.push_back({axis.option->flag.substr(2), axis.values});
+    for (std::string& value : report.axes.back().values) {
+      if (value == kSame) value.clear();
+    }
+  }
+  return {};
+}
+
+void warn(WhatIfReport& report, const std::string& warning) {
+  if (!warning.empty() && std::ranges::find(report.warnings, warning) == report.warnings.end()) {
+    report.warnings.push_back(warning);
+  }
+}
+
+Result<void> load_targets(const Arguments& arguments, Loaded& loaded, WhatIfReport& report) {
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  std::vector<std::string> names = arguments.gpus;
+  if (!arguments.gpu.empty()) names.insert(names.begin(), arguments.gpu);
+  loaded.tables.reserve(names.size());
+  loaded.models.reserve(names.size());
+  for (const std::string& name : names) {
+    auto gpu = find_gpu(name, *data / "gpus");
+    if (!gpu) return Unexpected{gpu.error()};
+    const auto known = [&](const WhatIfTarget& target) { return target.gpu.name == gpu->name; };
+    if (std::ranges::any_of(report.targets, known)) continue;
+    auto table = choose_overheads(arguments.overheads, *gpu, *data);
+    if (!table) return Unexpected{table.error()};
+    warn(report, table->warning);
+    loaded.tables.push_back(std::move(*table));
+    loaded.models.push_back(loaded.chosen.models);
+    if (!arguments.topology.empty()) {
+      auto topology = TopologyCatalog::builtin().find(arguments.topology);
+      if (!topology) return Unexpected{topology.error()};
+      loaded.collectives.push_back(make_collective_model(*topology, {}));
+      loaded.models.back().set(KernelFamily::kCollective, loaded.collectives.back().get());
+    }
+    report.targets.push_back(
+        {.gpu = std::move(*gpu),
+         .overheads = &loaded.tables.back().table,
+         .options = {.models = &loaded.models.back(), .world_size = arguments.world}});
+  }
+  return {};
+}
+
+Result<void> answer(const ExecutionGraph& graph, const Arguments& arguments, WhatIfReport& report) {
+  ProgressBar bar("what if", report.variants.size());
+  report.answers = what_if(
+      graph, report.variants, report.targets,
+      {.threads = arguments.threads, .progress = [&bar](std::size_t done) { bar.update(done); }});
+  bar.finish();
+  // Without a baseline there is nothing to compare with.
+  if (report.baseline().error) return Unexpected{*report.baseline().error};
+  const bool nothing = std::ranges::all_of(report.answers, [&](const WhatIfAnswer& answer) {
+    return answer.variant == 0 || answer.error;
+  });
+  if (report.variants.size() > 1 && nothing) {
+    return Unexpected{*report.answers[report.targets.size()].error};
+  }
+  return {};
+}
+
+Result<void> write(const std::string& file, const std::string& text) {
+  auto out = OutputFile::create(file);
+  if (!out) return Unexpected{out.error()};
+  out->write(text);
+  return out->commit();
+}
+
+Result<void> execute(const Arguments& arguments) {
+  WhatIfReport report{.graph_file = file_name(arguments.graph), .models = arguments.models};
+  if (auto crossed = cross(arguments.axes, report); !crossed) return crossed;
+  auto models = kernel_models_by_name(arguments.models);
+  if (!models) return Unexpected{models.error()};
+  Loaded loaded{.chosen = std::move(*models)};
+  warn(report, loaded.chosen.warning);
+  if (auto found = load_targets(arguments, loaded, report); !found) return found;
+  const auto graph = read_execution_graph(arguments.graph, {.salvage = arguments.salvage});
+  if (!graph) return Unexpected{graph.error()};
+  if (auto answered = answer(*graph, arguments, report); !answered) return answered;
+  if (auto readable = loaded.chosen.check(); !readable) return readable;
+  if (!arguments.plot.empty()) {
+    auto svg = what_if_svg(report);
+    if (!svg) return Unexpected{svg.error()};
+    if (auto written = write(arguments.plot, *svg); !written) return written;
+  }
+  if (!arguments.csv.empty()) {
+    if (auto written = write(arguments.csv, what_if_csv(report)); !written) return written;
+  }
+  return print(arguments.json ? to_text(what_if_json(report))
+                              : what_if_text(report, bold_allowed()));
+}
+
+// Flags of all rewrites, each with a list of values to cross.
+void add_axes(CLI::App& app, std::vector<Axis>& axes) {
+  for (const RewriteOption& option : rewrite_options()) {
+    if (option.value.empty()) {
+      app.add_flag_callback(
+             option.flag,
+             [&axes, &option] {
+               axes.push_back({&option, {kSame, "on"}});
+             },
+             option.help + "; with and without")
+          ->trigger_on_parse();
+      continue;
+    }
+    app.add_option_function<std::vector<std::string>>(
+           option.flag,
+           [&axes, &option](const std::vector<std::string>& values) {
+             for (const std::string& value : values) {
+               if (value == kSame) continue;
+               if (auto parsed = option.parse(value); !parsed) {
+                 throw CLI::ValidationError(option.flag, to_string(parsed.error()));
+               }
+             }
+             axes.push_back({&option, values});
+           },
+           option.help)
+        ->delimiter(',')
+        ->trigger_on_parse()
+        ->type_name(option.value + ",...");
+  }
+}
+
+void check(const Arguments& arguments) {
+  if (arguments.gpu.empty() && arguments.gpus.empty()) {
+    throw CLI::RequiredError("--gpu or --gpus");
+  }
+  for (std::size_t i = 0; i < arguments.axes.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (arguments.axes[i].option == arguments.axes[j].option) {
+        throw CLI::ValidationError(arguments.axes[i].option->flag,
+                                   "expected once, with all values in one list, found twice");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Command whatif_command(CLI::App& parent) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = parent.add_subcommand(
+      "whatif", "Cross rewrites of a graph with GPUs: throughput, speed-up, what bounds each");
+  app->add_option("graph", arguments->graph, "Execution graph to start from")
+      ->required()
+      ->type_name("GRAPH");
+  app->add_option("--gpu", arguments->gpu, "Name of a known GPU, or a GPU file; the baseline's")
+      ->type_name("NAME");
+  app->add_option("--gpus", arguments->gpus,
+                  "More GPUs to cross with (the first is the baseline's "
+                  "without --gpu)")
+      ->delimiter(',')
+      ->type_name("NAME,...");
+  add_axes(*app, arguments->axes);
+  app->add_option("--overheads", arguments->overheads,
+                  "Host overheads for all GPUs (default: each GPU's own, else the pooled table)")
+      ->type_name("TABLE");
+  app->add_option("--world", arguments->world,
+                  "Number of ranks, for collectives whose group size is not recorded")
+      ->check(at_least(1))
+      ->type_name("N");
+  app->add_option("--topology", arguments->topology,
+                  "How the GPUs are tied together (default: what each GPU usually sits in)")
+      ->type_name("NAME");
+  add_models_option(*app, arguments->models);
+  app->add_option("--threads", arguments->threads, "Threads (default: all that the machine has)")
+      ->check(at_least(1))
+      ->type_name("N");
+  app->add_option("--csv", arguments->csv, "Write the rows as CSV")->type_name("FILE");
+  app->add_option("--plot", arguments->plot, "Write throughput as SVG")->type_name("FILE");
+  app->add_flag("--salvage", arguments->salvage, "Keep what is complete in a file that breaks off");
+  app->add_flag("--json", arguments->json, "Print one JSON document");
+  app->footer(
+      "Every rewrite flag takes a list; all combinations are predicted, behind the graph as it is\n"
+      "(the baseline). \"same\" in a list leaves that property alone. Rewrites are applied in the\n"
+      "order of the flags.");
+  app->callback([arguments] { check(*arguments); });
+  return {app, [arguments] { return execute(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

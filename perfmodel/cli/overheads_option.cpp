@@ -1,0 +1,74 @@
+#include "overheads_option.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <system_error>
+
+#include "arguments.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// A table may come from several GPUs: "A, B".
+bool names_gpu(const std::string& names, const Gpu& gpu) {
+  for (std::size_t begin = 0; begin < names.size();) {
+    const std::size_t end = std::min(names.find(", ", begin), names.size());
+    const std::string name = lower_case(names.substr(begin, end - begin));
+    if (name == gpu.name || name == lower_case(gpu.title) ||
+        std::ranges::any_of(gpu.aliases,
+                            [&](const auto& alias) { return lower_case(alias) == name; })) {
+      return true;
+    }
+    begin = end + 2;
+  }
+  return false;
+}
+
+Result<ChosenOverheads> read(const std::filesystem::path& file) {
+  auto table = read_overheads(file);
+  if (!table) return Unexpected{table.error()};
+  return ChosenOverheads{.file = file_name(file.string()), .table = std::move(*table)};
+}
+
+std::string foreign(const ChosenOverheads& chosen, const Gpu& gpu) {
+  if (names_gpu(chosen.table.gpu, gpu)) return {};
+  return "the overheads of " + chosen.file + " were taken on " +
+         (chosen.table.gpu.empty() ? "an unnamed GPU" : chosen.table.gpu) + ", not on " + gpu.name +
+         ": its host and launch times may differ";
+}
+
+}  // namespace
+
+Result<ChosenOverheads> choose_overheads(const std::string& file, const Gpu& gpu,
+                                         const std::filesystem::path& data) {
+  const auto folder = data / "overheads";
+  std::error_code ignored;
+  const auto own = folder / (gpu.name + ".json");
+  const bool has_own = std::filesystem::is_regular_file(own, ignored);
+  if (!file.empty() || has_own) {
+    auto chosen = read(file.empty() ? own : std::filesystem::path(file));
+    if (chosen) chosen->warning = foreign(*chosen, gpu);
+    return chosen;
+  }
+  const auto pooled = folder / "pooled.json";
+  if (!std::filesystem::is_regular_file(pooled, ignored)) {
+    return Unexpected{Error{
+        .code = ErrorCode::kImpossible,
+        .message = "expected " + gpu.name + ".json or pooled.json, found neither: give --overheads",
+        .file = folder}};
+  }
+  auto chosen = read(pooled);
+  if (chosen) {
+    chosen->warning = "no overheads of " + gpu.name +
+                      " are known: those of all machines pooled are used; --overheads takes a "
+                      "table made from your own trace";
+  }
+  return chosen;
+}
+
+}  // namespace perfmodel::cli

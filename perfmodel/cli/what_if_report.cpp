@@ -1,0 +1,164 @@
+#include "what_if_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+std::string milliseconds(double us) { return fmt::format("{:.3f}", us / 1e3); }
+
+std::string throughput(const WhatIfAnswer& answer) {
+  const auto samples = answer.samples_per_s();
+  if (!samples) return "";
+  return *samples < 100 ? fmt::format("{:.2f}", *samples)
+                        : grouped(static_cast<std::size_t>(*samples + 0.5));
+}
+
+std::string bound_text(const WhatIfAnswer& answer) {
+  if (answer.bound.empty()) return "";
+  return fmt::format("{} {:.0f} %", answer.bound, 100 * answer.bound_share);
+}
+
+// Refusals, each once: "[1] ..." below the table.
+class Notes {
+ public:
+  std::size_t number_of(const std::string& text) {
+    const auto known = std::find(notes_.begin(), notes_.end(), text);
+    if (known == notes_.end()) notes_.push_back(text);
+    return static_cast<std::size_t>(known - notes_.begin()) + 1;
+  }
+  std::string text() const {
+    std::string result;
+    for (std::size_t i = 0; i < notes_.size(); ++i) {
+      result += wrapped(notes_[i], fmt::format("  [{}] ", i + 1), 6);
+    }
+    return result;
+  }
+
+ private:
+  std::vector<std::string> notes_;
+};
+
+std::string target_name(const WhatIfReport& report, const WhatIfAnswer& answer) {
+  return report.targets[answer.target].gpu.name;
+}
+
+// What the user has to know of all answers together.
+std::vector<std::string> unmodelled_ops(const WhatIfReport& report) {
+  std::vector<std::string> names;
+  for (const WhatIfAnswer& answer : report.answers) {
+    for (const std::string& op : answer.unmodelled_ops) {
+      if (std::find(names.begin(), names.end(), op) == names.end()) names.push_back(op);
+    }
+  }
+  return names;
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+double speed_up(const WhatIfReport& report, const WhatIfAnswer& answer) {
+  const WhatIfAnswer& baseline = report.baseline();
+  if (answer.error || baseline.error) return 0;
+  const double by_time = baseline.e2e_us / answer.e2e_us;
+  if (!answer.batch || !baseline.batch || *baseline.batch == 0) return by_time;
+  return by_time * static_cast<double>(*answer.batch) / static_cast<double>(*baseline.batch);
+}
+
+std::string what_if_text(const WhatIfReport& report, bool bold) {
+  TextTable table{"Variant", "<GPU", "step ms", "samples/s", "speed-up", "GPU busy", "<bound by"};
+  Notes notes;
+  for (const WhatIfAnswer& answer : report.answers) {
+    const std::string& name = report.variants[answer.variant].name;
+    if (answer.error) {
+      const auto note = notes.number_of(to_string(*answer.error));
+      table.row(
+          {name, target_name(report, answer), "", "", "", "", fmt::format("refused [{}]", note)});
+      continue;
+    }
+    table.row({name, target_name(report, answer), milliseconds(answer.e2e_us), throughput(answer),
+               fmt::format("{:.2f}", speed_up(report, answer)),
+               fmt::format("{:.0f} %", 100 * answer.gpu_utilization()), bound_text(answer)});
+  }
+  std::string text = "\n" + table.text(bold) + notes.text();
+  const auto unmodelled = unmodelled_ops(report);
+  if (!unmodelled.empty()) {
+    text += "\n" + wrapped(fmt::format("not modelled, so not in these times: {}",
+                                       fmt::join(unmodelled, ", ")),
+                           "  ", 2);
+  }
+  for (const std::string& warning : report.warnings) text += wrapped(warning, "  warning: ", 4);
+  return text;
+}
+
+Json what_if_json(const WhatIfReport& report) {
+  Json json = {{"schema", "perfmodel-whatif"}, {"version", 1},
+               {"graph", report.graph_file},   {"models", report.models},
+               {"gpus", Json::array()},        {"rows", Json::array()},
+               {"warnings", report.warnings}};
+  for (const WhatIfTarget& target : report.targets) json["gpus"].push_back(target.gpu.name);
+  for (const WhatIfAnswer& answer : report.answers) {
+    Json row = {{"variant", report.variants[answer.variant].name},
+                {"rewrites", Json::object()},
+                {"gpu", target_name(report, answer)}};
+    for (std::size_t i = 0; i < report.axes.size(); ++i) {
+      const std::string& value = report.values[answer.variant][i];
+      row["rewrites"][report.axes[i].name] = value.empty() ? Json(nullptr) : Json(value);
+    }
+    if (answer.error) {
+      row["error"] = to_string(*answer.error);
+    } else {
+      const auto samples = answer.samples_per_s();
+      row.update({{"e2e_us", rounded(answer.e2e_us)},
+                  {"gpu_active_us", rounded(answer.gpu_active_us)},
+                  {"cpu_us", rounded(answer.cpu_us)},
+                  {"exposed_communication_us", rounded(answer.exposed_communication_us)},
+                  {"batch", answer.batch ? Json(*answer.batch) : Json(nullptr)},
+                  {"samples_per_s", samples ? rounded(*samples) : Json(nullptr)},
+                  {"speed_up", speed_up(report, answer)},
+                  {"bound", answer.bound},
+                  {"bound_share", answer.bound_share},
+                  {"ops", answer.ops},
+                  {"kernels", answer.kernels},
+                  {"modelled_time_fraction", answer.modelled_time_fraction},
+                  {"unmodelled_ops", answer.unmodelled_ops}});
+    }
+    json["rows"].push_back(std::move(row));
+  }
+  return json;
+}
+
+std::string what_if_csv(const WhatIfReport& report) {
+  std::string csv = "variant";
+  for (const WhatIfAxis& axis : report.axes) csv += "," + csv_cell(axis.name);
+  csv +=
+      ",gpu,e2e_us,samples_per_s,speed_up,gpu_active_us,cpu_us,bound,bound_share,kernels,error\n";
+  for (const WhatIfAnswer& answer : report.answers) {
+    csv += csv_cell(report.variants[answer.variant].name);
+    for (const std::string& value : report.values[answer.variant]) csv += "," + csv_cell(value);
+    csv += "," + csv_cell(target_name(report, answer));
+    if (answer.error) {
+      csv += ",,,,,,,,," + csv_cell(to_string(*answer.error)) + "\n";
+      continue;
+    }
+    const auto samples = answer.samples_per_s();
+    csv += fmt::format(",{:.3f},{},{:.4f},{:.3f},{:.3f},{},{:.4f},{},\n", answer.e2e_us,
+                       samples ? fmt::format("{:.3f}", *samples) : "", speed_up(report, answer),
+                       answer.gpu_active_us, answer.cpu_us, answer.bound, answer.bound_share,
+                       answer.kernels);
+  }
+  return csv;
+}
+
+}  // namespace perfmodel::cli

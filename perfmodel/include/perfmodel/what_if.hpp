@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/rewrite.hpp"
+#include "perfmodel/overheads.hpp"
+#include "perfmodel/predict.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// One question about a graph: the rewrites that make the variant, one after the other.
+struct Variant {
+  std::string name;
+  std::vector<NamedRewrite> rewrites;  ///< empty: the graph as it is
+};
+
+/// Where variants are predicted. What it points to must outlive the call.
+struct WhatIfTarget {
+  Gpu gpu;
+  const OverheadTable* overheads = nullptr;
+  PredictOptions options = {};
+};
+
+/// What one variant takes on one target. Times in microseconds per step.
+struct WhatIfAnswer {
+  std::size_t variant = 0, target = 0;
+  std::optional<Error> error;  ///< a rewrite or the prediction refused; nothing else holds then
+
+  double e2e_us = 0, gpu_active_us = 0, cpu_us = 0;
+  double exposed_communication_us = 0;
+  std::optional<std::int64_t> batch;  ///< samples per step, if the variant's inputs tell
+
+  /// What most of the critical path runs through: "host" (all host terms), a kernel family,
+  /// "collective", ...; and its share of the step.
+  std::string bound;
+  double bound_share = 0;
+
+  std::size_t ops = 0, kernels = 0;
+  double modelled_time_fraction = 1;
+  std::vector<std::string> unmodelled_ops;
+
+  double gpu_utilization() const { return e2e_us > 0 ? gpu_active_us / e2e_us : 0; }
+  std::optional<double> samples_per_s() const {
+    return batch ? std::optional(static_cast<double>(*batch) * 1e6 / e2e_us) : std::nullopt;
+  }
+};
+
+struct WhatIfOptions {
+  std::size_t threads = 0;  ///< 0: as many as the machine runs at once
+  /// Called after each variant, by one thread at a time.
+  std::function<void(std::size_t variants_done)> progress = {};
+};
+
+/// Predicts every variant of `graph` on every target. Answers stand variant by variant, targets
+/// within; they do not depend on the number of threads. A variant that cannot be made is an answer
+/// with its error.
+std::vector<WhatIfAnswer> what_if(const ExecutionGraph& graph, std::span<const Variant> variants,
+                                  std::span<const WhatIfTarget> targets,
+                                  const WhatIfOptions& options = {});
+
+}  // namespace perfmodel

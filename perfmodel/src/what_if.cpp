@@ -1,0 +1,99 @@
+#include "perfmodel/what_if.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <thread>
+
+namespace perfmodel {
+namespace {
+
+// Host terms of the critical path are one thing to whoever asks what bounds a step.
+bool is_host_term(std::string_view category) {
+  return category.size() == 2 && category.front() == 'T';
+}
+
+void find_bound(const CriticalPath& path, WhatIfAnswer& answer) {
+  std::map<std::string, double, std::less<>> shares;
+  for (const CriticalPath::Share& share : path.shares) {
+    shares[is_host_term(share.category) ? "host" : share.category] += share.us;
+  }
+  const auto most =
+      std::max_element(shares.begin(), shares.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == shares.end() || path.step_us <= 0) return;
+  answer.bound = most->first;
+  answer.bound_share = most->second / path.step_us;
+}
+
+void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfAnswer& answer) {
+  const auto prediction = predict(graph, target.gpu, *target.overheads, target.options);
+  if (!prediction) {
+    answer.error = prediction.error();
+    return;
+  }
+  answer.e2e_us = prediction->e2e_us;
+  answer.gpu_active_us = prediction->gpu_active_us;
+  answer.cpu_us = prediction->cpu_us;
+  answer.exposed_communication_us = prediction->communication.exposed_us;
+  answer.modelled_time_fraction = prediction->coverage.modelled_time_fraction;
+  for (const auto& op : prediction->coverage.unmodelled_ops) {
+    answer.unmodelled_ops.push_back(op.op);
+  }
+  answer.ops = prediction->ops.size();
+  for (const PredictedOp& op : prediction->ops) answer.kernels += op.kernels.size();
+  find_bound(prediction->critical_path, answer);
+}
+
+// The variant's graph lives as long as its predictions need it.
+void answer_variant(const ExecutionGraph& graph, const Variant& variant,
+                    std::span<const WhatIfTarget> targets, std::span<WhatIfAnswer> answers) {
+  std::optional<ExecutionGraph> made;
+  if (!variant.rewrites.empty()) {
+    auto rewritten = apply_rewrites(graph, variant.rewrites);
+    if (!rewritten) {
+      for (WhatIfAnswer& answer : answers) answer.error = rewritten.error();
+      return;
+    }
+    made = std::move(*rewritten);
+  }
+  const ExecutionGraph& asked = made ? *made : graph;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    predict_on(asked, targets[i], answers[i]);
+  }
+}
+
+}  // namespace
+
+std::vector<WhatIfAnswer> what_if(const ExecutionGraph& graph, std::span<const Variant> variants,
+                                  std::span<const WhatIfTarget> targets,
+                                  const WhatIfOptions& options) {
+  std::vector<WhatIfAnswer> answers(variants.size() * targets.size());
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    answers[i].variant = i / targets.size();
+    answers[i].target = i % targets.size();
+  }
+  std::atomic<std::size_t> next = 0;
+  std::mutex counting;
+  std::size_t done = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < variants.size(); i = next++) {
+      answer_variant(graph, variants[i], targets,
+                     std::span(answers).subspan(i * targets.size(), targets.size()));
+      if (!options.progress) continue;
+      const std::lock_guard lock(counting);
+      options.progress(++done);
+    }
+  };
+  std::size_t threads = options.threads ? options.threads : std::thread::hardware_concurrency();
+  threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(variants.size(), 1));
+  std::vector<std::jthread> helpers;
+  for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back(work);
+  work();
+  helpers.clear();  // joins
+  return answers;
+}
+
+}  // namespace perfmodel

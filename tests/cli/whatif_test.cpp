@@ -1,0 +1,107 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "program.hpp"
+
+namespace perfmodel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A DLRM as the command builds it.
+std::string dlrm() {
+  static const std::string file = [] {
+    const std::string name = (scratch() / "dlrm.json").string();
+    EXPECT_EQ(run({"build", "dlrm", "--preset", "ddp", "--batch", "512", "-o", name}).status, 0);
+    return name;
+  }();
+  return file;
+}
+
+TEST(WhatIfCommand, CrossesRewritesAndGpus) {
+  const auto outcome = run({"whatif", dlrm(), "--gpus", "a100-sxm-40gb,v100-sxm2-16gb", "--batch",
+                            "1024,2048", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out);
+  EXPECT_EQ(json["schema"], "perfmodel-whatif");
+  ASSERT_EQ(json["rows"].size(), 6U);
+  const Json& baseline = json["rows"][0];
+  EXPECT_EQ(baseline["variant"], "as it is");
+  EXPECT_EQ(baseline["batch"], 512);
+  EXPECT_EQ(baseline["speed_up"], 1.0);
+  EXPECT_TRUE(baseline["rewrites"]["batch"].is_null());
+  EXPECT_EQ(json["rows"][1]["gpu"], "v100-sxm2-16gb");
+  const Json& last = json["rows"][5];
+  EXPECT_EQ(last["variant"], "batch 2048");
+  EXPECT_EQ(last["rewrites"]["batch"], "2048");
+  EXPECT_EQ(last["batch"], 2048);
+  // Throughput over the baseline's, whatever the batch.
+  const double by_hand =
+      last["samples_per_s"].get<double>() / baseline["samples_per_s"].get<double>();
+  EXPECT_NEAR(last["speed_up"].get<double>(), by_hand, 1e-3 * by_hand);
+}
+
+TEST(WhatIfCommand, TheBaselineIsWhatPredictSays) {
+  const auto asked = run({"whatif", dlrm(), "--gpu", "a100-sxm-40gb", "--json"});
+  const auto predicted = run({"predict", dlrm(), "--gpu", "a100-sxm-40gb", "--json"});
+  ASSERT_EQ(asked.status, 0) << asked.err;
+  EXPECT_EQ(Json::parse(asked.out)["rows"][0]["e2e_us"], Json::parse(predicted.out)["e2e_us"]);
+}
+
+TEST(WhatIfCommand, SameLeavesAPropertyAlone) {
+  const auto outcome =
+      run({"whatif", dlrm(), "--gpu", "a100-sxm-40gb", "--batch", "same,64", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out);
+  ASSERT_EQ(json["rows"].size(), 2U);  // the graph as it is stands there once
+  EXPECT_EQ(json["rows"][1]["variant"], "batch 64");
+}
+
+TEST(WhatIfCommand, WritesCsvAndPlots) {
+  const std::string csv = (scratch() / "rows.csv").string(),
+                    svg = (scratch() / "plot.svg").string();
+  const auto outcome = run({"whatif", dlrm(), "--gpus", "a100-sxm-40gb,t4", "--batch",
+                            "1024,2048,4096", "--csv", csv, "--plot", svg});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("speed-up"));
+  std::istringstream lines(read(csv));
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(
+      line,
+      "variant,batch,gpu,e2e_us,samples_per_s,speed_up,gpu_active_us,cpu_us,bound,bound_share,"
+      "kernels,error");
+  int rows = 0;
+  while (std::getline(lines, line)) ++rows;
+  EXPECT_EQ(rows, 8);
+  const std::string plot = read(svg);
+  EXPECT_THAT(plot, HasSubstr("Throughput over batch"));
+  EXPECT_THAT(plot, HasSubstr("<polyline"));
+  const auto bars = run({"whatif", dlrm(), "--gpus", "a100-sxm-40gb,t4", "--plot", svg});
+  ASSERT_EQ(bars.status, 0) << bars.err;
+  EXPECT_THAT(read(svg), HasSubstr("Throughput of each variant"));
+}
+
+TEST(WhatIfCommand, MistakesAreOneLine) {
+  const auto one_line = [](const Outcome& outcome, int status, const std::string& text) {
+    EXPECT_EQ(outcome.status, status) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(text));
+  };
+  one_line(run({"whatif", dlrm()}), 2, "--gpu");
+  one_line(run({"whatif", dlrm(), "--gpu", "a100-sxm-40", "--batch", "8"}), 1, "a100-sxm-40gb");
+  one_line(run({"whatif", dlrm(), "--gpu", "t4", "--batch", "none"}), 2, "--batch");
+  one_line(run({"whatif", dlrm(), "--gpu", "t4", "--batch", "8", "--batch", "16"}), 2,
+           "found twice");
+  one_line(run({"whatif", "nowhere.json", "--gpu", "t4"}), 1, "nowhere.json");
+  // Every variant refused: nothing is written.
+  const std::string csv = (scratch() / "none.csv").string();
+  one_line(run({"whatif", dlrm(), "--gpu", "t4", "--sequence", "7", "--csv", csv}), 1, "sequence");
+  EXPECT_FALSE(fs::exists(csv));
+}
+
+}  // namespace
+}  // namespace perfmodel::testing

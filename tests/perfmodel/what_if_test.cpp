@@ -1,0 +1,107 @@
+#include "perfmodel/what_if.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "perfmodel/graph/build_dlrm.hpp"
+
+namespace perfmodel {
+namespace {
+
+class WhatIf : public ::testing::Test {
+ protected:
+  WhatIf() {
+    DlrmConfig config = dlrm_preset("ddp").value();
+    config.batch = 256;
+    graph_ = build_dlrm(config).value();
+    const std::filesystem::path data = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
+    table_ = read_overheads(data / "overheads" / "pooled.json").value();
+    for (const char* name : {"a100-sxm-40gb", "v100-sxm2-16gb"}) {
+      targets_.push_back({.gpu = find_gpu(name, data / "gpus").value(), .overheads = &table_});
+    }
+  }
+
+  // The same DLRM with another batch.
+  static Variant batch(std::int64_t samples) {
+    const auto rewrite = [samples](const ExecutionGraph&) {
+      DlrmConfig config = dlrm_preset("ddp").value();
+      config.batch = samples;
+      return build_dlrm(config);
+    };
+    return {.name = std::to_string(samples), .rewrites = {{"--batch", rewrite}}};
+  }
+
+  static Variant refused() {
+    const auto rewrite = [](const ExecutionGraph&) -> Result<ExecutionGraph> {
+      return fail(ErrorCode::kImpossible, "expected something else");
+    };
+    return {.name = "refused", .rewrites = {{"--refuse", rewrite}}};
+  }
+
+  ExecutionGraph graph_;
+  OverheadTable table_;
+  std::vector<WhatIfTarget> targets_;
+};
+
+TEST_F(WhatIf, AnswersAreThoseOfPredict) {
+  const std::vector<Variant> variants = {{.name = "as it is"}, batch(4096)};
+  const auto answers = what_if(graph_, variants, targets_);
+  ASSERT_EQ(answers.size(), 4U);
+  for (const WhatIfAnswer& answer : answers) {
+    ASSERT_FALSE(answer.error);
+    const ExecutionGraph asked =
+        answer.variant == 0 ? graph_ : variants[1].rewrites[0].apply(graph_).value();
+    const auto expected = predict(asked, targets_[answer.target].gpu, table_).value();
+    EXPECT_EQ(answer.e2e_us, expected.e2e_us);
+    EXPECT_EQ(answer.gpu_active_us, expected.gpu_active_us);
+    EXPECT_EQ(answer.ops, expected.ops.size());
+    EXPECT_FALSE(answer.bound.empty());
+    EXPECT_GT(answer.bound_share, 0);
+    EXPECT_LE(answer.bound_share, 1 + 1e-9);
+  }
+  EXPECT_EQ(answers[1].target, 1U);
+  EXPECT_EQ(answers[2].variant, 1U);
+  EXPECT_GT(answers[2].gpu_active_us, answers[0].gpu_active_us);
+}
+
+TEST_F(WhatIf, TheBatchOfEachVariantIsKnown) {
+  const std::vector<Variant> variants = {{.name = "as it is"}, batch(4096)};
+  const auto answers = what_if(graph_, variants, targets_);
+  EXPECT_EQ(answers[0].batch, 256);
+  EXPECT_EQ(answers[3].batch, 4096);
+  EXPECT_DOUBLE_EQ(answers[3].samples_per_s().value(), 4096e6 / answers[3].e2e_us);
+}
+
+TEST_F(WhatIf, ARefusalIsAnAnswerAndLeavesTheOthersAlone) {
+  const std::vector<Variant> variants = {{.name = "as it is"}, refused(), batch(512)};
+  const auto answers = what_if(graph_, variants, targets_);
+  ASSERT_EQ(answers.size(), 6U);
+  for (const WhatIfAnswer& answer : answers)
+    EXPECT_EQ(answer.error.has_value(), answer.variant == 1);
+  EXPECT_THAT(to_string(*answers[2].error), ::testing::HasSubstr("expected something else"));
+}
+
+TEST_F(WhatIf, ThreadsChangeNothing) {
+  std::vector<Variant> variants;
+  for (int i = 1; i <= 12; ++i) variants.push_back(batch(64 * i));
+  const auto one = what_if(graph_, variants, targets_, {.threads = 1});
+  std::size_t calls = 0, last = 0;
+  const auto four =
+      what_if(graph_, variants, targets_, {.threads = 4, .progress = [&](std::size_t done) {
+                                             ++calls;
+                                             EXPECT_EQ(done, ++last);
+                                           }});
+  EXPECT_EQ(calls, variants.size());
+  ASSERT_EQ(one.size(), four.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i].variant, four[i].variant);
+    EXPECT_EQ(one[i].target, four[i].target);
+    EXPECT_EQ(one[i].e2e_us, four[i].e2e_us);
+    EXPECT_EQ(one[i].bound, four[i].bound);
+  }
+}
+
+}  // namespace
+}  // namespace perfmodel
