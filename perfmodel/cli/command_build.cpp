@@ -34,6 +34,8 @@ std::vector<Command> build_commands(CLI::App& parent) {
       build_vgg_command(*build),
       build_wgan_command(*build),
   };
+  return {build_deepspeech2_command(*build), build_dlrm_command(*build), build_lstm_command(*build),
+          build_seq2seq_command(*build), build_torchrec_command(*build)};
 }
 
 }  // namespace perfmodel::cli
