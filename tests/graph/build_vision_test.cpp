@@ -156,8 +156,8 @@ TEST(BuiltVision, StepLabelsAndPlacesOfZeroGrad) {
 
 TEST(BuiltVision, UnknownPresetsNameTheNearestOnes) {
   EXPECT_EQ(resnet_preset("resnet5").error().message,
-            "expected a ResNet preset (resnet18, resnet34, resnet50, resnet101, resnet152, "
-            "resnext50_32x4d, resnext101_32x8d, wide_resnet50_2, ...), found \"resnet5\"");
+            "expected a ResNet preset (resnet50, resnet18, resnet34, resnet152, resnet101, "
+            "resnext50_32x4d, wide_resnet50_2, resnext101_32x8d, ...), found \"resnet5\"");
   EXPECT_EQ(mlp_preset("x").error().message, "expected an MLP preset (linear, mnist), found \"x\"");
   EXPECT_EQ(mlp_preset("x").error().code, ErrorCode::kUnknownName);
 }
