@@ -38,8 +38,8 @@ struct ModelFacts {
   Json keys = Json::object();
 };
 
-/// Applies the rewrites that were asked for, writes the graph and prints what it holds: the model, numbers of parameters, FLOP, nodes and
-/// ops.
+/// Applies the rewrites that were asked for, writes the graph and prints what it holds: the model,
+/// numbers of parameters, FLOP, nodes and ops.
 Result<void> write_built_graph(const CLI::App& app, const BuildArguments& arguments,
                                const ExecutionGraph& graph, const ModelFacts& facts);
 

@@ -9,12 +9,8 @@ namespace perfmodel::cli {
 const std::vector<RewriteOption>& rewrite_options() {
   static const std::vector<RewriteOption> options = {
       // One per line, in the order of --help.
-      batch_option(),
-      sequence_option(),
-      precision_option(),
-      optimizer_option(),
-      data_parallel_option(),
-      retarget_option(),
+      batch_option(),     sequence_option(),      precision_option(),
+      optimizer_option(), data_parallel_option(), retarget_option(),
   };
   return options;
 }

@@ -216,7 +216,7 @@ TEST(RewritePrecision, ScalerScalesTheLossAndChecksTheGradients) {
 TEST(RewritePrecision, RefusesWithAReason) {
   const ExecutionGraph dlrm = small_dlrm();
   EXPECT_EQ(refusal(rewritten(dlrm, Precision::kBf16), Precision::kFp16),
-            "precision: expected an fp32 graph, found aten::linear of bfloat16 tensors (node 25)");
+            "precision: expected an fp32 graph, found aten::linear of bfloat16 tensors (node 33)");
   EXPECT_EQ(refusal(recorded("mlp_fp32"), Precision::kFp16),
             "precision: expected tensors on a GPU, found none: autocast on CPUs knows bfloat16 "
             "only");

@@ -63,7 +63,8 @@ std::int64_t interaction_width(const DlrmConfig& config);
 Result<ExecutionGraph> build_dlrm(const DlrmConfig& config);
 
 /// Reads a table list: CSV with the columns `rows, dim, pooling` (and `table`, a name that is not
-/// used, and `rank`: a number, -1 for all ranks), or a JSON array of objects with the same keys. `.json` and `.csv` tell them apart.
+/// used, and `rank`: a number, -1 for all ranks), or a JSON array of objects with the same keys.
+/// `.json` and `.csv` tell them apart.
 Result<std::vector<EmbeddingTable>> read_embedding_tables(const std::filesystem::path& file);
 
 }  // namespace perfmodel
