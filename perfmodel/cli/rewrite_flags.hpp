@@ -12,5 +12,9 @@ RewriteOption precision_option();
 RewriteOption optimizer_option();
 RewriteOption data_parallel_option();
 RewriteOption retarget_option();
+RewriteOption subgraph_option();
+RewriteOption remove_option();
+RewriteOption kernel_time_option();
+RewriteOption scale_kernel_option();
 
 }  // namespace perfmodel::cli

@@ -107,6 +107,10 @@ struct Node {
   NameId op_schema = 0;
   NameId kernel_backend = 0;  ///< "triton" or empty
   NameId kernel_file = 0;
+  /// What the kernels of this op and of those below it take, instead of what is predicted; -1: not
+  /// given. Rewrites set both (perfmodel/graph/rewrites/primitives.hpp).
+  double kernel_time_us = -1;
+  double kernel_time_scale = 1;  ///< times this, after that
 };
 
 struct ProcessGroup {
