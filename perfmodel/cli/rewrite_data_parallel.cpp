@@ -58,9 +58,10 @@ Result<DataParallelRewrite> parse(std::string_view text) {
 RewriteOption data_parallel_option() {
   return {.flag = "--data-parallel",
           .value = "N[,cap=MIB][,views]",
-          .help = "What DistributedDataParallel on N GPUs adds: buckets (the first of 1 MiB, or "
-                  "first=MIB, then 25 MiB, or cap=MIB), all-reduces, copies unless gradients are "
-                  "views of the buckets, broadcasts of buffers",
+          .help =
+              "What DistributedDataParallel on N GPUs adds: buckets (the first of 1 MiB, or "
+              "first=MIB, then 25 MiB, or cap=MIB), all-reduces, copies unless gradients are "
+              "views of the buckets, broadcasts of buffers",
           .for_build = true,
           .parse = [](const std::string& text) -> Result<Rewrite> {
             const auto rewrite = parse(text);

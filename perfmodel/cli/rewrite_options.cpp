@@ -8,6 +8,7 @@ namespace perfmodel::cli {
 
 const std::vector<RewriteOption>& rewrite_options() {
   static const std::vector<RewriteOption> options = {
+      data_parallel_option(),
       optimizer_option(),
       retarget_option(),
   };
