@@ -19,6 +19,9 @@ const std::vector<RewriteOption>& rewrite_options() {
       remove_option(),         //
       kernel_time_option(),    //
       scale_kernel_option(),
+      data_parallel_option(),
+      optimizer_option(),
+      retarget_option(),
   };
   return options;
 }
