@@ -9,10 +9,10 @@ namespace perfmodel::cli {
 RewriteOption batch_option();
 RewriteOption sequence_option();
 RewriteOption precision_option();
-RewriteOption data_parallel_option();
 RewriteOption optimizer_option();
 RewriteOption data_parallel_option();
 RewriteOption retarget_option();
+RewriteOption fuse_tables_option();
 RewriteOption subgraph_option();
 RewriteOption remove_option();
 RewriteOption kernel_time_option();

@@ -15,13 +15,11 @@ const std::vector<RewriteOption>& rewrite_options() {
       optimizer_option(),      //
       data_parallel_option(),  //
       retarget_option(),       //
+      fuse_tables_option(),    //
       subgraph_option(),       //
       remove_option(),         //
       kernel_time_option(),    //
       scale_kernel_option(),
-      data_parallel_option(),
-      optimizer_option(),
-      retarget_option(),
   };
   return options;
 }
