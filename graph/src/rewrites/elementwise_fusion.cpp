@@ -31,9 +31,20 @@ class OpenRun {
 
   bool empty() const { return run_.units.empty(); }
 
-  // Whether the op belongs to the run; if so, it is part of it now. Anything may begin one.
-  bool take(const PointwiseUnit& unit) {
-    if (!empty() && !(fits(unit) && shares(unit))) return false;
+  // Whether the op can be part of the run. Anything may begin one.
+  bool fits(const PointwiseUnit& unit) const {
+    return empty() || (has_same_shape(unit) && sees_same_tensors(unit));
+  }
+
+  // Whether it reads something that the run made, or as large a tensor as the run reads anyway.
+  bool shares(const PointwiseUnit& unit) const {
+    return empty() || std::ranges::any_of(unit.inputs, [this](std::uint32_t input) {
+             const Tensor& tensor = graph_->tensors[input];
+             return tensor.numel == result().numel && memory_.contains(tensor.storage_id);
+           });
+  }
+
+  void take(const PointwiseUnit& unit) {
     for (std::uint32_t input : unit.inputs) {
       const Tensor& tensor = graph_->tensors[input];
       if (!tensor.on_gpu()) {
@@ -47,7 +58,6 @@ class OpenRun {
     }
     for (std::uint32_t output : unit.outputs) write(output, is_read(unit, output));
     run_.units.push_back(unit);
-    return true;
   }
 
   void take_functions(const std::vector<std::int32_t>& functions) {
@@ -79,10 +89,14 @@ class OpenRun {
 
   const Tensor& result() const { return graph_->tensors[run_.units.front().outputs.front()]; }
 
-  bool fits(const PointwiseUnit& unit) const {
+  bool has_same_shape(const PointwiseUnit& unit) const {
     const Tensor& made = graph_->tensors[unit.outputs.front()];
-    if (made.device != result().device) return false;
-    if (!std::ranges::equal(graph_->shape(made), graph_->shape(result()))) return false;
+    return made.device == result().device &&
+           std::ranges::equal(graph_->shape(made), graph_->shape(result()));
+  }
+
+  // No memory that one side writes is known to the other as another tensor.
+  bool sees_same_tensors(const PointwiseUnit& unit) const {
     const auto same_tensor = [this](std::uint32_t index, bool writes) {
       const Tensor& tensor = graph_->tensors[index];
       const auto known = memory_.find(tensor.storage_id);
@@ -103,14 +117,6 @@ class OpenRun {
   bool is_read(const PointwiseUnit& unit, std::uint32_t output) const {
     return std::ranges::any_of(unit.inputs, [&](std::uint32_t input) {
       return graph_->tensors[input].storage_id == graph_->tensors[output].storage_id;
-    });
-  }
-
-  // Something that the run made, or as large a tensor as it reads anyway.
-  bool shares(const PointwiseUnit& unit) const {
-    return std::ranges::any_of(unit.inputs, [this](std::uint32_t input) {
-      const Tensor& tensor = graph_->tensors[input];
-      return tensor.numel == result().numel && memory_.contains(tensor.storage_id);
     });
   }
 
@@ -214,13 +220,17 @@ class RunFinder {
     }
   }
 
-  // Whether all of a function belongs to the run.
+  // Whether all of a function belongs to the run: one of its ops does, the others fit.
   bool absorb(std::int32_t evaluate, const std::vector<std::int32_t>& ops) {
     OpenRun longer = open_;
+    bool shares = false;
     for (std::int32_t op : ops) {
       const auto unit = pointwise_unit(graph_, op);
-      if (!unit || !longer.take(*unit)) return false;
+      if (!unit || !longer.fits(*unit)) return false;
+      shares |= open_.shares(*unit);
+      longer.take(*unit);
     }
+    if (!shares) return false;
     waiting_.push_back(evaluate);
     longer.take_functions(waiting_);
     waiting_.clear();
@@ -230,10 +240,8 @@ class RunFinder {
 
   void add(std::int32_t op) {
     const auto unit = pointwise_unit(graph_, op);
-    if (!unit) return close();
-    if (open_.take(*unit)) return;
-    close();
-    open_.take(*unit);
+    if (!unit || !open_.fits(*unit) || !open_.shares(*unit)) close();
+    if (unit) open_.take(*unit);
   }
 
   void close() {

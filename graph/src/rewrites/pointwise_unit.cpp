@@ -32,9 +32,9 @@ class Reader {
     unit.root = root;
     unit.end = last_below(root) + 1;
     unit.sequence = node(root).seq_id;
-    const bool is_cast = graph_.name(op) == "aten::copy_";
-    unit.name = is_cast ? "_to_copy" : bare_name(graph_.name(op));
-    if (!take_tensors(op, is_cast, unit) || !is_elementwise(unit)) return std::nullopt;
+    const bool is_copy = graph_.name(op) == "aten::copy_";
+    unit.name = bare_name(graph_.name(is_copy ? node(op.parent) : op));
+    if (!take_tensors(op, is_copy, unit) || !is_elementwise(unit)) return std::nullopt;
     if (!returns(node(root), unit)) return std::nullopt;
     return unit;
   }
@@ -68,35 +68,42 @@ class Reader {
     if (!known && !contains(kWrappers, name)) return -1;
     std::int32_t called = -1;
     for (std::int32_t child : graph_.children(op)) {
-      if (is_allocation(child)) continue;
+      if (launches_nothing(child)) continue;
       if (called >= 0) return -1;
       called = child;
     }
-    if (called >= 0) return name == "aten::_to_copy" ? cast_by(called) : find_primitive(called);
+    if (called >= 0 && graph_.name(node(called)) == "aten::copy_") {
+      return name == "aten::_to_copy" || name == "aten::pow" ? copy_on_gpu(called) : -1;
+    }
+    if (called >= 0) return find_primitive(called);
     return known ? index : -1;
   }
 
-  bool is_allocation(std::int32_t index) const {
-    return contains(kAllocations, graph_.name(node(index))) &&
-           std::ranges::all_of(graph_.children(node(index)),
-                               [this](std::int32_t child) { return is_allocation(child); });
+  // Allocations, questions of types, and `x.to(dtype)` of a tensor that has this type.
+  bool launches_nothing(std::int32_t index) const {
+    const Node& op = node(index);
+    const std::string_view name = graph_.name(op);
+    if (name == "aten::to" || name == "aten::result_type") return op.children_count == 0;
+    return contains(kAllocations, name) &&
+           std::ranges::all_of(graph_.children(op),
+                               [this](std::int32_t child) { return launches_nothing(child); });
   }
 
-  // A copy between types on one GPU.
-  std::int32_t cast_by(std::int32_t index) const {
+  // Between types, and what `x ** 1.0` does.
+  std::int32_t copy_on_gpu(std::int32_t index) const {
     const Node& op = node(index);
     const auto in = graph_.inputs(op);
-    if (graph_.name(op) != "aten::copy_" || op.children_count > 0 || in.size() < 2) return -1;
-    for (int i = 0; i < 2; ++i) {
-      if (in[static_cast<std::size_t>(i)].kind != Argument::Kind::kTensor) return -1;
+    if (op.children_count > 0 || in.size() < 2) return -1;
+    for (const Argument& argument : in.first(2)) {
+      if (argument.kind != Argument::Kind::kTensor) return -1;
     }
     const Tensor &to = graph_.tensors[in[0].index], &from = graph_.tensors[in[1].index];
-    return from.on_gpu() && from.device == to.device && from.dtype != to.dtype ? index : -1;
+    return from.on_gpu() && from.device == to.device ? index : -1;
   }
 
-  bool take_tensors(const Node& op, bool is_cast, PointwiseUnit& unit) const {
+  bool take_tensors(const Node& op, bool is_copy, PointwiseUnit& unit) const {
     const auto inputs = graph_.inputs(op);
-    for (std::size_t i = is_cast ? 1 : 0; i < inputs.size(); ++i) {
+    for (std::size_t i = is_copy ? 1 : 0; i < inputs.size(); ++i) {
       if (inputs[i].kind == Argument::Kind::kTensor) unit.inputs.push_back(inputs[i].index);
       if (inputs[i].kind == Argument::Kind::kList && holds_tensor(inputs[i])) return false;
     }

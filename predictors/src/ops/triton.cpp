@@ -20,10 +20,9 @@ const PointwiseOp* first_op(std::string_view text) {
   const PointwiseOp* longest = nullptr;
   for (const PointwiseOp& op : pointwise_ops()) {
     const std::string_view bare = op.name.substr(op.name.find("::") + 2);
-    const bool whole = text.size() == bare.size() || text.substr(bare.size()).starts_with('_');
-    if (text.starts_with(bare) && whole && (!longest || op.name.size() > longest->name.size())) {
-      longest = &op;
-    }
+    if (!text.starts_with(bare)) continue;
+    const bool whole = text.size() == bare.size() || text[bare.size()] == '_';
+    if (whole && (!longest || op.name.size() > longest->name.size())) longest = &op;
   }
   return longest;
 }

@@ -22,9 +22,10 @@ namespace perfmodel {
 /// through another tensor (a view), or a time that was given to an op by hand.
 ///
 /// In the backward pass a run may go on in the next functions of the engine if all that those do
-/// belongs to it (functions without ops may stand in between); they are gone, the op stands in the
-/// first one. Of the numbers of a run in the forward pass the last one stays; others keep their
-/// numbers, so that a backward function whose forward op lies inside of a run has no partner.
+/// belongs to it: one of their ops reads such a tensor, all have that shape (functions without ops
+/// may stand in between); they are gone, the op stands in the first one. Of the numbers of a run in
+/// the forward pass the last one stays; others keep their numbers, so that a backward function
+/// whose forward op lies inside of a run has no partner.
 ///
 /// A graph without such runs comes back as it is. Streams other than a thread's own are not known
 /// to a graph.
