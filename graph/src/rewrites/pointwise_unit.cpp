@@ -30,10 +30,10 @@ class Reader {
     const Node& op = node(primitive);
     PointwiseUnit unit;
     unit.root = root;
-    unit.end = last_below(root) + 1;
     unit.sequence = node(root).seq_id;
     const bool is_copy = graph_.name(op) == "aten::copy_";
-    unit.name = bare_name(graph_.name(is_copy ? node(op.parent) : op));
+    const bool is_cast = is_copy && graph_.name(node(op.parent)) == "aten::_to_copy";
+    unit.name = is_cast ? "_to_copy" : bare_name(graph_.name(op));
     if (!take_tensors(op, is_copy, unit) || !is_elementwise(unit)) return std::nullopt;
     if (!returns(node(root), unit)) return std::nullopt;
     return unit;
@@ -48,13 +48,6 @@ class Reader {
     name.remove_prefix(name.find("::") + 2);
     if (name.ends_with('_') && !name.ends_with("__")) name.remove_suffix(1);
     return name;
-  }
-
-  std::int32_t last_below(std::int32_t index) const {
-    const auto children = graph_.children(node(index));
-    std::int32_t last = index;
-    for (std::int32_t child : children) last = std::max(last, last_below(child));
-    return last;
   }
 
   // The one node below `index`, or itself, that launches the kernel; -1: none, or not one.

@@ -12,8 +12,8 @@ namespace perfmodel {
 /// An op that launches one pointwise kernel on a GPU and nothing else: "aten::relu" with the
 /// "aten::clamp_min" that it calls. Tensors by index in the graph.
 struct PointwiseUnit {
-  std::int32_t root = -1, end = -1;  ///< nodes [root, end) by index, if no other thread runs
-  std::string_view name;             ///< of the primitive: "clamp_min"; "_to_copy" for casts
+  std::int32_t root = -1;  ///< the op with all below it
+  std::string_view name;   ///< of the primitive: "clamp_min"; "_to_copy" for casts
   std::int64_t sequence = -1;
   std::vector<std::uint32_t> inputs, outputs;  ///< of the primitive; lists do not occur
 };
