@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -115,6 +116,52 @@ TEST(TableFusion, ReadsAsItWasWritten) {
   const auto comparison = compare_graphs(made, value(read_execution_graph(file)));
   EXPECT_TRUE(comparison.same()) << comparison;
   std::filesystem::remove(file);
+}
+
+Argument copied(ExecutionGraph& graph, const Argument& argument);
+
+std::uint32_t copied(ExecutionGraph& graph, std::uint32_t begin, std::uint32_t count) {
+  std::vector<Argument> made;
+  for (std::uint32_t i = begin; i < begin + count; ++i) {
+    made.push_back(copied(graph, Argument(graph.arguments[i])));
+  }
+  graph.arguments.insert(graph.arguments.end(), made.begin(), made.end());
+  return static_cast<std::uint32_t>(graph.arguments.size()) - count;
+}
+
+Argument copied(ExecutionGraph& graph, const Argument& argument) {
+  Argument made = argument;
+  if (made.kind == Argument::Kind::kList) made.index = copied(graph, made.index, made.count);
+  return made;
+}
+
+// The same step once more, with the same tensors; autograd's numbers go on.
+ExecutionGraph twice(ExecutionGraph graph) {
+  const std::vector<Node> once = graph.nodes;
+  std::int64_t last_sequence = -1;
+  for (const Node& node : once) last_sequence = std::max(last_sequence, node.seq_id);
+  const std::int64_t shift = once.back().id;
+  for (const Node& node : once) {
+    if (node.is_structural) continue;
+    Node& made = graph.nodes.emplace_back(node);
+    made.id += shift;
+    made.rf_id += shift;
+    const bool top = once[static_cast<std::size_t>(node.parent)].is_structural;
+    if (!top) made.parent_id += shift;
+    if (made.seq_id >= 0) made.seq_id += last_sequence + 1;
+    if (graph.name(node) == "ProfilerStep#0") made.name = graph.names.intern("ProfilerStep#1");
+    made.inputs_begin = copied(graph, node.inputs_begin, node.inputs_count);
+    made.outputs_begin = copied(graph, node.outputs_begin, node.outputs_count);
+  }
+  index_graph(graph);
+  return graph;
+}
+
+TEST(TableFusion, OfEveryStep) {
+  const ExecutionGraph bags = twice(value(build_dlrm(dlrm("ddp", false))));
+  ASSERT_EQ(iterations(bags).size(), 2u);
+  const auto comparison = compare_graphs(twice(value(build_dlrm(dlrm("ddp", true)))), fused(bags));
+  EXPECT_TRUE(comparison.same()) << comparison;
 }
 
 TEST(TableFusion, NeedsTwoBags) {
