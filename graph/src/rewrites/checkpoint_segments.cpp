@@ -126,31 +126,58 @@ class Finder {
             ops.begin() + static_cast<std::ptrdiff_t>(end)};
   }
 
-  // A layer may begin anywhere in the period: the first place that makes good segments.
+  // A layer may begin anywhere in the period where that makes good segments; the first place that
+  // makes most of them is taken.
   Result<std::vector<Layer>> layers_of(const LayerRun& run, const Trees& ops,
                                        const std::vector<OpSignature>& signatures,
                                        std::size_t last_end) const {
+    std::vector<Layer> most;
     std::string reason;
     for (std::size_t shift = 0; shift < run.period; ++shift) {
-      const std::size_t count = (run.length - shift) / run.period;
-      const std::size_t begin = run.begin + shift;
-      const auto good = [&](std::size_t from, std::size_t to) {
-        const auto made = segment(trees(ops, from, to));
-        if (!made && reason.empty()) reason = made.error().message;
-        return made.has_value();
-      };
-      if (count == 0 || !good(begin, begin + run.period)) continue;
-      std::vector<Layer> layers;
-      const std::size_t before = longer_layer_before(signatures, begin, run.period, begin);
-      if (before < begin && before >= last_end && good(before, begin)) {
-        layers.push_back({before, begin});
+      auto layers = layers_at(run, shift, ops, signatures, last_end);
+      if (!layers) {
+        if (reason.empty()) reason = layers.error().message;
+      } else if (layers->size() > most.size()) {
+        most = std::move(*layers);
       }
-      for (std::size_t k = 0; k < count; ++k) {
-        layers.push_back({begin + k * run.period, begin + (k + 1) * run.period});
-      }
-      return layers;
     }
+    if (!most.empty()) return most;
     return Unexpected{Error{.code = ErrorCode::kImpossible, .message = reason}};
+  }
+
+  // Each layer takes what the one before it gives; the three projections of an attention do not.
+  Result<std::vector<Layer>> layers_at(const LayerRun& run, std::size_t shift, const Trees& ops,
+                                       const std::vector<OpSignature>& signatures,
+                                       std::size_t last_end) const {
+    const std::size_t begin = run.begin + shift, count = (run.length - shift) / run.period;
+    const auto first = segment(trees(ops, begin, begin + run.period));
+    if (!first) return Unexpected{first.error()};
+    std::vector<Layer> layers;
+    const std::size_t before = longer_layer_before(signatures, begin, run.period, begin);
+    if (before < begin && before >= last_end && follows(*first, trees(ops, before, begin))) {
+      layers.push_back({before, begin});
+    }
+    for (std::size_t k = 0; k < count; ++k) {
+      layers.push_back({begin + k * run.period, begin + (k + 1) * run.period});
+    }
+    const Layer last = layers.back();
+    const auto made = segment(trees(ops, last.begin, last.end));
+    if (!made) return Unexpected{made.error()};
+    if (layers.size() < 2 || (count > 1 && !follows(*made, trees(ops, last.begin - run.period,
+                                                                 last.begin)))) {
+      return refuse(
+          fmt::format("expected layers that take what the layer before them gives, found others "
+                      "behind {}",
+                      about(*first)));
+    }
+    return layers;
+  }
+
+  bool follows(const Segment& next, Trees before) const {
+    const auto made = segment(std::move(before));
+    return made && std::any_of(next.inputs.begin(), next.inputs.end(), [&](std::uint32_t input) {
+             return graph_.tensors[input].id == graph_.tensors[made->output].id;
+           });
   }
 
   Result<std::vector<Segment>> merge(const std::vector<Layer>& layers, const Trees& ops,

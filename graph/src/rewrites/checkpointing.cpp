@@ -177,7 +177,7 @@ class Checkpointing {
     backward_thread_ = node(first.function).thread;
     copy_.close_to(node(first.evaluate).parent);
     const std::int64_t evaluate =
-        open(std::string(kEvaluate) + std::string(kBackward), backward_thread_).id;
+        open(fmt::format("{}{}", kEvaluate, kBackward), backward_thread_).id;
     const Tensor gradient = open_function(first, sequence, evaluate);
     places_.begin_scope();
     const std::int64_t numbers = next_sequence_ - segment.first;
@@ -417,7 +417,7 @@ class Checkpointing {
   // A detached input is a leaf that keeps its gradient.
   Tensor accumulate(const Tensor& gradient) {
     const std::int64_t evaluate =
-        open(std::string(kEvaluate) + std::string(kAccumulate), backward_thread_).id;
+        open(fmt::format("{}{}", kEvaluate, kAccumulate), backward_thread_).id;
     Node leaf;
     leaf.name = made().names.intern(kAccumulate);
     leaf.scope = Scope::kBackward;
