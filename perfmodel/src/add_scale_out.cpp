@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 
+#include "perfmodel/graph/parameter_gradients.hpp"
 #include "perfmodel/parallel/ddp.hpp"
 #include "perfmodel/predictors/collectives.hpp"
 
@@ -125,21 +126,18 @@ class Scaler {
   // ---- gradients
   // ---------------------------------------------------------------------------------
 
-  // Bytes of the gradient that an AccumulateGrad node takes.
+  // Bytes of the gradients that AccumulateGrad nodes take, of all parameters in a checkpoint.
   double gradient_bytes(std::int32_t node, DType& dtype) const {
     double bytes = 0;
     const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
-    if (graph_.name(at) == kAccumulate) {
+    if (of_parameter_[static_cast<std::size_t>(node)]) {
       for_each_tensor(graph_, graph_.inputs(at), [&](const Tensor& tensor) {
         if (bytes > 0 || !tensor.on_gpu()) return;
         bytes = static_cast<double>(tensor.bytes());
         dtype = tensor.dtype;
       });
     }
-    for (std::int32_t child : graph_.children(at)) {
-      if (bytes > 0) break;
-      bytes = gradient_bytes(child, dtype);
-    }
+    for (std::int32_t child : graph_.children(at)) bytes += gradient_bytes(child, dtype);
     return bytes;
   }
 
@@ -166,6 +164,7 @@ class Scaler {
         }
       }
       partners_ = forward_partners(graph_);
+      of_parameter_ = parameter_gradients(graph_);
     }
     std::vector<Gradient> gradients;
     std::int32_t producer = -1;
@@ -175,7 +174,7 @@ class Scaler {
       const std::string_view name = graph_.name(graph_.nodes[static_cast<std::size_t>(item.node)]);
       if (!name.ends_with(kAccumulate)) {
         if (forward_item(item.node, partners_) >= 0) producer = static_cast<std::int32_t>(i);
-        continue;
+        if (!name.ends_with("CheckpointFunctionBackward")) continue;
       }
       Gradient gradient{.item = static_cast<std::int32_t>(i), .producer = producer};
       gradient.bytes = gradient_bytes(item.node, gradient.dtype);
@@ -475,6 +474,7 @@ class Scaler {
   std::vector<std::int64_t> reduced_;
   std::map<std::int32_t, std::int32_t> item_of_;  // node -> item
   std::vector<std::int32_t> partners_;
+  std::vector<bool> of_parameter_;  // nodes that accumulate a gradient
   std::vector<std::vector<Instruction>> before_, after_;  // per item
 };
 

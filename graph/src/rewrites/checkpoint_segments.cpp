@@ -269,6 +269,10 @@ class Finder {
       return refuse(
           fmt::format("expected an input with a gradient for {}, found none", about(made)));
     }
+    if (const std::int32_t writes = writes_input(made, begin, end); writes >= 0) {
+      return refuse(fmt::format("expected {} to leave its inputs as they are, found {} (node {})",
+                                about(made), graph_.name(node(writes)), node(writes).id));
+    }
     std::vector<std::uint32_t> outputs;
     for (std::int64_t number = made.first; number < made.behind; ++number) {
       for (const Use& use : uses_[static_cast<std::size_t>(number)]) {
@@ -284,6 +288,20 @@ class Finder {
     }
     made.output = outputs.front();
     return {};
+  }
+
+  // A node that writes into an input; -1: none. Autograd refuses that for the detached inputs.
+  std::int32_t writes_input(const Segment& made, std::int32_t begin, std::int32_t end) const {
+    for (std::int32_t i = begin; i <= end; ++i) {
+      const auto inputs = graph_.inputs(node(i));
+      if (!graph_.name(node(i)).ends_with('_') || inputs.empty()) continue;
+      if (inputs[0].kind != Argument::Kind::kTensor) continue;
+      const std::int64_t storage = graph_.tensors[inputs[0].index].storage_id;
+      for (std::uint32_t input : made.inputs) {
+        if (storage != 0 && graph_.tensors[input].storage_id == storage) return i;
+      }
+    }
+    return -1;
   }
 
   bool inside(const Segment& made, std::int32_t f) const {

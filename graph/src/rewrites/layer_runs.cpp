@@ -124,8 +124,9 @@ std::vector<LayerRun> layer_runs(const std::vector<OpSignature>& ops) { return R
 // Matches from the end; an op that the layer has not is passed over.
 std::size_t longer_layer_before(const std::vector<OpSignature>& ops, std::size_t begin,
                                 std::size_t period, std::size_t end) {
+  const std::size_t most = period / 4;
   std::size_t at = end, left = period, more = 0;
-  while (at > 0 && left > 0 && more <= period) {
+  while (at > 0 && left > 0 && more <= most) {
     --at;
     if (ops[at].hash == ops[begin + left - 1].hash) {
       --left;

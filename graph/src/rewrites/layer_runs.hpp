@@ -28,8 +28,8 @@ struct LayerRun {
 std::vector<LayerRun> layer_runs(const std::vector<OpSignature>& ops);
 
 /// Where the layer begins that ends in front of op `end` and does all that the layer at [begin,
-/// begin + period) does, in that order, and more (T5's first layer makes the position bias of all
-/// others); `end`: there is none.
+/// begin + period) does, in that order, and some more ops, at most a quarter (T5's first decoder
+/// layer makes a position bias for all others); `end`: there is none.
 std::size_t longer_layer_before(const std::vector<OpSignature>& ops, std::size_t begin,
                                 std::size_t period, std::size_t end);
 
