@@ -18,9 +18,8 @@ class Finder {
       const std::int32_t around =
           node.parent >= 0 ? checkpoint_[static_cast<std::size_t>(node.parent)] : -1;
       const bool backward = node.scope == Scope::kBackward;
-      checkpoint_[i] = backward && name == "CheckpointFunctionBackward"
-                           ? static_cast<std::int32_t>(i)
-                           : around;
+      checkpoint_[i] =
+          backward && name == "CheckpointFunctionBackward" ? static_cast<std::int32_t>(i) : around;
       if (backward && name == "torch::autograd::AccumulateGrad") {
         found_[i] = true;
         if (around >= 0) keep(node, i);
@@ -59,7 +58,7 @@ class Finder {
 
   const ExecutionGraph& graph_;
   std::vector<bool> found_;
-  std::vector<std::int32_t> checkpoint_;          // innermost one around each node, itself included
+  std::vector<std::int32_t> checkpoint_;         // innermost one around each node, itself included
   std::unordered_map<std::int64_t, Kept> kept_;  // by the tensor's id
 };
 

@@ -475,7 +475,7 @@ class Scaler {
   std::vector<std::int64_t> reduced_;
   std::map<std::int32_t, std::int32_t> item_of_;  // node -> item
   std::vector<std::int32_t> partners_;
-  std::vector<bool> of_parameter_;  // nodes that accumulate a gradient
+  std::vector<bool> of_parameter_;                        // nodes that accumulate a gradient
   std::vector<std::vector<Instruction>> before_, after_;  // per item
 };
 

@@ -32,8 +32,10 @@ class Finder {
       });
     }
     edges_to_.resize(pass.functions.size());
+    takers_.resize(pass.functions.size());
     for (const GradientEdge& edge : pass.edges) {
       edges_to_[static_cast<std::size_t>(edge.to)].push_back(edge);
+      takers_[static_cast<std::size_t>(edge.from)].push_back(edge.to);
     }
     for (std::size_t f = 0; f < pass.functions.size(); ++f) {
       if (!pass.functions[f].accumulates()) {
@@ -81,7 +83,8 @@ class Finder {
       const Node& n = node(i);
       if (i < end || !n.is_label || n.is_structural || n.children_count == 0) continue;
       if (graph_.name(n).find(text) == std::string_view::npos) continue;
-      auto made = segment({i});
+      const std::int32_t handle = handle_of(i);
+      auto made = segment(handle < end ? Trees{i} : Trees{handle, i});
       if (!made) return Unexpected{made.error()};
       segments.push_back(std::move(*made));
       end = last_below(i) + 1;
@@ -91,6 +94,22 @@ class Finder {
           "expected a region of the forward pass whose name contains \"{}\", found none", text));
     }
     return segments;
+  }
+
+  // Before 2.0 a region makes a tensor in front of itself; -1: no such op.
+  std::int32_t handle_of(std::int32_t region) const {
+    if (node(region).parent < 0) return -1;
+    std::int32_t before = -1;
+    for (std::int32_t sibling : graph_.children(node(node(region).parent))) {
+      if (sibling >= region) break;
+      before = sibling;
+    }
+    if (before < 0 || graph_.name(node(before)) != "aten::zeros") return -1;
+    bool handle = false;
+    for_each_tensor(graph_, graph_.outputs(node(before)), [&](const Tensor& tensor) {
+      handle = tensor.on_cpu() && tensor.numel == 1 && tensor.rank == 1;
+    });
+    return handle ? before : -1;
   }
 
   Result<std::vector<Segment>> of_layers(int every) const {
@@ -127,13 +146,14 @@ class Finder {
   }
 
   // A layer may begin anywhere in the period where that makes good segments; the first place that
-  // makes most of them is taken.
+  // makes most of them is taken. The first of all layers may be none: its input has no gradient.
   Result<std::vector<Layer>> layers_of(const LayerRun& run, const Trees& ops,
                                        const std::vector<OpSignature>& signatures,
                                        std::size_t last_end) const {
     std::vector<Layer> most;
     std::string reason;
-    for (std::size_t shift = 0; shift < run.period; ++shift) {
+    for (std::size_t shift = 0; shift + run.period <= run.length; ++shift) {
+      if (shift == 2 * run.period || (shift == run.period && !most.empty())) break;
       auto layers = layers_at(run, shift, ops, signatures, last_end);
       if (!layers) {
         if (reason.empty()) reason = layers.error().message;
@@ -163,8 +183,8 @@ class Finder {
     const Layer last = layers.back();
     const auto made = segment(trees(ops, last.begin, last.end));
     if (!made) return Unexpected{made.error()};
-    if (layers.size() < 2 || (count > 1 && !follows(*made, trees(ops, last.begin - run.period,
-                                                                 last.begin)))) {
+    if (layers.size() < 2 ||
+        (count > 1 && !follows(*made, trees(ops, last.begin - run.period, last.begin)))) {
       return refuse(
           fmt::format("expected layers that take what the layer before them gives, found others "
                       "behind {}",
@@ -225,8 +245,7 @@ class Finder {
     }
     made.behind = number_behind(end, thread);
     if (made.first < 0 || made.behind <= made.first) {
-      return refuse(
-          fmt::format("expected ops with a gradient in {}, found none", about(made)));
+      return refuse(fmt::format("expected ops with a gradient in {}, found none", about(made)));
     }
     std::vector<std::int64_t> makers;
     if (auto good = find_tensors(made, makers, begin, end); !good) return Unexpected{good.error()};
@@ -326,23 +345,38 @@ class Finder {
       const auto& edges = edges_to_[static_cast<std::size_t>(end)];
       if (edges.empty() || !inside(made, edges.back().from)) break;
     }
-    for (std::int32_t f = begin; f < end; ++f) {
-      if (inside(made, f)) continue;
-      const Node& found = node(function(f).function);
-      if (!function(f).accumulates()) {
-        return refuse(fmt::format("expected the backward functions of {} one after the other, "
-                                  "found {} (node {}) between them",
-                                  about(made), graph_.name(found), found.id));
-      }
-      for (const GradientEdge& edge : edges_to_[static_cast<std::size_t>(f)]) {
-        if (inside(made, edge.from)) continue;
-        return refuse(fmt::format("expected parameters that {} has for itself, found one whose "
-                                  "gradient comes from outside too (node {})",
-                                  about(made), found.id));
-      }
-    }
     made.functions_begin = begin;
     made.functions_end = end;
+    for (std::int32_t f = begin; f < end; ++f) {
+      if (auto good = check_function(made, f); !good) return good;
+    }
+    return {};
+  }
+
+  Result<void> check_function(const Segment& made, std::int32_t f) const {
+    const auto shared = [&](std::int32_t parameter) {
+      return refuse(fmt::format(
+          "expected parameters that {} has for itself, found one whose gradient comes from outside "
+          "too (node {})",
+          about(made), node(function(parameter).function).id));
+    };
+    if (inside(made, f)) {
+      for (std::int32_t taker : takers_[static_cast<std::size_t>(f)]) {
+        const bool own = taker >= made.functions_begin && taker < made.functions_end;
+        if (function(taker).accumulates() && !own) return shared(taker);
+      }
+      return {};
+    }
+    if (!function(f).accumulates()) {
+      const Node& found = node(function(f).function);
+      return refuse(
+          fmt::format("expected the backward functions of {} one after the other, found {} (node "
+                      "{}) between them",
+                      about(made), graph_.name(found), found.id));
+    }
+    for (const GradientEdge& edge : edges_to_[static_cast<std::size_t>(f)]) {
+      if (!inside(made, edge.from)) return shared(f);
+    }
     return {};
   }
 
@@ -354,8 +388,8 @@ class Finder {
       }
     }
     if (made.gradients.empty()) {
-      return refuse(fmt::format(
-          "expected a gradient of {} for what made its input, found none", about(made)));
+      return refuse(fmt::format("expected a gradient of {} for what made its input, found none",
+                                about(made)));
     }
     std::stable_sort(made.gradients.begin(), made.gradients.end(),
                      [](const InputGradient& a, const InputGradient& b) {
@@ -381,6 +415,7 @@ class Finder {
   std::int32_t forward_end_ = 0;
   std::vector<std::vector<Use>> uses_;  // by number of the op that made the tensor
   std::vector<std::vector<GradientEdge>> edges_to_;
+  std::vector<std::vector<std::int32_t>> takers_;               // of what a function makes
   std::unordered_map<std::int64_t, std::int32_t> by_sequence_;  // functions
 };
 

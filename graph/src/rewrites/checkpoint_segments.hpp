@@ -17,13 +17,13 @@ struct InputGradient {
 
 /// A stretch of the forward pass that becomes a checkpoint.
 struct Segment {
-  std::vector<std::int32_t> trees;         ///< sibling nodes, with all that stands below them
-  std::vector<std::uint32_t> inputs;       ///< tensors with a gradient that come in, at their use
-  std::uint32_t output = 0;                ///< the one that goes out, at its use
-  std::int64_t first = -1, behind = -1;    ///< sequence numbers inside: [first, behind)
-  std::int32_t functions_begin = 0;        ///< into BackwardPass::functions: those of the segment
-  std::int32_t functions_end = 0;          ///< and of its parameters' gradients
-  std::vector<InputGradient> gradients;    ///< ordered by the function that sends the last part
+  std::vector<std::int32_t> trees;       ///< sibling nodes, with all that stands below them
+  std::vector<std::uint32_t> inputs;     ///< tensors with a gradient that come in, at their use
+  std::uint32_t output = 0;              ///< the one that goes out, at its use
+  std::int64_t first = -1, behind = -1;  ///< sequence numbers inside: [first, behind)
+  std::int32_t functions_begin = 0;      ///< into BackwardPass::functions: those of the segment
+  std::int32_t functions_end = 0;        ///< and of its parameters' gradients
+  std::vector<InputGradient> gradients;  ///< ordered by the function that sends the last part
 };
 
 /// Finds them and checks the preconditions of rewrite_checkpointing(). In order of the forward

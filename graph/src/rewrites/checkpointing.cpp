@@ -236,8 +236,7 @@ class Checkpointing {
   // A view of all of it, as x.detach() gives it.
   Tensor detach(const Tensor& x) {
     const TensorRef from = ref(x);
-    const TensorRef view =
-        builder_.new_view(from, builder_.shape(from), builder_.strides(from));
+    const TensorRef view = builder_.new_view(from, builder_.shape(from), builder_.strides(from));
     builder_.begin_op("aten::detach", {from});
     builder_.begin_plain("detach", {from});
     builder_.end_op();
@@ -444,8 +443,8 @@ class Checkpointing {
       places_.replace(old, *left.before);
       return;
     }
-    const TensorRef sum = builder_.new_tensor(left.gradient.dtype, left.gradient.device,
-                                              builder_.shape(gradient));
+    const TensorRef sum =
+        builder_.new_tensor(left.gradient.dtype, left.gradient.device, builder_.shape(gradient));
     builder_.leaf_op("aten::add.Tensor", {before, gradient, 1}, {sum});
     const Node& last = made().nodes.back();
     places_.replace(old, made().tensors[made().outputs(last)[0].index]);
@@ -458,8 +457,8 @@ class Checkpointing {
   GraphBuilder& builder_;
   std::vector<bool> left_out_;  // nodes that stand in a checkpoint
   std::unordered_map<std::int32_t, std::size_t> forward_at_, backward_at_;  // node -> segment
-  std::vector<std::int64_t> sequences_;   // of the checkpoints
-  std::vector<std::int64_t> ends_;        // numbers behind each segment
+  std::vector<std::int64_t> sequences_;                                     // of the checkpoints
+  std::vector<std::int64_t> ends_;         // numbers behind each segment
   std::vector<std::int64_t> saved_ = {0};  // numbers that are not taken any more, up to there
   std::int64_t last_function_ = -1;        // largest number of a function
   std::int64_t next_sequence_ = 0;         // of recomputed ops

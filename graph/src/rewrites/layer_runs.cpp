@@ -77,8 +77,8 @@ class Runs {
         const LayerRun run{
             .begin = i + 1 - equal - period, .length = equal + period, .period = period};
         const bool layers = equal >= period && products(run.begin, period) > 0;
-        const bool better = run.length > best.length ||
-                            (run.length == best.length && run.period < best.period);
+        const bool better =
+            run.length > best.length || (run.length == best.length && run.period < best.period);
         if (layers && better) best = run;
       }
     }
@@ -100,7 +100,7 @@ OpSignature op_signature(const ExecutionGraph& graph, std::int32_t op) {
   const Node& node = graph.nodes[static_cast<std::size_t>(op)];
   // Names of regions tell their number: "layer 3".
   OpSignature made{.hash = node.is_label ? 1 : graph.names.hash(node.name),
-                 .multiplies = multiplies(graph.name(node))};
+                   .multiplies = multiplies(graph.name(node))};
   const auto mix = [&made](auto value) {
     made.hash = hash_mix(made.hash, static_cast<std::uint64_t>(value));
   };

@@ -28,7 +28,6 @@ class TensorPlaces {
   void end_scope();
 
  private:
-
   std::unordered_map<std::int64_t, Tensor> by_;
   std::unordered_set<std::int64_t> written_;  // ids that the pass gave to new tensors
   std::vector<std::pair<std::int64_t, std::optional<Tensor>>> before_;  // the scope

@@ -108,6 +108,18 @@ def convolution():
     return nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
 
 
+class Region(nn.Sequential):
+    """Opens a region around itself."""
+
+    def forward(self, x):
+        with torch.profiler.record_function("my block"):
+            return super().forward(x)
+
+
+def region():
+    return Region(nn.Linear(8, 8), nn.ReLU())
+
+
 def layers(checkpointed, make, head, x, shared=None, bf16=False):
     parts = nn.ModuleList([make() for _ in range(3)]).train()
     extra = nn.ModuleList([head] + ([shared] if shared else []))
@@ -135,4 +147,7 @@ for flag, kind in ((False, "plain"), (True, "checkpointed")):
     x, image = torch.randn(6, 8), torch.randn(2, 3, 8, 8)
     record("residual_" + kind, layers(flag, Residual, nn.Linear(8, 8), x, nn.Linear(8, 8)))
     record("autocast_" + kind, layers(flag, HalfPrecision, nn.Linear(8, 8), x, bf16=True))
+    record("regions_" + kind, layers(flag, region, nn.Linear(8, 8), x))
     record("convolutions_" + kind, layers(flag, convolution, nn.Conv2d(3, 4, 1), image))
+shared = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+record("shared_plain", layers(False, lambda: shared, nn.Linear(8, 8), torch.randn(6, 8)))
