@@ -127,7 +127,7 @@ class Scaler {
   // ---- gradients
   // ---------------------------------------------------------------------------------
 
-  // Bytes of the gradients that AccumulateGrad nodes take, of all parameters in a checkpoint.
+  // Bytes of the parameter's gradient that an AccumulateGrad node takes.
   double gradient_bytes(std::int32_t node, DType& dtype) const {
     double bytes = 0;
     const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
@@ -138,7 +138,10 @@ class Scaler {
         dtype = tensor.dtype;
       });
     }
-    for (std::int32_t child : graph_.children(at)) bytes += gradient_bytes(child, dtype);
+    for (std::int32_t child : graph_.children(at)) {
+      if (bytes > 0) break;
+      bytes = gradient_bytes(child, dtype);
+    }
     return bytes;
   }
 
@@ -175,7 +178,7 @@ class Scaler {
       const std::string_view name = graph_.name(graph_.nodes[static_cast<std::size_t>(item.node)]);
       if (!name.ends_with(kAccumulate)) {
         if (forward_item(item.node, partners_) >= 0) producer = static_cast<std::int32_t>(i);
-        if (!name.ends_with("CheckpointFunctionBackward")) continue;
+        continue;
       }
       Gradient gradient{.item = static_cast<std::int32_t>(i), .producer = producer};
       gradient.bytes = gradient_bytes(item.node, gradient.dtype);

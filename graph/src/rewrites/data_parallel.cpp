@@ -146,7 +146,8 @@ class StepFinder {
   }
   bool closes_model(const Node& node) const {
     const std::string_view name = graph_.name(node);
-    return node.is_label || name == "aten::ones_like" || name.find("loss") != name.npos ||
+    const bool leaves = node.is_label && !name.starts_with("CheckpointFunction");
+    return leaves || name == "aten::ones_like" || name.find("loss") != name.npos ||
            name.find("cross_entropy") != name.npos;
   }
 
