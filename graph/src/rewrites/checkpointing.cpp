@@ -153,23 +153,39 @@ class Checkpointing {
     Node& last = made().nodes.back();
     const std::string_view name = made().name(last);
     const bool whole = name == "aten::_scaled_dot_product_efficient_attention";
-    if (!whole && name != "aten::_efficient_attention_forward") return;
-    std::tie(last.inputs_begin, last.inputs_count) =
-        builder_.copy_arguments(last.inputs_begin, last.inputs_count);
-    std::tie(last.outputs_begin, last.outputs_count) =
-        builder_.copy_arguments(last.outputs_begin, last.outputs_count);
-    const std::uint32_t flag = whole ? 4 : 10;
-    if (last.inputs_count <= flag || last.outputs_count < 2) return;
-    made().arguments[last.inputs_begin + flag].integer = 0;
-    const Argument& sums = made().arguments[last.outputs_begin + 1];
-    if (sums.kind != Kind::kTensor) return;
-    Tensor& tensor = made().tensors[sums.index];
+    if (whole || name == "aten::_efficient_attention_forward") {
+      const std::uint32_t flag = whole ? 4 : 10, sums = 1;
+      if (last.inputs_count <= flag || last.outputs_count <= sums) return;
+      own_arguments(last);
+      made().arguments[last.inputs_begin + flag].integer = 0;
+      log_sum_exp_ = no_rows(made().arguments[last.outputs_begin + sums]);
+    } else if (name == "aten::empty" && last.outputs_count == 1 && last.inputs_count > 0 &&
+               log_sum_exp_ != 0 && tensor_of(graph_.outputs(last)[0]).id == log_sum_exp_) {
+      own_arguments(last);
+      const Argument sizes = made().arguments[last.inputs_begin];
+      if (sizes.count > 0) made().arguments[sizes.index + sizes.count - 1].integer = 0;
+      no_rows(made().arguments[last.outputs_begin]);
+    }
+  }
+
+  void own_arguments(Node& copy) {
+    std::tie(copy.inputs_begin, copy.inputs_count) =
+        builder_.copy_arguments(copy.inputs_begin, copy.inputs_count);
+    std::tie(copy.outputs_begin, copy.outputs_count) =
+        builder_.copy_arguments(copy.outputs_begin, copy.outputs_count);
+  }
+
+  // Makes the last dimension 0. Gives the tensor's id.
+  std::int64_t no_rows(const Argument& argument) {
+    if (argument.kind != Kind::kTensor) return 0;
+    Tensor& tensor = made().tensors[argument.index];
     const auto old = made().shape(tensor);
     std::vector<std::int64_t> sizes(old.begin(), old.end());
     if (!sizes.empty()) sizes.back() = 0;
     tensor.numel = 0;
     tensor.shape_begin = static_cast<std::uint32_t>(made().shape_pool.size());
     made().shape_pool.insert(made().shape_pool.end(), sizes.begin(), sizes.end());
+    return tensor.id;
   }
 
   void write_backward(const Segment& segment, std::int64_t sequence) {
@@ -272,10 +288,7 @@ class Checkpointing {
           tree,
           [&](std::int32_t index) {
             Node copy = node(index);
-            std::tie(copy.inputs_begin, copy.inputs_count) =
-                builder_.copy_arguments(copy.inputs_begin, copy.inputs_count);
-            std::tie(copy.outputs_begin, copy.outputs_count) =
-                builder_.copy_arguments(copy.outputs_begin, copy.outputs_count);
+            own_arguments(copy);
             tensors.open(copy);
             if (copy.seq_id >= 0) copy.seq_id += numbers;
             open(copy, backward_thread_);
@@ -464,7 +477,8 @@ class Checkpointing {
   std::int64_t next_sequence_ = 0;         // of recomputed ops
   std::int64_t recomputed_ = 0;            // numbers taken by them
   std::int32_t backward_thread_ = -1;
-  TensorPlaces places_;  // in the backward pass
+  std::int64_t log_sum_exp_ = 0;  // id of the one that was left out last
+  TensorPlaces places_;           // in the backward pass
   FreshIds ids_;
 };
 
