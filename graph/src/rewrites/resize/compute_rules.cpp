@@ -418,10 +418,16 @@ void attention_backward(Call& call) {  // (gradient, query, key, value, ...)
   like<1, 2, 3>(call);
 }
 
-// (query [N, S, H, D], key, ...) -> (output, logsumexp, seed, offset, longest query, longest key)
-void attention_kernel(Call& call) {
-  const Layout *query = call.in(0), *key = call.in(1);
+// Kernels of attention on [N, S, H, D] are told the longest query and key, and tell them again.
+void attention_lengths(Call& call, const Layout* query, const Layout* key) {
   if (!query || !key || query->dims.size() != 4 || key->dims.size() != 4) return;
+  const auto set = [&](std::string_view name, const Dim& length) {
+    const int at = call.position(name);
+    if (at < 0 || call.integer(static_cast<std::size_t>(at)) != length.size) return;
+    call.set(static_cast<std::size_t>(at), call.now(length));
+  };
+  for (std::string_view name : {"max_q", "max_seqlen_q"}) set(name, query->dims[1]);
+  for (std::string_view name : {"max_k", "max_seqlen_k"}) set(name, key->dims[1]);
   const Layout* side = query;
   for (const Argument& output : call.graph().outputs(call.node())) {
     if (output.kind != Argument::Kind::kInt) continue;
@@ -432,17 +438,13 @@ void attention_kernel(Call& call) {
   }
 }
 
-// (gradient, query, key, value, ..., longest query, longest key) -> gradients of the three
+void attention_kernel(Call& call) {  // (query, key, value, ...) -> (output, logsumexp, ...)
+  attention_lengths(call, call.in(0), call.in(1));
+}
+
+// (gradient, query, key, value, ...) -> gradients of the three
 void attention_kernel_backward(Call& call) {
-  const Layout *query = call.in(1), *key = call.in(2);
-  if (!query || !key || query->dims.size() != 4 || key->dims.size() != 4) return;
-  for (const auto& [name, side] : {std::pair("max_seqlen_q", query), {"max_seqlen_k", key}}) {
-    const int at = call.position(name);
-    const auto length = at < 0 ? std::nullopt : call.integer(static_cast<std::size_t>(at));
-    if (length == side->dims[1].size) {
-      call.set(static_cast<std::size_t>(at), call.now(side->dims[1]));
-    }
-  }
+  attention_lengths(call, call.in(1), call.in(2));
   like<1, 2, 3>(call);
 }
 
@@ -751,6 +753,8 @@ constexpr std::array kOthers = {
     NamedRule{"aten::_scaled_dot_product_efficient_attention", attention},
     NamedRule{"aten::_efficient_attention_forward", attention_kernel},
     NamedRule{"aten::_efficient_attention_backward", attention_kernel_backward},
+    NamedRule{"aten::_flash_attention_forward", attention_kernel},
+    NamedRule{"aten::_flash_attention_backward", attention_kernel_backward},
     NamedRule{"aten::_scaled_dot_product_cudnn_attention", attention},
     NamedRule{"aten::scaled_dot_product_attention", attention},
     NamedRule{"aten::_scaled_dot_product_flash_attention_backward", attention_backward},
