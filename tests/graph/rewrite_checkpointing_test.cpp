@@ -22,8 +22,10 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/batch_size.hpp"
 #include "perfmodel/graph/rewrites/data_parallel.hpp"
+#include "perfmodel/graph/rewrites/optimizer.hpp"
 #include "perfmodel/graph/rewrites/precision.hpp"
 #include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/rewrites/sequence_length.hpp"
 
 namespace perfmodel {
 namespace {
@@ -213,6 +215,28 @@ TEST(RewriteCheckpointing, CommutesWithTheBatchSize) {
     const ExecutionGraph first = checkpointed(good(set_batch_size(model.graph, {.batch = 6})));
     const ExecutionGraph last = good(set_batch_size(checkpointed(model.graph), {.batch = 6}));
     const GraphComparison comparison = compare_graphs(first, last, {.schemas = true});
+    EXPECT_TRUE(comparison.same()) << comparison;
+  }
+}
+
+TEST(RewriteCheckpointing, CommutesWithOtherRewrites) {
+  using Apply = std::function<Result<ExecutionGraph>(const ExecutionGraph&)>;
+  const std::vector<std::pair<std::string, Apply>> others = {
+      {"sequence",
+       [](const ExecutionGraph& graph) { return set_sequence_length(graph, {.length = 16}); }},
+      {"optimizer",
+       [](const ExecutionGraph& graph) {
+         return rewrite_optimizer(graph,
+                                  {.implementation = TrainingOptions::Implementation::kFused});
+       }},
+      {"data-parallel",
+       [](const ExecutionGraph& graph) { return rewrite_data_parallel(graph, {.world_size = 8}); }},
+  };
+  const ExecutionGraph graph = good(build_gpt(small_gpt()));
+  for (const auto& [name, other] : others) {
+    SCOPED_TRACE(name);
+    const GraphComparison comparison =
+        compare_graphs(checkpointed(good(other(graph))), good(other(checkpointed(graph))));
     EXPECT_TRUE(comparison.same()) << comparison;
   }
 }
