@@ -19,6 +19,17 @@ const std::vector<RewriteOption>& rewrite_options() {
       subgraph_option(),       //
       remove_option(),         //
       kernel_time_option(),    //
+      batch_option(),             //
+      sequence_option(),          //
+      precision_option(),         //
+      optimizer_option(),         //
+      data_parallel_option(),     //
+      retarget_option(),          //
+      fuse_tables_option(),       //
+      fuse_elementwise_option(),  //
+      subgraph_option(),          //
+      remove_option(),            //
+      kernel_time_option(),       //
       scale_kernel_option(),
   };
   return options;
