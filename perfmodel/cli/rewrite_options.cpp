@@ -9,19 +9,10 @@ namespace perfmodel::cli {
 const std::vector<RewriteOption>& rewrite_options() {
   static const std::vector<RewriteOption> options = {
       // One per line, in the order of --help.
-      batch_option(),          //
-      sequence_option(),       //
-      precision_option(),      //
-      checkpoint_option(),     //
-      optimizer_option(),      //
-      data_parallel_option(),  //
-      retarget_option(),       //
-      subgraph_option(),       //
-      remove_option(),         //
-      kernel_time_option(),    //
       batch_option(),             //
       sequence_option(),          //
       precision_option(),         //
+      checkpoint_option(),        //
       optimizer_option(),         //
       data_parallel_option(),     //
       retarget_option(),          //
