@@ -11,6 +11,7 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/batch_size.hpp"
 #include "perfmodel/graph/rewrites/checkpointing.hpp"
+#include "perfmodel/graph/rewrites/data_parallel.hpp"
 #include "perfmodel/graph/rewrites/optimizer.hpp"
 #include "perfmodel/graph/rewrites/precision.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
@@ -19,17 +20,20 @@
 namespace perfmodel::benchmarks {
 namespace {
 
-// GPT-3 with a loop of Adam, autocast and a checkpoint around each layer.
+// GPT-3 as it may be trained: autocast with a GradScaler, a checkpoint around each layer, a loop of
+// AdamW, one of eight data-parallel ranks.
 ExecutionGraph build_gpt3(std::int64_t layers) {
   GptConfig config = value_of(gpt_preset("gpt3-175b"));
   config.batch = 1;
   config.layers = layers;
-  config.training.optimizer = TrainingOptions::Optimizer::kAdam;
+  config.training.optimizer = TrainingOptions::Optimizer::kAdamW;
   config.training.implementation = TrainingOptions::Implementation::kLoop;
+  config.training.zero_grad = TrainingOptions::ZeroGrad::kToZero;
   const auto graph = value_of(build_gpt(config));
-  const auto half =
-      value_of(rewrite_precision(graph, {.precision = PrecisionOptions::Precision::kBf16}));
-  return value_of(rewrite_checkpointing(half, {.every = 1}));
+  const auto half = value_of(rewrite_precision(
+      graph, {.precision = PrecisionOptions::Precision::kFp16, .grad_scaler = true}));
+  const auto checkpointed = value_of(rewrite_checkpointing(half, {.every = 1}));
+  return value_of(rewrite_data_parallel(checkpointed, {.world_size = 8}));
 }
 
 // Of 96 layers: at most 2 s are wanted.

@@ -319,6 +319,9 @@ void Tracker::note_state(const Node& node) {
       if (External* external = external_of(tensor)) external->weight = true;
     });
   }
+  if (name == "aten::pin_memory" && !inputs.empty() && inputs[0].kind == Argument::Kind::kTensor) {
+    if (External* external = external_of(inputs[0].index)) external->from_host = true;
+  }
   if (name == "aten::copy_" && inputs.size() > 1 && inputs[1].kind == Argument::Kind::kTensor &&
       inputs[0].kind == Argument::Kind::kTensor && graph_.tensors[inputs[0].index].on_gpu() &&
       graph_.tensors[inputs[1].index].on_cpu()) {
