@@ -155,10 +155,17 @@ Dim merged(Call& call, const Dims& dims) {
   if (dims.size() == 1) return dims.front();
   Dim made;
   std::int64_t offset_times = 0;
+  const std::int64_t was = call.tracker().was();
+  bool taken = false;
   for (const Dim& dim : dims) {
     made.size *= dim.size;
     made.power += dim.power;
-    if (dim.hole >= 0 && made.hole < 0) made.hole = dim.hole;
+    // What is said of the whole fills the part that can take it.
+    const bool can = was > 1 && dim.size % was == 0;
+    if (dim.hole >= 0 && (made.hole < 0 || (can && !taken))) {
+      made.hole = dim.hole;
+      taken = can;
+    }
     if (dim.factors.empty()) {
       made.factors.push_back(dim);
     } else {

@@ -370,8 +370,13 @@ void split_dim(Call& call, const Dim& dim, std::size_t begin, std::span<const st
       --left;
     }
   };
-  take([&](std::size_t o) { return static_cast<std::int64_t>(begin + o) == inferred; });
-  take([&](std::size_t o) { return was > 1 ? sizes[o] % was == 0 : sizes[o] == 1; });
+  const auto may_hold = [&](std::size_t o) {
+    return was > 1 ? sizes[o] % was == 0 : sizes[o] == 1;
+  };
+  take([&](std::size_t o) {
+    return static_cast<std::int64_t>(begin + o) == inferred && (was <= 1 || may_hold(o));
+  });
+  take(may_hold);
   take([&](std::size_t) { return true; });
   out.insert(out.end(), made.begin(), made.end());
 }
