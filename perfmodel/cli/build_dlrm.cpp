@@ -13,12 +13,14 @@
 namespace perfmodel::cli {
 namespace {
 
+constexpr std::int64_t kCrossLayers = 3;
+
 // What is not given stays as the preset has it.
 struct DlrmArguments {
   BuildArguments build;
   std::string preset, tables;
   std::optional<std::vector<std::int64_t>> bottom, top;
-  std::optional<std::int64_t> batch;
+  std::optional<std::int64_t> batch, cross_layers, cross_rank;
   std::optional<std::string> optimizer, interaction, name;
   std::optional<bool> table_batched, pinned_input;
 };
@@ -45,9 +47,17 @@ Result<DlrmConfig> configure(const DlrmArguments& arguments) {
   if (arguments.optimizer) {
     config.optimizer = *arguments.optimizer == "rowwise_adagrad"
                            ? DlrmConfig::Optimizer::kRowwiseAdagrad
-                           : DlrmConfig::Optimizer::kSgd;
+                       : *arguments.optimizer == "adagrad" ? DlrmConfig::Optimizer::kAdagrad
+                                                           : DlrmConfig::Optimizer::kSgd;
   }
-  if (arguments.interaction) config.interaction_dot = *arguments.interaction == "dot";
+  if (arguments.interaction) {
+    config.interaction_dot = *arguments.interaction == "dot";
+    config.cross.layers = *arguments.interaction != "dcnv2" ? 0
+                          : config.cross.layers > 0         ? config.cross.layers
+                                                            : kCrossLayers;
+  }
+  if (arguments.cross_layers) config.cross.layers = *arguments.cross_layers;
+  if (arguments.cross_rank) config.cross.rank = *arguments.cross_rank;
   if (arguments.table_batched) config.table_batched = *arguments.table_batched;
   if (arguments.pinned_input) config.pinned_input = *arguments.pinned_input;
   if (arguments.name) config.name = *arguments.name;
@@ -100,8 +110,8 @@ void check(const DlrmArguments& arguments) {
 Command build_dlrm_command(CLI::App& parent) {
   auto arguments = std::make_shared<DlrmArguments>();
   CLI::App* dlrm = parent.add_subcommand("dlrm", "One training step of a DLRM on one GPU");
-  dlrm->add_option("--preset", arguments->preset, "Start from a known model; flags override it")
-      ->check(CLI::IsMember({"default", "mlperf", "ddp"}));
+  dlrm->add_option("--preset", arguments->preset,
+                   "Start from a known model (default, mlperf, ddp, dcnv2); flags override it");
   dlrm->add_option("--tables", arguments->tables,
                    "Embedding tables: CSV with rows, dim, pooling, or JSON with the same keys")
       ->type_name("FILE");
@@ -109,10 +119,16 @@ Command build_dlrm_command(CLI::App& parent) {
   add_widths(*dlrm, "--top", arguments->top, "Top MLP behind the interaction, the last width 1");
   dlrm->add_option("--batch", arguments->batch, "Samples per batch")->type_name("B");
   dlrm->add_option("--optimizer", arguments->optimizer, "Optimizer of tables and MLPs")
-      ->check(CLI::IsMember({"sgd", "rowwise_adagrad"}));
-  dlrm->add_option("--interaction", arguments->interaction,
-                   "Dot products of all pairs, or vectors side by side")
-      ->check(CLI::IsMember({"dot", "cat"}));
+      ->check(CLI::IsMember({"sgd", "adagrad", "rowwise_adagrad"}));
+  dlrm->add_option(
+          "--interaction", arguments->interaction,
+          "Dot products of all pairs, vectors side by side, or a low-rank cross network of "
+          "those")
+      ->check(CLI::IsMember({"dot", "cat", "dcnv2"}));
+  dlrm->add_option("--cross-layers", arguments->cross_layers, "Layers of the cross network (3)")
+      ->type_name("N");
+  dlrm->add_option("--cross-rank", arguments->cross_rank, "Rank of the cross network (512)")
+      ->type_name("R");
   dlrm->add_flag_function(
       "--table-batched,!--no-table-batched",
       [arguments](std::int64_t count) { arguments->table_batched = count > 0; },

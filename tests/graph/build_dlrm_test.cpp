@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 
+#include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
@@ -390,7 +391,49 @@ TEST(BuildDlrm, PresetsAreThoseOfThePaper) {
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code, ErrorCode::kUnknownName);
   EXPECT_EQ(unknown.error().message,
-            "expected a DLRM preset (default, mlperf, ddp), found \"dlrm2\"");
+            "expected a DLRM preset (default, mlperf, ddp, dcnv2), found \"dlrm2\"");
+}
+
+// W and V of 3 layers of rank 512 and the biases, over 27 vectors of 128.
+TEST(BuildDlrm, Dcnv2HasTheParametersAndProductsOfItsClosedForm) {
+  const DlrmConfig config = dlrm_preset("dcnv2").value();
+  const std::int64_t batch = 8192, width = 27 * 128, cross = 3 * (2 * width * 512 + width);
+  const auto mlp = [](const std::vector<std::int64_t>& widths) {
+    std::int64_t weights = 0, biases = 0;
+    for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
+      weights += widths[i] * widths[i + 1];
+      biases += widths[i + 1];
+    }
+    return std::pair{weights, biases};
+  };
+  const auto bottom = mlp({13, 512, 256, 128}), top = mlp({width, 1024, 1024, 512, 256, 1});
+  std::int64_t rows = 0;
+  for (const EmbeddingTable& table : config.tables) rows += table.num_rows;
+  EXPECT_EQ(rows, 204'184'588);
+  const ModelSize size = model_size(build(config));
+  EXPECT_EQ(size.parameters,
+            rows * 128 + cross + bottom.first + bottom.second + top.first + top.second);
+  // Three products per weight, but for the first layer, whose input needs no gradient.
+  const std::int64_t weights = 3 * 2 * width * 512 + bottom.first + top.first;
+  EXPECT_EQ(size.matrix_flop, 2.0 * batch * (3.0 * weights - 13 * 512));
+  EXPECT_EQ(interaction_width(config), width);
+}
+
+TEST(BuildDlrm, ElementwiseAdagradKeepsOneNumberPerWeight) {
+  DlrmConfig config = small_config();
+  config.optimizer = DlrmConfig::Optimizer::kAdagrad;
+  const ExecutionGraph graph = build(config);
+  const Node& lookup =
+      *named(graph, "fbgemm::split_embedding_codegen_lookup_adagrad_function").at(0);
+  EXPECT_EQ(input_shape(graph, lookup, 20), Shape{157 * 2});
+}
+
+TEST(BuildDlrm, TheMlpsMayHaveAnotherOptimizer) {
+  DlrmConfig config = small_config();
+  config.dense_optimizer = TrainingOptions::Optimizer::kAdam;
+  const ExecutionGraph graph = build(config);
+  EXPECT_EQ(count(graph, "Optimizer.step#Adam.step"), 1U);
+  EXPECT_EQ(count(graph, "fbgemm::split_embedding_codegen_lookup_sgd_function"), 1U);
 }
 
 TEST(BuildDlrm, BadConfigsAreRefusedByName) {
@@ -428,6 +471,17 @@ TEST(BuildDlrm, BadConfigsAreRefusedByName) {
             }),
             "optimizer: expected batched tables for row-wise Adagrad, found one nn.EmbeddingBag "
             "per table");
+  EXPECT_EQ(message([](DlrmConfig& c) {
+              c.training.pytorch.device = Device{.kind = Device::Kind::kCpu};
+            }),
+            "tables: expected a GPU for batched tables, found a CPU");
+  EXPECT_EQ(message([](DlrmConfig& c) {
+              c.table_batched = false;
+              c.sparse_gradients = false;
+            }),
+            "tables: expected sparse gradients or a CPU, found dense ones on a GPU");
+  EXPECT_EQ(message([](DlrmConfig& c) { c.cross = {.layers = 2, .rank = 0}; }),
+            "cross: expected 0 to 1000 layers of rank 1 to 2^30, found 2 of rank 0");
   // Tables of any dim are fine where vectors only stand side by side.
   EXPECT_EQ(message([](DlrmConfig& c) {
               c.tables[1].dim = 4;

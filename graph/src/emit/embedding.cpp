@@ -19,35 +19,157 @@ constexpr int kModeSum = 0;
 
 }  // namespace
 
-TensorRef embedding_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
-  const std::int64_t rows = bag.rows, dim = graph.shape(gradient).back();
+// Rows of `x` picked by `index`: [indices, dim] or [indices].
+TensorRef index_select(GraphBuilder& graph, TensorRef x, TensorRef index) {
+  Shape shape = graph.shape(x);
+  shape[0] = graph.numel(index);
+  graph.begin_op("aten::index_select", {x, 0, index});
+  const TensorRef unsized = empty(graph, graph.dtype(x), {0});
+  const TensorRef made = contiguous_view(graph, unsized, shape);
+  if (!graph.pytorch().on_gpu() && shape.size() > 1) {  // how long is a row?
+    select(graph, x, 0, 0);
+    select(graph, made, 0, 0);
+  }
+  graph.end_op({made});
+  return made;
+}
+
+// The bag of each lookup, of which a CPU keeps no note in the forward pass: ones at the starts of
+// bags, added up.
+TensorRef offset_to_bag_on_cpu(GraphBuilder& graph, const Bag& bag) {
   const std::int64_t lookups = graph.numel(bag.indices);
-  graph.begin_op("aten::_embedding_bag_backward",
-                 {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size,
-                  bag.maximum_indices, rows, false, kModeSum, true, graph.undefined(), -1});
+  const TensorRef starts = new_zeros(graph, bag.offsets, {lookups + 1});
+  const TensorRef ones = like(graph, bag.offsets);
+  const std::vector<Value> as_offsets = {bag.offsets, kNone, kNone, kNone, kNone, 0};
+  graph.begin_op("aten::ones_like", as_offsets);
+  graph.begin_op("aten::empty_like", as_offsets);
+  graph.leaf_op(
+      "aten::empty.memory_format",
+      {graph.shape(ones), scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone, 0},
+      {ones});
+  graph.end_op({ones});
+  graph.leaf_op("aten::fill_.Scalar", {ones, 1.0}, {ones});
+  graph.end_op({ones});
+  graph.leaf_op("aten::index_add_", {starts, 0, bag.offsets, ones, 1}, {starts});
+  const TensorRef first = select(graph, starts, 0, 0);
+  graph.begin_op("aten::sub_.Scalar", {first, 1, 1});
+  graph.leaf_op("aten::sub_.Tensor", {first, wrapped_number(graph), 1}, {first});
+  graph.end_op({first});
+  const TensorRef sums = like(graph, starts);
+  graph.begin_op("aten::cumsum", {starts, 0, scalar_type_code(DType::kInt64)});
+  to_same_dtype(graph, starts);
+  graph.end_op({sums});
+  const TensorRef made = contiguous_view(graph, sums, {lookups});
+  graph.leaf_op("aten::resize_", {sums, Shape{lookups}, kNone}, {made});
+  return made;
+}
+
+TensorRef sparse_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
+  const Shape weight_shape = graph.shape(bag.weight);
+  const std::int64_t rows = weight_shape[0], dim = weight_shape[1];
   graph.begin_op("aten::_embedding_bag_sparse_backward",
                  {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size, rows, false,
                   kModeSum, graph.undefined(), -1});
   // Each lookup gets the gradient of its bag.
-  graph.begin_op("aten::index_select", {gradient, 0, bag.offset_to_bag});
-  const TensorRef unsized = empty(graph, graph.dtype(gradient), {0});
-  const Shape per_lookup_shape = {lookups, dim};
-  const TensorRef per_lookup =
-      graph.new_view(unsized, per_lookup_shape, contiguous_strides(per_lookup_shape));
-  graph.end_op({per_lookup});
-
+  const TensorRef per_lookup = index_select(graph, gradient, bag.offset_to_bag);
   graph.begin_op("aten::embedding_sparse_backward", {per_lookup, bag.indices, rows, -1, false});
   const TensorRef index = reshape(graph, bag.indices, {1, -1});
   const TensorRef values = reshape(graph, per_lookup, {-1, dim});
   to_same_dtype(graph, index);
-  const TensorRef sparse = sparse_coo_tensor(graph, index, values, {rows, dim});
-  graph.end_op({sparse});
+  const TensorRef sparse = sparse_coo_tensor(graph, index, values, weight_shape);
   graph.end_op({sparse});
   graph.end_op({sparse});
   return sparse;
 }
 
-namespace {
+// Sorted values and where they came from.
+TensorRef sorted_order(GraphBuilder& graph, TensorRef x) {
+  const std::int64_t count = graph.numel(x);
+  const TensorRef sorted = like(graph, x), order = like(graph, x);
+  graph.begin_op("aten::sort", {x, -1, false});
+  graph.begin_op("aten::sort.stable", {x, false, -1, false});
+  copy(graph, sorted, x);
+  const TensorRef unsized = graph.new_tensor(DType::kInt64, {0});
+  const TensorRef counted = contiguous_view(graph, unsized, {count});
+  const int code = scalar_type_code(DType::kInt64);
+  graph.begin_op("aten::arange.start", {0, count, code, 0, graph.device_value(), kNone});
+  graph.leaf_op("aten::empty.memory_format",
+                {Shape{0}, code, 0, graph.device_value(), kNone, kNone}, {unsized});
+  graph.begin_op("aten::arange.start_out", {0, count, 1, unsized});
+  graph.leaf_op("aten::resize_", {unsized, Shape{count}, kNone}, {counted});
+  graph.end_op({counted});
+  graph.end_op({counted});
+  copy(graph, order, as_strided(graph, counted, {count}, {1}));
+  graph.end_op({sorted, order});
+  graph.end_op({sorted, order});
+  return order;
+}
+
+// On a CPU: bags sorted by row, so that each row is written by one thread.
+TensorRef dense_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
+  const Shape weight_shape = graph.shape(bag.weight);
+  graph.begin_op("aten::_embedding_bag_dense_backward",
+                 {gradient, bag.indices, bag.offset_to_bag, bag.bag_size, bag.maximum_indices,
+                  weight_shape[0], false, kModeSum, graph.undefined(), -1});
+  contiguous(graph, gradient);
+  const TensorRef made = zeros(graph, graph.dtype(gradient), weight_shape);
+  index_select(graph, bag.offset_to_bag, sorted_order(graph, bag.indices));
+  graph.end_op({made});
+  return made;
+}
+
+TensorRef embedding_bag_backward(GraphBuilder& graph, Bag bag, TensorRef gradient) {
+  const std::int64_t rows = graph.shape(bag.weight)[0];
+  graph.begin_op("aten::_embedding_bag_backward",
+                 {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size,
+                  bag.maximum_indices, rows, false, kModeSum, bag.sparse, graph.undefined(), -1});
+  if (!graph.pytorch().on_gpu()) bag.offset_to_bag = offset_to_bag_on_cpu(graph, bag);
+  const TensorRef made =
+      bag.sparse ? sparse_backward(graph, bag, gradient) : dense_backward(graph, bag, gradient);
+  graph.end_op({made});
+  return made;
+}
+
+// Sizes of bags are differences of offsets, the last one what is left.
+TensorRef bag_sizes_on_cpu(GraphBuilder& graph, const Bag& bag) {
+  const std::int64_t bags = graph.numel(bag.offsets), lookups = graph.numel(bag.indices);
+  const TensorRef sizes = empty(graph, DType::kInt64, {bags});
+  const TensorRef starts = slice(graph, bag.offsets, 0, 0, bags - 1);
+  const TensorRef ends = slice(graph, bag.offsets, 0, 1, bags);
+  const TensorRef differences = like(graph, ends);
+  graph.leaf_op("aten::sub.Tensor", {ends, starts, 1}, {differences});
+  copy(graph, slice(graph, sizes, 0, 0, bags - 1), differences);
+  const TensorRef last = select(graph, bag.offsets, 0, bags - 1);
+  const TensorRef left = like(graph, last);
+  graph.begin_op("aten::empty_like", {last, kNone, kNone, kNone, kNone, 1});
+  graph.leaf_op("aten::empty_strided",
+                {Shape{}, Shape{}, scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone},
+                {left});
+  graph.end_op({left});
+  graph.leaf_op("aten::fill_.Scalar", {left, lookups}, {left});
+  graph.leaf_op("aten::sub_.Tensor", {left, last, 1}, {left});
+  copy(graph, select(graph, sizes, 0, -1), left);
+  return sizes;
+}
+
+TensorRef look_up_bags(GraphBuilder& graph, Bag& bag) {
+  const std::int64_t bags = graph.numel(bag.offsets), dim = graph.shape(bag.weight)[1];
+  const DType dtype = graph.dtype(bag.weight);
+  TensorRef out;
+  if (graph.pytorch().on_gpu()) {
+    bag.bag_size = empty(graph, DType::kInt64, {bags});
+    bag.offset_to_bag = empty(graph, DType::kInt64, {graph.numel(bag.indices)});
+    out = empty(graph, dtype, {bags, dim});
+    bag.maximum_indices = empty(graph, DType::kInt64, {0});
+  } else {
+    out = empty(graph, dtype, {bags, dim});
+    bag.offset_to_bag = empty(graph, DType::kInt64, {0});
+    bag.bag_size = bag_sizes_on_cpu(graph, bag);
+    bag.maximum_indices = empty(graph, DType::kInt64, {bags});
+    copy(graph, bag.maximum_indices, bag.bag_size);
+  }
+  return out;
+}
 
 // Arguments of a lookup function that only FBGEMM's own bookkeeping needs.
 TensorRef table_metadata(GraphBuilder& graph, DType dtype, std::size_t size) {
@@ -119,21 +241,18 @@ std::int64_t elements_of(const TableBatch& tables) {
 
 }  // namespace
 
-TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices,
-                        TensorRef offsets) {
+TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets,
+                        bool sparse) {
   GraphBuilder& graph = tape.graph();
-  const std::int64_t bags = graph.numel(offsets), dim = graph.shape(weight)[1];
   const std::int64_t sequence = tape.sequence();
-  Bag bag{.rows = graph.shape(weight)[0], .indices = indices, .offsets = offsets};
+  Bag bag{.weight = weight, .indices = indices, .offsets = offsets, .sparse = sparse};
   graph.begin_op("aten::embedding_bag.padding_idx",
-                 {weight, indices, offsets, false, kModeSum, true, kNone, false, kNone}, sequence);
-  graph.begin_op("aten::_embedding_bag",
-                 {weight, indices, offsets, false, kModeSum, true, graph.undefined(), false, -1},
+                 {weight, indices, offsets, false, kModeSum, sparse, kNone, false, kNone},
                  sequence);
-  bag.bag_size = empty(graph, DType::kInt64, {bags});
-  bag.offset_to_bag = empty(graph, DType::kInt64, {graph.numel(indices)});
-  const TensorRef out = empty(graph, graph.dtype(weight), {bags, dim});
-  bag.maximum_indices = empty(graph, DType::kInt64, {0});
+  graph.begin_op("aten::_embedding_bag",
+                 {weight, indices, offsets, false, kModeSum, sparse, graph.undefined(), false, -1},
+                 sequence);
+  const TensorRef out = look_up_bags(graph, bag);
   const std::vector<Value> outputs = {out, bag.offset_to_bag, bag.bag_size, bag.maximum_indices};
   graph.end_op(outputs);
   graph.end_op(outputs);

@@ -8,9 +8,10 @@
 
 namespace perfmodel {
 
-/// nn.EmbeddingBag(mode="sum", sparse=True): one table, weights [rows, dim], indices [N],
-/// offsets [B]. The gradient is a sparse tensor with one entry per lookup.
-TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets);
+/// nn.EmbeddingBag(mode="sum"): one table, weights [rows, dim], indices [N], offsets [B]. A sparse
+/// gradient has one entry per lookup. A dense one is known on a CPU alone.
+TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets,
+                        bool sparse = true);
 
 /// What the backward pass of one lookup needs.
 struct Bag {

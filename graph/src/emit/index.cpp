@@ -30,8 +30,7 @@ TensorRef slice_all(AutogradTape& tape, TensorRef x) {
 TensorRef to_device_of_model(GraphBuilder& graph, TensorRef index) {
   const Value device = graph.device_value();
   const bool there = graph.device(index) == graph.device();
-  const TensorRef made =
-      there ? index : graph.new_tensor(graph.dtype(index), graph.shape(index));
+  const TensorRef made = there ? index : graph.new_tensor(graph.dtype(index), graph.shape(index));
   graph.begin_op("aten::to.dtype_layout",
                  {index, kNone, kNone, device, kNone, false, false, kNone});
   if (!there) {

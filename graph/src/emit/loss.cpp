@@ -10,10 +10,7 @@ TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorR
   graph.begin_op("aten::binary_cross_entropy", {prediction, target, kNone, 1}, tape.sequence());
   const TensorRef each = empty_like(graph, prediction);
   for (TensorRef x : {each, prediction, target}) squeeze(graph, x);
-  const TensorRef mean = graph.new_tensor(graph.dtype(prediction), {});
-  graph.begin_op("aten::mean", {each, kNone});
-  graph.leaf_op("aten::mean.dim", {each, Value::List{}, false, kNone}, {mean});
-  graph.end_op({mean});
+  const TensorRef mean = perfmodel::mean(graph, each);
   const TensorRef loss = contiguous_view(graph, each, {});
   graph.begin_op("aten::resize_as_", {each, mean, kNone});
   graph.leaf_op("aten::resize_", {each, Shape{}, kNone}, {loss});
@@ -33,11 +30,13 @@ TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
   graph.begin_op("aten::binary_cross_entropy_backward",
                  {gradient, prediction, target, graph.undefined(), 1});
   const TensorRef made = empty_like(graph, prediction);
-  graph.begin_op("aten::expand_as", {gradient, prediction});
-  graph.end_op({expand(graph, gradient, graph.shape(prediction))});
-  graph.begin_op("aten::div_.Scalar", {made, graph.numel(prediction)});
-  graph.leaf_op("aten::div_.Tensor", {made, wrapped_number(graph)}, {made});
-  graph.end_op({made});
+  if (graph.pytorch().on_gpu()) {
+    graph.begin_op("aten::expand_as", {gradient, prediction});
+    graph.end_op({expand(graph, gradient, graph.shape(prediction))});
+  } else {
+    for (TensorRef x : {made, gradient, prediction, target}) squeeze(graph, x);
+  }
+  divide_in_place(graph, made, graph.numel(prediction));
   graph.end_op({made});
   return made;
 }

@@ -21,7 +21,7 @@ class TrainingStep {
   const TrainingOptions& options() const { return options_; }
 
   /// A float32 parameter; the optimizer walks them in the order in which they are made.
-  TensorRef parameter(Shape shape);
+  TensorRef parameter(Shape shape, bool sparse_gradient = false);
   /// A float32 tensor that is kept between steps without gradient (running mean, ...).
   TensorRef buffer(DType dtype, Shape shape) { return graph_.new_tensor(dtype, std::move(shape)); }
   const std::vector<TensorRef>& parameters() const { return parameters_; }
