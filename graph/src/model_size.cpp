@@ -47,6 +47,7 @@ class SizeOfModel {
     if (name == "aten::addmm" || name == "aten::baddbmm") {
       return product(tensor(node, 1), output(node));
     }
+    if (name.starts_with("aten::_scaled_dot_product_")) return attention(name, node);
     if (name == "aten::convolution" || name == "aten::convolution_overrideable") {
       return convolution(output(node), tensor(node, 1), node, 6);
     }
@@ -62,7 +63,29 @@ class SizeOfModel {
       }
       return parts * once;
     }
+    if (name == "aten::_cudnn_rnn" || name == "aten::miopen_rnn") return recurrent(node);
+    // Gradients of the inputs and of the weights; cuDNN makes the first ones unasked.
+    if (name == "aten::_cudnn_rnn_backward" || name == "aten::miopen_rnn_backward") {
+      return 2 * recurrent(node);
+    }
     return 0;
+  }
+
+  // Every matrix among the weights meets every position of the input [.., I] once.
+  double recurrent(const Node& node) const {
+    const Tensor* input = tensor(node, 0);
+    const auto inputs = graph_.inputs(node);
+    if (!input || input->rank < 2 || inputs.size() < 2) return 0;
+    if (inputs[1].kind != Argument::Kind::kList) return 0;
+    const std::int64_t width = graph_.shape(*input)[input->rank - 1U];
+    if (width == 0) return 0;
+    double weights = 0;
+    for (const Argument& weight : graph_.elements(inputs[1])) {
+      if (weight.kind != Argument::Kind::kTensor) continue;
+      const Tensor& matrix = graph_.tensors[weight.index];
+      if (matrix.rank == 2) weights += static_cast<double>(elements(matrix));
+    }
+    return 2.0 * static_cast<double>(elements(*input) / width) * weights;
   }
 
   // [.., M, K] times [.., K, N]: the columns of the left one times all results.
@@ -70,6 +93,20 @@ class SizeOfModel {
     if (!left || !result || left->rank < 2) return 0;
     return 2.0 * static_cast<double>(graph_.shape(*left)[left->rank - 1U]) *
            static_cast<double>(elements(*result));
+  }
+
+  // q [B, H, S, D], k [B, H, T, D]: two products forward; backward four and once more the scores.
+  // A causal kernel leaves out half of them.
+  double attention(std::string_view name, const Node& node) const {
+    const bool backward = name.ends_with("_backward");
+    const Tensor *q = tensor(node, backward ? 1 : 0), *k = tensor(node, backward ? 2 : 1);
+    if (!q || !k || q->rank != 4 || k->rank != 4) return 0;
+    const std::size_t causal_at = backward ? 11 : name.find("_flash_") != name.npos ? 4 : 6;
+    const auto inputs = graph_.inputs(node);
+    const bool causal = inputs.size() > causal_at && inputs[causal_at].integer != 0;
+    const double one =
+        2.0 * static_cast<double>(elements(*q)) * static_cast<double>(graph_.shape(*k)[2]);
+    return one * (backward ? 5 : 2) / (causal ? 2 : 1);
   }
 
   // `transposed_at`: position of that flag among the arguments, 6 forward, 7 backward.

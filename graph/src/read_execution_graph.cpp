@@ -92,6 +92,7 @@ class Reader {
     if (key == "schema" && value.get(string) == simdjson::SUCCESS) graph_.schema = string;
     if (key == "pid") to_integer(value, graph_.process_id);
     if (key == "built") graph_.built = value.is_bool() && bool(value);
+    if (key == "allow_tf32") graph_.allow_tf32 = value.is_bool() && bool(value);
     looks_like_trace_ |= key == "deviceProperties" || key == "traceName" || key == "schemaVersion";
   }
 
@@ -263,6 +264,11 @@ class Reader {
     if (key == "op_schema") return text(node.op_schema);
     if (key == "kernel_backend") return text(node.kernel_backend);
     if (key == "kernel_file") return text(node.kernel_file);
+    if (key == "kernel_time_us" || key == "kernel_time_scale") {
+      double& number = key == "kernel_time_us" ? node.kernel_time_us : node.kernel_time_scale;
+      if (value.get(number) == simdjson::SUCCESS && number >= 0) return {};
+      return expected("a number of at least 0", value, fmt::format("{}{}", where, key));
+    }
     if (key == "scope") {
       int number = 0;
       auto problem = integer(number);

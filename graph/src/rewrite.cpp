@@ -18,6 +18,8 @@ class Fingerprint {
   std::uint64_t of(const Node& node) {
     hash_ =
         hash_mix(static_cast<std::uint64_t>(node.thread), static_cast<std::uint64_t>(node.scope));
+    mix(std::bit_cast<std::uint64_t>(node.kernel_time_us));
+    mix(std::bit_cast<std::uint64_t>(node.kernel_time_scale));
     add(graph_.inputs(node));
     add(graph_.outputs(node));
     return hash_;

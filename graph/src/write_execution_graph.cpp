@@ -8,6 +8,7 @@
 #include <iterator>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -133,6 +134,7 @@ class Writer {
       string(options.generator);
       text_ += ",\n";
     }
+    if (graph_.allow_tf32) text_ += "  \"allow_tf32\": true,\n";
     text_ += "  \"nodes\": [";
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       text_ += i == 0 ? "\n" : ",\n";
@@ -376,6 +378,13 @@ class Writer {
     text_attribute("kernel_backend", graph_.names.text(node.kernel_backend));
     text_ += ',';
     text_attribute("kernel_file", graph_.names.text(node.kernel_file));
+    for (const auto& [key, value, unset] :
+         {std::tuple("kernel_time_us", node.kernel_time_us, -1.0),
+          std::tuple("kernel_time_scale", node.kernel_time_scale, 1.0)}) {
+      if (value == unset) continue;
+      text_ += ',';
+      attribute(key, "double", value);
+    }
     if (node.comm >= 0) comm(graph_.comm_records[static_cast<std::size_t>(node.comm)]);
     text_ += ']';
   }

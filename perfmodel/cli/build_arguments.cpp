@@ -8,6 +8,7 @@
 #include "arguments.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "rewrite_options.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -30,7 +31,7 @@ void parse_version(const std::string& text, PyTorch& pytorch) {
     pytorch.minor = 13;
   } else {
     pytorch.major = 2;
-    pytorch.minor = 4;
+    pytorch.minor = text == "2.0" ? 0 : 4;
   }
 }
 
@@ -44,7 +45,7 @@ void add_build_options(CLI::App& app, BuildArguments& arguments) {
       {{"training", Training::Phase::kTraining}, {"forward", Training::Phase::kForward}},
       "A whole training step, or its forward pass");
   add_choice<Training::Optimizer>(app, "--optimizer", training.optimizer,
-                                  {{"none", Training::Optimizer::kNone},
+                                  {{"none", Training::Optimizer::kNoOptimizer},
                                    {"sgd", Training::Optimizer::kSgd},
                                    {"momentum", Training::Optimizer::kMomentum},
                                    {"adagrad", Training::Optimizer::kAdagrad},
@@ -64,6 +65,17 @@ void add_build_options(CLI::App& app, BuildArguments& arguments) {
                                   {"none", Training::ZeroGrad::kToNone},
                                   {"zero", Training::ZeroGrad::kToZero}},
                                  "Gradients are dropped, or kept and filled with zeros");
+  add_choice<Training::ZeroGradPlace>(
+      app, "--zero-grad-place", training.zero_grad_place,
+      {{"before-backward", Training::ZeroGradPlace::kBeforeBackward},
+       {"before-forward", Training::ZeroGradPlace::kBeforeForward},
+       {"before-loss", Training::ZeroGradPlace::kBeforeLoss}},
+      "Where zero_grad is called");
+  add_choice<Training::Regions>(app, "--regions", training.regions,
+                                {{"off", Training::Regions::kOff},
+                                 {"loss-in-forward", Training::Regions::kLossInForward},
+                                 {"loss-in-backward", Training::Regions::kLossInBackward}},
+                                "Labels around forward pass, backward pass and optimizer");
   app.add_option_function<std::string>(
          "--device",
          [&training](const std::string& text) {
@@ -74,11 +86,16 @@ void add_build_options(CLI::App& app, BuildArguments& arguments) {
   app.add_option_function<std::string>(
          "--torch", [&training](const std::string& text) { parse_version(text, training.pytorch); },
          "Version of PyTorch whose ops are written")
-      ->check(CLI::IsMember({"1.13", "2"}));
+      ->check(CLI::IsMember({"1.13", "2.0", "2"}));
   app.add_flag_function(
       "--pinned-input,!--no-pinned-input",
       [&training](std::int64_t count) { training.pinned_input = count > 0; },
       "Whether the batch lies in pinned host memory");
+  app.add_flag("--resident-input", training.resident_input,
+               "The batch lies where the model computes; nothing is copied");
+  app.add_flag_function(
+      "--mkl,!--no-mkl", [&training](std::int64_t count) { training.pytorch.mkl = count > 0; },
+      "On a CPU: linear algebra by MKL, or by the generic BLAS of other builds");
   add_output_options(app, arguments);
 }
 
@@ -87,6 +104,7 @@ void add_output_options(CLI::App& app, BuildArguments& arguments) {
       ->required()
       ->type_name("GRAPH");
   app.add_flag("--json", arguments.json, "Print a summary as one JSON document");
+  add_rewrite_options(app, arguments.rewrites, RewriteFlags::kForBuild);
 }
 
 std::string build_command_line(const CLI::App& app) {
@@ -109,7 +127,10 @@ std::string build_command_line(const CLI::App& app) {
 }
 
 Result<void> write_built_graph(const CLI::App& app, const BuildArguments& arguments,
-                               const ExecutionGraph& graph, const ModelFacts& facts) {
+                               const ExecutionGraph& built, const ModelFacts& facts) {
+  const auto rewritten = apply_rewrites(built, arguments.rewrites);
+  if (!rewritten) return Unexpected{rewritten.error()};
+  const ExecutionGraph& graph = *rewritten;
   const std::string command = build_command_line(app);
   const auto written = write_execution_graph(graph, arguments.output, {.generator = command});
   if (!written) return written;

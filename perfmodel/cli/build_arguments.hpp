@@ -7,6 +7,7 @@
 
 #include "output.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/graph/training_options.hpp"
 #include "perfmodel/result.hpp"
 
@@ -17,12 +18,13 @@ struct BuildArguments {
   TrainingOptions training;
   std::string output;
   bool json = false;
+  std::vector<NamedRewrite> rewrites;  ///< of what was built: precision, checkpoints, ...
 };
 
-/// Adds -o and --json.
+/// Adds -o, --json and the flags of rewrites that suit built graphs.
 void add_output_options(CLI::App& app, BuildArguments& arguments);
 
-/// Adds those and --device, --torch, --phase, --optimizer, --implementation, --zero-grad.
+/// Adds those and what is in TrainingOptions: --device, --torch, --phase, --optimizer, ...
 void add_build_options(CLI::App& app, BuildArguments& arguments);
 
 /// "perfpredict build bert --batch 8": the command line that was parsed, for the head of the graph.
@@ -36,8 +38,8 @@ struct ModelFacts {
   Json keys = Json::object();
 };
 
-/// Writes the graph and prints what it holds: the model, numbers of parameters, FLOP, nodes and
-/// ops.
+/// Applies the rewrites that were asked for, writes the graph and prints what it holds: the model,
+/// numbers of parameters, FLOP, nodes and ops.
 Result<void> write_built_graph(const CLI::App& app, const BuildArguments& arguments,
                                const ExecutionGraph& graph, const ModelFacts& facts);
 

@@ -6,7 +6,15 @@ namespace perfmodel::cli {
 
 // `perfpredict rewrite`: one file per group of flags.
 
+RewriteOption batch_option();
+RewriteOption sequence_option();
+RewriteOption precision_option();
 RewriteOption optimizer_option();
+RewriteOption data_parallel_option();
 RewriteOption retarget_option();
+RewriteOption subgraph_option();
+RewriteOption remove_option();
+RewriteOption kernel_time_option();
+RewriteOption scale_kernel_option();
 
 }  // namespace perfmodel::cli

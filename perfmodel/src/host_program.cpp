@@ -237,6 +237,7 @@ class Writer {
   };
 
   void own_calls(ProgramItem& item, const OpKeys* keys) {
+    const std::size_t first = made_.instructions.size();
     std::unordered_map<std::int32_t, std::uint32_t> ordinals;  // device calls per node
     for (std::size_t i = 0; i < item.lowered.calls.size(); ++i) {
       const LoweredCall& call = item.lowered.calls[i];
@@ -246,6 +247,52 @@ class Writer {
       }
       call_instruction(item, call, ordinals);
     }
+    if (has_given_times_) give_times(item, first);
+  }
+
+  // Nodes may say what their kernels take; of nested ones the outermost. Factors multiply.
+  void give_times(ProgramItem& item, std::size_t first_instruction) {
+    std::vector<std::int32_t> nodes;  // of the kernels
+    for (const LoweredCall& call : item.lowered.calls) {
+      if (nodes.size() < item.kernels.size() && call.call.kind != TemplateCall::Kind::kSync) {
+        nodes.push_back(call.node);
+      }
+    }
+    if (nodes.size() != item.kernels.size()) return;
+    std::unordered_map<std::int32_t, double> predicted;  // per node with a given time
+    std::vector<std::int32_t> givers(nodes.size(), -1);
+    for (std::size_t k = 0; k < nodes.size(); ++k) {
+      PredictedKernel& kernel = item.kernels[k];
+      double factor = 1;
+      for (std::int32_t i = nodes[k]; i >= 0;
+           i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
+        const Node& at = graph_.nodes[static_cast<std::size_t>(i)];
+        factor *= at.kernel_time_scale;
+        if (at.kernel_time_us >= 0) givers[k] = i;
+      }
+      if (givers[k] >= 0) predicted[givers[k]] += kernel.price.time.count();
+      if (factor != 1) scale(kernel.price, factor, "scaled");
+    }
+    for (std::size_t k = 0; k < nodes.size(); ++k) {
+      if (givers[k] < 0) continue;
+      const Node& giver = graph_.nodes[static_cast<std::size_t>(givers[k])];
+      const double sum = predicted[givers[k]];
+      const double factor = sum > 0 ? giver.kernel_time_us / sum : 0;
+      scale(item.kernels[k].price, factor, "given");
+      item.kernels[k].price.bound = Bound::kMeasured;
+    }
+    for (std::size_t i = first_instruction; i < made_.instructions.size(); ++i) {
+      Instruction& at = made_.instructions[i];
+      if (at.kernel < 0) continue;
+      at.device_us = item.kernels[static_cast<std::size_t>(at.kernel)].price.time.count();
+    }
+  }
+
+  static void scale(Price& price, double factor, std::string_view model) {
+    price.time *= factor;
+    price.low *= factor;
+    price.high *= factor;
+    price.model = model;
   }
 
   void call_instruction(ProgramItem& item, const LoweredCall& call,
@@ -445,6 +492,9 @@ class Writer {
   std::vector<std::pair<TemplateCall, OverheadTerm::Found>> call_costs_;  // distinct calls so far
   std::map<std::string, std::int32_t> groups_;                            // process groups by order
   std::int32_t current_ = 0;
+  bool has_given_times_ = std::any_of(
+      graph_.nodes.begin(), graph_.nodes.end(),
+      [](const Node& node) { return node.kernel_time_us >= 0 || node.kernel_time_scale != 1; });
 };
 
 }  // namespace

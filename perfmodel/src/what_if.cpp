@@ -7,6 +7,8 @@
 #include <string_view>
 #include <thread>
 
+#include "perfmodel/graph/rewrites/batch_size.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -15,17 +17,32 @@ bool is_host_term(std::string_view category) {
   return category.size() == 2 && category.front() == 'T';
 }
 
-void find_bound(const CriticalPath& path, WhatIfAnswer& answer) {
-  std::map<std::string, double, std::less<>> shares;
+// The host, or the kind of kernels that takes most of the device's time.
+void find_bound(const Prediction& prediction, WhatIfAnswer& answer) {
+  const CriticalPath& path = prediction.critical_path;
+  if (path.step_us <= 0) return;
+  double host = 0, device = 0;
   for (const CriticalPath::Share& share : path.shares) {
-    shares[is_host_term(share.category) ? "host" : share.category] += share.us;
+    (is_host_term(share.category) ? host : device) += share.us;
+  }
+  std::map<KernelFamily, double> families;
+  double kernels = 0;
+  for (const PredictedOp& op : prediction.ops) {
+    for (const PredictedKernel& kernel : op.kernels) {
+      families[kernel.family] += kernel.price.time.count();
+      kernels += kernel.price.time.count();
+    }
   }
   const auto most =
-      std::max_element(shares.begin(), shares.end(),
+      std::max_element(families.begin(), families.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == shares.end() || path.step_us <= 0) return;
-  answer.bound = most->first;
-  answer.bound_share = most->second / path.step_us;
+  if (host >= device || most == families.end()) {
+    answer.bound = "host";
+    answer.bound_share = host / path.step_us;
+  } else {
+    answer.bound = to_string(most->first);
+    answer.bound_share = device / path.step_us * most->second / kernels;
+  }
 }
 
 void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfAnswer& answer) {
@@ -44,7 +61,7 @@ void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfA
   }
   answer.ops = prediction->ops.size();
   for (const PredictedOp& op : prediction->ops) answer.kernels += op.kernels.size();
-  find_bound(prediction->critical_path, answer);
+  find_bound(*prediction, answer);
 }
 
 // The variant's graph lives as long as its predictions need it.
@@ -60,7 +77,9 @@ void answer_variant(const ExecutionGraph& graph, const Variant& variant,
     made = std::move(*rewritten);
   }
   const ExecutionGraph& asked = made ? *made : graph;
+  const auto batch = batch_size(asked);
   for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (batch) answers[i].batch = *batch;
     predict_on(asked, targets[i], answers[i]);
   }
 }
@@ -89,10 +108,10 @@ std::vector<WhatIfAnswer> what_if(const ExecutionGraph& graph, std::span<const V
   };
   std::size_t threads = options.threads ? options.threads : std::thread::hardware_concurrency();
   threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(variants.size(), 1));
-  std::vector<std::jthread> helpers;
-  for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back(work);
+  std::vector<std::jthread> others;
+  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
   work();
-  helpers.clear();  // joins
+  others.clear();  // joins
   return answers;
 }
 

@@ -22,7 +22,9 @@ const OpRuleRegistry& OpRuleRegistry::builtin() {
     ops::add_sort(result);
     ops::add_concat(result);
     ops::add_loss(result);
+    ops::add_ctc(result);
     ops::add_copy(result);
+    ops::add_detection(result);
     ops::add_collective(result);
     ops::add_triton(result);
     return result;

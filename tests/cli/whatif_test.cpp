@@ -98,7 +98,7 @@ TEST(WhatIfCommand, MistakesAreOneLine) {
            "found twice");
   one_line(run({"whatif", "nowhere.json", "--gpu", "t4"}), 1, "nowhere.json");
   // Every variant refused: nothing is written.
-  const std::string csv = (scratch() / "none.csv").string();
+  const std::string csv = (scratch() / "refused_variants.csv").string();
   one_line(run({"whatif", dlrm(), "--gpu", "t4", "--sequence", "7", "--csv", csv}), 1, "sequence");
   EXPECT_FALSE(fs::exists(csv));
 }

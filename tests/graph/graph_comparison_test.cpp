@@ -18,18 +18,25 @@ struct Recipe {
   bool labelled = false;
 };
 
+// The same two nodes on every device.
+void fill_with_zeros(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1) {
+  graph.begin_op("aten::zero_", {x}, sequence);
+  graph.leaf_op("aten::fill_.Scalar", {x, 0}, {x});
+  graph.end_op({x});
+}
+
 ExecutionGraph made(const Recipe& recipe = {}) {
   GraphBuilder graph({.device = recipe.device});
   if (recipe.labelled) graph.begin_label("region");
   const TensorRef a = graph.new_tensor(DType::kFloat32, recipe.sizes);
   const TensorRef b = graph.new_tensor(DType::kFloat32, recipe.sizes);
-  for (int i = 0; i < recipe.fills_before; ++i) zero(graph, b, recipe.sequence);
+  for (int i = 0; i < recipe.fills_before; ++i) fill_with_zeros(graph, b, recipe.sequence);
   graph.leaf_op("aten::add.Tensor", {a, b, recipe.alpha}, {like(graph, a)}, recipe.sequence);
   t(graph, a, recipe.sequence + 1);
-  for (int i = 0; i < recipe.fills_after; ++i) zero(graph, b, recipe.sequence);
+  for (int i = 0; i < recipe.fills_after; ++i) fill_with_zeros(graph, b, recipe.sequence);
   if (recipe.labelled) graph.end_op();
   graph.switch_thread(GraphBuilder::kAutogradThread);
-  zero(graph, a);
+  fill_with_zeros(graph, a);
   return graph.finish();
 }
 

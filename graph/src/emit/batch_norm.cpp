@@ -1,6 +1,7 @@
 #include "batch_norm.hpp"
 
 #include "memory.hpp"
+#include "reduction.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -12,7 +13,7 @@ struct Saved {
   TensorRef out, mean, deviation, reserve;
 };
 
-// at::empty with a memory format; `spelled_out`: the inner call of empty_like.
+// at::empty with a memory format.
 TensorRef empty_dense(GraphBuilder& graph, TensorRef x) {
   const TensorRef made = like(graph, x);
   graph.leaf_op(
@@ -59,8 +60,23 @@ Saved native_forward(GraphBuilder& graph, TensorRef x, const std::vector<Value>&
   made.mean = empty(graph, DType::kFloat32, {channels});
   made.deviation = empty(graph, DType::kFloat32, {channels});
   for (int i = 0; i < 2; ++i) empty(graph, DType::kFloat32, {channels});
+  if (graph.shape(x).size() == 2) zero(graph, zeros(graph, DType::kFloat32, {1, channels}));
   made.out = empty_like_dense(graph, x);
   for (int i = 0; i < 2; ++i) empty(graph, DType::kFloat32, {channels});
+  graph.end_op({made.out, made.mean, made.deviation});
+  return made;
+}
+
+// PyTorch's own kernels on a GPU, which x [B, C] gets.
+Saved native_forward_on_gpu(GraphBuilder& graph, TensorRef x, const std::vector<Value>& arguments,
+                            std::int64_t sequence) {
+  Saved made;
+  const std::int64_t channels = graph.shape(x)[1];
+  made.reserve = empty(graph, DType::kUInt8, {0});
+  graph.begin_op("aten::native_batch_norm", arguments, sequence);
+  made.out = empty_like(graph, x);
+  made.mean = empty(graph, DType::kFloat32, {channels});
+  made.deviation = empty(graph, DType::kFloat32, {channels});
   graph.end_op({made.out, made.mean, made.deviation});
   return made;
 }
@@ -85,10 +101,30 @@ std::vector<TensorRef> native_backward(GraphBuilder& graph, TensorRef x, TensorR
   graph.begin_op("aten::native_batch_norm_backward",
                  {gradient, x, norm.weight, norm.mean, norm.variance, saved.mean, saved.deviation,
                   true, norm.epsilon, Value::List{true, true, true}});
-  empty_like_dense(graph, x);
-  const TensorRef weight = empty(graph, DType::kFloat32, {channels});
-  const TensorRef bias = empty(graph, DType::kFloat32, {channels});
-  const TensorRef made = empty_like_dense(graph, x);
+  TensorRef made, weight, bias;
+  if (graph.pytorch().on_gpu()) {
+    for (int i = 0; i < 2; ++i) empty(graph, DType::kFloat32, {channels});  // sums
+    weight = empty(graph, DType::kFloat32, {channels});
+    bias = empty(graph, DType::kFloat32, {channels});
+    made = empty_like(graph, x);
+  } else {
+    made = empty_like_dense(graph, x);
+    weight = empty(graph, DType::kFloat32, {channels});
+    bias = empty(graph, DType::kFloat32, {channels});
+    if (graph.is_contiguous(gradient)) {
+      made = empty_like_dense(graph, x);
+    } else {  // the kernel for tensors that lie in any order
+      Shape axes = {0};
+      for (std::size_t i = 2; i < graph.shape(x).size(); ++i) {
+        axes.push_back(static_cast<std::int64_t>(i));
+      }
+      sum(graph, gradient, axes, false);
+    }
+    if (graph.shape(x).size() == 2) {
+      empty(graph, DType::kFloat32, {0});
+      zeros(graph, DType::kFloat32, {2, 1, channels});
+    }
+  }
   graph.end_op({made, weight, bias});
   return {made, weight, bias};
 }
@@ -98,6 +134,7 @@ std::vector<TensorRef> native_backward(GraphBuilder& graph, TensorRef x, TensorR
 TensorRef batch_norm(AutogradTape& tape, TensorRef x, const BatchNorm& norm) {
   GraphBuilder& graph = tape.graph();
   const bool on_gpu = graph.pytorch().on_gpu();
+  const bool by_cudnn = on_gpu && graph.shape(x).size() > 2;
   const std::int64_t sequence = tape.sequence();
   graph.leaf_op("aten::add_.Tensor", {norm.batches, wrapped_number(graph), 1}, {norm.batches},
                 sequence);
@@ -107,16 +144,21 @@ TensorRef batch_norm(AutogradTape& tape, TensorRef x, const BatchNorm& norm) {
   with_cudnn_flag.emplace_back(true);
   graph.begin_op("aten::batch_norm", with_cudnn_flag, sequence);
   graph.begin_op("aten::_batch_norm_impl_index", with_cudnn_flag, sequence);
-  const Saved saved = on_gpu ? cudnn_forward(graph, x, norm, arguments, sequence)
-                             : native_forward(graph, x, arguments, sequence);
-  const int implementation = on_gpu ? 1 : 0;
+  Saved saved;
+  if (by_cudnn) {
+    saved = cudnn_forward(graph, x, norm, arguments, sequence);
+  } else {
+    saved = on_gpu ? native_forward_on_gpu(graph, x, arguments, sequence)
+                   : native_forward(graph, x, arguments, sequence);
+  }
+  const int implementation = by_cudnn ? 1 : 0;
   graph.end_op({saved.out, saved.mean, saved.deviation, saved.reserve, implementation});
   graph.end_op({saved.out});
-  tape.record(on_gpu ? "CudnnBatchNormBackward0" : "NativeBatchNormBackward0",
+  tape.record(by_cudnn ? "CudnnBatchNormBackward0" : "NativeBatchNormBackward0",
               {x, norm.weight, norm.bias}, saved.out,
-              [&graph, x, norm, saved, on_gpu](TensorRef gradient) {
-                return on_gpu ? cudnn_backward(graph, x, gradient, norm, saved)
-                              : native_backward(graph, x, gradient, norm, saved);
+              [&graph, x, norm, saved, by_cudnn](TensorRef gradient) {
+                return by_cudnn ? cudnn_backward(graph, x, gradient, norm, saved)
+                                : native_backward(graph, x, gradient, norm, saved);
               });
   return saved.out;
 }

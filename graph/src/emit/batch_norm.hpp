@@ -11,7 +11,7 @@ struct BatchNorm {
   double epsilon = 1e-5;
 };
 
-/// Training: statistics of this batch, x [B, C, H, W].
+/// Training: statistics of this batch, x [B, C, H, W] or [B, C].
 TensorRef batch_norm(AutogradTape& tape, TensorRef x, const BatchNorm& norm);
 
 }  // namespace perfmodel

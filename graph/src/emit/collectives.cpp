@@ -53,14 +53,30 @@ std::int64_t Communicator::all_to_all(TensorRef output, TensorRef input, const S
 std::int64_t Communicator::all_reduce(TensorRef bucket) {
   const std::int64_t number = next_;
   const std::vector<TensorRef> buckets = {bucket};
-  std::vector<Value> inputs = {buckets, kObject, kObject, kNoTimeout};
-  if (!graph_.pytorch().before(2, 1)) inputs.insert(inputs.end() - 1, kNone);  // sparse indices
+  std::vector<Value> inputs = {buckets, kObject, kObject};
+  if (!graph_.pytorch().before(2, 2)) inputs.emplace_back(kNone);  // no sparse indices
+  inputs.emplace_back(kNoTimeout);
   graph_.begin_op("c10d::allreduce_", std::move(inputs));
   begin_record({buckets}, "allreduce", {}, {});
   graph_.begin_label("nccl:all_reduce", {bucket});
   graph_.end_op();
   graph_.end_op({buckets});
   graph_.end_op({buckets, kObject});
+  return number;
+}
+
+std::int64_t Communicator::broadcast(TensorRef tensor) {
+  const std::int64_t number = next_;
+  const std::vector<TensorRef> tensors = {tensor};
+  std::vector<Value> inputs = {tensors, kObject, 0, 0};
+  if (!graph_.pytorch().before(2, 2)) inputs.emplace_back(true);  // does not block
+  inputs.emplace_back(kNoTimeout);
+  graph_.begin_op("c10d::broadcast_", std::move(inputs));
+  begin_record({tensors}, "broadcast", {}, {});
+  graph_.begin_label("nccl:broadcast", {tensor});
+  graph_.end_op();
+  graph_.end_op({tensors});
+  graph_.end_op({tensors, kObject});
   return number;
 }
 

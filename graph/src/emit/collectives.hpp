@@ -22,6 +22,8 @@ class Communicator {
   std::int64_t all_to_all(TensorRef output, TensorRef input, const Shape& output_splits = {},
                           const Shape& input_splits = {});
   std::int64_t all_reduce(TensorRef bucket);
+  /// From rank 0; the caller waits.
+  std::int64_t broadcast(TensorRef tensor);
   /// The stream that computes waits for a collective; the host goes on.
   void wait(std::int64_t number);
 

@@ -6,6 +6,29 @@
 #include "views.hpp"
 
 namespace perfmodel {
+namespace {
+
+// A CPU copies row-major inputs in one loop. Others go piece by piece into views of the result; if
+// they all lie alike, the view of the first is moved along.
+void pieces_on_cpu(GraphBuilder& graph, const std::vector<TensorRef>& inputs, TensorRef out,
+                   std::size_t axis) {
+  const auto row_major = [&graph](TensorRef input) { return graph.is_contiguous(input); };
+  if (std::all_of(inputs.begin(), inputs.end(), row_major)) return;
+  const auto like_first = [&graph, &inputs](TensorRef input) {
+    return graph.shape(input) == graph.shape(inputs.front()) &&
+           graph.strides(input) == graph.strides(inputs.front());
+  };
+  const bool alike = std::all_of(inputs.begin(), inputs.end(), like_first);
+  std::int64_t start = 0;
+  for (TensorRef input : inputs) {
+    const std::int64_t length = graph.shape(input)[axis];
+    narrow(graph, out, static_cast<int>(axis), start, length);
+    if (alike) return;
+    start += length;
+  }
+}
+
+}  // namespace
 
 TensorRef cat(GraphBuilder& graph, const std::vector<TensorRef>& inputs, int dim,
               std::int64_t sequence) {
@@ -15,25 +38,26 @@ TensorRef cat(GraphBuilder& graph, const std::vector<TensorRef>& inputs, int dim
   for (TensorRef input : inputs) shape[axis] += graph.shape(input)[axis];
   const TensorRef out = graph.new_tensor(graph.dtype(inputs.front()), std::move(shape));
   graph.begin_op("aten::cat", {inputs, dim}, sequence);
-  // A CPU copies row-major inputs in one loop, others piece by piece.
-  const auto row_major = [&graph](TensorRef input) { return graph.is_contiguous(input); };
-  if (!graph.pytorch().on_gpu() && !std::all_of(inputs.begin(), inputs.end(), row_major)) {
-    std::int64_t start = 0;
-    for (TensorRef input : inputs) {
-      const std::int64_t length = graph.shape(input)[axis];
-      narrow(graph, out, static_cast<int>(axis), start, length);
-      start += length;
-    }
-  }
+  if (!graph.pytorch().on_gpu()) pieces_on_cpu(graph, inputs, out, axis);
   graph.end_op({out});
   return out;
 }
 
-TensorRef stack(GraphBuilder& graph, const std::vector<TensorRef>& inputs, int dim) {
-  graph.begin_op("aten::stack", {inputs, dim});
-  std::vector<TensorRef> pieces;
-  for (TensorRef input : inputs) pieces.push_back(unsqueeze(graph, input, dim));
-  const TensorRef out = cat(graph, pieces, dim);
+TensorRef stack(GraphBuilder& graph, const std::vector<TensorRef>& inputs, int dim,
+                std::int64_t sequence) {
+  Shape shape = graph.shape(inputs.front());
+  const auto rank = static_cast<int>(shape.size());
+  const int axis = dim < 0 ? dim + rank + 1 : dim;
+  TensorRef out;
+  graph.begin_op("aten::stack", {inputs, dim}, sequence);
+  if (axis < rank) {  // side by side along an axis that falls apart again
+    shape.insert(shape.begin() + axis, static_cast<std::int64_t>(inputs.size()));
+    out = view(graph, cat(graph, inputs, axis), shape);
+  } else {
+    std::vector<TensorRef> pieces;
+    for (TensorRef input : inputs) pieces.push_back(unsqueeze(graph, input, dim));
+    out = cat(graph, pieces, dim);
+  }
   graph.end_op({out});
   return out;
 }
@@ -42,14 +66,13 @@ TensorRef cat(AutogradTape& tape, const std::vector<TensorRef>& inputs, int dim)
   GraphBuilder& graph = tape.graph();
   const TensorRef out = cat(graph, inputs, dim, tape.sequence());
   const int axis = static_cast<int>(axis_of(graph, inputs.front(), dim));
-  tape.record("CatBackward0", inputs, out, [&tape, &graph, inputs, axis](TensorRef gradient) {
-    std::vector<TensorRef> gradients(inputs.size());
+  // Inputs that need no gradient get one too.
+  tape.record("CatBackward0", inputs, out, [&graph, inputs, axis](TensorRef gradient) {
+    std::vector<TensorRef> gradients;
     std::int64_t start = 0;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const std::int64_t length = graph.shape(inputs[i])[static_cast<std::size_t>(axis)];
-      if (tape.requires_grad(inputs[i])) {
-        gradients[i] = narrow(graph, gradient, axis, start, length);
-      }
+    for (TensorRef input : inputs) {
+      const std::int64_t length = graph.shape(input)[static_cast<std::size_t>(axis)];
+      gradients.push_back(narrow(graph, gradient, axis, start, length));
       start += length;
     }
     return gradients;

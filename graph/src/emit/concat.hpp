@@ -6,7 +6,8 @@ namespace perfmodel {
 
 TensorRef cat(GraphBuilder& graph, const std::vector<TensorRef>& inputs, int dim,
               std::int64_t sequence = -1);
-TensorRef stack(GraphBuilder& graph, const std::vector<TensorRef>& inputs, int dim);
+TensorRef stack(GraphBuilder& graph, const std::vector<TensorRef>& inputs, int dim,
+                std::int64_t sequence = -1);
 
 TensorRef cat(AutogradTape& tape, const std::vector<TensorRef>& inputs, int dim);
 

@@ -57,34 +57,38 @@ Shape output_shape(const GraphBuilder& graph, TensorRef x, TensorRef weight, con
 struct Gradients {
   TensorRef x, weight, bias;
 };
+struct Wanted {
+  bool x = false, weight = false, bias = false;
+};
 
 // What oneDNN allocates, in its order: the gradient of the input, of the bias, of the weight.
-Gradients onednn_gradients(GraphBuilder& graph, TensorRef x, TensorRef weight, bool of_x,
-                           const Shape& bias_shape) {
+Gradients onednn_gradients(GraphBuilder& graph, TensorRef x, TensorRef weight, Wanted wanted) {
   Gradients made;
-  if (of_x) {
+  if (wanted.x) {
     empty(graph, graph.dtype(x), {0});
     made.x = onednn_tensor(graph, graph.dtype(x), graph.shape(x));
   }
-  if (bias_shape != Shape{0}) made.bias = onednn_tensor(graph, graph.dtype(x), bias_shape);
-  made.weight = onednn_tensor(graph, graph.dtype(weight), graph.shape(weight));
+  if (wanted.bias) made.bias = onednn_tensor(graph, graph.dtype(x), {graph.shape(weight)[0]});
+  if (wanted.weight) made.weight = onednn_tensor(graph, graph.dtype(weight), graph.shape(weight));
   return made;
 }
 
 Gradients cudnn_gradients(GraphBuilder& graph, TensorRef x, TensorRef weight, TensorRef gradient,
-                          bool of_x, const Shape& bias_shape) {
+                          Wanted wanted) {
   Gradients made;
   if (!graph.pytorch().before(2, 1)) {  // into the order of its axes that cuDNN works in
     graph.leaf_op("aten::to.dtype_layout", {gradient, kNone, kNone, kNone, kNone, false, false, 0},
                   {gradient});
   }
-  if (of_x) made.x = like(graph, x);  // allocated without an op
-  made.weight = like(graph, weight);
-  graph.leaf_op("aten::empty.memory_format",
-                {graph.shape(weight), scalar_type_code(graph.dtype(weight)), 0,
-                 graph.device_value(), kNone, 0},
-                {made.weight});
-  if (bias_shape != Shape{0}) made.bias = sum(graph, gradient, {0, 2, 3}, false);
+  if (wanted.x) made.x = like(graph, x);  // allocated without an op
+  if (wanted.weight) {
+    made.weight = like(graph, weight);
+    graph.leaf_op("aten::empty.memory_format",
+                  {graph.shape(weight), scalar_type_code(graph.dtype(weight)), 0,
+                   graph.device_value(), kNone, 0},
+                  {made.weight});
+  }
+  if (wanted.bias) made.bias = sum(graph, gradient, {0, 2, 3}, false);
   return made;
 }
 
@@ -132,14 +136,19 @@ TensorRef conv2d(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRef bi
   if (has_bias) inputs.push_back(bias);
   tape.record("ConvolutionBackward0", inputs, out, [=, &tape, &graph](TensorRef gradient) {
     const Shape bias_shape = has_bias ? graph.shape(bias) : Shape{0};
-    const bool of_x = tape.requires_grad(x);
-    graph.begin_op("aten::convolution_backward",
-                   {gradient, x, weight, bias_shape, conv.stride, conv.padding, conv.dilation,
-                    conv.transposed, none, conv.groups, Value::List{of_x, true, has_bias}});
-    const Gradients made = on_gpu ? cudnn_gradients(graph, x, weight, gradient, of_x, bias_shape)
-                                  : onednn_gradients(graph, x, weight, of_x, bias_shape);
+    const Wanted wanted = {.x = tape.requires_grad(x),
+                           .weight = tape.requires_grad(weight),
+                           .bias = has_bias && tape.requires_grad(bias)};
+    graph.begin_op(
+        "aten::convolution_backward",
+        {gradient, x, weight, bias_shape, conv.stride, conv.padding, conv.dilation, conv.transposed,
+         none, conv.groups, Value::List{wanted.x, wanted.weight, wanted.bias}});
+    const Gradients made = on_gpu ? cudnn_gradients(graph, x, weight, gradient, wanted)
+                                  : onednn_gradients(graph, x, weight, wanted);
     const TensorRef undefined = graph.undefined();
-    graph.end_op({of_x ? made.x : undefined, made.weight, has_bias ? made.bias : undefined});
+    const auto shown = [&](bool is_wanted, TensorRef of) { return is_wanted ? of : undefined; };
+    graph.end_op({shown(wanted.x, made.x), shown(wanted.weight, made.weight),
+                  shown(wanted.bias, made.bias)});
     std::vector<TensorRef> gradients = {made.x, made.weight};
     if (has_bias) gradients.push_back(made.bias);
     return gradients;

@@ -291,6 +291,24 @@ std::pair<std::uint32_t, std::uint32_t> GraphBuilder::append(const std::vector<V
   return {begin, static_cast<std::uint32_t>(made.size())};
 }
 
+std::pair<std::uint32_t, std::uint32_t> GraphBuilder::copy_arguments(std::uint32_t begin,
+                                                                     std::uint32_t count) {
+  std::vector<Argument> copies(graph_.arguments.begin() + begin,
+                               graph_.arguments.begin() + begin + count);
+  for (Argument& copy : copies) {
+    if (copy.kind == Argument::Kind::kTensor) {
+      const Tensor tensor = graph_.tensors[copy.index];
+      copy.index = static_cast<std::uint32_t>(graph_.tensors.size());
+      graph_.tensors.push_back(tensor);
+    } else if (copy.kind == Argument::Kind::kList) {
+      copy.index = copy_arguments(copy.index, copy.count).first;
+    }
+  }
+  const auto at = static_cast<std::uint32_t>(graph_.arguments.size());
+  graph_.arguments.insert(graph_.arguments.end(), copies.begin(), copies.end());
+  return {at, count};
+}
+
 Argument GraphBuilder::argument(const Value& value) {
   using Kind = Argument::Kind;
   struct Convert {

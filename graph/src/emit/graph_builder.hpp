@@ -137,6 +137,10 @@ class GraphBuilder {
   /// is the node that is open on its thread. Its outputs are the node's own: end it with close().
   void copy_node(const Node& node);
   void close() { stack().pop_back(); }
+  /// Arguments [begin, begin + count) once more, tensors and lists too: begin and count of theirs.
+  std::pair<std::uint32_t, std::uint32_t> copy_arguments(std::uint32_t begin, std::uint32_t count);
+  /// Makes arguments of values.
+  std::pair<std::uint32_t, std::uint32_t> append(const std::vector<Value>& values);
   void close_thread(std::int32_t thread) { stacks_[thread].clear(); }
   /// Position of the innermost node that is open on this thread.
   std::size_t innermost() { return stack().back(); }
@@ -164,7 +168,6 @@ class GraphBuilder {
   std::int64_t next_node_id();
   std::vector<std::size_t>& stack() { return stacks_[thread_]; }
   Node& open_node(std::string_view name, const std::vector<Value>& inputs, Scope scope);
-  std::pair<std::uint32_t, std::uint32_t> append(const std::vector<Value>& values);
   Argument argument(const Value& value);
   std::uint32_t tensor_entry(TensorRef tensor);
 

@@ -2,6 +2,7 @@
 
 #include "memory.hpp"
 #include "reduction.hpp"
+#include "softmax.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -44,26 +45,6 @@ TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
 namespace {
 
 constexpr std::int64_t kMean = 1, kIgnoredClass = -100;
-
-TensorRef log_softmax(AutogradTape& tape, TensorRef x, int dim) {
-  GraphBuilder& graph = tape.graph();
-  const TensorRef out = like(graph, x);
-  const int dtype = scalar_type_code(graph.dtype(x));
-  const std::int64_t sequence = tape.sequence();
-  graph.begin_op("aten::log_softmax.int", {x, dim, dtype}, sequence);
-  graph.leaf_op("aten::to.dtype_layout",
-                {x, dtype, 0, graph.device_value(), kNone, false, false, kNone}, {x}, sequence);
-  graph.leaf_op("aten::_log_softmax", {x, dim, false}, {out}, sequence);
-  graph.end_op({out});
-  tape.record(
-      "LogSoftmaxBackward0", {x}, out,
-      [&graph, out, dim, dtype](TensorRef gradient) -> std::vector<TensorRef> {
-        const TensorRef made = like(graph, out);
-        graph.leaf_op("aten::_log_softmax_backward_data", {gradient, out, dim, dtype}, {made});
-        return {made};
-      });
-  return out;
-}
 
 TensorRef nll_loss(AutogradTape& tape, TensorRef log_probability, TensorRef target) {
   GraphBuilder& graph = tape.graph();
@@ -126,7 +107,7 @@ TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target) 
   GraphBuilder& graph = tape.graph();
   graph.begin_op("aten::cross_entropy_loss", {scores, target, kNone, kMean, kIgnoredClass, 0.0},
                  tape.sequence());
-  TensorRef loss = log_softmax(tape, scores, 1);
+  TensorRef loss = log_softmax(tape, scores, 1, true);
   if (is_floating_point(graph.dtype(target))) {
     loss = negate(tape, sum(tape, multiply(tape, loss, target)));
     loss = divide(tape, loss, graph.shape(scores)[0]);

@@ -16,7 +16,7 @@ using Implementation = TrainingOptions::Implementation;
 
 std::string_view optimizer_class(Optimizer optimizer) {
   switch (optimizer) {
-    case Optimizer::kNone:
+    case Optimizer::kNoOptimizer:
       break;
     case Optimizer::kSgd:
     case Optimizer::kMomentum:
@@ -50,7 +50,7 @@ Implementation resolved(Implementation implementation, const PyTorch& pytorch) {
 
 Result<void> check_optimizer(Optimizer optimizer, Implementation implementation,
                              const PyTorch& pytorch) {
-  if (optimizer == Optimizer::kNone || implementation != Implementation::kFused) return {};
+  if (optimizer == Optimizer::kNoOptimizer || implementation != Implementation::kFused) return {};
   const auto name = optimizer_class(optimizer);
   if (!pytorch.on_gpu()) {
     return fail(ErrorCode::kImpossible,
@@ -130,7 +130,7 @@ void emit_optimizer(GraphBuilder& graph, const OptimizerSettings& given,
   if (updates.empty()) return;
   add_missing_state(graph, settings, updates);
   switch (settings.optimizer) {
-    case Optimizer::kNone:
+    case Optimizer::kNoOptimizer:
       break;
     case Optimizer::kSgd:
     case Optimizer::kMomentum:
@@ -144,6 +144,17 @@ void emit_optimizer(GraphBuilder& graph, const OptimizerSettings& given,
       emit_adam(graph, settings, updates);
       break;
   }
+}
+
+void emit_optimizer(GraphBuilder& graph, Optimizer optimizer, Implementation implementation,
+                    const std::vector<TensorRef>& parameters,
+                    const std::vector<TensorRef>& gradients) {
+  PERFMODEL_CHECK(parameters.size() == gradients.size());
+  std::vector<ParameterUpdate> updates;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    updates.push_back({.parameter = parameters[i], .gradient = gradients[i]});
+  }
+  emit_optimizer(graph, optimizer_settings(optimizer, implementation), std::move(updates));
 }
 
 void zero_gradients(GraphBuilder& graph, Implementation implementation,

@@ -135,6 +135,16 @@ TensorRef sum(AutogradTape& tape, TensorRef x) {
   return out;
 }
 
+TensorRef sum(AutogradTape& tape, TensorRef x, const Shape& axes, bool keep_axes) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = sum(graph, x, axes, keep_axes, tape.sequence());
+  tape.record("SumBackward1", {x}, out,
+              [&graph, x, axes, keep_axes](TensorRef gradient) -> std::vector<TensorRef> {
+                return {expand_gradient(graph, gradient, graph.shape(x), axes, keep_axes)};
+              });
+  return out;
+}
+
 TensorRef mean(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();
   const TensorRef out = mean(graph, x, tape.sequence());

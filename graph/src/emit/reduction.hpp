@@ -19,6 +19,7 @@ TensorRef divide(GraphBuilder& graph, TensorRef x, std::int64_t count, std::int6
 void divide_in_place(GraphBuilder& graph, TensorRef x, std::int64_t count);
 
 TensorRef sum(AutogradTape& tape, TensorRef x);
+TensorRef sum(AutogradTape& tape, TensorRef x, const Shape& axes, bool keep_axes);
 TensorRef mean(AutogradTape& tape, TensorRef x);
 TensorRef mean(AutogradTape& tape, TensorRef x, const Shape& axes, bool keep_axes);
 TensorRef divide(AutogradTape& tape, TensorRef x, std::int64_t count);

@@ -1,5 +1,7 @@
 #include "softmax.hpp"
 
+#include <utility>
+
 #include "memory.hpp"
 
 namespace perfmodel {
@@ -27,6 +29,30 @@ TensorRef softmax(AutogradTape& tape, TensorRef x, int dim, bool in_float) {
                 graph.end_op({made});
                 return {made};
               });
+  return out;
+}
+
+TensorRef log_softmax(AutogradTape& tape, TensorRef x, int dim, bool with_dtype) {
+  GraphBuilder& graph = tape.graph();
+  const int code = scalar_type_code(graph.dtype(x));
+  const TensorRef out = like(graph, x);
+  const std::int64_t sequence = tape.sequence();
+  std::vector<Value> arguments = {x, dim, kNone};
+  if (with_dtype) arguments.back() = code;
+  graph.begin_op("aten::log_softmax.int", std::move(arguments), sequence);
+  if (with_dtype) {
+    graph.leaf_op("aten::to.dtype_layout",
+                  {x, code, 0, graph.device_value(), kNone, false, false, kNone}, {x}, sequence);
+  }
+  graph.leaf_op("aten::_log_softmax", {x, dim, false}, {out}, sequence);
+  graph.end_op({out});
+  tape.record(
+      "LogSoftmaxBackward0", {x}, out,
+      [&graph, out, dim, code](TensorRef gradient) -> std::vector<TensorRef> {
+        const TensorRef made = like(graph, out);
+        graph.leaf_op("aten::_log_softmax_backward_data", {gradient, out, dim, code}, {made});
+        return {made};
+      });
   return out;
 }
 

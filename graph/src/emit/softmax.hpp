@@ -7,4 +7,7 @@ namespace perfmodel {
 /// Softmax over one axis; `in_float` asks for float32 as `F.softmax(x, dtype=torch.float32)` does.
 TensorRef softmax(AutogradTape& tape, TensorRef x, int dim, bool in_float = false);
 
+/// Its logarithm; `with_dtype`: as cross_entropy() calls it, with the type that x has.
+TensorRef log_softmax(AutogradTape& tape, TensorRef x, int dim, bool with_dtype = false);
+
 }  // namespace perfmodel

@@ -82,7 +82,7 @@ TensorRef slice(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start, s
                 std::int64_t sequence) {
   const std::size_t axis = axis_of(graph, x, dim);
   Shape shape = graph.shape(x), strides = graph.strides(x);
-  shape[axis] = std::min(end, shape[axis]) - start;
+  shape[axis] = (end < 0 ? end + shape[axis] : std::min(end, shape[axis])) - start;
   graph.begin_op("aten::slice.Tensor", {x, dim, start, end, 1}, sequence);
   const std::int64_t offset = start * strides[axis];
   const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides), offset, true);
@@ -124,12 +124,12 @@ TensorRef squeeze(GraphBuilder& graph, TensorRef x) {
   return view;
 }
 
-TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim) {
+TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence) {
   Shape shape = graph.shape(x), strides = graph.strides(x);
   const auto axis = static_cast<std::ptrdiff_t>(axis_of(graph, x, dim));
   shape.erase(shape.begin() + axis);
   strides.erase(strides.begin() + axis);
-  graph.begin_op("aten::squeeze.dim", {x, dim});
+  graph.begin_op("aten::squeeze.dim", {x, dim}, sequence);
   const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
   graph.end_op({view});
   return view;
@@ -351,6 +351,16 @@ TensorRef unsqueeze(AutogradTape& tape, TensorRef x, int dim) {
   tape.record("UnsqueezeBackward0", {x}, out,
               [&graph, dim](TensorRef gradient) -> std::vector<TensorRef> {
                 return {squeeze(graph, gradient, dim)};
+              });
+  return out;
+}
+
+TensorRef squeeze(AutogradTape& tape, TensorRef x, int dim) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = squeeze(graph, x, dim, tape.sequence());
+  tape.record("SqueezeBackward1", {x}, out,
+              [&graph, dim](TensorRef gradient) -> std::vector<TensorRef> {
+                return {unsqueeze(graph, gradient, dim)};
               });
   return out;
 }

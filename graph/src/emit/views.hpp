@@ -26,6 +26,7 @@ TensorRef as_strided(GraphBuilder& graph, TensorRef x, Shape shape, Shape stride
 TensorRef transpose(GraphBuilder& graph, TensorRef x, int dim0, int dim1,
                     std::int64_t sequence = -1);
 TensorRef t(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
+/// A negative end counts from the back.
 TensorRef slice(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start, std::int64_t end,
                 std::int64_t sequence = -1);
 TensorRef select(GraphBuilder& graph, TensorRef x, int dim, std::int64_t index,
@@ -33,7 +34,7 @@ TensorRef select(GraphBuilder& graph, TensorRef x, int dim, std::int64_t index,
 TensorRef narrow(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start,
                  std::int64_t length);
 TensorRef squeeze(GraphBuilder& graph, TensorRef x);
-TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim);
+TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence = -1);
 TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence = -1);
 TensorRef permute(GraphBuilder& graph, TensorRef x, const Shape& axes, std::int64_t sequence = -1);
 TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape, std::int64_t sequence = -1);
@@ -64,6 +65,7 @@ TensorRef flatten(AutogradTape& tape, TensorRef x, int from_dim);
 TensorRef transpose(AutogradTape& tape, TensorRef x, int dim0, int dim1);
 TensorRef permute(AutogradTape& tape, TensorRef x, const Shape& axes);
 TensorRef unsqueeze(AutogradTape& tape, TensorRef x, int dim);
+TensorRef squeeze(AutogradTape& tape, TensorRef x, int dim);
 TensorRef expand(AutogradTape& tape, TensorRef x, const Shape& shape);
 TensorRef slice(AutogradTape& tape, TensorRef x, int dim, std::int64_t start, std::int64_t end);
 TensorRef select(AutogradTape& tape, TensorRef x, int dim, std::int64_t index);

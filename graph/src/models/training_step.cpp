@@ -12,6 +12,10 @@ namespace perfmodel {
 
 TensorRef TrainingStep::parameter(Shape shape, bool sparse_gradient) {
   const TensorRef made = graph_.new_tensor(DType::kFloat32, std::move(shape));
+  return frozen_ ? made : adopt_parameter(made, sparse_gradient);
+}
+
+TensorRef TrainingStep::adopt_parameter(TensorRef made, bool sparse_gradient) {
   TensorRef kept;
   if (!options_.zero_grad_to_none()) {
     kept = graph_.new_tensor(DType::kFloat32, graph_.shape(made));
@@ -53,6 +57,7 @@ ExecutionGraph TrainingStep::run(const Parts& parts) {
     tape_.run(made);
     end_part();
     optimizer_step();
+    if (parts.behind_optimizer) parts.behind_optimizer();
   } else if (late_loss) {
     end_part();
   }
@@ -73,7 +78,7 @@ void TrainingStep::zero_grad_at(TrainingOptions::ZeroGradPlace place) {
 }
 
 void TrainingStep::zero_grad() {
-  if (options_.optimizer == TrainingOptions::Optimizer::kNone) return;
+  if (options_.optimizer == TrainingOptions::Optimizer::kNoOptimizer) return;
   begin_region(graph_, fmt::format("Optimizer.zero_grad#{0}.zero_grad",
                                    optimizer_class(options_.optimizer)));
   zero_gradients(graph_, options_.implementation, kept_gradients_, tape_.sequence());
@@ -81,7 +86,7 @@ void TrainingStep::zero_grad() {
 }
 
 void TrainingStep::optimizer_step() {
-  if (options_.optimizer == TrainingOptions::Optimizer::kNone) return;
+  if (options_.optimizer == TrainingOptions::Optimizer::kNoOptimizer) return;
   OptimizerSettings settings = optimizer_settings(options_.optimizer, options_.implementation);
   settings.learning_rate = options_.learning_rate.value_or(settings.learning_rate);
   settings.weight_decay = options_.weight_decay.value_or(settings.weight_decay);

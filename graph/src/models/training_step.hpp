@@ -21,7 +21,13 @@ class TrainingStep {
   const TrainingOptions& options() const { return options_; }
 
   /// A float32 parameter; the optimizer walks them in the order in which they are made.
+  /// Sparse gradient: that of a table whose lookups touch few rows.
   TensorRef parameter(Shape shape, bool sparse_gradient = false);
+  /// Parameters made from now on belong to a model that does not learn in this step: they have no
+  /// gradient, and the optimizer does not see them.
+  void freeze(bool frozen) { frozen_ = frozen; }
+  /// Makes a parameter of a tensor that is there: a part of a larger allocation.
+  TensorRef adopt_parameter(TensorRef made, bool sparse_gradient = false);
   /// A float32 tensor that is kept between steps without gradient (running mean, ...).
   TensorRef buffer(DType dtype, Shape shape) { return graph_.new_tensor(dtype, std::move(shape)); }
   const std::vector<TensorRef>& parameters() const { return parameters_; }
@@ -34,6 +40,7 @@ class TrainingStep {
     std::function<void()> inputs;                   ///< may be left out
     std::function<TensorRef()> forward;             ///< the model; returns its prediction
     std::function<TensorRef(TensorRef)> loss = {};  ///< of the prediction; left out: it is the loss
+    std::function<void()> behind_optimizer = {};    ///< what ends the step, in training alone
   };
   ExecutionGraph run(const Parts& parts);
   /// The whole step; `loss` emits the forward pass (inputs too) and returns the loss.
@@ -50,6 +57,7 @@ class TrainingStep {
   TrainingOptions options_;
   GraphBuilder graph_;
   AutogradTape tape_{graph_};
+  bool frozen_ = false;
   std::vector<TensorRef> parameters_;
   std::vector<TensorRef> kept_gradients_;  // only where zero_grad sets them to zero
 };

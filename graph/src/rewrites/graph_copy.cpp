@@ -1,6 +1,7 @@
 #include "graph_copy.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -25,6 +26,17 @@ void GraphCopy::copy(std::int32_t index) {
   copies_[static_cast<std::size_t>(index)] =
       static_cast<std::int32_t>(builder_.graph_being_made().nodes.size());
   builder_.copy_node(node);
+}
+
+void GraphCopy::nest(std::int32_t index) {
+  copies_[static_cast<std::size_t>(index)] =
+      static_cast<std::int32_t>(builder_.graph_being_made().nodes.size());
+  builder_.copy_node(source_.nodes[static_cast<std::size_t>(index)]);
+  Node& inner = builder_.graph_being_made().nodes.back();
+  std::tie(inner.inputs_begin, inner.inputs_count) =
+      builder_.copy_arguments(inner.inputs_begin, inner.inputs_count);
+  std::tie(inner.outputs_begin, inner.outputs_count) =
+      builder_.copy_arguments(inner.outputs_begin, inner.outputs_count);
 }
 
 // Depth first, children in their order; a stack of its own, for graphs may be deep.

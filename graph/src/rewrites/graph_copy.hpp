@@ -24,6 +24,9 @@ class GraphCopy {
 
   /// Copies node `index` of the source alone, behind everything that was written so far.
   void copy(std::int32_t index);
+  /// Writes node `index`, which was copied last, once more inside its copy; what stands below it
+  /// goes there. Both copies are open. Arguments of the two are apart.
+  void nest(std::int32_t index);
   /// Copies the node and all that stands below it.
   void copy_tree(std::int32_t index);
 

@@ -113,7 +113,7 @@ std::string label_name(std::string_view old, Optimizer optimizer) {
 
 Result<ExecutionGraph> rewrite_optimizer(const ExecutionGraph& graph,
                                          const OptimizerRewrite& rewrite) {
-  if (rewrite.optimizer == Optimizer::kNone) {
+  if (rewrite.optimizer == Optimizer::kNoOptimizer) {
     return fail(ErrorCode::kImpossible, "optimizer: expected a kind, found none");
   }
   const PyTorch pytorch = dialect_of(graph);

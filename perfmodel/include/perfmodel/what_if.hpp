@@ -39,8 +39,8 @@ struct WhatIfAnswer {
   double exposed_communication_us = 0;
   std::optional<std::int64_t> batch;  ///< samples per step, if the variant's inputs tell
 
-  /// What most of the critical path runs through: "host" (all host terms), a kernel family,
-  /// "collective", ...; and its share of the step.
+  /// "host" where most of the critical path is host work, else the family of kernels that takes
+  /// most of the device's time; and its share of the step.
   std::string bound;
   double bound_share = 0;
 

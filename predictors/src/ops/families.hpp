@@ -10,6 +10,8 @@ void add_collective(OpRuleRegistry& registry);
 void add_concat(OpRuleRegistry& registry);
 void add_convolution(OpRuleRegistry& registry);
 void add_copy(OpRuleRegistry& registry);
+void add_detection(OpRuleRegistry& registry);
+void add_ctc(OpRuleRegistry& registry);
 void add_elementwise(OpRuleRegistry& registry);
 void add_embedding(OpRuleRegistry& registry);
 void add_fbgemm(OpRuleRegistry& registry);

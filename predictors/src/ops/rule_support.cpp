@@ -12,6 +12,8 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kDelegates[] = {
     {"aten::relu", "aten::clamp_min"},
     {"aten::relu_", "aten::clamp_min_"},
+    {"aten::hardtanh", "aten::clamp"},
+    {"aten::hardtanh_", "aten::hardtanh"},
     {"aten::embedding", "aten::index_select"},
     {"aten::_embedding_bag_backward", "aten::_embedding_bag_dense_backward"},
     {"aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward"},
@@ -66,10 +68,24 @@ class FunctionRule final : public OpRule {
 
   bool lower(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) const override {
     if (op.node.children_count > 0 && delegates(op)) return true;
-    return lower_(op, gpu, kernels);
+    const std::size_t before = kernels.size();
+    if (!lower_(op, gpu, kernels)) return false;
+    if (op.graph.allow_tf32 && gpu.peak_tflop_per_s.tf32_matrix) allow_tf32(kernels, before);
+    return true;
   }
 
  private:
+  // Products of fp32 tensors run in TF32 where the graph allows it; convolutions have a switch of
+  // their own.
+  static void allow_tf32(std::vector<KernelWork>& kernels, std::size_t begin) {
+    for (std::size_t i = begin; i < kernels.size(); ++i) {
+      KernelWork& work = kernels[i];
+      if (work.family == KernelFamily::kGemm && work.dtype == DType::kFloat32) {
+        work.matrix_units = true;
+      }
+    }
+  }
+
   static bool delegates(const OpView& op) {
     if (has_child(op, op.name())) return true;
     for (const auto& [wrapper, child] : kDelegates) {

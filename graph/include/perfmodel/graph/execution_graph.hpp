@@ -107,6 +107,10 @@ struct Node {
   NameId op_schema = 0;
   NameId kernel_backend = 0;  ///< "triton" or empty
   NameId kernel_file = 0;
+  /// What the kernels of this op and of those below it take, instead of what is predicted; -1: not
+  /// given. Rewrites set both (perfmodel/graph/rewrites/primitives.hpp).
+  double kernel_time_us = -1;
+  double kernel_time_scale = 1;  ///< times this, after that
 };
 
 struct ProcessGroup {
@@ -123,6 +127,9 @@ struct ExecutionGraph {
   std::string schema;  ///< "1.0.1", "1.1.1-chakra.0.0.4", ...
   std::string source;  ///< file it was read from; "built" for graphs without a recording
   bool built = false;  ///< made by a builder, not recorded
+  /// Matrix products of fp32 tensors may run in TF32 (torch.backends.cuda.matmul.allow_tf32).
+  /// Recordings do not tell; convolutions have a setting of their own.
+  bool allow_tf32 = false;
   std::int64_t process_id = 0;
 
   StringPool names;

@@ -17,7 +17,7 @@ struct TrainingOptions {
   } phase = Phase::kTraining;
 
   enum class Optimizer {
-    kNone,  ///< forward and backward pass, gradients stay
+    kNoOptimizer,  ///< forward and backward pass, gradients stay
     kSgd,
     kMomentum,  ///< SGD with momentum 0.9
     kAdagrad,

@@ -1,0 +1,199 @@
+#include "attention.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include "memory.hpp"
+#include "views.hpp"
+
+namespace perfmodel {
+namespace {
+
+// Rows of the log-sum-exp of the memory-efficient kernel are padded to this.
+constexpr std::int64_t kLogSumExpAlignment = 32;
+
+struct Saved {
+  TensorRef q, k, v, out, log_sum_exp, seed, offset;
+  std::int64_t queries = 0, keys = 0;
+  double scale = 0;
+};
+
+// [B, H, S, D] <-> [B, S, H, D], the layout of the kernels.
+TensorRef swap_heads(GraphBuilder& graph, TensorRef x) { return transpose(graph, x, 1, 2); }
+
+std::int64_t padded(std::int64_t size) {
+  return (size + kLogSumExpAlignment - 1) / kLogSumExpAlignment * kLogSumExpAlignment;
+}
+
+// State of the random numbers: on the host, as no stream is being captured.
+TensorRef random_state(GraphBuilder& graph) {
+  const TensorRef made = graph.new_tensor(DType::kInt64, graph.cpu(), {});
+  graph.leaf_op("aten::empty.memory_format",
+                {Shape{}, scalar_type_code(DType::kInt64), kNone, kNone, kNone, kNone}, {made});
+  return made;
+}
+
+// What the kernels see of q, k and v; they write [B, S, H, Dv].
+struct Operands {
+  TensorRef q, k, v;
+  Shape result, log_sum_exp;
+};
+
+Operands operands(GraphBuilder& graph, const Saved& saved, bool pad) {
+  Operands made = {.q = swap_heads(graph, saved.q),
+                   .k = swap_heads(graph, saved.k),
+                   .v = swap_heads(graph, saved.v),
+                   .result = {},
+                   .log_sum_exp = {}};
+  const Shape& shape = graph.shape(made.q);
+  made.result = {shape[0], shape[1], shape[2], graph.shape(made.v)[3]};
+  made.log_sum_exp = {shape[0], shape[2], pad ? padded(shape[1]) : shape[1]};
+  return made;
+}
+
+Value optional(TensorRef tensor) { return tensor.exists() ? Value(tensor) : Value(kNone); }
+
+void flash_forward(GraphBuilder& graph, Saved& saved, const FusedAttention& options,
+                   std::int64_t sequence) {
+  graph.begin_op("aten::_scaled_dot_product_flash_attention",
+                 {saved.q, saved.k, saved.v, options.dropout, options.causal, false, saved.scale},
+                 sequence);
+  const Operands in = operands(graph, saved, false);
+  graph.begin_op("aten::_flash_attention_forward",
+                 {in.q, in.k, in.v, kNone, kNone, saved.queries, saved.keys, options.dropout,
+                  options.causal, false, saved.scale, kNone, kNone, kNone, kNone});
+  const TensorRef result = empty_like(graph, in.q);
+  saved.log_sum_exp = empty(graph, DType::kFloat32, in.log_sum_exp);
+  saved.seed = random_state(graph);
+  saved.offset = random_state(graph);
+  const TensorRef debug = empty(graph, graph.dtype(saved.q), {0});
+  graph.end_op({result, saved.log_sum_exp, saved.seed, saved.offset, debug});
+  saved.out = swap_heads(graph, result);
+  graph.end_op({saved.out, saved.log_sum_exp, graph.undefined(), graph.undefined(), saved.queries,
+                saved.keys, saved.seed, saved.offset, debug});
+}
+
+void efficient_forward(GraphBuilder& graph, Saved& saved, const FusedAttention& options,
+                       std::int64_t sequence) {
+  const Value mask = optional(options.mask);
+  graph.begin_op(
+      "aten::_scaled_dot_product_efficient_attention",
+      {saved.q, saved.k, saved.v, mask, true, options.dropout, options.causal, saved.scale},
+      sequence);
+  const Operands in = operands(graph, saved, true);
+  graph.begin_op("aten::_efficient_attention_forward",
+                 {in.q, in.k, in.v, mask, kNone, kNone, kNone, kNone, options.dropout,
+                  options.causal ? 1 : 0, true, saved.scale, kNone, kNone});
+  const TensorRef result = empty(graph, graph.dtype(saved.q), in.result);
+  saved.log_sum_exp = empty(graph, DType::kFloat32, in.log_sum_exp);
+  saved.seed = random_state(graph);
+  saved.offset = random_state(graph);
+  graph.end_op({result, saved.log_sum_exp, saved.seed, saved.offset, saved.queries, saved.keys});
+  saved.out = swap_heads(graph, result);
+  graph.end_op({saved.out, saved.log_sum_exp, saved.seed, saved.offset});
+}
+
+// Gradients of q, k and v in the layout of the kernels, then in that of the caller.
+std::vector<TensorRef> gradients_of(GraphBuilder& graph, const Operands& in) {
+  return {empty_like(graph, in.q), empty_like(graph, in.k), empty_like(graph, in.v)};
+}
+
+std::vector<TensorRef> to_caller(GraphBuilder& graph, std::vector<TensorRef> gradients) {
+  for (TensorRef& gradient : gradients) gradient = swap_heads(graph, gradient);
+  return gradients;
+}
+
+std::vector<TensorRef> flash_backward(GraphBuilder& graph, const Saved& saved,
+                                      const FusedAttention& options, TensorRef gradient) {
+  const TensorRef none = graph.undefined();
+  graph.begin_op(
+      "aten::_scaled_dot_product_flash_attention_backward",
+      {gradient, saved.q, saved.k, saved.v, saved.out, saved.log_sum_exp, none, none, saved.queries,
+       saved.keys, options.dropout, options.causal, saved.seed, saved.offset, saved.scale});
+  const Operands in = operands(graph, saved, false);
+  const TensorRef gradient_in = swap_heads(graph, gradient), out_in = swap_heads(graph, saved.out);
+  graph.begin_op("aten::_flash_attention_backward",
+                 {gradient_in, in.q, in.k, in.v, out_in, saved.log_sum_exp, none, none,
+                  saved.queries, saved.keys, options.dropout, options.causal, saved.seed,
+                  saved.offset, saved.scale, kNone, kNone});
+  const std::vector<TensorRef> made = gradients_of(graph, in);
+  const Shape& shape = in.result;
+  empty(graph, DType::kFloat32, {shape[0], shape[2], padded(shape[1])});  // sums of P * dP
+  empty(graph, DType::kFloat32, {shape[0], padded(shape[1]), shape[2], shape[3]});  // dq
+  graph.end_op({made[0], made[1], made[2], none});
+  std::vector<TensorRef> gradients = to_caller(graph, made);
+  graph.end_op({gradients[0], gradients[1], gradients[2]});
+  return gradients;
+}
+
+std::vector<TensorRef> efficient_backward(GraphBuilder& graph, const Saved& saved,
+                                          const FusedAttention& options, TensorRef gradient) {
+  const TensorRef none = graph.undefined();
+  const TensorRef mask = options.mask.exists() ? options.mask : none;
+  graph.begin_op("aten::_scaled_dot_product_efficient_attention_backward",
+                 {gradient, saved.q, saved.k, saved.v, mask, saved.out, saved.log_sum_exp,
+                  saved.seed, saved.offset, options.dropout, Value::List{true, true, true, false},
+                  options.causal, saved.scale});
+  const TensorRef gradient_in = swap_heads(graph, gradient), out_in = swap_heads(graph, saved.out);
+  const Operands in = operands(graph, saved, true);
+  graph.begin_op("aten::_efficient_attention_backward", {gradient_in,
+                                                         in.q,
+                                                         in.k,
+                                                         in.v,
+                                                         mask,
+                                                         out_in,
+                                                         none,
+                                                         none,
+                                                         saved.queries,
+                                                         saved.keys,
+                                                         saved.log_sum_exp,
+                                                         options.dropout,
+                                                         saved.seed,
+                                                         saved.offset,
+                                                         options.causal ? 1 : 0,
+                                                         false,
+                                                         saved.scale,
+                                                         kNone,
+                                                         kNone,
+                                                         false});
+  const std::vector<TensorRef> made = gradients_of(graph, in);
+  empty(graph, DType::kFloat32, in.log_sum_exp);  // sums of P * dP
+  graph.end_op({made[0], made[1], made[2], none});
+  std::vector<TensorRef> gradients = to_caller(graph, made);
+  graph.end_op({gradients[0], gradients[1], gradients[2], none});
+  return gradients;
+}
+
+}  // namespace
+
+TensorRef fused_attention(AutogradTape& tape, TensorRef q, TensorRef k, TensorRef v,
+                          const FusedAttention& options) {
+  GraphBuilder& graph = tape.graph();
+  const bool flash = options.kernel == FusedAttention::Kernel::kFlash;
+  const double width = static_cast<double>(graph.shape(q)[3]);
+  Saved saved = {.q = q,
+                 .k = k,
+                 .v = v,
+                 .out = {},
+                 .log_sum_exp = {},
+                 .seed = {},
+                 .offset = {},
+                 .queries = graph.shape(q)[2],
+                 .keys = graph.shape(k)[2],
+                 .scale = options.scale.value_or(1.0 / std::sqrt(width))};
+  const Value scale = options.scale ? Value(*options.scale) : Value(kNone);
+  graph.begin_op("aten::scaled_dot_product_attention",
+                 {q, k, v, optional(options.mask), options.dropout, options.causal, scale},
+                 tape.sequence());
+  (flash ? flash_forward : efficient_forward)(graph, saved, options, tape.sequence());
+  graph.end_op({saved.out});
+  tape.record(flash ? "ScaledDotProductFlashAttentionBackward0"
+                    : "ScaledDotProductEfficientAttentionBackward0",
+              {q, k, v}, saved.out, [&graph, saved, options, flash](TensorRef gradient) {
+                return (flash ? flash_backward : efficient_backward)(graph, saved, options,
+                                                                     gradient);
+              });
+  return saved.out;
+}
+
+}  // namespace perfmodel

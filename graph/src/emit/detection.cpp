@@ -1,0 +1,160 @@
+#include "detection.hpp"
+
+#include "index.hpp"
+#include "memory.hpp"
+#include "pointwise.hpp"
+#include "reduction.hpp"
+#include "views.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr std::int64_t kMean = 1, kSum = 2;
+
+Shape picked_shape(const GraphBuilder& graph, TensorRef x, TensorRef rows) {
+  Shape shape = graph.shape(x);
+  shape[0] = graph.numel(rows);
+  return shape;
+}
+
+// Words of the overlap matrix: one bit per pair of boxes.
+std::int64_t mask_words(std::int64_t boxes) { return (boxes + 63) / 64; }
+
+}  // namespace
+
+TensorRef pick_rows(GraphBuilder& graph, TensorRef x, TensorRef rows, std::int64_t sequence) {
+  const Shape shape = picked_shape(graph, x, rows);
+  const TensorRef out = graph.new_tensor(graph.dtype(x), shape);
+  graph.begin_op("aten::index.Tensor", {x, std::vector<TensorRef>{rows}}, sequence);
+  Shape column(shape.size(), 1);
+  column[0] = shape[0];
+  reshape(graph, rows, column);
+  graph.end_op({out});
+  return out;
+}
+
+TensorRef pick_rows(AutogradTape& tape, TensorRef x, TensorRef rows) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = pick_rows(graph, x, rows, tape.sequence());
+  tape.record("IndexBackward0", {x}, out,
+              [&graph, x, rows](TensorRef gradient) -> std::vector<TensorRef> {
+                const TensorRef made = new_zeros(graph, gradient, graph.shape(x));
+                index_put_accumulate(graph, made, {rows}, gradient);
+                return {made};
+              });
+  return out;
+}
+
+// (1 - target) * score - log(sigmoid(score)), as PyTorch 2 has it.
+TensorRef binary_cross_entropy_with_scores(AutogradTape& tape, TensorRef scores, TensorRef target) {
+  GraphBuilder& graph = tape.graph();
+  graph.begin_op("aten::binary_cross_entropy_with_logits", {scores, target, kNone, kNone, kMean},
+                 tape.sequence());
+  const TensorRef each = empty_like(graph, target);
+  graph.leaf_op("aten::fill_.Scalar", {each, 1}, {each});
+  graph.leaf_op("aten::sub_.Tensor", {each, target, 1}, {each});
+  graph.leaf_op("aten::mul_.Tensor", {each, scores}, {each});
+  const TensorRef log_probability = like(graph, scores);
+  const TensorRef buffer = graph.new_tensor(graph.dtype(scores), {0});
+  graph.begin_op("aten::log_sigmoid", {scores});
+  graph.leaf_op("aten::log_sigmoid_forward", {scores}, {log_probability, buffer});
+  graph.end_op({log_probability});
+  graph.leaf_op("aten::sub_.Tensor", {each, log_probability, 1}, {each});
+  const TensorRef loss = mean(graph, each);
+  graph.end_op({loss});
+  tape.record("BinaryCrossEntropyWithLogitsBackward0", {scores}, loss,
+              [&graph, scores, target](TensorRef gradient) -> std::vector<TensorRef> {
+                const TensorRef probability = unary(graph, "aten::sigmoid", scores);
+                const TensorRef off = like(graph, scores);
+                graph.leaf_op("aten::sub.Tensor", {probability, target, 1}, {off});
+                const TensorRef made = binary(graph, "aten::mul.Tensor", off, gradient);
+                divide_in_place(graph, made, graph.numel(scores));
+                return {made};
+              });
+  return loss;
+}
+
+TensorRef smooth_l1_sum(AutogradTape& tape, TensorRef prediction, TensorRef target, double beta) {
+  GraphBuilder& graph = tape.graph();
+  const std::vector<TensorRef> both = {prediction, target};
+  graph.leaf_op("aten::broadcast_tensors", {both}, {both}, tape.sequence());
+  const TensorRef loss = graph.new_tensor(graph.dtype(prediction), {});
+  graph.begin_op("aten::smooth_l1_loss", {prediction, target, kSum, beta}, tape.sequence());
+  const TensorRef each = like(graph, prediction);
+  graph.leaf_op("aten::empty.memory_format",
+                {graph.shape(each), scalar_type_code(graph.dtype(each)), kNone,
+                 graph.device_value(), kNone, 0},
+                {each});
+  graph.begin_op("aten::sum.IntList_out", {each, Shape{}, false, kNone, loss});
+  as_strided(graph, loss, Shape(graph.shape(each).size(), 1), Shape(graph.shape(each).size(), 0));
+  graph.end_op({loss});
+  graph.end_op({loss});
+  tape.record(
+      "SmoothL1LossBackward0", {prediction}, loss,
+      [&graph, prediction, target, beta](TensorRef gradient) -> std::vector<TensorRef> {
+        graph.begin_op("aten::smooth_l1_loss_backward", {gradient, prediction, target, kSum, beta});
+        const TensorRef made = zeros_like(graph, prediction, graph.dtype(prediction));
+        graph.leaf_op("aten::smooth_l1_loss_backward.grad_input",
+                      {gradient, prediction, target, kSum, beta, made}, {made});
+        graph.end_op({made});
+        return {made};
+      });
+  return loss;
+}
+
+TensorRef non_maximum_suppression(GraphBuilder& graph, TensorRef boxes, TensorRef scores,
+                                  double overlap, std::int64_t kept) {
+  const std::int64_t count = graph.shape(boxes)[0], words = mask_words(count);
+  const TensorRef out = graph.new_tensor(DType::kInt64, {kept});
+  graph.begin_op("torchvision::nms", {boxes, scores, overlap});
+  const TensorRef order = graph.new_tensor(DType::kInt64, {count});
+  graph.leaf_op("aten::sort.stable", {scores, true, 0, true}, {like(graph, scores), order});
+  graph.leaf_op("aten::index_select", {boxes, 0, order}, {like(graph, boxes)});
+  const TensorRef mask = empty(graph, DType::kInt64, {count * words});
+  const TensorRef on_host = graph.new_tensor(DType::kInt64, graph.cpu(), {count * words});
+  const Value cpu = GraphBuilder::device_value(graph.cpu());
+  const int dtype = scalar_type_code(DType::kInt64);
+  graph.begin_op("aten::to.dtype_layout", {mask, dtype, 0, cpu, false, false, false, kNone});
+  graph.begin_op("aten::_to_copy", {mask, dtype, 0, cpu, false, false, kNone});
+  graph.leaf_op("aten::empty_strided", {graph.shape(mask), Shape{1}, dtype, 0, cpu, false},
+                {on_host});
+  copy(graph, on_host, mask);
+  graph.end_op({on_host});
+  graph.end_op({on_host});
+  const TensorRef rows = graph.new_tensor(DType::kInt64, {kept});
+  graph.leaf_op("aten::index.Tensor", {order, std::vector<TensorRef>{rows}}, {out});
+  graph.end_op({out});
+  return out;
+}
+
+TensorRef roi_align(AutogradTape& tape, TensorRef features, TensorRef regions,
+                    const RoiAlign& align) {
+  GraphBuilder& graph = tape.graph();
+  const Shape& from = graph.shape(features);
+  const Shape shape = {graph.shape(regions)[0], from[1], align.size, align.size};
+  const std::vector<Value> arguments = {features,   regions,       align.scale, align.size,
+                                        align.size, align.samples, false};
+  // The outer call is that of autograd, which calls the kernel's.
+  graph.begin_op("torchvision::roi_align", arguments, tape.sequence());
+  graph.begin_op("torchvision::roi_align", arguments);
+  const TensorRef out = zeros(graph, graph.dtype(features), shape);
+  graph.end_op({out});
+  graph.end_op({out});
+  tape.record("torch::autograd::CppNode<vision::ops::(anonymous namespace)::ROIAlignFunction>",
+              {features}, out,
+              [&graph, features, regions, align](TensorRef gradient) -> std::vector<TensorRef> {
+                const Shape& to = graph.shape(features);
+                const std::vector<Value> inputs = {
+                    gradient, regions, align.scale, align.size,    align.size, to[0],
+                    to[1],    to[2],   to[3],       align.samples, false};
+                graph.begin_op("torchvision::_roi_align_backward", inputs);
+                graph.begin_op("torchvision::_roi_align_backward", inputs);
+                const TensorRef made = zeros(graph, graph.dtype(features), to);
+                graph.end_op({made});
+                graph.end_op({made});
+                return {made};
+              });
+  return out;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,117 @@
+#include "in_place.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "memory.hpp"
+#include "pointwise.hpp"
+
+namespace perfmodel {
+namespace {
+
+// `function` of an x that is then its own result; the gradient needs the result alone.
+void from_result(AutogradTape& tape, const char* function, const char* backward_node,
+                 const char* backward_op, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  graph.leaf_op(function, {x}, {x}, tape.sequence());
+  tape.record(backward_node, {x}, x,
+              [&graph, x, backward_op](TensorRef gradient) -> std::vector<TensorRef> {
+                const TensorRef made = like(graph, x);
+                graph.leaf_op(backward_op, {gradient, x}, {made});
+                return {made};
+              });
+}
+
+TensorRef product(GraphBuilder& graph, TensorRef a, TensorRef b) {
+  const TensorRef made = like(graph, a);
+  graph.leaf_op("aten::mul.Tensor", {a, b}, {made});
+  return made;
+}
+
+// The result of an op on two operands that allocates it by a call of its own.
+TensorRef iterator_output(GraphBuilder& graph, TensorRef a, TensorRef b) {
+  const TensorRef made = pointwise_result(graph, {a, b}, graph.dtype(a));
+  const Value dtype = scalar_type_code(graph.dtype(made)), device = graph.device_value();
+  const Shape shape = graph.shape(made);
+  if (!graph.is_contiguous(made)) {
+    graph.leaf_op("aten::empty_strided", {shape, graph.strides(made), dtype, kNone, device, kNone},
+                  {made});
+    return made;
+  }
+  // Where both lie row by row, nothing has to be found out.
+  std::vector<Value> arguments = {shape, dtype, kNone, device, kNone, kNone};
+  if (graph.is_contiguous(a) && graph.is_contiguous(b)) arguments.back() = 0;
+  graph.leaf_op("aten::empty.memory_format", std::move(arguments), {made});
+  return made;
+}
+
+// A copy that autograd records and nobody differentiates.
+TensorRef saved_clone(AutogradTape& tape, TensorRef x) {
+  GraphBuilder& graph = tape.graph();
+  graph.begin_op("aten::clone", {x, kNone}, tape.sequence());
+  TensorRef made;
+  if (graph.is_contiguous(x)) {
+    made = like(graph, x);
+    graph.leaf_op("aten::empty_strided",
+                  {graph.shape(x), graph.strides(x), scalar_type_code(graph.dtype(x)), 0,
+                   graph.device_value(), kNone},
+                  {made});
+  } else {
+    made = empty_like(graph, x);
+  }
+  copy(graph, made, x);
+  graph.end_op({made});
+  tape.record("CloneBackward0", {x}, made,
+              [](TensorRef gradient) -> std::vector<TensorRef> { return {gradient}; });
+  return made;
+}
+
+}  // namespace
+
+void sigmoid_in_place(AutogradTape& tape, TensorRef x) {
+  from_result(tape, "aten::sigmoid_", "SigmoidBackward0", "aten::sigmoid_backward", x);
+}
+
+void tanh_in_place(AutogradTape& tape, TensorRef x) {
+  from_result(tape, "aten::tanh_", "TanhBackward0", "aten::tanh_backward", x);
+}
+
+void mul_in_place(AutogradTape& tape, TensorRef x, TensorRef other) {
+  GraphBuilder& graph = tape.graph();
+  graph.begin_op("aten::mul_.Tensor", {x, other}, tape.sequence());
+  // The backward function takes its number before the copy takes one.
+  const auto saved = std::make_shared<TensorRef>();
+  tape.record("MulBackward0", {x, other}, x,
+              [&tape, saved, other](TensorRef gradient) -> std::vector<TensorRef> {
+                GraphBuilder& inner = tape.graph();
+                TensorRef other_gradient;
+                if (tape.requires_grad(other)) {
+                  other_gradient = product(inner, gradient, *saved);
+                }
+                return {product(inner, gradient, other), other_gradient};
+              });
+  *saved = saved_clone(tape, x);
+  graph.end_op({x});
+}
+
+void hardtanh_in_place(AutogradTape& tape, TensorRef x, int low, int high) {
+  GraphBuilder& graph = tape.graph();
+  graph.begin_op("aten::hardtanh_", {x, low, high}, tape.sequence());
+  const auto saved = std::make_shared<TensorRef>();
+  tape.record("HardtanhBackward0", {x}, x,
+              [&graph, saved, low, high](TensorRef gradient) -> std::vector<TensorRef> {
+                graph.begin_op("aten::hardtanh_backward", {gradient, *saved, low, high});
+                const TensorRef made = iterator_output(graph, gradient, *saved);
+                graph.end_op({made});
+                return {made};
+              });
+  *saved = saved_clone(tape, x);
+  graph.begin_op("aten::hardtanh.out", {x, low, high, x});
+  graph.begin_op("aten::clamp.out", {x, low, high, x});
+  if (graph.pytorch().before(2, 0)) to_same_dtype(graph, x);
+  graph.end_op({x});
+  graph.end_op({x});
+  graph.end_op({x});
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "autograd_tape.hpp"
+
+namespace perfmodel {
+
+// Elementwise ops that overwrite their first operand, as PyTorch's own recurrent cells use them.
+
+void sigmoid_in_place(AutogradTape& tape, TensorRef x);
+void tanh_in_place(AutogradTape& tape, TensorRef x);
+// These two keep a copy of `x` for the backward pass.
+void mul_in_place(AutogradTape& tape, TensorRef x, TensorRef other);
+void hardtanh_in_place(AutogradTape& tape, TensorRef x, int low, int high);
+
+}  // namespace perfmodel

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "config_checks.hpp"
+#include "perfmodel/graph/transformer_config.hpp"
+#include "perfmodel/result.hpp"
+#include "training_step.hpp"
+
+namespace perfmodel {
+
+struct LinearWeights {
+  TensorRef weight, bias;  // the bias may not exist
+};
+struct NormWeights {
+  TensorRef weight, bias;  // no bias: root mean square
+};
+
+LinearWeights make_linear(TrainingStep& step, std::int64_t in, std::int64_t out, bool bias = true);
+NormWeights make_layer_norm(TrainingStep& step, std::int64_t width);
+
+TensorRef linear(AutogradTape& tape, TensorRef x, const LinearWeights& weights);
+TensorRef layer_norm(AutogradTape& tape, TensorRef x, const NormWeights& weights, double eps);
+
+/// [B, S, H * D] -> [B, H, S, D] by a view and a permutation or, as newer models write it, a
+/// transposition.
+TensorRef split_heads(AutogradTape& tape, TensorRef x, std::int64_t heads, bool by_transpose);
+/// [B, H, S, D] -> [B, S, H * D], which copies.
+TensorRef join_heads(AutogradTape& tape, TensorRef x, bool by_transpose);
+
+/// `x[:, start:end]` of one axis as Python's index expression does it: no op where all is taken.
+TensorRef index_range(AutogradTape& tape, TensorRef x, int dim, std::int64_t start,
+                      std::int64_t end);
+/// The ":" of an index expression, which is an op.
+TensorRef index_all(AutogradTape& tape, TensorRef x, int dim);
+
+/// `FusedAttention` with the kernel of the config; eager attention is not one.
+TensorRef fused_attention(AutogradTape& tape, TransformerConfig::Attention attention, TensorRef q,
+                          TensorRef k, TensorRef v, double dropout, bool causal, TensorRef mask);
+
+/// Cross entropy of all tokens: scores [B, S, V] against labels [B, S]. With `shifted`, every token
+/// is to predict the next one, and the last score goes unused.
+TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, bool shifted);
+
+/// Errors of sizes that no model can have: not positive, hidden not a multiple of heads, more
+/// activations or weights than 2^60.
+Result<void> check_transformer(const TransformerConfig& config);
+/// Error of a sequence that is longer than the positions.
+Result<void> check_positions(const TransformerConfig& config);
+/// Error of a sequence too short to have a next token.
+Result<void> check_next_token(const TransformerConfig& config);
+
+}  // namespace perfmodel

@@ -1,0 +1,196 @@
+#include "backward_pass.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+namespace perfmodel {
+namespace {
+
+constexpr std::string_view kEvaluate = "autograd::engine::evaluate_function";
+
+class Analysis {
+ public:
+  explicit Analysis(const ExecutionGraph& graph) : graph_(graph) {
+    const std::size_t count = graph.nodes.size();
+    pass_.in_backward.resize(count);
+    pass_.input_producers.resize(count);
+  }
+
+  BackwardPass run() {
+    find_functions();
+    find_producers();
+    for (std::size_t i = 0; i < pass_.functions.size(); ++i) {
+      follow(static_cast<std::int32_t>(i));
+    }
+    return std::move(pass_);
+  }
+
+ private:
+  // Functions through whose hands a gradient went, last one last; or, for a sum, its addends.
+  struct Gradient {
+    std::vector<std::int32_t> holders;
+    std::vector<GradientEdge> addends;  // `to` is not known yet; from -1: of these holders
+  };
+
+  const Node& node(std::int32_t index) const {
+    return graph_.nodes[static_cast<std::size_t>(index)];
+  }
+
+  void find_functions() {
+    std::unordered_map<std::int64_t, std::int32_t> forward;  // by sequence number
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& n = graph_.nodes[i];
+      const bool below = n.parent >= 0 && pass_.in_backward[static_cast<std::size_t>(n.parent)];
+      pass_.in_backward[i] =
+          below || n.scope == Scope::kBackward || is_evaluate_function(graph_, n);
+      pass_.last_sequence = std::max(pass_.last_sequence, n.seq_id);
+      if (n.scope == Scope::kBackward) {
+        add_function(static_cast<std::int32_t>(i), forward);
+      } else if (n.seq_id >= 0) {
+        forward[n.seq_id] = static_cast<std::int32_t>(i);
+      }
+    }
+  }
+
+  void add_function(std::int32_t index,
+                    const std::unordered_map<std::int64_t, std::int32_t>& forward) {
+    const Node& n = node(index);
+    BackwardFunction made{.evaluate = index, .function = index, .sequence = n.seq_id};
+    if (n.parent >= 0 && is_evaluate_function(graph_, node(n.parent))) made.evaluate = n.parent;
+    if (const auto at = forward.find(n.seq_id); n.seq_id >= 0 && at != forward.end()) {
+      made.forward = at->second;
+      recorded_[at->second] = n.seq_id;
+    }
+    pass_.functions.push_back(made);
+  }
+
+  // Tensors of ops that autograd did not record have no producer, views inside an op that it did
+  // are the op's.
+  void find_producers() {
+    std::unordered_map<std::int64_t, std::int64_t> producer;  // tensor id -> sequence
+    std::vector<bool> inside(graph_.nodes.size());
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& n = graph_.nodes[i];
+      if (pass_.in_backward[i] || n.is_label) continue;
+      std::vector<std::int64_t> ids;
+      for_each_tensor(graph_, graph_.inputs(n), [&](const Tensor& tensor) {
+        const auto at = producer.find(tensor.id);
+        pass_.input_producers[i].push_back(at == producer.end() ? -1 : at->second);
+        ids.push_back(tensor.id);
+      });
+      const auto recorded = recorded_.find(static_cast<std::int32_t>(i));
+      const bool parent_inside = n.parent >= 0 && inside[static_cast<std::size_t>(n.parent)];
+      inside[i] = parent_inside || recorded != recorded_.end();
+      for_each_tensor(graph_, graph_.outputs(n), [&](const Tensor& tensor) {
+        if (recorded != recorded_.end()) {
+          producer[tensor.id] = recorded->second;
+        } else if (!parent_inside && std::find(ids.begin(), ids.end(), tensor.id) == ids.end()) {
+          producer.erase(tensor.id);
+        }
+      });
+    }
+  }
+
+  void follow(std::int32_t index) {
+    const BackwardFunction function = pass_.functions[static_cast<std::size_t>(index)];
+    for_each_tensor(graph_, graph_.inputs(node(function.function)),
+                    [&](const Tensor& tensor) { take(index, tensor); });
+    produce(index, function.function);
+    bool behind = false;
+    for (std::int32_t child : graph_.children(node(function.evaluate))) {
+      if (behind && !add(index, child)) produce(index, child);
+      behind |= child == function.function;
+    }
+  }
+
+  // Function `to` takes gradient `taken`.
+  void take(std::int32_t to, const Tensor& taken) {
+    const std::int64_t id = taken.id;
+    const auto at = gradients_.find(id);
+    if (at != gradients_.end()) {
+      const Gradient& gradient = at->second;
+      if (gradient.addends.empty()) {
+        connect({.from = holder(gradient.holders, to), .to = to, .tensor = entry(taken)});
+      }
+      for (GradientEdge edge : gradient.addends) {
+        if (edge.from < 0) edge.from = holder(first_holders_[edge.tensor], to);
+        edge.to = to;
+        connect(edge);
+      }
+    }
+    Gradient& passed = gradients_[id];  // it may be handed on as it is
+    if (!passed.addends.empty()) passed = {};
+    passed.holders.push_back(to);
+  }
+
+  std::uint32_t entry(const Tensor& tensor) const {
+    return static_cast<std::uint32_t>(&tensor - graph_.tensors.data());
+  }
+
+  void connect(const GradientEdge& edge) {
+    if (edge.from >= 0) pass_.edges.push_back(edge);
+  }
+
+  // The last of `holders` whose forward op took what the op of `to` made.
+  std::int32_t holder(const std::vector<std::int32_t>& holders, std::int32_t to) const {
+    const std::int64_t made_by = pass_.functions[static_cast<std::size_t>(to)].sequence;
+    for (auto at = holders.rbegin(); at != holders.rend(); ++at) {
+      const std::int32_t forward = pass_.functions[static_cast<std::size_t>(*at)].forward;
+      if (*at == to || forward < 0) continue;
+      const auto& producers = pass_.input_producers[static_cast<std::size_t>(forward)];
+      if (std::find(producers.begin(), producers.end(), made_by) != producers.end()) return *at;
+    }
+    return -1;
+  }
+
+  // All that comes out of a tree of nodes is in the hands of function `index`.
+  void produce(std::int32_t index, std::int32_t tree) {
+    const Node& n = node(tree);
+    if (tree != pass_.functions[static_cast<std::size_t>(index)].function) {
+      for_each_tensor(graph_, graph_.outputs(n), [&](const Tensor& tensor) {
+        gradients_[tensor.id] = {.holders = {index}, .addends = {}};
+      });
+    }
+    for (std::int32_t child : graph_.children(n)) produce(index, child);
+  }
+
+  // Whether `child` adds a gradient of function `index` to one that was there before.
+  bool add(std::int32_t index, std::int32_t child) {
+    const Node& n = node(child);
+    const std::string_view name = graph_.name(n);
+    const auto inputs = graph_.inputs(n), outputs = graph_.outputs(n);
+    if (name != "aten::add" && name != "aten::add_") return false;
+    if (inputs.size() < 2 || outputs.empty()) return false;
+    for (const Argument& argument : {inputs[0], inputs[1], outputs[0]}) {
+      if (argument.kind != Argument::Kind::kTensor) return false;
+    }
+    const std::int64_t before = graph_.tensors[inputs[0].index].id;
+    const std::int64_t sum = graph_.tensors[outputs[0].index].id;
+    Gradient made;
+    made.addends = gradients_[before].addends;
+    if (made.addends.empty()) {
+      first_holders_[inputs[0].index] = gradients_[before].holders;
+      made.addends.push_back({.from = -1, .to = -1, .tensor = inputs[0].index});
+    }
+    made.addends.push_back({.from = index, .to = -1, .tensor = inputs[1].index, .sum = child});
+    gradients_[sum] = std::move(made);
+    return true;
+  }
+
+  const ExecutionGraph& graph_;
+  BackwardPass pass_;
+  std::unordered_map<std::int32_t, std::int64_t> recorded_;  // forward node -> sequence
+  std::unordered_map<std::int64_t, Gradient> gradients_;     // by tensor id
+  std::unordered_map<std::uint32_t, std::vector<std::int32_t>> first_holders_;  // by tensor entry
+};
+
+}  // namespace
+
+bool is_evaluate_function(const ExecutionGraph& graph, const Node& node) {
+  return graph.name(node).starts_with(kEvaluate);
+}
+
+BackwardPass backward_pass(const ExecutionGraph& graph) { return Analysis(graph).run(); }
+
+}  // namespace perfmodel

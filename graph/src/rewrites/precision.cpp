@@ -1,0 +1,137 @@
+#include "perfmodel/graph/rewrites/precision.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "autocast.hpp"
+#include "autocast_lists.hpp"
+
+namespace perfmodel {
+namespace {
+
+using Precision = PrecisionOptions::Precision;
+
+constexpr std::int32_t kDeepest = 1000;  // nodes below nodes; recordings have about 20
+
+Unexpected refuse(std::string message) {
+  return fail(ErrorCode::kImpossible, "precision: " + std::move(message));
+}
+
+bool has_gpu_tensors(const ExecutionGraph& graph) {
+  return std::any_of(graph.tensors.begin(), graph.tensors.end(),
+                     [](const Tensor& tensor) { return tensor.on_gpu(); });
+}
+
+bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
+// Autocast rewrites fp32 programs as users write them; what was rewritten before is no such.
+Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu) {
+  std::vector<std::int32_t> depth(graph.nodes.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const std::string_view name = graph.name(node);
+    if (node.parent >= 0) depth[i] = depth[static_cast<std::size_t>(node.parent)] + 1;
+    if (depth[i] > kDeepest) {
+      return refuse(
+          fmt::format("expected at most {} nodes inside each other, found more at node "
+                      "{} ({})",
+                      kDeepest, node.id, name));
+    }
+    if (name.starts_with("CheckpointFunction")) {
+      return refuse(
+          fmt::format("expected a graph without checkpoints, found {} (node {}): change "
+                      "the precision first, then add checkpoints",
+                      name, node.id));
+    }
+    if (graph.names.text(node.kernel_backend) == "triton") {
+      return refuse(
+          fmt::format("expected a graph without fused kernels, found {} (node {}): "
+                      "change the precision first, then fuse",
+                      name, node.id));
+    }
+    if (autocast_policy(name, on_gpu) != AutocastPolicy::kLower) continue;
+    DType found = DType::kUnknown;
+    for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
+      if (is_half(tensor.dtype)) found = tensor.dtype;
+    });
+    if (found != DType::kUnknown) {
+      return refuse(fmt::format("expected an fp32 graph, found {} of {} tensors (node {})", name,
+                                to_string(found), node.id));
+    }
+  }
+  return {};
+}
+
+// The scaler stands around one backward pass and the step of an optimizer.
+Result<void> check_scaler(const ExecutionGraph& graph, const BackwardPass& pass) {
+  if (pass.functions.empty()) return refuse("expected a backward pass to scale, found none");
+  const bool steps = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return node.is_label && graph.name(node).starts_with("Optimizer.step");
+  });
+  if (!steps) return refuse("expected an Optimizer.step region for the scaler, found none");
+  for (const BackwardFunction& function : pass.functions) {
+    const Node& node = graph.nodes[static_cast<std::size_t>(function.function)];
+    bool sparse = false;
+    for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
+      sparse |= tensor.storage_id == 0 && tensor.dtype != DType::kUnknown;
+    });
+    if (function.accumulates() && sparse) {
+      return refuse(
+          fmt::format("expected dense gradients for the scaler, found a sparse one at "
+                      "node {}",
+                      node.id));
+    }
+  }
+  return {};
+}
+
+Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half, bool grad_scaler) {
+  const bool on_gpu = has_gpu_tensors(graph);
+  if (!on_gpu && half == DType::kFloat16) {
+    return refuse("expected tensors on a GPU, found none: autocast on CPUs knows bfloat16 only");
+  }
+  if (auto good = check_nodes(graph, on_gpu); !good) return Unexpected{good.error()};
+  const BackwardPass pass = backward_pass(graph);
+  if (grad_scaler) {
+    if (auto good = check_scaler(graph, pass); !good) return Unexpected{good.error()};
+  }
+  const std::vector<bool> region = autocast_region(graph, pass, on_gpu);
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (region[i] &&
+        autocast_policy(graph.name(graph.nodes[i]), on_gpu) == AutocastPolicy::kLower) {
+      return autocast_graph(graph, pass, half, on_gpu, grad_scaler);
+    }
+  }
+  return refuse(
+      "expected ops that autocast runs in half precision (linear, mm, bmm, convolution, ...), "
+      "found none in the forward pass");
+}
+
+}  // namespace
+
+Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
+                                         const PrecisionOptions& options) {
+  if (options.grad_scaler && options.precision != Precision::kFp16) {
+    return refuse("expected fp16 for a gradient scaler, found another precision");
+  }
+  switch (options.precision) {
+    case Precision::kFp16:
+      return autocast(graph, DType::kFloat16, options.grad_scaler);
+    case Precision::kBf16:
+      return autocast(graph, DType::kBFloat16, false);
+    case Precision::kTf32:
+      if (!has_gpu_tensors(graph)) {
+        return refuse("expected tensors on a GPU for TF32, found none");
+      }
+      break;
+    case Precision::kFp32:
+      break;
+  }
+  ExecutionGraph made = graph;
+  made.allow_tf32 = options.precision == Precision::kTf32;
+  return made;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,225 @@
+#include "perfmodel/graph/rewrites/primitives.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "graph_copy.hpp"
+
+namespace perfmodel {
+namespace {
+
+// Glob with '*' alone; linear, for both may be long.
+bool matches(std::string_view pattern, std::string_view text) {
+  std::size_t p = 0, t = 0, star = std::string_view::npos, restart = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      restart = t;
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++restart;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+    }
+  }
+  return row.back();
+}
+
+// Names of the graph that the pattern may have meant.
+std::string near_names(const ExecutionGraph& graph, std::string_view pattern) {
+  constexpr std::size_t kShown = 3, kLongest = 200;
+  if (pattern.size() > kLongest) pattern = pattern.substr(0, kLongest);
+  std::vector<bool> seen(graph.names.size());
+  std::vector<std::pair<std::size_t, std::string_view>> names;
+  for (const Node& node : graph.nodes) {
+    if (seen[node.name] || node.is_structural || graph.name(node).size() > kLongest) continue;
+    seen[node.name] = true;
+    const std::string_view name = graph.name(node);
+    const bool inside = name.find(pattern) != std::string_view::npos;
+    names.emplace_back(inside ? 0 : distance(pattern, name), name);
+  }
+  std::sort(names.begin(), names.end());
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    text += (i ? ", " : "") + std::string(names[i].second);
+  }
+  return text;
+}
+
+Unexpected no_match(const ExecutionGraph& graph, std::string_view pattern, std::string_view what) {
+  return fail(ErrorCode::kUnknownName,
+              fmt::format("expected {} that matches \"{}\", found none; near: {}", what, pattern,
+                          near_names(graph, pattern)));
+}
+
+// Per name, whether it matches.
+std::vector<bool> matching_names(const ExecutionGraph& graph, std::string_view pattern) {
+  std::vector<bool> found(graph.names.size());
+  for (std::size_t id = 0; id < found.size(); ++id) {
+    found[id] = matches(pattern, graph.names.text(static_cast<NameId>(id)));
+  }
+  return found;
+}
+
+std::optional<std::pair<std::int64_t, std::int64_t>> id_range(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  std::pair<std::int64_t, std::int64_t> range;
+  if (colon == std::string_view::npos) return {};
+  const auto parse = [](std::string_view number, std::int64_t& value) {
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+    return error == std::errc() && end == number.data() + number.size();
+  };
+  if (!parse(text.substr(0, colon), range.first) || !parse(text.substr(colon + 1), range.second)) {
+    return {};
+  }
+  return range;
+}
+
+// Parents stand before their children, so one walk in order tells what lies under what.
+template <class Inside>
+std::vector<bool> at_or_below(const ExecutionGraph& graph, Inside&& inside) {
+  std::vector<bool> found(graph.nodes.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::int32_t parent = graph.nodes[i].parent;
+    found[i] = inside(i) || (parent >= 0 && static_cast<std::size_t>(parent) < i &&
+                             found[static_cast<std::size_t>(parent)]);
+  }
+  return found;
+}
+
+ExecutionGraph copy_kept(const ExecutionGraph& graph, const std::vector<bool>& kept) {
+  GraphCopy copy(graph);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    if (kept[i]) copy.copy(static_cast<std::int32_t>(i));
+  }
+  return copy.finish();
+}
+
+// Changes the ops that match and lie under none that does.
+template <class Change>
+Result<ExecutionGraph> change_outermost(const ExecutionGraph& graph, std::string_view pattern,
+                                        Change&& change) {
+  const std::vector<bool> names = matching_names(graph, pattern);
+  const auto match = [&](std::size_t i) {
+    return !graph.nodes[i].is_label && names[graph.nodes[i].name];
+  };
+  const std::vector<bool> below = at_or_below(graph, match);
+  ExecutionGraph made = graph;
+  bool any = false;
+  for (std::size_t i = 0; i < made.nodes.size(); ++i) {
+    const std::int32_t parent = made.nodes[i].parent;
+    const bool inner = parent >= 0 && below[static_cast<std::size_t>(parent)];
+    if (!match(i) || inner) continue;
+    change(made.nodes[i]);
+    any = true;
+  }
+  if (!any) return no_match(graph, pattern, "an op");
+  return made;
+}
+
+Result<void> check_value(double value, std::string_view what) {
+  if (std::isfinite(value) && value >= 0) return {};
+  return fail(ErrorCode::kImpossible,
+              fmt::format("expected {} of at least 0, found {}", what, value));
+}
+
+}  // namespace
+
+Result<ExecutionGraph> keep_subgraph(const ExecutionGraph& graph, std::string_view pattern) {
+  const auto range = id_range(pattern);
+  std::vector<bool> below;
+  if (range) {
+    std::vector<bool> first(graph.nodes.size());
+    for (std::int32_t op : top_level_ops(graph)) {
+      const std::int64_t id = graph.nodes[static_cast<std::size_t>(op)].id;
+      first[static_cast<std::size_t>(op)] = id >= range->first && id < range->second;
+    }
+    below = at_or_below(graph, [&](std::size_t i) { return first[i]; });
+  } else {
+    const std::vector<bool> names = matching_names(graph, pattern);
+    below = at_or_below(graph, [&](std::size_t i) {
+      return !graph.nodes[i].is_structural && names[graph.nodes[i].name];
+    });
+  }
+  std::vector<bool> kept = below;
+  bool any_op = false;
+  for (std::size_t i = 0; i < below.size(); ++i) {
+    if (!below[i]) continue;
+    any_op |= !graph.nodes[i].is_label;
+    for (std::int32_t up = graph.nodes[i].parent; up >= 0 && !kept[static_cast<std::size_t>(up)];
+         up = graph.nodes[static_cast<std::size_t>(up)].parent) {
+      kept[static_cast<std::size_t>(up)] = graph.nodes[static_cast<std::size_t>(up)].is_label;
+    }
+  }
+  if (range && !any_op) {
+    return fail(ErrorCode::kUnknownName,
+                fmt::format("expected top-level ops with ids {}, found none", pattern));
+  }
+  if (!any_op) return no_match(graph, pattern, "a label or op");
+  return copy_kept(graph, kept);
+}
+
+Result<ExecutionGraph> remove_ops(const ExecutionGraph& graph, std::string_view pattern) {
+  const std::vector<bool> names = matching_names(graph, pattern);
+  std::vector<bool> kept = at_or_below(graph, [&](std::size_t i) {
+    return !graph.nodes[i].is_structural && names[graph.nodes[i].name];
+  });
+  if (std::find(kept.begin(), kept.end(), true) == kept.end()) {
+    return no_match(graph, pattern, "an op or label");
+  }
+  kept.flip();
+  const bool left = [&] {
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      if (kept[i] && !graph.nodes[i].is_label) return true;
+    }
+    return false;
+  }();
+  if (!left) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected ops besides \"{}\", found none", pattern));
+  }
+  return copy_kept(graph, kept);
+}
+
+Result<ExecutionGraph> set_kernel_time(const ExecutionGraph& graph,
+                                       const KernelTimeOptions& options) {
+  if (auto good = check_value(options.value, "a time"); !good) return Unexpected{good.error()};
+  return change_outermost(graph, options.pattern, [&](Node& node) {
+    node.kernel_time_us = options.value;
+    node.kernel_time_scale = 1;
+  });
+}
+
+Result<ExecutionGraph> scale_kernel_time(const ExecutionGraph& graph,
+                                         const KernelTimeOptions& options) {
+  if (auto good = check_value(options.value, "a factor"); !good) return Unexpected{good.error()};
+  return change_outermost(graph, options.pattern,
+                          [&](Node& node) { node.kernel_time_scale *= options.value; });
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tracker.hpp"
+
+namespace perfmodel::resize {
+
+/// One node as its rule sees it.
+class Call {
+ public:
+  Call(Tracker& tracker, std::int32_t index);
+
+  Tracker& tracker() { return tracker_; }
+  const ExecutionGraph& graph() const { return tracker_.graph(); }
+  std::int32_t index() const { return index_; }
+  const Node& node() const { return graph().nodes[static_cast<std::size_t>(index_)]; }
+  std::string_view name() const { return graph().name(node()); }
+
+  std::size_t size() const { return inputs_.size(); }
+  const Argument* argument(std::size_t at) const {
+    return at < inputs_.size() ? &inputs_[at] : nullptr;
+  }
+  /// The tensor at a position; null: none there.
+  const Layout* in(std::size_t at) { return at < inputs_.size() ? layout(inputs_[at]) : nullptr; }
+  std::vector<const Layout*> list(std::size_t at);
+  /// All tensors that stand for themselves, not in lists.
+  std::vector<const Layout*> tensors();
+  std::optional<std::int64_t> integer(std::size_t at) const;
+  std::vector<std::int64_t> integers(std::size_t at) const;  ///< a list, or one number
+  bool flag(std::size_t at) const;
+  /// Position of an argument by its name in the schema; -1: not there.
+  int position(std::string_view name) const;
+
+  std::size_t out_count() const { return outs_.size(); }
+  const Tensor& out(std::size_t k) const { return graph().tensors[outs_[k]]; }
+  std::span<const std::int64_t> out_shape(std::size_t k) const { return graph().shape(out(k)); }
+  /// Output `k` has this layout. What does not have the recorded sizes is not taken.
+  bool give(std::size_t k, Layout layout);
+  bool give(std::size_t k, Dims dims) { return give(k, tracker_.contiguous(std::move(dims))); }
+  const std::optional<Layout>& given(std::size_t k) const { return given_[k]; }
+  std::vector<std::optional<Layout>> take() { return std::move(given_); }
+
+  void set(std::size_t at, std::int64_t value) { tracker_.set_integer(inputs_[at], value); }
+  /// Sizes or strides: the numbers of a list that are not -1.
+  void set_sizes(std::size_t at, const Dims& dims);
+  void set_strides(std::size_t at, const std::vector<Change>& strides);
+  void set_list(std::size_t at, const std::vector<Change>& values);
+  void unify(const Dim& a, const Dim& b) { tracker_.unify(a, b, index_); }
+  Dim open(std::size_t k, std::size_t d, std::int64_t size, std::int32_t like = -1);
+  std::int64_t now(const Dim& dim) const { return tracker_.now(dim); }
+  void refuse(std::string why) { tracker_.refuse(index_, std::move(why)); }
+
+ private:
+  const Layout* layout(const Argument& argument);
+
+  Tracker& tracker_;
+  std::int32_t index_;
+  std::span<const Argument> inputs_;
+  std::vector<std::uint32_t> outs_;
+  std::vector<std::optional<Layout>> given_;
+};
+
+using Rule = void (*)(Call&);
+struct NamedRule {
+  std::string_view name;
+  Rule rule;
+};
+
+/// Rule of an op by its name; null: none.
+Rule find_rule(std::string_view name);
+std::span<const NamedRule> view_rules();
+std::span<const NamedRule> creation_rules();
+std::span<const NamedRule> compute_rules();
+std::span<const NamedRule> lookup_rules();
+
+// Shared by rules.
+Dim plus(Dim dim, std::int64_t constant);
+Dim constant(std::int64_t size);
+/// The product of dimensions that lie one behind the other.
+Dim merged(Call& call, const Dims& dims);
+std::int64_t axis(std::int64_t dim, std::size_t rank);
+/// Strides of dense memory in the order of dimensions that `recorded` has; nothing if it is not
+/// dense.
+std::optional<std::vector<Change>> dense_strides(const Tracker& tracker, const Dims& dims,
+                                                 const std::vector<std::int64_t>& recorded);
+/// Dimensions of sizes that an op got as numbers: of the tensor that an op above promises, of the
+/// forward op in a backward function, of tensors beside it; else open.
+Dims dims_of_sizes(Call& call, std::span<const std::int64_t> sizes);
+void same_shape(Call& call);
+
+}  // namespace perfmodel::resize

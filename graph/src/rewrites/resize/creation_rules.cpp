@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <array>
+
+#include "call.hpp"
+
+namespace perfmodel::resize {
+namespace {
+
+// The dimensions of one of an op's tensors, if their sizes are those.
+std::optional<Dims> whole_shape(Tracker& tracker, std::span<const Argument> arguments,
+                                std::span<const std::int64_t> sizes) {
+  std::optional<Dims> found;
+  for_each_tensor(tracker.graph(), arguments, [&](const Tensor& tensor) {
+    const Layout* layout = tracker.layout_of(tensor);
+    if (found || !layout || !layout->scales() || layout->dims.size() != sizes.size()) return;
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      if (layout->dims[d].size != sizes[d]) return;
+    }
+    found = layout->dims;
+  });
+  return found;
+}
+
+// A size or a number of elements of a tensor beside this one; no answer where one that stays is the
+// same.
+struct Beside {
+  std::int64_t size;
+  Tracker& tracker;
+  std::optional<Dim> found = {};
+  bool stays = false;
+
+  void look(std::span<const Argument> arguments) {
+    for_each_tensor(tracker.graph(), arguments, [&](const Tensor& tensor) {
+      const Layout* layout = tracker.layout_of(tensor);
+      if (!layout) return;
+      int power = 0;
+      bool plain = true;
+      std::int64_t numel = 1;
+      for (const Dim& dim : layout->dims) {
+        take(dim);
+        power += dim.power;
+        plain &= dim.offset == 0;
+        numel *= dim.size;
+      }
+      if (plain && power != 0) take({.size = numel, .power = power});
+    });
+  }
+
+  void take(const Dim& dim) {
+    if (!dim.scales()) {
+      stays |= dim.size == size;
+    } else if (dim.size == size) {
+      found = dim;
+    } else if (dim.size + 1 == size && !found) {
+      found = plus(dim, 1);
+    }
+  }
+};
+
+std::optional<Dim> beside(Call& call, std::int64_t size) {
+  if (size <= 1) return {};
+  const ExecutionGraph& graph = call.graph();
+  Beside search{.size = size, .tracker = call.tracker()};
+  std::int32_t at = call.node().parent;
+  for (int level = 0; level < 3 && at >= 0; ++level) {
+    const Node& parent = graph.nodes[static_cast<std::size_t>(at)];
+    if (parent.is_label) break;
+    search.look(graph.inputs(parent));
+    for (std::int32_t child : graph.children(parent)) {
+      if (child >= call.index()) break;
+      const Node& sibling = graph.nodes[static_cast<std::size_t>(child)];
+      search.look(graph.inputs(sibling));
+      search.look(graph.outputs(sibling));
+    }
+    if (search.found) break;
+    at = parent.parent;
+  }
+  return search.stays ? std::nullopt : search.found;
+}
+
+void created(Call& call, std::size_t sizes_at) {
+  if (call.out_count() == 0) return;
+  Dims dims = dims_of_sizes(call, call.out_shape(0));
+  call.set_sizes(sizes_at, dims);
+  call.give(0, std::move(dims));
+}
+
+void create(Call& call) { created(call, 0); }
+void create_new(Call& call) { created(call, 1); }
+
+void create_strided(Call& call) {
+  if (call.out_count() == 0) return;
+  const std::size_t sizes_at = call.in(0) ? 1 : 0;  // new_empty_strided has a tensor in front
+  Layout made = call.tracker().contiguous(dims_of_sizes(call, call.out_shape(0)));
+  const auto recorded = call.integers(sizes_at + 1);
+  if (auto strides = dense_strides(call.tracker(), made.dims, recorded)) {
+    made.strides = std::move(*strides);
+  }
+  call.set_sizes(sizes_at, made.dims);
+  call.set_strides(sizes_at + 1, made.strides);
+  call.give(0, std::move(made));
+}
+
+void resize(Call& call) {
+  if (call.out_count() == 0) return;
+  Dims dims = dims_of_sizes(call, call.out_shape(0));
+  call.set_sizes(1, dims);
+  call.give(0, std::move(dims));
+}
+
+void set(Call& call) {  // set_(x, storage, offset, size, stride)
+  if (call.out_count() == 0) return;
+  Layout made = call.tracker().contiguous(dims_of_sizes(call, call.out_shape(0)));
+  call.set_sizes(3, made.dims);
+  call.set_strides(4, made.strides);
+  call.give(0, std::move(made));
+}
+
+void arange(Call& call) {
+  if (call.out_count() == 0 || call.out_shape(0).size() != 1) return;
+  const Dims dims = dims_of_sizes(call, call.out_shape(0));
+  for (std::size_t at : {std::size_t{0}, std::size_t{1}}) {  // end; start, end
+    const auto end = call.integer(at);
+    const bool numbered = end && *end == dims[0].size && (at == 0 || call.integer(0) == 0);
+    if (numbered) {
+      call.set(at, call.now(dims[0]));
+      break;
+    }
+  }
+  call.give(0, dims);
+}
+
+constexpr std::array kRules = {
+    NamedRule{"aten::empty", create},
+    NamedRule{"aten::zeros", create},
+    NamedRule{"aten::ones", create},
+    NamedRule{"aten::full", create},
+    NamedRule{"aten::rand", create},
+    NamedRule{"aten::randn", create},
+    NamedRule{"aten::randint", create},
+    NamedRule{"aten::new_empty", create_new},
+    NamedRule{"aten::new_zeros", create_new},
+    NamedRule{"aten::new_ones", create_new},
+    NamedRule{"aten::new_full", create_new},
+    NamedRule{"aten::empty_strided", create_strided},
+    NamedRule{"aten::new_empty_strided", create_strided},
+    NamedRule{"aten::slice_backward", create_new},
+    NamedRule{"aten::select_backward", create_new},
+    NamedRule{"aten::resize_", resize},
+    NamedRule{"aten::resize", resize},
+    NamedRule{"aten::set_", set},
+    NamedRule{"aten::arange", arange},
+};
+
+}  // namespace
+
+Dims dims_of_sizes(Call& call, std::span<const std::int64_t> sizes) {
+  Tracker& tracker = call.tracker();
+  if (call.out_count() == 1) {
+    if (const auto promise = tracker.promised(call.out(0))) {
+      if (promise->dims.size() == sizes.size()) return promise->dims;
+    }
+  }
+  if (const auto promise = tracker.promised_shape(sizes)) return *promise;
+  const ExecutionGraph& graph = tracker.graph();
+  if (const std::int32_t forward = tracker.forward_op(call.index()); forward >= 0) {
+    const Node& op = graph.nodes[static_cast<std::size_t>(forward)];
+    if (auto dims = whole_shape(tracker, graph.inputs(op), sizes)) return *dims;
+    if (auto dims = whole_shape(tracker, graph.outputs(op), sizes)) return *dims;
+  }
+  Dims dims;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    Dim dim = call.open(0, d, sizes[d]);
+    if (!dim.scales()) {
+      if (const auto known = beside(call, sizes[d])) dim = *known;
+    }
+    dims.push_back(dim);
+  }
+  return dims;
+}
+
+std::span<const NamedRule> creation_rules() { return kRules; }
+
+}  // namespace perfmodel::resize

@@ -1,0 +1,125 @@
+#include "seeds.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace perfmodel::resize {
+namespace {
+
+std::string_view word(Symbol symbol) { return symbol == Symbol::kBatch ? "batch" : "sequence"; }
+std::string_view flag(Symbol symbol) { return symbol == Symbol::kBatch ? "batch" : "sequence"; }
+
+bool is_input(const External& external) { return !external.state && !external.weight; }
+
+// Place of the symbol in an input; -1: it has none.
+int place(const Tensor& tensor, bool time_first, Symbol symbol) {
+  const bool integer = !is_floating_point(tensor.dtype);
+  const int first = symbol == Symbol::kBatch ? 0 : 1;
+  if (integer ? tensor.rank != 2 : tensor.rank < (symbol == Symbol::kBatch ? 2 : 3)) return -1;
+  return time_first ? 1 - first : first;
+}
+
+std::string list(const std::map<std::int64_t, std::size_t>& votes) {
+  std::string text;
+  for (const auto& [size, count] : votes)
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", size);
+  return text;
+}
+
+}  // namespace
+
+Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External>& externals,
+                         Symbol symbol, std::int64_t given) {
+  const bool any_from_host = std::any_of(externals.begin(), externals.end(), [](const External& e) {
+    return e.from_host && is_input(e);
+  });
+  const bool time_first = std::any_of(externals.begin(), externals.end(),
+                                      [](const External& e) { return e.time_first; });
+  const auto tensor_of = [&](const External& e) -> const Tensor& {
+    return graph.tensors[e.tensor];
+  };
+  // Floats tell the batch, integers the sequence; the others where there are none of these.
+  std::map<std::int64_t, std::size_t> votes;
+  for (bool integers : {symbol == Symbol::kSequence, symbol == Symbol::kBatch}) {
+    for (const External& external : externals) {
+      const Tensor& tensor = tensor_of(external);
+      if (!is_input(external) || (any_from_host && !external.from_host)) continue;
+      if (is_floating_point(tensor.dtype) == integers) continue;
+      const int at = place(tensor, time_first, symbol);
+      if (at >= 0) ++votes[graph.shape(tensor)[static_cast<std::size_t>(at)]];
+    }
+    if (!votes.empty()) break;
+  }
+  if (given == 0 && votes.size() > 1) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected inputs of one {0}, found sizes {1}; name the one to change: "
+                            "--{2} OLD=NEW",
+                            word(symbol), list(votes), flag(symbol)));
+  }
+  if (given == 0 && votes.empty()) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected an input that has a {0}, found none; name its size: "
+                            "--{1} OLD=NEW",
+                            word(symbol), flag(symbol)));
+  }
+  Seeds seeds{.was = given != 0 ? given : votes.begin()->first};
+  // Where the symbol usually stands; anywhere else only if a named size stands nowhere there.
+  bool found = false;
+  for (bool anywhere : {false, true}) {
+    if (found || (anywhere && given == 0)) break;
+    seeds.dims.clear();
+    for (const External& external : externals) {
+      const Tensor& tensor = tensor_of(external);
+      const auto sizes = graph.shape(tensor);
+      seeds.dims.emplace_back(sizes.size(), false);
+      const bool eligible = is_input(external) && (!any_from_host || external.from_host ||
+                                                   (seeds.was > 1 && sizes.size() == 2));
+      const auto has = [&](int d) {
+        return d >= 0 && static_cast<std::size_t>(d) < sizes.size() &&
+               sizes[static_cast<std::size_t>(d)] == seeds.was;
+      };
+      int at = place(tensor, time_first, symbol);
+      if (anywhere && sizes.size() >= 2) at = has(0) ? 0 : 1;
+      if (!eligible || !has(at)) continue;
+      seeds.dims.back()[static_cast<std::size_t>(at)] = true;
+      found = true;
+    }
+  }
+  if (!found) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected an input of {} {}, found {}", word(symbol), given,
+                            votes.empty() ? "none" : list(votes)));
+  }
+  return seeds;
+}
+
+Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol) {
+  Tracker scout(graph, {});
+  if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
+  const auto seeds = find_seeds(graph, scout.externals(), symbol, 0);
+  if (!seeds) return Unexpected{seeds.error()};
+  return seeds->was;
+}
+
+Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
+                               std::int64_t wanted) {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 40;
+  if (wanted < 1 || wanted > kLargest) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected a {} from 1 to 2^40, found {}", word(symbol), wanted));
+  }
+  Tracker scout(graph, {});
+  if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
+  auto seeds = find_seeds(graph, scout.externals(), symbol, given);
+  if (!seeds) return Unexpected{seeds.error()};
+  seeds->now = wanted;
+  if (seeds->was == seeds->now) return graph;
+  Tracker tracker(graph, std::move(*seeds), scout.externals());
+  if (auto tracked = tracker.run(); !tracked) return Unexpected{tracked.error()};
+  return tracker.rewritten();
+}
+
+}  // namespace perfmodel::resize

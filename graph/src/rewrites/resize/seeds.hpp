@@ -1,0 +1,28 @@
+#pragma once
+
+#include "tracker.hpp"
+
+namespace perfmodel::resize {
+
+enum class Symbol { kBatch, kSequence };
+
+/// Which dimensions of the inputs are the batch or the sequence, and its size in the graph.
+///
+/// Batch: the first dimension of the inputs of floats (those copied from the host, where there are
+/// any; not parameters, not states), else of inputs of integers with two dimensions. Sequence: the
+/// second one of inputs of integers with two dimensions, else of floats with three. Before a
+/// recurrent layer that wants steps in front the two change places. `given`: the size that the
+/// caller names, 0 for none.
+///
+/// Errors: no input has such a dimension, inputs disagree, none has the given size.
+Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External>& externals,
+                         Symbol symbol, std::int64_t given);
+
+/// The size that the inputs of the graph have now. Errors: those of find_seeds().
+Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol);
+
+/// Renames sizes: what both rewrites do.
+Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
+                               std::int64_t wanted);
+
+}  // namespace perfmodel::resize

@@ -1,0 +1,511 @@
+#include "tracker.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "call.hpp"
+
+namespace perfmodel::resize {
+namespace {
+
+constexpr int kMostPasses = 64;
+constexpr double kMostElements = 0x1p60;
+constexpr std::uint64_t kExternalKey = std::uint64_t{1} << 60;
+
+double power_of(std::int64_t base, int power) { return std::pow(static_cast<double>(base), power); }
+
+// Ops that write what they get; others whose names end like theirs change no value.
+bool writes_in_place(std::string_view name) {
+  if (!name.ends_with('_') || name.ends_with("__")) return false;
+  for (std::string_view other : {"detach_", "resize_", "as_strided_", "squeeze_", "unsqueeze_",
+                                 "transpose_", "t_", "set_", "requires_grad_"}) {
+    if (name.substr(name.find("::") == std::string_view::npos ? 0 : name.find("::") + 2) == other) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Positions of parameters among the arguments of ops that have them.
+std::vector<std::size_t> weight_positions(std::string_view name) {
+  static const std::unordered_map<std::string_view, std::vector<std::size_t>> kPositions = {
+      {"aten::linear", {1, 2}},
+      {"aten::addmm", {0}},
+      {"aten::conv1d", {1, 2}},
+      {"aten::conv2d", {1, 2}},
+      {"aten::conv_transpose2d", {1, 2}},
+      {"aten::convolution", {1, 2}},
+      {"aten::cudnn_convolution", {1}},
+      {"aten::batch_norm", {1, 2, 3, 4}},
+      {"aten::native_batch_norm", {1, 2, 3, 4}},
+      {"aten::cudnn_batch_norm", {1, 2, 3, 4}},
+      {"aten::layer_norm", {2, 3}},
+      {"aten::native_layer_norm", {2, 3}},
+      {"aten::embedding", {0}},
+      {"aten::embedding_bag", {0}},
+      {"aten::_embedding_bag", {0}},
+      {"aten::lstm", {2}},
+      {"aten::gru", {2}},
+      {"aten::_cudnn_rnn", {1, 3}},
+      {"aten::lstm_cell", {2, 3, 4, 5}},
+      {"aten::gru_cell", {2, 3, 4, 5}}};
+  const auto at = kPositions.find(name);
+  return at == kPositions.end() ? std::vector<std::size_t>{} : at->second;
+}
+
+std::vector<std::int32_t> last_below(const ExecutionGraph& graph) {
+  std::vector<std::int32_t> last(graph.nodes.size());
+  for (std::size_t i = 0; i < last.size(); ++i) last[i] = static_cast<std::int32_t>(i);
+  for (std::size_t i = last.size(); i-- > 0;) {
+    const std::int32_t parent = graph.nodes[i].parent;
+    if (parent >= 0 && static_cast<std::size_t>(parent) < i) {
+      auto& of_parent = last[static_cast<std::size_t>(parent)];
+      of_parent = std::max(of_parent, last[i]);
+    }
+  }
+  return last;
+}
+
+}  // namespace
+
+Tracker::Tracker(const ExecutionGraph& graph, Seeds seeds, std::vector<External> externals)
+    : graph_(graph),
+      seeds_(std::move(seeds)),
+      last_below_(last_below(graph)),
+      partners_(forward_partners(graph)),
+      externals_(std::move(externals)),
+      entered_(graph.nodes.size()) {}
+
+std::int64_t Tracker::now(const Dim& dim) const {
+  if (!dim.scales() || seeds_.was == seeds_.now) return dim.size;
+  const auto scaled = static_cast<double>(dim.size - dim.offset) * power_of(seeds_.now, dim.power) /
+                      power_of(seeds_.was, dim.power);
+  return std::llround(scaled) + dim.offset;
+}
+
+bool Tracker::fill(const Dim& dim, int power, std::int64_t offset) {
+  if (dim.hole < 0 || power == 0) return false;
+  Hole& hole = holes_[static_cast<std::size_t>(dim.hole)];
+  if (hole.filled) return false;
+  hole.filled = true;
+  hole.power = power;
+  hole.offset = dim.size - dim.hole_add == hole.size ? offset - dim.hole_add : 0;
+  filled_ = true;
+  if (hole.like >= 0) {
+    Dim other{.size = holes_[static_cast<std::size_t>(hole.like)].size, .hole = hole.like};
+    fill(other, power, 0);
+  }
+  return true;
+}
+
+void Tracker::unify(const Dim& a, const Dim& b, std::int32_t node) {
+  if (a.same_form(b) || a.size != b.size) return;
+  if (!a.scales() && fill(a, b.power, b.offset)) return;
+  if (!b.scales() && fill(b, a.power, a.offset)) return;
+  if (filled_) return;  // another pass will tell
+  refuse(node, fmt::format("expected equal sizes, found two of {} of which one stays or changes "
+                           "otherwise",
+                           a.size));
+}
+
+Dim Tracker::open(std::uint64_t key, std::int64_t size, std::int32_t like) {
+  const auto [at, inserted] = hole_keys_.try_emplace(key, static_cast<std::int32_t>(holes_.size()));
+  if (inserted) holes_.push_back({.size = size, .like = like});
+  const Hole& hole = holes_[static_cast<std::size_t>(at->second)];
+  Dim dim{.size = size};
+  if (hole.filled) {
+    dim.power = hole.power;
+    dim.offset = hole.offset;
+  } else {
+    dim.hole = at->second;
+  }
+  return dim;
+}
+
+Layout Tracker::contiguous(Dims dims) const {
+  Layout layout{.dims = std::move(dims)};
+  layout.strides.resize(layout.dims.size());
+  Change stride = {1, 1};
+  for (std::size_t i = layout.dims.size(); i-- > 0;) {
+    layout.strides[i] = stride;
+    stride.was *= std::max<std::int64_t>(layout.dims[i].size, 1);
+    stride.now *= std::max<std::int64_t>(now(layout.dims[i]), 1);
+  }
+  return layout;
+}
+
+bool Tracker::same_shape(const Tensor& tensor, const Layout& layout) const {
+  const auto sizes = graph_.shape(tensor);
+  return std::equal(sizes.begin(), sizes.end(), layout.dims.begin(), layout.dims.end(),
+                    [](std::int64_t size, const Dim& dim) { return size == dim.size; });
+}
+
+Tracker::Version* Tracker::find(const Tensor& tensor) {
+  const auto at = by_id_.find(tensor.id);
+  if (at != by_id_.end() && same_shape(tensor, at->second->layout)) return at->second;
+  if (tensor.storage_id == 0) return nullptr;
+  // A tensor that autograd kept comes back under another id with the same storage.
+  const auto same = by_storage_.find(tensor.storage_id);
+  if (same == by_storage_.end()) return nullptr;
+  for (auto v = same->second.rbegin(); v != same->second.rend(); ++v) {
+    if ((*v)->layout.offset.was == tensor.offset && same_shape(tensor, (*v)->layout)) return *v;
+  }
+  return nullptr;
+}
+
+Tracker::Version& Tracker::define(const Tensor& tensor, Layout layout) {
+  versions_.push_back(
+      {.layout = std::move(layout), .storage = tensor.storage_id, .written = ++clock_});
+  Version& made = versions_.back();
+  if (made.layout.offset.was != tensor.offset) made.layout.offset = {tensor.offset, tensor.offset};
+  by_id_[tensor.id] = &made;
+  if (tensor.storage_id != 0) {
+    auto& same = by_storage_[tensor.storage_id];
+    constexpr std::size_t kKept = 64;  // a storage that lives long has views without end
+    if (same.size() >= kKept) same.erase(same.begin(), same.begin() + kKept / 2);
+    same.push_back(&made);
+  }
+  return made;
+}
+
+// Gradients and what optimizers and collectives keep are no inputs.
+bool Tracker::after_forward(std::int32_t node) const {
+  for (std::int32_t i = node; i >= 0; i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
+    const Node& at = graph_.nodes[static_cast<std::size_t>(i)];
+    const std::string_view name = graph_.name(at);
+    if (at.scope == Scope::kBackward || name.starts_with("autograd::engine") ||
+        name.starts_with("Optimizer.") || name.starts_with("torch.distributed")) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Tracker::Version& Tracker::make_external(std::uint32_t index, std::int32_t reader) {
+  const Tensor& tensor = graph_.tensors[index];
+  const std::size_t number = externals_met_++;
+  if (number == externals_.size()) {
+    externals_.push_back({.tensor = index, .state = after_forward(reader)});
+  }
+  const External& external = externals_[number];
+  Dims dims;
+  const auto sizes = graph_.shape(tensor);
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    if (number >= seeds_.dims.size() || external.state || external.weight) {
+      dims.push_back(constant(sizes[d]));
+    } else if (d < seeds_.dims[number].size() && seeds_.dims[number][d]) {
+      dims.push_back({.size = sizes[d], .power = 1});
+    } else {
+      dims.push_back(open(kExternalKey + (number << 6) + d, sizes[d]));
+    }
+  }
+  Layout layout = contiguous(std::move(dims));
+  layout.external = static_cast<std::int32_t>(number);
+  return define(tensor, std::move(layout));
+}
+
+Tracker::Version& Tracker::read(std::uint32_t index, std::int32_t reader) {
+  const Tensor& tensor = graph_.tensors[index];
+  Version* known = find(tensor);
+  // What an op above returns is allocated unseen and written below it.
+  for (auto promise = promises_.rbegin(); promise != promises_.rend(); ++promise) {
+    if (promise->id != tensor.id || promise->storage != tensor.storage_id ||
+        !same_shape(tensor, promise->layout)) {
+      continue;
+    }
+    if (!known || known->written <= promise->clock) known = &define(tensor, promise->layout);
+    break;
+  }
+  Version& version = known ? *known : make_external(index, reader);
+  of_tensor_[index] = &version;
+  return version;
+}
+
+const Layout* Tracker::layout_of(const Tensor& tensor) {
+  const auto index = static_cast<std::size_t>(&tensor - graph_.tensors.data());
+  return of_tensor_[index] ? &of_tensor_[index]->layout : nullptr;
+}
+
+std::optional<Layout> Tracker::promised(const Tensor& tensor) const {
+  for (auto promise = promises_.rbegin(); promise != promises_.rend(); ++promise) {
+    if (promise->id == tensor.id && promise->storage == tensor.storage_id &&
+        same_shape(tensor, promise->layout)) {
+      return promise->layout;
+    }
+  }
+  return {};
+}
+
+std::optional<Dims> Tracker::promised_shape(std::span<const std::int64_t> sizes) const {
+  for (auto promise = promises_.rbegin(); promise != promises_.rend(); ++promise) {
+    const Dims& dims = promise->layout.dims;
+    if (promise->layout.scales() &&
+        std::equal(dims.begin(), dims.end(), sizes.begin(), sizes.end(),
+                   [](const Dim& dim, std::int64_t size) { return dim.size == size; })) {
+      return dims;
+    }
+  }
+  return {};
+}
+
+void Tracker::set_integer(const Argument& argument, std::int64_t value) {
+  if (argument.integer == value) return;
+  integers_.emplace_back(static_cast<std::uint32_t>(&argument - graph_.arguments.data()), value);
+}
+
+void Tracker::set_list(const Argument& argument, std::vector<std::int64_t> values) {
+  lists_.emplace_back(static_cast<std::uint32_t>(&argument - graph_.arguments.data()),
+                      std::move(values));
+}
+
+void Tracker::set_real(const Argument& argument, double value) {
+  reals_.emplace_back(static_cast<std::uint32_t>(&argument - graph_.arguments.data()), value);
+}
+
+void Tracker::refuse(std::int32_t node, std::string why) {
+  if (refused_) return;
+  const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
+  refused_ = Error{.code = ErrorCode::kImpossible,
+                   .message = fmt::format("{} (node {}): {}", graph_.name(at), at.id, why)};
+}
+
+std::int32_t Tracker::forward_op(std::int32_t node) const {
+  for (std::int32_t i = node; i >= 0; i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
+    if (graph_.nodes[static_cast<std::size_t>(i)].scope == Scope::kBackward) {
+      return partners_[static_cast<std::size_t>(i)];
+    }
+  }
+  return -1;
+}
+
+template <class Visit>
+void Tracker::each_tensor(std::span<const Argument> arguments, Visit&& visit) const {
+  for (const Argument& argument : arguments) {
+    if (argument.kind == Argument::Kind::kTensor) visit(argument.index);
+    if (argument.kind == Argument::Kind::kList) each_tensor(graph_.elements(argument), visit);
+  }
+}
+
+void Tracker::note_state(const Node& node) {
+  const auto inputs = graph_.inputs(node);
+  const std::string_view name = graph_.name(node);
+  const auto external_of = [&](std::uint32_t tensor) -> External* {
+    const std::int32_t external = of_tensor_[tensor]->layout.external;
+    return external < 0 ? nullptr : &externals_[static_cast<std::size_t>(external)];
+  };
+  if (writes_in_place(name) && !inputs.empty()) {
+    each_tensor(inputs.first(1), [&](std::uint32_t tensor) {
+      if (External* external = external_of(tensor)) external->state = true;
+    });
+  }
+  for (std::size_t position : weight_positions(name)) {
+    if (position >= inputs.size()) continue;
+    each_tensor(inputs.subspan(position, 1), [&](std::uint32_t tensor) {
+      if (External* external = external_of(tensor)) external->weight = true;
+    });
+  }
+  if (name == "aten::copy_" && inputs.size() > 1 && inputs[1].kind == Argument::Kind::kTensor &&
+      inputs[0].kind == Argument::Kind::kTensor && graph_.tensors[inputs[0].index].on_gpu() &&
+      graph_.tensors[inputs[1].index].on_cpu()) {
+    if (External* external = external_of(inputs[1].index)) external->from_host = true;
+  }
+}
+
+void Tracker::enter(std::int32_t index) {
+  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  each_tensor(graph_.inputs(node), [&](std::uint32_t tensor) {
+    if (read(tensor, index).layout.squeezed && graph_.name(node) != "aten::as_strided") {
+      refuse(index, "it reads what a squeeze makes, whose rank would change");
+    }
+  });
+  entered_[static_cast<std::size_t>(index)] = clock_;
+  if (node.is_label) return;
+  if (seeds_.dims.empty()) note_state(node);
+  if (node.inputs_count == 0 && node.outputs_count == 0) return;
+  Rule& rule = rules_[node.name];
+  if (!known_[node.name]) {
+    known_[node.name] = true;
+    rule = find_rule(graph_.name(node));
+  }
+  std::vector<std::optional<Layout>> given;
+  if (rule) {
+    Call call(*this, index);
+    rule(call);
+    given = call.take();
+  }
+  if (node.children_count > 0) {
+    open_.push_back({index, promises_.size(), given});
+    std::size_t k = 0;
+    each_tensor(graph_.outputs(node), [&](std::uint32_t tensor) {
+      const Tensor& out = graph_.tensors[tensor];
+      bool input = false;
+      for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& one) {
+        input |= one.id == out.id && one.storage_id == out.storage_id;
+      });
+      if (k < given.size() && given[k] && !input) {
+        promises_.push_back({out.id, out.storage_id, *given[k], clock_});
+      }
+      ++k;
+    });
+  } else {
+    leave(index, given);
+  }
+}
+
+void Tracker::leave(std::int32_t index, const std::vector<std::optional<Layout>>& given) {
+  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  if (node.outputs_count == 0) return;
+  std::vector<std::int64_t> input_ids;
+  bool scales = false;
+  each_tensor(graph_.inputs(node), [&](std::uint32_t tensor) {
+    input_ids.push_back(graph_.tensors[tensor].id);
+    scales |= of_tensor_[tensor]->layout.scales();
+  });
+  std::size_t k = 0;
+  each_tensor(graph_.outputs(node), [&](std::uint32_t tensor) {
+    const Tensor& out = graph_.tensors[tensor];
+    const Layout* layout = k < given.size() && given[k] ? &*given[k] : nullptr;
+    ++k;
+    const auto at = by_id_.find(out.id);
+    Version* version = at == by_id_.end() ? nullptr : at->second;
+    const bool below = version && version->written > entered_[static_cast<std::size_t>(index)];
+    const bool input = std::find(input_ids.begin(), input_ids.end(), out.id) != input_ids.end();
+    if (version && (below || input) && same_shape(out, version->layout)) {
+      if (layout && layout->non_zeros) version->layout.non_zeros = layout->non_zeros;
+    } else if (layout) {
+      version = &define(out, *layout);
+    } else {
+      Version* stored = out.storage_id != 0 && node.children_count > 0 ? find(out) : nullptr;
+      if (stored && stored->written > entered_[static_cast<std::size_t>(index)]) {
+        version = &define(out, stored->layout);
+      } else {
+        Dims dims;
+        for (std::int64_t size : graph_.shape(out)) dims.push_back(constant(size));
+        if (scales && !dims.empty() && out.numel > 0) {
+          refuse(index, "no rule says how its output changes with its inputs");
+        }
+        version = &define(out, contiguous(std::move(dims)));
+      }
+    }
+    of_tensor_[tensor] = version;
+  });
+}
+
+void Tracker::pass() {
+  versions_.clear();
+  by_id_.clear();
+  by_storage_.clear();
+  promises_.clear();
+  open_.clear();
+  integers_.clear();
+  reals_.clear();
+  lists_.clear();
+  of_tensor_.assign(graph_.tensors.size(), nullptr);
+  rules_.resize(graph_.names.size());
+  known_.resize(graph_.names.size());
+  externals_met_ = 0;
+  clock_ = 0;
+  filled_ = false;
+  refused_.reset();
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    enter(static_cast<std::int32_t>(i));
+    while (!open_.empty()) {
+      // Threads interleave: what ends here need not be the innermost.
+      const auto done = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& open) {
+        return last_below_[static_cast<std::size_t>(open.node)] <= static_cast<std::int32_t>(i);
+      });
+      if (done == open_.rend()) break;
+      const Open ended = *done;
+      leave(ended.node, ended.given);
+      if (done == open_.rbegin()) promises_.resize(ended.promises);
+      open_.erase(std::next(done).base());
+    }
+  }
+}
+
+Result<void> Tracker::run() {
+  if (seeds_.dims.empty()) {  // only to learn what comes from outside
+    pass();
+    return {};
+  }
+  for (int i = 0; i < kMostPasses; ++i) {
+    pass();
+    if (!filled_) break;
+  }
+  if (refused_) return Unexpected{*refused_};
+  return {};
+}
+
+// The lists behind the name of the collective.
+void Tracker::renew_splits(ExecutionGraph& graph, const Node& node) {
+  if (node.comm < 0) return;
+  const auto inputs = graph.inputs(node);
+  const auto name = std::find_if(inputs.begin(), inputs.end(), [](const Argument& argument) {
+    return argument.kind == Argument::Kind::kString;
+  });
+  CommRecord& record = graph.comm_records[static_cast<std::size_t>(node.comm)];
+  std::vector<std::int64_t>* splits[] = {&record.in_splits, &record.out_splits};
+  auto at = name == inputs.end() ? name : name + 1;
+  for (std::vector<std::int64_t>* list : splits) {
+    if (at == inputs.end() || at->kind != Argument::Kind::kList) return;
+    const auto elements = graph.elements(*at++);
+    if (elements.size() != list->size()) return;
+    for (std::size_t i = 0; i < elements.size(); ++i) (*list)[i] = elements[i].integer;
+  }
+}
+
+Result<ExecutionGraph> Tracker::rewritten() const {
+  ExecutionGraph made = graph_;
+  for (std::size_t t = 0; t < made.tensors.size(); ++t) {
+    const Version* version = of_tensor_[t];
+    if (!version) continue;
+    Tensor& tensor = made.tensors[t];
+    const Layout& layout = version->layout;
+    if (layout.squeezed) {
+      tensor.shape_begin = static_cast<std::uint32_t>(made.shape_pool.size());
+      tensor.rank = static_cast<std::uint16_t>(layout.squeezed->size());
+      tensor.numel = 1;
+      for (const Change& size : *layout.squeezed) {
+        made.shape_pool.push_back(size.was);
+        tensor.numel *= size.was;
+      }
+      continue;
+    }
+    double numel = 1;
+    std::int64_t was = 1, now_numel = 1;
+    for (std::size_t d = 0; d < layout.dims.size(); ++d) {
+      const std::int64_t size = now(layout.dims[d]);
+      numel *= static_cast<double>(size);
+      if (!(std::abs(numel) < kMostElements)) {
+        return fail(
+            ErrorCode::kImpossible,
+            fmt::format("expected tensors of less than 2^60 elements, found {:.3g}", numel));
+      }
+      was *= layout.dims[d].size;
+      now_numel *= size;
+      made.shape_pool[tensor.shape_begin + d] = size;
+    }
+    if (tensor.numel == was) tensor.numel = now_numel;
+    if (tensor.offset == layout.offset.was) tensor.offset = layout.offset.now;
+  }
+  for (const auto& [index, value] : integers_) {
+    made.arguments[index].integer = value;
+    made.arguments[index].real = static_cast<double>(value);
+  }
+  for (const auto& [index, values] : lists_) {
+    made.arguments[index].index = static_cast<std::uint32_t>(made.arguments.size());
+    made.arguments[index].count = static_cast<std::uint32_t>(values.size());
+    for (std::int64_t value : values) {
+      made.arguments.push_back(
+          {.kind = Argument::Kind::kInt, .integer = value, .real = static_cast<double>(value)});
+    }
+  }
+  for (const auto& [index, value] : reals_) made.arguments[index].real = value;
+  for (const Node& node : made.nodes) renew_splits(made, node);
+  return made;
+}
+
+}  // namespace perfmodel::resize

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "layout.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel::resize {
+
+class Call;
+
+/// A tensor that no op of the graph makes: an input, a parameter or a state.
+struct External {
+  std::uint32_t tensor = 0;  ///< into ExecutionGraph::tensors, as first met
+  bool state = false;        ///< changed in place
+  bool weight = false;       ///< stands where an op takes a parameter
+  bool from_host = false;    ///< is copied to the GPU
+  bool time_first = false;   ///< feeds a recurrent layer, steps in front
+};
+
+/// Which dimensions of the inputs are the size that changes, by External.
+struct Seeds {
+  std::int64_t was = 1, now = 1;
+  std::vector<std::vector<bool>> dims = {};
+};
+
+/// Follows sizes through a graph. A pass visits the nodes in their order, finds the version of each
+/// tensor by its id (ids are reused: an output is a new version unless the op, or one below it,
+/// wrote it) and asks the rule of each op for the dimensions of its outputs and for the integers
+/// that are sizes. Dimensions that nothing in front of them decides (sizes computed in Python,
+/// labels, offsets) are holes; ops that need equal sizes fill them, and the pass is done again
+/// until none is filled.
+class Tracker {
+ public:
+  /// `externals`: what an earlier Tracker without seeds learned of the graph.
+  Tracker(const ExecutionGraph& graph, Seeds seeds, std::vector<External> externals = {});
+
+  /// All passes. Errors: an op without rule that meets the size, sizes that must be equal and are
+  /// not.
+  Result<void> run();
+
+  const std::vector<External>& externals() const { return externals_; }
+  /// After run(): the graph with the new sizes.
+  Result<ExecutionGraph> rewritten() const;
+
+  // For rules.
+  const ExecutionGraph& graph() const { return graph_; }
+  std::int64_t was() const { return seeds_.was; }
+  std::int64_t now(const Dim& dim) const;
+  /// The two must be one size: fills a hole, or notes a contradiction of `node`.
+  void unify(const Dim& a, const Dim& b, std::int32_t node);
+  /// Fills the hole of `dim`, if it has one that is open.
+  bool fill(const Dim& dim, int power, std::int64_t offset);
+  /// A dimension of that size that is open until it is filled; `like`: a hole that is filled too.
+  Dim open(std::uint64_t key, std::int64_t size, std::int32_t like = -1);
+  Layout contiguous(Dims dims) const;
+  const Layout* layout_of(const Tensor& tensor);
+  /// The version that has the tensor's id and shape now; null: none.
+  const Layout* current(const Tensor& tensor) {
+    const Version* known = find(tensor);
+    return known ? &known->layout : nullptr;
+  }
+  std::optional<Layout> promised(const Tensor& tensor) const;
+  /// Dimensions of an output of the ops above that has these sizes and changes.
+  std::optional<Dims> promised_shape(std::span<const std::int64_t> sizes) const;
+  void set_integer(const Argument& argument, std::int64_t value);
+  /// A list that gets another length.
+  void set_list(const Argument& argument, std::vector<std::int64_t> values);
+  void set_real(const Argument& argument, double value);
+  void refuse(std::int32_t node, std::string why);
+  /// The forward op of the backward function that `node` lies in; -1: none.
+  std::int32_t forward_op(std::int32_t node) const;
+  External& external(std::int32_t index) { return externals_[static_cast<std::size_t>(index)]; }
+
+ private:
+  struct Version {
+    Layout layout;
+    std::int64_t storage = 0;
+    std::int64_t written = 0;  // clock
+  };
+  struct Hole {
+    int power = 0;
+    std::int64_t offset = 0, size = 0;
+    bool filled = false;
+    std::int32_t like = -1;
+  };
+  struct Promise {
+    std::int64_t id = 0, storage = 0;
+    Layout layout;
+    std::int64_t clock = 0;  // when it was given
+  };
+
+  struct Open {
+    std::int32_t node = 0;
+    std::size_t promises = 0;  // before its own
+    std::vector<std::optional<Layout>> given;
+  };
+
+  void pass();
+  void enter(std::int32_t index);
+  void leave(std::int32_t index, const std::vector<std::optional<Layout>>& given);
+  Version* find(const Tensor& tensor);
+  Version& read(std::uint32_t tensor, std::int32_t reader);
+  Version& make_external(std::uint32_t tensor, std::int32_t reader);
+  Version& define(const Tensor& tensor, Layout layout);
+  bool same_shape(const Tensor& tensor, const Layout& layout) const;
+  bool after_forward(std::int32_t node) const;
+  void note_state(const Node& node);
+  static void renew_splits(ExecutionGraph& graph, const Node& node);
+  template <class Visit>
+  void each_tensor(std::span<const Argument> arguments, Visit&& visit) const;
+
+  const ExecutionGraph& graph_;
+  Seeds seeds_;
+  std::vector<std::int32_t> last_below_, partners_;
+  std::vector<void (*)(Call&)> rules_;  // per name
+  std::vector<bool> known_;
+
+  std::vector<External> externals_;
+  std::size_t externals_met_ = 0;
+  std::vector<Hole> holes_;
+  std::unordered_map<std::uint64_t, std::int32_t> hole_keys_;
+  bool filled_ = false;
+
+  // One pass.
+  std::deque<Version> versions_;
+  std::unordered_map<std::int64_t, Version*> by_id_;
+  std::unordered_map<std::int64_t, std::vector<Version*>> by_storage_;
+  std::vector<Promise> promises_;
+  std::vector<std::int64_t> entered_;  // per node: clock
+  std::vector<Open> open_;             // nodes with children
+  std::vector<const Version*> of_tensor_;
+  std::vector<std::pair<std::uint32_t, std::int64_t>> integers_;
+  std::vector<std::pair<std::uint32_t, double>> reals_;
+  std::vector<std::pair<std::uint32_t, std::vector<std::int64_t>>> lists_;
+  std::int64_t clock_ = 0;
+  std::optional<Error> refused_;
+};
+
+}  // namespace perfmodel::resize

@@ -1,0 +1,47 @@
+#include "perfmodel/graph/build_bert.hpp"
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "build_commands.hpp"
+#include "transformer_arguments.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct BertArguments : TransformerArguments {
+  std::string head = "masked-lm";
+};
+
+const std::map<std::string, BertConfig::Head> kHeads = {
+    {"pooler", BertConfig::Head::kPooler},
+    {"masked-lm", BertConfig::Head::kMaskedLm},
+    {"causal-lm", BertConfig::Head::kCausalLm},
+    {"classifier", BertConfig::Head::kClassifier},
+    {"pretraining", BertConfig::Head::kPreTraining}};
+
+Result<void> execute(const CLI::App& app, const BertArguments& arguments) {
+  auto config = bert_preset(arguments.preset);
+  if (!config) return Unexpected{config.error()};
+  configure(arguments, *config);
+  config->head = kHeads.at(arguments.head);
+  const auto graph = build_bert(*config);
+  if (!graph) return Unexpected{graph.error()};
+  return write_built_graph(app, arguments.build, *graph, transformer_facts(*config));
+}
+
+}  // namespace
+
+Command build_bert_command(CLI::App& parent) {
+  auto arguments = std::make_shared<BertArguments>();
+  CLI::App* app = parent.add_subcommand("bert", "One step of a BERT");
+  add_transformer_options(*app, *arguments, "bert-base");
+  app->add_option("--head", arguments->head, "What stands on top")
+      ->check(CLI::IsMember(kHeads))
+      ->capture_default_str();
+  return {app, [app, arguments] { return execute(*app, *arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,37 @@
+#include "perfmodel/graph/build_llama.hpp"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+
+#include "build_commands.hpp"
+#include "transformer_arguments.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct LlamaArguments : TransformerArguments {
+  std::optional<std::int64_t> kv_heads;
+};
+
+Result<void> execute(const CLI::App& app, const LlamaArguments& arguments) {
+  auto config = llama_preset(arguments.preset);
+  if (!config) return Unexpected{config.error()};
+  configure(arguments, *config);
+  if (arguments.kv_heads) config->kv_heads = *arguments.kv_heads;
+  const auto graph = build_llama(*config);
+  if (!graph) return Unexpected{graph.error()};
+  return write_built_graph(app, arguments.build, *graph, transformer_facts(*config));
+}
+
+}  // namespace
+
+Command build_llama_command(CLI::App& parent) {
+  auto arguments = std::make_shared<LlamaArguments>();
+  CLI::App* app = parent.add_subcommand("llama", "One step of a Llama-like decoder");
+  add_transformer_options(*app, *arguments, "llama-7b");
+  app->add_option("--kv-heads", arguments->kv_heads, "Heads of keys and values")->type_name("N");
+  return {app, [app, arguments] { return execute(*app, *arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,30 @@
+#include "perfmodel/graph/build_opt.hpp"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "build_commands.hpp"
+#include "transformer_arguments.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+Result<void> execute(const CLI::App& app, const TransformerArguments& arguments) {
+  auto config = opt_preset(arguments.preset);
+  if (!config) return Unexpected{config.error()};
+  configure(arguments, *config);
+  const auto graph = build_opt(*config);
+  if (!graph) return Unexpected{graph.error()};
+  return write_built_graph(app, arguments.build, *graph, transformer_facts(*config));
+}
+
+}  // namespace
+
+Command build_opt_command(CLI::App& parent) {
+  auto arguments = std::make_shared<TransformerArguments>();
+  CLI::App* app = parent.add_subcommand("opt", "One step of an OPT");
+  add_transformer_options(*app, *arguments, "opt-1.3b");
+  return {app, [app, arguments] { return execute(*app, *arguments); }};
+}
+
+}  // namespace perfmodel::cli

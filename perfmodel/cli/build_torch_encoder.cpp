@@ -1,0 +1,35 @@
+#include "perfmodel/graph/build_torch_encoder.hpp"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "build_commands.hpp"
+#include "transformer_arguments.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+Result<void> execute(const CLI::App& app, const TransformerArguments& arguments) {
+  TransformerConfig config;
+  config.name = "torch-encoder";
+  config.layers = 6;
+  config.hidden = 512;
+  config.heads = 8;
+  config.feed_forward = 2048;
+  config.vocabulary = 10000;
+  configure(arguments, config);
+  const auto graph = build_torch_encoder(config);
+  if (!graph) return Unexpected{graph.error()};
+  return write_built_graph(app, arguments.build, *graph, transformer_facts(config));
+}
+
+}  // namespace
+
+Command build_torch_encoder_command(CLI::App& parent) {
+  auto arguments = std::make_shared<TransformerArguments>();
+  CLI::App* app = parent.add_subcommand("torch-encoder", "One step of nn.TransformerEncoderLayers");
+  add_transformer_options(*app, *arguments, "");
+  return {app, [app, arguments] { return execute(*app, *arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,49 @@
+#include "perfmodel/graph/build_wgan.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "build_commands.hpp"
+#include "config_arguments.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+Result<void> execute(const CLI::App& app, const ConfigArguments<WganConfig>& arguments) {
+  const auto config = arguments.configure(wgan_preset);
+  if (!config) return Unexpected{config.error()};
+  const auto graph = build_wgan(*config);
+  if (!graph) return Unexpected{graph.error()};
+  ModelFacts facts;
+  facts.model = config->name;
+  const bool critic = config->step == WganConfig::Step::kCritic;
+  facts.lines = {
+      {"batch", fmt::format("{} images of {} x {}", config->batch, config->image, config->image)},
+      {"step", critic ? "critic" : "generator"}};
+  facts.keys = {{"batch", config->batch}, {"image", config->image}};
+  return write_built_graph(app, arguments.build, *graph, facts);
+}
+
+}  // namespace
+
+Command build_wgan_command(CLI::App& parent) {
+  auto arguments = std::make_shared<ConfigArguments<WganConfig>>();
+  CLI::App* app =
+      parent.add_subcommand("wgan", "A step of the critic or the generator of a WGAN on one GPU");
+  arguments->add_preset(*app);
+  arguments->add_choice(
+      *app, "--step", &WganConfig::step,
+      {{"critic", WganConfig::Step::kCritic}, {"generator", WganConfig::Step::kGenerator}},
+      "Which of the two learns");
+  arguments->add(*app, "--latent", &WganConfig::latent, "Width of the noise");
+  arguments->add(*app, "--features", &WganConfig::features, "Channels next to the image");
+  arguments->add(*app, "--image", &WganConfig::image, "Height and width of an image");
+  arguments->add(*app, "--clip", &WganConfig::clip, "Largest weight of the critic");
+  arguments->add(*app, "--batch", &WganConfig::batch, "Samples per batch");
+  arguments->add(*app, "--name", &WganConfig::name, "Name of the model");
+  add_build_options(*app, arguments->build);
+  return {app, [app, arguments] { return execute(*app, *arguments); }};
+}
+
+}  // namespace perfmodel::cli

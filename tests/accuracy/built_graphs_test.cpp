@@ -1,0 +1,61 @@
+// Predictions of built graphs against those of the recorded graphs of the same models, with the
+// same overhead table: what a builder leaves out or adds must not move the prediction.
+#include "accuracy_support.hpp"
+#include "perfmodel/graph/build_mlp.hpp"
+#include "perfmodel/graph/build_resnet.hpp"
+
+namespace perfmodel {
+namespace {
+
+using accuracy::error_percent;
+using accuracy::RecordedRun;
+
+TrainingOptions pytorch_2_0() {
+  TrainingOptions options;
+  options.pytorch.major = 2;
+  options.pytorch.minor = 0;
+  options.step_label = "";
+  return options;
+}
+
+void expect_same_prediction(const std::string& stem, const std::string& gpu_name,
+                            const Result<ExecutionGraph>& built, double limit_percent) {
+  ASSERT_TRUE(built) << to_string(built.error());
+  const RecordedRun run = accuracy::read_run(stem + "_et", stem + "_kineto");
+  const Gpu gpu = accuracy::gpu(gpu_name);
+  const OverheadSource source{&run.trace, &run.graph};
+  const auto table = extract_overheads({&source, 1}, {}).value();
+  const auto recorded = predict(run.graph, gpu, table).value();
+  const auto ours = predict(*built, gpu, table).value();
+  const double e2e = error_percent(ours.e2e_us, recorded.e2e_us);
+  const double active = error_percent(ours.gpu_active_us, recorded.gpu_active_us);
+  std::printf("%s: recorded %.0f us, built %+.2f %%; GPU active %+.2f %%\n", stem.c_str(),
+              recorded.e2e_us, e2e, active);
+  EXPECT_LE(std::abs(e2e), limit_percent);
+  EXPECT_LE(std::abs(active), limit_percent);
+}
+
+TEST(BuiltGraphs, LinearIsPredictedAsRecorded) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  MlpConfig config = *mlp_preset("linear");
+  config.training = pytorch_2_0();
+  config.training.zero_grad = TrainingOptions::ZeroGrad::kToZero;
+  config.training.zero_grad_place = TrainingOptions::ZeroGradPlace::kBeforeLoss;
+  config.training.resident_input = true;
+  expect_same_prediction("linear", "rtx-2080-ti", build_mlp(config), 2);
+}
+
+TEST(BuiltGraphs, Resnet18IsPredictedAsRecorded) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  ResnetConfig config = *resnet_preset("resnet18");
+  config.batch = 128;
+  config.training = pytorch_2_0();
+  config.training.optimizer = TrainingOptions::Optimizer::kMomentum;
+  config.training.weight_decay = 1e-4;
+  config.training.zero_grad_place = TrainingOptions::ZeroGradPlace::kBeforeForward;
+  config.training.pinned_input = false;
+  expect_same_prediction("resnet18", "rtx-2080-ti", build_resnet(config), 2);
+}
+
+}  // namespace
+}  // namespace perfmodel

@@ -1,0 +1,132 @@
+#include "perfmodel/graph/rewrites/batch_size.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "graph_comparison.hpp"
+#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/rewrites/sequence_length.hpp"
+#include "perfmodel/graph/write_execution_graph.hpp"
+
+namespace perfmodel {
+namespace {
+
+ExecutionGraph dlrm(std::string_view preset, std::int64_t batch, bool batched, bool dot = true) {
+  DlrmConfig config = dlrm_preset(preset).value();
+  config.batch = batch;
+  config.table_batched = batched;
+  config.interaction_dot = dot;
+  return build_dlrm(config).value();
+}
+
+std::string text(const ExecutionGraph& graph) { return execution_graph_json(graph); }
+
+TEST(BatchSize, SameBatchGivesTheSameBytes) {
+  const ExecutionGraph graph = dlrm("default", 512, true);
+  EXPECT_EQ(text(set_batch_size(graph, {.batch = 512}).value()), text(graph));
+}
+
+// FBGEMM's backward sorts: the size of that scratch memory is the sort's own business, no multiple
+// of the lookups, and stays as it was.
+bool is_scratch_of_lookup(const ExecutionGraph& graph, const Node& node) {
+  const std::string_view name = graph.name(node);
+  if (node.parent < 0 || (name != "aten::empty" && name != "aten::zeros")) return false;
+  const Node& parent = graph.nodes[static_cast<std::size_t>(node.parent)];
+  return graph.name(parent).starts_with("torch::autograd::CppNode<SplitLookupFunction_");
+}
+
+TEST(BatchSize, RewrittenDlrmIsTheOneBuiltWithThatBatch) {
+  for (const char* preset : {"default", "mlperf", "ddp"}) {
+    for (bool batched : {true, false}) {
+      for (bool dot : {true, false}) {
+        SCOPED_TRACE(std::string(preset) + (batched ? " batched" : " bags") + (dot ? "" : " cat"));
+        const ExecutionGraph large = dlrm(preset, 2048, batched, dot);
+        const auto odd = set_batch_size(large, {.batch = 1000});
+        ASSERT_TRUE(odd) << odd.error().message;
+        const ExecutionGraph built = dlrm(preset, 1000, batched, dot);
+        const ComparisonOptions options{.leave_out = is_scratch_of_lookup};
+        const GraphComparison comparison = compare_graphs(*odd, built, options);
+        EXPECT_TRUE(comparison.same()) << comparison;
+        if (!batched) {
+          EXPECT_EQ(text(*odd), text(built));
+        }
+      }
+    }
+  }
+}
+
+// One is also the size of much that is no batch.
+TEST(BatchSize, OneSampleThereAndBack) {
+  for (bool batched : {true, false}) {
+    const ExecutionGraph one = dlrm("mlperf", 1, batched);
+    const auto many = set_batch_size(one, {.batch = 2048});
+    ASSERT_TRUE(many) << many.error().message;
+    const auto back = set_batch_size(*many, {.batch = 1});
+    ASSERT_TRUE(back) << back.error().message;
+    EXPECT_TRUE(text(*back) == text(one));
+  }
+}
+
+// For one sample PyTorch runs other ops: a slice of one row is dense and need not be copied. The
+// rewrite keeps the ops of the graph that it got.
+TEST(BatchSize, KnownDifferenceOpsThatOneSampleDoesNotNeed) {
+  const auto shrunk = set_batch_size(dlrm("mlperf", 2048, false), {.batch = 1});
+  ASSERT_TRUE(shrunk) << shrunk.error().message;
+  EXPECT_EQ(shrunk->nodes.size(), dlrm("mlperf", 1, false).nodes.size() + 5);
+}
+
+TEST(BatchSize, SaysWhatItCannotDo) {
+  const ExecutionGraph graph = dlrm("default", 512, true);
+  const auto zero = set_batch_size(graph, {.batch = 0});
+  ASSERT_FALSE(zero);
+  EXPECT_EQ(zero.error().message, "expected a batch from 1 to 2^40, found 0");
+  const auto other = set_batch_size(graph, {.batch = 8, .current = 77});
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().message, "expected an input of batch 77, found 512");
+  const auto sequence = set_sequence_length(graph, {.length = 8});
+  ASSERT_FALSE(sequence);
+  EXPECT_EQ(sequence.error().message,
+            "expected an input that has a sequence, found none; name its size: --sequence OLD=NEW");
+}
+
+TEST(BatchSize, RecordingsThereAndBackAreTheSame) {
+  const char* data = std::getenv("PERFMODEL_PUBLIC_DATA");
+  if (!data) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA names no folder of measurements";
+  struct Recording {
+    const char* file;
+    std::int64_t batch, other;
+  };
+  for (const Recording& r : {Recording{"traces/linear_et.json.gz", 512, 640},
+                             Recording{"traces/resnet18_et.json.gz", 128, 1},
+                             Recording{"traces/resnet18_et.json.gz", 128, 384},
+                             Recording{"traces/resnet50_ddp_et_1.1.1.json.gz", 32, 48},
+                             Recording{"traces_cpu/resblock_sgdm.et.json.gz", 8, 16}}) {
+    SCOPED_TRACE(r.file);
+    const auto graph = read_execution_graph(std::string(data) + "/" + r.file);
+    ASSERT_TRUE(graph);
+    const auto there = set_batch_size(*graph, {.batch = r.other, .current = r.batch});
+    ASSERT_TRUE(there) << there.error().message;
+    EXPECT_NE(text(*there), text(*graph));
+    const auto back = set_batch_size(*there, {.batch = r.batch, .current = r.other});
+    ASSERT_TRUE(back) << back.error().message;
+    EXPECT_TRUE(text(*back) == text(*graph));
+  }
+}
+
+// A CPU without MKL multiplies a batch of matrices one by one: the number of ops would change.
+TEST(BatchSize, RefusesProductsThatAreUnrolled) {
+  const char* data = std::getenv("PERFMODEL_PUBLIC_DATA");
+  if (!data) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA names no folder of measurements";
+  const auto graph =
+      read_execution_graph(std::string(data) + "/traces_cpu/dlrm_dense_sgd.et.json.gz");
+  ASSERT_TRUE(graph);
+  const auto made = set_batch_size(*graph, {.batch = 32});
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("one product per matrix"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace perfmodel
