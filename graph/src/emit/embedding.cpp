@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "embedding_lookup.hpp"
 #include "jagged.hpp"
 #include "memory.hpp"
 #include "sparse.hpp"
@@ -16,23 +17,6 @@ namespace perfmodel {
 namespace {
 
 constexpr int kModeSum = 0;
-
-}  // namespace
-
-// Rows of `x` picked by `index`: [indices, dim] or [indices].
-TensorRef index_select(GraphBuilder& graph, TensorRef x, TensorRef index) {
-  Shape shape = graph.shape(x);
-  shape[0] = graph.numel(index);
-  graph.begin_op("aten::index_select", {x, 0, index});
-  const TensorRef unsized = empty(graph, graph.dtype(x), {0});
-  const TensorRef made = contiguous_view(graph, unsized, shape);
-  if (!graph.pytorch().on_gpu() && shape.size() > 1) {  // how long is a row?
-    select(graph, x, 0, 0);
-    select(graph, made, 0, 0);
-  }
-  graph.end_op({made});
-  return made;
-}
 
 // The bag of each lookup, of which a CPU keeps no note in the forward pass: ones at the starts of
 // bags, added up.
@@ -64,9 +48,12 @@ TensorRef offset_to_bag_on_cpu(GraphBuilder& graph, const Bag& bag) {
   return made;
 }
 
+TensorRef weights_of(GraphBuilder& graph, const Bag& bag) {
+  return bag.per_sample_weights.exists() ? bag.per_sample_weights : graph.undefined();
+}
+
 TensorRef sparse_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
-  const Shape weight_shape = graph.shape(bag.weight);
-  const std::int64_t rows = weight_shape[0], dim = weight_shape[1];
+  const std::int64_t rows = bag.rows, dim = graph.shape(gradient).back();
   graph.begin_op("aten::_embedding_bag_sparse_backward",
                  {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size, rows, false,
                   kModeSum, graph.undefined(), -1});
@@ -76,7 +63,7 @@ TensorRef sparse_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradien
   const TensorRef index = reshape(graph, bag.indices, {1, -1});
   const TensorRef values = reshape(graph, per_lookup, {-1, dim});
   to_same_dtype(graph, index);
-  const TensorRef sparse = sparse_coo_tensor(graph, index, values, weight_shape);
+  const TensorRef sparse = sparse_coo_tensor(graph, index, values, {rows, dim});
   graph.end_op({sparse});
   graph.end_op({sparse});
   return sparse;
@@ -105,27 +92,20 @@ TensorRef sorted_order(GraphBuilder& graph, TensorRef x) {
   return order;
 }
 
-// On a CPU: bags sorted by row, so that each row is written by one thread.
+// Lookups sorted by row, so that each row is written by one thread.
 TensorRef dense_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
-  const Shape weight_shape = graph.shape(bag.weight);
-  graph.begin_op("aten::_embedding_bag_dense_backward",
-                 {gradient, bag.indices, bag.offset_to_bag, bag.bag_size, bag.maximum_indices,
-                  weight_shape[0], false, kModeSum, graph.undefined(), -1});
-  contiguous(graph, gradient);
-  const TensorRef made = zeros(graph, graph.dtype(gradient), weight_shape);
-  index_select(graph, bag.offset_to_bag, sorted_order(graph, bag.indices));
-  graph.end_op({made});
-  return made;
-}
-
-TensorRef embedding_bag_backward(GraphBuilder& graph, Bag bag, TensorRef gradient) {
-  const std::int64_t rows = graph.shape(bag.weight)[0];
-  graph.begin_op("aten::_embedding_bag_backward",
-                 {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size,
-                  bag.maximum_indices, rows, false, kModeSum, bag.sparse, graph.undefined(), -1});
-  if (!graph.pytorch().on_gpu()) bag.offset_to_bag = offset_to_bag_on_cpu(graph, bag);
-  const TensorRef made =
-      bag.sparse ? sparse_backward(graph, bag, gradient) : dense_backward(graph, bag, gradient);
+  const Shape shape = {bag.rows, graph.shape(gradient).back()};
+  graph.begin_op(
+      "aten::_embedding_bag_dense_backward",
+      {gradient, bag.indices, bag.offset_to_bag, bag.bag_size, bag.maximum_indices, bag.rows,
+       bag.scale_by_frequency, bag.mode, weights_of(graph, bag), bag.padding_row});
+  const TensorRef rows = contiguous(graph, gradient);
+  TensorRef made = zeros(graph, graph.dtype(gradient), shape);
+  if (graph.pytorch().on_gpu()) {
+    made = sorted_lookup_gradient(graph, bag.indices, rows, shape);
+  } else {
+    index_select(graph, bag.offset_to_bag, sorted_order(graph, bag.indices));
+  }
   graph.end_op({made});
   return made;
 }
@@ -152,9 +132,9 @@ TensorRef bag_sizes_on_cpu(GraphBuilder& graph, const Bag& bag) {
   return sizes;
 }
 
-TensorRef look_up_bags(GraphBuilder& graph, Bag& bag) {
-  const std::int64_t bags = graph.numel(bag.offsets), dim = graph.shape(bag.weight)[1];
-  const DType dtype = graph.dtype(bag.weight);
+TensorRef look_up_bags(GraphBuilder& graph, Bag& bag, TensorRef weight) {
+  const std::int64_t bags = graph.numel(bag.offsets), dim = graph.shape(weight)[1];
+  const DType dtype = graph.dtype(weight);
   TensorRef out;
   if (graph.pytorch().on_gpu()) {
     bag.bag_size = empty(graph, DType::kInt64, {bags});
@@ -188,6 +168,8 @@ std::string_view optimizer_name(TableBatch::Optimizer optimizer) {
       return "sgd";
     case TableBatch::Optimizer::kAdagrad:
       return "adagrad";
+    case TableBatch::Optimizer::kAdam:
+      return "adam";
     case TableBatch::Optimizer::kRowwiseAdagrad:
       break;
   }
@@ -239,20 +221,61 @@ std::int64_t elements_of(const TableBatch& tables) {
                             std::int64_t{0});
 }
 
+// What lookup functions take of their optimizer.
+void add_optimizer_arguments(GraphBuilder& graph, const TableBatch& tables,
+                             std::vector<Value>& arguments) {
+  using Optimizer = TableBatch::Optimizer;
+  const std::size_t count = tables.rows.size();
+  const auto add = [&](std::initializer_list<Value> more) {
+    arguments.insert(arguments.end(), more);
+  };
+  const auto add_state = [&](std::int64_t numbers) {  // on the GPU, in host memory, where each is
+    add({graph.new_tensor(DType::kFloat32, {numbers}), graph.new_tensor(DType::kFloat32, {0}),
+         table_metadata(graph, DType::kInt32, count), table_metadata(graph, DType::kInt64, count)});
+  };
+  constexpr double kEpsilon = 1e-8;
+  switch (tables.optimizer) {
+    case Optimizer::kSgd:
+      return add({tables.learning_rate});
+    case Optimizer::kAdagrad:
+      add_state(elements_of(tables));
+      return add({kEpsilon, tables.learning_rate});
+    case Optimizer::kRowwiseAdagrad:
+      add_state(sum_of(tables.rows));
+      return add({kEpsilon, tables.learning_rate, 0.0, 0});  // weight decay and its mode
+    case Optimizer::kAdam:
+      add_state(elements_of(tables));
+      add_state(elements_of(tables));
+      return add({tables.learning_rate, kEpsilon, 0.9, 0.999, 0.0, 1});  // ..., decay, iteration
+  }
+}
+
 }  // namespace
+
+TensorRef embedding_bag_backward(GraphBuilder& graph, Bag bag, TensorRef gradient) {
+  graph.begin_op("aten::_embedding_bag_backward",
+                 {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size,
+                  bag.maximum_indices, bag.rows, bag.scale_by_frequency, bag.mode, bag.sparse,
+                  weights_of(graph, bag), bag.padding_row});
+  if (!graph.pytorch().on_gpu()) bag.offset_to_bag = offset_to_bag_on_cpu(graph, bag);
+  const TensorRef made =
+      bag.sparse ? sparse_backward(graph, bag, gradient) : dense_backward(graph, bag, gradient);
+  graph.end_op({made});
+  return made;
+}
 
 TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets,
                         bool sparse) {
   GraphBuilder& graph = tape.graph();
   const std::int64_t sequence = tape.sequence();
-  Bag bag{.weight = weight, .indices = indices, .offsets = offsets, .sparse = sparse};
+  Bag bag{.rows = graph.shape(weight)[0], .indices = indices, .offsets = offsets, .sparse = sparse};
   graph.begin_op("aten::embedding_bag.padding_idx",
                  {weight, indices, offsets, false, kModeSum, sparse, kNone, false, kNone},
                  sequence);
   graph.begin_op("aten::_embedding_bag",
                  {weight, indices, offsets, false, kModeSum, sparse, graph.undefined(), false, -1},
                  sequence);
-  const TensorRef out = look_up_bags(graph, bag);
+  const TensorRef out = look_up_bags(graph, bag, weight);
   const std::vector<Value> outputs = {out, bag.offset_to_bag, bag.bag_size, bag.maximum_indices};
   graph.end_op(outputs);
   graph.end_op(outputs);
@@ -266,7 +289,6 @@ TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices,
 TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std::int64_t batch,
                                TensorRef indices, TensorRef offsets) {
   GraphBuilder& graph = tape.graph();
-  using Optimizer = TableBatch::Optimizer;
   constexpr DType kFloat = DType::kFloat32, kInt = DType::kInt32, kLong = DType::kInt64;
   const std::size_t count = tables.rows.size();
   const std::int64_t total_rows = sum_of(tables.rows), elements = elements_of(tables);
@@ -306,17 +328,7 @@ TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std
                                   false,
                                   1.0,
                                   true};
-  if (tables.optimizer != Optimizer::kSgd) {  // one number per element or per row
-    const std::int64_t state = tables.optimizer == Optimizer::kAdagrad ? elements : total_rows;
-    arguments.insert(
-        arguments.end(),
-        {graph.new_tensor(kFloat, {state}), graph.new_tensor(kFloat, {0}),
-         table_metadata(graph, kInt, count), table_metadata(graph, kLong, count), 1e-8});
-  }
-  arguments.push_back(tables.learning_rate);
-  if (tables.optimizer == Optimizer::kRowwiseAdagrad) {
-    arguments.insert(arguments.end(), {0.0, 0});  // weight decay and its mode
-  }
+  add_optimizer_arguments(graph, tables, arguments);
   arguments.push_back(0);  // output in float
 
   const std::string_view name = optimizer_name(tables.optimizer);

@@ -70,6 +70,12 @@ void index_put_accumulate(GraphBuilder& graph, TensorRef made,
   Value::List list;
   for (TensorRef index : indices) list.push_back(index.exists() ? Value(index) : Value(kNone));
   graph.begin_op("aten::_index_put_impl_", {made, list, values, true, true});
+  if (!graph.pytorch().on_gpu()) {
+    for (TensorRef index : indices) {
+      if (index.exists()) reshape(graph, index, {1, graph.numel(index)});
+    }
+    return graph.end_op({made});
+  }
   const Shape shape = graph.shape(made), strides = contiguous_strides(shape);
   TensorRef linear;
   for (std::size_t i = 0; i < indices.size(); ++i) {

@@ -14,13 +14,14 @@
 #include "../emit/optimizers.hpp"
 #include "../emit/pointwise.hpp"
 #include "../emit/views.hpp"
+#include "config_checks.hpp"
 #include "dlrm_parts.hpp"
 #include "training_step.hpp"
 
 namespace perfmodel {
 namespace {
 
-constexpr double kLearningRate = 0.01;
+constexpr double kLearningRate = 0.01, kAdamLearningRate = 0.001;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 60;
 
 std::vector<EmbeddingTable> equal_tables(int count, std::int64_t rows, std::int64_t dim,
@@ -37,7 +38,16 @@ std::int64_t lookups(const DlrmConfig& config, const EmbeddingTable& table) {
 TrainingOptions::Optimizer dense_optimizer(const DlrmConfig& config) {
   using Optimizer = TrainingOptions::Optimizer;
   if (config.dense_optimizer) return *config.dense_optimizer;
-  return config.optimizer == DlrmConfig::Optimizer::kSgd ? Optimizer::kSgd : Optimizer::kAdagrad;
+  switch (config.optimizer) {
+    case DlrmConfig::Optimizer::kSgd:
+      return Optimizer::kSgd;
+    case DlrmConfig::Optimizer::kAdam:
+      return Optimizer::kAdam;
+    case DlrmConfig::Optimizer::kAdagrad:
+    case DlrmConfig::Optimizer::kRowwiseAdagrad:
+      break;
+  }
+  return Optimizer::kAdagrad;
 }
 
 Unexpected bad_config(std::string message) {
@@ -85,24 +95,38 @@ Result<void> check_tables(const DlrmConfig& config) {
   return {};
 }
 
+std::string_view optimizer_text(DlrmConfig::Optimizer optimizer) {
+  switch (optimizer) {
+    case DlrmConfig::Optimizer::kSgd:
+      return "SGD";
+    case DlrmConfig::Optimizer::kAdagrad:
+      return "Adagrad";
+    case DlrmConfig::Optimizer::kAdam:
+      return "Adam";
+    case DlrmConfig::Optimizer::kRowwiseAdagrad:
+      break;
+  }
+  return "row-wise Adagrad";
+}
+
 Result<void> check_optimizers(const DlrmConfig& config) {
   using Optimizer = DlrmConfig::Optimizer;
-  const bool on_gpu = config.training.pytorch.on_gpu();
   if (config.table_batched) {
-    if (!on_gpu) return bad_config("tables: expected a GPU for batched tables, found a CPU");
+    if (!config.training.pytorch.on_gpu()) {
+      return bad_config("tables: expected a GPU for batched tables, found a CPU");
+    }
   } else {
-    if (config.optimizer != Optimizer::kSgd) {
+    const bool row_wise = config.optimizer == Optimizer::kRowwiseAdagrad;
+    if (row_wise || (config.sparse_gradients && config.optimizer != Optimizer::kSgd)) {
       return bad_config(fmt::format(
-          "optimizer: expected batched tables for {}Adagrad, found one nn.EmbeddingBag per table",
-          config.optimizer == Optimizer::kAdagrad ? "" : "row-wise "));
+          "optimizer: expected batched tables{} for {}, found one nn.EmbeddingBag per table{}",
+          row_wise ? "" : " or dense gradients", optimizer_text(config.optimizer),
+          row_wise ? "" : " with sparse gradients"));
     }
     if (config.dense_optimizer) {
       return bad_config(
           "optimizer: expected batched tables for an optimizer of the MLPs alone, found one "
           "nn.EmbeddingBag per table");
-    }
-    if (on_gpu && !config.sparse_gradients) {
-      return bad_config("tables: expected sparse gradients or a CPU, found dense ones on a GPU");
     }
   }
   return check_optimizer(dense_optimizer(config), config.training.implementation,
@@ -147,7 +171,6 @@ Result<void> check(const DlrmConfig& config) {
 
 TrainingOptions training_options(const DlrmConfig& config) {
   TrainingOptions options = config.training;
-  options.pinned_input = config.pinned_input;
   options.optimizer = dense_optimizer(config);
   return options;
 }
@@ -272,8 +295,13 @@ class DlrmBuilder {
       case DlrmConfig::Optimizer::kAdagrad:
         tables.optimizer = TableBatch::Optimizer::kAdagrad;
         break;
+      case DlrmConfig::Optimizer::kAdam:
+        tables.optimizer = TableBatch::Optimizer::kAdam;
+        break;
     }
-    tables.learning_rate = kLearningRate;
+    const bool adam = config_.optimizer == DlrmConfig::Optimizer::kAdam;
+    tables.learning_rate =
+        config_.training.learning_rate.value_or(adam ? kAdamLearningRate : kLearningRate);
     for (const EmbeddingTable& table : config_.tables) {
       tables.rows.push_back(table.num_rows);
       tables.dims.push_back(table.dim);
@@ -336,9 +364,7 @@ Result<DlrmConfig> dlrm_preset(std::string_view name) {
            .pooling_factor = static_cast<double>(criteo_pooling_mlperf_v3()[i])});
     }
   } else {
-    return fail(
-        ErrorCode::kUnknownName,
-        fmt::format("expected a DLRM preset (default, mlperf, ddp, dcnv2), found \"{}\"", name));
+    return unknown_preset("a DLRM preset", name, {"default", "mlperf", "ddp", "dcnv2"});
   }
   return config;
 }

@@ -30,15 +30,17 @@ struct DlrmConfig {
   std::vector<EmbeddingTable> tables;
   std::int64_t batch = 2048;
 
-  /// Of tables and MLPs. Both Adagrads need batched tables (one number per row, or per element);
-  /// the MLPs then use Adagrad.
-  enum class Optimizer { kSgd, kRowwiseAdagrad, kAdagrad } optimizer = Optimizer::kSgd;
+  /// Of the tables. Batched ones have it in FBGEMM's backward op: all of these (Adagrad with one
+  /// number per element, or per row). Of single ones, sparse gradients are known with SGD, dense
+  /// ones with all but the row-wise Adagrad.
+  enum class Optimizer { kSgd, kRowwiseAdagrad, kAdagrad, kAdam } optimizer = Optimizer::kSgd;
 
-  /// Of the MLPs alone, where it is another one. Needs batched tables.
+  /// Of the MLPs; unset: that of the tables, Adagrad where they have the row-wise one. Where tables
+  /// are not batched, one optimizer walks all parameters, so this stays unset.
   std::optional<TrainingOptions::Optimizer> dense_optimizer;
 
   /// One FBGEMM op for all tables, with the optimizer fused into its backward pass; otherwise one
-  /// nn.EmbeddingBag per table with sparse gradients.
+  /// nn.EmbeddingBag per table.
   bool table_batched = true;
 
   /// Dot products of all pairs of vectors, next to the bottom MLP's output; otherwise the vectors
@@ -52,17 +54,15 @@ struct DlrmConfig {
     std::int64_t layers = 0, rank = 512;
   } cross;
 
-  /// Of tables that are not batched. Dense gradients are known on a CPU alone.
+  /// Of tables that are not batched: nn.EmbeddingBag(sparse=True), one entry per lookup.
   bool sparse_gradients = true;
 
   /// Of tables that are not batched: offsets come as one tensor [tables, B], else one per table.
   bool stacked_offsets = true;
 
-  /// Device, version of PyTorch, regions, ...; its optimizer and pinned_input are not looked at.
+  /// Device, version of PyTorch, regions, ...; its optimizer is not looked at. Its learning rate
+  /// is that of the tables too.
   TrainingOptions training;
-
-  /// The batch lies in pinned host memory, so that copying it does not block the host.
-  bool pinned_input = true;
 };
 
 /// "dcnv2" (also "mlperf-v3"): DLRM-DCNv2 of MLPerf v3.0 with its multi-hot features, a batch of
@@ -82,8 +82,8 @@ std::int64_t interaction_width(const DlrmConfig& config);
 /// Labels of one sample and all parameters are float32. Ids are never reused.
 ///
 /// Errors: sizes that are not positive, widths that do not fit, a batch with more lookups or tables
-/// with more elements than 2^60, Adagrad without batched tables, batched tables or dense gradients
-/// on a device that does not have them.
+/// with more elements than 2^60, optimizers that the kind of tables does not have, batched tables
+/// on a CPU.
 Result<ExecutionGraph> build_dlrm(const DlrmConfig& config);
 
 /// Reads a table list: CSV with the columns `rows, dim, pooling` (and `table`, a name that is not
