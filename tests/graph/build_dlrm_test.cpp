@@ -477,9 +477,16 @@ TEST(BuildDlrm, BadConfigsAreRefusedByName) {
             "tables: expected a GPU for batched tables, found a CPU");
   EXPECT_EQ(message([](DlrmConfig& c) {
               c.table_batched = false;
-              c.sparse_gradients = false;
+              c.optimizer = DlrmConfig::Optimizer::kAdam;
             }),
-            "tables: expected sparse gradients or a CPU, found dense ones on a GPU");
+            "optimizer: expected batched tables or dense gradients for Adam, found one "
+            "nn.EmbeddingBag per table with sparse gradients");
+  EXPECT_EQ(message([](DlrmConfig& c) {
+              c.table_batched = false;
+              c.dense_optimizer = TrainingOptions::Optimizer::kAdam;
+            }),
+            "optimizer: expected batched tables for an optimizer of the MLPs alone, found one "
+            "nn.EmbeddingBag per table");
   EXPECT_EQ(message([](DlrmConfig& c) { c.cross = {.layers = 2, .rank = 0}; }),
             "cross: expected 0 to 1000 layers of rank 1 to 2^30, found 2 of rank 0");
   // Tables of any dim are fine where vectors only stand side by side.

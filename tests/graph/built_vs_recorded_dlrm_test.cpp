@@ -47,7 +47,7 @@ TEST_P(RecordedDlrm, OnACpuIsTheBuiltOneOpByOp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gradients, RecordedDlrm, testing::Bool(),
-                         [](const auto& info) { return info.param ? "Sparse" : "Dense"; });
+                         [](const auto& instance) { return instance.param ? "Sparse" : "Dense"; });
 
 }  // namespace
 }  // namespace perfmodel
