@@ -394,29 +394,54 @@ TEST(BuildDlrm, PresetsAreThoseOfThePaper) {
             "expected a DLRM preset (default, mlperf, ddp, dcnv2), found \"dlrm2\"");
 }
 
+struct Layers {
+  std::int64_t weights = 0, biases = 0;
+};
+
+Layers layers(const std::vector<std::int64_t>& widths) {
+  Layers sum;
+  for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
+    sum.weights += widths[i] * widths[i + 1];
+    sum.biases += widths[i + 1];
+  }
+  return sum;
+}
+
+// Both MLPerf models: three products per weight, but for the first layer, whose input needs no
+// gradient. v1: next to that, dot products of 27 vectors of 128.
+TEST(BuildDlrm, MlperfHasTheParametersAndProductsOfItsClosedForm) {
+  const DlrmConfig config = *dlrm_preset("mlperf");
+  const std::int64_t batch = 2048, width = 128 + 27 * 26 / 2;
+  const Layers bottom = layers({13, 512, 256, 128});
+  const Layers top = layers({width, 1024, 1024, 512, 256, 1});
+  const ModelSize size = model_size(build(config));
+  // What a batched lookup holds counts by the elements of its weights.
+  EXPECT_EQ(size.parameters, std::int64_t{187'767'399} * 128 + bottom.weights + bottom.biases +
+                                 top.weights + top.biases);
+  const double dense = 3.0 * static_cast<double>(bottom.weights + top.weights) - 13 * 512;
+  EXPECT_EQ(size.matrix_flop, 2.0 * batch * (dense + 3.0 * 27 * 27 * 128));
+}
+
 // W and V of 3 layers of rank 512 and the biases, over 27 vectors of 128.
 TEST(BuildDlrm, Dcnv2HasTheParametersAndProductsOfItsClosedForm) {
-  const DlrmConfig config = dlrm_preset("dcnv2").value();
-  const std::int64_t batch = 8192, width = 27 * 128, cross = 3 * (2 * width * 512 + width);
-  const auto mlp = [](const std::vector<std::int64_t>& widths) {
-    std::int64_t weights = 0, biases = 0;
-    for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
-      weights += widths[i] * widths[i + 1];
-      biases += widths[i + 1];
-    }
-    return std::pair{weights, biases};
-  };
-  const auto bottom = mlp({13, 512, 256, 128}), top = mlp({width, 1024, 1024, 512, 256, 1});
+  const DlrmConfig config = *dlrm_preset("dcnv2");
+  const std::int64_t batch = 8192, width = 27 * 128, cross = 3 * 2 * width * 512;
+  const Layers bottom = layers({13, 512, 256, 128});
+  const Layers top = layers({width, 1024, 1024, 512, 256, 1});
   std::int64_t rows = 0;
   for (const EmbeddingTable& table : config.tables) rows += table.num_rows;
   EXPECT_EQ(rows, 204'184'588);
-  const ModelSize size = model_size(build(config));
-  EXPECT_EQ(size.parameters,
-            rows * 128 + cross + bottom.first + bottom.second + top.first + top.second);
-  // Three products per weight, but for the first layer, whose input needs no gradient.
-  const std::int64_t weights = 3 * 2 * width * 512 + bottom.first + top.first;
-  EXPECT_EQ(size.matrix_flop, 2.0 * batch * (3.0 * weights - 13 * 512));
   EXPECT_EQ(interaction_width(config), width);
+  const ModelSize size = model_size(build(config));
+  EXPECT_EQ(size.parameters, rows * 128 + cross + 3 * width + bottom.weights + bottom.biases +
+                                 top.weights + top.biases);
+  const double weights = static_cast<double>(cross + bottom.weights + top.weights);
+  EXPECT_EQ(size.matrix_flop, 2.0 * batch * (3.0 * weights - 13 * 512));
+}
+
+TEST(BuildDlrm, Dcnv2MayBeCalledByItsRelease) {
+  EXPECT_EQ(dlrm_preset("mlperf-v3")->tables.size(), 26U);
+  EXPECT_EQ(dlrm_preset("mlperf-v3")->cross.layers, dlrm_preset("dcnv2")->cross.layers);
 }
 
 TEST(BuildDlrm, ElementwiseAdagradKeepsOneNumberPerWeight) {
@@ -426,6 +451,38 @@ TEST(BuildDlrm, ElementwiseAdagradKeepsOneNumberPerWeight) {
   const Node& lookup =
       *named(graph, "fbgemm::split_embedding_codegen_lookup_adagrad_function").at(0);
   EXPECT_EQ(input_shape(graph, lookup, 20), Shape{157 * 2});
+}
+
+TEST(BuildDlrm, AdamKeepsTwoNumbersPerWeight) {
+  DlrmConfig config = small_config();
+  config.optimizer = DlrmConfig::Optimizer::kAdam;
+  config.training.learning_rate = 0.125;
+  const ExecutionGraph graph = build(config);
+  const Node& lookup = *named(graph, "fbgemm::split_embedding_codegen_lookup_adam_function").at(0);
+  EXPECT_EQ(input_shape(graph, lookup, 20), Shape{157 * 2});
+  EXPECT_EQ(input_shape(graph, lookup, 24), Shape{157 * 2});
+  EXPECT_EQ(graph.inputs(lookup)[28].real, 0.125);
+  EXPECT_EQ(count(graph, "torch::autograd::CppNode<SplitLookupFunction_adam_Op>"), 1U);
+  EXPECT_EQ(count(graph, "Optimizer.step#Adam.step"), 1U);
+}
+
+// Of dense gradients, every parameter has one: tables, then weights and biases.
+TEST(BuildDlrm, SingleTablesWithDenseGradientsTakeAnyOptimizer) {
+  using Optimizer = DlrmConfig::Optimizer;
+  for (Optimizer optimizer : {Optimizer::kSgd, Optimizer::kAdagrad, Optimizer::kAdam}) {
+    DlrmConfig config = small_config();
+    config.table_batched = false;
+    config.sparse_gradients = false;
+    config.optimizer = optimizer;
+    config.training.implementation = TrainingOptions::Implementation::kLoop;
+    const ExecutionGraph graph = build(config);
+    const auto tables = config.tables.size();
+    EXPECT_EQ(count(graph, "aten::_embedding_bag_dense_backward"), tables);
+    EXPECT_EQ(count(graph, "aten::_embedding_bag_sparse_backward"), 0U);
+    if (optimizer == Optimizer::kSgd) continue;
+    const auto layers = config.bottom_mlp.size() - 1 + config.top_mlp.size();
+    EXPECT_EQ(count(graph, "aten::addcdiv_"), tables + 2 * layers);
+  }
 }
 
 TEST(BuildDlrm, TheMlpsMayHaveAnotherOptimizer) {

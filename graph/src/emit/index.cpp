@@ -46,8 +46,8 @@ TensorRef to_device_of_model(GraphBuilder& graph, TensorRef index) {
   return made;
 }
 
-// x[..., i, j, ...] with index tensors [N] at neighbouring axes: the views that a walk over all picks
-// needs. x has one axis of stride 0 in the place of those, the indices have 1 in all others.
+// x[..., i, j, ...] with index tensors [N] at neighbouring axes: the views that a walk over all
+// picks needs. x has one axis of stride 0 in the place of those, the indices have 1 in all others.
 void spread_over_picks(GraphBuilder& graph, TensorRef x, const std::vector<TensorRef>& indices) {
   Shape shape, strides, index_shape;
   bool picked = false;

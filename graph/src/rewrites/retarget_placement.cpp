@@ -106,6 +106,12 @@ bool is_data_argument(std::string_view op, std::size_t position) {
          std::find(at->second.begin(), at->second.end(), position) != at->second.end();
 }
 
+/// What these hand out belongs to a sparse tensor, which itself has no storage.
+bool hands_out_part(std::string_view op) {
+  return op == "aten::_indices" || op == "aten::_values" || op == "aten::indices" ||
+         op == "aten::values";
+}
+
 /// One tensor of an op's inputs: its entry and the position of the argument that holds it.
 struct Use {
   std::uint32_t tensor;
@@ -202,7 +208,7 @@ class Placer {
   // Ids are addresses: what lives through the whole step shares its storage with no op's result.
   void find_storages() {
     for (std::int32_t i = 0; i < count(); ++i) {
-      if (graph_.nodes[static_cast<std::size_t>(i)].is_structural) continue;
+      if (node(i).is_structural || hands_out_part(graph_.name(node(i)))) continue;
       std::unordered_set<std::int64_t> given;
       for_each_tensor(graph_, graph_.inputs(node(i)),
                       [&](const Tensor& tensor) { given.insert(tensor.storage_id); });
