@@ -407,19 +407,26 @@ Layers layers(const std::vector<std::int64_t>& widths) {
   return sum;
 }
 
-// Both MLPerf models: three products per weight, but for the first layer, whose input needs no
-// gradient. v1: next to that, dot products of 27 vectors of 128.
-TEST(BuildDlrm, MlperfHasTheParametersAndProductsOfItsClosedForm) {
-  const DlrmConfig config = *dlrm_preset("mlperf");
-  const std::int64_t batch = 2048, width = 128 + 27 * 26 / 2;
-  const Layers bottom = layers({13, 512, 256, 128});
-  const Layers top = layers({width, 1024, 1024, 512, 256, 1});
-  const ModelSize size = model_size(build(config));
-  // What a batched lookup holds counts by the elements of its weights.
-  EXPECT_EQ(size.parameters, std::int64_t{187'767'399} * 128 + bottom.weights + bottom.biases +
-                                 top.weights + top.biases);
-  const double dense = 3.0 * static_cast<double>(bottom.weights + top.weights) - 13 * 512;
-  EXPECT_EQ(size.matrix_flop, 2.0 * batch * (dense + 3.0 * 27 * 27 * 128));
+// Three products per weight, but for the first layer, whose input needs no gradient; next to that,
+// dot products of M vectors of width D.
+TEST(BuildDlrm, PresetsHaveTheParametersAndProductsOfTheirClosedForm) {
+  for (const char* name : {"default", "mlperf", "ddp"}) {
+    const DlrmConfig config = *dlrm_preset(name);
+    const auto vectors = static_cast<std::int64_t>(config.tables.size()) + 1;
+    const std::int64_t dim = config.bottom_mlp.back();
+    std::vector<std::int64_t> behind = {dim + vectors * (vectors - 1) / 2};
+    behind.insert(behind.end(), config.top_mlp.begin(), config.top_mlp.end());
+    const Layers bottom = layers(config.bottom_mlp), top = layers(behind);
+    std::int64_t parameters = bottom.weights + bottom.biases + top.weights + top.biases;
+    for (const EmbeddingTable& table : config.tables) parameters += table.num_rows * table.dim;
+    const ModelSize size = model_size(build(config));
+    EXPECT_EQ(size.parameters, parameters) << name;
+    const std::int64_t first = config.bottom_mlp[0] * config.bottom_mlp[1];
+    const std::int64_t products =
+        3 * (bottom.weights + top.weights) - first + 3 * vectors * vectors * dim;
+    EXPECT_EQ(size.matrix_flop, 2.0 * static_cast<double>(config.batch * products)) << name;
+  }
+  EXPECT_EQ(model_size(build(*dlrm_preset("mlperf"))).parameters, 24'036'595'969);
 }
 
 // W and V of 3 layers of rank 512 and the biases, over 27 vectors of 128.
