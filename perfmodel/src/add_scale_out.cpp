@@ -111,6 +111,7 @@ class Scaler {
       KernelWork& work = program_.comm_works[static_cast<std::size_t>(at.comm_work)];
       if (auto* shape = std::get_if<CollectiveShape>(&work.shape)) shape->world_size = how_.world;
       kernel.price = model_->price(work, gpu_);
+      scale(kernel.price, kernel.given_scale);
       at.device_us = kernel.price.time.count();
     }
     made_.collectives /= program_.steps.size();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
 namespace perfmodel {
 namespace {
@@ -93,7 +92,8 @@ class Explanation {
         continue;
       }
       const double duration = task_graph_.duration_us(placed.task);
-      p.terms_us[static_cast<std::size_t>(task_graph_.term(placed.task))] += duration;
+      p.terms_us[static_cast<std::size_t>(ProgramTasks::term_of(task_graph_.term(placed.task)))] +=
+          duration;
       p.cpu_us += duration;
       item_host_[item] += duration;
       const std::int32_t phase = at.phase >= 0 ? at.phase : program_.items[item].phase;
@@ -197,22 +197,14 @@ class Explanation {
     TaskId first = ends[ends.size() - 2];
     const TaskId last = ends.back();
     if (rank_.started) first = tasks_.pass_begins().back();
-    family_of_.clear();
-    for (const auto& placed : tasks_.last_pass()) {
-      const Instruction& at = program_.instructions[static_cast<std::size_t>(placed.instruction)];
-      if (at.kernel < 0 || !tasks_.on_device(placed.task)) continue;
-      const auto& kernel = program_.items[static_cast<std::size_t>(at.op)]
-                               .kernels[static_cast<std::size_t>(at.kernel)];
-      family_of_[placed.task] = kernel.family;
-    }
     const TaskNames names{
         .key = [this](TaskId task) -> std::uint64_t {
           if (!is_own(task)) return rank_.other_key(task);
           const ProgramItem& item = item_of(task);
           const Node& node = graph_.nodes[static_cast<std::size_t>(item.lowered.node)];
-          const auto term = static_cast<std::uint64_t>(task_graph_.term(task));
+          const auto tag = static_cast<std::uint64_t>(task_graph_.term(task));
           const std::uint64_t name = item.title.empty() ? node.name : hash_text(item.title) >> 24;
-          return name | term << 48;
+          return name | tag << 48;
         },
         .op = [this](TaskId task) -> std::string {
           if (!is_own(task)) {
@@ -225,12 +217,11 @@ class Explanation {
         },
         .category = [this](TaskId task) -> std::string {
           if (!is_own(task)) return std::string(kWaiting);
-          const auto family = family_of_.find(task);
-          if (static_cast<Term>(task_graph_.term(task)) == Term::kKernel &&
-              family != family_of_.end()) {
-            return std::string(to_string(family->second));
+          const std::int32_t tag = task_graph_.term(task);
+          if (const auto family = ProgramTasks::family_of(tag)) {
+            return std::string(to_string(*family));
           }
-          return std::string(to_string(static_cast<Term>(task_graph_.term(task))));
+          return std::string(to_string(ProgramTasks::term_of(tag)));
         }};
     auto path = perfmodel::critical_path(task_graph_, schedule_, first, last, names,
                                          {.what_if = options_.what_if_steps,
@@ -313,7 +304,6 @@ class Explanation {
   bool device_bound_ = false;
   std::vector<double> item_host_, item_wait_, item_start_;
   std::vector<std::vector<std::pair<double, double>>> device_;  // per step
-  std::unordered_map<TaskId, KernelFamily> family_of_;
   Prediction made_;
 };
 

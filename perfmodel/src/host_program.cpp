@@ -237,7 +237,7 @@ class Writer {
   };
 
   void own_calls(ProgramItem& item, const OpKeys* keys) {
-    const std::size_t first = made_.instructions.size();
+    const std::size_t first = made_.instructions.size(), first_kernel = item.kernels.size();
     std::unordered_map<std::int32_t, std::uint32_t> ordinals;  // device calls per node
     for (std::size_t i = 0; i < item.lowered.calls.size(); ++i) {
       const LoweredCall& call = item.lowered.calls[i];
@@ -247,52 +247,49 @@ class Writer {
       }
       call_instruction(item, call, ordinals);
     }
-    if (has_given_times_) give_times(item, first);
+    if (has_given_times_) give_times(item, first, first_kernel);
   }
 
   // Nodes may say what their kernels take; of nested ones the outermost. Factors multiply.
-  void give_times(ProgramItem& item, std::size_t first_instruction) {
+  void give_times(ProgramItem& item, std::size_t first_instruction, std::size_t first_kernel) {
     std::vector<std::int32_t> nodes;  // of the kernels
     for (const LoweredCall& call : item.lowered.calls) {
-      if (nodes.size() < item.kernels.size() && call.call.kind != TemplateCall::Kind::kSync) {
-        nodes.push_back(call.node);
-      }
+      if (call.call.kind != TemplateCall::Kind::kSync) nodes.push_back(call.node);
     }
-    if (nodes.size() != item.kernels.size()) return;
-    std::unordered_map<std::int32_t, double> predicted;  // per node with a given time
+    struct Given {
+      double predicted_us = 0;
+      int kernels = 0;
+    };
+    std::unordered_map<std::int32_t, Given> given;  // per node that says so
     std::vector<std::int32_t> givers(nodes.size(), -1);
     for (std::size_t k = 0; k < nodes.size(); ++k) {
-      PredictedKernel& kernel = item.kernels[k];
-      double factor = 1;
-      for (std::int32_t i = nodes[k]; i >= 0;
-           i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
+      PredictedKernel& kernel = item.kernels[first_kernel + k];
+      for (auto i = nodes[k]; i >= 0; i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
         const Node& at = graph_.nodes[static_cast<std::size_t>(i)];
-        factor *= at.kernel_time_scale;
+        kernel.given_scale *= at.kernel_time_scale;
         if (at.kernel_time_us >= 0) givers[k] = i;
       }
-      if (givers[k] >= 0) predicted[givers[k]] += kernel.price.time.count();
-      if (factor != 1) scale(kernel.price, factor, "scaled");
+      if (kernel.given_scale != 1) scale(kernel.price, kernel.given_scale);
+      if (givers[k] < 0) continue;
+      given[givers[k]].predicted_us += kernel.price.time.count();
+      ++given[givers[k]].kernels;
     }
     for (std::size_t k = 0; k < nodes.size(); ++k) {
       if (givers[k] < 0) continue;
-      const Node& giver = graph_.nodes[static_cast<std::size_t>(givers[k])];
-      const double sum = predicted[givers[k]];
-      const double factor = sum > 0 ? giver.kernel_time_us / sum : 0;
-      scale(item.kernels[k].price, factor, "given");
-      item.kernels[k].price.bound = Bound::kMeasured;
+      PredictedKernel& kernel = item.kernels[first_kernel + k];
+      const auto& [predicted_us, kernels] = given[givers[k]];
+      const double share =
+          predicted_us > 0 ? kernel.price.time.count() / predicted_us : 1. / kernels;
+      const Microseconds time(share *
+                              graph_.nodes[static_cast<std::size_t>(givers[k])].kernel_time_us);
+      kernel.price = {
+          .time = time, .low = time, .high = time, .bound = Bound::kMeasured, .model = "given"};
     }
     for (std::size_t i = first_instruction; i < made_.instructions.size(); ++i) {
       Instruction& at = made_.instructions[i];
       if (at.kernel < 0) continue;
       at.device_us = item.kernels[static_cast<std::size_t>(at.kernel)].price.time.count();
     }
-  }
-
-  static void scale(Price& price, double factor, std::string_view model) {
-    price.time *= factor;
-    price.low *= factor;
-    price.high *= factor;
-    price.model = model;
   }
 
   void call_instruction(ProgramItem& item, const LoweredCall& call,
@@ -461,10 +458,7 @@ class Writer {
     }
     kernel.price = options_.models->price(work, gpu_);
     if (call.call.tasks > 1) {
-      const double tasks = call.call.tasks;
-      kernel.price.time *= tasks;
-      kernel.price.low *= tasks;
-      kernel.price.high *= tasks;
+      scale(kernel.price, call.call.tasks);
     }
     return kernel;
   }
@@ -498,6 +492,10 @@ class Writer {
 };
 
 }  // namespace
+
+void scale(Price& price, double factor) {
+  for (Microseconds* time : {&price.time, &price.low, &price.high}) *time *= factor;
+}
 
 Result<HostProgram> make_host_program(const ExecutionGraph& graph, const Gpu& gpu,
                                       const OverheadTable& table, const PredictOptions& options) {

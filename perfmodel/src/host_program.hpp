@@ -45,6 +45,9 @@ struct Instruction {
   std::int32_t meeting = -1;  ///< collectives that meet those of other ranks: which one of the pass
 };
 
+/// Multiplies time and range.
+void scale(Price& price, double factor);
+
 /// A top-level op, or a label with calls of its own, in program order.
 struct ProgramItem {
   std::int32_t node = -1;

@@ -137,10 +137,18 @@ TaskId ProgramTasks::add_host(const Instruction& at, double us, Term term, std::
   return task;
 }
 
+std::int32_t ProgramTasks::device_tag(const Instruction& at) const {
+  const auto term = static_cast<std::int32_t>(at.term);
+  if (at.term != Term::kKernel || at.kernel < 0) return term;
+  const ProgramItem& item = program_.items[static_cast<std::size_t>(at.op)];
+  const auto family = item.kernels[static_cast<std::size_t>(at.kernel)].family;
+  return term | (static_cast<std::int32_t>(family) + 1) << kFamilyShift;
+}
+
 TaskId ProgramTasks::add_device(const Instruction& at, std::int32_t instruction, bool record) {
   const std::int32_t lane = stream_lane(at.stream);
   const auto call = last_host_;
-  const auto term = static_cast<std::int32_t>(at.term);
+  const std::int32_t term = device_tag(at);
   const bool meets = at.meeting >= 0;
   const auto begin =
       graph_.add_task(lane, meets ? 0 : at.device_us, table_.device.kernel_gap_us, at.op, term);

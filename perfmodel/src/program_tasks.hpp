@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace perfmodel {
 /// Turns one rank's program into tasks of a (shared) graph, pass by pass.
 ///
 /// Lanes `first_lane` ... + kStreamLanes - 1 are streams, those behind them host threads. Task
-/// tags: position in the program's items, Term.
+/// tags: position in the program's items; Term and, of kernels, their family (see term_of).
 class ProgramTasks {
  public:
   using TaskId = TaskGraph::TaskId;
@@ -44,6 +45,13 @@ class ProgramTasks {
     const std::int32_t lane = graph_.lane(task) - first_lane_;
     return lane >= kStreamLanes && lane < kStreamLanes + static_cast<std::int32_t>(threads_);
   }
+  static Term term_of(std::int32_t tag) { return static_cast<Term>(tag & kTermMask); }
+  /// None of host tasks, copies, sets and collectives.
+  static std::optional<KernelFamily> family_of(std::int32_t tag) {
+    const std::int32_t family = tag >> kFamilyShift;
+    return family == 0 ? std::nullopt : std::optional(static_cast<KernelFamily>(family - 1));
+  }
+
   std::int32_t end_lane() const {
     return first_lane_ + kStreamLanes + static_cast<std::int32_t>(threads_);
   }
@@ -58,6 +66,9 @@ class ProgramTasks {
   const std::vector<TaskId>& pass_device_ends() const { return pass_device_ends_; }
 
  private:
+  static constexpr std::int32_t kFamilyShift = 8, kTermMask = (1 << kFamilyShift) - 1;
+
+  std::int32_t device_tag(const Instruction& at) const;
   std::int32_t host_lane(std::int32_t thread);
   std::int32_t stream_lane(std::int32_t role) const;
   void find_busiest_stream();

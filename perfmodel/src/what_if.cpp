@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
 #include <mutex>
 #include <string_view>
 #include <thread>
@@ -17,32 +16,18 @@ bool is_host_term(std::string_view category) {
   return category.size() == 2 && category.front() == 'T';
 }
 
-// The host, or the kind of kernels that takes most of the device's time.
-void find_bound(const Prediction& prediction, WhatIfAnswer& answer) {
-  const CriticalPath& path = prediction.critical_path;
+// The host, or the kind of device work that takes most of the critical path.
+void find_bound(const CriticalPath& path, WhatIfAnswer& answer) {
   if (path.step_us <= 0) return;
   double host = 0, device = 0;
+  const CriticalPath::Share* most = nullptr;
   for (const CriticalPath::Share& share : path.shares) {
     (is_host_term(share.category) ? host : device) += share.us;
+    if (!is_host_term(share.category) && (most == nullptr || share.us > most->us)) most = &share;
   }
-  std::map<KernelFamily, double> families;
-  double kernels = 0;
-  for (const PredictedOp& op : prediction.ops) {
-    for (const PredictedKernel& kernel : op.kernels) {
-      families[kernel.family] += kernel.price.time.count();
-      kernels += kernel.price.time.count();
-    }
-  }
-  const auto most =
-      std::max_element(families.begin(), families.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (host >= device || most == families.end()) {
-    answer.bound = "host";
-    answer.bound_share = host / path.step_us;
-  } else {
-    answer.bound = to_string(most->first);
-    answer.bound_share = device / path.step_us * most->second / kernels;
-  }
+  const bool by_host = most == nullptr || host >= device;
+  answer.bound = by_host ? "host" : most->category;
+  answer.bound_share = (by_host ? host : most->us) / path.step_us;
 }
 
 void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfAnswer& answer) {
@@ -61,7 +46,7 @@ void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfA
   }
   answer.ops = prediction->ops.size();
   for (const PredictedOp& op : prediction->ops) answer.kernels += op.kernels.size();
-  find_bound(*prediction, answer);
+  find_bound(prediction->critical_path, answer);
 }
 
 // The variant's graph lives as long as its predictions need it.

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "perfmodel/edit_distance.hpp"
 #include "perfmodel/result.hpp"
 
 /// Strict reading of the small JSON files in `data/`: every key is asked for, the first thing that
@@ -27,21 +28,6 @@ inline std::string lower(std::string_view text) {
   std::ranges::transform(result, result.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return result;
-}
-
-inline std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
-    }
-  }
-  return row[b.size()];
 }
 
 /// What stands in the file, short enough for a message.

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "graph_copy.hpp"
+#include "perfmodel/edit_distance.hpp"
 
 namespace perfmodel {
 namespace {
@@ -36,20 +36,6 @@ bool matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
-    }
-  }
-  return row.back();
-}
-
 // Names of the graph that the pattern may have meant.
 std::string near_names(const ExecutionGraph& graph, std::string_view pattern) {
   constexpr std::size_t kShown = 3, kLongest = 200;
@@ -61,7 +47,7 @@ std::string near_names(const ExecutionGraph& graph, std::string_view pattern) {
     seen[node.name] = true;
     const std::string_view name = graph.name(node);
     const bool inside = name.find(pattern) != std::string_view::npos;
-    names.emplace_back(inside ? 0 : distance(pattern, name), name);
+    names.emplace_back(inside ? 0 : edit_distance(pattern, name), name);
   }
   std::sort(names.begin(), names.end());
   std::string text;

@@ -46,7 +46,8 @@ struct PredictedKernel {
   double start_us = 0;      ///< since the start of the iteration
   double waiting_us = 0;    ///< collectives: from there until the last rank has come
   Price price;
-  bool inferred = false;  ///< only the launch template knows of it
+  double given_scale = 1;  ///< by what a rewrite multiplied the predicted time
+  bool inferred = false;   ///< only the launch template knows of it
 };
 
 struct PredictedOp {

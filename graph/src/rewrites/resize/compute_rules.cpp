@@ -325,10 +325,31 @@ void pointwise_loss_backward(Call& call) {  // (gradient, input, target, ...)
   call.give(0, Dims(x->dims));
 }
 
+// Targets [N, S] and lengths [N], as tensors or as lists of numbers.
+void ctc_lengths(Call& call, const Dim& steps, const Dim& batch) {
+  for (std::size_t at = 0; at < call.size(); ++at) {
+    const Layout* x = call.in(at);
+    if (x && !x->dims.empty() && x->dims.size() < 3 && x->dims[0].size == batch.size) {
+      call.unify(x->dims[0], batch);
+    }
+    const auto lengths = call.integers(at);
+    const bool is_list = call.argument(at)->kind == Argument::Kind::kList;
+    if (!is_list || lengths.empty() || std::ssize(lengths) != batch.size) continue;
+    std::vector<std::int64_t> now(static_cast<std::size_t>(call.now(batch)));
+    for (std::size_t i = 0; i < now.size(); ++i) {  // more samples are like those there are
+      const std::int64_t length = lengths[i % lengths.size()];
+      now[i] = length == steps.size ? call.now(steps) : length;
+    }
+    if (now != lengths) call.tracker().set_list(*call.argument(at), std::move(now));
+  }
+}
+
 void ctc_loss(Call& call) {  // (log_probs [T, N, C], targets, ...)
   const Layout* x = call.in(0);
   if (!x || x->dims.size() != 3) return;
   const Dim &steps = x->dims[0], &batch = x->dims[1];
+  ctc_lengths(call, steps, batch);
+  if (call.out_count() == 0 || call.out_shape(0).size() != 1) return;  // the whole loss, its choice
   call.give(0, Dims{batch});
   if (call.out_count() < 2 || call.out_shape(1).size() != 3) return;
   if (call.name() == "aten::_cudnn_ctc_loss") {
@@ -336,6 +357,13 @@ void ctc_loss(Call& call) {  // (log_probs [T, N, C], targets, ...)
   } else {
     call.give(1, Dims{batch, steps, constant(call.out_shape(1)[2])});
   }
+}
+
+void ctc_loss_backward(Call& call) {  // (gradient, log_probs, targets, ...)
+  const Layout* x = call.in(1);
+  if (!x || x->dims.size() != 3) return;
+  ctc_lengths(call, x->dims[0], x->dims[1]);
+  call.give(0, Dims(x->dims));
 }
 
 void attention(Call& call) {
@@ -389,14 +417,46 @@ void attention_backward(Call& call) {  // (gradient, query, key, value, ...)
   like<1, 2, 3>(call);
 }
 
+// Kernels of attention on [N, S, H, D] are told the longest query and key, and tell them again.
+void attention_lengths(Call& call, const Layout* query, const Layout* key) {
+  if (!query || !key || query->dims.size() != 4 || key->dims.size() != 4) return;
+  const auto set = [&](std::string_view name, const Dim& length) {
+    const int at = call.position(name);
+    if (at < 0 || call.integer(static_cast<std::size_t>(at)) != length.size) return;
+    call.set(static_cast<std::size_t>(at), call.now(length));
+  };
+  for (std::string_view name : {"max_q", "max_seqlen_q"}) set(name, query->dims[1]);
+  for (std::string_view name : {"max_k", "max_seqlen_k"}) set(name, key->dims[1]);
+  const Layout* side = query;
+  for (const Argument& output : call.graph().outputs(call.node())) {
+    if (output.kind != Argument::Kind::kInt) continue;
+    if (output.integer == side->dims[1].size) {
+      call.tracker().set_integer(output, call.now(side->dims[1]));
+    }
+    side = key;
+  }
+}
+
+void attention_kernel(Call& call) {  // (query, key, value, ...) -> (output, logsumexp, ...)
+  attention_lengths(call, call.in(0), call.in(1));
+}
+
+// (gradient, query, key, value, ...) -> gradients of the three
+void attention_kernel_backward(Call& call) {
+  attention_lengths(call, call.in(1), call.in(2));
+  like<1, 2, 3>(call);
+}
+
 // aten::_cudnn_rnn(input, weight[], stride0, weight_buf, hx, cx, mode, hidden, proj, layers,
 // batch_first, ...) -> (output, hy, cy, reserve, weight_buf)
 void recurrent(Call& call) {
   const Layout *x = call.in(0), *state = call.in(4);
   if (!x || x->dims.size() != 3 || call.out_count() == 0) return;
-  if (x->external >= 0 && !call.flag(10)) call.tracker().external(x->external).time_first = true;
+  if (!call.flag(10)) call.tracker().note_time_first(x->dims[0]);
   const Dim& batch = x->dims[call.flag(10) ? 0 : 1];
-  if (state && state->dims.size() == 3) call.unify(state->dims[1], batch);
+  for (const Layout* of : {state, call.in(5)}) {
+    if (of && of->dims.size() == 3) call.unify(of->dims[1], batch);
+  }
   for (std::size_t k = 0; k < call.out_count(); ++k) {
     const auto sizes = call.out_shape(k);
     if (k == 0 && sizes.size() == 3) {
@@ -683,11 +743,17 @@ constexpr std::array kOthers = {
     NamedRule{"aten::binary_cross_entropy_backward", pointwise_loss_backward},
     NamedRule{"aten::mse_loss_backward", pointwise_loss_backward},
     NamedRule{"aten::smooth_l1_loss_backward", pointwise_loss_backward},
+    NamedRule{"aten::ctc_loss", ctc_loss},
+    NamedRule{"aten::_use_cudnn_ctc_loss", ctc_loss},
     NamedRule{"aten::_ctc_loss", ctc_loss},
     NamedRule{"aten::_cudnn_ctc_loss", ctc_loss},
-    NamedRule{"aten::_ctc_loss_backward", like_second},
+    NamedRule{"aten::_ctc_loss_backward", ctc_loss_backward},
     NamedRule{"aten::_scaled_dot_product_flash_attention", attention},
     NamedRule{"aten::_scaled_dot_product_efficient_attention", attention},
+    NamedRule{"aten::_efficient_attention_forward", attention_kernel},
+    NamedRule{"aten::_efficient_attention_backward", attention_kernel_backward},
+    NamedRule{"aten::_flash_attention_forward", attention_kernel},
+    NamedRule{"aten::_flash_attention_backward", attention_kernel_backward},
     NamedRule{"aten::_scaled_dot_product_cudnn_attention", attention},
     NamedRule{"aten::scaled_dot_product_attention", attention},
     NamedRule{"aten::_scaled_dot_product_flash_attention_backward", attention_backward},

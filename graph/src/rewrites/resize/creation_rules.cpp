@@ -85,7 +85,28 @@ void created(Call& call, std::size_t sizes_at) {
   call.give(0, std::move(dims));
 }
 
-void create(Call& call) { created(call, 0); }
+// What cuDNN works in, and what it keeps for its backward pass: so many bytes per sample and step.
+bool recurrent_memory(Call& call) {
+  const ExecutionGraph& graph = call.graph();
+  if (call.node().parent < 0 || call.out_count() != 1 || call.out_shape(0).size() != 1)
+    return false;
+  const Node& op = graph.nodes[static_cast<std::size_t>(call.node().parent)];
+  const auto inputs = graph.inputs(op);
+  if (!graph.name(op).starts_with("aten::_cudnn_rnn") || inputs.empty() ||
+      inputs[0].kind != Argument::Kind::kTensor || call.out(0).dtype != DType::kUInt8) {
+    return false;
+  }
+  const Layout* x = call.tracker().layout_of(graph.tensors[inputs[0].index]);
+  if (!x || x->dims.size() != 3) return false;
+  const Dims dims = {{.size = call.out(0).numel, .power = x->dims[0].power + x->dims[1].power}};
+  call.set_sizes(0, dims);
+  call.give(0, Dims(dims));
+  return true;
+}
+
+void create(Call& call) {
+  if (!recurrent_memory(call)) created(call, 0);
+}
 void create_new(Call& call) { created(call, 1); }
 
 void create_strided(Call& call) {

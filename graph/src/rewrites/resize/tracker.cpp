@@ -13,7 +13,10 @@ namespace {
 
 constexpr int kMostPasses = 64;
 constexpr double kMostElements = 0x1p60;
+// Holes of inputs: number of the External, dimension.
 constexpr std::uint64_t kExternalKey = std::uint64_t{1} << 60;
+constexpr int kDimBits = 6;
+constexpr std::uint64_t kDimMask = (1 << kDimBits) - 1;
 
 double power_of(std::int64_t base, int power) { return std::pow(static_cast<double>(base), power); }
 
@@ -113,7 +116,7 @@ void Tracker::unify(const Dim& a, const Dim& b, std::int32_t node) {
 
 Dim Tracker::open(std::uint64_t key, std::int64_t size, std::int32_t like) {
   const auto [at, inserted] = hole_keys_.try_emplace(key, static_cast<std::int32_t>(holes_.size()));
-  if (inserted) holes_.push_back({.size = size, .like = like});
+  if (inserted) holes_.push_back({.size = size, .like = like, .key = key});
   const Hole& hole = holes_[static_cast<std::size_t>(at->second)];
   Dim dim{.size = size};
   if (hole.filled) {
@@ -194,12 +197,13 @@ Tracker::Version& Tracker::make_external(std::uint32_t index, std::int32_t reade
   Dims dims;
   const auto sizes = graph_.shape(tensor);
   for (std::size_t d = 0; d < sizes.size(); ++d) {
-    if (number >= seeds_.dims.size() || external.state || external.weight) {
+    const bool scouts = seeds_.dims.empty();
+    if (!scouts && (number >= seeds_.dims.size() || external.state || external.weight)) {
       dims.push_back(constant(sizes[d]));
-    } else if (d < seeds_.dims[number].size() && seeds_.dims[number][d]) {
+    } else if (!scouts && d < seeds_.dims[number].size() && seeds_.dims[number][d]) {
       dims.push_back({.size = sizes[d], .power = 1});
     } else {
-      dims.push_back(open(kExternalKey + (number << 6) + d, sizes[d]));
+      dims.push_back(open(kExternalKey + (number << kDimBits) + d, sizes[d]));
     }
   }
   Layout layout = contiguous(std::move(dims));
@@ -270,6 +274,14 @@ void Tracker::refuse(std::int32_t node, std::string why) {
   const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
   refused_ = Error{.code = ErrorCode::kImpossible,
                    .message = fmt::format("{} (node {}): {}", graph_.name(at), at.id, why)};
+}
+
+void Tracker::note_time_first(const Dim& steps) {
+  if (steps.hole < 0) return;
+  const std::uint64_t key = holes_[static_cast<std::size_t>(steps.hole)].key;
+  const bool first_of_input = key >= kExternalKey && ((key - kExternalKey) & kDimMask) == 0;
+  if (!first_of_input) return;
+  externals_[static_cast<std::size_t>((key - kExternalKey) >> kDimBits)].time_first = true;
 }
 
 std::int32_t Tracker::forward_op(std::int32_t node) const {

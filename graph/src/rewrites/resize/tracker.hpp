@@ -75,7 +75,8 @@ class Tracker {
   void refuse(std::int32_t node, std::string why);
   /// The forward op of the backward function that `node` lies in; -1: none.
   std::int32_t forward_op(std::int32_t node) const;
-  External& external(std::int32_t index) { return externals_[static_cast<std::size_t>(index)]; }
+  /// `steps`, which a recurrent layer takes first: so does the input that they come from.
+  void note_time_first(const Dim& steps);
 
  private:
   struct Version {
@@ -88,6 +89,7 @@ class Tracker {
     std::int64_t offset = 0, size = 0;
     bool filled = false;
     std::int32_t like = -1;
+    std::uint64_t key = 0;
   };
   struct Promise {
     std::int64_t id = 0, storage = 0;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "call.hpp"
@@ -137,9 +138,11 @@ void slice(Call& call) {
   Dim size = difference(end, start, dim);
   if (step.value_or(1) == 1) {
     // Python's own number: [:S] of a longer table.
-    const bool cut = !dim.scales() && dim.hole < 0 && last >= 0 && last < dim.size;
-    if (cut && call.out_count() == 1 && call.out_shape(0).size() == x->dims.size() &&
-        clamped(from.value_or(0)) == 0) {
+    const bool cut = !dim.scales() && last >= 0 && last < dim.size;
+    if (const auto known = call.tracker().promised(call.out(0)); cut && known) {
+      size = known->dims[at];  // one of several pieces
+    } else if (cut && call.out_count() == 1 && call.out_shape(0).size() == x->dims.size() &&
+               clamped(from.value_or(0)) == 0) {
       size = call.open(0, at, call.out_shape(0)[at]);
       if (size.scales()) call.set(3, call.now(size));
     }
@@ -296,6 +299,39 @@ void expand(Call& call) {
 
 // --- reshape -----------------------------------------------------------------------------------
 
+// The factors that were merged into `dim`, shared out anew over `sizes` in their order; nothing
+// where one that changes would have to be cut.
+std::optional<Dims> shared_out(const Dim& dim, std::span<const std::int64_t> sizes) {
+  Dims made, left(dim.factors.rbegin(), dim.factors.rend());
+  for (std::int64_t size : sizes) {
+    Dim part{.size = 1};
+    while (part.size < size) {
+      if (left.empty()) return {};
+      Dim& next = left.back();
+      const std::int64_t wanted = size / part.size;
+      if (size % part.size != 0 || next.offset != 0) return {};
+      if (wanted % next.size == 0) {
+        part.factors.push_back(next);
+        part.size *= next.size;
+        part.power += next.power;
+        part.hole = std::max(part.hole, next.hole);
+        left.pop_back();
+      } else if (next.size % wanted == 0 && !next.scales() && next.hole < 0) {
+        part.factors.push_back(constant(wanted));
+        part.size *= wanted;
+        next.size /= wanted;
+      } else {
+        return {};
+      }
+    }
+    if (part.size != size) return {};
+    if (part.factors.size() == 1) part.factors.clear();
+    made.push_back(std::move(part));
+  }
+  while (!left.empty() && left.back().size == 1 && !left.back().scales()) left.pop_back();
+  return left.empty() ? std::optional(made) : std::nullopt;
+}
+
 // One dimension becomes several. What is known: the factors that were once merged, holes that later
 // ops filled, the -1 of the call; else the first that can take it.
 void split_dim(Call& call, const Dim& dim, std::size_t begin, std::span<const std::int64_t> sizes,
@@ -305,6 +341,10 @@ void split_dim(Call& call, const Dim& dim, std::size_t begin, std::span<const st
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       out.push_back(i == o ? dim : constant(sizes[i]));
     }
+    return;
+  }
+  if (const auto known = shared_out(dim, sizes)) {
+    out.insert(out.end(), known->begin(), known->end());
     return;
   }
   Dims made;
@@ -452,7 +492,11 @@ void reshape(Call& call) {
     const auto at = std::find(asked.begin(), asked.end(), -1);
     if (at != asked.end()) inferred = at - asked.begin();
   }
-  const auto promise = call.tracker().promised(call.out(0));  // of the reshape around a view
+  const auto promise = call.tracker().promised(call.out(0));  // of the op around a view
+  if (promise && x->dims.size() == 1 && !x->scales()) {       // of rows that were counted in C++
+    Dims known = promise->dims;
+    call.tracker().fill(x->dims[0], merged(call, known).power, 0);
+  }
   Dims dims = promise ? promise->dims : regroup(call, x->dims, sizes, inferred);
   if (dims.size() != sizes.size()) {
     if (x->scales()) return;
@@ -463,6 +507,24 @@ void reshape(Call& call) {
   call.set_sizes(1, dims);
   if (call.name() == "aten::_reshape_alias") call.set_strides(2, strides);
   call.give(0, view_of(*x, std::move(dims), std::move(strides)));
+}
+
+// A stride that none of the tensor's own is: a product of its sizes, the smallest number of them.
+Change stride_of_sizes(const Call& call, const Dims& dims, std::int64_t stride) {
+  Change best = {stride, stride};
+  int fewest = static_cast<int>(dims.size()) + 1;
+  for (std::uint32_t chosen = 1; chosen < 1U << dims.size(); ++chosen) {
+    Change product = {1, 1};
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+      if (!(chosen >> d & 1U)) continue;
+      product.was *= dims[d].size;
+      product.now *= call.now(dims[d]);
+    }
+    if (product.was != stride || std::popcount(chosen) >= fewest) continue;
+    fewest = std::popcount(chosen);
+    best.now = product.now;
+  }
+  return best;
 }
 
 void as_strided(Call& call) {
@@ -502,7 +564,7 @@ void as_strided(Call& call) {
     made.strides.clear();
     for (std::size_t d = 0; d < sizes.size(); ++d) {
       Dim dim = promise ? promise->dims[d] : constant(sizes[d]);
-      Change stride = {strides[d], strides[d]};
+      Change stride = stride_of_sizes(call, x->dims, strides[d]);
       for (std::size_t j = 0; j < x->dims.size(); ++j) {
         if (x->strides[j].was != strides[d]) continue;
         stride = x->strides[j];
@@ -521,11 +583,12 @@ void as_strided(Call& call) {
       made.offset = x->offset;
     } else if (!promise || promise->offset.was != *offset) {
       made.offset = {*offset, *offset};
-      for (std::size_t j = 0; j < x->dims.size(); ++j) {  // so many rows further
-        const std::int64_t rest = *offset - x->offset.was, stride = x->strides[j].was;
-        if (stride <= 0 || rest % stride != 0) continue;
-        made.offset.now = x->offset.now + rest / stride * x->strides[j].now;
-        break;
+      const std::int64_t rest = *offset - x->offset.was;
+      std::int64_t widest = 0;
+      for (const Change& stride : made.strides) {  // so many rows further
+        if (stride.was <= widest || rest % stride.was != 0) continue;
+        widest = stride.was;
+        made.offset.now = x->offset.now + rest / stride.was * stride.now;
       }
     }
     call.set(3, made.offset.now);
