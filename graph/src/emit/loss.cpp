@@ -158,12 +158,17 @@ TensorRef bce_with_logits_terms(GraphBuilder& graph, TensorRef x, TensorRef targ
 TensorRef bce_with_log_sigmoid(GraphBuilder& graph, TensorRef x, TensorRef target) {
   const TensorRef log_sigmoid = like(graph, x);
   graph.begin_op("aten::log_sigmoid", {x});
-  graph.leaf_op("aten::log_sigmoid_forward", {x},
-                {log_sigmoid, graph.new_tensor(graph.dtype(x), {0})});
+  // The second output is what a CPU keeps for the backward pass.
+  const bool on_gpu = graph.pytorch().on_gpu();
+  const TensorRef kept = graph.new_tensor(graph.dtype(x), on_gpu ? Shape{0} : graph.shape(x));
+  graph.leaf_op("aten::log_sigmoid_forward", {x}, {log_sigmoid, kept});
   graph.end_op({log_sigmoid});
   const TensorRef each = like(graph, target);
   graph.begin_op("aten::rsub.Scalar", {target, 1.0, 1});
-  graph.leaf_op("aten::sub.Tensor", {wrapped_number(graph, DType::kFloat64), target, 1}, {each});
+  const TensorRef one = wrapped_number(graph, DType::kFloat64);
+  graph.begin_op("aten::sub.Tensor", {one, target, 1});
+  cast_wrapped_number(graph, one, graph.dtype(target));
+  graph.end_op({each});
   graph.end_op({each});
   graph.leaf_op("aten::mul_.Tensor", {each, x}, {each});
   graph.leaf_op("aten::sub_.Tensor", {each, log_sigmoid, 1}, {each});
@@ -182,9 +187,7 @@ TensorRef bce_with_logits_backward(GraphBuilder& graph, TensorRef gradient, Tens
     made = difference;
   }
   graph.leaf_op("aten::mul_.Tensor", {made, gradient}, {made});
-  graph.begin_op("aten::div_.Scalar", {made, graph.numel(logits)});
-  graph.leaf_op("aten::div_.Tensor", {made, wrapped_number(graph)}, {made});
-  graph.end_op({made});
+  divide_in_place(graph, made, graph.numel(logits));
   return made;
 }
 
@@ -197,12 +200,15 @@ TensorRef binary_cross_entropy_with_logits(AutogradTape& tape, TensorRef logits,
                  tape.sequence());
   const TensorRef each = old ? bce_with_logits_terms(graph, logits, target)
                              : bce_with_log_sigmoid(graph, logits, target);
-  const TensorRef loss = graph.new_tensor(graph.dtype(logits), {});
-  graph.begin_op("aten::mean", {each, kNone});
-  graph.begin_op("aten::mean.dim", {each, Value::List{}, false, kNone});
-  if (old) as_strided(graph, loss, {1}, {0});
-  graph.end_op({loss});
-  graph.end_op({loss});
+  TensorRef loss;
+  if (old || !graph.pytorch().on_gpu()) {
+    loss = mean(graph, each);
+  } else {
+    loss = graph.new_tensor(graph.dtype(logits), {});
+    graph.begin_op("aten::mean", {each, kNone});
+    graph.leaf_op("aten::mean.dim", {each, Value::List{}, false, kNone}, {loss});
+    graph.end_op({loss});
+  }
   graph.end_op({loss});
   tape.record("BinaryCrossEntropyWithLogitsBackward0", {logits}, loss,
               [&graph, logits, target](TensorRef gradient) -> std::vector<TensorRef> {
