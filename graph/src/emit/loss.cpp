@@ -195,20 +195,11 @@ TensorRef bce_with_logits_backward(GraphBuilder& graph, TensorRef gradient, Tens
 
 TensorRef binary_cross_entropy_with_logits(AutogradTape& tape, TensorRef logits, TensorRef target) {
   GraphBuilder& graph = tape.graph();
-  const bool old = graph.pytorch().before(2, 1);
   graph.begin_op("aten::binary_cross_entropy_with_logits", {logits, target, kNone, kNone, 1},
                  tape.sequence());
-  const TensorRef each = old ? bce_with_logits_terms(graph, logits, target)
-                             : bce_with_log_sigmoid(graph, logits, target);
-  TensorRef loss;
-  if (old || !graph.pytorch().on_gpu()) {
-    loss = mean(graph, each);
-  } else {
-    loss = graph.new_tensor(graph.dtype(logits), {});
-    graph.begin_op("aten::mean", {each, kNone});
-    graph.leaf_op("aten::mean.dim", {each, Value::List{}, false, kNone}, {loss});
-    graph.end_op({loss});
-  }
+  const TensorRef each = graph.pytorch().before(2, 1) ? bce_with_logits_terms(graph, logits, target)
+                                                      : bce_with_log_sigmoid(graph, logits, target);
+  const TensorRef loss = mean(graph, each);
   graph.end_op({loss});
   tape.record("BinaryCrossEntropyWithLogitsBackward0", {logits}, loss,
               [&graph, logits, target](TensorRef gradient) -> std::vector<TensorRef> {

@@ -261,9 +261,10 @@ class Placer {
 
   void enter(std::int32_t i) {
     const std::vector<Use> uses = uses_of(graph_, graph_.inputs(node(i)));
-    bool all = !uses.empty() || is_artefact(i);
+    const bool host = is_artefact(i) || casts_host_number(node(i).parent);
+    bool all = !uses.empty() || host;
     for (const Use& use : uses) {
-      if (is_artefact(i) || is_host_number(i, use, uses)) on_host_[use.tensor] = true;
+      if (host || is_host_number(i, use, uses)) on_host_[use.tensor] = true;
       all &= static_cast<bool>(on_host_[use.tensor]);
     }
     placed_.on_host[static_cast<std::size_t>(i)] = all;
@@ -276,6 +277,12 @@ class Placer {
       if (host) on_host_[use.tensor] = true;
       numbers_[tensor.id] = {tensor.dtype, tensor.rank == 0, host};
     }
+  }
+
+  // What lies under such a cast works on host memory too.
+  bool casts_host_number(std::int32_t i) const {
+    return i >= 0 && placed_.on_host[static_cast<std::size_t>(i)] &&
+           (graph_.name(node(i)) == "aten::to" || graph_.name(node(i)) == "aten::_to_copy");
   }
 
   bool is_host_number(std::int32_t i, const Use& use, const std::vector<Use>& uses) const {
