@@ -85,6 +85,7 @@ void Communicator::wait(std::int64_t number) {
   std::vector<Value> inputs = {number, 0, rank_, "wait", Shape{}, Shape{}};
   if (!graph_.pytorch().before(2, 2)) {
     inputs = {number, Value::List{"", ""}, rank_, "wait", Shape{}, Shape{}, -1, -1, world_size_};
+    record.group_size = world_size_;
     record.process_group.clear();
   }
   graph_.begin_communication(std::move(record), std::move(inputs));

@@ -149,15 +149,27 @@ class StepFinder {
            name.find("cross_entropy") != name.npos;
   }
 
+  bool is_under_region(const Node& node) const {
+    return node.parent >= 0 &&
+           (at(graph_, node.parent).is_label || at(graph_, node.parent).is_structural);
+  }
+
+  // What autocast wraps has its number inside.
+  bool is_counted(std::int32_t index) const {
+    const Node& node = at(graph_, index);
+    if (node.seq_id >= 0) return true;
+    const auto children = graph_.children(node);
+    return !node.is_label && std::any_of(children.begin(), children.end(),
+                                         [this](auto child) { return is_counted(child); });
+  }
+
   // The first op that autograd numbers stands in the region of the forward pass.
   void find_model() {
     const std::int32_t thread = at(graph_, range_.begin).thread;
     std::int32_t first = -1;
     for (std::int32_t i = range_.begin; i < range_.end && first < 0; ++i) {
       const Node& node = at(graph_, i);
-      const bool under_region = node.parent >= 0 && (at(graph_, node.parent).is_label ||
-                                                     at(graph_, node.parent).is_structural);
-      const bool counted = node.seq_id >= 0 && node.thread == thread && under_region;
+      const bool counted = node.thread == thread && is_under_region(node) && is_counted(i);
       if (counted && opens_model(node) && !in_optimizer(node)) first = i;
     }
     if (first < 0) return;

@@ -23,6 +23,7 @@ const RetargetRules& all_rules() {
     add_norm_rules(rules);
     add_embedding_rules(rules);
     add_index_rules(rules);
+    add_foreach_rules(rules);
     add_attention_rules(rules);
     return rules;
   }();

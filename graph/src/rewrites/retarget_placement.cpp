@@ -262,12 +262,21 @@ class Placer {
   void enter(std::int32_t i) {
     const std::vector<Use> uses = uses_of(graph_, graph_.inputs(node(i)));
     const bool host = is_artefact(i) || casts_host_number(node(i).parent);
-    bool all = !uses.empty() || host;
+    bool all = !uses.empty() || host || makes_counter(i);
     for (const Use& use : uses) {
       if (host || is_host_number(i, use, uses)) on_host_[use.tensor] = true;
       all &= static_cast<bool>(on_host_[use.tensor]);
     }
     placed_.on_host[static_cast<std::size_t>(i)] = all;
+  }
+
+  // New state of an optimizer: the number of its steps.
+  bool makes_counter(std::int32_t i) const {
+    const auto outputs = uses_of(graph_, graph_.outputs(node(i)));
+    if (outputs.size() != 1 || !inside_optimizer(i)) return false;
+    const Tensor& tensor = graph_.tensors[outputs[0].tensor];
+    return tensor.rank == 0 && tensor.dtype == DType::kFloat32 && tensor.on_cpu() &&
+           uses_of(graph_, graph_.inputs(node(i))).empty();
   }
 
   void leave(std::int32_t i) {

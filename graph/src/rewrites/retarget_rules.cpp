@@ -99,6 +99,8 @@ TensorRef Retargeter::output_tensor(std::int32_t index, std::size_t position) {
   return copy_.tensor(source().outputs(node(index))[position]);
 }
 
+Value Retargeter::value(const Argument& argument) { return value_of(graph(), source(), argument); }
+
 TensorRef Retargeter::tensor(const Argument& argument) {
   const auto view = strides_.find(source().tensors[argument.index].id);
   return graph().tensor_of_source(argument.index, view == strides_.end() ? nullptr : &view->second);

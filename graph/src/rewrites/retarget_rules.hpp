@@ -54,6 +54,8 @@ class Retargeter {
   Value input(std::int32_t index, std::size_t position);
   TensorRef input_tensor(std::int32_t index, std::size_t position);
   TensorRef output_tensor(std::int32_t index, std::size_t position);
+  Value value(const Argument& argument);
+  TensorRef tensor(const Argument& argument);
 
   void copy(std::int32_t index) { copy_.copy(index); }
   void leave_out(std::int32_t index) { left_out_[static_cast<std::size_t>(index)] = true; }
@@ -99,7 +101,6 @@ class Retargeter {
  private:
   void visit(std::int32_t index);
   bool handle_backward(std::int32_t index);
-  TensorRef tensor(const Argument& argument);
   void note_strides(std::int32_t index);
   void find_copies();
   void write_inputs(std::int32_t index);
@@ -124,5 +125,6 @@ void add_norm_rules(RetargetRules& rules);
 void add_embedding_rules(RetargetRules& rules);
 void add_attention_rules(RetargetRules& rules);
 void add_index_rules(RetargetRules& rules);
+void add_foreach_rules(RetargetRules& rules);
 
 }  // namespace perfmodel

@@ -480,6 +480,13 @@ void recurrent(Call& call) {
   }
 }
 
+// aten::lstm(input, hx, params, biases, layers, dropout, train, bidirectional, batch_first): what
+// stands below it follows the sizes.
+void recurrent_layers(Call& call) {
+  const Layout* x = call.in(0);
+  if (x && x->dims.size() == 3 && !call.flag(8)) call.tracker().note_time_first(x->dims[0]);
+}
+
 // (input, weight[], stride0, weight_buf, hx, cx, output, ...) -> (input, hx, cx, weights)
 void recurrent_backward(Call& call) { like<0, 4, 5>(call); }
 
@@ -669,6 +676,10 @@ constexpr std::array kSameShape = {"aten::abs",
                                    "torch::distributed::reducer::mul_out"};
 
 constexpr std::array kOthers = {
+    NamedRule{"aten::lstm", recurrent_layers},
+    NamedRule{"aten::gru", recurrent_layers},
+    NamedRule{"aten::rnn_tanh", recurrent_layers},
+    NamedRule{"aten::rnn_relu", recurrent_layers},
     NamedRule{"aten::mul", divide},
     NamedRule{"aten::div", divide},
     NamedRule{"aten::div_", divide},

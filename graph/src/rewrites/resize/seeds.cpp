@@ -51,6 +51,7 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
       const int at = place(tensor, time_first, symbol);
       if (at >= 0) ++votes[graph.shape(tensor)[static_cast<std::size_t>(at)]];
     }
+    if (votes.size() > 1) votes.erase(1);  // tables of positions, masks: broadcast to the batch
     if (!votes.empty()) break;
   }
   if (given == 0 && votes.size() > 1) {
