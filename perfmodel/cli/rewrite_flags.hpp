@@ -12,6 +12,8 @@ RewriteOption precision_option();
 RewriteOption optimizer_option();
 RewriteOption data_parallel_option();
 RewriteOption retarget_option();
+RewriteOption fuse_tables_option();
+RewriteOption fuse_elementwise_option();
 RewriteOption subgraph_option();
 RewriteOption remove_option();
 RewriteOption kernel_time_option();

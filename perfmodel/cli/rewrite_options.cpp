@@ -9,15 +9,17 @@ namespace perfmodel::cli {
 const std::vector<RewriteOption>& rewrite_options() {
   static const std::vector<RewriteOption> options = {
       // One per line, in the order of --help.
-      batch_option(),          //
-      sequence_option(),       //
-      precision_option(),      //
-      optimizer_option(),      //
-      data_parallel_option(),  //
-      retarget_option(),       //
-      subgraph_option(),       //
-      remove_option(),         //
-      kernel_time_option(),    //
+      batch_option(),             //
+      sequence_option(),          //
+      precision_option(),         //
+      optimizer_option(),         //
+      data_parallel_option(),     //
+      retarget_option(),          //
+      fuse_tables_option(),       //
+      fuse_elementwise_option(),  //
+      subgraph_option(),          //
+      remove_option(),            //
+      kernel_time_option(),       //
       scale_kernel_option(),
   };
   return options;

@@ -478,6 +478,15 @@ TEST_F(OpRules, TritonMovesEachTensorOnce) {
   EXPECT_DOUBLE_EQ(work.bytes_written.value, 400);
 }
 
+TEST_F(OpRules, TritonReadsInputsAndWritesOutputsWhereBothAreKnown) {
+  // Updated in place: read and written.
+  const Argument in_place = f.tensor({100});
+  const KernelWork work = one(
+      f.node("triton", {in_place, f.tensor({10}), f.integer(100)}, {in_place, f.tensor({100})}));
+  EXPECT_DOUBLE_EQ(work.bytes_read.value, 440);
+  EXPECT_DOUBLE_EQ(work.bytes_written.value, 800);
+}
+
 TEST_F(OpRules, EmptyTensorsLaunchNothing) {
   EXPECT_EQ(count(f.node("aten::add", {f.tensor({0}), f.tensor({0})}, {f.tensor({0})})), 0u);
   EXPECT_EQ(count(f.node("aten::mm", {f.tensor({0, 4}), f.tensor({4, 4})}, {f.tensor({0, 4})})),

@@ -98,6 +98,13 @@ void AutogradTape::run(TensorRef loss) {
   graph_.switch_thread(caller);
 }
 
+void AutogradTape::run_one(TensorRef output, TensorRef gradient) {
+  const Source source = producer_.at(output.index);
+  node(source.node).buffers[static_cast<std::size_t>(source.output)] = gradient;
+  ++holders_[graph_.storage(gradient)];
+  evaluate(source.node);
+}
+
 void AutogradTape::evaluate(int index) {
   std::vector<TensorRef> arrived;
   std::vector<TensorRef> listed;  // as the observer sees them

@@ -23,7 +23,9 @@ class AutogradTape {
       std::function<std::vector<TensorRef>(const std::vector<TensorRef>& gradients)>;
   using Backward = std::function<std::vector<TensorRef>(TensorRef gradient)>;
 
-  explicit AutogradTape(GraphBuilder& graph) : graph_(graph) {}
+  /// The first differentiable op gets the number `first_sequence`.
+  explicit AutogradTape(GraphBuilder& graph, std::int64_t first_sequence = 0)
+      : graph_(graph), next_sequence_(first_sequence) {}
 
   GraphBuilder& graph() const { return graph_; }
 
@@ -58,6 +60,10 @@ class AutogradTape {
 
   /// The backward pass of `loss`, whose gradient is one.
   void run(TensorRef loss);
+
+  /// The backward function of the op that made `output` alone, on the thread that is current: for
+  /// rewrites, which put it among copied ones.
+  void run_one(TensorRef output, TensorRef gradient);
 
   /// Gradient of a parameter after run(); does not exist where none arrived.
   TensorRef gradient(TensorRef parameter) const;
@@ -94,7 +100,7 @@ class AutogradTape {
   std::unordered_map<std::int32_t, Source> producer_;      // by tensor index
   std::unordered_map<std::int32_t, TensorRef> gradients_;  // by parameter index
   std::unordered_map<std::int32_t, int> holders_;          // buffers per storage
-  std::int64_t next_sequence_ = 0;
+  std::int64_t next_sequence_;
 };
 
 }  // namespace perfmodel

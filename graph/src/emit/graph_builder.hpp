@@ -85,6 +85,8 @@ class GraphBuilder {
   /// A tensor of `source`, by its index there; known by its ids, taken as dense unless the strides
   /// are given.
   TensorRef tensor_of_source(std::uint32_t index, const Shape* strides = nullptr);
+  /// Another mention of a tensor, for arguments of copied nodes.
+  Argument tensor_argument(TensorRef tensor) { return argument(tensor); }
   /// Shares the storage of `base`; `offset` in elements from the start of `base`.
   TensorRef new_view(TensorRef base, Shape shape, Shape strides, std::int64_t offset = 0);
   /// A sparse COO tensor, of which the observer sees neither storage nor device.

@@ -11,24 +11,13 @@
 #include "dialect.hpp"
 #include "graph_copy.hpp"
 #include "optimizer_reader.hpp"
+#include "optimizer_writer.hpp"
 
 namespace perfmodel {
 namespace {
 
 using Optimizer = TrainingOptions::Optimizer;
 using Implementation = TrainingOptions::Implementation;
-
-// The settings that a group of parameters gets.
-OptimizerSettings changed(const OptimizerSettings& from, const OptimizerRewrite& rewrite,
-                          const PyTorch& pytorch) {
-  OptimizerSettings settings = from;
-  if (rewrite.optimizer && *rewrite.optimizer != from.optimizer) {
-    settings = optimizer_settings(*rewrite.optimizer, from.implementation);
-    settings.steps = from.steps;
-  }
-  if (rewrite.implementation) settings.implementation = resolved(*rewrite.implementation, pytorch);
-  return settings;
-}
 
 Result<void> check_group(const ExecutionGraph& graph, const ReadGroup& group,
                          const OptimizerSettings& settings, const PyTorch& pytorch) {
@@ -48,60 +37,6 @@ Result<void> check_group(const ExecutionGraph& graph, const ReadGroup& group,
   }
   return {};
 }
-
-class StepWriter {
- public:
-  StepWriter(GraphCopy& copy, const ReadStep& step) : copy_(copy), step_(step) {}
-
-  // Groups that are alike now become one, as PyTorch has one list per parameter group.
-  void write(const OptimizerRewrite& rewrite) {
-    for (std::int32_t op : step_.first) copy_.copy_tree(op);
-    copy_.close_to(step_.label);
-    OptimizerSettings settings;
-    std::vector<ParameterUpdate> updates;
-    for (const ReadGroup& group : step_.groups) {
-      const OptimizerSettings next = changed(group.settings, rewrite, copy_.builder().pytorch());
-      if (!(next == settings)) {
-        emit_optimizer(copy_.builder(), settings, std::exchange(updates, {}));
-        settings = next;
-      }
-      for (const ReadUpdate& update : group.updates) {
-        if (update.sparse) {  // stays as it is
-          emit_optimizer(copy_.builder(), settings, std::exchange(updates, {}));
-          copy_.copy_tree(update.last_op);
-          copy_.close_to(step_.label);
-        } else {
-          updates.push_back(converted(update, group.settings, settings));
-        }
-      }
-    }
-    emit_optimizer(copy_.builder(), settings, std::move(updates));
-  }
-
- private:
-  TensorRef tensor(std::int64_t index) {
-    if (index < 0) return {};
-    return copy_.builder().tensor_of_source(static_cast<std::uint32_t>(index));
-  }
-
-  // State stays with its kind; counters of fused steps lie on the GPU, others on the CPU.
-  ParameterUpdate converted(const ReadUpdate& update, const OptimizerSettings& from,
-                            const OptimizerSettings& to) {
-    ParameterUpdate made{.parameter = tensor(update.parameter),
-                         .gradient = tensor(update.gradient)};
-    if (from.optimizer != to.optimizer) return made;
-    const auto fused = Implementation::kFused;
-    if ((from.implementation == fused) == (to.implementation == fused)) {
-      made.step = tensor(update.step);
-    }
-    made.first = tensor(update.first);
-    made.second = tensor(update.second);
-    return made;
-  }
-
-  GraphCopy& copy_;
-  const ReadStep& step_;
-};
 
 std::string label_name(std::string_view old, Optimizer optimizer) {
   const auto hash = old.find('#'), dot = old.find('.', hash);
@@ -123,7 +58,7 @@ Result<ExecutionGraph> rewrite_optimizer(const ExecutionGraph& graph,
     if (!step) return Unexpected{step.error()};
     bool same = true;
     for (const ReadGroup& group : step->groups) {
-      const OptimizerSettings settings = changed(group.settings, rewrite, pytorch);
+      const OptimizerSettings settings = rewritten_settings(group.settings, rewrite, pytorch);
       if (auto good = check_group(graph, group, settings, pytorch); !good) {
         return Unexpected{good.error()};
       }
@@ -153,7 +88,7 @@ Result<ExecutionGraph> rewrite_optimizer(const ExecutionGraph& graph,
       made.nodes.back().name = made.names.intern(label_name(graph.name(node), *rewrite.optimizer));
     }
     if (const auto at = steps.find(index); at != steps.end()) {
-      StepWriter(copy, at->second).write(rewrite);
+      write_optimizer_step(copy, at->second, rewrite);
     }
   }
   return copy.finish();

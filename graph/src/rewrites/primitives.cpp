@@ -111,9 +111,11 @@ template <class Change>
 Result<ExecutionGraph> change_outermost(const ExecutionGraph& graph, std::string_view pattern,
                                         Change&& change) {
   const std::vector<bool> names = matching_names(graph, pattern);
-  const auto match = [&](std::size_t i) {
-    return !graph.nodes[i].is_label && names[graph.nodes[i].name];
-  };
+  const std::vector<bool> of_op = at_or_below(graph, [&](std::size_t i) {
+    return !graph.nodes[i].is_label && !graph.nodes[i].is_structural;
+  });
+  // Collectives are labels inside of ops ("nccl:all_reduce"); labels around ops have no kernels.
+  const auto match = [&](std::size_t i) { return of_op[i] && names[graph.nodes[i].name]; };
   const std::vector<bool> below = at_or_below(graph, match);
   ExecutionGraph made = graph;
   bool any = false;

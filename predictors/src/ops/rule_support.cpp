@@ -11,6 +11,8 @@ namespace {
 /// in some PyTorch version: pure composites have no rule at all.
 constexpr std::pair<std::string_view, std::string_view> kDelegates[] = {
     {"aten::relu", "aten::clamp_min"},
+    {"aten::rsub", "aten::sub"},
+    {"aten::pow", "aten::copy_"},  // to the power of one
     {"aten::relu_", "aten::clamp_min_"},
     {"aten::hardtanh", "aten::clamp"},
     {"aten::hardtanh_", "aten::hardtanh"},

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/graph/execution_graph.hpp"
+
+namespace perfmodel {
+
+/// An op that launches one pointwise kernel on a GPU and nothing else: "aten::relu" with the
+/// "aten::clamp_min" that it calls. Tensors by index in the graph.
+struct PointwiseUnit {
+  std::int32_t root = -1;  ///< the op with all below it
+  std::string_view name;   ///< of the primitive: "clamp_min"; "_to_copy" for casts
+  std::int64_t sequence = -1;
+  std::vector<std::uint32_t> inputs, outputs;  ///< of the primitive; lists do not occur
+};
+
+/// None: the op does something else, or something more; its results have several shapes or are
+/// smaller than what it reads; a tensor has no storage; its time was given by hand.
+std::optional<PointwiseUnit> pointwise_unit(const ExecutionGraph& graph, std::int32_t root);
+
+}  // namespace perfmodel

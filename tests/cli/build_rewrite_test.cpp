@@ -1,0 +1,174 @@
+// `build` and `rewrite` as commands: what they refuse, what they leave behind, what they say.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "program.hpp"
+
+namespace perfmodel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string file(const std::string& name) { return (scratch() / name).string(); }
+
+// One line on standard error, nothing on standard output, no file.
+void expect_refusal(Words words, int status, const std::string& text) {
+  const std::string output = file("refused.json");
+  words.insert(words.end(), {"-o", output});
+  SCOPED_TRACE(shown(words));
+  const Outcome outcome = run(words);
+  EXPECT_EQ(outcome.status, status) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(text));
+  EXPECT_FALSE(fs::exists(output));
+}
+
+std::string built(const std::string& name, Words words) {
+  const std::string output = file(name);
+  words.insert(words.begin(), "build");
+  words.insert(words.end(), {"-o", output});
+  const Outcome outcome = run(words);
+  EXPECT_EQ(outcome.status, 0) << shown(words) << outcome.err;
+  return output;
+}
+
+std::string gpt() {
+  static const std::string graph =
+      built("gpt.json", {"gpt", "--layers", "2", "--batch", "4", "--sequence", "64"});
+  return graph;
+}
+
+TEST(BuildCommand, EveryFamilyBuildsAndIsPredicted) {
+  const std::vector<Words> families = {{"bert", "--layers", "1"},
+                                       {"deepspeech2", "--batch", "2"},
+                                       {"dlrm", "--preset", "ddp"},
+                                       {"faster-rcnn"},
+                                       {"gpt", "--layers", "1"},
+                                       {"inception", "--batch", "4"},
+                                       {"llama", "--layers", "1"},
+                                       {"lstm"},
+                                       {"mlp", "--preset", "mnist"},
+                                       {"opt", "--layers", "1"},
+                                       {"resnet", "--preset", "resnet18", "--batch", "4"},
+                                       {"seq2seq", "--batch", "4"},
+                                       {"t5", "--layers", "1"},
+                                       {"torch-encoder", "--layers", "1"},
+                                       {"torchrec", "--preset", "v100-8"},
+                                       {"vgg", "--preset", "vgg11", "--batch", "4"},
+                                       {"wgan", "--batch", "4"}};
+  for (const Words& words : families) {
+    SCOPED_TRACE(words.front());
+    const std::string graph = built("family.json", words);
+    const Outcome outcome = run({"predict", graph, "--gpu", "a100-sxm-80gb", "--json"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const Json json = Json::parse(outcome.out);
+    EXPECT_GT(json["e2e_us"].get<double>(), 0);
+    EXPECT_EQ(json["coverage"]["unmodelled_ops"], Json::array());
+  }
+}
+
+TEST(BuildCommand, UnknownPresetsAreAnsweredWithTheKnownOnes) {
+  expect_refusal({"build", "gpt", "--preset", "gpt3"}, 1, "gpt3-175b), found \"gpt3\"");
+  expect_refusal({"build", "bert", "--preset", "bert"}, 1, "bert-base, bert-large");
+  expect_refusal({"build", "resnet", "--preset", "resnet51"}, 1, "resnet50");
+  expect_refusal({"build", "llama", "--preset", "llama-70b"}, 1, "llama-7b");
+  expect_refusal({"build", "lstm", "--preset", "ptb"}, 1, "ptb-small, ptb-medium");
+  expect_refusal({"build", "torchrec", "--preset", "v100"}, 1, "v100-8");
+  expect_refusal({"build", "transformer"}, 2, "transformer");
+}
+
+TEST(BuildCommand, ImpossibleSizesAreNamed) {
+  expect_refusal({"build", "bert", "--batch", "0"}, 1, "batch: expected at least 1, found 0");
+  expect_refusal({"build", "gpt", "--heads", "7"}, 1, "heads");
+  expect_refusal({"build", "gpt", "--sequence", "-5"}, 1, "sequence");
+  expect_refusal({"build", "gpt", "--dropout", "1.5"}, 1, "dropout");
+  expect_refusal({"build", "bert", "--sequence", "100000"}, 1, "512");
+  expect_refusal({"build", "lstm", "--batch", "99999999999999"}, 1, "less than 2^60 elements");
+  expect_refusal({"build", "resnet", "--batch", "99999999999999"}, 1, "less than 2^60 elements");
+  expect_refusal({"build", "bert", "--batch", "many"}, 2, "--batch");
+}
+
+TEST(RewriteCommand, TheInputIsNeverTheOutput) {
+  const std::string graph = gpt(), before = read(graph);
+  const Outcome same = run({"rewrite", graph, "--batch", "8", "-o", graph});
+  EXPECT_EQ(same.status, 1);
+  EXPECT_THAT(same.err, HasSubstr("expected an output other than the input"));
+  fs::create_symlink(graph, file("link.json"));
+  const Outcome link = run({"rewrite", graph, "--batch", "8", "-o", file("link.json")});
+  EXPECT_EQ(link.status, 1);
+  EXPECT_EQ(read(graph), before);
+}
+
+TEST(RewriteCommand, AFailedPreconditionWritesNothing) {
+  expect_refusal({"rewrite", gpt(), "--batch", "99999999999999"}, 1, "a batch from 1 to 2^40");
+  expect_refusal({"rewrite", gpt(), "--batch", "77=8"}, 1, "expected an input of batch 77");
+  expect_refusal({"rewrite", gpt(), "--batch", "8", "--retarget", "nvidia"}, 1, "--retarget");
+  expect_refusal({"rewrite", gpt(), "--precision", "bf16", "--precision", "fp16"}, 1,
+                 "--precision fp16:");
+  expect_refusal({"rewrite", gpt(), "--remove", "aten::adm"}, 1, "near: aten::add");
+  expect_refusal({"rewrite", gpt(), "--subgraph", "no such label"}, 1, "found none");
+  expect_refusal({"rewrite", "no-such.json", "--batch", "8"}, 1, "no-such.json");
+}
+
+TEST(RewriteCommand, ValuesThatNoGraphCouldMeanAreBadUsage) {
+  expect_refusal({"rewrite", gpt(), "--batch", "many"}, 2, "--batch");
+  expect_refusal({"rewrite", gpt(), "--batch", "0"}, 2, "at least 1");
+  expect_refusal({"rewrite", gpt(), "--precision", "fp8"}, 2, "bf16");
+  expect_refusal({"rewrite", gpt(), "--optimizer", "lamb"}, 2, "adamw");
+  expect_refusal({"rewrite", gpt(), "--kernel-time", "aten::mm"}, 2, "PATTERN=US");
+  expect_refusal({"rewrite", gpt(), "--scale-kernel", "aten::mm=-1"}, 2, "PATTERN=X");
+  expect_refusal({"rewrite", gpt(), "--retarget", "intel"}, 2, "nvidia, amd");
+}
+
+TEST(RewriteCommand, SaysWhatChangedAndWhatDidNot) {
+  const std::string output = file("rewritten.json");
+  const Outcome outcome = run({"rewrite", gpt(), "--batch", "4", "--batch", "8", "--scale-kernel",
+                               "aten::mm=0.5", "-o", output, "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out);
+  ASSERT_EQ(json["rewrites"].size(), 3U);
+  EXPECT_EQ(json["rewrites"][0]["nodes_changed"], 0);
+  EXPECT_GT(json["rewrites"][1]["nodes_changed"], 500);
+  EXPECT_GT(json["rewrites"][2]["nodes_changed"], 5);
+  EXPECT_THAT(read(output), HasSubstr("perfpredict rewrite gpt.json --batch 4 --batch 8"));
+}
+
+TEST(RewriteCommand, TheIdentityGivesTheSameBytesButForItsCommand) {
+  const auto graph_of = [](const std::string& name) {
+    Json json = Json::parse(read(name));
+    json.erase("generator");
+    return json;
+  };
+  const std::string output = file("identity.json");
+  ASSERT_EQ(run({"rewrite", gpt(), "--batch", "4", "-o", output}).status, 0);
+  EXPECT_EQ(graph_of(output), graph_of(gpt()));
+  ASSERT_EQ(run({"rewrite", gpt(), "-o", output}).status, 0);
+  EXPECT_EQ(graph_of(output), graph_of(gpt()));
+}
+
+TEST(RewriteCommand, GivenKernelTimesArePredicted) {
+  const std::string output = file("given.json");
+  ASSERT_EQ(run({"rewrite", gpt(), "--kernel-time", "aten::addmm=50", "-o", output}).status, 0);
+  const auto kernels_of = [](const std::string& graph) {
+    const Outcome outcome = run({"predict", graph, "--gpu", "a100-sxm-80gb", "--json"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return Json::parse(outcome.out);
+  };
+  const Json given = kernels_of(output);
+  int products = 0;
+  for (const Json& op : given["ops"]) {
+    if (op["name"] != "aten::addmm") continue;
+    double sum = 0;
+    for (const Json& kernel : op["kernels"]) sum += kernel["time_us"].get<double>();
+    EXPECT_NEAR(sum, 50, 1e-6);
+    ++products;
+  }
+  EXPECT_GT(products, 4);
+}
+
+}  // namespace
+}  // namespace perfmodel::testing

@@ -1,0 +1,51 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "program.hpp"
+
+namespace perfmodel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string built(const std::string& name, Words arguments) {
+  const std::string file = (scratch() / (name + ".json")).string();
+  arguments.insert(arguments.begin(), "build");
+  arguments.insert(arguments.end(), {"-o", file});
+  EXPECT_EQ(run(arguments).status, 0) << shown(arguments);
+  return file;
+}
+
+Outcome rewrite(const std::string& file, Words flags) {
+  flags.insert(flags.begin(), {"rewrite", file, "-o", (scratch() / "rewritten.json").string()});
+  return run(flags);
+}
+
+TEST(FusionCommand, FusesTables) {
+  const std::string bags =
+      built("bags", {"dlrm", "--preset", "ddp", "--batch", "512", "--no-table-batched"});
+  const auto fused = rewrite(bags, {"--fuse-tables", "sgd", "--json"});
+  ASSERT_EQ(fused.status, 0) << fused.err;
+  const Json added = Json::parse(fused.out)["rewrites"][0]["added"];
+  EXPECT_EQ(added["fbgemm::split_embedding_codegen_lookup_sgd_function"], 1);
+  const auto unknown = rewrite(bags, {"--fuse-tables", "adam"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("expected sgd or rowwise_adagrad, found adam"));
+  const auto twice = rewrite(bags, {"--fuse-tables", "sgd", "--fuse-tables", "sgd"});
+  EXPECT_EQ(twice.status, 1);
+  EXPECT_THAT(twice.err, HasSubstr("expected at least two aten::embedding_bag in a step, found 0"));
+}
+
+TEST(FusionCommand, FusesPointwiseOps) {
+  const std::string resnet = built("resnet", {"resnet", "--preset", "resnet18", "--batch", "2"});
+  const auto fused = rewrite(resnet, {"--fuse-elementwise", "--fuse-elementwise", "--json"});
+  ASSERT_EQ(fused.status, 0) << fused.err;
+  const Json rewrites = Json::parse(fused.out)["rewrites"];
+  EXPECT_EQ(rewrites[0]["added"]["triton_poi_fused_add_clamp_min_0"], 2);
+  EXPECT_EQ(rewrites[1]["nodes_changed"], 0);
+  EXPECT_TRUE(rewrites[1]["added"].empty());
+  EXPECT_TRUE(rewrites[1]["gone"].empty());
+}
+
+}  // namespace
+}  // namespace perfmodel::testing

@@ -1,0 +1,424 @@
+// Runs of pointwise ops as one kernel each.
+#include "perfmodel/graph/rewrites/elementwise_fusion.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+
+#include "emit/activation.hpp"
+#include "emit/in_place.hpp"
+#include "emit/loss.hpp"
+#include "emit/memory.hpp"
+#include "emit/pointwise.hpp"
+#include "emit/reduction.hpp"
+#include "emit/views.hpp"
+#include "graph_comparison.hpp"
+#include "models/training_step.hpp"
+#include "models/vision_layers.hpp"
+#include "perfmodel/graph/build_bert.hpp"
+#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_gpt.hpp"
+#include "perfmodel/graph/build_llama.hpp"
+#include "perfmodel/graph/build_resnet.hpp"
+#include "perfmodel/graph/build_t5.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/rewrite.hpp"
+#include "perfmodel/graph/rewrites/batch_size.hpp"
+#include "perfmodel/graph/rewrites/precision.hpp"
+#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/write_execution_graph.hpp"
+
+namespace perfmodel {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+constexpr std::int64_t kRows = 512, kColumns = 1024;
+constexpr double kBytes = 4.0 * kRows * kColumns;  // of one float32 tensor
+
+ExecutionGraph value(Result<ExecutionGraph> graph) {
+  if (!graph) {
+    ADD_FAILURE() << to_string(graph.error());
+    return {};
+  }
+  return std::move(*graph);
+}
+
+ExecutionGraph fused(const ExecutionGraph& graph) {
+  return value(rewrite_elementwise_fusion(graph));
+}
+
+using Ops = std::function<void(GraphBuilder&, TensorRef x, TensorRef y)>;
+
+// Ops of a step on two tensors that were there before.
+ExecutionGraph make(const Ops& ops, Device device = {.kind = Device::Kind::kGpu, .index = 0}) {
+  PyTorch pytorch;
+  pytorch.device = device;
+  GraphBuilder graph(pytorch);
+  graph.switch_thread(GraphBuilder::kMainThread);
+  graph.begin_label("ProfilerStep#0");
+  const TensorRef x = graph.new_tensor(DType::kFloat32, {kRows, kColumns});
+  const TensorRef y = graph.new_tensor(DType::kFloat32, {kRows, kColumns});
+  ops(graph, x, y);
+  graph.end_op();
+  return graph.finish();
+}
+
+TensorRef mul(GraphBuilder& graph, TensorRef a, TensorRef b) {
+  return binary(graph, "aten::mul.Tensor", a, b);
+}
+TensorRef add(GraphBuilder& graph, TensorRef a, TensorRef b) {
+  return binary(graph, "aten::add.Tensor", a, b);
+}
+TensorRef tanh(GraphBuilder& graph, TensorRef x) { return unary(graph, "aten::tanh", x); }
+void use(GraphBuilder& graph, TensorRef x) {  // by an op that is not pointwise
+  sum(graph, x, {0}, false);
+}
+
+std::vector<const Node*> kernels(const ExecutionGraph& graph) {
+  std::vector<const Node*> found;
+  for (const Node& node : graph.nodes) {
+    if (graph.names.text(node.kernel_backend) == "triton") found.push_back(&node);
+  }
+  return found;
+}
+
+std::map<std::string, int> kernel_names(const ExecutionGraph& graph) {
+  std::map<std::string, int> counts;
+  for (const Node* node : kernels(graph)) ++counts[std::string(graph.name(*node))];
+  return counts;
+}
+
+std::vector<std::int64_t> ids(const ExecutionGraph& graph, std::span<const Argument> arguments) {
+  std::vector<std::int64_t> found;
+  for_each_tensor(graph, arguments, [&](const Tensor& tensor) { found.push_back(tensor.id); });
+  return found;
+}
+
+// Bytes on the GPU among the arguments of the only kernel.
+double bytes(const ExecutionGraph& graph, std::span<const Argument> arguments) {
+  double sum = 0;
+  for_each_tensor(graph, arguments, [&](const Tensor& tensor) {
+    if (tensor.on_gpu()) sum += static_cast<double>(tensor.bytes());
+  });
+  return sum;
+}
+struct Traffic {
+  double read = 0, written = 0;
+};
+Traffic traffic(const ExecutionGraph& graph) {
+  const auto made = kernels(graph);
+  EXPECT_EQ(made.size(), 1u);
+  if (made.size() != 1) return {};
+  return {bytes(graph, graph.inputs(*made[0])), bytes(graph, graph.outputs(*made[0]))};
+}
+
+// a = x * y; b = tanh(a); c = b + y.
+TEST(ElementwiseFusion, MovesWhatComesFromOutsideOnce) {
+  const ExecutionGraph after = fused(make([](GraphBuilder& graph, TensorRef x, TensorRef y) {
+    add(graph, tanh(graph, mul(graph, x, y)), y);
+  }));
+  const auto made = kernels(after);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(after.name(*made[0]), "triton_poi_fused_mul_tanh_add_0");
+  const auto inputs = after.inputs(*made[0]);
+  ASSERT_EQ(inputs.size(), 3u);
+  EXPECT_EQ(inputs[2].integer, kRows * kColumns);
+  EXPECT_EQ(made[0]->children_count, 0u);
+  EXPECT_EQ(traffic(after).read, 2 * kBytes);
+  EXPECT_EQ(traffic(after).written, kBytes);
+  EXPECT_EQ(top_level_ops(after).size(), 1u);
+}
+
+// Saved for later, here by another op: written, but not read again.
+TEST(ElementwiseFusion, WritesWhatIsReadLater) {
+  const ExecutionGraph after = fused(make([](GraphBuilder& graph, TensorRef x, TensorRef y) {
+    const TensorRef a = mul(graph, x, y), b = tanh(graph, a);
+    use(graph, add(graph, b, y));
+    use(graph, b);
+  }));
+  const auto made = kernels(after);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(made[0]->outputs_count, 2u);
+  EXPECT_EQ(traffic(after).read, 2 * kBytes);
+  EXPECT_EQ(traffic(after).written, 2 * kBytes);
+}
+
+TEST(ElementwiseFusion, UpdatesInPlace) {
+  const ExecutionGraph before = make([](GraphBuilder& graph, TensorRef x, TensorRef y) {
+    graph.leaf_op("aten::add_.Tensor", {x, y, 1}, {x});
+    graph.leaf_op("aten::tanh_", {x}, {x});
+  });
+  const ExecutionGraph after = fused(before);
+  const auto made = kernels(after);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(after.name(*made[0]), "triton_poi_fused_add_tanh_0");
+  const auto inputs = ids(after, after.inputs(*made[0]));
+  EXPECT_THAT(ids(after, after.outputs(*made[0])), ElementsAre(inputs[0]));
+  EXPECT_EQ(traffic(after).read, 2 * kBytes);
+  EXPECT_EQ(traffic(after).written, kBytes);
+}
+
+TEST(ElementwiseFusion, ReadsSmallTensorsAsTheyAre) {
+  const ExecutionGraph after = fused(make([](GraphBuilder& graph, TensorRef x, TensorRef) {
+    const TensorRef bias = graph.new_tensor(DType::kFloat32, {kColumns});
+    tanh(graph, add(graph, x, bias));
+  }));
+  EXPECT_EQ(traffic(after).read, kBytes + 4.0 * kColumns);
+  EXPECT_EQ(traffic(after).written, kBytes);
+}
+
+TEST(ElementwiseFusion, TakesCastsAlong) {
+  const ExecutionGraph before = make([](GraphBuilder& graph, TensorRef x, TensorRef y) {
+    to_dtype(graph, tanh(graph, mul(graph, x, y)), DType::kBFloat16);
+  });
+  const ExecutionGraph after = fused(before);
+  EXPECT_THAT(kernel_names(after), ElementsAre(Pair("triton_poi_fused_mul_tanh__to_copy_0", 1)));
+  EXPECT_EQ(traffic(after).read, 2 * kBytes);
+  EXPECT_EQ(traffic(after).written, kBytes / 2);
+}
+
+TEST(ElementwiseFusion, EqualKernelsHaveOneName) {
+  const ExecutionGraph after = fused(make([](GraphBuilder& graph, TensorRef x, TensorRef y) {
+    const TensorRef small = graph.new_tensor(DType::kFloat32, {8});
+    for (const TensorRef of : {x, y, small}) {
+      tanh(graph, mul(graph, of, of));
+      graph.begin_label("between");
+      graph.end_op();
+    }
+  }));
+  EXPECT_THAT(kernel_names(after), ElementsAre(Pair("triton_poi_fused_mul_tanh_0", 2),
+                                               Pair("triton_poi_fused_mul_tanh_1", 1)));
+}
+
+// 0.5 x (1 + tanh(x + x^3)): the first product is not read by the next op.
+TEST(ElementwiseFusion, JoinsOpsThatReadTheSame) {
+  const ExecutionGraph after = fused(make([](GraphBuilder& graph, TensorRef x, TensorRef) {
+    const TensorRef half = binary(graph, "aten::mul.Tensor", x, Number(0.5));
+    const TensorRef cube = mul(graph, mul(graph, x, x), x);
+    mul(graph, half, tanh(graph, add(graph, x, cube)));
+  }));
+  EXPECT_THAT(kernel_names(after),
+              ElementsAre(Pair("triton_poi_fused_mul_mul_mul_add_tanh_mul_0", 1)));
+  EXPECT_EQ(traffic(after).read, kBytes);
+  EXPECT_EQ(traffic(after).written, kBytes);
+}
+
+struct Unfusible {
+  const char* name;
+  Ops ops;
+};
+class NothingToFuse : public testing::TestWithParam<Unfusible> {};
+
+TEST_P(NothingToFuse, LeavesTheGraphAsItIs) {
+  const ExecutionGraph before = make(GetParam().ops), after = fused(before);
+  EXPECT_EQ(to_string(graph_difference(before, after)), "nothing changed");
+  EXPECT_TRUE(compare_graphs(before, after, {.schemas = true}).same());
+  ASSERT_EQ(before.nodes.size(), after.nodes.size());
+  for (std::size_t i = 0; i < before.nodes.size(); ++i) {
+    EXPECT_EQ(before.nodes[i].id, after.nodes[i].id);
+    EXPECT_EQ(ids(before, before.inputs(before.nodes[i])),
+              ids(after, after.inputs(after.nodes[i])));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, NothingToFuse,
+    testing::Values(
+        Unfusible{"OneOp", [](GraphBuilder& g, TensorRef x, TensorRef) { tanh(g, x); }},
+        Unfusible{"NothingShared",
+                  [](GraphBuilder& g, TensorRef x, TensorRef y) {
+                    tanh(g, x);
+                    tanh(g, y);
+                  }},
+        Unfusible{"ViewBetween",
+                  [](GraphBuilder& g, TensorRef x, TensorRef) {
+                    tanh(g, view(g, tanh(g, x), {kColumns, kRows}));
+                  }},
+        Unfusible{"ReductionBetween",
+                  [](GraphBuilder& g, TensorRef x, TensorRef y) {
+                    const TensorRef a = tanh(g, x);
+                    use(g, y);
+                    tanh(g, a);
+                  }},
+        Unfusible{"OtherShape",
+                  [](GraphBuilder& g, TensorRef x, TensorRef) {
+                    const TensorRef row = g.new_tensor(DType::kFloat32, {1, kColumns});
+                    add(g, x, tanh(g, row));
+                  }},
+        Unfusible{"Labels",
+                  [](GraphBuilder& g, TensorRef x, TensorRef) {
+                    g.begin_label("## forward ##");
+                    const TensorRef a = tanh(g, x);
+                    g.end_op();
+                    g.begin_label("## backward ##");
+                    tanh(g, a);
+                    g.end_op();
+                  }},
+        Unfusible{"Threads",
+                  [](GraphBuilder& g, TensorRef x, TensorRef) {
+                    const TensorRef a = tanh(g, x);
+                    g.switch_thread(GraphBuilder::kAutogradThread);
+                    tanh(g, a);
+                    g.switch_thread(GraphBuilder::kMainThread);
+                  }},
+        Unfusible{"ReadThroughAView",
+                  [](GraphBuilder& g, TensorRef x, TensorRef y) {
+                    const TensorRef other = g.new_view(x, {kRows, kColumns}, {kColumns, 1});
+                    g.leaf_op("aten::add_.Tensor", {x, y, 1}, {x});
+                    add(g, other, y);
+                  }},
+        Unfusible{"WrittenThroughAView",
+                  [](GraphBuilder& g, TensorRef x, TensorRef y) {
+                    const TensorRef other = g.new_view(x, {kRows, kColumns}, {kColumns, 1});
+                    const TensorRef a = add(g, x, y);
+                    g.leaf_op("aten::add_.Tensor", {other, a, 1}, {other});
+                  }},
+        Unfusible{"NotPointwise",
+                  [](GraphBuilder& g, TensorRef x, TensorRef) {
+                    use(g, x);
+                    clone(g, x);
+                  }}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+TEST(ElementwiseFusion, LeavesCpusAndGivenTimesAlone) {
+  const Ops chain = [](GraphBuilder& graph, TensorRef x, TensorRef y) {
+    tanh(graph, mul(graph, x, y));
+  };
+  const ExecutionGraph on_cpu = make(chain, GraphBuilder::cpu());
+  EXPECT_TRUE(graph_difference(on_cpu, fused(on_cpu)).none());
+  const ExecutionGraph timed =
+      value(set_kernel_time(make(chain), {.pattern = "aten::tanh", .value = 3}));
+  EXPECT_TRUE(graph_difference(timed, fused(timed)).none());
+}
+
+// y = tanh(sigmoid(W x)): both ways as one op. The functions of the engine become one.
+TEST(ElementwiseFusion, JoinsFunctionsOfTheBackwardPass) {
+  TrainingOptions options;
+  options.optimizer = TrainingOptions::Optimizer::kNoOptimizer;
+  TrainingStep step(options);
+  const LinearLayer layer = make_linear(step, 16, 1);
+  const ExecutionGraph before = step.run([&] {
+    const TensorRef x = apply(step, layer, step.input(DType::kFloat32, {64, 16}));
+    const TensorRef y = sigmoid(step.tape(), tanh(step.tape(), sigmoid(step.tape(), x)));
+    return binary_cross_entropy(step.tape(), y, step.input(DType::kFloat32, {64, 1}));
+  });
+  const ExecutionGraph after = fused(before);
+  EXPECT_THAT(kernel_names(after),
+              UnorderedElementsAre(
+                  Pair("triton_poi_fused_sigmoid_tanh_sigmoid_0", 1),
+                  Pair("triton_poi_fused_sigmoid_backward_tanh_backward_sigmoid_backward_1", 1)));
+  const auto made = kernels(after);
+  EXPECT_EQ(made[0]->outputs_count, 3u);  // all saved
+  EXPECT_EQ(made[1]->inputs_count, 5u);   // gradient, what was saved, and the number of elements
+  EXPECT_EQ(made[1]->outputs_count, 1u);
+  // One function is left, which has the number that the op in the forward pass has.
+  std::vector<const Node*> functions;
+  for (const Node& node : after.nodes) {
+    const std::string_view name = after.name(node);
+    const bool ours = name == "SigmoidBackward0" || name == "TanhBackward0";
+    if (node.scope == Scope::kBackward && ours) functions.push_back(&node);
+  }
+  ASSERT_EQ(functions.size(), 1u);
+  EXPECT_EQ(&after.nodes[static_cast<std::size_t>(made[1]->parent)], functions[0]);
+  EXPECT_EQ(functions[0]->seq_id, made[0]->seq_id);
+  EXPECT_EQ(before.nodes.size() - after.nodes.size(), 2u + 2u + 2 * 2u);
+}
+
+template <class Config>
+Config small(Config config) {
+  config.layers = 2;
+  config.batch = 2;
+  config.sequence = 128;
+  return config;
+}
+
+ExecutionGraph bert() { return value(build_bert(small(*bert_preset("bert-base")))); }
+ExecutionGraph gpt() { return value(build_gpt(small(*gpt_preset("gpt2")))); }
+ExecutionGraph llama() { return value(build_llama(small(*llama_preset(llama_presets()[0])))); }
+ExecutionGraph t5() { return value(build_t5(*t5_preset("t5-small"))); }
+ExecutionGraph resnet() { return value(build_resnet(*resnet_preset("resnet18"))); }
+
+// Two layers: dropout and residual behind attention and feed-forward network, GELU by hand, masks.
+TEST(ElementwiseFusion, FindsTheKernelsOfTransformers) {
+  EXPECT_THAT(kernel_names(fused(gpt())),
+              UnorderedElementsAre(Pair("triton_poi_fused_add_native_dropout_0", 1),
+                                   Pair("triton_poi_fused_native_dropout_add_1", 4),
+                                   Pair("triton_poi_fused_mul_pow_mul_add_mul_tanh_add_mul_2", 2),
+                                   Pair("triton_poi_fused_mul_mul_tanh_backward_mul_mul_pow_mul_"
+                                        "mul_add_mul_add_3",
+                                        2)));
+  EXPECT_THAT(kernel_names(fused(bert())),
+              UnorderedElementsAre(Pair("triton_poi_fused_sub_mul_0", 1),
+                                   Pair("triton_poi_fused_div_add_1", 2),
+                                   Pair("triton_poi_fused_native_dropout_add_2", 4),
+                                   Pair("triton_poi_fused_add_native_dropout_backward_3", 1)));
+}
+
+class FusionOfModels : public testing::TestWithParam<ExecutionGraph (*)()> {};
+
+TEST_P(FusionOfModels, IsDoneOnce) {
+  const ExecutionGraph once = fused(GetParam()()), twice = fused(once);
+  EXPECT_FALSE(kernels(once).empty());
+  EXPECT_TRUE(compare_graphs(once, twice).same());
+}
+
+// Whatever an op reads that was made in the graph is still made.
+TEST_P(FusionOfModels, LeavesNothingOutThatIsRead) {
+  const ExecutionGraph before = GetParam()(), after = fused(before);
+  const auto made = [](const ExecutionGraph& graph) {
+    std::set<std::int64_t> found;
+    for (const Node& node : graph.nodes) {
+      for (std::int64_t id : ids(graph, graph.outputs(node))) found.insert(id);
+    }
+    return found;
+  };
+  const auto made_before = made(before), made_after = made(after);
+  EXPECT_LT(made_after.size(), made_before.size());
+  for (const Node& node : after.nodes) {
+    for (std::int64_t id : ids(after, after.inputs(node))) {
+      EXPECT_TRUE(made_after.contains(id) || !made_before.contains(id))
+          << after.name(node) << " reads " << id;
+    }
+  }
+}
+
+TEST_P(FusionOfModels, ReadsAsItWasWritten) {
+  const auto file = std::filesystem::temp_directory_path() / "elementwise_fusion_test.json.gz";
+  const ExecutionGraph made = fused(GetParam()());
+  ASSERT_TRUE(write_execution_graph(made, file));
+  const ExecutionGraph read = value(read_execution_graph(file));
+  EXPECT_TRUE(compare_graphs(made, read).same());
+  EXPECT_EQ(kernel_names(made), kernel_names(read));
+  std::filesystem::remove(file);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, FusionOfModels, testing::Values(bert, gpt, llama, t5, resnet));
+
+TEST(ElementwiseFusion, ChangesNoGraphWithoutRuns) {
+  const ExecutionGraph before = value(build_dlrm(*dlrm_preset("default")));
+  EXPECT_TRUE(compare_graphs(before, fused(before), {.schemas = true}).same());
+}
+
+// What does not know fused kernels says so: it comes first.
+TEST(ElementwiseFusion, ComesLast) {
+  const ExecutionGraph graph = fused(gpt());
+  const auto precise = rewrite_precision(graph, {.precision = PrecisionOptions::Precision::kBf16});
+  ASSERT_FALSE(precise);
+  EXPECT_THAT(precise.error().message, HasSubstr("expected a graph without fused kernels, found "
+                                                 "triton_poi_fused_add_native_dropout_0"));
+  const auto resized = set_batch_size(graph, {.batch = 4});
+  ASSERT_FALSE(resized);
+  EXPECT_THAT(resized.error().message, HasSubstr("triton_poi_fused_add_native_dropout_0"));
+}
+
+}  // namespace
+}  // namespace perfmodel

@@ -1,0 +1,174 @@
+// What rewrites mean for a prediction.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "perfmodel/graph/build_gpt.hpp"
+#include "perfmodel/graph/build_resnet.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/rewrite.hpp"
+#include "perfmodel/graph/rewrites/batch_size.hpp"
+#include "perfmodel/graph/rewrites/data_parallel.hpp"
+#include "perfmodel/graph/rewrites/optimizer.hpp"
+#include "perfmodel/graph/rewrites/precision.hpp"
+#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/write_execution_graph.hpp"
+#include "perfmodel/predict.hpp"
+
+namespace perfmodel {
+namespace {
+
+class RewrittenPrediction : public ::testing::Test {
+ protected:
+  RewrittenPrediction() {
+    const std::filesystem::path data = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
+    table_ = read_overheads(data / "overheads" / "pooled.json").value();
+    gpu_ = find_gpu("a100-sxm-80gb", data / "gpus").value();
+    ResnetConfig config = resnet_preset("resnet18").value();
+    config.batch = 256;  // the device bounds the step
+    resnet_ = build_resnet(config).value();
+  }
+
+  // Names of ops live as long as the graph: it must not be a temporary.
+  Prediction predicted(const ExecutionGraph& graph) const {
+    return predict(graph, gpu_, table_).value();
+  }
+  Prediction predicted(ExecutionGraph&&) const = delete;
+
+  static double kernel_time(const Prediction& prediction, std::string_view op) {
+    double sum = 0;
+    for (const PredictedOp& at : prediction.ops) {
+      if (at.name != op) continue;
+      for (const PredictedKernel& kernel : at.kernels) sum += kernel.price.time.count();
+    }
+    return sum;
+  }
+  static std::size_t count(const Prediction& prediction, std::string_view op) {
+    std::size_t number = 0;
+    for (const PredictedOp& at : prediction.ops) number += at.name == op;
+    return number;
+  }
+
+  OverheadTable table_;
+  Gpu gpu_;
+  ExecutionGraph resnet_;
+};
+
+TEST_F(RewrittenPrediction, ScaledKernelsTakeThatMuchLess) {
+  const Prediction before = predicted(resnet_);
+  const ExecutionGraph half =
+      scale_kernel_time(resnet_, {.pattern = "aten::conv2d", .value = 0.5}).value();
+  const Prediction after = predicted(half);
+  const double time = kernel_time(before, "aten::conv2d");
+  ASSERT_GT(time, 0);
+  EXPECT_NEAR(kernel_time(after, "aten::conv2d"), time / 2, 1e-9 * time);
+  EXPECT_NEAR(after.kernel_sum_us, before.kernel_sum_us - time / 2, 1e-9 * time);
+  EXPECT_LT(after.e2e_us, before.e2e_us);
+  EXPECT_NEAR(after.cpu_us, before.cpu_us, 1e-6);
+}
+
+TEST_F(RewrittenPrediction, GivenTimesAreSharedOutAsPredicted) {
+  const Prediction before = predicted(resnet_);
+  const ExecutionGraph given =
+      set_kernel_time(resnet_, {.pattern = "aten::batch_norm", .value = 7}).value();
+  const Prediction after = predicted(given);
+  EXPECT_NEAR(kernel_time(after, "aten::batch_norm"),
+              7.0 * static_cast<double>(count(before, "aten::batch_norm")), 1e-6);
+  for (std::size_t i = 0; i < after.ops.size(); ++i) {
+    const auto &was = before.ops[i].kernels, &now = after.ops[i].kernels;
+    ASSERT_EQ(was.size(), now.size());
+    if (after.ops[i].name != "aten::batch_norm") continue;
+    double sum = 0;
+    for (const PredictedKernel& kernel : was) sum += kernel.price.time.count();
+    for (std::size_t k = 0; k < now.size(); ++k) {
+      EXPECT_NEAR(now[k].price.time.count(), 7 * was[k].price.time.count() / sum, 1e-9);
+      EXPECT_EQ(now[k].price.low, now[k].price.high);
+      EXPECT_EQ(now[k].price.bound, Bound::kMeasured);
+    }
+  }
+}
+
+TEST_F(RewrittenPrediction, WithoutTheOptimizerTheRestTakesItsTime) {
+  const Prediction whole = predicted(resnet_);
+  const ExecutionGraph without = remove_ops(resnet_, "Optimizer.step#*").value();
+  const ExecutionGraph alone = keep_subgraph(resnet_, "Optimizer.step#*").value();
+  const Prediction rest = predicted(without), step = predicted(alone);
+  EXPECT_NEAR(rest.kernel_sum_us + step.kernel_sum_us, whole.kernel_sum_us,
+              1e-6 * whole.kernel_sum_us);
+  EXPECT_EQ(rest.ops.size() + step.ops.size(), whole.ops.size());
+}
+
+// Given times stay what they are when a job is scaled out, factors apply to the new price.
+TEST_F(RewrittenPrediction, CollectivesKeepTheirFactorInAnotherWorld) {
+  const ExecutionGraph ddp = rewrite_data_parallel(resnet_, {.world_size = 2}).value();
+  const ExecutionGraph half =
+      scale_kernel_time(ddp, {.pattern = "nccl:*", .value = 0.5}).value();
+  PredictOptions options;
+  options.scale_out = ScaleOut{.world = 8};
+  const auto time = [&](const ExecutionGraph& graph) {
+    double sum = 0;
+    const auto made = predict(graph, gpu_, table_, options);
+    EXPECT_TRUE(made) << to_string(made.error());
+    if (!made) return sum;
+    for (const PredictedOp& op : made->ops) {
+      for (const PredictedKernel& kernel : op.kernels) {
+        if (kernel.family == KernelFamily::kCollective) sum += kernel.price.time.count();
+      }
+    }
+    return sum;
+  };
+  const double whole = time(ddp);
+  ASSERT_GT(whole, 0);
+  EXPECT_NEAR(time(half), whole / 2, 1e-9 * whole);
+}
+
+TEST_F(RewrittenPrediction, OfTheFileIsThatOfTheGraph) {
+  const auto file = std::filesystem::path(testing::TempDir()) / "predicted_again.json.gz";
+  const std::vector<NamedRewrite> rewrites = {
+      {"--batch", [](const auto& graph) { return set_batch_size(graph, {.batch = 100}); }},
+      {"--precision",
+       [](const auto& graph) {
+         return rewrite_precision(graph, {.precision = PrecisionOptions::Precision::kBf16});
+       }},
+      {"--optimizer",
+       [](const auto& graph) {
+         return rewrite_optimizer(graph,
+                                  {.optimizer = TrainingOptions::Optimizer::kAdamW,
+                                   .implementation = TrainingOptions::Implementation::kFused});
+       }},
+      {"--data-parallel",
+       [](const auto& graph) { return rewrite_data_parallel(graph, {.world_size = 4}); }},
+      {"--kernel-time", [](const auto& graph) {
+         return set_kernel_time(graph, {.pattern = "aten::max_pool2d", .value = 11});
+       }}};
+  for (std::size_t n = 0; n <= rewrites.size(); ++n) {
+    const ExecutionGraph made = apply_rewrites(resnet_, std::span(rewrites).first(n)).value();
+    ASSERT_TRUE(write_execution_graph(made, file));
+    const ExecutionGraph read = read_execution_graph(file).value();
+    const Prediction of_graph = predicted(made), of_file = predicted(read);
+    EXPECT_EQ(of_file.e2e_us, of_graph.e2e_us) << n << " rewrites";
+    EXPECT_EQ(of_file.kernel_sum_us, of_graph.kernel_sum_us) << n << " rewrites";
+  }
+}
+
+// Kernels of one op may be of several families: each has its own share of the path.
+TEST_F(RewrittenPrediction, ThePathNamesEachKernelByItsOwnFamily) {
+  const Prediction prediction = predicted(resnet_);
+  std::map<std::string, double> shares, kernels;  // by family
+  for (const auto& share : prediction.critical_path.shares) shares[share.category] += share.us;
+  for (const PredictedOp& op : prediction.ops) {
+    for (const PredictedKernel& kernel : op.kernels) {
+      kernels[std::string(to_string(kernel.family))] += kernel.price.time.count();
+    }
+  }
+  // Each with the gap in front of it. Some kernels of a step run beside its host.
+  for (const auto& [family, time] : kernels) {
+    EXPECT_GT(shares[family], 0.4 * time) << family;
+    EXPECT_LT(shares[family], 1.05 * time + 10) << family;
+  }
+}
+
+}  // namespace
+}  // namespace perfmodel
