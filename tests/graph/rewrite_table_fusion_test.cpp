@@ -71,7 +71,7 @@ TEST(TableFusion, IsTheBatchedModelOpByOp) {
       for (const bool pinned : {true, false}) {
         DlrmConfig config = dlrm(preset, false);
         config.interaction_dot = dot;
-        config.pinned_input = pinned;
+        config.training.pinned_input = pinned;
         const ExecutionGraph made = fused(value(build_dlrm(config)));
         config.table_batched = true;
         const auto comparison = compare_graphs(value(build_dlrm(config)), made);
