@@ -8,6 +8,9 @@
 namespace perfmodel {
 namespace {
 
+constexpr std::array<std::string_view, 2> kCheckpointPrefixes = {
+    "CheckpointFunction", "autograd::engine::evaluate_function: CheckpointFunctionBackward"};
+
 constexpr std::array<std::string_view, 9> kLabelPrefixes = {"ProfilerStep",
                                                             "##",
                                                             "Optimizer.",
@@ -48,6 +51,12 @@ constexpr std::array<std::string_view, 28> kLaunchCalls = {"cuGraphLaunch",
                                                            "hipMemsetAsync",
                                                            "hipModuleLaunchKernel"};
 
+template <std::size_t count>
+bool starts_with_any(const std::array<std::string_view, count>& prefixes, std::string_view name) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
 bool contains_ignoring_case(std::string_view text, std::string_view lower) {
   return std::search(text.begin(), text.end(), lower.begin(), lower.end(), [](char a, char b) {
            return std::tolower(static_cast<unsigned char>(a)) == b;
@@ -57,8 +66,11 @@ bool contains_ignoring_case(std::string_view text, std::string_view lower) {
 }  // namespace
 
 bool is_label_name(std::string_view name) {
-  return std::any_of(kLabelPrefixes.begin(), kLabelPrefixes.end(),
-                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+  return starts_with_any(kLabelPrefixes, name) || is_checkpoint_name(name);
+}
+
+bool is_checkpoint_name(std::string_view name) {
+  return starts_with_any(kCheckpointPrefixes, name);
 }
 
 bool is_structural_name(std::string_view name) { return name.starts_with("[pytorch|"); }

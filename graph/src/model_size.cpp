@@ -3,6 +3,8 @@
 #include <span>
 #include <string_view>
 
+#include "perfmodel/graph/parameter_gradients.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -13,16 +15,18 @@ class SizeOfModel {
   ModelSize of_first_step() {
     const auto steps = iterations(graph_);
     if (steps.empty()) return size_;
+    const std::vector<bool> of_parameter = parameter_gradients(graph_);
     for (std::int32_t i = steps.front().begin; i < steps.front().end; ++i) {
-      add(graph_.nodes[static_cast<std::size_t>(i)]);
+      const auto at = static_cast<std::size_t>(i);
+      add(graph_.nodes[at], of_parameter[at]);
     }
     return size_;
   }
 
  private:
-  void add(const Node& node) {
+  void add(const Node& node, bool takes_gradient) {
     const std::string_view name = graph_.name(node);
-    if (node.scope == Scope::kBackward && name == "torch::autograd::AccumulateGrad") {
+    if (takes_gradient) {
       const Tensor* gradient = tensor(node, 0);
       if (gradient && gradient->dtype != DType::kUnknown) size_.parameters += elements(*gradient);
     } else if (name.starts_with("fbgemm::split_embedding_codegen_lookup_")) {

@@ -9,6 +9,7 @@ namespace perfmodel::cli {
 RewriteOption batch_option();
 RewriteOption sequence_option();
 RewriteOption precision_option();
+RewriteOption checkpoint_option();
 RewriteOption optimizer_option();
 RewriteOption data_parallel_option();
 RewriteOption retarget_option();

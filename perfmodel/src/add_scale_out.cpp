@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 
+#include "perfmodel/graph/parameter_gradients.hpp"
 #include "perfmodel/parallel/ddp.hpp"
 #include "perfmodel/predictors/collectives.hpp"
 
@@ -126,11 +127,11 @@ class Scaler {
   // ---- gradients
   // ---------------------------------------------------------------------------------
 
-  // Bytes of the gradient that an AccumulateGrad node takes.
+  // Bytes of the parameter's gradient that an AccumulateGrad node takes.
   double gradient_bytes(std::int32_t node, DType& dtype) const {
     double bytes = 0;
     const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
-    if (graph_.name(at) == kAccumulate) {
+    if (of_parameter_[static_cast<std::size_t>(node)]) {
       for_each_tensor(graph_, graph_.inputs(at), [&](const Tensor& tensor) {
         if (bytes > 0 || !tensor.on_gpu()) return;
         bytes = static_cast<double>(tensor.bytes());
@@ -167,6 +168,7 @@ class Scaler {
         }
       }
       partners_ = forward_partners(graph_);
+      of_parameter_ = parameter_gradients(graph_);
     }
     std::vector<Gradient> gradients;
     std::int32_t producer = -1;
@@ -476,6 +478,7 @@ class Scaler {
   std::vector<std::int64_t> reduced_;
   std::map<std::int32_t, std::int32_t> item_of_;  // node -> item
   std::vector<std::int32_t> partners_;
+  std::vector<bool> of_parameter_;                        // nodes that accumulate a gradient
   std::vector<std::vector<Instruction>> before_, after_;  // per item
 };
 

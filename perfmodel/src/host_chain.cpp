@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "perfmodel/graph/event_names.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -67,8 +69,22 @@ void attach_calls(const Trace& trace, const ExecutionGraph& graph,
   }
 }
 
+}  // namespace
+
+std::int32_t label_around(const ExecutionGraph& graph, std::int32_t node) {
+  std::int32_t label = graph.nodes[static_cast<std::size_t>(node)].parent;
+  while (label >= 0) {
+    const Node& at = graph.nodes[static_cast<std::size_t>(label)];
+    if (!is_checkpoint_name(graph.name(at))) break;
+    label = at.parent;
+  }
+  return label;
+}
+
+namespace {
+
 std::uint64_t label_of(const ExecutionGraph& graph, std::int32_t node, std::int32_t& label) {
-  label = graph.nodes[static_cast<std::size_t>(node)].parent;
+  label = label_around(graph, node);
   return label < 0 ? 0 : graph.names.hash(graph.nodes[static_cast<std::size_t>(label)].name);
 }
 
@@ -79,7 +95,8 @@ std::int32_t phase_of(const ExecutionGraph& graph, const GraphOccurrence& occurr
   for (std::int32_t at = node; at >= 0; at = graph.nodes[static_cast<std::size_t>(at)].parent) {
     const Node& label = graph.nodes[static_cast<std::size_t>(at)];
     const std::int32_t event = occurrence.event_of_node[static_cast<std::size_t>(at)];
-    if (label.is_label && event >= 0 && !is_profiler_step(graph.name(label))) phase = event;
+    const bool mark = is_profiler_step(graph.name(label)) || is_checkpoint_name(graph.name(label));
+    if (label.is_label && event >= 0 && !mark) phase = event;
   }
   return phase;
 }
@@ -88,7 +105,8 @@ std::int32_t phase_of(const Trace& trace, const TraceOps& nesting, std::int32_t 
   std::int32_t phase = -1;
   for (std::int32_t at = op; at >= 0; at = nesting.parent[static_cast<std::size_t>(at)]) {
     const HostEvent& event = trace.host[static_cast<std::size_t>(at)];
-    if (event.kind == HostKind::kAnnotation && !is_profiler_step(trace.name(event))) phase = at;
+    const bool mark = is_profiler_step(trace.name(event)) || is_checkpoint_name(trace.name(event));
+    if (event.kind == HostKind::kAnnotation && !mark) phase = at;
   }
   return phase;
 }
@@ -157,6 +175,10 @@ std::vector<HostChain> chains_from_graph(const Trace& trace, const ExecutionGrap
   return chains;
 }
 
+bool is_checkpoint(const Trace& trace, std::int32_t event) {
+  return is_checkpoint_name(trace.name(trace.host[static_cast<std::size_t>(event)]));
+}
+
 // Without a graph: top-level ops by time, label and subtree from the nesting of the trace.
 std::vector<HostChain> chains_from_trace(const Trace& trace,
                                          const std::vector<TraceIteration>& steps) {
@@ -191,6 +213,9 @@ std::vector<HostChain> chains_from_trace(const Trace& trace,
     made.name = trace.names.hash(event.name);
     made.subtree = subtree[op];
     made.label_item = found.parent[static_cast<std::size_t>(op)];
+    while (made.label_item >= 0 && is_checkpoint(trace, made.label_item)) {
+      made.label_item = found.parent[static_cast<std::size_t>(made.label_item)];
+    }
     if (made.label_item >= 0) {
       made.label = trace.names.hash(trace.host[static_cast<std::size_t>(made.label_item)].name);
     }

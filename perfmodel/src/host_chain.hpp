@@ -47,4 +47,7 @@ Result<std::vector<HostChain>> host_chains(
 /// True for calls that appear in launch templates.
 bool is_scheduled_call(std::string_view name);
 
+/// The label right around a top-level op, those of checkpoints aside; -1: none.
+std::int32_t label_around(const ExecutionGraph& graph, std::int32_t node);
+
 }  // namespace perfmodel

@@ -8,6 +8,8 @@
 #include <unordered_map>
 
 #include "add_scale_out.hpp"
+#include "host_chain.hpp"
+#include "perfmodel/graph/event_names.hpp"
 
 namespace perfmodel {
 namespace {
@@ -118,9 +120,9 @@ class Writer {
     std::string_view label;
     for (std::int32_t i = node; i >= 0; i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
       const Node& at = graph_.nodes[static_cast<std::size_t>(i)];
-      if (at.is_label && !at.is_structural && !graph_.name(at).starts_with("ProfilerStep")) {
-        label = graph_.name(at);
-      }
+      const std::string_view name = graph_.name(at);
+      const bool mark = name.starts_with("ProfilerStep") || is_checkpoint_name(name);
+      if (at.is_label && !at.is_structural && !mark) label = name;
     }
     return label;
   }
@@ -179,8 +181,8 @@ class Writer {
   }
 
   void gap(const ProgramItem& previous, ProgramItem& item, bool border) {
-    const std::int32_t label = graph_.nodes[static_cast<std::size_t>(item.node)].parent;
-    const std::int32_t before = graph_.nodes[static_cast<std::size_t>(previous.node)].parent;
+    const std::int32_t label = label_around(graph_, item.node);
+    const std::int32_t before = label_around(graph_, previous.node);
     const GapClass kind = border                           ? GapClass::kIteration
                           : previous.thread != item.thread ? GapClass::kThread
                           : label != before                ? GapClass::kLabel

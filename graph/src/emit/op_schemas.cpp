@@ -171,6 +171,7 @@ constexpr std::array kSchemas = {
     "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor",
     "aten::is_coalesced(Tensor self) -> bool",
     "aten::is_pinned(Tensor self, Device? device=None) -> bool",
+    "aten::is_same_size(Tensor self, Tensor other) -> bool",
     "aten::item(Tensor self) -> Scalar",
     "aten::layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1.0000000000000001e-05, bool cudnn_enable=True) -> Tensor",
     "aten::le.Scalar(Tensor self, Scalar other) -> Tensor",

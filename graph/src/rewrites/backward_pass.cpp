@@ -148,8 +148,15 @@ class Analysis {
   void produce(std::int32_t index, std::int32_t tree) {
     const Node& n = node(tree);
     if (tree != pass_.functions[static_cast<std::size_t>(index)].function) {
+      std::vector<std::int64_t> taken;
+      for_each_tensor(graph_, graph_.inputs(n),
+                      [&](const Tensor& tensor) { taken.push_back(tensor.id); });
       for_each_tensor(graph_, graph_.outputs(n), [&](const Tensor& tensor) {
-        gradients_[tensor.id] = {.holders = {index}, .addends = {}};
+        // What is handed through (resolve_conj) stays in other hands too.
+        const bool is_new = std::find(taken.begin(), taken.end(), tensor.id) == taken.end();
+        Gradient& made = gradients_[tensor.id];
+        if (is_new) made = {};
+        if (made.addends.empty()) made.holders.push_back(index);
       });
     }
     for (std::int32_t child : graph_.children(n)) produce(index, child);

@@ -15,6 +15,7 @@
 #include "dialect.hpp"
 #include "graph_copy.hpp"
 #include "optimizer_reader.hpp"
+#include "perfmodel/graph/parameter_gradients.hpp"
 #include "tensor_substitution.hpp"
 
 namespace perfmodel {
@@ -50,13 +51,13 @@ bool is_gpu_tensor(const ExecutionGraph& graph, const Argument& argument) {
 
 class StepFinder {
  public:
-  StepFinder(const ExecutionGraph& graph, const GraphIteration& range)
-      : graph_(graph), range_(range) {}
+  StepFinder(const ExecutionGraph& graph, const std::vector<bool>& of_parameter,
+             const GraphIteration& range)
+      : graph_(graph), of_parameter_(of_parameter), range_(range) {}
 
   Result<Step> find() {
     for (std::int32_t i = range_.begin; i < range_.end; ++i) {
-      const Node& node = at(graph_, i);
-      if (node.scope == Scope::kBackward && graph_.name(node) == kAccumulate) {
+      if (of_parameter_[static_cast<std::size_t>(i)]) {
         if (auto good = take_gradient(i); !good) return Unexpected{good.error()};
       }
     }
@@ -145,7 +146,8 @@ class StepFinder {
   }
   bool closes_model(const Node& node) const {
     const std::string_view name = graph_.name(node);
-    return node.is_label || name == "aten::ones_like" || name.find("loss") != name.npos ||
+    const bool leaves = node.is_label && !name.starts_with("CheckpointFunction");
+    return leaves || name == "aten::ones_like" || name.find("loss") != name.npos ||
            name.find("cross_entropy") != name.npos;
   }
 
@@ -195,6 +197,7 @@ class StepFinder {
   }
 
   const ExecutionGraph& graph_;
+  const std::vector<bool>& of_parameter_;
   const GraphIteration& range_;
   Step step_;
 };
@@ -574,8 +577,9 @@ Result<ExecutionGraph> rewrite_data_parallel(const ExecutionGraph& graph,
                                              const DataParallelRewrite& rewrite) {
   if (auto good = check(graph, rewrite); !good) return Unexpected{good.error()};
   std::vector<Step> steps;
+  const std::vector<bool> of_parameter = parameter_gradients(graph);
   for (const GraphIteration& iteration : iterations(graph)) {
-    auto step = StepFinder(graph, iteration).find();
+    auto step = StepFinder(graph, of_parameter, iteration).find();
     if (!step) return Unexpected{step.error()};
     if (!step->ready.empty()) steps.push_back(std::move(*step));
   }

@@ -79,7 +79,7 @@ class Retargeter {
 
   /// The backward function of the forward op with this sequence number has another name.
   void rename_backward(std::int64_t sequence, std::string name) {
-    renamed_[sequence] = std::move(name);
+    if (sequence >= 0) renamed_[sequence] = std::move(name);  // none under no_grad
   }
 
   /// What forward rules keep for their backward functions, by sequence number.

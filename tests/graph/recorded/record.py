@@ -137,11 +137,76 @@ def blocks(checkpointed):
     return step
 
 
+class Residual(nn.Module):
+    """As a transformer's layer: a sum of gradients at its input, one more input that all share."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(8), nn.LayerNorm(8)
+        self.wide, self.narrow, self.last = nn.Linear(8, 16), nn.Linear(16, 8), nn.Linear(8, 8)
+
+    def forward(self, x, bias):
+        x = x + self.narrow(torch.relu(self.wide(self.norm1(x))) * bias.sum())
+        return x + nn.functional.dropout(self.last(self.norm2(x) + bias), 0.1)
+
+
+class HalfPrecision(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return x + self.narrow(torch.relu(self.wide(x)))
+
+
+def convolution():
+    """Ops in place, statistics that are updated twice."""
+    return nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
+
+
+class Region(nn.Sequential):
+    """Opens a region around itself."""
+
+    def forward(self, x):
+        with torch.profiler.record_function("my block"):
+            return super().forward(x)
+
+
+def region():
+    return Region(nn.Linear(8, 8), nn.ReLU())
+
+
+def layers(checkpointed, make, head, x, shared=None, bf16=False):
+    parts = nn.ModuleList([make() for _ in range(3)]).train()
+    extra = nn.ModuleList([head] + ([shared] if shared else []))
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+            y = head(x)
+            more = (shared(x),) if shared else ()
+            for part in parts:
+                y = checkpoint(part, y, *more) if checkpointed else part(y, *more)
+            loss = y.pow(2).mean()
+        for parameter in list(extra.parameters()) + list(parts.parameters()):
+            parameter.grad = None
+        loss.backward()
+
+    return step
+
+
 for flag, precision in ((False, "fp32"), (True, "bf16")):
     record("mlp_" + precision, mlp(flag))
     record("encoder_" + precision, encoder(flag))
 record("blocks_plain", blocks(False))
 record("blocks_checkpointed", blocks(True))
+for flag, kind in ((False, "plain"), (True, "checkpointed")):
+    x, image = torch.randn(6, 8), torch.randn(2, 3, 8, 8)
+    record("residual_" + kind, layers(flag, Residual, nn.Linear(8, 8), x, nn.Linear(8, 8)))
+    record("autocast_" + kind, layers(flag, HalfPrecision, nn.Linear(8, 8), x, bf16=True))
+    record("regions_" + kind, layers(flag, region, nn.Linear(8, 8), x))
+    record("convolutions_" + kind, layers(flag, convolution, nn.Conv2d(3, 4, 1), image))
+shared = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+record("shared_plain", layers(False, lambda: shared, nn.Linear(8, 8), torch.randn(6, 8)))
 record("dlrm_dot_adam", dlrm("dot", False, torch.optim.Adam), 3)
 record("dlrm_cat_sparse", dlrm("cat", True, torch.optim.SGD), 3)
 record("dlrm_dcnv2_adagrad", dlrm("dcnv2", False, torch.optim.Adagrad), 3)

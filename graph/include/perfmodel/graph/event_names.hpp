@@ -7,6 +7,10 @@ namespace perfmodel {
 /// Name of a region that is no op: ProfilerStep#N, "## ... ##", Optimizer.step#..., a module, ...
 bool is_label_name(std::string_view name);
 
+/// A label of torch.utils.checkpoint, around the ops of a checkpoint or of its backward pass: they
+/// run as they would without it, so it opens no phase.
+bool is_checkpoint_name(std::string_view name);
+
 /// Bookkeeping node of the execution-trace observer (process, thread, root).
 bool is_structural_name(std::string_view name);
 

@@ -1,0 +1,77 @@
+#include "tensor_places.hpp"
+
+#include <algorithm>
+
+namespace perfmodel {
+namespace {
+
+// With the tensors of lists, which may be changed.
+template <class Visit>
+void for_each_entry(ExecutionGraph& graph, std::uint32_t begin, std::uint32_t count,
+                    Visit&& visit) {
+  for (std::uint32_t i = begin; i < begin + count; ++i) {
+    const Argument& argument = graph.arguments[i];
+    if (argument.kind == Argument::Kind::kTensor) {
+      visit(graph.tensors[argument.index]);
+    } else if (argument.kind == Argument::Kind::kList) {
+      for_each_entry(graph, argument.index, argument.count, visit);
+    }
+  }
+}
+
+void take_place(Tensor& tensor, const Tensor& by) {
+  tensor.id = by.id;
+  tensor.storage_id = by.storage_id;
+  tensor.offset = by.offset;
+}
+
+}  // namespace
+
+void TensorPlaces::replace(std::int64_t id, const Tensor& by) {
+  const auto [at, is_new] = by_.try_emplace(id, by);
+  if (scoped_) {
+    before_.emplace_back(id, is_new ? std::optional<Tensor>() : std::optional<Tensor>(at->second));
+  }
+  at->second = by;
+}
+
+void TensorPlaces::replace_forward(std::int64_t id, const Tensor& by) {
+  if (!written_.contains(id)) replace(id, by);
+}
+
+Tensor TensorPlaces::current(Tensor tensor) const {
+  if (const auto by = by_.find(tensor.id); by != by_.end()) take_place(tensor, by->second);
+  return tensor;
+}
+
+void TensorPlaces::apply(ExecutionGraph& made, const Node& node) {
+  inputs_.clear();
+  for_each_entry(made, node.inputs_begin, node.inputs_count, [&](Tensor& tensor) {
+    inputs_.push_back(tensor.id);
+    if (const auto by = by_.find(tensor.id); by != by_.end()) take_place(tensor, by->second);
+  });
+  for_each_entry(made, node.outputs_begin, node.outputs_count, [&](Tensor& tensor) {
+    if (std::find(inputs_.begin(), inputs_.end(), tensor.id) == inputs_.end()) {
+      by_.erase(tensor.id);
+      written_.insert(tensor.id);
+    } else if (const auto by = by_.find(tensor.id); by != by_.end()) {
+      take_place(tensor, by->second);
+    }
+  });
+}
+
+void TensorPlaces::end_scope() {
+  for (auto at = before_.rbegin(); at != before_.rend(); ++at) {
+    const auto now = by_.find(at->first);
+    if (now == by_.end()) continue;  // another tensor has the id
+    if (at->second) {
+      now->second = *at->second;
+    } else {
+      by_.erase(now);
+    }
+  }
+  before_.clear();
+  scoped_ = false;
+}
+
+}  // namespace perfmodel

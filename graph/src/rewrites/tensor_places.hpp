@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/graph/execution_graph.hpp"
+
+namespace perfmodel {
+
+/// Which tensor stands for one of the source while a backward pass is copied node by node: ids,
+/// storage and offset of another one. As TensorSubstitution, with a scope: what is replaced inside
+/// of it is as it was before when it ends.
+class TensorPlaces {
+ public:
+  void replace(std::int64_t id, const Tensor& by);
+  /// Before the copied pass began, so that it does not hold for an id that was used again since.
+  void replace_forward(std::int64_t id, const Tensor& by);
+  Tensor current(Tensor tensor) const;
+
+  /// `node`: of `made`, a copy whose arguments no other node shares.
+  void apply(ExecutionGraph& made, const Node& node);
+
+  void begin_scope() { scoped_ = true; }
+  void end_scope();
+
+ private:
+  std::unordered_map<std::int64_t, Tensor> by_;
+  std::unordered_set<std::int64_t> written_;  // ids that the pass gave to new tensors
+  std::vector<std::pair<std::int64_t, std::optional<Tensor>>> before_;  // the scope
+  bool scoped_ = false;
+  std::vector<std::int64_t> inputs_;  // ids that a node takes
+};
+
+}  // namespace perfmodel

@@ -1,0 +1,136 @@
+// Graphs of large models built, written and read again; many variants of one graph.
+
+#include <benchmark/benchmark.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "inputs.hpp"
+#include "perfmodel/graph/build_gpt.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/rewrites/batch_size.hpp"
+#include "perfmodel/graph/rewrites/checkpointing.hpp"
+#include "perfmodel/graph/rewrites/optimizer.hpp"
+#include "perfmodel/graph/rewrites/precision.hpp"
+#include "perfmodel/graph/write_execution_graph.hpp"
+#include "perfmodel/what_if.hpp"
+
+namespace perfmodel::benchmarks {
+namespace {
+
+// GPT-3 with a loop of Adam, autocast and a checkpoint around each layer.
+ExecutionGraph build_gpt3(std::int64_t layers) {
+  GptConfig config = value_of(gpt_preset("gpt3-175b"));
+  config.batch = 1;
+  config.layers = layers;
+  config.training.optimizer = TrainingOptions::Optimizer::kAdam;
+  config.training.implementation = TrainingOptions::Implementation::kLoop;
+  const auto graph = value_of(build_gpt(config));
+  const auto half =
+      value_of(rewrite_precision(graph, {.precision = PrecisionOptions::Precision::kBf16}));
+  return value_of(rewrite_checkpointing(half, {.every = 1}));
+}
+
+// Of 96 layers: at most 2 s are wanted.
+void build_write_read(benchmark::State& state) {
+  const auto file = folder() / "gpt3.json";
+  std::size_t nodes = 0;
+  for (auto _ : state) {
+    if (const auto done = write_execution_graph(build_gpt3(state.range(0)), file); !done) {
+      stop(done.error());
+    }
+    nodes = value_of(read_execution_graph(file)).nodes.size();
+  }
+  state.counters["nodes"] = static_cast<double>(nodes);
+  state.counters["nodes/s"] =
+      benchmark::Counter(static_cast<double>(nodes) * static_cast<double>(state.iterations()),
+                         benchmark::Counter::kIsRate);
+  state.SetComplexityN(static_cast<std::int64_t>(nodes));
+}
+BENCHMARK(build_write_read)
+    ->Name("build_write_read/gpt3/layers")
+    ->Arg(6)
+    ->Arg(24)
+    ->Complexity(benchmark::oN)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(build_write_read)
+    ->Name("build_write_read/gpt3/large/layers")
+    ->Arg(96)
+    ->Unit(benchmark::kMillisecond);
+
+template <class Apply>
+void rewrite_loop(benchmark::State& state, const ExecutionGraph& graph, Apply&& apply) {
+  for (auto _ : state) benchmark::DoNotOptimize(value_of(apply(graph)).nodes.data());
+  state.counters["nodes/s"] = benchmark::Counter(
+      static_cast<double>(graph.nodes.size()) * static_cast<double>(state.iterations()),
+      benchmark::Counter::kIsRate);
+}
+
+void rewrite_batch(benchmark::State& state) {
+  const auto graph = value_of(build_dlrm(value_of(dlrm_preset("mlperf"))));
+  rewrite_loop(state, graph, [](const auto& of) { return set_batch_size(of, {.batch = 1000}); });
+}
+BENCHMARK(rewrite_batch)->Name("rewrite/batch/mlperf")->Unit(benchmark::kMillisecond);
+
+void rewrite_fused(benchmark::State& state) {
+  const auto graph = value_of(build_dlrm(value_of(dlrm_preset("mlperf"))));
+  rewrite_loop(state, graph, [](const auto& of) {
+    return rewrite_optimizer(of, {.implementation = TrainingOptions::Implementation::kFused});
+  });
+}
+BENCHMARK(rewrite_fused)->Name("rewrite/optimizer/mlperf")->Unit(benchmark::kMillisecond);
+
+// Batches x optimizers x GPUs; each answer is a rewrite, a prediction and its critical path. 1,000
+// on two threads: at most 5 s are wanted.
+void ask_what_if(benchmark::State& state) {
+  constexpr std::int64_t kBatches = 50;
+  const auto graph = value_of(build_dlrm(value_of(dlrm_preset("mlperf"))));
+  std::vector<Variant> variants;
+  for (std::int64_t i = 1; i <= kBatches; ++i) {
+    for (const bool fused : {false, true}) {
+      Variant variant{.name = std::to_string(i)};
+      variant.rewrites.push_back({"--batch", [i](const ExecutionGraph& of) {
+                                    return set_batch_size(of, {.batch = 256 * i});
+                                  }});
+      if (fused) {
+        variant.rewrites.push_back(
+            {"--optimizer", [](const ExecutionGraph& of) {
+               return rewrite_optimizer(
+                   of, {.implementation = TrainingOptions::Implementation::kFused});
+             }});
+      }
+      variants.push_back(std::move(variant));
+    }
+  }
+  const OverheadTable table;
+  std::vector<WhatIfTarget> targets;
+  for (const char* name :
+       {"a100-sxm-80gb", "h100-sxm-80gb", "v100-sxm2-16gb", "b200-sxm-180gb", "mi300x",
+        "a100-sxm-40gb", "v100-sxm2-32gb", "t4", "rtx-2080-ti", "mi250"}) {
+    targets.push_back({.gpu = gpu(name), .overheads = &table});
+  }
+  std::size_t answered = 0;
+  for (auto _ : state) {
+    const auto answers =
+        what_if(graph, variants, targets, {.threads = static_cast<std::size_t>(state.range(0))});
+    for (const WhatIfAnswer& answer : answers) {
+      if (answer.error) stop(*answer.error);
+    }
+    answered += answers.size();
+  }
+  state.counters["answers"] =
+      static_cast<double>(answered) / static_cast<double>(state.iterations());
+  state.counters["answers/s"] =
+      benchmark::Counter(static_cast<double>(answered), benchmark::Counter::kIsRate);
+}
+BENCHMARK(ask_what_if)
+    ->Name("what_if/mlperf")
+    ->ArgName("threads")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace perfmodel::benchmarks
