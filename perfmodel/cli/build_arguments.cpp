@@ -37,21 +37,38 @@ void parse_version(const std::string& text, PyTorch& pytorch) {
 
 }  // namespace
 
+CLI::Option* add_optimizer_option(CLI::App& app, const std::string& flag,
+                                  const std::function<void(TrainingOptions::Optimizer)>& set,
+                                  const std::string& help) {
+  using Optimizer = TrainingOptions::Optimizer;
+  static const std::map<std::string, Optimizer> choices = {
+      {"none", Optimizer::kNoOptimizer},  {"sgd", Optimizer::kSgd},
+      {"momentum", Optimizer::kMomentum}, {"adagrad", Optimizer::kAdagrad},
+      {"adam", Optimizer::kAdam},         {"adamw", Optimizer::kAdamW}};
+  std::vector<std::string> names;
+  for (const auto& [text, meaning] : choices) names.push_back(text);
+  return app
+      .add_option_function<std::string>(
+          flag, [set](const std::string& text) { set(choices.at(text)); }, help)
+      ->check(CLI::IsMember(names));
+}
+
 void add_build_options(CLI::App& app, BuildArguments& arguments) {
+  TrainingOptions& training = arguments.training;
+  add_optimizer_option(
+      app, "--optimizer",
+      [&training](TrainingOptions::Optimizer optimizer) { training.optimizer = optimizer; },
+      "Optimizer of all parameters");
+  add_build_options_but_optimizer(app, arguments);
+}
+
+void add_build_options_but_optimizer(CLI::App& app, BuildArguments& arguments) {
   using Training = TrainingOptions;
   Training& training = arguments.training;
   add_choice<Training::Phase>(
       app, "--phase", training.phase,
       {{"training", Training::Phase::kTraining}, {"forward", Training::Phase::kForward}},
       "A whole training step, or its forward pass");
-  add_choice<Training::Optimizer>(app, "--optimizer", training.optimizer,
-                                  {{"none", Training::Optimizer::kNoOptimizer},
-                                   {"sgd", Training::Optimizer::kSgd},
-                                   {"momentum", Training::Optimizer::kMomentum},
-                                   {"adagrad", Training::Optimizer::kAdagrad},
-                                   {"adam", Training::Optimizer::kAdam},
-                                   {"adamw", Training::Optimizer::kAdamW}},
-                                  "Optimizer of all parameters");
   add_choice<Training::Implementation>(
       app, "--implementation", training.implementation,
       {{"default", Training::Implementation::kDefault},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,12 @@ void add_output_options(CLI::App& app, BuildArguments& arguments);
 
 /// Adds those and what is in TrainingOptions: --device, --torch, --phase, --optimizer, ...
 void add_build_options(CLI::App& app, BuildArguments& arguments);
+/// Without --optimizer, for families that have one of their own.
+void add_build_options_but_optimizer(CLI::App& app, BuildArguments& arguments);
+/// A flag that takes the name of an optimizer.
+CLI::Option* add_optimizer_option(CLI::App& app, const std::string& flag,
+                                  const std::function<void(TrainingOptions::Optimizer)>& set,
+                                  const std::string& help);
 
 /// "perfpredict build bert --batch 8": the command line that was parsed, for the head of the graph.
 /// Files without folders, no output, options in the order of `--help`.

@@ -2,25 +2,19 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <optional>
 
-#include "arguments.hpp"
-#include "build_arguments.hpp"
 #include "build_commands.hpp"
+#include "config_arguments.hpp"
 #include "perfmodel/graph/build_dlrm.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
-// What is not given stays as the preset has it.
-struct DlrmArguments {
-  BuildArguments build;
-  std::string preset, tables;
-  std::optional<std::vector<std::int64_t>> bottom, top;
-  std::optional<std::int64_t> batch;
-  std::optional<std::string> optimizer, interaction, name;
-  std::optional<bool> table_batched, pinned_input;
+constexpr std::int64_t kCrossLayers = 3;  // of --interaction dcnv2 without --cross-layers
+
+struct DlrmArguments : ConfigArguments<DlrmConfig> {
+  std::string tables;
 };
 
 std::string dashed(const std::vector<std::int64_t>& widths) {
@@ -28,29 +22,11 @@ std::string dashed(const std::vector<std::int64_t>& widths) {
 }
 
 Result<DlrmConfig> configure(const DlrmArguments& arguments) {
-  DlrmConfig config;
-  if (!arguments.preset.empty()) {
-    auto preset = dlrm_preset(arguments.preset);
-    if (!preset) return preset;
-    config = std::move(*preset);
-  }
-  if (!arguments.tables.empty()) {
-    auto tables = read_embedding_tables(arguments.tables);
-    if (!tables) return Unexpected{tables.error()};
-    config.tables = std::move(*tables);
-  }
-  if (arguments.bottom) config.bottom_mlp = *arguments.bottom;
-  if (arguments.top) config.top_mlp = *arguments.top;
-  if (arguments.batch) config.batch = *arguments.batch;
-  if (arguments.optimizer) {
-    config.optimizer = *arguments.optimizer == "rowwise_adagrad"
-                           ? DlrmConfig::Optimizer::kRowwiseAdagrad
-                           : DlrmConfig::Optimizer::kSgd;
-  }
-  if (arguments.interaction) config.interaction_dot = *arguments.interaction == "dot";
-  if (arguments.table_batched) config.table_batched = *arguments.table_batched;
-  if (arguments.pinned_input) config.pinned_input = *arguments.pinned_input;
-  if (arguments.name) config.name = *arguments.name;
+  auto config = arguments.configure(dlrm_preset);
+  if (!config || arguments.tables.empty()) return config;
+  auto tables = read_embedding_tables(arguments.tables);
+  if (!tables) return Unexpected{tables.error()};
+  config->tables = std::move(*tables);
   return config;
 }
 
@@ -76,23 +52,57 @@ Result<void> execute(const CLI::App& app, const DlrmArguments& arguments) {
   return write_built_graph(app, arguments.build, *graph, facts);
 }
 
-void add_widths(CLI::App& app, const std::string& name,
-                std::optional<std::vector<std::int64_t>>& widths, const std::string& help) {
-  const auto parse = [name, &widths](const std::string& text) {
-    widths = parse_widths(text);
-    if (!widths) {
-      throw CLI::ValidationError(name, "expected widths such as 512-256-64, found " + text);
-    }
-  };
-  app.add_option_function<std::string>(name, parse, help)->type_name("W-W-...");
-}
-
-void check(const DlrmArguments& arguments) {
+void check(const CLI::App& app, const DlrmArguments& arguments) {
   if (!arguments.preset.empty()) return;
-  if (arguments.tables.empty() || !arguments.bottom || !arguments.top || !arguments.batch) {
+  for (const char* needed : {"--tables", "--bottom", "--top", "--batch"}) {
+    if (app.count(needed) > 0) continue;
     throw CLI::ValidationError("build dlrm",
                                "expected --preset, or --tables, --bottom, --top and --batch");
   }
+}
+
+void add_interaction(CLI::App& app, DlrmArguments& arguments) {
+  app.add_option_function<std::string>(
+         "--interaction",
+         [&arguments](const std::string& text) {
+           arguments.changes.emplace_back([text](DlrmConfig& config) {
+             config.interaction_dot = text == "dot";
+             if (text != "dcnv2") config.cross.layers = 0;
+             if (text == "dcnv2" && config.cross.layers == 0) config.cross.layers = kCrossLayers;
+           });
+         },
+         "Dot products of all pairs, vectors side by side, or a low-rank cross network of those")
+      ->check(CLI::IsMember({"dot", "cat", "dcnv2"}));
+  const auto add_size = [&](const std::string& flag, std::int64_t DlrmConfig::LowRankCross::*member,
+                            const std::string& help) {
+    app.add_option_function<std::int64_t>(
+           flag,
+           [&arguments, member](std::int64_t value) {
+             arguments.changes.emplace_back(
+                 [member, value](DlrmConfig& config) { config.cross.*member = value; });
+           },
+           help)
+        ->type_name("N");
+  };
+  add_size("--cross-layers", &DlrmConfig::LowRankCross::layers, "Layers of the cross network (3)");
+  add_size("--cross-rank", &DlrmConfig::LowRankCross::rank, "Rank of the cross network (512)");
+}
+
+void add_optimizers(CLI::App& app, DlrmArguments& arguments) {
+  using Optimizer = DlrmConfig::Optimizer;
+  arguments.add_choice(app, "--optimizer", &DlrmConfig::optimizer,
+                       {{"sgd", Optimizer::kSgd},
+                        {"adagrad", Optimizer::kAdagrad},
+                        {"rowwise_adagrad", Optimizer::kRowwiseAdagrad},
+                        {"adam", Optimizer::kAdam}},
+                       "Optimizer of tables and MLPs");
+  add_optimizer_option(
+      app, "--dense-optimizer",
+      [&arguments](TrainingOptions::Optimizer optimizer) {
+        arguments.changes.emplace_back(
+            [optimizer](DlrmConfig& config) { config.dense_optimizer = optimizer; });
+      },
+      "Optimizer of the MLPs alone, where the tables are batched");
 }
 
 }  // namespace
@@ -100,30 +110,28 @@ void check(const DlrmArguments& arguments) {
 Command build_dlrm_command(CLI::App& parent) {
   auto arguments = std::make_shared<DlrmArguments>();
   CLI::App* dlrm = parent.add_subcommand("dlrm", "One training step of a DLRM on one GPU");
-  dlrm->add_option("--preset", arguments->preset, "Start from a known model; flags override it")
-      ->check(CLI::IsMember({"default", "mlperf", "ddp"}));
+  arguments->add_preset(*dlrm);
   dlrm->add_option("--tables", arguments->tables,
                    "Embedding tables: CSV with rows, dim, pooling, or JSON with the same keys")
       ->type_name("FILE");
-  add_widths(*dlrm, "--bottom", arguments->bottom, "Bottom MLP, the dense features first");
-  add_widths(*dlrm, "--top", arguments->top, "Top MLP behind the interaction, the last width 1");
-  dlrm->add_option("--batch", arguments->batch, "Samples per batch")->type_name("B");
-  dlrm->add_option("--optimizer", arguments->optimizer, "Optimizer of tables and MLPs")
-      ->check(CLI::IsMember({"sgd", "rowwise_adagrad"}));
-  dlrm->add_option("--interaction", arguments->interaction,
-                   "Dot products of all pairs, or vectors side by side")
-      ->check(CLI::IsMember({"dot", "cat"}));
-  dlrm->add_flag_function(
-      "--table-batched,!--no-table-batched",
-      [arguments](std::int64_t count) { arguments->table_batched = count > 0; },
-      "One fused op for all tables, or one op per table");
-  dlrm->add_flag_function(
-      "--pinned-input,!--no-pinned-input",
-      [arguments](std::int64_t count) { arguments->pinned_input = count > 0; },
-      "Whether the batch lies in pinned host memory");
-  dlrm->add_option("--name", arguments->name, "Name of the model in the graph");
-  add_output_options(*dlrm, arguments->build);
-  dlrm->callback([arguments] { check(*arguments); });
+  arguments->add_widths(*dlrm, "--bottom", &DlrmConfig::bottom_mlp,
+                        "Bottom MLP, the dense features first");
+  arguments->add_widths(*dlrm, "--top", &DlrmConfig::top_mlp,
+                        "Top MLP behind the interaction, the last width 1");
+  arguments->add(*dlrm, "--batch", &DlrmConfig::batch, "Samples per batch")->type_name("B");
+  add_optimizers(*dlrm, *arguments);
+  add_interaction(*dlrm, *arguments);
+  arguments->add_flag(*dlrm, "--table-batched,!--no-table-batched", &DlrmConfig::table_batched,
+                      "One fused op for all tables, or one op per table");
+  arguments->add_flag(*dlrm, "--sparse-gradients,!--no-sparse-gradients",
+                      &DlrmConfig::sparse_gradients,
+                      "Of tables that are not batched: one entry per lookup, or one per row");
+  arguments->add_flag(*dlrm, "--stacked-offsets,!--no-stacked-offsets",
+                      &DlrmConfig::stacked_offsets,
+                      "Of tables that are not batched: offsets come in one tensor, or one each");
+  arguments->add(*dlrm, "--name", &DlrmConfig::name, "Name of the model in the graph");
+  add_build_options_but_optimizer(*dlrm, arguments->build);
+  dlrm->callback([dlrm, arguments] { check(*dlrm, *arguments); });
   return {dlrm, [dlrm, arguments] { return execute(*dlrm, *arguments); }};
 }
 

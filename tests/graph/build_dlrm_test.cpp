@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 
+#include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
@@ -390,7 +391,113 @@ TEST(BuildDlrm, PresetsAreThoseOfThePaper) {
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code, ErrorCode::kUnknownName);
   EXPECT_EQ(unknown.error().message,
-            "expected a DLRM preset (default, mlperf, ddp), found \"dlrm2\"");
+            "expected a DLRM preset (default, mlperf, ddp, dcnv2), found \"dlrm2\"");
+}
+
+struct Layers {
+  std::int64_t weights = 0, biases = 0;
+};
+
+Layers layers(const std::vector<std::int64_t>& widths) {
+  Layers sum;
+  for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
+    sum.weights += widths[i] * widths[i + 1];
+    sum.biases += widths[i + 1];
+  }
+  return sum;
+}
+
+// Three products per weight, but for the first layer, whose input needs no gradient; next to that,
+// dot products of M vectors of width D.
+TEST(BuildDlrm, PresetsHaveTheParametersAndProductsOfTheirClosedForm) {
+  for (const char* name : {"default", "mlperf", "ddp"}) {
+    const DlrmConfig config = *dlrm_preset(name);
+    const auto vectors = static_cast<std::int64_t>(config.tables.size()) + 1;
+    const std::int64_t dim = config.bottom_mlp.back();
+    std::vector<std::int64_t> behind = {dim + vectors * (vectors - 1) / 2};
+    behind.insert(behind.end(), config.top_mlp.begin(), config.top_mlp.end());
+    const Layers bottom = layers(config.bottom_mlp), top = layers(behind);
+    std::int64_t parameters = bottom.weights + bottom.biases + top.weights + top.biases;
+    for (const EmbeddingTable& table : config.tables) parameters += table.num_rows * table.dim;
+    const ModelSize size = model_size(build(config));
+    EXPECT_EQ(size.parameters, parameters) << name;
+    const std::int64_t first = config.bottom_mlp[0] * config.bottom_mlp[1];
+    const std::int64_t products =
+        3 * (bottom.weights + top.weights) - first + 3 * vectors * vectors * dim;
+    EXPECT_EQ(size.matrix_flop, 2.0 * static_cast<double>(config.batch * products)) << name;
+  }
+  EXPECT_EQ(model_size(build(*dlrm_preset("mlperf"))).parameters, 24'036'595'969);
+}
+
+// W and V of 3 layers of rank 512 and the biases, over 27 vectors of 128.
+TEST(BuildDlrm, Dcnv2HasTheParametersAndProductsOfItsClosedForm) {
+  const DlrmConfig config = *dlrm_preset("dcnv2");
+  const std::int64_t batch = 8192, width = 27 * 128, cross = 3 * 2 * width * 512;
+  const Layers bottom = layers({13, 512, 256, 128});
+  const Layers top = layers({width, 1024, 1024, 512, 256, 1});
+  std::int64_t rows = 0;
+  for (const EmbeddingTable& table : config.tables) rows += table.num_rows;
+  EXPECT_EQ(rows, 204'184'588);
+  EXPECT_EQ(interaction_width(config), width);
+  const ModelSize size = model_size(build(config));
+  EXPECT_EQ(size.parameters, rows * 128 + cross + 3 * width + bottom.weights + bottom.biases +
+                                 top.weights + top.biases);
+  const double weights = static_cast<double>(cross + bottom.weights + top.weights);
+  EXPECT_EQ(size.matrix_flop, 2.0 * batch * (3.0 * weights - 13 * 512));
+}
+
+TEST(BuildDlrm, Dcnv2MayBeCalledByItsRelease) {
+  EXPECT_EQ(dlrm_preset("mlperf-v3")->tables.size(), 26U);
+  EXPECT_EQ(dlrm_preset("mlperf-v3")->cross.layers, dlrm_preset("dcnv2")->cross.layers);
+}
+
+TEST(BuildDlrm, ElementwiseAdagradKeepsOneNumberPerWeight) {
+  DlrmConfig config = small_config();
+  config.optimizer = DlrmConfig::Optimizer::kAdagrad;
+  const ExecutionGraph graph = build(config);
+  const Node& lookup =
+      *named(graph, "fbgemm::split_embedding_codegen_lookup_adagrad_function").at(0);
+  EXPECT_EQ(input_shape(graph, lookup, 20), Shape{157 * 2});
+}
+
+TEST(BuildDlrm, AdamKeepsTwoNumbersPerWeight) {
+  DlrmConfig config = small_config();
+  config.optimizer = DlrmConfig::Optimizer::kAdam;
+  config.training.learning_rate = 0.125;
+  const ExecutionGraph graph = build(config);
+  const Node& lookup = *named(graph, "fbgemm::split_embedding_codegen_lookup_adam_function").at(0);
+  EXPECT_EQ(input_shape(graph, lookup, 20), Shape{157 * 2});
+  EXPECT_EQ(input_shape(graph, lookup, 24), Shape{157 * 2});
+  EXPECT_EQ(graph.inputs(lookup)[28].real, 0.125);
+  EXPECT_EQ(count(graph, "torch::autograd::CppNode<SplitLookupFunction_adam_Op>"), 1U);
+  EXPECT_EQ(count(graph, "Optimizer.step#Adam.step"), 1U);
+}
+
+// Of dense gradients, every parameter has one: tables, then weights and biases.
+TEST(BuildDlrm, SingleTablesWithDenseGradientsTakeAnyOptimizer) {
+  using Optimizer = DlrmConfig::Optimizer;
+  for (Optimizer optimizer : {Optimizer::kSgd, Optimizer::kAdagrad, Optimizer::kAdam}) {
+    DlrmConfig config = small_config();
+    config.table_batched = false;
+    config.sparse_gradients = false;
+    config.optimizer = optimizer;
+    config.training.implementation = TrainingOptions::Implementation::kLoop;
+    const ExecutionGraph graph = build(config);
+    const auto tables = config.tables.size();
+    EXPECT_EQ(count(graph, "aten::_embedding_bag_dense_backward"), tables);
+    EXPECT_EQ(count(graph, "aten::_embedding_bag_sparse_backward"), 0U);
+    if (optimizer == Optimizer::kSgd) continue;
+    const auto layers = config.bottom_mlp.size() - 1 + config.top_mlp.size();
+    EXPECT_EQ(count(graph, "aten::addcdiv_"), tables + 2 * layers);
+  }
+}
+
+TEST(BuildDlrm, TheMlpsMayHaveAnotherOptimizer) {
+  DlrmConfig config = small_config();
+  config.dense_optimizer = TrainingOptions::Optimizer::kAdam;
+  const ExecutionGraph graph = build(config);
+  EXPECT_EQ(count(graph, "Optimizer.step#Adam.step"), 1U);
+  EXPECT_EQ(count(graph, "fbgemm::split_embedding_codegen_lookup_sgd_function"), 1U);
 }
 
 TEST(BuildDlrm, BadConfigsAreRefusedByName) {
@@ -428,6 +535,24 @@ TEST(BuildDlrm, BadConfigsAreRefusedByName) {
             }),
             "optimizer: expected batched tables for row-wise Adagrad, found one nn.EmbeddingBag "
             "per table");
+  EXPECT_EQ(message([](DlrmConfig& c) {
+              c.training.pytorch.device = Device{.kind = Device::Kind::kCpu};
+            }),
+            "tables: expected a GPU for batched tables, found a CPU");
+  EXPECT_EQ(message([](DlrmConfig& c) {
+              c.table_batched = false;
+              c.optimizer = DlrmConfig::Optimizer::kAdam;
+            }),
+            "optimizer: expected batched tables or dense gradients for Adam, found one "
+            "nn.EmbeddingBag per table with sparse gradients");
+  EXPECT_EQ(message([](DlrmConfig& c) {
+              c.table_batched = false;
+              c.dense_optimizer = TrainingOptions::Optimizer::kAdam;
+            }),
+            "optimizer: expected batched tables for an optimizer of the MLPs alone, found one "
+            "nn.EmbeddingBag per table");
+  EXPECT_EQ(message([](DlrmConfig& c) { c.cross = {.layers = 2, .rank = 0}; }),
+            "cross: expected 0 to 1000 layers of rank 1 to 2^30, found 2 of rank 0");
   // Tables of any dim are fine where vectors only stand side by side.
   EXPECT_EQ(message([](DlrmConfig& c) {
               c.tables[1].dim = 4;

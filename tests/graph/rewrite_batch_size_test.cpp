@@ -86,6 +86,55 @@ TEST(BatchSize, RewrittenTorchrecRankIsTheOneBuiltWithThatBatch) {
   EXPECT_GT(comparison.equal, 700U);
 }
 
+// Sums of parts of rows that a sorted gradient of a table is made of: likewise.
+bool is_scratch_of_table(const ExecutionGraph& graph, const Node& node) {
+  if (is_scratch_of_lookup(graph, node)) return true;
+  if (node.parent < 0 || graph.name(node) != "aten::empty") return false;
+  const Node& parent = graph.nodes[static_cast<std::size_t>(node.parent)];
+  return graph.name(parent) == "aten::_embedding_bag_dense_backward";
+}
+
+TEST(BatchSize, TablesOfAllKindsAndOptimizersFollow) {
+  using Optimizer = DlrmConfig::Optimizer;
+  struct Case {
+    const char* name;
+    void (*change)(DlrmConfig&);
+  };
+  const Case cases[] = {
+      {"kept sparse gradients",  // their entries are what the optimizer walks
+       [](DlrmConfig& c) {
+         c.table_batched = false;
+         c.stacked_offsets = false;
+         c.training.zero_grad = TrainingOptions::ZeroGrad::kToZero;
+       }},
+      {"dense gradients",
+       [](DlrmConfig& c) {
+         c.table_batched = false;
+         c.sparse_gradients = false;
+         c.optimizer = Optimizer::kAdam;
+       }},
+      // As many bytes for each product as the first layer's result has elements.
+      {"old",
+       [](DlrmConfig& c) {
+         c.training.pytorch = {.major = 1, .minor = 13};
+         c.bottom_mlp[1] = 512;
+       }},
+      {"cross network", [](DlrmConfig& c) { c.cross.layers = 2; }},
+      {"Adam", [](DlrmConfig& c) { c.optimizer = Optimizer::kAdam; }},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.name);
+    DlrmConfig config = *dlrm_preset("ddp");
+    one.change(config);
+    const auto small = set_batch_size(*build_dlrm(config), {.batch = 500});
+    ASSERT_TRUE(small) << small.error().message;
+    config.batch = 500;
+    const GraphComparison comparison =
+        compare_graphs(*small, *build_dlrm(config), {.leave_out = is_scratch_of_table});
+    EXPECT_TRUE(comparison.same()) << comparison;
+  }
+}
+
 // One is also the size of much that is no batch.
 TEST(BatchSize, OneSampleThereAndBack) {
   for (bool batched : {true, false}) {

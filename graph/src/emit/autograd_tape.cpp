@@ -191,6 +191,10 @@ void AutogradTape::deliver(Source to, TensorRef gradient) {
 
 // A parameter without gradient keeps the first one as its own; another is added to.
 TensorRef AutogradTape::accumulate(TensorRef kept_gradient, TensorRef gradient) {
+  if (kept_gradient.exists() && graph_.is_sparse(kept_gradient)) {
+    add_to_empty_sparse(graph_, kept_gradient, gradient);
+    return kept_gradient;
+  }
   if (graph_.is_sparse(gradient)) return share_sparse(graph_, gradient);
   if (kept_gradient.exists()) {
     graph_.leaf_op("aten::add_.Tensor", {kept_gradient, gradient, 1}, {kept_gradient});

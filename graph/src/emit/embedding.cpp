@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "embedding_lookup.hpp"
 #include "jagged.hpp"
 #include "memory.hpp"
 #include "sparse.hpp"
@@ -17,25 +18,47 @@ namespace {
 
 constexpr int kModeSum = 0;
 
-}  // namespace
-
-TensorRef embedding_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
-  const std::int64_t rows = bag.rows, dim = graph.shape(gradient).back();
+// The bag of each lookup, of which a CPU keeps no note in the forward pass: ones at the starts of
+// bags, added up.
+TensorRef offset_to_bag_on_cpu(GraphBuilder& graph, const Bag& bag) {
   const std::int64_t lookups = graph.numel(bag.indices);
-  graph.begin_op("aten::_embedding_bag_backward",
-                 {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size,
-                  bag.maximum_indices, rows, false, kModeSum, true, graph.undefined(), -1});
+  const TensorRef starts = new_zeros(graph, bag.offsets, {lookups + 1});
+  const TensorRef ones = like(graph, bag.offsets);
+  const std::vector<Value> as_offsets = {bag.offsets, kNone, kNone, kNone, kNone, 0};
+  graph.begin_op("aten::ones_like", as_offsets);
+  graph.begin_op("aten::empty_like", as_offsets);
+  graph.leaf_op(
+      "aten::empty.memory_format",
+      {graph.shape(ones), scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone, 0},
+      {ones});
+  graph.end_op({ones});
+  graph.leaf_op("aten::fill_.Scalar", {ones, 1.0}, {ones});
+  graph.end_op({ones});
+  graph.leaf_op("aten::index_add_", {starts, 0, bag.offsets, ones, 1}, {starts});
+  const TensorRef first = select(graph, starts, 0, 0);
+  graph.begin_op("aten::sub_.Scalar", {first, 1, 1});
+  graph.leaf_op("aten::sub_.Tensor", {first, wrapped_number(graph), 1}, {first});
+  graph.end_op({first});
+  const TensorRef sums = like(graph, starts);
+  graph.begin_op("aten::cumsum", {starts, 0, scalar_type_code(DType::kInt64)});
+  to_same_dtype(graph, starts);
+  graph.end_op({sums});
+  const TensorRef made = contiguous_view(graph, sums, {lookups});
+  graph.leaf_op("aten::resize_", {sums, Shape{lookups}, kNone}, {made});
+  return made;
+}
+
+TensorRef weights_of(GraphBuilder& graph, const Bag& bag) {
+  return bag.per_sample_weights.exists() ? bag.per_sample_weights : graph.undefined();
+}
+
+TensorRef sparse_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
+  const std::int64_t rows = bag.rows, dim = graph.shape(gradient).back();
   graph.begin_op("aten::_embedding_bag_sparse_backward",
                  {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size, rows, false,
                   kModeSum, graph.undefined(), -1});
   // Each lookup gets the gradient of its bag.
-  graph.begin_op("aten::index_select", {gradient, 0, bag.offset_to_bag});
-  const TensorRef unsized = empty(graph, graph.dtype(gradient), {0});
-  const Shape per_lookup_shape = {lookups, dim};
-  const TensorRef per_lookup =
-      graph.new_view(unsized, per_lookup_shape, contiguous_strides(per_lookup_shape));
-  graph.end_op({per_lookup});
-
+  const TensorRef per_lookup = index_select(graph, gradient, bag.offset_to_bag);
   graph.begin_op("aten::embedding_sparse_backward", {per_lookup, bag.indices, rows, -1, false});
   const TensorRef index = reshape(graph, bag.indices, {1, -1});
   const TensorRef values = reshape(graph, per_lookup, {-1, dim});
@@ -43,11 +66,90 @@ TensorRef embedding_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef 
   const TensorRef sparse = sparse_coo_tensor(graph, index, values, {rows, dim});
   graph.end_op({sparse});
   graph.end_op({sparse});
-  graph.end_op({sparse});
   return sparse;
 }
 
-namespace {
+// Sorted values and where they came from.
+TensorRef sorted_order(GraphBuilder& graph, TensorRef x) {
+  const std::int64_t count = graph.numel(x);
+  const TensorRef sorted = like(graph, x), order = like(graph, x);
+  graph.begin_op("aten::sort", {x, -1, false});
+  graph.begin_op("aten::sort.stable", {x, false, -1, false});
+  copy(graph, sorted, x);
+  const TensorRef unsized = graph.new_tensor(DType::kInt64, {0});
+  const TensorRef counted = contiguous_view(graph, unsized, {count});
+  const int code = scalar_type_code(DType::kInt64);
+  graph.begin_op("aten::arange.start", {0, count, code, 0, graph.device_value(), kNone});
+  graph.leaf_op("aten::empty.memory_format",
+                {Shape{0}, code, 0, graph.device_value(), kNone, kNone}, {unsized});
+  graph.begin_op("aten::arange.start_out", {0, count, 1, unsized});
+  graph.leaf_op("aten::resize_", {unsized, Shape{count}, kNone}, {counted});
+  graph.end_op({counted});
+  graph.end_op({counted});
+  copy(graph, order, as_strided(graph, counted, {count}, {1}));
+  graph.end_op({sorted, order});
+  graph.end_op({sorted, order});
+  return order;
+}
+
+// Lookups sorted by row, so that each row is written by one thread.
+TensorRef dense_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient) {
+  const Shape shape = {bag.rows, graph.shape(gradient).back()};
+  graph.begin_op(
+      "aten::_embedding_bag_dense_backward",
+      {gradient, bag.indices, bag.offset_to_bag, bag.bag_size, bag.maximum_indices, bag.rows,
+       bag.scale_by_frequency, bag.mode, weights_of(graph, bag), bag.padding_row});
+  const TensorRef rows = contiguous(graph, gradient);
+  TensorRef made = zeros(graph, graph.dtype(gradient), shape);
+  if (graph.pytorch().on_gpu()) {
+    made = sorted_lookup_gradient(graph, bag.indices, rows, shape);
+  } else {
+    index_select(graph, bag.offset_to_bag, sorted_order(graph, bag.indices));
+  }
+  graph.end_op({made});
+  return made;
+}
+
+// Sizes of bags are differences of offsets, the last one what is left.
+TensorRef bag_sizes_on_cpu(GraphBuilder& graph, const Bag& bag) {
+  const std::int64_t bags = graph.numel(bag.offsets), lookups = graph.numel(bag.indices);
+  const TensorRef sizes = empty(graph, DType::kInt64, {bags});
+  const TensorRef starts = slice(graph, bag.offsets, 0, 0, bags - 1);
+  const TensorRef ends = slice(graph, bag.offsets, 0, 1, bags);
+  const TensorRef differences = like(graph, ends);
+  graph.leaf_op("aten::sub.Tensor", {ends, starts, 1}, {differences});
+  copy(graph, slice(graph, sizes, 0, 0, bags - 1), differences);
+  const TensorRef last = select(graph, bag.offsets, 0, bags - 1);
+  const TensorRef left = like(graph, last);
+  graph.begin_op("aten::empty_like", {last, kNone, kNone, kNone, kNone, 1});
+  graph.leaf_op("aten::empty_strided",
+                {Shape{}, Shape{}, scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone},
+                {left});
+  graph.end_op({left});
+  graph.leaf_op("aten::fill_.Scalar", {left, lookups}, {left});
+  graph.leaf_op("aten::sub_.Tensor", {left, last, 1}, {left});
+  copy(graph, select(graph, sizes, 0, -1), left);
+  return sizes;
+}
+
+TensorRef look_up_bags(GraphBuilder& graph, Bag& bag, TensorRef weight) {
+  const std::int64_t bags = graph.numel(bag.offsets), dim = graph.shape(weight)[1];
+  const DType dtype = graph.dtype(weight);
+  TensorRef out;
+  if (graph.pytorch().on_gpu()) {
+    bag.bag_size = empty(graph, DType::kInt64, {bags});
+    bag.offset_to_bag = empty(graph, DType::kInt64, {graph.numel(bag.indices)});
+    out = empty(graph, dtype, {bags, dim});
+    bag.maximum_indices = empty(graph, DType::kInt64, {0});
+  } else {
+    out = empty(graph, dtype, {bags, dim});
+    bag.offset_to_bag = empty(graph, DType::kInt64, {0});
+    bag.bag_size = bag_sizes_on_cpu(graph, bag);
+    bag.maximum_indices = empty(graph, DType::kInt64, {bags});
+    copy(graph, bag.maximum_indices, bag.bag_size);
+  }
+  return out;
+}
 
 // Arguments of a lookup function that only FBGEMM's own bookkeeping needs.
 TensorRef table_metadata(GraphBuilder& graph, DType dtype, std::size_t size) {
@@ -66,6 +168,8 @@ std::string_view optimizer_name(TableBatch::Optimizer optimizer) {
       return "sgd";
     case TableBatch::Optimizer::kAdagrad:
       return "adagrad";
+    case TableBatch::Optimizer::kAdam:
+      return "adam";
     case TableBatch::Optimizer::kRowwiseAdagrad:
       break;
   }
@@ -117,23 +221,61 @@ std::int64_t elements_of(const TableBatch& tables) {
                             std::int64_t{0});
 }
 
+// What lookup functions take of their optimizer.
+void add_optimizer_arguments(GraphBuilder& graph, const TableBatch& tables,
+                             std::vector<Value>& arguments) {
+  using Optimizer = TableBatch::Optimizer;
+  const std::size_t count = tables.rows.size();
+  const auto add = [&](std::initializer_list<Value> more) {
+    arguments.insert(arguments.end(), more);
+  };
+  const auto add_state = [&](std::int64_t numbers) {  // on the GPU, in host memory, where each is
+    add({graph.new_tensor(DType::kFloat32, {numbers}), graph.new_tensor(DType::kFloat32, {0}),
+         table_metadata(graph, DType::kInt32, count), table_metadata(graph, DType::kInt64, count)});
+  };
+  constexpr double kEpsilon = 1e-8;
+  switch (tables.optimizer) {
+    case Optimizer::kSgd:
+      return add({tables.learning_rate});
+    case Optimizer::kAdagrad:
+      add_state(elements_of(tables));
+      return add({kEpsilon, tables.learning_rate});
+    case Optimizer::kRowwiseAdagrad:
+      add_state(sum_of(tables.rows));
+      return add({kEpsilon, tables.learning_rate, 0.0, 0});  // weight decay and its mode
+    case Optimizer::kAdam:
+      add_state(elements_of(tables));
+      add_state(elements_of(tables));
+      return add({tables.learning_rate, kEpsilon, 0.9, 0.999, 0.0, 1});  // ..., decay, iteration
+  }
+}
+
 }  // namespace
 
-TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices,
-                        TensorRef offsets) {
+TensorRef embedding_bag_backward(GraphBuilder& graph, Bag bag, TensorRef gradient) {
+  graph.begin_op("aten::_embedding_bag_backward",
+                 {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size,
+                  bag.maximum_indices, bag.rows, bag.scale_by_frequency, bag.mode, bag.sparse,
+                  weights_of(graph, bag), bag.padding_row});
+  if (!graph.pytorch().on_gpu()) bag.offset_to_bag = offset_to_bag_on_cpu(graph, bag);
+  const TensorRef made =
+      bag.sparse ? sparse_backward(graph, bag, gradient) : dense_backward(graph, bag, gradient);
+  graph.end_op({made});
+  return made;
+}
+
+TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets,
+                        bool sparse) {
   GraphBuilder& graph = tape.graph();
-  const std::int64_t bags = graph.numel(offsets), dim = graph.shape(weight)[1];
   const std::int64_t sequence = tape.sequence();
-  Bag bag{.rows = graph.shape(weight)[0], .indices = indices, .offsets = offsets};
+  Bag bag{.rows = graph.shape(weight)[0], .indices = indices, .offsets = offsets, .sparse = sparse};
   graph.begin_op("aten::embedding_bag.padding_idx",
-                 {weight, indices, offsets, false, kModeSum, true, kNone, false, kNone}, sequence);
-  graph.begin_op("aten::_embedding_bag",
-                 {weight, indices, offsets, false, kModeSum, true, graph.undefined(), false, -1},
+                 {weight, indices, offsets, false, kModeSum, sparse, kNone, false, kNone},
                  sequence);
-  bag.bag_size = empty(graph, DType::kInt64, {bags});
-  bag.offset_to_bag = empty(graph, DType::kInt64, {graph.numel(indices)});
-  const TensorRef out = empty(graph, graph.dtype(weight), {bags, dim});
-  bag.maximum_indices = empty(graph, DType::kInt64, {0});
+  graph.begin_op("aten::_embedding_bag",
+                 {weight, indices, offsets, false, kModeSum, sparse, graph.undefined(), false, -1},
+                 sequence);
+  const TensorRef out = look_up_bags(graph, bag, weight);
   const std::vector<Value> outputs = {out, bag.offset_to_bag, bag.bag_size, bag.maximum_indices};
   graph.end_op(outputs);
   graph.end_op(outputs);
@@ -147,7 +289,6 @@ TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices,
 TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std::int64_t batch,
                                TensorRef indices, TensorRef offsets) {
   GraphBuilder& graph = tape.graph();
-  using Optimizer = TableBatch::Optimizer;
   constexpr DType kFloat = DType::kFloat32, kInt = DType::kInt32, kLong = DType::kInt64;
   const std::size_t count = tables.rows.size();
   const std::int64_t total_rows = sum_of(tables.rows), elements = elements_of(tables);
@@ -187,17 +328,7 @@ TensorRef table_batched_lookup(AutogradTape& tape, const TableBatch& tables, std
                                   false,
                                   1.0,
                                   true};
-  if (tables.optimizer != Optimizer::kSgd) {  // one number per element or per row
-    const std::int64_t state = tables.optimizer == Optimizer::kAdagrad ? elements : total_rows;
-    arguments.insert(
-        arguments.end(),
-        {graph.new_tensor(kFloat, {state}), graph.new_tensor(kFloat, {0}),
-         table_metadata(graph, kInt, count), table_metadata(graph, kLong, count), 1e-8});
-  }
-  arguments.push_back(tables.learning_rate);
-  if (tables.optimizer == Optimizer::kRowwiseAdagrad) {
-    arguments.insert(arguments.end(), {0.0, 0});  // weight decay and its mode
-  }
+  add_optimizer_arguments(graph, tables, arguments);
   arguments.push_back(0);  // output in float
 
   const std::string_view name = optimizer_name(tables.optimizer);

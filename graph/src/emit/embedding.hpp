@@ -8,21 +8,28 @@
 
 namespace perfmodel {
 
-/// nn.EmbeddingBag(mode="sum", sparse=True): one table, weights [rows, dim], indices [N],
-/// offsets [B]. The gradient is a sparse tensor with one entry per lookup.
-TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets);
+/// nn.EmbeddingBag(mode="sum"): one table, weights [rows, dim], indices [N], offsets [B]. A sparse
+/// gradient has one entry per lookup.
+TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets,
+                        bool sparse = true);
 
 /// What the backward pass of one lookup needs.
 struct Bag {
   std::int64_t rows = 0;
   TensorRef indices, offsets;
   TensorRef offset_to_bag = {}, bag_size = {}, maximum_indices = {};
+  bool sparse = true;
+  // Of dense gradients alone:
+  bool scale_by_frequency = false;
+  std::int64_t mode = 0;  ///< 0: sum, 1: mean, 2: maximum
+  TensorRef per_sample_weights = {};
+  std::int64_t padding_row = -1;  ///< -1: none
 };
-TensorRef embedding_bag_backward(GraphBuilder& graph, const Bag& bag, TensorRef gradient);
+TensorRef embedding_bag_backward(GraphBuilder& graph, Bag bag, TensorRef gradient);
 
 /// FBGEMM's SplitTableBatchedEmbeddingBags: all tables in one op, the optimizer in its backward.
 struct TableBatch {
-  enum class Optimizer { kSgd, kAdagrad, kRowwiseAdagrad } optimizer = Optimizer::kSgd;
+  enum class Optimizer { kSgd, kAdagrad, kRowwiseAdagrad, kAdam } optimizer = Optimizer::kSgd;
   std::vector<std::int64_t> rows, dims;
   double learning_rate = 0;
   /// The empty tensor that lets autograd see the lookup, if it is a parameter of the model.

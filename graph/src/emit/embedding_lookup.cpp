@@ -15,22 +15,25 @@ constexpr std::int64_t kMostUnsortedLookups = 3072;
 constexpr std::int64_t kRowsPerThread = 10;
 constexpr std::int64_t kWarp = 32;
 
-TensorRef index_select(GraphBuilder& graph, TensorRef weight, TensorRef flat) {
-  const Shape shape = {graph.numel(flat), graph.shape(weight)[1]};
-  graph.begin_op("aten::index_select", {weight, 0, flat});
-  const TensorRef unsized = empty(graph, graph.dtype(weight), {0});
+}  // namespace
+
+TensorRef index_select(GraphBuilder& graph, TensorRef x, TensorRef indices) {
+  Shape shape = graph.shape(x);
+  shape[0] = graph.numel(indices);
+  graph.begin_op("aten::index_select", {x, 0, indices});
+  const TensorRef unsized = empty(graph, graph.dtype(x), {0});
   const TensorRef rows = contiguous_view(graph, unsized, shape);
-  if (!graph.pytorch().on_gpu()) {  // the width of a row is read off one of each
-    select(graph, weight, 0, 0);
-    select(graph, rows, 0, 0);
+  if (!graph.pytorch().on_gpu()) {
+    if (shape.size() > 1) {  // the width of a row is read off one of each
+      select(graph, x, 0, 0);
+      select(graph, rows, 0, 0);
+    }
   } else if (!graph.pytorch().before(2, 0)) {
     graph.leaf_op("aten::resize_", {unsized, shape, kNone}, {rows});
   }
   graph.end_op({rows});
   return rows;
 }
-
-}  // namespace
 
 TensorRef sorted_lookup_gradient(GraphBuilder& graph, TensorRef indices, TensorRef gradient,
                                  const Shape& weight_shape) {

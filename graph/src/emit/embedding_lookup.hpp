@@ -13,6 +13,9 @@ TensorRef embedding_lookup(AutogradTape& tape, TensorRef weight, TensorRef indic
 TensorRef embedding_dense_backward(GraphBuilder& graph, TensorRef gradient, TensorRef indices,
                                    const Shape& weight_shape, std::int64_t padding_row);
 
+/// Rows of `x` (or elements, if it has one axis) that `indices` [N] pick.
+TensorRef index_select(GraphBuilder& graph, TensorRef x, TensorRef indices);
+
 /// Inside of a backward op on a GPU: the allocations of the sort by row and of the segments of
 /// equal rows; the kernels belong to that op.
 TensorRef sorted_lookup_gradient(GraphBuilder& graph, TensorRef indices, TensorRef gradient,

@@ -171,6 +171,13 @@ TensorRef GraphBuilder::new_sparse(Shape shape, TensorRef indices, TensorRef val
   return add(std::move(tensor));
 }
 
+void GraphBuilder::set_sparse_parts(TensorRef sparse, TensorRef indices, TensorRef values) {
+  TensorState& tensor = tensors_[static_cast<std::size_t>(sparse.index)];
+  PERFMODEL_CHECK(tensor.storage < 0);
+  tensor.indices = indices;
+  tensor.values = values;
+}
+
 TensorRef GraphBuilder::undefined() {
   if (!undefined_.exists()) undefined_ = add(TensorState{});
   return undefined_;

@@ -91,6 +91,8 @@ class GraphBuilder {
   TensorRef new_view(TensorRef base, Shape shape, Shape strides, std::int64_t offset = 0);
   /// A sparse COO tensor, of which the observer sees neither storage nor device.
   TensorRef new_sparse(Shape shape, TensorRef indices, TensorRef values);
+  /// An op in place has given a sparse tensor other entries.
+  void set_sparse_parts(TensorRef sparse, TensorRef indices, TensorRef values);
   TensorRef undefined();
 
   const Shape& shape(TensorRef tensor) const { return state(tensor).shape; }

@@ -46,6 +46,25 @@ TensorRef to_device_of_model(GraphBuilder& graph, TensorRef index) {
   return made;
 }
 
+// x[..., i, j, ...] with index tensors [N] at neighbouring axes: the views that a walk over all
+// picks needs. x has one axis of stride 0 in the place of those, the indices have 1 in all others.
+void spread_over_picks(GraphBuilder& graph, TensorRef x, const std::vector<TensorRef>& indices) {
+  Shape shape, strides, index_shape;
+  bool picked = false;
+  for (std::size_t i = 0; i < graph.shape(x).size(); ++i) {
+    const bool indexed = i < indices.size() && indices[i].exists();
+    if (indexed && picked) continue;
+    picked |= indexed;
+    shape.push_back(indexed ? graph.numel(indices[i]) : graph.shape(x)[i]);
+    strides.push_back(indexed ? 0 : graph.strides(x)[i]);
+    index_shape.push_back(indexed ? shape.back() : 1);
+  }
+  as_strided(graph, x, std::move(shape), std::move(strides));
+  for (TensorRef index : indices) {
+    if (index.exists()) reshape(graph, index, index_shape);
+  }
+}
+
 // One term of the linear index: (index mod size) * stride, on the device of the data.
 TensorRef linear_index_term(GraphBuilder& graph, TensorRef index, std::int64_t size,
                             std::int64_t stride) {
@@ -70,6 +89,10 @@ void index_put_accumulate(GraphBuilder& graph, TensorRef made,
   Value::List list;
   for (TensorRef index : indices) list.push_back(index.exists() ? Value(index) : Value(kNone));
   graph.begin_op("aten::_index_put_impl_", {made, list, values, true, true});
+  if (!graph.pytorch().on_gpu()) {  // element by element, nothing is sorted
+    spread_over_picks(graph, made, indices);
+    return graph.end_op({made});
+  }
   const Shape shape = graph.shape(made), strides = contiguous_strides(shape);
   TensorRef linear;
   for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -119,8 +142,7 @@ TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef
   for (TensorRef& index : indices) {
     if (graph.device(index) != graph.device()) index = to_device_of_model(graph, index);
   }
-  as_strided(graph, rows, {batch, picked}, {shape[1] * shape[2], 0});
-  for (TensorRef index : indices) reshape(graph, index, {1, picked});
+  spread_over_picks(graph, rows, {TensorRef{}, indices[0], indices[1]});
   graph.end_op({out});
   tape.record("IndexBackward0", {rows}, out,
               [&graph, shape, row, column](TensorRef gradient) -> std::vector<TensorRef> {

@@ -11,10 +11,7 @@ TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorR
   graph.begin_op("aten::binary_cross_entropy", {prediction, target, kNone, 1}, tape.sequence());
   const TensorRef each = empty_like(graph, prediction);
   for (TensorRef x : {each, prediction, target}) squeeze(graph, x);
-  const TensorRef mean = graph.new_tensor(graph.dtype(prediction), {});
-  graph.begin_op("aten::mean", {each, kNone});
-  graph.leaf_op("aten::mean.dim", {each, Value::List{}, false, kNone}, {mean});
-  graph.end_op({mean});
+  const TensorRef mean = perfmodel::mean(graph, each);
   const TensorRef loss = contiguous_view(graph, each, {});
   graph.begin_op("aten::resize_as_", {each, mean, kNone});
   graph.leaf_op("aten::resize_", {each, Shape{}, kNone}, {loss});
@@ -34,11 +31,13 @@ TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
   graph.begin_op("aten::binary_cross_entropy_backward",
                  {gradient, prediction, target, graph.undefined(), 1});
   const TensorRef made = empty_like(graph, prediction);
-  graph.begin_op("aten::expand_as", {gradient, prediction});
-  graph.end_op({expand(graph, gradient, graph.shape(prediction))});
-  graph.begin_op("aten::div_.Scalar", {made, graph.numel(prediction)});
-  graph.leaf_op("aten::div_.Tensor", {made, wrapped_number(graph)}, {made});
-  graph.end_op({made});
+  if (graph.pytorch().on_gpu()) {
+    graph.begin_op("aten::expand_as", {gradient, prediction});
+    graph.end_op({expand(graph, gradient, graph.shape(prediction))});
+  } else {
+    for (TensorRef x : {made, gradient, prediction, target}) squeeze(graph, x);
+  }
+  divide_in_place(graph, made, graph.numel(prediction));
   graph.end_op({made});
   return made;
 }
@@ -159,12 +158,17 @@ TensorRef bce_with_logits_terms(GraphBuilder& graph, TensorRef x, TensorRef targ
 TensorRef bce_with_log_sigmoid(GraphBuilder& graph, TensorRef x, TensorRef target) {
   const TensorRef log_sigmoid = like(graph, x);
   graph.begin_op("aten::log_sigmoid", {x});
-  graph.leaf_op("aten::log_sigmoid_forward", {x},
-                {log_sigmoid, graph.new_tensor(graph.dtype(x), {0})});
+  // The second output is what a CPU keeps for the backward pass.
+  const bool on_gpu = graph.pytorch().on_gpu();
+  const TensorRef kept = graph.new_tensor(graph.dtype(x), on_gpu ? Shape{0} : graph.shape(x));
+  graph.leaf_op("aten::log_sigmoid_forward", {x}, {log_sigmoid, kept});
   graph.end_op({log_sigmoid});
   const TensorRef each = like(graph, target);
   graph.begin_op("aten::rsub.Scalar", {target, 1.0, 1});
-  graph.leaf_op("aten::sub.Tensor", {wrapped_number(graph, DType::kFloat64), target, 1}, {each});
+  const TensorRef one = wrapped_number(graph, DType::kFloat64);
+  graph.begin_op("aten::sub.Tensor", {one, target, 1});
+  cast_wrapped_number(graph, one, graph.dtype(target));
+  graph.end_op({each});
   graph.end_op({each});
   graph.leaf_op("aten::mul_.Tensor", {each, x}, {each});
   graph.leaf_op("aten::sub_.Tensor", {each, log_sigmoid, 1}, {each});
@@ -183,9 +187,7 @@ TensorRef bce_with_logits_backward(GraphBuilder& graph, TensorRef gradient, Tens
     made = difference;
   }
   graph.leaf_op("aten::mul_.Tensor", {made, gradient}, {made});
-  graph.begin_op("aten::div_.Scalar", {made, graph.numel(logits)});
-  graph.leaf_op("aten::div_.Tensor", {made, wrapped_number(graph)}, {made});
-  graph.end_op({made});
+  divide_in_place(graph, made, graph.numel(logits));
   return made;
 }
 
@@ -193,17 +195,11 @@ TensorRef bce_with_logits_backward(GraphBuilder& graph, TensorRef gradient, Tens
 
 TensorRef binary_cross_entropy_with_logits(AutogradTape& tape, TensorRef logits, TensorRef target) {
   GraphBuilder& graph = tape.graph();
-  const bool old = graph.pytorch().before(2, 1);
   graph.begin_op("aten::binary_cross_entropy_with_logits", {logits, target, kNone, kNone, 1},
                  tape.sequence());
-  const TensorRef each = old ? bce_with_logits_terms(graph, logits, target)
-                             : bce_with_log_sigmoid(graph, logits, target);
-  const TensorRef loss = graph.new_tensor(graph.dtype(logits), {});
-  graph.begin_op("aten::mean", {each, kNone});
-  graph.begin_op("aten::mean.dim", {each, Value::List{}, false, kNone});
-  if (old) as_strided(graph, loss, {1}, {0});
-  graph.end_op({loss});
-  graph.end_op({loss});
+  const TensorRef each = graph.pytorch().before(2, 1) ? bce_with_logits_terms(graph, logits, target)
+                                                      : bce_with_log_sigmoid(graph, logits, target);
+  const TensorRef loss = mean(graph, each);
   graph.end_op({loss});
   tape.record("BinaryCrossEntropyWithLogitsBackward0", {logits}, loss,
               [&graph, logits, target](TensorRef gradient) -> std::vector<TensorRef> {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "sparse.hpp"
+
 namespace perfmodel {
 TensorRef wrapped_number(GraphBuilder& graph, DType dtype) {
   return graph.new_tensor(dtype, graph.cpu(), {});
@@ -98,6 +100,7 @@ TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t s
 }
 
 void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  if (graph.is_sparse(x)) return zero_sparse(graph, x, sequence);
   constexpr std::int64_t kGrainSize = 32768;  // at::internal::GRAIN_SIZE: memset below it
   graph.begin_op("aten::zero_", {x}, sequence);
   const bool small_on_cpu =

@@ -1,5 +1,7 @@
 #include "sparse.hpp"
 
+#include <utility>
+
 #include "memory.hpp"
 #include "views.hpp"
 
@@ -8,11 +10,15 @@ TensorRef sparse_coo_tensor(GraphBuilder& graph, TensorRef indices, TensorRef va
   const TensorRef made = graph.new_sparse(shape, indices, values);
   const Shape& value_shape = graph.shape(values);
   const DType dtype = graph.dtype(values);
-  graph.begin_op("aten::_sparse_coo_tensor_unsafe",
-                 {indices, values, shape, kNone, kNone, kNone, kNone, kNone});
-  graph.begin_op("aten::_sparse_coo_tensor_with_dims_and_tensors",
-                 {1, 1, shape, indices, values, scalar_type_code(dtype), 1, graph.device_value(),
-                  kNone, kNone});
+  std::vector<Value> unsafe = {indices, values, shape, kNone, kNone, kNone, kNone};
+  std::vector<Value> with_dims = {
+      1, 1, shape, indices, values, scalar_type_code(dtype), 1, graph.device_value(), kNone};
+  if (!graph.pytorch().before(2, 1)) {  // is_coalesced
+    unsafe.emplace_back(kNone);
+    with_dims.emplace_back(kNone);
+  }
+  graph.begin_op("aten::_sparse_coo_tensor_unsafe", std::move(unsafe));
+  graph.begin_op("aten::_sparse_coo_tensor_with_dims_and_tensors", std::move(with_dims));
   // The empty tensor that is made first and then given its indices and values.
   const TensorRef no_values = empty(graph, dtype, {0});
   const TensorRef no_indices = empty(graph, DType::kInt64, {1, 0});
@@ -46,6 +52,82 @@ TensorRef share_sparse(GraphBuilder& graph, TensorRef sparse) {
   const TensorRef values = values_of(graph, sparse);
   const TensorRef indices = indices_of(graph, sparse);
   return sparse_coo_tensor(graph, indices, values, graph.shape(sparse));
+}
+
+void zero_sparse(GraphBuilder& graph, TensorRef sparse, std::int64_t sequence) {
+  const Shape shape = graph.shape(sparse);
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  graph.begin_op("aten::zero_", {sparse}, sequence);
+  graph.begin_op("aten::zeros.out", {shape, sparse});
+  graph.begin_op("aten::sparse_resize_and_clear_", {sparse, shape, rank, 0});
+  const TensorRef indices = empty(graph, DType::kInt64, {rank, 0});
+  const TensorRef values = empty(graph, graph.dtype(sparse), {0});
+  graph.end_op({sparse});
+  graph.end_op({sparse});
+  graph.leaf_op("aten::_coalesced_", {sparse, true}, {sparse});
+  graph.end_op({sparse});
+  graph.set_sparse_parts(sparse, indices, values);
+}
+
+namespace {
+
+// The kept tensor gets one sparse axis and one dense axis, as `other` has them; no entries yet.
+void resize_as_sparse(GraphBuilder& graph, TensorRef kept, TensorRef other) {
+  const std::int64_t dim = graph.shape(other).back();
+  const TensorRef values = graph.sparse_values(kept), indices = graph.sparse_indices(kept);
+  graph.begin_op("aten::resize_as_", {kept, other, kNone});
+  graph.leaf_op("aten::sparse_dim", {kept}, {graph.shape(indices)[0]});
+  graph.leaf_op("aten::sparse_dim", {other}, {1});
+  graph.leaf_op("aten::dense_dim", {other}, {1});
+  graph.leaf_op("aten::sparse_dim", {other}, {1});
+  const TensorRef new_values = contiguous_view(graph, values, {0, dim});
+  graph.leaf_op("aten::resize_", {values, Shape{0, dim}, kNone}, {new_values});
+  const TensorRef new_indices = contiguous_view(graph, indices, {1, 0});
+  graph.leaf_op("aten::resize_", {indices, Shape{1, 0}, kNone}, {new_indices});
+  graph.end_op({kept});
+  graph.set_sparse_parts(kept, new_indices, new_values);
+}
+
+TensorRef copy_indices(GraphBuilder& graph, TensorRef kept, TensorRef other) {
+  const TensorRef target = indices_of(graph, kept), source = indices_of(graph, other);
+  const Shape shape = graph.shape(source);
+  const TensorRef grown = contiguous_view(graph, target, shape);
+  graph.begin_op("aten::resize_as_", {target, source, kNone});
+  graph.leaf_op("aten::resize_", {target, shape, kNone}, {grown});
+  graph.end_op({grown});
+  copy(graph, grown, indices_of(graph, other));
+  return grown;
+}
+
+TensorRef copy_scaled_values(GraphBuilder& graph, TensorRef kept, TensorRef other) {
+  const TensorRef target = values_of(graph, kept), source = values_of(graph, other);
+  const TensorRef grown = contiguous_view(graph, target, graph.shape(source));
+  const TensorRef one = wrapped_number(graph);
+  graph.begin_op("aten::mul.out", {source, one, target});
+  cast_wrapped_number(graph, one, graph.dtype(source));
+  graph.end_op({grown});
+  return grown;
+}
+
+}  // namespace
+
+void add_to_empty_sparse(GraphBuilder& graph, TensorRef kept, TensorRef other) {
+  const std::int64_t entries = graph.shape(graph.sparse_values(other))[0];
+  graph.begin_op("aten::add_.Tensor", {kept, other, 1});
+  graph.begin_op("aten::add.out", {kept, other, 1, kept});
+  graph.leaf_op("aten::_nnz", {other}, {entries});
+  graph.leaf_op("aten::_nnz", {kept}, {0});
+  resize_as_sparse(graph, kept, other);
+  const TensorRef indices = copy_indices(graph, kept, other);
+  const TensorRef values = copy_scaled_values(graph, kept, other);
+  graph.leaf_op("aten::_nnz", {other}, {entries});
+  narrow(graph, indices, 1, 0, entries);
+  narrow(graph, values, 0, 0, entries);
+  graph.leaf_op("aten::is_coalesced", {other}, {false});
+  graph.leaf_op("aten::_coalesced_", {kept, false}, {kept});
+  graph.end_op({kept});
+  graph.end_op({kept});
+  graph.set_sparse_parts(kept, indices, values);
 }
 
 }  // namespace perfmodel

@@ -93,7 +93,8 @@ TensorRef slice(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start, s
 TensorRef select(GraphBuilder& graph, TensorRef x, int dim, std::int64_t index,
                  std::int64_t sequence) {
   Shape shape = graph.shape(x), strides = graph.strides(x);
-  const std::int64_t offset = index * strides[static_cast<std::size_t>(dim)];
+  const auto axis = static_cast<std::size_t>(dim);
+  const std::int64_t offset = (index < 0 ? index + shape[axis] : index) * strides[axis];
   shape.erase(shape.begin() + dim);
   strides.erase(strides.begin() + dim);
   graph.begin_op("aten::select.int", {x, dim, index}, sequence);

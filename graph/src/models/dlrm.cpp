@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -12,22 +11,18 @@
 #include "../emit/index.hpp"
 #include "../emit/loss.hpp"
 #include "../emit/matmul.hpp"
+#include "../emit/optimizers.hpp"
+#include "../emit/pointwise.hpp"
 #include "../emit/views.hpp"
+#include "config_checks.hpp"
+#include "dlrm_parts.hpp"
 #include "training_step.hpp"
 
 namespace perfmodel {
 namespace {
 
-constexpr double kSgdLearningRate = 0.01;
-constexpr double kAdagradLearningRate = 0.01;
+constexpr double kLearningRate = 0.01, kAdamLearningRate = 0.001;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 60;
-
-// Rows of the categorical features of Criteo Terabyte in the MLPerf training benchmark, hashed
-// into at most 40 million.
-constexpr std::array<std::int64_t, 26> kCriteoTerabyteRows = {
-    39884406, 39043,    17289,    7420,     20263,  3,     7120, 1543, 63,
-    38532951, 2953546,  403346,   10,       2208,   11938, 155,  4,    976,
-    14,       39979771, 25641295, 39664984, 585935, 12972, 108,  36};
 
 std::vector<EmbeddingTable> equal_tables(int count, std::int64_t rows, std::int64_t dim,
                                          double pooling_factor) {
@@ -38,6 +33,21 @@ std::vector<EmbeddingTable> equal_tables(int count, std::int64_t rows, std::int6
 
 std::int64_t lookups(const DlrmConfig& config, const EmbeddingTable& table) {
   return std::llround(static_cast<double>(config.batch) * table.pooling_factor);
+}
+
+TrainingOptions::Optimizer dense_optimizer(const DlrmConfig& config) {
+  using Optimizer = TrainingOptions::Optimizer;
+  if (config.dense_optimizer) return *config.dense_optimizer;
+  switch (config.optimizer) {
+    case DlrmConfig::Optimizer::kSgd:
+      return Optimizer::kSgd;
+    case DlrmConfig::Optimizer::kAdam:
+      return Optimizer::kAdam;
+    case DlrmConfig::Optimizer::kAdagrad:
+    case DlrmConfig::Optimizer::kRowwiseAdagrad:
+      break;
+  }
+  return Optimizer::kAdagrad;
 }
 
 Unexpected bad_config(std::string message) {
@@ -68,7 +78,7 @@ Result<void> check_tables(const DlrmConfig& config) {
       return bad_config(fmt::format("table {}: expected a positive pooling factor, found {}", i,
                                     table.pooling_factor));
     }
-    if (config.interaction_dot && table.dim != vector_width) {
+    if (config.interaction_dot && config.cross.layers == 0 && table.dim != vector_width) {
       return bad_config(fmt::format(
           "table {}: expected dim {}, the last width of the bottom MLP (dot products need equal "
           "vectors), found {}",
@@ -83,6 +93,44 @@ Result<void> check_tables(const DlrmConfig& config) {
     return bad_config("tables: expected less than 2^60 elements and lookups, found more");
   }
   return {};
+}
+
+std::string_view optimizer_text(DlrmConfig::Optimizer optimizer) {
+  switch (optimizer) {
+    case DlrmConfig::Optimizer::kSgd:
+      return "SGD";
+    case DlrmConfig::Optimizer::kAdagrad:
+      return "Adagrad";
+    case DlrmConfig::Optimizer::kAdam:
+      return "Adam";
+    case DlrmConfig::Optimizer::kRowwiseAdagrad:
+      break;
+  }
+  return "row-wise Adagrad";
+}
+
+Result<void> check_optimizers(const DlrmConfig& config) {
+  using Optimizer = DlrmConfig::Optimizer;
+  if (config.table_batched) {
+    if (!config.training.pytorch.on_gpu()) {
+      return bad_config("tables: expected a GPU for batched tables, found a CPU");
+    }
+  } else {
+    const bool row_wise = config.optimizer == Optimizer::kRowwiseAdagrad;
+    if (row_wise || (config.sparse_gradients && config.optimizer != Optimizer::kSgd)) {
+      return bad_config(fmt::format(
+          "optimizer: expected batched tables{} for {}, found one nn.EmbeddingBag per table{}",
+          row_wise ? "" : " or dense gradients", optimizer_text(config.optimizer),
+          row_wise ? "" : " with sparse gradients"));
+    }
+    if (config.dense_optimizer) {
+      return bad_config(
+          "optimizer: expected batched tables for an optimizer of the MLPs alone, found one "
+          "nn.EmbeddingBag per table");
+    }
+  }
+  return check_optimizer(dense_optimizer(config), config.training.implementation,
+                         config.training.pytorch);
 }
 
 Result<void> check(const DlrmConfig& config) {
@@ -102,10 +150,12 @@ Result<void> check(const DlrmConfig& config) {
   }
   if (auto good = check_widths("top MLP", config.top_mlp); !good) return good;
   if (auto good = check_tables(config); !good) return good;
-  if (config.optimizer == DlrmConfig::Optimizer::kRowwiseAdagrad && !config.table_batched) {
+  if (auto good = check_optimizers(config); !good) return good;
+  if (config.cross.layers < 0 || config.cross.layers > 1000 || config.cross.rank < 1 ||
+      config.cross.rank > kMostElements >> 30) {
     return bad_config(
-        "optimizer: expected batched tables for row-wise Adagrad, found one "
-        "nn.EmbeddingBag per table");
+        fmt::format("cross: expected 0 to 1000 layers of rank 1 to 2^30, found {} of rank {}",
+                    config.cross.layers, config.cross.rank));
   }
   // The largest activation; batch times width must stay countable.
   for (const auto& widths : {config.bottom_mlp, config.top_mlp, {interaction_width(config)}}) {
@@ -119,16 +169,9 @@ Result<void> check(const DlrmConfig& config) {
   return {};
 }
 
-struct Layer {
-  TensorRef weight, bias;
-};
-
 TrainingOptions training_options(const DlrmConfig& config) {
-  TrainingOptions options;
-  options.pinned_input = config.pinned_input;
-  options.optimizer = config.optimizer == DlrmConfig::Optimizer::kSgd
-                          ? TrainingOptions::Optimizer::kSgd
-                          : TrainingOptions::Optimizer::kAdagrad;
+  TrainingOptions options = config.training;
+  options.optimizer = dense_optimizer(config);
   return options;
 }
 
@@ -139,36 +182,38 @@ class DlrmBuilder {
 
   ExecutionGraph build() {
     make_parameters();
-    return step_.run([this] {
-      copy_batch();
-      return forward();
-    });
+    return step_.run(TrainingStep::Parts{.inputs = [this] { copy_batch(); },
+                                         .forward = [this] { return forward(); }});
   }
 
  private:
-  bool sgd() const { return config_.optimizer == DlrmConfig::Optimizer::kSgd; }
+  struct CrossLayer {
+    TensorRef w, v, bias;
+  };
 
   // Tables come first, then bottom and top MLP: the order in which the reference DLRM registers
   // them is the order in which the optimizer walks.
   void make_parameters() {
     if (!config_.table_batched) {
       for (const EmbeddingTable& table : config_.tables) {
-        weights_.push_back(step_.parameter({table.num_rows, table.dim}));
+        weights_.push_back(step_.parameter({table.num_rows, table.dim}, config_.sparse_gradients));
       }
     }
-    bottom_ = make_layers(config_.bottom_mlp);
+    const auto make = [this](Shape shape) { return step_.parameter(std::move(shape)); };
+    bottom_ = make_layers(config_.bottom_mlp, make);
+    make_cross_layers();
     std::vector<std::int64_t> top = {interaction_width(config_)};
     top.insert(top.end(), config_.top_mlp.begin(), config_.top_mlp.end());
-    top_ = make_layers(top);
+    top_ = make_layers(top, make);
   }
 
-  std::vector<Layer> make_layers(const std::vector<std::int64_t>& widths) {
-    std::vector<Layer> layers;
-    for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
-      const TensorRef weight = step_.parameter({widths[i + 1], widths[i]});
-      layers.push_back({weight, step_.parameter({widths[i + 1]})});
-    }
-    return layers;
+  // TorchRec registers all W, then all V, then all biases.
+  void make_cross_layers() {
+    const std::int64_t width = interaction_width(config_), rank = config_.cross.rank;
+    cross_.resize(static_cast<std::size_t>(config_.cross.layers));
+    for (CrossLayer& layer : cross_) layer.w = step_.parameter({width, rank});
+    for (CrossLayer& layer : cross_) layer.v = step_.parameter({rank, width});
+    for (CrossLayer& layer : cross_) layer.bias = step_.parameter({width});
   }
 
   // Dense features, indices and offsets (all tables together, or indices per table and the offsets
@@ -180,46 +225,83 @@ class DlrmBuilder {
       std::int64_t total = 0;
       for (const EmbeddingTable& table : config_.tables) total += lookups(config_, table);
       indices_.push_back(step_.input(DType::kInt64, {total}));
-      offsets_ = step_.input(DType::kInt64, {tables * config_.batch + 1});
+      offsets_.push_back(step_.input(DType::kInt64, {tables * config_.batch + 1}));
     } else {
       for (const EmbeddingTable& table : config_.tables) {
         indices_.push_back(step_.input(DType::kInt64, {lookups(config_, table)}));
       }
-      offsets_ = step_.input(DType::kInt64, {tables, config_.batch});
+      if (config_.stacked_offsets) {
+        offsets_.push_back(step_.input(DType::kInt64, {tables, config_.batch}));
+      } else {
+        for (std::int64_t i = 0; i < tables; ++i) {
+          offsets_.push_back(step_.input(DType::kInt64, {config_.batch}));
+        }
+      }
     }
-    labels_ = step_.input(DType::kFloat32, {config_.batch, 1});
+    const Shape samples = cross_.empty() ? Shape{config_.batch, 1} : Shape{config_.batch};
+    labels_ = step_.input(DType::kFloat32, samples);
   }
 
   TensorRef forward() {
-    TensorRef x = dense_;
-    for (const Layer& layer : bottom_) x = relu(tape_, linear(tape_, x, layer.weight, layer.bias));
+    const TensorRef x = multilayer_perceptron(tape_, dense_, bottom_);
     std::vector<TensorRef> vectors = embeddings();
     vectors.insert(vectors.begin(), x);
-    TensorRef y = config_.interaction_dot ? dot_interaction(x, vectors) : cat(tape_, vectors, 1);
-    for (const Layer& layer : top_) {
-      y = linear(tape_, y, layer.weight, layer.bias);
-      if (layer.weight.index != top_.back().weight.index) y = relu(tape_, y);
+    const TensorRef y = multilayer_perceptron(tape_, interaction(x, vectors), top_, true);
+    if (!cross_.empty()) {
+      return binary_cross_entropy_with_logits(tape_, squeeze_last(tape_, y), labels_);
     }
     return binary_cross_entropy(tape_, sigmoid(tape_, y), labels_);
   }
 
+  TensorRef interaction(TensorRef x, const std::vector<TensorRef>& vectors) {
+    if (!cross_.empty()) return cross_network(cat(tape_, vectors, 1));
+    return config_.interaction_dot ? dot_interaction(x, vectors) : cat(tape_, vectors, 1);
+  }
+
+  TensorRef cross_network(TensorRef x0) {
+    TensorRef x = x0;
+    for (const CrossLayer& layer : cross_) {
+      const TensorRef narrow = linear(tape_, x, layer.v), wide = linear(tape_, narrow, layer.w);
+      x = add(tape_, mul(tape_, x0, add(tape_, wide, layer.bias)), x);
+    }
+    return x;
+  }
+
   std::vector<TensorRef> embeddings() {
     if (config_.table_batched) {
-      return {table_batched_lookup(tape_, table_batch(), config_.batch, indices_[0], offsets_)};
+      return {table_batched_lookup(tape_, table_batch(), config_.batch, indices_[0], offsets_[0])};
     }
     std::vector<TensorRef> vectors;
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       const TensorRef offsets =
-          select(graph_, offsets_, 0, static_cast<std::int64_t>(i), tape_.sequence());
-      vectors.push_back(embedding_bag(tape_, weights_[i], indices_[i], offsets));
+          config_.stacked_offsets
+              ? select(graph_, offsets_[0], 0, static_cast<std::int64_t>(i), tape_.sequence())
+              : offsets_[i];
+      vectors.push_back(
+          embedding_bag(tape_, weights_[i], indices_[i], offsets, config_.sparse_gradients));
     }
     return vectors;
   }
 
   TableBatch table_batch() const {
     TableBatch tables;
-    tables.optimizer = sgd() ? TableBatch::Optimizer::kSgd : TableBatch::Optimizer::kRowwiseAdagrad;
-    tables.learning_rate = sgd() ? kSgdLearningRate : kAdagradLearningRate;
+    switch (config_.optimizer) {
+      case DlrmConfig::Optimizer::kSgd:
+        tables.optimizer = TableBatch::Optimizer::kSgd;
+        break;
+      case DlrmConfig::Optimizer::kRowwiseAdagrad:
+        tables.optimizer = TableBatch::Optimizer::kRowwiseAdagrad;
+        break;
+      case DlrmConfig::Optimizer::kAdagrad:
+        tables.optimizer = TableBatch::Optimizer::kAdagrad;
+        break;
+      case DlrmConfig::Optimizer::kAdam:
+        tables.optimizer = TableBatch::Optimizer::kAdam;
+        break;
+    }
+    const bool adam = config_.optimizer == DlrmConfig::Optimizer::kAdam;
+    tables.learning_rate =
+        config_.training.learning_rate.value_or(adam ? kAdamLearningRate : kLearningRate);
     for (const EmbeddingTable& table : config_.tables) {
       tables.rows.push_back(table.num_rows);
       tables.dims.push_back(table.dim);
@@ -244,9 +326,10 @@ class DlrmBuilder {
   GraphBuilder& graph_ = step_.graph();
   AutogradTape& tape_ = step_.tape();
   std::vector<TensorRef> weights_;  // of the tables, unless batched
-  std::vector<Layer> bottom_, top_;
-  TensorRef dense_, offsets_, labels_;
-  std::vector<TensorRef> indices_;
+  std::vector<DenseLayer> bottom_, top_;
+  std::vector<CrossLayer> cross_;
+  TensorRef dense_, labels_;
+  std::vector<TensorRef> indices_, offsets_;
 };
 
 }  // namespace
@@ -261,23 +344,34 @@ Result<DlrmConfig> dlrm_preset(std::string_view name) {
   } else if (name == "mlperf") {
     config.bottom_mlp = {13, 512, 256, 128};
     config.top_mlp = {1024, 1024, 512, 256, 1};
-    for (std::int64_t rows : kCriteoTerabyteRows) {
+    for (std::int64_t rows : criteo_rows_mlperf()) {
       config.tables.push_back({.num_rows = rows, .dim = 128, .pooling_factor = 1});
     }
   } else if (name == "ddp") {
     config.bottom_mlp = {128, 128, 128, 128};
     config.top_mlp = {512, 512, 512, 256, 1};
     config.tables = equal_tables(8, 80'000, 128, 10);
+  } else if (name == "dcnv2" || name == "mlperf-v3") {
+    config.bottom_mlp = {13, 512, 256, 128};
+    config.top_mlp = {1024, 1024, 512, 256, 1};
+    config.cross = {.layers = 3, .rank = 512};
+    config.batch = 8192;
+    config.optimizer = DlrmConfig::Optimizer::kAdagrad;
+    for (std::size_t i = 0; i < criteo_rows_mlperf_v3().size(); ++i) {
+      config.tables.push_back(
+          {.num_rows = criteo_rows_mlperf_v3()[i],
+           .dim = 128,
+           .pooling_factor = static_cast<double>(criteo_pooling_mlperf_v3()[i])});
+    }
   } else {
-    return fail(ErrorCode::kUnknownName,
-                fmt::format("expected a DLRM preset (default, mlperf, ddp), found \"{}\"", name));
+    return unknown_preset("a DLRM preset", name, {"default", "mlperf", "ddp", "dcnv2"});
   }
   return config;
 }
 
 std::int64_t interaction_width(const DlrmConfig& config) {
   std::int64_t width = config.bottom_mlp.back();
-  if (config.interaction_dot) {
+  if (config.interaction_dot && config.cross.layers == 0) {
     const auto vectors = static_cast<std::int64_t>(config.tables.size()) + 1;
     return width + vectors * (vectors - 1) / 2;
   }

@@ -16,6 +16,7 @@
 #include "../emit/memory.hpp"
 #include "../emit/optimizers.hpp"
 #include "../emit/views.hpp"
+#include "config_checks.hpp"
 #include "dlrm_parts.hpp"
 #include "gradient_reducer.hpp"
 #include "torchrec_batch.hpp"
@@ -681,10 +682,7 @@ Result<void> check(const TorchrecDlrmConfig& config) {
 }  // namespace
 
 Result<TorchrecDlrmConfig> torchrec_dlrm_preset(std::string_view name) {
-  if (name != "v100-8") {
-    return fail(ErrorCode::kUnknownName,
-                fmt::format("expected a TorchRec preset (v100-8), found \"{}\"", name));
-  }
+  if (name != "v100-8") return unknown_preset("a TorchRec preset", name, {"v100-8"});
   TorchrecDlrmConfig config;
   config.name = name;
   config.bottom_mlp = {13, 256, 128, 16};

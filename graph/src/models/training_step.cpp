@@ -10,15 +10,19 @@
 
 namespace perfmodel {
 
-TensorRef TrainingStep::parameter(Shape shape) {
+TensorRef TrainingStep::parameter(Shape shape, bool sparse_gradient) {
   const TensorRef made = graph_.new_tensor(DType::kFloat32, std::move(shape));
-  return frozen_ ? made : adopt_parameter(made);
+  return frozen_ ? made : adopt_parameter(made, sparse_gradient);
 }
 
-TensorRef TrainingStep::adopt_parameter(TensorRef made) {
+TensorRef TrainingStep::adopt_parameter(TensorRef made, bool sparse_gradient) {
   TensorRef kept;
   if (!options_.zero_grad_to_none()) {
     kept = graph_.new_tensor(DType::kFloat32, graph_.shape(made));
+    if (sparse_gradient) {
+      const TensorRef indices = graph_.new_tensor(DType::kInt64, {1, 0});
+      kept = graph_.new_sparse(graph_.shape(made), indices, kept);
+    }
     kept_gradients_.push_back(kept);
   }
   tape_.add_parameter(made, kept);

@@ -21,12 +21,13 @@ class TrainingStep {
   const TrainingOptions& options() const { return options_; }
 
   /// A float32 parameter; the optimizer walks them in the order in which they are made.
-  TensorRef parameter(Shape shape);
+  /// Sparse gradient: that of a table whose lookups touch few rows.
+  TensorRef parameter(Shape shape, bool sparse_gradient = false);
   /// Parameters made from now on belong to a model that does not learn in this step: they have no
   /// gradient, and the optimizer does not see them.
   void freeze(bool frozen) { frozen_ = frozen; }
   /// Makes a parameter of a tensor that is there: a part of a larger allocation.
-  TensorRef adopt_parameter(TensorRef made);
+  TensorRef adopt_parameter(TensorRef made, bool sparse_gradient = false);
   /// A float32 tensor that is kept between steps without gradient (running mean, ...).
   TensorRef buffer(DType dtype, Shape shape) { return graph_.new_tensor(dtype, std::move(shape)); }
   const std::vector<TensorRef>& parameters() const { return parameters_; }

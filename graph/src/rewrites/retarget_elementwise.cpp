@@ -88,6 +88,17 @@ void binary_cross_entropy_gradient(Retargeter& rewrite, std::int32_t node) {
   rewrite.adopt_outputs(start, node);
 }
 
+// What a CPU keeps for the backward pass is empty on a GPU.
+void log_sigmoid_forward(Retargeter& rewrite, std::int32_t node) {
+  rewrite.leave_out(node);
+  rewrite.leave_out_children(node);
+  rewrite.continue_in(rewrite.node(node).parent);
+  GraphBuilder& graph = rewrite.graph();
+  const TensorRef made = rewrite.output_tensor(node, 0);
+  graph.leaf_op("aten::log_sigmoid_forward", {rewrite.input_tensor(node, 0)},
+                {made, graph.new_tensor(graph.dtype(made), {0})});
+}
+
 }  // namespace
 
 void add_elementwise_rules(RetargetRules& rules) {
@@ -115,6 +126,7 @@ void add_elementwise_rules(RetargetRules& rules) {
   rules["aten::dropout"] = dropout;
   rules["aten::mul"] = multiply;
   rules["aten::nll_loss_forward"] = nll_loss_forward;
+  rules["aten::log_sigmoid_forward"] = log_sigmoid_forward;
   rules["aten::binary_cross_entropy_backward"] = binary_cross_entropy_gradient;
 }
 

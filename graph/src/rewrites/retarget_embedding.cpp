@@ -89,27 +89,17 @@ void embedding_bag_gradient(Retargeter& rewrite, std::int32_t node) {
           .offsets = rewrite.input_tensor(node, 2),
           .offset_to_bag = found->second.offset_to_bag,
           .bag_size = found->second.bag_size,
-          .maximum_indices = found->second.maximum_indices};
+          .maximum_indices = found->second.maximum_indices,
+          .sparse = rewrite.integer(node, kSparse) != 0};
+  if (!bag.sparse) {
+    bag.scale_by_frequency = rewrite.integer(node, kScale) != 0;
+    bag.mode = rewrite.integer(node, kMode);
+    bag.per_sample_weights = rewrite.input_tensor(node, kWeights);
+    bag.padding_row = rewrite.integer(node, kPadding);
+  }
   const TensorRef gradient = rewrite.input_tensor(node, 0);
   const Retargeter::Start start = rewrite.start();
-  if (rewrite.integer(node, kSparse) != 0) {
-    embedding_bag_backward(graph, bag, gradient);
-    return rewrite.adopt_outputs(start, node);
-  }
-  const Value scale = rewrite.integer(node, kScale) != 0, mode = rewrite.integer(node, kMode);
-  const Value weights = rewrite.input(node, kWeights), padding = rewrite.input(node, kPadding);
-  graph.begin_op("aten::_embedding_bag_backward",
-                 {gradient, bag.indices, bag.offsets, bag.offset_to_bag, bag.bag_size,
-                  bag.maximum_indices, bag.rows, scale, mode, false, weights, padding});
-  graph.begin_op("aten::_embedding_bag_dense_backward",
-                 {gradient, bag.indices, bag.offset_to_bag, bag.bag_size, bag.maximum_indices,
-                  bag.rows, scale, mode, weights, padding});
-  const TensorRef dense = contiguous(graph, gradient);
-  const Shape shape = {bag.rows, graph.shape(gradient).back()};
-  zeros(graph, graph.dtype(gradient), shape);
-  const TensorRef out = sorted_lookup_gradient(graph, bag.indices, dense, shape);
-  graph.end_op({out});
-  graph.end_op({out});
+  embedding_bag_backward(graph, bag, gradient);
   rewrite.adopt_outputs(start, node);
 }
 

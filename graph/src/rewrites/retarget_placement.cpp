@@ -106,6 +106,12 @@ bool is_data_argument(std::string_view op, std::size_t position) {
          std::find(at->second.begin(), at->second.end(), position) != at->second.end();
 }
 
+/// What these hand out belongs to a sparse tensor, which itself has no storage.
+bool hands_out_part(std::string_view op) {
+  return op == "aten::_indices" || op == "aten::_values" || op == "aten::indices" ||
+         op == "aten::values";
+}
+
 /// One tensor of an op's inputs: its entry and the position of the argument that holds it.
 struct Use {
   std::uint32_t tensor;
@@ -202,7 +208,7 @@ class Placer {
   // Ids are addresses: what lives through the whole step shares its storage with no op's result.
   void find_storages() {
     for (std::int32_t i = 0; i < count(); ++i) {
-      if (graph_.nodes[static_cast<std::size_t>(i)].is_structural) continue;
+      if (node(i).is_structural || hands_out_part(graph_.name(node(i)))) continue;
       std::unordered_set<std::int64_t> given;
       for_each_tensor(graph_, graph_.inputs(node(i)),
                       [&](const Tensor& tensor) { given.insert(tensor.storage_id); });
@@ -255,9 +261,10 @@ class Placer {
 
   void enter(std::int32_t i) {
     const std::vector<Use> uses = uses_of(graph_, graph_.inputs(node(i)));
-    bool all = !uses.empty() || is_artefact(i) || makes_counter(i);
+    const bool host = is_artefact(i) || casts_host_number(node(i).parent);
+    bool all = !uses.empty() || host || makes_counter(i);
     for (const Use& use : uses) {
-      if (is_artefact(i) || is_host_number(i, use, uses)) on_host_[use.tensor] = true;
+      if (host || is_host_number(i, use, uses)) on_host_[use.tensor] = true;
       all &= static_cast<bool>(on_host_[use.tensor]);
     }
     placed_.on_host[static_cast<std::size_t>(i)] = all;
@@ -279,6 +286,12 @@ class Placer {
       if (host) on_host_[use.tensor] = true;
       numbers_[tensor.id] = {tensor.dtype, tensor.rank == 0, host};
     }
+  }
+
+  // What lies under such a cast works on host memory too.
+  bool casts_host_number(std::int32_t i) const {
+    return i >= 0 && placed_.on_host[static_cast<std::size_t>(i)] &&
+           (graph_.name(node(i)) == "aten::to" || graph_.name(node(i)) == "aten::_to_copy");
   }
 
   bool is_host_number(std::int32_t i, const Use& use, const std::vector<Use>& uses) const {

@@ -3,7 +3,8 @@
 
     python3 record.py OUT
 
-Pairs differ in one thing, which a rewrite must reproduce: autocast to bfloat16, or checkpoints.
+Pairs differ in one thing, which a rewrite must reproduce: autocast to bfloat16, or checkpoints. The DLRMs are what
+a builder must write.
 """
 import gzip
 import os
@@ -19,8 +20,8 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 
 
-def record(name, step):
-    for _ in range(2):
+def record(name, step, before=2):
+    for _ in range(before):
         step()
     observer = ExecutionGraphObserver()
     path = os.path.join(sys.argv[1], name + ".json")
@@ -60,6 +61,61 @@ def encoder(bf16):
             loss = layer(layer(x)).pow(2).mean()
         layer.zero_grad()
         loss.backward()
+
+    return step
+
+
+class Dlrm(nn.Module):
+    """Two tables of 10 and 20 rows, 4 wide; `interaction`: dot, cat or dcnv2 (TorchRec's LowRankCrossNet)."""
+
+    def __init__(self, interaction, sparse):
+        super().__init__()
+        self.interaction = interaction
+        self.tables = nn.ModuleList([nn.EmbeddingBag(rows, 4, mode="sum", sparse=sparse) for rows in (10, 20)])
+        self.bottom = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 4), nn.ReLU())
+        width = 4 + 3 if interaction == "dot" else 12
+        if interaction == "dcnv2":
+            self.w = nn.ParameterList([nn.Parameter(torch.randn(12, 2)) for _ in range(2)])
+            self.v = nn.ParameterList([nn.Parameter(torch.randn(2, 12)) for _ in range(2)])
+            self.bias = nn.ParameterList([nn.Parameter(torch.zeros(12)) for _ in range(2)])
+        self.top = nn.Sequential(nn.Linear(width, 8), nn.ReLU(), nn.Linear(8, 1))
+        self.register_buffer("rows", torch.tensor([1, 2, 2]))
+        self.columns = torch.tensor([0, 0, 1])
+
+    def forward(self, dense, indices, offsets):
+        x = self.bottom(dense)
+        vectors = [x] + [table(i, o) for table, i, o in zip(self.tables, indices, offsets)]
+        if self.interaction == "dot":
+            stacked = torch.cat(vectors, dim=1).view(x.size(0), -1, x.size(1))
+            products = torch.bmm(stacked, torch.transpose(stacked, 1, 2))
+            y = torch.cat([x, products[:, self.rows, self.columns]], dim=1)
+        else:
+            y = first = torch.cat(vectors, dim=1)
+        if self.interaction == "dcnv2":
+            for w, v, bias in zip(self.w, self.v, self.bias):
+                wide = nn.functional.linear(nn.functional.linear(y, v), w)
+                y = first * (wide + bias) + y
+        return self.top(y)
+
+
+def dlrm(interaction, sparse, optimizer, **options):
+    model = Dlrm(interaction, sparse)
+    step_of = optimizer(model.parameters(), lr=0.01, **options)
+    dense, y = torch.randn(6, 5), torch.rand(6)
+    indices = [torch.randint(0, rows, (18,)) for rows in (10, 20)]
+    offsets = [torch.arange(0, 18, 3) for _ in range(2)]
+    if interaction != "dcnv2":
+        y = y.unsqueeze(1)
+
+    def step():
+        made = model(dense, indices, offsets)
+        if interaction == "dcnv2":
+            loss = nn.functional.binary_cross_entropy_with_logits(made.squeeze(-1), y)
+        else:
+            loss = nn.functional.binary_cross_entropy(torch.sigmoid(made), y)
+        step_of.zero_grad()
+        loss.backward()
+        step_of.step()
 
     return step
 
@@ -151,3 +207,6 @@ for flag, kind in ((False, "plain"), (True, "checkpointed")):
     record("convolutions_" + kind, layers(flag, convolution, nn.Conv2d(3, 4, 1), image))
 shared = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
 record("shared_plain", layers(False, lambda: shared, nn.Linear(8, 8), torch.randn(6, 8)))
+record("dlrm_dot_adam", dlrm("dot", False, torch.optim.Adam), 3)
+record("dlrm_cat_sparse", dlrm("cat", True, torch.optim.SGD), 3)
+record("dlrm_dcnv2_adagrad", dlrm("dcnv2", False, torch.optim.Adagrad), 3)

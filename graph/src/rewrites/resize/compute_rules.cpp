@@ -27,7 +27,14 @@ void same_shape(Call& call) {
       whole &= best != nullptr;
       if (best) dims[d] = *best;
     }
-    if (whole) call.give(k, std::move(dims));
+    if (!whole) continue;
+    Layout made = call.tracker().contiguous(std::move(dims));
+    if (call.out(k).storage_id == 0) {  // a sparse tensor has the entries of what is added to it
+      for (const Layout* tensor : tensors) {
+        if (tensor->non_zeros) made.non_zeros = tensor->non_zeros;
+      }
+    }
+    call.give(k, std::move(made));
   }
 }
 

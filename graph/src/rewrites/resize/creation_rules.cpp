@@ -104,8 +104,20 @@ bool recurrent_memory(Call& call) {
   return true;
 }
 
+// cuBLASLt gets as much memory for any product.
+bool product_workspace(Call& call) {
+  const ExecutionGraph& graph = call.graph();
+  if (call.node().parent < 0 || call.out_count() != 1 || call.out(0).dtype != DType::kUInt8) {
+    return false;
+  }
+  const Node& op = graph.nodes[static_cast<std::size_t>(call.node().parent)];
+  if (graph.name(op) != "aten::addmm") return false;
+  call.give(0, Dims{constant(call.out(0).numel)});
+  return true;
+}
+
 void create(Call& call) {
-  if (!recurrent_memory(call)) created(call, 0);
+  if (!recurrent_memory(call) && !product_workspace(call)) created(call, 0);
 }
 void create_new(Call& call) { created(call, 1); }
 
