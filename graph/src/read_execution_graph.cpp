@@ -264,8 +264,10 @@ class Reader {
     if (key == "op_schema") return text(node.op_schema);
     if (key == "kernel_backend") return text(node.kernel_backend);
     if (key == "kernel_file") return text(node.kernel_file);
-    if (key == "kernel_time_us" || key == "kernel_time_scale") {
-      double& number = key == "kernel_time_us" ? node.kernel_time_us : node.kernel_time_scale;
+    if (key == "kernel_time_us" || key == "kernel_time_scale" || key == "index_zipf_exponent") {
+      double& number = key == "kernel_time_us"      ? node.kernel_time_us
+                       : key == "kernel_time_scale" ? node.kernel_time_scale
+                                                    : node.index_zipf_exponent;
       if (value.get(number) == simdjson::SUCCESS && number >= 0) return {};
       return expected("a number of at least 0", value, fmt::format("{}{}", where, key));
     }

@@ -20,6 +20,7 @@ class Fingerprint {
         hash_mix(static_cast<std::uint64_t>(node.thread), static_cast<std::uint64_t>(node.scope));
     mix(std::bit_cast<std::uint64_t>(node.kernel_time_us));
     mix(std::bit_cast<std::uint64_t>(node.kernel_time_scale));
+    mix(std::bit_cast<std::uint64_t>(node.index_zipf_exponent));
     add(graph_.inputs(node));
     add(graph_.outputs(node));
     return hash_;

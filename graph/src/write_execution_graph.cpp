@@ -380,7 +380,8 @@ class Writer {
     text_attribute("kernel_file", graph_.names.text(node.kernel_file));
     for (const auto& [key, value, unset] :
          {std::tuple("kernel_time_us", node.kernel_time_us, -1.0),
-          std::tuple("kernel_time_scale", node.kernel_time_scale, 1.0)}) {
+          std::tuple("kernel_time_scale", node.kernel_time_scale, 1.0),
+          std::tuple("index_zipf_exponent", node.index_zipf_exponent, 0.0)}) {
       if (value == unset) continue;
       text_ += ',';
       attribute(key, "double", value);

@@ -15,6 +15,7 @@ RewriteOption data_parallel_option();
 RewriteOption retarget_option();
 RewriteOption fuse_tables_option();
 RewriteOption fuse_elementwise_option();
+RewriteOption index_skew_option();
 RewriteOption subgraph_option();
 RewriteOption remove_option();
 RewriteOption kernel_time_option();

@@ -18,6 +18,7 @@ const std::vector<RewriteOption>& rewrite_options() {
       retarget_option(),          //
       fuse_tables_option(),       //
       fuse_elementwise_option(),  //
+      index_skew_option(),        //
       subgraph_option(),          //
       remove_option(),            //
       kernel_time_option(),       //

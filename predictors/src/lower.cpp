@@ -143,6 +143,13 @@ void Lowering::add_node(std::int32_t index, LoweredOp& op) {
   }
 }
 
+void Lowering::skew_lookups(double exponent) {
+  for (KernelWork& work : kernels_) {
+    auto* shape = std::get_if<EmbeddingShape>(&work.shape);
+    if (shape) shape->zipf_exponent = exponent;
+  }
+}
+
 void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls) {
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
   bool touches_gpu = false;
@@ -159,6 +166,7 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
                       partner >= 0 ? &graph_.nodes[static_cast<std::size_t>(partner)] : nullptr};
     rule_spoke = rule->lower(view, gpu_, kernels_);
     if (!rule_spoke) kernels_.clear();
+    if (node.index_zipf_exponent > 0) skew_lookups(node.index_zipf_exponent);
   }
 
   LaunchTemplates::Found found;

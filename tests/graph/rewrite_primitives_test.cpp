@@ -9,6 +9,7 @@
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_dlrm.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/rewrites/index_skew.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
@@ -139,6 +140,28 @@ TEST(KernelTime, FactorsMultiplyAndAGivenTimeReplacesThem) {
     EXPECT_EQ(given.nodes[i].kernel_time_scale, 1);
     EXPECT_EQ(given.nodes[i].kernel_time_us, 3);
   }
+}
+
+TEST(IndexSkew, IsKeptInTheFileAndGoesAway) {
+  const auto skewed = set_index_skew(dlrm(), 1.05);
+  ASSERT_TRUE(skewed) << skewed.error().message;
+  const auto file = std::filesystem::path(testing::TempDir()) / "index_skew.json";
+  ASSERT_TRUE(write_execution_graph(*skewed, file));
+  const auto read = read_execution_graph(file);
+  ASSERT_TRUE(read) << to_string(read.error());
+  EXPECT_EQ(execution_graph_json(*read), execution_graph_json(*skewed));
+  std::size_t lookups = 0;
+  for (const Node& node : read->nodes) lookups += node.index_zipf_exponent == 1.05;
+  EXPECT_GE(lookups, 2U);  // forward and backward
+  EXPECT_EQ(execution_graph_json(set_index_skew(*read, 0).value()), execution_graph_json(dlrm()));
+}
+
+TEST(IndexSkew, RefusesWithAReason) {
+  EXPECT_EQ(set_index_skew(dlrm(), -1).error().message,
+            "expected an exponent from 0 to 10, found -1");
+  const ExecutionGraph products = keep_subgraph(dlrm(), "aten::linear").value();
+  EXPECT_EQ(set_index_skew(products, 1).error().message,
+            "expected lookups in embedding tables, found none");
 }
 
 TEST(Primitives, SayWhatWasMeant) {

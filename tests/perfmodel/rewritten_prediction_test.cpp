@@ -5,12 +5,13 @@
 #include <map>
 #include <string>
 
-#include "perfmodel/graph/build_gpt.hpp"
+#include "perfmodel/graph/build_dlrm.hpp"
 #include "perfmodel/graph/build_resnet.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/graph/rewrites/batch_size.hpp"
 #include "perfmodel/graph/rewrites/data_parallel.hpp"
+#include "perfmodel/graph/rewrites/index_skew.hpp"
 #include "perfmodel/graph/rewrites/optimizer.hpp"
 #include "perfmodel/graph/rewrites/precision.hpp"
 #include "perfmodel/graph/rewrites/primitives.hpp"
@@ -100,11 +101,37 @@ TEST_F(RewrittenPrediction, WithoutTheOptimizerTheRestTakesItsTime) {
   EXPECT_EQ(rest.ops.size() + step.ops.size(), whole.ops.size());
 }
 
+// Rows that are read often stay in caches.
+TEST_F(RewrittenPrediction, SkewedLookupsAreFasterAndNothingElseChanges) {
+  DlrmConfig config = dlrm_preset("mlperf").value();
+  config.batch = 8192;
+  const ExecutionGraph uniform = build_dlrm(config).value();
+  const ExecutionGraph same = set_index_skew(uniform, 0).value();
+  const ExecutionGraph skewed = set_index_skew(uniform, 1.2).value();
+  const Prediction before = predicted(uniform), after = predicted(skewed);
+  EXPECT_EQ(predicted(same).e2e_us, before.e2e_us);
+  std::size_t lookups = 0;
+  ASSERT_EQ(after.ops.size(), before.ops.size());
+  for (std::size_t i = 0; i < after.ops.size(); ++i) {
+    for (std::size_t k = 0; k < after.ops[i].kernels.size(); ++k) {
+      const PredictedKernel &was = before.ops[i].kernels[k], &now = after.ops[i].kernels[k];
+      const bool looks_up = was.family == KernelFamily::kEmbeddingForward ||
+                            was.family == KernelFamily::kEmbeddingBackward;
+      lookups += looks_up;
+      if (looks_up) {
+        EXPECT_LT(now.price.time, was.price.time) << after.ops[i].name;
+      } else {
+        EXPECT_EQ(now.price.time, was.price.time) << after.ops[i].name;
+      }
+    }
+  }
+  EXPECT_GE(lookups, 2U);
+}
+
 // Given times stay what they are when a job is scaled out, factors apply to the new price.
 TEST_F(RewrittenPrediction, CollectivesKeepTheirFactorInAnotherWorld) {
   const ExecutionGraph ddp = rewrite_data_parallel(resnet_, {.world_size = 2}).value();
-  const ExecutionGraph half =
-      scale_kernel_time(ddp, {.pattern = "nccl:*", .value = 0.5}).value();
+  const ExecutionGraph half = scale_kernel_time(ddp, {.pattern = "nccl:*", .value = 0.5}).value();
   PredictOptions options;
   options.scale_out = ScaleOut{.world = 8};
   const auto time = [&](const ExecutionGraph& graph) {

@@ -111,6 +111,8 @@ struct Node {
   /// given. Rewrites set both (perfmodel/graph/rewrites/primitives.hpp).
   double kernel_time_us = -1;
   double kernel_time_scale = 1;  ///< times this, after that
+  /// Of lookups: Zipf exponent of the indices (perfmodel/graph/rewrites/index_skew.hpp).
+  double index_zipf_exponent = 0;
 };
 
 struct ProcessGroup {

@@ -57,6 +57,7 @@ class Lowering {
   };
   void add_node(std::int32_t index, LoweredOp& op);
   void own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls);
+  void skew_lookups(double exponent);  ///< of the kernels at hand
   const OpRule* rule_of(const Node& node);
 
   const ExecutionGraph& graph_;
