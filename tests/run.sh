@@ -24,7 +24,9 @@ modules=(-DPERFMODEL_CUDA=ON -DPERFMODEL_HIP=ON -DCMAKE_CUDA_ARCHITECTURES=90-re
   -DPERFMODEL_HIP_ARCHITECTURES=gfx90a)
 
 bash examples/install_packages.sh --tests
-if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+if command -v ccache >/dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_SLOPPINESS=pch_defines,time_macros
+fi
 mkdir -p build
 
 # Runs a step with its output in a file, shown only if the step fails.

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+
+/// How embedding tables are cut and placed on the GPUs of a job.
+namespace perfmodel::sharding {
+
+/// Names are TorchRec's. W ranks, L of them per host.
+enum class ShardingType : std::uint8_t {
+  kDataParallel,     ///< the whole table on each rank
+  kTableWise,        ///< the whole table on one rank
+  kColumnWise,       ///< pieces of its columns, each on one rank
+  kRowWise,          ///< W blocks of rows, one per rank
+  kTableRowWise,     ///< L blocks of rows on the ranks of one host
+  kTableColumnWise,  ///< pieces of its columns on ranks of one host
+  kGrid,             ///< pieces of its columns, each in L blocks of rows on one host
+};
+std::string_view to_string(ShardingType type);  ///< "table_wise"
+
+/// Where rows lie and which kernels read them.
+enum class ComputeKernel : std::uint8_t {
+  kDense,            ///< HBM, an op per table, dense gradients: data-parallel tables
+  kFused,            ///< HBM, one kernel for many tables, updated in its backward pass
+  kFusedUvm,         ///< host memory, read over the link
+  kFusedUvmCaching,  ///< host memory behind a cache in HBM
+};
+std::string_view to_string(ComputeKernel kernel);  ///< "fused_uvm_caching"
+
+enum class TableOptimizer : std::uint8_t { kNone, kSgd, kRowwiseAdagrad, kAdagrad, kAdam };
+
+/// What reads a table.
+struct TableFeature {
+  double pooling_factor = 1;            ///< mean ids per bag
+  double poolings = 1;                  ///< bags per sample
+  std::optional<std::int64_t> batch{};  ///< samples per rank, if not the job's
+};
+
+/// LRU stack distances of a table's lookups.
+struct CacheStatistics {
+  double expected_lookups = 0;  ///< ids per rank and batch that are looked up in the cache
+  /// Counts of distances in equal bins over the rows; empty: nothing is missed.
+  std::vector<double> distances = {};
+};
+
+struct TableCache {
+  double load_factor = 0.2;  ///< share of the rows that has a place in HBM
+  bool prefetches = false;   ///< rows of the next batch are fetched beside this one
+  std::optional<CacheStatistics> statistics = {};
+};
+
+struct ShardedTable {
+  std::string name;
+  std::int64_t rows = 1, dim = 1;
+  int element_bytes = 4;
+  std::optional<int> output_bytes = {};  ///< of an element of the pooled vector; none: the table's
+  TableOptimizer optimizer = TableOptimizer::kRowwiseAdagrad;
+  bool weighted = false;  ///< a weight per id
+  bool pooled = true;     ///< a vector per bag; otherwise one per id
+  std::vector<TableFeature> features = {{}};
+  std::int64_t least_columns = 128;  ///< of a piece of columns
+  TableCache cache = {};
+  /// Bytes of an element on the wire, if vectors are exchanged in another type.
+  std::optional<int> forward_wire_bytes = {}, backward_wire_bytes = {};
+};
+
+struct ShardSize {
+  std::int64_t rows = 0, columns = 0;
+  bool operator==(const ShardSize&) const = default;
+};
+
+/// How a table is cut. Blocks of rows have ceil(rows / blocks) each, the last ones fewer or none;
+/// pieces of columns the smallest divisor of dim that is at least `least_columns` wide and a
+/// multiple of 4, or all columns where there is none. Row blocks of one piece of columns stand side
+/// by side. Source: TorchRec, planner/shard_estimators and sharding_plan (2025-10).
+///
+/// Errors (kImpossible): sizes below 1, a world that is no multiple of its hosts.
+Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingType type,
+                                           std::int64_t world, std::int64_t local_world);
+
+}  // namespace perfmodel::sharding
