@@ -73,8 +73,8 @@ std::string grouped(std::size_t number) {
   return digits;
 }
 
-TextTable::TextTable(std::initializer_list<std::string> headers) {
-  for (std::string header : headers) {
+TextTable::TextTable(std::vector<std::string> headers) {
+  for (std::string& header : headers) {
     const bool left = headers_.empty() || header.starts_with('<');
     if (header.starts_with('<')) header.erase(0, 1);
     headers_.push_back(std::move(header));

@@ -32,7 +32,9 @@ std::string grouped(std::size_t number);
 /// the others, numbers, to the right.
 class TextTable {
  public:
-  TextTable(std::initializer_list<std::string> headers);
+  explicit TextTable(std::vector<std::string> headers);
+  TextTable(std::initializer_list<std::string> headers)
+      : TextTable(std::vector<std::string>(headers)) {}
   void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const { return rows_.empty(); }
 

@@ -28,9 +28,10 @@ std::string bound_text(const WhatIfAnswer& answer) {
 class Notes {
  public:
   std::size_t number_of(const std::string& text) {
-    const auto known = std::find(notes_.begin(), notes_.end(), text);
-    if (known == notes_.end()) notes_.push_back(text);
-    return static_cast<std::size_t>(known - notes_.begin()) + 1;
+    const auto known = std::find(notes_.begin(), notes_.end(), text) - notes_.begin();
+    const auto position = static_cast<std::size_t>(known);
+    if (position == notes_.size()) notes_.push_back(text);
+    return position + 1;
   }
   std::string text() const {
     std::string result;
@@ -77,19 +78,28 @@ double speed_up(const WhatIfReport& report, const WhatIfAnswer& answer) {
 }
 
 std::string what_if_text(const WhatIfReport& report, bool bold) {
-  TextTable table{"Variant", "<GPU", "step ms", "samples/s", "speed-up", "GPU busy", "<bound by"};
+  std::vector<std::string> headers;
+  for (const WhatIfAxis& axis : report.axes) headers.push_back("<" + axis.name);
+  headers.insert(headers.end(),
+                 {"<GPU", "step ms", "samples/s", "speed-up", "GPU busy", "<bound by"});
+  TextTable table(headers);
   Notes notes;
   for (const WhatIfAnswer& answer : report.answers) {
-    const std::string& name = report.variants[answer.variant].name;
+    std::vector<std::string> cells;
+    for (const std::string& value : report.values[answer.variant]) {
+      cells.push_back(value.empty() ? "same" : value);
+    }
+    cells.push_back(target_name(report, answer));
     if (answer.error) {
       const auto note = notes.number_of(to_string(*answer.error));
-      table.row(
-          {name, target_name(report, answer), "", "", "", "", fmt::format("refused [{}]", note)});
-      continue;
+      cells.insert(cells.end(), {"", "", "", "", fmt::format("refused [{}]", note)});
+    } else {
+      cells.insert(cells.end(),
+                   {milliseconds(answer.e2e_us), throughput(answer),
+                    fmt::format("{:.2f}", speed_up(report, answer)),
+                    fmt::format("{:.0f} %", 100 * answer.gpu_utilization()), bound_text(answer)});
     }
-    table.row({name, target_name(report, answer), milliseconds(answer.e2e_us), throughput(answer),
-               fmt::format("{:.2f}", speed_up(report, answer)),
-               fmt::format("{:.0f} %", 100 * answer.gpu_utilization()), bound_text(answer)});
+    table.row(std::move(cells));
   }
   std::string text = "\n" + table.text(bold) + notes.text();
   const auto unmodelled = unmodelled_ops(report);

@@ -10,6 +10,7 @@ namespace perfmodel::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A DLRM as the command builds it.
 std::string dlrm() {
@@ -83,6 +84,20 @@ TEST(WhatIfCommand, WritesCsvAndPlots) {
   const auto bars = run({"whatif", dlrm(), "--gpus", "a100-sxm-40gb,t4", "--plot", svg});
   ASSERT_EQ(bars.status, 0) << bars.err;
   EXPECT_THAT(read(svg), HasSubstr("Throughput of each variant"));
+}
+
+TEST(WhatIfCommand, RefusalsAreNumberedOnceBelowTheTable) {
+  const auto outcome = run({"whatif", dlrm(), "--gpus", "a100-sxm-40gb,t4", "--sequence", "same,7",
+                            "--retarget", "same,nvidia"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("refused [1]"));
+  EXPECT_THAT(outcome.out, HasSubstr("refused [2]"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("refused [3]")));
+  EXPECT_THAT(outcome.out, HasSubstr("\n  [1] --"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n  [2] --"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("\n  [3] --")));
+  // A column per rewrite.
+  EXPECT_THAT(outcome.out, HasSubstr("sequence  retarget  GPU"));
 }
 
 TEST(WhatIfCommand, MistakesAreOneLine) {
