@@ -137,14 +137,27 @@ TensorRef scaled(GraphBuilder& graph, const char* scalar_op, const char* op, Ten
   return made;
 }
 
+// One element where the model computes. A CPU fills it without a call.
+TensorRef scalar_tensor(GraphBuilder& graph, int number, DType dtype) {
+  graph.begin_op("aten::scalar_tensor",
+                 {number, scalar_type_code(dtype), 0, graph.device_value(), kNone});
+  TensorRef made;
+  if (graph.pytorch().on_gpu()) {
+    made = empty(graph, dtype, {});
+    graph.leaf_op("aten::fill_.Scalar", {made, number}, {made});
+  } else {
+    made = graph.new_tensor(dtype, {});
+  }
+  graph.end_op({made});
+  return made;
+}
+
 }  // namespace
 
 TensorRef where_else(GraphBuilder& graph, TensorRef mask, TensorRef x, int number) {
   const DType dtype = graph.dtype(x);
-  const TensorRef other = graph.new_tensor(dtype, {});
   graph.begin_op("aten::where.ScalarOther", {mask, x, number});
-  graph.leaf_op("aten::scalar_tensor",
-                {number, scalar_type_code(dtype), 0, graph.device_value(), kNone}, {other});
+  const TensorRef other = scalar_tensor(graph, number, dtype);
   to_same_dtype(graph, x);
   const TensorRef made = where(graph, mask, x, other, -1);
   graph.end_op({made});
