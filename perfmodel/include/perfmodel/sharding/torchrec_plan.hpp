@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+#include "perfmodel/sharding/torchrec_costs.hpp"
+
+namespace perfmodel::sharding {
+
+/// How one table is cut and where its shards lie: a rank per shard, in the order of shard_sizes().
+/// What every rank has a part of (data-parallel, row-wise) may leave `ranks` empty.
+struct TablePlacement {
+  ShardingType type = ShardingType::kTableWise;
+  ComputeKernel kernel = ComputeKernel::kFused;
+  std::vector<std::int64_t> ranks = {};
+};
+
+/// Sums over the shards that lie on one rank.
+struct TorchrecRankLoad {
+  double forward_compute_ms = 0, forward_comms_ms = 0;
+  double backward_compute_ms = 0, backward_comms_ms = 0, prefetch_ms = 0;
+  std::int64_t hbm_bytes = 0, ddr_bytes = 0;
+
+  double total_ms() const {
+    return forward_compute_ms + forward_comms_ms + backward_compute_ms + backward_comms_ms +
+           prefetch_ms;
+  }
+};
+
+/// A plan as TorchRec's planner rates it.
+struct TorchrecRating {
+  std::vector<TorchrecRankLoad> ranks;
+
+  double rating_ms() const;          ///< the largest load of a rank; the least is best
+  double mean_ms() const;            ///< over the ranks
+  std::int64_t largest_hbm() const;  ///< of a rank
+  std::size_t slowest_rank() const;  ///< the first with that load
+};
+
+/// A placement per table, in the same order.
+///
+/// Errors (kImpossible): another number of placements than tables; what torchrec_costs() refuses;
+/// another number of ranks than shards; ranks outside of the job; data-parallel or row-wise shards
+/// that are not one per rank; rows cut on a host that lie on several hosts, or twice on one rank.
+Result<TorchrecRating> rate_plan(std::span<const ShardedTable> tables,
+                                 std::span<const TablePlacement> placements,
+                                 const TorchrecTopology& topology,
+                                 const TorchrecSettings& settings);
+
+/// HBM that is left for tables on a rank under TorchRec's heuristic: a share of the memory stays
+/// free, dense parameters count six times, ids of 20 batches are held back.
+///
+/// Errors (kImpossible): nothing is left.
+Result<std::int64_t> usable_hbm(std::span<const ShardedTable> tables,
+                                const TorchrecTopology& topology, const TorchrecSettings& settings,
+                                double free_share = 0.15, std::int64_t dense_bytes = 0);
+
+}  // namespace perfmodel::sharding
