@@ -87,8 +87,8 @@ TEST(WhatIfCommand, WritesCsvAndPlots) {
 }
 
 TEST(WhatIfCommand, RefusalsAreNumberedOnceBelowTheTable) {
-  const auto outcome = run({"whatif", dlrm(), "--gpus", "a100-sxm-40gb,t4", "--sequence", "same,7",
-                            "--retarget", "same,nvidia"});
+  const auto outcome = run({"whatif", dlrm(), "--gpus", "a100-sxm-40gb,t4", "--batch", "same,1024",
+                            "--sequence", "same,7", "--retarget", "same,nvidia"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("refused [1]"));
   EXPECT_THAT(outcome.out, HasSubstr("refused [2]"));
