@@ -11,6 +11,7 @@
 #include <string>
 
 #include "perfmodel/sharding/torchrec_costs.hpp"
+#include "sharding_cases.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -76,20 +77,6 @@ ShardedTable table_of(const Json& one) {
                               .distances = cache["stats"]["mrc_hist"]};
   }
   return table;
-}
-
-TorchrecTopology topology_of(const Json& json) {
-  return {.world = json["world_size"],
-          .local_world = json["local_world_size"],
-          .hbm_cap = json["hbm_cap"],
-          .ddr_cap = json["ddr_cap"],
-          .hbm_bandwidth = json["hbm_mem_bw"],
-          .ddr_bandwidth = json["ddr_mem_bw"],
-          .host_link_bandwidth = json["hbm_to_ddr_mem_bw"],
-          .intra_host_bandwidth = json["intra_host_bw"],
-          .inter_host_bandwidth = json["inter_host_bw"],
-          .backward_compute_multiplier = json["bwd_compute_multiplier"],
-          .weighted_backward_multiplier = json["weighted_feature_bwd_compute_multiplier"]};
 }
 
 TorchrecSettings settings_of(const Json& one) {

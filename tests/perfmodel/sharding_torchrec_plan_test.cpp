@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "perfmodel/sharding/torchrec_plan.hpp"
+#include "sharding_cases.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -72,18 +73,6 @@ TablePlacement placement_of(const Json& assigned) {
   EXPECT_TRUE(type && kernel) << assigned;
   if (assigned[3] != "all") placement.ranks = assigned[3].get<std::vector<std::int64_t>>();
   return placement;
-}
-
-TorchrecTopology topology_of(const Json& json) {
-  return {.world = json["world_size"],
-          .local_world = json["local_world_size"],
-          .hbm_cap = json["hbm_cap"],
-          .ddr_cap = json["ddr_cap"],
-          .hbm_bandwidth = json["hbm_mem_bw"],
-          .ddr_bandwidth = json["ddr_mem_bw"],
-          .host_link_bandwidth = json["hbm_to_ddr_mem_bw"],
-          .intra_host_bandwidth = json["intra_host_bw"],
-          .inter_host_bandwidth = json["inter_host_bw"]};
 }
 
 TEST(TorchrecPlan, RatingsAreThoseOfItsPlanner) {

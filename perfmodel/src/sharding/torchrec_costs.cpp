@@ -54,7 +54,8 @@ class Estimate {
   }
 
   TorchrecShardCost of(ShardSize size) const {
-    TorchrecShardCost cost{.size = size};
+    TorchrecShardCost cost;
+    cost.size = size;
     if (size.rows > 0) perf(cost);
     storage(cost);
     return cost;
@@ -306,6 +307,17 @@ Result<void> check(const ShardedTable& table, ShardingType type, ComputeKernel k
 }
 
 }  // namespace
+
+TorchrecCost& TorchrecCost::operator+=(const TorchrecCost& other) {
+  forward_compute_ms += other.forward_compute_ms;
+  forward_comms_ms += other.forward_comms_ms;
+  backward_compute_ms += other.backward_compute_ms;
+  backward_comms_ms += other.backward_comms_ms;
+  prefetch_ms += other.prefetch_ms;
+  hbm_bytes += other.hbm_bytes;
+  ddr_bytes += other.ddr_bytes;
+  return *this;
+}
 
 Result<std::vector<TorchrecShardCost>> torchrec_costs(const ShardedTable& table, ShardingType type,
                                                       ComputeKernel kernel,

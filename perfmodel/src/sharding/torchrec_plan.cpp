@@ -71,16 +71,6 @@ Result<std::vector<std::int64_t>> ranks_of(const ShardedTable& table,
   return ranks;
 }
 
-void add(TorchrecRankLoad& load, const TorchrecShardCost& cost) {
-  load.forward_compute_ms += cost.forward_compute_ms;
-  load.forward_comms_ms += cost.forward_comms_ms;
-  load.backward_compute_ms += cost.backward_compute_ms;
-  load.backward_comms_ms += cost.backward_comms_ms;
-  load.prefetch_ms += cost.prefetch_ms;
-  load.hbm_bytes += cost.hbm_bytes;
-  load.ddr_bytes += cost.ddr_bytes;
-}
-
 }  // namespace
 
 double TorchrecRating::rating_ms() const {
@@ -89,13 +79,13 @@ double TorchrecRating::rating_ms() const {
 
 double TorchrecRating::mean_ms() const {
   double sum = 0;
-  for (const TorchrecRankLoad& load : ranks) sum += load.total_ms();
+  for (const TorchrecCost& load : ranks) sum += load.total_ms();
   return ranks.empty() ? 0 : sum / static_cast<double>(ranks.size());
 }
 
 std::int64_t TorchrecRating::largest_hbm() const {
   std::int64_t most = 0;
-  for (const TorchrecRankLoad& load : ranks) most = std::max(most, load.hbm_bytes);
+  for (const TorchrecCost& load : ranks) most = std::max(most, load.hbm_bytes);
   return most;
 }
 
@@ -124,7 +114,7 @@ Result<TorchrecRating> rate_plan(std::span<const ShardedTable> tables,
     const auto ranks = ranks_of(tables[t], placement, costs->size(), topology);
     if (!ranks) return Unexpected{ranks.error()};
     for (std::size_t i = 0; i < costs->size(); ++i) {
-      add(rating.ranks[static_cast<std::size_t>((*ranks)[i])], (*costs)[i]);
+      rating.ranks[static_cast<std::size_t>((*ranks)[i])] += (*costs)[i];
     }
   }
   return rating;

@@ -34,9 +34,8 @@ struct TorchrecSettings {
   bool inference = false;
 };
 
-/// What one shard costs the rank that holds it.
-struct TorchrecShardCost {
-  ShardSize size;
+/// What shards cost the rank that holds them.
+struct TorchrecCost {
   double forward_compute_ms = 0, forward_comms_ms = 0;
   double backward_compute_ms = 0, backward_comms_ms = 0, prefetch_ms = 0;
   std::int64_t hbm_bytes = 0, ddr_bytes = 0;
@@ -45,6 +44,11 @@ struct TorchrecShardCost {
     return forward_compute_ms + forward_comms_ms + backward_compute_ms + backward_comms_ms +
            prefetch_ms;
   }
+  TorchrecCost& operator+=(const TorchrecCost& other);
+};
+
+struct TorchrecShardCost : TorchrecCost {
+  ShardSize size;
 };
 
 /// Costs of all shards of a table, in the order of shard_sizes().

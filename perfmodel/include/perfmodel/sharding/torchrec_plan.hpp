@@ -17,21 +17,9 @@ struct TablePlacement {
   std::vector<std::int64_t> ranks = {};
 };
 
-/// Sums over the shards that lie on one rank.
-struct TorchrecRankLoad {
-  double forward_compute_ms = 0, forward_comms_ms = 0;
-  double backward_compute_ms = 0, backward_comms_ms = 0, prefetch_ms = 0;
-  std::int64_t hbm_bytes = 0, ddr_bytes = 0;
-
-  double total_ms() const {
-    return forward_compute_ms + forward_comms_ms + backward_compute_ms + backward_comms_ms +
-           prefetch_ms;
-  }
-};
-
 /// A plan as TorchRec's planner rates it.
 struct TorchrecRating {
-  std::vector<TorchrecRankLoad> ranks;
+  std::vector<TorchrecCost> ranks;  ///< sums over the shards of each
 
   double rating_ms() const;          ///< the largest load of a rank; the least is best
   double mean_ms() const;            ///< over the ranks
