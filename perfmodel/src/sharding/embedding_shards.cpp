@@ -3,9 +3,53 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 namespace perfmodel::sharding {
 namespace {
+
+template <class Enum>
+using Name = std::pair<Enum, std::string_view>;
+
+constexpr std::array<Name<ShardingType>, 8> kTypes = {
+    {{ShardingType::kDataParallel, "data_parallel"},
+     {ShardingType::kTableWise, "table_wise"},
+     {ShardingType::kColumnWise, "column_wise"},
+     {ShardingType::kRowWise, "row_wise"},
+     {ShardingType::kTableRowWise, "table_row_wise"},
+     {ShardingType::kTableColumnWise, "table_column_wise"},
+     {ShardingType::kGrid, "grid_shard"},
+     {ShardingType::kRowSplit, "row_split"}}};
+
+constexpr std::array<Name<ComputeKernel>, 4> kKernels = {
+    {{ComputeKernel::kDense, "dense"},
+     {ComputeKernel::kFused, "fused"},
+     {ComputeKernel::kFusedUvm, "fused_uvm"},
+     {ComputeKernel::kFusedUvmCaching, "fused_uvm_caching"}}};
+
+constexpr std::array<Name<TableOptimizer>, 5> kOptimizers = {
+    {{TableOptimizer::kNone, "none"},
+     {TableOptimizer::kSgd, "sgd"},
+     {TableOptimizer::kRowwiseAdagrad, "rowwise_adagrad"},
+     {TableOptimizer::kAdagrad, "adagrad"},
+     {TableOptimizer::kAdam, "adam"}}};
+
+template <class Enum, std::size_t kSize>
+std::string_view name_of(const std::array<Name<Enum>, kSize>& names, Enum value) {
+  for (const auto& [known, name] : names) {
+    if (known == value) return name;
+  }
+  return "";
+}
+
+template <class Enum, std::size_t kSize>
+std::optional<Enum> by_name(const std::array<Name<Enum>, kSize>& names, std::string_view name) {
+  for (const auto& [value, known] : names) {
+    if (known == name) return value;
+  }
+  return std::nullopt;
+}
 
 std::int64_t piece_of_columns(const ShardedTable& table) {
   constexpr std::int64_t kMultiple = 4;
@@ -26,38 +70,16 @@ void add_row_blocks(std::vector<ShardSize>& shards, std::int64_t rows, std::int6
 
 }  // namespace
 
-std::string_view to_string(ShardingType type) {
-  switch (type) {
-    case ShardingType::kDataParallel:
-      return "data_parallel";
-    case ShardingType::kTableWise:
-      return "table_wise";
-    case ShardingType::kColumnWise:
-      return "column_wise";
-    case ShardingType::kRowWise:
-      return "row_wise";
-    case ShardingType::kTableRowWise:
-      return "table_row_wise";
-    case ShardingType::kTableColumnWise:
-      return "table_column_wise";
-    case ShardingType::kGrid:
-      return "grid_shard";
-  }
-  return "";
-}
+std::string_view to_string(ShardingType type) { return name_of(kTypes, type); }
+std::string_view to_string(ComputeKernel kernel) { return name_of(kKernels, kernel); }
+std::string_view to_string(TableOptimizer optimizer) { return name_of(kOptimizers, optimizer); }
 
-std::string_view to_string(ComputeKernel kernel) {
-  switch (kernel) {
-    case ComputeKernel::kDense:
-      return "dense";
-    case ComputeKernel::kFused:
-      return "fused";
-    case ComputeKernel::kFusedUvm:
-      return "fused_uvm";
-    case ComputeKernel::kFusedUvmCaching:
-      return "fused_uvm_caching";
-  }
-  return "";
+std::optional<ShardingType> sharding_type(std::string_view name) { return by_name(kTypes, name); }
+std::optional<ComputeKernel> compute_kernel(std::string_view name) {
+  return by_name(kKernels, name);
+}
+std::optional<TableOptimizer> table_optimizer(std::string_view name) {
+  return by_name(kOptimizers, name);
 }
 
 Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingType type,
@@ -96,6 +118,10 @@ Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingTy
         add_row_blocks(shards, table.rows, width, local_world);
       }
       break;
+    case ShardingType::kRowSplit:
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("table {}: expected a way of TorchRec's to cut it, found row_split",
+                              table.name));
   }
   return shards;
 }

@@ -20,8 +20,11 @@ enum class ShardingType : std::uint8_t {
   kTableRowWise,     ///< L blocks of rows on the ranks of one host
   kTableColumnWise,  ///< pieces of its columns on ranks of one host
   kGrid,             ///< pieces of its columns, each in L blocks of rows on one host
+  kRowSplit,         ///< classes of rows on any ranks, whose sums are exchanged (HugeCTR)
 };
 std::string_view to_string(ShardingType type);  ///< "table_wise"
+std::optional<ShardingType> sharding_type(
+    std::string_view name);  ///< of to_string(); none: unknown
 
 /// Where rows lie and which kernels read them.
 enum class ComputeKernel : std::uint8_t {
@@ -31,8 +34,11 @@ enum class ComputeKernel : std::uint8_t {
   kFusedUvmCaching,  ///< host memory behind a cache in HBM
 };
 std::string_view to_string(ComputeKernel kernel);  ///< "fused_uvm_caching"
+std::optional<ComputeKernel> compute_kernel(std::string_view name);
 
 enum class TableOptimizer : std::uint8_t { kNone, kSgd, kRowwiseAdagrad, kAdagrad, kAdam };
+std::string_view to_string(TableOptimizer optimizer);  ///< "rowwise_adagrad"
+std::optional<TableOptimizer> table_optimizer(std::string_view name);
 
 /// What reads a table.
 struct TableFeature {
@@ -54,6 +60,21 @@ struct TableCache {
   std::optional<CacheStatistics> statistics = {};
 };
 
+/// Row k is read with probability proportional to (k + shift)^-exponent; 0: all alike.
+struct RowSkew {
+  double exponent = 0, shift = 0;
+  bool operator==(const RowSkew&) const = default;
+};
+
+/// What a plan may do with a table.
+struct PlacementRules {
+  std::vector<ShardingType> types = {};     ///< empty: any
+  std::vector<ComputeKernel> kernels = {};  ///< empty: those that keep rows in HBM
+  std::string keep_with = {};  ///< tables of one such name lie whole on one rank; empty: free
+  std::vector<std::int64_t> forbidden_ranks = {};
+  bool operator==(const PlacementRules&) const = default;
+};
+
 struct ShardedTable {
   std::string name;
   std::int64_t rows = 1, dim = 1;
@@ -67,6 +88,8 @@ struct ShardedTable {
   TableCache cache = {};
   /// Bytes of an element on the wire, if vectors are exchanged in another type.
   std::optional<int> forward_wire_bytes = {}, backward_wire_bytes = {};
+  RowSkew skew = {};
+  PlacementRules rules = {};
 };
 
 struct ShardSize {
@@ -79,7 +102,8 @@ struct ShardSize {
 /// multiple of 4, or all columns where there is none. Row blocks of one piece of columns stand side
 /// by side. Source: TorchRec, planner/shard_estimators and sharding_plan (2025-10).
 ///
-/// Errors (kImpossible): sizes below 1, a world that is no multiple of its hosts.
+/// Errors (kImpossible): sizes below 1, a world that is no multiple of its hosts, kRowSplit (which
+/// the number of its ranks cuts).
 Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingType type,
                                            std::int64_t world, std::int64_t local_world);
 

@@ -15,6 +15,8 @@ struct TablePlacement {
   ShardingType type = ShardingType::kTableWise;
   ComputeKernel kernel = ComputeKernel::kFused;
   std::vector<std::int64_t> ranks = {};
+  std::int64_t least_columns = 0;  ///< of a piece of columns; 0: the table's own
+  bool operator==(const TablePlacement&) const = default;
 };
 
 /// A plan as TorchRec's planner rates it.
