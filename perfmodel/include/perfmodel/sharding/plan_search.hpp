@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+#include "perfmodel/sharding/plan_space.hpp"
+
+namespace perfmodel::sharding {
+
+/// One table's place: an option of its choices and a rank per shard (empty where every rank has
+/// one).
+struct PlacedChoice {
+  std::uint32_t option = 0;
+  std::vector<std::int32_t> ranks;
+};
+
+struct FoundPlan {
+  std::vector<PlacedChoice> tables;
+  double objective = 0;
+};
+
+struct SearchProgress {
+  double best = 0, lower_bound = 0, seconds = 0;
+  std::uint64_t moves = 0;  ///< tried
+};
+
+struct SearchOptions {
+  double time_budget_s = 10;
+  std::uint64_t move_budget = 0;  ///< moves tried; 0: chosen from the size of the problem
+  std::uint64_t seed = 1;
+  std::size_t keep = 1;  ///< different plans to hand back
+  /// Called a few times a second; false ends the search with what it has.
+  std::function<bool(const SearchProgress&)> progress = {};
+};
+
+struct SearchResult {
+  std::vector<FoundPlan> plans;  ///< best first
+  double lower_bound = 0;        ///< no plan that fits is better
+  bool proved_best = false;      ///< by enumeration, or because the bound is met
+  bool stopped = false;          ///< by time or by `progress`, before the move budget was used up
+  std::uint64_t moves = 0;
+  double seconds = 0;
+};
+
+/// The best plans found. Seeds: ... (to be written by the implementer)
+/// Same space, options and seed: same plans, unless `stopped`.
+///
+/// Errors (kImpossible): a table without options; tables that do not fit: what is short.
+Result<SearchResult> search_plans(const PlanSpace& space, const SearchOptions& options);
+
+/// Loads per rank of a plan, phase by phase: what the objective is made of.
+std::vector<PhaseLoads> rank_loads(const PlanSpace& space, std::span<const PlacedChoice> plan);
+
+/// Objective from scratch. Errors (kImpossible): ranks that the type does not allow, a rank twice,
+/// a forbidden rank, memory that is not there.
+Result<double> evaluate_plan(const PlanSpace& space, std::span<const PlacedChoice> plan);
+
+}  // namespace perfmodel::sharding
