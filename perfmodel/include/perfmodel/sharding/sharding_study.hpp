@@ -17,9 +17,10 @@ struct DensePart {
   enum class Interaction : std::uint8_t {
     kDot,            ///< dot products of all pairs of vectors, beside the bottom MLP's output
     kConcatenation,  ///< vectors side by side
+    kAveragePool,    ///< side by side, then means over `pool_stride` elements
     kLowRankCross    ///< DCNv2: side by side, through `cross_layers` of rank `cross_rank`
   } interaction = Interaction::kDot;
-  std::int64_t cross_layers = 3, cross_rank = 512;
+  std::int64_t cross_layers = 3, cross_rank = 512, pool_stride = 1;
   std::string dtype = "float32";  ///< of its GEMMs: float32, tf32, float16, bfloat16
   /// Instead of the layers: known times [us] and parameters.
   std::optional<double> forward_us = {}, backward_us = {};
