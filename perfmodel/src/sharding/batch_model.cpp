@@ -15,22 +15,6 @@
 namespace perfmodel::sharding {
 namespace {
 
-// Bytes of the vectors that all samples of the job take, forward and backward.
-struct VectorBytes {
-  double forward = 0, backward = 0;
-};
-VectorBytes vector_bytes(const ShardedTable& table, std::int64_t world, std::int64_t batch) {
-  double vectors = 0;
-  for (const TableFeature& feature : table.features) {
-    const auto samples = static_cast<double>(feature.batch.value_or(batch) * world);
-    vectors += samples * feature.poolings * (table.pooled ? 1 : feature.pooling_factor);
-  }
-  const double elements = vectors * static_cast<double>(table.dim);
-  const int output = table.output_bytes.value_or(table.element_bytes);
-  return {elements * table.forward_wire_bytes.value_or(output),
-          elements * table.backward_wire_bytes.value_or(output)};
-}
-
 Result<void> check_table(const ShardedTable& table) {
   const auto refuse = [&](std::string_view expected, auto found) {
     return fail(ErrorCode::kImpossible,

@@ -227,6 +227,18 @@ ShardLoad shard_load(const ShardedTable& table, const ShardCut& cut, ComputeKern
   return Loads(table, cut, kernel, type, settings, gpu).run();
 }
 
+VectorBytes vector_bytes(const ShardedTable& table, std::int64_t world, std::int64_t batch) {
+  double vectors = 0;
+  for (const TableFeature& feature : table.features) {
+    const auto samples = static_cast<double>(feature.batch.value_or(batch) * world);
+    vectors += samples * feature.poolings * (table.pooled ? 1 : feature.pooling_factor);
+  }
+  const double elements = vectors * static_cast<double>(table.dim);
+  const int output = table.output_bytes.value_or(table.element_bytes);
+  return {elements * table.forward_wire_bytes.value_or(output),
+          elements * table.backward_wire_bytes.value_or(output)};
+}
+
 double row_link_bytes_per_us(const Gpu& gpu) {
   // FBGEMM's cache exchanges rows at 13.5 to 16.4 GB/s, half of what PCIe 4 promises.
   constexpr double kShare = 0.5;

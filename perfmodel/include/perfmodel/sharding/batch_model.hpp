@@ -115,8 +115,10 @@ class BatchModel {
   Result<double> time_without(const BatchTime& batch, BatchPart part) const;
 
   /// A search space whose objective follows time(): phases are the lookups and exchanges, each by
-  /// its busiest rank, exchanges no shorter than the dense part beside them.
-  Result<PlanSpace> space() const;
+  /// its busiest rank, exchanges no shorter than the dense part beside them. How much of a
+  /// data-parallel table's all-reduce hides behind other work depends on the plan:
+  /// `all_reduce_share` of it is counted.
+  Result<PlanSpace> space(double all_reduce_share = 1) const;
   const ShardingStudy& study() const { return study_; }
   const DenseTime& dense() const { return dense_; }
   std::int64_t world() const { return *study_.world; }
@@ -144,6 +146,15 @@ class BatchModel {
   Result<double> host_sum_us(const JobLoad& job, Load of_rank, bool forward) const;
   Result<Exchanges> exchanges(const JobLoad& job) const;
   RankMemory memory(const ShardLoad& load) const;
+  struct Slopes;
+  Slopes slopes() const;
+  ShardDemand demand(const ShardLoad& load, const Slopes& slopes) const;
+  void add_shared(std::size_t table, ShardingType type, const Slopes& slopes,
+                  double all_reduce_share, ShardDemand& demand) const;
+  Result<PlacementOption> option(std::size_t table, TablePlacement placement, const Slopes& slopes,
+                                 double all_reduce_share) const;
+  std::vector<TablePlacement> ways(const ShardedTable& table) const;
+  static std::vector<std::int64_t> column_widths(const ShardedTable& table);
   void finish(BatchTime& batch) const;
 
   ShardingStudy study_;

@@ -91,6 +91,12 @@ struct LoadSettings {
 ShardLoad shard_load(const ShardedTable& table, const ShardCut& cut, ComputeKernel kernel,
                      ShardingType type, const LoadSettings& settings, const Gpu& gpu);
 
+/// Bytes of a table's vectors for all samples of a job, as they go over the wire.
+struct VectorBytes {
+  double forward = 0, backward = 0;
+};
+VectorBytes vector_bytes(const ShardedTable& table, std::int64_t world, std::int64_t batch);
+
 /// Times of a rank's lookups from the sum of its loads; 0 where it has none.
 struct LookupTime {
   double forward_us = 0, backward_us = 0, prefetch_us = 0;
