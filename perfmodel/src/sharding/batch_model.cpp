@@ -166,6 +166,10 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
   return model;
 }
 
+Result<BatchModel> BatchModel::with(const ShardingStudy& study) const {
+  return make(study, gpu_, topology_, options_);
+}
+
 double BatchModel::memory_cap() const { return gpu_.dram_gb * 1e9; }
 double BatchModel::reserve() const {
   constexpr double kFreeShare = 0.15;
@@ -211,6 +215,14 @@ Result<std::vector<ShardSize>> BatchModel::sizes(std::size_t index,
   }
   const std::int64_t rows = (table.rows + parts - 1) / parts;
   return std::vector<ShardSize>(placement.ranks.size(), {rows, table.dim});
+}
+
+Result<ShardLoad> BatchModel::load_on_rank(std::size_t table, const TablePlacement& placement,
+                                           std::int64_t rank) const {
+  JobLoad job;
+  job.ranks.resize(static_cast<std::size_t>(world()));
+  if (auto good = add(table, placement, job); !good) return Unexpected{good.error()};
+  return job.ranks[static_cast<std::size_t>(rank)];
 }
 
 Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,

@@ -119,7 +119,20 @@ class BatchModel {
   /// data-parallel table's all-reduce hides behind other work depends on the plan:
   /// `all_reduce_share` of it is counted.
   Result<PlanSpace> space(double all_reduce_share = 1) const;
+  /// The same machine and options, another study. Errors: those of make().
+  Result<BatchModel> with(const ShardingStudy& study) const;
+
+  /// Ways to cut a table that its rules and the machine allow, ranks left empty (row-split: as many
+  /// as there are parts).
+  std::vector<TablePlacement> ways(const ShardedTable& table) const;
+  /// Errors: those of shard_sizes(); a row-split without ranks.
+  Result<std::vector<ShardSize>> sizes(std::size_t table, const TablePlacement& placement) const;
+  /// What a table asks of one rank.
+  Result<ShardLoad> load_on_rank(std::size_t table, const TablePlacement& placement,
+                                 std::int64_t rank) const;
+
   const ShardingStudy& study() const { return study_; }
+  double device_factor() const { return calibration_.factor; }
   const DenseTime& dense() const { return dense_; }
   std::int64_t world() const { return *study_.world; }
   std::int64_t local_world() const { return local_world_; }
@@ -139,7 +152,6 @@ class BatchModel {
   double reserve() const;
   ShardLoad load(std::size_t table, const ShardSize& size, ShardingType type,
                  ComputeKernel kernel) const;
-  Result<std::vector<ShardSize>> sizes(std::size_t table, const TablePlacement& placement) const;
   Result<void> add(std::size_t table, const TablePlacement& placement, JobLoad& job) const;
   Result<double> all_to_all_us(const JobLoad& job, Load of_rank, bool reversed) const;
   Result<double> collective_us(CollectiveKind kind, double bytes) const;
@@ -153,7 +165,6 @@ class BatchModel {
                   double all_reduce_share, ShardDemand& demand) const;
   Result<PlacementOption> option(std::size_t table, TablePlacement placement, const Slopes& slopes,
                                  double all_reduce_share) const;
-  std::vector<TablePlacement> ways(const ShardedTable& table) const;
   static std::vector<std::int64_t> column_widths(const ShardedTable& table);
   void finish(BatchTime& batch) const;
 
