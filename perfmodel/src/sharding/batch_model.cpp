@@ -80,6 +80,7 @@ struct BatchModel::JobLoad {
   std::vector<ShardLoad> ranks;
   double summed = 0, summed_gradients = 0;  // row-wise tables: bytes that each rank puts in
   double data_parallel_gradients = 0;
+  bool has_hashed = false;
 };
 
 std::string_view to_string(BatchPart part) {
@@ -139,6 +140,12 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
                             "{} ({} GPUs)",
                             *study.world, topology.name, topology.gpus_per_node));
   }
+  if (study.hashed && !(study.hashed->elements >= 1 && study.hashed->chunk >= 1)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("hashed array: expected at least one element and column per chunk, "
+                            "found {} and {}",
+                            study.hashed->elements, study.hashed->chunk));
+  }
   model.calibration_ = calibration_of(gpu);
   if (options.device_factor > 0) model.calibration_.factor = options.device_factor;
   std::int64_t vectors = 0, columns = 0;
@@ -187,16 +194,18 @@ ShardLoad BatchModel::load(std::size_t table, const ShardSize& size, ShardingTyp
     }
   }
   const ShardedTable& of = study_.tables[table];
-  const ShardCut cut{.rows = size.rows,
-                     .columns = size.columns,
-                     .parts = static_cast<double>(of.rows) / static_cast<double>(size.rows),
-                     .everywhere = type == ShardingType::kDataParallel};
   const LoadSettings settings{
       .world = world(),
       .batch_per_rank = *study_.batch_per_rank,
       .pipeline = study_.pipeline.value_or(TorchrecSettings::Pipeline::kSparseDist),
       .software = options_.software};
-  const ShardLoad load = shard_load(of, cut, kernel, type, settings, gpu_);
+  const ShardCut cut{.rows = size.rows,
+                     .columns = size.columns,
+                     .parts = static_cast<double>(of.rows) / static_cast<double>(size.rows),
+                     .everywhere = type == ShardingType::kDataParallel};
+  const ShardLoad load = kernel == ComputeKernel::kHashed
+                             ? hashed_lookup_load(of, *study_.hashed, settings, gpu_)
+                             : shard_load(of, cut, kernel, type, settings, gpu_);
   const std::lock_guard lock(cache_->mutex);
   return cache_->loads.emplace(key, load).first->second;
 }
@@ -225,16 +234,36 @@ Result<ShardLoad> BatchModel::load_on_rank(std::size_t table, const TablePlaceme
   return job.ranks[static_cast<std::size_t>(rank)];
 }
 
+Result<void> BatchModel::check_kernel(const ShardedTable& table,
+                                      const TablePlacement& placement) const {
+  const bool replicated =
+      placement.kernel == ComputeKernel::kDense || placement.kernel == ComputeKernel::kHashed;
+  if (replicated != (placement.type == ShardingType::kDataParallel)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("table {}: expected the dense or the hashed kernel for data-parallel "
+                            "tables and for no others, found {} with {}",
+                            table.name, to_string(placement.type), to_string(placement.kernel)));
+  }
+  if (placement.kernel == ComputeKernel::kHashed && !study_.hashed) {
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("table {}: expected a study with a hashed array, found none", table.name));
+  }
+  return {};
+}
+
+// The array of hashed tables, which every rank has once.
+void BatchModel::add_hashed_array(JobLoad& job) const {
+  if (!job.has_hashed) return;
+  const ShardLoad array = hashed_array_load(*study_.hashed, study_.tables.front().optimizer);
+  for (ShardLoad& rank : job.ranks) rank += array;
+  job.data_parallel_gradients += study_.hashed->elements * study_.hashed->element_bytes;
+}
+
 Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
                              JobLoad& job) const {
   const ShardedTable& table = study_.tables[index];
-  const bool dense = placement.kernel == ComputeKernel::kDense;
-  if (dense != (placement.type == ShardingType::kDataParallel)) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected the dense kernel for data-parallel tables and for "
-                            "no others, found {} with {}",
-                            table.name, to_string(placement.type), to_string(placement.kernel)));
-  }
+  if (auto good = check_kernel(table, placement); !good) return good;
   const auto cut = sizes(index, placement);
   if (!cut) return Unexpected{cut.error()};
   const auto ranks = shard_ranks(table, placement, cut->size(), world(), local_world_);
@@ -251,7 +280,9 @@ Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
     const VectorBytes bytes = vector_bytes(table, world(), *study_.batch_per_rank);
     job.summed += bytes.forward;
     job.summed_gradients += bytes.backward;
-  } else if (dense) {
+  } else if (placement.kernel == ComputeKernel::kHashed) {
+    job.has_hashed = true;
+  } else if (placement.type == ShardingType::kDataParallel) {
     job.data_parallel_gradients +=
         static_cast<double>(table.rows * table.dim) * table.element_bytes;
   }
@@ -346,6 +377,7 @@ Result<BatchTime> BatchModel::time(std::span<const TablePlacement> placements) c
   for (std::size_t i = 0; i < placements.size(); ++i) {
     if (auto good = add(i, placements[i], job); !good) return Unexpected{good.error()};
   }
+  add_hashed_array(job);
   const auto network = exchanges(job);
   if (!network) return Unexpected{network.error()};
   BatchTime batch;

@@ -140,7 +140,9 @@ Result<PlacementOption> BatchModel::option(std::size_t table, TablePlacement pla
     if ((*cut)[i].rows > 0) {
       run.demand = demand(load(table, (*cut)[i], placement.type, placement.kernel), s);
     }
-    add_shared(table, placement.type, s, all_reduce_share, run.demand);
+    if (placement.kernel != ComputeKernel::kHashed) {
+      add_shared(table, placement.type, s, all_reduce_share, run.demand);
+    }
     option.shards.push_back(run);
   }
   return option;
@@ -154,10 +156,15 @@ std::vector<TablePlacement> BatchModel::ways(const ShardedTable& table) const {
   };
   const auto allowed = [&](ShardingType type) { return rules.types.empty() || named(type); };
   std::vector<ComputeKernel> kernels;
-  bool dense = rules.kernels.empty();
+  bool dense = rules.kernels.empty(), hashed = false;
   for (ComputeKernel kernel : rules.kernels) {
-    if (kernel == ComputeKernel::kDense) dense = true;
-    if (kernel != ComputeKernel::kDense) kernels.push_back(kernel);
+    if (kernel == ComputeKernel::kDense) {
+      dense = true;
+    } else if (kernel == ComputeKernel::kHashed) {
+      hashed = study_.hashed.has_value();
+    } else {
+      kernels.push_back(kernel);
+    }
   }
   if (rules.kernels.empty()) kernels = {ComputeKernel::kFused};
   const bool many = world() > 1, hosts = nodes() > 1;
@@ -192,6 +199,9 @@ std::vector<TablePlacement> BatchModel::ways(const ShardedTable& table) const {
   }
   if (many && dense && allowed(ShardingType::kDataParallel)) {
     ways.push_back({.type = ShardingType::kDataParallel, .kernel = ComputeKernel::kDense});
+  }
+  if (hashed && allowed(ShardingType::kDataParallel)) {
+    ways.push_back({.type = ShardingType::kDataParallel, .kernel = ComputeKernel::kHashed});
   }
   return ways;
 }

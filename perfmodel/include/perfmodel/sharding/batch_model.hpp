@@ -152,6 +152,8 @@ class BatchModel {
   double reserve() const;
   ShardLoad load(std::size_t table, const ShardSize& size, ShardingType type,
                  ComputeKernel kernel) const;
+  Result<void> check_kernel(const ShardedTable& table, const TablePlacement& placement) const;
+  void add_hashed_array(JobLoad& job) const;
   Result<void> add(std::size_t table, const TablePlacement& placement, JobLoad& job) const;
   Result<double> all_to_all_us(const JobLoad& job, Load of_rank, bool reversed) const;
   Result<double> collective_us(CollectiveKind kind, double bytes) const;

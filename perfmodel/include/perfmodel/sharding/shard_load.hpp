@@ -6,6 +6,7 @@
 
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/sharding/sharding_study.hpp"
 #include "perfmodel/sharding/torchrec_plan.hpp"
 
 namespace perfmodel::sharding {
@@ -90,6 +91,17 @@ struct LoadSettings {
 /// back what it drops.
 ShardLoad shard_load(const ShardedTable& table, const ShardCut& cut, ComputeKernel kernel,
                      ShardingType type, const LoadSettings& settings, const Gpu& gpu);
+
+/// Lookups of one table in a hashed array, for a rank's own samples. Per id and chunk of Z columns
+/// of w bytes: (Z w + 32 - w) / 32 sectors at a random place, of which 0.9 L2 / (m w) hit. I ids, D
+/// columns; the reference kernel also writes and reads 8 I D bytes of indices, and its backward
+/// pass moves 335 bytes per index (copies, a radix sort of 8 passes, unique, sums).
+ShardLoad hashed_lookup_load(const ShardedTable& table, const HashedArray& array,
+                             const LoadSettings& settings, const Gpu& gpu);
+
+/// The array itself, once per rank: weights, a dense gradient, the optimizer's state and its pass
+/// over all elements.
+ShardLoad hashed_array_load(const HashedArray& array, TableOptimizer optimizer);
 
 /// Bytes of a table's vectors for all samples of a job, as they go over the wire.
 struct VectorBytes {
