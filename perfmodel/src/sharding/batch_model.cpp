@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "batch_schedule.hpp"
-#include "perfmodel/parallel/topology_costs.hpp"
 #include "perfmodel/predictors/collectives.hpp"
 #include "placement_ranks.hpp"
 
@@ -291,8 +290,11 @@ Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
 
 // An all-to-all in which a rank has `of_rank` bytes for all ranks, itself included.
 Result<double> BatchModel::all_to_all_us(const JobLoad& job, Load of_rank, bool reversed) const {
-  double all = 0;
-  for (const ShardLoad& rank : job.ranks) all += rank[of_rank];
+  double all = 0, most = 0;
+  for (const ShardLoad& rank : job.ranks) {
+    all += rank[of_rank];
+    most = std::max(most, rank[of_rank]);
+  }
   if (world() <= 1 || all <= 0) return 0;
   const auto ranks = static_cast<double>(world());
   std::vector<Bytes> out, in;
@@ -301,7 +303,11 @@ Result<double> BatchModel::all_to_all_us(const JobLoad& job, Load of_rank, bool 
     in.push_back({(all - rank[of_rank]) / ranks});
   }
   if (reversed) std::swap(out, in);
-  return microseconds(all_to_all_v_time(topology_, static_cast<int>(nodes()), out, in));
+  auto us = microseconds(all_to_all_v_time(topology_, static_cast<int>(nodes()), out, in));
+  if (us && of_rank != Load::kIdBytes) {
+    *us += exchange_copy_us_per_byte(options_.software) * most;
+  }
+  return us;
 }
 
 Result<double> BatchModel::collective_us(CollectiveKind kind, double bytes) const {
@@ -310,6 +316,18 @@ Result<double> BatchModel::collective_us(CollectiveKind kind, double bytes) cons
                                                   .bytes = {bytes},
                                                   .ranks = static_cast<int>(world()),
                                                   .nodes = static_cast<int>(nodes())}));
+}
+
+// An all-to-all among the ranks of equal place on all hosts; all places at once share the NICs.
+Result<double> BatchModel::between_hosts_us(double bytes) const {
+  Topology shared = topology_;
+  const double sharing =
+      static_cast<double>(local_world_) / std::max(1, topology_.nic ? topology_.nic->count : 1);
+  if (shared.nic) shared.nic->bandwidth.value /= std::max(1.0, sharing);
+  return microseconds(collective_time(shared, {.kind = CollectiveKind::kAllToAll,
+                                               .bytes = {bytes},
+                                               .ranks = static_cast<int>(nodes()),
+                                               .nodes = static_cast<int>(nodes())}));
 }
 
 // Partial sums of tables that are cut on a host: reduced (or gathered) there, exchanged between
@@ -327,11 +345,9 @@ Result<double> BatchModel::host_sum_us(const JobLoad& job, Load of_rank, bool fo
     us += *inside;
   }
   if (nodes() > 1) {
-    us += parallel::topology_costs(topology_)({.kind = "all_to_all",
-                                               .bytes = most / static_cast<double>(local_world_),
-                                               .ranks = nodes(),
-                                               .nodes = nodes(),
-                                               .groups_per_node = local_world_});
+    const auto between = between_hosts_us(most / static_cast<double>(local_world_));
+    if (!between) return between;
+    us += *between;
   }
   return us;
 }

@@ -5,7 +5,7 @@
 #include <functional>
 #include <map>
 
-#include "perfmodel/parallel/topology_costs.hpp"
+#include "perfmodel/predictors/collectives.hpp"
 #include "perfmodel/predictors/embedding_rates.hpp"
 #include "perfmodel/sharding/batch_model.hpp"
 #include "placement_ranks.hpp"
@@ -33,6 +33,32 @@ double slope_us_per_byte(const std::function<double(double)>& time_us) {
 
 }  // namespace
 
+bool is_of_kinds(ShardingType type, const BatchModel::SpaceOptions& options) {
+  switch (type) {
+    case ShardingType::kDataParallel:
+      return true;
+    case ShardingType::kRowWise:
+      return options.sums;
+    case ShardingType::kTableRowWise:
+    case ShardingType::kGrid:
+      return options.host_sums;
+    default:
+      return options.vectors;
+  }
+}
+
+std::vector<TablePlacement> of_kinds(std::vector<TablePlacement> ways,
+                                     const BatchModel::SpaceOptions& options) {
+  std::vector<TablePlacement> kept;
+  for (const TablePlacement& way : ways) {
+    if (is_of_kinds(way.type, options)) kept.push_back(way);
+  }
+  const bool only_copies = std::all_of(kept.begin(), kept.end(), [](const TablePlacement& way) {
+    return way.type == ShardingType::kDataParallel;
+  });
+  return only_copies ? ways : kept;
+}
+
 // What a byte or an id costs, with everything else equal.
 struct BatchModel::Slopes {
   double all_to_all = 0, reduce_scatter = 0, all_gather = 0, all_reduce = 0;
@@ -41,27 +67,27 @@ struct BatchModel::Slopes {
 };
 
 BatchModel::Slopes BatchModel::slopes() const {
-  const parallel::CollectiveCost cost = parallel::topology_costs(topology_);
-  const auto slope = [&](std::string_view kind, std::int64_t ranks, std::int64_t nodes,
-                         std::int64_t groups) {
-    if (ranks <= 1) return 0.0;
+  const auto all = [&](CollectiveKind kind) {
+    return slope_us_per_byte([&](double bytes) { return collective_us(kind, bytes).value_or(0); });
+  };
+  const auto inside = [&](CollectiveKind kind) {
+    if (local_world_ == 1) return 0.0;
     return slope_us_per_byte([&](double bytes) {
-      return cost({.kind = kind,
-                   .bytes = bytes,
-                   .ranks = ranks,
-                   .nodes = nodes,
-                   .groups_per_node = groups});
+      const auto time = collective_time(
+          topology_, {.kind = kind, .bytes = {bytes}, .ranks = static_cast<int>(local_world_)});
+      return time ? time->time.count() : 0;
     });
   };
   Slopes s;
-  s.all_to_all = slope("all_to_all", world(), nodes(), 1);
-  s.reduce_scatter = slope("reduce_scatter", world(), nodes(), 1);
-  s.all_gather = slope("all_gather", world(), nodes(), 1);
-  s.all_reduce = slope("all_reduce", world(), nodes(), 1);
-  const double between =
-      slope("all_to_all", nodes(), nodes(), local_world_) / static_cast<double>(local_world_);
-  s.host_sum = slope("reduce_scatter", local_world_, 1, 1) + between;
-  s.host_sum_gradient = slope("all_gather", local_world_, 1, 1) + between;
+  s.all_to_all = all(CollectiveKind::kAllToAll) + exchange_copy_us_per_byte(options_.software);
+  s.reduce_scatter = all(CollectiveKind::kReduceScatter);
+  s.all_gather = all(CollectiveKind::kAllGather);
+  s.all_reduce = all(CollectiveKind::kAllReduce);
+  const double between = nodes() == 1 ? 0 : slope_us_per_byte([&](double bytes) {
+                                              return between_hosts_us(bytes).value_or(0);
+                                            }) / static_cast<double>(local_world_);
+  s.host_sum = inside(CollectiveKind::kReduceScatter) + between;
+  s.host_sum_gradient = inside(CollectiveKind::kAllGather) + between;
 
   constexpr std::int64_t kManyBags = 1 << 24;
   const EmbeddingRates rates = embedding_rates({.batch = kManyBags, .pooling_factor = 1}, gpu_);
@@ -217,7 +243,7 @@ std::vector<std::int64_t> BatchModel::column_widths(const ShardedTable& table) {
   return widths;
 }
 
-Result<PlanSpace> BatchModel::space(double all_reduce_share) const {
+Result<PlanSpace> BatchModel::space(const SpaceOptions& options) const {
   PlanSpace space;
   space.world = world();
   space.local_world = local_world_;
@@ -239,8 +265,8 @@ Result<PlanSpace> BatchModel::space(double all_reduce_share) const {
     space.choices_of_table.push_back(found->second);
     if (!is_new) continue;
     TableChoices choices{.options = {}, .forbidden_ranks = table.rules.forbidden_ranks};
-    for (const TablePlacement& way : ways(table)) {
-      auto made = option(t, way, s, all_reduce_share);
+    for (const TablePlacement& way : of_kinds(ways(table), options)) {
+      auto made = option(t, way, s, options.all_reduce_share);
       if (!made) return Unexpected{made.error()};
       choices.options.push_back(std::move(*made));
     }

@@ -205,6 +205,11 @@ double price_us(const KernelModels& models, const Gpu& gpu, KernelFamily family,
   return models.price(work, gpu).time.count();
 }
 
+// Software that takes tables one by one. Fitted to the even rows of published iteration times of
+// NVIDIA's synthetic recommenders on A100 (docs/sharding.md): per lookup and its update, most of it
+// host work and waiting for the number of distinct rows.
+constexpr double kFeatureForwardUs = 92, kFeatureBackwardUs = 185;
+
 // Keys made unique over tables, sorted with their positions, run-length encoded: FBGEMM's chain.
 double sort_us(double ids, double rows, const KernelModels& models, const Gpu& gpu) {
   constexpr int kBitsPerPass = 8, kSmallKernels = 4;
@@ -218,6 +223,15 @@ double sort_us(double ids, double rows, const KernelModels& models, const Gpu& g
          passes * price_us(models, gpu, KernelFamily::kSort, pairs, pairs) +
          price_us(models, gpu, KernelFamily::kSort, keys, keys) +
          kSmallKernels * price_us(models, gpu, KernelFamily::kSmall, 0, 0);
+}
+
+// Distinct rows are found twice, for the sum of gradients and by the optimizer, by sorting all 64
+// bits of an id.
+double distinct_rows_us(double ids, const KernelModels& models, const Gpu& gpu) {
+  constexpr int kSorts = 2, kPasses = 8;
+  constexpr double kPairBytes = 12;
+  return kSorts * kPasses *
+         price_us(models, gpu, KernelFamily::kSort, ids * kPairBytes, ids * kPairBytes);
 }
 
 }  // namespace
@@ -237,6 +251,10 @@ VectorBytes vector_bytes(const ShardedTable& table, std::int64_t world, std::int
   const int output = table.output_bytes.value_or(table.element_bytes);
   return {elements * table.forward_wire_bytes.value_or(output),
           elements * table.backward_wire_bytes.value_or(output)};
+}
+
+double exchange_copy_us_per_byte(TableSoftware software) {
+  return software == TableSoftware::kPerTable ? 24.3e-6 : 0;
 }
 
 double row_link_bytes_per_us(const Gpu& gpu) {
@@ -263,6 +281,11 @@ LookupTime lookup_time(const ShardLoad& sum, TableSoftware software, const Gpu& 
                      std::max(sum[Load::kBackwardDramBytes] / rates.dram_bytes_per_us,
                               sum[Load::kBackwardL2Bytes] / rates.l2_bytes_per_us) +
                      sum[Load::kBackwardLinkBytes] / link;
+  if (software == TableSoftware::kPerTable) {
+    time.forward_us += sum[Load::kFeatures] * kFeatureForwardUs;
+    time.backward_us += sum[Load::kFeatures] * kFeatureBackwardUs +
+                        distinct_rows_us(sum[Load::kSortedIds], models, gpu);
+  }
   time.prefetch_us = sum[Load::kPrefetchLinkBytes] / link;
   return time;
 }

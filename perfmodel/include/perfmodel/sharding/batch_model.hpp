@@ -114,11 +114,19 @@ class BatchModel {
   /// The same with some parts as if they took no time: what is gained says what limits.
   Result<double> time_without(const BatchTime& batch, BatchPart part) const;
 
+  /// Which parts of the whole space a search looks at.
+  struct SpaceOptions {
+    /// How much of a data-parallel table's all-reduce other work does not hide: 0 to 1, depends on
+    /// the plan.
+    double all_reduce_share = 1;
+    /// Each kind of exchange that a plan uses has a latency of its own, which loads cannot tell:
+    /// vectors (table- and column-wise, row-split), sums over all ranks (row-wise), sums on a host.
+    bool vectors = true, sums = true, host_sums = true;
+  };
   /// A search space whose objective follows time(): phases are the lookups and exchanges, each by
-  /// its busiest rank, exchanges no shorter than the dense part beside them. How much of a
-  /// data-parallel table's all-reduce hides behind other work depends on the plan:
-  /// `all_reduce_share` of it is counted.
-  Result<PlanSpace> space(double all_reduce_share = 1) const;
+  /// its busiest rank, exchanges no shorter than the dense part beside them. Tables whose rules
+  /// leave no way within `options` keep all that they have.
+  Result<PlanSpace> space(const SpaceOptions& options) const;
   /// The same machine and options, another study. Errors: those of make().
   Result<BatchModel> with(const ShardingStudy& study) const;
 
@@ -157,6 +165,7 @@ class BatchModel {
   Result<void> add(std::size_t table, const TablePlacement& placement, JobLoad& job) const;
   Result<double> all_to_all_us(const JobLoad& job, Load of_rank, bool reversed) const;
   Result<double> collective_us(CollectiveKind kind, double bytes) const;
+  Result<double> between_hosts_us(double bytes) const;
   Result<double> host_sum_us(const JobLoad& job, Load of_rank, bool forward) const;
   Result<Exchanges> exchanges(const JobLoad& job) const;
   RankMemory memory(const ShardLoad& load) const;
