@@ -261,7 +261,7 @@ TEST(StudyFile, TablesHaveNamesOfTheirOwn) {
                              R"({"name": "a", "count": 2, )" + sizes + "]"),
             R"(s.json:3:10: /tables/1/name: expected a name of its own, found "a_1" again)");
   EXPECT_EQ(error_of_members(R"("tables": [{"name": "", )" + sizes + "]"),
-            R"(s.json:2:20: /tables/0/name: expected a name, found "")");
+            R"(s.json:2:21: /tables/0/name: expected a name, found "")");
   EXPECT_EQ(error_of_members(R"("tables": [{)" + sizes + "]"),
             "s.json:2:12: /tables/0/name: expected this key, found nothing");
 }
@@ -352,7 +352,7 @@ TEST(StudyFile, RefusesWhatIsWrongWithCsv) {
       {head + "a,5,4,1,fp15,,,,\n",
        R"(t.csv:2:9: dtype: expected an element type, the nearest is "fp16", found "fp15")"},
       {head + "a,5,4,1,,sdg,,,\n",
-       R"(t.csv:2:10: optimizer: expected an optimizer, the nearest is "adam", found "sdg")"},
+       R"(t.csv:2:10: optimizer: expected an optimizer, the nearest is "sgd", found "sdg")"},
       {head + "a,5,4,1,,,x,,\n",
        R"(t.csv:2:11: zipf_exponent: expected a number of at least 0, found "x")"},
       {head + "a,5,4,1,,,,yes,\n",
