@@ -9,7 +9,6 @@
 
 #include "batch_schedule.hpp"
 #include "perfmodel/predictors/collectives.hpp"
-#include "placement_ranks.hpp"
 
 namespace perfmodel::sharding {
 namespace {

@@ -8,7 +8,6 @@
 #include "perfmodel/predictors/collectives.hpp"
 #include "perfmodel/predictors/embedding_rates.hpp"
 #include "perfmodel/sharding/batch_model.hpp"
-#include "placement_ranks.hpp"
 
 /// The search space of BatchModel: its schedule taken apart into phases that ranks pass together.
 ///

@@ -1,4 +1,4 @@
-#include "placement_ranks.hpp"
+#include "perfmodel/sharding/torchrec_plan.hpp"
 
 #include <fmt/format.h>
 
@@ -9,6 +9,10 @@
 
 namespace perfmodel::sharding {
 namespace {
+
+bool is_everywhere(ShardingType type) {
+  return type == ShardingType::kDataParallel || type == ShardingType::kRowWise;
+}
 
 // Blocks of rows that must lie on the ranks of one host; 1: each shard on its own.
 std::size_t blocks_on_a_host(ShardingType type, std::int64_t local_world) {
@@ -38,10 +42,6 @@ Result<void> check_host_blocks(const ShardedTable& table, const std::vector<std:
 }
 
 }  // namespace
-
-bool is_everywhere(ShardingType type) {
-  return type == ShardingType::kDataParallel || type == ShardingType::kRowWise;
-}
 
 Result<std::vector<std::int64_t>> shard_ranks(const ShardedTable& table,
                                               const TablePlacement& placement, std::size_t shards,

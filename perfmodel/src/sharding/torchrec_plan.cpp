@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "placement_ranks.hpp"
 
 namespace perfmodel::sharding {
 

@@ -77,7 +77,7 @@ struct PlacementRules {
 };
 
 struct ShardedTable {
-  std::string name;
+  std::string name = {};
   std::int64_t rows = 1, dim = 1;
   int element_bytes = 4;
   std::optional<int> output_bytes = {};  ///< of an element of the pooled vector; none: the table's

@@ -57,9 +57,10 @@ struct ShardingStudy {
 struct NamedPlan {
   struct Table {
     std::string name;
-    TablePlacement placement;
+    TablePlacement placement = {};
     /// As the file says; empty: not said.
     std::optional<std::int64_t> rows = {}, dim = {};
+    std::string module = {};  ///< that holds it, in plans of TorchRec
   };
   std::vector<Table> tables;
   std::optional<std::int64_t> world = {}, local_world = {};
