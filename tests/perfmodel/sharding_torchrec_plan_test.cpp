@@ -70,7 +70,7 @@ TEST_F(SmallPlan, NamesWhatIsWrongWithAPlacement) {
   EXPECT_EQ(message({.type = Type::kTableWise, .ranks = {4}}),
             "table t: expected ranks from 0 to 3, found 4");
   EXPECT_EQ(message({.type = Type::kRowWise, .ranks = {0, 1, 2, 2}}),
-            "table t: expected a shard on every rank, found 3 ranks");
+            "table t: expected a rank of its own for every shard, found 3 ranks for 4 shards");
   EXPECT_EQ(message({.type = Type::kTableRowWise, .ranks = {1, 2}}),
             "table t: expected each block of rows on a rank of its own on one host, found ranks 1, "
             "2");

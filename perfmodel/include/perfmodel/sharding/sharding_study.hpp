@@ -27,11 +27,24 @@ struct DensePart {
   std::optional<std::int64_t> parameter_bytes = {};
 };
 
+/// One array of weights for many tables (ROBE, Desai et al., MLSys 2022): block c of `chunk`
+/// columns of a row lies at a hashed offset of the array, the same on every rank.
+struct HashedArray {
+  double elements = 0;  ///< m
+  double chunk = 32;    ///< Z, columns that lie side by side
+  int element_bytes = 4;
+  /// As the public CUDA code does it: an 8-byte index per id and column, and a sort of all of them
+  /// in the backward pass. Otherwise as a kernel that keeps and sorts an index per chunk might.
+  bool reference_kernel = true;
+  double iterations_multiplier = 1;  ///< iterations to the same quality, over those of full tables
+};
+
 /// A question: which tables, on which machine. What a file leaves open, the caller fills in.
 struct ShardingStudy {
   std::string name;
   std::vector<ShardedTable> tables;
   std::optional<DensePart> dense;
+  std::optional<HashedArray> hashed;               ///< for tables whose kernel is `hashed`
   std::string gpu, topology;                       ///< names; empty: not given
   std::optional<std::int64_t> world, local_world;  ///< ranks; ranks per host
   std::optional<std::int64_t> batch_per_rank;      ///< samples
