@@ -141,6 +141,8 @@ TEST(TorchrecPlanFile, WritesOnlyWhatTorchrecHas) {
   const ShardedTable table = table_of("t", 10, 8);
   EXPECT_EQ(write_error(table, {.type = Type::kRowSplit, .ranks = {0, 1}}),
             "table t: expected a type of TorchRec's, found row_split");
+  EXPECT_EQ(write_error(table, {.type = Type::kDataParallel, .kernel = Kernel::kHashed}),
+            "table t: expected a kernel of TorchRec's, found hashed");
   EXPECT_EQ(write_error(table, {.ranks = {8}}), "table t: expected ranks from 0 to 7, found 8");
   EXPECT_EQ(write_error(table, {}), "table t: expected a rank per shard, 1 in all, found 0");
   EXPECT_EQ(write_error(table, {.type = Type::kTableRowWise, .ranks = {0, 1, 2, 4}}),
@@ -195,6 +197,9 @@ TEST(TorchrecPlanFile, RefusesNamesAndShapesThatNobodyKnows) {
   EXPECT_EQ(torchrec_table_error("table_wise", "quant", "0", one),
             "p.json:2:56: /plan/m/t/compute_kernel: expected a compute kernel, the nearest is "
             "\"fused\", found \"quant\"");
+  EXPECT_EQ(torchrec_table_error("data_parallel", "hashed", "0", "null"),
+            "p.json:2:59: /plan/m/t/compute_kernel: expected a kernel of TorchRec's, found "
+            "\"hashed\"");
   EXPECT_EQ(torchrec_table_error("table_wise", "fused", "", "[]"),
             "p.json:2:74: /plan/m/t/ranks: expected at least one rank, found []");
   EXPECT_EQ(torchrec_table_error("table_wise", "fused", "-1", one),
@@ -424,7 +429,8 @@ TEST(HugectrPlanFile, ListsTheTablesOfEachNode) {
 TEST(HugectrPlanFile, SaysWhichTableItCannotHold) {
   const auto tables = tables_named({"a", "b"});
   const auto message = [&](const TablePlacement& placement, HugectrBucket bucket) {
-    const std::vector<TablePlacement> placements = {{.type = Type::kDataParallel}, placement};
+    const std::vector<TablePlacement> placements = {
+        {.type = Type::kDataParallel, .kernel = Kernel::kDense}, placement};
     const auto plan = hugectr_plan(tables, placements, 4, 2, bucket);
     return plan ? "made" : to_string(plan.error());
   };
@@ -437,6 +443,8 @@ TEST(HugectrPlanFile, SaysWhichTableItCannotHold) {
             "node, found table_wise");
   EXPECT_EQ(message({.kernel = Kernel::kFusedUvm, .ranks = {0}}, kGpu),
             "table b: expected kernel fused in HugeCTR's plan, found fused_uvm");
+  EXPECT_EQ(message({.type = Type::kDataParallel, .kernel = Kernel::kHashed}, kGpu),
+            "table b: expected kernel dense in HugeCTR's plan, found hashed");
   EXPECT_EQ(message({.ranks = {0, 1}}, kGpu), "table b: expected one rank, found ranks 0, 1");
   EXPECT_EQ(message({.ranks = {4}}, kGpu), "table b: expected ranks from 0 to 3, found ranks 4");
   EXPECT_EQ(message({}, kGpu), "table b: expected ranks from 0 to 3, found ranks ");

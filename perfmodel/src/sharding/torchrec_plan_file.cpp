@@ -40,6 +40,10 @@ Result<std::string> table_text(const ShardedTable& table, const TablePlacement& 
         ErrorCode::kImpossible,
         fmt::format("table {}: expected a type of TorchRec's, found row_split", table.name));
   }
+  if (placement.kernel == ComputeKernel::kHashed) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("table {}: expected a kernel of TorchRec's, found hashed", table.name));
+  }
   const auto shards = placed_shards(table, placement, world, local_world);
   if (!shards) return Unexpected{shards.error()};
   std::vector<std::int64_t> ranks;
@@ -135,6 +139,7 @@ class PlanReader {
     const auto kernel = read_name(reader, "compute_kernel", "a compute kernel", compute_kernel,
                                   names_of<ComputeKernel>());
     if (type == ShardingType::kRowSplit) reader.reject("sharding_type", "a type of TorchRec's");
+    if (kernel == ComputeKernel::kHashed) reader.reject("compute_kernel", "a kernel of TorchRec's");
     placement.ranks = reader.whole_numbers("ranks", 0);
     if (placement.ranks.empty()) reader.reject("ranks", "at least one rank");
     const bool has_shards = reader.has("shards");
