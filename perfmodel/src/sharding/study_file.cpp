@@ -112,11 +112,13 @@ DensePart parse_dense(const Json& json, std::optional<Error>& error) {
 HashedArray parse_hashed(const Json& json, std::optional<Error>& error) {
   ObjectReader reader(json, "/hashed", error);
   HashedArray array;
-  array.elements = reader.positive("elements");
+  array.elements = static_cast<double>(reader.whole_number("elements", 1));
   if (reader.has("chunk")) array.chunk = static_cast<double>(reader.whole_number("chunk", 1));
-  if (reader.has("reference_kernel")) {
-    array.reference_kernel = reader.boolean("reference_kernel");
+  if (reader.has("dtype")) {
+    array.element_bytes =
+        read_name(reader, "dtype", "an element type", dtype_bytes, dtype_names()).value_or(4);
   }
+  if (reader.has("reference_kernel")) array.reference_kernel = reader.boolean("reference_kernel");
   if (reader.has("iterations_multiplier")) {
     array.iterations_multiplier = reader.positive("iterations_multiplier");
   }
