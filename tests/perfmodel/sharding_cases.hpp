@@ -1,6 +1,13 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "perfmodel/sharding/torchrec_costs.hpp"
 
@@ -19,6 +26,48 @@ inline TorchrecTopology topology_of(const nlohmann::json& json) {
           .inter_host_bandwidth = json["inter_host_bw"],
           .backward_compute_multiplier = json["bwd_compute_multiplier"],
           .weighted_backward_multiplier = json["weighted_feature_bwd_compute_multiplier"]};
+}
+
+/// A file of public sharding data; null where PERFMODEL_PUBLIC_DATA is not set.
+inline nlohmann::json public_json(const std::string& name) {
+  const char* folder = std::getenv("PERFMODEL_PUBLIC_DATA");
+  if (folder == nullptr) return {};
+  return nlohmann::json::parse(std::ifstream(std::filesystem::path(folder) / "sharding" / name));
+}
+
+inline TableOptimizer optimizer_of(const std::string& name) {
+  if (name == "sgd") return TableOptimizer::kSgd;
+  if (name == "adagrad") return TableOptimizer::kAdagrad;
+  EXPECT_EQ(name, "rowwise_adagrad");
+  return TableOptimizer::kRowwiseAdagrad;
+}
+
+/// The tables of a plan case: its own or those of its model.
+inline std::vector<ShardedTable> tables_of(const nlohmann::json& one,
+                                           const nlohmann::json& models) {
+  std::vector<ShardedTable> tables;
+  ShardedTable table{.element_bytes = one["dtype"] == "fp16" ? 2 : 4,
+                     .optimizer = optimizer_of(one["optimizer"])};
+  if (one.contains("cache_load_factor") && !one["cache_load_factor"].is_null())
+    table.cache.load_factor = one["cache_load_factor"];
+  const auto add = [&](std::int64_t rows, std::int64_t dim, const std::vector<double>& poolings) {
+    table.name = "t" + std::to_string(tables.size());
+    table.rows = rows;
+    table.dim = dim;
+    table.features.clear();
+    for (double pooling : poolings) table.features.push_back({.pooling_factor = pooling});
+    tables.push_back(table);
+  };
+  if (one.contains("tables")) {
+    for (const nlohmann::json& row : one["tables"]) add(row[0], row[1], {row[2].get<double>()});
+    return tables;
+  }
+  for (const nlohmann::json& group : models[one["model"].get<std::string>()]["tables"]) {
+    for (int i = 0; i < group["count"].get<int>(); ++i) {
+      add(group["rows"], group["dim"], group["hotness"].get<std::vector<double>>());
+    }
+  }
+  return tables;
 }
 
 }  // namespace perfmodel::sharding

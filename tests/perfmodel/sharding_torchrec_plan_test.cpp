@@ -2,9 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -16,45 +13,6 @@ namespace perfmodel::sharding {
 namespace {
 
 using Json = nlohmann::json;
-
-Json public_json(const std::string& name) {
-  const char* folder = std::getenv("PERFMODEL_PUBLIC_DATA");
-  if (folder == nullptr) return {};
-  return Json::parse(std::ifstream(std::filesystem::path(folder) / "sharding" / name));
-}
-
-TableOptimizer optimizer_of(const std::string& name) {
-  if (name == "sgd") return TableOptimizer::kSgd;
-  if (name == "adagrad") return TableOptimizer::kAdagrad;
-  EXPECT_EQ(name, "rowwise_adagrad");
-  return TableOptimizer::kRowwiseAdagrad;
-}
-
-std::vector<ShardedTable> tables_of(const Json& one, const Json& models) {
-  std::vector<ShardedTable> tables;
-  ShardedTable table{.element_bytes = one["dtype"] == "fp16" ? 2 : 4,
-                     .optimizer = optimizer_of(one["optimizer"])};
-  if (one.contains("cache_load_factor") && !one["cache_load_factor"].is_null())
-    table.cache.load_factor = one["cache_load_factor"];
-  const auto add = [&](std::int64_t rows, std::int64_t dim, const std::vector<double>& poolings) {
-    table.name = "t" + std::to_string(tables.size());
-    table.rows = rows;
-    table.dim = dim;
-    table.features.clear();
-    for (double pooling : poolings) table.features.push_back({.pooling_factor = pooling});
-    tables.push_back(table);
-  };
-  if (one.contains("tables")) {
-    for (const Json& row : one["tables"]) add(row[0], row[1], {row[2].get<double>()});
-    return tables;
-  }
-  for (const Json& group : models[one["model"].get<std::string>()]["tables"]) {
-    for (int i = 0; i < group["count"].get<int>(); ++i) {
-      add(group["rows"], group["dim"], group["hotness"].get<std::vector<double>>());
-    }
-  }
-  return tables;
-}
 
 TablePlacement placement_of(const Json& assigned) {
   static const std::vector<ShardingType> kTypes = {

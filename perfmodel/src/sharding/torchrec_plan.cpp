@@ -108,8 +108,9 @@ Result<TorchrecRating> rate_plan(std::span<const ShardedTable> tables,
   rating.ranks.resize(static_cast<std::size_t>(std::max<std::int64_t>(0, topology.world)));
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const TablePlacement& placement = placements[t];
-    const auto costs =
-        torchrec_costs(tables[t], placement.type, placement.kernel, topology, settings);
+    ShardedTable cut = tables[t];
+    if (placement.least_columns > 0) cut.least_columns = placement.least_columns;
+    const auto costs = torchrec_costs(cut, placement.type, placement.kernel, topology, settings);
     if (!costs) return Unexpected{costs.error()};
     const auto ranks = ranks_of(tables[t], placement, costs->size(), topology);
     if (!ranks) return Unexpected{ranks.error()};

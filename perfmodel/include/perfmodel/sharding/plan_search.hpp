@@ -49,19 +49,19 @@ struct SearchResult {
 };
 
 /// The best plans found. Seeds: for rising limits on the largest shard and prices of a byte, each
-/// table's cheapest option, packed longest first; TorchRec's greedy sequence; one type for all. They
-/// are improved by annealing: shards and blocks move, swap and change their option, most often those
-/// of the rank that limits a phase. Small problems are then enumerated (branch and bound).
+/// table's cheapest option, packed longest first; TorchRec's greedy sequence; one type for all.
+/// They are improved by annealing: shards and blocks move, swap and change their option, most often
+/// those of the rank that limits a phase. Small problems are then enumerated (branch and bound).
 /// Same space, options and seed: same plans, unless `stopped`.
 ///
-/// Errors (kImpossible): a space that contradicts itself; a table without options or that fits on no
-/// rank (by its index); tables that do not fit: what is short (see find_shortfall()).
+/// Errors (kImpossible): a space that contradicts itself; a table without options or that fits on
+/// no rank (by its index); tables that do not fit: what is short (see find_shortfall()).
 Result<SearchResult> search_plans(const PlanSpace& space, const SearchOptions& options);
 
 /// What a space lacks, for messages that can name tables.
 struct Shortfall {
-  /// Over all tables, each in the option that takes least, against all ranks. More than there is: no
-  /// plan fits. Otherwise one may, or shards are too large to fill the ranks with.
+  /// Over all tables, each in the option that takes least, against all ranks. More than there is:
+  /// no plan fits. Otherwise one may, or shards are too large to fill the ranks with.
   std::int64_t least_hbm_bytes = 0, hbm_bytes = 0;
   std::int64_t least_ddr_bytes = 0, ddr_bytes = 0;
   struct Table {
