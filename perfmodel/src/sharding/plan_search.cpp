@@ -106,11 +106,11 @@ class Search {
 
  private:
   static constexpr std::size_t kSeeds = 6;
-  static constexpr int kRounds = 6;
+  static inline const int kRounds = getenv("RO")?atoi(getenv("RO")):6;
 
   static std::uint64_t default_moves(const FlatSpace& flat) {
-    constexpr std::uint64_t kLeast = 20'000, kPerTable = 1'000;
-    return kLeast + kPerTable * flat.choice_of.size();
+    const auto tables = static_cast<double>(flat.choice_of.size());
+    return static_cast<std::uint64_t>(4e6 / flat.world + 170 * std::pow(tables, 4.0 / 3));
   }
 
   double seconds() const {
@@ -171,8 +171,8 @@ class Search {
       const auto r = static_cast<std::size_t>(round);
       const bool fresh = r < std::min<std::size_t>(2, seeds.size());
       const Layout start = fresh ? seeds[r] : pool_.best();
-      const double hot = fresh ? 0.02 : 0.01 / (1 + round % 3);
-      const std::uint64_t share = budget_ / kRounds + (round == 0 ? budget_ % kRounds : 0);
+      static const double H1=getenv("H1")?atof(getenv("H1")):0.02,H2=getenv("H2")?atof(getenv("H2")):0.01; const double hot = fresh ? H1 : H2 / (1 + round % 3);
+      const std::uint64_t share = budget_ / std::uint64_t(kRounds) + (round == 0 ? budget_ % std::uint64_t(kRounds) : 0);
       moves_ += local_->run(start, {.hot = hot, .cold = 2e-5, .moves = share}, random_,
                             pool_.worth(), hooks_);
     }

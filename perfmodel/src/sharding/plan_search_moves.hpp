@@ -75,8 +75,6 @@ class Moves {
   void take_back() { ranks.take_back(); }
 
   Ranks<kPhases> ranks;
-  /// Slowest rank per phase, told by whoever knows.
-  std::array<std::int32_t, kPhases> slowest{};
 
  private:
   struct Shift {
@@ -163,7 +161,7 @@ class Moves {
   }
   std::int32_t slow_rank() {
     const std::size_t phase = kPhases == 1 ? 0 : random_->below(kPhases);
-    if (random_->chance(0.4)) return slowest[phase];
+    if (random_->chance(0.4)) return ranks.slowest(phase);
     std::int32_t slow = any_rank();
     if (random_->chance(0.3)) return slow;
     for (int i = 0; i < 3; ++i) {

@@ -131,15 +131,25 @@ class Ranks {
     return over_ == 0 ? cost : cost * (1 + kOverflowPrice * static_cast<double>(over_) / caps());
   }
 
-  double objective() const {
+  /// Of what was kept last.
+  double objective() {
     double sum = 0;
-    for (std::size_t p = 0; p < kPhases; ++p) sum += std::max(space_.floors[p], largest(p));
+    for (std::size_t p = 0; p < kPhases; ++p) {
+      largest_[p] = largest(p);
+      slowest_[p] = -1;
+      sum += std::max(space_.floors[p], largest_[p]);
+    }
     return sum;
   }
 
-  std::int32_t slowest(std::size_t phase) const {
-    const auto& loads = now_.loads[phase];
-    return static_cast<std::int32_t>(std::max_element(loads.begin(), loads.end()) - loads.begin());
+  /// When objective() was last asked for.
+  std::int32_t slowest(std::size_t phase) {
+    if (slowest_[phase] < 0) {
+      const auto& loads = now_.loads[phase];
+      const auto at = std::find(loads.begin(), loads.end(), largest_[phase]);
+      slowest_[phase] = at == loads.end() ? 0 : static_cast<std::int32_t>(at - loads.begin());
+    }
+    return slowest_[phase];
   }
 
   double load(std::int32_t rank) const {  ///< over all phases
@@ -191,11 +201,23 @@ class Ranks {
   std::int64_t overflow(std::size_t r) const {
     return excess(now_.hbm[r], space_.hbm_cap) + excess(now_.ddr[r], space_.ddr_cap);
   }
+  // Lanes let the compiler use vectors: it may not reorder a plain sum or maximum of doubles.
+  static constexpr std::size_t kLanes = 8;
+  template <class Merge>
+  double over_ranks(const std::vector<double>& values, const Merge& merge) const {
+    std::array<double, kLanes> lanes{};
+    const double* value = values.data();
+    std::size_t r = 0;
+    for (; r + kLanes <= world_; r += kLanes) {
+      for (std::size_t i = 0; i < kLanes; ++i) lanes[i] = merge(lanes[i], value[r + i]);
+    }
+    for (; r < world_; ++r) lanes[0] = merge(lanes[0], value[r]);
+    double all = 0;
+    for (double lane : lanes) all = merge(all, lane);
+    return all;
+  }
   double largest(std::size_t phase) const {
-    const auto& loads = now_.loads[phase];
-    double most = 0;
-    for (double load : loads) most = std::max(most, load);
-    return most;
+    return over_ranks(now_.loads[phase], [](double a, double b) { return a > b ? a : b; });
   }
 
   double power_of(double ratio) const {
@@ -209,14 +231,14 @@ class Ranks {
       double* powers = now_.powers[p].data();
       const double* loads = now_.loads[p].data();
       for (std::size_t r = 0; r < world_; ++r) {
-        powers[r] = std::min(loads[r] * per_target_[p], kLargestRatio);
+        const double ratio = loads[r] * per_target_[p];
+        powers[r] = ratio < kLargestRatio ? ratio : kLargestRatio;
       }
       for (int i = 0; i < doublings_; ++i) {
         for (std::size_t r = 0; r < world_; ++r) powers[r] *= powers[r];
       }
-      double sum = floor_power_[p];
-      for (std::size_t r = 0; r < world_; ++r) sum += powers[r];
-      sums_[p] = sum;
+      sums_[p] = floor_power_[p] +
+                 over_ranks(now_.powers[p], [](double a, double b) { return a + b; });
     }
   }
 
@@ -256,6 +278,8 @@ class Ranks {
   const std::size_t world_;
   Numbers now_, before_;
   std::array<double, kPhases> target_{}, per_target_{}, floor_power_{}, sums_{}, old_sums_{};
+  std::array<double, kPhases> largest_{};
+  std::array<std::int32_t, kPhases> slowest_{};
   std::int64_t over_ = 0, old_over_ = 0;
   int doublings_ = 5;
   bool may_overflow_ = false, all_touched_ = false;
