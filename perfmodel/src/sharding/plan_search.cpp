@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -106,11 +107,12 @@ class Search {
 
  private:
   static constexpr std::size_t kSeeds = 6;
-  static inline const int kRounds = getenv("RO")?atoi(getenv("RO")):6;
+  static constexpr std::size_t kRounds = 6;
 
   static std::uint64_t default_moves(const FlatSpace& flat) {
     const auto tables = static_cast<double>(flat.choice_of.size());
-    return static_cast<std::uint64_t>(4e6 / flat.world + 170 * std::pow(tables, 4.0 / 3));
+    const double moves = 2.5e6 / flat.world + std::min(25 * tables * tables, 3500 * tables);
+    return static_cast<std::uint64_t>(2 * moves / static_cast<double>(1 + flat.phases));
   }
 
   double seconds() const {
@@ -164,19 +166,22 @@ class Search {
     }
   }
 
-  // The best seeds from hot to cold, then the best plan again and again, less hot.
+  // The best seeds from hot to cold, then the best plan again and again. The more tables, the less
+  // of the cost is a move's, and the cooler it has to be.
   void improve(const std::vector<Layout>& seeds) {
-    const std::uint64_t before = moves_;
-    for (int round = 0; round < kRounds && !is_met() && !stopped_; ++round) {
-      const auto r = static_cast<std::size_t>(round);
-      const bool fresh = r < std::min<std::size_t>(2, seeds.size());
-      const Layout start = fresh ? seeds[r] : pool_.best();
-      static const double H1=getenv("H1")?atof(getenv("H1")):0.02,H2=getenv("H2")?atof(getenv("H2")):0.01; const double hot = fresh ? H1 : H2 / (1 + round % 3);
-      const std::uint64_t share = budget_ / std::uint64_t(kRounds) + (round == 0 ? budget_ % std::uint64_t(kRounds) : 0);
-      moves_ += local_->run(start, {.hot = hot, .cold = 2e-5, .moves = share}, random_,
-                            pool_.worth(), hooks_);
+    constexpr double kFewTables = 30, kCooling = 1.2, kCold = 2e-5;
+    constexpr std::array<double, kRounds> kHot = {0.01, 0.01, 0.02, 0.005, 0.01, 0.0025};
+    const auto tables = static_cast<double>(flat_.choice_of.size());
+    const double scale = std::min(1.0, std::pow(kFewTables / tables, kCooling));
+    for (std::size_t round = 0; round < kRounds && !is_met() && !stopped_; ++round) {
+      const bool fresh = round < std::min<std::size_t>(2, seeds.size());
+      const Layout start = fresh ? seeds[round] : pool_.best();
+      const search::Annealing annealing{
+          .hot = kHot[round] * scale,
+          .cold = kCold * scale,
+          .moves = budget_ / kRounds + (round == 0 ? budget_ % kRounds : 0)};
+      moves_ += local_->run(start, annealing, random_, pool_.worth(), hooks_);
     }
-    moves_ = std::max(moves_, before);
   }
 
   SearchResult result() const {

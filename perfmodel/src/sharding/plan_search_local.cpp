@@ -18,19 +18,20 @@ class Annealer final : public LocalSearch {
   std::uint64_t run(const Layout& start, const Annealing& annealing, Random& random,
                     const double& worth, const SearchHooks& hooks) override {
     // Rising powers come nearer to the largest load, falling heat to the next local best.
-    static const int kStages = getenv("ST")?atoi(getenv("ST")):4, kFirstDoublings = getenv("FD")?atoi(getenv("FD")):5;
+    constexpr std::uint64_t kStages = 5;
+    constexpr int kFirstDoublings = 3;
     moves_.use(random);
     moves_.load(start);
     moves_.ranks.allow_overflow(annealing.repair);
     std::uint64_t tried = 0;
     double heat = annealing.hot;
-    const std::uint64_t per_stage = std::max<std::uint64_t>(1, annealing.moves / std::uint64_t(kStages));
+    const std::uint64_t per_stage = std::max<std::uint64_t>(1, annealing.moves / kStages);
     const double cooling = std::pow(
         annealing.cold / annealing.hot,
-        1 / static_cast<double>(std::uint64_t(kStages) * ((per_stage + kMovesPerLook - 1) / kMovesPerLook)));
-    for (int stage = 0; stage < kStages; ++stage) {
+        1 / static_cast<double>(kStages * ((per_stage + kMovesPerLook - 1) / kMovesPerLook)));
+    for (std::uint64_t stage = 0; stage < kStages; ++stage) {
       if (stage > 0) moves_.load(Layout(moves_.layout()));  // without what rounding has left
-      moves_.ranks.set_norm(kFirstDoublings + stage);
+      moves_.ranks.set_norm(kFirstDoublings + static_cast<int>(stage));
       objective_ = moves_.ranks.objective();
       double cost = moves_.ranks.cost();
       for (std::uint64_t i = 0; i < per_stage; ++i, ++tried) {

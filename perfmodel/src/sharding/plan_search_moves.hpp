@@ -20,7 +20,7 @@ class Moves {
         slot_(space.places),
         at_(static_cast<std::size_t>(space.world + space.hosts)),
         used_(static_cast<std::size_t>(space.world), 0),
-        new_where_(static_cast<std::size_t>(space.world)) {
+        new_where_(2 * static_cast<std::size_t>(space.world)) {
     for (std::uint32_t t = 0; t < space.choice_of.size(); ++t) {
       const Choice& choice = space.choices[space.choice_of[t]];
       for (std::int32_t k = 0; k < choice.most_pieces; ++k) {
@@ -49,9 +49,10 @@ class Moves {
     shifts_.clear();
     retyped_.clear();
     const double kind = random_->uniform();
-    if (located_ == 0 || (kind < 0.3 && !changeable_.empty())) return propose_option();
+    if (located_ == 0 || (kind < 0.25 && !changeable_.empty())) return propose_option();
+    if (kind < 0.35 && changeable_.size() > 1) return propose_exchange();
     const std::uint32_t place = pick_place();
-    if (kind < 0.65) return propose_relocation(place);
+    if (kind < 0.7) return propose_relocation(place);
     return propose_swap(place);
   }
 
@@ -61,12 +62,12 @@ class Moves {
       now_.where[shift.place] = shift.to;
       enter_place(shift.place);
     }
+    for (const Retyped& change : retyped_) leave_table(change.table);
     for (const Retyped& change : retyped_) {
       const std::uint32_t first = space_.first_place[change.table];
-      leave_table(change.table);
       now_.option[change.table] = change.option;
       for (std::int32_t k = 0; k < space_.options[change.option].pieces; ++k) {
-        now_.where[first + at(k)] = new_where_[at(k)];
+        now_.where[first + at(k)] = new_where_[change.places + at(k)];
       }
       enter(change.table);
     }
@@ -83,6 +84,7 @@ class Moves {
   };
   struct Retyped {
     std::uint32_t table, option;
+    std::uint32_t places = 0;  // into new_where_
   };
   static std::uint32_t at(std::int32_t i) { return static_cast<std::uint32_t>(i); }
 
@@ -283,11 +285,7 @@ class Moves {
 
   bool propose_option() {
     if (changeable_.empty()) return false;
-    std::uint32_t table = changeable_[random_->below(changeable_.size())];
-    if (located_ > 0 && random_->chance(0.6)) {
-      const std::uint32_t slow = table_of_place_[pick_place()];
-      if (choice_of(slow).options > 1) table = slow;
-    }
+    const std::uint32_t table = changeable_table();
     const Choice& choice = choice_of(table);
     const std::uint32_t old = now_.option[table] - choice.first_option;
     std::uint32_t next = random_->below(choice.options - 1);
@@ -305,6 +303,60 @@ class Moves {
     }
     add_table(option, new_where_.data(), 1);
     retyped_.push_back({table, choice.first_option + next});
+    return true;
+  }
+
+  std::uint32_t changeable_table() {
+    if (located_ > 0 && random_->chance(0.6)) {
+      const std::uint32_t slow = table_of_place_[pick_place()];
+      if (choice_of(slow).options > 1) return slow;
+    }
+    return changeable_[random_->below(changeable_.size())];
+  }
+
+  // Two tables trade the ways they are cut, and their places.
+  bool propose_exchange() {
+    const std::uint32_t a = changeable_table(), b = changeable_[random_->below(changeable_.size())];
+    if (a == b || now_.option[a] == now_.option[b]) return false;
+    const std::int64_t for_a = as(choice_of(a), option_of(b));
+    const std::int64_t for_b = as(choice_of(b), option_of(a));
+    if (for_a < 0 || for_b < 0) return false;
+    if (!may_take_places(a, b) || !may_take_places(b, a)) return false;
+    const auto place = static_cast<std::uint32_t>(space_.world);
+    retyped_.push_back({a, static_cast<std::uint32_t>(for_a), 0});
+    retyped_.push_back({b, static_cast<std::uint32_t>(for_b), place});
+    std::copy_n(where(b), option_of(b).pieces, new_where_.begin());
+    std::copy_n(where(a), option_of(a).pieces, new_where_.begin() + place);
+    add_table(option_of(a), where(a), -1);
+    add_table(option_of(b), where(b), -1);
+    for (const Retyped& change : retyped_) {
+      add_table(space_.options[change.option], new_where_.data() + change.places, 1);
+    }
+    return true;
+  }
+
+  // Any of the options that are placed like `other`; -1: none.
+  std::int64_t as(const Choice& choice, const Option& other) {
+    std::int64_t found = -1;
+    std::size_t matches = 0;
+    for (std::uint32_t o = choice.first_option; o < choice.first_option + choice.options; ++o) {
+      const Option& option = space_.options[o];
+      if (option.spread != other.spread || option.pieces != other.pieces) continue;
+      if (random_->below(++matches) == 0) found = o;
+    }
+    return found;
+  }
+  bool may_take_places(std::uint32_t table, std::uint32_t from) const {
+    const Choice& choice = choice_of(table);
+    if (choice.mask < 0) return true;
+    const Option& option = option_of(from);
+    for (std::int32_t k = 0; k < option.pieces; ++k) {
+      const std::int32_t there = where(from)[k];
+      if (!(option.spread == Spread::kHostBlocks ? space_.may_use_host(choice, there)
+                                                 : space_.may_use(choice, there))) {
+        return false;
+      }
+    }
     return true;
   }
   // Light places for all pieces, into new_where_.

@@ -237,8 +237,8 @@ class Ranks {
       for (int i = 0; i < doublings_; ++i) {
         for (std::size_t r = 0; r < world_; ++r) powers[r] *= powers[r];
       }
-      sums_[p] = floor_power_[p] +
-                 over_ranks(now_.powers[p], [](double a, double b) { return a + b; });
+      sums_[p] =
+          floor_power_[p] + over_ranks(now_.powers[p], [](double a, double b) { return a + b; });
     }
   }
 
