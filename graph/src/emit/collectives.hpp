@@ -26,6 +26,9 @@ class Communicator {
         world_size_(world_size),
         next_(std::make_shared<std::int64_t>(first)) {}
 
+  /// The next collective, of whatever group, gets this number.
+  void count_from(std::int64_t number) { *next_ = number; }
+
   /// A group of which this rank of the job is one.
   Communicator subgroup(const RankGroup& group) const;
   /// Notes in the graph which ranks are in the groups of this one.

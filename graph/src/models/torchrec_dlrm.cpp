@@ -1,5 +1,6 @@
 #include "perfmodel/graph/build_torchrec_dlrm.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <utility>
 
@@ -114,6 +115,10 @@ class TorchrecStep {
     top.insert(top.end(), config_.top_mlp.begin(), config_.top_mlp.end());
     top_ = make_layers(top, make);
     reducers_.emplace_back(graph_, dense_parameters_);
+    // A number that is waited for is not negative.
+    first_collective_ =
+        std::max(first_collective_, collectives_per_step() - collectives_before_lengths());
+    ranks_.count_from(first_collective_);
   }
 
   // The gradient of a replicated table is a piece of the gradient of all of them; Python cuts it
@@ -162,8 +167,7 @@ class TorchrecStep {
 
   // The last step exchanged them, right behind its vectors and this batch's sizes.
   IndexExchange::Arrived wait_for_indices() {
-    const std::int64_t before = config_.first_collective - collectives_per_step();
-    return indices_.wait(before + vector_collectives() + indices_.size_collectives());
+    return indices_.wait(first_collective_ - collectives_per_step() + collectives_before_lengths());
   }
 
   void exchange_indices() {
@@ -333,6 +337,10 @@ class TorchrecStep {
     return count;
   }
 
+  std::int64_t collectives_before_lengths() const {
+    return vector_collectives() + indices_.size_collectives();
+  }
+
   // Of vectors and of their gradients, of sizes, lengths and indices; all-reduces.
   std::int64_t collectives_per_step() const {
     std::int64_t count = 2 * vector_collectives() + indices_.collectives();
@@ -344,7 +352,8 @@ class TorchrecStep {
   TorchrecPlacement placement_;
   GraphBuilder graph_;
   AutogradTape tape_{graph_};
-  Communicator ranks_{graph_, config_.rank, config_.world_size, config_.first_collective};
+  std::int64_t first_collective_ = config_.first_collective;
+  Communicator ranks_{graph_, config_.rank, config_.world_size, first_collective_};
   Communicator host_ = ranks_.subgroup(ranks_of_host(config_));
   Communicator across_ = ranks_.subgroup(ranks_across_hosts(config_));
   IndexExchange indices_{tape_, config_, placement_, ranks_};

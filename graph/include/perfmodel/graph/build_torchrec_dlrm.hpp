@@ -65,7 +65,7 @@ struct TorchrecDlrmConfig {
   std::int64_t rank = 0;              ///< whose graph it is
 
   /// Number of the first collective of the step; later ones count on, in whatever process group,
-  /// and the step before had as many.
+  /// and the step before had as many. It is raised where that one would have negative ones.
   std::int64_t first_collective = 8;
 };
 
