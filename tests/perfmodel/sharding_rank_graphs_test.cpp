@@ -47,7 +47,7 @@ class RankGraphs : public ::testing::Test {
     return std::move(*job);
   }
 
-  // Times of the collectives of a rank that are recorded under this name, in order.
+  // Times of the collectives in the ops of that name, in order.
   std::vector<double> times(const JobPrediction& job, std::size_t rank, std::string_view op) const {
     std::vector<double> found;
     for (const PredictedOp& at : job.ranks[rank].ops) {
@@ -127,7 +127,7 @@ TorchrecDlrmConfig two_nodes(TableSharding sharding, std::vector<TableShard> sha
 }
 
 TEST_F(RankGraphs, RowsOfAHostAreAddedUpInside) {
-  constexpr std::string_view kAdd = "c10d::_reduce_scatter_base_";
+  constexpr std::string_view kAdd = "ReduceScatterBase_Req";
   const JobPrediction rows =
       predict_all(two_nodes(TableSharding::kRowWise, row_blocks(1'000'000, 0, 128, 0, 16)));
   const auto everywhere = times(rows, 8, kAdd);
@@ -145,7 +145,7 @@ TEST_F(RankGraphs, PairsAcrossHostsUseTheNetwork) {
       predict_all(two_nodes(TableSharding::kTableRowWise, row_blocks(1'000'000, 0, 128, 8, 8)));
   // The vectors, first of all: 2 x 4096 x 128 x 4 B from each rank of host 1, half of it to the
   // other host. One NIC of 25 GB/s per GPU takes 84 us, 300 GB/s of NVLink would take 7.
-  const auto exchanged = times(job, 8, "c10d::alltoall_base_");
+  const auto exchanged = times(job, 8, "All2All_Pooled_Req");
   ASSERT_FALSE(exchanged.empty());
   EXPECT_GT(exchanged[0], 80);
 }
