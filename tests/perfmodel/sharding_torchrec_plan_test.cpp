@@ -2,9 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -15,78 +12,14 @@
 namespace perfmodel::sharding {
 namespace {
 
-using Json = nlohmann::json;
-
-Json public_json(const std::string& name) {
-  const char* folder = std::getenv("PERFMODEL_PUBLIC_DATA");
-  if (folder == nullptr) return {};
-  return Json::parse(std::ifstream(std::filesystem::path(folder) / "sharding" / name));
-}
-
-TableOptimizer optimizer_of(const std::string& name) {
-  if (name == "sgd") return TableOptimizer::kSgd;
-  if (name == "adagrad") return TableOptimizer::kAdagrad;
-  EXPECT_EQ(name, "rowwise_adagrad");
-  return TableOptimizer::kRowwiseAdagrad;
-}
-
-std::vector<ShardedTable> tables_of(const Json& one, const Json& models) {
-  std::vector<ShardedTable> tables;
-  ShardedTable table{.element_bytes = one["dtype"] == "fp16" ? 2 : 4,
-                     .optimizer = optimizer_of(one["optimizer"])};
-  if (one.contains("cache_load_factor") && !one["cache_load_factor"].is_null())
-    table.cache.load_factor = one["cache_load_factor"];
-  const auto add = [&](std::int64_t rows, std::int64_t dim, const std::vector<double>& poolings) {
-    table.name = "t" + std::to_string(tables.size());
-    table.rows = rows;
-    table.dim = dim;
-    table.features.clear();
-    for (double pooling : poolings) table.features.push_back({.pooling_factor = pooling});
-    tables.push_back(table);
-  };
-  if (one.contains("tables")) {
-    for (const Json& row : one["tables"]) add(row[0], row[1], {row[2].get<double>()});
-    return tables;
-  }
-  for (const Json& group : models[one["model"].get<std::string>()]["tables"]) {
-    for (int i = 0; i < group["count"].get<int>(); ++i) {
-      add(group["rows"], group["dim"], group["hotness"].get<std::vector<double>>());
-    }
-  }
-  return tables;
-}
-
-TablePlacement placement_of(const Json& assigned) {
-  static const std::vector<ShardingType> kTypes = {
-      ShardingType::kDataParallel, ShardingType::kTableWise,    ShardingType::kColumnWise,
-      ShardingType::kRowWise,      ShardingType::kTableRowWise, ShardingType::kTableColumnWise};
-  static const std::vector<ComputeKernel> kKernels = {ComputeKernel::kDense, ComputeKernel::kFused,
-                                                      ComputeKernel::kFusedUvmCaching};
-  TablePlacement placement;
-  bool type = false, kernel = false;
-  for (ShardingType known : kTypes) {
-    if (assigned[1] == to_string(known)) placement.type = known, type = true;
-  }
-  for (ComputeKernel known : kKernels) {
-    if (assigned[2] == to_string(known)) placement.kernel = known, kernel = true;
-  }
-  EXPECT_TRUE(type && kernel) << assigned;
-  if (assigned[3] != "all") placement.ranks = assigned[3].get<std::vector<std::int64_t>>();
-  return placement;
-}
-
 TEST(TorchrecPlan, RatingsAreThoseOfItsPlanner) {
   const Json all = public_json("torchrec_plan_cases.json"), models = public_json("models.json");
   if (all.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   std::size_t cases = 0;
   for (const Json& one : all["cases"]) {
     SCOPED_TRACE(one["id"].get<std::string>());
-    const auto tables = tables_of(one, models);
-    std::vector<TablePlacement> placements;
-    for (std::size_t t = 0; t < one["assignment"].size(); ++t) {
-      ASSERT_EQ(one["assignment"][t][0], tables[t].name);
-      placements.push_back(placement_of(one["assignment"][t]));
-    }
+    const auto tables = tables_of_case(one, models);
+    const std::vector<TablePlacement> placements = placements_of_case(one, tables);
     const auto topology =
         topology_of(all["meta"]["topologies"][one["topology"].get<std::string>()]);
     const TorchrecSettings settings{.batch = one["batch_size_per_rank"]};
@@ -137,7 +70,7 @@ TEST_F(SmallPlan, NamesWhatIsWrongWithAPlacement) {
   EXPECT_EQ(message({.type = Type::kTableWise, .ranks = {4}}),
             "table t: expected ranks from 0 to 3, found 4");
   EXPECT_EQ(message({.type = Type::kRowWise, .ranks = {0, 1, 2, 2}}),
-            "table t: expected a shard on every rank, found 3 ranks");
+            "table t: expected a rank of its own for every shard, found 3 ranks for 4 shards");
   EXPECT_EQ(message({.type = Type::kTableRowWise, .ranks = {1, 2}}),
             "table t: expected each block of rows on a rank of its own on one host, found ranks 1, "
             "2");

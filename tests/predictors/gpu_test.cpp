@@ -46,7 +46,7 @@ class GpuFile {
 TEST(GpuFiles, EveryFileLoadsUnderItsName) {
   const auto gpus = read_gpus(gpu_folder());
   ASSERT_TRUE(gpus.has_value()) << to_string(gpus.error());
-  EXPECT_EQ(gpus->size(), 32u);
+  EXPECT_EQ(gpus->size(), 33u);
   for (const Gpu& gpu : *gpus) {
     EXPECT_GT(gpu.peak(DType::kFloat32, false).value, 1e12) << gpu.name;
     EXPECT_GT(gpu.dram_bandwidth.value, 1e11) << gpu.name;

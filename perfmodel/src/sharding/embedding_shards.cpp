@@ -22,11 +22,12 @@ constexpr std::array<Name<ShardingType>, 8> kTypes = {
      {ShardingType::kGrid, "grid_shard"},
      {ShardingType::kRowSplit, "row_split"}}};
 
-constexpr std::array<Name<ComputeKernel>, 4> kKernels = {
+constexpr std::array<Name<ComputeKernel>, 5> kKernels = {
     {{ComputeKernel::kDense, "dense"},
      {ComputeKernel::kFused, "fused"},
      {ComputeKernel::kFusedUvm, "fused_uvm"},
-     {ComputeKernel::kFusedUvmCaching, "fused_uvm_caching"}}};
+     {ComputeKernel::kFusedUvmCaching, "fused_uvm_caching"},
+     {ComputeKernel::kHashed, "hashed"}}};
 
 constexpr std::array<Name<TableOptimizer>, 5> kOptimizers = {
     {{TableOptimizer::kNone, "none"},

@@ -32,6 +32,7 @@ enum class ComputeKernel : std::uint8_t {
   kFused,            ///< HBM, one kernel for many tables, updated in its backward pass
   kFusedUvm,         ///< host memory, read over the link
   kFusedUvmCaching,  ///< host memory behind a cache in HBM
+  kHashed,           ///< rows are pieced together from an array that tables share (HashedArray)
 };
 std::string_view to_string(ComputeKernel kernel);  ///< "fused_uvm_caching"
 std::optional<ComputeKernel> compute_kernel(std::string_view name);
@@ -76,7 +77,7 @@ struct PlacementRules {
 };
 
 struct ShardedTable {
-  std::string name;
+  std::string name = {};
   std::int64_t rows = 1, dim = 1;
   int element_bytes = 4;
   std::optional<int> output_bytes = {};  ///< of an element of the pooled vector; none: the table's
