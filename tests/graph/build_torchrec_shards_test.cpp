@@ -344,6 +344,14 @@ TEST(TorchrecShards, AWholeTableAsOneShardIsTableWise) {
   EXPECT_EQ(execution_graph_json(build(by_shard)), execution_graph_json(build(by_rank)));
 }
 
+TEST(TorchrecShards, TablesMayHaveAnotherOptimizer) {
+  TorchrecDlrmConfig config = one_table(5, TableSharding::kTableWise, column_pieces(80, kDim, {5}));
+  config.table_optimizer = TorchrecDlrmConfig::TableOptimizer::kRowwiseAdagrad;
+  const ExecutionGraph graph = build(config);
+  EXPECT_EQ(count(graph, "fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function"), 1U);
+  EXPECT_EQ(lookups(graph).count, 0U);
+}
+
 TEST(TorchrecShards, ARankWithoutTablesTakesPart) {
   const ExecutionGraph graph =
       build(one_table(2, TableSharding::kTableWise, column_pieces(80, kDim, {5})));

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "graph_fixture.hpp"
+#include "perfmodel/predictors/lower.hpp"
 
 namespace perfmodel {
 namespace {
@@ -273,6 +274,41 @@ TEST_F(OpRules, FbgemmBackwardWithoutLookupIsRefused) {
                               {f.tensor({64, 48})}),
                        gpu)
                    .ok);
+}
+
+// A record with a label in it, which launches the collective where a template knows it.
+int add_collective(GraphFixture& f, const char* kind, const char* label) {
+  f.graph().comm_records.push_back({.collective = kind, .group_size = 4});
+  const int record = f.node("record_param_comms", {f.tensor({80})}, {f.tensor({20})});
+  f.at(record).comm = static_cast<std::int32_t>(f.graph().comm_records.size()) - 1;
+  const int inside = f.node(label, {f.tensor({80})});
+  f.at(inside).is_label = true;
+  f.adopt(record, {inside});
+  return record;
+}
+
+TEST_F(OpRules, CollectivesThatNoTemplateKnowsAreLaunchedByTheirRecords) {
+  const int known = add_collective(f, "all_to_all", "nccl:all_to_all");
+  const int unknown = add_collective(f, "_reduce_scatter_base", "nccl:_reduce_scatter_base");
+  LaunchTemplates templates;
+  templates.lists = {{}, {{.collective = true, .stream = 1}}};
+  for (int i = 0; i < 2; ++i) {  // the record, then its label
+    const Node& node = f.at(known + i);
+    const TemplateKeys keys = template_keys(f.graph(), node);
+    for (std::size_t level = 0; level < kTemplateLevels; ++level) {
+      templates.by_key[level][keys[level]] = {.list = static_cast<std::uint32_t>(i), .count = 1};
+    }
+  }
+  // Same name and devices: the record of the other one is found too, and launches nothing.
+  ASSERT_NE(templates.find(template_keys(f.graph(), f.at(unknown))).calls, nullptr);
+  Lowering lowering(f.graph(), gpu, &templates);
+  const LoweredOp by_label = lowering.lower(known), by_record = lowering.lower(unknown);
+  ASSERT_EQ(by_label.calls.size(), 1U);
+  EXPECT_EQ(by_label.calls[0].node, known + 1);
+  ASSERT_EQ(by_record.calls.size(), 1U);
+  EXPECT_EQ(by_record.calls[0].node, unknown);
+  ASSERT_EQ(by_record.work.size(), 1U);
+  EXPECT_EQ(std::get<CollectiveShape>(by_record.work[0].shape).kind, "reduce_scatter");
 }
 
 TEST_F(OpRules, BucketizingCountsScansAndMoves) {

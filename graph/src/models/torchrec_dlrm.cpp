@@ -29,6 +29,21 @@ constexpr DType kFloat = DType::kFloat32, kLong = DType::kInt64;
 constexpr double kLearningRate = 0.005;
 constexpr double kSteps = 11;  // that the optimizer has counted
 
+TableBatch::Optimizer fused_optimizer(const TorchrecDlrmConfig& config) {
+  using Optimizer = TorchrecDlrmConfig::TableOptimizer;
+  switch (config.table_optimizer) {
+    case Optimizer::kSgd:
+      return TableBatch::Optimizer::kSgd;
+    case Optimizer::kRowwiseAdagrad:
+      return TableBatch::Optimizer::kRowwiseAdagrad;
+    case Optimizer::kAdam:
+      return TableBatch::Optimizer::kAdam;
+    case Optimizer::kAdagrad:
+      break;
+  }
+  return TableBatch::Optimizer::kAdagrad;
+}
+
 class TorchrecStep {
  public:
   explicit TorchrecStep(const TorchrecDlrmConfig& config)
@@ -183,15 +198,8 @@ class TorchrecStep {
     return {indices, to_dtype(graph_, offsets, kLong, tape_.sequence())};
   }
 
-  static TableBatch no_tables() {
-    TableBatch made;
-    made.optimizer = TableBatch::Optimizer::kAdagrad;
-    made.learning_rate = kLearningRate;
-    return made;
-  }
-
   TableBatch replicated_tables() const {
-    TableBatch made = no_tables();
+    TableBatch made;
     for (std::size_t i : placement_.replicated()) {
       made.rows.push_back(config_.tables[i].num_rows);
       made.dims.push_back(config_.tables[i].dim);
@@ -200,7 +208,9 @@ class TorchrecStep {
   }
 
   TableBatch tables_here(const ShardingGroup& group) const {
-    TableBatch made = no_tables();
+    TableBatch made;
+    made.optimizer = fused_optimizer(config_);
+    made.learning_rate = kLearningRate;
     for (const TablePiece& piece : group.on_rank(config_.rank)) {
       made.rows.push_back(piece.rows[static_cast<std::size_t>(config_.rank % group.blocks)]);
       made.dims.push_back(piece.columns);

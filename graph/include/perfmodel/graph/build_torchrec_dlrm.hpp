@@ -53,12 +53,19 @@ struct PlacedTable {
 };
 
 /// One rank of a DLRM whose tables TorchRec has sharded: TrainPipelineSparseDist, tables in FBGEMM
-/// with a fused Adagrad, MLPs in DistributedDataParallel with Adagrad.
+/// with a fused optimizer, MLPs in DistributedDataParallel with Adagrad.
 struct TorchrecDlrmConfig {
   std::string name = "torchrec-dlrm";
   std::vector<std::int64_t> bottom_mlp;  ///< widths, the dense features first
   std::vector<std::int64_t> top_mlp;     ///< widths behind the interaction, the last one 1
   std::vector<PlacedTable> tables;       ///< one feature each, in the order of the batch
+  /// Of sharded tables, in the backward pass of their lookups; the others have an Adagrad.
+  enum class TableOptimizer : std::uint8_t {
+    kSgd,
+    kRowwiseAdagrad,
+    kAdagrad,
+    kAdam
+  } table_optimizer = TableOptimizer::kAdagrad;
   std::int64_t batch_per_rank = 2048;
   std::int64_t world_size = 8;
   std::int64_t local_world_size = 0;  ///< ranks per host; 0: all are on one
