@@ -163,6 +163,7 @@ TEST(TorchrecShards, EveryCollectiveOfTheStepOrTheOneBeforeIsAwaited) {
     }
     for (const CommRecord& record : graph.comm_records) {
       if (record.collective != "wait") continue;
+      EXPECT_GE(record.sequence, 0);
       const bool before = record.sequence < *numbers.begin();
       EXPECT_TRUE(awaited.insert(record.sequence + (before ? step : 0)).second);
     }
