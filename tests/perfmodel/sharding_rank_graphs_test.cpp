@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -11,7 +10,7 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "perfmodel/predict.hpp"
-#include "perfmodel/sharding/placed_table.hpp"
+#include "perfmodel/sharding/sharded_graph.hpp"
 
 namespace perfmodel {
 namespace {
@@ -161,73 +160,41 @@ TEST_F(RankGraphs, WhoHoldsTheTableIsSlowest) {
   }
 }
 
-// A plan of TorchRec's kinds for 2 hosts of 4 ranks.
-TEST(PlacedTable, ShardsLieWhereThePlanPutsThem) {
+// What a plan says lies in the configuration of the graphs with its offsets.
+TEST(ShardedGraph, ShardsLieWhereThePlanPutsThem) {
   using sharding::ShardingType;
-  const sharding::ShardedTable table{.name = "t", .rows = 90, .dim = 16, .least_columns = 8};
-  const auto placed = [&](sharding::TablePlacement placement) {
-    const auto made = sharding::placed_table(table, placement, 8, 4);
-    EXPECT_TRUE(made) << to_string(made.error());
-    return made ? *made : PlacedTable{};
-  };
-  const PlacedTable replicated = placed({.type = ShardingType::kDataParallel});
-  EXPECT_EQ(replicated.kind(), TableSharding::kDataParallel);
-  const PlacedTable whole = placed({.type = ShardingType::kTableWise, .ranks = {3}});
-  EXPECT_EQ(whole.kind(), TableSharding::kTableWise);
-  EXPECT_EQ(whole.shards, column_pieces(90, 16, {3}));
-  const PlacedTable columns = placed({.type = ShardingType::kColumnWise, .ranks = {6, 2}});
-  EXPECT_EQ(columns.shards, column_pieces(90, 8, {6, 2}));
-  const PlacedTable quarters =
-      placed({.type = ShardingType::kTableColumnWise, .ranks = {0, 1, 2, 3}, .least_columns = 4});
-  EXPECT_EQ(quarters.shards, column_pieces(90, 4, {0, 1, 2, 3}));
-  const PlacedTable rows = placed({.type = ShardingType::kRowWise});
-  EXPECT_EQ(rows.shards, row_blocks(90, 0, 16, 0, 8));
-  const PlacedTable grid = placed({.type = ShardingType::kGrid, .ranks = {4, 5, 6, 7, 0, 1, 2, 3}});
-  auto expected = row_blocks(90, 0, 8, 4, 4);
-  for (const TableShard& shard : row_blocks(90, 8, 8, 0, 4)) expected.push_back(shard);
-  EXPECT_EQ(grid.shards, expected);
-
-  TorchrecDlrmConfig config = testing::every_sharding(0);
-  config.tables = {replicated, whole, columns, quarters, rows, grid};
-  EXPECT_TRUE(build_torchrec_dlrm(config));
-}
-
-TEST(PlacedTable, WhatGraphsDoNotHaveIsRefused) {
-  using sharding::ShardedTable;
-  using sharding::ShardingType;
-  using sharding::TablePlacement;
-  const auto message = [](const std::function<void(ShardedTable&, TablePlacement&)>& spoil) {
-    ShardedTable table{.name = "t", .rows = 90, .dim = 16};
-    TablePlacement placement{.type = ShardingType::kTableWise, .ranks = {3}};
-    spoil(table, placement);
-    const auto made = sharding::placed_table(table, placement, 8, 4);
-    return made ? std::string("placed") : made.error().message;
-  };
-  using Table = ShardedTable;
-  using Place = TablePlacement;
-  EXPECT_EQ(message([](Table&, Place&) {}), "placed");
-  EXPECT_EQ(message([](Table& t, Place&) { t.features.resize(2); }),
-            "table t: expected one feature, as graphs are built for, found 2");
-  EXPECT_EQ(message([](Table& t, Place&) { t.features[0].poolings = 2; }),
-            "table t: expected one bag per sample, found 2");
-  EXPECT_EQ(message([](Table& t, Place&) { t.features[0].batch = 7; }),
-            "table t: expected the batch of the job, found 7");
-  EXPECT_EQ(message([](Table& t, Place&) { t.weighted = true; }),
-            "table t: expected ids without weights, found weights");
-  EXPECT_EQ(message([](Table& t, Place&) { t.pooled = false; }),
-            "table t: expected a vector per bag, found one per id");
-  EXPECT_EQ(message([](Table& t, Place&) { t.element_bytes = 2; }),
-            "table t: expected elements of 4 bytes, found some of 2");
-  EXPECT_EQ(message([](Table& t, Place&) { t.backward_wire_bytes = 2; }),
-            "table t: expected elements of 4 bytes, found some of 2");
-  EXPECT_EQ(message([](Table&, Place& p) { p.kernel = sharding::ComputeKernel::kFusedUvm; }),
-            "table t: expected kernel fused, found fused_uvm");
-  EXPECT_EQ(message([](Table&, Place& p) {
-              p.ranks = {1, 2};
-            }),
-            "table t: expected a rank for each of 1 shards, found 2");
-  EXPECT_EQ(message([](Table&, Place& p) { p.type = ShardingType::kRowSplit; }),
-            "table t: expected a way of TorchRec's to cut it, found row_split");
+  sharding::ShardingStudy study;
+  study.world = 8;
+  study.local_world = 4;
+  study.batch_per_rank = 6;
+  study.dense = sharding::DensePart{.bottom_mlp = {4, 16}, .top_mlp = {6, 1}};
+  const std::vector<sharding::TablePlacement> placements = {
+      {.type = ShardingType::kDataParallel, .kernel = sharding::ComputeKernel::kDense},
+      {.type = ShardingType::kTableWise, .ranks = {3}},
+      {.type = ShardingType::kColumnWise, .ranks = {6, 2}},
+      {.type = ShardingType::kTableColumnWise, .ranks = {0, 1, 2, 3}, .least_columns = 4},
+      {.type = ShardingType::kRowWise, .ranks = {0, 1, 2, 3, 4, 5, 6, 7}},
+      {.type = ShardingType::kTableRowWise, .ranks = {4, 5, 6, 7}},
+      {.type = ShardingType::kGrid, .ranks = {4, 5, 6, 7, 0, 1, 2, 3}}};
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    study.tables.push_back(
+        {.name = "t" + std::to_string(i), .rows = 90, .dim = 16, .least_columns = 8});
+  }
+  const auto config = sharding::sharded_dlrm(study, placements);
+  ASSERT_TRUE(config) << to_string(config.error());
+  ASSERT_EQ(config->tables.size(), placements.size());
+  EXPECT_EQ(config->tables[0].kind(), TableSharding::kDataParallel);
+  EXPECT_EQ(config->tables[1].kind(), TableSharding::kTableWise);
+  EXPECT_EQ(config->tables[1].rank, 3);
+  EXPECT_EQ(config->tables[2].shards, column_pieces(90, 8, {6, 2}));
+  EXPECT_EQ(config->tables[3].shards, column_pieces(90, 4, {0, 1, 2, 3}));
+  EXPECT_EQ(config->tables[4].shards, row_blocks(90, 0, 16, 0, 8));
+  EXPECT_EQ(config->tables[5].shards, row_blocks(90, 0, 16, 4, 4));
+  auto grid = row_blocks(90, 0, 8, 4, 4);
+  for (const TableShard& shard : row_blocks(90, 8, 8, 0, 4)) grid.push_back(shard);
+  EXPECT_EQ(config->tables[6].shards, grid);
+  const auto graph = build_torchrec_dlrm(*config);
+  EXPECT_TRUE(graph) << to_string(graph.error());
 }
 
 }  // namespace
