@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "perfmodel/sharding/hugectr_plan_file.hpp"
+#include "perfmodel/sharding/plan_export.hpp"
 #include "perfmodel/sharding/torchrec_plan_file.hpp"
 #include "sharding_cases.hpp"
 #include "sharding_files.hpp"
@@ -139,7 +140,9 @@ std::string write_error(const ShardedTable& table, const TablePlacement& placeme
 TEST(TorchrecPlanFile, WritesOnlyWhatTorchrecHas) {
   const ShardedTable table = table_of("t", 10, 8);
   EXPECT_EQ(write_error(table, {.type = Type::kRowSplit, .ranks = {0, 1}}),
-            "table t: expected a way of TorchRec's to cut it, found row_split");
+            "table t: expected a type of TorchRec's, found row_split");
+  EXPECT_EQ(write_error(table, {.type = Type::kDataParallel, .kernel = Kernel::kHashed}),
+            "table t: expected a kernel of TorchRec's, found hashed");
   EXPECT_EQ(write_error(table, {.ranks = {8}}), "table t: expected ranks from 0 to 7, found 8");
   EXPECT_EQ(write_error(table, {}), "table t: expected a rank per shard, 1 in all, found 0");
   EXPECT_EQ(write_error(table, {.type = Type::kTableRowWise, .ranks = {0, 1, 2, 4}}),
@@ -194,6 +197,9 @@ TEST(TorchrecPlanFile, RefusesNamesAndShapesThatNobodyKnows) {
   EXPECT_EQ(torchrec_table_error("table_wise", "quant", "0", one),
             "p.json:2:56: /plan/m/t/compute_kernel: expected a compute kernel, the nearest is "
             "\"fused\", found \"quant\"");
+  EXPECT_EQ(torchrec_table_error("data_parallel", "hashed", "0", "null"),
+            "p.json:2:59: /plan/m/t/compute_kernel: expected a kernel of TorchRec's, found "
+            "\"hashed\"");
   EXPECT_EQ(torchrec_table_error("table_wise", "fused", "", "[]"),
             "p.json:2:74: /plan/m/t/ranks: expected at least one rank, found []");
   EXPECT_EQ(torchrec_table_error("table_wise", "fused", "-1", one),
@@ -423,7 +429,8 @@ TEST(HugectrPlanFile, ListsTheTablesOfEachNode) {
 TEST(HugectrPlanFile, SaysWhichTableItCannotHold) {
   const auto tables = tables_named({"a", "b"});
   const auto message = [&](const TablePlacement& placement, HugectrBucket bucket) {
-    const std::vector<TablePlacement> placements = {{.type = Type::kDataParallel}, placement};
+    const std::vector<TablePlacement> placements = {
+        {.type = Type::kDataParallel, .kernel = Kernel::kDense}, placement};
     const auto plan = hugectr_plan(tables, placements, 4, 2, bucket);
     return plan ? "made" : to_string(plan.error());
   };
@@ -436,6 +443,8 @@ TEST(HugectrPlanFile, SaysWhichTableItCannotHold) {
             "node, found table_wise");
   EXPECT_EQ(message({.kernel = Kernel::kFusedUvm, .ranks = {0}}, kGpu),
             "table b: expected kernel fused in HugeCTR's plan, found fused_uvm");
+  EXPECT_EQ(message({.type = Type::kDataParallel, .kernel = Kernel::kHashed}, kGpu),
+            "table b: expected kernel dense in HugeCTR's plan, found hashed");
   EXPECT_EQ(message({.ranks = {0, 1}}, kGpu), "table b: expected one rank, found ranks 0, 1");
   EXPECT_EQ(message({.ranks = {4}}, kGpu), "table b: expected ranks from 0 to 3, found ranks 4");
   EXPECT_EQ(message({}, kGpu), "table b: expected ranks from 0 to 3, found ranks ");
@@ -566,6 +575,50 @@ TEST(HugectrPlanFile, PublicPlansComeBack) {
     ++cases;
   }
   EXPECT_EQ(cases, 5U);
+}
+
+// ------------------------------------------------------------------------------------------- CSV
+
+TEST(PlanCsv, HasARowPerShard) {
+  const std::vector<ShardedTable> tables = {table_of("dp", 5, 8), table_of("a,\"b\"", 9, 16),
+                                            table_of("grid", 7, 256), table_of("split", 10, 16),
+                                            table_of("few", 1, 4)};
+  const std::vector<TablePlacement> placements = {
+      {.type = Type::kDataParallel, .kernel = Kernel::kDense},
+      {.ranks = {3}},
+      {.type = Type::kGrid, .kernel = Kernel::kFusedUvm, .ranks = {2, 3, 0, 1}},
+      {.type = Type::kRowSplit, .ranks = {3, 0, 1}},
+      {.type = Type::kRowWise}};
+  EXPECT_EQ(plan_csv(tables, placements, 4, 2).value(),
+            "table,type,kernel,rank,rows,columns,row_offset,column_offset\n"
+            "dp,data_parallel,dense,0,5,8,0,0\n"
+            "dp,data_parallel,dense,1,5,8,0,0\n"
+            "dp,data_parallel,dense,2,5,8,0,0\n"
+            "dp,data_parallel,dense,3,5,8,0,0\n"
+            "\"a,\"\"b\"\"\",table_wise,fused,3,9,16,0,0\n"
+            "grid,grid_shard,fused_uvm,2,4,128,0,0\n"
+            "grid,grid_shard,fused_uvm,3,3,128,4,0\n"
+            "grid,grid_shard,fused_uvm,0,4,128,0,128\n"
+            "grid,grid_shard,fused_uvm,1,3,128,4,128\n"
+            "split,row_split,fused,3,4,16,,0\n"
+            "split,row_split,fused,0,3,16,,0\n"
+            "split,row_split,fused,1,3,16,,0\n"
+            "few,row_wise,fused,0,1,4,0,0\n");
+  const auto file = folder().file("plan.csv");
+  ASSERT_TRUE(write_plan_csv(file, tables, placements, 4, 2));
+  EXPECT_EQ(text_of(file), plan_csv(tables, placements, 4, 2).value());
+}
+
+TEST(PlanCsv, RefusesWhatLiesNowhere) {
+  const auto message = [](const TablePlacement& placement) {
+    return plan_csv(std::vector{table_of("t", 9, 4)}, std::vector{placement}, 4, 2).error().message;
+  };
+  EXPECT_EQ(message({.type = Type::kRowSplit}), "table t: expected ranks for its rows, found none");
+  EXPECT_EQ(message({.type = Type::kRowSplit, .ranks = {4}}),
+            "table t: expected ranks from 0 to 3, found 4");
+  EXPECT_EQ(message({.ranks = {0, 1}}), "table t: expected a rank per shard, 1 in all, found 2");
+  EXPECT_EQ(plan_csv(std::vector{table_of("t", 9, 4)}, {}, 4, 2).error().message,
+            "expected placements of 1 tables, found 0");
 }
 
 }  // namespace

@@ -149,6 +149,33 @@ TEST(StudyFile, DensePartsMayBeKnownTimes) {
   EXPECT_EQ(study->dense->parameter_bytes, 8'000'000);
 }
 
+TEST(StudyFile, MayHaveAHashedArray) {
+  const std::string tables = R"("tables": [{"name": "a", "rows": 9, "dim": 4, "pooling": 1}],)";
+  const auto study = read_sharding_study(
+      folder().written("hashed.json", std::string(kHead) + tables +
+                                          R"("hashed": {"elements": 27e6, "chunk": 8, "dtype":
+                           "fp16", "reference_kernel": false, "iterations_multiplier": 4.5}})"));
+  ASSERT_TRUE(study) << to_string(study.error());
+  ASSERT_TRUE(study->hashed);
+  EXPECT_EQ(study->hashed->elements, 27e6);
+  EXPECT_EQ(study->hashed->chunk, 8);
+  EXPECT_EQ(study->hashed->element_bytes, 2);
+  EXPECT_FALSE(study->hashed->reference_kernel);
+  EXPECT_EQ(study->hashed->iterations_multiplier, 4.5);
+  const auto error = [&](const std::string& members) {
+    return error_of_members(tables + "\n\"hashed\": {" + members + "}");
+  };
+  EXPECT_EQ(error(""), "s.json:3:11: /hashed/elements: expected this key, found nothing");
+  EXPECT_EQ(error("\"elements\": 0"),
+            "s.json:3:24: /hashed/elements: expected a whole number of at least 1, found 0");
+  EXPECT_EQ(error("\"elements\": 5, \"chunk\": 0.5"),
+            "s.json:3:36: /hashed/chunk: expected a whole number of at least 1, found 0.5");
+  EXPECT_EQ(error("\"elements\": 5, \"iterations_multiplier\": 0"),
+            "s.json:3:52: /hashed/iterations_multiplier: expected a number above 0, found 0");
+  EXPECT_EQ(error("\"elements\": 5, \"Z\": 8"),
+            "s.json:3:32: /hashed/Z: expected no such key, found 8");
+}
+
 TEST(StudyFile, RefusesWhatIsWrongAroundTheTables) {
   const std::string tables = R"("tables": [{"name": "a", "rows": 9, "dim": 4, "pooling": 1}], )";
   const std::vector<std::pair<std::string, std::string>> cases = {

@@ -82,6 +82,14 @@ TEST_F(SmallPlan, NamesWhatIsWrongWithAPlacement) {
             "expected placements of 2 tables, found 0");
 }
 
+TEST_F(SmallPlan, PlacementsMayHaveAWidthOfTheirOwn) {
+  EXPECT_EQ(
+      message({.type = ShardingType::kColumnWise, .ranks = {0, 1, 2, 3}, .least_columns = 64}),
+      "rated");
+  EXPECT_EQ(message({.type = ShardingType::kColumnWise, .ranks = {0, 1}, .least_columns = 64}),
+            "table t: expected a rank per shard, 4 in all, found 2");
+}
+
 TEST(UsableHbm, IsWhatIsLeftOrSaysThatNothingIs) {
   const std::vector<ShardedTable> tables = {
       {.name = "t", .features = {{.pooling_factor = 2.5}, {.pooling_factor = 1}}}};

@@ -106,7 +106,7 @@ TEST(GpuFiles, ErrorsNameTheField) {
       {"negative", [](Json& j) { j["peak_tflop_per_s"]["fp64"] = -1; }, "/peak_tflop_per_s/fp64",
        "expected a number above 0 or null, found -1"},
       {"unknown", [](Json& j) { j["dram"]["size_gib"] = 1; }, "/dram/size_gib",
-       "expected no such key, found 1"},
+       "expected no such key (but \"size_gb\"), found 1"},
       {"vendor", [](Json& j) { j["vendor"] = "intel"; }, "/vendor",
        "expected \"nvidia\" or \"amd\", found \"intel\""},
       {"version", [](Json& j) { j["version"] = 2; }, "/version", "expected 1, found 2"},

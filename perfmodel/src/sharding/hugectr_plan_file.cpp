@@ -309,6 +309,9 @@ Result<HugectrPlan> hugectr_plan(std::span<const ShardedTable> tables,
     const std::string name = by_number ? std::to_string(t) : tables[t].name;
     if (!names.insert(name).second) return refuse(tables[t], "a name of its own", "it twice");
     if (placements[t].type == ShardingType::kDataParallel) {
+      if (placements[t].kernel != ComputeKernel::kDense) {
+        return refuse(tables[t], "kernel dense in HugeCTR's plan", to_string(placements[t].kernel));
+      }
       plan.data_parallel.push_back(name);
       continue;
     }

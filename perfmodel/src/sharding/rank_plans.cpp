@@ -1,7 +1,8 @@
 #include "perfmodel/sharding/rank_plans.hpp"
 
 #include <algorithm>
-#include <chrono>
+
+#include "perfmodel/sharding/memory_shortfall.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -56,6 +57,13 @@ Result<void> add_plans(const BatchModel& model, const PlanSpace& space, const Se
   return {};
 }
 
+// The search knows no names: says what is short where that is the reason.
+Unexpected explained(const Error& error, const BatchModel& model, const PlanSpace& space) {
+  const std::string shortfall = describe_shortfall(model.study().tables, space);
+  if (shortfall.empty()) return Unexpected{error};
+  return fail(ErrorCode::kImpossible, shortfall);
+}
+
 }  // namespace
 
 Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& options) {
@@ -71,7 +79,7 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
     search.time_budget_s = left_s / static_cast<double>(spaces.size() - i);
     const auto found = search_plans(*space, search);
     if (!found) {
-      if (i == 0) return Unexpected{found.error()};
+      if (i == 0) return explained(found.error(), model, *space);
       continue;  // a part of the space that nothing fits into
     }
     if (i == 0) {

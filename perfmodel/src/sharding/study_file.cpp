@@ -109,6 +109,23 @@ DensePart parse_dense(const Json& json, std::optional<Error>& error) {
   return dense;
 }
 
+HashedArray parse_hashed(const Json& json, std::optional<Error>& error) {
+  ObjectReader reader(json, "/hashed", error);
+  HashedArray array;
+  array.elements = static_cast<double>(reader.whole_number("elements", 1));
+  if (reader.has("chunk")) array.chunk = static_cast<double>(reader.whole_number("chunk", 1));
+  if (reader.has("dtype")) {
+    array.element_bytes =
+        read_name(reader, "dtype", "an element type", dtype_bytes, dtype_names()).value_or(4);
+  }
+  if (reader.has("reference_kernel")) array.reference_kernel = reader.boolean("reference_kernel");
+  if (reader.has("iterations_multiplier")) {
+    array.iterations_multiplier = reader.positive("iterations_multiplier");
+  }
+  reader.finish();
+  return array;
+}
+
 void read_machine(ObjectReader& root, ShardingStudy& study) {
   for (const auto& [key, text] :
        {std::pair{"name", &study.name}, {"gpu", &study.gpu}, {"topology", &study.topology}}) {
@@ -153,6 +170,9 @@ ShardingStudy parse_study(const Json& document, std::optional<Error>& error) {
   read_machine(root, study);
   if (root.has("dense")) {
     if (const Json* json = root.object("dense")) study.dense = parse_dense(*json, error);
+  }
+  if (root.has("hashed")) {
+    if (const Json* json = root.object("hashed")) study.hashed = parse_hashed(*json, error);
   }
   TableDefaults defaults;
   if (root.has("defaults")) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-
 namespace perfmodel::sharding {
 
 double TorchrecRating::rating_ms() const {
@@ -43,11 +42,12 @@ Result<TorchrecRating> rate_plan(std::span<const ShardedTable> tables,
   rating.ranks.resize(static_cast<std::size_t>(std::max<std::int64_t>(0, topology.world)));
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const TablePlacement& placement = placements[t];
-    const auto costs =
-        torchrec_costs(tables[t], placement.type, placement.kernel, topology, settings);
+    ShardedTable table = tables[t];
+    if (placement.least_columns > 0) table.least_columns = placement.least_columns;
+    const auto costs = torchrec_costs(table, placement.type, placement.kernel, topology, settings);
     if (!costs) return Unexpected{costs.error()};
     const auto ranks =
-        shard_ranks(tables[t], placement, costs->size(), topology.world, topology.local_world);
+        shard_ranks(table, placement, costs->size(), topology.world, topology.local_world);
     if (!ranks) return Unexpected{ranks.error()};
     for (std::size_t i = 0; i < costs->size(); ++i) {
       rating.ranks[static_cast<std::size_t>((*ranks)[i])] += (*costs)[i];

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "perfmodel/output_file.hpp"
+#include "placed_shards.hpp"
 #include "table_names.hpp"
 
 namespace perfmodel::sharding {
@@ -26,46 +27,39 @@ bool cuts_rows(ShardingType type) {
          type == ShardingType::kGrid;
 }
 
-/// Row and column of the first element of each shard.
-std::vector<ShardSize> shard_offsets(const std::vector<ShardSize>& sizes, std::int64_t rows) {
-  std::vector<ShardSize> offsets;
-  ShardSize at;
-  bool started = false;  // rows of this piece of columns; the last blocks may have none
-  for (const ShardSize& size : sizes) {
-    if (started && at.rows == rows && size.rows > 0) at = {0, at.columns + size.columns};
-    offsets.push_back(at);
-    at.rows += size.rows;
-    started = true;
-  }
-  return offsets;
-}
-
 std::string json_string(std::string_view text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // ----------------------------------------------------------------------------------------- write
 
-Result<std::string> table_text(const ShardedTable& given, const TablePlacement& placement,
+Result<std::string> table_text(const ShardedTable& table, const TablePlacement& placement,
                                std::int64_t world, std::int64_t local_world) {
-  ShardedTable table = given;
-  if (placement.least_columns > 0) table.least_columns = placement.least_columns;
-  const auto sizes = shard_sizes(table, placement.type, world, local_world);
-  if (!sizes) return Unexpected{sizes.error()};
-  const auto ranks = shard_ranks(table, placement, sizes->size(), world, local_world);
-  if (!ranks) return Unexpected{ranks.error()};
+  if (placement.type == ShardingType::kRowSplit) {
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("table {}: expected a type of TorchRec's, found row_split", table.name));
+  }
+  if (placement.kernel == ComputeKernel::kHashed) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("table {}: expected a kernel of TorchRec's, found hashed", table.name));
+  }
+  const auto shards = placed_shards(table, placement, world, local_world);
+  if (!shards) return Unexpected{shards.error()};
+  std::vector<std::int64_t> ranks;
+  for (const PlacedShard& shard : *shards) ranks.push_back(shard.rank);
   std::string text = fmt::format(
       "{{\n        \"sharding_type\": \"{}\",\n        \"compute_kernel\": \"{}\",\n"
       "        \"ranks\": [{}],\n        \"shards\": ",
-      to_string(placement.type), to_string(placement.kernel), fmt::join(*ranks, ", "));
+      to_string(placement.type), to_string(placement.kernel), fmt::join(ranks, ", "));
   if (placement.type == ShardingType::kDataParallel) return text + "null\n      }";
-  const auto offsets = shard_offsets(*sizes, table.rows);
-  for (std::size_t i = 0; i < sizes->size(); ++i) {
+  for (std::size_t i = 0; i < shards->size(); ++i) {
+    const auto& [rank, offset, size] = (*shards)[i];
     text += fmt::format(
         "{}\n          {{\"shard_offsets\": [{}, {}], \"shard_sizes\": [{}, {}], "
         "\"placement\": \"rank:{}/cuda:{}\"}}",
-        i == 0 ? "[" : ",", offsets[i].rows, offsets[i].columns, (*sizes)[i].rows,
-        (*sizes)[i].columns, (*ranks)[i], (*ranks)[i] % local_world);
+        i == 0 ? "[" : ",", offset.rows, offset.columns, size.rows, size.columns, rank,
+        rank % local_world);
   }
   return text + "\n        ]\n      }";
 }
@@ -145,6 +139,7 @@ class PlanReader {
     const auto kernel = read_name(reader, "compute_kernel", "a compute kernel", compute_kernel,
                                   names_of<ComputeKernel>());
     if (type == ShardingType::kRowSplit) reader.reject("sharding_type", "a type of TorchRec's");
+    if (kernel == ComputeKernel::kHashed) reader.reject("compute_kernel", "a kernel of TorchRec's");
     placement.ranks = reader.whole_numbers("ranks", 0);
     if (placement.ranks.empty()) reader.reject("ranks", "at least one rank");
     const bool has_shards = reader.has("shards");

@@ -18,8 +18,8 @@ namespace perfmodel::sharding {
 struct HugectrPlan {
   std::vector<std::string> model_parallel = {}, data_parallel = {};
   std::vector<std::vector<std::string>> buckets = {};  ///< tables per GPU or node
-  bool by_number = false;                         ///< the file has numbers instead of names
-  bool short_key = false;                         ///< "strategy" instead of "shard_strategy"
+  bool by_number = false;                              ///< the file has numbers instead of names
+  bool short_key = false;                              ///< "strategy" instead of "shard_strategy"
   bool operator==(const HugectrPlan&) const = default;
 };
 
