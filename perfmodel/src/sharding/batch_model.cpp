@@ -212,7 +212,7 @@ Result<std::vector<ShardSize>> BatchModel::sizes(std::size_t index,
                                                  const TablePlacement& placement) const {
   ShardedTable table = study_.tables[index];
   if (placement.least_columns > 0) table.least_columns = placement.least_columns;
-  if (placement.type != ShardingType::kRowSplit) {
+  if (placement.type != ShardingType::kRowSplit && placement.type != ShardingType::kHostRowSplit) {
     return shard_sizes(table, placement.type, world(), local_world_);
   }
   const auto parts = static_cast<std::int64_t>(placement.ranks.size());

@@ -40,6 +40,7 @@ bool is_of_kinds(ShardingType type, const BatchModel::SpaceOptions& options) {
       return options.sums;
     case ShardingType::kTableRowWise:
     case ShardingType::kGrid:
+    case ShardingType::kHostRowSplit:
       return options.host_sums;
     default:
       return options.vectors;

@@ -12,7 +12,7 @@ namespace {
 template <class Enum>
 using Name = std::pair<Enum, std::string_view>;
 
-constexpr std::array<Name<ShardingType>, 8> kTypes = {
+constexpr std::array<Name<ShardingType>, 9> kTypes = {
     {{ShardingType::kDataParallel, "data_parallel"},
      {ShardingType::kTableWise, "table_wise"},
      {ShardingType::kColumnWise, "column_wise"},
@@ -20,7 +20,8 @@ constexpr std::array<Name<ShardingType>, 8> kTypes = {
      {ShardingType::kTableRowWise, "table_row_wise"},
      {ShardingType::kTableColumnWise, "table_column_wise"},
      {ShardingType::kGrid, "grid_shard"},
-     {ShardingType::kRowSplit, "row_split"}}};
+     {ShardingType::kRowSplit, "row_split"},
+     {ShardingType::kHostRowSplit, "host_row_split"}}};
 
 constexpr std::array<Name<ComputeKernel>, 5> kKernels = {
     {{ComputeKernel::kDense, "dense"},
@@ -120,9 +121,10 @@ Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingTy
       }
       break;
     case ShardingType::kRowSplit:
+    case ShardingType::kHostRowSplit:
       return fail(ErrorCode::kImpossible,
-                  fmt::format("table {}: expected a way of TorchRec's to cut it, found row_split",
-                              table.name));
+                  fmt::format("table {}: expected a way of TorchRec's to cut it, found {}",
+                              table.name, to_string(type)));
   }
   return shards;
 }

@@ -16,7 +16,8 @@ bool is_everywhere(ShardingType type) {
 
 // Blocks of rows that must lie on the ranks of one host; 1: each shard on its own.
 std::size_t blocks_on_a_host(ShardingType type, std::int64_t local_world) {
-  const bool rows = type == ShardingType::kTableRowWise || type == ShardingType::kGrid;
+  const bool rows = type == ShardingType::kTableRowWise || type == ShardingType::kGrid ||
+                    type == ShardingType::kHostRowSplit;
   return rows ? static_cast<std::size_t>(local_world) : 1;
 }
 
@@ -59,7 +60,8 @@ Result<std::vector<std::int64_t>> shard_ranks(const ShardedTable& table,
       return refuse(table, fmt::format("ranks from 0 to {}", world - 1), rank);
     }
   }
-  const bool apart = is_everywhere(placement.type) || placement.type == ShardingType::kRowSplit;
+  const bool apart = is_everywhere(placement.type) || placement.type == ShardingType::kRowSplit ||
+                     placement.type == ShardingType::kHostRowSplit;
   const std::set<std::int64_t> different(ranks.begin(), ranks.end());
   if (apart && different.size() != ranks.size()) {
     return refuse(table, "a rank of its own for every shard",

@@ -155,7 +155,8 @@ class Loads {
     const double forward = vectors_ * columns * table_.forward_wire_bytes.value_or(output_bytes());
     const double backward =
         vectors_ * columns * table_.backward_wire_bytes.value_or(output_bytes());
-    const bool on_host = type_ == ShardingType::kTableRowWise || type_ == ShardingType::kGrid;
+    const bool on_host = type_ == ShardingType::kTableRowWise || type_ == ShardingType::kGrid ||
+                         type_ == ShardingType::kHostRowSplit;
     if (type_ == ShardingType::kRowWise) return;  // the same on all ranks: counted for the job
     load_[on_host ? Load::kHostSumBytes : Load::kVectorBytes] = forward;
     load_[on_host ? Load::kHostSumGradientBytes : Load::kGradientBytes] = backward;

@@ -279,7 +279,8 @@ Result<void> check(const ShardedTable& table, ShardingType type, ComputeKernel k
     return fail(ErrorCode::kImpossible,
                 fmt::format("table {}: expected {}, found {}", table.name, expected, found));
   };
-  if (kernel == ComputeKernel::kHashed || type == ShardingType::kRowSplit) {
+  if (kernel == ComputeKernel::kHashed || type == ShardingType::kRowSplit ||
+      type == ShardingType::kHostRowSplit) {
     return refuse("a kernel and a type that TorchRec's planner knows",
                   fmt::format("{} with {}", to_string(type), to_string(kernel)));
   }

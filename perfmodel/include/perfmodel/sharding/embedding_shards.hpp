@@ -21,6 +21,7 @@ enum class ShardingType : std::uint8_t {
   kTableColumnWise,  ///< pieces of its columns on ranks of one host
   kGrid,             ///< pieces of its columns, each in L blocks of rows on one host
   kRowSplit,         ///< classes of rows on any ranks, whose sums are exchanged (HugeCTR)
+  kHostRowSplit,     ///< the same on all ranks of some hosts, summed on each of them first
 };
 std::string_view to_string(ShardingType type);  ///< "table_wise"
 std::optional<ShardingType> sharding_type(
@@ -103,8 +104,8 @@ struct ShardSize {
 /// multiple of 4, or all columns where there is none. Row blocks of one piece of columns stand side
 /// by side. Source: TorchRec, planner/shard_estimators and sharding_plan (2025-10).
 ///
-/// Errors (kImpossible): sizes below 1, a world that is no multiple of its hosts, kRowSplit (which
-/// the number of its ranks cuts).
+/// Errors (kImpossible): sizes below 1, a world that is no multiple of its hosts, kRowSplit and
+/// kHostRowSplit (which the number of their ranks cuts).
 Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingType type,
                                            std::int64_t world, std::int64_t local_world);
 
