@@ -9,6 +9,7 @@
 
 #include "batch_schedule.hpp"
 #include "perfmodel/predictors/collectives.hpp"
+#include "placed_shards.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -208,20 +209,9 @@ ShardLoad BatchModel::load(std::size_t table, const ShardSize& size, ShardingTyp
   return cache_->loads.emplace(key, load).first->second;
 }
 
-Result<std::vector<ShardSize>> BatchModel::sizes(std::size_t index,
+Result<std::vector<ShardSize>> BatchModel::sizes(std::size_t table,
                                                  const TablePlacement& placement) const {
-  ShardedTable table = study_.tables[index];
-  if (placement.least_columns > 0) table.least_columns = placement.least_columns;
-  if (placement.type != ShardingType::kRowSplit && placement.type != ShardingType::kHostRowSplit) {
-    return shard_sizes(table, placement.type, world(), local_world_);
-  }
-  const auto parts = static_cast<std::int64_t>(placement.ranks.size());
-  if (parts < 1) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("table {}: expected ranks of its rows, found none", table.name));
-  }
-  const std::int64_t rows = (table.rows + parts - 1) / parts;
-  return std::vector<ShardSize>(placement.ranks.size(), {rows, table.dim});
+  return placed_sizes(study_.tables[table], placement, world(), local_world_);
 }
 
 Result<ShardLoad> BatchModel::load_on_rank(std::size_t table, const TablePlacement& placement,

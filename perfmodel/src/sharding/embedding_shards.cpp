@@ -76,6 +76,10 @@ std::string_view to_string(ShardingType type) { return name_of(kTypes, type); }
 std::string_view to_string(ComputeKernel kernel) { return name_of(kKernels, kernel); }
 std::string_view to_string(TableOptimizer optimizer) { return name_of(kOptimizers, optimizer); }
 
+bool is_row_split(ShardingType type) {
+  return type == ShardingType::kRowSplit || type == ShardingType::kHostRowSplit;
+}
+
 std::optional<ShardingType> sharding_type(std::string_view name) { return by_name(kTypes, name); }
 std::optional<ComputeKernel> compute_kernel(std::string_view name) {
   return by_name(kKernels, name);

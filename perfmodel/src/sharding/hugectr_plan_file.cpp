@@ -177,7 +177,7 @@ TablePlacement placement_in(const std::vector<std::int64_t>& buckets, HugectrBuc
     for (std::int64_t i = 0; i < ranks; ++i) placement.ranks.push_back(bucket * ranks + i);
   }
   if (buckets.size() > 1) {
-    placement.type = ShardingType::kRowSplit;
+    placement.type = ranks == 1 ? ShardingType::kRowSplit : ShardingType::kHostRowSplit;
   } else {
     placement.type = ranks == 1 ? ShardingType::kTableWise : ShardingType::kTableRowWise;
   }
@@ -196,10 +196,12 @@ Result<std::vector<std::int64_t>> buckets_of(const ShardedTable& table,
   const std::int64_t per_bucket = kind == HugectrBucket::kGpu ? 1 : local_world;
   const bool one =
       placement.type == (per_bucket == 1 ? ShardingType::kTableWise : ShardingType::kTableRowWise);
-  if (!one && placement.type != ShardingType::kRowSplit) {
+  const ShardingType split =
+      per_bucket == 1 ? ShardingType::kRowSplit : ShardingType::kHostRowSplit;
+  if (!one && placement.type != split) {
     return refuse(table,
-                  fmt::format("data_parallel, {} or row_split in HugeCTR's plan per {}",
-                              per_bucket == 1 ? "table_wise" : "table_row_wise",
+                  fmt::format("data_parallel, {} or {} in HugeCTR's plan per {}",
+                              per_bucket == 1 ? "table_wise" : "table_row_wise", to_string(split),
                               kind == HugectrBucket::kGpu ? "GPU" : "node"),
                   to_string(placement.type));
   }

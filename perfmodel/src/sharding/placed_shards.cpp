@@ -33,18 +33,23 @@ std::vector<ShardSize> shard_offsets(const std::vector<ShardSize>& sizes, std::i
   return offsets;
 }
 
-Result<std::vector<PlacedShard>> placed_shards(const ShardedTable& given,
-                                               const TablePlacement& placement, std::int64_t world,
-                                               std::int64_t local_world) {
+Result<std::vector<ShardSize>> placed_sizes(const ShardedTable& given,
+                                            const TablePlacement& placement, std::int64_t world,
+                                            std::int64_t local_world) {
+  if (is_row_split(placement.type)) return row_classes(given, placement.ranks.size());
   ShardedTable table = given;
   if (placement.least_columns > 0) table.least_columns = placement.least_columns;
-  const bool split = placement.type == ShardingType::kRowSplit;
-  const auto sizes = split ? row_classes(table, placement.ranks.size())
-                           : shard_sizes(table, placement.type, world, local_world);
+  return shard_sizes(table, placement.type, world, local_world);
+}
+
+Result<std::vector<PlacedShard>> placed_shards(const ShardedTable& table,
+                                               const TablePlacement& placement, std::int64_t world,
+                                               std::int64_t local_world) {
+  const auto sizes = placed_sizes(table, placement, world, local_world);
   if (!sizes) return Unexpected{sizes.error()};
   const auto ranks = shard_ranks(table, placement, sizes->size(), world, local_world);
   if (!ranks) return Unexpected{ranks.error()};
-  const bool whole = split || placement.type == ShardingType::kDataParallel;
+  const bool whole = is_row_split(placement.type) || placement.type == ShardingType::kDataParallel;
   const std::vector<ShardSize> offsets =
       whole ? std::vector<ShardSize>(sizes->size()) : shard_offsets(*sizes, table.rows);
   std::vector<PlacedShard> shards;

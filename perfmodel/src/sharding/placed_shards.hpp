@@ -12,6 +12,11 @@ struct PlacedShard {
   ShardSize offset, size;  ///< offset: row and column of its first element
 };
 
+/// shard_sizes() with the placement's own width of columns; of row-splits a size per rank.
+Result<std::vector<ShardSize>> placed_sizes(const ShardedTable& table,
+                                            const TablePlacement& placement, std::int64_t world,
+                                            std::int64_t local_world);
+
 /// Row and column of the first element of each shard, in the order of shard_sizes().
 std::vector<ShardSize> shard_offsets(const std::vector<ShardSize>& sizes, std::int64_t rows);
 

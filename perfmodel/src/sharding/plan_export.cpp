@@ -35,7 +35,7 @@ Result<std::string> plan_csv(std::span<const ShardedTable> tables,
     if (!shards) return Unexpected{shards.error()};
     const std::string head = fmt::format("{},{},{}", cell(tables[t].name),
                                          to_string(placement.type), to_string(placement.kernel));
-    const bool classes = placement.type == ShardingType::kRowSplit;
+    const bool classes = is_row_split(placement.type);
     for (const auto& [rank, offset, size] : *shards) {
       if (size.rows == 0) continue;
       text += fmt::format("{},{},{},{},{},{}\n", head, rank, size.rows, size.columns,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "placed_shards.hpp"
+
 namespace perfmodel::sharding {
 namespace {
 
@@ -44,27 +46,6 @@ Result<void> check_table(const ShardedTable& table, const TablePlacement& placem
   return {};
 }
 
-// Row blocks of one piece of columns stand side by side.
-std::vector<TableShard> shards_of(const std::vector<ShardSize>& sizes,
-                                  const std::vector<std::int64_t>& ranks, std::int64_t rows) {
-  std::vector<TableShard> shards;
-  std::int64_t row = 0, column = 0;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    shards.push_back({.row_offset = row,
-                      .rows = sizes[i].rows,
-                      .column_offset = column,
-                      .columns = sizes[i].columns,
-                      .rank = ranks[i]});
-    row += sizes[i].rows;
-    const bool ends = i + 1 == sizes.size() || (row >= rows && sizes[i + 1].rows > 0);
-    if (ends) {
-      row = 0;
-      column += sizes[i].columns;
-    }
-  }
-  return shards;
-}
-
 Result<PlacedTable> placed(const ShardedTable& table, const TablePlacement& placement,
                            std::int64_t world, std::int64_t local_world) {
   if (auto good = check_table(table, placement); !good) return Unexpected{good.error()};
@@ -75,18 +56,16 @@ Result<PlacedTable> placed(const ShardedTable& table, const TablePlacement& plac
   result.dim = table.dim;
   result.pooling_factor = table.features.front().pooling_factor;
   if (*kind == TableSharding::kDataParallel) return result;
-  ShardedTable cut = table;
-  if (placement.least_columns > 0) cut.least_columns = placement.least_columns;
-  const auto sizes = shard_sizes(cut, placement.type, world, local_world);
-  if (!sizes) return Unexpected{sizes.error()};
-  const auto ranks = shard_ranks(table, placement, sizes->size(), world, local_world);
-  if (!ranks) return Unexpected{ranks.error()};
-  if (*kind == TableSharding::kTableWise) {
-    result.rank = ranks->front();
-    return result;
-  }
+  const auto shards = placed_shards(table, placement, world, local_world);
+  if (!shards) return Unexpected{shards.error()};
   result.sharding = *kind;
-  result.shards = shards_of(*sizes, *ranks, table.rows);
+  for (const PlacedShard& shard : *shards) {
+    result.shards.push_back({.row_offset = shard.offset.rows,
+                             .rows = shard.size.rows,
+                             .column_offset = shard.offset.columns,
+                             .columns = shard.size.columns,
+                             .rank = shard.rank});
+  }
   return result;
 }
 

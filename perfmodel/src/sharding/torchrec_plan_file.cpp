@@ -35,10 +35,10 @@ std::string json_string(std::string_view text) {
 
 Result<std::string> table_text(const ShardedTable& table, const TablePlacement& placement,
                                std::int64_t world, std::int64_t local_world) {
-  if (placement.type == ShardingType::kRowSplit) {
-    return fail(
-        ErrorCode::kImpossible,
-        fmt::format("table {}: expected a type of TorchRec's, found row_split", table.name));
+  if (is_row_split(placement.type)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("table {}: expected a type of TorchRec's, found {}", table.name,
+                            to_string(placement.type)));
   }
   if (placement.kernel == ComputeKernel::kHashed) {
     return fail(ErrorCode::kImpossible,
@@ -140,7 +140,7 @@ class PlanReader {
                                 names_of<ShardingType>());
     const auto kernel = read_name(reader, "compute_kernel", "a compute kernel", compute_kernel,
                                   names_of<ComputeKernel>());
-    if (type == ShardingType::kRowSplit) reader.reject("sharding_type", "a type of TorchRec's");
+    if (type && is_row_split(*type)) reader.reject("sharding_type", "a type of TorchRec's");
     if (kernel == ComputeKernel::kHashed) reader.reject("compute_kernel", "a kernel of TorchRec's");
     placement.ranks = reader.whole_numbers("ranks", 0);
     if (placement.ranks.empty()) reader.reject("ranks", "at least one rank");

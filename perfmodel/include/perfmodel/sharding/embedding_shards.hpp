@@ -24,6 +24,8 @@ enum class ShardingType : std::uint8_t {
   kHostRowSplit,     ///< the same on all ranks of some hosts, summed on each of them first
 };
 std::string_view to_string(ShardingType type);  ///< "table_wise"
+/// By classes of rows on the ranks that a placement names: kRowSplit, kHostRowSplit.
+bool is_row_split(ShardingType type);
 std::optional<ShardingType> sharding_type(
     std::string_view name);  ///< of to_string(); none: unknown
 

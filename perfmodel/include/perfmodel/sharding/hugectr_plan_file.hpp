@@ -38,7 +38,8 @@ Result<void> write_hugectr_plan(const std::filesystem::path& file, const Hugectr
 
 /// The plan's placements in the order of the tables. Buckets are GPUs if there are `world` of them,
 /// nodes if there are world / local_world. A table that is in several buckets has its rows split
-/// over their ranks (kRowSplit); in one GPU it is table-wise, in one node table-row-wise.
+/// over their ranks (kRowSplit, of nodes kHostRowSplit); in one GPU it is table-wise, in one node
+/// table-row-wise.
 ///
 /// Errors (kImpossible): another number of buckets; tables missing from the plan or unknown there.
 Result<std::vector<TablePlacement>> hugectr_placements(const HugectrPlan& plan,
