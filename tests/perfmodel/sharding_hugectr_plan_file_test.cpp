@@ -71,7 +71,7 @@ TEST(HugectrPlanFile, ListsTheTablesOfEachGpu) {
 TEST(HugectrPlanFile, ListsTheTablesOfEachNode) {
   const auto tables = tables_named({"a", "b", "c"});
   const std::vector<TablePlacement> placements = {
-      {.type = Type::kRowSplit, .ranks = {0, 1, 4, 5}},
+      {.type = Type::kHostRowSplit, .ranks = {0, 1, 4, 5}},
       {.type = Type::kDataParallel, .kernel = Kernel::kDense},
       {.type = Type::kTableRowWise, .ranks = {2, 3}}};
   const auto plan = hugectr_plan(tables, placements, 6, 2, HugectrBucket::kNode);
@@ -93,9 +93,10 @@ TEST(HugectrPlanFile, SaysWhichTableItCannotHold) {
   EXPECT_EQ(message({.type = Type::kColumnWise, .ranks = {0}}, kGpu),
             "table b: expected data_parallel, table_wise or row_split in HugeCTR's plan per GPU, "
             "found column_wise");
-  EXPECT_EQ(message({.ranks = {0}}, kNode),
-            "table b: expected data_parallel, table_row_wise or row_split in HugeCTR's plan per "
-            "node, found table_wise");
+  EXPECT_EQ(
+      message({.ranks = {0}}, kNode),
+      "table b: expected data_parallel, table_row_wise or host_row_split in HugeCTR's plan per "
+      "node, found table_wise");
   EXPECT_EQ(message({.kernel = Kernel::kFusedUvm, .ranks = {0}}, kGpu),
             "table b: expected kernel fused in HugeCTR's plan, found fused_uvm");
   EXPECT_EQ(message({.type = Type::kDataParallel, .kernel = Kernel::kHashed}, kGpu),
@@ -105,9 +106,9 @@ TEST(HugectrPlanFile, SaysWhichTableItCannotHold) {
   EXPECT_EQ(message({}, kGpu), "table b: expected ranks from 0 to 3, found ranks ");
   EXPECT_EQ(message({.type = Type::kRowSplit, .ranks = {1, 1}}, kGpu),
             "table b: expected each rank once, found ranks 1, 1");
-  EXPECT_EQ(message({.type = Type::kRowSplit, .ranks = {1, 2}}, kNode),
+  EXPECT_EQ(message({.type = Type::kHostRowSplit, .ranks = {1, 2}}, kNode),
             "table b: expected all ranks of each node, once, found ranks 1, 2");
-  EXPECT_EQ(message({.type = Type::kRowSplit, .ranks = {0, 1, 2}}, kNode),
+  EXPECT_EQ(message({.type = Type::kHostRowSplit, .ranks = {0, 1, 2}}, kNode),
             "table b: expected all ranks of each node, once, found ranks 0, 1, 2");
   EXPECT_EQ(message({.type = Type::kTableRowWise, .ranks = {0, 1, 2, 3}}, kNode),
             "table b: expected the ranks of one node, found ranks 0, 1, 2, 3");
