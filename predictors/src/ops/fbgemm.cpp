@@ -142,6 +142,24 @@ bool lower_permute_sparse(const OpView& op, const Gpu&, std::vector<KernelWork>&
   return true;
 }
 
+/// block_bucketize_sparse_features(lengths, values, ..., blocks, weights): offsets of the bags, a
+/// kernel that counts what falls into each block, offsets of the blocks' bags, a kernel that moves
+/// the values there. The counters are zeroed by a child.
+bool lower_bucketize(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* lengths = op.tensor_input(0);
+  const Tensor* values = op.tensor_input(1);
+  const Tensor* block_lengths = op.tensor_output(0);
+  if (!lengths || !values || !block_lengths) return false;
+  const double bags = bytes(*lengths), block_bags = bytes(*block_lengths), moved = bytes(*values);
+  append_scan(kernels, bags, bags);
+  kernels.push_back(make_work(KernelFamily::kIndex, values->dtype, bags + moved, block_bags));
+  append_scan(kernels, block_bags, block_bags);
+  const double weights = bytes(named_tensor(op, "weights", 6));
+  kernels.push_back(make_work(KernelFamily::kIndex, values->dtype,
+                              bags + block_bags + moved + weights, moved + weights));
+  return true;
+}
+
 /// One kernel that touches each of the node's tensors once.
 bool lower_one_pass(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Traffic t = traffic(op);
@@ -181,9 +199,12 @@ void add_fbgemm(OpRuleRegistry& registry) {
                 "fbgemm::permute_sparse_data", "fbgemm::permute_sparse_features",
                 "fbgemm::permute_2D_sparse_data_input1D"},
                make_rule(lower_permute_sparse));
+  registry.add({"fbgemm::block_bucketize_sparse_features"}, make_rule(lower_bucketize));
   registry.add({"fbgemm::bounds_check_indices",
                 "fbgemm::permute_pooled_embs",
                 "fbgemm::permute_pooled_embs_auto_grad",
+                "fbgemm::permute_pooled_embs_split",
+                "fbgemm::permute_pooled_embs_auto_grad_split",
                 "fbgemm::permute_duplicate_pooled_embs",
                 "fbgemm::recat_embedding_grad_output_mixed_D_batch",
                 "fbgemm::recat_embedding_grad_output_mixed_D",
@@ -202,7 +223,6 @@ void add_fbgemm(OpRuleRegistry& registry) {
                 "fbgemm::jagged_dense_elementwise_add_jagged_output",
                 "fbgemm::jagged_index_select",
                 "fbgemm::keyed_jagged_index_select_dim1",
-                "fbgemm::block_bucketize_sparse_features",
                 "fbgemm::bucketize_sparse_features",
                 "fbgemm::linearize_cache_indices",
                 "fbgemm::lxu_cache_lookup",

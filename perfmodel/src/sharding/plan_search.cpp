@@ -1,0 +1,251 @@
+#include "perfmodel/sharding/plan_search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "plan_search_bound.hpp"
+#include "plan_search_exact.hpp"
+#include "plan_search_local.hpp"
+#include "plan_search_seeds.hpp"
+
+namespace perfmodel::sharding {
+namespace {
+
+using search::FlatSpace;
+using search::Layout;
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr double kRounding = 1e-9;  // below it the bound counts as met
+
+// Plans that differ in the options of some table, best first.
+class PlanPool {
+ public:
+  PlanPool(const FlatSpace& space, std::size_t keep) : space_(space), keep_(keep) {}
+
+  void add(const Layout& layout) {
+    const std::uint64_t options = mix_of(layout);
+    const auto same = std::find_if(plans_.begin(), plans_.end(),
+                                   [&](const auto& plan) { return plan.options == options; });
+    if (same != plans_.end()) {
+      if (same->layout.objective <= layout.objective) return;
+      plans_.erase(same);
+    }
+    const auto place = std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) {
+      return plan.layout.objective > layout.objective;
+    });
+    plans_.insert(place, {layout, options});
+    if (plans_.size() > keep_) plans_.pop_back();
+    worth_ = plans_.size() < keep_ ? kInfinite : plans_.back().layout.objective;
+  }
+
+  bool empty() const { return plans_.empty(); }
+  const Layout& best() const { return plans_.front().layout; }
+  double best_objective() const { return plans_.empty() ? kInfinite : best().objective; }
+  const double& worth() const { return worth_; }  // what a plan has to beat
+  std::vector<Layout> layouts() const {
+    std::vector<Layout> layouts;
+    for (const Plan& plan : plans_) layouts.push_back(plan.layout);
+    return layouts;
+  }
+
+ private:
+  struct Plan {
+    Layout layout;
+    std::uint64_t options;
+  };
+  // Tables that are alike may trade their options.
+  std::uint64_t mix_of(const Layout& layout) const {
+    std::uint64_t sum = 0;
+    for (std::uint32_t option : layout.option) sum += search::Random(option + 1).next();
+    return sum;
+  }
+
+  const FlatSpace& space_;
+  const std::size_t keep_;
+  std::vector<Plan> plans_;
+  double worth_ = kInfinite;
+};
+
+class Search {
+ public:
+  Search(const PlanSpace& space, const FlatSpace& flat, const SearchOptions& options)
+      : space_(space),
+        flat_(flat),
+        options_(options),
+        pool_(flat, std::max<std::size_t>(1, options.keep)),
+        random_(options.seed),
+        local_(search::make_local_search(flat)),
+        budget_(options.move_budget > 0 ? options.move_budget : default_moves(flat)) {
+    hooks_.found = [this](const Layout& layout) { pool_.add(layout); };
+    hooks_.go_on = [this](std::uint64_t moves) { return go_on(moves); };
+  }
+
+  Result<SearchResult> run() {
+    bound_ = search::lower_bound(flat_);
+    if (bound_ == kInfinite) return lacks_memory();
+    const auto on = [this] { return pool_.empty() || go_on(0); };
+    const std::vector<Layout> seeds = search::make_seeds(flat_, bound_, kSeeds, on);
+    for (const Layout& seed : seeds) pool_.add(seed);
+    if (seeds.empty()) repair();
+    if (pool_.empty()) return lacks_memory();
+    improve(seeds);
+    const bool small =
+        options_.exact_nodes > 0 && !is_met() && !stopped_ && search::is_small(flat_);
+    if (small) {
+      auto exact =
+          search::enumerate(flat_, pool_.best(), options_.exact_nodes, [this] { return go_on(0); });
+      if (exact.improved) pool_.add(exact.best);
+      if (exact.complete) bound_ = pool_.best_objective();
+    }
+    return result();
+  }
+
+ private:
+  static constexpr std::size_t kSeeds = 6;
+  static constexpr std::size_t kRounds = 6;
+
+  static std::uint64_t default_moves(const FlatSpace& flat) {
+    const auto tables = static_cast<double>(flat.choice_of.size());
+    const double moves = 2.5e6 / flat.world + std::min(25 * tables * tables, 3500 * tables);
+    return static_cast<std::uint64_t>(2 * moves / static_cast<double>(1 + flat.phases));
+  }
+
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  bool go_on(std::uint64_t moves_of_round) {
+    constexpr double kBetweenReports = 0.25;
+    if (stopped_) return false;
+    if (is_met()) return false;
+    const double now = seconds();
+    if (now > options_.time_budget_s) stopped_ = true;
+    if (options_.progress && now - reported_ >= kBetweenReports) {
+      reported_ = now;
+      if (!options_.progress({.best = pool_.best_objective(),
+                              .lower_bound = bound_,
+                              .seconds = now,
+                              .moves = moves_ + moves_of_round})) {
+        stopped_ = true;
+      }
+    }
+    return !stopped_;
+  }
+
+  // Then nothing better is left to be found, unless others are asked for too.
+  bool is_met() const {
+    return options_.keep <= 1 && pool_.best_objective() <= bound_ * (1 + kRounding);
+  }
+
+  Unexpected lacks_memory() const {
+    const Shortfall lack = find_shortfall(space_);
+    const bool in_all =
+        lack.least_hbm_bytes > lack.hbm_bytes || lack.least_ddr_bytes > lack.ddr_bytes;
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format(
+            "expected tables that fit, found {}: they take at least {} bytes of {} "
+            "of HBM and {} of {} of host memory",
+            in_all || bound_ == kInfinite ? "more than all ranks hold" : "no plan in which they do",
+            lack.least_hbm_bytes, lack.hbm_bytes, lack.least_ddr_bytes, lack.ddr_bytes));
+  }
+
+  // From a plan that takes too much memory to one that does not.
+  void repair() {
+    constexpr int kAttempts = 4;
+    const Layout smallest = search::smallest_layout(flat_);
+    for (int i = 0; i < kAttempts && pool_.empty() && !stopped_; ++i) {
+      moves_ +=
+          local_->run(smallest, {.hot = 0.1, .cold = 1e-4, .moves = budget_ / 2, .repair = true},
+                      random_, pool_.worth(), hooks_);
+    }
+  }
+
+  // The best seeds from hot to cold, then the best plan again and again. The more tables, the less
+  // of the cost is a move's, and the cooler it has to be.
+  void improve(const std::vector<Layout>& seeds) {
+    constexpr double kFewTables = 30, kCooling = 1.2, kCold = 2e-5;
+    constexpr std::array<double, kRounds> kHot = {0.01, 0.01, 0.02, 0.005, 0.01, 0.0025};
+    const auto tables = static_cast<double>(flat_.choice_of.size());
+    const double scale = std::min(1.0, std::pow(kFewTables / tables, kCooling));
+    for (std::size_t round = 0; round < kRounds && !is_met() && !stopped_; ++round) {
+      const bool fresh = round < std::min<std::size_t>(2, seeds.size());
+      const Layout start = fresh ? seeds[round] : pool_.best();
+      const search::Annealing annealing{
+          .hot = kHot[round] * scale,
+          .cold = kCold * scale,
+          .moves = budget_ / kRounds + (round == 0 ? budget_ % kRounds : 0)};
+      moves_ += local_->run(start, annealing, random_, pool_.worth(), hooks_);
+    }
+  }
+
+  SearchResult result() const {
+    SearchResult result;
+    for (const Layout& layout : pool_.layouts()) result.plans.push_back(plan_of(layout));
+    std::stable_sort(
+        result.plans.begin(), result.plans.end(),
+        [](const FoundPlan& a, const FoundPlan& b) { return a.objective < b.objective; });
+    result.lower_bound = std::min(bound_, result.plans.front().objective);
+    result.proved_best = result.plans.front().objective <= bound_ * (1 + kRounding);
+    result.stopped = stopped_;
+    result.moves = moves_;
+    result.seconds = seconds();
+    return result;
+  }
+
+  FoundPlan plan_of(const Layout& layout) const {
+    FoundPlan plan;
+    for (std::size_t t = 0; t < layout.option.size(); ++t) {
+      const search::Option& option = flat_.options[layout.option[t]];
+      PlacedChoice placed{.option = option.index, .ranks = {}};
+      for (std::int32_t k = 0; k < option.pieces; ++k) {
+        const std::int32_t place =
+            layout.where[flat_.first_place[t] + static_cast<std::uint32_t>(k)];
+        if (option.spread != search::Spread::kHostBlocks) {
+          placed.ranks.push_back(place);
+          continue;
+        }
+        for (std::int32_t i = 0; i < flat_.local_world; ++i) {
+          placed.ranks.push_back(place * flat_.local_world + i);
+        }
+      }
+      plan.tables.push_back(std::move(placed));
+    }
+    const auto objective = evaluate_plan(space_, plan.tables);
+    PERFMODEL_CHECK(objective.has_value());
+    plan.objective = *objective;
+    return plan;
+  }
+
+  const PlanSpace& space_;
+  const FlatSpace& flat_;
+  const SearchOptions& options_;
+  PlanPool pool_;
+  search::Random random_;
+  std::unique_ptr<search::LocalSearch> local_;
+  const std::uint64_t budget_;
+  search::SearchHooks hooks_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double bound_ = 0, reported_ = 0;
+  std::uint64_t moves_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Result<SearchResult> search_plans(const PlanSpace& space, const SearchOptions& options) {
+  if (!(options.time_budget_s > 0)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected a time budget above 0 s, found {}", options.time_budget_s));
+  }
+  const auto flat = search::flatten(space);
+  if (!flat) return Unexpected{flat.error()};
+  return Search(space, *flat, options).run();
+}
+
+}  // namespace perfmodel::sharding

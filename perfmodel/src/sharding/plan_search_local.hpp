@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "plan_search_space.hpp"
+
+namespace perfmodel::sharding::search {
+
+/// SplitMix64: the same numbers everywhere.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
+    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31U);
+  }
+  double uniform() { return static_cast<double>(next() >> 11U) * 0x1.0p-53; }  ///< [0, 1)
+  std::uint32_t below(std::size_t count) {
+    return static_cast<std::uint32_t>(((next() >> 32U) * count) >> 32U);
+  }
+  bool chance(double share) { return uniform() < share; }
+
+ private:
+  std::uint64_t state_;
+};
+
+struct Annealing {
+  double hot = 0.01, cold = 1e-5;  ///< changes of the cost, relative to it, that are let pass
+  std::uint64_t moves = 0;
+  bool repair = false;  ///< memory may run over; ends when it does not
+};
+
+/// What a search does on its way.
+struct SearchHooks {
+  std::function<void(const Layout&)> found;        ///< a plan that is better or of other options
+  std::function<bool(std::uint64_t moves)> go_on;  ///< now and then; false: stop
+};
+
+/// Improves plans by random moves, most of them on slow ranks.
+class LocalSearch {
+ public:
+  virtual ~LocalSearch() = default;
+  /// From `start`; `worth` is the objective below which found() is told about plans (it changes as
+  /// the caller learns). Returns the moves tried.
+  virtual std::uint64_t run(const Layout& start, const Annealing& annealing, Random& random,
+                            const double& worth, const SearchHooks& hooks) = 0;
+};
+std::unique_ptr<LocalSearch> make_local_search(const FlatSpace& space);
+
+}  // namespace perfmodel::sharding::search

@@ -1,0 +1,191 @@
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "plan_search_seeds.hpp"
+
+namespace perfmodel::sharding::search {
+namespace {
+
+std::size_t at(std::int32_t rank) { return static_cast<std::size_t>(rank); }
+
+}  // namespace
+
+Packing::Packing(const FlatSpace& space)
+    : space_(space),
+      load_(at(space.world)),
+      by_phase_(space.phases, std::vector<double>(at(space.world))),
+      hbm_(at(space.world)),
+      ddr_(at(space.world)),
+      used_(at(space.world)),
+      order_(space.choice_of.size()) {}
+
+void Packing::clear() {
+  std::fill(load_.begin(), load_.end(), 0.0);
+  for (auto& loads : by_phase_) std::fill(loads.begin(), loads.end(), 0.0);
+  std::fill(hbm_.begin(), hbm_.end(), 0);
+  std::fill(ddr_.begin(), ddr_.end(), 0);
+  std::fill(used_.begin(), used_.end(), 0U);
+  now_ = 0;
+}
+
+bool Packing::pack(Layout& layout, Order order, bool may_overflow) {
+  clear();
+  std::iota(order_.begin(), order_.end(), 0U);
+  const auto key = [&](std::uint32_t table) {
+    const Option& option = space_.options[layout.option[table]];
+    if (option.spread == Spread::kEverywhere) return std::numeric_limits<double>::max();
+    return order == Order::kLongestFirst ? option.largest : static_cast<double>(option.hbm_max);
+  };
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return key(a) > key(b); });
+  layout.where.resize(space_.places);
+  for (std::uint32_t table : order_) {
+    if (!place(layout, table, layout.where.data() + space_.first_place[table], may_overflow)) {
+      return false;
+    }
+  }
+  layout.objective = objective();
+  return true;
+}
+
+bool Packing::place(const Layout& layout, std::uint32_t table, std::int32_t* where,
+                    bool may_overflow) {
+  const Option& option = space_.options[layout.option[table]];
+  const Choice& choice = space_.choices[space_.choice_of[table]];
+  ++now_;
+  switch (option.spread) {
+    case Spread::kEverywhere:
+      return place_everywhere(option, may_overflow);
+    case Spread::kHostBlocks:
+      return place_blocks(option, choice, where, may_overflow);
+    case Spread::kFree:
+    case Spread::kOneHost:
+      return place_shards(option, choice, where, may_overflow);
+  }
+  return false;
+}
+
+bool Packing::place_everywhere(const Option& option, bool may_overflow) {
+  bool good = true;
+  for (std::uint32_t i = 0; i < option.runs; ++i) {
+    const Run& run = space_.runs[option.first_run + i];
+    for (std::int32_t rank = run.begin; rank < run.end; ++rank) {
+      good = good && fits(rank, run.demand);
+      add(rank, run, 1);
+    }
+  }
+  return good || may_overflow;
+}
+
+bool Packing::place_blocks(const Option& option, const Choice& choice, std::int32_t* where,
+                           bool may_overflow) {
+  for (std::int32_t piece = 0; piece < option.pieces; ++piece) {
+    const std::int32_t host = best_host(option, choice, piece, may_overflow);
+    if (host < 0) return false;
+    where[piece] = host;
+    for (std::int32_t i = 0; i < space_.local_world; ++i) {
+      const std::int32_t rank = host * space_.local_world + i;
+      add(rank, space_.run_of(option, piece * space_.local_world + i), 1);
+      used_[at(rank)] = now_;
+    }
+  }
+  return true;
+}
+
+// Lightest at its slowest rank; fullest ranks last where nothing fits.
+std::int32_t Packing::best_host(const Option& option, const Choice& choice, std::int32_t piece,
+                                bool may_overflow) const {
+  std::int32_t best = -1, emptiest = -1;
+  double least = std::numeric_limits<double>::max(), fewest = least;
+  for (std::int32_t host = 0; host < space_.hosts; ++host) {
+    const std::int32_t first = host * space_.local_world;
+    if (!space_.may_use_host(choice, host) || used_[at(first)] == now_) continue;
+    bool room = true;
+    double slowest = 0, bytes = 0;
+    for (std::int32_t i = 0; i < space_.local_world; ++i) {
+      const Run& run = space_.run_of(option, piece * space_.local_world + i);
+      slowest = std::max(slowest, load_[at(first + i)] + run.load);
+      bytes = std::max(bytes, static_cast<double>(hbm_[at(first + i)]));
+      room = room && fits(first + i, run.demand);
+    }
+    if (room && slowest < least) least = slowest, best = host;
+    if (bytes < fewest) fewest = bytes, emptiest = host;
+  }
+  return best < 0 && may_overflow ? emptiest : best;
+}
+
+bool Packing::place_shards(const Option& option, const Choice& choice, std::int32_t* where,
+                           bool may_overflow) {
+  const auto place_within = [&](std::int32_t begin, std::int32_t end) {
+    std::int32_t piece = 0;
+    double slowest = 0;
+    for (; piece < option.pieces; ++piece) {
+      const Run& run = space_.run_of(option, piece);
+      const std::int32_t rank = best_rank(choice, begin, end, run, may_overflow);
+      if (rank < 0) break;
+      where[piece] = rank;
+      used_[at(rank)] = now_;
+      add(rank, run, 1);
+      slowest = std::max(slowest, load_[at(rank)]);
+    }
+    return std::pair(piece, slowest);
+  };
+  const auto take_back = [&](std::int32_t pieces) {
+    for (std::int32_t piece = 0; piece < pieces; ++piece) {
+      add(where[piece], space_.run_of(option, piece), -1);
+      used_[at(where[piece])] = 0;
+    }
+  };
+  if (option.spread == Spread::kFree) {
+    return place_within(0, space_.world).first == option.pieces;
+  }
+  std::int32_t best = -1;
+  double least = std::numeric_limits<double>::max();
+  for (std::int32_t host = 0; host < space_.hosts; ++host) {
+    const std::int32_t first = host * space_.local_world;
+    const auto [pieces, slowest] = place_within(first, first + space_.local_world);
+    if (pieces == option.pieces && slowest < least) least = slowest, best = host;
+    take_back(pieces);
+  }
+  if (best < 0) return false;
+  place_within(best * space_.local_world, (best + 1) * space_.local_world);
+  return true;
+}
+
+std::int32_t Packing::best_rank(const Choice& choice, std::int32_t begin, std::int32_t end,
+                                const Run& run, bool may_overflow) const {
+  std::int32_t best = -1, emptiest = -1;
+  double least = std::numeric_limits<double>::max();
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (std::int32_t rank = begin; rank < end; ++rank) {
+    if (used_[at(rank)] == now_ || !space_.may_use(choice, rank)) continue;
+    if (load_[at(rank)] < least && fits(rank, run.demand)) least = load_[at(rank)], best = rank;
+    if (hbm_[at(rank)] < fewest) fewest = hbm_[at(rank)], emptiest = rank;
+  }
+  return best < 0 && may_overflow ? emptiest : best;
+}
+
+bool Packing::fits(std::int32_t rank, const ShardDemand& demand) const {
+  return hbm_[at(rank)] + demand.hbm_bytes <= space_.hbm_cap &&
+         ddr_[at(rank)] + demand.ddr_bytes <= space_.ddr_cap;
+}
+
+void Packing::add(std::int32_t rank, const Run& run, int sign) {
+  load_[at(rank)] += sign * run.load;
+  for (std::size_t p = 0; p < by_phase_.size(); ++p) {
+    by_phase_[p][at(rank)] += sign * run.demand.loads[p];
+  }
+  hbm_[at(rank)] += sign * run.demand.hbm_bytes;
+  ddr_[at(rank)] += sign * run.demand.ddr_bytes;
+}
+
+double Packing::objective() const {
+  double sum = 0;
+  for (std::size_t p = 0; p < by_phase_.size(); ++p) {
+    sum += std::max(space_.floors[p], *std::max_element(by_phase_[p].begin(), by_phase_[p].end()));
+  }
+  return sum;
+}
+
+}  // namespace perfmodel::sharding::search

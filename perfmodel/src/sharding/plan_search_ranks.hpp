@@ -1,0 +1,291 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "plan_search_space.hpp"
+
+namespace perfmodel::sharding::search {
+
+/// Loads and memory of all ranks, and what a change of some of them costs.
+///
+/// The objective, a sum of maxima, says nothing about ranks that are not the slowest. A search goes
+/// by its smooth relative: sum over phases of (sum over ranks of load^q)^(1/q), where the floor of
+/// a phase counts as one more rank. Loads are taken relative to a target, q is a power of two.
+template <std::size_t kPhases>
+class Ranks {
+ public:
+  explicit Ranks(const FlatSpace& space)
+      : space_(space), world_(static_cast<std::size_t>(space.world)), seen_(world_, 0) {
+    for (std::size_t p = 0; p < kPhases; ++p) {
+      now_.loads[p].assign(world_, 0);
+      now_.powers[p].assign(world_, 0);
+    }
+    now_.hbm.assign(world_, 0);
+    now_.ddr.assign(world_, 0);
+  }
+
+  // ---- changes: any number of add()s, then settle(), then keep() or take_back()
+
+  void add(std::int32_t rank, const ShardDemand& demand, int sign) {
+    const auto r = static_cast<std::size_t>(rank);
+    touch(r);
+    for (std::size_t p = 0; p < kPhases; ++p) now_.loads[p][r] += sign * demand.loads[p];
+    now_.hbm[r] += sign * demand.hbm_bytes;
+    now_.ddr[r] += sign * demand.ddr_bytes;
+  }
+
+  void add_everywhere(const Option& option, int sign) {
+    if (!all_touched_) {
+      undo_touched();  // of this change: done again below
+      before_ = now_;
+      redo_touched();
+      all_touched_ = true;
+    }
+    for (std::uint32_t i = 0; i < option.runs; ++i) {
+      const Run& run = space_.runs[option.first_run + i];
+      const auto begin = static_cast<std::size_t>(run.begin);
+      const auto end = static_cast<std::size_t>(run.end);
+      for (std::size_t p = 0; p < kPhases; ++p) {
+        const double load = sign * run.demand.loads[p];
+        double* loads = now_.loads[p].data();
+        for (std::size_t r = begin; r < end; ++r) loads[r] += load;
+      }
+      const std::int64_t hbm = sign * run.demand.hbm_bytes, ddr = sign * run.demand.ddr_bytes;
+      for (std::size_t r = begin; r < end; ++r) now_.hbm[r] += hbm;
+      for (std::size_t r = begin; r < end; ++r) now_.ddr[r] += ddr;
+    }
+  }
+
+  /// False: some rank that changed has not enough memory (unless overflow is allowed).
+  bool settle() {
+    if (all_touched_) {
+      over_ = 0;
+      for (std::size_t r = 0; r < world_; ++r) over_ += overflow(r);
+      if (over_ > 0 && !may_overflow_) return false;
+      sum_powers();
+      return true;
+    }
+    for (const Old& old : old_) {
+      over_ +=
+          overflow(old.rank) - (excess(old.hbm, space_.hbm_cap) + excess(old.ddr, space_.ddr_cap));
+    }
+    if (over_ > 0 && !may_overflow_) return false;
+    for (const Old& old : old_) {
+      for (std::size_t p = 0; p < kPhases; ++p) {
+        const double power = power_of(now_.loads[p][old.rank] * per_target_[p]);
+        sums_[p] += power - old.powers[p];
+        now_.powers[p][old.rank] = power;
+      }
+    }
+    return true;
+  }
+
+  void keep() {
+    bool fell = false;  // far enough for what is left of the old sum to be rounding
+    for (std::size_t p = 0; p < kPhases; ++p) fell = fell || sums_[p] < 1e-3 * old_sums_[p];
+    if (fell) sum_powers();
+    forget();
+  }
+
+  void take_back() {
+    if (all_touched_) {
+      std::swap(now_, before_);
+    } else {
+      undo_touched();
+    }
+    sums_ = old_sums_;
+    over_ = old_over_;
+    forget();
+  }
+
+  /// What is there now counts as kept; targets become its maxima, q = 2^doublings.
+  void set_norm(int doublings) {
+    doublings_ = doublings;
+    for (std::size_t p = 0; p < kPhases; ++p) {
+      const double target = std::max(space_.floors[p], largest(p));
+      target_[p] = target;
+      per_target_[p] = target > 0 ? 1 / target : 0;
+      floor_power_[p] = power_of(space_.floors[p] * per_target_[p]);
+    }
+    over_ = 0;
+    for (std::size_t r = 0; r < world_; ++r) over_ += overflow(r);
+    sum_powers();
+    forget();
+  }
+
+  void allow_overflow(bool may) { may_overflow_ = may; }
+
+  // ---- what it is now
+
+  double cost() const {
+    double cost = 0;
+    for (std::size_t p = 0; p < kPhases; ++p) {
+      double root = sums_[p];
+      for (int i = 0; i < doublings_; ++i) root = std::sqrt(root);
+      cost += target_[p] * root;
+    }
+    return over_ == 0 ? cost : cost * (1 + kOverflowPrice * static_cast<double>(over_) / caps());
+  }
+
+  /// Of what was kept last.
+  double objective() {
+    double sum = 0;
+    for (std::size_t p = 0; p < kPhases; ++p) {
+      largest_[p] = largest(p);
+      slowest_[p] = -1;
+      sum += std::max(space_.floors[p], largest_[p]);
+    }
+    return sum;
+  }
+
+  /// When objective() was last asked for.
+  std::int32_t slowest(std::size_t phase) {
+    if (slowest_[phase] < 0) {
+      const auto& loads = now_.loads[phase];
+      const auto at = std::find(loads.begin(), loads.end(), largest_[phase]);
+      slowest_[phase] = at == loads.end() ? 0 : static_cast<std::int32_t>(at - loads.begin());
+    }
+    return slowest_[phase];
+  }
+
+  double load(std::int32_t rank) const {  ///< over all phases
+    double sum = 0;
+    for (std::size_t p = 0; p < kPhases; ++p) sum += now_.loads[p][static_cast<std::size_t>(rank)];
+    return sum;
+  }
+  double load(std::size_t phase, std::int32_t rank) const {
+    return now_.loads[phase][static_cast<std::size_t>(rank)];
+  }
+  bool has_room(std::int32_t rank, const ShardDemand& demand) const {
+    const auto r = static_cast<std::size_t>(rank);
+    return now_.hbm[r] + demand.hbm_bytes <= space_.hbm_cap &&
+           now_.ddr[r] + demand.ddr_bytes <= space_.ddr_cap;
+  }
+  std::int64_t overflow() const { return over_; }
+
+  void clear() {
+    for (std::size_t p = 0; p < kPhases; ++p) {
+      std::fill(now_.loads[p].begin(), now_.loads[p].end(), 0.0);
+    }
+    std::fill(now_.hbm.begin(), now_.hbm.end(), 0);
+    std::fill(now_.ddr.begin(), now_.ddr.end(), 0);
+    forget();
+  }
+
+ private:
+  // A rank that lacks all its memory makes a plan this many times as costly.
+  static constexpr double kOverflowPrice = 10;
+  static constexpr double kLargestRatio = 8;  // to the target: 8^256 is still a double
+
+  struct Numbers {
+    std::array<std::vector<double>, kPhases> loads, powers;
+    std::vector<std::int64_t> hbm, ddr;
+  };
+  struct Old {
+    std::size_t rank = 0;
+    std::array<double, kPhases> loads{}, powers{};
+    std::int64_t hbm = 0, ddr = 0;
+  };
+
+  double caps() const {
+    return std::max(
+        1.0, std::min(static_cast<double>(space_.hbm_cap), static_cast<double>(space_.ddr_cap)));
+  }
+  static std::int64_t excess(std::int64_t bytes, std::int64_t cap) {
+    return bytes > cap ? bytes - cap : 0;
+  }
+  std::int64_t overflow(std::size_t r) const {
+    return excess(now_.hbm[r], space_.hbm_cap) + excess(now_.ddr[r], space_.ddr_cap);
+  }
+  // Lanes let the compiler use vectors: it may not reorder a plain sum or maximum of doubles.
+  static constexpr std::size_t kLanes = 8;
+  template <class Merge>
+  double over_ranks(const std::vector<double>& values, const Merge& merge) const {
+    std::array<double, kLanes> lanes{};
+    const double* value = values.data();
+    std::size_t r = 0;
+    for (; r + kLanes <= world_; r += kLanes) {
+      for (std::size_t i = 0; i < kLanes; ++i) lanes[i] = merge(lanes[i], value[r + i]);
+    }
+    for (; r < world_; ++r) lanes[0] = merge(lanes[0], value[r]);
+    double all = 0;
+    for (double lane : lanes) all = merge(all, lane);
+    return all;
+  }
+  double largest(std::size_t phase) const {
+    return over_ranks(now_.loads[phase], [](double a, double b) { return a > b ? a : b; });
+  }
+
+  double power_of(double ratio) const {
+    double power = std::min(ratio, kLargestRatio);
+    for (int i = 0; i < doublings_; ++i) power *= power;
+    return power;
+  }
+
+  void sum_powers() {
+    for (std::size_t p = 0; p < kPhases; ++p) {
+      double* powers = now_.powers[p].data();
+      const double* loads = now_.loads[p].data();
+      for (std::size_t r = 0; r < world_; ++r) {
+        const double ratio = loads[r] * per_target_[p];
+        powers[r] = ratio < kLargestRatio ? ratio : kLargestRatio;
+      }
+      for (int i = 0; i < doublings_; ++i) {
+        for (std::size_t r = 0; r < world_; ++r) powers[r] *= powers[r];
+      }
+      sums_[p] =
+          floor_power_[p] + over_ranks(now_.powers[p], [](double a, double b) { return a + b; });
+    }
+  }
+
+  void touch(std::size_t r) {
+    if (all_touched_ || seen_[r] == epoch_) return;
+    seen_[r] = epoch_;
+    Old old{r, {}, {}, now_.hbm[r], now_.ddr[r]};
+    for (std::size_t p = 0; p < kPhases; ++p) {
+      old.loads[p] = now_.loads[p][r];
+      old.powers[p] = now_.powers[p][r];
+    }
+    old_.push_back(old);
+  }
+
+  // Twice in a row is what it was.
+  void undo_touched() {
+    for (Old& old : old_) {
+      for (std::size_t p = 0; p < kPhases; ++p) {
+        std::swap(now_.loads[p][old.rank], old.loads[p]);
+        std::swap(now_.powers[p][old.rank], old.powers[p]);
+      }
+      std::swap(now_.hbm[old.rank], old.hbm);
+      std::swap(now_.ddr[old.rank], old.ddr);
+    }
+  }
+  void redo_touched() { undo_touched(); }
+
+  void forget() {
+    old_.clear();
+    all_touched_ = false;
+    ++epoch_;
+    old_sums_ = sums_;
+    old_over_ = over_;
+  }
+
+  const FlatSpace& space_;
+  const std::size_t world_;
+  Numbers now_, before_;
+  std::array<double, kPhases> target_{}, per_target_{}, floor_power_{}, sums_{}, old_sums_{};
+  std::array<double, kPhases> largest_{};
+  std::array<std::int32_t, kPhases> slowest_{};
+  std::int64_t over_ = 0, old_over_ = 0;
+  int doublings_ = 5;
+  bool may_overflow_ = false, all_touched_ = false;
+  std::vector<Old> old_;
+  std::vector<std::uint64_t> seen_;
+  std::uint64_t epoch_ = 1;
+};
+
+}  // namespace perfmodel::sharding::search

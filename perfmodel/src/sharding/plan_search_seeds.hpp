@@ -1,0 +1,54 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "plan_search_space.hpp"
+
+namespace perfmodel::sharding::search {
+
+/// Loads and bytes of ranks while tables are placed one after the other, never moved again.
+class Packing {
+ public:
+  explicit Packing(const FlatSpace& space);
+
+  enum class Order : std::uint8_t { kLongestFirst, kLargestFirst };
+  /// Tables with the options in `layout`, each piece on the lightest rank or host that has room.
+  /// False: one had no room; with `may_overflow` it goes where most is left.
+  bool pack(Layout& layout, Order order, bool may_overflow = false);
+
+ private:
+  void clear();
+  bool place(const Layout& layout, std::uint32_t table, std::int32_t* where, bool may_overflow);
+  bool place_everywhere(const Option& option, bool may_overflow);
+  bool place_blocks(const Option& option, const Choice& choice, std::int32_t* where,
+                    bool may_overflow);
+  bool place_shards(const Option& option, const Choice& choice, std::int32_t* where,
+                    bool may_overflow);
+  std::int32_t best_host(const Option& option, const Choice& choice, std::int32_t piece,
+                         bool may_overflow) const;
+  std::int32_t best_rank(const Choice& choice, std::int32_t begin, std::int32_t end, const Run& run,
+                         bool may_overflow) const;
+  bool fits(std::int32_t rank, const ShardDemand& demand) const;
+  void add(std::int32_t rank, const Run& run, int sign);
+  double objective() const;
+
+  const FlatSpace& space_;
+  std::vector<double> load_;                   // over all phases
+  std::vector<std::vector<double>> by_phase_;  // [phase][rank]
+  std::vector<std::int64_t> hbm_, ddr_;
+  std::vector<std::uint32_t> used_;  // by the table that is placed: its number
+  std::uint32_t now_ = 0;
+  std::vector<std::uint32_t> order_;
+};
+
+/// Plans to start from, best first, at most `most`; none: no seed fits. Stops early where `go_on`
+/// says so.
+std::vector<Layout> make_seeds(const FlatSpace& space, double lower_bound, std::size_t most,
+                               const std::function<bool()>& go_on);
+
+/// Where least memory is asked for; may take more than there is.
+Layout smallest_layout(const FlatSpace& space);
+
+}  // namespace perfmodel::sharding::search

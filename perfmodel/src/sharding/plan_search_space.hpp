@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+#include "perfmodel/sharding/plan_space.hpp"
+
+/// A plan space as the search reads it: checked, flat, without options that no plan can use.
+namespace perfmodel::sharding::search {
+
+enum class Spread : std::uint8_t {
+  kEverywhere,  ///< shard k on rank k
+  kFree,        ///< a rank per shard, all different
+  kOneHost,     ///< the same on one host
+  kHostBlocks,  ///< a host per L shards, all different
+};
+Spread spread_of(ShardingType type);
+
+struct Run {
+  std::int32_t begin = 0, end = 0;  ///< shards
+  ShardDemand demand;
+  double load = 0;  ///< over all phases
+};
+
+struct Option {
+  std::uint32_t index = 0;  ///< in TableChoices::options
+  Spread spread = Spread::kFree;
+  std::int32_t pieces = 0;  ///< what is placed: shards or blocks; 0: everywhere
+  std::uint32_t first_run = 0, runs = 0;
+  PhaseLoads loads{};            ///< of all shards
+  double load = 0, largest = 0;  ///< over all phases: all shards, one shard
+  double least_objective = 0;    ///< of any plan that has it
+  std::int64_t hbm = 0, ddr = 0, hbm_max = 0, ddr_max = 0;  ///< all shards; one shard
+};
+
+struct Choice {
+  std::uint32_t first_option = 0, options = 0;
+  std::int32_t most_pieces = 0;
+  std::int32_t mask = -1;    ///< into FlatSpace::allowed; -1: all ranks
+  std::uint32_t tables = 0;  ///< that have it
+};
+
+struct FlatSpace {
+  std::int32_t world = 1, local_world = 1, hosts = 1;
+  std::int64_t hbm_cap = 0, ddr_cap = 0;
+  std::size_t phases = 1;
+  PhaseLoads floors{};
+  std::vector<Option> options;
+  std::vector<Run> runs;
+  std::vector<Choice> choices;
+  std::vector<std::uint32_t> choice_of;    ///< per table
+  std::vector<std::uint32_t> first_place;  ///< per table: into Layout::where
+  std::uint32_t places = 0;                ///< most pieces of all tables
+  std::vector<std::vector<char>> allowed;  ///< per mask: ranks
+  std::vector<std::vector<char>> allowed_hosts;
+
+  const Run& run_of(const Option& option, std::int32_t shard) const {
+    std::uint32_t run = option.first_run;
+    while (runs[run].end <= shard) ++run;
+    return runs[run];
+  }
+  bool may_use(const Choice& choice, std::int32_t rank) const {
+    return choice.mask < 0 ||
+           allowed[static_cast<std::size_t>(choice.mask)][static_cast<std::size_t>(rank)] != 0;
+  }
+  bool may_use_host(const Choice& choice, std::int32_t host) const {
+    return choice.mask < 0 ||
+           allowed_hosts[static_cast<std::size_t>(choice.mask)][static_cast<std::size_t>(host)] !=
+               0;
+  }
+};
+
+/// A plan: an option per table (into FlatSpace::options) and a rank or host per piece.
+struct Layout {
+  std::vector<std::uint32_t> option;
+  std::vector<std::int32_t> where;
+  double objective = 0;
+};
+
+/// Errors (kImpossible): counts, loads or bytes that make no sense; a table that fits nowhere.
+Result<FlatSpace> flatten(const PlanSpace& space);
+
+/// Checks that do not ask whether anything fits.
+Result<void> check_space(const PlanSpace& space);
+
+}  // namespace perfmodel::sharding::search
