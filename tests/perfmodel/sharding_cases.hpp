@@ -15,6 +15,10 @@ namespace perfmodel::sharding {
 
 using Json = nlohmann::json;
 
+inline ShardedTable table_of(const std::string& name, std::int64_t rows, std::int64_t dim) {
+  return {.name = name, .rows = rows, .dim = dim};
+}
+
 /// A topology of TorchRec's public cases.
 inline TorchrecTopology topology_of(const Json& json) {
   return {.world = json["world_size"],

@@ -132,7 +132,9 @@ class PlanReader {
   void read_table(const std::string& module, const std::string& name, const Json& json,
                   const std::string& pointer) {
     ObjectReader reader(json, pointer, error_);
-    NamedPlan::Table table{.name = name, .module = module};
+    NamedPlan::Table table;
+    table.name = name;
+    table.module = module;
     TablePlacement& placement = table.placement;
     const auto type = read_name(reader, "sharding_type", "a sharding type", sharding_type,
                                 names_of<ShardingType>());
