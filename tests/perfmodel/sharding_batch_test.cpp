@@ -323,8 +323,7 @@ TEST(ShardingBatch, RefusesWhatCannotBe) {
   study = small_study();
   study.tables[0].dim = 128;
   EXPECT_EQ(message(study),
-            "dense part: expected vectors of one width for dot products, found 320 columns of 4 "
-            "vectors of which the first has 128");
+            "table t0: expected 64 columns, as dot products take vectors of one width, found 128");
   study = small_study();
   study.dense->top_mlp.clear();
   EXPECT_EQ(message(study), "dense part: expected widths of a top MLP, found none");

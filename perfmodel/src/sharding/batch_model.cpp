@@ -55,6 +55,23 @@ std::string key_of(const ShardedTable& table) {
   return key;
 }
 
+Result<void> check_dot_products(const ShardingStudy& study) {
+  if (!study.dense || study.dense->forward_us || study.tables.empty() ||
+      study.dense->interaction != DensePart::Interaction::kDot) {
+    return {};
+  }
+  std::int64_t width = study.tables.front().dim;
+  if (!study.dense->bottom_mlp.empty()) width = study.dense->bottom_mlp.back();
+  for (const ShardedTable& table : study.tables) {
+    if (table.dim == width) continue;
+    return fail(ErrorCode::kImpossible,
+                fmt::format("table {}: expected {} columns, as dot products take vectors of one "
+                            "width, found {}",
+                            table.name, width, table.dim));
+  }
+  return {};
+}
+
 Result<double> microseconds(const Result<CollectiveTime>& time) {
   if (!time) return Unexpected{time.error()};
   return time->time.count();
@@ -147,6 +164,7 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
   }
   model.calibration_ = calibration_of(gpu);
   if (options.device_factor > 0) model.calibration_.factor = options.device_factor;
+  if (auto good = check_dot_products(study); !good) return Unexpected{good.error()};
   std::int64_t vectors = 0, columns = 0;
   std::map<std::string, std::uint32_t> keys;
   for (const ShardedTable& table : study.tables) {

@@ -137,17 +137,12 @@ class Layers {
   double activation_bytes_ = 0;
 };
 
-Result<void> check(const DensePart& dense, std::int64_t vectors, std::int64_t columns) {
+Result<void> check(const DensePart& dense) {
   if (!dense.forward_us && dense.top_mlp.empty()) return refuse("widths of a top MLP", "none");
   for (const auto* widths : {&dense.bottom_mlp, &dense.top_mlp}) {
     for (std::int64_t width : *widths) {
       if (width < 1) return refuse("widths of at least 1", width);
     }
-  }
-  if (dense.interaction == DensePart::Interaction::kDot && !dense.forward_us && vectors > 0 &&
-      columns % vectors != 0) {
-    return refuse("vectors of one width for dot products",
-                  fmt::format("{} columns of {} vectors", columns, vectors));
   }
   return {};
 }
@@ -167,7 +162,7 @@ void count_memory(DenseTime& time, Precision precision, TableOptimizer optimizer
 Result<DenseTime> dense_time(const DensePart& dense, std::int64_t samples, std::int64_t vectors,
                              std::int64_t columns, TableOptimizer optimizer, bool fused,
                              const Gpu& gpu, const KernelModels& models) {
-  if (auto good = check(dense, vectors, columns); !good) return Unexpected{good.error()};
+  if (auto good = check(dense); !good) return Unexpected{good.error()};
   const auto precision = precision_of(dense.dtype);
   if (!precision) return refuse("float32, tf32, float16 or bfloat16", dense.dtype);
   DenseTime time;

@@ -22,12 +22,10 @@ struct DenseTime {
 /// Prices of the dense part for `samples` on a rank with `vectors` pooled vectors of `columns`
 /// elements in all. Per layer of m x n: one GEMM forward, one for the gradient of the weights, one
 /// for that of the inputs (none for the first layer of the bottom MLP); bias and ReLU are part of
-/// them (`fused`) or kernels of their own. fp16 and bfloat16 keep fp32 master weights. The times of
-/// a study that gives them are taken as they are, half of each for the bottom and top part being
-/// unknown: all is counted as top.
+/// them (`fused`) or kernels of their own. fp16 and bfloat16 keep fp32 master weights. Times
+/// that a study gives are taken as they are, all as the top part's.
 ///
-/// Errors (kImpossible): widths below 1, a top MLP that is missing, an unknown dtype, dot products
-/// of vectors of different widths.
+/// Errors (kImpossible): widths below 1, a top MLP that is missing, an unknown dtype.
 Result<DenseTime> dense_time(const DensePart& dense, std::int64_t samples, std::int64_t vectors,
                              std::int64_t columns, TableOptimizer optimizer, bool fused,
                              const Gpu& gpu, const KernelModels& models);
