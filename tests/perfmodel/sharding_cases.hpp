@@ -46,7 +46,8 @@ inline TableOptimizer optimizer_of(const std::string& name) {
 inline std::vector<ShardedTable> tables_of(const nlohmann::json& one,
                                            const nlohmann::json& models) {
   std::vector<ShardedTable> tables;
-  ShardedTable table{.element_bytes = one["dtype"] == "fp16" ? 2 : 4,
+  ShardedTable table{.name = "",
+                     .element_bytes = one["dtype"] == "fp16" ? 2 : 4,
                      .optimizer = optimizer_of(one["optimizer"])};
   if (one.contains("cache_load_factor") && !one["cache_load_factor"].is_null())
     table.cache.load_factor = one["cache_load_factor"];
