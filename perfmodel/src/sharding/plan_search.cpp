@@ -88,8 +88,8 @@ class Search {
   Result<SearchResult> run() {
     bound_ = search::lower_bound(flat_);
     if (bound_ == kInfinite) return lacks_memory();
-    const auto on = [this] { return pool_.empty() || go_on(0); };
-    const std::vector<Layout> seeds = search::make_seeds(flat_, bound_, kSeeds, on);
+    const std::vector<Layout> seeds =
+        search::make_seeds(flat_, bound_, kSeeds, [this] { return go_on(0); });
     for (const Layout& seed : seeds) pool_.add(seed);
     if (seeds.empty()) repair();
     if (!pool_.empty()) improve(seeds);
