@@ -51,7 +51,8 @@ inline TableOptimizer optimizer_of(const std::string& name) {
 /// Tables of a case of torchrec_plan_cases.json.
 inline std::vector<ShardedTable> tables_of_case(const Json& one, const Json& models) {
   std::vector<ShardedTable> tables;
-  ShardedTable table{.element_bytes = one["dtype"] == "fp16" ? 2 : 4,
+  ShardedTable table{.name = "",
+                     .element_bytes = one["dtype"] == "fp16" ? 2 : 4,
                      .optimizer = optimizer_of(one["optimizer"])};
   if (one.contains("cache_load_factor") && !one["cache_load_factor"].is_null())
     table.cache.load_factor = one["cache_load_factor"];

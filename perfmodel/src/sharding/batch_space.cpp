@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
 
+#include "fill_table_space.hpp"
 #include "perfmodel/predictors/collectives.hpp"
 #include "perfmodel/predictors/embedding_rates.hpp"
 #include "perfmodel/sharding/batch_model.hpp"
@@ -243,8 +243,28 @@ std::vector<std::int64_t> BatchModel::column_widths(const ShardedTable& table) {
   return widths;
 }
 
-Result<PlanSpace> BatchModel::space(const SpaceOptions& options) const {
-  PlanSpace space;
+Result<std::vector<PlacementOption>> BatchModel::options_of(std::uint32_t table, bool together,
+                                                            const Slopes& slopes,
+                                                            const SpaceOptions& options) const {
+  std::vector<PlacementOption> made;
+  for (const TablePlacement& way : of_kinds(ways(study_.tables[table]), options)) {
+    if (together && way.type != ShardingType::kTableWise) continue;
+    auto option = this->option(table, way, slopes, options.all_reduce_share);
+    if (!option) return Unexpected{option.error()};
+    made.push_back(std::move(*option));
+  }
+  if (made.empty()) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("table {}: expected a type and a kernel that go together on this "
+                            "machine, found none",
+                            study_.tables[table].name));
+  }
+  return made;
+}
+
+Result<TableSpace> BatchModel::space(const SpaceOptions& options) const {
+  TableSpace made;
+  PlanSpace& space = made.space;
   space.world = world();
   space.local_world = local_world_;
   space.hbm_cap = static_cast<std::int64_t>(std::max(0.0, table_memory()));
@@ -253,26 +273,13 @@ Result<PlanSpace> BatchModel::space(const SpaceOptions& options) const {
   space.floors[kGradients] = dense_.bottom_backward_us;
   const Slopes s = slopes();
   space.floors[kBackward] = s.all_reduce * dense_.gradient_bytes;
-  std::map<std::string, std::uint32_t> known;
-  for (std::size_t t = 0; t < study_.tables.size(); ++t) {
-    const ShardedTable& table = study_.tables[t];
-    std::string key = fmt::format("{}", like_[t]);
-    for (ShardingType type : table.rules.types) key += fmt::format(" {}", to_string(type));
-    for (ComputeKernel kernel : table.rules.kernels) key += fmt::format(" {}", to_string(kernel));
-    key += fmt::format(" {}", fmt::join(table.rules.forbidden_ranks, " "));
-    const auto [found, is_new] =
-        known.try_emplace(key, static_cast<std::uint32_t>(space.choices.size()));
-    space.choices_of_table.push_back(found->second);
-    if (!is_new) continue;
-    TableChoices choices{.options = {}, .forbidden_ranks = table.rules.forbidden_ranks};
-    for (const TablePlacement& way : of_kinds(ways(table), options)) {
-      auto made = option(t, way, s, options.all_reduce_share);
-      if (!made) return Unexpected{made.error()};
-      choices.options.push_back(std::move(*made));
-    }
-    space.choices.push_back(std::move(choices));
+  const auto of_table = [&](std::uint32_t table, bool together) {
+    return options_of(table, together, s, options);
+  };
+  if (auto good = fill_table_space(study_.tables, of_table, made); !good) {
+    return Unexpected{good.error()};
   }
-  return space;
+  return made;
 }
 
 }  // namespace perfmodel::sharding

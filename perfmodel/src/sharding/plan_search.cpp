@@ -88,20 +88,13 @@ class Search {
   Result<SearchResult> run() {
     bound_ = search::lower_bound(flat_);
     if (bound_ == kInfinite) return lacks_memory();
-    const auto on = [this] { return pool_.empty() || go_on(0); };
-    const std::vector<Layout> seeds = search::make_seeds(flat_, bound_, kSeeds, on);
+    const std::vector<Layout> seeds =
+        search::make_seeds(flat_, bound_, kSeeds, [this] { return go_on(0); });
     for (const Layout& seed : seeds) pool_.add(seed);
     if (seeds.empty()) repair();
+    if (!pool_.empty()) improve(seeds);
+    if (options_.exact_nodes > 0 && !stopped_ && !is_met() && search::is_small(flat_)) enumerate();
     if (pool_.empty()) return lacks_memory();
-    improve(seeds);
-    const bool small =
-        options_.exact_nodes > 0 && !is_met() && !stopped_ && search::is_small(flat_);
-    if (small) {
-      auto exact =
-          search::enumerate(flat_, pool_.best(), options_.exact_nodes, [this] { return go_on(0); });
-      if (exact.improved) pool_.add(exact.best);
-      if (exact.complete) bound_ = pool_.best_objective();
-    }
     return result();
   }
 
@@ -148,11 +141,10 @@ class Search {
         lack.least_hbm_bytes > lack.hbm_bytes || lack.least_ddr_bytes > lack.ddr_bytes;
     return fail(
         ErrorCode::kImpossible,
-        fmt::format(
-            "expected tables that fit, found {}: they take at least {} bytes of {} "
-            "of HBM and {} of {} of host memory",
-            in_all || bound_ == kInfinite ? "more than all ranks hold" : "no plan in which they do",
-            lack.least_hbm_bytes, lack.hbm_bytes, lack.least_ddr_bytes, lack.ddr_bytes));
+        fmt::format("expected tables that fit, found {}: they take at least {} bytes of {} "
+                    "of HBM and {} of {} of host memory",
+                    in_all ? "more than all ranks hold" : "no plan in which they do",
+                    lack.least_hbm_bytes, lack.hbm_bytes, lack.least_ddr_bytes, lack.ddr_bytes));
   }
 
   // From a plan that takes too much memory to one that does not.
@@ -170,9 +162,9 @@ class Search {
   // of the cost is a move's, and the cooler it has to be.
   void improve(const std::vector<Layout>& seeds) {
     constexpr double kFewTables = 30, kCooling = 1.2, kCold = 2e-5;
-    constexpr std::array<double, kRounds> kHot = {0.01, 0.01, 0.02, 0.005, 0.01, 0.0025};
+    constexpr std::array<double, kRounds> kHot = {0.005, 0.01, 0.05, 0.005, 0.1, 0.005};
     const auto tables = static_cast<double>(flat_.choice_of.size());
-    const double scale = std::min(1.0, std::pow(kFewTables / tables, kCooling));
+    const double scale = std::pow(kFewTables / std::max(1.0, tables), kCooling);
     for (std::size_t round = 0; round < kRounds && !is_met() && !stopped_; ++round) {
       const bool fresh = round < std::min<std::size_t>(2, seeds.size());
       const Layout start = fresh ? seeds[round] : pool_.best();
@@ -182,6 +174,15 @@ class Search {
           .moves = budget_ / kRounds + (round == 0 ? budget_ % kRounds : 0)};
       moves_ += local_->run(start, annealing, random_, pool_.worth(), hooks_);
     }
+  }
+
+  void enumerate() {
+    Layout start = pool_.empty() ? search::smallest_layout(flat_) : pool_.best();
+    start.objective = pool_.best_objective();
+    const auto exact =
+        search::enumerate(flat_, start, options_.exact_nodes, [this] { return go_on(0); });
+    if (exact.improved) pool_.add(exact.best);
+    if (exact.complete) bound_ = std::max(bound_, pool_.best_objective());
   }
 
   SearchResult result() const {

@@ -28,7 +28,7 @@ class Seeds {
     constexpr int kSteps = 14;
     constexpr double kGrowth = 1.12;
     double limit = lower_bound;
-    for (int step = 0; step <= kSteps && go_on_(); ++step) {
+    for (int step = 0; step <= kSteps && go_on(); ++step) {
       bisect_price(step == kSteps ? kNever : limit);
       limit *= kGrowth;
     }
@@ -62,7 +62,7 @@ class Seeds {
     const std::size_t stride = std::max<std::size_t>(1, steps / kTried);
     for (std::size_t step = 0;; ++step) {
       if (step % stride == 0 || heap.empty()) {
-        if (!go_on_()) return;
+        if (!go_on()) return;
         try_it();
       }
       if (heap.empty()) return;
@@ -83,7 +83,7 @@ class Seeds {
     for (const Spread spread :
          {Spread::kFree, Spread::kEverywhere, Spread::kOneHost, Spread::kHostBlocks}) {
       for (const bool by_largest : {false, true}) {
-        if (!go_on_()) return;
+        if (!go_on()) return;
         choose([&](const Option& option) {
           const double score = by_largest ? option.largest : option.load;
           return option.spread == spread ? std::pair(0, score) : std::pair(1, score);
@@ -97,6 +97,9 @@ class Seeds {
   std::vector<Layout> take() { return std::move(found_); }
 
  private:
+  // At least one is found, whatever the time.
+  bool go_on() const { return go_on_() || found_.empty(); }
+
   using Memory = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
   Memory memory_of(std::uint32_t o) const {
     const Option& option = space_.options[o];
@@ -138,7 +141,7 @@ class Seeds {
     if (try_it() || price_ == 0) return;
     double low = 0, high = price_ / 1024;
     for (int i = 0;; ++i) {
-      if (i == kRaises || !go_on_()) return;
+      if (i == kRaises || !go_on()) return;
       choose_at(limit, high);
       fill();
       if (try_it()) break;
@@ -148,7 +151,7 @@ class Seeds {
     std::vector<std::uint32_t> dear = best_;  // and what it takes to fit
     choose_at(limit, low);
     std::vector<std::uint32_t> cheap = best_;
-    for (int i = 0; i < kHalvings && cheap != dear && go_on_(); ++i) {
+    for (int i = 0; i < kHalvings && cheap != dear && go_on(); ++i) {
       const double middle = low > 0 ? (low + high) / 2 : high / kRaise;
       choose_at(limit, middle);
       fill();
@@ -172,7 +175,7 @@ class Seeds {
       if (cheap[c] != dear[c]) turned.push_back(t);
     }
     std::size_t low = 0, high = turned.size();  // cheap: fits, does not
-    for (int i = 0; i < kHalvings && high - low > 1 && go_on_(); ++i) {
+    for (int i = 0; i < kHalvings && high - low > 1 && go_on(); ++i) {
       const std::size_t middle = (low + high) / 2;
       best_ = dear;
       fill();

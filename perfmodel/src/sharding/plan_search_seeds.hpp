@@ -43,8 +43,8 @@ class Packing {
   std::vector<std::uint32_t> order_;
 };
 
-/// Plans to start from, best first, at most `most`; none: no seed fits. Stops early where `go_on`
-/// says so.
+/// Plans to start from, best first, at most `most`; none: no seed fits. Where `go_on` says no, it
+/// stops with what it has, if that is any.
 std::vector<Layout> make_seeds(const FlatSpace& space, double lower_bound, std::size_t most,
                                const std::function<bool()>& go_on);
 

@@ -7,15 +7,6 @@
 namespace perfmodel::sharding {
 namespace {
 
-TablePlacement placement_of(const PlanSpace& space, std::size_t table, const PlacedChoice& placed) {
-  const PlacementOption& option =
-      space.choices[space.choices_of_table[table]].options[placed.option];
-  return {.type = option.type,
-          .kernel = option.kernel,
-          .ranks = {placed.ranks.begin(), placed.ranks.end()},
-          .least_columns = option.least_columns};
-}
-
 bool is_known(const RankedPlans& all, const std::vector<TablePlacement>& placements) {
   return std::any_of(all.plans.begin(), all.plans.end(),
                      [&](const RankedPlan& plan) { return plan.placements == placements; });
@@ -40,14 +31,12 @@ std::vector<BatchModel::SpaceOptions> spaces_of(const BatchModel& model) {
   return spaces;
 }
 
-Result<void> add_plans(const BatchModel& model, const PlanSpace& space, const SearchResult& found,
+Result<void> add_plans(const BatchModel& model, const TableSpace& space, const SearchResult& found,
                        RankedPlans& all) {
   for (const FoundPlan& plan : found.plans) {
     RankedPlan ranked;
     ranked.objective_us = plan.objective;
-    for (std::size_t t = 0; t < plan.tables.size(); ++t) {
-      ranked.placements.push_back(placement_of(space, t, plan.tables[t]));
-    }
+    ranked.placements = placements_of(space, plan);
     if (is_known(all, ranked.placements)) continue;
     auto time = model.time(ranked.placements);
     if (!time) return Unexpected{time.error()};
@@ -77,9 +66,9 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
     SearchOptions search = options;
     search.keep = std::max(kLeastCandidates, options.keep);
     search.time_budget_s = left_s / static_cast<double>(spaces.size() - i);
-    const auto found = search_plans(*space, search);
+    const auto found = search_plans(space->space, search);
     if (!found) {
-      if (i == 0) return explained(found.error(), model, *space);
+      if (i == 0) return explained(found.error(), model, space->space);
       continue;  // a part of the space that nothing fits into
     }
     if (i == 0) {

@@ -13,9 +13,9 @@
 #include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/result.hpp"
 #include "perfmodel/sharding/dense_time.hpp"
-#include "perfmodel/sharding/plan_space.hpp"
 #include "perfmodel/sharding/shard_load.hpp"
 #include "perfmodel/sharding/sharding_study.hpp"
+#include "perfmodel/sharding/table_space.hpp"
 
 namespace perfmodel::sharding {
 
@@ -126,7 +126,7 @@ class BatchModel {
   /// A search space whose objective follows time(): phases are the lookups and exchanges, each by
   /// its busiest rank, exchanges no shorter than the dense part beside them. Tables whose rules
   /// leave no way within `options` keep all that they have.
-  Result<PlanSpace> space(const SpaceOptions& options) const;
+  Result<TableSpace> space(const SpaceOptions& options) const;
   /// The same machine and options, another study. Errors: those of make().
   Result<BatchModel> with(const ShardingStudy& study) const;
 
@@ -176,6 +176,9 @@ class BatchModel {
                   double all_reduce_share, ShardDemand& demand) const;
   Result<PlacementOption> option(std::size_t table, TablePlacement placement, const Slopes& slopes,
                                  double all_reduce_share) const;
+  Result<std::vector<PlacementOption>> options_of(std::uint32_t table, bool together,
+                                                  const Slopes& slopes,
+                                                  const SpaceOptions& options) const;
   static std::vector<std::int64_t> column_widths(const ShardedTable& table);
   void finish(BatchTime& batch) const;
 
