@@ -116,9 +116,12 @@ std::string search_text(const ShardReport& report) {
                                                   : time_text(search.lower_bound),
                        100 * gap);
   }
-  return fmt::format("{}; {} moves in {:.2f} s{}.\n", text,
-                     grouped(static_cast<std::size_t>(search.moves)), search.seconds,
-                     search.stopped ? ", stopped before the search was done" : "");
+  // Equal questions get equal answers: seconds are told where somebody has waited for them.
+  constexpr double kWorthTelling = 1;
+  const std::string seconds =
+      search.seconds >= kWorthTelling ? fmt::format(" in {:.0f} s", search.seconds) : "";
+  return fmt::format("{}; {} moves{}{}.\n", text, grouped(static_cast<std::size_t>(search.moves)),
+                     seconds, search.stopped ? ", stopped before the search was done" : "");
 }
 
 struct RankRow {
