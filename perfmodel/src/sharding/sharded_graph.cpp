@@ -35,10 +35,33 @@ Result<TableSharding> kind_of(const ShardedTable& table, ShardingType type) {
   return refuse(table, "a way of TorchRec's to shard it for a graph", to_string(type));
 }
 
+Result<DlrmConfig::Optimizer> optimizer_of(const ShardedTable& table) {
+  switch (table.optimizer) {
+    case TableOptimizer::kSgd:
+      return DlrmConfig::Optimizer::kSgd;
+    case TableOptimizer::kRowwiseAdagrad:
+      return DlrmConfig::Optimizer::kRowwiseAdagrad;
+    case TableOptimizer::kAdagrad:
+      return DlrmConfig::Optimizer::kAdagrad;
+    case TableOptimizer::kAdam:
+      return DlrmConfig::Optimizer::kAdam;
+    case TableOptimizer::kNone:
+      break;
+  }
+  return refuse(table, "an optimizer for a graph", to_string(table.optimizer));
+}
+
 Result<void> check_table(const ShardedTable& table, const TablePlacement& placement) {
   if (table.features.size() != 1 || table.features.front().poolings != 1) {
     return refuse(table, "one feature with one bag per sample for a graph",
                   fmt::format("{} features", table.features.size()));
+  }
+  if (table.element_bytes != 4 || table.output_bytes.value_or(4) != 4 ||
+      table.forward_wire_bytes.value_or(4) != 4 || table.backward_wire_bytes.value_or(4) != 4) {
+    return refuse(table, "fp32 rows and vectors for a graph", "others");
+  }
+  if (table.weighted || !table.pooled || table.features.front().batch) {
+    return refuse(table, "pooled bags of the job's batch without weights for a graph", "others");
   }
   if (placement.kernel != ComputeKernel::kFused && placement.kernel != ComputeKernel::kDense) {
     return refuse(table, "rows in HBM for a graph", to_string(placement.kernel));
@@ -89,7 +112,19 @@ Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
   config.batch_per_rank = *study.batch_per_rank;
   config.world_size = *study.world;
   config.local_world_size = study.local_world.value_or(*study.world);
-  for (std::size_t t = 0; t < study.tables.size() && t < placements.size(); ++t) {
+  if (placements.size() != study.tables.size() || study.tables.empty()) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected placements of {} tables for graphs, found {}",
+                            study.tables.size(), placements.size()));
+  }
+  const auto optimizer = optimizer_of(study.tables.front());
+  if (!optimizer) return Unexpected{optimizer.error()};
+  config.table_optimizer = *optimizer;
+  for (std::size_t t = 0; t < study.tables.size(); ++t) {
+    if (study.tables[t].optimizer != study.tables.front().optimizer) {
+      return refuse(study.tables[t], "the optimizer of the first table for a graph",
+                    to_string(study.tables[t].optimizer));
+    }
     auto table = placed(study.tables[t], placements[t], config.world_size, config.local_world_size);
     if (!table) return Unexpected{table.error()};
     config.tables.push_back(std::move(*table));
