@@ -35,16 +35,16 @@ Result<TableSharding> kind_of(const ShardedTable& table, ShardingType type) {
   return refuse(table, "a way of TorchRec's to shard it for a graph", to_string(type));
 }
 
-Result<DlrmConfig::Optimizer> optimizer_of(const ShardedTable& table) {
+Result<TorchrecDlrmConfig::TableOptimizer> optimizer_of(const ShardedTable& table) {
   switch (table.optimizer) {
     case TableOptimizer::kSgd:
-      return DlrmConfig::Optimizer::kSgd;
+      return TorchrecDlrmConfig::TableOptimizer::kSgd;
     case TableOptimizer::kRowwiseAdagrad:
-      return DlrmConfig::Optimizer::kRowwiseAdagrad;
+      return TorchrecDlrmConfig::TableOptimizer::kRowwiseAdagrad;
     case TableOptimizer::kAdagrad:
-      return DlrmConfig::Optimizer::kAdagrad;
+      return TorchrecDlrmConfig::TableOptimizer::kAdagrad;
     case TableOptimizer::kAdam:
-      return DlrmConfig::Optimizer::kAdam;
+      return TorchrecDlrmConfig::TableOptimizer::kAdam;
     case TableOptimizer::kNone:
       break;
   }
