@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -34,6 +35,7 @@ std::vector<Command> make_commands(CLI::App& app) {
       gpus_command(app),
       rewrite_command(app),
       whatif_command(app),
+      shard_command(app),
       other_program(app, "train", "Fits kernel models to measured kernels"),
       other_program(app, "eval", "Judges kernel models on measured kernels or whole models")};
   for (Command& command : build_commands(app)) commands.push_back(std::move(command));
@@ -48,11 +50,26 @@ void run_other_program(char** argv) {
   execv(program.c_str(), argv);  // returns only if there is none
 }
 
+// `shard TABLES` is `shard rank TABLES`.
+std::vector<char*> with_default_shard_command(int argc, char** argv) {
+  static char rank[] = "rank";
+  constexpr std::string_view kNamed[] = {"rank",   "eval", "compare", "sweep",
+                                         "export", "-h",   "--help"};
+  std::vector<char*> arguments(argv, argv + argc);
+  if (argc > 2 && std::string_view(argv[1]) == "shard" &&
+      std::find(std::begin(kNamed), std::end(kNamed), argv[2]) == std::end(kNamed)) {
+    arguments.insert(arguments.begin() + 2, rank);
+  }
+  return arguments;
+}
+
 }  // namespace
 }  // namespace perfmodel::cli
 
 int main(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "train" || command == "eval") perfmodel::cli::run_other_program(argv);
-  return perfmodel::cli::cli_main(argc, argv, perfmodel::cli::make_commands);
+  std::vector<char*> arguments = perfmodel::cli::with_default_shard_command(argc, argv);
+  return perfmodel::cli::cli_main(static_cast<int>(arguments.size()), arguments.data(),
+                                  perfmodel::cli::make_commands);
 }

@@ -110,7 +110,10 @@ class Scaler {
                          .kernels[static_cast<std::size_t>(at.kernel)];
       if (kernel.price.bound == Bound::kMeasured || at.comm_work < 0) continue;
       KernelWork& work = program_.comm_works[static_cast<std::size_t>(at.comm_work)];
-      if (auto* shape = std::get_if<CollectiveShape>(&work.shape)) shape->world_size = how_.world;
+      if (auto* shape = std::get_if<CollectiveShape>(&work.shape)) {
+        shape->world_size = how_.world;
+        shape->ranks.clear();
+      }
       kernel.price = model_->price(work, gpu_);
       scale(kernel.price, kernel.given_scale);
       at.device_us = kernel.price.time.count();

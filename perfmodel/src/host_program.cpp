@@ -336,7 +336,7 @@ class Writer {
       if (auto work = comm_work(node)) {
         made.comm_bytes = work->bytes_read.value;
         if (auto* shape = std::get_if<CollectiveShape>(&work->shape);
-            shape && shape->world_size <= 1 && options_.world_size > 1) {
+            shape && shape->world_size <= 1 && shape->ranks.empty() && options_.world_size > 1) {
           shape->world_size = options_.world_size;
         }
         made.comm_work = static_cast<std::int32_t>(made_.comm_works.size());
@@ -439,7 +439,7 @@ class Writer {
       work.family = KernelFamily::kSet;
     }
     if (auto* shape = std::get_if<CollectiveShape>(&work.shape);
-        shape && shape->world_size <= 1 && options_.world_size > 1) {
+        shape && shape->world_size <= 1 && shape->ranks.empty() && options_.world_size > 1) {
       shape->world_size = options_.world_size;
     }
     if (auto* shape = std::get_if<CopyShape>(&work.shape)) {

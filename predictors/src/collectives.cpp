@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "kernels/collective.hpp"
 #include "kernels/terms.hpp"
@@ -195,6 +196,14 @@ Terms tuned_terms(const Topology& topology, const CollectiveQuery& query) {
   return {.latency = (terms.latency + kLaunchUs) / 2, .wire = terms.wire / 2};
 }
 
+/// Nodes of which ranks take part: the ranks of a job fill its nodes one by one.
+int nodes_of(std::span<const std::int64_t> ranks, const Topology& topology) {
+  std::vector<std::int64_t> nodes;
+  for (std::int64_t rank : ranks) nodes.push_back(rank / topology.gpus_per_node);
+  std::ranges::sort(nodes);
+  return static_cast<int>(std::ranges::unique(nodes).begin() - nodes.begin());
+}
+
 Price to_price(const CollectiveTime& result) {
   Price price = terms::make_price(0, result.wire.count(), result.latency.count(),
                                   result.in_range ? "collective-curve" : "collective-nccl", 0.3);
@@ -374,7 +383,9 @@ Price price_collective(const KernelWork& work, const Gpu& gpu, const Topology& t
                              terms::empty_kernel_us(gpu) + 2 * terms::kConstants.dram_latency_us,
                              "collective-nccl", 0.3);
   }
-  query.nodes = (query.ranks + topology.gpus_per_node - 1) / topology.gpus_per_node;
+  const bool told = shape && static_cast<int>(shape->ranks.size()) == query.ranks;
+  query.nodes = told ? nodes_of(shape->ranks, topology)
+                     : (query.ranks + topology.gpus_per_node - 1) / topology.gpus_per_node;
   Topology fitting;  // a copy only where the topology cannot hold the group
   const Topology* used = &topology;
   if (query.nodes > 1 && !topology.nic) {

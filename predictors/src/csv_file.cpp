@@ -75,6 +75,7 @@ Result<CsvFile> CsvFile::open(const std::filesystem::path& file) {
       return Unexpected{std::move(error)};
     }
     csv.names_.emplace_back(cell.text);
+    csv.name_columns_.push_back(static_cast<int>(cell.offset - csv.line_begin_) + 1);
   }
   return csv;
 }
@@ -182,6 +183,16 @@ Error CsvFile::at_cell(int column, std::string message) const {
 
 Error CsvFile::expected(int column, std::string_view wanted) const {
   return at_cell(column, "expected " + std::string(wanted) + ", found " + shown(cell(column)));
+}
+
+Error CsvFile::at_header(int column, std::string message) const {
+  const auto index = static_cast<std::size_t>(column);
+  return Error{.code = ErrorCode::kFormat,
+               .message = std::move(message),
+               .file = file_,
+               .json_pointer = names_[index],
+               .line = header_line_,
+               .column = name_columns_[index]};
 }
 
 Error CsvFile::missing_column(std::string_view name, std::string_view why) const {

@@ -30,6 +30,8 @@ class CsvFile {
   /// Position of a column, -1 if there is none.
   int column(std::string_view name) const;
 
+  const std::vector<std::string>& columns() const { return names_; }
+
   /// Goes to the next row. False at the end and at the first error.
   bool next();
   const std::optional<Error>& error() const { return error_; }
@@ -44,6 +46,8 @@ class CsvFile {
   Error expected(int column, std::string_view wanted) const;
   /// Any message at a cell's place.
   Error at_cell(int column, std::string message) const;
+  /// Any message at the name of a column.
+  Error at_header(int column, std::string message) const;
   /// A column that some row needs and the header lacks.
   Error missing_column(std::string_view name, std::string_view why) const;
 
@@ -62,6 +66,7 @@ class CsvFile {
   int next_line_ = 1, line_ = 0, header_line_ = 0;
   std::vector<std::string_view> head_;
   std::vector<std::string> names_;
+  std::vector<int> name_columns_;  // where the names begin, from 1
   std::vector<Cell> cells_;
   std::deque<std::string> unescaped_;
   std::optional<Error> error_;

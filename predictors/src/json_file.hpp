@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,11 +15,12 @@
 #include <string_view>
 #include <vector>
 
+#include "json_position.hpp"
 #include "perfmodel/edit_distance.hpp"
 #include "perfmodel/result.hpp"
 
-/// Strict reading of the small JSON files in `data/`: every key is asked for, the first thing that
-/// is odd is the error. And the names by which such files are found.
+/// Strict reading of small JSON files, those in `data/` and those of users: every key is asked for,
+/// the first thing that is odd is the error. And the names by which such files are found.
 namespace perfmodel {
 
 using Json = nlohmann::json;
@@ -37,6 +39,20 @@ inline std::string found(const Json& value) {
   return text;
 }
 
+/// The known name that is most like an unknown one; empty where none is known.
+template <class Names>
+std::string nearest_name(std::string_view unknown, const Names& known) {
+  std::string nearest;
+  std::size_t least = std::string::npos;
+  for (const auto& name : known) {
+    const std::size_t distance = edit_distance(lower(unknown), lower(name));
+    if (distance >= least) continue;
+    least = distance;
+    nearest = name;
+  }
+  return nearest;
+}
+
 /// Reads typed members of one JSON object and keeps the first error. Every member must be asked
 /// for: those left over are unknown keys.
 class ObjectReader {
@@ -45,6 +61,18 @@ class ObjectReader {
       : object_(object), pointer_(std::move(pointer)), error_(error) {
     if (!object_.is_object()) fail_at(pointer_, "an object", found(object_));
   }
+
+  /// Whether a member that may be left out is there.
+  bool has(const char* key) {
+    known_.insert(key);
+    return object_.is_object() && object_.contains(key);
+  }
+
+  const std::string& pointer() const { return pointer_; }
+  std::string pointer(std::string_view key) const { return pointer_ + "/" + json_token(key); }
+
+  /// Of any type; nullptr where the key is missing (an error).
+  const Json* any(const char* key) { return member(key); }
 
   std::string string(const char* key) {
     const Json* value = member(key);
@@ -84,6 +112,40 @@ class ObjectReader {
     return value->get<int>();
   }
 
+  /// A whole number from `least` to 2^53, or `least` after an error.
+  std::int64_t whole_number(const char* key, std::int64_t least) {
+    const Json* value = member(key);
+    if (!value) return least;
+    const auto number = whole_number_in(*value, least);
+    if (!number) expect(key, whole_number_wanted(least), *value);
+    return number.value_or(least);
+  }
+
+  /// Whole numbers of a list, each at least `least`.
+  std::vector<std::int64_t> whole_numbers(const char* key, std::int64_t least) {
+    std::vector<std::int64_t> numbers;
+    const Json* list = array(key);
+    for (std::size_t i = 0; list && i < list->size(); ++i) {
+      const auto number = whole_number_in((*list)[i], least);
+      if (!number) {
+        fail_at(pointer(key) + "/" + std::to_string(i), whole_number_wanted(least),
+                found((*list)[i]));
+        return numbers;
+      }
+      numbers.push_back(*number);
+    }
+    return numbers;
+  }
+
+  /// A number of at least 0, below `below`.
+  double number_below(const char* key, double below, const char* wanted) {
+    const Json* value = member(key);
+    if (!value) return 0;
+    const double number = value->is_number() ? value->get<double>() : -1;
+    if (!(number >= 0 && number < below)) expect(key, wanted, *value);
+    return number;
+  }
+
   bool boolean(const char* key) {
     const Json* value = member(key);
     if (value && !value->is_boolean()) expect(key, "true or false", *value);
@@ -101,7 +163,7 @@ class ObjectReader {
     for (std::size_t i = 0; i < value->size(); ++i) {
       const Json& item = (*value)[i];
       if (!item.is_string()) {
-        fail_at(pointer_ + "/" + key + "/" + std::to_string(i), "a string", found(item));
+        fail_at(pointer(key) + "/" + std::to_string(i), "a string", found(item));
         return result;
       }
       result.push_back(item.get<std::string>());
@@ -140,11 +202,23 @@ class ObjectReader {
     if (!error_) expect(key, wanted, object_[key]);
   }
 
+  /// An error at this object or at something in it.
+  void fail_at(const std::string& pointer, const std::string& wanted, const std::string& what) {
+    if (error_) return;
+    error_ = Error{.code = ErrorCode::kFormat,
+                   .message = "expected " + wanted + ", found " + what,
+                   .json_pointer = pointer};
+  }
+
   /// Call last: any key that nobody asked for is an error.
   void finish() {
     if (!object_.is_object()) return;
     for (const auto& [key, value] : object_.items()) {
-      if (!known_.contains(key)) fail_at(pointer_ + "/" + key, "no such key", found(value));
+      if (known_.contains(key)) continue;
+      const std::string nearest = nearest_name(key, known_);
+      const bool alike = edit_distance(key, nearest) <= 1 + key.size() / 4;
+      fail_at(pointer(key), "no such key" + (alike ? " (but \"" + nearest + "\")" : std::string()),
+              found(value));
     }
   }
 
@@ -154,27 +228,62 @@ class ObjectReader {
     if (!object_.is_object()) return nullptr;
     const auto it = object_.find(key);
     if (it == object_.end()) {
-      fail_at(pointer_ + "/" + key, "this key", "nothing");
+      fail_at(pointer(key), "this key", "nothing");
       return nullptr;
     }
     return &*it;
   }
 
   void expect(const std::string& key, const std::string& wanted, const Json& value) {
-    fail_at(pointer_ + "/" + key, wanted, found(value));
+    fail_at(pointer(key), wanted, found(value));
   }
 
-  void fail_at(const std::string& pointer, const std::string& wanted, const std::string& what) {
-    if (error_) return;
-    error_ = Error{.code = ErrorCode::kFormat,
-                   .message = "expected " + wanted + ", found " + what,
-                   .json_pointer = pointer};
+  static std::optional<std::int64_t> whole_number_in(const Json& value, std::int64_t least) {
+    constexpr double kMost = 9007199254740992.0;  // 2^53
+    if (!value.is_number()) return std::nullopt;
+    const double number = value.get<double>();  // 4e7 is a whole number too
+    if (number != std::floor(number) || std::abs(number) > kMost) return std::nullopt;
+    const auto whole = static_cast<std::int64_t>(number);
+    return whole >= least ? std::optional(whole) : std::nullopt;
+  }
+
+  static std::string whole_number_wanted(std::int64_t least) {
+    return "a whole number of at least " + std::to_string(least);
   }
 
   const Json& object_;
   std::string pointer_;
   std::optional<Error>& error_;
   std::set<std::string> known_;
+};
+
+/// Notes the first key that an object holds twice; of those a parser keeps the last.
+class RepeatedKey {
+ public:
+  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
+    const auto level = static_cast<std::size_t>(depth);
+    if (event == Json::parse_event_t::object_start) {
+      if (keys_.size() <= level + 1) keys_.resize(level + 2);
+      keys_[level + 1].clear();
+    } else if (event == Json::parse_event_t::key && number_ == 0) {
+      ++keys_seen_;
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!keys_[level].insert(key).second) {
+        number_ = keys_seen_;
+        key_ = key;
+      }
+    }
+    return true;
+  }
+
+  bool found() const { return number_ > 0; }
+  const std::string& key() const { return key_; }
+  std::size_t number() const { return number_; }  ///< among the keys of the document, from 1
+
+ private:
+  std::vector<std::set<std::string>> keys_;
+  std::size_t keys_seen_ = 0, number_ = 0;
+  std::string key_;
 };
 
 /// One file through `parse(document, error)`; `what` it is, for messages: "a GPU file".
@@ -184,17 +293,23 @@ auto parse_json_text(const std::string& text, const std::string& what,
     -> Result<decltype(parse(std::declval<const Json&>(), std::declval<std::optional<Error>&>()))> {
   std::optional<Error> error;
   try {
-    const Json document = Json::parse(text);
-    auto value = parse(document, error);
-    if (!error) return value;
+    RepeatedKey repeated;
+    const Json document = Json::parse(text, std::ref(repeated));
+    if (repeated.found()) {
+      error = Error{.code = ErrorCode::kFormat,
+                    .message = "expected each key once, found \"" + repeated.key() + "\" again"};
+      set_position(*error, find_json_key(text, repeated.number()), text);
+    } else {
+      auto value = parse(document, error);
+      if (!error) return value;
+      if (!error->json_pointer.empty()) {
+        set_position(*error, find_json_pointer(text, error->json_pointer), text);
+      }
+    }
   } catch (const Json::parse_error& e) {
-    const std::size_t end = std::min(text.size(), e.byte > 0 ? e.byte - 1 : 0);
-    const auto last_break = text.substr(0, end).rfind('\n');
-    error = Error{.code = ErrorCode::kSyntax,
-                  .message = "expected JSON, found something else here",
-                  .line = 1 + static_cast<int>(std::count(text.begin(), text.begin() + end, '\n')),
-                  .column = static_cast<int>(
-                      end - (last_break == std::string::npos ? 0 : last_break + 1) + 1)};
+    error =
+        Error{.code = ErrorCode::kSyntax, .message = "expected JSON, found something else here"};
+    set_position(*error, std::min(text.size(), e.byte > 0 ? e.byte - 1 : 0), text);
   } catch (const std::exception& e) {
     error =
         Error{.code = ErrorCode::kFormat, .message = "expected " + what + ", found " + e.what()};

@@ -93,6 +93,17 @@ bool can_do(const TemplateCall& call, const KernelWork& work) {
   return true;
 }
 
+// Whether a template knows calls of a child; those of the label inside of a collective's record
+// launch it.
+bool children_launch(const ExecutionGraph& graph, const Node& node,
+                     const LaunchTemplates& templates) {
+  return std::ranges::any_of(graph.children(node), [&](std::int32_t child) {
+    const Node& at = graph.nodes[static_cast<std::size_t>(child)];
+    const LaunchTemplates::Found found = templates.find(template_keys(graph, at));
+    return found.calls && std::ranges::any_of(*found.calls, is_kernel_like);
+  });
+}
+
 }  // namespace
 
 Lowering::Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
@@ -176,6 +187,12 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
   const bool name_only =
       found.level == TemplateLevel::kName || found.level == TemplateLevel::kChildren;
   if (found.calls && name_only && (rule_spoke || (!touches_gpu && node.inputs_count > 0))) {
+    found.calls = nullptr;
+  }
+  // All collectives have one name: a record with the same devices and other children may be of
+  // another kind, whose label no template knows. Then the record launches it.
+  if (found.calls && found.level == TemplateLevel::kNameDevices && node.comm >= 0 &&
+      !kernels_.empty() && !children_launch(graph_, node, *templates_)) {
     found.calls = nullptr;
   }
 

@@ -163,8 +163,10 @@ TEST(BuildTorchrecDlrm, BadConfigsAreRefusedByName) {
             "table 1, rows: expected 1 to 1099511627776, found 0");
   EXPECT_EQ(message([](Config& c) { c.tables[1].pooling_factor = 0; }),
             "table 1: expected a pooling factor above 0 and up to 1e6, found 0");
-  EXPECT_EQ(message([](Config& c) { c.tables[1].rank = c.tables[3].rank = 1; }),
-            "tables: expected at least one on rank 0, found none");
+  EXPECT_EQ(message([](Config& c) {
+              for (PlacedTable& table : c.tables) table.rank = PlacedTable::kDataParallel;
+            }),
+            "tables: expected at least one that is sharded, found none");
   EXPECT_EQ(message([](Config& c) { c.top_mlp = {3}; }),
             "top MLP: expected a last width of 1, found 3");
   EXPECT_EQ(message([](Config& c) { c.bottom_mlp = {8}; }),

@@ -9,12 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/sharding/torchrec_costs.hpp"
+#include "perfmodel/sharding/torchrec_plan.hpp"
 
 namespace perfmodel::sharding {
 
+using Json = nlohmann::json;
+
+inline ShardedTable table_of(const std::string& name, std::int64_t rows, std::int64_t dim) {
+  return {.name = name, .rows = rows, .dim = dim};
+}
+
 /// A topology of TorchRec's public cases.
-inline TorchrecTopology topology_of(const nlohmann::json& json) {
+inline TorchrecTopology topology_of(const Json& json) {
   return {.world = json["world_size"],
           .local_world = json["local_world_size"],
           .hbm_cap = json["hbm_cap"],
@@ -28,11 +34,11 @@ inline TorchrecTopology topology_of(const nlohmann::json& json) {
           .weighted_backward_multiplier = json["weighted_feature_bwd_compute_multiplier"]};
 }
 
-/// A file of public sharding data; null where PERFMODEL_PUBLIC_DATA is not set.
-inline nlohmann::json public_json(const std::string& name) {
+/// A public file; null where PERFMODEL_PUBLIC_DATA is not set.
+inline Json public_json(const std::string& name) {
   const char* folder = std::getenv("PERFMODEL_PUBLIC_DATA");
   if (folder == nullptr) return {};
-  return nlohmann::json::parse(std::ifstream(std::filesystem::path(folder) / "sharding" / name));
+  return Json::parse(std::ifstream(std::filesystem::path(folder) / "sharding" / name));
 }
 
 inline TableOptimizer optimizer_of(const std::string& name) {
@@ -42,9 +48,8 @@ inline TableOptimizer optimizer_of(const std::string& name) {
   return TableOptimizer::kRowwiseAdagrad;
 }
 
-/// The tables of a plan case: its own or those of its model.
-inline std::vector<ShardedTable> tables_of(const nlohmann::json& one,
-                                           const nlohmann::json& models) {
+/// Tables of a case of torchrec_plan_cases.json.
+inline std::vector<ShardedTable> tables_of_case(const Json& one, const Json& models) {
   std::vector<ShardedTable> tables;
   ShardedTable table{.name = "",
                      .element_bytes = one["dtype"] == "fp16" ? 2 : 4,
@@ -60,15 +65,36 @@ inline std::vector<ShardedTable> tables_of(const nlohmann::json& one,
     tables.push_back(table);
   };
   if (one.contains("tables")) {
-    for (const nlohmann::json& row : one["tables"]) add(row[0], row[1], {row[2].get<double>()});
+    for (const Json& row : one["tables"]) add(row[0], row[1], {row[2].get<double>()});
     return tables;
   }
-  for (const nlohmann::json& group : models[one["model"].get<std::string>()]["tables"]) {
+  for (const Json& group : models[one["model"].get<std::string>()]["tables"]) {
     for (int i = 0; i < group["count"].get<int>(); ++i) {
       add(group["rows"], group["dim"], group["hotness"].get<std::vector<double>>());
     }
   }
   return tables;
+}
+
+inline TablePlacement placement_of(const Json& assigned) {
+  const auto type = sharding_type(assigned[1].get<std::string>());
+  const auto kernel = compute_kernel(assigned[2].get<std::string>());
+  EXPECT_TRUE(type && kernel) << assigned;
+  TablePlacement placement{.type = *type, .kernel = *kernel};
+  if (assigned[3] != "all") placement.ranks = assigned[3].get<std::vector<std::int64_t>>();
+  return placement;
+}
+
+/// What TorchRec's planner chose in such a case.
+inline std::vector<TablePlacement> placements_of_case(const Json& one,
+                                                      const std::vector<ShardedTable>& tables) {
+  std::vector<TablePlacement> placements;
+  EXPECT_EQ(one["assignment"].size(), tables.size());
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    EXPECT_EQ(one["assignment"][t][0], tables[t].name);
+    placements.push_back(placement_of(one["assignment"][t]));
+  }
+  return placements;
 }
 
 }  // namespace perfmodel::sharding

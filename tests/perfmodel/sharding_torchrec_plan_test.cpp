@@ -12,39 +12,14 @@
 namespace perfmodel::sharding {
 namespace {
 
-using Json = nlohmann::json;
-
-TablePlacement placement_of(const Json& assigned) {
-  static const std::vector<ShardingType> kTypes = {
-      ShardingType::kDataParallel, ShardingType::kTableWise,    ShardingType::kColumnWise,
-      ShardingType::kRowWise,      ShardingType::kTableRowWise, ShardingType::kTableColumnWise};
-  static const std::vector<ComputeKernel> kKernels = {ComputeKernel::kDense, ComputeKernel::kFused,
-                                                      ComputeKernel::kFusedUvmCaching};
-  TablePlacement placement;
-  bool type = false, kernel = false;
-  for (ShardingType known : kTypes) {
-    if (assigned[1] == to_string(known)) placement.type = known, type = true;
-  }
-  for (ComputeKernel known : kKernels) {
-    if (assigned[2] == to_string(known)) placement.kernel = known, kernel = true;
-  }
-  EXPECT_TRUE(type && kernel) << assigned;
-  if (assigned[3] != "all") placement.ranks = assigned[3].get<std::vector<std::int64_t>>();
-  return placement;
-}
-
 TEST(TorchrecPlan, RatingsAreThoseOfItsPlanner) {
   const Json all = public_json("torchrec_plan_cases.json"), models = public_json("models.json");
   if (all.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   std::size_t cases = 0;
   for (const Json& one : all["cases"]) {
     SCOPED_TRACE(one["id"].get<std::string>());
-    const auto tables = tables_of(one, models);
-    std::vector<TablePlacement> placements;
-    for (std::size_t t = 0; t < one["assignment"].size(); ++t) {
-      ASSERT_EQ(one["assignment"][t][0], tables[t].name);
-      placements.push_back(placement_of(one["assignment"][t]));
-    }
+    const auto tables = tables_of_case(one, models);
+    const std::vector<TablePlacement> placements = placements_of_case(one, tables);
     const auto topology =
         topology_of(all["meta"]["topologies"][one["topology"].get<std::string>()]);
     const TorchrecSettings settings{.batch = one["batch_size_per_rank"]};
@@ -95,7 +70,7 @@ TEST_F(SmallPlan, NamesWhatIsWrongWithAPlacement) {
   EXPECT_EQ(message({.type = Type::kTableWise, .ranks = {4}}),
             "table t: expected ranks from 0 to 3, found 4");
   EXPECT_EQ(message({.type = Type::kRowWise, .ranks = {0, 1, 2, 2}}),
-            "table t: expected a shard on every rank, found 3 ranks");
+            "table t: expected a rank of its own for every shard, found 3 ranks for 4 shards");
   EXPECT_EQ(message({.type = Type::kTableRowWise, .ranks = {1, 2}}),
             "table t: expected each block of rows on a rank of its own on one host, found ranks 1, "
             "2");
@@ -105,6 +80,14 @@ TEST_F(SmallPlan, NamesWhatIsWrongWithAPlacement) {
   const std::vector<ShardedTable> tables(2);
   EXPECT_EQ(rate_plan(tables, {}, topology_, {}).error().message,
             "expected placements of 2 tables, found 0");
+}
+
+TEST_F(SmallPlan, PlacementsMayHaveAWidthOfTheirOwn) {
+  EXPECT_EQ(
+      message({.type = ShardingType::kColumnWise, .ranks = {0, 1, 2, 3}, .least_columns = 64}),
+      "rated");
+  EXPECT_EQ(message({.type = ShardingType::kColumnWise, .ranks = {0, 1}, .least_columns = 64}),
+            "table t: expected a rank per shard, 4 in all, found 2");
 }
 
 TEST(UsableHbm, IsWhatIsLeftOrSaysThatNothingIs) {

@@ -25,7 +25,7 @@ constexpr std::int64_t kPlenty = std::int64_t{1} << 40;
 
 // Every table once per shard, nothing over the cap, and the objective is the rating.
 double checked_rating(std::span<const ShardedTable> tables, const TorchrecTopology& topology,
-                      const TorchrecSettings& settings, const TorchrecSpace& space,
+                      const TorchrecSettings& settings, const TableSpace& space,
                       const FoundPlan& plan) {
   const auto placements = placements_of(space, plan);
   const auto rating = rate_plan(tables, placements, topology, settings);
@@ -47,7 +47,7 @@ TEST(TorchrecSpace, PlansAreNoWorseThanThoseOfItsPlanner) {
   for (const Json& one : all["cases"]) {
     const auto id = one["id"].get<std::string>();
     SCOPED_TRACE(id);
-    auto tables = tables_of(one, models);
+    auto tables = tables_of_case(one, models);
     for (ShardedTable& table : tables) {
       table.rules.kernels = {ComputeKernel::kDense};
       for (const Json& name : one["kernels"]) {
@@ -108,12 +108,12 @@ TEST(TorchrecSpace, ThousandTablesAreBetterPlacedThanInMinutes) {
   EXPECT_LE(mine, 1.02 * found->lower_bound);
 }
 
-TorchrecSpace make(const std::vector<ShardedTable>& tables,
+TableSpace make(const std::vector<ShardedTable>& tables,
                    const TorchrecSpaceOptions& options = {.hbm_cap = kPlenty}) {
   const TorchrecTopology topology{.world = 4, .local_world = 2};
   auto space = make_torchrec_space(tables, topology, {}, options);
   EXPECT_TRUE(space) << to_string(space.error());
-  return space ? *space : TorchrecSpace{};
+  return space ? *space : TableSpace{};
 }
 
 std::vector<Type> types_in(const TableChoices& choices) {
@@ -130,7 +130,7 @@ TEST(TorchrecSpace, OffersWhatRulesAllow) {
                  .forbidden_ranks = {1}};
   ShardedTable same = plain;
   same.name = "other name";
-  const TorchrecSpace made = make({plain, ruled, same});
+  const TableSpace made = make({plain, ruled, same});
   EXPECT_EQ(made.space.choices_of_table, (std::vector<std::uint32_t>{0, 1, 0}));
   EXPECT_EQ(types_in(made.space.choices[0]),
             (std::vector{Type::kDataParallel, Type::kTableWise, Type::kColumnWise, Type::kRowWise,
@@ -155,7 +155,7 @@ TEST(TorchrecSpace, LeavesOutWhatNeverFits) {
   EXPECT_THAT(types, ::testing::Not(::testing::Contains(Type::kTableWise)));
   EXPECT_THAT(types, ::testing::Contains(Type::kRowWise));
   // Where nothing fits, all is left: the search says by how much.
-  const TorchrecSpace hopeless = make({table}, {.hbm_cap = 1000});
+  const TableSpace hopeless = make({table}, {.hbm_cap = 1000});
   EXPECT_EQ(hopeless.space.choices[0].options.size(), 6U);
   EXPECT_THAT(search_plans(hopeless.space, {}).error().message,
               HasSubstr("table 0: expected shards of at most 1000 bytes of HBM"));
@@ -167,7 +167,7 @@ TEST(TorchrecSpace, KeepsTablesTogether) {
   tables[1].rules.keep_with = tables[3].rules.keep_with = "pair";
   tables[3].rules.forbidden_ranks = {0, 1};
   tables[1].rules.forbidden_ranks = {2};
-  const TorchrecSpace space = make(tables);
+  const TableSpace space = make(tables);
   EXPECT_EQ(space.tables, (std::vector<std::vector<std::uint32_t>>{{0}, {1, 3}, {2}, {4}}));
   const auto found = search_plans(space.space, {.move_budget = 20'000});
   ASSERT_TRUE(found);

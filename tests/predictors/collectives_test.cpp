@@ -374,6 +374,29 @@ TEST(CollectiveModel, PricesOnItsTopology) {
   EXPECT_NEAR(model->price(work("send", 64, 80e6, 80e6), gpu).time.count(), 1011.8, 1e-9);
 }
 
+TEST(CollectiveModel, RanksThatAreKnownLieOnTheirNodes) {
+  const Topology topology = round_topology();
+  ASSERT_EQ(topology.gpus_per_node, 8);
+  const auto model = make_collective_model(topology);
+  const Gpu gpu = testing::round_gpu();
+  const auto price = [&](std::vector<std::int64_t> ranks) {
+    KernelWork asked = work("all_to_all", static_cast<std::int64_t>(ranks.size()), 1e6, 1e6);
+    std::get<CollectiveShape>(asked.shape).ranks = std::move(ranks);
+    return model->price(asked, gpu).time.count();
+  };
+  const auto direct = [&](int ranks, int nodes) {
+    return collective_time(
+               topology,
+               {.kind = CollectiveKind::kAllToAll, .bytes = {1e6}, .ranks = ranks, .nodes = nodes})
+        ->time.count();
+  };
+  EXPECT_DOUBLE_EQ(price({2, 10}), direct(2, 2));
+  EXPECT_DOUBLE_EQ(price({8, 9, 10, 11}), direct(4, 1));
+  EXPECT_DOUBLE_EQ(price({6, 7, 8, 9}), direct(4, 2));
+  EXPECT_DOUBLE_EQ(model->price(work("all_to_all", 2, 1e6, 1e6), gpu).time.count(), direct(2, 1));
+  EXPECT_LT(direct(2, 1), direct(2, 2));
+}
+
 TEST(CollectiveModel, SaysWhatItDoesNotKnow) {
   const auto model = make_collective_model(round_topology());
   const Gpu gpu = testing::round_gpu();

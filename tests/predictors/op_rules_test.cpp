@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "graph_fixture.hpp"
+#include "perfmodel/predictors/lower.hpp"
 
 namespace perfmodel {
 namespace {
@@ -275,6 +276,68 @@ TEST_F(OpRules, FbgemmBackwardWithoutLookupIsRefused) {
                    .ok);
 }
 
+// A record with a label in it, which launches the collective where a template knows it.
+int add_collective(GraphFixture& f, const char* kind, const char* label) {
+  f.graph().comm_records.push_back({.collective = kind, .group_size = 4});
+  const int record = f.node("record_param_comms", {f.tensor({80})}, {f.tensor({20})});
+  f.at(record).comm = static_cast<std::int32_t>(f.graph().comm_records.size()) - 1;
+  const int inside = f.node(label, {f.tensor({80})});
+  f.at(inside).is_label = true;
+  f.adopt(record, {inside});
+  return record;
+}
+
+TEST_F(OpRules, CollectivesThatNoTemplateKnowsAreLaunchedByTheirRecords) {
+  const int known = add_collective(f, "all_to_all", "nccl:all_to_all");
+  const int unknown = add_collective(f, "_reduce_scatter_base", "nccl:_reduce_scatter_base");
+  LaunchTemplates templates;
+  templates.lists = {{}, {{.collective = true, .stream = 1}}};
+  for (int i = 0; i < 2; ++i) {  // the record, then its label
+    const Node& node = f.at(known + i);
+    const TemplateKeys keys = template_keys(f.graph(), node);
+    for (std::size_t level = 0; level < kTemplateLevels; ++level) {
+      templates.by_key[level][keys[level]] = {.list = static_cast<std::uint32_t>(i), .count = 1};
+    }
+  }
+  // Same name and devices: the record of the other one is found too, and launches nothing.
+  ASSERT_NE(templates.find(template_keys(f.graph(), f.at(unknown))).calls, nullptr);
+  Lowering lowering(f.graph(), gpu, &templates);
+  const LoweredOp by_label = lowering.lower(known), by_record = lowering.lower(unknown);
+  ASSERT_EQ(by_label.calls.size(), 1U);
+  EXPECT_EQ(by_label.calls[0].node, known + 1);
+  ASSERT_EQ(by_record.calls.size(), 1U);
+  EXPECT_EQ(by_record.calls[0].node, unknown);
+  ASSERT_EQ(by_record.work.size(), 1U);
+  EXPECT_EQ(std::get<CollectiveShape>(by_record.work[0].shape).kind, "reduce_scatter");
+}
+
+TEST_F(OpRules, BucketizingCountsScansAndMoves) {
+  // 12 bags with 100 values between them, in 4 blocks; int32.
+  const auto ints = [&](std::int64_t count) { return f.tensor({count}, DType::kInt32); };
+  const int node = f.node("fbgemm::block_bucketize_sparse_features",
+                          {ints(12), ints(100), f.integer(0), f.integer(0), ints(2), f.integer(4)},
+                          {ints(48), ints(100)});
+  const auto lowered = f.lower(node, gpu);
+  ASSERT_TRUE(lowered.ok);
+  ASSERT_EQ(lowered.kernels.size(), 6U);  // a scan is two
+  const KernelWork &counting = lowered.kernels[2], &moving = lowered.kernels[5];
+  EXPECT_DOUBLE_EQ(lowered.kernels[1].bytes().value, 2 * 4 * 12);
+  EXPECT_DOUBLE_EQ(counting.bytes_read.value, 4 * (12 + 100));
+  EXPECT_DOUBLE_EQ(counting.bytes_written.value, 4 * 48);
+  EXPECT_DOUBLE_EQ(lowered.kernels[4].bytes().value, 2 * 4 * 48);
+  EXPECT_DOUBLE_EQ(moving.bytes_read.value, 4 * (12 + 48 + 100));
+  EXPECT_DOUBLE_EQ(moving.bytes_written.value, 4 * 100);
+}
+
+TEST_F(OpRules, PooledVectorsArePermutedInOnePass) {
+  const auto list = [&](std::int64_t count) { return f.tensor({count}, DType::kInt64); };
+  const KernelWork work =
+      one(f.node("fbgemm::permute_pooled_embs_auto_grad_split",
+                 {f.tensor({6, 16}), list(3), list(2), list(3), list(2)}, {f.tensor({6, 16})}));
+  EXPECT_DOUBLE_EQ(work.bytes_read.value, 4 * 6 * 16 + 8 * 10);
+  EXPECT_DOUBLE_EQ(work.bytes_written.value, 4 * 6 * 16);
+}
+
 TEST_F(OpRules, MultiTensorLaunchRule) {
   const auto add = [&](int tensors, std::int64_t elements) {
     std::vector<Argument> self, other;
@@ -331,6 +394,26 @@ TEST_F(OpRules, CollectiveComesFromTheRecord) {
   EXPECT_EQ(std::get<CollectiveShape>(a2a.shape).world_size, 2);
   EXPECT_DOUBLE_EQ(a2a.bytes_read.value, 160);
   EXPECT_DOUBLE_EQ(a2a.bytes_written.value, 400);
+}
+
+TEST_F(OpRules, CollectiveOfADescribedGroupNamesItsRanks) {
+  auto& records = f.graph().comm_records;
+  records.resize(2);
+  records[0] = {.collective = "_reduce_scatter_base", .process_group = "3", .group_size = 2};
+  records[1] = {.collective = "_reduce_scatter_base", .process_group = "4", .group_size = 2};
+  f.graph().process_groups = {{.name = "3", .ranks = {1, 5}, .size = 2}, {.name = "4", .size = 2}};
+  for (int i = 0; i < 2; ++i) {
+    const int node = f.node("record_param_comms", {f.tensor({80})}, {f.tensor({40})});
+    f.at(node).comm = i;
+    const KernelWork work = one(node);
+    const auto& shape = std::get<CollectiveShape>(work.shape);
+    EXPECT_EQ(shape.kind, "reduce_scatter");
+    EXPECT_EQ(shape.world_size, 2);
+    EXPECT_EQ(shape.ranks,
+              i == 0 ? (std::vector<std::int64_t>{1, 5}) : std::vector<std::int64_t>());
+    EXPECT_DOUBLE_EQ(work.bytes_read.value, 320);
+    EXPECT_DOUBLE_EQ(work.bytes_written.value, 160);
+  }
 }
 
 TEST_F(OpRules, GatherReadsWhatItWritesNotTheTable) {

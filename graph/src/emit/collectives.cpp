@@ -1,6 +1,10 @@
 #include "collectives.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
+
+#include "perfmodel/result.hpp"
 
 namespace perfmodel {
 namespace {
@@ -8,37 +12,68 @@ namespace {
 const Value kObject = Value::Opaque{"<Object>"};
 constexpr std::int64_t kNoTimeout = -1;
 
-// PyTorch before 2.2 writes the address of the group, which nobody can know; any number that no
-// other group has will do. Waits have 0 there.
-constexpr std::int64_t kProcessGroup = 1;
-
 }  // namespace
+
+Communicator Communicator::subgroup(const RankGroup& group) const {
+  PERFMODEL_CHECK(group.number > kDefaultGroup && (rank_ - group.first) % group.stride == 0);
+  Communicator made = *this;
+  made.rank_ = (rank_ - group.first) / group.stride;
+  made.world_size_ = group.size;
+  made.group_ = group.number;
+  made.first_ = group.first;
+  made.stride_ = group.stride;
+  return made;
+}
+
+void Communicator::describe_groups(const std::vector<RankGroup>& subgroups) const {
+  ExecutionGraph& made = graph_.graph_being_made();
+  std::vector<std::string> entries;
+  const auto add = [&](ProcessGroup group) {
+    entries.push_back(
+        fmt::format(R"({{"pg_name": "{}", "pg_desc": "{}", "backend_config": "{}", "ranks": [{}], )"
+                    R"("group_size": {}, "group_count": {}}})",
+                    group.name, group.description, group.backend, fmt::join(group.ranks, ", "),
+                    group.size, 1 + subgroups.size()));
+    made.process_groups.push_back(std::move(group));
+  };
+  add({std::to_string(kDefaultGroup), "default_pg", "cuda:nccl", {}, world_size_});
+  for (const RankGroup& group : subgroups) {
+    std::vector<std::int64_t> ranks;
+    for (std::int64_t i = 0; i < group.size; ++i) ranks.push_back(group.first + i * group.stride);
+    add({std::to_string(group.number), "undefined", "cuda:nccl", std::move(ranks), group.size});
+  }
+  graph_.begin_label("## process_group:init ##",
+                     {fmt::format("[{}]", fmt::join(entries, ", ")).c_str()});
+  graph_.end_op();
+}
 
 void Communicator::begin_record(std::vector<Value> tensors, std::string_view collective,
                                 const Shape& input_splits, const Shape& output_splits) {
-  CommRecord record{.collective = std::string(collective), .sequence = next_++};
+  CommRecord record{.collective = std::string(collective), .sequence = (*next_)++};
   record.in_splits = input_splits;
   record.out_splits = output_splits;
   record.group_size = world_size_;
   std::vector<Value> inputs = std::move(tensors);
   inputs.emplace_back(record.sequence);
   if (graph_.pytorch().before(2, 2)) {
-    record.process_group = std::to_string(kProcessGroup);
-    inputs.emplace_back(kProcessGroup);
+    record.process_group = std::to_string(group_);
+    inputs.emplace_back(group_);
   } else {
-    record.process_group = std::to_string(0);
-    inputs.emplace_back(Value::List{"0", "default_pg"});
+    const bool all = group_ == kDefaultGroup;
+    record.process_group = std::to_string(all ? 0 : group_);
+    inputs.emplace_back(
+        Value::List{record.process_group.c_str(), all ? "default_pg" : "undefined"});
   }
   inputs.insert(inputs.end(), {rank_, record.collective.c_str(), input_splits, output_splits});
   if (!graph_.pytorch().before(2, 2)) {  // first rank, distance between ranks, how many
-    inputs.insert(inputs.end(), {0, 1, world_size_});
+    inputs.insert(inputs.end(), {first_, stride_, world_size_});
   }
   graph_.begin_communication(std::move(record), std::move(inputs));
 }
 
 std::int64_t Communicator::all_to_all(TensorRef output, TensorRef input, const Shape& output_splits,
                                       const Shape& input_splits) {
-  const std::int64_t number = next_;
+  const std::int64_t number = *next_;
   graph_.begin_op("c10d::alltoall_base_",
                   {output, input, kObject, output_splits, input_splits, kNoTimeout});
   begin_record({input}, input_splits.empty() ? "all_to_all" : "all_to_allv", input_splits,
@@ -51,7 +86,7 @@ std::int64_t Communicator::all_to_all(TensorRef output, TensorRef input, const S
 }
 
 std::int64_t Communicator::all_reduce(TensorRef bucket) {
-  const std::int64_t number = next_;
+  const std::int64_t number = *next_;
   const std::vector<TensorRef> buckets = {bucket};
   std::vector<Value> inputs = {buckets, kObject, kObject};
   if (!graph_.pytorch().before(2, 2)) inputs.emplace_back(kNone);  // no sparse indices
@@ -65,8 +100,30 @@ std::int64_t Communicator::all_reduce(TensorRef bucket) {
   return number;
 }
 
+std::int64_t Communicator::reduce_scatter(TensorRef output, TensorRef input) {
+  const std::int64_t number = *next_;
+  graph_.begin_op("c10d::_reduce_scatter_base_", {output, input, kObject, kObject, kNoTimeout});
+  begin_record({input}, "_reduce_scatter_base", {}, {});
+  graph_.begin_label("nccl:_reduce_scatter_base", {input});
+  graph_.end_op();
+  graph_.end_op({output});
+  graph_.end_op({output, kObject});
+  return number;
+}
+
+std::int64_t Communicator::all_gather(TensorRef output, TensorRef input) {
+  const std::int64_t number = *next_;
+  graph_.begin_op("c10d::_allgather_base_", {output, input, kObject});
+  begin_record({input}, "_allgather_base", {}, {});
+  graph_.begin_label("nccl:_all_gather_base", {input});
+  graph_.end_op();
+  graph_.end_op({output});
+  graph_.end_op({output, kObject});
+  return number;
+}
+
 std::int64_t Communicator::broadcast(TensorRef tensor) {
-  const std::int64_t number = next_;
+  const std::int64_t number = *next_;
   const std::vector<TensorRef> tensors = {tensor};
   std::vector<Value> inputs = {tensors, kObject, 0, 0};
   if (!graph_.pytorch().before(2, 2)) inputs.emplace_back(true);  // does not block

@@ -47,20 +47,37 @@ void sort_scratch(GraphBuilder& graph, std::int64_t count) {
 }
 
 Jagged permute_jagged(GraphBuilder& graph, TensorRef order, const Jagged& features,
-                      std::int64_t sequence) {
-  const std::int64_t total = graph.numel(features.values);
+                      std::int64_t sequence, std::int64_t total) {
+  if (total < 0) total = graph.numel(features.values);
   graph.begin_op("fbgemm::permute_2D_sparse_data",
                  {order, features.lengths, features.values, kNone, total});
   Jagged permuted;
-  permuted.lengths = empty(graph, graph.dtype(features.lengths), graph.shape(features.lengths));
+  permuted.lengths = empty(graph, graph.dtype(features.lengths),
+                           {graph.numel(order), graph.shape(features.lengths)[1]});
   empty_like(graph, features.lengths, sequence);  // offsets of the input
-  prefix_sum_scratch(graph, graph.numel(permuted.lengths));
+  prefix_sum_scratch(graph, graph.numel(features.lengths));
   flatten(graph, permuted.lengths, sequence);
   empty_offsets(graph, permuted.lengths, sequence);
   prefix_sum_scratch(graph, graph.numel(permuted.lengths));
   permuted.values = empty(graph, graph.dtype(features.values), {total});
   graph.end_op({permuted.lengths, permuted.values, graph.undefined()});
   return permuted;
+}
+
+Jagged block_bucketize(GraphBuilder& graph, TensorRef block_rows, std::int64_t buckets,
+                       const Jagged& features, std::int64_t sequence) {
+  graph.begin_op("fbgemm::block_bucketize_sparse_features",
+                 {features.lengths, features.values, false, false, block_rows, buckets, kNone});
+  Jagged cut;
+  empty_offsets(graph, features.lengths, sequence);
+  cut.lengths =
+      zeros(graph, graph.dtype(features.lengths), {buckets * graph.numel(features.lengths)});
+  empty_offsets(graph, cut.lengths, sequence);
+  cut.values = empty_like(graph, features.values, sequence);
+  prefix_sum_scratch(graph, graph.numel(features.lengths));
+  prefix_sum_scratch(graph, graph.numel(cut.lengths));
+  graph.end_op({cut.lengths, cut.values, kNone, kNone, kNone});
+  return cut;
 }
 
 TensorRef complete_cumsum(GraphBuilder& graph, TensorRef lengths, std::int64_t sequence) {

@@ -12,9 +12,15 @@ struct Jagged {
   TensorRef values;   ///< as many as the lengths add up to
 };
 
-/// Rows of `lengths` [F, B] in another order, and the values with them.
+/// Rows of `lengths` [F, B] in another order, and the values with them. `order` may name a row
+/// several times or not at all: then `total` says how many values there are; -1: as before.
 Jagged permute_jagged(GraphBuilder& graph, TensorRef order, const Jagged& features,
-                      std::int64_t sequence);
+                      std::int64_t sequence, std::int64_t total = -1);
+
+/// Values of F features, which are rows of tables, told apart by the block of rows that they lie
+/// in: lengths of [F * B] become those of [buckets, F, B]. `block_rows` [F]: rows of a block.
+Jagged block_bucketize(GraphBuilder& graph, TensorRef block_rows, std::int64_t buckets,
+                       const Jagged& features, std::int64_t sequence);
 
 /// [N] -> [N + 1]: offsets of the lengths.
 TensorRef complete_cumsum(GraphBuilder& graph, TensorRef lengths, std::int64_t sequence);

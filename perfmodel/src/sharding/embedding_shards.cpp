@@ -12,7 +12,7 @@ namespace {
 template <class Enum>
 using Name = std::pair<Enum, std::string_view>;
 
-constexpr std::array<Name<ShardingType>, 8> kTypes = {
+constexpr std::array<Name<ShardingType>, 9> kTypes = {
     {{ShardingType::kDataParallel, "data_parallel"},
      {ShardingType::kTableWise, "table_wise"},
      {ShardingType::kColumnWise, "column_wise"},
@@ -20,13 +20,15 @@ constexpr std::array<Name<ShardingType>, 8> kTypes = {
      {ShardingType::kTableRowWise, "table_row_wise"},
      {ShardingType::kTableColumnWise, "table_column_wise"},
      {ShardingType::kGrid, "grid_shard"},
-     {ShardingType::kRowSplit, "row_split"}}};
+     {ShardingType::kRowSplit, "row_split"},
+     {ShardingType::kHostRowSplit, "host_row_split"}}};
 
-constexpr std::array<Name<ComputeKernel>, 4> kKernels = {
+constexpr std::array<Name<ComputeKernel>, 5> kKernels = {
     {{ComputeKernel::kDense, "dense"},
      {ComputeKernel::kFused, "fused"},
      {ComputeKernel::kFusedUvm, "fused_uvm"},
-     {ComputeKernel::kFusedUvmCaching, "fused_uvm_caching"}}};
+     {ComputeKernel::kFusedUvmCaching, "fused_uvm_caching"},
+     {ComputeKernel::kHashed, "hashed"}}};
 
 constexpr std::array<Name<TableOptimizer>, 5> kOptimizers = {
     {{TableOptimizer::kNone, "none"},
@@ -74,6 +76,10 @@ std::string_view to_string(ShardingType type) { return name_of(kTypes, type); }
 std::string_view to_string(ComputeKernel kernel) { return name_of(kKernels, kernel); }
 std::string_view to_string(TableOptimizer optimizer) { return name_of(kOptimizers, optimizer); }
 
+bool is_row_split(ShardingType type) {
+  return type == ShardingType::kRowSplit || type == ShardingType::kHostRowSplit;
+}
+
 std::optional<ShardingType> sharding_type(std::string_view name) { return by_name(kTypes, name); }
 std::optional<ComputeKernel> compute_kernel(std::string_view name) {
   return by_name(kKernels, name);
@@ -119,9 +125,10 @@ Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingTy
       }
       break;
     case ShardingType::kRowSplit:
+    case ShardingType::kHostRowSplit:
       return fail(ErrorCode::kImpossible,
-                  fmt::format("table {}: expected a way of TorchRec's to cut it, found row_split",
-                              table.name));
+                  fmt::format("table {}: expected a way of TorchRec's to cut it, found {}",
+                              table.name, to_string(type)));
   }
   return shards;
 }

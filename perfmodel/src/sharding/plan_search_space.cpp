@@ -239,6 +239,7 @@ Spread spread_of(ShardingType type) {
       return Spread::kEverywhere;
     case ShardingType::kTableRowWise:
     case ShardingType::kGrid:
+    case ShardingType::kHostRowSplit:
       return Spread::kHostBlocks;
     case ShardingType::kTableColumnWise:
       return Spread::kOneHost;

@@ -80,6 +80,8 @@ class Estimate {
         return link() / kUvmDivisor;
       case ComputeKernel::kFusedUvmCaching:
         return table_.cache.prefetches ? hbm : (share * hbm + (1 - share) * link()) / kUvmDivisor;
+      case ComputeKernel::kHashed:
+        break;  // refused
     }
     return hbm;
   }
@@ -277,6 +279,11 @@ Result<void> check(const ShardedTable& table, ShardingType type, ComputeKernel k
     return fail(ErrorCode::kImpossible,
                 fmt::format("table {}: expected {}, found {}", table.name, expected, found));
   };
+  if (kernel == ComputeKernel::kHashed || type == ShardingType::kRowSplit ||
+      type == ShardingType::kHostRowSplit) {
+    return refuse("a kernel and a type that TorchRec's planner knows",
+                  fmt::format("{} with {}", to_string(type), to_string(kernel)));
+  }
   const bool dense = kernel == ComputeKernel::kDense;
   if (dense != (type == ShardingType::kDataParallel)) {
     return refuse("the dense kernel for data-parallel tables and for no others",

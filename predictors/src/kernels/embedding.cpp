@@ -85,6 +85,23 @@ EmbeddingTraffic embedding_forward_traffic(const EmbeddingShape& s, const Embedd
   t.l2_bytes = bags * (streams + s.pooling_factor * row);
   t.missed_row_bytes = bags * (1 - t.hit_rate) * s.pooling_factor * row;
   t.dram_bytes = bags * streams + t.missed_row_bytes;
+  const double narrow = narrow_row_factor(s.dim * s.weight_bytes);
+  t.dram_cost_bytes = t.dram_bytes + (narrow - 1) * t.missed_row_bytes;
+  return t;
+}
+
+EmbeddingBackwardTraffic embedding_backward_traffic(const EmbeddingShape& s) {
+  constexpr double kReadWriteShare = 0.8, kSortedIndexBytes = 8;
+  const double b = static_cast<double>(s.batch), tables = static_cast<double>(s.num_tables);
+  const double lookups = lookups_per_table(s);
+  const double row = round_to_sector(s.dim * s.weight_bytes);
+  const double gradient = round_to_sector(s.dim * s.output_bytes);
+  EmbeddingBackwardTraffic t;
+  t.touched_rows = IndexSkew(law_of(s).law).unique_rows(lookups);
+  t.dram_bytes = tables * (b * gradient + t.touched_rows * (2 * row + s.optimizer_bytes_per_row) +
+                           lookups * (s.index_bytes + kSortedIndexBytes));
+  t.l2_bytes = tables * lookups * gradient;
+  t.cost_factor = narrow_row_factor(s.dim * s.weight_bytes) / kReadWriteShare;
   return t;
 }
 
@@ -92,8 +109,7 @@ Price embedding_forward_price(const EmbeddingShape& s, const EmbeddingRates& rat
   constexpr double kRelativeRange = 0.3;
   const EmbeddingTraffic t = embedding_forward_traffic(s, rates);
   const double l2 = t.l2_bytes / rates.l2_bytes_per_us;
-  const double narrow = narrow_row_factor(s.dim * s.weight_bytes);
-  const double dram = (t.dram_bytes + (narrow - 1) * t.missed_row_bytes) / rates.dram_bytes_per_us;
+  const double dram = t.dram_cost_bytes / rates.dram_bytes_per_us;
   const double memory = std::hypot(l2, dram);
   Price price = terms::make_price(0, std::hypot(memory, rates.stall_us), rates.fixed_us,
                                   "embedding-forward-heuristic", kRelativeRange);
@@ -141,7 +157,7 @@ class EmbeddingForward final : public KernelModel {
 class EmbeddingBackward final : public KernelModel {
  public:
   Price price(const KernelWork& work, const Gpu& gpu) const override {
-    constexpr double kReadWriteShare = 0.8;
+    constexpr double kReadWriteShare = 0.8;  // of work without a shape
     const auto* s = std::get_if<EmbeddingShape>(&work.shape);
     const double latency = terms::empty_kernel_us(gpu) + 4 * terms::kConstants.dram_latency_us;
     if (!s) {
@@ -151,20 +167,11 @@ class EmbeddingBackward final : public KernelModel {
       price.in_range = false;
       return price;
     }
-    const double b = static_cast<double>(s->batch), tables = static_cast<double>(s->num_tables);
-    const double lookups = lookups_per_table(*s);
-    const ShapeLaw of = law_of(*s);
-    const double touched = IndexSkew(of.law).unique_rows(lookups);
-    const double row = round_to_sector(s->dim * s->weight_bytes);
-    const double gradient = round_to_sector(s->dim * s->output_bytes);
-    const double dram = tables * (b * gradient + touched * (2 * row + s->optimizer_bytes_per_row) +
-                                  lookups * (s->index_bytes + 8));
-    const double l2 = tables * lookups * gradient;
-    const double memory =
-        narrow_row_factor(s->dim * s->weight_bytes) / kReadWriteShare *
-        std::max(dram / terms::dram_bytes_per_us(gpu), l2 / terms::l2_bytes_per_us(gpu));
+    const EmbeddingBackwardTraffic t = embedding_backward_traffic(*s);
+    const double memory = t.cost_factor * std::max(t.dram_bytes / terms::dram_bytes_per_us(gpu),
+                                                   t.l2_bytes / terms::l2_bytes_per_us(gpu));
     Price price = terms::make_price(0, memory, latency, "embedding-backward-heuristic", 0.4);
-    price.in_range = of.is_valid;
+    price.in_range = law_of(*s).is_valid;
     return price;
   }
 };

@@ -7,7 +7,8 @@
 
 /// record_param_comms: the node that launches a collective. bytes_read is what this rank puts in,
 /// bytes_written what it gets; splits, where recorded, replace the tensor sizes of an all-to-all,
-/// and the larger side sets the pace. Waits, barriers without data and set-up records launch
+/// and the larger side sets the pace. Which ranks take part is told where the graph describes the
+/// process group. Waits, barriers without data and set-up records launch
 /// nothing.
 namespace perfmodel::ops {
 namespace {
@@ -33,6 +34,12 @@ constexpr std::pair<std::string_view, std::string_view> kKinds[] = {
     {"ALLREDUCE", "all_reduce"},
     {"barrier", "all_reduce"},
 };
+
+const ProcessGroup* group_of(const OpView& op, const CommRecord& record) {
+  const auto& groups = op.graph.process_groups;
+  const auto found = std::ranges::find(groups, record.process_group, &ProcessGroup::name);
+  return found == groups.end() ? nullptr : &*found;
+}
 
 double split_elements(const std::vector<std::int64_t>& splits) {
   return static_cast<double>(std::accumulate(splits.begin(), splits.end(), std::int64_t{0}));
@@ -70,11 +77,9 @@ bool lower_collective(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
   if (out == 0) out = in;
   std::int64_t world_size = record.group_size;
   if (world_size <= 0) world_size = static_cast<std::int64_t>(record.in_splits.size());
-  if (world_size <= 0) {
-    for (const ProcessGroup& group : op.graph.process_groups) {
-      if (group.name != record.process_group) continue;
-      world_size = group.size > 0 ? group.size : static_cast<std::int64_t>(group.ranks.size());
-    }
+  const ProcessGroup* group = group_of(op, record);
+  if (world_size <= 0 && group) {
+    world_size = group->size > 0 ? group->size : static_cast<std::int64_t>(group->ranks.size());
   }
   if (world_size <= 0) {  // old graphs: whatever another collective's splits say
     for (const CommRecord& other : op.graph.comm_records) {
@@ -89,8 +94,12 @@ bool lower_collective(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
     if (out_elements > 0 && out_elements * item_size > out) out = out_elements * item_size;
   }
   KernelWork work = make_work(KernelFamily::kCollective, dtype, in, out);
-  work.shape = CollectiveShape{.kind = std::string(kind),
-                               .world_size = std::max<std::int64_t>(0, world_size)};
+  CollectiveShape shape{.kind = std::string(kind),
+                        .world_size = std::max<std::int64_t>(0, world_size)};
+  if (group && static_cast<std::int64_t>(group->ranks.size()) == world_size) {
+    shape.ranks = group->ranks;
+  }
+  work.shape = std::move(shape);
   kernels.push_back(std::move(work));
   return true;
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "embedding_nodes.hpp"
 #include "families.hpp"
 #include "rule_support.hpp"
 
@@ -20,55 +21,26 @@ KernelWork lookup_work(KernelFamily family, const EmbeddingShape& shape, DType d
   return work;
 }
 
-/// _embedding_bag(weight, indices, offsets, scale, mode, sparse, per_sample_weights,
-/// include_last_offset, ...).
 bool lower_bag(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
-  const Tensor* weight = op.tensor_input(0);
-  const Tensor* indices = op.tensor_input(1);
-  const Tensor* offsets = op.tensor_input(2);
-  if (!weight || !indices || weight->rank != 2) return false;
-  const std::int64_t d = dim(op, *weight, 1);
-  const int last = parameter_index(op, "include_last_offset");
-  const bool has_last = bool_input(op, last >= 0 ? static_cast<std::size_t>(last) : 7, false);
-  std::int64_t bags = 0;
-  if (indices->rank == 2) {
-    bags = dim(op, *indices, 0);
-  } else if (offsets) {
-    bags = offsets->numel - (has_last ? 1 : 0);
-  }
-  if (bags <= 0 || d <= 0) return bags == 0 && indices->numel == 0;
-  const double lookups = static_cast<double>(indices->numel);
-  EmbeddingShape shape{.batch = bags,
-                       .num_tables = 1,
-                       .num_rows = static_cast<double>(dim(op, *weight, 0)),
-                       .dim = static_cast<double>(d),
-                       .pooling_factor = lookups / static_cast<double>(bags),
-                       .weight_bytes = weight->item_size,
-                       .index_bytes = indices->item_size,
-                       .output_bytes = weight->item_size};
-  KernelWork work = lookup_work(KernelFamily::kEmbeddingForward, shape, weight->dtype, lookups,
-                                static_cast<double>(bags));
-  work.bytes_read += {bytes(offsets)};
+  const auto shape = read_bag(op);
+  if (!shape) return false;
+  const Tensor& weight = *op.tensor_input(0);
+  const double lookups = static_cast<double>(op.tensor_input(1)->numel);
+  if (shape->batch == 0) return lookups == 0;
+  KernelWork work = lookup_work(KernelFamily::kEmbeddingForward, *shape, weight.dtype, lookups,
+                                static_cast<double>(shape->batch));
+  work.bytes_read += {bytes(op.tensor_input(2))};
   kernels.push_back(work);
   return true;
 }
 
 /// embedding(weight, indices): where it has no aten::index_select child.
 bool lower_lookup(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
-  const Tensor* weight = op.tensor_input(0);
-  const Tensor* indices = op.tensor_input(1);
-  if (!weight || !indices || weight->rank != 2) return false;
-  EmbeddingShape shape{.batch = indices->numel,
-                       .num_tables = 1,
-                       .num_rows = static_cast<double>(dim(op, *weight, 0)),
-                       .dim = static_cast<double>(dim(op, *weight, 1)),
-                       .pooling_factor = 1,
-                       .weight_bytes = weight->item_size,
-                       .index_bytes = indices->item_size,
-                       .output_bytes = weight->item_size};
-  const double lookups = static_cast<double>(indices->numel);
-  kernels.push_back(
-      lookup_work(KernelFamily::kEmbeddingForward, shape, weight->dtype, lookups, lookups));
+  const auto shape = read_lookup(op);
+  if (!shape) return false;
+  const double lookups = static_cast<double>(shape->batch);
+  kernels.push_back(lookup_work(KernelFamily::kEmbeddingForward, *shape, op.tensor_input(0)->dtype,
+                                lookups, lookups));
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "embedding_nodes.hpp"
 #include "families.hpp"
 #include "rule_support.hpp"
 
@@ -14,60 +15,7 @@
 namespace perfmodel::ops {
 namespace {
 
-constexpr std::string_view kLookupMiddle = "_embedding_codegen_lookup_";
-
-bool is_lookup(std::string_view name) {
-  return name.starts_with("fbgemm::") && name.find(kLookupMiddle) != std::string_view::npos;
-}
-
-struct Lookup {
-  EmbeddingShape shape;
-  DType dtype = DType::kFloat32;
-  double lookups = 0, total_dim = 0;
-  double total_rows = 0;
-};
-
-/// What a `..._lookup_*_function` node says. Positions by schema; without one, the order of the
-/// first released versions: dense has dev_weights first, the others a placeholder and three weight
-/// tensors.
-std::optional<Lookup> read_lookup(const OpView& op) {
-  const bool is_dense = op.name().find("dense_embedding") != std::string_view::npos;
-  const Tensor* weights = named_tensor(op, "dev_weights", is_dense ? 0 : 1);
-  const Tensor* uvm = is_dense ? nullptr : named_tensor(op, "uvm_weights", 2);
-  const Tensor* dims = named_tensor(op, "D_offsets", is_dense ? 2 : 6);
-  const Tensor* indices = named_tensor(op, "indices", is_dense ? 7 : 11);
-  const Tensor* offsets = named_tensor(op, "offsets", is_dense ? 8 : 12);
-  const int total_at = parameter_index(op, "total_D");
-  const std::int64_t total_dim = int_input(op,
-                                           total_at >= 0 ? static_cast<std::size_t>(total_at)
-                                           : is_dense    ? 3
-                                                         : 7,
-                                           0);
-  if (!weights || !indices || !offsets || !dims || total_dim <= 0 || dims->numel < 2) {
-    return std::nullopt;
-  }
-  const std::int64_t tables = dims->numel - 1;
-  const std::int64_t batch = (offsets->numel - 1) / tables;
-  if (batch <= 0) return std::nullopt;
-  Lookup result;
-  result.dtype = weights->dtype;
-  result.lookups = static_cast<double>(indices->numel);
-  result.total_dim = static_cast<double>(total_dim);
-  const double elements =
-      static_cast<double>(weights->numel) + (uvm ? static_cast<double>(uvm->numel) : 0);
-  result.shape = {.batch = batch,
-                  .num_tables = tables,
-                  .num_rows = elements / result.total_dim,
-                  .dim = result.total_dim / static_cast<double>(tables),
-                  .pooling_factor = result.lookups / static_cast<double>(batch * tables),
-                  .weight_bytes = weights->item_size,
-                  .index_bytes = indices->item_size};
-  result.total_rows = result.shape.num_rows * static_cast<double>(tables);
-  if (const Tensor* output = op.tensor_output(0)) result.shape.output_bytes = output->item_size;
-  return result;
-}
-
-KernelWork embedding_work(KernelFamily family, const Lookup& lookup, double rows_read,
+KernelWork embedding_work(KernelFamily family, const BatchedLookup& lookup, double rows_read,
                           double rows_written) {
   const EmbeddingShape& s = lookup.shape;
   const double row = s.dim * s.weight_bytes;
@@ -82,7 +30,7 @@ KernelWork embedding_work(KernelFamily family, const Lookup& lookup, double rows
 }
 
 bool lower_lookup(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
-  const auto lookup = read_lookup(op);
+  const auto lookup = read_batched_lookup(op);
   if (!lookup) return false;
   kernels.push_back(embedding_work(KernelFamily::kEmbeddingForward, *lookup, lookup->lookups, 0));
   return true;
@@ -113,18 +61,18 @@ double state_bytes_per_row(std::string_view optimizer, double d) {
 
 /// The lookup whose gradient `op` computes, or nullptr.
 const Node* find_lookup(const OpView& op) {
-  if (op.forward && is_lookup(op.graph.name(*op.forward))) return op.forward;
+  if (op.forward && is_batched_lookup(op.graph.name(*op.forward))) return op.forward;
   const Tensor* gradient = op.tensor_input(0);
   if (!gradient) return nullptr;
   const std::string_view optimizer = optimizer_name(op.name());
-  const std::string wanted =
-      optimizer.empty() ? std::string("fbgemm::dense") + std::string(kLookupMiddle) + "function"
-                        : std::string("lookup_") + std::string(optimizer) + "_function";
+  const std::string wanted = optimizer.empty()
+                                 ? std::string("fbgemm::dense_embedding_codegen_lookup_function")
+                                 : std::string("lookup_") + std::string(optimizer) + "_function";
   const Node* best = nullptr;
   for (const Node& node : op.graph.nodes) {
     if (&node == &op.node || node.id >= op.node.id) break;
     const std::string_view name = op.graph.name(node);
-    if (!is_lookup(name) || name.find(wanted) == std::string_view::npos) continue;
+    if (!is_batched_lookup(name) || name.find(wanted) == std::string_view::npos) continue;
     const OpView candidate{op.graph, node};
     const Tensor* output = candidate.tensor_output(0);
     if (!output || !std::ranges::equal(op.shape(*output), op.shape(*gradient))) continue;
@@ -142,7 +90,7 @@ bool lower_lookup_backward(const OpView& op, const Gpu&, std::vector<KernelWork>
   const Node* node = find_lookup(op);
   if (!node) return false;
   const OpView forward{op.graph, *node};
-  auto lookup = read_lookup(forward);
+  auto lookup = read_batched_lookup(forward);
   if (!lookup) return false;
   EmbeddingShape& s = lookup->shape;
   s.optimizer_bytes_per_row = state_bytes_per_row(optimizer_name(op.name()), s.dim);
@@ -194,6 +142,24 @@ bool lower_permute_sparse(const OpView& op, const Gpu&, std::vector<KernelWork>&
   return true;
 }
 
+/// block_bucketize_sparse_features(lengths, values, ..., blocks, weights): offsets of the bags, a
+/// kernel that counts what falls into each block, offsets of the blocks' bags, a kernel that moves
+/// the values there. The counters are zeroed by a child.
+bool lower_bucketize(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor* lengths = op.tensor_input(0);
+  const Tensor* values = op.tensor_input(1);
+  const Tensor* block_lengths = op.tensor_output(0);
+  if (!lengths || !values || !block_lengths) return false;
+  const double bags = bytes(*lengths), block_bags = bytes(*block_lengths), moved = bytes(*values);
+  append_scan(kernels, bags, bags);
+  kernels.push_back(make_work(KernelFamily::kIndex, values->dtype, bags + moved, block_bags));
+  append_scan(kernels, block_bags, block_bags);
+  const double weights = bytes(named_tensor(op, "weights", 6));
+  kernels.push_back(make_work(KernelFamily::kIndex, values->dtype,
+                              bags + block_bags + moved + weights, moved + weights));
+  return true;
+}
+
 /// One kernel that touches each of the node's tensors once.
 bool lower_one_pass(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Traffic t = traffic(op);
@@ -233,9 +199,12 @@ void add_fbgemm(OpRuleRegistry& registry) {
                 "fbgemm::permute_sparse_data", "fbgemm::permute_sparse_features",
                 "fbgemm::permute_2D_sparse_data_input1D"},
                make_rule(lower_permute_sparse));
+  registry.add({"fbgemm::block_bucketize_sparse_features"}, make_rule(lower_bucketize));
   registry.add({"fbgemm::bounds_check_indices",
                 "fbgemm::permute_pooled_embs",
                 "fbgemm::permute_pooled_embs_auto_grad",
+                "fbgemm::permute_pooled_embs_split",
+                "fbgemm::permute_pooled_embs_auto_grad_split",
                 "fbgemm::permute_duplicate_pooled_embs",
                 "fbgemm::recat_embedding_grad_output_mixed_D_batch",
                 "fbgemm::recat_embedding_grad_output_mixed_D",
@@ -254,7 +223,6 @@ void add_fbgemm(OpRuleRegistry& registry) {
                 "fbgemm::jagged_dense_elementwise_add_jagged_output",
                 "fbgemm::jagged_index_select",
                 "fbgemm::keyed_jagged_index_select_dim1",
-                "fbgemm::block_bucketize_sparse_features",
                 "fbgemm::bucketize_sparse_features",
                 "fbgemm::linearize_cache_indices",
                 "fbgemm::lxu_cache_lookup",

@@ -21,8 +21,11 @@ enum class ShardingType : std::uint8_t {
   kTableColumnWise,  ///< pieces of its columns on ranks of one host
   kGrid,             ///< pieces of its columns, each in L blocks of rows on one host
   kRowSplit,         ///< classes of rows on any ranks, whose sums are exchanged (HugeCTR)
+  kHostRowSplit,     ///< the same on all ranks of some hosts, summed on each of them first
 };
 std::string_view to_string(ShardingType type);  ///< "table_wise"
+/// By classes of rows on the ranks that a placement names: kRowSplit, kHostRowSplit.
+bool is_row_split(ShardingType type);
 std::optional<ShardingType> sharding_type(
     std::string_view name);  ///< of to_string(); none: unknown
 
@@ -32,6 +35,7 @@ enum class ComputeKernel : std::uint8_t {
   kFused,            ///< HBM, one kernel for many tables, updated in its backward pass
   kFusedUvm,         ///< host memory, read over the link
   kFusedUvmCaching,  ///< host memory behind a cache in HBM
+  kHashed,           ///< rows are pieced together from an array that tables share (HashedArray)
 };
 std::string_view to_string(ComputeKernel kernel);  ///< "fused_uvm_caching"
 std::optional<ComputeKernel> compute_kernel(std::string_view name);
@@ -76,7 +80,7 @@ struct PlacementRules {
 };
 
 struct ShardedTable {
-  std::string name;
+  std::string name = {};
   std::int64_t rows = 1, dim = 1;
   int element_bytes = 4;
   std::optional<int> output_bytes = {};  ///< of an element of the pooled vector; none: the table's
@@ -102,8 +106,8 @@ struct ShardSize {
 /// multiple of 4, or all columns where there is none. Row blocks of one piece of columns stand side
 /// by side. Source: TorchRec, planner/shard_estimators and sharding_plan (2025-10).
 ///
-/// Errors (kImpossible): sizes below 1, a world that is no multiple of its hosts, kRowSplit (which
-/// the number of its ranks cuts).
+/// Errors (kImpossible): sizes below 1, a world that is no multiple of its hosts, kRowSplit and
+/// kHostRowSplit (which the number of their ranks cuts).
 Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingType type,
                                            std::int64_t world, std::int64_t local_world);
 

@@ -25,7 +25,7 @@ struct ShardDemand {
 ///   data-parallel, row-wise               shard k on rank k
 ///   table-wise, column-wise, row-split    any ranks, no two shards on one
 ///   table-column-wise                     ranks of one host, no two shards on one
-///   table-row-wise, grid                  blocks of L shards in a row, each on the L ranks of a
+///   table-row-wise, grid, host-row-split  blocks of L shards in a row, each on the L ranks of a
 ///                                         host (shard k of a block on the k-th), no two on one
 struct PlacementOption {
   ShardingType type = ShardingType::kTableWise;

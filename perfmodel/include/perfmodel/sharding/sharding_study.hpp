@@ -17,13 +17,26 @@ struct DensePart {
   enum class Interaction : std::uint8_t {
     kDot,            ///< dot products of all pairs of vectors, beside the bottom MLP's output
     kConcatenation,  ///< vectors side by side
+    kAveragePool,    ///< side by side, then means over `pool_stride` elements
     kLowRankCross    ///< DCNv2: side by side, through `cross_layers` of rank `cross_rank`
   } interaction = Interaction::kDot;
-  std::int64_t cross_layers = 3, cross_rank = 512;
+  std::int64_t cross_layers = 3, cross_rank = 512, pool_stride = 1;
   std::string dtype = "float32";  ///< of its GEMMs: float32, tf32, float16, bfloat16
   /// Instead of the layers: known times [us] and parameters.
   std::optional<double> forward_us = {}, backward_us = {};
   std::optional<std::int64_t> parameter_bytes = {};
+};
+
+/// One array of weights for many tables (ROBE, Desai et al., MLSys 2022): block c of `chunk`
+/// columns of a row lies at a hashed offset of the array, the same on every rank.
+struct HashedArray {
+  double elements = 0;  ///< m
+  double chunk = 32;    ///< Z, columns that lie side by side
+  int element_bytes = 4;
+  /// As the public CUDA code does it: an 8-byte index per id and column, and a sort of all of them
+  /// in the backward pass. Otherwise as a kernel that keeps and sorts an index per chunk might.
+  bool reference_kernel = true;
+  double iterations_multiplier = 1;  ///< iterations to the same quality, over those of full tables
 };
 
 /// A question: which tables, on which machine. What a file leaves open, the caller fills in.
@@ -31,6 +44,7 @@ struct ShardingStudy {
   std::string name;
   std::vector<ShardedTable> tables;
   std::optional<DensePart> dense;
+  std::optional<HashedArray> hashed;               ///< for tables whose kernel is `hashed`
   std::string gpu, topology;                       ///< names; empty: not given
   std::optional<std::int64_t> world, local_world;  ///< ranks; ranks per host
   std::optional<std::int64_t> batch_per_rank;      ///< samples
@@ -43,9 +57,10 @@ struct ShardingStudy {
 struct NamedPlan {
   struct Table {
     std::string name;
-    TablePlacement placement;
+    TablePlacement placement = {};
     /// As the file says; empty: not said.
     std::optional<std::int64_t> rows = {}, dim = {};
+    std::string module = {};  ///< that holds it, in plans of TorchRec
   };
   std::vector<Table> tables;
   std::optional<std::int64_t> world = {}, local_world = {};

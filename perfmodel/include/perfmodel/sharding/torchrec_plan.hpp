@@ -19,6 +19,15 @@ struct TablePlacement {
   bool operator==(const TablePlacement&) const = default;
 };
 
+/// The rank of every shard of a table that is cut into `shards` pieces.
+///
+/// Errors (kImpossible): another number of ranks than shards; ranks outside of the job;
+/// data-parallel or row-wise shards that are not one per rank; rows cut on a host that lie on
+/// several hosts, or twice on one rank.
+Result<std::vector<std::int64_t>> shard_ranks(const ShardedTable& table,
+                                              const TablePlacement& placement, std::size_t shards,
+                                              std::int64_t world, std::int64_t local_world);
+
 /// A plan as TorchRec's planner rates it.
 struct TorchrecRating {
   std::vector<TorchrecCost> ranks;  ///< sums over the shards of each
@@ -31,9 +40,8 @@ struct TorchrecRating {
 
 /// A placement per table, in the same order.
 ///
-/// Errors (kImpossible): another number of placements than tables; what torchrec_costs() refuses;
-/// another number of ranks than shards; ranks outside of the job; data-parallel or row-wise shards
-/// that are not one per rank; rows cut on a host that lie on several hosts, or twice on one rank.
+/// Errors (kImpossible): another number of placements than tables; what torchrec_costs() and
+/// shard_ranks() refuse.
 Result<TorchrecRating> rate_plan(std::span<const ShardedTable> tables,
                                  std::span<const TablePlacement> placements,
                                  const TorchrecTopology& topology,

@@ -25,6 +25,7 @@ struct EmbeddingTraffic {
   double l2_bytes = 0;          ///< between SMs and cache: everything
   double dram_bytes = 0;        ///< rows that miss, offsets, indices and results
   double missed_row_bytes = 0;  ///< of these, rows
+  double dram_cost_bytes = 0;   ///< dram_bytes with rows that miss counted f times (see below)
 };
 
 /// Bytes of one forward launch. R rounds up to sectors of 32 bytes; w, i, o are the item sizes:
@@ -43,5 +44,17 @@ EmbeddingTraffic embedding_forward_traffic(const EmbeddingShape& shape,
 /// times, f = 1.55 for rows of up to 128 bytes, 1.1 up to 256, else 1: short scattered reads use
 /// DRAM pages badly.
 Price embedding_forward_price(const EmbeddingShape& shape, const EmbeddingRates& rates);
+
+/// Bytes of the backward pass with its optimizer, without the sort of the indices before it.
+struct EmbeddingBackwardTraffic {
+  double touched_rows = 0;  ///< per table: expected distinct ones
+  double l2_bytes = 0;      ///< gradients of bags, once per lookup
+  double dram_bytes = 0;    ///< gradients once, touched rows and state twice, sorted indices
+  double cost_factor = 1;   ///< of both: f for narrow rows, over 0.8 as reads turn to writes
+};
+
+/// DRAM bytes = T (B R(D o) + U (2 R(D w) + state)) + T B L (i + 8), L2 bytes = T B L R(D o), with
+/// U = expected distinct rows of B L draws.
+EmbeddingBackwardTraffic embedding_backward_traffic(const EmbeddingShape& shape);
 
 }  // namespace perfmodel

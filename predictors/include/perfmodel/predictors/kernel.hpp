@@ -108,6 +108,8 @@ struct CopyShape {
 struct CollectiveShape {
   std::string kind;  ///< all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, ...
   std::int64_t world_size = 1;  ///< 0: not recorded
+  /// Of the job, who take part; empty: not recorded, taken as neighbours from the first rank on.
+  std::vector<std::int64_t> ranks = {};
 };
 
 /// Independent rows of a reduction, softmax or norm: few rows leave SMs idle.

@@ -1,0 +1,63 @@
+#include "shard_export.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "perfmodel/graph/write_execution_graph.hpp"
+#include "perfmodel/progress_bar.hpp"
+#include "perfmodel/sharding/hugectr_plan_file.hpp"
+#include "perfmodel/sharding/plan_export.hpp"
+#include "perfmodel/sharding/sharded_graph.hpp"
+#include "perfmodel/sharding/torchrec_plan_file.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+using namespace sharding;
+
+Result<void> export_graphs(const LoadedStudy& loaded, const std::vector<TablePlacement>& placements,
+                           const std::filesystem::path& folder) {
+  auto config = sharded_dlrm(loaded.study, placements);
+  if (!config) return Unexpected{config.error()};
+  // The first graph is built before a folder is made for what may be impossible.
+  auto graph = build_torchrec_dlrm(*config);
+  if (!graph) return Unexpected{graph.error()};
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) {
+    return fail(ErrorCode::kIo, fmt::format("{}: expected a folder that can be made, found: {}",
+                                            folder.string(), failure.message()));
+  }
+  ProgressBar bar("graphs", static_cast<std::size_t>(config->world_size));
+  for (std::int64_t rank = 0; rank < config->world_size; ++rank) {
+    config->rank = rank;
+    graph = build_torchrec_dlrm(*config);
+    if (!graph) return Unexpected{graph.error()};
+    if (auto written = write_execution_graph(*graph, folder / fmt::format("rank_{}.json", rank));
+        !written) {
+      return written;
+    }
+    bar.advance();
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> export_plan(const LoadedStudy& loaded, const std::vector<TablePlacement>& placements,
+                         const std::string& format, const std::string& output) {
+  const std::vector<ShardedTable>& tables = loaded.study.tables;
+  const std::int64_t world = *loaded.study.world, local_world = *loaded.study.local_world;
+  if (format == "graphs") return export_graphs(loaded, placements, output);
+  if (format == "csv") return write_plan_csv(output, tables, placements, world, local_world);
+  if (format == "torchrec") {
+    return write_torchrec_plan(output, tables, placements, world, local_world);
+  }
+  const auto plan = hugectr_plan(tables, placements, world, local_world,
+                                 format == "hugectr" ? HugectrBucket::kGpu : HugectrBucket::kNode);
+  if (!plan) return Unexpected{plan.error()};
+  return write_hugectr_plan(output, *plan);
+}
+
+}  // namespace perfmodel::cli

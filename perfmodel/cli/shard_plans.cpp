@@ -1,0 +1,177 @@
+#include "shard_plans.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "perfmodel/sharding/memory_shortfall.hpp"
+#include "perfmodel/sharding/torchrec_space.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+using namespace sharding;
+
+void clear_progress() {
+  if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r{:79}\r", "");
+}
+
+Result<ShardReport> search_ratings(const LoadedStudy& loaded, const ShardArguments& arguments,
+                                   std::size_t keep) {
+  const TorchrecTopology topology = loaded.torchrec_topology();
+  const TorchrecSettings settings = loaded.torchrec_settings();
+  const std::vector<ShardedTable>& tables = loaded.study.tables;
+  constexpr double kFreeShare = 0.15;
+  const auto usable =
+      usable_hbm(tables, topology, settings, loaded.study.free_share.value_or(kFreeShare));
+  if (!usable) return Unexpected{usable.error()};
+  const auto space =
+      make_torchrec_space(tables, topology, settings, {.hbm_cap = *usable, .least_columns = {}});
+  if (!space) return Unexpected{space.error()};
+  const InterruptGuard guard;
+  const auto found = search_plans(space->space, search_options(arguments, keep));
+  clear_progress();
+  if (!found) {
+    const std::string shortfall = describe_shortfall(tables, space->space);
+    if (shortfall.empty()) return Unexpected{found.error()};
+    return fail(ErrorCode::kImpossible, shortfall);
+  }
+  std::vector<NamedPlacements> plans;
+  for (const FoundPlan& plan : found->plans) {
+    plans.push_back({std::to_string(plans.size() + 1), placements_of(*space, plan)});
+  }
+  auto report = price_plans(loaded, arguments, plans);
+  if (!report) return report;
+  report->search = {found->lower_bound, found->proved_best, found->stopped, found->moves,
+                    found->seconds};
+  return report;
+}
+
+Result<ShardReport> search_times(const LoadedStudy& loaded, const ShardArguments& arguments,
+                                 std::size_t keep) {
+  const auto model = batch_model(loaded, arguments);
+  if (!model) return Unexpected{model.error()};
+  const InterruptGuard guard;
+  auto ranked = rank_plans(*model, search_options(arguments, keep));
+  clear_progress();
+  if (!ranked) return Unexpected{ranked.error()};
+  if (auto readable = loaded.models.check(); !readable) return Unexpected{readable.error()};
+  ShardReport report;
+  report.loaded = &loaded;
+  report.memory_cap = model->memory_cap();
+  for (RankedPlan& plan : ranked->plans) {
+    auto advice = advise(*model, plan.placements, plan.time);
+    if (!advice) return Unexpected{advice.error()};
+    report.plans.push_back({.name = std::to_string(report.plans.size() + 1),
+                            .placements = std::move(plan.placements),
+                            .time = std::move(plan.time),
+                            .advice = std::move(*advice),
+                            .rating = {}});
+  }
+  report.search = {ranked->lower_bound_us, ranked->proved_best, ranked->stopped, ranked->moves,
+                   ranked->seconds};
+  return report;
+}
+
+// The best time of a study on so many GPUs; nothing where it does not fit.
+Result<std::optional<double>> best_us(const LoadedStudy& loaded, const ShardArguments& arguments,
+                                      const ShardingStudy& study) {
+  LoadedStudy changed = loaded;
+  changed.study = study;
+  changed.study.local_world =
+      std::min<std::int64_t>(*study.world, loaded.study.local_world.value_or(*study.world));
+  const auto model = batch_model(changed, arguments);
+  if (!model) return Unexpected{model.error()};
+  const auto ranked = rank_plans(*model, search_options(arguments, 1));
+  if (!ranked) return std::optional<double>{};
+  const RankedPlan& best = ranked->plans.front();
+  if (!best.time.ranks_over_memory.empty()) return std::optional<double>{};
+  return std::optional<double>{best.time.predicted_us};
+}
+
+std::vector<std::int64_t> numbers_of_gpus(const LoadedStudy& loaded) {
+  const std::int64_t most = loaded.topology.nic ? std::max<std::int64_t>(*loaded.study.world, 64)
+                                                : loaded.topology.gpus_per_node;
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t gpus = 1; gpus <= most; gpus *= 2) numbers.push_back(gpus);
+  return numbers;
+}
+
+}  // namespace
+
+Result<ShardReport> search_for_plans(const LoadedStudy& loaded, const ShardArguments& arguments,
+                                     std::size_t keep) {
+  return loaded.is_torchrec ? search_ratings(loaded, arguments, keep)
+                            : search_times(loaded, arguments, keep);
+}
+
+Result<ShardReport> price_plans(const LoadedStudy& loaded, const ShardArguments& arguments,
+                                const std::vector<NamedPlacements>& plans) {
+  ShardReport report;
+  report.loaded = &loaded;
+  if (loaded.is_torchrec) {
+    const TorchrecTopology topology = loaded.torchrec_topology();
+    report.memory_cap = static_cast<double>(topology.hbm_cap);
+    for (const NamedPlacements& plan : plans) {
+      auto rating =
+          rate_plan(loaded.study.tables, plan.placements, topology, loaded.torchrec_settings());
+      if (!rating) return Unexpected{rating.error()};
+      report.plans.push_back({plan.name, plan.placements, {}, {}, std::move(*rating)});
+    }
+    return report;
+  }
+  const auto model = batch_model(loaded, arguments);
+  if (!model) return Unexpected{model.error()};
+  report.memory_cap = model->memory_cap();
+  for (const NamedPlacements& plan : plans) {
+    auto time = model->time(plan.placements);
+    if (!time) return Unexpected{time.error()};
+    auto advice = advise(*model, plan.placements, *time);
+    if (!advice) return Unexpected{advice.error()};
+    report.plans.push_back({plan.name, plan.placements, std::move(*time), std::move(*advice), {}});
+  }
+  if (auto readable = loaded.models.check(); !readable) return Unexpected{readable.error()};
+  return report;
+}
+
+Result<CompressionReport> compare_compression(const LoadedStudy& loaded,
+                                              const ShardArguments& arguments) {
+  CompressionReport report;
+  report.iterations_multiplier = loaded.study.hashed->iterations_multiplier;
+  ShardingStudy plain = loaded.study, hashed = loaded.study;
+  plain.hashed.reset();
+  for (ShardedTable& table : plain.tables) {
+    if (table.rules.kernels == std::vector<ComputeKernel>{ComputeKernel::kHashed}) {
+      table.rules = {.types = {},
+                     .kernels = {},
+                     .keep_with = table.rules.keep_with,
+                     .forbidden_ranks = table.rules.forbidden_ranks};
+    }
+  }
+  const InterruptGuard guard;
+  for (const std::int64_t gpus : numbers_of_gpus(loaded)) {
+    plain.world = hashed.world = gpus;
+    const auto without = best_us(loaded, arguments, plain);
+    if (!without) return Unexpected{without.error()};
+    const auto with = best_us(loaded, arguments, hashed);
+    if (!with) return Unexpected{with.error()};
+    report.rows.push_back({gpus, *without, *with});
+    if (*without && !report.sharded_fits) report.sharded_fits = gpus;
+    if (*with && !report.hashed_fits) report.hashed_fits = gpus;
+    if (InterruptGuard::interrupted()) break;
+  }
+  clear_progress();
+  // From there on, at every larger number too.
+  for (auto row = report.rows.rbegin(); row != report.rows.rend(); ++row) {
+    const bool faster =
+        row->sharded_us &&
+        (!row->hashed_us || *row->sharded_us < *row->hashed_us * report.iterations_multiplier);
+    if (!faster) break;
+    report.crossover = row->world;
+  }
+  return report;
+}
+
+}  // namespace perfmodel::cli

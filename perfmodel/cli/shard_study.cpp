@@ -1,0 +1,444 @@
+#include "shard_study.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+
+#include "arguments.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/sharding/hugectr_plan_file.hpp"
+#include "perfmodel/sharding/study_file.hpp"
+#include "perfmodel/sharding/tables_in_graph.hpp"
+#include "perfmodel/sharding/torchrec_plan_file.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+using namespace sharding;
+
+constexpr std::size_t kHeadBytes = 4096;
+
+// The first bytes of a file, to tell kinds of JSON apart; nothing of a compressed one.
+std::string head_of(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string head(kHeadBytes, '\0');
+  stream.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<std::size_t>(stream.gcount()));
+  return head;
+}
+
+bool is_study(const std::string& file) {
+  if (file.ends_with(".csv") || file.ends_with(".csv.gz")) return true;
+  return head_of(file).find("perfmodel-sharding-study") != std::string::npos;
+}
+
+Result<ShardingStudy> read_tables(const std::string& file) {
+  if (is_study(file)) return read_sharding_study(file);
+  const auto graph = read_execution_graph(file);
+  if (!graph) return Unexpected{graph.error()};
+  auto found = tables_in_graph(*graph);
+  if (!found) return Unexpected{found.error()};
+  ShardingStudy study;
+  study.tables = std::move(found->tables);
+  study.batch_per_rank = found->batch;
+  study.warnings = std::move(found->warnings);
+  return study;
+}
+
+std::optional<int> dtype_bytes(const std::string& name) {
+  constexpr std::array<std::pair<std::string_view, int>, 7> kBytes = {{{"float32", 4},
+                                                                       {"float16", 2},
+                                                                       {"bfloat16", 2},
+                                                                       {"int8", 1},
+                                                                       {"fp32", 4},
+                                                                       {"fp16", 2},
+                                                                       {"bf16", 2}}};
+  for (const auto& [known, bytes] : kBytes) {
+    if (known == name) return bytes;
+  }
+  return std::nullopt;
+}
+
+CLI::Validator known_dtype() {
+  return {[](std::string& text) -> std::string {
+            if (dtype_bytes(text)) return "";
+            return "expected float32, float16, bfloat16 or int8, found " + text;
+          },
+          ""};
+}
+
+template <class Find>
+CLI::Validator known_name(const char* what, Find find) {
+  return {[what, find](std::string& text) -> std::string {
+            if (find(text)) return "";
+            return fmt::format("expected {}, found {}", what, text);
+          },
+          ""};
+}
+
+void add_widths(CLI::App& app, const std::string& name,
+                std::optional<std::vector<std::int64_t>>& widths, const std::string& help) {
+  app.add_option_function<std::string>(
+         name,
+         [name, &widths](const std::string& text) {
+           widths = parse_widths(text);
+           if (!widths) {
+             throw CLI::ValidationError(name, "expected widths such as 512-256-64, found " + text);
+           }
+         },
+         help)
+      ->type_name("W-W-...");
+}
+
+void override_tables(const ShardArguments& arguments, ShardingStudy& study) {
+  for (ShardedTable& table : study.tables) {
+    if (!arguments.dtype.empty()) table.element_bytes = *dtype_bytes(arguments.dtype);
+    if (!arguments.optimizer.empty()) table.optimizer = *table_optimizer(arguments.optimizer);
+    if (!arguments.wire_dtype.empty()) {
+      table.forward_wire_bytes = table.backward_wire_bytes = dtype_bytes(arguments.wire_dtype);
+    }
+    if (arguments.zipf) table.skew.exponent = *arguments.zipf;
+    for (const std::string& type : arguments.types) {
+      if (type == arguments.types.front()) table.rules.types.clear();
+      table.rules.types.push_back(*sharding_type(type));
+    }
+    for (const std::string& kernel : arguments.kernels) {
+      if (kernel == arguments.kernels.front()) table.rules.kernels.clear();
+      table.rules.kernels.push_back(*compute_kernel(kernel));
+    }
+    for (TableFeature& feature : table.features) {
+      feature.pooling_factor *= arguments.pooling_scale.value_or(1);
+    }
+  }
+}
+
+void override_dense(const ShardArguments& arguments, ShardingStudy& study) {
+  if (!arguments.bottom && !arguments.top) return;
+  if (!study.dense) study.dense.emplace();
+  if (arguments.bottom) study.dense->bottom_mlp = *arguments.bottom;
+  if (arguments.top) study.dense->top_mlp = *arguments.top;
+}
+
+void scale_links(Topology& topology, double factor) {
+  topology.intra.gpu_bandwidth.value *= factor;
+  topology.intra.channel_bandwidth.value *= factor;
+  topology.intra.p2p_bandwidth.value *= factor;
+  topology.intra.all_to_all_bandwidth.value *= factor;
+  for (Topology::Curve& curve : topology.curves) curve.bus.value *= factor;
+  if (topology.nic) topology.nic->bandwidth.value *= factor;
+}
+
+Result<void> choose_machine(const ShardArguments& arguments, LoadedStudy& loaded) {
+  const std::string gpu = arguments.gpu.empty() ? loaded.study.gpu : arguments.gpu;
+  const std::string topology =
+      arguments.topology.empty() ? loaded.study.topology : arguments.topology;
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  std::string name = gpu;
+  if (!topology.empty()) {
+    auto found = TopologyCatalog::builtin().find(topology);
+    if (!found) return Unexpected{found.error()};
+    loaded.topology = std::move(*found);
+    if (name.empty() && !loaded.topology.default_for.empty()) {
+      name = loaded.topology.default_for.front();
+    }
+  }
+  if (name.empty()) {
+    return fail(ErrorCode::kImpossible,
+                "expected a GPU (--gpu) or a topology (--topology), found neither");
+  }
+  auto found = find_gpu(name, *data / "gpus");
+  if (!found) return Unexpected{found.error()};
+  loaded.gpu = std::move(*found);
+  if (topology.empty()) loaded.topology = topology_for(loaded.gpu);
+  if (arguments.link_scale) scale_links(loaded.topology, *arguments.link_scale);
+  return {};
+}
+
+constexpr std::string_view kPipelines[] = {"none", "sparse_dist", "prefetch"};
+
+std::optional<TorchrecSettings::Pipeline> pipeline_of(const std::string& name) {
+  const auto at = std::find(std::begin(kPipelines), std::end(kPipelines), name);
+  if (at == std::end(kPipelines)) return std::nullopt;
+  return static_cast<TorchrecSettings::Pipeline>(at - std::begin(kPipelines));
+}
+
+// robe:m=27e6,Z=32,iterations=1,kernel=reference,tables=a+b
+Result<void> parse_compression(const std::string& text, ShardingStudy& study) {
+  const auto refuse = [&](std::string_view found) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("--compress: expected robe:m=ELEMENTS[,Z=COLUMNS][,iterations=FACTOR]"
+                            "[,kernel=reference|chunked][,tables=NAME+NAME], found {}",
+                            found));
+  };
+  if (!text.starts_with("robe:")) return refuse(text);
+  HashedArray array;
+  std::vector<std::string> names;
+  std::string_view rest = std::string_view(text).substr(5);
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    const std::size_t equal = item.find('=');
+    if (equal == std::string_view::npos) return refuse(item);
+    const std::string key(item.substr(0, equal)), value(item.substr(equal + 1));
+    if (key == "tables") {
+      for (std::string_view list = value; !list.empty();) {
+        const std::string_view name = list.substr(0, list.find('+'));
+        names.emplace_back(name);
+        list.remove_prefix(std::min(list.size(), name.size() + 1));
+      }
+      continue;
+    }
+    if (key == "kernel") {
+      if (value != "reference" && value != "chunked") return refuse(item);
+      array.reference_kernel = value == "reference";
+      continue;
+    }
+    char* end = nullptr;
+    const double number = std::strtod(value.c_str(), &end);
+    if (end == value.c_str() || *end != '\0' || !(number > 0) || !std::isfinite(number)) {
+      return refuse(item);
+    }
+    if (key == "m") {
+      array.elements = number;
+    } else if (key == "Z") {
+      array.chunk = number;
+    } else if (key == "iterations") {
+      array.iterations_multiplier = number;
+    } else {
+      return refuse(item);
+    }
+  }
+  if (array.elements < 1 || array.chunk < 1) return refuse(text);
+  for (const std::string& name : names) {
+    if (std::none_of(study.tables.begin(), study.tables.end(),
+                     [&](const ShardedTable& table) { return table.name == name; })) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("--compress: expected names of tables, found {}", name));
+    }
+  }
+  for (ShardedTable& table : study.tables) {
+    if (!names.empty() && std::find(names.begin(), names.end(), table.name) == names.end()) {
+      continue;
+    }
+    table.rules.types = {ShardingType::kDataParallel};
+    table.rules.kernels = {ComputeKernel::kHashed};
+  }
+  study.hashed = array;
+  return {};
+}
+
+std::atomic<bool> interrupt_flag{false};
+struct sigaction previous_action;
+
+void note_interrupt(int) { interrupt_flag = true; }
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  interrupt_flag = false;
+  struct sigaction action = {};
+  action.sa_handler = note_interrupt;
+  action.sa_flags = SA_RESETHAND;  // a second Ctrl-C ends the program
+  sigaction(SIGINT, &action, &previous_action);
+}
+InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &previous_action, nullptr); }
+bool InterruptGuard::interrupted() { return interrupt_flag; }
+
+void add_shard_options(CLI::App& app, ShardArguments& arguments) {
+  app.add_option("tables", arguments.tables,
+                 "Study (JSON), list of tables (CSV table,rows,dim,pooling) or execution graph")
+      ->required()
+      ->type_name("TABLES");
+  app.add_option("--gpu", arguments.gpu, "Name of a known GPU, or a GPU file")->type_name("NAME");
+  app.add_option("--topology", arguments.topology,
+                 "How the GPUs are tied together (default: what the GPU usually sits in)")
+      ->type_name("NAME");
+  app.add_option("--world", arguments.world, "Number of GPUs")->check(at_least(1))->type_name("N");
+  app.add_option("--gpus-per-host", arguments.local_world,
+                 "GPUs of each host (default: as many as the topology has)")
+      ->check(at_least(1))
+      ->type_name("N");
+  app.add_option("--batch-per-gpu", arguments.batch, "Samples per GPU and batch")
+      ->check(at_least(1))
+      ->type_name("B");
+  app.add_option("--costs", arguments.costs,
+                 "calibrated: time per batch; torchrec: the rating of TorchRec's planner")
+      ->check(CLI::IsMember({"calibrated", "torchrec"}))
+      ->type_name("MODE");
+  app.add_option("--dtype", arguments.dtype, "Elements of all tables")
+      ->check(known_dtype())
+      ->type_name("TYPE");
+  app.add_option("--wire-dtype", arguments.wire_dtype, "Elements of exchanged vectors")
+      ->check(known_dtype())
+      ->type_name("TYPE");
+  app.add_option("--optimizer", arguments.optimizer,
+                 "Of all tables: sgd, rowwise_adagrad, adagrad, adam, none")
+      ->check(known_name("an optimizer of tables", table_optimizer))
+      ->type_name("NAME");
+  app.add_option("--zipf", arguments.zipf, "Exponent of the Zipf law that ids follow; 0: uniform")
+      ->check(at_least(0))
+      ->type_name("S");
+  app.add_option("--types", arguments.types, "Ways to shard that plans may use, for all tables")
+      ->delimiter(',')
+      ->check(known_name("a way to shard such as table_wise", sharding_type))
+      ->type_name("TYPE,...");
+  app.add_option("--kernels", arguments.kernels,
+                 "Kernels that plans may use: dense, fused, fused_uvm, fused_uvm_caching")
+      ->delimiter(',')
+      ->check(known_name("a kernel such as fused_uvm", compute_kernel))
+      ->type_name("KERNEL,...");
+  app.add_option("--pipeline", arguments.pipeline,
+                 "none, sparse_dist (ids of the next batch beside this one) or prefetch")
+      ->check(CLI::IsMember({"none", "sparse_dist", "prefetch"}))
+      ->type_name("NAME");
+  add_widths(app, "--bottom", arguments.bottom, "Bottom MLP, the dense features first");
+  add_widths(app, "--top", arguments.top, "Top MLP behind the interaction, last width 1");
+  app.add_option("--reserve", arguments.free_share, "Share of each GPU's memory that stays free")
+      ->check(between(0, 0.99))
+      ->type_name("SHARE");
+  app.add_option("--software", arguments.software,
+                 "fused: all tables of a GPU in one kernel (TorchRec, HugeCTR); per-table: lookups "
+                 "and updates one by one (TensorFlow)")
+      ->check(CLI::IsMember({"fused", "per-table"}))
+      ->type_name("KIND");
+  app.add_option("--host-us", arguments.host_us,
+                 "Time that the host needs per batch (default: it keeps ahead of the GPU)")
+      ->check(at_least(0))
+      ->type_name("US");
+  app.add_option("--compress", arguments.compress,
+                 "Keep tables in one hashed array on every GPU: robe:m=ELEMENTS,Z=COLUMNS")
+      ->type_name("SPEC");
+  app.add_option("--time-budget", arguments.time_budget_s, "Seconds that the search may take")
+      ->check(at_least(0))
+      ->type_name("S");
+  app.add_option("--seed", arguments.seed, "Of the search")->type_name("N");
+  add_models_option(app, arguments.models);
+  app.add_flag("--json", arguments.json, "Print one JSON document");
+}
+
+Result<LoadedStudy> load_study(const ShardArguments& arguments) {
+  auto study = read_tables(arguments.tables);
+  if (!study) return Unexpected{study.error()};
+  LoadedStudy loaded{.file = file_name(arguments.tables),
+                     .study = std::move(*study),
+                     .gpu = {},
+                     .topology = {},
+                     .models = {},
+                     .warnings = {}};
+  loaded.warnings = loaded.study.warnings;
+  loaded.is_torchrec = arguments.costs == "torchrec";
+  if (arguments.world) {
+    loaded.study.world = arguments.world;
+    if (!arguments.local_world) loaded.study.local_world.reset();
+  }
+  if (arguments.local_world) loaded.study.local_world = arguments.local_world;
+  if (arguments.batch) loaded.study.batch_per_rank = arguments.batch;
+  if (!arguments.pipeline.empty()) loaded.study.pipeline = pipeline_of(arguments.pipeline);
+  if (arguments.free_share) loaded.study.free_share = arguments.free_share;
+  if (!loaded.study.world) {
+    return fail(ErrorCode::kImpossible, "expected a number of GPUs (--world), found none");
+  }
+  if (!loaded.study.batch_per_rank) {
+    return fail(ErrorCode::kImpossible, "expected a batch (--batch-per-gpu), found none");
+  }
+  override_tables(arguments, loaded.study);
+  override_dense(arguments, loaded.study);
+  if (auto chosen = choose_machine(arguments, loaded); !chosen) return Unexpected{chosen.error()};
+  if (!loaded.study.local_world) {
+    loaded.study.local_world =
+        std::min<std::int64_t>(*loaded.study.world, loaded.topology.gpus_per_node);
+  }
+  if (!arguments.compress.empty()) {
+    if (auto good = parse_compression(arguments.compress, loaded.study); !good) {
+      return Unexpected{good.error()};
+    }
+  }
+  if (!loaded.is_torchrec && !loaded.study.dense) {
+    loaded.warnings.push_back(
+        "no dense part (--bottom, --top or \"dense\"): times are those of the tables alone");
+  }
+  auto models = kernel_models_by_name(arguments.models);
+  if (!models) return Unexpected{models.error()};
+  loaded.models = std::move(*models);
+  if (!loaded.models.warning.empty()) loaded.warnings.push_back(loaded.models.warning);
+  if (!loaded.is_torchrec && !calibration_of(loaded.gpu).known) {
+    loaded.warnings.push_back(
+        fmt::format("no measured DLRM system with {}: times are not calibrated", loaded.gpu.name));
+  }
+  return loaded;
+}
+
+Result<BatchModel> batch_model(const LoadedStudy& loaded, const ShardArguments& arguments) {
+  return BatchModel::make(
+      loaded.study, loaded.gpu, loaded.topology,
+      {.software = arguments.software == "fused" ? TableSoftware::kFused : TableSoftware::kPerTable,
+       .host_us = arguments.host_us,
+       .models = &loaded.models.models});
+}
+
+TorchrecTopology LoadedStudy::torchrec_topology() const {
+  const auto per_ms = [](double bytes_per_second) { return bytes_per_second / 1000; };
+  TorchrecTopology result;
+  result.world = *study.world;
+  result.local_world = *study.local_world;
+  result.hbm_cap = static_cast<std::int64_t>(gpu.dram_gb * 1e9);
+  result.hbm_bandwidth = per_ms(gpu.dram_bandwidth.value);
+  if (gpu.pcie_bandwidth.value > 0) result.host_link_bandwidth = per_ms(gpu.pcie_bandwidth.value);
+  // TorchRec's own figures for NVLink count both directions.
+  const double link =
+      gpu.link_bandwidth.value > 0 ? gpu.link_bandwidth.value : topology.intra.gpu_bandwidth.value;
+  result.intra_host_bandwidth = per_ms(link);
+  if (topology.nic) {
+    result.inter_host_bandwidth =
+        per_ms(topology.nic->bandwidth.value * topology.nic->count / topology.gpus_per_node);
+  }
+  return result;
+}
+
+TorchrecSettings LoadedStudy::torchrec_settings() const {
+  return {.batch = *study.batch_per_rank,
+          .pipeline = study.pipeline.value_or(TorchrecSettings::Pipeline::kNone)};
+}
+
+Result<std::vector<TablePlacement>> load_plan(const std::string& file, const LoadedStudy& loaded) {
+  const std::string head = head_of(file);
+  if (head.find("\"shard_matrix\"") != std::string::npos ||
+      head.find("strategy\"") != std::string::npos) {
+    const auto plan = read_hugectr_plan(file);
+    if (!plan) return Unexpected{plan.error()};
+    return hugectr_placements(*plan, loaded.study.tables, *loaded.study.world,
+                              *loaded.study.local_world);
+  }
+  const auto plan = read_torchrec_plan(file);
+  if (!plan) return Unexpected{plan.error()};
+  return match_plan(loaded.study.tables, *plan);
+}
+
+SearchOptions search_options(const ShardArguments& arguments, std::size_t keep) {
+  SearchOptions options;
+  options.time_budget_s = arguments.time_budget_s;
+  options.seed = arguments.seed;
+  options.keep = keep;
+  const bool shown = isatty(STDERR_FILENO) != 0;
+  options.progress = [shown](const SearchProgress& progress) {
+    if (shown) {
+      fmt::print(stderr, "\rsearch: best {:.4g}, bound {:.4g}, {:.1f} s, {} moves   ",
+                 progress.best, progress.lower_bound, progress.seconds, progress.moves);
+      std::fflush(stderr);
+    }
+    return !InterruptGuard::interrupted();
+  };
+  return options;
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,333 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "shard_report.hpp"
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+using namespace sharding;
+
+constexpr std::size_t kMostRanks = 16, kMostTables = 40, kBarWidth = 16;
+
+double lookups_us(const PartTimes& parts) {
+  return parts[BatchPart::kLookupForward] + parts[BatchPart::kLookupBackward];
+}
+double exchanges_us(const PartTimes& parts) {
+  return parts[BatchPart::kVectorExchange] + parts[BatchPart::kGradientExchange];
+}
+double dense_us(const PartTimes& parts) {
+  return parts[BatchPart::kBottomForward] + parts[BatchPart::kTopForward] +
+         parts[BatchPart::kTopBackward] + parts[BatchPart::kBottomBackward] +
+         parts[BatchPart::kDenseOptimizer];
+}
+
+// Blocks of an eighth of a character.
+std::string bar(double share) {
+  constexpr const char* kPart[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const auto eighths =
+      static_cast<std::size_t>(std::lround(std::clamp(share, 0.0, 1.0) * 8 * kBarWidth));
+  std::string text;
+  for (std::size_t i = 0; i < eighths / 8; ++i) text += "█";
+  return text + kPart[eighths % 8];
+}
+
+std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
+
+std::string samples_text(double per_second) {
+  if (per_second >= 1e6) return fmt::format("{:.2f} M/s", per_second / 1e6);
+  if (per_second >= 1e3) return fmt::format("{:.1f} k/s", per_second / 1e3);
+  return fmt::format("{:.0f} /s", per_second);
+}
+
+double samples_per_s(const ShardReport& report, double us) {
+  const ShardingStudy& study = report.loaded->study;
+  return static_cast<double>(*study.world * *study.batch_per_rank) / us * 1e6;
+}
+
+double most_memory(const ReportedPlan& plan) {
+  double most = 0;
+  if (plan.time) {
+    for (const BatchRank& rank : plan.time->ranks) most = std::max(most, rank.memory.total());
+  } else if (plan.rating) {
+    most = static_cast<double>(plan.rating->largest_hbm());
+  }
+  return most;
+}
+
+std::string headline(const ShardReport& report) {
+  const LoadedStudy& loaded = *report.loaded;
+  const ShardingStudy& study = loaded.study;
+  double bytes = 0;
+  for (const ShardedTable& table : study.tables) {
+    bytes += static_cast<double>(table.rows) * static_cast<double>(table.dim) * table.element_bytes;
+  }
+  std::string text = fmt::format("{}: {}, {}, on {} x {} ({}), {} samples per GPU\n",
+                                 study.name.empty() ? loaded.file : study.name,
+                                 counted(study.tables.size(), "table"), bytes_text(bytes),
+                                 *study.world, loaded.gpu.name, loaded.topology.name,
+                                 grouped(static_cast<std::size_t>(*study.batch_per_rank)));
+  for (const std::string& warning : loaded.warnings) {
+    text += wrapped("note: " + warning, "", 2) + "\n";
+  }
+  return text + "\n";
+}
+
+std::string limit_of(const ReportedPlan& plan) {
+  if (plan.advice) return std::string(to_string(plan.advice->bottleneck));
+  return plan.rating ? fmt::format("GPU {}", plan.rating->slowest_rank()) : "";
+}
+
+std::string plan_table(const ShardReport& report, bool bold) {
+  if (report.loaded->is_torchrec) {
+    TextTable table{"plan", "rating", "mean", "<limited by", "memory"};
+    for (const ReportedPlan& plan : report.plans) {
+      table.row({plan.name, fmt::format("{:.4g} ms", plan.rating->rating_ms()),
+                 fmt::format("{:.4g} ms", plan.rating->mean_ms()), limit_of(plan),
+                 bytes_text(most_memory(plan))});
+    }
+    return table.text(bold) + "A rating of TorchRec's planner ranks plans; it is no time.\n";
+  }
+  TextTable table{"plan", "time", "low", "high", "samples", "<limited by", "memory"};
+  for (const ReportedPlan& plan : report.plans) {
+    const BatchTime& time = *plan.time;
+    table.row({plan.name, time_text(time.predicted_us), time_text(time.low_us),
+               time_text(time.high_us), samples_text(samples_per_s(report, time.predicted_us)),
+               limit_of(plan), bytes_text(most_memory(plan))});
+  }
+  return table.text(bold);
+}
+
+std::string search_text(const ShardReport& report) {
+  if (!report.search) return "";
+  const ShardReport::Search& search = *report.search;
+  const double best = report.plans.front().cost();
+  std::string text;
+  if (search.proved_best) {
+    text = "No plan is better (proved)";
+  } else {
+    const double gap = best > 0 ? (best - search.lower_bound) / best : 0;
+    text = fmt::format("Lower bound {}: at most {:.1f} % are left to gain",
+                       report.loaded->is_torchrec ? fmt::format("{:.4g} ms", search.lower_bound)
+                                                  : time_text(search.lower_bound),
+                       100 * gap);
+  }
+  return fmt::format("{}; {} moves in {:.2f} s{}.\n", text,
+                     grouped(static_cast<std::size_t>(search.moves)), search.seconds,
+                     search.stopped ? ", stopped before the search was done" : "");
+}
+
+struct RankRow {
+  std::size_t rank = 0;
+  double load = 0;
+  std::vector<std::string> cells;
+  double memory = 0;
+};
+
+std::vector<RankRow> rank_rows(const ReportedPlan& plan) {
+  std::vector<RankRow> rows;
+  if (plan.time) {
+    for (std::size_t r = 0; r < plan.time->ranks.size(); ++r) {
+      const BatchRank& rank = plan.time->ranks[r];
+      rows.push_back({r,
+                      lookups_us(rank.parts),
+                      {time_text(lookups_us(rank.parts)), time_text(exchanges_us(rank.parts)),
+                       time_text(dense_us(rank.parts)), time_text(rank.waiting_us)},
+                      rank.memory.total()});
+    }
+  } else if (plan.rating) {
+    for (std::size_t r = 0; r < plan.rating->ranks.size(); ++r) {
+      const TorchrecCost& rank = plan.rating->ranks[r];
+      rows.push_back({r,
+                      rank.total_ms(),
+                      {fmt::format("{:.4g} ms", rank.forward_compute_ms + rank.backward_compute_ms),
+                       fmt::format("{:.4g} ms", rank.forward_comms_ms + rank.backward_comms_ms),
+                       fmt::format("{:.4g} ms", rank.prefetch_ms)},
+                      static_cast<double>(rank.hbm_bytes)});
+    }
+  }
+  return rows;
+}
+
+// One line per GPU; of many, the busiest.
+std::string rank_table(const ShardReport& report, const ReportedPlan& plan, bool bold) {
+  std::vector<RankRow> rows = rank_rows(plan);
+  const std::size_t all = rows.size();
+  double most = 0;
+  for (const RankRow& row : rows) most = std::max(most, row.load);
+  std::string left_out;
+  if (all > kMostRanks) {
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const RankRow& a, const RankRow& b) { return a.load > b.load; });
+    const double middle = rows[all / 2].load, least = rows.back().load;
+    rows.resize(kMostRanks);
+    left_out = fmt::format("The {} busiest of {} GPUs; median {} %, least {} % of the first.\n",
+                           kMostRanks, all, std::lround(100 * middle / std::max(most, 1e-12)),
+                           std::lround(100 * least / std::max(most, 1e-12)));
+  }
+  const bool timed = plan.time.has_value();
+  std::vector<std::string> headers =
+      timed
+          ? std::vector<std::string>{"GPU",   "<lookups", "",        "exchange",
+                                     "dense", "waiting",  "<memory", ""}
+          : std::vector<std::string>{"GPU", "<load", "compute", "comms", "prefetch", "<memory", ""};
+  TextTable table(headers);
+  for (const RankRow& row : rows) {
+    std::vector<std::string> cells = {fmt::format(
+        "{}{}", row.rank, timed && row.rank == plan.time->limiting_rank && all > 1 ? " *" : "")};
+    cells.push_back(bar(most > 0 ? row.load / most : 0));
+    cells.insert(cells.end(), row.cells.begin(), row.cells.end());
+    cells.push_back(bar(row.memory / report.memory_cap));
+    cells.push_back(percent(row.memory / report.memory_cap));
+    table.row(std::move(cells));
+  }
+  return table.text(bold) + left_out;
+}
+
+std::string advice_text(const ShardReport& report, const ReportedPlan& plan) {
+  if (!plan.advice) return "";
+  const PlanAdvice& advice = *plan.advice;
+  const double before = plan.time->predicted_us;
+  std::string text = fmt::format("Limit: {}", to_string(advice.bottleneck));
+  if (advice.table) {
+    text += fmt::format(" of GPU {}, {:.0f} % of it table {}", advice.rank,
+                        100 * advice.table_share, report.loaded->study.tables[*advice.table].name);
+  }
+  text += fmt::format(": without it a batch would take {} ({:+.1f} %).",
+                      time_text(before - advice.free_gain_us), -100 * advice.free_gain_us / before);
+  text = wrapped(text, "", 2) + "\n";
+  if (advice.fix.empty()) return text + "None of the changes tried helps.\n";
+  return text +
+         wrapped(fmt::format("Cheapest fix: {}: {} ({:+.1f} %).", advice.fix,
+                             time_text(before - advice.fix_gain_us),
+                             -100 * advice.fix_gain_us / before),
+                 "", 2) +
+         "\n";
+}
+
+std::string memory_text(const ReportedPlan& plan) {
+  if (!plan.time) return "";
+  const auto fullest = std::max_element(
+      plan.time->ranks.begin(), plan.time->ranks.end(),
+      [](const auto& a, const auto& b) { return a.memory.total() < b.memory.total(); });
+  const RankMemory& memory = fullest->memory;
+  std::string text = fmt::format(
+      "Memory of GPU {}: tables {}, optimizer {}, cache {}, buffers {}, dense part {}, reserve {}",
+      fullest - plan.time->ranks.begin(), bytes_text(memory.weights), bytes_text(memory.optimizer),
+      bytes_text(memory.cache), bytes_text(memory.buffers), bytes_text(memory.dense),
+      bytes_text(memory.reserve));
+  if (fullest->host_bytes > 0)
+    text += fmt::format("; on the host {}", bytes_text(fullest->host_bytes));
+  text = wrapped(text + ".", "", 2) + "\n";
+  if (!plan.time->ranks_over_memory.empty()) {
+    text += wrapped(fmt::format("Does not fit: GPUs {} need more than they have.",
+                                fmt::join(plan.time->ranks_over_memory, ", ")),
+                    "", 2) +
+            "\n";
+  }
+  return text;
+}
+
+std::string placement_table(const ShardReport& report, const ReportedPlan& plan, bool bold) {
+  const ShardingStudy& study = report.loaded->study;
+  TextTable table{"table", "rows", "dim", "pooling", "<sharding", "<kernel", "<GPUs"};
+  std::vector<std::size_t> order(study.tables.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  if (order.size() > kMostTables) {
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return study.tables[a].rows * study.tables[a].dim >
+             study.tables[b].rows * study.tables[b].dim;
+    });
+    order.resize(kMostTables);
+  }
+  for (std::size_t t : order) {
+    const ShardedTable& of = study.tables[t];
+    double pooling = 0;
+    for (const TableFeature& feature : of.features) {
+      pooling += feature.pooling_factor * feature.poolings;
+    }
+    const TablePlacement& placement = plan.placements[t];
+    std::string type(to_string(placement.type));
+    if (placement.least_columns > 0) type += fmt::format(" {}", placement.least_columns);
+    table.row({of.name, grouped(static_cast<std::size_t>(of.rows)), std::to_string(of.dim),
+               fmt::format("{:.4g}", pooling), type, std::string(to_string(placement.kernel)),
+               shortened(ranks_text(placement, *study.world), 32)});
+  }
+  std::string text = table.text(bold);
+  if (study.tables.size() > kMostTables) {
+    text += fmt::format("The {} largest of {} tables; --json has all.\n", kMostTables,
+                        study.tables.size());
+  }
+  return text;
+}
+
+std::string compression_text(const CompressionReport& compression, bool bold) {
+  TextTable table{"GPUs", "sharded", "hashed", "<faster"};
+  for (const CompressionReport::Row& row : compression.rows) {
+    const auto cell = [](const std::optional<double>& us) {
+      return us ? time_text(*us) : std::string("does not fit");
+    };
+    std::string faster;
+    if (row.sharded_us && row.hashed_us) {
+      const double hashed = *row.hashed_us * compression.iterations_multiplier;
+      faster = hashed < *row.sharded_us ? fmt::format("hashed {:.2f}x", *row.sharded_us / hashed)
+                                        : fmt::format("sharded {:.2f}x", hashed / *row.sharded_us);
+    }
+    table.row({std::to_string(row.world), cell(row.sharded_us), cell(row.hashed_us), faster});
+  }
+  std::string text = "\nHashed array\n" + table.text(bold);
+  const auto fewest = [](const std::optional<std::int64_t>& gpus) {
+    return gpus ? std::to_string(*gpus) : std::string("none of these");
+  };
+  text += fmt::format("Fits from {} GPUs on hashed, from {} sharded. ",
+                      fewest(compression.hashed_fits), fewest(compression.sharded_fits));
+  text += compression.crossover
+              ? fmt::format("The sharded plan is faster from {} GPUs on", *compression.crossover)
+              : std::string("The sharded plan is nowhere faster");
+  return text +
+         fmt::format(" (counting {:g}x iterations hashed).\n", compression.iterations_multiplier);
+}
+
+}  // namespace
+
+std::string time_text(double us) {
+  if (us >= 1e6) return fmt::format("{:.3g} s", us / 1e6);
+  if (us >= 1000) return fmt::format("{:.2f} ms", us / 1000);
+  return fmt::format("{:.0f} us", us);
+}
+
+std::string bytes_text(double bytes) {
+  if (bytes >= 1e12) return fmt::format("{:.2f} TB", bytes / 1e12);
+  if (bytes >= 1e9) return fmt::format("{:.1f} GB", bytes / 1e9);
+  if (bytes >= 1e6) return fmt::format("{:.1f} MB", bytes / 1e6);
+  if (bytes >= 1e3) return fmt::format("{:.1f} kB", bytes / 1e3);
+  return fmt::format("{:.0f} B", bytes);
+}
+
+std::string ranks_text(const TablePlacement& placement, std::int64_t world) {
+  const std::vector<std::int64_t>& ranks = placement.ranks;
+  if (ranks.empty() || static_cast<std::int64_t>(ranks.size()) == world) return "all";
+  const bool in_a_row =
+      ranks.size() > 2 && std::adjacent_find(ranks.begin(), ranks.end(), [](auto a, auto b) {
+                            return b != a + 1;
+                          }) == ranks.end();
+  if (in_a_row) return fmt::format("{}-{}", ranks.front(), ranks.back());
+  return fmt::format("{}", fmt::join(ranks, " "));
+}
+
+std::string shard_text(const ShardReport& report, bool bold) {
+  std::string text = headline(report) + plan_table(report, bold) + search_text(report);
+  if (report.plans.empty()) return text;
+  const ReportedPlan& best = report.plans.front();
+  text += fmt::format("\nPlan {}\n", best.name) + rank_table(report, best, bold) +
+          memory_text(best) + advice_text(report, best) + "\n" +
+          placement_table(report, best, bold);
+  if (report.compression) text += compression_text(*report.compression, bold);
+  return text;
+}
+
+}  // namespace perfmodel::cli

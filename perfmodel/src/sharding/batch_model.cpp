@@ -1,0 +1,459 @@
+#include "perfmodel/sharding/batch_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "batch_schedule.hpp"
+#include "perfmodel/predictors/collectives.hpp"
+#include "placed_shards.hpp"
+
+namespace perfmodel::sharding {
+namespace {
+
+Result<void> check_table(const ShardedTable& table) {
+  const auto refuse = [&](std::string_view expected, auto found) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("table {}: expected {}, found {}", table.name, expected, found));
+  };
+  if (table.rows < 1 || table.dim < 1) {
+    return refuse("at least one row and column", fmt::format("{} x {}", table.rows, table.dim));
+  }
+  if (table.features.empty()) return refuse("a feature that reads it", "none");
+  for (const TableFeature& feature : table.features) {
+    const bool good = feature.pooling_factor > 0 && std::isfinite(feature.pooling_factor) &&
+                      feature.poolings > 0 && std::isfinite(feature.poolings);
+    if (!good) {
+      return refuse("a pooling factor above 0",
+                    fmt::format("{} x {}", feature.pooling_factor, feature.poolings));
+    }
+  }
+  if (!(table.skew.exponent >= 0) || !(table.skew.shift > -1)) {
+    return refuse("a Zipf exponent of at least 0 and a shift above -1",
+                  fmt::format("{} and {}", table.skew.exponent, table.skew.shift));
+  }
+  const double share = table.cache.load_factor;
+  if (!(share > 0) || share > 1) return refuse("a load factor above 0, up to 1", share);
+  return {};
+}
+
+// Tables that differ in nothing that costs look at have one key.
+std::string key_of(const ShardedTable& table) {
+  std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {} {}", table.rows, table.dim, table.element_bytes,
+                  table.output_bytes.value_or(0), static_cast<int>(table.optimizer), table.weighted,
+                  table.pooled, table.skew.exponent, table.skew.shift, table.cache.load_factor);
+  key += fmt::format(" {} {} {}", table.cache.prefetches, table.forward_wire_bytes.value_or(0),
+                     table.backward_wire_bytes.value_or(0));
+  for (const TableFeature& feature : table.features) {
+    key += fmt::format(" {} {} {}", feature.pooling_factor, feature.poolings,
+                       feature.batch.value_or(0));
+  }
+  return key;
+}
+
+Result<void> check_dot_products(const ShardingStudy& study) {
+  if (!study.dense || study.dense->forward_us || study.tables.empty() ||
+      study.dense->interaction != DensePart::Interaction::kDot) {
+    return {};
+  }
+  std::int64_t width = study.tables.front().dim;
+  if (!study.dense->bottom_mlp.empty()) width = study.dense->bottom_mlp.back();
+  for (const ShardedTable& table : study.tables) {
+    if (table.dim == width) continue;
+    return fail(ErrorCode::kImpossible,
+                fmt::format("table {}: expected {} columns, as dot products take vectors of one "
+                            "width, found {}",
+                            table.name, width, table.dim));
+  }
+  return {};
+}
+
+Result<double> microseconds(const Result<CollectiveTime>& time) {
+  if (!time) return Unexpected{time.error()};
+  return time->time.count();
+}
+
+}  // namespace
+
+// Loads that were computed before: laws of skewed tables cost 0.1 ms each.
+struct BatchModel::LoadCache {
+  struct Key {
+    std::uint32_t like = 0;
+    ShardingType type;
+    ComputeKernel kernel;
+    std::int64_t rows = 0, columns = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::mutex mutex;
+  std::map<Key, ShardLoad> loads;
+};
+
+struct BatchModel::JobLoad {
+  std::vector<ShardLoad> ranks;
+  double summed = 0, summed_gradients = 0;  // row-wise tables: bytes that each rank puts in
+  double data_parallel_gradients = 0;
+  bool has_hashed = false;
+};
+
+std::string_view to_string(BatchPart part) {
+  switch (part) {
+    case BatchPart::kIdExchange:
+      return "id exchange";
+    case BatchPart::kPrefetch:
+      return "prefetch from host memory";
+    case BatchPart::kLookupForward:
+      return "lookup forward";
+    case BatchPart::kVectorExchange:
+      return "vector exchange";
+    case BatchPart::kBottomForward:
+      return "bottom MLP forward";
+    case BatchPart::kTopForward:
+      return "interaction and top MLP forward";
+    case BatchPart::kTopBackward:
+      return "interaction and top MLP backward";
+    case BatchPart::kGradientExchange:
+      return "gradient exchange";
+    case BatchPart::kBottomBackward:
+      return "bottom MLP backward";
+    case BatchPart::kLookupBackward:
+      return "lookup backward and update";
+    case BatchPart::kAllReduce:
+      return "all-reduce";
+    case BatchPart::kDenseOptimizer:
+      return "dense optimizer";
+    case BatchPart::kCount:
+      break;
+  }
+  return "";
+}
+
+Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
+                                    const Topology& topology, const BatchOptions& options) {
+  if (!study.world || !study.batch_per_rank || *study.world < 1 || *study.batch_per_rank < 1) {
+    return fail(ErrorCode::kImpossible, "expected a world and a batch of at least 1, found none");
+  }
+  BatchModel model;
+  model.study_ = study;
+  model.gpu_ = gpu;
+  model.topology_ = topology;
+  model.options_ = options;
+  model.local_world_ =
+      study.local_world.value_or(std::min<std::int64_t>(*study.world, topology.gpus_per_node));
+  if (model.local_world_ < 1 || model.local_world_ > topology.gpus_per_node ||
+      *study.world % model.local_world_ != 0) {
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("expected full hosts of up to {} GPUs ({}), found {} ranks, {} per host",
+                    topology.gpus_per_node, topology.name, *study.world, model.local_world_));
+  }
+  if (model.nodes() > 1 && !topology.nic) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected a topology with a network between hosts for {} ranks, found "
+                            "{} ({} GPUs)",
+                            *study.world, topology.name, topology.gpus_per_node));
+  }
+  if (study.hashed && !(study.hashed->elements >= 1 && study.hashed->chunk >= 1)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("hashed array: expected at least one element and column per chunk, "
+                            "found {} and {}",
+                            study.hashed->elements, study.hashed->chunk));
+  }
+  model.calibration_ = calibration_of(gpu);
+  if (options.device_factor > 0) model.calibration_.factor = options.device_factor;
+  if (auto good = check_dot_products(study); !good) return Unexpected{good.error()};
+  std::int64_t vectors = 0, columns = 0;
+  std::map<std::string, std::uint32_t> keys;
+  for (const ShardedTable& table : study.tables) {
+    if (auto good = check_table(table); !good) return Unexpected{good.error()};
+    for (const TableFeature& feature : table.features) {
+      const auto bags = static_cast<std::int64_t>(std::llround(feature.poolings));
+      vectors += bags;
+      columns += bags * table.dim;
+    }
+    const auto [found, is_new] =
+        keys.try_emplace(key_of(table), static_cast<std::uint32_t>(keys.size()));
+    model.like_.push_back(found->second);
+  }
+  if (study.dense) {
+    const TableOptimizer optimizer =
+        study.tables.empty() ? TableOptimizer::kSgd : study.tables.front().optimizer;
+    auto dense = dense_time(*study.dense, *study.batch_per_rank, vectors, columns, optimizer,
+                            options.software == TableSoftware::kFused, gpu, *options.models);
+    if (!dense) return Unexpected{dense.error()};
+    model.dense_ = *dense;
+  }
+  model.cache_ = std::make_shared<LoadCache>();
+  return model;
+}
+
+Result<BatchModel> BatchModel::with(const ShardingStudy& study) const {
+  return make(study, gpu_, topology_, options_);
+}
+
+double BatchModel::memory_cap() const { return gpu_.dram_gb * 1e9; }
+double BatchModel::reserve() const {
+  constexpr double kFreeShare = 0.15;
+  return study_.free_share.value_or(kFreeShare) * memory_cap();
+}
+double BatchModel::table_memory() const { return memory_cap() - reserve() - dense_.memory_bytes; }
+
+ShardLoad BatchModel::load(std::size_t table, const ShardSize& size, ShardingType type,
+                           ComputeKernel kernel) const {
+  const LoadCache::Key key{like_[table], type, kernel, size.rows, size.columns};
+  {
+    const std::lock_guard lock(cache_->mutex);
+    if (const auto found = cache_->loads.find(key); found != cache_->loads.end()) {
+      return found->second;
+    }
+  }
+  const ShardedTable& of = study_.tables[table];
+  const LoadSettings settings{
+      .world = world(),
+      .batch_per_rank = *study_.batch_per_rank,
+      .pipeline = study_.pipeline.value_or(TorchrecSettings::Pipeline::kSparseDist),
+      .software = options_.software};
+  const ShardCut cut{.rows = size.rows,
+                     .columns = size.columns,
+                     .parts = static_cast<double>(of.rows) / static_cast<double>(size.rows),
+                     .everywhere = type == ShardingType::kDataParallel};
+  const ShardLoad load = kernel == ComputeKernel::kHashed
+                             ? hashed_lookup_load(of, *study_.hashed, settings, gpu_)
+                             : shard_load(of, cut, kernel, type, settings, gpu_);
+  const std::lock_guard lock(cache_->mutex);
+  return cache_->loads.emplace(key, load).first->second;
+}
+
+Result<std::vector<ShardSize>> BatchModel::sizes(std::size_t table,
+                                                 const TablePlacement& placement) const {
+  return placed_sizes(study_.tables[table], placement, world(), local_world_);
+}
+
+Result<ShardLoad> BatchModel::load_on_rank(std::size_t table, const TablePlacement& placement,
+                                           std::int64_t rank) const {
+  JobLoad job;
+  job.ranks.resize(static_cast<std::size_t>(world()));
+  if (auto good = add(table, placement, job); !good) return Unexpected{good.error()};
+  return job.ranks[static_cast<std::size_t>(rank)];
+}
+
+Result<void> BatchModel::check_kernel(const ShardedTable& table,
+                                      const TablePlacement& placement) const {
+  const bool replicated =
+      placement.kernel == ComputeKernel::kDense || placement.kernel == ComputeKernel::kHashed;
+  if (replicated != (placement.type == ShardingType::kDataParallel)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("table {}: expected the dense or the hashed kernel for data-parallel "
+                            "tables and for no others, found {} with {}",
+                            table.name, to_string(placement.type), to_string(placement.kernel)));
+  }
+  if (placement.kernel == ComputeKernel::kHashed && !study_.hashed) {
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("table {}: expected a study with a hashed array, found none", table.name));
+  }
+  return {};
+}
+
+// The array of hashed tables, which every rank has once.
+void BatchModel::add_hashed_array(JobLoad& job) const {
+  if (!job.has_hashed) return;
+  const ShardLoad array = hashed_array_load(*study_.hashed, study_.tables.front().optimizer);
+  for (ShardLoad& rank : job.ranks) rank += array;
+  job.data_parallel_gradients += study_.hashed->elements * study_.hashed->element_bytes;
+}
+
+Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
+                             JobLoad& job) const {
+  const ShardedTable& table = study_.tables[index];
+  if (auto good = check_kernel(table, placement); !good) return good;
+  const auto cut = sizes(index, placement);
+  if (!cut) return Unexpected{cut.error()};
+  const auto ranks = shard_ranks(table, placement, cut->size(), world(), local_world_);
+  if (!ranks) return Unexpected{ranks.error()};
+  ShardLoad shard;
+  for (std::size_t i = 0; i < cut->size(); ++i) {
+    if ((*cut)[i].rows == 0) continue;
+    if (i == 0 || (*cut)[i] != (*cut)[i - 1]) {
+      shard = load(index, (*cut)[i], placement.type, placement.kernel);
+    }
+    job.ranks[static_cast<std::size_t>((*ranks)[i])] += shard;
+  }
+  if (placement.type == ShardingType::kRowWise) {
+    const VectorBytes bytes = vector_bytes(table, world(), *study_.batch_per_rank);
+    job.summed += bytes.forward;
+    job.summed_gradients += bytes.backward;
+  } else if (placement.kernel == ComputeKernel::kHashed) {
+    job.has_hashed = true;
+  } else if (placement.type == ShardingType::kDataParallel) {
+    job.data_parallel_gradients +=
+        static_cast<double>(table.rows * table.dim) * table.element_bytes;
+  }
+  return {};
+}
+
+// An all-to-all in which a rank has `of_rank` bytes for all ranks, itself included.
+Result<double> BatchModel::all_to_all_us(const JobLoad& job, Load of_rank, bool reversed) const {
+  double all = 0, most = 0;
+  for (const ShardLoad& rank : job.ranks) {
+    all += rank[of_rank];
+    most = std::max(most, rank[of_rank]);
+  }
+  if (world() <= 1 || all <= 0) return 0;
+  const auto ranks = static_cast<double>(world());
+  std::vector<Bytes> out, in;
+  for (const ShardLoad& rank : job.ranks) {
+    out.push_back({rank[of_rank] * (ranks - 1) / ranks});
+    in.push_back({(all - rank[of_rank]) / ranks});
+  }
+  if (reversed) std::swap(out, in);
+  auto us = microseconds(all_to_all_v_time(topology_, static_cast<int>(nodes()), out, in));
+  if (us && of_rank != Load::kIdBytes) {
+    *us += exchange_copy_us_per_byte(options_.software) * most;
+  }
+  return us;
+}
+
+Result<double> BatchModel::collective_us(CollectiveKind kind, double bytes) const {
+  if (world() <= 1 || bytes <= 0) return 0;
+  return microseconds(collective_time(topology_, {.kind = kind,
+                                                  .bytes = {bytes},
+                                                  .ranks = static_cast<int>(world()),
+                                                  .nodes = static_cast<int>(nodes())}));
+}
+
+// An all-to-all among the ranks of equal place on all hosts; all places at once share the NICs.
+Result<double> BatchModel::between_hosts_us(double bytes) const {
+  Topology shared = topology_;
+  const double sharing =
+      static_cast<double>(local_world_) / std::max(1, topology_.nic ? topology_.nic->count : 1);
+  if (shared.nic) shared.nic->bandwidth.value /= std::max(1.0, sharing);
+  return microseconds(collective_time(shared, {.kind = CollectiveKind::kAllToAll,
+                                               .bytes = {bytes},
+                                               .ranks = static_cast<int>(nodes()),
+                                               .nodes = static_cast<int>(nodes())}));
+}
+
+// Partial sums of tables that are cut on a host: reduced (or gathered) there, exchanged between
+// ranks of equal place on all hosts. The host with most bytes is waited for.
+Result<double> BatchModel::host_sum_us(const JobLoad& job, Load of_rank, bool forward) const {
+  double most = 0;
+  for (const ShardLoad& rank : job.ranks) most = std::max(most, rank[of_rank]);
+  if (most <= 0) return 0;
+  double us = 0;
+  if (local_world_ > 1) {
+    const auto kind = forward ? CollectiveKind::kReduceScatter : CollectiveKind::kAllGather;
+    const auto inside = microseconds(collective_time(
+        topology_, {.kind = kind, .bytes = {most}, .ranks = static_cast<int>(local_world_)}));
+    if (!inside) return inside;
+    us += *inside;
+  }
+  if (nodes() > 1) {
+    const auto between = between_hosts_us(most / static_cast<double>(local_world_));
+    if (!between) return between;
+    us += *between;
+  }
+  return us;
+}
+
+Result<BatchModel::Exchanges> BatchModel::exchanges(const JobLoad& job) const {
+  Exchanges all;
+  const auto add = [](double& sum, const Result<double>& us) -> Result<void> {
+    if (!us) return Unexpected{us.error()};
+    sum += *us;
+    return {};
+  };
+  Result<void> good = add(all.ids, all_to_all_us(job, Load::kIdBytes, true));
+  if (good) good = add(all.vectors, all_to_all_us(job, Load::kVectorBytes, false));
+  if (good) good = add(all.vectors, collective_us(CollectiveKind::kReduceScatter, job.summed));
+  if (good) good = add(all.vectors, host_sum_us(job, Load::kHostSumBytes, true));
+  if (good) good = add(all.gradients, all_to_all_us(job, Load::kGradientBytes, true));
+  if (good) {
+    good = add(all.gradients, collective_us(CollectiveKind::kAllGather, job.summed_gradients));
+  }
+  if (good) good = add(all.gradients, host_sum_us(job, Load::kHostSumGradientBytes, false));
+  const double reduced = dense_.gradient_bytes + job.data_parallel_gradients;
+  if (good) good = add(all.all_reduce, collective_us(CollectiveKind::kAllReduce, reduced));
+  if (!good) return Unexpected{good.error()};
+  return all;
+}
+
+RankMemory BatchModel::memory(const ShardLoad& load) const {
+  return {.weights = load[Load::kWeightBytes],
+          .optimizer = load[Load::kOptimizerBytes],
+          .cache = load[Load::kCacheBytes],
+          .buffers = load[Load::kBufferBytes],
+          .dense = dense_.memory_bytes,
+          .reserve = reserve()};
+}
+
+Result<BatchTime> BatchModel::time(std::span<const TablePlacement> placements) const {
+  if (placements.size() != study_.tables.size()) {
+    return fail(ErrorCode::kImpossible, fmt::format("expected placements of {} tables, found {}",
+                                                    study_.tables.size(), placements.size()));
+  }
+  JobLoad job;
+  job.ranks.resize(static_cast<std::size_t>(world()));
+  for (std::size_t i = 0; i < placements.size(); ++i) {
+    if (auto good = add(i, placements[i], job); !good) return Unexpected{good.error()};
+  }
+  add_hashed_array(job);
+  const auto network = exchanges(job);
+  if (!network) return Unexpected{network.error()};
+  BatchTime batch;
+  batch.ranks.resize(job.ranks.size());
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    BatchRank& rank = batch.ranks[r];
+    rank.load = job.ranks[r];
+    rank.memory = memory(rank.load);
+    rank.host_bytes = rank.load[Load::kHostBytes];
+    if (rank.memory.total() > memory_cap()) {
+      batch.ranks_over_memory.push_back(static_cast<std::int32_t>(r));
+    }
+    const LookupTime lookup = lookup_time(rank.load, options_.software, gpu_, *options_.models);
+    rank.parts[BatchPart::kIdExchange] = network->ids;
+    rank.parts[BatchPart::kPrefetch] = lookup.prefetch_us;
+    rank.parts[BatchPart::kLookupForward] = lookup.forward_us;
+    rank.parts[BatchPart::kVectorExchange] = network->vectors;
+    rank.parts[BatchPart::kBottomForward] = dense_.bottom_forward_us;
+    rank.parts[BatchPart::kTopForward] = dense_.top_forward_us;
+    rank.parts[BatchPart::kTopBackward] = dense_.top_backward_us;
+    rank.parts[BatchPart::kGradientExchange] = network->gradients;
+    rank.parts[BatchPart::kBottomBackward] = dense_.bottom_backward_us;
+    rank.parts[BatchPart::kLookupBackward] = lookup.backward_us;
+    rank.parts[BatchPart::kAllReduce] = network->all_reduce;
+    rank.parts[BatchPart::kDenseOptimizer] = dense_.optimizer_us;
+  }
+  if (auto good = schedule_batch(batch, is_pipelined()); !good) return Unexpected{good.error()};
+  finish(batch);
+  return batch;
+}
+
+bool BatchModel::is_pipelined() const {
+  return study_.pipeline.value_or(TorchrecSettings::Pipeline::kSparseDist) !=
+         TorchrecSettings::Pipeline::kNone;
+}
+
+// From device time to what a clock would show.
+void BatchModel::finish(BatchTime& batch) const {
+  constexpr double kUnknownSpread = 0.45;  // without a measured system of that GPU
+  const double spread = calibration_.known ? calibration_.spread : kUnknownSpread;
+  batch.predicted_us = std::max(options_.host_us, batch.predicted_us * calibration_.factor);
+  batch.low_us = batch.predicted_us / (1 + spread);
+  batch.high_us = batch.predicted_us * (1 + spread);
+}
+
+Result<double> BatchModel::time_without(const BatchTime& batch, BatchPart part) const {
+  BatchTime without = batch;
+  for (BatchRank& rank : without.ranks) rank.parts[part] = 0;
+  if (auto good = schedule_batch(without, is_pipelined()); !good) {
+    return Unexpected{good.error()};
+  }
+  finish(without);
+  return without.predicted_us;
+}
+
+}  // namespace perfmodel::sharding

@@ -1,0 +1,285 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "fill_table_space.hpp"
+#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/predictors/embedding_rates.hpp"
+#include "perfmodel/sharding/batch_model.hpp"
+
+/// The search space of BatchModel: its schedule taken apart into phases that ranks pass together.
+///
+///   phase 0  lookups forward      no floor
+///   phase 1  vector exchange      no shorter than the bottom MLP beside it
+///   phase 2  gradient exchange    no shorter than the bottom MLP's backward pass
+///   phase 3  lookups backward     no shorter than the dense all-reduce beside it
+///
+/// Within a phase loads add up, which is exact for bytes and nearly so for lookups. Fixed costs of
+/// collectives do not depend on the plan as long as the kinds of sharding stay the same; full
+/// schedules of the plans found decide.
+namespace perfmodel::sharding {
+namespace {
+
+enum Phase : std::size_t { kForward, kVectors, kGradients, kBackward, kPhases };
+
+// Time that one more byte takes [us], past all latencies.
+double slope_us_per_byte(const std::function<double(double)>& time_us) {
+  constexpr double kSmall = 16e6, kLarge = 128e6;
+  return std::max(0.0, (time_us(kLarge) - time_us(kSmall)) / (kLarge - kSmall));
+}
+
+}  // namespace
+
+bool is_of_kinds(ShardingType type, const BatchModel::SpaceOptions& options) {
+  switch (type) {
+    case ShardingType::kDataParallel:
+      return true;
+    case ShardingType::kRowWise:
+      return options.sums;
+    case ShardingType::kTableRowWise:
+    case ShardingType::kGrid:
+    case ShardingType::kHostRowSplit:
+      return options.host_sums;
+    default:
+      return options.vectors;
+  }
+}
+
+std::vector<TablePlacement> of_kinds(std::vector<TablePlacement> ways,
+                                     const BatchModel::SpaceOptions& options) {
+  std::vector<TablePlacement> kept;
+  for (const TablePlacement& way : ways) {
+    if (is_of_kinds(way.type, options)) kept.push_back(way);
+  }
+  const bool only_copies = std::all_of(kept.begin(), kept.end(), [](const TablePlacement& way) {
+    return way.type == ShardingType::kDataParallel;
+  });
+  return only_copies ? ways : kept;
+}
+
+// What a byte or an id costs, with everything else equal.
+struct BatchModel::Slopes {
+  double all_to_all = 0, reduce_scatter = 0, all_gather = 0, all_reduce = 0;
+  double host_sum = 0, host_sum_gradient = 0;
+  double bag_us = 0, l2 = 0, dram = 0, link = 0, id_us = 0;
+};
+
+BatchModel::Slopes BatchModel::slopes() const {
+  const auto all = [&](CollectiveKind kind) {
+    return slope_us_per_byte([&](double bytes) { return collective_us(kind, bytes).value_or(0); });
+  };
+  const auto inside = [&](CollectiveKind kind) {
+    if (local_world_ == 1) return 0.0;
+    return slope_us_per_byte([&](double bytes) {
+      const auto time = collective_time(
+          topology_, {.kind = kind, .bytes = {bytes}, .ranks = static_cast<int>(local_world_)});
+      return time ? time->time.count() : 0;
+    });
+  };
+  Slopes s;
+  s.all_to_all = all(CollectiveKind::kAllToAll) + exchange_copy_us_per_byte(options_.software);
+  s.reduce_scatter = all(CollectiveKind::kReduceScatter);
+  s.all_gather = all(CollectiveKind::kAllGather);
+  s.all_reduce = all(CollectiveKind::kAllReduce);
+  const double between = nodes() == 1 ? 0 : slope_us_per_byte([&](double bytes) {
+                                              return between_hosts_us(bytes).value_or(0);
+                                            }) / static_cast<double>(local_world_);
+  s.host_sum = inside(CollectiveKind::kReduceScatter) + between;
+  s.host_sum_gradient = inside(CollectiveKind::kAllGather) + between;
+
+  constexpr std::int64_t kManyBags = 1 << 24;
+  const EmbeddingRates rates = embedding_rates({.batch = kManyBags, .pooling_factor = 1}, gpu_);
+  s.bag_us = rates.stall_us / static_cast<double>(kManyBags);
+  s.l2 = 1 / rates.l2_bytes_per_us;
+  s.dram = 1 / rates.dram_bytes_per_us;
+  s.link = 1 / row_link_bytes_per_us(gpu_);
+  // Of the sort, as lookup_time() has it: the difference of many ids and more.
+  ShardLoad few, many;
+  constexpr double kIds = 4e6, kRows = 1e8;
+  few[Load::kForwardBags] = many[Load::kForwardBags] = 1;
+  few[Load::kSortedIds] = kIds;
+  many[Load::kSortedIds] = 2 * kIds;
+  few[Load::kSortedRows] = many[Load::kSortedRows] = kRows;
+  const auto backward = [&](const ShardLoad& load) {
+    return lookup_time(load, options_.software, gpu_, *options_.models).backward_us;
+  };
+  s.id_us = (backward(many) - backward(few)) / kIds;
+  return s;
+}
+
+ShardDemand BatchModel::demand(const ShardLoad& load, const Slopes& s) const {
+  const double ranks = static_cast<double>(world());
+  const double leaves = (ranks - 1) / ranks;
+  ShardDemand demand;
+  demand.loads[kForward] =
+      std::hypot(s.bag_us * load[Load::kForwardBags], s.l2 * load[Load::kForwardL2Bytes],
+                 s.dram * load[Load::kForwardDramBytes]) +
+      s.link * load[Load::kForwardLinkBytes];
+  demand.loads[kVectors] =
+      leaves * s.all_to_all * load[Load::kVectorBytes] + s.host_sum * load[Load::kHostSumBytes];
+  demand.loads[kGradients] = leaves * s.all_to_all * load[Load::kGradientBytes] +
+                             s.host_sum_gradient * load[Load::kHostSumGradientBytes];
+  demand.loads[kBackward] =
+      s.id_us * load[Load::kSortedIds] +
+      std::max(s.dram * load[Load::kBackwardDramBytes], s.l2 * load[Load::kBackwardL2Bytes]) +
+      s.link * load[Load::kBackwardLinkBytes];
+  if (options_.software == TableSoftware::kPerTable) {
+    const LookupTime one = lookup_time(load, options_.software, gpu_, *options_.models);
+    demand.loads[kForward] = one.forward_us;
+    demand.loads[kBackward] = one.backward_us;
+  }
+  demand.hbm_bytes = static_cast<std::int64_t>(std::ceil(load.hbm_bytes()));
+  demand.ddr_bytes = static_cast<std::int64_t>(std::ceil(load[Load::kHostBytes]));
+  return demand;
+}
+
+// What all ranks pay for a table that each has a part of.
+void BatchModel::add_shared(std::size_t table, ShardingType type, const Slopes& s,
+                            double all_reduce_share, ShardDemand& demand) const {
+  const ShardedTable& of = study_.tables[table];
+  if (type == ShardingType::kRowWise) {
+    const VectorBytes bytes = vector_bytes(of, world(), *study_.batch_per_rank);
+    demand.loads[kVectors] += s.reduce_scatter * bytes.forward;
+    demand.loads[kGradients] += s.all_gather * bytes.backward;
+  } else if (type == ShardingType::kDataParallel) {
+    const double bytes = static_cast<double>(of.rows * of.dim) * of.element_bytes;
+    demand.loads[kBackward] += all_reduce_share * s.all_reduce * bytes;
+  }
+}
+
+Result<PlacementOption> BatchModel::option(std::size_t table, TablePlacement placement,
+                                           const Slopes& s, double all_reduce_share) const {
+  const auto cut = sizes(table, placement);
+  if (!cut) return Unexpected{cut.error()};
+  PlacementOption option{.type = placement.type,
+                         .kernel = placement.kernel,
+                         .least_columns = placement.least_columns,
+                         .shards = {}};
+  for (std::size_t i = 0; i < cut->size(); ++i) {
+    if (i > 0 && (*cut)[i] == (*cut)[i - 1]) {
+      ++option.shards.back().count;
+      continue;
+    }
+    PlacementOption::Run run;
+    if ((*cut)[i].rows > 0) {
+      run.demand = demand(load(table, (*cut)[i], placement.type, placement.kernel), s);
+    }
+    if (placement.kernel != ComputeKernel::kHashed) {
+      add_shared(table, placement.type, s, all_reduce_share, run.demand);
+    }
+    option.shards.push_back(run);
+  }
+  return option;
+}
+
+// Ways to cut a table that its rules allow.
+std::vector<TablePlacement> BatchModel::ways(const ShardedTable& table) const {
+  const PlacementRules& rules = table.rules;
+  const auto named = [&](ShardingType type) {
+    return std::find(rules.types.begin(), rules.types.end(), type) != rules.types.end();
+  };
+  const auto allowed = [&](ShardingType type) { return rules.types.empty() || named(type); };
+  std::vector<ComputeKernel> kernels;
+  bool dense = rules.kernels.empty(), hashed = false;
+  for (ComputeKernel kernel : rules.kernels) {
+    if (kernel == ComputeKernel::kDense) {
+      dense = true;
+    } else if (kernel == ComputeKernel::kHashed) {
+      hashed = study_.hashed.has_value();
+    } else {
+      kernels.push_back(kernel);
+    }
+  }
+  if (rules.kernels.empty()) kernels = {ComputeKernel::kFused};
+  const bool many = world() > 1, hosts = nodes() > 1;
+  std::vector<TablePlacement> ways;
+  for (ComputeKernel kernel : kernels) {
+    const auto add = [&](ShardingType type, std::int64_t columns = 0) {
+      ways.push_back({.type = type, .kernel = kernel, .ranks = {}, .least_columns = columns});
+    };
+    if (allowed(ShardingType::kTableWise)) add(ShardingType::kTableWise);
+    if (many && allowed(ShardingType::kRowWise)) add(ShardingType::kRowWise);
+    if (hosts && local_world_ > 1 && allowed(ShardingType::kTableRowWise)) {
+      add(ShardingType::kTableRowWise);
+    }
+    if (many && named(ShardingType::kRowSplit)) {
+      for (std::int64_t parts = 2; parts <= world(); parts *= 2) {
+        ways.push_back({.type = ShardingType::kRowSplit,
+                        .kernel = kernel,
+                        .ranks = std::vector<std::int64_t>(static_cast<std::size_t>(parts))});
+      }
+    }
+    for (const ShardingType type :
+         {ShardingType::kColumnWise, ShardingType::kTableColumnWise, ShardingType::kGrid}) {
+      const bool offered = type == ShardingType::kColumnWise ? many && allowed(type)
+                           : type == ShardingType::kGrid     ? hosts && named(type)
+                                                             : hosts && allowed(type);
+      if (!offered) continue;
+      const std::int64_t most = type == ShardingType::kTableColumnWise ? local_world_ : world();
+      for (std::int64_t width : column_widths(table)) {
+        if (table.dim / width <= most) add(type, width);
+      }
+    }
+  }
+  if (many && dense && allowed(ShardingType::kDataParallel)) {
+    ways.push_back({.type = ShardingType::kDataParallel, .kernel = ComputeKernel::kDense});
+  }
+  if (hashed && allowed(ShardingType::kDataParallel)) {
+    ways.push_back({.type = ShardingType::kDataParallel, .kernel = ComputeKernel::kHashed});
+  }
+  return ways;
+}
+
+// Halves of a table's columns, down to one sector of memory: narrower pieces would read the same.
+std::vector<std::int64_t> BatchModel::column_widths(const ShardedTable& table) {
+  constexpr std::int64_t kSector = 32, kMultiple = 4;
+  std::vector<std::int64_t> widths;
+  for (std::int64_t width = table.dim / 2;
+       width >= kMultiple && width * table.element_bytes >= kSector; width /= 2) {
+    if (table.dim % width == 0 && width % kMultiple == 0) widths.push_back(width);
+  }
+  return widths;
+}
+
+Result<std::vector<PlacementOption>> BatchModel::options_of(std::uint32_t table, bool together,
+                                                            const Slopes& slopes,
+                                                            const SpaceOptions& options) const {
+  std::vector<PlacementOption> made;
+  for (const TablePlacement& way : of_kinds(ways(study_.tables[table]), options)) {
+    if (together && way.type != ShardingType::kTableWise) continue;
+    auto option = this->option(table, way, slopes, options.all_reduce_share);
+    if (!option) return Unexpected{option.error()};
+    made.push_back(std::move(*option));
+  }
+  if (made.empty()) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("table {}: expected a type and a kernel that go together on this "
+                            "machine, found none",
+                            study_.tables[table].name));
+  }
+  return made;
+}
+
+Result<TableSpace> BatchModel::space(const SpaceOptions& options) const {
+  TableSpace made;
+  PlanSpace& space = made.space;
+  space.world = world();
+  space.local_world = local_world_;
+  space.hbm_cap = static_cast<std::int64_t>(std::max(0.0, table_memory()));
+  space.phases = kPhases;
+  space.floors[kVectors] = dense_.bottom_forward_us;
+  space.floors[kGradients] = dense_.bottom_backward_us;
+  const Slopes s = slopes();
+  space.floors[kBackward] = s.all_reduce * dense_.gradient_bytes;
+  const auto of_table = [&](std::uint32_t table, bool together) {
+    return options_of(table, together, s, options);
+  };
+  if (auto good = fill_table_space(study_.tables, of_table, made); !good) {
+    return Unexpected{good.error()};
+  }
+  return made;
+}
+
+}  // namespace perfmodel::sharding

@@ -1,0 +1,294 @@
+#include "perfmodel/sharding/shard_load.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "perfmodel/predictors/embedding_rates.hpp"
+#include "perfmodel/predictors/index_skew.hpp"
+#include "perfmodel/predictors/kernel_work.hpp"
+
+namespace perfmodel::sharding {
+namespace {
+
+constexpr double kIdBytes = 8, kWeightOfIdBytes = 4;
+constexpr double kStateBytes = 4;  // optimizer state is fp32
+
+double state_elements(TableOptimizer optimizer, double columns) {
+  switch (optimizer) {
+    case TableOptimizer::kNone:
+    case TableOptimizer::kSgd:
+      return 0;
+    case TableOptimizer::kRowwiseAdagrad:
+      return 1;
+    case TableOptimizer::kAdagrad:
+      return columns;
+    case TableOptimizer::kAdam:
+      return 2 * columns;
+  }
+  return 0;
+}
+
+double batches_in_flight(TorchrecSettings::Pipeline pipeline) {
+  switch (pipeline) {
+    case TorchrecSettings::Pipeline::kNone:
+      return 1;
+    case TorchrecSettings::Pipeline::kSparseDist:
+      return 2;
+    case TorchrecSettings::Pipeline::kPrefetchSparseDist:
+      return 3;
+  }
+  return 1;
+}
+
+ZipfLaw law_of(const ShardedTable& table) {
+  return {.rows = static_cast<double>(table.rows),
+          .exponent = table.skew.exponent,
+          .shift = table.skew.shift};
+}
+
+// Of the busiest of `parts` ranks, over rows that are spread by a hash.
+double share_of_ids(const ShardedTable& table, double parts) {
+  if (parts <= 1) return 1;
+  const double first = table.skew.exponent == 0 ? 1 / static_cast<double>(table.rows)
+                                                : IndexSkew(law_of(table)).top_mass(1);
+  return first + (1 - first) / parts;
+}
+
+class Loads {
+ public:
+  Loads(const ShardedTable& table, const ShardCut& cut, ComputeKernel kernel, ShardingType type,
+        const LoadSettings& settings, const Gpu& gpu)
+      : table_(table), cut_(cut), kernel_(kernel), type_(type), settings_(settings), gpu_(gpu) {
+    const double senders = cut.everywhere ? 1 : static_cast<double>(settings.world);
+    for (const TableFeature& feature : table.features) {
+      const auto samples =
+          static_cast<double>(feature.batch.value_or(settings.batch_per_rank)) * senders;
+      bags_ += samples * feature.poolings;
+      ids_ += samples * feature.poolings * feature.pooling_factor;
+    }
+    const double share = share_of_ids(table, cut.parts);
+    ids_ *= share;
+    vectors_ = table.pooled ? bags_ : ids_;
+    row_bytes_ = static_cast<double>(cut.columns) * table.element_bytes;
+    shape_ = {
+        .batch = static_cast<std::int64_t>(std::max(1.0, std::round(bags_))),
+        .num_tables = 1,
+        .num_rows = static_cast<double>(cut.rows),
+        .dim = static_cast<double>(cut.columns),
+        .pooling_factor = ids_ / bags_,
+        .weight_bytes = table.element_bytes,
+        .output_bytes = output_bytes(),
+        .optimizer_bytes_per_row =
+            2 * kStateBytes * state_elements(table.optimizer, static_cast<double>(cut.columns)),
+        .zipf_exponent = table.skew.exponent,
+        .zipf_shift = table.skew.shift};
+  }
+
+  ShardLoad run() {
+    forward();
+    backward();
+    exchange();
+    memory();
+    return load_;
+  }
+
+ private:
+  int output_bytes() const { return table_.output_bytes.value_or(table_.element_bytes); }
+  bool is_uvm() const { return kernel_ == ComputeKernel::kFusedUvm; }
+  bool is_cached() const { return kernel_ == ComputeKernel::kFusedUvmCaching; }
+
+  void forward() {
+    const EmbeddingTraffic traffic =
+        embedding_forward_traffic(shape_, embedding_rates(shape_, gpu_));
+    const double rows_over_link = is_uvm() ? traffic.missed_row_bytes : 0;
+    load_[Load::kForwardL2Bytes] = traffic.l2_bytes;
+    load_[Load::kForwardDramBytes] =
+        is_uvm() ? traffic.dram_bytes - rows_over_link : traffic.dram_cost_bytes;
+    load_[Load::kForwardBags] = bags_;
+    load_[Load::kForwardIds] = ids_;
+    load_[Load::kFeatures] = static_cast<double>(table_.features.size());
+    load_[Load::kForwardLinkBytes] = rows_over_link;
+    if (is_cached()) {
+      // A row that is dropped has been updated and goes back.
+      const double moved = 2 * cache_misses() * row_bytes_;
+      load_[table_.cache.prefetches ? Load::kPrefetchLinkBytes : Load::kForwardLinkBytes] += moved;
+    }
+  }
+
+  double cache_misses() const {
+    const IndexSkew skew(ZipfLaw{.rows = static_cast<double>(cut_.rows),
+                                 .exponent = table_.skew.exponent,
+                                 .shift = table_.skew.shift});
+    const double slots = table_.cache.load_factor * static_cast<double>(cut_.rows);
+    const double missed = ids_ * (1 - skew.lru(slots).hit_rate);
+    return std::min(missed, skew.unique_rows(ids_));
+  }
+
+  void backward() {
+    const EmbeddingBackwardTraffic traffic = embedding_backward_traffic(shape_);
+    load_[Load::kBackwardL2Bytes] = traffic.cost_factor * traffic.l2_bytes;
+    load_[Load::kBackwardDramBytes] = traffic.cost_factor * traffic.dram_bytes;
+    load_[Load::kSortedIds] = ids_;
+    load_[Load::kSortedRows] = static_cast<double>(cut_.rows);
+    if (is_uvm()) {
+      load_[Load::kBackwardLinkBytes] =
+          traffic.touched_rows * (2 * row_bytes_ + shape_.optimizer_bytes_per_row);
+      load_[Load::kBackwardDramBytes] =
+          traffic.cost_factor * (traffic.dram_bytes - load_[Load::kBackwardLinkBytes]);
+    }
+    if (cut_.everywhere) {
+      // A dense gradient is cleared, filled, reduced and applied by an optimizer that reads and
+      // writes rows and state.
+      const double rows = static_cast<double>(cut_.rows);
+      const double state =
+          2 * kStateBytes * state_elements(table_.optimizer, static_cast<double>(cut_.columns));
+      load_[Load::kBackwardDramBytes] += rows * (4 * row_bytes_ + state);
+    }
+  }
+
+  void exchange() {
+    if (cut_.everywhere) return;
+    const double id = kIdBytes + (table_.weighted ? kWeightOfIdBytes : 0);
+    load_[Load::kIdBytes] = ids_ * id + bags_ * 4;  // and the lengths of the bags
+    const double columns = static_cast<double>(cut_.columns);
+    const double forward = vectors_ * columns * table_.forward_wire_bytes.value_or(output_bytes());
+    const double backward =
+        vectors_ * columns * table_.backward_wire_bytes.value_or(output_bytes());
+    const bool on_host = type_ == ShardingType::kTableRowWise || type_ == ShardingType::kGrid ||
+                         type_ == ShardingType::kHostRowSplit;
+    if (type_ == ShardingType::kRowWise) return;  // the same on all ranks: counted for the job
+    load_[on_host ? Load::kHostSumBytes : Load::kVectorBytes] = forward;
+    load_[on_host ? Load::kHostSumGradientBytes : Load::kGradientBytes] = backward;
+  }
+
+  void memory() {
+    const double rows = static_cast<double>(cut_.rows);
+    const double weights = rows * row_bytes_;
+    const double state =
+        rows * kStateBytes * state_elements(table_.optimizer, static_cast<double>(cut_.columns));
+    if (is_uvm() || is_cached()) {
+      load_[Load::kHostBytes] = weights + state;
+    } else {
+      load_[Load::kWeightBytes] = weights + (cut_.everywhere ? weights : 0);  // and its gradient
+      load_[Load::kOptimizerBytes] = state;
+    }
+    if (is_cached()) {
+      // Slots and their map: 4 bytes per row, 16 to 20 per slot (FBGEMM).
+      constexpr double kMapBytesPerRow = 4, kBytesPerSlot = 20;
+      const double slots = rows * table_.cache.load_factor;
+      load_[Load::kCacheBytes] = slots * (row_bytes_ + kBytesPerSlot) + rows * kMapBytesPerRow;
+    }
+    const double vectors = vectors_ * static_cast<double>(cut_.columns) * output_bytes();
+    load_[Load::kBufferBytes] =
+        batches_in_flight(settings_.pipeline) * ids_ * kIdBytes + 2 * vectors;
+  }
+
+  const ShardedTable& table_;
+  const ShardCut& cut_;
+  const ComputeKernel kernel_;
+  const ShardingType type_;
+  const LoadSettings& settings_;
+  const Gpu& gpu_;
+  double bags_ = 0, ids_ = 0, vectors_ = 0, row_bytes_ = 0;
+  EmbeddingShape shape_;
+  ShardLoad load_;
+};
+
+double price_us(const KernelModels& models, const Gpu& gpu, KernelFamily family, double read,
+                double written) {
+  const KernelWork work{.family = family,
+                        .dtype = DType::kInt64,
+                        .flop = {},
+                        .bytes_read = {read},
+                        .bytes_written = {written},
+                        .shape = {}};
+  return models.price(work, gpu).time.count();
+}
+
+// Software that takes tables one by one. Fitted to the even rows of published iteration times of
+// NVIDIA's synthetic recommenders on A100 (docs/sharding.md): per lookup and its update, most of it
+// host work and waiting for the number of distinct rows.
+constexpr double kFeatureForwardUs = 92, kFeatureBackwardUs = 185;
+
+// Keys made unique over tables, sorted with their positions, run-length encoded: FBGEMM's chain.
+double sort_us(double ids, double rows, const KernelModels& models, const Gpu& gpu) {
+  constexpr int kBitsPerPass = 8, kSmallKernels = 4;
+  constexpr double kKeyBytes = 8, kPositionBytes = 4;
+  const auto bits =
+      static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max(1.0, rows))));
+  const int passes = (bits + kBitsPerPass - 1) / kBitsPerPass;
+  const double keys = ids * kKeyBytes, pairs = ids * (kKeyBytes + kPositionBytes);
+  return price_us(models, gpu, KernelFamily::kIndex, keys, 2 * keys) +
+         price_us(models, gpu, KernelFamily::kSort, keys, 0) +
+         passes * price_us(models, gpu, KernelFamily::kSort, pairs, pairs) +
+         price_us(models, gpu, KernelFamily::kSort, keys, keys) +
+         kSmallKernels * price_us(models, gpu, KernelFamily::kSmall, 0, 0);
+}
+
+// Distinct rows are found twice, for the sum of gradients and by the optimizer, by sorting all 64
+// bits of an id.
+double distinct_rows_us(double ids, const KernelModels& models, const Gpu& gpu) {
+  constexpr int kSorts = 2, kPasses = 8;
+  constexpr double kPairBytes = 12;
+  return kSorts * kPasses *
+         price_us(models, gpu, KernelFamily::kSort, ids * kPairBytes, ids * kPairBytes);
+}
+
+}  // namespace
+
+ShardLoad shard_load(const ShardedTable& table, const ShardCut& cut, ComputeKernel kernel,
+                     ShardingType type, const LoadSettings& settings, const Gpu& gpu) {
+  return Loads(table, cut, kernel, type, settings, gpu).run();
+}
+
+VectorBytes vector_bytes(const ShardedTable& table, std::int64_t world, std::int64_t batch) {
+  double vectors = 0;
+  for (const TableFeature& feature : table.features) {
+    const auto samples = static_cast<double>(feature.batch.value_or(batch) * world);
+    vectors += samples * feature.poolings * (table.pooled ? 1 : feature.pooling_factor);
+  }
+  const double elements = vectors * static_cast<double>(table.dim);
+  const int output = table.output_bytes.value_or(table.element_bytes);
+  return {elements * table.forward_wire_bytes.value_or(output),
+          elements * table.backward_wire_bytes.value_or(output)};
+}
+
+double exchange_copy_us_per_byte(TableSoftware software) {
+  return software == TableSoftware::kPerTable ? 24.3e-6 : 0;
+}
+
+double row_link_bytes_per_us(const Gpu& gpu) {
+  // FBGEMM's cache exchanges rows at 13.5 to 16.4 GB/s, half of what PCIe 4 promises.
+  constexpr double kShare = 0.5;
+  return kShare * gpu.pcie_bandwidth.value * 1e-6;
+}
+
+LookupTime lookup_time(const ShardLoad& sum, TableSoftware software, const Gpu& gpu,
+                       const KernelModels& models) {
+  LookupTime time;
+  const double bags = sum[Load::kForwardBags], ids = sum[Load::kForwardIds];
+  if (bags <= 0) return time;
+  const EmbeddingRates rates = embedding_rates(
+      {.batch = static_cast<std::int64_t>(std::max(1.0, bags)), .pooling_factor = ids / bags}, gpu);
+  const double link = row_link_bytes_per_us(gpu);
+  const double l2 = sum[Load::kForwardL2Bytes] / rates.l2_bytes_per_us;
+  const double dram = sum[Load::kForwardDramBytes] / rates.dram_bytes_per_us;
+  const double launches = software == TableSoftware::kFused ? 1 : sum[Load::kFeatures];
+  time.forward_us = launches * rates.fixed_us + std::hypot(rates.stall_us, l2, dram) +
+                    sum[Load::kForwardLinkBytes] / link;
+  time.backward_us = sort_us(sum[Load::kSortedIds], sum[Load::kSortedRows], models, gpu) +
+                     launches * rates.fixed_us +
+                     std::max(sum[Load::kBackwardDramBytes] / rates.dram_bytes_per_us,
+                              sum[Load::kBackwardL2Bytes] / rates.l2_bytes_per_us) +
+                     sum[Load::kBackwardLinkBytes] / link;
+  if (software == TableSoftware::kPerTable) {
+    time.forward_us += sum[Load::kFeatures] * kFeatureForwardUs;
+    time.backward_us += sum[Load::kFeatures] * kFeatureBackwardUs +
+                        distinct_rows_us(sum[Load::kSortedIds], models, gpu);
+  }
+  time.prefetch_us = sum[Load::kPrefetchLinkBytes] / link;
+  return time;
+}
+
+}  // namespace perfmodel::sharding

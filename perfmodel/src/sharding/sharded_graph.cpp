@@ -1,0 +1,100 @@
+#include "perfmodel/sharding/sharded_graph.hpp"
+
+#include <fmt/format.h>
+
+#include "placed_shards.hpp"
+
+namespace perfmodel::sharding {
+namespace {
+
+Unexpected refuse(const ShardedTable& table, std::string_view expected, auto found) {
+  return fail(ErrorCode::kImpossible,
+              fmt::format("table {}: expected {}, found {}", table.name, expected, found));
+}
+
+Result<TableSharding> kind_of(const ShardedTable& table, ShardingType type) {
+  switch (type) {
+    case ShardingType::kDataParallel:
+      return TableSharding::kDataParallel;
+    case ShardingType::kTableWise:
+      return TableSharding::kTableWise;
+    case ShardingType::kColumnWise:
+      return TableSharding::kColumnWise;
+    case ShardingType::kRowWise:
+      return TableSharding::kRowWise;
+    case ShardingType::kTableRowWise:
+      return TableSharding::kTableRowWise;
+    case ShardingType::kTableColumnWise:
+      return TableSharding::kTableColumnWise;
+    case ShardingType::kGrid:
+      return TableSharding::kGrid;
+    case ShardingType::kRowSplit:
+    case ShardingType::kHostRowSplit:
+      break;
+  }
+  return refuse(table, "a way of TorchRec's to shard it for a graph", to_string(type));
+}
+
+Result<void> check_table(const ShardedTable& table, const TablePlacement& placement) {
+  if (table.features.size() != 1 || table.features.front().poolings != 1) {
+    return refuse(table, "one feature with one bag per sample for a graph",
+                  fmt::format("{} features", table.features.size()));
+  }
+  if (placement.kernel != ComputeKernel::kFused && placement.kernel != ComputeKernel::kDense) {
+    return refuse(table, "rows in HBM for a graph", to_string(placement.kernel));
+  }
+  return {};
+}
+
+Result<PlacedTable> placed(const ShardedTable& table, const TablePlacement& placement,
+                           std::int64_t world, std::int64_t local_world) {
+  if (auto good = check_table(table, placement); !good) return Unexpected{good.error()};
+  const auto kind = kind_of(table, placement.type);
+  if (!kind) return Unexpected{kind.error()};
+  PlacedTable result;
+  result.num_rows = table.rows;
+  result.dim = table.dim;
+  result.pooling_factor = table.features.front().pooling_factor;
+  if (*kind == TableSharding::kDataParallel) return result;
+  const auto shards = placed_shards(table, placement, world, local_world);
+  if (!shards) return Unexpected{shards.error()};
+  result.sharding = *kind;
+  for (const PlacedShard& shard : *shards) {
+    result.shards.push_back({.row_offset = shard.offset.rows,
+                             .rows = shard.size.rows,
+                             .column_offset = shard.offset.columns,
+                             .columns = shard.size.columns,
+                             .rank = shard.rank});
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
+                                        std::span<const TablePlacement> placements) {
+  if (!study.world || !study.batch_per_rank) {
+    return fail(ErrorCode::kImpossible, "expected a world and a batch for graphs, found none");
+  }
+  if (!study.dense || study.dense->bottom_mlp.empty() || study.dense->top_mlp.empty() ||
+      study.dense->interaction != DensePart::Interaction::kDot) {
+    return fail(ErrorCode::kImpossible,
+                "expected a dense part with a bottom MLP, dot products and a top MLP for graphs, "
+                "found another");
+  }
+  TorchrecDlrmConfig config;
+  if (!study.name.empty()) config.name = study.name;
+  config.bottom_mlp = study.dense->bottom_mlp;
+  config.top_mlp = study.dense->top_mlp;
+  config.batch_per_rank = *study.batch_per_rank;
+  config.world_size = *study.world;
+  config.local_world_size = study.local_world.value_or(*study.world);
+  for (std::size_t t = 0; t < study.tables.size() && t < placements.size(); ++t) {
+    auto table = placed(study.tables[t], placements[t], config.world_size, config.local_world_size);
+    if (!table) return Unexpected{table.error()};
+    config.tables.push_back(std::move(*table));
+  }
+  return config;
+}
+
+}  // namespace perfmodel::sharding

@@ -1,0 +1,319 @@
+#include "study_tables.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "csv_file.hpp"
+
+namespace perfmodel::sharding {
+namespace {
+
+constexpr double kAnyNumber = std::numeric_limits<double>::infinity();
+constexpr const char* kNotNegative = "a number of at least 0";
+constexpr std::size_t kMostTables = 1'000'000;
+
+std::optional<int> read_dtype(ObjectReader& reader, const char* key) {
+  return read_name(reader, key, "an element type", dtype_bytes, dtype_names());
+}
+
+RowSkew parse_skew(const Json& json, const std::string& pointer, std::optional<Error>& error) {
+  ObjectReader reader(json, pointer, error);
+  RowSkew skew;
+  skew.exponent = reader.number_below("exponent", kAnyNumber, kNotNegative);
+  if (reader.has("shift")) skew.shift = reader.number_below("shift", kAnyNumber, kNotNegative);
+  reader.finish();
+  return skew;
+}
+
+TableFeature parse_feature(const Json& json, const std::string& pointer,
+                           std::optional<Error>& error) {
+  ObjectReader reader(json, pointer, error);
+  TableFeature feature;
+  feature.pooling_factor = reader.positive("pooling");
+  if (reader.has("poolings")) feature.poolings = reader.positive("poolings");
+  if (reader.has("batch")) feature.batch = reader.whole_number("batch", 1);
+  reader.finish();
+  return feature;
+}
+
+TableCache parse_cache(const Json& json, const std::string& pointer, std::optional<Error>& error) {
+  ObjectReader reader(json, pointer, error);
+  TableCache cache;
+  if (reader.has("load_factor")) {
+    cache.load_factor = reader.positive("load_factor");
+    if (cache.load_factor > 1) reader.reject("load_factor", "a share above 0, at most 1");
+  }
+  if (reader.has("prefetch")) cache.prefetches = reader.boolean("prefetch");
+  const bool has_distances = reader.has("distances");
+  if (has_distances || reader.has("expected_lookups")) {
+    CacheStatistics statistics;
+    statistics.expected_lookups = reader.positive("expected_lookups");
+    const Json* list = has_distances ? reader.array("distances") : nullptr;
+    for (std::size_t i = 0; list && i < list->size(); ++i) {
+      const Json& count = (*list)[i];
+      const double number = count.is_number() ? count.get<double>() : -1;
+      if (!(number >= 0)) {
+        reader.fail_at(fmt::format("{}/{}", reader.pointer("distances"), i), kNotNegative,
+                       found(count));
+      }
+      statistics.distances.push_back(number);
+    }
+    cache.statistics = std::move(statistics);
+  }
+  reader.finish();
+  return cache;
+}
+
+template <class Value, class ByName>
+std::vector<Value> read_names(ObjectReader& reader, const char* key, const std::string& what,
+                              ByName by_name) {
+  std::vector<Value> values;
+  const std::vector<std::string> names = reader.strings(key);
+  if (names.empty()) reader.reject(key, "at least one name");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto value = by_name(names[i]);
+    if (!value) {
+      reader.fail_at(fmt::format("{}/{}", reader.pointer(key), i),
+                     wanted_name(what, names[i], names_of<Value>()),
+                     fmt::format("\"{}\"", names[i]));
+      break;
+    }
+    values.push_back(*value);
+  }
+  return values;
+}
+
+void read_rules(ObjectReader& reader, PlacementRules& rules) {
+  if (reader.has("types")) {
+    rules.types = read_names<ShardingType>(reader, "types", "a sharding type", sharding_type);
+  }
+  if (reader.has("kernels")) {
+    rules.kernels =
+        read_names<ComputeKernel>(reader, "kernels", "a compute kernel", compute_kernel);
+  }
+  if (reader.has("keep_with")) rules.keep_with = reader.string("keep_with");
+  if (reader.has("forbid_ranks")) rules.forbidden_ranks = reader.whole_numbers("forbid_ranks", 0);
+}
+
+void read_wire(ObjectReader& reader, ShardedTable& table, std::optional<Error>& error) {
+  const Json* json = reader.object("wire");
+  if (!json) return;
+  ObjectReader wire(*json, reader.pointer("wire"), error);
+  if (wire.has("forward")) table.forward_wire_bytes = read_dtype(wire, "forward");
+  if (wire.has("backward")) table.backward_wire_bytes = read_dtype(wire, "backward");
+  wire.finish();
+}
+
+/// Returns whether anything was said.
+bool read_features(ObjectReader& reader, ShardedTable& table, std::optional<Error>& error) {
+  const bool has_pooling = reader.has("pooling"), has_features = reader.has("features");
+  if (has_pooling && has_features) reader.reject("pooling", "pooling or features, not both");
+  if (has_pooling) table.features = {{.pooling_factor = reader.positive("pooling")}};
+  if (has_features) {
+    const Json* list = reader.array("features");
+    if (list && list->empty()) reader.reject("features", "at least one feature");
+    table.features.clear();
+    for (std::size_t i = 0; list && i < list->size(); ++i) {
+      table.features.push_back(
+          parse_feature((*list)[i], fmt::format("{}/{}", reader.pointer("features"), i), error));
+    }
+  }
+  return has_pooling || has_features;
+}
+
+/// Everything but name, rows, dim and features.
+void read_properties(ObjectReader& reader, ShardedTable& table, std::optional<Error>& error) {
+  if (reader.has("dtype")) table.element_bytes = read_dtype(reader, "dtype").value_or(4);
+  if (reader.has("output_dtype")) table.output_bytes = read_dtype(reader, "output_dtype");
+  if (reader.has("optimizer")) {
+    table.optimizer =
+        read_name(reader, "optimizer", "an optimizer", table_optimizer, names_of<TableOptimizer>())
+            .value_or(TableOptimizer::kNone);
+  }
+  if (reader.has("weighted")) table.weighted = reader.boolean("weighted");
+  if (reader.has("pooled")) table.pooled = reader.boolean("pooled");
+  if (reader.has("min_columns")) table.least_columns = reader.whole_number("min_columns", 1);
+  if (reader.has("zipf")) {
+    if (const Json* json = reader.object("zipf")) {
+      table.skew = parse_skew(*json, reader.pointer("zipf"), error);
+    }
+  }
+  if (reader.has("cache")) {
+    if (const Json* json = reader.object("cache")) {
+      table.cache = parse_cache(*json, reader.pointer("cache"), error);
+    }
+  }
+  if (reader.has("wire")) read_wire(reader, table, error);
+  read_rules(reader, table.rules);
+}
+
+}  // namespace
+
+TableDefaults parse_defaults(const Json& json, std::optional<Error>& error) {
+  ObjectReader reader(json, "/defaults", error);
+  TableDefaults defaults;
+  defaults.has_rows = reader.has("rows");
+  defaults.has_dim = reader.has("dim");
+  if (defaults.has_rows) defaults.table.rows = reader.whole_number("rows", 1);
+  if (defaults.has_dim) defaults.table.dim = reader.whole_number("dim", 1);
+  defaults.has_features = read_features(reader, defaults.table, error);
+  read_properties(reader, defaults.table, error);
+  reader.finish();
+  return defaults;
+}
+
+std::optional<std::string> TableList::add(ShardedTable table, std::int64_t count) {
+  if (tables_.size() + static_cast<std::size_t>(count) > kMostTables) {
+    return fmt::format("at most {} tables, found {}", kMostTables,
+                       tables_.size() + static_cast<std::size_t>(count));
+  }
+  const std::string name = table.name;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (count > 1) table.name = fmt::format("{}_{}", name, i);
+    if (!names_.insert(table.name).second) {
+      return fmt::format("a name of its own, found \"{}\" again", table.name);
+    }
+    tables_.push_back(table);
+  }
+  return std::nullopt;
+}
+
+void parse_table(const Json& json, const std::string& pointer, const TableDefaults& defaults,
+                 TableList& tables, std::optional<Error>& error) {
+  ObjectReader reader(json, pointer, error);
+  ShardedTable table = defaults.table;
+  table.name = reader.string("name");
+  if (table.name.empty()) reader.reject("name", "a name");
+  if (reader.has("rows") || !defaults.has_rows) table.rows = reader.whole_number("rows", 1);
+  if (reader.has("dim") || !defaults.has_dim) table.dim = reader.whole_number("dim", 1);
+  const bool has_features = read_features(reader, table, error);
+  if (!has_features && !defaults.has_features) reader.any("pooling");  // missing
+  const std::int64_t count = reader.has("count") ? reader.whole_number("count", 1) : 1;
+  read_properties(reader, table, error);
+  reader.finish();
+  if (error) return;
+  if (const auto problem = tables.add(std::move(table), count)) {
+    error = Error{.code = ErrorCode::kFormat,
+                  .message = "expected " + *problem,
+                  .json_pointer = reader.pointer("name")};
+  }
+}
+
+namespace {
+
+constexpr std::string_view kColumns[] = {
+    "table", "rows", "dim", "pooling", "dtype", "optimizer", "zipf_exponent", "weighted", "count"};
+
+class TableCsv {
+ public:
+  explicit TableCsv(CsvFile& csv) : csv_(csv) {}
+
+  Result<std::vector<ShardedTable>> read() {
+    if (auto good = check_columns(); !good) return Unexpected{good.error()};
+    while (csv_.next()) {
+      read_row();
+      if (error_) return Unexpected{*error_};
+    }
+    if (csv_.error()) return Unexpected{*csv_.error()};
+    if (tables_.tables().empty()) {
+      return Unexpected{Error{.code = ErrorCode::kFormat,
+                              .message = "expected tables, found only a header",
+                              .file = csv_.path()}};
+    }
+    return tables_.take();
+  }
+
+ private:
+  Result<void> check_columns() {
+    for (std::size_t i = 0; i < csv_.columns().size(); ++i) {
+      const std::string& name = csv_.columns()[i];
+      if (std::ranges::find(kColumns, name) != std::end(kColumns)) continue;
+      return Unexpected{csv_.at_header(
+          static_cast<int>(i), fmt::format("expected {}, found \"{}\"",
+                                           wanted_name("a known column", name, kColumns), name))};
+    }
+    for (std::string_view name : {"table", "rows", "dim", "pooling"}) {
+      if (csv_.column(name) < 0) return Unexpected{csv_.missing_column(name, "")};
+    }
+    return {};
+  }
+
+  void expect(int column, std::string_view wanted) {
+    if (!error_) error_ = csv_.expected(column, wanted);
+  }
+
+  std::int64_t count(std::string_view name) {
+    const int column = csv_.column(name);
+    const auto value = parse_count(csv_.cell(column));
+    if (!value) expect(column, "a whole number of at least 1");
+    return value.value_or(1);
+  }
+
+  template <class ByName, class Names>
+  auto named(std::string_view column_name, std::string_view what, ByName by_name,
+             const Names& known) {
+    const int column = csv_.column(column_name);
+    const std::string_view cell = csv_.cell(column);
+    auto value = by_name(cell);
+    if (!value && !cell.empty()) expect(column, wanted_name(what, cell, known));
+    return value;  // none: an empty cell, or no such column
+  }
+
+  void read_row() {
+    ShardedTable table;
+    const int name = csv_.column("table"), pooling = csv_.column("pooling");
+    table.name = csv_.cell(name);
+    if (table.name.empty()) expect(name, "a name");
+    table.rows = count("rows");
+    table.dim = count("dim");
+    const auto factor = parse_double(csv_.cell(pooling));
+    if (!factor || !(*factor > 0) || !std::isfinite(*factor)) expect(pooling, "a number above 0");
+    table.features = {{.pooling_factor = factor.value_or(1)}};
+    table.element_bytes = named("dtype", "an element type", dtype_bytes, dtype_names()).value_or(4);
+    table.optimizer =
+        named("optimizer", "an optimizer", table_optimizer, names_of<TableOptimizer>())
+            .value_or(table.optimizer);
+    read_skew(table);
+    read_weighted(table);
+    const bool has_count = !csv_.cell(csv_.column("count")).empty();
+    const std::int64_t tables = has_count ? count("count") : 1;
+    if (error_) return;
+    if (const auto problem = tables_.add(std::move(table), tables)) {
+      error_ = csv_.at_cell(name, "expected " + *problem);
+    }
+  }
+
+  void read_skew(ShardedTable& table) {
+    const int column = csv_.column("zipf_exponent");
+    if (csv_.cell(column).empty()) return;
+    const auto exponent = parse_double(csv_.cell(column));
+    if (!exponent || !(*exponent >= 0) || !std::isfinite(*exponent)) expect(column, kNotNegative);
+    table.skew.exponent = exponent.value_or(0);
+  }
+
+  void read_weighted(ShardedTable& table) {
+    const int column = csv_.column("weighted");
+    const std::string_view cell = csv_.cell(column);
+    table.weighted = cell == "1" || cell == "true";
+    if (!cell.empty() && !table.weighted && cell != "0" && cell != "false") {
+      expect(column, "0, 1, false or true");
+    }
+  }
+
+  CsvFile& csv_;
+  TableList tables_;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<std::vector<ShardedTable>> read_table_csv(const std::filesystem::path& file) {
+  auto csv = CsvFile::open(file);
+  if (!csv) return Unexpected{csv.error()};
+  return TableCsv(*csv).read();
+}
+
+}  // namespace perfmodel::sharding

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+#include "table_names.hpp"
+
+/// The tables of a study file.
+namespace perfmodel::sharding {
+
+/// What tables have unless they say otherwise.
+struct TableDefaults {
+  ShardedTable table;
+  bool has_rows = false, has_dim = false, has_features = false;
+};
+TableDefaults parse_defaults(const Json& json, std::optional<Error>& error);
+
+/// Tables of different names.
+class TableList {
+ public:
+  /// One table, or `count` alike: name_0, name_1, ... Returns what is wrong, if anything:
+  /// "a name of its own, found ...".
+  std::optional<std::string> add(ShardedTable table, std::int64_t count);
+  const std::vector<ShardedTable>& tables() const { return tables_; }
+  std::vector<ShardedTable> take() { return std::move(tables_); }
+
+ private:
+  std::vector<ShardedTable> tables_;
+  std::set<std::string> names_;
+};
+
+void parse_table(const Json& json, const std::string& pointer, const TableDefaults& defaults,
+                 TableList& tables, std::optional<Error>& error);
+
+Result<std::vector<ShardedTable>> read_table_csv(const std::filesystem::path& file);
+
+}  // namespace perfmodel::sharding

@@ -1,0 +1,353 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/predictors/index_skew.hpp"
+#include "perfmodel/predictors/topology.hpp"
+#include "perfmodel/sharding/batch_model.hpp"
+
+namespace perfmodel::sharding {
+namespace {
+
+using testing::HasSubstr;
+using Type = ShardingType;
+
+Gpu gpu_of(const std::string& name) {
+  return find_gpu(name, std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus").value();
+}
+
+Topology topology_of(const std::string& name) {
+  return TopologyCatalog::builtin().find(name).value();
+}
+
+ShardedTable table(std::int64_t rows, std::int64_t dim, double pooling) {
+  ShardedTable made;
+  made.name = "t";
+  made.rows = rows;
+  made.dim = dim;
+  made.features = {{.pooling_factor = pooling}};
+  return made;
+}
+
+// Four tables on 2 hosts of 4 GPUs.
+ShardingStudy small_study() {
+  ShardingStudy study;
+  study.tables = {table(1'000'000, 64, 10), table(50'000, 64, 1), table(3'000'000, 64, 4),
+                  table(1'000, 64, 2)};
+  for (std::size_t t = 0; t < study.tables.size(); ++t) {
+    study.tables[t].name = "t" + std::to_string(t);
+  }
+  study.dense = DensePart{.bottom_mlp = {13, 512, 64}, .top_mlp = {512, 256, 1}};
+  study.world = 8;
+  study.local_world = 4;
+  study.batch_per_rank = 1024;
+  return study;
+}
+
+BatchModel model_of(const ShardingStudy& study, const BatchOptions& options = {}) {
+  auto model = BatchModel::make(study, gpu_of("a100-sxm-80gb"), topology_of("dgx-a100"), options);
+  EXPECT_TRUE(model) << model.error().message;
+  return *model;
+}
+
+double sum(const BatchTime& time, Load load) {
+  return std::accumulate(time.ranks.begin(), time.ranks.end(), 0.0,
+                         [&](double all, const BatchRank& rank) { return all + rank.load[load]; });
+}
+
+constexpr TablePlacement kCopy{.type = Type::kDataParallel, .kernel = ComputeKernel::kDense};
+
+std::vector<TablePlacement> whole_tables(const ShardingStudy& study) {
+  std::vector<TablePlacement> plan;
+  for (std::size_t t = 0; t < study.tables.size(); ++t) {
+    plan.push_back(
+        {.type = Type::kTableWise, .ranks = {static_cast<std::int64_t>(t) % *study.world}});
+  }
+  return plan;
+}
+
+// However a table is cut, all ids of all samples are looked up, and all of its vectors are sent.
+TEST(ShardingBatch, IdsAndVectorsAreConserved) {
+  ShardingStudy study = small_study();
+  study.tables = {table(1'000'000, 64, 10)};
+  const BatchModel model = model_of(study);
+  const double ids = 8 * 1024 * 10, vectors = 8.0 * 1024 * 64 * 4;
+  struct Case {
+    TablePlacement placement;
+    double lookups, vector_bytes;
+  };
+  const std::vector<std::int64_t> all = {0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<Case> cases = {
+      {{.type = Type::kTableWise, .ranks = {3}}, ids, vectors},
+      {{.type = Type::kColumnWise, .ranks = {0, 5, 6, 7}, .least_columns = 16}, 4 * ids, vectors},
+      {{.type = Type::kTableColumnWise, .ranks = {5, 6}, .least_columns = 32}, 2 * ids, vectors},
+      {{.type = Type::kRowWise}, ids, 0},  // partial sums are reduced: counted for the job
+      {{.type = Type::kRowSplit, .ranks = {1, 2}}, ids, 2 * vectors},
+      {kCopy, ids, 0}};
+  for (const Case& one : cases) {
+    const auto time = model.time(std::vector{one.placement});
+    ASSERT_TRUE(time) << time.error().message;
+    // Blocks of rows: the busiest has one row's share more, 1e-6 of the ids.
+    EXPECT_NEAR(sum(*time, Load::kForwardIds) / one.lookups, 1, 1e-5)
+        << to_string(one.placement.type);
+    EXPECT_DOUBLE_EQ(sum(*time, Load::kVectorBytes), one.vector_bytes)
+        << to_string(one.placement.type);
+  }
+  for (const auto& [type, ranks] :
+       {std::pair{Type::kTableRowWise, std::vector<std::int64_t>{4, 5, 6, 7}},
+        {Type::kHostRowSplit, all}}) {
+    const auto time = model.time(std::vector<TablePlacement>{{.type = type, .ranks = ranks}});
+    ASSERT_TRUE(time) << time.error().message;
+    EXPECT_NEAR(sum(*time, Load::kForwardIds) / ids, 1, 1e-5);
+    EXPECT_DOUBLE_EQ(sum(*time, Load::kHostSumBytes), static_cast<double>(ranks.size()) * vectors);
+  }
+}
+
+TEST(ShardingBatch, MemoryIsThatOfTheShards) {
+  ShardingStudy study = small_study();
+  study.free_share = 0.1;
+  study.tables[0].optimizer = TableOptimizer::kAdam;
+  const BatchModel model = model_of(study);
+  const auto time = model.time(whole_tables(study));
+  ASSERT_TRUE(time);
+  EXPECT_DOUBLE_EQ(time->ranks[0].memory.weights, 1e6 * 64 * 4);
+  EXPECT_DOUBLE_EQ(time->ranks[0].memory.optimizer, 1e6 * 64 * 8);  // two states of fp32
+  EXPECT_DOUBLE_EQ(time->ranks[1].memory.optimizer, 50'000 * 4);    // row-wise Adagrad
+  // Ids of two batches, vectors and their gradients.
+  EXPECT_DOUBLE_EQ(time->ranks[1].memory.buffers, 2 * 8192 * 8 + 2 * 8192.0 * 64 * 4);
+  EXPECT_DOUBLE_EQ(time->ranks[7].memory.weights, 0);
+  EXPECT_DOUBLE_EQ(time->ranks[7].memory.reserve, 8e9);
+  EXPECT_GT(time->ranks[7].memory.dense, 0);
+  EXPECT_TRUE(time->ranks_over_memory.empty());
+  study.tables[2].rows = 400'000'000;
+  const auto large = model_of(study).time(whole_tables(study));
+  EXPECT_THAT(large->ranks_over_memory, testing::ElementsAre(2));
+}
+
+// The exchange of vectors waits for the slowest lookups, hides the bottom MLP and is hidden by it.
+TEST(ShardingBatch, PartsFollowEachOther) {
+  const ShardingStudy study = small_study();
+  const auto time = model_of(study, {.device_factor = 1}).time(whole_tables(study));
+  ASSERT_TRUE(time);
+  const auto at = [&](std::size_t rank, BatchPart part) { return time->ranks[rank].parts[part]; };
+  double lookups = 0, backward = 0;
+  for (std::size_t r = 0; r < 8; ++r) {
+    lookups = std::max(lookups, at(r, BatchPart::kLookupForward));
+    backward = std::max(backward, at(r, BatchPart::kLookupBackward));
+  }
+  const double middle =
+      lookups + std::max(at(0, BatchPart::kVectorExchange), at(0, BatchPart::kBottomForward)) +
+      at(0, BatchPart::kTopForward) + at(0, BatchPart::kTopBackward);
+  const double exchanged = middle + at(0, BatchPart::kGradientExchange);
+  const double bottom = middle + at(0, BatchPart::kBottomBackward);
+  const double reduced = std::max(exchanged, bottom) + at(0, BatchPart::kAllReduce);
+  const double end =
+      std::max(std::max(exchanged, bottom) + backward, reduced) + at(0, BatchPart::kDenseOptimizer);
+  EXPECT_NEAR(time->predicted_us, end, 1e-9 * end);
+  double critical = 0;
+  for (std::size_t i = 0; i < kBatchParts; ++i) {
+    critical += time->critical[static_cast<BatchPart>(i)];
+  }
+  EXPECT_NEAR(critical, time->predicted_us, 1e-9 * end);
+  // A rank without tables waits for the others.
+  EXPECT_DOUBLE_EQ(at(7, BatchPart::kLookupForward), 0);
+  EXPECT_GE(time->ranks[7].waiting_us, lookups);
+  EXPECT_LT(time->low_us, time->predicted_us);
+  EXPECT_GT(time->high_us, time->predicted_us);
+}
+
+TEST(ShardingBatch, ExchangesAreThoseOfTheTopology) {
+  ShardingStudy study = small_study();
+  study.world = study.local_world = 8;
+  const BatchModel model = model_of(study, {.device_factor = 1});
+  const Topology topology = topology_of("dgx-a100");
+  const auto rows = model.time(std::vector<TablePlacement>(4, {.type = Type::kRowWise}));
+  ASSERT_TRUE(rows);
+  const double bytes = 4 * 8 * 1024.0 * 64 * 4;
+  EXPECT_DOUBLE_EQ(
+      rows->ranks[0].parts[BatchPart::kVectorExchange],
+      collective_time(topology,
+                      {.kind = CollectiveKind::kReduceScatter, .bytes = {bytes}, .ranks = 8})
+          ->time.count());
+  EXPECT_DOUBLE_EQ(
+      rows->ranks[0].parts[BatchPart::kGradientExchange],
+      collective_time(topology, {.kind = CollectiveKind::kAllGather, .bytes = {bytes}, .ranks = 8})
+          ->time.count());
+  const auto copies = model.time(std::vector<TablePlacement>(4, kCopy));
+  ASSERT_TRUE(copies);
+  EXPECT_DOUBLE_EQ(copies->ranks[0].parts[BatchPart::kVectorExchange], 0);
+  const double gradients = model.dense().gradient_bytes + (1e6 + 5e4 + 3e6 + 1e3) * 64 * 4;
+  EXPECT_DOUBLE_EQ(
+      copies->ranks[0].parts[BatchPart::kAllReduce],
+      collective_time(topology,
+                      {.kind = CollectiveKind::kAllReduce, .bytes = {gradients}, .ranks = 8})
+          ->time.count());
+  // Half the bytes on the wire, and no exchange on one GPU.
+  ShardingStudy half = study;
+  for (ShardedTable& one : half.tables) one.forward_wire_bytes = one.backward_wire_bytes = 2;
+  const auto whole = model.time(whole_tables(study));
+  const auto halved = model_of(half, {.device_factor = 1}).time(whole_tables(half));
+  EXPECT_LT(halved->ranks[0].parts[BatchPart::kVectorExchange],
+            whole->ranks[0].parts[BatchPart::kVectorExchange]);
+  study.world = study.local_world = 1;
+  const auto alone = model_of(study).time(whole_tables(study));
+  ASSERT_TRUE(alone) << alone.error().message;
+  EXPECT_DOUBLE_EQ(alone->ranks[0].parts[BatchPart::kVectorExchange], 0);
+  EXPECT_DOUBLE_EQ(alone->ranks[0].parts[BatchPart::kAllReduce], 0);
+}
+
+// The busiest block of rows has the most frequent row besides its share of the others.
+TEST(ShardingBatch, SkewMakesBlocksOfRowsUneven) {
+  ShardingStudy study = small_study();
+  study.tables = {table(1'000'000, 64, 10)};
+  study.tables[0].skew = {.exponent = 1.2};
+  const auto time = model_of(study).time(std::vector<TablePlacement>{{.type = Type::kRowWise}});
+  ASSERT_TRUE(time);
+  const double first = IndexSkew({.rows = 1e6, .exponent = 1.2}).top_mass(1);
+  EXPECT_NEAR(time->ranks[0].load[Load::kForwardIds], 8 * 1024 * 10 * (first + (1 - first) / 8), 1);
+  // Fewer distinct rows: less memory traffic on the way back.
+  ShardingStudy even = study;
+  even.tables[0].skew = {};
+  const auto plain = model_of(even).time(whole_tables(even));
+  const auto skewed = model_of(study).time(whole_tables(study));
+  EXPECT_LT(skewed->ranks[0].load[Load::kBackwardDramBytes],
+            plain->ranks[0].load[Load::kBackwardDramBytes]);
+}
+
+TEST(ShardingBatch, RowsInHostMemoryCrossTheLink) {
+  ShardingStudy study = small_study();
+  study.tables = {table(10'000'000, 64, 10)};
+  const auto price = [&](ComputeKernel kernel) {
+    return model_of(study)
+        .time(
+            std::vector<TablePlacement>{{.type = Type::kTableWise, .kernel = kernel, .ranks = {0}}})
+        .value();
+  };
+  const BatchTime hbm = price(ComputeKernel::kFused), uvm = price(ComputeKernel::kFusedUvm),
+                  cached = price(ComputeKernel::kFusedUvmCaching);
+  EXPECT_GT(uvm.predicted_us, cached.predicted_us);
+  EXPECT_GT(cached.predicted_us, hbm.predicted_us);
+  EXPECT_DOUBLE_EQ(uvm.ranks[0].memory.weights, 0);
+  EXPECT_DOUBLE_EQ(uvm.ranks[0].host_bytes, 1e7 * 64 * 4 + 1e7 * 4);
+  // A fifth of the rows, their places and a map; four fifths of uniform ids miss.
+  EXPECT_DOUBLE_EQ(cached.ranks[0].memory.cache, 2e6 * (64 * 4 + 20) + 1e7 * 4);
+  EXPECT_NEAR(cached.ranks[0].load[Load::kForwardLinkBytes], 2 * 0.8 * 81920 * 256, 1e4);
+  study.tables[0].cache.prefetches = true;
+  const BatchTime ahead = price(ComputeKernel::kFusedUvmCaching);
+  EXPECT_DOUBLE_EQ(ahead.ranks[0].load[Load::kForwardLinkBytes], 0);
+  EXPECT_LT(ahead.predicted_us, cached.predicted_us);
+  study.tables[0].cache.load_factor = 1;
+  EXPECT_NEAR(price(ComputeKernel::kFusedUvmCaching).ranks[0].load[Load::kPrefetchLinkBytes], 0, 1);
+}
+
+TEST(ShardingBatch, PipelinedIdsHide) {
+  ShardingStudy study = small_study();
+  study.pipeline = TorchrecSettings::Pipeline::kNone;
+  const auto exposed = model_of(study, {.device_factor = 1}).time(whole_tables(study)).value();
+  study.pipeline = TorchrecSettings::Pipeline::kSparseDist;
+  const auto hidden = model_of(study, {.device_factor = 1}).time(whole_tables(study)).value();
+  const double ids = exposed.ranks[0].parts[BatchPart::kIdExchange];
+  EXPECT_GT(ids, 0);
+  EXPECT_NEAR(exposed.predicted_us - hidden.predicted_us, ids, 0.1 * ids);
+}
+
+TEST(ShardingBatch, HashedArraysAreReducedNotExchanged) {
+  ShardingStudy study = small_study();
+  study.hashed = HashedArray{.elements = 27e6, .chunk = 32};
+  const std::vector<TablePlacement> plan(
+      4, {.type = Type::kDataParallel, .kernel = ComputeKernel::kHashed});
+  const auto reference = model_of(study, {.device_factor = 1}).time(plan);
+  ASSERT_TRUE(reference) << reference.error().message;
+  const BatchRank& rank = reference->ranks[5];
+  EXPECT_DOUBLE_EQ(rank.parts[BatchPart::kVectorExchange], 0);
+  EXPECT_DOUBLE_EQ(rank.memory.weights, 2 * 27e6 * 4);  // and a dense gradient
+  EXPECT_DOUBLE_EQ(rank.memory.optimizer, 27e6 * 4);
+  // 335 bytes per id and column, and the pass over the array.
+  const double ids = 1024 * (10 + 1 + 4 + 2);
+  EXPECT_DOUBLE_EQ(rank.load[Load::kBackwardDramBytes],
+                   335 * ids * 64 + 4 * 27e6 * 4 + 2 * 27e6 * 4);
+  study.hashed->reference_kernel = false;
+  const auto better = model_of(study, {.device_factor = 1}).time(plan).value();
+  EXPECT_LT(better.predicted_us, reference->predicted_us);
+  // Chunks of one column read a sector each, eight times the bytes.
+  study.hashed->chunk = 1;
+  const auto scattered = model_of(study, {.device_factor = 1}).time(plan).value();
+  EXPECT_GT(scattered.ranks[0].load[Load::kForwardL2Bytes],
+            4 * better.ranks[0].load[Load::kForwardL2Bytes]);
+}
+
+TEST(ShardingBatch, SoftwareThatTakesTablesOneByOne) {
+  const ShardingStudy study = small_study();
+  const auto fused = model_of(study).time(whole_tables(study)).value();
+  const auto one_by_one =
+      model_of(study, {.software = TableSoftware::kPerTable}).time(whole_tables(study)).value();
+  EXPECT_GT(one_by_one.predicted_us, fused.predicted_us + 250);
+}
+
+TEST(ShardingBatch, TheHostSetsAFloor) {
+  const ShardingStudy study = small_study();
+  EXPECT_DOUBLE_EQ(model_of(study, {.host_us = 1e6}).time(whole_tables(study))->predicted_us, 1e6);
+}
+
+TEST(ShardingBatch, ZeroedPartsGain) {
+  const ShardingStudy study = small_study();
+  const BatchModel model = model_of(study, {.device_factor = 2});
+  const BatchTime time = model.time(whole_tables(study)).value();
+  for (std::size_t i = 0; i < kBatchParts; ++i) {
+    const auto part = static_cast<BatchPart>(i);
+    const double without = model.time_without(time, part).value();
+    EXPECT_LE(without, time.predicted_us) << to_string(part);
+    // What is on the critical path is the most that can be gained.
+    EXPECT_GE(without, time.predicted_us - 2 * time.critical[part] - 1e-6) << to_string(part);
+  }
+}
+
+TEST(ShardingBatch, RefusesWhatCannotBe) {
+  const auto message = [](const ShardingStudy& study, const std::string& topology = "dgx-a100") {
+    const auto model = BatchModel::make(study, gpu_of("a100-sxm-80gb"), topology_of(topology), {});
+    return model ? std::string("made") : model.error().message;
+  };
+  ShardingStudy study = small_study();
+  EXPECT_EQ(message(study), "made");
+  study.world.reset();
+  EXPECT_EQ(message(study), "expected a world and a batch of at least 1, found none");
+  study = small_study();
+  study.local_world = 3;
+  EXPECT_THAT(message(study), HasSubstr("found 8 ranks, 3 per host"));
+  study = small_study();
+  study.tables[1].features[0].pooling_factor = 0;
+  EXPECT_EQ(message(study), "table t1: expected a pooling factor above 0, found 0 x 1");
+  study = small_study();
+  study.tables[0].dim = 128;
+  EXPECT_EQ(message(study),
+            "table t0: expected 64 columns, as dot products take vectors of one width, found 128");
+  study = small_study();
+  study.dense->top_mlp.clear();
+  EXPECT_EQ(message(study), "dense part: expected widths of a top MLP, found none");
+  study = small_study();
+  study.dense->dtype = "float7";
+  EXPECT_EQ(message(study),
+            "dense part: expected float32, tf32, float16 or bfloat16, found float7");
+  study = small_study();
+  const BatchModel model = model_of(study);
+  const auto refused = [&](std::vector<TablePlacement> plan) {
+    const auto time = model.time(plan);
+    return time ? std::string("priced") : time.error().message;
+  };
+  std::vector<TablePlacement> plan = whole_tables(study);
+  plan.pop_back();
+  EXPECT_EQ(refused(plan), "expected placements of 4 tables, found 3");
+  plan = whole_tables(study);
+  plan[0].type = Type::kDataParallel;
+  EXPECT_THAT(refused(plan), HasSubstr("expected the dense or the hashed kernel"));
+  plan[0] = {.type = Type::kDataParallel, .kernel = ComputeKernel::kHashed};
+  EXPECT_EQ(refused(plan), "table t0: expected a study with a hashed array, found none");
+  plan[0] = {.type = Type::kTableWise, .ranks = {8}};
+  EXPECT_EQ(refused(plan), "table t0: expected ranks from 0 to 7, found 8");
+}
+
+}  // namespace
+}  // namespace perfmodel::sharding

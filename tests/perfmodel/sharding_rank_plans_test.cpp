@@ -1,0 +1,259 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <numeric>
+#include <random>
+
+#include "perfmodel/predictors/topology.hpp"
+#include "perfmodel/sharding/rank_plans.hpp"
+
+namespace perfmodel::sharding {
+namespace {
+
+using testing::HasSubstr;
+using Type = ShardingType;
+
+Gpu gpu_of(const std::string& name) {
+  return find_gpu(name, std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus").value();
+}
+
+ShardedTable table(const std::string& name, std::int64_t rows, std::int64_t dim, double pooling) {
+  ShardedTable made;
+  made.name = name;
+  made.rows = rows;
+  made.dim = dim;
+  made.features = {{.pooling_factor = pooling}};
+  return made;
+}
+
+BatchModel model_of(const ShardingStudy& study, const std::string& gpu = "h100-sxm-80gb") {
+  auto model = BatchModel::make(study, gpu_of(gpu), topology_for(gpu_of(gpu)), {});
+  EXPECT_TRUE(model) << model.error().message;
+  return *model;
+}
+
+ShardingStudy study_of(std::vector<ShardedTable> tables, std::int64_t world) {
+  ShardingStudy study;
+  study.tables = std::move(tables);
+  study.world = world;
+  study.batch_per_rank = 4096;
+  return study;
+}
+
+// All ways to place whole tables on two GPUs.
+TEST(RankPlans, FindsTheBestOfAllPlansOfASmallStudy) {
+  ShardingStudy study = study_of(
+      {table("a", 4'000'000, 64, 20), table("b", 1'000'000, 64, 9), table("c", 2'000'000, 64, 13),
+       table("d", 500'000, 64, 5), table("e", 9'000'000, 64, 11)},
+      2);
+  for (ShardedTable& one : study.tables) one.rules.types = {Type::kTableWise};
+  const BatchModel model = model_of(study);
+  double best = 1e300;
+  for (unsigned bits = 0; bits < 32; ++bits) {
+    std::vector<TablePlacement> plan;
+    for (unsigned t = 0; t < 5; ++t) {
+      plan.push_back({.type = Type::kTableWise, .ranks = {(bits >> t) & 1}});
+    }
+    best = std::min(best, model.time(plan)->predicted_us);
+  }
+  const auto ranked = rank_plans(model, {.time_budget_s = 5, .keep = 3});
+  ASSERT_TRUE(ranked) << ranked.error().message;
+  EXPECT_NEAR(ranked->plans.front().time.predicted_us, best, 1e-9 * best);
+  EXPECT_LE(ranked->lower_bound_us, best);
+  EXPECT_LE(ranked->plans.size(), 3u);
+  for (std::size_t i = 1; i < ranked->plans.size(); ++i) {
+    EXPECT_GE(ranked->plans[i].time.predicted_us, ranked->plans[i - 1].time.predicted_us);
+    EXPECT_NE(ranked->plans[i].placements, ranked->plans[i - 1].placements);
+  }
+  const auto again = rank_plans(model, {.time_budget_s = 5, .keep = 3});
+  EXPECT_EQ(again->plans.front().placements, ranked->plans.front().placements);
+}
+
+TEST(RankPlans, KeepsTheRules) {
+  ShardingStudy study = study_of({table("a", 1'000'000, 64, 20), table("b", 1'000'000, 64, 20),
+                                  table("c", 1'000'000, 64, 20), table("d", 1'000'000, 64, 20)},
+                                 4);
+  study.tables[0].rules.keep_with = study.tables[2].rules.keep_with = "together";
+  study.tables[1].rules.forbidden_ranks = {0, 1, 2};
+  study.tables[1].rules.types = {Type::kTableWise};
+  study.tables[3].rules.types = {Type::kRowWise};
+  const auto ranked = rank_plans(model_of(study), {.time_budget_s = 2});
+  ASSERT_TRUE(ranked) << ranked.error().message;
+  const auto& plan = ranked->plans.front().placements;
+  EXPECT_EQ(plan[0].type, Type::kTableWise);
+  EXPECT_EQ(plan[0].ranks, plan[2].ranks);
+  EXPECT_THAT(plan[1].ranks, testing::ElementsAre(3));
+  EXPECT_EQ(plan[3].type, Type::kRowWise);
+}
+
+TEST(RankPlans, SaysWhatDoesNotFitAndWhatWouldHelp) {
+  ShardingStudy study = study_of({table("huge", 400'000'000, 128, 1)}, 2);
+  const auto message = [&] {
+    const auto ranked = rank_plans(model_of(study), {.time_budget_s = 1});
+    return ranked ? std::string("fits") : ranked.error().message;
+  };
+  EXPECT_THAT(message(), HasSubstr("expected tables of at most 136.0 GB on 2 GPUs, found 20"));
+  EXPECT_THAT(message(), HasSubstr("short. What would help: float16 tables (saves 102.4 GB); "
+                                   "fused_uvm_caching (moves 165.4 GB to host memory); 4 GPUs"));
+  study.world = 4;
+  EXPECT_EQ(message(), "fits");
+  study.tables[0].rules.types = {Type::kTableWise};
+  EXPECT_THAT(message(), HasSubstr("table huge: expected a shard of at most 68.0 GB"));
+  EXPECT_THAT(message(), HasSubstr("What would help: allow row_wise; "));
+}
+
+TEST(RankPlans, StopsWhenAsked) {
+  std::vector<ShardedTable> tables;
+  for (int i = 0; i < 200; ++i) tables.push_back(table("t", 1000 + i * 977, 64, 1 + i % 17));
+  const ShardingStudy study = study_of(tables, 8);
+  int calls = 0;
+  const auto ranked =
+      rank_plans(model_of(study), {.time_budget_s = 60,
+                                   .move_budget = std::uint64_t{1} << 40,
+                                   .progress = [&](const SearchProgress&) { return ++calls < 2; }});
+  ASSERT_TRUE(ranked) << ranked.error().message;
+  EXPECT_TRUE(ranked->stopped);
+  EXPECT_EQ(ranked->plans.front().placements.size(), 200u);
+}
+
+TEST(PlanAdvice, NamesTheHotTableAndAFixThatHelps) {
+  ShardingStudy study = study_of({table("hot", 20'000'000, 64, 200), table("b", 1'000'000, 64, 5),
+                                  table("c", 1'000'000, 64, 5), table("d", 1'000'000, 64, 5)},
+                                 4);
+  const BatchModel model = model_of(study);
+  std::vector<TablePlacement> plan;
+  for (std::int64_t t = 0; t < 4; ++t) plan.push_back({.type = Type::kTableWise, .ranks = {t}});
+  const BatchTime time = model.time(plan).value();
+  const auto advice = advise(model, plan, time);
+  ASSERT_TRUE(advice) << advice.error().message;
+  EXPECT_EQ(advice->rank, 0u);
+  ASSERT_TRUE(advice->table);
+  EXPECT_EQ(*advice->table, 0u);
+  EXPECT_DOUBLE_EQ(advice->table_share, 1);
+  EXPECT_THAT(advice->fix, HasSubstr("shard hot"));
+  EXPECT_GT(advice->fix_gain_us, 0.3 * time.predicted_us);
+  EXPECT_GE(advice->free_gain_us, 0.3 * time.predicted_us);
+}
+
+// ---- what the search chooses, judged by full schedules ------------------------------------------
+
+ShardingStudy random_study(std::mt19937_64& random) {
+  const auto pick = [&](std::initializer_list<std::int64_t> values) {
+    return *(values.begin() + static_cast<std::ptrdiff_t>(random() % values.size()));
+  };
+  std::lognormal_distribution<double> rows(12.5, 2.2), pooling(1.0, 1.2);
+  ShardingStudy study;
+  const std::int64_t count = pick({12, 20, 26, 40, 60}), dim = pick({32, 64, 128});
+  for (std::int64_t t = 0; t < count; ++t) {
+    ShardedTable made =
+        table("t" + std::to_string(t),
+              std::clamp<std::int64_t>(static_cast<std::int64_t>(rows(random)), 10, 40'000'000),
+              dim, std::max(1.0, std::round(pooling(random))));
+    made.skew.exponent = random() % 2 == 0 ? 0 : 1.05;
+    study.tables.push_back(made);
+  }
+  study.world = pick({4, 8, 16});
+  study.batch_per_rank = pick({512, 2048, 8192});
+  study.dense = DensePart{
+      .bottom_mlp = {13, 512, 256, dim}, .top_mlp = {1024, 512, 256, 1}, .dtype = "float16"};
+  return study;
+}
+
+// Tables in a random order or by size, ids or columns; each whole, by columns, rows or copied by
+// chance; on the least loaded ranks by that measure.
+std::vector<TablePlacement> random_plan(const BatchModel& model, std::mt19937_64& random) {
+  const ShardingStudy& study = model.study();
+  const int measure = static_cast<int>(random() % 4);
+  const double cut_share = static_cast<double>(random() % 100) / 100;
+  const auto weight = [&](std::size_t t) {
+    const ShardedTable& one = study.tables[t];
+    const double ids = one.features[0].pooling_factor, dim = static_cast<double>(one.dim);
+    const double rows = static_cast<double>(one.rows);
+    return measure == 0   ? dim
+           : measure == 1 ? rows * dim
+           : measure == 2 ? ids * dim
+                          : ids * dim * std::log10(rows + 10);
+  };
+  std::vector<std::size_t> order(study.tables.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return weight(a) > weight(b); });
+  std::vector<double> load(static_cast<std::size_t>(*study.world));
+  std::vector<TablePlacement> plan(study.tables.size());
+  for (std::size_t t : order) {
+    const auto ways = model.ways(study.tables[t]);
+    TablePlacement way{.type = Type::kTableWise};
+    if (static_cast<double>(random() % 1000) / 1000 < cut_share) way = ways[random() % ways.size()];
+    plan[t] = way;
+    if (way.type == Type::kRowWise || way.type == Type::kDataParallel) continue;
+    const auto sizes = model.sizes(t, way).value();
+    std::vector<std::int64_t> ranks(load.size());
+    std::iota(ranks.begin(), ranks.end(), std::int64_t{0});
+    std::stable_sort(ranks.begin(), ranks.end(), [&](std::int64_t a, std::int64_t b) {
+      return load[static_cast<std::size_t>(a)] < load[static_cast<std::size_t>(b)];
+    });
+    const std::int64_t local = model.local_world(), host = ranks.front() / local;
+    const bool on_host = way.type == Type::kTableRowWise || way.type == Type::kTableColumnWise;
+    plan[t].ranks.clear();
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      const std::int64_t rank = on_host ? host * local + at % local : ranks[i % ranks.size()];
+      plan[t].ranks.push_back(rank);
+      load[static_cast<std::size_t>(rank)] += weight(t) / static_cast<double>(sizes.size());
+    }
+  }
+  return plan;
+}
+
+// A few tables of a good plan go elsewhere or are cut otherwise.
+std::vector<TablePlacement> perturbed(const BatchModel& model, std::vector<TablePlacement> plan,
+                                      std::mt19937_64& random) {
+  const std::size_t changes = 1 + random() % 4;
+  for (std::size_t i = 0; i < changes; ++i) {
+    const std::size_t t = random() % plan.size();
+    const std::vector<TablePlacement> other = random_plan(model, random);
+    if (random() % 2 == 0 && plan[t].type == Type::kTableWise) {
+      plan[t].ranks = {static_cast<std::int64_t>(random()) & 0x7fffffff};
+      plan[t].ranks[0] %= model.world();
+    } else {
+      plan[t] = other[t];
+    }
+  }
+  return plan;
+}
+
+TEST(PlanChoice, IsAmongTheBestOfTwoHundredCandidates) {
+  std::mt19937_64 random(20261122);
+  const char* gpus[] = {"a100-sxm-80gb", "h100-sxm-80gb", "v100-sxm2-32gb", "h200-sxm-141gb"};
+  int good = 0, best_of_all = 0;
+  for (int study_number = 0; study_number < 20; ++study_number) {
+    ShardingStudy study = random_study(random);
+    const std::string gpu = gpus[study_number % 4];
+    if (gpu == "v100-sxm2-32gb") study.world = 8;  // no network in that topology
+    const BatchModel model = model_of(study, gpu);
+    const auto ranked = rank_plans(model, {.time_budget_s = 10});
+    ASSERT_TRUE(ranked) << ranked.error().message;
+    const double chosen = ranked->plans.front().time.predicted_us;
+    double best = 1e300;
+    for (int candidate = 0; candidate < 200; ++candidate) {
+      const auto plan = candidate % 2 == 0
+                            ? random_plan(model, random)
+                            : perturbed(model, ranked->plans.front().placements, random);
+      const auto time = model.time(plan);
+      ASSERT_TRUE(time) << time.error().message;
+      if (time->ranks_over_memory.empty()) best = std::min(best, time->predicted_us);
+    }
+    const double ratio = chosen / best;
+    good += ratio <= 1.05;
+    best_of_all += ratio <= 1;
+    std::printf("%2d tables, %2d x %s: chosen %8.1f us, best of 200 others %8.1f us, ratio %.3f\n",
+                static_cast<int>(study.tables.size()), static_cast<int>(*study.world), gpu.c_str(),
+                chosen, best, ratio);
+  }
+  std::printf("within 5 %%: %d of 20; best: %d\n", good, best_of_all);
+  EXPECT_GE(good, 18);
+}
+
+}  // namespace
+}  // namespace perfmodel::sharding
