@@ -91,9 +91,9 @@ class Search {
     const std::vector<Layout> seeds =
         search::make_seeds(flat_, bound_, kSeeds, [this] { return go_on(0); });
     for (const Layout& seed : seeds) pool_.add(seed);
-    if (seeds.empty()) repair();
+    if (options_.exact_nodes > 0 && !is_met() && !stopped_ && search::is_small(flat_)) enumerate();
+    if (pool_.empty() && !enumerated_) repair();
     if (!pool_.empty()) improve(seeds);
-    if (options_.exact_nodes > 0 && !stopped_ && !is_met() && search::is_small(flat_)) enumerate();
     if (pool_.empty()) return lacks_memory();
     return result();
   }
@@ -182,7 +182,8 @@ class Search {
     const auto exact =
         search::enumerate(flat_, start, options_.exact_nodes, [this] { return go_on(0); });
     if (exact.improved) pool_.add(exact.best);
-    if (exact.complete) bound_ = std::max(bound_, pool_.best_objective());
+    enumerated_ = exact.complete;
+    if (enumerated_) bound_ = std::max(bound_, pool_.best_objective());
   }
 
   SearchResult result() const {
@@ -234,7 +235,7 @@ class Search {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double bound_ = 0, reported_ = 0;
   std::uint64_t moves_ = 0;
-  bool stopped_ = false;
+  bool stopped_ = false, enumerated_ = false;
 };
 
 }  // namespace
