@@ -25,7 +25,7 @@ TEST(HugectrSpace, CostsAreThoseOfItsPlannerAndPlansNoWorse) {
   for (const Json& one : all["cases"]) {
     SCOPED_TRACE(one["id"].get<std::string>());
     const auto tables =
-        tables_of({{"model", one["table"]}, {"dtype", "fp32"}, {"optimizer", "sgd"}}, models);
+        tables_of_case({{"model", one["table"]}, {"dtype", "fp32"}, {"optimizer", "sgd"}}, models);
     const HugectrSettings settings{.nodes = one["nodes"],
                                    .gpus_per_node = one["gpus_per_node"],
                                    .hierarchical = one["sharding_plan"] == "hier_auto",

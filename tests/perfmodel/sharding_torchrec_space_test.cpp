@@ -109,7 +109,7 @@ TEST(TorchrecSpace, ThousandTablesAreBetterPlacedThanInMinutes) {
 }
 
 TableSpace make(const std::vector<ShardedTable>& tables,
-                   const TorchrecSpaceOptions& options = {.hbm_cap = kPlenty}) {
+                const TorchrecSpaceOptions& options = {.hbm_cap = kPlenty}) {
   const TorchrecTopology topology{.world = 4, .local_world = 2};
   auto space = make_torchrec_space(tables, topology, {}, options);
   EXPECT_TRUE(space) << to_string(space.error());
@@ -215,7 +215,8 @@ TEST(TorchrecSpace, RefusesRulesThatAllowNothing) {
   EXPECT_EQ(message({.kernels = {ComputeKernel::kFusedUvm}, .keep_with = "pair"}),
             "tables kept together (pair): expected a kernel that all of them may have, found none");
   EXPECT_EQ(message({}, 0), "expected memory for tables, found 0 bytes");
-  EXPECT_THAT(message({.types = {Type::kRowSplit}}), HasSubstr("a way of TorchRec's to cut it"));
+  EXPECT_THAT(message({.types = {Type::kRowSplit}}),
+              HasSubstr("a type that TorchRec's planner knows, found row_split"));
 }
 
 }  // namespace
