@@ -71,7 +71,8 @@ ShardingStudy mlperf_study(const Row& row) {
     table.optimizer = dcnv2 ? TableOptimizer::kAdagrad : TableOptimizer::kSgd;
     table.output_bytes = 2;
     table.rules.types = {ShardingType::kTableWise, ShardingType::kRowSplit,
-                         ShardingType::kTableRowWise, ShardingType::kDataParallel};
+                         ShardingType::kTableRowWise, ShardingType::kHostRowSplit,
+                         ShardingType::kDataParallel};
   }
   study.dense->dtype = "float16";
   study.world = row.world;
@@ -106,6 +107,45 @@ double median(std::vector<double> values) {
   const std::size_t middle = values.size() / 2;
   if (values.size() % 2 == 1) return values[middle];
   return std::sqrt(values[middle - 1] * values[middle]);
+}
+
+// What four fifths of the ratios keep round their median.
+double spread(const std::vector<double>& ratios) {
+  constexpr double kLeast = 0.15;
+  std::vector<double> deviations;
+  for (double ratio : ratios) deviations.push_back(std::abs(ratio / median(ratios) - 1));
+  std::sort(deviations.begin(), deviations.end());
+  const auto at =
+      static_cast<std::size_t>(std::ceil(0.8 * static_cast<double>(deviations.size())) - 1);
+  return std::max(kLeast, deviations[at]);
+}
+
+// Inside one model, on equal numbers of GPUs and batches: median times of GPU types come in the
+// measured order.
+void expect_ranking(const std::vector<Row>& rows,
+                    const std::map<std::string, std::vector<double>>& fitted) {
+  using Times = std::map<std::string, std::pair<std::vector<double>, std::vector<double>>>;
+  std::map<std::string, Times> groups;  // by question, then GPU: measured, predicted
+  for (const Row& row : rows) {
+    const std::string question =
+        row.model + " " + std::to_string(row.world) + " " + std::to_string(row.batch);
+    auto& [measured, predicted] = groups[question][row.gpu];
+    measured.push_back(row.measured_ms);
+    predicted.push_back(median(fitted.at(row.gpu)) * row.predicted_ms);
+  }
+  int compared = 0;
+  for (const auto& [question, times] : groups) {
+    for (auto a = times.begin(); a != times.end(); ++a) {
+      for (auto b = std::next(a); b != times.end(); ++b) {
+        ++compared;
+        EXPECT_EQ(median(a->second.first) < median(b->second.first),
+                  median(a->second.second) < median(b->second.second))
+            << question << ": " << a->first << " and " << b->first;
+      }
+    }
+  }
+  std::printf("%d pairs of GPU types asked the same question\n", compared);
+  EXPECT_GE(compared, 6);
 }
 
 TEST(ShardingAccuracy, MlperfIterationTimes) {
@@ -152,10 +192,21 @@ TEST(ShardingAccuracy, MlperfIterationTimes) {
     std::printf("%-4s factor %.3f, %zu odd rows: geomean error %.1f %%, mean %.1f %%\n",
                 name.c_str(), median(fitted.at(name)), of.size(), 100 * geomean,
                 100 * sum / judged);
-    // The library carries the factors of GPUs with enough rows.
     if (count[name] < 4) continue;
     EXPECT_LE(geomean, 0.15) << name;
   }
+  // The library has these factors and spreads.
+  for (const auto& [name, is] : {std::pair{"A100", "a100-sxm-80gb"},
+                                 {"H100", "h100-sxm-80gb"},
+                                 {"H200", "h200-sxm-141gb"},
+                                 {"B200", "b200-sxm-180gb"}}) {
+    const Calibration calibration = calibration_of(gpu(is));
+    EXPECT_TRUE(calibration.known);
+    EXPECT_NEAR(calibration.factor, median(fitted.at(name)), 0.005) << name;
+    EXPECT_NEAR(calibration.spread, spread(fitted.at(name)), 0.01) << name;
+  }
+  EXPECT_FALSE(calibration_of(gpu("v100-sxm2-32gb")).known);
+  expect_ranking(rows, fitted);
 }
 
 // NVIDIA's memory_balanced strategy: tables by size, one rank after the other and back again; a

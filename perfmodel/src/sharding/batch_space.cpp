@@ -211,6 +211,14 @@ std::vector<TablePlacement> BatchModel::ways(const ShardedTable& table) const {
                         .ranks = std::vector<std::int64_t>(static_cast<std::size_t>(parts))});
       }
     }
+    if (hosts && named(ShardingType::kHostRowSplit)) {
+      for (std::int64_t on = 2; on <= nodes(); on *= 2) {
+        ways.push_back(
+            {.type = ShardingType::kHostRowSplit,
+             .kernel = kernel,
+             .ranks = std::vector<std::int64_t>(static_cast<std::size_t>(on * local_world_))});
+      }
+    }
     for (const ShardingType type :
          {ShardingType::kColumnWise, ShardingType::kTableColumnWise, ShardingType::kGrid}) {
       const bool offered = type == ShardingType::kColumnWise ? many && allowed(type)
