@@ -186,7 +186,7 @@ Command shard_command(CLI::App& parent) {
   CLI::App* exported = add("export", "Write a plan, or one graph per GPU", export_command);
   // Without a command, `shard TABLES` ranks: its options are those of `rank`.
   for (CLI::App* to : {ranked}) {
-    to->add_option("--top", arguments->top, "Plans to report (3)")
+    to->add_option("--plans", arguments->top, "Plans to report (3)")
         ->check(between(1, 100))
         ->type_name("K");
     add_plot(*to, *arguments);

@@ -115,15 +115,16 @@ void add_advice(const ShardReport& report, const ReportedPlan& plan, Json& json)
 Json compression_json(const CompressionReport& compression) {
   Json rows = Json::array();
   const auto optional = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
-  for (const CompressionReport::Row& row : compression.rows) {
+  for (std::size_t i = 0; i < compression.rows.size(); ++i) {
+    const CompressionReport::Row& row = compression.rows[i];
     rows.push_back({{"world", row.world},
                     {"sharded_us", row.sharded_us ? rounded(*row.sharded_us) : Json(nullptr)},
-                    {"hashed_us", row.hashed_us ? rounded(*row.hashed_us) : Json(nullptr)}});
+                    {"hashed_us", row.hashed_us ? rounded(*row.hashed_us) : Json(nullptr)},
+                    {"faster", compression.hashed_wins(i) ? "hashed" : "sharded"}});
   }
   return {{"iterations_multiplier", compression.iterations_multiplier},
           {"sharded_fits_from", optional(compression.sharded_fits)},
           {"hashed_fits_from", optional(compression.hashed_fits)},
-          {"sharded_faster_from", optional(compression.crossover)},
           {"rows", std::move(rows)}};
 }
 

@@ -75,14 +75,10 @@ Result<ShardReport> search_times(const LoadedStudy& loaded, const ShardArguments
   return report;
 }
 
-// The best time of a study on so many GPUs; nothing where it does not fit.
-Result<std::optional<double>> best_us(const LoadedStudy& loaded, const ShardArguments& arguments,
-                                      const ShardingStudy& study) {
-  LoadedStudy changed = loaded;
-  changed.study = study;
-  changed.study.local_world =
-      std::min<std::int64_t>(*study.world, loaded.study.local_world.value_or(*study.world));
-  const auto model = batch_model(changed, arguments);
+// The best time of a study; nothing where it does not fit.
+Result<std::optional<double>> best_us(const BatchModel& any, const ShardingStudy& study,
+                                      const ShardArguments& arguments) {
+  const auto model = any.with(study);
   if (!model) return Unexpected{model.error()};
   const auto ranked = rank_plans(*model, search_options(arguments, 1));
   if (!ranked) return std::optional<double>{};
@@ -150,12 +146,15 @@ Result<CompressionReport> compare_compression(const LoadedStudy& loaded,
                      .forbidden_ranks = table.rules.forbidden_ranks};
     }
   }
+  const auto model = batch_model(loaded, arguments);
+  if (!model) return Unexpected{model.error()};
   const InterruptGuard guard;
   for (const std::int64_t gpus : numbers_of_gpus(loaded)) {
     plain.world = hashed.world = gpus;
-    const auto without = best_us(loaded, arguments, plain);
+    plain.local_world = hashed.local_world = std::min(gpus, *loaded.study.local_world);
+    const auto without = best_us(*model, plain, arguments);
     if (!without) return Unexpected{without.error()};
-    const auto with = best_us(loaded, arguments, hashed);
+    const auto with = best_us(*model, hashed, arguments);
     if (!with) return Unexpected{with.error()};
     report.rows.push_back({gpus, *without, *with});
     if (*without && !report.sharded_fits) report.sharded_fits = gpus;
@@ -163,14 +162,6 @@ Result<CompressionReport> compare_compression(const LoadedStudy& loaded,
     if (InterruptGuard::interrupted()) break;
   }
   clear_progress();
-  // From there on, at every larger number too.
-  for (auto row = report.rows.rbegin(); row != report.rows.rend(); ++row) {
-    const bool faster =
-        row->sharded_us &&
-        (!row->hashed_us || *row->sharded_us < *row->hashed_us * report.iterations_multiplier);
-    if (!faster) break;
-    report.crossover = row->world;
-  }
   return report;
 }
 

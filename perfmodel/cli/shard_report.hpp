@@ -32,7 +32,13 @@ struct CompressionReport {
   std::vector<Row> rows;
   double iterations_multiplier = 1;
   std::optional<std::int64_t> sharded_fits, hashed_fits;  ///< fewest GPUs
-  std::optional<std::int64_t> crossover;  ///< fewest GPUs where the sharded plan is faster
+
+  /// Whether so many GPUs are faster with the array, or fit nothing else.
+  bool hashed_wins(std::size_t row) const {
+    const Row& of = rows[row];
+    if (!of.hashed_us || !of.sharded_us) return of.hashed_us.has_value();
+    return *of.hashed_us * iterations_multiplier < *of.sharded_us;
+  }
 };
 
 /// What `shard` prints and draws.

@@ -72,7 +72,7 @@ std::string headline(const ShardReport& report) {
                                  *study.world, loaded.gpu.name, loaded.topology.name,
                                  grouped(static_cast<std::size_t>(*study.batch_per_rank)));
   for (const std::string& warning : loaded.warnings) {
-    text += wrapped("note: " + warning, "", 2) + "\n";
+    text += wrapped("note: " + warning, "", 2);
   }
   return text + "\n";
 }
@@ -202,14 +202,12 @@ std::string advice_text(const ShardReport& report, const ReportedPlan& plan) {
   }
   text += fmt::format(": without it a batch would take {} ({:+.1f} %).",
                       time_text(before - advice.free_gain_us), -100 * advice.free_gain_us / before);
-  text = wrapped(text, "", 2) + "\n";
+  text = wrapped(text, "", 2);
   if (advice.fix.empty()) return text + "None of the changes tried helps.\n";
-  return text +
-         wrapped(fmt::format("Cheapest fix: {}: {} ({:+.1f} %).", advice.fix,
-                             time_text(before - advice.fix_gain_us),
-                             -100 * advice.fix_gain_us / before),
-                 "", 2) +
-         "\n";
+  return text + wrapped(fmt::format("Cheapest fix: {}: {} ({:+.1f} %).", advice.fix,
+                                    time_text(before - advice.fix_gain_us),
+                                    -100 * advice.fix_gain_us / before),
+                        "", 2);
 }
 
 std::string memory_text(const ReportedPlan& plan) {
@@ -225,12 +223,11 @@ std::string memory_text(const ReportedPlan& plan) {
       bytes_text(memory.reserve));
   if (fullest->host_bytes > 0)
     text += fmt::format("; on the host {}", bytes_text(fullest->host_bytes));
-  text = wrapped(text + ".", "", 2) + "\n";
+  text = wrapped(text + ".", "", 2);
   if (!plan.time->ranks_over_memory.empty()) {
     text += wrapped(fmt::format("Does not fit: GPUs {} need more than they have.",
                                 fmt::join(plan.time->ranks_over_memory, ", ")),
-                    "", 2) +
-            "\n";
+                    "", 2);
   }
   return text;
 }
@@ -268,31 +265,49 @@ std::string placement_table(const ShardReport& report, const ReportedPlan& plan,
   return text;
 }
 
+// "hashed on 1 to 2 GPUs, sharded on 4"
+std::string faster_text(const CompressionReport& compression) {
+  std::string text;
+  const auto& rows = compression.rows;
+  for (std::size_t begin = 0; begin < rows.size();) {
+    std::size_t end = begin + 1;
+    while (end < rows.size() && compression.hashed_wins(end) == compression.hashed_wins(begin)) {
+      ++end;
+    }
+    if (!text.empty()) text += ", ";
+    text += compression.hashed_wins(begin) ? "hashed on " : "sharded on ";
+    text += std::to_string(rows[begin].world);
+    if (end - begin > 1) text += fmt::format(" to {}", rows[end - 1].world);
+    begin = end;
+  }
+  return text;
+}
+
 std::string compression_text(const CompressionReport& compression, bool bold) {
   TextTable table{"GPUs", "sharded", "hashed", "<faster"};
-  for (const CompressionReport::Row& row : compression.rows) {
+  for (std::size_t i = 0; i < compression.rows.size(); ++i) {
+    const CompressionReport::Row& row = compression.rows[i];
     const auto cell = [](const std::optional<double>& us) {
       return us ? time_text(*us) : std::string("does not fit");
     };
     std::string faster;
     if (row.sharded_us && row.hashed_us) {
       const double hashed = *row.hashed_us * compression.iterations_multiplier;
-      faster = hashed < *row.sharded_us ? fmt::format("hashed {:.2f}x", *row.sharded_us / hashed)
-                                        : fmt::format("sharded {:.2f}x", hashed / *row.sharded_us);
+      faster = compression.hashed_wins(i)
+                   ? fmt::format("hashed {:.2f}x", *row.sharded_us / hashed)
+                   : fmt::format("sharded {:.2f}x", hashed / *row.sharded_us);
     }
     table.row({std::to_string(row.world), cell(row.sharded_us), cell(row.hashed_us), faster});
   }
-  std::string text = "\nHashed array\n" + table.text(bold);
   const auto fewest = [](const std::optional<std::int64_t>& gpus) {
-    return gpus ? std::to_string(*gpus) : std::string("none of these");
+    return gpus ? std::to_string(*gpus) : std::string("more than these");
   };
-  text += fmt::format("Fits from {} GPUs on hashed, from {} sharded. ",
-                      fewest(compression.hashed_fits), fewest(compression.sharded_fits));
-  text += compression.crossover
-              ? fmt::format("The sharded plan is faster from {} GPUs on", *compression.crossover)
-              : std::string("The sharded plan is nowhere faster");
-  return text +
-         fmt::format(" (counting {:g}x iterations hashed).\n", compression.iterations_multiplier);
+  return "\nHashed array\n" + table.text(bold) +
+         wrapped(fmt::format("GPUs needed: {} hashed, {} sharded. Faster: {} (counting {:g}x "
+                             "iterations hashed).",
+                             fewest(compression.hashed_fits), fewest(compression.sharded_fits),
+                             faster_text(compression), compression.iterations_multiplier),
+                 "", 2);
 }
 
 }  // namespace

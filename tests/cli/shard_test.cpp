@@ -55,7 +55,7 @@ Json ranked(const Words& more) {
 }
 
 TEST(ShardCommand, RanksPlans) {
-  const auto outcome = run(with({"shard", tables(), "--top", "2", "--json"}, kMachine));
+  const auto outcome = run(with({"shard", tables(), "--plans", "2", "--json"}, kMachine));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Json json = Json::parse(outcome.out);
   EXPECT_EQ(json["schema"], "perfmodel-shard");
@@ -72,7 +72,7 @@ TEST(ShardCommand, RanksPlans) {
   EXPECT_THAT(json["warnings"].dump(), HasSubstr("no dense part"));
   EXPECT_LE(json["search"]["lower_bound_us"].get<double>(), best["predicted_us"].get<double>());
   // The same command with its name.
-  const auto named = run(with({"shard", "rank", tables(), "--top", "2", "--json"}, kMachine));
+  const auto named = run(with({"shard", "rank", tables(), "--plans", "2", "--json"}, kMachine));
   EXPECT_EQ(Json::parse(named.out)["plans"], json["plans"]);
 }
 
