@@ -371,6 +371,11 @@ Result<LoadedStudy> load_study(const ShardArguments& arguments) {
   if (!models) return Unexpected{models.error()};
   loaded.models = std::move(*models);
   if (!loaded.models.warning.empty()) loaded.warnings.push_back(loaded.models.warning);
+  if (!loaded.is_torchrec && arguments.host_us == 0) {
+    loaded.warnings.push_back(
+        "times assume that the host keeps ahead of the GPU (CUDA graphs); for eager PyTorch give "
+        "--host-us, or predict the graphs that `shard export --format graphs` writes");
+  }
   if (!loaded.is_torchrec && !calibration_of(loaded.gpu).known) {
     loaded.warnings.push_back(
         fmt::format("no measured DLRM system with {}: times are not calibrated", loaded.gpu.name));
@@ -421,6 +426,11 @@ Result<std::vector<TablePlacement>> load_plan(const std::string& file, const Loa
   }
   const auto plan = read_torchrec_plan(file);
   if (!plan) return Unexpected{plan.error()};
+  if (plan->world && *plan->world != *loaded.study.world) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("{}: expected a plan for {} GPUs, found one for {}", file_name(file),
+                            *loaded.study.world, *plan->world));
+  }
   return match_plan(loaded.study.tables, *plan);
 }
 

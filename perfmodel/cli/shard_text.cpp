@@ -108,7 +108,7 @@ std::string search_text(const ShardReport& report) {
   const double best = report.plans.front().cost();
   std::string text;
   if (search.proved_best) {
-    text = "No plan is better (proved)";
+    text = "Proved best by the costs of the search";
   } else {
     const double gap = best > 0 ? (best - search.lower_bound) / best : 0;
     text = fmt::format("Lower bound {}: at most {:.1f} % are left to gain",

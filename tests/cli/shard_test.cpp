@@ -246,6 +246,10 @@ TEST(ShardCommand, SaysWhatIsWrong) {
   const std::string plan = (scratch() / "other.json").string();
   ASSERT_EQ(run({"shard", study(), "--types", "table_wise", "-o", plan}).status, 0);
   refuses(with({"shard", "eval", tables(), "--plan", plan}, kMachine), "items");
+  const std::string rows = (scratch() / "four.json").string();
+  ASSERT_EQ(run({"shard", study(), "--types", "row_wise", "-o", rows}).status, 0);
+  refuses({"shard", "eval", study(), "--plan", rows, "--world", "8"},
+          "four.json: expected a plan for 8 GPUs, found one for 4");
   refuses({"shard", study(), "--types", "data_parallel", "--kernels", "fused"},
           "expected a type and a kernel that go together");
   refuses({"shard", study(), "--compress", "robe:Z=3"}, "expected robe:m=ELEMENTS");
