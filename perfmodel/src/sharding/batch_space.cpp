@@ -255,7 +255,9 @@ Result<std::vector<PlacementOption>> BatchModel::options_of(std::uint32_t table,
                                                             const Slopes& slopes,
                                                             const SpaceOptions& options) const {
   std::vector<PlacementOption> made;
-  for (const TablePlacement& way : of_kinds(ways(study_.tables[table]), options)) {
+  std::vector<TablePlacement> all = ways(study_.tables[table]);
+  if (!together) all = of_kinds(std::move(all), options);
+  for (const TablePlacement& way : all) {
     if (together && way.type != ShardingType::kTableWise) continue;
     auto option = this->option(table, way, slopes, options.all_reduce_share);
     if (!option) return Unexpected{option.error()};

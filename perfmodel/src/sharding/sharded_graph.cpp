@@ -81,6 +81,10 @@ Result<PlacedTable> placed(const ShardedTable& table, const TablePlacement& plac
   if (*kind == TableSharding::kDataParallel) return result;
   const auto shards = placed_shards(table, placement, world, local_world);
   if (!shards) return Unexpected{shards.error()};
+  if (*kind == TableSharding::kTableWise) {
+    result.rank = shards->front().rank;
+    return result;
+  }
   result.sharding = *kind;
   for (const PlacedShard& shard : *shards) {
     result.shards.push_back({.row_offset = shard.offset.rows,
