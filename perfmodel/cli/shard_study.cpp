@@ -106,6 +106,7 @@ void override_tables(const ShardArguments& arguments, ShardingStudy& study) {
     if (!arguments.wire_dtype.empty()) {
       table.forward_wire_bytes = table.backward_wire_bytes = dtype_bytes(arguments.wire_dtype);
     }
+    if (arguments.deduplicate) table.deduplicated = true;
     if (arguments.zipf) table.skew.exponent = *arguments.zipf;
     for (const std::string& type : arguments.types) {
       if (type == arguments.types.front()) table.rules.types.clear();
@@ -288,6 +289,8 @@ void add_shard_options(CLI::App& app, ShardArguments& arguments) {
   app.add_option("--zipf", arguments.zipf, "Exponent of the Zipf law that ids follow; 0: uniform")
       ->check(at_least(0))
       ->type_name("S");
+  app.add_flag("--deduplicate", arguments.deduplicate,
+               "Exchange each distinct id of a batch once; vectors are pooled where they are used");
   app.add_option("--types", arguments.types, "Ways to shard that plans may use, for all tables")
       ->delimiter(',')
       ->check(known_name("a way to shard such as table_wise", sharding_type))

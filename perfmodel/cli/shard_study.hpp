@@ -26,7 +26,7 @@ struct ShardArguments {
   std::string software = "fused";
   double host_us = 0, time_budget_s = 10;
   std::uint64_t seed = 1;
-  bool json = false;
+  bool json = false, deduplicate = false;
 };
 
 void add_shard_options(CLI::App& app, ShardArguments& arguments);

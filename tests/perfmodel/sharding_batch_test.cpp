@@ -217,6 +217,40 @@ TEST(ShardingBatch, SkewMakesBlocksOfRowsUneven) {
             plain->ranks[0].load[Load::kBackwardDramBytes]);
 }
 
+TEST(ShardingBatch, DistinctIdsAreExchangedOnce) {
+  ShardingStudy study = small_study();
+  study.tables = {table(1'000'000, 64, 50)};
+  study.tables[0].skew = {.exponent = 1.2};
+  const auto plain = model_of(study, {.device_factor = 1}).time(whole_tables(study)).value();
+  study.tables[0].deduplicated = true;
+  const auto time = model_of(study, {.device_factor = 1}).time(whole_tables(study)).value();
+  const double distinct = IndexSkew({.rows = 1e6, .exponent = 1.2}).unique_rows(1024 * 50);
+  EXPECT_LT(distinct, 1024 * 50 / 4);
+  EXPECT_NEAR(sum(time, Load::kIdBytes), 8 * distinct * 12, 1);  // an id and a length
+  EXPECT_NEAR(sum(time, Load::kVectorBytes), 8 * distinct * 64 * 4, 100);
+  EXPECT_LT(time.ranks[0].parts[BatchPart::kIdExchange],
+            plain.ranks[0].parts[BatchPart::kIdExchange]);
+  EXPECT_LT(time.ranks[0].parts[BatchPart::kLookupForward],
+            plain.ranks[0].parts[BatchPart::kLookupForward]);
+  // Pooling is done at home: a rank without the table works for its own samples.
+  EXPECT_GT(time.ranks[7].parts[BatchPart::kLookupForward], 0);
+  // Blocks of rows have no sums to reduce then: vectors of ids are exchanged.
+  const auto rows = model_of(study).time(std::vector<TablePlacement>{{.type = Type::kRowWise}});
+  EXPECT_GT(rows->ranks[0].load[Load::kVectorBytes], 0);
+}
+
+TEST(ShardingBatch, SequencesExchangeAVectorPerId) {
+  ShardingStudy study = small_study();
+  study.tables = {table(1'000'000, 64, 10)};
+  study.tables[0].pooled = false;
+  const auto whole = model_of(study).time(whole_tables(study)).value();
+  const auto rows =
+      model_of(study).time(std::vector<TablePlacement>{{.type = Type::kRowWise}}).value();
+  const double bytes = 8 * 1024 * 10.0 * 64 * 4;
+  EXPECT_DOUBLE_EQ(sum(whole, Load::kVectorBytes), bytes);
+  EXPECT_NEAR(sum(rows, Load::kVectorBytes) / bytes, 1, 1e-5);
+}
+
 TEST(ShardingBatch, RowsInHostMemoryCrossTheLink) {
   ShardingStudy study = small_study();
   study.tables = {table(10'000'000, 64, 10)};

@@ -46,8 +46,8 @@ std::string key_of(const ShardedTable& table) {
       fmt::format("{} {} {} {} {} {} {} {} {} {}", table.rows, table.dim, table.element_bytes,
                   table.output_bytes.value_or(0), static_cast<int>(table.optimizer), table.weighted,
                   table.pooled, table.skew.exponent, table.skew.shift, table.cache.load_factor);
-  key += fmt::format(" {} {} {}", table.cache.prefetches, table.forward_wire_bytes.value_or(0),
-                     table.backward_wire_bytes.value_or(0));
+  key += fmt::format(" {} {} {} {}", table.deduplicated, table.cache.prefetches,
+                     table.forward_wire_bytes.value_or(0), table.backward_wire_bytes.value_or(0));
   for (const TableFeature& feature : table.features) {
     key += fmt::format(" {} {} {}", feature.pooling_factor, feature.poolings,
                        feature.batch.value_or(0));
@@ -97,6 +97,7 @@ struct BatchModel::JobLoad {
   double summed = 0, summed_gradients = 0;  // row-wise tables: bytes that each rank puts in
   double data_parallel_gradients = 0;
   bool has_hashed = false;
+  ShardLoad at_home;  // of every rank, for its own samples
 };
 
 std::string_view to_string(BatchPart part) {
@@ -201,6 +202,13 @@ double BatchModel::reserve() const {
 }
 double BatchModel::table_memory() const { return memory_cap() - reserve() - dense_.memory_bytes; }
 
+LoadSettings BatchModel::load_settings() const {
+  return {.world = world(),
+          .batch_per_rank = *study_.batch_per_rank,
+          .pipeline = study_.pipeline.value_or(TorchrecSettings::Pipeline::kSparseDist),
+          .software = options_.software};
+}
+
 ShardLoad BatchModel::load(std::size_t table, const ShardSize& size, ShardingType type,
                            ComputeKernel kernel) const {
   const LoadCache::Key key{like_[table], type, kernel, size.rows, size.columns};
@@ -211,11 +219,7 @@ ShardLoad BatchModel::load(std::size_t table, const ShardSize& size, ShardingTyp
     }
   }
   const ShardedTable& of = study_.tables[table];
-  const LoadSettings settings{
-      .world = world(),
-      .batch_per_rank = *study_.batch_per_rank,
-      .pipeline = study_.pipeline.value_or(TorchrecSettings::Pipeline::kSparseDist),
-      .software = options_.software};
+  const LoadSettings settings = load_settings();
   const ShardCut cut{.rows = size.rows,
                      .columns = size.columns,
                      .parts = static_cast<double>(of.rows) / static_cast<double>(size.rows),
@@ -282,7 +286,10 @@ Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
     }
     job.ranks[static_cast<std::size_t>((*ranks)[i])] += shard;
   }
-  if (placement.type == ShardingType::kRowWise) {
+  if (table.deduplicated && placement.type != ShardingType::kDataParallel) {
+    job.at_home += deduplication_load(table, load_settings());
+  }
+  if (placement.type == ShardingType::kRowWise && table.gives_sums()) {
     const VectorBytes bytes = vector_bytes(table, world(), *study_.batch_per_rank);
     job.summed += bytes.forward;
     job.summed_gradients += bytes.backward;
@@ -401,6 +408,7 @@ Result<BatchTime> BatchModel::time(std::span<const TablePlacement> placements) c
     if (auto good = add(i, placements[i], job); !good) return Unexpected{good.error()};
   }
   add_hashed_array(job);
+  for (ShardLoad& rank : job.ranks) rank += job.at_home;
   const auto network = exchanges(job);
   if (!network) return Unexpected{network.error()};
   BatchTime batch;

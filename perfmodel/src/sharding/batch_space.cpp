@@ -139,7 +139,7 @@ ShardDemand BatchModel::demand(const ShardLoad& load, const Slopes& s) const {
 void BatchModel::add_shared(std::size_t table, ShardingType type, const Slopes& s,
                             double all_reduce_share, ShardDemand& demand) const {
   const ShardedTable& of = study_.tables[table];
-  if (type == ShardingType::kRowWise) {
+  if (type == ShardingType::kRowWise && of.gives_sums()) {
     const VectorBytes bytes = vector_bytes(of, world(), *study_.batch_per_rank);
     demand.loads[kVectors] += s.reduce_scatter * bytes.forward;
     demand.loads[kGradients] += s.all_gather * bytes.backward;

@@ -67,9 +67,13 @@ class Loads {
       bags_ += samples * feature.poolings;
       ids_ += samples * feature.poolings * feature.pooling_factor;
     }
+    if (table.deduplicated && !cut.everywhere) {
+      ids_ = bags_ = distinct_ids(table, settings.batch_per_rank) * senders;
+    }
     const double share = share_of_ids(table, cut.parts);
     ids_ *= share;
-    vectors_ = table.pooled ? bags_ : ids_;
+    if (!table.gives_sums() && !cut.everywhere) bags_ = ids_;  // a vector per id
+    vectors_ = table.pooled && (table.gives_sums() || cut.everywhere) ? bags_ : ids_;
     row_bytes_ = static_cast<double>(cut.columns) * table.element_bytes;
     shape_ = {
         .batch = static_cast<std::int64_t>(std::max(1.0, std::round(bags_))),
@@ -155,9 +159,12 @@ class Loads {
     const double forward = vectors_ * columns * table_.forward_wire_bytes.value_or(output_bytes());
     const double backward =
         vectors_ * columns * table_.backward_wire_bytes.value_or(output_bytes());
-    const bool on_host = type_ == ShardingType::kTableRowWise || type_ == ShardingType::kGrid ||
-                         type_ == ShardingType::kHostRowSplit;
-    if (type_ == ShardingType::kRowWise) return;  // the same on all ranks: counted for the job
+    const bool sums = table_.gives_sums();
+    if (type_ == ShardingType::kRowWise && sums)
+      return;  // the same on all ranks: counted for the job
+    const bool on_host =
+        sums && (type_ == ShardingType::kTableRowWise || type_ == ShardingType::kGrid ||
+                 type_ == ShardingType::kHostRowSplit);
     load_[on_host ? Load::kHostSumBytes : Load::kVectorBytes] = forward;
     load_[on_host ? Load::kHostSumGradientBytes : Load::kGradientBytes] = backward;
   }
@@ -240,6 +247,39 @@ double distinct_rows_us(double ids, const KernelModels& models, const Gpu& gpu) 
 ShardLoad shard_load(const ShardedTable& table, const ShardCut& cut, ComputeKernel kernel,
                      ShardingType type, const LoadSettings& settings, const Gpu& gpu) {
   return Loads(table, cut, kernel, type, settings, gpu).run();
+}
+
+double distinct_ids(const ShardedTable& table, std::int64_t batch_per_rank) {
+  double ids = 0;
+  for (const TableFeature& feature : table.features) {
+    ids += static_cast<double>(feature.batch.value_or(batch_per_rank)) * feature.poolings *
+           feature.pooling_factor;
+  }
+  return IndexSkew(law_of(table)).unique_rows(ids);
+}
+
+ShardLoad deduplication_load(const ShardedTable& table, const LoadSettings& settings) {
+  constexpr double kPlaceBytes = 16;
+  double ids = 0, bags = 0;
+  for (const TableFeature& feature : table.features) {
+    const auto samples = static_cast<double>(feature.batch.value_or(settings.batch_per_rank));
+    bags += samples * feature.poolings;
+    ids += samples * feature.poolings * feature.pooling_factor;
+  }
+  const double item = table.output_bytes.value_or(table.element_bytes);
+  const double vector = static_cast<double>(table.dim) * item;
+  const double distinct = distinct_ids(table, settings.batch_per_rank);
+  const double results = (table.pooled ? bags : ids) * vector;
+  ShardLoad load;
+  load[Load::kForwardBags] = table.pooled ? bags : ids;
+  load[Load::kForwardIds] = ids;
+  load[Load::kForwardL2Bytes] = ids * (vector + kPlaceBytes) + results;
+  load[Load::kForwardDramBytes] = distinct * vector + ids * kPlaceBytes + results;
+  load[Load::kSortedIds] = ids;
+  load[Load::kBackwardL2Bytes] = ids * (vector + kPlaceBytes) + distinct * vector;
+  load[Load::kBackwardDramBytes] = results + ids * kPlaceBytes + distinct * vector;
+  load[Load::kBufferBytes] = ids * kPlaceBytes + 2 * distinct * vector;
+  return load;
 }
 
 VectorBytes vector_bytes(const ShardedTable& table, std::int64_t world, std::int64_t batch) {

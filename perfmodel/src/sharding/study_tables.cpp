@@ -134,6 +134,7 @@ void read_properties(ObjectReader& reader, ShardedTable& table, std::optional<Er
             .value_or(TableOptimizer::kNone);
   }
   if (reader.has("weighted")) table.weighted = reader.boolean("weighted");
+  if (reader.has("deduplicate")) table.deduplicated = reader.boolean("deduplicate");
   if (reader.has("pooled")) table.pooled = reader.boolean("pooled");
   if (reader.has("min_columns")) table.least_columns = reader.whole_number("min_columns", 1);
   if (reader.has("zipf")) {

@@ -32,6 +32,7 @@ std::string fingerprint(const ShardedTable& table) {
   add(table.optimizer);
   add(table.weighted);
   add(table.pooled);
+  add(table.deduplicated);
   add(table.features.size());
   for (const TableFeature& feature : table.features) {
     add(feature.pooling_factor);

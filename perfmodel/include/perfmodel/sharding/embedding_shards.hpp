@@ -87,6 +87,12 @@ struct ShardedTable {
   TableOptimizer optimizer = TableOptimizer::kRowwiseAdagrad;
   bool weighted = false;  ///< a weight per id
   bool pooled = true;     ///< a vector per bag; otherwise one per id
+  /// Each rank sends an id once per batch and pools the vectors that come back itself (calibrated
+  /// costs only; TorchRec does so for tables that are not pooled).
+  bool deduplicated = false;
+
+  /// Blocks of rows give partial sums, which the exchange adds up; otherwise vectors of ids.
+  bool gives_sums() const { return pooled && !deduplicated; }
   std::vector<TableFeature> features = {{}};
   std::int64_t least_columns = 128;  ///< of a piece of columns
   TableCache cache = {};

@@ -103,6 +103,14 @@ ShardLoad hashed_lookup_load(const ShardedTable& table, const HashedArray& array
 /// over all elements.
 ShardLoad hashed_array_load(const HashedArray& array, TableOptimizer optimizer);
 
+/// What a rank does for its own samples of a deduplicated table, wherever the table lies: sort the
+/// ids, write where each of them went, sum the vectors that come back, and the reverse. I ids of D
+/// columns, U of them distinct: 16 I bytes of places, I rows through L2, U vectors from memory.
+ShardLoad deduplication_load(const ShardedTable& table, const LoadSettings& settings);
+
+/// Distinct ids of one rank's batch.
+double distinct_ids(const ShardedTable& table, std::int64_t batch_per_rank);
+
 /// Bytes of a table's vectors for all samples of a job, as they go over the wire.
 struct VectorBytes {
   double forward = 0, backward = 0;
