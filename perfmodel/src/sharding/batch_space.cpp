@@ -15,6 +15,7 @@
 ///   phase 1  vector exchange      no shorter than the bottom MLP beside it
 ///   phase 2  gradient exchange    no shorter than the bottom MLP's backward pass
 ///   phase 3  lookups backward     no shorter than the dense all-reduce beside it
+///   phase 4  id exchange          of a later batch: no shorter than the top MLP beside it
 ///
 /// Within a phase loads add up, which is exact for bytes and nearly so for lookups. Fixed costs of
 /// collectives do not depend on the plan as long as the kinds of sharding stay the same; full
@@ -22,7 +23,7 @@
 namespace perfmodel::sharding {
 namespace {
 
-enum Phase : std::size_t { kForward, kVectors, kGradients, kBackward, kPhases };
+enum Phase : std::size_t { kForward, kVectors, kGradients, kBackward, kIds, kPhases };
 
 // Time that one more byte takes [us], past all latencies.
 double slope_us_per_byte(const std::function<double(double)>& time_us) {
@@ -61,7 +62,7 @@ std::vector<TablePlacement> of_kinds(std::vector<TablePlacement> ways,
 
 // What a byte or an id costs, with everything else equal.
 struct BatchModel::Slopes {
-  double all_to_all = 0, reduce_scatter = 0, all_gather = 0, all_reduce = 0;
+  double all_to_all = 0, ids = 0, reduce_scatter = 0, all_gather = 0, all_reduce = 0;
   double host_sum = 0, host_sum_gradient = 0;
   double bag_us = 0, l2 = 0, dram = 0, link = 0, id_us = 0;
 };
@@ -79,7 +80,8 @@ BatchModel::Slopes BatchModel::slopes() const {
     });
   };
   Slopes s;
-  s.all_to_all = all(CollectiveKind::kAllToAll) + exchange_copy_us_per_byte(options_.software);
+  s.ids = all(CollectiveKind::kAllToAll);
+  s.all_to_all = s.ids + exchange_copy_us_per_byte(options_.software);
   s.reduce_scatter = all(CollectiveKind::kReduceScatter);
   s.all_gather = all(CollectiveKind::kAllGather);
   s.all_reduce = all(CollectiveKind::kAllReduce);
@@ -121,6 +123,7 @@ ShardDemand BatchModel::demand(const ShardLoad& load, const Slopes& s) const {
       leaves * s.all_to_all * load[Load::kVectorBytes] + s.host_sum * load[Load::kHostSumBytes];
   demand.loads[kGradients] = leaves * s.all_to_all * load[Load::kGradientBytes] +
                              s.host_sum_gradient * load[Load::kHostSumGradientBytes];
+  demand.loads[kIds] = leaves * s.ids * load[Load::kIdBytes];
   demand.loads[kBackward] =
       s.id_us * load[Load::kSortedIds] +
       std::max(s.dram * load[Load::kBackwardDramBytes], s.l2 * load[Load::kBackwardL2Bytes]) +
@@ -281,6 +284,7 @@ Result<TableSpace> BatchModel::space(const SpaceOptions& options) const {
   space.phases = kPhases;
   space.floors[kVectors] = dense_.bottom_forward_us;
   space.floors[kGradients] = dense_.bottom_backward_us;
+  if (is_pipelined()) space.floors[kIds] = dense_.top_forward_us + dense_.top_backward_us;
   const Slopes s = slopes();
   space.floors[kBackward] = s.all_reduce * dense_.gradient_bytes;
   const auto of_table = [&](std::uint32_t table, bool together) {
