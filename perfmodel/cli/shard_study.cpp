@@ -394,21 +394,22 @@ Result<BatchModel> batch_model(const LoadedStudy& loaded, const ShardArguments& 
        .models = &loaded.models.models});
 }
 
+// TorchRec writes the GB/s of a data sheet as 2^30 bytes, and counts both directions of NVLink.
 TorchrecTopology LoadedStudy::torchrec_topology() const {
-  const auto per_ms = [](double bytes_per_second) { return bytes_per_second / 1000; };
-  TorchrecTopology result;
+  constexpr double kGiB = TorchrecTopology::kGiBPerSecond * 1e-9;  // of bytes per second, per ms
+  TorchrecTopology result = study.torchrec.value_or(TorchrecTopology{});
   result.world = *study.world;
   result.local_world = *study.local_world;
-  result.hbm_cap = static_cast<std::int64_t>(gpu.dram_gb * 1e9);
-  result.hbm_bandwidth = per_ms(gpu.dram_bandwidth.value);
-  if (gpu.pcie_bandwidth.value > 0) result.host_link_bandwidth = per_ms(gpu.pcie_bandwidth.value);
-  // TorchRec's own figures for NVLink count both directions.
+  if (study.torchrec) return result;
+  result.hbm_cap = static_cast<std::int64_t>(gpu.dram_gb * static_cast<double>(1 << 30));
+  result.hbm_bandwidth = kGiB * gpu.dram_bandwidth.value;
+  if (gpu.pcie_bandwidth.value > 0) result.host_link_bandwidth = kGiB * gpu.pcie_bandwidth.value;
   const double link =
       gpu.link_bandwidth.value > 0 ? gpu.link_bandwidth.value : topology.intra.gpu_bandwidth.value;
-  result.intra_host_bandwidth = per_ms(link);
+  result.intra_host_bandwidth = kGiB * link;
   if (topology.nic) {
     result.inter_host_bandwidth =
-        per_ms(topology.nic->bandwidth.value * topology.nic->count / topology.gpus_per_node);
+        kGiB * topology.nic->bandwidth.value * topology.nic->count / topology.gpus_per_node;
   }
   return result;
 }

@@ -121,6 +121,22 @@ TEST(ShardCommand, RatesAsTorchrecDoes) {
   EXPECT_DOUBLE_EQ(best["rating_ms"].get<double>(), most);
 }
 
+// One table on one rank, by hand: (ids + rows + vectors) over HBM's bandwidth, vectors over the
+// link.
+TEST(ShardCommand, TakesTorchrecsMachine) {
+  const std::string machine = write("torchrec.json", R"({"schema": "perfmodel-sharding-study",
+  "version": 1, "gpu": "a100-sxm-80gb", "world": 2, "batch_per_rank": 1000,
+  "torchrec": {"hbm_mem_bw": 1e9, "intra_host_bw": 1e8, "hbm_cap": 1000000000000},
+  "tables": [{"name": "t", "rows": 1000000, "dim": 128, "pooling": 10,
+              "types": ["table_wise"]}]})");
+  const auto outcome = run({"shard", machine, "--costs", "torchrec", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const double ids = 10 * 1000 * 2, vectors = 1000 * 2 * 128 * 4;
+  const double forward = (8 * ids + ids * 128 * 4 + vectors) / 1e9, exchange = vectors / 1e8;
+  EXPECT_NEAR(Json::parse(outcome.out)["plans"][0]["rating_ms"].get<double>(),
+              3 * forward + 2 * exchange, 1e-12);
+}
+
 TEST(ShardCommand, PlansRoundTrip) {
   for (const char* format : {"torchrec", "hugectr"}) {
     const std::string plan = (scratch() / (std::string(format) + "_plan.json")).string();

@@ -126,6 +126,28 @@ HashedArray parse_hashed(const Json& json, std::optional<Error>& error) {
   return array;
 }
 
+// Keys are the planner's own names, in its units: bytes and bytes per millisecond.
+TorchrecTopology parse_torchrec(const Json& json, std::optional<Error>& error) {
+  ObjectReader reader(json, "/torchrec", error);
+  TorchrecTopology topology;
+  for (const auto& [key, bytes] :
+       {std::pair{"hbm_cap", &topology.hbm_cap}, {"ddr_cap", &topology.ddr_cap}}) {
+    if (reader.has(key)) *bytes = reader.whole_number(key, 1);
+  }
+  for (const auto& [key, number] :
+       {std::pair{"hbm_mem_bw", &topology.hbm_bandwidth},
+        {"ddr_mem_bw", &topology.ddr_bandwidth},
+        {"hbm_to_ddr_mem_bw", &topology.host_link_bandwidth},
+        {"intra_host_bw", &topology.intra_host_bandwidth},
+        {"inter_host_bw", &topology.inter_host_bandwidth},
+        {"bwd_compute_multiplier", &topology.backward_compute_multiplier},
+        {"weighted_feature_bwd_compute_multiplier", &topology.weighted_backward_multiplier}}) {
+    if (reader.has(key)) *number = reader.positive(key);
+  }
+  reader.finish();
+  return topology;
+}
+
 void read_machine(ObjectReader& root, ShardingStudy& study) {
   for (const auto& [key, text] :
        {std::pair{"name", &study.name}, {"gpu", &study.gpu}, {"topology", &study.topology}}) {
@@ -170,6 +192,9 @@ ShardingStudy parse_study(const Json& document, std::optional<Error>& error) {
   read_machine(root, study);
   if (root.has("dense")) {
     if (const Json* json = root.object("dense")) study.dense = parse_dense(*json, error);
+  }
+  if (root.has("torchrec")) {
+    if (const Json* json = root.object("torchrec")) study.torchrec = parse_torchrec(*json, error);
   }
   if (root.has("hashed")) {
     if (const Json* json = root.object("hashed")) study.hashed = parse_hashed(*json, error);

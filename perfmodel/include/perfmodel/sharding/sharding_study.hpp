@@ -49,7 +49,9 @@ struct ShardingStudy {
   std::optional<std::int64_t> world, local_world;  ///< ranks; ranks per host
   std::optional<std::int64_t> batch_per_rank;      ///< samples
   std::optional<TorchrecSettings::Pipeline> pipeline;
-  std::optional<double> free_share;   ///< of HBM that is left alone (0.15)
+  std::optional<double> free_share;  ///< of HBM that is left alone (0.15)
+  /// Of TorchRec's planner, where its own figures are wanted; world and hosts are the study's.
+  std::optional<TorchrecTopology> torchrec;
   std::vector<std::string> warnings;  ///< of the reader
 };
 
