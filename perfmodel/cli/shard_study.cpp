@@ -238,6 +238,10 @@ Result<void> parse_compression(const std::string& text, ShardingStudy& study) {
   return {};
 }
 
+TableSoftware software_of(const ShardArguments& arguments) {
+  return arguments.software == "fused" ? TableSoftware::kFused : TableSoftware::kPerTable;
+}
+
 std::atomic<bool> interrupt_flag{false};
 struct sigaction previous_action;
 
@@ -379,7 +383,7 @@ Result<LoadedStudy> load_study(const ShardArguments& arguments) {
         "times assume that the host keeps ahead of the GPU (CUDA graphs); for eager PyTorch give "
         "--host-us, or predict the graphs that `shard export --format graphs` writes");
   }
-  if (!loaded.is_torchrec && !calibration_of(loaded.gpu).known) {
+  if (!loaded.is_torchrec && !calibration_of(loaded.gpu, software_of(arguments)).known) {
     loaded.warnings.push_back(
         fmt::format("no measured DLRM system with {}: times are not calibrated", loaded.gpu.name));
   }

@@ -163,7 +163,7 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
                             "found {} and {}",
                             study.hashed->elements, study.hashed->chunk));
   }
-  model.calibration_ = calibration_of(gpu);
+  model.calibration_ = calibration_of(gpu, options.software);
   if (options.device_factor > 0) model.calibration_.factor = options.device_factor;
   if (auto good = check_dot_products(study); !good) return Unexpected{good.error()};
   std::int64_t vectors = 0, columns = 0;

@@ -83,12 +83,13 @@ struct BatchOptions {
 };
 
 /// Measured over predicted time of MLPerf's DLRM systems with this GPU, fitted on the even rows
-/// (docs/sharding.md); 1 and `known` false for GPUs without rows.
+/// (docs/sharding.md); 1 and `known` false for GPUs without rows. Software that takes tables one by
+/// one has constants of its own instead, fitted on A100.
 struct Calibration {
   double factor = 1, spread = 0;  ///< `spread`: relative, of the rows round the factor
   bool known = false;
 };
-Calibration calibration_of(const Gpu& gpu);
+Calibration calibration_of(const Gpu& gpu, TableSoftware software = TableSoftware::kFused);
 
 /// What a batch takes, whatever the plan. Lookups by the kernel models, one launch per rank;
 /// exchanges by the topology's curves, limited by the rank with most bytes; the dense part kernel
