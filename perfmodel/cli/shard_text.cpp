@@ -77,27 +77,40 @@ std::string headline(const ShardReport& report) {
   return text + "\n";
 }
 
-std::string limit_of(const ReportedPlan& plan) {
-  if (plan.advice) return std::string(to_string(plan.advice->bottleneck));
-  return plan.rating ? fmt::format("GPU {}", plan.rating->slowest_rank()) : "";
+// "9 TW, 2 RW, 8 DP"
+std::string types_text(const ReportedPlan& plan) {
+  constexpr std::pair<ShardingType, const char*> kShort[] = {
+      {ShardingType::kTableWise, "TW"},         {ShardingType::kColumnWise, "CW"},
+      {ShardingType::kRowWise, "RW"},           {ShardingType::kTableRowWise, "TWRW"},
+      {ShardingType::kTableColumnWise, "TWCW"}, {ShardingType::kGrid, "grid"},
+      {ShardingType::kRowSplit, "split"},       {ShardingType::kHostRowSplit, "host split"},
+      {ShardingType::kDataParallel, "DP"}};
+  std::string text;
+  for (const auto& [type, name] : kShort) {
+    const auto count = std::count_if(plan.placements.begin(), plan.placements.end(),
+                                     [&](const auto& one) { return one.type == type; });
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
+  }
+  return text;
 }
 
 std::string plan_table(const ShardReport& report, bool bold) {
   if (report.loaded->is_torchrec) {
-    TextTable table{"plan", "rating", "mean", "<limited by", "memory"};
+    TextTable table{"plan", "rating", "mean", "<limited by", "memory", "<tables"};
     for (const ReportedPlan& plan : report.plans) {
       table.row({plan.name, fmt::format("{:.4g} ms", plan.rating->rating_ms()),
-                 fmt::format("{:.4g} ms", plan.rating->mean_ms()), limit_of(plan),
-                 bytes_text(most_memory(plan))});
+                 fmt::format("{:.4g} ms", plan.rating->mean_ms()),
+                 fmt::format("GPU {}", plan.rating->slowest_rank()), bytes_text(most_memory(plan)),
+                 types_text(plan)});
     }
     return table.text(bold) + "A rating of TorchRec's planner ranks plans; it is no time.\n";
   }
-  TextTable table{"plan", "time", "low", "high", "samples", "<limited by", "memory"};
+  TextTable table{"plan", "time", "low", "high", "samples", "memory", "<tables"};
   for (const ReportedPlan& plan : report.plans) {
     const BatchTime& time = *plan.time;
     table.row({plan.name, time_text(time.predicted_us), time_text(time.low_us),
                time_text(time.high_us), samples_text(samples_per_s(report, time.predicted_us)),
-               limit_of(plan), bytes_text(most_memory(plan))});
+               bytes_text(most_memory(plan)), types_text(plan)});
   }
   return table.text(bold);
 }

@@ -1,6 +1,7 @@
 #include "perfmodel/sharding/rank_plans.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "perfmodel/sharding/memory_shortfall.hpp"
 
@@ -46,6 +47,29 @@ Result<void> add_plans(const BatchModel& model, const TableSpace& space, const S
   return {};
 }
 
+std::array<std::size_t, 16> tables_by_type(const RankedPlan& plan) {
+  std::array<std::size_t, 16> count{};
+  for (const TablePlacement& placement : plan.placements) {
+    ++count[static_cast<std::size_t>(placement.type)];
+  }
+  return count;
+}
+
+// The best, and of the others those that shard other numbers of tables in some way: plans that
+// differ in places alone say nothing new.
+void keep_different(std::vector<RankedPlan>& plans, std::size_t most) {
+  std::vector<RankedPlan> kept;
+  for (RankedPlan& plan : plans) {
+    const auto types = tables_by_type(plan);
+    const bool is_new = std::none_of(kept.begin(), kept.end(), [&](const RankedPlan& other) {
+      return tables_by_type(other) == types;
+    });
+    if (is_new) kept.push_back(std::move(plan));
+    if (kept.size() == most) break;
+  }
+  plans = std::move(kept);
+}
+
 // The search knows no names: says what is short where that is the reason.
 Unexpected explained(const Error& error, const BatchModel& model, const PlanSpace& space) {
   const std::string shortfall = describe_shortfall(model.study().tables, space);
@@ -87,9 +111,7 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
   const RankedPlan& best = all.plans.front();
   const double slack = std::max(0.0, best.objective_us - bound);
   all.lower_bound_us = std::max(0.0, best.time.predicted_us - slack * model.device_factor());
-  if (all.plans.size() > std::max<std::size_t>(1, options.keep)) {
-    all.plans.resize(std::max<std::size_t>(1, options.keep));
-  }
+  keep_different(all.plans, std::max<std::size_t>(1, options.keep));
   return all;
 }
 

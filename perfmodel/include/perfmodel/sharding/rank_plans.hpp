@@ -18,7 +18,8 @@ struct RankedPlan {
 };
 
 struct RankedPlans {
-  std::vector<RankedPlan> plans;  ///< fastest first, all different
+  /// Fastest first; each shards another number of tables in some way.
+  std::vector<RankedPlan> plans;
   /// No plan that fits is faster, as far as the search's phases describe the batch [us].
   double lower_bound_us = 0;
   bool proved_best = false;
