@@ -141,6 +141,8 @@ Json shard_json(const ShardReport& report) {
                {"world", *loaded.study.world},
                {"gpus_per_host", *loaded.study.local_world},
                {"batch_per_gpu", *loaded.study.batch_per_rank},
+               {"pipeline", loaded.pipeline_name()},
+               {"free_share", loaded.study.free_share.value_or(kDefaultFreeShare)},
                {"memory_cap_bytes", rounded(report.memory_cap)}};
   Json plans = Json::array();
   for (const ReportedPlan& plan : report.plans) {

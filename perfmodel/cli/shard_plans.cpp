@@ -23,7 +23,6 @@ Result<ShardReport> search_ratings(const LoadedStudy& loaded, const ShardArgumen
   const TorchrecTopology topology = loaded.torchrec_topology();
   const TorchrecSettings settings = loaded.torchrec_settings();
   const std::vector<ShardedTable>& tables = loaded.study.tables;
-  constexpr double kFreeShare = 0.15;
   std::int64_t dense_bytes = 0;
   if (loaded.study.dense) {
     const auto model = batch_model(loaded, arguments);
@@ -31,7 +30,7 @@ Result<ShardReport> search_ratings(const LoadedStudy& loaded, const ShardArgumen
     dense_bytes = static_cast<std::int64_t>(4 * model->dense().parameters);
   }
   const auto usable = usable_hbm(tables, topology, settings,
-                                 loaded.study.free_share.value_or(kFreeShare), dense_bytes);
+                                 loaded.study.free_share.value_or(kDefaultFreeShare), dense_bytes);
   if (!usable) return Unexpected{usable.error()};
   const auto space =
       make_torchrec_space(tables, topology, settings, {.hbm_cap = *usable, .least_columns = {}});

@@ -423,6 +423,12 @@ TorchrecSettings LoadedStudy::torchrec_settings() const {
           .pipeline = study.pipeline.value_or(TorchrecSettings::Pipeline::kNone)};
 }
 
+std::string_view LoadedStudy::pipeline_name() const {
+  using Pipeline = TorchrecSettings::Pipeline;
+  const Pipeline otherwise = is_torchrec ? Pipeline::kNone : Pipeline::kSparseDist;
+  return kPipelines[static_cast<std::size_t>(study.pipeline.value_or(otherwise))];
+}
+
 Result<std::vector<TablePlacement>> load_plan(const std::string& file, const LoadedStudy& loaded) {
   const std::string head = head_of(file);
   if (head.find("\"shard_matrix\"") != std::string::npos ||

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernel_models_option.hpp"
@@ -31,6 +32,9 @@ struct ShardArguments {
 
 void add_shard_options(CLI::App& app, ShardArguments& arguments);
 
+/// Of HBM, where a study leaves it open (BatchModel and usable_hbm() have the same).
+inline constexpr double kDefaultFreeShare = 0.15;
+
 /// A study with everything that its prediction needs.
 struct LoadedStudy {
   std::string file;
@@ -43,6 +47,7 @@ struct LoadedStudy {
   bool is_torchrec = false;  ///< costs are TorchRec's ratings
   sharding::TorchrecTopology torchrec_topology() const;
   sharding::TorchrecSettings torchrec_settings() const;
+  std::string_view pipeline_name() const;  ///< the study's, or the default of the costs
 };
 
 /// Reads the tables (a study, a CSV list or an execution graph) and puts the arguments over what

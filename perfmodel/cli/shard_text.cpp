@@ -59,6 +59,34 @@ double most_memory(const ReportedPlan& plan) {
   return most;
 }
 
+// One word for all tables, or "mixed".
+template <class Property>
+std::string of_all(const ShardingStudy& study, Property property) {
+  const std::string first = property(study.tables.front());
+  const bool same =
+      std::all_of(study.tables.begin(), study.tables.end(),
+                  [&](const ShardedTable& table) { return property(table) == first; });
+  return same ? first : "mixed";
+}
+
+// What the study says or leaves to defaults.
+std::string settings_text(const LoadedStudy& loaded) {
+  const ShardingStudy& study = loaded.study;
+  const auto bytes = [](const ShardedTable& table) {
+    return fmt::format("{} bytes", table.element_bytes);
+  };
+  const auto optimizer = [](const ShardedTable& table) {
+    return std::string(to_string(table.optimizer));
+  };
+  const auto ids = [](const ShardedTable& table) {
+    return table.skew.exponent == 0 ? std::string("uniform")
+                                    : fmt::format("Zipf {:g}", table.skew.exponent);
+  };
+  return fmt::format("elements {}, optimizer {}, ids {}, pipeline {}, {} of memory kept free",
+                     of_all(study, bytes), of_all(study, optimizer), of_all(study, ids),
+                     loaded.pipeline_name(), percent(study.free_share.value_or(kDefaultFreeShare)));
+}
+
 std::string headline(const ShardReport& report) {
   const LoadedStudy& loaded = *report.loaded;
   const ShardingStudy& study = loaded.study;
@@ -71,6 +99,7 @@ std::string headline(const ShardReport& report) {
                                  counted(study.tables.size(), "table"), bytes_text(bytes),
                                  *study.world, loaded.gpu.name, loaded.topology.name,
                                  grouped(static_cast<std::size_t>(*study.batch_per_rank)));
+  text += wrapped(settings_text(loaded), "", 0);
   for (const std::string& warning : loaded.warnings) {
     text += wrapped("note: " + warning, "", 2);
   }
