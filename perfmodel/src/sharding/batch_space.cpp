@@ -275,6 +275,20 @@ Result<std::vector<PlacementOption>> BatchModel::options_of(std::uint32_t table,
   return made;
 }
 
+// Of all samples: an id and, for one bag each, a length.
+double BatchModel::id_bytes() const {
+  constexpr double kIdAndLength = 12;
+  double ids = 0;
+  for (const ShardedTable& table : study_.tables) {
+    for (const TableFeature& feature : table.features) {
+      const std::int64_t samples = feature.batch.value_or(*study_.batch_per_rank) * world();
+      ids +=
+          static_cast<double>(samples) * feature.poolings * std::max(1.0, feature.pooling_factor);
+    }
+  }
+  return kIdAndLength * ids;
+}
+
 Result<TableSpace> BatchModel::space(const SpaceOptions& options) const {
   TableSpace made;
   PlanSpace& space = made.space;
@@ -286,6 +300,8 @@ Result<TableSpace> BatchModel::space(const SpaceOptions& options) const {
   space.floors[kGradients] = dense_.bottom_backward_us;
   if (is_pipelined()) space.floors[kIds] = dense_.top_forward_us + dense_.top_backward_us;
   const Slopes s = slopes();
+  // Where even one rank that gets all ids would hide their exchange, the phase is left out.
+  if (s.ids * id_bytes() <= space.floors[kIds]) space.phases = kIds;
   space.floors[kBackward] = s.all_reduce * dense_.gradient_bytes;
   const auto of_table = [&](std::uint32_t table, bool together) {
     return options_of(table, together, s, options);

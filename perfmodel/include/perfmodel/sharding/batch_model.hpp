@@ -159,6 +159,7 @@ class BatchModel {
   std::int64_t nodes() const { return world() / local_world_; }
   bool is_pipelined() const;
   double reserve() const;
+  double id_bytes() const;
   LoadSettings load_settings() const;
   ShardLoad load(std::size_t table, const ShardSize& size, ShardingType type,
                  ComputeKernel kernel) const;
