@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <functional>
@@ -392,7 +393,8 @@ TEST_P(FusionOfModels, LeavesNothingOutThatIsRead) {
 }
 
 TEST_P(FusionOfModels, ReadsAsItWasWritten) {
-  const auto file = std::filesystem::temp_directory_path() / "elementwise_fusion_test.json.gz";
+  const auto file = std::filesystem::temp_directory_path() /
+                    ("elementwise_fusion_test_" + std::to_string(getpid()) + ".json.gz");
   const ExecutionGraph made = fused(GetParam()());
   ASSERT_TRUE(write_execution_graph(made, file));
   const ExecutionGraph read = value(read_execution_graph(file));

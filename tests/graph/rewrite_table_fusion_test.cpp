@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -110,7 +111,8 @@ TEST(TableFusion, MayTrainTablesByRowwiseAdagrad) {
 }
 
 TEST(TableFusion, ReadsAsItWasWritten) {
-  const auto file = std::filesystem::temp_directory_path() / "table_fusion_test.json.gz";
+  const auto file = std::filesystem::temp_directory_path() /
+                    ("table_fusion_test_" + std::to_string(getpid()) + ".json.gz");
   const ExecutionGraph made = fused(value(build_dlrm(dlrm("ddp", false))));
   ASSERT_TRUE(write_execution_graph(made, file));
   const auto comparison = compare_graphs(made, value(read_execution_graph(file)));
