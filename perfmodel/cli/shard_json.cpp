@@ -165,6 +165,7 @@ Json shard_json(const ShardReport& report) {
   }
   if (report.compression) json["compression"] = compression_json(*report.compression);
   json["warnings"] = loaded.warnings;
+  for (const std::string& warning : report.warnings) json["warnings"].push_back(warning);
   return json;
 }
 

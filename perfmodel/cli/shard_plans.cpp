@@ -18,6 +18,12 @@ void clear_progress() {
   if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r{:79}\r", "");
 }
 
+void warn_of_range(const BatchModel& model, ShardReport& report) {
+  if (model.dense().in_range) return;
+  report.warnings.push_back(
+      "a kernel of the dense part lies outside of the sizes that its model was checked on");
+}
+
 Result<ShardReport> search_ratings(const LoadedStudy& loaded, const ShardArguments& arguments,
                                    std::size_t keep) {
   const TorchrecTopology topology = loaded.torchrec_topology();
@@ -66,6 +72,7 @@ Result<ShardReport> search_times(const LoadedStudy& loaded, const ShardArguments
   ShardReport report;
   report.loaded = &loaded;
   report.memory_cap = model->memory_cap();
+  warn_of_range(*model, report);
   for (RankedPlan& plan : ranked->plans) {
     auto advice = advise(*model, plan.placements, plan.time);
     if (!advice) return Unexpected{advice.error()};
@@ -126,6 +133,7 @@ Result<ShardReport> price_plans(const LoadedStudy& loaded, const ShardArguments&
   const auto model = batch_model(loaded, arguments);
   if (!model) return Unexpected{model.error()};
   report.memory_cap = model->memory_cap();
+  warn_of_range(*model, report);
   for (const NamedPlacements& plan : plans) {
     auto time = model->time(plan.placements);
     if (!time) return Unexpected{time.error()};

@@ -44,8 +44,9 @@ struct CompressionReport {
 /// What `shard` prints and draws.
 struct ShardReport {
   const LoadedStudy* loaded = nullptr;
-  std::vector<ReportedPlan> plans;  ///< best first, where they were searched for
-  double memory_cap = 0;            ///< bytes per GPU
+  std::vector<ReportedPlan> plans;         ///< best first, where they were searched for
+  double memory_cap = 0;                   ///< bytes per GPU
+  std::vector<std::string> warnings = {};  ///< beside those of `loaded`
   struct Search {
     double lower_bound = 0;  ///< in the unit of the costs
     bool proved_best = false, stopped = false;

@@ -378,6 +378,15 @@ Result<LoadedStudy> load_study(const ShardArguments& arguments) {
   if (!models) return Unexpected{models.error()};
   loaded.models = std::move(*models);
   if (!loaded.models.warning.empty()) loaded.warnings.push_back(loaded.models.warning);
+  const bool has_distances =
+      std::any_of(loaded.study.tables.begin(), loaded.study.tables.end(),
+                  [](const ShardedTable& table) { return table.cache.statistics.has_value(); });
+  if (!loaded.is_torchrec && has_distances) {
+    loaded.warnings.push_back(
+        "expected_lookups and distances of caches are TorchRec's: here the Zipf law of a table "
+        "says "
+        "what its cache misses");
+  }
   if (!loaded.is_torchrec && arguments.host_us == 0) {
     loaded.warnings.push_back(
         "times assume that the host keeps ahead of the GPU (CUDA graphs); for eager PyTorch give "

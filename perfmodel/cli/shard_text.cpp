@@ -103,6 +103,9 @@ std::string headline(const ShardReport& report) {
   for (const std::string& warning : loaded.warnings) {
     text += wrapped("note: " + warning, "", 2);
   }
+  for (const std::string& warning : report.warnings) {
+    text += wrapped("note: " + warning, "", 2);
+  }
   return text + "\n";
 }
 

@@ -137,6 +137,18 @@ TEST(ShardCommand, TakesTorchrecsMachine) {
               3 * forward + 2 * exchange, 1e-12);
 }
 
+TEST(ShardCommand, SaysWhatItDoesNotUse) {
+  const std::string cached = write("cached.json", R"({"schema": "perfmodel-sharding-study",
+  "version": 1, "gpu": "a100-sxm-80gb", "world": 2, "batch_per_rank": 1000,
+  "tables": [{"name": "t", "rows": 1000, "dim": 128, "pooling": 10,
+              "cache": {"expected_lookups": 500, "distances": [3, 2, 1]}}]})");
+  const auto outcome = run({"shard", cached, "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(Json::parse(outcome.out)["warnings"].dump(), HasSubstr("distances of caches"));
+  const auto rated = run({"shard", cached, "--costs", "torchrec", "--json"});
+  EXPECT_THAT(Json::parse(rated.out)["warnings"].dump(), Not(HasSubstr("distances of caches")));
+}
+
 TEST(ShardCommand, PlansRoundTrip) {
   for (const char* format : {"torchrec", "hugectr"}) {
     const std::string plan = (scratch() / (std::string(format) + "_plan.json")).string();
