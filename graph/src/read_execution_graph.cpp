@@ -609,38 +609,34 @@ Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path&
   return {};
 }
 
-}  // namespace
-
-Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
-                                            ReadOptions options) {
-  auto stream = JsonStream::open(file, "nodes");
-  if (!stream) return Unexpected{stream.error()};
+Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& file,
+                                ReadOptions options) {
   ExecutionGraph graph;
   graph.source = file.string();
   Reader reader(graph);
   bool has_trace_events = false;
   for (;;) {
-    const auto item = stream->next(options.salvage);
+    const auto item = stream.next(options.salvage);
     if (!item) {
       // A timed trace is one long member; say so rather than where its text ends.
       return Unexpected{item.error()};
     }
     if (*item == JsonStream::Item::kEnd) break;
     if (*item == JsonStream::Item::kMember) {
-      has_trace_events |= stream->member_key() == "traceEvents";
-      reader.head_member(stream->member_key(), stream->member_text());
-    } else if (auto read = reader.piece(*stream); !read) {
+      has_trace_events |= stream.member_key() == "traceEvents";
+      reader.head_member(stream.member_key(), stream.member_text());
+    } else if (auto read = reader.piece(stream); !read) {
       return Unexpected{read.error()};
     }
     if (has_trace_events) break;
   }
-  if (has_trace_events || (!stream->array_seen() && reader.looks_like_trace())) {
+  if (has_trace_events || (!stream.array_seen() && reader.looks_like_trace())) {
     return format_error(file, "/traceEvents",
                         "expected an execution graph, found a timed (Kineto) trace");
   }
-  if (!stream->array_seen()) return format_error(file, "", "expected key \"nodes\", found none");
+  if (!stream.array_seen()) return format_error(file, "", "expected key \"nodes\", found none");
   if (graph.nodes.empty()) return format_error(file, "/nodes", "expected nodes, found none");
-  if (stream->cut_off()) {
+  if (stream.cut_off()) {
     graph.warnings.push_back(
         fmt::format("the file breaks off; {} complete nodes were kept", graph.nodes.size()));
   }
@@ -648,6 +644,21 @@ Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
   index_graph(graph);
   if (auto sound = check_structure(graph, file); !sound) return Unexpected{sound.error()};
   return graph;
+}
+
+}  // namespace
+
+Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
+                                            ReadOptions options) {
+  auto stream = JsonStream::open(file, "nodes");
+  if (!stream) return Unexpected{stream.error()};
+  return read_all(std::move(*stream), file, options);
+}
+
+Result<ExecutionGraph> parse_execution_graph(std::string_view text, std::string_view name,
+                                             ReadOptions options) {
+  const std::filesystem::path file(name);
+  return read_all(JsonStream::over(text, file, "nodes"), file, options);
 }
 
 }  // namespace perfmodel
