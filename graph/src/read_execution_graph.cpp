@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <new>
 #include <unordered_map>
 
 #include "json_stream.hpp"
@@ -19,6 +20,12 @@ struct FieldError {
   std::string tail;
   std::string message;
 };
+
+// The code, but as an exception where memory is out: a parser in that state must not be used again.
+simdjson::error_code checked(simdjson::error_code code) {
+  if (code == simdjson::MEMALLOC) throw std::bad_alloc();
+  return code;
+}
 
 std::string_view kind_of(dom::element element) {
   switch (element.type()) {
@@ -87,7 +94,7 @@ class Reader {
 
   void head_member(const std::string& key, const std::string& text) {
     dom::element value;
-    if (text.empty() || parser_.parse(text).get(value) != simdjson::SUCCESS) return;
+    if (text.empty() || checked(parser_.parse(text).get(value))) return;
     std::string_view string;
     if (key == "schema" && value.get(string) == simdjson::SUCCESS) graph_.schema = string;
     if (key == "pid") to_integer(value, graph_.process_id);
@@ -102,7 +109,7 @@ class Reader {
     dom::element root;
     const std::string_view text = stream.elements();
     // The stream keeps its padding readable, so no copy is needed.
-    if (auto error = parser_.parse(text.data(), text.size(), false).get(root)) {
+    if (auto error = checked(parser_.parse(text.data(), text.size(), false).get(root))) {
       return Unexpected{stream.syntax_error(simdjson::error_message(error))};
     }
     std::size_t i = 0;
@@ -517,7 +524,7 @@ class Reader {
       dom::parser inner;
       dom::array list;
       const std::string text(graph_.names.text(argument.index));
-      if (inner.parse(text).get(list) != simdjson::SUCCESS) {
+      if (checked(inner.parse(text).get(list))) {
         graph_.warnings.push_back("the process_group:init text is no JSON; groups unknown");
         continue;
       }

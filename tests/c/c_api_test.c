@@ -16,14 +16,14 @@ static int failures = 0;
 static perfmodel_error error;
 
 /* The status, and a message that holds `text`. */
-#define CHECK_FAILS(call, wanted, text)                                                   \
-  do {                                                                                    \
-    const perfmodel_status got = (call);                                                  \
-    if (got != (wanted) || strstr(error.message, text) == NULL) {                         \
-      fprintf(stderr, "%s:%d: %s: status %d, \"%s\"\n", __FILE__, __LINE__, #call, got,   \
-              error.message);                                                             \
-      ++failures;                                                                         \
-    }                                                                                     \
+#define CHECK_FAILS(call, wanted, text)                                                 \
+  do {                                                                                  \
+    const perfmodel_status got = (call);                                                \
+    if (got != (wanted) || strstr(error.message, text) == NULL) {                       \
+      fprintf(stderr, "%s:%d: %s: status %d, \"%s\"\n", __FILE__, __LINE__, #call, got, \
+              error.message);                                                           \
+      ++failures;                                                                       \
+    }                                                                                   \
   } while (0)
 
 static const char* const kGpus[] = {"a100-sxm-40gb", "h100-sxm-80gb"};
@@ -98,8 +98,8 @@ static void check_graphs(const perfmodel_predictor* predictor) {
   CHECK_FAILS(perfmodel_graph_read("x", NULL, &error), PERFMODEL_ERROR_ARGUMENT, "out");
   CHECK_FAILS(perfmodel_graph_read("/nonexistent.json", &graph, &error), PERFMODEL_ERROR_IO,
               "/nonexistent.json");
-  CHECK_FAILS(perfmodel_graph_parse("{\"nodes\": [{]}", 14, &graph, &error),
-              PERFMODEL_ERROR_SYNTAX, "graph:1:");
+  CHECK_FAILS(perfmodel_graph_parse("{\"nodes\": [{]}", 14, &graph, &error), PERFMODEL_ERROR_SYNTAX,
+              "graph:1:");
   CHECK_FAILS(perfmodel_graph_parse("{}", 2, &graph, &error), PERFMODEL_ERROR_FORMAT, "nodes");
   CHECK_FAILS(perfmodel_graph_parse("", 0, &graph, &error), PERFMODEL_ERROR_SYNTAX, "");
   CHECK_FAILS(perfmodel_graph_parse(NULL, 4, &graph, &error), PERFMODEL_ERROR_ARGUMENT, "text");
@@ -287,12 +287,11 @@ static void check_many(const perfmodel_predictor* predictor, const perfmodel_gra
   CHECK(statuses[3] == PERFMODEL_ERROR_ARGUMENT && statuses[5] == PERFMODEL_ERROR_IMPOSSIBLE);
   CHECK(statuses[7] == PERFMODEL_ERROR_UNKNOWN_NAME && statuses[8] == PERFMODEL_OK);
 
-  CHECK_FAILS(perfmodel_predict_many(predictor, questions, 0, 1, NULL, totals, statuses, NULL,
-                                     &error),
-              PERFMODEL_ERROR_ARGUMENT, "at least one");
   CHECK_FAILS(
-      perfmodel_predict_many(predictor, NULL, 1, 1, NULL, totals, statuses, NULL, &error),
-      PERFMODEL_ERROR_ARGUMENT, "questions");
+      perfmodel_predict_many(predictor, questions, 0, 1, NULL, totals, statuses, NULL, &error),
+      PERFMODEL_ERROR_ARGUMENT, "at least one");
+  CHECK_FAILS(perfmodel_predict_many(predictor, NULL, 1, 1, NULL, totals, statuses, NULL, &error),
+              PERFMODEL_ERROR_ARGUMENT, "questions");
   CHECK_FAILS(
       perfmodel_predict_many(predictor, questions, 1, 1, NULL, NULL, statuses, NULL, &error),
       PERFMODEL_ERROR_ARGUMENT, "totals");
