@@ -49,7 +49,7 @@ const std::vector<OpRow>& ops() {
 Problem bad(std::string message) { return {"bad_request", std::move(message)}; }
 
 // Kept short: what strangers send is not repeated at length.
-std::string quoted(std::string_view text) {
+std::string shown_text(std::string_view text) {
   std::string shown(text.substr(0, 40));
   for (char& c : shown) {
     if (static_cast<unsigned char>(c) < 0x20) c = '?';
@@ -67,7 +67,10 @@ class LineReader {
     ondemand::parser large;
     ondemand::parser& parser = line_.size() < kKeptBytes ? small : large;
     ondemand::document document;
-    if (auto code = parser.iterate(line_).get(document)) return syntax(code);
+    line_.reserve(line_.size() + simdjson::SIMDJSON_PADDING);
+    if (auto code = parser.iterate(line_.data(), line_.size(), line_.capacity()).get(document)) {
+      return syntax(code);
+    }
     ondemand::object object;
     if (auto code = document.get_object().get(object)) {
       return code == simdjson::INCORRECT_TYPE ? bad("expected an object, found something else")
@@ -80,7 +83,9 @@ class LineReader {
       keys_.emplace_back(key);
       if (const auto code = member(keys_.back(), value)) return syntax(code);
     }
-    if (!document.at_end()) return bad("expected one JSON object, found more behind it");
+    const char* rest = nullptr;
+    if (!document.current_location().get(rest))
+      return bad("expected one JSON object, found more behind it");
     if (!first_) first_ = check_keys();
     return first_;
   }
@@ -119,7 +124,7 @@ class LineReader {
       if (value.get_bool().get(request_.keep_ops)) problem("/keep_ops: expected true or false");
       return simdjson::SUCCESS;
     }
-    problem(fmt::format("expected keys that the protocol knows, found {}", quoted(key)));
+    problem(fmt::format("expected keys that the protocol knows, found {}", shown_text(key)));
     return simdjson::SUCCESS;
   }
 
@@ -182,8 +187,8 @@ class LineReader {
     if (row == ops().end()) {
       std::vector<std::string_view> names;
       for (const OpRow& known : ops()) names.push_back(known.name);
-      problem(
-          fmt::format("/op: expected one of {}, found {}", fmt::join(names, ", "), quoted(name)));
+      problem(fmt::format("/op: expected one of {}, found {}", fmt::join(names, ", "),
+                          shown_text(name)));
     } else {
       row_ = &*row;
       request_.op = row->op;
@@ -212,7 +217,7 @@ class LineReader {
     if (name == "ddp") request_.strategy = ParallelStrategy::kDdp;
     if (name == "fsdp") request_.strategy = ParallelStrategy::kFsdp;
     if (!request_.strategy) {
-      problem(fmt::format("/strategy: expected ddp or fsdp, found {}", quoted(name)));
+      problem(fmt::format("/strategy: expected ddp or fsdp, found {}", shown_text(name)));
     }
     return simdjson::SUCCESS;
   }
