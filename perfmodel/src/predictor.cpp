@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "host_facts.hpp"
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
@@ -19,6 +20,7 @@
 #include "perfmodel/graph/rewrites/sequence_length.hpp"
 #include "perfmodel/predictors/collectives.hpp"
 #include "perfmodel/predictors/topology.hpp"
+#include "predict_with.hpp"
 
 namespace perfmodel {
 namespace {
@@ -45,6 +47,7 @@ std::string lower_case(std::string_view text) {
 struct Target {
   Gpu gpu;
   std::shared_ptr<const OverheadTable> overheads;
+  std::size_t table = 0;  ///< number of `overheads` among those that were loaded
   std::vector<std::string> warnings;
   Topology topology;  ///< that it usually sits in
 
@@ -73,22 +76,42 @@ struct Predictor::State {
   std::vector<std::unique_ptr<Target>> targets;            ///< by name
   std::unordered_map<std::string, const Target*> by_name;  ///< lower case
   std::vector<std::unique_ptr<KernelModel>> collectives;   ///< one per known topology
+  std::vector<const OverheadTable*> tables;                ///< of the targets, each once
 
   Result<void> load(const PredictorConfig& config);
   Result<void> add_target(Gpu gpu, const std::string& asked_as, const PredictorConfig& config,
-                          OverheadTables& tables);
+                          OverheadTables& read);
   Result<const Target*> target(std::string_view name) const;
   Result<const Topology*> topology(const Target& target, const AskOptions& options,
                                    std::vector<std::string>& warnings) const;
   const KernelModel* collectives_on(const Topology& topology) const;
-  Result<Prediction> predict(const ExecutionGraph& graph, std::string_view gpu,
-                             const AskOptions& options) const;
+  /// `prepared`: what `graph` is, or differs from in sizes alone; may be null.
+  Result<Prediction> predict(const ExecutionGraph& graph, const PreparedGraph::State* prepared,
+                             std::string_view gpu, const AskOptions& options) const;
+  Result<Prediction> predict_resized(const ExecutionGraph& graph,
+                                     const PreparedGraph::State* prepared, std::string_view gpu,
+                                     const AskOptions& options) const;
 };
 
 struct PreparedGraph::State {
   std::shared_ptr<const Predictor::State> predictor;
   ExecutionGraph graph;
   std::optional<std::int64_t> batch;
+
+  /// Found with the first question about a GPU that has this table.
+  Result<const HostFacts*> facts_with(const Target& target) const {
+    const OfTable& of = of_table[target.table];
+    std::call_once(of.once,
+                   [&] { of.facts = make_host_facts(graph, *target.overheads, std::nullopt); });
+    if (!of.facts) return Unexpected{of.facts.error()};
+    return &*of.facts;
+  }
+
+  struct OfTable {
+    mutable std::once_flag once;
+    mutable Result<HostFacts> facts;
+  };
+  std::vector<OfTable> of_table;
 };
 
 Result<void> Predictor::State::load(const PredictorConfig& config) {
@@ -108,18 +131,18 @@ Result<void> Predictor::State::load(const PredictorConfig& config) {
   for (const Topology& topology : TopologyCatalog::builtin().topologies()) {
     collectives.push_back(make_collective_model(topology));
   }
-  OverheadTables tables(data);
+  OverheadTables read(data);
   if (config.gpus.empty()) {
     auto gpus = read_gpus(data / "gpus");
     if (!gpus) return Unexpected{gpus.error()};
     for (Gpu& gpu : *gpus) {
-      if (auto added = add_target(std::move(gpu), {}, config, tables); !added) return added;
+      if (auto added = add_target(std::move(gpu), {}, config, read); !added) return added;
     }
   }
   for (const std::string& name : config.gpus) {
     auto gpu = find_gpu(name, data / "gpus");
     if (!gpu) return Unexpected{gpu.error()};
-    if (auto added = add_target(std::move(*gpu), name, config, tables); !added) return added;
+    if (auto added = add_target(std::move(*gpu), name, config, read); !added) return added;
   }
   std::ranges::sort(
       targets, {}, [](const auto& target) -> const auto& { return target->gpu.name; });
@@ -127,14 +150,17 @@ Result<void> Predictor::State::load(const PredictorConfig& config) {
 }
 
 Result<void> Predictor::State::add_target(Gpu gpu, const std::string& asked_as,
-                                          const PredictorConfig& config, OverheadTables& tables) {
+                                          const PredictorConfig& config, OverheadTables& read) {
   if (by_name.contains(lower_case(gpu.name))) return {};
-  auto table = tables.choose(config.overheads.string(), gpu);
+  auto table = read.choose(config.overheads.string(), gpu);
   if (!table) return Unexpected{table.error()};
   auto target = std::make_unique<Target>();
   if (!chosen.warning.empty()) target->warnings.push_back(chosen.warning);
   if (!table->warning.empty()) target->warnings.push_back(std::move(table->warning));
   target->overheads = std::move(table->table);
+  const auto known = std::ranges::find(tables, target->overheads.get());
+  target->table = static_cast<std::size_t>(known - tables.begin());
+  if (known == tables.end()) tables.push_back(target->overheads.get());
   target->topology = topology_for(gpu);
   target->gpu = std::move(gpu);
   by_name.emplace(lower_case(target->gpu.name), target.get());
@@ -172,7 +198,9 @@ const KernelModel* Predictor::State::collectives_on(const Topology& topology) co
   return collectives[static_cast<std::size_t>(&topology - known.data())].get();
 }
 
-Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph, std::string_view gpu,
+Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
+                                             const PreparedGraph::State* prepared,
+                                             std::string_view gpu,
                                              const AskOptions& options) const {
   const auto found = target(gpu);
   if (!found) return Unexpected{found.error()};
@@ -202,7 +230,13 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph, std::s
                                .topology = *links,
                                .interference = options.interference};
   }
-  auto prediction = perfmodel::predict(graph, on.gpu, *on.overheads, asked);
+  const HostFacts* facts = nullptr;
+  if (prepared) {
+    const auto known = prepared->facts_with(on);
+    if (!known) return Unexpected{known.error()};
+    facts = *known;
+  }
+  auto prediction = predict_with(graph, on.gpu, *on.overheads, facts, asked);
   if (prediction && !warnings.empty()) {
     prediction->warnings.insert(prediction->warnings.begin(),
                                 std::make_move_iterator(warnings.begin()),
@@ -230,6 +264,18 @@ void name_ops_after(const ExecutionGraph& graph, Prediction& prediction) {
 
 }  // namespace
 
+Result<Prediction> Predictor::State::predict_resized(const ExecutionGraph& graph,
+                                                     const PreparedGraph::State* prepared,
+                                                     std::string_view gpu,
+                                                     const AskOptions& options) const {
+  if (options.batch == 0 && options.sequence == 0) return predict(graph, prepared, gpu, options);
+  const auto changed = resized(graph, options);
+  if (!changed) return Unexpected{changed.error()};
+  auto prediction = predict(*changed, prepared, gpu, options);
+  if (prediction) name_ops_after(graph, *prediction);
+  return prediction;
+}
+
 Predictor::Predictor(std::shared_ptr<const State> state) : state_(std::move(state)) {}
 
 Result<Predictor> Predictor::load(const PredictorConfig& config) {
@@ -251,31 +297,25 @@ Result<PreparedGraph> Predictor::prepare(ExecutionGraph graph) const {
     state->predictor = state_;
     if (const auto batch = batch_size(graph)) state->batch = *batch;
     state->graph = std::move(graph);
+    state->of_table = std::vector<PreparedGraph::State::OfTable>(state_->tables.size());
     return PreparedGraph(std::move(state));
   });
 }
 
 Result<Prediction> Predictor::predict(const ExecutionGraph& graph, std::string_view gpu,
                                       const AskOptions& options) const {
-  return guarded([&]() -> Result<Prediction> {
-    if (options.batch == 0 && options.sequence == 0) return state_->predict(graph, gpu, options);
-    const auto changed = resized(graph, options);
-    if (!changed) return Unexpected{changed.error()};
-    auto prediction = state_->predict(*changed, gpu, options);
-    if (prediction) name_ops_after(graph, *prediction);
-    return prediction;
-  });
+  return guarded([&] { return state_->predict_resized(graph, nullptr, gpu, options); });
 }
 
 Result<Prediction> Predictor::predict(const PreparedGraph& graph, std::string_view gpu,
                                       const AskOptions& options) const {
-  if (graph.state_->predictor != state_) {
-    return guarded([]() -> Result<Prediction> {
+  return guarded([&]() -> Result<Prediction> {
+    if (graph.state_->predictor != state_) {
       return fail(ErrorCode::kImpossible,
                   "expected a graph that this predictor prepared, found another's");
-    });
-  }
-  return predict(graph.state_->graph, gpu, options);
+    }
+    return state_->predict_resized(graph.state_->graph, graph.state_.get(), gpu, options);
+  });
 }
 
 Result<std::vector<Result<Prediction>>> Predictor::predict_many(

@@ -50,6 +50,9 @@ using TemplateKeys = std::array<std::uint64_t, kTemplateLevels>;
 /// Keys of a node, from the most to the least specific. Equal in every file and on every machine.
 TemplateKeys template_keys(const ExecutionGraph& graph, const Node& node);
 
+/// What the key of TemplateLevel::kShapes holds beside that of kDevices.
+std::uint64_t shapes_hash(const ExecutionGraph& graph, const Node& node);
+
 /// Launch templates learned from traces: per key the most common list of calls.
 struct LaunchTemplates {
   struct Entry {
@@ -63,7 +66,16 @@ struct LaunchTemplates {
     const LaunchTemplate* calls = nullptr;  ///< nullptr: nothing known
     TemplateLevel level = TemplateLevel::kName;
   };
-  Found find(const TemplateKeys& keys) const;
+  Found find(const TemplateKeys& keys, TemplateLevel from = TemplateLevel::kShapes) const;
+
+  /// The entry of level kShapes for a node with this key of level kDevices; null: none.
+  template <class ShapesHash>
+  const LaunchTemplate* find_shapes(std::uint64_t devices_key, ShapesHash&& shapes) const {
+    const auto& by_shapes = by_key[static_cast<std::size_t>(TemplateLevel::kShapes)];
+    if (by_shapes.empty()) return nullptr;
+    const auto at = by_shapes.find(hash_mix(devices_key, shapes()));
+    return at == by_shapes.end() ? nullptr : &lists[at->second.list];
+  }
 };
 
 }  // namespace perfmodel
