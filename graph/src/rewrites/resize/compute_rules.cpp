@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "call.hpp"
 
@@ -346,7 +345,9 @@ void ctc_lengths(Call& call, const Dim& steps, const Dim& batch) {
     const bool is_list = call.argument(at)->kind == Argument::Kind::kList;
     if (!is_list || lengths.empty() || std::ssize(lengths) != batch.size) continue;
     const Number samples = call.now(batch);
-    if (kLongestList < samples) return call.refuse("its list of lengths would be too long");
+    if (samples < 0 || kLongestList < samples) {
+      return call.refuse("its list of lengths would be too long");
+    }
     std::vector<Number> now;
     for (std::int64_t length : lengths) {
       now.push_back(length == steps.size ? call.now(steps) : Number(length));

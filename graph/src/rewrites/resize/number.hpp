@@ -20,7 +20,7 @@ struct Step {
     kSubtract,
     kMultiply,
     kAtLeastOne,  ///< max(a, 1)
-    kReal,        ///< a as a double; the next two are of doubles, kRounded ends with an integer
+    kReal,        ///< a as a double; the next three are of doubles, kRounded gives an integer
     kRealMultiply,
     kRealDivide,
     kMagnitude,
