@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "output.hpp"
+#include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/predictors/graph_latency.hpp"
 #include "perfmodel/predictors/training/train.hpp"
@@ -169,7 +170,7 @@ struct GraphErrors {
 };
 
 Result<std::vector<GraphRow>> graph_rows(const Arguments& arguments, const MeasuredGraphs& measured,
-                                         const ChosenModels& models) {
+                                         const ChosenKernelModels& models) {
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
   const auto table = read_kernel_table(arguments.files[0], {.gpu_folder = *data / "gpus"});
@@ -220,7 +221,7 @@ Result<void> eval_graphs(const Arguments& arguments) {
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
   const auto models =
-      kernel_models_by_name(arguments.model.empty() ? arguments.models : arguments.model);
+      choose_kernel_models(arguments.model.empty() ? arguments.models : arguments.model);
   if (!models) return Unexpected{models.error()};
   const auto measured = read_measured_graphs(arguments.files[2], *data / "gpus");
   if (!measured) return Unexpected{measured.error()};

@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "output.hpp"
+#include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/output_file.hpp"
 #include "perfmodel/predictors/kernel_table.hpp"
@@ -31,7 +32,7 @@ struct Priced {
 Result<Priced> price_table(const Arguments& arguments) {
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
-  const auto models = kernel_models_by_name(arguments.models);
+  const auto models = choose_kernel_models(arguments.models);
   if (!models) return Unexpected{models.error()};
   auto table = read_kernel_table(arguments.queries, {.gpu_folder = *data / "gpus",
                                                      .gpu = arguments.gpu,

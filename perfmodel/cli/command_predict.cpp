@@ -8,7 +8,8 @@
 #include "arguments.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
-#include "overheads_option.hpp"
+#include "perfmodel/choose_kernel_models.hpp"
+#include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/predictors/collectives.hpp"
@@ -67,8 +68,9 @@ class Run {
   Result<void> read_tables(const std::filesystem::path& data) {
     std::vector<std::string> files = arguments_.overheads;
     if (files.empty()) files.emplace_back();
+    OverheadTables tables(data);
     for (const std::string& file : files) {
-      auto chosen = choose_overheads(file, report_.gpu, data);
+      auto chosen = tables.choose(file, report_.gpu);
       if (!chosen) return Unexpected{chosen.error()};
       if (!chosen->warning.empty()) warn(chosen->warning);
       tables_.push_back(std::move(*chosen));
@@ -90,7 +92,7 @@ class Run {
 
   // Collectives are priced on the named topology, else on the one that the GPU usually sits in.
   Result<void> find_topology() {
-    auto models = kernel_models_by_name(arguments_.models);
+    auto models = choose_kernel_models(arguments_.models);
     if (!models) return Unexpected{models.error()};
     chosen_ = std::move(*models);
     if (!chosen_.warning.empty()) {
@@ -128,9 +130,9 @@ class Run {
       report_.ranks.push_back({.graph_file = file_name(file),
                                .graph = std::move(*graph),
                                .overheads_file = chosen.file,
-                               .overheads_method = chosen.table.method,
-                               .overheads_gpu = chosen.table.gpu,
-                               .overheads_sources = chosen.table.sources});
+                               .overheads_method = chosen.table->method,
+                               .overheads_gpu = chosen.table->gpu,
+                               .overheads_sources = chosen.table->sources});
       if (auto read = read_kernel_times(i); !read) return read;
     }
     return {};
@@ -185,9 +187,9 @@ class Run {
     bool lin = false;
     std::vector<RankInput> inputs;
     for (std::size_t i = 0; i < report_.ranks.size(); ++i) {
-      lin |= table_of(i).table.method == OverheadMethod::kLin;
+      lin |= table_of(i).table->method == OverheadMethod::kLin;
       inputs.push_back({.graph = &report_.ranks[i].graph,
-                        .table = &table_of(i).table,
+                        .table = table_of(i).table.get(),
                         .options = options_of(i),
                         .name = report_.ranks[i].graph_file});
     }
@@ -276,7 +278,7 @@ class Run {
 
   const Arguments& arguments_;
   PredictionReport report_;
-  ChosenModels chosen_;
+  ChosenKernelModels chosen_;
   KernelModels models_;
   Topology topology_;
   std::unique_ptr<KernelModel> collectives_;

@@ -8,7 +8,8 @@
 #include "arguments.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
-#include "overheads_option.hpp"
+#include "perfmodel/choose_kernel_models.hpp"
+#include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/output_file.hpp"
@@ -40,7 +41,7 @@ struct Arguments {
 
 // What the predictions point to.
 struct Loaded {
-  ChosenModels chosen;
+  ChosenKernelModels chosen;
   std::vector<ChosenOverheads> tables;
   std::vector<std::unique_ptr<KernelModel>> collectives;
   std::vector<KernelModels> models;
@@ -110,14 +111,14 @@ Result<void> load_targets(const Arguments& arguments, Loaded& loaded, WhatIfRepo
   if (!data) return Unexpected{data.error()};
   std::vector<std::string> names = arguments.gpus;
   if (!arguments.gpu.empty()) names.insert(names.begin(), arguments.gpu);
-  loaded.tables.reserve(names.size());
+  OverheadTables tables(*data);
   loaded.models.reserve(names.size());
   for (const std::string& name : names) {
     auto gpu = find_gpu(name, *data / "gpus");
     if (!gpu) return Unexpected{gpu.error()};
     const auto known = [&](const WhatIfTarget& target) { return target.gpu.name == gpu->name; };
     if (std::ranges::any_of(report.targets, known)) continue;
-    auto table = choose_overheads(arguments.overheads, *gpu, *data);
+    auto table = tables.choose(arguments.overheads, *gpu);
     if (!table) return Unexpected{table.error()};
     warn(report, table->warning);
     loaded.tables.push_back(std::move(*table));
@@ -130,7 +131,7 @@ Result<void> load_targets(const Arguments& arguments, Loaded& loaded, WhatIfRepo
     }
     report.targets.push_back(
         {.gpu = std::move(*gpu),
-         .overheads = &loaded.tables.back().table,
+         .overheads = loaded.tables.back().table.get(),
          .options = {.models = &loaded.models.back(), .world_size = arguments.world}});
   }
   return {};
@@ -163,7 +164,7 @@ Result<void> write(const std::string& file, const std::string& text) {
 Result<void> execute(const Arguments& arguments) {
   WhatIfReport report{.graph_file = file_name(arguments.graph), .models = arguments.models};
   if (auto crossed = cross(arguments.axes, report); !crossed) return crossed;
-  auto models = kernel_models_by_name(arguments.models);
+  auto models = choose_kernel_models(arguments.models);
   if (!models) return Unexpected{models.error()};
   Loaded loaded{.chosen = std::move(*models)};
   warn(report, loaded.chosen.warning);

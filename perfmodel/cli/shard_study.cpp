@@ -374,7 +374,7 @@ Result<LoadedStudy> load_study(const ShardArguments& arguments) {
     loaded.warnings.push_back(
         "no dense part (--bottom, --top or \"dense\"): times are those of the tables alone");
   }
-  auto models = kernel_models_by_name(arguments.models);
+  auto models = choose_kernel_models(arguments.models);
   if (!models) return Unexpected{models.error()};
   loaded.models = std::move(*models);
   if (!loaded.models.warning.empty()) loaded.warnings.push_back(loaded.models.warning);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernel_models_option.hpp"
+#include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/result.hpp"
@@ -41,7 +42,7 @@ struct LoadedStudy {
   sharding::ShardingStudy study;
   Gpu gpu;
   Topology topology;
-  ChosenModels models;
+  ChosenKernelModels models;
   std::vector<std::string> warnings;
 
   bool is_torchrec = false;  ///< costs are TorchRec's ratings

@@ -41,7 +41,7 @@ class Writer {
                               .message = "expected at least one op, found none",
                               .file = graph_.source}};
     }
-    collect_items();
+    if (!collect_items()) return fail(ErrorCode::kCancelled, "cancelled");
     write_program();
     made_.lowering = lowering_.stats();
     if (options_.scale_out) {
@@ -53,7 +53,8 @@ class Writer {
   }
 
  private:
-  void collect_items() {
+  // False: cancelled. Lowering is the long part of a prediction.
+  bool collect_items() {
     for (std::size_t step = 0; step < made_.steps.size(); ++step) {
       const std::size_t first = made_.items.size();
       label_calls_.clear();
@@ -62,6 +63,7 @@ class Writer {
         if (at.is_label) {
           add_label_calls(node, static_cast<std::int32_t>(step));
         } else if (is_top_level(at)) {
+          if (options_.cancel.stop_requested()) return false;
           made_.items.push_back(
               {.node = node, .thread = at.thread, .iteration = static_cast<std::int32_t>(step)});
           made_.items.back().lowered = lowering_.lower(node);
@@ -75,6 +77,7 @@ class Writer {
       }
     }
     name_phases();
+    return true;
   }
 
   bool is_top_level(const Node& node) const {
@@ -458,7 +461,8 @@ class Writer {
       if (traced->collective) kernel.family = KernelFamily::kCollective;
       return kernel;
     }
-    kernel.price = options_.models->price(work, gpu_);
+    const bool remembered = options_.prices && work.family != KernelFamily::kCollective;
+    kernel.price = remembered ? options_.prices->price(work) : options_.models->price(work, gpu_);
     if (call.call.tasks > 1) {
       scale(kernel.price, call.call.tasks);
     }

@@ -207,7 +207,10 @@ class Job {
     std::size_t passes = 0;
     for (std::size_t wanted = 3;; wanted = wanted == 3 ? 8 : 2 * wanted) {
       graph_.reserve(wanted * program_size());
-      for (; passes < wanted; ++passes) add_pass();
+      for (; passes < wanted; ++passes) {
+        if (cancelled()) return fail(ErrorCode::kCancelled, "cancelled");
+        add_pass();
+      }
       if (auto done = run_schedule(graph_, schedule_); !done) return done;
       std::size_t unsteady = ranks_.size();
       double last = 0, before = 0;
@@ -227,6 +230,11 @@ class Job {
         return {};
       }
     }
+  }
+
+  bool cancelled() const {
+    return std::ranges::any_of(
+        ranks_, [](const RankInput& rank) { return rank.options.cancel.stop_requested(); });
   }
 
   std::size_t program_size() const {

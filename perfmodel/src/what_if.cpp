@@ -3,32 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <string_view>
 #include <thread>
 
+#include "perfmodel/explanation.hpp"
 #include "perfmodel/graph/rewrites/batch_size.hpp"
 
 namespace perfmodel {
 namespace {
-
-// Host terms of the critical path are one thing to whoever asks what bounds a step.
-bool is_host_term(std::string_view category) {
-  return category.size() == 2 && category.front() == 'T';
-}
-
-// The host, or the kind of device work that takes most of the critical path.
-void find_bound(const CriticalPath& path, WhatIfAnswer& answer) {
-  if (path.step_us <= 0) return;
-  double host = 0, device = 0;
-  const CriticalPath::Share* most = nullptr;
-  for (const CriticalPath::Share& share : path.shares) {
-    (is_host_term(share.category) ? host : device) += share.us;
-    if (!is_host_term(share.category) && (most == nullptr || share.us > most->us)) most = &share;
-  }
-  const bool by_host = most == nullptr || host >= device;
-  answer.bound = by_host ? "host" : most->category;
-  answer.bound_share = (by_host ? host : most->us) / path.step_us;
-}
 
 void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfAnswer& answer) {
   const auto prediction = predict(graph, target.gpu, *target.overheads, target.options);
@@ -46,7 +27,11 @@ void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfA
   }
   answer.ops = prediction->ops.size();
   for (const PredictedOp& op : prediction->ops) answer.kernels += op.kernels.size();
-  find_bound(prediction->critical_path, answer);
+  if (prediction->critical_path.step_us > 0) {
+    Explanation explained = explain(*prediction);
+    answer.bound = std::move(explained.bound);
+    answer.bound_share = explained.bound_share;
+  }
 }
 
 // The variant's graph lives as long as its predictions need it.

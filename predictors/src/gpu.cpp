@@ -80,7 +80,7 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error) {
   return gpu;
 }
 
-std::string nearest_names(std::string_view wanted, const std::vector<Gpu>& gpus) {
+std::string nearest_names(std::string_view wanted, std::span<const Gpu> gpus) {
   std::vector<std::pair<std::size_t, std::string>> scored;
   for (const Gpu& gpu : gpus) {
     std::size_t best =
@@ -210,15 +210,23 @@ Result<Gpu> find_gpu(std::string_view name, const fs::path& folder) {
 
   Result<std::vector<Gpu>> gpus = read_gpus(folder);
   if (!gpus) return Unexpected{gpus.error()};
-  for (Gpu& gpu : *gpus) {
+  const auto found = find_gpu(name, *gpus);
+  if (!found) return Unexpected{found.error()};
+  return std::move((*gpus)[*found]);
+}
+
+Result<std::size_t> find_gpu(std::string_view name, std::span<const Gpu> gpus) {
+  const std::string wanted = lower(name);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const Gpu& gpu = gpus[i];
     const bool matches =
         wanted == gpu.name || wanted == lower(gpu.title) ||
         std::ranges::any_of(gpu.aliases, [&](const auto& alias) { return lower(alias) == wanted; });
-    if (matches) return std::move(gpu);
+    if (matches) return i;
   }
   return fail(ErrorCode::kUnknownName, "expected the name of a known GPU or a file, found \"" +
                                            std::string(name) + "\"; the nearest known are " +
-                                           nearest_names(wanted, *gpus));
+                                           nearest_names(wanted, gpus));
 }
 
 }  // namespace perfmodel

@@ -220,6 +220,14 @@ LearnedModels::~LearnedModels() = default;
 
 const KernelModels& LearnedModels::models() const { return state_->models; }
 
+Result<void> LearnedModels::read_all() const {
+  for (const auto& libraries : state_->libraries) {
+    libraries->each([](const Library& library) { library.models(); });
+  }
+  if (auto found = problem()) return Unexpected{std::move(*found)};
+  return {};
+}
+
 std::optional<Error> LearnedModels::problem() const {
   std::optional<Error> problem;
   for (const auto& libraries : state_->libraries) {

@@ -252,13 +252,19 @@ const TopologyCatalog& TopologyCatalog::builtin() {
 }
 
 Result<Topology> TopologyCatalog::find(std::string_view name) const {
-  const std::string wanted = lower(name);
-  for (const Topology& topology : topologies_) {
-    if (lower(topology.name) == wanted) return topology;
-  }
+  const auto known = named(name);
+  if (known) return **known;
   const fs::path path{std::string(name)};
   std::error_code ignored;
   if (path.extension() == ".json" || fs::is_regular_file(path, ignored)) return read_topology(path);
+  return Unexpected{known.error()};
+}
+
+Result<const Topology*> TopologyCatalog::named(std::string_view name) const {
+  const std::string wanted = lower(name);
+  for (const Topology& topology : topologies_) {
+    if (lower(topology.name) == wanted) return &topology;
+  }
   std::vector<std::pair<std::size_t, std::string_view>> scored;
   for (const Topology& topology : topologies_) {
     const bool begins = topology.name.starts_with(wanted);

@@ -14,6 +14,8 @@ enum class ErrorCode {
   kFormat,       ///< JSON that is not what the format asks for
   kUnknownName,  ///< a GPU, preset or op that nobody knows
   kImpossible,   ///< a request that the input cannot answer
+  kOutOfMemory,  ///< an allocation failed; nothing is held back
+  kCancelled,    ///< whoever asked said stop
 };
 
 /// What went wrong and where. Positions are those of the inflated text.

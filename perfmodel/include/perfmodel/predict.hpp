@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/predictors/price_cache.hpp"
 #include "perfmodel/rank_report.hpp"
 #include "perfmodel/result.hpp"
 #include "perfmodel/scale_out.hpp"
@@ -121,11 +123,14 @@ struct PredictOptions {
   const KernelTimes* kernel_times = nullptr;
   KernelTimes::Use use = KernelTimes::Use::kAll;
   const KernelModels* models = &KernelModels::heuristic();
+  /// Asked instead of `models` for all but collectives; of the same models and the same GPU.
+  PriceCache* prices = nullptr;
   std::int64_t world_size = 0;  ///< for collectives whose group size is not recorded
   std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< of the graph, [first, last)
   std::optional<ScaleOut> scale_out;  ///< run the graph on so many ranks, all alike
   bool keep_ops = true;               ///< fill `ops` and `critical_path`
   std::size_t what_if_steps = 0;      ///< longest steps of the path to schedule again as if free
+  std::stop_token cancel = {};        ///< ends the prediction with ErrorCode::kCancelled
 };
 
 /// Predicts one training step of `graph` on `gpu` with the host overheads of `table`.

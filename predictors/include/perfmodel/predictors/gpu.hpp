@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,5 +68,9 @@ Result<std::vector<Gpu>> read_gpus(const std::filesystem::path& folder);
 /// By name, alias or title, ignoring case; or, if `name` is a path to a file, that file.
 /// An unknown name is an error that lists the nearest known ones.
 Result<Gpu> find_gpu(std::string_view name, const std::filesystem::path& folder);
+
+/// Position of a GPU among these by name, alias or title, ignoring case; opens no file. An unknown
+/// name is an error that lists the nearest known ones.
+Result<std::size_t> find_gpu(std::string_view name, std::span<const Gpu> gpus);
 
 }  // namespace perfmodel

@@ -37,6 +37,9 @@ class LearnedModels {
   /// thread-safe.
   const KernelModels& models() const;
 
+  /// Reads now what would be read when first needed. Errors: a file that cannot be read.
+  Result<void> read_all() const;
+
   /// The first model file that was needed and could not be read; its kernels were priced by the
   /// heuristic. Ask after pricing.
   std::optional<Error> problem() const;

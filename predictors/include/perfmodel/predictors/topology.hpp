@@ -90,6 +90,9 @@ class TopologyCatalog {
   /// error that lists the nearest known ones.
   Result<Topology> find(std::string_view name) const;
 
+  /// By name, ignoring case; opens no file. An unknown name is an error as in `find`.
+  Result<const Topology*> named(std::string_view name) const;
+
   /// The default topology of that GPU, or nullptr.
   const Topology* default_of(std::string_view gpu_name) const;
 

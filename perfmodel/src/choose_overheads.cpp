@@ -1,12 +1,11 @@
-#include "overheads_option.hpp"
+#include "perfmodel/choose_overheads.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <system_error>
+#include <utility>
 
-#include "arguments.hpp"
-
-namespace perfmodel::cli {
+namespace perfmodel {
 namespace {
 
 std::string lower_case(std::string text) {
@@ -29,38 +28,41 @@ bool names_gpu(const std::string& names, const Gpu& gpu) {
   return false;
 }
 
-Result<ChosenOverheads> read(const std::filesystem::path& file) {
-  auto table = read_overheads(file);
-  if (!table) return Unexpected{table.error()};
-  return ChosenOverheads{.file = file_name(file.string()), .table = std::move(*table)};
-}
-
 std::string foreign(const ChosenOverheads& chosen, const Gpu& gpu) {
-  if (names_gpu(chosen.table.gpu, gpu)) return {};
+  const std::string& names = chosen.table->gpu;
+  if (names_gpu(names, gpu)) return {};
   return "the overheads of " + chosen.file + " were taken on " +
-         (chosen.table.gpu.empty() ? "an unnamed GPU" : chosen.table.gpu) + ", not on " + gpu.name +
+         (names.empty() ? "an unnamed GPU" : names) + ", not on " + gpu.name +
          ": its host and launch times may differ";
 }
 
 }  // namespace
 
-Result<ChosenOverheads> choose_overheads(const std::string& file, const Gpu& gpu,
-                                         const std::filesystem::path& data) {
-  const auto folder = data / "overheads";
+Result<ChosenOverheads> OverheadTables::read(const std::filesystem::path& file) {
+  auto known = read_.find(file);
+  if (known == read_.end()) {
+    auto table = read_overheads(file);
+    if (!table) return Unexpected{table.error()};
+    known = read_.emplace(file, std::make_shared<const OverheadTable>(std::move(*table))).first;
+  }
+  return ChosenOverheads{.file = file.filename().string(), .table = known->second};
+}
+
+Result<ChosenOverheads> OverheadTables::choose(const std::string& file, const Gpu& gpu) {
   std::error_code ignored;
-  const auto own = folder / (gpu.name + ".json");
+  const auto own = folder_ / (gpu.name + ".json");
   const bool has_own = std::filesystem::is_regular_file(own, ignored);
   if (!file.empty() || has_own) {
     auto chosen = read(file.empty() ? own : std::filesystem::path(file));
     if (chosen) chosen->warning = foreign(*chosen, gpu);
     return chosen;
   }
-  const auto pooled = folder / "pooled.json";
+  const auto pooled = folder_ / "pooled.json";
   if (!std::filesystem::is_regular_file(pooled, ignored)) {
     return Unexpected{Error{
         .code = ErrorCode::kImpossible,
         .message = "expected " + gpu.name + ".json or pooled.json, found neither: give --overheads",
-        .file = folder}};
+        .file = folder_}};
   }
   auto chosen = read(pooled);
   if (chosen) {
@@ -71,4 +73,4 @@ Result<ChosenOverheads> choose_overheads(const std::string& file, const Gpu& gpu
   return chosen;
 }
 
-}  // namespace perfmodel::cli
+}  // namespace perfmodel

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "perfmodel/predict.hpp"
+
+namespace perfmodel {
+
+/// Why a predicted step takes as long as it does.
+struct Explanation {
+  /// "host" where most of the critical path is host work, else the family of kernels that takes
+  /// most of the device's part ("gemm", "collective", ...); and its share of the step, 0 to 1.
+  std::string bound;
+  double bound_share = 0;
+  /// False: the prediction kept no ops, so there is no critical path, and the bound is told by
+  /// whether the device works for more or less than half of the step.
+  bool from_critical_path = false;
+
+  struct Part {
+    std::string name;  ///< "host", "gemm", "T4", ...
+    double us = 0;
+    double share = 0;  ///< of the step
+  };
+  std::vector<Part> path;     ///< of the critical path, longest first; adds up to the step
+  std::vector<Part> host;     ///< T1 ... TX, longest first
+  std::vector<Part> kernels;  ///< by family, longest first; need not lie on the path
+
+  double gpu_utilization = 0;         ///< device busy over step, 0 to 1
+  double modelled_time_fraction = 1;  ///< see Prediction::Coverage
+  std::size_t kernels_out_of_range = 0;
+
+  /// A few sentences for people.
+  std::string text;
+};
+
+/// Explains one prediction. Never fails but for memory.
+Explanation explain(const Prediction& prediction);
+
+}  // namespace perfmodel

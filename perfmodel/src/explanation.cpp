@@ -1,0 +1,131 @@
+#include "perfmodel/explanation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+namespace perfmodel {
+namespace {
+
+constexpr std::array kHostTerms = {Term::kT1, Term::kT2, Term::kT3,
+                                   Term::kT4, Term::kT5, Term::kTx};
+
+// Host terms of the critical path are one thing to whoever asks what bounds a step.
+bool is_host_term(std::string_view category) {
+  return category.size() == 2 && category.front() == 'T';
+}
+
+void longest_first(std::vector<Explanation::Part>& parts) {
+  std::ranges::stable_sort(parts, std::ranges::greater{}, &Explanation::Part::us);
+}
+
+// The host, or the kind of device work that takes most of the critical path.
+void find_bound(const CriticalPath& path, Explanation& made) {
+  double host = 0, device = 0;
+  const CriticalPath::Share* most = nullptr;
+  for (const CriticalPath::Share& share : path.shares) {
+    (is_host_term(share.category) ? host : device) += share.us;
+    if (!is_host_term(share.category)) {
+      made.path.push_back({share.category, share.us, share.us / path.step_us});
+      if (most == nullptr || share.us > most->us) most = &share;
+    }
+  }
+  if (host > 0) made.path.push_back({"host", host, host / path.step_us});
+  longest_first(made.path);
+  const bool by_host = most == nullptr || host >= device;
+  made.bound = by_host ? "host" : most->category;
+  made.bound_share = (by_host ? host : most->us) / path.step_us;
+  made.from_critical_path = true;
+}
+
+// Without a path: whoever works for longer than the other waits.
+void guess_bound(const Prediction& prediction, Explanation& made) {
+  const bool by_host = made.gpu_utilization < 0.5;
+  made.bound = by_host ? "host" : "device";
+  made.bound_share = by_host ? 1 - made.gpu_utilization : made.gpu_utilization;
+  if (!by_host && prediction.comm_kernel_us > prediction.compute_kernel_us) {
+    made.bound = "collective";
+    made.bound_share = std::min(1.0, prediction.comm_kernel_us / prediction.e2e_us);
+  }
+}
+
+void add_host_terms(const Prediction& prediction, Explanation& made) {
+  for (Term term : kHostTerms) {
+    const double us = prediction.terms_us[static_cast<std::size_t>(term)];
+    if (us > 0) made.host.push_back({std::string(to_string(term)), us, us / prediction.e2e_us});
+  }
+  longest_first(made.host);
+}
+
+void add_kernels(const Prediction& prediction, Explanation& made) {
+  std::map<std::string_view, double> by_family;
+  const auto steps = static_cast<double>(std::max<std::size_t>(prediction.iterations.size(), 1));
+  for (const PredictedOp& op : prediction.ops) {
+    for (const PredictedKernel& kernel : op.kernels) {
+      by_family[to_string(kernel.family)] += kernel.price.time.count() / steps;
+      made.kernels_out_of_range += !kernel.price.in_range;
+    }
+  }
+  for (const auto& [family, us] : by_family) {
+    made.kernels.push_back({std::string(family), us, us / prediction.e2e_us});
+  }
+  longest_first(made.kernels);
+}
+
+std::string sentences(const Prediction& prediction, const Explanation& made) {
+  std::string text = fmt::format("One step takes {:.3f} ms; the GPU works for {:.0f} % of it.",
+                                 prediction.e2e_us / 1e3, 100 * made.gpu_utilization);
+  const std::string bound = made.bound == "host" ? "the host" : made.bound + " work";
+  text += made.from_critical_path
+              ? fmt::format(" {} % of the critical path is {}",
+                            static_cast<int>(100 * made.bound_share + 0.5), bound)
+              : fmt::format(" It waits mostly for {}", bound);
+  if (made.bound == "host" && !made.host.empty()) {
+    text += fmt::format(", most of it {} ({:.3f} ms)", made.host.front().name,
+                        made.host.front().us / 1e3);
+  }
+  text += '.';
+  if (!made.kernels.empty()) {
+    text += fmt::format(" Of the kernels {} takes longest ({:.3f} ms).", made.kernels.front().name,
+                        made.kernels.front().us / 1e3);
+  }
+  if (prediction.communication.exposed_us > 0) {
+    text += fmt::format(" {:.3f} ms of collectives run beside no other device work.",
+                        prediction.communication.exposed_us / 1e3);
+  }
+  if (made.modelled_time_fraction < 1) {
+    text += fmt::format(" {:.1f} % of the time lies in ops without a model.",
+                        100 * (1 - made.modelled_time_fraction));
+  }
+  if (made.kernels_out_of_range > 0) {
+    text +=
+        fmt::format(" {} kernels lie out of the range of their models.", made.kernels_out_of_range);
+  }
+  return text;
+}
+
+}  // namespace
+
+Explanation explain(const Prediction& prediction) {
+  Explanation made;
+  if (prediction.e2e_us <= 0) {
+    made.text = "The step takes no time.";
+    return made;
+  }
+  made.gpu_utilization = prediction.gpu_active_us / prediction.e2e_us;
+  made.modelled_time_fraction = prediction.coverage.modelled_time_fraction;
+  if (prediction.critical_path.step_us > 0) {
+    find_bound(prediction.critical_path, made);
+  } else {
+    guess_bound(prediction, made);
+  }
+  add_host_terms(prediction, made);
+  add_kernels(prediction, made);
+  made.text = sentences(prediction, made);
+  return made;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,358 @@
+#include "perfmodel/predictor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "perfmodel/choose_kernel_models.hpp"
+#include "perfmodel/choose_overheads.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/rewrites/batch_size.hpp"
+#include "perfmodel/graph/rewrites/sequence_length.hpp"
+#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/predictors/topology.hpp"
+
+namespace perfmodel {
+namespace {
+
+/// Runs `work`; what it throws becomes its error. The message is short enough to need no memory.
+template <class Work>
+std::invoke_result_t<Work> guarded(Work&& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kOutOfMemory, "out of memory");
+  } catch (const std::system_error& error) {  // threads
+    return fail(ErrorCode::kImpossible, error.what());
+  }
+}
+
+std::string lower_case(std::string_view text) {
+  std::string made(text);
+  std::ranges::transform(made, made.begin(), [](unsigned char c) { return std::tolower(c); });
+  return made;
+}
+
+/// A GPU with all that its predictions need.
+struct Target {
+  Gpu gpu;
+  std::shared_ptr<const OverheadTable> overheads;
+  std::vector<std::string> warnings;
+  Topology topology;  ///< that it usually sits in
+
+  /// Allocated with the first question. Null: prices are not remembered.
+  PriceCache* prices(const KernelModels& models, std::size_t capacity) const {
+    if (capacity == 0) return nullptr;
+    std::call_once(once_, [&] {
+      cache_ = std::make_unique<PriceCache>(models, gpu, capacity);
+      ready_.store(cache_.get(), std::memory_order_release);
+    });
+    return cache_.get();
+  }
+  const PriceCache* prices_so_far() const { return ready_.load(std::memory_order_acquire); }
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::unique_ptr<PriceCache> cache_;
+  mutable std::atomic<const PriceCache*> ready_ = nullptr;
+};
+
+}  // namespace
+
+struct Predictor::State {
+  ChosenKernelModels chosen;
+  std::size_t cached_prices = 0;
+  std::vector<std::unique_ptr<Target>> targets;            ///< by name
+  std::unordered_map<std::string, const Target*> by_name;  ///< lower case
+  std::vector<std::unique_ptr<KernelModel>> collectives;   ///< one per known topology
+
+  Result<void> load(const PredictorConfig& config);
+  Result<void> add_target(Gpu gpu, const std::string& asked_as, const PredictorConfig& config,
+                          OverheadTables& tables);
+  Result<const Target*> target(std::string_view name) const;
+  Result<const Topology*> topology(const Target& target, const AskOptions& options,
+                                   std::vector<std::string>& warnings) const;
+  const KernelModel* collectives_on(const Topology& topology) const;
+  Result<Prediction> predict(const ExecutionGraph& graph, std::string_view gpu,
+                             const AskOptions& options) const;
+};
+
+struct PreparedGraph::State {
+  std::shared_ptr<const Predictor::State> predictor;
+  ExecutionGraph graph;
+  std::optional<std::int64_t> batch;
+};
+
+Result<void> Predictor::State::load(const PredictorConfig& config) {
+  std::filesystem::path data = config.data;
+  if (data.empty()) {
+    auto found = find_data_folder();
+    if (!found) return Unexpected{found.error()};
+    data = std::move(*found);
+  }
+  auto models = choose_kernel_models(config.models, data);
+  if (!models) return Unexpected{models.error()};
+  chosen = std::move(*models);
+  if (chosen.owner) {
+    if (auto read = chosen.owner->read_all(); !read) return read;
+  }
+  cached_prices = config.cached_prices;
+  for (const Topology& topology : TopologyCatalog::builtin().topologies()) {
+    collectives.push_back(make_collective_model(topology));
+  }
+  OverheadTables tables(data);
+  if (config.gpus.empty()) {
+    auto gpus = read_gpus(data / "gpus");
+    if (!gpus) return Unexpected{gpus.error()};
+    for (Gpu& gpu : *gpus) {
+      if (auto added = add_target(std::move(gpu), {}, config, tables); !added) return added;
+    }
+  }
+  for (const std::string& name : config.gpus) {
+    auto gpu = find_gpu(name, data / "gpus");
+    if (!gpu) return Unexpected{gpu.error()};
+    if (auto added = add_target(std::move(*gpu), name, config, tables); !added) return added;
+  }
+  std::ranges::sort(
+      targets, {}, [](const auto& target) -> const auto& { return target->gpu.name; });
+  return {};
+}
+
+Result<void> Predictor::State::add_target(Gpu gpu, const std::string& asked_as,
+                                          const PredictorConfig& config, OverheadTables& tables) {
+  if (by_name.contains(lower_case(gpu.name))) return {};
+  auto table = tables.choose(config.overheads.string(), gpu);
+  if (!table) return Unexpected{table.error()};
+  auto target = std::make_unique<Target>();
+  if (!chosen.warning.empty()) target->warnings.push_back(chosen.warning);
+  if (!table->warning.empty()) target->warnings.push_back(std::move(table->warning));
+  target->overheads = std::move(table->table);
+  target->topology = topology_for(gpu);
+  target->gpu = std::move(gpu);
+  by_name.emplace(lower_case(target->gpu.name), target.get());
+  by_name.emplace(lower_case(target->gpu.title), target.get());
+  for (const std::string& alias : target->gpu.aliases) {
+    by_name.emplace(lower_case(alias), target.get());
+  }
+  if (!asked_as.empty()) by_name.emplace(lower_case(asked_as), target.get());
+  targets.push_back(std::move(target));
+  return {};
+}
+
+Result<const Target*> Predictor::State::target(std::string_view name) const {
+  const auto found = by_name.find(lower_case(name));
+  if (found != by_name.end()) return found->second;
+  std::vector<Gpu> gpus;
+  for (const auto& one : targets) gpus.push_back(one->gpu);
+  return Unexpected{find_gpu(name, gpus).error()};
+}
+
+Result<const Topology*> Predictor::State::topology(const Target& target, const AskOptions& options,
+                                                   std::vector<std::string>& warnings) const {
+  if (options.topology.empty()) return &target.topology;
+  const auto found = TopologyCatalog::builtin().named(options.topology);
+  if (!found) return found;
+  if (std::ranges::find((*found)->gpus, target.gpu.name) == (*found)->gpus.end()) {
+    warnings.push_back("topology " + (*found)->name + " is not built with " + target.gpu.name +
+                       ": only its links are used");
+  }
+  return found;
+}
+
+const KernelModel* Predictor::State::collectives_on(const Topology& topology) const {
+  const auto& known = TopologyCatalog::builtin().topologies();
+  return collectives[static_cast<std::size_t>(&topology - known.data())].get();
+}
+
+Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph, std::string_view gpu,
+                                             const AskOptions& options) const {
+  const auto found = target(gpu);
+  if (!found) return Unexpected{found.error()};
+  const Target& on = **found;
+  std::vector<std::string> warnings = on.warnings;
+  const auto links = topology(on, options, warnings);
+  if (!links) return Unexpected{links.error()};
+
+  // Without a topology by name, the models find the one that the GPU usually sits in.
+  std::unique_ptr<KernelModel> own_collectives;
+  KernelModels models = chosen.models;
+  if (options.interference != 1) {
+    own_collectives = make_collective_model(**links, {.interference = options.interference});
+    models.set(KernelFamily::kCollective, own_collectives.get());
+  } else if (!options.topology.empty()) {
+    models.set(KernelFamily::kCollective, collectives_on(**links));
+  }
+  PredictOptions asked{.models = &models,
+                       .prices = on.prices(chosen.models, cached_prices),
+                       .world_size = options.world,
+                       .keep_ops = options.keep_ops,
+                       .what_if_steps = options.what_if_steps,
+                       .cancel = options.cancel};
+  if (options.strategy) {
+    asked.scale_out = ScaleOut{.world = options.world,
+                               .strategy = *options.strategy,
+                               .topology = *links,
+                               .interference = options.interference};
+  }
+  auto prediction = perfmodel::predict(graph, on.gpu, *on.overheads, asked);
+  if (prediction && !warnings.empty()) {
+    prediction->warnings.insert(prediction->warnings.begin(),
+                                std::make_move_iterator(warnings.begin()),
+                                std::make_move_iterator(warnings.end()));
+  }
+  return prediction;
+}
+
+namespace {
+
+Result<ExecutionGraph> resized(const ExecutionGraph& graph, const AskOptions& options) {
+  if (options.batch == 0) return set_sequence_length(graph, {.length = options.sequence});
+  auto made = set_batch_size(graph, {.batch = options.batch});
+  if (!made || options.sequence == 0) return made;
+  return set_sequence_length(*made, {.length = options.sequence});
+}
+
+// Ops are found by their ids, which no change of sizes touches.
+void name_ops_after(const ExecutionGraph& graph, Prediction& prediction) {
+  for (PredictedOp& op : prediction.ops) {
+    const auto node = std::ranges::lower_bound(graph.nodes, op.id, {}, &Node::id);
+    op.name = graph.name(*node);
+  }
+}
+
+}  // namespace
+
+Predictor::Predictor(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+Result<Predictor> Predictor::load(const PredictorConfig& config) {
+  return guarded([&]() -> Result<Predictor> {
+    auto state = std::make_shared<State>();
+    if (auto loaded = state->load(config); !loaded) return Unexpected{loaded.error()};
+    return Predictor(std::move(state));
+  });
+}
+
+Result<PreparedGraph> Predictor::prepare(ExecutionGraph graph) const {
+  return guarded([&]() -> Result<PreparedGraph> {
+    if (top_level_ops(graph).empty()) {
+      return Unexpected{Error{.code = ErrorCode::kImpossible,
+                              .message = "expected at least one op, found none",
+                              .file = graph.source}};
+    }
+    auto state = std::make_shared<PreparedGraph::State>();
+    state->predictor = state_;
+    if (const auto batch = batch_size(graph)) state->batch = *batch;
+    state->graph = std::move(graph);
+    return PreparedGraph(std::move(state));
+  });
+}
+
+Result<Prediction> Predictor::predict(const ExecutionGraph& graph, std::string_view gpu,
+                                      const AskOptions& options) const {
+  return guarded([&]() -> Result<Prediction> {
+    if (options.batch == 0 && options.sequence == 0) return state_->predict(graph, gpu, options);
+    const auto changed = resized(graph, options);
+    if (!changed) return Unexpected{changed.error()};
+    auto prediction = state_->predict(*changed, gpu, options);
+    if (prediction) name_ops_after(graph, *prediction);
+    return prediction;
+  });
+}
+
+Result<Prediction> Predictor::predict(const PreparedGraph& graph, std::string_view gpu,
+                                      const AskOptions& options) const {
+  if (graph.state_->predictor != state_) {
+    return guarded([]() -> Result<Prediction> {
+      return fail(ErrorCode::kImpossible,
+                  "expected a graph that this predictor prepared, found another's");
+    });
+  }
+  return predict(graph.state_->graph, gpu, options);
+}
+
+Result<std::vector<Result<Prediction>>> Predictor::predict_many(
+    std::span<const Question> questions, const AskManyOptions& options) const {
+  return guarded([&]() -> Result<std::vector<Result<Prediction>>> {
+    if (questions.empty()) {
+      return fail(ErrorCode::kImpossible, "expected at least one question, found none");
+    }
+    std::vector<Result<Prediction>> answers(
+        questions.size(), Result<Prediction>(fail(ErrorCode::kCancelled, "cancelled")));
+    const auto answer = [&](const Question& question) -> Result<Prediction> {
+      if ((question.graph != nullptr) == (question.prepared != nullptr)) {
+        return guarded([&]() -> Result<Prediction> {
+          return fail(ErrorCode::kImpossible,
+                      fmt::format("expected one graph in a question, found {}",
+                                  question.graph ? "two" : "none"));
+        });
+      }
+      return question.graph ? predict(*question.graph, question.gpu, question.options)
+                            : predict(*question.prepared, question.gpu, question.options);
+    };
+    std::atomic<std::size_t> next = 0;
+    std::mutex counting;
+    std::size_t answered = 0;
+    const auto work = [&] {
+      for (std::size_t i = next++; i < questions.size(); i = next++) {
+        if (options.cancel.stop_requested()) return;
+        answers[i] = answer(questions[i]);
+        if (!options.progress) continue;
+        const std::lock_guard lock(counting);
+        options.progress(++answered);
+      }
+    };
+    std::size_t threads = options.threads ? options.threads : std::thread::hardware_concurrency();
+    threads = std::clamp<std::size_t>(threads, 1, questions.size());
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+    others.clear();  // joins
+    return answers;
+  });
+}
+
+Result<Explanation> Predictor::explain(const Prediction& prediction) const {
+  return guarded([&]() -> Result<Explanation> { return perfmodel::explain(prediction); });
+}
+
+std::vector<std::string> Predictor::gpus() const {
+  std::vector<std::string> names;
+  for (const auto& target : state_->targets) names.push_back(target->gpu.name);
+  return names;
+}
+
+Result<Gpu> Predictor::gpu(std::string_view name) const {
+  return guarded([&]() -> Result<Gpu> {
+    const auto found = state_->target(name);
+    if (!found) return Unexpected{found.error()};
+    return (*found)->gpu;
+  });
+}
+
+Predictor::CacheReport Predictor::cache_report() const {
+  CacheReport report;
+  for (const auto& target : state_->targets) {
+    const PriceCache* prices = target->prices_so_far();
+    if (!prices) continue;
+    report.misses += prices->misses();
+    report.prices += prices->size();
+    report.bytes += prices->capacity() * PriceCache::kEntryBytes;
+  }
+  return report;
+}
+
+PreparedGraph::PreparedGraph(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+const ExecutionGraph& PreparedGraph::graph() const { return state_->graph; }
+
+std::optional<std::int64_t> PreparedGraph::batch() const { return state_->batch; }
+
+}  // namespace perfmodel
