@@ -18,6 +18,7 @@
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/rewrites/batch_size.hpp"
 #include "perfmodel/graph/rewrites/sequence_length.hpp"
+#include "perfmodel/graph/rewrites/size_plan.hpp"
 #include "perfmodel/predictors/collectives.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "predict_with.hpp"
@@ -91,27 +92,74 @@ struct Predictor::State {
   Result<Prediction> predict_resized(const ExecutionGraph& graph,
                                      const PreparedGraph::State* prepared, std::string_view gpu,
                                      const AskOptions& options) const;
+  Result<Prediction> predict_planned(const PreparedGraph::State& prepared, std::string_view gpu,
+                                     const AskOptions& options) const;
+};
+
+/// Made once, when first asked for; a failed allocation leaves it to the next who asks.
+template <class T>
+class Lazy {
+ public:
+  template <class Make>
+  const Result<T>& get(Make&& make) const {
+    std::call_once(once_, [&] { made_.emplace(make()); });
+    return *made_;
+  }
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::optional<Result<T>> made_;
 };
 
 struct PreparedGraph::State {
   std::shared_ptr<const Predictor::State> predictor;
   ExecutionGraph graph;
   std::optional<std::int64_t> batch;
+  std::vector<Lazy<HostFacts>> facts;  ///< per overhead table
+  Lazy<SizePlan> batches, sequences;
 
-  /// Found with the first question about a GPU that has this table.
   Result<const HostFacts*> facts_with(const Target& target) const {
-    const OfTable& of = of_table[target.table];
-    std::call_once(of.once,
-                   [&] { of.facts = make_host_facts(graph, *target.overheads, std::nullopt); });
-    if (!of.facts) return Unexpected{of.facts.error()};
-    return &*of.facts;
+    const auto& made = facts[target.table].get(
+        [&] { return make_host_facts(graph, *target.overheads, std::nullopt); });
+    if (!made) return Unexpected{made.error()};
+    return &*made;
   }
 
-  struct OfTable {
-    mutable std::once_flag once;
-    mutable Result<HostFacts> facts;
+  /// A graph in other sizes, lent: no more of them than threads that ask at once.
+  class Lease {
+   public:
+    explicit Lease(const State& state) : state_(state) {
+      const std::lock_guard lock(state.lending_);
+      if (state.idle_.empty()) return;
+      scratch_ = std::move(state.idle_.back());
+      state.idle_.pop_back();
+    }
+    ~Lease() {
+      if (!scratch_) return;
+      const std::lock_guard lock(state_.lending_);
+      state_.idle_.push_back(std::move(scratch_));
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    SizePlan::Scratch& scratch() {
+      if (!scratch_) {
+        auto made = std::make_unique<SizePlan::Scratch>();
+        const std::lock_guard lock(state_.lending_);
+        state_.idle_.reserve(++state_.lent_most_);  // so that giving it back needs no memory
+        scratch_ = std::move(made);
+      }
+      return *scratch_;
+    }
+
+   private:
+    const State& state_;
+    std::unique_ptr<SizePlan::Scratch> scratch_;
   };
-  std::vector<OfTable> of_table;
+
+ private:
+  mutable std::mutex lending_;
+  mutable std::vector<std::unique_ptr<SizePlan::Scratch>> idle_;
+  mutable std::size_t lent_most_ = 0;
 };
 
 Result<void> Predictor::State::load(const PredictorConfig& config) {
@@ -269,10 +317,29 @@ Result<Prediction> Predictor::State::predict_resized(const ExecutionGraph& graph
                                                      std::string_view gpu,
                                                      const AskOptions& options) const {
   if (options.batch == 0 && options.sequence == 0) return predict(graph, prepared, gpu, options);
+  if (prepared && (options.batch == 0 || options.sequence == 0)) {
+    return predict_planned(*prepared, gpu, options);
+  }
   const auto changed = resized(graph, options);
   if (!changed) return Unexpected{changed.error()};
   auto prediction = predict(*changed, prepared, gpu, options);
   if (prediction) name_ops_after(graph, *prediction);
+  return prediction;
+}
+
+Result<Prediction> Predictor::State::predict_planned(const PreparedGraph::State& prepared,
+                                                     std::string_view gpu,
+                                                     const AskOptions& options) const {
+  const bool batch = options.batch != 0;
+  const auto& plan =
+      batch ? prepared.batches.get([&] { return SizePlan::batch(prepared.graph); })
+            : prepared.sequences.get([&] { return SizePlan::sequence(prepared.graph); });
+  if (!plan) return Unexpected{plan.error()};
+  PreparedGraph::State::Lease lease(prepared);
+  const auto done = plan->apply(batch ? options.batch : options.sequence, lease.scratch());
+  if (!done) return Unexpected{done.error()};
+  auto prediction = predict(lease.scratch().graph(), &prepared, gpu, options);
+  if (prediction) name_ops_after(prepared.graph, *prediction);
   return prediction;
 }
 
@@ -297,7 +364,7 @@ Result<PreparedGraph> Predictor::prepare(ExecutionGraph graph) const {
     state->predictor = state_;
     if (const auto batch = batch_size(graph)) state->batch = *batch;
     state->graph = std::move(graph);
-    state->of_table = std::vector<PreparedGraph::State::OfTable>(state_->tables.size());
+    state->facts = std::vector<Lazy<HostFacts>>(state_->tables.size());
     return PreparedGraph(std::move(state));
   });
 }

@@ -81,4 +81,11 @@ LaunchTemplates::Found LaunchTemplates::find(const TemplateKeys& keys, TemplateL
   return {};
 }
 
+const LaunchTemplate* LaunchTemplates::with_shapes(std::uint64_t devices_key,
+                                                   std::uint64_t shapes) const {
+  const auto& by_shapes = by_key[static_cast<std::size_t>(TemplateLevel::kShapes)];
+  const auto at = by_shapes.find(hash_mix(devices_key, shapes));
+  return at == by_shapes.end() ? nullptr : &lists[at->second.list];
+}
+
 }  // namespace perfmodel

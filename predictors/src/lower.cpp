@@ -173,6 +173,11 @@ LoweringFacts LoweringFacts::of(const ExecutionGraph& graph, const LaunchTemplat
         facts.rule = *rule;
       }
     }
+    if (facts.rule) {
+      const auto [schema, added] = made.schemas.try_emplace(node.op_schema);
+      if (added) schema->second = parameter_names(graph.names.text(node.op_schema));
+      facts.parameters = &schema->second;  // stays where it is, whatever comes
+    }
     if (!templates) continue;
     TemplateKeys keys = template_keys(graph, node);
     facts.devices_key = keys[static_cast<std::size_t>(TemplateLevel::kDevices)];
@@ -231,7 +236,8 @@ bool Lowering::ask_rule(std::int32_t index, const LoweringFacts::Node& facts) {
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
   const OpView view{
       graph_, node,
-      facts.partner >= 0 ? &graph_.nodes[static_cast<std::size_t>(facts.partner)] : nullptr};
+      facts.partner >= 0 ? &graph_.nodes[static_cast<std::size_t>(facts.partner)] : nullptr,
+      facts.parameters};
   const bool spoke = facts.rule->lower(view, gpu_, kernels_);
   if (!spoke) kernels_.clear();
   if (node.index_zipf_exponent > 0) skew_lookups(kernels_, node.index_zipf_exponent);
@@ -242,9 +248,11 @@ LaunchTemplates::Found Lowering::find_template(std::int32_t index, const Lowerin
                                                bool rule_spoke) const {
   if (!templates_) return {};
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
-  const LaunchTemplate* by_shapes =
-      templates_->find_shapes(facts.devices_key, [&] { return shapes_hash(graph_, node); });
-  if (by_shapes) return {by_shapes, TemplateLevel::kShapes};
+  if (facts.found.calls && facts.found.level == TemplateLevel::kDevices) {
+    const LaunchTemplate* exact =
+        templates_->with_shapes(facts.devices_key, shapes_hash(graph_, node));
+    if (exact) return {exact, TemplateLevel::kShapes};
+  }
   LaunchTemplates::Found found = facts.found;
   // A name alone says little where a rule knows the arguments; tensors all on the CPU launch
   // nothing.

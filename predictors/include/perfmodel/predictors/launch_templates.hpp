@@ -68,14 +68,9 @@ struct LaunchTemplates {
   };
   Found find(const TemplateKeys& keys, TemplateLevel from = TemplateLevel::kShapes) const;
 
-  /// The entry of level kShapes for a node with this key of level kDevices; null: none.
-  template <class ShapesHash>
-  const LaunchTemplate* find_shapes(std::uint64_t devices_key, ShapesHash&& shapes) const {
-    const auto& by_shapes = by_key[static_cast<std::size_t>(TemplateLevel::kShapes)];
-    if (by_shapes.empty()) return nullptr;
-    const auto at = by_shapes.find(hash_mix(devices_key, shapes()));
-    return at == by_shapes.end() ? nullptr : &lists[at->second.list];
-  }
+  /// The entry of level kShapes for a node with this key of level kDevices; null: none. A node that
+  /// has one has an entry of level kDevices too.
+  const LaunchTemplate* with_shapes(std::uint64_t devices_key, std::uint64_t shapes) const;
 };
 
 }  // namespace perfmodel

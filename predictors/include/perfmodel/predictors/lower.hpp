@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "perfmodel/predictors/launch_templates.hpp"
@@ -41,12 +43,18 @@ struct LoweringFacts {
     const OpRule* rule = nullptr;  ///< of ops that touch GPU memory
     std::int32_t partner = -1;     ///< see forward_partners
     bool touches_gpu = false;
-    std::uint64_t devices_key = 0;  ///< of TemplateLevel::kDevices
-    LaunchTemplates::Found found;   ///< on the levels without shapes
+    std::uint64_t devices_key = 0;                              ///< of TemplateLevel::kDevices
+    LaunchTemplates::Found found;                               ///< on the levels without shapes
+    const std::vector<std::string_view>* parameters = nullptr;  ///< of nodes with a rule
   };
-  std::vector<Node> nodes;
+  LoweringFacts() = default;
+  LoweringFacts(LoweringFacts&&) = default;  // nodes point into `schemas`
+  LoweringFacts& operator=(LoweringFacts&&) = default;
 
-  /// `templates` may be nullptr; it and the rules must outlive the facts.
+  std::vector<Node> nodes;
+  std::unordered_map<NameId, std::vector<std::string_view>> schemas;  ///< by op_schema
+
+  /// `templates` may be nullptr; it, the graph and the rules must outlive the facts.
   static LoweringFacts of(const ExecutionGraph& graph, const LaunchTemplates* templates,
                           const OpRuleRegistry& rules = OpRuleRegistry::builtin());
 };
