@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <cmath>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -256,6 +257,16 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
   std::vector<std::string> warnings = on.warnings;
   const auto links = topology(on, options, warnings);
   if (!links) return Unexpected{links.error()};
+
+  if (!(options.interference >= 1) || std::isinf(options.interference)) {
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("expected an interference of at least 1, found {}", options.interference));
+  }
+  if (options.world < 0) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected at least 0 ranks, found {}", options.world));
+  }
 
   // Without a topology by name, the models find the one that the GPU usually sits in.
   std::unique_ptr<KernelModel> own_collectives;

@@ -56,9 +56,17 @@ inline MixedQuestion mixed_question(std::uint64_t i) {
     i = (i ^ (i >> 29)) * 0xBF58476D1CE4E5B9 + 0x9E3779B97F4A7C15;
     return (i >> 33) % choices;
   };
-  constexpr std::string_view kGpus[] = {"a100-sxm-40gb",         "h100-sxm-80gb", "mi250", "t4",
-                                        "NVIDIA H100 80GB HBM3", "no-such-gpu"};
-  constexpr std::string_view kTopologies[] = {"", "", "dgx-a100", "dgx-h100", "no-such-topology"};
+  constexpr std::string_view kGpus[] = {"a100-sxm-40gb",
+                                        "h100-sxm-80gb",
+                                        "mi250",
+                                        "t4",
+                                        "NVIDIA H100 80GB HBM3",
+                                        "H100-SXM-80GB",
+                                        "T4",
+                                        "MI250",
+                                        "no-such-gpu"};
+  constexpr std::string_view kTopologies[] = {"", "",         "",         "",
+                                              "", "dgx-a100", "dgx-h100", "no-such-topology"};
   MixedQuestion made;
   made.graph = draw(3);
   made.prepared = draw(4) > 0;
