@@ -205,7 +205,7 @@ class Scaler {
                      .phase = anchor.phase,
                      .iteration = anchor.iteration,
                      .title = title};
-    item.lowered.node = anchor.lowered.node;
+    item.subject = anchor.subject;
     item.gap_level = item.op_level = KeyLevel::kName;
     program_.items.push_back(std::move(item));
     return static_cast<std::int32_t>(program_.items.size()) - 1;

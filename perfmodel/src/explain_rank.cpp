@@ -152,6 +152,7 @@ class Explanation {
     for (const ProgramItem& item : program_.items) {
       for (const PredictedKernel& kernel : item.kernels) {
         device += kernel.price.time.count();
+        coverage.kernels_out_of_range += !kernel.price.in_range;
         if (!kernel.inferred) continue;
         ++coverage.inferred_kernels;
         coverage.inferred_kernel_us += kernel.price.time.count();
@@ -201,7 +202,7 @@ class Explanation {
         .key = [this](TaskId task) -> std::uint64_t {
           if (!is_own(task)) return rank_.other_key(task);
           const ProgramItem& item = item_of(task);
-          const Node& node = graph_.nodes[static_cast<std::size_t>(item.lowered.node)];
+          const Node& node = graph_.nodes[static_cast<std::size_t>(item.subject)];
           const auto tag = static_cast<std::uint64_t>(task_graph_.term(task));
           const std::uint64_t name = item.title.empty() ? node.name : hash_text(item.title) >> 24;
           return name | tag << 48;
@@ -213,7 +214,7 @@ class Explanation {
           }
           if (!item_of(task).title.empty()) return std::string(item_of(task).title);
           return std::string(
-              graph_.name(graph_.nodes[static_cast<std::size_t>(item_of(task).lowered.node)]));
+              graph_.name(graph_.nodes[static_cast<std::size_t>(item_of(task).subject)]));
         },
         .category = [this](TaskId task) -> std::string {
           if (!is_own(task)) return std::string(kWaiting);
@@ -251,7 +252,7 @@ class Explanation {
     for (std::size_t i = 0; i < program_.items.size(); ++i) {
       if (positions[i] < 0) continue;
       ProgramItem& item = program_.items[i];
-      const Node& node = graph_.nodes[static_cast<std::size_t>(item.lowered.node)];
+      const Node& node = graph_.nodes[static_cast<std::size_t>(item.subject)];
       made_.ops[static_cast<std::size_t>(positions[i])] = {
           .id = node.id,
           .name = item.title.empty() ? graph_.name(node) : item.title,
@@ -279,13 +280,9 @@ class Explanation {
                       "ops",
                       100 * vague / total));
     }
-    std::size_t out_of_range = 0;
-    for (const auto& op : made_.ops) {
-      for (const auto& kernel : op.kernels) out_of_range += !kernel.price.in_range;
-    }
-    if (out_of_range > 0) {
-      warnings.push_back(fmt::format(
-          "{} kernels lie outside the range that their model was checked on", out_of_range));
+    if (const std::size_t count = made_.coverage.kernels_out_of_range; count > 0) {
+      warnings.push_back(
+          fmt::format("{} kernels lie outside the range that their model was checked on", count));
     }
     if (!made_.coverage.unmodelled_ops.empty()) {
       warnings.push_back(fmt::format("{} op names have no kernel model and cost host time only",

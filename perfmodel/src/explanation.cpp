@@ -66,7 +66,6 @@ void add_kernels(const Prediction& prediction, Explanation& made) {
   for (const PredictedOp& op : prediction.ops) {
     for (const PredictedKernel& kernel : op.kernels) {
       by_family[to_string(kernel.family)] += kernel.price.time.count() / steps;
-      made.kernels_out_of_range += !kernel.price.in_range;
     }
   }
   for (const auto& [family, us] : by_family) {
@@ -117,6 +116,7 @@ Explanation explain(const Prediction& prediction) {
   }
   made.gpu_utilization = prediction.gpu_active_us / prediction.e2e_us;
   made.modelled_time_fraction = prediction.coverage.modelled_time_fraction;
+  made.kernels_out_of_range = prediction.coverage.kernels_out_of_range;
   if (prediction.critical_path.step_us > 0) {
     find_bound(prediction.critical_path, made);
   } else {

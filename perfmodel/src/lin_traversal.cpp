@@ -71,7 +71,7 @@ class Traversal {
     const std::uint64_t name = graph_.names.hash(node.name);
     LoweredOp lowered = lowering_.lower(index);
     std::erase_if(lowered.calls, [](const LoweredCall& call) {
-      return call.call.kind == TemplateCall::Kind::kSync;
+      return call.call->kind == TemplateCall::Kind::kSync;
     });
     host(Term::kT1, table_.t1.all.mean_us);
     if (lowered.calls.empty()) {  // the paper books the whole op under T5
@@ -88,7 +88,7 @@ class Traversal {
     front_ = std::max(compute_, comm_);
     if (graph_.name(node) == "aten::to") cpu_ = std::max(cpu_, compute_);
     if (std::any_of(lowered.calls.begin(), lowered.calls.end(),
-                    [](const LoweredCall& call) { return call.call.collective; })) {
+                    [](const LoweredCall& call) { return call.call->collective; })) {
       waiting_ = true;
     } else if (waiting_) {
       compute_ = comm_ = front_;  // the next op reads what the collective wrote
@@ -102,14 +102,14 @@ class Traversal {
   }
 
   void launch(const LoweredOp& lowered, const LoweredCall& call, std::size_t ordinal) {
-    const double t4 = table_.call_us(call.call.call).us;
-    double& stream = call.call.collective ? comm_ : compute_;
+    const double t4 = table_.call_us(call.call->call).us;
+    double& stream = call.call->collective ? comm_ : compute_;
     double start = std::max(stream + kStreamGapUs, cpu_ + t4);
-    if (call.call.collective) start = std::max(start, compute_ + kStreamGapUs);
+    if (call.call->collective) start = std::max(start, compute_ + kStreamGapUs);
     const double us = kernel_us(lowered, call, ordinal);
     prediction_.gpu_active_us += std::clamp(start + us - front_, 0.0, us);
     stream = start + us;
-    (call.call.collective ? prediction_.comm_kernel_us : prediction_.compute_kernel_us) += us;
+    (call.call->collective ? prediction_.comm_kernel_us : prediction_.compute_kernel_us) += us;
     host(Term::kT4, t4);
   }
 

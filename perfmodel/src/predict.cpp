@@ -16,6 +16,7 @@
 #include "match_collectives.hpp"
 #include "perfmodel/predictors/lower.hpp"
 #include "perfmodel/schedule/schedule.hpp"
+#include "predict_with.hpp"
 #include "program_tasks.hpp"
 
 namespace perfmodel {
@@ -28,13 +29,23 @@ constexpr double kSteadyTolerance = 1e-3;
 
 class Job {
  public:
-  Job(std::span<const RankInput> ranks, const Gpu& gpu, const JobOptions& options)
-      : ranks_(ranks), gpu_(gpu), options_(options) {}
+  /// `facts`: of the graph, if there is one rank and they are known.
+  Job(std::span<const RankInput> ranks, const Gpu& gpu, const JobOptions& options,
+      const HostFacts* facts = nullptr)
+      : ranks_(ranks), gpu_(gpu), options_(options), facts_(facts) {}
 
   Result<JobPrediction> predict() {
     if (auto checked = check(); !checked) return Unexpected{checked.error()};
     for (const RankInput& rank : ranks_) {
-      auto program = make_host_program(*rank.graph, gpu_, *rank.table, rank.options);
+      Result<HostFacts> own;
+      const HostFacts* facts = facts_;
+      if (!facts) {
+        own = make_host_facts(*rank.graph, *rank.table, rank.options.iterations);
+        if (!own) return Unexpected{own.error()};
+        facts = &*own;
+      }
+      auto program = make_host_program(*rank.graph, gpu_, *rank.table, *facts, rank.options,
+                                       rank.options.keep_ops || options_.keep_chakra);
       if (!program) return Unexpected{program.error()};
       programs_.push_back(std::move(*program));
     }
@@ -321,7 +332,7 @@ class Job {
     const std::size_t r = rank_of(task);
     if (r == ranks_.size()) return {};
     const ProgramItem& item = item_of(task, r);
-    const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.lowered.node)];
+    const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.subject)];
     return fmt::format("rank {}: {}", r,
                        item.title.empty() ? ranks_[r].graph->name(node) : item.title);
   }
@@ -330,7 +341,7 @@ class Job {
     const std::size_t r = rank_of(task);
     if (r == ranks_.size()) return ~std::uint64_t{0};
     const ProgramItem& item = item_of(task, r);
-    const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.lowered.node)];
+    const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.subject)];
     return hash_mix(r + 1, item.title.empty() ? node.name : hash_text(item.title));
   }
 
@@ -408,7 +419,7 @@ class Job {
       const auto [r, at] = found->second;
       if (!at) return ChakraTask{.rank = r};
       const auto& item = programs_[r].items[static_cast<std::size_t>(at->op)];
-      const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.lowered.node)];
+      const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.subject)];
       ChakraTask made{
           .rank = r,
           .name = std::string(item.title.empty() ? ranks_[r].graph->name(node) : item.title),
@@ -528,6 +539,7 @@ class Job {
   std::span<const RankInput> ranks_;
   const Gpu& gpu_;
   JobOptions options_;
+  const HostFacts* facts_;
   std::vector<HostProgram> programs_;
   std::vector<std::unique_ptr<ProgramTasks>> tasks_;
   std::map<std::string, std::size_t> local_groups_;  // of the rank at hand
@@ -573,6 +585,12 @@ std::string_view to_string(Term term) {
 
 Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                            const PredictOptions& options) {
+  return predict_with(graph, gpu, table, nullptr, options);
+}
+
+Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
+                                const OverheadTable& table, const HostFacts* facts,
+                                const PredictOptions& options) {
   if (table.method == OverheadMethod::kLin) {
     if (options.scale_out) {
       return fail(ErrorCode::kImpossible,
@@ -581,7 +599,7 @@ Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const Ov
     return lin_traversal(graph, gpu, table, options);
   }
   const RankInput rank{.graph = &graph, .table = &table, .options = options};
-  auto job = Job({&rank, 1}, gpu, {}).predict();
+  auto job = Job({&rank, 1}, gpu, {}, facts).predict();
   if (!job) return Unexpected{job.error()};
   return std::move(job->ranks[0]);
 }
@@ -606,7 +624,7 @@ std::vector<std::size_t> predicted_launches(const ExecutionGraph& graph, const G
     const LoweredOp op = lowering.lower(node);
     launches.push_back(static_cast<std::size_t>(std::count_if(
         op.calls.begin(), op.calls.end(),
-        [](const LoweredCall& call) { return call.call.kind != TemplateCall::Kind::kSync; })));
+        [](const LoweredCall& call) { return call.call->kind != TemplateCall::Kind::kSync; })));
   }
   return launches;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <cmath>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -12,13 +13,16 @@
 #include <unordered_map>
 #include <utility>
 
+#include "host_facts.hpp"
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/rewrites/batch_size.hpp"
 #include "perfmodel/graph/rewrites/sequence_length.hpp"
+#include "perfmodel/graph/rewrites/size_plan.hpp"
 #include "perfmodel/predictors/collectives.hpp"
 #include "perfmodel/predictors/topology.hpp"
+#include "predict_with.hpp"
 
 namespace perfmodel {
 namespace {
@@ -45,6 +49,7 @@ std::string lower_case(std::string_view text) {
 struct Target {
   Gpu gpu;
   std::shared_ptr<const OverheadTable> overheads;
+  std::size_t table = 0;  ///< number of `overheads` among those that were loaded
   std::vector<std::string> warnings;
   Topology topology;  ///< that it usually sits in
 
@@ -73,22 +78,89 @@ struct Predictor::State {
   std::vector<std::unique_ptr<Target>> targets;            ///< by name
   std::unordered_map<std::string, const Target*> by_name;  ///< lower case
   std::vector<std::unique_ptr<KernelModel>> collectives;   ///< one per known topology
+  std::vector<const OverheadTable*> tables;                ///< of the targets, each once
 
   Result<void> load(const PredictorConfig& config);
   Result<void> add_target(Gpu gpu, const std::string& asked_as, const PredictorConfig& config,
-                          OverheadTables& tables);
+                          OverheadTables& read);
   Result<const Target*> target(std::string_view name) const;
   Result<const Topology*> topology(const Target& target, const AskOptions& options,
                                    std::vector<std::string>& warnings) const;
   const KernelModel* collectives_on(const Topology& topology) const;
-  Result<Prediction> predict(const ExecutionGraph& graph, std::string_view gpu,
-                             const AskOptions& options) const;
+  /// `prepared`: what `graph` is, or differs from in sizes alone; may be null.
+  Result<Prediction> predict(const ExecutionGraph& graph, const PreparedGraph::State* prepared,
+                             std::string_view gpu, const AskOptions& options) const;
+  Result<Prediction> predict_resized(const ExecutionGraph& graph,
+                                     const PreparedGraph::State* prepared, std::string_view gpu,
+                                     const AskOptions& options) const;
+  Result<Prediction> predict_planned(const PreparedGraph::State& prepared, std::string_view gpu,
+                                     const AskOptions& options) const;
+};
+
+/// Made once, when first asked for; a failed allocation leaves it to the next who asks.
+template <class T>
+class Lazy {
+ public:
+  template <class Make>
+  const Result<T>& get(Make&& make) const {
+    std::call_once(once_, [&] { made_.emplace(make()); });
+    return *made_;
+  }
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::optional<Result<T>> made_;
 };
 
 struct PreparedGraph::State {
   std::shared_ptr<const Predictor::State> predictor;
   ExecutionGraph graph;
   std::optional<std::int64_t> batch;
+  std::vector<Lazy<HostFacts>> facts;  ///< per overhead table
+  Lazy<SizePlan> batches, sequences;
+
+  Result<const HostFacts*> facts_with(const Target& target) const {
+    const auto& made = facts[target.table].get(
+        [&] { return make_host_facts(graph, *target.overheads, std::nullopt); });
+    if (!made) return Unexpected{made.error()};
+    return &*made;
+  }
+
+  /// A graph in other sizes, lent: no more of them than threads that ask at once.
+  class Lease {
+   public:
+    explicit Lease(const State& state) : state_(state) {
+      const std::lock_guard lock(state.lending_);
+      if (state.idle_.empty()) return;
+      scratch_ = std::move(state.idle_.back());
+      state.idle_.pop_back();
+    }
+    ~Lease() {
+      if (!scratch_) return;
+      const std::lock_guard lock(state_.lending_);
+      state_.idle_.push_back(std::move(scratch_));
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    SizePlan::Scratch& scratch() {
+      if (!scratch_) {
+        auto made = std::make_unique<SizePlan::Scratch>();
+        const std::lock_guard lock(state_.lending_);
+        state_.idle_.reserve(++state_.lent_most_);  // so that giving it back needs no memory
+        scratch_ = std::move(made);
+      }
+      return *scratch_;
+    }
+
+   private:
+    const State& state_;
+    std::unique_ptr<SizePlan::Scratch> scratch_;
+  };
+
+ private:
+  mutable std::mutex lending_;
+  mutable std::vector<std::unique_ptr<SizePlan::Scratch>> idle_;
+  mutable std::size_t lent_most_ = 0;
 };
 
 Result<void> Predictor::State::load(const PredictorConfig& config) {
@@ -108,18 +180,18 @@ Result<void> Predictor::State::load(const PredictorConfig& config) {
   for (const Topology& topology : TopologyCatalog::builtin().topologies()) {
     collectives.push_back(make_collective_model(topology));
   }
-  OverheadTables tables(data);
+  OverheadTables read(data);
   if (config.gpus.empty()) {
     auto gpus = read_gpus(data / "gpus");
     if (!gpus) return Unexpected{gpus.error()};
     for (Gpu& gpu : *gpus) {
-      if (auto added = add_target(std::move(gpu), {}, config, tables); !added) return added;
+      if (auto added = add_target(std::move(gpu), {}, config, read); !added) return added;
     }
   }
   for (const std::string& name : config.gpus) {
     auto gpu = find_gpu(name, data / "gpus");
     if (!gpu) return Unexpected{gpu.error()};
-    if (auto added = add_target(std::move(*gpu), name, config, tables); !added) return added;
+    if (auto added = add_target(std::move(*gpu), name, config, read); !added) return added;
   }
   std::ranges::sort(
       targets, {}, [](const auto& target) -> const auto& { return target->gpu.name; });
@@ -127,14 +199,17 @@ Result<void> Predictor::State::load(const PredictorConfig& config) {
 }
 
 Result<void> Predictor::State::add_target(Gpu gpu, const std::string& asked_as,
-                                          const PredictorConfig& config, OverheadTables& tables) {
+                                          const PredictorConfig& config, OverheadTables& read) {
   if (by_name.contains(lower_case(gpu.name))) return {};
-  auto table = tables.choose(config.overheads.string(), gpu);
+  auto table = read.choose(config.overheads.string(), gpu);
   if (!table) return Unexpected{table.error()};
   auto target = std::make_unique<Target>();
   if (!chosen.warning.empty()) target->warnings.push_back(chosen.warning);
   if (!table->warning.empty()) target->warnings.push_back(std::move(table->warning));
   target->overheads = std::move(table->table);
+  const auto known = std::ranges::find(tables, target->overheads.get());
+  target->table = static_cast<std::size_t>(known - tables.begin());
+  if (known == tables.end()) tables.push_back(target->overheads.get());
   target->topology = topology_for(gpu);
   target->gpu = std::move(gpu);
   by_name.emplace(lower_case(target->gpu.name), target.get());
@@ -172,7 +247,9 @@ const KernelModel* Predictor::State::collectives_on(const Topology& topology) co
   return collectives[static_cast<std::size_t>(&topology - known.data())].get();
 }
 
-Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph, std::string_view gpu,
+Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
+                                             const PreparedGraph::State* prepared,
+                                             std::string_view gpu,
                                              const AskOptions& options) const {
   const auto found = target(gpu);
   if (!found) return Unexpected{found.error()};
@@ -180,6 +257,16 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph, std::s
   std::vector<std::string> warnings = on.warnings;
   const auto links = topology(on, options, warnings);
   if (!links) return Unexpected{links.error()};
+
+  if (!(options.interference >= 1) || std::isinf(options.interference)) {
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("expected an interference of at least 1, found {}", options.interference));
+  }
+  if (options.world < 0) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected at least 0 ranks, found {}", options.world));
+  }
 
   // Without a topology by name, the models find the one that the GPU usually sits in.
   std::unique_ptr<KernelModel> own_collectives;
@@ -202,7 +289,13 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph, std::s
                                .topology = *links,
                                .interference = options.interference};
   }
-  auto prediction = perfmodel::predict(graph, on.gpu, *on.overheads, asked);
+  const HostFacts* facts = nullptr;
+  if (prepared) {
+    const auto known = prepared->facts_with(on);
+    if (!known) return Unexpected{known.error()};
+    facts = *known;
+  }
+  auto prediction = predict_with(graph, on.gpu, *on.overheads, facts, asked);
   if (prediction && !warnings.empty()) {
     prediction->warnings.insert(prediction->warnings.begin(),
                                 std::make_move_iterator(warnings.begin()),
@@ -230,6 +323,37 @@ void name_ops_after(const ExecutionGraph& graph, Prediction& prediction) {
 
 }  // namespace
 
+Result<Prediction> Predictor::State::predict_resized(const ExecutionGraph& graph,
+                                                     const PreparedGraph::State* prepared,
+                                                     std::string_view gpu,
+                                                     const AskOptions& options) const {
+  if (options.batch == 0 && options.sequence == 0) return predict(graph, prepared, gpu, options);
+  if (prepared && (options.batch == 0 || options.sequence == 0)) {
+    return predict_planned(*prepared, gpu, options);
+  }
+  const auto changed = resized(graph, options);
+  if (!changed) return Unexpected{changed.error()};
+  auto prediction = predict(*changed, prepared, gpu, options);
+  if (prediction) name_ops_after(graph, *prediction);
+  return prediction;
+}
+
+Result<Prediction> Predictor::State::predict_planned(const PreparedGraph::State& prepared,
+                                                     std::string_view gpu,
+                                                     const AskOptions& options) const {
+  const bool batch = options.batch != 0;
+  const auto& plan =
+      batch ? prepared.batches.get([&] { return SizePlan::batch(prepared.graph); })
+            : prepared.sequences.get([&] { return SizePlan::sequence(prepared.graph); });
+  if (!plan) return Unexpected{plan.error()};
+  PreparedGraph::State::Lease lease(prepared);
+  const auto done = plan->apply(batch ? options.batch : options.sequence, lease.scratch());
+  if (!done) return Unexpected{done.error()};
+  auto prediction = predict(lease.scratch().graph(), &prepared, gpu, options);
+  if (prediction) name_ops_after(prepared.graph, *prediction);
+  return prediction;
+}
+
 Predictor::Predictor(std::shared_ptr<const State> state) : state_(std::move(state)) {}
 
 Result<Predictor> Predictor::load(const PredictorConfig& config) {
@@ -251,31 +375,25 @@ Result<PreparedGraph> Predictor::prepare(ExecutionGraph graph) const {
     state->predictor = state_;
     if (const auto batch = batch_size(graph)) state->batch = *batch;
     state->graph = std::move(graph);
+    state->facts = std::vector<Lazy<HostFacts>>(state_->tables.size());
     return PreparedGraph(std::move(state));
   });
 }
 
 Result<Prediction> Predictor::predict(const ExecutionGraph& graph, std::string_view gpu,
                                       const AskOptions& options) const {
-  return guarded([&]() -> Result<Prediction> {
-    if (options.batch == 0 && options.sequence == 0) return state_->predict(graph, gpu, options);
-    const auto changed = resized(graph, options);
-    if (!changed) return Unexpected{changed.error()};
-    auto prediction = state_->predict(*changed, gpu, options);
-    if (prediction) name_ops_after(graph, *prediction);
-    return prediction;
-  });
+  return guarded([&] { return state_->predict_resized(graph, nullptr, gpu, options); });
 }
 
 Result<Prediction> Predictor::predict(const PreparedGraph& graph, std::string_view gpu,
                                       const AskOptions& options) const {
-  if (graph.state_->predictor != state_) {
-    return guarded([]() -> Result<Prediction> {
+  return guarded([&]() -> Result<Prediction> {
+    if (graph.state_->predictor != state_) {
       return fail(ErrorCode::kImpossible,
                   "expected a graph that this predictor prepared, found another's");
-    });
-  }
-  return predict(graph.state_->graph, gpu, options);
+    }
+    return state_->predict_resized(graph.state_->graph, graph.state_.get(), gpu, options);
+  });
 }
 
 Result<std::vector<Result<Prediction>>> Predictor::predict_many(

@@ -20,8 +20,11 @@ ProgramTasks::ProgramTasks(const HostProgram& program, const OverheadTable& tabl
 }
 
 std::int32_t ProgramTasks::host_lane(std::int32_t thread) {
+  if (thread == thread_at_hand_ && lane_at_hand_ >= 0) return lane_at_hand_;
   const auto next = static_cast<std::int32_t>(host_lanes_.size());
-  return host_lanes_.try_emplace(thread, first_lane_ + kStreamLanes + next).first->second;
+  thread_at_hand_ = thread;
+  lane_at_hand_ = host_lanes_.try_emplace(thread, first_lane_ + kStreamLanes + next).first->second;
+  return lane_at_hand_;
 }
 
 std::int32_t ProgramTasks::stream_lane(std::int32_t role) const {

@@ -85,7 +85,8 @@ class ProgramTasks {
   TaskGraph& graph_;
   std::size_t threads_ = 0;
   std::map<std::int32_t, std::int32_t> host_lanes_;
-  std::map<std::int32_t, std::int32_t> last_stream_;  // per thread
+  std::int32_t thread_at_hand_ = -1, lane_at_hand_ = -1;  // long runs of one thread are the rule
+  std::map<std::int32_t, std::int32_t> last_stream_;      // per thread
   // By process group and sequence number, and by the number alone: old records of waits do not name
   // their group.
   using ByNumber = std::map<std::pair<std::int32_t, std::int64_t>, TaskId>;

@@ -59,21 +59,33 @@ TemplateKeys template_keys(const ExecutionGraph& graph, const Node& node) {
   mix_devices(graph, graph.inputs(node), devices);
   devices = hash_mix(devices, 3);
   mix_devices(graph, graph.outputs(node), devices);
+  const std::uint64_t with_devices = hash_mix(children, devices);
+  return {hash_mix(with_devices, shapes_hash(graph, node)), with_devices, hash_mix(name, devices),
+          children, name};
+}
+
+std::uint64_t shapes_hash(const ExecutionGraph& graph, const Node& node) {
   std::uint64_t shapes = 4;
   mix_shapes(graph, graph.inputs(node), shapes);
   shapes = hash_mix(shapes, 5);
   mix_shapes(graph, graph.outputs(node), shapes);
-  const std::uint64_t with_devices = hash_mix(children, devices);
-  return {hash_mix(with_devices, shapes), with_devices, hash_mix(name, devices), children, name};
+  return shapes;
 }
 
-LaunchTemplates::Found LaunchTemplates::find(const TemplateKeys& keys) const {
-  for (std::size_t level = 0; level < kTemplateLevels; ++level) {
+LaunchTemplates::Found LaunchTemplates::find(const TemplateKeys& keys, TemplateLevel from) const {
+  for (auto level = static_cast<std::size_t>(from); level < kTemplateLevels; ++level) {
     if (const auto at = by_key[level].find(keys[level]); at != by_key[level].end()) {
       return {&lists[at->second.list], static_cast<TemplateLevel>(level)};
     }
   }
   return {};
+}
+
+const LaunchTemplate* LaunchTemplates::with_shapes(std::uint64_t devices_key,
+                                                   std::uint64_t shapes) const {
+  const auto& by_shapes = by_key[static_cast<std::size_t>(TemplateLevel::kShapes)];
+  const auto at = by_shapes.find(hash_mix(devices_key, shapes));
+  return at == by_shapes.end() ? nullptr : &lists[at->second.list];
 }
 
 }  // namespace perfmodel

@@ -1,33 +1,61 @@
 #include "perfmodel/predictors/lower.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 
 namespace perfmodel {
 namespace {
 
 bool is_kernel_like(const TemplateCall& call) { return call.kind != TemplateCall::Kind::kSync; }
 
-// The runtime call that starts a kernel of this family where no template names it.
-TemplateCall call_for(const KernelWork& work, const Gpu& gpu) {
-  const bool amd = gpu.vendor == "amd";
-  TemplateCall call;
-  call.call = amd ? "hipLaunchKernel" : "cudaLaunchKernel";
-  if (work.family == KernelFamily::kCopy) {
-    const auto& shape = std::get<CopyShape>(work.shape);
-    call.kind = TemplateCall::Kind::kCopy;
-    call.copy = shape.kind;
-    call.pageable = shape.pageable;
-    call.blocking = shape.pageable && shape.kind == CopyKind::kDeviceToHost;
-    call.call = amd ? "hipMemcpyWithStream" : "cudaMemcpyAsync";
-  } else if (work.family == KernelFamily::kSet) {
-    call.kind = TemplateCall::Kind::kSet;
-    call.call = amd ? "hipMemsetAsync" : "cudaMemsetAsync";
-  } else if (work.family == KernelFamily::kCollective) {
-    call.collective = true;
-    call.stream = 1;
+// The runtime calls that start kernels where no template names them.
+struct MadeCalls {
+  static constexpr std::size_t kCopyKinds = 4;
+  TemplateCall kernel, set, collective, synchronize;
+  TemplateCall copies[kCopyKinds][2];  // pinned, pageable
+
+  explicit MadeCalls(bool amd) {
+    kernel.call = collective.call = amd ? "hipLaunchKernel" : "cudaLaunchKernel";
+    collective.collective = true;
+    collective.stream = 1;
+    set.kind = TemplateCall::Kind::kSet;
+    set.call = amd ? "hipMemsetAsync" : "cudaMemsetAsync";
+    synchronize.kind = TemplateCall::Kind::kSync;
+    synchronize.sync = SyncKind::kStream;
+    synchronize.call = amd ? "hipStreamSynchronize" : "cudaStreamSynchronize";
+    for (std::size_t kind = 0; kind < kCopyKinds; ++kind) {
+      for (const bool pageable : {false, true}) {
+        TemplateCall& copy = copies[kind][pageable];
+        copy.kind = TemplateCall::Kind::kCopy;
+        copy.copy = static_cast<CopyKind>(kind);
+        copy.pageable = pageable;
+        copy.blocking = pageable && copy.copy == CopyKind::kDeviceToHost;
+        copy.call = amd ? "hipMemcpyWithStream" : "cudaMemcpyAsync";
+      }
+    }
   }
-  return call;
-}
+
+  static const MadeCalls& of(const Gpu& gpu) {
+    static const MadeCalls nvidia(false), amd(true);
+    return gpu.vendor == "amd" ? amd : nvidia;
+  }
+
+  const TemplateCall& call_for(const KernelWork& work) const {
+    switch (work.family) {
+      case KernelFamily::kCopy: {
+        const auto& shape = std::get<CopyShape>(work.shape);
+        return copies[static_cast<std::size_t>(shape.kind)][shape.pageable];
+      }
+      case KernelFamily::kSet:
+        return set;
+      case KernelFamily::kCollective:
+        return collective;
+      default:
+        return kernel;
+    }
+  }
+};
 
 // A kernel whose name tells that it does the main part of an op of this family, for ops that launch
 // more kernels than the rule knows (layout changes, split-K sums, set-up kernels).
@@ -56,16 +84,15 @@ bool names_family(std::string_view kernel, KernelFamily family) {
   }
 }
 
-// Which of the node's kernel calls does each piece of the rule's work: in order where the numbers
-// agree; else the calls named like the family, else the last ones.
-std::vector<std::size_t> main_calls(const std::vector<LoweredCall>& calls,
-                                    const std::vector<std::size_t>& kernels,
-                                    const std::vector<KernelWork>& work) {
-  if (kernels.size() <= work.size()) return kernels;
+// Leaves those of the node's kernel calls that do the rule's work, one per piece: all in their
+// order where the numbers agree; else the calls named like the family, else the last ones.
+void choose_main_calls(const std::vector<LoweredCall>& calls, const std::vector<KernelWork>& work,
+                       std::vector<std::size_t>& kernels) {
+  if (kernels.size() <= work.size()) return;
   std::vector<std::size_t> chosen;
   for (std::size_t call : kernels) {
     if (chosen.size() < work.size() &&
-        names_family(calls[call].call.kernel, work[chosen.size()].family)) {
+        names_family(calls[call].call->kernel, work[chosen.size()].family)) {
       chosen.push_back(call);
     }
   }
@@ -75,7 +102,7 @@ std::vector<std::size_t> main_calls(const std::vector<LoweredCall>& calls,
     }
   }
   std::sort(chosen.begin(), chosen.end());
-  return chosen;
+  kernels = std::move(chosen);
 }
 
 void merge(KernelWork& into, const KernelWork& from) {
@@ -104,89 +131,134 @@ bool children_launch(const ExecutionGraph& graph, const Node& node,
   });
 }
 
+void skew_lookups(std::span<KernelWork> kernels, double exponent) {
+  for (KernelWork& work : kernels) {
+    auto* shape = std::get_if<EmbeddingShape>(&work.shape);
+    if (shape) shape->zipf_exponent = exponent;
+  }
+}
+
+void add_calls(std::int32_t node, const LaunchTemplate& list, std::vector<LoweredCall>& calls) {
+  std::uint16_t ordinal = 0;
+  for (const TemplateCall& call : list) {
+    calls.push_back({.call = &call,
+                     .node = node,
+                     .ordinal = ordinal++,
+                     .after_children = call.after_children,
+                     .inferred = is_kernel_like(call)});
+  }
+}
+
 }  // namespace
+
+LoweringFacts LoweringFacts::of(const ExecutionGraph& graph, const LaunchTemplates* templates,
+                                const OpRuleRegistry& rules) {
+  LoweringFacts made;
+  made.nodes.resize(graph.nodes.size());
+  const auto partners = forward_partners(graph);
+  std::vector<std::optional<const OpRule*>> rule_by_name(graph.names.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const perfmodel::Node& node = graph.nodes[i];
+    Node& facts = made.nodes[i];
+    facts.partner = partners[i];
+    const auto look = [&](const Tensor& tensor) { facts.touches_gpu |= tensor.on_gpu(); };
+    for_each_tensor(graph, graph.inputs(node), look);
+    for_each_tensor(graph, graph.outputs(node), look);
+    if (!node.is_label && facts.touches_gpu) {
+      if (graph.names.text(node.kernel_backend) == "triton") {
+        facts.rule = rules.find("triton");
+      } else {
+        auto& rule = rule_by_name[node.name];
+        if (!rule) rule = rules.find(graph.name(node));
+        facts.rule = *rule;
+      }
+    }
+    if (facts.rule) {
+      const auto [schema, added] = made.schemas.try_emplace(node.op_schema);
+      if (added) schema->second = parameter_names(graph.names.text(node.op_schema));
+      facts.parameters = &schema->second;  // stays where it is, whatever comes
+    }
+    if (!templates) continue;
+    TemplateKeys keys = template_keys(graph, node);
+    facts.devices_key = keys[static_cast<std::size_t>(TemplateLevel::kDevices)];
+    facts.found = templates->find(keys, TemplateLevel::kDevices);
+  }
+  return made;
+}
 
 Lowering::Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
                    const OpRuleRegistry& rules)
     : graph_(graph),
       gpu_(gpu),
       templates_(templates),
-      rules_(rules),
-      partners_(forward_partners(graph)),
-      rule_by_name_(graph.names.size(), nullptr),
-      rule_known_(graph.names.size(), 0) {}
+      own_facts_(LoweringFacts::of(graph, templates, rules)),
+      facts_(own_facts_) {}
 
-const OpRule* Lowering::rule_of(const Node& node) {
-  if (!rule_known_[node.name]) {
-    rule_known_[node.name] = 1;
-    rule_by_name_[node.name] = graph_.names.text(node.kernel_backend) == "triton"
-                                   ? rules_.find("triton")
-                                   : rules_.find(graph_.name(node));
-  }
-  return rule_by_name_[node.name];
-}
+Lowering::Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
+                   const LoweringFacts& facts)
+    : graph_(graph), gpu_(gpu), templates_(templates), facts_(facts) {}
 
 LoweredOp Lowering::lower(std::int32_t node) {
-  LoweredOp op{.node = node, .calls = {}, .work = {}};
-  add_node(node, op);
+  LoweredOp op;
+  lower(node, op);
   return op;
 }
 
-LoweredOp Lowering::lower_label(std::int32_t node) {
-  LoweredOp op{.node = node, .calls = {}, .work = {}};
-  own_calls(node, op, op.calls);
-  return op;
+void Lowering::lower(std::int32_t node, LoweredOp& op) {
+  op.node = node;
+  op.calls.clear();
+  op.work.clear();
+  add_node(node, op);
 }
 
 void Lowering::add_node(std::int32_t index, LoweredOp& op) {
-  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  const auto children = graph_.children(graph_.nodes[static_cast<std::size_t>(index)]);
+  if (children.empty()) {
+    own_calls(index, op, op.calls);
+    return;
+  }
   std::vector<LoweredCall> own;
   own_calls(index, op, own);
-  const auto children = graph_.children(node);
   std::size_t next = 0;
   for (std::size_t child = 0; child <= children.size(); ++child) {
-    for (;
-         next < own.size() && (own[next].call.after_children <= child || child == children.size());
+    for (; next < own.size() && (own[next].after_children <= child || child == children.size());
          ++next) {
-      op.calls.push_back(std::move(own[next]));
+      op.calls.push_back(own[next]);
     }
     if (child < children.size()) add_node(children[child], op);
   }
 }
 
-void Lowering::skew_lookups(double exponent) {
-  for (KernelWork& work : kernels_) {
-    auto* shape = std::get_if<EmbeddingShape>(&work.shape);
-    if (shape) shape->zipf_exponent = exponent;
-  }
+// Fills `kernels_`. False: there is no rule, or the arguments are not those that it expects.
+bool Lowering::ask_rule(std::int32_t index, const LoweringFacts::Node& facts) {
+  kernels_.clear();
+  if (!facts.rule) return false;
+  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  const OpView view{
+      graph_, node,
+      facts.partner >= 0 ? &graph_.nodes[static_cast<std::size_t>(facts.partner)] : nullptr,
+      facts.parameters};
+  const bool spoke = facts.rule->lower(view, gpu_, kernels_);
+  if (!spoke) kernels_.clear();
+  if (node.index_zipf_exponent > 0) skew_lookups(kernels_, node.index_zipf_exponent);
+  return spoke;
 }
 
-void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls) {
+LaunchTemplates::Found Lowering::find_template(std::int32_t index, const LoweringFacts::Node& facts,
+                                               bool rule_spoke) const {
+  if (!templates_) return {};
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
-  bool touches_gpu = false;
-  const auto look = [&](const Tensor& tensor) { touches_gpu |= tensor.on_gpu(); };
-  for_each_tensor(graph_, graph_.inputs(node), look);
-  for_each_tensor(graph_, graph_.outputs(node), look);
-
-  const OpRule* rule = node.is_label ? nullptr : rule_of(node);
-  kernels_.clear();
-  bool rule_spoke = false;
-  if (rule && touches_gpu) {
-    const std::int32_t partner = partners_[static_cast<std::size_t>(index)];
-    const OpView view{graph_, node,
-                      partner >= 0 ? &graph_.nodes[static_cast<std::size_t>(partner)] : nullptr};
-    rule_spoke = rule->lower(view, gpu_, kernels_);
-    if (!rule_spoke) kernels_.clear();
-    if (node.index_zipf_exponent > 0) skew_lookups(node.index_zipf_exponent);
+  if (facts.found.calls && facts.found.level == TemplateLevel::kDevices) {
+    const LaunchTemplate* exact =
+        templates_->with_shapes(facts.devices_key, shapes_hash(graph_, node));
+    if (exact) return {exact, TemplateLevel::kShapes};
   }
-
-  LaunchTemplates::Found found;
-  if (templates_) found = templates_->find(template_keys(graph_, node));
+  LaunchTemplates::Found found = facts.found;
   // A name alone says little where a rule knows the arguments; tensors all on the CPU launch
   // nothing.
   const bool name_only =
       found.level == TemplateLevel::kName || found.level == TemplateLevel::kChildren;
-  if (found.calls && name_only && (rule_spoke || (!touches_gpu && node.inputs_count > 0))) {
+  if (found.calls && name_only && (rule_spoke || (!facts.touches_gpu && node.inputs_count > 0))) {
     found.calls = nullptr;
   }
   // All collectives have one name: a record with the same devices and other children may be of
@@ -195,60 +267,95 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
       !kernels_.empty() && !children_launch(graph_, node, *templates_)) {
     found.calls = nullptr;
   }
+  return found;
+}
 
+void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls) {
+  const LoweringFacts::Node& facts = facts_.nodes[static_cast<std::size_t>(index)];
+  const bool rule_spoke = ask_rule(index, facts);
+  const LaunchTemplates::Found found = find_template(index, facts, rule_spoke);
   if (found.calls) {
     ++stats_.nodes_by_level[static_cast<std::size_t>(found.level)];
-    std::vector<std::size_t> kernel_calls;
-    std::uint16_t ordinal = 0;
-    for (const TemplateCall& call : *found.calls) {
-      if (is_kernel_like(call)) kernel_calls.push_back(calls.size());
-      calls.push_back(
-          {.call = call, .node = index, .ordinal = ordinal++, .inferred = is_kernel_like(call)});
-    }
-    if (rule_spoke && kernels_.size() != kernel_calls.size()) ++stats_.disagreements;
-    if (!kernels_.empty() && !kernel_calls.empty()) {
-      const auto chosen = main_calls(calls, kernel_calls, kernels_);
-      for (std::size_t i = 0; i < kernels_.size(); ++i) {
-        LoweredCall& call = calls[chosen[std::min(i, chosen.size() - 1)]];
-        if (!can_do(call.call, kernels_[i])) continue;
-        if (call.work >= 0) {
-          merge(op.work[static_cast<std::size_t>(call.work)], kernels_[i]);
-          continue;
-        }
-        call.work = static_cast<std::int32_t>(op.work.size());
-        call.inferred = false;
-        op.work.push_back(kernels_[i]);
-      }
-    }
+    calls_of_template(index, *found.calls, rule_spoke, op, calls);
     return;
   }
-
   if (rule_spoke) {
     ++stats_.nodes_by_rule;
-    std::uint16_t ordinal = 0;
-    const auto after =
-        static_cast<std::uint16_t>(std::min<std::size_t>(node.children_count, 0xffff));
-    for (const KernelWork& work : kernels_) {
-      TemplateCall call = call_for(work, gpu_);
-      call.after_children = after;
-      const bool wait = call.kind == TemplateCall::Kind::kCopy && call.pageable;
-      calls.push_back({.call = call,
-                       .node = index,
-                       .ordinal = ordinal++,
-                       .work = static_cast<std::int32_t>(op.work.size())});
-      op.work.push_back(work);
-      if (wait) {  // a pageable copy_ is followed by a synchronise of its stream
-        TemplateCall sync{.kind = TemplateCall::Kind::kSync, .sync = SyncKind::kStream};
-        sync.after_children = after;
-        sync.call = gpu_.vendor == "amd" ? "hipStreamSynchronize" : "cudaStreamSynchronize";
-        calls.push_back({.call = sync, .node = index, .ordinal = ordinal++});
-      }
-    }
+    calls_of_rule(index, op, calls);
     return;
   }
   // Composite ops do their work through children; only a leaf on GPU tensors is a gap in our
   // knowledge.
-  if (touches_gpu && !node.is_label && node.children_count == 0) stats_.unmodelled.push_back(index);
+  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  if (facts.touches_gpu && !node.is_label && node.children_count == 0) {
+    stats_.unmodelled.push_back(index);
+  }
+}
+
+void Lowering::calls_of_template(std::int32_t index, const LaunchTemplate& list, bool rule_spoke,
+                                 LoweredOp& op, std::vector<LoweredCall>& calls) {
+  const std::size_t first = calls.size();
+  add_calls(index, list, calls);
+  kernel_calls_.clear();
+  for (std::size_t i = first; i < calls.size(); ++i) {
+    if (is_kernel_like(*calls[i].call)) kernel_calls_.push_back(i);
+  }
+  if (rule_spoke && kernels_.size() != kernel_calls_.size()) ++stats_.disagreements;
+  if (kernels_.empty() || kernel_calls_.empty()) return;
+  choose_main_calls(calls, kernels_, kernel_calls_);
+  for (std::size_t i = 0; i < kernels_.size(); ++i) {
+    LoweredCall& call = calls[kernel_calls_[std::min(i, kernel_calls_.size() - 1)]];
+    if (!can_do(*call.call, kernels_[i])) continue;
+    if (call.work >= 0) {
+      merge(op.work[static_cast<std::size_t>(call.work)], kernels_[i]);
+      continue;
+    }
+    call.work = static_cast<std::int32_t>(op.work.size());
+    call.inferred = false;
+    op.work.push_back(std::move(kernels_[i]));
+  }
+}
+
+void Lowering::calls_of_rule(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls) {
+  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  const MadeCalls& made = MadeCalls::of(gpu_);
+  const auto after = static_cast<std::uint16_t>(std::min<std::size_t>(node.children_count, 0xffff));
+  std::uint16_t ordinal = 0;
+  for (KernelWork& work : kernels_) {
+    const TemplateCall& call = made.call_for(work);
+    calls.push_back({.call = &call,
+                     .node = index,
+                     .ordinal = ordinal++,
+                     .after_children = after,
+                     .work = static_cast<std::int32_t>(op.work.size())});
+    op.work.push_back(std::move(work));
+    // A pageable copy_ is followed by a synchronise of its stream.
+    if (call.kind == TemplateCall::Kind::kCopy && call.pageable) {
+      calls.push_back({.call = &made.synchronize,
+                       .node = index,
+                       .ordinal = ordinal++,
+                       .after_children = after});
+    }
+  }
+}
+
+std::vector<LoweredCall> lower_label(const ExecutionGraph& graph, std::int32_t node,
+                                     const LaunchTemplates* templates, LoweringStats& stats) {
+  std::vector<LoweredCall> calls;
+  if (!templates) return calls;
+  const Node& label = graph.nodes[static_cast<std::size_t>(node)];
+  bool touches_gpu = false;
+  const auto look = [&](const Tensor& tensor) { touches_gpu |= tensor.on_gpu(); };
+  for_each_tensor(graph, graph.inputs(label), look);
+  for_each_tensor(graph, graph.outputs(label), look);
+  const LaunchTemplates::Found found = templates->find(template_keys(graph, label));
+  const bool name_only =
+      found.level == TemplateLevel::kName || found.level == TemplateLevel::kChildren;
+  const bool on_host = !touches_gpu && label.inputs_count > 0;
+  if (!found.calls || (name_only && on_host)) return calls;
+  ++stats.nodes_by_level[static_cast<std::size_t>(found.level)];
+  add_calls(node, *found.calls, calls);
+  return calls;
 }
 
 }  // namespace perfmodel

@@ -23,6 +23,34 @@ bool is_derivative(std::string_view name) {
 
 }  // namespace
 
+std::vector<std::string_view> parameter_names(std::string_view schema) {
+  // "ns::name.overload(Tensor self, int[2] size=[1, 1], *, Tensor? x=None) -> Tensor": parameters
+  // are separated by commas outside of brackets; the name ends at '=' or at the separator.
+  std::vector<std::string_view> names;
+  const std::size_t open = schema.find('(');
+  if (open == std::string_view::npos) return names;
+  int depth = 0;
+  std::size_t begin = open + 1;
+  for (std::size_t i = begin; i < schema.size(); ++i) {
+    const char c = schema[i];
+    const bool closes_list = c == ')' && depth == 0;
+    if (c == '(' || c == '[') ++depth;
+    if ((c == ')' || c == ']') && !closes_list) --depth;
+    if (!(c == ',' && depth == 0) && !closes_list) continue;
+    std::string_view text = schema.substr(begin, i - begin);
+    if (const auto equals = text.find('='); equals != std::string_view::npos) {
+      text = text.substr(0, equals);
+    }
+    if (const auto space = text.rfind(' '); space != std::string_view::npos) {
+      text = text.substr(space + 1);
+    }
+    if (text != "*" && !text.empty()) names.push_back(text);
+    if (closes_list) break;
+    begin = i + 1;
+  }
+  return names;
+}
+
 const Tensor* OpView::tensor_input(std::size_t i) const { return tensor_at(graph, inputs(), i); }
 
 const Tensor* OpView::tensor_output(std::size_t i) const { return tensor_at(graph, outputs(), i); }

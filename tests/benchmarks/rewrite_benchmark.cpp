@@ -14,6 +14,7 @@
 #include "perfmodel/graph/rewrites/data_parallel.hpp"
 #include "perfmodel/graph/rewrites/optimizer.hpp"
 #include "perfmodel/graph/rewrites/precision.hpp"
+#include "perfmodel/graph/rewrites/size_plan.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "perfmodel/what_if.hpp"
 
@@ -76,6 +77,28 @@ void rewrite_batch(benchmark::State& state) {
   rewrite_loop(state, graph, [](const auto& of) { return set_batch_size(of, {.batch = 1000}); });
 }
 BENCHMARK(rewrite_batch)->Name("rewrite/batch/mlperf")->Unit(benchmark::kMillisecond);
+
+// Another batch in every call, by a plan: at most 20 us are wanted.
+void apply_size_plan(benchmark::State& state) {
+  const auto plan =
+      value_of(SizePlan::batch(value_of(build_dlrm(value_of(dlrm_preset("mlperf"))))));
+  SizePlan::Scratch scratch;
+  std::int64_t batch = 0;
+  for (auto _ : state) {
+    batch = batch % 65536 + 37;
+    if (const auto done = plan.apply(batch, scratch); !done) stop(done.error());
+    benchmark::DoNotOptimize(scratch.graph().tensors.data());
+  }
+  state.counters["changes/s"] =
+      benchmark::Counter(static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+BENCHMARK(apply_size_plan)->Name("size_plan/mlperf")->Unit(benchmark::kMicrosecond);
+
+void make_size_plan(benchmark::State& state) {
+  const auto graph = value_of(build_dlrm(value_of(dlrm_preset("mlperf"))));
+  for (auto _ : state) benchmark::DoNotOptimize(value_of(SizePlan::batch(graph)).current());
+}
+BENCHMARK(make_size_plan)->Name("size_plan/make/mlperf")->Unit(benchmark::kMillisecond);
 
 void rewrite_fused(benchmark::State& state) {
   const auto graph = value_of(build_dlrm(value_of(dlrm_preset("mlperf"))));

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "graph_comparison.hpp"
+#include "perfmodel/graph/build_deepspeech2.hpp"
 #include "perfmodel/graph/build_dlrm.hpp"
 #include "perfmodel/graph/build_torchrec_dlrm.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -167,6 +168,16 @@ TEST(BatchSize, SaysWhatItCannotDo) {
   ASSERT_FALSE(sequence);
   EXPECT_EQ(sequence.error().message,
             "expected an input that has a sequence, found none; name its size: --sequence OLD=NEW");
+}
+
+// Lengths of samples that are arguments: a list of that many numbers.
+TEST(BatchSize, RefusesListsOfLengthsThatNoMemoryHolds) {
+  Deepspeech2Config config;
+  config.layers = 1;
+  const auto made =
+      set_batch_size(build_deepspeech2(config).value(), {.batch = std::int64_t{1} << 40});
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("its list of lengths would be too long"), std::string::npos);
 }
 
 TEST(BatchSize, RecordingsThereAndBackAreTheSame) {

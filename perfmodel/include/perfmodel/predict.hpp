@@ -96,6 +96,7 @@ struct Prediction {
     std::vector<Unmodelled> unmodelled_ops;
     std::size_t inferred_kernels = 0;
     double inferred_kernel_us = 0;
+    std::size_t kernels_out_of_range = 0;  ///< outside of what their model was checked on
     std::size_t disagreements = 0;  ///< nodes where template and rule count kernels differently
     std::array<std::size_t, kTemplateLevels> nodes_by_template_level{};
     std::size_t nodes_by_rule = 0;

@@ -134,32 +134,12 @@ bool has_child_like(const OpView& op, std::string_view prefix) {
 }
 
 int parameter_index(const OpView& op, std::string_view parameter) {
-  // "ns::name.overload(Tensor self, int[2] size=[1, 1], *, Tensor? x=None) -> Tensor": parameters
-  // are separated by commas outside of brackets; the name ends at '=' or at the separator.
-  const std::string_view schema = op.graph.names.text(op.node.op_schema);
-  const std::size_t open = schema.find('(');
-  if (open == std::string_view::npos) return -1;
-  int depth = 0, index = 0;
-  std::size_t begin = open + 1;
-  for (std::size_t i = begin; i < schema.size(); ++i) {
-    const char c = schema[i];
-    const bool closes_list = c == ')' && depth == 0;
-    if (c == '(' || c == '[') ++depth;
-    if ((c == ')' || c == ']') && !closes_list) --depth;
-    if (!(c == ',' && depth == 0) && !closes_list) continue;
-    std::string_view text = schema.substr(begin, i - begin);
-    if (const auto equals = text.find('='); equals != std::string_view::npos) {
-      text = text.substr(0, equals);
-    }
-    if (const auto space = text.rfind(' '); space != std::string_view::npos) {
-      text = text.substr(space + 1);
-    }
-    if (text == parameter) return index;
-    if (text != "*" && !text.empty()) ++index;
-    if (closes_list) break;
-    begin = i + 1;
-  }
-  return -1;
+  const auto index_in = [parameter](std::span<const std::string_view> names) {
+    const auto at = std::ranges::find(names, parameter);
+    return at == names.end() ? -1 : static_cast<int>(at - names.begin());
+  };
+  if (op.parameters) return index_in(*op.parameters);
+  return index_in(parameter_names(op.graph.names.text(op.node.op_schema)));
 }
 
 const Tensor* named_tensor(const OpView& op, std::string_view parameter, std::size_t fallback) {

@@ -203,9 +203,9 @@ std::optional<std::vector<Change>> dense_strides(const Tracker& tracker, const D
     if (recorded[order[i]] != stride.was && dim.size != 1) return {};
     // One element may have any stride.
     const bool any = recorded[order[i]] != stride.was && tracker.now(dim) == 1;
-    strides[order[i]] = {recorded[order[i]], any ? recorded[order[i]] : stride.now};
+    strides[order[i]] = {recorded[order[i]], any ? Number(recorded[order[i]]) : stride.now};
     stride.was *= std::max<std::int64_t>(dim.size, 1);
-    stride.now *= std::max<std::int64_t>(tracker.now(dim), 1);
+    stride.now *= at_least_one(tracker.now(dim));
   }
   return strides;
 }

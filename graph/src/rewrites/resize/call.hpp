@@ -43,14 +43,14 @@ class Call {
   const std::optional<Layout>& given(std::size_t k) const { return given_[k]; }
   std::vector<std::optional<Layout>> take() { return std::move(given_); }
 
-  void set(std::size_t at, std::int64_t value) { tracker_.set_integer(inputs_[at], value); }
+  void set(std::size_t at, const Number& value) { tracker_.set_integer(inputs_[at], value); }
   /// Sizes or strides: the numbers of a list that are not -1.
   void set_sizes(std::size_t at, const Dims& dims);
   void set_strides(std::size_t at, const std::vector<Change>& strides);
   void set_list(std::size_t at, const std::vector<Change>& values);
   void unify(const Dim& a, const Dim& b) { tracker_.unify(a, b, index_); }
   Dim open(std::size_t k, std::size_t d, std::int64_t size, std::int32_t like = -1);
-  std::int64_t now(const Dim& dim) const { return tracker_.now(dim); }
+  Number now(const Dim& dim) const { return tracker_.now(dim); }
   void refuse(std::string why) { tracker_.refuse(index_, std::move(why)); }
 
  private:

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "call.hpp"
 
@@ -45,9 +44,9 @@ double elements(const Dims& dims) {
   for (const Dim& dim : dims) count *= static_cast<double>(dim.size);
   return count;
 }
-double new_elements(const Call& call, const Dims& dims) {
-  double count = 1;
-  for (const Dim& dim : dims) count *= static_cast<double>(call.now(dim));
+Real new_elements(const Call& call, const Dims& dims) {
+  Real count = 1;
+  for (const Dim& dim : dims) count *= Real(call.now(dim));
   return count;
 }
 
@@ -62,7 +61,8 @@ void divide(Call& call) {
   const std::string_view name = graph.name(op);
   const bool loss = name.find("loss") != name.npos || name.find("entropy") != name.npos;
   if (!loss && name != "aten::mean") return;
-  double was = 1, now = 1;
+  double was = 1;
+  Real now = 1;
   const auto inputs = graph.inputs(op), outputs = graph.outputs(op);
   if (inputs.empty() || inputs[0].kind != Argument::Kind::kTensor) return;
   if (const Layout* x = call.tracker().layout_of(graph.tensors[inputs[0].index])) {
@@ -77,7 +77,7 @@ void divide(Call& call) {
   }
   const Argument& by = *call.argument(1);
   if (by.kind == Argument::Kind::kInt && static_cast<double>(by.integer) == was) {
-    call.tracker().set_integer(by, std::llround(now));
+    call.tracker().set_integer(by, rounded(now));
   } else if (by.kind == Argument::Kind::kDouble && by.real == was) {
     call.tracker().set_real(by, now);
   }
@@ -332,6 +332,8 @@ void pointwise_loss_backward(Call& call) {  // (gradient, input, target, ...)
   call.give(0, Dims(x->dims));
 }
 
+constexpr std::int64_t kLongestList = std::int64_t{1} << 24;
+
 // Targets [N, S] and lengths [N], as tensors or as lists of numbers.
 void ctc_lengths(Call& call, const Dim& steps, const Dim& batch) {
   for (std::size_t at = 0; at < call.size(); ++at) {
@@ -342,12 +344,18 @@ void ctc_lengths(Call& call, const Dim& steps, const Dim& batch) {
     const auto lengths = call.integers(at);
     const bool is_list = call.argument(at)->kind == Argument::Kind::kList;
     if (!is_list || lengths.empty() || std::ssize(lengths) != batch.size) continue;
-    std::vector<std::int64_t> now(static_cast<std::size_t>(call.now(batch)));
-    for (std::size_t i = 0; i < now.size(); ++i) {  // more samples are like those there are
-      const std::int64_t length = lengths[i % lengths.size()];
-      now[i] = length == steps.size ? call.now(steps) : length;
+    const Number samples = call.now(batch);
+    if (samples < 0 || kLongestList < samples) {
+      return call.refuse("its list of lengths would be too long");
     }
-    if (now != lengths) call.tracker().set_list(*call.argument(at), std::move(now));
+    std::vector<Number> now;
+    for (std::int64_t length : lengths) {
+      now.push_back(length == steps.size ? call.now(steps) : Number(length));
+    }
+    const std::vector<Number> was(lengths.begin(), lengths.end());
+    if (samples == std::ssize(was) && now == was) continue;
+    // More samples are like those there are.
+    call.tracker().set_list(*call.argument(at), samples, std::move(now));
   }
 }
 

@@ -4,6 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "number.hpp"
+
 namespace perfmodel::resize {
 
 /// One dimension of a tensor as a function of the size X that changes:
@@ -26,7 +28,13 @@ using Dims = std::vector<Dim>;
 
 /// A number before and after.
 struct Change {
-  std::int64_t was = 0, now = 0;
+  std::int64_t was = 0;
+  Number now = 0;
+};
+
+/// A dimension that a squeeze leaves after the change.
+struct Left {
+  Number size, stride;
 };
 
 /// Dimensions of a tensor and where they lie in its storage.
@@ -35,9 +43,8 @@ struct Layout {
   std::vector<Change> strides = {};   ///< elements
   Change offset = {};                 ///< elements
   std::optional<Dim> non_zeros = {};  ///< of a sparse tensor
-  /// Of a squeeze that now drops other dimensions than it did: new sizes (`was`) and strides
-  /// (`now`).
-  std::optional<std::vector<Change>> squeezed = {};
+  /// Of a squeeze that now drops other dimensions than it did.
+  std::optional<std::vector<Left>> squeezed = {};
   std::int32_t external = -1;  ///< the tensor of the outside that it is, or is a view of
 
   bool scales() const {

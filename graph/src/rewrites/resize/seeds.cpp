@@ -107,8 +107,7 @@ Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol) {
 
 Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
                                std::int64_t wanted) {
-  constexpr std::int64_t kLargest = std::int64_t{1} << 40;
-  if (wanted < 1 || wanted > kLargest) {
+  if (wanted < 1 || wanted > kLargestSize) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected a {} from 1 to 2^40, found {}", word(symbol), wanted));
   }
@@ -120,7 +119,9 @@ Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::
   if (seeds->was == seeds->now) return graph;
   Tracker tracker(graph, std::move(*seeds), scout.externals());
   if (auto tracked = tracker.run(); !tracked) return Unexpected{tracked.error()};
-  return tracker.rewritten();
+  const auto edits = tracker.edits();
+  if (!edits) return Unexpected{edits.error()};
+  return edited(graph, *edits);
 }
 
 }  // namespace perfmodel::resize

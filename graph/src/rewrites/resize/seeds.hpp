@@ -4,6 +4,8 @@
 
 namespace perfmodel::resize {
 
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 40;
+
 enum class Symbol { kBatch, kSequence };
 
 /// Which dimensions of the inputs are the batch or the sequence, and its size in the graph.

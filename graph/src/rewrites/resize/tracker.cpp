@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "call.hpp"
@@ -17,8 +16,6 @@ constexpr double kMostElements = 0x1p60;
 constexpr std::uint64_t kExternalKey = std::uint64_t{1} << 60;
 constexpr int kDimBits = 6;
 constexpr std::uint64_t kDimMask = (1 << kDimBits) - 1;
-
-double power_of(std::int64_t base, int power) { return std::pow(static_cast<double>(base), power); }
 
 // Ops that write what they get; others whose names end like theirs change no value.
 bool writes_in_place(std::string_view name) {
@@ -74,19 +71,22 @@ std::vector<std::int32_t> last_below(const ExecutionGraph& graph) {
 
 }  // namespace
 
-Tracker::Tracker(const ExecutionGraph& graph, Seeds seeds, std::vector<External> externals)
+Tracker::Tracker(const ExecutionGraph& graph, Seeds seeds, std::vector<External> externals,
+                 Tape* tape)
     : graph_(graph),
       seeds_(std::move(seeds)),
+      tape_(tape),
       last_below_(last_below(graph)),
       partners_(forward_partners(graph)),
       externals_(std::move(externals)),
       entered_(graph.nodes.size()) {}
 
-std::int64_t Tracker::now(const Dim& dim) const {
+Number Tracker::now(const Dim& dim) const {
   if (!dim.scales() || seeds_.was == seeds_.now) return dim.size;
-  const auto scaled = static_cast<double>(dim.size - dim.offset) * power_of(seeds_.now, dim.power) /
-                      power_of(seeds_.was, dim.power);
-  return std::llround(scaled) + dim.offset;
+  const auto factor = static_cast<double>(dim.size - dim.offset);
+  const double divisor = power_of(seeds_.was, dim.power);
+  return {size_after(factor, power_of(seeds_.now, dim.power), divisor, dim.offset),
+          tape_ ? tape_->size(factor, dim.power, divisor, dim.offset) : nullptr};
 }
 
 bool Tracker::fill(const Dim& dim, int power, std::int64_t offset) {
@@ -135,7 +135,7 @@ Layout Tracker::contiguous(Dims dims) const {
   for (std::size_t i = layout.dims.size(); i-- > 0;) {
     layout.strides[i] = stride;
     stride.was *= std::max<std::int64_t>(layout.dims[i].size, 1);
-    stride.now *= std::max<std::int64_t>(now(layout.dims[i]), 1);
+    stride.now *= at_least_one(now(layout.dims[i]));
   }
   return layout;
 }
@@ -255,18 +255,18 @@ std::optional<Dims> Tracker::promised_shape(std::span<const std::int64_t> sizes)
   return {};
 }
 
-void Tracker::set_integer(const Argument& argument, std::int64_t value) {
-  if (argument.integer == value) return;
-  integers_.emplace_back(static_cast<std::uint32_t>(&argument - graph_.arguments.data()), value);
+void Tracker::set_integer(const Argument& argument, const Number& value) {
+  if (!value.step() && value.value() == argument.integer) return;
+  integers_.push_back({static_cast<std::uint32_t>(&argument - graph_.arguments.data()), value});
 }
 
-void Tracker::set_list(const Argument& argument, std::vector<std::int64_t> values) {
-  lists_.emplace_back(static_cast<std::uint32_t>(&argument - graph_.arguments.data()),
-                      std::move(values));
+void Tracker::set_list(const Argument& argument, const Number& length, std::vector<Number> values) {
+  lists_.push_back(
+      {static_cast<std::uint32_t>(&argument - graph_.arguments.data()), length, std::move(values)});
 }
 
-void Tracker::set_real(const Argument& argument, double value) {
-  reals_.emplace_back(static_cast<std::uint32_t>(&argument - graph_.arguments.data()), value);
+void Tracker::set_real(const Argument& argument, const Real& value) {
+  reals_.push_back({static_cast<std::uint32_t>(&argument - graph_.arguments.data()), value});
 }
 
 void Tracker::refuse(std::int32_t node, std::string why) {
@@ -352,7 +352,7 @@ void Tracker::enter(std::int32_t index) {
     given = call.take();
   }
   if (node.children_count > 0) {
-    open_.push_back({index, promises_.size(), given});
+    const std::size_t promises = promises_.size();
     std::size_t k = 0;
     each_tensor(graph_.outputs(node), [&](std::uint32_t tensor) {
       const Tensor& out = graph_.tensors[tensor];
@@ -365,6 +365,7 @@ void Tracker::enter(std::int32_t index) {
       }
       ++k;
     });
+    open_.push_back({index, promises, std::move(given)});
   } else {
     leave(index, given);
   }
@@ -433,7 +434,7 @@ void Tracker::pass() {
         return last_below_[static_cast<std::size_t>(open.node)] <= static_cast<std::int32_t>(i);
       });
       if (done == open_.rend()) break;
-      const Open ended = *done;
+      const Open ended = std::move(*done);
       leave(ended.node, ended.given);
       if (done == open_.rbegin()) promises_.resize(ended.promises);
       open_.erase(std::next(done).base());
@@ -454,72 +455,41 @@ Result<void> Tracker::run() {
   return {};
 }
 
-// The lists behind the name of the collective.
-void Tracker::renew_splits(ExecutionGraph& graph, const Node& node) {
-  if (node.comm < 0) return;
-  const auto inputs = graph.inputs(node);
-  const auto name = std::find_if(inputs.begin(), inputs.end(), [](const Argument& argument) {
-    return argument.kind == Argument::Kind::kString;
-  });
-  CommRecord& record = graph.comm_records[static_cast<std::size_t>(node.comm)];
-  std::vector<std::int64_t>* splits[] = {&record.in_splits, &record.out_splits};
-  auto at = name == inputs.end() ? name : name + 1;
-  for (std::vector<std::int64_t>* list : splits) {
-    if (at == inputs.end() || at->kind != Argument::Kind::kList) return;
-    const auto elements = graph.elements(*at++);
-    if (elements.size() != list->size()) return;
-    for (std::size_t i = 0; i < elements.size(); ++i) (*list)[i] = elements[i].integer;
-  }
-}
-
-Result<ExecutionGraph> Tracker::rewritten() const {
-  ExecutionGraph made = graph_;
-  for (std::size_t t = 0; t < made.tensors.size(); ++t) {
+Result<Edits> Tracker::edits() const {
+  Edits made;
+  made.integers = integers_;
+  made.reals = reals_;
+  made.lists = lists_;
+  made.sizes.reserve(graph_.shape_pool.size());
+  for (std::uint32_t t = 0; t < graph_.tensors.size(); ++t) {
     const Version* version = of_tensor_[t];
     if (!version) continue;
-    Tensor& tensor = made.tensors[t];
+    const Tensor& tensor = graph_.tensors[t];
     const Layout& layout = version->layout;
     if (layout.squeezed) {
-      tensor.shape_begin = static_cast<std::uint32_t>(made.shape_pool.size());
-      tensor.rank = static_cast<std::uint16_t>(layout.squeezed->size());
-      tensor.numel = 1;
-      for (const Change& size : *layout.squeezed) {
-        made.shape_pool.push_back(size.was);
-        tensor.numel *= size.was;
-      }
+      Edits::Shape& shape = made.shapes.emplace_back();
+      shape.tensor = t;
+      for (const Left& left : *layout.squeezed) shape.sizes.push_back(left.size);
       continue;
     }
-    double numel = 1;
-    std::int64_t was = 1, now_numel = 1;
+    Real elements = 1;
+    std::int64_t was = 1;
+    Number numel = 1;
     for (std::size_t d = 0; d < layout.dims.size(); ++d) {
-      const std::int64_t size = now(layout.dims[d]);
-      numel *= static_cast<double>(size);
-      if (!(std::abs(numel) < kMostElements)) {
-        return fail(
-            ErrorCode::kImpossible,
-            fmt::format("expected tensors of less than 2^60 elements, found {:.3g}", numel));
+      const Number size = now(layout.dims[d]);
+      elements *= Real(size);
+      if (!(magnitude(elements) < kMostElements)) {
+        return fail(ErrorCode::kImpossible,
+                    fmt::format("expected tensors of less than 2^60 elements, found {:.3g}",
+                                elements.value()));
       }
       was *= layout.dims[d].size;
-      now_numel *= size;
-      made.shape_pool[tensor.shape_begin + d] = size;
+      numel *= size;
+      made.sizes.push_back({tensor.shape_begin + static_cast<std::uint32_t>(d), size});
     }
-    if (tensor.numel == was) tensor.numel = now_numel;
-    if (tensor.offset == layout.offset.was) tensor.offset = layout.offset.now;
+    if (tensor.numel == was) made.numels.push_back({t, numel});
+    if (tensor.offset == layout.offset.was) made.offsets.push_back({t, layout.offset.now});
   }
-  for (const auto& [index, value] : integers_) {
-    made.arguments[index].integer = value;
-    made.arguments[index].real = static_cast<double>(value);
-  }
-  for (const auto& [index, values] : lists_) {
-    made.arguments[index].index = static_cast<std::uint32_t>(made.arguments.size());
-    made.arguments[index].count = static_cast<std::uint32_t>(values.size());
-    for (std::int64_t value : values) {
-      made.arguments.push_back(
-          {.kind = Argument::Kind::kInt, .integer = value, .real = static_cast<double>(value)});
-    }
-  }
-  for (const auto& [index, value] : reals_) made.arguments[index].real = value;
-  for (const Node& node : made.nodes) renew_splits(made, node);
   return made;
 }
 

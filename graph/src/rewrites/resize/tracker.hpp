@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "edits.hpp"
 #include "layout.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
@@ -37,21 +38,23 @@ struct Seeds {
 /// until none is filled.
 class Tracker {
  public:
-  /// `externals`: what an earlier Tracker without seeds learned of the graph.
-  Tracker(const ExecutionGraph& graph, Seeds seeds, std::vector<External> externals = {});
+  /// `externals`: what an earlier Tracker without seeds learned of the graph. `tape`: notes how all
+  /// numbers come from the new size; null: none.
+  Tracker(const ExecutionGraph& graph, Seeds seeds, std::vector<External> externals = {},
+          Tape* tape = nullptr);
 
   /// All passes. Errors: an op without rule that meets the size, sizes that must be equal and are
   /// not.
   Result<void> run();
 
   const std::vector<External>& externals() const { return externals_; }
-  /// After run(): the graph with the new sizes.
-  Result<ExecutionGraph> rewritten() const;
+  /// After run(). Errors: tensors of 2^60 elements or more.
+  Result<Edits> edits() const;
 
   // For rules.
   const ExecutionGraph& graph() const { return graph_; }
   std::int64_t was() const { return seeds_.was; }
-  std::int64_t now(const Dim& dim) const;
+  Number now(const Dim& dim) const;
   /// The two must be one size: fills a hole, or notes a contradiction of `node`.
   void unify(const Dim& a, const Dim& b, std::int32_t node);
   /// Fills the hole of `dim`, if it has one that is open.
@@ -68,10 +71,10 @@ class Tracker {
   std::optional<Layout> promised(const Tensor& tensor) const;
   /// Dimensions of an output of the ops above that has these sizes and changes.
   std::optional<Dims> promised_shape(std::span<const std::int64_t> sizes) const;
-  void set_integer(const Argument& argument, std::int64_t value);
-  /// A list that gets another length.
-  void set_list(const Argument& argument, std::vector<std::int64_t> values);
-  void set_real(const Argument& argument, double value);
+  void set_integer(const Argument& argument, const Number& value);
+  /// A list that gets another length: `values`, over and over if they are too few.
+  void set_list(const Argument& argument, const Number& length, std::vector<Number> values);
+  void set_real(const Argument& argument, const Real& value);
   void refuse(std::int32_t node, std::string why);
   /// The forward op of the backward function that `node` lies in; -1: none.
   std::int32_t forward_op(std::int32_t node) const;
@@ -113,12 +116,12 @@ class Tracker {
   bool same_shape(const Tensor& tensor, const Layout& layout) const;
   bool after_forward(std::int32_t node) const;
   void note_state(const Node& node);
-  static void renew_splits(ExecutionGraph& graph, const Node& node);
   template <class Visit>
   void each_tensor(std::span<const Argument> arguments, Visit&& visit) const;
 
   const ExecutionGraph& graph_;
   Seeds seeds_;
+  Tape* tape_;
   std::vector<std::int32_t> last_below_, partners_;
   std::vector<void (*)(Call&)> rules_;  // per name
   std::vector<bool> known_;
@@ -137,9 +140,9 @@ class Tracker {
   std::vector<std::int64_t> entered_;  // per node: clock
   std::vector<Open> open_;             // nodes with children
   std::vector<const Version*> of_tensor_;
-  std::vector<std::pair<std::uint32_t, std::int64_t>> integers_;
-  std::vector<std::pair<std::uint32_t, double>> reals_;
-  std::vector<std::pair<std::uint32_t, std::vector<std::int64_t>>> lists_;
+  std::vector<Edits::Place> integers_;
+  std::vector<Edits::FloatPlace> reals_;
+  std::vector<Edits::List> lists_;
   std::int64_t clock_ = 0;
   std::optional<Error> refused_;
 };

@@ -100,7 +100,7 @@ void select(Call& call) {
   const Dim& dim = x->dims[at];
   const bool from_end = *i < 0;
   const Dim index = index_in(call, dim, from_end ? *i + dim.size : *i, call.tracker().was());
-  const std::int64_t now = from_end ? call.now(dim) + *i : call.now(index);
+  const Number now = from_end ? call.now(dim) + *i : call.now(index);
   if (!from_end) call.set(2, now);
   Layout made = *x;
   made.non_zeros.reset();
@@ -234,7 +234,7 @@ void squeeze(Call& call) {
   for (std::int64_t& a : axes) a = axis(a, x->dims.size());
   const std::size_t gone = x->dims.size() - call.out_shape(0).size();
   Layout made = view_of(*x, {}, {});
-  std::vector<Change> sizes;  // after the change
+  std::vector<Left> sizes;
   std::size_t left = gone;
   bool other = false;
   for (std::size_t d = 0; d < x->dims.size(); ++d) {
@@ -441,12 +441,13 @@ Dims regroup(Call& call, const Dims& from, std::span<const std::int64_t> sizes,
 }
 
 // PyTorch's computeStride for one of the two sets of numbers; empty: the data must be copied.
-std::vector<std::int64_t> viewed_strides(const std::vector<std::int64_t>& sizes,
-                                         const std::vector<std::int64_t>& strides,
-                                         const std::vector<std::int64_t>& wanted) {
-  std::vector<std::int64_t> made(wanted.size());
+template <class Integer>
+std::vector<Integer> viewed_strides(const std::vector<Integer>& sizes,
+                                    const std::vector<Integer>& strides,
+                                    const std::vector<Integer>& wanted) {
+  std::vector<Integer> made(wanted.size());
   auto view_d = static_cast<std::ptrdiff_t>(wanted.size()) - 1;
-  std::int64_t chunk = strides.empty() ? 1 : strides.back(), tensor_numel = 1, view_numel = 1;
+  Integer chunk = strides.empty() ? Integer(1) : strides.back(), tensor_numel = 1, view_numel = 1;
   for (auto d = static_cast<std::ptrdiff_t>(sizes.size()) - 1; d >= 0; --d) {
     const auto at = static_cast<std::size_t>(d);
     tensor_numel *= sizes[at];
@@ -463,23 +464,24 @@ std::vector<std::int64_t> viewed_strides(const std::vector<std::int64_t>& sizes,
       }
     }
   }
-  return view_d == -1 ? made : std::vector<std::int64_t>{};
+  return view_d == -1 ? made : std::vector<Integer>{};
 }
 
 std::vector<Change> reshaped_strides(Call& call, const Layout& x, const Dims& dims) {
-  std::vector<std::int64_t> sizes[2], strides[2], wanted[2];
+  std::vector<std::int64_t> old_sizes, old_strides, old_wanted;
+  std::vector<Number> new_sizes, new_strides, new_wanted;
   for (std::size_t d = 0; d < x.dims.size(); ++d) {
-    sizes[0].push_back(x.dims[d].size);
-    sizes[1].push_back(call.now(x.dims[d]));
-    strides[0].push_back(x.strides[d].was);
-    strides[1].push_back(x.strides[d].now);
+    old_sizes.push_back(x.dims[d].size);
+    new_sizes.push_back(call.now(x.dims[d]));
+    old_strides.push_back(x.strides[d].was);
+    new_strides.push_back(x.strides[d].now);
   }
   for (const Dim& dim : dims) {
-    wanted[0].push_back(dim.size);
-    wanted[1].push_back(call.now(dim));
+    old_wanted.push_back(dim.size);
+    new_wanted.push_back(call.now(dim));
   }
-  const auto was = viewed_strides(sizes[0], strides[0], wanted[0]);
-  const auto now = viewed_strides(sizes[1], strides[1], wanted[1]);
+  const auto was = viewed_strides(old_sizes, old_strides, old_wanted);
+  const auto now = viewed_strides(new_sizes, new_strides, new_wanted);
   const Layout dense = call.tracker().contiguous(dims);
   if (was.size() != dims.size() || now.size() != dims.size()) return dense.strides;
   std::vector<Change> made;
@@ -541,13 +543,14 @@ void as_strided(Call& call) {
   Layout made = *x;
   const auto promise = call.tracker().promised(call.out(0));
   if (promise && promise->squeezed) {
-    std::vector<std::int64_t> new_sizes, new_strides;
-    for (const Change& size : *promise->squeezed) {
-      new_sizes.push_back(size.was);
-      new_strides.push_back(size.now);
+    std::vector<Number> new_sizes, new_strides;
+    for (const Left& left : *promise->squeezed) {
+      new_sizes.push_back(left.size);
+      new_strides.push_back(left.stride);
     }
-    call.tracker().set_list(*call.argument(1), std::move(new_sizes));
-    call.tracker().set_list(*call.argument(2), std::move(new_strides));
+    const Number rank = std::ssize(new_sizes);
+    call.tracker().set_list(*call.argument(1), rank, std::move(new_sizes));
+    call.tracker().set_list(*call.argument(2), rank, std::move(new_strides));
     call.give(0, *promise);
     return;
   }
@@ -562,7 +565,7 @@ void as_strided(Call& call) {
     for (std::size_t d = 0; d < strides.size(); ++d) {
       if (made.strides[d].was == strides[d]) continue;
       const bool stays = call.now(made.dims[d]) == made.dims[d].size;  // of one element: any stride
-      made.strides[d] = {strides[d], stays ? strides[d] : made.strides[d].now};
+      made.strides[d] = {strides[d], stays ? Number(strides[d]) : made.strides[d].now};
     }
   } else {
     made.dims.clear();

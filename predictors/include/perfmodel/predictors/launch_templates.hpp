@@ -50,6 +50,9 @@ using TemplateKeys = std::array<std::uint64_t, kTemplateLevels>;
 /// Keys of a node, from the most to the least specific. Equal in every file and on every machine.
 TemplateKeys template_keys(const ExecutionGraph& graph, const Node& node);
 
+/// What the key of TemplateLevel::kShapes holds beside that of kDevices.
+std::uint64_t shapes_hash(const ExecutionGraph& graph, const Node& node);
+
 /// Launch templates learned from traces: per key the most common list of calls.
 struct LaunchTemplates {
   struct Entry {
@@ -63,7 +66,11 @@ struct LaunchTemplates {
     const LaunchTemplate* calls = nullptr;  ///< nullptr: nothing known
     TemplateLevel level = TemplateLevel::kName;
   };
-  Found find(const TemplateKeys& keys) const;
+  Found find(const TemplateKeys& keys, TemplateLevel from = TemplateLevel::kShapes) const;
+
+  /// The entry of level kShapes for a node with this key of level kDevices; null: none. A node that
+  /// has one has an entry of level kDevices too.
+  const LaunchTemplate* with_shapes(std::uint64_t devices_key, std::uint64_t shapes) const;
 };
 
 }  // namespace perfmodel

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "perfmodel/predictors/launch_templates.hpp"
@@ -11,12 +13,12 @@ namespace perfmodel {
 
 /// One host call of an op with the device work that it starts.
 struct LoweredCall {
-  TemplateCall call;
-  std::int32_t node = -1;        ///< the node that makes the call
-  std::uint16_t ordinal = 0;     ///< position among the node's own calls
-  std::int32_t work = -1;        ///< into LoweredOp::work; -1: none (sync) or unknown
-  bool inferred = false;         ///< only the template knows this kernel
-  std::int32_t after_node = -1;  ///< last node (index) that starts before this call
+  const TemplateCall* call = nullptr;  ///< of the templates, or one that rules make; never null
+  std::int32_t node = -1;              ///< the node that makes the call
+  std::uint16_t ordinal = 0;           ///< position among the node's own calls
+  std::uint16_t after_children = 0;    ///< the call comes after this many children of the node
+  std::int32_t work = -1;              ///< into LoweredOp::work; -1: none (sync) or unknown
+  bool inferred = false;               ///< only the template knows this kernel
 };
 
 /// A top-level op, or the own calls of a label, as host calls and kernels.
@@ -34,6 +36,29 @@ struct LoweringStats {
   std::vector<std::int32_t> unmodelled;  ///< nodes that touch GPU memory and have neither
 };
 
+/// What lowering knows of a graph beside sizes and numbers: the same for all graphs that differ in
+/// these alone, such as other batches of one model.
+struct LoweringFacts {
+  struct Node {
+    const OpRule* rule = nullptr;  ///< of ops that touch GPU memory
+    std::int32_t partner = -1;     ///< see forward_partners
+    bool touches_gpu = false;
+    std::uint64_t devices_key = 0;                              ///< of TemplateLevel::kDevices
+    LaunchTemplates::Found found;                               ///< on the levels without shapes
+    const std::vector<std::string_view>* parameters = nullptr;  ///< of nodes with a rule
+  };
+  LoweringFacts() = default;
+  LoweringFacts(LoweringFacts&&) = default;  // nodes point into `schemas`
+  LoweringFacts& operator=(LoweringFacts&&) = default;
+
+  std::vector<Node> nodes;
+  std::unordered_map<NameId, std::vector<std::string_view>> schemas;  ///< by op_schema
+
+  /// `templates` may be nullptr; it, the graph and the rules must outlive the facts.
+  static LoweringFacts of(const ExecutionGraph& graph, const LaunchTemplates* templates,
+                          const OpRuleRegistry& rules = OpRuleRegistry::builtin());
+};
+
 /// Turns nodes into host calls and kernels. The template fixes number, order, kind and stream of
 /// the calls; the op's rule fixes the work and gives it to the node's main kernel(s); kernels that
 /// only the template knows are small and `inferred`; without a template the rule gives all.
@@ -42,33 +67,39 @@ class Lowering {
   /// `templates` may be nullptr. All references must outlive the lowering.
   Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
            const OpRuleRegistry& rules = OpRuleRegistry::builtin());
+  /// With the facts of the graph (or of one that differs in sizes alone) and these templates.
+  Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
+           const LoweringFacts& facts);
 
   /// `node` with everything below it.
   LoweredOp lower(std::int32_t node);
-
-  /// Only the calls that a label makes itself, between its children.
-  LoweredOp lower_label(std::int32_t node);
+  /// The same into `op`, whose memory is used again.
+  void lower(std::int32_t node, LoweredOp& op);
 
   const LoweringStats& stats() const { return stats_; }
 
  private:
-  struct NodeFacts {
-    bool touches_gpu = false, touches_cpu = false;
-  };
   void add_node(std::int32_t index, LoweredOp& op);
   void own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls);
-  void skew_lookups(double exponent);  ///< of the kernels at hand
-  const OpRule* rule_of(const Node& node);
+  bool ask_rule(std::int32_t index, const LoweringFacts::Node& facts);
+  LaunchTemplates::Found find_template(std::int32_t index, const LoweringFacts::Node& facts,
+                                       bool rule_spoke) const;
+  void calls_of_template(std::int32_t index, const LaunchTemplate& list, bool rule_spoke,
+                         LoweredOp& op, std::vector<LoweredCall>& calls);
+  void calls_of_rule(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls);
 
   const ExecutionGraph& graph_;
   const Gpu& gpu_;
   const LaunchTemplates* templates_;
-  const OpRuleRegistry& rules_;
-  std::vector<std::int32_t> partners_;
-  std::vector<const OpRule*> rule_by_name_;
-  std::vector<std::int8_t> rule_known_;
-  std::vector<KernelWork> kernels_;  // scratch
+  LoweringFacts own_facts_;
+  const LoweringFacts& facts_;
+  std::vector<KernelWork> kernels_;        // scratch
+  std::vector<std::size_t> kernel_calls_;  // scratch
   LoweringStats stats_;
 };
+
+/// The calls that a label makes itself, between its children.
+std::vector<LoweredCall> lower_label(const ExecutionGraph& graph, std::int32_t node,
+                                     const LaunchTemplates* templates, LoweringStats& stats);
 
 }  // namespace perfmodel

@@ -17,6 +17,8 @@ struct OpView {
   const ExecutionGraph& graph;
   const Node& node;
   const Node* forward = nullptr;  ///< the forward op of a backward node's sequence number, if any
+  /// Of the node's schema, where somebody has taken it apart before; see parameter_names.
+  const std::vector<std::string_view>* parameters = nullptr;
 
   std::string_view name() const { return graph.name(node); }
   std::span<const Argument> inputs() const { return graph.inputs(node); }
@@ -27,6 +29,10 @@ struct OpView {
   const Tensor* tensor_output(std::size_t i) const;
   std::span<const std::int64_t> shape(const Tensor& tensor) const { return graph.shape(tensor); }
 };
+
+/// Names of the parameters of a recorded schema, in their order; none without a schema. They point
+/// into the text.
+std::vector<std::string_view> parameter_names(std::string_view schema);
 
 /// Says which kernels one node launches itself (those of its children excluded) and how much work
 /// each does. A rule covers one op family; it is asked only for nodes that touch GPU memory.

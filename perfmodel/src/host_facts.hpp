@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "host_instruction.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/overheads.hpp"
+#include "perfmodel/predict.hpp"
+#include "perfmodel/predictors/lower.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// What a graph and an overhead table say about the host's work whatever the sizes of the tensors:
+/// the same for all graphs that differ in sizes alone, and for all GPUs.
+struct HostFacts {
+  /// A top-level op, or a label with calls of its own, in program order.
+  struct Item {
+    std::int32_t node = -1;     ///< of calls that a label makes: the last node in front of them
+    std::int32_t subject = -1;  ///< the op's node or the label's
+    std::int32_t thread = 0, phase = 0, iteration = 0;
+    bool is_label = false;
+    bool has_comm_records = false;        ///< in it or below it
+    std::uint64_t name = 0, subtree = 0;  ///< keys
+    OverheadTerm::Found gap, t2, t3, tx;
+    std::uint32_t gap_begin = 0, gap_count = 0;  ///< into `gaps`
+    std::vector<LoweredCall> calls;              ///< of labels
+  };
+
+  LoweringFacts lowering;
+  LoweringStats label_stats;
+  std::vector<GraphIteration> steps;
+  std::vector<Item> items;
+  std::vector<Instruction> gaps;          ///< T1 in front of the items, divided between phases
+  std::vector<Prediction::Phase> phases;  ///< labels
+  std::int32_t rest_phase = 0;
+  bool has_given_times = false;  ///< some node says what its kernels take
+};
+
+/// `window`: iterations [first, last) of the graph to use. The facts point into the table.
+/// Errors: no ops, iterations out of range.
+Result<HostFacts> make_host_facts(const ExecutionGraph& graph, const OverheadTable& table,
+                                  const std::optional<std::pair<std::size_t, std::size_t>>& window);
+
+}  // namespace perfmodel
