@@ -41,12 +41,13 @@ Result<std::vector<fs::path>> parts_of(const fs::path& folder) {
 // Calls visit(key, result cells) for each line "key,cells".
 template <class Visit>
 void each_row(std::string_view rows, Visit visit) {
-  while (!rows.empty()) {
-    const std::size_t end = std::min(rows.find('\n'), rows.size());
-    const std::string_view line = rows.substr(0, end);
+  for (std::size_t begin = 0; begin < rows.size();) {
+    std::size_t end = rows.find('\n', begin);
+    if (end == std::string_view::npos) end = rows.size();
+    const std::string_view line = rows.substr(begin, end - begin);
     const std::size_t comma = std::min(line.find(','), line.size());
     visit(line.substr(0, comma), line.substr(std::min(comma + 1, line.size())));
-    rows.remove_prefix(std::min(end + 1, rows.size()));
+    begin = end + 1;
   }
 }
 
