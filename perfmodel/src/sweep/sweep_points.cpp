@@ -134,7 +134,7 @@ std::string SweepPoints::text() const {
 
 std::string SweepPoints::columns() const {
   std::string text = "key,graph";
-  for (const RewriteAxis& axis : spec_.axes) text += "," + csv_cell(axis.name);
+  for (const RewriteAxis& axis : spec_.axes) text.append(",").append(csv_cell(axis.name));
   return text + ",gpu,topology,strategy,world";
 }
 
@@ -143,11 +143,12 @@ std::string SweepPoints::cells(std::uint64_t index) const {
   std::string text = key(index) + "," + csv_cell(spec_.graphs[point.graph].name);
   for (std::size_t axis = 0; axis < values_.size(); ++axis) {
     const RewriteAxis::Value& value = spec_.axes[axis].values[point.values[axis]];
-    text += "," + (value.rewrite ? csv_cell(value.text) : std::string());
+    text += ',';
+    if (value.rewrite) text += csv_cell(value.text);
   }
   const StrategyChoice& choice = spec_.strategies[point.strategy];
-  text += "," + csv_cell(spec_.gpus[point.gpu].name);
-  text += "," + csv_cell(spec_.topologies[point.topology]);
+  text.append(",").append(csv_cell(spec_.gpus[point.gpu].name));
+  text.append(",").append(csv_cell(spec_.topologies[point.topology]));
   text += fmt::format(",{},", choice.strategy ? to_string(*choice.strategy) : "none");
   if (choice.world > 0) text += std::to_string(choice.world);
   return text;
