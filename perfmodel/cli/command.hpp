@@ -23,6 +23,7 @@ Command replay_command(CLI::App& parent);
 Command rewrite_command(CLI::App& parent);
 Command whatif_command(CLI::App& parent);
 Command shard_command(CLI::App& parent);
+Command sweep_command(CLI::App& parent);
 Command train_command(CLI::App& parent);
 Command eval_command(CLI::App& parent);
 /// `build` has one command per model family.
