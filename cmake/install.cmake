@@ -4,6 +4,7 @@ set(PERFMODEL_INSTALL_DATADIR ${CMAKE_INSTALL_DATADIR}/perfmodel/data)
 
 install(TARGETS perfmodel_graph perfmodel_predictors perfmodel_schedule perfmodel_perfmodel
   EXPORT perfmodelTargets)
+install(TARGETS perfmodel_c EXPORT perfmodelTargets)
 install(EXPORT perfmodelTargets NAMESPACE perfmodel:: DESTINATION ${PERFMODEL_INSTALL_CMAKEDIR})
 install(TARGETS perfpredict)
 if(TARGET perfpredict-train)
@@ -18,7 +19,7 @@ install(DIRECTORY
   predictors/include/
   perfmodel/include/
   perfmodel/schedule/include/
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp" PATTERN "perfmodel.h"
   PATTERN "training" EXCLUDE)  # of the program perfpredict-train alone
 install(DIRECTORY data/ DESTINATION ${PERFMODEL_INSTALL_DATADIR}
   PATTERN "measurements" EXCLUDE)  # raw rows; what was fitted to them is in models/
@@ -31,6 +32,14 @@ if(TARGET kernels_bench)
   endforeach()
 endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/perfmodel)
+
+# pkg-config. Relative folders only, so that the prefix may be moved.
+# Static libraries need what they use in every link, so perfmodel.pc has it under Requires.
+file(RELATIVE_PATH PERFMODEL_PC_UP /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+foreach(package IN ITEMS perfmodel perfmodel-c)
+  configure_file(cmake/${package}.pc.in ${package}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${package}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
 
 configure_package_config_file(cmake/perfmodelConfig.cmake.in perfmodelConfig.cmake
   INSTALL_DESTINATION ${PERFMODEL_INSTALL_CMAKEDIR}

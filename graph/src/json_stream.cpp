@@ -132,8 +132,18 @@ std::string_view json_kind(std::string_view text) {
 }
 
 struct JsonStream::Source {
-  gzFile handle = nullptr;
+  gzFile handle = nullptr;     // null: `text` is the document
+  std::string_view text = {};  // what is left of it
   std::uint64_t bytes = 0;
+
+  // As gzread: the number of bytes, 0 at the end, negative for damage.
+  int read(char* to, std::size_t room) {
+    if (handle) return gzread(handle, to, static_cast<unsigned>(room));
+    const std::size_t count = std::min(room, text.size());
+    std::memcpy(to, text.data(), count);
+    text.remove_prefix(count);
+    return static_cast<int>(count);
+  }
   ~Source() {
     if (handle) gzclose(handle);
   }
@@ -146,8 +156,6 @@ JsonStream::~JsonStream() = default;
 
 Result<JsonStream> JsonStream::open(const std::filesystem::path& file, std::string_view array_key) {
   JsonStream stream;
-  stream.file_ = file;
-  stream.array_key_ = array_key;
   std::error_code ignored;
   const auto status = std::filesystem::status(file, ignored);
   const auto io_error = [&](std::string message) {
@@ -155,13 +163,27 @@ Result<JsonStream> JsonStream::open(const std::filesystem::path& file, std::stri
   };
   if (!std::filesystem::exists(status)) return io_error("expected a file, found nothing");
   if (std::filesystem::is_directory(status)) return io_error("expected a file, found a directory");
-  stream.source_ = std::make_unique<Source>();
+  stream.start(file, array_key);
   stream.source_->handle = gzopen(file.c_str(), "rb");
   if (!stream.source_->handle) return io_error("expected a readable file, found one that is not");
   gzbuffer(stream.source_->handle, 1 << 18);
-  stream.buffer_.resize(kPieceBytes + kPadding + 1);
-  stream.begin_ = stream.end_ = 1;  // room for the frame before a piece at the very front
   return stream;
+}
+
+JsonStream JsonStream::over(std::string_view text, const std::filesystem::path& name,
+                            std::string_view array_key) {
+  JsonStream stream;
+  stream.start(name, array_key);
+  stream.source_->text = text;
+  return stream;
+}
+
+void JsonStream::start(const std::filesystem::path& file, std::string_view array_key) {
+  file_ = file;
+  array_key_ = array_key;
+  source_ = std::make_unique<Source>();
+  buffer_.resize(kPieceBytes + kPadding + 1);
+  begin_ = end_ = 1;  // room for the frame before a piece at the very front
 }
 
 std::uint64_t JsonStream::bytes_read() const { return source_->bytes; }
@@ -209,10 +231,10 @@ Result<bool> JsonStream::refill() {
   }
   if (end_ + kPadding + kPieceBytes / 4 > buffer_.size()) buffer_.resize(2 * buffer_.size());
   const std::size_t room = buffer_.size() - kPadding - end_;
-  const int count = gzread(source_->handle, buffer_.data() + end_,
-                           static_cast<unsigned>(std::min<std::size_t>(room, 1u << 30)));
+  const int count =
+      source_->read(buffer_.data() + end_, std::min<std::size_t>(room, std::size_t{1} << 30));
   int code = Z_OK;
-  const char* reason = gzerror(source_->handle, &code);
+  const char* reason = source_->handle ? gzerror(source_->handle, &code) : "";
   if (count < 0 || (count == 0 && code != Z_OK && code != Z_STREAM_END)) {
     Error error = error_at(end_, "", "");
     error.message = code == Z_BUF_ERROR

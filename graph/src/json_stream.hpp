@@ -24,6 +24,11 @@ class JsonStream {
   /// `array_key` names the member whose elements are streamed ("traceEvents", "nodes").
   static Result<JsonStream> open(const std::filesystem::path& file, std::string_view array_key);
 
+  /// The same of text in memory, which must outlive the stream. `name` stands for the file in
+  /// errors.
+  static JsonStream over(std::string_view text, const std::filesystem::path& name,
+                         std::string_view array_key);
+
   JsonStream(JsonStream&&) noexcept;
   JsonStream& operator=(JsonStream&&) noexcept;
   ~JsonStream();
@@ -59,6 +64,7 @@ class JsonStream {
   struct Source;
 
   JsonStream();
+  void start(const std::filesystem::path& file, std::string_view array_key);
   Error error_at(std::size_t position, std::string pointer, std::string message) const;
   Result<bool> refill();  // false: no more text
   Result<char> peek();    // next non-blank character, '\0' at the end of text

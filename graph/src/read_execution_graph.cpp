@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <new>
 #include <unordered_map>
 
 #include "json_stream.hpp"
@@ -19,6 +20,12 @@ struct FieldError {
   std::string tail;
   std::string message;
 };
+
+// The code, but as an exception where memory is out: a parser in that state must not be used again.
+simdjson::error_code checked(simdjson::error_code code) {
+  if (code == simdjson::MEMALLOC) throw std::bad_alloc();
+  return code;
+}
 
 std::string_view kind_of(dom::element element) {
   switch (element.type()) {
@@ -87,7 +94,7 @@ class Reader {
 
   void head_member(const std::string& key, const std::string& text) {
     dom::element value;
-    if (text.empty() || parser_.parse(text).get(value) != simdjson::SUCCESS) return;
+    if (text.empty() || checked(parser_.parse(text).get(value))) return;
     std::string_view string;
     if (key == "schema" && value.get(string) == simdjson::SUCCESS) graph_.schema = string;
     if (key == "pid") to_integer(value, graph_.process_id);
@@ -102,7 +109,7 @@ class Reader {
     dom::element root;
     const std::string_view text = stream.elements();
     // The stream keeps its padding readable, so no copy is needed.
-    if (auto error = parser_.parse(text.data(), text.size(), false).get(root)) {
+    if (auto error = checked(parser_.parse(text.data(), text.size(), false).get(root))) {
       return Unexpected{stream.syntax_error(simdjson::error_message(error))};
     }
     std::size_t i = 0;
@@ -517,7 +524,7 @@ class Reader {
       dom::parser inner;
       dom::array list;
       const std::string text(graph_.names.text(argument.index));
-      if (inner.parse(text).get(list) != simdjson::SUCCESS) {
+      if (checked(inner.parse(text).get(list))) {
         graph_.warnings.push_back("the process_group:init text is no JSON; groups unknown");
         continue;
       }
@@ -609,38 +616,34 @@ Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path&
   return {};
 }
 
-}  // namespace
-
-Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
-                                            ReadOptions options) {
-  auto stream = JsonStream::open(file, "nodes");
-  if (!stream) return Unexpected{stream.error()};
+Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& file,
+                                ReadOptions options) {
   ExecutionGraph graph;
   graph.source = file.string();
   Reader reader(graph);
   bool has_trace_events = false;
   for (;;) {
-    const auto item = stream->next(options.salvage);
+    const auto item = stream.next(options.salvage);
     if (!item) {
       // A timed trace is one long member; say so rather than where its text ends.
       return Unexpected{item.error()};
     }
     if (*item == JsonStream::Item::kEnd) break;
     if (*item == JsonStream::Item::kMember) {
-      has_trace_events |= stream->member_key() == "traceEvents";
-      reader.head_member(stream->member_key(), stream->member_text());
-    } else if (auto read = reader.piece(*stream); !read) {
+      has_trace_events |= stream.member_key() == "traceEvents";
+      reader.head_member(stream.member_key(), stream.member_text());
+    } else if (auto read = reader.piece(stream); !read) {
       return Unexpected{read.error()};
     }
     if (has_trace_events) break;
   }
-  if (has_trace_events || (!stream->array_seen() && reader.looks_like_trace())) {
+  if (has_trace_events || (!stream.array_seen() && reader.looks_like_trace())) {
     return format_error(file, "/traceEvents",
                         "expected an execution graph, found a timed (Kineto) trace");
   }
-  if (!stream->array_seen()) return format_error(file, "", "expected key \"nodes\", found none");
+  if (!stream.array_seen()) return format_error(file, "", "expected key \"nodes\", found none");
   if (graph.nodes.empty()) return format_error(file, "/nodes", "expected nodes, found none");
-  if (stream->cut_off()) {
+  if (stream.cut_off()) {
     graph.warnings.push_back(
         fmt::format("the file breaks off; {} complete nodes were kept", graph.nodes.size()));
   }
@@ -648,6 +651,21 @@ Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
   index_graph(graph);
   if (auto sound = check_structure(graph, file); !sound) return Unexpected{sound.error()};
   return graph;
+}
+
+}  // namespace
+
+Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
+                                            ReadOptions options) {
+  auto stream = JsonStream::open(file, "nodes");
+  if (!stream) return Unexpected{stream.error()};
+  return read_all(std::move(*stream), file, options);
+}
+
+Result<ExecutionGraph> parse_execution_graph(std::string_view text, std::string_view name,
+                                             ReadOptions options) {
+  const std::filesystem::path file(name);
+  return read_all(JsonStream::over(text, file, "nodes"), file, options);
 }
 
 }  // namespace perfmodel

@@ -153,7 +153,10 @@ class Reader {
     if (key == "baseTimeNanoseconds") clock_base_ns_ = parse_integer(text, 0);
     if (key != "deviceProperties" && key != "distributedInfo") return;
     simdjson::dom::element value;
-    if (text.empty() || head_parser_.parse(text).get(value) != simdjson::SUCCESS) return;
+    if (text.empty()) return;
+    const auto code = head_parser_.parse(text).get(value);
+    if (code == simdjson::MEMALLOC) throw std::bad_alloc();  // such a parser cannot be used again
+    if (code) return;
     if (key == "distributedInfo") {
       read_integer(value, "rank", trace_.rank);
       read_integer(value, "world_size", trace_.world_size);
@@ -236,7 +239,10 @@ class Reader {
     const std::string_view text = stream.elements();
     ondemand::document document;
     simdjson::padded_string_view padded(text.data(), text.size(), text.size() + 64);
-    if (auto error = parser_.iterate(padded).get(document)) return {.error = error};
+    if (auto error = parser_.iterate(padded).get(document)) {
+      if (error == simdjson::MEMALLOC) throw std::bad_alloc();
+      return {.error = error};
+    }
     ondemand::array events;
     if (auto error = document.get_array().get(events)) return {.error = error};
     std::size_t index = 0;

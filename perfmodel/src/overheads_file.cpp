@@ -447,12 +447,14 @@ Result<OverheadTable> read_overheads(const std::filesystem::path& file) {
     return failure(ErrorCode::kIo, "", "expected a file, found a directory");
   }
   simdjson::padded_string text;
-  if (simdjson::padded_string::load(file.string()).get(text) != simdjson::SUCCESS) {
+  if (const auto code = simdjson::padded_string::load(file.string()).get(text)) {
+    if (code == simdjson::MEMALLOC) throw std::bad_alloc();
     return failure(ErrorCode::kIo, "", "expected a readable file, found none");
   }
   dom::parser parser;
   dom::element root;
   if (auto error = parser.parse(text).get(root)) {
+    if (error == simdjson::MEMALLOC) throw std::bad_alloc();
     return failure(ErrorCode::kSyntax, "",
                    fmt::format("expected JSON, found: {}", simdjson::error_message(error)));
   }

@@ -430,7 +430,11 @@ Result<std::vector<Result<Prediction>>> Predictor::predict_many(
     std::size_t threads = options.threads ? options.threads : std::thread::hardware_concurrency();
     threads = std::clamp<std::size_t>(threads, 1, questions.size());
     std::vector<std::jthread> others;
-    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    try {
+      others.reserve(threads - 1);
+      for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    } catch (const std::system_error&) {  // fewer will do
+    }
     work();
     others.clear();  // joins
     return answers;

@@ -1,13 +1,17 @@
 #pragma once
 
+#include <dirent.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -334,15 +338,30 @@ auto read_json_file(const std::filesystem::path& file, const std::string& what, 
   return parse_json_text(text, "a " + what, file, parse);
 }
 
+/// What lies in a folder, in no order. (No directory_iterator: libstdc++ ends the program where one
+/// finds no memory.)
+inline std::vector<std::filesystem::path> folder_entries(const std::filesystem::path& folder,
+                                                         std::error_code& failure) {
+  std::vector<std::filesystem::path> entries;
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
+  if (!open) {
+    failure.assign(errno, std::generic_category());
+    return entries;
+  }
+  for (errno = 0; const dirent* entry = readdir(open.get()); errno = 0) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") entries.push_back(folder / name);
+  }
+  if (errno != 0) failure.assign(errno, std::generic_category());
+  return entries;
+}
+
 /// Every `.json` of a folder, sorted by name; `what`: "GPU files".
 inline Result<std::vector<std::filesystem::path>> json_files(const std::filesystem::path& folder,
                                                              const std::string& what) {
   std::error_code failure;
-  std::vector<std::filesystem::path> files;
-  for (std::filesystem::directory_iterator it(folder, failure), end; !failure && it != end;
-       it.increment(failure)) {
-    if (it->path().extension() == ".json") files.push_back(it->path());
-  }
+  std::vector<std::filesystem::path> files = folder_entries(folder, failure);
+  std::erase_if(files, [](const auto& file) { return file.extension() != ".json"; });
   if (failure) {
     return Unexpected{
         Error{.code = ErrorCode::kIo,

@@ -258,12 +258,18 @@ Result<LearnedModels> LearnedModels::open(const std::filesystem::path& folder) {
   state->folder = folder;
   bool any = state->add_files(*files, "");
   std::error_code failure;
-  for (std::filesystem::directory_iterator it(folder, failure), end; !failure && it != end;
-       it.increment(failure)) {
-    if (!it->is_directory(failure)) continue;
-    const auto own = json_files(it->path(), "kernel-model files");
+  for (const auto& entry : folder_entries(folder, failure)) {
+    std::error_code unknown;
+    if (!std::filesystem::is_directory(entry, unknown)) continue;
+    const auto own = json_files(entry, "kernel-model files");
     if (!own) return Unexpected{own.error()};
-    any |= state->add_files(*own, it->path().filename().string());
+    any |= state->add_files(*own, entry.filename().string());
+  }
+  if (failure) {
+    return Unexpected{
+        Error{.code = ErrorCode::kIo,
+              .message = "expected a folder of kernel-model files, found " + failure.message(),
+              .file = folder}};
   }
   if (!any) {
     return Unexpected{Error{.code = ErrorCode::kIo,

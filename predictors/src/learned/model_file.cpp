@@ -367,6 +367,7 @@ Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& f
   dom::parser parser;
   dom::element document;
   if (const auto code = parser.parse(text).get(document)) {
+    if (code == simdjson::MEMALLOC) throw std::bad_alloc();
     return fail(
         {.code = ErrorCode::kSyntax,
          .message = fmt::format("expected a whole JSON document, found {} bytes that are none ({})",

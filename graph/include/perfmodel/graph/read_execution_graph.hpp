@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
@@ -20,5 +21,10 @@ struct ReadOptions {
 /// duplicate ids, a cycle of parents; a timed trace in place of a graph is told by name.
 Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
                                             ReadOptions options = {});
+
+/// The same of JSON text in memory (not compressed). `name` stands for the file in errors and
+/// becomes the graph's `source`.
+Result<ExecutionGraph> parse_execution_graph(std::string_view text, std::string_view name = "graph",
+                                             ReadOptions options = {});
 
 }  // namespace perfmodel

@@ -1,7 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,6 +32,7 @@ class StringPool {
   StringPool() { intern(""); }
   StringPool(const StringPool& other);  // the views must point into the copy's own storage
   StringPool& operator=(const StringPool& other);
+  // A pool that was moved from may be destroyed or assigned to, nothing else.
   StringPool(StringPool&&) noexcept = default;
   StringPool& operator=(StringPool&&) noexcept = default;
 
@@ -41,7 +43,12 @@ class StringPool {
   std::size_t size() const { return texts_.size(); }
 
  private:
-  std::deque<std::string> storage_;  // stable addresses under the views
+  std::string_view store(std::string_view text);
+
+  // Stable addresses under the views. (No deque: moving one allocates, so it may fail.)
+  std::vector<std::unique_ptr<char[]>> blocks_;
+  char* free_ = nullptr;  // in the last block
+  std::size_t free_bytes_ = 0;
   std::vector<std::string_view> texts_;
   std::vector<std::uint64_t> hashes_;
   std::unordered_map<std::string_view, NameId> ids_;

@@ -1,0 +1,127 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+
+#include "arguments.hpp"
+#include "command.hpp"
+#include "kernel_models_option.hpp"
+#include "perfmodel/predictor.hpp"
+#include "perfmodel/serve/server.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+constexpr int kStoppedAtOnce = 1;
+
+struct Arguments {
+  PredictorConfig config;
+  std::string overheads, socket, files;
+  serve::ServiceOptions service;
+  serve::ServerOptions server;
+  double timeout_ms = 0;
+  std::size_t max_graph_mib = 4096;
+};
+
+// What a signal handler may look at.
+std::atomic<serve::Server*> serving = nullptr;
+char socket_path[256] = {};
+
+extern "C" void on_signal(int) {
+  // The first signal ends the work in order, the second one ends it.
+  if (serve::Server* server = serving.exchange(nullptr)) return server->stop();
+  if (socket_path[0] != '\0') unlink(socket_path);
+  _exit(kStoppedAtOnce);
+}
+
+void stop_on_signals(serve::Server& server, const std::string& socket) {
+  socket.copy(socket_path, sizeof socket_path - 1);
+  serving = &server;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+Result<void> execute(Arguments& arguments) {
+  if (!arguments.files.empty() && !std::filesystem::is_directory(arguments.files)) {
+    return Unexpected{Error{.code = ErrorCode::kIo,
+                            .message = "expected a folder for --allow-files, found none",
+                            .file = arguments.files}};
+  }
+  arguments.config.overheads = arguments.overheads;
+  arguments.server.socket = arguments.socket;
+  arguments.server.files = arguments.files;
+  arguments.service.max_graph_bytes = arguments.max_graph_mib << 20;
+  arguments.service.timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>(arguments.timeout_ms));
+  auto predictor = Predictor::load(arguments.config);
+  if (!predictor) return Unexpected{predictor.error()};
+  serve::Service service(std::move(*predictor), arguments.service);
+  auto server = serve::Server::open(service, arguments.server);
+  if (!server) return Unexpected{server.error()};
+  stop_on_signals(*server, arguments.socket);
+  auto served = server->run();
+  serving = nullptr;
+  return served;
+}
+
+}  // namespace
+
+Command serve_command(CLI::App& parent) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = parent.add_subcommand(
+      "serve", "Answers questions, one JSON object per line, on standard input or a socket");
+  app->add_option("--socket", arguments->socket,
+                  "Listen on this Unix socket instead of serving standard input")
+      ->type_name("PATH");
+  app->add_option("--allow-files", arguments->files,
+                  "Clients of the socket may load graphs below this folder")
+      ->type_name("FOLDER")
+      ->needs("--socket");
+  app->add_option("--threads", arguments->server.threads,
+                  "Threads that answer; 0: as many as the machine runs at once")
+      ->type_name("N")
+      ->check(between(0, 1024))
+      ->capture_default_str();
+  app->add_option("--max-request", arguments->server.max_request, "Bytes of one request")
+      ->type_name("BYTES")
+      ->check(between(64, 1LL << 31))
+      ->capture_default_str();
+  app->add_option("--max-clients", arguments->server.max_clients, "Clients of the socket at once")
+      ->type_name("N")
+      ->check(between(1, 10000))
+      ->capture_default_str();
+  app->add_option("--timeout-ms", arguments->timeout_ms,
+                  "Time for one prediction, in milliseconds; 0: as long as it takes")
+      ->type_name("MS")
+      ->check(between(0, 1e9))
+      ->capture_default_str();
+  app->add_option("--max-graphs", arguments->service.max_graphs, "Graphs held at once")
+      ->type_name("N")
+      ->check(between(1, 1e6))
+      ->capture_default_str();
+  app->add_option("--max-graph-mib", arguments->max_graph_mib, "Memory of all graphs, in MiB")
+      ->type_name("MIB")
+      ->check(between(1, 1 << 20))
+      ->capture_default_str();
+  app->add_option("--gpus", arguments->config.gpus, "GPUs to load; default: all")
+      ->type_name("GPU,...")
+      ->delimiter(',');
+  app->add_option("--overheads", arguments->overheads, "One overhead table for all GPUs")
+      ->type_name("TABLE");
+  app->add_option("--cached-prices", arguments->config.cached_prices,
+                  "Kernel prices remembered per GPU, 192 bytes each")
+      ->type_name("N")
+      ->check(between(0, 1 << 26))
+      ->capture_default_str();
+  add_models_option(*app, arguments->config.models);
+  return {app, [arguments] { return execute(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "perfmodel/predictor.hpp"
+
+namespace perfmodel::serve {
+
+inline constexpr int kProtocolVersion = 1;
+
+struct ServiceOptions {
+  std::size_t max_graphs = 256;                             ///< held at once
+  std::size_t max_graph_bytes = std::size_t{4} << 30;       ///< of all of them together, estimated
+  std::uintmax_t max_file_bytes = std::uintmax_t{1} << 30;  ///< of a file to load, as it lies there
+  std::chrono::milliseconds timeout{0};                     ///< of one request; 0: none
+};
+
+/// Who asks, and what for: which files `load` may open.
+struct Caller {
+  bool any_file = false;              ///< whoever started the program, on its standard input
+  std::filesystem::path folder = {};  ///< else files below it; empty: none
+  std::stop_token gone = {};          ///< nobody waits for the answer any more
+};
+
+/// Answers requests of the protocol in docs/serve.md: one JSON object in, one out. Knows nothing of
+/// sockets. Thread-safe: any number of requests may be answered at once.
+///
+/// Memory: the predictor's, the graphs' (bounded by the options), and what the requests at work
+/// need (a request that holds a graph: some 10 times its text).
+///
+/// ```
+/// serve::Service service(*Predictor::load(), {});
+/// service.answer(R"({"id": 1, "op": "build", "name": "d", "family": "dlrm"})", {});
+/// service.answer(R"({"id": 2, "op": "predict", "graph": "d", "gpu": "h100-sxm-80gb"})", {});
+/// ```
+class Service {
+ public:
+  Service(Predictor predictor, const ServiceOptions& options);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  /// The answer to one line (without its newline), without a newline. Never fails and never
+  /// throws: what is wrong with a request is its answer.
+  std::string answer(std::string line, const Caller& caller) noexcept;
+
+  /// The answer to a line of more than `limit` bytes, which nobody has read to its end.
+  std::string answer_too_large(std::size_t limit) noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// `{"id":null,"error":{"code":...,"message":...}}`
+std::string error_line(const char* code, const std::string& message);
+
+}  // namespace perfmodel::serve

@@ -1,0 +1,319 @@
+// The C interface: questions and answers.
+#include <algorithm>
+#include <memory>
+#include <span>
+
+#include "support.hpp"
+
+namespace perfmodel::c_api {
+namespace {
+
+// Answers that predict_many holds at a time.
+constexpr std::size_t kChunk = 4096;
+
+// Of a caller's options, which may be NULL. PERFMODEL_OK or what is wrong with them.
+perfmodel_status ask_options(const perfmodel_options* given, AskOptions& asked,
+                             perfmodel_error* error) {
+  if (given == nullptr) return PERFMODEL_OK;
+  perfmodel_options options;
+  if (const auto bad = copy_struct(given, kOptionsSize, options, error)) return bad;
+  if (options.batch < 0 || options.sequence < 0 || options.world < 0) {
+    return failed(error, PERFMODEL_ERROR_IMPOSSIBLE,
+                  "expected batch, sequence and world of at least 1 (0: the graph's), found a "
+                  "negative one");
+  }
+  asked.batch = options.batch;
+  asked.sequence = options.sequence;
+  asked.world = options.world;
+  if (options.topology) asked.topology = options.topology;
+  if (options.strategy) {
+    const std::string_view name = options.strategy;
+    if (name != "ddp" && name != "fsdp") {
+      return failed(error, PERFMODEL_ERROR_UNKNOWN_NAME,
+                    "expected the strategy ddp or fsdp, found \"" + std::string(name) + "\"");
+    }
+    asked.strategy = name == "ddp" ? ParallelStrategy::kDdp : ParallelStrategy::kFsdp;
+  }
+  if (options.interference != 0) asked.interference = options.interference;
+  if (!(asked.interference > 0 && asked.interference <= 1e6)) {
+    return failed(error, PERFMODEL_ERROR_IMPOSSIBLE,
+                  "expected an interference above 0 (0: 1), found another number");
+  }
+  asked.keep_ops = options.keep_ops != 0;
+  if (options.cancel) asked.cancel = options.cancel->source.get_token();
+  return PERFMODEL_OK;
+}
+
+perfmodel_totals totals_of(const Prediction& made) {
+  const auto term = [&](Term which) { return made.terms_us[static_cast<std::size_t>(which)]; };
+  perfmodel_totals totals = {};
+  totals.e2e_us = made.e2e_us;
+  totals.gpu_active_us = made.gpu_active_us;
+  totals.gpu_idle_us = made.gpu_idle_us;
+  totals.cpu_us = made.cpu_us;
+  totals.wait_us = made.wait_us;
+  totals.kernel_sum_us = made.kernel_sum_us;
+  totals.compute_kernel_us = made.compute_kernel_us;
+  totals.comm_kernel_us = made.comm_kernel_us;
+  totals.exposed_comm_us = made.communication.exposed_us;
+  totals.t1_us = term(Term::kT1);
+  totals.t2_us = term(Term::kT2);
+  totals.t3_us = term(Term::kT3);
+  totals.t4_us = term(Term::kT4);
+  totals.t5_us = term(Term::kT5);
+  totals.tx_us = term(Term::kTx);
+  totals.modelled_time_fraction = made.coverage.modelled_time_fraction;
+  totals.iterations = static_cast<std::int64_t>(made.iterations.size());
+  totals.warning_count = static_cast<std::int64_t>(made.warnings.size());
+  return totals;
+}
+
+Result<Prediction> ask(const perfmodel_predictor& predictor, const perfmodel_graph& graph,
+                       const char* gpu, const AskOptions& options) {
+  return graph.prepared ? predictor.predictor.predict(*graph.prepared, gpu, options)
+                        : predictor.predictor.predict(*graph.plain, gpu, options);
+}
+
+// The i-th of an array whose elements have the size that the caller's header says.
+template <class Struct>
+Struct* element(Struct* first, std::size_t i) {
+  using Byte = std::conditional_t<std::is_const_v<Struct>, const char, char>;
+  return reinterpret_cast<Struct*>(reinterpret_cast<Byte*>(first) + i * first->struct_size);
+}
+
+// One chunk of perfmodel_predict_many.
+class Chunk {
+ public:
+  Chunk(perfmodel_totals* totals, perfmodel_status* statuses, perfmodel_error* errors)
+      : totals_(totals), statuses_(statuses), errors_(errors) {}
+
+  Result<void> answer(const perfmodel_predictor& predictor, const perfmodel_question* first,
+                      std::size_t begin, std::size_t end, const AskManyOptions& options) {
+    questions_.clear();
+    indices_.clear();
+    for (std::size_t i = begin; i < end; ++i) add(*element(first, i), i);
+    if (questions_.empty()) return {};
+    auto answers = predictor.predictor.predict_many(questions_, options);
+    if (!answers) return Unexpected{answers.error()};
+    for (std::size_t k = 0; k < answers->size(); ++k) write((*answers)[k], indices_[k]);
+    return {};
+  }
+
+  void write(const perfmodel_totals& made, perfmodel_status status, std::size_t i) {
+    statuses_[i] = status;
+    perfmodel_totals* to = element(totals_, i);
+    to->struct_size = totals_->struct_size;
+    write_struct(made, to);
+  }
+
+  perfmodel_error* error(std::size_t i) const { return errors_ ? errors_ + i : nullptr; }
+
+ private:
+  void add(const perfmodel_question& given, std::size_t i) {
+    Question question;
+    perfmodel_status bad = PERFMODEL_OK;
+    write_message(error(i), "");
+    if (given.graph == nullptr) {
+      bad = null_argument(error(i), "graph");
+    } else if (given.gpu == nullptr) {
+      bad = null_argument(error(i), "gpu");
+    } else {
+      bad = ask_options(given.options, question.options, error(i));
+    }
+    if (bad) return write({}, bad, i);
+    question.options.keep_ops = false;
+    question.graph = given.graph->plain.get();
+    question.prepared = given.graph->prepared ? &*given.graph->prepared : nullptr;
+    question.gpu = given.gpu;
+    questions_.push_back(question);
+    indices_.push_back(i);
+  }
+
+  void write(const Result<Prediction>& answer, std::size_t i) {
+    if (answer) return write(totals_of(*answer), PERFMODEL_OK, i);
+    write({}, failed(error(i), answer.error()), i);
+  }
+
+  perfmodel_totals* totals_;
+  perfmodel_status* statuses_;
+  perfmodel_error* errors_;
+  std::vector<Question> questions_;
+  std::vector<std::size_t> indices_;
+};
+
+}  // namespace
+}  // namespace perfmodel::c_api
+
+using namespace perfmodel;
+using namespace perfmodel::c_api;
+
+perfmodel_status perfmodel_predict(const perfmodel_predictor* predictor,
+                                   const perfmodel_graph* graph, const char* gpu,
+                                   const perfmodel_options* options, perfmodel_totals* totals,
+                                   perfmodel_error* error) {
+  if (totals == nullptr) return null_argument(error, "totals");
+  if (const auto bad = check_room(totals, kTotalsSize, error)) return bad;
+  write_struct(perfmodel_totals{}, totals);
+  if (predictor == nullptr) return null_argument(error, "predictor");
+  if (graph == nullptr) return null_argument(error, "graph");
+  if (gpu == nullptr) return null_argument(error, "gpu");
+  return guarded(error, [&] {
+    AskOptions asked;
+    if (const auto bad = ask_options(options, asked, error)) return bad;
+    asked.keep_ops = false;
+    const auto made = ask(*predictor, *graph, gpu, asked);
+    if (!made) return failed(error, made.error());
+    write_struct(totals_of(*made), totals);
+    return PERFMODEL_OK;
+  });
+}
+
+perfmodel_status perfmodel_predict_many(const perfmodel_predictor* predictor,
+                                        const perfmodel_question* questions, size_t count,
+                                        size_t threads, const perfmodel_cancel* cancel,
+                                        perfmodel_totals* totals, perfmodel_status* statuses,
+                                        perfmodel_error* errors, perfmodel_error* error) {
+  if (predictor == nullptr) return null_argument(error, "predictor");
+  if (questions == nullptr) return null_argument(error, "questions");
+  if (totals == nullptr) return null_argument(error, "totals");
+  if (statuses == nullptr) return null_argument(error, "statuses");
+  if (count == 0) {
+    return failed(error, PERFMODEL_ERROR_ARGUMENT, "expected at least one question, found none");
+  }
+  if (const auto bad = check_room(questions, kQuestionSize, error)) return bad;
+  if (const auto bad = check_room(totals, kTotalsSize, error)) return bad;
+  return guarded(error, [&] {
+    AskManyOptions options{.threads = threads};
+    if (cancel) options.cancel = cancel->source.get_token();
+    Chunk chunk(totals, statuses, errors);
+    for (std::size_t i = 0; i < count; ++i) {  // should memory end before all are answered
+      chunk.write({}, PERFMODEL_ERROR_OUT_OF_MEMORY, i);
+      write_message(chunk.error(i), "out of memory");
+    }
+    for (std::size_t begin = 0; begin < count; begin += kChunk) {
+      const auto done =
+          chunk.answer(*predictor, questions, begin, std::min(count, begin + kChunk), options);
+      if (!done) return failed(error, done.error());
+    }
+    return PERFMODEL_OK;
+  });
+}
+
+perfmodel_status perfmodel_predict_full(const perfmodel_predictor* predictor,
+                                        const perfmodel_graph* graph, const char* gpu,
+                                        const perfmodel_options* options,
+                                        perfmodel_prediction** out, perfmodel_error* error) {
+  if (out == nullptr) return null_argument(error, "out");
+  *out = nullptr;
+  if (predictor == nullptr) return null_argument(error, "predictor");
+  if (graph == nullptr) return null_argument(error, "graph");
+  if (gpu == nullptr) return null_argument(error, "gpu");
+  return guarded(error, [&] {
+    AskOptions asked;
+    if (const auto bad = ask_options(options, asked, error)) return bad;
+    auto made = ask(*predictor, *graph, gpu, asked);
+    if (!made) return failed(error, made.error());
+    auto explanation = predictor->predictor.explain(*made);
+    if (!explanation) return failed(error, explanation.error());
+    auto full = std::make_unique<perfmodel_prediction>(
+        perfmodel_prediction{*graph, std::move(*made), std::move(*explanation), {}});
+    for (const PredictedOp& op : full->prediction.ops) {
+      full->keep(op.name);
+      for (const PredictedKernel& kernel : op.kernels) {
+        full->keep(to_string(kernel.family));
+        full->keep(kernel.price.model);
+      }
+    }
+    *out = full.release();
+    return PERFMODEL_OK;
+  });
+}
+
+void perfmodel_prediction_free(perfmodel_prediction* prediction) { delete prediction; }
+
+perfmodel_status perfmodel_prediction_totals(const perfmodel_prediction* prediction,
+                                             perfmodel_totals* totals, perfmodel_error* error) {
+  if (totals == nullptr) return null_argument(error, "totals");
+  if (const auto bad = check_room(totals, kTotalsSize, error)) return bad;
+  write_struct(perfmodel_totals{}, totals);
+  if (prediction == nullptr) return null_argument(error, "prediction");
+  write_message(error, "");
+  write_struct(totals_of(prediction->prediction), totals);
+  return PERFMODEL_OK;
+}
+
+size_t perfmodel_warning_count(const perfmodel_prediction* prediction) {
+  return prediction ? prediction->prediction.warnings.size() : 0;
+}
+
+const char* perfmodel_warning(const perfmodel_prediction* prediction, size_t index) {
+  if (index >= perfmodel_warning_count(prediction)) return nullptr;
+  return prediction->prediction.warnings[index].c_str();
+}
+
+const char* perfmodel_explanation(const perfmodel_prediction* prediction) {
+  return prediction ? prediction->explanation.text.c_str() : nullptr;
+}
+
+const char* perfmodel_bound(const perfmodel_prediction* prediction) {
+  return prediction ? prediction->explanation.bound.c_str() : nullptr;
+}
+
+double perfmodel_bound_share(const perfmodel_prediction* prediction) {
+  return prediction ? prediction->explanation.bound_share : 0;
+}
+
+size_t perfmodel_op_count(const perfmodel_prediction* prediction) {
+  return prediction ? prediction->prediction.ops.size() : 0;
+}
+
+perfmodel_status perfmodel_op_at(const perfmodel_prediction* prediction, size_t index,
+                                 perfmodel_op* op, perfmodel_error* error) {
+  if (op == nullptr) return null_argument(error, "op");
+  if (const auto bad = check_room(op, kOpSize, error)) return bad;
+  write_struct(perfmodel_op{}, op);
+  if (prediction == nullptr) return null_argument(error, "prediction");
+  if (index >= prediction->prediction.ops.size()) {
+    return failed(error, PERFMODEL_ERROR_ARGUMENT, "expected an index below the number of ops");
+  }
+  write_message(error, "");
+  const PredictedOp& from = prediction->prediction.ops[index];
+  perfmodel_op made = {};
+  made.id = from.id;
+  made.name = prediction->kept(from.name);
+  made.thread = from.thread;
+  made.start_us = from.start_us;
+  made.host_us = from.host_us;
+  made.wait_us = from.wait_us;
+  made.kernel_count = from.kernels.size();
+  write_struct(made, op);
+  return PERFMODEL_OK;
+}
+
+perfmodel_status perfmodel_kernel_at(const perfmodel_prediction* prediction, size_t op_index,
+                                     size_t kernel_index, perfmodel_kernel* kernel,
+                                     perfmodel_error* error) {
+  if (kernel == nullptr) return null_argument(error, "kernel");
+  if (const auto bad = check_room(kernel, kKernelSize, error)) return bad;
+  write_struct(perfmodel_kernel{}, kernel);
+  if (prediction == nullptr) return null_argument(error, "prediction");
+  const auto& ops = prediction->prediction.ops;
+  if (op_index >= ops.size() || kernel_index >= ops[op_index].kernels.size()) {
+    return failed(error, PERFMODEL_ERROR_ARGUMENT, "expected an index below the number of kernels");
+  }
+  write_message(error, "");
+  const PredictedKernel& from = ops[op_index].kernels[kernel_index];
+  perfmodel_kernel made = {};
+  made.name = from.name.c_str();
+  made.family = prediction->kept(to_string(from.family));
+  made.model = prediction->kept(from.price.model);
+  made.stream = from.stream;
+  made.in_range = from.price.in_range;
+  made.start_us = from.start_us;
+  made.time_us = from.price.time.count();
+  made.low_us = from.price.low.count();
+  made.high_us = from.price.high.count();
+  made.waiting_us = from.waiting_us;
+  write_struct(made, kernel);
+  return PERFMODEL_OK;
+}

@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstring>
+#include <exception>
+#include <new>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "perfmodel.h"
+#include "perfmodel/predictor.hpp"
+
+// What is behind the handles. They are immutable but for the last.
+
+struct perfmodel_predictor {
+  perfmodel::Predictor predictor;
+  std::vector<std::string> gpus;
+};
+
+struct perfmodel_graph {
+  std::shared_ptr<const perfmodel::ExecutionGraph> plain;
+  std::optional<perfmodel::PreparedGraph> prepared;  // instead
+
+  const perfmodel::ExecutionGraph& graph() const { return prepared ? prepared->graph() : *plain; }
+};
+
+struct perfmodel_cancel {
+  std::stop_source source;
+};
+
+struct perfmodel_prediction {
+  perfmodel_graph graph;  // the names of ops point into it
+  perfmodel::Prediction prediction;
+  perfmodel::Explanation explanation;
+  std::set<std::string, std::less<>> texts;  // names with a NUL at their end, each once
+
+  const char* keep(std::string_view text) {
+    const auto found = texts.find(text);
+    return (found != texts.end() ? found : texts.emplace(text).first)->c_str();
+  }
+  const char* kept(std::string_view text) const { return texts.find(text)->c_str(); }
+};
+
+namespace perfmodel::c_api {
+
+// Copies what fits; a cut text ends in "..." and never within a character.
+inline void write_message(perfmodel_error* error, std::string_view text) noexcept {
+  if (error == nullptr) return;
+  std::size_t size = text.size();
+  if (size >= sizeof error->message) {
+    size = sizeof error->message - sizeof "...";
+    while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
+  }
+  std::memcpy(error->message, text.data(), size);
+  if (size < text.size()) {
+    std::memcpy(error->message + size, "...", 3);
+    size += 3;
+  }
+  error->message[size] = '\0';
+}
+
+inline perfmodel_status failed(perfmodel_error* error, perfmodel_status status,
+                               std::string_view message) noexcept {
+  write_message(error, message);
+  return status;
+}
+
+perfmodel_status status_of(ErrorCode code) noexcept;
+
+inline perfmodel_status failed(perfmodel_error* error, const Error& what) {
+  if (what.code == ErrorCode::kOutOfMemory) {
+    return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  }
+  return failed(error, status_of(what.code), to_string(what));
+}
+
+// Runs `work`, which returns a status; what it throws becomes one.
+template <class Work>
+perfmodel_status guarded(perfmodel_error* error, Work&& work) noexcept {
+  write_message(error, "");
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::length_error&) {  // of sizes that no memory holds
+    return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::exception& what) {
+    return failed(error, PERFMODEL_ERROR_INTERNAL, what.what());
+  } catch (...) {
+    return failed(error, PERFMODEL_ERROR_INTERNAL, "unknown exception");
+  }
+}
+
+inline perfmodel_status null_argument(perfmodel_error* error, const char* name) noexcept {
+  write_message(error, "expected a pointer, found NULL: ");
+  if (error) {
+    const std::size_t used = std::strlen(error->message);
+    std::strncpy(error->message + used, name, sizeof error->message - used - 1);
+  }
+  return PERFMODEL_ERROR_ARGUMENT;
+}
+
+// A struct of the caller's header as this library knows it: what the caller's lacks is zero.
+// `first` is the size that it had in version 1.
+template <class Struct>
+perfmodel_status copy_struct(const Struct* given, std::size_t first, Struct& copy,
+                             perfmodel_error* error) noexcept {
+  if (given->struct_size < first || given->struct_size > sizeof(Struct)) {
+    return failed(error, PERFMODEL_ERROR_VERSION,
+                  "expected a struct_size that this version of the library knows");
+  }
+  std::memset(&copy, 0, sizeof copy);
+  std::memcpy(&copy, given, given->struct_size);
+  return PERFMODEL_OK;
+}
+
+// Writes as much of `made` as the caller's struct has room for; its struct_size stays.
+template <class Struct>
+void write_struct(const Struct& made, Struct* to) noexcept {
+  std::memcpy(reinterpret_cast<char*>(to) + sizeof(std::size_t),
+              reinterpret_cast<const char*>(&made) + sizeof(std::size_t),
+              to->struct_size - sizeof(std::size_t));
+}
+
+template <class Struct>
+perfmodel_status check_room(const Struct* to, std::size_t first, perfmodel_error* error) noexcept {
+  if (to->struct_size >= first && to->struct_size <= sizeof(Struct)) return PERFMODEL_OK;
+  return failed(error, PERFMODEL_ERROR_VERSION,
+                "expected a struct_size that this version of the library knows");
+}
+
+// Sizes of the structs in version 1. Fields are added behind; these stay.
+inline constexpr std::size_t kConfigSize = sizeof(perfmodel_config);
+inline constexpr std::size_t kModelSize = sizeof(perfmodel_model);
+inline constexpr std::size_t kOptionsSize = sizeof(perfmodel_options);
+inline constexpr std::size_t kTotalsSize = sizeof(perfmodel_totals);
+inline constexpr std::size_t kQuestionSize = sizeof(perfmodel_question);
+inline constexpr std::size_t kOpSize = sizeof(perfmodel_op);
+inline constexpr std::size_t kKernelSize = sizeof(perfmodel_kernel);
+#if defined(__LP64__)
+static_assert(kConfigSize == 56 && kModelSize == 56 && kOptionsSize == 72 && kTotalsSize == 152 &&
+              kQuestionSize == 32 && kOpSize == 64 && kKernelSize == 80);
+#endif
+
+inline std::string text_or_empty(const char* text) { return text ? text : ""; }
+
+}  // namespace perfmodel::c_api

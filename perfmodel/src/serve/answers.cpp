@@ -1,0 +1,95 @@
+#include "answers.hpp"
+
+#include "perfmodel/serve/service.hpp"
+
+namespace perfmodel::serve {
+namespace {
+
+double term_us(const Prediction& made, Term term) {
+  return made.terms_us[static_cast<std::size_t>(term)];
+}
+
+Json kernel_json(const PredictedKernel& kernel) {
+  return {{"name", kernel.name},
+          {"family", to_string(kernel.family)},
+          {"stream", kernel.stream},
+          {"start_us", kernel.start_us},
+          {"time_us", kernel.price.time.count()},
+          {"in_range", kernel.price.in_range}};
+}
+
+Json ops_json(const Prediction& made) {
+  Json list = Json::array();
+  for (const PredictedOp& op : made.ops) {
+    Json kernels = Json::array();
+    for (const PredictedKernel& kernel : op.kernels) kernels.push_back(kernel_json(kernel));
+    list.push_back({{"id", op.id},
+                    {"name", op.name},
+                    {"thread", op.thread},
+                    {"start_us", op.start_us},
+                    {"host_us", op.host_us},
+                    {"wait_us", op.wait_us},
+                    {"kernels", std::move(kernels)}});
+  }
+  return list;
+}
+
+Json parts_json(const std::vector<Explanation::Part>& parts) {
+  Json list = Json::array();
+  for (const auto& part : parts) {
+    list.push_back({{"name", part.name}, {"us", part.us}, {"share", part.share}});
+  }
+  return list;
+}
+
+}  // namespace
+
+Json prediction_json(const Prediction& made) {
+  Json json = {{"e2e_us", made.e2e_us},
+               {"gpu_active_us", made.gpu_active_us},
+               {"gpu_idle_us", made.gpu_idle_us},
+               {"cpu_us", made.cpu_us},
+               {"wait_us", made.wait_us},
+               {"kernel_sum_us", made.kernel_sum_us},
+               {"compute_kernel_us", made.compute_kernel_us},
+               {"comm_kernel_us", made.comm_kernel_us},
+               {"exposed_comm_us", made.communication.exposed_us},
+               {"overheads_us",
+                {{"t1", term_us(made, Term::kT1)},
+                 {"t2", term_us(made, Term::kT2)},
+                 {"t3", term_us(made, Term::kT3)},
+                 {"t4", term_us(made, Term::kT4)},
+                 {"t5", term_us(made, Term::kT5)},
+                 {"tx", term_us(made, Term::kTx)}}},
+               {"modelled_time_fraction", made.coverage.modelled_time_fraction},
+               {"warnings", made.warnings}};
+  if (!made.ops.empty()) json["ops"] = ops_json(made);
+  return json;
+}
+
+Json explanation_json(const Explanation& explanation) {
+  return {{"text", explanation.text},
+          {"bound", explanation.bound},
+          {"bound_share", explanation.bound_share},
+          {"gpu_utilization", explanation.gpu_utilization},
+          {"path", parts_json(explanation.path)},
+          {"host", parts_json(explanation.host)},
+          {"kernels", parts_json(explanation.kernels)}};
+}
+
+std::string result_line(const std::string& id, const Json& result) {
+  return "{\"id\":" + id +
+         ",\"result\":" + result.dump(-1, ' ', false, Json::error_handler_t::replace) + "}";
+}
+
+std::string error_line(const std::string& id, const std::string& code, const std::string& message) {
+  const Json error = {{"code", code}, {"message", message}};
+  return "{\"id\":" + id +
+         ",\"error\":" + error.dump(-1, ' ', false, Json::error_handler_t::replace) + "}";
+}
+
+std::string error_line(const char* code, const std::string& message) {
+  return error_line(std::string("null"), code, message);
+}
+
+}  // namespace perfmodel::serve

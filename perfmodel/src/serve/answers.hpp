@@ -1,0 +1,21 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "perfmodel/explanation.hpp"
+#include "perfmodel/predict.hpp"
+
+namespace perfmodel::serve {
+
+using Json = nlohmann::ordered_json;
+
+/// What `predict` answers; with ops if the prediction kept them.
+Json prediction_json(const Prediction& prediction);
+Json explanation_json(const Explanation& explanation);
+
+/// One line without newline, in UTF-8 whatever the strings hold.
+std::string result_line(const std::string& id, const Json& result);
+std::string error_line(const std::string& id, const std::string& code, const std::string& message);
+
+}  // namespace perfmodel::serve

@@ -1,0 +1,277 @@
+#include "request.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace perfmodel::serve {
+namespace {
+
+namespace ondemand = simdjson::ondemand;
+
+constexpr std::size_t kMaxId = 256, kMaxText = 4096;
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxLayers = 1000, kMaxWorld = 1 << 20;
+
+struct OpRow {
+  std::string_view name;
+  Op op;
+  std::vector<std::string_view> keys, needed;
+};
+const std::vector<OpRow>& ops() {
+  static const std::vector<OpRow> rows = {
+      {"ping", Op::kPing, {}, {}},
+      {"gpus", Op::kGpus, {}, {}},
+      {"stats", Op::kStats, {}, {}},
+      {"load", Op::kLoad, {"name", "file", "graph"}, {"name"}},
+      {"build",
+       Op::kBuild,
+       {"name", "family", "preset", "batch", "sequence", "layers", "optimizer"},
+       {"name", "family"}},
+      {"unload", Op::kUnload, {"name"}, {"name"}},
+      {"predict",
+       Op::kPredict,
+       {"graph", "gpu", "batch", "sequence", "world", "topology", "strategy", "interference",
+        "keep_ops"},
+       {"graph", "gpu"}},
+      {"explain",
+       Op::kExplain,
+       {"graph", "gpu", "batch", "sequence", "world", "topology", "strategy", "interference"},
+       {"graph", "gpu"}}};
+  return rows;
+}
+
+Problem bad(std::string message) { return {"bad_request", std::move(message)}; }
+
+// Kept short: what strangers send is not repeated at length.
+std::string shown_text(std::string_view text) {
+  std::string shown(text.substr(0, 40));
+  for (char& c : shown) {
+    if (static_cast<unsigned char>(c) < 0x20) c = '?';
+  }
+  return '"' + shown + (text.size() > 40 ? "...\"" : "\"");
+}
+
+class LineReader {
+ public:
+  LineReader(std::string& line, Request& request) : line_(line), request_(request) {}
+
+  std::optional<Problem> read() {
+    // Large lines are rare; the memory for one is not kept.
+    thread_local ondemand::parser small;
+    ondemand::parser large;
+    ondemand::parser& parser = line_.size() < kKeptBytes ? small : large;
+    ondemand::document document;
+    line_.reserve(line_.size() + simdjson::SIMDJSON_PADDING);
+    if (auto code = parser.iterate(line_.data(), line_.size(), line_.capacity()).get(document)) {
+      return syntax(code);
+    }
+    ondemand::object object;
+    if (auto code = document.get_object().get(object)) {
+      return code == simdjson::INCORRECT_TYPE ? bad("expected an object, found something else")
+                                              : syntax(code);
+    }
+    for (auto field : object) {
+      std::string_view key;
+      if (auto code = field.unescaped_key().get(key)) return syntax(code);
+      ondemand::value value = field.value();
+      keys_.emplace_back(key);
+      if (const auto code = member(keys_.back(), value)) return syntax(code);
+    }
+    const char* rest = nullptr;
+    if (!document.current_location().get(rest))
+      return bad("expected one JSON object, found more behind it");
+    if (!first_) first_ = check_keys();
+    return first_;
+  }
+
+ private:
+  static constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
+
+  static Problem syntax(simdjson::error_code code) {
+    if (code == simdjson::MEMALLOC) throw std::bad_alloc();
+    return bad(fmt::format("expected a JSON object, found: {}", simdjson::error_message(code)));
+  }
+
+  void problem(std::string message) {
+    if (!first_) first_ = bad(std::move(message));
+  }
+
+  // What is wrong with a value is remembered; only broken JSON ends the reading.
+  simdjson::error_code member(const std::string& key, ondemand::value& value) {
+    if (key == "id") return id(value);
+    if (key == "op") return op(value);
+    if (key == "name") return text(key, value, request_.name);
+    if (key == "file") return text(key, value, request_.file);
+    if (key == "graph") return graph(value);
+    if (key == "gpu") return text(key, value, request_.gpu);
+    if (key == "topology") return text(key, value, request_.topology);
+    if (key == "family") return text(key, value, request_.model.family);
+    if (key == "preset") return text(key, value, request_.model.preset);
+    if (key == "optimizer") return text(key, value, request_.model.optimizer);
+    if (key == "batch") return integer(key, value, kMaxSize, request_.model.batch);
+    if (key == "sequence") return integer(key, value, kMaxSize, request_.model.sequence);
+    if (key == "layers") return integer(key, value, kMaxLayers, request_.model.layers);
+    if (key == "world") return integer(key, value, kMaxWorld, request_.world);
+    if (key == "strategy") return strategy(value);
+    if (key == "interference") return interference(value);
+    if (key == "keep_ops") {
+      if (value.get_bool().get(request_.keep_ops)) problem("/keep_ops: expected true or false");
+      return simdjson::SUCCESS;
+    }
+    problem(fmt::format("expected keys that the protocol knows, found {}", shown_text(key)));
+    return simdjson::SUCCESS;
+  }
+
+  // Broken text is told apart from text of another type.
+  static bool broken(simdjson::error_code code) {
+    return code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR ||
+           code == simdjson::UNESCAPED_CHARS || code == simdjson::TAPE_ERROR;
+  }
+
+  simdjson::error_code text(std::string_view key, ondemand::value& value, std::string& to) {
+    std::string_view found;
+    if (auto code = value.get_string().get(found)) {
+      if (broken(code)) return code;
+      problem(fmt::format("/{}: expected text, found something else", key));
+    } else if (found.empty() || found.size() > kMaxText ||
+               found.find('\0') != std::string_view::npos) {
+      problem(fmt::format("/{}: expected 1 to {} bytes of text without NUL", key, kMaxText));
+    } else {
+      to = found;
+    }
+    return simdjson::SUCCESS;
+  }
+
+  simdjson::error_code integer(std::string_view key, ondemand::value& value, std::int64_t most,
+                               std::int64_t& to) {
+    std::int64_t found = 0;
+    if (value.get_int64().get(found) || found < 1 || found > most) {
+      problem(fmt::format("/{}: expected a whole number from 1 to {}", key, most));
+    } else {
+      to = found;
+    }
+    return simdjson::SUCCESS;
+  }
+
+  simdjson::error_code id(ondemand::value& value) {
+    std::string_view found;
+    std::int64_t number = 0;
+    ondemand::json_type type;
+    if (auto code = value.type().get(type)) return code;
+    if (type == ondemand::json_type::number && value.get_int64().get(number) == 0) {
+      request_.id = std::to_string(number);
+    } else if (type == ondemand::json_type::string) {
+      if (auto code = value.get_string().get(found)) return code;
+      if (found.size() > kMaxId) {
+        problem(fmt::format("/id: expected at most {} bytes", kMaxId));
+      } else {
+        request_.id = nlohmann::json(found).dump();
+      }
+    } else if (type != ondemand::json_type::null) {
+      problem("/id: expected text, a whole number or null");
+    }
+    return simdjson::SUCCESS;
+  }
+
+  simdjson::error_code op(ondemand::value& value) {
+    std::string name;
+    const auto code = text("op", value, name);
+    if (code || name.empty()) return code;
+    const auto row = std::ranges::find(ops(), name, &OpRow::name);
+    if (row == ops().end()) {
+      std::vector<std::string_view> names;
+      for (const OpRow& known : ops()) names.push_back(known.name);
+      problem(fmt::format("/op: expected one of {}, found {}", fmt::join(names, ", "),
+                          shown_text(name)));
+    } else {
+      row_ = &*row;
+      request_.op = row->op;
+    }
+    return simdjson::SUCCESS;
+  }
+
+  // A name, or the graph itself.
+  simdjson::error_code graph(ondemand::value& value) {
+    ondemand::json_type type;
+    if (auto code = value.type().get(type)) return code;
+    if (type == ondemand::json_type::string) return text("graph", value, request_.graph);
+    if (type != ondemand::json_type::object) {
+      problem("/graph: expected the name of a graph, or a graph");
+      return simdjson::SUCCESS;
+    }
+    ondemand::object object;
+    if (auto code = value.get_object().get(object)) return code;
+    return object.raw_json().get(request_.inline_graph);
+  }
+
+  simdjson::error_code strategy(ondemand::value& value) {
+    std::string name;
+    const auto code = text("strategy", value, name);
+    if (code || name.empty()) return code;
+    if (name == "ddp") request_.strategy = ParallelStrategy::kDdp;
+    if (name == "fsdp") request_.strategy = ParallelStrategy::kFsdp;
+    if (!request_.strategy) {
+      problem(fmt::format("/strategy: expected ddp or fsdp, found {}", shown_text(name)));
+    }
+    return simdjson::SUCCESS;
+  }
+
+  simdjson::error_code interference(ondemand::value& value) {
+    double found = 0;
+    if (value.get_double().get(found) || !(found > 0 && found <= 1e6)) {
+      problem("/interference: expected a number above 0, at most 1000000");
+    } else {
+      request_.interference = found;
+    }
+    return simdjson::SUCCESS;
+  }
+
+  std::optional<Problem> check_keys() {
+    if (row_ == nullptr) return bad("/op: expected an operation, found none");
+    std::ranges::sort(keys_);
+    if (const auto twice = std::ranges::adjacent_find(keys_); twice != keys_.end()) {
+      return bad(fmt::format("/{}: expected one such key, found two", *twice));
+    }
+    for (const std::string& key : keys_) {
+      if (key == "id" || key == "op") continue;
+      if (std::ranges::find(row_->keys, key) == row_->keys.end()) {
+        return bad(fmt::format("/{}: expected no such key in the operation {}", key, row_->name));
+      }
+    }
+    for (const std::string_view key : row_->needed) {
+      if (std::ranges::find(keys_, key) == keys_.end()) {
+        return bad(
+            fmt::format("/{}: expected one in the operation {}, found none", key, row_->name));
+      }
+    }
+    if (row_->op == Op::kLoad && (request_.file.empty() == request_.inline_graph.empty())) {
+      return bad("expected either a file or an object \"graph\" to load");
+    }
+    if (row_->op != Op::kLoad && !request_.inline_graph.empty()) {
+      return bad("/graph: expected the name of a graph, found an object");
+    }
+    if (request_.strategy && request_.world == 0)
+      return bad("/world: expected one with a strategy");
+    return std::nullopt;
+  }
+
+  std::string& line_;
+  Request& request_;
+  const OpRow* row_ = nullptr;
+  std::vector<std::string> keys_;
+  std::optional<Problem> first_;
+};
+
+}  // namespace
+
+std::optional<Problem> parse_request(std::string& line, Request& request) {
+  return LineReader(line, request).read();
+}
+
+}  // namespace perfmodel::serve

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/scale_out.hpp"
+
+namespace perfmodel::serve {
+
+enum class Op { kPing, kGpus, kStats, kLoad, kBuild, kUnload, kPredict, kExplain };
+
+/// What is wrong with a request, beside errors of the library.
+struct Problem {
+  std::string code;  ///< "bad_request", ...
+  std::string message;
+};
+
+/// One request, its text copied but for `inline_graph`.
+struct Request {
+  std::string id = "null";  ///< as JSON, to be repeated in the answer
+  Op op = Op::kPing;
+  std::string name;               ///< of the graph to load, build or unload
+  std::string file;               ///< to load
+  std::string_view inline_graph;  ///< JSON text within the line
+  std::string graph, gpu, topology;
+  ModelRequest model;  ///< to build; batch and sequence are those of predict too
+  std::int64_t world = 0;
+  std::optional<ParallelStrategy> strategy;
+  double interference = 1;
+  bool keep_ops = false;
+};
+
+/// Reads one line into `request`; the id even if the rest is wrong. `line` may grow by padding and
+/// must outlive `request`.
+std::optional<Problem> parse_request(std::string& line, Request& request);
+
+}  // namespace perfmodel::serve

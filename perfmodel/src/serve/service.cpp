@@ -1,0 +1,241 @@
+#include "perfmodel/serve/service.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "answers.hpp"
+#include "deadlines.hpp"
+#include "graph_store.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "request.hpp"
+
+namespace perfmodel::serve {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Answers for which no memory is left to write them.
+constexpr const char* kNoMemory =
+    R"({"id":null,"error":{"code":"out_of_memory","message":"out of memory"}})";
+
+const char* code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kSyntax:
+      return "syntax";
+    case ErrorCode::kFormat:
+      return "format";
+    case ErrorCode::kUnknownName:
+      return "unknown_name";
+    case ErrorCode::kImpossible:
+      return "impossible";
+    case ErrorCode::kOutOfMemory:
+      return "out_of_memory";
+    case ErrorCode::kCancelled:
+      return "cancelled";
+  }
+  return "internal";
+}
+
+bool is_below(const fs::path& file, const fs::path& folder) {
+  const fs::path relative = file.lexically_relative(folder);
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+// The file, with links followed, if the caller may open it. What lies elsewhere is not even told to
+// be there.
+Result<fs::path> allowed_file(const std::string& name, const Caller& caller,
+                              std::uintmax_t max_bytes) {
+  if (!caller.any_file && caller.folder.empty()) {
+    return fail(ErrorCode::kImpossible,
+                "expected the graph itself: this server opens no files for its clients");
+  }
+  std::error_code failure;
+  fs::path file = name;
+  if (!caller.any_file) {
+    const fs::path folder = fs::canonical(caller.folder, failure);
+    if (!failure) file = fs::canonical(folder / name, failure);
+    if (failure || !is_below(file, folder)) {
+      return fail(ErrorCode::kIo, "expected a file below the allowed folder, found none");
+    }
+  }
+  if (!fs::is_regular_file(file, failure)) {  // a pipe would hold the thread for good
+    return fail(ErrorCode::kIo, "expected a file, found none");
+  }
+  const std::uintmax_t bytes = fs::file_size(file, failure);
+  if (failure || bytes > max_bytes) {
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("expected a file of at most {} MiB, found a larger one", max_bytes >> 20));
+  }
+  return file;
+}
+
+}  // namespace
+
+struct Service::State {
+  Predictor predictor;
+  ServiceOptions options;
+  GraphStore graphs;
+  std::optional<Deadlines> deadlines;
+  std::atomic<std::uint64_t> requests = 0, errors = 0;
+  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
+
+  Result<Json> run(const Request& request, const Caller& caller, std::stop_token cancel);
+  Result<Json> keep(const std::string& name, Result<ExecutionGraph> graph);
+  Result<Json> load(const Request& request, const Caller& caller);
+  Result<Json> predict(const Request& request, std::stop_token cancel);
+  Json stats() const;
+  std::string answer(std::string& line, const Caller& caller);
+};
+
+Result<Json> Service::State::keep(const std::string& name, Result<ExecutionGraph> graph) {
+  if (!graph) return Unexpected{graph.error()};
+  auto prepared = predictor.prepare(std::move(*graph));
+  if (!prepared) return Unexpected{prepared.error()};
+  Json result = {{"name", name},
+                 {"nodes", prepared->graph().nodes.size()},
+                 {"batch", prepared->batch() ? Json(*prepared->batch()) : Json(nullptr)},
+                 {"warnings", prepared->graph().warnings}};
+  if (auto put = graphs.put(name, std::move(*prepared)); !put) return Unexpected{put.error()};
+  return result;
+}
+
+Result<Json> Service::State::load(const Request& request, const Caller& caller) {
+  if (!request.inline_graph.empty()) {
+    return keep(request.name, parse_execution_graph(request.inline_graph, request.name));
+  }
+  const auto file = allowed_file(request.file, caller, options.max_file_bytes);
+  if (!file) return Unexpected{file.error()};
+  return keep(request.name, read_execution_graph(*file));
+}
+
+Result<Json> Service::State::predict(const Request& request, std::stop_token cancel) {
+  const auto graph = graphs.find(request.graph);
+  if (!graph) {
+    return fail(ErrorCode::kUnknownName,
+                fmt::format("expected the name of a loaded graph, found \"{}\"", request.graph));
+  }
+  AskOptions asked{.batch = request.model.batch,
+                   .sequence = request.model.sequence,
+                   .world = request.world,
+                   .topology = request.topology,
+                   .strategy = request.strategy,
+                   .interference = request.interference,
+                   .keep_ops = request.keep_ops || request.op == Op::kExplain,
+                   .cancel = std::move(cancel)};
+  auto made = predictor.predict(*graph, request.gpu, asked);
+  if (!made) return Unexpected{made.error()};
+  if (request.op == Op::kPredict) return prediction_json(*made);
+  const auto explanation = predictor.explain(*made);
+  if (!explanation) return Unexpected{explanation.error()};
+  made->ops.clear();
+  Json json = prediction_json(*made);
+  json["explanation"] = explanation_json(*explanation);
+  return json;
+}
+
+Json Service::State::stats() const {
+  const auto cache = predictor.cache_report();
+  const std::chrono::duration<double> up = std::chrono::steady_clock::now() - began;
+  return {{"uptime_s", up.count()},    {"requests", requests.load()},   {"errors", errors.load()},
+          {"graphs", graphs.count()},  {"graph_bytes", graphs.bytes()}, {"prices", cache.prices},
+          {"price_bytes", cache.bytes}};
+}
+
+Result<Json> Service::State::run(const Request& request, const Caller& caller,
+                                 std::stop_token cancel) {
+  switch (request.op) {
+    case Op::kPing:
+      return Json{{"protocol", kProtocolVersion}};
+    case Op::kGpus:
+      return Json{{"gpus", predictor.gpus()}};
+    case Op::kStats:
+      return stats();
+    case Op::kLoad:
+      return load(request, caller);
+    case Op::kBuild:
+      return keep(request.name, build_model(request.model));
+    case Op::kUnload:
+      if (graphs.remove(request.name)) return Json{{"name", request.name}};
+      return fail(ErrorCode::kUnknownName, fmt::format("expected the name of a loaded graph, found "
+                                                       "\"{}\"",
+                                                       request.name));
+    case Op::kPredict:
+    case Op::kExplain:
+      return predict(request, std::move(cancel));
+  }
+  return fail(ErrorCode::kImpossible, "expected an operation");
+}
+
+std::string Service::State::answer(std::string& line, const Caller& caller) {
+  Request request;
+  const auto refuse = [&](const std::string& code, const std::string& message) {
+    ++errors;
+    return error_line(request.id, code, message);
+  };
+  try {
+    if (const auto problem = parse_request(line, request)) {
+      return refuse(problem->code, problem->message);
+    }
+    std::stop_source source;
+    const std::stop_callback forward(caller.gone, [&source] { source.request_stop(); });
+    std::optional<Deadlines::Guard> deadline;
+    if (deadlines) {
+      deadline.emplace(*deadlines, Deadlines::Clock::now() + options.timeout, source);
+    }
+    const auto result = run(request, caller, source.get_token());
+    if (result) return result_line(request.id, *result);
+    const bool late = result.error().code == ErrorCode::kCancelled && !caller.gone.stop_requested();
+    if (late) {
+      return refuse("timeout", fmt::format("expected an answer within {} ms, found none",
+                                           options.timeout.count()));
+    }
+    return refuse(code_of(result.error().code), to_string(result.error()));
+  } catch (const std::bad_alloc&) {
+    return refuse("out_of_memory", "out of memory");
+  } catch (const std::exception& error) {
+    return refuse("internal", error.what());
+  }
+}
+
+Service::Service(Predictor predictor, const ServiceOptions& options)
+    : state_(new State{.predictor = std::move(predictor),
+                       .options = options,
+                       .graphs = {options.max_graphs, options.max_graph_bytes}}) {
+  if (options.timeout.count() > 0) state_->deadlines.emplace();
+}
+
+Service::~Service() = default;
+
+std::string Service::answer(std::string line, const Caller& caller) noexcept {
+  try {
+    ++state_->requests;
+    return state_->answer(line, caller);
+  } catch (...) {
+    ++state_->errors;
+  }
+  try {
+    return kNoMemory;
+  } catch (...) {
+    return {};  // as no answer
+  }
+}
+
+std::string Service::answer_too_large(std::size_t limit) noexcept {
+  ++state_->requests;
+  ++state_->errors;
+  try {
+    return error_line(
+        "too_large", fmt::format("expected a line of at most {} bytes, found a longer one", limit));
+  } catch (...) {
+    return {};
+  }
+}
+
+}  // namespace perfmodel::serve

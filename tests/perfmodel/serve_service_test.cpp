@@ -1,0 +1,212 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/serve/service.hpp"
+
+namespace perfmodel::serve {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+const Predictor& predictor() {
+  static const Predictor loaded = *Predictor::load({.gpus = {"a100-sxm-40gb", "h100-sxm-80gb"}});
+  return loaded;
+}
+
+class ServiceTest : public testing::Test {
+ protected:
+  Json ask(const std::string& line, const Caller& caller = {}) {
+    const std::string answer = service_.answer(line, caller);
+    EXPECT_EQ(answer.find('\n'), std::string::npos);
+    return Json::parse(answer);
+  }
+  void expect_error(const std::string& line, const std::string& code, const std::string& message,
+                    const Caller& caller = {}) {
+    const Json answer = ask(line, caller);
+    ASSERT_TRUE(answer.contains("error")) << line << " -> " << answer;
+    EXPECT_EQ(answer["error"]["code"], code) << line;
+    EXPECT_THAT(answer["error"]["message"].get<std::string>(), HasSubstr(message)) << line;
+  }
+  void build() {
+    ASSERT_TRUE(ask(R"({"op": "build", "name": "d", "family": "dlrm"})").contains("result"));
+  }
+
+  Service service_{predictor(), {.max_graphs = 3, .max_graph_bytes = 64 << 20}};
+};
+
+TEST_F(ServiceTest, IdsComeBackAsTheyWere) {
+  for (const char* id : {"7", "-1", "\"a\"", "\"\\u00e9\\\"\"", "null", "\"\""}) {
+    const Json answer = ask("{\"op\": \"ping\", \"id\": " + std::string(id) + "}");
+    EXPECT_EQ(answer["id"], Json::parse(id));
+    EXPECT_EQ(answer["result"]["protocol"], kProtocolVersion);
+  }
+  EXPECT_TRUE(ask(R"({"op": "ping"})")["id"].is_null());
+  // Known even where the rest is wrong, and wherever it stands.
+  EXPECT_EQ(ask(R"({"op": "fly", "x": [1, {}], "id": 9})")["id"], 9);
+}
+
+TEST_F(ServiceTest, SaysWhatIsWrong) {
+  build();
+  expect_error("", "bad_request", "expected a JSON object");
+  expect_error("[]", "bad_request", "expected an object");
+  expect_error("{", "bad_request", "expected a JSON object");
+  expect_error(R"({"op": "ping"} 1)", "bad_request", "expected");
+  expect_error(std::string("{\"op\": \"pi\0ng\"}", 15), "bad_request", "expected");
+  expect_error("{\"op\": \"\xff\"}", "bad_request", "UTF-8");
+  expect_error(std::string(100000, '['), "bad_request", "expected");
+  expect_error("{}", "bad_request", "/op: expected an operation, found none");
+  expect_error(R"({"op": "fly"})", "bad_request", "expected one of ping, gpus");
+  expect_error(R"({"op": "ping", "op": "ping"})", "bad_request", "/op: expected one such key");
+  expect_error(R"({"op": "ping", "gpu": "x"})", "bad_request", "/gpu: expected no such key");
+  expect_error(R"({"op": "ping", "zip": 1})", "bad_request", "found \"zip\"");
+  expect_error(R"({"op": "ping", "id": []})", "bad_request", "/id: expected");
+  expect_error(R"({"op": "predict", "graph": "d"})", "bad_request", "/gpu: expected one");
+  expect_error(R"({"op": "predict", "graph": {}, "gpu": "x"})", "bad_request", "found an object");
+  expect_error(R"({"op": "load", "name": "g"})", "bad_request", "expected either a file or");
+  const auto predict = [](const std::string& more) {
+    return R"({"op": "predict", "graph": "d", "gpu": "a100-sxm-40gb", )" + more + "}";
+  };
+  for (const char* batch : {"0", "-1", "1.5", "1e30", "\"8\"", "null", "9999999999999999999"}) {
+    expect_error(predict("\"batch\": " + std::string(batch)), "bad_request", "/batch: expected");
+  }
+  expect_error(predict(R"("interference": 0)"), "bad_request", "/interference");
+  expect_error(predict(R"("keep_ops": 1)"), "bad_request", "/keep_ops");
+  expect_error(predict(R"("strategy": "ddp")"), "bad_request", "/world");
+  expect_error(predict(R"("world": 8, "strategy": "zero")"), "bad_request", "ddp or fsdp");
+  expect_error(predict(R"("topology": "moebius")"), "unknown_name", "moebius");
+  expect_error(R"({"op": "predict", "graph": "d", "gpu": "abacus"})", "unknown_name", "abacus");
+  expect_error(R"({"op": "predict", "graph": "e", "gpu": "h100"})", "unknown_name", "\"e\"");
+  expect_error(R"({"op": "unload", "name": "e"})", "unknown_name", "\"e\"");
+  expect_error(R"({"op": "build", "name": "e", "family": "dlrn"})", "unknown_name", "dlrm");
+  expect_error(R"({"op": "build", "name": "e", "family": "gpt", "layers": 1000001})", "bad_request",
+               "/layers");
+  expect_error(R"({"op": "load", "name": "g", "graph": {"nodes": [7]}})", "format", "/nodes/0");
+  EXPECT_TRUE(ask(R"({"op": "predict", "graph": "d", "gpu": "h100-sxm-80gb"})").contains("result"));
+}
+
+TEST_F(ServiceTest, AnswersAreThePredictorsToTheBit) {
+  build();
+  const auto graph = build_model({.family = "dlrm"});
+  ASSERT_TRUE(graph);
+  for (const std::int64_t batch : {512, 4096}) {
+    const auto expected =
+        predictor().predict(*graph, "a100-sxm-40gb", {.batch = batch, .keep_ops = true});
+    const Json answer = ask(
+        R"({"op": "predict", "graph": "d", "gpu": "A100-SXM-40GB", "keep_ops": true, "batch": )" +
+        std::to_string(batch) + "}")["result"];
+    EXPECT_EQ(answer["e2e_us"].get<double>(), expected->e2e_us);
+    EXPECT_EQ(answer["gpu_active_us"].get<double>(), expected->gpu_active_us);
+    EXPECT_EQ(answer["overheads_us"]["t4"].get<double>(),
+              expected->terms_us[static_cast<std::size_t>(Term::kT4)]);
+    EXPECT_EQ(answer["ops"].size(), expected->ops.size());
+    EXPECT_EQ(answer["ops"][0]["name"], std::string(expected->ops[0].name));
+  }
+}
+
+TEST_F(ServiceTest, ExplainsAndCounts) {
+  build();
+  const Json answer = ask(R"({"op": "explain", "graph": "d", "gpu": "h100-sxm-80gb"})")["result"];
+  EXPECT_THAT(answer["explanation"]["text"].get<std::string>(), HasSubstr("One step takes"));
+  EXPECT_FALSE(answer["explanation"]["path"].empty());
+  EXPECT_FALSE(answer.contains("ops"));
+  ask("junk");
+  const Json stats = ask(R"({"op": "stats"})")["result"];
+  EXPECT_EQ(stats["requests"], 4);
+  EXPECT_EQ(stats["errors"], 1);
+  EXPECT_EQ(stats["graphs"], 1);
+  EXPECT_GT(stats["graph_bytes"], 10000);
+  EXPECT_EQ(ask(R"({"op": "gpus"})")["result"]["gpus"],
+            Json::parse(R"(["a100-sxm-40gb", "h100-sxm-80gb"])"));
+}
+
+TEST_F(ServiceTest, GraphsAreBounded) {
+  for (const char* name : {"a", "b", "c"}) {
+    EXPECT_TRUE(ask(R"({"op": "build", "family": "mlp", "name": ")" + std::string(name) + "\"}")
+                    .contains("result"));
+  }
+  expect_error(R"({"op": "build", "family": "mlp", "name": "d"})", "impossible", "at most 3");
+  EXPECT_TRUE(ask(R"({"op": "build", "family": "mlp", "name": "c"})").contains("result"));
+  EXPECT_TRUE(ask(R"({"op": "unload", "name": "a"})").contains("result"));
+  EXPECT_TRUE(ask(R"({"op": "build", "family": "mlp", "name": "d"})").contains("result"));
+  EXPECT_TRUE(ask(R"({"op": "unload", "name": "b"})").contains("result"));
+  Service tight(predictor(), {.max_graph_bytes = 1000});
+  EXPECT_THAT(tight.answer(R"({"op": "build", "family": "mlp", "name": "d"})", {}),
+              HasSubstr("MiB"));
+}
+
+TEST_F(ServiceTest, FilesAreOpenedOnlyWhereTheyMay) {
+  namespace fs = std::filesystem;
+  std::string made = (fs::temp_directory_path() / "perfmodel_serve_XXXXXX").string();
+  const fs::path folder = mkdtemp(made.data());
+  fs::create_directories(folder / "allowed");
+  for (const fs::path& file : {folder / "secret.json", folder / "allowed/graph.json"}) {
+    std::ofstream(file) << R"({"nodes": []})";
+  }
+  fs::create_symlink(folder / "secret.json", folder / "allowed/link.json");
+  const auto load = [](const std::string& file) {
+    return R"({"op": "load", "name": "g", "file": ")" + file + "\"}";
+  };
+  const Caller below{.folder = folder / "allowed"};
+  expect_error(load("graph.json"), "format", "expected nodes", below);  // was read
+  expect_error(load((folder / "allowed/graph.json").string()), "format", "nodes", below);
+  for (const std::string file : {"../secret.json", "link.json", "none.json", "/etc/passwd", "."}) {
+    expect_error(load(file), "io", "found none", below);
+  }
+  expect_error(load((folder / "secret.json").string()), "io", "below the allowed folder", below);
+  expect_error(load("graph.json"), "impossible", "opens no files");
+  expect_error(load((folder / "secret.json").string()), "format", "nodes", {.any_file = true});
+  fs::remove_all(folder);
+}
+
+TEST_F(ServiceTest, TimeIsLimited) {
+  Service hasty(predictor(), {.timeout = std::chrono::milliseconds(1)});
+  ASSERT_THAT(hasty.answer(R"({"op": "build", "name": "g", "family": "gpt", "layers": 60})", {}),
+              HasSubstr("result"));
+  const Json answer = Json::parse(
+      hasty.answer(R"({"id": 1, "op": "predict", "graph": "g", "gpu": "h100-sxm-80gb"})", {}));
+  EXPECT_EQ(answer["error"]["code"], "timeout");
+  EXPECT_EQ(answer["id"], 1);
+}
+
+TEST_F(ServiceTest, NobodyWaits) {
+  build();
+  std::stop_source gone;
+  gone.request_stop();
+  expect_error(R"({"op": "predict", "graph": "d", "gpu": "h100-sxm-80gb"})", "cancelled", "",
+               {.gone = gone.get_token()});
+}
+
+TEST_F(ServiceTest, ThreadsGetEqualAnswers) {
+  build();
+  const std::string line = R"({"op": "predict", "graph": "d", "gpu": "h100-sxm-80gb", "batch": 8})";
+  const std::string expected = service_.answer(line, {});
+  std::vector<std::jthread> threads;
+  std::atomic<int> different = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (int k = 0; k < 20; ++k) {
+        if (i == 3) {  // others come and go beside it
+          service_.answer(R"({"op": "build", "name": "e", "family": "mlp"})", {});
+          service_.answer(R"({"op": "unload", "name": "e"})", {});
+        } else {
+          different += service_.answer(line, {}) != expected;
+        }
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(different, 0);
+}
+
+}  // namespace
+}  // namespace perfmodel::serve
