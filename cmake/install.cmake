@@ -10,6 +10,9 @@ install(TARGETS perfpredict)
 if(TARGET perfpredict-train)
   install(TARGETS perfpredict-train)
 endif()
+if(TARGET perfpredict_mpi)
+  install(TARGETS perfpredict_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # found beside it
+endif()
 
 install(DIRECTORY
   graph/include/

@@ -35,6 +35,13 @@ void parse_version(const std::string& text, PyTorch& pytorch) {
   }
 }
 
+// At the root of the commands, if somebody wants their graph.
+const GraphTaker* graph_taker(const CLI::App& app) {
+  const CLI::App* root = &app;
+  while (root->get_parent() != nullptr) root = root->get_parent();
+  return dynamic_cast<const GraphTaker*>(root);
+}
+
 }  // namespace
 
 CLI::Option* add_optimizer_option(CLI::App& app, const std::string& flag,
@@ -145,8 +152,12 @@ std::string build_command_line(const CLI::App& app) {
 
 Result<void> write_built_graph(const CLI::App& app, const BuildArguments& arguments,
                                const ExecutionGraph& built, const ModelFacts& facts) {
-  const auto rewritten = apply_rewrites(built, arguments.rewrites);
+  auto rewritten = apply_rewrites(built, arguments.rewrites);
   if (!rewritten) return Unexpected{rewritten.error()};
+  if (const GraphTaker* taker = graph_taker(app)) {
+    taker->take(std::move(*rewritten));
+    return {};
+  }
   const ExecutionGraph& graph = *rewritten;
   const std::string command = build_command_line(app);
   const auto written = write_execution_graph(graph, arguments.output, {.generator = command});

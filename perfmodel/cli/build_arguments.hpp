@@ -38,6 +38,12 @@ CLI::Option* add_optimizer_option(CLI::App& app, const std::string& flag,
 /// Files without folders, no output, options in the order of `--help`.
 std::string build_command_line(const CLI::App& app);
 
+/// A parser whose `build` commands hand their graph over: they write no file and print nothing.
+class GraphTaker : public CLI::App {
+ public:
+  std::function<void(ExecutionGraph)> take;
+};
+
 /// What a family tells of its model: lines for people, keys for programs.
 struct ModelFacts {
   std::string model;  ///< its name
@@ -46,7 +52,7 @@ struct ModelFacts {
 };
 
 /// Applies the rewrites that were asked for, writes the graph and prints what it holds: the model,
-/// numbers of parameters, FLOP, nodes and ops.
+/// numbers of parameters, FLOP, nodes and ops. Below a GraphTaker, the graph is handed to that.
 Result<void> write_built_graph(const CLI::App& app, const BuildArguments& arguments,
                                const ExecutionGraph& graph, const ModelFacts& facts);
 

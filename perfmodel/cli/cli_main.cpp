@@ -71,7 +71,8 @@ int run(int argc, char** argv, MakeCommands make_commands) {
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
     if (const Result<void> done = command.run(); !done) {
-      complain(to_string(done.error()));
+      // A rank that fails because another has leaves the line to that.
+      if (!done.error().message.empty()) complain(to_string(done.error()));
       return kBadInput;
     }
   }

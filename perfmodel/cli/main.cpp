@@ -36,6 +36,7 @@ std::vector<Command> make_commands(CLI::App& app) {
       rewrite_command(app),
       whatif_command(app),
       shard_command(app),
+      sweep_command(app),
       serve_command(app),
       other_program(app, "train", "Fits kernel models to measured kernels"),
       other_program(app, "eval", "Judges kernel models on measured kernels or whole models")};

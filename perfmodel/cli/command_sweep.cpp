@@ -1,0 +1,238 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "arguments.hpp"
+#include "command.hpp"
+#include "open_team.hpp"
+#include "output.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/progress_bar.hpp"
+#include "perfmodel/sweep/run_sweep.hpp"
+#include "sweep_graphs.hpp"
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+using sweep::SweepOptions;
+using sweep::SweepReport;
+
+struct Arguments {
+  std::string spec, output;
+  std::optional<std::size_t> threads;
+  std::size_t shard = 0, shards = 1;
+  std::uint64_t chunk_rows = 0;
+  bool keep_parts = false, dry_run = false, json = false;
+};
+
+std::atomic<bool> stop_asked{false};
+
+// A second signal ends the program at once.
+void take_stop_signals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop_asked = true; };
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+// Exit status 1 without a line: rank 0 has one.
+Unexpected quiet_failure() {
+  return Unexpected{Error{.code = ErrorCode::kCancelled, .message = {}}};
+}
+
+Result<sweep::SweepSpec> read_spec(const std::string& file, const sweep::GraphToolbox& toolbox) {
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  return sweep::read_sweep_spec(file, toolbox, *data);
+}
+
+// What is wrong for all ranks is said once.
+Result<sweep::SweepSpec> read_spec_together(const std::string& file,
+                                            const sweep::GraphToolbox& toolbox, sweep::Team* team) {
+  auto spec = read_spec(file, toolbox);
+  if (!team) return spec;
+  const auto all = team->gather(spec.has_value());
+  if (!spec && (team->rank() == 0 || all[0] != 0)) return spec;
+  if (std::ranges::find(all, 0U) != all.end()) return quiet_failure();
+  return spec;
+}
+
+std::string numbers(const std::vector<std::size_t>& shards) {
+  constexpr std::size_t kMost = 20;
+  const auto shown = std::min(kMost, shards.size());
+  return fmt::format("{}{}",
+                     fmt::join(shards.begin(), shards.begin() + static_cast<long>(shown), ", "),
+                     shown < shards.size() ? ", ..." : "");
+}
+
+std::string report_text(const SweepReport& report, const Arguments& arguments) {
+  TextList list;
+  list.row("rows", fmt::format("{} in {}", grouped(report.rows), counted(report.chunks, "chunk")));
+  list.row("finished before", grouped(report.finished_before));
+  if (!arguments.dry_run) {
+    list.row("predicted now", grouped(report.predicted));
+    if (report.refused > 0) list.row("  of them refused", grouped(report.refused));
+  }
+  if (report.foreign > 0) {
+    list.row("dropped", counted(report.foreign, "finished row") + " that this spec does not have");
+  }
+  if (report.repeated > 0) list.row("made twice", counted(report.repeated, "row"));
+  if (report.torn_bytes > 0) {
+    list.row("torn", counted(report.torn_bytes, "byte") + " of rows that were not finished");
+  }
+  if (report.missing > 0) {
+    std::string missing = grouped(report.missing);
+    if (!report.missing_shards.empty()) {
+      missing +=
+          fmt::format(" (of shards {} of {})", numbers(report.missing_shards), arguments.shards);
+    }
+    list.row("missing", missing);
+  }
+  if (report.merged) list.row("output", arguments.output);
+  std::string text = "\n" + list.text();
+  if (report.others_at_work) {
+    text +=
+        "\nAll rows are finished. Another process at work here is to merge them; else the same\n"
+        "command without --shard does.\n";
+  }
+  return text;
+}
+
+Json report_json(const SweepReport& report, const Arguments& arguments) {
+  return {{"schema", "perfmodel-sweep-report"},
+          {"version", 1},
+          {"rows", report.rows},
+          {"chunks", report.chunks},
+          {"finished_before", report.finished_before},
+          {"predicted", report.predicted},
+          {"refused", report.refused},
+          {"dropped", report.foreign},
+          {"made_twice", report.repeated},
+          {"torn_bytes", report.torn_bytes},
+          {"missing", report.missing},
+          {"missing_shards", report.missing_shards},
+          {"merged", report.merged},
+          {"output", report.merged ? Json(file_name(arguments.output)) : Json(nullptr)}};
+}
+
+Result<void> say(const SweepReport& report, const Arguments& arguments) {
+  if (report.stopped && !report.merged) {
+    return fail(ErrorCode::kCancelled,
+                fmt::format("stopped with {} of {} rows finished: the same command goes on from "
+                            "{}.parts",
+                            report.rows - report.missing, report.rows, arguments.output));
+  }
+  return print(arguments.json ? to_text(report_json(report, arguments))
+                              : report_text(report, arguments));
+}
+
+Result<void> execute(const Arguments& arguments) {
+  auto team = open_team();
+  if (!team) return Unexpected{team.error()};
+  const bool leads = !*team || (*team)->rank() == 0;
+  const auto toolbox = sweep_toolbox();
+  const auto spec = read_spec_together(arguments.spec, toolbox, team->get());
+  if (!spec) return Unexpected{spec.error()};
+  take_stop_signals();
+  std::optional<ProgressBar> bar;
+  const auto show = [&](std::uint64_t done, std::uint64_t of) {
+    if (!bar) bar.emplace("sweep", static_cast<std::size_t>(of));
+    bar->update(static_cast<std::size_t>(done));
+  };
+  const std::size_t threads = arguments.threads.value_or(*team ? 1 : 0);
+  auto report = run_sweep(*spec, toolbox,
+                          {.output = arguments.output,
+                           .version = PERFMODEL_VERSION,
+                           .threads = threads,
+                           .chunk_rows = arguments.chunk_rows,
+                           .shard = arguments.shard,
+                           .shards = arguments.shards,
+                           .keep_parts = arguments.keep_parts,
+                           .dry_run = arguments.dry_run,
+                           .team = std::move(*team),
+                           .stop = [] { return stop_asked.load(); },
+                           .progress = show});
+  if (bar) bar->finish();
+  if (!report) {
+    const bool told = !leads && report.error().code == ErrorCode::kCancelled;
+    return told ? quiet_failure() : Unexpected{report.error()};
+  }
+  if (!leads) return report->stopped ? quiet_failure() : Result<void>();
+  return say(*report, arguments);
+}
+
+// "2/4": the second of four.
+void parse_shard(const std::string& text, Arguments& arguments) {
+  std::size_t number = 0, count = 0;
+  const char* end = text.data() + text.size();
+  auto [slash, problem] = std::from_chars(text.data(), end, number);
+  bool good = problem == std::errc() && slash != end && *slash == '/';
+  if (good) {
+    const auto [stop, second] = std::from_chars(slash + 1, end, count);
+    good = second == std::errc() && stop == end && number >= 1 && number <= count;
+  }
+  if (!good) {
+    throw CLI::ValidationError("--shard", "expected I/N with I from 1 to N, found " + text);
+  }
+  arguments.shard = number - 1;
+  arguments.shards = count;
+}
+
+void check(const Arguments& arguments) {
+  const std::string& name = arguments.output;
+  if (name.ends_with(".csv") || name.ends_with(".csv.gz")) return;
+  throw CLI::ValidationError("--output",
+                             "expected a name that ends in .csv or .csv.gz, found " + name);
+}
+
+}  // namespace
+
+Command sweep_command(CLI::App& parent) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = parent.add_subcommand(
+      "sweep",
+      "Predict graphs x rewrites x GPUs x topologies x strategies; goes on where it was "
+      "stopped");
+  app->add_option("spec", arguments->spec, "What to cross (JSON, docs/sweep.md)")
+      ->required()
+      ->type_name("SPEC");
+  app->add_option("-o,--output", arguments->output,
+                  "Table to write (.csv or .csv.gz); finished rows wait in OUT.parts")
+      ->required()
+      ->type_name("OUT");
+  app->add_option("--threads", arguments->threads,
+                  "Threads of this process (default: all that the machine has, one under mpirun)")
+      ->check(at_least(1))
+      ->type_name("N");
+  app->add_option_function<std::string>(
+         "--shard", [arguments](const std::string& text) { parse_shard(text, *arguments); },
+         "Predict every N-th chunk alone, from the I-th on: one job of an array of N")
+      ->type_name("I/N");
+  app->add_option("--chunk", arguments->chunk_rows,
+                  "Rows that are handed out and written at once (default: 128, fewer in small "
+                  "sweeps); alike for all shards")
+      ->check(between(1, 10000))
+      ->type_name("ROWS");
+  app->add_flag("--keep-parts", arguments->keep_parts, "Leave OUT.parts behind");
+  app->add_flag("--dry-run", arguments->dry_run,
+                "Count rows, finished ones and missing ones; predict nothing");
+  app->add_flag("--json", arguments->json, "Print one JSON document");
+  app->footer(
+      "Stopped, killed or divided into shards: the same command goes on with what is missing. The\n"
+      "table is written once no row is. `mpirun -n N perfpredict sweep ...` divides the work "
+      "among\n"
+      "N processes.");
+  app->callback([arguments] { check(*arguments); });
+  return {app, [arguments] { return execute(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+#include "perfmodel/sweep/sweep_spec.hpp"
+#include "perfmodel/sweep/team.hpp"
+
+namespace perfmodel::sweep {
+
+struct SweepOptions {
+  std::filesystem::path output;     ///< CSV; `.gz` compresses. Parts lie in `output`.parts/
+  std::filesystem::path data = {};  ///< data folder; empty: `find_data_folder()`
+  std::string version = {};         ///< of the program: rows of another one are refused
+  std::size_t threads = 1;          ///< of this process; 0: as many as the machine runs at once
+  /// Rows that are handed out and written at once; 0: 128, fewer in small sweeps. Alike for all
+  /// shards.
+  std::uint64_t chunk_rows = 0;
+  std::size_t shard = 0, shards = 1;  ///< this process takes chunks with number % shards == shard
+  bool keep_parts = false;            ///< after merging
+  bool dry_run = false;               ///< say what is there and what is missing, do nothing
+  std::shared_ptr<Team> team = {};    ///< the ranks of this sweep; null: this process alone
+  std::function<bool()> stop = {};    ///< asked between rows, from several threads
+  /// Rows of this run that are finished, of how many; of rank 0, from one thread.
+  std::function<void(std::uint64_t done, std::uint64_t of)> progress = {};
+};
+
+struct SweepReport {
+  std::uint64_t rows = 0, chunks = 0;  ///< of the whole sweep
+  std::uint64_t finished_before = 0;   ///< rows that parts had at the start
+  std::uint64_t predicted = 0;         ///< rows that this run added, refused ones included
+  std::uint64_t refused = 0;           ///< of those
+  std::uint64_t foreign = 0;           ///< rows in parts that are none of this sweep (any more)
+  std::uint64_t repeated = 0;          ///< rows that were made more than once
+  std::uint64_t torn_bytes = 0;        ///< of members that a killed process left unfinished
+  std::uint64_t missing = 0;           ///< rows that nobody has finished yet
+  std::vector<std::size_t> missing_shards = {};  ///< whose chunks have some of them, from 1
+  bool merged = false;                           ///< `output` is written
+  bool stopped = false;                          ///< `stop` said so
+  bool others_at_work = false;  ///< all is finished, but another process is to merge it
+};
+
+/// Predicts what no part has yet, chunk by chunk, each appended to this process's part as soon as
+/// it is complete; then merges all parts, if no row is missing. The output's bytes depend on spec,
+/// data and program alone: not on threads, ranks, shards, chunks or how often it was stopped.
+///
+/// A combination that a rewrite or the predictor refuses is a row with an error. A graph that
+/// cannot be read or built ends the sweep with that error, as does a part that cannot be written;
+/// what is finished is kept. Other errors: a spec without rows, a shard that is none, parts of
+/// another sweep, no memory.
+///
+/// With a team: all ranks call this with equal arguments. The team is given back before the merge.
+/// Ranks above 0 return after their last chunk. Where rank 0 failed as well, or told to stop, their
+/// error is `ErrorCode::kCancelled` and needs no printing.
+///
+/// Memory: per thread a graph and its rewritten form, per GPU a cache of prices (3 MB), a bit per
+/// row.
+Result<SweepReport> run_sweep(const SweepSpec& spec, const GraphToolbox& toolbox,
+                              SweepOptions options);
+
+}  // namespace perfmodel::sweep

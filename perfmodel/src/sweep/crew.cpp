@@ -1,0 +1,146 @@
+#include "crew.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace perfmodel::sweep {
+namespace {
+
+// What a rank sends: {kWants, rows of its last chunk} or {kIsDone, predicted, refused, failed}.
+enum Word : std::uint64_t { kWants = 1, kIsDone = 2 };
+
+}  // namespace
+
+Crew::Crew(const SweepPoints& points, const GraphToolbox& toolbox, const Predictor& predictor,
+           const SweepOptions& options, WorkList* list, Result<PartWriter> writer)
+    : points_(points),
+      predictor_(predictor),
+      options_(options),
+      list_(list),
+      writer_(std::move(writer)),
+      graphs_(points.spec(), toolbox) {}
+
+WorkDone Crew::work() {
+  std::size_t threads = options_.threads ? options_.threads : std::thread::hardware_concurrency();
+  threads = std::max<std::size_t>(threads, 1);
+  if (!writer_) {
+    note(writer_.error());
+    threads = 0;
+  }
+  Team* team = options_.team.get();
+  if (list_) {
+    lead(threads);
+  } else {
+    std::vector<std::jthread> others;
+    at_work_ = threads;
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back([this] { run_thread(); });
+    if (threads > 0) run_thread();
+    others.clear();  // joins
+    const std::uint64_t words[] = {kIsDone, predicted_, refused_, done_.error ? 1U : 0U};
+    team->ask(words);
+  }
+  done_.predicted += predicted_;
+  done_.refused += refused_;
+  done_.stopped = stopped();
+  return done_;
+}
+
+void Crew::lead(std::size_t threads) {
+  using namespace std::chrono_literals;
+  Team* team = options_.team.get();
+  const std::size_t others = team ? team->size() - 1 : 0;
+  std::vector<std::jthread> workers;
+  at_work_ = threads;
+  for (std::size_t i = 0; i < threads; ++i) workers.emplace_back([this] { run_thread(); });
+  while (at_work_ > 0 || ranks_done_ < others) {
+    while (auto message = team ? team->receive() : std::nullopt) serve(*message);
+    report_progress();
+    // Others wait for an answer; a process alone only draws a bar.
+    std::this_thread::sleep_for(ranks_done_ < others ? 200us : 2000us);
+  }
+  report_progress();
+}
+
+void Crew::serve(const Team::Message& message) {
+  std::vector<std::uint64_t> answer;
+  if (message.words.at(0) == kIsDone) {
+    ++ranks_done_;
+    done_.predicted += message.words.at(1);
+    done_.refused += message.words.at(2);
+    done_.failed_ranks += message.words.at(3);
+  } else {
+    rows_of_others_ += message.words.at(1);
+    if (!quit_ && !stopped()) answer = list_->next();
+  }
+  options_.team->answer(message.rank, answer);
+}
+
+void Crew::report_progress() const {
+  if (options_.progress) options_.progress(predicted_ + rows_of_others_, list_->rows());
+}
+
+// No exception leaves a thread.
+void Crew::run_thread() {
+  try {
+    work_through_chunks();
+  } catch (const std::bad_alloc&) {
+    note({.code = ErrorCode::kOutOfMemory, .message = "out of memory"});
+  } catch (const std::exception& problem) {
+    note({.code = ErrorCode::kImpossible, .message = problem.what()});
+  }
+  --at_work_;
+}
+
+void Crew::work_through_chunks() {
+  RowMaker maker(points_, predictor_, graphs_);
+  std::uint64_t rows_done = 0;
+  while (!quit_ && !stopped()) {
+    const auto chunk = next_chunk(rows_done);
+    if (chunk.empty()) return;
+    if (auto answered = answer_chunk(chunk, maker); !answered) return note(answered.error());
+    rows_done = chunk.size();
+  }
+}
+
+std::vector<std::uint64_t> Crew::next_chunk(std::uint64_t rows_done) {
+  if (list_) return list_->next();
+  const std::uint64_t words[] = {kWants, rows_done};
+  return options_.team->ask(words);
+}
+
+// What is answered is kept, even where the chunk cannot be finished.
+Result<void> Crew::answer_chunk(const std::vector<std::uint64_t>& chunk, RowMaker& maker) {
+  Result<void> outcome;
+  std::string rows;
+  std::uint64_t predicted = 0, refused = 0;
+  for (const std::uint64_t index : chunk) {
+    if (stopped()) break;
+    auto row = maker.make(index);
+    if (!row) {
+      outcome = Unexpected{row.error()};
+      break;
+    }
+    rows += points_.key(index) + "," + row->cells + "\n";
+    ++predicted;
+    refused += row->refused;
+  }
+  if (rows.empty()) return outcome;
+  const std::lock_guard lock(writing_);
+  if (auto written = writer_->append(rows); !written) return written;
+  predicted_ += predicted;
+  refused_ += refused;
+  return outcome;
+}
+
+void Crew::note(const Error& error) {
+  const std::lock_guard lock(noting_);
+  if (!done_.error) done_.error = error;
+  quit_ = true;
+}
+
+}  // namespace perfmodel::sweep

@@ -1,0 +1,139 @@
+#include "perfmodel/sweep/part_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "gzip_member.hpp"
+
+namespace perfmodel::sweep {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kHead = "# rows of a perfpredict sweep, version 1, fingerprint ";
+
+std::string head(std::string_view fingerprint) { return fmt::format("{}{}\n", kHead, fingerprint); }
+
+Unexpected problem(const fs::path& file, std::string message) {
+  return Unexpected{Error{.code = ErrorCode::kIo, .message = std::move(message), .file = file}};
+}
+
+Result<void> check_head(std::string_view text, const fs::path& file, std::string_view fingerprint) {
+  if (text == head(fingerprint)) return {};
+  if (!text.starts_with(kHead)) return problem(file, "expected rows of a sweep, found others");
+  text.remove_prefix(kHead.size());
+  return problem(file,
+                 fmt::format("expected rows made with these settings and data (fingerprint {}), "
+                             "found rows of others ({}): remove them or write to another file",
+                             fingerprint, text.substr(0, text.find('\n'))));
+}
+
+// A head that is torn begins as gzip does, as far as it goes.
+Result<void> check_torn_head(const fs::path& file, std::string_view fingerprint) {
+  const auto whole = gzip_member(head(fingerprint));
+  if (!whole) return fail(ErrorCode::kOutOfMemory, "out of memory");
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  char begin[4] = {};
+  const ssize_t size = descriptor < 0 ? -1 : ::read(descriptor, begin, sizeof begin);
+  if (descriptor >= 0) ::close(descriptor);
+  if (size < 0) return problem(file, fmt::format("cannot read: {}", std::strerror(errno)));
+  if (!whole->starts_with(std::string_view(begin, static_cast<std::size_t>(size)))) {
+    return problem(file, "expected rows of a sweep, found something else");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<PartSize> read_part(
+    const fs::path& file, std::string_view fingerprint,
+    const std::function<Result<void>(std::string_view rows, std::uint64_t offset)>& visit) {
+  auto reader = MemberReader::open(file);
+  if (!reader) return Unexpected{reader.error()};
+  for (bool first = true;; first = false) {
+    const auto member = reader->next();
+    if (!member) return Unexpected{member.error()};
+    if (!*member) break;
+    auto seen = first ? check_head(**member, file, fingerprint) : visit(**member, reader->begin());
+    if (!seen) return Unexpected{seen.error()};
+  }
+  if (reader->end() == 0) {
+    if (auto torn = check_torn_head(file, fingerprint); !torn) return Unexpected{torn.error()};
+  }
+  // A process at work may have written on since the file was opened.
+  const std::uint64_t size = std::max(reader->size(), reader->end());
+  return PartSize{.complete = reader->end(), .torn = size - reader->end()};
+}
+
+PartWriter::PartWriter(fs::path file, int descriptor)
+    : file_(std::move(file)), descriptor_(descriptor) {}
+
+PartWriter::PartWriter(PartWriter&& other) noexcept
+    : file_(std::move(other.file_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      end_(other.end_) {}
+
+PartWriter& PartWriter::operator=(PartWriter&& other) noexcept {
+  std::swap(file_, other.file_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(end_, other.end_);
+  return *this;
+}
+
+PartWriter::~PartWriter() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Result<PartWriter> PartWriter::open(const fs::path& file, std::string_view fingerprint) {
+  constexpr mode_t kMode = 0666;  // less what the user's mask takes
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
+  if (descriptor < 0) return problem(file, fmt::format("cannot open: {}", std::strerror(errno)));
+  PartWriter writer(file, descriptor);
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return problem(file, "expected no other process at work here, found one that writes this file");
+  }
+  const auto nothing = [](std::string_view, std::uint64_t) { return Result<void>(); };
+  const auto size = read_part(file, fingerprint, nothing);
+  if (!size) return Unexpected{size.error()};
+  writer.end_ = size->complete;
+  if (::ftruncate(descriptor, static_cast<off_t>(writer.end_)) != 0) {
+    return problem(file, fmt::format("cannot cut off a torn end: {}", std::strerror(errno)));
+  }
+  if (writer.end_ == 0) {
+    if (auto written = writer.write_member(head(fingerprint)); !written) {
+      return Unexpected{written.error()};
+    }
+  }
+  return writer;
+}
+
+Result<void> PartWriter::append(std::string_view rows) { return write_member(rows); }
+
+Result<void> PartWriter::write_member(std::string_view text) {
+  const auto member = gzip_member(text);
+  if (!member) return fail(ErrorCode::kOutOfMemory, "out of memory");
+  std::size_t done = 0;
+  while (done < member->size()) {
+    const ssize_t wrote = ::pwrite(descriptor_, member->data() + done, member->size() - done,
+                                   static_cast<off_t>(end_ + done));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) break;
+    done += static_cast<std::size_t>(wrote);
+  }
+  if (done < member->size() || ::fsync(descriptor_) != 0) {
+    const int reason = errno;
+    // What cannot be cut off now is a torn end to whoever reads the file.
+    [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, static_cast<off_t>(end_));
+    return problem(file_, fmt::format("cannot write: {}", std::strerror(reason)));
+  }
+  end_ += member->size();
+  return {};
+}
+
+}  // namespace perfmodel::sweep

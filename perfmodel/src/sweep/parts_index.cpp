@@ -1,0 +1,193 @@
+#include "parts_index.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "gzip_member.hpp"
+#include "perfmodel/output_file.hpp"
+#include "perfmodel/sweep/part_file.hpp"
+#include "sweep_row.hpp"
+
+namespace perfmodel::sweep {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::uint64_t kWindow = 32768;  // rows in memory while merging
+
+Result<std::vector<fs::path>> parts_of(const fs::path& folder) {
+  std::vector<fs::path> parts;
+  std::error_code failure;
+  if (!fs::exists(folder, failure)) return parts;
+  for (fs::directory_iterator it(folder, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    if (it->path().filename().string().ends_with(".csv.gz")) parts.push_back(it->path());
+  }
+  if (failure) {
+    return Unexpected{Error{.code = ErrorCode::kIo,
+                            .message = "expected a readable folder, found " + failure.message(),
+                            .file = folder}};
+  }
+  std::ranges::sort(parts);
+  return parts;
+}
+
+// Calls visit(key, result cells) for each line "key,cells".
+template <class Visit>
+void each_row(std::string_view rows, Visit visit) {
+  for (std::size_t begin = 0; begin < rows.size();) {
+    std::size_t end = rows.find('\n', begin);
+    if (end == std::string_view::npos) end = rows.size();
+    const std::string_view line = rows.substr(begin, end - begin);
+    const std::size_t comma = std::min(line.find(','), line.size());
+    visit(line.substr(0, comma), line.substr(std::min(comma + 1, line.size())));
+    begin = end + 1;
+  }
+}
+
+void note_rows(std::string_view rows, std::uint64_t offset, const SweepPoints& points,
+               PartsIndex& index) {
+  PartsIndex::Member member{.part = index.parts.size() - 1, .offset = offset};
+  bool any = false;
+  each_row(rows, [&](std::string_view key, std::string_view) {
+    const auto row = points.index_of(key);
+    if (!row) {
+      ++index.foreign;
+      return;
+    }
+    member.first = any ? std::min(member.first, *row) : *row;
+    member.last = any ? std::max(member.last, *row) : *row;
+    any = true;
+    if (index.finished[*row]) {
+      ++index.repeated;
+    } else {
+      index.finished[*row] = true;
+      ++index.rows;
+    }
+  });
+  if (any) index.members.push_back(member);
+}
+
+// The rows [first, first + kWindow) from all members that have some of them.
+class Window {
+ public:
+  Window(const PartsIndex& index, const SweepPoints& points)
+      : index_(index), points_(points), waiting_(index.members) {
+    std::ranges::sort(waiting_, std::ranges::greater{}, &PartsIndex::Member::first);
+  }
+
+  /// Windows are loaded in ascending order.
+  Result<void> load(std::uint64_t first) {
+    first_ = first;
+    cells_.assign(static_cast<std::size_t>(std::min(kWindow, points_.count() - first)), {});
+    std::erase_if(active_, [&](const auto& member) { return member.last < first; });
+    while (!waiting_.empty() && waiting_.back().first < first + cells_.size()) {
+      active_.push_back(waiting_.back());
+      waiting_.pop_back();
+    }
+    for (const PartsIndex::Member& member : active_) {
+      auto rows = read(member);
+      if (!rows) return Unexpected{rows.error()};
+      each_row(*rows, [&](std::string_view key, std::string_view cells) {
+        const auto row = points_.index_of(key);
+        if (!row || *row < first_ || *row >= first_ + cells_.size()) return;
+        cells_[static_cast<std::size_t>(*row - first_)] = cells;
+      });
+    }
+    return {};
+  }
+
+  const std::vector<std::string>& cells() const { return cells_; }
+
+ private:
+  Result<std::string_view> read(const PartsIndex::Member& member) {
+    const fs::path& file = index_.parts[member.part];
+    auto reader = open_.find(member.part);
+    if (reader == open_.end()) {
+      auto opened = MemberReader::open(file);
+      if (!opened) return Unexpected{opened.error()};
+      if (open_.size() >= kMostOpen) open_.clear();
+      reader = open_.emplace(member.part, std::move(*opened)).first;
+    }
+    reader->second.seek(member.offset);
+    const auto text = reader->second.next();
+    if (!text) return Unexpected{text.error()};
+    if (!*text) {
+      return Unexpected{Error{.code = ErrorCode::kIo,
+                              .message = "expected the rows that were there before, found the file "
+                                         "changed by somebody else",
+                              .file = file}};
+    }
+    return **text;
+  }
+
+  static constexpr std::size_t kMostOpen = 64;
+
+  const PartsIndex& index_;
+  const SweepPoints& points_;
+  std::uint64_t first_ = 0;
+  std::vector<std::string> cells_;
+  std::vector<PartsIndex::Member> waiting_, active_;  // the former by first row, descending
+  std::map<std::size_t, MemberReader> open_;
+};
+
+Result<void> flush(const fs::path& file) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  const int failed = descriptor < 0 ? -1 : ::fsync(descriptor);
+  const int reason = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  // What is no regular file need not know how to be flushed.
+  if (failed == 0 || reason == EINVAL || reason == ENOTSUP) return {};
+  return Unexpected{Error{.code = ErrorCode::kIo,
+                          .message = fmt::format("cannot write: {}", std::strerror(reason)),
+                          .file = file}};
+}
+
+}  // namespace
+
+Result<PartsIndex> index_parts(const fs::path& folder, const SweepPoints& points,
+                               std::string_view fingerprint) {
+  PartsIndex index;
+  index.finished.resize(static_cast<std::size_t>(points.count()));
+  const auto parts = parts_of(folder);
+  if (!parts) return Unexpected{parts.error()};
+  for (const fs::path& part : *parts) {
+    index.parts.push_back(part);
+    const auto size = read_part(part, fingerprint, [&](std::string_view rows, std::uint64_t at) {
+      note_rows(rows, at, points, index);
+      return Result<void>();
+    });
+    if (!size) return Unexpected{size.error()};
+    index.torn_bytes += size->torn;
+  }
+  return index;
+}
+
+Result<void> merge_parts(const PartsIndex& index, const SweepPoints& points,
+                         const fs::path& output) {
+  PERFMODEL_CHECK(index.complete());
+  auto out = OutputFile::create(output);
+  if (!out) return Unexpected{out.error()};
+  out->write(fmt::format("{},{}\n", points.columns(), kResultColumns));
+  Window window(index, points);
+  for (std::uint64_t first = 0; first < points.count(); first += kWindow) {
+    if (auto loaded = window.load(first); !loaded) return loaded;
+    std::uint64_t row = first;
+    for (const std::string& cells : window.cells()) {
+      out->write(points.cells(row++));
+      out->write(",");
+      out->write(cells);
+      out->write("\n");
+    }
+  }
+  if (auto written = out->commit(); !written) return written;
+  return flush(output);
+}
+
+}  // namespace perfmodel::sweep

@@ -1,0 +1,81 @@
+#include "row_maker.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "sweep_row.hpp"
+
+namespace perfmodel::sweep {
+namespace {
+
+// What says nothing of the combination that was asked about.
+bool ends_sweep(const Error& error) {
+  return error.code == ErrorCode::kIo || error.code == ErrorCode::kOutOfMemory ||
+         error.code == ErrorCode::kCancelled;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ExecutionGraph>> GraphStore::get(std::size_t graph) {
+  const std::lock_guard lock(mutex_);
+  if (auto known = graphs_[graph].lock()) return known;
+  const GraphSource& source = spec_.graphs[graph];
+  auto made = source.file.empty() ? toolbox_.build(source) : read_execution_graph(source.file, {});
+  if (!made) return Unexpected{made.error()};
+  auto kept = std::make_shared<const ExecutionGraph>(std::move(*made));
+  graphs_[graph] = kept;
+  return kept;
+}
+
+Result<void> RowMaker::prepare(std::uint64_t group, const SweepPoints::Point& point) {
+  if (group_ == group) return {};
+  group_.reset();
+  if (graph_number_ != point.graph) {
+    graph_number_.reset();
+    graph_.reset();
+    auto graph = graphs_.get(point.graph);
+    if (!graph) return Unexpected{graph.error()};
+    graph_ = std::move(*graph);
+    graph_number_ = point.graph;
+  }
+  std::vector<NamedRewrite> rewrites;
+  for (const std::size_t axis : points_.spec().applied) {
+    const auto& value = points_.spec().axes[axis].values[point.values[axis]];
+    if (value.rewrite) rewrites.push_back(*value.rewrite);
+  }
+  auto rewritten = apply_rewrites(*graph_, rewrites);
+  if (rewritten) {
+    prepared_ = predictor_.prepare(std::move(*rewritten));
+  } else {
+    prepared_ = Unexpected{rewritten.error()};
+  }
+  if (!prepared_ && ends_sweep(prepared_.error())) return Unexpected{prepared_.error()};
+  group_ = group;
+  return {};
+}
+
+Result<RowMaker::Row> RowMaker::make(std::uint64_t index) {
+  const SweepSpec& spec = points_.spec();
+  const SweepPoints::Point point = points_.at(index);
+  if (auto ready = prepare(index / points_.per_group(), point); !ready) {
+    return Unexpected{ready.error()};
+  }
+  if (!prepared_) return Row{refusal_cells(prepared_.error()), true};
+  const StrategyChoice& choice = spec.strategies[point.strategy];
+  AskOptions ask{.world = choice.world, .strategy = choice.strategy, .keep_ops = true};
+  const std::string& topology = spec.topologies[point.topology];
+  if (topology != "usual") ask.topology = topology;
+  const auto prediction = predictor_.predict(*prepared_, spec.gpus[point.gpu].name, ask);
+  if (!prediction) {
+    if (ends_sweep(prediction.error())) return Unexpected{prediction.error()};
+    return Row{refusal_cells(prediction.error()), true};
+  }
+  const auto explanation = predictor_.explain(*prediction);
+  if (!explanation) return Unexpected{explanation.error()};
+  const std::int64_t ranks = choice.strategy ? choice.world : 1;
+  return Row{result_cells(*prediction, *explanation, prepared_->batch(), ranks), false};
+}
+
+}  // namespace perfmodel::sweep

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "perfmodel/predictor.hpp"
+#include "perfmodel/sweep/sweep_points.hpp"
+
+namespace perfmodel::sweep {
+
+/// The graphs that threads work on, each made once; kept as long as somebody holds it.
+class GraphStore {
+ public:
+  GraphStore(const SweepSpec& spec, const GraphToolbox& toolbox) : spec_(spec), toolbox_(toolbox) {}
+
+  Result<std::shared_ptr<const ExecutionGraph>> get(std::size_t graph);
+
+ private:
+  const SweepSpec& spec_;
+  const GraphToolbox& toolbox_;
+  std::mutex mutex_;
+  std::map<std::size_t, std::weak_ptr<const ExecutionGraph>> graphs_;
+};
+
+/// Answers rows; one per thread. Keeps the last graph and its last rewritten form, which is what
+/// the next row mostly asks about.
+class RowMaker {
+ public:
+  RowMaker(const SweepPoints& points, const Predictor& predictor, GraphStore& graphs)
+      : points_(points), predictor_(predictor), graphs_(graphs) {}
+
+  struct Row {
+    std::string cells;     ///< of the results
+    bool refused = false;  ///< it tells why there are none
+  };
+  /// Errors end the sweep: a graph that cannot be made, no memory.
+  Result<Row> make(std::uint64_t index);
+
+ private:
+  Result<void> prepare(std::uint64_t group, const SweepPoints::Point& point);
+
+  const SweepPoints& points_;
+  const Predictor& predictor_;
+  GraphStore& graphs_;
+  std::optional<std::size_t> graph_number_;
+  std::shared_ptr<const ExecutionGraph> graph_;
+  std::optional<std::uint64_t> group_;
+  Result<PreparedGraph> prepared_ = fail(ErrorCode::kImpossible, "nothing is prepared");
+};
+
+}  // namespace perfmodel::sweep

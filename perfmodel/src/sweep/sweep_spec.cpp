@@ -1,0 +1,324 @@
+#include "perfmodel/sweep/sweep_spec.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "fingerprint.hpp"
+#include "json_file.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/predictors/topology.hpp"
+
+namespace perfmodel::sweep {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kSame = "same";
+constexpr const char* kUsual = "usual";
+
+class SpecParser {
+ public:
+  SpecParser(const GraphToolbox& toolbox, fs::path folder, const std::vector<Gpu>& gpus,
+             std::optional<Error>& error)
+      : toolbox_(toolbox), folder_(std::move(folder)), gpus_(gpus), error_(error) {}
+
+  SweepSpec parse(const Json& document) {
+    ObjectReader root(document, "", error_);
+    root.expect_value("schema", "perfmodel-sweep");
+    root.expect_value("version", 1);
+    if (root.has("models")) spec_.models = models(root.string("models"));
+    if (root.has("overheads")) spec_.overheads = resolved(root.string("overheads"));
+    if (const Json* list = filled_list(root, "graphs")) each(*list, "/graphs", &SpecParser::graph);
+    if (root.has("rewrites")) {
+      if (const Json* list = root.array("rewrites")) each(*list, "/rewrites", &SpecParser::axis);
+    }
+    if (const Json* list = filled_list(root, "gpus")) each(*list, "/gpus", &SpecParser::gpu);
+    if (root.has("topologies")) {
+      spec_.topologies.clear();
+      const Json* list = filled_list(root, "topologies");
+      if (list) each(*list, "/topologies", &SpecParser::topology);
+    }
+    if (root.has("strategies")) {
+      spec_.strategies.clear();
+      const Json* list = filled_list(root, "strategies");
+      if (list) each(*list, "/strategies", &SpecParser::strategy);
+    }
+    root.finish();
+    order_rewrites();
+    check_count();
+    return std::move(spec_);
+  }
+
+ private:
+  void fail_at(const std::string& pointer, std::string message) {
+    if (error_) return;
+    error_ = Error{.message = std::move(message), .json_pointer = pointer};
+  }
+
+  // What somebody else found wrong, at its place in the spec.
+  void pass_on(const std::string& pointer, const Error& problem) {
+    if (error_) return;
+    const bool inside = problem.file.empty();
+    error_ = Error{.code = problem.code,
+                   .message = inside ? problem.message : to_string(problem),
+                   .json_pointer = inside ? pointer + problem.json_pointer : pointer};
+  }
+
+  const Json* filled_list(ObjectReader& reader, const char* key) {
+    const Json* list = reader.array(key);
+    if (list && list->empty()) reader.reject(key, "at least one entry");
+    return list;
+  }
+
+  void each(const Json& list, const std::string& pointer,
+            void (SpecParser::*entry)(const Json&, const std::string&)) {
+    for (std::size_t i = 0; i < list.size() && !error_; ++i) {
+      (this->*entry)(list[i], fmt::format("{}/{}", pointer, i));
+    }
+  }
+
+  fs::path resolved(const std::string& file) const { return folder_ / file; }
+
+  std::string models(const std::string& text) const {
+    const bool name = text == "learned" || text == "heuristic" || text == "roofline";
+    return name ? text : resolved(text).string();
+  }
+
+  std::string identity_of(const std::string& pointer, const Fingerprint& texts,
+                          const std::vector<fs::path>& files) {
+    Fingerprint made = texts;
+    for (const fs::path& file : files) {
+      if (auto added = made.add_file(file); !added) pass_on(pointer, added.error());
+    }
+    return made.short_text();
+  }
+
+  void graph(const Json& json, const std::string& pointer) {
+    GraphSource source{.folder = folder_};
+    if (json.is_string()) {
+      source.name = json.get<std::string>();
+      source.file = resolved(source.name);
+    } else {
+      ObjectReader reader(json, pointer, error_);
+      if (reader.has("name")) source.name = reader.string("name");
+      if (reader.has("file")) {
+        const std::string file = reader.string("file");
+        source.file = resolved(file);
+        if (source.name.empty()) source.name = file;
+      } else {
+        source.builder = reader.string("build");
+        if (reader.has("options")) {
+          if (const Json* options = reader.object("options")) {
+            read_options(*options, pointer + "/options", source);
+          }
+        }
+        if (source.name.empty()) source.name = default_name(source);
+      }
+      reader.finish();
+    }
+    if (source.name.empty()) fail_at(pointer, "expected a name, found none");
+    if (error_) return;
+    if (!graph_names_.insert(source.name).second) {
+      return fail_at(pointer, fmt::format("expected each graph once, found \"{}\" again (\"name\" "
+                                          "tells graphs apart)",
+                                          source.name));
+    }
+    identify(source, pointer);
+    spec_.graphs.push_back(std::move(source));
+  }
+
+  void identify(GraphSource& source, const std::string& pointer) {
+    Fingerprint texts;
+    if (!source.file.empty()) {
+      source.identity = identity_of(pointer, texts, {source.file});
+      return;
+    }
+    if (auto built = toolbox_.build(source); !built) return pass_on(pointer, built.error());
+    texts.add(source.builder);
+    for (const auto& [name, value] : source.options) {
+      texts.add(name);
+      texts.add(value);
+    }
+    source.identity = identity_of(pointer, texts, toolbox_.files(source));
+  }
+
+  // "dlrm batch=512 preset=mlperf"; the options of a JSON object are sorted by name.
+  static std::string default_name(const GraphSource& source) {
+    std::string name = source.builder;
+    for (const auto& [option, value] : source.options) name += " " + option + "=" + value;
+    return name;
+  }
+
+  void read_options(const Json& json, const std::string& pointer, GraphSource& source) {
+    for (const auto& [key, value] : json.items()) {
+      const auto text = scalar(value);
+      if (!text) {
+        fail_at(pointer + "/" + json_token(key),
+                "expected a text, a number, true or false, found " + found(value));
+        return;
+      }
+      source.options.emplace_back(key, *text);
+    }
+  }
+
+  static std::optional<std::string> scalar(const Json& value) {
+    if (value.is_string()) return value.get<std::string>();
+    if (value.is_number() || value.is_boolean()) return value.dump();
+    return std::nullopt;
+  }
+
+  void axis(const Json& json, const std::string& pointer) {
+    if (!json.is_object() || json.size() != 1) {
+      return fail_at(pointer,
+                     "expected an object with one rewrite and its values, found " + found(json));
+    }
+    const std::string& name = json.begin().key();
+    const std::string at = pointer + "/" + json_token(name);
+    if (std::ranges::find(toolbox_.rewrites, name) == toolbox_.rewrites.end()) {
+      return fail_at(at, fmt::format("expected a rewrite, found \"{}\" (nearest: \"{}\")", name,
+                                     nearest_name(name, toolbox_.rewrites)));
+    }
+    if (std::ranges::find(spec_.axes, name, &RewriteAxis::name) != spec_.axes.end()) {
+      return fail_at(at, fmt::format("expected each rewrite once, found \"{}\" again", name));
+    }
+    const Json& values = json.begin().value();
+    if (!values.is_array() || values.empty()) {
+      return fail_at(at, "expected a list of at least one value, found " + found(values));
+    }
+    RewriteAxis made{.name = name};
+    std::set<std::string> seen;
+    for (std::size_t i = 0; i < values.size() && !error_; ++i) {
+      const std::string place = fmt::format("{}/{}", at, i);
+      const auto text = values[i].is_boolean() ? std::nullopt : scalar(values[i]);
+      if (!text || text->empty()) {
+        return fail_at(place, "expected a text or a number, found " + found(values[i]));
+      }
+      if (!seen.insert(*text).second) {
+        return fail_at(place, fmt::format("expected each value once, found {} again", *text));
+      }
+      RewriteAxis::Value value{.text = *text};
+      if (*text != kSame) {
+        auto rewrite = toolbox_.rewrite(name, *text);
+        if (!rewrite) return pass_on(place, rewrite.error());
+        value.rewrite = std::move(*rewrite);
+      }
+      made.values.push_back(std::move(value));
+    }
+    spec_.axes.push_back(std::move(made));
+  }
+
+  void gpu(const Json& json, const std::string& pointer) {
+    if (!json.is_string()) return fail_at(pointer, "expected a string, found " + found(json));
+    GpuChoice choice{.asked = json.get<std::string>()};
+    if (choice.asked.ends_with(".json")) {
+      const fs::path file = resolved(choice.asked);
+      auto read = read_gpu(file);
+      if (!read) return pass_on(pointer, read.error());
+      choice.name = read->name;
+      choice.asked = file.string();
+      choice.identity = identity_of(pointer, {}, {file});
+    } else {
+      const auto position = find_gpu(choice.asked, gpus_);
+      if (!position) return pass_on(pointer, position.error());
+      choice.asked = choice.name = gpus_[*position].name;
+    }
+    if (std::ranges::find(spec_.gpus, choice.name, &GpuChoice::name) != spec_.gpus.end()) {
+      return fail_at(pointer, fmt::format("expected each GPU once, found {} again", choice.name));
+    }
+    spec_.gpus.push_back(std::move(choice));
+  }
+
+  void topology(const Json& json, const std::string& pointer) {
+    if (!json.is_string()) return fail_at(pointer, "expected a string, found " + found(json));
+    std::string name = json.get<std::string>();
+    if (name != kUsual) {
+      const auto known = TopologyCatalog::builtin().named(name);
+      if (!known) return pass_on(pointer, known.error());
+      name = (*known)->name;
+    }
+    if (std::ranges::find(spec_.topologies, name) != spec_.topologies.end()) {
+      return fail_at(pointer, fmt::format("expected each topology once, found {} again", name));
+    }
+    spec_.topologies.push_back(std::move(name));
+  }
+
+  void strategy(const Json& json, const std::string& pointer) {
+    ObjectReader reader(json, pointer, error_);
+    const std::string name = reader.string("strategy");
+    StrategyChoice choice;
+    if (name == to_string(ParallelStrategy::kDdp)) {
+      choice.strategy = ParallelStrategy::kDdp;
+    } else if (name == to_string(ParallelStrategy::kFsdp)) {
+      choice.strategy = ParallelStrategy::kFsdp;
+    } else if (name != "none" && json.is_object() && json.contains("strategy")) {
+      reader.reject("strategy", "\"none\", \"ddp\" or \"fsdp\"");
+    }
+    std::vector<std::int64_t> worlds;
+    if (choice.strategy || reader.has("world")) {
+      if (reader.has("world") && !json["world"].is_array()) {
+        worlds = {reader.whole_number("world", 1)};
+      } else {
+        worlds = reader.whole_numbers("world", 1);
+        if (worlds.empty()) reader.fail_at(pointer + "/world", "at least one world", "none");
+      }
+    } else {
+      worlds = {0};
+    }
+    reader.finish();
+    for (std::int64_t world : worlds) {
+      choice.world = world;
+      const bool again = std::ranges::any_of(spec_.strategies, [&](const StrategyChoice& other) {
+        return other.strategy == choice.strategy && other.world == world;
+      });
+      if (again) {
+        return fail_at(pointer, fmt::format("expected each strategy and world once, found {} {} "
+                                            "again",
+                                            name, world));
+      }
+      spec_.strategies.push_back(choice);
+    }
+  }
+
+  void order_rewrites() {
+    for (const std::string& name : toolbox_.rewrites) {
+      const auto axis = std::ranges::find(spec_.axes, name, &RewriteAxis::name);
+      if (axis == spec_.axes.end()) continue;
+      spec_.applied.push_back(static_cast<std::size_t>(axis - spec_.axes.begin()));
+    }
+  }
+
+  void check_count() {
+    if (error_) return;
+    std::vector<std::size_t> sizes = {spec_.graphs.size(), spec_.gpus.size(),
+                                      spec_.topologies.size(), spec_.strategies.size()};
+    for (const RewriteAxis& axis : spec_.axes) sizes.push_back(axis.values.size());
+    std::uint64_t count = 1;
+    for (const std::size_t size : sizes) {
+      count *= size;
+      if (count > kMostRows) {
+        return fail_at("", fmt::format("expected at most {} rows, found more", kMostRows));
+      }
+    }
+  }
+
+  const GraphToolbox& toolbox_;
+  fs::path folder_;
+  const std::vector<Gpu>& gpus_;
+  std::optional<Error>& error_;
+  SweepSpec spec_;
+  std::set<std::string> graph_names_;
+};
+
+}  // namespace
+
+Result<SweepSpec> read_sweep_spec(const fs::path& file, const GraphToolbox& toolbox,
+                                  const fs::path& data) {
+  const auto gpus = read_gpus(data / "gpus");
+  if (!gpus) return Unexpected{gpus.error()};
+  return read_json_file(file, "sweep spec", [&](const Json& json, std::optional<Error>& error) {
+    return SpecParser(toolbox, file.parent_path(), *gpus, error).parse(json);
+  });
+}
+
+}  // namespace perfmodel::sweep
