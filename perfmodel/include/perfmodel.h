@@ -197,7 +197,7 @@ typedef struct perfmodel_totals {
   size_t struct_size;
   double e2e_us;            /* host wall time of the step */
   double gpu_active_us;     /* union of all device work */
-  double gpu_idle_us;       /* e2e_us - gpu_active_us */
+  double gpu_idle_us;       /* e2e_us - gpu_active_us, at least 0 */
   double cpu_us;            /* host busy */
   double wait_us;           /* host waiting for the device */
   double kernel_sum_us;     /* compute_kernel_us + comm_kernel_us; streams overlap */
