@@ -41,9 +41,9 @@ struct AskOptions {
   std::string_view topology = {};  ///< name; empty: what the GPU usually sits in
   std::optional<ParallelStrategy> strategy = {};  ///< run the graph of one rank on `world` ranks
   double interference = 1;                        ///< see CollectiveOptions
-  bool keep_ops = false;                          ///< fill `ops`, `critical_path` (twice the time)
-  std::size_t what_if_steps = 0;                  ///< see PredictOptions; needs `keep_ops`
-  std::stop_token cancel = {};  ///< ends the prediction with ErrorCode::kCancelled
+  bool keep_ops = false;          ///< fill `ops`, `critical_path` (half as much time again)
+  std::size_t what_if_steps = 0;  ///< see PredictOptions; needs `keep_ops`
+  std::stop_token cancel = {};    ///< ends the prediction with ErrorCode::kCancelled
 };
 
 class PreparedGraph;
@@ -71,7 +71,8 @@ struct AskManyOptions {
 /// Memory: the data (some MB), `cached_prices` per GPU that was asked about, and per thread at work
 /// one set of scratch (some kB per node of the graph at hand).
 ///
-/// Every function returns errors as values, `ErrorCode::kOutOfMemory` included; none throws.
+/// Whatever can fail returns its error as a value, `ErrorCode::kOutOfMemory` included; `gpus()`
+/// alone may throw std::bad_alloc.
 ///
 /// ```
 /// auto predictor = perfmodel::Predictor::load();
