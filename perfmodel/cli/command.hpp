@@ -23,11 +23,8 @@ Command replay_command(CLI::App& parent);
 Command rewrite_command(CLI::App& parent);
 Command whatif_command(CLI::App& parent);
 Command shard_command(CLI::App& parent);
-<<<<<<< HEAD
 Command sweep_command(CLI::App& parent);
-=======
 Command serve_command(CLI::App& parent);
->>>>>>> sv
 Command train_command(CLI::App& parent);
 Command eval_command(CLI::App& parent);
 /// `build` has one command per model family.
