@@ -65,8 +65,8 @@ struct AskManyOptions {
 
 /// Everything that predictions need, loaded once: GPUs, kernel models, host overheads. Asks are
 /// `const`, take no locks that wait for a prediction, and may come from any number of threads.
-/// Answers are those of `predict` and of `perfpredict predict`, to the bit, whatever was asked
-/// before and beside. Nothing is global: two Predictors share nothing, copies of one share all.
+/// Answers are those of `predict`, to the bit, whatever was asked before and beside. Nothing is
+/// global: two Predictors share nothing, copies of one share all.
 ///
 /// Memory: the data (some MB), `cached_prices` per GPU that was asked about, and per thread at work
 /// one set of scratch (some kB per node of the graph at hand).
