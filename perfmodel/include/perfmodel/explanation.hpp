@@ -36,6 +36,11 @@ struct Explanation {
 };
 
 /// Explains one prediction. Never fails but for memory.
+///
+/// ```
+/// const auto made = explain(*predictor->predict(job, "t4", {.keep_ops = true}));
+/// std::printf("%.0f %% %s\n", 100 * made.bound_share, made.bound.c_str());  // 62 % host
+/// ```
 Explanation explain(const Prediction& prediction);
 
 }  // namespace perfmodel
