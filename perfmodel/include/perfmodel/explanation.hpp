@@ -39,7 +39,7 @@ struct Explanation {
 ///
 /// ```
 /// const auto made = explain(*predictor->predict(job, "t4", {.keep_ops = true}));
-/// std::printf("%.0f %% %s\n", 100 * made.bound_share, made.bound.c_str());  // 62 % host
+/// std::printf("%.0f %% %s\n", 100 * made.bound_share, made.bound.c_str());
 /// ```
 Explanation explain(const Prediction& prediction);
 

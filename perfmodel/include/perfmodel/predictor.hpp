@@ -107,13 +107,13 @@ class Predictor {
   Result<Prediction> predict(const PreparedGraph& graph, std::string_view gpu,
                              const AskOptions& options = {}) const;
 
-  /// ```
-  /// std::vector<Question> questions;
-  /// for (const std::string& gpu : predictor.gpus()) questions.push_back({.prepared = &job, .gpu =
-  /// gpu}); auto answers = predictor.predict_many(questions, {.threads = 0});
-  /// ```
   /// answers[i] is that of questions[i]. Errors of single questions stand in their answer; the call
   /// itself fails if there are no questions, or without memory for the list.
+  /// ```
+  /// std::vector<Question> list;
+  /// for (const auto& gpu : names) list.push_back({.prepared = &job, .gpu = gpu});
+  /// auto answers = predictor.predict_many(list, {.threads = 0});
+  /// ```
   Result<std::vector<Result<Prediction>>> predict_many(std::span<const Question> questions,
                                                        const AskManyOptions& options = {}) const;
 
