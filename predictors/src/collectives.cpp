@@ -201,7 +201,7 @@ int nodes_of(std::span<const std::int64_t> ranks, const Topology& topology) {
   std::vector<std::int64_t> nodes;
   for (std::int64_t rank : ranks) nodes.push_back(rank / topology.gpus_per_node);
   std::ranges::sort(nodes);
-  return static_cast<int>(std::ranges::unique(nodes).begin() - nodes.begin());
+  return static_cast<int>(std::unique(nodes.begin(), nodes.end()) - nodes.begin());
 }
 
 Price to_price(const CollectiveTime& result) {

@@ -1,6 +1,5 @@
 #include "op_schemas.hpp"
 
-#include <array>
 #include <unordered_map>
 
 #include "perfmodel/result.hpp"
@@ -10,7 +9,7 @@ namespace {
 
 // Schemas as PyTorch 2 and FBGEMM 0.4 register them. The text before '(' is the key.
 // clang-format off
-constexpr std::array kSchemas = {
+constexpr const char* kSchemas[] = {
     "aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
     "aten::_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
     "aten::_amp_foreach_non_finite_check_and_unscale_(Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale) -> ()",

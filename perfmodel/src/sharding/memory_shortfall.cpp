@@ -45,14 +45,12 @@ bool is_cut_by_rows(const ShardedTable& table) {
 // Changes for some tables that need `needed` bytes on ranks that have `available`.
 std::string fixes(std::span<const ShardedTable> tables, double needed, double available,
                   const PlanSpace& space) {
-  double weights = 0, wide = 0, states = 0, rowwise = 0, host = 0;
+  double wide = 0, rowwise = 0, host = 0;
   bool by_rows = true;
   for (const ShardedTable& table : tables) {
     const double elements = static_cast<double>(table.rows) * static_cast<double>(table.dim);
-    weights += elements * table.element_bytes;
     if (table.element_bytes > 2) wide += elements * (table.element_bytes - 2);
     const double state = static_cast<double>(table.rows) * state_bytes(table);
-    states += state;
     if (table.optimizer == TableOptimizer::kAdagrad || table.optimizer == TableOptimizer::kAdam) {
       rowwise += state - 4.0 * static_cast<double>(table.rows);
     }

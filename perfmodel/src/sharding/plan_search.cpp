@@ -25,7 +25,7 @@ constexpr double kRounding = 1e-9;  // below it the bound counts as met
 // Plans that differ in the options of some table, best first.
 class PlanPool {
  public:
-  PlanPool(const FlatSpace& space, std::size_t keep) : space_(space), keep_(keep) {}
+  explicit PlanPool(std::size_t keep) : keep_(keep) {}
 
   void add(const Layout& layout) {
     const std::uint64_t options = mix_of(layout);
@@ -65,7 +65,6 @@ class PlanPool {
     return sum;
   }
 
-  const FlatSpace& space_;
   const std::size_t keep_;
   std::vector<Plan> plans_;
   double worth_ = kInfinite;
@@ -77,7 +76,7 @@ class Search {
       : space_(space),
         flat_(flat),
         options_(options),
-        pool_(flat, std::max<std::size_t>(1, options.keep)),
+        pool_(std::max<std::size_t>(1, options.keep)),
         random_(options.seed),
         local_(search::make_local_search(flat)),
         budget_(options.move_budget > 0 ? options.move_budget : default_moves(flat)) {
