@@ -4,8 +4,7 @@ set(doc_folder ${PROJECT_BINARY_DIR}/debian)
 configure_file(cmake/debian/changelog.in ${doc_folder}/changelog @ONLY)
 file(ARCHIVE_CREATE OUTPUT ${doc_folder}/changelog.Debian.gz PATHS ${doc_folder}/changelog
   FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9)
-# The file's own name and time, in the words of policy: /usr/share/doc/PACKAGE/copyright.
-install(FILES cmake/debian/copyright ${doc_folder}/changelog.Debian.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/perfmodel)
+install(FILES cmake/debian/copyright ${doc_folder}/changelog.Debian.gz DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME perfmodel)
