@@ -90,7 +90,7 @@ TEST(ManualPage, HasEveryCommandAndOptionOfHelp) {
     const std::size_t end = text.find("\n.S", begin + 1);
     const std::string section = text.substr(begin, end - begin) + "\n";
     for (const std::string& option : help.options) {
-      const std::regex entry("\n\\.TP\n(-\\w, )?" + option + "[ ,\n]");
+      const std::regex entry("\n\\.TP\n(-[-\\w]+, )*" + option + "[ ,\n]");
       EXPECT_TRUE(std::regex_search(section, entry)) << joined(path) << " " << option;
       ++options;
     }
