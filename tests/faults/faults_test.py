@@ -80,6 +80,11 @@ class Case:
     def contents(self):
         return {str(p.relative_to(self.folder)): p.read_bytes() for p in sorted(self.folder.rglob("*")) if p.is_file()}
 
+    def wait_for_temporary_file(self, process):
+        """The short while in which there is something to clean up."""
+        while process.poll() is None and not any(self.folder.rglob("*.tmp")):
+            pass
+
     def expect_refusal(self, done, part=""):
         text = without_warnings(done.stderr)
         expect(done.returncode == 1, f"expected exit status 1, found {done.returncode}: {text[:400]}")
@@ -318,12 +323,15 @@ class Faults:
 
     def ended_by(self, number, command):
         self.reference(command)
-        for _ in range(self.rounds):
+        for at_random in range(self.rounds):
             case = Case(self, command, self.new_folder())
             case.put_old()
             process = subprocess.Popen(self.without_rights + case.words(), stdin=subprocess.DEVNULL,
                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=self.scratch)
-            time.sleep(self.random.uniform(0, 1.05 * self.seconds[command.name]))
+            if at_random:
+                time.sleep(self.random.uniform(0, 1.05 * self.seconds[command.name]))
+            else:
+                case.wait_for_temporary_file(process)
             process.send_signal(number)
             text = without_warnings(process.communicate(timeout=TIMEOUT_S)[1])
             in_order = (0, 1) if command.stops_in_order else (0,)
@@ -387,7 +395,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("samples")
-    parser.add_argument("--rounds", type=int, default=2, help="signals of each kind per command")
+    parser.add_argument("--rounds", type=int, default=2, help="signals of each kind per command: one while a temporary file is there, the others at random")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
