@@ -483,7 +483,7 @@ Command train_command(CLI::App& parent) {
                   "Study: error on this GPU, left out, against the number of measured kernels")
       ->type_name("GPU");
   app->add_flag("--json", arguments->json, "Print one JSON document");
-  app->callback([arguments, app] {
+  app->callback([arguments] {
     if (arguments->data.empty() && arguments->calibrate.empty()) {
       throw CLI::RequiredError("DATA");
     }

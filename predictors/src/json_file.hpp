@@ -3,7 +3,6 @@
 #include <dirent.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "json_position.hpp"
+#include "lower_case.hpp"
 #include "perfmodel/edit_distance.hpp"
 #include "perfmodel/result.hpp"
 
@@ -28,13 +28,6 @@
 namespace perfmodel {
 
 using Json = nlohmann::json;
-
-inline std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
 
 /// What stands in the file, short enough for a message.
 inline std::string found(const Json& value) {
@@ -49,7 +42,7 @@ std::string nearest_name(std::string_view unknown, const Names& known) {
   std::string nearest;
   std::size_t least = std::string::npos;
   for (const auto& name : known) {
-    const std::size_t distance = edit_distance(lower(unknown), lower(name));
+    const std::size_t distance = edit_distance(lower_case(unknown), lower_case(name));
     if (distance >= least) continue;
     least = distance;
     nearest = name;
