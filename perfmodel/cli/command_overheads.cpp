@@ -184,8 +184,8 @@ Result<void> execute(const Arguments& arguments) {
   if (!arguments.output.empty()) {
     if (auto written = write_overheads(*table, arguments.output); !written) return written;
   }
-  return print(arguments.json ? overheads_json(*table)
-                              : overheads_text(*table, arguments, bold_allowed()));
+  if (arguments.json) return print(overheads_json(*table));
+  return print_report(overheads_text(*table, arguments, bold_allowed()));
 }
 
 void check_counts(const Arguments& arguments) {

@@ -333,8 +333,8 @@ Result<void> execute(const Arguments& arguments) {
   if (!arguments.chakra.empty()) {
     if (auto written = write_chakra(report->chakra, arguments.chakra); !written) return written;
   }
-  return print(arguments.json ? to_text(prediction_json(*report))
-                              : prediction_text(*report, arguments.top, bold_allowed()));
+  if (arguments.json) return print_document(prediction_json(*report));
+  return print_report(prediction_text(*report, arguments.top, bold_allowed()));
 }
 
 }  // namespace

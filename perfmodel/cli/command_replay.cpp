@@ -54,11 +54,10 @@ Json rank_json(const Replay::Rank& rank) {
 }
 
 Json replay_json(const Replay& replay, const ReplayOptions& options) {
-  Json json = {{"schema", "perfmodel-replay"},
-               {"version", 1},
-               {"scale_kernels", options.scale_kernels},
+  Json json = document(schemas::kReplay);
+  json.update({{"scale_kernels", options.scale_kernels},
                {"scale_host", options.scale_host},
-               {"mean_abs_error", replay.mean_abs_error}};
+               {"mean_abs_error", replay.mean_abs_error}});
   json["iterations"] = Json::array();
   for (const auto& rank : replay.ranks) {
     for (const auto& iteration : rank.iterations) {
@@ -284,9 +283,8 @@ Result<void> execute(const Arguments& arguments) {
   if (!arguments.chakra.empty()) {
     if (auto done = write_chakra(made->chakra, arguments.chakra); !done) return done;
   }
-  return print(arguments.json
-                   ? to_text(replay_json(*made, arguments.options))
-                   : Renderer(*made, arguments.options, arguments.top, bold_allowed()).run());
+  if (arguments.json) return print_document(replay_json(*made, arguments.options));
+  return print_report(Renderer(*made, arguments.options, arguments.top, bold_allowed()).run());
 }
 
 }  // namespace

@@ -66,15 +66,14 @@ Json counts(const std::vector<std::pair<std::string, std::size_t>>& names) {
 
 Json to_json(const RewriteArguments& arguments, const ExecutionGraph& graph,
              const std::vector<Step>& steps) {
-  Json json = {{"schema", "perfmodel-rewrite"},
-               {"version", 1},
-               {"source", file_name(arguments.graph)},
+  Json json = document(schemas::kRewrite);
+  json.update({{"source", file_name(arguments.graph)},
                {"graph", file_name(arguments.output)},
                {"built", graph.built},
                {"nodes", graph.nodes.size()},
                {"top_level_ops", top_level_ops(graph).size()},
                {"command", command_line(arguments)},
-               {"rewrites", Json::array()}};
+               {"rewrites", Json::array()}});
   for (const Step& step : steps) {
     json["rewrites"].push_back({{"rewrite", step.rewrite},
                                 {"nodes_changed", step.difference.nodes_changed},
@@ -104,8 +103,8 @@ Result<void> execute(const RewriteArguments& arguments) {
   const auto written =
       write_execution_graph(*graph, arguments.output, {.generator = command_line(arguments)});
   if (!written) return written;
-  if (arguments.json) return print(to_text(to_json(arguments, *graph, steps)));
-  return print(to_lines(arguments, *graph, steps));
+  if (arguments.json) return print_document(to_json(arguments, *graph, steps));
+  return print_report(to_lines(arguments, *graph, steps));
 }
 
 }  // namespace

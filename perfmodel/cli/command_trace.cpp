@@ -21,12 +21,11 @@ struct Arguments {
 };
 
 Json trace_json(const TraceReport& report) {
-  Json json = {{"schema", "perfmodel-trace"},
-               {"version", 1},
-               {"trace", file_name(report.source)},
+  Json json = document(schemas::kTrace);
+  json.update({{"trace", file_name(report.source)},
                {"gpu", report.gpu},
                {"rank", report.rank >= 0 ? Json(report.rank) : Json(nullptr)},
-               {"world_size", report.world_size >= 0 ? Json(report.world_size) : Json(nullptr)}};
+               {"world_size", report.world_size >= 0 ? Json(report.world_size) : Json(nullptr)}});
   json["iterations"] = Json::array();
   for (const auto& iteration : report.iterations) {
     json["iterations"].push_back({{"name", iteration.name},
@@ -137,8 +136,8 @@ Result<void> execute(const Arguments& arguments) {
   if (!trace) return Unexpected{trace.error()};
   const auto content = report(*trace, arguments.iterations);
   if (!content) return Unexpected{content.error()};
-  return print(arguments.json ? to_text(trace_json(*content))
-                              : trace_text(*content, arguments.top, bold_allowed()));
+  if (arguments.json) return print_document(trace_json(*content));
+  return print_report(trace_text(*content, arguments.top, bold_allowed()));
 }
 
 }  // namespace

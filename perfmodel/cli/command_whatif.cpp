@@ -181,8 +181,8 @@ Result<void> execute(const Arguments& arguments) {
   if (!arguments.csv.empty()) {
     if (auto written = write(arguments.csv, what_if_csv(report)); !written) return written;
   }
-  return print(arguments.json ? to_text(what_if_json(report))
-                              : what_if_text(report, bold_allowed()));
+  if (arguments.json) return print_document(what_if_json(report));
+  return print_report(what_if_text(report, bold_allowed()));
 }
 
 // Flags of all rewrites, each with a list of values to cross.

@@ -3,17 +3,17 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "perfmodel/output_file.hpp"
 #include "perfmodel/overheads.hpp"
+#include "perfmodel/schema.hpp"
+#include "perfmodel/version.hpp"
 
 namespace perfmodel {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr int kVersion = 1;
 
 double rounded(double value) { return std::round(value * 1e4) / 1e4; }
 
@@ -92,13 +92,13 @@ class TableReader {
 
   std::optional<FormatProblem> read(dom::element root) {
     std::string_view schema;
-    if (root["schema"].get(schema) != simdjson::SUCCESS || schema != "perfmodel-overheads") {
+    if (root["schema"].get(schema) != simdjson::SUCCESS || schema != schemas::kOverheads.name) {
       return FormatProblem{"/schema", "expected \"perfmodel-overheads\", found another document"};
     }
     std::int64_t version = 0;
-    if (root["version"].get(version) != simdjson::SUCCESS || version != kVersion) {
-      return FormatProblem{"/version",
-                           fmt::format("expected version {}, found {}", kVersion, version)};
+    if (root["version"].get(version) != simdjson::SUCCESS) return missing("/version", "a version");
+    if (std::string problem = version_problem(schemas::kOverheads, version); !problem.empty()) {
+      return FormatProblem{"/version", std::move(problem)};
     }
     std::string_view method;
     if (root["method"].get(method) != simdjson::SUCCESS) return missing("/method", "a string");
@@ -356,8 +356,10 @@ std::string overheads_json(const OverheadTable& table) {
   Json t4 = Json::object(), ops = Json::object();
   for (const auto& [call, stats] : table.t4) t4[call] = to_json(stats);
   for (const auto& [op, stats] : table.ops) ops[op] = to_json(stats);
-  Json json = {{"schema", "perfmodel-overheads"},
-               {"version", kVersion},
+  Json json = {{"schema", schemas::kOverheads.name},
+               {"version", schemas::kOverheads.version},
+               {"minor_version", schemas::kOverheads.minor_version},
+               {"program", {{"version", program_version()}, {"git", git_revision()}}},
                {"method", to_string(table.method)},
                {"gpu", table.gpu},
                {"sources", table.sources},
@@ -405,34 +407,11 @@ std::string overheads_json(const OverheadTable& table) {
   return json.dump(1, '\t', false, Json::error_handler_t::replace) + "\n";
 }
 
-Result<void> write_text_file(const std::filesystem::path& file, const std::string& text) {
-  std::filesystem::path temporary = file;
-  temporary += ".partial";
-  const auto io_error = [&file] {
-    return Unexpected{Error{.code = ErrorCode::kIo,
-                            .message = "expected a writable file, found one that is not",
-                            .file = file}};
-  };
-  {
-    std::ofstream out(temporary, std::ios::binary);
-    if (!out) return io_error();
-    out << text;
-    if (!out.flush()) {
-      std::remove(temporary.c_str());
-      return io_error();
-    }
-  }
-  std::error_code error;
-  std::filesystem::rename(temporary, file, error);
-  if (error) {
-    std::remove(temporary.c_str());
-    return io_error();
-  }
-  return {};
-}
-
 Result<void> write_overheads(const OverheadTable& table, const std::filesystem::path& file) {
-  return write_text_file(file, overheads_json(table));
+  auto out = OutputFile::create(file);
+  if (!out) return Unexpected{out.error()};
+  out->write(overheads_json(table));
+  return out->commit();
 }
 
 Result<OverheadTable> read_overheads(const std::filesystem::path& file) {

@@ -15,8 +15,7 @@ constexpr double kMib = 1024.0 * 1024.0;
 Gpu parse_gpu(const Json& document, std::optional<Error>& error) {
   Gpu gpu;
   ObjectReader root(document, "", error);
-  root.expect_value("schema", "perfmodel-gpu");
-  root.expect_value("version", 1);
+  root.expect_schema(schemas::kGpu);
   gpu.name = root.string("name");
   gpu.title = root.string("title");
   gpu.vendor = root.string("vendor");

@@ -22,6 +22,7 @@
 #include "lower_case.hpp"
 #include "perfmodel/edit_distance.hpp"
 #include "perfmodel/result.hpp"
+#include "perfmodel/schema.hpp"
 
 /// Strict reading of small JSON files, those in `data/` and those of users: every key is asked for,
 /// the first thing that is odd is the error. And the names by which such files are found.
@@ -195,16 +196,23 @@ class ObjectReader {
     if (value && *value != wanted) expect(key, wanted.dump(), *value);
   }
 
+  /// The head of a document of ours. It may say what keys it has beyond those of version 1.0.
+  void expect_schema(const Schema& schema) {
+    expect_value("schema", Json(schema.name));
+    const std::int64_t version = whole_number("version", 0);
+    if (const std::string problem = version_problem(schema, version); !problem.empty()) {
+      keep(pointer("version"), problem);
+    }
+    if (has("minor_version")) whole_number("minor_version", 0);
+  }
+
   void reject(const char* key, const std::string& wanted) {
     if (!error_) expect(key, wanted, object_[key]);
   }
 
   /// An error at this object or at something in it.
   void fail_at(const std::string& pointer, const std::string& wanted, const std::string& what) {
-    if (error_) return;
-    error_ = Error{.code = ErrorCode::kFormat,
-                   .message = "expected " + wanted + ", found " + what,
-                   .json_pointer = pointer};
+    keep(pointer, "expected " + wanted + ", found " + what);
   }
 
   /// Call last: any key that nobody asked for is an error.
@@ -220,6 +228,11 @@ class ObjectReader {
   }
 
  private:
+  void keep(const std::string& pointer, const std::string& message) {
+    if (error_) return;
+    error_ = Error{.code = ErrorCode::kFormat, .message = message, .json_pointer = pointer};
+  }
+
   const Json* member(const char* key) {
     known_.insert(key);
     if (!object_.is_object()) return nullptr;

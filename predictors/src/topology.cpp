@@ -128,8 +128,7 @@ void parse_curves(const Json& json, Topology& topology, std::optional<Error>& er
 Topology parse_topology(const Json& document, std::optional<Error>& error) {
   Topology topology;
   ObjectReader root(document, "", error);
-  root.expect_value("schema", "perfmodel-topology");
-  root.expect_value("version", 1);
+  root.expect_schema(schemas::kTopology);
   topology.name = root.string("name");
   if (topology.name.empty()) root.reject("name", "a name");
   topology.title = root.string("title");

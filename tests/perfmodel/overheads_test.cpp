@@ -668,6 +668,11 @@ TEST_F(OverheadFile, BadFilesAreErrorsWithFileAndPointer) {
   EXPECT_NE(
       error(R"({"schema": "perfmodel-overheads", "version": 1, "method": "raw"})").find("/t1"),
       std::string::npos);
+  EXPECT_NE(error(R"({"schema": "perfmodel-overheads", "version": 2, "method": "raw"})")
+                .find("/version: expected version 1, found 2, which needs a newer program"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"schema": "perfmodel-overheads", "method": "raw"})").find("/version"),
+            std::string::npos);
   EXPECT_NE(error("{}").find(file_.string()), std::string::npos);
   std::filesystem::remove(file_);
   EXPECT_FALSE(read_overheads(file_));
