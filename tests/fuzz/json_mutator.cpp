@@ -112,8 +112,9 @@ class DocumentMutator {
     if (!value.is_object() || value.empty()) return;
     const auto member = std::next(value.begin(), static_cast<std::ptrdiff_t>(below(value.size())));
     const Json moved = member.value();
-    value.erase(member);
-    value[other.is_string() ? other.get<std::string>() : "x"] = moved;
+    const std::string name = other.is_string() ? other.get<std::string>() : "x";
+    value.erase(member);  // perhaps with `other`
+    value[name] = moved;
   }
 
   void nudge(Json& value) {

@@ -23,11 +23,13 @@ stat_of() { awk -v name="stat::$2:" '$1 == name { sum += $2 } END { print sum + 
 # run_target NAME: one line of the table
 run_target() {
   local name="$1" work="$build/fuzz/$1" end=$((SECONDS + seconds)) failed=0
+  local options=()
   mkdir -p "$work/corpus" "$work/findings"
   : >"$work/log"
+  [[ -s "$made/inputs/$name.dict" ]] && options+=(-dict="$made/inputs/$name.dict")  # none is an error
   while ((SECONDS < end && failed < 10)); do
     "$programs/fuzz_$name" "$work/corpus" "$made/inputs/$name" -max_total_time=$((end - SECONDS)) \
-      -max_len="$(cat "$made/$name.max_len")" -dict="$made/inputs/$name.dict" -timeout=20 \
+      -max_len="$(cat "$made/$name.max_len")" -timeout=20 "${options[@]}" \
       -rss_limit_mb=3000 -print_final_stats=1 -artifact_prefix="$work/findings/" >>"$work/log" 2>&1 && break
     failed=$((failed + 1))
   done
