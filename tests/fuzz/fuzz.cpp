@@ -83,6 +83,8 @@ std::string WrittenText::text() {
   return text;
 }
 
+fs::path small_data_folder() { return PERFMODEL_FUZZ_DATA; }
+
 fs::path data_folder() { return fs::path(PERFMODEL_SOURCE_DIR) / "data"; }
 
 }  // namespace perfmodel::fuzz

@@ -49,7 +49,8 @@ class WrittenText {
   int ends_[2] = {-1, -1};  // of a pipe
 };
 
-/// The project's data folder.
+/// The project's data folder, and one with a few of its GPUs, where all of them are read each time.
 std::filesystem::path data_folder();
+std::filesystem::path small_data_folder();
 
 }  // namespace perfmodel::fuzz

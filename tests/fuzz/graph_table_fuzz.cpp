@@ -5,7 +5,7 @@
 using namespace perfmodel;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const std::filesystem::path gpus = fuzz::data_folder() / "gpus";
+  static const std::filesystem::path gpus = fuzz::small_data_folder() / "gpus";
   const auto& file = fuzz::file_with(fuzz::text_of(data, size));
   if (const auto specs = read_graph_specs(file); !specs) {
     fuzz::check_error(specs.error());

@@ -27,7 +27,7 @@ void check_table(const std::filesystem::path& file, const KernelTableOptions& op
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const std::filesystem::path gpus = fuzz::data_folder() / "gpus";
+  static const std::filesystem::path gpus = fuzz::small_data_folder() / "gpus";
   const auto& file = fuzz::file_with(fuzz::text_of(data, size));
   check_table(file, {.gpu_folder = gpus});
   check_table(file, {.gpu_folder = gpus, .gpu = "h100-sxm-80gb", .op = "gemm", .dtype = "fp16"});

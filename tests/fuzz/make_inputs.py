@@ -3,9 +3,10 @@
 
     python3 tests/fuzz/make_inputs.py SAMPLES OUT
 
-SAMPLES is what make_samples.py made. Under OUT every target gets a folder of small inputs, `TARGET.list` (those and the
-regressions, separated by commas as libFuzzer has it) and `TARGET.dict` (words of its inputs, for libFuzzer). All of it comes from the samples, from
-data/ (cut down) or from the texts below; output is deterministic to the byte.
+SAMPLES is what make_samples.py made. Under OUT every target gets a folder of small inputs to start from, one of hostile inputs
+(deep, long), `TARGET.list` (both and the regressions, separated by commas as libFuzzer has it) and `TARGET.dict` (words of its
+inputs, for libFuzzer). `data` holds a few GPUs, so that not all are read each time. All of it comes from the samples, from data/
+(cut down) or from the texts below; output is deterministic to the byte.
 """
 
 import gzip
@@ -18,6 +19,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parent.parent / "data"
 MOST_WORDS = 400
+GPUS = ("a100-pcie-40gb", "a100-sxm-80gb", "h100-sxm-80gb", "p4", "t4", "v100-pcie-32gb", "v100-sxm2-32gb")
+DEPTH, LENGTH = 30_000, 100_000
 
 
 def text(document) -> bytes:
@@ -233,6 +236,49 @@ def inputs(samples: Path) -> dict:
         "serve_request": serve_inputs(samples)}
 
 
+def places(document, known: set) -> list:
+    """Where each key of a document stands first: lists of keys and positions."""
+    items = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    found = []
+    for key, item in items:
+        if key not in known:
+            known |= {key} if isinstance(key, str) else set()
+            found += ([[key]] if isinstance(key, str) else []) + [[key, *rest] for rest in places(item, known)]
+    return found
+
+
+def with_value(document, place: list, value):
+    """A copy of the document with another value in that place."""
+    if not place:
+        return value
+    copy = document.copy()
+    copy[place[0]] = with_value(document[place[0]], place[1:], value)
+    return copy
+
+
+def hostile_texts() -> dict:
+    """Texts that cost a careless reader its stack, its memory or its patience."""
+    return {"deep_lists": b"[" * DEPTH + b"]" * DEPTH, "deep_objects": b'{"a":' * DEPTH + b"1" + b"}" * DEPTH,
+            "open_lists": b"[" * DEPTH, "open_objects": b'{"a":' * DEPTH, "open_text": b'{"' + b"x" * LENGTH,
+            "long_text": b'{"a": "%s"}' % (b"x" * LENGTH), "long_key": b'{"%s": 1}' % (b"k" * LENGTH),
+            "long_number": b'{"a": 1%s}' % (b"0" * LENGTH), "escapes": b'["' + b"\\" * LENGTH + b'"]',
+            "zeros": bytes(LENGTH), "quotes": b'"' * LENGTH, "lines": b"\n" * LENGTH, "comments": b"#\n" * LENGTH,
+            "commas": b"," * LENGTH + b"\n", "packed": gzip.compress(bytes(LENGTH), mtime=0), "nothing": b""}
+
+
+def odd_values(seed: bytes) -> dict:
+    """A JSON document with something deep, or long, in place of each of its keys' values."""
+    made = {}
+    try:
+        document = json.loads(seed)
+    except ValueError:
+        return made
+    for i, place in enumerate(places(document, set())):
+        made[f"deep_{i}"] = text(with_value(document, place, "DEEP")).replace(b'"DEEP"', b"[" * DEPTH + b"]" * DEPTH)
+        made[f"long_{i}"] = text(with_value(document, place, "\x1b" + "x" * 5000))
+    return made
+
+
 def words(data: bytes) -> list:
     """Keys, short texts and column names, most frequent first."""
     plain = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
@@ -249,19 +295,26 @@ def dictionary(seeds: dict) -> str:
     return "".join('"%s"\n' % word.decode().replace("\\", "\\\\").replace('"', '\\"') for word in best)
 
 
+def fill(folder: Path, contents: dict) -> list:
+    """Makes these the files of a folder; returns them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    for name, data in contents.items():
+        (folder / name).write_bytes(data)
+    return [folder / name for name in contents]
+
+
 def main() -> None:
     if len(sys.argv) != 3:
         sys.exit("usage: make_inputs.py SAMPLES OUT")
     out = Path(sys.argv[2])
+    fill(out / "data/gpus", {f"{gpu}.json": (DATA / f"gpus/{gpu}.json").read_bytes() for gpu in GPUS})
+    all_hostile = fill(out / "hostile/texts", hostile_texts())
     for target, seeds in inputs(Path(sys.argv[1])).items():
-        folder = out / target
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.iterdir():
-            old.unlink()
-        for name, data in seeds.items():
-            (folder / name).write_bytes(data)
-        regressions = sorted((HERE / "regressions" / target).glob("*"))
-        (out / f"{target}.list").write_text(",".join(map(str, [*(folder / name for name in seeds), *regressions])))
+        files = fill(out / target, seeds) + fill(out / "hostile" / target, odd_values(min(seeds.values(), key=len)))
+        files += all_hostile + sorted((HERE / "regressions" / target).glob("*"))
+        (out / f"{target}.list").write_text(",".join(map(str, files)))
         (out / f"{target}.dict").write_text(dictionary(seeds))
     (out / "made").write_text("")
 

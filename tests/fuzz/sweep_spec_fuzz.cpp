@@ -46,7 +46,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       .files = [](const GraphSource&) { return std::vector<std::filesystem::path>(); }};
   const std::string_view text = fuzz::text_of(data, size);
   if (names_files(text)) return 0;
-  const auto spec = read_sweep_spec(fuzz::file_with(text, ".json"), toolbox, fuzz::data_folder());
+  const auto spec =
+      read_sweep_spec(fuzz::file_with(text, ".json"), toolbox, fuzz::small_data_folder());
   if (!spec) {
     fuzz::check_error(spec.error());
     return 0;
