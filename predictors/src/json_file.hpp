@@ -30,10 +30,36 @@ namespace perfmodel {
 
 using Json = nlohmann::json;
 
+inline constexpr std::size_t kMostShown = 40;
+
+/// Text of a value as JSON; ends soon after `kMostShown` characters, whatever its size and depth.
+inline void append_shown(const Json& value, std::string& text) {
+  const auto print = [&text](const Json& scalar) {
+    text += scalar.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  if (value.is_string())
+    return print(value.get_ref<const std::string&>().substr(0, 2 * kMostShown));
+  if (!value.is_structured()) return print(value);
+  text += value.is_object() ? '{' : '[';
+  bool is_first = true;
+  for (const auto& [key, item] : value.items()) {
+    if (text.size() > kMostShown) return;
+    if (!is_first) text += ',';
+    is_first = false;
+    if (value.is_object()) {
+      append_shown(key, text);
+      text += ':';
+    }
+    append_shown(item, text);
+  }
+  text += value.is_object() ? '}' : ']';
+}
+
 /// What stands in the file, short enough for a message.
 inline std::string found(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > 40) text = text.substr(0, 37) + "...";
+  std::string text;
+  append_shown(value, text);
+  if (text.size() > kMostShown) text = text.substr(0, kMostShown - 3) + "...";
   return text;
 }
 
