@@ -1,7 +1,6 @@
 #include "json_stream.hpp"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
@@ -131,62 +130,24 @@ std::string_view json_kind(std::string_view text) {
   }
 }
 
-struct JsonStream::Source {
-  gzFile handle = nullptr;     // null: `text` is the document
-  std::string_view text = {};  // what is left of it
-  std::uint64_t bytes = 0;
-
-  // As gzread: the number of bytes, 0 at the end, negative for damage.
-  int read(char* to, std::size_t room) {
-    if (handle) return gzread(handle, to, static_cast<unsigned>(room));
-    const std::size_t count = std::min(room, text.size());
-    std::memcpy(to, text.data(), count);
-    text.remove_prefix(count);
-    return static_cast<int>(count);
-  }
-  ~Source() {
-    if (handle) gzclose(handle);
-  }
-};
-
-JsonStream::JsonStream() = default;
-JsonStream::JsonStream(JsonStream&&) noexcept = default;
-JsonStream& JsonStream::operator=(JsonStream&&) noexcept = default;
-JsonStream::~JsonStream() = default;
-
-Result<JsonStream> JsonStream::open(const std::filesystem::path& file, std::string_view array_key) {
-  JsonStream stream;
-  std::error_code ignored;
-  const auto status = std::filesystem::status(file, ignored);
-  const auto io_error = [&](std::string message) {
-    return Unexpected{Error{.code = ErrorCode::kIo, .message = std::move(message), .file = file}};
-  };
-  if (!std::filesystem::exists(status)) return io_error("expected a file, found nothing");
-  if (std::filesystem::is_directory(status)) return io_error("expected a file, found a directory");
-  stream.start(file, array_key);
-  stream.source_->handle = gzopen(file.c_str(), "rb");
-  if (!stream.source_->handle) return io_error("expected a readable file, found one that is not");
-  gzbuffer(stream.source_->handle, 1 << 18);
-  return stream;
+Result<JsonStream> JsonStream::open(const std::filesystem::path& file, std::string_view array_key,
+                                    const ReadOptions& options) {
+  auto source = ByteSource::open(file, options);
+  if (!source) return Unexpected{source.error()};
+  return JsonStream(std::move(*source), file, array_key, options);
 }
 
 JsonStream JsonStream::over(std::string_view text, const std::filesystem::path& name,
-                            std::string_view array_key) {
-  JsonStream stream;
-  stream.start(name, array_key);
-  stream.source_->text = text;
-  return stream;
+                            std::string_view array_key, const ReadOptions& options) {
+  return {ByteSource::over(text), name, array_key, options};
 }
 
-void JsonStream::start(const std::filesystem::path& file, std::string_view array_key) {
-  file_ = file;
-  array_key_ = array_key;
-  source_ = std::make_unique<Source>();
+JsonStream::JsonStream(ByteSource source, const std::filesystem::path& file,
+                       std::string_view array_key, const ReadOptions& options)
+    : source_(std::move(source)), salvage_(options.salvage), file_(file), array_key_(array_key) {
   buffer_.resize(kPieceBytes + kPadding + 1);
   begin_ = end_ = 1;  // room for the frame before a piece at the very front
 }
-
-std::uint64_t JsonStream::bytes_read() const { return source_->bytes; }
 
 Error JsonStream::error_at(std::size_t position, std::string pointer, std::string message) const {
   position = std::min(position, end_);
@@ -231,21 +192,15 @@ Result<bool> JsonStream::refill() {
   }
   if (end_ + kPadding + kPieceBytes / 4 > buffer_.size()) buffer_.resize(2 * buffer_.size());
   const std::size_t room = buffer_.size() - kPadding - end_;
-  const int count =
-      source_->read(buffer_.data() + end_, std::min<std::size_t>(room, std::size_t{1} << 30));
-  int code = Z_OK;
-  const char* reason = source_->handle ? gzerror(source_->handle, &code) : "";
-  if (count < 0 || (count == 0 && code != Z_OK && code != Z_STREAM_END)) {
-    Error error = error_at(end_, "", "");
-    error.message = code == Z_BUF_ERROR
-                        ? "expected more gzip data, found the end of the file"
-                        : fmt::format("expected gzip data, found damage ({})", reason);
+  const auto count = source_.read(buffer_.data() + end_, room);
+  if (!count) {
+    Error error = error_at(end_, "", count.error().message);
+    error.code = count.error().code;
     return Unexpected{std::move(error)};
   }
-  end_ += static_cast<std::size_t>(count);
-  source_->bytes += static_cast<std::uint64_t>(count);
+  end_ += *count;
   std::memset(buffer_.data() + end_, ' ', kPadding);
-  return count > 0;
+  return *count > 0;
 }
 
 Result<char> JsonStream::peek() {
@@ -302,14 +257,14 @@ void JsonStream::restore_frame() {
   framed_ = false;
 }
 
-Result<JsonStream::Item> JsonStream::next(bool salvage) {
+Result<JsonStream::Item> JsonStream::next() {
   restore_frame();
   if (phase_ == Phase::kStart) {
     const auto first = peek();
     if (!first) return Unexpected{first.error()};
     if (end_ - begin_ >= 3 && std::memcmp(buffer_.data() + begin_, "\xEF\xBB\xBF", 3) == 0) {
       begin_ += 3;  // byte order mark
-      return next(salvage);
+      return next();
     }
     if (*first == '\0') {
       return Unexpected{error_at(begin_, "",
@@ -330,15 +285,15 @@ Result<JsonStream::Item> JsonStream::next(bool salvage) {
     pointer_prefix_ = bare_ ? "" : "/" + array_key_;
   }
   if (phase_ == Phase::kObject) {
-    auto item = next_member(salvage);
-    if (!item && salvage && array_seen_ && begin_ >= end_) {  // broken off behind the array
+    auto item = next_member();
+    if (!item && salvage_ && array_seen_ && begin_ >= end_) {  // broken off behind the array
       cut_off_ = true;
       phase_ = Phase::kDone;
       return Item::kEnd;
     }
     return item;
   }
-  if (phase_ == Phase::kArray) return next_elements(salvage);
+  if (phase_ == Phase::kArray) return next_elements();
   return Item::kEnd;
 }
 
@@ -408,7 +363,7 @@ Result<void> JsonStream::read_value(std::string& text) {
   return {};
 }
 
-Result<JsonStream::Item> JsonStream::next_member(bool salvage) {
+Result<JsonStream::Item> JsonStream::next_member() {
   auto c = peek();
   if (!c) return Unexpected{c.error()};
   if (*c == '}') {
@@ -451,15 +406,15 @@ Result<JsonStream::Item> JsonStream::next_member(bool salvage) {
     ++begin_;
     array_seen_ = true;
     phase_ = Phase::kArray;
-    return next_elements(salvage);
+    return next_elements();
   }
   if (auto read = read_value(member_text_); !read) return Unexpected{read.error()};
   return Item::kMember;
 }
 
-Result<JsonStream::Item> JsonStream::next_elements(bool salvage) {
+Result<JsonStream::Item> JsonStream::next_elements() {
   const auto cut_off = [&](std::size_t position, std::string_view expected) -> Result<Item> {
-    if (salvage) {
+    if (salvage_) {
       cut_off_ = true;
       phase_ = Phase::kDone;
       return Item::kEnd;
@@ -473,14 +428,14 @@ Result<JsonStream::Item> JsonStream::next_elements(bool salvage) {
   for (;;) {
     auto c = peek();
     if (!c) {
-      if (salvage) return cut_off(end_, "");
+      if (salvage_) return cut_off(end_, "");
       return Unexpected{c.error()};
     }
     if (*c == ']' && (next_index_ == 0 || array_closed_)) {
       ++begin_;
       phase_ = bare_ ? Phase::kDone : Phase::kObject;
       if (bare_) return finish();
-      return next(salvage);
+      return next();
     }
     if (*c == '\0') return cut_off(end_, "',' or ']'");
 
@@ -544,7 +499,7 @@ Result<JsonStream::Item> JsonStream::next_elements(bool salvage) {
     }
     const auto more = refill();
     if (!more) {
-      if (salvage) return cut_off(end_, "");
+      if (salvage_) return cut_off(end_, "");
       return Unexpected{more.error()};
     }
     if (!*more) return cut_off(end_, "the rest of an element");

@@ -2,11 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "byte_source.hpp"
+#include "perfmodel/graph/read_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -22,19 +23,16 @@ class JsonStream {
   enum class Item { kMember, kElements, kEnd };
 
   /// `array_key` names the member whose elements are streamed ("traceEvents", "nodes").
-  static Result<JsonStream> open(const std::filesystem::path& file, std::string_view array_key);
+  static Result<JsonStream> open(const std::filesystem::path& file, std::string_view array_key,
+                                 const ReadOptions& options = {});
 
   /// The same of text in memory, which must outlive the stream. `name` stands for the file in
   /// errors.
   static JsonStream over(std::string_view text, const std::filesystem::path& name,
-                         std::string_view array_key);
-
-  JsonStream(JsonStream&&) noexcept;
-  JsonStream& operator=(JsonStream&&) noexcept;
-  ~JsonStream();
+                         std::string_view array_key, const ReadOptions& options = {});
 
   /// With `salvage`, a document that breaks off ends after its last complete element.
-  Result<Item> next(bool salvage = false);
+  Result<Item> next();
 
   // Valid after kMember, until the next call. The text of a member longer than 1 MiB is empty.
   const std::string& member_key() const { return member_key_; }
@@ -51,8 +49,8 @@ class JsonStream {
   std::string_view element_text(std::size_t i) const;       ///< i counts within the piece
 
   bool array_seen() const { return array_seen_; }
-  bool cut_off() const { return cut_off_; }  ///< only with `salvage`
-  std::uint64_t bytes_read() const;          ///< inflated bytes so far
+  bool cut_off() const { return cut_off_; }                          ///< only with `salvage`
+  std::uint64_t bytes_read() const { return source_.bytes_read(); }  ///< inflated bytes so far
 
   /// An error at element `i` of the current piece: "/nodes/<index><pointer_tail>: message".
   Error element_error(std::size_t i, std::string_view pointer_tail, std::string message) const;
@@ -61,21 +59,20 @@ class JsonStream {
   Error syntax_error(std::string_view parser_message) const;
 
  private:
-  struct Source;
-
-  JsonStream();
-  void start(const std::filesystem::path& file, std::string_view array_key);
+  JsonStream(ByteSource source, const std::filesystem::path& file, std::string_view array_key,
+             const ReadOptions& options);
   Error error_at(std::size_t position, std::string pointer, std::string message) const;
   Result<bool> refill();  // false: no more text
   Result<char> peek();    // next non-blank character, '\0' at the end of text
-  Result<Item> next_member(bool salvage);
-  Result<Item> next_elements(bool salvage);
+  Result<Item> next_member();
+  Result<Item> next_elements();
   Result<std::string> read_string();
   Result<void> read_value(std::string& text);
   Result<Item> finish();
   void restore_frame();
 
-  std::unique_ptr<Source> source_;
+  ByteSource source_;
+  bool salvage_;
   std::filesystem::path file_;
   std::string array_key_;
   std::string pointer_prefix_;  // "/nodes", empty for a bare array

@@ -1,16 +1,14 @@
 #include <fmt/format.h>
 #include <simdjson.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <limits>
-#include <memory>
 #include <utility>
 
+#include "byte_source.hpp"
 #include "chakra_format.hpp"
 
 namespace perfmodel {
@@ -598,20 +596,10 @@ bool read_node(std::string_view message, ChakraNode& node, Lists& lists, Failure
 // The inflated bytes of a file, piece by piece.
 class Bytes {
  public:
-  static Result<Bytes> open(const std::filesystem::path& file) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(file, ignored)) {
-      return fail(ErrorCode::kIo, "expected a Chakra trace, found a folder");
-    }
-    errno = 0;
-    Bytes bytes;
-    bytes.handle_.reset(gzopen(file.c_str(), "rb"));
-    if (!bytes.handle_) {
-      return fail(ErrorCode::kIo, fmt::format("cannot open: {}", std::strerror(errno)));
-    }
-    gzbuffer(bytes.handle_.get(), 1u << 17);
-    bytes.buffer_.resize(std::size_t{1} << 20);
-    return bytes;
+  static Result<Bytes> open(const std::filesystem::path& file, const ReadOptions& options) {
+    auto source = ByteSource::open(file, options);
+    if (!source) return Unexpected{source.error()};
+    return Bytes(std::move(*source));
   }
 
   // Makes `count` bytes available, or as many as there are.
@@ -624,23 +612,16 @@ class Bytes {
         begin_ = 0;
       }
       if (end_ == buffer_.size()) buffer_.resize(2 * buffer_.size());
-      const int read = gzread(handle_.get(), buffer_.data() + end_,
-                              static_cast<unsigned>(buffer_.size() - end_));
-      int code = Z_OK;
-      const char* reason = gzerror(handle_.get(), &code);
-      if (read < 0 || (read == 0 && code != Z_OK && code != Z_STREAM_END)) {
-        const std::uint64_t place = consumed_ + end_;
-        if (code == Z_ERRNO) {
-          return fail(ErrorCode::kIo, fmt::format("cannot read: {}", std::strerror(errno)));
+      const auto read = source_.read(buffer_.data() + end_, buffer_.size() - end_);
+      if (!read) {
+        Error error = read.error();
+        if (error.code != ErrorCode::kIo) {
+          error.message = fmt::format("byte {}: {}", consumed_ + end_, error.message);
         }
-        return fail(
-            ErrorCode::kSyntax,
-            code == Z_BUF_ERROR
-                ? fmt::format("byte {}: expected more gzip data, found the end of the file", place)
-                : fmt::format("byte {}: expected gzip data, found damage ({})", place, reason));
+        return Unexpected{std::move(error)};
       }
-      at_end_ = read == 0;
-      end_ += static_cast<std::size_t>(read);
+      at_end_ = *read == 0;
+      end_ += *read;
     }
     return std::min(count, end_ - begin_);
   }
@@ -650,10 +631,11 @@ class Bytes {
   void skip(std::size_t count) { begin_ += count; }
 
  private:
-  struct Close {
-    void operator()(gzFile_s* handle) const { gzclose(handle); }
-  };
-  std::unique_ptr<gzFile_s, Close> handle_;
+  explicit Bytes(ByteSource source) : source_(std::move(source)) {
+    buffer_.resize(std::size_t{1} << 20);
+  }
+
+  ByteSource source_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;
   std::uint64_t consumed_ = 0;  // before buffer_
@@ -776,8 +758,8 @@ class Reader {
 
 }  // namespace
 
-Result<ChakraTrace> read_chakra(const std::filesystem::path& file) {
-  auto bytes = Bytes::open(file);
+Result<ChakraTrace> read_chakra(const std::filesystem::path& file, const ReadOptions& options) {
+  auto bytes = Bytes::open(file, options);
   auto trace = bytes ? Reader(std::move(*bytes)).run() : Unexpected{bytes.error()};
   if (!trace) trace.error().file = file;
   return trace;

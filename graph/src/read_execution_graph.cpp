@@ -616,14 +616,13 @@ Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path&
   return {};
 }
 
-Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& file,
-                                ReadOptions options) {
+Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& file) {
   ExecutionGraph graph;
   graph.source = file.string();
   Reader reader(graph);
   bool has_trace_events = false;
   for (;;) {
-    const auto item = stream.next(options.salvage);
+    const auto item = stream.next();
     if (!item) {
       // A timed trace is one long member; say so rather than where its text ends.
       return Unexpected{item.error()};
@@ -656,16 +655,16 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
 }  // namespace
 
 Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
-                                            ReadOptions options) {
-  auto stream = JsonStream::open(file, "nodes");
+                                            const ReadOptions& options) {
+  auto stream = JsonStream::open(file, "nodes", options);
   if (!stream) return Unexpected{stream.error()};
-  return read_all(std::move(*stream), file, options);
+  return read_all(std::move(*stream), file);
 }
 
 Result<ExecutionGraph> parse_execution_graph(std::string_view text, std::string_view name,
-                                             ReadOptions options) {
+                                             const ReadOptions& options) {
   const std::filesystem::path file(name);
-  return read_all(JsonStream::over(text, file, "nodes"), file, options);
+  return read_all(JsonStream::over(text, file, "nodes", options), file);
 }
 
 }  // namespace perfmodel

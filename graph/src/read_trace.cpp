@@ -652,14 +652,14 @@ std::string Trace::gpu_name() const {
   return {};
 }
 
-Result<Trace> read_trace(const std::filesystem::path& file, ReadOptions options) {
-  auto stream = JsonStream::open(file, "traceEvents");
+Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& options) {
+  auto stream = JsonStream::open(file, "traceEvents", options);
   if (!stream) return Unexpected{stream.error()};
   Trace trace;
   trace.source = file.string();
   Reader reader(trace);
   for (;;) {
-    const auto item = stream->next(options.salvage);
+    const auto item = stream->next();
     if (!item) return Unexpected{item.error()};
     if (*item == JsonStream::Item::kEnd) break;
     if (*item == JsonStream::Item::kMember) {

@@ -28,7 +28,8 @@ struct Arguments {
   double interference = 1;
   std::optional<double> bucket_mb, unit_mb;
   Window iterations, kernel_iterations;
-  bool json = false, salvage = false, missing_collectives = false;
+  ReadOptions reading;
+  bool json = false, missing_collectives = false;
   std::size_t top = 10;
 };
 
@@ -81,7 +82,7 @@ class Run {
   // A trace is read once if all graphs share it.
   Result<const Trace*> trace(const std::string& file) {
     if (!trace_ || trace_file_ != file) {
-      auto read = read_trace(file, {.salvage = arguments_.salvage});
+      auto read = read_trace(file, arguments_.reading);
       if (!read) return Unexpected{read.error()};
       for (const std::string& warning : read->warnings) warn(file_name(file) + ": " + warning);
       trace_ = std::move(*read);
@@ -124,7 +125,7 @@ class Run {
     kernel_times_.resize(count);
     for (std::size_t i = 0; i < count; ++i) {
       const std::string& file = arguments_.graphs[i];
-      auto graph = read_execution_graph(file, {.salvage = arguments_.salvage});
+      auto graph = read_execution_graph(file, arguments_.reading);
       if (!graph) return Unexpected{graph.error()};
       const ChosenOverheads& chosen = table_of(i);
       report_.ranks.push_back({.graph_file = file_name(file),
@@ -414,7 +415,7 @@ Command predict_command(CLI::App& parent) {
       ->check(at_least(0))
       ->capture_default_str()
       ->type_name("N");
-  app->add_flag("--salvage", arguments->salvage, "Keep what is complete in files that break off");
+  add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");
   app->footer(kIterationsRule);
   app->callback([arguments] {

@@ -21,7 +21,8 @@ struct Arguments {
   std::vector<std::string> traces;
   std::string timeline, chakra;
   ReplayOptions options;
-  bool json = false, salvage = false;
+  ReadOptions reading;
+  bool json = false;
   std::size_t top = 10;
 };
 
@@ -242,7 +243,7 @@ Result<Replay> replay_chakra_files(const Arguments& arguments) {
   }
   std::vector<ChakraTrace> traces;
   for (const std::string& file : arguments.traces) {
-    auto trace = read_chakra(file);
+    auto trace = read_chakra(file, arguments.reading);
     if (!trace) return Unexpected{trace.error()};
     traces.push_back(std::move(*trace));
   }
@@ -264,7 +265,7 @@ Result<Replay> replay_files(const Arguments& arguments) {
   }
   std::vector<Trace> traces;
   for (const std::string& file : arguments.traces) {
-    auto trace = read_trace(file, {.salvage = arguments.salvage});
+    auto trace = read_trace(file, arguments.reading);
     if (!trace) return Unexpected{trace.error()};
     traces.push_back(std::move(*trace));
   }
@@ -325,7 +326,7 @@ Command replay_command(CLI::App& parent) {
       ->check(at_least(0))
       ->capture_default_str()
       ->type_name("N");
-  app->add_flag("--salvage", arguments->salvage, "Keep what is complete in files that break off");
+  add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return execute(*arguments); }};
 }

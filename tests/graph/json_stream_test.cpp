@@ -42,13 +42,13 @@ class JsonStreamTest : public testing::Test {
 
   static Walk walk(const path& file, bool salvage = false) {
     Walk seen;
-    auto stream = JsonStream::open(file, "nodes");
+    auto stream = JsonStream::open(file, "nodes", {.salvage = salvage});
     if (!stream) {
       seen.error = to_string(stream.error());
       return seen;
     }
     for (;;) {
-      const auto item = stream->next(salvage);
+      const auto item = stream->next();
       if (!item) {
         seen.error = to_string(item.error());
         if (const auto name = seen.error.find("in.json"); name != std::string::npos) {

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "perfmodel/graph/read_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -150,7 +151,7 @@ std::int64_t chakra_comm_size(ChakraCollective collective, std::int64_t buffer_b
 /// file, a length beyond the end, a broken message, a text that is no UTF-8, an unknown node or
 /// collective type, an attribute given twice or of the wrong type, negative times or sizes, an id
 /// used twice, a dependency on no node or on itself.
-Result<ChakraTrace> read_chakra(const std::filesystem::path& file);
+Result<ChakraTrace> read_chakra(const std::filesystem::path& file, const ReadOptions& options = {});
 
 /// Writes one rank's trace (compressed if the name ends in `.gz`, which ASTRA-sim does not read).
 /// The file appears whole or not at all; equal traces give equal bytes.
