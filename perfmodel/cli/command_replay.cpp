@@ -10,6 +10,7 @@
 #include "critical_path_report.hpp"
 #include "output.hpp"
 #include "perfmodel/replay.hpp"
+#include "read_files.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -263,16 +264,12 @@ Result<Replay> replay_files(const Arguments& arguments) {
   if (std::all_of(arguments.traces.begin(), arguments.traces.end(), is_chakra)) {
     return replay_chakra_files(arguments);
   }
-  std::vector<Trace> traces;
-  for (const std::string& file : arguments.traces) {
-    auto trace = read_trace(file, arguments.reading);
-    if (!trace) return Unexpected{trace.error()};
-    traces.push_back(std::move(*trace));
-  }
+  const auto traces = read_trace_files(arguments.traces, arguments.reading);
+  if (!traces) return Unexpected{traces.error()};
   ReplayOptions options = arguments.options;
   options.keep_timeline = !arguments.timeline.empty();
   options.keep_chakra = !arguments.chakra.empty();
-  return replay(traces, options);
+  return replay(*traces, options);
 }
 
 Result<void> execute(const Arguments& arguments) {

@@ -9,6 +9,7 @@
 #include "output.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "read_files.hpp"
 #include "rewrite_options.hpp"
 #include "text_table.hpp"
 
@@ -95,7 +96,7 @@ std::string to_lines(const RewriteArguments& arguments, const ExecutionGraph& gr
 
 Result<void> execute(const RewriteArguments& arguments) {
   if (auto other = check_output(arguments); !other) return other;
-  auto source = read_execution_graph(arguments.graph, arguments.reading);
+  auto source = read_graph_file(arguments.graph, arguments.reading);
   if (!source) return Unexpected{source.error()};
   std::vector<Step> steps;
   const auto graph = apply(std::move(*source), arguments, steps);

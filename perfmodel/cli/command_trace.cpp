@@ -8,6 +8,7 @@
 #include "command.hpp"
 #include "output.hpp"
 #include "perfmodel/trace_report.hpp"
+#include "read_files.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -133,7 +134,7 @@ std::string trace_text(const TraceReport& report, std::size_t top, bool bold) {
 }
 
 Result<void> execute(const Arguments& arguments) {
-  const auto trace = read_trace(arguments.trace, arguments.reading);
+  const auto trace = read_trace_file(arguments.trace, arguments.reading);
   if (!trace) return Unexpected{trace.error()};
   const auto content = report(*trace, arguments.iterations);
   if (!content) return Unexpected{content.error()};
