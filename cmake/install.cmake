@@ -32,6 +32,22 @@ if(TARGET kernels_bench)
   endforeach()
 endif()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/perfmodel)
+install(FILES CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# Manual page and completions: the program writes them out of its own parser.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(pages ${PROJECT_BINARY_DIR}/pages)
+  file(MAKE_DIRECTORY ${pages})
+  add_custom_command(OUTPUT ${pages}/perfpredict.1.gz ${pages}/perfpredict ${pages}/_perfpredict
+    COMMAND perfpredict man -o ${pages}/perfpredict.1.gz
+    COMMAND perfpredict completion bash -o ${pages}/perfpredict
+    COMMAND perfpredict completion zsh -o ${pages}/_perfpredict
+    DEPENDS perfpredict VERBATIM)
+  add_custom_target(perfpredict_pages ALL DEPENDS ${pages}/perfpredict.1.gz)
+  install(FILES ${pages}/perfpredict.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${pages}/perfpredict DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${pages}/_perfpredict DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+endif()
 
 # pkg-config. Relative folders only, so that the prefix may be moved.
 # Static libraries need what they use in every link, so perfmodel.pc has it under Requires.

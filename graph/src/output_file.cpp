@@ -1,5 +1,6 @@
 #include "perfmodel/output_file.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -9,10 +10,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
+#include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
+
+#include "temporary_files.hpp"
 
 namespace perfmodel {
 namespace {
@@ -30,11 +32,18 @@ std::filesystem::path temporary_name(const std::filesystem::path& file) {
   return name;
 }
 
+// Not every file system can be asked.
+bool is_lost(int reason) { return reason != EINVAL && reason != ENOSYS && reason != ENOTSUP; }
+
+constexpr mode_t kMode = 0666;  // less what the user's mask takes
+
 }  // namespace
 
 struct OutputFile::State {
-  std::filesystem::path file, temporary;  // the latter is empty for what is written directly
-  std::ofstream out;
+  std::filesystem::path file;
+  std::optional<TemporaryName> temporary;  // none: written directly
+  int descriptor = -1;
+  std::string waiting;  // to be written with what follows
   bool gzip = false, finished = false;
   int problem = 0;  // errno of the first one
   z_stream stream = {};
@@ -42,16 +51,49 @@ struct OutputFile::State {
 
   ~State() {
     if (gzip) deflateEnd(&stream);
-    if (temporary.empty()) return;
-    out.close();
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
+    if (descriptor >= 0) ::close(descriptor);
+    if (temporary) ::unlink(temporary->c_str());
   }
 
-  void put(const char* bytes, std::size_t size) {
-    if (problem != 0) return;
-    errno = 0;
-    if (!out.write(bytes, static_cast<std::streamsize>(size))) problem = errno ? errno : EIO;
+  void note_problem(int reason) {
+    if (problem == 0) problem = reason;
+  }
+
+  void open_temporary() {
+    do {  // a killed process of the same number may have left one
+      temporary.emplace(temporary_name(file));
+      descriptor = ::open(temporary->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
+    } while (descriptor < 0 && errno == EEXIST);
+    if (descriptor >= 0) return;
+    note_problem(errno);
+    temporary.reset();
+  }
+
+  void open_directly() {
+    descriptor = ::open(file.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+    if (descriptor < 0) note_problem(errno);
+  }
+
+  void put_out(std::string_view bytes) {
+    while (!bytes.empty() && problem == 0) {
+      const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+      if (written >= 0) {
+        bytes.remove_prefix(static_cast<std::size_t>(written));
+      } else if (errno != EINTR) {
+        note_problem(errno);
+      }
+    }
+  }
+
+  void put(std::string_view bytes) {
+    constexpr std::size_t kPiece = std::size_t{1} << 16;
+    if (waiting.size() + bytes.size() < kPiece) {
+      waiting += bytes;
+      return;
+    }
+    put_out(waiting);
+    waiting.clear();
+    put_out(bytes);
   }
 
   // Not more than zlib can count.
@@ -62,12 +104,20 @@ struct OutputFile::State {
     do {
       stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
       stream.avail_out = static_cast<uInt>(buffer.size());
-      if (deflate(&stream, flush) == Z_STREAM_ERROR) {
-        problem = problem != 0 ? problem : EIO;
-        return;
-      }
-      put(buffer.data(), buffer.size() - stream.avail_out);
+      if (deflate(&stream, flush) == Z_STREAM_ERROR) return note_problem(EIO);
+      put({buffer.data(), buffer.size() - stream.avail_out});
     } while (stream.avail_out == 0);
+  }
+
+  // What the disk has not taken yet may still fail: before the rename, so that the name never
+  // stands for less than the whole file, whatever ends the machine.
+  void close() {
+    put_out(waiting);
+    waiting.clear();
+    if (temporary && problem == 0 && ::fsync(descriptor) != 0 && is_lost(errno)) {
+      note_problem(errno);
+    }
+    if (::close(std::exchange(descriptor, -1)) != 0) note_problem(errno);
   }
 };
 
@@ -93,17 +143,20 @@ Result<OutputFile> OutputFile::create(const std::filesystem::path& file) {
     state->header.os = 255;  // unknown
     deflateSetHeader(&state->stream, &state->header);
   }
-  const std::filesystem::path name = special ? file : temporary_name(file);
-  errno = 0;
-  state->out.open(name, std::ios::binary | std::ios::trunc);
-  if (!state->out) return write_error(file, std::strerror(errno));
-  if (!special) state->temporary = name;
+  if (special) {
+    state->open_directly();
+  } else if (std::filesystem::exists(status) && ::access(file.c_str(), W_OK) != 0) {
+    state->problem = errno;  // a rename would ask for rights in the folder alone
+  } else {
+    state->open_temporary();
+  }
+  if (state->problem != 0) return write_error(file, std::strerror(state->problem));
   return OutputFile(std::move(state));
 }
 
 void OutputFile::write(std::string_view bytes) {
   PERFMODEL_CHECK(state_ && !state_->finished);
-  if (!state_->gzip) return state_->put(bytes.data(), bytes.size());
+  if (!state_->gzip) return state_->put(bytes);
   constexpr std::size_t kPiece = std::size_t{1} << 30;
   for (; !bytes.empty(); bytes.remove_prefix(std::min(kPiece, bytes.size()))) {
     state_->compress(bytes.substr(0, kPiece), Z_NO_FLUSH);
@@ -114,9 +167,7 @@ Result<void> OutputFile::finish() {
   PERFMODEL_CHECK(state_ && !state_->finished);
   if (state_->gzip) state_->compress({}, Z_FINISH);
   state_->finished = true;
-  errno = 0;
-  state_->out.close();
-  if (!state_->out && state_->problem == 0) state_->problem = errno ? errno : EIO;
+  state_->close();
   if (state_->problem != 0) return write_error(state_->file, std::strerror(state_->problem));
   return {};
 }
@@ -127,11 +178,11 @@ Result<void> OutputFile::commit() {
     if (auto finished = finish(); !finished) return finished;
   }
   if (state_->problem != 0) return write_error(state_->file, std::strerror(state_->problem));
-  if (state_->temporary.empty()) return {};
-  std::error_code problem;
-  std::filesystem::rename(state_->temporary, state_->file, problem);
-  if (problem) return write_error(state_->file, problem.message());
-  state_->temporary.clear();
+  if (!state_->temporary) return {};
+  if (::rename(state_->temporary->c_str(), state_->file.c_str()) != 0) {
+    return write_error(state_->file, std::strerror(errno));
+  }
+  state_->temporary.reset();
   return {};
 }
 

@@ -419,11 +419,20 @@ std::string execution_graph_json(const ExecutionGraph& graph, const WriteOptions
   return text;
 }
 
+Result<OutputFile> write_unnamed_execution_graph(const ExecutionGraph& graph,
+                                                 const std::filesystem::path& file,
+                                                 const WriteOptions& options) {
+  auto out = OutputFile::create(file);
+  if (!out) return out;
+  Writer(graph, [&out](std::string_view piece) { out->write(piece); }).write(options);
+  if (auto finished = out->finish(); !finished) return Unexpected{finished.error()};
+  return out;
+}
+
 Result<void> write_execution_graph(const ExecutionGraph& graph, const std::filesystem::path& file,
                                    const WriteOptions& options) {
-  auto out = OutputFile::create(file);
+  auto out = write_unnamed_execution_graph(graph, file, options);
   if (!out) return Unexpected{out.error()};
-  Writer(graph, [&out](std::string_view piece) { out->write(piece); }).write(options);
   return out->commit();
 }
 

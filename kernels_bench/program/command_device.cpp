@@ -32,21 +32,21 @@ Json json_of(const DeviceInfo& info, const GpuOfDevice& found) {
     }
     libraries.push_back(std::move(entry));
   }
-  return {{"schema", "kernels-bench-device"},
-          {"version", 1},
-          {"gpu", found.gpu.name},
-          {"is_known", found.is_known},
-          {"name", info.name},
-          {"target", info.target},
-          {"driver", info.driver},
-          {"runtime", info.runtime},
-          {"libraries", std::move(libraries)},
-          {"memory_bytes", info.memory_bytes},
-          {"free_bytes", info.free_bytes},
-          {"l2_bytes", info.l2_bytes},
-          {"num_sms", info.num_sms},
-          {"clock_mhz", info.clock_mhz},
-          {"memory_clock_mhz", info.memory_clock_mhz}};
+  Json json = perfmodel::cli::document(perfmodel::schemas::kBenchDevice, "kernels_bench");
+  json.update({{"gpu", found.gpu.name},
+               {"is_known", found.is_known},
+               {"name", info.name},
+               {"target", info.target},
+               {"driver", info.driver},
+               {"runtime", info.runtime},
+               {"libraries", std::move(libraries)},
+               {"memory_bytes", info.memory_bytes},
+               {"free_bytes", info.free_bytes},
+               {"l2_bytes", info.l2_bytes},
+               {"num_sms", info.num_sms},
+               {"clock_mhz", info.clock_mhz},
+               {"memory_clock_mhz", info.memory_clock_mhz}});
+  return json;
 }
 
 Result<void> run(const Arguments& arguments) {

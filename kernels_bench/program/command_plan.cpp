@@ -82,7 +82,8 @@ Result<void> print_plans(const std::vector<FamilyPlan>& plans, const perfmodel::
 }
 
 Result<void> print_json(const std::vector<FamilyPlan>& plans, const perfmodel::Gpu& gpu) {
-  Json document = {{"schema", "kernels-bench-plan"}, {"version", 1}, {"gpu", gpu.name}};
+  Json document = perfmodel::cli::document(perfmodel::schemas::kBenchPlan, "kernels_bench");
+  document["gpu"] = gpu.name;
   document["families"] = Json::array();
   for (const FamilyPlan& plan : plans) {
     document["families"].push_back({{"family", plan.family->name},

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "perfmodel/output_file.hpp"
+#include "perfmodel/schema.hpp"
 
 namespace kernels_bench {
 namespace {
@@ -140,8 +141,8 @@ Result<void> write_gpu_file(const DeviceInfo& info, const Gpu& gpu,
   const double link =
       peaks.link_gb_per_s > 0 ? peaks.link_gb_per_s : gpu.pcie_bandwidth.value / 1e9;
   const Json document = {
-      {"schema", "perfmodel-gpu"},
-      {"version", 1},
+      {"schema", perfmodel::schemas::kGpu.name},
+      {"version", perfmodel::schemas::kGpu.version},
       {"name", gpu.name},
       {"title", gpu.title},
       {"vendor", gpu.vendor},

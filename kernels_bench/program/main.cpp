@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "commands.hpp"
+#include "perfmodel/version.hpp"
 
 namespace kernels_bench {
 namespace {
@@ -46,7 +47,7 @@ int exit_code_of(const perfmodel::Result<void>& done) {
 int run(int argc, char** argv) {
   CLI::App app{"Measures kernels on a GPU, for kernel models that predict them."};
   app.name("kernels_bench");
-  app.set_version_flag("--version", "kernels_bench " PERFMODEL_VERSION);
+  app.set_version_flag("--version", "kernels_bench " + perfmodel::build_text());
   bool list = false;
   app.add_flag("--list", list, "Families, backends and their devices");
   app.require_subcommand(0, 1);

@@ -165,18 +165,17 @@ Result<void> write_built_graph(const CLI::App& app, const BuildArguments& argume
   const ModelSize size = model_size(graph);
   const std::size_t ops = top_level_ops(graph).size();
   if (arguments.json) {
-    Json json = {{"schema", "perfmodel-build"},
-                 {"version", 1},
-                 {"graph", file_name(arguments.output)},
+    Json json = document(schemas::kBuild);
+    json.update({{"graph", file_name(arguments.output)},
                  {"built", true},
                  {"model", facts.model},
                  {"parameters", size.parameters},
                  {"matrix_flop", size.matrix_flop},
                  {"nodes", graph.nodes.size()},
                  {"top_level_ops", ops},
-                 {"command", command}};
+                 {"command", command}});
     json.update(facts.keys);
-    return print(to_text(json));
+    return print_document(json);
   }
   TextList list;
   list.row("graph", arguments.output + " (built)");
@@ -187,7 +186,7 @@ Result<void> write_built_graph(const CLI::App& app, const BuildArguments& argume
            fmt::format("{:.4g} GFLOP in matrix products and convolutions", size.matrix_flop / 1e9));
   list.row("size", fmt::format("{}, {}", counted(graph.nodes.size(), "node"),
                                counted(ops, "top-level op")));
-  return print("\n" + list.text());
+  return print_report("\n" + list.text());
 }
 
 }  // namespace perfmodel::cli

@@ -1,5 +1,8 @@
 #include "cli_main.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -7,10 +10,13 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "output.hpp"
+#include "perfmodel/version.hpp"
+#include "signals.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -41,10 +47,20 @@ void complain(std::string message) {
   std::fprintf(stderr, "%s\n", message.c_str());
 }
 
+// The number of a closed standard stream would go to the next file that is opened, and what is
+// printed into that file. These cannot be read, or written.
+void keep_standard_numbers() {
+  for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(number, F_GETFD) >= 0) continue;
+    [[maybe_unused]] const int same =
+        ::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 int run(int argc, char** argv, MakeCommands make_commands) {
   CLI::App app{"Predicts the time of a training batch on a GPU from PyTorch execution graphs."};
   app.name("perfpredict");
-  app.set_version_flag("--version", "perfpredict " PERFMODEL_VERSION);
+  app.set_version_flag("--version", "perfpredict " + build_text());
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
   app.footer(
@@ -55,7 +71,11 @@ int run(int argc, char** argv, MakeCommands make_commands) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-      return app.exit(error) == 0 ? kOk : kBadUsage;  // --help, --version
+      std::ostringstream text, nothing;  // --help, --version
+      app.exit(error, text, nothing);
+      const Result<void> printed = print(text.str());
+      if (!printed) complain(to_string(printed.error()));
+      return printed ? kOk : kBadInput;
     }
     std::string message = error.what();
     // CLI11 looks for what is missing before it looks at what nobody knows.
@@ -82,6 +102,8 @@ int run(int argc, char** argv, MakeCommands make_commands) {
 }  // namespace
 
 int cli_main(int argc, char** argv, MakeCommands make_commands) {
+  keep_standard_numbers();
+  set_up_signals();
   try {
     return run(argc, argv, make_commands);
   } catch (const std::bad_alloc&) {

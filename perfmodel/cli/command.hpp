@@ -27,6 +27,9 @@ Command sweep_command(CLI::App& parent);
 Command serve_command(CLI::App& parent);
 Command train_command(CLI::App& parent);
 Command eval_command(CLI::App& parent);
+/// Not in --help: what packages install beside the program.
+Command completion_command(CLI::App& parent);
+Command man_command(CLI::App& parent);
 /// `build` has one command per model family.
 std::vector<Command> build_commands(CLI::App& parent);
 

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -8,7 +7,7 @@
 
 #include "arguments.hpp"
 #include "command.hpp"
-#include "kernel_models_option.hpp"
+#include "eval_arguments.hpp"
 #include "output.hpp"
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/data_files.hpp"
@@ -19,12 +18,7 @@
 namespace perfmodel::cli {
 namespace {
 
-struct Arguments {
-  std::vector<std::string> files;
-  std::string model, models = "learned", op, dtype, shapes = "all", gpu;
-  double min_us = 0;
-  bool graphs = false, json = false;
-};
+using Arguments = EvalArguments;
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string signed_percent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
@@ -93,15 +87,15 @@ Result<void> eval_rows(const Arguments& arguments) {
   }
   const double coverage = coverage_rows ? inside / static_cast<double>(coverage_rows) : 0;
   if (arguments.json) {
-    Json json = {
-        {"schema", "perfmodel-eval"}, {"version", 1}, {"model", file_name(arguments.model)}};
+    Json json = document(schemas::kEval);
+    json["model"] = file_name(arguments.model);
     json.update(all.json());
     json["coverage"] = coverage;
     json["unknown_rows"] = unknown;
     json["rows_of_unseen_gpus"] = unseen;
     for (const auto& [name, slice] : by_device) json["by_device"][name] = slice.json();
     for (const auto& [name, slice] : by_op) json["by_op"][name] = slice.json();
-    return print(to_text(json));
+    return print_document(json);
   }
   std::string text =
       "\nErrors of times as measured, launch cost of the campaign included where the "
@@ -120,7 +114,7 @@ Result<void> eval_rows(const Arguments& arguments) {
   if (unknown)
     text +=
         fmt::format("{} of families that the model file does not know\n", counted(unknown, "row"));
-  return print(text);
+  return print_report(text);
 }
 
 struct GraphRow {
@@ -239,7 +233,7 @@ Result<void> eval_graphs(const Arguments& arguments) {
     }
   }
   if (arguments.json) {
-    Json json = {{"schema", "perfmodel-eval-graphs"}, {"version", 1}};
+    Json json = document(schemas::kEvalGraphs);
     json.update(all.json());
     json["other_options"] = others.json();
     for (const auto& [name, errors] : by_device) json["by_device"][name] = errors.json();
@@ -257,7 +251,7 @@ Result<void> eval_graphs(const Arguments& arguments) {
                       {"unseen_model", m.unseen_model},
                       {"suspect_label", m.suspect_label}});
     }
-    return print(to_text(json));
+    return print_document(json);
   }
   // Errors in percent; the columns of four published predictors.
   TextTable table(
@@ -281,39 +275,15 @@ Result<void> eval_graphs(const Arguments& arguments) {
   for (const auto& [name, errors] : by_device) add(name, errors);
   for (const auto& [name, errors] : by_vendor) add("all of " + name, errors);
   if (others.rows) add("other options (fusion, 4 GPUs)", others);
-  return print("\nErrors in percent of the measured latency:\n\n" + table.text(bold_allowed()) +
-               "\n" + means.text(bold_allowed()));
+  return print_report("\nErrors in percent of the measured latency:\n\n" +
+                      table.text(bold_allowed()) + "\n" + means.text(bold_allowed()));
 }
 
 }  // namespace
 
 Command eval_command(CLI::App& parent) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* app =
-      parent.add_subcommand("eval", "Judges kernel models on measured kernels or whole models");
-  app->add_option("FILES", arguments->files,
-                  "Measured kernels; with --graphs: operator graphs, graphs and latencies")
-      ->type_name("")
-      ->required();
-  app->add_option("--model", arguments->model, "Model file to judge")->type_name("FILE");
-  app->add_flag("--graphs", arguments->graphs,
-                "Whole models: OPGRAPHS GRAPHS E2E, aggregated as docs/formats.md says");
-  add_models_option(*app, arguments->models)
-      ->description("With --graphs and without --model: learned, heuristic or roofline");
-  app->add_option("--shapes", arguments->shapes, "Rows of NeuSight's shape sets: all, train, llm")
-      ->check(CLI::IsMember({"all", "train", "llm"}))
-      ->capture_default_str();
-  app->add_option("--min-us", arguments->min_us, "Only rows that took at least this long");
-  app->add_option("--gpu", arguments->gpu, "GPU of rows that name none")->type_name("NAME");
-  app->add_option("--op", arguments->op, "What rows are that do not say it")->type_name("NAME");
-  app->add_option("--dtype", arguments->dtype, "Their element type")->type_name("NAME");
-  app->add_flag("--json", arguments->json, "Print one JSON document");
-  app->callback([arguments] {
-    if (arguments->graphs && arguments->files.size() != 3) {
-      throw CLI::ValidationError("--graphs", "takes three files: OPGRAPHS GRAPHS E2E");
-    }
-    if (!arguments->graphs && arguments->model.empty()) throw CLI::RequiredError("--model");
-  });
+  CLI::App* app = add_eval_command(parent, arguments);
   return {app, [arguments] {
             return arguments->graphs ? eval_graphs(*arguments) : eval_rows(*arguments);
           }};

@@ -149,12 +149,13 @@ Result<void> execute(const Arguments& arguments) {
     gpus.push_back(std::move(*gpu));
   }
   if (arguments.json) {
-    Json json = {{"schema", "perfmodel-gpus"}, {"version", 1}, {"gpus", Json::array()}};
+    Json json = document(schemas::kGpus);
+    json["gpus"] = Json::array();
     for (const Gpu& gpu : gpus) json["gpus"].push_back(gpu_json(gpu));
-    return print(to_text(json));
+    return print_document(json);
   }
-  return print(arguments.name.empty() ? list_text(gpus, bold_allowed())
-                                      : details_text(gpus.front(), bold_allowed()));
+  return print_report(arguments.name.empty() ? list_text(gpus, bold_allowed())
+                                             : details_text(gpus.front(), bold_allowed()));
 }
 
 }  // namespace

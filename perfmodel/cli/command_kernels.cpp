@@ -124,13 +124,12 @@ Json names(const std::vector<Gpu>& gpus) {
 }
 
 Json json_document(const Arguments& arguments, const Priced& priced) {
-  Json json = {{"schema", "perfmodel-kernels"},
-               {"version", 1},
-               {"queries", file_name(arguments.queries)},
+  Json json = document(schemas::kKernels);
+  json.update({{"queries", file_name(arguments.queries)},
                {"models", arguments.models},
                {"gpus", names(priced.table.gpus)},
                {"ops", priced.table.ops},
-               {"rows", priced.prices.size()}};
+               {"rows", priced.prices.size()}});
   if (arguments.output.empty()) {
     Json& kernels = json["kernels"] = Json::array();
     for (std::size_t i = 0; i < priced.prices.size(); ++i) {
@@ -179,10 +178,10 @@ Result<void> execute(const Arguments& arguments) {
     const fmt::memory_buffer text = csv_text(*priced);
     file->write({text.data(), text.size()});
     if (auto written = file->commit(); !written) return written;
-    return print(arguments.json ? to_text(json_document(arguments, *priced))
-                                : summary_text(arguments, *priced));
+    if (arguments.json) return print_document(json_document(arguments, *priced));
+    return print_report(summary_text(arguments, *priced));
   }
-  if (arguments.json) return print(to_text(json_document(arguments, *priced)));
+  if (arguments.json) return print_document(json_document(arguments, *priced));
   const fmt::memory_buffer text = csv_text(*priced);
   return print({text.data(), text.size()});
 }

@@ -10,6 +10,7 @@
 #include "output.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
+#include "read_files.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -46,20 +47,19 @@ std::string command_line(const Arguments& arguments) {
 Result<OverheadTable> extract(const Arguments& arguments) {
   const auto method = parse_overhead_method(arguments.method);
   if (!method) return Unexpected{method.error()};
-  std::deque<Trace> traces;
+  auto traces = read_trace_files(arguments.traces, arguments.reading);
+  if (!traces) return Unexpected{traces.error()};
   std::deque<ExecutionGraph> graphs;
   std::vector<OverheadSource> sources;
   std::vector<std::string> warnings;
   for (std::size_t i = 0; i < arguments.traces.size(); ++i) {
-    auto trace = read_trace(arguments.traces[i], arguments.reading);
-    if (!trace) return Unexpected{trace.error()};
-    for (const std::string& warning : trace->warnings) {
+    const Trace& trace = (*traces)[i];
+    for (const std::string& warning : trace.warnings) {
       warnings.push_back(file_name(arguments.traces[i]) + ": " + warning);
     }
-    traces.push_back(std::move(*trace));
-    OverheadSource source{.trace = &traces.back()};
+    OverheadSource source{.trace = &trace};
     if (!arguments.graphs.empty() && arguments.graphs[i] != "-") {
-      auto graph = read_execution_graph(arguments.graphs[i], arguments.reading);
+      auto graph = read_graph_file(arguments.graphs[i], arguments.reading);
       if (!graph) return Unexpected{graph.error()};
       graphs.push_back(std::move(*graph));
       source.graph = &graphs.back();
@@ -184,8 +184,8 @@ Result<void> execute(const Arguments& arguments) {
   if (!arguments.output.empty()) {
     if (auto written = write_overheads(*table, arguments.output); !written) return written;
   }
-  return print(arguments.json ? overheads_json(*table)
-                              : overheads_text(*table, arguments, bold_allowed()));
+  if (arguments.json) return print(overheads_json(*table));
+  return print_report(overheads_text(*table, arguments, bold_allowed()));
 }
 
 void check_counts(const Arguments& arguments) {

@@ -15,6 +15,7 @@
 #include "perfmodel/predictors/collectives.hpp"
 #include "perfmodel/timeline.hpp"
 #include "prediction_report.hpp"
+#include "read_files.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -82,7 +83,7 @@ class Run {
   // A trace is read once if all graphs share it.
   Result<const Trace*> trace(const std::string& file) {
     if (!trace_ || trace_file_ != file) {
-      auto read = read_trace(file, arguments_.reading);
+      auto read = read_trace_file(file, arguments_.reading);
       if (!read) return Unexpected{read.error()};
       for (const std::string& warning : read->warnings) warn(file_name(file) + ": " + warning);
       trace_ = std::move(*read);
@@ -123,13 +124,12 @@ class Run {
     const std::size_t count = arguments_.graphs.size();
     report_.ranks.reserve(count);
     kernel_times_.resize(count);
+    auto graphs = read_graph_files(arguments_.graphs, arguments_.reading);
+    if (!graphs) return Unexpected{graphs.error()};
     for (std::size_t i = 0; i < count; ++i) {
-      const std::string& file = arguments_.graphs[i];
-      auto graph = read_execution_graph(file, arguments_.reading);
-      if (!graph) return Unexpected{graph.error()};
       const ChosenOverheads& chosen = table_of(i);
-      report_.ranks.push_back({.graph_file = file_name(file),
-                               .graph = std::move(*graph),
+      report_.ranks.push_back({.graph_file = file_name(arguments_.graphs[i]),
+                               .graph = std::move((*graphs)[i]),
                                .overheads_file = chosen.file,
                                .overheads_method = chosen.table->method,
                                .overheads_gpu = chosen.table->gpu,
@@ -334,8 +334,8 @@ Result<void> execute(const Arguments& arguments) {
   if (!arguments.chakra.empty()) {
     if (auto written = write_chakra(report->chakra, arguments.chakra); !written) return written;
   }
-  return print(arguments.json ? to_text(prediction_json(*report))
-                              : prediction_text(*report, arguments.top, bold_allowed()));
+  if (arguments.json) return print_document(prediction_json(*report));
+  return print_report(prediction_text(*report, arguments.top, bold_allowed()));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "critical_path_report.hpp"
 #include "output.hpp"
 #include "perfmodel/replay.hpp"
+#include "read_files.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -55,11 +56,10 @@ Json rank_json(const Replay::Rank& rank) {
 }
 
 Json replay_json(const Replay& replay, const ReplayOptions& options) {
-  Json json = {{"schema", "perfmodel-replay"},
-               {"version", 1},
-               {"scale_kernels", options.scale_kernels},
+  Json json = document(schemas::kReplay);
+  json.update({{"scale_kernels", options.scale_kernels},
                {"scale_host", options.scale_host},
-               {"mean_abs_error", replay.mean_abs_error}};
+               {"mean_abs_error", replay.mean_abs_error}});
   json["iterations"] = Json::array();
   for (const auto& rank : replay.ranks) {
     for (const auto& iteration : rank.iterations) {
@@ -270,16 +270,12 @@ Result<Replay> replay_files(const Arguments& arguments) {
   if (std::all_of(arguments.traces.begin(), arguments.traces.end(), is_chakra)) {
     return replay_chakra_files(arguments);
   }
-  std::vector<Trace> traces;
-  for (const std::string& file : arguments.traces) {
-    auto trace = read_trace(file, arguments.reading);
-    if (!trace) return Unexpected{trace.error()};
-    traces.push_back(std::move(*trace));
-  }
+  const auto traces = read_trace_files(arguments.traces, arguments.reading);
+  if (!traces) return Unexpected{traces.error()};
   ReplayOptions options = arguments.options;
   options.keep_timeline = !arguments.timeline.empty();
   options.keep_chakra = !arguments.chakra.empty();
-  return replay(traces, options);
+  return replay(*traces, options);
 }
 
 Result<void> execute(const Arguments& arguments) {
@@ -291,9 +287,8 @@ Result<void> execute(const Arguments& arguments) {
   if (!arguments.chakra.empty()) {
     if (auto done = write_chakra(made->chakra, arguments.chakra); !done) return done;
   }
-  return print(arguments.json
-                   ? to_text(replay_json(*made, arguments.options))
-                   : Renderer(*made, arguments.options, arguments.top, bold_allowed()).run());
+  if (arguments.json) return print_document(replay_json(*made, arguments.options));
+  return print_report(Renderer(*made, arguments.options, arguments.top, bold_allowed()).run());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "output.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "read_files.hpp"
 #include "rewrite_options.hpp"
 #include "text_table.hpp"
 
@@ -66,15 +67,14 @@ Json counts(const std::vector<std::pair<std::string, std::size_t>>& names) {
 
 Json to_json(const RewriteArguments& arguments, const ExecutionGraph& graph,
              const std::vector<Step>& steps) {
-  Json json = {{"schema", "perfmodel-rewrite"},
-               {"version", 1},
-               {"source", file_name(arguments.graph)},
+  Json json = document(schemas::kRewrite);
+  json.update({{"source", file_name(arguments.graph)},
                {"graph", file_name(arguments.output)},
                {"built", graph.built},
                {"nodes", graph.nodes.size()},
                {"top_level_ops", top_level_ops(graph).size()},
                {"command", command_line(arguments)},
-               {"rewrites", Json::array()}};
+               {"rewrites", Json::array()}});
   for (const Step& step : steps) {
     json["rewrites"].push_back({{"rewrite", step.rewrite},
                                 {"nodes_changed", step.difference.nodes_changed},
@@ -96,7 +96,7 @@ std::string to_lines(const RewriteArguments& arguments, const ExecutionGraph& gr
 
 Result<void> execute(const RewriteArguments& arguments) {
   if (auto other = check_output(arguments); !other) return other;
-  auto source = read_execution_graph(arguments.graph, arguments.reading);
+  auto source = read_graph_file(arguments.graph, arguments.reading);
   if (!source) return Unexpected{source.error()};
   std::vector<Step> steps;
   const auto graph = apply(std::move(*source), arguments, steps);
@@ -104,8 +104,8 @@ Result<void> execute(const RewriteArguments& arguments) {
   const auto written =
       write_execution_graph(*graph, arguments.output, {.generator = command_line(arguments)});
   if (!written) return written;
-  if (arguments.json) return print(to_text(to_json(arguments, *graph, steps)));
-  return print(to_lines(arguments, *graph, steps));
+  if (arguments.json) return print_document(to_json(arguments, *graph, steps));
+  return print_report(to_lines(arguments, *graph, steps));
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ Result<void> put_out(const ShardReport& report, const Arguments& arguments) {
     if (!svg) return Unexpected{svg.error()};
     if (auto written = write(arguments.plot, *svg); !written) return written;
   }
-  return print(arguments.study.json ? to_text(shard_json(report))
-                                    : shard_text(report, bold_allowed()));
+  if (arguments.study.json) return print_document(shard_json(report));
+  return print_report(shard_text(report, bold_allowed()));
 }
 
 Result<void> rank(const Arguments& arguments) {
@@ -114,13 +114,13 @@ Result<void> compare(const Arguments& arguments) {
   }
   const auto report = price_plans(*loaded, arguments.study, *plans);
   if (!report) return Unexpected{report.error()};
-  if (arguments.study.json) return print(to_text(shard_json(*report)));
+  if (arguments.study.json) return print_document(shard_json(*report));
   const double a = report->plans[0].cost(), b = report->plans[1].cost();
   const bool bold = bold_allowed();
-  return print(shard_text(*report, bold) + "\n" +
-               fmt::format("{} against {}: {:+.1f} %\n", report->plans[1].name,
-                           report->plans[0].name, 100 * (b / a - 1)) +
-               differences(*report, bold));
+  return print_report(shard_text(*report, bold) + "\n" +
+                      fmt::format("{} against {}: {:+.1f} %\n", report->plans[1].name,
+                                  report->plans[0].name, 100 * (b / a - 1)) +
+                      differences(*report, bold));
 }
 
 Result<void> export_command(const Arguments& arguments) {

@@ -16,6 +16,8 @@
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/progress_bar.hpp"
 #include "perfmodel/sweep/run_sweep.hpp"
+#include "perfmodel/version.hpp"
+#include "signals.hpp"
 #include "sweep_graphs.hpp"
 #include "text_table.hpp"
 
@@ -38,8 +40,10 @@ std::atomic<bool> stop_asked{false};
 // A second signal ends the program at once.
 void take_stop_signals() {
   struct sigaction action = {};
-  action.sa_handler = [](int) { stop_asked = true; };
-  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  action.sa_handler = [](int signal) {
+    if (stop_asked.exchange(true)) end_by_signal(signal);
+  };
+  action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }
@@ -108,20 +112,20 @@ std::string report_text(const SweepReport& report, const Arguments& arguments) {
 }
 
 Json report_json(const SweepReport& report, const Arguments& arguments) {
-  return {{"schema", "perfmodel-sweep-report"},
-          {"version", 1},
-          {"rows", report.rows},
-          {"chunks", report.chunks},
-          {"finished_before", report.finished_before},
-          {"predicted", report.predicted},
-          {"refused", report.refused},
-          {"dropped", report.foreign},
-          {"made_twice", report.repeated},
-          {"torn_bytes", report.torn_bytes},
-          {"missing", report.missing},
-          {"missing_shards", report.missing_shards},
-          {"merged", report.merged},
-          {"output", report.merged ? Json(file_name(arguments.output)) : Json(nullptr)}};
+  Json json = document(schemas::kSweepReport);
+  json.update({{"rows", report.rows},
+               {"chunks", report.chunks},
+               {"finished_before", report.finished_before},
+               {"predicted", report.predicted},
+               {"refused", report.refused},
+               {"dropped", report.foreign},
+               {"made_twice", report.repeated},
+               {"torn_bytes", report.torn_bytes},
+               {"missing", report.missing},
+               {"missing_shards", report.missing_shards},
+               {"merged", report.merged},
+               {"output", report.merged ? Json(file_name(arguments.output)) : Json(nullptr)}});
+  return json;
 }
 
 Result<void> say(const SweepReport& report, const Arguments& arguments) {
@@ -131,8 +135,8 @@ Result<void> say(const SweepReport& report, const Arguments& arguments) {
                             "{}.parts",
                             report.rows - report.missing, report.rows, arguments.output));
   }
-  return print(arguments.json ? to_text(report_json(report, arguments))
-                              : report_text(report, arguments));
+  if (arguments.json) return print_document(report_json(report, arguments));
+  return print_report(report_text(report, arguments));
 }
 
 Result<void> execute(const Arguments& arguments) {
@@ -151,7 +155,7 @@ Result<void> execute(const Arguments& arguments) {
   const std::size_t threads = arguments.threads.value_or(*team ? 1 : 0);
   auto report = run_sweep(*spec, toolbox,
                           {.output = arguments.output,
-                           .version = PERFMODEL_VERSION,
+                           .version = version_text(),
                            .threads = threads,
                            .chunk_rows = arguments.chunk_rows,
                            .shard = arguments.shard,

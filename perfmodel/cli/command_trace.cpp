@@ -8,6 +8,7 @@
 #include "command.hpp"
 #include "output.hpp"
 #include "perfmodel/trace_report.hpp"
+#include "read_files.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -22,12 +23,11 @@ struct Arguments {
 };
 
 Json trace_json(const TraceReport& report) {
-  Json json = {{"schema", "perfmodel-trace"},
-               {"version", 1},
-               {"trace", file_name(report.source)},
+  Json json = document(schemas::kTrace);
+  json.update({{"trace", file_name(report.source)},
                {"gpu", report.gpu},
                {"rank", report.rank >= 0 ? Json(report.rank) : Json(nullptr)},
-               {"world_size", report.world_size >= 0 ? Json(report.world_size) : Json(nullptr)}};
+               {"world_size", report.world_size >= 0 ? Json(report.world_size) : Json(nullptr)}});
   json["iterations"] = Json::array();
   for (const auto& iteration : report.iterations) {
     json["iterations"].push_back({{"name", iteration.name},
@@ -134,12 +134,12 @@ std::string trace_text(const TraceReport& report, std::size_t top, bool bold) {
 }
 
 Result<void> execute(const Arguments& arguments) {
-  const auto trace = read_trace(arguments.trace, arguments.reading);
+  const auto trace = read_trace_file(arguments.trace, arguments.reading);
   if (!trace) return Unexpected{trace.error()};
   const auto content = report(*trace, arguments.iterations);
   if (!content) return Unexpected{content.error()};
-  return print(arguments.json ? to_text(trace_json(*content))
-                              : trace_text(*content, arguments.top, bold_allowed()));
+  if (arguments.json) return print_document(trace_json(*content));
+  return print_report(trace_text(*content, arguments.top, bold_allowed()));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -15,7 +14,9 @@
 #include "perfmodel/predictors/training/svg_plot.hpp"
 #include "perfmodel/predictors/training/train.hpp"
 #include "perfmodel/progress_bar.hpp"
+#include "perfmodel/version.hpp"
 #include "text_table.hpp"
+#include "train_arguments.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -25,12 +26,7 @@ using training::ModelReport;
 using training::RowChoice;
 using training::Validation;
 
-struct Arguments {
-  std::vector<std::string> data;
-  std::string output, rows = "all", family, dtype, op, gpu, report, base, calibrate, few_shot, note;
-  std::uint64_t seed = 1;
-  bool grid = false, no_validation = false, json = false;
-};
+using Arguments = TrainArguments;
 
 std::string percent(double share, int digits = 1) {
   return fmt::format("{:.{}f} %", 100 * share, digits);
@@ -132,7 +128,7 @@ Result<training::TrainOptions> train_options(const Arguments& arguments) {
                               fmt::join(training::learned_families(), ", "), arguments.family));
     }
   }
-  Json card = {{"made_by", fmt::format("perfpredict {}", PERFMODEL_VERSION)},
+  Json card = {{"made_by", fmt::format("perfpredict {}", version_text())},
                {"rows_chosen", arguments.rows}};
   Json& data = card["data"] = Json::array();
   for (const std::string& file : arguments.data) data.push_back(file_name(file));
@@ -227,7 +223,8 @@ std::string report_text(const training::TrainReport& report, const std::string& 
 
 Json report_json(const training::TrainReport& report, std::string file) {
   while (file.size() > 1 && file.ends_with('/')) file.pop_back();
-  Json json = {{"schema", "perfmodel-train"}, {"version", 1}, {"model", file_name(file)}};
+  Json json = document(schemas::kTrain);
+  json["model"] = file_name(file);
   Json& models = json["models"] = Json::array();
   for (const ModelReport& model : report.models) {
     Json entry = {{"name", model.name},
@@ -356,11 +353,12 @@ Result<void> run_few_shot(const Arguments& arguments) {
     if (!written) return written;
   }
   if (!arguments.json) {
-    return print(fmt::format(
+    return print_report(fmt::format(
         "\nMean absolute error of the rows that were not measured, {} as a new GPU:\n\n{}",
         gpu->name, table.text(bold_allowed())));
   }
-  Json json = {{"schema", "perfmodel-few-shot"}, {"version", 1}, {"gpu", gpu->name}};
+  Json json = document(schemas::kFewShot);
+  json["gpu"] = gpu->name;
   for (const auto& curve : *curves) {
     Json& points = json[curve.sampling] = Json::array();
     for (const auto& point : curve.points) {
@@ -370,7 +368,7 @@ Result<void> run_few_shot(const Arguments& arguments) {
                         {"high", point.high}});
     }
   }
-  return print(to_text(json));
+  return print_document(json);
 }
 
 Result<void> run_calibrate(const Arguments& arguments) {
@@ -379,12 +377,12 @@ Result<void> run_calibrate(const Arguments& arguments) {
   const auto rows = training::calibrate(few->front(), arguments.base, arguments.output);
   if (!rows) return Unexpected{rows.error()};
   if (arguments.json) {
-    return print(to_text({{"schema", "perfmodel-calibrate"},
-                          {"version", 1},
-                          {"rows", *rows},
-                          {"model", file_name(arguments.output)}}));
+    Json json = document(schemas::kCalibrate);
+    json.update({{"rows", *rows}, {"model", file_name(arguments.output)}});
+    return print_document(json);
   }
-  return print(fmt::format("\n{} used, written to {}\n", counted(*rows, "row"), arguments.output));
+  return print_report(
+      fmt::format("\n{} used, written to {}\n", counted(*rows, "row"), arguments.output));
 }
 
 bool is_folder(const std::string& output) {
@@ -437,63 +435,16 @@ Result<void> execute(const Arguments& arguments) {
   if (!arguments.report.empty()) {
     if (auto written = write_plots(arguments.report, *report); !written) return written;
   }
-  if (arguments.json) return print(to_text(report_json(*report, arguments.output)));
-  return print(to_folder ? folder_text(*report, arguments.output)
-                         : report_text(*report, arguments.output));
+  if (arguments.json) return print_document(report_json(*report, arguments.output));
+  return print_report(to_folder ? folder_text(*report, arguments.output)
+                                : report_text(*report, arguments.output));
 }
 
 }  // namespace
 
 Command train_command(CLI::App& parent) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* app = parent.add_subcommand("train", "Fits kernel models to measured kernels");
-  app->add_option("DATA", arguments->data,
-                  "Measured kernels (.csv or .csv.gz), or folders of them, see docs/formats.md")
-      ->type_name("");
-  app->add_option("-o,--output", arguments->output,
-                  "Model file to write, or a folder for one file per family and type")
-      ->type_name("FILE|FOLDER/");
-  app->add_option("--rows", arguments->rows,
-                  "Rows to fit: all; train: not NeuSight's llm shapes; paper: its own fitting set")
-      ->check(CLI::IsMember({"all", "train", "paper"}))
-      ->capture_default_str();
-  app->add_option("--family", arguments->family, "Only kernels of this family")->type_name("NAME");
-  app->add_option("--op", arguments->op, "What rows are that do not say it")->type_name("NAME");
-  app->add_option("--dtype", arguments->dtype, "Their element type")->type_name("NAME");
-  app->add_option("--gpu", arguments->gpu,
-                  "The GPU of all rows (default: the column device or gpu)")
-      ->type_name("NAME");
-  app->add_option("--seed", arguments->seed, "Seed of splits and trees")->capture_default_str();
-  app->add_option("--report", arguments->report, "Folder for plots (SVG)")->type_name("DIR");
-  app->add_option("--note", arguments->note, "Licence and provenance, for the model card")
-      ->type_name("TEXT");
-  app->add_flag("--grid", arguments->grid,
-                "Choose rounds and depth from a small grid, by shapes kept out");
-  app->add_flag("--no-validation", arguments->no_validation,
-                "Fit only: no errors, ranges as wide as a factor of two");
-  auto* few =
-      app->add_option("--calibrate", arguments->calibrate,
-                      "A few measured kernels of a new GPU: corrects the models of --model");
-  few->type_name("FEW.csv");
-  auto* base =
-      app->add_option("--model", arguments->base, "Model file to calibrate")->type_name("FILE");
-  few->needs(base);
-  base->needs(few);
-  app->add_option("--few-shot", arguments->few_shot,
-                  "Study: error on this GPU, left out, against the number of measured kernels")
-      ->type_name("GPU");
-  app->add_flag("--json", arguments->json, "Print one JSON document");
-  app->callback([arguments, app] {
-    if (arguments->data.empty() && arguments->calibrate.empty()) {
-      throw CLI::RequiredError("DATA");
-    }
-    if (!arguments->data.empty() && !arguments->calibrate.empty()) {
-      throw CLI::ValidationError("--calibrate", "takes the place of DATA");
-    }
-    if (arguments->output.empty() && arguments->few_shot.empty()) {
-      throw CLI::RequiredError("--output");
-    }
-  });
+  CLI::App* app = add_train_command(parent, arguments);
   return {app, [arguments] { return execute(*arguments); }};
 }
 

@@ -16,6 +16,7 @@
 #include "perfmodel/predictors/collectives.hpp"
 #include "perfmodel/progress_bar.hpp"
 #include "perfmodel/what_if.hpp"
+#include "read_files.hpp"
 #include "rewrite_options.hpp"
 #include "what_if_report.hpp"
 
@@ -170,7 +171,7 @@ Result<void> execute(const Arguments& arguments) {
   Loaded loaded{.chosen = std::move(*models)};
   warn(report, loaded.chosen.warning);
   if (auto found = load_targets(arguments, loaded, report); !found) return found;
-  const auto graph = read_execution_graph(arguments.graph, arguments.reading);
+  const auto graph = read_graph_file(arguments.graph, arguments.reading);
   if (!graph) return Unexpected{graph.error()};
   if (auto answered = answer(*graph, arguments, report); !answered) return answered;
   if (auto readable = loaded.chosen.check(); !readable) return readable;
@@ -182,8 +183,8 @@ Result<void> execute(const Arguments& arguments) {
   if (!arguments.csv.empty()) {
     if (auto written = write(arguments.csv, what_if_csv(report)); !written) return written;
   }
-  return print(arguments.json ? to_text(what_if_json(report))
-                              : what_if_text(report, bold_allowed()));
+  if (arguments.json) return print_document(what_if_json(report));
+  return print_report(what_if_text(report, bold_allowed()));
 }
 
 // Flags of all rewrites, each with a list of values to cross.

@@ -2,21 +2,22 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli_main.hpp"
+#include "eval_arguments.hpp"
+#include "train_arguments.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
 // Commands that need XGBoost are a program of their own beside this one: loading the library takes
 // longer than a prediction.
-Command other_program(CLI::App& app, const char* name, const char* what) {
-  CLI::App* command = app.add_subcommand(name, what);
-  command->prefix_command();
+Command of_other_program(CLI::App* command) {
   return {
       command, [] {
         return Result<void>(fail(ErrorCode::kImpossible,
@@ -38,8 +39,10 @@ std::vector<Command> make_commands(CLI::App& app) {
       shard_command(app),
       sweep_command(app),
       serve_command(app),
-      other_program(app, "train", "Fits kernel models to measured kernels"),
-      other_program(app, "eval", "Judges kernel models on measured kernels or whole models")};
+      of_other_program(add_train_command(app, std::make_shared<TrainArguments>())),
+      of_other_program(add_eval_command(app, std::make_shared<EvalArguments>())),
+      completion_command(app),
+      man_command(app)};
   for (Command& command : build_commands(app)) commands.push_back(std::move(command));
   return commands;
 }

@@ -7,12 +7,23 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "perfmodel/output_file.hpp"
+#include "perfmodel/version.hpp"
+
 namespace perfmodel::cli {
 
 Json rounded(double value) {
   if (!std::isfinite(value)) return nullptr;
   const double result = std::round(value * 1e3) / 1e3;
   return result == 0 ? 0.0 : result;  // no -0.0
+}
+
+Json document(const Schema& schema, std::string_view program) {
+  return {
+      {"schema", schema.name},
+      {"version", schema.version},
+      {"minor_version", schema.minor_version},
+      {"program", {{"name", program}, {"version", program_version()}, {"git", git_revision()}}}};
 }
 
 std::string to_text(const Json& document) {
@@ -24,6 +35,20 @@ Result<void> print(std::string_view text) {
     return {};
   }
   return fail(ErrorCode::kIo, "expected a writable standard output, found one that is not");
+}
+
+Result<void> print_document(const Json& document) { return print(to_text(document)); }
+
+Result<void> print_or_write(std::string_view text, const std::string& file) {
+  if (file.empty()) return print(text);
+  auto out = OutputFile::create(file);
+  if (!out) return Unexpected{out.error()};
+  out->write(text);
+  return out->commit();
+}
+
+Result<void> print_report(std::string_view text) {
+  return print(std::string(text) + "\n  perfpredict " + version_text() + "\n");
 }
 
 bool bold_allowed() {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "perfmodel/result.hpp"
+#include "perfmodel/schema.hpp"
 
 namespace perfmodel::cli {
 
@@ -13,11 +14,22 @@ using Json = nlohmann::ordered_json;
 /// Three decimals: nanoseconds, where the value is in microseconds. Infinite or no number: null.
 Json rounded(double value);
 
+/// What every JSON document of a command begins with: its schema and version, and the program that
+/// made it.
+Json document(const Schema& schema, std::string_view program = "perfpredict");
+
 /// Text in UTF-8, whatever bytes the strings hold.
 std::string to_text(const Json& document);
 
 /// Writes to stdout; an error if it cannot be written (a full disk).
 Result<void> print(std::string_view text);
+Result<void> print_document(const Json& document);
+
+/// Writes to a file, whole or not at all; to stdout where none is named.
+Result<void> print_or_write(std::string_view text, const std::string& file);
+
+/// For readers: the last line names the program and its version.
+Result<void> print_report(std::string_view text);
 
 /// True if stdout is a terminal that takes bold print (and NO_COLOR is not set).
 bool bold_allowed();

@@ -1,4 +1,5 @@
 #include "critical_path_report.hpp"
+#include "perfmodel/version.hpp"
 #include "prediction_report.hpp"
 
 namespace perfmodel::cli {
@@ -152,7 +153,7 @@ Json provenance(const PredictionReport& report, const RankPrediction& rank) {
           {"kernel_models", report.models},
           {"kernel_model_files", report.model_files},
           {"kernel_times", std::move(kernel_times)},
-          {"version", PERFMODEL_VERSION}};
+          {"version", program_version()}};
 }
 
 }  // namespace
@@ -171,7 +172,8 @@ Json prediction_json(const PredictionReport& report) {
     if (!rank.kernel_times_file.empty()) entry["kernel_times_file"] = rank.kernel_times_file;
     ranks.push_back(std::move(entry));
   }
-  Json json = {{"schema", "perfmodel-prediction"}, {"version", 1}, {"gpu", report.gpu.name}};
+  Json json = document(schemas::kPrediction);
+  json["gpu"] = report.gpu.name;
   add_figures(json, p);
   json["slowest_rank"] = report.slowest();
   json["mean_e2e_us"] = rounded(report.mean_e2e_us());

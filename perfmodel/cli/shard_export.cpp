@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "perfmodel/progress_bar.hpp"
@@ -29,16 +31,19 @@ Result<void> export_graphs(const LoadedStudy& loaded, const std::vector<TablePla
     return fail(ErrorCode::kIo, fmt::format("{}: expected a folder that can be made, found: {}",
                                             folder.string(), failure.message()));
   }
+  std::vector<OutputFile> files;  // named once all are written
   ProgressBar bar("graphs", static_cast<std::size_t>(config->world_size));
   for (std::int64_t rank = 0; rank < config->world_size; ++rank) {
     config->rank = rank;
     graph = build_torchrec_dlrm(*config);
     if (!graph) return Unexpected{graph.error()};
-    if (auto written = write_execution_graph(*graph, folder / fmt::format("rank_{}.json", rank));
-        !written) {
-      return written;
-    }
+    auto file = write_unnamed_execution_graph(*graph, folder / fmt::format("rank_{}.json", rank));
+    if (!file) return Unexpected{file.error()};
+    files.push_back(std::move(*file));
     bar.advance();
+  }
+  for (OutputFile& file : files) {
+    if (auto named = file.commit(); !named) return named;
   }
   return {};
 }

@@ -132,9 +132,8 @@ Json compression_json(const CompressionReport& compression) {
 
 Json shard_json(const ShardReport& report) {
   const LoadedStudy& loaded = *report.loaded;
-  Json json = {{"schema", "perfmodel-shard"},
-               {"version", 1},
-               {"costs", loaded.is_torchrec ? "torchrec" : "calibrated"},
+  Json json = document(schemas::kShard);
+  json.update({{"costs", loaded.is_torchrec ? "torchrec" : "calibrated"},
                {"tables", loaded.study.tables.size()},
                {"gpu", loaded.gpu.name},
                {"topology", loaded.topology.name},
@@ -143,7 +142,7 @@ Json shard_json(const ShardReport& report) {
                {"batch_per_gpu", *loaded.study.batch_per_rank},
                {"pipeline", loaded.pipeline_name()},
                {"free_share", loaded.study.free_share.value_or(kDefaultFreeShare)},
-               {"memory_cap_bytes", rounded(report.memory_cap)}};
+               {"memory_cap_bytes", rounded(report.memory_cap)}});
   Json plans = Json::array();
   for (const ReportedPlan& plan : report.plans) {
     Json item = {{"name", plan.name}};

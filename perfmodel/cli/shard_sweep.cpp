@@ -166,7 +166,9 @@ Json sweep_json(const std::string& axis, const std::vector<Row>& rows) {
     }
     list.push_back(std::move(item));
   }
-  return {{"schema", "perfmodel-shard-sweep"}, {"version", 1}, {"axis", axis}, {"rows", list}};
+  Json json = document(schemas::kShardSweep);
+  json.update({{"axis", axis}, {"rows", list}});
+  return json;
 }
 
 Result<void> write(const std::string& file, const std::string& text) {
@@ -243,7 +245,8 @@ Result<void> run_sweep(const ShardArguments& study, const SweepArguments& sweep,
   if (!sweep.plot.empty()) {
     if (auto drawn = draw(sweep.axis, rows, sweep.plot); !drawn) return drawn;
   }
-  return print(study.json ? to_text(sweep_json(sweep.axis, rows)) : sweep_text(sweep.axis, rows));
+  if (study.json) return print_document(sweep_json(sweep.axis, rows));
+  return print_report(sweep_text(sweep.axis, rows));
 }
 
 }  // namespace perfmodel::cli

@@ -113,10 +113,12 @@ std::string what_if_text(const WhatIfReport& report, bool bold) {
 }
 
 Json what_if_json(const WhatIfReport& report) {
-  Json json = {{"schema", "perfmodel-whatif"}, {"version", 1},
-               {"graph", report.graph_file},   {"models", report.models},
-               {"gpus", Json::array()},        {"rows", Json::array()},
-               {"warnings", report.warnings}};
+  Json json = document(schemas::kWhatIf);
+  json.update({{"graph", report.graph_file},
+               {"models", report.models},
+               {"gpus", Json::array()},
+               {"rows", Json::array()},
+               {"warnings", report.warnings}});
   for (const WhatIfTarget& target : report.targets) json["gpus"].push_back(target.gpu.name);
   for (const WhatIfAnswer& answer : report.answers) {
     Json row = {{"variant", report.variants[answer.variant].name},

@@ -27,8 +27,9 @@ Result<fs::path> find_data_folder() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (!error) {
-    candidates.push_back(program.parent_path() / "../../../data");
+    // The installed one first: seen from /usr/bin, the other is /data, anybody's folder.
     candidates.push_back(program.parent_path() / "../share/perfmodel/data");
+    candidates.push_back(program.parent_path() / "../../../data");
   }
 #ifdef PERFMODEL_SOURCE_DATA
   candidates.push_back(PERFMODEL_SOURCE_DATA);

@@ -128,8 +128,7 @@ void parse_curves(const Json& json, Topology& topology, std::optional<Error>& er
 Topology parse_topology(const Json& document, std::optional<Error>& error) {
   Topology topology;
   ObjectReader root(document, "", error);
-  root.expect_value("schema", "perfmodel-topology");
-  root.expect_value("version", 1);
+  root.expect_schema(schemas::kTopology);
   topology.name = root.string("name");
   if (topology.name.empty()) root.reject("name", "a name");
   topology.title = root.string("title");
@@ -261,14 +260,15 @@ Result<Topology> TopologyCatalog::find(std::string_view name) const {
 }
 
 Result<const Topology*> TopologyCatalog::named(std::string_view name) const {
-  const std::string wanted = lower(name);
+  const std::string wanted = lower_case(name);
   for (const Topology& topology : topologies_) {
-    if (lower(topology.name) == wanted) return &topology;
+    if (lower_case(topology.name) == wanted) return &topology;
   }
   std::vector<std::pair<std::size_t, std::string_view>> scored;
   for (const Topology& topology : topologies_) {
     const bool begins = topology.name.starts_with(wanted);
-    scored.emplace_back(begins ? 0 : edit_distance(wanted, lower(topology.name)), topology.name);
+    scored.emplace_back(begins ? 0 : edit_distance(wanted, lower_case(topology.name)),
+                        topology.name);
   }
   std::ranges::sort(scored);
   std::string nearest;

@@ -55,6 +55,7 @@ Json json_of(Words arguments) {
   if (document.is_discarded()) return Json::object();
   EXPECT_TRUE(document["schema"].is_string());
   EXPECT_TRUE(document["version"].is_number_integer());
+  EXPECT_TRUE(document["program"]["git"].is_string());
   return document;
 }
 

@@ -208,7 +208,7 @@ TEST(StudyFile, RefusesWhatIsWrongAroundTheTables) {
   EXPECT_EQ(error_of("s.json", "{\"schema\": \"perfmodel-gpu\"}"),
             "s.json:1:12: /schema: expected \"perfmodel-sharding-study\", found \"perfmodel-gpu\"");
   EXPECT_EQ(error_of("s.json", std::string(kHead.substr(0, kHead.size() - 3)) + "2}"),
-            "s.json:1:50: /version: expected 1, found 2");
+            "s.json:1:50: /version: expected version 1, found 2, which needs a newer program");
   EXPECT_EQ(error_of("s.json", "{\n  \"schema\": ]"),
             "s.json:2:13: expected JSON, found something else here");
   EXPECT_EQ(error_of("s.yaml", ""),

@@ -89,7 +89,8 @@ struct Mistake {
 
 TEST(SweepSpec, SaysWhatIsWrongAndWhere) {
   const std::vector<Mistake> mistakes = {
-      {"\"version\": 1", "\"version\": 2", "spec.json:2:43: /version: expected 1, found 2"},
+      {"\"version\": 1", "\"version\": 2",
+       "spec.json:2:43: /version: expected version 1, found 2, which needs a newer program"},
       {"\"gpus\"", "\"gpu\"", "/gpus: expected this key, found nothing"},
       {"\"strategies\"", "\"strategy\"", "no such key (but \"strategies\")"},
       {"\"build\": \"mlp\"}", "\"build\": \"mpl\"}",

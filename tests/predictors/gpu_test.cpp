@@ -109,7 +109,8 @@ TEST(GpuFiles, ErrorsNameTheField) {
        "expected no such key (but \"size_gb\"), found 1"},
       {"vendor", [](Json& j) { j["vendor"] = "intel"; }, "/vendor",
        "expected \"nvidia\" or \"amd\", found \"intel\""},
-      {"version", [](Json& j) { j["version"] = 2; }, "/version", "expected 1, found 2"},
+      {"version", [](Json& j) { j["version"] = 2; }, "/version",
+       "expected version 1, found 2, which needs a newer program"},
       {"alias", [](Json& j) { j["aliases"][1] = 7; }, "/aliases/1", "expected a string, found 7"},
       {"fraction", [](Json& j) { j["num_sms"] = 80.5; }, "/num_sms",
        "expected an integer above 0, found 80.5"},
@@ -133,6 +134,17 @@ TEST(GpuFiles, NullIsAllowedForFeaturesThatAreAbsent) {
   ASSERT_TRUE(gpu.has_value()) << to_string(gpu.error());
   EXPECT_EQ(gpu->link_bandwidth.value, 0);
   EXPECT_EQ(gpu->boost_clock_mhz, 0);
+}
+
+TEST(GpuFiles, AMinorVersionIsReadWhateverItIs) {
+  for (const int minor : {0, 7}) {
+    const GpuFile file([minor](Json& j) { j["minor_version"] = minor; });
+    EXPECT_TRUE(read_gpu(file.file())) << minor;
+  }
+  const GpuFile file([](Json& j) { j["minor_version"] = "1"; });
+  const auto gpu = read_gpu(file.file());
+  ASSERT_FALSE(gpu);
+  EXPECT_EQ(gpu.error().json_pointer, "/minor_version");
 }
 
 TEST(GpuFiles, BrokenJsonHasAPosition) {

@@ -195,7 +195,8 @@ TEST_F(ModelFiles, CutOffAnywhereIsAnError) {
 TEST_F(ModelFiles, AnotherSchemaOrVersion) {
   Json file = Json::parse(good_);
   file["version"] = 2;
-  EXPECT_EQ(error_of_text(file.dump()), "broken.json: /version: expected version 1, found 2");
+  EXPECT_EQ(error_of_text(file.dump()),
+            "broken.json: /version: expected version 1, found 2, which needs a newer program");
   file["version"] = "1";
   EXPECT_NE(error_of_text(file.dump()).find("/version: expected an integer"), std::string::npos);
   file.erase("version");

@@ -9,9 +9,10 @@
 namespace perfmodel {
 
 /// A file that appears whole or not at all: it is written under another name in the same folder and
-/// renamed by `commit`; without that, nothing is left. A name that ends in `.gz` is compressed, as
-/// one member with an empty header, so that equal bytes give equal files. What exists and is no
-/// regular file (a pipe, /dev/stdout) is written directly.
+/// renamed by `commit`; without that, nothing is left. What a killed process leaves is called
+/// `file.PID.N.tmp`; nobody reads it. A file that may not be written is not replaced. A name that
+/// ends in `.gz` is compressed, as one member with an empty header, so that equal bytes give equal
+/// files. What exists and is no regular file (a pipe, /dev/stdout) is written directly.
 class OutputFile {
  public:
   static Result<OutputFile> create(const std::filesystem::path& file);
@@ -35,5 +36,9 @@ class OutputFile {
 
   std::unique_ptr<State> state_;
 };
+
+/// Removes what `OutputFile`s have written and not yet named. For signal handlers that end the
+/// process: safe there, on any thread. At most 1024 files at once are looked after.
+void remove_temporary_files() noexcept;
 
 }  // namespace perfmodel

@@ -141,7 +141,4 @@ Result<OverheadTable> read_overheads(const std::filesystem::path& file);
 std::string overheads_json(const OverheadTable& table);
 Result<void> write_overheads(const OverheadTable& table, const std::filesystem::path& file);
 
-/// Writes text to a temporary name beside `file` and renames it: never half a file.
-Result<void> write_text_file(const std::filesystem::path& file, const std::string& text);
-
 }  // namespace perfmodel

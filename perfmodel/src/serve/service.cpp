@@ -11,6 +11,7 @@
 #include "deadlines.hpp"
 #include "graph_store.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/version.hpp"
 #include "request.hpp"
 
 namespace perfmodel::serve {
@@ -152,7 +153,8 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
                                  std::stop_token cancel) {
   switch (request.op) {
     case Op::kPing:
-      return Json{{"protocol", kProtocolVersion}};
+      return Json{{"protocol", kProtocolVersion},
+                  {"program", {{"version", program_version()}, {"git", git_revision()}}}};
     case Op::kGpus:
       return Json{{"gpus", predictor.gpus()}};
     case Op::kStats:

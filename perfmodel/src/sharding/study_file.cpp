@@ -187,8 +187,7 @@ void check_forbidden_ranks(const ShardingStudy& study, const std::vector<std::st
 ShardingStudy parse_study(const Json& document, std::optional<Error>& error) {
   ShardingStudy study;
   ObjectReader root(document, "", error);
-  root.expect_value("schema", "perfmodel-sharding-study");
-  root.expect_value("version", 1);
+  root.expect_schema(schemas::kShardingStudy);
   read_machine(root, study);
   if (root.has("dense")) {
     if (const Json* json = root.object("dense")) study.dense = parse_dense(*json, error);

@@ -1,12 +1,8 @@
 #include "parts_index.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <optional>
 
@@ -137,18 +133,6 @@ class Window {
   std::map<std::size_t, MemberReader> open_;
 };
 
-Result<void> flush(const fs::path& file) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  const int failed = descriptor < 0 ? -1 : ::fsync(descriptor);
-  const int reason = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  // What is no regular file need not know how to be flushed.
-  if (failed == 0 || reason == EINVAL || reason == ENOTSUP) return {};
-  return Unexpected{Error{.code = ErrorCode::kIo,
-                          .message = fmt::format("cannot write: {}", std::strerror(reason)),
-                          .file = file}};
-}
-
 }  // namespace
 
 Result<PartsIndex> index_parts(const fs::path& folder, const SweepPoints& points,
@@ -186,8 +170,7 @@ Result<void> merge_parts(const PartsIndex& index, const SweepPoints& points,
       out->write("\n");
     }
   }
-  if (auto written = out->commit(); !written) return written;
-  return flush(output);
+  return out->commit();
 }
 
 }  // namespace perfmodel::sweep

@@ -25,8 +25,7 @@ class SpecParser {
 
   SweepSpec parse(const Json& document) {
     ObjectReader root(document, "", error_);
-    root.expect_value("schema", "perfmodel-sweep");
-    root.expect_value("version", 1);
+    root.expect_schema(schemas::kSweep);
     if (root.has("models")) spec_.models = models(root.string("models"));
     if (root.has("overheads")) spec_.overheads = resolved(root.string("overheads"));
     if (const Json* list = filled_list(root, "graphs")) each(*list, "/graphs", &SpecParser::graph);

@@ -10,12 +10,11 @@
 #include <optional>
 
 #include "perfmodel/output_file.hpp"
+#include "perfmodel/schema.hpp"
 
 namespace perfmodel::learned {
 namespace {
 
-constexpr std::string_view kSchema = "perfmodel-kernel-models";
-constexpr std::int64_t kVersion = 1;
 namespace dom = simdjson::dom;
 
 /// Keeps the first thing that is odd, with its place.
@@ -375,14 +374,13 @@ Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& f
   }
   std::optional<Error> error;
   const Reader root(document, "", error);
-  if (root.member("schema").string() != kSchema)
-    root.fail("schema", fmt::format("\"{}\"", kSchema));
+  if (root.member("schema").string() != schemas::kKernelModels.name)
+    root.fail("schema", fmt::format("\"{}\"", schemas::kKernelModels.name));
   if (!error) {
     const std::int64_t version = root.member("version").integer(0, 1'000'000);
-    if (version != kVersion && !error) {
-      error = Error{.code = ErrorCode::kFormat,
-                    .message = fmt::format("expected version {}, found {}", kVersion, version),
-                    .json_pointer = "/version"};
+    const std::string problem = version_problem(schemas::kKernelModels, version);
+    if (!problem.empty() && !error) {
+      error = Error{.code = ErrorCode::kFormat, .message = problem, .json_pointer = "/version"};
     }
   }
   std::vector<LearnedModel> models;
@@ -398,8 +396,8 @@ Result<void> write_model_file(const std::filesystem::path& file,
                               const std::vector<LearnedModel>& models) {
   auto output = OutputFile::create(file);
   if (!output) return Unexpected{output.error()};
-  output->write(
-      fmt::format("{{\"schema\": \"{}\", \"version\": {},\n\"models\": [", kSchema, kVersion));
+  output->write(fmt::format("{{\"schema\": \"{}\", \"version\": {},\n\"models\": [",
+                            schemas::kKernelModels.name, schemas::kKernelModels.version));
   for (std::size_t i = 0; i < models.size(); ++i) {
     output->write(i ? ",\n" : "");
     output->write(model_text(models[i]));

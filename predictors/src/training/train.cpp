@@ -736,7 +736,8 @@ Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::pat
         by_gpu[sample.gpu->name].push_back(sample);
       }
     }
-    for (const auto& [gpu, samples] : by_gpu) {
+    for (const auto& [name, samples] : by_gpu) {
+      const std::string& gpu = name;  // a lambda of C++20 cannot capture a binding
       std::erase_if(model.corrections, [&](const auto& c) { return c.gpu == gpu; });
       model.corrections.push_back(correction_of(model, gpu, samples));
       used += samples.size();

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/output_file.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -26,5 +27,10 @@ std::string execution_graph_json(const ExecutionGraph& graph, const WriteOptions
 /// whole or not at all: it is written under another name in the same folder and then renamed.
 Result<void> write_execution_graph(const ExecutionGraph& graph, const std::filesystem::path& file,
                                    const WriteOptions& options = {});
+
+/// The same but for the name, which `commit` gives it. For several files that belong together.
+Result<OutputFile> write_unnamed_execution_graph(const ExecutionGraph& graph,
+                                                 const std::filesystem::path& file,
+                                                 const WriteOptions& options = {});
 
 }  // namespace perfmodel

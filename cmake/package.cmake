@@ -1,0 +1,31 @@
+# A Debian package of everything that is installed; included by the top level, behind install.cmake.
+#   cmake --build build/release --target package
+set(doc_folder ${PROJECT_BINARY_DIR}/debian)
+configure_file(cmake/debian/changelog.in ${doc_folder}/changelog @ONLY)
+file(ARCHIVE_CREATE OUTPUT ${doc_folder}/changelog.Debian.gz PATHS ${doc_folder}/changelog
+  FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9)
+install(FILES cmake/debian/copyright ${doc_folder}/changelog.Debian.gz DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME perfmodel)
+set(CPACK_PACKAGE_VENDOR "perfmodel developers")
+set(CPACK_PACKAGE_CONTACT "perfmodel developers <developers@perfmodel.invalid>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
+  OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "predicts the time of a training batch on a GPU
+ Says how long one training batch of a DLRM or a transformer takes on a GPU,
+ and why, without that GPU. Reads graphs recorded by PyTorch, or builds them
+ from the description of a model. Holds the program perfpredict, its library
+ for C++ and C, and data sheets of GPUs.")
+# What the programs load; what a program needs that is built with the headers is a suggestion.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS
+  "libexpected-dev, libfmt-dev, libsimdjson-dev, nlohmann-json3-dev, zlib1g-dev, pkg-config")
+include(CPack)

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace perfmodel {
+
+/// The kind of a JSON document and its version (docs/formats.md has the rules). `version` grows
+/// when a key goes or changes its meaning, `minor_version` when keys are added.
+struct Schema {
+  std::string_view name;
+  int version = 1;
+  int minor_version = 0;
+};
+
+/// All documents that are read or written, by name. A file without `minor_version` has 0.
+namespace schemas {
+
+inline constexpr Schema kBenchDevice = {"kernels-bench-device", 1, 1};
+inline constexpr Schema kBenchPlan = {"kernels-bench-plan", 1, 1};
+inline constexpr Schema kBuild = {"perfmodel-build", 1, 1};
+inline constexpr Schema kCalibrate = {"perfmodel-calibrate", 1, 1};
+inline constexpr Schema kEval = {"perfmodel-eval", 1, 1};
+inline constexpr Schema kEvalGraphs = {"perfmodel-eval-graphs", 1, 1};
+inline constexpr Schema kFewShot = {"perfmodel-few-shot", 1, 1};
+inline constexpr Schema kGpu = {"perfmodel-gpu"};
+inline constexpr Schema kGpus = {"perfmodel-gpus", 1, 1};
+inline constexpr Schema kKernelModels = {"perfmodel-kernel-models"};
+inline constexpr Schema kKernels = {"perfmodel-kernels", 1, 1};
+// These two are written in Python (kernels_bench/pytorch).
+inline constexpr Schema kMeasuredErrors = {"perfmodel-measured-errors"};
+inline constexpr Schema kMeasurements = {"perfmodel-measurements"};
+inline constexpr Schema kOverheads = {"perfmodel-overheads", 1, 1};
+inline constexpr Schema kPrediction = {"perfmodel-prediction", 1, 1};
+inline constexpr Schema kReplay = {"perfmodel-replay", 1, 1};
+inline constexpr Schema kRewrite = {"perfmodel-rewrite", 1, 1};
+inline constexpr Schema kShard = {"perfmodel-shard", 1, 1};
+inline constexpr Schema kShardSweep = {"perfmodel-shard-sweep", 1, 1};
+inline constexpr Schema kShardingStudy = {"perfmodel-sharding-study"};
+inline constexpr Schema kSweep = {"perfmodel-sweep"};
+inline constexpr Schema kSweepReport = {"perfmodel-sweep-report", 1, 1};
+inline constexpr Schema kTopology = {"perfmodel-topology"};
+inline constexpr Schema kTrace = {"perfmodel-trace", 1, 1};
+inline constexpr Schema kTrain = {"perfmodel-train", 1, 1};
+inline constexpr Schema kWhatIf = {"perfmodel-whatif", 1, 1};
+
+}  // namespace schemas
+
+/// Why a document of this schema with that `version` cannot be read; empty: it can. Only `version`
+/// counts: what a higher `minor_version` has added is no key that an older program needs.
+std::string version_problem(const Schema& schema, std::int64_t version);
+
+}  // namespace perfmodel

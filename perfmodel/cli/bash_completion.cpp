@@ -1,0 +1,74 @@
+#include "bash_completion.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace perfmodel::cli {
+namespace {
+
+constexpr std::string_view kWalk = R"bash(
+_perfpredict() {
+  local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"
+  local command="" words i
+  for ((i = 1; i < COMP_CWORD; ++i)); do
+    case " $(_perfpredict_commands "$command") " in
+      *" ${COMP_WORDS[i]} "*) command="${command:+$command }${COMP_WORDS[i]}" ;;
+    esac
+  done
+  words="$(_perfpredict_values "$command" "$previous")" if[[-z "$words"]];
+then words = "$(_perfpredict_commands " $command ")" if[["$current" == -*]];
+then words = "$(_perfpredict_options " $command ")";
+fi fi COMPREPLY = ($(compgen - W "$words" --"$current"))
+}
+complete -o default -F _perfpredict perfpredict
+)bash";
+
+// "  'build dlrm') echo 'a b' ;;"
+std::string branch(std::string_view pattern, std::string_view words) {
+  return fmt::format("    '{}') echo '{}' ;;\n", pattern, words);
+}
+
+std::string function(std::string_view name, std::string_view what, std::string_view branches) {
+  return fmt::format("\n# {}\n_perfpredict_{}() {{\n  case \"$*\" in\n{}  esac\n}}\n", what, name,
+                     branches);
+}
+
+std::string option_names(const CommandText& command) {
+  std::string words;
+  for (const OptionText& option : command.options) {
+    for (const std::string& name : option.names) words += (words.empty() ? "" : " ") + name;
+  }
+  return words;
+}
+
+std::string value_branches(const CommandText& command) {
+  std::string text;
+  for (const OptionText& option : command.options) {
+    if (option.choices.empty()) continue;
+    for (const std::string& name : option.names) {
+      text += branch(command.path + " " + name, fmt::format("{}", fmt::join(option.choices, " ")));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string bash_completion(const std::vector<CommandText>& tree) {
+  std::string commands, options, values;
+  for (const CommandText& command : tree) {
+    if (!command.commands.empty()) {
+      commands += branch(command.path, fmt::format("{}", fmt::join(command.commands, " ")));
+    }
+    options += branch(command.path, option_names(command));
+    values += value_branches(command);
+  }
+  return "# Completes perfpredict; made by `perfpredict completion`.\n" +
+         function("commands", "Commands below a command.", commands) +
+         function("options", "Options of a command.", options) +
+         function("values", "Values of an option, where they are known.", values) +
+         std::string(kWalk);
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,19 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "command.hpp"
+#include "man_page.hpp"
+#include "output.hpp"
+
+namespace perfmodel::cli {
+
+Command man_command(CLI::App& parent) {
+  auto output = std::make_shared<std::string>();
+  CLI::App* app = parent.add_subcommand("man", "Print the manual page");
+  app->group("");
+  app->add_option("-o,--output", *output, "File to write (.gz compresses)")->type_name("FILE");
+  return {app,
+          [&parent, output] { return print_or_write(man_page(command_tree(parent)), *output); }};
+}
+
+}  // namespace perfmodel::cli

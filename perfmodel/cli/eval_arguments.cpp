@@ -1,0 +1,37 @@
+#include "eval_arguments.hpp"
+
+#include <CLI/CLI.hpp>
+#include "kernel_models_option.hpp"
+
+namespace perfmodel::cli {
+
+CLI::App* add_eval_command(CLI::App& parent, const std::shared_ptr<EvalArguments>& arguments) {
+  CLI::App* app =
+      parent.add_subcommand("eval", "Judges kernel models on measured kernels or whole models");
+  app->add_option("FILES", arguments->files,
+                  "Measured kernels; with --graphs: operator graphs, graphs and latencies")
+      ->type_name("")
+      ->required();
+  app->add_option("--model", arguments->model, "Model file to judge")->type_name("FILE");
+  app->add_flag("--graphs", arguments->graphs,
+                "Whole models: OPGRAPHS GRAPHS E2E, aggregated as docs/formats.md says");
+  add_models_option(*app, arguments->models)
+      ->description("With --graphs and without --model: learned, heuristic or roofline");
+  app->add_option("--shapes", arguments->shapes, "Rows of NeuSight's shape sets: all, train, llm")
+      ->check(CLI::IsMember({"all", "train", "llm"}))
+      ->capture_default_str();
+  app->add_option("--min-us", arguments->min_us, "Only rows that took at least this long");
+  app->add_option("--gpu", arguments->gpu, "GPU of rows that name none")->type_name("NAME");
+  app->add_option("--op", arguments->op, "What rows are that do not say it")->type_name("NAME");
+  app->add_option("--dtype", arguments->dtype, "Their element type")->type_name("NAME");
+  app->add_flag("--json", arguments->json, "Print one JSON document");
+  app->callback([arguments] {
+    if (arguments->graphs && arguments->files.size() != 3) {
+      throw CLI::ValidationError("--graphs", "takes three files: OPGRAPHS GRAPHS E2E");
+    }
+    if (!arguments->graphs && arguments->model.empty()) throw CLI::RequiredError("--model");
+  });
+  return app;
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace perfmodel::cli {
+
+struct EvalArguments {
+  std::vector<std::string> files;
+  std::string model, models = "learned", op, dtype, shapes = "all", gpu;
+  double min_us = 0;
+  bool graphs = false, json = false;
+};
+
+/// The parser of `eval`, in the program that runs it and in the one that starts that.
+CLI::App* add_eval_command(CLI::App& parent, const std::shared_ptr<EvalArguments>& arguments);
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Installs the Debian package on a bare Debian 12, uses it there as an unprivileged user, and removes it.
+#
+#   bash tests/install/debian_root.sh PACKAGE.deb [ROOT]
+#
+# Needs root, debootstrap and a Debian mirror (MIRROR, default http://deb.debian.org/debian). ROOT is a
+# folder with such a system, made where it is missing; without it, a temporary one. The package comes from
+#   cmake --build build/release --target package
+set -euo pipefail
+
+package="$(realpath "${1:?usage: debian_root.sh PACKAGE.deb [ROOT]}")"
+root="${2:-}"
+if ((EUID != 0)); then
+  echo "error: needs root" >&2
+  exit 1
+fi
+# Mounts of a namespace of its own: nothing stays mounted, whatever ends this.
+if [[ -z "${DEBIAN_ROOT_MOUNTS:-}" ]]; then
+  DEBIAN_ROOT_MOUNTS=own exec unshare -m bash "${BASH_SOURCE[0]}" "$@"
+fi
+if [[ -z "$root" ]]; then
+  root="$(mktemp -d)"
+  trap 'umount -q "$root/proc"; rm -rf "$root"' EXIT
+fi
+if [[ ! -e "$root/etc/debian_version" ]]; then
+  debootstrap --variant=minbase bookworm "$root" "${MIRROR:-http://deb.debian.org/debian}" >/dev/null
+fi
+mount -t proc proc "$root/proc"
+
+as_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
+as_user() { chroot --userspec=65534:65534 "$root" env -i PATH=/usr/bin:/bin HOME=/nonexistent "$@"; }
+step() { echo "== $*"; }
+fail() {
+  echo "error: $*" >&2
+  exit 1
+}
+# What is installed, without what packages leave behind on purpose.
+files() { (cd "$root" && find . -xdev \( -path ./proc -o -path ./var -o -path ./tmp -o -path ./root \) -prune -o -print | grep -v '^./etc/ld.so.cache$' | sort); }
+
+step "$(as_root sh -c '. /etc/os-release; echo "$PRETTY_NAME"'), $(as_root dpkg-query -f '.\n' -W | wc -l) packages"
+as_root apt-get -qq update
+files >"$root/tmp/before"
+cp "$package" "$root/tmp/perfmodel.deb"
+
+step "installing $(basename "$package"), $(stat -c %s "$package") bytes"
+dpkg-deb --field "$package" Package Version Section Maintainer Depends Suggests
+as_root apt-get -qq install -y --no-install-recommends /tmp/perfmodel.deb >"$root/tmp/apt.log" 2>&1 || { cat "$root/tmp/apt.log"; fail "it cannot be installed"; }
+as_root dpkg --verify perfmodel
+as_root ldconfig -p | grep -q libperfmodel_c.so.1 || fail "ldconfig does not know the C library"
+for file in usr/share/man/man1/perfpredict.1.gz usr/share/bash-completion/completions/perfpredict \
+  usr/share/doc/perfmodel/copyright usr/share/doc/perfmodel/changelog.Debian.gz usr/include/perfmodel.h; do
+  [[ -s "$root/$file" ]] || fail "$file is missing"
+done
+gzip -dc "$root/usr/share/man/man1/perfpredict.1.gz" | head -n 1
+as_root bash -c '. /usr/share/bash-completion/completions/perfpredict; complete -p perfpredict'
+
+step "as an unprivileged user, from anywhere"
+as_user perfpredict --version
+for folder in / /usr/share /tmp; do
+  as_user sh -c "cd $folder && perfpredict gpus t4" >/dev/null
+done
+as_user sh -c 'mkdir /tmp/work && cd /tmp/work && perfpredict build dlrm --preset mlperf --batch 2048 -o dlrm.json.gz && perfpredict predict dlrm.json.gz --gpu a100-sxm-40gb' >"$root/tmp/predicted"
+sed -n '/ms per batch/p; $p' "$root/tmp/predicted"
+as_user sh -c 'cd /tmp/work && perfpredict predict dlrm.json.gz --gpu a100-sxm-40gb --json' | grep -m 1 '"e2e_us"'
+if as_user sh -c 'perfpredict build mlp --batch 8 -o /usr/share/perfmodel/mlp.json' 2>"$root/tmp/refused"; then fail "a user may write to /usr/share"; fi
+cat "$root/tmp/refused"
+[[ ! -e "$root/usr/bin/perfpredict-train" ]] || as_user perfpredict eval --help | head -n 1
+
+step "data of the user's own, and none of others"
+mkdir -p "$root/data/gpus"  # not ours, whatever it is called
+as_user perfpredict gpus t4 >/dev/null
+rm -r "$root/data"
+as_user sh -c 'cp -r /usr/share/perfmodel/data /tmp/work/data && cd /tmp/work/data/gpus && sed -i "s/\"title\": \"[^\"]*\"/\"title\": \"a T4 of our own\"/" t4.json'
+as_user env PERFMODEL_DATA=/tmp/work/data perfpredict gpus t4 | grep -m 1 "a T4 of our own"
+if as_user env PERFMODEL_DATA=/nowhere perfpredict gpus t4 2>"$root/tmp/refused"; then fail "PERFMODEL_DATA is not looked at"; fi
+cat "$root/tmp/refused"
+
+step "removing"
+as_root apt-get -qq purge -y perfmodel >/dev/null 2>&1
+as_root apt-get -qq autoremove -y --purge >/dev/null 2>&1
+rm -r "$root/tmp/work"
+files >"$root/tmp/after"
+diff "$root/tmp/before" "$root/tmp/after" >"$root/tmp/left" || { cat "$root/tmp/left"; fail "these stay, or went"; }
+echo "nothing is left; the package works"
