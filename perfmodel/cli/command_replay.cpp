@@ -243,12 +243,18 @@ Result<Replay> replay_chakra_files(const Arguments& arguments) {
                 "expected Kineto traces for --timeline and --chakra, found Chakra traces");
   }
   std::vector<ChakraTrace> traces;
+  std::vector<std::string> warnings;
   for (const std::string& file : arguments.traces) {
     auto trace = read_chakra(file, arguments.reading);
     if (!trace) return Unexpected{trace.error()};
+    for (const std::string& warning : trace->warnings) {
+      warnings.push_back(file_name(file) + ": " + warning);
+    }
     traces.push_back(std::move(*trace));
   }
-  return replay(traces, arguments.traces, arguments.options);
+  auto made = replay(traces, arguments.traces, arguments.options);
+  if (made) made->warnings.insert(made->warnings.begin(), warnings.begin(), warnings.end());
+  return made;
 }
 
 Result<Replay> replay_files(const Arguments& arguments) {
