@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "perfmodel/graph/secrets.hpp"
+
 namespace perfmodel {
 
 std::string_view to_string(ChakraNodeType type) {
@@ -88,11 +90,7 @@ std::string_view to_string(ChakraValueType type) {
 }
 
 std::string describe(const ChakraNode& node) {
-  constexpr std::size_t kLongest = 80;
-  std::size_t end = std::min(node.name.size(), kLongest);
-  while (end < node.name.size() && end > 0 && (node.name[end] & 0xc0) == 0x80) --end;
-  return fmt::format("id {}, \"{}{}\"", node.id, std::string_view(node.name).substr(0, end),
-                     end < node.name.size() ? "..." : "");
+  return fmt::format("id {}, \"{}\"", node.id, shown_text(node.name));
 }
 
 namespace {

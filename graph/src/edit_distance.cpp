@@ -6,8 +6,20 @@
 #include <vector>
 
 namespace perfmodel {
+namespace {
+
+constexpr std::size_t kMostCompared = 256;
+
+std::size_t rest(std::string_view text) {
+  return text.size() - std::min(text.size(), kMostCompared);
+}
+
+}  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
+  const std::size_t behind = std::max(rest(a), rest(b));
+  a = a.substr(0, kMostCompared);
+  b = b.substr(0, kMostCompared);
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -18,7 +30,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
       row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
     }
   }
-  return row.back();
+  return row.back() + behind;
 }
 
 }  // namespace perfmodel

@@ -1,15 +1,15 @@
 #include "json_stream.hpp"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+
+#include "perfmodel/graph/secrets.hpp"
 
 namespace perfmodel {
 namespace {
@@ -17,6 +17,9 @@ namespace {
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 constexpr std::size_t kPadding = 64;  // simdjson wants 32, the bracket scanner 64
 constexpr std::size_t kMaxMemberBytes = std::size_t{1} << 20;
+// Salvage: an element that is still open after so much text is looked at leniently.
+constexpr std::size_t kMostOpenBytes = std::size_t{8} << 20;
+constexpr std::size_t kGoodInARow = 64;  // before the fast way is tried again
 
 bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -77,9 +80,22 @@ std::uint64_t prefix_parity(std::uint64_t bits) {
   return bits;
 }
 
+// Place within a block of the bracket that opens more than `nesting`, or -1. The container may end
+// in the block before that.
+int first_deeper(std::uint64_t open, std::uint64_t close, std::int64_t depth, std::size_t nesting) {
+  for (std::uint64_t left = open | close; left != 0; left &= left - 1) {
+    const int i = std::countr_zero(left);
+    depth += (open >> i) & 1 ? 1 : -1;
+    if (depth <= 0) return -1;
+    if (static_cast<std::uint64_t>(depth) > nesting) return i;
+  }
+  return -1;
+}
+
 }  // namespace
 
-const char* find_container_end(const char* begin, const char* end) {
+const char* find_container_end(const char* begin, const char* end, std::size_t nesting,
+                               const char** too_deep) {
   std::int64_t depth = 0;
   bool escape_carry = false;
   std::uint64_t in_string = 0;  // all ones while a string crosses the block border
@@ -93,6 +109,12 @@ const char* find_container_end(const char* begin, const char* end) {
     in_string = static_cast<std::uint64_t>(static_cast<std::int64_t>(string) >> 63);
     const std::uint64_t open = masks.open & ~string;
     std::uint64_t close = masks.close & ~string;
+    if (static_cast<std::uint64_t>(depth + std::popcount(open)) > nesting) {
+      if (const int at = first_deeper(open, close, depth, nesting); at >= 0 && block + at < end) {
+        if (too_deep) *too_deep = block + at;
+        return nullptr;
+      }
+    }
     if (depth <= std::popcount(close)) {
       for (; close != 0; close &= close - 1) {
         const int i = std::countr_zero(close);
@@ -131,62 +153,28 @@ std::string_view json_kind(std::string_view text) {
   }
 }
 
-struct JsonStream::Source {
-  gzFile handle = nullptr;     // null: `text` is the document
-  std::string_view text = {};  // what is left of it
-  std::uint64_t bytes = 0;
-
-  // As gzread: the number of bytes, 0 at the end, negative for damage.
-  int read(char* to, std::size_t room) {
-    if (handle) return gzread(handle, to, static_cast<unsigned>(room));
-    const std::size_t count = std::min(room, text.size());
-    std::memcpy(to, text.data(), count);
-    text.remove_prefix(count);
-    return static_cast<int>(count);
-  }
-  ~Source() {
-    if (handle) gzclose(handle);
-  }
-};
-
-JsonStream::JsonStream() = default;
-JsonStream::JsonStream(JsonStream&&) noexcept = default;
-JsonStream& JsonStream::operator=(JsonStream&&) noexcept = default;
-JsonStream::~JsonStream() = default;
-
-Result<JsonStream> JsonStream::open(const std::filesystem::path& file, std::string_view array_key) {
-  JsonStream stream;
-  std::error_code ignored;
-  const auto status = std::filesystem::status(file, ignored);
-  const auto io_error = [&](std::string message) {
-    return Unexpected{Error{.code = ErrorCode::kIo, .message = std::move(message), .file = file}};
-  };
-  if (!std::filesystem::exists(status)) return io_error("expected a file, found nothing");
-  if (std::filesystem::is_directory(status)) return io_error("expected a file, found a directory");
-  stream.start(file, array_key);
-  stream.source_->handle = gzopen(file.c_str(), "rb");
-  if (!stream.source_->handle) return io_error("expected a readable file, found one that is not");
-  gzbuffer(stream.source_->handle, 1 << 18);
-  return stream;
+Result<JsonStream> JsonStream::open(const std::filesystem::path& file, std::string_view array_key,
+                                    const ReadOptions& options) {
+  auto source = ByteSource::open(file, options);
+  if (!source) return Unexpected{source.error()};
+  return JsonStream(std::move(*source), file, array_key, options);
 }
 
 JsonStream JsonStream::over(std::string_view text, const std::filesystem::path& name,
-                            std::string_view array_key) {
-  JsonStream stream;
-  stream.start(name, array_key);
-  stream.source_->text = text;
-  return stream;
+                            std::string_view array_key, const ReadOptions& options) {
+  return {ByteSource::over(text), name, array_key, options};
 }
 
-void JsonStream::start(const std::filesystem::path& file, std::string_view array_key) {
-  file_ = file;
-  array_key_ = array_key;
-  source_ = std::make_unique<Source>();
+JsonStream::JsonStream(ByteSource source, const std::filesystem::path& file,
+                       std::string_view array_key, const ReadOptions& options)
+    : source_(std::move(source)),
+      limits_(options.limits),
+      salvage_(options.salvage),
+      file_(file),
+      array_key_(array_key) {
   buffer_.resize(kPieceBytes + kPadding + 1);
   begin_ = end_ = 1;  // room for the frame before a piece at the very front
 }
-
-std::uint64_t JsonStream::bytes_read() const { return source_->bytes; }
 
 Error JsonStream::error_at(std::size_t position, std::string pointer, std::string message) const {
   position = std::min(position, end_);
@@ -231,21 +219,18 @@ Result<bool> JsonStream::refill() {
   }
   if (end_ + kPadding + kPieceBytes / 4 > buffer_.size()) buffer_.resize(2 * buffer_.size());
   const std::size_t room = buffer_.size() - kPadding - end_;
-  const int count =
-      source_->read(buffer_.data() + end_, std::min<std::size_t>(room, std::size_t{1} << 30));
-  int code = Z_OK;
-  const char* reason = source_->handle ? gzerror(source_->handle, &code) : "";
-  if (count < 0 || (count == 0 && code != Z_OK && code != Z_STREAM_END)) {
-    Error error = error_at(end_, "", "");
-    error.message = code == Z_BUF_ERROR
-                        ? "expected more gzip data, found the end of the file"
-                        : fmt::format("expected gzip data, found damage ({})", reason);
-    return Unexpected{std::move(error)};
+  const auto count = source_.read(buffer_.data() + end_, room);
+  if (!count) {
+    Error error = error_at(end_, "", count.error().message);
+    error.code = count.error().code;
+    if (!salvage_) return Unexpected{std::move(error)};
+    log_.damage = fmt::format("behind line {}, column {} (byte {}) nothing could be read: {}",
+                              error.line, error.column, offset_of(end_), error.message);
+    return false;
   }
-  end_ += static_cast<std::size_t>(count);
-  source_->bytes += static_cast<std::uint64_t>(count);
+  end_ += *count;
   std::memset(buffer_.data() + end_, ' ', kPadding);
-  return count > 0;
+  return *count > 0;
 }
 
 Result<char> JsonStream::peek() {
@@ -259,6 +244,7 @@ Result<char> JsonStream::peek() {
 }
 
 std::string_view JsonStream::elements() const {
+  if (lenient_piece_) return std::string_view(scratch_).substr(0, scratch_.size() - kPadding);
   return {buffer_.data() + piece_begin_, piece_end_ - piece_begin_ + 1};
 }
 
@@ -276,70 +262,86 @@ Error JsonStream::element_error(std::size_t i, std::string_view tail, std::strin
 
 Error JsonStream::syntax_error(std::string_view parser_message) const {
   for (std::size_t i = 0; i < element_count(); ++i) {
-    const std::string_view text = element_text(i);
-    try {
-      const auto whole = nlohmann::json::parse(text);
-    } catch (const nlohmann::json::parse_error& error) {
-      std::string_view what = error.what();
-      if (const auto colon = what.find(": "); colon != std::string_view::npos) {
-        what.remove_prefix(colon + 2);  // drops "[json.exception...] parse error at line ..."
-      }
-      return error_at(element_starts_[i] + (error.byte > 0 ? error.byte - 1 : 0),
-                      fmt::format("{}/{}", pointer_prefix_, first_index_ + i),
-                      fmt::format("expected valid JSON, found: {}", what));
-    } catch (const std::exception&) {
-      break;
-    }
+    const JsonScan scan = scan_json(element_text(i), JsonManner::kStrict, limits_);
+    const bool goes_on = scan.complete() && scan.past < element_text(i).size();
+    if (scan.complete() && !goes_on) continue;
+    return error_at(element_starts_[i] + (goes_on ? scan.past : scan.defect),
+                    fmt::format("{}/{}{}", pointer_prefix_, first_index_ + i, scan.pointer),
+                    goes_on ? fmt::format("expected ',' or ']', found {}",
+                                          shown_character(element_text(i)[scan.past]))
+                            : scan.message);
   }
-  return error_at(piece_begin_, fmt::format("{}/{}", pointer_prefix_, first_index_),
+  return error_at(element_starts_.empty() ? begin_ : element_starts_.front(),
+                  fmt::format("{}/{}", pointer_prefix_, first_index_),
                   fmt::format("expected valid JSON, found: {}", parser_message));
 }
 
+Error JsonStream::limit_error(std::size_t position, std::string_view expected,
+                              std::string_view limit) const {
+  Error error = error_at(
+      position, fmt::format("{}/{}", pointer_prefix_, next_index_ + element_starts_.size()),
+      fmt::format("expected {}, found more (limit {}; --limit {}=N raises it)", expected, limit,
+                  limit));
+  error.code = ErrorCode::kFormat;
+  return error;
+}
+
 void JsonStream::restore_frame() {
+  lenient_piece_ = false;
   if (!framed_) return;
   buffer_[piece_begin_] = saved_begin_;
   buffer_[piece_end_] = saved_end_;
   framed_ = false;
 }
 
-Result<JsonStream::Item> JsonStream::next(bool salvage) {
+Result<JsonStream::Item> JsonStream::next() {
   restore_frame();
   if (phase_ == Phase::kStart) {
-    const auto first = peek();
-    if (!first) return Unexpected{first.error()};
-    if (end_ - begin_ >= 3 && std::memcmp(buffer_.data() + begin_, "\xEF\xBB\xBF", 3) == 0) {
-      begin_ += 3;  // byte order mark
-      return next(salvage);
+    if (auto begun = begin_document(); !begun) {
+      if (!salvage_ || bytes_read() == 0) return Unexpected{begun.error()};
+      return start_lenient(begun.error());
     }
-    if (*first == '\0') {
-      return Unexpected{error_at(begin_, "",
-                                 bytes_read() == 0 ? "expected JSON, found an empty file"
-                                                   : "expected JSON, found only blanks")};
-    }
-    if (*first != '{' && *first != '[') {
-      const bool printable = *first >= ' ' && *first < 0x7F;
-      return Unexpected{error_at(
-          begin_, "",
-          printable ? fmt::format("expected a JSON object or array, found '{}'", *first)
-                    : "expected a JSON object or array, found binary data (a Chakra trace?)")};
-    }
-    bare_ = *first == '[';
-    ++begin_;
-    phase_ = bare_ ? Phase::kArray : Phase::kObject;
-    array_seen_ = bare_;
-    pointer_prefix_ = bare_ ? "" : "/" + array_key_;
   }
   if (phase_ == Phase::kObject) {
-    auto item = next_member(salvage);
-    if (!item && salvage && array_seen_ && begin_ >= end_) {  // broken off behind the array
+    auto item = next_member();
+    if (item || !salvage_) return item;
+    if (array_seen_ && begin_ >= end_) {  // broken off behind the array
       cut_off_ = true;
       phase_ = Phase::kDone;
       return Item::kEnd;
     }
-    return item;
+    return start_lenient(item.error());
   }
-  if (phase_ == Phase::kArray) return next_elements(salvage);
+  if (phase_ == Phase::kArray) return lenient_ ? next_lenient() : next_elements();
   return Item::kEnd;
+}
+
+Result<void> JsonStream::begin_document() {
+  auto first = peek();
+  if (!first) return Unexpected{first.error()};
+  if (end_ - begin_ >= 3 && std::memcmp(buffer_.data() + begin_, "\xEF\xBB\xBF", 3) == 0) {
+    begin_ += 3;  // byte order mark
+    first = peek();
+    if (!first) return Unexpected{first.error()};
+  }
+  if (*first == '\0') {
+    return Unexpected{error_at(begin_, "",
+                               bytes_read() == 0 ? "expected JSON, found an empty file"
+                                                 : "expected JSON, found only blanks")};
+  }
+  if (*first != '{' && *first != '[') {
+    const bool printable = *first >= ' ' && *first < 0x7F;
+    return Unexpected{error_at(
+        begin_, "",
+        printable ? fmt::format("expected a JSON object or array, found '{}'", *first)
+                  : "expected a JSON object or array, found binary data (a Chakra trace?)")};
+  }
+  bare_ = *first == '[';
+  ++begin_;
+  phase_ = bare_ ? Phase::kArray : Phase::kObject;
+  array_seen_ = bare_;
+  pointer_prefix_ = bare_ ? "" : "/" + array_key_;
+  return {};
 }
 
 Result<std::string> JsonStream::read_string() {
@@ -354,6 +356,13 @@ Result<std::string> JsonStream::read_string() {
     }
     const char c = buffer_[begin_++];
     if (c == '"') return text;
+    if (text.size() > limits_.string_bytes) {
+      return Unexpected{error_at(
+          begin_, "",
+          fmt::format("expected a key of at most {} bytes, found a longer one (limit string-bytes; "
+                      "--limit string-bytes=N raises it)",
+                      limits_.string_bytes))};
+    }
     text += c;
     if (c == '\\') {
       if (begin_ >= end_) {
@@ -373,15 +382,15 @@ Result<void> JsonStream::read_value(std::string& text) {
   const auto append = [&](char c) {
     if (text.size() <= kMaxMemberBytes) text += c;
   };
-  int depth = 0;
+  std::int64_t depth = 0;
   bool in_string = false, escaped = false;
   for (;;) {
     if (begin_ >= end_) {
       const auto more = refill();
       if (!more) return Unexpected{more.error()};
       if (!*more) {
-        return Unexpected{
-            error_at(begin_, "/" + member_key_, "expected a value, found the end of the file")};
+        return Unexpected{error_at(begin_, "/" + shown_text(member_key_),
+                                   "expected a value, found the end of the file")};
       }
     }
     const char c = buffer_[begin_];
@@ -408,7 +417,7 @@ Result<void> JsonStream::read_value(std::string& text) {
   return {};
 }
 
-Result<JsonStream::Item> JsonStream::next_member(bool salvage) {
+Result<JsonStream::Item> JsonStream::next_member() {
   auto c = peek();
   if (!c) return Unexpected{c.error()};
   if (*c == '}') {
@@ -436,7 +445,7 @@ Result<JsonStream::Item> JsonStream::next_member(bool salvage) {
   member_key_ = std::move(*key);
   c = peek();
   if (!c) return Unexpected{c.error()};
-  if (*c != ':') return Unexpected{error_at(begin_, "/" + member_key_, "expected ':'")};
+  if (*c != ':') return Unexpected{error_at(begin_, "/" + shown_text(member_key_), "expected ':'")};
   ++begin_;
   c = peek();
   if (!c) return Unexpected{c.error()};
@@ -451,74 +460,158 @@ Result<JsonStream::Item> JsonStream::next_member(bool salvage) {
     ++begin_;
     array_seen_ = true;
     phase_ = Phase::kArray;
-    return next_elements(salvage);
+    return next_elements();
   }
   if (auto read = read_value(member_text_); !read) return Unexpected{read.error()};
   return Item::kMember;
 }
 
-Result<JsonStream::Item> JsonStream::next_elements(bool salvage) {
-  const auto cut_off = [&](std::size_t position, std::string_view expected) -> Result<Item> {
-    if (salvage) {
-      cut_off_ = true;
-      phase_ = Phase::kDone;
-      return Item::kEnd;
+JsonStream::Found JsonStream::find_element_end(std::size_t begin) {
+  const char* text = buffer_.data();
+  Found found;
+  if (text[begin] == '{' || text[begin] == '[') {
+    const char* past =
+        find_container_end(text + begin, text + end_, limits_.nesting, &found.too_deep);
+    if (past) found.past = static_cast<std::size_t>(past - text);
+    scanned_ += (past ? found.past : end_) - begin;
+    return found;
+  }
+  // A scalar where an object should be: the caller will complain with its place.
+  bool in_string = false;
+  for (std::size_t i = begin; i < end_; ++i) {
+    if (in_string && text[i] == '\\') {
+      ++i;
+      continue;
     }
-    return Unexpected{error_at(position, fmt::format("{}/{}", pointer_prefix_, next_index_),
-                               fmt::format("expected {}, found the end of the file", expected))};
-  };
+    if (text[i] == '"') in_string = !in_string;
+    if (!in_string && (text[i] == ',' || text[i] == ']' || text[i] == '}')) {
+      found.past = i;
+      break;
+    }
+  }
+  scanned_ += (found.past > 0 ? found.past : end_) - begin;
+  return found;
+}
+
+// Of a complete element: what is left of the limits and of the syntax between elements.
+Result<void> JsonStream::check_element(std::size_t begin, std::size_t past) {
+  if (past == begin) {
+    return Unexpected{
+        error_at(begin, fmt::format("{}/{}", pointer_prefix_, next_index_ + element_starts_.size()),
+                 fmt::format("expected a value, found '{}'", buffer_[begin]))};
+  }
+  if (past - begin > limits_.element_bytes) {
+    return Unexpected{
+        limit_error(begin, fmt::format("an element of at most {} bytes", limits_.element_bytes),
+                    "element-bytes")};
+  }
+  if (next_index_ + element_starts_.size() >= limits_.elements) {
+    return Unexpected{
+        limit_error(begin, fmt::format("at most {} elements", limits_.elements), "elements")};
+  }
+  if (past - begin > limits_.string_bytes) {
+    const JsonScan scan =
+        scan_json({buffer_.data() + begin, past - begin}, JsonManner::kStrict, limits_);
+    if (scan.over_limit) {
+      Error error = error_at(begin + scan.defect,
+                             fmt::format("{}/{}{}", pointer_prefix_,
+                                         next_index_ + element_starts_.size(), scan.pointer),
+                             scan.message);
+      error.code = ErrorCode::kFormat;
+      return Unexpected{std::move(error)};
+    }
+  }
+  return {};
+}
+
+// Brackets that do not match are noticed far behind what is wrong: here is the place.
+std::optional<Error> JsonStream::element_defect(std::size_t begin) const {
+  const JsonScan scan =
+      scan_json({buffer_.data() + begin, end_ - begin}, JsonManner::kStrict, limits_);
+  if (scan.status != JsonScan::Status::kBroken) return {};
+  return error_at(
+      begin + scan.defect,
+      fmt::format("{}/{}{}", pointer_prefix_, next_index_ + element_starts_.size(), scan.pointer),
+      scan.message);
+}
+
+Result<JsonStream::Item> JsonStream::frame_piece(std::size_t complete_end, bool closed) {
+  piece_begin_ = element_starts_.front() - 1;
+  piece_end_ = complete_end;
+  saved_begin_ = buffer_[piece_begin_];
+  saved_end_ = buffer_[piece_end_];
+  buffer_[piece_begin_] = '[';
+  buffer_[piece_end_] = ']';
+  framed_ = true;
+  next_index_ += element_starts_.size();
+  array_closed_ = closed;
+  begin_ = closed ? complete_end : complete_end + 1;  // keeps the ']' for the next call
+  return Item::kElements;
+}
+
+Result<JsonStream::Item> JsonStream::next_elements() {
+  const std::size_t most_open = salvage_
+                                    ? std::min<std::size_t>(limits_.element_bytes, kMostOpenBytes)
+                                    : static_cast<std::size_t>(limits_.element_bytes);
   element_starts_.clear();
   element_ends_.clear();
   first_index_ = next_index_;
   for (;;) {
     auto c = peek();
-    if (!c) {
-      if (salvage) return cut_off(end_, "");
-      return Unexpected{c.error()};
-    }
+    if (!c) return Unexpected{c.error()};
     if (*c == ']' && (next_index_ == 0 || array_closed_)) {
       ++begin_;
       phase_ = bare_ ? Phase::kDone : Phase::kObject;
       if (bare_) return finish();
-      return next(salvage);
+      return next();
     }
-    if (*c == '\0') return cut_off(end_, "',' or ']'");
+    if (*c == '\0') return broken_off("',' or ']'");
 
     // Collect complete elements of the text at hand.
     std::size_t at = begin_;
     const char* text = buffer_.data();
     std::size_t complete_end = 0;
     bool closed = false;
+    std::optional<Error> trouble;
     while (at < end_) {
       while (at < end_ && is_blank(text[at])) ++at;
       if (at >= end_) break;
-      std::size_t past = 0;
-      if (text[at] == '{' || text[at] == '[') {
-        const char* found = find_container_end(text + at, text + end_);
-        if (!found) break;
-        past = static_cast<std::size_t>(found - text);
-      } else {
-        // A scalar where an object should be: the caller will complain with its place.
-        bool in_string = false;
-        std::size_t i = at;
-        for (; i < end_; ++i) {
-          if (in_string && text[i] == '\\') {
-            ++i;
-            continue;
-          }
-          if (text[i] == '"') in_string = !in_string;
-          if (!in_string && (text[i] == ',' || text[i] == ']' || text[i] == '}')) break;
+      const Found found = find_element_end(at);
+      const std::size_t past = found.past;
+      if (found.too_deep) {
+        trouble = limit_error(static_cast<std::size_t>(found.too_deep - text),
+                              fmt::format("at most {} brackets within brackets", limits_.nesting),
+                              "nesting");
+        break;
+      }
+      if (past == 0) {
+        if (end_ - at > most_open) {
+          trouble =
+              limit_error(at, fmt::format("an element of at most {} bytes", limits_.element_bytes),
+                          "element-bytes");
         }
-        if (i >= end_) break;
-        past = i;
+        break;
       }
       std::size_t separator = past;
       while (separator < end_ && is_blank(text[separator])) ++separator;
       if (separator >= end_) break;
+      if (auto good = check_element(at, past); !good) {
+        trouble = good.error();
+        break;
+      }
+      if (salvage_ && text[at] != '{') {
+        trouble.emplace();  // told where it is left out
+        break;
+      }
       if (text[separator] != ',' && text[separator] != ']') {
-        return Unexpected{error_at(
-            separator, fmt::format("{}/{}", pointer_prefix_, next_index_ + element_starts_.size()),
-            fmt::format("expected ',' or ']', found '{}'", text[separator]))};
+        trouble = element_defect(at);
+        if (!trouble) {
+          trouble = error_at(
+              separator,
+              fmt::format("{}/{}", pointer_prefix_, next_index_ + element_starts_.size()),
+              fmt::format("expected ',' or ']', found {}", shown_character(text[separator])));
+        }
+        break;
       }
       element_starts_.push_back(at);
       element_ends_.push_back(past);
@@ -529,37 +622,275 @@ Result<JsonStream::Item> JsonStream::next_elements(bool salvage) {
       }
       at = separator + 1;
     }
-    if (!element_starts_.empty()) {
-      piece_begin_ = element_starts_.front() - 1;
-      piece_end_ = complete_end;
-      saved_begin_ = buffer_[piece_begin_];
-      saved_end_ = buffer_[piece_end_];
-      buffer_[piece_begin_] = '[';
-      buffer_[piece_end_] = ']';
-      framed_ = true;
-      next_index_ += element_starts_.size();
-      array_closed_ = closed;
-      begin_ = closed ? complete_end : complete_end + 1;  // keeps the ']' for the next call
-      return Item::kElements;
+    if (trouble && !salvage_) return Unexpected{std::move(*trouble)};
+    if (!element_starts_.empty()) return frame_piece(complete_end, closed);
+    if (trouble) {
+      if (next_index_ >= limits_.elements) return Unexpected{std::move(*trouble)};
+      return start_lenient({});
     }
     const auto more = refill();
-    if (!more) {
-      if (salvage) return cut_off(end_, "");
-      return Unexpected{more.error()};
+    if (!more) return Unexpected{more.error()};
+    if (!*more) {
+      if (salvage_) return start_lenient({});
+      if (auto defect = element_defect(begin_)) return Unexpected{std::move(*defect)};
+      return broken_off("the rest of an element");
     }
-    if (!*more) return cut_off(end_, "the rest of an element");
   }
+}
+
+Result<JsonStream::Item> JsonStream::broken_off(std::string_view expected) {
+  if (!salvage_) {
+    return Unexpected{error_at(end_, fmt::format("{}/{}", pointer_prefix_, next_index_),
+                               fmt::format("expected {}, found the end of the file", expected))};
+  }
+  cut_off_ = true;
+  phase_ = Phase::kDone;
+  return Item::kEnd;
 }
 
 Result<JsonStream::Item> JsonStream::finish() {
   phase_ = Phase::kDone;
   const auto rest = peek();
   if (!rest) return Unexpected{rest.error()};
-  if (*rest != '\0') {
-    return Unexpected{
-        error_at(begin_, "", fmt::format("expected the end of the file, found '{}'", *rest))};
-  }
+  if (*rest == '\0') return Item::kEnd;
+  Error error =
+      error_at(begin_, "", fmt::format("expected the end of the file, found '{}'", *rest));
+  if (!salvage_) return Unexpected{std::move(error)};
+  begin_drop(begin_, error.message, false);
+  do {
+    begin_ = end_;
+  } while (refill().value_or(false));
+  end_drop();
   return Item::kEnd;
+}
+
+// ---- salvage -----------------------------------------------------------------------------------
+
+bool JsonStream::rescan_piece() {
+  if (lenient_piece_) return false;
+  restore_frame();
+  begin_ = element_starts_.front();
+  next_index_ = first_index_;
+  array_closed_ = false;
+  lenient_ = true;
+  needs_comma_ = false;
+  good_in_a_row_ = 0;
+  lenient_until_ = offset_of(piece_end_);
+  return true;
+}
+
+std::string JsonStream::place_at(std::size_t position, std::string_view message) const {
+  const Error error = error_at(position, "", "");
+  return fmt::format("line {}, column {} (byte {}, element {}): {}", error.line, error.column,
+                     offset_of(position), next_index_, message);
+}
+
+void JsonStream::drop_element(std::size_t i, std::string_view tail, std::string_view message) {
+  ++log_.dropped;
+  log_.dropped_bytes += element_ends_[i] - element_starts_[i];
+  if (log_.dropped_places.size() >= SalvageLog::kShown) return;
+  const Error error = element_error(i, tail, "");
+  log_.dropped_places.push_back(fmt::format(
+      "line {}, column {} (byte {}, element {}): {}{}{}", error.line, error.column,
+      offset_of(element_starts_[i]), first_index_ + i, tail, tail.empty() ? "" : ": ", message));
+}
+
+void JsonStream::begin_drop(std::size_t position, std::string_view message, bool open) {
+  drop_ =
+      Drop{.offset = offset_of(begin_),
+           .place = log_.dropped_places.size() < SalvageLog::kShown ? place_at(position, message)
+                                                                    : std::string(),
+           .open = open};
+}
+
+void JsonStream::end_drop() {
+  ++log_.dropped;
+  log_.dropped_bytes += offset_of(begin_) - drop_->offset;
+  if (!drop_->place.empty()) log_.dropped_places.push_back(std::move(drop_->place));
+  drop_.reset();
+  good_in_a_row_ = 0;
+}
+
+void JsonStream::note_repair(std::size_t position, std::string_view message) {
+  ++log_.repaired;
+  good_in_a_row_ = 0;
+  if (log_.repaired_places.size() < SalvageLog::kShown) {
+    log_.repaired_places.push_back(place_at(position, message));
+  }
+}
+
+Result<JsonStream::Item> JsonStream::start_lenient(std::optional<Error> reason) {
+  phase_ = Phase::kArray;
+  array_seen_ = lenient_ = true;
+  needs_comma_ = false;
+  good_in_a_row_ = 0;
+  lenient_until_ = 0;
+  element_starts_.clear();
+  element_ends_.clear();
+  if (reason) {
+    begin_drop(begin_, reason->message, false);
+    first_error_ = std::move(reason);
+  }
+  return next_lenient();
+}
+
+Result<JsonStream::Item> JsonStream::next_lenient() {
+  element_starts_.clear();
+  element_ends_.clear();
+  first_index_ = next_index_;
+  for (;;) {
+    const auto c = peek();
+    if (!c) return Unexpected{c.error()};
+    if (*c == '\0') return end_lenient();
+    if (drop_) {
+      if (*c == '{') {
+        const JsonScan scan = scan_element(kMostOpenBytes);
+        if (scan.complete() && looks_like_element(scan.keys)) {
+          end_drop();
+          return take_lenient(scan);
+        }
+      }
+      const void* next = std::memchr(buffer_.data() + begin_ + 1, '{', end_ - begin_ - 1);
+      begin_ =
+          next ? static_cast<std::size_t>(static_cast<const char*>(next) - buffer_.data()) : end_;
+      continue;
+    }
+    if (*c == ',') {
+      if (!needs_comma_) note_repair(begin_, "expected a value, found ','");
+      needs_comma_ = false;
+      ++begin_;
+      continue;
+    }
+    if (*c == ']') {
+      const auto ends = array_ends_here();
+      if (!ends) return Unexpected{ends.error()};
+      if (*ends) {
+        if (!needs_comma_ && next_index_ > 0) note_repair(begin_, "expected a value, found ']'");
+        ++begin_;
+        lenient_ = false;
+        phase_ = bare_ ? Phase::kDone : Phase::kObject;
+        return bare_ ? finish() : next();
+      }
+    }
+    if (*c != '{') {
+      begin_drop(begin_, fmt::format("expected an object, found {}", shown_character(*c)), false);
+      continue;
+    }
+    if (!needs_comma_ && good_in_a_row_ >= kGoodInARow && offset_of(begin_) >= lenient_until_) {
+      lenient_ = false;
+      return next_elements();
+    }
+    const JsonScan scan = scan_element(static_cast<std::size_t>(limits_.element_bytes));
+    if (scan.complete()) {
+      if (needs_comma_) note_repair(begin_, "expected ',' or ']', found '{'");
+      return take_lenient(scan);
+    }
+    begin_drop(begin_ + scan.defect, scan.message, scan.status == JsonScan::Status::kOpen);
+    ++begin_;
+  }
+}
+
+bool JsonStream::looks_like_element(unsigned keys) const {
+  constexpr unsigned kId = 1, kName = 2, kPhase = 4, kStamp = 8;
+  if ((keys & kName) == 0) return false;
+  return array_key_ == "nodes" ? (keys & kId) != 0 : (keys & (kPhase | kStamp)) != 0;
+}
+
+// The value at hand, read on until it ends, breaks or has `most` bytes.
+JsonScan JsonStream::scan_element(std::size_t most) {
+  for (;;) {
+    JsonScan scan =
+        scan_json({buffer_.data() + begin_, end_ - begin_}, JsonManner::kLenient, limits_);
+    scanned_ += scan.complete() ? scan.past : scan.defect;
+    if (scan.status != JsonScan::Status::kOpen) return scan;
+    if (end_ - begin_ > most) {
+      scan.status = JsonScan::Status::kBroken;
+      scan.message = fmt::format("expected its end within {} bytes, found none", most);
+      scan.defect = 0;
+      return scan;
+    }
+    if (!refill().value_or(false)) return scan;
+  }
+}
+
+Result<JsonStream::Item> JsonStream::take_lenient(const JsonScan& scan) {
+  if (next_index_ >= limits_.elements) {
+    return Unexpected{
+        limit_error(begin_, fmt::format("at most {} elements", limits_.elements), "elements")};
+  }
+  if (scan.status == JsonScan::Status::kRepaired) {
+    note_repair(begin_ + scan.defect, scan.message);
+  } else {
+    ++good_in_a_row_;
+  }
+  scratch_ = "[";
+  scratch_ += scan.copy;
+  scratch_ += ']';
+  scratch_.append(kPadding, ' ');
+  lenient_piece_ = true;
+  element_starts_.push_back(begin_);
+  element_ends_.push_back(begin_ + scan.past);
+  begin_ += scan.past;
+  ++next_index_;
+  needs_comma_ = true;
+  return Item::kElements;
+}
+
+Result<char> JsonStream::look_behind(std::size_t& distance) {
+  for (;;) {
+    while (begin_ + distance < end_ && is_blank(buffer_[begin_ + distance])) ++distance;
+    if (begin_ + distance < end_) return buffer_[begin_ + distance];
+    const auto more = refill();
+    if (!more) return Unexpected{more.error()};
+    if (!*more) return '\0';
+  }
+}
+
+// Whether the ']' at hand is followed by what follows the array, or by nothing.
+Result<bool> JsonStream::array_ends_here() {
+  std::size_t distance = 1;
+  auto c = look_behind(distance);
+  if (!c) return Unexpected{c.error()};
+  if (*c == '\0' || bare_) return *c == '\0';
+  if (*c != ',') return *c == '}';
+  ++distance;
+  c = look_behind(distance);
+  if (!c) return Unexpected{c.error()};
+  return *c == '"';
+}
+
+Result<JsonStream::Item> JsonStream::end_lenient() {
+  phase_ = Phase::kDone;
+  // An element that nothing but the end of the text breaks: a cut, no defect.
+  if (drop_ && !drop_->open) {
+    end_drop();
+  } else {
+    cut_off_ = true;
+    drop_.reset();
+  }
+  if (next_index_ == 0 && first_error_) return Unexpected{*first_error_};
+  return Item::kEnd;
+}
+
+void SalvageLog::report(std::string_view elements, std::vector<std::string>& warnings) const {
+  const auto sentence = [&](std::string text, const std::vector<std::string>& places,
+                            std::size_t count) {
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      text += (i == 0 ? ": " : "; ") + places[i];
+    }
+    if (count > places.size()) text += fmt::format("; and {} more", count - places.size());
+    warnings.push_back(std::move(text));
+  };
+  if (!damage.empty()) warnings.push_back(damage);
+  if (dropped > 0) {
+    sentence(fmt::format("{} broken {} or other stretches of text were left out ({} bytes)",
+                         dropped, elements, dropped_bytes),
+             dropped_places, dropped);
+  }
+  if (repaired > 0) {
+    sentence(fmt::format("{} defects in or between {} were repaired", repaired, elements),
+             repaired_places, repaired);
+  }
 }
 
 }  // namespace perfmodel

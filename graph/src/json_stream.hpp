@@ -2,14 +2,30 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "byte_source.hpp"
+#include "json_scan.hpp"
+#include "perfmodel/graph/read_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
+
+/// What `salvage` left out of a document or changed in it, with the first few places.
+struct SalvageLog {
+  static constexpr std::size_t kShown = 3;
+
+  std::size_t dropped = 0, repaired = 0;  // stretches of text or elements; elements
+  std::uint64_t dropped_bytes = 0;
+  std::vector<std::string> dropped_places, repaired_places;  // at most kShown each
+  std::string damage;                                        // why the text could not be read on
+
+  /// Sentences for `warnings`; `elements` is "events" or "nodes".
+  void report(std::string_view elements, std::vector<std::string>& warnings) const;
+};
 
 /// Walks a JSON document that is one large array of elements, either bare or as one member of a
 /// top-level object, without ever holding the whole text: the file (plain or gzip) is read in
@@ -17,24 +33,34 @@ namespace perfmodel {
 ///
 /// Protocol: `next()` until it returns kEnd. A kMember item is one small member of the top-level
 /// object; a kElements item is a run of complete array elements, framed in place as a JSON array.
+///
+/// With ReadOptions::salvage no defect ends the walk. Where the fast way of framing elements by
+/// their brackets fails, or the reader of the elements says so (`rescan_piece`), the text is
+/// scanned leniently, element by element (`scan_json`): what is broken is left out up to the next
+/// thing that is complete and looks like an element (a trace event has "name" and "ph" or "ts", a
+/// node "id" and "name"), even within what was broken, as where two writers got in each other's
+/// way. After some good elements the fast way goes on.
 class JsonStream {
  public:
   enum class Item { kMember, kElements, kEnd };
 
   /// `array_key` names the member whose elements are streamed ("traceEvents", "nodes").
-  static Result<JsonStream> open(const std::filesystem::path& file, std::string_view array_key);
+  static Result<JsonStream> open(const std::filesystem::path& file, std::string_view array_key,
+                                 const ReadOptions& options = {});
 
   /// The same of text in memory, which must outlive the stream. `name` stands for the file in
   /// errors.
   static JsonStream over(std::string_view text, const std::filesystem::path& name,
-                         std::string_view array_key);
+                         std::string_view array_key, const ReadOptions& options = {});
 
-  JsonStream(JsonStream&&) noexcept;
-  JsonStream& operator=(JsonStream&&) noexcept;
-  ~JsonStream();
+  Result<Item> next();
 
-  /// With `salvage`, a document that breaks off ends after its last complete element.
-  Result<Item> next(bool salvage = false);
+  /// With salvage: the elements of the piece at hand come again, one by one and repaired. False if
+  /// they are already such ones; then `drop_element` is all that is left.
+  bool rescan_piece();
+
+  /// With salvage: notes that element `i` of the piece was left out by the reader.
+  void drop_element(std::size_t i, std::string_view pointer_tail, std::string_view message);
 
   // Valid after kMember, until the next call. The text of a member longer than 1 MiB is empty.
   const std::string& member_key() const { return member_key_; }
@@ -46,13 +72,17 @@ class JsonStream {
   std::string_view elements() const;
   /// The buffer itself, for repairing text in place.
   char* mutable_elements() { return buffer_.data() + piece_begin_; }
+  bool repaired() const { return lenient_piece_; }  ///< strict JSON in any case
   std::size_t element_count() const { return element_starts_.size(); }
   std::size_t first_index() const { return first_index_; }  ///< of the first element of the piece
   std::string_view element_text(std::size_t i) const;       ///< i counts within the piece
 
+  /// Bytes that were looked at for the ends of elements: linear in `bytes_read`.
+  std::uint64_t bytes_scanned() const { return scanned_; }
   bool array_seen() const { return array_seen_; }
-  bool cut_off() const { return cut_off_; }  ///< only with `salvage`
-  std::uint64_t bytes_read() const;          ///< inflated bytes so far
+  const SalvageLog& salvage_log() const { return log_; }
+  bool cut_off() const { return cut_off_; }                          ///< only with `salvage`
+  std::uint64_t bytes_read() const { return source_.bytes_read(); }  ///< inflated bytes so far
 
   /// An error at element `i` of the current piece: "/nodes/<index><pointer_tail>: message".
   Error element_error(std::size_t i, std::string_view pointer_tail, std::string message) const;
@@ -61,21 +91,53 @@ class JsonStream {
   Error syntax_error(std::string_view parser_message) const;
 
  private:
-  struct Source;
-
-  JsonStream();
-  void start(const std::filesystem::path& file, std::string_view array_key);
+  JsonStream(ByteSource source, const std::filesystem::path& file, std::string_view array_key,
+             const ReadOptions& options);
   Error error_at(std::size_t position, std::string pointer, std::string message) const;
   Result<bool> refill();  // false: no more text
   Result<char> peek();    // next non-blank character, '\0' at the end of text
-  Result<Item> next_member(bool salvage);
-  Result<Item> next_elements(bool salvage);
+  Result<void> begin_document();
+  Result<Item> next_member();
+  Result<Item> next_elements();
+  Result<Item> broken_off(std::string_view expected);
   Result<std::string> read_string();
   Result<void> read_value(std::string& text);
   Result<Item> finish();
   void restore_frame();
+  Result<Item> frame_piece(std::size_t complete_end, bool closed);
+  Error limit_error(std::size_t position, std::string_view expected, std::string_view limit) const;
+  std::optional<Error> element_defect(std::size_t begin) const;
+  Result<void> check_element(std::size_t begin, std::size_t past);
 
-  std::unique_ptr<Source> source_;
+  struct Found {
+    std::size_t past = 0;  // 0: not complete
+    const char* too_deep = nullptr;
+  };
+  Found find_element_end(std::size_t begin);
+
+  // ---- salvage
+  struct Drop {  // a stretch of text that is being left out
+    std::uint64_t offset = 0;
+    std::string place;
+    bool open = false;  // broken by nothing but the end of the text
+  };
+  std::string place_at(std::size_t position, std::string_view message) const;
+  std::uint64_t offset_of(std::size_t position) const { return consumed_offset_ + position - 1; }
+  Result<Item> start_lenient(std::optional<Error> reason);
+  Result<Item> next_lenient();
+  Result<Item> end_lenient();
+  Result<Item> take_lenient(const JsonScan& scan);
+  bool looks_like_element(unsigned keys) const;
+  Result<char> look_behind(std::size_t& distance);
+  Result<bool> array_ends_here();
+  void begin_drop(std::size_t position, std::string_view message, bool open);
+  void end_drop();
+  void note_repair(std::size_t position, std::string_view message);
+  JsonScan scan_element(std::size_t most);
+
+  ByteSource source_;
+  ReadLimits limits_;
+  bool salvage_;
   std::filesystem::path file_;
   std::string array_key_;
   std::string pointer_prefix_;  // "/nodes", empty for a bare array
@@ -96,11 +158,24 @@ class JsonStream {
   bool framed_ = false;
   std::size_t first_index_ = 0, next_index_ = 0;
   std::vector<std::size_t> element_starts_, element_ends_;
+  std::uint64_t scanned_ = 0;
+
+  SalvageLog log_;
+  bool lenient_ = false, lenient_piece_ = false;
+  std::string scratch_;              // the piece of a lenient element, with padding
+  std::uint64_t lenient_until_ = 0;  // offset; at least to there
+  std::size_t good_in_a_row_ = 0;
+  bool needs_comma_ = false;  // an element stands in front
+  std::optional<Drop> drop_;
+  std::optional<Error> first_error_;  // of a document without any element
 };
 
-/// Position just past the value that starts at `begin`, or nullptr if it does not end before
-/// `end`. 64 bytes behind `end` must be readable. Brackets inside strings do not count.
-const char* find_container_end(const char* begin, const char* end);
+/// Position just past the container that starts at `begin`, or nullptr if it does not end before
+/// `end` or has more than `nesting` brackets within brackets, the first of which is `too_deep`. 64
+/// bytes behind `end` must be readable. Brackets inside strings do not count.
+const char* find_container_end(const char* begin, const char* end,
+                               std::size_t nesting = std::size_t{1} << 62,
+                               const char** too_deep = nullptr);
 
 /// "an object", "a string", ... of a JSON text's first character, for error messages.
 std::string_view json_kind(std::string_view text);

@@ -19,6 +19,7 @@ using std::chrono::steady_clock;
 constexpr std::size_t kLabelWidth = 24;
 constexpr std::size_t kBarWidth = 24;
 constexpr auto kRedraw = std::chrono::milliseconds(100);
+constexpr auto kQuiet = std::chrono::seconds(1);
 
 bool stderr_is_terminal() {
   if (!isatty(STDERR_FILENO)) return false;
@@ -54,12 +55,17 @@ std::string remaining_text(Seconds remaining) {
 
 }  // namespace
 
-ProgressBar::ProgressBar(std::string label, std::size_t steps)
+ProgressBar::ProgressBar(std::string label, std::size_t steps, Unit unit)
     : ProgressBar(std::move(label), steps, stderr_is_terminal() ? &std::cerr : nullptr,
-                  steady_clock::now) {}
+                  steady_clock::now, unit) {}
 
-ProgressBar::ProgressBar(std::string label, std::size_t steps, std::ostream* out, Clock clock)
-    : label_(shortened(std::move(label))), steps_(steps), out_(out), clock_(std::move(clock)) {
+ProgressBar::ProgressBar(std::string label, std::size_t steps, std::ostream* out, Clock clock,
+                         Unit unit)
+    : label_(shortened(std::move(label))),
+      steps_(steps),
+      unit_(unit),
+      out_(out),
+      clock_(std::move(clock)) {
   if (!out_) return;
   start_ = clock_();
   drawn_ = start_ - kRedraw;
@@ -67,10 +73,11 @@ ProgressBar::ProgressBar(std::string label, std::size_t steps, std::ostream* out
 }
 
 void ProgressBar::update(std::size_t done) {
-  done_ = std::min(done, steps_);
+  done_ = steps_ == 0 && unit_ == Unit::kBytes ? done : std::min(done, steps_);
   if (!out_) return;
   const auto now = clock_();
   if (now - drawn_ < kRedraw) return;
+  if (unit_ == Unit::kBytes && now - start_ < kQuiet) return;
   drawn_ = now;
   std::string text = line(now - start_);
   const std::size_t width = characters(text);
@@ -85,11 +92,20 @@ void ProgressBar::finish() {
   out_ = nullptr;
 }
 
+std::string ProgressBar::rate(Seconds elapsed) const {
+  return fmt::format("{:.0f} MB/s", static_cast<double>(done_) * 1e-6 / elapsed.count());
+}
+
 std::string ProgressBar::line(Seconds elapsed) const {
+  if (unit_ == Unit::kBytes && steps_ == 0) {
+    return fmt::format("{} {:.0f} MB  {}", label_, static_cast<double>(done_) * 1e-6,
+                       rate(elapsed));
+  }
   const double share = steps_ == 0 ? 1.0 : static_cast<double>(done_) / static_cast<double>(steps_);
   const auto filled = static_cast<std::size_t>(share * static_cast<double>(kBarWidth));
   std::string text = fmt::format("{} [{:#>{}}{:.>{}}] {:3} %", label_, "", filled, "",
                                  kBarWidth - filled, static_cast<int>(share * 100));
+  if (unit_ == Unit::kBytes) text += "  " + rate(elapsed);
   if (done_ > 0 && done_ < steps_ && elapsed >= Seconds(1)) {
     text += "  " + remaining_text(elapsed * (1 - share) / share);
   }

@@ -1,17 +1,17 @@
 #include <fmt/format.h>
 #include <simdjson.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <limits>
-#include <memory>
+#include <unordered_set>
 #include <utility>
 
+#include "byte_source.hpp"
 #include "chakra_format.hpp"
+#include "perfmodel/graph/secrets.hpp"
 
 namespace perfmodel {
 namespace {
@@ -418,7 +418,8 @@ class KnownAttribute {
  private:
   bool wrong(std::string_view expected) {
     return fields_.fail(fmt::format("expected {} in attribute {}, found {}", expected,
-                                    attribute_.name, chakra::to_string(attribute_.type)));
+                                    shown_text(attribute_.name),
+                                    chakra::to_string(attribute_.type)));
   }
 
   bool integer(std::int64_t least, std::int64_t most, std::int64_t& value) {
@@ -598,20 +599,10 @@ bool read_node(std::string_view message, ChakraNode& node, Lists& lists, Failure
 // The inflated bytes of a file, piece by piece.
 class Bytes {
  public:
-  static Result<Bytes> open(const std::filesystem::path& file) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(file, ignored)) {
-      return fail(ErrorCode::kIo, "expected a Chakra trace, found a folder");
-    }
-    errno = 0;
-    Bytes bytes;
-    bytes.handle_.reset(gzopen(file.c_str(), "rb"));
-    if (!bytes.handle_) {
-      return fail(ErrorCode::kIo, fmt::format("cannot open: {}", std::strerror(errno)));
-    }
-    gzbuffer(bytes.handle_.get(), 1u << 17);
-    bytes.buffer_.resize(std::size_t{1} << 20);
-    return bytes;
+  static Result<Bytes> open(const std::filesystem::path& file, const ReadOptions& options) {
+    auto source = ByteSource::open(file, options);
+    if (!source) return Unexpected{source.error()};
+    return Bytes(std::move(*source));
   }
 
   // Makes `count` bytes available, or as many as there are.
@@ -624,23 +615,16 @@ class Bytes {
         begin_ = 0;
       }
       if (end_ == buffer_.size()) buffer_.resize(2 * buffer_.size());
-      const int read = gzread(handle_.get(), buffer_.data() + end_,
-                              static_cast<unsigned>(buffer_.size() - end_));
-      int code = Z_OK;
-      const char* reason = gzerror(handle_.get(), &code);
-      if (read < 0 || (read == 0 && code != Z_OK && code != Z_STREAM_END)) {
-        const std::uint64_t place = consumed_ + end_;
-        if (code == Z_ERRNO) {
-          return fail(ErrorCode::kIo, fmt::format("cannot read: {}", std::strerror(errno)));
+      const auto read = source_.read(buffer_.data() + end_, buffer_.size() - end_);
+      if (!read) {
+        Error error = read.error();
+        if (error.code != ErrorCode::kIo) {
+          error.message = fmt::format("byte {}: {}", consumed_ + end_, error.message);
         }
-        return fail(
-            ErrorCode::kSyntax,
-            code == Z_BUF_ERROR
-                ? fmt::format("byte {}: expected more gzip data, found the end of the file", place)
-                : fmt::format("byte {}: expected gzip data, found damage ({})", place, reason));
+        return Unexpected{std::move(error)};
       }
-      at_end_ = read == 0;
-      end_ += static_cast<std::size_t>(read);
+      at_end_ = *read == 0;
+      end_ += *read;
     }
     return std::min(count, end_ - begin_);
   }
@@ -650,10 +634,11 @@ class Bytes {
   void skip(std::size_t count) { begin_ += count; }
 
  private:
-  struct Close {
-    void operator()(gzFile_s* handle) const { gzclose(handle); }
-  };
-  std::unique_ptr<gzFile_s, Close> handle_;
+  explicit Bytes(ByteSource source) : source_(std::move(source)) {
+    buffer_.resize(std::size_t{1} << 20);
+  }
+
+  ByteSource source_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;
   std::uint64_t consumed_ = 0;  // before buffer_
@@ -671,14 +656,21 @@ bool looks_like_json(std::string_view text) {
 
 class Reader {
  public:
-  explicit Reader(Bytes bytes) : bytes_(std::move(bytes)) {}
+  Reader(Bytes bytes, const ReadOptions& options)
+      : bytes_(std::move(bytes)),
+        limits_(options.limits),
+        salvage_(options.salvage),
+        most_bytes_(std::min<std::uint64_t>(chakra::kMaxMessageBytes, limits_.element_bytes)) {}
 
   Result<ChakraTrace> run() {
     const auto head = bytes_.require(64);
     if (!head) return Unexpected{head.error()};
     if (*head == 0) return fail(ErrorCode::kFormat, "expected a Chakra trace, found an empty file");
     const std::string start(bytes_.view(*head));
-    if (auto read = messages(); !read) {
+    if (auto read = messages(); !read && salvage_ && !in_metadata_) {
+      trace_.warnings.push_back(fmt::format("the file breaks off; {} complete nodes were kept: {}",
+                                            trace_.nodes.size(), read.error().message));
+    } else if (!read) {
       if (in_metadata_ && looks_like_json(start)) {
         return fail(ErrorCode::kFormat,
                     "expected a Chakra trace (length-delimited protobuf), found JSON");
@@ -688,16 +680,66 @@ class Reader {
       }
       return Unexpected{std::move(read.error())};
     }
+    if (salvage_) mend();
     if (const auto defect = chakra::find_dependency_defect(trace_.nodes)) {
       const ChakraNode& node = trace_.nodes[defect->node];
       return fail(ErrorCode::kFormat,
                   fmt::format("byte {}, node {} ({}): {}", offsets_[defect->node], defect->node,
                               chakra::describe(node), defect->message));
     }
+    mask();
     return std::move(trace_);
   }
 
  private:
+  // Leaves out repeated ids and dependencies on what is not there.
+  void mend() {
+    std::unordered_set<std::uint64_t> ids;
+    const std::size_t before = trace_.nodes.size();
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < before; ++i) {
+      if (!ids.insert(trace_.nodes[i].id).second) continue;
+      if (kept != i) {
+        trace_.nodes[kept] = std::move(trace_.nodes[i]);
+        offsets_[kept] = offsets_[i];
+      }
+      ++kept;
+    }
+    trace_.nodes.resize(kept);
+    offsets_.resize(kept);
+    std::size_t missing = 0;
+    for (ChakraNode& node : trace_.nodes) {
+      for (auto* list : {&node.ctrl_deps, &node.data_deps}) {
+        missing += std::erase_if(*list, [&](std::uint64_t id) { return !ids.contains(id); });
+      }
+    }
+    if (broken_ > 0) {
+      trace_.warnings.push_back(
+          fmt::format("{} broken nodes were left out, the first one: {}", broken_, first_broken_));
+    }
+    if (kept < before) {
+      trace_.warnings.push_back(fmt::format(
+          "{} nodes were left out because a node before them has their id", before - kept));
+    }
+    if (missing > 0) {
+      trace_.warnings.push_back(
+          fmt::format("{} dependencies on nodes that are not there were dropped", missing));
+    }
+  }
+
+  void mask() {
+    std::size_t masked = 0;
+    for (ChakraNode& node : trace_.nodes) {
+      for (std::string* text : {&node.name, &node.pg_name}) {
+        if (auto without = mask_secrets(*text)) {
+          *text = std::move(*without);
+          ++masked;
+        }
+      }
+    }
+    if (masked > 0) trace_.warnings.push_back(masked_warning(masked));
+  }
+
   std::string place(std::uint64_t offset) const {
     return in_metadata_ ? fmt::format("byte {}, GlobalMetadata: ", offset)
                         : fmt::format("byte {}, node {}: ", offset, trace_.nodes.size());
@@ -734,13 +776,36 @@ class Reader {
           offsets_.push_back(begin);
         }
       }
-      if (!good) {
+      if (!good && salvage_ && !in_metadata_) {
+        if (broken_++ == 0) {
+          first_broken_ = place(offset + static_cast<std::uint64_t>(failure.at - message.data())) +
+                          failure.message;
+        }
+      } else if (!good) {
         return error(offset + static_cast<std::uint64_t>(failure.at - message.data()),
                      failure.message);
       }
       in_metadata_ = false;
       bytes_.skip(**length);
+      if (auto fits = check_limits(message.size()); !fits) return fits;
     }
+  }
+
+  Result<void> check_limits(std::size_t message_bytes) {
+    kept_bytes_ += sizeof(ChakraNode) + message_bytes;
+    if (trace_.nodes.size() > limits_.elements) {
+      return fail(ErrorCode::kFormat,
+                  fmt::format("expected at most {} nodes, found more (limit elements; --limit "
+                              "elements=N raises it)",
+                              limits_.elements));
+    }
+    if (kept_bytes_ > limits_.kept_bytes) {
+      return fail(ErrorCode::kFormat,
+                  fmt::format("expected nodes of at most {} bytes in memory, found more (limit "
+                              "kept-bytes; --limit kept-bytes=N raises it)",
+                              limits_.kept_bytes));
+    }
+    return {};
   }
 
   // Nothing at the end of the file.
@@ -755,9 +820,9 @@ class Reader {
       const auto byte = static_cast<unsigned char>(text[i]);
       length |= static_cast<std::uint64_t>(byte & 0x7f) << (7 * i);
       if (byte >= 0x80) continue;
-      if (length > chakra::kMaxMessageBytes) {
+      if (length > most_bytes_) {
         return error(begin, fmt::format("expected a message of at most {} bytes, found {}",
-                                        chakra::kMaxMessageBytes, length));
+                                        most_bytes_, length));
       }
       bytes_.skip(i + 1);
       return std::optional<std::size_t>{length};
@@ -772,13 +837,19 @@ class Reader {
   Lists lists_;
   std::vector<std::uint64_t> offsets_;  // of the nodes' messages, with their length
   bool in_metadata_ = true;
+  ReadLimits limits_;
+  bool salvage_;
+  std::uint64_t most_bytes_;
+  std::uint64_t kept_bytes_ = 0;
+  std::size_t broken_ = 0;
+  std::string first_broken_;
 };
 
 }  // namespace
 
-Result<ChakraTrace> read_chakra(const std::filesystem::path& file) {
-  auto bytes = Bytes::open(file);
-  auto trace = bytes ? Reader(std::move(*bytes)).run() : Unexpected{bytes.error()};
+Result<ChakraTrace> read_chakra(const std::filesystem::path& file, const ReadOptions& options) {
+  auto bytes = Bytes::open(file, options);
+  auto trace = bytes ? Reader(std::move(*bytes), options).run() : Unexpected{bytes.error()};
   if (!trace) trace.error().file = file;
   return trace;
 }

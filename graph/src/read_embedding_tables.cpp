@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -14,11 +13,15 @@
 #include <vector>
 
 #include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/secrets.hpp"
 
 namespace perfmodel {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // a million tables
+constexpr std::size_t kPieceBytes = std::size_t{1} << 16;
 
 struct Position {
   int line = 1, column = 1;
@@ -128,7 +131,7 @@ class CsvReader {
         return cell_error(
             cells[i], "",
             fmt::format("expected a column table, rows, dim, pooling or rank, found \"{}\"",
-                        cells[i].text));
+                        shown_text(cells[i].text)));
       }
       if (slot->has_value()) {
         return cell_error(cells[i], cells[i].text, "expected each column once, found it twice");
@@ -157,23 +160,25 @@ class CsvReader {
       if (!value || !is_count(*value)) {
         return cell_error(
             cells[slot], name,
-            fmt::format("expected a positive integer, found \"{}\"", cells[slot].text));
+            fmt::format("expected a positive integer, found \"{}\"", shown_text(cells[slot].text)));
       }
       *target = static_cast<std::int64_t>(*value);
     }
     const Cell& pooling = cells[*pooling_];
     const auto value = number(pooling);
     if (!value || !(*value > 0) || !std::isfinite(*value)) {
-      return cell_error(pooling, "pooling",
-                        fmt::format("expected a positive number, found \"{}\"", pooling.text));
+      return cell_error(
+          pooling, "pooling",
+          fmt::format("expected a positive number, found \"{}\"", shown_text(pooling.text)));
     }
     table.pooling_factor = *value;
     if (rank_) {
       const Cell& rank = cells[*rank_];
       const auto place = number(rank);
       if (!place || !is_rank(*place)) {
-        return cell_error(rank, "rank",
-                          fmt::format("expected a rank or -1, found \"{}\"", rank.text));
+        return cell_error(
+            rank, "rank",
+            fmt::format("expected a rank or -1, found \"{}\"", shown_text(rank.text)));
       }
       table.rank = static_cast<std::int64_t>(*place);
     }
@@ -197,14 +202,21 @@ class CsvReader {
 
 // ------------------------------------------------------------------------------------------ JSON
 
+// A value for a message; of a list or object only that it is one.
+std::string shown(const Json& value) {
+  if (value.is_structured()) return value.is_object() ? "an object" : "a list";
+  return shown_text(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 Result<EmbeddingTable> json_table(const std::filesystem::path& file, const Json& entry,
                                   std::size_t index) {
   const auto problem = [&](std::string_view key, std::string message) {
-    return error_at(file, {0, 0}, fmt::format("/{}{}{}", index, key.empty() ? "" : "/", key),
+    return error_at(file, {0, 0},
+                    fmt::format("/{}{}{}", index, key.empty() ? "" : "/", shown_text(key)),
                     std::move(message));
   };
   if (!entry.is_object()) {
-    return problem("", fmt::format("expected an object, found {}", entry.dump()));
+    return problem("", fmt::format("expected an object, found {}", shown(entry)));
   }
   for (const auto& [key, value] : entry.items()) {
     if (key != "table" && key != "rows" && key != "dim" && key != "pooling" && key != "rank") {
@@ -220,18 +232,18 @@ Result<EmbeddingTable> json_table(const std::filesystem::path& file, const Json&
   for (const auto& [key, target] : {std::pair{"rows", &table.num_rows}, {"dim", &table.dim}}) {
     const Json& value = entry[key];
     if (!value.is_number() || !is_count(value.get<double>())) {
-      return problem(key, fmt::format("expected a positive integer, found {}", value.dump()));
+      return problem(key, fmt::format("expected a positive integer, found {}", shown(value)));
     }
     *target = static_cast<std::int64_t>(value.get<double>());
   }
   const Json& pooling = entry["pooling"];
   if (!pooling.is_number() || !(pooling.get<double>() > 0)) {
-    return problem("pooling", fmt::format("expected a positive number, found {}", pooling.dump()));
+    return problem("pooling", fmt::format("expected a positive number, found {}", shown(pooling)));
   }
   table.pooling_factor = pooling.get<double>();
   if (const auto rank = entry.find("rank"); rank != entry.end()) {
     if (!rank->is_number() || !is_rank(rank->get<double>())) {
-      return problem("rank", fmt::format("expected a rank or -1, found {}", rank->dump()));
+      return problem("rank", fmt::format("expected a rank or -1, found {}", shown(*rank)));
     }
     table.rank = static_cast<std::int64_t>(rank->get<double>());
   }
@@ -271,7 +283,16 @@ Result<std::vector<EmbeddingTable>> read_embedding_tables(const std::filesystem:
   if (!in || std::filesystem::is_directory(file)) {
     return error_at(file, {0, 0}, "", "cannot open", ErrorCode::kIo);
   }
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  std::string text;
+  for (std::string piece(kPieceBytes, '\0'); in && text.size() <= kMostBytes;) {
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece, 0, static_cast<std::size_t>(in.gcount()));
+  }
+  if (text.size() > kMostBytes) {
+    return error_at(
+        file, {0, 0}, "",
+        fmt::format("expected a list of tables of at most {} bytes, found more", kMostBytes));
+  }
   if (in.bad()) return error_at(file, {0, 0}, "", "cannot read", ErrorCode::kIo);
   if (file.extension() == ".json") return read_json(file, text);
   if (file.extension() == ".csv") return CsvReader(file, text).read();

@@ -6,14 +6,21 @@
 #include <algorithm>
 #include <charconv>
 #include <new>
+#include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "json_stream.hpp"
+#include "perfmodel/graph/secrets.hpp"
 
 namespace perfmodel {
 namespace {
 
 namespace dom = simdjson::dom;
+
+constexpr std::uint64_t kBytesPerName = 64;                 // beside the text
+constexpr std::size_t kMostEntries = std::size_t{1} << 31;  // of 2^32; a piece adds fewer than 2^31
+constexpr std::uint16_t kMostDimensions = 0xFFFF;
 
 // What a field held instead of what was expected; `tail` is the pointer below the node.
 struct FieldError {
@@ -90,7 +97,8 @@ Device parse_device(std::string_view text) {
 
 class Reader {
  public:
-  explicit Reader(ExecutionGraph& graph) : graph_(graph) {}
+  Reader(ExecutionGraph& graph, const ReadOptions& options)
+      : graph_(graph), limits_(options.limits), salvage_(options.salvage) {}
 
   void head_member(const std::string& key, const std::string& text) {
     dom::element value;
@@ -105,26 +113,96 @@ class Reader {
 
   bool looks_like_trace() const { return looks_like_trace_; }
 
-  Result<void> piece(const JsonStream& stream) {
+  Result<void> piece(JsonStream& stream) {
     dom::element root;
     const std::string_view text = stream.elements();
     // The stream keeps its padding readable, so no copy is needed.
     if (auto error = checked(parser_.parse(text.data(), text.size(), false).get(root))) {
-      return Unexpected{stream.syntax_error(simdjson::error_message(error))};
+      if (!salvage_) return Unexpected{stream.syntax_error(simdjson::error_message(error))};
+      if (!stream.rescan_piece()) stream.drop_element(0, "", simdjson::error_message(error));
+      return {};
     }
     std::size_t i = 0;
     const dom::array elements = root;
     for (dom::element element : elements) {
+      const Mark before = mark();
       if (auto problem = node(element)) {
-        return Unexpected{stream.element_error(i, problem->tail, std::move(problem->message))};
+        if (!salvage_) {
+          return Unexpected{stream.element_error(i, problem->tail, std::move(problem->message))};
+        }
+        go_back(before);
+        stream.drop_element(i, problem->tail, problem->message);
       }
       ++i;
     }
-    return {};
+    return check_kept_bytes();
+  }
+
+  // Nothing that looks like a secret leaves the reader.
+  void mask() {
+    std::size_t masked = mask_secrets(graph_.names);
+    const auto mask_text = [&](std::string& text) {
+      if (auto without = mask_secrets(text)) {
+        text = std::move(*without);
+        ++masked;
+      }
+    };
+    mask_text(graph_.schema);
+    for (CommRecord& record : graph_.comm_records) {
+      mask_text(record.collective);
+      mask_text(record.process_group);
+    }
+    for (ProcessGroup& group : graph_.process_groups) {
+      mask_text(group.name);
+      mask_text(group.description);
+      mask_text(group.backend);
+    }
+    if (masked > 0) graph_.warnings.push_back(masked_warning(masked));
   }
 
  private:
   using Problem = std::optional<FieldError>;
+
+  // What a node adds to, to take a half-read one back.
+  struct Mark {
+    std::size_t arguments, tensors, shapes, comm_records, process_groups;
+  };
+  Mark mark() const {
+    return {graph_.arguments.size(), graph_.tensors.size(), graph_.shape_pool.size(),
+            graph_.comm_records.size(), graph_.process_groups.size()};
+  }
+  void go_back(const Mark& mark) {
+    graph_.arguments.resize(mark.arguments);
+    graph_.tensors.resize(mark.tensors);
+    graph_.shape_pool.resize(mark.shapes);
+    graph_.comm_records.resize(mark.comm_records);
+    graph_.process_groups.resize(mark.process_groups);
+  }
+
+  Result<void> check_kept_bytes() {
+    for (; counted_names_ < graph_.names.size(); ++counted_names_) {
+      name_bytes_ += graph_.names.text(static_cast<NameId>(counted_names_)).size() + kBytesPerName;
+    }
+    const std::uint64_t kept = name_bytes_ + graph_.nodes.size() * sizeof(Node) +
+                               graph_.arguments.size() * sizeof(Argument) +
+                               graph_.tensors.size() * sizeof(Tensor) +
+                               graph_.shape_pool.size() * sizeof(std::int64_t) +
+                               graph_.comm_records.size() * sizeof(CommRecord);
+    if (kept > limits_.kept_bytes) {
+      return fail(ErrorCode::kFormat,
+                  fmt::format("expected nodes of at most {} bytes in memory, found more (limit "
+                              "kept-bytes; --limit kept-bytes=N raises it)",
+                              limits_.kept_bytes));
+    }
+    const std::size_t longest =
+        std::max({graph_.arguments.size(), graph_.tensors.size(), graph_.shape_pool.size()});
+    if (longest > kMostEntries) {
+      return fail(ErrorCode::kFormat,
+                  fmt::format("expected at most {} arguments, tensors and extents, found more",
+                              kMostEntries));
+    }
+    return {};
+  }
 
   static FieldError expected(std::string_view what, dom::element found, std::string_view tail) {
     return {std::string(tail), fmt::format("expected {}, found {}", what, kind_of(found))};
@@ -445,7 +523,7 @@ class Reader {
     if (shape && shape->get(sizes) == simdjson::SUCCESS) {
       for (dom::element size : sizes) {
         std::int64_t extent = 0;
-        if (!to_integer(size, extent)) break;
+        if (made.rank == kMostDimensions || !to_integer(size, extent)) break;
         graph_.shape_pool.push_back(extent);
         ++made.rank;
       }
@@ -549,6 +627,10 @@ class Reader {
   }
 
   ExecutionGraph& graph_;
+  ReadLimits limits_;
+  bool salvage_;
+  std::uint64_t name_bytes_ = 0;
+  std::size_t counted_names_ = 0;
   dom::parser parser_;
   Block values_[2];
   CommRecord comm_;
@@ -585,7 +667,25 @@ Result<void> check_ids(const ExecutionGraph& graph, const std::filesystem::path&
   return {};
 }
 
-Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path& file) {
+// Salvage: of several nodes with one id the first one in the file stays.
+void drop_repeated_ids(ExecutionGraph& graph) {
+  std::unordered_set<std::int64_t> seen;
+  const std::size_t before = graph.nodes.size();
+  std::optional<std::int64_t> first;
+  std::erase_if(graph.nodes, [&](const Node& node) {
+    if (seen.insert(node.id).second) return false;
+    if (!first) first = node.id;
+    return true;
+  });
+  if (graph.nodes.size() == before) return;
+  graph.warnings.push_back(
+      fmt::format("{} nodes were left out because a node before them has their id, the first one "
+                  "id {}",
+                  before - graph.nodes.size(), *first));
+}
+
+Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path& file,
+                             bool salvaged) {
   const auto& nodes = graph.nodes;
   // A parent normally has the smaller id. Only where one does not can a cycle close.
   std::vector<std::int8_t> state(nodes.size(), 0);  // 0 unknown, 1 on this walk, 2 sound
@@ -610,20 +710,20 @@ Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path&
   if (orphans > 0) {
     graph.warnings.push_back(
         fmt::format("{} of {} nodes have a parent that is not in the file (ops still open when "
-                    "recording stopped)",
-                    orphans, nodes.size()));
+                    "recording stopped{})",
+                    orphans, nodes.size(), salvaged ? ", or left out here" : ""));
   }
   return {};
 }
 
 Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& file,
-                                ReadOptions options) {
+                                const ReadOptions& options) {
   ExecutionGraph graph;
   graph.source = file.string();
-  Reader reader(graph);
+  Reader reader(graph, options);
   bool has_trace_events = false;
   for (;;) {
-    const auto item = stream.next(options.salvage);
+    const auto item = stream.next();
     if (!item) {
       // A timed trace is one long member; say so rather than where its text ends.
       return Unexpected{item.error()};
@@ -633,7 +733,8 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
       has_trace_events |= stream.member_key() == "traceEvents";
       reader.head_member(stream.member_key(), stream.member_text());
     } else if (auto read = reader.piece(stream); !read) {
-      return Unexpected{read.error()};
+      if (read.error().file.empty()) read.error().file = file;
+      return Unexpected{std::move(read.error())};
     }
     if (has_trace_events) break;
   }
@@ -647,25 +748,31 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
     graph.warnings.push_back(
         fmt::format("the file breaks off; {} complete nodes were kept", graph.nodes.size()));
   }
+  stream.salvage_log().report("nodes", graph.warnings);
+  if (options.salvage) drop_repeated_ids(graph);
   if (auto unique = check_ids(graph, file); !unique) return Unexpected{unique.error()};
+  const bool salvaged = stream.cut_off() || stream.salvage_log().dropped > 0;
+  reader.mask();
   index_graph(graph);
-  if (auto sound = check_structure(graph, file); !sound) return Unexpected{sound.error()};
+  if (auto sound = check_structure(graph, file, salvaged); !sound) {
+    return Unexpected{sound.error()};
+  }
   return graph;
 }
 
 }  // namespace
 
 Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
-                                            ReadOptions options) {
-  auto stream = JsonStream::open(file, "nodes");
+                                            const ReadOptions& options) {
+  auto stream = JsonStream::open(file, "nodes", options);
   if (!stream) return Unexpected{stream.error()};
   return read_all(std::move(*stream), file, options);
 }
 
 Result<ExecutionGraph> parse_execution_graph(std::string_view text, std::string_view name,
-                                             ReadOptions options) {
+                                             const ReadOptions& options) {
   const std::filesystem::path file(name);
-  return read_all(JsonStream::over(text, file, "nodes"), file, options);
+  return read_all(JsonStream::over(text, file, "nodes", options), file, options);
 }
 
 }  // namespace perfmodel

@@ -10,6 +10,7 @@
 
 #include "json_stream.hpp"
 #include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/secrets.hpp"
 #include "perfmodel/graph/trace.hpp"
 
 namespace perfmodel {
@@ -49,6 +50,12 @@ Category category_of(std::string_view name) {
   const auto known = kNames.find(name);
   return known == kNames.end() ? Category::kOther : known->second;
 }
+
+// Sums and differences of such stamps, in nanoseconds, stay within 64 bits: 2112, and 36 years.
+constexpr std::int64_t kMostStamp = 4'500'000'000'000'000'000;
+constexpr std::int64_t kMostDuration = std::int64_t{1} << 60;
+
+constexpr std::uint64_t kBytesPerName = 64;  // beside the text
 
 // Decimal text with an exponent, in thousandths: digits are counted, nothing is rounded through a
 // double, so that "1.694103001123456e15" keeps its nanoseconds. `text` has no sign.
@@ -146,7 +153,8 @@ struct RawEvent {
 
 class Reader {
  public:
-  explicit Reader(Trace& trace) : trace_(trace) {}
+  Reader(Trace& trace, const ReadOptions& options)
+      : trace_(trace), limits_(options.limits), salvage_(options.salvage) {}
 
   void head_member(const std::string& key, const std::string& text) {
     looks_like_graph_ |= key == "nodes";
@@ -176,21 +184,30 @@ class Reader {
   bool looks_like_graph() const { return looks_like_graph_; }
 
   Result<void> piece(JsonStream& stream) {
-    auto problem = parse(stream);
-    if (problem.error == simdjson::UTF8_ERROR || problem.error == simdjson::UNESCAPED_CHARS ||
-        problem.error == simdjson::UNCLOSED_STRING) {
+    auto error = parse(stream);
+    if (!stream.repaired() &&
+        (error == simdjson::UTF8_ERROR || error == simdjson::UNESCAPED_CHARS ||
+         error == simdjson::UNCLOSED_STRING)) {
       // Kernel names have been seen with stray bytes; replacing them keeps every length.
       repair(stream);
-      problem = parse(stream);
+      error = parse(stream);
     }
-    if (!problem.message.empty()) {
-      return Unexpected{stream.element_error(problem.index, problem.tail, problem.message)};
+    if (error != simdjson::SUCCESS && salvage_) {
+      if (!stream.rescan_piece()) stream.drop_element(0, "", simdjson::error_message(error));
+      return {};
     }
-    if (problem.error != simdjson::SUCCESS) {
-      return Unexpected{stream.syntax_error(simdjson::error_message(problem.error))};
+    if (!problems_.empty() && !salvage_) {
+      const Problem& first = problems_.front();
+      return Unexpected{stream.element_error(first.index, first.tail, first.message)};
     }
-    trace_.event_count += stream.element_count();
-    return {};
+    if (error != simdjson::SUCCESS) {
+      return Unexpected{stream.syntax_error(simdjson::error_message(error))};
+    }
+    for (const Problem& problem : problems_) {
+      stream.drop_element(problem.index, problem.tail, problem.message);
+    }
+    trace_.event_count += stream.element_count() - problems_.size();
+    return check_kept_bytes();
   }
 
   void finish() {
@@ -201,14 +218,49 @@ class Reader {
     rebase();
     sort_events();
     link_launches();
+    mask();
   }
 
  private:
+  // An event without what is needed of it.
   struct Problem {
-    simdjson::error_code error = simdjson::SUCCESS;
     std::size_t index = 0;
     std::string tail = {}, message = {};
   };
+
+  Result<void> check_kept_bytes() {
+    for (; counted_names_ < trace_.names.size(); ++counted_names_) {
+      name_bytes_ += trace_.names.text(static_cast<NameId>(counted_names_)).size() + kBytesPerName;
+    }
+    const std::uint64_t kept = name_bytes_ + trace_.host.size() * sizeof(HostEvent) +
+                               trace_.gpu.size() * sizeof(GpuEvent) +
+                               trace_.syncs.size() * sizeof(SyncEvent) +
+                               trace_.collectives.size() * sizeof(CollectiveNote) +
+                               trace_.threads.size() * sizeof(TraceThread);
+    if (kept <= limits_.kept_bytes) return {};
+    return fail(ErrorCode::kFormat,
+                fmt::format("expected events of at most {} bytes in memory, found more (limit "
+                            "kept-bytes; --limit kept-bytes=N raises it)",
+                            limits_.kept_bytes));
+  }
+
+  // Nothing that looks like a secret leaves the reader.
+  void mask() {
+    std::size_t masked = mask_secrets(trace_.names);
+    const auto mask_text = [&](std::string& text) {
+      if (auto without = mask_secrets(text)) {
+        text = std::move(*without);
+        ++masked;
+      }
+    };
+    for (TraceThread& thread : trace_.threads) {
+      mask_text(thread.process_id);
+      mask_text(thread.thread_id);
+      mask_text(thread.name);
+    }
+    for (TraceDevice& device : trace_.devices) mask_text(device.name);
+    if (masked > 0) trace_.warnings.push_back(masked_warning(masked));
+  }
 
   static void read_integer(simdjson::dom::element object, const char* key, std::int64_t& out) {
     simdjson::dom::element value;
@@ -220,48 +272,52 @@ class Reader {
   }
 
   // Host and device events are appended while parsing; a second attempt after a repair starts anew.
-  Problem parse(JsonStream& stream) {
+  simdjson::error_code parse(JsonStream& stream) {
     const auto host_size = trace_.host.size(), gpu_size = trace_.gpu.size();
     const auto sync_size = trace_.syncs.size(), note_size = trace_.collectives.size();
     const auto owner_size = note_owners_.size();
-    Problem problem = parse_events(stream);
-    if (problem.error != simdjson::SUCCESS || !problem.message.empty()) {
+    problems_.clear();
+    const simdjson::error_code error = parse_events(stream);
+    if (error != simdjson::SUCCESS) {
       trace_.host.resize(host_size);
       trace_.gpu.resize(gpu_size);
       trace_.syncs.resize(sync_size);
       trace_.collectives.resize(note_size);
       note_owners_.resize(owner_size);
     }
-    return problem;
+    return error;
   }
 
-  Problem parse_events(JsonStream& stream) {
+  // Events with problems are passed over; without salvage the first one ends the walk.
+  simdjson::error_code parse_events(JsonStream& stream) {
     const std::string_view text = stream.elements();
     ondemand::document document;
     simdjson::padded_string_view padded(text.data(), text.size(), text.size() + 64);
     if (auto error = parser_.iterate(padded).get(document)) {
       if (error == simdjson::MEMALLOC) throw std::bad_alloc();
-      return {.error = error};
+      return error;
     }
     ondemand::array events;
-    if (auto error = document.get_array().get(events)) return {.error = error};
+    if (auto error = document.get_array().get(events)) return error;
     std::size_t index = 0;
     for (auto item : events) {
       ondemand::object object;
       if (auto error = item.get_object().get(object)) {
-        if (error != simdjson::INCORRECT_TYPE) return {.error = error};
-        return {.index = index,
-                .message = fmt::format("expected an object, found {}",
-                                       json_kind(stream.element_text(index)))};
+        if (error != simdjson::INCORRECT_TYPE || salvage_) return error;
+        problems_.push_back(
+            {index, "",
+             fmt::format("expected an object, found {}", json_kind(stream.element_text(index)))});
+        return simdjson::SUCCESS;
       }
       RawEvent event;
-      if (auto error = read_event(object, event)) return {.error = error};
-      if (auto problem = keep(event)) {
-        return {.index = index, .tail = problem->first, .message = problem->second};
+      if (auto error = read_event(object, event)) return error;
+      if (auto complaint = keep(event)) {
+        problems_.push_back({index, std::move(complaint->first), std::move(complaint->second)});
+        if (!salvage_) return simdjson::SUCCESS;
       }
       ++index;
     }
-    return {};
+    return simdjson::SUCCESS;
   }
 
   simdjson::error_code read_event(ondemand::object& object, RawEvent& event) {
@@ -411,10 +467,11 @@ class Reader {
     if (event.category.empty() && !event.duration.empty()) category = Category::kOp;
     if (category == Category::kOther || category == Category::kSkipEarly) return {};
     const auto start = parse_stamp(event.ts);
-    if (!start) return complaint("/ts", event.ts);
+    if (!start || *start < -kMostStamp || *start > kMostStamp) return complaint("/ts", event.ts);
     const auto duration =
         event.duration.empty() ? std::optional<std::int64_t>(0) : parse_stamp(event.duration);
-    if (!duration) return complaint("/dur", event.duration);
+    if (!duration || *duration < -kMostDuration || *duration > kMostDuration)
+      return complaint("/dur", event.duration);
     const NameId name = trace_.names.intern(event.name);
     switch (category) {
       case Category::kKernel:
@@ -441,9 +498,10 @@ class Reader {
 
   static Complaint complaint(std::string tail, std::string_view found) {
     return std::pair{std::move(tail),
-                     found.empty() ? std::string("expected a number, found nothing")
-                                   : fmt::format("expected a number, found {}",
-                                                 found.substr(0, found.find_first_of("\n,}")))};
+                     found.empty()
+                         ? std::string("expected a number, found nothing")
+                         : fmt::format("expected a number, found {}",
+                                       shown_text(found.substr(0, found.find_first_of("\n,}"))))};
   }
 
   void host_event(const RawEvent& event, Category category, NameId name, std::int64_t start,
@@ -630,6 +688,11 @@ class Reader {
   }
 
   Trace& trace_;
+  ReadLimits limits_;
+  bool salvage_;
+  std::vector<Problem> problems_;  // of the piece at hand
+  std::uint64_t name_bytes_ = 0;
+  std::size_t counted_names_ = 0;
   ondemand::parser parser_;
   simdjson::dom::parser head_parser_;
   std::unordered_map<std::string, std::int32_t> thread_indices_;
@@ -652,20 +715,21 @@ std::string Trace::gpu_name() const {
   return {};
 }
 
-Result<Trace> read_trace(const std::filesystem::path& file, ReadOptions options) {
-  auto stream = JsonStream::open(file, "traceEvents");
+Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& options) {
+  auto stream = JsonStream::open(file, "traceEvents", options);
   if (!stream) return Unexpected{stream.error()};
   Trace trace;
   trace.source = file.string();
-  Reader reader(trace);
+  Reader reader(trace, options);
   for (;;) {
-    const auto item = stream->next(options.salvage);
+    const auto item = stream->next();
     if (!item) return Unexpected{item.error()};
     if (*item == JsonStream::Item::kEnd) break;
     if (*item == JsonStream::Item::kMember) {
       reader.head_member(stream->member_key(), stream->member_text());
     } else if (auto read = reader.piece(*stream); !read) {
-      return Unexpected{read.error()};
+      if (read.error().file.empty()) read.error().file = file;
+      return Unexpected{std::move(read.error())};
     }
   }
   if (!stream->array_seen()) {
@@ -680,6 +744,7 @@ Result<Trace> read_trace(const std::filesystem::path& file, ReadOptions options)
     trace.warnings.push_back(
         fmt::format("the file breaks off; {} complete events were kept", trace.event_count));
   }
+  stream->salvage_log().report("events", trace.warnings);
   trace.text_bytes = stream->bytes_read();
   reader.finish();
   return trace;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "perfmodel/result.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -26,6 +28,16 @@ NameId StringPool::intern(std::string_view text) {
   hashes_.push_back(hash_text(stored));
   ids_.emplace(stored, id);
   return id;
+}
+
+void StringPool::replace(NameId id, std::string_view text) {
+  PERFMODEL_CHECK(id != 0 && id < texts_.size() && !ids_.contains(text));
+  const std::string_view old = texts_[id], stored = store(text);
+  ids_.erase(old);
+  ids_.emplace(stored, id);
+  texts_[id] = stored;
+  hashes_[id] = hash_text(stored);
+  std::fill_n(const_cast<char*>(old.data()), old.size(), '\0');  // the block is not const
 }
 
 std::string_view StringPool::store(std::string_view text) {

@@ -53,6 +53,24 @@ CLI::Validator between(double low, double high) {
   return {check, ""};
 }
 
+void add_reading(CLI::App& app, ReadOptions& options) {
+  options.dash_is_stdin = true;
+  app.add_flag("--salvage", options.salvage,
+               "Recover every complete node or event of broken files, with warnings");
+  const auto set = [&options](const std::vector<std::string>& assignments) {
+    for (const std::string& assignment : assignments) {
+      if (auto done = set_limit(options.limits, assignment); !done) {
+        throw CLI::ValidationError("--limit", done.error().message);
+      }
+    }
+  };
+  app.add_option_function<std::vector<std::string>>(
+         "--limit", set, "What a file may ask for, e.g. nesting=200: " + read_limit_names())
+      ->type_name("NAME=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 Result<void> all_different(const std::vector<std::string>& files) {
   for (std::size_t i = 0; i < files.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "perfmodel/graph/read_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::cli {
@@ -25,6 +26,10 @@ CLI::Validator at_least(double minimum);
 
 /// Refuses numbers outside of [low, high] and what is no number.
 CLI::Validator between(double low, double high);
+
+/// Adds --salvage and --limit of a command that reads graphs or traces, and lets "-" stand for
+/// standard input.
+void add_reading(CLI::App& app, ReadOptions& options);
 
 /// An error that names the first file that is given twice, by whatever path.
 Result<void> all_different(const std::vector<std::string>& files);

@@ -10,6 +10,7 @@
 #include "output.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
+#include "read_files.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -20,7 +21,8 @@ struct Arguments {
   std::string method = "context", scale_to, output;
   double profiler_cost_us = 0;
   Window iterations;
-  bool json = false, salvage = false;
+  ReadOptions reading;
+  bool json = false;
   std::size_t top = 10;
 };
 
@@ -43,23 +45,21 @@ std::string command_line(const Arguments& arguments) {
 }
 
 Result<OverheadTable> extract(const Arguments& arguments) {
-  const ReadOptions reading{.salvage = arguments.salvage};
   const auto method = parse_overhead_method(arguments.method);
   if (!method) return Unexpected{method.error()};
-  std::deque<Trace> traces;
+  auto traces = read_trace_files(arguments.traces, arguments.reading);
+  if (!traces) return Unexpected{traces.error()};
   std::deque<ExecutionGraph> graphs;
   std::vector<OverheadSource> sources;
   std::vector<std::string> warnings;
   for (std::size_t i = 0; i < arguments.traces.size(); ++i) {
-    auto trace = read_trace(arguments.traces[i], reading);
-    if (!trace) return Unexpected{trace.error()};
-    for (const std::string& warning : trace->warnings) {
+    const Trace& trace = (*traces)[i];
+    for (const std::string& warning : trace.warnings) {
       warnings.push_back(file_name(arguments.traces[i]) + ": " + warning);
     }
-    traces.push_back(std::move(*trace));
-    OverheadSource source{.trace = &traces.back()};
+    OverheadSource source{.trace = &trace};
     if (!arguments.graphs.empty() && arguments.graphs[i] != "-") {
-      auto graph = read_execution_graph(arguments.graphs[i], reading);
+      auto graph = read_graph_file(arguments.graphs[i], arguments.reading);
       if (!graph) return Unexpected{graph.error()};
       graphs.push_back(std::move(*graph));
       source.graph = &graphs.back();
@@ -225,7 +225,7 @@ Command overheads_command(CLI::App& parent) {
       ->check(at_least(0))
       ->capture_default_str()
       ->type_name("N");
-  app->add_flag("--salvage", arguments->salvage, "Keep what is complete in files that break off");
+  add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print the table as JSON, as -o writes it");
   app->callback([arguments] {
     return_swallowed(arguments->traces, arguments->graphs, arguments->graphs.size() / 2);

@@ -15,6 +15,7 @@
 #include "perfmodel/predictors/collectives.hpp"
 #include "perfmodel/timeline.hpp"
 #include "prediction_report.hpp"
+#include "read_files.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -28,7 +29,8 @@ struct Arguments {
   double interference = 1;
   std::optional<double> bucket_mb, unit_mb;
   Window iterations, kernel_iterations;
-  bool json = false, salvage = false, missing_collectives = false;
+  ReadOptions reading;
+  bool json = false, missing_collectives = false;
   std::size_t top = 10;
 };
 
@@ -81,7 +83,7 @@ class Run {
   // A trace is read once if all graphs share it.
   Result<const Trace*> trace(const std::string& file) {
     if (!trace_ || trace_file_ != file) {
-      auto read = read_trace(file, {.salvage = arguments_.salvage});
+      auto read = read_trace_file(file, arguments_.reading);
       if (!read) return Unexpected{read.error()};
       for (const std::string& warning : read->warnings) warn(file_name(file) + ": " + warning);
       trace_ = std::move(*read);
@@ -122,13 +124,12 @@ class Run {
     const std::size_t count = arguments_.graphs.size();
     report_.ranks.reserve(count);
     kernel_times_.resize(count);
+    auto graphs = read_graph_files(arguments_.graphs, arguments_.reading);
+    if (!graphs) return Unexpected{graphs.error()};
     for (std::size_t i = 0; i < count; ++i) {
-      const std::string& file = arguments_.graphs[i];
-      auto graph = read_execution_graph(file, {.salvage = arguments_.salvage});
-      if (!graph) return Unexpected{graph.error()};
       const ChosenOverheads& chosen = table_of(i);
-      report_.ranks.push_back({.graph_file = file_name(file),
-                               .graph = std::move(*graph),
+      report_.ranks.push_back({.graph_file = file_name(arguments_.graphs[i]),
+                               .graph = std::move((*graphs)[i]),
                                .overheads_file = chosen.file,
                                .overheads_method = chosen.table->method,
                                .overheads_gpu = chosen.table->gpu,
@@ -414,7 +415,7 @@ Command predict_command(CLI::App& parent) {
       ->check(at_least(0))
       ->capture_default_str()
       ->type_name("N");
-  app->add_flag("--salvage", arguments->salvage, "Keep what is complete in files that break off");
+  add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");
   app->footer(kIterationsRule);
   app->callback([arguments] {

@@ -10,6 +10,7 @@
 #include "critical_path_report.hpp"
 #include "output.hpp"
 #include "perfmodel/replay.hpp"
+#include "read_files.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -21,7 +22,8 @@ struct Arguments {
   std::vector<std::string> traces;
   std::string timeline, chakra;
   ReplayOptions options;
-  bool json = false, salvage = false;
+  ReadOptions reading;
+  bool json = false;
   std::size_t top = 10;
 };
 
@@ -241,12 +243,18 @@ Result<Replay> replay_chakra_files(const Arguments& arguments) {
                 "expected Kineto traces for --timeline and --chakra, found Chakra traces");
   }
   std::vector<ChakraTrace> traces;
+  std::vector<std::string> warnings;
   for (const std::string& file : arguments.traces) {
-    auto trace = read_chakra(file);
+    auto trace = read_chakra(file, arguments.reading);
     if (!trace) return Unexpected{trace.error()};
+    for (const std::string& warning : trace->warnings) {
+      warnings.push_back(file_name(file) + ": " + warning);
+    }
     traces.push_back(std::move(*trace));
   }
-  return replay(traces, arguments.traces, arguments.options);
+  auto made = replay(traces, arguments.traces, arguments.options);
+  if (made) made->warnings.insert(made->warnings.begin(), warnings.begin(), warnings.end());
+  return made;
 }
 
 Result<Replay> replay_files(const Arguments& arguments) {
@@ -262,16 +270,12 @@ Result<Replay> replay_files(const Arguments& arguments) {
   if (std::all_of(arguments.traces.begin(), arguments.traces.end(), is_chakra)) {
     return replay_chakra_files(arguments);
   }
-  std::vector<Trace> traces;
-  for (const std::string& file : arguments.traces) {
-    auto trace = read_trace(file, {.salvage = arguments.salvage});
-    if (!trace) return Unexpected{trace.error()};
-    traces.push_back(std::move(*trace));
-  }
+  const auto traces = read_trace_files(arguments.traces, arguments.reading);
+  if (!traces) return Unexpected{traces.error()};
   ReplayOptions options = arguments.options;
   options.keep_timeline = !arguments.timeline.empty();
   options.keep_chakra = !arguments.chakra.empty();
-  return replay(traces, options);
+  return replay(*traces, options);
 }
 
 Result<void> execute(const Arguments& arguments) {
@@ -325,7 +329,7 @@ Command replay_command(CLI::App& parent) {
       ->check(at_least(0))
       ->capture_default_str()
       ->type_name("N");
-  app->add_flag("--salvage", arguments->salvage, "Keep what is complete in files that break off");
+  add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return execute(*arguments); }};
 }

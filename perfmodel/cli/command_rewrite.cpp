@@ -9,6 +9,7 @@
 #include "output.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "read_files.hpp"
 #include "rewrite_options.hpp"
 #include "text_table.hpp"
 
@@ -18,7 +19,7 @@ namespace {
 struct RewriteArguments {
   std::string graph, output;
   std::vector<NamedRewrite> rewrites;
-  bool salvage = false, json = false;
+  bool json = false;
 };
 
 Result<void> check_output(const RewriteArguments& arguments) {
@@ -95,7 +96,7 @@ std::string to_lines(const RewriteArguments& arguments, const ExecutionGraph& gr
 
 Result<void> execute(const RewriteArguments& arguments) {
   if (auto other = check_output(arguments); !other) return other;
-  auto source = read_execution_graph(arguments.graph, {.salvage = arguments.salvage});
+  auto source = read_graph_file(arguments.graph, arguments.reading);
   if (!source) return Unexpected{source.error()};
   std::vector<Step> steps;
   const auto graph = apply(std::move(*source), arguments, steps);
@@ -120,8 +121,7 @@ Command rewrite_command(CLI::App& parent) {
   rewrite->add_option("-o,--output", arguments->output, "Graph to write (.json or .json.gz)")
       ->required()
       ->type_name("GRAPH");
-  rewrite->add_flag("--salvage", arguments->salvage,
-                    "Keep what is complete in a file that breaks off");
+  add_reading(*rewrite, arguments->reading);
   rewrite->add_flag("--json", arguments->json, "Print a summary as one JSON document");
   rewrite->footer("Rewrites are applied in the order of the flags, which may be repeated.");
   return {rewrite, [arguments] { return execute(*arguments); }};

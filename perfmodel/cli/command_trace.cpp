@@ -8,6 +8,7 @@
 #include "command.hpp"
 #include "output.hpp"
 #include "perfmodel/trace_report.hpp"
+#include "read_files.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -16,7 +17,8 @@ namespace {
 struct Arguments {
   std::string trace;
   Window iterations;
-  bool json = false, salvage = false;
+  ReadOptions reading;
+  bool json = false;
   std::size_t top = 10;
 };
 
@@ -132,7 +134,7 @@ std::string trace_text(const TraceReport& report, std::size_t top, bool bold) {
 }
 
 Result<void> execute(const Arguments& arguments) {
-  const auto trace = read_trace(arguments.trace, {.salvage = arguments.salvage});
+  const auto trace = read_trace_file(arguments.trace, arguments.reading);
   if (!trace) return Unexpected{trace.error()};
   const auto content = report(*trace, arguments.iterations);
   if (!content) return Unexpected{content.error()};
@@ -154,7 +156,7 @@ Command trace_command(CLI::App& parent) {
       ->check(at_least(0))
       ->capture_default_str()
       ->type_name("N");
-  app->add_flag("--salvage", arguments->salvage, "Keep what is complete in a file that breaks off");
+  add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return execute(*arguments); }};
 }

@@ -16,6 +16,7 @@
 #include "perfmodel/predictors/collectives.hpp"
 #include "perfmodel/progress_bar.hpp"
 #include "perfmodel/what_if.hpp"
+#include "read_files.hpp"
 #include "rewrite_options.hpp"
 #include "what_if_report.hpp"
 
@@ -36,7 +37,8 @@ struct Arguments {
   std::vector<Axis> axes;  // in the order of the command line
   std::int64_t world = 0;
   std::size_t threads = 0;
-  bool json = false, salvage = false;
+  ReadOptions reading;
+  bool json = false;
 };
 
 // What the predictions point to.
@@ -169,7 +171,7 @@ Result<void> execute(const Arguments& arguments) {
   Loaded loaded{.chosen = std::move(*models)};
   warn(report, loaded.chosen.warning);
   if (auto found = load_targets(arguments, loaded, report); !found) return found;
-  const auto graph = read_execution_graph(arguments.graph, {.salvage = arguments.salvage});
+  const auto graph = read_graph_file(arguments.graph, arguments.reading);
   if (!graph) return Unexpected{graph.error()};
   if (auto answered = answer(*graph, arguments, report); !answered) return answered;
   if (auto readable = loaded.chosen.check(); !readable) return readable;
@@ -263,7 +265,7 @@ Command whatif_command(CLI::App& parent) {
       ->type_name("N");
   app->add_option("--csv", arguments->csv, "Write the rows as CSV")->type_name("FILE");
   app->add_option("--plot", arguments->plot, "Write throughput as SVG")->type_name("FILE");
-  app->add_flag("--salvage", arguments->salvage, "Keep what is complete in a file that breaks off");
+  add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");
   app->footer(
       "Every rewrite flag takes a list; all combinations are predicted, behind the graph as it is\n"

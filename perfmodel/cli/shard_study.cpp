@@ -43,7 +43,7 @@ bool is_study(const std::string& file) {
 
 Result<ShardingStudy> read_tables(const std::string& file) {
   if (is_study(file)) return read_sharding_study(file);
-  const auto graph = read_execution_graph(file);
+  const auto graph = read_execution_graph(file, {.dash_is_stdin = true});
   if (!graph) return Unexpected{graph.error()};
   auto found = tables_in_graph(*graph);
   if (!found) return Unexpected{found.error()};

@@ -1,17 +1,13 @@
 #include "perfmodel/choose_overheads.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <system_error>
 #include <utility>
 
+#include "lower_case.hpp"
+
 namespace perfmodel {
 namespace {
-
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 // A table may come from several GPUs: "A, B".
 bool names_gpu(const std::string& names, const Gpu& gpu) {

@@ -13,9 +13,9 @@ using TaskId = TaskGraph::TaskId;
 constexpr double kSteadyTolerance = 1e-3;
 constexpr std::string_view kWaiting = "waiting";
 
-class Explanation {
+class RankExplanation {
  public:
-  Explanation(const ScheduledRank& rank, const TaskGraph& graph, const Schedule& schedule)
+  RankExplanation(const ScheduledRank& rank, const TaskGraph& graph, const Schedule& schedule)
       : rank_(rank),
         graph_(*rank.graph),
         options_(*rank.options),
@@ -318,7 +318,7 @@ std::vector<std::int32_t> op_positions(const HostProgram& program) {
 
 Result<Prediction> explain_rank(const ScheduledRank& rank, const TaskGraph& graph,
                                 const Schedule& schedule) {
-  return Explanation(rank, graph, schedule).write();
+  return RankExplanation(rank, graph, schedule).write();
 }
 
 }  // namespace perfmodel

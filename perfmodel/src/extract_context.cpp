@@ -4,13 +4,12 @@
 
 #include "extract_overheads.hpp"
 #include "host_chain.hpp"
+#include "microseconds.hpp"
 #include "template_learner.hpp"
 #include "term_samples.hpp"
 
 namespace perfmodel {
 namespace {
-
-double us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
 // Time in the data loader between two ops: longer than this it is the loader's, not the host's.
 constexpr double kLoaderPauseUs = 1000;

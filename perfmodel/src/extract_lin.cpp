@@ -4,6 +4,7 @@
 
 #include "extract_overheads.hpp"
 #include "host_chain.hpp"
+#include "microseconds.hpp"
 #include "template_learner.hpp"
 #include "term_samples.hpp"
 
@@ -23,8 +24,6 @@ constexpr std::array<std::string_view, 5> kIgnored = {"cudaOccupancy", "cudaPeek
                                                       "cudaEventRecord"};
 constexpr std::array<std::string_view, 6> kLabels = {
     "##", "__", "module::", "DLRM ", "DistributedDataParallel", "ProfilerStep"};
-
-double us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
 bool is_lin_launch(std::string_view name) {
   return std::find(kLaunches.begin(), kLaunches.end(), name) != kLaunches.end();

@@ -1,4 +1,5 @@
 #include "extract_overheads.hpp"
+#include "microseconds.hpp"
 #include "perfmodel/graph/event_names.hpp"
 #include "term_samples.hpp"
 
@@ -10,8 +11,6 @@ struct RawOp {
   const HostEvent* event = nullptr;
   std::vector<const HostEvent*> calls;
 };
-
-double us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
 }  // namespace
 

@@ -3,8 +3,10 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "json_position.hpp"
 #include "perfmodel/output_file.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/schema.hpp"
@@ -86,132 +88,182 @@ struct FormatProblem {
   std::string pointer, message;
 };
 
+/// Times beyond are no overheads (a year), and would not survive being rounded and written.
+constexpr double kMostUs = 1e14;
+constexpr double kMostCount = 9007199254740992.0;  // 2^53
+
 class TableReader {
  public:
   explicit TableReader(OverheadTable& table) : table_(table) {}
 
   std::optional<FormatProblem> read(dom::element root) {
-    std::string_view schema;
-    if (root["schema"].get(schema) != simdjson::SUCCESS || schema != schemas::kOverheads.name) {
-      return FormatProblem{"/schema", "expected \"perfmodel-overheads\", found another document"};
-    }
-    std::int64_t version = 0;
-    if (root["version"].get(version) != simdjson::SUCCESS) return missing("/version", "a version");
-    if (std::string problem = version_problem(schemas::kOverheads, version); !problem.empty()) {
-      return FormatProblem{"/version", std::move(problem)};
-    }
-    std::string_view method;
-    if (root["method"].get(method) != simdjson::SUCCESS) return missing("/method", "a string");
-    const auto parsed = parse_overhead_method(method);
-    if (!parsed) return FormatProblem{"/method", parsed.error().message};
-    table_.method = *parsed;
+    head(root);
+    if (problem_) return problem_;
     provenance(root);
-    if (auto problem = gaps(root)) return problem;
-    const std::pair<const char*, OverheadTerm*> terms[] = {
-        {"t2", &table_.t2}, {"t3", &table_.t3}, {"t5", &table_.t5}, {"tx", &table_.tx}};
-    for (const auto& [key, term] : terms) {
-      if (auto problem = named(root, key, term->by_name)) return problem;
+    dom::element t1;
+    if (root["t1"].get(t1) != simdjson::SUCCESS) {
+      expect("/t1", "an object with mean_us, found none");
+      return problem_;
     }
-    if (auto problem = figures(root, "t4", table_.t4)) return problem;
-    if (auto problem = figures(root, "ops", table_.ops)) return problem;
-    dom::element loading;
-    if (root["data_loading"].get(loading) == simdjson::SUCCESS) stats(loading, table_.data_loading);
+    stats("/t1", t1, table_.t1.all);
+    if (t1.is_object() && has(t1, "by_class")) {
+      named("/t1/by_class", t1["by_class"], table_.t1.by_name);
+    }
+    named("/t2", root["t2"], table_.t2.by_name);
+    named("/t3", root["t3"], table_.t3.by_name);
+    named("/t5", root["t5"], table_.t5.by_name);
+    named("/tx", root["tx"], table_.tx.by_name);
+    figures("/t4", root["t4"], table_.t4);
+    figures("/ops", root["ops"], table_.ops);
+    if (has(root, "data_loading")) {
+      stats("/data_loading", root["data_loading"].value_unsafe(), table_.data_loading);
+    }
     totals_and_contexts(root);
-    splits(root);
-    device(root);
-    return templates(root);
+    if (has(root, "gap_splits")) splits(root["gap_splits"]);
+    if (has(root, "device")) device(root["device"].value_unsafe());
+    if (has(root, "templates")) templates(root["templates"].value_unsafe());
+    return problem_;
   }
 
  private:
-  static FormatProblem missing(std::string pointer, std::string_view what) {
-    return {std::move(pointer), fmt::format("expected {}, found none", what)};
+  using Found = simdjson::simdjson_result<dom::element>;
+
+  void expect(std::string pointer, std::string_view what) {
+    if (!problem_) problem_ = {std::move(pointer), fmt::format("expected {}", what)};
   }
 
-  static bool number(dom::element value, double& out) {
-    return value.get(out) == simdjson::SUCCESS;
+  static bool has(dom::element object, std::string_view key) {
+    return object[key].error() == simdjson::SUCCESS;
   }
 
-  static bool stats(dom::element value, OverheadStats& out) {
+  static std::string below(std::string_view pointer, std::string_view key) {
+    return fmt::format("{}/{}", pointer, json_token(key));
+  }
+
+  // Every entry of an object that must be there. Values here and below are elements, or what
+  // looking one up gave.
+  template <class Value, class Visit>
+  void each(std::string_view pointer, Value value, Visit visit) {
     dom::object object;
-    if (value.get(object) != simdjson::SUCCESS) return false;
-    bool has_mean = false;
-    for (auto [key, field] : object) {
-      double figure = 0;
-      if (!field.is_number() || !number(field, figure)) continue;
-      if (key == "mean_us") out.mean_us = figure, has_mean = true;
-      if (key == "median_us") out.median_us = figure;
-      if (key == "std_us") out.std_us = figure;
-      if (key == "count") out.count = static_cast<std::uint64_t>(figure);
+    if (value.get(object) != simdjson::SUCCESS) {
+      return expect(std::string(pointer), "an object, found none");
     }
-    return has_mean;
+    for (auto [key, entry] : object) {
+      if (problem_) return;
+      visit(key, entry, below(pointer, key));
+    }
+  }
+
+  template <class Value>
+  double time(const std::string& pointer, Value value) {
+    double us = 0;
+    if (value.get(us) != simdjson::SUCCESS || !(std::abs(us) <= kMostUs)) {
+      expect(pointer, "a number of microseconds, found something else");
+      return 0;
+    }
+    return us;
+  }
+
+  // A whole number up to `most`.
+  template <class Value>
+  double whole(const std::string& pointer, Value value, double most = kMostCount) {
+    double number = 0;
+    if (value.get(number) != simdjson::SUCCESS || !(number >= 0 && number <= most) ||
+        number != std::floor(number)) {
+      expect(pointer, fmt::format("a whole number from 0 to {:.0f}, found something else", most));
+      return 0;
+    }
+    return number;
+  }
+
+  void head(dom::element root) {
+    std::string_view schema;
+    if (root["schema"].get(schema) != simdjson::SUCCESS || schema != schemas::kOverheads.name) {
+      return expect("/schema", "\"perfmodel-overheads\", found another document");
+    }
+    std::int64_t version = 0;
+    if (root["version"].get(version) != simdjson::SUCCESS) {
+      return expect("/version", "a version, found none");
+    }
+    if (std::string problem = version_problem(schemas::kOverheads, version); !problem.empty()) {
+      problem_ = FormatProblem{"/version", std::move(problem)};
+      return;
+    }
+    std::string_view method;
+    if (root["method"].get(method) != simdjson::SUCCESS) {
+      return expect("/method", "a string, found none");
+    }
+    if (const auto parsed = parse_overhead_method(method)) {
+      table_.method = *parsed;
+    } else {
+      problem_ = FormatProblem{"/method", parsed.error().message};
+    }
+  }
+
+  void text(dom::element root, const char* key, std::string& to) {
+    std::string_view found;
+    if (!has(root, key)) return;
+    if (root[key].get(found) != simdjson::SUCCESS) return expect(below("", key), "a string");
+    to = found;
   }
 
   void provenance(dom::element root) {
-    std::string_view text;
-    if (root["gpu"].get(text) == simdjson::SUCCESS) table_.gpu = text;
-    if (root["command"].get(text) == simdjson::SUCCESS) table_.command = text;
-    dom::array list;
-    if (root["sources"].get(list) == simdjson::SUCCESS) {
-      for (dom::element source : list) {
-        if (source.get(text) == simdjson::SUCCESS) table_.sources.emplace_back(text);
+    text(root, "gpu", table_.gpu);
+    text(root, "command", table_.command);
+    if (has(root, "sources")) {
+      dom::array items;
+      if (root["sources"].get(items) != simdjson::SUCCESS) {
+        return expect("/sources", "a list of strings, found none");
+      }
+      for (dom::element item : items) {
+        std::string_view source;
+        if (item.get(source) != simdjson::SUCCESS) return expect("/sources", "a list of strings");
+        table_.sources.emplace_back(source);
       }
     }
-    double figure = 0;
-    if (root["profiler_cost_us"].get(figure) == simdjson::SUCCESS) table_.profiler_cost_us = figure;
-    if (root["iterations"].get(figure) == simdjson::SUCCESS) {
-      table_.iterations = static_cast<std::size_t>(figure);
+    if (has(root, "profiler_cost_us")) {
+      table_.profiler_cost_us = time("/profiler_cost_us", root["profiler_cost_us"]);
+    }
+    if (has(root, "iterations")) {
+      table_.iterations = static_cast<std::size_t>(whole("/iterations", root["iterations"]));
     }
   }
 
-  std::optional<FormatProblem> gaps(dom::element root) {
-    dom::element t1;
-    if (root["t1"].get(t1) != simdjson::SUCCESS || !stats(t1, table_.t1.all)) {
-      return missing("/t1", "an object with mean_us");
+  void stats(const std::string& pointer, dom::element value, OverheadStats& out) {
+    if (!value.is_object() || !has(value, "mean_us")) {
+      return expect(pointer, "an object with mean_us, found none");
     }
-    dom::object classes;
-    if (t1["by_class"].get(classes) != simdjson::SUCCESS) return {};
-    for (auto [name, value] : classes) {
-      OverheadTerm::Named entry{.name = std::string(name), .stats = {}};
-      if (!stats(value, entry.stats))
-        return missing(fmt::format("/t1/by_class/{}", name), "mean_us");
-      table_.t1.by_name[hash_text(name)] = std::move(entry);
+    out.mean_us = time(pointer + "/mean_us", value["mean_us"]);
+    if (has(value, "median_us")) out.median_us = time(pointer + "/median_us", value["median_us"]);
+    if (has(value, "std_us")) out.std_us = time(pointer + "/std_us", value["std_us"]);
+    if (has(value, "count")) {
+      out.count = static_cast<std::uint64_t>(whole(pointer + "/count", value["count"]));
     }
-    return {};
   }
 
-  static std::optional<FormatProblem> named(
-      dom::element root, const char* key,
-      std::unordered_map<std::uint64_t, OverheadTerm::Named>& out) {
-    dom::object object;
-    if (root[key].get(object) != simdjson::SUCCESS) {
-      return missing(fmt::format("/{}", key), "an object");
-    }
-    out.reserve(object.size());
-    for (auto [name, value] : object) {
-      OverheadTerm::Named entry{.name = std::string(name), .stats = {}};
-      if (!stats(value, entry.stats)) return missing(fmt::format("/{}/{}", key, name), "mean_us");
-      out[hash_text(name)] = std::move(entry);
-    }
-    return {};
+  void named(std::string_view pointer, Found value,
+             std::unordered_map<std::uint64_t, OverheadTerm::Named>& out) {
+    each(pointer, value, [&](std::string_view name, dom::element entry, const std::string& at) {
+      OverheadTerm::Named made{.name = std::string(name), .stats = {}};
+      stats(at, entry, made.stats);
+      out[hash_text(name)] = std::move(made);
+    });
   }
 
-  static std::optional<FormatProblem> figures(dom::element root, const char* key,
-                                              std::map<std::string, OverheadStats>& out) {
-    dom::object object;
-    if (root[key].get(object) != simdjson::SUCCESS) {
-      return missing(fmt::format("/{}", key), "an object");
-    }
-    for (auto [name, value] : object) {
-      if (!stats(value, out[std::string(name)])) {
-        return missing(fmt::format("/{}/{}", key, name), "mean_us");
-      }
-    }
-    return {};
+  void figures(std::string_view pointer, Found value, std::map<std::string, OverheadStats>& out) {
+    each(pointer, value, [&](std::string_view name, dom::element entry, const std::string& at) {
+      stats(at, entry, out[std::string(name)]);
+    });
   }
 
-  static std::uint64_t parse_hex(std::string_view text) {
+  // Keys are hashes: 16 hexadecimal digits.
+  std::uint64_t key_of(std::string_view text, const std::string& pointer) {
     std::uint64_t value = 0;
-    std::from_chars(text.data(), text.data() + text.size(), value, 16);
+    const char* end = text.data() + text.size();
+    const auto [stop, problem] = std::from_chars(text.data(), end, value, 16);
+    if (text.empty() || problem != std::errc() || stop != end) {
+      expect(pointer, "a key of hexadecimal digits, found another");
+    }
     return value;
   }
 
@@ -223,39 +275,48 @@ class TableReader {
                                                            {"tx", &table_.tx}};
     for (const auto& [key, term] : terms) {
       dom::element total;
-      if (root["totals"][key].get(total) == simdjson::SUCCESS) stats(total, term->all);
-      dom::object contexts;
-      if (root["contexts"][key].get(contexts) != simdjson::SUCCESS) continue;
-      term->by_context.reserve(contexts.size());
-      for (auto [hash, value] : contexts) {
-        dom::array triple;
-        if (value.get(triple) != simdjson::SUCCESS) continue;
-        double figures[3] = {};
-        std::size_t i = 0;
-        for (dom::element figure : triple) {
-          if (i < 3) number(figure, figures[i++]);
-        }
-        term->by_context[parse_hex(hash)] = {.mean_us = figures[0],
-                                             .std_us = figures[1],
-                                             .median_us = figures[0],
-                                             .count = static_cast<std::uint64_t>(figures[2])};
+      if (root["totals"][key].get(total) == simdjson::SUCCESS) {
+        stats(below("/totals", key), total, term->all);
+      }
+      const Found contexts = root["contexts"][key];
+      if (contexts.error() == simdjson::SUCCESS) {
+        context_figures(below("/contexts", key), contexts, *term);
       }
     }
   }
 
-  void splits(dom::element root) {
-    dom::object entries;
-    if (root["gap_splits"].get(entries) != simdjson::SUCCESS) return;
-    for (auto [key, value] : entries) {
-      GapSplit split;
-      if (value.at(0).get(split.tail) == simdjson::SUCCESS &&
-          value.at(1).get(split.head) == simdjson::SUCCESS) {
-        table_.gap_splits[parse_hex(key)] = split;
+  void context_figures(const std::string& pointer, Found contexts, OverheadTerm& term) {
+    each(pointer, contexts, [&](std::string_view hash, dom::element value, const std::string& at) {
+      dom::array triple;
+      if (value.get(triple) != simdjson::SUCCESS || triple.size() != 3) {
+        return expect(at, "[mean_us, std_us, count], found something else");
       }
-    }
+      const double mean_us = time(at + "/0", triple.at(0));
+      term.by_context[key_of(hash, at)] = {
+          .mean_us = mean_us,
+          .std_us = time(at + "/1", triple.at(1)),
+          .median_us = mean_us,
+          .count = static_cast<std::uint64_t>(whole(at + "/2", triple.at(2)))};
+    });
   }
 
-  void device(dom::element root) {
+  void splits(Found entries) {
+    each("/gap_splits", entries,
+         [&](std::string_view key, dom::element value, const std::string& at) {
+           dom::array shares;
+           GapSplit split;
+           const bool is_pair = value.get(shares) == simdjson::SUCCESS && shares.size() == 2 &&
+                                shares.at(0).get(split.tail) == simdjson::SUCCESS &&
+                                shares.at(1).get(split.head) == simdjson::SUCCESS;
+           if (!is_pair || !(split.tail >= 0 && split.tail <= 1) ||
+               !(split.head >= 0 && split.head <= 1)) {
+             return expect(at, "two shares from 0 to 1, found something else");
+           }
+           table_.gap_splits[key_of(key, at)] = split;
+         });
+  }
+
+  void device(dom::element value) {
     DeviceConstants& device = table_.device;
     const std::pair<const char*, double*> constants[] = {
         {"launch_latency_us", &device.launch_latency_us},
@@ -265,87 +326,110 @@ class TableReader {
         {"blocking_write_latency_us", &device.blocking_write_latency_us},
         {"kernel_gap_us", &device.kernel_gap_us},
         {"event_gap_us", &device.event_gap_us}};
+    if (!value.is_object()) return expect("/device", "an object, found none");
     for (const auto& [key, constant] : constants) {
-      double figure = 0;
-      if (root["device"][key].get(figure) == simdjson::SUCCESS) *constant = figure;
+      if (has(value, key)) *constant = time(below("/device", key), value[key]);
     }
   }
 
-  std::optional<FormatProblem> templates(dom::element root) {
-    dom::array lists;
-    if (root["templates"]["lists"].get(lists) != simdjson::SUCCESS) return {};
+  void templates(dom::element value) {
+    constexpr const char* kLists = "/templates/lists";
     LaunchTemplates& templates = table_.templates;
+    dom::array lists;
+    if (value["lists"].get(lists) != simdjson::SUCCESS) {
+      return expect(kLists, "arrays of calls, found none");
+    }
     for (dom::element list : lists) {
+      const std::string at = fmt::format("{}/{}", kLists, templates.lists.size());
       LaunchTemplate calls;
       dom::array items;
-      if (list.get(items) != simdjson::SUCCESS)
-        return missing("/templates/lists", "arrays of calls");
-      for (dom::element item : items) calls.push_back(call(item));
+      if (list.get(items) != simdjson::SUCCESS) return expect(at, "an array of calls, found none");
+      for (dom::element item : items) {
+        calls.push_back(call(item, fmt::format("{}/{}", at, calls.size())));
+      }
       templates.lists.push_back(std::move(calls));
     }
     for (std::size_t level = 0; level < kTemplateLevels; ++level) {
-      dom::object entries;
-      if (root["templates"]["keys"][to_string(static_cast<TemplateLevel>(level))].get(entries) !=
-          simdjson::SUCCESS) {
-        continue;
-      }
-      templates.by_key[level].reserve(entries.size());
-      for (auto [hash, value] : entries) {
-        dom::array pair;
-        if (value.get(pair) != simdjson::SUCCESS) continue;
-        std::int64_t figures[2] = {};
-        std::size_t i = 0;
-        for (dom::element figure : pair) {
-          if (i < 2 && figure.get(figures[i]) == simdjson::SUCCESS) ++i;
-        }
-        if (figures[0] < 0 || static_cast<std::size_t>(figures[0]) >= templates.lists.size()) {
-          return FormatProblem{fmt::format("/templates/keys/{}", hash),
-                               "expected the number of a list, found one out of range"};
-        }
-        templates.by_key[level][parse_hex(hash)] = {static_cast<std::uint32_t>(figures[0]),
-                                                    static_cast<std::uint32_t>(figures[1])};
+      const std::string_view name = to_string(static_cast<TemplateLevel>(level));
+      const Found keys = value["keys"][name];
+      if (keys.error() == simdjson::SUCCESS) {
+        template_keys(below("/templates/keys", name), keys, templates.by_key[level]);
       }
     }
-    return {};
   }
 
-  static TemplateCall call(dom::element item) {
-    TemplateCall call;
-    dom::object object;
-    if (item.get(object) != simdjson::SUCCESS) return call;
-    for (auto [key, value] : object) {
-      std::string_view text;
-      std::int64_t number = 0;
-      bool flag = false;
-      if (value.get(text) == simdjson::SUCCESS) {
-        if (key == "call") call.call = text;
-        if (key == "kernel") call.kernel = text;
-      } else if (value.get(number) == simdjson::SUCCESS) {
-        if (key == "copy") {
-          call.kind = TemplateCall::Kind::kCopy;
-          call.copy = static_cast<CopyKind>(number);
-        } else if (key == "sync") {
-          call.kind = TemplateCall::Kind::kSync;
-          call.sync = static_cast<SyncKind>(number);
-        } else if (key == "after") {
-          call.after_children = static_cast<std::uint16_t>(number);
-        } else if (key == "tasks") {
-          call.tasks = static_cast<std::uint16_t>(number);
-        } else if (key == "stream") {
-          call.stream = static_cast<std::int16_t>(number);
-        }
-      } else if (value.get(flag) == simdjson::SUCCESS && flag) {
-        if (key == "set") call.kind = TemplateCall::Kind::kSet;
-        if (key == "graph") call.kind = TemplateCall::Kind::kGraphLaunch;
-        if (key == "pageable") call.pageable = true;
-        if (key == "blocking") call.blocking = true;
-        if (key == "collective") call.collective = true;
+  void template_keys(const std::string& pointer, Found keys,
+                     std::unordered_map<std::uint64_t, LaunchTemplates::Entry>& out) {
+    constexpr double kMostEntries = std::numeric_limits<std::uint32_t>::max();
+    each(pointer, keys, [&](std::string_view hash, dom::element value, const std::string& at) {
+      dom::array pair;
+      if (value.get(pair) != simdjson::SUCCESS || pair.size() != 2) {
+        return expect(at, "[list, count], found something else");
       }
-    }
+      const double list = whole(at + "/0", pair.at(0));
+      if (list >= static_cast<double>(table_.templates.lists.size())) {
+        return expect(at, "the number of a list, found one out of range");
+      }
+      const double count = whole(at + "/1", pair.at(1), kMostEntries);
+      out[key_of(hash, at)] = {static_cast<std::uint32_t>(list), static_cast<std::uint32_t>(count)};
+    });
+  }
+
+  TemplateCall call(dom::element item, const std::string& at) {
+    TemplateCall call;
+    each(at, item, [&](std::string_view key, dom::element value, const std::string& place) {
+      if (key == "call" || key == "kernel") {
+        std::string_view text;
+        if (value.get(text) != simdjson::SUCCESS) return expect(place, "a string");
+        (key == "call" ? call.call : call.kernel) = text;
+      } else if (value.is_bool()) {
+        call_flag(call, key, place, value.get_bool().value_unsafe());
+      } else {
+        call_number(call, key, place, value);
+      }
+    });
     return call;
   }
 
+  void call_flag(TemplateCall& call, std::string_view key, const std::string& at, bool flag) {
+    if (key == "set") {
+      if (flag) call.kind = TemplateCall::Kind::kSet;
+    } else if (key == "graph") {
+      if (flag) call.kind = TemplateCall::Kind::kGraphLaunch;
+    } else if (key == "pageable") {
+      call.pageable = flag;
+    } else if (key == "blocking") {
+      call.blocking = flag;
+    } else if (key == "collective") {
+      call.collective = flag;
+    } else {
+      expect(at, "no such flag of a call");
+    }
+  }
+
+  void call_number(TemplateCall& call, std::string_view key, const std::string& at,
+                   dom::element value) {
+    constexpr double kMost16 = std::numeric_limits<std::uint16_t>::max();
+    if (key == "copy") {
+      call.kind = TemplateCall::Kind::kCopy;
+      call.copy = static_cast<CopyKind>(whole(at, value, static_cast<int>(CopyKind::kPeer)));
+    } else if (key == "sync") {
+      call.kind = TemplateCall::Kind::kSync;
+      call.sync = static_cast<SyncKind>(whole(at, value, static_cast<int>(SyncKind::kEvent)));
+    } else if (key == "after") {
+      call.after_children = static_cast<std::uint16_t>(whole(at, value, kMost16));
+    } else if (key == "tasks") {
+      call.tasks = static_cast<std::uint16_t>(whole(at, value, kMost16));
+    } else if (key == "stream") {
+      call.stream =
+          static_cast<std::int16_t>(whole(at, value, std::numeric_limits<std::int16_t>::max()));
+    } else {
+      expect(at, "no such number of a call");
+    }
+  }
+
   OverheadTable& table_;
+  std::optional<FormatProblem> problem_;
 };
 
 }  // namespace

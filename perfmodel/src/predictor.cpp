@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "host_facts.hpp"
+#include "lower_case.hpp"
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
@@ -37,12 +38,6 @@ std::invoke_result_t<Work> guarded(Work&& work) {
   } catch (const std::system_error& error) {  // threads
     return fail(ErrorCode::kImpossible, error.what());
   }
-}
-
-std::string lower_case(std::string_view text) {
-  std::string made(text);
-  std::ranges::transform(made, made.begin(), [](unsigned char c) { return std::tolower(c); });
-  return made;
 }
 
 /// A GPU with all that its predictions need.

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "match_collectives.hpp"
+#include "microseconds.hpp"
 #include "perfmodel/graph/event_names.hpp"
 #include "perfmodel/predict.hpp"
 #include "replay_export.hpp"
@@ -17,8 +18,6 @@ namespace perfmodel {
 namespace {
 
 using TaskId = TaskGraph::TaskId;
-
-double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 // PyTorch's names of element types, as its notes on collectives have them.
 std::int64_t element_bytes(std::string_view dtype) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "microseconds.hpp"
 #include "perfmodel/graph/event_names.hpp"
 #include "perfmodel/predict.hpp"
 #include "statistics.hpp"
@@ -35,8 +36,6 @@ constexpr std::size_t kDefaultQueueDepth = 1024;
 constexpr std::int64_t kQueueFitNs = 50'000;
 constexpr std::size_t kQueueSamples = 8;
 constexpr std::size_t kLeastQueued = 64;
-
-double us(std::int64_t ns) { return static_cast<double>(ns) * 1e-3; }
 
 // Means of typical values by key (kind of work, name of the call), else over all.
 class Typical {

@@ -83,9 +83,9 @@ std::string nearest_names(std::string_view wanted, std::span<const Gpu> gpus) {
   std::vector<std::pair<std::size_t, std::string>> scored;
   for (const Gpu& gpu : gpus) {
     std::size_t best =
-        std::min(edit_distance(wanted, gpu.name), edit_distance(wanted, lower(gpu.title)));
+        std::min(edit_distance(wanted, gpu.name), edit_distance(wanted, lower_case(gpu.title)));
     for (const std::string& alias : gpu.aliases) {
-      best = std::min(best, edit_distance(wanted, lower(alias)));
+      best = std::min(best, edit_distance(wanted, lower_case(alias)));
     }
     if (gpu.name.starts_with(wanted)) best = 0;  // "a100" means one of the a100 boards
     scored.emplace_back(best, gpu.name);
@@ -182,7 +182,7 @@ Result<std::vector<Gpu>> read_gpus(const fs::path& folder) {
       const std::string& text = is_alias                   ? gpu->aliases[i]
                                 : i == gpu->aliases.size() ? gpu->name
                                                            : gpu->title;
-      const auto [owner, is_new] = owners.emplace(lower(text), gpu->name);
+      const auto [owner, is_new] = owners.emplace(lower_case(text), gpu->name);
       if (!is_new && owner->second != gpu->name) {
         return Unexpected{Error{.message = "expected a name of one GPU only, found \"" + text +
                                            "\", which " + owner->second + " claims too",
@@ -197,7 +197,7 @@ Result<std::vector<Gpu>> read_gpus(const fs::path& folder) {
 }
 
 Result<Gpu> find_gpu(std::string_view name, const fs::path& folder) {
-  const std::string wanted = lower(name);
+  const std::string wanted = lower_case(name);
   std::error_code ignored;
   if (is_plain_name(wanted)) {
     const fs::path file = folder / (wanted + ".json");
@@ -215,12 +215,13 @@ Result<Gpu> find_gpu(std::string_view name, const fs::path& folder) {
 }
 
 Result<std::size_t> find_gpu(std::string_view name, std::span<const Gpu> gpus) {
-  const std::string wanted = lower(name);
+  const std::string wanted = lower_case(name);
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     const Gpu& gpu = gpus[i];
-    const bool matches =
-        wanted == gpu.name || wanted == lower(gpu.title) ||
-        std::ranges::any_of(gpu.aliases, [&](const auto& alias) { return lower(alias) == wanted; });
+    const bool matches = wanted == gpu.name || wanted == lower_case(gpu.title) ||
+                         std::ranges::any_of(gpu.aliases, [&](const auto& alias) {
+                           return lower_case(alias) == wanted;
+                         });
     if (matches) return i;
   }
   return fail(ErrorCode::kUnknownName, "expected the name of a known GPU or a file, found \"" +

@@ -3,7 +3,6 @@
 #include <dirent.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "json_position.hpp"
+#include "lower_case.hpp"
 #include "perfmodel/edit_distance.hpp"
 #include "perfmodel/result.hpp"
 #include "perfmodel/schema.hpp"
@@ -30,17 +30,36 @@ namespace perfmodel {
 
 using Json = nlohmann::json;
 
-inline std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
+inline constexpr std::size_t kMostShown = 40;
+
+/// Text of a value as JSON; ends soon after `kMostShown` characters, whatever its size and depth.
+inline void append_shown(const Json& value, std::string& text) {
+  const auto print = [&text](const Json& scalar) {
+    text += scalar.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  if (value.is_string())
+    return print(value.get_ref<const std::string&>().substr(0, 2 * kMostShown));
+  if (!value.is_structured()) return print(value);
+  text += value.is_object() ? '{' : '[';
+  bool is_first = true;
+  for (const auto& [key, item] : value.items()) {
+    if (text.size() > kMostShown) return;
+    if (!is_first) text += ',';
+    is_first = false;
+    if (value.is_object()) {
+      append_shown(key, text);
+      text += ':';
+    }
+    append_shown(item, text);
+  }
+  text += value.is_object() ? '}' : ']';
 }
 
 /// What stands in the file, short enough for a message.
 inline std::string found(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > 40) text = text.substr(0, 37) + "...";
+  std::string text;
+  append_shown(value, text);
+  if (text.size() > kMostShown) text = text.substr(0, kMostShown - 3) + "...";
   return text;
 }
 
@@ -50,7 +69,7 @@ std::string nearest_name(std::string_view unknown, const Names& known) {
   std::string nearest;
   std::size_t least = std::string::npos;
   for (const auto& name : known) {
-    const std::size_t distance = edit_distance(lower(unknown), lower(name));
+    const std::size_t distance = edit_distance(lower_case(unknown), lower_case(name));
     if (distance >= least) continue;
     least = distance;
     nearest = name;

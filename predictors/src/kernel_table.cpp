@@ -167,7 +167,7 @@ constexpr TypeSpec kTypes[] = {
 
 template <class Spec, std::size_t count>
 const Spec* find_spec(const Spec (&specs)[count], std::string_view name) {
-  const std::string wanted = lower(name);
+  const std::string wanted = lower_case(name);
   const auto found = std::ranges::find(specs, wanted, &Spec::name);
   return found == std::end(specs) ? nullptr : &*found;
 }
@@ -175,7 +175,7 @@ const Spec* find_spec(const Spec (&specs)[count], std::string_view name) {
 /// "an op (the nearest known are add, mul, div)"
 template <class Spec, std::size_t count>
 std::string one_of(const Spec (&specs)[count], std::string_view what, std::string_view name) {
-  const std::string wanted = lower(name.substr(0, 40));
+  const std::string wanted = lower_case(name.substr(0, 40));
   std::vector<std::pair<std::size_t, std::string_view>> scored;
   for (const Spec& spec : specs) scored.emplace_back(edit_distance(wanted, spec.name), spec.name);
   std::ranges::stable_sort(scored, {}, [](const auto& entry) { return entry.first; });
@@ -344,7 +344,7 @@ std::string_view column_name(Column column) {
 
 /// "# timing: graph replay, no launch cost"
 bool says_no_launch_cost(std::string_view comment) {
-  const std::string text = lower(comment);
+  const std::string text = lower_case(comment);
   const std::size_t key = text.find_first_not_of("# \t");
   return key != text.npos && text.compare(key, 7, "timing:") == 0 &&
          text.find("no launch cost", key) != text.npos;
@@ -398,11 +398,13 @@ class TableReader {
   std::string_view text(Column column) const { return csv_.cell(columns_[column]); }
   bool given(Column column) const { return !text(column).empty(); }
 
-  // The first problem of a row stays.
+  // The first problem of a row stays. The column may be one that the table lacks.
   void reject(Column column, std::string_view wanted) {
+    if (!has(column)) return missing(column_name(column));
     if (!error_) error_ = csv_.expected(columns_[column], wanted);
   }
   void reject_unknown(Column column, std::string wanted) {
+    if (!has(column)) return missing(column_name(column));
     if (error_) return;
     error_ = csv_.expected(columns_[column], wanted);
     error_->code = ErrorCode::kUnknownName;
@@ -820,7 +822,7 @@ class TableReader {
     const bool backward = is_graph_table_ && row.stage != "fw";
     if (op_spec_->kind == Kind::kLinear && !backward) shape.has_bias = shape.b_transposed = true;
     if (given(kLayout)) {
-      const std::string layout = lower(text(kLayout));
+      const std::string layout = lower_case(text(kLayout));
       if (layout != "nn" && layout != "nt" && layout != "tn" && layout != "tt") {
         reject_unknown(kLayout, "nn, nt, tn or tt");
       } else {
@@ -903,7 +905,7 @@ class TableReader {
 
   KernelWork copy() {
     CopyShape shape{};
-    const std::string kind = lower(text(kCopyKind));
+    const std::string kind = lower_case(text(kCopyKind));
     if (kind == "h2d") {
       shape.kind = CopyKind::kHostToDevice;
     } else if (kind == "d2h") {
@@ -944,7 +946,7 @@ class TableReader {
     if (op_spec_->kind == Kind::kEmbeddingForward && row_pass() == RowPass::kForward) {
       return embedding_forward_work(shape);
     }
-    const std::string optimizer = lower(text(kOptimizer));  // fp32 states, read and written
+    const std::string optimizer = lower_case(text(kOptimizer));  // fp32 states, read and written
     if (optimizer == "rowwise_adagrad" || optimizer == "exact_rowwise_adagrad") {
       shape.optimizer_bytes_per_row = 2 * 4;
     } else if (optimizer == "adagrad") {
@@ -976,7 +978,7 @@ class TableReader {
   }
 
   RecurrentShape::Cell cell() {
-    std::string name = lower(text(kCell));
+    std::string name = lower_case(text(kCell));
     if (name.empty()) name = op_spec_->name.substr(0, op_spec_->name.find('_'));
     if (name == "lstm") return RecurrentShape::Cell::kLstm;
     if (name == "gru") return RecurrentShape::Cell::kGru;
@@ -1005,7 +1007,7 @@ class TableReader {
   }
 
   OptimizerKind optimizer_kind() {
-    std::string name = lower(text(kOptimizer));
+    std::string name = lower_case(text(kOptimizer));
     if (name.empty()) name = op_spec_->name;
     if (name == "sgd") return OptimizerKind::kSgd;
     if (name == "momentum") return OptimizerKind::kMomentum;

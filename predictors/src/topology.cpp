@@ -260,14 +260,15 @@ Result<Topology> TopologyCatalog::find(std::string_view name) const {
 }
 
 Result<const Topology*> TopologyCatalog::named(std::string_view name) const {
-  const std::string wanted = lower(name);
+  const std::string wanted = lower_case(name);
   for (const Topology& topology : topologies_) {
-    if (lower(topology.name) == wanted) return &topology;
+    if (lower_case(topology.name) == wanted) return &topology;
   }
   std::vector<std::pair<std::size_t, std::string_view>> scored;
   for (const Topology& topology : topologies_) {
     const bool begins = topology.name.starts_with(wanted);
-    scored.emplace_back(begins ? 0 : edit_distance(wanted, lower(topology.name)), topology.name);
+    scored.emplace_back(begins ? 0 : edit_distance(wanted, lower_case(topology.name)),
+                        topology.name);
   }
   std::ranges::sort(scored);
   std::string nearest;

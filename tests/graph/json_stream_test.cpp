@@ -42,13 +42,13 @@ class JsonStreamTest : public testing::Test {
 
   static Walk walk(const path& file, bool salvage = false) {
     Walk seen;
-    auto stream = JsonStream::open(file, "nodes");
+    auto stream = JsonStream::open(file, "nodes", {.salvage = salvage});
     if (!stream) {
       seen.error = to_string(stream.error());
       return seen;
     }
     for (;;) {
-      const auto item = stream->next(salvage);
+      const auto item = stream->next();
       if (!item) {
         seen.error = to_string(item.error());
         if (const auto name = seen.error.find("in.json"); name != std::string::npos) {
@@ -287,6 +287,7 @@ TEST_F(JsonStreamTest, SyntaxErrorsPointToTheCharacter) {
   ASSERT_EQ(stream->next().value(), Item::kElements);
   const Error error = stream->syntax_error("something");
   EXPECT_EQ(error.json_pointer, "/nodes/1");
+  EXPECT_EQ(error.message, "expected a key, found '}'");
   EXPECT_EQ(error.line, 3);
   EXPECT_EQ(error.column, 11);  // the brace behind the comma
   EXPECT_EQ(error.code, ErrorCode::kSyntax);
@@ -326,11 +327,10 @@ TEST_F(JsonStreamTest, SalvageKeepsTheCompleteElementsOfEveryPrefix) {
     SCOPED_TRACE(text.substr(0, size));
     EXPECT_EQ(seen.error, "");
     EXPECT_TRUE(seen.cut_off);
-    // Complete: it ends, and the comma or bracket behind it is there.
     std::size_t complete = 0, past = head.size();
     for (const std::string& element : elements) {
       past = text.find(element, past) + element.size();
-      complete += past < size;
+      complete += past <= size;
     }
     EXPECT_EQ(seen.elements,
               std::vector<std::string>(elements.begin(),
@@ -353,9 +353,65 @@ TEST_F(JsonStreamTest, SalvageOfTruncatedGzipKeepsWhatWasInflated) {
   EXPECT_LT(seen.elements.size(), 5000u);
 }
 
-TEST_F(JsonStreamTest, SalvageDoesNotForgiveSyntax) {
-  EXPECT_NE(walk_text("[{} {}]", true).error, "");
-  EXPECT_NE(walk_text("{\"nodes\": [{}] \"t\": 1}", true).error, "");
+// ---- cost and limits ---------------------------------------------------------------------------
+
+// Every byte is looked at a bounded number of times, however long an element and wherever it ends.
+TEST_F(JsonStreamTest, LongElementsCostNoMoreThanTheirLength) {
+  const std::size_t size = std::size_t{12} << 20;
+  for (const std::string& text :
+       {"[{\"a\": \"" + std::string(size, 'x') + "\"}]", "[{\"a\": \"" + std::string(size, 'x'),
+        "[" + std::string(size, '['), "[{\"a\": [" + std::string(size, '1')}) {
+    for (const bool salvage : {false, true}) {
+      auto stream = JsonStream::over(text, "in.json", "nodes",
+                                     {.salvage = salvage, .limits = {.nesting = 1000}});
+      for (;;) {
+        const auto item = stream.next();
+        if (!item || *item == Item::kEnd) break;
+      }
+      EXPECT_LT(stream.bytes_scanned(), 5 * size) << text.substr(0, 20) << salvage;
+    }
+  }
+}
+
+TEST_F(JsonStreamTest, NestingIsLimitedToTheBracket) {
+  const auto nested = [](std::size_t depth) {
+    return "[{\"a\": " + std::string(depth - 1, '[') + std::string(depth - 1, ']') + "}]";
+  };
+  const auto error_of = [](const std::string& text, std::size_t nesting) -> std::string {
+    auto stream = JsonStream::over(text, "in.json", "nodes", {.limits = {.nesting = nesting}});
+    const auto item = stream.next();
+    return item ? "" : to_string(item.error());
+  };
+  for (const std::size_t limit : {1, 2, 63, 64, 65, 128, 500}) {
+    EXPECT_EQ(error_of(nested(limit), limit), "") << limit;
+    EXPECT_EQ(error_of(nested(limit + 1), limit),
+              "in.json:1:" + std::to_string(limit + 7) + ": /0: expected at most " +
+                  std::to_string(limit) +
+                  " brackets within brackets, found more (limit nesting; --limit nesting=N raises "
+                  "it)");
+  }
+}
+
+TEST_F(JsonStreamTest, ElementsAndStringsAreLimited) {
+  const auto error_of = [](const std::string& text, const ReadLimits& limits) -> std::string {
+    auto stream = JsonStream::over(text, "in.json", "nodes", {.limits = limits});
+    for (;;) {
+      const auto item = stream.next();
+      if (!item) return to_string(item.error());
+      if (*item == Item::kEnd) return "";
+    }
+  };
+  EXPECT_EQ(error_of(R"([{"a":1}, {"a":2}])", {.element_bytes = 7, .elements = 2}), "");
+  EXPECT_EQ(error_of(R"([{"a":1}, {"a":23}])", {.element_bytes = 7}),
+            "in.json:1:11: /1: expected an element of at most 7 bytes, found more (limit "
+            "element-bytes; --limit element-bytes=N raises it)");
+  EXPECT_EQ(error_of(R"([{"a":1}, {"a":2}, {}])", {.elements = 2}),
+            "in.json:1:20: /2: expected at most 2 elements, found more (limit elements; --limit "
+            "elements=N raises it)");
+  EXPECT_EQ(error_of(R"([{"a":"1234"}])", {.string_bytes = 4}), "");
+  EXPECT_EQ(error_of(R"([{"a":{"b":[0,"12345"]}}])", {.string_bytes = 4}),
+            "in.json:1:15: /0/a/b/1: expected a string of at most 4 bytes, found a longer one "
+            "(limit string-bytes; --limit string-bytes=N raises it)");
 }
 
 // ---- the bracket scanner -----------------------------------------------------------------------

@@ -42,6 +42,25 @@ TEST_F(ProgressBarTest, LabelShareAndRemainingTime) {
   EXPECT_EQ(written(), "\rfit gemm [########################] 100 %           ");
 }
 
+TEST_F(ProgressBarTest, BytesHaveARateAndAreSilentForASecond) {
+  ProgressBar bar("rank0.json", 1'000'000'000, &out, clock(), ProgressBar::Unit::kBytes);
+  now += milliseconds(900);
+  bar.update(200'000'000);
+  EXPECT_EQ(written(), "");
+  now += milliseconds(1100);
+  bar.update(500'000'000);
+  EXPECT_EQ(written(), "\rrank0.json [############............]  50 %  250 MB/s  2 s left");
+}
+
+TEST_F(ProgressBarTest, BytesOfUnknownNumberHaveNoShare) {
+  ProgressBar bar("-", 0, &out, clock(), ProgressBar::Unit::kBytes);
+  now += seconds(2);
+  bar.update(600'000'000);
+  EXPECT_EQ(written(), "\r- 600 MB  300 MB/s");
+  bar.finish();
+  EXPECT_EQ(written(), "\r                  \r");
+}
+
 TEST_F(ProgressBarTest, HoursAndMore) {
   ProgressBar bar("x", 1000, &out, clock());
   now += seconds(10);

@@ -679,6 +679,45 @@ TEST_F(OverheadFile, BadFilesAreErrorsWithFileAndPointer) {
   EXPECT_FALSE(read_overheads(std::filesystem::temp_directory_path()));
 }
 
+// A whole table, but for what the arguments replace.
+std::string table_text(const std::string& t2, const std::string& rest) {
+  return R"({"schema": "perfmodel-overheads", "version": 1, "method": "raw", "t1": {"mean_us": 1},
+             "t2": {"a/b": )" +
+         t2 + R"(}, "t3": {}, "t4": {}, "t5": {}, "tx": {}, "ops": {})" + rest + "}";
+}
+
+TEST_F(OverheadFile, EveryFigureIsChecked) {
+  const std::string good = R"({"mean_us": 2, "count": 3})";
+  std::ofstream(file_) << table_text(good, "");
+  ASSERT_TRUE(read_overheads(file_)) << to_string(read_overheads(file_).error());
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {table_text("2", ""), "/t2/a~1b: expected an object with mean_us, found none"},
+      {table_text(R"({"mean_us": "2"})", ""),
+       "/t2/a~1b/mean_us: expected a number of microseconds, found something else"},
+      {table_text(R"({"mean_us": 1e300})", ""), "/t2/a~1b/mean_us: expected a number of micro"},
+      {table_text(R"({"mean_us": 2, "count": -1})", ""),
+       "/t2/a~1b/count: expected a whole number from 0 to 9007199254740992, found something else"},
+      {table_text(R"({"mean_us": 2, "count": 1e30})", ""), "/t2/a~1b/count: expected a whole"},
+      {table_text(good, R"(, "iterations": 0.5)"), "/iterations: expected a whole number"},
+      {table_text(good, R"(, "device": {"kernel_gap_us": null})"),
+       "/device/kernel_gap_us: expected a number of microseconds"},
+      {table_text(good, R"(, "contexts": {"t1": {"1f": [1, 2]}})"),
+       "/contexts/t1/1f: expected [mean_us, std_us, count], found something else"},
+      {table_text(good, R"(, "contexts": {"t1": {"no": [1, 2, 3]}})"),
+       "/contexts/t1/no: expected a key of hexadecimal digits, found another"},
+      {table_text(good, R"(, "gap_splits": {"1f": [0.5, 1.5]})"),
+       "/gap_splits/1f: expected two shares from 0 to 1, found something else"},
+      {table_text(good, R"(, "templates": {"lists": [[{"copy": 4}]]})"),
+       "/templates/lists/0/0/copy: expected a whole number from 0 to 3, found something else"},
+      {table_text(good, R"(, "templates": {"lists": [[{"odd": 4}]]})"),
+       "/templates/lists/0/0/odd: expected no such number of a call"},
+      {table_text(good, R"(, "templates": {"lists": [[]], "keys": {"name": {"1f": [1, 1]}}})"),
+       "expected the number of a list, found one out of range"}};
+  for (const auto& [text, message] : cases) {
+    EXPECT_NE(error(text).find(message), std::string::npos) << error(text);
+  }
+}
+
 TEST_F(OverheadFile, CannotBeWrittenIntoNowhere) {
   const auto written = write_overheads({}, file_ / "no" / "such" / "folder.json");
   ASSERT_FALSE(written);

@@ -88,5 +88,19 @@ TEST(JsonFile, ErrorsHaveAPlace) {
             "f.json:1:14: expected JSON, found something else here");
 }
 
+TEST(FoundValue, IsShownAsJsonUpToFortyCharacters) {
+  EXPECT_EQ(found(Json::parse(R"({"a":[1,"x",null,{}],"b":-2.5})")),
+            R"({"a":[1,"x",null,{}],"b":-2.5})");
+  EXPECT_EQ(found(std::string(38, 'x')), "\"" + std::string(38, 'x') + "\"");
+  EXPECT_EQ(found(std::string(39, 'x')), "\"" + std::string(36, 'x') + "...");
+  EXPECT_EQ(found(Json(std::vector<int>(1000, 7))), "[7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,...");
+}
+
+TEST(FoundValue, MayBeDeeperThanTheStack) {
+  constexpr std::size_t kDepth = 1'000'000;
+  const Json deep = Json::parse(std::string(kDepth, '[') + std::string(kDepth, ']'));
+  EXPECT_EQ(found(deep), std::string(37, '[') + "...");
+}
+
 }  // namespace
 }  // namespace perfmodel

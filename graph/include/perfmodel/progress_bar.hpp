@@ -12,6 +12,10 @@ namespace perfmodel {
 ///
 ///   fit gemm [#######.................]  30 %  1 min 10 s left
 ///
+/// or, for bytes that are read, from one second on:
+///
+///   rank0.json [#######.................]  30 %  412 MB/s  4 s left
+///
 /// It is redrawn at most ten times a second and erased at the end, so that what is printed next
 /// starts on a clean line. The remaining time assumes that steps take equally long; it is shown
 /// from one second on. For one thread.
@@ -19,12 +23,17 @@ class ProgressBar {
  public:
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
 
+  /// What the steps are. kBytes: shows the rate, and nothing in the first second; 0 bytes in all
+  /// means that their number is not known.
+  enum class Unit { kSteps, kBytes };
+
   /// On stderr if that is a terminal that can return to the start of a line; else nothing is
   /// written.
-  ProgressBar(std::string label, std::size_t steps);
+  ProgressBar(std::string label, std::size_t steps, Unit unit = Unit::kSteps);
 
   /// `out` may be nullptr: nothing is written.
-  ProgressBar(std::string label, std::size_t steps, std::ostream* out, Clock clock);
+  ProgressBar(std::string label, std::size_t steps, std::ostream* out, Clock clock,
+              Unit unit = Unit::kSteps);
 
   ~ProgressBar() { finish(); }
   ProgressBar(const ProgressBar&) = delete;
@@ -41,9 +50,11 @@ class ProgressBar {
 
  private:
   std::string line(std::chrono::duration<double> elapsed) const;
+  std::string rate(std::chrono::duration<double> elapsed) const;
 
   std::string label_;
   std::size_t steps_ = 0, done_ = 0;
+  Unit unit_ = Unit::kSteps;
   std::ostream* out_ = nullptr;
   Clock clock_;
   std::chrono::steady_clock::time_point start_, drawn_;

@@ -7,7 +7,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr std::string_view kEvaluate = "autograd::engine::evaluate_function";
+constexpr std::string_view kEngineCall = "autograd::engine::evaluate_function";
 
 class Analysis {
  public:
@@ -195,7 +195,7 @@ class Analysis {
 }  // namespace
 
 bool is_evaluate_function(const ExecutionGraph& graph, const Node& node) {
-  return graph.name(node).starts_with(kEvaluate);
+  return graph.name(node).starts_with(kEngineCall);
 }
 
 BackwardPass backward_pass(const ExecutionGraph& graph) { return Analysis(graph).run(); }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "../emit/op_schemas.hpp"
+#include "autograd_names.hpp"
 #include "checkpoint_segments.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
@@ -21,8 +22,6 @@ namespace {
 
 using Kind = Argument::Kind;
 
-constexpr std::string_view kEvaluate = "autograd::engine::evaluate_function: ";
-constexpr std::string_view kAccumulate = "torch::autograd::AccumulateGrad";
 constexpr std::string_view kBackward = "CheckpointFunctionBackward";
 
 Unexpected refuse(std::string message) {

@@ -12,6 +12,7 @@
 #include "../emit/collectives.hpp"
 #include "../emit/memory.hpp"
 #include "../emit/views.hpp"
+#include "autograd_names.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
 #include "optimizer_reader.hpp"
@@ -22,8 +23,6 @@ namespace perfmodel {
 namespace {
 
 using Kind = Argument::Kind;
-
-constexpr std::string_view kAccumulate = "torch::autograd::AccumulateGrad";
 
 // A gradient that becomes ready; positions in the graph.
 struct Ready {

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "../emit/graph_builder.hpp"
+#include "autograd_names.hpp"
 
 namespace perfmodel {
 namespace {
 
-constexpr std::string_view kEvaluate = "autograd::engine::evaluate_function: ";
 constexpr std::string_view kThreadName = "[pytorch|profiler|execution_trace|thread]";
 
 std::string_view without_namespace(std::string_view op) {

@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "../emit/memory.hpp"
+#include "autograd_names.hpp"
 
 namespace perfmodel {
 namespace {
-
-constexpr std::string_view kEvaluate = "autograd::engine::evaluate_function: ";
 
 const Tensor* entry(const ExecutionGraph& graph, std::span<const Argument> arguments,
                     std::size_t position) {

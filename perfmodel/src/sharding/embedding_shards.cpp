@@ -80,6 +80,11 @@ bool is_row_split(ShardingType type) {
   return type == ShardingType::kRowSplit || type == ShardingType::kHostRowSplit;
 }
 
+bool cuts_columns(ShardingType type) {
+  return type == ShardingType::kColumnWise || type == ShardingType::kTableColumnWise ||
+         type == ShardingType::kGrid;
+}
+
 std::optional<ShardingType> sharding_type(std::string_view name) { return by_name(kTypes, name); }
 std::optional<ComputeKernel> compute_kernel(std::string_view name) {
   return by_name(kKernels, name);

@@ -9,8 +9,6 @@
 namespace perfmodel::sharding::search {
 namespace {
 
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
-
 class Enumeration {
  public:
   Enumeration(const FlatSpace& space, const Layout& best, std::uint64_t most_nodes,

@@ -5,11 +5,7 @@
 #include "plan_search_seeds.hpp"
 
 namespace perfmodel::sharding::search {
-namespace {
-
-std::size_t at(std::int32_t rank) { return static_cast<std::size_t>(rank); }
-
-}  // namespace
+namespace {}  // namespace
 
 Packing::Packing(const FlatSpace& space)
     : space_(space),

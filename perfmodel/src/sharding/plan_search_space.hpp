@@ -9,6 +9,9 @@
 /// A plan space as the search reads it: checked, flat, without options that no plan can use.
 namespace perfmodel::sharding::search {
 
+/// Ranks, hosts and tables as indices.
+inline std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
 enum class Spread : std::uint8_t {
   kEverywhere,  ///< shard k on rank k
   kFree,        ///< a rank per shard, all different

@@ -17,11 +17,6 @@ namespace {
 
 constexpr const char* kDefaultModule = "embedding_bag_collection";
 
-bool cuts_columns(ShardingType type) {
-  return type == ShardingType::kColumnWise || type == ShardingType::kTableColumnWise ||
-         type == ShardingType::kGrid;
-}
-
 bool cuts_rows(ShardingType type) {
   return type == ShardingType::kRowWise || type == ShardingType::kTableRowWise ||
          type == ShardingType::kGrid;

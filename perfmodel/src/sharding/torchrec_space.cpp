@@ -7,11 +7,6 @@
 namespace perfmodel::sharding {
 namespace {
 
-bool cuts_columns(ShardingType type) {
-  return type == ShardingType::kColumnWise || type == ShardingType::kTableColumnWise ||
-         type == ShardingType::kGrid;
-}
-
 std::vector<ShardingType> types_of(const ShardedTable& table) {
   if (!table.rules.types.empty()) return table.rules.types;
   return {ShardingType::kDataParallel, ShardingType::kTableWise,    ShardingType::kColumnWise,

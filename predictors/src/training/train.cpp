@@ -737,7 +737,7 @@ Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::pat
       }
     }
     for (const auto& [name, samples] : by_gpu) {
-      const std::string& gpu = name;  // clang 14 captures no structured binding
+      const std::string& gpu = name;  // a lambda of C++20 cannot capture a binding
       std::erase_if(model.corrections, [&](const auto& c) { return c.gpu == gpu; });
       model.corrections.push_back(correction_of(model, gpu, samples));
       used += samples.size();

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "perfmodel/graph/read_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -133,6 +134,7 @@ struct ChakraTrace {
   std::vector<ChakraAttribute> attributes;  ///< of the head: "schema", ...
   std::string unknown_fields;
   std::vector<ChakraNode> nodes;
+  std::vector<std::string> warnings;  ///< of the reader; not in files
 
   friend bool operator==(const ChakraTrace&, const ChakraTrace&) = default;
 };
@@ -143,14 +145,19 @@ std::int64_t chakra_comm_size(ChakraCollective collective, std::int64_t buffer_b
                               std::int64_t group_size);
 
 /// Reads one rank's Chakra trace (`.et`), plain or gzip. The file is streamed: no more of its text
-/// is held than its longest message, which may have 64 MiB.
+/// is held than its longest message, which may have 64 MiB, or ReadLimits::element_bytes if that is
+/// less.
 ///
 /// Members of a node may come in any integer type; fields and attributes without a member are kept
 /// as they are. Errors name the byte (of the inflated text) and the node: text that is no such
 /// file, a length beyond the end, a broken message, a text that is no UTF-8, an unknown node or
 /// collective type, an attribute given twice or of the wrong type, negative times or sizes, an id
 /// used twice, a dependency on no node or on itself.
-Result<ChakraTrace> read_chakra(const std::filesystem::path& file);
+///
+/// With `salvage`, messages before a cut are kept, broken ones and nodes whose id was there before
+/// are left out, and dependencies on what is missing are dropped. Names that look like secrets are
+/// masked (perfmodel/graph/secrets.hpp); attributes, arguments and results stay as they are.
+Result<ChakraTrace> read_chakra(const std::filesystem::path& file, const ReadOptions& options = {});
 
 /// Writes one rank's trace (compressed if the name ends in `.gz`, which ASTRA-sim does not read).
 /// The file appears whole or not at all; equal traces give equal bytes.

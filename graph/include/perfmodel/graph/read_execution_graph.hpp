@@ -4,14 +4,10 @@
 #include <string_view>
 
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/read_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
-
-struct ReadOptions {
-  /// Accept a file that breaks off: what is complete before the break is kept, with a warning.
-  bool salvage = false;
-};
 
 /// Reads a PyTorch execution trace, plain or gzip, of any schema from 1.0.0 to 1.1.1 in the flat or
 /// the nested layout (told apart by the keys of a node, not by the version text).
@@ -20,11 +16,11 @@ struct ReadOptions {
 /// `warnings`. Errors: unreadable file, broken gzip or JSON, a missing or ill-typed field,
 /// duplicate ids, a cycle of parents; a timed trace in place of a graph is told by name.
 Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
-                                            ReadOptions options = {});
+                                            const ReadOptions& options = {});
 
 /// The same of JSON text in memory (not compressed). `name` stands for the file in errors and
 /// becomes the graph's `source`.
 Result<ExecutionGraph> parse_execution_graph(std::string_view text, std::string_view name = "graph",
-                                             ReadOptions options = {});
+                                             const ReadOptions& options = {});
 
 }  // namespace perfmodel

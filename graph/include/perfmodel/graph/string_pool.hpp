@@ -38,6 +38,10 @@ class StringPool {
 
   NameId intern(std::string_view text);
 
+  /// Gives name `id` another text, which no name of the pool may have yet. The storage of the old
+  /// one is overwritten. Not for id 0.
+  void replace(NameId id, std::string_view text);
+
   std::string_view text(NameId id) const { return texts_[id]; }
   std::uint64_t hash(NameId id) const { return hashes_[id]; }
   std::size_t size() const { return texts_.size(); }

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/read_options.hpp"
 #include "perfmodel/graph/string_pool.hpp"
 #include "perfmodel/result.hpp"
 
@@ -111,6 +111,6 @@ struct Trace {
 /// The text is streamed: peak memory is the events kept plus some megabytes. Python frames, flows,
 /// counters and instants are skipped. Errors: unreadable file, broken gzip or JSON, an event that
 /// is no object, a stamp that is no number; an execution graph in place of a trace is told by name.
-Result<Trace> read_trace(const std::filesystem::path& file, ReadOptions options = {});
+Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& options = {});
 
 }  // namespace perfmodel

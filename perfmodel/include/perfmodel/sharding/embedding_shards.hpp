@@ -26,6 +26,8 @@ enum class ShardingType : std::uint8_t {
 std::string_view to_string(ShardingType type);  ///< "table_wise"
 /// By classes of rows on the ranks that a placement names: kRowSplit, kHostRowSplit.
 bool is_row_split(ShardingType type);
+/// Into pieces of the vectors: kColumnWise, kTableColumnWise, kGrid.
+bool cuts_columns(ShardingType type);
 std::optional<ShardingType> sharding_type(
     std::string_view name);  ///< of to_string(); none: unknown
 

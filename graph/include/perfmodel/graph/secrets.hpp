@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "perfmodel/graph/string_pool.hpp"
+
+namespace perfmodel {
+
+/// Recordings may hold what was never meant to leave a machine: a label with a password, an
+/// environment dumped into a string argument. Every reader passes the names, labels, strings and
+/// messages that can reach an output through this function.
+///
+/// Returns the text up to where the first secret begins, with "[masked]" in place of the rest, or
+/// nothing if there is none. Taken for secrets:
+/// - the value of an assignment (`=` or `:`) to a name that ends in a word such as password,
+///   passwd, pwd, token, secret, api_key, access_key, private_key, credential(s), authorization, in
+///   any case; not true, false, null, none, and not a number to a name that ends in token;
+/// - an environment dump: three or more assignments to names in capitals, or one to PATH, HOME,
+///   USER, LOGNAME, HOSTNAME, LD_LIBRARY_PATH, LD_PRELOAD, PYTHONPATH, or to a name that begins
+///   with AWS_, GOOGLE_, AZURE_, SLURM_, KUBERNETES_, GITHUB_ or SSH_; plain numbers do not count;
+/// - what begins like a key of a known kind (AKIA..., ASIA..., ghp_..., github_pat_..., glpat-...,
+///   xox?-..., sk-..., hf_..., eyJ... of a JSON web token, "Bearer ...", "-----BEGIN ... PRIVATE
+///   KEY", a password in a URL);
+/// - 32 or more hexadecimal digits in a row, letters and digits among them;
+/// - 40 or more characters of base64 in a row with capitals, small letters and at least 4 digits.
+///   Mangled C++ names ("_Z...") are none.
+/// A guess either way: a harmless name may be masked, and a short secret without a name is not
+/// recognised.
+std::optional<std::string> mask_secrets(std::string_view text);
+
+/// `text` for a message: secrets masked, control characters as '?', at most `most` bytes.
+std::string shown_text(std::string_view text, std::size_t most = 80);
+
+/// Masks the names of a pool in place: "[masked]", "[masked 2]" ... stand for the secrets. Returns
+/// how many names changed.
+std::size_t mask_secrets(StringPool& names);
+
+/// The warning of a reader that masked `count` texts.
+std::string masked_warning(std::size_t count);
+
+}  // namespace perfmodel

@@ -1,0 +1,266 @@
+#include "perfmodel/graph/secrets.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace perfmodel {
+namespace {
+
+constexpr std::size_t kNone = std::string_view::npos;
+constexpr std::string_view kMask = "[masked]";
+constexpr std::size_t kFewestHex = 32, kFewestBase64 = 40, kFewestKeyCharacters = 16;
+constexpr std::size_t kFewestAssignments = 3;
+constexpr std::size_t kLooked = 4096;  // behind what is shown, for secrets that begin there
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
+bool is_small(char c) { return c >= 'a' && c <= 'z'; }
+bool is_word(char c) { return is_digit(c) || is_capital(c) || is_small(c) || c == '_'; }
+bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+bool is_base64(char c) {
+  return is_digit(c) || is_capital(c) || is_small(c) || c == '+' || c == '/';
+}
+
+char lower(char c) { return is_capital(c) ? static_cast<char>(c + ('a' - 'A')) : c; }
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, [](char x, char y) { return lower(x) == lower(y); });
+}
+
+// ---- assignments -------------------------------------------------------------------------------
+
+struct Assignment {
+  std::string_view name, value;
+  std::size_t value_begin = 0;
+  bool equals = false;  // '=' and not ':'
+};
+
+// The assignment whose separator stands at `at`; nothing if there is none ("a::b", "==", no name).
+std::optional<Assignment> assignment_at(std::string_view text, std::size_t at) {
+  const auto has = [&](std::size_t i, char c) { return i < text.size() && text[i] == c; };
+  if (has(at + 1, text[at]) || (at > 0 && has(at - 1, text[at]))) return {};
+  std::size_t end = at;
+  while (end > 0 && (text[end - 1] == ' ' || text[end - 1] == '"' || text[end - 1] == '\'' ||
+                     text[end - 1] == '\\')) {
+    --end;
+  }
+  std::size_t begin = end;
+  while (begin > 0 && (is_word(text[begin - 1]) || text[begin - 1] == '-')) --begin;
+  if (begin == end) return {};
+  std::size_t value = at + 1;
+  while (value < text.size() && std::string_view(" \"'\\").find(text[value]) != kNone) ++value;
+  std::size_t past = value;
+  while (past < text.size() && std::string_view(" \t\n\r,;\"'&").find(text[past]) == kNone) ++past;
+  return Assignment{.name = text.substr(begin, end - begin),
+                    .value = text.substr(value, past - value),
+                    .value_begin = value,
+                    .equals = text[at] == '='};
+}
+
+bool is_number(std::string_view value) {
+  return std::ranges::all_of(value, [](char c) { return is_digit(c) || c == '.' || c == '-'; });
+}
+
+bool says_nothing(std::string_view value) {
+  constexpr std::array<std::string_view, 5> kWords = {"", "true", "false", "null", "none"};
+  return std::ranges::any_of(
+      kWords, [&](std::string_view word) { return equal_ignoring_case(value, word); });
+}
+
+// "password", "DB_PASSWORD", "aws-secret-access-key", "authToken"; not "num_tokens", "tokenizer".
+bool names_a_secret(std::string_view name) {
+  constexpr std::array<std::string_view, 17> kWords = {
+      "password",   "passwd",     "passphrase",  "pwd",           "token",      "secret",
+      "apikey",     "api_key",    "api-key",     "access_key",    "access-key", "private_key",
+      "secret_key", "credential", "credentials", "authorization", "cookie"};
+  return std::ranges::any_of(kWords, [&](std::string_view word) {
+    if (name.size() < word.size()) return false;
+    const std::size_t begin = name.size() - word.size();
+    if (!equal_ignoring_case(name.substr(begin), word)) return false;
+    return begin == 0 || !is_word(name[begin - 1]) || name[begin - 1] == '_' ||
+           is_digit(name[begin - 1]) || (is_small(name[begin - 1]) && is_capital(name[begin])) ||
+           std::ranges::none_of(name, is_small);
+  });
+}
+
+bool ends_in_token(std::string_view name) {
+  return name.size() >= 5 && equal_ignoring_case(name.substr(name.size() - 5), "token");
+}
+
+bool in_capitals(std::string_view name) {
+  return name.size() >= 2 && is_capital(name.front()) &&
+         std::ranges::all_of(name, [](char c) { return is_capital(c) || is_digit(c) || c == '_'; });
+}
+
+bool is_environment(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kNames = {
+      "PATH", "HOME", "USER", "LOGNAME", "HOSTNAME", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"};
+  constexpr std::array<std::string_view, 7> kPrefixes = {
+      "AWS_", "GOOGLE_", "AZURE_", "SLURM_", "KUBERNETES_", "GITHUB_", "SSH_"};
+  return std::ranges::find(kNames, name) != kNames.end() ||
+         std::ranges::any_of(kPrefixes, [&](auto prefix) { return name.starts_with(prefix); });
+}
+
+std::size_t find_assignment(std::string_view text) {
+  std::size_t capitals = 0, first_capital = kNone;
+  for (std::size_t at = text.find_first_of("=:"); at != kNone;
+       at = text.find_first_of("=:", at + 1)) {
+    const auto found = assignment_at(text, at);
+    if (!found || says_nothing(found->value)) continue;
+    const bool counts = is_number(found->value);  // "next_token: 17"
+    if (names_a_secret(found->name) && !(counts && ends_in_token(found->name))) {
+      return std::min(found->value_begin, first_capital);
+    }
+    if (counts || !found->equals || !in_capitals(found->name)) continue;
+    if (is_environment(found->name)) return std::min(found->value_begin, first_capital);
+    first_capital = std::min(first_capital, found->value_begin);
+    if (++capitals >= kFewestAssignments) return first_capital;
+  }
+  return kNone;
+}
+
+// ---- keys and long runs ------------------------------------------------------------------------
+
+bool begins_key(std::string_view text) {
+  struct Kind {
+    std::string_view prefix;
+    std::size_t fewest;  // characters behind it
+  };
+  constexpr std::array<Kind, 15> kKinds = {{{"AKIA", 16},
+                                            {"ASIA", 16},
+                                            {"ghp_", 20},
+                                            {"gho_", 20},
+                                            {"ghs_", 20},
+                                            {"github_pat_", 20},
+                                            {"glpat-", 16},
+                                            {"xoxa-", 10},
+                                            {"xoxb-", 10},
+                                            {"xoxp-", 10},
+                                            {"sk-", 20},
+                                            {"hf_", 20},
+                                            {"eyJ", 20},
+                                            {"Bearer ", 8},
+                                            {"bearer ", 8}}};
+  return std::ranges::any_of(kKinds, [&](const Kind& kind) {
+    if (!text.starts_with(kind.prefix)) return false;
+    const std::string_view rest = text.substr(kind.prefix.size());
+    std::size_t length = 0;
+    bool digit = false, letter = false;
+    for (; length < rest.size(); ++length) {
+      const char c = rest[length];
+      if (!is_word(c) && c != '-' && c != '.' && c != '+' && c != '/' && c != '=') break;
+      digit |= is_digit(c);
+      letter |= is_small(c) || is_capital(c);
+    }
+    return length >= kind.fewest && digit && letter;
+  });
+}
+
+std::size_t find_key(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool may_begin = c == 'A' || c == 'g' || c == 'x' || c == 's' || c == 'h' || c == 'e' ||
+                           c == 'B' || c == 'b';
+    if (may_begin && (i == 0 || !is_word(text[i - 1])) && begins_key(text.substr(i))) return i;
+  }
+  if (const std::size_t at = text.find("-----BEGIN "); at != kNone) {
+    if (text.find("PRIVATE KEY", at) != kNone) return at;
+  }
+  // scheme://user:password@host
+  for (std::size_t at = text.find("://"); at != kNone; at = text.find("://", at + 1)) {
+    const std::size_t past = std::min(text.find_first_of("/ \"'", at + 3), text.size());
+    const std::string_view authority = text.substr(at + 3, past - at - 3);
+    const std::size_t sign = authority.rfind('@'), colon = authority.find(':');
+    if (sign != kNone && colon < sign) return at + 3 + colon + 1;
+  }
+  return kNone;
+}
+
+// The first run of `member` characters of at least `fewest` that `is_secret`.
+template <class Member, class IsSecret>
+std::size_t find_run(std::string_view text, std::size_t fewest, Member member, IsSecret is_secret) {
+  if (text.size() < fewest) return kNone;
+  // A run of that length covers one of every `fewest` characters.
+  for (std::size_t probe = fewest - 1; probe < text.size();) {
+    if (!member(text[probe])) {
+      probe += fewest;
+      continue;
+    }
+    std::size_t begin = probe, end = probe;
+    while (begin > 0 && member(text[begin - 1])) --begin;
+    while (end < text.size() && member(text[end])) ++end;
+    if (end - begin >= fewest && is_secret(text.substr(begin, end - begin))) return begin;
+    probe = end + fewest;
+  }
+  return kNone;
+}
+
+std::size_t find_hex(std::string_view text) {
+  return find_run(text, kFewestHex, is_hex, [](std::string_view run) {
+    const auto digits = std::ranges::count_if(run, is_digit);
+    return digits >= 4 && digits + 4 <= static_cast<std::ptrdiff_t>(run.size());
+  });
+}
+
+std::size_t find_base64(std::string_view text) {
+  if (text.find("_Z") != kNone) return kNone;
+  return find_run(text, kFewestBase64, is_base64, [](std::string_view run) {
+    return std::ranges::count_if(run, is_digit) >= 4 && std::ranges::any_of(run, is_capital) &&
+           std::ranges::any_of(run, is_small) && std::ranges::count(run, '/') <= 4;
+  });
+}
+
+}  // namespace
+
+std::optional<std::string> mask_secrets(std::string_view text) {
+  if (text.size() < kFewestKeyCharacters && text.find_first_of("=:") == kNone) return {};
+  const std::size_t at =
+      std::min({find_assignment(text), find_key(text), find_hex(text), find_base64(text)});
+  if (at == kNone) return {};
+  return std::string(text.substr(0, at)) + std::string(kMask);
+}
+
+std::string shown_text(std::string_view text, std::size_t most) {
+  text = text.substr(0, most + kLooked);
+  std::string shown = mask_secrets(text).value_or(std::string(text));
+  for (char& c : shown) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+  if (shown.size() <= most) return shown;
+  std::size_t end = most;
+  while (end > 0 && (shown[end] & 0xC0) == 0x80) --end;  // not within a character
+  return shown.substr(0, end) + "...";
+}
+
+std::size_t mask_secrets(StringPool& names) {
+  std::set<std::string> taken;  // masked texts; a file may hold such a name, too
+  std::vector<std::pair<NameId, std::string>> found;
+  for (NameId id = 1; id < names.size(); ++id) {
+    const std::string_view text = names.text(id);
+    if (text.find("[masked") != kNone) taken.emplace(text);
+    if (auto masked = mask_secrets(text); masked && *masked != text) {
+      found.emplace_back(id, std::move(*masked));
+    }
+  }
+  std::size_t number = 1;
+  for (auto& [id, text] : found) {
+    std::string unique = text;
+    while (!taken.insert(unique).second) {
+      unique = fmt::format("{} {}]", text.substr(0, text.size() - 1), ++number);
+    }
+    names.replace(id, unique);
+  }
+  return found.size();
+}
+
+std::string masked_warning(std::size_t count) {
+  return fmt::format("{} {} like a secret and {} shown as [masked]", count,
+                     count == 1 ? "text looks" : "texts look", count == 1 ? "is" : "are");
+}
+
+}  // namespace perfmodel

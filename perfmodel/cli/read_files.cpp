@@ -1,0 +1,76 @@
+#include "read_files.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "output.hpp"
+#include "perfmodel/progress_bar.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+// Bytes of all files; 0 if one has no size, as a pipe.
+std::uint64_t bytes_of(const std::vector<std::string>& files) {
+  std::uint64_t sum = 0;
+  for (const std::string& file : files) {
+    std::error_code none;
+    const auto bytes = std::filesystem::file_size(file, none);
+    if (none) return 0;
+    sum += bytes;
+  }
+  return sum;
+}
+
+// One bar for all files.
+class ReadingBar {
+ public:
+  explicit ReadingBar(const std::vector<std::string>& files)
+      : bar_(files.size() == 1 ? file_name(files.front()) : fmt::format("{} files", files.size()),
+             bytes_of(files), ProgressBar::Unit::kBytes),
+        done_(files.size()) {}
+
+  ReadManyOptions options(const ReadOptions& reading) {
+    return {.reading = reading,
+            .progress = [this](std::size_t file, std::uint64_t done, std::uint64_t) {
+              sum_ += done - done_[file];
+              done_[file] = done;
+              bar_.update(sum_);
+            }};
+  }
+
+ private:
+  ProgressBar bar_;
+  std::vector<std::uint64_t> done_;
+  std::uint64_t sum_ = 0;
+};
+
+template <class Content>
+Result<Content> only(Result<std::vector<Content>> contents) {
+  if (!contents) return Unexpected{std::move(contents.error())};
+  return std::move(contents->front());
+}
+
+}  // namespace
+
+Result<std::vector<Trace>> read_trace_files(const std::vector<std::string>& files,
+                                            const ReadOptions& reading) {
+  return read_traces(files, ReadingBar(files).options(reading));
+}
+
+Result<Trace> read_trace_file(const std::string& file, const ReadOptions& reading) {
+  return only(read_trace_files({file}, reading));
+}
+
+Result<std::vector<ExecutionGraph>> read_graph_files(const std::vector<std::string>& files,
+                                                     const ReadOptions& reading) {
+  return read_execution_graphs(files, ReadingBar(files).options(reading));
+}
+
+Result<ExecutionGraph> read_graph_file(const std::string& file, const ReadOptions& reading) {
+  return only(read_graph_files({file}, reading));
+}
+
+}  // namespace perfmodel::cli

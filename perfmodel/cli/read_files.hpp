@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "perfmodel/graph/read_many.hpp"
+
+namespace perfmodel::cli {
+
+// Inputs of commands: files of several ranks are read side by side, and a bar on the terminal shows
+// how far that is if it takes more than a second.
+
+Result<std::vector<Trace>> read_trace_files(const std::vector<std::string>& files,
+                                            const ReadOptions& reading);
+Result<Trace> read_trace_file(const std::string& file, const ReadOptions& reading);
+
+Result<std::vector<ExecutionGraph>> read_graph_files(const std::vector<std::string>& files,
+                                                     const ReadOptions& reading);
+Result<ExecutionGraph> read_graph_file(const std::string& file, const ReadOptions& reading);
+
+}  // namespace perfmodel::cli

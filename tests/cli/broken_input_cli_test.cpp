@@ -1,0 +1,244 @@
+// Standard input, broken and hostile files, and secrets in recordings, as users of perfpredict see
+// them.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "program.hpp"
+
+namespace {
+
+using namespace perfmodel::testing;
+
+std::string sample(const std::string& name) {
+  return (fs::path(PERFMODEL_SAMPLES) / name).string();
+}
+
+std::string write(const std::string& name, const std::string& text) {
+  const fs::path file = scratch() / name;
+  std::ofstream(file, std::ios::binary) << text;
+  return file.string();
+}
+
+// As it stands on standard output; the error stream is empty.
+std::string output_of(const Words& words, const std::string& before = "") {
+  SCOPED_TRACE(shown(words));
+  const Outcome outcome = run(words, before);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.err, "");
+  return outcome.out;
+}
+
+void expect_error(const Words& words, int status, const std::string& part,
+                  const std::string& before = "") {
+  SCOPED_TRACE(shown(words));
+  const Outcome outcome = run(words, before);
+  EXPECT_EQ(outcome.status, status);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+}
+
+const std::string kTrace = "kineto_plain_2023.json", kGraph = "et_plain_2023.json";
+
+Words predict(const std::string& graph) { return {"predict", graph, "--gpu", "v100-sxm2-16gb"}; }
+
+// ---- standard input ----------------------------------------------------------------------------
+
+TEST(StandardInput, StandsForAnyGraphOrTrace) {
+  const std::string trace = "cat '" + sample(kTrace) + "' |",
+                    graph = "cat '" + sample(kGraph) + "' |";
+  const Json traced = Json::parse(output_of({"trace", "-", "--json"}, trace));
+  EXPECT_GT(traced["events"], 10);
+  EXPECT_EQ(Json::parse(output_of({"trace", "-", "--json"}, "gzip -c '" + sample(kTrace) + "' |")),
+            traced);
+  EXPECT_GT(Json::parse(output_of({"replay", "-", "--json"}, trace))["iterations"].size(), 0u);
+  EXPECT_TRUE(Json::parse(output_of({"overheads", "-", "--json"}, trace)).contains("t1"));
+  Words words = predict("-");
+  words.push_back("--json");
+  const double step = Json::parse(output_of(words, graph))["e2e_us"];
+  EXPECT_GT(step, 0);
+  const std::string made = (scratch() / "rewritten.json").string();
+  output_of({"rewrite", "-", "--batch", "8", "-o", made}, "cat '" + sample(kGraph) + "' |");
+}
+
+TEST(StandardInput, IsToldInErrors) {
+  expect_error({"trace", "-"}, 1, "-:1:1: expected JSON, found an empty file", "printf '' |");
+  expect_error({"trace", "-"}, 1, "-:1:12: /a: expected a value, found the end of the file",
+               "printf '{\"a\": [1, 2' |");
+  expect_error({"replay", "-", "-"}, 1, "a second time", "printf '' |");
+}
+
+// ---- salvage -----------------------------------------------------------------------------------
+
+TEST(SalvageFlag, SaysWhatWasLeftOutInEveryCommand) {
+  std::string trace = read(sample(kTrace)), graph = read(sample(kGraph));
+  trace.insert(trace.find("{\"ph\"", trace.size() / 2), "{\"ph\" oops, ");
+  graph.insert(graph.find("{\"", graph.find("}", graph.size() / 2)), "{\"id\": 7, \"name\": \"lo");
+  const std::string broken_trace = write("broken_trace.json", trace);
+  const std::string broken_graph = write("broken_graph.json", graph);
+  for (const Words& words : {Words{"trace", broken_trace},
+                             {"replay", broken_trace},
+                             {"overheads", broken_trace},
+                             predict(broken_graph)}) {
+    expect_error(words, 1, "expected");
+    Words salvaging = words;
+    salvaging.insert(salvaging.end(), {"--salvage", "--json"});
+    const Json document = Json::parse(output_of(salvaging));
+    const bool said = std::ranges::any_of(document["warnings"], [](const Json& warning) {
+      return warning.get<std::string>().find(" or other stretches of text were left out") !=
+             std::string::npos;
+    });
+    EXPECT_TRUE(said) << shown(words) << document["warnings"];
+  }
+}
+
+// ---- limits ------------------------------------------------------------------------------------
+
+TEST(LimitFlag, RaisesWhatItsErrorsName) {
+  const std::string deep =
+      write("deep.json", "[{\"ph\":\"X\",\"name\":\"a\",\"args\":" + std::string(200, '[') +
+                             std::string(200, ']') + "}]");
+  expect_error({"trace", deep}, 1, "(limit nesting; --limit nesting=N raises it)");
+  output_of({"trace", deep, "--limit", "nesting=300"});
+  output_of({"trace", "--limit", "nesting=300", "--limit", "elements=5", deep});
+  expect_error({"trace", deep, "--limit", "nesting=300", "--limit", "kept-bytes=1"}, 1,
+               "kept-bytes");
+  expect_error({"trace", deep, "--limit", "depth=3"}, 2, "NAME one of nesting, string-bytes,");
+  expect_error({"trace", deep, "--limit", "nesting=5000"}, 2, "from 1 to 1000");
+}
+
+TEST(Hostile, DeepAndLongInputsEndWithAnError) {
+  expect_error({"trace", write("open.json", std::string(1'000'000, '['))}, 1, "limit nesting");
+  expect_error({"trace", write("string.json", "[{\"a\": \"" + std::string(1'000'000, 'x'))}, 1,
+               "expected '\"', found the end of the file");
+  expect_error({"shard", write("tables.json", "[" + std::string(1'000'000, '[')), "--world", "2"},
+               1, "");
+}
+
+std::string chained_node(int id) {
+  return "{\"id\":" + std::to_string(id) + ",\"name\":\"" + (id % 2 ? "aten::mm" : "label") +
+         "\",\"parent\":" + std::to_string(std::max(id - 1, 1)) + "}";
+}
+
+// Each node the parent of the next.
+TEST(Hostile, AChainOfParentsNeedsNoStack) {
+  std::string graph = R"({"schema": "1.0.1", "nodes": [)";
+  constexpr int kNodes = 200'000;
+  for (int id = 1; id <= kNodes; ++id) {
+    graph += chained_node(id);
+    graph += id < kNodes ? ",\n" : "]}";
+  }
+  const std::string file = write("chain.json", graph);
+  for (const Words& words : {predict(file), Words{"rewrite", file, "--batch", "2", "-o",
+                                                  (scratch() / "chain_out.json").string()}}) {
+    const Outcome outcome = run(words);
+    EXPECT_TRUE(outcome.status == 0 || outcome.status == 1) << outcome.status << outcome.err;
+  }
+}
+
+// ---- secrets -----------------------------------------------------------------------------------
+
+// Wherever an output may come from, a word that no output may hold.
+constexpr const char* kSecret = "hunter2Xq";
+
+std::string planted(const std::string& label) { return label + " DB_PASSWORD=" + kSecret; }
+
+void expect_no_secret(const Words& words, int status, const Words& files = {}) {
+  SCOPED_TRACE(shown(words));
+  const Outcome outcome = run(words);
+  EXPECT_EQ(outcome.status, status) << outcome.err;
+  EXPECT_EQ(outcome.out.find(kSecret), std::string::npos);
+  EXPECT_EQ(outcome.err.find(kSecret), std::string::npos) << outcome.err;
+  for (const std::string& file : files) {
+    const std::string text = read(file);
+    EXPECT_FALSE(text.empty()) << file;
+    EXPECT_EQ(text.find(kSecret), std::string::npos) << file;
+  }
+}
+
+std::string planted_trace() {
+  Json trace = Json::parse(read(sample(kTrace)));
+  trace["traceName"] = planted("name");
+  trace["deviceProperties"][0]["name"] = planted("GPU");
+  trace["distributedInfo"]["pg_config"] = planted("group");
+  for (Json& event : trace["traceEvents"]) {
+    if (event.value("ph", "") == "M") event["args"]["name"] = planted("thread");
+    if (event.value("ph", "") != "X") continue;
+    event["args"]["environment"] = planted("PATH=/bin HOME=/root");
+    const std::string category = event.value("cat", "");
+    const std::string name = event["name"];
+    if (category == "kernel" || (category == "cpu_op" && !name.starts_with("aten::mm"))) {
+      event["name"] = planted(name);
+    }
+  }
+  trace["traceEvents"].push_back({{"ph", "M"},
+                                  {"name", "thread_name"},
+                                  {"pid", 1},
+                                  {"tid", 1},
+                                  {"args", {{"name", planted("main")}}}});
+  return write("secret_trace.json", trace.dump());
+}
+
+std::string planted_graph() {
+  Json graph = Json::parse(read(sample(kGraph)));
+  graph["note"] = planted("note");
+  for (Json& node : graph["nodes"]) {
+    const std::string name = node["name"];
+    if (name.starts_with("aten::") && !name.starts_with("aten::mm")) node["name"] = planted(name);
+    node["op_schema"] = planted("schema");
+  }
+  return write("secret_graph.json", graph.dump());
+}
+
+TEST(Secrets, OfTracesReachNoOutput) {
+  const std::string trace = planted_trace();
+  const std::string timeline = (scratch() / "replayed.json").string();
+  expect_no_secret({"trace", trace}, 0);
+  expect_no_secret({"trace", trace, "--json"}, 0);
+  expect_no_secret({"replay", trace, "--timeline", timeline}, 0, {timeline});
+  expect_no_secret({"replay", trace, "--json"}, 0);
+  expect_no_secret({"overheads", trace, "--json"}, 0);
+  EXPECT_NE(
+      run({"trace", trace, "--json"}).out.find("look like a secret and are shown as [masked]"),
+      std::string::npos);
+}
+
+TEST(Secrets, OfGraphsReachNoOutput) {
+  const std::string graph = planted_graph();
+  const std::string timeline = (scratch() / "predicted.json").string();
+  const std::string rewritten = (scratch() / "secret_rewritten.json").string();
+  Words words = predict(graph);
+  words.insert(words.end(), {"--timeline", timeline});
+  expect_no_secret(words, 0, {timeline});
+  words = predict(graph);
+  words.push_back("--json");
+  expect_no_secret(words, 0);
+  expect_no_secret({"rewrite", graph, "--batch", "8", "-o", rewritten}, 0, {rewritten});
+}
+
+TEST(Secrets, InBrokenFilesReachNoError) {
+  const std::string secret = planted("x");
+  const std::string event = R"({"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"dur":1,"ts":)";
+  for (const std::string& text :
+       {"[" + event + "\"" + secret + "\"}]", "{\"" + secret + "\": [1, 2",
+        "{\"" + secret + "\" 1}", "{\"nodes\":[{\"" + secret + "\":tru}]}",
+        "{\"nodes\":[{\"id\":1,\"name\":\"" + secret + "\",}]}",
+        "{\"nodes\":[{\"id\":\"" + secret + "\"}]}", "[" + event + secret + "}]"}) {
+    const std::string file = write("secret_broken.json", text);
+    for (Words words : {Words{"trace", file}, predict(file)}) {
+      expect_no_secret(words, 1);
+      words.push_back("--salvage");
+      const Outcome outcome = run(words);
+      EXPECT_EQ((outcome.out + outcome.err).find(kSecret), std::string::npos) << text;
+    }
+  }
+  expect_no_secret(
+      {"shard", write("tables.csv", "rows,dim,pooling\n" + secret + ",4,1\n"), "--world", "2"}, 1);
+}
+
+}  // namespace

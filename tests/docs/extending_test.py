@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Follows docs/extending.md literally, in a copy of the sources, and uses what comes out.
+
+    extending_test.py BUILD
+
+A block of the page that starts with "// PATH" or "# PATH" is a new file, or with ", below: TEXT" goes
+below the first line of PATH that contains TEXT. Files that are new or changed are compiled with the
+commands of BUILD for the same file or one beside it, and linked in front of BUILD's libraries, so that
+they stand in for what is there. Shell blocks run as they stand, with the new program.
+"""
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../..'))
+SOURCES = ('graph', 'predictors', 'perfmodel', 'tests')
+BLOCK = re.compile(r'^```(\w+)\n(.*?)^```$', re.S | re.M)
+PLACE = re.compile(r'^(?://|#) (\S+/\S+\.\w+)(?:, below: (.+))?\n')
+
+
+def fail(text):
+    sys.exit('error: ' + text)
+
+
+def run(command, **options):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors='replace', **options)
+    if done.returncode != 0:
+        text = command if isinstance(command, str) else ' '.join(command)
+        fail(f'{text}\nexit code {done.returncode}\n{done.stdout[-4000:]}')
+    return done.stdout
+
+
+def follow(page, copy):
+    """Writes the blocks into the copy; returns the paths written and the shell blocks."""
+    written, shells = [], []
+    for language, body in BLOCK.findall(page):
+        place = PLACE.match(body)
+        if language == 'sh':
+            shells.append(body)
+        elif place:
+            path, below = place.groups()
+            content = body[place.end():]
+            full = os.path.join(copy, path)
+            if below is None:
+                if os.path.exists(full):
+                    fail(f'{path} exists: the page says it is new')
+                os.makedirs(os.path.dirname(full), exist_ok=True)
+                open(full, 'w').write(body)
+            else:
+                lines = open(full).read().splitlines(keepends=True)
+                found = [i for i, line in enumerate(lines) if below in line]
+                if not found:
+                    fail(f'{path} has no line with "{below}"')
+                lines.insert(found[0] + 1, content)
+                open(full, 'w').write(''.join(lines))
+            if path not in written:
+                written.append(path)
+    return written, shells
+
+
+class Build:
+    def __init__(self, folder, copy):
+        self.folder, self.copy = os.path.realpath(folder), copy
+        entries = json.load(open(os.path.join(folder, 'compile_commands.json')))
+        self.commands = {os.path.relpath(os.path.realpath(e['file']), ROOT): e for e in entries}
+
+    def command_for(self, path):
+        """Of the file itself, or of one beside it."""
+        if path in self.commands:
+            return self.commands[path]
+        for known in sorted(self.commands):
+            if os.path.dirname(known) == os.path.dirname(path):
+                return self.commands[known]
+        return fail(f'nothing in {os.path.dirname(path)} is compiled')
+
+    def compile(self, path, out):
+        entry = self.command_for(path)
+        parts, command = shlex.split(entry['command']), []
+        skip = 0
+        for at, part in enumerate(parts):
+            if skip:
+                skip -= 1
+            elif part in ('-o', '-c', '-MF', '-MT'):
+                skip = 1
+            elif part in ('-MD', '-Winvalid-pch'):
+                pass
+            elif part == '-include' and 'cmake_pch' in parts[at + 1]:
+                skip = 1
+            elif part == '-Xclang' and ('pch' in ' '.join(parts[at:at + 4])):
+                skip = 3
+            else:
+                for folder in SOURCES:
+                    part = part.replace(os.path.join(ROOT, folder) + '/', os.path.join(self.copy, folder) + '/')
+                command.append(part)
+        run(command + ['-O0', '-Werror', '-o', out, '-c', os.path.join(self.copy, path)], cwd=entry['directory'])
+
+    def link(self, target, objects, replaced, out):
+        """The link command of a program with `objects` first, less the objects that they replace."""
+        command = run(['ninja', '-C', self.folder, '-t', 'commands', target]).splitlines()[-1]
+        command = command[command.index('&&') + 2:command.rindex('&&')].strip()
+        parts = [p for p in shlex.split(command) if not any(p.endswith(name) for name in replaced)]
+        at = parts.index('-o')
+        parts[at + 1] = out
+        first = next(i for i, p in enumerate(parts) if p.endswith('.o'))
+        run(parts[:first] + objects + parts[first:], cwd=self.folder)
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    page = open(os.path.join(ROOT, 'docs/extending.md')).read()
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = os.path.join(scratch, 'copy')
+        for folder in SOURCES:
+            shutil.copytree(os.path.join(ROOT, folder), os.path.join(copy, folder))
+        written, shells = follow(page, copy)
+        sources = [path for path in written if path.endswith('.cpp')]
+        lists = ''.join(open(os.path.join(copy, path)).read() for path in written if path.endswith('CMakeLists.txt'))
+        for path in sources:
+            if not os.path.exists(os.path.join(ROOT, path)) and os.path.basename(path) not in lists:
+                fail(f'{path} is in no CMakeLists.txt')
+
+        build = Build(sys.argv[1], copy)
+        objects = {}
+        for path in sources:
+            objects[path] = os.path.join(scratch, path.replace('/', '_') + '.o')
+            build.compile(path, objects[path])
+        library = [o for path, o in objects.items() if not path.startswith(('tests/', 'perfmodel/cli/'))]
+        tests = [o for path, o in objects.items() if path.startswith('tests/')]
+        flags = [o for path, o in objects.items() if path.startswith('perfmodel/cli/')]
+
+        program = os.path.join(scratch, 'bin', 'perfpredict')
+        os.makedirs(os.path.dirname(program))
+        build.link('bin/perfpredict', library + flags, ['/rewrite_options.cpp.o'], program)
+        test = os.path.join(scratch, 'extended_test')
+        replaced = [f'/{os.path.basename(p)}.o' for p in sources if p.startswith('tests/')]
+        build.link('bin/predictors_test', library + tests, replaced, test)
+        out = run([test, '--gtest_filter=RollRule.*:MySort.*'])
+        if 'PASSED  ] 2 tests' not in out:
+            fail('the tests of the page did not run\n' + out)
+
+        work = os.path.join(scratch, 'work')
+        os.makedirs(os.path.join(work, 'data'))
+        os.symlink(os.path.join(ROOT, 'data', 'gpus'), os.path.join(work, 'data', 'gpus'))
+        environment = dict(os.environ, PATH=os.path.dirname(program) + os.pathsep + os.environ['PATH'],
+                           PERFMODEL_DATA=os.path.join(ROOT, 'data'))
+        run('perfpredict build mlp -o graph.json.gz', shell=True, cwd=work, env=environment)
+        for shell in shells:
+            run('set -e\n' + shell.replace('\\\n', ' '), shell=True, cwd=work, env=environment)
+        for made in ('my-gpu.json', 'free.json.gz'):
+            if not os.path.exists(os.path.join(work, made)):
+                fail(f'{made} was not made')
+        before = run('perfpredict predict graph.json.gz --gpu a100-sxm-40gb --json 2>/dev/null', shell=True,
+                     cwd=work, env=environment)
+        after = run('perfpredict predict free.json.gz --gpu a100-sxm-40gb --json 2>/dev/null', shell=True,
+                    cwd=work, env=environment)
+        if not json.loads(after)['kernel_sum_us'] < json.loads(before)['kernel_sum_us']:
+            fail('the rewrite saved no kernel time')
+        print(f'followed: {len(written)} files written, {len(sources)} compiled, 2 tests, {len(shells)} shell blocks')
+
+
+if __name__ == '__main__':
+    main()

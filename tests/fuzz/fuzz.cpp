@@ -1,0 +1,90 @@
+#include "fuzz.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+namespace perfmodel::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLongestLine = 8192;
+
+// The links in the build folder, /input.csv and so on, lead to this descriptor of whoever follows
+// them: names with an extension, without a file per process.
+constexpr int kDescriptor = PERFMODEL_FUZZ_DESCRIPTOR;
+
+int memory_file() {
+  static const int descriptor = [] {
+    const int made = memfd_create("input", MFD_CLOEXEC);
+    PERFMODEL_CHECK(made >= 0 && dup2(made, kDescriptor) == kDescriptor);
+    close(made);
+    return kDescriptor;
+  }();
+  return descriptor;
+}
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
+
+}  // namespace
+
+void check_line(std::string_view line) {
+  PERFMODEL_CHECK(line.size() <= kLongestLine);
+  PERFMODEL_CHECK(std::ranges::none_of(line, is_control));
+}
+
+void check_error(const Error& error) {
+  PERFMODEL_CHECK(!error.message.empty());
+  PERFMODEL_CHECK(error.line >= 0 && error.column >= 0);
+  check_line(to_string(error));
+}
+
+void check_lines(std::span<const std::string> lines) {
+  for (const std::string& line : lines) check_line(line);
+}
+
+const fs::path& file_with(std::string_view text, std::string_view extension) {
+  const int descriptor = memory_file();
+  PERFMODEL_CHECK(ftruncate(descriptor, 0) == 0);
+  PERFMODEL_CHECK(pwrite(descriptor, text.data(), text.size(), 0) ==
+                  static_cast<ssize_t>(text.size()));
+  static std::map<std::string, fs::path, std::less<>> names;
+  auto name = names.find(extension);
+  if (name == names.end()) {
+    const std::string made(extension);
+    name = names.emplace(made, PERFMODEL_FUZZ_INPUT + made).first;
+  }
+  return name->second;
+}
+
+WrittenText::WrittenText() {
+  constexpr int kCapacity = 1 << 20;
+  PERFMODEL_CHECK(pipe2(ends_, O_CLOEXEC | O_NONBLOCK) == 0);
+  PERFMODEL_CHECK(fcntl(ends_[1], F_SETPIPE_SZ, kCapacity) >= kCapacity);
+}
+
+WrittenText::~WrittenText() {
+  close(ends_[0]);
+  close(ends_[1]);
+}
+
+fs::path WrittenText::file() const { return "/proc/self/fd/" + std::to_string(ends_[1]); }
+
+std::string WrittenText::text() {
+  std::string text;
+  char piece[65536];
+  for (ssize_t count = 0; (count = read(ends_[0], piece, sizeof piece)) > 0;) {
+    text.append(piece, static_cast<std::size_t>(count));
+  }
+  return text;
+}
+
+fs::path small_data_folder() { return PERFMODEL_FUZZ_DATA; }
+
+fs::path data_folder() { return fs::path(PERFMODEL_SOURCE_DIR) / "data"; }
+
+}  // namespace perfmodel::fuzz

@@ -1,0 +1,28 @@
+// Distances between names, and what long texts cost.
+#include "perfmodel/edit_distance.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace perfmodel {
+namespace {
+
+TEST(EditDistance, CountsLettersAddedLostAndChanged) {
+  EXPECT_EQ(edit_distance("", ""), 0u);
+  EXPECT_EQ(edit_distance("h100", ""), 4u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("sitting", "kitten"), 3u);
+}
+
+TEST(EditDistance, ComparesTheBeginningOfLongTexts) {
+  const std::string same(256, 'a');
+  EXPECT_EQ(edit_distance(same + "b", same + "c"), 1u);
+  EXPECT_EQ(edit_distance(same, same + "bc"), 2u);
+  // Letter by letter this would be 10^14 steps.
+  const std::string huge(10'000'000, 'a');
+  EXPECT_EQ(edit_distance(huge, std::string(10'000'000, 'b')), huge.size());
+}
+
+}  // namespace
+}  // namespace perfmodel
