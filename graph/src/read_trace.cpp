@@ -470,8 +470,11 @@ class Reader {
     if (!start || *start < -kMostStamp || *start > kMostStamp) return complaint("/ts", event.ts);
     const auto duration =
         event.duration.empty() ? std::optional<std::int64_t>(0) : parse_stamp(event.duration);
-    if (!duration || *duration < -kMostDuration || *duration > kMostDuration)
-      return complaint("/dur", event.duration);
+    if (!duration || *duration > kMostDuration) return complaint("/dur", event.duration);
+    if (*duration < 0) {
+      return std::pair{std::string("/dur"),
+                       fmt::format("expected a duration of at least 0, found {} ns", *duration)};
+    }
     const NameId name = trace_.names.intern(event.name);
     switch (category) {
       case Category::kKernel:

@@ -1,6 +1,7 @@
 #include "perfmodel/graph/secrets.hpp"
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include <algorithm>
 #include <array>
@@ -228,8 +229,14 @@ std::optional<std::string> mask_secrets(std::string_view text) {
 std::string shown_text(std::string_view text, std::size_t most) {
   text = text.substr(0, most + kLooked);
   std::string shown = mask_secrets(text).value_or(std::string(text));
-  for (char& c : shown) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  const bool is_utf8 = simdjson::validate_utf8(shown.data(), shown.size());
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    const auto c = static_cast<unsigned char>(shown[i]);
+    const bool control = c < 0x20 || c == 0x7F || (!is_utf8 && c >= 0x80);
+    const bool wide_control =  // U+0080 to U+009F
+        c == 0xC2 && i + 1 < shown.size() && static_cast<unsigned char>(shown[i + 1]) < 0xA0;
+    if (control || wide_control) shown[i] = '?';
+    if (wide_control) shown[++i] = '?';
   }
   if (shown.size() <= most) return shown;
   std::size_t end = most;

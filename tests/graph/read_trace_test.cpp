@@ -314,10 +314,17 @@ TEST_F(ReadTrace, EventsThatAreNoObjectsAreLocated) {
 }
 
 TEST_F(ReadTrace, SyntaxErrorsAreLocated) {
-  const std::string message =
-      error(events(op("1", "2") + ",\n" + R"({"ph": "X", "cat": "cpu_op", "name" "a"})"));
-  EXPECT_EQ(message.substr(0, 21), "3:39: /traceEvents/1:")
-      << message;  // behind the value without a colon
+  EXPECT_EQ(error(events(op("1", "2") + ",\n" + R"({"ph": "X", "cat": "cpu_op", "name" "a"})")),
+            "3:37: /traceEvents/1/name: expected ':', found '\"'");
+}
+
+TEST_F(ReadTrace, NegativeDurationsAndStampsBeyondAnyClockAreRefused) {
+  EXPECT_EQ(error(events(op("1", "-2"))),
+            "2:1: /traceEvents/0/dur: expected a duration of at least 0, found -2000 ns");
+  EXPECT_EQ(error(events(op("9000000000000000", "2"))),
+            "2:1: /traceEvents/0/ts: expected a number, found 9000000000000000");
+  EXPECT_EQ(error(events(op("1", "9000000000000000"))),
+            "2:1: /traceEvents/0/dur: expected a number, found 9000000000000000");
 }
 
 TEST_F(ReadTrace, SalvageKeepsCompleteEvents) {

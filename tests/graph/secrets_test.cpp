@@ -61,6 +61,12 @@ TEST(MaskSecrets, NamesOfOpsAndKernelsStay) {
 
 TEST(ShownText, IsShortPlainAndMasked) {
   EXPECT_EQ(shown_text("a\nb\x01"), "a?b?");
+  EXPECT_EQ(shown_text("a\xC2\x85"
+                       "b\xC3\xA9"),
+            "a??b\xC3\xA9");
+  EXPECT_EQ(shown_text("a\xFF"
+                       "b"),
+            "a?b");
   EXPECT_EQ(shown_text("TOKEN=abc"), "TOKEN=[masked]");
   EXPECT_EQ(shown_text(std::string(100, 'x')), std::string(80, 'x') + "...");
   EXPECT_EQ(shown_text("abcdé", 5), "abcd...");
