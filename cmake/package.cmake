@@ -1,5 +1,7 @@
 # A Debian package of everything that is installed; included by the top level, behind install.cmake.
 #   cmake --build build/release --target package
+# What was found decides what it depends on: -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON keeps Open MPI out, which
+# `sweep` needs under mpirun alone.
 set(doc_folder ${PROJECT_BINARY_DIR}/debian)
 configure_file(cmake/debian/changelog.in ${doc_folder}/changelog @ONLY)
 file(ARCHIVE_CREATE OUTPUT ${doc_folder}/changelog.Debian.gz PATHS ${doc_folder}/changelog
@@ -18,11 +20,12 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
-set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "predicts the time of a training batch on a GPU
- Says how long one training batch of a DLRM or a transformer takes on a GPU,
- and why, without that GPU. Reads graphs recorded by PyTorch, or builds them
- from the description of a model. Holds the program perfpredict, its library
- for C++ and C, and data sheets of GPUs.")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "predicts the time of a training batch on a GPU")
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
+"Says how long one training batch of a DLRM or a transformer takes on a GPU,
+and why, without that GPU. Reads graphs recorded by PyTorch, or builds them
+from the description of a model. Holds the program perfpredict, its library
+for C++ and C, and data sheets of GPUs.")
 # What the programs load; what a program needs that is built with the headers is a suggestion.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)

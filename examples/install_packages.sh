@@ -11,9 +11,9 @@ required=(cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config libeigen3-
   libfmt-dev libcli11-dev libsimdjson-dev libexpected-dev zlib1g-dev)
 optional=()
 if [[ "${1:-}" == --tests ]]; then
-  required+=(libgtest-dev libgmock-dev libbenchmark-dev python3:python3)
-  # Fitting; ranks of sweeps; the HIP module of kernels_bench; recording whole models.
-  optional+=(libxgboost-dev xgboost libopenmpi-dev openmpi-bin hipcc:hipcc libamdhip64-dev librocprim-dev python3-torch)
+  required+=(libgtest-dev libgmock-dev libbenchmark-dev python3:python3 groff-base:groff)
+  # Fitting; ranks of sweeps; the HIP module of kernels_bench; recording whole models; sanitizers.
+  optional+=(clang:clang++ libclang-rt-dev libxgboost-dev xgboost libopenmpi-dev openmpi-bin hipcc:hipcc libamdhip64-dev librocprim-dev python3-torch)
 fi
 
 is_missing() {

@@ -3,9 +3,11 @@
 #
 #   bash tests/run.sh [--quick]
 #
-# Release build: all tests. Then a debug build under AddressSanitizer and UBSan: the unit tests;
-# --quick leaves that out, and so does a run that has taken 20 minutes by then. Tests that read public
-# measurements skip unless PERFMODEL_PUBLIC_DATA names their folder. The last line is
+# Release build: all tests. Then, with clang, what has threads under ThreadSanitizer, and all but speed,
+# accuracy and installation under AddressSanitizer and UBSan, with a short run of every fuzz target;
+# --quick leaves these two out, and each is left out, with a word, where the run has taken too long by
+# then or clang is missing. Tests that read public measurements skip unless PERFMODEL_PUBLIC_DATA names
+# their folder. The last line is
 #   N passed, N failed, N skipped
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,9 +21,6 @@ esac
 export OMP_WAIT_POLICY=passive
 jobs="$(nproc)"
 passed=0 failed=0 skipped=0
-# GPU modules, for one architecture each, where their compilers are found; no test runs them.
-modules=(-DPERFMODEL_CUDA=ON -DPERFMODEL_HIP=ON -DCMAKE_CUDA_ARCHITECTURES=90-real
-  -DPERFMODEL_HIP_ARCHITECTURES=gfx90a)
 
 bash examples/install_packages.sh --tests
 if command -v ccache >/dev/null; then
@@ -43,17 +42,19 @@ quietly() {
 # A number of the first element of a JUnit report.
 report_count() { sed -n "s/^[[:space:]]*$2=\"\([0-9]*\)\".*/\1/p" "$1" | head -n 1; }
 
-# build_and_test <preset> <ctest option>...
+# build_and_test <preset> <cmake option>... -- <ctest option>...
 build_and_test() {
-  local preset="$1" start=$SECONDS
+  local preset="$1" start=$SECONDS options=()
+  shift
+  while [[ "$1" != -- ]]; do
+    options+=("$1")
+    shift
+  done
   shift
   local folder="$PWD/build/$preset" log="$PWD/build/$preset/test.log" report="$PWD/build/$preset/test.xml"
   echo "== $preset: building"
-  quietly "build/$preset.log" cmake --preset "$preset" -DPERFMODEL_BUILD_TESTS=ON \
-    -DPERFMODEL_BUILD_EXAMPLES=ON -DPERFMODEL_BUILD_BENCHMARKS=ON -DPERFMODEL_INSTALL=ON \
-    "${modules[@]}"
+  quietly "build/$preset.log" cmake --preset "$preset" -DPERFMODEL_BUILD_TESTS=ON "${options[@]}"
   sed -n 's/^-- kernels_bench: /   kernels_bench: /p' "build/$preset.log"
-  modules=()  # once is enough
   quietly "build/$preset.log" cmake --build --preset "$preset" --parallel "$jobs"
   echo "== $preset: testing ($((SECONDS - start)) s)"
   rm -f "$report"
@@ -77,13 +78,32 @@ build_and_test() {
   passed=$((passed + all - bad - off)) failed=$((failed + bad)) skipped=$((skipped + off))
 }
 
-build_and_test release --label-exclude gpu
-if [[ "$quick" == no ]]; then
-  if ((SECONDS < 20 * 60)); then
-    build_and_test dev --label-regex unit
-  else
-    echo "== dev: left out, the time is up"
+# Not after so many minutes; not without clang.
+worth_starting() {
+  local preset="$1" minutes="$2"
+  if [[ "$quick" == yes ]]; then return 1; fi
+  if ! command -v clang++ >/dev/null; then
+    echo "== $preset: left out, no clang"
+    return 1
   fi
+  if ((SECONDS > minutes * 60)); then
+    echo "== $preset: left out, the time is up"
+    return 1
+  fi
+}
+
+# GPU modules for one architecture each, where their compilers are found; no test runs them. Headers are
+# compiled alone once, under the other compiler.
+build_and_test release -DPERFMODEL_BUILD_EXAMPLES=ON -DPERFMODEL_BUILD_BENCHMARKS=ON \
+  -DPERFMODEL_INSTALL=ON -DPERFMODEL_UNITY=ON -DPERFMODEL_TEST_HEADERS=OFF -DPERFMODEL_CUDA=ON \
+  -DPERFMODEL_HIP=ON -DCMAKE_CUDA_ARCHITECTURES=90-real -DPERFMODEL_HIP_ARCHITECTURES=gfx90a \
+  -- --label-exclude gpu
+parts=(-DPERFMODEL_BUILD_EXAMPLES=OFF -DPERFMODEL_BUILD_BENCHMARKS=OFF -DPERFMODEL_INSTALL=OFF)
+if worth_starting tsan 26; then
+  build_and_test tsan "${parts[@]}" -DPERFMODEL_BUILD_KERNELS_BENCH=OFF -DPERFMODEL_UNITY=ON -- --label-exclude gpu
+fi
+if worth_starting asan 30; then
+  build_and_test asan "${parts[@]}" -- --label-exclude 'gpu|accuracy'
 fi
 
 echo "$passed passed, $failed failed, $skipped skipped"

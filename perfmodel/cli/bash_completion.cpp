@@ -16,10 +16,12 @@ _perfpredict() {
       *" ${COMP_WORDS[i]} "*) command="${command:+$command }${COMP_WORDS[i]}" ;;
     esac
   done
-  words="$(_perfpredict_values "$command" "$previous")" if[[-z "$words"]];
-then words = "$(_perfpredict_commands " $command ")" if[["$current" == -*]];
-then words = "$(_perfpredict_options " $command ")";
-fi fi COMPREPLY = ($(compgen - W "$words" --"$current"))
+  words="$(_perfpredict_values "$command" "$previous")"
+  if [[ -z "$words" ]]; then
+    words="$(_perfpredict_commands "$command")"
+    if [[ "$current" == -* ]]; then words="$(_perfpredict_options "$command")"; fi
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
 }
 complete -o default -F _perfpredict perfpredict
 )bash";

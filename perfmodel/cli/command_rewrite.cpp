@@ -19,6 +19,7 @@ namespace {
 struct RewriteArguments {
   std::string graph, output;
   std::vector<NamedRewrite> rewrites;
+  ReadOptions reading;
   bool json = false;
 };
 

@@ -77,9 +77,8 @@ std::string option_entry(const OptionText& option) {
     head += " " + (option.choices.empty() ? italic(option.value) : bold(option.value));
     if (option.repeated) head += " ...";
   }
-  std::string notes;
-  if (option.required) notes += " Required.";
-  if (!option.fallback.empty()) notes += fmt::format(" Default: {}.", escaped(option.fallback));
+  std::string notes = option.required ? " (required)" : "";
+  if (!option.fallback.empty()) notes += fmt::format(" (default: {})", escaped(option.fallback));
   return fmt::format(".TP\n{}\n{}{}\n", head, escaped(option.help), notes);
 }
 

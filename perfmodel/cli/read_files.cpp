@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "output.hpp"
+#include "arguments.hpp"
 #include "perfmodel/progress_bar.hpp"
 
 namespace perfmodel::cli {

@@ -119,9 +119,7 @@ std::string types_text(const ReportedPlan& plan) {
       {ShardingType::kDataParallel, "DP"}};
   std::string text;
   for (const auto& [type, name] : kShort) {
-    const auto count =
-        std::count_if(plan.placements.begin(), plan.placements.end(),
-                      [wanted = type](const auto& one) { return one.type == wanted; });
+    const auto count = std::ranges::count(plan.placements, type, &TablePlacement::type);
     if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
   }
   return text;

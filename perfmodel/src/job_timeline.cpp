@@ -1,14 +1,18 @@
 #include "perfmodel/job_timeline.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "perfmodel/timeline_events.hpp"
+#include "perfmodel/version.hpp"
 
 namespace perfmodel {
 
 Result<void> write_timeline(const JobTimeline& timeline, const std::filesystem::path& file) {
   constexpr std::int64_t kFirstStream = 100'000;
-  const TimelineArg head[] = {{"title", std::string_view(timeline.title)}};
+  const std::string made_by = "perfmodel " + version_text();
+  const TimelineArg head[] = {{"title", std::string_view(timeline.title)},
+                              {"made_by", std::string_view(made_by)}};
   auto events = TimelineEvents::create(file, {.other_data = head});
   if (!events) return Unexpected{events.error()};
   for (std::size_t r = 0; r < timeline.ranks.size(); ++r) {

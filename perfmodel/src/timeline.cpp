@@ -5,10 +5,12 @@
 #include <iterator>
 #include <map>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "perfmodel/timeline_events.hpp"
+#include "perfmodel/version.hpp"
 
 namespace perfmodel {
 namespace {
@@ -179,10 +181,11 @@ Result<void> check(const Prediction& prediction) {
 // Calls `make` with the head of the timeline.
 template <class Make>
 auto with_head(const Prediction& prediction, const TimelineTitle& title, Make&& make) {
+  const std::string made_by = "perfmodel " + version_text();
   const TimelineArg other_data[] = {{"graph", std::string_view(title.graph)},
                                     {"gpu", std::string_view(title.gpu)},
                                     {"e2e_us", rounded(prediction.e2e_us)},
-                                    {"made_by", std::string_view("perfmodel")}};
+                                    {"made_by", std::string_view(made_by)}};
   const std::string_view devices[] = {title.gpu};
   return make(TimelineEvents::Head{.other_data = other_data, .devices = devices});
 }

@@ -398,11 +398,13 @@ class TableReader {
   std::string_view text(Column column) const { return csv_.cell(columns_[column]); }
   bool given(Column column) const { return !text(column).empty(); }
 
-  // The first problem of a row stays.
+  // The first problem of a row stays. The column may be one that the table lacks.
   void reject(Column column, std::string_view wanted) {
+    if (!has(column)) return missing(column_name(column));
     if (!error_) error_ = csv_.expected(columns_[column], wanted);
   }
   void reject_unknown(Column column, std::string wanted) {
+    if (!has(column)) return missing(column_name(column));
     if (error_) return;
     error_ = csv_.expected(columns_[column], wanted);
     error_->code = ErrorCode::kUnknownName;

@@ -48,7 +48,9 @@ Help help_of(Words path) {
     if (section == "Subcommands:") help.commands.push_back(words.front());
     if (!words.front().starts_with('-')) continue;
     std::istringstream names(words.front());
-    for (std::string name; std::getline(names, name, ',');) help.options.insert(name);
+    for (std::string name; std::getline(names, name, ',');) {
+      help.options.insert(name.substr(0, name.find('{')));  // --no-nesterov{false}
+    }
   }
   return help;
 }
@@ -88,7 +90,7 @@ TEST(ManualPage, HasEveryCommandAndOptionOfHelp) {
     const std::size_t end = text.find("\n.S", begin + 1);
     const std::string section = text.substr(begin, end - begin) + "\n";
     for (const std::string& option : help.options) {
-      const std::regex entry("\n\\.TP\n(-\\w, )?" + option + "[ ,\n]");
+      const std::regex entry("\n\\.TP\n(-[-\\w]+, )*" + option + "[ ,\n]");
       EXPECT_TRUE(std::regex_search(section, entry)) << joined(path) << " " << option;
       ++options;
     }
@@ -122,7 +124,7 @@ std::set<std::string> completions(const Words& words) {
   command += "); COMP_CWORD=" + std::to_string(words.size()) +
              "; _perfpredict; printf \"%s\\n\" \"${COMPREPLY[@]}\"";
   EXPECT_EQ(
-      std::system(("bash --norc -eu -c '" + std::regex_replace(command, std::regex("'"), "'\\''") +
+      std::system(("bash --norc -u -c '" + std::regex_replace(command, std::regex("'"), "'\\''") +
                    "' >" + out.string())
                       .c_str()),
       0);

@@ -38,6 +38,7 @@ class Command:
     outputs: list  # below the folder of the target
     stays: tuple = ()  # patterns of what may stay beside the outputs, for the next run
     makes_folders: bool = False
+    prints: bool = True  # on standard output
     stops_in_order: bool = False  # exit status 1 after a signal
     reads: str = ""  # the input that faults take away
 
@@ -49,6 +50,11 @@ class Failure(Exception):
 def expect(true, what):
     if not true:
         raise Failure(what)
+
+
+def without_warnings(stderr):
+    lines = stderr.decode(errors="replace").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("warning: "))
 
 
 class Case:
@@ -74,8 +80,13 @@ class Case:
     def contents(self):
         return {str(p.relative_to(self.folder)): p.read_bytes() for p in sorted(self.folder.rglob("*")) if p.is_file()}
 
+    def wait_for_temporary_file(self, process):
+        """The short while in which there is something to clean up."""
+        while process.poll() is None and not any(self.folder.rglob("*.tmp")):
+            pass
+
     def expect_refusal(self, done, part=""):
-        text = done.stderr.decode(errors="replace")
+        text = without_warnings(done.stderr)
         expect(done.returncode == 1, f"expected exit status 1, found {done.returncode}: {text[:400]}")
         expect(text.count("\n") == 1 and text.endswith("\n"), f"expected one line on stderr, found {text[:600]!r}")
         expect(part in text, f"expected {part!r} in {text!r}")
@@ -133,8 +144,8 @@ class Faults:
         self.ask("shard", "rank", self.tables, *self.shard_flags, *self.dense_flags, "--time-budget", 1, "-o", self.plan)
         self.spec = inputs / "spec.json"
         self.spec.write_text(json.dumps({
-            "schema": "perfmodel-sweep", "version": 1, "graphs": [{"build": "mlp", "batch": [8, 16, 32, 64]}],
-            "gpus": ["a100-sxm-40gb", "t4"]}))
+            "schema": "perfmodel-sweep", "version": 1, "graphs": [{"build": "mlp"}],
+            "rewrites": [{"batch": [8 * i for i in range(1, 41)]}], "gpus": ["a100-sxm-40gb", "t4"]}))
         self.measured = inputs / "measured.csv"
         rows = "".join(f"t4,{64 * i},{32 * j},128,fp32,{i * j * 0.3 + 5 + (i * j) % 7}\n" for i in range(1, 13) for j in range(1, 9))
         self.measured.write_text("device,m,n,k,dtype,time_us\n" + rows)
@@ -159,10 +170,10 @@ class Faults:
             Command("shard eval --plot", ["shard", "eval", str(self.tables), *shard, "--plot", "{out}"], ["out.svg"], reads="tables"),
             Command("shard sweep --csv", ["shard", "sweep", str(self.tables), *shard, "--axis", "links", "--values", "1,2", "--csv", "{out}"], ["out.csv"]),
             Command("shard sweep --plot", ["shard", "sweep", str(self.tables), *shard, "--axis", "links", "--values", "1,2", "--plot", "{out}"], ["out.svg"]),
-            Command("shard export", ["shard", "export", str(self.tables), *shard, "--format", "torchrec", "-o", "{out}"], ["out.json"], reads="plan"),
-            Command("shard export, csv", ["shard", "export", str(self.tables), *shard, "--format", "csv", "-o", "{out}"], ["out.csv"]),
+            Command("shard export", ["shard", "export", str(self.tables), *shard, "--format", "torchrec", "-o", "{out}"], ["out.json"], reads="plan", prints=False),
+            Command("shard export, csv", ["shard", "export", str(self.tables), *shard, "--format", "csv", "-o", "{out}"], ["out.csv"], prints=False),
             Command("shard export, graphs", ["shard", "export", str(self.tables), *shard, "--format", "graphs", "-o", "{out}"],
-                    [f"out/rank_{i}.json" for i in range(4)], makes_folders=True),
+                    [f"out/rank_{i}.json" for i in range(4)], makes_folders=True, prints=False),
             Command("sweep", ["sweep", str(self.spec), "-o", "{out}", "--threads", "1"], ["out.csv"], stays=("out.csv.parts/*",),
                     stops_in_order=True, reads="spec"),
         ]
@@ -282,12 +293,16 @@ class Faults:
         return "ok"
 
     def closed_stdout(self, command):
+        if not command.prints:
+            return "-"
         case = Case(self, command, self.new_folder())
         case.expect_refusal(case.run(stdout=None, preexec_fn=lambda: os.close(1)), "standard output")
         case.expect_whole()
         return "ok"
 
     def full_stdout(self, command):
+        if not command.prints:
+            return "-"
         case = Case(self, command, self.new_folder())
         with open("/dev/full", "w") as full:
             case.expect_refusal(case.run(stdout=full), "standard output")
@@ -295,6 +310,8 @@ class Faults:
         return "ok"
 
     def closed_pipe(self, command):
+        if not command.prints:
+            return "-"
         case = Case(self, command, self.new_folder())
         reading, writing = os.pipe()
         os.close(reading)
@@ -306,14 +323,17 @@ class Faults:
 
     def ended_by(self, number, command):
         self.reference(command)
-        for _ in range(self.rounds):
+        for at_random in range(self.rounds):
             case = Case(self, command, self.new_folder())
             case.put_old()
             process = subprocess.Popen(self.without_rights + case.words(), stdin=subprocess.DEVNULL,
                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=self.scratch)
-            time.sleep(self.random.uniform(0, 1.05 * self.seconds[command.name]))
+            if at_random:
+                time.sleep(self.random.uniform(0, 1.05 * self.seconds[command.name]))
+            else:
+                case.wait_for_temporary_file(process)
             process.send_signal(number)
-            text = process.communicate(timeout=TIMEOUT_S)[1].decode(errors="replace")
+            text = without_warnings(process.communicate(timeout=TIMEOUT_S)[1])
             in_order = (0, 1) if command.stops_in_order else (0,)
             expect(process.returncode in (*in_order, -number), f"found exit status {process.returncode}: {text[:400]}")
             expect(text.count("\n") == (process.returncode == 1), f"found on stderr: {text[:400]!r}")
@@ -375,7 +395,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("samples")
-    parser.add_argument("--rounds", type=int, default=2, help="signals of each kind per command")
+    parser.add_argument("--rounds", type=int, default=2, help="signals of each kind per command: one while a temporary file is there, the others at random")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()

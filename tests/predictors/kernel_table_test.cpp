@@ -373,6 +373,8 @@ TEST_F(KernelTables, UnknownNamesAreAnsweredWithNearOnes) {
 }
 
 TEST_F(KernelTables, WhatNobodySaysIsAnError) {
+  EXPECT_EQ(error("m,n,k,trans_a\n8,8,8,T\n", {.gpu = "t4", .dtype = "fp32"}),
+            "table.csv:1:1: trans_b: expected this column for op gemm, found none");
   EXPECT_NE(error("m,n,k\n8,8,8\n", {.gpu = "t4"}).find(":1:1: dtype: expected this column"),
             std::string::npos);
   EXPECT_NE(error("rows,cols\n8,8\n", {.gpu = "t4", .dtype = "fp32"}).find(":1:1: op: expected"),

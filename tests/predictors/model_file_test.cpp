@@ -218,6 +218,8 @@ TEST_F(ModelFiles, ErrorsNameTheirPlace) {
       {"/family: expected a family", [](Json& m) { m["family"] = "gem"; }},
       {"/family: expected a family", [](Json& m) { m["family"] = "collective"; }},
       {"/dtype: expected a known element type", [](Json& m) { m["dtype"] = "float33"; }},
+      {"/trees/common/base: expected a float",
+       [](Json& m) { m["trees"]["common"]["base"] = 1e300; }},
       {"/features: expected the features", [](Json& m) { m["features"][3] = "log2_depth"; }},
       {"/features: expected the features", [](Json& m) { m["features"].erase(0); }},
       {"/features: expected the features", [](Json& m) { m["features"].push_back("more"); }},

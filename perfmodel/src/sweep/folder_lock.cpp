@@ -45,7 +45,8 @@ Result<FolderLock> FolderLock::share(const fs::path& folder) {
       if (reason == ENOENT && !failure) continue;  // removed since
       return Unexpected{
           Error{.code = ErrorCode::kIo,
-                .message = fmt::format("cannot write to this folder: {}", std::strerror(reason)),
+                .message = fmt::format("cannot write to this folder: {}",
+                                       failure ? failure.message() : std::strerror(reason)),
                 .file = folder}};
     }
     FolderLock lock(folder, descriptor);

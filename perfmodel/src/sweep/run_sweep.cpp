@@ -12,6 +12,7 @@
 #include "folder_lock.hpp"
 #include "parts_index.hpp"
 #include "perfmodel/data_files.hpp"
+#include "perfmodel/output_file.hpp"
 #include "perfmodel/predictor.hpp"
 #include "work_list.hpp"
 
@@ -111,6 +112,10 @@ class Run {
       auto lock = FolderLock::share(folder_);
       if (!lock) return Unexpected{lock.error()};
       lock_ = std::move(*lock);
+      // Before, not after all is predicted.
+      if (auto writable = OutputFile::create(options_.output); !writable) {
+        return Unexpected{writable.error()};
+      }
     }
     if (auto counted = count_parts(); !counted) return counted;
     report_.finished_before = index_.rows;

@@ -154,6 +154,7 @@ void read_tree(const Reader& tree, std::size_t columns, TreeEnsemble& ensemble) 
 
 TreeEnsemble read_ensemble(const Reader& object, std::size_t columns) {
   TreeEnsemble ensemble{.base = static_cast<float>(object.member("base").number())};
+  if (!std::isfinite(ensemble.base)) object.fail("base", "a float");
   object.member("trees").each([&](const Reader& tree) { read_tree(tree, columns, ensemble); });
   return ensemble;
 }
