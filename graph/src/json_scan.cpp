@@ -39,9 +39,9 @@ class Scanner {
 
   struct Frame {
     bool object = false;
-    std::size_t index = 0;    // of the member or entry at hand
-    std::string_view key;     // of the member at hand, as it stands in the text
-    std::size_t written = 0;  // members or entries in the copy
+    std::size_t index = 0;      // of the member or entry at hand
+    std::string_view key = {};  // of the member at hand, as it stands in the text
+    std::size_t written = 0;    // members or entries in the copy
   };
 
   void step() {

@@ -821,8 +821,12 @@ class Reader {
       length |= static_cast<std::uint64_t>(byte & 0x7f) << (7 * i);
       if (byte >= 0x80) continue;
       if (length > most_bytes_) {
-        return error(begin, fmt::format("expected a message of at most {} bytes, found {}",
-                                        most_bytes_, length));
+        return error(
+            begin,
+            fmt::format("expected a message of at most {} bytes, found {}{}", most_bytes_, length,
+                        most_bytes_ < chakra::kMaxMessageBytes
+                            ? " (limit element-bytes; --limit element-bytes=N raises it)"
+                            : ""));
       }
       bytes_.skip(i + 1);
       return std::optional<std::size_t>{length};

@@ -29,7 +29,7 @@ class ByteSourceTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   struct Text {
-    std::string text, error;
+    std::string text = {}, error = {};
   };
   static Text drain(ByteSource& source, std::size_t room) {
     Text all;

@@ -104,7 +104,9 @@ TEST(JsonScan, TellsTheFirstDefectAndMendsWhatItMay) {
       EXPECT_EQ(scan->pointer, defect.pointer);
       EXPECT_EQ(scan->message, defect.message);
     }
-    if (defect.copy) EXPECT_EQ(mended.copy, defect.copy);
+    if (defect.copy) {
+      EXPECT_EQ(mended.copy, defect.copy);
+    }
   }
 }
 

@@ -47,9 +47,9 @@ class Salvage : public ::testing::Test {
   }
 
   struct Kept {
-    std::string names;  // of the events or nodes, in file order
-    std::vector<std::string> warnings;
-    std::string error;
+    std::string names = {};  // of the events or nodes, in file order
+    std::vector<std::string> warnings = {};
+    std::string error = {};
   };
   Kept trace(const std::string& bytes) {
     write(bytes);
@@ -307,7 +307,9 @@ TEST_F(Salvage, ADefectInALargeFileCostsOneElement) {
   const Kept kept = trace(events(list + event('b')));
   EXPECT_EQ(kept.names.size(), 60'001u);
   ASSERT_EQ(kept.warnings.size(), 1u);
-  EXPECT_NE(kept.warnings[0].find("line 30002, column 26 (byte 2160042, element 30000)"), std::string::npos) << kept.warnings[0];
+  EXPECT_NE(kept.warnings[0].find("line 30002, column 26 (byte 2160042, element 30000)"),
+            std::string::npos)
+      << kept.warnings[0];
 }
 
 // Every element that lies wholly before the damage survives, whatever the damage and wherever.
