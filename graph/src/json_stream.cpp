@@ -427,7 +427,7 @@ Result<JsonStream::Item> JsonStream::next_member() {
   if (!first_member_) {
     if (*c != ',') {
       return Unexpected{error_at(begin_, "",
-                                 *c ? fmt::format("expected ',' or '}}', found '{}'", *c)
+                                 *c ? "expected ',' or '}', found " + shown_character(*c)
                                     : "expected ',' or '}', found the end of the file")};
     }
     ++begin_;
@@ -437,7 +437,7 @@ Result<JsonStream::Item> JsonStream::next_member() {
   first_member_ = false;
   if (*c != '"') {
     return Unexpected{error_at(begin_, "",
-                               *c ? fmt::format("expected a key, found '{}'", *c)
+                               *c ? "expected a key, found " + shown_character(*c)
                                   : "expected a key, found the end of the file")};
   }
   auto key = read_string();
@@ -498,7 +498,7 @@ Result<void> JsonStream::check_element(std::size_t begin, std::size_t past) {
   if (past == begin) {
     return Unexpected{
         error_at(begin, fmt::format("{}/{}", pointer_prefix_, next_index_ + element_starts_.size()),
-                 fmt::format("expected a value, found '{}'", buffer_[begin]))};
+                 "expected a value, found " + shown_character(buffer_[begin]))};
   }
   if (past - begin > limits_.element_bytes) {
     return Unexpected{
@@ -654,7 +654,7 @@ Result<JsonStream::Item> JsonStream::finish() {
   if (!rest) return Unexpected{rest.error()};
   if (*rest == '\0') return Item::kEnd;
   Error error =
-      error_at(begin_, "", fmt::format("expected the end of the file, found '{}'", *rest));
+      error_at(begin_, "", "expected the end of the file, found " + shown_character(*rest));
   if (!salvage_) return Unexpected{std::move(error)};
   begin_drop(begin_, error.message, false);
   do {

@@ -684,27 +684,45 @@ void drop_repeated_ids(ExecutionGraph& graph) {
                   before - graph.nodes.size(), *first));
 }
 
-Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path& file,
-                             bool salvaged) {
+// What comes behind the reader may recurse from a node to its children: no further than `depth`.
+Result<void> check_depths(const ExecutionGraph& graph, const std::filesystem::path& file,
+                          std::size_t depth) {
   const auto& nodes = graph.nodes;
-  // A parent normally has the smaller id. Only where one does not can a cycle close.
-  std::vector<std::int8_t> state(nodes.size(), 0);  // 0 unknown, 1 on this walk, 2 sound
+  constexpr std::size_t kUnknown = 0, kOnThisWalk = std::numeric_limits<std::size_t>::max();
+  std::vector<std::size_t> depths(nodes.size(), kUnknown);
+  std::vector<std::size_t> walk;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    std::vector<std::size_t> walk;
-    std::size_t at = i;
-    while (state[at] == 0) {
-      state[at] = 1;
-      walk.push_back(at);
-      if (nodes[at].parent < 0) break;
-      at = static_cast<std::size_t>(nodes[at].parent);
+    std::size_t above = 0;
+    for (auto at = static_cast<std::int32_t>(i); at >= 0;) {
+      const auto node = static_cast<std::size_t>(at);
+      if (depths[node] == kOnThisWalk) {
+        return format_error(
+            file, "/nodes",
+            fmt::format("expected a tree, found a cycle of parents through id {}", nodes[node].id));
+      }
+      if (depths[node] != kUnknown) {
+        above = depths[node];
+        break;
+      }
+      depths[node] = kOnThisWalk;
+      walk.push_back(node);
+      at = nodes[node].parent;
     }
-    if (state[at] == 1 && !(walk.size() && at == walk.back() && nodes[at].parent < 0)) {
-      return format_error(
-          file, "/nodes",
-          fmt::format("expected a tree, found a cycle of parents through id {}", nodes[at].id));
+    for (; !walk.empty(); walk.pop_back()) depths[walk.back()] = ++above;
+    if (above > depth) {
+      return format_error(file, "/nodes",
+                          fmt::format("expected at most {} nodes within nodes, found more around "
+                                      "id {} (limit depth; --limit depth=N raises it)",
+                                      depth, nodes[i].id));
     }
-    for (std::size_t step : walk) state[step] = 2;
   }
+  return {};
+}
+
+Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path& file,
+                             std::size_t depth, bool salvaged) {
+  if (auto sound = check_depths(graph, file, depth); !sound) return sound;
+  const auto& nodes = graph.nodes;
   std::size_t orphans = 0;
   for (const Node& node : nodes) orphans += node.is_orphan;
   if (orphans > 0) {
@@ -754,7 +772,7 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
   const bool salvaged = stream.cut_off() || stream.salvage_log().dropped > 0;
   reader.mask();
   index_graph(graph);
-  if (auto sound = check_structure(graph, file, salvaged); !sound) {
+  if (auto sound = check_structure(graph, file, options.limits.depth, salvaged); !sound) {
     return Unexpected{sound.error()};
   }
   return graph;

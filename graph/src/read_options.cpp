@@ -19,6 +19,7 @@ constexpr std::uint64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
 
 constexpr Limit kLimits[] = {
     {"nesting", ReadLimits::kMostNesting, [](ReadLimits& l, std::uint64_t v) { l.nesting = v; }},
+    {"depth", ReadLimits::kMostDepth, [](ReadLimits& l, std::uint64_t v) { l.depth = v; }},
     {"string-bytes", kUnbounded, [](ReadLimits& l, std::uint64_t v) { l.string_bytes = v; }},
     {"element-bytes", (std::uint64_t{1} << 32) - 1,
      [](ReadLimits& l, std::uint64_t v) { l.element_bytes = v; }},

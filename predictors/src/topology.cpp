@@ -32,6 +32,19 @@ std::size_t choice(ObjectReader& reader, const char* key, const std::string_view
   return 0;
 }
 
+// Wide enough for any link, and times stay finite.
+double bandwidth(ObjectReader& reader, const char* key) {
+  const double gb_per_s = reader.positive(key);
+  if (gb_per_s < 1e-6 || gb_per_s > 1e9) reader.reject(key, "GB/s from 1e-6 to 1e9");
+  return gb_per_s * kGb;
+}
+
+Microseconds latency(ObjectReader& reader, const char* key) {
+  const double us = reader.positive(key);
+  if (us > 1e9) reader.reject(key, "us above 0, at most 1e9");
+  return Microseconds{us};
+}
+
 double share(ObjectReader& reader, const char* key) {
   const double value = reader.positive(key);
   if (value > 1) reader.reject(key, "a share above 0, at most 1");
@@ -106,8 +119,8 @@ void parse_curves(const Json& json, Topology& topology, std::optional<Error>& er
       item.reject("ranks", "more than " + std::to_string(before) + ", at most " +
                                std::to_string(topology.gpus_per_node) + " (gpus_per_node)");
     }
-    curve.alpha = Microseconds{item.positive("alpha_us")};
-    curve.bus = {item.positive("bus_gb_per_s") * kGb};
+    curve.alpha = latency(item, "alpha_us");
+    curve.bus = {bandwidth(item, "bus_gb_per_s")};
     curve.octave_factors = parse_factors(item, "octave_factors", pointer, error);
     item.finish();
     if (error) return;
@@ -147,16 +160,16 @@ Topology parse_topology(const Json& document, std::optional<Error>& error) {
     ObjectReader reader(*json, "/intra", error);
     Topology::Intra& intra = topology.intra;
     intra.kind = static_cast<IntraLink>(choice(reader, "kind", kLinkNames));
-    intra.gpu_bandwidth = {reader.positive("gpu_gb_per_s") * kGb};
+    intra.gpu_bandwidth = {bandwidth(reader, "gpu_gb_per_s")};
     intra.ring_channels = reader.positive_integer("ring_channels");
-    intra.channel_bandwidth = {reader.positive("channel_gb_per_s") * kGb};
+    intra.channel_bandwidth = {bandwidth(reader, "channel_gb_per_s")};
     intra.ring_channels_by_ranks = parse_rings(reader, error);
     if (reader.optional_positive("nvls_channels")) {
       intra.nvls_channels = reader.positive_integer("nvls_channels");
     }
     intra.ll128 = reader.boolean("ll128");
-    intra.p2p_bandwidth = {reader.positive("p2p_gb_per_s") * kGb};
-    intra.all_to_all_bandwidth = {reader.positive("all_to_all_gb_per_s") * kGb};
+    intra.p2p_bandwidth = {bandwidth(reader, "p2p_gb_per_s")};
+    intra.all_to_all_bandwidth = {bandwidth(reader, "all_to_all_gb_per_s")};
     intra.efficiency = share(reader, "efficiency");
     reader.finish();
   }
@@ -164,8 +177,8 @@ Topology parse_topology(const Json& document, std::optional<Error>& error) {
     ObjectReader reader(*json, "/nic", error);
     Topology::Nic nic;
     nic.count = reader.positive_integer("count");
-    nic.bandwidth = {reader.positive("gb_per_s") * kGb};
-    nic.latency = Microseconds{reader.positive("latency_us")};
+    nic.bandwidth = {bandwidth(reader, "gb_per_s")};
+    nic.latency = latency(reader, "latency_us");
     nic.efficiency = share(reader, "efficiency");
     reader.finish();
     topology.nic = nic;

@@ -58,7 +58,7 @@ class WaveScalingPairs : public ::testing::Test {
       if (std::min(a->second, b->second) < shortest_us) continue;
       const bool is_pow = table_.ops[static_cast<std::size_t>(std::get<0>(key))].starts_with("pow");
       if (is_pow && !with_pow) continue;
-      const auto error = [&](const Options& options) {
+      const auto error = [&, &point = point](const Options& options) {
         const auto price =
             scale_by_waves(Microseconds{a->second}, point.work, gpu(from), gpu(to), options);
         EXPECT_TRUE(price.has_value()) << price.error().message;

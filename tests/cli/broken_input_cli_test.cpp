@@ -108,14 +108,15 @@ TEST(LimitFlag, RaisesWhatItsErrorsName) {
   output_of({"trace", "--limit", "nesting=300", "--limit", "elements=5", deep});
   expect_error({"trace", deep, "--limit", "nesting=300", "--limit", "kept-bytes=1"}, 1,
                "kept-bytes");
-  expect_error({"trace", deep, "--limit", "depth=3"}, 2, "NAME one of nesting, string-bytes,");
+  expect_error({"trace", deep, "--limit", "height=3"}, 2,
+               "NAME one of nesting, depth, string-bytes,");
   expect_error({"trace", deep, "--limit", "nesting=5000"}, 2, "from 1 to 1000");
 }
 
 TEST(Hostile, DeepAndLongInputsEndWithAnError) {
   expect_error({"trace", write("open.json", std::string(1'000'000, '['))}, 1, "limit nesting");
   expect_error({"trace", write("string.json", "[{\"a\": \"" + std::string(1'000'000, 'x'))}, 1,
-               "expected '\"', found the end of the file");
+               "expected the rest of an element, found the end of the file");
   expect_error({"shard", write("tables.json", "[" + std::string(1'000'000, '[')), "--world", "2"},
                1, "");
 }
@@ -126,16 +127,26 @@ std::string chained_node(int id) {
 }
 
 // Each node the parent of the next.
-TEST(Hostile, AChainOfParentsNeedsNoStack) {
+std::string chain(int nodes) {
   std::string graph = R"({"schema": "1.0.1", "nodes": [)";
-  constexpr int kNodes = 200'000;
-  for (int id = 1; id <= kNodes; ++id) {
+  for (int id = 1; id <= nodes; ++id) {
     graph += chained_node(id);
-    graph += id < kNodes ? ",\n" : "]}";
+    graph += id < nodes ? ",\n" : "]}";
   }
-  const std::string file = write("chain.json", graph);
-  for (const Words& words : {predict(file), Words{"rewrite", file, "--batch", "2", "-o",
-                                                  (scratch() / "chain_out.json").string()}}) {
+  return write("chain_" + std::to_string(nodes) + ".json", graph);
+}
+
+TEST(Hostile, AChainOfParentsNeedsNoStack) {
+  const std::string made = (scratch() / "chain_out.json").string();
+  const std::string endless = chain(200'000), longest = chain(4000);
+  for (Words words : {predict(endless), Words{"rewrite", endless, "--batch", "2", "-o", made}}) {
+    expect_error(words, 1, "expected at most 1000 nodes within nodes, found more around id 1001");
+    words.insert(words.end(), {"--limit", "depth=4000"});
+    expect_error(words, 1, "expected at most 4000 nodes within nodes");
+  }
+  for (Words words :
+       {predict(longest), Words{"rewrite", longest, "--checkpoint", "2", "-o", made}}) {
+    words.insert(words.end(), {"--limit", "depth=4000"});
     const Outcome outcome = run(words);
     EXPECT_TRUE(outcome.status == 0 || outcome.status == 1) << outcome.status << outcome.err;
   }
@@ -218,7 +229,8 @@ TEST(Secrets, OfGraphsReachNoOutput) {
   words = predict(graph);
   words.push_back("--json");
   expect_no_secret(words, 0);
-  expect_no_secret({"rewrite", graph, "--batch", "8", "-o", rewritten}, 0, {rewritten});
+  expect_no_secret({"rewrite", graph, "--scale-kernel", "aten::mm=2", "-o", rewritten}, 0,
+                   {rewritten});
 }
 
 TEST(Secrets, InBrokenFilesReachNoError) {

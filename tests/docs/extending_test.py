@@ -71,13 +71,17 @@ class Build:
         self.commands = {os.path.relpath(os.path.realpath(e['file']), ROOT): e for e in entries}
 
     def command_for(self, path):
-        """Of the file itself, or of one beside it."""
+        """Of the file itself, or of one nearby: where sources are compiled in large pieces, not many
+        have a command of their own."""
         if path in self.commands:
             return self.commands[path]
-        for known in sorted(self.commands):
-            if os.path.dirname(known) == os.path.dirname(path):
-                return self.commands[known]
-        return fail(f'nothing in {os.path.dirname(path)} is compiled')
+        folder = os.path.dirname(path)
+        while folder:
+            for known in sorted(self.commands):
+                if known.startswith(folder + '/'):
+                    return self.commands[known]
+            folder = os.path.dirname(folder)
+        return fail(f'nothing near {path} is compiled')
 
     def compile(self, path, out):
         entry = self.command_for(path)

@@ -27,9 +27,9 @@ TEST(ReadLimits, AreSetByName) {
 
 TEST(ReadLimits, OtherNamesAndValuesAreRefused) {
   const std::string names =
-      "expected NAME=VALUE, NAME one of nesting, string-bytes, element-bytes, elements, "
+      "expected NAME=VALUE, NAME one of nesting, depth, string-bytes, element-bytes, elements, "
       "kept-bytes, inflation, found ";
-  EXPECT_EQ(error_of("depth=3"), names + "depth=3");
+  EXPECT_EQ(error_of("height=3"), names + "height=3");
   EXPECT_EQ(error_of("nesting"), names + "nesting");
   EXPECT_EQ(error_of("nesting=1001"),
             "expected nesting from 1 to 1000 (or with KiB, MiB, GiB), found 1001");

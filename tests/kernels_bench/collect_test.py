@@ -415,12 +415,12 @@ class CollectOnCpu(Scratch):
         self.assertFalse(list(folder.glob("*.partial")))
         self.assertNotIn(str(self.scratch), json.dumps(self.index()))
 
-        # A CPU that others use, too: no limit on noise.
-        done = check(folder, "--noise", 1000, "--ratio", 0.001, 1000)
+        # A CPU that others use, too: no limit on noise. Its profiler, that of torch 1.13 without Kineto,
+        # leaves some ops out, 1.5 to 2.5 % with those that then pair differently.
+        done = check(folder, "--noise", 1000, "--ratio", 0.001, 1000, "--unpaired", 0.05)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stderr)
         row = next(line for line in done.stdout.split("\n") if line.startswith("dlrm-default-b4")).split()
         self.assertGreater(int(row[5]), 500)  # ops paired by name and order
-        # The profiler of torch 1.13 without Kineto leaves some ops out; they are listed.
         if int(row[6]):
             self.assertIn("dlrm-default-b4: only in the graph: ", done.stdout)
 

@@ -150,7 +150,7 @@ TEST(ContextOverheads, ContextsTellEqualNamesApart) {
   // "a" with a child "x" spends 2 before its launch, with a child "y" 10.
   TinyRun run;
   for (const auto& [child, t2] : {std::pair{"x", 2.0}, std::pair{"y", 10.0}, std::pair{"x", 4.0}}) {
-    run.op("a", [&] {
+    run.op("a", [&, child = child, t2 = t2] {
       run.spend(t2);
       run.op(child, [&] { run.launch(4, 1); });
     });

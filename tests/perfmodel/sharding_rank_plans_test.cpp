@@ -225,11 +225,17 @@ std::vector<TablePlacement> perturbed(const BatchModel& model, std::vector<Table
   return plan;
 }
 
+#ifdef PERFMODEL_SANITIZED
+constexpr int kStudies = 2;
+#else
+constexpr int kStudies = 20;
+#endif
+
 TEST(PlanChoice, IsAmongTheBestOfTwoHundredCandidates) {
   std::mt19937_64 random(20261122);
   const char* gpus[] = {"a100-sxm-80gb", "h100-sxm-80gb", "v100-sxm2-32gb", "h200-sxm-141gb"};
   int good = 0, best_of_all = 0;
-  for (int study_number = 0; study_number < 20; ++study_number) {
+  for (int study_number = 0; study_number < kStudies; ++study_number) {
     ShardingStudy study = random_study(random);
     const std::string gpu = gpus[study_number % 4];
     if (gpu == "v100-sxm2-32gb") study.world = 8;  // no network in that topology
@@ -253,8 +259,8 @@ TEST(PlanChoice, IsAmongTheBestOfTwoHundredCandidates) {
                 static_cast<int>(study.tables.size()), static_cast<int>(*study.world), gpu.c_str(),
                 chosen, best, ratio);
   }
-  std::printf("within 5 %%: %d of 20; best: %d\n", good, best_of_all);
-  EXPECT_GE(good, 18);
+  std::printf("within 5 %%: %d of %d; best: %d\n", good, kStudies, best_of_all);
+  EXPECT_GE(good, kStudies * 9 / 10);
 }
 
 }  // namespace

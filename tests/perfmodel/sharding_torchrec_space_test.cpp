@@ -40,6 +40,12 @@ double checked_rating(std::span<const ShardedTable> tables, const TorchrecTopolo
   return rating->rating_ms();
 }
 
+#ifdef PERFMODEL_SANITIZED
+constexpr std::uint64_t kMoves = 200'000;
+#else
+constexpr std::uint64_t kMoves = 1'000'000;
+#endif
+
 TEST(TorchrecSpace, PlansAreNoWorseThanThoseOfItsPlanner) {
   const Json all = public_json("torchrec_plan_cases.json"), models = public_json("models.json");
   if (all.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
@@ -65,7 +71,7 @@ TEST(TorchrecSpace, PlansAreNoWorseThanThoseOfItsPlanner) {
     ASSERT_TRUE(usable);
     const auto space = make_torchrec_space(tables, topology, settings, {.hbm_cap = *usable});
     ASSERT_TRUE(space) << to_string(space.error());
-    const auto found = search_plans(space->space, {.time_budget_s = 60, .move_budget = 1'000'000});
+    const auto found = search_plans(space->space, {.time_budget_s = 60, .move_budget = kMoves});
     ASSERT_TRUE(found) << to_string(found.error());
     const double mine = checked_rating(tables, topology, settings, *space, found->plans.front());
     const double theirs = one["best_rating_ms"];

@@ -79,7 +79,7 @@ TEST(PriceMany, LongRunsOfAFamilyEqualOneByOne) {
   auto work = kernel_mix(2000);
   std::ranges::stable_sort(work, {}, &KernelWork::family);
   expect_same_in_bulk(KernelModels::heuristic(), work, round_gpu());
-  std::ranges::rotate(work, work.begin() + 30);  // a family at both ends
+  std::rotate(work.begin(), work.begin() + 30, work.end());  // a family at both ends
   expect_same_in_bulk(KernelModels::heuristic(), work, round_gpu());
 }
 

@@ -68,15 +68,13 @@ class Layers {
   }
   // `inputs` tensors of samples x width to one.
   double pointwise(std::int64_t width, double inputs) {
-    return kernel(
-        elementwise_work(static_cast<double>(samples_ * width), inputs, 1, precision_.dtype));
+    return kernel(elementwise_work(values(width), inputs, 1, precision_.dtype));
   }
   void keep(std::int64_t width) {
-    activation_bytes_ += static_cast<double>(samples_ * width) *
-                         static_cast<double>(size_in_bytes(precision_.dtype));
+    activation_bytes_ += values(width) * static_cast<double>(size_in_bytes(precision_.dtype));
   }
   void add_parameters(std::int64_t in, std::int64_t out) {
-    result_.parameters += static_cast<double>(in * out + out);
+    result_.parameters += (static_cast<double>(in) + 1) * static_cast<double>(out);
   }
 
   void linear(std::int64_t in, std::int64_t out, bool has_relu, bool needs_input_gradient,
@@ -106,7 +104,7 @@ class Layers {
 
   // Dot products of n vectors of d elements: one batched GEMM, the lower triangle packed.
   void dot_interaction(std::int64_t n, std::int64_t d, double& forward, double& backward) {
-    forward += kernel(concat_work(static_cast<double>(samples_ * n * d), precision_.dtype));
+    forward += kernel(concat_work(values(n * d), precision_.dtype));
     forward += gemm(samples_, n, n, d);
     forward +=
         kernel(tril_interaction_work(samples_, n, false, RowPass::kForward, precision_.dtype));
@@ -128,6 +126,11 @@ class Layers {
   double activation_bytes() const { return activation_bytes_; }
 
  private:
+  /// Of all samples: may be more than an integer holds.
+  double values(std::int64_t width) const {
+    return static_cast<double>(samples_) * static_cast<double>(width);
+  }
+
   const std::int64_t samples_;
   const Precision precision_;
   const bool fused_;
@@ -137,11 +140,18 @@ class Layers {
   double activation_bytes_ = 0;
 };
 
-Result<void> check(const DensePart& dense) {
+constexpr std::int64_t kWidest = 1 << 24, kMostSamples = 1 << 30;
+
+Result<void> check(const DensePart& dense, std::int64_t samples) {
+  if (samples < 1 || samples > kMostSamples) {
+    return refuse(fmt::format("1 to {} samples per GPU", kMostSamples), samples);
+  }
   if (!dense.forward_us && dense.top_mlp.empty()) return refuse("widths of a top MLP", "none");
   for (const auto* widths : {&dense.bottom_mlp, &dense.top_mlp}) {
     for (std::int64_t width : *widths) {
-      if (width < 1) return refuse("widths of at least 1", width);
+      if (width < 1 || width > kWidest) {
+        return refuse(fmt::format("widths from 1 to {}", kWidest), width);
+      }
     }
   }
   return {};
@@ -162,7 +172,7 @@ void count_memory(DenseTime& time, Precision precision, TableOptimizer optimizer
 Result<DenseTime> dense_time(const DensePart& dense, std::int64_t samples, std::int64_t vectors,
                              std::int64_t columns, TableOptimizer optimizer, bool fused,
                              const Gpu& gpu, const KernelModels& models) {
-  if (auto good = check(dense); !good) return Unexpected{good.error()};
+  if (auto good = check(dense, samples); !good) return Unexpected{good.error()};
   const auto precision = precision_of(dense.dtype);
   if (!precision) return refuse("float32, tf32, float16 or bfloat16", dense.dtype);
   DenseTime time;

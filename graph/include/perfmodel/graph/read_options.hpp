@@ -14,11 +14,12 @@ namespace perfmodel {
 /// that a broken or hostile file ends with an error and not with a full memory. Every such error
 /// names the limit and how to raise it.
 struct ReadLimits {
-  static constexpr std::size_t kMostNesting = 1000;
+  static constexpr std::size_t kMostNesting = 1000, kMostDepth = 4000;
   static constexpr std::uint64_t kMostElements = 2147483647;  // indices have 32 bits
 
   /// Brackets within brackets of one node or event. At most kMostNesting.
   std::size_t nesting = 128;
+  std::size_t depth = 1000;  ///< nodes within nodes of a graph. At most kMostDepth.
   std::uint64_t string_bytes = std::uint64_t{64} << 20;  ///< one string
   /// One node or event, or one Chakra message. Below 4 GiB.
   std::uint64_t element_bytes = std::uint64_t{1} << 30;
