@@ -82,8 +82,12 @@ class Case:
 
     def wait_for_temporary_file(self, process):
         """The short while in which there is something to clean up."""
-        while process.poll() is None and not any(self.folder.rglob("*.tmp")):
-            pass
+        while process.poll() is None:
+            try:
+                if any(self.folder.rglob("*.tmp")):
+                    return
+            except FileNotFoundError:
+                pass  # a folder that the process has just removed
 
     def expect_refusal(self, done, part=""):
         text = without_warnings(done.stderr)
