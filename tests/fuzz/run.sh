@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets of a build with preset asan and prints what they did.
+# Runs the fuzz targets of a build with preset fuzz and prints what they did.
 #
 #   bash tests/fuzz/run.sh [SECONDS [JOBS [TARGET...]]]     default: 60 seconds each, 2 at a time, all
 #
-# BUILD names another build folder than build/asan. Under $BUILD/fuzz every target keeps what it has
+# BUILD names another build folder than build/fuzz. Under $BUILD/fuzz every target keeps what it has
 # learnt (TARGET/corpus, where the next run goes on), inputs that failed (TARGET/findings) and its
 # last output (TARGET/log). A target that fails goes on until the time is up or it failed 10 times.
 # Exit 1 if any failed.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
-build="${BUILD:-$root/build/asan}" seconds="${1:-60}" jobs="${2:-2}"
+build="${BUILD:-$root/build/fuzz}" seconds="${1:-60}" jobs="${2:-2}"
 shift $(($# < 2 ? $# : 2))
 programs="$build/bin/fuzz" made="$build/tests/fuzz"
 if [[ ! -d "$programs" ]]; then
-  echo "no fuzz targets in $build: cmake --preset asan && cmake --build --preset asan -t perfmodel_fuzz_targets" >&2
+  echo "no fuzz targets in $build: cmake --preset fuzz && cmake --build --preset fuzz" >&2
   exit 2
 fi
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 OMP_WAIT_POLICY=passive

@@ -220,7 +220,7 @@ class RandomSpace {
 };
 
 #ifdef PERFMODEL_SANITIZED
-constexpr int kSpaces = 40;
+constexpr int kSpaces = 100;
 #else
 constexpr int kSpaces = 200;
 #endif

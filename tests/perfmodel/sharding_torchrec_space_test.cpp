@@ -40,18 +40,15 @@ double checked_rating(std::span<const ShardedTable> tables, const TorchrecTopolo
   return rating->rating_ms();
 }
 
-#ifdef PERFMODEL_SANITIZED
-constexpr std::uint64_t kMoves = 200'000;
-#else
-constexpr std::uint64_t kMoves = 1'000'000;
-#endif
-
 TEST(TorchrecSpace, PlansAreNoWorseThanThoseOfItsPlanner) {
   const Json all = public_json("torchrec_plan_cases.json"), models = public_json("models.json");
   if (all.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   fmt::print("case   TorchRec [ms]  simple [ms]  found [ms]  bound [ms]  gap [%]  [s]\n");
   for (const Json& one : all["cases"]) {
     const auto id = one["id"].get<std::string>();
+#ifdef PERFMODEL_SANITIZED
+    if (id > "P03") continue;
+#endif
     SCOPED_TRACE(id);
     auto tables = tables_of_case(one, models);
     for (ShardedTable& table : tables) {
@@ -71,7 +68,7 @@ TEST(TorchrecSpace, PlansAreNoWorseThanThoseOfItsPlanner) {
     ASSERT_TRUE(usable);
     const auto space = make_torchrec_space(tables, topology, settings, {.hbm_cap = *usable});
     ASSERT_TRUE(space) << to_string(space.error());
-    const auto found = search_plans(space->space, {.time_budget_s = 60, .move_budget = kMoves});
+    const auto found = search_plans(space->space, {.time_budget_s = 60, .move_budget = 1'000'000});
     ASSERT_TRUE(found) << to_string(found.error());
     const double mine = checked_rating(tables, topology, settings, *space, found->plans.front());
     const double theirs = one["best_rating_ms"];
