@@ -21,6 +21,8 @@ namespace dom = simdjson::dom;
 constexpr std::uint64_t kBytesPerName = 64;                 // beside the text
 constexpr std::size_t kMostEntries = std::size_t{1} << 31;  // of 2^32; a piece adds fewer than 2^31
 constexpr std::uint16_t kMostDimensions = 0xFFFF;
+// Their product is a number of bytes that fits.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 53, kMostItemBytes = 1 << 9;
 
 // What a field held instead of what was expected; `tail` is the pointer below the node.
 struct FieldError {
@@ -136,6 +138,16 @@ class Reader {
       ++i;
     }
     return check_kept_bytes();
+  }
+
+  // What tensors of no size a machine can have were taken for.
+  void report_sizes() {
+    if (odd_sizes_ == 0) return;
+    graph_.warnings.push_back(
+        fmt::format("{} tensors have a number of elements or bytes per element that no tensor has; "
+                    "they count as "
+                    "empty",
+                    odd_sizes_));
   }
 
   // Nothing that looks like a secret leaves the reader.
@@ -518,6 +530,11 @@ class Reader {
           break;
       }
     }
+    if (made.numel < 0 || made.numel > kMostElements || made.item_size < 0 ||
+        made.item_size > kMostItemBytes) {
+      made.numel = made.item_size = 0;
+      ++odd_sizes_;
+    }
     made.shape_begin = static_cast<std::uint32_t>(graph_.shape_pool.size());
     dom::array sizes;
     if (shape && shape->get(sizes) == simdjson::SUCCESS) {
@@ -631,6 +648,7 @@ class Reader {
   bool salvage_;
   std::uint64_t name_bytes_ = 0;
   std::size_t counted_names_ = 0;
+  std::size_t odd_sizes_ = 0;
   dom::parser parser_;
   Block values_[2];
   CommRecord comm_;
@@ -770,6 +788,7 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
   if (options.salvage) drop_repeated_ids(graph);
   if (auto unique = check_ids(graph, file); !unique) return Unexpected{unique.error()};
   const bool salvaged = stream.cut_off() || stream.salvage_log().dropped > 0;
+  reader.report_sizes();
   reader.mask();
   index_graph(graph);
   if (auto sound = check_structure(graph, file, options.limits.depth, salvaged); !sound) {

@@ -71,7 +71,8 @@ class ContextExtractor {
     }
     table_.templates = learner_.finish();
     const auto set = [](double& constant, const std::vector<double>& samples) {
-      if (!samples.empty()) constant = mean_of(samples);
+      // Not before its call, which clocks that disagree may say.
+      if (!samples.empty()) constant = std::max(0.0, mean_of(samples));
     };
     set(table_.device.launch_latency_us, launch_latency_);
     set(table_.device.collective_latency_us,

@@ -6,6 +6,11 @@
 namespace perfmodel {
 namespace {
 
+// Nothing where events overlap, which a thread's events do only where their stamps are wrong.
+double gap_us(std::int64_t from_ns, std::int64_t to_ns) {
+  return us(std::max<std::int64_t>(0, to_ns - from_ns));
+}
+
 // Calls of one top-level op as the reference figures define them: launches that start within it.
 struct RawOp {
   const HostEvent* event = nullptr;
@@ -62,7 +67,7 @@ Result<OverheadTable> extract_raw(std::span<const OverheadSource> sources,
       if (i + 1 < raw.size() && raw[i + 1].event->thread == event.thread) {
         const HostEvent& next = *raw[i + 1].event;
         if (steps.empty() || (step_of(event) >= 0 && step_of(event) == step_of(next))) {
-          t1.add(us(next.start_ns - event.end_ns()), to_string(GapClass::kSibling));
+          t1.add(gap_us(event.end_ns(), next.start_ns), to_string(GapClass::kSibling));
         }
       }
       const auto& calls = raw[i].calls;
@@ -70,10 +75,10 @@ Result<OverheadTable> extract_raw(std::span<const OverheadSource> sources,
         tx.add(us(event.duration_ns), name);
         continue;
       }
-      t2.add(us(calls.front()->start_ns - event.start_ns), name);
-      t3.add(us(event.end_ns() - calls.back()->end_ns()), name);
+      t2.add(gap_us(event.start_ns, calls.front()->start_ns), name);
+      t3.add(gap_us(calls.back()->end_ns(), event.end_ns()), name);
       for (std::size_t c = 1; c < calls.size(); ++c) {
-        t5.add(us(calls[c]->start_ns - calls[c - 1]->end_ns()), name);
+        t5.add(gap_us(calls[c - 1]->end_ns(), calls[c]->start_ns), name);
       }
     }
   }

@@ -285,6 +285,24 @@ TEST_F(ReadExecutionGraph, SalvageKeepsCompleteNodesWithAWarning) {
   EXPECT_EQ(nearly->warnings.size(), 1u);
 }
 
+TEST_F(ReadExecutionGraph, TensorsOfImpossibleSizesAreSaid) {
+  const auto with = [](const std::string& numel, const std::string& item_size) {
+    return flat(R"({"name": "aten::relu", "id": 2, "parent": 1, "inputs": [[3, 4, 0, )" + numel +
+                ", " + item_size + R"(, "cuda:0"]], "input_shapes": [[2]], )" +
+                R"x("input_types": ["Tensor(float)"]})x");
+  };
+  ASSERT_TRUE(read(with("2", "4")));
+  EXPECT_TRUE(read(with("2", "4"))->warnings.empty());
+  for (const auto& [numel, item_size] :
+       {std::pair{"-9223372036854775808", "4"}, {"9223372036854775807", "4"}, {"2", "-4"}}) {
+    const auto graph = read(with(numel, item_size));
+    ASSERT_TRUE(graph) << to_string(graph.error());
+    EXPECT_EQ(graph->tensors.at(0).bytes(), 0);
+    ASSERT_EQ(graph->warnings.size(), 1u);
+    EXPECT_NE(graph->warnings[0].find("1 tensors have a number of elements"), std::string::npos);
+  }
+}
+
 // ---- what the graph says -----------------------------------------------------------------------
 
 TEST_F(ReadExecutionGraph, StepsAreCutAtTheirMarksAndEmptyOnesDropped) {

@@ -356,6 +356,8 @@ TEST_F(OpRules, MultiTensorLaunchRule) {
   double bytes = 0;
   for (const KernelWork& work : lowered.kernels) bytes += work.bytes().value;
   EXPECT_DOUBLE_EQ(bytes, 65.0 * 100 * 4 * 3);  // two lists read, one written
+  // More than any memory holds: no rule for that, rather than kernels without end.
+  EXPECT_FALSE(f.lower(add(1, std::int64_t{1} << 52), gpu).ok);
 }
 
 TEST_F(OpRules, FusedAdamReadsFourListsAndWritesThree) {

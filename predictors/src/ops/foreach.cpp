@@ -15,6 +15,7 @@ namespace perfmodel::ops {
 namespace {
 
 constexpr std::int64_t kChunkElements = 65536;
+constexpr double kMostElements = 0x1p40;
 constexpr int kMaxChunks = 320;
 constexpr std::array<int, 5> kMaxTensors = {110, 64, 48, 36, 30};
 
@@ -46,10 +47,17 @@ bool only_bookkeeping_children(const OpView& op) {
 }
 
 /// `reads`, `writes`: how many of the lists each kernel reads and writes; `depth`: lists in the
-/// struct. `flop`: per element of the first list.
-void append_multi_tensor(const OpView& op, const TensorList& first, int depth, double reads,
+/// struct. `flop`: per element of the first list. False for more elements than any memory holds,
+/// which would be kernels without end.
+bool append_multi_tensor(const OpView& op, const TensorList& first, int depth, double reads,
                          double writes, double flop, std::vector<KernelWork>& kernels) {
   const int max_tensors = kMaxTensors[static_cast<std::size_t>(std::clamp(depth, 1, 5) - 1)];
+  double all_elements = 0;
+  for (const Argument& item : first.items) {
+    const Tensor* tensor = tensor_of(op, item);
+    if (tensor) all_elements += static_cast<double>(tensor->numel);
+  }
+  if (all_elements > kMostElements) return false;
   int chunks = 0, tensors = 0;
   double elements = 0;
   std::int32_t item_size = 4;
@@ -78,6 +86,7 @@ void append_multi_tensor(const OpView& op, const TensorList& first, int depth, d
     }
   }
   if (chunks > 0) launch();
+  return true;
 }
 
 bool lower_foreach(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
@@ -91,14 +100,13 @@ bool lower_foreach(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
   const bool in_place = name.ends_with('_');
   const auto lists = static_cast<int>(inputs.size());
   if (name == "aten::_foreach_norm") {  // partial sums, then one kernel that finishes them
-    append_multi_tensor(op, inputs[0], 1, 1, 0, 2, kernels);
+    if (!append_multi_tensor(op, inputs[0], 1, 1, 0, 2, kernels)) return false;
     kernels.push_back(small_work());
     return true;
   }
   const bool only_writes = name == "aten::_foreach_zero_";
-  append_multi_tensor(op, inputs[0], in_place ? lists : lists + 1, only_writes ? 0 : lists, 1,
-                      static_cast<double>(lists), kernels);
-  return true;
+  return append_multi_tensor(op, inputs[0], in_place ? lists : lists + 1, only_writes ? 0 : lists,
+                             1, static_cast<double>(lists), kernels);
 }
 
 /// _fused_adam_(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, ...): depth 4,
@@ -107,8 +115,8 @@ bool lower_fused_adam(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
   const auto lists = tensor_lists(op, op.inputs());
   if (lists.size() < 4) return false;
   const bool amsgrad = lists.size() > 5;
-  append_multi_tensor(op, lists[0], amsgrad ? 5 : 4, amsgrad ? 5 : 4, amsgrad ? 4 : 3, 15, kernels);
-  return true;
+  return append_multi_tensor(op, lists[0], amsgrad ? 5 : 4, amsgrad ? 5 : 4, amsgrad ? 4 : 3, 15,
+                             kernels);
 }
 
 /// _fused_sgd_(params, grads, momentum_buffers, ...): depth 2, or 3 with momentum.
@@ -116,25 +124,22 @@ bool lower_fused_sgd(const OpView& op, const Gpu&, std::vector<KernelWork>& kern
   const auto lists = tensor_lists(op, op.inputs());
   if (lists.size() < 2) return false;
   const bool momentum = lists.size() > 2;
-  append_multi_tensor(op, lists[0], momentum ? 3 : 2, momentum ? 3 : 2, momentum ? 2 : 1, 4,
-                      kernels);
-  return true;
+  return append_multi_tensor(op, lists[0], momentum ? 3 : 2, momentum ? 3 : 2, momentum ? 2 : 1, 4,
+                             kernels);
 }
 
 /// _fused_adagrad_(params, grads, state_sums, state_steps, ...).
 bool lower_fused_adagrad(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const auto lists = tensor_lists(op, op.inputs());
   if (lists.size() < 3) return false;
-  append_multi_tensor(op, lists[0], 3, 3, 2, 10, kernels);
-  return true;
+  return append_multi_tensor(op, lists[0], 3, 3, 2, 10, kernels);
 }
 
 /// _amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, inv_scale).
 bool lower_unscale(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const auto lists = tensor_lists(op, op.inputs());
   if (lists.empty()) return false;
-  append_multi_tensor(op, lists[0], 1, 1, 1, 2, kernels);
-  return true;
+  return append_multi_tensor(op, lists[0], 1, 1, 1, 2, kernels);
 }
 
 constexpr std::string_view kForeach[] = {
