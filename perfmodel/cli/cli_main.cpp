@@ -39,14 +39,6 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-// One problem is one line.
-void complain(std::string message) {
-  for (char& c : message) {
-    if (c == '\n' || c == '\r') c = ' ';
-  }
-  std::fprintf(stderr, "%s\n", message.c_str());
-}
-
 // The number of a closed standard stream would go to the next file that is opened, and what is
 // printed into that file. These cannot be read, or written.
 void keep_standard_numbers() {

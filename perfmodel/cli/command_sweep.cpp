@@ -59,6 +59,14 @@ Result<sweep::SweepSpec> read_spec(const std::string& file, const sweep::GraphTo
   return sweep::read_sweep_spec(file, toolbox, *data);
 }
 
+// The first rank that fails ends the others under mpirun: who has to say what is wrong does so
+// while the team stands, whose end all ranks wait for.
+Unexpected failure(const sweep::Team* team, const Error& error) {
+  if (!team || error.message.empty()) return Unexpected{error};
+  complain(to_string(error));
+  return quiet_failure();
+}
+
 // What is wrong for all ranks is said once.
 Result<sweep::SweepSpec> read_spec_together(const std::string& file,
                                             const sweep::GraphToolbox& toolbox, sweep::Team* team) {
@@ -145,7 +153,7 @@ Result<void> execute(const Arguments& arguments) {
   const bool leads = !*team || (*team)->rank() == 0;
   const auto toolbox = sweep_toolbox();
   const auto spec = read_spec_together(arguments.spec, toolbox, team->get());
-  if (!spec) return Unexpected{spec.error()};
+  if (!spec) return failure(team->get(), spec.error());
   take_stop_signals();
   std::optional<ProgressBar> bar;
   const auto show = [&](std::uint64_t done, std::uint64_t of) {
@@ -162,16 +170,17 @@ Result<void> execute(const Arguments& arguments) {
                            .shards = arguments.shards,
                            .keep_parts = arguments.keep_parts,
                            .dry_run = arguments.dry_run,
-                           .team = std::move(*team),
+                           .team = *team,
                            .stop = [] { return stop_asked.load(); },
                            .progress = show});
   if (bar) bar->finish();
   if (!report) {
     const bool told = !leads && report.error().code == ErrorCode::kCancelled;
-    return told ? quiet_failure() : Unexpected{report.error()};
+    return told ? quiet_failure() : failure(team->get(), report.error());
   }
   if (!leads) return report->stopped ? quiet_failure() : Result<void>();
-  return say(*report, arguments);
+  const auto said = say(*report, arguments);
+  return said ? said : failure(team->get(), said.error());
 }
 
 // "2/4": the second of four.

@@ -51,6 +51,13 @@ Result<void> print_report(std::string_view text) {
   return print(std::string(text) + "\n  perfpredict " + version_text() + "\n");
 }
 
+void complain(std::string message) {
+  for (char& c : message) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  std::fprintf(stderr, "%s\n", message.c_str());
+}
+
 bool bold_allowed() {
   if (std::getenv("NO_COLOR") || !isatty(STDOUT_FILENO)) return false;
   const char* terminal = std::getenv("TERM");

@@ -31,6 +31,9 @@ Result<void> print_or_write(std::string_view text, const std::string& file);
 /// For readers: the last line names the program and its version.
 Result<void> print_report(std::string_view text);
 
+/// One problem is one line on stderr.
+void complain(std::string message);
+
 /// True if stdout is a terminal that takes bold print (and NO_COLOR is not set).
 bool bold_allowed();
 
