@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <set>
 
 #include "extract_overheads.hpp"
@@ -119,6 +120,23 @@ std::uint64_t subtree_key(const ExecutionGraph& graph, std::int32_t node) {
   return key;
 }
 
+namespace {
+
+// A table of longer times could not be read again.
+bool is_of_one_recording(const Trace& trace) {
+  constexpr double kMostNs = 365.0 * 24 * 3600 * 1e9;
+  double first = 1e300, last = -1e300;
+  const auto look = [&](const auto& event) {
+    first = std::min(first, static_cast<double>(event.start_ns));
+    last = std::max(last, static_cast<double>(event.end_ns()));
+  };
+  std::ranges::for_each(trace.host, look);
+  std::ranges::for_each(trace.gpu, look);
+  return last - first <= kMostNs;
+}
+
+}  // namespace
+
 Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
                                         const OverheadOptions& options) {
   OverheadTable table;
@@ -129,6 +147,11 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
     if (source.trace->gpu.empty()) {
       return Unexpected{Error{.code = ErrorCode::kImpossible,
                               .message = "expected device activity, found none",
+                              .file = source.trace->source}};
+    }
+    if (!is_of_one_recording(*source.trace)) {
+      return Unexpected{Error{.code = ErrorCode::kImpossible,
+                              .message = "expected stamps of one recording, found some years apart",
                               .file = source.trace->source}};
     }
     table.sources.push_back(std::filesystem::path(source.trace->source).filename().string());

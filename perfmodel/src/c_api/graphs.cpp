@@ -1,5 +1,6 @@
 // The C interface: predictors, graphs, cancelling.
 #include <dlfcn.h>
+#include <cstring>
 
 #include <cstdlib>
 #include <filesystem>
@@ -92,7 +93,9 @@ const char* perfmodel_status_text(perfmodel_status status) {
                                     "out of memory",
                                     "cancelled",
                                     "internal error"};
-  const auto index = static_cast<std::size_t>(status);
+  unsigned index = 0;  // callers in C may give any number
+  static_assert(sizeof index == sizeof status);
+  std::memcpy(&index, &status, sizeof index);
   return index < std::size(kTexts) ? kTexts[index] : "unknown status";
 }
 
