@@ -106,7 +106,7 @@ if worth_starting tsan 175; then  # itself 35, what comes behind it the rest
   build_and_test tsan "${parts[@]}" -DPERFMODEL_BUILD_KERNELS_BENCH=OFF -- --label-exclude gpu
 fi
 if worth_starting asan 140; then
-  build_and_test asan "${parts[@]}" -- --label-exclude 'gpu|accuracy'
+  build_and_test asan "${parts[@]}" -- --label-exclude 'gpu|accuracy' --exclude-regex '^(faults|c_api.out_of_memory)$'
 fi
 
 echo "$passed passed, $failed failed, $skipped skipped"
