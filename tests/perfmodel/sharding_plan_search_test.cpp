@@ -219,15 +219,9 @@ class RandomSpace {
   std::mt19937 random_;
 };
 
-#ifdef PERFMODEL_SANITIZED
-constexpr int kSpaces = 100;
-#else
-constexpr int kSpaces = 200;
-#endif
-
 TEST(PlanSearch, FindsWhatEnumerationFinds) {
   int solvable = 0, impossible = 0, found_without = 0;
-  for (unsigned seed = 0; seed < kSpaces; ++seed) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     const PlanSpace space = RandomSpace(seed).make();
     const double best = Brute(space).best();
@@ -248,8 +242,8 @@ TEST(PlanSearch, FindsWhatEnumerationFinds) {
     EXPECT_GE(local->plans.front().objective, best * (1 - 1e-9));
     found_without += local->plans.front().objective <= best * (1 + 1e-9) ? 1 : 0;
   }
-  EXPECT_GT(solvable, kSpaces * 3 / 4);
-  EXPECT_GT(impossible, kSpaces < 200 ? -1 : 0);  // few are
+  EXPECT_GT(solvable, 150);
+  EXPECT_GT(impossible, 0);
   EXPECT_GE(found_without, solvable * 99 / 100);
 }
 
