@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,10 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "gzip_text.hpp"
+
 namespace perfmodel {
 namespace {
 
 using std::filesystem::path;
+using testing::gzip;
 using Item = JsonStream::Item;
 
 // What a walk over a document yields.
@@ -79,20 +81,6 @@ class JsonStreamTest : public testing::Test {
 
   path folder_;
 };
-
-std::string gzip(const std::string& text) {
-  z_stream stream{};
-  deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string packed(deflateBound(&stream, text.size()) + 64, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  deflate(&stream, Z_FINISH);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
-}
 
 // ---- documents that are fine -------------------------------------------------------------------
 

@@ -146,17 +146,19 @@ TEST_F(ModelFiles, FloatsOfEverySizeSurvive) {
   model.common = {.base = std::nextafter(0.1F, 1.0F)};
   for (float value : values) {
     model.common.roots.push_back(static_cast<std::uint32_t>(model.common.nodes.size()));
-    model.common.nodes.push_back({.value = value});
+    model.common.nodes.push_back({.value = value, .feature = 0, .right = 2});
+    model.common.nodes.push_back({.value = std::abs(value) < 1 ? value : 0});  // answers are small
+    model.common.nodes.push_back({.value = 0.5F});
   }
   const auto models = read_model_file(write({model}));
   ASSERT_TRUE(models.has_value()) << to_string(models.error());
   const auto& common = models->front().common;
   EXPECT_EQ(common.base, model.common.base);
-  ASSERT_EQ(common.nodes.size(), values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  ASSERT_EQ(common.nodes.size(), model.common.nodes.size());
+  for (std::size_t i = 0; i < common.nodes.size(); ++i) {
     EXPECT_EQ(std::bit_cast<std::uint32_t>(common.nodes[i].value),
-              std::bit_cast<std::uint32_t>(values[i]))
-        << values[i];
+              std::bit_cast<std::uint32_t>(model.common.nodes[i].value))
+        << common.nodes[i].value;
   }
 }
 
@@ -218,8 +220,19 @@ TEST_F(ModelFiles, ErrorsNameTheirPlace) {
       {"/family: expected a family", [](Json& m) { m["family"] = "gem"; }},
       {"/family: expected a family", [](Json& m) { m["family"] = "collective"; }},
       {"/dtype: expected a known element type", [](Json& m) { m["dtype"] = "float33"; }},
-      {"/trees/common/base: expected a float",
-       [](Json& m) { m["trees"]["common"]["base"] = 1e300; }},
+      {"/trees/common/base: expected a number from -50 to 50",
+       [](Json& m) { m["trees"]["common"]["base"] = -9.2e18; }},
+      {"/trees/chip: expected trees whose answers lie within 50",
+       [](Json& m) { m["trees"]["chip"]["trees"][0]["value"].back() = -80; }},
+      {"/corrections/0/weights: expected numbers whose sum lies within 50",
+       [](Json& m) {
+         m["corrections"][0]["weights"] = {30, -30, 0};
+       }},
+      {"/unseen_trust: expected a number from 0 to 1", [](Json& m) { m["unseen_trust"] = 1.5; }},
+      {"/launch_costs/0/dispatch_us: expected a number from 0 to",
+       [](Json& m) { m["launch_costs"][0]["dispatch_us"] = -1; }},
+      {"/intervals/unseen/0/high: expected a number from 0 to",
+       [](Json& m) { m["intervals"]["unseen"][0]["high"] = 1e300; }},
       {"/features: expected the features", [](Json& m) { m["features"][3] = "log2_depth"; }},
       {"/features: expected the features", [](Json& m) { m["features"].erase(0); }},
       {"/features: expected the features", [](Json& m) { m["features"].push_back("more"); }},

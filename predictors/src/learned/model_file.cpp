@@ -38,6 +38,13 @@ class Reader {
     if (element_.get(value) || !std::isfinite(value)) fail("", "a number");
     return value;
   }
+  double number(double low, double high) const {
+    const double value = number();
+    if (!failed() && !(value >= low && value <= high)) {
+      fail("", fmt::format("a number from {} to {}", low, high));
+    }
+    return value;
+  }
   std::int64_t integer(std::int64_t low, std::int64_t high) const {
     std::int64_t value = low;
     if (element_.get(value) || value < low || value > high) {
@@ -102,6 +109,9 @@ class Reader {
 
 bool is_whole(double x) { return x == std::floor(x); }
 
+/// No part of a model may change a time by more than exp(this): a time has to stay a finite number.
+constexpr double kMaxLogRatio = 50;
+
 /// A tree: three lists of equal length in preorder; `right` 0 for leaves, whose value is the
 /// result.
 void read_tree(const Reader& tree, std::size_t columns, TreeEnsemble& ensemble) {
@@ -152,10 +162,26 @@ void read_tree(const Reader& tree, std::size_t columns, TreeEnsemble& ensemble) 
   if (sizes[0] != count) tree.fail("", "nodes of one tree");
 }
 
+/// A bound of what an ensemble can answer, either sign.
+double largest_answer(const TreeEnsemble& ensemble) {
+  double sum = std::abs(ensemble.base);
+  for (std::size_t tree = 0; tree < ensemble.roots.size(); ++tree) {
+    float largest = 0;
+    for (const TreeEnsemble::Node& node : ensemble.nodes_of(tree)) {
+      if (node.feature == TreeEnsemble::kLeaf) largest = std::max(largest, std::abs(node.value));
+    }
+    sum += largest;
+  }
+  return sum;
+}
+
 TreeEnsemble read_ensemble(const Reader& object, std::size_t columns) {
-  TreeEnsemble ensemble{.base = static_cast<float>(object.member("base").number())};
-  if (!std::isfinite(ensemble.base)) object.fail("base", "a float");
+  TreeEnsemble ensemble{
+      .base = static_cast<float>(object.member("base").number(-kMaxLogRatio, kMaxLogRatio))};
   object.member("trees").each([&](const Reader& tree) { read_tree(tree, columns, ensemble); });
+  if (!object.failed() && largest_answer(ensemble) > kMaxLogRatio) {
+    object.fail("", fmt::format("trees whose answers lie within {}", kMaxLogRatio));
+  }
   return ensemble;
 }
 
@@ -185,7 +211,7 @@ void read_intervals(const Reader& list, Interval (&intervals)[LearnedModel::kDis
   int count = 0;
   list.each([&](const Reader& item) {
     if (count < LearnedModel::kDistances) {
-      intervals[count] = {item.member("low").number(), item.member("high").number(),
+      intervals[count] = {item.member("low").number(0, 1e6), item.member("high").number(0, 1e6),
                           static_cast<int>(item.member("rows").integer(0, 2'000'000'000))};
     }
     ++count;
@@ -247,16 +273,21 @@ LearnedModel read_model(const Reader& object) {
   read_intervals(intervals.member("unseen"), model.unseen);
   object.member("launch_costs").each([&](const Reader& cost) {
     model.launch_costs.push_back({cost.member("gpu").string(), cost.member("op").string(),
-                                  cost.member("floor_us").number(),
-                                  cost.member("dispatch_us").number()});
+                                  cost.member("floor_us").number(0, 1e9),
+                                  cost.member("dispatch_us").number(0, 1e9)});
   });
-  model.unseen_trust = object.member("unseen_trust").number();
+  model.unseen_trust = object.member("unseen_trust").number(0, 1);
   object.member("corrections").each([&](const Reader& item) {
     Correction correction{.gpu = item.member("gpu").string()};
     const std::vector<double> weights = item.member("weights").numbers();
     if (weights.size() != Correction::kTerms) {
       item.fail("weights", fmt::format("{} numbers", Correction::kTerms));
       return;
+    }
+    double sum = 0;
+    for (const double weight : weights) sum += std::abs(weight);
+    if (!(sum <= kMaxLogRatio)) {
+      item.fail("weights", fmt::format("numbers whose sum lies within {}", kMaxLogRatio));
     }
     std::copy(weights.begin(), weights.end(), correction.weights.begin());
     correction.rows = static_cast<int>(item.member("rows").integer(0, 2'000'000'000));
@@ -289,10 +320,7 @@ std::string joined(const Items& items, const char* separator, Format format) {
 std::string ensemble_text(const TreeEnsemble& ensemble) {
   std::string text = fmt::format("{{\"base\": {}, \"trees\": [", shortest(ensemble.base));
   for (std::size_t tree = 0; tree < ensemble.roots.size(); ++tree) {
-    const std::size_t end =
-        tree + 1 < ensemble.roots.size() ? ensemble.roots[tree + 1] : ensemble.nodes.size();
-    const std::span nodes =
-        std::span(ensemble.nodes).subspan(ensemble.roots[tree], end - ensemble.roots[tree]);
+    const std::span nodes = ensemble.nodes_of(tree);
     using Node = TreeEnsemble::Node;
     text += fmt::format(
         "{}\n  {{\"feature\": [{}],\n   \"value\": [{}],\n   \"right\": [{}]}}", tree ? "," : "",

@@ -20,6 +20,11 @@ const TreeEnsemble::Node* next(const TreeEnsemble::Node* node, const float* x) {
 
 }  // namespace
 
+std::span<const TreeEnsemble::Node> TreeEnsemble::nodes_of(std::size_t tree) const {
+  const std::size_t end = tree + 1 < roots.size() ? roots[tree + 1] : nodes.size();
+  return std::span(nodes).subspan(roots[tree], end - roots[tree]);
+}
+
 float TreeEnsemble::predict(std::span<const float> features) const {
   float sum = base;
   for (std::uint32_t root : roots) {

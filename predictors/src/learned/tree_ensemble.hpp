@@ -23,6 +23,8 @@ class TreeEnsemble {
   std::vector<Node> nodes;
   std::vector<std::uint32_t> roots;
 
+  std::span<const Node> nodes_of(std::size_t tree) const;
+
   /// One row; `features` has at least `feature_count()` finite values.
   float predict(std::span<const float> features) const;
 
