@@ -60,11 +60,16 @@ TEST(BuildCommand, EveryFamilyBuildsAndIsPredicted) {
                                        {"torchrec", "--preset", "v100-8"},
                                        {"vgg", "--preset", "vgg11", "--batch", "4"},
                                        {"wgan", "--batch", "4"}};
+  // Overhead tables know different ops of different GPUs by their launches.
+#ifdef PERFMODEL_SANITIZED
+  const std::vector<const char*> gpus = {"v100-sxm2-32gb"};
+#else
+  const std::vector<const char*> gpus = {"a100-sxm-80gb", "h100-sxm-80gb", "v100-sxm2-32gb"};
+#endif
   for (const Words& words : families) {
     SCOPED_TRACE(words.front());
     const std::string graph = built("family.json", words);
-    // Overhead tables know different ops of different GPUs by their launches.
-    for (const char* gpu : {"a100-sxm-80gb", "h100-sxm-80gb", "v100-sxm2-32gb"}) {
+    for (const char* gpu : gpus) {
       const Outcome outcome = run({"predict", graph, "--gpu", gpu, "--json"});
       ASSERT_EQ(outcome.status, 0) << outcome.err;
       const Json json = Json::parse(outcome.out);

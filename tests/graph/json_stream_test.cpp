@@ -28,7 +28,7 @@ struct Walk {
   std::string error;  // of `next` or `open`
 };
 
-class JsonStreamTest : public testing::Test {
+class JsonStreamTest : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = std::filesystem::temp_directory_path() /

@@ -92,12 +92,19 @@ Result<ExecutionGraph> rewritten(What what, const ExecutionGraph& graph, std::in
                               : set_sequence_length(graph, {.length = size});
 }
 
-// Large ones behind small ones, back and forth, each twice.
+// Large ones behind small ones, back and forth, each twice; 0 and, for some models, the largest are
+// refused.
 std::vector<std::int64_t> sizes_around(std::int64_t current) {
+#ifdef PERFMODEL_SANITIZED
+  return {1, current, 65536, 32, 0, 32, current};
+#else
   return {1,     7,      current, 2,    65536, 1, 3,    current, std::int64_t{1} << 40,
           1000,  32,     100,     2048, 7,     0, 2048, 3,       current + 1,
           65536, current};
+#endif
 }
+
+std::size_t count_of_sizes() { return sizes_around(1).size(); }
 
 // Returns how many sizes the rewrite gives a graph for; a plan must have recorded all of them.
 std::size_t expect_plan_equals_rewrite(What what, const ExecutionGraph& graph) {
@@ -205,7 +212,7 @@ TEST(SizePlan, BatchesOfModelsAreThoseOfTheRewrite) {
     if (model.name == "faster_rcnn") {  // ops per image
       EXPECT_EQ(given, 0U);
     } else {
-      EXPECT_GE(given, 18U);
+      EXPECT_GE(given + 2, count_of_sizes());
     }
   }
 }
@@ -215,7 +222,7 @@ TEST(SizePlan, SequencesOfModelsAreThoseOfTheRewrite) {
     SCOPED_TRACE(model.name);
     const std::size_t given = expect_plan_equals_rewrite(What::kSequence, model.build().value());
     if (model.has_sequence) {
-      EXPECT_GE(given, 15U);
+      EXPECT_GE(given + 5, count_of_sizes());
     }
   }
 }
@@ -234,7 +241,7 @@ TEST(SizePlan, SamplesOfRecordingsAreThoseOfTheRewrite) {
       given += expect_plan_equals_rewrite(what, *graph);
     }
   }
-  EXPECT_GT(given, 100U);
+  EXPECT_GT(given, 5 * count_of_sizes());
 }
 
 TEST(SizePlan, RecordingsAreThoseOfTheRewrite) {

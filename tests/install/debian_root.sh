@@ -3,37 +3,14 @@
 #
 #   bash tests/install/debian_root.sh PACKAGE.deb [ROOT]
 #
-# Needs root, debootstrap and a Debian mirror (MIRROR, default http://deb.debian.org/debian). ROOT is a
-# folder with such a system, made where it is missing; without it, a temporary one. The package comes from
+# ROOT is a folder with such a system (bare_debian.sh). The package comes from
 #   cmake --build build/release --target package
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/bare_debian.sh"
 
 package="$(realpath "${1:?usage: debian_root.sh PACKAGE.deb [ROOT]}")"
-root="${2:-}"
-if ((EUID != 0)); then
-  echo "error: needs root" >&2
-  exit 1
-fi
-# Mounts of a namespace of its own: nothing stays mounted, whatever ends this.
-if [[ -z "${DEBIAN_ROOT_MOUNTS:-}" ]]; then
-  DEBIAN_ROOT_MOUNTS=own exec unshare -m bash "${BASH_SOURCE[0]}" "$@"
-fi
-if [[ -z "$root" ]]; then
-  root="$(mktemp -d)"
-  trap 'umount -q "$root/proc"; rm -rf "$root"' EXIT
-fi
-if [[ ! -e "$root/etc/debian_version" ]]; then
-  debootstrap --variant=minbase bookworm "$root" "${MIRROR:-http://deb.debian.org/debian}" >/dev/null
-fi
-mount -t proc proc "$root/proc"
-
-as_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
-as_user() { chroot --userspec=65534:65534 "$root" env -i PATH=/usr/bin:/bin HOME=/nonexistent "$@"; }
-step() { echo "== $*"; }
-fail() {
-  echo "error: $*" >&2
-  exit 1
-}
+own_mounts "${BASH_SOURCE[0]}" "$@"
+bare_debian "${2:-}"
 # What is installed, without what packages leave behind on purpose.
 files() { (cd "$root" && find . -xdev \( -path ./proc -o -path ./var -o -path ./tmp -o -path ./root \) -prune -o -print | grep -v '^./etc/ld.so.cache$' | sort); }
 
