@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <string>
 
 namespace perfmodel {
@@ -57,10 +56,12 @@ bool starts_with_any(const std::array<std::string_view, count>& prefixes, std::s
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
+// Not std::tolower, a call per character: names of kernels are long, and there is one per event.
+constexpr char lower_case(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+
 bool contains_ignoring_case(std::string_view text, std::string_view lower) {
-  return std::search(text.begin(), text.end(), lower.begin(), lower.end(), [](char a, char b) {
-           return std::tolower(static_cast<unsigned char>(a)) == b;
-         }) != text.end();
+  return std::search(text.begin(), text.end(), lower.begin(), lower.end(),
+                     [](char a, char b) { return lower_case(a) == b; }) != text.end();
 }
 
 }  // namespace
