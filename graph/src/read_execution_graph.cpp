@@ -143,11 +143,10 @@ class Reader {
   // What tensors of no size a machine can have were taken for.
   void report_sizes() {
     if (odd_sizes_ == 0) return;
-    graph_.warnings.push_back(
-        fmt::format("{} tensors have a number of elements or bytes per element that no tensor has; "
-                    "they count as "
-                    "empty",
-                    odd_sizes_));
+    graph_.warnings.push_back(fmt::format(
+        "{} tensors have sizes, a number of elements or bytes per element that no tensor has; "
+        "they count as empty",
+        odd_sizes_));
   }
 
   // Nothing that looks like a secret leaves the reader.
@@ -530,20 +529,25 @@ class Reader {
           break;
       }
     }
-    if (made.numel < 0 || made.numel > kMostElements || made.item_size < 0 ||
-        made.item_size > kMostItemBytes) {
-      made.numel = made.item_size = 0;
-      ++odd_sizes_;
-    }
+    bool odd = made.numel < 0 || made.numel > kMostElements || made.item_size < 0 ||
+               made.item_size > kMostItemBytes;
     made.shape_begin = static_cast<std::uint32_t>(graph_.shape_pool.size());
     dom::array sizes;
+    std::int64_t elements = 1;  // were none of the sizes 0
     if (shape && shape->get(sizes) == simdjson::SUCCESS) {
       for (dom::element size : sizes) {
         std::int64_t extent = 0;
         if (made.rank == kMostDimensions || !to_integer(size, extent)) break;
         graph_.shape_pool.push_back(extent);
         ++made.rank;
+        odd = odd || extent < 0 || extent > kMostElements / elements;
+        if (!odd && extent > 0) elements *= extent;
       }
+    }
+    if (odd) {
+      made.numel = made.item_size = 0;
+      std::fill(graph_.shape_pool.begin() + made.shape_begin, graph_.shape_pool.end(), 0);
+      ++odd_sizes_;
     }
     graph_.tensors.push_back(made);
     return static_cast<std::uint32_t>(graph_.tensors.size() - 1);

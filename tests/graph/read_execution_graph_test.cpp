@@ -286,20 +286,30 @@ TEST_F(ReadExecutionGraph, SalvageKeepsCompleteNodesWithAWarning) {
 }
 
 TEST_F(ReadExecutionGraph, TensorsOfImpossibleSizesAreSaid) {
-  const auto with = [](const std::string& numel, const std::string& item_size) {
+  const auto with = [](const std::string& numel, const std::string& item_size,
+                       const std::string& sizes = "2") {
     return flat(R"({"name": "aten::relu", "id": 2, "parent": 1, "inputs": [[3, 4, 0, )" + numel +
-                ", " + item_size + R"(, "cuda:0"]], "input_shapes": [[2]], )" +
+                ", " + item_size + R"(, "cuda:0"]], "input_shapes": [[)" + sizes + "]], " +
                 R"x("input_types": ["Tensor(float)"]})x");
   };
   ASSERT_TRUE(read(with("2", "4")));
   EXPECT_TRUE(read(with("2", "4"))->warnings.empty());
-  for (const auto& [numel, item_size] :
-       {std::pair{"-9223372036854775808", "4"}, {"9223372036854775807", "4"}, {"2", "-4"}}) {
-    const auto graph = read(with(numel, item_size));
+  EXPECT_TRUE(read(with("0", "4", "0, 1099511627776"))->warnings.empty());
+  const std::array<std::string, 3> impossible[] = {{"-9223372036854775808", "4", "2"},
+                                                   {"9223372036854775807", "4", "2"},
+                                                   {"2", "-4", "2"},
+                                                   {"0", "4", "0, 9223372036854775807"},
+                                                   {"2", "4", "2, 134217728, 134217728"},
+                                                   {"2", "4", "-2"}};
+  for (const auto& [numel, item_size, sizes] : impossible) {
+    SCOPED_TRACE(sizes);
+    const auto graph = read(with(numel, item_size, sizes));
     ASSERT_TRUE(graph) << to_string(graph.error());
-    EXPECT_EQ(graph->tensors.at(0).bytes(), 0);
+    const Tensor& tensor = graph->tensors.at(0);
+    EXPECT_EQ(tensor.bytes(), 0);
+    for (const std::int64_t size : graph->shape(tensor)) EXPECT_EQ(size, 0);
     ASSERT_EQ(graph->warnings.size(), 1u);
-    EXPECT_NE(graph->warnings[0].find("1 tensors have a number of elements"), std::string::npos);
+    EXPECT_NE(graph->warnings[0].find("1 tensors have sizes"), std::string::npos);
   }
 }
 

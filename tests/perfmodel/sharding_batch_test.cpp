@@ -366,6 +366,12 @@ TEST(ShardingBatch, RefusesWhatCannotBe) {
   EXPECT_EQ(message(study),
             "dense part: expected float32, tf32, float16 or bfloat16, found float7");
   study = small_study();
+  study.dense->cross_layers = 1001;
+  EXPECT_EQ(message(study), "dense part: expected 1 to 1000 cross layers, found 1001");
+  study = small_study();
+  study.dense->pool_stride = 0;
+  EXPECT_EQ(message(study), "dense part: expected 1 to 16777216 elements per pool, found 0");
+  study = small_study();
   const BatchModel model = model_of(study);
   const auto refused = [&](std::vector<TablePlacement> plan) {
     const auto time = model.time(plan);

@@ -140,11 +140,20 @@ class Layers {
   double activation_bytes_ = 0;
 };
 
-constexpr std::int64_t kWidest = 1 << 24, kMostSamples = 1 << 30;
+constexpr std::int64_t kWidest = 1 << 24, kMostLayers = 1000, kMostSamples = 1 << 30;
 
 Result<void> check(const DensePart& dense, std::int64_t samples) {
-  if (samples < 1 || samples > kMostSamples) {
-    return refuse(fmt::format("1 to {} samples per GPU", kMostSamples), samples);
+  struct Range {
+    const char* what;
+    std::int64_t value, most;
+  };
+  for (const Range& range : {Range{"samples per GPU", samples, kMostSamples},
+                             Range{"cross layers", dense.cross_layers, kMostLayers},
+                             Range{"columns of a cross layer's rank", dense.cross_rank, kWidest},
+                             Range{"elements per pool", dense.pool_stride, kWidest}}) {
+    if (range.value < 1 || range.value > range.most) {
+      return refuse(fmt::format("1 to {} {}", range.most, range.what), range.value);
+    }
   }
   if (!dense.forward_us && dense.top_mlp.empty()) return refuse("widths of a top MLP", "none");
   for (const auto* widths : {&dense.bottom_mlp, &dense.top_mlp}) {
