@@ -9,7 +9,7 @@ floor=90
 folder=build/coverage
 
 if [[ "${1:-}" != --no-tests ]]; then
-  cmake --preset coverage -DPERFMODEL_BUILD_TESTS=ON -DPERFMODEL_BUILD_EXAMPLES=OFF \
+  cmake --preset coverage -DPERFMODEL_BUILD_TESTS=ON -DPERFMODEL_BUILD_EXAMPLES=OFF -DPERFMODEL_UNITY=ON -DPERFMODEL_TEST_HEADERS=OFF \
     -DPERFMODEL_BUILD_BENCHMARKS=OFF >build/coverage.log 2>&1 || { tail -n 50 build/coverage.log >&2; exit 1; }
   cmake --build --preset coverage >build/coverage.log 2>&1 || { tail -n 50 build/coverage.log >&2; exit 1; }
   find "$folder" -name '*.gcda' -delete

@@ -47,7 +47,7 @@ Microseconds latency(ObjectReader& reader, const char* key) {
 
 double share(ObjectReader& reader, const char* key) {
   const double value = reader.positive(key);
-  if (value > 1) reader.reject(key, "a share above 0, at most 1");
+  if (value < 1e-6 || value > 1) reader.reject(key, "a share from 1e-6 to 1");
   return value;
 }
 
@@ -76,9 +76,9 @@ std::vector<double> parse_factors(ObjectReader& reader, const char* key, const s
   if (list->size() < 2) reader.reject(key, "at least 2 factors");
   for (std::size_t i = 0; !error && i < list->size(); ++i) {
     const Json& item = (*list)[i];
-    if (!item.is_number() || !(item.get<double>() > 0) || !std::isfinite(item.get<double>())) {
+    if (!item.is_number() || !(item.get<double>() >= 1e-6) || !(item.get<double>() <= 1e6)) {
       error = Error{.code = ErrorCode::kFormat,
-                    .message = "expected a number above 0, found " + found(item),
+                    .message = "expected a number from 1e-6 to 1e6, found " + found(item),
                     .json_pointer = pointer + "/" + key + "/" + std::to_string(i)};
       break;
     }

@@ -36,7 +36,7 @@ class Reader {
   double number() const {
     double value = 0;
     if (element_.get(value) || !std::isfinite(value)) fail("", "a number");
-    return value;
+    return value + 0.0;  // not -0, which would be written as an integer
   }
   double number(double low, double high) const {
     const double value = number();
@@ -289,7 +289,7 @@ LearnedModel read_model(const Reader& object) {
     if (!(sum <= kMaxLogRatio)) {
       item.fail("weights", fmt::format("numbers whose sum lies within {}", kMaxLogRatio));
     }
-    std::copy(weights.begin(), weights.end(), correction.weights.begin());
+    std::ranges::transform(weights, correction.weights.begin(), [](double w) { return w + 0.0; });
     correction.rows = static_cast<int>(item.member("rows").integer(0, 2'000'000'000));
     model.corrections.push_back(correction);
   });
