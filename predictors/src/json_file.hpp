@@ -118,8 +118,12 @@ class ObjectReader {
       return std::nullopt;
     }
     const double number = value->get<double>();
-    if (!(number > 0) || !std::isfinite(number)) {
+    if (!(number > 0)) {
       expect(key, what, *value);
+      return std::nullopt;
+    }
+    if (!(number >= 1e-15 && number <= 1e15)) {  // what is made of several of them stays finite
+      expect(key, "a number from 1e-15 to 1e15", *value);
       return std::nullopt;
     }
     return number;

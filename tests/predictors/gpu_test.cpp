@@ -105,6 +105,8 @@ TEST(GpuFiles, ErrorsNameTheField) {
        "expected a number above 0, found null"},
       {"negative", [](Json& j) { j["peak_tflop_per_s"]["fp64"] = -1; }, "/peak_tflop_per_s/fp64",
        "expected a number above 0 or null, found -1"},
+      {"tiny", [](Json& j) { j["boost_clock_mhz"] = 1e-16; }, "/boost_clock_mhz",
+       "expected a number from 1e-15 to 1e15, found 1e-16"},
       {"unknown", [](Json& j) { j["dram"]["size_gib"] = 1; }, "/dram/size_gib",
        "expected no such key (but \"size_gb\"), found 1"},
       {"vendor", [](Json& j) { j["vendor"] = "intel"; }, "/vendor",
