@@ -206,6 +206,9 @@ TEST(TorchrecCosts, RefuseWithAReason) {
             "table t: expected a load factor above 0, up to 1, found 1.5");
   EXPECT_EQ(message([](auto&, auto& at) { at.local_world = 3; }),
             "expected ranks that are a multiple of those of a host, found 8 of 3");
+  EXPECT_EQ(
+      message([](auto&, auto& at) { at.world = at.local_world = 1 << 21; }),
+      "table t: expected at most 1048576 shards, found 1 pieces of columns for 2097152 ranks");
   EXPECT_EQ(message([](auto&, auto& at) { at.inter_host_bandwidth = 0; }),
             "table t: expected bandwidths above 0, found 0");
   EXPECT_EQ(message(nothing, ShardingType::kDataParallel),

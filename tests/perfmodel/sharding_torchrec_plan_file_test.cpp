@@ -236,7 +236,7 @@ TEST(TorchrecPlanFile, RefusesShardsThatContradictEachOther) {
   EXPECT_EQ(error("table_wise", "0", shard("0, 0", "8", "rank:0/cuda:0")),
             "/plan/m/t/shards/0/shard_sizes: expected rows and columns, found [8]");
   EXPECT_EQ(error("table_wise", "0", shard("0, 0", "0, 4", "rank:0/cuda:0")),
-            "/plan/m/t/shards: expected rows and columns, found an empty table");
+            "/plan/m/t/shards: expected rows and columns of a table, found 0 x 4");
   EXPECT_EQ(error("table_wise", "0", shard("1, 0", "8, 4", "rank:0/cuda:0")),
             "/plan/m/t/shards/0/shard_sizes: expected [9, 4], found [8, 4]");
   EXPECT_EQ(

@@ -53,11 +53,14 @@ std::optional<Enum> by_name(const std::array<Name<Enum>, kSize>& names, std::str
   return std::nullopt;
 }
 
+constexpr std::int64_t kMostColumns = 1 << 24, kMostShards = 1 << 20;
+
 std::int64_t piece_of_columns(const ShardedTable& table) {
   constexpr std::int64_t kMultiple = 4;
-  for (std::int64_t width = std::max<std::int64_t>(1, table.least_columns); width <= table.dim;
-       ++width) {
-    if (table.dim % width == 0 && width % kMultiple == 0) return width;
+  const std::int64_t least = std::max<std::int64_t>(1, table.least_columns);
+  for (std::int64_t width = (least + kMultiple - 1) / kMultiple * kMultiple; width <= table.dim;
+       width += kMultiple) {
+    if (table.dim % width == 0) return width;
   }
   return table.dim;
 }
@@ -100,6 +103,11 @@ Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingTy
                 fmt::format("table {}: expected at least one row and column, found {} x {}",
                             table.name, table.rows, table.dim));
   }
+  if (table.dim > kMostColumns || table.least_columns > kMostColumns) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("table {}: expected at most {} columns, found {}", table.name,
+                            kMostColumns, std::max(table.dim, table.least_columns)));
+  }
   if (world < 1 || local_world < 1 || world % local_world != 0) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected ranks that are a multiple of those of a host, found {} of {}",
@@ -107,6 +115,12 @@ Result<std::vector<ShardSize>> shard_sizes(const ShardedTable& table, ShardingTy
   }
   std::vector<ShardSize> shards;
   const std::int64_t width = piece_of_columns(table);
+  if (table.dim / width > kMostShards || world > kMostShards / (table.dim / width)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("table {}: expected at most {} shards, found {} pieces of columns for "
+                            "{} ranks",
+                            table.name, kMostShards, table.dim / width, world));
+  }
   switch (type) {
     case ShardingType::kDataParallel:
       shards.assign(static_cast<std::size_t>(world), {table.rows, table.dim});

@@ -218,7 +218,10 @@ class PlanReader {
     }
     const std::string pointer = reader.pointer("shards");
     const auto sizes = shard_sizes(whole, type, ranks, ranks);
-    if (!sizes) return reader.fail_at(pointer, "rows and columns", "an empty table");
+    if (!sizes) {
+      return reader.fail_at(pointer, "rows and columns of a table",
+                            fmt::format("{} x {}", whole.rows, whole.dim));
+    }
     if (sizes->size() != shards.size()) {
       return reader.fail_at(
           pointer,
