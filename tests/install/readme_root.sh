@@ -26,7 +26,7 @@ seen_there() {
 }
 seen_there PERFMODEL_PUBLIC_DATA
 seen_there CUDA_HOME
-if [[ -n "${CUDA_HOME:-}" ]]; then settings+=("CUDACXX=/mnt/cuda_home/bin/nvcc"); fi
+if [[ -n "${CUDA_HOME:-}" ]]; then settings+=("PATH=/usr/sbin:/usr/bin:/sbin:/bin:/mnt/cuda_home/bin"); fi
 
 rm -rf "$root/root/perfmodel"
 git clone -q "$repository" "$root/root/perfmodel"
