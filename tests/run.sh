@@ -102,7 +102,7 @@ build_and_test release -DPERFMODEL_BUILD_EXAMPLES=ON -DPERFMODEL_BUILD_BENCHMARK
 release_seconds=$SECONDS
 parts=(-DPERFMODEL_BUILD_EXAMPLES=OFF -DPERFMODEL_BUILD_BENCHMARKS=OFF -DPERFMODEL_INSTALL=OFF
   -DPERFMODEL_UNITY=ON)
-if worth_starting tsan 175; then  # itself 35, what comes behind it the rest
+if worth_starting tsan 165; then  # itself 25, what comes behind it the rest
   build_and_test tsan "${parts[@]}" -DPERFMODEL_BUILD_KERNELS_BENCH=OFF -- --label-exclude gpu
 fi
 if worth_starting asan 140; then
