@@ -206,6 +206,8 @@ TEST(TorchrecCosts, RefuseWithAReason) {
             "table t: expected a load factor above 0, up to 1, found 1.5");
   EXPECT_EQ(message([](auto&, auto& at) { at.local_world = 3; }),
             "expected ranks that are a multiple of those of a host, found 8 of 3");
+  EXPECT_EQ(message([](auto& t, auto&) { t.dim = (1 << 24) + 1; }),
+            "table t: expected at most 16777216 columns, found 16777217");
   EXPECT_EQ(
       message([](auto&, auto& at) { at.world = at.local_world = 1 << 21; }),
       "table t: expected at most 1048576 shards, found 1 pieces of columns for 2097152 ranks");
