@@ -47,20 +47,20 @@ int main() {
 
   const auto answers = what_if(graph, variants, targets);
   std::printf("%-20s", "thousand samples/s");
-  for (const WhatIfTarget& target : targets) std::printf("  %22s", target.gpu.name.c_str());
+  for (const WhatIfTarget& target : targets) std::printf("  %26s", target.gpu.name.c_str());
   std::printf("\n");
   for (std::size_t v = 0; v < variants.size(); ++v) {
     std::printf("%-20s", variants[v].name.c_str());
     for (std::size_t t = 0; t < targets.size(); ++t) {
       const WhatIfAnswer& answer = answers[v * targets.size() + t];
       if (answer.error) {
-        std::printf("  %22s", "refused");
+        std::printf("  %26s", "refused");
         std::fprintf(stderr, "%s: %s\n", variants[v].name.c_str(),
                      to_string(*answer.error).c_str());
         continue;
       }
       const double baseline = *answers[t].samples_per_s();
-      std::printf("  %7.0f %4.1fx %-9s", *answer.samples_per_s() / 1e3,
+      std::printf("  %7.0f %4.1fx %-12s", *answer.samples_per_s() / 1e3,
                   *answer.samples_per_s() / baseline, answer.bound.c_str());
     }
     std::printf("\n");

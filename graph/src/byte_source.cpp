@@ -184,7 +184,7 @@ Result<ByteSource> ByteSource::open(const std::filesystem::path& file, const Rea
   } else {
     std::error_code ignored;
     const auto status = std::filesystem::status(file, ignored);
-    if (!std::filesystem::exists(status)) return io_error("expected a file, found nothing");
+    if (!std::filesystem::exists(status)) return io_error("expected a readable file, found none");
     if (std::filesystem::is_directory(status)) {
       return io_error("expected a file, found a directory");
     }

@@ -4,6 +4,8 @@
 #include <array>
 #include <string>
 
+#include "lower_case.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -55,9 +57,6 @@ bool starts_with_any(const std::array<std::string_view, count>& prefixes, std::s
   return std::any_of(prefixes.begin(), prefixes.end(),
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
-
-// Not std::tolower, a call per character: names of kernels are long, and there is one per event.
-constexpr char lower_case(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
 bool contains_ignoring_case(std::string_view text, std::string_view lower) {
   return std::search(text.begin(), text.end(), lower.begin(), lower.end(),

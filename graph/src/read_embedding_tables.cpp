@@ -281,7 +281,7 @@ Result<std::vector<EmbeddingTable>> read_json(const std::filesystem::path& file,
 Result<std::vector<EmbeddingTable>> read_embedding_tables(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in || std::filesystem::is_directory(file)) {
-    return error_at(file, {0, 0}, "", "cannot open", ErrorCode::kIo);
+    return error_at(file, {0, 0}, "", "expected a readable table, found none", ErrorCode::kIo);
   }
   std::string text;
   for (std::string piece(kPieceBytes, '\0'); in && text.size() <= kMostBytes;) {

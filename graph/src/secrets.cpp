@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "lower_case.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -27,10 +29,8 @@ bool is_base64(char c) {
   return is_digit(c) || is_capital(c) || is_small(c) || c == '+' || c == '/';
 }
 
-char lower(char c) { return is_capital(c) ? static_cast<char>(c + ('a' - 'A')) : c; }
-
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](char x, char y) { return lower(x) == lower(y); });
+  return std::ranges::equal(a, b, [](char x, char y) { return lower_case(x) == lower_case(y); });
 }
 
 // ---- assignments -------------------------------------------------------------------------------

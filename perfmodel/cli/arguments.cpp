@@ -77,9 +77,11 @@ Result<void> all_different(const std::vector<std::string>& files) {
       std::error_code ignored;
       if (files[i] != files[j] && !std::filesystem::equivalent(files[i], files[j], ignored))
         continue;
-      return Unexpected{Error{.code = ErrorCode::kImpossible,
-                              .message = "expected every rank once, found this one a second time",
-                              .file = files[i]}};
+      return Unexpected{Error{
+          .code = ErrorCode::kImpossible,
+          .message = files[i] == "-" ? "expected standard input once, found it a second time"
+                                     : "expected every rank once, found this one a second time",
+          .file = files[i]}};
     }
   }
   return {};

@@ -11,23 +11,19 @@
 namespace perfmodel::cli {
 namespace {
 
-Result<void> execute(const CLI::App& app, const ConfigArguments<Deepspeech2Config>& arguments) {
-  const auto config = arguments.configure(deepspeech2_preset);
-  if (!config) return Unexpected{config.error()};
-  const auto graph = build_deepspeech2(*config);
-  if (!graph) return Unexpected{graph.error()};
+ModelFacts facts_of(const Deepspeech2Config& config) {
   ModelFacts facts;
-  facts.model = config->name;
+  facts.model = config.name;
   facts.lines = {
-      {"batch", fmt::format("{} x {} frames, {} characters", config->batch, config->frames,
-                            config->target_steps)},
-      {"convolutions", fmt::format("{}, {} steps of {} are left", config->convolutions.size(),
-                                   output_steps(*config), recurrent_input(*config))},
-      {"layers", fmt::format("{} x {} of {} in both directions", config->layers,
-                             name_of(config->cell), config->hidden)}};
+      {"batch", fmt::format("{} x {} frames, {} characters", config.batch, config.frames,
+                            config.target_steps)},
+      {"convolutions", fmt::format("{}, {} steps of {} are left", config.convolutions.size(),
+                                   output_steps(config), recurrent_input(config))},
+      {"layers", fmt::format("{} x {} of {} in both directions", config.layers,
+                             name_of(config.cell), config.hidden)}};
   facts.keys = {
-      {"batch", config->batch}, {"frames", config->frames}, {"target_steps", config->target_steps}};
-  return write_built_graph(app, arguments.build, *graph, facts);
+      {"batch", config.batch}, {"frames", config.frames}, {"target_steps", config.target_steps}};
+  return facts;
 }
 
 }  // namespace
@@ -48,7 +44,9 @@ Command build_deepspeech2_command(CLI::App& parent) {
   arguments->add(*app, "--target-steps", &Config::target_steps, "Characters per transcript");
   arguments->add(*app, "--name", &Config::name, "Name of the model");
   add_build_options(*app, arguments->build);
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] {
+            return write_model(*app, *arguments, deepspeech2_preset, build_deepspeech2, facts_of);
+          }};
 }
 
 }  // namespace perfmodel::cli

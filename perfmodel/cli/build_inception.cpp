@@ -1,29 +1,12 @@
 #include "perfmodel/graph/build_inception.hpp"
 
-#include <fmt/format.h>
-
 #include <memory>
 
 #include "build_commands.hpp"
 #include "config_arguments.hpp"
+#include "image_facts.hpp"
 
 namespace perfmodel::cli {
-namespace {
-
-Result<void> execute(const CLI::App& app, const ConfigArguments<InceptionConfig>& arguments) {
-  const auto config = arguments.configure(inception_preset);
-  if (!config) return Unexpected{config.error()};
-  const auto graph = build_inception(*config);
-  if (!graph) return Unexpected{graph.error()};
-  ModelFacts facts;
-  facts.model = config->name;
-  facts.lines = {{"batch", fmt::format("{} images of {} x {}", config->batch, config->resolution,
-                                       config->resolution)}};
-  facts.keys = {{"batch", config->batch}, {"resolution", config->resolution}};
-  return write_built_graph(app, arguments.build, *graph, facts);
-}
-
-}  // namespace
 
 Command build_inception_command(CLI::App& parent) {
   auto arguments = std::make_shared<ConfigArguments<InceptionConfig>>();
@@ -39,7 +22,10 @@ Command build_inception_command(CLI::App& parent) {
   arguments->add(*app, "--batch", &InceptionConfig::batch, "Samples per batch");
   arguments->add(*app, "--name", &InceptionConfig::name, "Name of the model");
   add_build_options(*app, arguments->build);
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] {
+            return write_model(*app, *arguments, inception_preset, build_inception,
+                               image_facts<InceptionConfig>);
+          }};
 }
 
 }  // namespace perfmodel::cli

@@ -11,18 +11,14 @@
 namespace perfmodel::cli {
 namespace {
 
-Result<void> execute(const CLI::App& app, const ConfigArguments<LstmConfig>& arguments) {
-  const auto config = arguments.configure(lstm_preset);
-  if (!config) return Unexpected{config.error()};
-  const auto graph = build_lstm(*config);
-  if (!graph) return Unexpected{graph.error()};
+ModelFacts facts_of(const LstmConfig& config) {
   ModelFacts facts;
-  facts.model = config->name;
-  facts.lines = {{"batch", fmt::format("{} x {} steps", config->batch, config->steps)},
-                 {"layers", fmt::format("{} x {} of {}, {}", config->layers, name_of(config->cell),
-                                        config->hidden, name_of(config->form))}};
-  facts.keys = {{"batch", config->batch}, {"steps", config->steps}};
-  return write_built_graph(app, arguments.build, *graph, facts);
+  facts.model = config.name;
+  facts.lines = {{"batch", fmt::format("{} x {} steps", config.batch, config.steps)},
+                 {"layers", fmt::format("{} x {} of {}, {}", config.layers, name_of(config.cell),
+                                        config.hidden, name_of(config.form))}};
+  facts.keys = {{"batch", config.batch}, {"steps", config.steps}};
+  return facts;
 }
 
 }  // namespace
@@ -44,7 +40,9 @@ Command build_lstm_command(CLI::App& parent) {
   arguments->add(*app, "--steps", &LstmConfig::steps, "Words per sequence");
   arguments->add(*app, "--name", &LstmConfig::name, "Name of the model");
   add_build_options(*app, arguments->build);
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] {
+            return write_model(*app, *arguments, lstm_preset, build_lstm, facts_of);
+          }};
 }
 
 }  // namespace perfmodel::cli

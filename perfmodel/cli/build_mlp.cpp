@@ -10,17 +10,13 @@
 namespace perfmodel::cli {
 namespace {
 
-Result<void> execute(const CLI::App& app, const ConfigArguments<MlpConfig>& arguments) {
-  const auto config = arguments.configure(mlp_preset);
-  if (!config) return Unexpected{config.error()};
-  const auto graph = build_mlp(*config);
-  if (!graph) return Unexpected{graph.error()};
+ModelFacts facts_of(const MlpConfig& config) {
   ModelFacts facts;
-  facts.model = config->name;
-  facts.lines = {{"batch", fmt::format("{}", config->batch)},
-                 {"widths", fmt::format("{}", fmt::join(config->widths, "-"))}};
-  facts.keys = {{"batch", config->batch}, {"layers", config->widths.size() - 1}};
-  return write_built_graph(app, arguments.build, *graph, facts);
+  facts.model = config.name;
+  facts.lines = {{"batch", fmt::format("{}", config.batch)},
+                 {"widths", fmt::format("{}", fmt::join(config.widths, "-"))}};
+  facts.keys = {{"batch", config.batch}, {"layers", config.widths.size() - 1}};
+  return facts;
 }
 
 }  // namespace
@@ -36,7 +32,9 @@ Command build_mlp_command(CLI::App& parent) {
   arguments->add(*app, "--batch", &MlpConfig::batch, "Samples per batch");
   arguments->add(*app, "--name", &MlpConfig::name, "Name of the model");
   add_build_options(*app, arguments->build);
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] {
+            return write_model(*app, *arguments, mlp_preset, build_mlp, facts_of);
+          }};
 }
 
 }  // namespace perfmodel::cli

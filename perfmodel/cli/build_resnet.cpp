@@ -1,29 +1,12 @@
 #include "perfmodel/graph/build_resnet.hpp"
 
-#include <fmt/format.h>
-
 #include <memory>
 
 #include "build_commands.hpp"
 #include "config_arguments.hpp"
+#include "image_facts.hpp"
 
 namespace perfmodel::cli {
-namespace {
-
-Result<void> execute(const CLI::App& app, const ConfigArguments<ResnetConfig>& arguments) {
-  const auto config = arguments.configure(resnet_preset);
-  if (!config) return Unexpected{config.error()};
-  const auto graph = build_resnet(*config);
-  if (!graph) return Unexpected{graph.error()};
-  ModelFacts facts;
-  facts.model = config->name;
-  facts.lines = {{"batch", fmt::format("{} images of {} x {}", config->batch, config->resolution,
-                                       config->resolution)}};
-  facts.keys = {{"batch", config->batch}, {"resolution", config->resolution}};
-  return write_built_graph(app, arguments.build, *graph, facts);
-}
-
-}  // namespace
 
 Command build_resnet_command(CLI::App& parent) {
   auto arguments = std::make_shared<ConfigArguments<ResnetConfig>>();
@@ -41,7 +24,10 @@ Command build_resnet_command(CLI::App& parent) {
   arguments->add(*app, "--batch", &ResnetConfig::batch, "Samples per batch");
   arguments->add(*app, "--name", &ResnetConfig::name, "Name of the model");
   add_build_options(*app, arguments->build);
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] {
+            return write_model(*app, *arguments, resnet_preset, build_resnet,
+                               image_facts<ResnetConfig>);
+          }};
 }
 
 }  // namespace perfmodel::cli

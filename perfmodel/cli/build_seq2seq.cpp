@@ -11,24 +11,20 @@
 namespace perfmodel::cli {
 namespace {
 
-Result<void> execute(const CLI::App& app, const ConfigArguments<Seq2seqConfig>& arguments) {
-  const auto config = arguments.configure(seq2seq_preset);
-  if (!config) return Unexpected{config.error()};
-  const auto graph = build_seq2seq(*config);
-  if (!graph) return Unexpected{graph.error()};
+ModelFacts facts_of(const Seq2seqConfig& config) {
   ModelFacts facts;
-  facts.model = config->name;
+  facts.model = config.name;
   facts.lines = {
-      {"batch", fmt::format("{} x {} source and {} target steps", config->batch,
-                            config->source_steps, config->target_steps)},
-      {"encoder", fmt::format("{} x {} of {}, {}", config->encoder_layers, name_of(config->cell),
-                              config->hidden, name_of(config->encoder_form))},
-      {"decoder", fmt::format("{} x {} of {}, {}", config->decoder_layers, name_of(config->cell),
-                              config->hidden, name_of(config->decoder_form))}};
-  facts.keys = {{"batch", config->batch},
-                {"source_steps", config->source_steps},
-                {"target_steps", config->target_steps}};
-  return write_built_graph(app, arguments.build, *graph, facts);
+      {"batch", fmt::format("{} x {} source and {} target steps", config.batch, config.source_steps,
+                            config.target_steps)},
+      {"encoder", fmt::format("{} x {} of {}, {}", config.encoder_layers, name_of(config.cell),
+                              config.hidden, name_of(config.encoder_form))},
+      {"decoder", fmt::format("{} x {} of {}, {}", config.decoder_layers, name_of(config.cell),
+                              config.hidden, name_of(config.decoder_form))}};
+  facts.keys = {{"batch", config.batch},
+                {"source_steps", config.source_steps},
+                {"target_steps", config.target_steps}};
+  return facts;
 }
 
 }  // namespace
@@ -64,7 +60,9 @@ Command build_seq2seq_command(CLI::App& parent) {
   arguments->add(*app, "--target-steps", &Config::target_steps, "Words per target sentence");
   arguments->add(*app, "--name", &Config::name, "Name of the model");
   add_build_options(*app, arguments->build);
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] {
+            return write_model(*app, *arguments, seq2seq_preset, build_seq2seq, facts_of);
+          }};
 }
 
 }  // namespace perfmodel::cli

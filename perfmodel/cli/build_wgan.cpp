@@ -10,19 +10,15 @@
 namespace perfmodel::cli {
 namespace {
 
-Result<void> execute(const CLI::App& app, const ConfigArguments<WganConfig>& arguments) {
-  const auto config = arguments.configure(wgan_preset);
-  if (!config) return Unexpected{config.error()};
-  const auto graph = build_wgan(*config);
-  if (!graph) return Unexpected{graph.error()};
+ModelFacts facts_of(const WganConfig& config) {
   ModelFacts facts;
-  facts.model = config->name;
-  const bool critic = config->step == WganConfig::Step::kCritic;
+  facts.model = config.name;
+  const bool critic = config.step == WganConfig::Step::kCritic;
   facts.lines = {
-      {"batch", fmt::format("{} images of {} x {}", config->batch, config->image, config->image)},
+      {"batch", fmt::format("{} images of {} x {}", config.batch, config.image, config.image)},
       {"step", critic ? "critic" : "generator"}};
-  facts.keys = {{"batch", config->batch}, {"image", config->image}};
-  return write_built_graph(app, arguments.build, *graph, facts);
+  facts.keys = {{"batch", config.batch}, {"image", config.image}};
+  return facts;
 }
 
 }  // namespace
@@ -43,7 +39,9 @@ Command build_wgan_command(CLI::App& parent) {
   arguments->add(*app, "--batch", &WganConfig::batch, "Samples per batch");
   arguments->add(*app, "--name", &WganConfig::name, "Name of the model");
   add_build_options(*app, arguments->build);
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] {
+            return write_model(*app, *arguments, wgan_preset, build_wgan, facts_of);
+          }};
 }
 
 }  // namespace perfmodel::cli

@@ -6,6 +6,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "output.hpp"
+#include "perfmodel/edit_distance.hpp"
 #include "perfmodel/version.hpp"
 #include "signals.hpp"
 #include "text_table.hpp"
@@ -49,6 +51,29 @@ void keep_standard_numbers() {
   }
 }
 
+// "unknown argument: --gp, the nearest is --gpu": the first flag that nobody knows, else the first
+// word.
+std::string unknown_argument(const CLI::App& app) {
+  const std::vector<std::string> words = app.remaining(true);
+  const auto flag =
+      std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("--"); });
+  if (flag == words.end()) return "unknown argument: " + words.front();
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  const std::string wanted = flag->substr(2, flag->find('=') - 2);
+  std::string nearest;
+  std::size_t least = std::max<std::size_t>(1, wanted.size() / 3) + 1;
+  for (const CLI::Option* option : command->get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      const std::size_t distance = edit_distance(wanted, name);
+      if (distance >= least) continue;
+      least = distance;
+      nearest = name;
+    }
+  }
+  return "unknown argument: " + *flag + (nearest.empty() ? "" : ", the nearest is --" + nearest);
+}
+
 int run(int argc, char** argv, MakeCommands make_commands) {
   CLI::App app{"Predicts the time of a training batch on a GPU from PyTorch execution graphs."};
   app.name("perfpredict");
@@ -71,10 +96,11 @@ int run(int argc, char** argv, MakeCommands make_commands) {
     }
     std::string message = error.what();
     // CLI11 looks for what is missing before it looks at what nobody knows.
-    const std::vector<std::string> unknown = app.remaining(true);
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) &&
-        !unknown.empty()) {
-      message = "unknown argument: " + unknown.front();
+    const int code = error.get_exit_code();
+    if ((code == static_cast<int>(CLI::ExitCodes::RequiredError) ||
+         code == static_cast<int>(CLI::ExitCodes::ExtrasError)) &&
+        !app.remaining(true).empty()) {
+      message = unknown_argument(app);
     }
     while (message.ends_with('\n')) message.pop_back();
     complain(message + " (see --help)");

@@ -331,8 +331,8 @@ Result<void> run_few_shot(const Arguments& arguments) {
     }
     plot.series.push_back(std::move(series));
   }
-  for (std::size_t i = 0; i < std::size(kCounts); ++i) {
-    std::vector<std::string> cells{std::to_string(kCounts[i])};
+  for (std::size_t i = 0; i < curves->front().points.size(); ++i) {
+    std::vector<std::string> cells{std::to_string(curves->front().points[i].points)};
     for (const auto& curve : *curves) {
       const auto& point = curve.points[i];
       cells.push_back(percent(point.mean));

@@ -20,9 +20,13 @@ struct ConfigArguments {
   std::string preset;
   std::vector<std::function<void(Config&)>> changes;  ///< in the order of the flags
 
-  void add_preset(CLI::App& app) {
-    app.add_option("--preset", preset, "Start from a known model; flags override it")
-        ->type_name("NAME");
+  /// Without the flag `start`; without that the defaults of `Config`.
+  void add_preset(CLI::App& app, const std::string& start = {}) {
+    preset = start;
+    CLI::Option* option =
+        app.add_option("--preset", preset, "Start from a known model; flags override it")
+            ->type_name("NAME");
+    if (!start.empty()) option->capture_default_str();
   }
 
   /// A number or a text.
@@ -94,5 +98,18 @@ struct ConfigArguments {
     return config;
   }
 };
+
+/// Builds the graph of `arguments` and writes it; `facts_of` says which model it is of.
+template <class Config>
+Result<void> write_model(const CLI::App& app, const ConfigArguments<Config>& arguments,
+                         Result<Config> (*find_preset)(std::string_view),
+                         Result<ExecutionGraph> (*build)(const Config&),
+                         ModelFacts (*facts_of)(const Config&)) {
+  const auto config = arguments.configure(find_preset);
+  if (!config) return Unexpected{config.error()};
+  const auto graph = build(*config);
+  if (!graph) return Unexpected{graph.error()};
+  return write_built_graph(app, arguments.build, *graph, facts_of(*config));
+}
 
 }  // namespace perfmodel::cli

@@ -305,10 +305,10 @@ class Renderer {
     list.row("without a kernel model", unmodelled.empty() ? "none" : joined(unmodelled, top_));
     std::size_t templated = 0;
     for (std::size_t nodes : c.nodes_by_template_level) templated += nodes;
-    list.row("launches known from",
-             fmt::format("traces for {}, rules for {}; they disagree {} times",
-                         counted(templated, "node"), counted(c.nodes_by_rule, "node"),
-                         grouped(c.disagreements)));
+    list.row(
+        "launches known from",
+        fmt::format("traces for {}, rules for {}; they disagree on {}", counted(templated, "node"),
+                    counted(c.nodes_by_rule, "node"), counted(c.disagreements, "node")));
     const auto [unknown, unknown_us] = unknown_work();
     list.row("kernels of unknown work",
              fmt::format("{}, {} {}", grouped(unknown), time_(unknown_us / steps_), time_.name()));

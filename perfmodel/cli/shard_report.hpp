@@ -69,5 +69,7 @@ std::string ranks_text(const sharding::TablePlacement& placement, std::int64_t w
 /// "3.65 ms", "812 us".
 std::string time_text(double us);
 std::string bytes_text(double bytes);
+/// "16.51 M/s".
+std::string samples_text(double per_second);
 
 }  // namespace perfmodel::cli

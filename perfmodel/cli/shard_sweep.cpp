@@ -97,8 +97,9 @@ double most_memory(const ReportedPlan& plan) {
 }
 
 std::string sweep_text(const std::string& axis, const std::vector<Row>& rows) {
+  const bool any_error = std::ranges::any_of(rows, [](const Row& row) { return !row.report; });
   TextTable table{"<" + axis,  "time",        "low",    "high",
-                  "samples/s", "<limited by", "memory", "<impossible"};
+                  "samples/s", "<limited by", "memory", any_error ? "<impossible" : ""};
   for (const Row& row : rows) {
     if (!row.report) {
       table.row({row.value, "", "", "", "", "", "", shortened(row.error, 40)});
@@ -109,11 +110,10 @@ std::string sweep_text(const std::string& axis, const std::vector<Row>& rows) {
     std::vector<std::string> cells = {row.value};
     if (plan.time) {
       const BatchTime& time = *plan.time;
-      cells.insert(
-          cells.end(),
-          {time_text(time.predicted_us), time_text(time.low_us), time_text(time.high_us),
-           fmt::format("{:.4g}", static_cast<double>(row.samples) / time.predicted_us * 1e6),
-           std::string(to_string(plan.advice->bottleneck))});
+      cells.insert(cells.end(),
+                   {time_text(time.predicted_us), time_text(time.low_us), time_text(time.high_us),
+                    samples_text(static_cast<double>(row.samples) / time.predicted_us * 1e6),
+                    std::string(to_string(plan.advice->bottleneck))});
     } else {
       cells.insert(cells.end(), {fmt::format("{:.4g} ms", plan.rating->rating_ms()), "", "", "",
                                  fmt::format("GPU {}", plan.rating->slowest_rank())});

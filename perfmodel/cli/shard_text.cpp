@@ -38,12 +38,6 @@ std::string bar(double share) {
 
 std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 
-std::string samples_text(double per_second) {
-  if (per_second >= 1e6) return fmt::format("{:.2f} M/s", per_second / 1e6);
-  if (per_second >= 1e3) return fmt::format("{:.1f} k/s", per_second / 1e3);
-  return fmt::format("{:.0f} /s", per_second);
-}
-
 double samples_per_s(const ShardReport& report, double us) {
   const ShardingStudy& study = report.loaded->study;
   return static_cast<double>(*study.world * *study.batch_per_rank) / us * 1e6;
@@ -355,6 +349,12 @@ std::string compression_text(const CompressionReport& compression, bool bold) {
 }
 
 }  // namespace
+
+std::string samples_text(double per_second) {
+  if (per_second >= 1e6) return fmt::format("{:.2f} M/s", per_second / 1e6);
+  if (per_second >= 1e3) return fmt::format("{:.1f} k/s", per_second / 1e3);
+  return fmt::format("{:.0f} /s", per_second);
+}
 
 std::string time_text(double us) {
   if (us >= 1e6) return fmt::format("{:.3g} s", us / 1e6);

@@ -22,8 +22,11 @@ void longest_first(std::vector<Explanation::Part>& parts) {
   std::ranges::stable_sort(parts, std::ranges::greater{}, &Explanation::Part::us);
 }
 
-// The host, or the kind of device work that takes most of the critical path.
-void find_bound(const CriticalPath& path, Explanation& made) {
+// The host, or the kind of device work that takes most of the critical path. Where the path is the
+// host's, but the device works for longer, faster kernels would gain more than a faster host: then
+// the kind of kernels that takes longest.
+void find_bound(const Prediction& prediction, Explanation& made) {
+  const CriticalPath& path = prediction.critical_path;
   double host = 0, device = 0;
   const CriticalPath::Share* most = nullptr;
   for (const CriticalPath::Share& share : path.shares) {
@@ -39,6 +42,10 @@ void find_bound(const CriticalPath& path, Explanation& made) {
   made.bound = by_host ? "host" : most->category;
   made.bound_share = (by_host ? host : most->us) / path.step_us;
   made.from_critical_path = true;
+  if (by_host && prediction.gpu_active_us > prediction.cpu_us && !made.kernels.empty()) {
+    made.bound = made.kernels.front().name;
+    made.bound_share = std::min(1.0, made.kernels.front().share);
+  }
 }
 
 // Without a path: whoever works for longer than the other waits.
@@ -78,10 +85,15 @@ std::string sentences(const Prediction& prediction, const Explanation& made) {
   std::string text = fmt::format("One step takes {:.3f} ms; the GPU works for {:.0f} % of it.",
                                  prediction.e2e_us / 1e3, 100 * made.gpu_utilization);
   const std::string bound = made.bound == "host" ? "the host" : made.bound + " work";
-  text += made.from_critical_path
-              ? fmt::format(" {} % of the critical path is {}",
-                            static_cast<int>(100 * made.bound_share + 0.5), bound)
-              : fmt::format(" It waits mostly for {}", bound);
+  const auto percent = static_cast<int>(100 * made.bound_share + 0.5);
+  if (!made.from_critical_path) {
+    text += fmt::format(" It waits mostly for {}", bound);
+  } else if (made.bound != "host" && !made.path.empty() && made.path.front().name == "host") {
+    text += fmt::format(" Host and GPU keep up with each other; {} takes {} % of the step", bound,
+                        percent);
+  } else {
+    text += fmt::format(" {} % of the critical path is {}", percent, bound);
+  }
   if (made.bound == "host" && !made.host.empty()) {
     text += fmt::format(", most of it {} ({:.3f} ms)", made.host.front().name,
                         made.host.front().us / 1e3);
@@ -117,13 +129,13 @@ Explanation explain(const Prediction& prediction) {
   made.gpu_utilization = prediction.gpu_active_us / prediction.e2e_us;
   made.modelled_time_fraction = prediction.coverage.modelled_time_fraction;
   made.kernels_out_of_range = prediction.coverage.kernels_out_of_range;
+  add_kernels(prediction, made);
   if (prediction.critical_path.step_us > 0) {
-    find_bound(prediction.critical_path, made);
+    find_bound(prediction, made);
   } else {
     guess_bound(prediction, made);
   }
   add_host_terms(prediction, made);
-  add_kernels(prediction, made);
   made.text = sentences(prediction, made);
   return made;
 }

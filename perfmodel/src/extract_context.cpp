@@ -109,9 +109,10 @@ class ContextExtractor {
       t4_[call].append(calls);
     }
     if (dropped > 0) {
-      table_.warnings.push_back(
-          fmt::format("{}: {} one-time costs over 1 ms are left out",
-                      source_ < table_.sources.size() ? table_.sources[source_] : "", dropped));
+      table_.warnings.push_back(fmt::format(
+          "{}: {} left out", source_ < table_.sources.size() ? table_.sources[source_] : "",
+          dropped == 1 ? "1 one-time cost over 1 ms is"
+                       : fmt::format("{} one-time costs over 1 ms are", dropped)));
     }
     ++source_;
   }

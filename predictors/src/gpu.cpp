@@ -1,7 +1,11 @@
 #include "perfmodel/predictors/gpu.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
+#include <ranges>
 
 #include "json_file.hpp"
 
@@ -79,6 +83,7 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error) {
   return gpu;
 }
 
+// "; the nearest known are ...": at most three, and none where half of the letters differ.
 std::string nearest_names(std::string_view wanted, std::span<const Gpu> gpus) {
   std::vector<std::pair<std::size_t, std::string>> scored;
   for (const Gpu& gpu : gpus) {
@@ -88,14 +93,12 @@ std::string nearest_names(std::string_view wanted, std::span<const Gpu> gpus) {
       best = std::min(best, edit_distance(wanted, lower_case(alias)));
     }
     if (gpu.name.starts_with(wanted)) best = 0;  // "a100" means one of the a100 boards
-    scored.emplace_back(best, gpu.name);
+    if (best <= wanted.size() / 2) scored.emplace_back(best, gpu.name);
   }
+  if (scored.empty()) return fmt::format("; none of the {} known ones is like it", gpus.size());
   std::sort(scored.begin(), scored.end());
-  std::string text;
-  for (std::size_t i = 0; i < std::min<std::size_t>(3, scored.size()); ++i) {
-    text += (i ? ", " : "") + scored[i].second;
-  }
-  return text;
+  scored.resize(std::min<std::size_t>(3, scored.size()));
+  return fmt::format("; the nearest known are {}", fmt::join(scored | std::views::values, ", "));
 }
 
 /// Names of GPUs are single path components; anything else is a path.
@@ -224,9 +227,9 @@ Result<std::size_t> find_gpu(std::string_view name, std::span<const Gpu> gpus) {
                          });
     if (matches) return i;
   }
-  return fail(ErrorCode::kUnknownName, "expected the name of a known GPU or a file, found \"" +
-                                           std::string(name) + "\"; the nearest known are " +
-                                           nearest_names(wanted, gpus));
+  return fail(ErrorCode::kUnknownName,
+              fmt::format("expected the name of a known GPU or a file, found \"{}\"{}", name,
+                          nearest_names(wanted, gpus)));
 }
 
 }  // namespace perfmodel

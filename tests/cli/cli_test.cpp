@@ -203,7 +203,7 @@ TEST(BadInput, FilesOfAnotherKindAreToldByName) {
   expect_complaint({"predict", graph, "--gpu", "t4", "--overheads", trace}, 1,
                    "perfmodel-overheads");
   expect_complaint(predict_words(scratch().string()), 1, "found a directory");
-  expect_complaint(predict_words("no-such.json"), 1, "no-such.json: expected a file");
+  expect_complaint(predict_words("no-such.json"), 1, "no-such.json: expected a readable file");
   expect_complaint({"trace", scratch().string()}, 1, "found a directory");
   expect_complaint({"predict", graph, "--gpu", "t4", "--overheads", scratch().string()}, 1,
                    "found a directory");
@@ -742,7 +742,7 @@ TEST(ReplayCommand, WindowsAndMistakes) {
   expect_complaint({"replay", trace, "--speed", "2"}, 2, "--speed");
   expect_complaint({"replay", trace, "--iterations", "0:9"}, 1, "expected iterations within 0:2");
   expect_complaint({"replay", sample("et_plain_2023.json")}, 1, "found an execution graph");
-  expect_complaint({"replay", "no-such.json"}, 1, "no-such.json: expected a file");
+  expect_complaint({"replay", "no-such.json"}, 1, "no-such.json: expected a readable file");
   const std::string rank = rank_trace(0, 1000);
   expect_complaint({"replay", rank, rank}, 1, "found this one a second time");
   expect_complaint({"replay", rank, rank_trace(1, 1500, 4)}, 1, "a world of 4 ranks");

@@ -222,7 +222,7 @@ TEST(TrainCommand, FewShotStudy) {
   }
   EXPECT_GT(elements_of(read(path("study/few-shot-p100-pcie-16gb.svg"))), 20);
   expect_complaint({"train", file, "--few-shot", "p101"}, 1, "p100-pcie-16gb");
-  expect_complaint({"train", file, "--few-shot", "h100"}, 1, "expected rows of GPU h100-sxm-80gb");
+  expect_complaint({"train", file, "--few-shot", "h100"}, 1, "rows of GPU h100-sxm-80gb");
 }
 
 TEST(TrainCommand, BadInputIsOneLineAndLeavesTheOldFile) {

@@ -180,10 +180,10 @@ TEST_F(ByteSourceTest, InflationIsJudgedBehindSixtyFourMebibytes) {
 
 TEST_F(ByteSourceTest, WhatCannotBeOpenedIsSaid) {
   EXPECT_EQ(ByteSource::open(folder_ / "none", {}).error().message,
-            "expected a file, found nothing");
+            "expected a readable file, found none");
   EXPECT_EQ(ByteSource::open(folder_, {}).error().message, "expected a file, found a directory");
   // Only those who ask for it get standard input.
-  EXPECT_EQ(ByteSource::open("-", {}).error().message, "expected a file, found nothing");
+  EXPECT_EQ(ByteSource::open("-", {}).error().message, "expected a readable file, found none");
   EXPECT_TRUE(ByteSource::open("-", {.dash_is_stdin = true}));
 }
 

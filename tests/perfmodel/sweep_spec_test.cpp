@@ -99,6 +99,7 @@ TEST(SweepSpec, SaysWhatIsWrongAndWhere) {
       {"{\"hidden\": 128}", "{\"hidden\": [128]}",
        "/graphs/1/options/hidden: expected a text, a number, true or false, found [128]"},
       {"\"build\": \"mlp\"}", "\"file\": \"none.json\"}", "/graphs/0: "},
+      {"\"build\": \"mlp\"}", "\"file\": \"/dev/zero\"}", "expected a readable regular file"},
       {"\"batch\"", "\"bath\"",
        "/rewrites/0/bath: expected a rewrite, found \"bath\" (nearest: \"batch\")"},
       {"\"same\", 8", "\"same\", 0", ":5:35: /rewrites/0/batch/1: expected a batch, found 0"},

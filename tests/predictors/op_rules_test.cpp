@@ -76,6 +76,19 @@ TEST_F(OpRules, ReluIsItsChildWhereThereIsOne) {
   EXPECT_EQ(count(wrapper), 0u);
 }
 
+TEST_F(OpRules, ASparseGradientTouchesItsRowsOfTheTable) {
+  const auto rows = f.tensor({2048, 64}), table = f.tensor({1000000, 64});
+  const int index_add =
+      f.node("aten::index_add_", {table, f.integer(0), f.tensor({2048}, DType::kInt64), rows});
+  const int add = f.node("aten::add", {table, table, f.real(-0.1), table});
+  const int add_in_place = f.node("aten::add_", {table, table, f.real(-0.1)}, {table});
+  f.adopt(add, {index_add});
+  f.adopt(add_in_place, {add});
+  EXPECT_EQ(count(add_in_place), 0u);
+  EXPECT_EQ(count(add), 0u);
+  EXPECT_LT(one(index_add).bytes().value, 4 * 4.0 * 2048 * 64);
+}
+
 TEST_F(OpRules, RedispatchUnderTheSameNameCountsOnce) {
   const int outer = f.node("aten::sum", {f.tensor({10, 10})}, {f.tensor({})});
   const int inner = f.node("aten::sum", {f.tensor({10, 10})}, {f.tensor({})});

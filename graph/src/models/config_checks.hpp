@@ -11,6 +11,13 @@ namespace perfmodel {
 
 // What builders ask of a config, and how they say what is wrong with it.
 
+/// The names of a table of presets.
+template <class Sizes>
+std::vector<std::string_view> preset_names(const Sizes& sizes) {
+  std::vector<std::string_view> names;
+  for (const auto& size : sizes) names.push_back(size.name);
+  return names;
+}
 /// "expected an LSTM preset (a, b), found "c"": all names if they are few, else the nearest ones.
 Unexpected unknown_preset(std::string_view what, std::string_view found,
                           const std::vector<std::string_view>& known);

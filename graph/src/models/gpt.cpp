@@ -146,11 +146,7 @@ constexpr std::array<GptSize, 7> kSizes = {{{"gpt2", 12, 768, 12, 1024},
 
 }  // namespace
 
-std::vector<std::string_view> gpt_presets() {
-  std::vector<std::string_view> names;
-  for (const GptSize& size : kSizes) names.push_back(size.name);
-  return names;
-}
+std::vector<std::string_view> gpt_presets() { return preset_names(kSizes); }
 
 Result<GptConfig> gpt_preset(std::string_view name) {
   for (const GptSize& size : kSizes) {

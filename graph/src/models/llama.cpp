@@ -214,11 +214,7 @@ Result<void> check(const LlamaConfig& config) {
 
 }  // namespace
 
-std::vector<std::string_view> llama_presets() {
-  std::vector<std::string_view> names;
-  for (const LlamaSize& size : kSizes) names.push_back(size.name);
-  return names;
-}
+std::vector<std::string_view> llama_presets() { return preset_names(kSizes); }
 
 Result<LlamaConfig> llama_preset(std::string_view name) {
   for (const LlamaSize& size : kSizes) {

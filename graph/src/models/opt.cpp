@@ -179,11 +179,7 @@ constexpr std::array<OptSize, 4> kSizes = {{{"opt-125m", 12, 768, 12},
 
 }  // namespace
 
-std::vector<std::string_view> opt_presets() {
-  std::vector<std::string_view> names;
-  for (const OptSize& size : kSizes) names.push_back(size.name);
-  return names;
-}
+std::vector<std::string_view> opt_presets() { return preset_names(kSizes); }
 
 Result<OptConfig> opt_preset(std::string_view name) {
   for (const OptSize& size : kSizes) {

@@ -265,11 +265,7 @@ Result<void> check(const T5Config& config) {
 
 }  // namespace
 
-std::vector<std::string_view> t5_presets() {
-  std::vector<std::string_view> names;
-  for (const T5Size& size : kSizes) names.push_back(size.name);
-  return names;
-}
+std::vector<std::string_view> t5_presets() { return preset_names(kSizes); }
 
 Result<T5Config> t5_preset(std::string_view name) {
   for (const T5Size& size : kSizes) {

@@ -10,8 +10,9 @@ namespace perfmodel {
 
 /// Why a predicted step takes as long as it does.
 struct Explanation {
-  /// "host" where most of the critical path is host work, else the family of kernels that takes
-  /// most of the device's part ("gemm", "collective", ...); and its share of the step, 0 to 1.
+  /// "host" where most of the critical path is host work and the host works for longer than the
+  /// device, else the family of kernels that takes most of the device's part ("gemm", "collective",
+  /// ...); and its share of the step, 0 to 1.
   std::string bound;
   double bound_share = 0;
   /// False: the prediction kept no ops, so there is no critical path, and the bound is told by

@@ -39,8 +39,7 @@ struct WhatIfAnswer {
   double exposed_communication_us = 0;
   std::optional<std::int64_t> batch;  ///< samples per step, if the variant's inputs tell
 
-  /// "host" where most of the critical path is host work, else the family of kernels that takes
-  /// most of the device's time; and its share of the step.
+  /// "host" or a family of kernels, and its share of the step: see Explanation.
   std::string bound;
   double bound_share = 0;
 

@@ -20,12 +20,14 @@ void Fingerprint::add(std::string_view text) {
 }
 
 Result<void> Fingerprint::add_file(const fs::path& file) {
+  // Not a pipe: whoever reads the file next would find it empty. Not a device: it may never end.
   std::error_code ignored;
   std::ifstream in;
-  if (!fs::is_directory(file, ignored)) in.open(file, std::ios::binary);
+  if (fs::is_regular_file(file, ignored)) in.open(file, std::ios::binary);
   if (!in.is_open()) {
-    return Unexpected{Error{
-        .code = ErrorCode::kIo, .message = "expected a readable file, found none", .file = file}};
+    return Unexpected{Error{.code = ErrorCode::kIo,
+                            .message = "expected a readable regular file, found none",
+                            .file = file}};
   }
   std::vector<char> buffer(std::size_t{1} << 16);
   std::uint64_t size = 0;

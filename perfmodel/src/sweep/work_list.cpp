@@ -17,8 +17,8 @@ Chunks::Chunks(const SweepPoints& points, std::uint64_t most_rows)
 
 Chunks::Range Chunks::rows(std::uint64_t chunk) const {
   if (pieces_ == 0) return {chunk * most_, std::min((chunk + 1) * most_, rows_)};
-  const std::uint64_t group = chunk / pieces_ * per_group_, piece = chunk % pieces_ * most_;
-  return {group + piece, group + std::min(piece + most_, per_group_)};
+  const std::uint64_t group = chunk / pieces_ * per_group_, piece = chunk % pieces_;
+  return {group + piece * per_group_ / pieces_, group + (piece + 1) * per_group_ / pieces_};
 }
 
 WorkList::WorkList(const Chunks& chunks, const std::vector<bool>& finished, std::size_t shard,

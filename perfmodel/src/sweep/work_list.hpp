@@ -10,7 +10,8 @@
 namespace perfmodel::sweep {
 
 /// Cuts the rows of a sweep into chunks of consecutive ones: whole groups (rows that share graph
-/// and rewrites), as many as fit, or pieces of a group that is larger than a chunk.
+/// and rewrites), as many as fit, or pieces of a group that is larger than a chunk: equal ones, so
+/// that no shard gets all the short ends.
 class Chunks {
  public:
   Chunks(const SweepPoints& points, std::uint64_t most_rows);

@@ -15,7 +15,10 @@ constexpr std::pair<std::string_view, std::string_view> kDelegates[] = {
     {"aten::pow", "aten::copy_"},  // to the power of one
     {"aten::relu_", "aten::clamp_min_"},
     {"aten::hardtanh", "aten::clamp"},
-    {"aten::hardtanh_", "aten::hardtanh"},
+    {"aten::add", "aten::index_add_"},  // of a sparse gradient to a table: its rows alone
+    {"aten::max", "aten::maximum"},
+    {"aten::min", "aten::minimum"},
+    {"aten::one_hot", "aten::scatter_"},
     {"aten::embedding", "aten::index_select"},
     {"aten::_embedding_bag_backward", "aten::_embedding_bag_dense_backward"},
     {"aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward"},
@@ -89,7 +92,8 @@ class FunctionRule final : public OpRule {
   }
 
   static bool delegates(const OpView& op) {
-    if (has_child(op, op.name())) return true;
+    const std::string_view name = op.name(), base = base_name(name);
+    if (has_child(op, name) || (base != name && has_child(op, base))) return true;
     for (const auto& [wrapper, child] : kDelegates) {
       if (wrapper == op.name() && has_child(op, child)) return true;
     }

@@ -819,16 +819,12 @@ Result<std::vector<FewShotCurve>> few_shot(std::span<const KernelTable> tables,
       }
     }
   }
-  for (int method = 0; method < 2; ++method) {
-    for (int points : counts) {
+  for (int points : counts) {
+    if (errors[0][{points, 1}].empty()) continue;  // all rows are measured, none is left to judge
+    for (std::size_t method = 0; method < curves.size(); ++method) {
       FewShotPointError point{.points = points, .low = std::numeric_limits<double>::infinity()};
       for (int seed = 1; seed <= seeds; ++seed) {
         const auto& list = errors[method][{points, seed}];
-        if (list.empty()) {
-          return fail(ErrorCode::kImpossible, "expected rows of GPU " + gpu +
-                                                  " above the launch "
-                                                  "floor and rows of other GPUs, found none");
-        }
         double sum = 0;
         for (double error : list) sum += error;
         const double mean = sum / static_cast<double>(list.size());
@@ -836,8 +832,14 @@ Result<std::vector<FewShotCurve>> few_shot(std::span<const KernelTable> tables,
         point.low = std::min(point.low, mean);
         point.high = std::max(point.high, mean);
       }
-      curves[static_cast<std::size_t>(method)].points.push_back(point);
+      curves[method].points.push_back(point);
     }
+  }
+  if (curves.front().points.empty()) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected more than {} rows of GPU {} above the launch floor, and rows "
+                            "of other GPUs",
+                            std::ranges::min(counts), gpu));
   }
   return curves;
 }
@@ -884,6 +886,10 @@ Result<EvalReport> evaluate(const KernelTable& table, const std::filesystem::pat
         static_cast<double>(inside) / static_cast<double>(report.rows.coverage_rows);
   }
   if (report.rows.measured_us.empty()) {
+    if (report.unknown_rows == 0) {
+      return fail(ErrorCode::kImpossible,
+                  "expected measured rows of the shapes and times that are asked for, found none");
+    }
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected measured rows of a family that the model file knows, found "
                             "{} rows of others",

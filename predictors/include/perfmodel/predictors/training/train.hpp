@@ -101,7 +101,8 @@ Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::pat
                               const std::filesystem::path& file);
 
 /// Error on a left-out GPU against the number of its kernels that were measured, by random and by
-/// k-means choice: mean over `seeds`, lowest and highest.
+/// k-means choice: mean over `seeds`, lowest and highest. Counts that leave no kernel to
+/// judge have no point; an error where none has one.
 struct FewShotPointError {
   int points = 0;
   double mean = 0, low = 0, high = 0;
