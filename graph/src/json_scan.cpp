@@ -214,11 +214,12 @@ class Scanner {
     Frame& frame = frames_.back();
     frame.key = text_.substr(begin, at_ - 1 - begin);
     if (frames_.size() == 1) {
-      scan_.keys |= frame.key == "id"     ? 1u
-                    : frame.key == "name" ? 2u
-                    : frame.key == "ph"   ? 4u
-                    : frame.key == "ts"   ? 8u
-                                          : 0u;
+      scan_.keys |= frame.key == "id"                                    ? 1u
+                    : frame.key == "name"                                ? 2u
+                    : frame.key == "ph"                                  ? 4u
+                    : frame.key == "ts"                                  ? 8u
+                    : frame.key == "traceEvents" || frame.key == "nodes" ? 16u
+                                                                         : 0u;
     }
     expect_ = Expect::kColon;
   }

@@ -28,7 +28,8 @@ struct JsonScan {
   std::string pointer, message;  ///< of the first deviation; the pointer begins below the value
   bool over_limit = false;       ///< broken by a limit
   std::string copy;              ///< lenient: the value in strict JSON, without blanks
-  /// Which of the keys "id", "name", "ph", "ts" the value has, as bits 1, 2, 4, 8.
+  /// Which of the keys "id", "name", "ph", "ts" the value has, as bits 1, 2, 4, 8; 16: it has
+  /// "traceEvents" or "nodes", so it is a document.
   unsigned keys = 0;
 
   bool complete() const { return status == Status::kGood || status == Status::kRepaired; }

@@ -20,6 +20,11 @@ constexpr std::size_t kMaxMemberBytes = std::size_t{1} << 20;
 // Salvage: an element that is still open after so much text is looked at leniently.
 constexpr std::size_t kMostOpenBytes = std::size_t{8} << 20;
 constexpr std::size_t kGoodInARow = 64;  // before the fast way is tried again
+constexpr int kEndOfText = -1;
+
+std::string shown(int c) {
+  return c == kEndOfText ? "the end of the file" : shown_character(static_cast<char>(c));
+}
 
 bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -233,13 +238,13 @@ Result<bool> JsonStream::refill() {
   return *count > 0;
 }
 
-Result<char> JsonStream::peek() {
+Result<int> JsonStream::peek() {
   for (;;) {
     while (begin_ < end_ && is_blank(buffer_[begin_])) ++begin_;
-    if (begin_ < end_) return buffer_[begin_];
+    if (begin_ < end_) return static_cast<unsigned char>(buffer_[begin_]);
     const auto more = refill();
     if (!more) return Unexpected{more.error()};
-    if (!*more) return '\0';
+    if (!*more) return kEndOfText;
   }
 }
 
@@ -298,6 +303,7 @@ Result<JsonStream::Item> JsonStream::next() {
   restore_frame();
   if (phase_ == Phase::kStart) {
     if (auto begun = begin_document(); !begun) {
+      if (!log_.damage.empty() && bytes_read() == 0) begun.error().message = log_.damage;
       if (!salvage_ || bytes_read() == 0) return Unexpected{begun.error()};
       return start_lenient(begun.error());
     }
@@ -324,7 +330,7 @@ Result<void> JsonStream::begin_document() {
     first = peek();
     if (!first) return Unexpected{first.error()};
   }
-  if (*first == '\0') {
+  if (*first == kEndOfText) {
     return Unexpected{error_at(begin_, "",
                                bytes_read() == 0 ? "expected JSON, found an empty file"
                                                  : "expected JSON, found only blanks")};
@@ -333,8 +339,14 @@ Result<void> JsonStream::begin_document() {
     const bool printable = *first >= ' ' && *first < 0x7F;
     return Unexpected{error_at(
         begin_, "",
-        printable ? fmt::format("expected a JSON object or array, found '{}'", *first)
+        printable ? "expected a JSON object or array, found " + shown(*first)
                   : "expected a JSON object or array, found binary data (a Chakra trace?)")};
+  }
+  if (salvage_ && *first == '{') {
+    const JsonScan scan = scan_element(kMostOpenBytes);
+    if (scan.complete() && looks_like_element(scan.keys)) {  // the front of the file is lost
+      return Unexpected{error_at(begin_, "", "expected the front of the file, found an element")};
+    }
   }
   bare_ = *first == '[';
   ++begin_;
@@ -426,9 +438,7 @@ Result<JsonStream::Item> JsonStream::next_member() {
   }
   if (!first_member_) {
     if (*c != ',') {
-      return Unexpected{error_at(begin_, "",
-                                 *c ? "expected ',' or '}', found " + shown_character(*c)
-                                    : "expected ',' or '}', found the end of the file")};
+      return Unexpected{error_at(begin_, "", "expected ',' or '}', found " + shown(*c))};
     }
     ++begin_;
     c = peek();
@@ -436,9 +446,7 @@ Result<JsonStream::Item> JsonStream::next_member() {
   }
   first_member_ = false;
   if (*c != '"') {
-    return Unexpected{error_at(begin_, "",
-                               *c ? "expected a key, found " + shown_character(*c)
-                                  : "expected a key, found the end of the file")};
+    return Unexpected{error_at(begin_, "", "expected a key, found " + shown(*c))};
   }
   auto key = read_string();
   if (!key) return Unexpected{key.error()};
@@ -450,20 +458,66 @@ Result<JsonStream::Item> JsonStream::next_member() {
   c = peek();
   if (!c) return Unexpected{c.error()};
   if (member_key_ == array_key_) {
-    if (*c != '[') {
-      Error error = error_at(begin_, "/" + array_key_,
-                             fmt::format("expected an array, found {}",
-                                         *c ? json_kind(std::string_view(&*c, 1)) : "nothing"));
-      error.code = ErrorCode::kFormat;
-      return Unexpected{std::move(error)};
-    }
+    if (auto begins = expect_array(*c); !begins) return Unexpected{begins.error()};
     ++begin_;
     array_seen_ = true;
     phase_ = Phase::kArray;
     return next_elements();
   }
+  member_place_ = error_at(begin_, "/" + shown_text(member_key_), "");
+  if (salvage_ && !array_seen_) return salvage_member();
   if (auto read = read_value(member_text_); !read) return Unexpected{read.error()};
   return Item::kMember;
+}
+
+// A bracket in the head that is never closed must not swallow the array, so the value is looked at
+// before it is taken.
+Result<JsonStream::Item> JsonStream::salvage_member() {
+  const JsonScan scan = scan_element(kMostOpenBytes);
+  bool swallows = false;
+  if (scan.complete()) {
+    std::size_t behind = scan.past;
+    const auto next = look_behind(behind);
+    swallows = is_document(scan.keys) && next && *next == kEndOfText;
+  } else if (buffer_[begin_] == '{' || buffer_[begin_] == '[') {
+    const char* const text = buffer_.data() + begin_;
+    const char* const end = buffer_.data() + end_;
+    const char* const past = find_container_end(text, end, limits_.nesting);
+    const std::string_view value(text, static_cast<std::size_t>((past ? past : end) - text));
+    swallows = past == nullptr || value.find('"' + array_key_ + '"') != std::string_view::npos;
+  }
+  if (swallows) {
+    member_place_.message = "expected a value that ends in front of the " + array_key_;
+    return Unexpected{member_place_};
+  }
+  if (!scan.complete()) {
+    if (auto read = read_value(member_text_); !read) return Unexpected{read.error()};
+    return Item::kMember;
+  }
+  member_text_.assign(buffer_.data() + begin_, std::min(scan.past, kMaxMemberBytes + 1));
+  if (member_text_.size() > kMaxMemberBytes) member_text_.clear();
+  begin_ += scan.past;
+  return Item::kMember;
+}
+
+Result<void> JsonStream::expect_array(int first) const {
+  Error error = error_at(begin_, "/" + array_key_, "");
+  error.code = ErrorCode::kFormat;
+  const char c = static_cast<char>(first);
+  if (first == '[' && !array_seen_) return {};
+  error.message =
+      first == '[' ? "expected one such array, found a second one"
+                   : fmt::format("expected an array, found {}", json_kind(std::string_view(&c, 1)));
+  return Unexpected{std::move(error)};
+}
+
+Result<void> JsonStream::check_member() const {
+  const JsonScan scan = scan_json(member_text_ + ',', JsonManner::kStrict, limits_);
+  if (scan.complete() || member_text_.empty()) return {};
+  Error error = member_place_;
+  error.json_pointer += scan.pointer;
+  error.message = scan.message;
+  return Unexpected{std::move(error)};
 }
 
 JsonStream::Found JsonStream::find_element_end(std::size_t begin) {
@@ -565,7 +619,7 @@ Result<JsonStream::Item> JsonStream::next_elements() {
       if (bare_) return finish();
       return next();
     }
-    if (*c == '\0') return broken_off("',' or ']'");
+    if (*c == kEndOfText) return broken_off("',' or ']'");
 
     // Collect complete elements of the text at hand.
     std::size_t at = begin_;
@@ -652,9 +706,8 @@ Result<JsonStream::Item> JsonStream::finish() {
   phase_ = Phase::kDone;
   const auto rest = peek();
   if (!rest) return Unexpected{rest.error()};
-  if (*rest == '\0') return Item::kEnd;
-  Error error =
-      error_at(begin_, "", "expected the end of the file, found " + shown_character(*rest));
+  if (*rest == kEndOfText) return Item::kEnd;
+  Error error = error_at(begin_, "", "expected the end of the file, found " + shown(*rest));
   if (!salvage_) return Unexpected{std::move(error)};
   begin_drop(begin_, error.message, false);
   do {
@@ -677,6 +730,13 @@ bool JsonStream::rescan_piece() {
   good_in_a_row_ = 0;
   lenient_until_ = offset_of(piece_end_);
   return true;
+}
+
+std::string JsonStream::cut_text(std::size_t kept, std::string_view elements) const {
+  const Error end = error_at(end_, "", "");
+  return fmt::format(
+      "the file breaks off in line {}, column {} (byte {}); {} complete {} were kept", end.line,
+      end.column, offset_of(end_), kept, elements);
 }
 
 std::string JsonStream::place_at(std::size_t position, std::string_view message) const {
@@ -741,7 +801,7 @@ Result<JsonStream::Item> JsonStream::next_lenient() {
   for (;;) {
     const auto c = peek();
     if (!c) return Unexpected{c.error()};
-    if (*c == '\0') return end_lenient();
+    if (*c == kEndOfText) return end_lenient();
     if (drop_) {
       if (*c == '{') {
         const JsonScan scan = scan_element(kMostOpenBytes);
@@ -773,7 +833,7 @@ Result<JsonStream::Item> JsonStream::next_lenient() {
       }
     }
     if (*c != '{') {
-      begin_drop(begin_, fmt::format("expected an object, found {}", shown_character(*c)), false);
+      begin_drop(begin_, "expected an object, found " + shown(*c), false);
       continue;
     }
     if (!needs_comma_ && good_in_a_row_ >= kGoodInARow && offset_of(begin_) >= lenient_until_) {
@@ -792,8 +852,13 @@ Result<JsonStream::Item> JsonStream::next_lenient() {
 
 bool JsonStream::looks_like_element(unsigned keys) const {
   constexpr unsigned kId = 1, kName = 2, kPhase = 4, kStamp = 8;
-  if ((keys & kName) == 0) return false;
+  if ((keys & kName) == 0 || is_document(keys)) return false;
   return array_key_ == "nodes" ? (keys & kId) != 0 : (keys & (kPhase | kStamp)) != 0;
+}
+
+bool JsonStream::is_document(unsigned keys) {
+  constexpr unsigned kDocument = 16;
+  return (keys & kDocument) != 0;
 }
 
 // The value at hand, read on until it ends, breaks or has `most` bytes.
@@ -802,8 +867,9 @@ JsonScan JsonStream::scan_element(std::size_t most) {
     JsonScan scan =
         scan_json({buffer_.data() + begin_, end_ - begin_}, JsonManner::kLenient, limits_);
     scanned_ += scan.complete() ? scan.past : scan.defect;
-    if (scan.status != JsonScan::Status::kOpen) return scan;
-    if (end_ - begin_ > most) {
+    const bool open = scan.status == JsonScan::Status::kOpen;
+    if (!open && !(scan.complete() && scan.past > most)) return scan;
+    if (!open || end_ - begin_ > most) {
       scan.status = JsonScan::Status::kBroken;
       scan.message = fmt::format("expected its end within {} bytes, found none", most);
       scan.defect = 0;
@@ -836,13 +902,14 @@ Result<JsonStream::Item> JsonStream::take_lenient(const JsonScan& scan) {
   return Item::kElements;
 }
 
-Result<char> JsonStream::look_behind(std::size_t& distance) {
+// Moves `distance` from begin_ to the next character that is no blank, and returns it.
+Result<int> JsonStream::look_behind(std::size_t& distance) {
   for (;;) {
     while (begin_ + distance < end_ && is_blank(buffer_[begin_ + distance])) ++distance;
-    if (begin_ + distance < end_) return buffer_[begin_ + distance];
+    if (begin_ + distance < end_) return static_cast<unsigned char>(buffer_[begin_ + distance]);
     const auto more = refill();
     if (!more) return Unexpected{more.error()};
-    if (!*more) return '\0';
+    if (!*more) return kEndOfText;
   }
 }
 
@@ -851,7 +918,7 @@ Result<bool> JsonStream::array_ends_here() {
   std::size_t distance = 1;
   auto c = look_behind(distance);
   if (!c) return Unexpected{c.error()};
-  if (*c == '\0' || bare_) return *c == '\0';
+  if (*c == kEndOfText || bare_) return *c == kEndOfText;
   if (*c != ',') return *c == '}';
   ++distance;
   c = look_behind(distance);
@@ -870,6 +937,11 @@ Result<JsonStream::Item> JsonStream::end_lenient() {
   }
   if (next_index_ == 0 && first_error_) return Unexpected{*first_error_};
   return Item::kEnd;
+}
+
+std::string SalvageLog::first_place() const {
+  if (!damage.empty()) return damage;
+  return dropped_places.empty() ? "" : dropped_places.front();
 }
 
 void SalvageLog::report(std::string_view elements, std::vector<std::string>& warnings) const {

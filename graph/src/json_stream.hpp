@@ -23,6 +23,8 @@ struct SalvageLog {
   std::vector<std::string> dropped_places, repaired_places;  // at most kShown each
   std::string damage;                                        // why the text could not be read on
 
+  /// The first thing that was left out, or nothing: why a file holds no elements.
+  std::string first_place() const;
   /// Sentences for `warnings`; `elements` is "events" or "nodes".
   void report(std::string_view elements, std::vector<std::string>& warnings) const;
 };
@@ -65,6 +67,8 @@ class JsonStream {
   // Valid after kMember, until the next call. The text of a member longer than 1 MiB is empty.
   const std::string& member_key() const { return member_key_; }
   const std::string& member_text() const { return member_text_; }
+  /// The first syntax error of the member; nothing is known of one longer than 1 MiB.
+  Result<void> check_member() const;
 
   // Valid after kElements, until the next call.
 
@@ -81,7 +85,9 @@ class JsonStream {
   std::uint64_t bytes_scanned() const { return scanned_; }
   bool array_seen() const { return array_seen_; }
   const SalvageLog& salvage_log() const { return log_; }
-  bool cut_off() const { return cut_off_; }                          ///< only with `salvage`
+  bool cut_off() const { return cut_off_; }  ///< only with `salvage`
+  /// "the file breaks off in line 7, column 1 (byte 90); 5 complete events were kept".
+  std::string cut_text(std::size_t kept, std::string_view elements) const;
   std::uint64_t bytes_read() const { return source_.bytes_read(); }  ///< inflated bytes so far
 
   /// An error at element `i` of the current piece: "/nodes/<index><pointer_tail>: message".
@@ -95,9 +101,11 @@ class JsonStream {
              const ReadOptions& options);
   Error error_at(std::size_t position, std::string pointer, std::string message) const;
   Result<bool> refill();  // false: no more text
-  Result<char> peek();    // next non-blank character, '\0' at the end of text
+  Result<int> peek();     // next non-blank character, negative at the end of text
   Result<void> begin_document();
   Result<Item> next_member();
+  Result<Item> salvage_member();
+  Result<void> expect_array(int first) const;
   Result<Item> next_elements();
   Result<Item> broken_off(std::string_view expected);
   Result<std::string> read_string();
@@ -128,8 +136,9 @@ class JsonStream {
   Result<Item> end_lenient();
   Result<Item> take_lenient(const JsonScan& scan);
   bool looks_like_element(unsigned keys) const;
-  Result<char> look_behind(std::size_t& distance);
+  Result<int> look_behind(std::size_t& distance);
   Result<bool> array_ends_here();
+  static bool is_document(unsigned keys);
   void begin_drop(std::size_t position, std::string_view message, bool open);
   void end_drop();
   void note_repair(std::size_t position, std::string_view message);
@@ -153,6 +162,7 @@ class JsonStream {
   bool array_closed_ = false;
 
   std::string member_key_, member_text_;
+  Error member_place_;
   std::size_t piece_begin_ = 0, piece_end_ = 0;  // frame positions in buffer_
   char saved_begin_ = 0, saved_end_ = 0;
   bool framed_ = false;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -24,12 +25,13 @@ Unexpected write_error(const std::filesystem::path& file, std::string_view what)
       .code = ErrorCode::kIo, .message = fmt::format("cannot write: {}", what), .file = file}};
 }
 
-// Unique among the processes and threads that may write the same file.
+// Unique among the processes and threads that may write the same file; the end of a long name is
+// left out, as a name may have 255 bytes.
 std::filesystem::path temporary_name(const std::filesystem::path& file) {
   static std::atomic<unsigned> count{0};
-  std::filesystem::path name = file;
-  name += fmt::format(".{}.{}.tmp", ::getpid(), count.fetch_add(1));
-  return name;
+  constexpr std::size_t kMostBytes = 200;
+  const std::string name = file.filename().string().substr(0, kMostBytes);
+  return file.parent_path() / fmt::format("{}.{}.{}.tmp", name, ::getpid(), count.fetch_add(1));
 }
 
 // Not every file system can be asked.
@@ -40,7 +42,7 @@ constexpr mode_t kMode = 0666;  // less what the user's mask takes
 }  // namespace
 
 struct OutputFile::State {
-  std::filesystem::path file;
+  std::filesystem::path name, file;        // as it was given; behind all links
   std::optional<TemporaryName> temporary;  // none: written directly
   int descriptor = -1;
   std::string waiting;  // to be written with what follows
@@ -59,14 +61,21 @@ struct OutputFile::State {
     if (problem == 0) problem = reason;
   }
 
+  // What was there keeps its permissions.
   void open_temporary() {
+    struct stat old;
+    const bool replaces = ::stat(file.c_str(), &old) == 0;
     do {  // a killed process of the same number may have left one
       temporary.emplace(temporary_name(file));
-      descriptor = ::open(temporary->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
+      descriptor = ::open(temporary->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                          replaces ? kMode & old.st_mode : kMode);
     } while (descriptor < 0 && errno == EEXIST);
-    if (descriptor >= 0) return;
-    note_problem(errno);
-    temporary.reset();
+    if (descriptor < 0) {
+      note_problem(errno);
+      temporary.reset();
+    } else if (replaces) {  // not all file systems can; then fewer people may read it, never more
+      [[maybe_unused]] const int ignored = ::fchmod(descriptor, old.st_mode & 07777);
+    }
   }
 
   void open_directly() {
@@ -128,7 +137,7 @@ OutputFile::~OutputFile() = default;
 
 Result<OutputFile> OutputFile::create(const std::filesystem::path& file) {
   auto state = std::make_unique<State>();
-  state->file = file;
+  state->name = state->file = file;
   std::error_code ignored;
   const auto status = std::filesystem::status(file, ignored);
   if (std::filesystem::is_directory(status)) return write_error(file, "it is a folder");
@@ -142,6 +151,10 @@ Result<OutputFile> OutputFile::create(const std::filesystem::path& file) {
     state->gzip = true;
     state->header.os = 255;  // unknown
     deflateSetHeader(&state->stream, &state->header);
+  }
+  if (std::filesystem::is_regular_file(status)) {
+    const auto target = std::filesystem::canonical(file, ignored);  // a link stays one
+    if (!ignored) state->file = target;
   }
   if (special) {
     state->open_directly();
@@ -168,7 +181,7 @@ Result<void> OutputFile::finish() {
   if (state_->gzip) state_->compress({}, Z_FINISH);
   state_->finished = true;
   state_->close();
-  if (state_->problem != 0) return write_error(state_->file, std::strerror(state_->problem));
+  if (state_->problem != 0) return write_error(state_->name, std::strerror(state_->problem));
   return {};
 }
 
@@ -177,10 +190,10 @@ Result<void> OutputFile::commit() {
   if (!state_->finished) {
     if (auto finished = finish(); !finished) return finished;
   }
-  if (state_->problem != 0) return write_error(state_->file, std::strerror(state_->problem));
+  if (state_->problem != 0) return write_error(state_->name, std::strerror(state_->problem));
   if (!state_->temporary) return {};
   if (::rename(state_->temporary->c_str(), state_->file.c_str()) != 0) {
-    return write_error(state_->file, std::strerror(errno));
+    return write_error(state_->name, std::strerror(errno));
   }
   state_->temporary.reset();
   return {};

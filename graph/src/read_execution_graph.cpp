@@ -771,6 +771,9 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
     if (*item == JsonStream::Item::kEnd) break;
     if (*item == JsonStream::Item::kMember) {
       has_trace_events |= stream.member_key() == "traceEvents";
+      if (!options.salvage && !has_trace_events) {
+        if (auto good = stream.check_member(); !good) return Unexpected{good.error()};
+      }
       reader.head_member(stream.member_key(), stream.member_text());
     } else if (auto read = reader.piece(stream); !read) {
       if (read.error().file.empty()) read.error().file = file;
@@ -783,10 +786,13 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
                         "expected an execution graph, found a timed (Kineto) trace");
   }
   if (!stream.array_seen()) return format_error(file, "", "expected key \"nodes\", found none");
-  if (graph.nodes.empty()) return format_error(file, "/nodes", "expected nodes, found none");
+  if (graph.nodes.empty()) {
+    const std::string lost = stream.salvage_log().first_place();
+    return format_error(file, "/nodes",
+                        "expected nodes, found none" + (lost.empty() ? lost : "; " + lost));
+  }
   if (stream.cut_off()) {
-    graph.warnings.push_back(
-        fmt::format("the file breaks off; {} complete nodes were kept", graph.nodes.size()));
+    graph.warnings.push_back(stream.cut_text(graph.nodes.size(), "nodes"));
   }
   stream.salvage_log().report("nodes", graph.warnings);
   if (options.salvage) drop_repeated_ids(graph);

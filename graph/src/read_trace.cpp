@@ -744,8 +744,7 @@ Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& o
               .file = file}};
   }
   if (stream->cut_off()) {
-    trace.warnings.push_back(
-        fmt::format("the file breaks off; {} complete events were kept", trace.event_count));
+    trace.warnings.push_back(stream->cut_text(trace.event_count, "events"));
   }
   stream->salvage_log().report("events", trace.warnings);
   trace.text_bytes = stream->bytes_read();

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "keep_inputs.hpp"
 #include "output.hpp"
 #include "perfmodel/edit_distance.hpp"
 #include "perfmodel/version.hpp"
@@ -105,6 +106,10 @@ int run(int argc, char** argv, MakeCommands make_commands) {
     while (message.ends_with('\n')) message.pop_back();
     complain(message + " (see --help)");
     return kBadUsage;
+  }
+  if (const Result<void> kept = keep_inputs(app); !kept) {
+    complain(to_string(kept.error()));
+    return kBadInput;
   }
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <memory>
 
 #include "arguments.hpp"
@@ -22,17 +21,6 @@ struct RewriteArguments {
   ReadOptions reading;
   bool json = false;
 };
-
-Result<void> check_output(const RewriteArguments& arguments) {
-  std::error_code ignored;
-  if (arguments.output != arguments.graph &&
-      !std::filesystem::equivalent(arguments.output, arguments.graph, ignored)) {
-    return {};
-  }
-  return Unexpected{Error{.code = ErrorCode::kImpossible,
-                          .message = "expected an output other than the input, found the same file",
-                          .file = arguments.output}};
-}
 
 std::string command_line(const RewriteArguments& arguments) {
   std::string text = "perfpredict rewrite " + file_name(arguments.graph);
@@ -67,7 +55,7 @@ Json counts(const std::vector<std::pair<std::string, std::size_t>>& names) {
 }
 
 Json to_json(const RewriteArguments& arguments, const ExecutionGraph& graph,
-             const std::vector<Step>& steps) {
+             const std::vector<Step>& steps, const std::vector<std::string>& warnings) {
   Json json = document(schemas::kRewrite);
   json.update({{"source", file_name(arguments.graph)},
                {"graph", file_name(arguments.output)},
@@ -75,7 +63,8 @@ Json to_json(const RewriteArguments& arguments, const ExecutionGraph& graph,
                {"nodes", graph.nodes.size()},
                {"top_level_ops", top_level_ops(graph).size()},
                {"command", command_line(arguments)},
-               {"rewrites", Json::array()}});
+               {"rewrites", Json::array()},
+               {"warnings", warnings}});
   for (const Step& step : steps) {
     json["rewrites"].push_back({{"rewrite", step.rewrite},
                                 {"nodes_changed", step.difference.nodes_changed},
@@ -86,27 +75,29 @@ Json to_json(const RewriteArguments& arguments, const ExecutionGraph& graph,
 }
 
 std::string to_lines(const RewriteArguments& arguments, const ExecutionGraph& graph,
-                     const std::vector<Step>& steps) {
+                     const std::vector<Step>& steps, const std::vector<std::string>& warnings) {
   TextList list;
   list.row("graph", arguments.output);
   for (const Step& step : steps) list.row(step.rewrite, to_string(step.difference));
   list.row("size", fmt::format("{}, {}", counted(graph.nodes.size(), "node"),
                                counted(top_level_ops(graph).size(), "top-level op")));
-  return "\n" + list.text();
+  std::string text = "\n" + list.text();
+  for (const std::string& warning : warnings) text += wrapped(warning, "  warning: ", 4);
+  return text;
 }
 
 Result<void> execute(const RewriteArguments& arguments) {
-  if (auto other = check_output(arguments); !other) return other;
   auto source = read_graph_file(arguments.graph, arguments.reading);
   if (!source) return Unexpected{source.error()};
   std::vector<Step> steps;
+  const std::vector<std::string> warnings = source->warnings;
   const auto graph = apply(std::move(*source), arguments, steps);
   if (!graph) return Unexpected{graph.error()};
   const auto written =
       write_execution_graph(*graph, arguments.output, {.generator = command_line(arguments)});
   if (!written) return written;
-  if (arguments.json) return print_document(to_json(arguments, *graph, steps));
-  return print_report(to_lines(arguments, *graph, steps));
+  if (arguments.json) return print_document(to_json(arguments, *graph, steps, warnings));
+  return print_report(to_lines(arguments, *graph, steps, warnings));
 }
 
 }  // namespace

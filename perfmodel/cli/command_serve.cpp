@@ -44,8 +44,11 @@ void stop_on_signals(serve::Server& server, const std::string& socket) {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    struct sigaction old {};
+    sigaction(signal, nullptr, &old);
+    if (old.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);  // nohup
+  }
 }
 
 Result<void> execute(Arguments& arguments) {

@@ -108,6 +108,19 @@ void warn(WhatIfReport& report, const std::string& warning) {
   }
 }
 
+// A host-bound step is as fast as its host: then rows compare machines, not GPUs.
+void warn_of_hosts(const std::vector<ChosenOverheads>& tables, WhatIfReport& report) {
+  std::vector<std::string> files;
+  for (const ChosenOverheads& table : tables) {
+    if (std::ranges::find(files, table.file) == files.end()) files.push_back(table.file);
+  }
+  if (files.size() < 2) return;
+  warn(report,
+       fmt::format("overheads of different machines ({}): where the host bounds a step, rows "
+                   "compare hosts as well as GPUs; --overheads takes one table for all",
+                   fmt::join(files, ", ")));
+}
+
 Result<void> load_targets(const Arguments& arguments, Loaded& loaded, WhatIfReport& report) {
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
@@ -136,6 +149,7 @@ Result<void> load_targets(const Arguments& arguments, Loaded& loaded, WhatIfRepo
          .overheads = loaded.tables.back().table.get(),
          .options = {.models = &loaded.models.back(), .world_size = arguments.world}});
   }
+  warn_of_hosts(loaded.tables, report);
   return {};
 }
 
@@ -173,6 +187,7 @@ Result<void> execute(const Arguments& arguments) {
   if (auto found = load_targets(arguments, loaded, report); !found) return found;
   const auto graph = read_graph_file(arguments.graph, arguments.reading);
   if (!graph) return Unexpected{graph.error()};
+  for (const std::string& warning : graph->warnings) warn(report, warning);
   if (auto answered = answer(*graph, arguments, report); !answered) return answered;
   if (auto readable = loaded.chosen.check(); !readable) return readable;
   if (!arguments.plot.empty()) {

@@ -14,7 +14,8 @@ extern "C" void end_by_signal(int signal) {
 
 void set_up_signals() {
   std::signal(SIGXFSZ, SIG_IGN);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal :
+       {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU, SIGALRM, SIGVTALRM, SIGUSR1, SIGUSR2}) {
     struct sigaction action = {};
     sigaction(signal, nullptr, &action);
     if (action.sa_handler != SIG_DFL) continue;

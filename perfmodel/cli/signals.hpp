@@ -2,8 +2,9 @@
 
 namespace perfmodel::cli {
 
-/// SIGINT, SIGTERM and SIGHUP end the program as they always do, but no temporary file stays
-/// behind. Ignored ones stay ignored (nohup). Beyond a limit of the file size, writing fails
+/// SIGINT, SIGTERM, SIGHUP and whatever else ends a process and can be caught (a limit of CPU time,
+/// a reader of standard output that is gone) do so as always, but no temporary file stays behind.
+/// Ignored ones stay ignored (nohup). Beyond a limit of the file size, writing fails
 /// instead of ending the program.
 void set_up_signals();
 

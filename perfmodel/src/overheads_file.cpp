@@ -154,13 +154,21 @@ class TableReader {
     }
   }
 
+  // A latency may be negative: clocks of host and device, as traces have them, disagree.
   template <class Value>
-  double time(const std::string& pointer, Value value) {
+  double latency(const std::string& pointer, Value value) {
     double us = 0;
     if (value.get(us) != simdjson::SUCCESS || !(std::abs(us) <= kMostUs)) {
       expect(pointer, "a number of microseconds, found something else");
       return 0;
     }
+    return us;
+  }
+
+  template <class Value>
+  double time(const std::string& pointer, Value value) {
+    const double us = latency(pointer, value);
+    if (us < 0) expect(pointer, fmt::format("a number of microseconds from 0 on, found {}", us));
     return us;
   }
 
@@ -328,7 +336,7 @@ class TableReader {
         {"event_gap_us", &device.event_gap_us}};
     if (!value.is_object()) return expect("/device", "an object, found none");
     for (const auto& [key, constant] : constants) {
-      if (has(value, key)) *constant = time(below("/device", key), value[key]);
+      if (has(value, key)) *constant = latency(below("/device", key), value[key]);
     }
   }
 
@@ -499,31 +507,37 @@ Result<void> write_overheads(const OverheadTable& table, const std::filesystem::
 }
 
 Result<OverheadTable> read_overheads(const std::filesystem::path& file) {
-  const auto failure = [&file](ErrorCode code, std::string pointer, std::string message) {
-    return Unexpected{Error{.code = code,
-                            .message = std::move(message),
-                            .file = file,
-                            .json_pointer = std::move(pointer)}};
-  };
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) {
-    return failure(ErrorCode::kIo, "", "expected a file, found a directory");
+    return Unexpected{Error{
+        .code = ErrorCode::kIo, .message = "expected a file, found a directory", .file = file}};
   }
   simdjson::padded_string text;
   if (const auto code = simdjson::padded_string::load(file.string()).get(text)) {
     if (code == simdjson::MEMALLOC) throw std::bad_alloc();
-    return failure(ErrorCode::kIo, "", "expected a readable file, found none");
+    return Unexpected{Error{
+        .code = ErrorCode::kIo, .message = "expected a readable file, found none", .file = file}};
   }
+  const auto failure = [&](ErrorCode code, std::optional<std::size_t> offset, std::string pointer,
+                           std::string message) {
+    Error error{.code = code,
+                .message = std::move(message),
+                .file = file,
+                .json_pointer = std::move(pointer)};
+    if (offset) set_position(error, *offset, text);
+    return Unexpected{std::move(error)};
+  };
   dom::parser parser;
   dom::element root;
   if (auto error = parser.parse(text).get(root)) {
     if (error == simdjson::MEMALLOC) throw std::bad_alloc();
-    return failure(ErrorCode::kSyntax, "",
+    return failure(ErrorCode::kSyntax, find_json_defect(text), "",
                    fmt::format("expected JSON, found: {}", simdjson::error_message(error)));
   }
   OverheadTable table;
   if (auto problem = TableReader(table).read(root)) {
-    return failure(ErrorCode::kFormat, problem->pointer, problem->message);
+    return failure(ErrorCode::kFormat, find_json_pointer(text, problem->pointer), problem->pointer,
+                   problem->message);
   }
   return table;
 }

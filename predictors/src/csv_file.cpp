@@ -1,8 +1,11 @@
 #include "csv_file.hpp"
 
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
+
+#include "perfmodel/graph/read_options.hpp"
 
 namespace perfmodel {
 namespace {
@@ -11,6 +14,15 @@ bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 Unexpected unreadable(const std::filesystem::path& file, ErrorCode code, std::string message) {
   return Unexpected{Error{.code = code, .message = std::move(message), .file = file}};
+}
+
+// What graphs and traces may do by default, without flags to change it: a table of kernels repeats
+// itself, but no table of measurements has so many rows.
+constexpr std::size_t kInflationFloor = std::size_t{64} << 20, kMostBytes = std::size_t{4} << 30;
+
+bool inflates_too_much(std::size_t inflated, gzFile file) {
+  const auto used = static_cast<std::size_t>(std::max<z_off_t>(gzoffset(file), 1));
+  return inflated > kInflationFloor && inflated / used > ReadLimits{}.inflation;
 }
 
 Result<std::string> read_inflated(const std::filesystem::path& file) {
@@ -41,6 +53,14 @@ Result<std::string> read_inflated(const std::filesystem::path& file) {
                         std::string("expected gzip data, found damage (") + reason + ")");
     }
     if (count == 0) return text;
+    if (text.size() > kMostBytes || inflates_too_much(text.size(), handle.get())) {
+      return unreadable(
+          file, ErrorCode::kSyntax,
+          fmt::format("expected a table of at most {} GiB that inflates to at most {} "
+                      "times its size, found {} bytes from {}",
+                      kMostBytes >> 30, ReadLimits{}.inflation, text.size(),
+                      gzoffset(handle.get())));
+    }
   }
 }
 

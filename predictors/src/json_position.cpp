@@ -90,6 +90,17 @@ std::size_t find_json_pointer(std::string_view document, std::string_view pointe
   return offset;
 }
 
+std::optional<std::size_t> find_json_defect(std::string_view text) {
+  using Json = nlohmann::json;
+  try {
+    static_cast<void>(
+        Json::parse(text, [](int, Json::parse_event_t, Json&) { return false; }));  // keeps nothing
+  } catch (const Json::parse_error& error) {
+    return std::min(text.size(), error.byte > 0 ? error.byte - 1 : 0);
+  }
+  return std::nullopt;
+}
+
 std::size_t find_json_key(std::string_view document, std::size_t number) {
   JsonText text(document);
   while (!text.at_end()) {

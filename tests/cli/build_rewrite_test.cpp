@@ -102,13 +102,37 @@ TEST(BuildCommand, ImpossibleSizesAreNamed) {
 
 TEST(RewriteCommand, TheInputIsNeverTheOutput) {
   const std::string graph = gpt(), before = read(graph);
-  const Outcome same = run({"rewrite", graph, "--batch", "8", "-o", graph});
-  EXPECT_EQ(same.status, 1);
-  EXPECT_THAT(same.err, HasSubstr("expected an output other than the input"));
   fs::create_symlink(graph, file("link.json"));
-  const Outcome link = run({"rewrite", graph, "--batch", "8", "-o", file("link.json")});
-  EXPECT_EQ(link.status, 1);
+  const std::string link = file("link.json"), rows = file("rows");
+  const std::string input = "expected an output other than the input, found the same file";
+  // Of every command, by whatever flag and path the files are named.
+  for (const auto& [words, message] : std::vector<std::pair<Words, std::string>>{
+           {{"rewrite", graph, "--batch", "8", "-o", graph}, input},
+           {{"rewrite", graph, "--batch", "8", "-o", link}, input},
+           {{"predict", graph, "--gpu", "t4", "--timeline", link}, input},
+           {{"overheads", graph, "-o", graph}, input},
+           {{"whatif", graph, "--gpu", "t4", "--csv", rows, "--plot", rows},
+            "expected another output for --"}}) {
+    const Outcome same = run(words);
+    EXPECT_EQ(same.status, 1);
+    EXPECT_THAT(same.err, HasSubstr(message));
+  }
+  EXPECT_FALSE(fs::exists(rows));
   EXPECT_EQ(read(graph), before);
+}
+
+TEST(RewriteCommand, SaysWhatSalvageLeftOut) {
+  const std::string text = read(gpt());
+  std::ofstream(file("cut.json")) << text.substr(0, text.size() / 2);
+  const Words words = {"rewrite", file("cut.json"), "--salvage", "-o", file("saved.json")};
+  const Outcome lines = run(words);
+  EXPECT_EQ(lines.status, 0) << lines.err;
+  EXPECT_THAT(lines.out, HasSubstr("warning: the file breaks off in line "));
+  Words json = words;
+  json.push_back("--json");
+  EXPECT_THAT(Json::parse(run(json).out)["warnings"][0], HasSubstr("the file breaks off in line "));
+  const Outcome asked = run({"whatif", file("cut.json"), "--salvage", "--gpu", "t4", "--json"});
+  EXPECT_THAT(Json::parse(asked.out)["warnings"].dump(), HasSubstr("the file breaks off in line "));
 }
 
 TEST(RewriteCommand, AFailedPreconditionWritesNothing) {

@@ -240,7 +240,7 @@ TEST(BadInput, RequestsThatTheFilesCannotAnswer) {
 TEST(BadInput, AModelFileOfAnotherKindIsToldByName) {
   Words words = predict_words(built_graph());
   words.insert(words.end(), {"--models", sample("kineto_plain_2023.json")});
-  expect_complaint(words, 1, "kineto_plain_2023.json: /schema: expected");
+  expect_complaint(words, 1, "kineto_plain_2023.json:1:1: /schema: expected");
 }
 
 TEST(BadInput, DataFolderAndOutputsThatDoNotExist) {

@@ -367,10 +367,10 @@ TEST(ModelFilesOfUsers, BrokenOnesAreOneLine) {
   const std::string kernels = written("q.csv", "op,rows,cols,dtype\nadd,512,512,fp32\n");
   const std::string target = written("kept2.json", "old");
   for (const auto& [content, part] : std::vector<std::pair<std::string, std::string>>{
-           {newer.dump(), "broken.json: /version: expected version 1, found 2"},
+           {newer.dump(), ": /version: expected version 1, found 2"},
            {unknown.dump(), "/models/0/features: expected the features of this program's version"},
-           {text.substr(0, text.size() / 2), "broken.json: expected a whole JSON document"},
-           {"", "broken.json: expected a whole JSON document"}}) {
+           {text.substr(0, text.size() / 2), ": expected a whole JSON document"},
+           {"", "broken.json:1:1: expected a whole JSON document"}}) {
     const std::string file = written("broken.json", content);
     expect_complaint({"eval", data(), "--model", file}, 1, part);
     expect_complaint({"kernels", kernels, "--gpu", "t4", "--models", file}, 1, part);

@@ -45,6 +45,16 @@ TEST(WhatIfCommand, CrossesRewritesAndGpus) {
   EXPECT_NEAR(last["speed_up"].get<double>(), by_hand, 1e-3 * by_hand);
 }
 
+TEST(WhatIfCommand, SaysWhereHostsDiffer) {
+  const Words words = {"whatif", dlrm(), "--gpus", "a100-sxm-40gb,v100-sxm2-32gb"};
+  EXPECT_THAT(run(words).out, HasSubstr("overheads of different machines (a100-sxm-40gb.json, "
+                                        "v100-sxm2-32gb.json)"));
+  Words one_host = words;
+  const auto data = fs::path(PERFMODEL_SOURCE_DIR) / "data" / "overheads" / "pooled.json";
+  one_host.insert(one_host.end(), {"--overheads", data.string()});
+  EXPECT_THAT(run(one_host).out, Not(HasSubstr("different machines")));
+}
+
 TEST(WhatIfCommand, TheBaselineIsWhatPredictSays) {
   const auto asked = run({"whatif", dlrm(), "--gpu", "a100-sxm-40gb", "--json"});
   const auto predicted = run({"predict", dlrm(), "--gpu", "a100-sxm-40gb", "--json"});

@@ -360,6 +360,7 @@ class Faults:
             "stdout closed": self.closed_stdout, "stdout full": self.full_stdout, "pipe closed": self.closed_pipe,
             "SIGINT": lambda c: self.ended_by(signal.SIGINT, c), "SIGTERM": lambda c: self.ended_by(signal.SIGTERM, c),
             "SIGHUP": lambda c: self.ended_by(signal.SIGHUP, c) if not c.stops_in_order else "-",
+            "SIGXCPU": lambda c: self.ended_by(signal.SIGXCPU, c) if c.name.startswith("build") else "-",
             "SIGKILL": lambda c: self.ended_by(signal.SIGKILL, c)}
         results, problems = {}, []
         for command in self.commands:

@@ -78,6 +78,31 @@ TEST_F(OutputFiles, SeveralAtOnceHaveNamesOfTheirOwn) {
   EXPECT_EQ(files(), 1U);
 }
 
+TEST_F(OutputFiles, KeepPermissionsAndLinksOfWhatTheyReplace) {
+  const fs::path file = folder / "a.txt", link = folder / "link.txt";
+  std::ofstream(file) << "old";
+  const auto mine = fs::perms::owner_read | fs::perms::owner_write;
+  fs::permissions(file, mine);
+  fs::create_symlink("a.txt", link);
+  auto out = OutputFile::create(link);
+  ASSERT_TRUE(out) << to_string(out.error());
+  out->write("new");
+  ASSERT_TRUE(out->commit());
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(read(file), "new");
+  EXPECT_EQ(fs::status(file).permissions(), mine);
+  EXPECT_EQ(files(), 2U);
+}
+
+TEST_F(OutputFiles, MayHaveTheLongestNames) {
+  const fs::path file = folder / std::string(255, 'n');
+  auto out = OutputFile::create(file);
+  ASSERT_TRUE(out) << to_string(out.error());
+  out->write("text");
+  ASSERT_TRUE(out->commit());
+  EXPECT_EQ(read(file), "text");
+}
+
 TEST_F(OutputFiles, AreCompressedByName) {
   const fs::path file = folder / "a.txt.gz";
   auto out = OutputFile::create(file);

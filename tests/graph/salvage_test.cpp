@@ -245,9 +245,18 @@ TEST_F(Salvage, HeadsAndTailsMayBeBroken) {
   EXPECT_EQ(trace("{\"x\":1 \"traceEvents\":[" + a + "," + b + "]}").names, "ab");
   EXPECT_EQ(trace("\"X\"}," + a + "," + b + "]}").names, "ab");  // the front was lost
   EXPECT_EQ(trace("[" + a + "," + b + "] and more").names, "ab");
-  EXPECT_EQ(trace("[" + a + "," + b).warnings,
-            std::vector<std::string>{"the file breaks off; 2 complete events were kept"});
+  EXPECT_EQ(
+      trace("[" + a + "," + b).warnings,
+      std::vector<std::string>{
+          "the file breaks off in line 1, column 143 (byte 142); 2 complete events were kept"});
   EXPECT_EQ(trace(events(a + "," + b) + "\n{\"x\":").names, "ab");
+  EXPECT_EQ(trace(a + "," + b + "]}").names, "ab");  // the same, in front of an element
+  EXPECT_EQ(trace(a + "\n" + b + "\n").names, "ab");
+  // A bracket of the head that is never closed.
+  EXPECT_EQ(trace("{\"x\":[1,\"traceEvents\":[" + a + "," + b + "]}").names, "ab");
+  EXPECT_EQ(trace("{\"x\":{\"y\":[],\"traceEvents\":[" + a + "," + b + "]}").names, "ab");
+  EXPECT_EQ(trace("{\"x\":[@],\"traceEvents\":[" + a + "]}").warnings,
+            std::vector<std::string>());  // closed: of no interest
   // Nothing to be saved: the error stands.
   EXPECT_EQ(trace("name,ts\n1,2\n").error,
             "in.json:1:1: expected a JSON object or array, found 'n'");
@@ -255,6 +264,55 @@ TEST_F(Salvage, HeadsAndTailsMayBeBroken) {
             "in.json:1:16: /traceEvents: expected an array, found a number");
   EXPECT_EQ(trace("").error, "in.json:1:1: expected JSON, found an empty file");
   EXPECT_EQ(graph(nodes("")).error, "in.json: /nodes: expected nodes, found none");
+}
+
+TEST_F(Salvage, HolesOfZeroBytesCostWhatTheyCover) {
+  const std::string hole(4096, '\0'), a = event('a'), b = event('b'), c = event('c');
+  for (const std::string& text :
+       {events(a + "," + hole + b + ",\n" + c), events(hole + a + "," + b + "," + c),
+        hole + events(a + "," + b + "," + c), "{\"x\":1" + hole + events(a + "," + b + "," + c)}) {
+    EXPECT_EQ(trace(text).names, "abc");
+    EXPECT_NE(trace_error(text), "");
+  }
+  EXPECT_EQ(trace(events(a + ",{\"ph\":\"X\"" + hole + b + "," + c)).names, "abc");
+  EXPECT_EQ(graph(nodes(node('r', 1, 1) + "," + hole + node('c', 2, 1))).names, "rc");
+  const std::string padded = events(a) + hole;
+  EXPECT_EQ(trace(padded).names, "a");
+  EXPECT_EQ(trace_error(padded), "in.json:3:3: expected the end of the file, found byte 0x00");
+}
+
+TEST_F(Salvage, ASecondArrayIsToldAndKept) {
+  const std::string twice =
+      "{\"traceEvents\":[" + event('a') + "],\"traceEvents\":[" + event('b') + "]}";
+  EXPECT_EQ(trace_error(twice),
+            "in.json:1:103: /traceEvents: expected one such array, found a second one");
+  const Kept kept = trace(twice);
+  EXPECT_EQ(kept.names, "ab");
+  ASSERT_EQ(kept.warnings.size(), 1u);
+  EXPECT_TRUE(kept.warnings[0].ends_with("expected one such array, found a second one"))
+      << kept.warnings[0];
+}
+
+TEST_F(Salvage, LimitsHoldForEveryElement) {
+  write(events(event('a') + ",\n" + event('b', ",\"x\":\"" + std::string(200, 'x') + "\"")));
+  ReadOptions options{.salvage = true};
+  options.limits.element_bytes = 100;
+  const auto trace = read_trace(file_, options);
+  ASSERT_TRUE(trace) << to_string(trace.error());
+  EXPECT_EQ(trace->host.size(), 1u);
+  EXPECT_EQ(trace->warnings.size(), 1u);
+}
+
+// Graphs are checked to the last value, those of the head that nobody needs, too.
+TEST_F(Salvage, HeadsOfGraphsAreJson) {
+  for (const char* value : {"@", "nul", "0123", "\"\\q\"", "NaN", "[1,]"}) {
+    write("{\"schema\":\"1.1.1\",\"pid\":" + std::string(value) + ",\"nodes\":[" + node('r', 1, 1) +
+          "]}");
+    const auto strict = read_execution_graph(file_);
+    ASSERT_FALSE(strict) << value;
+    EXPECT_TRUE(told(strict.error()).starts_with("in.json:1:25: /pid")) << told(strict.error());
+    EXPECT_TRUE(read_execution_graph(file_, {.salvage = true})) << value;
+  }
 }
 
 TEST_F(Salvage, OnlyTheFirstPlacesAreListed) {

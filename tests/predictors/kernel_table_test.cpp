@@ -303,6 +303,18 @@ TEST_F(KernelTables, ColumnsOfCampaignsAreChecked) {
             std::string::npos);
 }
 
+TEST_F(KernelTables, ASmallFileIsNoHugeTable) {
+  const fs::path file = folder_ / "t.csv.gz";
+  const std::string comment(std::size_t{1} << 20, '#');
+  gzFile out = gzopen(file.c_str(), "wb");
+  for (int i = 0; i < 80; ++i) gzwrite(out, comment.data(), static_cast<unsigned>(comment.size()));
+  gzclose(out);
+  const auto table = read_kernel_table(file, {.gpu_folder = kGpus});
+  ASSERT_FALSE(table);
+  EXPECT_NE(to_string(table.error()).find("inflates to at most 250 times its size"),
+            std::string::npos);
+}
+
 TEST_F(KernelTables, CompressedTablesAreReadAlike) {
   const fs::path file = folder_ / "t.csv.gz";
   const std::string text = "m,n,k\n8,8,8\n";

@@ -198,7 +198,7 @@ TEST_F(ModelFiles, AnotherSchemaOrVersion) {
   Json file = Json::parse(good_);
   file["version"] = 2;
   EXPECT_EQ(error_of_text(file.dump()),
-            "broken.json: /version: expected version 1, found 2, which needs a newer program");
+            "broken.json:1:47: /version: expected version 1, found 2, which needs a newer program");
   file["version"] = "1";
   EXPECT_NE(error_of_text(file.dump()).find("/version: expected an integer"), std::string::npos);
   file.erase("version");

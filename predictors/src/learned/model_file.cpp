@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "json_position.hpp"
 #include "perfmodel/output_file.hpp"
 #include "perfmodel/schema.hpp"
 
@@ -396,10 +397,12 @@ Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& f
   dom::element document;
   if (const auto code = parser.parse(text).get(document)) {
     if (code == simdjson::MEMALLOC) throw std::bad_alloc();
-    return fail(
-        {.code = ErrorCode::kSyntax,
-         .message = fmt::format("expected a whole JSON document, found {} bytes that are none ({})",
-                                text.size(), simdjson::error_message(code))});
+    Error error{
+        .code = ErrorCode::kSyntax,
+        .message = fmt::format("expected a whole JSON document, found {} bytes that are none ({})",
+                               text.size(), simdjson::error_message(code))};
+    if (const auto defect = find_json_defect(text)) set_position(error, *defect, text);
+    return fail(std::move(error));
   }
   std::optional<Error> error;
   const Reader root(document, "", error);
@@ -417,7 +420,10 @@ Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& f
     root.member("models").each([&](const Reader& item) { models.push_back(read_model(item)); });
   }
   if (!error && models.empty()) root.fail("models", "at least one model");
-  if (error) return fail(std::move(*error));
+  if (error) {
+    set_position(*error, find_json_pointer(text, error->json_pointer), text);
+    return fail(std::move(*error));
+  }
   return models;
 }
 

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include "perfmodel/result.hpp"
+
+namespace perfmodel::cli {
+
+/// An error where a flag that names an output (-o, --timeline, ...) of the commands that were
+/// parsed names a file that another flag or argument names, too, by whatever path.
+Result<void> keep_inputs(const CLI::App& app);
+
+}  // namespace perfmodel::cli
