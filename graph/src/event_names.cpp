@@ -52,8 +52,8 @@ constexpr std::array<std::string_view, 28> kLaunchCalls = {"cuGraphLaunch",
                                                            "hipMemsetAsync",
                                                            "hipModuleLaunchKernel"};
 
-template <std::size_t count>
-bool starts_with_any(const std::array<std::string_view, count>& prefixes, std::string_view name) {
+template <std::size_t kCount>
+bool starts_with_any(const std::array<std::string_view, kCount>& prefixes, std::string_view name) {
   return std::any_of(prefixes.begin(), prefixes.end(),
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }

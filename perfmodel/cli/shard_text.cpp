@@ -226,7 +226,11 @@ std::string rank_table(const ShardReport& report, const ReportedPlan& plan, bool
     cells.push_back(percent(row.memory / report.memory_cap));
     table.row(std::move(cells));
   }
-  return table.text(bold) + left_out;
+  const bool marked = timed && std::ranges::any_of(rows, [&](const RankRow& row) {
+                        return row.rank == plan.time->limiting_rank && all > 1;
+                      });
+  return table.text(bold) + (marked ? "* the others wait longest for its lookups\n" : "") +
+         left_out;
 }
 
 std::string advice_text(const ShardReport& report, const ReportedPlan& plan) {

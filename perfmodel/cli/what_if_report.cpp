@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "text_table.hpp"
@@ -16,7 +17,7 @@ std::string throughput(const WhatIfAnswer& answer) {
   const auto samples = answer.samples_per_s();
   if (!samples) return "";
   return *samples < 100 ? fmt::format("{:.2f}", *samples)
-                        : grouped(static_cast<std::size_t>(*samples + 0.5));
+                        : grouped(static_cast<std::size_t>(std::llround(*samples)));
 }
 
 std::string bound_text(const WhatIfAnswer& answer) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <string_view>
 
@@ -85,7 +86,7 @@ std::string sentences(const Prediction& prediction, const Explanation& made) {
   std::string text = fmt::format("One step takes {:.3f} ms; the GPU works for {:.0f} % of it.",
                                  prediction.e2e_us / 1e3, 100 * made.gpu_utilization);
   const std::string bound = made.bound == "host" ? "the host" : made.bound + " work";
-  const auto percent = static_cast<int>(100 * made.bound_share + 0.5);
+  const auto percent = std::lround(100 * made.bound_share);
   if (!made.from_critical_path) {
     text += fmt::format(" It waits mostly for {}", bound);
   } else if (made.bound != "host" && !made.path.empty() && made.path.front().name == "host") {

@@ -1,11 +1,9 @@
 #include "perfmodel/predictors/gpu.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 
 #include "json_file.hpp"
 
@@ -97,8 +95,11 @@ std::string nearest_names(std::string_view wanted, std::span<const Gpu> gpus) {
   }
   if (scored.empty()) return fmt::format("; none of the {} known ones is like it", gpus.size());
   std::sort(scored.begin(), scored.end());
-  scored.resize(std::min<std::size_t>(3, scored.size()));
-  return fmt::format("; the nearest known are {}", fmt::join(scored | std::views::values, ", "));
+  std::string text = "; the nearest known are ";
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, scored.size()); ++i) {
+    text += (i > 0 ? ", " : "") + scored[i].second;
+  }
+  return text;
 }
 
 /// Names of GPUs are single path components; anything else is a path.

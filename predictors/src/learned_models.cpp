@@ -286,7 +286,8 @@ Result<LearnedModels> LearnedModels::read(const std::filesystem::path& file) {
   if (!models) return Unexpected{models.error()};
   auto state = std::make_unique<State>();
   for (LearnedModel& model : *models) {
-    state->libraries[static_cast<std::size_t>(model.family)]->shared.add_model(std::move(model));
+    auto& library = *state->libraries[static_cast<std::size_t>(model.family)];
+    library.shared.add_model(std::move(model));
   }
   state->install();
   return LearnedModels(std::move(state));

@@ -40,6 +40,7 @@ Price unpack(const PriceWords& words) {
           .memory = time(4),
           .latency = time(5),
           .bound = static_cast<Bound>(words[7] >> 8 & 0xFF),
+          // What pack() put there. NOLINTNEXTLINE(performance-no-int-to-ptr)
           .model = {reinterpret_cast<const char*>(words[6]), words[7] >> 16},
           .in_range = (words[7] & 1) != 0};
 }

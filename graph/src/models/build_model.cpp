@@ -78,13 +78,13 @@ Result<void> resize(const ModelRequest& request, Config& config) {
   return {};
 }
 
-template <auto preset, auto build>
+template <auto kPreset, auto kBuild>
 Result<ExecutionGraph> make(const ModelRequest& request, std::string_view default_preset) {
-  auto config = preset(request.preset.empty() ? default_preset : request.preset);
+  auto config = kPreset(request.preset.empty() ? default_preset : request.preset);
   if (!config) return Unexpected{config.error()};
   if (auto chosen = choose_optimizer(request, *config); !chosen) return Unexpected{chosen.error()};
   if (auto resized = resize(request, *config); !resized) return Unexpected{resized.error()};
-  return build(*config);
+  return kBuild(*config);
 }
 
 struct Family {

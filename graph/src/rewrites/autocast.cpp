@@ -613,7 +613,7 @@ class Autocast {
         made.sequence = sequence_of(owner);
         ++shift_;
       }
-      casts_.push_back(std::move(made));
+      casts_.push_back(made);
       if (parameter && target == half_) cached_[tensor.id] = at;
     }
     changes[tensor.id] = casts_[at].result;

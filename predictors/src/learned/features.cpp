@@ -465,11 +465,11 @@ bool fill_interaction(const KernelWork& work, const Gpu& gpu, const Price& basel
   return true;
 }
 
-template <std::size_t N>
-constexpr FeatureSet make_set(const FeatureSpec (&specs)[N],
+template <std::size_t kSize>
+constexpr FeatureSet make_set(const FeatureSpec (&specs)[kSize],
                               bool (*fill)(const KernelWork&, const Gpu&, const Price&,
                                            FeatureRow&)) {
-  static_assert(N < kMaxFeatures, "one more column holds the chip");
+  static_assert(kSize < kMaxFeatures, "one more column holds the chip");
   return {specs, fill};
 }
 

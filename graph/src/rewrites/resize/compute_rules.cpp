@@ -84,14 +84,14 @@ void divide(Call& call) {
 }
 
 // Output k is like the k-th of these tensors.
-template <std::size_t... At>
+template <std::size_t... kAt>
 void like(Call& call) {
   std::size_t k = 0;
   const auto one = [&](std::size_t at) {
     if (const Layout* x = call.in(at)) call.give(k, Dims(x->dims));
     ++k;
   };
-  (one(At), ...);
+  (one(kAt), ...);
   for (; k < call.out_count(); ++k) {  // statistics, gradients of parameters
     Dims dims;
     for (std::int64_t size : call.out_shape(k)) dims.push_back(constant(size));
