@@ -332,13 +332,14 @@ TEST(Nasty, NamesInReports) {
   const std::string traced = write("nasty_trace.json", trace.dump());
   expect_plain({"trace", traced}, 0);
   expect_plain({"replay", traced}, 0);
-  const Json study = {{"schema", "perfmodel-sharding-study"},
-                      {"version", 1},
-                      {"name", "n" + kNasty},
-                      {"gpu", "a100-sxm-80gb"},
-                      {"world", 2},
-                      {"batch_per_rank", 64},
-                      {"tables", {{{"name", "t" + kNasty}, {"rows", 1000}, {"dim", 64}}}}};
+  const Json study = {
+      {"schema", "perfmodel-sharding-study"},
+      {"version", 1},
+      {"name", "n" + kNasty},
+      {"gpu", "a100-sxm-80gb"},
+      {"world", 2},
+      {"batch_per_rank", 64},
+      {"tables", {{{"name", "t" + kNasty}, {"rows", 1000}, {"dim", 64}, {"pooling", 1}}}}};
   expect_plain({"shard", write("nasty_study.json", study.dump()), "--time-budget", "0.1"}, 0);
 }
 
@@ -350,7 +351,8 @@ TEST(Nasty, IdsOfKernelsAreRefused) {
     expect_error({"kernels", file, "--gpu", "t4"}, 1,
                  "ids.csv:2:17: id: expected one line of plain text, found \"a?");
   }
-  const std::string fine = write("ids.csv", "op,m,n,k,dtype,id\ngemm,1,1,1,fp16,\"é,\"\"日\"\n");
+  const std::string fine =
+      write("ids.csv", "op,m,n,k,dtype,id\ngemm,512,512,512,fp16,\"é,\"\"日\"\n");
   EXPECT_NE(output_of({"kernels", fine, "--gpu", "t4"}).find("\"é,\"\"日\","), std::string::npos);
 }
 
