@@ -1,7 +1,6 @@
 #include "perfmodel/graph/secrets.hpp"
 
 #include <fmt/format.h>
-#include <simdjson.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "lower_case.hpp"
+#include "perfmodel/graph/plain_text.hpp"
 
 namespace perfmodel {
 namespace {
@@ -38,29 +38,39 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
 struct Assignment {
   std::string_view name, value;
   std::size_t value_begin = 0;
-  bool equals = false;  // '=' and not ':'
+  bool equals = false;     // '=' and not ':'
+  bool is_quoted = false;  // "'NAME': value"
+  bool is_spaced = false;  // "NAME: value" and not "NAME:value"
+  bool begins_line = false;
 };
+
+constexpr std::string_view kBesideNames = " \t\"'\\";
+
+bool line_begins(std::string_view before) {
+  const std::size_t last = before.find_last_not_of(" \t");
+  return last == kNone || before[last] == '\n';
+}
 
 // The assignment whose separator stands at `at`; nothing if there is none ("a::b", "==", no name).
 std::optional<Assignment> assignment_at(std::string_view text, std::size_t at) {
   const auto has = [&](std::size_t i, char c) { return i < text.size() && text[i] == c; };
   if (has(at + 1, text[at]) || (at > 0 && has(at - 1, text[at]))) return {};
   std::size_t end = at;
-  while (end > 0 && (text[end - 1] == ' ' || text[end - 1] == '"' || text[end - 1] == '\'' ||
-                     text[end - 1] == '\\')) {
-    --end;
-  }
+  while (end > 0 && kBesideNames.find(text[end - 1]) != kNone) --end;
   std::size_t begin = end;
   while (begin > 0 && (is_word(text[begin - 1]) || text[begin - 1] == '-')) --begin;
   if (begin == end) return {};
   std::size_t value = at + 1;
-  while (value < text.size() && std::string_view(" \"'\\").find(text[value]) != kNone) ++value;
+  while (value < text.size() && kBesideNames.find(text[value]) != kNone) ++value;
   std::size_t past = value;
   while (past < text.size() && std::string_view(" \t\n\r,;\"'&").find(text[past]) == kNone) ++past;
   return Assignment{.name = text.substr(begin, end - begin),
                     .value = text.substr(value, past - value),
                     .value_begin = value,
-                    .equals = text[at] == '='};
+                    .equals = text[at] == '=',
+                    .is_quoted = text.substr(end, at - end).find_first_of("\"'") != kNone,
+                    .is_spaced = has(at + 1, ' ') || has(at + 1, '\t'),
+                    .begins_line = line_begins(text.substr(0, begin))};
 }
 
 bool is_number(std::string_view value) {
@@ -73,12 +83,24 @@ bool says_nothing(std::string_view value) {
       kWords, [&](std::string_view word) { return equal_ignoring_case(value, word); });
 }
 
+bool in_capitals(std::string_view name) {
+  return name.size() >= 2 && is_capital(name.front()) &&
+         std::ranges::all_of(name, [](char c) { return is_capital(c) || is_digit(c) || c == '_'; });
+}
+
+// "DB_PASS"; not the passes of a training step.
+bool is_short_password(std::string_view name) {
+  return in_capitals(name) && name.ends_with("_PASS") && !name.ends_with("WARD_PASS");
+}
+
 // "password", "DB_PASSWORD", "aws-secret-access-key", "authToken"; not "num_tokens", "tokenizer".
 bool names_a_secret(std::string_view name) {
-  constexpr std::array<std::string_view, 17> kWords = {
-      "password",   "passwd",     "passphrase",  "pwd",           "token",      "secret",
-      "apikey",     "api_key",    "api-key",     "access_key",    "access-key", "private_key",
-      "secret_key", "credential", "credentials", "authorization", "cookie"};
+  constexpr std::array<std::string_view, 22> kWords = {
+      "password",   "passwords",   "passwd",        "passphrase",  "pwd",       "token",
+      "secret",     "secrets",     "apikey",        "api_key",     "api-key",   "accesskey",
+      "access_key", "access-key",  "privatekey",    "private_key", "secretkey", "secret_key",
+      "credential", "credentials", "authorization", "cookie"};
+  if (is_short_password(name)) return true;
   return std::ranges::any_of(kWords, [&](std::string_view word) {
     if (name.size() < word.size()) return false;
     const std::size_t begin = name.size() - word.size();
@@ -93,11 +115,6 @@ bool ends_in_token(std::string_view name) {
   return name.size() >= 5 && equal_ignoring_case(name.substr(name.size() - 5), "token");
 }
 
-bool in_capitals(std::string_view name) {
-  return name.size() >= 2 && is_capital(name.front()) &&
-         std::ranges::all_of(name, [](char c) { return is_capital(c) || is_digit(c) || c == '_'; });
-}
-
 bool is_environment(std::string_view name) {
   constexpr std::array<std::string_view, 8> kNames = {
       "PATH", "HOME", "USER", "LOGNAME", "HOSTNAME", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"};
@@ -105,6 +122,17 @@ bool is_environment(std::string_view name) {
       "AWS_", "GOOGLE_", "AZURE_", "SLURM_", "KUBERNETES_", "GITHUB_", "SSH_"};
   return std::ranges::find(kNames, name) != kNames.end() ||
          std::ranges::any_of(kPrefixes, [&](auto prefix) { return name.starts_with(prefix); });
+}
+
+// A colon alone makes no variable: "ALGO:Ring", "GPU: A100, OS: Linux", and of Triton's arguments
+// "'XBLOCK': 'constexpr'", "'BF16': '4ms'".
+bool may_be_variable(const Assignment& found) {
+  if (!in_capitals(found.name)) return false;
+  if (found.equals) return true;
+  if (is_environment(found.name)) return found.is_quoted || found.is_spaced;
+  const char first = found.value.front();
+  return (found.is_quoted || (found.is_spaced && found.begins_line)) && !is_digit(first) &&
+         std::string_view("([{<*").find(first) == kNone && found.value != "constexpr";
 }
 
 std::size_t find_assignment(std::string_view text) {
@@ -117,7 +145,7 @@ std::size_t find_assignment(std::string_view text) {
     if (names_a_secret(found->name) && !(counts && ends_in_token(found->name))) {
       return std::min(found->value_begin, first_capital);
     }
-    if (counts || !found->equals || !in_capitals(found->name)) continue;
+    if (counts || !may_be_variable(*found)) continue;
     if (is_environment(found->name)) return std::min(found->value_begin, first_capital);
     first_capital = std::min(first_capital, found->value_begin);
     if (++capitals >= kFewestAssignments) return first_capital;
@@ -132,21 +160,12 @@ bool begins_key(std::string_view text) {
     std::string_view prefix;
     std::size_t fewest;  // characters behind it
   };
-  constexpr std::array<Kind, 15> kKinds = {{{"AKIA", 16},
-                                            {"ASIA", 16},
-                                            {"ghp_", 20},
-                                            {"gho_", 20},
-                                            {"ghs_", 20},
-                                            {"github_pat_", 20},
-                                            {"glpat-", 16},
-                                            {"xoxa-", 10},
-                                            {"xoxb-", 10},
-                                            {"xoxp-", 10},
-                                            {"sk-", 20},
-                                            {"hf_", 20},
-                                            {"eyJ", 20},
-                                            {"Bearer ", 8},
-                                            {"bearer ", 8}}};
+  constexpr std::array<Kind, 21> kKinds = {
+      {{"AKIA", 16},     {"ASIA", 16},        {"ghp_", 20},   {"gho_", 20},  {"ghs_", 20},
+       {"ghu_", 20},     {"ghr_", 20},        {"npm_", 20},   {"AIza", 30},  {"sk_live_", 16},
+       {"sk_test_", 16}, {"github_pat_", 20}, {"glpat-", 16}, {"xoxa-", 10}, {"xoxb-", 10},
+       {"xoxp-", 10},    {"sk-", 20},         {"hf_", 20},    {"eyJ", 20},   {"Bearer ", 8},
+       {"bearer ", 8}}};
   return std::ranges::any_of(kKinds, [&](const Kind& kind) {
     if (!text.starts_with(kind.prefix)) return false;
     const std::string_view rest = text.substr(kind.prefix.size());
@@ -166,7 +185,7 @@ std::size_t find_key(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     const bool may_begin = c == 'A' || c == 'g' || c == 'x' || c == 's' || c == 'h' || c == 'e' ||
-                           c == 'B' || c == 'b';
+                           c == 'B' || c == 'b' || c == 'n';
     if (may_begin && (i == 0 || !is_word(text[i - 1])) && begins_key(text.substr(i))) return i;
   }
   if (const std::size_t at = text.find("-----BEGIN "); at != kNone) {
@@ -228,16 +247,8 @@ std::optional<std::string> mask_secrets(std::string_view text) {
 
 std::string shown_text(std::string_view text, std::size_t most) {
   text = text.substr(0, most + kLooked);
-  std::string shown = mask_secrets(text).value_or(std::string(text));
-  const bool is_utf8 = simdjson::validate_utf8(shown.data(), shown.size());
-  for (std::size_t i = 0; i < shown.size(); ++i) {
-    const auto c = static_cast<unsigned char>(shown[i]);
-    const bool control = c < 0x20 || c == 0x7F || (!is_utf8 && c >= 0x80);
-    const bool wide_control =  // U+0080 to U+009F
-        c == 0xC2 && i + 1 < shown.size() && static_cast<unsigned char>(shown[i + 1]) < 0xA0;
-    if (control || wide_control) shown[i] = '?';
-    if (wide_control) shown[++i] = '?';
-  }
+  const auto masked = mask_secrets(text);
+  std::string shown = plain_text(masked ? std::string_view(*masked) : text);
   if (shown.size() <= most) return shown;
   std::size_t end = most;
   while (end > 0 && (shown[end] & 0xC0) == 0x80) --end;  // not within a character

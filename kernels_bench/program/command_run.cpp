@@ -18,7 +18,9 @@ namespace {
 using perfmodel::ErrorCode;
 using perfmodel::fail;
 using perfmodel::Result;
+using perfmodel::cli::complain;
 using perfmodel::cli::TextTable;
+using perfmodel::cli::warn;
 
 struct Arguments {
   std::string backend = "auto", gpu, folder;
@@ -71,7 +73,7 @@ Result<perfmodel::Gpu> gpu_for(const Arguments& arguments, const DeviceInfo& inf
 void report_libraries(const DeviceInfo& info) {
   for (const LibraryInfo& library : info.libraries) {
     if (library.version.empty()) {
-      fmt::print(stderr, "warning: {}: {}\n", library.name, library.problem);
+      warn(fmt::format("{}: {}", library.name, library.problem));
     }
   }
 }
@@ -93,8 +95,8 @@ Result<void> run(Arguments& arguments, const StopFlag& stop) {
   const auto gpu = gpu_for(arguments, info, *data / "gpus", is_known);
   if (!gpu) return tl::unexpected(gpu.error());
 
-  fmt::print(stderr, "{} ({}), {:.1f} GiB free\n", info.name, gpu->name,
-             static_cast<double>(info.free_bytes) / (1 << 30));
+  complain(fmt::format("{} ({}), {:.1f} GiB free", info.name, gpu->name,
+                       static_cast<double>(info.free_bytes) / (1 << 30)));
   report_libraries(info);
   arguments.campaign.folder = arguments.folder;
   arguments.campaign.families = *families;
@@ -107,19 +109,17 @@ Result<void> run(Arguments& arguments, const StopFlag& stop) {
     return printed;
   }
   for (const FamilyReport& family : report->families) {
-    if (!family.problem.empty()) {
-      fmt::print(stderr, "warning: {}\n", text_of(family, family.problem));
-    }
+    if (!family.problem.empty()) warn(text_of(family, family.problem));
   }
   if (!is_known) {
     const std::filesystem::path file = arguments.campaign.folder / "gpu.json";
     if (auto written = write_gpu_file(info, *gpu, arguments.campaign.folder, file); !written) {
-      fmt::print(stderr, "warning: {} is not in data/gpus: {}\n", info.name,
-                 perfmodel::to_string(written.error()));
+      warn(fmt::format("{} is not in data/gpus: {}", info.name,
+                       perfmodel::to_string(written.error())));
     } else {
-      fmt::print(stderr,
-                 "note: {} is not in data/gpus; what the driver and the peaks say is in {}\n",
-                 info.name, file.string());
+      complain(
+          fmt::format("note: {} is not in data/gpus; what the driver and the peaks say is in {}",
+                      info.name, file.string()));
     }
   }
   if (report->stopped) {
@@ -127,7 +127,7 @@ Result<void> run(Arguments& arguments, const StopFlag& stop) {
                 "stopped; rows so far are kept, the same command goes on from here");
   }
   if (report->out_of_time) {
-    fmt::print(stderr, "the time is up; the same command goes on from here\n");
+    complain("the time is up; the same command goes on from here");
   }
   return {};
 }

@@ -4,11 +4,14 @@
 #include <csignal>
 #include <exception>
 
+#include "cli/output.hpp"
 #include "commands.hpp"
 #include "perfmodel/version.hpp"
 
 namespace kernels_bench {
 namespace {
+
+using perfmodel::cli::complain;
 
 enum ExitCode { kOk = 0, kBadInput = 1, kBadUsage = 2 };
 
@@ -29,13 +32,6 @@ std::string joined(int argc, char** argv) {
   std::string line = "kernels_bench";
   for (int i = 1; i < argc; ++i) line += fmt::format(" {}", argv[i]);
   return line;
-}
-
-void complain(std::string message) {
-  for (char& c : message) {
-    if (c == '\n' || c == '\r') c = ' ';
-  }
-  fmt::print(stderr, "{}\n", message);
 }
 
 int exit_code_of(const perfmodel::Result<void>& done) {
@@ -80,7 +76,7 @@ int main(int argc, char** argv) {
   try {
     return kernels_bench::run(argc, argv);
   } catch (const std::exception& error) {  // out of memory, a dependency's own
-    fmt::print(stderr, "{}\n", error.what());
+    perfmodel::cli::complain(error.what());
     return 1;
   }
 }

@@ -7,6 +7,7 @@
 #include "command.hpp"
 #include "output.hpp"
 #include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/plain_text.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "text_table.hpp"
 
@@ -96,8 +97,9 @@ std::string list_text(const std::vector<Gpu>& gpus, bool bold) {
 }
 
 std::string details_text(const Gpu& gpu, bool bold) {
-  std::string text = fmt::format("\n  {}{}{} ({})\n\n", bold ? "\033[1m" : "", gpu.title,
-                                 bold ? "\033[0m" : "", gpu.name);
+  std::string text =
+      fmt::format("\n  {}{}{} ({})\n\n", bold ? "\033[1m" : "", plain_text(gpu.title),
+                  bold ? "\033[0m" : "", plain_text(gpu.name));
   TextList list;
   list.row("also called",
            gpu.aliases.empty() ? "-" : fmt::format("{}", fmt::join(gpu.aliases, ", ")));

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <memory>
 
@@ -168,9 +167,7 @@ Result<void> execute(const Arguments& arguments) {
   const auto priced = price_table(arguments);
   if (!priced) return Unexpected{priced.error()};
   if (!arguments.json) {
-    for (const std::string& warning : priced->table.warnings) {
-      std::fprintf(stderr, "warning: %s\n", warning.c_str());
-    }
+    for (const std::string& warning : priced->table.warnings) warn(warning);
   }
   if (!arguments.output.empty()) {
     auto file = OutputFile::create(arguments.output);

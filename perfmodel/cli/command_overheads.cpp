@@ -8,6 +8,7 @@
 #include "arguments.hpp"
 #include "command.hpp"
 #include "output.hpp"
+#include "perfmodel/graph/plain_text.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
 #include "read_files.hpp"
@@ -169,7 +170,8 @@ std::string overheads_text(const OverheadTable& table, const Arguments& argument
         fmt::format("\n  {} of launches for {}\n", counted(table.templates.lists.size(), "list"),
                     counted(table.templates.by_key.back().size(), "op name"));
   }
-  if (!arguments.output.empty()) text += fmt::format("\n  Written to {}\n", arguments.output);
+  if (!arguments.output.empty())
+    text += fmt::format("\n  Written to {}\n", plain_text(arguments.output));
   if (!table.warnings.empty()) text += "\n  Warnings\n";
   for (const std::string& warning : table.warnings) text += wrapped(warning, "  - ", 4);
   return text;

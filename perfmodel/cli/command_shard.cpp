@@ -7,6 +7,7 @@
 
 #include "arguments.hpp"
 #include "command.hpp"
+#include "perfmodel/graph/plain_text.hpp"
 #include "perfmodel/output_file.hpp"
 #include "shard_export.hpp"
 #include "shard_plans.hpp"
@@ -118,8 +119,8 @@ Result<void> compare(const Arguments& arguments) {
   const double a = report->plans[0].cost(), b = report->plans[1].cost();
   const bool bold = bold_allowed();
   return print_report(shard_text(*report, bold) + "\n" +
-                      fmt::format("{} against {}: {:+.1f} %\n", report->plans[1].name,
-                                  report->plans[0].name, 100 * (b / a - 1)) +
+                      fmt::format("{} against {}: {:+.1f} %\n", plain_text(report->plans[1].name),
+                                  plain_text(report->plans[0].name), 100 * (b / a - 1)) +
                       differences(*report, bold));
 }
 

@@ -10,6 +10,8 @@
 #include "command.hpp"
 #include "output.hpp"
 #include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/plain_text.hpp"
+#include "perfmodel/graph/secrets.hpp"
 #include "perfmodel/output_file.hpp"
 #include "perfmodel/predictors/training/svg_plot.hpp"
 #include "perfmodel/predictors/training/train.hpp"
@@ -169,12 +171,12 @@ constexpr std::string_view kOneGpu =
 std::string left_out_rows_text(const training::TrainReport& report) {
   std::string text;
   for (const auto& skipped : report.skipped) {
-    text += fmt::format("{}: not fitted, {} ({})\n", skipped.name, skipped.reason,
-                        counted(skipped.rows, "row"));
+    text += fmt::format("{}: not fitted, {} ({})\n", plain_text(skipped.name),
+                        shown_text(skipped.reason, kLongestMessage), counted(skipped.rows, "row"));
   }
   for (const auto& [family, rows] : report.other_families) {
-    text += fmt::format("{}: not fitted, no model exists for this family ({})\n", family,
-                        counted(rows, "row"));
+    text += fmt::format("{}: not fitted, no model exists for this family ({})\n",
+                        plain_text(family), counted(rows, "row"));
   }
   if (report.warm_rows > 0) {
     text += fmt::format("{} with operands in L2 on purpose: not fitted\n",
@@ -201,14 +203,15 @@ std::string folder_text(const training::TrainReport& report, const std::string& 
   }
   return fmt::format("\nErrors of random rows kept out:\n\n{}{}{}\nwritten to {}\n",
                      table.text(bold_allowed()), left_out_rows_text(report),
-                     is_of_one_gpu(report) ? fmt::format("\n{}\n", kOneGpu) : "", folder);
+                     is_of_one_gpu(report) ? fmt::format("\n{}\n", kOneGpu) : "",
+                     plain_text(folder));
 }
 
 std::string report_text(const training::TrainReport& report, const std::string& file) {
   std::string text;
   for (const ModelReport& model : report.models) {
-    text += fmt::format("\n{}: {} rows fitted of {}\n", model.name, grouped(model.fitted_rows),
-                        grouped(model.rows));
+    text += fmt::format("\n{}: {} rows fitted of {}\n", plain_text(model.name),
+                        grouped(model.fitted_rows), grouped(model.rows));
     if (model.is_resumed) text += "taken over from a run that was cut off\n";
     if (!model.random.measured_us.empty()) text += "\n" + kept_out_table(model);
     if (!model.left_out.empty()) {
@@ -218,7 +221,7 @@ std::string report_text(const training::TrainReport& report, const std::string& 
   }
   text += left_out_rows_text(report);
   if (is_of_one_gpu(report)) text += fmt::format("\n{}\n", kOneGpu);
-  return text + fmt::format("\nwritten to {}\n", file);
+  return text + fmt::format("\nwritten to {}\n", plain_text(file));
 }
 
 Json report_json(const training::TrainReport& report, std::string file) {
@@ -355,7 +358,7 @@ Result<void> run_few_shot(const Arguments& arguments) {
   if (!arguments.json) {
     return print_report(fmt::format(
         "\nMean absolute error of the rows that were not measured, {} as a new GPU:\n\n{}",
-        gpu->name, table.text(bold_allowed())));
+        plain_text(gpu->name), table.text(bold_allowed())));
   }
   Json json = document(schemas::kFewShot);
   json["gpu"] = gpu->name;
@@ -381,8 +384,8 @@ Result<void> run_calibrate(const Arguments& arguments) {
     json.update({{"rows", *rows}, {"model", file_name(arguments.output)}});
     return print_document(json);
   }
-  return print_report(
-      fmt::format("\n{} used, written to {}\n", counted(*rows, "row"), arguments.output));
+  return print_report(fmt::format("\n{} used, written to {}\n", counted(*rows, "row"),
+                                  plain_text(arguments.output)));
 }
 
 bool is_folder(const std::string& output) {

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "perfmodel/graph/plain_text.hpp"
+#include "perfmodel/graph/secrets.hpp"
 #include "perfmodel/output_file.hpp"
 #include "perfmodel/version.hpp"
 
@@ -53,9 +55,13 @@ Result<void> print_report(std::string_view text) {
 
 void complain(std::string message) {
   for (char& c : message) {
-    if (c == '\n' || c == '\r') c = ' ';
+    if (c == '\n' || c == '\r') c = ' ';  // CLI11 writes several lines
   }
-  std::fprintf(stderr, "%s\n", message.c_str());
+  std::fprintf(stderr, "%s\n", plain_text(message).c_str());
+}
+
+void warn(std::string_view message) {
+  complain("warning: " + shown_text(message, kLongestMessage));
 }
 
 bool bold_allowed() {

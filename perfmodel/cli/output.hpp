@@ -31,8 +31,12 @@ Result<void> print_or_write(std::string_view text, const std::string& file);
 /// For readers: the last line names the program and its version.
 Result<void> print_report(std::string_view text);
 
-/// One problem is one line on stderr.
+/// One problem is one line of plain text on stderr (graph/plain_text.hpp). All that the programs
+/// say there of what they read passes through here.
 void complain(std::string message);
+
+/// "warning: ...", secrets masked.
+void warn(std::string_view message);
 
 /// True if stdout is a terminal that takes bold print (and NO_COLOR is not set).
 bool bold_allowed();

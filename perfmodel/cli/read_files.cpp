@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "arguments.hpp"
+#include "perfmodel/graph/plain_text.hpp"
 #include "perfmodel/progress_bar.hpp"
 
 namespace perfmodel::cli {
@@ -28,7 +29,8 @@ std::uint64_t bytes_of(const std::vector<std::string>& files) {
 class ReadingBar {
  public:
   explicit ReadingBar(const std::vector<std::string>& files)
-      : bar_(files.size() == 1 ? file_name(files.front()) : fmt::format("{} files", files.size()),
+      : bar_(files.size() == 1 ? plain_text(file_name(files.front()))
+                               : fmt::format("{} files", files.size()),
              bytes_of(files), ProgressBar::Unit::kBytes),
         done_(files.size()) {}
 

@@ -138,29 +138,51 @@ void scale_links(Topology& topology, double factor) {
   if (topology.nic) topology.nic->bandwidth.value *= factor;
 }
 
-Result<void> choose_machine(const ShardArguments& arguments, LoadedStudy& loaded) {
-  const std::string gpu = arguments.gpu.empty() ? loaded.study.gpu : arguments.gpu;
-  const std::string topology =
-      arguments.topology.empty() ? loaded.study.topology : arguments.topology;
+// Flags may name files. What a study or a topology names is only looked up: who wrote it must not
+// choose what is opened here.
+Unexpected at(Error error, const std::string& file, const char* pointer) {
+  error.file = file;
+  error.json_pointer = pointer;
+  return Unexpected{std::move(error)};
+}
+
+Result<Topology> topology_of(const ShardArguments& arguments, const std::string& in_study) {
+  const TopologyCatalog& known = TopologyCatalog::builtin();
+  if (!arguments.topology.empty()) return known.find(arguments.topology);
+  const auto found = known.named(in_study);
+  if (!found) return at(found.error(), arguments.tables, "/topology");
+  return **found;
+}
+
+Result<Gpu> gpu_of(const ShardArguments& arguments, const LoadedStudy& loaded) {
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
-  std::string name = gpu;
-  if (!topology.empty()) {
-    auto found = TopologyCatalog::builtin().find(topology);
-    if (!found) return Unexpected{found.error()};
-    loaded.topology = std::move(*found);
-    if (name.empty() && !loaded.topology.default_for.empty()) {
-      name = loaded.topology.default_for.front();
-    }
-  }
-  if (name.empty()) {
+  if (!arguments.gpu.empty()) return find_gpu(arguments.gpu, *data / "gpus");
+  const bool in_study = !loaded.study.gpu.empty();
+  if (!in_study && loaded.topology.default_for.empty()) {
     return fail(ErrorCode::kImpossible,
                 "expected a GPU (--gpu) or a topology (--topology), found neither");
   }
-  auto found = find_gpu(name, *data / "gpus");
-  if (!found) return Unexpected{found.error()};
-  loaded.gpu = std::move(*found);
-  if (topology.empty()) loaded.topology = topology_for(loaded.gpu);
+  auto gpus = read_gpus(*data / "gpus");
+  if (!gpus) return Unexpected{gpus.error()};
+  const auto found =
+      find_gpu(in_study ? loaded.study.gpu : loaded.topology.default_for.front(), *gpus);
+  if (found) return std::move((*gpus)[*found]);
+  if (in_study) return at(found.error(), arguments.tables, "/gpu");
+  return at(found.error(), arguments.topology, "/default_for/0");
+}
+
+Result<void> choose_machine(const ShardArguments& arguments, LoadedStudy& loaded) {
+  const bool has_topology = !arguments.topology.empty() || !loaded.study.topology.empty();
+  if (has_topology) {
+    auto found = topology_of(arguments, loaded.study.topology);
+    if (!found) return Unexpected{found.error()};
+    loaded.topology = std::move(*found);
+  }
+  auto gpu = gpu_of(arguments, loaded);
+  if (!gpu) return Unexpected{gpu.error()};
+  loaded.gpu = std::move(*gpu);
+  if (!has_topology) loaded.topology = topology_for(loaded.gpu);
   if (arguments.link_scale) scale_links(loaded.topology, *arguments.link_scale);
   return {};
 }

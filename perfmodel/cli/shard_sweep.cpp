@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "output.hpp"
+#include "perfmodel/graph/secrets.hpp"
 #include "perfmodel/output_file.hpp"
 #include "perfmodel/plot/line_plot.hpp"
 #include "shard_plans.hpp"
@@ -232,7 +233,7 @@ Result<void> run_sweep(const ShardArguments& study, const SweepArguments& sweep,
     if (report) {
       row.report = std::move(*report);
     } else {
-      row.error = report.error().message;
+      row.error = shown_text(report.error().message, kLongestMessage);
     }
     rows.push_back(std::move(row));
   }

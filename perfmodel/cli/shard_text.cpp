@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "perfmodel/graph/plain_text.hpp"
 #include "shard_report.hpp"
 #include "text_table.hpp"
 
@@ -88,11 +89,12 @@ std::string headline(const ShardReport& report) {
   for (const ShardedTable& table : study.tables) {
     bytes += static_cast<double>(table.rows) * static_cast<double>(table.dim) * table.element_bytes;
   }
-  std::string text = fmt::format("{}: {}, {}, on {} x {} ({}), {} samples per GPU\n",
-                                 study.name.empty() ? loaded.file : study.name,
-                                 counted(study.tables.size(), "table"), bytes_text(bytes),
-                                 *study.world, loaded.gpu.name, loaded.topology.name,
-                                 grouped(static_cast<std::size_t>(*study.batch_per_rank)));
+  std::string text =
+      fmt::format("{}: {}, {}, on {} x {} ({}), {} samples per GPU\n",
+                  plain_text(study.name.empty() ? loaded.file : study.name),
+                  counted(study.tables.size(), "table"), bytes_text(bytes), *study.world,
+                  plain_text(loaded.gpu.name), plain_text(loaded.topology.name),
+                  grouped(static_cast<std::size_t>(*study.batch_per_rank)));
   text += wrapped(settings_text(loaded), "", 0);
   for (const std::string& warning : loaded.warnings) {
     text += wrapped("note: " + warning, "", 2);
@@ -389,7 +391,7 @@ std::string shard_text(const ShardReport& report, bool bold) {
   std::string text = headline(report) + plan_table(report, bold) + search_text(report);
   if (report.plans.empty()) return text;
   const ReportedPlan& best = report.plans.front();
-  text += fmt::format("\nPlan {}\n", best.name) + rank_table(report, best, bold) +
+  text += fmt::format("\nPlan {}\n", plain_text(best.name)) + rank_table(report, best, bold) +
           memory_text(best) + advice_text(report, best) + "\n" +
           placement_table(report, best, bold);
   if (report.compression) text += compression_text(*report.compression, bold);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "perfmodel/graph/plain_text.hpp"
+
 namespace perfmodel::cli {
 namespace {
 
@@ -16,12 +18,11 @@ std::string padded(const std::string& text, std::size_t width, bool left) {
   return left ? text + blanks : blanks + text;
 }
 
-// Names from files may hold line breaks and other control characters.
-std::string printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return text;
+// Notes and warnings may be of several lines; these are broken anew.
+std::string one_line(std::string_view text) {
+  std::string line(text);
+  std::ranges::replace(line, '\n', ' ');
+  return plain_text(line);
 }
 
 }  // namespace
@@ -42,7 +43,7 @@ std::string shortened(std::string_view text, std::size_t width) {
 
 std::string wrapped(std::string_view text, std::string_view first, std::size_t indent,
                     std::size_t width) {
-  const std::string clean = printable(std::string(text));
+  const std::string clean = one_line(text);
   text = clean;
   std::string lines, line(first);
   bool empty = true;
@@ -77,9 +78,14 @@ TextTable::TextTable(std::vector<std::string> headers) {
   for (std::string& header : headers) {
     const bool left = headers_.empty() || header.starts_with('<');
     if (header.starts_with('<')) header.erase(0, 1);
-    headers_.push_back(std::move(header));
+    headers_.push_back(plain_text(header));
     left_.push_back(left);
   }
+}
+
+void TextTable::row(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = plain_text(cell);
+  rows_.push_back(std::move(cells));
 }
 
 std::string TextTable::text(bool bold) const {
@@ -99,7 +105,7 @@ std::string TextTable::text(bool bold) const {
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (widths[i] == 0) continue;  // a column that nobody filled
       if (i > 0) line += "  ";
-      line += padded(shortened(printable(cells[i]), widths[i]), widths[i], left_[i]);
+      line += padded(shortened(cells[i], widths[i]), widths[i], left_[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     return line;
@@ -109,8 +115,8 @@ std::string TextTable::text(bool bold) const {
   return text;
 }
 
-void TextList::row(std::string name, std::string value) {
-  rows_.emplace_back(std::move(name), std::move(value));
+void TextList::row(std::string_view name, std::string value) {
+  rows_.emplace_back(plain_text(name), std::move(value));
 }
 
 std::string TextList::text() const {

@@ -17,8 +17,8 @@ std::size_t text_width(std::string_view text);
 /// At most `width` characters; what is cut ends in "…".
 std::string shortened(std::string_view text, std::size_t width);
 
-/// Breaks text at spaces; every line starts with `indent` blanks, the first one with `first`
-/// instead.
+/// Breaks plain text at spaces and line breaks; every line starts with `indent` blanks, the first
+/// one with `first` instead.
 std::string wrapped(std::string_view text, std::string_view first, std::size_t indent,
                     std::size_t width = kLineWidth);
 
@@ -35,7 +35,8 @@ class TextTable {
   explicit TextTable(std::vector<std::string> headers);
   TextTable(std::initializer_list<std::string> headers)
       : TextTable(std::vector<std::string>(headers)) {}
-  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  /// Cells become plain text (graph/plain_text.hpp).
+  void row(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
 
   /// The first column gives way where a line would exceed kLineWidth; columns without any text,
@@ -48,10 +49,10 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// Names and values, one pair per line.
+/// Names and values as plain text, one pair per line; line breaks in values are blanks.
 class TextList {
  public:
-  void row(std::string name, std::string value);
+  void row(std::string_view name, std::string value);
   std::string text() const;
 
  private:

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "perfmodel/graph/read_options.hpp"
+#include "perfmodel/graph/secrets.hpp"
 
 namespace perfmodel {
 namespace {
@@ -66,9 +67,7 @@ Result<std::string> read_inflated(const std::filesystem::path& file) {
 
 std::string shown(std::string_view text) {
   if (text.empty()) return "nothing";
-  std::string short_text(text.substr(0, 40));
-  if (text.size() > 40) short_text += "...";
-  return "\"" + short_text + "\"";
+  return "\"" + shown_text(text, 40) + "\"";
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "json_file.hpp"
+#include "known_gpu.hpp"
 
 namespace perfmodel {
 namespace {
@@ -18,13 +19,12 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error) {
   Gpu gpu;
   ObjectReader root(document, "", error);
   root.expect_schema(schemas::kGpu);
-  gpu.name = root.string("name");
+  gpu.name = root.plain_name("name");
   gpu.title = root.string("title");
   gpu.vendor = root.string("vendor");
   if (!error && gpu.vendor != "nvidia" && gpu.vendor != "amd") {
     root.reject("vendor", "\"nvidia\" or \"amd\"");
   }
-  if (!error && gpu.name.empty()) root.reject("name", "a name");
   gpu.architecture = root.string("architecture");
   gpu.target = root.string("target");
   gpu.aliases = root.strings("aliases");
@@ -102,10 +102,14 @@ std::string nearest_names(std::string_view wanted, std::span<const Gpu> gpus) {
   return text;
 }
 
-/// Names of GPUs are single path components; anything else is a path.
-bool is_plain_name(std::string_view name) {
-  return !name.empty() && name.find('/') == std::string_view::npos &&
-         name.find('\\') == std::string_view::npos && name != "." && name != "..";
+// The file that a name stands for, if there is one.
+std::optional<fs::path> file_of(std::string_view name, const fs::path& folder) {
+  const std::string wanted = lower_case(name);
+  if (!is_plain_name(wanted)) return std::nullopt;  // else it may lead out of the folder
+  std::error_code ignored;
+  fs::path file = folder / (wanted + ".json");
+  if (!fs::is_regular_file(file, ignored)) return std::nullopt;
+  return file;
 }
 
 std::optional<double> first_of(std::initializer_list<std::optional<double>> candidates) {
@@ -201,16 +205,16 @@ Result<std::vector<Gpu>> read_gpus(const fs::path& folder) {
 }
 
 Result<Gpu> find_gpu(std::string_view name, const fs::path& folder) {
-  const std::string wanted = lower_case(name);
-  std::error_code ignored;
-  if (is_plain_name(wanted)) {
-    const fs::path file = folder / (wanted + ".json");
-    if (fs::is_regular_file(file, ignored)) return read_gpu(file);
-  }
+  if (const auto file = file_of(name, folder)) return read_gpu(*file);
   const fs::path path{std::string(name)};
+  std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) return read_gpu(path);
   if (path.extension() == ".json") return read_gpu(path);  // says that it cannot be opened
+  return find_known_gpu(name, folder);
+}
 
+Result<Gpu> find_known_gpu(std::string_view name, const fs::path& folder) {
+  if (const auto file = file_of(name, folder)) return read_gpu(*file);
   Result<std::vector<Gpu>> gpus = read_gpus(folder);
   if (!gpus) return Unexpected{gpus.error()};
   const auto found = find_gpu(name, *gpus);
@@ -229,7 +233,7 @@ Result<std::size_t> find_gpu(std::string_view name, std::span<const Gpu> gpus) {
     if (matches) return i;
   }
   return fail(ErrorCode::kUnknownName,
-              fmt::format("expected the name of a known GPU or a file, found \"{}\"{}", name,
+              fmt::format("expected the name of a known GPU, found \"{}\"{}", name,
                           nearest_names(wanted, gpus)));
 }
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "csv_file.hpp"
+#include "known_gpu.hpp"
 
 namespace perfmodel {
 namespace {
@@ -268,7 +269,7 @@ Result<MeasuredGraphs> read_measured_graphs(const std::filesystem::path& file,
     if (error) return;
     const auto [known, is_new] = gpus.emplace(device, static_cast<int>(result.gpus.size()));
     if (is_new) {
-      auto gpu = find_gpu(device, gpu_folder);
+      auto gpu = find_known_gpu(device, gpu_folder);
       if (!gpu) {
         error = gpu.error();
         if (gpu.error().code == ErrorCode::kUnknownName) {

@@ -21,6 +21,7 @@
 #include "json_position.hpp"
 #include "lower_case.hpp"
 #include "perfmodel/edit_distance.hpp"
+#include "perfmodel/graph/secrets.hpp"
 #include "perfmodel/result.hpp"
 #include "perfmodel/schema.hpp"
 
@@ -55,12 +56,11 @@ inline void append_shown(const Json& value, std::string& text) {
   text += value.is_object() ? '}' : ']';
 }
 
-/// What stands in the file, short enough for a message.
+/// What stands in the file, short enough for a message, secrets masked.
 inline std::string found(const Json& value) {
   std::string text;
   append_shown(value, text);
-  if (text.size() > kMostShown) text = text.substr(0, kMostShown - 3) + "...";
-  return text;
+  return shown_text(text, text.size() > kMostShown ? kMostShown - 3 : kMostShown);
 }
 
 /// The known name that is most like an unknown one; empty where none is known.
@@ -75,6 +75,15 @@ std::string nearest_name(std::string_view unknown, const Names& known) {
     nearest = name;
   }
   return nearest;
+}
+
+/// Whether a name may become part of the name of a file: lower-case letters, digits, dashes, dots
+/// and underscores, no dot in front.
+inline bool is_plain_name(std::string_view name) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
+  };
+  return !name.empty() && name.front() != '.' && std::ranges::all_of(name, plain);
 }
 
 /// Reads typed members of one JSON object and keeps the first error. Every member must be asked
@@ -102,6 +111,15 @@ class ObjectReader {
     const Json* value = member(key);
     if (value && !value->is_string()) expect(key, "a string", *value);
     return value && value->is_string() ? value->get<std::string>() : std::string();
+  }
+
+  /// What other files may be named after.
+  std::string plain_name(const char* key) {
+    std::string name = string(key);
+    if (!error_ && !is_plain_name(name)) {
+      reject(key, "a name of lower-case letters, digits, dashes, dots and underscores");
+    }
+    return name;
   }
 
   /// A number above 0, or 0 when it is null and null is allowed here.

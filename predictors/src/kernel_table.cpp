@@ -8,6 +8,8 @@
 
 #include "csv_file.hpp"
 #include "json_file.hpp"
+#include "known_gpu.hpp"
+#include "perfmodel/graph/plain_text.hpp"
 #include "perfmodel/predictors/kernel_work.hpp"
 
 namespace perfmodel {
@@ -500,6 +502,7 @@ class TableReader {
     row.line = csv_.line();
     if (given(kId)) {
       row.id = text(kId);
+      if (!is_plain_text(row.id)) reject(kId, "one line of plain text");
     } else {
       row.id = std::to_string(number);
     }
@@ -563,7 +566,7 @@ class TableReader {
     if (name == last_gpu_name_) return last_gpu_;
     auto known = gpu_names_.find(std::string(name));
     if (known == gpu_names_.end()) {
-      auto gpu = find_gpu(name, options_.gpu_folder);
+      auto gpu = find_known_gpu(name, options_.gpu_folder);
       if (!gpu) {
         if (!error_) {
           // Problems of the GPU files stand as they are.

@@ -142,8 +142,7 @@ Topology parse_topology(const Json& document, std::optional<Error>& error) {
   Topology topology;
   ObjectReader root(document, "", error);
   root.expect_schema(schemas::kTopology);
-  topology.name = root.string("name");
-  if (topology.name.empty()) root.reject("name", "a name");
+  topology.name = root.plain_name("name");
   topology.title = root.string("title");
   topology.gpus = root.strings("gpus");
   topology.default_for = root.strings("default_for");

@@ -2,12 +2,14 @@
 // them.
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "perfmodel/graph/plain_text.hpp"
 #include "program.hpp"
 
 namespace {
@@ -251,6 +253,142 @@ TEST(Secrets, InBrokenFilesReachNoError) {
   }
   expect_no_secret(
       {"shard", write("tables.csv", "rows,dim,pooling\n" + secret + ",4,1\n"), "--world", "2"}, 1);
+  expect_no_secret(
+      {"kernels", write("kernels.csv", "device,op,m,n,k,dtype\nt4,gemm," + secret + ",2,3,fp16\n")},
+      1);
+}
+
+// A GPU file in which one value is another.
+std::string gpu_file(const std::string& key, const std::string& value) {
+  const fs::path known = fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus" / "t4.json";
+  Json gpu = Json::parse(read(known));
+  gpu[key] = value;
+  return write("own_gpu.json", gpu.dump());
+}
+
+TEST(Secrets, OfGpuFilesReachNoError) {
+  expect_error({"gpus", gpu_file("vendor", "password=hunter2")}, 1,
+               "own_gpu.json:1:");  // the place stays
+  const std::string secret = planted("x");
+  expect_no_secret({"gpus", gpu_file("vendor", secret)}, 1);
+  expect_no_secret({"gpus", gpu_file(secret, "1")}, 1);
+}
+
+// ---- what a terminal would obey ----------------------------------------------------------------
+
+// Erases the screen, sets a title, forges a line, turns the direction of writing; one byte is none.
+const std::string kNasty =
+    "\x1b[2J\x1b]0;t\x07\nok\xc2\x9b"
+    "2J\xe2\x80\xae\xe2\x80\xa8\xe2\x80\x8b\xef\xbb\xbf";
+
+void expect_plain(const Words& words, int status) {
+  SCOPED_TRACE(shown(words));
+  const Outcome outcome = run(words);
+  EXPECT_EQ(outcome.status, status) << outcome.err;
+  if (status != 0) EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  std::string lines = outcome.out + outcome.err;
+  EXPECT_EQ(lines.find("\nok"), std::string::npos) << "a forged line";
+  std::erase(lines, '\n');
+  EXPECT_TRUE(perfmodel::is_plain_text(lines)) << lines;
+}
+
+TEST(Nasty, ArgumentsAndFileNames) {
+  expect_plain({"--" + kNasty}, 2);
+  expect_plain({"predict", "--gpu=" + kNasty, "--" + kNasty}, 2);
+  expect_plain({"predict", kNasty, "--gpu", "t4"}, 1);
+  expect_plain({"gpus", kNasty + "\xff"}, 1);
+  expect_plain({"kernels", write("k" + kNasty + ".csv", "m\n1\n"), "--gpu", "t4"}, 1);
+  const std::string graph = write("g" + kNasty + ".json", read(sample(kGraph)));
+  expect_plain(predict(graph), 0);
+  expect_error({"predict", "é日.json", "--gpu", "t4"}, 1, "é日.json: ");  // what is plain stays
+}
+
+TEST(Nasty, TextOfFilesInErrors) {
+  for (const std::string& nasty : {kNasty, std::string("a\xff\x80\xc2")}) {
+    expect_plain({"kernels", write("n.csv", "device,op\n\"" + nasty + "\",gemm\n")}, 1);
+    expect_plain({"kernels", write("n.csv", "device," + nasty + "\n1\n")}, 1);
+    expect_plain({"kernels", write("n.csv", "op,m,n,k,dtype\ngemm,\"" + nasty + "\",1,1,fp16\n"),
+                  "--gpu", "t4"},
+                 1);
+    expect_plain({"shard", write("n.csv", "rows,dim,pooling\n\"" + nasty + "\",4,1\n")}, 1);
+  }
+  expect_plain({"gpus", gpu_file("vendor", kNasty)}, 1);
+  expect_plain({"gpus", gpu_file(kNasty, "1")}, 1);
+}
+
+TEST(Nasty, NamesInReports) {
+  expect_plain({"gpus", gpu_file("title", kNasty)}, 0);
+  expect_plain({"gpus", gpu_file("notes", kNasty)}, 0);
+  Json graph = Json::parse(read(sample(kGraph)));
+  for (Json& node : graph["nodes"]) {
+    const std::string name = node["name"];
+    if (name.starts_with("aten::") && !name.starts_with("aten::mm")) node["name"] = name + kNasty;
+  }
+  expect_plain(predict(write("nasty_graph.json", graph.dump())), 0);
+  Json trace = Json::parse(read(sample(kTrace)));
+  for (Json& event : trace["traceEvents"]) {
+    if (event.value("cat", "") == "kernel") event["name"] = "k" + kNasty;
+  }
+  const std::string traced = write("nasty_trace.json", trace.dump());
+  expect_plain({"trace", traced}, 0);
+  expect_plain({"replay", traced}, 0);
+  const Json study = {
+      {"schema", "perfmodel-sharding-study"},
+      {"version", 1},
+      {"name", "n" + kNasty},
+      {"gpu", "a100-sxm-80gb"},
+      {"world", 2},
+      {"batch_per_rank", 64},
+      {"tables", {{{"name", "t" + kNasty}, {"rows", 1000}, {"dim", 64}, {"pooling", 1}}}}};
+  expect_plain({"shard", write("nasty_study.json", study.dump()), "--time-budget", "0.1"}, 0);
+}
+
+// The table of prices on standard output has them as they are, so there are none.
+TEST(Nasty, IdsOfKernelsAreRefused) {
+  for (const char* id : {"a\x1b[2J", "a\nb", "a\xc2\x9b", "a\xff"}) {
+    const std::string file =
+        write("ids.csv", "op,m,n,k,dtype,id\ngemm,1,1,1,fp16,\"" + std::string(id) + "\"\n");
+    expect_error({"kernels", file, "--gpu", "t4"}, 1,
+                 "ids.csv:2:17: id: expected one line of plain text, found \"a?");
+  }
+  const std::string fine = write("ids.csv", "op,m,n,k,dtype,id\ngemm,1,1,1,fp16,\"é,\"\"日\"\n");
+  EXPECT_NE(run({"kernels", fine, "--gpu", "t4"}).out.find("\"é,\"\"日\","), std::string::npos);
+}
+
+// ---- files that other files name ---------------------------------------------------------------
+
+TEST(NamesInFiles, OpenNoOtherFile) {
+  const std::string gpu = gpu_file("name", "t4"), pipe = (scratch() / "pipe.json").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);  // who opens it waits for good
+  for (const std::string& path : {gpu, pipe}) {
+    const std::string table =
+        write("paths.csv", "op,m,n,k,dtype,device\ngemm,1,1,1,fp16," + path + "\n");
+    expect_error({"kernels", table}, 1, "paths.csv:2:17: device: expected the name of a known GPU");
+    Json study = {{"schema", "perfmodel-sharding-study"},
+                  {"version", 1},
+                  {"world", 2},
+                  {"batch_per_rank", 64},
+                  {"tables", {{{"name", "t"}, {"rows", 1000}, {"dim", 64}, {"pooling", 1}}}}};
+    study["gpu"] = path;
+    expect_error({"shard", write("paths.json", study.dump())}, 1,
+                 "paths.json: /gpu: expected the name of a known GPU");
+    study["gpu"] = "t4";
+    study["topology"] = path;
+    expect_error({"shard", write("paths.json", study.dump())}, 1,
+                 "paths.json: /topology: expected");
+  }
+  EXPECT_EQ(
+      run({"kernels", write("own.csv", "op,m,n,k,dtype\ngemm,1,1,1,fp16\n"), "--gpu", gpu}).status,
+      0);  // a flag may
+}
+
+TEST(NamesInFiles, OfGpusLeadToNoOtherFolder) {
+  for (const char* name : {"../../tmp/x", "a/b", "T4", "a b", "", "..", ".t4", "t4\n"}) {
+    expect_error(
+        {"gpus", gpu_file("name", name)}, 1,
+        "/name: expected a name of lower-case letters, digits, dashes, dots and underscores");
+  }
+  EXPECT_EQ(run({"gpus", gpu_file("name", "my_t4-16.gb")}).status, 0);
 }
 
 }  // namespace

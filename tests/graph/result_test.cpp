@@ -24,12 +24,23 @@ TEST(ErrorText, ShowsControlCharactersInsteadOfObeyingThem) {
   const Error error{.message = "found \"a\nb\x1b[2J\x7f\xc2\x9b 1m\"",
                     .file = "odd\rname",
                     .json_pointer = std::string("/a\0b", 4)};
-  EXPECT_EQ(to_string(error), R"(odd\x0dname: /a\x00b: found "a\nb\x1b[2J\x7f\u009b 1m")");
+  EXPECT_EQ(to_string(error), R"(odd?name: /a?b: found "a?b?[2J?? 1m")");
 }
 
 TEST(ErrorText, LeavesOtherTextAsItIs) {
   const Error error{.message = "found \"ünïcode 😀\" µs"};
   EXPECT_EQ(to_string(error), error.message);
+}
+
+TEST(ErrorText, MasksSecretsBehindThePlace) {
+  const Error error{.message = "expected \"nvidia\" or \"amd\", found \"password=hunter2\"",
+                    .file = "g.json",
+                    .json_pointer = "/api_key=abc",
+                    .line = 1,
+                    .column = 9};
+  EXPECT_EQ(to_string(error),
+            "g.json:1:9: /api_key=[masked]: "
+            "expected \"nvidia\" or \"amd\", found \"password=[masked]");
 }
 
 TEST(ErrorText, IsNoLongerThanNeeded) {

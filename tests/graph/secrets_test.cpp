@@ -18,6 +18,23 @@ TEST(MaskSecrets, CutsTheTextWhereTheSecretBegins) {
       {"AWS_REGION=eu-1", "AWS_REGION=[masked]"},
       {"HOME=/home/someone SHELL=/bin/sh", "HOME=[masked]"},
       {"LANG=C TERM=xterm EDITOR=vi", "LANG=[masked]"},
+      {"{'HOME': '/root', 'DB_HOST': 'db7', 'DB_PASS': 'pw123'}", "{'HOME': '[masked]"},
+      {R"({"HOME":"/root","DB_HOST":"db7"})", R"({"HOME":"[masked])"},
+      {"HOME: /root\nDB_HOST: db7", "HOME: [masked]"},
+      {"{'DB_HOST': 'db7', 'DB_NAME': 'users', 'SHELL': '/bin/sh'}", "{'DB_HOST': '[masked]"},
+      {"env\n  DB_HOST: db7\n  DB_NAME: users\n  SHELL: /bin/sh\n", "env\n  DB_HOST: [masked]"},
+      {"SLURM_NODELIST: n[1-4]", "SLURM_NODELIST: [masked]"},
+      {"DB_PASS: 1234", "DB_PASS: [masked]"},
+      {"passwords: a, b", "passwords: [masked]"},
+      {"secretKey=abc", "secretKey=[masked]"},
+      {"awsAccessKey=abc", "awsAccessKey=[masked]"},
+      {"password\t=\tx", "password\t=\t[masked]"},
+      {"use ghu_0123456789abcdefghij", "use [masked]"},
+      {"use ghr_0123456789abcdefghij", "use [masked]"},
+      {"use npm_0123456789abcdefghij", "use [masked]"},
+      {"use AIzaSyA0123456789abcdefghijklmnopqrstu", "use [masked]"},
+      {"use sk_live_0123456789abcdef", "use [masked]"},
+      {"use sk_test_0123456789abcdef", "use [masked]"},
       {"load AKIAIOSFODNN7EXAMPLE1 now", "load [masked]"},
       {"clone https://me:pw@host/x", "clone https://me:[masked]"},
       {"use ghp_0123456789abcdefghijABCDEFGHIJ012345", "use [masked]"},
@@ -44,6 +61,23 @@ TEST(MaskSecrets, NamesOfOpsAndKernelsStay) {
         "password: None",
         "B=32 SEQ=128 H=1024",
         "a == b",
+        "FP32: 3, BF16: 4",
+        "FP32: 3ms, BF16: 4ms, INT8: 5ms",
+        "GPU: 0",
+        "GPU: A100, OS: Linux, CPU: EPYC",
+        "ALGO: RING, PROTO: LL128, DTYPE: BF16",
+        "ALGO:RING PROTO:LL128 DTYPE:BF16",
+        "{'XBLOCK': 'constexpr', 'YBLOCK': 'constexpr', 'RBLOCK': 'constexpr'}",
+        "{'BLOCK_M': 64, 'BLOCK_N': 128, 'BLOCK_K': 32, 'EVEN_K': True}",
+        "{\"DIMS\": [2, 3], \"SHAPE\": (4, 5), \"STRIDES\": [1, 2]}",
+        "HOME::PATH::USER",
+        "PATH:edge",
+        "FORWARD_PASS=whole",
+        "BACKWARD_PASS: half",
+        "forward pass: 3",
+        "num_passes=3",
+        "npm_install",
+        "AIzawa",
         "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEENS_"
         "6detail5ArrayIPcLi1EEEEEvi",
         "void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_bf16_128x256_32x3_nn_align8>(Params)",
@@ -63,10 +97,13 @@ TEST(ShownText, IsShortPlainAndMasked) {
   EXPECT_EQ(shown_text("a\nb\x01"), "a?b?");
   EXPECT_EQ(shown_text("a\xC2\x85"
                        "b\xC3\xA9"),
-            "a??b\xC3\xA9");
+            "a?b\xC3\xA9");
   EXPECT_EQ(shown_text("a\xFF"
                        "b"),
             "a?b");
+  EXPECT_EQ(shown_text("\xE2\x80\xAE"
+                       "a\xFF\xC3\xA9"),
+            "?a?\xC3\xA9");
   EXPECT_EQ(shown_text("TOKEN=abc"), "TOKEN=[masked]");
   EXPECT_EQ(shown_text(std::string(100, 'x')), std::string(80, 'x') + "...");
   EXPECT_EQ(shown_text("abcdé", 5), "abcd...");

@@ -69,6 +69,11 @@ TEST_F(ServiceTest, SaysWhatIsWrong) {
   expect_error(R"({"op": "ping", "op": "ping"})", "bad_request", "/op: expected one such key");
   expect_error(R"({"op": "ping", "gpu": "x"})", "bad_request", "/gpu: expected no such key");
   expect_error(R"({"op": "ping", "zip": 1})", "bad_request", "found \"zip\"");
+  expect_error(R"({"op": "ping", "z\u001b\u202e": 1})", "bad_request", "found \"z??\"");
+  expect_error(R"({"op": "predict", "graph": "a\u009b\u2028", "gpu": "h100-sxm-80gb"})",
+               "unknown_name", "found \"a??\"");
+  expect_error(R"({"op": "predict", "graph": "password=x", "gpu": "h100-sxm-80gb"})",
+               "unknown_name", "found \"password=[masked]");
   expect_error(R"({"op": "ping", "id": []})", "bad_request", "/id: expected");
   expect_error(R"({"op": "predict", "graph": "d"})", "bad_request", "/gpu: expected one");
   expect_error(R"({"op": "predict", "graph": {}, "gpu": "x"})", "bad_request", "found an object");

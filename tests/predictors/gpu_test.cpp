@@ -111,6 +111,13 @@ TEST(GpuFiles, ErrorsNameTheField) {
        "expected no such key (but \"size_gb\"), found 1"},
       {"vendor", [](Json& j) { j["vendor"] = "intel"; }, "/vendor",
        "expected \"nvidia\" or \"amd\", found \"intel\""},
+      {"path", [](Json& j) { j["name"] = "../../tmp/x"; }, "/name",
+       "expected a name of lower-case letters, digits, dashes, dots and underscores, found "
+       "\"../../tmp/x\""},
+      {"capitals", [](Json& j) { j["name"] = "T4"; }, "/name",
+       "expected a name of lower-case letters, digits, dashes, dots and underscores, found \"T4\""},
+      {"secret", [](Json& j) { j["vendor"] = "password=hunter2"; }, "/vendor",
+       "expected \"nvidia\" or \"amd\", found \"password=[masked]"},
       {"version", [](Json& j) { j["version"] = 2; }, "/version",
        "expected version 1, found 2, which needs a newer program"},
       {"alias", [](Json& j) { j["aliases"][1] = 7; }, "/aliases/1", "expected a string, found 7"},

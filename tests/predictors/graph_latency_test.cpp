@@ -167,6 +167,9 @@ TEST_F(GraphLatencies, ReadersNameWhatIsWrong) {
   const std::string e2e = "device,model,phase,option,graph,measured_ms,roofline_ms\n";
   EXPECT_EQ(labels(e2e + "T4,m,inf,none,g,2.5,\n"), "");
   EXPECT_NE(labels(e2e + "T400,m,inf,none,g,2.5,\n").find(":2:1: device: "), std::string::npos);
+  const std::string path = (kGpus / "t4.json").string();  // only a flag may name a file
+  EXPECT_NE(labels(e2e + path + ",m,inf,none,g,2.5,\n").find(":2:1: device: expected the name of"),
+            std::string::npos);
   EXPECT_NE(labels(e2e + "T4,m,inf,none,g,nan,\n").find("measured_ms: expected a number above 0"),
             std::string::npos);
 }

@@ -186,7 +186,11 @@ TEST(Topologies, ErrorsNameTheField) {
        "expected \"perfmodel-topology\", found \"perfmodel-gpu\""},
       {"version", [](Json& j) { j["version"] = 2; }, "/version",
        "expected version 1, found 2, which needs a newer program"},
-      {"name", [](Json& j) { j["name"] = ""; }, "/name", "expected a name, found \"\""},
+      {"name", [](Json& j) { j["name"] = ""; }, "/name",
+       "expected a name of lower-case letters, digits, dashes, dots and underscores, found \"\""},
+      {"path", [](Json& j) { j["name"] = "../x"; }, "/name",
+       "expected a name of lower-case letters, digits, dashes, dots and underscores, found "
+       "\"../x\""},
       {"default", [](Json& j) { j["default_for"] = {"t4"}; }, "/default_for",
        "expected names out of gpus, found [\"t4\"]"},
       {"generation", [](Json& j) { j["generation"] = "turing"; }, "/generation",

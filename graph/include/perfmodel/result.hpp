@@ -27,7 +27,7 @@ struct Error {
   int line = 0, column = 0;       ///< 1-based; 0 when unknown
 };
 
-/// `file:line:column: /pointer: message`, leaving out what is not known.
+/// `file:line:column: /pointer: message` without what is not known. Plain text, secrets masked.
 std::string to_string(const Error& error);
 
 template <class T>

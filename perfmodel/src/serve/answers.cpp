@@ -1,5 +1,6 @@
 #include "answers.hpp"
 
+#include "perfmodel/graph/secrets.hpp"
 #include "perfmodel/serve/service.hpp"
 
 namespace perfmodel::serve {
@@ -83,7 +84,7 @@ std::string result_line(const std::string& id, const Json& result) {
 }
 
 std::string error_line(const std::string& id, const std::string& code, const std::string& message) {
-  const Json error = {{"code", code}, {"message", message}};
+  const Json error = {{"code", code}, {"message", shown_text(message, kLongestMessage)}};
   return "{\"id\":" + id +
          ",\"error\":" + error.dump(-1, ' ', false, Json::error_handler_t::replace) + "}";
 }

@@ -16,6 +16,7 @@ Json explanation_json(const Explanation& explanation);
 
 /// One line without newline, in UTF-8 whatever the strings hold.
 std::string result_line(const std::string& id, const Json& result);
+/// The message is plain text without secrets, whatever the request or a file held.
 std::string error_line(const std::string& id, const std::string& code, const std::string& message);
 
 }  // namespace perfmodel::serve

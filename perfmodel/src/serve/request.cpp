@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "perfmodel/graph/secrets.hpp"
+
 namespace perfmodel::serve {
 namespace {
 
@@ -49,13 +51,7 @@ const std::vector<OpRow>& ops() {
 Problem bad(std::string message) { return {"bad_request", std::move(message)}; }
 
 // Kept short: what strangers send is not repeated at length.
-std::string shown_text(std::string_view text) {
-  std::string shown(text.substr(0, 40));
-  for (char& c : shown) {
-    if (static_cast<unsigned char>(c) < 0x20) c = '?';
-  }
-  return '"' + shown + (text.size() > 40 ? "...\"" : "\"");
-}
+std::string in_quotes(std::string_view text) { return '"' + shown_text(text, 40) + '"'; }
 
 class LineReader {
  public:
@@ -124,7 +120,7 @@ class LineReader {
       if (value.get_bool().get(request_.keep_ops)) problem("/keep_ops: expected true or false");
       return simdjson::SUCCESS;
     }
-    problem(fmt::format("expected keys that the protocol knows, found {}", shown_text(key)));
+    problem(fmt::format("expected keys that the protocol knows, found {}", in_quotes(key)));
     return simdjson::SUCCESS;
   }
 
@@ -187,8 +183,8 @@ class LineReader {
     if (row == ops().end()) {
       std::vector<std::string_view> names;
       for (const OpRow& known : ops()) names.push_back(known.name);
-      problem(fmt::format("/op: expected one of {}, found {}", fmt::join(names, ", "),
-                          shown_text(name)));
+      problem(
+          fmt::format("/op: expected one of {}, found {}", fmt::join(names, ", "), in_quotes(name)));
     } else {
       row_ = &*row;
       request_.op = row->op;
@@ -217,7 +213,7 @@ class LineReader {
     if (name == "ddp") request_.strategy = ParallelStrategy::kDdp;
     if (name == "fsdp") request_.strategy = ParallelStrategy::kFsdp;
     if (!request_.strategy) {
-      problem(fmt::format("/strategy: expected ddp or fsdp, found {}", shown_text(name)));
+      problem(fmt::format("/strategy: expected ddp or fsdp, found {}", in_quotes(name)));
     }
     return simdjson::SUCCESS;
   }

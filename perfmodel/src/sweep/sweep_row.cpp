@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "csv_text.hpp"
+#include "perfmodel/graph/secrets.hpp"
 
 namespace perfmodel::sweep {
 
@@ -29,7 +30,8 @@ std::string result_cells(const Prediction& prediction, const Explanation& explan
 
 std::string refusal_cells(const Error& error) {
   const auto empty = std::ranges::count(kResultColumns, ',');
-  return std::string(static_cast<std::size_t>(empty), ',') + csv_cell(error.message);
+  return std::string(static_cast<std::size_t>(empty), ',') +
+         csv_cell(shown_text(error.message, kLongestMessage));
 }
 
 }  // namespace perfmodel::sweep

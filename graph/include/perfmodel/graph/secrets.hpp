@@ -14,15 +14,18 @@ namespace perfmodel {
 ///
 /// Returns the text up to where the first secret begins, with "[masked]" in place of the rest, or
 /// nothing if there is none. Taken for secrets:
-/// - the value of an assignment (`=` or `:`) to a name that ends in a word such as password,
-///   passwd, pwd, token, secret, api_key, access_key, private_key, credential(s), authorization, in
-///   any case; not true, false, null, none, and not a number to a name that ends in token;
+/// - the value of an assignment (`=` or `:`) to a name that ends in a word such as password(s),
+///   passwd, pwd, token, secret(s), apiKey, api_key, accessKey, privateKey, secretKey,
+///   credential(s), authorization, in any case, or in _PASS, in capitals (but not FORWARD_PASS or
+///   BACKWARD_PASS); not true, false, null, none, and not a number to a name that ends in token;
 /// - an environment dump: three or more assignments to names in capitals, or one to PATH, HOME,
 ///   USER, LOGNAME, HOSTNAME, LD_LIBRARY_PATH, LD_PRELOAD, PYTHONPATH, or to a name that begins
-///   with AWS_, GOOGLE_, AZURE_, SLURM_, KUBERNETES_, GITHUB_ or SSH_; plain numbers do not count;
-/// - what begins like a key of a known kind (AKIA..., ASIA..., ghp_..., github_pat_..., glpat-...,
-///   xox?-..., sk-..., hf_..., eyJ... of a JSON web token, "Bearer ...", "-----BEGIN ... PRIVATE
-///   KEY", a password in a URL);
+///   with AWS_, GOOGLE_, AZURE_, SLURM_, KUBERNETES_, GITHUB_ or SSH_; plain numbers do not count.
+///   With `:` as in Python, JSON and YAML: the known names in quotes or before a blank, any others
+///   in quotes or at the beginning of a line, with a value that begins like no number or list;
+/// - what begins like a key of a known kind (AKIA..., ASIA..., AIza..., ghp_... and its like,
+///   github_pat_..., glpat-..., npm_..., sk_live_..., sk_test_..., xox?-..., sk-..., hf_..., eyJ...
+///   of a JSON web token, "Bearer ...", "-----BEGIN ... PRIVATE KEY", a password in a URL);
 /// - 32 or more hexadecimal digits in a row, letters and digits among them;
 /// - 40 or more characters of base64 in a row with capitals, small letters and at least 4 digits.
 ///   Mangled C++ names ("_Z...") are none.
@@ -30,7 +33,10 @@ namespace perfmodel {
 /// recognised.
 std::optional<std::string> mask_secrets(std::string_view text);
 
-/// `text` for a message: secrets masked, control characters as '?', at most `most` bytes.
+/// As much of a message, or of one part of it, as is printed.
+inline constexpr std::size_t kLongestMessage = 2000;
+
+/// `text` for a message: secrets masked, `plain_text`, at most `most` bytes and "..." for the rest.
 std::string shown_text(std::string_view text, std::size_t most = 80);
 
 /// Masks the names of a pool in place: "[masked]", "[masked 2]" ... stand for the secrets. Returns
