@@ -466,7 +466,12 @@ Result<JsonStream::Item> JsonStream::next_member() {
   }
   member_place_ = error_at(begin_, "/" + shown_text(member_key_), "");
   if (salvage_ && !array_seen_) return salvage_member();
-  if (auto read = read_value(member_text_); !read) return Unexpected{read.error()};
+  if (auto read = read_value(member_text_); !read) {
+    // The end of the file may be far behind what is wrong.
+    const JsonScan scan = scan_json(member_text_, JsonManner::kLenient, limits_);
+    const bool broken = scan.status == JsonScan::Status::kBroken;
+    return Unexpected{broken ? member_error(scan) : read.error()};
+  }
   return Item::kMember;
 }
 
@@ -511,13 +516,18 @@ Result<void> JsonStream::expect_array(int first) const {
   return Unexpected{std::move(error)};
 }
 
-Result<void> JsonStream::check_member() const {
-  const JsonScan scan = scan_json(member_text_ + ',', JsonManner::kStrict, limits_);
-  if (scan.complete() || member_text_.empty()) return {};
+Error JsonStream::member_error(const JsonScan& scan) const {
   Error error = member_place_;
   error.json_pointer += scan.pointer;
   error.message = scan.message;
-  return Unexpected{std::move(error)};
+  return error;
+}
+
+Result<void> JsonStream::check_member(JsonManner manner) const {
+  if (member_text_.empty()) return {};
+  const JsonScan scan = scan_json(member_text_ + ',', manner, limits_);
+  if (scan.complete()) return {};
+  return Unexpected{member_error(scan)};
 }
 
 JsonStream::Found JsonStream::find_element_end(std::size_t begin) {

@@ -68,7 +68,7 @@ class JsonStream {
   const std::string& member_key() const { return member_key_; }
   const std::string& member_text() const { return member_text_; }
   /// The first syntax error of the member; nothing is known of one longer than 1 MiB.
-  Result<void> check_member() const;
+  Result<void> check_member(JsonManner manner) const;
 
   // Valid after kElements, until the next call.
 
@@ -105,6 +105,7 @@ class JsonStream {
   Result<void> begin_document();
   Result<Item> next_member();
   Result<Item> salvage_member();
+  Error member_error(const JsonScan& scan) const;
   Result<void> expect_array(int first) const;
   Result<Item> next_elements();
   Result<Item> broken_off(std::string_view expected);

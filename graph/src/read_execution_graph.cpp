@@ -772,7 +772,8 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
     if (*item == JsonStream::Item::kMember) {
       has_trace_events |= stream.member_key() == "traceEvents";
       if (!options.salvage && !has_trace_events) {
-        if (auto good = stream.check_member(); !good) return Unexpected{good.error()};
+        if (auto good = stream.check_member(JsonManner::kStrict); !good)
+          return Unexpected{good.error()};
       }
       reader.head_member(stream.member_key(), stream.member_text());
     } else if (auto read = reader.piece(stream); !read) {

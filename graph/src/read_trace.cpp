@@ -729,6 +729,11 @@ Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& o
     if (!item) return Unexpected{item.error()};
     if (*item == JsonStream::Item::kEnd) break;
     if (*item == JsonStream::Item::kMember) {
+      if (!options.salvage) {  // a bracket too few may hide the events
+        if (auto good = stream->check_member(JsonManner::kLenient); !good) {
+          return Unexpected{good.error()};
+        }
+      }
       reader.head_member(stream->member_key(), stream->member_text());
     } else if (auto read = reader.piece(*stream); !read) {
       if (read.error().file.empty()) read.error().file = file;

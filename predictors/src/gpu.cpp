@@ -210,7 +210,11 @@ Result<Gpu> find_gpu(std::string_view name, const fs::path& folder) {
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) return read_gpu(path);
   if (path.extension() == ".json") return read_gpu(path);  // says that it cannot be opened
-  return find_known_gpu(name, folder);
+  auto found = find_known_gpu(name, folder);
+  if (!found && found.error().code == ErrorCode::kUnknownName) {
+    found.error().message += "; a file (.json) would do, too";
+  }
+  return found;
 }
 
 Result<Gpu> find_known_gpu(std::string_view name, const fs::path& folder) {

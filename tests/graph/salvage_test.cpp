@@ -315,6 +315,17 @@ TEST_F(Salvage, HeadsOfGraphsAreJson) {
   }
 }
 
+// Of traces what hides no events is fine: recorders write what is no JSON there.
+TEST_F(Salvage, HeadsOfTracesHaveTheirBrackets) {
+  const std::string a = event('a');
+  for (const char* value : {"NaN", "\"\xFF\"", "[1,]", "\"\\q\""}) {
+    EXPECT_EQ(trace_error("{\"x\":" + std::string(value) + ",\"traceEvents\":[" + a + "]}"), "");
+  }
+  EXPECT_EQ(trace_error("{\"x\":[{\"y\":0n\": 1}],\"traceEvents\":[" + a + "]}"),
+            "in.json:1:6: /x/0/y: expected ',' or '}', found 'n'");
+  EXPECT_EQ(trace_error("{\"x\":{\"traceEvents\":[" + a + "]},\"traceEvents\":[]}"), "");
+}
+
 TEST_F(Salvage, OnlyTheFirstPlacesAreListed) {
   std::string list;
   for (char name = 'a'; name < 'k'; ++name) list += "{\"ph\" 1},\n" + event(name) + ",\n";
