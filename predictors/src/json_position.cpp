@@ -75,6 +75,30 @@ bool enter(JsonText& text, std::string_view token) {
   return false;
 }
 
+/// Keeps nothing but the place, counted from 1, where the text is no JSON.
+class FirstDefect final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  std::optional<std::size_t> position;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t at, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    position = at;
+    return false;
+  }
+};
+
 }  // namespace
 
 std::size_t find_json_pointer(std::string_view document, std::string_view pointer) {
@@ -91,14 +115,10 @@ std::size_t find_json_pointer(std::string_view document, std::string_view pointe
 }
 
 std::optional<std::size_t> find_json_defect(std::string_view text) {
-  using Json = nlohmann::json;
-  try {
-    static_cast<void>(
-        Json::parse(text, [](int, Json::parse_event_t, Json&) { return false; }));  // keeps nothing
-  } catch (const Json::parse_error& error) {
-    return std::min(text.size(), error.byte > 0 ? error.byte - 1 : 0);
-  }
-  return std::nullopt;
+  FirstDefect defect;
+  nlohmann::json::sax_parse(text, &defect);
+  if (!defect.position) return std::nullopt;
+  return std::min(text.size(), *defect.position > 0 ? *defect.position - 1 : 0);
 }
 
 std::size_t find_json_key(std::string_view document, std::size_t number) {

@@ -102,5 +102,15 @@ TEST(FoundValue, MayBeDeeperThanTheStack) {
   EXPECT_EQ(found(deep), std::string(37, '[') + "...");
 }
 
+TEST(JsonPosition, FindsWhereATextIsNoJson) {
+  EXPECT_EQ(find_json_defect("[1,,2]"), 3U);
+  EXPECT_EQ(find_json_defect("{\"a\": tru}"), 9U);
+  EXPECT_EQ(find_json_defect("[1"), 2U);
+  EXPECT_EQ(find_json_defect(""), 0U);
+  EXPECT_TRUE(find_json_defect("[1e999]"));  // no double holds it
+  EXPECT_TRUE(find_json_defect("[\"\xFF\"]"));
+  EXPECT_FALSE(find_json_defect("{\"a\": [1, 2.5e3, \"b\", null, true]}"));
+}
+
 }  // namespace
 }  // namespace perfmodel
