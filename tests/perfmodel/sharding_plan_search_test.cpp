@@ -219,9 +219,15 @@ class RandomSpace {
   std::mt19937 random_;
 };
 
+#ifdef PERFMODEL_SANITIZED
+constexpr int kSpaces = 60;
+#else
+constexpr int kSpaces = 200;
+#endif
+
 TEST(PlanSearch, FindsWhatEnumerationFinds) {
   int solvable = 0, impossible = 0, found_without = 0;
-  for (unsigned seed = 0; seed < 200; ++seed) {
+  for (unsigned seed = 0; seed < kSpaces; ++seed) {
     SCOPED_TRACE(seed);
     const PlanSpace space = RandomSpace(seed).make();
     const double best = Brute(space).best();
@@ -242,8 +248,10 @@ TEST(PlanSearch, FindsWhatEnumerationFinds) {
     EXPECT_GE(local->plans.front().objective, best * (1 - 1e-9));
     found_without += local->plans.front().objective <= best * (1 + 1e-9) ? 1 : 0;
   }
-  EXPECT_GT(solvable, 150);
+  EXPECT_GT(solvable, kSpaces * 3 / 4);
+#ifndef PERFMODEL_SANITIZED  // few are
   EXPECT_GT(impossible, 0);
+#endif
   EXPECT_GE(found_without, solvable * 99 / 100);
 }
 
