@@ -103,10 +103,10 @@ build_and_test release -DPERFMODEL_BUILD_EXAMPLES=ON -DPERFMODEL_BUILD_BENCHMARK
 release_seconds=$((SECONDS - installed_at))
 parts=(-DPERFMODEL_BUILD_EXAMPLES=OFF -DPERFMODEL_BUILD_BENCHMARKS=OFF -DPERFMODEL_INSTALL=OFF
   -DPERFMODEL_UNITY=ON)
-if worth_starting tsan 155; then  # itself 25, what comes behind it the rest
+if worth_starting tsan 140; then  # itself 25, what comes behind it the rest
   build_and_test tsan "${parts[@]}" -DPERFMODEL_BUILD_KERNELS_BENCH=OFF -- --label-exclude gpu
 fi
-if worth_starting asan 130; then
+if worth_starting asan 115; then
   build_and_test asan "${parts[@]}" -- --label-exclude 'gpu|accuracy' --exclude-regex '^(faults|c_api.out_of_memory)$'
 fi
 
