@@ -167,16 +167,16 @@ constexpr TypeSpec kTypes[] = {
     {"int64", DType::kInt64, DType::kInt64},
 };
 
-template <class Spec, std::size_t count>
-const Spec* find_spec(const Spec (&specs)[count], std::string_view name) {
+template <class Spec, std::size_t kCount>
+const Spec* find_spec(const Spec (&specs)[kCount], std::string_view name) {
   const std::string wanted = lower_case(name);
   const auto found = std::ranges::find(specs, wanted, &Spec::name);
   return found == std::end(specs) ? nullptr : &*found;
 }
 
 /// "an op (the nearest known are add, mul, div)"
-template <class Spec, std::size_t count>
-std::string one_of(const Spec (&specs)[count], std::string_view what, std::string_view name) {
+template <class Spec, std::size_t kCount>
+std::string one_of(const Spec (&specs)[kCount], std::string_view what, std::string_view name) {
   const std::string wanted = lower_case(name.substr(0, 40));
   std::vector<std::pair<std::size_t, std::string_view>> scored;
   for (const Spec& spec : specs) scored.emplace_back(edit_distance(wanted, spec.name), spec.name);
