@@ -182,7 +182,8 @@ TEST_F(Chakra, FilesThatAreNoTrace) {
   EXPECT_EQ(error("[\n {\"ph\": \"X\"}]"),
             "expected a Chakra trace (length-delimited protobuf), found JSON");
   EXPECT_THAT(error("hello, world"), HasSubstr("is this a Chakra trace?"));
-  EXPECT_EQ(read_chakra(folder_ / "none.et").error().message, "expected a readable file, found none");
+  EXPECT_EQ(read_chakra(folder_ / "none.et").error().message,
+            "expected a readable file, found none");
   EXPECT_EQ(read_chakra(folder_).error().message, "expected a file, found a directory");
   const fs::path zipped = folder_ / "text.et.gz";
   const auto zip = [&](const std::string& text) {

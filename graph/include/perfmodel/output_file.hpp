@@ -12,8 +12,8 @@ namespace perfmodel {
 /// renamed by `commit`; without that, nothing is left. What a killed process leaves is called
 /// `file.PID.N.tmp`; nobody reads it. A file that may not be written is not replaced. A name that
 /// ends in `.gz` is compressed, as one member with an empty header, so that equal bytes give equal
-/// files. A file that is replaced keeps its permissions, and a link to one stays a link. What exists
-/// and is no regular file (a pipe, /dev/stdout) is written directly.
+/// files. A file that is replaced keeps its permissions, and a link to one stays a link. What
+/// exists and is no regular file (a pipe, /dev/stdout) is written directly.
 class OutputFile {
  public:
   static Result<OutputFile> create(const std::filesystem::path& file);

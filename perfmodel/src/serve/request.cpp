@@ -183,8 +183,8 @@ class LineReader {
     if (row == ops().end()) {
       std::vector<std::string_view> names;
       for (const OpRow& known : ops()) names.push_back(known.name);
-      problem(
-          fmt::format("/op: expected one of {}, found {}", fmt::join(names, ", "), in_quotes(name)));
+      problem(fmt::format("/op: expected one of {}, found {}", fmt::join(names, ", "),
+                          in_quotes(name)));
     } else {
       row_ = &*row;
       request_.op = row->op;
