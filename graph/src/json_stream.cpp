@@ -3,139 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
+#include "container_end.hpp"
 #include "perfmodel/graph/secrets.hpp"
 
 namespace perfmodel {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
-constexpr std::size_t kPadding = 64;  // simdjson wants 32, the bracket scanner 64
 constexpr std::size_t kMaxMemberBytes = std::size_t{1} << 20;
-// Salvage: an element that is still open after so much text is looked at leniently.
-constexpr std::size_t kMostOpenBytes = std::size_t{8} << 20;
-constexpr std::size_t kGoodInARow = 64;  // before the fast way is tried again
-constexpr int kEndOfText = -1;
-
-std::string shown(int c) {
-  return c == kEndOfText ? "the end of the file" : shown_character(static_cast<char>(c));
-}
-
-bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
-struct BlockMasks {
-  std::uint64_t quote = 0, backslash = 0, open = 0, close = 0;
-};
-
-// One bit per character of a 64-byte block. '{' and '[' (and '}' and ']') differ in bit 5 only.
-BlockMasks classify(const char* block) {
-  BlockMasks masks;
-#if defined(__SSE2__)
-  const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
-  const __m128i open = _mm_set1_epi8('{'), close = _mm_set1_epi8('}'), bit5 = _mm_set1_epi8(0x20);
-  for (int i = 0; i < 4; ++i) {
-    const __m128i text = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block + 16 * i));
-    const __m128i folded = _mm_or_si128(text, bit5);
-    const auto bits = [i](__m128i equal) {
-      return static_cast<std::uint64_t>(static_cast<unsigned>(_mm_movemask_epi8(equal)))
-             << (16 * i);
-    };
-    masks.quote |= bits(_mm_cmpeq_epi8(text, quote));
-    masks.backslash |= bits(_mm_cmpeq_epi8(text, backslash));
-    masks.open |= bits(_mm_cmpeq_epi8(folded, open));
-    masks.close |= bits(_mm_cmpeq_epi8(folded, close));
-  }
-#else
-  for (int i = 0; i < 64; ++i) {
-    const std::uint64_t bit = std::uint64_t{1} << i;
-    const char c = block[i];
-    if (c == '"') masks.quote |= bit;
-    if (c == '\\') masks.backslash |= bit;
-    if (c == '{' || c == '[') masks.open |= bit;
-    if (c == '}' || c == ']') masks.close |= bit;
-  }
-#endif
-  return masks;
-}
-
-// Characters that a backslash protects; `carry` says whether the first one is.
-std::uint64_t escaped_characters(std::uint64_t backslash, bool& carry) {
-  std::uint64_t escaped = carry ? 1 : 0;
-  carry = false;
-  for (std::uint64_t left = backslash; left != 0; left &= left - 1) {
-    const int i = std::countr_zero(left);
-    if ((escaped >> i) & 1) continue;
-    if (i == 63) {
-      carry = true;
-    } else {
-      escaped |= std::uint64_t{2} << i;
-    }
-  }
-  return escaped;
-}
-
-// Bit i of the result: parity of the quotes up to and including i.
-std::uint64_t prefix_parity(std::uint64_t bits) {
-  for (int shift = 1; shift < 64; shift *= 2) bits ^= bits << shift;
-  return bits;
-}
-
-// Place within a block of the bracket that opens more than `nesting`, or -1. The container may end
-// in the block before that.
-int first_deeper(std::uint64_t open, std::uint64_t close, std::int64_t depth, std::size_t nesting) {
-  for (std::uint64_t left = open | close; left != 0; left &= left - 1) {
-    const int i = std::countr_zero(left);
-    depth += (open >> i) & 1 ? 1 : -1;
-    if (depth <= 0) return -1;
-    if (static_cast<std::uint64_t>(depth) > nesting) return i;
-  }
-  return -1;
-}
 
 }  // namespace
 
-const char* find_container_end(const char* begin, const char* end, std::size_t nesting,
-                               const char** too_deep) {
-  std::int64_t depth = 0;
-  bool escape_carry = false;
-  std::uint64_t in_string = 0;  // all ones while a string crosses the block border
-  for (const char* block = begin; block < end; block += 64) {
-    const BlockMasks masks = classify(block);
-    std::uint64_t quote = masks.quote;
-    if (masks.backslash != 0 || escape_carry) {
-      quote &= ~escaped_characters(masks.backslash, escape_carry);
-    }
-    const std::uint64_t string = prefix_parity(quote) ^ in_string;
-    in_string = static_cast<std::uint64_t>(static_cast<std::int64_t>(string) >> 63);
-    const std::uint64_t open = masks.open & ~string;
-    std::uint64_t close = masks.close & ~string;
-    if (static_cast<std::uint64_t>(depth + std::popcount(open)) > nesting) {
-      if (const int at = first_deeper(open, close, depth, nesting); at >= 0 && block + at < end) {
-        if (too_deep) *too_deep = block + at;
-        return nullptr;
-      }
-    }
-    if (depth <= std::popcount(close)) {
-      for (; close != 0; close &= close - 1) {
-        const int i = std::countr_zero(close);
-        const std::uint64_t before = (std::uint64_t{1} << i) - 1;
-        const auto opened = std::popcount(open & before);
-        const auto closed = std::popcount(masks.close & ~string & (before | (before + 1)));
-        if (depth + opened - closed == 0) {
-          const char* past = block + i + 1;
-          return past <= end ? past : nullptr;
-        }
-      }
-      close = masks.close & ~string;
-    }
-    depth += std::popcount(open) - std::popcount(close);
-  }
-  return nullptr;
+std::string JsonStream::shown(int c) {
+  return c == kEndOfText ? "the end of the file" : shown_character(static_cast<char>(c));
 }
 
 std::string_view json_kind(std::string_view text) {
@@ -339,7 +221,7 @@ Result<void> JsonStream::begin_document() {
     const bool printable = *first >= ' ' && *first < 0x7F;
     return Unexpected{error_at(
         begin_, "",
-        printable ? "expected a JSON object or array, found " + shown(*first)
+        printable ? fmt::format("expected a JSON object or array, found {}", shown(*first))
                   : "expected a JSON object or array, found binary data (a Chakra trace?)")};
   }
   if (salvage_ && *first == '{') {
@@ -438,7 +320,8 @@ Result<JsonStream::Item> JsonStream::next_member() {
   }
   if (!first_member_) {
     if (*c != ',') {
-      return Unexpected{error_at(begin_, "", "expected ',' or '}', found " + shown(*c))};
+      return Unexpected{
+          error_at(begin_, "", fmt::format("expected ',' or '}}', found {}", shown(*c)))};
     }
     ++begin_;
     c = peek();
@@ -446,7 +329,7 @@ Result<JsonStream::Item> JsonStream::next_member() {
   }
   first_member_ = false;
   if (*c != '"') {
-    return Unexpected{error_at(begin_, "", "expected a key, found " + shown(*c))};
+    return Unexpected{error_at(begin_, "", fmt::format("expected a key, found {}", shown(*c)))};
   }
   auto key = read_string();
   if (!key) return Unexpected{key.error()};
@@ -717,7 +600,8 @@ Result<JsonStream::Item> JsonStream::finish() {
   const auto rest = peek();
   if (!rest) return Unexpected{rest.error()};
   if (*rest == kEndOfText) return Item::kEnd;
-  Error error = error_at(begin_, "", "expected the end of the file, found " + shown(*rest));
+  Error error =
+      error_at(begin_, "", fmt::format("expected the end of the file, found {}", shown(*rest)));
   if (!salvage_) return Unexpected{std::move(error)};
   begin_drop(begin_, error.message, false);
   do {
@@ -725,254 +609,6 @@ Result<JsonStream::Item> JsonStream::finish() {
   } while (refill().value_or(false));
   end_drop();
   return Item::kEnd;
-}
-
-// ---- salvage -----------------------------------------------------------------------------------
-
-bool JsonStream::rescan_piece() {
-  if (lenient_piece_) return false;
-  restore_frame();
-  begin_ = element_starts_.front();
-  next_index_ = first_index_;
-  array_closed_ = false;
-  lenient_ = true;
-  needs_comma_ = false;
-  good_in_a_row_ = 0;
-  lenient_until_ = offset_of(piece_end_);
-  return true;
-}
-
-std::string JsonStream::cut_text(std::size_t kept, std::string_view elements) const {
-  const Error end = error_at(end_, "", "");
-  return fmt::format(
-      "the file breaks off in line {}, column {} (byte {}); {} complete {} were kept", end.line,
-      end.column, offset_of(end_), kept, elements);
-}
-
-std::string JsonStream::place_at(std::size_t position, std::string_view message) const {
-  const Error error = error_at(position, "", "");
-  return fmt::format("line {}, column {} (byte {}, element {}): {}", error.line, error.column,
-                     offset_of(position), next_index_, message);
-}
-
-void JsonStream::drop_element(std::size_t i, std::string_view tail, std::string_view message) {
-  ++log_.dropped;
-  log_.dropped_bytes += element_ends_[i] - element_starts_[i];
-  if (log_.dropped_places.size() >= SalvageLog::kShown) return;
-  const Error error = element_error(i, tail, "");
-  log_.dropped_places.push_back(fmt::format(
-      "line {}, column {} (byte {}, element {}): {}{}{}", error.line, error.column,
-      offset_of(element_starts_[i]), first_index_ + i, tail, tail.empty() ? "" : ": ", message));
-}
-
-void JsonStream::begin_drop(std::size_t position, std::string_view message, bool open) {
-  drop_ =
-      Drop{.offset = offset_of(begin_),
-           .place = log_.dropped_places.size() < SalvageLog::kShown ? place_at(position, message)
-                                                                    : std::string(),
-           .open = open};
-}
-
-void JsonStream::end_drop() {
-  ++log_.dropped;
-  log_.dropped_bytes += offset_of(begin_) - drop_->offset;
-  if (!drop_->place.empty()) log_.dropped_places.push_back(std::move(drop_->place));
-  drop_.reset();
-  good_in_a_row_ = 0;
-}
-
-void JsonStream::note_repair(std::size_t position, std::string_view message) {
-  ++log_.repaired;
-  good_in_a_row_ = 0;
-  if (log_.repaired_places.size() < SalvageLog::kShown) {
-    log_.repaired_places.push_back(place_at(position, message));
-  }
-}
-
-Result<JsonStream::Item> JsonStream::start_lenient(std::optional<Error> reason) {
-  phase_ = Phase::kArray;
-  array_seen_ = lenient_ = true;
-  needs_comma_ = false;
-  good_in_a_row_ = 0;
-  lenient_until_ = 0;
-  element_starts_.clear();
-  element_ends_.clear();
-  if (reason) {
-    begin_drop(begin_, reason->message, false);
-    first_error_ = std::move(reason);
-  }
-  return next_lenient();
-}
-
-Result<JsonStream::Item> JsonStream::next_lenient() {
-  element_starts_.clear();
-  element_ends_.clear();
-  first_index_ = next_index_;
-  for (;;) {
-    const auto c = peek();
-    if (!c) return Unexpected{c.error()};
-    if (*c == kEndOfText) return end_lenient();
-    if (drop_) {
-      if (*c == '{') {
-        const JsonScan scan = scan_element(kMostOpenBytes);
-        if (scan.complete() && looks_like_element(scan.keys)) {
-          end_drop();
-          return take_lenient(scan);
-        }
-      }
-      const void* next = std::memchr(buffer_.data() + begin_ + 1, '{', end_ - begin_ - 1);
-      begin_ =
-          next ? static_cast<std::size_t>(static_cast<const char*>(next) - buffer_.data()) : end_;
-      continue;
-    }
-    if (*c == ',') {
-      if (!needs_comma_) note_repair(begin_, "expected a value, found ','");
-      needs_comma_ = false;
-      ++begin_;
-      continue;
-    }
-    if (*c == ']') {
-      const auto ends = array_ends_here();
-      if (!ends) return Unexpected{ends.error()};
-      if (*ends) {
-        if (!needs_comma_ && next_index_ > 0) note_repair(begin_, "expected a value, found ']'");
-        ++begin_;
-        lenient_ = false;
-        phase_ = bare_ ? Phase::kDone : Phase::kObject;
-        return bare_ ? finish() : next();
-      }
-    }
-    if (*c != '{') {
-      begin_drop(begin_, "expected an object, found " + shown(*c), false);
-      continue;
-    }
-    if (!needs_comma_ && good_in_a_row_ >= kGoodInARow && offset_of(begin_) >= lenient_until_) {
-      lenient_ = false;
-      return next_elements();
-    }
-    const JsonScan scan = scan_element(static_cast<std::size_t>(limits_.element_bytes));
-    if (scan.complete()) {
-      if (needs_comma_) note_repair(begin_, "expected ',' or ']', found '{'");
-      return take_lenient(scan);
-    }
-    begin_drop(begin_ + scan.defect, scan.message, scan.status == JsonScan::Status::kOpen);
-    ++begin_;
-  }
-}
-
-bool JsonStream::looks_like_element(unsigned keys) const {
-  constexpr unsigned kId = 1, kName = 2, kPhase = 4, kStamp = 8;
-  if ((keys & kName) == 0 || is_document(keys)) return false;
-  return array_key_ == "nodes" ? (keys & kId) != 0 : (keys & (kPhase | kStamp)) != 0;
-}
-
-bool JsonStream::is_document(unsigned keys) {
-  constexpr unsigned kDocument = 16;
-  return (keys & kDocument) != 0;
-}
-
-// The value at hand, read on until it ends, breaks or has `most` bytes.
-JsonScan JsonStream::scan_element(std::size_t most) {
-  for (;;) {
-    JsonScan scan =
-        scan_json({buffer_.data() + begin_, end_ - begin_}, JsonManner::kLenient, limits_);
-    scanned_ += scan.complete() ? scan.past : scan.defect;
-    const bool open = scan.status == JsonScan::Status::kOpen;
-    if (!open && !(scan.complete() && scan.past > most)) return scan;
-    if (!open || end_ - begin_ > most) {
-      scan.status = JsonScan::Status::kBroken;
-      scan.message = fmt::format("expected its end within {} bytes, found none", most);
-      scan.defect = 0;
-      return scan;
-    }
-    if (!refill().value_or(false)) return scan;
-  }
-}
-
-Result<JsonStream::Item> JsonStream::take_lenient(const JsonScan& scan) {
-  if (next_index_ >= limits_.elements) {
-    return Unexpected{
-        limit_error(begin_, fmt::format("at most {} elements", limits_.elements), "elements")};
-  }
-  if (scan.status == JsonScan::Status::kRepaired) {
-    note_repair(begin_ + scan.defect, scan.message);
-  } else {
-    ++good_in_a_row_;
-  }
-  scratch_ = "[";
-  scratch_ += scan.copy;
-  scratch_ += ']';
-  scratch_.append(kPadding, ' ');
-  lenient_piece_ = true;
-  element_starts_.push_back(begin_);
-  element_ends_.push_back(begin_ + scan.past);
-  begin_ += scan.past;
-  ++next_index_;
-  needs_comma_ = true;
-  return Item::kElements;
-}
-
-// Moves `distance` from begin_ to the next character that is no blank, and returns it.
-Result<int> JsonStream::look_behind(std::size_t& distance) {
-  for (;;) {
-    while (begin_ + distance < end_ && is_blank(buffer_[begin_ + distance])) ++distance;
-    if (begin_ + distance < end_) return static_cast<unsigned char>(buffer_[begin_ + distance]);
-    const auto more = refill();
-    if (!more) return Unexpected{more.error()};
-    if (!*more) return kEndOfText;
-  }
-}
-
-// Whether the ']' at hand is followed by what follows the array, or by nothing.
-Result<bool> JsonStream::array_ends_here() {
-  std::size_t distance = 1;
-  auto c = look_behind(distance);
-  if (!c) return Unexpected{c.error()};
-  if (*c == kEndOfText || bare_) return *c == kEndOfText;
-  if (*c != ',') return *c == '}';
-  ++distance;
-  c = look_behind(distance);
-  if (!c) return Unexpected{c.error()};
-  return *c == '"';
-}
-
-Result<JsonStream::Item> JsonStream::end_lenient() {
-  phase_ = Phase::kDone;
-  // An element that nothing but the end of the text breaks: a cut, no defect.
-  if (drop_ && !drop_->open) {
-    end_drop();
-  } else {
-    cut_off_ = true;
-    drop_.reset();
-  }
-  if (next_index_ == 0 && first_error_) return Unexpected{*first_error_};
-  return Item::kEnd;
-}
-
-std::string SalvageLog::first_place() const {
-  if (!damage.empty()) return damage;
-  return dropped_places.empty() ? "" : dropped_places.front();
-}
-
-void SalvageLog::report(std::string_view elements, std::vector<std::string>& warnings) const {
-  const auto sentence = [&](std::string text, const std::vector<std::string>& places,
-                            std::size_t count) {
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      text += (i == 0 ? ": " : "; ") + places[i];
-    }
-    if (count > places.size()) text += fmt::format("; and {} more", count - places.size());
-    warnings.push_back(std::move(text));
-  };
-  if (!damage.empty()) warnings.push_back(damage);
-  if (dropped > 0) {
-    sentence(fmt::format("{} broken {} or other stretches of text were left out ({} bytes)",
-                         dropped, elements, dropped_bytes),
-             dropped_places, dropped);
-  }
-  if (repaired > 0) {
-    sentence(fmt::format("{} defects in or between {} were repaired", repaired, elements),
-             repaired_places, repaired);
-  }
 }
 
 }  // namespace perfmodel

@@ -11,23 +11,9 @@
 #include "json_scan.hpp"
 #include "perfmodel/graph/read_options.hpp"
 #include "perfmodel/result.hpp"
+#include "salvage_log.hpp"
 
 namespace perfmodel {
-
-/// What `salvage` left out of a document or changed in it, with the first few places.
-struct SalvageLog {
-  static constexpr std::size_t kShown = 3;
-
-  std::size_t dropped = 0, repaired = 0;  // stretches of text or elements; elements
-  std::uint64_t dropped_bytes = 0;
-  std::vector<std::string> dropped_places, repaired_places;  // at most kShown each
-  std::string damage;                                        // why the text could not be read on
-
-  /// The first thing that was left out, or nothing: why a file holds no elements.
-  std::string first_place() const;
-  /// Sentences for `warnings`; `elements` is "events" or "nodes".
-  void report(std::string_view elements, std::vector<std::string>& warnings) const;
-};
 
 /// Walks a JSON document that is one large array of elements, either bare or as one member of a
 /// top-level object, without ever holding the whole text: the file (plain or gzip) is read in
@@ -97,6 +83,14 @@ class JsonStream {
   Error syntax_error(std::string_view parser_message) const;
 
  private:
+  static constexpr std::size_t kPadding = 64;  // simdjson wants 32, the bracket scanner 64
+  // Salvage: an element that is still open after so much text is looked at leniently.
+  static constexpr std::size_t kMostOpenBytes = std::size_t{8} << 20;
+  static constexpr int kEndOfText = -1;
+
+  static bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+  static std::string shown(int c);
+
   JsonStream(ByteSource source, const std::filesystem::path& file, std::string_view array_key,
              const ReadOptions& options);
   Error error_at(std::size_t position, std::string pointer, std::string message) const;
@@ -124,7 +118,7 @@ class JsonStream {
   };
   Found find_element_end(std::size_t begin);
 
-  // ---- salvage
+  // ---- salvage: json_salvage.cpp
   struct Drop {  // a stretch of text that is being left out
     std::uint64_t offset = 0;
     std::string place;
@@ -180,13 +174,6 @@ class JsonStream {
   std::optional<Drop> drop_;
   std::optional<Error> first_error_;  // of a document without any element
 };
-
-/// Position just past the container that starts at `begin`, or nullptr if it does not end before
-/// `end` or has more than `nesting` brackets within brackets, the first of which is `too_deep`. 64
-/// bytes behind `end` must be readable. Brackets inside strings do not count.
-const char* find_container_end(const char* begin, const char* end,
-                               std::size_t nesting = std::size_t{1} << 62,
-                               const char** too_deep = nullptr);
 
 /// "an object", "a string", ... of a JSON text's first character, for error messages.
 std::string_view json_kind(std::string_view text);

@@ -35,6 +35,19 @@ void parse_version(const std::string& text, PyTorch& pytorch) {
   }
 }
 
+/// "2.94 PFLOP"
+std::string flop_text(double flop) {
+  if (flop >= 1e15) return fmt::format("{:.4g} PFLOP", flop / 1e15);
+  if (flop >= 1e12) return fmt::format("{:.4g} TFLOP", flop / 1e12);
+  return fmt::format("{:.4g} GFLOP", flop / 1e9);
+}
+
+std::vector<std::string_view> names(const std::vector<NamedRewrite>& rewrites) {
+  std::vector<std::string_view> list;
+  for (const NamedRewrite& rewrite : rewrites) list.push_back(rewrite.name);
+  return list;
+}
+
 // At the root of the commands, if somebody wants their graph.
 const GraphTaker* graph_taker(const CLI::App& app) {
   const CLI::App* root = &app;
@@ -172,6 +185,7 @@ Result<void> write_built_graph(const CLI::App& app, const BuildArguments& argume
                  {"parameters", size.parameters},
                  {"matrix_flop", size.matrix_flop},
                  {"nodes", graph.nodes.size()},
+                 {"rewrites", names(arguments.rewrites)},
                  {"top_level_ops", ops},
                  {"command", command}});
     json.update(facts.keys);
@@ -182,8 +196,10 @@ Result<void> write_built_graph(const CLI::App& app, const BuildArguments& argume
   list.row("model", facts.model);
   for (const auto& [label, text] : facts.lines) list.row(label, text);
   list.row("parameters", grouped(static_cast<std::size_t>(size.parameters)));
-  list.row("products",
-           fmt::format("{:.4g} GFLOP in matrix products and convolutions", size.matrix_flop / 1e9));
+  if (!arguments.rewrites.empty()) {
+    list.row("rewritten by", fmt::format("{}", fmt::join(names(arguments.rewrites), " ")));
+  }
+  list.row("products", flop_text(size.matrix_flop) + " in matrix products and convolutions");
   list.row("size", fmt::format("{}, {}", counted(graph.nodes.size(), "node"),
                                counted(ops, "top-level op")));
   return print_report("\n" + list.text());

@@ -54,6 +54,14 @@ Result<Priced> price_table(const Arguments& arguments) {
     if (!row.is_free) {
       price = models->models.price(row.work, result.table.gpus[static_cast<std::size_t>(row.gpu)]);
     }
+    if (!std::isfinite(price.high.count())) {
+      return Unexpected{Error{.code = ErrorCode::kImpossible,
+                              .message = "expected sizes of a kernel whose time is a number, found "
+                                         "larger ones",
+                              .file = result.table.file,
+                              .line = row.line,
+                              .column = 1}};
+    }
     if (!price.in_range) ++outside;
     result.prices.push_back(price);
   }

@@ -159,10 +159,16 @@ std::string what_if_csv(const WhatIfReport& report) {
       ",gpu,e2e_us,samples_per_s,speed_up,gpu_active_us,cpu_us,bound,bound_share,kernels,error\n";
   for (const WhatIfAnswer& answer : report.answers) {
     csv += csv_cell(report.variants[answer.variant].name);
-    for (const std::string& value : report.values[answer.variant]) csv += "," + csv_cell(value);
-    csv += "," + csv_cell(target_name(report, answer));
+    for (const std::string& value : report.values[answer.variant]) {
+      csv += ',';
+      csv += csv_cell(value);
+    }
+    csv += ',';
+    csv += csv_cell(target_name(report, answer));
     if (answer.error) {
-      csv += ",,,,,,,,," + csv_cell(to_string(*answer.error)) + "\n";
+      csv += ",,,,,,,,,";
+      csv += csv_cell(to_string(*answer.error));
+      csv += '\n';
       continue;
     }
     const auto samples = answer.samples_per_s();

@@ -17,6 +17,48 @@ double end_of(const Schedule& schedule, TaskId task) {
 struct Group {
   CriticalPath::Step step;
   TaskId example = -1;
+  std::vector<std::int32_t> terms;  // that its tasks have
+};
+
+// The tasks that become free with a step.
+class FreedTasks {
+ public:
+  FreedTasks(const TaskGraph& graph, const TaskNames& names)
+      : graph_(graph),
+        over_ranks_(names.op_key != nullptr),
+        key_(over_ranks_ ? names.op_key : names.key) {}
+
+  /// Of the next step: 0, 1, ...
+  void add(const Group& group) {
+    wanted_.emplace(key_(group.example), Wanted{group.terms, tasks_.size()});
+    tasks_.emplace_back();
+  }
+
+  void find() {
+    for (std::size_t i = 0; i < graph_.size(); ++i) {
+      const auto task = static_cast<TaskId>(i);
+      const auto [begin, end] = wanted_.equal_range(key_(task));
+      for (auto at = begin; at != end; ++at) {
+        const Wanted& wanted = at->second;
+        if (!over_ranks_ || std::ranges::count(wanted.terms, graph_.term(task)) > 0) {
+          tasks_[wanted.step].push_back(task);
+        }
+      }
+    }
+  }
+
+  const std::vector<TaskId>& of(std::size_t step) const { return tasks_[step]; }
+
+ private:
+  struct Wanted {
+    std::vector<std::int32_t> terms;
+    std::size_t step;
+  };
+  const TaskGraph& graph_;
+  bool over_ranks_;
+  const std::function<std::uint64_t(TaskId)>& key_;
+  std::unordered_multimap<std::uint64_t, Wanted> wanted_;
+  std::vector<std::vector<TaskId>> tasks_;
 };
 
 }  // namespace
@@ -40,6 +82,10 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
     if (added) {
       at->second.example = task;
       at->second.step.slack_us = std::numeric_limits<double>::infinity();
+    }
+    auto& terms = at->second.terms;
+    if (std::ranges::find(terms, graph.term(task)) == terms.end()) {
+      terms.push_back(graph.term(task));
     }
     return at->second;
   };
@@ -91,16 +137,13 @@ Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& sched
 
   const std::size_t asked = std::min(options.what_if, on_path.size());
   if (asked == 0) return path;
-  std::unordered_map<std::uint64_t, std::vector<TaskId>> members;
-  for (std::size_t i = 0; i < asked; ++i) members[on_path[i].first];
-  for (std::size_t i = 0; i < graph.size(); ++i) {
-    const auto at = members.find(names.key(static_cast<TaskId>(i)));
-    if (at != members.end()) at->second.push_back(static_cast<TaskId>(i));
-  }
+  FreedTasks freed(graph, names);
+  for (std::size_t i = 0; i < asked; ++i) freed.add(*on_path[i].second);
+  freed.find();
   TaskGraph changed = graph;
   Schedule again;
   for (std::size_t i = 0; i < asked; ++i) {
-    const auto& tasks = members[on_path[i].first];
+    const auto& tasks = freed.of(i);
     for (TaskId task : tasks) changed.set_duration_us(task, 0);
     if (auto done = run_schedule(changed, again); !done) return Unexpected{done.error()};
     path.steps[i].step_if_free_us = end_of(again, last) - begin_of(again);

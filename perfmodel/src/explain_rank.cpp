@@ -223,7 +223,8 @@ class RankExplanation {
             return std::string(to_string(*family));
           }
           return std::string(to_string(ProgramTasks::term_of(tag)));
-        }};
+        },
+        .op_key = rank_.op_key};
     auto path = perfmodel::critical_path(task_graph_, schedule_, first, last, names,
                                          {.what_if = options_.what_if_steps,
                                           .off_path = task_graph_.size(),

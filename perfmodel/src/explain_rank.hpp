@@ -21,6 +21,8 @@ struct ScheduledRank {
   /// tells such names apart.
   std::function<std::string(TaskGraph::TaskId)> other_name;
   std::function<std::uint64_t(TaskGraph::TaskId)> other_key;
+  /// The name of any rank's op as a number, the same on all of them; empty: there is one rank.
+  std::function<std::uint64_t(TaskGraph::TaskId)> op_key;
   bool started = false;  ///< the last pass began when it was told to, not after the one before
 };
 

@@ -292,6 +292,7 @@ class Job {
                                       .tasks = tasks_[r].get(),
                                       .other_name = [this](TaskId task) { return task_name(task); },
                                       .other_key = [this](TaskId task) { return task_key(task); },
+                                      .op_key = op_key(),
                                       .started = !options_.rank_start_us.empty()},
                                      graph_, schedule_);
       if (!prediction) return Unexpected{prediction.error()};
@@ -343,6 +344,17 @@ class Job {
     const ProgramItem& item = item_of(task, r);
     const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.subject)];
     return hash_mix(r + 1, item.title.empty() ? node.name : hash_text(item.title));
+  }
+
+  std::function<std::uint64_t(TaskId)> op_key() const {
+    if (ranks_.size() == 1) return {};
+    return [this](TaskId task) {
+      const std::size_t r = rank_of(task);
+      if (r == ranks_.size()) return ~std::uint64_t{0};
+      const ProgramItem& item = item_of(task, r);
+      const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.subject)];
+      return hash_text(item.title.empty() ? ranks_[r].graph->name(node) : item.title);
+    };
   }
 
   // Which op and kernel each task of the last pass belongs to.

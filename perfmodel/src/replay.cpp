@@ -395,6 +395,16 @@ class Replayer {
     return on_device(task, rank) ? traces_[rank].gpu[index].name : traces_[rank].host[index].name;
   }
 
+  std::function<std::uint64_t(TaskId)> op_key() const {
+    if (traces_.size() == 1) return {};
+    return [this](TaskId task) -> std::uint64_t {
+      if (is_meeting(task)) return ~std::uint64_t{0};
+      if (graph_.op(task) < 0) return 0;
+      const std::size_t rank = rank_of(task);
+      return hash_text(traces_[rank].names.text(name_id(task, rank)));
+    };
+  }
+
   TaskNames task_names() const {
     return {.key = [this](TaskId task) -> std::uint64_t {
               if (is_meeting(task)) return ~std::uint64_t{0};
@@ -419,7 +429,8 @@ class Replayer {
               const auto family =
                   kernel_family_of_name(traces_[rank].names.text(name_id(task, rank)));
               return std::string(family ? to_string(*family) : to_string(term));
-            }};
+            },
+            .op_key = op_key()};
   }
 
   std::string rank_label(std::size_t r) const {

@@ -287,6 +287,10 @@ class ChakraReplayer {
               if (!node) return "collective";
               if (node->type != ChakraNodeType::kCompute) return std::string(to_string(node->type));
               return node->is_cpu_op ? "host" : "kernel";
+            },
+            .op_key = [at](TaskId task) -> std::uint64_t {
+              const ChakraNode* node = at(task).node;
+              return node ? std::hash<std::string>{}(node->name) : 0;
             }};
   }
 

@@ -80,7 +80,7 @@ TEST(StandardInput, IsToldInErrors) {
 TEST(SalvageFlag, SaysWhatWasLeftOutInEveryCommand) {
   std::string trace = read(sample(kTrace)), graph = read(sample(kGraph));
   trace.insert(trace.find("{\"ph\"", trace.size() / 2), "{\"ph\" oops, ");
-  graph.insert(graph.find("{\"", graph.find("}", graph.size() / 2)), "{\"id\": 7, \"name\": \"lo");
+  graph.insert(graph.find("{\"", graph.find('}', graph.size() / 2)), "{\"id\": 7, \"name\": \"lo");
   const std::string broken_trace = write("broken_trace.json", trace);
   const std::string broken_graph = write("broken_graph.json", graph);
   for (const Words& words : {Words{"trace", broken_trace},
@@ -285,7 +285,9 @@ void expect_plain(const Words& words, int status) {
   SCOPED_TRACE(shown(words));
   const Outcome outcome = run(words);
   EXPECT_EQ(outcome.status, status) << outcome.err;
-  if (status != 0) EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  if (status != 0) {
+    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  }
   std::string lines = outcome.out + outcome.err;
   EXPECT_EQ(lines.find("\nok"), std::string::npos) << "a forged line";
   std::erase(lines, '\n');

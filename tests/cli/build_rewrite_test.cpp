@@ -42,6 +42,17 @@ std::string gpt() {
   return graph;
 }
 
+TEST(BuildCommand, SaysWhatRewroteTheGraph) {
+  const Words words = {"build", "gpt",          "--layers", "2",  "--precision",
+                       "bf16",  "--checkpoint", "0",        "-o", file("said.json")};
+  const Outcome text = run(words);
+  EXPECT_THAT(text.out, HasSubstr("--precision bf16 --checkpoint 0"));
+  EXPECT_THAT(text.out, HasSubstr(" TFLOP in matrix products"));
+  Words json = words;
+  json.emplace_back("--json");
+  EXPECT_EQ(Json::parse(run(json).out)["rewrites"], Json({"--precision bf16", "--checkpoint 0"}));
+}
+
 TEST(BuildCommand, EveryFamilyBuildsAndIsPredicted) {
   const std::vector<Words> families = {{"bert", "--layers", "1"},
                                        {"deepspeech2", "--batch", "2"},

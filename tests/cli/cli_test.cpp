@@ -161,7 +161,7 @@ TEST(Usage, MistakesExitWithTwoAndOneLine) {
 }
 
 TEST(Usage, OneFileForAllOrOnePerGraph) {
-  const std::string g = built_graph();
+  const std::string& g = built_graph();
   expect_complaint({"predict", g, g, g, "--gpu", "t4", "--overheads", table(), table()}, 2,
                    "one per graph (3)");
   const std::string trace = sample("kineto_plain_2023.json");
@@ -447,6 +447,13 @@ TEST(KernelsCommand, TheGpuFlagWinsAndSaysSo) {
   EXPECT_EQ(outcome.status, 0);
   EXPECT_NE(outcome.err.find("h100-sxm-80gb: the column gpu is not read"), std::string::npos)
       << outcome.err;
+}
+
+TEST(KernelsCommand, RefusesSizesWithoutAFiniteTime) {
+  const std::string file =
+      written("endless.csv", "op,elements,dtype\nrelu,64,fp32\nrelu,1e308,fp32\n");
+  expect_complaint({"kernels", file, "--gpu", "t4"}, 1,
+                   "endless.csv:3:1: expected sizes of a kernel whose time is a number");
 }
 
 TEST(KernelsCommand, FusedRowsAfterTheFirstAreFree) {

@@ -208,7 +208,7 @@ struct Broken {
 
 TEST_F(Chakra, EveryErrorHasItsPlace) {
   const std::string huge = "\xff\xff\xff\xff\x0f";  // 2^32 - 1
-  const std::string kType = "from 1 (metadata) to 7 (collective), found ";
+  const std::string wanted_type = "from 1 (metadata) to 7 (collective), found ";
   const Broken cases[] = {
       {kHead + "\x80",
        "byte 8, node 0: expected the rest of a message's length, found the end of "
@@ -224,10 +224,11 @@ TEST_F(Chakra, EveryErrorHasItsPlace) {
        "byte 19, node 1: expected a message of 60000000 bytes, found 3 to the end of the file"},
       {kHead + compute(1).substr(0, 9),
        "byte 8, node 0: expected a message of 10 bytes, found 8 to the end of the file"},
-      {kHead + message(number(1, 1)), "byte 9, node 0: expected a node type " + kType + "none"},
-      {kHead + message(number(3, 0)), "byte 9, node 0: expected a node type " + kType + "0"},
+      {kHead + message(number(1, 1)),
+       "byte 9, node 0: expected a node type " + wanted_type + "none"},
+      {kHead + message(number(3, 0)), "byte 9, node 0: expected a node type " + wanted_type + "0"},
       {kHead + message(number(1, 5) + number(3, 8)),
-       "byte 11, node 0: expected a node type " + kType + "8"},
+       "byte 11, node 0: expected a node type " + wanted_type + "8"},
       {kHead + message("\x08\x80"),
        "byte 10, node 0: expected the rest of a node's id, found the end of its message"},
       {kHead + message("\x08" + std::string(10, '\xff')),
@@ -520,9 +521,8 @@ Json json_of(const ChakraAttribute& attribute) {
   };
   std::visit(
       [&]<class T>(const T& value) {
-        if constexpr (std::is_same_v<T, std::string>) {
-          json["value"] = one(value);
-        } else if constexpr (requires { value.begin(); }) {
+        constexpr bool kIsText = std::is_same_v<T, std::string>;
+        if constexpr (!kIsText && requires { value.begin(); }) {
           json["value"] = Json::array();
           for (const auto& element : value) json["value"].push_back(one(element));
         } else if constexpr (!std::is_same_v<T, std::monostate>) {

@@ -78,8 +78,7 @@ TEST(MaskSecrets, NamesOfOpsAndKernelsStay) {
         "num_passes=3",
         "npm_install",
         "AIzawa",
-        "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEENS_"
-        "6detail5ArrayIPcLi1EEEEEvi",
+        "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEEEEvi",
         "void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_bf16_128x256_32x3_nn_align8>(Params)",
         "Cijk_Ailk_Bljk_HHS_BH_MT128x128x16_SE_1LDSB0_APM1_ABV0_ACED0_AF0EM1_AF1EM1_AMAS3_ASE",
         "triton_poi_fused__to_copy_add_native_layer_norm_backward_view_0d1d2d3d4de",

@@ -121,6 +121,40 @@ TEST(CriticalPath, StepIfFreeFreesTasksOutsideOfTheWindowToo) {
   EXPECT_EQ(find(path.steps, "op0")->count, 1u);
 }
 
+// Op 0 of rank 0 and op 10 of rank 1 are one op of the program; so are 1 and 11, 2 and 12. Terms: 0
+// host, 1 device. Both ranks meet before the last task.
+TEST(CriticalPath, StepIfFreeFreesTheOpOnEveryRank) {
+  TaskGraph graph;
+  const TaskId meeting = graph.add_task(TaskGraph::kNoLane, 0, 0, 99);
+  TaskId last = -1;
+  for (int rank = 0; rank < 2; ++rank) {
+    const int ops = 10 * rank;
+    const TaskId host = graph.add_task(2 * rank, 10 - rank, 0, ops, 0);
+    graph.add_task(2 * rank, 5, 0, ops + 1, 0);
+    const TaskId kernel = graph.add_task(2 * rank + 1, 2, 0, ops, 1);
+    const TaskId call = graph.add_task(2 * rank, 1, 0, ops + 2, 0);
+    graph.add_edge(host, kernel);
+    graph.add_edge(call, meeting);
+    if (rank == 0) last = graph.add_task(0, 3, 0, 3, 0);
+  }
+  graph.add_edge(meeting, last);
+  TaskNames names = names_of(graph);
+  names.key = [&](TaskId task) {
+    return static_cast<std::uint64_t>(graph.op(task)) << 8 |
+           static_cast<std::uint64_t>(graph.term(task));
+  };
+  const auto path_with = [&] {
+    auto path = critical_path(graph, schedule_of(graph), -1, last, names);
+    EXPECT_TRUE(path);
+    return path ? std::move(*path) : CriticalPath{};
+  };
+  EXPECT_EQ(path_with().step_us, 19);
+  EXPECT_EQ(find(path_with().steps, "op0")->step_if_free_us, 18);  // rank 1 holds it up
+  names.op_key = [&](TaskId task) { return static_cast<std::uint64_t>(graph.op(task) % 10); };
+  EXPECT_EQ(find(path_with().steps, "op0")->step_if_free_us, 9);
+  EXPECT_EQ(find(path_with().steps, "op1")->step_if_free_us, 14);
+}
+
 TEST(CriticalPath, TheWindowCutsTheTaskThatReachesIntoIt) {
   // A kernel from 0 to 20; the window begins at 8 on the host.
   TaskGraph graph;

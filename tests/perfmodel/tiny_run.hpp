@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <string>
@@ -104,7 +105,7 @@ class TinyRun {
   double now() const { return now_; }
 
  private:
-  static std::int64_t ns(double us) { return static_cast<std::int64_t>(us * 1000 + 0.5); }
+  static std::int64_t ns(double us) { return std::llround(us * 1000); }
 
   void region(const std::string& name, HostKind kind, const Body& body) {
     const std::size_t event = open(name, kind);

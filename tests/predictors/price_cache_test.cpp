@@ -63,7 +63,7 @@ std::vector<KernelWork> neighbours(const KernelWork& work) {
        if constexpr (std::is_same_v<Field, bool>) {
          field = !field;
        } else {
-         field = static_cast<Field>(static_cast<int>(field) + 1);
+         field = static_cast<Field>(static_cast<std::int64_t>(field) + 1);
        }
      }),
      ...);

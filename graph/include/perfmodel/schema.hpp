@@ -19,7 +19,7 @@ namespace schemas {
 
 inline constexpr Schema kBenchDevice = {"kernels-bench-device", 1, 1};
 inline constexpr Schema kBenchPlan = {"kernels-bench-plan", 1, 1};
-inline constexpr Schema kBuild = {"perfmodel-build", 1, 1};
+inline constexpr Schema kBuild = {"perfmodel-build", 1, 2};
 inline constexpr Schema kCalibrate = {"perfmodel-calibrate", 1, 1};
 inline constexpr Schema kEval = {"perfmodel-eval", 1, 1};
 inline constexpr Schema kEvalGraphs = {"perfmodel-eval-graphs", 1, 1};

@@ -36,6 +36,8 @@ struct TaskNames {
   std::function<std::uint64_t(TaskGraph::TaskId)> key;
   std::function<std::string(TaskGraph::TaskId)> op;        ///< "aten::mm"
   std::function<std::string(TaskGraph::TaskId)> category;  ///< "T4", "gemm", ...
+  /// The op's name as a number that is the same on every rank; empty: there is one rank.
+  std::function<std::uint64_t(TaskGraph::TaskId)> op_key = {};
 };
 
 struct CriticalPathOptions {
@@ -48,7 +50,8 @@ struct CriticalPathOptions {
 /// between two tasks of the path (latency, gap, hand-over) counts as the later one's.
 ///
 /// "If free": the end of `last` minus that of `first` in a schedule where the step's tasks, inside
-/// and outside of the window, take no time.
+/// and outside of the window, take no time. Ranks run one program, so those of other ranks do
+/// neither: an op that got faster on one rank alone would only wait for the others.
 Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& schedule,
                                    TaskGraph::TaskId first, TaskGraph::TaskId last,
                                    const TaskNames& names, const CriticalPathOptions& options = {});
