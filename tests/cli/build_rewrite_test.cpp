@@ -43,8 +43,8 @@ std::string gpt() {
 }
 
 TEST(BuildCommand, SaysWhatRewroteTheGraph) {
-  const Words words = {"build", "gpt",          "--layers", "2",  "--precision",
-                       "bf16",  "--checkpoint", "0",        "-o", file("said.json")};
+  const Words words = {"build",       "gpt",  "--layers",     "2", "--batch", "8",
+                       "--precision", "bf16", "--checkpoint", "0", "-o",      file("said.json")};
   const Outcome text = run(words);
   EXPECT_THAT(text.out, HasSubstr("--precision bf16 --checkpoint 0"));
   EXPECT_THAT(text.out, HasSubstr(" TFLOP in matrix products"));
