@@ -301,12 +301,16 @@ class Reader {
     if (auto error = document.get_array().get(events)) return error;
     std::size_t index = 0;
     for (auto item : events) {
+      // A broken value that nobody needs can lead the parser astray, which then takes something
+      // within an event for the next one.
+      if (index >= stream.element_count()) return simdjson::TAPE_ERROR;
       ondemand::object object;
       if (auto error = item.get_object().get(object)) {
         if (error != simdjson::INCORRECT_TYPE || salvage_) return error;
+        const std::string_view found = stream.element_text(index);
+        if (found.starts_with('{')) return simdjson::TAPE_ERROR;
         problems_.push_back(
-            {index, "",
-             fmt::format("expected an object, found {}", json_kind(stream.element_text(index)))});
+            {index, "", fmt::format("expected an object, found {}", json_kind(found))});
         return simdjson::SUCCESS;
       }
       RawEvent event;
@@ -317,7 +321,7 @@ class Reader {
       }
       ++index;
     }
-    return simdjson::SUCCESS;
+    return index == stream.element_count() ? simdjson::SUCCESS : simdjson::TAPE_ERROR;
   }
 
   simdjson::error_code read_event(ondemand::object& object, RawEvent& event) {

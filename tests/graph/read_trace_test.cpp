@@ -186,6 +186,21 @@ TEST_F(ReadTrace, CategoriesOldAndNewAreFolded) {
   EXPECT_EQ(trace.gpu[3].kind, GpuKind::kSet);
 }
 
+// Python frames are left before their arguments, and the parser takes the stray number for the
+// rest.
+TEST_F(ReadTrace, ABrokenPythonFrameIsFound) {
+  const std::string frame = R"({"ph":"X","cat":"python_function"7,"name":"f","ts":1,"dur":1})";
+  const std::string op =
+      R"({"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":1,"dur":1})";
+  const std::string found = "1:35: /0/cat: expected ',' or '}', found '7'";
+  for (const std::string& text : {"[" + frame + "]", "[" + frame + "," + op + "]"}) {
+    EXPECT_EQ(error(text), found);
+  }
+  const auto salvaged = read("[" + frame + "," + op + "]", true);
+  ASSERT_TRUE(salvaged);
+  EXPECT_EQ(salvaged->host.size(), 1U);
+}
+
 TEST_F(ReadTrace, OtherPhasesAreSkippedAndKeysMayComeInAnyOrder) {
   const auto trace = good(
       R"([{"ph": "i", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1},
