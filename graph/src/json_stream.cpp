@@ -409,8 +409,12 @@ Error JsonStream::member_error(const JsonScan& scan) const {
 Result<void> JsonStream::check_member(JsonManner manner) const {
   if (member_text_.empty()) return {};
   const JsonScan scan = scan_json(member_text_ + ',', manner, limits_);
-  if (scan.complete()) return {};
-  return Unexpected{member_error(scan)};
+  if (!scan.complete()) return Unexpected{member_error(scan)};
+  if (scan.past >= member_text_.size()) return {};
+  Error error = member_place_;
+  error.message =
+      "expected ',' or '}' behind the value, found " + shown_character(member_text_[scan.past]);
+  return Unexpected{std::move(error)};
 }
 
 JsonStream::Found JsonStream::find_element_end(std::size_t begin) {

@@ -186,6 +186,18 @@ TEST_F(ReadTrace, CategoriesOldAndNewAreFolded) {
   EXPECT_EQ(trace.gpu[3].kind, GpuKind::kSet);
 }
 
+// With and without salvage alike: what stands behind a value of the head is no part of it.
+TEST_F(ReadTrace, TextBehindAValueOfTheHeadIsAnError) {
+  const std::string rest = ",\"traceEvents\":[" + op("1", "1") + "]}";
+  EXPECT_EQ(error(R"({"schemaVersion":1()" + rest),
+            "1:18: /schemaVersion: expected ',' or '}' behind the value, found '('");
+  EXPECT_EQ(error(R"({"traceName":"name"7)" + rest),
+            "1:14: /traceName: expected ',' or '}' behind the value, found '7'");
+  EXPECT_EQ(error(R"({"deviceProperties":[{"id":0}]x)" + rest),
+            "1:21: /deviceProperties: expected ',' or '}' behind the value, found 'x'");
+  EXPECT_EQ(good("{\"schemaVersion\" : 1 " + rest).host.size(), 1U);
+}
+
 // Python frames are left before their arguments, and the parser takes the stray number for the
 // rest.
 TEST_F(ReadTrace, ABrokenPythonFrameIsFound) {
