@@ -269,6 +269,10 @@ Result<std::string> JsonStream::read_string() {
   }
 }
 
+std::string JsonStream::member_pointer() const {
+  return fmt::format("/{}", shown_text(member_key_));
+}
+
 Result<void> JsonStream::read_value(std::string& text) {
   text.clear();
   const auto first = peek();
@@ -283,8 +287,8 @@ Result<void> JsonStream::read_value(std::string& text) {
       const auto more = refill();
       if (!more) return Unexpected{more.error()};
       if (!*more) {
-        return Unexpected{error_at(begin_, "/" + shown_text(member_key_),
-                                   "expected a value, found the end of the file")};
+        return Unexpected{
+            error_at(begin_, member_pointer(), "expected a value, found the end of the file")};
       }
     }
     const char c = buffer_[begin_];
@@ -336,7 +340,7 @@ Result<JsonStream::Item> JsonStream::next_member() {
   member_key_ = std::move(*key);
   c = peek();
   if (!c) return Unexpected{c.error()};
-  if (*c != ':') return Unexpected{error_at(begin_, "/" + shown_text(member_key_), "expected ':'")};
+  if (*c != ':') return Unexpected{error_at(begin_, member_pointer(), "expected ':'")};
   ++begin_;
   c = peek();
   if (!c) return Unexpected{c.error()};
@@ -347,7 +351,7 @@ Result<JsonStream::Item> JsonStream::next_member() {
     phase_ = Phase::kArray;
     return next_elements();
   }
-  member_place_ = error_at(begin_, "/" + shown_text(member_key_), "");
+  member_place_ = error_at(begin_, member_pointer(), "");
   if (salvage_ && !array_seen_) return salvage_member();
   if (auto read = read_value(member_text_); !read) {
     // The end of the file may be far behind what is wrong.
@@ -412,8 +416,8 @@ Result<void> JsonStream::check_member(JsonManner manner) const {
   if (!scan.complete()) return Unexpected{member_error(scan)};
   if (scan.past >= member_text_.size()) return {};
   Error error = member_place_;
-  error.message =
-      "expected ',' or '}' behind the value, found " + shown_character(member_text_[scan.past]);
+  error.message = fmt::format("expected ',' or '}}' behind the value, found {}",
+                              shown_character(member_text_[scan.past]));
   return Unexpected{std::move(error)};
 }
 

@@ -99,6 +99,7 @@ class JsonStream {
   Result<void> begin_document();
   Result<Item> next_member();
   Result<Item> salvage_member();
+  std::string member_pointer() const;
   Error member_error(const JsonScan& scan) const;
   Result<void> expect_array(int first) const;
   Result<Item> next_elements();
