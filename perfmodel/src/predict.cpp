@@ -329,13 +329,17 @@ class Job {
   }
 
   // "rank 2: aten::mm"; empty for tasks of no rank.
+  std::string_view op_name(TaskId task, std::size_t rank) const {
+    const ProgramItem& item = item_of(task, rank);
+    if (!item.title.empty()) return item.title;
+    const ExecutionGraph& graph = *ranks_[rank].graph;
+    return graph.name(graph.nodes[static_cast<std::size_t>(item.subject)]);
+  }
+
   std::string task_name(TaskId task) const {
     const std::size_t r = rank_of(task);
     if (r == ranks_.size()) return {};
-    const ProgramItem& item = item_of(task, r);
-    const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.subject)];
-    return fmt::format("rank {}: {}", r,
-                       item.title.empty() ? ranks_[r].graph->name(node) : item.title);
+    return fmt::format("rank {}: {}", r, op_name(task, r));
   }
 
   std::uint64_t task_key(TaskId task) const {
@@ -350,10 +354,7 @@ class Job {
     if (ranks_.size() == 1) return {};
     return [this](TaskId task) {
       const std::size_t r = rank_of(task);
-      if (r == ranks_.size()) return ~std::uint64_t{0};
-      const ProgramItem& item = item_of(task, r);
-      const Node& node = ranks_[r].graph->nodes[static_cast<std::size_t>(item.subject)];
-      return hash_text(item.title.empty() ? ranks_[r].graph->name(node) : item.title);
+      return r == ranks_.size() ? ~std::uint64_t{0} : hash_text(op_name(task, r));
     };
   }
 

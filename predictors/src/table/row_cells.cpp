@@ -130,10 +130,6 @@ void RowCells::missing(std::string_view name) {
 }
 
 std::int64_t RowCells::count(Column column) {
-  if (!has(column)) {
-    missing(column_name(column));
-    return 1;
-  }
   const auto value = parse_count(text(column));
   if (!value) reject(column, "an integer above 0");
   return value.value_or(1);
@@ -147,10 +143,6 @@ std::int64_t RowCells::size_or_zero(Column column) {
 }
 
 double RowCells::positive(Column column) {
-  if (!has(column)) {
-    missing(column_name(column));
-    return 1;
-  }
   const auto value = parse_double(text(column));
   const bool good = value && *value > 0 && std::isfinite(*value);
   if (!good) reject(column, "a number above 0");
@@ -173,11 +165,8 @@ bool RowCells::flag(Column column) {
 
 double RowCells::elements() {
   if (given(kElements)) return positive(kElements);
-  if (!has(kRows)) {
-    missing("rows");
-    return 1;
-  }
-  return static_cast<double>(count(kRows)) * static_cast<double>(count(kCols));
+  const auto rows = static_cast<double>(count(kRows));  // first: its error is the one that stays
+  return rows * static_cast<double>(count(kCols));
 }
 
 }  // namespace perfmodel::table

@@ -114,8 +114,8 @@ class WorkReader {
   }
 
   RowPass row_pass() {
-    if (row_.is_graph_table && !cells_.given(kDirection))
-      return RowPass::kForward;  // bytes from the columns
+    // Operator graphs: the bytes come from the columns.
+    if (row_.is_graph_table && !cells_.given(kDirection)) return RowPass::kForward;
     const std::string_view value = cells_.text(kDirection);
     if (value.empty() || value == "fwd" || value == "fw" || value == "forward") {
       return RowPass::kForward;
@@ -181,8 +181,7 @@ class WorkReader {
     ConvolutionShape shape{};
     std::int64_t pad_h = 0, pad_w = 0, stride_w = 1;
     Column image_h = kH, image_w = kW;
-    if (cells_.has(kChannelsIn) &&
-        cells_.given(kChannelsIn)) {  // NeuSight: square images and filters
+    if (cells_.given(kChannelsIn)) {  // NeuSight: square images and filters
       shape.n = cells_.count(kBatch);
       shape.c = cells_.count(kChannelsIn);
       shape.k = cells_.count(kChannelsOut);
