@@ -84,12 +84,14 @@ bool measured(const Topology& topology, const CollectiveQuery& query) {
          query.bytes.value <= std::ldexp(topology.first_bytes.value, octaves);
 }
 
-/// Bandwidth of the NICs that a node's part of the group can use.
-BytesPerSecond node_bandwidth(const Topology& topology, double ranks_per_node) {
+/// Bandwidth of the NICs that a node's part of the group can use: those beside its ranks, at least
+/// one, and no more than an equal part of all where several groups of the node are active.
+BytesPerSecond node_bandwidth(const Topology& topology, double ranks_per_node,
+                              int groups_per_node) {
   const Topology::Nic& nic = *topology.nic;
-  const double used =
-      std::clamp(nic.count * ranks_per_node / topology.gpus_per_node, 1.0, double(nic.count));
-  return used * nic.efficiency * nic.bandwidth;
+  const double beside = std::max(nic.count * ranks_per_node / topology.gpus_per_node, 1.0);
+  const double part = static_cast<double>(nic.count) / groups_per_node;
+  return std::min(beside, part) * nic.efficiency * nic.bandwidth;
 }
 
 /// Latency of messages to every peer: NCCL groups the sends and receives into one kernel.
@@ -104,13 +106,13 @@ double pairwise_latency(const Topology& topology, double ranks, double nodes) {
 }
 
 /// `rank_bytes`: most that a rank exchanges inside its node in one direction; `node_bytes`: most
-/// that a node exchanges, over the NICs of `nic_ranks` of its ranks.
+/// that a node exchanges, at `node_rate` (unused in one node).
 Terms pairwise_terms(const Topology& topology, int ranks, int nodes, Bytes rank_bytes,
-                     Bytes node_bytes, double nic_ranks) {
+                     Bytes node_bytes, BytesPerSecond node_rate) {
   Terms terms{.latency = pairwise_latency(topology, ranks, nodes),
               .wire = us(rank_bytes, topology.intra.all_to_all_bandwidth)};
   if (nodes > 1) {
-    terms.wire = std::max(terms.wire, us(node_bytes, node_bandwidth(topology, nic_ranks)));
+    terms.wire = std::max(terms.wire, us(node_bytes, node_rate));
   }
   return terms;
 }
@@ -139,6 +141,14 @@ std::optional<Unexpected> check(const Topology& topology, int ranks, int nodes,
   return std::nullopt;
 }
 
+/// Every group of a node has a rank of its own there.
+std::optional<Unexpected> check_groups(const Topology& topology, int groups_per_node) {
+  if (groups_per_node >= 1 && groups_per_node <= topology.gpus_per_node) return std::nullopt;
+  return impossible(
+      "1 to " + std::to_string(topology.gpus_per_node) + " groups per node of " + topology.name,
+      std::to_string(groups_per_node));
+}
+
 bool valid(Bytes bytes) { return bytes.value >= 0 && std::isfinite(bytes.value); }
 
 CollectiveTime finish(Terms terms, Bytes wire_bytes, const CollectiveOptions& options) {
@@ -163,8 +173,7 @@ CollectiveTime finish_pairwise(const Terms& terms, Bytes wire_bytes,
 
 /// Collectives that NCCL's tuning model knows, inside one node or over several.
 Terms tuned_terms(const Topology& topology, const CollectiveQuery& query) {
-  const auto tuning =
-      NcclTuning::make(nccl_tuning_input(topology, query.kind, query.ranks, query.nodes));
+  const auto tuning = NcclTuning::make(nccl_tuning_input(topology, query));
   PERFMODEL_CHECK(tuning.has_value());  // read_topology gives valid figures
   const auto by_tuning = [&] {
     const double time = tuning->monotone_time(query.bytes).count();
@@ -175,7 +184,7 @@ Terms tuned_terms(const Topology& topology, const CollectiveQuery& query) {
   if (query.nodes > 1) {
     const Terms across = by_tuning();
     CollectiveQuery local = query;
-    local.nodes = 1;
+    local.nodes = local.groups_per_node = 1;
     local.ranks = (query.ranks + query.nodes - 1) / query.nodes;
     if (local.ranks < 2) return across;
     const Terms inside = tuned_terms(topology, local);
@@ -183,8 +192,7 @@ Terms tuned_terms(const Topology& topology, const CollectiveQuery& query) {
   }
   if (topology.curves.empty()) return by_tuning();
 
-  const auto reduce =
-      NcclTuning::make(nccl_tuning_input(topology, CollectiveKind::kAllReduce, query.ranks, 1));
+  const auto reduce = NcclTuning::make(nccl_tuning_input(topology, {.ranks = query.ranks}));
   const double empty_us = reduce->time(reduce->best({0}), {0}).count();
   const double n = query.ranks;
   Bytes like = query.bytes;  // the all-reduce of which this is one half
@@ -231,9 +239,10 @@ class TopologyCollective final : public KernelModel {
 
 }  // namespace
 
-NcclTuningInput nccl_tuning_input(const Topology& topology, CollectiveKind kind, int ranks,
-                                  int nodes, bool datasheet_rates) {
+NcclTuningInput nccl_tuning_input(const Topology& topology, const CollectiveQuery& query,
+                                  bool datasheet_rates) {
   constexpr double kGb = 1e-9;
+  const int ranks = query.ranks, nodes = query.nodes;
   const Topology::Intra& intra = topology.intra;
   const int local = (ranks + nodes - 1) / nodes;
   const double efficiency = datasheet_rates ? 1 : intra.efficiency;
@@ -242,14 +251,14 @@ NcclTuningInput nccl_tuning_input(const Topology& topology, CollectiveKind kind,
   double node_gb_per_s = 0;
   if (nodes > 1) {
     // All rings leave the node by its NICs.
-    node_gb_per_s = node_bandwidth(topology, local).value * kGb;
+    node_gb_per_s = node_bandwidth(topology, local, query.groups_per_node).value * kGb;
     if (datasheet_rates) node_gb_per_s /= topology.nic->efficiency;
     ring.intra_gb_per_s = std::min(ring.intra_gb_per_s, node_gb_per_s / ring.channels);
     ring.inter_latency_us = topology.nic->latency.count();
   }
   ring.inter_gb_per_s = ring.intra_gb_per_s;
   NcclTuningInput input{
-      .collective = kind,
+      .collective = query.kind,
       .ranks = ranks,
       .nodes = nodes,
       .generation = topology.generation,
@@ -274,19 +283,24 @@ NcclTuningInput nccl_tuning_input(const Topology& topology, CollectiveKind kind,
 Result<CollectiveTime> collective_time(const Topology& topology, const CollectiveQuery& query,
                                        const CollectiveOptions& options) {
   if (auto error = check(topology, query.ranks, query.nodes, options)) return *error;
+  if (auto error = check_groups(topology, query.groups_per_node)) return *error;
   if (!valid(query.bytes)) {
     return impossible("bytes of at least 0", std::to_string(query.bytes.value));
   }
   const int ranks = query.ranks, nodes = query.nodes;
   if (ranks == 1) return CollectiveTime{};
   const double n = ranks, local = n / nodes, share = ring_share(n);
+  const auto node_rate = [&](double ranks_per_node) {
+    return nodes > 1 ? node_bandwidth(topology, ranks_per_node, query.groups_per_node)
+                     : BytesPerSecond{};
+  };
   Bytes wire_bytes = query.bytes;
   switch (query.kind) {
     case CollectiveKind::kSend:
     case CollectiveKind::kRecv: {
       Terms terms{.latency = pairwise_latency(topology, 2, nodes > 1 ? 2 : 1),
                   .wire = us(query.bytes, topology.intra.p2p_bandwidth)};
-      if (nodes > 1) terms.wire = us(query.bytes, node_bandwidth(topology, 1));
+      if (nodes > 1) terms.wire = us(query.bytes, node_rate(1));
       return finish_pairwise(terms, wire_bytes, options);
     }
     case CollectiveKind::kAllToAll:
@@ -295,8 +309,9 @@ Result<CollectiveTime> collective_time(const Topology& topology, const Collectiv
       // Gather and scatter: the root alone exchanges as much as each rank in an all-to-all.
       wire_bytes = share * query.bytes;
       const double senders = query.kind == CollectiveKind::kAllToAll ? local : 1;
-      const Terms terms = pairwise_terms(topology, ranks, nodes, ((local - 1) / n) * query.bytes,
-                                         (senders * (nodes - 1) / nodes) * query.bytes, senders);
+      const Terms terms =
+          pairwise_terms(topology, ranks, nodes, ((local - 1) / n) * query.bytes,
+                         (senders * (nodes - 1) / nodes) * query.bytes, node_rate(senders));
       return finish_pairwise(terms, wire_bytes, options);
     }
     case CollectiveKind::kAllReduce:
@@ -311,7 +326,7 @@ Result<CollectiveTime> collective_time(const Topology& topology, const Collectiv
       break;
   }
   CollectiveTime result = finish(tuned_terms(topology, query), wire_bytes, options);
-  const auto tuning = NcclTuning::make(nccl_tuning_input(topology, query.kind, ranks, nodes));
+  const auto tuning = NcclTuning::make(nccl_tuning_input(topology, query));
   const NcclOption& best = tuning->best(query.bytes);
   result.algorithm = to_string(best.algorithm);
   result.protocol = to_string(best.protocol);
@@ -354,9 +369,11 @@ Result<CollectiveTime> all_to_all_v_time(const Topology& topology, int nodes,
     }
   }
   const double inside = static_cast<double>(local - 1) / (ranks - 1);
-  return finish_pairwise(
-      pairwise_terms(topology, ranks, nodes, inside * worst_rank, (1 - inside) * worst_node, local),
-      worst_rank, options);
+  const BytesPerSecond node_rate =
+      nodes > 1 ? node_bandwidth(topology, local, 1) : BytesPerSecond{};
+  return finish_pairwise(pairwise_terms(topology, ranks, nodes, inside * worst_rank,
+                                        (1 - inside) * worst_node, node_rate),
+                         worst_rank, options);
 }
 
 std::unique_ptr<KernelModel> make_collective_model(Topology topology,

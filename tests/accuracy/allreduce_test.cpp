@@ -62,8 +62,7 @@ TEST(AllReduce, OddRowsOfTheMeasuredTables) {
     const auto topology =
         TopologyCatalog::builtin().find(name == "a100" ? "dgx-a100" : "dgx1-v100");
     ASSERT_TRUE(topology.has_value());
-    const auto tuning =
-        NcclTuning::make(nccl_tuning_input(*topology, CollectiveKind::kAllReduce, ranks, 1, true));
+    const auto tuning = NcclTuning::make(nccl_tuning_input(*topology, {.ranks = ranks}, true));
     ASSERT_TRUE(tuning.has_value());
     const auto [alpha, beta] = fit_line(rows.first);
     Sum group;

@@ -5,6 +5,9 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <vector>
+
+#include "perfmodel/parallel/topology_costs.hpp"
 
 namespace perfmodel::parallel {
 namespace {
@@ -140,6 +143,79 @@ TEST(TransformerStep, PipelineHasTheBubbleOfItsSchedule) {
   EXPECT_NEAR(gpipe.step_us, one.step_us, 0.05 * one.step_us);
   const auto interleaved = step({.pp = 4, .virtual_stages = 4, .global_batch = 8});
   EXPECT_LT(interleaved.bubble_share, 0.15);
+}
+
+/// Nodes of 8 GPUs with `nics` NICs of 25 GB/s and links that are much faster.
+Topology two_tiers(int nics) {
+  Topology topology;
+  topology.name = "literal";
+  topology.gpus_per_node = 8;
+  topology.generation = NcclGeneration::kAmpere;
+  topology.cpu = "intel";
+  topology.intra = {.kind = IntraLink::kNvswitch,
+                    .gpu_bandwidth = {300e9},
+                    .ring_channels = 12,
+                    .channel_bandwidth = {20e9},
+                    .p2p_bandwidth = {220e9},
+                    .all_to_all_bandwidth = {220e9}};
+  topology.nic = Topology::Nic{
+      .count = nics, .bandwidth = {25e9}, .latency = Microseconds{1}, .efficiency = 1};
+  return topology;
+}
+
+TEST(TopologyCosts, GroupsShareTheNicsOnce) {
+  const CollectiveCall send{
+      .kind = "send", .bytes = 25e6, .ranks = 2, .nodes = 2, .groups_per_node = 8};
+  // 8.4 + 14 + 2 x 1 + 1 = 25.4 us and 25 MB over a NIC; with four NICs two senders share one.
+  EXPECT_NEAR(topology_costs(two_tiers(8))(send), 25.4 + 1000, 1e-6);
+  EXPECT_NEAR(topology_costs(two_tiers(4))(send), 25.4 + 2000, 1e-6);
+}
+
+TEST(TransformerStep, EachGpuReducesItsGradientsOverItsOwnNic) {
+  // tp 8 x dp 2 on two nodes: eight pairs, one NIC each. A pair sends 2 x 1/2 of the gradients.
+  StepCosts costs = costs_with(1);
+  DecoderShape shape = shape_of(8);
+  shape.hidden = 4096;
+  shape.heads = 8;
+  const MegatronPlan plan{.tp = 8, .dp = 2, .global_batch = 2};
+  const auto exposed = [&](int nics) {
+    costs.collective_us = topology_costs(two_tiers(nics));
+    return megatron_step(shape, plan, costs)->exposed_comm_us;
+  };
+  const double gradients = megatron_step(shape, plan, costs_with(1))->params_per_rank * 2;
+  EXPECT_NEAR(exposed(8), gradients / 25e3, 0.01 * gradients / 25e3);
+  EXPECT_NEAR(exposed(4), gradients / 12.5e3, 0.01 * gradients / 12.5e3);
+}
+
+TEST(TransformerStep, StagesSendPartsAndGatherThem) {
+  // One sequence of 32 tokens x 64 x 2 B; tp 8 x pp 2 on two nodes.
+  const double activation = 32 * 64 * 2;
+  std::vector<CollectiveCall> calls;
+  StepCosts costs = costs_with(1);
+  costs.collective_us = [&](const CollectiveCall& call) {
+    if (call.kind != "all_reduce") calls.push_back(call);
+    return 1.0;
+  };
+  DecoderShape shape = shape_of(2);
+  shape.heads = 8;
+  MegatronPlan plan{.tp = 8, .pp = 2};
+  const double split = megatron_step(shape, plan, costs)->step_us;
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_EQ(calls[0].kind, "send");
+  EXPECT_EQ(calls[0].bytes, activation / 8);
+  EXPECT_EQ(calls[0].ranks, 2);
+  EXPECT_EQ(calls[0].nodes, 2);
+  EXPECT_EQ(calls[0].groups_per_node, 8);
+  EXPECT_EQ(calls[1].kind, "all_gather");
+  EXPECT_EQ(calls[1].bytes, activation);
+  EXPECT_EQ(calls[1].ranks, 8);
+  EXPECT_EQ(calls[1].nodes, 1);
+  calls.clear();
+  plan.split_hops = false;
+  // One call less on the way there and on the way back.
+  EXPECT_DOUBLE_EQ(split - megatron_step(shape, plan, costs)->step_us, 2);
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0].bytes, activation);
 }
 
 TEST(TransformerStep, OverlapHidesGradientReduction) {

@@ -221,7 +221,7 @@ TEST(Collectives, WithoutCurvesTheTuningModelSpeaks) {
   EXPECT_EQ(result.algorithm, "Ring");
   EXPECT_EQ(result.protocol, "Simple");
   EXPECT_FALSE(result.in_range);
-  const auto datasheet = nccl_tuning_input(topology, kAllReduce, 8, 1, true);
+  const auto datasheet = nccl_tuning_input(topology, {.ranks = 8}, true);
   EXPECT_DOUBLE_EQ(datasheet.ring->intra_gb_per_s, 10);
 }
 
@@ -229,7 +229,7 @@ TEST(Collectives, NvlsWhereTheSwitchHasIt) {
   EXPECT_EQ(time_of(known("hgx-h100"), kAllReduce, 1e9, 8).algorithm, "NVLS");
   EXPECT_EQ(time_of(known("hgx-b200"), kAllReduce, 1e9, 8).algorithm, "NVLS");
   EXPECT_EQ(time_of(known("dgx-a100"), kAllReduce, 1e9, 8).algorithm, "Ring");
-  const auto input = nccl_tuning_input(known("hgx-h100"), kAllReduce, 16, 2);
+  const auto input = nccl_tuning_input(known("hgx-h100"), {.ranks = 16, .nodes = 2});
   EXPECT_FALSE(input.nvls.has_value());
   ASSERT_TRUE(input.nvls_tree.has_value());
   EXPECT_NEAR(input.nvls_tree->inter_gb_per_s, 8 * 50 * 0.9 / 16, 1e-9);
@@ -252,6 +252,45 @@ TEST(Collectives, SeveralNodesAreBoundByTheNics) {
   EXPECT_EQ(microseconds(fast, kAllReduce, 1e9, 16, 2), microseconds(fast, kAllReduce, 1e9, 8));
   // One rank per node has no inside.
   EXPECT_GT(microseconds(topology, kAllReduce, 1e9, 4, 4), 1.5e9 / 12.5e3);
+}
+
+/// Wire time of one of `groups` equal groups that are active in each node.
+double wire_us(const Topology& topology, CollectiveKind kind, double bytes, int ranks, int nodes,
+               int groups) {
+  const auto result = collective_time(
+      topology,
+      {.kind = kind, .bytes = {bytes}, .ranks = ranks, .nodes = nodes, .groups_per_node = groups});
+  EXPECT_TRUE(result.has_value()) << to_string(result.error());
+  return result ? result->wire.count() : 0;
+}
+
+TEST(Collectives, GroupsWithANicOfTheirOwnDoNotShare) {
+  // 8 NICs of 12.5 x 0.8 = 10 GB/s beside 8 GPUs.
+  Topology topology = round_topology();
+  topology.nic->count = 8;
+  // Eight pairs over two nodes, as with tensor parallel 8: 2 x 1/2 x 1 GB at 10 GB/s, alone or not.
+  for (int groups : {1, 8}) {
+    EXPECT_NEAR(wire_us(topology, kAllReduce, 1e9, 2, 2, groups), 1e9 / 10e3, 1e-3 * 1e9 / 10e3);
+    EXPECT_NEAR(wire_us(topology, kSend, 80e6, 2, 2, groups), 80e6 / 10e3, 1e-9);
+  }
+  // Two groups of 4 ranks per node, each with 4 NICs: 2 x 7/8 x 1 GB at 40 GB/s.
+  for (int groups : {1, 2}) {
+    EXPECT_NEAR(wire_us(topology, kAllReduce, 1e9, 8, 2, groups), 1.75e9 / 40e3,
+                0.01 * 1.75e9 / 40e3);
+  }
+}
+
+TEST(Collectives, MoreGroupsThanNicsShareThem) {
+  // 4 NICs of 10 GB/s beside 8 GPUs. One pair alone has a NIC, and so have four pairs; eight pairs
+  // have half a NIC each.
+  const Topology topology = round_topology();
+  EXPECT_NEAR(wire_us(topology, kSend, 80e6, 2, 2, 1), 8000, 1e-9);
+  EXPECT_NEAR(wire_us(topology, kSend, 80e6, 2, 2, 4), 8000, 1e-9);
+  EXPECT_NEAR(wire_us(topology, kSend, 80e6, 2, 2, 8), 16000, 1e-9);
+  EXPECT_NEAR(wire_us(topology, kAllToAll, 80e6, 2, 2, 8), 8000, 1e-9);  // half of 80 MB leaves
+  EXPECT_NEAR(wire_us(topology, kAllReduce, 1e9, 2, 2, 8), 1e9 / 5e3, 0.01 * 1e9 / 5e3);
+  // Inside a node nothing is shared.
+  EXPECT_EQ(wire_us(topology, kSend, 80e6, 2, 1, 4), wire_us(topology, kSend, 80e6, 2, 1, 1));
 }
 
 TEST(Collectives, NeverFasterWithMoreBytes) {
@@ -321,6 +360,10 @@ TEST(Collectives, ErrorsSayWhatWasExpected) {
   EXPECT_NE(message(collective_time(topology, {.bytes = {INFINITY}, .ranks = 2})), "");
   EXPECT_EQ(message(collective_time(topology, {.ranks = 2}, {.interference = 0.5})),
             "expected an interference factor of at least 1, found 0.500000");
+  EXPECT_EQ(message(collective_time(topology, {.ranks = 2, .groups_per_node = 0})),
+            "expected 1 to 8 groups per node of round, found 0");
+  EXPECT_EQ(message(collective_time(topology, {.ranks = 2, .groups_per_node = 9})),
+            "expected 1 to 8 groups per node of round, found 9");
   Topology lonely = topology;
   lonely.nic.reset();
   EXPECT_EQ(message(collective_time(lonely, {.ranks = 16, .nodes = 2})),

@@ -12,14 +12,12 @@ CollectiveCost topology_costs(const Topology& topology) {
     if (call.ranks <= 1) return 0;
     const auto kind = collective_kind(call.kind);
     if (!kind) return kImpossible;
-    Topology shared = topology;
-    if (shared.nic && call.groups_per_node > 1) {
-      shared.nic->bandwidth.value /= static_cast<double>(call.groups_per_node);
-    }
-    const auto time = collective_time(shared, {.kind = *kind,
-                                               .bytes = Bytes{call.bytes},
-                                               .ranks = static_cast<int>(call.ranks),
-                                               .nodes = static_cast<int>(call.nodes)});
+    const auto time =
+        collective_time(topology, {.kind = *kind,
+                                   .bytes = Bytes{call.bytes},
+                                   .ranks = static_cast<int>(call.ranks),
+                                   .nodes = static_cast<int>(call.nodes),
+                                   .groups_per_node = static_cast<int>(call.groups_per_node)});
     return time ? time->time.count() : kImpossible;
   };
 }

@@ -294,17 +294,29 @@ class MegatronStep {
       close_stage();
     }
     last_backward_us_ = time_.backward_us;
-    const bool crosses_nodes = plan_.tp * plan_.dp * plan_.pp > plan_.gpus_per_node;
-    work.hop_delay_us = costs_.collective_us(
-        {.kind = "send",
-         .bytes = kernels_.activation_bytes(),
-         .ranks = 2,
-         .nodes = crosses_nodes ? 2 : 1,
-         .groups_per_node = std::min(plan_.tp * plan_.dp, plan_.gpus_per_node)});
+    work.hop_delay_us = hop_us();
     const auto timeline = pipeline_timeline(work);
     if (!timeline) return Unexpected(timeline.error());
     time_.bubble_share = timeline->bubble_share;
     return timeline->end_of_last_backward_us;
+  }
+
+  /// An activation from one stage to the next. With `split_hops` each tensor-parallel rank sends
+  /// its part, and the receiving ranks gather the whole inside their node.
+  double hop_us() const {
+    const bool split = plan_.split_hops && plan_.tp > 1;
+    const double whole = kernels_.activation_bytes();
+    const double sent = costs_.collective_us(
+        {.kind = "send",
+         .bytes = split ? whole / static_cast<double>(plan_.tp) : whole,
+         .ranks = 2,
+         .nodes = plan_.tp * plan_.dp * plan_.pp > plan_.gpus_per_node ? 2 : 1,
+         .groups_per_node = std::min(plan_.tp * plan_.dp, plan_.gpus_per_node)});
+    if (!split) return sent;
+    return sent + costs_.collective_us({.kind = "all_gather",
+                                        .bytes = whole,
+                                        .ranks = plan_.tp,
+                                        .nodes = nodes_of(plan_.tp, plan_.gpus_per_node)});
   }
 
   double all_reduce_us(double bytes) const {

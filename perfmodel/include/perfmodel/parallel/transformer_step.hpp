@@ -96,7 +96,11 @@ struct MegatronPlan {
   std::int64_t micro_batch = 1, global_batch = 1;  ///< sequences
   std::int64_t gpus_per_node = 8;
   Recompute recompute = Recompute::kFull;
-  bool gpipe = false;              ///< instead of 1F1B
+  bool gpipe = false;  ///< instead of 1F1B
+  /// Between stages each tensor-parallel rank sends 1/tp of the activation over its own link, and
+  /// the receivers gather the whole (Megatron's scatter/gather, Narayanan 2021 section 4.1); false:
+  /// every rank sends all of it.
+  bool split_hops = true;
   bool overlap_gradients = false;  ///< bucketed all-reduce during the last backward (`ddp.hpp`)
   double bucket_bytes = 25 * 1024.0 * 1024;
 };
@@ -112,6 +116,7 @@ struct MegatronPlan {
 /// and `pipeline_timeline` orders them; with pp = 1 the host runs ahead over microbatch borders. At
 /// most three microbatches are laid out, the rest follow at the pace of the last one. Embedding and
 /// logits stand on the first and last stage; with pp > 1 their gradients are summed over both.
+/// A hop between stages delays the next stage and occupies neither; see `split_hops`.
 /// The vocabulary is padded to a multiple of 128 tp.
 ///
 /// Assumes equal GPUs and no stragglers, causal mask not exploited without flash attention.

@@ -21,6 +21,9 @@ struct CollectiveQuery {
   Bytes bytes;
   int ranks = 1;
   int nodes = 1;  ///< that the ranks are spread over, evenly
+  /// Such groups that each of these nodes holds and that are active at once, this one included:
+  /// they share its NICs. Their traffic inside the node does not meet.
+  int groups_per_node = 1;
 };
 
 struct CollectiveOptions {
@@ -63,10 +66,15 @@ struct CollectiveTime {
 ///   t_0 = 8.4 + (m-1) hop + [N > 1] (14 + 2 NIC latency + (n-m) 1 us), hop 3.4 us, PCIe 5.7
 /// Send, recv: t = t_0(one hop) + S / B_p2p, or S / NIC bandwidth between nodes (`nodes` 2).
 ///
+/// NICs that a group uses in each node, G such groups at once (`groups_per_node`), C NICs beside M
+/// GPUs: min(max(C m / M, 1), C / G). A group gets the NICs beside its own ranks, and it is here
+/// that groups share: callers hand over whole topologies.
+///
 /// One rank: no time. Valid for NCCL; RCCL is approximated. Algorithm and protocol are the tuning
 /// model's choice for this buffer. Sources: the topology file; nccl_tuning.hpp; all-to-all
 /// latencies are estimates from the same tables. Errors: counts that do not fit the topology (or
-/// each other), several nodes without NIC, bytes below 0 or not finite, interference below 1.
+/// each other), groups that do not fit a node, several nodes without NIC, bytes below 0 or not
+/// finite, interference below 1.
 Result<CollectiveTime> collective_time(const Topology& topology, const CollectiveQuery& query,
                                        const CollectiveOptions& options = {});
 
@@ -80,9 +88,9 @@ Result<CollectiveTime> all_to_all_v_time(const Topology& topology, int nodes,
                                          const CollectiveOptions& options = {});
 
 /// What NCCL would know about such a group; bandwidths x `efficiency` unless `datasheet_rates`.
-/// Meant for all_reduce, all_gather, reduce_scatter, broadcast, reduce.
-NcclTuningInput nccl_tuning_input(const Topology& topology, CollectiveKind kind, int ranks,
-                                  int nodes, bool datasheet_rates = false);
+/// Meant for all_reduce, all_gather, reduce_scatter, broadcast, reduce; the bytes do not matter.
+NcclTuningInput nccl_tuning_input(const Topology& topology, const CollectiveQuery& query,
+                                  bool datasheet_rates = false);
 
 /// Kernel model of the collectives on that topology, whatever the GPU. A group that does not fit
 /// one node is spread over several; where the topology has no NIC, or the group size is not
