@@ -2,98 +2,27 @@
 // were chosen on even rows (file order, from 0); odd rows judge.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
-#include "perfmodel/parallel/topology_costs.hpp"
-#include "perfmodel/parallel/transformer_step.hpp"
+#include "training_steps.hpp"
 
 namespace perfmodel::parallel {
 namespace {
 
-/// `cases` of a file as one object per row; null without public data.
-nlohmann::json public_rows(const std::string& file) {
-  const char* folder = std::getenv("PERFMODEL_PUBLIC_DATA");
-  if (!folder) return {};
-  const auto path = std::filesystem::path(folder) / "distributed" / file;
-  if (!std::filesystem::exists(path)) return {};
-  const auto cases = nlohmann::json::parse(std::ifstream(path)).at("cases");
-  auto rows = nlohmann::json::array();
-  for (const auto& values : cases.at("rows")) {
-    nlohmann::json row;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      row[cases.at("columns")[i].get<std::string>()] = values[i];
-    }
-    rows.push_back(row);
-  }
-  return rows;
-}
-
-Gpu gpu(const std::string& name) {
-  return find_gpu(name, std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus").value();
-}
-
-/// Collectives as this project prices them on a built-in topology.
-CollectiveCost costs_on(const std::string& topology) {
-  return topology_costs(TopologyCatalog::builtin().find(topology).value());
-}
-
-struct Errors {
-  std::vector<double> signed_percent;
-  void add(double predicted, double measured) {
-    signed_percent.push_back(100 * (predicted / measured - 1));
-  }
-  double mape() const {
-    double sum = 0;
-    for (double e : signed_percent) sum += std::abs(e);
-    return sum / static_cast<double>(signed_percent.size());
-  }
-  double bias() const {
-    double sum = 0;
-    for (double e : signed_percent) sum += e;
-    return sum / static_cast<double>(signed_percent.size());
-  }
-  double quantile(double q) const {
-    std::vector<double> sorted;
-    for (double e : signed_percent) sorted.push_back(std::abs(e));
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1))];
-  }
-  void print(const std::string& name) const {
-    std::printf("%-34s %3zu rows  MAPE %5.2f %%  median %5.2f  p90 %5.2f  bias %+6.2f\n",
-                name.c_str(), signed_percent.size(), mape(), quantile(0.5), quantile(0.9), bias());
-  }
-};
+using accuracy::gpu;
 
 TEST(MegatronStep, VtrainSingleNode) {
-  const auto rows = public_rows("vtrain_a100_single_node.json");
+  const auto rows = measured_rows("vtrain_a100_single_node.json");
   if (rows.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   const Gpu a100 = gpu("a100-sxm-80gb");
   const StepCosts costs{.gpu = &a100, .collective_us = costs_on("dgx-a100")};
-  StepCosts roofline = costs;
-  roofline.models = &KernelModels::roofline();
-  roofline.host = {0, 0, 0, 0, 0, 0};
+  const StepCosts roofline = roofline_of(costs);
   std::map<std::string, Errors> groups;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& row = rows[i];
-    const DecoderShape shape{.hidden = row["hidden"],
-                             .heads = row["heads"],
-                             .layers = row["layers"],
-                             .seq = row["seq"],
-                             .vocab = 50257};
-    const MegatronPlan plan{.tp = row["tp"],
-                            .dp = row["dp"],
-                            .pp = row["pp"],
-                            .micro_batch = row["micro_batch"],
-                            .global_batch = row["global_batch"]};
+    const DecoderShape shape = vtrain_shape(row);
+    const MegatronPlan plan = vtrain_plan(row);
     const auto step = megatron_step(shape, plan, costs);
     ASSERT_TRUE(step) << to_string(step.error());
     const double measured = row["iteration_ms"].get<double>() * 1e3;
@@ -118,7 +47,7 @@ TEST(MegatronStep, VtrainSingleNode) {
 }
 
 TEST(FsdpStep, MptThroughput) {
-  const auto rows = public_rows("fsdp_mpt_throughput.json");
+  const auto rows = measured_rows("fsdp_mpt_throughput.json");
   if (rows.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   std::map<std::string, Errors> groups;
   std::map<std::string, double> first_ratio;  // predicted / measured of a model's first GPU count
