@@ -98,23 +98,33 @@ struct DecoderKernels::Issue {
     for (int i = 0; i < count; ++i) kernel({.family = KernelFamily::kSmall}, 4096, 4096);
   }
   void norm() {
-    const double bytes = k.activation_bytes();
-    rows(KernelFamily::kNorm, k.tokens_, k.hidden_, bytes, bytes);
+    const double bytes = k.held_bytes();
+    rows(KernelFamily::kNorm, k.held_tokens_, k.hidden_, bytes, bytes);
   }
   void norm_backward() {  // gradient of the input; scale and shift, in two stages
-    const double bytes = k.activation_bytes();
-    rows(KernelFamily::kNorm, k.tokens_, k.hidden_, 2 * bytes, bytes);
-    rows(KernelFamily::kReduction, k.hidden_, k.tokens_, 2 * bytes, 8 * k.hidden_);
+    const double bytes = k.held_bytes();
+    rows(KernelFamily::kNorm, k.held_tokens_, k.hidden_, 2 * bytes, bytes);
+    rows(KernelFamily::kReduction, k.hidden_, k.held_tokens_, 2 * bytes, 8 * k.hidden_);
     small(1);
   }
-  void bias_gradient(double cols) {
-    rows(KernelFamily::kReduction, cols, k.tokens_, k.tokens_ * cols * k.item_, cols * k.item_);
+  void bias_gradient(double tokens, double cols) {
+    rows(KernelFamily::kReduction, cols, tokens, tokens * cols * k.item_, cols * k.item_);
   }
-  /// All-reduce over the tensor-parallel group; nothing if there is none.
-  void all_reduce(double bytes) {
+  /// The whole activation for a block that is split over the ranks: they hold it, unless each has
+  /// a part of the sequence.
+  void into_split_block() {
+    if (k.split_sequence_) collective("all_gather", k.activation_bytes());
+  }
+  /// Sums what the ranks computed of the activation, on all of them or each a part.
+  void out_of_split_block() {
+    collective(k.split_sequence_ ? "reduce_scatter" : "all_reduce", k.activation_bytes());
+  }
+  void all_reduce(double bytes) { collective("all_reduce", bytes); }
+  /// Over the tensor-parallel group; nothing if there is none.
+  void collective(std::string_view kind, double bytes) {
     if (k.tp_ <= 1) return;
     const CollectiveCall call{
-        .kind = "all_reduce", .bytes = bytes, .ranks = whole(k.tp_), .nodes = whole(k.nodes_)};
+        .kind = kind, .bytes = bytes, .ranks = whole(k.tp_), .nodes = whole(k.nodes_)};
     list.push_back({.host_us = op_us + k.costs_.host.collective_us,
                     .device_us = k.costs_.collective_us(call),
                     .collective = true});
@@ -125,15 +135,18 @@ struct DecoderKernels::Issue {
 };
 
 DecoderKernels::DecoderKernels(const DecoderShape& shape, const StepCosts& costs,
-                               std::int64_t sequences, std::int64_t tp, std::int64_t gpus_per_node)
+                               std::int64_t sequences, std::int64_t tp, std::int64_t gpus_per_node,
+                               bool sequence_parallel)
     : costs_(costs),
       flash_(shape.flash_attention),
       dropout_(shape.dropout),
       fused_loss_(shape.fused_cross_entropy),
+      split_sequence_(sequence_parallel && tp > 1),
       extra_losses_(shape.extra_losses),
       sequences_(static_cast<double>(sequences)),
       seq_(static_cast<double>(shape.seq)),
       tokens_(sequences_ * seq_),
+      held_tokens_(split_sequence_ ? tokens_ / static_cast<double>(tp) : tokens_),
       hidden_(static_cast<double>(shape.hidden)),
       heads_(static_cast<double>(shape.heads)),
       ffn_(shape.ffn_hidden > 0 ? static_cast<double>(shape.ffn_hidden) : 4 * hidden_),
@@ -178,21 +191,23 @@ void DecoderKernels::attention_backward(Issue& issue) const {
 
 OpList DecoderKernels::layer_forward(bool is_recompute) const {
   Issue issue{*this, costs_.host.forward_op_us};
-  const double x = activation_bytes(), qkv = 3 * hidden_ / tp_, ffn = ffn_ / tp_;
-  const double mask = dropout_ ? tokens_ * hidden_ : 0;
+  const double x = held_bytes(), qkv = 3 * hidden_ / tp_, ffn = ffn_ / tp_;
+  const double mask = dropout_ ? held_tokens_ * hidden_ : 0;
   if (is_recompute) issue.host_only(costs_.host.recompute_us);
   issue.norm();
+  issue.into_split_block();
   issue.linear(tokens_, qkv, hidden_);
   if (!flash_) issue.elementwise(tokens_ * qkv * item_, tokens_ * qkv * item_);  // bias
   attention_forward(issue);
   issue.linear(tokens_, hidden_, hidden_ / tp_);
-  issue.all_reduce(x);
+  issue.out_of_split_block();
   issue.elementwise(2 * x, x + mask);  // bias, dropout, residual
   issue.norm();
+  issue.into_split_block();
   issue.linear(tokens_, ffn, hidden_);
   issue.elementwise(tokens_ * ffn * item_, tokens_ * ffn * item_);  // bias, GeLU
   issue.linear(tokens_, hidden_, ffn);
-  issue.all_reduce(x);
+  issue.out_of_split_block();
   issue.elementwise(2 * x, x + mask);
   return issue.list;
 }
@@ -207,24 +222,26 @@ OpList DecoderKernels::layer_backward(Recompute recompute, bool accumulates) con
     append(list, again.list);
   }
   Issue issue{*this, costs_.host.backward_op_us};
-  const double x = activation_bytes(), qkv = 3 * hidden_ / tp_, ffn = ffn_ / tp_;
-  const double mask = dropout_ ? tokens_ * hidden_ : 0;
+  const double x = held_bytes(), qkv = 3 * hidden_ / tp_, ffn = ffn_ / tp_;
+  const double mask = dropout_ ? held_tokens_ * hidden_ : 0;
   issue.elementwise(x + mask, x);
-  issue.bias_gradient(hidden_);
+  issue.bias_gradient(held_tokens_, hidden_);
+  issue.into_split_block();
   issue.linear_backward(tokens_, hidden_, ffn);
   issue.elementwise(2 * tokens_ * ffn * item_, tokens_ * ffn * item_);
-  issue.bias_gradient(ffn);
+  issue.bias_gradient(tokens_, ffn);
   issue.linear_backward(tokens_, ffn, hidden_);
-  issue.all_reduce(x);
+  issue.out_of_split_block();
   issue.norm_backward();
   issue.elementwise(2 * x, x);  // residual
   issue.elementwise(x + mask, x);
-  issue.bias_gradient(hidden_);
+  issue.bias_gradient(held_tokens_, hidden_);
+  issue.into_split_block();
   issue.linear_backward(tokens_, hidden_, hidden_ / tp_);
   attention_backward(issue);
-  issue.bias_gradient(qkv);
+  issue.bias_gradient(tokens_, qkv);
   issue.linear_backward(tokens_, qkv, hidden_);
-  issue.all_reduce(x);
+  issue.out_of_split_block();
   issue.norm_backward();
   issue.elementwise(2 * x, x);
   if (accumulates) {  // one kernel per parameter tensor, 12 of them
@@ -241,18 +258,19 @@ OpList DecoderKernels::embedding_forward() const {
   const double x = activation_bytes();
   issue.small(4);  // masks, index arithmetic
   issue.kernel({.family = KernelFamily::kIndex, .dtype = costs_.dtype}, x, x);
-  issue.all_reduce(x);
+  issue.out_of_split_block();
   issue.kernel({.family = KernelFamily::kIndex, .dtype = costs_.dtype}, x / sequences_,
                x / sequences_);
-  issue.elementwise(2 * x, x);
-  if (dropout_) issue.elementwise(x, x + tokens_ * hidden_);
+  issue.elementwise(2 * held_bytes(), held_bytes());
+  if (dropout_) issue.elementwise(held_bytes(), held_bytes() + held_tokens_ * hidden_);
   return issue.list;
 }
 
 OpList DecoderKernels::embedding_backward() const {
   Issue issue{*this, costs_.host.backward_op_us};
   const double x = activation_bytes(), table = token_params() * item_;
-  if (dropout_) issue.elementwise(x + tokens_ * hidden_, x);
+  if (dropout_) issue.elementwise(held_bytes() + held_tokens_ * hidden_, held_bytes());
+  issue.into_split_block();
   issue.kernel({.family = KernelFamily::kSet, .dtype = costs_.dtype}, 0, table);
   issue.small(8);  // sort of the tokens, segment borders, positions
   issue.kernel({.family = KernelFamily::kIndex, .dtype = costs_.dtype}, 2 * x, x);
@@ -264,6 +282,7 @@ OpList DecoderKernels::head_forward() const {
   Issue issue{*this, costs_.host.forward_op_us};
   const double columns = vocab_ / tp_, logits = tokens_ * columns;
   issue.norm();
+  issue.into_split_block();
   issue.batched_gemm(1, tokens_, columns, hidden_);
   for (int i = 0; i < extra_losses_; ++i) {
     issue.elementwise(logits * item_, logits * 4);
@@ -301,7 +320,7 @@ OpList DecoderKernels::head_backward() const {
   }
   issue.batched_gemm(1, tokens_, hidden_, columns);
   issue.batched_gemm(1, hidden_, columns, tokens_);
-  issue.all_reduce(activation_bytes());
+  issue.out_of_split_block();
   issue.norm_backward();
   return issue.list;
 }

@@ -25,7 +25,7 @@ double host_us(const OpList& list);
 class DecoderKernels {
  public:
   DecoderKernels(const DecoderShape& shape, const StepCosts& costs, std::int64_t sequences,
-                 std::int64_t tp, std::int64_t gpus_per_node);
+                 std::int64_t tp, std::int64_t gpus_per_node, bool sequence_parallel = false);
 
   OpList layer_forward() const { return layer_forward(false); }
   /// Backward of one layer, recomputation first; `accumulates`: gradients are added to earlier
@@ -41,6 +41,8 @@ class DecoderKernels {
   double embedding_params() const;  ///< tokens and positions, on one rank
   double item_bytes() const { return item_; }
   double activation_bytes() const { return tokens_ * hidden_ * item_; }
+  /// What one rank holds of it between the blocks that are split over the ranks.
+  double held_bytes() const { return held_tokens_ * hidden_ * item_; }
 
   /// Clipping and Adam on `params` parameters.
   double optimizer_us(double params) const;
@@ -52,9 +54,9 @@ class DecoderKernels {
   void attention_backward(Issue& issue) const;
 
   const StepCosts& costs_;
-  bool flash_, dropout_, fused_loss_;
+  bool flash_, dropout_, fused_loss_, split_sequence_;
   int extra_losses_;
-  double sequences_, seq_, tokens_, hidden_, heads_, ffn_, vocab_, tp_, nodes_;
+  double sequences_, seq_, tokens_, held_tokens_, hidden_, heads_, ffn_, vocab_, tp_, nodes_;
   double item_;  // bytes per element
 };
 

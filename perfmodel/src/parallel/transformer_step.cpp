@@ -113,6 +113,9 @@ Result<void> check(const DecoderShape& shape, const MegatronPlan& plan) {
   for (const auto& [name, value] : sizes) {
     if (value < 1) return expected_positive(name, value);
   }
+  if (plan.sequence_parallel && shape.seq % plan.tp != 0) {
+    return expected_multiple("seq", shape.seq, "tp", plan.tp);
+  }
   if (shape.heads % plan.tp != 0) return expected_multiple("heads", shape.heads, "tp", plan.tp);
   const std::int64_t chunks = plan.pp * plan.virtual_stages;
   if (shape.layers % chunks != 0) {
@@ -165,7 +168,8 @@ class MegatronStep {
       : shape_(padded(shape, plan.tp)),
         plan_(plan),
         costs_(watched(costs, problem_)),
-        kernels_(shape_, costs_, plan.micro_batch, plan.tp, plan.gpus_per_node),
+        kernels_(shape_, costs_, plan.micro_batch, plan.tp, plan.gpus_per_node,
+                 plan.sequence_parallel),
         microbatches_(plan.global_batch / (plan.dp * plan.micro_batch)),
         chunks_(plan.pp * plan.virtual_stages),
         layers_per_chunk_(shape.layers / chunks_) {
@@ -302,13 +306,14 @@ class MegatronStep {
   }
 
   /// An activation from one stage to the next. With `split_hops` each tensor-parallel rank sends
-  /// its part, and the receiving ranks gather the whole inside their node.
+  /// its part, and the receiving ranks gather the whole inside their node; with `sequence_parallel`
+  /// they hold no more than a part anyway.
   double hop_us() const {
-    const bool split = plan_.split_hops && plan_.tp > 1;
+    const bool split = plan_.split_hops && plan_.tp > 1 && !plan_.sequence_parallel;
     const double whole = kernels_.activation_bytes();
     const double sent = costs_.collective_us(
         {.kind = "send",
-         .bytes = split ? whole / static_cast<double>(plan_.tp) : whole,
+         .bytes = split ? whole / static_cast<double>(plan_.tp) : kernels_.held_bytes(),
          .ranks = 2,
          .nodes = plan_.tp * plan_.dp * plan_.pp > plan_.gpus_per_node ? 2 : 1,
          .groups_per_node = std::min(plan_.tp * plan_.dp, plan_.gpus_per_node)});

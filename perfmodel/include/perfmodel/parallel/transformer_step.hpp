@@ -101,6 +101,10 @@ struct MegatronPlan {
   /// the receivers gather the whole (Megatron's scatter/gather, Narayanan 2021 section 4.1); false:
   /// every rank sends all of it.
   bool split_hops = true;
+  /// Norms, dropout and residuals work on 1/tp of every sequence; each all-reduce becomes an
+  /// all-gather into a block and a reduce-scatter out of it (Korthikanti 2022). What Megatron hides
+  /// behind a product is left out: gathering a block's input again for its weight gradient.
+  bool sequence_parallel = false;
   bool overlap_gradients = false;  ///< bucketed all-reduce during the last backward (`ddp.hpp`)
   double bucket_bytes = 25 * 1024.0 * 1024;
 };
@@ -120,7 +124,7 @@ struct MegatronPlan {
 /// The vocabulary is padded to a multiple of 128 tp.
 ///
 /// Assumes equal GPUs and no stragglers, causal mask not exploited without flash attention.
-/// Not modelled: sequence parallelism, distributed optimizer, overlap of tensor-parallel traffic.
+/// Not modelled: distributed optimizer, overlap of tensor-parallel traffic.
 /// Sources: Megatron-LM (Shoeybi 2019, Narayanan 2021, Korthikanti 2022).
 /// Errors: sizes that are not positive or do not divide, no GPU or collective cost, odd costs.
 Result<StepTime> megatron_step(const DecoderShape& shape, const MegatronPlan& plan,
