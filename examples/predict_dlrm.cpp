@@ -15,7 +15,7 @@ int main() {
   // The three inputs: what runs (a graph), where (a GPU), and what the host costs (overheads).
   const ExecutionGraph graph = or_exit(build_dlrm(or_exit(dlrm_preset("mlperf"))));
   const Gpu gpu = or_exit(find_gpu("a100-sxm-40gb", data / "gpus"));
-  const OverheadTable overheads = or_exit(read_overheads(data / "overheads" / "pooled.json"));
+  const OverheadTable overheads = or_exit(read_overheads(data / "overheads" / "reference.json"));
 
   const Prediction prediction = or_exit(predict(graph, gpu, overheads));
 

@@ -26,5 +26,5 @@ run() {
   "$@"
 }
 run build/release/bin/perfpredict build dlrm --preset mlperf --batch 2048 -o "$graph"
-# Host overheads pooled over several machines: a table of the very machine would be better.
-run build/release/bin/perfpredict predict "$graph" --gpu "$gpu" --overheads data/overheads/pooled.json
+# One host for every GPU; --overheads takes a table made from your own trace.
+run build/release/bin/perfpredict predict "$graph" --gpu "$gpu"

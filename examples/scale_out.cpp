@@ -12,7 +12,7 @@
 int main() {
   using namespace perfmodel;
   const auto data = or_exit(find_data_folder());
-  const OverheadTable overheads = or_exit(read_overheads(data / "overheads" / "pooled.json"));
+  const OverheadTable overheads = or_exit(read_overheads(data / "overheads" / "reference.json"));
   const Gpu gpu = or_exit(find_gpu("a100-sxm-40gb", data / "gpus"));
   const Topology nodes = or_exit(TopologyCatalog::builtin().find("dgx-a100"));
   const DlrmConfig config = or_exit(dlrm_preset("default"));

@@ -11,7 +11,7 @@
 int main() {
   using namespace perfmodel;
   const auto data = or_exit(find_data_folder());
-  const OverheadTable overheads = or_exit(read_overheads(data / "overheads" / "pooled.json"));
+  const OverheadTable overheads = or_exit(read_overheads(data / "overheads" / "reference.json"));
   const Gpu gpus[] = {or_exit(find_gpu("v100-sxm2-32gb", data / "gpus")),
                       or_exit(find_gpu("a100-sxm-40gb", data / "gpus"))};
   DlrmConfig config = or_exit(dlrm_preset("mlperf"));

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-COMMAND = "predict dlrm_mlperf_2048.json.gz --gpu a100-sxm-40gb --overheads data/overheads/pooled.json"
+COMMAND = "predict dlrm_mlperf_2048.json.gz --gpu a100-sxm-40gb"
 DATA = Path(__file__).resolve().parent.parent / "data"
 BUILD = "build dlrm --preset mlperf --batch 2048 -o dlrm_mlperf_2048.json.gz"
 LAST_SHOWN = "  sum "

@@ -469,6 +469,7 @@ class Reader {
     if (event.phase != "X" && !event.phase.empty()) return {};
     Category category = category_of(event.category);
     if (event.category.empty() && !event.duration.empty()) category = Category::kOp;
+    trace_.has_python_frames |= category == Category::kSkipEarly;
     if (category == Category::kOther || category == Category::kSkipEarly) return {};
     const auto start = parse_stamp(event.ts);
     if (!start || *start < -kMostStamp || *start > kMostStamp) return complaint("/ts", event.ts);

@@ -1,5 +1,7 @@
 #include "arguments.hpp"
 
+#include "perfmodel/predict.hpp"
+
 #include <fmt/format.h>
 
 #include <CLI/Error.hpp>
@@ -109,6 +111,13 @@ std::optional<std::vector<std::int64_t>> parse_widths(const std::string& text) {
     begin = end + 1;
   }
   return widths;
+}
+
+void add_scale_host(CLI::App& app, double& scale) {
+  app.add_option("--scale-host", scale, "Multiply the host's own time; above 1 is a slower host")
+      ->check(between(1 / kMostHostScale, kMostHostScale))
+      ->capture_default_str()
+      ->type_name("X");
 }
 
 }  // namespace perfmodel::cli

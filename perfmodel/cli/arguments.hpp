@@ -46,4 +46,12 @@ std::string file_name(const std::string& path);
 /// "1024-512-64" as widths; nothing if the text is something else.
 std::optional<std::vector<std::int64_t>> parse_widths(const std::string& text);
 
+/// Help of `--overheads` where it says what a prediction takes.
+inline const std::string kOverheadsHelp =
+    "Host overheads: reference (one host for every GPU, the default), measured (the table recorded "
+    "beside the GPU) or a table from `overheads`";
+
+/// `--scale-host X`.
+void add_scale_host(CLI::App& app, double& scale);
+
 }  // namespace perfmodel::cli

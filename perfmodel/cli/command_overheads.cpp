@@ -11,6 +11,7 @@
 #include "perfmodel/graph/plain_text.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
+#include "perfmodel/pool_overheads.hpp"
 #include "read_files.hpp"
 #include "text_table.hpp"
 
@@ -19,21 +20,23 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> traces, graphs;
-  std::string method = "context", scale_to, output;
+  std::string method = "context", scale_to, output, host;
   double profiler_cost_us = 0;
   Window iterations;
   ReadOptions reading;
-  bool json = false;
+  bool json = false, pool = false;
   std::size_t top = 10;
 };
 
 // File names without folders: the command says what was used, not where it lay.
 std::string command_line(const Arguments& arguments) {
   std::string text = "perfpredict overheads";
+  if (arguments.pool) text += " --pool";
+  if (!arguments.host.empty()) text += " --host " + arguments.host;
   for (const std::string& trace : arguments.traces) text += " " + file_name(trace);
   if (!arguments.graphs.empty()) text += " --graph";
   for (const std::string& graph : arguments.graphs) text += " " + file_name(graph);
-  text += " --method " + arguments.method;
+  if (!arguments.pool) text += " --method " + arguments.method;
   if (arguments.profiler_cost_us > 0) {
     text += fmt::format(" --profiler-cost {}", arguments.profiler_cost_us);
   }
@@ -59,6 +62,9 @@ Result<OverheadTable> extract(const Arguments& arguments) {
       warnings.push_back(file_name(arguments.traces[i]) + ": " + warning);
     }
     OverheadSource source{.trace = &trace};
+    if (arguments.pool && !arguments.graphs.empty()) {
+      throw CLI::ValidationError("--pool", "expected tables and no --graph, found graphs");
+    }
     if (!arguments.graphs.empty() && arguments.graphs[i] != "-") {
       auto graph = read_graph_file(arguments.graphs[i], arguments.reading);
       if (!graph) return Unexpected{graph.error()};
@@ -74,6 +80,22 @@ Result<OverheadTable> extract(const Arguments& arguments) {
   table->warnings.insert(table->warnings.begin(), warnings.begin(), warnings.end());
   table->command = command_line(arguments);
   return table;
+}
+
+// The positional files are tables of one program each.
+Result<OverheadTable> pool(const Arguments& arguments) {
+  std::deque<OverheadTable> tables;
+  std::vector<PoolMember> members;
+  for (const std::string& file : arguments.traces) {
+    auto table = read_overheads(file);
+    if (!table) return Unexpected{table.error()};
+    tables.push_back(std::move(*table));
+    members.push_back(
+        {.name = std::filesystem::path(file).stem().string(), .table = &tables.back()});
+  }
+  auto pooled = pool_overheads(members, arguments.host);
+  if (pooled) pooled->command = command_line(arguments);
+  return pooled;
 }
 
 Result<void> scale(OverheadTable& table, const std::string& file) {
@@ -120,6 +142,15 @@ std::string overheads_text(const OverheadTable& table, const Arguments& argument
   }
   std::string text = "\n" + head.text();
 
+  TextTable programs{"Programs pooled", "GPU", "launch µs", "host ×", "shared"};
+  for (const OverheadProgram& program : table.programs) {
+    const bool out = !program.left_out.empty();
+    programs.row({program.name, program.gpu, fmt::format("{:.2f}", program.launch_us),
+                  out ? "left out" : fmt::format("{:.3f}", program.host_scale),
+                  out ? "-" : fmt::format("{:.0f} %", 100 * program.shared)});
+  }
+  if (!programs.empty()) text += "\n" + programs.text(bold);
+
   TextTable terms{"Overheads", "count", "mean µs", "median µs", "std µs"};
   const std::pair<const char*, const OverheadStats*> rows[] = {
       {"T1  between ops", &table.t1.all},
@@ -138,7 +169,8 @@ std::string overheads_text(const OverheadTable& table, const Arguments& argument
   text += "\n" + terms.text(bold);
 
   TextTable gaps{"T1 by kind of gap", "count", "mean µs", "median µs", "std µs"};
-  for (auto gap : {GapClass::kSibling, GapClass::kLabel, GapClass::kThread, GapClass::kIteration}) {
+  for (auto gap : {GapClass::kSibling, GapClass::kLabel, GapClass::kThread, GapClass::kIteration,
+                   GapClass::kList}) {
     const auto at = table.t1.by_name.find(gap_class_key(gap));
     if (at != table.t1.by_name.end()) gaps.row(stats_row(at->second.name, at->second.stats));
   }
@@ -178,7 +210,7 @@ std::string overheads_text(const OverheadTable& table, const Arguments& argument
 }
 
 Result<void> execute(const Arguments& arguments) {
-  auto table = extract(arguments);
+  auto table = arguments.pool ? pool(arguments) : extract(arguments);
   if (!table) return Unexpected{table.error()};
   if (!arguments.scale_to.empty()) {
     if (auto scaled = scale(*table, arguments.scale_to); !scaled) return scaled;
@@ -209,6 +241,14 @@ Command overheads_command(CLI::App& parent) {
   app->add_option("--graph", arguments->graphs,
                   "Execution graphs of the same programs, one per trace in order, - for none")
       ->type_name("GRAPH");
+  auto* pool = app->add_flag("--pool", arguments->pool,
+                             "The files are overhead tables of one program each: bring them to one "
+                             "host and join them, programs weighing alike");
+  app->add_option("--host", arguments->host,
+                  "With --pool: name of the table whose host the others are brought to (default: "
+                  "the geometric mean of all)")
+      ->needs(pool)
+      ->type_name("NAME");
   app->add_option("--method", arguments->method,
                   "context: waits taken out, by context; lin: Lin et al. 2022; raw: as recorded")
       ->check(CLI::IsMember({"context", "lin", "raw"}))

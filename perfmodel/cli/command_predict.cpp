@@ -26,7 +26,7 @@ struct Arguments {
   std::int64_t world = 0;
   std::vector<double> rank_start;
   std::string topology, strategy, chakra;
-  double interference = 1;
+  double interference = 1, host_scale = 1;
   std::optional<double> bucket_mb, unit_mb;
   Window iterations, kernel_iterations;
   ReadOptions reading;
@@ -133,7 +133,9 @@ class Run {
                                .overheads_file = chosen.file,
                                .overheads_method = chosen.table->method,
                                .overheads_gpu = chosen.table->gpu,
-                               .overheads_sources = chosen.table->sources});
+                               .overheads_sources = chosen.table->sources,
+                               .overheads_programs = chosen.table->programs,
+                               .host_scale = arguments_.host_scale});
       if (auto read = read_kernel_times(i); !read) return read;
     }
     return {};
@@ -179,6 +181,8 @@ class Run {
     }
     options.use = report_.use;
     options.what_if_steps = kWhatIfSteps;
+    options.host_scale = arguments_.host_scale;
+    options.host_sensitivity = table_of(rank).table->method != OverheadMethod::kLin;
     if (!window_is_of_trace()) options.iterations = arguments_.iterations;
     if (kernel_times_[rank]) options.kernel_times = &*kernel_times_[rank];
     return options;
@@ -349,10 +353,9 @@ Command predict_command(CLI::App& parent) {
   app->add_option("--gpu", arguments->gpu, "Name of a known GPU (see `gpus`), or a GPU file")
       ->required()
       ->type_name("NAME");
-  app->add_option("--overheads", arguments->overheads,
-                  "Host overheads from `overheads`: one table for all graphs or one per graph "
-                  "(default: that of the GPU in data/overheads/, else the pooled one)")
+  app->add_option("--overheads", arguments->overheads, kOverheadsHelp + ", or one per graph")
       ->type_name("TABLE");
+  add_scale_host(*app, arguments->host_scale);
   auto* times = app->add_option("--kernel-times", arguments->kernel_times,
                                 "Take durations from a trace of the same program: one for all "
                                 "graphs or one per graph")

@@ -116,8 +116,7 @@ Command serve_command(CLI::App& parent) {
   app->add_option("--gpus", arguments->config.gpus, "GPUs to load; default: all")
       ->type_name("GPU,...")
       ->delimiter(',');
-  app->add_option("--overheads", arguments->overheads, "One overhead table for all GPUs")
-      ->type_name("TABLE");
+  app->add_option("--overheads", arguments->overheads, kOverheadsHelp)->type_name("TABLE");
   app->add_option("--cached-prices", arguments->config.cached_prices,
                   "Kernel prices remembered per GPU, 192 bytes each")
       ->type_name("N")

@@ -36,6 +36,7 @@ struct Arguments {
   std::vector<std::string> gpus;
   std::vector<Axis> axes;  // in the order of the command line
   std::int64_t world = 0;
+  double host_scale = 1;
   std::size_t threads = 0;
   ReadOptions reading;
   bool json = false;
@@ -144,10 +145,11 @@ Result<void> load_targets(const Arguments& arguments, Loaded& loaded, WhatIfRepo
       loaded.collectives.push_back(make_collective_model(*topology, {}));
       loaded.models.back().set(KernelFamily::kCollective, loaded.collectives.back().get());
     }
-    report.targets.push_back(
-        {.gpu = std::move(*gpu),
-         .overheads = loaded.tables.back().table.get(),
-         .options = {.models = &loaded.models.back(), .world_size = arguments.world}});
+    report.targets.push_back({.gpu = std::move(*gpu),
+                              .overheads = loaded.tables.back().table.get(),
+                              .options = {.models = &loaded.models.back(),
+                                          .world_size = arguments.world,
+                                          .host_scale = arguments.host_scale}});
   }
   warn_of_hosts(loaded.tables, report);
   return {};
@@ -264,9 +266,8 @@ Command whatif_command(CLI::App& parent) {
       ->delimiter(',')
       ->type_name("NAME,...");
   add_axes(*app, arguments->axes);
-  app->add_option("--overheads", arguments->overheads,
-                  "Host overheads for all GPUs (default: each GPU's own, else the pooled table)")
-      ->type_name("TABLE");
+  app->add_option("--overheads", arguments->overheads, kOverheadsHelp)->type_name("TABLE");
+  add_scale_host(*app, arguments->host_scale);
   app->add_option("--world", arguments->world,
                   "Number of ranks, for collectives whose group size is not recorded")
       ->check(at_least(1))

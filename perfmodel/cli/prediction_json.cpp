@@ -47,6 +47,10 @@ void add_figures(Json& json, const Prediction& p) {
   json["compute_kernel_us"] = rounded(p.compute_kernel_us);
   json["comm_kernel_us"] = rounded(p.comm_kernel_us);
   json["overheads_us"] = overheads(p);
+  json["host_sensitivity"] = Json::array();
+  for (const Prediction::OnHost& host : p.host_sensitivity) {
+    json["host_sensitivity"].push_back({{"scale", host.scale}, {"e2e_us", rounded(host.e2e_us)}});
+  }
   json["phases"] = phases(p);
 }
 
@@ -133,6 +137,21 @@ Json scale_out_json(const ScaledOut& scaled) {
           {"own_collectives", scaled.own_collectives}};
 }
 
+Json programs(const std::vector<OverheadProgram>& pooled) {
+  Json list = Json::array();
+  for (const OverheadProgram& program : pooled) {
+    Json json = {
+        {"name", program.name}, {"gpu", program.gpu}, {"launch_us", rounded(program.launch_us)}};
+    if (program.left_out.empty()) {
+      json["host_scale"] = rounded(program.host_scale);
+    } else {
+      json["left_out"] = program.left_out;
+    }
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
 Json provenance(const PredictionReport& report, const RankPrediction& rank) {
   Json kernel_times = nullptr;
   if (!rank.kernel_times_file.empty()) {
@@ -149,7 +168,9 @@ Json provenance(const PredictionReport& report, const RankPrediction& rank) {
            {{"file", rank.overheads_file},
             {"method", to_string(rank.overheads_method)},
             {"gpu", rank.overheads_gpu},
-            {"sources", rank.overheads_sources}}},
+            {"sources", rank.overheads_sources},
+            {"programs", programs(rank.overheads_programs)},
+            {"host_scale", rank.host_scale}}},
           {"kernel_models", report.models},
           {"kernel_model_files", report.model_files},
           {"kernel_times", std::move(kernel_times)},

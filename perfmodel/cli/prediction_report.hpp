@@ -18,6 +18,8 @@ struct RankPrediction {
   OverheadMethod overheads_method = OverheadMethod::kContext;
   std::string overheads_gpu;  ///< as the table names it
   std::vector<std::string> overheads_sources;
+  std::vector<OverheadProgram> overheads_programs;
+  double host_scale = 1;
   std::string kernel_times_file;  ///< empty: none
   Prediction prediction;
 };

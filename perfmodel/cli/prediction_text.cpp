@@ -111,10 +111,8 @@ class Renderer {
       list.row(fmt::format("rank {}", i), graph_title(report_.ranks[i]));
     }
     list.row("GPU", fmt::format("{} ({})", report_.gpu.title, report_.gpu.name));
-    list.row("overheads", fmt::format("{}: method {}, {}from {}", rank_.overheads_file,
-                                      to_string(rank_.overheads_method),
-                                      rank_.overheads_gpu.empty() ? "" : rank_.overheads_gpu + ", ",
-                                      joined(rank_.overheads_sources, 3)));
+    list.row("host", host());
+    if (!p_.host_sensitivity.empty()) list.row("other hosts", other_hosts());
     std::string kernels = report_.models + " models";
     if (!rank_.kernel_times_file.empty()) {
       kernels = fmt::format("{} as traced in {}; else {}",
@@ -132,6 +130,34 @@ class Renderer {
                                                                     s.parameter_bytes / 1e6)));
     }
     text_ += list.text();
+  }
+
+  // Which host is assumed, and what another one would change.
+  std::string host() const {
+    std::string text;
+    if (rank_.overheads_programs.empty()) {
+      text = fmt::format("{}: method {}, {}from {}", rank_.overheads_file,
+                         to_string(rank_.overheads_method),
+                         rank_.overheads_gpu.empty() ? "" : rank_.overheads_gpu + ", ",
+                         joined(rank_.overheads_sources, 3));
+    } else {
+      std::vector<std::string> names;
+      for (const OverheadProgram& program : rank_.overheads_programs) {
+        if (program.left_out.empty()) names.push_back(program.name);
+      }
+      text = fmt::format("{}, learned from {}", rank_.overheads_file, joined(names, 6));
+    }
+    if (rank_.host_scale != 1) text += fmt::format("; {} × as slow", rank_.host_scale);
+    return text;
+  }
+
+  std::string other_hosts() const {
+    std::vector<std::string> steps;
+    for (const Prediction::OnHost& host : p_.host_sensitivity) {
+      steps.push_back(
+          fmt::format("{} {} on one {} × as slow", time_(host.e2e_us), time_.name(), host.scale));
+    }
+    return fmt::format("{}", fmt::join(steps, ", "));
   }
 
   void ranks() {

@@ -100,7 +100,8 @@ typedef struct perfmodel_config {
   const char* const* gpus; /* names, aliases or files; NULL: all of the data folder */
   size_t gpu_count;
   const char* models;    /* "learned" (NULL), "heuristic", "roofline" or a model file */
-  const char* overheads; /* one overhead table for all GPUs; NULL: each GPU's own, else pooled */
+  const char* overheads; /* "reference" (NULL: one host for every GPU), "measured" (the table
+                            recorded beside each GPU) or the file of a table */
   /* Kernel prices remembered per GPU (192 bytes each), allocated with the first question about it.
    * 0: 65,536. Negative: none. */
   int64_t cached_prices;
@@ -190,6 +191,7 @@ typedef struct perfmodel_options {
   int keep_ops;        /* not 0: the prediction holds ops, kernels and the critical path (slower);
                           only of use with perfmodel_predict_full */
   const perfmodel_cancel* cancel; /* NULL: none */
+  double host_scale; /* the host's own time is multiplied by it, above 1 is slower; 0 is 1 */
 } perfmodel_options;
 
 /* Figures of one step. `struct_size` is the caller's and stays. */

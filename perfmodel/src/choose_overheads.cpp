@@ -1,8 +1,12 @@
 #include "perfmodel/choose_overheads.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "lower_case.hpp"
 
@@ -26,6 +30,7 @@ bool names_gpu(const std::string& names, const Gpu& gpu) {
 
 std::string foreign(const ChosenOverheads& chosen, const Gpu& gpu) {
   const std::string& names = chosen.table->gpu;
+  if (!chosen.table->programs.empty()) return {};  // brought to one host: of no GPU in particular
   if (names_gpu(names, gpu)) return {};
   return "the overheads of " + chosen.file + " were taken on " +
          (names.empty() ? "an unnamed GPU" : names) + ", not on " + gpu.name +
@@ -44,28 +49,32 @@ Result<ChosenOverheads> OverheadTables::read(const std::filesystem::path& file) 
   return ChosenOverheads{.file = file.filename().string(), .table = known->second};
 }
 
-Result<ChosenOverheads> OverheadTables::choose(const std::string& file, const Gpu& gpu) {
+Result<ChosenOverheads> OverheadTables::measured(const Gpu& gpu) {
   std::error_code ignored;
   const auto own = folder_ / (gpu.name + ".json");
-  const bool has_own = std::filesystem::is_regular_file(own, ignored);
-  if (!file.empty() || has_own) {
-    auto chosen = read(file.empty() ? own : std::filesystem::path(file));
-    if (chosen) chosen->warning = foreign(*chosen, gpu);
-    return chosen;
+  if (std::filesystem::is_regular_file(own, ignored)) return read(own);
+  std::vector<std::string> known;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored)) {
+    const std::string name = entry.path().stem().string();
+    if (entry.path().extension() == ".json" && name != kReferenceHost) known.push_back(name);
   }
-  const auto pooled = folder_ / "pooled.json";
-  if (!std::filesystem::is_regular_file(pooled, ignored)) {
-    return Unexpected{Error{
-        .code = ErrorCode::kImpossible,
-        .message = "expected " + gpu.name + ".json or pooled.json, found neither: give --overheads",
-        .file = folder_}};
+  std::ranges::sort(known);
+  return Unexpected{Error{
+      .code = ErrorCode::kImpossible,
+      .message =
+          fmt::format("expected host overheads recorded beside {}, found those of {}: take "
+                      "the reference host, or a table made from your own trace",
+                      gpu.name, known.empty() ? "none" : fmt::to_string(fmt::join(known, ", "))),
+      .file = folder_}};
+}
+
+Result<ChosenOverheads> OverheadTables::choose(const std::string& which, const Gpu& gpu) {
+  if (which == kMeasuredHost) return measured(gpu);
+  if (which.empty() || which == kReferenceHost) {
+    return read(folder_ / (std::string(kReferenceHost) + ".json"));
   }
-  auto chosen = read(pooled);
-  if (chosen) {
-    chosen->warning = "no overheads of " + gpu.name +
-                      " are known: those of all machines pooled are used; --overheads takes a "
-                      "table made from your own trace";
-  }
+  auto chosen = read(which);
+  if (chosen) chosen->warning = foreign(*chosen, gpu);
   return chosen;
 }
 

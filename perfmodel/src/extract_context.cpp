@@ -23,6 +23,7 @@ class ContextExtractor {
     GraphLink linked;
     auto chains = host_chains(source, options_.iterations, &linked);
     if (!chains) return Unexpected{chains.error()};
+    judge(source, *chains);
     trace_ = source.trace;
     graph_ = source.graph;
     waits_ = find_call_waits(*trace_);
@@ -57,6 +58,7 @@ class ContextExtractor {
                       loader_pauses_.size(), mean_of(loader_pauses_) / 1e3));
     }
     table_.t1 = t1_.term();
+    table_.t1.by_name.erase(any_list_key());  // gaps have a class of their own for these
     table_.t2 = t2_.term();
     table_.t3 = t3_.term();
     table_.t5 = t5_.term();
@@ -86,6 +88,35 @@ class ContextExtractor {
   }
 
  private:
+  // Says what makes a recording longer than a step is, and leaves first steps out where others are.
+  void judge(const OverheadSource& source, std::vector<HostChain>& chains) {
+    const std::string file = std::filesystem::path(source.trace->source).filename().string();
+    const auto unfit = [&](std::string why) {
+      table_.warnings.push_back(file + ": " + why);
+      table_.unfit_for_pools = std::move(why);
+    };
+    // PyTorch numbers its record functions only where an execution trace observer asks for it.
+    const bool observed = std::ranges::any_of(source.trace->host, [](const HostEvent& event) {
+      return event.kind == HostKind::kOp && event.record_function_id != 0;
+    });
+    if (observed) {
+      unfit(
+          "the profiler and an execution trace observer recorded at once, which makes host times "
+          "several times longer");
+    }
+    table_.python_recorded |= source.trace->has_python_frames;
+    const auto first = [&](const HostChain& chain) { return makes_optimizer_state(chain, source); };
+    const auto firsts = static_cast<std::size_t>(std::ranges::count_if(chains, first));
+    if (firsts == chains.size()) {
+      unfit("the optimizer makes its state in the recorded step, as in a first step only");
+    } else if (firsts > 0) {
+      table_.warnings.push_back(
+          fmt::format("{}: {} of {} steps left out: the optimizer makes its state in it", file,
+                      firsts, chains.size()));
+      std::erase_if(chains, first);
+    }
+  }
+
   const HostEvent& host(std::int32_t event) const {
     return trace_->host[static_cast<std::size_t>(event)];
   }
@@ -133,7 +164,7 @@ class ContextExtractor {
     const std::int64_t nested = options_.profiler_cost_us > 0 ? nested_events(event) : 0;
     if (op.calls.empty()) {
       const double whole = std::max(0.0, us(event.duration_ns) - profiler_us(nested + 1));
-      now_.tx.add(whole, name, {op.subtree});
+      now_.tx.add(whole, name, {op.subtree}, op.tensors);
       ops_[std::string(name)].push_back(whole);
       return;
     }
@@ -148,7 +179,8 @@ class ContextExtractor {
       total += length;
       return length;
     };
-    now_.t2.add(gap(event.start_ns, host(op.calls.front().event).start_ns), name, {op.subtree});
+    now_.t2.add(gap(event.start_ns, host(op.calls.front().event).start_ns), name, {op.subtree},
+                op.tensors);
     for (std::size_t i = 0; i < op.calls.size(); ++i) {
       const std::int32_t call = op.calls[i].event;
       const double own = own_us(call);
@@ -161,9 +193,10 @@ class ContextExtractor {
       }
       if (i + 1 == op.calls.size()) break;
       now_.t5.add(gap(host(call).end_ns(), host(op.calls[i + 1].event).start_ns), name,
-                  {hash_mix(op.subtree, i + 1), op.subtree});
+                  {hash_mix(op.subtree, i + 1), op.subtree}, op.tensors);
     }
-    now_.t3.add(gap(host(op.calls.back().event).end_ns(), event.end_ns()), name, {op.subtree});
+    now_.t3.add(gap(host(op.calls.back().event).end_ns(), event.end_ns()), name, {op.subtree},
+                op.tensors);
     ops_[std::string(name)].push_back(total);
   }
 
@@ -193,7 +226,8 @@ class ContextExtractor {
   void add_gap(double length, const ChainOp& previous, const ChainOp& next, GapClass gap) {
     const std::uint64_t context = gap_context(next.label, previous.name, next.name);
     add_split(length, previous, next, gap, context);
-    now_.t1.add(std::max(0.0, length - profiler_us(1)), to_string(gap), {context});
+    now_.t1.add(std::max(0.0, length - profiler_us(1)), to_string(gap), {context},
+                gap == GapClass::kList ? next.tensors : 0);
   }
 
   // Takes the data loader's pauses out of a gap; they are reported apart.
@@ -236,7 +270,8 @@ class ContextExtractor {
       const ChainOp& next = chain.ops[i + 1];
       from = std::max(from, host(previous.event).end_ns());
       const std::int64_t to = std::max(from, host(next.event).start_ns);
-      const GapClass gap = host(previous.event).thread != host(next.event).thread
+      const GapClass gap = next.walks_list ? GapClass::kList
+                           : host(previous.event).thread != host(next.event).thread
                                ? GapClass::kThread
                            : previous.label_item != next.label_item ? GapClass::kLabel
                                                                     : GapClass::kSibling;

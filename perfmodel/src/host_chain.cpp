@@ -155,6 +155,8 @@ std::vector<HostChain> chains_from_graph(const Trace& trace, const ExecutionGrap
         ChainOp op{.node = node, .event = event};
         op.name = graph.names.hash(graph.nodes[static_cast<std::size_t>(node)].name);
         op.subtree = subtree_key(graph, node);
+        op.walks_list = walks_list(graph.name(graph.nodes[static_cast<std::size_t>(node)]));
+        op.tensors = list_length(graph, graph.nodes[static_cast<std::size_t>(node)]);
         op.label = label_of(graph, node, op.label_item);
         op.phase_event = phase_of(graph, occurrence, node);
         const HostEvent& host = trace.host[static_cast<std::size_t>(event)];
@@ -212,6 +214,7 @@ std::vector<HostChain> chains_from_trace(const Trace& trace,
     ChainOp made{.event = op};
     made.name = trace.names.hash(event.name);
     made.subtree = subtree[op];
+    made.walks_list = walks_list(trace.name(event));
     made.label_item = found.parent[static_cast<std::size_t>(op)];
     while (made.label_item >= 0 && is_checkpoint(trace, made.label_item)) {
       made.label_item = found.parent[static_cast<std::size_t>(made.label_item)];
@@ -257,6 +260,21 @@ std::vector<HostChain> chains_from_trace(const Trace& trace,
 
 bool is_scheduled_call(std::string_view name) {
   return is_launch_call(name) || sync_kind(name) != SyncKind::kNone;
+}
+
+bool makes_optimizer_state(const HostChain& chain, const OverheadSource& source) {
+  constexpr std::int64_t kLeastTensors = 2;
+  const auto label_name = [&](const ChainOp& op) -> std::string_view {
+    if (op.label_item < 0) return {};
+    const auto label = static_cast<std::size_t>(op.label_item);
+    return source.graph ? source.graph->name(source.graph->nodes[label])
+                        : source.trace->name(source.trace->host[label]);
+  };
+  return std::ranges::count_if(chain.ops, [&](const ChainOp& op) {
+           const HostEvent& event = source.trace->host[static_cast<std::size_t>(op.event)];
+           return source.trace->name(event) == "aten::zeros_like" &&
+                  label_name(op).starts_with("Optimizer.step");
+         }) >= kLeastTensors;
 }
 
 Result<std::vector<HostChain>> host_chains(

@@ -23,6 +23,8 @@ struct ChainOp {
   std::uint64_t name = 0, subtree = 0, label = 0;  ///< hashes
   std::int32_t label_item = -1;   ///< node or event of the innermost label around the op
   std::int32_t phase_event = -1;  ///< host event of the outermost label that is no iteration mark
+  bool walks_list = false;
+  double tensors = 0;  ///< of the list that it walks over, where a graph tells
   std::vector<ChainCall> calls;
 };
 
@@ -46,6 +48,10 @@ Result<std::vector<HostChain>> host_chains(
 
 /// True for calls that appear in launch templates.
 bool is_scheduled_call(std::string_view name);
+
+/// Whether the optimizer made its state in this step, as the first one does: one `zeros_like` per
+/// tensor of state.
+bool makes_optimizer_state(const HostChain& chain, const OverheadSource& source);
 
 /// The label right around a top-level op, those of checkpoints aside; -1: none.
 std::int32_t label_around(const ExecutionGraph& graph, std::int32_t node);

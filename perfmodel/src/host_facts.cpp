@@ -157,11 +157,12 @@ class FactsWriter {
       item.name = name_hash(item.node);
       item.subtree = subtree_key(graph_, item.node);
       item.has_comm_records = !graph_.comm_records.empty() && has_comm_records(item.node);
+      item.tensors = list_length(graph_, graph_.nodes[static_cast<std::size_t>(item.node)]);
       add_gap(before, item, first || item.iteration != before.iteration,
               static_cast<std::int32_t>(i));
-      item.t2 = table_.t2.find({&item.subtree, 1}, item.name);
-      item.t3 = table_.t3.find({&item.subtree, 1}, item.name);
-      item.tx = table_.tx.find({&item.subtree, 1}, item.name);
+      item.t2 = table_.t2.find({&item.subtree, 1}, item.name, item.tensors);
+      item.t3 = table_.t3.find({&item.subtree, 1}, item.name, item.tensors);
+      item.tx = table_.tx.find({&item.subtree, 1}, item.name, item.tensors);
       previous = static_cast<std::int32_t>(i);
       first = false;
     }
@@ -181,13 +182,16 @@ class FactsWriter {
   void add_gap(const Item& previous, Item& item, bool border, std::int32_t op) {
     const std::int32_t label = label_around(graph_, item.node);
     const std::int32_t before = label_around(graph_, previous.node);
+    const bool before_list =
+        item.tensors > 0 && table_.t1.by_name.contains(gap_class_key(GapClass::kList));
     const GapClass kind = border                           ? GapClass::kIteration
+                          : before_list                    ? GapClass::kList
                           : previous.thread != item.thread ? GapClass::kThread
                           : label != before                ? GapClass::kLabel
                                                            : GapClass::kSibling;
     const std::uint64_t context = gap_context(label < 0 ? 0 : name_hash(label),
                                               name_hash(previous.node), name_hash(item.node));
-    item.gap = table_.t1.find({&context, 1}, gap_class_key(kind));
+    item.gap = table_.t1.find({&context, 1}, gap_class_key(kind), border ? 0 : item.tensors);
     if (item.gap.level == KeyLevel::kName && kind == GapClass::kIteration) {
       // What a program does between steps is its own; a mean over programs is ruled by the slowest.
       item.gap.us = table_.t1.by_name.at(gap_class_key(kind)).stats.median_us;

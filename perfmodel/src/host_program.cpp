@@ -10,6 +10,17 @@
 namespace perfmodel {
 namespace {
 
+// All that the host does itself; what it waits for, and latencies on the device's side, stay.
+void scale_host(HostProgram& program, double factor) {
+  for (Instruction& at : program.instructions) {
+    at.host_us *= factor;
+    if (at.kind != Instruction::Kind::kSync) continue;
+    at.device_us *= factor;
+    at.latency_us *= factor;
+  }
+  for (double& us : program.coverage.host_us_by_key_level) us *= factor;
+}
+
 class Writer {
  public:
   Writer(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
@@ -40,6 +51,7 @@ class Writer {
       if (!added) return Unexpected{added.error()};
       made_.scaled_out = *added;
     }
+    if (options_.host_scale != 1) scale_host(made_, options_.host_scale);
     return std::move(made_);
   }
 
@@ -89,7 +101,7 @@ class Writer {
     for (std::size_t i = 0; i < calls.size(); ++i) {
       if (i > 0 && keys) {
         const std::uint64_t contexts[] = {hash_mix(keys->subtree, i), keys->subtree};
-        host(Term::kT5, table_.t5.find(contexts, keys->name), item.thread);
+        host(Term::kT5, table_.t5.find(contexts, keys->name, keys->tensors), item.thread);
       }
       call_instruction(item, calls[i]);
     }

@@ -57,28 +57,58 @@ std::string_view to_string(GapClass gap) {
       return "thread changed";
     case GapClass::kIteration:
       return "iteration border";
+    case GapClass::kList:
+      return "list of tensors";
   }
   return "";
 }
 
-OverheadTerm::Found OverheadTerm::find(std::span<const std::uint64_t> contexts,
-                                       std::uint64_t name) const {
+double OverheadStats::at_length(double tensors_asked, double base_us) const {
+  if (tensors <= 0 || tensors_asked <= 0) return mean_us;
+  const double base = std::min(mean_us, base_us);
+  return base + (mean_us - base) * tensors_asked / tensors;
+}
+
+OverheadTerm::Found OverheadTerm::find(std::span<const std::uint64_t> contexts, std::uint64_t name,
+                                       double tensors) const {
+  const auto us = [&](const OverheadStats& stats) { return stats.at_length(tensors, all.mean_us); };
   for (std::uint64_t key : contexts) {
     if (const auto at = by_context.find(key); at != by_context.end()) {
-      return {at->second.mean_us, KeyLevel::kContext};
+      return {us(at->second), KeyLevel::kContext};
     }
   }
-  if (const auto at = by_name.find(name); at != by_name.end()) {
-    return {at->second.stats.mean_us, KeyLevel::kName};
-  }
+  const auto named = [&](std::uint64_t key) -> const OverheadStats* {
+    const auto at = by_name.find(key);
+    return at == by_name.end() ? nullptr : &at->second.stats;
+  };
+  const OverheadStats* stats = named(name);
+  if (!stats && tensors > 0) stats = named(any_list_key());
+  if (stats) return {us(*stats), KeyLevel::kName};
   if (all.count > 0) return {all.mean_us, KeyLevel::kAll};
   return {};
 }
 
+std::string canonical_call(std::string_view key) {
+  constexpr std::string_view kHip = "hip";
+  const std::string_view call = key.substr(0, key.find(' '));
+  if (is_launch_call(call) && call.find("LaunchKernel") != call.npos) return "cudaLaunchKernel";
+  if (!call.starts_with(kHip)) return std::string(key);
+  std::string made = "cuda" + std::string(key.substr(kHip.size()));
+  // HIP copies pageable memory with a call of its own.
+  constexpr std::string_view kWithStream = "cudaMemcpyWithStream";
+  if (made.starts_with(kWithStream)) made.replace(0, kWithStream.size(), "cudaMemcpyAsync");
+  return made;
+}
+
 OverheadTerm::Found OverheadTable::call_us(const std::string& key) const {
-  if (const auto at = t4.find(key); at != t4.end()) return {at->second.mean_us, KeyLevel::kContext};
   const std::string name = key.substr(0, key.find(' '));
-  if (const auto at = t4.find(name); at != t4.end()) return {at->second.mean_us, KeyLevel::kName};
+  const std::pair<std::string, KeyLevel> keys[] = {{key, KeyLevel::kContext},
+                                                   {canonical_call(key), KeyLevel::kContext},
+                                                   {name, KeyLevel::kName},
+                                                   {canonical_call(name), KeyLevel::kName}};
+  for (const auto& [known_as, level] : keys) {
+    if (const auto at = t4.find(known_as); at != t4.end()) return {at->second.mean_us, level};
+  }
   double sum = 0, count = 0;
   for (const auto& [call, stats] : t4) {
     if (!is_launch_call(call)) continue;  // plain launches only: copies and waits differ
@@ -101,6 +131,27 @@ std::uint64_t gap_context(std::uint64_t label, std::uint64_t previous, std::uint
 }
 
 std::uint64_t gap_class_key(GapClass gap) { return hash_text(to_string(gap)); }
+
+bool walks_list(std::string_view name) {
+  constexpr std::string_view kPrefixes[] = {"aten::_foreach_", "aten::_fused_",
+                                            "aten::_amp_foreach_"};
+  return std::ranges::any_of(kPrefixes,
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::uint64_t any_list_key() {
+  static const std::uint64_t key = hash_text(kAnyList);
+  return key;
+}
+
+double list_length(const ExecutionGraph& graph, const Node& node) {
+  if (!walks_list(graph.name(node))) return 0;
+  std::uint32_t longest = 0;
+  for (const Argument& argument : graph.inputs(node)) {
+    if (argument.kind == Argument::Kind::kList) longest = std::max(longest, argument.count);
+  }
+  return longest;
+}
 
 std::uint64_t subtree_key(const ExecutionGraph& graph, std::int32_t node) {
   std::uint64_t key =
@@ -170,24 +221,11 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
   return extracted;
 }
 
-OverheadScaling scale_to_shared_ops(OverheadTable& table, const OverheadTable& reference) {
-  // Both sides weigh an op by how often the reference runs it.
-  double own = 0, wanted = 0, total = 0;
-  for (const auto& [name, stats] : reference.ops) {
-    const double weight = static_cast<double>(stats.count);
-    total += weight * stats.mean_us;
-    const auto shared = table.ops.find(name);
-    if (shared == table.ops.end()) continue;
-    own += weight * shared->second.mean_us;
-    wanted += weight * stats.mean_us;
-  }
-  OverheadScaling scaling{.coverage = total > 0 ? wanted / total : 0};
-  if (own <= 0 || wanted <= 0) return scaling;
-  scaling.factor = wanted / own;
-  const auto scale = [&](OverheadStats& stats) {
-    stats.mean_us *= scaling.factor;
-    stats.std_us *= scaling.factor;
-    stats.median_us *= scaling.factor;
+void scale_host(OverheadTable& table, double factor) {
+  const auto scale = [factor](OverheadStats& stats) {
+    stats.mean_us *= factor;
+    stats.std_us *= factor;
+    stats.median_us *= factor;
   };
   for (OverheadTerm* term : {&table.t1, &table.t2, &table.t3, &table.t5, &table.tx}) {
     scale(term->all);
@@ -196,7 +234,6 @@ OverheadScaling scale_to_shared_ops(OverheadTable& table, const OverheadTable& r
   }
   for (auto& [call, stats] : table.t4) scale(stats);
   for (auto& [op, stats] : table.ops) scale(stats);
-  return scaling;
 }
 
 }  // namespace perfmodel

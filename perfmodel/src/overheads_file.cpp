@@ -20,10 +20,12 @@ using Json = nlohmann::ordered_json;
 double rounded(double value) { return std::round(value * 1e4) / 1e4; }
 
 Json to_json(const OverheadStats& stats) {
-  return {{"mean_us", rounded(stats.mean_us)},
-          {"median_us", rounded(stats.median_us)},
-          {"std_us", rounded(stats.std_us)},
-          {"count", stats.count}};
+  Json json = {{"mean_us", rounded(stats.mean_us)},
+               {"median_us", rounded(stats.median_us)},
+               {"std_us", rounded(stats.std_us)},
+               {"count", stats.count}};
+  if (stats.tensors > 0) json["tensors"] = rounded(stats.tensors);
+  return json;
 }
 
 std::string hex(std::uint64_t key) { return fmt::format("{:016x}", key); }
@@ -36,13 +38,19 @@ Json names_json(const OverheadTerm& term) {
   return json;
 }
 
-// Contexts are many: [mean, std, count] under a hexadecimal key keeps the file small.
+// Contexts are many: [mean, std, count, tensors, key of the name] under a hexadecimal key keeps the
+// file small.
 Json contexts_json(const OverheadTerm& term) {
-  std::map<std::string, const OverheadStats*> sorted;
-  for (const auto& [key, stats] : term.by_context) sorted[hex(key)] = &stats;
+  std::map<std::uint64_t, const OverheadStats*> sorted;
+  for (const auto& [key, stats] : term.by_context) sorted[key] = &stats;
   Json json = Json::object();
   for (const auto& [key, stats] : sorted) {
-    json[key] = {rounded(stats->mean_us), rounded(stats->std_us), stats->count};
+    Json& figures =
+        json[hex(key)] = {rounded(stats->mean_us), rounded(stats->std_us), stats->count};
+    if (const auto name = term.name_of_context.find(key); name != term.name_of_context.end()) {
+      figures.push_back(rounded(stats->tensors));
+      figures.push_back(hex(name->second));
+    }
   }
   return json;
 }
@@ -80,6 +88,22 @@ Json templates_json(const LaunchTemplates& templates) {
     keys[std::string(to_string(static_cast<TemplateLevel>(level)))] = std::move(entries);
   }
   return {{"lists", std::move(lists)}, {"keys", std::move(keys)}};
+}
+
+Json programs_json(const std::vector<OverheadProgram>& programs) {
+  Json list = Json::array();
+  for (const OverheadProgram& program : programs) {
+    Json json = {{"name", program.name}, {"gpu", program.gpu}, {"sources", program.sources}};
+    json["launch_us"] = rounded(program.launch_us);
+    if (program.left_out.empty()) {
+      json["host_scale"] = rounded(program.host_scale);
+      json["shared"] = rounded(program.shared);
+    } else {
+      json["left_out"] = program.left_out;
+    }
+    list.push_back(std::move(json));
+  }
+  return list;
 }
 
 namespace dom = simdjson::dom;
@@ -184,6 +208,17 @@ class TableReader {
     return number;
   }
 
+  // A mean length of lists: not whole.
+  template <class Value>
+  double count_of_tensors(const std::string& pointer, Value value) {
+    double number = 0;
+    if (value.get(number) != simdjson::SUCCESS || !(number >= 0 && number <= kMostCount)) {
+      expect(pointer, "a number of tensors from 0 on, found something else");
+      return 0;
+    }
+    return number;
+  }
+
   void head(dom::element root) {
     std::string_view schema;
     if (root["schema"].get(schema) != simdjson::SUCCESS || schema != schemas::kOverheads.name) {
@@ -208,6 +243,39 @@ class TableReader {
     }
   }
 
+  void strings(const std::string& pointer, Found value, std::vector<std::string>& to) {
+    dom::array items;
+    if (value.get(items) != simdjson::SUCCESS) {
+      return expect(pointer, "a list of strings, found none");
+    }
+    for (dom::element item : items) {
+      std::string_view found;
+      if (item.get(found) != simdjson::SUCCESS) return expect(pointer, "a list of strings");
+      to.emplace_back(found);
+    }
+  }
+
+  void programs(Found value) {
+    dom::array items;
+    if (value.get(items) != simdjson::SUCCESS) {
+      return expect("/programs", "a list of objects, found none");
+    }
+    for (dom::element item : items) {
+      const std::string at = fmt::format("/programs/{}", table_.programs.size());
+      OverheadProgram program;
+      text(item, "name", program.name);
+      text(item, "gpu", program.gpu);
+      text(item, "left_out", program.left_out);
+      if (has(item, "sources")) strings(at + "/sources", item["sources"], program.sources);
+      if (has(item, "launch_us")) program.launch_us = time(at + "/launch_us", item["launch_us"]);
+      if (has(item, "host_scale")) {
+        program.host_scale = time(at + "/host_scale", item["host_scale"]);
+      }
+      if (has(item, "shared")) program.shared = time(at + "/shared", item["shared"]);
+      table_.programs.push_back(std::move(program));
+    }
+  }
+
   void text(dom::element root, const char* key, std::string& to) {
     std::string_view found;
     if (!has(root, key)) return;
@@ -218,23 +286,19 @@ class TableReader {
   void provenance(dom::element root) {
     text(root, "gpu", table_.gpu);
     text(root, "command", table_.command);
-    if (has(root, "sources")) {
-      dom::array items;
-      if (root["sources"].get(items) != simdjson::SUCCESS) {
-        return expect("/sources", "a list of strings, found none");
-      }
-      for (dom::element item : items) {
-        std::string_view source;
-        if (item.get(source) != simdjson::SUCCESS) return expect("/sources", "a list of strings");
-        table_.sources.emplace_back(source);
-      }
-    }
+    if (has(root, "sources")) strings("/sources", root["sources"], table_.sources);
     if (has(root, "profiler_cost_us")) {
       table_.profiler_cost_us = time("/profiler_cost_us", root["profiler_cost_us"]);
     }
     if (has(root, "iterations")) {
       table_.iterations = static_cast<std::size_t>(whole("/iterations", root["iterations"]));
     }
+    text(root, "unfit_for_pools", table_.unfit_for_pools);
+    if (has(root, "python_recorded") &&
+        root["python_recorded"].get(table_.python_recorded) != simdjson::SUCCESS) {
+      return expect("/python_recorded", "true or false, found something else");
+    }
+    if (has(root, "programs")) programs(root["programs"]);
   }
 
   void stats(const std::string& pointer, dom::element value, OverheadStats& out) {
@@ -246,6 +310,9 @@ class TableReader {
     if (has(value, "std_us")) out.std_us = time(pointer + "/std_us", value["std_us"]);
     if (has(value, "count")) {
       out.count = static_cast<std::uint64_t>(whole(pointer + "/count", value["count"]));
+    }
+    if (has(value, "tensors")) {
+      out.tensors = count_of_tensors(pointer + "/tensors", value["tensors"]);
     }
   }
 
@@ -295,16 +362,27 @@ class TableReader {
 
   void context_figures(const std::string& pointer, Found contexts, OverheadTerm& term) {
     each(pointer, contexts, [&](std::string_view hash, dom::element value, const std::string& at) {
-      dom::array triple;
-      if (value.get(triple) != simdjson::SUCCESS || triple.size() != 3) {
-        return expect(at, "[mean_us, std_us, count], found something else");
+      dom::array figures;
+      const bool is_list = value.get(figures) == simdjson::SUCCESS;
+      if (!is_list || (figures.size() != 3 && figures.size() != 5)) {
+        return expect(
+            at,
+            "[mean_us, std_us, count] or [..., tensors, key of the name], found something else");
       }
-      const double mean_us = time(at + "/0", triple.at(0));
-      term.by_context[key_of(hash, at)] = {
-          .mean_us = mean_us,
-          .std_us = time(at + "/1", triple.at(1)),
-          .median_us = mean_us,
-          .count = static_cast<std::uint64_t>(whole(at + "/2", triple.at(2)))};
+      const std::uint64_t key = key_of(hash, at);
+      const double mean_us = time(at + "/0", figures.at(0));
+      OverheadStats& stats = term.by_context[key];
+      stats = {.mean_us = mean_us,
+               .std_us = time(at + "/1", figures.at(1)),
+               .median_us = mean_us,
+               .count = static_cast<std::uint64_t>(whole(at + "/2", figures.at(2)))};
+      if (figures.size() == 3) return;
+      stats.tensors = count_of_tensors(at + "/3", figures.at(3));
+      std::string_view name;
+      if (figures.at(4).get(name) != simdjson::SUCCESS) {
+        return expect(at + "/4", "a key of hexadecimal digits, found something else");
+      }
+      term.name_of_context[key] = key_of(name, at + "/4");
     });
   }
 
@@ -458,6 +536,9 @@ std::string overheads_json(const OverheadTable& table) {
                {"command", table.command},
                {"profiler_cost_us", table.profiler_cost_us},
                {"iterations", table.iterations},
+               {"unfit_for_pools", table.unfit_for_pools},
+               {"python_recorded", table.python_recorded},
+               {"programs", programs_json(table.programs)},
                {"t1", std::move(t1)},
                {"t2", names_json(table.t2)},
                {"t3", names_json(table.t3)},

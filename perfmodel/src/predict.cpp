@@ -72,6 +72,13 @@ class Job {
                   fmt::format("expected one start per rank ({}), found {}", ranks_.size(),
                               options_.rank_start_us.size()));
     }
+    for (const RankInput& rank : ranks_) {
+      if (!(rank.options.host_scale > 0 && rank.options.host_scale <= kMostHostScale)) {
+        return fail(ErrorCode::kImpossible,
+                    fmt::format("expected a scale of the host above 0, at most {}, found {}",
+                                kMostHostScale, rank.options.host_scale));
+      }
+    }
     for (double start : options_.rank_start_us) {
       if (!std::isfinite(start)) {
         return fail(ErrorCode::kImpossible, "expected finite starts of the ranks, found another");
@@ -596,6 +603,35 @@ std::string_view to_string(Term term) {
   return "";
 }
 
+namespace {
+
+// The job, and what its steps take on other hosts, where a rank asks for it.
+Result<JobPrediction> predict_on_hosts(std::span<const RankInput> ranks, const Gpu& gpu,
+                                       const JobOptions& options, const HostFacts* facts) {
+  auto job = Job(ranks, gpu, options, facts).predict();
+  const auto asks = [](const RankInput& rank) { return rank.options.host_sensitivity; };
+  if (!job || std::ranges::none_of(ranks, asks)) return job;
+  std::vector<RankInput> others(ranks.begin(), ranks.end());
+  JobOptions plain = options;
+  plain.keep_chakra = false;
+  for (const double scale : kOtherHosts) {
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      others[r].options.host_scale = scale * ranks[r].options.host_scale;
+      others[r].options.keep_ops = false;
+      others[r].options.what_if_steps = 0;
+    }
+    const auto scaled = Job(others, gpu, plain, facts).predict();
+    if (!scaled) return Unexpected{scaled.error()};
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (!asks(ranks[r])) continue;
+      job->ranks[r].host_sensitivity.push_back({scale, scaled->ranks[r].e2e_us});
+    }
+  }
+  return job;
+}
+
+}  // namespace
+
 Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                            const PredictOptions& options) {
   return predict_with(graph, gpu, table, nullptr, options);
@@ -609,10 +645,14 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
       return fail(ErrorCode::kImpossible,
                   "expected overheads of method context to scale a graph out, found method lin");
     }
+    if (options.host_scale != 1 || options.host_sensitivity) {
+      return fail(ErrorCode::kImpossible,
+                  "expected overheads of method context to scale the host, found method lin");
+    }
     return lin_traversal(graph, gpu, table, options);
   }
   const RankInput rank{.graph = &graph, .table = &table, .options = options};
-  auto job = Job({&rank, 1}, gpu, {}, facts).predict();
+  auto job = predict_on_hosts({&rank, 1}, gpu, {}, facts);
   if (!job) return Unexpected{job.error()};
   return std::move(job->ranks[0]);
 }
@@ -626,7 +666,7 @@ Result<JobPrediction> predict_job(std::span<const RankInput> ranks, const Gpu& g
                   "method lin");
     }
   }
-  return Job(ranks, gpu, options).predict();
+  return predict_on_hosts(ranks, gpu, options, nullptr);
 }
 
 std::vector<std::size_t> predicted_launches(const ExecutionGraph& graph, const Gpu& gpu,

@@ -277,6 +277,8 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
                        .world_size = options.world,
                        .keep_ops = options.keep_ops,
                        .what_if_steps = options.what_if_steps,
+                       .host_scale = options.host_scale,
+                       .host_sensitivity = options.host_sensitivity,
                        .cancel = options.cancel};
   if (options.strategy) {
     asked.scale_out = ScaleOut{.world = options.world,

@@ -13,9 +13,11 @@ namespace perfmodel {
 /// Samples of one overhead term while they are collected.
 class TermSamples {
  public:
-  /// `contexts`: up to two keys, the most specific first.
-  void add(double us, std::string_view name, std::initializer_list<std::uint64_t> contexts = {}) {
-    Sample sample{.us = us, .name = hash_text(name)};
+  /// `contexts`: up to two keys, the most specific first. `tensors`: of the list that the op walks
+  /// over; 0: none.
+  void add(double us, std::string_view name, std::initializer_list<std::uint64_t> contexts = {},
+           double tensors = 0) {
+    Sample sample{.us = us, .tensors = tensors, .name = hash_text(name)};
     for (std::uint64_t context : contexts) sample.contexts[sample.context_count++] = context;
     names_.try_emplace(sample.name, name);
     samples_.push_back(sample);
@@ -59,7 +61,7 @@ class TermSamples {
   static constexpr double kFirstUseUs = 1000, kFirstUseFactor = 20;
 
   struct Sample {
-    double us = 0;
+    double us = 0, tensors = 0;
     std::uint64_t name = 0;
     std::uint64_t contexts[2] = {};
     int context_count = 0;
@@ -71,21 +73,35 @@ class TermSamples {
 
   template <class Filter>
   OverheadTerm make_term(Filter&& filter) const {
-    std::vector<double> every;
-    std::unordered_map<std::uint64_t, std::vector<double>> by_name, by_context;
+    struct Group {
+      std::vector<double> times, tensors;
+    };
+    Group every, lists;
+    std::unordered_map<std::uint64_t, Group> by_name, by_context;
+    OverheadTerm made;
     for (const Sample& sample : samples_) {
-      every.push_back(sample.us);
-      by_name[sample.name].push_back(sample.us);
+      const auto take = [&](Group& group) {
+        group.times.push_back(sample.us);
+        if (sample.tensors > 0) group.tensors.push_back(sample.tensors);
+      };
+      take(every);
+      if (sample.tensors > 0) take(lists);
+      take(by_name[sample.name]);
       for (int i = 0; i < sample.context_count; ++i) {
-        by_context[sample.contexts[i]].push_back(sample.us);
+        take(by_context[sample.contexts[i]]);
+        made.name_of_context[sample.contexts[i]] = sample.name;
       }
     }
-    OverheadTerm made;
-    made.all = stats_of(filter(every));
-    for (const auto& [key, values] : by_name) {
-      made.by_name[key] = {names_.at(key), stats_of(filter(values))};
-    }
-    for (const auto& [key, values] : by_context) made.by_context[key] = stats_of(filter(values));
+    const auto stats = [&](const Group& group) {
+      OverheadStats of_group = stats_of(filter(group.times));
+      of_group.tensors = mean_of(group.tensors);
+      return of_group;
+    };
+    made.all = stats(every);
+    made.all.tensors = 0;
+    for (const auto& [key, group] : by_name) made.by_name[key] = {names_.at(key), stats(group)};
+    if (!lists.times.empty()) made.by_name[any_list_key()] = {std::string(kAnyList), stats(lists)};
+    for (const auto& [key, group] : by_context) made.by_context[key] = stats(group);
     return made;
   }
 

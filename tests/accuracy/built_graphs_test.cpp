@@ -83,7 +83,7 @@ TEST(BuiltGraphs, Resnet50WithDataParallelIsPredictedAsRecorded) {
   config.training.step_label = "ProfilerStep#6";
   const auto built = rewrite_data_parallel(build_resnet(config).value(), {.world_size = 1});
   const auto table = read_overheads(std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" /
-                                    "overheads" / "pooled.json");
+                                    "overheads" / "reference.json");
   ASSERT_TRUE(table) << to_string(table.error());
   expect_same_prediction("resnet50_ddp", *recorded, built, accuracy::gpu("a100-sxm-80gb"), *table,
                          2);

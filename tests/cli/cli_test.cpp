@@ -622,23 +622,48 @@ TEST(PredictCommand, WithoutATableThatOfTheDataFolderIsUsed) {
   for (const char* name : {"t4.json", "l4.json"}) {
     fs::copy(source / name, data / "gpus" / name, fs::copy_options::overwrite_existing);
   }
-  const Words words = {"predict", built_graph(), "--json", "--gpu"};
-  const auto predict_on = [&](const char* gpu) {
-    Words all = words;
-    all.push_back(gpu);
+  const auto predict_on = [&](const char* gpu, Words more) {
+    Words all = {"predict", built_graph(), "--json", "--gpu", gpu};
+    all.insert(all.end(), more.begin(), more.end());
     return run(all, environment);
   };
-  const Outcome own = predict_on("t4");
-  ASSERT_EQ(own.status, 0) << own.err;
-  EXPECT_EQ(Json::parse(own.out)["provenance"]["overheads"]["file"], "t4.json");
-  const Outcome none = predict_on("l4");
+  const auto file_of = [](const Outcome& outcome) {
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return Json::parse(outcome.out)["provenance"]["overheads"]["file"];
+  };
+  const Outcome none = predict_on("l4", {});
   EXPECT_EQ(none.status, 1);
-  EXPECT_NE(none.err.find("pooled.json"), std::string::npos);
-  fs::copy(table(), data / "overheads" / "pooled.json", fs::copy_options::overwrite_existing);
-  const Outcome pooled = predict_on("l4");
-  ASSERT_EQ(pooled.status, 0) << pooled.err;
-  EXPECT_EQ(Json::parse(pooled.out)["provenance"]["overheads"]["file"], "pooled.json");
-  EXPECT_TRUE(warns(Json::parse(pooled.out), "pooled"));
+  EXPECT_NE(none.err.find("reference.json"), std::string::npos);
+  EXPECT_EQ(file_of(predict_on("t4", {"--overheads", "measured"})), "t4.json");
+  const Outcome unmeasured = predict_on("l4", {"--overheads", "measured"});
+  EXPECT_EQ(unmeasured.status, 1);
+  EXPECT_NE(unmeasured.err.find("recorded beside l4, found those of t4"), std::string::npos)
+      << unmeasured.err;
+  fs::copy(table(), data / "overheads" / "reference.json", fs::copy_options::overwrite_existing);
+  for (const char* gpu : {"t4", "l4"}) {  // one host for all, whatever was recorded
+    EXPECT_EQ(file_of(predict_on(gpu, {})), "reference.json");
+    EXPECT_EQ(file_of(predict_on(gpu, {"--overheads", "reference"})), "reference.json");
+  }
+}
+
+TEST(PredictCommand, ASlowerHostIsSlowerByItsOwnTimeOnly) {
+  const Words words = {"predict", built_graph(), "--gpu", "t4", "--overheads", table()};
+  const auto with = [&](const char* scale) {
+    Words all = words;
+    all.insert(all.end(), {"--scale-host", scale});
+    return json_of(all);
+  };
+  const Json same = json_of(words), twice = with("2"), other = with("1.5");
+  EXPECT_NEAR(twice["cpu_us"].get<double>(), 2 * same["cpu_us"].get<double>(), 0.1);
+  EXPECT_EQ(twice["kernel_sum_us"], same["kernel_sum_us"]);
+  ASSERT_EQ(same["host_sensitivity"].size(), 2u);
+  EXPECT_EQ(same["host_sensitivity"][0]["scale"], 0.7);
+  EXPECT_EQ(same["host_sensitivity"][1]["scale"], 1.5);
+  EXPECT_EQ(same["host_sensitivity"][1]["e2e_us"], other["e2e_us"]);
+  EXPECT_LE(same["host_sensitivity"][0]["e2e_us"], same["e2e_us"]);
+  Words bad = words;
+  bad.insert(bad.end(), {"--scale-host", "0"});
+  EXPECT_EQ(run(bad).status, 2);
 }
 
 TEST(PredictCommand, TablesFitAHundredColumnsWithoutEscapes) {

@@ -50,7 +50,7 @@ TEST(WhatIfCommand, SaysWhereHostsDiffer) {
   EXPECT_THAT(run(words).out, HasSubstr("overheads of different machines (a100-sxm-40gb.json, "
                                         "v100-sxm2-32gb.json)"));
   Words one_host = words;
-  const auto data = fs::path(PERFMODEL_SOURCE_DIR) / "data" / "overheads" / "pooled.json";
+  const auto data = fs::path(PERFMODEL_SOURCE_DIR) / "data" / "overheads" / "reference.json";
   one_host.insert(one_host.end(), {"--overheads", data.string()});
   EXPECT_THAT(run(one_host).out, Not(HasSubstr("different machines")));
 }

@@ -64,7 +64,7 @@ TEST_P(FusedPrediction, MovesLessAndComputesTheSame) {
 }
 
 TEST_P(FusedPrediction, IsFaster) {
-  const OverheadTable table = read_overheads(data() / "overheads" / "pooled.json").value();
+  const OverheadTable table = read_overheads(data() / "overheads" / "reference.json").value();
   const ExecutionGraph before = GetParam()(), after = *rewrite_elementwise_fusion(before);
   for (const char* name : {"v100-sxm2-16gb", "a100-sxm-40gb", "h100-sxm-80gb", "mi300x"}) {
     const Gpu gpu = find_gpu(name, data() / "gpus").value();

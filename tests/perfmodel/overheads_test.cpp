@@ -454,45 +454,6 @@ TEST(Overheads, AGraphOfAnotherProgramIsAnError) {
   EXPECT_FALSE(extract_overheads({&source, 1}, {}));
 }
 
-// ---- scaling -----------------------------------------------------------------------------------
-
-TEST(ScaleToSharedOps, MatchesTheTimeOfTheOpsBothKnow) {
-  // Reference: "a" 3 x 10 us, "b" 1 x 20 us, "only" 50 us. Own: "a" 5 us, "b" 15 us.
-  // Shared time: reference 30 + 20 = 50, own by the same counts 15 + 15 = 30. Factor 5/3, coverage
-  // 50 / 100.
-  OverheadTable reference, table;
-  reference.ops = {{"a", exactly(10, 3)}, {"b", exactly(20)}, {"only", exactly(50)}};
-  table.ops = {{"a", exactly(5, 99)}, {"b", exactly(15, 7)}, {"unused", exactly(1000)}};
-  table.t1.all = exactly(3);
-  table.t2.by_name[1] = {"a", exactly(6)};
-  table.t5.by_context[2] = exactly(9);
-  table.t4["cudaLaunchKernel"] = {.mean_us = 6, .std_us = 3, .median_us = 6, .count = 4};
-  table.device.launch_latency_us = 2;
-  const OverheadScaling scaling = scale_to_shared_ops(table, reference);
-  EXPECT_DOUBLE_EQ(scaling.factor, 5.0 / 3);
-  EXPECT_DOUBLE_EQ(scaling.coverage, 0.5);
-  EXPECT_DOUBLE_EQ(table.t1.all.mean_us, 5);
-  EXPECT_DOUBLE_EQ(table.t2.by_name[1].stats.mean_us, 10);
-  EXPECT_DOUBLE_EQ(table.t5.by_context[2].mean_us, 15);
-  EXPECT_DOUBLE_EQ(table.t4["cudaLaunchKernel"].mean_us, 10);
-  EXPECT_DOUBLE_EQ(table.t4["cudaLaunchKernel"].std_us, 5);
-  EXPECT_EQ(table.t4["cudaLaunchKernel"].count, 4u);
-  EXPECT_DOUBLE_EQ(table.ops["a"].mean_us, 25.0 / 3);
-  EXPECT_DOUBLE_EQ(table.device.launch_latency_us, 2);  // the device is no host
-}
-
-TEST(ScaleToSharedOps, NothingSharedChangesNothing) {
-  OverheadTable reference, table;
-  reference.ops = {{"a", exactly(10)}};
-  table.ops = {{"b", exactly(20)}};
-  table.t1.all = exactly(3);
-  const OverheadScaling scaling = scale_to_shared_ops(table, reference);
-  EXPECT_EQ(scaling.factor, 1);
-  EXPECT_EQ(scaling.coverage, 0);
-  EXPECT_EQ(table.t1.all.mean_us, 3);
-  EXPECT_EQ(scale_to_shared_ops(table, OverheadTable{}).coverage, 0);
-}
-
 // ---- Lin et al. --------------------------------------------------------------------------------
 
 // Ops without launches at the given gaps, behind one op with a launch.

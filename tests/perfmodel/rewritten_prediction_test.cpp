@@ -25,7 +25,7 @@ class RewrittenPrediction : public ::testing::Test {
  protected:
   RewrittenPrediction() {
     const std::filesystem::path data = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
-    table_ = read_overheads(data / "overheads" / "pooled.json").value();
+    table_ = read_overheads(data / "overheads" / "reference.json").value();
     gpu_ = find_gpu("a100-sxm-80gb", data / "gpus").value();
     ResnetConfig config = resnet_preset("resnet18").value();
     config.batch = 256;  // the device bounds the step

@@ -22,7 +22,7 @@ class RankGraphs : public ::testing::Test {
  protected:
   RankGraphs() {
     const std::filesystem::path data = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
-    table_ = read_overheads(data / "overheads" / "pooled.json").value();
+    table_ = read_overheads(data / "overheads" / "reference.json").value();
     gpu_ = find_gpu("a100-sxm-80gb", data / "gpus").value();
   }
 

@@ -17,7 +17,7 @@ class WhatIf : public ::testing::Test {
     config.batch = 256;
     graph_ = build_dlrm(config).value();
     const std::filesystem::path data = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
-    table_ = read_overheads(data / "overheads" / "pooled.json").value();
+    table_ = read_overheads(data / "overheads" / "reference.json").value();
     for (const char* name : {"a100-sxm-40gb", "v100-sxm2-16gb"}) {
       targets_.push_back({.gpu = find_gpu(name, data / "gpus").value(), .overheads = &table_});
     }

@@ -22,6 +22,13 @@ namespace perfmodel {
 struct OverheadStats {
   double mean_us = 0, std_us = 0, median_us = 0;
   std::uint64_t count = 0;
+  /// Of ops that walk over a list of tensors (`_foreach_*` and the like): its mean length; 0: of
+  /// other ops, or not known.
+  double tensors = 0;
+
+  /// The mean for a list of another length. What lies above `base_us`, the mean of ops of any kind,
+  /// grows with the list.
+  double at_length(double tensors_asked, double base_us) const;
 };
 
 /// How the figures of a table were made.
@@ -46,13 +53,15 @@ struct OverheadTerm {
   OverheadStats all;
   std::unordered_map<std::uint64_t, Named> by_name;
   std::unordered_map<std::uint64_t, OverheadStats> by_context;
+  std::unordered_map<std::uint64_t, std::uint64_t> name_of_context;  ///< the wider key of each
 
   struct Found {
     double us = 0;
     KeyLevel level = KeyLevel::kMissing;
   };
-  /// First hit of the context keys, from the most specific on, then the name, then all.
-  Found find(std::span<const std::uint64_t> contexts, std::uint64_t name) const;
+  /// First hit of the context keys, from the most specific on, then the name, then all. `tensors`:
+  /// length of the list that the op walks over; 0: none.
+  Found find(std::span<const std::uint64_t> contexts, std::uint64_t name, double tensors = 0) const;
 };
 
 /// Times on the device's side of a call; means over the traces.
@@ -73,6 +82,17 @@ struct GapSplit {
   double tail = 0.25, head = 0.25;
 };
 
+/// A program that a table was learned from, and how its host compares.
+struct OverheadProgram {
+  std::string name;  ///< of its table
+  std::string gpu;   ///< as its traces name it
+  std::vector<std::string> sources;
+  double launch_us = 0;   ///< mean time of a kernel launch as recorded
+  double host_scale = 1;  ///< what its host figures were multiplied by
+  double shared = 0;      ///< share of its host time in ops and calls that others have too
+  std::string left_out;   ///< why it is not in the table; empty: it is
+};
+
 /// Host overheads of a program on a machine, learned from traces.
 ///
 /// T1 gap before a top-level op, T2 its start to its first call, T4 the calls themselves, T5
@@ -85,6 +105,9 @@ struct OverheadTable {
   std::string command;               ///< how to make it again
   double profiler_cost_us = 0;       ///< subtracted per recorded event
   std::size_t iterations = 0;
+  std::string unfit_for_pools;            ///< why others should not take it over; empty: they may
+  bool python_recorded = false;           ///< calls of Python were recorded too: longer gaps (T1)
+  std::vector<OverheadProgram> programs;  ///< of pooled tables: what was pooled and what was not
 
   OverheadTerm t1, t2, t3, t5, tx;
   std::map<std::string, OverheadStats> t4;   ///< by call; "cudaMemcpyAsync DtoH blocking", ...
@@ -102,12 +125,25 @@ struct OverheadTable {
 /// Key of a call in `OverheadTable::t4`.
 std::string call_key(const TemplateCall& call);
 
+/// The same call, or key of one, as the CUDA runtime has it: "hipMemcpyAsync HtoD" is
+/// "cudaMemcpyAsync HtoD", and every way to launch a kernel is cudaLaunchKernel.
+std::string canonical_call(std::string_view key);
+
 /// T1 context of the gap before an op. Classes: 0 same parent, 1 label crossed, 2 thread changed,
-/// 3 border of an iteration.
-enum class GapClass : std::uint8_t { kSibling, kLabel, kThread, kIteration };
+/// 3 border of an iteration, 4 a list of tensors is collected for the next op.
+enum class GapClass : std::uint8_t { kSibling, kLabel, kThread, kIteration, kList };
 std::uint64_t gap_context(std::uint64_t label, std::uint64_t previous, std::uint64_t next);
 std::uint64_t gap_class_key(GapClass gap);
 std::string_view to_string(GapClass gap);
+
+/// Whether an op walks over a list of tensors, one after the other: `aten::_foreach_*`, fused
+/// optimizers, gradient scaling.
+bool walks_list(std::string_view name);
+/// Name and key of the figures of all such ops, for those that no table has by name.
+inline constexpr std::string_view kAnyList = "any list of tensors";
+std::uint64_t any_list_key();
+/// Length of the list that a node walks over: its longest one; 0: it walks over none.
+double list_length(const ExecutionGraph& graph, const Node& node);
 
 /// Hash of an op's name and the names of everything below it, in start order.
 std::uint64_t subtree_key(const ExecutionGraph& graph, std::int32_t node);
@@ -129,13 +165,8 @@ struct OverheadOptions {
 Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
                                         const OverheadOptions& options);
 
-/// Multiplies all host figures of `table` so that the ops it shares with `reference` take the same
-/// time; returns the factor and the share of the reference's host time that those ops are.
-struct OverheadScaling {
-  double factor = 1;
-  double coverage = 0;
-};
-OverheadScaling scale_to_shared_ops(OverheadTable& table, const OverheadTable& reference);
+/// Multiplies all host figures; those of the device stay.
+void scale_host(OverheadTable& table, double factor);
 
 Result<OverheadTable> read_overheads(const std::filesystem::path& file);
 std::string overheads_json(const OverheadTable& table);

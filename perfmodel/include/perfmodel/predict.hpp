@@ -115,6 +115,12 @@ struct Prediction {
   };
   std::vector<PathPoint> path_points;
 
+  /// The step on a host whose own work takes `scale` times as long.
+  struct OnHost {
+    double scale = 1, e2e_us = 0;
+  };
+  std::vector<OnHost> host_sensitivity;  ///< if the options ask for it
+
   double begin_us = 0;           ///< of the step, after that of the first rank to begin
   std::vector<PredictedOp> ops;  ///< in the order in which the host runs them
   std::vector<std::string> warnings;
@@ -131,8 +137,14 @@ struct PredictOptions {
   std::optional<ScaleOut> scale_out;  ///< run the graph on so many ranks, all alike
   bool keep_ops = true;               ///< fill `ops` and `critical_path`
   std::size_t what_if_steps = 0;      ///< longest steps of the path to schedule again as if free
-  std::stop_token cancel = {};        ///< ends the prediction with ErrorCode::kCancelled
+  double host_scale = 1;          ///< multiplies the host's own time; the device's stays. Above 0.
+  bool host_sensitivity = false;  ///< fill `host_sensitivity`, for `kOtherHosts`
+  std::stop_token cancel = {};    ///< ends the prediction with ErrorCode::kCancelled
 };
+
+/// Scales of hosts that a report compares with the one that was asked for.
+inline constexpr std::array<double, 2> kOtherHosts = {0.7, 1.5};
+inline constexpr double kMostHostScale = 1e6;
 
 /// Predicts one training step of `graph` on `gpu` with the host overheads of `table`.
 ///

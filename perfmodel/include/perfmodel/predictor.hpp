@@ -27,7 +27,7 @@ struct PredictorConfig {
   std::filesystem::path data = {};       ///< data folder; empty: `find_data_folder()`
   std::vector<std::string> gpus = {};    ///< names, aliases or files; empty: all of `data`/gpus
   std::string models = "learned";        ///< as `choose_kernel_models` takes it
-  std::filesystem::path overheads = {};  ///< one table for all; empty: each GPU's own, else pooled
+  std::filesystem::path overheads = {};  ///< as `OverheadTables::choose` takes it; empty: reference
   /// Prices remembered per GPU (`PriceCache::kEntryBytes` each), allocated with the first question
   /// about that GPU; 0: none. A training step has 50 to 1,000 kernels.
   std::size_t cached_prices = PriceCache::kDefaultCapacity;
@@ -41,6 +41,8 @@ struct AskOptions {
   std::string_view topology = {};  ///< name; empty: what the GPU usually sits in
   std::optional<ParallelStrategy> strategy = {};  ///< run the graph of one rank on `world` ranks
   double interference = 1;                        ///< see CollectiveOptions
+  double host_scale = 1;                          ///< multiplies the host's own time
+  bool host_sensitivity = false;                  ///< fill `host_sensitivity`
   bool keep_ops = false;          ///< fill `ops`, `critical_path` (half as much time again)
   std::size_t what_if_steps = 0;  ///< see PredictOptions; needs `keep_ops`
   std::stop_token cancel = {};    ///< ends the prediction with ErrorCode::kCancelled

@@ -39,6 +39,11 @@ perfmodel_status ask_options(const perfmodel_options* given, AskOptions& asked,
     return failed(error, PERFMODEL_ERROR_IMPOSSIBLE,
                   "expected an interference above 0 (0: 1), found another number");
   }
+  if (options.host_scale != 0) asked.host_scale = options.host_scale;
+  if (!(asked.host_scale > 0 && asked.host_scale <= kMostHostScale)) {
+    return failed(error, PERFMODEL_ERROR_IMPOSSIBLE,
+                  "expected a scale of the host above 0 (0: 1), found another number");
+  }
   asked.keep_ops = options.keep_ops != 0;
   if (options.cancel) asked.cancel = options.cancel->source.get_token();
   return PERFMODEL_OK;

@@ -39,11 +39,12 @@ const std::vector<OpRow>& ops() {
       {"predict",
        Op::kPredict,
        {"graph", "gpu", "batch", "sequence", "world", "topology", "strategy", "interference",
-        "keep_ops"},
+        "host_scale", "keep_ops"},
        {"graph", "gpu"}},
       {"explain",
        Op::kExplain,
-       {"graph", "gpu", "batch", "sequence", "world", "topology", "strategy", "interference"},
+       {"graph", "gpu", "batch", "sequence", "world", "topology", "strategy", "interference",
+        "host_scale"},
        {"graph", "gpu"}}};
   return rows;
 }
@@ -115,7 +116,8 @@ class LineReader {
     if (key == "layers") return integer(key, value, kMaxLayers, request_.model.layers);
     if (key == "world") return integer(key, value, kMaxWorld, request_.world);
     if (key == "strategy") return strategy(value);
-    if (key == "interference") return interference(value);
+    if (key == "interference") return factor(key, value, request_.interference);
+    if (key == "host_scale") return factor(key, value, request_.host_scale);
     if (key == "keep_ops") {
       if (value.get_bool().get(request_.keep_ops)) problem("/keep_ops: expected true or false");
       return simdjson::SUCCESS;
@@ -218,12 +220,12 @@ class LineReader {
     return simdjson::SUCCESS;
   }
 
-  simdjson::error_code interference(ondemand::value& value) {
+  simdjson::error_code factor(std::string_view key, ondemand::value& value, double& to) {
     double found = 0;
     if (value.get_double().get(found) || !(found > 0 && found <= 1e6)) {
-      problem("/interference: expected a number above 0, at most 1000000");
+      problem(fmt::format("/{}: expected a number above 0, at most 1000000", key));
     } else {
-      request_.interference = found;
+      to = found;
     }
     return simdjson::SUCCESS;
   }

@@ -29,7 +29,7 @@ struct Request {
   ModelRequest model;  ///< to build; batch and sequence are those of predict too
   std::int64_t world = 0;
   std::optional<ParallelStrategy> strategy;
-  double interference = 1;
+  double interference = 1, host_scale = 1;
   bool keep_ops = false;
 };
 

@@ -128,6 +128,7 @@ Result<Json> Service::State::predict(const Request& request, std::stop_token can
                    .topology = request.topology,
                    .strategy = request.strategy,
                    .interference = request.interference,
+                   .host_scale = request.host_scale,
                    .keep_ops = request.keep_ops || request.op == Op::kExplain,
                    .cancel = std::move(cancel)};
   auto made = predictor.predict(*graph, request.gpu, asked);

@@ -64,7 +64,10 @@ Result<RowMaker::Row> RowMaker::make(std::uint64_t index) {
   }
   if (!prepared_) return Row{refusal_cells(prepared_.error()), true};
   const StrategyChoice& choice = spec.strategies[point.strategy];
-  AskOptions ask{.world = choice.world, .strategy = choice.strategy, .keep_ops = true};
+  AskOptions ask{.world = choice.world,
+                 .strategy = choice.strategy,
+                 .host_scale = spec.host_scale,
+                 .keep_ops = true};
   const std::string& topology = spec.topologies[point.topology];
   if (topology != "usual") ask.topology = topology;
   const auto prediction = predictor_.predict(*prepared_, spec.gpus[point.gpu].name, ask);

@@ -53,7 +53,10 @@ Result<std::string> settings_fingerprint(const SweepSpec& spec, const SweepOptio
   } else {
     made.add(spec.models);
   }
-  if (!spec.overheads.empty()) {
+  made.add(std::to_string(spec.host_scale));
+  if (!fs::is_regular_file(spec.overheads, ignored)) {
+    made.add(spec.overheads.string());
+  } else {
     if (auto added = made.add_file(spec.overheads); !added) return Unexpected{added.error()};
   }
   for (const char* folder : {"gpus", "models", "overheads"}) {

@@ -7,6 +7,7 @@
 
 #include "fingerprint.hpp"
 #include "json_file.hpp"
+#include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/topology.hpp"
 
@@ -27,7 +28,8 @@ class SpecParser {
     ObjectReader root(document, "", error_);
     root.expect_schema(schemas::kSweep);
     if (root.has("models")) spec_.models = models(root.string("models"));
-    if (root.has("overheads")) spec_.overheads = resolved(root.string("overheads"));
+    if (root.has("overheads")) spec_.overheads = overheads(root.string("overheads"));
+    if (root.has("host_scale")) spec_.host_scale = root.positive("host_scale");
     if (const Json* list = filled_list(root, "graphs")) each(*list, "/graphs", &SpecParser::graph);
     if (root.has("rewrites")) {
       if (const Json* list = root.array("rewrites")) each(*list, "/rewrites", &SpecParser::axis);
@@ -78,6 +80,10 @@ class SpecParser {
   }
 
   fs::path resolved(const std::string& file) const { return folder_ / file; }
+
+  fs::path overheads(const std::string& text) const {
+    return text == kReferenceHost || text == kMeasuredHost ? fs::path(text) : resolved(text);
+  }
 
   std::string models(const std::string& text) const {
     const bool name = text == "learned" || text == "heuristic" || text == "roofline";

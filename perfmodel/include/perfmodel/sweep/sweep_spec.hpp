@@ -59,7 +59,8 @@ struct SweepSpec {
   std::vector<std::string> topologies = {"usual"};  ///< "usual": what each GPU usually sits in
   std::vector<StrategyChoice> strategies = {{}};
   std::string models = "learned";        ///< as PredictorConfig takes it
-  std::filesystem::path overheads = {};  ///< one table for all; empty: each GPU's own
+  std::filesystem::path overheads = {};  ///< as PredictorConfig takes it
+  double host_scale = 1;                 ///< of all rows
 };
 
 /// Builders and rewrites by the names that a spec has for them.
