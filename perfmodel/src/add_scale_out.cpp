@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "perfmodel/graph/parameter_gradients.hpp"
-#include "perfmodel/parallel/ddp.hpp"
 #include "perfmodel/predictors/collectives.hpp"
 
 namespace perfmodel {
@@ -32,11 +31,11 @@ struct Gradient {
 class Scaler {
  public:
   Scaler(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
-         const PredictOptions& options, HostProgram& program)
+         const PredictOptions& options, bool reduces_gradients, HostProgram& program)
       : graph_(graph),
         gpu_(gpu),
         table_(table),
-        options_(options),
+        reduces_gradients_(reduces_gradients),
         how_(*options.scale_out),
         topology_(how_.topology ? *how_.topology : topology_for(gpu)),
         program_(program) {}
@@ -61,8 +60,8 @@ class Scaler {
     made_.nodes =
         static_cast<int>((how_.world + topology_.gpus_per_node - 1) / topology_.gpus_per_node);
     find_stream();
-    if (reduces_gradients()) return reprice();
-    if (how_.world == 1) return made_;
+    if (reduces_gradients_) return reprice();
+    if (how_.world == 1 || how_.strategy == ParallelStrategy::kDdp) return made_;
     const std::size_t items = program_.items.size();
     before_.resize(items);
     after_.resize(items);
@@ -74,8 +73,7 @@ class Scaler {
                                 kAccumulate, graph_.source));
       }
       for (const Gradient& gradient : gradients) made_.parameter_bytes += gradient.bytes;
-      const auto done = how_.strategy == ParallelStrategy::kDdp ? ddp(gradients) : fsdp(gradients);
-      if (!done) return Unexpected{done.error()};
+      if (auto done = fsdp(gradients); !done) return Unexpected{done.error()};
     }
     made_.parameter_bytes /= static_cast<double>(program_.steps.size());
     made_.collectives /= program_.steps.size();
@@ -84,18 +82,6 @@ class Scaler {
   }
 
  private:
-  // All-to-alls of embeddings and the like stay beside what is added.
-  bool reduces_gradients() const {
-    return std::any_of(
-        program_.instructions.begin(), program_.instructions.end(), [&](const Instruction& at) {
-          if (!at.collective) return false;
-          if (at.comm_work < 0) return true;  // of unknown kind: not to be counted twice
-          const auto& work = program_.comm_works[static_cast<std::size_t>(at.comm_work)];
-          const auto* shape = std::get_if<CollectiveShape>(&work.shape);
-          return !shape || shape->kind == "all_reduce" || shape->kind == "reduce_scatter";
-        });
-  }
-
   // Collectives that were recorded stay where they are; the group has another size.
   Result<ScaledOut> reprice() {
     if (how_.strategy == ParallelStrategy::kFsdp) {
@@ -279,59 +265,6 @@ class Scaler {
     to.insert(to.end(), from.begin(), from.end());
   }
 
-  // ---- DDP
-  // ---------------------------------------------------------------------------------------
-
-  Result<void> ddp(const std::vector<Gradient>& gradients) {
-    std::vector<parallel::Gradient> ready;
-    // Indices fall with readiness, so that equal times keep the order given.
-    for (std::size_t i = 0; i < gradients.size(); ++i) {
-      ready.push_back({.bytes = gradients[i].bytes,
-                       .ready_us = static_cast<double>(i),
-                       .group = static_cast<std::int32_t>(gradients[i].dtype)});
-    }
-    const auto buckets = parallel::assign_ddp_buckets(ready, how_.ddp);
-    if (!buckets) return Unexpected{buckets.error()};
-    if (how_.ddp_copies_gradients) {
-      for (const Gradient& gradient : gradients) {
-        append(after_[static_cast<std::size_t>(gradient.item)],
-               copy(gradient, "ddp: gradient to bucket"));
-      }
-    }
-    std::vector<std::int64_t> sequences;
-    for (const auto& bucket : *buckets) {
-      const Gradient& last = gradients[static_cast<std::size_t>(bucket.params.back())];
-      auto& place = after_[static_cast<std::size_t>(last.item)];
-      sequences.push_back(next_sequence_);
-      append(place, collective(last.item, "ddp: all_reduce", "all_reduce", bucket.bytes,
-                               bucket.bytes, last.dtype));
-    }
-    // The end of backward: the main stream waits for every bucket.
-    auto& end = after_[static_cast<std::size_t>(gradients.back().item)];
-    for (std::int64_t sequence : sequences)
-      end.push_back(wait_for(gradients.back().item, sequence));
-    if (how_.ddp_copies_gradients) {
-      for (const Gradient& gradient : gradients)
-        append(end, copy(gradient, "ddp: bucket to gradient"));
-    }
-    return {};
-  }
-
-  std::vector<Instruction> copy(const Gradient& gradient, std::string_view title) {
-    const std::int32_t item = add_item(gradient.item, title);
-    const KernelWork work{.family = KernelFamily::kElementwise,
-                          .dtype = gradient.dtype,
-                          .bytes_read = Bytes{gradient.bytes},
-                          .bytes_written = Bytes{gradient.bytes}};
-    PredictedKernel kernel{.name = std::string(title),
-                           .family = KernelFamily::kElementwise,
-                           .price = options_.models->price(work, gpu_)};
-    const std::uint64_t name = hash_text("aten::copy_");
-    return {host(item, Term::kT2, table_.t2.find({}, name).us),
-            launch(item, std::move(kernel), false),
-            host(item, Term::kT3, table_.t3.find({}, name).us)};
-  }
-
   // ---- FSDP
   // --------------------------------------------------------------------------------------
 
@@ -470,7 +403,7 @@ class Scaler {
   const ExecutionGraph& graph_;
   const Gpu& gpu_;
   const OverheadTable& table_;
-  const PredictOptions& options_;
+  const bool reduces_gradients_;
   const ScaleOut& how_;
   const Topology topology_;
   std::unique_ptr<KernelModel> model_;
@@ -493,8 +426,8 @@ std::string_view to_string(ParallelStrategy strategy) {
 
 Result<ScaledOut> add_scale_out(const ExecutionGraph& graph, const Gpu& gpu,
                                 const OverheadTable& table, const PredictOptions& options,
-                                HostProgram& program) {
-  return Scaler(graph, gpu, table, options, program).run();
+                                bool reduces_gradients, HostProgram& program) {
+  return Scaler(graph, gpu, table, options, reduces_gradients, program).run();
 }
 
 }  // namespace perfmodel
