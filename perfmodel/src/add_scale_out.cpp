@@ -35,6 +35,7 @@ class Scaler {
       : graph_(graph),
         gpu_(gpu),
         table_(table),
+        models_(*options.models),
         reduces_gradients_(reduces_gradients),
         how_(*options.scale_out),
         topology_(how_.topology ? *how_.topology : topology_for(gpu)),
@@ -241,6 +242,7 @@ class Scaler {
     const std::int32_t item = add_item(like, title);
     const std::uint64_t name = hash_text("record_param_comms");
     std::vector<Instruction> made;
+    made.push_back(gap(item, 1));
     made.push_back(host(item, Term::kT2, table_.t2.find({}, name).us));
     made.push_back(launch(item, std::move(kernel), true));
     made.back().sequence = next_sequence_++;
@@ -251,6 +253,37 @@ class Scaler {
     made.push_back(host(item, Term::kT3, table_.t3.find({}, name).us));
     ++made_.collectives;
     return made;
+  }
+
+  // The host between `count` ops and those in front of them.
+  Instruction gap(std::int32_t item, double count) const {
+    return host(item, Term::kT1, count * table_.t1.find({}, gap_class_key(GapClass::kSibling)).us);
+  }
+
+  // `count` ops of one name that launch nothing.
+  void add_ops(std::int32_t like, std::string_view title, std::string_view op, std::size_t count,
+               std::vector<Instruction>& place) {
+    const auto times = static_cast<double>(count);
+    const std::int32_t item = add_item(like, title);
+    place.push_back(gap(item, times));
+    place.push_back(host(item, Term::kTx, times * table_.tx.find({}, hash_text(op)).us));
+  }
+
+  // An op with one kernel that reads and writes the same number of bytes.
+  void add_kernel(std::int32_t like, std::string_view title, std::string_view op,
+                  KernelFamily family, double bytes, DType dtype, std::vector<Instruction>& place) {
+    const KernelWork work{.family = family,
+                          .dtype = dtype,
+                          .bytes_read = Bytes{bytes},
+                          .bytes_written = Bytes{bytes}};
+    PredictedKernel kernel{
+        .name = std::string(title), .family = family, .price = models_.price(work, gpu_)};
+    const std::int32_t item = add_item(like, title);
+    const std::uint64_t name = hash_text(op);
+    place.push_back(gap(item, 1));
+    place.push_back(host(item, Term::kT2, table_.t2.find({}, name).us));
+    place.push_back(launch(item, std::move(kernel), false));
+    place.push_back(host(item, Term::kT3, table_.t3.find({}, name).us));
   }
 
   Instruction wait_for(std::int32_t item, std::int64_t sequence) const {
@@ -270,6 +303,7 @@ class Scaler {
 
   struct Unit {
     double bytes = 0;
+    std::size_t parameters = 0;
     DType dtype = DType::kFloat32;
     std::int32_t forward_begin = std::numeric_limits<std::int32_t>::max(), forward_end = -1;
     std::int32_t backward_begin = std::numeric_limits<std::int32_t>::max(), backward_end = -1;
@@ -293,6 +327,7 @@ class Scaler {
       if (units.empty() || units.back().bytes >= how_.fsdp_unit_bytes) units.emplace_back();
       Unit& unit = units.back();
       unit.bytes += gradient.bytes;
+      ++unit.parameters;
       unit.dtype = gradient.dtype;
       unit.forward_begin = std::min(unit.forward_begin, gradient.forward);
       unit.forward_end = std::max(unit.forward_end, gradient.forward);
@@ -313,8 +348,11 @@ class Scaler {
       auto& begin = before_[static_cast<std::size_t>(unit.forward_begin)];
       gather(unit, unit.forward_begin, u >= in_flight ? u - in_flight : -1, begin);
       begin.push_back(wait_for(unit.forward_begin, unit.gather));
+      add_ops(unit.forward_begin, "fsdp: split", "aten::split_with_sizes", 1, begin);
+      add_ops(unit.forward_begin, "fsdp: views", "aten::view", unit.parameters, begin);
       after_[static_cast<std::size_t>(unit.forward_end)].push_back(mark(unit.forward_end, u));
     }
+    const std::int64_t before_sum = pre_divide_factor(how_.world);
     // Backward: the last unit still holds its parameters; each unit first lets the next one's
     // gather go.
     const std::int32_t backward_marks = count;
@@ -329,6 +367,14 @@ class Scaler {
       if (u + 1 < count) begin.push_back(wait_for(unit.backward_begin, unit.gather));
       auto& end = after_[static_cast<std::size_t>(unit.backward_end)];
       end.push_back(mark(unit.backward_end, backward_marks + u));
+      // The gradient of the flat parameter is that of its split.
+      add_kernel(unit.backward_end, "fsdp: gradients to flat", "aten::cat", KernelFamily::kConcat,
+                 unit.bytes, unit.dtype, end);
+      if (before_sum > 1) {
+        add_kernel(unit.backward_end, "fsdp: pre-divide", "aten::div_", KernelFamily::kElementwise,
+                   unit.bytes, unit.dtype, end);
+      }
+      add_ops(unit.backward_end, "fsdp: chunk", "aten::chunk", 1, end);
       reduced_.push_back(next_sequence_);
       append(end, collective(unit.backward_end, "fsdp: reduce_scatter", "reduce_scatter",
                              unit.bytes, unit.bytes / static_cast<double>(how_.world), unit.dtype));
@@ -336,8 +382,21 @@ class Scaler {
     auto& end = after_[static_cast<std::size_t>(gradients.back().item)];
     for (std::int64_t sequence : reduced_) end.push_back(wait_for(gradients.back().item, sequence));
     reduced_.clear();
+    for (const Unit& unit : units) {
+      if (how_.world / before_sum <= 1) break;
+      add_kernel(gradients.back().item, "fsdp: post-divide", "aten::div_",
+                 KernelFamily::kElementwise, unit.bytes / static_cast<double>(how_.world),
+                 unit.dtype, end);
+    }
     shard_optimizer(gradients.back().item);
     return {};
+  }
+
+  // PyTorch divides gradients by about the root of the world before the sum, by the rest behind it.
+  static std::int64_t pre_divide_factor(std::int64_t world) {
+    std::int64_t factor = 1;
+    while (world % factor == 0 && world / factor > factor) factor *= 2;
+    return factor;
   }
 
   // A gather waits for no computation but, if told, for that of the unit whose memory it takes.
@@ -352,6 +411,8 @@ class Scaler {
       unit.gather = at.sequence;
     }
     append(place, std::move(made));
+    add_ops(like, "fsdp: flat parameter", "aten::slice", 1, place);
+    add_ops(like, "fsdp: flat parameter", "aten::view", 1, place);
   }
 
   Instruction mark(std::int32_t item, std::int32_t number) const {
@@ -403,6 +464,7 @@ class Scaler {
   const ExecutionGraph& graph_;
   const Gpu& gpu_;
   const OverheadTable& table_;
+  const KernelModels& models_;
   const bool reduces_gradients_;
   const ScaleOut& how_;
   const Topology topology_;
