@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "perfmodel/graph/parameter_gradients.hpp"
-#include "perfmodel/parallel/ddp.hpp"
 #include "perfmodel/predictors/collectives.hpp"
 
 namespace perfmodel {
@@ -32,11 +31,12 @@ struct Gradient {
 class Scaler {
  public:
   Scaler(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
-         const PredictOptions& options, HostProgram& program)
+         const PredictOptions& options, bool reduces_gradients, HostProgram& program)
       : graph_(graph),
         gpu_(gpu),
         table_(table),
-        options_(options),
+        models_(*options.models),
+        reduces_gradients_(reduces_gradients),
         how_(*options.scale_out),
         topology_(how_.topology ? *how_.topology : topology_for(gpu)),
         program_(program) {}
@@ -61,8 +61,8 @@ class Scaler {
     made_.nodes =
         static_cast<int>((how_.world + topology_.gpus_per_node - 1) / topology_.gpus_per_node);
     find_stream();
-    if (reduces_gradients()) return reprice();
-    if (how_.world == 1) return made_;
+    if (reduces_gradients_) return reprice();
+    if (how_.world == 1 || how_.strategy == ParallelStrategy::kDdp) return made_;
     const std::size_t items = program_.items.size();
     before_.resize(items);
     after_.resize(items);
@@ -74,8 +74,7 @@ class Scaler {
                                 kAccumulate, graph_.source));
       }
       for (const Gradient& gradient : gradients) made_.parameter_bytes += gradient.bytes;
-      const auto done = how_.strategy == ParallelStrategy::kDdp ? ddp(gradients) : fsdp(gradients);
-      if (!done) return Unexpected{done.error()};
+      if (auto done = fsdp(gradients); !done) return Unexpected{done.error()};
     }
     made_.parameter_bytes /= static_cast<double>(program_.steps.size());
     made_.collectives /= program_.steps.size();
@@ -84,18 +83,6 @@ class Scaler {
   }
 
  private:
-  // All-to-alls of embeddings and the like stay beside what is added.
-  bool reduces_gradients() const {
-    return std::any_of(
-        program_.instructions.begin(), program_.instructions.end(), [&](const Instruction& at) {
-          if (!at.collective) return false;
-          if (at.comm_work < 0) return true;  // of unknown kind: not to be counted twice
-          const auto& work = program_.comm_works[static_cast<std::size_t>(at.comm_work)];
-          const auto* shape = std::get_if<CollectiveShape>(&work.shape);
-          return !shape || shape->kind == "all_reduce" || shape->kind == "reduce_scatter";
-        });
-  }
-
   // Collectives that were recorded stay where they are; the group has another size.
   Result<ScaledOut> reprice() {
     if (how_.strategy == ParallelStrategy::kFsdp) {
@@ -255,6 +242,7 @@ class Scaler {
     const std::int32_t item = add_item(like, title);
     const std::uint64_t name = hash_text("record_param_comms");
     std::vector<Instruction> made;
+    made.push_back(gap(item, 1));
     made.push_back(host(item, Term::kT2, table_.t2.find({}, name).us));
     made.push_back(launch(item, std::move(kernel), true));
     made.back().sequence = next_sequence_++;
@@ -265,6 +253,37 @@ class Scaler {
     made.push_back(host(item, Term::kT3, table_.t3.find({}, name).us));
     ++made_.collectives;
     return made;
+  }
+
+  // The host between `count` ops and those in front of them.
+  Instruction gap(std::int32_t item, double count) const {
+    return host(item, Term::kT1, count * table_.t1.find({}, gap_class_key(GapClass::kSibling)).us);
+  }
+
+  // `count` ops of one name that launch nothing.
+  void add_ops(std::int32_t like, std::string_view title, std::string_view op, std::size_t count,
+               std::vector<Instruction>& place) {
+    const auto times = static_cast<double>(count);
+    const std::int32_t item = add_item(like, title);
+    place.push_back(gap(item, times));
+    place.push_back(host(item, Term::kTx, times * table_.tx.find({}, hash_text(op)).us));
+  }
+
+  // An op with one kernel that reads and writes the same number of bytes.
+  void add_kernel(std::int32_t like, std::string_view title, std::string_view op,
+                  KernelFamily family, double bytes, DType dtype, std::vector<Instruction>& place) {
+    const KernelWork work{.family = family,
+                          .dtype = dtype,
+                          .bytes_read = Bytes{bytes},
+                          .bytes_written = Bytes{bytes}};
+    PredictedKernel kernel{
+        .name = std::string(title), .family = family, .price = models_.price(work, gpu_)};
+    const std::int32_t item = add_item(like, title);
+    const std::uint64_t name = hash_text(op);
+    place.push_back(gap(item, 1));
+    place.push_back(host(item, Term::kT2, table_.t2.find({}, name).us));
+    place.push_back(launch(item, std::move(kernel), false));
+    place.push_back(host(item, Term::kT3, table_.t3.find({}, name).us));
   }
 
   Instruction wait_for(std::int32_t item, std::int64_t sequence) const {
@@ -279,64 +298,12 @@ class Scaler {
     to.insert(to.end(), from.begin(), from.end());
   }
 
-  // ---- DDP
-  // ---------------------------------------------------------------------------------------
-
-  Result<void> ddp(const std::vector<Gradient>& gradients) {
-    std::vector<parallel::Gradient> ready;
-    // Indices fall with readiness, so that equal times keep the order given.
-    for (std::size_t i = 0; i < gradients.size(); ++i) {
-      ready.push_back({.bytes = gradients[i].bytes,
-                       .ready_us = static_cast<double>(i),
-                       .group = static_cast<std::int32_t>(gradients[i].dtype)});
-    }
-    const auto buckets = parallel::assign_ddp_buckets(ready, how_.ddp);
-    if (!buckets) return Unexpected{buckets.error()};
-    if (how_.ddp_copies_gradients) {
-      for (const Gradient& gradient : gradients) {
-        append(after_[static_cast<std::size_t>(gradient.item)],
-               copy(gradient, "ddp: gradient to bucket"));
-      }
-    }
-    std::vector<std::int64_t> sequences;
-    for (const auto& bucket : *buckets) {
-      const Gradient& last = gradients[static_cast<std::size_t>(bucket.params.back())];
-      auto& place = after_[static_cast<std::size_t>(last.item)];
-      sequences.push_back(next_sequence_);
-      append(place, collective(last.item, "ddp: all_reduce", "all_reduce", bucket.bytes,
-                               bucket.bytes, last.dtype));
-    }
-    // The end of backward: the main stream waits for every bucket.
-    auto& end = after_[static_cast<std::size_t>(gradients.back().item)];
-    for (std::int64_t sequence : sequences)
-      end.push_back(wait_for(gradients.back().item, sequence));
-    if (how_.ddp_copies_gradients) {
-      for (const Gradient& gradient : gradients)
-        append(end, copy(gradient, "ddp: bucket to gradient"));
-    }
-    return {};
-  }
-
-  std::vector<Instruction> copy(const Gradient& gradient, std::string_view title) {
-    const std::int32_t item = add_item(gradient.item, title);
-    const KernelWork work{.family = KernelFamily::kElementwise,
-                          .dtype = gradient.dtype,
-                          .bytes_read = Bytes{gradient.bytes},
-                          .bytes_written = Bytes{gradient.bytes}};
-    PredictedKernel kernel{.name = std::string(title),
-                           .family = KernelFamily::kElementwise,
-                           .price = options_.models->price(work, gpu_)};
-    const std::uint64_t name = hash_text("aten::copy_");
-    return {host(item, Term::kT2, table_.t2.find({}, name).us),
-            launch(item, std::move(kernel), false),
-            host(item, Term::kT3, table_.t3.find({}, name).us)};
-  }
-
   // ---- FSDP
   // --------------------------------------------------------------------------------------
 
   struct Unit {
     double bytes = 0;
+    std::size_t parameters = 0;
     DType dtype = DType::kFloat32;
     std::int32_t forward_begin = std::numeric_limits<std::int32_t>::max(), forward_end = -1;
     std::int32_t backward_begin = std::numeric_limits<std::int32_t>::max(), backward_end = -1;
@@ -360,6 +327,7 @@ class Scaler {
       if (units.empty() || units.back().bytes >= how_.fsdp_unit_bytes) units.emplace_back();
       Unit& unit = units.back();
       unit.bytes += gradient.bytes;
+      ++unit.parameters;
       unit.dtype = gradient.dtype;
       unit.forward_begin = std::min(unit.forward_begin, gradient.forward);
       unit.forward_end = std::max(unit.forward_end, gradient.forward);
@@ -380,8 +348,11 @@ class Scaler {
       auto& begin = before_[static_cast<std::size_t>(unit.forward_begin)];
       gather(unit, unit.forward_begin, u >= in_flight ? u - in_flight : -1, begin);
       begin.push_back(wait_for(unit.forward_begin, unit.gather));
+      add_ops(unit.forward_begin, "fsdp: split", "aten::split_with_sizes", 1, begin);
+      add_ops(unit.forward_begin, "fsdp: views", "aten::view", unit.parameters, begin);
       after_[static_cast<std::size_t>(unit.forward_end)].push_back(mark(unit.forward_end, u));
     }
+    const std::int64_t before_sum = pre_divide_factor(how_.world);
     // Backward: the last unit still holds its parameters; each unit first lets the next one's
     // gather go.
     const std::int32_t backward_marks = count;
@@ -396,6 +367,14 @@ class Scaler {
       if (u + 1 < count) begin.push_back(wait_for(unit.backward_begin, unit.gather));
       auto& end = after_[static_cast<std::size_t>(unit.backward_end)];
       end.push_back(mark(unit.backward_end, backward_marks + u));
+      // The gradient of the flat parameter is that of its split.
+      add_kernel(unit.backward_end, "fsdp: gradients to flat", "aten::cat", KernelFamily::kConcat,
+                 unit.bytes, unit.dtype, end);
+      if (before_sum > 1) {
+        add_kernel(unit.backward_end, "fsdp: pre-divide", "aten::div_", KernelFamily::kElementwise,
+                   unit.bytes, unit.dtype, end);
+      }
+      add_ops(unit.backward_end, "fsdp: chunk", "aten::chunk", 1, end);
       reduced_.push_back(next_sequence_);
       append(end, collective(unit.backward_end, "fsdp: reduce_scatter", "reduce_scatter",
                              unit.bytes, unit.bytes / static_cast<double>(how_.world), unit.dtype));
@@ -403,8 +382,21 @@ class Scaler {
     auto& end = after_[static_cast<std::size_t>(gradients.back().item)];
     for (std::int64_t sequence : reduced_) end.push_back(wait_for(gradients.back().item, sequence));
     reduced_.clear();
+    for (const Unit& unit : units) {
+      if (how_.world / before_sum <= 1) break;
+      add_kernel(gradients.back().item, "fsdp: post-divide", "aten::div_",
+                 KernelFamily::kElementwise, unit.bytes / static_cast<double>(how_.world),
+                 unit.dtype, end);
+    }
     shard_optimizer(gradients.back().item);
     return {};
+  }
+
+  // PyTorch divides gradients by about the root of the world before the sum, by the rest behind it.
+  static std::int64_t pre_divide_factor(std::int64_t world) {
+    std::int64_t factor = 1;
+    while (world % factor == 0 && world / factor > factor) factor *= 2;
+    return factor;
   }
 
   // A gather waits for no computation but, if told, for that of the unit whose memory it takes.
@@ -419,6 +411,8 @@ class Scaler {
       unit.gather = at.sequence;
     }
     append(place, std::move(made));
+    add_ops(like, "fsdp: flat parameter", "aten::slice", 1, place);
+    add_ops(like, "fsdp: flat parameter", "aten::view", 1, place);
   }
 
   Instruction mark(std::int32_t item, std::int32_t number) const {
@@ -470,7 +464,8 @@ class Scaler {
   const ExecutionGraph& graph_;
   const Gpu& gpu_;
   const OverheadTable& table_;
-  const PredictOptions& options_;
+  const KernelModels& models_;
+  const bool reduces_gradients_;
   const ScaleOut& how_;
   const Topology topology_;
   std::unique_ptr<KernelModel> model_;
@@ -493,8 +488,8 @@ std::string_view to_string(ParallelStrategy strategy) {
 
 Result<ScaledOut> add_scale_out(const ExecutionGraph& graph, const Gpu& gpu,
                                 const OverheadTable& table, const PredictOptions& options,
-                                HostProgram& program) {
-  return Scaler(graph, gpu, table, options, program).run();
+                                bool reduces_gradients, HostProgram& program) {
+  return Scaler(graph, gpu, table, options, reduces_gradients, program).run();
 }
 
 }  // namespace perfmodel

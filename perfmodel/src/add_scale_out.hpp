@@ -4,20 +4,18 @@
 
 namespace perfmodel {
 
-/// Puts the collectives of a data-parallel job into a program of one rank.
+/// Makes a program of one rank that of a rank among `world` data-parallel ones.
 ///
-/// DDP: gradients in the order of their AccumulateGrad ops fill buckets; each bucket's all-reduce
-/// is launched on a stream of its own when its last gradient is there, and the first kernel behind
-/// the last gradient waits for all of them. FSDP: consecutive parameters form units; a unit's
-/// gather is launched before its first forward op and, but for the last unit, one unit ahead of its
-/// backward ops, its reduce-scatter behind its last gradient; the work of optimizer ops is divided
-/// by the number of ranks. A graph with all-reduces or reduce-scatters keeps its collectives,
-/// priced for `world`.
+/// A graph that reduces gradients itself, as graphs of strategy ddp do by now
+/// (data_parallel_graph.hpp), keeps its collectives, priced for `world`. FSDP: consecutive
+/// parameters form units; a unit's gather is launched before its first forward op and, but for the
+/// last unit, one unit ahead of its backward ops, its reduce-scatter behind its last gradient; the
+/// work of optimizer ops is divided by the number of ranks.
 ///
-/// Errors: a world below 1, no gradients, units without a forward op, FSDP for a graph that has
-/// collectives.
+/// Errors: a world below 1, no gradients, units without a forward op, FSDP for a graph that reduces
+/// gradients.
 Result<ScaledOut> add_scale_out(const ExecutionGraph& graph, const Gpu& gpu,
                                 const OverheadTable& table, const PredictOptions& options,
-                                HostProgram& program);
+                                bool reduces_gradients, HostProgram& program);
 
 }  // namespace perfmodel

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "data_parallel_graph.hpp"
 #include "host_chain.hpp"
 #include "perfmodel/graph/event_names.hpp"
 
@@ -38,6 +39,9 @@ class FactsWriter {
                               .file = graph_.source}};
     }
     made_.lowering = LoweringFacts::of(graph_, &table_.templates);
+    made_.awaited = awaited_collectives(graph_);
+    made_.reduces_gradients = reduces_gradients(graph_, made_.lowering);
+    made_.fused_updates = fused_updates(graph_);
     made_.has_given_times = std::ranges::any_of(graph_.nodes, [](const Node& node) {
       return node.kernel_time_us >= 0 || node.kernel_time_scale != 1;
     });

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "awaited_collectives.hpp"
 #include "host_instruction.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
@@ -38,6 +39,9 @@ struct HostFacts {
   std::vector<Item> items;
   std::vector<Instruction> gaps;          ///< T1 in front of the items, divided between phases
   std::vector<Prediction::Phase> phases;  ///< labels
+  std::vector<AwaitedCollective> awaited;
+  bool reduces_gradients = false;  ///< this and the next: see data_parallel_graph.hpp
+  std::size_t fused_updates = 0;
   std::int32_t rest_phase = 0;
   bool has_given_times = false;  ///< some node says what its kernels take
 };

@@ -1,6 +1,7 @@
 #include "host_program.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -42,12 +43,14 @@ class Writer {
       if (options_.cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
       add_item(item);
     }
+    inferred_waits(std::numeric_limits<std::int32_t>::max());
     made_.lowering = lowering_.stats();
     for (std::size_t level = 0; level < kTemplateLevels; ++level) {
       made_.lowering.nodes_by_level[level] += facts_.label_stats.nodes_by_level[level];
     }
     if (options_.scale_out) {
-      const auto added = add_scale_out(graph_, gpu_, table_, options_, made_);
+      const auto added =
+          add_scale_out(graph_, gpu_, table_, options_, facts_.reduces_gradients, made_);
       if (!added) return Unexpected{added.error()};
       made_.scaled_out = *added;
     }
@@ -70,6 +73,7 @@ class Writer {
       own_calls(item, facts.calls, nullptr);
       return;
     }
+    inferred_waits(facts.node - 1);
     for (std::uint32_t i = 0; i < facts.gap_count; ++i) {
       const Instruction& gap = facts_.gaps[facts.gap_begin + i];
       note_level(facts.gap.level, gap.host_us);
@@ -103,6 +107,7 @@ class Writer {
         const std::uint64_t contexts[] = {hash_mix(keys->subtree, i), keys->subtree};
         host(Term::kT5, table_.t5.find(contexts, keys->name, keys->tensors), item.thread);
       }
+      if (keys) inferred_waits(calls[i].node);
       call_instruction(item, calls[i]);
     }
     if (facts_.has_given_times) give_times(item, calls, first, first_kernel);
@@ -185,6 +190,7 @@ class Writer {
     if (made.collective) {
       const std::int32_t node = comm_node(lowered.node);
       if (node >= 0) {
+        made.record = node;
         made.comm = graph_.nodes[static_cast<std::size_t>(node)].comm;
         const CommRecord& record = graph_.comm_records[static_cast<std::size_t>(made.comm)];
         made.sequence = record.sequence;
@@ -277,6 +283,19 @@ class Writer {
     for (std::int32_t child : graph_.children(at)) comm_waits(child);
   }
 
+  // Those that nodes up to `last` stand for and that are not written yet.
+  void inferred_waits(std::int32_t last) {
+    const auto& awaited = facts_.awaited;
+    for (; next_wait_ < awaited.size() && awaited[next_wait_].reader <= last; ++next_wait_) {
+      const AwaitedCollective& at = awaited[next_wait_];
+      made_.instructions.push_back(
+          {.kind = Instruction::Kind::kCommWait,
+           .op = current_,
+           .thread = graph_.nodes[static_cast<std::size_t>(at.reader)].thread,
+           .record = at.record});
+    }
+  }
+
   KernelWork work_of(const LoweredCall& lowered, PredictedKernel& kernel) {
     const TemplateCall& call = *lowered.call;
     KernelWork work;
@@ -359,6 +378,7 @@ class Writer {
   std::unordered_map<std::int32_t, std::uint32_t> ordinals_;  // device calls per node of the item
   std::vector<std::pair<const TemplateCall*, OverheadTerm::Found>> call_costs_;  // calls so far
   std::map<std::string, std::int32_t> groups_;  // process groups by order
+  std::size_t next_wait_ = 0;                   // into `facts_.awaited`
   std::int32_t current_ = 0;
 };
 

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "chakra_export.hpp"
+#include "data_parallel_graph.hpp"
 #include "explain_rank.hpp"
 #include "host_program.hpp"
 #include "lin_traversal.hpp"
@@ -29,26 +30,22 @@ constexpr double kSteadyTolerance = 1e-3;
 
 class Job {
  public:
-  /// `facts`: of the graph, if there is one rank and they are known.
+  /// `facts`, `added_bytes`: see predict_with; for one rank.
   Job(std::span<const RankInput> ranks, const Gpu& gpu, const JobOptions& options,
-      const HostFacts* facts = nullptr)
-      : ranks_(ranks), gpu_(gpu), options_(options), facts_(facts) {}
+      const HostFacts* facts = nullptr, std::optional<double> added_bytes = {})
+      : ranks_(ranks.begin(), ranks.end()),
+        gpu_(gpu),
+        options_(options),
+        facts_(facts),
+        made_(ranks.size()),
+        added_bytes_(ranks.size(), added_bytes) {}
 
   Result<JobPrediction> predict() {
     if (auto checked = check(); !checked) return Unexpected{checked.error()};
-    for (const RankInput& rank : ranks_) {
-      Result<HostFacts> own;
-      const HostFacts* facts = facts_;
-      if (!facts) {
-        own = make_host_facts(*rank.graph, *rank.table, rank.options.iterations);
-        if (!own) return Unexpected{own.error()};
-        facts = &*own;
-      }
-      auto program = make_host_program(*rank.graph, gpu_, *rank.table, *facts, rank.options,
-                                       rank.options.keep_ops || options_.keep_chakra);
-      if (!program) return Unexpected{program.error()};
-      programs_.push_back(std::move(*program));
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      if (auto written = write_program(r); !written) return Unexpected{written.error()};
     }
+    if (auto checked = check_world(); !checked) return Unexpected{checked.error()};
     if (auto matched = match(); !matched) return Unexpected{matched.error()};
     std::int32_t lane = 0;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -87,6 +84,78 @@ class Job {
     return {};
   }
 
+  Result<void> write_program(std::size_t r) {
+    const RankInput& rank = ranks_[r];
+    Result<HostFacts> own;
+    const HostFacts* facts = facts_;
+    if (!facts) {
+      own = make_host_facts(*rank.graph, *rank.table, rank.options.iterations);
+      if (!own) return Unexpected{own.error()};
+      facts = &*own;
+    }
+    const auto& how = rank.options.scale_out;
+    if (how && asks_for_data_parallel(*how, facts->reduces_gradients)) {
+      if (auto done = make_data_parallel(r); !done) return done;
+      own = make_host_facts(*rank.graph, *rank.table, rank.options.iterations);
+      if (!own) return Unexpected{own.error()};
+      facts = &*own;
+    }
+    auto program = make_host_program(*rank.graph, gpu_, *rank.table, *facts, rank.options,
+                                     rank.options.keep_ops || options_.keep_chakra);
+    if (!program) return Unexpected{program.error()};
+    if (added_bytes_[r] && program->scaled_out) {
+      program->scaled_out->own_collectives = false;
+      program->scaled_out->parameter_bytes = *added_bytes_[r];
+    }
+    programs_.push_back(std::move(*program));
+    warn_of_fused_updates(r, facts->fused_updates);
+    return {};
+  }
+
+  // What a strategy cannot see.
+  void warn_of_fused_updates(std::size_t r, std::size_t updates) {
+    const auto& how = ranks_[r].options.scale_out;
+    const auto& made = programs_[r].scaled_out;
+    if (updates == 0 || !how || how->world == 1 || made->own_collectives) return;
+    warnings_.push_back(fmt::format(
+        "{} {} of embedding tables in the backward pass itself, without gradients: {} keeps all "
+        "these tables on every rank and does not synchronise them (`shard` divides tables between "
+        "ranks)",
+        updates, updates == 1 ? "update" : "updates", to_string(how->strategy)));
+  }
+
+  // Without collectives the number of ranks would change nothing.
+  Result<void> check_world() const {
+    std::int64_t world = 1;
+    for (const RankInput& rank : ranks_) {
+      if (!rank.options.scale_out) world = std::max(world, rank.options.world_size);
+    }
+    const auto communicates = [](const HostProgram& program) {
+      return std::ranges::any_of(program.instructions, &Instruction::collective);
+    };
+    if (world == 1 || std::ranges::any_of(programs_, communicates)) return {};
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected collectives for {} ranks, found none in {}: --strategy ddp "
+                            "or fsdp runs the graph of one rank on several",
+                            world, ranks_.front().graph->source));
+  }
+
+  // The rank's graph becomes that of strategy ddp.
+  Result<void> make_data_parallel(std::size_t r) {
+    RankInput& rank = ranks_[r];
+    auto made = make_data_parallel_graph(*rank.graph, *rank.options.scale_out);
+    if (!made) return Unexpected{made.error()};
+    made_[r].graph = std::make_shared<DataParallelGraph>(std::move(*made));
+    rank.graph = &made_[r].graph->graph;
+    added_bytes_[r] = made_[r].graph->gradient_bytes;
+    if (rank.options.kernel_times) {
+      made_[r].times = std::make_unique<KernelTimes>(
+          times_of_copies(*rank.options.kernel_times, *made_[r].graph));
+      rank.options.kernel_times = made_[r].times.get();
+    }
+    return {};
+  }
+
   // ---- collectives
   // -------------------------------------------------------------------------------
 
@@ -107,7 +176,7 @@ class Job {
     const auto matched = match_collectives(
         collectives, names, {.timed = false, .missing_ranks = options_.missing_collectives});
     if (!matched) return Unexpected{matched.error()};
-    warnings_ = matched->warnings;
+    warnings_.insert(warnings_.end(), matched->warnings.begin(), matched->warnings.end());
     std::int64_t world = 0;
     for (const auto& rank : collectives) {
       for (const RankCollective& collective : rank) world = std::max(world, collective.group_size);
@@ -304,6 +373,7 @@ class Job {
                                      graph_, schedule_);
       if (!prediction) return Unexpected{prediction.error()};
       report_communication(r, *prediction);
+      if (made_[r].graph) prediction->graph = {made_[r].graph, &made_[r].graph->graph};
       if (ranks_[r].options.keep_ops) prediction->path_points = path_points(r, *prediction);
       made.ranks.push_back(std::move(*prediction));
     }
@@ -556,10 +626,17 @@ class Job {
     return last < 0 || before < 0 ? 0 : end(last) - end(before);
   }
 
-  std::span<const RankInput> ranks_;
+  struct DataParallel {
+    std::shared_ptr<DataParallelGraph> graph;  // null: the given one is used
+    std::unique_ptr<KernelTimes> times;
+  };
+
+  std::vector<RankInput> ranks_;
   const Gpu& gpu_;
   JobOptions options_;
   const HostFacts* facts_;
+  std::vector<DataParallel> made_;                  // per rank
+  std::vector<std::optional<double>> added_bytes_;  // per rank
   std::vector<HostProgram> programs_;
   std::vector<std::unique_ptr<ProgramTasks>> tasks_;
   std::map<std::string, std::size_t> local_groups_;  // of the rank at hand
@@ -607,8 +684,9 @@ namespace {
 
 // The job, and what its steps take on other hosts, where a rank asks for it.
 Result<JobPrediction> predict_on_hosts(std::span<const RankInput> ranks, const Gpu& gpu,
-                                       const JobOptions& options, const HostFacts* facts) {
-  auto job = Job(ranks, gpu, options, facts).predict();
+                                       const JobOptions& options, const HostFacts* facts,
+                                       std::optional<double> added_bytes = {}) {
+  auto job = Job(ranks, gpu, options, facts, added_bytes).predict();
   const auto asks = [](const RankInput& rank) { return rank.options.host_sensitivity; };
   if (!job || std::ranges::none_of(ranks, asks)) return job;
   std::vector<RankInput> others(ranks.begin(), ranks.end());
@@ -620,7 +698,7 @@ Result<JobPrediction> predict_on_hosts(std::span<const RankInput> ranks, const G
       others[r].options.keep_ops = false;
       others[r].options.what_if_steps = 0;
     }
-    const auto scaled = Job(others, gpu, plain, facts).predict();
+    const auto scaled = Job(others, gpu, plain, facts, added_bytes).predict();
     if (!scaled) return Unexpected{scaled.error()};
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       if (!asks(ranks[r])) continue;
@@ -639,7 +717,7 @@ Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const Ov
 
 Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
                                 const OverheadTable& table, const HostFacts* facts,
-                                const PredictOptions& options) {
+                                const PredictOptions& options, std::optional<double> added_bytes) {
   if (table.method == OverheadMethod::kLin) {
     if (options.scale_out) {
       return fail(ErrorCode::kImpossible,
@@ -652,7 +730,7 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
     return lin_traversal(graph, gpu, table, options);
   }
   const RankInput rank{.graph = &graph, .table = &table, .options = options};
-  auto job = predict_on_hosts({&rank, 1}, gpu, {}, facts);
+  auto job = predict_on_hosts({&rank, 1}, gpu, {}, facts, added_bytes);
   if (!job) return Unexpected{job.error()};
   return std::move(job->ranks[0]);
 }

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "data_parallel_graph.hpp"
 #include "host_facts.hpp"
 #include "lower_case.hpp"
 #include "perfmodel/choose_kernel_models.hpp"
@@ -90,6 +91,10 @@ struct Predictor::State {
                                      const AskOptions& options) const;
   Result<Prediction> predict_planned(const PreparedGraph::State& prepared, std::string_view gpu,
                                      const AskOptions& options) const;
+  /// With strategy ddp; null: the graph needs no collectives.
+  Result<std::shared_ptr<const PreparedGraph::State>> data_parallel(
+      const PreparedGraph::State& prepared, std::string_view gpu, const AskOptions& options) const;
+  std::shared_ptr<PreparedGraph::State> prepare(ExecutionGraph graph) const;
 };
 
 /// Made once, when first asked for; a failed allocation leaves it to the next who asks.
@@ -113,6 +118,8 @@ struct PreparedGraph::State {
   std::optional<std::int64_t> batch;
   std::vector<Lazy<HostFacts>> facts;  ///< per overhead table
   Lazy<SizePlan> batches, sequences;
+  Lazy<std::shared_ptr<const State>> data_parallel;  ///< the graph of strategy ddp
+  std::optional<double> added_bytes;                 ///< in that one, see predict_with
 
   Result<const HostFacts*> facts_with(const Target& target) const {
     const auto& made = facts[target.table].get(
@@ -292,7 +299,8 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
     if (!known) return Unexpected{known.error()};
     facts = *known;
   }
-  auto prediction = predict_with(graph, on.gpu, *on.overheads, facts, asked);
+  auto prediction = predict_with(graph, on.gpu, *on.overheads, facts, asked,
+                                 prepared ? prepared->added_bytes : std::nullopt);
   if (prediction && !warnings.empty()) {
     prediction->warnings.insert(prediction->warnings.begin(),
                                 std::make_move_iterator(warnings.begin()),
@@ -324,6 +332,15 @@ Result<Prediction> Predictor::State::predict_resized(const ExecutionGraph& graph
                                                      const PreparedGraph::State* prepared,
                                                      std::string_view gpu,
                                                      const AskOptions& options) const {
+  if (prepared && options.strategy == ParallelStrategy::kDdp) {
+    const auto made = data_parallel(*prepared, gpu, options);
+    if (!made) return Unexpected{made.error()};
+    if (*made) {
+      auto prediction = predict_resized((*made)->graph, made->get(), gpu, options);
+      if (prediction) prediction->graph = {*made, &(*made)->graph};
+      return prediction;
+    }
+  }
   if (options.batch == 0 && options.sequence == 0) return predict(graph, prepared, gpu, options);
   if (prepared && (options.batch == 0 || options.sequence == 0)) {
     return predict_planned(*prepared, gpu, options);
@@ -331,8 +348,30 @@ Result<Prediction> Predictor::State::predict_resized(const ExecutionGraph& graph
   const auto changed = resized(graph, options);
   if (!changed) return Unexpected{changed.error()};
   auto prediction = predict(*changed, prepared, gpu, options);
-  if (prediction) name_ops_after(graph, *prediction);
+  // Ops of a graph that was made for this question have names of its own.
+  if (prediction && !prediction->graph) name_ops_after(graph, *prediction);
   return prediction;
+}
+
+Result<std::shared_ptr<const PreparedGraph::State>> Predictor::State::data_parallel(
+    const PreparedGraph::State& prepared, std::string_view gpu, const AskOptions& options) const {
+  const auto found = target(gpu);
+  if (!found) return Unexpected{found.error()};
+  const auto facts = prepared.facts_with(**found);
+  if (!facts) return Unexpected{facts.error()};
+  if (!asks_for_data_parallel({.world = options.world}, (*facts)->reduces_gradients)) {
+    return nullptr;
+  }
+  // One graph serves all numbers of ranks: its collectives are priced for that of each question.
+  const auto& made =
+      prepared.data_parallel.get([&]() -> Result<std::shared_ptr<const PreparedGraph::State>> {
+        auto graph = make_data_parallel_graph(prepared.graph, {.world = options.world});
+        if (!graph) return Unexpected{graph.error()};
+        auto state = prepare(std::move(graph->graph));
+        state->added_bytes = graph->gradient_bytes;
+        return state;
+      });
+  return made;
 }
 
 Result<Prediction> Predictor::State::predict_planned(const PreparedGraph::State& prepared,
@@ -349,6 +388,14 @@ Result<Prediction> Predictor::State::predict_planned(const PreparedGraph::State&
   auto prediction = predict(lease.scratch().graph(), &prepared, gpu, options);
   if (prediction) name_ops_after(prepared.graph, *prediction);
   return prediction;
+}
+
+std::shared_ptr<PreparedGraph::State> Predictor::State::prepare(ExecutionGraph graph) const {
+  auto state = std::make_shared<PreparedGraph::State>();
+  if (const auto batch = batch_size(graph)) state->batch = *batch;
+  state->graph = std::move(graph);
+  state->facts = std::vector<Lazy<HostFacts>>(tables.size());
+  return state;
 }
 
 Predictor::Predictor(std::shared_ptr<const State> state) : state_(std::move(state)) {}
@@ -368,11 +415,8 @@ Result<PreparedGraph> Predictor::prepare(ExecutionGraph graph) const {
                               .message = "expected at least one op, found none",
                               .file = graph.source}};
     }
-    auto state = std::make_shared<PreparedGraph::State>();
+    auto state = state_->prepare(std::move(graph));
     state->predictor = state_;
-    if (const auto batch = batch_size(graph)) state->batch = *batch;
-    state->graph = std::move(graph);
-    state->facts = std::vector<Lazy<HostFacts>>(state_->tables.size());
     return PreparedGraph(std::move(state));
   });
 }

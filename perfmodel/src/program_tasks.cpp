@@ -61,6 +61,10 @@ std::map<std::int32_t, std::int64_t> ProgramTasks::sequences_per_pass() const {
 
 // A number without partner in this pass belongs to the pass before. -1: nothing to wait for.
 TaskId ProgramTasks::awaited_collective(const Instruction& at) const {
+  if (at.record >= 0) {
+    const auto known = of_records_.find(at.record);  // this pass's or, if none so far, the last's
+    return known == of_records_.end() ? -1 : known->second;
+  }
   const std::int32_t group = sequences_.contains(at.group) ? at.group : -1;
   const auto here = collectives_.find({group, at.sequence});
   if (here != collectives_.end()) return here->second;
@@ -176,13 +180,14 @@ TaskId ProgramTasks::add_device(const Instruction& at, std::int32_t instruction,
   if (at.collective && at.sequence >= 0) {
     collectives_[{at.group, at.sequence}] = collectives_[{-1, at.sequence}] = task;
   }
+  if (at.collective && at.record >= 0) of_records_[at.record] = task;
   if (lane == busiest_lane_ || busiest_lane_ < 0) busiest_task_ = task;
   if (record) last_pass_.push_back({task, begin, instruction});
   return task;
 }
 
 void ProgramTasks::add_sync(const Instruction& at, std::int32_t instruction, bool record) {
-  std::vector<TaskId> tails;
+  std::vector<TaskId> tails = awaited_;  // what the stream waits for
   if (at.sync == SyncKind::kDevice) {
     for (std::int32_t role = 0; role < kStreamLanes; ++role) {
       if (const auto tail = graph_.last_on_lane(first_lane_ + role); tail >= 0) {

@@ -91,8 +91,9 @@ class ProgramTasks {
   // their group.
   using ByNumber = std::map<std::pair<std::int32_t, std::int64_t>, TaskId>;
   ByNumber collectives_, earlier_;
-  std::vector<TaskId> awaited_;           // by the next kernel
-  std::map<std::int32_t, TaskId> marks_;  // of this pass
+  std::map<std::int32_t, TaskId> of_records_;  // collectives by their record's node
+  std::vector<TaskId> awaited_;                // by the next kernel
+  std::map<std::int32_t, TaskId> marks_;       // of this pass
   TaskId last_host_ = -1, busiest_task_ = -1;
   std::int32_t busiest_lane_ = -1;
   std::map<std::int32_t, std::int64_t> sequences_;  // per group; -1: of all

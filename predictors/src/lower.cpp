@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <utility>
 
 namespace perfmodel {
 namespace {
@@ -79,6 +80,8 @@ bool names_family(std::string_view kernel, KernelFamily family) {
       return has("Sort") || has("sort");
     case KernelFamily::kReduction:
       return has("reduce");
+    case KernelFamily::kCollective:
+      return has("nccl");  // RCCL's too
     default:
       return false;
   }
@@ -120,14 +123,10 @@ bool can_do(const TemplateCall& call, const KernelWork& work) {
   return true;
 }
 
-// Whether a template knows calls of a child; those of the label inside of a collective's record
-// launch it.
-bool children_launch(const ExecutionGraph& graph, const Node& node,
-                     const LaunchTemplates& templates) {
-  return std::ranges::any_of(graph.children(node), [&](std::int32_t child) {
-    const Node& at = graph.nodes[static_cast<std::size_t>(child)];
-    const LaunchTemplates::Found found = templates.find(template_keys(graph, at));
-    return found.calls && std::ranges::any_of(*found.calls, is_kernel_like);
+// A kernel that is not in the trace has no name.
+bool launches_collective(const LaunchTemplate& calls) {
+  return std::ranges::any_of(calls, [](const TemplateCall& call) {
+    return call.kind == TemplateCall::Kind::kKernel && (call.collective || call.kernel.empty());
   });
 }
 
@@ -261,19 +260,38 @@ LaunchTemplates::Found Lowering::find_template(std::int32_t index, const Lowerin
   if (found.calls && name_only && (rule_spoke || (!facts.touches_gpu && node.inputs_count > 0))) {
     found.calls = nullptr;
   }
-  // All collectives have one name: a record with the same devices and other children may be of
-  // another kind, whose label no template knows. Then the record launches it.
-  if (found.calls && found.level == TemplateLevel::kNameDevices && node.comm >= 0 &&
-      !kernels_.empty() && !children_launch(graph_, node, *templates_)) {
-    found.calls = nullptr;
-  }
   return found;
+}
+
+// The record of a collective and the label inside it (nccl:*) are one collective. Where a template
+// knows the label's launch, the label launches it; else the record does. -1: the record.
+std::int32_t Lowering::label_that_launches(const Node& record) const {
+  for (std::int32_t child : graph_.children(record)) {
+    const LoweringFacts::Node& facts = facts_.nodes[static_cast<std::size_t>(child)];
+    const LaunchTemplates::Found found = find_template(child, facts, false);
+    if (found.calls && launches_collective(*found.calls)) return child;
+  }
+  return -1;
 }
 
 void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls) {
   const LoweringFacts::Node& facts = facts_.nodes[static_cast<std::size_t>(index)];
-  const bool rule_spoke = ask_rule(index, facts);
-  const LaunchTemplates::Found found = find_template(index, facts, rule_spoke);
+  bool rule_spoke = ask_rule(index, facts);
+  LaunchTemplates::Found found = find_template(index, facts, rule_spoke);
+  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  if (node.comm >= 0 && !kernels_.empty()) {
+    launching_label_ = label_that_launches(node);
+    const bool by_label = launching_label_ >= 0;
+    if (found.calls && launches_collective(*found.calls) == by_label) found.calls = nullptr;
+    if (by_label) {
+      label_work_ = std::exchange(kernels_, {});
+      rule_spoke = false;
+    }
+  } else if (index == launching_label_) {
+    kernels_ = std::move(label_work_);
+    rule_spoke = true;
+    launching_label_ = -1;
+  }
   if (found.calls) {
     ++stats_.nodes_by_level[static_cast<std::size_t>(found.level)];
     calls_of_template(index, *found.calls, rule_spoke, op, calls);
@@ -286,7 +304,6 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
   }
   // Composite ops do their work through children; only a leaf on GPU tensors is a gap in our
   // knowledge.
-  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
   if (facts.touches_gpu && !node.is_label && node.children_count == 0) {
     stats_.unmodelled.push_back(index);
   }

@@ -193,6 +193,28 @@ TEST(RewriteCommand, TheIdentityGivesTheSameBytesButForItsCommand) {
   EXPECT_EQ(graph_of(output), graph_of(gpt()));
 }
 
+// A strategy and the rewrite of the same name answer alike, and ranks without either are refused.
+TEST(RewriteCommand, DataParallelIsTheStrategy) {
+  const auto figures = [](Words words) {
+    words.insert(words.begin(), "predict");
+    words.insert(words.end(), {"--gpu", "a100-sxm-80gb", "--json"});
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.status, 0) << shown(words) << outcome.err;
+    const Json json = Json::parse(outcome.out);
+    return Json({json["e2e_us"], json["gpu_active_us"], json["communication"]["collectives"]});
+  };
+  for (const char* ranks : {"2", "64"}) {
+    const std::string output = file(std::string("ranks") + ranks + ".json");
+    EXPECT_EQ(run({"rewrite", gpt(), "--data-parallel", ranks, "-o", output}).status, 0);
+    EXPECT_EQ(figures({gpt(), "--world", ranks, "--strategy", "ddp"}), figures({output}));
+    EXPECT_EQ(figures({output, "--world", ranks}), figures({output}));
+  }
+  const Outcome alone = run({"predict", gpt(), "--gpu", "a100-sxm-80gb", "--world", "8"});
+  EXPECT_EQ(alone.status, 1);
+  EXPECT_EQ(alone.out, "");
+  EXPECT_THAT(alone.err, HasSubstr("--strategy ddp or fsdp"));
+}
+
 TEST(RewriteCommand, GivenKernelTimesArePredicted) {
   const std::string output = file("given.json");
   ASSERT_EQ(run({"rewrite", gpt(), "--kernel-time", "aten::addmm=50", "-o", output}).status, 0);

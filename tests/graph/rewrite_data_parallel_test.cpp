@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,8 +15,8 @@
 #include "perfmodel/graph/build_dlrm.hpp"
 #include "perfmodel/graph/build_mlp.hpp"
 #include "perfmodel/graph/build_resnet.hpp"
+#include "perfmodel/graph/gradient_buckets.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/parallel/ddp.hpp"
 
 namespace perfmodel {
 namespace {
@@ -149,26 +148,27 @@ TEST(DataParallel, LabelsOnlyTheModel) {
   EXPECT_EQ(std::count(children.begin(), children.end(), "aten::cross_entropy_loss"), 0);
 }
 
-// The engine prices the same rule without rewriting the graph.
-TEST(DataParallel, BucketsAreThoseOfTheEngine) {
-  std::mt19937 random(7);
-  for (int trial = 0; trial < 20; ++trial) {
-    std::vector<std::int64_t> bytes;
-    std::vector<parallel::Gradient> gradients;
-    for (int i = 0; i < 60; ++i) {
-      bytes.push_back(std::int64_t{4} << (random() % 24));
-      gradients.push_back(
-          {.bytes = static_cast<double>(bytes.back()), .ready_us = static_cast<double>(i)});
-    }
-    const auto expected = parallel::assign_ddp_buckets(gradients);
-    ASSERT_TRUE(expected);
-    const auto buckets = data_parallel_buckets(bytes, 1 << 20, 25 << 20);
-    ASSERT_EQ(buckets.size(), expected->size());
-    for (std::size_t b = 0; b < buckets.size(); ++b) {
-      EXPECT_EQ(std::vector<std::int32_t>(buckets[b].begin(), buckets[b].end()),
-                (*expected)[b].params);
-    }
+TEST(DataParallel, BucketsAreCutInTheOrderOfReadiness) {
+  const ExecutionGraph graph =
+      value(rewrite_data_parallel(value(build_resnet(recorded_resnet50())), {}));
+  std::vector<BucketedGradient> ready;
+  std::vector<double> reduced;
+  for (const Node& node : graph.nodes) {
+    const std::string_view name = graph.name(node);
+    if (name != "torch::distributed::reducer::mul_out" && name != "nccl:all_reduce") continue;
+    for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
+      const auto bytes = static_cast<double>(tensor.bytes());
+      if (name == "nccl:all_reduce") reduced.push_back(bytes);
+      if (name != "nccl:all_reduce") ready.push_back({.bytes = bytes});
+    });
   }
+  std::vector<double> expected;
+  for (const auto& bucket : gradient_buckets(ready, 1 << 20, 25 << 20)) {
+    expected.push_back(0);
+    for (std::size_t i : bucket) expected.back() += ready[i].bytes;
+  }
+  EXPECT_EQ(reduced, expected);
+  EXPECT_EQ(reduced.size(), 5u);
 }
 
 std::string refusal(const ExecutionGraph& graph, const DataParallelRewrite& rewrite = {}) {

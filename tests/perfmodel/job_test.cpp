@@ -288,7 +288,10 @@ TEST_F(ScaleOutTest, DdpReducesEveryGradientInBuckets) {
   EXPECT_EQ(many.scaled_out->collectives, gradients);
   EXPECT_LT(eight.scaled_out->collectives, gradients);
   std::size_t reduced = 0;
-  for (const PredictedOp& op : eight.ops) reduced += op.name == "ddp: all_reduce";
+  for (const PredictedOp& op : eight.ops) {
+    reduced += static_cast<std::size_t>(
+        std::ranges::count(op.kernels, KernelFamily::kCollective, &PredictedKernel::family));
+  }
   EXPECT_EQ(reduced, eight.scaled_out->collectives);
   EXPECT_EQ(eight.communication.collectives, reduced);
 }
@@ -311,6 +314,38 @@ TEST_F(ScaleOutTest, FsdpGathersAndReducesEveryUnit) {
   EXPECT_EQ(p.scaled_out->collectives, 3 * units - 1);
   fsdp.fsdp_unit_bytes = 1e12;
   EXPECT_EQ(predict(fsdp).scaled_out->collectives, 2u);
+}
+
+// Literal figures: an op without calls 3 + 7 us, with a launch 3 + 2 + 4 + 1.
+TEST_F(ScaleOutTest, FsdpCostsTheHostItsUnits) {
+  const Prediction alone = predict({});
+  ScaleOut fsdp{.world = 8, .strategy = ParallelStrategy::kFsdp};
+  fsdp.fsdp_unit_bytes = 1e12;  // one unit
+  const Prediction one = predict(fsdp);
+  std::map<std::string_view, double> host_us;
+  std::size_t gradients = 0;
+  for (const PredictedOp& op : one.ops) {
+    if (op.name.starts_with("fsdp: ")) host_us[op.name] += op.host_us;
+    gradients += op.name.ends_with("AccumulateGrad");
+  }
+  const std::map<std::string_view, double> expected = {
+      {"fsdp: all_gather", 10},
+      {"fsdp: flat parameter", 20},
+      {"fsdp: split", 10},
+      {"fsdp: views", 10.0 * static_cast<double>(gradients)},
+      {"fsdp: gradients to flat", 10},
+      {"fsdp: pre-divide", 10},  // by 4
+      {"fsdp: chunk", 10},
+      {"fsdp: reduce_scatter", 10},
+      {"fsdp: post-divide", 10}};  // by 2
+  EXPECT_EQ(host_us, expected);
+  double added = 0;
+  for (const auto& [name, us] : expected) added += us;
+  EXPECT_NEAR(one.cpu_us, alone.cpu_us + added, 1e-6);
+  fsdp.world = 2;  // divided before the sum alone
+  const Prediction two = predict(fsdp);
+  EXPECT_EQ(std::ranges::count(two.ops, "fsdp: post-divide", &PredictedOp::name), 0);
+  EXPECT_EQ(std::ranges::count(two.ops, "fsdp: pre-divide", &PredictedOp::name), 1);
 }
 
 TEST_F(ScaleOutTest, ImpossibleRequestsAreErrors) {

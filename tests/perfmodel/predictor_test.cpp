@@ -106,7 +106,7 @@ Result<Prediction> by_hand(const ExecutionGraph& graph, std::string_view name,
   if (made && !overheads.warning.empty()) {
     made->warnings.insert(made->warnings.begin(), overheads.warning);
   }
-  if (!made) return made;
+  if (!made || made->graph) return made;
   for (PredictedOp& op : made->ops) {  // names must outlive the graph
     for (const Node& node : graph.nodes) {
       if (node.id == op.id) op.name = graph.name(node);
@@ -119,7 +119,7 @@ TEST_F(PredictorTest, AnswersAreThoseOfPredictToTheBit) {
   const AskOptions cases[] = {
       {.keep_ops = true},
       {.batch = 96, .keep_ops = true},
-      {.world = 16, .topology = "dgx-a100", .keep_ops = true},
+      {.world = 16, .topology = "dgx-a100", .strategy = ParallelStrategy::kDdp, .keep_ops = true},
       {.batch = 128, .world = 8, .strategy = ParallelStrategy::kDdp, .interference = 1.5},
   };
   for (const ExecutionGraph& graph : graphs_) {

@@ -324,6 +324,34 @@ TEST_F(OpRules, CollectivesThatNoTemplateKnowsAreLaunchedByTheirRecords) {
   EXPECT_EQ(std::get<CollectiveShape>(by_record.work[0].shape).kind, "reduce_scatter");
 }
 
+// Tables learned from traces alone know names only: of records, most of which are waits, and of
+// labels, each inside a record.
+TEST_F(OpRules, ARecordAndItsLabelLaunchOnce) {
+  const int record = add_collective(f, "all_to_all", "nccl:all_to_all");
+  const TemplateCall launch{.collective = true, .stream = 1};
+  struct Known {
+    bool by_record, by_label;
+  };
+  for (const auto& [by_record, by_label] :
+       {Known{false, false}, {false, true}, {true, false}, {true, true}}) {
+    for (const TemplateLevel level : {TemplateLevel::kName, TemplateLevel::kDevices}) {
+      LaunchTemplates templates;
+      templates.lists = {{}, {launch}};
+      for (const auto& [node, launches] : {std::pair(record, by_record), {record + 1, by_label}}) {
+        const TemplateKeys keys = template_keys(f.graph(), f.at(node));
+        const auto at = static_cast<std::size_t>(level);
+        templates.by_key[at][keys[at]] = {.list = launches ? 1U : 0U, .count = 1};
+      }
+      const LoweredOp op = Lowering(f.graph(), gpu, &templates).lower(record);
+      ASSERT_EQ(op.calls.size(), 1U) << by_record << by_label;
+      EXPECT_EQ(op.calls[0].node, by_label ? record + 1 : record);
+      EXPECT_FALSE(op.calls[0].inferred);
+      ASSERT_EQ(op.calls[0].work, 0);
+      EXPECT_EQ(op.work.front().bytes_read.value, 80 * 4);
+    }
+  }
+}
+
 TEST_F(OpRules, BucketizingCountsScansAndMoves) {
   // 12 bags with 100 values between them, in 4 blocks; int32.
   const auto ints = [&](std::int64_t count) { return f.tensor({count}, DType::kInt32); };

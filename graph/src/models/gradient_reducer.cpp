@@ -2,35 +2,35 @@
 
 #include "../emit/memory.hpp"
 #include "../emit/views.hpp"
+#include "perfmodel/graph/gradient_buckets.hpp"
 
 namespace perfmodel {
 namespace {
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-constexpr std::int64_t kFirstBucketBytes = kMiB;
-constexpr std::int64_t kBucketBytes = 25 * kMiB;
+constexpr double kMiB = 1 << 20;
+constexpr double kFirstBucketBytes = kMiB;
+constexpr double kBucketBytes = 25 * kMiB;
 
 }  // namespace
 
 GradientReducer::GradientReducer(GraphBuilder& graph, const std::vector<TensorRef>& parameters)
     : graph_(graph), parameters_(parameters) {
-  std::int64_t bytes = 0;
-  bool open = false;
+  std::vector<BucketedGradient> gradients;
   for (std::size_t i = parameters.size(); i-- > 0;) {
-    if (!open) buckets_.emplace_back();
-    open = true;
-    buckets_.back().parameters.push_back(i);
-    bytes += graph.numel(parameters[i]) * size_in_bytes(graph.dtype(parameters[i]));
-    if (bytes >= (buckets_.size() == 1 ? kFirstBucketBytes : kBucketBytes)) {
-      open = false;
-      bytes = 0;
-    }
+    const DType dtype = graph.dtype(parameters[i]);
+    gradients.push_back(
+        {.bytes = static_cast<double>(graph.numel(parameters[i]) * size_in_bytes(dtype)),
+         .group = static_cast<std::int32_t>(dtype)});
+  }
+  for (auto& members : gradient_buckets(gradients, kFirstBucketBytes, kBucketBytes)) {
+    for (std::size_t& member : members) member = parameters.size() - 1 - member;
+    buckets_.emplace_back().parameters = std::move(members);
   }
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
     std::int64_t elements = 0;
     for (std::size_t i : bucket.parameters) elements += graph.numel(parameters[i]);
-    bucket.flat = graph.new_tensor(graph.dtype(parameters.front()), {elements});
+    bucket.flat = graph.new_tensor(graph.dtype(parameters[bucket.parameters.front()]), {elements});
     bucket.missing = bucket.parameters.size();
     std::int64_t offset = 0;
     for (std::size_t i : bucket.parameters) {

@@ -16,6 +16,7 @@
 #include "dialect.hpp"
 #include "graph_copy.hpp"
 #include "optimizer_reader.hpp"
+#include "perfmodel/graph/gradient_buckets.hpp"
 #include "perfmodel/graph/parameter_gradients.hpp"
 #include "tensor_substitution.hpp"
 
@@ -237,7 +238,8 @@ class Reducer {
     }
   }
 
-  // Behind AccumulateGrad: into the bucket, and off with it when it is full.
+  // Behind AccumulateGrad: into the bucket, and off with it when it is full and those in front of
+  // it are gone.
   void ready(std::size_t i, const Ready& ready) {
     const Place& place = place_[i];
     if (rewrite_.gradient_as_bucket_view && ready.accumulates) {
@@ -254,13 +256,15 @@ class Reducer {
       const Node& last = made.nodes.back();  // its output is the piece of the bucket
       pieces_.replace(tensor(ready.kept).id, made.tensors[made.outputs(last)[0].index]);
     }
-    Bucket& bucket = buckets_[place.bucket];
-    if (++bucket.arrived < bucket.members.size()) return;
-    ranks_.all_reduce(bucket.flat);
-    bucket.arrived = 0;
+    ++buckets_[place.bucket].arrived;
+    for (; next_ < buckets_.size() && buckets_[next_].is_full(); ++next_) {
+      ranks_.all_reduce(buckets_[next_].flat);
+      buckets_[next_].arrived = 0;
+    }
   }
 
   void finish(const Step& step) {
+    next_ = 0;
     for (const Bucket& bucket : buckets_) {
       std::vector<TensorRef> pieces;
       for (std::size_t i : bucket.members) {
@@ -290,6 +294,8 @@ class Reducer {
     TensorRef flat;
     std::vector<std::size_t> members;
     std::size_t arrived = 0;
+
+    bool is_full() const { return arrived == members.size(); }
   };
   struct Place {
     std::size_t bucket = 0;
@@ -297,25 +303,16 @@ class Reducer {
     TensorRef view;
   };
 
-  // Types never share a bucket; buckets are launched in the order in which they get full.
+  // Types never share a bucket.
   std::vector<std::vector<std::size_t>> buckets_of(const Step& step) const {
-    std::map<DType, std::vector<std::size_t>> by_type;
-    for (std::size_t i = 0; i < step.ready.size(); ++i) {
-      by_type[tensor(step.ready[i].kept).dtype].push_back(i);
+    std::vector<BucketedGradient> gradients;
+    for (const Ready& ready : step.ready) {
+      const Tensor& gradient = tensor(ready.kept);
+      gradients.push_back({.bytes = static_cast<double>(gradient.bytes()),
+                           .group = static_cast<std::int32_t>(gradient.dtype)});
     }
-    std::vector<std::vector<std::size_t>> buckets;
-    for (const auto& [dtype, positions] : by_type) {
-      std::vector<std::int64_t> bytes;
-      for (std::size_t i : positions) bytes.push_back(tensor(step.ready[i].kept).bytes());
-      for (auto& members :
-           data_parallel_buckets(bytes, rewrite_.first_bucket_bytes, rewrite_.bucket_cap_bytes)) {
-        for (std::size_t& member : members) member = positions[member];
-        buckets.push_back(std::move(members));
-      }
-    }
-    std::sort(buckets.begin(), buckets.end(),
-              [](const auto& a, const auto& b) { return a.back() < b.back(); });
-    return buckets;
+    return gradient_buckets(gradients, static_cast<double>(rewrite_.first_bucket_bytes),
+                            static_cast<double>(rewrite_.bucket_cap_bytes));
   }
 
   const Tensor& tensor(std::int64_t index) const {
@@ -393,6 +390,7 @@ class Reducer {
   const std::map<std::int64_t, std::uint32_t>& parameters_;  // of gradients, by id
   Communicator ranks_;
   std::vector<Bucket> buckets_;
+  std::size_t next_ = 0;      // bucket to launch
   std::vector<Place> place_;  // of gradients, in the order of readiness
   TensorSubstitution pieces_;
 };
@@ -427,7 +425,7 @@ class DataParallel {
     for (std::size_t s = 0; s < steps_.size(); ++s) note(s);
   }
 
-  Result<ExecutionGraph> write() {
+  Result<ExecutionGraph> write(std::vector<std::int32_t>* copies) {
     for (const Step& step : steps_) {
       if (!reducer_.fits(step)) {
         return fail(ErrorCode::kImpossible,
@@ -435,7 +433,7 @@ class DataParallel {
                                 steps_.front().ready.size(), step.ready.size()));
       }
     }
-    for (std::int32_t i = 0; i < static_cast<std::int32_t>(source_.nodes.size()); ++i) {
+    for (std::int32_t i = 0; i < node_count(); ++i) {
       if (copied_[static_cast<std::size_t>(i)]) continue;
       if (const auto step = models_.find(i); step != models_.end()) open_model(*step->second);
       if (const auto gradient = gradients_.find(i); gradient != gradients_.end()) {
@@ -454,10 +452,15 @@ class DataParallel {
         reducer_.finish(*step->second);
       }
     }
+    if (copies) {
+      for (std::int32_t i = 0; i < node_count(); ++i) copies->push_back(copy_.copied(i));
+    }
     return copy_.finish();
   }
 
  private:
+  std::int32_t node_count() const { return static_cast<std::int32_t>(source_.nodes.size()); }
+
   void note(std::size_t s) {
     const Step& step = steps_[s];
     for (std::size_t k = 0; k < step.ready.size(); ++k) gradients_[step.ready[k].node] = {s, k};
@@ -554,26 +557,9 @@ Result<void> check(const ExecutionGraph& graph, const DataParallelRewrite& rewri
 
 }  // namespace
 
-std::vector<std::vector<std::size_t>> data_parallel_buckets(std::span<const std::int64_t> bytes,
-                                                            std::int64_t first_limit,
-                                                            std::int64_t limit) {
-  std::vector<std::vector<std::size_t>> buckets;
-  std::int64_t filled = 0;
-  bool open = false;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (!open) buckets.emplace_back();
-    open = true;
-    buckets.back().push_back(i);
-    filled += bytes[i];
-    if (filled < (buckets.size() == 1 ? first_limit : limit)) continue;
-    open = false;
-    filled = 0;
-  }
-  return buckets;
-}
-
 Result<ExecutionGraph> rewrite_data_parallel(const ExecutionGraph& graph,
-                                             const DataParallelRewrite& rewrite) {
+                                             const DataParallelRewrite& rewrite,
+                                             std::vector<std::int32_t>* copies) {
   if (auto good = check(graph, rewrite); !good) return Unexpected{good.error()};
   std::vector<Step> steps;
   const std::vector<bool> of_parameter = parameter_gradients(graph);
@@ -586,7 +572,7 @@ Result<ExecutionGraph> rewrite_data_parallel(const ExecutionGraph& graph,
     return fail(ErrorCode::kImpossible,
                 "data-parallel: expected a backward pass with AccumulateGrad, found none");
   }
-  return DataParallel(graph, rewrite, std::move(steps)).write();
+  return DataParallel(graph, rewrite, std::move(steps)).write(copies);
 }
 
 }  // namespace perfmodel

@@ -121,6 +121,10 @@ struct Prediction {
   };
   std::vector<OnHost> host_sensitivity;  ///< if the options ask for it
 
+  /// With strategy ddp, the graph with its collectives, which `ops` are those of (`rewrite
+  /// --data-parallel` writes the same); null: the graph that was given.
+  std::shared_ptr<const ExecutionGraph> graph;
+
   double begin_us = 0;           ///< of the step, after that of the first rank to begin
   std::vector<PredictedOp> ops;  ///< in the order in which the host runs them
   std::vector<std::string> warnings;

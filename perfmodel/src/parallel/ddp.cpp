@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <numeric>
 #include <string>
 
 #include "checks.hpp"
+#include "perfmodel/graph/gradient_buckets.hpp"
 #include "perfmodel/schedule/schedule.hpp"
 
 namespace perfmodel::parallel {
@@ -43,43 +43,25 @@ Result<void> check(std::span<const Gradient> gradients, const DdpOptions& option
 
 std::vector<DdpBucket> assign(std::span<const Gradient> gradients, const DdpOptions& options,
                               std::span<const std::int32_t> order) {
-  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-  struct Open {
-    DdpBucket bucket;
-    double limit = 0;
-    std::size_t first = 0;  // position of the bucket's first gradient
-  };
-  std::map<std::int32_t, Open> open_of_group;
-  std::vector<DdpBucket> closed;
-  for (std::size_t position = 0; position < order.size(); ++position) {
-    const std::int32_t param = order[position];
+  std::vector<BucketedGradient> ready;
+  ready.reserve(order.size());
+  for (const std::int32_t param : order) {
     const Gradient& gradient = gradients[static_cast<std::size_t>(param)];
-    if (gradient.sparse) {
-      closed.push_back({.params = {param}, .bytes = gradient.bytes, .ready_us = gradient.ready_us});
-      continue;
-    }
-    const auto [entry, is_new] = open_of_group.try_emplace(gradient.group);
-    Open& open = entry->second;
-    if (is_new) {
-      open.limit = options.first_iteration_single_bucket ? kNoLimit : options.first_bucket_bytes;
-    }
-    if (open.bucket.params.empty()) open.first = position;
-    open.bucket.params.push_back(param);
-    open.bucket.bytes += gradient.bytes;
-    open.bucket.ready_us = gradient.ready_us;
-    if (open.bucket.bytes < open.limit) continue;
-    closed.push_back(std::move(open.bucket));
-    open.bucket = {};
-    open.limit = options.bucket_cap_bytes;
+    ready.push_back({gradient.bytes, gradient.group, gradient.sparse});
   }
-  std::vector<Open*> tails;
-  for (auto& [group, open] : open_of_group) {
-    if (!open.bucket.params.empty()) tails.push_back(&open);
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+  const double first =
+      options.first_iteration_single_bucket ? kNoLimit : options.first_bucket_bytes;
+  std::vector<DdpBucket> buckets;
+  for (const auto& members : gradient_buckets(ready, first, options.bucket_cap_bytes)) {
+    DdpBucket& bucket = buckets.emplace_back();
+    for (const std::size_t position : members) {
+      bucket.params.push_back(order[position]);
+      bucket.bytes += ready[position].bytes;
+    }
+    bucket.ready_us = gradients[static_cast<std::size_t>(bucket.params.back())].ready_us;
   }
-  std::sort(tails.begin(), tails.end(),
-            [](const Open* a, const Open* b) { return a->first < b->first; });
-  for (Open* tail : tails) closed.push_back(std::move(tail->bucket));
-  return closed;
+  return buckets;
 }
 
 }  // namespace

@@ -45,14 +45,8 @@ using AllReduceCost = std::function<double(double bytes)>;
 
 /// Cuts gradients into buckets, times left 0 but `ready_us`:
 ///
-/// Gradients are taken in the order of `ready_us`, ties by falling parameter index. Each group
-/// fills its own bucket, which closes once its bytes reach the limit (so it may exceed it by one
-/// gradient); the group's first limit is `first_bucket_bytes`, later ones `bucket_cap_bytes`.
-/// Buckets are in the order of closing; unfinished ones follow, by first gradient. A sparse
-/// gradient is a closed bucket at once.
-///
-/// Source: PyTorch `compute_bucket_assignment_by_size` as called when buckets are rebuilt from the
-/// observed order. Errors: negative, NaN or infinite bytes or times, limits that are no number >=
+/// Gradients are taken in the order of `ready_us`, ties by falling parameter index, and cut by
+/// `gradient_buckets` (perfmodel/graph/gradient_buckets.hpp). Errors: negative, NaN or infinite bytes or times, limits that are no number >=
 /// 0.
 Result<std::vector<DdpBucket>> assign_ddp_buckets(std::span<const Gradient> gradients,
                                                   const DdpOptions& options = {});

@@ -84,6 +84,7 @@ class Lowering {
   bool ask_rule(std::int32_t index, const LoweringFacts::Node& facts);
   LaunchTemplates::Found find_template(std::int32_t index, const LoweringFacts::Node& facts,
                                        bool rule_spoke) const;
+  std::int32_t label_that_launches(const Node& record) const;
   void calls_of_template(std::int32_t index, const LaunchTemplate& list, bool rule_spoke,
                          LoweredOp& op, std::vector<LoweredCall>& calls);
   void calls_of_rule(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls);
@@ -95,6 +96,8 @@ class Lowering {
   const LoweringFacts& facts_;
   std::vector<KernelWork> kernels_;        // scratch
   std::vector<std::size_t> kernel_calls_;  // scratch
+  std::int32_t launching_label_ = -1;      // of the record of a collective that was lowered last
+  std::vector<KernelWork> label_work_;     // what it launches
   LoweringStats stats_;
 };
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "perfmodel/graph/execution_graph.hpp"
@@ -19,25 +18,21 @@ struct DataParallelRewrite {
   std::int64_t first_collective = 1;  ///< number of the first collective of the process group
 };
 
-/// Cuts gradients into buckets, as PyTorch's reducer does once it knows the order in which they
-/// come: a bucket closes when it has reached its limit. `bytes` in the order of readiness; returns
-/// the positions in each bucket.
-std::vector<std::vector<std::size_t>> data_parallel_buckets(std::span<const std::int64_t> bytes,
-                                                            std::int64_t first_limit,
-                                                            std::int64_t limit);
-
 /// What DistributedDataParallel adds to each step of a graph of one GPU: the broadcast of buffers
 /// in front of the model and the region `DistributedDataParallel.forward` around it, behind each
-/// AccumulateGrad the copy of the gradient into its bucket and, when the bucket is full, its
-/// all-reduce, at the end of the backward pass the way back. The batch is that of one GPU.
+/// AccumulateGrad the copy of the gradient into its bucket (see `gradient_buckets`) and, when the
+/// bucket is full, its all-reduce, at the end of the backward pass the way back. The batch is that
+/// of one GPU.
 ///
 /// Known buffers are the statistics of batch norms. The region ends in front of the first op whose
 /// name speaks of a loss, or of the backward pass. Parameters are known where an optimizer step
 /// tells whose gradients they are; elsewhere `copy_bucket_to_grad` names the gradient.
 ///
 /// Fails for sizes below 1, graphs with collectives of their own, without AccumulateGrad on a GPU,
-/// sparse gradients (NCCL does not reduce them).
+/// sparse gradients (NCCL does not reduce them). `copies`, if given, gets the new position of each
+/// of the graph's nodes.
 Result<ExecutionGraph> rewrite_data_parallel(const ExecutionGraph& graph,
-                                             const DataParallelRewrite& rewrite);
+                                             const DataParallelRewrite& rewrite,
+                                             std::vector<std::int32_t>* copies = nullptr);
 
 }  // namespace perfmodel

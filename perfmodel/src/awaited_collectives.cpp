@@ -1,0 +1,119 @@
+#include "awaited_collectives.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+namespace perfmodel {
+namespace {
+
+class Finder {
+ public:
+  explicit Finder(const ExecutionGraph& graph) : graph_(graph) {}
+
+  std::vector<AwaitedCollective> find() {
+    if (graph_.comm_records.empty()) return {};
+    note_waits();
+    for (std::int32_t i = 0; i < node_count(); ++i) {
+      note_readers(i);
+      note_collective(i);
+    }
+    for (std::int32_t i = 0; i < node_count() && !pending_.empty(); ++i) note_readers(i);
+    std::ranges::sort(found_, {}, &AwaitedCollective::reader);
+    return std::move(found_);
+  }
+
+ private:
+  struct Pending {
+    std::int32_t record = -1;
+    std::int32_t call = -1;  // the op that holds the record: it only hands the memory over
+  };
+
+  std::int32_t node_count() const { return static_cast<std::int32_t>(graph_.nodes.size()); }
+  const Node& node(std::int32_t index) const {
+    return graph_.nodes[static_cast<std::size_t>(index)];
+  }
+  const CommRecord* record_of(const Node& node) const {
+    return node.comm < 0 ? nullptr : &graph_.comm_records[static_cast<std::size_t>(node.comm)];
+  }
+  static bool is_wait(const CommRecord& record) { return record.collective == "wait"; }
+  static bool moves_data(const CommRecord& record) {
+    return !is_wait(record) && record.collective != "init" && record.collective != "end";
+  }
+
+  // Old records of waits do not name their group: then the number alone counts.
+  void note_waits() {
+    for (const Node& at : graph_.nodes) {
+      const CommRecord* record = record_of(at);
+      if (!record || record->sequence < 0) continue;
+      if (is_wait(*record)) {
+        awaited_.insert(record->sequence);
+      } else if (moves_data(*record)) {
+        const auto [known, added] = spans_.try_emplace(
+            record->process_group, std::pair(record->sequence, record->sequence));
+        auto& [lowest, highest] = known->second;
+        lowest = std::min(lowest, record->sequence);
+        highest = std::max(highest, record->sequence);
+      }
+    }
+  }
+
+  // A number in front of the first one is that of the pass before.
+  bool has_wait(const CommRecord& record) const {
+    if (record.sequence < 0) return false;
+    const auto& [lowest, highest] = spans_.at(record.process_group);
+    return awaited_.contains(record.sequence) ||
+           awaited_.contains(record.sequence - (highest - lowest + 1));
+  }
+
+  void note_collective(std::int32_t index) {
+    const CommRecord* record = record_of(node(index));
+    if (!record || !moves_data(*record) || has_wait(*record)) return;
+    const Pending pending{.record = index, .call = call_around(index)};
+    const auto note = [&](const Tensor& tensor) {
+      if (tensor.on_gpu() && tensor.storage_id != 0) pending_[tensor.storage_id] = pending;
+    };
+    for_each_tensor(graph_, graph_.inputs(node(index)), note);
+    for_each_tensor(graph_, graph_.outputs(node(index)), note);
+  }
+
+  std::int32_t call_around(std::int32_t record) const {
+    const std::int32_t parent = node(record).parent;
+    return parent >= 0 && graph_.name(node(parent)).starts_with("c10d::") ? parent : record;
+  }
+
+  bool is_inside(std::int32_t index, std::int32_t call) const {
+    while (index > call) index = node(index).parent;
+    return index == call;
+  }
+
+  void note_readers(std::int32_t index) {
+    if (pending_.empty() || node(index).comm >= 0) return;
+    const auto note = [&](const Tensor& tensor) {
+      const auto known = pending_.find(tensor.storage_id);
+      if (known == pending_.end() || is_inside(index, known->second.call)) return;
+      const std::int32_t record = known->second.record;
+      found_.push_back({.reader = index, .record = record});
+      std::erase_if(pending_, [&](const auto& one) { return one.second.record == record; });
+    };
+    for_each_tensor(graph_, graph_.inputs(node(index)), note);
+    for_each_tensor(graph_, graph_.outputs(node(index)), note);
+  }
+
+  const ExecutionGraph& graph_;
+  std::set<std::int64_t> awaited_;
+  std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> spans_;  // numbers per group
+  std::unordered_map<std::int64_t, Pending> pending_;                        // by storage
+  std::vector<AwaitedCollective> found_;
+};
+
+}  // namespace
+
+std::vector<AwaitedCollective> awaited_collectives(const ExecutionGraph& graph) {
+  return Finder(graph).find();
+}
+
+}  // namespace perfmodel
