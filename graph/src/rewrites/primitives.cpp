@@ -139,6 +139,7 @@ Result<void> check_value(double value, std::string_view what) {
 }  // namespace
 
 Result<ExecutionGraph> keep_subgraph(const ExecutionGraph& graph, std::string_view pattern) {
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const auto range = id_range(pattern);
   std::vector<bool> below;
   if (range) {
@@ -173,6 +174,7 @@ Result<ExecutionGraph> keep_subgraph(const ExecutionGraph& graph, std::string_vi
 }
 
 Result<ExecutionGraph> remove_ops(const ExecutionGraph& graph, std::string_view pattern) {
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const std::vector<bool> names = matching_names(graph, pattern);
   std::vector<bool> kept = at_or_below(graph, [&](std::size_t i) {
     return !graph.nodes[i].is_structural && names[graph.nodes[i].name];
