@@ -11,6 +11,8 @@
 #include <unordered_set>
 
 #include "json_stream.hpp"
+#include "perfmodel/graph/rewrites/index_skew.hpp"
+#include "perfmodel/graph/rewrites/primitives.hpp"
 #include "perfmodel/graph/secrets.hpp"
 
 namespace perfmodel {
@@ -361,11 +363,7 @@ class Reader {
     if (key == "kernel_backend") return text(node.kernel_backend);
     if (key == "kernel_file") return text(node.kernel_file);
     if (key == "kernel_time_us" || key == "kernel_time_scale" || key == "index_zipf_exponent") {
-      double& number = key == "kernel_time_us"      ? node.kernel_time_us
-                       : key == "kernel_time_scale" ? node.kernel_time_scale
-                                                    : node.index_zipf_exponent;
-      if (value.get(number) == simdjson::SUCCESS && number >= 0) return {};
-      return expected("a number of at least 0", value, fmt::format("{}{}", where, key));
+      return rewritten(key, node, value, where);
     }
     if (key == "scope") {
       int number = 0;
@@ -377,6 +375,23 @@ class Reader {
       return problem;
     }
     return comm_attribute(key, value);
+  }
+
+  // What rewrites add to a node.
+  Problem rewritten(std::string_view key, Node& node, dom::element value, std::string_view where) {
+    struct Bounded {
+      double& number;
+      double most;
+    };
+    const Bounded at = key == "kernel_time_us" ? Bounded{node.kernel_time_us, kMostKernelTimeUs}
+                       : key == "kernel_time_scale"
+                           ? Bounded{node.kernel_time_scale, kMostKernelTimeScale}
+                           : Bounded{node.index_zipf_exponent, kMostZipfExponent};
+    if (value.get(at.number) == simdjson::SUCCESS && at.number >= 0 && at.number <= at.most) {
+      return {};
+    }
+    return expected(fmt::format("a number from 0 to {}", at.most), value,
+                    fmt::format("{}{}", where, key));
   }
 
   // Communication attributes exist from schema 1.1.0 on; numbers of odd types are no reason to
@@ -624,7 +639,7 @@ class Reader {
       dom::array list;
       const std::string text(graph_.names.text(argument.index));
       if (checked(inner.parse(text).get(list))) {
-        graph_.warnings.push_back("the process_group:init text is no JSON; groups unknown");
+        graph_.warnings.emplace_back("the process_group:init text is no JSON; groups unknown");
         continue;
       }
       for (dom::element entry : list) {

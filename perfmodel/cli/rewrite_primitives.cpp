@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cmath>
 #include <utility>
 
 #include "perfmodel/graph/rewrites/primitives.hpp"
@@ -16,7 +15,8 @@ struct PatternValue {
 };
 
 // "aten::mm=12.5": names may hold '=' (no op does), numbers do not.
-Result<PatternValue> parse_pattern_value(const std::string& text, std::string_view what) {
+Result<PatternValue> parse_pattern_value(const std::string& text, std::string_view what,
+                                         double most) {
   const std::size_t equals = text.rfind('=');
   PatternValue parsed;
   if (equals != std::string::npos && equals > 0) {
@@ -24,23 +24,23 @@ Result<PatternValue> parse_pattern_value(const std::string& text, std::string_vi
     const std::string_view number = std::string_view(text).substr(equals + 1);
     const auto [end, error] =
         std::from_chars(number.data(), number.data() + number.size(), parsed.value);
-    if (error == std::errc() && end == number.data() + number.size() &&
-        std::isfinite(parsed.value) && parsed.value >= 0) {
+    if (error == std::errc() && end == number.data() + number.size() && parsed.value >= 0 &&
+        parsed.value <= most) {
       return parsed;
     }
   }
-  return fail(ErrorCode::kFormat,
-              fmt::format("expected PATTERN={}, {} at least 0, found {}", what, what, text));
+  return fail(ErrorCode::kFormat, fmt::format("expected PATTERN={}, {} from 0 to {}, found {}",
+                                              what, what, most, text));
 }
 
-RewriteOption kernel_option(std::string flag, std::string what, std::string help,
+RewriteOption kernel_option(std::string flag, std::string what, double most, std::string help,
                             Result<ExecutionGraph> (*apply)(const ExecutionGraph&,
                                                             const KernelTimeOptions&)) {
   return {.flag = std::move(flag),
           .value = "P=" + what,
           .help = std::move(help),
-          .parse = [what, apply](const std::string& text) -> Result<Rewrite> {
-            const auto parsed = parse_pattern_value(text, what);
+          .parse = [what, most, apply](const std::string& text) -> Result<Rewrite> {
+            const auto parsed = parse_pattern_value(text, what, most);
             if (!parsed) return Unexpected{parsed.error()};
             return [parsed = *parsed, apply](const ExecutionGraph& graph) {
               return apply(graph, {.pattern = parsed.pattern, .value = parsed.value});
@@ -74,13 +74,13 @@ RewriteOption remove_option() {
 }
 
 RewriteOption kernel_time_option() {
-  return kernel_option("--kernel-time", "US",
+  return kernel_option("--kernel-time", "US", kMostKernelTimeUs,
                        "Kernels of each op of this name take so many microseconds together",
                        set_kernel_time);
 }
 
 RewriteOption scale_kernel_option() {
-  return kernel_option("--scale-kernel", "X",
+  return kernel_option("--scale-kernel", "X", kMostKernelTimeScale,
                        "Multiplies the time of the kernels of ops of this name", scale_kernel_time);
 }
 

@@ -286,9 +286,21 @@ class RankExplanation {
           fmt::format("{} kernels lie outside the range that their model was checked on", count));
     }
     if (!made_.coverage.unmodelled_ops.empty()) {
-      warnings.push_back(fmt::format("{} op names have no kernel model and cost host time only",
-                                     made_.coverage.unmodelled_ops.size()));
+      warnings.insert(warnings.begin(), unmodelled_ops());
     }
+  }
+
+  std::string unmodelled_ops() const {
+    constexpr std::size_t kShown = 5;
+    const auto& ops = made_.coverage.unmodelled_ops;
+    std::string names;
+    for (std::size_t i = 0; i < std::min(kShown, ops.size()); ++i) {
+      names += (i > 0 ? ", " : "") + ops[i].op;
+    }
+    return fmt::format(
+        "{} without a kernel model for their types and shapes, left out of the device's time: {}{}",
+        ops.size() == 1 ? "1 op name" : fmt::format("{} op names", ops.size()), names,
+        ops.size() > kShown ? ", ..." : "");
   }
 
   const ScheduledRank& rank_;

@@ -1,6 +1,9 @@
 #include "host_program.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
@@ -55,10 +58,23 @@ class Writer {
       made_.scaled_out = *added;
     }
     if (options_.host_scale != 1) scale_host(made_, options_.host_scale);
+    if (auto good = check_times(); !good) return Unexpected{good.error()};
     return std::move(made_);
   }
 
  private:
+  Result<void> check_times() const {
+    for (const Instruction& at : made_.instructions) {
+      const ProgramItem& item = made_.items[static_cast<std::size_t>(at.op)];
+      const Node& node = graph_.nodes[static_cast<std::size_t>(item.subject)];
+      for (const double us : {at.host_us, at.device_us, at.latency_us}) {
+        auto good = check_time(us, item.title.empty() ? graph_.name(node) : item.title, node);
+        if (!good) return good;
+      }
+    }
+    return {};
+  }
+
   void add_item(const HostFacts::Item& facts) {
     current_ = static_cast<std::int32_t>(made_.items.size());
     ProgramItem& item = made_.items.emplace_back(ProgramItem{.node = facts.node,
@@ -386,6 +402,14 @@ class Writer {
 
 void scale(Price& price, double factor) {
   for (Microseconds* time : {&price.time, &price.low, &price.high}) *time *= factor;
+}
+
+Result<void> check_time(double us, std::string_view op, const Node& node) {
+  constexpr double kLongestUs = 1e15;  // thirty years
+  if (std::abs(us) <= kLongestUs) return {};
+  return fail(ErrorCode::kImpossible,
+              fmt::format("expected a time of at most {:g} us, found {} us in \"{}\" (node {})",
+                          kLongestUs, us, op, node.id));
 }
 
 Result<HostProgram> make_host_program(const ExecutionGraph& graph, const Gpu& gpu,

@@ -44,9 +44,13 @@ struct HostProgram {
   LoweringStats lowering;
 };
 
+/// A duration that sums can still hold: no overhead table, kernel model or rewrite gives a longer
+/// one, or none. The error names the op.
+Result<void> check_time(double us, std::string_view op, const Node& node);
+
 /// Lowers and prices the graph and writes down what its host does. `facts`: of the graph, or of one
 /// that differs in sizes alone, and of this table. `name_kernels`: false leaves the names of
-/// kernels that are no collectives empty. Errors: see `add_scale_out`; cancelled.
+/// kernels that are no collectives empty. Errors: see `add_scale_out` and `check_time`; cancelled.
 Result<HostProgram> make_host_program(const ExecutionGraph& graph, const Gpu& gpu,
                                       const OverheadTable& table, const HostFacts& facts,
                                       const PredictOptions& options, bool name_kernels);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "host_program.hpp"
 #include "perfmodel/predictors/lower.hpp"
 
 namespace perfmodel {
@@ -38,7 +39,11 @@ class Traversal {
       cpu_ = compute_ = comm_ = front_ = begin;
       const double active_before = prediction_.gpu_active_us;
       for (std::int32_t node : top_level_ops(graph_)) {
-        if (node >= step.begin && node < step.end) op(node);
+        if (node < step.begin || node >= step.end) continue;
+        op(node);
+        const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
+        const auto good = check_time(cpu_ + compute_ + comm_, graph_.name(at), at);
+        if (!good) return Unexpected{good.error()};
       }
       const double end = std::max({cpu_, compute_, comm_});
       prediction_.iterations.push_back(

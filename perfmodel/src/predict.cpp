@@ -28,6 +28,22 @@ using TaskId = TaskGraph::TaskId;
 constexpr std::size_t kMaxPasses = 32;
 constexpr double kSteadyTolerance = 1e-3;
 
+// What a machine without a GPU recorded has no kernels to price. Graphs that do not say where their
+// tensors lie, and those that only communicate, say nothing against a GPU.
+Result<void> check_device(const ExecutionGraph& graph) {
+  bool on_cpu = false;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.on_gpu()) return {};
+    on_cpu |= tensor.on_cpu();
+  }
+  if (!on_cpu || !graph.comm_records.empty()) return {};
+  return Unexpected{Error{
+      .code = ErrorCode::kImpossible,
+      .message = "expected tensors on a GPU, found a graph of a machine without one: `perfpredict "
+                 "rewrite --retarget` gives the graph of the same program on a GPU",
+      .file = graph.source}};
+}
+
 class Job {
  public:
   /// `facts`, `added_bytes`: see predict_with; for one rank.
@@ -718,6 +734,7 @@ Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const Ov
 Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
                                 const OverheadTable& table, const HostFacts* facts,
                                 const PredictOptions& options, std::optional<double> added_bytes) {
+  if (auto good = check_device(graph); !good) return Unexpected{good.error()};
   if (table.method == OverheadMethod::kLin) {
     if (options.scale_out) {
       return fail(ErrorCode::kImpossible,
@@ -738,6 +755,7 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
 Result<JobPrediction> predict_job(std::span<const RankInput> ranks, const Gpu& gpu,
                                   const JobOptions& options) {
   for (const RankInput& rank : ranks) {
+    if (auto good = check_device(*rank.graph); !good) return Unexpected{good.error()};
     if (rank.table->method == OverheadMethod::kLin && ranks.size() > 1) {
       return fail(ErrorCode::kImpossible,
                   "expected overheads of method context for ranks that wait for each other, found "

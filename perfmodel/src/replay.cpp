@@ -10,6 +10,7 @@
 #include "match_collectives.hpp"
 #include "microseconds.hpp"
 #include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/rewrites/primitives.hpp"
 #include "perfmodel/predict.hpp"
 #include "replay_export.hpp"
 #include "replay_tasks.hpp"
@@ -43,9 +44,9 @@ class Replayer {
 
   Result<Replay> run() {
     for (double scale : {options_.scale_kernels, options_.scale_host}) {
-      if (!(scale >= 0 && scale < std::numeric_limits<double>::infinity())) {
-        return fail(ErrorCode::kImpossible,
-                    fmt::format("expected a scale of at least 0, found {}", scale));
+      if (!(scale >= 0 && scale <= kMostKernelTimeScale)) {
+        return fail(ErrorCode::kImpossible, fmt::format("expected a scale from 0 to {}, found {}",
+                                                        kMostKernelTimeScale, scale));
       }
     }
     for (const Trace& trace : traces_) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "perfmodel/graph/rewrites/primitives.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/replay.hpp"
 
@@ -24,9 +25,9 @@ class ChakraReplayer {
 
   Result<Replay> run() {
     for (double scale : {options_.scale_kernels, options_.scale_host}) {
-      if (scale >= 0 && scale < std::numeric_limits<double>::infinity()) continue;
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("expected a scale of at least 0, found {}", scale));
+      if (scale >= 0 && scale <= kMostKernelTimeScale) continue;
+      return fail(ErrorCode::kImpossible, fmt::format("expected a scale from 0 to {}, found {}",
+                                                      kMostKernelTimeScale, scale));
     }
     if (options_.iterations && *options_.iterations != std::pair<std::size_t, std::size_t>(0, 1)) {
       return fail(ErrorCode::kImpossible,

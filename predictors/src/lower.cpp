@@ -293,6 +293,10 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
     launching_label_ = -1;
   }
   if (found.calls) {
+    // The template knows that there are kernels, nobody what they do.
+    if (facts.rule && !rule_spoke && std::ranges::any_of(*found.calls, is_kernel_like)) {
+      stats_.unmodelled.push_back(index);
+    }
     ++stats_.nodes_by_level[static_cast<std::size_t>(found.level)];
     calls_of_template(index, *found.calls, rule_spoke, op, calls);
     return;

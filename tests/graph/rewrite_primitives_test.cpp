@@ -179,9 +179,14 @@ TEST(Primitives, RefuseWithAReason) {
             "expected top-level ops with ids 900000:900001, found none");
   EXPECT_EQ(remove_ops(dlrm(), "*").error().message, "expected ops besides \"*\", found none");
   EXPECT_EQ(set_kernel_time(dlrm(), {.pattern = "aten::mm", .value = -1}).error().message,
-            "expected a time of at least 0, found -1");
+            "expected a time in us from 0 to 86400000000, found -1");
+  EXPECT_EQ(set_kernel_time(dlrm(), {.pattern = "aten::mm", .value = 1e308}).error().message,
+            "expected a time in us from 0 to 86400000000, found 1e+308");
   EXPECT_EQ(scale_kernel_time(dlrm(), {.pattern = "aten::mm", .value = 1.0 / 0.0}).error().message,
-            "expected a factor of at least 0, found inf");
+            "expected a factor from 0 to 1000000, found inf");
+  const auto most = scale_kernel_time(dlrm(), {.pattern = "aten::mm", .value = 1e6}).value();
+  EXPECT_EQ(scale_kernel_time(most, {.pattern = "aten::mm", .value = 2}).error().message,
+            "expected a product of factors from 0 to 1000000, found 2000000");
 }
 
 }  // namespace

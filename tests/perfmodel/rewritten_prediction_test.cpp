@@ -15,8 +15,10 @@
 #include "perfmodel/graph/rewrites/optimizer.hpp"
 #include "perfmodel/graph/rewrites/precision.hpp"
 #include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/rewrites/retarget.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "perfmodel/predict.hpp"
+#include "perfmodel/what_if.hpp"
 
 namespace perfmodel {
 namespace {
@@ -149,6 +151,78 @@ TEST_F(RewrittenPrediction, CollectivesKeepTheirFactorInAnotherWorld) {
   const double whole = time(ddp);
   ASSERT_GT(whole, 0);
   EXPECT_NEAR(time(half), whole / 2, 1e-9 * whole);
+}
+
+// Factors of ops inside each other multiply: together they may be more than each alone.
+TEST_F(RewrittenPrediction, TimesThatNoSumHoldsAreRefusedWithTheOp) {
+  ExecutionGraph endless = resnet_;
+  for (Node& node : endless.nodes) {
+    if (endless.name(node).starts_with("aten::")) node.kernel_time_scale = 1e300;
+  }
+  for (const auto method : {OverheadMethod::kContext, OverheadMethod::kLin}) {
+    OverheadTable table = table_;
+    table.method = method;
+    if (method == OverheadMethod::kLin) table.t1.all.mean_us = 1e308;
+    const auto made = predict(endless, gpu_, table);
+    ASSERT_FALSE(made);
+    EXPECT_NE(made.error().message.find("expected a time of at most 1e+15 us, found "),
+              std::string::npos)
+        << made.error().message;
+    EXPECT_NE(made.error().message.find(" us in \"aten::"), std::string::npos)
+        << made.error().message;
+  }
+}
+
+TEST_F(RewrittenPrediction, ADayIsStillATime) {
+  const ExecutionGraph slow =
+      set_kernel_time(resnet_, {.pattern = "aten::addmm", .value = kMostKernelTimeUs}).value();
+  EXPECT_GE(predicted(slow).e2e_us, kMostKernelTimeUs);
+}
+
+TEST_F(RewrittenPrediction, AGraphOfAMachineWithoutAGpuHasToBeRetargetedFirst) {
+  ResnetConfig config = resnet_preset("resnet18").value();
+  config.training.pytorch.device = {.kind = Device::Kind::kCpu};
+  const ExecutionGraph recorded = build_resnet(config).value();
+  const std::string expected = "`perfpredict rewrite --retarget`";
+  for (const auto method : {OverheadMethod::kContext, OverheadMethod::kLin}) {
+    OverheadTable table = table_;
+    table.method = method;
+    const auto made = predict(recorded, gpu_, table);
+    ASSERT_FALSE(made);
+    EXPECT_NE(made.error().message.find(expected), std::string::npos) << made.error().message;
+  }
+  const RankInput rank{.graph = &recorded, .table = &table_};
+  const auto job = predict_job({&rank, 1}, gpu_);
+  ASSERT_FALSE(job);
+  EXPECT_NE(job.error().message.find(expected), std::string::npos) << job.error().message;
+  const Variant as_it_is{"as it is", {}};
+  const WhatIfTarget target{.gpu = gpu_, .overheads = &table_};
+  const auto answers = what_if(recorded, {&as_it_is, 1}, {&target, 1});
+  ASSERT_TRUE(answers.at(0).error);
+  EXPECT_NE(answers[0].error->message.find(expected), std::string::npos);
+
+  const ExecutionGraph on_gpu = retarget(recorded).value();
+  EXPECT_GT(predicted(on_gpu).kernel_sum_us, 0);
+}
+
+TEST_F(RewrittenPrediction, ElementTypesWithoutAModelAreTheFirstWarning) {
+  ExecutionGraph nonsense = resnet_;
+  for (Node& node : nonsense.nodes) {
+    if (nonsense.name(node) != "aten::addmm") continue;
+    for_each_tensor(nonsense, nonsense.inputs(node), [&](const Tensor& tensor) {
+      nonsense.tensors[static_cast<std::size_t>(&tensor - nonsense.tensors.data())].dtype =
+          DType::kUnknown;
+    });
+  }
+  const Prediction before = predicted(resnet_), after = predicted(nonsense);
+  EXPECT_TRUE(before.coverage.unmodelled_ops.empty());
+  ASSERT_EQ(after.coverage.unmodelled_ops.size(), 1U);
+  EXPECT_EQ(after.coverage.unmodelled_ops[0].op, "aten::addmm");
+  EXPECT_LT(after.coverage.modelled_time_fraction, 1);
+  ASSERT_FALSE(after.warnings.empty());
+  EXPECT_EQ(after.warnings[0],
+            "1 op name without a kernel model for their types and shapes, left out of the device's "
+            "time: aten::addmm");
 }
 
 TEST_F(RewrittenPrediction, OfTheFileIsThatOfTheGraph) {

@@ -14,6 +14,7 @@ inline int size_of(DType dtype) {
   switch (dtype) {
     case DType::kFloat64:
     case DType::kInt64:
+    case DType::kComplex64:
       return 8;
     case DType::kFloat16:
     case DType::kBFloat16:

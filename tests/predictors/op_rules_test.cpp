@@ -68,6 +68,66 @@ TEST_F(OpRules, MismatchedGemmIsRefused) {
   EXPECT_FALSE(f.lower(node, gpu).ok);
 }
 
+TEST_F(OpRules, ProductsWithoutShapesAreRefused) {
+  EXPECT_FALSE(f.lower(f.node("aten::mm", {f.tensor({}), f.tensor({})}), gpu).ok);
+  EXPECT_FALSE(f.lower(f.node("aten::linear", {f.tensor({}), f.tensor({})}), gpu).ok);
+}
+
+TEST_F(OpRules, WhatIsPricedByThePeakOfFloatsIsRefusedForOtherTypes) {
+  for (const DType dtype : {DType::kUnknown, DType::kBool, DType::kInt64, DType::kComplex64}) {
+    SCOPED_TRACE(to_string(dtype));
+    const Argument matrix = f.tensor({8, 8}, dtype), image = f.tensor({2, 4, 8, 8}, dtype),
+                   filter = f.tensor({4, 4, 1, 1}, dtype);
+    for (const int node : {f.node("aten::mm", {matrix, matrix}, {matrix}),
+                           f.node("aten::linear", {matrix, matrix}, {matrix}),
+                           f.node("aten::cudnn_convolution", {image, filter}, {image}),
+                           f.node("aten::_softmax", {matrix, f.integer(-1)}, {matrix}),
+                           f.node("aten::native_layer_norm", {matrix}, {matrix})}) {
+      const auto lowered = f.lower(node, gpu);
+      EXPECT_TRUE(lowered.known);
+      EXPECT_FALSE(lowered.ok);
+      EXPECT_TRUE(lowered.kernels.empty());
+    }
+  }
+  const Argument bytes = f.tensor({8, 8}, DType::kInt8);
+  EXPECT_EQ(one(f.node("aten::_int_mm", {bytes, bytes})).dtype, DType::kInt8);
+}
+
+TEST_F(OpRules, AnOddTypeBesideFloatsIsRefusedToo) {
+  const Argument floats = f.tensor({8, 8});
+  for (const DType dtype : {DType::kUnknown, DType::kComplex64}) {
+    const Argument odd = f.tensor({8, 8}, dtype);
+    EXPECT_FALSE(f.lower(f.node("aten::mm", {floats, odd}, {floats}), gpu).ok);
+    EXPECT_FALSE(f.lower(f.node("aten::mul", {floats, odd}, {floats}), gpu).ok);
+  }
+}
+
+TEST_F(OpRules, MasksCountAByteAnElement) {
+  const Argument x = f.tensor({1000}), mask = f.tensor({1000}, DType::kBool);
+  const KernelWork fill = one(f.node("aten::masked_fill", {x, mask, f.real(0)}, {x}));
+  EXPECT_EQ(fill.dtype, DType::kFloat32);
+  const KernelWork where = one(f.node("aten::where", {mask, x, x}, {f.tensor({1000})}));
+  EXPECT_DOUBLE_EQ(where.bytes_read.value, 1000 + 2 * 4000);
+  const KernelWork equal = one(f.node("aten::eq", {x, f.integer(0)}, {mask}));
+  EXPECT_DOUBLE_EQ(equal.bytes_written.value, 1000);
+  EXPECT_EQ(count(f.node("aten::any", {mask}, {f.tensor({}, DType::kBool)})), 1u);
+}
+
+TEST_F(OpRules, ComplexElementsAreMovedButNotComputedWith) {
+  const Argument a = f.tensor({1000}, DType::kComplex64), b = f.tensor({1000}, DType::kComplex64);
+  EXPECT_DOUBLE_EQ(one(f.node("aten::copy_", {a, b}, {a})).bytes_read.value, 8000);
+  EXPECT_FALSE(f.lower(f.node("aten::add", {a, b}, {a}), gpu).ok);
+  EXPECT_FALSE(f.lower(f.node("aten::sum", {a}, {f.tensor({}, DType::kComplex64)}), gpu).ok);
+  EXPECT_FALSE(f.lower(f.node("aten::abs", {a}, {f.tensor({1000})}), gpu).ok);
+}
+
+// Recordings cut long lists off, and their types with them.
+TEST_F(OpRules, TypesThatAreCutOffInListsAreNotMissed) {
+  const Argument known = f.tensor({1000}), cut = f.tensor({1000}, DType::kUnknown);
+  const int node = f.node("aten::_foreach_add_", {f.list({known, cut}), f.integer(1)});
+  EXPECT_TRUE(f.lower(node, gpu).ok);
+}
+
 TEST_F(OpRules, ReluIsItsChildWhereThereIsOne) {
   const int alone = f.node("aten::relu", {f.tensor({100})}, {f.tensor({100})});
   EXPECT_EQ(count(alone), 1u);

@@ -116,7 +116,18 @@ void GraphBuilder::switch_thread(std::int32_t thread) {
   thread_ = thread;
   if (!stack().empty()) return;
   Node& node = open_node("[pytorch|profiler|execution_trace|thread]", {}, Scope::kUser);
-  node.parent_id = graph_.nodes.front().id;
+  node.parent_id = graph_.nodes.front().id;  // itself, where nothing was copied yet
+}
+
+void GraphBuilder::close_to(std::int32_t thread, std::size_t position) {
+  thread_ = thread;
+  std::vector<std::size_t>& open = stack();
+  const auto at = std::find(open.begin(), open.end(), position);
+  if (at == open.end()) {
+    open = {position};
+  } else {
+    open.erase(at + 1, open.end());
+  }
 }
 
 ExecutionGraph GraphBuilder::finish() {

@@ -144,6 +144,9 @@ class GraphBuilder {
   /// Makes arguments of values.
   std::pair<std::uint32_t, std::uint32_t> append(const std::vector<Value>& values);
   void close_thread(std::int32_t thread) { stacks_[thread].clear(); }
+  /// Goes to a thread and closes what is open there inside the node at `position`; one that was
+  /// closed is opened again.
+  void close_to(std::int32_t thread, std::size_t position);
   /// Position of the innermost node that is open on this thread.
   std::size_t innermost() { return stack().back(); }
   ExecutionGraph& graph_being_made() { return graph_; }

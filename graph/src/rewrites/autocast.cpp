@@ -225,7 +225,7 @@ class Autocast {
   // `index` makes the gradient of the loss, function `root` takes it: between the two stands the
   // gradient of the product, which has the highest number.
   void scale_loss(std::int32_t index, std::int32_t root) {
-    copy_.close_to(node(index).parent);
+    copy_.close_beside(index);
     const auto inputs = entries(source_, source_.inputs(node(index)));
     const Tensor& loss = source_.tensors[inputs.front()];
     const auto last = sequences_.find(function(root).sequence);
@@ -256,7 +256,7 @@ class Autocast {
   // Before the optimizer's step; gradients are what the accumulating functions kept.
   void unscale(std::int32_t index) {
     if (!scaler_ || kept_gradients_.empty()) return;
-    copy_.close_to(node(index).parent);
+    copy_.close_beside(index);
     std::vector<TensorRef> gradients;
     for (const Tensor& kept : kept_gradients_) gradients.push_back(reference(kept));
     scaler_->unscale(gradients);
@@ -270,7 +270,7 @@ class Autocast {
     for (std::int32_t i = index; i >= 0; i = node(i).parent) {
       if (i == optimizer_) return;
     }
-    copy_.close_to(node(optimizer_).parent);
+    copy_.close_beside(optimizer_);
     scaler_->update();
     optimizer_ = -1;
   }
@@ -835,7 +835,7 @@ class Autocast {
   void begin_function(std::int32_t f, const std::string& name, const Tensor& gradient,
                       std::int64_t sequence) {
     const BackwardFunction& beside = function(f);
-    copy_.close_to(node(beside.evaluate).parent);
+    copy_.close_beside(beside.evaluate);
     builder_.begin_plain("autograd::engine::evaluate_function: " + name);
     builder_.begin_backward_function(name, {reference(gradient)}, sequence);
     const std::size_t position = builder_.innermost();

@@ -130,7 +130,7 @@ class Checkpointing {
 
   void write_forward(const Segment& segment, std::int64_t sequence) {
     const std::int32_t thread = node(segment.trees.front()).thread;
-    copy_.close_to(node(segment.trees.front()).parent);
+    copy_.close_beside(segment.trees.front());
     std::vector<Value> inputs;
     for (std::uint32_t input : segment.inputs) inputs.push_back(builder_.tensor_of_source(input));
     builder_.begin_plain("CheckpointFunction", std::move(inputs), sequence);
@@ -190,7 +190,7 @@ class Checkpointing {
   void write_backward(const Segment& segment, std::int64_t sequence) {
     const BackwardFunction& first = function(segment.functions_begin);
     backward_thread_ = node(first.function).thread;
-    copy_.close_to(node(first.evaluate).parent);
+    copy_.close_beside(first.evaluate);
     const std::int64_t evaluate =
         open(fmt::format("{}{}", kEvaluate, kBackward), backward_thread_).id;
     const Tensor gradient = open_function(first, sequence, evaluate);
@@ -509,6 +509,7 @@ Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
   if (options.every < 0) {
     return refuse(fmt::format("expected at least 0 layers per segment, found {}", options.every));
   }
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const BackwardPass pass = backward_pass(graph);
   if (auto good = check(graph, pass); !good) return Unexpected{good.error()};
   const auto segments = checkpoint_segments(graph, pass, options);

@@ -448,7 +448,7 @@ class DataParallel {
         if (i == group_behind_) describe_group();
       }
       if (const auto step = lasts_.find(i); step != lasts_.end()) {
-        copy_.close_to(at(source_, i).parent);
+        copy_.close_beside(i);
         reducer_.finish(*step->second);
       }
     }
@@ -561,6 +561,7 @@ Result<ExecutionGraph> rewrite_data_parallel(const ExecutionGraph& graph,
                                              const DataParallelRewrite& rewrite,
                                              std::vector<std::int32_t>* copies) {
   if (auto good = check(graph, rewrite); !good) return Unexpected{good.error()};
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   std::vector<Step> steps;
   const std::vector<bool> of_parameter = parameter_gradients(graph);
   for (const GraphIteration& iteration : iterations(graph)) {

@@ -335,8 +335,7 @@ class RunWriter {
 
  private:
   void write(const Run& run) {
-    const Node& first = source_.nodes[static_cast<std::size_t>(run.units.front().root)];
-    copy_.close_to(first.parent);
+    copy_.close_beside(run.units.front().root);
     GraphBuilder& builder = copy_.builder();
     std::int64_t sequence = -1;
     for (const PointwiseUnit& unit : run.units) sequence = std::max(sequence, unit.sequence);
@@ -387,6 +386,7 @@ class RunWriter {
 }  // namespace
 
 Result<ExecutionGraph> rewrite_elementwise_fusion(const ExecutionGraph& graph) {
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const std::vector<Run> runs = RunFinder(graph).find();
   if (runs.empty()) return graph;
   return RunWriter(graph, runs).write();

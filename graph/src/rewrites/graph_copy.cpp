@@ -1,16 +1,60 @@
 #include "graph_copy.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 
 namespace perfmodel {
+namespace {
+
+std::string named(const ExecutionGraph& graph, const Node& node) {
+  return fmt::format("\"{}\" (node {})", graph.name(node), node.id);
+}
+
+Unexpected not_nested(std::string_view expected, std::string found) {
+  return fail(ErrorCode::kFormat, fmt::format("expected {}, found {}", expected, found));
+}
+
+}  // namespace
+
+Result<void> check_nesting(const ExecutionGraph& graph) {
+  std::unordered_map<std::int32_t, std::vector<std::int32_t>> open_by_thread;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const auto index = static_cast<std::int32_t>(i);
+    std::vector<std::int32_t>& open = open_by_thread[node.thread];
+    const Node* parent =
+        node.parent < 0 ? nullptr : &graph.nodes[static_cast<std::size_t>(node.parent)];
+    if (parent && node.parent >= index) {
+      return not_nested(
+          "a node behind its parent",
+          fmt::format("{} in front of its parent, {}", named(graph, node), named(graph, *parent)));
+    }
+    if (parent && parent->thread == node.thread) {
+      while (!open.empty() && open.back() != node.parent) open.pop_back();
+      if (open.empty()) {
+        return not_nested("nodes inside of each other",
+                          fmt::format("{} behind the end of its parent, {}", named(graph, node),
+                                      named(graph, *parent)));
+      }
+    } else if (parent && !parent->is_structural) {
+      return not_nested(
+          "a node on the thread of its parent",
+          fmt::format("{} on thread {} and its parent, {}, on thread {}", named(graph, node),
+                      node.thread, named(graph, *parent), parent->thread));
+    }
+    open.push_back(index);
+  }
+  return {};
+}
 
 GraphCopy::GraphCopy(const ExecutionGraph& source, const PyTorch& pytorch)
     : source_(source), builder_(source, pytorch), copies_(source.nodes.size(), -1) {}
 
-void GraphCopy::copy(std::int32_t index) {
+// Leaves the nearest ancestor that was copied open; none: nothing on the node's thread.
+void GraphCopy::open_parent(std::int32_t index) {
   const Node& node = source_.nodes[static_cast<std::size_t>(index)];
   std::int32_t parent = node.parent;
   while (parent >= 0 && copied(parent) < 0) {
@@ -23,9 +67,13 @@ void GraphCopy::copy(std::int32_t index) {
   } else {  // a thread's own node, or an orphan
     builder_.close_thread(node.thread);
   }
+}
+
+void GraphCopy::copy(std::int32_t index) {
+  open_parent(index);
   copies_[static_cast<std::size_t>(index)] =
       static_cast<std::int32_t>(builder_.graph_being_made().nodes.size());
-  builder_.copy_node(node);
+  builder_.copy_node(source_.nodes[static_cast<std::size_t>(index)]);
 }
 
 void GraphCopy::nest(std::int32_t index) {
@@ -52,9 +100,14 @@ void GraphCopy::copy_tree(std::int32_t index) {
 }
 
 void GraphCopy::close_to(std::int32_t index) {
+  if (copied(index) < 0) return close_beside(index);
   const auto at = static_cast<std::size_t>(copied(index));
+  builder_.close_to(source_.nodes[static_cast<std::size_t>(index)].thread, at);
+}
+
+void GraphCopy::close_beside(std::int32_t index) {
+  open_parent(index);
   builder_.switch_thread(source_.nodes[static_cast<std::size_t>(index)].thread);
-  while (builder_.innermost() != at) builder_.close();
 }
 
 ExecutionGraph GraphCopy::finish() {

@@ -7,8 +7,6 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kSteepest = 10;
-
 // Lookups of PyTorch and FBGEMM and what computes their gradients; also what merely wraps them.
 bool reads_a_table(std::string_view name) {
   for (std::string_view part : {"embedding", "SplitLookupFunction", "SplitNoBagLookupFunction"}) {
@@ -20,9 +18,9 @@ bool reads_a_table(std::string_view name) {
 }  // namespace
 
 Result<ExecutionGraph> set_index_skew(const ExecutionGraph& graph, double exponent) {
-  if (!(exponent >= 0 && exponent <= kSteepest)) {
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected an exponent from 0 to {}, found {}", kSteepest, exponent));
+  if (!(exponent >= 0 && exponent <= kMostZipfExponent)) {
+    return fail(ErrorCode::kImpossible, fmt::format("expected an exponent from 0 to {}, found {}",
+                                                    kMostZipfExponent, exponent));
   }
   ExecutionGraph made = graph;
   bool any = false;

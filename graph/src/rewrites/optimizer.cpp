@@ -51,6 +51,7 @@ Result<ExecutionGraph> rewrite_optimizer(const ExecutionGraph& graph,
   if (rewrite.optimizer == Optimizer::kNoOptimizer) {
     return fail(ErrorCode::kImpossible, "optimizer: expected a kind, found none");
   }
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const PyTorch pytorch = dialect_of(graph);
   std::map<std::int32_t, ReadStep> steps;  // by label
   for (std::int32_t label : optimizer_steps(graph)) {

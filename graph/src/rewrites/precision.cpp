@@ -7,6 +7,7 @@
 
 #include "autocast.hpp"
 #include "autocast_lists.hpp"
+#include "graph_copy.hpp"
 
 namespace perfmodel {
 namespace {
@@ -93,6 +94,7 @@ Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half, bool gr
     return refuse("expected tensors on a GPU, found none: autocast on CPUs knows bfloat16 only");
   }
   if (auto good = check_nodes(graph, on_gpu); !good) return Unexpected{good.error()};
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const BackwardPass pass = backward_pass(graph);
   if (grad_scaler) {
     if (auto good = check_scaler(graph, pass); !good) return Unexpected{good.error()};

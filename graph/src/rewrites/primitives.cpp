@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -130,15 +129,16 @@ Result<ExecutionGraph> change_outermost(const ExecutionGraph& graph, std::string
   return made;
 }
 
-Result<void> check_value(double value, std::string_view what) {
-  if (std::isfinite(value) && value >= 0) return {};
+Result<void> check_value(double value, double most, std::string_view what) {
+  if (value >= 0 && value <= most) return {};
   return fail(ErrorCode::kImpossible,
-              fmt::format("expected {} of at least 0, found {}", what, value));
+              fmt::format("expected {} from 0 to {}, found {}", what, most, value));
 }
 
 }  // namespace
 
 Result<ExecutionGraph> keep_subgraph(const ExecutionGraph& graph, std::string_view pattern) {
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const auto range = id_range(pattern);
   std::vector<bool> below;
   if (range) {
@@ -173,6 +173,7 @@ Result<ExecutionGraph> keep_subgraph(const ExecutionGraph& graph, std::string_vi
 }
 
 Result<ExecutionGraph> remove_ops(const ExecutionGraph& graph, std::string_view pattern) {
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const std::vector<bool> names = matching_names(graph, pattern);
   std::vector<bool> kept = at_or_below(graph, [&](std::size_t i) {
     return !graph.nodes[i].is_structural && names[graph.nodes[i].name];
@@ -196,7 +197,8 @@ Result<ExecutionGraph> remove_ops(const ExecutionGraph& graph, std::string_view 
 
 Result<ExecutionGraph> set_kernel_time(const ExecutionGraph& graph,
                                        const KernelTimeOptions& options) {
-  if (auto good = check_value(options.value, "a time"); !good) return Unexpected{good.error()};
+  const auto good = check_value(options.value, kMostKernelTimeUs, "a time in us");
+  if (!good) return Unexpected{good.error()};
   return change_outermost(graph, options.pattern, [&](Node& node) {
     node.kernel_time_us = options.value;
     node.kernel_time_scale = 1;
@@ -205,9 +207,15 @@ Result<ExecutionGraph> set_kernel_time(const ExecutionGraph& graph,
 
 Result<ExecutionGraph> scale_kernel_time(const ExecutionGraph& graph,
                                          const KernelTimeOptions& options) {
-  if (auto good = check_value(options.value, "a factor"); !good) return Unexpected{good.error()};
-  return change_outermost(graph, options.pattern,
-                          [&](Node& node) { node.kernel_time_scale *= options.value; });
+  auto good = check_value(options.value, kMostKernelTimeScale, "a factor");
+  if (!good) return Unexpected{good.error()};
+  auto made = change_outermost(graph, options.pattern, [&](Node& node) {
+    node.kernel_time_scale *= options.value;
+    if (good)
+      good = check_value(node.kernel_time_scale, kMostKernelTimeScale, "a product of factors");
+  });
+  if (!good) return Unexpected{good.error()};
+  return made;
 }
 
 }  // namespace perfmodel

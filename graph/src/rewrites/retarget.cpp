@@ -91,6 +91,7 @@ PyTorch dialect(const ExecutionGraph& graph, const Placement& placement) {
 
 Result<ExecutionGraph> retarget(const ExecutionGraph& graph, const RetargetOptions& options) {
   if (auto good = check_devices(graph); !good) return Unexpected{good.error()};
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const Placement placement = place_on_gpu(graph);
   ExecutionGraph made =
       Retargeter(placement, dialect(graph, placement), options, all_rules()).run();

@@ -12,7 +12,7 @@ void attention(Retargeter& rewrite, std::int32_t node) {
     return rewrite.copy(node);
   }
   rewrite.leave_out(node);
-  rewrite.continue_in(rewrite.node(node).parent);
+  rewrite.continue_beside(node);
   GraphBuilder& graph = rewrite.graph();
   const std::int64_t sequence = rewrite.node(node).seq_id;
   Retargeter::Attention kept;
@@ -36,7 +36,7 @@ void attention_backward(Retargeter& rewrite, std::int32_t node) {
   const auto kept = rewrite.attentions.find(function < 0 ? -1 : rewrite.node(function).seq_id);
   if (kept == rewrite.attentions.end()) return rewrite.copy(node);
   rewrite.leave_out(node);
-  rewrite.continue_in(function);
+  rewrite.continue_beside(node);
   GraphBuilder& graph = rewrite.graph();
   const bool mask = rewrite.given(node, 8);
   const TensorRef bias = mask ? rewrite.input_tensor(node, 8) : graph.undefined();

@@ -117,8 +117,9 @@ void convolution(Retargeter& rewrite, std::int32_t node) {
 // mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
 void mkldnn_convolution(Retargeter& rewrite, std::int32_t node) {
   const std::int32_t outer = rewrite.node(node).parent;
+  if (outer < 0) return rewrite.copy(node);
   rewrite.leave_out(node);
-  rewrite.continue_in(outer);
+  rewrite.continue_beside(node);
   Convolution conv{.input = rewrite.input_tensor(node, 0),
                    .weight = rewrite.input_tensor(node, 1),
                    .bias = {},

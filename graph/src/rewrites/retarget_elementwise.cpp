@@ -62,7 +62,7 @@ void multiply(Retargeter& rewrite, std::int32_t node) {
                            : rewrite.dropouts.find(rewrite.node(function).seq_id);
   if (dropped == rewrite.dropouts.end()) return rewrite.copy(node);
   rewrite.leave_out(node);
-  rewrite.continue_in(function);
+  rewrite.continue_beside(node);
   const Retargeter::Start start = rewrite.start();
   native_dropout_backward(rewrite.graph(), rewrite.input_tensor(node, 0), dropped->second.mask,
                           dropped->second.probability);
@@ -81,7 +81,7 @@ void nll_loss_forward(Retargeter& rewrite, std::int32_t node) {
 void binary_cross_entropy_gradient(Retargeter& rewrite, std::int32_t node) {
   if (rewrite.given(node, 3) || rewrite.integer(node, 4) != 1) return rewrite.copy(node);
   rewrite.leave_out(node);
-  rewrite.continue_in(rewrite.node(node).parent);
+  rewrite.continue_beside(node);
   const Retargeter::Start start = rewrite.start();
   binary_cross_entropy_backward(rewrite.graph(), rewrite.input_tensor(node, 0),
                                 rewrite.input_tensor(node, 1), rewrite.input_tensor(node, 2));
@@ -92,7 +92,7 @@ void binary_cross_entropy_gradient(Retargeter& rewrite, std::int32_t node) {
 void log_sigmoid_forward(Retargeter& rewrite, std::int32_t node) {
   rewrite.leave_out(node);
   rewrite.leave_out_children(node);
-  rewrite.continue_in(rewrite.node(node).parent);
+  rewrite.continue_beside(node);
   GraphBuilder& graph = rewrite.graph();
   const TensorRef made = rewrite.output_tensor(node, 0);
   graph.leaf_op("aten::log_sigmoid_forward", {rewrite.input_tensor(node, 0)},

@@ -36,7 +36,7 @@ void index_select(Retargeter& rewrite, std::int32_t node) {
 void embedding_gradient(Retargeter& rewrite, std::int32_t node) {
   if (rewrite.integer(node, 4) != 0) return rewrite.copy(node);
   rewrite.leave_out(node);
-  rewrite.continue_in(rewrite.node(node).parent);
+  rewrite.continue_beside(node);
   GraphBuilder& graph = rewrite.graph();
   const TensorRef gradient = rewrite.input_tensor(node, 0);
   const Retargeter::Start start = rewrite.start();
@@ -82,7 +82,7 @@ void embedding_bag_gradient(Retargeter& rewrite, std::int32_t node) {
   const auto found = rewrite.bags.find(function < 0 ? -1 : rewrite.node(function).seq_id);
   if (found == rewrite.bags.end()) return rewrite.copy(node);
   rewrite.leave_out(node);
-  rewrite.continue_in(function);
+  rewrite.continue_beside(node);
   GraphBuilder& graph = rewrite.graph();
   Bag bag{.rows = rewrite.integer(node, kRows),
           .indices = rewrite.input_tensor(node, 1),

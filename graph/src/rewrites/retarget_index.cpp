@@ -22,7 +22,7 @@ void index_put(Retargeter& rewrite, std::int32_t node) {
     }
   }
   rewrite.leave_out(node);
-  rewrite.continue_in(rewrite.node(node).parent);
+  rewrite.continue_beside(node);
   const Retargeter::Start start = rewrite.start();
   index_put_accumulate(rewrite.graph(), rewrite.input_tensor(node, 0), indices,
                        rewrite.input_tensor(node, 2));

@@ -24,7 +24,7 @@ void product_with_bias(Retargeter& rewrite, std::int32_t node) {
     return;
   }
   rewrite.leave_out(node);
-  rewrite.continue_in(rewrite.node(node).parent);
+  rewrite.continue_beside(node);
   const Retargeter::Start start = rewrite.start();
   addmm(rewrite.graph(), rewrite.input_tensor(node, 0), rewrite.input_tensor(node, 1),
         rewrite.input_tensor(node, 2), rewrite.node(node).seq_id);

@@ -78,7 +78,7 @@ void batch_norm_backward(Retargeter& rewrite, std::int32_t node) {
                        (rewrite.amd() || reserve != rewrite.norm_reserves.end());
   if (!library) return rewrite.copy(node);  // the same kernels on both devices
   rewrite.leave_out(node);
-  rewrite.continue_in(function);
+  rewrite.continue_beside(node);
   GraphBuilder& graph = rewrite.graph();
   std::vector<Value> inputs;
   for (std::size_t i : {1, 0, 2, 3, 4, 5, 6, 8}) inputs.push_back(rewrite.input(node, i));

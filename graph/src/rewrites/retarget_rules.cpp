@@ -171,7 +171,7 @@ void Retargeter::visit(std::int32_t index) {
   if (handle_backward(index)) return;
   if (const auto moved = moved_by_program_.find(index); moved != moved_by_program_.end()) {
     leave_out_children(index);
-    if (node(index).parent >= 0) continue_in(node(index).parent);
+    continue_beside(index);
     return write_input(moved->second, index);
   }
   const auto rule = rules_.find(name(index));
@@ -225,12 +225,7 @@ void Retargeter::find_copies() {
 void Retargeter::write_inputs(std::int32_t index) {
   const auto copies = copies_before_.find(index);
   if (copies == copies_before_.end()) return;
-  const std::int32_t parent = node(index).parent;
-  if (parent >= 0 && copy_.copied(parent) >= 0) {
-    continue_in(parent);
-  } else {
-    graph().switch_thread(node(index).thread);
-  }
+  continue_beside(index);
   for (const StepInput& input : copies->second) write_input(input, index);
 }
 

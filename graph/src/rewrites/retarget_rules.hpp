@@ -66,6 +66,8 @@ class Retargeter {
 
   /// New nodes go under the copy of this node, behind what is there.
   void continue_in(std::int32_t index) { copy_.close_to(index); }
+  /// New nodes go under the copy of this node's parent.
+  void continue_beside(std::int32_t index) { copy_.close_beside(index); }
   /// What an emission function wrote from `start` on gave tensors of its own: the results of its
   /// first node get the ids of the source node's results, by which later nodes know them.
   struct Start {

@@ -146,7 +146,7 @@ class FusionWriter {
     const std::int32_t first = input->copies.front();
     actions_[first] = [this, &made, dtype, shape, first, pinned = input->pinned] {
       const Node& node = at(first);
-      copy_.close_to(node.parent);
+      copy_.close_beside(first);
       const TensorRef from = graph_.new_tensor(dtype, GraphBuilder::cpu(), shape);
       made = to_device(graph_, from, pinned, moved(node.seq_id));
     };
@@ -172,7 +172,7 @@ class FusionWriter {
 
   void look_up(State& state) {
     const Node& last = at(state.fusion.bags.back().node);
-    copy_.close_to(last.parent);
+    copy_.close_beside(state.fusion.bags.back().node);
     const std::int64_t sequence = moved(last.seq_id);
     if (!state.indices.exists()) {
       state.indices = cat(graph_, tensors(state.fusion, &FusibleBag::indices), 0, sequence);
@@ -219,7 +219,7 @@ class FusionWriter {
   }
 
   void go_back(State& state, std::int32_t function) {
-    copy_.close_to(at(function).parent);
+    copy_.close_beside(function);
     state.tape->run_one(state.vectors, state.gradient);
   }
 
@@ -238,6 +238,7 @@ class FusionWriter {
 
 Result<ExecutionGraph> rewrite_table_fusion(const ExecutionGraph& graph,
                                             const TableFusionRewrite& rewrite) {
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const BackwardPass backward = backward_pass(graph);
   std::vector<TableFusion> fusions;
   std::size_t most = 0;

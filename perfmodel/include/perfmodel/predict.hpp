@@ -159,6 +159,9 @@ inline constexpr double kMostHostScale = 1e6;
 /// until two successive periods agree within 0.1 %.
 ///
 /// A table of method `lin` is traversed as in the published code of Lin et al. (HiPC 2022) instead.
+///
+/// Errors: a graph that a machine without a GPU recorded (see rewrites/retarget.hpp), durations that
+/// are no numbers or above 1e15 us, no op.
 Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                            const PredictOptions& options = {});
 

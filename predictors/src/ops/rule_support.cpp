@@ -67,6 +67,68 @@ constexpr std::pair<std::string_view, std::string_view> kDelegates[] = {
     {"aten::_sparse_coo_tensor_unsafe", "aten::_sparse_coo_tensor_with_dims_and_tensors"},
 };
 
+/// What the price of a family's kernel says of its element types.
+enum class Priced {
+  kBytes,   ///< any: they are moved, and graphs say how many bytes an element has
+  kReals,   ///< numbers and flags; complex ones take more work than rules count
+  kFloats,  ///< peaks of the GPU are those of floats
+  kProducts,
+};
+
+Priced priced_types(KernelFamily family) {
+  switch (family) {
+    case KernelFamily::kCopy:
+    case KernelFamily::kSet:
+    case KernelFamily::kCollective:
+    case KernelFamily::kConcat:
+    case KernelFamily::kIndex:
+    case KernelFamily::kTranspose:
+    case KernelFamily::kSmall:
+      return Priced::kBytes;
+    case KernelFamily::kAttention:
+    case KernelFamily::kInteraction:
+    case KernelFamily::kNorm:
+    case KernelFamily::kRecurrent:
+    case KernelFamily::kSoftmax:
+      return Priced::kFloats;
+    case KernelFamily::kGemm:
+    case KernelFamily::kConvolution:
+      return Priced::kProducts;
+    default:
+      return Priced::kReals;
+  }
+}
+
+bool is_complex(DType dtype) { return dtype == DType::kComplex64 || dtype == DType::kComplex128; }
+
+/// Lists are cut off in recordings, and the types of their tails with them: there only the types
+/// that are known count.
+bool has_odd_type(const OpView& op) {
+  bool odd = false;
+  for (const auto arguments : {op.inputs(), op.outputs()}) {
+    for_each_gpu_tensor(op, arguments,
+                        [&odd](const Tensor& tensor) { odd |= is_complex(tensor.dtype); });
+    for (const Argument& argument : arguments) {
+      if (argument.kind != Argument::Kind::kTensor) continue;
+      const Tensor& tensor = op.graph.tensors[argument.index];
+      odd |= tensor.on_gpu() && tensor.dtype == DType::kUnknown;
+    }
+  }
+  return odd;
+}
+
+bool types_are_priced(const OpView& op, std::span<const KernelWork> kernels) {
+  bool computes = false;
+  for (const KernelWork& work : kernels) {
+    const Priced priced = priced_types(work.family);
+    computes |= priced != Priced::kBytes;
+    const bool product = priced == Priced::kProducts;
+    if (!product && priced != Priced::kFloats) continue;
+    if (!is_floating_point(work.dtype) && !(product && work.dtype == DType::kInt8)) return false;
+  }
+  return !computes || !has_odd_type(op);
+}
+
 class FunctionRule final : public OpRule {
  public:
   explicit FunctionRule(Lower function) : lower_(function) {}
@@ -75,6 +137,10 @@ class FunctionRule final : public OpRule {
     if (op.node.children_count > 0 && delegates(op)) return true;
     const std::size_t before = kernels.size();
     if (!lower_(op, gpu, kernels)) return false;
+    if (!types_are_priced(op, std::span(kernels).subspan(before))) {
+      kernels.resize(before);
+      return false;
+    }
     if (op.graph.allow_tf32 && gpu.peak_tflop_per_s.tf32_matrix) allow_tf32(kernels, before);
     return true;
   }

@@ -17,7 +17,9 @@ namespace perfmodel::ops {
 using Lower = bool (*)(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels);
 
 /// A rule that first asks whether the node only hands on to a child: PyTorch re-dispatches many ops
-/// under their own name (aten::sum -> aten::sum), and the child is a node with its own kernels.
+/// under their own name (aten::sum -> aten::sum), and the child is a node with its own kernels. The
+/// kernels then count only if their work is that of the element types: complex and unknown types
+/// are merely moved, products are those of floats and int8.
 std::unique_ptr<OpRule> make_rule(Lower lower);
 
 /// "aten::add" -> {"aten::add", "aten::add_"} for each name.

@@ -33,7 +33,8 @@ struct LoweringStats {
   std::array<std::size_t, kTemplateLevels> nodes_by_level{};
   std::size_t nodes_by_rule = 0;         ///< no template, the op's rule gave the calls
   std::size_t disagreements = 0;         ///< template and rule give different numbers of kernels
-  std::vector<std::int32_t> unmodelled;  ///< nodes that touch GPU memory and have neither
+  /// Nodes that touch GPU memory and have neither, or whose rule does not know their arguments.
+  std::vector<std::int32_t> unmodelled;
 };
 
 /// What lowering knows of a graph beside sizes and numbers: the same for all graphs that differ in

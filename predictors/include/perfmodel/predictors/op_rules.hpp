@@ -41,8 +41,8 @@ class OpRule {
   virtual ~OpRule() = default;
 
   /// Appends the node's kernels in launch order. Nothing appended = the node launches none.
-  /// Returns false if the node's arguments are not those the rule expects: the op then counts as
-  /// unmodelled and is listed.
+  /// Returns false if the node's arguments are not those the rule expects, or of element types
+  /// whose work it does not know: the op then counts as unmodelled and is listed.
   virtual bool lower(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) const = 0;
 };
 

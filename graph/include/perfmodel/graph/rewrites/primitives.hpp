@@ -19,9 +19,13 @@ Result<ExecutionGraph> keep_subgraph(const ExecutionGraph& graph, std::string_vi
 /// Takes out ops that match, with all below them. Tensors that they made come from outside then.
 Result<ExecutionGraph> remove_ops(const ExecutionGraph& graph, std::string_view pattern);
 
+/// The most that may be said of kernels: a day, and a million times what is predicted. Files of
+/// graphs and replays of traces know the same limits.
+inline constexpr double kMostKernelTimeUs = 24 * 3600e6, kMostKernelTimeScale = 1e6;
+
 struct KernelTimeOptions {
   std::string pattern;
-  double value = 0;  ///< microseconds, or a factor; at least 0
+  double value = 0;  ///< microseconds, or a factor; from 0 to kMostKernelTimeUs or ...Scale
 };
 
 /// The kernels of every op that matches take `value` microseconds together, shared out as

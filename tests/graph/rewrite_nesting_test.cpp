@@ -1,0 +1,233 @@
+// Graphs that no recording is: every rewrite says what is wrong or gives a graph that can be
+// written and read again.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_mlp.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/rewrite.hpp"
+#include "perfmodel/graph/rewrites/batch_size.hpp"
+#include "perfmodel/graph/rewrites/checkpointing.hpp"
+#include "perfmodel/graph/rewrites/data_parallel.hpp"
+#include "perfmodel/graph/rewrites/elementwise_fusion.hpp"
+#include "perfmodel/graph/rewrites/index_skew.hpp"
+#include "perfmodel/graph/rewrites/optimizer.hpp"
+#include "perfmodel/graph/rewrites/precision.hpp"
+#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/rewrites/retarget.hpp"
+#include "perfmodel/graph/rewrites/table_fusion.hpp"
+#include "perfmodel/graph/write_execution_graph.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr Device kCpu{.kind = Device::Kind::kCpu};
+
+ExecutionGraph mlp(const PyTorch& pytorch = {}) {
+  MlpConfig config = mlp_preset("mnist").value();
+  config.training.pytorch = pytorch;
+  return build_mlp(config).value();
+}
+
+ExecutionGraph dlrm(const PyTorch& pytorch = {}) {
+  DlrmConfig config{.bottom_mlp = {4, 8},
+                    .top_mlp = {11, 1},
+                    .tables = {{100, 8, 2}, {50, 8, 1}},
+                    .batch = 2,
+                    .table_batched = false};
+  config.training.pytorch = pytorch;
+  return build_dlrm(config).value();
+}
+
+// Those that write nodes in between or leave some out.
+std::vector<NamedRewrite> copying_rewrites() {
+  return {
+      {"--precision",
+       [](const auto& g) {
+         return rewrite_precision(g, {.precision = PrecisionOptions::Precision::kBf16});
+       }},
+      {"--checkpoint", [](const auto& g) { return rewrite_checkpointing(g, {}); }},
+      {"--optimizer",
+       [](const auto& g) {
+         return rewrite_optimizer(g, {.optimizer = TrainingOptions::Optimizer::kAdam});
+       }},
+      {"--data-parallel", [](const auto& g) { return rewrite_data_parallel(g, {}); }},
+      {"--retarget", [](const auto& g) { return retarget(g); }},
+      {"--fuse-tables", [](const auto& g) { return rewrite_table_fusion(g); }},
+      {"--fuse-elementwise", [](const auto& g) { return rewrite_elementwise_fusion(g); }},
+      {"--subgraph", [](const auto& g) { return keep_subgraph(g, "aten::*"); }},
+      {"--remove", [](const auto& g) { return remove_ops(g, "aten::t"); }},
+  };
+}
+
+std::vector<NamedRewrite> all_rewrites() {
+  std::vector<NamedRewrite> rewrites = copying_rewrites();
+  rewrites.push_back({"--batch", [](const auto& g) { return set_batch_size(g, {.batch = 6}); }});
+  rewrites.push_back({"--index-skew", [](const auto& g) { return set_index_skew(g, 1); }});
+  rewrites.push_back({"--kernel-time", [](const auto& g) {
+                        return set_kernel_time(g, {.pattern = "aten::mm", .value = 3});
+                      }});
+  return rewrites;
+}
+
+Node& at(ExecutionGraph& graph, std::size_t index) { return graph.nodes[index]; }
+
+void other_thread(ExecutionGraph& graph, std::size_t index) { at(graph, index).thread += 7; }
+
+void other_parent(ExecutionGraph& graph, std::size_t index) {
+  at(graph, index).parent_id = at(graph, index / 2 + 1).id;
+}
+
+// The op and its first child change places in the order of ids.
+void behind_its_child(ExecutionGraph& graph, std::size_t index) {
+  if (at(graph, index).children_count == 0) return other_parent(graph, index);
+  Node& child = at(graph, static_cast<std::size_t>(graph.children(at(graph, index)).front()));
+  const std::int64_t parent_id = at(graph, index).id, child_id = child.id;
+  for (Node& node : graph.nodes) {
+    if (node.parent_id == parent_id) {
+      node.parent_id = child_id;
+    } else if (node.parent_id == child_id) {
+      node.parent_id = parent_id;
+    }
+  }
+  std::swap(at(graph, index).id, child.id);
+}
+
+// The second leaf in front of the op has ended by then.
+void ended_parent(ExecutionGraph& graph, std::size_t index) {
+  std::size_t leaf = index;
+  for (int leaves = 0; leaves < 2; leaves += at(graph, leaf).children_count == 0) --leaf;
+  at(graph, index).parent_id = at(graph, leaf).id;
+}
+
+void orphan(ExecutionGraph& graph, std::size_t index) {
+  at(graph, index).parent_id = std::int64_t{1} << 40;
+}
+
+// As the reader gives it: it refuses parents that form a cycle.
+Result<ExecutionGraph> changed(ExecutionGraph graph, std::size_t index,
+                               void (*change)(ExecutionGraph&, std::size_t)) {
+  change(graph, index);
+  index_graph(graph);
+  return parse_execution_graph(execution_graph_json(graph), "changed");
+}
+
+void expect_error_or_graph(const ExecutionGraph& graph, const NamedRewrite& rewrite) {
+  SCOPED_TRACE(rewrite.name);
+  const auto made = apply_rewrites(graph, {&rewrite, 1});
+  if (!made) {
+    EXPECT_FALSE(made.error().message.empty());
+    return;
+  }
+  const std::string written = execution_graph_json(*made);
+  const auto read = parse_execution_graph(written, "written");
+  ASSERT_TRUE(read) << to_string(read.error());
+  EXPECT_TRUE(execution_graph_json(*read) == written);
+}
+
+void expect_no_crash(const ExecutionGraph& graph) {
+  using Mutation = void (*)(ExecutionGraph&, std::size_t);
+  constexpr Mutation kMutations[] = {other_thread, other_parent, behind_its_child, orphan};
+  constexpr std::size_t kNodes = 15;
+  std::size_t read = 0;
+  for (std::size_t k = 0; k < kNodes; ++k) {
+    const std::size_t index = 3 + k * (graph.nodes.size() - 3) / kNodes;
+    for (std::size_t m = 0; m < std::size(kMutations); ++m) {
+      SCOPED_TRACE(testing::Message() << "node " << index << ", change " << m);
+      const auto mutated = changed(graph, index, kMutations[m]);
+      if (!mutated) continue;
+      ++read;
+      for (const NamedRewrite& rewrite : all_rewrites()) expect_error_or_graph(*mutated, rewrite);
+    }
+  }
+  EXPECT_GT(read, 2 * kNodes);
+}
+
+TEST(RewriteNesting, SixtyChangesOfAGraphOfAGpuEndWithAnErrorOrAGraph) {
+  expect_no_crash(mlp());
+  expect_no_crash(dlrm());
+}
+
+TEST(RewriteNesting, SixtyChangesOfARecordingOfACpuEndWithAnErrorOrAGraph) {
+  expect_no_crash(mlp({.device = kCpu}));
+  expect_no_crash(dlrm({.device = kCpu}));
+}
+
+// The last op inside of another one with one inside of it.
+std::size_t inner_op(const ExecutionGraph& graph) {
+  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    if (graph.name(node) == "aten::t" && node.children_count > 0 &&
+        !graph.nodes[static_cast<std::size_t>(node.parent)].is_label) {
+      return i;
+    }
+  }
+  ADD_FAILURE() << "no such op";
+  return 0;
+}
+
+// The graph that a rewrite is for.
+ExecutionGraph graph_for(const std::string& rewrite, const PyTorch& gpu, const PyTorch& cpu) {
+  if (rewrite == "--retarget") return mlp(cpu);
+  return rewrite == "--fuse-tables" ? dlrm(gpu) : mlp(gpu);
+}
+
+void expect_refused(void (*change)(ExecutionGraph&, std::size_t), const std::string& expected) {
+  for (const NamedRewrite& rewrite : copying_rewrites()) {
+    SCOPED_TRACE(rewrite.name);
+    const ExecutionGraph graph = graph_for(rewrite.name, {}, {.device = kCpu});
+    const std::size_t op = inner_op(graph);
+    const auto mutated = changed(graph, op, change);
+    ASSERT_TRUE(mutated) << to_string(mutated.error());
+    const auto made = apply_rewrites(*mutated, {&rewrite, 1});
+    ASSERT_FALSE(made);
+    EXPECT_NE(made.error().message.find(expected), std::string::npos) << made.error().message;
+    EXPECT_NE(made.error().message.find("\"aten::t\" (node "), std::string::npos)
+        << made.error().message;
+  }
+}
+
+TEST(RewriteNesting, AnOpOnAnotherThreadThanItsParentIsNamed) {
+  expect_refused(other_thread, "expected a node on the thread of its parent");
+}
+
+TEST(RewriteNesting, AnOpBehindTheEndOfItsParentIsNamed) {
+  expect_refused(ended_parent, "expected nodes inside of each other");
+}
+
+TEST(RewriteNesting, AnOpBehindItsChildIsNamed) {
+  expect_refused(behind_its_child, "expected a node behind its parent");
+}
+
+// A recording that was cut has them; their neighbours are still copied to where they belong.
+TEST(RewriteNesting, BehindAnOrphanTheNodesAroundItGoOn) {
+  const ExecutionGraph graph = mlp();
+  const auto children_of = [](const ExecutionGraph& g, std::string_view name) {
+    std::vector<std::string> names;
+    for (const Node& node : g.nodes) {
+      if (g.name(node) != name) continue;
+      for (std::int32_t child : g.children(node)) {
+        names.emplace_back(g.name(g.nodes[static_cast<std::size_t>(child)]));
+      }
+    }
+    return names;
+  };
+  const auto is_linear = [&](const Node& node) { return graph.name(node) == "aten::linear"; };
+  const auto linear = std::ranges::find_if(graph.nodes, is_linear);
+  ASSERT_GT(linear->children_count, 1u);
+  const auto first = static_cast<std::size_t>(graph.children(*linear).front());
+  const ExecutionGraph cut = changed(graph, first, orphan).value();
+  const ExecutionGraph made = remove_ops(cut, "aten::relu").value();
+  EXPECT_EQ(children_of(made, "aten::linear"), children_of(cut, "aten::linear"));
+  EXPECT_EQ(children_of(made, "aten::linear").size() + 1,
+            children_of(graph, "aten::linear").size());
+}
+
+}  // namespace
+}  // namespace perfmodel
