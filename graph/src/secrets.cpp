@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <set>
 #include <utility>
 #include <vector>
@@ -155,29 +156,73 @@ std::size_t find_assignment(std::string_view text) {
 
 // ---- keys and long runs ------------------------------------------------------------------------
 
+// The characters that keys are made of. Few kinds hold a '_', '-' or '.', so a name that begins
+// like a key ("hf_bert_large_512.json") ends before it is as long as one.
+bool is_letter_or_digit(char c) { return is_digit(c) || is_capital(c) || is_small(c); }
+bool is_capital_or_digit(char c) { return is_digit(c) || is_capital(c); }
+bool is_url_base64(char c) { return is_word(c) || c == '-'; }
+bool is_token(char c) { return is_url_base64(c) || c == '.' || is_base64(c) || c == '='; }
+
+bool has_letter_and_digit(std::string_view run) {
+  return std::ranges::any_of(run, is_digit) &&
+         std::ranges::any_of(run, [](char c) { return is_small(c) || is_capital(c); });
+}
+
+// A random text of letters is capitals by half, a name in camel case by a fifth at most.
+bool mixes_cases(std::string_view run) {
+  const auto capitals = std::ranges::count_if(run, is_capital);
+  const auto smalls = std::ranges::count_if(run, is_small);
+  return 4 * std::min(capitals, smalls) >= capitals + smalls;
+}
+
+// "sk-proj-Ab3...", "sk-ant-api03-Ab3...": words, then a long random part.
+bool has_random_part(std::string_view run) {
+  constexpr std::size_t kFewest = 12;
+  while (!run.empty()) {
+    const std::size_t past = std::min(run.find_first_of("-_"), run.size());
+    const std::string_view part = run.substr(0, past);
+    if (part.size() >= kFewest && has_letter_and_digit(part) && mixes_cases(part)) return true;
+    run.remove_prefix(std::min(past + 1, run.size()));
+  }
+  return false;
+}
+
 bool begins_key(std::string_view text) {
   struct Kind {
     std::string_view prefix;
     std::size_t fewest;  // characters behind it
+    bool (*member)(char) = is_letter_or_digit;
+    bool (*is_secret)(std::string_view) = has_letter_and_digit;
   };
-  constexpr std::array<Kind, 21> kKinds = {
-      {{"AKIA", 16},     {"ASIA", 16},        {"ghp_", 20},   {"gho_", 20},  {"ghs_", 20},
-       {"ghu_", 20},     {"ghr_", 20},        {"npm_", 20},   {"AIza", 30},  {"sk_live_", 16},
-       {"sk_test_", 16}, {"github_pat_", 20}, {"glpat-", 16}, {"xoxa-", 10}, {"xoxb-", 10},
-       {"xoxp-", 10},    {"sk-", 20},         {"hf_", 20},    {"eyJ", 20},   {"Bearer ", 8},
-       {"bearer ", 8}}};
+  constexpr std::array<Kind, 21> kKinds = {{
+      {"AKIA", 16, is_capital_or_digit},
+      {"ASIA", 16, is_capital_or_digit},
+      {"ghp_", 20},
+      {"gho_", 20},
+      {"ghs_", 20},
+      {"ghu_", 20},
+      {"ghr_", 20},
+      {"npm_", 20},
+      {"AIza", 30, is_url_base64},
+      {"sk_live_", 16},
+      {"sk_test_", 16},
+      {"github_pat_", 20, is_word},
+      {"glpat-", 16, is_url_base64},
+      {"xoxa-", 10, is_url_base64},
+      {"xoxb-", 10, is_url_base64},
+      {"xoxp-", 10, is_url_base64},
+      {"sk-", 20, is_url_base64, has_random_part},
+      {"hf_", 30, is_letter_or_digit, mixes_cases},  // most hold no digit
+      {"eyJ", 20, is_token},
+      {"Bearer ", 16, is_token},
+      {"bearer ", 16, is_token},
+  }};
   return std::ranges::any_of(kKinds, [&](const Kind& kind) {
     if (!text.starts_with(kind.prefix)) return false;
     const std::string_view rest = text.substr(kind.prefix.size());
-    std::size_t length = 0;
-    bool digit = false, letter = false;
-    for (; length < rest.size(); ++length) {
-      const char c = rest[length];
-      if (!is_word(c) && c != '-' && c != '.' && c != '+' && c != '/' && c != '=') break;
-      digit |= is_digit(c);
-      letter |= is_small(c) || is_capital(c);
-    }
-    return length >= kind.fewest && digit && letter;
+    const auto past = std::ranges::find_if_not(rest, kind.member);
+    const std::string_view run(rest.begin(), past);
+    return run.size() >= kind.fewest && kind.is_secret(run);
   });
 }
 
@@ -220,18 +265,50 @@ std::size_t find_run(std::string_view text, std::size_t fewest, Member member, I
   return kNone;
 }
 
+// "0d1d2d3c4de", the signature that Triton appends to the names of its kernels: the numbers of the
+// arguments, in order, and what is known of each.
+bool counts_up(std::string_view run) {
+  std::size_t next = 0;
+  while (!run.empty() && is_digit(run.front())) {
+    std::size_t number = 0;
+    const auto [past, error] = std::from_chars(run.data(), run.data() + run.size(), number);
+    if (error != std::errc() || number != next++) return false;
+    run.remove_prefix(static_cast<std::size_t>(past - run.data()));
+    run.remove_prefix(std::min(run.find_first_of("0123456789"), run.size()));
+  }
+  return run.empty();
+}
+
 std::size_t find_hex(std::string_view text) {
   return find_run(text, kFewestHex, is_hex, [](std::string_view run) {
     const auto digits = std::ranges::count_if(run, is_digit);
-    return digits >= 4 && digits + 4 <= static_cast<std::ptrdiff_t>(run.size());
+    return digits >= 4 && digits + 4 <= static_cast<std::ptrdiff_t>(run.size()) && !counts_up(run);
   });
+}
+
+// In random base64 six of ten neighbours differ in kind (capital, small letter, digit), in the
+// words of a path two or three.
+bool changes_often(std::string_view run) {
+  enum class Kind { kCapital, kSmall, kDigit, kSign };
+  const auto kind = [](char c) {
+    if (is_capital(c)) return Kind::kCapital;
+    if (is_small(c)) return Kind::kSmall;
+    return is_digit(c) ? Kind::kDigit : Kind::kSign;
+  };
+  std::size_t changes = 0;
+  for (std::size_t i = 1; i < run.size(); ++i) {
+    const Kind one = kind(run[i - 1]), next = kind(run[i]);
+    changes += one != next && one != Kind::kSign && next != Kind::kSign;
+  }
+  return 3 * changes > run.size();
 }
 
 std::size_t find_base64(std::string_view text) {
   if (text.find("_Z") != kNone) return kNone;
   return find_run(text, kFewestBase64, is_base64, [](std::string_view run) {
     return std::ranges::count_if(run, is_digit) >= 4 && std::ranges::any_of(run, is_capital) &&
-           std::ranges::any_of(run, is_small) && std::ranges::count(run, '/') <= 4;
+           std::ranges::any_of(run, is_small) && std::ranges::count(run, '/') <= 4 &&
+           changes_often(run);
   });
 }
 

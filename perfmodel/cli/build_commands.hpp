@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "command.hpp"
 
 namespace perfmodel::cli {
@@ -23,5 +25,9 @@ Command build_torch_encoder_command(CLI::App& build);
 Command build_torchrec_command(CLI::App& build);
 Command build_vgg_command(CLI::App& build);
 Command build_wgan_command(CLI::App& build);
+
+/// "build gpt --preset gpt2" for `build gpt2`: the name of a preset is no family. Empty: it is no
+/// preset, or `command` is not `build`.
+std::string suggest_preset(const CLI::App& command, const std::string& word);
 
 }  // namespace perfmodel::cli

@@ -52,30 +52,58 @@ void keep_standard_numbers() {
   }
 }
 
+// The name that has most in common with `wanted`; empty: a third of the letters or more differ.
+std::string nearest_of(const std::vector<std::string>& names, const std::string& wanted) {
+  std::string nearest;
+  std::size_t least = std::max<std::size_t>(1, wanted.size() / 3) + 1;
+  for (const std::string& name : names) {
+    const std::size_t distance = edit_distance(wanted, name);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = name;
+  }
+  return nearest;
+}
+
+// "unknown command: predct, the nearest is predict".
+std::string unknown_command(const CLI::App& command, const std::string& word, Suggest suggest) {
+  std::vector<std::string> names;
+  for (const CLI::App* known :
+       command.get_subcommands([](const CLI::App* sub) { return !sub->get_group().empty(); })) {
+    names.push_back(known->get_name());
+  }
+  const std::string text = "unknown command: " + word;
+  const std::string meant = suggest ? suggest(command, word) : "";
+  if (!meant.empty()) return text + ", did you mean " + meant + "?";
+  const std::string nearest = nearest_of(names, word);
+  if (!nearest.empty()) return text + ", the nearest is " + nearest;
+  return text + ", expected one of " + CLI::detail::join(names, ", ");
+}
+
 // "unknown argument: --gp, the nearest is --gpu": the first flag that nobody knows, else the first
 // word.
-std::string unknown_argument(const CLI::App& app) {
+std::string unknown_argument(const CLI::App& app, Suggest suggest) {
   const std::vector<std::string> words = app.remaining(true);
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  const bool takes_command =
+      !command->get_subcommands([](const CLI::App*) { return true; }).empty();
+  if (takes_command && !words.front().starts_with('-')) {
+    return unknown_command(*command, words.front(), suggest);
+  }
   const auto flag =
       std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("--"); });
   if (flag == words.end()) return "unknown argument: " + words.front();
-  const CLI::App* command = &app;
-  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
-  const std::string wanted = flag->substr(2, flag->find('=') - 2);
-  std::string nearest;
-  std::size_t least = std::max<std::size_t>(1, wanted.size() / 3) + 1;
+  std::vector<std::string> names;
   for (const CLI::Option* option : command->get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      const std::size_t distance = edit_distance(wanted, name);
-      if (distance >= least) continue;
-      least = distance;
-      nearest = name;
-    }
+    const auto& known = option->get_lnames();
+    names.insert(names.end(), known.begin(), known.end());
   }
+  const std::string nearest = nearest_of(names, flag->substr(2, flag->find('=') - 2));
   return "unknown argument: " + *flag + (nearest.empty() ? "" : ", the nearest is --" + nearest);
 }
 
-int run(int argc, char** argv, MakeCommands make_commands) {
+int run(int argc, char** argv, MakeCommands make_commands, Suggest suggest) {
   CLI::App app{"Predicts the time of a training batch on a GPU from PyTorch execution graphs."};
   app.name("perfpredict");
   app.set_version_flag("--version", "perfpredict " + build_text());
@@ -101,7 +129,7 @@ int run(int argc, char** argv, MakeCommands make_commands) {
     if ((code == static_cast<int>(CLI::ExitCodes::RequiredError) ||
          code == static_cast<int>(CLI::ExitCodes::ExtrasError)) &&
         !app.remaining(true).empty()) {
-      message = unknown_argument(app);
+      message = unknown_argument(app, suggest);
     }
     while (message.ends_with('\n')) message.pop_back();
     complain(message + " (see --help)");
@@ -124,11 +152,11 @@ int run(int argc, char** argv, MakeCommands make_commands) {
 
 }  // namespace
 
-int cli_main(int argc, char** argv, MakeCommands make_commands) {
+int cli_main(int argc, char** argv, MakeCommands make_commands, Suggest suggest) {
   keep_standard_numbers();
   set_up_signals();
   try {
-    return run(argc, argv, make_commands);
+    return run(argc, argv, make_commands, suggest);
   } catch (const std::bad_alloc&) {
     complain("expected more memory, found none left");
   } catch (const std::exception& error) {

@@ -1,7 +1,26 @@
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <string_view>
+
 #include "build_commands.hpp"
 #include "command.hpp"
+#include "perfmodel/graph/build_bert.hpp"
+#include "perfmodel/graph/build_deepspeech2.hpp"
+#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_faster_rcnn.hpp"
+#include "perfmodel/graph/build_gpt.hpp"
+#include "perfmodel/graph/build_inception.hpp"
+#include "perfmodel/graph/build_llama.hpp"
+#include "perfmodel/graph/build_lstm.hpp"
+#include "perfmodel/graph/build_mlp.hpp"
+#include "perfmodel/graph/build_opt.hpp"
+#include "perfmodel/graph/build_resnet.hpp"
+#include "perfmodel/graph/build_seq2seq.hpp"
+#include "perfmodel/graph/build_t5.hpp"
+#include "perfmodel/graph/build_torchrec_dlrm.hpp"
+#include "perfmodel/graph/build_vgg.hpp"
+#include "perfmodel/graph/build_wgan.hpp"
 
 namespace perfmodel::cli {
 
@@ -20,6 +39,38 @@ std::vector<Command> build_commands(CLI::App& parent) {
       build_torchrec_command(*build), build_vgg_command(*build),
       build_wgan_command(*build),
   };
+}
+
+namespace {
+
+template <auto kPreset>
+bool has(std::string_view name) {
+  return kPreset(name).has_value();
+}
+
+struct Presets {
+  std::string_view family;
+  bool (*has)(std::string_view name);
+};
+constexpr Presets kPresets[] = {
+    {"bert", has<bert_preset>},     {"deepspeech2", has<deepspeech2_preset>},
+    {"dlrm", has<dlrm_preset>},     {"faster-rcnn", has<faster_rcnn_preset>},
+    {"gpt", has<gpt_preset>},       {"inception", has<inception_preset>},
+    {"llama", has<llama_preset>},   {"lstm", has<lstm_preset>},
+    {"mlp", has<mlp_preset>},       {"opt", has<opt_preset>},
+    {"resnet", has<resnet_preset>}, {"seq2seq", has<seq2seq_preset>},
+    {"t5", has<t5_preset>},         {"torchrec", has<torchrec_dlrm_preset>},
+    {"vgg", has<vgg_preset>},       {"wgan", has<wgan_preset>},
+};
+
+}  // namespace
+
+std::string suggest_preset(const CLI::App& command, const std::string& word) {
+  if (command.get_name() != "build") return {};
+  const auto family =
+      std::ranges::find_if(kPresets, [&](const Presets& presets) { return presets.has(word); });
+  if (family == std::end(kPresets)) return {};
+  return "build " + std::string(family->family) + " --preset " + word;
 }
 
 }  // namespace perfmodel::cli

@@ -293,7 +293,16 @@ class Run {
   std::string trace_file_;
 };
 
+// "a100-sxm-80gb,h100-sxm-80gb" is no GPU, and no file is called so.
+void check_one_gpu(const std::string& gpu) {
+  std::error_code ignored;
+  if (gpu.find(',') == std::string::npos || std::filesystem::exists(gpu, ignored)) return;
+  throw CLI::ValidationError(
+      "--gpu", "expected one GPU, found several: `whatif GRAPH --gpus " + gpu + "` compares them");
+}
+
 void check_counts(Arguments& arguments) {
+  check_one_gpu(arguments.gpu);
   const std::size_t graphs = arguments.graphs.size();
   if (graphs == 0) throw CLI::RequiredError("GRAPH");
   const auto check = [graphs](const char* option, std::size_t count) {

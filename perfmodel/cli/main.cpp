@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "build_commands.hpp"
 #include "cli_main.hpp"
 #include "eval_arguments.hpp"
 #include "train_arguments.hpp"
@@ -76,5 +77,5 @@ int main(int argc, char** argv) {
   if (command == "train" || command == "eval") perfmodel::cli::run_other_program(argv);
   std::vector<char*> arguments = perfmodel::cli::with_default_shard_command(argc, argv);
   return perfmodel::cli::cli_main(static_cast<int>(arguments.size()), arguments.data(),
-                                  perfmodel::cli::make_commands);
+                                  perfmodel::cli::make_commands, perfmodel::cli::suggest_preset);
 }

@@ -212,7 +212,10 @@ Result<Gpu> find_gpu(std::string_view name, const fs::path& folder) {
   if (path.extension() == ".json") return read_gpu(path);  // says that it cannot be opened
   auto found = find_known_gpu(name, folder);
   if (!found && found.error().code == ErrorCode::kUnknownName) {
-    found.error().message += "; a file (.json) would do, too";
+    found.error().message += fmt::format(
+        "; a file (.json) is taken, too: docs/extending.md says how to write one, from a copy of "
+        "one in {}",
+        folder.string());
   }
   return found;
 }

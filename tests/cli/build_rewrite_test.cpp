@@ -100,6 +100,33 @@ TEST(BuildCommand, UnknownPresetsAreAnsweredWithTheKnownOnes) {
   expect_refusal({"build", "transformer"}, 2, "transformer");
 }
 
+TEST(BuildCommand, APresetWhereAFamilyStandsIsToldToWhich) {
+  expect_refusal({"build", "gpt2", "--batch", "8"}, 2,
+                 "unknown command: gpt2, did you mean build gpt --preset gpt2? (see --help)");
+  expect_refusal({"build", "bert-large"}, 2, "did you mean build bert --preset bert-large?");
+  expect_refusal({"build", "v100-8"}, 2, "did you mean build torchrec --preset v100-8?");
+  expect_refusal({"build", "resnt"}, 2, "unknown command: resnt, the nearest is resnet");
+  expect_refusal({"build", "transformer"}, 2,
+                 "unknown command: transformer, expected one of bert, ");
+}
+
+TEST(BuildCommand, GptTakesMoreTokensThanItsPresetHasPositions) {
+  const Outcome long_one = run({"build", "gpt", "--layers", "1", "--sequence", "4096", "-o",
+                                file("long_gpt.json"), "--json"});
+  ASSERT_EQ(long_one.status, 0) << long_one.err;
+  const Json json = Json::parse(long_one.out);
+  EXPECT_EQ(json["positions"], 4096);
+  EXPECT_EQ(json["activation"], "gelu_new");
+  const Outcome text =
+      run({"build", "gpt", "--layers", "1", "--sequence", "64", "--positions", "512",
+           "--activation", "gelu_tanh", "-o", file("short_gpt.json")});
+  EXPECT_THAT(text.out, HasSubstr("gelu_tanh"));
+  EXPECT_THAT(text.out, HasSubstr("512"));
+  expect_refusal({"build", "gpt", "--sequence", "2048", "--positions", "1024"}, 1,
+                 "sequence: expected at most the 1024 positions, found 2048");
+  expect_refusal({"build", "gpt", "--activation", "swish"}, 2, "gelu_tanh");
+}
+
 TEST(BuildCommand, ImpossibleSizesAreNamed) {
   expect_refusal({"build", "bert", "--batch", "0"}, 1, "batch: expected at least 1, found 0");
   expect_refusal({"build", "gpt", "--heads", "7"}, 1, "heads");

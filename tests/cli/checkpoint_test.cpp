@@ -37,6 +37,17 @@ TEST(Checkpoint, BuiltOrRewrittenIsTheSameStep) {
   ASSERT_EQ(after["phases"].size(), before["phases"].size());  // checkpoints are none
 }
 
+TEST(Checkpoint, TakesGraphsWithFlashAttention) {
+  const std::string plain = (scratch() / "flash.json").string();
+  const std::string rewritten = (scratch() / "flash_checkpointed.json").string();
+  ASSERT_EQ(run(gpt(plain, {"--attention", "flash"})).status, 0);
+  const Outcome outcome = run({"rewrite", plain, "--checkpoint", "2", "-o", rewritten});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json before = prediction(plain), after = prediction(rewritten);
+  EXPECT_TRUE(after["coverage"]["unmodelled_ops"].empty());
+  EXPECT_GT(after["kernel_sum_us"], 1.1 * before["kernel_sum_us"].get<double>());
+}
+
 TEST(Checkpoint, RefusesWithAReason) {
   const std::string file = (scratch() / "refused.json").string();
   Outcome outcome = run(gpt(file, {"--checkpoint", "my layer"}));

@@ -141,7 +141,11 @@ TEST(Usage, HelpAndVersionSucceedOnStandardOutput) {
 TEST(Usage, MistakesExitWithTwoAndOneLine) {
   const std::string trace = sample("kineto_plain_2023.json");
   expect_complaint({}, 2, "subcommand");
-  expect_complaint({"foretell"}, 2, "foretell");
+  expect_complaint({"foretell"}, 2, "unknown command: foretell, expected one of predict, ");
+  expect_complaint({"predct", "g.json", "--gpu", "t4"}, 2,
+                   "unknown command: predct, the nearest is predict");
+  expect_complaint({"predict", "g.json", "--gpu", "t4,a100-sxm-40gb"}, 2,
+                   "`whatif GRAPH --gpus t4,a100-sxm-40gb`");
   expect_complaint({"predict"}, 2, "required");
   expect_complaint({"predict", "g.json"}, 2, "--gpu");
   expect_complaint({"predict", "--gpu", "t4"}, 2, "GRAPH");
@@ -214,6 +218,7 @@ TEST(BadInput, UnknownGpusAreAnsweredWithNearNames) {
   expect_complaint({"gpus", "v100-sxm2-16"}, 1, "v100-sxm2-16gb");
   expect_complaint({"predict", built_graph(), "--gpu", "a100-sxm-40", "--overheads", table()}, 1,
                    "a100-sxm-40gb");
+  expect_complaint({"predict", built_graph(), "--gpu", "rtx9"}, 1, "docs/extending.md");
 }
 
 TEST(BadInput, RequestsThatTheFilesCannotAnswer) {

@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "perfmodel/graph/build_bert.hpp"
 #include "perfmodel/graph/build_gpt.hpp"
 #include "perfmodel/graph/build_llama.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_opt.hpp"
 #include "perfmodel/graph/build_t5.hpp"
 #include "perfmodel/graph/build_torch_encoder.hpp"
@@ -125,6 +127,54 @@ TEST(TransformerParameters, Gpt) {
     EXPECT_EQ(parameters(build_gpt(small_batch(config))),
               (50257 + config.positions) * h + config.layers * (12 * h * h + 13 * h) + 2 * h)
         << name;
+  }
+}
+
+TEST(TransformerParameters, TheTableOfPositionsGrowsWithTheSequence) {
+  GptConfig config = small_batch(*gpt_preset("gpt2"));
+  const std::int64_t parameters_of_preset = parameters(build_gpt(config));
+  set_sequence(config, 512);
+  EXPECT_EQ(config.sequence, 512);
+  EXPECT_EQ(config.positions, 1024);
+  set_sequence(config, 4096);
+  EXPECT_EQ(config.positions, 4096);
+  EXPECT_EQ(parameters(build_gpt(config)), parameters_of_preset + (4096 - 1024) * 768);
+  // The same by name.
+  const auto built = build_model({.family = "gpt", .batch = config.batch, .sequence = 4096});
+  EXPECT_EQ(parameters(built), parameters_of_preset + (4096 - 1024) * 768);
+}
+
+// Ops of one name, children of other ops not counted.
+std::size_t count_ops(const ExecutionGraph& graph, std::string_view name) {
+  const auto named = [&](const Node& node) { return graph.name(node) == name; };
+  return static_cast<std::size_t>(std::ranges::count_if(graph.nodes, named));
+}
+
+TEST(BuiltTransformers, GptsActivationIsOneOpOrEight) {
+  using Activation = GptConfig::Activation;
+  GptConfig config = without_optimizer(*gpt_preset("gpt2"));
+  config.layers = 2;
+  const ExecutionGraph eight = *build_gpt(config);
+  EXPECT_EQ(count_ops(eight, "aten::gelu"), 0U);
+  EXPECT_EQ(count_ops(eight, "aten::tanh"), 2U);
+  EXPECT_EQ(count_ops(eight, "aten::pow"), 2U + 2U);  // forward and in its backward function
+  const std::pair<Activation, const char*> kinds[] = {{Activation::kGelu, "aten::gelu"},
+                                                      {Activation::kGeluTanh, "aten::gelu"},
+                                                      {Activation::kRelu, "aten::relu"},
+                                                      {Activation::kSilu, "aten::silu"}};
+  for (const auto& [activation, op] : kinds) {
+    config.activation = activation;
+    const ExecutionGraph one = *build_gpt(config);
+    EXPECT_EQ(count_ops(one, op), 2U) << op;
+    EXPECT_EQ(count_ops(one, "aten::tanh"), 0U) << op;
+    EXPECT_EQ(model_size(one).matrix_flop, model_size(eight).matrix_flop) << op;
+    EXPECT_EQ(model_size(one).parameters, model_size(eight).parameters) << op;
+    for (const Node& node : one.nodes) {
+      if (one.name(node) != "aten::gelu") continue;
+      const auto inputs = one.inputs(node);
+      EXPECT_EQ(one.names.text(inputs[1].index),
+                activation == Activation::kGeluTanh ? "tanh" : "none");
+    }
   }
 }
 
@@ -443,6 +493,12 @@ TEST(BuiltTransformers, ImpossibleSizesAreRefused) {
   gpt = *gpt_preset("gpt2");
   gpt.batch = std::int64_t{1} << 50;
   expect_refused(gpt, build_gpt, "sizes: expected tensors of less than 2^60 elements, found more");
+  gpt = *gpt_preset("gpt2");
+  gpt.sequence = 1025;  // without set_sequence()
+  expect_refused(gpt, build_gpt, "sequence: expected at most the 1024 positions, found 1025");
+  gpt = *gpt_preset("gpt2");
+  gpt.positions = std::int64_t{1} << 31;
+  EXPECT_FALSE(build_gpt(gpt));
   gpt = *gpt_preset("gpt2");
   gpt.dropout = 1;
   expect_refused(gpt, build_gpt, "dropout: expected at least 0 and less than 1, found 1");

@@ -47,6 +47,63 @@ TEST(MaskSecrets, CutsTheTextWhereTheSecretBegins) {
   }
 }
 
+// Made up, in the formats that their issuers document.
+TEST(MaskSecrets, KeysOfEveryKnownKindAreMasked) {
+  for (const char* key : {
+           "AKIAQ3EGP7LJ2MZT5XWV",
+           "ASIAQ3EGP7LJ2MZT5XWV",
+           "AIzaSyB7-qK3nD_0pZrV8xWt2LmYc5HsGf1JaQe",
+           "ghp_x7Kq2LmV9pRt4WzYc8NbGf3HsJd6QeAu1T5o",
+           "gho_x7Kq2LmV9pRt4WzYc8NbGf3HsJd6QeAu1T5o",
+           "ghs_x7Kq2LmV9pRt4WzYc8NbGf3HsJd6QeAu1T5o",
+           "github_pat_11ABCDEFG0aBcDeFgHiJkL_mN2oP3qR4sT5uV6wX7yZ8aB9cD0eF1gH2iJ3kL4mN5",
+           "glpat-x7Kq2LmV9pRt4Wz-Yc8N",
+           "npm_x7Kq2LmV9pRt4WzYc8NbGf3HsJd6QeAu1T5o",
+           "xoxb-1234567890123-1234567890123-x7Kq2LmV9pRt4WzYc8NbGf3H",
+           "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",
+           "sk-proj-x7Kq2LmV9pRt4WzYc8NbT3BlbkFJx7Kq2LmV9p",
+           "sk-ant-api03-x7Kq2LmV9pRt4WzYc8Nb-Gf3HsJd6QeAu1T5o_aA",
+           "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",  // of letters alone
+           "hf_qWxVbNkLmPz7tYcGfHs2dQeAuToIw9xKvB",
+           "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJl",
+           "Bearer x7Kq2LmV9pRt4WzYc8Nb",
+           "d41d8cd98f00b204e9800998ecf8427e",
+           "wJalrXUtnFEMI/K7MDENG/bPxRfiCY7zX9qQk2Lm",
+       }) {
+    EXPECT_EQ(mask_secrets(key), "[masked]") << key;
+    EXPECT_EQ(mask_secrets(std::string("load ") + key), "load [masked]") << key;
+  }
+}
+
+TEST(MaskSecrets, NamesThatBeginLikeAKeyStay) {
+  for (const char* name :
+       {"hf_bert.json", "hf_bert_large_uncased_seq512_batch16_fp16.json",
+        "/data/traces/hf_gpt2_xl_b8_s1024_a100.json.gz", "hf_llama-3.1-8b-instruct-bs4-seq2048",
+        "hf_transformers_model_2024_12_31_trace.json", "hf_BertForSequenceClassification512Tokens",
+        "sk-learn-pipeline-v2-batch2048-fp32", "sk-resnet50-imagenet-2024-12-31-run7.json",
+        "npm_install_2024_trace", "ghs_run_2048_batch_16_trace_of_rank_0.json", "Bearer network4",
+        "bearer channel 100 of 2048"}) {
+    EXPECT_EQ(mask_secrets(name), std::nullopt) << name << " -> " << *mask_secrets(name);
+  }
+}
+
+TEST(MaskSecrets, NamesOfTritonKernelsStay) {
+  for (const char* name :
+       {"triton__0d1d2d3de", "triton__0d1d2d3d4d5d6d7d8d9d10d11d12d13d14de",
+        "triton__0d1d2d3c4d5c6d7d8c9d10d11d12c13d14c15d16d17c18d19d20d21d22d23de",
+        "triton_poi_fused__to_copy_add_native_layer_norm_0d1d2d3d4d5d6d7d8d9d10d11d12d13d14d15de",
+        "triton_red_fused_add_native_layer_norm_backward_12"}) {
+    EXPECT_EQ(mask_secrets(name), std::nullopt) << name << " -> " << *mask_secrets(name);
+  }
+}
+
+TEST(MaskSecrets, PathsStay) {
+  for (const char* path : {"/mnt/Datasets2024/Experiments12/TracesOfRank0",
+                           "/home/models/Gpt2ExtraLarge/Batch16/Sequence1024"}) {
+    EXPECT_EQ(mask_secrets(path), std::nullopt) << path << " -> " << *mask_secrets(path);
+  }
+}
+
 TEST(MaskSecrets, NamesOfOpsAndKernelsStay) {
   for (const char* text :
        {"aten::add",

@@ -85,17 +85,26 @@ TensorRef tanh(AutogradTape& tape, TensorRef x) {
   return out;
 }
 
-TensorRef gelu(AutogradTape& tape, TensorRef x) {
+namespace {
+
+TensorRef gelu_by(AutogradTape& tape, TensorRef x, const char* approximate) {
   GraphBuilder& graph = tape.graph();
   const TensorRef out = pointwise_result(graph, {x}, graph.dtype(x));
-  graph.leaf_op("aten::gelu", {x, "none"}, {out}, tape.sequence());
-  tape.record("GeluBackward0", {x}, out, [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
-    const TensorRef made = pointwise_result(graph, {gradient, x}, graph.dtype(x));
-    graph.leaf_op("aten::gelu_backward", {gradient, x, "none"}, {made});
-    return {made};
-  });
+  graph.leaf_op("aten::gelu", {x, approximate}, {out}, tape.sequence());
+  tape.record("GeluBackward0", {x}, out,
+              [&graph, x, approximate](TensorRef gradient) -> std::vector<TensorRef> {
+                const TensorRef made = pointwise_result(graph, {gradient, x}, graph.dtype(x));
+                graph.leaf_op("aten::gelu_backward", {gradient, x, approximate}, {made});
+                return {made};
+              });
   return out;
 }
+
+}  // namespace
+
+TensorRef gelu(AutogradTape& tape, TensorRef x) { return gelu_by(tape, x, "none"); }
+
+TensorRef gelu_tanh(AutogradTape& tape, TensorRef x) { return gelu_by(tape, x, "tanh"); }
 
 TensorRef silu(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();

@@ -64,7 +64,11 @@ Result<void> choose_optimizer(const ModelRequest& request, Config& config) {
 template <class Config>
 Result<void> resize(const ModelRequest& request, Config& config) {
   if constexpr (std::is_base_of_v<TransformerConfig, Config>) {
-    if (request.sequence > 0) config.sequence = request.sequence;
+    if constexpr (std::is_same_v<Config, GptConfig>) {
+      if (request.sequence > 0) set_sequence(config, request.sequence);
+    } else if (request.sequence > 0) {
+      config.sequence = request.sequence;
+    }
     if (request.layers > 0) config.layers = request.layers;
     if constexpr (std::is_same_v<Config, T5Config>) {
       if (request.layers > 0) config.decoder_layers = request.layers;

@@ -1,5 +1,6 @@
 #include "perfmodel/graph/build_gpt.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -93,9 +94,24 @@ class GptBuilder {
     const TensorRef attended = conv1d(
         attention(layer, mask, layer_norm(tape_, x, layer.first, kEps)), layer.attention_out);
     x = add(tape_, dropout(tape_, attended, config_.dropout), x);
-    const TensorRef wide =
-        gelu_new(tape_, conv1d(layer_norm(tape_, x, layer.second, kEps), layer.wide));
+    const TensorRef wide = activation(conv1d(layer_norm(tape_, x, layer.second, kEps), layer.wide));
     return add(tape_, x, dropout(tape_, conv1d(wide, layer.narrow), config_.dropout));
+  }
+
+  TensorRef activation(TensorRef x) {
+    switch (config_.activation) {
+      case GptConfig::Activation::kGeluNew:
+        return gelu_new(tape_, x);
+      case GptConfig::Activation::kGeluTanh:
+        return gelu_tanh(tape_, x);
+      case GptConfig::Activation::kGelu:
+        return gelu(tape_, x);
+      case GptConfig::Activation::kRelu:
+        return relu(tape_, x);
+      case GptConfig::Activation::kSilu:
+        return silu(tape_, x);
+    }
+    return x;
   }
 
   TensorRef attention(const Layer& layer, TensorRef mask, TensorRef x) {
@@ -134,8 +150,9 @@ struct GptSize {
   std::string_view name;
   std::int64_t layers, hidden, heads, positions;
 };
-// gpt3-xl and gpt3-2.7b as NeuSight (ASPLOS 2025) configured GPT2LMHeadModel; the paper of GPT-3
-// gives its XL a width of 2,048.
+// gpt3-xl and gpt3-2.7b as NeuSight (ASPLOS 2025) configured GPT2LMHeadModel. Table 2.1 of the
+// paper of GPT-3 gives its XL 24 heads of 128 in a width of 2,048, which no model can have;
+// NeuSight took the heads, so its width is 3,072.
 constexpr std::array<GptSize, 7> kSizes = {{{"gpt2", 12, 768, 12, 1024},
                                             {"gpt2-medium", 24, 1024, 16, 1024},
                                             {"gpt2-large", 36, 1280, 20, 1024},
@@ -166,9 +183,18 @@ Result<GptConfig> gpt_preset(std::string_view name) {
   return unknown_preset("a GPT preset", name, gpt_presets());
 }
 
+void set_sequence(GptConfig& config, std::int64_t tokens) {
+  config.sequence = tokens;
+  config.positions = std::max(config.positions, tokens);
+}
+
 Result<ExecutionGraph> build_gpt(const GptConfig& config) {
   if (auto good = check_transformer(config); !good) return Unexpected{good.error()};
   if (auto good = check_positions(config); !good) return Unexpected{good.error()};
+  if (auto good = expect_countable("mask of positions", {config.positions, config.positions});
+      !good) {
+    return Unexpected{good.error()};
+  }
   if (auto good = check_next_token(config); !good) return Unexpected{good.error()};
   return GptBuilder(config).build();
 }

@@ -83,6 +83,7 @@ class Analysis {
       const bool parent_inside = n.parent >= 0 && inside[static_cast<std::size_t>(n.parent)];
       inside[i] = parent_inside || recorded != recorded_.end();
       for_each_tensor(graph_, graph_.outputs(n), [&](const Tensor& tensor) {
+        if (is_undefined(tensor)) return;  // of the parts that flash attention does not fill
         if (recorded != recorded_.end()) {
           producer[tensor.id] = recorded->second;
         } else if (!parent_inside && std::find(ids.begin(), ids.end(), tensor.id) == ids.end()) {

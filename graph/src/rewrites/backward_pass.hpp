@@ -35,6 +35,11 @@ struct BackwardPass {
   std::int64_t last_sequence = -1;
 };
 
+/// An optional tensor that was not given. All of a process have one id, so it tells nothing.
+inline bool is_undefined(const Tensor& tensor) {
+  return tensor.dtype == DType::kUnknown && tensor.storage_id == 0;
+}
+
 bool is_evaluate_function(const ExecutionGraph& graph, const Node& node);
 
 BackwardPass backward_pass(const ExecutionGraph& graph);

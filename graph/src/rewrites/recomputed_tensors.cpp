@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backward_pass.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -45,6 +47,7 @@ void RecomputedTensors::visit(std::uint32_t begin, std::uint32_t count, Visit&& 
     const Argument argument = builder_.graph_being_made().arguments[i];
     if (argument.kind == Argument::Kind::kTensor) {
       Tensor tensor = builder_.graph_being_made().tensors[argument.index];
+      if (is_undefined(tensor)) continue;
       visit_one(tensor);
       builder_.graph_being_made().tensors[argument.index] = tensor;  // new ids may move the pool
     } else if (argument.kind == Argument::Kind::kList) {

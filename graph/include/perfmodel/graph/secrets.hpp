@@ -25,10 +25,12 @@ namespace perfmodel {
 ///   in quotes or at the beginning of a line, with a value that begins like no number or list;
 /// - what begins like a key of a known kind (AKIA..., ASIA..., AIza..., ghp_... and its like,
 ///   github_pat_..., glpat-..., npm_..., sk_live_..., sk_test_..., xox?-..., sk-..., hf_..., eyJ...
-///   of a JSON web token, "Bearer ...", "-----BEGIN ... PRIVATE KEY", a password in a URL);
-/// - 32 or more hexadecimal digits in a row, letters and digits among them;
-/// - 40 or more characters of base64 in a row with capitals, small letters and at least 4 digits.
-///   Mangled C++ names ("_Z...") are none.
+///   of a JSON web token, "Bearer ...") and goes on as long, and in the characters, as such a key
+///   does: hf_bert_large_512.json is a file; "-----BEGIN ... PRIVATE KEY"; a password in a URL;
+/// - 32 or more hexadecimal digits in a row, letters and digits among them, but not the signature
+///   0d1d2d3d... of a Triton kernel;
+/// - 40 or more characters of base64 in a row with capitals, small letters and at least 4 digits,
+///   as mixed as a random text is and a path is not. Mangled C++ names ("_Z...") are none.
 /// A guess either way: a harmless name may be masked, and a short secret without a name is not
 /// recognised.
 std::optional<std::string> mask_secrets(std::string_view text);
