@@ -150,10 +150,12 @@ class Job {
       return std::ranges::any_of(program.instructions, &Instruction::collective);
     };
     if (world == 1 || std::ranges::any_of(programs_, communicates)) return {};
-    return fail(ErrorCode::kImpossible,
-                fmt::format("expected collectives for {} ranks, found none in {}: --strategy ddp "
-                            "or fsdp runs the graph of one rank on several",
-                            world, ranks_.front().graph->source));
+    return Unexpected{Error{
+        .code = ErrorCode::kImpossible,
+        .message = fmt::format("expected collectives for {} ranks, found none: --strategy ddp "
+                               "or fsdp runs the graph of one rank on several",
+                               world),
+        .file = ranks_.front().graph->source}};
   }
 
   // The rank's graph becomes that of strategy ddp.
