@@ -8,30 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "lower_case.hpp"
-
 namespace perfmodel {
 namespace {
-
-// A table may come from several GPUs: "A, B".
-bool names_gpu(const std::string& names, const Gpu& gpu) {
-  for (std::size_t begin = 0; begin < names.size();) {
-    const std::size_t end = std::min(names.find(", ", begin), names.size());
-    const std::string name = lower_case(names.substr(begin, end - begin));
-    if (name == gpu.name || name == lower_case(gpu.title) ||
-        std::ranges::any_of(gpu.aliases,
-                            [&](const auto& alias) { return lower_case(alias) == name; })) {
-      return true;
-    }
-    begin = end + 2;
-  }
-  return false;
-}
 
 std::string foreign(const ChosenOverheads& chosen, const Gpu& gpu) {
   const std::string& names = chosen.table->gpu;
   if (!chosen.table->programs.empty()) return {};  // brought to one host: of no GPU in particular
-  if (names_gpu(names, gpu)) return {};
+  if (recorded_beside(*chosen.table, gpu)) return {};
   return "the overheads of " + chosen.file + " were taken on " +
          (names.empty() ? "an unnamed GPU" : names) + ", not on " + gpu.name +
          ": its host and launch times may differ";

@@ -45,6 +45,7 @@ class FactsWriter {
     made_.has_given_times = std::ranges::any_of(graph_.nodes, [](const Node& node) {
       return node.kernel_time_us >= 0 || node.kernel_time_scale != 1;
     });
+    made_.own_program = knows_program();
     collect_items();
     name_phases();
     price_host();
@@ -52,6 +53,31 @@ class FactsWriter {
   }
 
  private:
+  // Asked before the items are collected, since calls of labels belong to one program.
+  bool knows_program() const {
+    constexpr double kLeastShare = 0.8;
+    if (table_.t1.by_context.empty()) return true;
+    std::size_t gaps = 0, known = 0;
+    std::int32_t previous = -1;
+    for (const GraphIteration& step : made_.steps) {
+      for (std::int32_t node = step.begin; node < step.end; ++node) {
+        const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
+        if (at.is_label || !is_top_level(at)) continue;
+        if (previous >= 0) {
+          ++gaps;
+          known += table_.t1.by_context.contains(context_between(previous, node));
+        }
+        previous = node;
+      }
+    }
+    return gaps > 0 && static_cast<double>(known) >= kLeastShare * static_cast<double>(gaps);
+  }
+
+  std::uint64_t context_between(std::int32_t previous, std::int32_t node) const {
+    const std::int32_t label = label_around(graph_, node);
+    return gap_context(label < 0 ? 0 : name_hash(label), name_hash(previous), name_hash(node));
+  }
+
   void collect_items() {
     for (std::size_t step = 0; step < made_.steps.size(); ++step) {
       const std::size_t first = made_.items.size();
@@ -90,8 +116,8 @@ class FactsWriter {
     const Node& label = graph_.nodes[static_cast<std::size_t>(node)];
     if (!is_top_level(label)) return;
     const auto children = graph_.children(label);
-    for (const LoweredCall& call :
-         lower_label(graph_, node, &table_.templates, made_.label_stats)) {
+    for (const LoweredCall& call : lower_label(
+             graph_, node, made_.own_program ? &table_.templates : nullptr, made_.label_stats)) {
       std::int32_t after = node;
       if (call.after_children > 0 && !children.empty()) {
         const std::size_t before = std::min<std::size_t>(call.after_children, children.size()) - 1;
@@ -193,8 +219,7 @@ class FactsWriter {
                           : previous.thread != item.thread ? GapClass::kThread
                           : label != before                ? GapClass::kLabel
                                                            : GapClass::kSibling;
-    const std::uint64_t context = gap_context(label < 0 ? 0 : name_hash(label),
-                                              name_hash(previous.node), name_hash(item.node));
+    const std::uint64_t context = context_between(previous.node, item.node);
     item.gap = table_.t1.find({&context, 1}, gap_class_key(kind), border ? 0 : item.tensors);
     if (item.gap.level == KeyLevel::kName && kind == GapClass::kIteration) {
       // What a program does between steps is its own; a mean over programs is ruled by the slowest.

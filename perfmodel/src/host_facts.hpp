@@ -34,6 +34,10 @@ struct HostFacts {
   };
 
   LoweringFacts lowering;
+  /// The table was learned from this program, or from one that runs the same ops one after the
+  /// other: most gaps between ops are known by their neighbours. Tables without contexts are
+  /// trusted.
+  bool own_program = false;
   LoweringStats label_stats;
   std::vector<GraphIteration> steps;
   std::vector<Item> items;

@@ -31,8 +31,8 @@ struct Instruction {
   std::int32_t kernel = -1;  ///< into the item's kernels
   std::int32_t phase = -1;   ///< if it is not the item's
   std::int32_t comm = -1;    ///< collectives: into ExecutionGraph::comm_records, or -1
-  /// Collectives: their record's node, or -1; waits: that of what they wait for, in place of a
-  /// number.
+  /// Collectives, and copies on other streams than the main one: their record's or own node, or
+  /// -1; waits: that of what they wait for, in place of a number.
   std::int32_t record = -1;
   double comm_bytes = -1;        ///< collectives: what this rank puts in; -1: not known
   std::int32_t comm_work = -1;   ///< collectives: into HostProgram::comm_works, or -1

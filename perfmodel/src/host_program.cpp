@@ -35,7 +35,10 @@ class Writer {
         facts_(facts),
         options_(options),
         name_kernels_(name_kernels),
-        lowering_(graph, gpu, &table.templates, facts.lowering) {}
+        lowering_(graph, gpu, &table.templates, facts.lowering,
+                  facts.own_program && (table.gpu.empty() || recorded_beside(table, gpu))
+                      ? TemplateUse::kCallsAndWork
+                      : TemplateUse::kCalls) {}
 
   Result<HostProgram> write() {
     made_.steps = facts_.steps;
@@ -178,7 +181,7 @@ class Writer {
                      .term = Term::kT4,
                      .op = current_,
                      .thread = item.thread,
-                     .stream = call.stream};
+                     .stream = lowered.stream()};
     if (call.kind == TemplateCall::Kind::kSync) {
       made.kind = Instruction::Kind::kSync;
       made.sync = call.sync;
@@ -190,6 +193,7 @@ class Writer {
       made_.instructions.push_back(made);
       return;
     }
+    wait_for_copies(lowered);
     const auto own = call_cost(call);
     note_level(own.level, own.us);
     made.host_us = own.us;
@@ -222,6 +226,7 @@ class Writer {
         made_.comm_works.push_back(std::move(*work));
       }
     }
+    if (made.term == Term::kCopy) note_copy(lowered, made);
     if (call.blocking) {
       made.kind = Instruction::Kind::kBlockingCopy;
       made.latency_us = call.copy == CopyKind::kDeviceToHost
@@ -233,6 +238,39 @@ class Writer {
                                                      : table_.device.copy_latency_us;
     }
     made_.instructions.push_back(made);
+  }
+
+  // Who reads what a copy on another stream writes has waited for it, in ways that no graph
+  // records.
+  void note_copy(const LoweredCall& lowered, Instruction& made) {
+    const Node& node = graph_.nodes[static_cast<std::size_t>(lowered.node)];
+    const auto note = [&](const Tensor& tensor) {
+      if (!tensor.on_gpu() || tensor.storage_id == 0) return;
+      copied_.erase(tensor.storage_id);
+      if (made.stream == 0) return;
+      made.record = lowered.node;
+      copied_[tensor.storage_id] = {lowered.node, made.stream};
+    };
+    for_each_tensor(graph_, graph_.outputs(node), note);
+    const auto inputs = graph_.inputs(node);
+    if (!inputs.empty()) for_each_tensor(graph_, inputs.first(1), note);  // copy_(self, source)
+  }
+
+  void wait_for_copies(const LoweredCall& lowered) {
+    if (copied_.empty()) return;
+    const Node& node = graph_.nodes[static_cast<std::size_t>(lowered.node)];
+    for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
+      const auto copy = copied_.find(tensor.storage_id);
+      if (copy == copied_.end() || copy->second.node == lowered.node ||
+          copy->second.stream == lowered.stream()) {
+        return;
+      }
+      made_.instructions.push_back({.kind = Instruction::Kind::kCommWait,
+                                    .op = current_,
+                                    .thread = node.thread,
+                                    .record = copy->second.node});
+      copied_.erase(copy);
+    });
   }
 
   std::int32_t group_of(const std::string& process_group) {
@@ -341,7 +379,7 @@ class Writer {
 
   PredictedKernel kernel_of(const LoweredCall& lowered) {
     const TemplateCall& call = *lowered.call;
-    PredictedKernel kernel{.stream = call.stream, .inferred = lowered.inferred};
+    PredictedKernel kernel{.stream = lowered.stream(), .inferred = lowered.inferred};
     const KernelWork work = work_of(lowered, kernel);
     kernel.family = work.family;
     const KernelTimes::Time* traced = nullptr;
@@ -394,7 +432,12 @@ class Writer {
   std::unordered_map<std::int32_t, std::uint32_t> ordinals_;  // device calls per node of the item
   std::vector<std::pair<const TemplateCall*, OverheadTerm::Found>> call_costs_;  // calls so far
   std::map<std::string, std::int32_t> groups_;  // process groups by order
-  std::size_t next_wait_ = 0;                   // into `facts_.awaited`
+  struct Copy {
+    std::int32_t node = -1;
+    std::int32_t stream = 0;
+  };
+  std::unordered_map<std::int64_t, Copy> copied_;  // on other streams than the main one, by storage
+  std::size_t next_wait_ = 0;                      // into `facts_.awaited`
   std::int32_t current_ = 0;
 };
 

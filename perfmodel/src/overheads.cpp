@@ -9,6 +9,7 @@
 
 #include "extract_overheads.hpp"
 #include "host_chain.hpp"
+#include "lower_case.hpp"
 #include "statistics.hpp"
 
 namespace perfmodel {
@@ -151,6 +152,22 @@ double list_length(const ExecutionGraph& graph, const Node& node) {
     if (argument.kind == Argument::Kind::kList) longest = std::max(longest, argument.count);
   }
   return longest;
+}
+
+// A table may come from several GPUs: "A, B".
+bool recorded_beside(const OverheadTable& table, const Gpu& gpu) {
+  const std::string& names = table.gpu;
+  for (std::size_t begin = 0; begin < names.size();) {
+    const std::size_t end = std::min(names.find(", ", begin), names.size());
+    const std::string name = lower_case(names.substr(begin, end - begin));
+    if (name == gpu.name || name == lower_case(gpu.title) ||
+        std::ranges::any_of(gpu.aliases,
+                            [&](const auto& alias) { return lower_case(alias) == name; })) {
+      return true;
+    }
+    begin = end + 2;
+  }
+  return false;
 }
 
 std::uint64_t subtree_key(const ExecutionGraph& graph, std::int32_t node) {

@@ -768,8 +768,8 @@ Result<JobPrediction> predict_job(std::span<const RankInput> ranks, const Gpu& g
 }
 
 std::vector<std::size_t> predicted_launches(const ExecutionGraph& graph, const Gpu& gpu,
-                                            const LaunchTemplates* templates) {
-  Lowering lowering(graph, gpu, templates);
+                                            const LaunchTemplates* templates, TemplateUse use) {
+  Lowering lowering(graph, gpu, templates, OpRuleRegistry::builtin(), use);
   std::vector<std::size_t> launches;
   for (std::int32_t node : top_level_ops(graph)) {
     const LoweredOp op = lowering.lower(node);

@@ -180,7 +180,7 @@ TaskId ProgramTasks::add_device(const Instruction& at, std::int32_t instruction,
   if (at.collective && at.sequence >= 0) {
     collectives_[{at.group, at.sequence}] = collectives_[{-1, at.sequence}] = task;
   }
-  if (at.collective && at.record >= 0) of_records_[at.record] = task;
+  if (at.record >= 0) of_records_[at.record] = task;
   if (lane == busiest_lane_ || busiest_lane_ < 0) busiest_task_ = task;
   if (record) last_pass_.push_back({task, begin, instruction});
   return task;

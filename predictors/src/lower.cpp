@@ -186,16 +186,17 @@ LoweringFacts LoweringFacts::of(const ExecutionGraph& graph, const LaunchTemplat
 }
 
 Lowering::Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
-                   const OpRuleRegistry& rules)
+                   const OpRuleRegistry& rules, TemplateUse use)
     : graph_(graph),
       gpu_(gpu),
       templates_(templates),
       own_facts_(LoweringFacts::of(graph, templates, rules)),
-      facts_(own_facts_) {}
+      facts_(own_facts_),
+      use_(use) {}
 
 Lowering::Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
-                   const LoweringFacts& facts)
-    : graph_(graph), gpu_(gpu), templates_(templates), facts_(facts) {}
+                   const LoweringFacts& facts, TemplateUse use)
+    : graph_(graph), gpu_(gpu), templates_(templates), facts_(facts), use_(use) {}
 
 LoweredOp Lowering::lower(std::int32_t node) {
   LoweredOp op;
@@ -279,7 +280,10 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
   bool rule_spoke = ask_rule(index, facts);
   LaunchTemplates::Found found = find_template(index, facts, rule_spoke);
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
-  if (node.comm >= 0 && !kernels_.empty()) {
+  if (use_ == TemplateUse::kCalls && found.calls) {
+    if (calls_of_another_program(index, found, rule_spoke, op, calls)) return;
+    found.calls = nullptr;
+  } else if (node.comm >= 0 && !kernels_.empty()) {
     launching_label_ = label_that_launches(node);
     const bool by_label = launching_label_ >= 0;
     if (found.calls && launches_collective(*found.calls) == by_label) found.calls = nullptr;
@@ -311,6 +315,50 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
   if (facts.touches_gpu && !node.is_label && node.children_count == 0) {
     stats_.unmodelled.push_back(index);
   }
+}
+
+// False: the template says nothing that may be used here.
+bool Lowering::calls_of_another_program(std::int32_t index, const LaunchTemplates::Found& found,
+                                        bool rule_spoke, LoweredOp& op,
+                                        std::vector<LoweredCall>& calls) {
+  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  const std::size_t first = calls.size();
+  if (rule_spoke) {
+    calls_of_rule(index, op, calls);
+    const auto made = std::span(calls).subspan(first);
+    const auto launches = std::ranges::count_if(*found.calls, is_kernel_like);
+    const auto known = std::ranges::count_if(
+        made, [](const LoweredCall& call) { return is_kernel_like(*call.call); });
+    if (launches != known) ++stats_.disagreements;
+    const bool waits = known != std::ssize(made);
+    std::uint16_t ordinal = static_cast<std::uint16_t>(made.size());
+    for (const TemplateCall& call : *found.calls) {
+      if (waits || is_kernel_like(call)) continue;
+      calls.push_back({.call = &call,
+                       .node = index,
+                       .ordinal = ordinal++,
+                       .after_children = call.after_children,
+                       .on_stream = 0});
+    }
+    ++stats_.nodes_by_level[static_cast<std::size_t>(found.level)];
+    return true;
+  }
+  // The label inside of a collective's record: the record launches it. Composite ops do their work
+  // through children, which may be others here.
+  const bool in_record =
+      node.parent >= 0 && graph_.nodes[static_cast<std::size_t>(node.parent)].comm >= 0;
+  const bool other_children = node.children_count > 0 && found.level > TemplateLevel::kDevices;
+  const LoweringFacts::Node& facts = facts_.nodes[static_cast<std::size_t>(index)];
+  if (in_record || other_children || node.is_label) return false;
+  if (facts.rule && std::ranges::any_of(*found.calls, is_kernel_like)) {
+    stats_.unmodelled.push_back(index);
+  }
+  add_calls(index, *found.calls, calls);
+  for (LoweredCall& call : std::span(calls).subspan(first)) {
+    if (!call.call->collective) call.on_stream = 0;
+  }
+  ++stats_.nodes_by_level[static_cast<std::size_t>(found.level)];
+  return true;
 }
 
 void Lowering::calls_of_template(std::int32_t index, const LaunchTemplate& list, bool rule_spoke,

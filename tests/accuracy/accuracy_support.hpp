@@ -94,8 +94,8 @@ struct LaunchComparison {
 };
 
 inline LaunchComparison compare_launches(const RecordedRun& run, const Gpu& gpu,
-                                         const LaunchTemplates& templates) {
-  const auto predicted = predicted_launches(run.graph, gpu, &templates);
+                                         const LaunchTemplates& templates, TemplateUse use) {
+  const auto predicted = predicted_launches(run.graph, gpu, &templates, use);
   const auto top = top_level_ops(run.graph);
   const GraphLink linked = link(run.graph, run.trace).value();
   const GraphOccurrence& occurrence = linked.occurrences.front();

@@ -153,7 +153,8 @@ TEST_F(DlrmRanks, OwnOverheadsAndKernelsLeaveOnlyTheWaitModel) {
 TEST_F(DlrmRanks, LaunchCountsFromTheOtherRanks) {
   for (std::size_t rank = 0; rank < kRanks; ++rank) {
     const auto table = extract_overheads(others(rank), {}).value();
-    const auto counts = accuracy::compare_launches(runs_[rank], gpu_, table.templates);
+    const auto counts =
+        accuracy::compare_launches(runs_[rank], gpu_, table.templates, TemplateUse::kCallsAndWork);
     std::printf("rank %zu: %.2f %% of %zu top-level ops\n", rank, counts.percent(), counts.ops);
     EXPECT_EQ(counts.ops, 484u);
     EXPECT_GE(counts.percent(), 99);
@@ -168,8 +169,8 @@ TEST_F(DlrmRanks, LaunchCountsOfResNet50FromOtherPrograms) {
   std::vector<OverheadSource> sources;
   for (const RecordedRun& run : runs_) sources.push_back({&run.trace, &run.graph});
   const auto table = extract_overheads(sources, {}).value();
-  const auto counts =
-      accuracy::compare_launches(resnet50, accuracy::gpu("a100-sxm-40gb"), table.templates);
+  const auto counts = accuracy::compare_launches(resnet50, accuracy::gpu("a100-sxm-40gb"),
+                                                 table.templates, TemplateUse::kCalls);
   std::printf("ResNet-50: %.2f %% of %zu top-level ops\n", counts.percent(), counts.ops);
   EXPECT_EQ(counts.ops, 3192u);
   EXPECT_GE(counts.percent(), 88);

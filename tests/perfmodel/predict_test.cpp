@@ -396,7 +396,8 @@ TEST(Predict, TheCriticalPathAddsUpToTheStep) {
 
 TEST(PredictedLaunches, CountDeviceCallsPerTopLevelOp) {
   const Case c({"a", "item", "copy_", "view"}, 1);
-  EXPECT_EQ(predicted_launches(c.graph, testing::round_gpu(), &c.table.templates),
+  EXPECT_EQ(predicted_launches(c.graph, testing::round_gpu(), &c.table.templates,
+                               TemplateUse::kCallsAndWork),
             (std::vector<std::size_t>{1, 0, 1, 0}));
 }
 

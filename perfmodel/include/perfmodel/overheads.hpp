@@ -13,6 +13,7 @@
 #include "perfmodel/graph/link.hpp"
 #include "perfmodel/graph/trace.hpp"
 #include "perfmodel/graph/trace_ops.hpp"
+#include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/launch_templates.hpp"
 #include "perfmodel/result.hpp"
 
@@ -144,6 +145,9 @@ inline constexpr std::string_view kAnyList = "any list of tensors";
 std::uint64_t any_list_key();
 /// Length of the list that a node walks over: its longest one; 0: it walks over none.
 double list_length(const ExecutionGraph& graph, const Node& node);
+
+/// Whether one of the table's traces names this GPU (name, title or alias).
+bool recorded_beside(const OverheadTable& table, const Gpu& gpu);
 
 /// Hash of an op's name and the names of everything below it, in start order.
 std::uint64_t subtree_key(const ExecutionGraph& graph, std::int32_t node);

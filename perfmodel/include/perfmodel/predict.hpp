@@ -17,6 +17,7 @@
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/predictors/lower.hpp"
 #include "perfmodel/predictors/price_cache.hpp"
 #include "perfmodel/rank_report.hpp"
 #include "perfmodel/result.hpp"
@@ -160,8 +161,8 @@ inline constexpr double kMostHostScale = 1e6;
 ///
 /// A table of method `lin` is traversed as in the published code of Lin et al. (HiPC 2022) instead.
 ///
-/// Errors: a graph that a machine without a GPU recorded (see rewrites/retarget.hpp), durations that
-/// are no numbers or above 1e15 us, no op.
+/// Errors: a graph that a machine without a GPU recorded (see rewrites/retarget.hpp), durations
+/// that are no numbers or above 1e15 us, no op.
 Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                            const PredictOptions& options = {});
 
@@ -201,6 +202,6 @@ Result<JobPrediction> predict_job(std::span<const RankInput> ranks, const Gpu& g
 /// Device calls that the lowering of each top-level op makes (launches, copies, sets), in the order
 /// of `top_level_ops(graph)`; for comparing with a trace.
 std::vector<std::size_t> predicted_launches(const ExecutionGraph& graph, const Gpu& gpu,
-                                            const LaunchTemplates* templates);
+                                            const LaunchTemplates* templates, TemplateUse use);
 
 }  // namespace perfmodel

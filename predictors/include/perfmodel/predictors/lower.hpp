@@ -19,6 +19,15 @@ struct LoweredCall {
   std::uint16_t after_children = 0;    ///< the call comes after this many children of the node
   std::int32_t work = -1;              ///< into LoweredOp::work; -1: none (sync) or unknown
   bool inferred = false;               ///< only the template knows this kernel
+  std::int16_t on_stream = -1;         ///< role, where it is not the call's
+
+  std::int16_t stream() const { return on_stream >= 0 ? on_stream : call->stream; }
+};
+
+/// What launch templates may decide.
+enum class TemplateUse : std::uint8_t {
+  kCalls,         ///< how the host calls and when it waits; which work exists is the rules' to say
+  kCallsAndWork,  ///< number, kind and stream of the kernels too: same program, same machine
 };
 
 /// A top-level op, or the own calls of a label, as host calls and kernels.
@@ -31,8 +40,8 @@ struct LoweredOp {
 /// Where the templates and rules of a lowering came from and where they disagreed.
 struct LoweringStats {
   std::array<std::size_t, kTemplateLevels> nodes_by_level{};
-  std::size_t nodes_by_rule = 0;         ///< no template, the op's rule gave the calls
-  std::size_t disagreements = 0;         ///< template and rule give different numbers of kernels
+  std::size_t nodes_by_rule = 0;  ///< no template, the op's rule gave the calls
+  std::size_t disagreements = 0;  ///< template and rule give different numbers of kernels
   /// Nodes that touch GPU memory and have neither, or whose rule does not know their arguments.
   std::vector<std::int32_t> unmodelled;
 };
@@ -60,17 +69,21 @@ struct LoweringFacts {
                           const OpRuleRegistry& rules = OpRuleRegistry::builtin());
 };
 
-/// Turns nodes into host calls and kernels. The template fixes number, order, kind and stream of
-/// the calls; the op's rule fixes the work and gives it to the node's main kernel(s); kernels that
-/// only the template knows are small and `inferred`; without a template the rule gives all.
+/// Turns nodes into host calls and kernels. Without a template the op's rule gives all. Templates
+/// of the same program and machine (`kCallsAndWork`) fix number, order, kind and stream of the
+/// calls; the rule fixes the work and gives it to the node's main kernel(s); kernels that only the
+/// template knows are small and `inferred`. Templates of another program (`kCalls`) neither add nor
+/// remove work where a rule knows it, nor move it to another stream: they add the synchronising
+/// calls, and the launches of ops that no rule knows.
 class Lowering {
  public:
   /// `templates` may be nullptr. All references must outlive the lowering.
   Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
-           const OpRuleRegistry& rules = OpRuleRegistry::builtin());
+           const OpRuleRegistry& rules = OpRuleRegistry::builtin(),
+           TemplateUse use = TemplateUse::kCallsAndWork);
   /// With the facts of the graph (or of one that differs in sizes alone) and these templates.
   Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
-           const LoweringFacts& facts);
+           const LoweringFacts& facts, TemplateUse use);
 
   /// `node` with everything below it.
   LoweredOp lower(std::int32_t node);
@@ -89,12 +102,15 @@ class Lowering {
   void calls_of_template(std::int32_t index, const LaunchTemplate& list, bool rule_spoke,
                          LoweredOp& op, std::vector<LoweredCall>& calls);
   void calls_of_rule(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls);
+  bool calls_of_another_program(std::int32_t index, const LaunchTemplates::Found& found,
+                                bool rule_spoke, LoweredOp& op, std::vector<LoweredCall>& calls);
 
   const ExecutionGraph& graph_;
   const Gpu& gpu_;
   const LaunchTemplates* templates_;
   LoweringFacts own_facts_;
   const LoweringFacts& facts_;
+  TemplateUse use_;
   std::vector<KernelWork> kernels_;        // scratch
   std::vector<std::size_t> kernel_calls_;  // scratch
   std::int32_t launching_label_ = -1;      // of the record of a collective that was lowered last
