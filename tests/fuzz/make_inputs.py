@@ -198,6 +198,26 @@ REQUESTS = [{"id": 1, "op": "ping"}, {"id": "two", "op": "gpus"}, {"op": "stats"
              "topology": "hgx-h100"}, {"id": 5, "op": "predict", "graph": "g", "gpu": "h100-sxm-80gb", "sequence": 7},
             {"id": 6, "op": "load", "name": "g", "file": "/nowhere"}]
 
+# Changes of the graphs that the target itself builds.
+REWRITES = {
+    "threads": {"graph": "mlp_gpu", "changes": [{"node": 9, "thread": 7}], "rewrites": ["--optimizer adam"]},
+    "parents": {"graph": "mlp_cpu", "changes": [{"node": 20, "parent": 9}], "rewrites": ["--retarget nvidia,pageable"]},
+    "order": {"graph": "bert_gpu", "changes": [{"node": 40, "swap": 41}], "rewrites": ["--checkpoint 1"]},
+    "orphans": {"graph": "mlp_gpu", "changes": [{"node": 12, "parent_id": -5}], "rewrites": ["--remove aten::relu"]},
+    "names": {"graph": "resnet_cpu", "changes": [{"node": 30, "name": 12}, {"node": 31, "arguments": 11}],
+              "rewrites": ["--retarget amd,on-device", "--precision bf16"]},
+    "sizes": {"graph": "dlrm_gpu", "changes": [{"node": 15, "size": 3, "dtype": 6}, {"node": 16, "rank": 0}],
+              "rewrites": ["--batch 2=6", "--fuse-tables sgd", "--fuse-elementwise"]},
+    "autograd": {"graph": "bert_gpu", "changes": [{"node": 60, "sequence": 3, "fw_parent": 2, "scope": 1}],
+                 "rewrites": ["--precision fp16-scaled", "--data-parallel 8,cap=1,views"]},
+    "counts": {"graph": "dlrm_cpu", "changes": [{"node": 14, "inputs": 1, "outputs": 0}, {"node": 8, "device": 2}],
+               "rewrites": ["--retarget nvidia", "--optimizer adamw/fused"]},
+    "tensors": {"graph": "dlrm_gpu", "changes": [{"node": 14, "tensor": 9, "storage": 0}],
+                "rewrites": ["--fuse-tables rowwise_adagrad", "--index-skew 1.05"]},
+    "plain": {"graph": "mlp_gpu", "rewrites": ["--sequence 6", "--subgraph aten::*", "--kernel-time aten::mm=3"]},
+    "encoder": {"graph": "bert_cpu", "rewrites": ["--precision bf16", "--checkpoint ##", "--scale-kernel aten::*=0.5"]},
+} | {base: {"graph": base} for base in ("mlp_gpu", "mlp_cpu", "dlrm_gpu", "dlrm_cpu", "bert_gpu", "bert_cpu")}
+
 
 def part(*members: str) -> bytes:
     return b"".join(gzip.compress(m.encode(), mtime=0) for m in members)
@@ -233,7 +253,8 @@ def inputs(samples: Path) -> dict:
         "torchrec_plan": as_bytes(TORCHREC_PLANS), "hugectr_plan": as_bytes(HUGECTR_PLANS), "sweep_spec": as_bytes(SWEEPS),
         "sweep_part": {"whole": rows, "torn": rows[:-9], "head": part(head), "torn_head": part(head)[:20],
                        "other": part(head.replace("0123", "4567"))},
-        "serve_request": serve_inputs(samples)}
+        "serve_request": serve_inputs(samples),
+        "rewrites": as_bytes(REWRITES) | {n: graphs[n] for n in ("et_hip.json", "et_three_steps.json", "et_triton_1.1.1.json")}}
 
 
 def places(document, known: set) -> list:

@@ -205,6 +205,19 @@ TEST(RewriteNesting, AnOpBehindItsChildIsNamed) {
   expect_refused(behind_its_child, "expected a node behind its parent");
 }
 
+TEST(RewriteNesting, AnOpWithoutTheTensorsOfItsRuleIsNamed) {
+  ExecutionGraph graph = mlp({.device = kCpu});
+  for (const Node& node : graph.nodes) {
+    if (graph.name(node) == "aten::addmm") graph.tensors[graph.inputs(node)[1].index].rank = 1;
+  }
+  const auto made = retarget(graph);
+  ASSERT_FALSE(made);
+  EXPECT_TRUE(
+      made.error().message.starts_with("retarget: expected a tensor of 2 dimensions as input 1, "
+                                       "found another \"aten::addmm\" (node "))
+      << made.error().message;
+}
+
 // A recording that was cut has them; their neighbours are still copied to where they belong.
 TEST(RewriteNesting, BehindAnOrphanTheNodesAroundItGoOn) {
   const ExecutionGraph graph = mlp();

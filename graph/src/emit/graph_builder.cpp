@@ -235,7 +235,7 @@ void GraphBuilder::begin_op(std::string_view op, std::vector<Value> inputs, std:
 }
 
 void GraphBuilder::end_op(std::vector<Value> outputs) {
-  PERFMODEL_CHECK(stack().size() > 1);
+  PERFMODEL_CHECK(stack().size() > (copies_ ? 0U : 1U));  // orphans have no thread around them
   const auto [begin, count] = append(outputs);
   Node& node = graph_.nodes[stack().back()];
   node.outputs_begin = begin;
@@ -267,7 +267,8 @@ void GraphBuilder::begin_communication(CommRecord record, std::vector<Value> inp
 void GraphBuilder::begin_backward_function(std::string_view name,
                                            const std::vector<TensorRef>& gradients,
                                            std::int64_t sequence) {
-  const std::int64_t forward_top = graph_.nodes[stacks_[kMainThread].back()].id;
+  const std::vector<std::size_t>& forward = stacks_[kMainThread];
+  const std::int64_t forward_top = forward.empty() ? 0 : graph_.nodes[forward.back()].id;
   Node& node =
       open_node(name, std::vector<Value>(gradients.begin(), gradients.end()), Scope::kBackward);
   node.seq_id = sequence;

@@ -116,8 +116,9 @@ class Autocast {
     update_scale(-1);
     ExecutionGraph made = copy_.finish();
     for (const auto& [position, function] : new_functions_) {
-      const auto like = static_cast<std::size_t>(copy_.copied(function));
-      made.nodes[position].fw_parent = made.nodes[like].fw_parent;
+      const std::int32_t like = copy_.copied(function);
+      if (like < 0) continue;  // the function stands in another one
+      made.nodes[position].fw_parent = made.nodes[static_cast<std::size_t>(like)].fw_parent;
     }
     return made;
   }

@@ -93,9 +93,9 @@ Result<ExecutionGraph> retarget(const ExecutionGraph& graph, const RetargetOptio
   if (auto good = check_devices(graph); !good) return Unexpected{good.error()};
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const Placement placement = place_on_gpu(graph);
-  ExecutionGraph made =
-      Retargeter(placement, dialect(graph, placement), options, all_rules()).run();
-  if (auto good = check_ops(made); !good) return Unexpected{good.error()};
+  auto made = Retargeter(placement, dialect(graph, placement), options, all_rules()).run();
+  if (!made) return made;
+  if (auto good = check_ops(*made); !good) return Unexpected{good.error()};
   return made;
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "../emit/index.hpp"
 #include "retarget_rules.hpp"
 
@@ -21,6 +23,9 @@ void index_put(Retargeter& rewrite, std::int32_t node) {
       return rewrite.copy(node);
     }
   }
+  const Tensor* made = rewrite.input_entry(node, 0);
+  const bool indexed = std::ranges::any_of(indices, &TensorRef::exists);
+  if (!made || !indexed || indices.size() > made->rank) return rewrite.copy(node);
   rewrite.leave_out(node);
   rewrite.continue_beside(node);
   const Retargeter::Start start = rewrite.start();

@@ -26,8 +26,8 @@ void product_with_bias(Retargeter& rewrite, std::int32_t node) {
   rewrite.leave_out(node);
   rewrite.continue_beside(node);
   const Retargeter::Start start = rewrite.start();
-  addmm(rewrite.graph(), rewrite.input_tensor(node, 0), rewrite.input_tensor(node, 1),
-        rewrite.input_tensor(node, 2), rewrite.node(node).seq_id);
+  addmm(rewrite.graph(), rewrite.input_tensor(node, 0), rewrite.input_tensor(node, 1, 2),
+        rewrite.input_tensor(node, 2, 2), rewrite.node(node).seq_id);
   rewrite.adopt_outputs(start, node);
 }
 

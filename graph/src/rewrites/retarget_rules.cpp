@@ -1,5 +1,7 @@
 #include "retarget_rules.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -91,11 +93,29 @@ Value Retargeter::input(std::int32_t index, std::size_t position) {
   const auto inputs = source().inputs(node(index));
   return position < inputs.size() ? value_of(graph(), source(), inputs[position]) : Value(kNone);
 }
-TensorRef Retargeter::input_tensor(std::int32_t index, std::size_t position) {
+TensorRef Retargeter::input_tensor(std::int32_t index, std::size_t position,
+                                   std::optional<int> rank) {
+  const Tensor* entry = input_entry(index, position);
+  if (!entry) return missing(index, fmt::format("a tensor as input {}", position));
+  if (rank && entry->rank != *rank) {
+    return missing(index, fmt::format("a tensor of {} dimensions as input {}", *rank, position));
+  }
   return tensor(source().inputs(node(index))[position]);
 }
 TensorRef Retargeter::output_tensor(std::int32_t index, std::size_t position) {
+  if (!output_entry(index, position)) {
+    return missing(index, fmt::format("a tensor as output {}", position));
+  }
   return copy_.tensor(source().outputs(node(index))[position]);
+}
+
+TensorRef Retargeter::missing(std::int32_t index, std::string_view expected) {
+  if (!error_) {
+    error_ = {.code = ErrorCode::kFormat,
+              .message = fmt::format("retarget: expected {}, found another \"{}\" (node {})",
+                                     expected, name(index), node(index).id)};
+  }
+  return graph().new_tensor(DType::kFloat32, {1, 1, 1, 1, 1});
 }
 
 Value Retargeter::value(const Argument& argument) { return value_of(graph(), source(), argument); }
@@ -142,7 +162,7 @@ void Retargeter::rename_tensor(Start start, const Tensor& made, const Tensor& as
   }
 }
 
-ExecutionGraph Retargeter::run() {
+Result<ExecutionGraph> Retargeter::run() {
   find_copies();
   const auto count = static_cast<std::int32_t>(source().nodes.size());
   for (std::int32_t i = 0; i < count; ++i) {
@@ -156,6 +176,7 @@ ExecutionGraph Retargeter::run() {
     note_strides(i);
     write_inputs(i);
     if (!left_out_[at]) visit(i);
+    if (error_) return Unexpected{std::move(*error_)};
   }
   return copy_.finish();
 }

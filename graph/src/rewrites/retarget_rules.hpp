@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -25,7 +26,8 @@ class Retargeter {
   Retargeter(const Placement& placement, const PyTorch& pytorch, const RetargetOptions& options,
              const RetargetRules& rules);
 
-  ExecutionGraph run();
+  /// Fails where an op does not have a tensor that its rule asks for.
+  Result<ExecutionGraph> run();
 
   const ExecutionGraph& source() const { return copy_.source(); }
   GraphBuilder& graph() { return copy_.builder(); }
@@ -52,7 +54,9 @@ class Retargeter {
 
   /// Arguments of the source for use in new nodes.
   Value input(std::int32_t index, std::size_t position);
-  TensorRef input_tensor(std::int32_t index, std::size_t position);
+  /// Where the op has no such tensor, or one of another rank than is given, any other one: the
+  /// whole rewrite fails then.
+  TensorRef input_tensor(std::int32_t index, std::size_t position, std::optional<int> rank = {});
   TensorRef output_tensor(std::int32_t index, std::size_t position);
   Value value(const Argument& argument);
   TensorRef tensor(const Argument& argument);
@@ -101,6 +105,7 @@ class Retargeter {
   std::unordered_map<std::int64_t, TensorRef> norm_reserves;
 
  private:
+  TensorRef missing(std::int32_t index, std::string_view expected);
   void visit(std::int32_t index);
   bool handle_backward(std::int32_t index);
   void note_strides(std::int32_t index);
@@ -113,6 +118,7 @@ class Retargeter {
   const RetargetOptions& options_;
   const RetargetRules& rules_;
   GraphCopy copy_;
+  std::optional<Error> error_;
   std::vector<bool> left_out_, verbatim_;
   std::unordered_map<std::int64_t, std::string> renamed_;
   std::unordered_map<std::int64_t, Shape> strides_;  // of views, by tensor id

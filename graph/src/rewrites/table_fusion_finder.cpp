@@ -204,9 +204,11 @@ class FusionFinder {
       std::uint32_t of = bag.*field;
       std::int32_t from = producer(of, bag.node);
       if (from >= 0 && graph_.name(node(from)) == "aten::select") {  // a row of all offsets
+        const auto whole = graph_.inputs(node(from));
+        if (whole.empty() || whole[0].kind != Kind::kTensor) return std::nullopt;
         input.views.push_back(from);
         known.insert(from);
-        of = graph_.inputs(node(from))[0].index;
+        of = whole[0].index;
         from = producer(of, from);
       }
       sources.emplace_back(of, from);

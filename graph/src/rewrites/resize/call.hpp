@@ -35,7 +35,11 @@ class Call {
   int position(std::string_view name) const;
 
   std::size_t out_count() const { return outs_.size(); }
-  const Tensor& out(std::size_t k) const { return graph().tensors[outs_[k]]; }
+  /// Without that output: a tensor of nothing.
+  const Tensor& out(std::size_t k) const {
+    static const Tensor kNothing;
+    return k < outs_.size() ? graph().tensors[outs_[k]] : kNothing;
+  }
   std::span<const std::int64_t> out_shape(std::size_t k) const { return graph().shape(out(k)); }
   /// Output `k` has this layout. What does not have the recorded sizes is not taken.
   bool give(std::size_t k, Layout layout);

@@ -139,7 +139,8 @@ void slice(Call& call) {
   if (step.value_or(1) == 1) {
     // Python's own number: [:S] of a longer table.
     const bool cut = !dim.scales() && last >= 0 && last < dim.size;
-    if (const auto known = call.tracker().promised(call.out(0)); cut && known) {
+    const auto known = call.tracker().promised(call.out(0));
+    if (cut && known && at < known->dims.size()) {
       size = known->dims[at];  // one of several pieces
     } else if (cut && call.out_count() == 1 && call.out_shape(0).size() == x->dims.size() &&
                clamped(from.value_or(0)) == 0) {
@@ -172,7 +173,8 @@ void narrow(Call& call) {
   const Dim end = index_in(call, dim, *from + *length, was);
   Dim size = difference(end, start, dim);
   // The pieces of a concatenation tell their places better than any number.
-  if (const auto known = call.tracker().promised(call.out(0))) size = known->dims[at];
+  const auto known = call.tracker().promised(call.out(0));
+  if (known && at < known->dims.size()) size = known->dims[at];
   call.set(2, call.now(start));
   call.set(3, call.now(size));
   call.give(0, part_of(call, *x, at, start, size));
