@@ -66,7 +66,7 @@ class ContextExtractor {
     for (const auto& [call, samples] : t4_) {
       if (const auto all = samples.term().all; all.count > 0) table_.t4[call] = all;
     }
-    for (const auto& [op, samples] : ops_) table_.ops[op] = stats_of(samples);
+    for (const auto& [key, op] : ops_.term().by_name) table_.ops[op.name] = op.stats;
     for (const auto& [key, sum] : splits_) {
       const double inside = std::max(sum.total, sum.tail + sum.head);
       table_.gap_splits[key] = {.tail = sum.tail / inside, .head = sum.head / inside};
@@ -125,6 +125,7 @@ class ContextExtractor {
   void keep(bool single_pass) {
     std::size_t dropped = 0;
     if (single_pass) dropped += now_.t1.drop_first_uses(true);
+    now_.ops.drop_first_uses(single_pass);  // counted where they lie
     for (TermSamples* term : {&now_.t2, &now_.t3, &now_.t5, &now_.tx}) {
       dropped += term->drop_first_uses(single_pass);
     }
@@ -133,6 +134,7 @@ class ContextExtractor {
     t3_.append(now_.t3);
     t5_.append(now_.t5);
     tx_.append(now_.tx);
+    ops_.append(now_.ops);
     for (auto& [call, samples] : now_.t4) {
       TermSamples calls;
       for (double sample : samples) calls.add(sample, call);
@@ -165,7 +167,7 @@ class ContextExtractor {
     if (op.calls.empty()) {
       const double whole = std::max(0.0, us(event.duration_ns) - profiler_us(nested + 1));
       now_.tx.add(whole, name, {op.subtree}, op.tensors);
-      ops_[std::string(name)].push_back(whole);
+      now_.ops.add(whole, name);
       return;
     }
     // The recording cost of nested events is spread over the op's gaps by their length.
@@ -197,7 +199,7 @@ class ContextExtractor {
     }
     now_.t3.add(gap(host(op.calls.back().event).end_ns(), event.end_ns()), name, {op.subtree},
                 op.tensors);
-    ops_[std::string(name)].push_back(total);
+    now_.ops.add(total, name);
   }
 
   std::int64_t nested_events(const HostEvent& event) const {
@@ -359,14 +361,13 @@ class ContextExtractor {
   CallWork work_;
   StreamRoles streams_;
   struct Samples {
-    TermSamples t1, t2, t3, t5, tx;
+    TermSamples t1, t2, t3, t5, tx, ops;
     std::map<std::string, std::vector<double>> t4;
   };
   Samples now_;  // of the trace at hand
   std::size_t source_ = 0;
-  TermSamples t1_, t2_, t3_, t5_, tx_;
+  TermSamples t1_, t2_, t3_, t5_, tx_, ops_;
   std::map<std::string, TermSamples> t4_;
-  std::map<std::string, std::vector<double>> ops_;
   std::unordered_map<std::uint64_t, SplitSum> splits_;
   std::vector<double> loader_pauses_;
   std::vector<const HostEvent*> loaders_;

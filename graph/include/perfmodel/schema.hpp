@@ -31,7 +31,7 @@ inline constexpr Schema kKernels = {"perfmodel-kernels", 1, 1};
 // These two are written in Python (kernels_bench/pytorch).
 inline constexpr Schema kMeasuredErrors = {"perfmodel-measured-errors"};
 inline constexpr Schema kMeasurements = {"perfmodel-measurements"};
-inline constexpr Schema kOverheads = {"perfmodel-overheads", 1, 1};
+inline constexpr Schema kOverheads = {"perfmodel-overheads", 1, 2};
 inline constexpr Schema kPrediction = {"perfmodel-prediction", 1, 1};
 inline constexpr Schema kReplay = {"perfmodel-replay", 1, 1};
 inline constexpr Schema kRewrite = {"perfmodel-rewrite", 1, 2};
