@@ -41,6 +41,7 @@ class FactsWriter {
     made_.has_given_times = std::ranges::any_of(graph_.nodes, [](const Node& node) {
       return node.kernel_time_us >= 0 || node.kernel_time_scale != 1;
     });
+    made_.memory = static_memory(graph_);
     collect_items();
     name_phases();
     price_host();

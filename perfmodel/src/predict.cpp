@@ -27,6 +27,12 @@ using TaskId = TaskGraph::TaskId;
 constexpr std::size_t kMaxPasses = 32;
 constexpr double kSteadyTolerance = 1e-3;
 
+void report_memory(const StaticMemory& of_graph, const Gpu& gpu, Prediction& prediction) {
+  prediction.memory = predicted_memory(of_graph, prediction.scaled_out, gpu);
+  std::string warning = memory_warning(prediction.memory, gpu);
+  if (!warning.empty()) prediction.warnings.push_back(std::move(warning));
+}
+
 class Job {
  public:
   /// `facts`: of the graph, if there is one rank and they are known.
@@ -48,6 +54,7 @@ class Job {
                                        rank.options.keep_ops || options_.keep_chakra);
       if (!program) return Unexpected{program.error()};
       programs_.push_back(std::move(*program));
+      memories_.push_back(facts->memory);
     }
     if (auto matched = match(); !matched) return Unexpected{matched.error()};
     std::int32_t lane = 0;
@@ -297,6 +304,8 @@ class Job {
                                      graph_, schedule_);
       if (!prediction) return Unexpected{prediction.error()};
       report_communication(r, *prediction);
+      prediction->ranks = job_size(r);
+      report_memory(memories_[r], gpu_, *prediction);
       if (ranks_[r].options.keep_ops) prediction->path_points = path_points(r, *prediction);
       made.ranks.push_back(std::move(*prediction));
     }
@@ -482,6 +491,17 @@ class Job {
   double end(TaskId task) const { return schedule_.end_us[static_cast<std::size_t>(task)]; }
   double start(TaskId task) const { return schedule_.start_us[static_cast<std::size_t>(task)]; }
 
+  std::int64_t job_size(std::size_t r) const {
+    if (programs_[r].scaled_out) return programs_[r].scaled_out->world;
+    auto size = static_cast<std::int64_t>(ranks_.size());
+    for (const KernelWork& work : programs_[r].comm_works) {
+      if (const auto* shape = std::get_if<CollectiveShape>(&work.shape)) {
+        size = std::max(size, shape->world_size);
+      }
+    }
+    return size;
+  }
+
   void report_communication(std::size_t r, Prediction& prediction) const {
     RankReport& made = prediction.communication;
     const auto steps = static_cast<double>(programs_[r].steps.size());
@@ -554,6 +574,7 @@ class Job {
   JobOptions options_;
   const HostFacts* facts_;
   std::vector<HostProgram> programs_;
+  std::vector<StaticMemory> memories_;  // of the graphs
   std::vector<std::unique_ptr<ProgramTasks>> tasks_;
   std::map<std::string, std::size_t> local_groups_;  // of the rank at hand
   std::int32_t meetings_ = 0;
@@ -609,7 +630,13 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
       return fail(ErrorCode::kImpossible,
                   "expected overheads of method context to scale a graph out, found method lin");
     }
-    return lin_traversal(graph, gpu, table, options);
+    auto prediction = lin_traversal(graph, gpu, table, options);
+    if (!prediction) return prediction;
+    for (const CommRecord& record : graph.comm_records) {
+      prediction->ranks = std::max(prediction->ranks, record.group_size);
+    }
+    report_memory(facts ? facts->memory : static_memory(graph), gpu, *prediction);
+    return prediction;
   }
   const RankInput rank{.graph = &graph, .table = &table, .options = options};
   auto job = Job({&rank, 1}, gpu, {}, facts).predict();
