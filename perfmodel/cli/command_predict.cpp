@@ -12,6 +12,7 @@
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/rewrites/batch_size.hpp"
 #include "perfmodel/predictors/collectives.hpp"
 #include "perfmodel/timeline.hpp"
 #include "prediction_report.hpp"
@@ -60,6 +61,9 @@ class Run {
     if (auto read = read_tables(*data); !read) return Unexpected{read.error()};
     if (auto read = read_ranks(); !read) return Unexpected{read.error()};
     if (auto done = predict_ranks(); !done) return Unexpected{done.error()};
+    for (RankPrediction& rank : report_.ranks) {
+      if (const auto batch = batch_size(rank.graph)) rank.prediction.batch = *batch;
+    }
     if (auto readable = chosen_.check(); !readable) return Unexpected{readable.error()};
     if (chosen_.owner) report_.model_files = chosen_.owner->files_read();
     collect_warnings();

@@ -93,6 +93,11 @@ std::string report_text(const SweepReport& report, const Arguments& arguments) {
   if (!arguments.dry_run) {
     list.row("predicted now", grouped(report.predicted));
     if (report.refused > 0) list.row("  of them refused", grouped(report.refused));
+    if (report.too_large > 0) {
+      list.row("  of them too large", grouped(report.too_large) +
+                                          ": parameters, gradients and optimizer state do not fit "
+                                          "into the GPU (static_bytes above device_bytes)");
+    }
   }
   if (report.foreign > 0) {
     list.row("dropped", counted(report.foreign, "finished row") + " that this spec does not have");
@@ -126,6 +131,7 @@ Json report_json(const SweepReport& report, const Arguments& arguments) {
                {"finished_before", report.finished_before},
                {"predicted", report.predicted},
                {"refused", report.refused},
+               {"too_large", report.too_large},
                {"dropped", report.foreign},
                {"made_twice", report.repeated},
                {"torn_bytes", report.torn_bytes},

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <string>
+
 #include "critical_path_report.hpp"
 #include "perfmodel/version.hpp"
 #include "prediction_report.hpp"
@@ -177,7 +180,30 @@ Json provenance(const PredictionReport& report, const RankPrediction& rank) {
           {"version", program_version()}};
 }
 
+Json whole_bytes(double bytes) { return std::llround(bytes); }
+
+void add_throughput(Json& json, const Prediction& p) {
+  const auto rate = [](const std::optional<double>& value) {
+    return value ? rounded(*value) : Json(nullptr);
+  };
+  json["gpus"] = p.ranks;
+  json["batch_per_gpu"] = p.batch ? Json(*p.batch) : Json(nullptr);
+  json["samples_per_s"] = rate(p.samples_per_s());
+  json["samples_per_s_per_gpu"] = rate(p.samples_per_s_per_gpu());
+}
+
 }  // namespace
+
+Json memory_json(const PredictedMemory& memory) {
+  Json purposes = Json::object();
+  for (const auto& [purpose, bytes] : memory.held.by_purpose()) {
+    purposes[std::string(purpose)] = whole_bytes(bytes);
+  }
+  return {{"static_bytes", whole_bytes(memory.static_bytes())},
+          {"device_bytes", whole_bytes(memory.device_bytes)},
+          {"static_fits", memory.fits()},
+          {"by_purpose", std::move(purposes)}};
+}
 
 Json prediction_json(const PredictionReport& report) {
   const RankPrediction& slowest = report.ranks[report.slowest()];
@@ -196,6 +222,8 @@ Json prediction_json(const PredictionReport& report) {
   Json json = document(schemas::kPrediction);
   json["gpu"] = report.gpu.name;
   add_figures(json, p);
+  add_throughput(json, p);
+  json["memory"] = memory_json(p.memory);
   json["slowest_rank"] = report.slowest();
   json["mean_e2e_us"] = rounded(report.mean_e2e_us());
   json["ranks"] = std::move(ranks);

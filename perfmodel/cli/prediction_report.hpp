@@ -43,6 +43,7 @@ struct PredictionReport {
 std::string graph_title(const RankPrediction& rank);
 
 Json prediction_json(const PredictionReport& report);
+Json memory_json(const PredictedMemory& memory);
 
 /// At most `top` rows of the long tables.
 std::string prediction_text(const PredictionReport& report, std::size_t top, bool bold);

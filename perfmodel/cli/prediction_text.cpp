@@ -129,6 +129,8 @@ class Renderer {
                                                       : fmt::format(" for {:.1f} MB of parameters",
                                                                     s.parameter_bytes / 1e6)));
     }
+    list.row("memory", memory_text(p_.memory) + (p_.memory.fits() ? "" : "; it does not fit"));
+    if (const auto rate = p_.samples_per_s()) list.row("throughput", throughput(*rate));
     text_ += list.text();
   }
 
@@ -158,6 +160,18 @@ class Renderer {
           fmt::format("{} {} on one {} × as slow", time_(host.e2e_us), time_.name(), host.scale));
     }
     return fmt::format("{}", fmt::join(steps, ", "));
+  }
+
+  // "12,345 samples/s: 1,543 on each of 8 GPUs, batch 2,048".
+  std::string throughput(double rate) const {
+    const auto count = [](double value) {
+      return value < 100 ? fmt::format("{:.3g}", value)
+                         : grouped(static_cast<std::size_t>(std::llround(value)));
+    };
+    const std::string batch = "batch " + grouped(static_cast<std::size_t>(*p_.batch));
+    if (p_.ranks == 1) return fmt::format("{} samples/s, {}", count(rate), batch);
+    return fmt::format("{} samples/s: {} on each of {} GPUs, {} each", count(rate),
+                       count(*p_.samples_per_s_per_gpu()), p_.ranks, batch);
   }
 
   void ranks() {

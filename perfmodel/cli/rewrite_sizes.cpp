@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "perfmodel/graph/rewrites/batch_size.hpp"
 #include "perfmodel/graph/rewrites/sequence_length.hpp"
@@ -18,6 +21,30 @@ struct Sizes {
 bool parse_size(std::string_view text, std::int64_t& size) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
   return error == std::errc() && end == text.data() + text.size() && size > 0;
+}
+
+// "545:0+557:0".
+Result<std::vector<BatchInput>> parse_inputs(std::string_view text) {
+  std::vector<BatchInput> inputs;
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find('+'));
+    text.remove_prefix(std::min(one.size() + 1, text.size()));
+    const std::size_t colon = one.find(':');
+    BatchInput input;
+    const auto number = [](std::string_view digits, auto& value) {
+      const auto [end, error] =
+          std::from_chars(digits.data(), digits.data() + digits.size(), value);
+      return error == std::errc() && end == digits.data() + digits.size() && value >= 0;
+    };
+    if (colon == std::string_view::npos || !number(one.substr(0, colon), input.tensor) ||
+        !number(one.substr(colon + 1), input.dim)) {
+      return fail(
+          ErrorCode::kFormat,
+          fmt::format("expected inputs such as 545:0+557:0 behind the @, found \"{}\"", one));
+    }
+    inputs.push_back(input);
+  }
+  return inputs;
 }
 
 Result<Sizes> parse_sizes(const std::string& text) {
@@ -37,15 +64,22 @@ Result<Sizes> parse_sizes(const std::string& text) {
 
 RewriteOption batch_option() {
   return {.flag = "--batch",
-          .value = "B|OLD=NEW",
+          .value = "B|OLD=NEW[@ID:DIM+...]",
           .help =
-              "Another number of samples per step; OLD names the present one where the inputs "
-              "do not tell",
+              "Another number of samples per step. Where the inputs do not tell the present one: "
+              "OLD names it, or @ the ids of the tensors of which dimension DIM is the batch",
           .parse = [](const std::string& text) -> Result<Rewrite> {
-            const auto sizes = parse_sizes(text);
+            const std::size_t at = std::min(text.find('@'), text.size());
+            const auto sizes = parse_sizes(text.substr(0, at));
             if (!sizes) return Unexpected{sizes.error()};
-            return [sizes = *sizes](const ExecutionGraph& graph) {
-              return set_batch_size(graph, {.batch = sizes.wanted, .current = sizes.current});
+            BatchSizeOptions options{.batch = sizes->wanted, .current = sizes->current};
+            if (at < text.size()) {
+              auto inputs = parse_inputs(std::string_view(text).substr(at + 1));
+              if (!inputs) return Unexpected{inputs.error()};
+              options.inputs = std::move(*inputs);
+            }
+            return [options = std::move(options)](const ExecutionGraph& graph) {
+              return set_batch_size(graph, options);
             };
           }};
 }

@@ -65,6 +65,8 @@ void add_time(const ShardReport& report, const ReportedPlan& plan, Json& json) {
   json["high_us"] = rounded(time.high_us);
   json["samples_per_s"] =
       rounded(static_cast<double>(*study.world * *study.batch_per_rank) / time.predicted_us * 1e6);
+  json["samples_per_s_per_gpu"] =
+      rounded(static_cast<double>(*study.batch_per_rank) / time.predicted_us * 1e6);
   json["limiting_rank"] = time.limiting_rank;
   json["fits"] = time.ranks_over_memory.empty();
   Json critical = Json::object(), ranks = Json::array(), memory = Json::array();

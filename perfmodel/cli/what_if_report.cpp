@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "prediction_report.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -13,8 +14,7 @@ namespace {
 
 std::string milliseconds(double us) { return fmt::format("{:.3f}", us / 1e3); }
 
-std::string throughput(const WhatIfAnswer& answer) {
-  const auto samples = answer.samples_per_s();
+std::string rate_text(const std::optional<double>& samples) {
   if (!samples) return "";
   return *samples < 100 ? fmt::format("{:.2f}", *samples)
                         : grouped(static_cast<std::size_t>(std::llround(*samples)));
@@ -25,7 +25,7 @@ std::string bound_text(const WhatIfAnswer& answer) {
   return fmt::format("{} {:.0f} %", answer.bound, 100 * answer.bound_share);
 }
 
-// Refusals, each once: "[1] ..." below the table.
+// Refusals and what cannot run, each once: "[1] ..." below the table.
 class Notes {
  public:
   std::size_t number_of(const std::string& text) {
@@ -48,6 +48,17 @@ class Notes {
 
 std::string target_name(const WhatIfReport& report, const WhatIfAnswer& answer) {
   return report.targets[answer.target].gpu.name;
+}
+
+bool several_gpus(const WhatIfReport& report) {
+  return std::ranges::any_of(report.answers,
+                             [](const WhatIfAnswer& answer) { return answer.ranks > 1; });
+}
+
+// " [1]" where the step cannot run.
+std::string memory_note(const WhatIfReport& report, const WhatIfAnswer& answer, Notes& notes) {
+  const std::string warning = memory_warning(answer.memory, report.targets[answer.target].gpu);
+  return warning.empty() ? "" : fmt::format(" [{}]", notes.number_of(warning));
 }
 
 // What the user has to know of all answers together.
@@ -75,14 +86,19 @@ double speed_up(const WhatIfReport& report, const WhatIfAnswer& answer) {
   if (answer.error || baseline.error) return 0;
   const double by_time = baseline.e2e_us / answer.e2e_us;
   if (!answer.batch || !baseline.batch || *baseline.batch == 0) return by_time;
-  return by_time * static_cast<double>(*answer.batch) / static_cast<double>(*baseline.batch);
+  const auto samples = [](const WhatIfAnswer& one) {
+    return static_cast<double>(*one.batch) * static_cast<double>(one.ranks);
+  };
+  return by_time * samples(answer) / samples(baseline);
 }
 
 std::string what_if_text(const WhatIfReport& report, bool bold) {
   std::vector<std::string> headers;
   for (const WhatIfAxis& axis : report.axes) headers.push_back("<" + axis.name);
+  // A column without any text is left out.
   headers.insert(headers.end(),
-                 {"<GPU", "step ms", "samples/s", "speed-up", "GPU busy", "<bound by"});
+                 {"<GPU", "step ms", "samples/s", several_gpus(report) ? "per GPU" : "", "speed-up",
+                  "GPU busy", "<bound by"});
   TextTable table(headers);
   Notes notes;
   for (const WhatIfAnswer& answer : report.answers) {
@@ -93,12 +109,14 @@ std::string what_if_text(const WhatIfReport& report, bool bold) {
     cells.push_back(target_name(report, answer));
     if (answer.error) {
       const auto note = notes.number_of(to_string(*answer.error));
-      cells.insert(cells.end(), {"", "", "", "", fmt::format("refused [{}]", note)});
+      cells.insert(cells.end(), {"", "", "", "", "", fmt::format("refused [{}]", note)});
     } else {
       cells.insert(cells.end(),
-                   {milliseconds(answer.e2e_us), throughput(answer),
+                   {milliseconds(answer.e2e_us), rate_text(answer.samples_per_s()),
+                    several_gpus(report) ? rate_text(answer.samples_per_s_per_gpu()) : "",
                     fmt::format("{:.2f}", speed_up(report, answer)),
-                    fmt::format("{:.0f} %", 100 * answer.gpu_utilization()), bound_text(answer)});
+                    fmt::format("{:.0f} %", 100 * answer.gpu_utilization()),
+                    bound_text(answer) + memory_note(report, answer, notes)});
     }
     table.row(std::move(cells));
   }
@@ -112,6 +130,15 @@ std::string what_if_text(const WhatIfReport& report, bool bold) {
   for (const std::string& warning : report.warnings) text += wrapped(warning, "  warning: ", 4);
   return text;
 }
+
+namespace {
+
+Json memory_warnings(const WhatIfReport& report, const WhatIfAnswer& answer) {
+  const std::string warning = memory_warning(answer.memory, report.targets[answer.target].gpu);
+  return warning.empty() ? Json::array() : Json::array({warning});
+}
+
+}  // namespace
 
 Json what_if_json(const WhatIfReport& report) {
   Json json = document(schemas::kWhatIf);
@@ -132,13 +159,19 @@ Json what_if_json(const WhatIfReport& report) {
     if (answer.error) {
       row["error"] = to_string(*answer.error);
     } else {
-      const auto samples = answer.samples_per_s();
+      const auto rate = [](const std::optional<double>& samples) {
+        return samples ? rounded(*samples) : Json(nullptr);
+      };
       row.update({{"e2e_us", rounded(answer.e2e_us)},
                   {"gpu_active_us", rounded(answer.gpu_active_us)},
                   {"cpu_us", rounded(answer.cpu_us)},
                   {"exposed_communication_us", rounded(answer.exposed_communication_us)},
                   {"batch", answer.batch ? Json(*answer.batch) : Json(nullptr)},
-                  {"samples_per_s", samples ? rounded(*samples) : Json(nullptr)},
+                  {"gpus", answer.ranks},
+                  {"samples_per_s", rate(answer.samples_per_s())},
+                  {"samples_per_s_per_gpu", rate(answer.samples_per_s_per_gpu())},
+                  {"memory", memory_json(answer.memory)},
+                  {"warnings", memory_warnings(report, answer)},
                   {"speed_up", speed_up(report, answer)},
                   {"bound", answer.bound},
                   {"bound_share", answer.bound_share},
@@ -156,7 +189,8 @@ std::string what_if_csv(const WhatIfReport& report) {
   std::string csv = "variant";
   for (const WhatIfAxis& axis : report.axes) csv += "," + csv_cell(axis.name);
   csv +=
-      ",gpu,e2e_us,samples_per_s,speed_up,gpu_active_us,cpu_us,bound,bound_share,kernels,error\n";
+      ",gpu,e2e_us,samples_per_s,speed_up,gpu_active_us,cpu_us,bound,bound_share,kernels,"
+      "samples_per_s_per_gpu,static_bytes,device_bytes,error\n";
   for (const WhatIfAnswer& answer : report.answers) {
     csv += csv_cell(report.variants[answer.variant].name);
     for (const std::string& value : report.values[answer.variant]) {
@@ -166,16 +200,19 @@ std::string what_if_csv(const WhatIfReport& report) {
     csv += ',';
     csv += csv_cell(target_name(report, answer));
     if (answer.error) {
-      csv += ",,,,,,,,,";
+      csv += ",,,,,,,,,,,,";
       csv += csv_cell(to_string(*answer.error));
       csv += '\n';
       continue;
     }
-    const auto samples = answer.samples_per_s();
-    csv += fmt::format(",{:.3f},{},{:.4f},{:.3f},{:.3f},{},{:.4f},{},\n", answer.e2e_us,
-                       samples ? fmt::format("{:.3f}", *samples) : "", speed_up(report, answer),
+    const auto rate = [](const std::optional<double>& samples) {
+      return samples ? fmt::format("{:.3f}", *samples) : "";
+    };
+    csv += fmt::format(",{:.3f},{},{:.4f},{:.3f},{:.3f},{},{:.4f},{},{},{:.0f},{:.0f},\n",
+                       answer.e2e_us, rate(answer.samples_per_s()), speed_up(report, answer),
                        answer.gpu_active_us, answer.cpu_us, answer.bound, answer.bound_share,
-                       answer.kernels);
+                       answer.kernels, rate(answer.samples_per_s_per_gpu()),
+                       answer.memory.static_bytes(), answer.memory.device_bytes);
   }
   return csv;
 }

@@ -56,7 +56,7 @@ extern "C" {
 
 /* Version of this header. It grows when a function or field is added; the soname of the library
  * changes when one is taken away. */
-#define PERFMODEL_C_API_VERSION 1
+#define PERFMODEL_C_API_VERSION 2
 
 /* Version of the library that runs: at least that of the header it was compiled with. */
 PERFMODEL_C_API int perfmodel_c_api_version(void);
@@ -212,6 +212,16 @@ typedef struct perfmodel_totals {
   double modelled_time_fraction; /* 0 to 1: of the time that lies in ops with models */
   int64_t iterations;            /* steps that the graph holds; figures are their mean */
   int64_t warning_count;
+  /* Since version 2. Samples of the whole job per second: those of one step of one GPU, times the
+   * GPUs (`world` with a strategy, else the largest group of the graph's collectives). 0: the
+   * graph's inputs do not tell the batch. */
+  double samples_per_s;
+  double samples_per_s_per_gpu;
+  int64_t gpus;
+  /* GPU memory that one rank holds however large its batch is: parameters, tables, gradients,
+   * optimizer state. Above device_bytes the step cannot run; a warning says so. */
+  double static_bytes;
+  double device_bytes;
 } perfmodel_totals;
 
 /* The time of one step of `graph` on `gpu` (name, alias or title, any case). `options` may be NULL;
@@ -262,7 +272,8 @@ PERFMODEL_C_API const char* perfmodel_warning(const perfmodel_prediction* predic
 
 /* A few sentences: what bounds the step. NULL for NULL. */
 PERFMODEL_C_API const char* perfmodel_explanation(const perfmodel_prediction* prediction);
-/* "host", "gemm", "collective", ... and its share of the step, 0 to 1. NULL, 0 for NULL. */
+/* "host", "gemm", "collective", ... and for how much of the step it works, 0 to 1. NULL, 0 for
+ * NULL. */
 PERFMODEL_C_API const char* perfmodel_bound(const perfmodel_prediction* prediction);
 PERFMODEL_C_API double perfmodel_bound_share(const perfmodel_prediction* prediction);
 

@@ -23,9 +23,21 @@ void longest_first(std::vector<Explanation::Part>& parts) {
   std::ranges::stable_sort(parts, std::ranges::greater{}, &Explanation::Part::us);
 }
 
+double share_of(const std::vector<Explanation::Part>& parts, std::string_view name) {
+  const auto found = std::ranges::find(parts, name, &Explanation::Part::name);
+  return found == parts.end() ? 0 : found->share;
+}
+
+// How long the named part works, over the step: as for the GPU as a whole, whether or not something
+// else works beside it.
+void find_share(const Prediction& prediction, Explanation& made) {
+  const double share = made.bound == "host" ? prediction.cpu_us / prediction.e2e_us
+                                            : share_of(made.kernels, made.bound);
+  made.bound_share = std::min(1.0, share);
+}
+
 // The host, or the kind of device work that takes most of the critical path. Where the path is the
-// host's, but the device works for longer, faster kernels would gain more than a faster host: then
-// the kind of kernels that takes longest.
+// host's, but the device works for longer, faster kernels would gain more than a faster host.
 void find_bound(const Prediction& prediction, Explanation& made) {
   const CriticalPath& path = prediction.critical_path;
   double host = 0, device = 0;
@@ -39,21 +51,18 @@ void find_bound(const Prediction& prediction, Explanation& made) {
   }
   if (host > 0) made.path.push_back({"host", host, host / path.step_us});
   longest_first(made.path);
-  const bool by_host = most == nullptr || host >= device;
-  made.bound = by_host ? "host" : most->category;
-  made.bound_share = (by_host ? host : most->us) / path.step_us;
   made.from_critical_path = true;
-  if (by_host && prediction.gpu_active_us > prediction.cpu_us && !made.kernels.empty()) {
-    made.bound = made.kernels.front().name;
-    made.bound_share = std::min(1.0, made.kernels.front().share);
-  }
+  const bool by_host = host >= device && prediction.cpu_us >= prediction.gpu_active_us;
+  made.bound = most == nullptr || by_host ? "host" : most->category;
+  find_share(prediction, made);
 }
 
 // Without a path: whoever works for longer than the other waits.
 void guess_bound(const Prediction& prediction, Explanation& made) {
   const bool by_host = made.gpu_utilization < 0.5;
   made.bound = by_host ? "host" : "device";
-  made.bound_share = by_host ? 1 - made.gpu_utilization : made.gpu_utilization;
+  made.bound_share =
+      by_host ? std::min(1.0, prediction.cpu_us / prediction.e2e_us) : made.gpu_utilization;
   if (!by_host && prediction.comm_kernel_us > prediction.compute_kernel_us) {
     made.bound = "collective";
     made.bound_share = std::min(1.0, prediction.comm_kernel_us / prediction.e2e_us);
@@ -86,14 +95,14 @@ std::string sentences(const Prediction& prediction, const Explanation& made) {
   std::string text = fmt::format("One step takes {:.3f} ms; the GPU works for {:.0f} % of it.",
                                  prediction.e2e_us / 1e3, 100 * made.gpu_utilization);
   const std::string bound = made.bound == "host" ? "the host" : made.bound + " work";
-  const auto percent = std::lround(100 * made.bound_share);
   if (!made.from_critical_path) {
     text += fmt::format(" It waits mostly for {}", bound);
   } else if (made.bound != "host" && !made.path.empty() && made.path.front().name == "host") {
-    text += fmt::format(" Host and GPU keep up with each other; {} takes {} % of the step", bound,
-                        percent);
+    text += fmt::format(" Host and GPU keep up with each other; {} takes {:.0f} % of the step",
+                        bound, 100 * made.bound_share);
   } else {
-    text += fmt::format(" {} % of the critical path is {}", percent, bound);
+    text += fmt::format(" {:.0f} % of the critical path is {}",
+                        100 * share_of(made.path, made.bound), bound);
   }
   if (made.bound == "host" && !made.host.empty()) {
     text += fmt::format(", most of it {} ({:.3f} ms)", made.host.front().name,

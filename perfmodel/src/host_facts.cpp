@@ -46,6 +46,7 @@ class FactsWriter {
       return node.kernel_time_us >= 0 || node.kernel_time_scale != 1;
     });
     made_.own_program = knows_program();
+    made_.memory = static_memory(graph_);
     collect_items();
     name_phases();
     price_host();

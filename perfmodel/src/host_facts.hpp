@@ -9,6 +9,7 @@
 #include "awaited_collectives.hpp"
 #include "host_instruction.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/static_memory.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/lower.hpp"
@@ -48,6 +49,7 @@ struct HostFacts {
   std::size_t fused_updates = 0;
   std::int32_t rest_phase = 0;
   bool has_given_times = false;  ///< some node says what its kernels take
+  StaticMemory memory;
 };
 
 /// `window`: iterations [first, last) of the graph to use. The facts point into the table.

@@ -44,6 +44,12 @@ Result<void> check_device(const ExecutionGraph& graph) {
       .file = graph.source}};
 }
 
+void report_memory(const StaticMemory& of_graph, const Gpu& gpu, Prediction& prediction) {
+  prediction.memory = predicted_memory(of_graph, prediction.scaled_out, gpu);
+  std::string warning = memory_warning(prediction.memory, gpu);
+  if (!warning.empty()) prediction.warnings.push_back(std::move(warning));
+}
+
 class Job {
  public:
   /// `facts`, `added_bytes`: see predict_with; for one rank.
@@ -124,6 +130,7 @@ class Job {
       program->scaled_out->parameter_bytes = *added_bytes_[r];
     }
     programs_.push_back(std::move(*program));
+    memories_.push_back(facts->memory);
     warn_of_fused_updates(r, facts->fused_updates);
     return {};
   }
@@ -392,6 +399,8 @@ class Job {
       if (!prediction) return Unexpected{prediction.error()};
       report_communication(r, *prediction);
       if (made_[r].graph) prediction->graph = {made_[r].graph, &made_[r].graph->graph};
+      prediction->ranks = job_size(r);
+      report_memory(memories_[r], gpu_, *prediction);
       if (ranks_[r].options.keep_ops) prediction->path_points = path_points(r, *prediction);
       made.ranks.push_back(std::move(*prediction));
     }
@@ -577,6 +586,17 @@ class Job {
   double end(TaskId task) const { return schedule_.end_us[static_cast<std::size_t>(task)]; }
   double start(TaskId task) const { return schedule_.start_us[static_cast<std::size_t>(task)]; }
 
+  std::int64_t job_size(std::size_t r) const {
+    if (programs_[r].scaled_out) return programs_[r].scaled_out->world;
+    auto size = static_cast<std::int64_t>(ranks_.size());
+    for (const KernelWork& work : programs_[r].comm_works) {
+      if (const auto* shape = std::get_if<CollectiveShape>(&work.shape)) {
+        size = std::max(size, shape->world_size);
+      }
+    }
+    return size;
+  }
+
   void report_communication(std::size_t r, Prediction& prediction) const {
     RankReport& made = prediction.communication;
     const auto steps = static_cast<double>(programs_[r].steps.size());
@@ -656,6 +676,7 @@ class Job {
   std::vector<DataParallel> made_;                  // per rank
   std::vector<std::optional<double>> added_bytes_;  // per rank
   std::vector<HostProgram> programs_;
+  std::vector<StaticMemory> memories_;  // of the graphs
   std::vector<std::unique_ptr<ProgramTasks>> tasks_;
   std::map<std::string, std::size_t> local_groups_;  // of the rank at hand
   std::int32_t meetings_ = 0;
@@ -746,7 +767,13 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
       return fail(ErrorCode::kImpossible,
                   "expected overheads of method context to scale the host, found method lin");
     }
-    return lin_traversal(graph, gpu, table, options);
+    auto prediction = lin_traversal(graph, gpu, table, options);
+    if (!prediction) return prediction;
+    for (const CommRecord& record : graph.comm_records) {
+      prediction->ranks = std::max(prediction->ranks, record.group_size);
+    }
+    report_memory(facts ? facts->memory : static_memory(graph), gpu, *prediction);
+    return prediction;
   }
   const RankInput rank{.graph = &graph, .table = &table, .options = options};
   auto job = predict_on_hosts({&rank, 1}, gpu, {}, facts, added_bytes);

@@ -89,6 +89,10 @@ struct Predictor::State {
   Result<Prediction> predict_resized(const ExecutionGraph& graph,
                                      const PreparedGraph::State* prepared, std::string_view gpu,
                                      const AskOptions& options) const;
+  /// The same, and what batch it is.
+  Result<Prediction> predict_batch(const ExecutionGraph& graph,
+                                   const PreparedGraph::State* prepared, std::string_view gpu,
+                                   const AskOptions& options) const;
   Result<Prediction> predict_planned(const PreparedGraph::State& prepared, std::string_view gpu,
                                      const AskOptions& options) const;
   /// With strategy ddp; null: the graph needs no collectives.
@@ -328,6 +332,20 @@ void name_ops_after(const ExecutionGraph& graph, Prediction& prediction) {
 
 }  // namespace
 
+Result<Prediction> Predictor::State::predict_batch(const ExecutionGraph& graph,
+                                                   const PreparedGraph::State* prepared,
+                                                   std::string_view gpu,
+                                                   const AskOptions& options) const {
+  auto prediction = predict_resized(graph, prepared, gpu, options);
+  if (!prediction) return prediction;
+  if (options.batch != 0) {
+    prediction->batch = options.batch;
+  } else if (prepared) {
+    prediction->batch = prepared->batch;
+  }
+  return prediction;
+}
+
 Result<Prediction> Predictor::State::predict_resized(const ExecutionGraph& graph,
                                                      const PreparedGraph::State* prepared,
                                                      std::string_view gpu,
@@ -423,7 +441,7 @@ Result<PreparedGraph> Predictor::prepare(ExecutionGraph graph) const {
 
 Result<Prediction> Predictor::predict(const ExecutionGraph& graph, std::string_view gpu,
                                       const AskOptions& options) const {
-  return guarded([&] { return state_->predict_resized(graph, nullptr, gpu, options); });
+  return guarded([&] { return state_->predict_batch(graph, nullptr, gpu, options); });
 }
 
 Result<Prediction> Predictor::predict(const PreparedGraph& graph, std::string_view gpu,
@@ -433,7 +451,7 @@ Result<Prediction> Predictor::predict(const PreparedGraph& graph, std::string_vi
       return fail(ErrorCode::kImpossible,
                   "expected a graph that this predictor prepared, found another's");
     }
-    return state_->predict_resized(graph.state_->graph, graph.state_.get(), gpu, options);
+    return state_->predict_batch(graph.state_->graph, graph.state_.get(), gpu, options);
   });
 }
 

@@ -18,6 +18,8 @@ void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfA
     return;
   }
   answer.e2e_us = prediction->e2e_us;
+  answer.ranks = prediction->ranks;
+  answer.memory = prediction->memory;
   answer.gpu_active_us = prediction->gpu_active_us;
   answer.cpu_us = prediction->cpu_us;
   answer.exposed_communication_us = prediction->communication.exposed_us;

@@ -201,6 +201,14 @@ static void check_predict(const perfmodel_predictor* predictor, const perfmodel_
   options.interference = -2;
   CHECK_FAILS(perfmodel_predict(predictor, graph, kGpus[0], &options, &again, &error),
               PERFMODEL_ERROR_IMPOSSIBLE, "interference");
+  /* A caller of version 1 gets the fields that it knows, and nothing behind them. */
+  memset(&again, 0x5A, sizeof again);
+  again.struct_size = offsetof(perfmodel_totals, samples_per_s);
+  CHECK(perfmodel_predict(predictor, graph, kGpus[0], NULL, &again, &error) == 0);
+  CHECK(again.e2e_us > 0 && again.e2e_us < 1e9 && again.iterations == 1);
+  memset(&first, 0x5A, sizeof first);
+  CHECK(memcmp(&again.samples_per_s, &first.samples_per_s,
+               sizeof again - offsetof(perfmodel_totals, samples_per_s)) == 0);
   again.struct_size = 4;
   CHECK_FAILS(perfmodel_predict(predictor, graph, kGpus[0], NULL, &again, &error),
               PERFMODEL_ERROR_VERSION, "struct_size");
@@ -236,6 +244,8 @@ static void check_full(const perfmodel_predictor* predictor) {
   CHECK(strstr(perfmodel_explanation(prediction), "One step takes") != NULL);
   CHECK(perfmodel_bound(prediction) != NULL && perfmodel_bound_share(prediction) > 0);
   CHECK(perfmodel_warning_count(prediction) == (size_t)totals.warning_count);
+  CHECK(totals.gpus == 1 && totals.samples_per_s == totals.samples_per_s_per_gpu);
+  CHECK(totals.static_bytes > 0 && totals.device_bytes > totals.static_bytes);
   CHECK(perfmodel_warning(prediction, perfmodel_warning_count(prediction)) == NULL);
   CHECK(perfmodel_op_count(prediction) > 20);
   for (i = 0; i < perfmodel_op_count(prediction); ++i) {

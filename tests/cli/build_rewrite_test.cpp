@@ -117,9 +117,8 @@ TEST(BuildCommand, GptTakesMoreTokensThanItsPresetHasPositions) {
   const Json json = Json::parse(long_one.out);
   EXPECT_EQ(json["positions"], 4096);
   EXPECT_EQ(json["activation"], "gelu_new");
-  const Outcome text =
-      run({"build", "gpt", "--layers", "1", "--sequence", "64", "--positions", "512",
-           "--activation", "gelu_tanh", "-o", file("short_gpt.json")});
+  const Outcome text = run({"build", "gpt", "--layers", "1", "--sequence", "64", "--positions",
+                            "512", "--activation", "gelu_tanh", "-o", file("short_gpt.json")});
   EXPECT_THAT(text.out, HasSubstr("gelu_tanh"));
   EXPECT_THAT(text.out, HasSubstr("512"));
   expect_refusal({"build", "gpt", "--sequence", "2048", "--positions", "1024"}, 1,

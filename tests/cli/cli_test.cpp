@@ -545,6 +545,25 @@ TEST(PredictCommand, EverySampleGraphGivesFiguresThatAddUp) {
   }
 }
 
+TEST(PredictCommand, TellsThroughputAndMemoryOfTheJob) {
+  Words words = predict_words(built_graph());
+  words.insert(words.end(), {"--world", "4", "--strategy", "ddp"});
+  const Json json = json_of(words);
+  EXPECT_EQ(json["gpus"], 4);
+  const double batch = json["batch_per_gpu"], step_s = json["e2e_us"].get<double>() * 1e-6;
+  EXPECT_NEAR(json["samples_per_s"].get<double>(), 4 * batch / step_s, 0.01);
+  EXPECT_NEAR(json["samples_per_s_per_gpu"].get<double>(), batch / step_s, 0.01);
+  const Json& memory = json["memory"];
+  double sum = 0;
+  for (const auto& [purpose, bytes] : memory["by_purpose"].items()) sum += bytes.get<double>();
+  EXPECT_NEAR(sum, memory["static_bytes"].get<double>(), 5);
+  EXPECT_EQ(memory["device_bytes"], 16LL << 30);
+  EXPECT_EQ(memory["static_fits"], true);
+  const std::string text = run(words).out;
+  EXPECT_THAT(text, ::testing::HasSubstr(" on each of 4 GPUs, batch "));
+  EXPECT_THAT(text, ::testing::HasSubstr(" of 16 GiB: "));
+}
+
 TEST(PredictCommand, BuiltGraphsAreCalledBuilt) {
   const Json p = json_of(predict_words(built_graph()));
   expect_consistent(p);

@@ -45,6 +45,44 @@ TEST(WhatIfCommand, CrossesRewritesAndGpus) {
   EXPECT_NEAR(last["speed_up"].get<double>(), by_hand, 1e-3 * by_hand);
 }
 
+// samples/s means the whole job: with 8 GPUs eight times the batch per step.
+TEST(WhatIfCommand, SamplesAreThoseOfTheWholeJob) {
+  const Words words = {"whatif", dlrm(), "--gpu", "a100-sxm-40gb", "--data-parallel", "8"};
+  Words with_json = words;
+  with_json.emplace_back("--json");
+  const Json rows = Json::parse(run(with_json).out)["rows"];
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0]["gpus"], 1);
+  EXPECT_EQ(rows[0]["samples_per_s"], rows[0]["samples_per_s_per_gpu"]);
+  EXPECT_EQ(rows[1]["gpus"], 8);
+  EXPECT_EQ(rows[1]["batch"], 512);
+  const double per_gpu = 512e6 / rows[1]["e2e_us"].get<double>();
+  EXPECT_NEAR(rows[1]["samples_per_s_per_gpu"].get<double>(), per_gpu, 1e-3 * per_gpu);
+  EXPECT_NEAR(rows[1]["samples_per_s"].get<double>(), 8 * per_gpu, 8e-3 * per_gpu);
+  EXPECT_NEAR(rows[1]["speed_up"].get<double>(),
+              rows[1]["samples_per_s"].get<double>() / rows[0]["samples_per_s"].get<double>(),
+              1e-2);
+  EXPECT_THAT(run(words).out, HasSubstr("samples/s  per GPU"));
+  // A column of its own only where it differs.
+  EXPECT_THAT(run({"whatif", dlrm(), "--gpu", "t4"}).out, Not(HasSubstr("per GPU")));
+}
+
+TEST(WhatIfCommand, StepsThatCannotFitAreMarked) {
+  const std::string large = (scratch() / "large_dlrm.json").string();
+  ASSERT_EQ(run({"build", "dlrm", "--preset", "mlperf", "-o", large}).status, 0);
+  const Outcome text = run({"whatif", large, "--gpus", "t4,a100-sxm-40gb"});
+  EXPECT_THAT(text.out, HasSubstr("% [1]\n"));
+  EXPECT_THAT(text.out,
+              HasSubstr("[2] the step does not fit into a100-sxm-40gb: it holds 89.6 GiB"));
+  const Json rows = Json::parse(run({"whatif", large, "--gpu", "t4", "--json"}).out)["rows"];
+  EXPECT_EQ(rows[0]["memory"]["static_fits"], false);
+  EXPECT_GT(rows[0]["memory"]["by_purpose"]["tables"].get<double>(), 90e9);
+  ASSERT_EQ(rows[0]["warnings"].size(), 1U);
+  const Json small = Json::parse(run({"whatif", dlrm(), "--gpu", "t4", "--json"}).out)["rows"];
+  EXPECT_EQ(small[0]["memory"]["static_fits"], true);
+  EXPECT_EQ(small[0]["warnings"].size(), 0U);
+}
+
 TEST(WhatIfCommand, SaysWhereHostsDiffer) {
   const Words words = {"whatif", dlrm(), "--gpus", "a100-sxm-40gb,v100-sxm2-32gb"};
   EXPECT_THAT(run(words).out, HasSubstr("overheads of different machines (a100-sxm-40gb.json, "
@@ -84,7 +122,7 @@ TEST(WhatIfCommand, WritesCsvAndPlots) {
   EXPECT_EQ(
       line,
       "variant,batch,gpu,e2e_us,samples_per_s,speed_up,gpu_active_us,cpu_us,bound,bound_share,"
-      "kernels,error");
+      "kernels,samples_per_s_per_gpu,static_bytes,device_bytes,error");
   int rows = 0;
   while (std::getline(lines, line)) ++rows;
   EXPECT_EQ(rows, 8);

@@ -4,13 +4,16 @@
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_deepspeech2.hpp"
 #include "perfmodel/graph/build_dlrm.hpp"
 #include "perfmodel/graph/build_torchrec_dlrm.hpp"
+#include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/sequence_length.hpp"
+#include "perfmodel/graph/static_memory.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
@@ -191,6 +194,8 @@ TEST(BatchSize, RecordingsThereAndBackAreTheSame) {
                              Recording{"traces/resnet18_et.json.gz", 128, 1},
                              Recording{"traces/resnet18_et.json.gz", 128, 384},
                              Recording{"traces/resnet50_ddp_et_1.1.1.json.gz", 32, 48},
+                             Recording{"traces/dlrm_v100_rank0of8_et.json.gz", 16, 32},
+                             Recording{"traces/dlrm_v100_rank3of8_et.json.gz", 16, 48},
                              Recording{"traces_cpu/resblock_sgdm.et.json.gz", 8, 16}}) {
     SCOPED_TRACE(r.file);
     const auto graph = read_execution_graph(std::string(data) + "/" + r.file);
@@ -202,6 +207,58 @@ TEST(BatchSize, RecordingsThereAndBackAreTheSame) {
     ASSERT_TRUE(back) << back.error().message;
     EXPECT_TRUE(text(*back) == text(*graph));
   }
+}
+
+// 16 is its batch, the width of two layers and the dimension of its tables, and ids of tensors are
+// used again for others of the same shape.
+TEST(BatchSize, OfARecordedTorchrecRankNothingElseChanges) {
+  const char* data = std::getenv("PERFMODEL_PUBLIC_DATA");
+  if (!data) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA names no folder of measurements";
+  const auto graph =
+      read_execution_graph(std::string(data) + "/traces/dlrm_v100_rank0of8_et.json.gz");
+  ASSERT_TRUE(graph);
+  const ModelSize before = model_size(*graph);
+  // Inferred, and named: the dense features of this step and its labels.
+  for (const std::vector<BatchInput>& inputs :
+       {std::vector<BatchInput>{}, {{.tensor = 545, .dim = 0}, {.tensor = 557, .dim = 0}}}) {
+    const auto made = set_batch_size(*graph, {.batch = 64, .inputs = inputs});
+    ASSERT_TRUE(made) << made.error().message;
+    const ModelSize after = model_size(*made);
+    EXPECT_DOUBLE_EQ(after.matrix_flop, 4 * before.matrix_flop);
+    EXPECT_EQ(after.parameters, before.parameters);
+    EXPECT_EQ(static_memory(*made).total(), static_memory(*graph).total());
+  }
+  EXPECT_EQ(batch_size(*graph), 16);
+}
+
+TEST(BatchSize, NamedInputsThatCannotBeAreRefused) {
+  const ExecutionGraph graph = dlrm("default", 512, true);
+  const auto refusal = [&](std::int64_t tensor, int dim) {
+    return set_batch_size(graph, {.batch = 64, .inputs = {{tensor, dim}}}).error().message;
+  };
+  EXPECT_EQ(
+      refusal(-7, 0),
+      "batch input -7:0: expected the id of a tensor that comes from outside of the graph and "
+      "is no parameter");
+  std::int64_t dense = 0;  // the first input of floats
+  for (const Node& node : graph.nodes) {
+    for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
+      if (dense == 0 && tensor.rank == 2 && tensor.dtype == DType::kFloat32) dense = tensor.id;
+    });
+  }
+  EXPECT_EQ(refusal(dense, 2),
+            "batch input " + std::to_string(dense) + ":2: expected a dimension of its 2");
+  EXPECT_TRUE(set_batch_size(graph, {.batch = 64, .inputs = {{dense, 0}}}));
+  const auto other = set_batch_size(graph, {.batch = 64, .current = 7, .inputs = {{dense, 0}}});
+  ASSERT_FALSE(other);
+  EXPECT_NE(other.error().message.find("expected a size of 7, found 512"), std::string::npos);
+  // The features of a sample are no batch: their weights do not change.
+  const std::string features = refusal(dense, 1);
+  EXPECT_NE(features.find("expected equal sizes"), std::string::npos) << features;
+  EXPECT_NE(features.find("name the inputs whose dimension is the batch and no others: --batch "
+                          "64@ID:DIM+ID:DIM of "),
+            std::string::npos)
+      << features;
 }
 
 // A CPU without MKL multiplies a batch of matrices one by one: the number of ops would change.

@@ -244,6 +244,26 @@ TEST_F(PredictorTest, ManyQuestionsAreAnsweredInTheirOrder) {
               HasSubstr("expected at least one question, found none"));
 }
 
+TEST_F(PredictorTest, QuestionsOwnTheirNames) {
+  static_assert(std::is_same_v<decltype(Question::gpu), std::string>);
+  static_assert(std::is_same_v<decltype(AskOptions::topology), std::string>);
+  std::vector<Question> questions;
+  for (const std::string_view gpu : {"a100-sxm-40gb", "t4"}) {
+    std::string name(gpu), topology = "dgx-a100";
+    questions.push_back(
+        {.graph = &graphs_[1],
+         .gpu = name,
+         .options = {.world = 16, .topology = topology, .strategy = ParallelStrategy::kDdp}});
+    name.assign(name.size(), '?');  // what the caller does with its own
+    topology.assign(topology.size(), '?');
+  }
+  const auto answers = predictor_.predict_many(questions).value();
+  EXPECT_EQ(digest(answers[0]),
+            digest(predictor_.predict(graphs_[1], "a100-sxm-40gb", questions[0].options)));
+  EXPECT_EQ(digest(answers[1]), digest(predictor_.predict(graphs_[1], "t4", questions[1].options)));
+  EXPECT_EQ(questions[1].options.topology, "dgx-a100");
+}
+
 TEST_F(PredictorTest, CanBeCancelled) {
   std::stop_source stop;
   stop.request_stop();

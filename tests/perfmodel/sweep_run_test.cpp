@@ -84,7 +84,8 @@ TEST_F(SweepRun, WritesARowForEveryCombination) {
   EXPECT_EQ(rows[0],
             "key,graph,batch,gpu,topology,strategy,world,e2e_us,gpu_active_us,cpu_us,"
             "exposed_communication_us,samples_per_step,samples_per_s,bound,bound_share,"
-            "modelled_time_fraction,unmodelled_ops,kernels_out_of_range,error");
+            "modelled_time_fraction,unmodelled_ops,kernels_out_of_range,samples_per_s_per_gpu,"
+            "static_bytes,device_bytes,error");
   // The second row of the second batch: 8 samples on each of 2 ranks, as the Predictor has them.
   const auto predictor =
       Predictor::load({.data = testing::data_folder(), .gpus = {"a100-sxm-80gb"}});
@@ -103,6 +104,10 @@ TEST_F(SweepRun, WritesARowForEveryCombination) {
   EXPECT_EQ(std::stod(cells[8]), answer->gpu_active_us);
   EXPECT_EQ(cells[11], "16");
   EXPECT_DOUBLE_EQ(std::stod(cells[12]), 16e6 / answer->e2e_us);
+  ASSERT_GE(cells.size(), 21U);
+  EXPECT_DOUBLE_EQ(std::stod(cells[18]), 8e6 / answer->e2e_us);
+  EXPECT_EQ(std::stod(cells[19]), answer->memory.static_bytes());
+  EXPECT_EQ(std::stod(cells[20]), 80.0 * (1 << 30));
 }
 
 TEST_F(SweepRun, ThreadsAndChunksDoNotShowInTheOutput) {
@@ -126,7 +131,7 @@ TEST_F(SweepRun, RefusedCombinationsAreRows) {
   const auto rows = lines(testing::read(folder_ / "out.csv"));
   ASSERT_EQ(rows.size(), 5U);
   EXPECT_THAT(rows[3],
-              ::testing::EndsWith(",mlp,on,t4,usual,none,,,,,,,,,,,,,\"--refuse: refused, as "
+              ::testing::EndsWith(",mlp,on,t4,usual,none,,,,,,,,,,,,,,,,\"--refuse: refused, as "
                                   "\"\"asked\"\", here\""));
 }
 

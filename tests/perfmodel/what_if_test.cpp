@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
+#include <string>
 
 #include "perfmodel/graph/build_dlrm.hpp"
 
@@ -64,6 +67,32 @@ TEST_F(WhatIf, AnswersAreThoseOfPredict) {
   EXPECT_EQ(answers[1].target, 1U);
   EXPECT_EQ(answers[2].variant, 1U);
   EXPECT_GT(answers[2].gpu_active_us, answers[0].gpu_active_us);
+}
+
+// The share belongs to what is named, and is one of the step for all: host busy, or its kernels.
+TEST_F(WhatIf, TheShareIsThatOfTheNamedBound) {
+  const std::vector<Variant> variants = {batch(64), batch(4096), batch(32'768), batch(262'144)};
+  const auto answers = what_if(graph_, variants, targets_);
+  std::set<std::string> bounds;
+  for (const WhatIfAnswer& answer : answers) {
+    ASSERT_FALSE(answer.error);
+    const ExecutionGraph asked = variants[answer.variant].rewrites[0].apply(graph_).value();
+    const auto predicted = predict(asked, targets_[answer.target].gpu, table_).value();
+    double works_us = answer.bound == "host" ? predicted.cpu_us : 0;
+    for (const PredictedOp& op : predicted.ops) {
+      for (const PredictedKernel& kernel : op.kernels) {
+        if (to_string(kernel.family) == answer.bound) works_us += kernel.price.time.count();
+      }
+    }
+    EXPECT_NEAR(answer.bound_share, std::min(1.0, works_us / predicted.e2e_us), 1e-9)
+        << answer.bound;
+    if (answer.bound != "host") {  // as long as the GPU is busy at most, or others overlap it
+      EXPECT_GT(predicted.gpu_active_us, predicted.cpu_us) << answer.bound;
+    }
+    bounds.insert(answer.bound);
+  }
+  EXPECT_TRUE(bounds.contains("host"));
+  EXPECT_GT(bounds.size(), 1U);
 }
 
 TEST_F(WhatIf, TheBatchOfEachVariantIsKnown) {

@@ -6,7 +6,8 @@ namespace perfmodel {
 
 Result<ExecutionGraph> set_batch_size(const ExecutionGraph& graph,
                                       const BatchSizeOptions& options) {
-  return resize::resized(graph, resize::Symbol::kBatch, options.current, options.batch);
+  return resize::resized(graph, resize::Symbol::kBatch, options.current, options.batch,
+                         options.inputs);
 }
 
 Result<std::int64_t> batch_size(const ExecutionGraph& graph) {

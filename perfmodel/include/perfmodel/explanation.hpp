@@ -11,9 +11,11 @@ namespace perfmodel {
 /// Why a predicted step takes as long as it does.
 struct Explanation {
   /// "host" where most of the critical path is host work and the host works for longer than the
-  /// device, else the family of kernels that takes most of the device's part ("gemm", "collective",
-  /// ...); and its share of the step, 0 to 1.
+  /// device, else the family of kernels that takes most of the device's part of the path ("gemm",
+  /// "collective", ...).
   std::string bound;
+  /// For how much of the step the bound works, 0 to 1: host busy, or the kernels of the family.
+  /// What it takes of the critical path, where something may work beside it, stands in `path`.
   double bound_share = 0;
   /// False: the prediction kept no ops, so there is no critical path, and the bound is told by
   /// whether the device works for more or less than half of the step.

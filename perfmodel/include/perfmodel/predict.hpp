@@ -15,6 +15,7 @@
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/kernel_times.hpp"
 #include "perfmodel/overheads.hpp"
+#include "perfmodel/predicted_memory.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/kernel.hpp"
 #include "perfmodel/predictors/lower.hpp"
@@ -107,6 +108,23 @@ struct Prediction {
   CriticalPath critical_path;           ///< of the reported step
   RankReport communication;             ///< waiting only of ranks predicted together
   std::optional<ScaledOut> scaled_out;  ///< if the options ask for several ranks
+  PredictedMemory memory;
+
+  /// GPUs of the job that this one is of, each with a batch of its own: those that the options
+  /// scale out to, else the largest group of the graph's collectives.
+  std::int64_t ranks = 1;
+  /// Samples per step of one GPU. To find it costs as much as a prediction: a Predictor knows that
+  /// of prepared graphs and that of the question, `predict` leaves it empty.
+  std::optional<std::int64_t> batch;
+  /// Of the whole job.
+  std::optional<double> samples_per_s() const {
+    if (!batch || !(e2e_us > 0)) return std::nullopt;
+    return static_cast<double>(ranks) * static_cast<double>(*batch) * 1e6 / e2e_us;
+  }
+  std::optional<double> samples_per_s_per_gpu() const {
+    const auto all = samples_per_s();
+    return all ? std::optional(*all / static_cast<double>(ranks)) : std::nullopt;
+  }
 
   /// What the critical path runs through, in order of time: ops, or their kernels.
   struct PathPoint {

@@ -35,10 +35,10 @@ struct PredictorConfig {
 
 /// What is asked about a graph beside the GPU. The defaults ask for the graph as it is.
 struct AskOptions {
-  std::int64_t batch = 0;          ///< samples per step instead of the graph's; 0: as it is
-  std::int64_t sequence = 0;       ///< tokens per sample instead of the graph's; 0: as it is
-  std::int64_t world = 0;          ///< ranks, for `strategy` and collectives of no recorded size
-  std::string_view topology = {};  ///< name; empty: what the GPU usually sits in
+  std::int64_t batch = 0;     ///< samples per step instead of the graph's; 0: as it is
+  std::int64_t sequence = 0;  ///< tokens per sample instead of the graph's; 0: as it is
+  std::int64_t world = 0;     ///< ranks, for `strategy` and collectives of no recorded size
+  std::string topology = {};  ///< name; empty: what the GPU usually sits in
   std::optional<ParallelStrategy> strategy = {};  ///< run the graph of one rank on `world` ranks
   double interference = 1;                        ///< see CollectiveOptions
   double host_scale = 1;                          ///< multiplies the host's own time
@@ -50,11 +50,12 @@ struct AskOptions {
 
 class PreparedGraph;
 
-/// One of many questions. Exactly one of the graphs is given; it must outlive the answer.
+/// One of many questions. Exactly one of the graphs is given; it must outlive the answer. All else
+/// is the question's own.
 struct Question {
   const ExecutionGraph* graph = nullptr;
   const PreparedGraph* prepared = nullptr;
-  std::string_view gpu = {};
+  std::string gpu = {};
   AskOptions options = {};
 };
 

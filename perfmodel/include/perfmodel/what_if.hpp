@@ -37,7 +37,9 @@ struct WhatIfAnswer {
 
   double e2e_us = 0, gpu_active_us = 0, cpu_us = 0;
   double exposed_communication_us = 0;
-  std::optional<std::int64_t> batch;  ///< samples per step, if the variant's inputs tell
+  std::optional<std::int64_t> batch;  ///< samples per step of one GPU, if the inputs tell
+  std::int64_t ranks = 1;             ///< see Prediction
+  PredictedMemory memory;
 
   /// "host" or a family of kernels, and its share of the step: see Explanation.
   std::string bound;
@@ -48,8 +50,13 @@ struct WhatIfAnswer {
   std::vector<std::string> unmodelled_ops;
 
   double gpu_utilization() const { return e2e_us > 0 ? gpu_active_us / e2e_us : 0; }
-  std::optional<double> samples_per_s() const {
+  std::optional<double> samples_per_s_per_gpu() const {
     return batch ? std::optional(static_cast<double>(*batch) * 1e6 / e2e_us) : std::nullopt;
+  }
+  /// Of the whole job.
+  std::optional<double> samples_per_s() const {
+    const auto one = samples_per_s_per_gpu();
+    return one ? std::optional(*one * static_cast<double>(ranks)) : std::nullopt;
   }
 };
 

@@ -69,7 +69,8 @@ Result<PredictorConfig> predictor_config(const perfmodel_config& given) {
 perfmodel_status give(Result<ExecutionGraph> graph, perfmodel_graph** out, perfmodel_error* error) {
   if (!graph) return failed(error, graph.error());
   auto shared = std::make_shared<const ExecutionGraph>(std::move(*graph));
-  *out = new perfmodel_graph{.plain = std::move(shared), .prepared = {}};
+  *out = new perfmodel_graph{
+      .plain = std::move(shared), .prepared = {}, .batch = std::make_shared<const FoundBatch>()};
   return PERFMODEL_OK;
 }
 

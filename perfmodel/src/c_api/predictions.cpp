@@ -70,13 +70,25 @@ perfmodel_totals totals_of(const Prediction& made) {
   totals.modelled_time_fraction = made.coverage.modelled_time_fraction;
   totals.iterations = static_cast<std::int64_t>(made.iterations.size());
   totals.warning_count = static_cast<std::int64_t>(made.warnings.size());
+  totals.samples_per_s = made.samples_per_s().value_or(0);
+  totals.samples_per_s_per_gpu = made.samples_per_s_per_gpu().value_or(0);
+  totals.gpus = made.ranks;
+  totals.static_bytes = made.memory.static_bytes();
+  totals.device_bytes = made.memory.device_bytes;
   return totals;
+}
+
+// A Predictor knows the batch of prepared graphs and of questions that name one.
+void find_batch(const perfmodel_graph& graph, Result<Prediction>& answer) {
+  if (answer && !answer->batch && graph.plain) answer->batch = graph.batch->of(*graph.plain);
 }
 
 Result<Prediction> ask(const perfmodel_predictor& predictor, const perfmodel_graph& graph,
                        const char* gpu, const AskOptions& options) {
-  return graph.prepared ? predictor.predictor.predict(*graph.prepared, gpu, options)
-                        : predictor.predictor.predict(*graph.plain, gpu, options);
+  auto answer = graph.prepared ? predictor.predictor.predict(*graph.prepared, gpu, options)
+                               : predictor.predictor.predict(*graph.plain, gpu, options);
+  find_batch(graph, answer);
+  return answer;
 }
 
 // The i-th of an array whose elements have the size that the caller's header says.
@@ -100,7 +112,10 @@ class Chunk {
     if (questions_.empty()) return {};
     auto answers = predictor.predictor.predict_many(questions_, options);
     if (!answers) return Unexpected{answers.error()};
-    for (std::size_t k = 0; k < answers->size(); ++k) write((*answers)[k], indices_[k]);
+    for (std::size_t k = 0; k < answers->size(); ++k) {
+      find_batch(*element(first, indices_[k])->graph, (*answers)[k]);
+      write((*answers)[k], indices_[k]);
+    }
     return {};
   }
 

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 #include <exception>
+#include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <set>
@@ -12,7 +15,27 @@
 #include <vector>
 
 #include "perfmodel.h"
+#include "perfmodel/graph/rewrites/batch_size.hpp"
 #include "perfmodel/predictor.hpp"
+
+namespace perfmodel::c_api {
+
+// Samples per step of a graph, found once, when first asked for.
+class FoundBatch {
+ public:
+  std::optional<std::int64_t> of(const ExecutionGraph& graph) const {
+    std::call_once(once_, [&] {
+      if (const auto found = batch_size(graph)) batch_ = *found;
+    });
+    return batch_;
+  }
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::optional<std::int64_t> batch_;
+};
+
+}  // namespace perfmodel::c_api
 
 // What is behind the handles. They are immutable but for the last.
 
@@ -23,7 +46,8 @@ struct perfmodel_predictor {
 
 struct perfmodel_graph {
   std::shared_ptr<const perfmodel::ExecutionGraph> plain;
-  std::optional<perfmodel::PreparedGraph> prepared;  // instead
+  std::optional<perfmodel::PreparedGraph> prepared;           // instead
+  std::shared_ptr<const perfmodel::c_api::FoundBatch> batch;  // of a plain one
 
   const perfmodel::ExecutionGraph& graph() const { return prepared ? prepared->graph() : *plain; }
 };
@@ -137,7 +161,7 @@ perfmodel_status check_room(const Struct* to, std::size_t first, perfmodel_error
 inline constexpr std::size_t kConfigSize = sizeof(perfmodel_config);
 inline constexpr std::size_t kModelSize = sizeof(perfmodel_model);
 inline constexpr std::size_t kOptionsSize = sizeof(perfmodel_options);
-inline constexpr std::size_t kTotalsSize = sizeof(perfmodel_totals);
+inline constexpr std::size_t kTotalsSize = offsetof(perfmodel_totals, samples_per_s);
 inline constexpr std::size_t kQuestionSize = sizeof(perfmodel_question);
 inline constexpr std::size_t kOpSize = sizeof(perfmodel_op);
 inline constexpr std::size_t kKernelSize = sizeof(perfmodel_kernel);

@@ -43,6 +43,21 @@ Json parts_json(const std::vector<Explanation::Part>& parts) {
   return list;
 }
 
+Json memory_json(const PredictedMemory& memory) {
+  Json purposes = Json::object();
+  for (const auto& [purpose, bytes] : memory.held.by_purpose()) {
+    purposes[std::string(purpose)] = bytes;
+  }
+  return {{"static_bytes", memory.static_bytes()},
+          {"device_bytes", memory.device_bytes},
+          {"static_fits", memory.fits()},
+          {"by_purpose", std::move(purposes)}};
+}
+
+Json optional_json(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
 }  // namespace
 
 Json prediction_json(const Prediction& made) {
@@ -62,6 +77,11 @@ Json prediction_json(const Prediction& made) {
                  {"t4", term_us(made, Term::kT4)},
                  {"t5", term_us(made, Term::kT5)},
                  {"tx", term_us(made, Term::kTx)}}},
+               {"gpus", made.ranks},
+               {"batch_per_gpu", made.batch ? Json(*made.batch) : Json(nullptr)},
+               {"samples_per_s", optional_json(made.samples_per_s())},
+               {"samples_per_s_per_gpu", optional_json(made.samples_per_s_per_gpu())},
+               {"memory", memory_json(made.memory)},
                {"modelled_time_fraction", made.coverage.modelled_time_fraction},
                {"warnings", made.warnings}};
   if (!made.ops.empty()) json["ops"] = ops_json(made);

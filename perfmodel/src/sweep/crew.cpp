@@ -11,7 +11,8 @@
 namespace perfmodel::sweep {
 namespace {
 
-// What a rank sends: {kWants, rows of its last chunk} or {kIsDone, predicted, refused, failed}.
+// What a rank sends: {kWants, rows of its last chunk} or {kIsDone, predicted, refused, too large,
+// failed}.
 enum Word : std::uint64_t { kWants = 1, kIsDone = 2 };
 
 }  // namespace
@@ -41,11 +42,13 @@ WorkDone Crew::work() {
     for (std::size_t i = 1; i < threads; ++i) others.emplace_back([this] { run_thread(); });
     if (threads > 0) run_thread();
     others.clear();  // joins
-    const std::uint64_t words[] = {kIsDone, predicted_, refused_, done_.error ? 1U : 0U};
+    const std::uint64_t words[] = {kIsDone, predicted_, refused_, too_large_,
+                                   done_.error ? 1U : 0U};
     team->ask(words);
   }
   done_.predicted += predicted_;
   done_.refused += refused_;
+  done_.too_large += too_large_;
   done_.stopped = stopped();
   return done_;
 }
@@ -72,7 +75,8 @@ void Crew::serve(const Team::Message& message) {
     ++ranks_done_;
     done_.predicted += message.words.at(1);
     done_.refused += message.words.at(2);
-    done_.failed_ranks += message.words.at(3);
+    done_.too_large += message.words.at(3);
+    done_.failed_ranks += message.words.at(4);
   } else {
     rows_of_others_ += message.words.at(1);
     if (!quit_ && !stopped()) answer = list_->next();
@@ -117,7 +121,7 @@ std::vector<std::uint64_t> Crew::next_chunk(std::uint64_t rows_done) {
 Result<void> Crew::answer_chunk(const std::vector<std::uint64_t>& chunk, RowMaker& maker) {
   Result<void> outcome;
   std::string rows;
-  std::uint64_t predicted = 0, refused = 0;
+  std::uint64_t predicted = 0, refused = 0, too_large = 0;
   for (const std::uint64_t index : chunk) {
     if (stopped()) break;
     auto row = maker.make(index);
@@ -128,12 +132,14 @@ Result<void> Crew::answer_chunk(const std::vector<std::uint64_t>& chunk, RowMake
     rows += points_.key(index) + "," + row->cells + "\n";
     ++predicted;
     refused += row->refused;
+    too_large += row->too_large;
   }
   if (rows.empty()) return outcome;
   const std::lock_guard lock(writing_);
   if (auto written = writer_->append(rows); !written) return written;
   predicted_ += predicted;
   refused_ += refused;
+  too_large_ += too_large;
   return outcome;
 }
 

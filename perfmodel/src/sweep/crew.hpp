@@ -18,7 +18,7 @@ namespace perfmodel::sweep {
 
 /// What a process did, or all ranks of a team.
 struct WorkDone {
-  std::uint64_t predicted = 0, refused = 0;
+  std::uint64_t predicted = 0, refused = 0, too_large = 0;
   std::size_t failed_ranks = 0;     ///< others, which have said why
   std::optional<Error> error = {};  ///< of this process
   bool stopped = false;
@@ -57,7 +57,7 @@ class Crew {
   std::mutex writing_, noting_;
   std::atomic<bool> quit_ = false;
   std::atomic<std::size_t> at_work_ = 0;
-  std::atomic<std::uint64_t> predicted_ = 0, refused_ = 0;
+  std::atomic<std::uint64_t> predicted_ = 0, refused_ = 0, too_large_ = 0;
   // Of rank 0, about the others.
   std::uint64_t rows_of_others_ = 0;
   std::size_t ranks_done_ = 0;

@@ -62,7 +62,7 @@ Result<RowMaker::Row> RowMaker::make(std::uint64_t index) {
   if (auto ready = prepare(index / points_.per_group(), point); !ready) {
     return Unexpected{ready.error()};
   }
-  if (!prepared_) return Row{refusal_cells(prepared_.error()), true};
+  if (!prepared_) return Row{.cells = refusal_cells(prepared_.error()), .refused = true};
   const StrategyChoice& choice = spec.strategies[point.strategy];
   AskOptions ask{.world = choice.world,
                  .strategy = choice.strategy,
@@ -73,12 +73,12 @@ Result<RowMaker::Row> RowMaker::make(std::uint64_t index) {
   const auto prediction = predictor_.predict(*prepared_, spec.gpus[point.gpu].name, ask);
   if (!prediction) {
     if (ends_sweep(prediction.error())) return Unexpected{prediction.error()};
-    return Row{refusal_cells(prediction.error()), true};
+    return Row{.cells = refusal_cells(prediction.error()), .refused = true};
   }
   const auto explanation = predictor_.explain(*prediction);
   if (!explanation) return Unexpected{explanation.error()};
-  const std::int64_t ranks = choice.strategy ? choice.world : 1;
-  return Row{result_cells(*prediction, *explanation, prepared_->batch(), ranks), false};
+  return Row{.cells = result_cells(*prediction, *explanation),
+             .too_large = !prediction->memory.fits()};
 }
 
 }  // namespace perfmodel::sweep

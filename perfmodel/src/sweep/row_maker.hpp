@@ -35,8 +35,9 @@ class RowMaker {
       : points_(points), predictor_(predictor), graphs_(graphs) {}
 
   struct Row {
-    std::string cells;     ///< of the results
-    bool refused = false;  ///< it tells why there are none
+    std::string cells;       ///< of the results
+    bool refused = false;    ///< it tells why there are none
+    bool too_large = false;  ///< its static memory does not fit into the GPU
   };
   /// Errors end the sweep: a graph that cannot be made, no memory.
   Result<Row> make(std::uint64_t index);

@@ -45,7 +45,7 @@ std::string part_name(const SweepOptions& options) {
 // What rows depend on beside their keys.
 Result<std::string> settings_fingerprint(const SweepSpec& spec, const SweepOptions& options) {
   Fingerprint made;
-  made.add("perfmodel-sweep-rows 1");
+  made.add("perfmodel-sweep-rows 2");
   made.add(options.version);
   std::error_code ignored;
   if (fs::is_regular_file(spec.models, ignored)) {
@@ -180,6 +180,7 @@ class Run {
     const WorkDone done = crew.work();
     report_.predicted = done.predicted;
     report_.refused = done.refused;
+    report_.too_large = done.too_large;
     report_.stopped = done.stopped;
     if (done.error) return Unexpected{*done.error};
     if (done.failed_ranks > 0) {

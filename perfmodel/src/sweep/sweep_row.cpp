@@ -9,23 +9,30 @@
 
 namespace perfmodel::sweep {
 
-std::string result_cells(const Prediction& prediction, const Explanation& explanation,
-                         std::optional<std::int64_t> batch, std::int64_t ranks) {
-  std::string samples, rate;
-  if (batch) {
-    const double all = static_cast<double>(*batch) * static_cast<double>(ranks);
-    samples = fmt::format("{}", all);
-    if (prediction.e2e_us > 0) rate = fmt::format("{}", all * 1e6 / prediction.e2e_us);
+namespace {
+
+std::string cell(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : "";
+}
+
+}  // namespace
+
+std::string result_cells(const Prediction& prediction, const Explanation& explanation) {
+  std::optional<double> samples;
+  if (prediction.batch) {
+    samples = static_cast<double>(*prediction.batch) * static_cast<double>(prediction.ranks);
   }
   std::string unmodelled;
   for (const Prediction::Unmodelled& op : prediction.coverage.unmodelled_ops) {
     unmodelled += (unmodelled.empty() ? "" : " ") + op.op;
   }
   return fmt::format(
-      "{},{},{},{},{},{},{},{},{},{},{},", prediction.e2e_us, prediction.gpu_active_us,
-      prediction.cpu_us, prediction.communication.exposed_us, samples, rate,
-      csv_cell(explanation.bound), explanation.bound_share, explanation.modelled_time_fraction,
-      csv_cell(unmodelled), explanation.kernels_out_of_range);
+      "{},{},{},{},{},{},{},{},{},{},{},{},{},{},", prediction.e2e_us, prediction.gpu_active_us,
+      prediction.cpu_us, prediction.communication.exposed_us, cell(samples),
+      cell(prediction.samples_per_s()), csv_cell(explanation.bound), explanation.bound_share,
+      explanation.modelled_time_fraction, csv_cell(unmodelled), explanation.kernels_out_of_range,
+      cell(prediction.samples_per_s_per_gpu()), prediction.memory.static_bytes(),
+      prediction.memory.device_bytes);
 }
 
 std::string refusal_cells(const Error& error) {

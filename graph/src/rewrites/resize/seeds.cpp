@@ -1,6 +1,7 @@
 #include "seeds.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -29,7 +30,65 @@ std::string list(const std::map<std::int64_t, std::size_t>& votes) {
   return text;
 }
 
+// "545:0 [16 x 13]": an input and the dimensions that have the size.
+std::string candidates(const ExecutionGraph& graph, const std::vector<External>& externals,
+                       std::int64_t size) {
+  constexpr std::size_t kMost = 8;
+  std::size_t found = 0;
+  std::string text;
+  for (const External& external : externals) {
+    const Tensor& tensor = graph.tensors[external.tensor];
+    const auto sizes = graph.shape(tensor);
+    const auto at = std::ranges::find(sizes, size);
+    if (!is_input(external) || at == sizes.end() || ++found > kMost) continue;
+    text += fmt::format("{}{}:{} [{}]", text.empty() ? "" : ", ", tensor.id, at - sizes.begin(),
+                        fmt::join(sizes, " x "));
+  }
+  return found > kMost ? fmt::format("{}, ... of {}", text, found) : text;
+}
+
+// Several sizes of the graph are the batch's by chance: which inputs have it cannot be told.
+Error with_way_out(Error error, const ExecutionGraph& graph, const std::vector<External>& externals,
+                   std::int64_t was, std::int64_t wanted) {
+  error.message += fmt::format(
+      "; where a width or a length is {0}, too, name the inputs whose dimension is the batch and "
+      "no "
+      "others: --batch {1}@ID:DIM+ID:DIM of {2}",
+      was, wanted, candidates(graph, externals, was));
+  return error;
+}
+
 }  // namespace
+
+Result<Seeds> named_seeds(const ExecutionGraph& graph, const std::vector<External>& externals,
+                          std::int64_t given, std::span<const BatchInput> inputs) {
+  Seeds seeds{.was = given};
+  for (const External& external : externals) {
+    seeds.dims.emplace_back(graph.tensors[external.tensor].rank, false);
+  }
+  for (const BatchInput& input : inputs) {
+    const auto refuse = [&](std::string_view what) -> Unexpected {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("batch input {}:{}: expected {}", input.tensor, input.dim, what));
+    };
+    const auto external = std::ranges::find_if(externals, [&](const External& one) {
+      return is_input(one) && graph.tensors[one.tensor].id == input.tensor;
+    });
+    if (external == externals.end()) {
+      return refuse("the id of a tensor that comes from outside of the graph and is no parameter");
+    }
+    auto& dims = seeds.dims[static_cast<std::size_t>(external - externals.begin())];
+    const auto dim = static_cast<std::size_t>(input.dim);
+    if (input.dim < 0 || dim >= dims.size()) {
+      return refuse(fmt::format("a dimension of its {}", dims.size()));
+    }
+    const std::int64_t size = graph.shape(graph.tensors[external->tensor])[dim];
+    if (seeds.was == 0) seeds.was = size;
+    if (size != seeds.was) return refuse(fmt::format("a size of {}, found {}", seeds.was, size));
+    dims[dim] = true;
+  }
+  return seeds;
+}
 
 Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External>& externals,
                          Symbol symbol, std::int64_t given) {
@@ -106,19 +165,25 @@ Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol) {
 }
 
 Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
-                               std::int64_t wanted) {
+                               std::int64_t wanted, std::span<const BatchInput> inputs) {
   if (wanted < 1 || wanted > kLargestSize) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected a {} from 1 to 2^40, found {}", word(symbol), wanted));
   }
   Tracker scout(graph, {});
   if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
-  auto seeds = find_seeds(graph, scout.externals(), symbol, given);
+  auto seeds = inputs.empty() ? find_seeds(graph, scout.externals(), symbol, given)
+                              : named_seeds(graph, scout.externals(), given, inputs);
   if (!seeds) return Unexpected{seeds.error()};
   seeds->now = wanted;
+  const std::int64_t was = seeds->was;
   if (seeds->was == seeds->now) return graph;
   Tracker tracker(graph, std::move(*seeds), scout.externals());
-  if (auto tracked = tracker.run(); !tracked) return Unexpected{tracked.error()};
+  if (auto tracked = tracker.run(); !tracked) {
+    const bool ambiguous = symbol == Symbol::kBatch && tracker.contradicts();
+    if (!ambiguous) return Unexpected{tracked.error()};
+    return Unexpected{with_way_out(tracked.error(), graph, scout.externals(), was, wanted)};
+  }
   const auto edits = tracker.edits();
   if (!edits) return Unexpected{edits.error()};
   return edited(graph, *edits);

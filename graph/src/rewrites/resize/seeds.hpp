@@ -1,5 +1,8 @@
 #pragma once
 
+#include <span>
+
+#include "perfmodel/graph/rewrites/batch_size.hpp"
 #include "tracker.hpp"
 
 namespace perfmodel::resize {
@@ -23,8 +26,13 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
 /// The size that the inputs of the graph have now. Errors: those of find_seeds().
 Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol);
 
-/// Renames sizes: what both rewrites do.
+/// Those that the caller names instead. Errors: no such input or dimension, a parameter, dimensions
+/// of several sizes or of another than `given`.
+Result<Seeds> named_seeds(const ExecutionGraph& graph, const std::vector<External>& externals,
+                          std::int64_t given, std::span<const BatchInput> inputs);
+
+/// Renames sizes: what both rewrites do. `inputs`: empty where they are to be found.
 Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::int64_t given,
-                               std::int64_t wanted);
+                               std::int64_t wanted, std::span<const BatchInput> inputs = {});
 
 }  // namespace perfmodel::resize

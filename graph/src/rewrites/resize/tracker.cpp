@@ -109,6 +109,7 @@ void Tracker::unify(const Dim& a, const Dim& b, std::int32_t node) {
   if (!a.scales() && fill(a, b.power, b.offset)) return;
   if (!b.scales() && fill(b, a.power, a.offset)) return;
   if (filled_) return;  // another pass will tell
+  contradicts_ |= !refused_;
   refuse(node, fmt::format("expected equal sizes, found two of {} of which one stays or changes "
                            "otherwise",
                            a.size));
@@ -148,15 +149,17 @@ bool Tracker::same_shape(const Tensor& tensor, const Layout& layout) const {
 
 Tracker::Version* Tracker::find(const Tensor& tensor) {
   const auto at = by_id_.find(tensor.id);
-  if (at != by_id_.end() && same_shape(tensor, at->second->layout)) return at->second;
-  if (tensor.storage_id == 0) return nullptr;
-  // A tensor that autograd kept comes back under another id with the same storage.
+  Version* of_id =
+      at != by_id_.end() && same_shape(tensor, at->second->layout) ? at->second : nullptr;
+  if (tensor.storage_id == 0 || (of_id && of_id->storage == tensor.storage_id)) return of_id;
+  // A tensor that autograd kept comes back under another id with the same storage. That id may be
+  // one that another tensor had.
   const auto same = by_storage_.find(tensor.storage_id);
-  if (same == by_storage_.end()) return nullptr;
+  if (same == by_storage_.end()) return of_id;
   for (auto v = same->second.rbegin(); v != same->second.rend(); ++v) {
     if ((*v)->layout.offset.was == tensor.offset && same_shape(tensor, (*v)->layout)) return *v;
   }
-  return nullptr;
+  return of_id;
 }
 
 Tracker::Version& Tracker::define(const Tensor& tensor, Layout layout) {
@@ -426,6 +429,7 @@ void Tracker::pass() {
   clock_ = 0;
   filled_ = false;
   refused_.reset();
+  contradicts_ = false;
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     enter(static_cast<std::int32_t>(i));
     while (!open_.empty()) {

@@ -47,6 +47,9 @@ class Tracker {
   /// not.
   Result<void> run();
 
+  /// Whether run() failed for sizes that must be equal and are not.
+  bool contradicts() const { return contradicts_; }
+
   const std::vector<External>& externals() const { return externals_; }
   /// After run(). Errors: tensors of 2^60 elements or more.
   Result<Edits> edits() const;
@@ -145,6 +148,7 @@ class Tracker {
   std::vector<Edits::List> lists_;
   std::int64_t clock_ = 0;
   std::optional<Error> refused_;
+  bool contradicts_ = false;  // it was for unequal sizes
 };
 
 }  // namespace perfmodel::resize

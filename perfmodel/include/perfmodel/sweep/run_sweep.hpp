@@ -36,6 +36,7 @@ struct SweepReport {
   std::uint64_t finished_before = 0;   ///< rows that parts had at the start
   std::uint64_t predicted = 0;         ///< rows that this run added, refused ones included
   std::uint64_t refused = 0;           ///< of those
+  std::uint64_t too_large = 0;         ///< of those: static memory that does not fit into the GPU
   std::uint64_t foreign = 0;           ///< rows in parts that are none of this sweep (any more)
   std::uint64_t repeated = 0;          ///< rows that were made more than once
   std::uint64_t torn_bytes = 0;        ///< of members that a killed process left unfinished

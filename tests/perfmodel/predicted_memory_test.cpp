@@ -1,0 +1,106 @@
+#include "perfmodel/predicted_memory.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_gpt.hpp"
+#include "perfmodel/graph/build_torchrec_dlrm.hpp"
+#include "predictor_cases.hpp"
+
+namespace perfmodel {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr double kGib = 1 << 30;
+
+Gpu gpu_of(double gib) {
+  Gpu gpu;
+  gpu.name = "small-gpu";
+  gpu.dram_gb = gib;
+  return gpu;
+}
+
+TEST(PredictedMemory, FsdpDividesByTheRanks) {
+  const StaticMemory held{
+      .parameters = 8 * kGib, .gradients = 8 * kGib, .optimizer_state = 16 * kGib};
+  const ScaledOut ddp{.strategy = ParallelStrategy::kDdp, .world = 4};
+  const ScaledOut fsdp{.strategy = ParallelStrategy::kFsdp, .world = 4};
+  const ScaledOut own{.strategy = ParallelStrategy::kFsdp, .world = 4, .own_collectives = true};
+  EXPECT_EQ(predicted_memory(held, std::nullopt, gpu_of(16)).static_bytes(), 32 * kGib);
+  EXPECT_EQ(predicted_memory(held, ddp, gpu_of(16)).static_bytes(), 32 * kGib);
+  EXPECT_EQ(predicted_memory(held, own, gpu_of(16)).static_bytes(), 32 * kGib);
+  const PredictedMemory shard = predicted_memory(held, fsdp, gpu_of(16));
+  EXPECT_EQ(shard.static_bytes(), 8 * kGib);
+  EXPECT_EQ(shard.held.optimizer_state, 4 * kGib);
+  EXPECT_TRUE(shard.fits());
+}
+
+TEST(PredictedMemory, WarnsOnlyOfWhatCannotFit) {
+  const StaticMemory held{.parameters = 0.25 * kGib, .tables = 15.75 * kGib};
+  EXPECT_EQ(memory_warning(predicted_memory(held, std::nullopt, gpu_of(16)), gpu_of(16)), "");
+  EXPECT_EQ(memory_warning(predicted_memory(held, std::nullopt, gpu_of(15)), gpu_of(15)),
+            "the step does not fit into small-gpu: it holds 16 GiB of 15 GiB: parameters 0.25, "
+            "tables 15.8, activations not counted");
+}
+
+class MemoryOfPredictions : public ::testing::Test {
+ protected:
+  Predictor predictor_ = Predictor::load(testing::few_gpus()).value();
+};
+
+TEST_F(MemoryOfPredictions, Gpt3DoesNotFitIntoAT4) {
+  GptConfig config = gpt_preset("gpt3-175b").value();
+  config.layers = 4;  // 7.9 billion of its parameters
+  const auto job = predictor_.prepare(build_gpt(config).value()).value();
+  const auto alone = predictor_.predict(job, "t4").value();
+  EXPECT_FALSE(alone.memory.fits());
+  EXPECT_EQ(alone.memory.device_bytes, 16 * kGib);
+  EXPECT_GT(alone.memory.static_bytes(), 100 * kGib);  // 16 bytes per parameter
+  EXPECT_THAT(alone.warnings, ::testing::Contains(HasSubstr("the step does not fit into t4")));
+  const auto sharded =
+      predictor_.predict(job, "t4", {.world = 64, .strategy = ParallelStrategy::kFsdp}).value();
+  EXPECT_DOUBLE_EQ(sharded.memory.static_bytes(), alone.memory.static_bytes() / 64);
+  EXPECT_THAT(sharded.warnings, Not(::testing::Contains(HasSubstr("does not fit"))));
+}
+
+TEST_F(MemoryOfPredictions, LargeTablesDoNotFitWhateverTheBatch) {
+  const DlrmConfig config = dlrm_preset("mlperf").value();  // 26 tables, 96 GB in fp32
+  const ExecutionGraph graph = build_dlrm(config).value();
+  const auto job = predictor_.prepare(graph).value();
+  const auto whole = predictor_.predict(graph, "a100-sxm-40gb").value();
+  EXPECT_GT(whole.memory.held.tables, 90e9);
+  EXPECT_LT(whole.memory.held.gradients, 1e9);  // those of the tables are sparse
+  EXPECT_THAT(whole.warnings, ::testing::Contains(HasSubstr("does not fit into a100-sxm-40gb")));
+  for (const std::int64_t batch : {64, 2048, 65'536}) {
+    const auto resized = predictor_.predict(job, "a100-sxm-40gb", {.batch = batch}).value();
+    EXPECT_EQ(resized.memory.static_bytes(), whole.memory.static_bytes());
+  }
+}
+
+TEST_F(MemoryOfPredictions, SamplesAreThoseOfTheWholeJob) {
+  const auto job = predictor_.prepare(build_dlrm(dlrm_preset("ddp").value()).value()).value();
+  const auto one = predictor_.predict(job, "t4", {.batch = 512}).value();
+  EXPECT_EQ(one.ranks, 1);
+  EXPECT_EQ(one.batch, 512);
+  EXPECT_DOUBLE_EQ(one.samples_per_s().value(), 512e6 / one.e2e_us);
+  EXPECT_EQ(one.samples_per_s_per_gpu(), one.samples_per_s());
+  const auto eight =
+      predictor_.predict(job, "t4", {.batch = 512, .world = 8, .strategy = ParallelStrategy::kDdp})
+          .value();
+  EXPECT_EQ(eight.ranks, 8);
+  EXPECT_DOUBLE_EQ(eight.samples_per_s().value(), 8 * 512e6 / eight.e2e_us);
+  EXPECT_DOUBLE_EQ(eight.samples_per_s_per_gpu().value(), 512e6 / eight.e2e_us);
+  // A graph of one rank that reduces its gradients itself.
+  TorchrecDlrmConfig torchrec = torchrec_dlrm_preset("v100-8").value();
+  const ExecutionGraph graph = build_torchrec_dlrm(torchrec).value();
+  EXPECT_EQ(predictor_.predict(graph, "t4").value().samples_per_s(), std::nullopt);
+  const auto rank = predictor_.predict(predictor_.prepare(graph).value(), "t4").value();
+  EXPECT_EQ(rank.ranks, torchrec.world_size);
+  EXPECT_EQ(rank.batch, torchrec.batch_per_rank);
+}
+
+}  // namespace
+}  // namespace perfmodel
