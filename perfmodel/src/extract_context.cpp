@@ -46,7 +46,7 @@ class ContextExtractor {
       learn_templates(*trace_, find_trace_ops(*trace_), *chains, waits_, work_, streams_, learner_);
     }
     add_device_constants();
-    keep(iterations(*trace_).empty());
+    keep(iterations(*trace_).empty(), chains->size());
     return {};
   }
 
@@ -122,10 +122,10 @@ class ContextExtractor {
   }
 
   // Joins the samples of the current trace to the others, without its one-time costs.
-  void keep(bool single_pass) {
+  void keep(bool single_pass, std::size_t steps) {
     std::size_t dropped = 0;
     if (single_pass) dropped += now_.t1.drop_first_uses(true);
-    now_.ops.drop_first_uses(single_pass);  // counted where they lie
+    now_.ops.drop_first_uses(single_pass || steps == 1);  // counted where they lie
     for (TermSamples* term : {&now_.t2, &now_.t3, &now_.t5, &now_.tx}) {
       dropped += term->drop_first_uses(single_pass);
     }

@@ -160,7 +160,7 @@ perfmodel_status check_room(const Struct* to, std::size_t first, perfmodel_error
 // Sizes of the structs in version 1. Fields are added behind; these stay.
 inline constexpr std::size_t kConfigSize = sizeof(perfmodel_config);
 inline constexpr std::size_t kModelSize = sizeof(perfmodel_model);
-inline constexpr std::size_t kOptionsSize = sizeof(perfmodel_options);
+inline constexpr std::size_t kOptionsSize = offsetof(perfmodel_options, host_scale);
 inline constexpr std::size_t kTotalsSize = offsetof(perfmodel_totals, samples_per_s);
 inline constexpr std::size_t kQuestionSize = sizeof(perfmodel_question);
 inline constexpr std::size_t kOpSize = sizeof(perfmodel_op);
