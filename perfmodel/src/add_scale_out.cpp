@@ -347,6 +347,7 @@ class Scaler {
       Unit& unit = units[static_cast<std::size_t>(u)];
       auto& begin = before_[static_cast<std::size_t>(unit.forward_begin)];
       gather(unit, unit.forward_begin, u >= in_flight ? u - in_flight : -1, begin);
+      if (u == 0) wait_for_updates(begin);
       begin.push_back(wait_for(unit.forward_begin, unit.gather));
       add_ops(unit.forward_begin, "fsdp: split", "aten::split_with_sizes", 1, begin);
       add_ops(unit.forward_begin, "fsdp: views", "aten::view", unit.parameters, begin);
@@ -413,6 +414,12 @@ class Scaler {
     append(place, std::move(made));
     add_ops(like, "fsdp: flat parameter", "aten::slice", 1, place);
     add_ops(like, "fsdp: flat parameter", "aten::view", 1, place);
+  }
+
+  // The first gather of a step, and so all behind it, takes what the last step's optimizer wrote
+  // (FullyShardedDataParallel._root_pre_forward waits for the stream of computation).
+  static void wait_for_updates(std::vector<Instruction>& place) {
+    for (Instruction& at : place) at.waits_for_caller |= at.collective;
   }
 
   Instruction mark(std::int32_t item, std::int32_t number) const {

@@ -40,6 +40,7 @@ struct Instruction {
   std::int32_t after_mark = -1;  ///< kMark: the number that the stream's last task gets;
                                  ///< collectives: waits for that task of this pass
   std::int32_t meeting = -1;  ///< collectives that meet those of other ranks: which one of the pass
+  std::int32_t node = -1;     ///< whose call it is; -1: no node stands for it
 };
 
 }  // namespace perfmodel

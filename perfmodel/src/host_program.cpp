@@ -198,6 +198,7 @@ class Writer {
     note_level(own.level, own.us);
     made.host_us = own.us;
     made.collective = call.collective;
+    made.node = lowered.node;
     made.kernel = static_cast<std::int32_t>(item.kernels.size());
     item.kernels.push_back(kernel_of(lowered));
     const PredictedKernel& kernel = item.kernels.back();

@@ -13,6 +13,7 @@
 #include "data_parallel_graph.hpp"
 #include "explain_rank.hpp"
 #include "host_program.hpp"
+#include "invariants.hpp"
 #include "lin_traversal.hpp"
 #include "match_collectives.hpp"
 #include "perfmodel/predictors/lower.hpp"
@@ -79,6 +80,7 @@ class Job {
     if (!options_.rank_start_us.empty()) {
       if (auto started = start_together(); !started) return Unexpected{started.error()};
     }
+    if (auto good = check_tasks(); !good) return Unexpected{good.error()};
     return explain();
   }
 
@@ -290,6 +292,7 @@ class Job {
 
   void add_pass(TaskId starter = -1) {
     pass_begin_ = static_cast<TaskId>(graph_.size());
+    pass_first_edge_ = graph_.edges();
     std::vector<Hub> hubs(static_cast<std::size_t>(meetings_));
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       const double lag = starter >= 0 ? options_.rank_start_us[r] : 0;
@@ -334,7 +337,8 @@ class Job {
           break;
         }
       }
-      if (unsteady == ranks_.size()) return {};
+      steady_ = unsteady == ranks_.size();
+      if (steady_) return {};
       if (passes >= kMaxPasses) {
         warnings_.push_back(
             fmt::format("no steady state after {} passes: the last two took {:.1f} and {:.1f} us",
@@ -372,7 +376,45 @@ class Job {
       graph_.add_edge(tasks_[r]->pass_ends().back(), line, -options_.rank_start_us[r]);
     }
     add_pass(line);
+    steady_ = false;
     return run_schedule(graph_, schedule_);
+  }
+
+  // ---- invariants
+  // --------------------------------------------------------------------------------
+
+  CheckedRank checked(std::size_t r) const {
+    return {.graph = ranks_[r].graph,
+            .program = &programs_[r],
+            .tasks = tasks_[r].get(),
+            .task_graph = &graph_,
+            .schedule = &schedule_,
+            .name = [this](TaskId task) { return full_name(task); }};
+  }
+
+  Result<void> check_tasks() const {
+    auto good = check_schedule(graph_, schedule_, [this](TaskId task) { return full_name(task); },
+                               {.first = pass_begin_, .first_edge = pass_first_edge_});
+    for (std::size_t r = 0; good && r < ranks_.size(); ++r) good = check_readers(checked(r));
+    return good;
+  }
+
+  Result<void> check_figures(std::size_t r, const Prediction& prediction) const {
+    const std::string who = ranks_.size() == 1 ? "" : fmt::format("rank {}: ", r);
+    auto good = check_times(prediction, who);
+    if (good) good = check_sums(prediction, schedule_.end_us.back(), who);
+    if (good && steady_) good = check_pace(checked(r), prediction);
+    return good;
+  }
+
+  // ""aten::mm" on stream 0 of rank 1"
+  std::string full_name(TaskId task) const {
+    const std::size_t r = rank_of(task);
+    if (r == ranks_.size()) return "the meeting of a collective";
+    const bool device = tasks_[r]->on_device(task);
+    return fmt::format("\"{}\" on {}{}", op_name(task, r),
+                       device ? fmt::format("stream {}", tasks_[r]->stream_of(task)) : "the host",
+                       ranks_.size() == 1 ? "" : fmt::format(" of rank {}", r));
   }
 
   // ---- report
@@ -397,6 +439,7 @@ class Job {
                                       .started = !options_.rank_start_us.empty()},
                                      graph_, schedule_);
       if (!prediction) return Unexpected{prediction.error()};
+      if (auto good = check_figures(r, *prediction); !good) return Unexpected{good.error()};
       report_communication(r, *prediction);
       if (made_[r].graph) prediction->graph = {made_[r].graph, &made_[r].graph->graph};
       prediction->ranks = job_size(r);
@@ -684,7 +727,9 @@ class Job {
   std::vector<std::vector<std::int32_t>> arrival_edges_;  // per rank, of all passes
   TaskGraph graph_;
   Schedule schedule_;
-  TaskId pass_begin_ = 0;                      // first task of the last pass
+  TaskId pass_begin_ = 0;  // first task of the last pass
+  std::size_t pass_first_edge_ = 0;
+  bool steady_ = false;
   std::vector<Prediction::PathPoint> points_;  // of the last pass; rank -1: none
   std::vector<std::string> warnings_;
 };
@@ -769,6 +814,7 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
     }
     auto prediction = lin_traversal(graph, gpu, table, options);
     if (!prediction) return prediction;
+    if (auto good = check_times(*prediction); !good) return Unexpected{good.error()};
     for (const CommRecord& record : graph.comm_records) {
       prediction->ranks = std::max(prediction->ranks, record.group_size);
     }

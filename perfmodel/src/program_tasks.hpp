@@ -45,6 +45,8 @@ class ProgramTasks {
     const std::int32_t lane = graph_.lane(task) - first_lane_;
     return lane >= kStreamLanes && lane < kStreamLanes + static_cast<std::int32_t>(threads_);
   }
+  /// Role of the stream of a device task.
+  std::int32_t stream_of(TaskId task) const { return graph_.lane(task) - first_lane_; }
   static Term term_of(std::int32_t tag) { return static_cast<Term>(tag & kTermMask); }
   /// None of host tasks, copies, sets and collectives.
   static std::optional<KernelFamily> family_of(std::int32_t tag) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "invariants.hpp"
 #include "match_collectives.hpp"
 #include "microseconds.hpp"
 #include "perfmodel/graph/event_names.hpp"
@@ -61,6 +62,7 @@ class Replayer {
     auto schedule = run_schedule(graph_);
     if (!schedule) return Unexpected{schedule.error()};
     schedule_ = std::move(*schedule);
+    if (auto good = check(); !good) return Unexpected{good.error()};
     if (auto done = report(); !done) return Unexpected{done.error()};
     export_schedule();
     return std::move(replay_);
@@ -312,6 +314,19 @@ class Replayer {
   }
   double start(TaskId task) const {
     return task < 0 ? 0 : schedule_.start_us[static_cast<std::size_t>(task)];
+  }
+
+  Result<void> check() const {
+    const TaskNames names = task_names();
+    const TaskName name = [&](TaskId task) {
+      return fmt::format("\"{}\" ({})", names.op(task), names.category(task));
+    };
+    auto good = check_schedule(graph_, schedule_, name, {.overlap_us = kMostOverlapUs});
+    for (std::size_t r = 0; good && r < ranks_.size(); ++r) {
+      good = check_spans(graph_, schedule_, ranks_[r].device_lane, ranks_[r].end_lane, name,
+                         kMostOverlapUs);
+    }
+    return good;
   }
 
   Result<void> report() {

@@ -160,7 +160,7 @@ class Builder {
   // A lane per stream. Work of one stream that overlaps (branches of a captured graph, kernels
   // that begin early on purpose) goes to further lanes.
   void lay_out_device() {
-    constexpr std::int64_t kOverlapNs = 1'500;  // whole-microsecond stamps overlap by rounding
+    constexpr auto kOverlapNs = static_cast<std::int64_t>(kMostOverlapUs * 1e3);
     lane_.assign(trace_.gpu.size(), 0);
     previous_.assign(trace_.gpu.size(), -1);
     std::int32_t lanes = 0;

@@ -13,6 +13,9 @@
 
 namespace perfmodel {
 
+/// Stamps of whole microseconds let neighbours of one stream overlap by so much.
+inline constexpr double kMostOverlapUs = 1.5;
+
 /// Tasks of one trace in a task graph: host segments and device work as measured, every wait an
 /// edge. Tags: `op` is an index into Trace::host (host tasks: the innermost op or annotation around
 /// the segment, or -1) or into Trace::gpu (device tasks); `term` a Term.
