@@ -143,7 +143,7 @@ class Reader {
     const auto [at, is_new] = from_outside_.try_emplace(tensor.storage_id, Storage{.first = phase});
     // A view that the step made may be wider than what it looks at (expand).
     if (is_new || !made_tensors_.contains(tensor.id)) {
-      const auto end = static_cast<double>(tensor.offset + tensor.numel);
+      const auto end = static_cast<double>(tensor.offset) + static_cast<double>(tensor.numel);
       at->second.bytes = std::max(at->second.bytes, end * tensor.item_size);
     }
     return &at->second;
@@ -159,7 +159,7 @@ class Reader {
       const std::string_view name = graph_.name(graph_.nodes[static_cast<std::size_t>(child)]);
       if (name == "aten::add_" || name == "aten::add") return add_to_gradient(child);
     }
-    gradients_ += static_cast<double>(gradient.bytes());
+    gradients_ += static_cast<double>(gradient.numel) * gradient.item_size;
   }
 
   void add_to_gradient(std::int32_t sum) {
