@@ -61,7 +61,9 @@ TEST(ReferenceHost, TablesOfSixProgramsAgreeOnAGraphThatNoneOfThemRan) {
     if (program.left_out.empty()) {
       scale_host(table, program.host_scale);
     } else {
-      scale_to_shared_ops(table, reference);
+      OverheadTable ops = table;
+      ops.t4.clear();  // collectors lengthen ops, not calls of the driver
+      scale_host(table, scale_to_shared_ops(ops, reference).factor);
     }
     if (table.python_recorded) table.t1 = reference.t1;  // gaps that recording Python lengthened
     host[program.name] = host_us(graph, table, "a100-sxm-40gb");
