@@ -7,12 +7,20 @@ install(TARGETS perfmodel_graph perfmodel_predictors perfmodel_schedule perfmode
 install(TARGETS perfmodel_c EXPORT perfmodelTargets)
 install(EXPORT perfmodelTargets NAMESPACE perfmodel:: DESTINATION ${PERFMODEL_INSTALL_CMAKEDIR})
 install(TARGETS perfpredict)
-if(TARGET perfpredict-train)
-  install(TARGETS perfpredict-train)
-endif()
-if(TARGET perfpredict_mpi)
-  install(TARGETS perfpredict_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # found beside it
-endif()
+
+# Programs that nothing else needs: where one was not built, what else there is gets installed, and
+# that is said. All the rest is what examples/quickstart.sh builds.
+function(install_if_built target)
+  if(NOT TARGET ${target})
+    return()
+  endif()
+  install(TARGETS ${target} OPTIONAL ${ARGN})
+  install(CODE "if(NOT EXISTS \"$<TARGET_FILE:${target}>\")
+  message(STATUS \"Not built, so not installed: ${target}\")
+endif()")
+endfunction()
+install_if_built(perfpredict-train)
+install_if_built(perfpredict_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # found beside it
 
 install(DIRECTORY
   graph/include/
@@ -23,14 +31,10 @@ install(DIRECTORY
   PATTERN "training" EXCLUDE)  # of the program perfpredict-train alone
 install(DIRECTORY data/ DESTINATION ${PERFMODEL_INSTALL_DATADIR}
   PATTERN "measurements" EXCLUDE)  # raw rows; what was fitted to them is in models/
-if(TARGET kernels_bench)
-  install(TARGETS kernels_bench)
-  foreach(backend IN ITEMS cuda hip)
-    if(TARGET kernels_bench_${backend})
-      install(TARGETS kernels_bench_${backend} LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # found beside it
-    endif()
-  endforeach()
-endif()
+install_if_built(kernels_bench)
+foreach(backend IN ITEMS cuda hip)
+  install_if_built(kernels_bench_${backend} LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR})  # found beside it
+endforeach()
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/perfmodel)
 install(FILES CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # From a bare clone to a predicted DLRM batch, with no GPU and no Python: installs what is missing,
-# builds the program, builds the graph of the MLPerf DLRM and predicts one training step.
+# builds the program and all else that `cmake --install build/release` needs, builds the graph of the
+# MLPerf DLRM and predicts one training step.
 #
 #   bash examples/quickstart.sh [GPU]        default: a100-sxm-40gb
 set -euo pipefail
@@ -19,7 +20,7 @@ if [[ ! -f build/release/CMakeCache.txt ]]; then
 fi
 mkdir -p build
 cmake --preset release "${options[@]}" >build/quickstart.log 2>&1 || { cat build/quickstart.log >&2; exit 1; }
-cmake --build --preset release --target perfpredict >build/quickstart.log 2>&1 || { cat build/quickstart.log >&2; exit 1; }
+cmake --build --preset release --target perfpredict perfmodel_c perfpredict_pages >build/quickstart.log 2>&1 || { cat build/quickstart.log >&2; exit 1; }
 
 run() {
   echo "+ $*"

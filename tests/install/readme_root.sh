@@ -31,7 +31,11 @@ if [[ -n "${CUDA_HOME:-}" ]]; then settings+=("PATH=/usr/sbin:/usr/bin:/sbin:/bi
 rm -rf "$root/root/perfmodel"
 git clone -q "$repository" "$root/root/perfmodel"
 step "$(as_root sh -c '. /etc/os-release; echo "$PRETTY_NAME"'), $(as_root dpkg-query -f '.\n' -W | wc -l) packages, $(nproc) cores"
-for command in "bash examples/quickstart.sh" "bash tests/run.sh"; do
+# Installs what the quickstart built, and builds a program of somebody else's against it.
+consumer="cmake --install build/release --prefix /root/installed >/dev/null &&
+  cmake -S tests/install/consumer -B /root/consumer -G Ninja -DCMAKE_PREFIX_PATH=/root/installed >/dev/null &&
+  cmake --build /root/consumer >/dev/null && /root/consumer/consumer && /root/consumer/c_consumer"
+for command in "bash examples/quickstart.sh" "$consumer" "bash tests/run.sh"; do
   step "$command"
   start=$SECONDS
   as_root "${settings[@]}" sh -c "cd /root/perfmodel && $command"

@@ -201,10 +201,12 @@ Dims dims_of_sizes(Call& call, std::span<const std::int64_t> sizes) {
     if (auto dims = whole_shape(tracker, graph.inputs(op), sizes)) return *dims;
     if (auto dims = whole_shape(tracker, graph.outputs(op), sizes)) return *dims;
   }
+  // Of nothing, a size that happens to be the batch is none.
+  const bool is_empty = std::ranges::find(sizes, 0) != sizes.end();
   Dims dims;
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     Dim dim = call.open(0, d, sizes[d]);
-    if (!dim.scales()) {
+    if (!dim.scales() && !is_empty) {
       if (const auto known = beside(call, sizes[d])) dim = *known;
     }
     dims.push_back(dim);
