@@ -78,6 +78,7 @@ Json coverage(const Prediction::Coverage& coverage) {
           {"inferred_kernel_us", rounded(coverage.inferred_kernel_us)},
           {"nodes_by_template_level", std::move(templates)},
           {"nodes_by_rule", coverage.nodes_by_rule},
+          {"own_launches", coverage.own_launches},
           {"template_rule_disagreements", coverage.disagreements},
           {"host_us_by_key_level", std::move(keys)}};
 }

@@ -149,6 +149,7 @@ class Renderer {
       }
       text = fmt::format("{}, learned from {}", rank_.overheads_file, joined(names, 6));
     }
+    if (p_.coverage.own_launches) text += "; launches as this program made them there";
     if (rank_.host_scale != 1) text += fmt::format("; {} × as slow", rank_.host_scale);
     return text;
   }

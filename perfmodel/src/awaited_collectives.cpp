@@ -50,7 +50,7 @@ class Finder {
       const CommRecord* record = record_of(at);
       if (!record || record->sequence < 0) continue;
       if (is_wait(*record)) {
-        awaited_.insert(record->sequence);
+        awaited_.emplace(record->process_group, record->sequence);
       } else if (moves_data(*record)) {
         const auto [known, added] = spans_.try_emplace(
             record->process_group, std::pair(record->sequence, record->sequence));
@@ -65,8 +65,11 @@ class Finder {
   bool has_wait(const CommRecord& record) const {
     if (record.sequence < 0) return false;
     const auto& [lowest, highest] = spans_.at(record.process_group);
-    return awaited_.contains(record.sequence) ||
-           awaited_.contains(record.sequence - (highest - lowest + 1));
+    for (const std::int64_t number : {record.sequence, record.sequence - (highest - lowest + 1)}) {
+      if (awaited_.contains({record.process_group, number})) return true;
+      if (awaited_.contains({std::string_view(), number})) return true;
+    }
+    return false;
   }
 
   void note_collective(std::int32_t index) {
@@ -104,7 +107,7 @@ class Finder {
   }
 
   const ExecutionGraph& graph_;
-  std::set<std::int64_t> awaited_;
+  std::set<std::pair<std::string_view, std::int64_t>> awaited_;              // group, number
   std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> spans_;  // numbers per group
   std::unordered_map<std::int64_t, Pending> pending_;                        // by storage
   std::vector<AwaitedCollective> found_;

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace perfmodel {
 namespace {
 
 using TaskId = TaskGraph::TaskId;
+
+using Intervals = std::vector<std::pair<double, double>>;
 
 constexpr double kSteadyTolerance = 1e-3;
 constexpr std::string_view kWaiting = "waiting";
@@ -126,19 +129,39 @@ class RankExplanation {
     made_.wait_us += wait;
   }
 
+  // The steady state repeats: while this pass ends on the device, the next one has begun, and the
+  // work of both lies side by side.
+  Intervals folded(Intervals work, double period) const {
+    if (period <= 0) return work;
+    Intervals made;
+    for (const auto& [from, to] : work) {
+      if (to - from >= period) return {{0, period}};
+      const double begin = std::fmod(std::max(0.0, from - begin_), period);
+      const double end = begin + (to - from);
+      made.emplace_back(begin, std::min(end, period));
+      if (end > period) made.emplace_back(0, end - period);
+    }
+    return made;
+  }
+
   void iterations() {
-    double step_begin = begin_, active = 0;
+    double step_begin = begin_;
+    Intervals work;  // of the pass
     for (std::size_t i = 0; i < program_.steps.size(); ++i) {
       const double step_end = end(tasks_.iteration_ends()[i]);
-      const double busy = union_us(device_[i]);
-      made_.iterations.push_back({program_.steps[i].name, step_end - step_begin, busy});
-      active += busy;
+      made_.iterations.push_back({.name = program_.steps[i].name, .e2e_us = step_end - step_begin});
+      work.insert(work.end(), device_[i].begin(), device_[i].end());
       step_begin = step_end;
     }
     if (device_bound_) {
       for (auto& iteration : made_.iterations) iteration.e2e_us *= period_ / host_period_;
     }
-    made_.gpu_active_us = active / steps();
+    for (std::size_t i = 0; i < device_.size(); ++i) {
+      auto& iteration = made_.iterations[i];
+      iteration.gpu_active_us = std::min(union_us(device_[i]), iteration.e2e_us);
+    }
+    if (!rank_.started) work = folded(std::move(work), period_);
+    made_.gpu_active_us = union_us(std::move(work)) / steps();
     made_.gpu_idle_us = std::max(0.0, made_.e2e_us - made_.gpu_active_us);
   }
 
@@ -313,7 +336,7 @@ class RankExplanation {
   double begin_ = 0, period_ = 0, host_period_ = 0;
   bool device_bound_ = false;
   std::vector<double> item_host_, item_wait_, item_start_;
-  std::vector<std::vector<std::pair<double, double>>> device_;  // per step
+  std::vector<Intervals> device_;  // per step
   Prediction made_;
 };
 

@@ -59,7 +59,7 @@ void find_bound(const Prediction& prediction, Explanation& made) {
 
 // Without a path: whoever works for longer than the other waits.
 void guess_bound(const Prediction& prediction, Explanation& made) {
-  const bool by_host = made.gpu_utilization < 0.5;
+  const bool by_host = prediction.cpu_us >= prediction.gpu_active_us;
   made.bound = by_host ? "host" : "device";
   made.bound_share =
       by_host ? std::min(1.0, prediction.cpu_us / prediction.e2e_us) : made.gpu_utilization;

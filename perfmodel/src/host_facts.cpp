@@ -56,22 +56,28 @@ class FactsWriter {
  private:
   // Asked before the items are collected, since calls of labels belong to one program.
   bool knows_program() const {
-    constexpr double kLeastShare = 0.8;
+    constexpr double kLeastGaps = 0.75, kLeastOps = 0.95;
     if (table_.t1.by_context.empty()) return true;
-    std::size_t gaps = 0, known = 0;
+    std::size_t ops = 0, known_gaps = 0, known_ops = 0;
     std::int32_t previous = -1;
     for (const GraphIteration& step : made_.steps) {
       for (std::int32_t node = step.begin; node < step.end; ++node) {
         const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
         if (at.is_label || !is_top_level(at)) continue;
-        if (previous >= 0) {
-          ++gaps;
-          known += table_.t1.by_context.contains(context_between(previous, node));
-        }
+        ++ops;
+        const std::uint64_t subtree = subtree_key(graph_, node);
+        known_ops +=
+            table_.t2.by_context.contains(subtree) || table_.tx.by_context.contains(subtree);
+        // The first gap is that of the step's border.
+        known_gaps +=
+            previous < 0 || table_.t1.by_context.contains(context_between(previous, node));
         previous = node;
       }
     }
-    return gaps > 0 && static_cast<double>(known) >= kLeastShare * static_cast<double>(gaps);
+    const auto share = [&](std::size_t known) {
+      return static_cast<double>(known) / static_cast<double>(ops);
+    };
+    return ops > 0 && (share(known_gaps) >= kLeastGaps || share(known_ops) >= kLeastOps);
   }
 
   std::uint64_t context_between(std::int32_t previous, std::int32_t node) const {

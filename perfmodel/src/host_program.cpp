@@ -25,6 +25,13 @@ void scale_host(HostProgram& program, double factor) {
   for (double& us : program.coverage.host_us_by_key_level) us *= factor;
 }
 
+// A pooled table is that of no machine.
+TemplateUse template_use(const HostFacts& facts, const OverheadTable& table, const Gpu& gpu) {
+  const bool same_machine =
+      table.programs.empty() && (table.gpu.empty() || recorded_beside(table, gpu));
+  return facts.own_program && same_machine ? TemplateUse::kCallsAndWork : TemplateUse::kCalls;
+}
+
 class Writer {
  public:
   Writer(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
@@ -35,10 +42,7 @@ class Writer {
         facts_(facts),
         options_(options),
         name_kernels_(name_kernels),
-        lowering_(graph, gpu, &table.templates, facts.lowering,
-                  facts.own_program && (table.gpu.empty() || recorded_beside(table, gpu))
-                      ? TemplateUse::kCallsAndWork
-                      : TemplateUse::kCalls) {}
+        lowering_(graph, gpu, &table.templates, facts.lowering, template_use(facts, table, gpu)) {}
 
   Result<HostProgram> write() {
     made_.steps = facts_.steps;
@@ -50,6 +54,7 @@ class Writer {
       add_item(item);
     }
     inferred_waits(std::numeric_limits<std::int32_t>::max());
+    made_.coverage.own_launches = template_use(facts_, table_, gpu_) == TemplateUse::kCallsAndWork;
     made_.lowering = lowering_.stats();
     for (std::size_t level = 0; level < kTemplateLevels; ++level) {
       made_.lowering.nodes_by_level[level] += facts_.label_stats.nodes_by_level[level];
@@ -103,6 +108,9 @@ class Writer {
   }
 
   void op(ProgramItem& item, const HostFacts::Item& facts) {
+    waits_.clear();
+    next_comm_wait_ = 0;
+    if (facts.has_comm_records) find_comm_waits(item.node);
     if (lowered_.calls.empty()) {
       item.op_level = facts.tx.level;
       host(Term::kTx, facts.tx, item.thread);
@@ -112,7 +120,7 @@ class Writer {
       own_calls(item, lowered_.calls, &facts);
       host(Term::kT3, facts.t3, item.thread);
     }
-    if (facts.has_comm_records) comm_waits(item.node);
+    comm_waits(std::numeric_limits<std::int32_t>::max());
   }
 
   // `keys`: of the op; null for labels, between whose calls lie other ops.
@@ -127,6 +135,7 @@ class Writer {
         host(Term::kT5, table_.t5.find(contexts, keys->name, keys->tensors), item.thread);
       }
       if (keys) inferred_waits(calls[i].node);
+      if (keys) comm_waits(last_node_before(calls[i]));
       call_instruction(item, calls[i]);
     }
     if (facts_.has_given_times) give_times(item, calls, first, first_kernel);
@@ -322,20 +331,40 @@ class Writer {
     return std::move(work.front());
   }
 
-  // "wait" records anywhere below the op: the next kernel waits for the collective of that number.
-  void comm_waits(std::int32_t node) {
+  // "wait" records anywhere below the op.
+  void find_comm_waits(std::int32_t node) {
     const Node& at = graph_.nodes[static_cast<std::size_t>(node)];
-    if (at.comm >= 0) {
-      const CommRecord& record = graph_.comm_records[static_cast<std::size_t>(at.comm)];
-      if (record.collective == "wait") {
-        made_.instructions.push_back({.kind = Instruction::Kind::kCommWait,
-                                      .op = current_,
-                                      .thread = at.thread,
-                                      .sequence = record.sequence,
-                                      .group = group_of(record.process_group)});
-      }
+    if (at.comm >= 0 &&
+        graph_.comm_records[static_cast<std::size_t>(at.comm)].collective == "wait") {
+      waits_.push_back(node);
     }
-    for (std::int32_t child : graph_.children(at)) comm_waits(child);
+    for (std::int32_t child : graph_.children(at)) find_comm_waits(child);
+  }
+
+  // The last node that has ended when a call is made: calls may stand behind children of their
+  // node.
+  std::int32_t last_node_before(const LoweredCall& call) const {
+    const auto children = graph_.children(graph_.nodes[static_cast<std::size_t>(call.node)]);
+    if (call.after_children == 0 || children.empty()) return call.node;
+    std::int32_t last = children[std::min<std::size_t>(call.after_children, children.size()) - 1];
+    for (;;) {
+      const auto below = graph_.children(graph_.nodes[static_cast<std::size_t>(last)]);
+      if (below.empty()) return last;
+      last = below.back();
+    }
+  }
+
+  // The next kernel behind a "wait" record waits for the collective of that number.
+  void comm_waits(std::int32_t last) {
+    for (; next_comm_wait_ < waits_.size() && waits_[next_comm_wait_] <= last; ++next_comm_wait_) {
+      const Node& at = graph_.nodes[static_cast<std::size_t>(waits_[next_comm_wait_])];
+      const CommRecord& record = graph_.comm_records[static_cast<std::size_t>(at.comm)];
+      made_.instructions.push_back({.kind = Instruction::Kind::kCommWait,
+                                    .op = current_,
+                                    .thread = at.thread,
+                                    .sequence = record.sequence,
+                                    .group = group_of(record.process_group)});
+    }
   }
 
   // Those that nodes up to `last` stand for and that are not written yet.
@@ -438,7 +467,9 @@ class Writer {
     std::int32_t stream = 0;
   };
   std::unordered_map<std::int64_t, Copy> copied_;  // on other streams than the main one, by storage
-  std::size_t next_wait_ = 0;                      // into `facts_.awaited`
+  std::vector<std::int32_t> waits_;                // "wait" records of the item at hand, in order
+  std::size_t next_comm_wait_ = 0;
+  std::size_t next_wait_ = 0;  // into `facts_.awaited`
   std::int32_t current_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "statistics.hpp"
@@ -73,10 +74,13 @@ double mean_square(const std::vector<double>& values) {
 // Relative variances of a term; see pool_overheads. Nothing shrinks where keys differ without
 // limit.
 struct Spread {
-  double samples = 1, programs = 1, keys = std::numeric_limits<double>::infinity();
+  double samples = 1, keys = std::numeric_limits<double>::infinity();
+  std::optional<double> programs;  // not known where no key is in two programs
 
-  double n0() const { return samples / programs; }
-  double k() const { return programs / keys; }
+  double n0() const { return programs ? samples / *programs : kFewSamples; }
+  double k() const { return programs ? *programs / keys : 0; }
+
+  static constexpr double kFewSamples = 4;
 };
 
 // `prior`: mean of the wider key in the same program.
@@ -213,7 +217,7 @@ OverheadStats alike(const std::vector<const OverheadStats*>& programs) {
   std::vector<Sample> samples;
   for (const OverheadStats* stats : programs) samples.push_back({samples.size(), *stats});
   const std::vector<OverheadStats> none(samples.size());
-  return pooled(samples, none, {.samples = 4}, 0);
+  return pooled(samples, none, {}, 0);
 }
 
 LaunchTemplates joined_templates(const std::vector<const LaunchTemplates*>& programs) {

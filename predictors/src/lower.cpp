@@ -280,8 +280,8 @@ void Lowering::own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredC
   bool rule_spoke = ask_rule(index, facts);
   LaunchTemplates::Found found = find_template(index, facts, rule_spoke);
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
-  if (use_ == TemplateUse::kCalls && found.calls) {
-    if (calls_of_another_program(index, found, rule_spoke, op, calls)) return;
+  if (use_ == TemplateUse::kCalls) {
+    if (found.calls && calls_of_another_program(index, found, rule_spoke, op, calls)) return;
     found.calls = nullptr;
   } else if (node.comm >= 0 && !kernels_.empty()) {
     launching_label_ = label_that_launches(node);
@@ -385,15 +385,25 @@ void Lowering::calls_of_template(std::int32_t index, const LaunchTemplate& list,
   }
 }
 
+// Where PyTorch launches a collective: in the label inside of its record.
+std::int32_t Lowering::label_of_collective(std::int32_t record) const {
+  for (std::int32_t child : graph_.children(graph_.nodes[static_cast<std::size_t>(record)])) {
+    if (graph_.name(graph_.nodes[static_cast<std::size_t>(child)]).starts_with("nccl:"))
+      return child;
+  }
+  return record;
+}
+
 void Lowering::calls_of_rule(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls) {
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
   const MadeCalls& made = MadeCalls::of(gpu_);
   const auto after = static_cast<std::uint16_t>(std::min<std::size_t>(node.children_count, 0xffff));
+  const std::int32_t launcher = node.comm >= 0 ? label_of_collective(index) : index;
   std::uint16_t ordinal = 0;
   for (KernelWork& work : kernels_) {
     const TemplateCall& call = made.call_for(work);
     calls.push_back({.call = &call,
-                     .node = index,
+                     .node = launcher,
                      .ordinal = ordinal++,
                      .after_children = after,
                      .work = static_cast<std::int32_t>(op.work.size())});

@@ -50,7 +50,7 @@ ExecutionGraph dlrm() { return build_dlrm(dlrm_preset("default").value()).value(
 class DataParallelPrediction : public ::testing::Test {
  protected:
   const Gpu gpu_ = find_gpu("a100-sxm-80gb", data() / "gpus").value();
-  const OverheadTable table_ = read_overheads(data() / "overheads" / "pooled.json").value();
+  const OverheadTable table_ = read_overheads(data() / "overheads" / "reference.json").value();
 
   Prediction predicted(const ExecutionGraph& graph, const PredictOptions& options) const {
     auto made = predict(graph, gpu_, table_, options);

@@ -341,7 +341,8 @@ TEST(OverheadTable, CallsBackOffToTheirNameAndToAllLaunches) {
   EXPECT_EQ(table.call_us("cudaMemcpyAsync HtoD").us, 9);
   EXPECT_EQ(table.call_us("cudaMemcpyAsync DtoH blocking").us, 8);
   EXPECT_EQ(table.call_us("cudaMemcpyAsync DtoH blocking").level, KeyLevel::kName);
-  const auto unseen = table.call_us("cudaLaunchKernelExC");
+  EXPECT_EQ(table.call_us("cudaLaunchKernelExC").us, 4);  // another way to launch a kernel
+  const auto unseen = table.call_us("cudaGraphLaunch");
   // All launches, copies among them: (4 * 3 + 12 + 8) / 5.
   EXPECT_DOUBLE_EQ(unseen.us, 32.0 / 5);
   EXPECT_EQ(unseen.level, KeyLevel::kAll);
@@ -668,7 +669,8 @@ TEST_F(OverheadFile, EveryFigureIsChecked) {
       {table_text(good, R"(, "device": {"kernel_gap_us": null})"),
        "/device/kernel_gap_us: expected a number of microseconds"},
       {table_text(good, R"(, "contexts": {"t1": {"1f": [1, 2]}})"),
-       "/contexts/t1/1f: expected [mean_us, std_us, count], found something else"},
+       "/contexts/t1/1f: expected [mean_us, std_us, count] or [..., tensors, key of the name], "
+       "found something else"},
       {table_text(good, R"(, "contexts": {"t1": {"no": [1, 2, 3]}})"),
        "/contexts/t1/no: expected a key of hexadecimal digits, found another"},
       {table_text(good, R"(, "gap_splits": {"1f": [0.5, 1.5]})"),

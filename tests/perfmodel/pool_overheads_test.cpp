@@ -43,10 +43,11 @@ TEST(CompareHosts, FindsTheFactorOfEveryHost) {
   EXPECT_NEAR(hosts[1].shared, 1, 1e-9);
 }
 
-TEST(CompareHosts, AnOpThatDoesOtherWorkUnderTheSameNameDecidesNothing) {
-  const OverheadTable one = program(1);
+TEST(CompareHosts, ARareOpThatDoesOtherWorkUnderTheSameNameDecidesNothing) {
+  OverheadTable one = program(1);
   OverheadTable two = program(2);
-  two.ops["a"] = exactly(900, 10);  // its first call sets a library up
+  one.ops["c"] = exactly(3, 1);
+  two.ops["c"] = exactly(90, 1);  // its first call sets a library up
   const PoolMember members[] = {{"one", &one}, {"two", &two}};
   const auto hosts = compare_hosts(members);
   EXPECT_NEAR(hosts[1].slower, 2, 1e-9);
@@ -104,8 +105,9 @@ TEST(PoolOverheads, ThreeHostsOfOneProgramGiveItsFiguresOnTheReferenceHost) {
        {std::pair("one", 1.0), std::pair("three", 3.0), std::pair("", std::cbrt(1.5))}) {
     const auto pooled = pool_overheads(members, reference);
     ASSERT_TRUE(pooled) << to_string(pooled.error());
-    EXPECT_NEAR(named(pooled->t2, "a").mean_us, 10 * factor, 0.02 * factor);
-    EXPECT_NEAR(named(pooled->t2, "b").mean_us, 30 * factor, 0.2 * factor);
+    // Drawn a little to the mean of both names.
+    EXPECT_NEAR(named(pooled->t2, "a").mean_us, 10 * factor, 0.2 * factor);
+    EXPECT_NEAR(named(pooled->t2, "b").mean_us, 30 * factor, 0.3 * factor);
     EXPECT_NEAR(named(pooled->t1, "same parent").mean_us, 8 * factor, 1e-6);
     EXPECT_NEAR(pooled->call_us("cudaLaunchKernel").us, 5 * factor, 1e-6);
     ASSERT_EQ(pooled->programs.size(), 3u);

@@ -20,16 +20,17 @@ struct PoolMember {
 ///
 /// The time of op f on host p is taken as h_p * o_f. The factors h_p are weighted medians of the
 /// ratios over the shared ops and calls, each weighing as the square root of its shares of the host
-/// time of the program and of the others, so that neither a rare op nor one that does other work
-/// under the same name decides. 1 where a program shares nothing.
+/// time of the program and of the others, so that an op that either side rarely runs decides
+/// little. 1 where a program shares nothing.
 struct HostFactor {
   double slower = 1;
   double shared = 0;  ///< share of the program's host time in ops and calls that others have too
 };
 std::vector<HostFactor> compare_hosts(std::span<const PoolMember> programs);
 
-/// Brings `table` to the host of `reference` with `compare_hosts`; returns the factor and the share of
-/// the reference's host time that the shared ops and calls are. 0: there are none, nothing changed.
+/// Brings `table` to the host of `reference` with `compare_hosts`; returns the factor and the share
+/// of the reference's host time that the shared ops and calls are. 0: there are none, nothing
+/// changed.
 struct OverheadScaling {
   double factor = 1;
   double coverage = 0;

@@ -102,6 +102,9 @@ struct Prediction {
     std::size_t disagreements = 0;  ///< nodes where template and rule count kernels differently
     std::array<std::size_t, kTemplateLevels> nodes_by_template_level{};
     std::size_t nodes_by_rule = 0;
+    /// Launch templates of this program and machine fix number and streams of kernels, not the
+    /// rules.
+    bool own_launches = false;
     std::array<double, 4> host_us_by_key_level{};  ///< by KeyLevel
   } coverage;
 

@@ -99,6 +99,7 @@ class Lowering {
   LaunchTemplates::Found find_template(std::int32_t index, const LoweringFacts::Node& facts,
                                        bool rule_spoke) const;
   std::int32_t label_that_launches(const Node& record) const;
+  std::int32_t label_of_collective(std::int32_t record) const;
   void calls_of_template(std::int32_t index, const LaunchTemplate& list, bool rule_spoke,
                          LoweredOp& op, std::vector<LoweredCall>& calls);
   void calls_of_rule(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls);
