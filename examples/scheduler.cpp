@@ -43,8 +43,14 @@ double makespan(const Hours& hours, const Packing& packing) {
   return last;
 }
 
-// Longest jobs first, each where it ends earliest; then moves single jobs for as long as that ends
-// the whole queue earlier.
+// Takes `job` from a GPU and gives it to another.
+void move(Packing& packing, std::size_t job, std::size_t from, std::size_t to) {
+  std::erase(packing[from], job);
+  packing[to].push_back(job);
+}
+
+// Longest jobs first, each where it ends earliest; then single jobs move, or two change places, for
+// as long as that ends the whole queue earlier.
 Packing pack(const Hours& hours, std::size_t gpus) {
   std::vector<std::size_t> order(hours.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -61,19 +67,30 @@ Packing pack(const Hours& hours, std::size_t gpus) {
     }
     packing[best].push_back(job);
   }
-  for (bool improved = true; improved;) {
-    improved = false;
-    for (std::size_t from = 0; from < gpus && !improved; ++from) {
-      for (std::size_t i = 0; i < packing[from].size() && !improved; ++i) {
-        for (std::size_t to = 0; to < gpus && !improved; ++to) {
+  const auto improve = [&](const Packing& changed) {
+    if (makespan(hours, changed) >= makespan(hours, packing) * (1 - 1e-9)) return false;
+    packing = changed;
+    return true;
+  };
+  const auto improve_once = [&] {
+    for (std::size_t from = 0; from < gpus; ++from) {
+      for (const std::size_t job : packing[from]) {
+        for (std::size_t to = 0; to < gpus; ++to) {
+          if (to == from) continue;
           Packing moved = packing;
-          moved[to].push_back(moved[from][i]);
-          moved[from].erase(moved[from].begin() + static_cast<std::ptrdiff_t>(i));
-          improved = makespan(hours, moved) < makespan(hours, packing) * (1 - 1e-9);
-          if (improved) packing = std::move(moved);
+          move(moved, job, from, to);
+          if (improve(moved)) return true;
+          for (const std::size_t other : packing[to]) {
+            Packing swapped = moved;
+            move(swapped, other, to, from);
+            if (improve(swapped)) return true;
+          }
         }
       }
     }
+    return false;
+  };
+  while (improve_once()) {
   }
   return packing;
 }
@@ -119,8 +136,8 @@ int main() {
 
   std::vector<Job> jobs;
   for (std::int64_t batch : {512, 2048, 8192, 32768}) {
-    jobs.push_back({"ctr" + std::to_string(batch), 0, batch, 400'000'000 / (batch + 1024)});
-    jobs.push_back({"ads" + std::to_string(batch), 1, batch, 500'000'000 / (batch + 1024)});
+    jobs.push_back({"ctr" + std::to_string(batch), 0, batch, 1'600'000'000 / (batch + 1024)});
+    jobs.push_back({"ads" + std::to_string(batch), 1, batch, 2'000'000'000 / (batch + 1024)});
   }
   for (std::int64_t batch : {2, 8, 16}) {
     jobs.push_back({"gpt" + std::to_string(batch), 2, batch, 300'000 / batch});

@@ -57,6 +57,7 @@ class FactsWriter {
   // Asked before the items are collected, since calls of labels belong to one program.
   bool knows_program() const {
     constexpr double kLeastGaps = 0.75, kLeastOps = 0.95;
+    if (!table_.programs.empty()) return false;  // pooled: of no machine
     if (table_.t1.by_context.empty()) return true;
     std::size_t ops = 0, known_gaps = 0, known_ops = 0;
     std::int32_t previous = -1;

@@ -25,10 +25,8 @@ void scale_host(HostProgram& program, double factor) {
   for (double& us : program.coverage.host_us_by_key_level) us *= factor;
 }
 
-// A pooled table is that of no machine.
 TemplateUse template_use(const HostFacts& facts, const OverheadTable& table, const Gpu& gpu) {
-  const bool same_machine =
-      table.programs.empty() && (table.gpu.empty() || recorded_beside(table, gpu));
+  const bool same_machine = table.gpu.empty() || recorded_beside(table, gpu);
   return facts.own_program && same_machine ? TemplateUse::kCallsAndWork : TemplateUse::kCalls;
 }
 
