@@ -1,11 +1,11 @@
 #include "awaited_collectives.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 
 namespace perfmodel {
 namespace {
@@ -52,21 +52,22 @@ class Finder {
       if (is_wait(*record)) {
         awaited_.insert(record->sequence);
       } else if (moves_data(*record)) {
-        const auto [known, added] = spans_.try_emplace(
-            record->process_group, std::pair(record->sequence, record->sequence));
-        auto& [lowest, highest] = known->second;
-        lowest = std::min(lowest, record->sequence);
-        highest = std::max(highest, record->sequence);
+        numbers_.insert(record->sequence);
+        of_groups_[record->process_group].insert(record->sequence);
       }
     }
   }
 
-  // A number in front of the first one is that of the pass before.
+  // A number that no collective of the step has is that of the step before, counted per group or
+  // over all.
   bool has_wait(const CommRecord& record) const {
     if (record.sequence < 0) return false;
-    const auto& [lowest, highest] = spans_.at(record.process_group);
-    return awaited_.contains(record.sequence) ||
-           awaited_.contains(record.sequence - (highest - lowest + 1));
+    if (awaited_.contains(record.sequence)) return true;
+    const auto& group = of_groups_.at(record.process_group);
+    return std::ranges::any_of(std::array{&group, &numbers_}, [&](const auto* numbers) {
+      const std::int64_t before = record.sequence - (*numbers->rbegin() - *numbers->begin() + 1);
+      return awaited_.contains(before) && !numbers_.contains(before);
+    });
   }
 
   void note_collective(std::int32_t index) {
@@ -104,9 +105,9 @@ class Finder {
   }
 
   const ExecutionGraph& graph_;
-  std::set<std::int64_t> awaited_;
-  std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> spans_;  // numbers per group
-  std::unordered_map<std::int64_t, Pending> pending_;                        // by storage
+  std::set<std::int64_t> awaited_, numbers_;  // of waits, of collectives
+  std::map<std::string_view, std::set<std::int64_t>> of_groups_;
+  std::unordered_map<std::int64_t, Pending> pending_;  // by storage
   std::vector<AwaitedCollective> found_;
 };
 
