@@ -1,11 +1,11 @@
 #include "awaited_collectives.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 
 namespace perfmodel {
 namespace {
@@ -44,7 +44,6 @@ class Finder {
     return !is_wait(record) && record.collective != "init" && record.collective != "end";
   }
 
-  // Old records of waits do not name their group: then the number alone counts.
   void note_waits() {
     for (const Node& at : graph_.nodes) {
       const CommRecord* record = record_of(at);
@@ -52,24 +51,28 @@ class Finder {
       if (is_wait(*record)) {
         awaited_.emplace(record->process_group, record->sequence);
       } else if (moves_data(*record)) {
-        const auto [known, added] = spans_.try_emplace(
-            record->process_group, std::pair(record->sequence, record->sequence));
-        auto& [lowest, highest] = known->second;
-        lowest = std::min(lowest, record->sequence);
-        highest = std::max(highest, record->sequence);
+        numbers_.insert(record->sequence);
+        of_groups_[record->process_group].insert(record->sequence);
       }
     }
   }
 
-  // A number in front of the first one is that of the pass before.
+  // Old records of waits do not name their group.
+  bool is_awaited(const CommRecord& record, std::int64_t number) const {
+    return awaited_.contains({record.process_group, number}) ||
+           awaited_.contains({std::string_view(), number});
+  }
+
+  // A number that no collective of the step has is that of the step before, counted per group or
+  // over all.
   bool has_wait(const CommRecord& record) const {
     if (record.sequence < 0) return false;
-    const auto& [lowest, highest] = spans_.at(record.process_group);
-    for (const std::int64_t number : {record.sequence, record.sequence - (highest - lowest + 1)}) {
-      if (awaited_.contains({record.process_group, number})) return true;
-      if (awaited_.contains({std::string_view(), number})) return true;
-    }
-    return false;
+    if (is_awaited(record, record.sequence)) return true;
+    const auto& group = of_groups_.at(record.process_group);
+    return std::ranges::any_of(std::array{&group, &numbers_}, [&](const auto* numbers) {
+      const std::int64_t before = record.sequence - (*numbers->rbegin() - *numbers->begin() + 1);
+      return is_awaited(record, before) && !numbers_.contains(before);
+    });
   }
 
   void note_collective(std::int32_t index) {
@@ -107,9 +110,10 @@ class Finder {
   }
 
   const ExecutionGraph& graph_;
-  std::set<std::pair<std::string_view, std::int64_t>> awaited_;              // group, number
-  std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> spans_;  // numbers per group
-  std::unordered_map<std::int64_t, Pending> pending_;                        // by storage
+  std::set<std::pair<std::string_view, std::int64_t>> awaited_;  // group, number
+  std::set<std::int64_t> numbers_;                               // of collectives
+  std::map<std::string_view, std::set<std::int64_t>> of_groups_;
+  std::unordered_map<std::int64_t, Pending> pending_;  // by storage
   std::vector<AwaitedCollective> found_;
 };
 
