@@ -87,6 +87,7 @@ class Readers {
     const std::int32_t reader = made.collective && made.record >= 0 ? made.record : made.node;
     TaskId broken = -1;
     for_each_tensor(graph_, graph_.inputs(node(reader)), [&](const Tensor& tensor) {
+      if (!may_be_written(tensor)) return;
       const auto found = written_.find(tensor.storage_id);
       if (found == written_.end() || is_inside(reader, found->second.call)) return;
       const TaskId writer = found->second.task;
@@ -115,21 +116,31 @@ class Readers {
       note(graph_.outputs(node(made.node)), {placed.task, made.node});
       if (!inputs.empty()) note(inputs.first(1), {placed.task, made.node});  // copy_(self, source)
     } else if (!written_.empty()) {  // what is written anew is no collective's any more
-      for_each_tensor(graph_, graph_.outputs(node(made.node)),
-                      [&](const Tensor& tensor) { written_.erase(tensor.storage_id); });
+      for_each_tensor(graph_, graph_.outputs(node(made.node)), [&](const Tensor& tensor) {
+        if (may_be_written(tensor)) written_.erase(tensor.storage_id);
+      });
     }
   }
 
   template <class Values>
   void note(const Values& values, const Writer& writer) {
     for_each_tensor(graph_, values, [&](const Tensor& tensor) {
-      if (tensor.on_gpu() && tensor.storage_id != 0) written_[tensor.storage_id] = writer;
+      if (!tensor.on_gpu() || tensor.storage_id == 0) return;
+      written_[tensor.storage_id] = writer;
+      bits_ |= bit(tensor);
     });
   }
+
+  // Most tensors are none of a collective: a bit tells so without a search.
+  static std::uint64_t bit(const Tensor& tensor) {
+    return std::uint64_t{1} << (static_cast<std::uint64_t>(tensor.storage_id) % 64);
+  }
+  bool may_be_written(const Tensor& tensor) const { return (bits_ & bit(tensor)) != 0; }
 
   const CheckedRank& rank_;
   const ExecutionGraph& graph_;
   std::unordered_map<std::int64_t, Writer> written_;  // by storage, until somebody reads it
+  std::uint64_t bits_ = 0;                            // of all that was ever in there
 };
 
 // ---- sums
