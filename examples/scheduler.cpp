@@ -2,6 +2,7 @@
 // same packer runs twice: with predicted times, and with FLOP over the GPU's peak, as schedulers
 // without a model do. DLRMs wait for the host, for tables and for launches: there peaks say little.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -43,6 +44,15 @@ double makespan(const Hours& hours, const Packing& packing) {
   return last;
 }
 
+// The makespan, smoothed: what also tells whether the second-longest GPU gets shorter.
+double load(const Hours& hours, const Packing& packing) {
+  double sum = 0;
+  for (std::size_t gpu = 0; gpu < packing.size(); ++gpu) {
+    sum += std::pow(busy(hours, packing, gpu), 8);
+  }
+  return sum;
+}
+
 // Takes `job` from a GPU and gives it to another.
 void move(Packing& packing, std::size_t job, std::size_t from, std::size_t to) {
   std::erase(packing[from], job);
@@ -50,7 +60,7 @@ void move(Packing& packing, std::size_t job, std::size_t from, std::size_t to) {
 }
 
 // Longest jobs first, each where it ends earliest; then single jobs move, or two change places, for
-// as long as that ends the whole queue earlier.
+// as long as that shortens the longest GPUs.
 Packing pack(const Hours& hours, std::size_t gpus) {
   std::vector<std::size_t> order(hours.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -68,7 +78,7 @@ Packing pack(const Hours& hours, std::size_t gpus) {
     packing[best].push_back(job);
   }
   const auto improve = [&](const Packing& changed) {
-    if (makespan(hours, changed) >= makespan(hours, packing) * (1 - 1e-9)) return false;
+    if (load(hours, changed) >= load(hours, packing) * (1 - 1e-9)) return false;
     packing = changed;
     return true;
   };

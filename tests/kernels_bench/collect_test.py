@@ -430,7 +430,13 @@ class CollectOnCpu(Scratch):
         self.assertEqual(len(json.loads(done.stdout)["iterations"]), STEPS)
         done = run(PERFPREDICT, "overheads", trace, "--graph", graph, "-o", self.scratch / "table.json")
         self.assert_one_line(done, "expected device activity, found none")
-        done = run(PERFPREDICT, "predict", graph, "--gpu", "a100-sxm-40gb", "--json")
+        done = run(PERFPREDICT, "predict", graph, "--gpu", "a100-sxm-40gb")
+        self.assertEqual(done.returncode, 1)  # what a CPU recorded is asked for a GPU first
+        self.assertIn("rewrite --retarget", done.stderr)
+        on_gpu = self.scratch / "on_gpu.json"
+        done = run(PERFPREDICT, "rewrite", graph, "--retarget", "nvidia", "-o", on_gpu)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = run(PERFPREDICT, "predict", on_gpu, "--gpu", "a100-sxm-40gb", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         prediction = json.loads(done.stdout)
         self.assertEqual([i["name"] for i in prediction["iterations"]], ["ProfilerStep#0"])

@@ -86,8 +86,8 @@ TEST_F(WhatIf, TheShareIsThatOfTheNamedBound) {
     }
     EXPECT_NEAR(answer.bound_share, std::min(1.0, works_us / predicted.e2e_us), 1e-9)
         << answer.bound;
-    if (answer.bound != "host") {  // as long as the GPU is busy at most, or others overlap it
-      EXPECT_GT(predicted.gpu_active_us, predicted.cpu_us) << answer.bound;
+    if (answer.bound != "host") {  // where both keep up with each other, the path decides
+      EXPECT_GT(predicted.gpu_active_us, 0.95 * predicted.cpu_us) << answer.bound;
     }
     bounds.insert(answer.bound);
   }
