@@ -46,8 +46,8 @@ using AllReduceCost = std::function<double(double bytes)>;
 /// Cuts gradients into buckets, times left 0 but `ready_us`:
 ///
 /// Gradients are taken in the order of `ready_us`, ties by falling parameter index, and cut by
-/// `gradient_buckets` (perfmodel/graph/gradient_buckets.hpp). Errors: negative, NaN or infinite bytes or times, limits that are no number >=
-/// 0.
+/// `gradient_buckets` (perfmodel/graph/gradient_buckets.hpp). Errors: negative, NaN or infinite
+/// bytes or times, limits that are no number >= 0.
 Result<std::vector<DdpBucket>> assign_ddp_buckets(std::span<const Gradient> gradients,
                                                   const DdpOptions& options = {});
 
