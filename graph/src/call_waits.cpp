@@ -8,7 +8,8 @@ namespace perfmodel {
 namespace {
 
 constexpr std::int64_t kRecentCopyNs = 200'000;
-constexpr std::int64_t kLargeCopySlackNs = 50'000;
+// A copy from pinned memory may begin this long before its call ends.
+constexpr std::int64_t kEarlyStartNs = 10'000;
 constexpr std::int64_t kPageableBorderBytes = 64 * 1024;  // CUDA: smaller ones are staged
 
 // Device work of one stream in launch order, for "what was launched before this call?".
@@ -119,8 +120,8 @@ class Waits {
     const bool to_device = name.find("HtoD") != std::string_view::npos;
     const bool on_device = name.find("DtoD") != std::string_view::npos;
     const bool large = copy.bytes > kPageableBorderBytes;
-    const std::int64_t slack = to_device && large ? kLargeCopySlackNs : 0;
-    if (on_device || call.end_ns() < copy.end_ns() - slack) return {};
+    const bool staged = to_device && large && copy.start_ns < call.end_ns() - kEarlyStartNs;
+    if (on_device || (call.end_ns() < copy.end_ns() && !staged)) return {};
     if (to_device && !large && trace_.name(call) != "hipMemcpyWithStream") return {};
     return {
         .kind = CallWait::Kind::kBlockingCopy,

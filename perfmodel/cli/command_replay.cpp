@@ -28,16 +28,33 @@ struct Arguments {
 };
 
 Json iteration_json(const Replay::Iteration& iteration) {
+  const bool measured = iteration.measured_us > 0;
   Json json = {{"name", iteration.name},
-               {"measured_us", rounded(iteration.measured_us)},
+               {"measured_us", measured ? Json(rounded(iteration.measured_us)) : Json(nullptr)},
+               {"unscaled_us", rounded(iteration.unscaled_us)},
                {"replayed_us", rounded(iteration.replayed_us)},
-               {"error", iteration.error()},
-               {"data_loading_us", rounded(iteration.data_loading_us)}};
+               {"error", measured ? Json(iteration.error()) : Json(nullptr)},
+               {"change", iteration.change()},
+               {"data_loading_us", rounded(iteration.data_loading_us)},
+               {"unrecorded_device_us", rounded(iteration.unrecorded_device_us)},
+               {"queue_filling", iteration.queue_filling}};
   if (iteration.measured_device_period_us > 0) {
     json["measured_device_period_us"] = rounded(iteration.measured_device_period_us);
+    json["unscaled_device_period_us"] = rounded(iteration.unscaled_device_period_us);
     json["replayed_device_period_us"] = rounded(iteration.replayed_device_period_us);
   }
   return json;
+}
+
+Json medians_json(const Replay::Medians& median) {
+  const auto known = [](double us) { return us > 0 ? Json(rounded(us)) : Json(nullptr); };
+  return {{"measured_us", known(median.measured_us)},
+          {"unscaled_us", rounded(median.unscaled_us)},
+          {"replayed_us", rounded(median.replayed_us)},
+          {"measured_device_period_us", known(median.measured_device_period_us)},
+          {"replayed_device_period_us", known(median.replayed_device_period_us)},
+          {"iterations", median.iterations},
+          {"left_out", median.left_out}};
 }
 
 Json rank_json(const Replay::Rank& rank) {
@@ -59,7 +76,11 @@ Json replay_json(const Replay& replay, const ReplayOptions& options) {
   Json json = document(schemas::kReplay);
   json.update({{"scale_kernels", options.scale_kernels},
                {"scale_host", options.scale_host},
-               {"mean_abs_error", replay.mean_abs_error}});
+               {"scale_unrecorded", options.scale_unrecorded},
+               {"mean_abs_error",
+                replay.median.measured_us > 0 ? Json(replay.mean_abs_error) : Json(nullptr)},
+               {"unrecorded_device_us", rounded(replay.unrecorded_device_us)},
+               {"median", medians_json(replay.median)}});
   json["iterations"] = Json::array();
   for (const auto& rank : replay.ranks) {
     for (const auto& iteration : rank.iterations) {
@@ -88,7 +109,8 @@ class Renderer {
  public:
   Renderer(const Replay& replay, const ReplayOptions& options, std::size_t top, bool bold)
       : replay_(replay), options_(options), top_(top), bold_(bold) {
-    what_if_ = options.scale_kernels != 1 || options.scale_host != 1;
+    what_if_ =
+        options.scale_kernels != 1 || options.scale_host != 1 || options.scale_unrecorded != 1;
   }
 
   std::string run() {
@@ -124,13 +146,10 @@ class Renderer {
     if (options_.scale_host != 1) {
       head.row("host", fmt::format("× {} (data loading as measured)", options_.scale_host));
     }
-    std::size_t count = 0;
-    for (const auto& rank : replay_.ranks) count += rank.iterations.size();
-    head.row("step", fmt::format("{} ms median, {} ms measured ({})", ms(median(true)),
-                                 ms(median(false)), percent(median(true) / median(false) - 1)));
-    head.row(what_if_ ? "changes by" : "replay error",
-             fmt::format("{:.2f} % mean, {:.2f} % worst of {}", 100 * replay_.mean_abs_error,
-                         100 * worst(), counted(count, "iteration")));
+    if (options_.scale_unrecorded != 1) {
+      head.row("unrecorded work", fmt::format("× {}", options_.scale_unrecorded));
+    }
+    steps(head);
     if (replay_.job) {
       const JobReport& job = *replay_.job;
       head.row("slowest rank", ms(job.step_us) + " ms per step");
@@ -148,15 +167,52 @@ class Renderer {
     text_ += "\n" + head.text();
   }
 
-  double median(bool replayed) const {
-    std::vector<double> steps;
-    for (const auto& rank : replay_.ranks) {
-      for (const auto& it : rank.iterations) {
-        steps.push_back(replayed ? it.replayed_us : it.measured_us);
-      }
+  // The step, what it is compared with, and the period of the device beside it.
+  void steps(TextList& head) const {
+    const Replay::Medians& median = replay_.median;
+    const bool measured = median.measured_us > 0;
+    const auto beside = [](double us, double of, std::string_view what) {
+      return fmt::format("{} ms {} ({})", ms(of), what, percent(of > 0 ? us / of - 1 : 0));
+    };
+    std::string step = ms(median.replayed_us) + " ms median, ";
+    if (what_if_) {
+      step += beside(median.replayed_us, median.unscaled_us, "as recorded");
+    } else if (measured) {
+      step += beside(median.replayed_us, median.measured_us, "measured");
+    } else {
+      step += "not measured";
     }
-    std::sort(steps.begin(), steps.end());
-    return steps.empty() ? 0 : (steps[(steps.size() - 1) / 2] + steps[steps.size() / 2]) / 2;
+    if (median.left_out > 0) {
+      step += fmt::format("; without {} from before the launch queue was full",
+                          counted(median.left_out, "iteration"));
+    }
+    head.row("step", step);
+    if (median.measured_device_period_us > 0) {
+      head.row("GPU period", fmt::format("{} ms median, {}", ms(median.replayed_device_period_us),
+                                         beside(median.replayed_device_period_us,
+                                                median.measured_device_period_us, "measured")));
+    }
+    if (measured) {
+      head.row("replay error",
+               fmt::format("{:.2f} % mean, {:.2f} % worst of {}{}", 100 * replay_.mean_abs_error,
+                           100 * worst(), counted(median.iterations + median.left_out, "iteration"),
+                           what_if_ ? " as recorded" : ""));
+    }
+    if (replay_.unrecorded_device_us > 0) {
+      head.row("unrecorded work",
+               ms(replay_.unrecorded_device_us) + " ms of the device per iteration");
+    }
+  }
+
+  // What a what-if is compared with is the replay as recorded: its error is no change.
+  std::string before() const { return what_if_ ? "as recorded" : "measured"; }
+  std::string before(const Replay::Iteration& it) const {
+    if (what_if_) return ms(it.unscaled_us);
+    return it.measured_us > 0 ? ms(it.measured_us) : "not known";
+  }
+  std::string difference(const Replay::Iteration& it) const {
+    if (what_if_) return percent(it.change());
+    return it.measured_us > 0 ? percent(it.error()) : "";
   }
 
   double worst() const {
@@ -173,8 +229,8 @@ class Renderer {
   void ranks() {
     const bool single = single_iterations();
     TextTable table{"Ranks, ms",
-                    single ? "measured" : "",
-                    single ? "replayed" : "",
+                    single ? before() : "",
+                    single ? (what_if_ ? "what-if" : "replayed") : "",
                     single ? (what_if_ ? "change" : "error") : "",
                     "transfer",
                     "waiting",
@@ -184,8 +240,8 @@ class Renderer {
     for (const auto& rank : replay_.ranks) {
       const RankReport& c = rank.communication;
       const auto& it = rank.iterations.front();
-      table.row({label(rank), single ? ms(it.measured_us) : "", single ? ms(it.replayed_us) : "",
-                 single ? percent(it.error()) : "", ms(c.transfer_us), ms(c.waiting_us),
+      table.row({label(rank), single ? before(it) : "", single ? ms(it.replayed_us) : "",
+                 single ? difference(it) : "", ms(c.transfer_us), ms(c.waiting_us),
                  ms(c.exposed_us), fmt::format("{} of {}", c.last_arrivals, c.collectives),
                  ms(c.caused_us)});
     }
@@ -199,11 +255,11 @@ class Renderer {
       loading |= iteration.data_loading_us > 0;
     }
     TextTable table{replay_.ranks.size() > 1 ? "Iterations of " + label(rank) : "Iterations",
-                    "measured ms",
-                    "replayed ms",
+                    before() + " ms",
+                    what_if_ ? "what-if ms" : "replayed ms",
                     what_if_ ? "change" : "error",
                     device ? "GPU period ms" : "",
-                    device ? "replayed ms" : "",
+                    device ? (what_if_ ? "what-if ms" : "replayed ms") : "",
                     loading ? "data loading ms" : ""};
     for (std::size_t i = 0; i < rank.iterations.size(); ++i) {
       // Long runs: the first and the last ones tell the story.
@@ -218,10 +274,10 @@ class Renderer {
       // Iterations by their optimizer's name are all called the same.
       const bool same_names = rank.iterations.size() > 1 && it.name == rank.iterations[0].name &&
                               it.name == rank.iterations.back().name;
-      table.row(
-          {same_names ? fmt::format("{}  {}", i, it.name) : it.name, ms(it.measured_us),
-           ms(it.replayed_us), percent(it.error()), period ? ms(it.measured_device_period_us) : "",
-           period ? ms(it.replayed_device_period_us) : "", loading ? ms(it.data_loading_us) : ""});
+      table.row({same_names ? fmt::format("{}  {}", i, it.name) : it.name, before(it),
+                 ms(it.replayed_us), difference(it), period ? ms(it.measured_device_period_us) : "",
+                 period ? ms(it.replayed_device_period_us) : "",
+                 loading ? ms(it.data_loading_us) : ""});
     }
     text_ += "\n" + table.text(bold_);
   }
@@ -312,6 +368,14 @@ Command replay_command(CLI::App& parent) {
       ->check(between(0, kMostScale))
       ->capture_default_str()
       ->type_name("X");
+  app->add_option("--scale-unrecorded", arguments->options.scale_unrecorded,
+                  "Multiply device work that the trace does not hold (nodes of captured graphs, "
+                  "what was launched before)")
+      ->check(between(0, kMostScale))
+      ->capture_default_str()
+      ->type_name("X");
+  app->add_flag("--force", arguments->options.force,
+                "Answer even if the replay as recorded is off by more than 10 %");
   add_window(*app, "--iterations", arguments->options.iterations,
              "Report only iterations A to B - 1, counted from 0");
   app->add_flag("--missing-collectives", arguments->options.missing_ranks,

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "device_starts.hpp"
 #include "extract_overheads.hpp"
 #include "host_chain.hpp"
 #include "lower_case.hpp"
@@ -223,6 +224,9 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
                               .file = source.trace->source}};
     }
     table.sources.push_back(std::filesystem::path(source.trace->source).filename().string());
+    if (auto warning = unrecorded_warning(*source.trace)) {
+      table.warnings.push_back(table.sources.back() + ": " + *warning);
+    }
     gpus.insert(source.trace->gpu_name());
   }
   table.gpu = fmt::format("{}", fmt::join(gpus, ", "));

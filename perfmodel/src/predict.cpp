@@ -760,6 +760,8 @@ std::string_view to_string(Term term) {
       return "collective";
     case Term::kDataLoading:
       return "data loading";
+    case Term::kUnrecorded:
+      return "unrecorded device work";
   }
   return "";
 }

@@ -14,6 +14,7 @@
 #include "perfmodel/graph/rewrites/primitives.hpp"
 #include "perfmodel/predict.hpp"
 #include "replay_export.hpp"
+#include "replay_scaled.hpp"
 #include "replay_tasks.hpp"
 
 namespace perfmodel {
@@ -44,12 +45,6 @@ class Replayer {
       : traces_(traces), options_(options) {}
 
   Result<Replay> run() {
-    for (double scale : {options_.scale_kernels, options_.scale_host}) {
-      if (!(scale >= 0 && scale <= kMostKernelTimeScale)) {
-        return fail(ErrorCode::kImpossible, fmt::format("expected a scale from 0 to {}, found {}",
-                                                        kMostKernelTimeScale, scale));
-      }
-    }
     for (const Trace& trace : traces_) {
       names_.push_back(std::filesystem::path(trace.source).filename().string());
     }
@@ -330,25 +325,14 @@ class Replayer {
   }
 
   Result<void> report() {
-    double sum = 0;
-    std::size_t count = 0;
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       Replay::Rank rank{.source = traces_[r].source, .rank = traces_[r].rank};
       if (!match_.clock_offset_us.empty()) rank.clock_offset_us = match_.clock_offset_us[r];
       report_iterations(r, rank);
-      for (const auto& iteration : rank.iterations) {
-        const double error = std::abs(iteration.error());
-        rank.mean_abs_error += error;
-        rank.worst_abs_error = std::max(rank.worst_abs_error, error);
-      }
-      sum += rank.mean_abs_error;
-      count += rank.iterations.size();
-      rank.mean_abs_error /= static_cast<double>(std::max<std::size_t>(1, rank.iterations.size()));
       report_communication(r, rank);
-      warn(r);
+      warn(r, rank);
       replay_.ranks.push_back(std::move(rank));
     }
-    replay_.mean_abs_error = sum / static_cast<double>(std::max<std::size_t>(1, count));
     if (auto done = report_paths(); !done) return done;
     if (traces_.size() > 1) return report_job();
     return {};
@@ -372,6 +356,8 @@ class Replayer {
       measured[k] = std::max(measured[k], us(trace.gpu[i].end_ns()));
       replayed[k] = std::max(replayed[k], end(ranks_[r].device[i]));
     }
+    const std::vector<double> unrecorded =
+        unrecorded_per_step(ranks_[r].unrecorded, iteration_of, steps.size());
     std::vector<double> loading(steps.size(), 0);
     for (std::size_t i = 0; i < trace.host.size(); ++i) {
       const HostEvent& event = trace.host[i];
@@ -379,19 +365,43 @@ class Replayer {
       const std::int32_t k = iteration_at(steps, event.start_ns);
       if (k >= 0) loading[static_cast<std::size_t>(k)] += us(event.duration_ns);
     }
+    const std::size_t full = first_full_step(r);
     const auto [first, last] = window(r);
     for (std::size_t k = first; k < last; ++k) {
       const Marks& mark = marks_[r][k];
       Replay::Iteration made{.name = mark.iteration.name,
                              .measured_us = us(mark.iteration.end_ns - mark.iteration.begin_ns),
                              .replayed_us = end(mark.end) - end(mark.begin),
-                             .data_loading_us = loading[k]};
+                             .data_loading_us = loading[k],
+                             .unrecorded_device_us = unrecorded[k],
+                             .queue_filling = k < full};
       if (k > 0 && measured[k] > kNone && measured[k - 1] > kNone) {
         made.measured_device_period_us = measured[k] - measured[k - 1];
         made.replayed_device_period_us = replayed[k] - replayed[k - 1];
       }
       rank.iterations.push_back(std::move(made));
     }
+  }
+
+  // The first step that finds the launch queue full, where it stays full to the end; 0 if it does
+  // not. The step that fills it is no steady one either.
+  std::size_t first_full_step(std::size_t r) const {
+    std::vector<double> held;  // when launches went on that the queue had held
+    for (const auto& [call, task] : ranks_[r].queued_launches) {
+      const double room = end(ranks_[r].device[static_cast<std::size_t>(task)]);
+      const TaskId before = graph_.lane_previous(call);
+      if (room >= start(call) - 1e-3 && (before < 0 || room > end(before))) held.push_back(room);
+    }
+    std::sort(held.begin(), held.end());
+    const std::vector<Marks>& marks = marks_[r];
+    std::size_t full = marks.size();
+    while (full > 0) {
+      const auto in = std::lower_bound(held.begin(), held.end(), end(marks[full - 1].begin));
+      if (in == held.end() || *in > end(marks[full - 1].end)) break;
+      --full;
+    }
+    if (full == marks.size()) return 0;
+    return full > 0 && full + 1 < marks.size() ? full + 1 : full;
   }
 
   std::size_t rank_of(TaskId task) const {
@@ -401,6 +411,10 @@ class Replayer {
   }
 
   bool is_meeting(TaskId task) const { return task >= first_task_.back(); }
+
+  bool is_unrecorded(TaskId task) const {
+    return static_cast<Term>(graph_.term(task)) == Term::kUnrecorded;
+  }
 
   bool on_device(TaskId task, std::size_t rank) const {
     return graph_.lane(task) >= ranks_[rank].device_lane;
@@ -415,38 +429,41 @@ class Replayer {
     if (traces_.size() == 1) return {};
     return [this](TaskId task) -> std::uint64_t {
       if (is_meeting(task)) return ~std::uint64_t{0};
-      if (graph_.op(task) < 0) return 0;
+      if (graph_.op(task) < 0 || is_unrecorded(task)) return 0;
       const std::size_t rank = rank_of(task);
       return hash_text(traces_[rank].names.text(name_id(task, rank)));
     };
   }
 
   TaskNames task_names() const {
-    return {.key = [this](TaskId task) -> std::uint64_t {
-              if (is_meeting(task)) return ~std::uint64_t{0};
-              const std::size_t rank = rank_of(task);
-              const auto term = static_cast<std::uint64_t>(graph_.term(task));
-              if (graph_.op(task) < 0) return rank << 36 | term << 32 | 0xFFFFFFFF;
-              return rank << 36 | term << 32 | name_id(task, rank);
-            },
-            .op = [this](TaskId task) -> std::string {
-              if (is_meeting(task)) return "(last rank's arrival)";
-              const std::size_t rank = rank_of(task);
-              std::string name(graph_.op(task) < 0 ? "(outside of ops)"
-                                                   : traces_[rank].names.text(name_id(task, rank)));
-              if (traces_.size() > 1) name += fmt::format(" [{}]", rank_label(rank));
-              return name;
-            },
-            .category = [this](TaskId task) -> std::string {
-              if (is_meeting(task)) return "collective";
-              const auto term = static_cast<Term>(graph_.term(task));
-              if (term != Term::kKernel) return std::string(to_string(term));
-              const std::size_t rank = rank_of(task);
-              const auto family =
-                  kernel_family_of_name(traces_[rank].names.text(name_id(task, rank)));
-              return std::string(family ? to_string(*family) : to_string(term));
-            },
-            .op_key = op_key()};
+    return {
+        .key = [this](TaskId task) -> std::uint64_t {
+          if (is_meeting(task)) return ~std::uint64_t{0};
+          const std::size_t rank = rank_of(task);
+          const auto term = static_cast<std::uint64_t>(graph_.term(task));
+          if (graph_.op(task) < 0 || is_unrecorded(task)) {
+            return rank << 36 | term << 32 | 0xFFFFFFFF;
+          }
+          return rank << 36 | term << 32 | name_id(task, rank);
+        },
+        .op = [this](TaskId task) -> std::string {
+          if (is_meeting(task)) return "(last rank's arrival)";
+          const std::size_t rank = rank_of(task);
+          std::string name(is_unrecorded(task)   ? "(not in the trace)"
+                           : graph_.op(task) < 0 ? "(outside of ops)"
+                                                 : traces_[rank].names.text(name_id(task, rank)));
+          if (traces_.size() > 1) name += fmt::format(" [{}]", rank_label(rank));
+          return name;
+        },
+        .category = [this](TaskId task) -> std::string {
+          if (is_meeting(task)) return "collective";
+          const auto term = static_cast<Term>(graph_.term(task));
+          if (term != Term::kKernel) return std::string(to_string(term));
+          const std::size_t rank = rank_of(task);
+          const auto family = kernel_family_of_name(traces_[rank].names.text(name_id(task, rank)));
+          return std::string(family ? to_string(*family) : to_string(term));
+        },
+        .op_key = op_key()};
   }
 
   std::string rank_label(std::size_t r) const {
@@ -578,10 +595,20 @@ class Replayer {
     return fmt::format("{} {}", count, count == 1 ? one : more);
   }
 
-  void warn(std::size_t r) {
+  void warn(std::size_t r, const Replay::Rank& rank) {
     const ReplayTasks& tasks = ranks_[r];
     const std::string who = traces_.size() > 1 ? rank_label(r) + ": " : "";
     const auto say = [&](std::string text) { replay_.warnings.push_back(who + std::move(text)); };
+    if (traces_[r].gpu.empty()) {
+      say("no device work in the trace: the host's own times are given back, so that the replay's "
+          "error means nothing");
+    }
+    double unrecorded_us = 0, wall_us = 0;
+    for (const auto& iteration : rank.iterations) {
+      unrecorded_us += iteration.unrecorded_device_us;
+      wall_us += iteration.measured_us;
+    }
+    if (auto warning = unrecorded_warning(unrecorded_us, wall_us)) say(std::move(*warning));
     if (tasks.inferred_waits > 0) {
       say(fmt::format("{} inferred from a late start after other work",
                       several(tasks.inferred_waits, "wait is", "waits are")));
@@ -593,11 +620,6 @@ class Replayer {
     if (tasks.without_launch > 0) {
       say(fmt::format("{} launched outside of the trace (kept as measured)",
                       several(tasks.without_launch, "device task was", "device tasks were")));
-    }
-    if (tasks.unexplained > 0) {
-      say(fmt::format("{} started {:.1f} us later in sum than known reasons say",
-                      several(tasks.unexplained, "device task", "device tasks"),
-                      tasks.unexplained_us));
     }
     if (tasks.queue_depth_fitted) {
       say(fmt::format("the launch queue fills up: depth {} found", tasks.queue_depth));
@@ -628,7 +650,7 @@ class Replayer {
 
 Result<Replay> replay(std::span<const Trace> ranks, const ReplayOptions& options) {
   if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected at least one trace, found none");
-  return Replayer(ranks, options).run();
+  return replay_scaled(options, [&](const ReplayOptions& at) { return Replayer(ranks, at).run(); });
 }
 
 }  // namespace perfmodel

@@ -9,6 +9,7 @@
 #include "perfmodel/graph/rewrites/primitives.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/replay.hpp"
+#include "replay_scaled.hpp"
 
 namespace perfmodel {
 namespace {
@@ -24,11 +25,6 @@ class ChakraReplayer {
       : traces_(traces), sources_(sources), options_(options) {}
 
   Result<Replay> run() {
-    for (double scale : {options_.scale_kernels, options_.scale_host}) {
-      if (scale >= 0 && scale <= kMostKernelTimeScale) continue;
-      return fail(ErrorCode::kImpossible, fmt::format("expected a scale from 0 to {}, found {}",
-                                                      kMostKernelTimeScale, scale));
-    }
     if (options_.iterations && *options_.iterations != std::pair<std::size_t, std::size_t>(0, 1)) {
       return fail(ErrorCode::kImpossible,
                   fmt::format("expected iterations within 0:1 (a Chakra file is one), found {}:{}",
@@ -211,7 +207,6 @@ class ChakraReplayer {
     whole.replayed_us = end(last);
     report_arrivals(r, rank.communication);
     rank.communication.exposed_us = union_us(std::move(device)) - union_us(std::move(other));
-    rank.mean_abs_error = rank.worst_abs_error = std::abs(whole.error());
     rank.iterations.push_back(std::move(whole));
     auto path = critical_path(graph_, schedule_, -1, last, names());
     if (!path) return Unexpected{path.error()};
@@ -296,9 +291,6 @@ class ChakraReplayer {
   }
 
   void finish() {
-    for (const Replay::Rank& rank : replay_.ranks) {
-      replay_.mean_abs_error += rank.mean_abs_error / static_cast<double>(replay_.ranks.size());
-    }
     replay_.tasks = graph_.size();
     replay_.edges = graph_.edges();
     replay_.warnings.push_back(
@@ -331,7 +323,8 @@ Result<Replay> replay(std::span<const ChakraTrace> ranks, std::span<const std::s
                       const ReplayOptions& options) {
   PERFMODEL_CHECK(ranks.size() == sources.size());
   if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected at least one trace, found none");
-  return ChakraReplayer(ranks, sources, options).run();
+  return replay_scaled(
+      options, [&](const ReplayOptions& at) { return ChakraReplayer(ranks, sources, at).run(); });
 }
 
 }  // namespace perfmodel

@@ -91,6 +91,7 @@ class Drawing {
         track->second = add_track(r, true, event.stream, fmt::format("stream {}", event.stream));
       }
       const TaskId arrival = tasks.arrivals[i], task = tasks.device[i];
+      draw_unrecorded(tasks, i, track->second);
       const auto slice = static_cast<std::uint32_t>(made_.slices.size());
       device_slice_[r][i] = static_cast<std::int32_t>(slice);
       made_.slices.push_back({.track = track->second,
@@ -105,6 +106,17 @@ class Drawing {
       const std::int32_t call = host_slice_[r][static_cast<std::size_t>(event.launch)];
       if (call >= 0) made_.launches.emplace_back(static_cast<std::uint32_t>(call), slice);
     }
+  }
+
+  // Under a name of its own and no category of Kineto's: readers of traces pass it over.
+  void draw_unrecorded(const ReplayTasks& tasks, std::size_t event, std::uint32_t track) {
+    const TaskId before = tasks.entries[event];
+    if (before == tasks.arrivals[event]) return;
+    made_.slices.push_back({.track = track,
+                            .name = name(to_string(Term::kUnrecorded)),
+                            .category = "unrecorded",
+                            .start_us = start(before),
+                            .duration_us = end(before) - start(before)});
   }
 
   std::size_t rank_of(TaskId task) const {
@@ -163,6 +175,10 @@ std::vector<ChakraTrace> replay_chakra(const ScheduledReplay& replay,
     if (made.on_host) {
       made.name =
           index < 0 ? "host" : std::string(trace.name(trace.host[static_cast<std::size_t>(index)]));
+      return made;
+    }
+    if (static_cast<Term>(replay.graph.term(task)) == Term::kUnrecorded) {
+      made.name = std::string(to_string(Term::kUnrecorded));
       return made;
     }
     const GpuEvent& event = trace.gpu[static_cast<std::size_t>(index)];

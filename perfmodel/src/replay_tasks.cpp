@@ -16,50 +16,17 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-// Borders between what happens and what waits, in nanoseconds. Those of the hand-over and of late
-// starts may be moved by an order of magnitude without a change on any public trace.
+// Borders between what happens and what waits, in nanoseconds. That of the hand-over may be moved
+// by an order of magnitude without a change on any public trace.
 constexpr std::int64_t kHandOverNs = 50'000;   // idle gap of a thread that may be a wait
 constexpr std::int64_t kLongCallNs = 100'000;  // cudaFree and its like: may synchronise
 constexpr double kLongCallFactor = 5;          // and longer than this many medians of its name
 constexpr std::int64_t kShortEventSyncNs = 20'000;
-constexpr std::int64_t kLateNs = 5'000;         // a start this much later than its known reasons
-constexpr std::int64_t kEventReachNs = 15'000;  // awaited end this close before a late start
 constexpr std::int64_t kClockSlackNs = 10'000;  // host and device clocks may differ by this
-constexpr std::int64_t kLargeCopyBytes = 64 * 1024;
-// Typical starts: what lies outside was held by something else.
-constexpr std::int64_t kLatencyLowNs = -20'000, kLatencyHighNs = 20'000, kGapHighNs = 10'000;
-constexpr std::int64_t kIdleMarginNs = 5'000;
-// Where no sample tells (measured: launch -1 to 8, blocking copy 8 to 12, gap 1.1 to 2.2 us,
-// awaited end to start 1.2 to 5).
-constexpr double kLatencyUs = 1.5, kBlockingLatencyUs = 10, kGapUs = 1.3, kEventLagUs = 2;
 constexpr std::size_t kDefaultQueueDepth = 1024;
 constexpr std::int64_t kQueueFitNs = 50'000;
 constexpr std::size_t kQueueSamples = 8;
 constexpr std::size_t kLeastQueued = 64;
-
-// Means of typical values by key (kind of work, name of the call), else over all.
-class Typical {
- public:
-  void add(std::uint64_t key, std::int64_t ns) {
-    for (Sum* sum : {&by_key_[key], &all_}) {
-      sum->us += us(ns);
-      ++sum->count;
-    }
-  }
-  double mean(std::uint64_t key, double fallback) const {
-    const auto at = by_key_.find(key);
-    const Sum& sum = at != by_key_.end() ? at->second : all_;
-    return sum.count > 0 ? sum.us / static_cast<double>(sum.count) : fallback;
-  }
-
- private:
-  struct Sum {
-    double us = 0;
-    std::size_t count = 0;
-  };
-  std::unordered_map<std::uint64_t, Sum> by_key_;
-  Sum all_;
-};
 
 class Builder {
  public:
@@ -72,7 +39,9 @@ class Builder {
         graph_(graph),
         ops_(find_trace_ops(trace)),
         waits_(find_call_waits(trace)),
-        work_(work_of_calls(trace)) {
+        work_(work_of_calls(trace)),
+        device_(trace, waits_, work_),
+        streams_(device_.streams()) {
     made_.first_lane = first_lane;
   }
 
@@ -81,13 +50,14 @@ class Builder {
     made_.ends.assign(trace_.host.size(), -1);
     made_.device.assign(trace_.gpu.size(), -1);
     made_.arrivals.assign(trace_.gpu.size(), -1);
+    made_.entries.assign(trace_.gpu.size(), -1);
+    exits_.assign(trace_.gpu.size(), -1);
     points_.resize(trace_.threads.size());
-    sort_launches();
-    lay_out_device();
+    made_.inferred_waits = device_.inferred_waits();
+    made_.held_tasks = device_.held_tasks();
+    made_.unrecorded = device_.all_unrecorded();
     find_queue_depth();
     find_host_waits();
-    find_event_waits();
-    measure_device();
     add_host_lanes();
     add_device_lanes();
     connect();
@@ -100,89 +70,11 @@ class Builder {
   const HostEvent& launch_of(std::int32_t task) const { return host(gpu(task).launch); }
   double scaled_kernel(std::int32_t task) const {
     const GpuEvent& event = gpu(task);
-    const bool scaled =
-        event.kind == GpuKind::kKernel && !is_collective_[static_cast<std::size_t>(task)];
+    const bool scaled = event.kind == GpuKind::kKernel && !device_.is_collective(task);
     return scaled ? options_.scale_kernels : 1;
   }
 
-  // ---- what was launched when
-  // --------------------------------------------------------------------
-
-  struct Stream {
-    std::vector<std::int32_t> tasks;            // in start order
-    std::vector<std::int64_t> launch_start_ns;  // of the launched ones, in launch order
-    std::vector<std::int32_t> launched;
-    std::vector<std::int32_t> queued;  // last task of each call: a graph takes one place
-  };
-
-  void sort_launches() {
-    is_collective_.assign(trace_.gpu.size(), false);
-    std::vector<std::int8_t> by_name(trace_.names.size(), -1);
-    for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
-      const GpuEvent& event = trace_.gpu[i];
-      auto& collective = by_name[event.name];
-      if (collective < 0) collective = is_collective_kernel(trace_.name(event)) ? 1 : 0;
-      is_collective_[i] = event.kind == GpuKind::kKernel && collective == 1;
-      Stream& stream = streams_[{event.device, event.stream}];
-      stream.tasks.push_back(static_cast<std::int32_t>(i));
-      if (event.launch >= 0) stream.launched.push_back(static_cast<std::int32_t>(i));
-    }
-    for (auto& [key, stream] : streams_) {
-      std::stable_sort(stream.launched.begin(), stream.launched.end(),
-                       [&](std::int32_t a, std::int32_t b) {
-                         return launch_of(a).start_ns < launch_of(b).start_ns;
-                       });
-      for (std::int32_t task : stream.launched) {
-        stream.launch_start_ns.push_back(launch_of(task).start_ns);
-        if (stream.queued.empty() || !same_launch(stream.queued.back(), task)) {
-          stream.queued.push_back(task);
-        } else if (gpu(task).end_ns() > gpu(stream.queued.back()).end_ns()) {
-          stream.queued.back() = task;
-        }
-      }
-    }
-  }
-
-  // Last task of a stream launched before a stamp and, if asked, ended by another.
-  std::int32_t last_launched(
-      const Stream& stream, std::int64_t before_ns,
-      std::int64_t ended_ns = std::numeric_limits<std::int64_t>::max()) const {
-    auto at =
-        std::lower_bound(stream.launch_start_ns.begin(), stream.launch_start_ns.end(), before_ns) -
-        stream.launch_start_ns.begin();
-    while (--at >= 0) {
-      const std::int32_t task = stream.launched[static_cast<std::size_t>(at)];
-      if (gpu(task).end_ns() <= ended_ns) return task;
-    }
-    return -1;
-  }
-
-  // A lane per stream. Work of one stream that overlaps (branches of a captured graph, kernels
-  // that begin early on purpose) goes to further lanes.
-  void lay_out_device() {
-    constexpr auto kOverlapNs = static_cast<std::int64_t>(kMostOverlapUs * 1e3);
-    lane_.assign(trace_.gpu.size(), 0);
-    previous_.assign(trace_.gpu.size(), -1);
-    std::int32_t lanes = 0;
-    for (const auto& [key, stream] : streams_) {
-      std::vector<std::int32_t> tails;
-      for (std::int32_t task : stream.tasks) {
-        std::size_t branch = 0;
-        while (branch < tails.size() &&
-               gpu(tails[branch]).end_ns() > gpu(task).start_ns + kOverlapNs) {
-          ++branch;
-        }
-        if (branch == tails.size()) {
-          tails.push_back(-1);
-        }
-        lane_[static_cast<std::size_t>(task)] = lanes + static_cast<std::int32_t>(branch);
-        previous_[static_cast<std::size_t>(task)] = tails[branch];
-        tails[branch] = task;
-      }
-      lanes += static_cast<std::int32_t>(tails.size());
-    }
-    device_lanes_ = lanes;
-  }
+  using Stream = DeviceStarts::Stream;
 
   // ---- host waits
   // --------------------------------------------------------------------------------
@@ -248,7 +140,7 @@ class Builder {
     }
     if (wait.sync == SyncKind::kEvent) {
       if (record && record->wait_on_event_correlation >= 0) {
-        await(call, last_before_record(*record), options_.rules.synchronise);
+        await(call, device_.last_before_record(*record), options_.rules.synchronise);
         return;
       }
       if (event.duration_ns < kShortEventSyncNs) return;
@@ -263,7 +155,7 @@ class Builder {
   std::int32_t last_ended(const HostEvent& call) const {
     std::int32_t last = -1;
     for (const auto& [key, stream] : streams_) {
-      const std::int32_t task = last_launched(stream, call.start_ns, call.end_ns());
+      const std::int32_t task = device_.last_launched(stream, call.start_ns, call.end_ns());
       if (task >= 0 && (last < 0 || gpu(task).end_ns() > gpu(last).end_ns())) last = task;
     }
     return last;
@@ -271,7 +163,7 @@ class Builder {
 
   void await_all(std::size_t call) {
     for (const auto& [key, stream] : streams_) {
-      const std::int32_t task = last_launched(stream, trace_.host[call].start_ns);
+      const std::int32_t task = device_.last_launched(stream, trace_.host[call].start_ns);
       if (task >= 0 && gpu(task).end_ns() <= trace_.host[call].end_ns() + kClockSlackNs) {
         await(call, task, options_.rules.synchronise);
       }
@@ -284,33 +176,13 @@ class Builder {
     const HostEvent& event = trace_.host[call];
     std::int64_t last_end = std::numeric_limits<std::int64_t>::min();
     for (const auto& [key, stream] : streams_) {
-      const std::int32_t task = last_launched(stream, event.start_ns);
+      const std::int32_t task = device_.last_launched(stream, event.start_ns);
       if (task >= 0) last_end = std::max(last_end, gpu(task).end_ns());
     }
     if (last_end <= event.start_ns || last_end > event.end_ns()) return;
     ++made_.synchronisations;
     ++made_.inferred_waits;
     await_all(call);
-  }
-
-  // Last task on the stream of an event, launched before the event was recorded.
-  std::int32_t last_before_record(const SyncEvent& sync) {
-    if (call_of_correlation_.empty()) {
-      for (std::size_t i = 0; i < trace_.host.size(); ++i) {
-        if (trace_.host[i].kind == HostKind::kCall && trace_.host[i].correlation >= 0) {
-          call_of_correlation_[trace_.host[i].correlation] = static_cast<std::int32_t>(i);
-        }
-      }
-    }
-    const auto record = call_of_correlation_.find(sync.wait_on_event_correlation);
-    if (record == call_of_correlation_.end()) return -1;
-    std::int32_t last = -1;
-    for (const auto& [key, stream] : streams_) {
-      if (key.second != sync.wait_on_stream) continue;
-      const std::int32_t task = last_launched(stream, host(record->second).start_ns);
-      if (task >= 0 && (last < 0 || gpu(task).end_ns() > gpu(last).end_ns())) last = task;
-    }
-    return last;
   }
 
   // ---- launch queue
@@ -394,212 +266,6 @@ class Builder {
     }
     made_.queue_depth = best;
     made_.queue_depth_fitted = true;
-  }
-
-  // ---- device waits
-  // ------------------------------------------------------------------------------
-
-  struct DeviceWait {
-    std::int32_t task = -1;
-    std::optional<double> lag_us;  // none: that of an awaited event
-    bool inferred = false, held = false;
-  };
-
-  // Work launched behind an awaited event. Recorded waits name their streams; without records, the
-  // next launch of a thread that called cudaStreamWaitEvent is taken to wait for every stream.
-  void find_event_waits() {
-    bool recorded = false;
-    for (const SyncEvent& sync : trace_.syncs) {
-      const std::string_view kind = trace_.names.text(sync.kind);
-      if (kind.find("Wait Event") == std::string_view::npos) continue;
-      recorded = true;
-      recorded_wait(sync);
-    }
-    if (recorded) return;
-    std::int32_t thread = -1;
-    bool pending = false;
-    for (std::size_t i = 0; i < trace_.host.size(); ++i) {
-      const HostEvent& event = trace_.host[i];
-      if (event.thread != thread) {
-        thread = event.thread;
-        pending = false;
-      }
-      if (event.kind != HostKind::kCall) continue;
-      if (trace_.name(event).ends_with("StreamWaitEvent")) pending = true;
-      if (work_.count(i) == 0 || !pending) continue;
-      pending = false;
-      const std::int32_t task = work_.work[work_.first[i]];
-      for (const auto& [key, stream] : streams_) {
-        if (key.first != gpu(task).device || key.second == gpu(task).stream) continue;
-        const std::int32_t awaited = last_launched(stream, event.start_ns, gpu(task).start_ns);
-        if (awaited >= 0) device_waits_[task].push_back({awaited, {}, true});
-      }
-    }
-  }
-
-  void recorded_wait(const SyncEvent& sync) {
-    const std::int32_t source = last_before_record(sync);
-    const auto call = call_of_correlation_.find(sync.correlation);
-    if (source < 0 || call == call_of_correlation_.end()) return;
-    for (const auto& [key, stream] : streams_) {
-      if (key.second != sync.stream || key.first != gpu(source).device) continue;
-      const auto after =
-          std::lower_bound(stream.launch_start_ns.begin(), stream.launch_start_ns.end(),
-                           host(call->second).end_ns());
-      if (after == stream.launch_start_ns.end()) continue;
-      const std::int32_t task =
-          stream.launched[static_cast<std::size_t>(after - stream.launch_start_ns.begin())];
-      if (key.second != gpu(source).stream) device_waits_[task].push_back({source, {}, false});
-    }
-  }
-
-  std::uint64_t kind_key(std::int32_t task) const {
-    const GpuEvent& event = gpu(task);
-    const bool graph = event.launch >= 0 && work_.count(static_cast<std::size_t>(event.launch)) > 1;
-    return static_cast<std::uint64_t>(event.kind) * 2 + (graph ? 1 : 0);
-  }
-  std::uint64_t call_key(std::int32_t task) const {
-    return kind_key(task) << 32 | launch_of(task).name;
-  }
-
-  bool blocks_its_call(std::int32_t task) const {
-    const std::int32_t launch = gpu(task).launch;
-    return launch >= 0 &&
-           waits_[static_cast<std::size_t>(launch)].kind == CallWait::Kind::kBlockingCopy;
-  }
-
-  std::int64_t previous_end(std::int32_t task) const {
-    const std::int32_t previous = previous_[static_cast<std::size_t>(task)];
-    return previous < 0 ? std::numeric_limits<std::int64_t>::min() : gpu(previous).end_ns();
-  }
-
-  std::int64_t awaited_end(std::int32_t task) const {
-    std::int64_t end = std::numeric_limits<std::int64_t>::min();
-    const auto waits = device_waits_.find(task);
-    if (waits == device_waits_.end()) return end;
-    for (const DeviceWait& wait : waits->second) end = std::max(end, gpu(wait.task).end_ns());
-    return end;
-  }
-
-  // Launch latency, gap between queued tasks and distance of an awaited event, as means of starts
-  // that nothing else explains; then the starts that remain unexplained.
-  void measure_device() {
-    for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
-      const auto task = static_cast<std::int32_t>(i);
-      if (gpu(task).launch < 0) continue;
-      const std::int64_t call = issue_ns(task), start = gpu(task).start_ns;
-      const std::int64_t before = previous_end(task), awaited = awaited_end(task);
-      const std::int64_t others = std::max(before, awaited);
-      if (others < call - kIdleMarginNs || others < start - 2 * kLatencyHighNs) {
-        const std::int64_t distance = start - call;
-        const bool large = blocks_its_call(task) && gpu(task).bytes > kLargeCopyBytes;
-        if (distance > kLatencyLowNs && distance < kLatencyHighNs && !large) {
-          (blocks_its_call(task) ? blocking_latency_ : latency_).add(call_key(task), distance);
-        }
-      } else if (before > call + kIdleMarginNs && awaited < before - kIdleMarginNs &&
-                 start - before < kGapHighNs) {
-        gap_.add(kind_key(task), start - before);
-      } else if (awaited > call + kIdleMarginNs && before < awaited - kIdleMarginNs &&
-                 start - awaited < kGapHighNs) {
-        event_lag_.add(0, start - awaited);
-      }
-    }
-    for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
-      explain_late_start(static_cast<std::int32_t>(i));
-    }
-  }
-
-  // Where a launch lets its task go: the call's end, or its start if the call waits for the task.
-  std::int64_t issue_ns(std::int32_t task) const {
-    const HostEvent& call = launch_of(task);
-    return blocks_its_call(task) ? call.start_ns : call.end_ns();
-  }
-
-  double latency_us(std::int32_t task) const {
-    const bool blocking = blocks_its_call(task);
-    if (blocking && gpu(task).bytes > kLargeCopyBytes &&
-        previous_end(task) < gpu(task).start_ns - kGapHighNs) {
-      return us(gpu(task).start_ns - issue_ns(task));  // staging of a pageable buffer is its own
-    }
-    // From the call's start and from its end: neither stands in for the other.
-    return blocking ? blocking_latency_.mean(call_key(task), kBlockingLatencyUs)
-                    : latency_.mean(call_key(task), kLatencyUs);
-  }
-  double gap_us(std::int32_t task) const { return gap_.mean(kind_key(task), kGapUs); }
-  double event_lag_us() const { return event_lag_.mean(0, kEventLagUs); }
-
-  void explain_late_start(std::int32_t task) {
-    const GpuEvent& event = gpu(task);
-    if (event.launch < 0) return;
-    double allowed = us(issue_ns(task)) + latency_us(task);
-    if (previous_[static_cast<std::size_t>(task)] >= 0) {
-      allowed = std::max(allowed, us(previous_end(task)) + gap_us(task));
-    }
-    if (const auto awaited = awaited_end(task); awaited > 0) {
-      allowed = std::max(allowed, us(awaited) + event_lag_us());
-    }
-    const double late_us = us(event.start_ns) - allowed;
-    if (late_us <= us(kLateNs)) return;
-    if (wait_for_ended(task) || wait_for_draining(task)) return;
-    ++made_.unexplained;
-    made_.unexplained_us += late_us;
-  }
-
-  bool same_launch(std::int32_t a, std::int32_t b) const {
-    return gpu(a).launch >= 0 && gpu(a).launch == gpu(b).launch;
-  }
-
-  // The task of another stream, launched earlier (or by the same graph launch), that ended last
-  // before the start.
-  bool wait_for_ended(std::int32_t task) {
-    const GpuEvent& event = gpu(task);
-    std::int32_t best = -1;
-    for (const auto& [key, stream] : streams_) {
-      if (key.first != event.device) continue;
-      const auto after = std::upper_bound(
-          stream.tasks.begin(), stream.tasks.end(), event.start_ns,
-          [&](std::int64_t stamp, std::int32_t other) { return stamp < gpu(other).start_ns; });
-      for (auto at = after; at != stream.tasks.begin();) {
-        const std::int32_t other = *--at;
-        if (gpu(other).start_ns < event.start_ns - 1'000'000'000) break;
-        if (gpu(other).end_ns() > event.start_ns + 1'000 || other == task) continue;
-        if (gpu(other).end_ns() < event.start_ns - kEventReachNs) break;
-        if (lane_[static_cast<std::size_t>(other)] == lane_[static_cast<std::size_t>(task)])
-          continue;
-        const bool earlier = gpu(other).launch < 0 || same_launch(task, other) ||
-                             launch_of(other).start_ns < launch_of(task).start_ns;
-        if (earlier && (best < 0 || gpu(other).end_ns() > gpu(best).end_ns())) best = other;
-      }
-    }
-    if (best < 0) return false;
-    device_waits_[task].push_back({best, us(event.start_ns - gpu(best).end_ns()), true});
-    ++made_.inferred_waits;
-    return true;
-  }
-
-  // A big kernel of another stream ran from before the start was possible until after it: small
-  // work begins when its blocks drain, in proportion to its duration.
-  bool wait_for_draining(std::int32_t task) {
-    const GpuEvent& event = gpu(task);
-    std::int32_t best = -1;
-    for (const auto& [key, stream] : streams_) {
-      if (key.first != event.device || key.second == event.stream) continue;
-      const auto after = std::upper_bound(
-          stream.tasks.begin(), stream.tasks.end(), event.start_ns,
-          [&](std::int64_t stamp, std::int32_t other) { return stamp < gpu(other).start_ns; });
-      if (after == stream.tasks.begin()) continue;
-      const std::int32_t other = *(after - 1);
-      const bool held = gpu(other).end_ns() > event.start_ns &&
-                        us(gpu(other).start_ns) < us(event.start_ns) - us(kLateNs) &&
-                        gpu(other).kind == GpuKind::kKernel &&
-                        !is_collective_[static_cast<std::size_t>(other)];
-      if (held && (best < 0 || gpu(other).start_ns > gpu(best).start_ns)) best = other;
-    }
-    if (best < 0) return false;
-    const double lag = us(event.start_ns - gpu(best).end_ns()) * scaled_kernel(best);
-    device_waits_[task].push_back({best, lag, true, true});
-    ++made_.held_tasks;
-    return true;
   }
 
   // ---- host lanes
@@ -774,9 +440,15 @@ class Builder {
     const bool launch = work_.count(static_cast<std::size_t>(event)) > 0 ||
                         ops_.call_owner[static_cast<std::size_t>(event)] >= 0;
     std::int64_t own = end - begin;
+    bool queues = false;
     std::vector<std::pair<std::int32_t, double>> awaited;  // task, lag
     const auto wait_for = [&](std::int32_t task) {
-      const std::int64_t done = gpu(task).end_ns();
+      std::int64_t done = gpu(task).end_ns();
+      if (const auto* tail = device_.tail(task)) {
+        const std::int64_t from =
+            tail->launch < 0 ? done : std::max(done, host(tail->launch).end_ns());
+        done = std::min(end, from + static_cast<std::int64_t>(tail->us * 1e3));
+      }
       own = std::min(own, std::max<std::int64_t>(0, end - done));
       // A large pageable copy lets its call go before its last byte has arrived.
       awaited.emplace_back(task, std::min(0.0, us(end - done)));
@@ -788,9 +460,11 @@ class Builder {
     if (const std::int32_t task = queue_head(event); task >= 0 && gpu(task).end_ns() <= end) {
       wait_for(task);
       if (!options_.rules.launch_queue) awaited.pop_back();
+      queues = options_.rules.launch_queue;
     }
     const std::int32_t owner = walk.open.empty() ? -1 : walk.open.back();
     const TaskId task = add_segment(walk, own, launch ? Term::kT4 : term(walk), owner);
+    if (queues) made_.queued_launches.emplace_back(task, awaited.back().first);
     for (const auto& [source, lag] : awaited) host_edges_.push_back({source, task, lag});
     walk.calls_seen += launch;
     walk.cursor_ns = end;
@@ -805,7 +479,7 @@ class Builder {
       queue_position_.assign(trace_.gpu.size(), 0);
       for (const auto& [key, stream] : streams_) {
         for (std::size_t i = 0, place = 0; i < stream.launched.size(); ++i) {
-          if (i > 0 && !same_launch(stream.launched[i - 1], stream.launched[i])) ++place;
+          if (i > 0 && !device_.same_launch(stream.launched[i - 1], stream.launched[i])) ++place;
           queue_position_[static_cast<std::size_t>(stream.launched[i])] = place;
         }
       }
@@ -827,38 +501,61 @@ class Builder {
     std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
       return gpu(a).start_ns < gpu(b).start_ns;
     });
-    for (std::int32_t i : order) {
-      const GpuEvent& event = gpu(i);
-      const std::int32_t previous = previous_[static_cast<std::size_t>(i)];
-      double gap = gap_us(i);
-      if (event.launch < 0) {
-        ++made_.without_launch;
-        // Launched before the window: what the stream does until then is the initial condition.
-        if (previous >= 0) gap = us(event.start_ns - gpu(previous).end_ns());
-      } else if (work_.count(static_cast<std::size_t>(event.launch)) > 1) {
-        ++made_.graph_tasks;
-      }
-      const Term kind = is_collective_[static_cast<std::size_t>(i)] ? Term::kCollective
-                        : event.kind == GpuKind::kCopy              ? Term::kCopy
-                        : event.kind == GpuKind::kSet               ? Term::kSet
-                                                                    : Term::kKernel;
-      const std::int32_t lane = made_.device_lane + lane_[static_cast<std::size_t>(i)];
-      const bool meets = !meets_.empty() && meets_[static_cast<std::size_t>(i)];
-      const TaskId task =
-          graph_.add_task(lane, meets ? 0 : us(event.duration_ns) * scaled_kernel(i), gap, i,
-                          static_cast<std::int32_t>(kind));
-      made_.arrivals[static_cast<std::size_t>(i)] = task;
-      made_.device[static_cast<std::size_t>(i)] =
-          meets ? graph_.add_task(lane, 0, 0, i, static_cast<std::int32_t>(kind)) : task;
+    for (std::int32_t i : order) add_device_task(i);
+    made_.end_lane = made_.device_lane + device_.lanes();
+  }
+
+  void add_device_task(std::int32_t i) {
+    const GpuEvent& event = gpu(i);
+    const auto at = static_cast<std::size_t>(i);
+    const std::int32_t previous = device_.previous(i);
+    const std::int32_t lane = made_.device_lane + device_.lane(i);
+    double gap = device_.gap_us(i);
+    if (event.launch < 0) {
+      ++made_.without_launch;
+      // Launched before the window: what the stream does until then is the initial condition.
+      if (previous >= 0) gap = us(event.start_ns - gpu(previous).end_ns());
+    } else if (work_.count(static_cast<std::size_t>(event.launch)) > 1) {
+      ++made_.graph_tasks;
     }
-    made_.end_lane = made_.device_lane + device_lanes_;
+    if (const auto* held = device_.unrecorded(i)) {
+      const double duration =
+          held->since_begin ? std::max(0.0, us(event.start_ns) - gap) : held->us;
+      made_.entries[at] = add_unrecorded(lane, duration, previous >= 0 ? gap : 0, i);
+    }
+    const Term kind = device_.is_collective(i)       ? Term::kCollective
+                      : event.kind == GpuKind::kCopy ? Term::kCopy
+                      : event.kind == GpuKind::kSet  ? Term::kSet
+                                                     : Term::kKernel;
+    const bool meets = !meets_.empty() && meets_[at];
+    const TaskId task = graph_.add_task(lane, meets ? 0 : us(event.duration_ns) * scaled_kernel(i),
+                                        gap, i, static_cast<std::int32_t>(kind));
+    made_.arrivals[at] = task;
+    made_.device[at] =
+        meets ? graph_.add_task(lane, 0, 0, i, static_cast<std::int32_t>(kind)) : task;
+    if (made_.entries[at] < 0) made_.entries[at] = task;
+    exits_[at] = made_.device[at];
+    if (const auto* tail = device_.tail(i)) {
+      exits_[at] = add_unrecorded(lane, tail->us, 0, i);
+      if (tail->launch >= 0) {
+        graph_.add_edge(made_.ends[static_cast<std::size_t>(tail->launch)], exits_[at]);
+      }
+    }
+  }
+
+  TaskId add_unrecorded(std::int32_t lane, double duration_us, double gap_us, std::int32_t event) {
+    return graph_.add_task(lane, duration_us * options_.scale_unrecorded, gap_us, event,
+                           static_cast<std::int32_t>(Term::kUnrecorded));
   }
 
   // ---- edges
   // -------------------------------------------------------------------------------------
 
   TaskId device_end(std::int32_t i) const { return made_.device[static_cast<std::size_t>(i)]; }
+  // Of the unrecorded work before a task, if there is any; and of that behind it.
+  TaskId entry(std::int32_t i) const { return made_.entries[static_cast<std::size_t>(i)]; }
   TaskId device_begin(std::int32_t i) const { return made_.arrivals[static_cast<std::size_t>(i)]; }
+  TaskId exit(std::int32_t i) const { return exits_[static_cast<std::size_t>(i)]; }
 
   void connect() {
     const TaskId clock = graph_.add_task(TaskGraph::kNoLane, start_us_);
@@ -868,8 +565,7 @@ class Builder {
       graph_.add_edge(made_.ends[static_cast<std::size_t>(event)], task, 0,
                       TaskGraph::EdgeKind::kInferred);
     }
-    for (const auto& [source, task, lag] : host_edges_)
-      graph_.add_edge(device_end(source), task, lag);
+    for (const auto& [source, task, lag] : host_edges_) graph_.add_edge(exit(source), task, lag);
     for (std::size_t i = 0; i < trace_.gpu.size(); ++i)
       connect_device(clock, static_cast<std::int32_t>(i));
   }
@@ -903,20 +599,27 @@ class Builder {
 
   void connect_device(TaskId clock, std::int32_t i) {
     const GpuEvent& event = gpu(i);
+    const auto* unrecorded = device_.unrecorded(i);
+    const bool since_begin = unrecorded && unrecorded->since_begin;
+    // What ran since before the window was launched then, the task itself in it.
+    const TaskId begin = since_begin ? device_begin(i) : entry(i);
+    if (since_begin) graph_.add_edge(clock, entry(i));
+    if (unrecorded && unrecorded->after >= 0) {
+      graph_.add_edge(device_end(unrecorded->after), entry(i), 0, TaskGraph::EdgeKind::kInferred);
+    }
     if (event.launch >= 0) {
       const auto call = static_cast<std::size_t>(event.launch);
-      graph_.add_edge(blocks_its_call(i) ? made_.begins[call] : made_.ends[call], device_begin(i),
-                      latency_us(i));
-    } else if (previous_[static_cast<std::size_t>(i)] < 0) {
-      graph_.add_edge(clock, device_begin(i), us(event.start_ns));
+      graph_.add_edge(device_.blocks_its_call(i) ? made_.begins[call] : made_.ends[call], begin,
+                      device_.latency_us(i));
+    } else if (device_.previous(i) < 0) {
+      graph_.add_edge(clock, begin, us(event.start_ns));
     }
-    const auto waits = device_waits_.find(i);
-    if (waits == device_waits_.end()) return;
-    for (const DeviceWait& wait : waits->second) {
+    for (const DeviceStarts::Wait& wait : device_.waits(i)) {
       if (!(wait.held ? options_.rules.held_machine : options_.rules.cross_stream)) continue;
-      const double lag = wait.lag_us.value_or(event_lag_us());
+      double lag = wait.lag_us.value_or(device_.event_lag_us());
+      if (wait.held) lag *= scaled_kernel(wait.task);
       graph_.add_edge(
-          device_end(wait.task), device_begin(i), lag,
+          device_end(wait.task), begin, lag,
           wait.inferred ? TaskGraph::EdgeKind::kInferred : TaskGraph::EdgeKind::kCertain);
       ++made_.event_waits;
     }
@@ -946,14 +649,12 @@ class Builder {
   std::vector<CallWait> waits_;
   CallWork work_;
   ReplayTasks made_;
-  std::map<std::pair<std::int16_t, std::int64_t>, Stream> streams_;  // by device and stream
-  std::vector<bool> is_collective_, takes_part_;
-  std::vector<std::int32_t> lane_, previous_;  // per GPU event
-  std::int32_t device_lanes_ = 0, next_lane_ = 0;
+  DeviceStarts device_;
+  const DeviceStarts::Streams& streams_;
+  std::vector<bool> takes_part_;
+  std::vector<TaskId> exits_;  // per GPU event: unrecorded work behind it, or its own task
+  std::int32_t next_lane_ = 0;
   std::unordered_map<std::int32_t, HostWait> host_waits_;  // by host event
-  std::unordered_map<std::int64_t, std::int32_t> call_of_correlation_;
-  std::unordered_map<std::int32_t, std::vector<DeviceWait>> device_waits_;  // by GPU event
-  Typical latency_, blocking_latency_, gap_, event_lag_;
   std::vector<std::size_t> queue_position_;
   std::vector<OpEnd> op_ends_;
   std::vector<std::size_t> calls_of_op_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "device_starts.hpp"
 #include "perfmodel/graph/call_waits.hpp"
 #include "perfmodel/graph/trace.hpp"
 #include "perfmodel/graph/trace_ops.hpp"
@@ -12,9 +13,6 @@
 #include "perfmodel/schedule/schedule.hpp"
 
 namespace perfmodel {
-
-/// Stamps of whole microseconds let neighbours of one stream overlap by so much.
-inline constexpr double kMostOverlapUs = 1.5;
 
 /// Tasks of one trace in a task graph: host segments and device work as measured, every wait an
 /// edge. Tags: `op` is an index into Trace::host (host tasks: the innermost op or annotation around
@@ -27,12 +25,15 @@ struct ReplayTasks {
   /// Per GPU event: its task; of a collective that meets others, `arrivals` is the task that ends
   /// when the rank is there, and `device` the transfer (duration and edges left to the caller).
   std::vector<TaskGraph::TaskId> device, arrivals;
+  /// Per GPU event: the unrecorded work before it, or it itself.
+  std::vector<TaskGraph::TaskId> entries;
   std::vector<TaskGraph::TaskId> data_loading;  ///< host tasks inside the data loader
 
   std::size_t hand_overs = 0, blocking_copies = 0, synchronisations = 0, event_waits = 0;
   std::size_t inferred_waits = 0, held_tasks = 0, without_launch = 0, graph_tasks = 0;
-  std::size_t unexplained = 0;      ///< device tasks that started late for no known reason
-  double unexplained_us = 0;        ///< by how much, in sum
+  std::vector<UnrecordedWork> unrecorded;  ///< each a task of its own, term kUnrecorded
+  /// Launches that wait for room in the queue: host task, work (into Trace::gpu) that makes room.
+  std::vector<std::pair<TaskGraph::TaskId, std::int32_t>> queued_launches;
   std::size_t queue_depth = 0;      ///< launches that the device accepts ahead of its work
   bool queue_depth_fitted = false;  ///< found in the trace, not assumed
 };

@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "device_starts.hpp"
 #include "perfmodel/graph/event_names.hpp"
 #include "perfmodel/graph/trace_ops.hpp"
 
@@ -147,6 +148,7 @@ class Reporter {
       report_.warnings.push_back(fmt::format(
           "the calls of {} kernels, copies or sets are not in the trace", report_.without_launch));
     }
+    if (auto warning = unrecorded_warning(trace_)) report_.warnings.push_back(std::move(*warning));
   }
 
   const Trace& trace_;

@@ -32,6 +32,16 @@ bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x
 
 }  // namespace
 
+bool too_deep(std::string_view text) {
+  constexpr int kDeepest = 200;
+  int depth = 0, deepest = 0;
+  for (char c : text) {
+    if (c == '[' || c == '{') deepest = std::max(deepest, ++depth);
+    if (c == ']' || c == '}') --depth;
+  }
+  return deepest > kDeepest;
+}
+
 void check_line(std::string_view line) {
   PERFMODEL_CHECK(line.size() <= kLongestLine);
   PERFMODEL_CHECK(std::ranges::none_of(line, is_control));

@@ -20,6 +20,10 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
+/// Whether a JSON text nests deeper than a document in memory may be copied or printed: both
+/// recurse, and the frames of the sanitizers are large. Brackets in strings count too.
+bool too_deep(std::string_view text);
+
 /// What a terminal may be shown: one line of some thousand characters at most, none of them a
 /// control character.
 void check_line(std::string_view line);

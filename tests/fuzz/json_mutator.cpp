@@ -7,22 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "fuzz.hpp"
+
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr int kDeepest = 200;  // printing a document takes stack by depth
-
-int depth_of(const std::uint8_t* data, std::size_t size) {
-  int depth = 0, deepest = 0;
-  for (std::size_t i = 0; i < size; ++i) {
-    if (data[i] == '[' || data[i] == '{') deepest = std::max(deepest, ++depth);
-    if (data[i] == ']' || data[i] == '}') --depth;
-  }
-  return deepest;
-}
 
 class DocumentMutator {
  public:
@@ -136,7 +127,9 @@ class DocumentMutator {
 
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t most, unsigned seed) {
-  if (seed % 3 == 0 || depth_of(data, size) > kDeepest) return LLVMFuzzerMutate(data, size, most);
+  if (seed % 3 == 0 || perfmodel::fuzz::too_deep(perfmodel::fuzz::text_of(data, size))) {
+    return LLVMFuzzerMutate(data, size, most);
+  }
   Json document = Json::parse(data, data + size, nullptr, /*allow_exceptions=*/false);
   if (document.is_discarded()) return LLVMFuzzerMutate(data, size, most);
   DocumentMutator(seed).change(document);

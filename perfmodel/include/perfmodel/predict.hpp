@@ -39,8 +39,9 @@ enum class Term : std::uint8_t {
   kSet,
   kCollective,
   kDataLoading,  ///< waiting for the data loader's workers, in replays
+  kUnrecorded,   ///< device work that the trace does not hold, in replays
 };
-inline constexpr std::size_t kTerms = 11;
+inline constexpr std::size_t kTerms = 12;
 std::string_view to_string(Term term);
 
 struct PredictedKernel {

@@ -21,7 +21,8 @@ struct CallWait {
 /// A stream synchronise waits for the stream of a copy that its thread issued in the last 200 us,
 /// else for the launched task that ends latest before the call's end; `cuda_sync` records decide
 /// where they exist. A copy blocks if its call ends when the copy does: device-to-host copies into
-/// pageable memory always, large pageable host-to-device copies up to 50 us before the copy's end.
+/// pageable memory always. A large host-to-device copy blocks if it starts inside of its call: the
+/// call goes once the last piece of a pageable buffer is staged, before the copy's end.
 /// The own time of a blocking call is what is left after the awaited end.
 std::vector<CallWait> find_call_waits(const Trace& trace);
 

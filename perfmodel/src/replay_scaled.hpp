@@ -1,0 +1,16 @@
+#pragma once
+
+#include <functional>
+
+#include "perfmodel/replay.hpp"
+
+namespace perfmodel {
+
+/// A replay at the asked scales beside the one as recorded: what the scales change is the
+/// difference of the two, what the replay is off by is that of the latter. `run` makes one replay;
+/// errors and medians are filled in here. Errors: a scale below 0 or no number; a what-if on a
+/// replay that is off by more than 10 % (`ReplayOptions::force`).
+Result<Replay> replay_scaled(const ReplayOptions& options,
+                             const std::function<Result<Replay>(const ReplayOptions&)>& run);
+
+}  // namespace perfmodel
