@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "json_kind.hpp"
 #include "json_stream.hpp"
 #include "perfmodel/graph/rewrites/index_skew.hpp"
 #include "perfmodel/graph/rewrites/primitives.hpp"
@@ -105,6 +106,7 @@ class Reader {
       : graph_(graph), limits_(options.limits), salvage_(options.salvage) {}
 
   void head_member(const std::string& key, const std::string& text) {
+    kind_.see(key);
     dom::element value;
     if (text.empty() || checked(parser_.parse(text).get(value))) return;
     std::string_view string;
@@ -112,10 +114,9 @@ class Reader {
     if (key == "pid") to_integer(value, graph_.process_id);
     if (key == "built") graph_.built = value.is_bool() && bool(value);
     if (key == "allow_tf32") graph_.allow_tf32 = value.is_bool() && bool(value);
-    looks_like_trace_ |= key == "deviceProperties" || key == "traceName" || key == "schemaVersion";
   }
 
-  bool looks_like_trace() const { return looks_like_trace_; }
+  const JsonKind& kind() const { return kind_; }
 
   Result<void> piece(JsonStream& stream) {
     dom::element root;
@@ -672,7 +673,7 @@ class Reader {
   Block values_[2];
   CommRecord comm_;
   bool has_comm_ = false;
-  bool looks_like_trace_ = false;
+  JsonKind kind_;
   std::unordered_map<std::string_view, std::vector<std::string_view>> type_cache_;
 };
 
@@ -779,10 +780,8 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
   bool has_trace_events = false;
   for (;;) {
     const auto item = stream.next();
-    if (!item) {
-      // A timed trace is one long member; say so rather than where its text ends.
-      return Unexpected{item.error()};
-    }
+    if (!item && reader.kind().is_sequence()) break;
+    if (!item) return Unexpected{item.error()};
     if (*item == JsonStream::Item::kEnd) break;
     if (*item == JsonStream::Item::kMember) {
       has_trace_events |= stream.member_key() == "traceEvents";
@@ -797,11 +796,12 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
     }
     if (has_trace_events) break;
   }
-  if (has_trace_events || (!stream.array_seen() && reader.looks_like_trace())) {
-    return format_error(file, "/traceEvents",
-                        "expected an execution graph, found a timed (Kineto) trace");
+  if (has_trace_events || !stream.array_seen()) {
+    const std::string found = reader.kind().found();
+    return format_error(file, reader.kind().is_trace() ? "/traceEvents" : "",
+                        found.empty() ? "expected key \"nodes\", found none"
+                                      : "expected an execution graph" + found);
   }
-  if (!stream.array_seen()) return format_error(file, "", "expected key \"nodes\", found none");
   if (graph.nodes.empty()) {
     const std::string lost = stream.salvage_log().first_place();
     return format_error(file, "/nodes",

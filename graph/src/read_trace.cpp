@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <unordered_map>
 
+#include "json_kind.hpp"
 #include "json_stream.hpp"
 #include "perfmodel/graph/event_names.hpp"
 #include "perfmodel/graph/secrets.hpp"
@@ -28,6 +31,7 @@ enum class Category : std::uint8_t {
   kSet,
   kSync,
   kSkipEarly,
+  kIgnored,
 };
 
 Category category_of(std::string_view name) {
@@ -46,7 +50,19 @@ Category category_of(std::string_view name) {
       {"gpu_memset", Category::kSet},
       {"Memset", Category::kSet},
       {"cuda_sync", Category::kSync},
-      {"python_function", Category::kSkipEarly}};
+      {"python_function", Category::kSkipEarly},
+      // What a replay and a summary have no use for.
+      {"ac2g", Category::kIgnored},
+      {"async_cpu_to_gpu", Category::kIgnored},
+      {"fwdbwd", Category::kIgnored},
+      {"forward_backward", Category::kIgnored},
+      {"cpu_instant_event", Category::kIgnored},
+      {"cuda_event", Category::kIgnored},
+      {"external_correlation", Category::kIgnored},
+      {"gpu_user_annotation", Category::kIgnored},
+      {"overhead", Category::kIgnored},
+      {"Trace", Category::kIgnored},
+      {"", Category::kIgnored}};
   const auto known = kNames.find(name);
   return known == kNames.end() ? Category::kOther : known->second;
 }
@@ -157,7 +173,7 @@ class Reader {
       : trace_(trace), limits_(options.limits), salvage_(options.salvage) {}
 
   void head_member(const std::string& key, const std::string& text) {
-    looks_like_graph_ |= key == "nodes";
+    kind_.see(key);
     if (key == "baseTimeNanoseconds") clock_base_ns_ = parse_integer(text, 0);
     if (key != "deviceProperties" && key != "distributedInfo") return;
     simdjson::dom::element value;
@@ -181,7 +197,7 @@ class Reader {
     }
   }
 
-  bool looks_like_graph() const { return looks_like_graph_; }
+  const JsonKind& kind() const { return kind_; }
 
   Result<void> piece(JsonStream& stream) {
     auto error = parse(stream);
@@ -215,6 +231,7 @@ class Reader {
       trace_.warnings.push_back(
           fmt::format("{} bytes that are no valid text were replaced by '?'", repaired_));
     }
+    name_unread();
     rebase();
     sort_events();
     link_launches();
@@ -470,7 +487,11 @@ class Reader {
     Category category = category_of(event.category);
     if (event.category.empty() && !event.duration.empty()) category = Category::kOp;
     trace_.has_python_frames |= category == Category::kSkipEarly;
-    if (category == Category::kOther || category == Category::kSkipEarly) return {};
+    if (category == Category::kOther) note_unread(event.category);
+    if (category == Category::kOther || category == Category::kIgnored ||
+        category == Category::kSkipEarly) {
+      return {};
+    }
     const auto start = parse_stamp(event.ts);
     if (!start || *start < -kMostStamp || *start > kMostStamp) return complaint("/ts", event.ts);
     const auto duration =
@@ -502,6 +523,29 @@ class Reader {
         break;
     }
     return {};
+  }
+
+  // A file may hold any number of categories; the first ones tell enough.
+  void note_unread(std::string_view category) {
+    constexpr std::size_t kMostCategories = 16;
+    constexpr std::size_t kMostLength = 64;
+    category = category.substr(0, kMostLength);
+    const auto known = unread_.find(category);
+    if (known != unread_.end()) {
+      ++known->second;
+    } else if (unread_.size() < kMostCategories) {
+      unread_.emplace(category, 1);
+    }
+  }
+
+  void name_unread() {
+    if (unread_.empty()) return;
+    std::string list;
+    for (const auto& [category, count] : unread_) {
+      list += fmt::format("{}\"{}\" ({})", list.empty() ? "" : ", ", shown_text(category), count);
+    }
+    trace_.unread = std::move(list);
+    trace_.warnings.push_back("events of these categories are not read: " + trace_.unread);
   }
 
   static Complaint complaint(std::string tail, std::string_view found) {
@@ -710,7 +754,8 @@ class Reader {
   std::int64_t clock_base_ns_ = 0;
   std::int32_t last_thread_ = -1;
   std::size_t repaired_ = 0;
-  bool looks_like_graph_ = false;
+  JsonKind kind_;
+  std::map<std::string, std::size_t, std::less<>> unread_;  // events per category
 };
 
 }  // namespace
@@ -731,6 +776,7 @@ Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& o
   Reader reader(trace, options);
   for (;;) {
     const auto item = stream->next();
+    if (!item && reader.kind().is_sequence()) break;
     if (!item) return Unexpected{item.error()};
     if (*item == JsonStream::Item::kEnd) break;
     if (*item == JsonStream::Item::kMember) {
@@ -746,12 +792,11 @@ Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& o
     }
   }
   if (!stream->array_seen()) {
-    return Unexpected{
-        Error{.code = ErrorCode::kFormat,
-              .message = reader.looks_like_graph()
-                             ? "expected a timed (Kineto) trace, found an execution graph"
-                             : "expected key \"traceEvents\", found none",
-              .file = file}};
+    const std::string found = reader.kind().found();
+    return Unexpected{Error{.code = ErrorCode::kFormat,
+                            .message = found.empty() ? "expected key \"traceEvents\", found none"
+                                                     : "expected a timed (Kineto) trace" + found,
+                            .file = file}};
   }
   if (stream->cut_off()) {
     trace.warnings.push_back(stream->cut_text(trace.event_count, "events"));

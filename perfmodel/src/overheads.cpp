@@ -214,9 +214,11 @@ Result<OverheadTable> extract_overheads(std::span<const OverheadSource> sources,
   std::set<std::string> gpus;
   for (const OverheadSource& source : sources) {
     if (source.trace->gpu.empty()) {
-      return Unexpected{Error{.code = ErrorCode::kImpossible,
-                              .message = "expected device activity, found none",
-                              .file = source.trace->source}};
+      return Unexpected{
+          Error{.code = ErrorCode::kImpossible,
+                .message = "expected device activity, found " +
+                           (source.trace->unread.empty() ? "none" : source.trace->unread),
+                .file = source.trace->source}};
     }
     if (!is_of_one_recording(*source.trace)) {
       return Unexpected{Error{.code = ErrorCode::kImpossible,

@@ -140,7 +140,11 @@ class Reporter {
   }
 
   void warn() {
-    if (trace_.gpu.empty()) report_.warnings.push_back("no device activity was recorded");
+    if (trace_.gpu.empty()) {
+      report_.warnings.push_back(trace_.unread.empty()
+                                     ? "no device activity was recorded"
+                                     : "no device activity that is read was recorded");
+    }
     if (steps_.empty()) {
       report_.warnings.push_back("no iteration marks (ProfilerStep#N or Optimizer.step#)");
     }

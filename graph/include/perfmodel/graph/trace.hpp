@@ -96,6 +96,7 @@ struct Trace {
   std::size_t event_count = 0;              ///< entries of traceEvents, of any kind
   std::uint64_t text_bytes = 0;             ///< inflated size of the file
   bool has_python_frames = false;           ///< calls of Python were recorded too (none is kept)
+  std::string unread;  ///< categories of events that are not read, with counts; empty: none
   std::vector<std::string> warnings;
 
   std::string_view name(const HostEvent& event) const { return names.text(event.name); }
