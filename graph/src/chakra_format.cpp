@@ -141,6 +141,17 @@ void for_each_dependency(const ChakraNode& node, Visit&& visit) {
   for (std::uint64_t id : node.data_deps) visit(id, "data");
 }
 
+// Fills the table.
+std::optional<Defect> repeated_id(std::span<const ChakraNode> nodes, IdTable& ids) {
+  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    if (const std::uint32_t other = ids.add(nodes[i].id, i); other != kNowhere) {
+      return Defect{i, fmt::format("expected an id of its own, found {}, the id of node {}",
+                                   nodes[i].id, other)};
+    }
+  }
+  return {};
+}
+
 // Kahn's algorithm; of what it leaves, every node leads to a cycle by its dependencies.
 std::optional<Defect> find_cycle(std::span<const ChakraNode> nodes, const IdTable& ids) {
   const auto count = static_cast<std::uint32_t>(nodes.size());
@@ -200,16 +211,18 @@ std::optional<Defect> find_cycle(std::span<const ChakraNode> nodes, const IdTabl
 
 }  // namespace
 
+std::optional<Defect> find_repeated_id(std::span<const ChakraNode> nodes) {
+  if (nodes.empty()) return {};
+  if (nodes.size() >= kNowhere) return Defect{0, "expected fewer than 2^32 - 1 nodes"};
+  IdTable ids(nodes);
+  return repeated_id(nodes, ids);
+}
+
 std::optional<Defect> find_dependency_defect(std::span<const ChakraNode> nodes) {
   if (nodes.empty()) return {};
   if (nodes.size() >= kNowhere) return Defect{0, "expected fewer than 2^32 - 1 nodes"};
   IdTable ids(nodes);
-  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-    if (const std::uint32_t other = ids.add(nodes[i].id, i); other != kNowhere) {
-      return Defect{i, fmt::format("expected an id of its own, found {}, the id of node {}",
-                                   nodes[i].id, other)};
-    }
-  }
+  if (auto repeated = repeated_id(nodes, ids)) return repeated;
   bool backwards = true;  // every dependency on an earlier node: no cycle
   std::size_t edges = 0;
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {

@@ -99,7 +99,10 @@ struct Defect {
   std::string message;
 };
 
-/// The first id used twice, dependency on no node, or cycle.
+/// The first id used twice.
+std::optional<Defect> find_repeated_id(std::span<const ChakraNode> nodes);
+
+/// The first id used twice, dependency on no node, or cycle: what simulators stop at.
 std::optional<Defect> find_dependency_defect(std::span<const ChakraNode> nodes);
 
 }  // namespace perfmodel::chakra

@@ -5,7 +5,8 @@ namespace perfmodel {
 void JsonKind::see(std::string_view key) {
   if (key == "rocprofiler-sdk-tool") {
     kind_ = Kind::kRocprofiler;
-  } else if (key == "traceEvents" || key == "deviceProperties" || key == "traceName") {
+  } else if (key == "traceEvents" || key == "deviceProperties" || key == "traceName" ||
+             key == "schemaVersion") {
     kind_ = Kind::kTrace;
   } else if (key == "workload_graph") {
     kind_ = Kind::kChakra;

@@ -680,20 +680,20 @@ class Reader {
       }
       return Unexpected{std::move(read.error())};
     }
-    if (salvage_) mend();
-    if (const auto defect = chakra::find_dependency_defect(trace_.nodes)) {
+    if (salvage_) leave_out_repeated();
+    if (const auto defect = chakra::find_repeated_id(trace_.nodes)) {
       const ChakraNode& node = trace_.nodes[defect->node];
       return fail(ErrorCode::kFormat,
                   fmt::format("byte {}, node {} ({}): {}", offsets_[defect->node], defect->node,
                               chakra::describe(node), defect->message));
     }
+    drop_missing_dependencies();
     mask();
     return std::move(trace_);
   }
 
  private:
-  // Leaves out repeated ids and dependencies on what is not there.
-  void mend() {
+  void leave_out_repeated() {
     std::unordered_set<std::uint64_t> ids;
     const std::size_t before = trace_.nodes.size();
     std::size_t kept = 0;
@@ -707,12 +707,6 @@ class Reader {
     }
     trace_.nodes.resize(kept);
     offsets_.resize(kept);
-    std::size_t missing = 0;
-    for (ChakraNode& node : trace_.nodes) {
-      for (auto* list : {&node.ctrl_deps, &node.data_deps}) {
-        missing += std::erase_if(*list, [&](std::uint64_t id) { return !ids.contains(id); });
-      }
-    }
     if (broken_ > 0) {
       trace_.warnings.push_back(
           fmt::format("{} broken nodes were left out, the first one: {}", broken_, first_broken_));
@@ -720,6 +714,20 @@ class Reader {
     if (kept < before) {
       trace_.warnings.push_back(fmt::format(
           "{} nodes were left out because a node before them has their id", before - kept));
+    }
+  }
+
+  // Callers that were still open when a recording stopped are in no file: who waits for them is a
+  // root.
+  void drop_missing_dependencies() {
+    std::unordered_set<std::uint64_t> ids;
+    ids.reserve(trace_.nodes.size());
+    for (const ChakraNode& node : trace_.nodes) ids.insert(node.id);
+    std::size_t missing = 0;
+    for (ChakraNode& node : trace_.nodes) {
+      for (auto* list : {&node.ctrl_deps, &node.data_deps}) {
+        missing += std::erase_if(*list, [&](std::uint64_t id) { return !ids.contains(id); });
+      }
     }
     if (missing > 0) {
       trace_.warnings.push_back(

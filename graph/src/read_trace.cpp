@@ -62,6 +62,8 @@ Category category_of(std::string_view name) {
       {"gpu_user_annotation", Category::kIgnored},
       {"overhead", Category::kIgnored},
       {"Trace", Category::kIgnored},
+      {"unrecorded", Category::kIgnored},  // of timelines written here
+      {"wait", Category::kIgnored},
       {"", Category::kIgnored}};
   const auto known = kNames.find(name);
   return known == kNames.end() ? Category::kOther : known->second;

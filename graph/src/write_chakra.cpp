@@ -642,6 +642,25 @@ Result<void> check_groups(const ChakraJobOptions& options, std::size_t world) {
   return {};
 }
 
+Result<void> check_copies(std::span<const ChakraTrace> ranks, const ChakraJobOptions& options) {
+  PERFMODEL_CHECK(options.copies >= 1);
+  if (options.copies == 1) return {};
+  if (ranks.size() != 1 || !options.groups.empty()) {
+    return fail(ErrorCode::kImpossible, "expected one trace of one group to copy for every rank");
+  }
+  for (const ChakraNode& node : ranks[0].nodes) {
+    const bool one_to_one =
+        node.type == ChakraNodeType::kSend || node.type == ChakraNodeType::kReceive;
+    if (!one_to_one && (node.pg_name.empty() || node.pg_name == "0")) continue;
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("expected collectives of all ranks alone, to write the files of {} ranks "
+                    "from one, found \"{}\" of process group \"{}\"; give every rank's own",
+                    options.copies, node.name, node.pg_name));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> write_chakra(const ChakraTrace& trace, const std::filesystem::path& file) {
@@ -663,6 +682,7 @@ Result<void> write_chakra(std::span<const ChakraTrace> ranks, const std::filesys
     return file;
   };
   if (ranks.empty()) return fail(ErrorCode::kFormat, "expected traces of ranks, found none");
+  if (auto good = check_copies(ranks, options); !good) return good;
   if (auto good = check_groups(options, ranks.size()); !good) return good;
   std::size_t rank = 0;
   if (auto good = Job(ranks, options).check_all(rank); !good) {
@@ -671,8 +691,8 @@ Result<void> write_chakra(std::span<const ChakraTrace> ranks, const std::filesys
   }
 
   std::vector<OutputFile> files;
-  for (rank = 0; rank < ranks.size(); ++rank) {
-    auto out = write_unnamed(ranks[rank], file_of(rank));
+  for (rank = 0; rank < ranks.size() * options.copies; ++rank) {
+    auto out = write_unnamed(ranks[options.copies > 1 ? 0 : rank], file_of(rank));
     if (!out) {
       out.error().file = file_of(rank);
       return Unexpected{out.error()};

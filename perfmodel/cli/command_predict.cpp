@@ -170,6 +170,7 @@ class Run {
 
   PredictOptions options_of(std::size_t rank) const {
     PredictOptions options{.models = &models_, .world_size = arguments_.world};
+    options.keep_calls = !arguments_.timeline.empty();
     if (!arguments_.strategy.empty()) {
       options.scale_out =
           ScaleOut{.world = arguments_.world,
@@ -349,7 +350,13 @@ Result<void> execute(const Arguments& arguments) {
     if (!written) return written;
   }
   if (!arguments.chakra.empty()) {
-    if (auto written = write_chakra(report->chakra, arguments.chakra); !written) return written;
+    // The graph of one rank, on --world of them that do the same.
+    const bool alone = report->chakra.size() == 1 && arguments.world > 1;
+    const std::size_t copies = alone ? static_cast<std::size_t>(arguments.world) : 1;
+    if (auto written = write_chakra(report->chakra, arguments.chakra, {.copies = copies});
+        !written) {
+      return written;
+    }
   }
   if (arguments.json) return print_document(prediction_json(*report));
   return print_report(prediction_text(*report, arguments.top, bold_allowed()));
@@ -425,7 +432,8 @@ Command predict_command(CLI::App& parent) {
       ->type_name("FILE");
   app->add_option(
          "--chakra", arguments->chakra,
-         "Write PREFIX.N.et, Chakra traces for network simulators; N counts the graphs from 0")
+         "Write PREFIX.N.et, Chakra traces for network simulators, one per rank: of the graphs, "
+         "or of --world ranks that all do as the one graph says")
       ->type_name("PREFIX");
   app->add_option("--top", arguments->top, "Rows of the long tables")
       ->check(at_least(0))

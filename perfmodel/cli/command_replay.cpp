@@ -9,6 +9,7 @@
 #include "command.hpp"
 #include "critical_path_report.hpp"
 #include "output.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/replay.hpp"
 #include "read_files.hpp"
 #include "text_table.hpp"
@@ -19,7 +20,7 @@ namespace {
 constexpr double kMostScale = 1e6;
 
 struct Arguments {
-  std::vector<std::string> traces;
+  std::vector<std::string> traces, graphs;
   std::string timeline, chakra;
   ReplayOptions options;
   ReadOptions reading;
@@ -294,9 +295,9 @@ bool is_chakra(const std::string& file) {
 }
 
 Result<Replay> replay_chakra_files(const Arguments& arguments) {
-  if (!arguments.timeline.empty() || !arguments.chakra.empty()) {
+  if (!arguments.timeline.empty() || !arguments.chakra.empty() || !arguments.graphs.empty()) {
     return fail(ErrorCode::kImpossible,
-                "expected Kineto traces for --timeline and --chakra, found Chakra traces");
+                "expected Kineto traces for --timeline, --chakra and --graph, found Chakra traces");
   }
   std::vector<ChakraTrace> traces;
   std::vector<std::string> warnings;
@@ -328,7 +329,14 @@ Result<Replay> replay_files(const Arguments& arguments) {
   }
   const auto traces = read_trace_files(arguments.traces, arguments.reading);
   if (!traces) return Unexpected{traces.error()};
+  std::vector<ExecutionGraph> graphs;
+  for (const std::string& file : arguments.graphs) {
+    auto graph = read_execution_graph(file, arguments.reading);
+    if (!graph) return Unexpected{graph.error()};
+    graphs.push_back(std::move(*graph));
+  }
   ReplayOptions options = arguments.options;
+  options.graphs = graphs;
   options.keep_timeline = !arguments.timeline.empty();
   options.keep_chakra = !arguments.chakra.empty();
   return replay(*traces, options);
@@ -389,6 +397,10 @@ Command replay_command(CLI::App& parent) {
          "--chakra", arguments->chakra,
          "Write PREFIX.N.et, Chakra traces for network simulators; N counts the traces from 0")
       ->type_name("PREFIX");
+  app->add_option("--graph", arguments->graphs,
+                  "Execution graph of each trace: the sizes of its collectives, where the trace "
+                  "did not record them")
+      ->type_name("GRAPH");
   app->add_option("--top", arguments->top, "Rows of the long tables")
       ->check(at_least(0))
       ->capture_default_str()

@@ -21,21 +21,6 @@ double first_start(const std::vector<ChakraTrace>& traces) {
   return first;
 }
 
-// What a stream still did when the range began.
-struct EarlierWork {
-  std::size_t rank;
-  std::uint64_t id;
-  double end_us;
-};
-
-void add_earlier_work(ChakraTrace& trace, const EarlierWork& work, double base_us) {
-  trace.nodes.insert(trace.nodes.begin(), {.id = work.id,
-                                           .name = "device work of the step before",
-                                           .type = ChakraNodeType::kCompute,
-                                           .start_us = base_us,
-                                           .duration_us = std::max(0.0, work.end_us - base_us)});
-}
-
 // A rank that begins later than the first one begins with a host node of that length.
 void add_start(ChakraTrace& trace, double base_us, std::uint64_t id) {
   if (trace.nodes.empty()) return;
@@ -46,8 +31,7 @@ void add_start(ChakraTrace& trace, double base_us, std::uint64_t id) {
   const double late_us = first_us - base_us;
   if (!(late_us >= 1 && late_us < std::numeric_limits<double>::infinity())) return;
   for (ChakraNode& node : trace.nodes) {
-    if (node.is_cpu_op && node.ctrl_deps.empty() && node.data_deps.empty())
-      node.ctrl_deps.push_back(id);
+    if (node.is_cpu_op && node.data_deps.empty()) node.data_deps.push_back(id);
   }
   trace.nodes.insert(trace.nodes.begin(), {.id = id,
                                            .name = "start of the rank",
@@ -84,7 +68,6 @@ std::vector<ChakraTrace> chakra_traces(
     std::vector<std::uint64_t> nodes;  // what a successor waits for: itself, or what it passes on
     bool done = false;
   };
-  std::vector<EarlierWork> earlier;
   std::vector<Placed> placed(count);
   std::vector<ChakraTrace> traces(ranks);
   for (TaskId task : order) {
@@ -92,7 +75,7 @@ std::vector<ChakraTrace> chakra_traces(
     at.done = true;
     const auto described = describe(task);
     if (described) at.rank = described->rank;
-    std::vector<std::uint64_t> ctrl, data;
+    std::vector<std::uint64_t> lane, reasons;
     const auto collect = [&](TaskId from, std::vector<std::uint64_t>& into) {
       const Placed& before = placed[local(from)];
       // A negative lag may place a task before what it depends on: the format cannot say that.
@@ -100,28 +83,26 @@ std::vector<ChakraTrace> chakra_traces(
       for (std::uint64_t node : before.nodes) add_unique(into, node);
     };
     if (const TaskId previous = graph.lane_previous(task); inside(previous)) {
-      collect(previous, ctrl);
-    } else if (previous >= 0 && described && !described->on_host) {
-      earlier.push_back({at.rank, count + 2 + earlier.size(), end(previous)});
-      ctrl.push_back(earlier.back().id);
+      collect(previous, lane);
     }
-    for (TaskId from : predecessors[local(task)]) collect(from, data);
+    reasons = lane;
+    for (TaskId from : predecessors[local(task)]) collect(from, reasons);
     if (!described) continue;
     if (graph.duration_us(task) <= 0 && !described->collective) {
-      at.nodes = std::move(ctrl);
-      for (std::uint64_t node : data) add_unique(at.nodes, node);
+      at.nodes = std::move(reasons);
       continue;
     }
-    std::erase_if(data, [&](std::uint64_t id) {
-      return std::find(ctrl.begin(), ctrl.end(), id) != ctrl.end();
-    });
+    // The device's pause between two tasks of a stream counts to the latter. What a collective
+    // takes is the simulator's to say.
+    const bool paused = !described->on_host && !described->collective && !lane.empty();
+    const double pause = paused ? graph.lane_gap_us(task) : 0;
     ChakraNode node{.id = static_cast<std::uint64_t>(local(task)) + 1,
                     .name = described->name,
                     .type = ChakraNodeType::kCompute,
-                    .ctrl_deps = std::move(ctrl),
-                    .data_deps = std::move(data),
-                    .start_us = start(task),
-                    .duration_us = graph.duration_us(task),
+                    .ctrl_deps = std::move(lane),
+                    .data_deps = std::move(reasons),
+                    .start_us = start(task) - pause,
+                    .duration_us = graph.duration_us(task) + pause,
                     .is_cpu_op = described->on_host};
     if (described->collective) {
       node.type = ChakraNodeType::kCollective;
@@ -134,7 +115,6 @@ std::vector<ChakraTrace> chakra_traces(
     traces[at.rank].nodes.push_back(std::move(node));
   }
   const double base_us = first_start(traces);
-  for (const EarlierWork& work : earlier) add_earlier_work(traces[work.rank], work, base_us);
   for (ChakraTrace& trace : traces) add_start(trace, base_us, count + 1);
   return traces;
 }

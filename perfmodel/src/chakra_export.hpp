@@ -26,9 +26,11 @@ struct ChakraTask {
 /// One trace per rank of the tasks [range.first, range.second), in the order of their start.
 /// `describe` gives nothing for tasks that are no work (meeting points): they are left out, and
 /// what ranks wait for in each other is left to the collectives. What waits for a task without
-/// duration waits for what that waits for. A stream that is busy when the range begins starts with
-/// a node for that, a rank that begins later than the first one with a host node. Lags between
-/// tasks (launch latency, gaps) have no place in the format.
+/// duration waits for what that waits for. `data_deps` hold all that a node waits for, `ctrl_deps`
+/// the order of its thread or stream. A rank that begins later than the first one begins with a
+/// host node. The pause between two tasks of a stream counts to the second one. Other lags (launch
+/// latency) have no place in the format, nor has what a stream still did when the range began: the
+/// first step of a job finds its device idle.
 std::vector<ChakraTrace> chakra_traces(
     const TaskGraph& graph, const Schedule& schedule,
     std::pair<TaskGraph::TaskId, TaskGraph::TaskId> range, std::size_t ranks,

@@ -35,6 +35,7 @@ class RankExplanation {
     sums();
     iterations();
     coverage(item_host_);
+    if (options_.keep_ops && options_.keep_calls) calls();
     if (options_.keep_ops) {
       if (auto done = critical_path(); !done) return Unexpected{done.error()};
       report_ops();
@@ -60,6 +61,8 @@ class RankExplanation {
     const double device_period = end(device.back()) - end(device[device.size() - 2]);
     device_bound_ = !rank_.started && device_period > (1 + kSteadyTolerance) * host;
     period_ = device_bound_ ? device_period : host;
+    made_.device_bound = device_bound_;
+    made_.started = rank_.started;
     host_period_ = host;
     made_.e2e_us = period_ / steps();
     made_.begin_us = begin_;
@@ -114,6 +117,27 @@ class RankExplanation {
     for (std::size_t i = 0; i < program_.items.size(); ++i) {
       auto& phase = p.phases[static_cast<std::size_t>(program_.items[i].phase)];
       phase.wait_us += item_wait_[i] / steps();
+    }
+  }
+
+  // A call that waits begins where the host came to it.
+  void calls() {
+    calls_.assign(program_.items.size(), {});
+    item_end_.assign(program_.items.size(), 0);
+    double before = begin_;
+    for (const auto& placed : tasks_.last_pass()) {
+      if (tasks_.on_device(placed.task)) continue;
+      const Instruction& at = program_.instructions[static_cast<std::size_t>(placed.instruction)];
+      const auto item = static_cast<std::size_t>(at.op);
+      const double until = end(placed.task);
+      item_end_[item] = until - begin_;
+      if (at.kind != Instruction::Kind::kHost) {
+        calls_[item].push_back({.start_us = before - begin_,
+                                .end_us = until - begin_,
+                                .kernel = at.kernel,
+                                .sync = at.sync});
+      }
+      before = until;
     }
   }
 
@@ -288,6 +312,10 @@ class RankExplanation {
           .kernels = std::move(item.kernels),
           .gap_level = item.gap_level,
           .op_level = item.op_level};
+      if (calls_.empty()) continue;
+      PredictedOp& op = made_.ops[static_cast<std::size_t>(positions[i])];
+      op.end_us = item_end_[i];
+      op.calls = std::move(calls_[i]);
     }
   }
 
@@ -335,8 +363,9 @@ class RankExplanation {
   const Schedule& schedule_;
   double begin_ = 0, period_ = 0, host_period_ = 0;
   bool device_bound_ = false;
-  std::vector<double> item_host_, item_wait_, item_start_;
-  std::vector<Intervals> device_;  // per step
+  std::vector<double> item_host_, item_wait_, item_start_, item_end_;
+  std::vector<std::vector<PredictedCall>> calls_;  // per item
+  std::vector<Intervals> device_;                  // per step
   Prediction made_;
 };
 

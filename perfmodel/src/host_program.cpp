@@ -405,11 +405,28 @@ class Writer {
     return work;
   }
 
+  // Of work that no template names: copies as profilers call them.
+  static std::string_view name_of(const TemplateCall& call, const KernelWork& work) {
+    if (call.kind != TemplateCall::Kind::kCopy) return to_string(work.family);
+    switch (call.copy) {
+      case CopyKind::kHostToDevice:
+        return "Memcpy HtoD";
+      case CopyKind::kDeviceToHost:
+        return "Memcpy DtoH";
+      case CopyKind::kDeviceToDevice:
+        return "Memcpy DtoD";
+      case CopyKind::kPeer:
+        return "Memcpy PtoP";
+    }
+    return to_string(work.family);
+  }
+
   PredictedKernel kernel_of(const LoweredCall& lowered) {
     const TemplateCall& call = *lowered.call;
     PredictedKernel kernel{.stream = lowered.stream(), .inferred = lowered.inferred};
     const KernelWork work = work_of(lowered, kernel);
     kernel.family = work.family;
+    if (call.kind != TemplateCall::Kind::kKernel) kernel.copied_bytes = work.bytes_written.value;
     const KernelTimes::Time* traced = nullptr;
     if (options_.kernel_times) {
       traced = options_.kernel_times->find(lowered.node, ordinals_[lowered.node]++);
@@ -418,7 +435,7 @@ class Writer {
     const bool collective = call.collective || work.family == KernelFamily::kCollective ||
                             (as_traced && traced->collective);
     if (name_kernels_ || collective) {  // collectives meet by their names
-      kernel.name = call.kernel.empty() ? to_string(work.family) : std::string_view(call.kernel);
+      kernel.name = !call.kernel.empty() ? std::string_view(call.kernel) : name_of(call, work);
     }
     if (as_traced) {
       kernel.price = {.time = Microseconds{traced->us},

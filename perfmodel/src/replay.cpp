@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "collective_notes.hpp"
 #include "invariants.hpp"
 #include "match_collectives.hpp"
 #include "microseconds.hpp"
@@ -22,7 +23,7 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-// PyTorch's names of element types, as its notes on collectives have them.
+// PyTorch's names of element types, as its notes on collectives have them; 0: not known.
 std::int64_t element_bytes(std::string_view dtype) {
   constexpr std::pair<std::string_view, std::int64_t> kBytes[] = {
       {"Double", 8}, {"Long", 8},     {"Float", 4}, {"Int", 4},  {"Half", 2},
@@ -30,7 +31,7 @@ std::int64_t element_bytes(std::string_view dtype) {
   for (const auto& [name, bytes] : kBytes) {
     if (name == dtype) return bytes;
   }
-  return 1;
+  return dtype.starts_with("Float8") ? 1 : 0;
 }
 
 // Where an iteration begins and ends on the host.
@@ -59,7 +60,7 @@ class Replayer {
     schedule_ = std::move(*schedule);
     if (auto good = check(); !good) return Unexpected{good.error()};
     if (auto done = report(); !done) return Unexpected{done.error()};
-    export_schedule();
+    if (auto done = export_schedule(); !done) return Unexpected{done.error()};
     return std::move(replay_);
   }
 
@@ -574,14 +575,18 @@ class Replayer {
     return steps;
   }
 
-  void export_schedule() {
+  Result<void> export_schedule() {
     const ScheduledReplay scheduled{.traces = traces_,
                                     .ranks = ranks_,
                                     .graph = graph_,
                                     .schedule = schedule_,
                                     .first_task = first_task_};
-    if (options_.keep_chakra) replay_.chakra = replay_chakra(scheduled, collectives_);
-    if (!options_.keep_timeline) return;
+    if (options_.keep_chakra) {
+      auto made = replay_chakra(scheduled, collectives_);
+      if (!made) return Unexpected{made.error()};
+      replay_.chakra = std::move(*made);
+    }
+    if (!options_.keep_timeline) return {};
     std::size_t slowest = 0;
     for (std::size_t r = 0; r < traces_.size(); ++r) {
       if (replay_.ranks[r].critical_path.step_us > replay_.ranks[slowest].critical_path.step_us) {
@@ -589,6 +594,7 @@ class Replayer {
       }
     }
     replay_.timeline = replay_timeline(scheduled, marks_[slowest][window(slowest).second - 1].end);
+    return {};
   }
 
   static std::string several(std::size_t count, std::string_view one, std::string_view more) {
@@ -650,6 +656,20 @@ class Replayer {
 
 Result<Replay> replay(std::span<const Trace> ranks, const ReplayOptions& options) {
   if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected at least one trace, found none");
+  std::vector<Trace> noted;
+  if (!options.graphs.empty()) {
+    if (options.graphs.size() != ranks.size()) {
+      return fail(ErrorCode::kImpossible, fmt::format("expected a graph per trace, found {} for {}",
+                                                      options.graphs.size(), ranks.size()));
+    }
+    noted.assign(ranks.begin(), ranks.end());
+    for (std::size_t r = 0; r < noted.size(); ++r) {
+      if (auto done = note_collectives(options.graphs[r], noted[r]); !done) {
+        return Unexpected{done.error()};
+      }
+    }
+    ranks = noted;
+  }
   return replay_scaled(options, [&](const ReplayOptions& at) { return Replayer(ranks, at).run(); });
 }
 

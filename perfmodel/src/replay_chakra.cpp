@@ -16,8 +16,9 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-// A node is a task that waits for its dependencies alone: files written here hold the order of
-// threads and streams as dependencies, and others' mean what they say.
+// A node is a task that waits for its data_deps alone. Files written here hold the order of threads
+// and streams there too; the ctrl_deps of others name callers, which wait for their callees in
+// turn.
 class ChakraReplayer {
  public:
   ChakraReplayer(std::span<const ChakraTrace> traces, std::span<const std::string> sources,
@@ -58,6 +59,14 @@ class ChakraReplayer {
     const ChakraNode* node = nullptr;
   };
 
+  // A caller that waits for its callee, which waits for it: the caller begins.
+  static bool callee_waits(const ChakraNode& caller, const ChakraNode& callee) {
+    const auto names = [&](const std::vector<std::uint64_t>& list) {
+      return std::find(list.begin(), list.end(), caller.id) != list.end();
+    };
+    return names(callee.ctrl_deps) && names(callee.data_deps);
+  }
+
   double scale(const ChakraNode& node) const {
     if (node.type != ChakraNodeType::kCompute) return 1;
     return node.is_cpu_op ? options_.scale_host : options_.scale_kernels;
@@ -65,6 +74,7 @@ class ChakraReplayer {
 
   Result<void> add_rank(std::size_t r) {
     std::unordered_map<std::uint64_t, TaskId> task_of;
+    std::unordered_map<std::uint64_t, const ChakraNode&> node_of;
     const auto add = [&](const ChakraNode& node, double duration) {
       placed_.push_back({r, &node});
       return graph_.add_task(TaskGraph::kNoLane, duration, 0, static_cast<std::int32_t>(r));
@@ -77,19 +87,16 @@ class ChakraReplayer {
       begins_[r].push_back(add(node, meets ? 0 : node.duration_us * scale(node)));
       ends_[r].push_back(meets ? add(node, node.duration_us) : begins_[r].back());
       task_of[node.id] = ends_[r].back();
+      node_of.emplace(node.id, node);
     }
     for (std::size_t i = 0; i < traces_[r].nodes.size(); ++i) {
-      for (const auto* deps : {&traces_[r].nodes[i].ctrl_deps, &traces_[r].nodes[i].data_deps}) {
-        for (std::uint64_t id : *deps) {
-          const auto from = task_of.find(id);
-          if (from == task_of.end()) {
-            return fail(ErrorCode::kImpossible,
-                        fmt::format("expected dependencies on nodes of the file, found one of node "
-                                    "{} on {} in {}",
-                                    traces_[r].nodes[i].id, id, sources_[r]));
-          }
-          graph_.add_edge(from->second, begins_[r][i]);
-        }
+      const ChakraNode& node = traces_[r].nodes[i];
+      for (std::uint64_t id : node.data_deps) {
+        const auto from = task_of.find(id);
+        if (from == task_of.end() || from->second == ends_[r][i]) continue;  // a root
+        if (callee_waits(node, node_of.at(id))) continue;
+        // Only where nodes wait for each other in a circle one of these is dropped.
+        graph_.add_edge(from->second, begins_[r][i], 0, TaskGraph::EdgeKind::kInferred);
       }
     }
     return {};
@@ -203,7 +210,11 @@ class ChakraReplayer {
       rank.communication.waiting_us +=
           schedule_.start_us[static_cast<std::size_t>(ends_[r][i])] - end(begins_[r][i]);
     }
-    whole.measured_us = until - std::min(first, until);
+    // Files of other tools hold durations only.
+    const auto starts = [](const ChakraNode& node) { return node.start_us > 0; };
+    if (traces_[r].nodes.size() == 1 || std::ranges::any_of(traces_[r].nodes, starts)) {
+      whole.measured_us = until - std::min(first, until);
+    }
     whole.replayed_us = end(last);
     report_arrivals(r, rank.communication);
     rank.communication.exposed_us = union_us(std::move(device)) - union_us(std::move(other));
@@ -294,10 +305,19 @@ class ChakraReplayer {
     replay_.tasks = graph_.size();
     replay_.edges = graph_.edges();
     replay_.warnings.push_back(
-        "a Chakra file has no place for launch latencies and gaps: the replay is shorter by them");
+        "a Chakra file has no place for launch latencies: the replay is shorter by them");
     if (traces_.size() == 1 && replay_.ranks[0].communication.collectives > 0) {
       replay_.warnings.push_back(
           "one rank alone: its collectives move data at once, nobody is waited for");
+    }
+    if (schedule_.dropped_edges > 0) {
+      replay_.warnings.push_back(fmt::format(
+          "{} dependencies closed a circle of nodes that wait for each other and were dropped",
+          schedule_.dropped_edges));
+    }
+    if (std::ranges::all_of(replay_.ranks,
+                            [](const auto& rank) { return rank.iterations[0].measured_us <= 0; })) {
+      replay_.warnings.push_back("no starts in the files: nothing says what was measured");
     }
     if (replay_.collectives_unmatched > 0) {
       replay_.warnings.push_back(

@@ -157,8 +157,36 @@ JobTimeline replay_timeline(const ScheduledReplay& replay, TaskId last) {
   return Drawing(replay).draw(last);
 }
 
-std::vector<ChakraTrace> replay_chakra(const ScheduledReplay& replay,
-                                       std::span<const std::vector<RankCollective>> collectives) {
+namespace {
+
+// The largest buffer of a rank.
+std::int64_t bytes_of(const RankCollective& collective) {
+  const std::int64_t elements = std::max(collective.in_elements, collective.out_elements);
+  return std::max<std::int64_t>(0, elements) * collective.element_bytes;
+}
+
+Result<void> check_sizes(const ScheduledReplay& replay,
+                         std::span<const std::vector<RankCollective>> collectives) {
+  for (std::size_t r = 0; r < collectives.size(); ++r) {
+    const auto unknown = std::ranges::count_if(
+        collectives[r], [](const RankCollective& at) { return bytes_of(at) == 0; });
+    if (unknown == 0) continue;
+    return Unexpected{Error{
+        .code = ErrorCode::kImpossible,
+        .message = fmt::format("expected the sizes of all collectives for a Chakra trace, found "
+                               "none of {} out of {}; --graph gives the execution graph that "
+                               "knows them",
+                               unknown, collectives[r].size()),
+        .file = replay.traces[r].source}};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<ChakraTrace>> replay_chakra(
+    const ScheduledReplay& replay, std::span<const std::vector<RankCollective>> collectives) {
+  if (auto good = check_sizes(replay, collectives); !good) return Unexpected{good.error()};
   std::unordered_map<TaskId, const RankCollective*> by_task;
   for (std::size_t r = 0; r < collectives.size(); ++r) {
     for (const RankCollective& collective : collectives[r]) {
@@ -188,8 +216,7 @@ std::vector<ChakraTrace> replay_chakra(const ScheduledReplay& replay,
     made.collective = chakra_collective(known->second->kind);
     made.process_group = known->second->process_group;
     made.group_size = std::max<std::int64_t>(1, known->second->group_size);
-    const std::int64_t elements = std::max(known->second->in_elements, known->second->out_elements);
-    made.comm_bytes = std::max<std::int64_t>(0, elements) * known->second->element_bytes;
+    made.comm_bytes = bytes_of(*known->second);
     return made;
   };
   return chakra_traces(replay.graph, replay.schedule, {0, static_cast<TaskId>(replay.graph.size())},

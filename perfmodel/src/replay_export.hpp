@@ -24,8 +24,9 @@ struct ScheduledReplay {
 /// that ends with `last`.
 JobTimeline replay_timeline(const ScheduledReplay& replay, TaskGraph::TaskId last);
 
-/// One trace per rank; `collectives` per rank as they were matched.
-std::vector<ChakraTrace> replay_chakra(const ScheduledReplay& replay,
-                                       std::span<const std::vector<RankCollective>> collectives);
+/// One trace per rank; `collectives` per rank as they were matched. Error: collectives of unknown
+/// size, which a simulator would take for nothing.
+Result<std::vector<ChakraTrace>> replay_chakra(
+    const ScheduledReplay& replay, std::span<const std::vector<RankCollective>> collectives);
 
 }  // namespace perfmodel

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "perfmodel/timeline_events.hpp"
@@ -18,6 +20,8 @@ namespace {
 constexpr int kHostProcess = 1, kGpuProcess = 2;  // of the first rank; the next has 3 and 4, ...
 constexpr int kPhaseLane = 1, kFirstHostLane = 10, kFirstStreamLane = 1000;
 
+constexpr std::int64_t kCorrelationsPerRank = 1'000'000'000;
+
 double rounded(double us) { return std::round(us * 1e3) / 1e3; }
 
 // The categories are those of Kineto, so tools for its traces know the colours.
@@ -27,6 +31,14 @@ std::string_view category(KernelFamily family) {
   return "kernel";
 }
 
+std::vector<double> step_ends(const Prediction& prediction) {
+  std::vector<double> ends;
+  for (const auto& iteration : prediction.iterations) {
+    ends.push_back((ends.empty() ? 0 : ends.back()) + iteration.e2e_us);
+  }
+  return ends;
+}
+
 class Writer {
  public:
   Writer(const Prediction& prediction, const TimelineTitle& title, std::size_t rank,
@@ -34,7 +46,12 @@ class Writer {
       : prediction_(prediction),
         events_(events),
         host_process_(kHostProcess + 2 * static_cast<std::int64_t>(rank)),
-        gpu_process_(kGpuProcess + 2 * static_cast<std::int64_t>(rank)) {
+        gpu_process_(kGpuProcess + 2 * static_cast<std::int64_t>(rank)),
+        api_(title.gpu.starts_with("AMD") ? "hip" : "cuda"),
+        ends_(step_ends(prediction)),
+        device_shift_us_(device_shift()),
+        rank_(static_cast<std::int64_t>(rank)),
+        correlation_(rank_ * kCorrelationsPerRank) {
     add_tracks(title);
   }
 
@@ -45,21 +62,17 @@ class Writer {
   };
 
   std::vector<Points> run() {
-    // The host is one serial chain over its threads, so the end of every op follows from the sums.
+    add_steps();
+    add_earlier_work();
     for (const PredictedOp& op : prediction_.ops) {
-      end_ += op.host_us + op.wait_us;
+      hold_host(op);
       add_phase(op);
       points_.push_back({.op = add_op(op)});
-      for (const PredictedKernel& kernel : op.kernels) {
-        points_.back().kernels.push_back(add_kernel(op, kernel));
-      }
+      add_calls(op);
     }
     close_phase();
-    for (const Points& points : points_) {
-      for (const TimelinePoint& kernel : points.kernels) {
-        events_.flow(kLaunchFlow, points.op, kernel);
-      }
-    }
+    add_held_host(steps_end_);
+    for (const auto& [from, to] : launches_) events_.flow(kLaunchFlow, from, to);
     return std::move(points_);
   }
 
@@ -96,13 +109,50 @@ class Writer {
                           .args = args});
   }
 
+  // Readers of traces find the iterations by these.
+  void add_steps() {
+    if (prediction_.ops.empty()) return;
+    const TimelineTrack track = threads_.at(prediction_.ops.front().thread);
+    for (std::size_t i = 0; i < ends_.size(); ++i) {
+      slice(track, "user_annotation", "ProfilerStep#" + std::to_string(i + 1),
+            i == 0 ? 0 : ends_[i - 1], ends_[i], {});
+    }
+    steps_end_ = ends_.empty() ? 0 : ends_.back();
+  }
+
+  // In steady state the device still works for the step before when this one begins.
+  void add_earlier_work() {
+    constexpr int kMostSteps = 64;
+    if (steps_end_ <= 0 || prediction_.started) return;
+    for (int back = kMostSteps; back > 0; --back) {
+      for (const PredictedOp& op : prediction_.ops) {
+        for (const PredictedKernel& kernel : op.kernels) {
+          const auto [start, end] = span(kernel);
+          const double until = end - back * steps_end_;
+          if (until <= 0) continue;
+          const TimelineArg args[] = {{"op", op.name},
+                                      {"step", "before"},
+                                      {"device", rank_},
+                                      {"stream", std::int64_t{kernel.stream}}};
+          slice(streams_.at(kernel.stream), category(kernel.family), kernel.name,
+                std::max(0.0, start - back * steps_end_), until, args);
+        }
+      }
+    }
+  }
+
+  std::pair<double, double> span(const PredictedKernel& kernel) const {
+    const double start = kernel.start_us - device_shift_us_;
+    return {start, start + kernel.waiting_us + kernel.price.time.count()};
+  }
+
   void add_phase(const PredictedOp& op) {
     if (op.phase != phase_) {
       close_phase();
       phase_ = op.phase;
-      phase_start_ = op.start_us;
+      phase_start_ = held_us_ + op.start_us;
     }
-    phase_end_ = end_;
+    phase_end_ = host_end_ = held_us_ + op.end_us;
   }
 
   void close_phase() {
@@ -111,40 +161,104 @@ class Writer {
           phase_start_, phase_end_, {});
   }
 
+  // The launch queue holds a host that runs ahead, here all at once at the end of each step.
+  void hold_host(const PredictedOp& op) {
+    const std::size_t step = step_of(op);
+    if (step == step_) return;
+    if (phase_ >= 0) close_phase();
+    phase_ = -1;
+    add_held_host(ends_[step - 1]);
+    held_us_ = held_before(step);
+    step_ = step;
+  }
+
+  void add_held_host(double until) {
+    if (!prediction_.device_bound || host_end_ >= until) return;
+    slice(threads_.at(prediction_.ops.back().thread), "wait", "held by the full launch queue",
+          host_end_, until, {});
+  }
+
+  // The steps of a host that runs ahead are as long as those of the device, or shorter alike.
+  double pace() const {
+    if (!prediction_.device_bound || ends_.empty()) return 1;
+    return std::min(1.0, prediction_.ops.back().end_us / ends_.back());
+  }
+  std::size_t step_of(const PredictedOp& op) const {
+    constexpr double kRounding = 1e-3;
+    std::size_t step = 0;
+    while (step + 1 < ends_.size() && op.end_us > ends_[step] * pace() + kRounding) ++step;
+    return step;
+  }
+  double held_before(std::size_t step) const {
+    return step == 0 ? 0 : ends_[step - 1] * (1 - pace());
+  }
+
   TimelinePoint add_op(const PredictedOp& op) {
     // Calls of a label have no gap before them and may begin with a wait.
     const bool own_call_of_label =
         op.gap_level == KeyLevel::kMissing && op.op_level == KeyLevel::kMissing;
-    const double start = own_call_of_label ? end_ - op.host_us - op.wait_us : op.start_us;
-    const TimelineTrack track = threads_.at(op.thread);
+    double start = op.start_us;
+    if (own_call_of_label && !op.calls.empty()) start = std::min(start, op.calls.front().start_us);
     const TimelineArg args[] = {{"id", op.id},
                                 {"host_us", rounded(op.host_us)},
                                 {"wait_us", rounded(op.wait_us)},
                                 {"gap_key", to_string(op.gap_level)},
                                 {"op_key", to_string(op.op_level)}};
-    const TimelinePoint point =
-        slice(track, own_call_of_label ? "user_annotation" : "cpu_op", op.name, start, end_, args);
-    if (op.wait_us <= 0) return point;
-    double wait_end = end_;
-    const auto limit = std::lower_bound(device_ends_.begin(), device_ends_.end(), end_);
-    if (limit != device_ends_.begin() && *(limit - 1) > start) wait_end = *(limit - 1);
-    for (const PredictedKernel& kernel : op.kernels) {  // a blocking copy of its own decides
-      const double end = kernel.start_us + kernel.price.time.count();
-      if (end <= end_ && end > start && (wait_end == end_ || end > wait_end)) wait_end = end;
+    return slice(threads_.at(op.thread), own_call_of_label ? "user_annotation" : "cpu_op", op.name,
+                 held_us_ + start, held_us_ + op.end_us, args);
+  }
+
+  void add_calls(const PredictedOp& op) {
+    std::vector<TimelinePoint>& kernels = points_.back().kernels;
+    kernels.resize(op.kernels.size());
+    for (const PredictedCall& call : op.calls) {
+      ++correlation_;
+      const TimelineArg args[] = {{"correlation", correlation_}};
+      const TimelinePoint at = slice(threads_.at(op.thread), api_ + "_runtime", call_name(op, call),
+                                     held_us_ + call.start_us, held_us_ + call.end_us, args);
+      if (call.kernel < 0) continue;
+      const auto k = static_cast<std::size_t>(call.kernel);
+      kernels[k] = add_kernel(op, op.kernels[k]);
+      launches_.emplace_back(at, kernels[k]);
     }
-    wait_end = std::clamp(wait_end, std::min(end_, start + op.wait_us), end_);
-    slice(track, "wait", "wait for the GPU", std::max(start, wait_end - op.wait_us), wait_end, {});
-    return point;
+  }
+
+  std::string call_name(const PredictedOp& op, const PredictedCall& call) const {
+    if (call.kernel >= 0) {
+      const KernelFamily family = op.kernels[static_cast<std::size_t>(call.kernel)].family;
+      return api_ + (family == KernelFamily::kCopy  ? "MemcpyAsync"
+                     : family == KernelFamily::kSet ? "MemsetAsync"
+                                                    : "LaunchKernel");
+    }
+    return api_ + (call.sync == SyncKind::kDevice  ? "DeviceSynchronize"
+                   : call.sync == SyncKind::kEvent ? "EventSynchronize"
+                                                   : "StreamSynchronize");
+  }
+
+  // Of a host that runs ahead, the device's work is that of the steps before. It is drawn as of a
+  // step that finds the device idle: as early as its launches allow.
+  double device_shift() const {
+    if (!prediction_.device_bound) return 0;
+    double earliest = std::numeric_limits<double>::infinity();
+    for (const PredictedOp& op : prediction_.ops) {
+      for (const PredictedCall& call : op.calls) {
+        if (call.kernel < 0) continue;
+        const double start = op.kernels[static_cast<std::size_t>(call.kernel)].start_us;
+        earliest = std::min(earliest, start - held_before(step_of(op)) - call.end_us);
+      }
+    }
+    return std::isfinite(earliest) ? std::max(0.0, earliest) : 0;
   }
 
   TimelinePoint add_kernel(const PredictedOp& op, const PredictedKernel& kernel) {
     const Price& price = kernel.price;
-    const double end = kernel.start_us + kernel.waiting_us + price.time.count();
-    device_ends_.insert(std::upper_bound(device_ends_.begin(), device_ends_.end(), end), end);
+    const auto [start, end] = span(kernel);
     const TimelineArg args[] = {{"op", op.name},
                                 {"op_id", op.id},
-                                {"device", std::int64_t{0}},
+                                {"device", rank_},
                                 {"stream", std::int64_t{kernel.stream}},
+                                {"correlation", correlation_},
+                                {"bytes", static_cast<std::int64_t>(kernel.copied_bytes)},
                                 {"family", to_string(kernel.family)},
                                 {"model", std::string_view(price.model)},
                                 {"bound", to_string(price.bound)},
@@ -155,27 +269,40 @@ class Writer {
                                 {"inferred", true}};
     const std::span<const TimelineArg> shown =
         std::span(args).first(std::size(args) - (kernel.inferred ? 0 : 1));
-    return slice(streams_.at(kernel.stream), category(kernel.family), kernel.name, kernel.start_us,
-                 end, shown);
+    return slice(streams_.at(kernel.stream), category(kernel.family), kernel.name, start, end,
+                 shown);
   }
 
   const Prediction& prediction_;
   TimelineEvents& events_;
   TimelineTrack phases_;
   std::map<std::int32_t, TimelineTrack> threads_, streams_;
-  double end_ = 0;  // of the op at hand
+  double host_end_ = 0, steps_end_ = 0;
   std::int32_t phase_ = -1;
   double phase_start_ = 0, phase_end_ = 0;
   const std::int64_t host_process_, gpu_process_;
-  std::vector<Points> points_;       // per op
-  std::vector<double> device_ends_;  // of the work of the ops before, sorted
+  const std::string api_;
+  const std::vector<double> ends_;  // of the steps
+  const double device_shift_us_;
+  double held_us_ = 0;  // what the host was held so far
+  std::size_t step_ = 0;
+  const std::int64_t rank_;
+  std::int64_t correlation_;
+  std::vector<Points> points_;  // per op
+  std::vector<std::pair<TimelinePoint, TimelinePoint>> launches_;
 };
 
 Result<void> check(const Prediction& prediction) {
-  if (!prediction.ops.empty()) return {};
+  if (prediction.ops.empty()) {
+    return fail(ErrorCode::kImpossible,
+                "expected a prediction that places its ops in time for a timeline, found none "
+                "(method lin gives sums only)");
+  }
+  const auto ends = [](const PredictedOp& op) { return op.end_us > 0; };
+  if (std::ranges::any_of(prediction.ops, ends)) return {};
   return fail(ErrorCode::kImpossible,
-              "expected a prediction that places its ops in time for a timeline, found none "
-              "(method lin gives sums only)");
+              "expected a prediction with the calls of its ops for a timeline, found none "
+              "(PredictOptions::keep_calls)");
 }
 
 // Calls `make` with the head of the timeline.

@@ -779,9 +779,13 @@ TEST(ReplayCommand, WhatIfsAreCalledChangesNotErrors) {
   const Json slow = json_of({"replay", trace, "--scale-host", "2"});
   EXPECT_NEAR(slow["iterations"][0]["replayed_us"], 1716 + 1010 + 4, 0.01);
   const std::string text = run({"replay", trace, "--scale-host", "2"}).out;
-  EXPECT_NE(text.find("changes by"), std::string::npos) << text;
+  EXPECT_NE(text.find("2.730 ms median, 1.716 ms as recorded (+59.09 %)"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("× 2"), std::string::npos) << text;
-  EXPECT_EQ(text.find("error"), std::string::npos) << text;
+  EXPECT_NE(text.find("replay error  0.00 % mean"), std::string::npos) << text;
+  EXPECT_NEAR(slow["iterations"][0]["unscaled_us"], 1716, 0.01);
+  EXPECT_NEAR(slow["iterations"][0]["change"], 1014. / 1716, 1e-5);
+  EXPECT_NEAR(slow["iterations"][0]["error"], 0, 1e-5);
   EXPECT_NE(run({"replay", trace}).out.find("replay error"), std::string::npos);
 }
 
@@ -806,6 +810,38 @@ TEST(ReplayCommand, WindowsAndMistakes) {
   std::ofstream(broken) << whole.substr(0, whole.rfind("cudaStreamSynchronize"));
   expect_complaint({"replay", broken}, 1, "expected");
   EXPECT_TRUE(warns(json_of({"replay", broken, "--salvage"}), "4 complete events were kept"));
+}
+
+TEST(ReplayCommand, DeviceBoundStepsComeBackFromChakraFilesAsPredicted) {
+  const std::string graph = (scratch() / "gpt.json").string();
+  run({"build", "gpt", "--layers", "2", "--hidden", "256", "--heads", "4", "--feed-forward", "1024",
+       "--vocabulary", "5000", "--batch", "16", "--sequence", "256", "-o", graph});
+  for (const std::string strategy : {"ddp", "fsdp"}) {
+    SCOPED_TRACE(strategy);
+    const std::string prefix = (scratch() / ("job_" + strategy)).string();
+    const Json p = json_of({"predict", graph, "--gpu", "p4", "--world", "4", "--strategy", strategy,
+                            "--topology", "pcie", "--chakra", prefix});
+    EXPECT_GT(p["gpu_active_us"], 0.95 * p["e2e_us"].get<double>());
+    Words words = {"replay"};
+    for (int rank = 0; rank < 4; ++rank) {
+      words.push_back(prefix + "." + std::to_string(rank) + ".et");
+    }
+    EXPECT_FALSE(fs::exists(prefix + ".4.et"));
+    const Json again = json_of(words);
+    ASSERT_EQ(again["iterations"].size(), 4U);
+    for (const Json& rank : again["iterations"]) {
+      EXPECT_NEAR(rank["replayed_us"].get<double>() / p["e2e_us"].get<double>(), 1, 0.01);
+    }
+  }
+}
+
+TEST(ReplayCommand, ChakraFilesNeedTheSizesOfCollectives) {
+  const std::string trace = rank_trace(0, 1000, 1);
+  expect_complaint({"replay", trace, "--chakra", (scratch() / "sizes").string()}, 1,
+                   "expected the sizes of all collectives for a Chakra trace, found none of 1");
+  EXPECT_FALSE(fs::exists(scratch() / "sizes.0.et"));
+  expect_complaint({"replay", trace, "--graph", sample("et_plain_2023.json")}, 1,
+                   "expected the collectives of et_plain_2023.json");
 }
 
 // ---- timeline ----------------------------------------------------------------------------------
@@ -834,7 +870,7 @@ TEST(Timeline, SlicesNestOnNamedLanesAndHoldEveryKernel) {
     lanes[lane].emplace_back(event["ts"], event["dur"]);
     EXPECT_GE(event["dur"], 0);
     ops += event["cat"] == "cpu_op";
-    if (event["cat"] == "kernel") {
+    if (event["cat"] == "kernel" && event["args"].value("step", "") != "before") {
       ++kernels;
       for (const char* key : {"model", "bound", "in_range"}) {
         EXPECT_TRUE(event["args"].contains(key)) << key;
@@ -867,14 +903,26 @@ TEST(Timeline, SlicesNestOnNamedLanesAndHoldEveryKernel) {
   }
 }
 
-TEST(Timeline, CanBeReadAsATrace) {
-  const std::string file = (scratch() / "as_trace.json").string();
-  Words words = predict_words(built_graph());
-  words.insert(words.end(), {"--timeline", file});
-  const Json p = json_of(words);
-  const Json trace = json_of({"trace", file});
-  EXPECT_NEAR(trace["gpu_busy_us"], p["gpu_active_us"], 0.5);
-  EXPECT_EQ(trace["gpu"], "NVIDIA Tesla V100-SXM2-16GB");
+TEST(Timeline, CanBeReadAndReplayedAsATrace) {
+  // Once bound by the host, and once by the device, which then lags behind by more than a step.
+  for (const std::string slower : {"1", "300"}) {
+    SCOPED_TRACE(slower);
+    const std::string graph = (scratch() / ("timed_" + slower + ".json")).string();
+    const std::string file = (scratch() / "as_trace.json").string();
+    run({"rewrite", built_graph(), "--scale-kernel", "aten::*=" + slower, "-o", graph});
+    Words words = predict_words(graph);
+    words.insert(words.end(), {"--timeline", file});
+    const Json p = json_of(words);
+    const Json trace = json_of({"trace", file});
+    EXPECT_EQ(trace["gpu"], "NVIDIA Tesla V100-SXM2-16GB");
+    ASSERT_EQ(trace["iterations"].size(), 1U);
+    EXPECT_NEAR(trace["iterations"][0]["wall_us"], p["e2e_us"], 0.01);
+    // Work of the step before is in the file, too.
+    EXPECT_GE(trace["gpu_busy_us"].get<double>(), p["gpu_active_us"].get<double>() - 0.5);
+    const Json replayed = json_of({"replay", file});
+    EXPECT_NEAR(replayed["iterations"][0]["replayed_us"], p["e2e_us"], 0.01);
+    EXPECT_NEAR(replayed["unrecorded_device_us"], 0, 1);
+  }
 }
 
 }  // namespace

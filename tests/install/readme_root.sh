@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The two commands of README.md, from a clone of the last commit, on a bare Debian 12 as its root.
 #
-#   bash tests/install/readme_root.sh [ROOT]
+#   bash tests/install/readme_root.sh [--no-tests] [ROOT]
 #
+# --no-tests leaves out the second command: the first one, an installation, and a program built against it.
 # ROOT is a folder with such a system (bare_debian.sh). PERFMODEL_PUBLIC_DATA and CUDA_HOME (a CUDA
 # toolkit, which Debian 12 has no package of) are seen there if they are set. Prints what the commands
 # print, how long each took, and exits as the second does.
@@ -10,7 +11,10 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/bare_debian.sh"
 
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+tests=yes
+if [[ "${1:-}" == --no-tests ]]; then tests=no; fi
 own_mounts "${BASH_SOURCE[0]}" "$@"
+if [[ "$tests" == no ]]; then shift; fi
 bare_debian "${1:-}"
 mount --rbind /dev "$root/dev"
 mount --make-rslave "$root/dev"
@@ -36,6 +40,7 @@ consumer="cmake --install build/release --prefix /root/installed >/dev/null &&
   cmake -S tests/install/consumer -B /root/consumer -G Ninja -DCMAKE_PREFIX_PATH=/root/installed >/dev/null &&
   cmake --build /root/consumer >/dev/null && /root/consumer/consumer && /root/consumer/c_consumer"
 for command in "bash examples/quickstart.sh" "$consumer" "bash tests/run.sh"; do
+  if [[ "$tests" == no && "$command" == "bash tests/run.sh" ]]; then continue; fi
   step "$command"
   start=$SECONDS
   as_root "${settings[@]}" sh -c "cd /root/perfmodel && $command"

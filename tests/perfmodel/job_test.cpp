@@ -1,4 +1,5 @@
 // Several ranks predicted together, one rank scaled out, and what is written of them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -180,6 +181,48 @@ TEST(PredictJob, ChakraFilesReplayAsPredicted) {
   options.scale_kernels = 2;
   EXPECT_NEAR(replay(job.chakra, names, options)->ranks[1].iterations[0].replayed_us,
               1000 + 9 + 100 + 50 + 3, 1e-6);
+  // All of the order stands in the data dependencies.
+  auto by_data = job.chakra;
+  for (ChakraTrace& rank : by_data) {
+    for (ChakraNode& node : rank.nodes) node.ctrl_deps.clear();
+  }
+  EXPECT_EQ(replay(by_data, names)->ranks[0].iterations[0].replayed_us,
+            again->ranks[0].iterations[0].replayed_us);
+}
+
+// Chakra's converter writes callers as ctrl_deps, lets parents and children wait for each other,
+// and knows no starts.
+TEST(PredictJob, ChakraFilesOfOtherToolsReplay) {
+  ChakraTrace trace;
+  const auto add = [&](std::uint64_t id, double us, bool host, std::vector<std::uint64_t> ctrl,
+                       std::vector<std::uint64_t> data) {
+    trace.nodes.push_back({.id = id,
+                           .name = "n" + std::to_string(id),
+                           .ctrl_deps = std::move(ctrl),
+                           .data_deps = std::move(data),
+                           .duration_us = us,
+                           .is_cpu_op = host});
+  };
+  add(1, 10, true, {99}, {2});    // its caller is in no file; it waits for its callee
+  add(2, 20, true, {1}, {1});     // which waits for it
+  add(3, 100, false, {2}, {2});   // a kernel
+  add(4, 5, true, {1}, {2});      // called by 1, behind 2
+  add(5, 7, false, {4}, {4, 3});  // behind both
+  add(6, 1, true, {}, {7});       // two that wait for each other, neither the other's caller
+  add(7, 1, true, {}, {6});
+  const std::string names[] = {"foreign.et"};
+  const auto made = replay({&trace, 1}, names);
+  ASSERT_TRUE(made) << to_string(made.error());
+  const auto& iteration = made->ranks[0].iterations[0];
+  EXPECT_EQ(iteration.measured_us, 0);
+  EXPECT_NEAR(iteration.replayed_us, 10 + 20 + 100 + 7, 1e-9);
+  EXPECT_THAT(made->warnings, ::testing::Contains(::testing::HasSubstr("closed a circle")));
+  EXPECT_THAT(made->warnings, ::testing::Contains(::testing::HasSubstr("no starts in the files")));
+  ReplayOptions slower;  // compared with the replay as it is, there being nothing else
+  slower.scale_kernels = 2;
+  const auto twice = replay({&trace, 1}, names, slower);
+  ASSERT_TRUE(twice);
+  EXPECT_NEAR(twice->ranks[0].iterations[0].change(), 244. / 137 - 1, 1e-9);
 }
 
 TEST(PredictJob, ChakraFilesThatDoNotFitTogetherAreTold) {
@@ -211,10 +254,17 @@ TEST(PredictJob, ChakraFilesThatDoNotFitTogetherAreTold) {
 
 TEST(PredictJob, TheTimelineShowsRanksOnOneClock) {
   const Case one({"a", "allreduce", "drain"}, 5), two({"a", "allreduce", "drain"}, 5);
-  const JobPrediction job = predict_ranks({&one, &two}, {.rank_start_us = {0, 100}});
+  std::vector<RankInput> inputs = {input(one), input(two)};
+  for (RankInput& rank : inputs) rank.options.keep_calls = true;
+  const JobPrediction job =
+      predict_job(inputs, testing::round_gpu(), {.rank_start_us = {0, 100}}).value();
   const Scratch scratch;
   const Prediction* const ranks[] = {&job.ranks[0], &job.ranks[1]};
   const TimelineTitle titles[] = {{.graph = "zero", .gpu = "G"}, {.graph = "one", .gpu = "G"}};
+  const auto without_calls =
+      write_timeline(predict_ranks({&one}).ranks[0], titles[0], scratch / "none.json");
+  ASSERT_FALSE(without_calls);
+  EXPECT_NE(to_string(without_calls.error()).find("keep_calls"), std::string::npos);
   ASSERT_TRUE(write_timeline(ranks, titles, 0, scratch / "t.json"));
   const auto json = nlohmann::json::parse(std::ifstream(scratch / "t.json"));
   std::set<int> processes;

@@ -12,6 +12,7 @@
 
 #include "perfmodel/critical_path.hpp"
 #include "perfmodel/graph/chakra.hpp"
+#include "perfmodel/graph/event_names.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/kernel_times.hpp"
 #include "perfmodel/overheads.hpp"
@@ -50,9 +51,17 @@ struct PredictedKernel {
   std::int32_t stream = 0;  ///< role: 0 main compute stream
   double start_us = 0;      ///< since the start of the iteration
   double waiting_us = 0;    ///< collectives: from there until the last rank has come
+  double copied_bytes = 0;  ///< of copies and sets
   Price price;
   double given_scale = 1;  ///< by what a rewrite multiplied the predicted time
   bool inferred = false;   ///< only the launch template knows of it
+};
+
+/// A call of an op that gives work to the device or waits for it.
+struct PredictedCall {
+  double start_us = 0, end_us = 0;  ///< since the start of the iteration, waiting included
+  std::int32_t kernel = -1;         ///< into the op's kernels; -1: it only waits
+  SyncKind sync = SyncKind::kNone;
 };
 
 struct PredictedOp {
@@ -63,17 +72,21 @@ struct PredictedOp {
   double start_us = 0, host_us = 0, wait_us = 0;  ///< host_us without waits, T1 before it included
   std::vector<PredictedKernel> kernels;
   KeyLevel gap_level = KeyLevel::kMissing, op_level = KeyLevel::kMissing;
+  double end_us = 0;                 ///< with `PredictOptions::keep_calls`
+  std::vector<PredictedCall> calls;  ///< the same
 };
 
 /// The per-batch time of one graph and what it is made of. Times in microseconds; `ops`, `phases`
 /// and sums are those of one iteration in steady state (the mean, if the graph holds several).
 struct Prediction {
-  double e2e_us = 0;                                 ///< host wall time per iteration
-  double gpu_active_us = 0;                          ///< union of all device work launched in it
-  double gpu_idle_us = 0;                            ///< e2e - active
-  double cpu_us = 0;                                 ///< host busy
-  double wait_us = 0;                                ///< host waiting for the device
-  double kernel_sum_us = 0;                          ///< compute_kernel_us + comm_kernel_us
+  double e2e_us = 0;          ///< host wall time per iteration
+  double gpu_active_us = 0;   ///< union of all device work launched in it
+  double gpu_idle_us = 0;     ///< e2e - active
+  double cpu_us = 0;          ///< host busy
+  double wait_us = 0;         ///< host waiting for the device
+  bool device_bound = false;  ///< the host runs ahead: the step is the device's period
+  bool started = false;       ///< begins at given starts of the ranks: no step before it
+  double kernel_sum_us = 0;   ///< compute_kernel_us + comm_kernel_us
   double compute_kernel_us = 0, comm_kernel_us = 0;  ///< copies and sets count as compute
   std::array<double, kTerms> terms_us{};             ///< sums by term
 
@@ -163,6 +176,7 @@ struct PredictOptions {
   std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< of the graph, [first, last)
   std::optional<ScaleOut> scale_out;  ///< run the graph on so many ranks, all alike
   bool keep_ops = true;               ///< fill `ops` and `critical_path`
+  bool keep_calls = false;            ///< fill the calls of `ops`, for timelines
   std::size_t what_if_steps = 0;      ///< longest steps of the path to schedule again as if free
   double host_scale = 1;          ///< multiplies the host's own time; the device's stays. Above 0.
   bool host_sensitivity = false;  ///< fill `host_sensitivity`, for `kOtherHosts`

@@ -9,6 +9,7 @@
 
 #include "perfmodel/critical_path.hpp"
 #include "perfmodel/graph/chakra.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/trace.hpp"
 #include "perfmodel/job_timeline.hpp"
 #include "perfmodel/rank_report.hpp"
@@ -34,6 +35,8 @@ struct ReplayOptions {
   bool force = false;  ///< answer what-ifs even if the replay itself is off by more than 10 %
   std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< reported, [first, last)
   bool missing_ranks = false;  ///< go on without the ranks that are not given
+  /// Of each trace, its execution graph: the sizes of collectives that the trace did not record.
+  std::span<const ExecutionGraph> graphs;
   ReplayRules rules;
   bool keep_timeline = false, keep_chakra = false;  ///< fill the results of that name
 };
@@ -101,8 +104,9 @@ struct Replay {
 ///
 /// Errors: no iterations and no ops, iterations out of range, a scale below 0, one rank given
 /// twice, ranks of different jobs, collectives that a rank lacks or that differ in size (see
-/// `ReplayOptions::missing_ranks`), a what-if on a replay that is off by more than 10 % itself (see
-/// `ReplayOptions::force`).
+/// `ReplayOptions::missing_ranks`), graphs with other collectives than their traces, Chakra traces
+/// of collectives whose sizes nobody recorded, a what-if on a replay that is off by more than 10 %
+/// itself (see `ReplayOptions::force`).
 Result<Replay> replay(std::span<const Trace> ranks, const ReplayOptions& options = {});
 
 /// The same for Chakra traces, one per rank in the order of the ranks: nodes start after their

@@ -16,14 +16,16 @@ struct TimelineTitle {
 };
 
 /// The predicted steady pass as a Chrome trace, for ui.perfetto.dev or chrome://tracing: a lane
-/// with the phases, a lane per host thread with ops and their waits, a lane per GPU stream. Stamps
-/// are microseconds since the start of the pass; device work may run beyond its end.
+/// with the phases, a lane per host thread with steps, ops and their calls, a lane per GPU stream.
+/// Stamps are microseconds since the start of the pass; device work may run beyond its end. Readers
+/// of Kineto traces find steps, launches and work in it: `replay` gives the predicted step.
 ///
-/// Arrows lead from ops to the work that they launch and along the critical path.
+/// Arrows lead from calls to the work that they launch and along the critical path.
 ///
-/// Ops stand without the gap (T1) before them. A prediction knows how long an op waits, not when:
-/// the wait is drawn so that it ends with the last device work that ends inside the op. Fails for a
-/// prediction without placed ops (method lin, `keep_ops` off).
+/// Ops stand without the gap (T1) before them. Where the host runs ahead of the device, the
+/// device's work is drawn as that of a step which finds it idle, and what the host waits for the
+/// launch queue stands at the step's end. Fails for a prediction without placed ops (method lin,
+/// `keep_ops` or `keep_calls` off).
 Result<std::string> timeline_json(const Prediction& prediction, const TimelineTitle& title);
 
 /// Compressed if the name ends in `.gz`; the file appears whole or not at all.

@@ -110,8 +110,10 @@ struct ChakraNode {
   std::uint64_t id = 0;  ///< unique in the file
   std::string name;
   ChakraNodeType type = ChakraNodeType::kCompute;
-  std::vector<std::uint64_t> ctrl_deps, data_deps;  ///< ids; a node starts after all of both
-  double start_us = 0, duration_us = 0;             ///< whole in files: see write_chakra
+  /// Ids. A node starts after all of `data_deps`; files written here hold every reason there. What
+  /// others mean by `ctrl_deps` differs (callers, in Chakra's converter); simulators honour both.
+  std::vector<std::uint64_t> ctrl_deps, data_deps;
+  double start_us = 0, duration_us = 0;  ///< whole in files: see write_chakra
   ChakraIo inputs, outputs;
 
   bool is_cpu_op = false;
@@ -152,10 +154,12 @@ std::int64_t chakra_comm_size(ChakraCollective collective, std::int64_t buffer_b
 /// as they are. Errors name the byte (of the inflated text) and the node: text that is no such
 /// file, a length beyond the end, a broken message, a text that is no UTF-8, an unknown node or
 /// collective type, an attribute given twice or of the wrong type, negative times or sizes, an id
-/// used twice, a dependency on no node or on itself.
+/// used twice. Dependencies on nodes that are not in the file are dropped with a warning; nodes may
+/// wait for each other, as callers and callees do in files of other tools (`write_chakra` refuses
+/// them).
 ///
 /// With `salvage`, messages before a cut are kept, broken ones and nodes whose id was there before
-/// are left out, and dependencies on what is missing are dropped. Names that look like secrets are
+/// are left out. Names that look like secrets are
 /// masked (perfmodel/graph/secrets.hpp); attributes, arguments and results stay as they are.
 Result<ChakraTrace> read_chakra(const std::filesystem::path& file, const ReadOptions& options = {});
 
@@ -177,6 +181,8 @@ struct ChakraJobOptions {
   /// named in a node must be there, and `<prefix>.groups.json` is written, for ASTRA-sim's
   /// --comm-group-configuration. Without it a group is taken to be the ranks that name it.
   std::map<std::string, std::vector<std::int64_t>> groups;
+  /// The trace of one rank stands for so many: ranks that do the same get the same file.
+  std::size_t copies = 1;
 };
 
 /// Writes a whole job, `<prefix>.<rank>.et`, the index in `ranks` being the rank. All files are
@@ -184,7 +190,8 @@ struct ChakraJobOptions {
 ///
 /// A network simulator stops for ever where the ranks disagree, so besides the errors of one file:
 /// every rank of a group must run the same collectives (type and comm_size) in the same order of
-/// nodes; a send starts at its own rank and has a receive with the same ranks, tag and size.
+/// nodes; a send starts at its own rank and has a receive with the same ranks, tag and size. Copies
+/// are of one trace, in which nobody sends and all collectives are of all ranks.
 Result<void> write_chakra(std::span<const ChakraTrace> ranks, const std::filesystem::path& prefix,
                           const ChakraJobOptions& options = {});
 

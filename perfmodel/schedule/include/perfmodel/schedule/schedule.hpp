@@ -59,6 +59,7 @@ class TaskGraph {
   std::size_t edges() const { return edges_.size(); }
   std::int32_t lanes() const { return static_cast<std::int32_t>(lane_tail_.size()); }
   double duration_us(TaskId task) const { return duration_us_[static_cast<std::size_t>(task)]; }
+  double lane_gap_us(TaskId task) const { return lane_gap_us_[static_cast<std::size_t>(task)]; }
   void set_duration_us(TaskId task, double us) {
     duration_us_[static_cast<std::size_t>(task)] = us;
   }
