@@ -63,7 +63,6 @@ Category category_of(std::string_view name) {
       {"overhead", Category::kIgnored},
       {"Trace", Category::kIgnored},
       {"unrecorded", Category::kIgnored},  // of timelines written here
-      {"wait", Category::kIgnored},
       {"", Category::kIgnored}};
   const auto known = kNames.find(name);
   return known == kNames.end() ? Category::kOther : known->second;

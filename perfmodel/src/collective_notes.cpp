@@ -37,6 +37,11 @@ std::vector<Known> collectives_of(const ExecutionGraph& graph) {
            .process_group = graph.comm_records[static_cast<std::size_t>(node.comm)].process_group});
     }
   }
+  // One group is that of all ranks, whatever each of them calls it.
+  const auto other = [&](const Known& at) { return at.process_group != found[0].process_group; };
+  if (std::ranges::none_of(found, other)) {
+    for (Known& at : found) at.process_group.clear();
+  }
   return found;
 }
 

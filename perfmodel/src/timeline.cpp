@@ -161,7 +161,8 @@ class Writer {
           phase_start_, phase_end_, {});
   }
 
-  // The launch queue holds a host that runs ahead, here all at once at the end of each step.
+  // The launch queue holds a host that runs ahead, here all at once at the end of each step, as a
+  // call that waits for the device.
   void hold_host(const PredictedOp& op) {
     const std::size_t step = step_of(op);
     if (step == step_) return;
@@ -174,8 +175,10 @@ class Writer {
 
   void add_held_host(double until) {
     if (!prediction_.device_bound || host_end_ >= until) return;
-    slice(threads_.at(prediction_.ops.back().thread), "wait", "held by the full launch queue",
-          host_end_, until, {});
+    const TimelineArg args[] = {{"why", std::string_view("held by the full launch queue")},
+                                {"correlation", ++correlation_}};
+    slice(threads_.at(prediction_.ops.back().thread), api_ + "_runtime", api_ + "EventSynchronize",
+          host_end_, until, args);
   }
 
   // The steps of a host that runs ahead are as long as those of the device, or shorter alike.

@@ -24,8 +24,8 @@ struct TimelineTitle {
 ///
 /// Ops stand without the gap (T1) before them. Where the host runs ahead of the device, the
 /// device's work is drawn as that of a step which finds it idle, and what the host waits for the
-/// launch queue stands at the step's end. Fails for a prediction without placed ops (method lin,
-/// `keep_ops` or `keep_calls` off).
+/// launch queue stands at the step's end, as a call that waits for an event. Fails for a prediction
+/// without placed ops (method lin, `keep_ops` or `keep_calls` off).
 Result<std::string> timeline_json(const Prediction& prediction, const TimelineTitle& title);
 
 /// Compressed if the name ends in `.gz`; the file appears whole or not at all.
