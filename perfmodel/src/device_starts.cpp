@@ -364,14 +364,15 @@ std::int32_t DeviceStarts::last_ended_on_device(std::int32_t task) const {
 }
 
 // Nothing that the trace holds kept this task: what did is not in it. It counts from when the task
-// might have begun, or from the end of the device's other work if that is later.
+// might have begun, or from the end of the device's other work if that is later. The first work of
+// a recording waits for what was launched before; the first of a graph, rather for the graph's.
 void DeviceStarts::wait_for_unrecorded(std::int32_t task, double allowed_us) {
   Unrecorded held;
   const std::int32_t before = last_ended_on_device(task);
   double from_us = allowed_us;
-  if (before < 0) {
+  if (before < 0 && !of_graph(task)) {
     held.since_begin = true;
-  } else if (us(gpu(before).end_ns()) > allowed_us) {
+  } else if (before >= 0 && us(gpu(before).end_ns()) > allowed_us) {
     from_us = us(gpu(before).end_ns());
     held.after = before;
   }
