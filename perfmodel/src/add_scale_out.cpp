@@ -235,7 +235,7 @@ class Scaler {
                     .bytes_read = Bytes{in},
                     .bytes_written = Bytes{out},
                     .shape = CollectiveShape{.kind = kind, .world_size = how_.world}};
-    PredictedKernel kernel{.name = kind,
+    PredictedKernel kernel{.name = "nccl:" + std::string(kind),
                            .family = KernelFamily::kCollective,
                            .stream = stream_,
                            .price = model_->price(work, gpu_)};

@@ -405,9 +405,10 @@ class Writer {
     return work;
   }
 
-  // Of work that no template names: copies as profilers call them.
-  static std::string_view name_of(const TemplateCall& call, const KernelWork& work) {
-    if (call.kind != TemplateCall::Kind::kCopy) return to_string(work.family);
+  // Of work that no template names: copies and collectives as recordings call them.
+  static std::string name_of(const TemplateCall& call, const KernelWork& work) {
+    if (const auto* shape = std::get_if<CollectiveShape>(&work.shape)) return "nccl:" + shape->kind;
+    if (call.kind != TemplateCall::Kind::kCopy) return std::string(to_string(work.family));
     switch (call.copy) {
       case CopyKind::kHostToDevice:
         return "Memcpy HtoD";
@@ -418,7 +419,7 @@ class Writer {
       case CopyKind::kPeer:
         return "Memcpy PtoP";
     }
-    return to_string(work.family);
+    return std::string(to_string(work.family));
   }
 
   PredictedKernel kernel_of(const LoweredCall& lowered) {
@@ -435,7 +436,7 @@ class Writer {
     const bool collective = call.collective || work.family == KernelFamily::kCollective ||
                             (as_traced && traced->collective);
     if (name_kernels_ || collective) {  // collectives meet by their names
-      kernel.name = !call.kernel.empty() ? std::string_view(call.kernel) : name_of(call, work);
+      kernel.name = call.kernel.empty() ? name_of(call, work) : call.kernel;
     }
     if (as_traced) {
       kernel.price = {.time = Microseconds{traced->us},
