@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Reads which file includes which, and fails on arrows that point up and on circles.
+
+    python3 tests/structure/include_graph.py [--most-up N] [--most-circles N] [--counts]
+
+Arrows point down: graph <- predictors <- perfmodel <- cli, with schedule and plot below the library;
+kernels_bench stands beside the program. Sources and their headers count as one file, so that a circle
+of headers cannot hide behind their sources. --counts prints what the tree is made of. The limits
+(default 0) are for a tree that is on its way: what is there may go, nothing may come.
+"""
+
+import argparse
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = ("graph", "predictors", "perfmodel", "kernels_bench")
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+# What a room may include, itself aside; rooms are found by the longest prefix.
+BELOW = {
+    "graph": set(),
+    "perfmodel/plot": {"graph"},
+    "perfmodel/schedule": {"graph"},
+    "predictors": {"graph", "perfmodel/plot"},
+    "perfmodel": {"graph", "predictors", "perfmodel/schedule", "perfmodel/plot"},
+    "perfmodel/mpi": {"graph", "predictors", "perfmodel"},
+    "perfmodel/cli": {"graph", "predictors", "perfmodel", "perfmodel/schedule", "perfmodel/plot",
+                      "perfmodel/mpi"},
+    "kernels_bench": {"graph", "predictors", "perfmodel/cli"},
+}
+# Where a quoted path may begin, beside the folder of the file itself.
+SEARCH = ["", "graph/include", "predictors/include", "perfmodel/include", "perfmodel/schedule/include",
+          "perfmodel/plot/include", "graph/src", "predictors/src", "perfmodel/src", "perfmodel/cli", "perfmodel"]
+
+
+def sources():
+    for module in MODULES:
+        for path in sorted((ROOT / module).rglob("*")):
+            if path.suffix in (".cpp", ".hpp", ".h", ".cu"):
+                yield path
+
+
+def room(path):
+    name = path.relative_to(ROOT).as_posix()
+    return max((r for r in BELOW if name.startswith(r + "/")), key=len)
+
+
+def resolve(path, quoted):
+    for folder in [path.parent] + [ROOT / s for s in SEARCH]:
+        candidate = (folder / quoted).resolve()
+        if candidate.is_file() and ROOT in candidate.parents:
+            return candidate
+    return None
+
+
+def includes():
+    """{file: files that it includes}"""
+    return {path: {found for quoted in INCLUDE.findall(path.read_text())
+                   if (found := resolve(path, quoted))} for path in sources()}
+
+
+def back_arrows(graph):
+    return sorted((path, target) for path, targets in graph.items() for target in targets
+                  if room(target) != room(path) and room(target) not in BELOW[room(path)])
+
+
+def pairs(graph):
+    """The same with each source joined to the header that it begins with."""
+    header_of = {}
+    for path, targets in graph.items():
+        if path.suffix != ".cpp":
+            continue
+        own = [t for t in targets if t.stem == path.stem and t.suffix == ".hpp"]
+        if own:
+            header_of[path] = own[0]
+    joined = defaultdict(set)
+    for path, targets in graph.items():
+        name = header_of.get(path, path)
+        joined[name] |= {t for t in targets if t != name}
+    return joined
+
+
+def circles(graph):
+    """Strongly connected groups of more than one file (Tarjan, without recursion)."""
+    order, low, stack, on_stack, found = {}, {}, [], set(), []
+    for start in graph:
+        if start in order:
+            continue
+        work = [(start, iter(sorted(graph[start])))]
+        order[start] = low[start] = len(order)
+        stack.append(start)
+        on_stack.add(start)
+        while work:
+            node, targets = work[-1]
+            for target in targets:
+                if target not in graph:
+                    continue
+                if target not in order:
+                    order[target] = low[target] = len(order)
+                    stack.append(target)
+                    on_stack.add(target)
+                    work.append((target, iter(sorted(graph[target]))))
+                    break
+                if target in on_stack:
+                    low[node] = min(low[node], order[target])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == order[node]:
+                    group = []
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        group.append(member)
+                        if member == node:
+                            break
+                    if len(group) > 1:
+                        found.append(sorted(group))
+    return sorted(found, key=len)
+
+
+def counts():
+    files = list(sources())
+    names = defaultdict(set)
+    for path in files:
+        for name in re.findall(r'"(aten::[A-Za-z0-9_.]+)', path.read_text()):
+            names[name].add(path)
+    mentions = sorted(((len(where), name) for name, where in names.items()), reverse=True)
+    print(f"op names {len(mentions)}, files per name: mean "
+          f"{sum(n for n, _ in mentions) / max(1, len(mentions)):.2f}, most {mentions[0]}")
+    longest = []
+    for path in files:
+        begin = None
+        for number, line in enumerate(path.read_text().split("\n"), 1):
+            opened = re.match(r"(class|struct) (\w+)[^;]*\{$", line)
+            if opened:
+                begin = (number, opened.group(2))
+            elif line == "};" and begin:
+                longest.append((number - begin[0] + 1, begin[1], path.relative_to(ROOT).as_posix()))
+                begin = None
+    above = sorted((c for c in longest if c[0] > 250), reverse=True)
+    print(f"classes above 250 lines: {len(above)}")
+    for lines, name, where in above[:10]:
+        print(f"  {lines:5d} {name} ({where})")
+    print(f"public headers: {sum(1 for p in files if '/include/' in p.as_posix())}")
+    lines = defaultdict(int)
+    for path in files:
+        lines[path.parent.relative_to(ROOT).as_posix()] += path.read_text().count("\n")
+    for folder, number in sorted(lines.items()):
+        print(f"  {number:6d} {folder}")
+    print(f"  {sum(lines.values()):6d} in all")
+
+
+def shown(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--counts", action="store_true")
+    parser.add_argument("--most-up", type=int, default=0)
+    parser.add_argument("--most-circles", type=int, default=0)
+    options = parser.parse_args()
+    if options.counts:
+        counts()
+    graph = includes()
+    arrows, found = back_arrows(graph), circles(pairs(graph))
+    for path, target in arrows:
+        print(f"points up: {shown(path)} -> {shown(target)}")
+    for group in found:
+        print(f"circle of {len(group)}: " + ", ".join(shown(p) for p in group))
+    print(f"{len(graph)} files, {sum(map(len, graph.values()))} arrows, {len(arrows)} up, {len(found)} circles")
+    return 1 if len(arrows) > options.most_up or len(found) > options.most_circles else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
