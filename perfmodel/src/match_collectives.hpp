@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,6 +20,11 @@ struct RankCollective {
   std::int64_t group_size = -1;
   double start_us = 0, end_us = 0;  ///< on the rank's clock
   std::int32_t event = -1;          ///< the caller's index
+
+  /// Of the larger of its buffers; 0: not known.
+  std::int64_t largest_bytes() const {
+    return std::max({std::int64_t{0}, in_elements, out_elements}) * element_bytes;
+  }
 };
 
 /// The collectives of several ranks, those of one rank in start order.

@@ -575,6 +575,25 @@ class Replayer {
     return steps;
   }
 
+  // Simulators want one size from all ranks: uneven all-to-alls count as their largest rank's.
+  std::vector<std::vector<RankCollective>> alike_on_all_ranks() const {
+    std::vector<std::vector<RankCollective>> made = collectives_;
+    for (const auto& members : match_.groups) {
+      std::int64_t most = 0;
+      for (std::size_t r = 0; r < made.size(); ++r) {
+        if (members[r] < 0) continue;
+        most = std::max(most, made[r][static_cast<std::size_t>(members[r])].largest_bytes());
+      }
+      for (std::size_t r = 0; r < made.size(); ++r) {
+        if (members[r] < 0) continue;
+        RankCollective& own = made[r][static_cast<std::size_t>(members[r])];
+        own.in_elements = own.out_elements = most;
+        own.element_bytes = 1;
+      }
+    }
+    return made;
+  }
+
   Result<void> export_schedule() {
     const ScheduledReplay scheduled{.traces = traces_,
                                     .ranks = ranks_,
@@ -582,7 +601,7 @@ class Replayer {
                                     .schedule = schedule_,
                                     .first_task = first_task_};
     if (options_.keep_chakra) {
-      auto made = replay_chakra(scheduled, collectives_);
+      auto made = replay_chakra(scheduled, alike_on_all_ranks());
       if (!made) return Unexpected{made.error()};
       replay_.chakra = std::move(*made);
     }

@@ -159,17 +159,11 @@ JobTimeline replay_timeline(const ScheduledReplay& replay, TaskId last) {
 
 namespace {
 
-// The largest buffer of a rank.
-std::int64_t bytes_of(const RankCollective& collective) {
-  const std::int64_t elements = std::max(collective.in_elements, collective.out_elements);
-  return std::max<std::int64_t>(0, elements) * collective.element_bytes;
-}
-
 Result<void> check_sizes(const ScheduledReplay& replay,
                          std::span<const std::vector<RankCollective>> collectives) {
   for (std::size_t r = 0; r < collectives.size(); ++r) {
     const auto unknown = std::ranges::count_if(
-        collectives[r], [](const RankCollective& at) { return bytes_of(at) == 0; });
+        collectives[r], [](const RankCollective& at) { return at.largest_bytes() == 0; });
     if (unknown == 0) continue;
     return Unexpected{Error{
         .code = ErrorCode::kImpossible,
@@ -216,7 +210,7 @@ Result<std::vector<ChakraTrace>> replay_chakra(
     made.collective = chakra_collective(known->second->kind);
     made.process_group = known->second->process_group;
     made.group_size = std::max<std::int64_t>(1, known->second->group_size);
-    made.comm_bytes = bytes_of(*known->second);
+    made.comm_bytes = known->second->largest_bytes();
     return made;
   };
   return chakra_traces(replay.graph, replay.schedule, {0, static_cast<TaskId>(replay.graph.size())},
