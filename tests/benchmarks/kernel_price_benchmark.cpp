@@ -6,11 +6,11 @@
 #include <random>
 
 #include "inputs.hpp"
-#include "learned/model_file.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/predictors/learned_models.hpp"
 #include "perfmodel/predictors/price_cache.hpp"
 #include "predictors/kernel_mix.hpp"
+#include "price/learned/model_file.hpp"
 
 namespace perfmodel::benchmarks {
 namespace {

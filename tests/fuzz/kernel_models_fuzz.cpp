@@ -2,10 +2,10 @@
 #include <cmath>
 
 #include "fuzz.hpp"
-#include "learned/model_file.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/kernel_work.hpp"
 #include "perfmodel/predictors/learned_models.hpp"
+#include "price/learned/model_file.hpp"
 
 using namespace perfmodel;
 

@@ -5,12 +5,12 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "emit/activation.hpp"
-#include "emit/loss.hpp"
-#include "emit/pointwise.hpp"
-#include "emit/reduction.hpp"
+#include "build/emit/activation.hpp"
+#include "build/emit/loss.hpp"
+#include "build/emit/pointwise.hpp"
+#include "build/emit/reduction.hpp"
+#include "build/models/vision_layers.hpp"
 #include "graph_comparison.hpp"
-#include "models/vision_layers.hpp"
 #include "perfmodel/graph/build_mlp.hpp"
 #include "perfmodel/graph/build_resnet.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"

@@ -1,4 +1,4 @@
-#include "byte_source.hpp"
+#include "base/byte_source.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

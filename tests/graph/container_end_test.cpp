@@ -1,4 +1,4 @@
-#include "container_end.hpp"
+#include "json/container_end.hpp"
 
 #include <gtest/gtest.h>
 

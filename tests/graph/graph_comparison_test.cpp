@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "emit/memory.hpp"
-#include "emit/views.hpp"
+#include "build/emit/memory.hpp"
+#include "build/emit/views.hpp"
 
 namespace perfmodel {
 namespace {

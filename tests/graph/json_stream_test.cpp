@@ -1,4 +1,4 @@
-#include "json_stream.hpp"
+#include "json/json_stream.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -8,13 +8,13 @@
 #include <set>
 #include <string>
 
-#include "emit/optimizers.hpp"
+#include "build/emit/optimizers.hpp"
+#include "build/models/training_step.hpp"
 #include "graph_comparison.hpp"
-#include "models/training_step.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "rewrites/dialect.hpp"
-#include "rewrites/graph_copy.hpp"
-#include "rewrites/optimizer_reader.hpp"
+#include "rewrite/dialect.hpp"
+#include "rewrite/graph_copy.hpp"
+#include "rewrite/optimizer_reader.hpp"
 
 namespace perfmodel {
 namespace {

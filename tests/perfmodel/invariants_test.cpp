@@ -1,5 +1,5 @@
 // Each invariant, broken by hand.
-#include "invariants.hpp"
+#include "predict/invariants.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "host_program.hpp"
+#include "program/host_program.hpp"
 
 namespace perfmodel {
 namespace {

@@ -1,4 +1,4 @@
-#include "match_collectives.hpp"
+#include "predict/match_collectives.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

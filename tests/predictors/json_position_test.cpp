@@ -1,11 +1,11 @@
 // Where JSON files are wrong: pointers, keys that stand twice, lines and columns.
-#include "json_position.hpp"
+#include "files/json_position.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "json_file.hpp"
+#include "files/json_file.hpp"
 
 namespace perfmodel {
 namespace {

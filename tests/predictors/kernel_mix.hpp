@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "learned/learned_model.hpp"
 #include "perfmodel/predictors/kernel_work.hpp"
+#include "price/learned/learned_model.hpp"
 
 /// Made-up kernels and models to price them with, for tests and benchmarks of speed.
 namespace perfmodel::testing {

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <thread>
 
-#include "learned/model_file.hpp"
 #include "perfmodel/predictors/kernel_work.hpp"
 #include "perfmodel/predictors/price_cache.hpp"
+#include "price/learned/model_file.hpp"
 #include "price_matchers.hpp"
 
 namespace perfmodel {

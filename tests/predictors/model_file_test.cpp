@@ -1,4 +1,4 @@
-#include "learned/model_file.hpp"
+#include "price/learned/model_file.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

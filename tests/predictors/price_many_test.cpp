@@ -7,8 +7,8 @@
 
 #include "graph_fixture.hpp"
 #include "kernel_mix.hpp"
-#include "learned/model_file.hpp"
 #include "perfmodel/predictors/learned_models.hpp"
+#include "price/learned/model_file.hpp"
 #include "price_matchers.hpp"
 
 namespace perfmodel {

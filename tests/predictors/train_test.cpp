@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "learned/model_file.hpp"
 #include "made_campaign.hpp"
 #include "made_kernels.hpp"
 #include "perfmodel/predictors/kernel_work.hpp"
 #include "perfmodel/predictors/learned_models.hpp"
+#include "price/learned/model_file.hpp"
 
 namespace perfmodel {
 namespace {

@@ -1,4 +1,4 @@
-#include "learned/tree_ensemble.hpp"
+#include "price/learned/tree_ensemble.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "csv_file.hpp"
+#include "files/csv_file.hpp"
 
 namespace perfmodel::sharding {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "json_file.hpp"
+#include "files/json_file.hpp"
 #include "perfmodel/sharding/embedding_shards.hpp"
 
 /// Names in files of tables and plans.

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "ops/embedding_nodes.hpp"
+#include "lower/ops/embedding_nodes.hpp"
 
 namespace perfmodel::sharding {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "files/json_file.hpp"
 #include "fingerprint.hpp"
-#include "json_file.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/topology.hpp"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "../learned/tree_ensemble.hpp"
 #include "perfmodel/result.hpp"
+#include "price/learned/tree_ensemble.hpp"
 
 namespace perfmodel::training {
 

@@ -8,9 +8,9 @@
 #include <set>
 #include <utility>
 
-#include "../kernels/terms.hpp"
-#include "../learned/learned_model.hpp"
 #include "booster.hpp"
+#include "price/kernels/terms.hpp"
+#include "price/learned/learned_model.hpp"
 
 namespace perfmodel::training {
 namespace {

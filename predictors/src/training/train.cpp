@@ -10,9 +10,9 @@
 #include <set>
 #include <tuple>
 
-#include "../learned/learned_model.hpp"
-#include "../learned/model_file.hpp"
 #include "perfmodel/predictors/training/sampling.hpp"
+#include "price/learned/learned_model.hpp"
+#include "price/learned/model_file.hpp"
 
 namespace perfmodel::training {
 namespace {

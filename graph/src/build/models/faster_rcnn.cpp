@@ -1,0 +1,214 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "build/emit/activation.hpp"
+#include "build/emit/concat.hpp"
+#include "build/emit/detection.hpp"
+#include "build/emit/loss.hpp"
+#include "build/emit/memory.hpp"
+#include "build/emit/pointwise.hpp"
+#include "build/emit/reduction.hpp"
+#include "build/emit/views.hpp"
+#include "config_checks.hpp"
+#include "perfmodel/graph/build_faster_rcnn.hpp"
+#include "resnet_layers.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr double kOverlap = 0.7, kBeta = 1.0 / 9;
+constexpr std::int64_t kStride = 32;  // of the last stage
+
+ResnetConfig backbone() { return *resnet_preset("resnet50"); }
+
+std::int64_t map_size(const FasterRcnnConfig& config) {
+  return (config.resolution + kStride - 1) / kStride;
+}
+
+std::int64_t anchors_per_image(const FasterRcnnConfig& config) {
+  return map_size(config) * map_size(config) * config.anchors;
+}
+
+Result<void> check(const FasterRcnnConfig& config) {
+  const auto good = all_good(
+      {expect_at_least("batch", 1, config.batch),
+       expect_at_least("resolution", kStride + 1, config.resolution),
+       expect_at_least("classes", 2, config.classes), expect_at_least("anchors", 1, config.anchors),
+       expect_at_least("kept", 1, config.kept), expect_at_least("sampled", 1, config.sampled),
+       expect_at_least("sampled anchors", 1, config.sampled_anchors),
+       expect_at_least("hidden", 1, config.hidden),
+       expect_countable("image", {config.batch, 64, config.resolution, config.resolution}),
+       expect_countable("anchors", {config.batch, anchors_per_image(config), 4}),
+       expect_countable("regions", {config.batch, config.sampled, 2048, 49}),
+       expect_countable("boxes", {config.batch, config.sampled, config.classes, 4}),
+       expect_countable("hidden", {config.hidden, config.hidden})});
+  if (!good) return good;
+  if (config.candidates < config.kept || config.candidates > anchors_per_image(config)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("candidates: expected at least the {} that are kept and at most the "
+                            "{} anchors of an image, found {}",
+                            config.kept, anchors_per_image(config), config.candidates));
+  }
+  if (config.sampled > config.kept) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("sampled: expected at most the {} regions that are kept, found {}",
+                            config.kept, config.sampled));
+  }
+  if (!config.training.pytorch.on_gpu()) {
+    return fail(ErrorCode::kImpossible, "device: expected gpu, found cpu");
+  }
+  return {};
+}
+
+class FasterRcnnBuilder {
+ public:
+  explicit FasterRcnnBuilder(const FasterRcnnConfig& config)
+      : config_(config), step_(config.training), trunk_(step_, backbone()) {
+    const std::int64_t channels = ResnetTrunk::channels(backbone()).back();
+    rpn_ = make_conv(step_, channels, channels, {3, 3}, {.padding = {1, 1}}, true);
+    objectness_ = make_conv(step_, channels, config.anchors, {1, 1}, {}, true);
+    offsets_ = make_conv(step_, channels, 4 * config.anchors, {1, 1}, {}, true);
+    first_ = make_linear(step_, channels * 49, config.hidden);
+    second_ = make_linear(step_, config.hidden, config.hidden);
+    classes_ = make_linear(step_, config.hidden, config.classes);
+    boxes_ = make_linear(step_, config.hidden, 4 * config.classes);
+  }
+
+  ExecutionGraph build() {
+    TrainingStep::Parts parts;
+    parts.inputs = [this] { copy_batch(); };
+    parts.forward = [this] { return forward(); };
+    return step_.run(parts);
+  }
+
+ private:
+  void copy_batch() {
+    const std::int64_t picked = config_.batch * config_.sampled_anchors;
+    const std::int64_t regions = config_.batch * config_.sampled;
+    const std::int64_t size = config_.resolution;
+    image_ = step_.input(DType::kFloat32, {config_.batch, 3, size, size});
+    anchors_ = step_.input(DType::kFloat32, {config_.batch * anchors_per_image(config_), 4});
+    picked_anchors_ = step_.input(DType::kInt64, {picked});
+    is_object_ = step_.input(DType::kFloat32, {picked});
+    anchor_targets_ = step_.input(DType::kFloat32, {picked, 4});
+    picked_regions_ = step_.input(DType::kInt64, {config_.sampled});
+    region_classes_ = step_.input(DType::kInt64, {regions});
+    picked_boxes_ = step_.input(DType::kInt64, {regions});
+    box_targets_ = step_.input(DType::kFloat32, {regions, 4});
+  }
+
+  TensorRef forward() {
+    const TensorRef features = trunk_.stages(image_, 1).front();
+    const TensorRef x = relu_in_place(tape_, apply(step_, rpn_, features));
+    const TensorRef scores = per_anchor(apply(step_, objectness_, x), 1);
+    const TensorRef offsets = per_anchor(apply(step_, offsets_, x), 4);
+    const TensorRef proposal_loss = proposals_loss(scores, offsets);
+    const TensorRef regions = propose(scores, offsets);
+    return add(tape_, regions_loss(features, regions), proposal_loss);
+  }
+
+  // [B, A * width, H, W] -> [B * H * W * A] or, for more than one number, [..., width].
+  TensorRef per_anchor(TensorRef x, std::int64_t width) {
+    const std::int64_t size = map_size(config_);
+    if (width == 1) return reshape(tape_, permute(tape_, x, {0, 2, 3, 1}), {-1});
+    const TensorRef split = view(tape_, x, {config_.batch, config_.anchors, width, size, size});
+    return reshape(tape_, permute(tape_, split, {0, 3, 4, 1, 2}), {-1, width});
+  }
+
+  TensorRef proposals_loss(TensorRef scores, TensorRef offsets) {
+    const TensorRef objects = binary_cross_entropy_with_scores(
+        tape_, pick_rows(tape_, scores, picked_anchors_), is_object_);
+    const TensorRef boxes =
+        smooth_l1_sum(tape_, pick_rows(tape_, offsets, picked_anchors_), anchor_targets_, kBeta);
+    return add(tape_, objects, div(tape_, boxes, static_cast<int>(graph_.numel(is_object_))));
+  }
+
+  // Without gradient: the best anchors of every image, moved by their offsets, of overlapping ones
+  // the best; the regions of all images with the number of their image in front.
+  TensorRef propose(TensorRef scores, TensorRef offsets) {
+    const std::int64_t batch = config_.batch, count = anchors_per_image(config_);
+    const TensorRef moved = decode(offsets);
+    const TensorRef all = view(graph_, moved, {batch, count, 4});
+    const TensorRef rated = view(graph_, detached(scores), {batch, count});
+    const Shape best_shape = {batch, config_.candidates};
+    const TensorRef best = graph_.new_tensor(DType::kInt64, best_shape);
+    graph_.leaf_op("aten::topk", {rated, config_.candidates, 1, true, true},
+                   {graph_.new_tensor(DType::kFloat32, best_shape), best});
+    std::vector<TensorRef> regions;
+    for (std::int64_t i = 0; i < batch; ++i) {
+      const TensorRef rows = select(graph_, best, 0, i);
+      const TensorRef boxes = pick_rows(graph_, select(graph_, all, 0, i), rows);
+      const TensorRef values = pick_rows(graph_, select(graph_, rated, 0, i), rows);
+      const TensorRef kept = non_maximum_suppression(graph_, boxes, values, kOverlap, config_.kept);
+      const TensorRef chosen = pick_rows(graph_, pick_rows(graph_, boxes, kept), picked_regions_);
+      regions.push_back(with_image_number(chosen));
+    }
+    return cat(graph_, regions, 0);
+  }
+
+  // Centre and size of an anchor, moved and scaled, then clipped to the image.
+  TensorRef decode(TensorRef offsets) {
+    const TensorRef scaled = binary(graph_, "aten::mul.Tensor", detached(offsets), anchors_);
+    const TensorRef moved = binary(graph_, "aten::add.Tensor", scaled, anchors_);
+    const TensorRef grown = unary(graph_, "aten::exp", moved);
+    const TensorRef clipped = like(graph_, grown);
+    graph_.leaf_op("aten::clamp", {grown, 0, config_.resolution}, {clipped});
+    return clipped;
+  }
+
+  TensorRef with_image_number(TensorRef boxes) {
+    const std::int64_t count = graph_.shape(boxes)[0];
+    const TensorRef number = graph_.new_tensor(DType::kFloat32, {count, 1});
+    graph_.begin_op("aten::full_like", {boxes, 0, kNone, kNone, kNone, kNone, kNone});
+    graph_.leaf_op("aten::fill_.Scalar", {number, 0}, {number});
+    graph_.end_op({number});
+    return cat(graph_, {number, boxes}, 1);
+  }
+
+  TensorRef detached(TensorRef x) {
+    const TensorRef made = contiguous_view(graph_, x, graph_.shape(x));
+    graph_.begin_op("aten::detach", {x});
+    graph_.begin_plain("detach", {x});
+    graph_.end_op();
+    graph_.end_op({made});
+    return made;
+  }
+
+  TensorRef regions_loss(TensorRef features, TensorRef regions) {
+    const RoiAlign align = {.size = 7, .samples = 2, .scale = 1.0 / kStride};
+    TensorRef x = flatten(tape_, roi_align(tape_, features, regions, align), 1);
+    x = relu(tape_, apply(step_, first_, x));
+    x = relu(tape_, apply(step_, second_, x));
+    const TensorRef classes = apply(step_, classes_, x);
+    const TensorRef boxes = reshape(tape_, apply(step_, boxes_, x), {-1, 4});
+    const TensorRef loss = cross_entropy(tape_, classes, region_classes_);
+    const TensorRef off =
+        smooth_l1_sum(tape_, pick_rows(tape_, boxes, picked_boxes_), box_targets_, kBeta);
+    return add(tape_, loss, div(tape_, off, static_cast<int>(graph_.numel(region_classes_))));
+  }
+
+  const FasterRcnnConfig& config_;
+  TrainingStep step_;
+  GraphBuilder& graph_ = step_.graph();
+  AutogradTape& tape_ = step_.tape();
+  ResnetTrunk trunk_;
+  ConvLayer rpn_, objectness_, offsets_;
+  LinearLayer first_, second_, classes_, boxes_;
+  TensorRef image_, anchors_, picked_anchors_, is_object_, anchor_targets_;
+  TensorRef picked_regions_, region_classes_, picked_boxes_, box_targets_;
+};
+
+}  // namespace
+
+Result<FasterRcnnConfig> faster_rcnn_preset(std::string_view name) {
+  if (name == "faster_rcnn") return FasterRcnnConfig();
+  return unknown_preset("a Faster R-CNN preset", name, {"faster_rcnn"});
+}
+
+Result<ExecutionGraph> build_faster_rcnn(const FasterRcnnConfig& config) {
+  if (auto good = check(config); !good) return Unexpected{good.error()};
+  return FasterRcnnBuilder(config).build();
+}
+
+}  // namespace perfmodel

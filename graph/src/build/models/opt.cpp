@@ -1,0 +1,209 @@
+#include "perfmodel/graph/build_opt.hpp"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "build/emit/activation.hpp"
+#include "build/emit/dropout.hpp"
+#include "build/emit/embedding_lookup.hpp"
+#include "build/emit/factory.hpp"
+#include "build/emit/matmul.hpp"
+#include "build/emit/memory.hpp"
+#include "build/emit/pointwise.hpp"
+#include "build/emit/softmax.hpp"
+#include "build/emit/views.hpp"
+#include "transformer_parts.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr double kEps = 1e-5;
+constexpr double kLowest = std::numeric_limits<float>::lowest();
+constexpr std::int64_t kPositionOffset = 2;  // rows that no token uses
+constexpr std::int64_t kPaddingRow = 1;
+
+struct Layer {
+  LinearWeights key, value, query, attention_out, wide, narrow;
+  NormWeights first, second;
+};
+
+class OptBuilder {
+ public:
+  explicit OptBuilder(const OptConfig& config) : config_(config), step_(config.training) {}
+
+  ExecutionGraph build() {
+    make_parameters();
+    TensorRef tokens, labels;
+    TrainingStep::Parts parts;
+    parts.inputs = [&] {
+      tokens = step_.input(DType::kInt64, {config_.batch, config_.sequence});
+      labels = step_.input(DType::kInt64, {config_.batch, config_.sequence});
+    };
+    parts.forward = [&] { return token_loss(tape_, scores(tokens), labels, true); };
+    return step_.run(parts);
+  }
+
+ private:
+  void make_parameters() {
+    const std::int64_t width = config_.hidden;
+    words_ = step_.parameter({config_.vocabulary, width});
+    positions_ = step_.parameter({config_.positions + kPositionOffset, width});
+    norm_ = make_layer_norm(step_, width);
+    for (std::int64_t i = 0; i < config_.layers; ++i) {
+      Layer& layer = layers_.emplace_back();
+      for (LinearWeights* weights :
+           {&layer.key, &layer.value, &layer.query, &layer.attention_out}) {
+        *weights = make_linear(step_, width, width);
+      }
+      layer.first = make_layer_norm(step_, width);
+      layer.wide = make_linear(step_, width, config_.feed_forward);
+      layer.narrow = make_linear(step_, config_.feed_forward, width);
+      layer.second = make_layer_norm(step_, width);
+    }
+  }
+
+  // Position of each token among those that are no padding, two rows on.
+  TensorRef position_ids(TensorRef mask) {
+    const TensorRef whole = graph_.new_tensor(DType::kInt64, graph_.shape(mask));
+    graph_.leaf_op("aten::to.dtype", {mask, scalar_type_code(DType::kInt64), false, false, kNone},
+                   {whole}, tape_.sequence());
+    const TensorRef counted = like(graph_, whole);
+    graph_.leaf_op("aten::cumsum", {whole, 1, kNone}, {counted}, tape_.sequence());
+    const TensorRef places = mul(tape_, counted, whole);
+    const TensorRef from_zero =
+        binary(graph_, "aten::sub.Tensor", places, Number(1), tape_.sequence());
+    return add(tape_, from_zero, static_cast<int>(kPositionOffset));
+  }
+
+  // 0 where a token may be looked at, else the lowest number; [B, 1, S, S].
+  TensorRef additive_mask(TensorRef padding) {
+    const std::int64_t length = config_.sequence;
+    const TensorRef future = full(graph_, {length, length}, kLowest);
+    const TensorRef line = arange(graph_, length);
+    const TensorRef next = view(tape_, add(tape_, line, 1), {length, 1});
+    const TensorRef past = pointwise_result(graph_, {line, next}, DType::kBool);
+    graph_.leaf_op("aten::lt.Tensor", {line, next}, {past}, tape_.sequence());
+    graph_.leaf_op("aten::masked_fill_.Scalar", {future, past, 0}, {future}, tape_.sequence());
+    const Shape shape = {config_.batch, 1, length, length};
+    TensorRef causal = unsqueeze(tape_, unsqueeze(tape_, future, 0), 1);
+    causal = index_all(tape_, index_all(tape_, causal, 2), 3);
+    causal = expand(tape_, causal, shape);
+
+    TensorRef wide = unsqueeze(tape_, unsqueeze(tape_, index_all(tape_, padding, 0), 1), 2);
+    wide = expand(tape_, index_all(tape_, wide, 3), shape);
+    to_same_dtype(graph_, wide, tape_.sequence());
+    const TensorRef inverted = subtract_from(tape_, 1.0, wide);
+    const TensorRef padded = graph_.new_tensor(DType::kBool, shape);
+    graph_.leaf_op("aten::to.dtype",
+                   {inverted, scalar_type_code(DType::kBool), false, false, kNone}, {padded},
+                   tape_.sequence());
+    return add(tape_, masked_fill(tape_, inverted, padded, kLowest), causal);
+  }
+
+  TensorRef scores(TensorRef tokens) {
+    const TensorRef ids = view(tape_, tokens, {-1, config_.sequence});
+    const TensorRef words = embedding_lookup(tape_, words_, ids, kPaddingRow);
+    const TensorRef padding = ones(graph_, DType::kFloat32, {config_.batch, config_.sequence});
+    const TensorRef mask = additive_mask(padding);
+    const TensorRef positions = embedding_lookup(tape_, positions_, position_ids(padding));
+    TensorRef x = add(tape_, words, positions);
+    for (const Layer& layer : layers_) x = apply(layer, x, mask);
+    x = layer_norm(tape_, x, norm_, kEps);
+    return contiguous(tape_, linear(tape_, x, words_));
+  }
+
+  TensorRef apply(const Layer& layer, TensorRef x, TensorRef mask) {
+    const TensorRef attended =
+        linear(tape_, attention(layer, layer_norm(tape_, x, layer.first, kEps), mask),
+               layer.attention_out);
+    x = add(tape_, x, dropout(tape_, attended, config_.dropout));
+    const Shape shape = graph_.shape(x);
+    const TensorRef rows = reshape(tape_, x, {-1, config_.hidden});
+    const TensorRef wide =
+        relu(tape_, linear(tape_, layer_norm(tape_, rows, layer.second, kEps), layer.wide));
+    const TensorRef narrow = dropout(tape_, linear(tape_, wide, layer.narrow), config_.dropout);
+    return view(tape_, add(tape_, rows, narrow), shape);
+  }
+
+  TensorRef heads(TensorRef x) {
+    return contiguous(tape_, split_heads(tape_, x, config_.heads, true));
+  }
+
+  TensorRef attention(const Layer& layer, TensorRef x, TensorRef mask) {
+    const std::int64_t width = config_.hidden / config_.heads, length = config_.sequence;
+    const double factor = 1.0 / std::sqrt(static_cast<double>(width));
+    TensorRef query = mul(tape_, linear(tape_, x, layer.query), factor);
+    TensorRef key = heads(linear(tape_, x, layer.key));
+    TensorRef value = heads(linear(tape_, x, layer.value));
+    query = heads(query);
+    TensorRef mixed;
+    if (config_.attention == TransformerConfig::Attention::kEager) {
+      const Shape one_by_one = {config_.batch * config_.heads, -1, width};
+      query = view(tape_, query, one_by_one);
+      key = view(tape_, key, one_by_one);
+      value = view(tape_, value, one_by_one);
+      TensorRef scores = bmm(tape_, query, transpose(tape_, key, 1, 2));
+      scores = view(tape_, scores, {config_.batch, config_.heads, length, length});
+      scores = add(tape_, scores, mask);
+      scores = maximum(tape_, scores, tensor_of_number(tape_, DType::kFloat32));
+      scores = view(tape_, scores, {config_.batch * config_.heads, length, length});
+      const TensorRef weights = dropout(tape_, softmax(tape_, scores, -1), config_.dropout);
+      mixed =
+          view(tape_, bmm(tape_, weights, value), {config_.batch, config_.heads, length, width});
+    } else {
+      mixed =
+          fused_attention(tape_, config_.attention, query, key, value, config_.dropout, true, {});
+    }
+    return reshape(tape_, transpose(tape_, mixed, 1, 2), {config_.batch, length, config_.hidden});
+  }
+
+  const OptConfig& config_;
+  TrainingStep step_;
+  GraphBuilder& graph_ = step_.graph();
+  AutogradTape& tape_ = step_.tape();
+  TensorRef words_, positions_;
+  NormWeights norm_;
+  std::vector<Layer> layers_;
+};
+
+struct OptSize {
+  std::string_view name;
+  std::int64_t layers, hidden, heads;
+};
+constexpr std::array<OptSize, 4> kSizes = {{{"opt-125m", 12, 768, 12},
+                                            {"opt-1.3b", 24, 2048, 32},
+                                            {"opt-2.7b", 32, 2560, 32},
+                                            {"opt-6.7b", 32, 4096, 32}}};
+
+}  // namespace
+
+std::vector<std::string_view> opt_presets() { return preset_names(kSizes); }
+
+Result<OptConfig> opt_preset(std::string_view name) {
+  for (const OptSize& size : kSizes) {
+    if (size.name != name) continue;
+    OptConfig config;
+    config.name = name;
+    config.layers = size.layers;
+    config.hidden = size.hidden;
+    config.heads = size.heads;
+    config.feed_forward = 4 * size.hidden;
+    config.vocabulary = 50272;
+    config.positions = 2048;
+    config.sequence = 2048;
+    config.batch = 1;
+    return config;
+  }
+  return unknown_preset("an OPT preset", name, opt_presets());
+}
+
+Result<ExecutionGraph> build_opt(const OptConfig& config) {
+  if (auto good = check_transformer(config); !good) return Unexpected{good.error()};
+  if (auto good = check_positions(config); !good) return Unexpected{good.error()};
+  if (auto good = check_next_token(config); !good) return Unexpected{good.error()};
+  return OptBuilder(config).build();
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,183 @@
+#include "torchrec_batch.hpp"
+
+#include <numeric>
+
+#include "build/emit/concat.hpp"
+#include "build/emit/memory.hpp"
+#include "build/emit/views.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr DType kInt = DType::kInt32, kLong = DType::kInt64;
+const Value kCpu = Value::Opaque{"cpu"};
+
+Batch new_batch(GraphBuilder& graph, const RandomBatchShape& shape, Device device) {
+  const auto features = static_cast<std::int64_t>(shape.lookups.size());
+  const std::int64_t total =
+      std::accumulate(shape.lookups.begin(), shape.lookups.end(), std::int64_t{0});
+  Batch made;
+  made.dense = graph.new_tensor(DType::kFloat32, device, {shape.batch, shape.dense_features});
+  made.sparse.values = graph.new_tensor(kInt, device, {total});
+  made.sparse.lengths = graph.new_tensor(kInt, device, {features * shape.batch});
+  made.offsets = graph.new_tensor(kLong, device, {features * shape.batch + 1});
+  made.labels = graph.new_tensor(kInt, device, {shape.batch});
+  return made;
+}
+
+class RandomBatch {
+ public:
+  RandomBatch(AutogradTape& tape, const RandomBatchShape& shape)
+      : tape_(tape), graph_(tape.graph()), shape_(shape) {}
+
+  Batch make() {
+    graph_.begin_label("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
+    Batch batch = new_batch(graph_, shape_, GraphBuilder::cpu());
+    lengths(batch.sparse.lengths);
+    batch.offsets = offsets(batch.sparse.lengths);
+    const auto features = static_cast<std::int64_t>(shape_.lookups.size());
+    const TensorRef per_feature = offsets_of_features(features);
+    values(batch.sparse.values);
+    lift(batch.dense, tape_.sequence());
+    to_list(graph_, per_feature, tape_.sequence());
+    lift(batch.labels, tape_.sequence());
+    batch.dense = pin(batch.dense);
+    batch.sparse.values = pin(batch.sparse.values);
+    batch.sparse.lengths = pin(batch.sparse.lengths);
+    batch.offsets = pin(batch.offsets);
+    batch.labels = pin(batch.labels);
+    graph_.end_op();
+    return batch;
+  }
+
+ private:
+  void lift(TensorRef x, std::int64_t sequence) {
+    graph_.leaf_op("aten::lift_fresh", {x}, {x}, sequence);
+  }
+
+  // One number per feature is written into its slice.
+  void lengths(TensorRef all) {
+    const std::int64_t count = graph_.numel(all), sequence = tape_.sequence();
+    graph_.begin_op("aten::ones", {Shape{count}, 3, kNone, kCpu, false});
+    graph_.leaf_op("aten::empty.memory_format", {Shape{count}, 3, kNone, kCpu, false, kNone},
+                   {all});
+    graph_.leaf_op("aten::fill_.Scalar", {all, 1.0}, {all});
+    graph_.end_op({all});
+    for (std::size_t i = 0; i < shape_.lookups.size(); ++i) {
+      const auto start = static_cast<std::int64_t>(i) * shape_.batch;
+      const std::int64_t length = shape_.lookups[i] / shape_.batch;
+      const TensorRef scalar = graph_.new_tensor(kInt, GraphBuilder::cpu(), {});
+      lift(scalar, -1);
+      const TensorRef part = slice(graph_, all, 0, start, start + shape_.batch, sequence);
+      graph_.begin_op("aten::fill_.Tensor", {part, scalar}, sequence);
+      graph_.begin_op("aten::item", {scalar});
+      graph_.leaf_op("aten::_local_scalar_dense", {scalar}, {length});
+      graph_.end_op({length});
+      graph_.end_op({part});
+    }
+  }
+
+  // Zero in front, then running sums.
+  TensorRef offsets(TensorRef numbers) {
+    const std::int64_t sequence = tape_.sequence();
+    const TensorRef zero = tensor_of_list(graph_, kLong, GraphBuilder::cpu(), 1, sequence);
+    return running_sum(concat_on_host({zero, numbers}, kLong));
+  }
+  TensorRef offsets_of_features(std::int64_t features) {
+    const std::int64_t sequence = tape_.sequence();
+    const TensorRef zero = tensor_of_list(graph_, kLong, GraphBuilder::cpu(), 1, sequence);
+    const TensorRef numbers =
+        tensor_of_list(graph_, kLong, GraphBuilder::cpu(), features, sequence);
+    return running_sum(concat_on_host({zero, numbers}, kLong));
+  }
+  TensorRef running_sum(TensorRef numbers) {
+    const TensorRef sums = graph_.new_tensor(kLong, GraphBuilder::cpu(), graph_.shape(numbers));
+    graph_.begin_op("aten::cumsum", {numbers, 0, kNone}, tape_.sequence());
+    to_same_dtype(graph_, numbers);
+    graph_.end_op({sums});
+    return sums;
+  }
+
+  TensorRef concat_on_host(const std::vector<TensorRef>& parts, DType dtype) {
+    std::int64_t total = 0;
+    for (TensorRef part : parts) total += graph_.numel(part);
+    const TensorRef made = graph_.new_tensor(dtype, GraphBuilder::cpu(), {total});
+    return concat_into(made, parts);
+  }
+
+  // On a CPU cat walks its inputs; one of another type is cast by way of a scratch tensor.
+  TensorRef concat_into(TensorRef made, const std::vector<TensorRef>& parts) {
+    graph_.begin_op("aten::concat", {parts, 0}, tape_.sequence());
+    graph_.begin_op("aten::cat", {parts, 0}, tape_.sequence());
+    std::int64_t start = 0;
+    for (TensorRef part : parts) {
+      const std::int64_t count = graph_.numel(part);
+      const TensorRef target = narrow(graph_, made, 0, start, count);
+      start += count;
+      if (graph_.dtype(part) == graph_.dtype(made)) continue;
+      const int code = scalar_type_code(graph_.dtype(part));
+      const TensorRef cast = graph_.new_tensor(graph_.dtype(part), GraphBuilder::cpu(), {count});
+      graph_.begin_op("aten::empty_like", {target, code, 0, kCpu, kNone, 0});
+      graph_.leaf_op("aten::empty.memory_format", {Shape{count}, code, 0, kCpu, kNone, 0}, {cast});
+      graph_.end_op({cast});
+      copy(graph_, target, cast);
+    }
+    graph_.end_op({made});
+    graph_.end_op({made});
+    return made;
+  }
+
+  void values(TensorRef all) {
+    const std::int64_t sequence = tape_.sequence();
+    std::vector<TensorRef> parts;
+    for (std::int64_t lookups : shape_.lookups) {
+      // Samples of equal length, unless the pooling factor is no whole number.
+      const std::int64_t samples = lookups % shape_.batch == 0 ? shape_.batch : 1;
+      const TensorRef drawn =
+          graph_.new_tensor(kInt, GraphBuilder::cpu(), {samples, lookups / samples});
+      lift(drawn, sequence);
+      parts.push_back(flatten(graph_, drawn, sequence));
+    }
+    concat_into(all, parts);
+  }
+
+  TensorRef pin(TensorRef x) {
+    const std::int64_t sequence = tape_.sequence();
+    const Shape shape = graph_.shape(x);
+    const TensorRef pinned = graph_.new_tensor(graph_.dtype(x), GraphBuilder::cpu(), shape);
+    const TensorRef nothing = graph_.new_view(pinned, {0}, {1});
+    graph_.begin_op("aten::pin_memory", {x, kNone}, sequence);
+    graph_.leaf_op("aten::is_pinned", {x, kNone}, {false}, sequence);
+    graph_.begin_op("aten::_pin_memory", {x, kNone}, sequence);
+    graph_.leaf_op("aten::set_.source_Storage_storage_offset",
+                   {nothing, Value::Opaque{"<Storage>"}, 0, shape, contiguous_strides(shape)},
+                   {pinned});
+    copy(graph_, pinned, x);
+    graph_.end_op({pinned});
+    graph_.end_op({pinned});
+    return pinned;
+  }
+
+  AutogradTape& tape_;
+  GraphBuilder& graph_;
+  const RandomBatchShape& shape_;
+};
+
+}  // namespace
+
+Batch batch_on_device(GraphBuilder& graph, const RandomBatchShape& shape) {
+  return new_batch(graph, shape, graph.device());
+}
+
+void copy_random_batch(AutogradTape& tape, const RandomBatchShape& shape) {
+  for (TensorRef x : RandomBatch(tape, shape).make().tensors()) to_device(tape, x, true);
+}
+
+void record_stream(AutogradTape& tape, const std::vector<TensorRef>& tensors) {
+  for (TensorRef x : tensors) {
+    tape.graph().leaf_op("aten::record_stream", {x, Value::Opaque{"<Stream>"}}, {},
+                         tape.sequence());
+  }
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,131 @@
+#include "transformer_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "build/emit/attention.hpp"
+#include "build/emit/loss.hpp"
+#include "build/emit/matmul.hpp"
+#include "build/emit/norm.hpp"
+#include "build/emit/views.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 60;
+
+Unexpected impossible(std::string message) {
+  return fail(ErrorCode::kImpossible, std::move(message));
+}
+
+}  // namespace
+
+LinearWeights make_linear(TrainingStep& step, std::int64_t in, std::int64_t out, bool bias) {
+  const TensorRef weight = step.parameter({out, in});
+  return {weight, bias ? step.parameter({out}) : TensorRef{}};
+}
+
+NormWeights make_layer_norm(TrainingStep& step, std::int64_t width) {
+  const TensorRef weight = step.parameter({width});
+  return {weight, step.parameter({width})};
+}
+
+TensorRef linear(AutogradTape& tape, TensorRef x, const LinearWeights& weights) {
+  return linear(tape, x, weights.weight, weights.bias);
+}
+
+TensorRef layer_norm(AutogradTape& tape, TensorRef x, const NormWeights& weights, double eps) {
+  return layer_norm(tape, x, weights.weight, weights.bias, eps);
+}
+
+TensorRef split_heads(AutogradTape& tape, TensorRef x, std::int64_t heads, bool by_transpose) {
+  const Shape shape = tape.graph().shape(x);
+  const TensorRef split = view(tape, x, {shape[0], shape[1], heads, shape[2] / heads});
+  return by_transpose ? transpose(tape, split, 1, 2) : permute(tape, split, {0, 2, 1, 3});
+}
+
+TensorRef join_heads(AutogradTape& tape, TensorRef x, bool by_transpose) {
+  const Shape shape = tape.graph().shape(x);
+  const TensorRef turned = by_transpose ? transpose(tape, x, 1, 2) : permute(tape, x, {0, 2, 1, 3});
+  return view(tape, contiguous(tape, turned), {shape[0], shape[2], shape[1] * shape[3]});
+}
+
+TensorRef index_range(AutogradTape& tape, TensorRef x, int dim, std::int64_t start,
+                      std::int64_t end) {
+  const std::int64_t size = tape.graph().shape(x)[axis_of(tape.graph(), x, dim)];
+  return start == 0 && end == size ? x : slice(tape, x, dim, start, end);
+}
+
+TensorRef index_all(AutogradTape& tape, TensorRef x, int dim) {
+  return slice(tape, x, dim, 0, kSliceEnd);
+}
+
+TensorRef fused_attention(AutogradTape& tape, TransformerConfig::Attention attention, TensorRef q,
+                          TensorRef k, TensorRef v, double dropout, bool causal, TensorRef mask) {
+  FusedAttention options;
+  if (attention == TransformerConfig::Attention::kFlash) {
+    options.kernel = FusedAttention::Kernel::kFlash;
+  } else {
+    options.mask = mask;  // flash has none: batches without padding need none
+  }
+  options.dropout = dropout;
+  options.causal = causal;
+  return fused_attention(tape, q, k, v, options);
+}
+
+TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, bool shifted) {
+  if (shifted) {
+    scores = index_all(tape, slice(tape, scores, 1, 0, -1), 2);
+    scores = contiguous(tape, scores);
+    labels = contiguous(tape, slice(tape, labels, 1, 1, kSliceEnd));
+  }
+  const std::int64_t classes = tape.graph().shape(scores).back();
+  const TensorRef rows = view(tape, scores, {-1, classes});
+  return cross_entropy(tape, rows, view(tape, labels, {-1}));
+}
+
+Result<void> check_transformer(const TransformerConfig& config) {
+  const std::array<std::pair<std::string_view, std::int64_t>, 7> sizes = {
+      {{"batch", config.batch},
+       {"sequence", config.sequence},
+       {"layers", config.layers},
+       {"hidden", config.hidden},
+       {"heads", config.heads},
+       {"feed-forward", config.feed_forward},
+       {"vocabulary", config.vocabulary}}};
+  for (const auto& [what, size] : sizes) {
+    if (auto good = expect_at_least(what, 1, size); !good) return good;
+  }
+  if (config.hidden % config.heads != 0) {
+    return impossible(fmt::format("hidden: expected a multiple of the {} heads, found {}",
+                                  config.heads, config.hidden));
+  }
+  if (auto good = expect_probability("dropout", config.dropout); !good) return good;
+  const double tokens = static_cast<double>(config.batch) * static_cast<double>(config.sequence);
+  const double widest = static_cast<double>(
+      std::max({config.hidden * 3, config.feed_forward, config.vocabulary,
+                config.heads * std::min(config.sequence, kMostElements / config.heads)}));
+  const double weights = static_cast<double>(config.hidden) *
+                         static_cast<double>(std::max(config.vocabulary, config.feed_forward));
+  if (std::max(tokens * widest, weights) > static_cast<double>(kMostElements)) {
+    return impossible("sizes: expected tensors of less than 2^60 elements, found more");
+  }
+  return {};
+}
+
+Result<void> check_positions(const TransformerConfig& config) {
+  if (config.sequence <= config.positions) return {};
+  return impossible(fmt::format("sequence: expected at most the {} positions, found {}",
+                                config.positions, config.sequence));
+}
+
+Result<void> check_next_token(const TransformerConfig& config) {
+  if (config.sequence >= 2) return {};
+  return impossible(fmt::format(
+      "sequence: expected at least 2 (a token and the next one), found {}", config.sequence));
+}
+
+}  // namespace perfmodel

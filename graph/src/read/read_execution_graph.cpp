@@ -1,0 +1,841 @@
+#include "perfmodel/graph/read_execution_graph.hpp"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <charconv>
+#include <new>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "json/json_kind.hpp"
+#include "json/json_stream.hpp"
+#include "perfmodel/graph/rewrites/index_skew.hpp"
+#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/secrets.hpp"
+
+namespace perfmodel {
+namespace {
+
+namespace dom = simdjson::dom;
+
+constexpr std::uint64_t kBytesPerName = 64;                 // beside the text
+constexpr std::size_t kMostEntries = std::size_t{1} << 31;  // of 2^32; a piece adds fewer than 2^31
+constexpr std::uint16_t kMostDimensions = 0xFFFF;
+// Their product is a number of bytes that fits.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 53, kMostItemBytes = 1 << 9;
+
+// What a field held instead of what was expected; `tail` is the pointer below the node.
+struct FieldError {
+  std::string tail;
+  std::string message;
+};
+
+// The code, but as an exception where memory is out: a parser in that state must not be used again.
+simdjson::error_code checked(simdjson::error_code code) {
+  if (code == simdjson::MEMALLOC) throw std::bad_alloc();
+  return code;
+}
+
+std::string_view kind_of(dom::element element) {
+  switch (element.type()) {
+    case dom::element_type::ARRAY:
+      return "an array";
+    case dom::element_type::OBJECT:
+      return "an object";
+    case dom::element_type::STRING:
+      return "a string";
+    case dom::element_type::BOOL:
+      return "a boolean";
+    case dom::element_type::NULL_VALUE:
+      return "null";
+    default:
+      return "a number";
+  }
+}
+
+// Element types of a PyTorch type text in the order of the values it describes:
+// "GenericList[Tensor(float),Int]" has two leaves. Lists that were cut off have fewer.
+std::vector<std::string_view> leaf_types(std::string_view type) {
+  std::vector<std::string_view> leaves;
+  std::size_t begin = 0;
+  int round = 0;  // inside "Tensor(...)": no list structure there
+  const auto close_leaf = [&](std::size_t end) {
+    if (end > begin) leaves.push_back(type.substr(begin, end - begin));
+  };
+  for (std::size_t i = 0; i < type.size(); ++i) {
+    const char c = type[i];
+    if (c == '(') ++round;
+    if (c == ')') --round;
+    if (round > 0) continue;
+    if (c == '[') {
+      begin = i + 1;  // "GenericList" and "Tuple" are no leaves
+    } else if (c == ',' || c == ']') {
+      close_leaf(i);
+      begin = i + 1;
+    }
+  }
+  close_leaf(type.size());
+  return leaves;
+}
+
+DType tensor_dtype(std::string_view leaf) {
+  constexpr std::string_view kPrefix = "Tensor(";
+  if (!leaf.starts_with(kPrefix) || !leaf.ends_with(")")) return DType::kUnknown;
+  return parse_dtype(leaf.substr(kPrefix.size(), leaf.size() - kPrefix.size() - 1));
+}
+
+Device parse_device(std::string_view text) {
+  if (text.empty()) return {};
+  Device device{.kind = Device::Kind::kOther};
+  const std::size_t colon = text.find(':');
+  const std::string_view kind = text.substr(0, colon);
+  if (kind == "cpu") device.kind = Device::Kind::kCpu;
+  if (kind == "cuda" || kind == "hip") device.kind = Device::Kind::kGpu;
+  if (colon != std::string_view::npos) {
+    std::from_chars(text.data() + colon + 1, text.data() + text.size(), device.index);
+  }
+  return device;
+}
+
+class Reader {
+ public:
+  Reader(ExecutionGraph& graph, const ReadOptions& options)
+      : graph_(graph), limits_(options.limits), salvage_(options.salvage) {}
+
+  void head_member(const std::string& key, const std::string& text) {
+    kind_.see(key);
+    dom::element value;
+    if (text.empty() || checked(parser_.parse(text).get(value))) return;
+    std::string_view string;
+    if (key == "schema" && value.get(string) == simdjson::SUCCESS) graph_.schema = string;
+    if (key == "pid") to_integer(value, graph_.process_id);
+    if (key == "built") graph_.built = value.is_bool() && bool(value);
+    if (key == "allow_tf32") graph_.allow_tf32 = value.is_bool() && bool(value);
+  }
+
+  const JsonKind& kind() const { return kind_; }
+
+  Result<void> piece(JsonStream& stream) {
+    dom::element root;
+    const std::string_view text = stream.elements();
+    // The stream keeps its padding readable, so no copy is needed.
+    if (auto error = checked(parser_.parse(text.data(), text.size(), false).get(root))) {
+      if (!salvage_) return Unexpected{stream.syntax_error(simdjson::error_message(error))};
+      if (!stream.rescan_piece()) stream.drop_element(0, "", simdjson::error_message(error));
+      return {};
+    }
+    std::size_t i = 0;
+    const dom::array elements = root;
+    for (dom::element element : elements) {
+      const Mark before = mark();
+      if (auto problem = node(element)) {
+        if (!salvage_) {
+          return Unexpected{stream.element_error(i, problem->tail, std::move(problem->message))};
+        }
+        go_back(before);
+        stream.drop_element(i, problem->tail, problem->message);
+      }
+      ++i;
+    }
+    return check_kept_bytes();
+  }
+
+  // What tensors of no size a machine can have were taken for.
+  void report_sizes() {
+    if (odd_sizes_ == 0) return;
+    graph_.warnings.push_back(fmt::format(
+        "{} tensors have sizes, a number of elements or bytes per element that no tensor has; "
+        "they count as empty",
+        odd_sizes_));
+  }
+
+  // Nothing that looks like a secret leaves the reader.
+  void mask() {
+    std::size_t masked = mask_secrets(graph_.names);
+    const auto mask_text = [&](std::string& text) {
+      if (auto without = mask_secrets(text)) {
+        text = std::move(*without);
+        ++masked;
+      }
+    };
+    mask_text(graph_.schema);
+    for (CommRecord& record : graph_.comm_records) {
+      mask_text(record.collective);
+      mask_text(record.process_group);
+    }
+    for (ProcessGroup& group : graph_.process_groups) {
+      mask_text(group.name);
+      mask_text(group.description);
+      mask_text(group.backend);
+    }
+    if (masked > 0) graph_.warnings.push_back(masked_warning(masked));
+  }
+
+ private:
+  using Problem = std::optional<FieldError>;
+
+  // What a node adds to, to take a half-read one back.
+  struct Mark {
+    std::size_t arguments, tensors, shapes, comm_records, process_groups;
+  };
+  Mark mark() const {
+    return {graph_.arguments.size(), graph_.tensors.size(), graph_.shape_pool.size(),
+            graph_.comm_records.size(), graph_.process_groups.size()};
+  }
+  void go_back(const Mark& mark) {
+    graph_.arguments.resize(mark.arguments);
+    graph_.tensors.resize(mark.tensors);
+    graph_.shape_pool.resize(mark.shapes);
+    graph_.comm_records.resize(mark.comm_records);
+    graph_.process_groups.resize(mark.process_groups);
+  }
+
+  Result<void> check_kept_bytes() {
+    for (; counted_names_ < graph_.names.size(); ++counted_names_) {
+      name_bytes_ += graph_.names.text(static_cast<NameId>(counted_names_)).size() + kBytesPerName;
+    }
+    const std::uint64_t kept = name_bytes_ + graph_.nodes.size() * sizeof(Node) +
+                               graph_.arguments.size() * sizeof(Argument) +
+                               graph_.tensors.size() * sizeof(Tensor) +
+                               graph_.shape_pool.size() * sizeof(std::int64_t) +
+                               graph_.comm_records.size() * sizeof(CommRecord);
+    if (kept > limits_.kept_bytes) {
+      return fail(ErrorCode::kFormat,
+                  fmt::format("expected nodes of at most {} bytes in memory, found more (limit "
+                              "kept-bytes; --limit kept-bytes=N raises it)",
+                              limits_.kept_bytes));
+    }
+    const std::size_t longest =
+        std::max({graph_.arguments.size(), graph_.tensors.size(), graph_.shape_pool.size()});
+    if (longest > kMostEntries) {
+      return fail(ErrorCode::kFormat,
+                  fmt::format("expected at most {} arguments, tensors and extents, found more",
+                              kMostEntries));
+    }
+    return {};
+  }
+
+  static FieldError expected(std::string_view what, dom::element found, std::string_view tail) {
+    return {std::string(tail), fmt::format("expected {}, found {}", what, kind_of(found))};
+  }
+
+  template <class Integer>
+  static bool to_integer(dom::element value, Integer& out) {
+    std::int64_t number = 0;
+    if (value.get(number) == simdjson::SUCCESS) {
+      out = static_cast<Integer>(number);
+      return true;
+    }
+    std::uint64_t big = 0;
+    if (value.get(big) == simdjson::SUCCESS) {  // addresses above 2^63
+      out = static_cast<Integer>(big);
+      return true;
+    }
+    return false;
+  }
+
+  Problem node(dom::element element) {
+    dom::object object;
+    if (element.get(object) != simdjson::SUCCESS) {
+      return FieldError{"", fmt::format("expected an object, found {}", kind_of(element))};
+    }
+    Node node;
+    values_[0] = values_[1] = {};
+    comm_ = {};
+    has_comm_ = false;
+    bool has_id = false, has_name = false, has_parent = false;
+    for (auto [key, value] : object) {
+      Problem problem;
+      if (key == "id") {
+        has_id = true;
+        if (!to_integer(value, node.id)) return expected("an integer", value, "/id");
+      } else if (key == "name") {
+        has_name = true;
+        std::string_view text;
+        if (value.get(text) != simdjson::SUCCESS) return expected("a string", value, "/name");
+        node.name = graph_.names.intern(text);
+      } else if (key == "parent" || key == "ctrl_deps") {
+        has_parent = true;
+        if (!to_integer(value, node.parent_id)) {
+          return expected("an integer", value, key == "parent" ? "/parent" : "/ctrl_deps");
+        }
+      } else if (key == "inputs" || key == "outputs") {
+        problem = argument_block(key, value);
+      } else if (key == "input_shapes" || key == "output_shapes") {
+        problem = take(values_[key[0] == 'o'].shapes, value, key);
+      } else if (key == "input_types" || key == "output_types") {
+        problem = take(values_[key[0] == 'o'].types, value, key);
+      } else if (key == "attrs") {
+        problem = attributes(value, node);
+      } else {
+        problem = attribute(key, value, node, "/");
+      }
+      if (problem) return problem;
+    }
+    if (!has_id) return FieldError{"", "expected key \"id\", found none"};
+    if (!has_name) return FieldError{"", "expected key \"name\", found none"};
+    if (!has_parent) {
+      return FieldError{"", "expected key \"parent\" or \"ctrl_deps\", found neither"};
+    }
+    if (auto problem = arguments(values_[0], "inputs", node.inputs_begin, node.inputs_count)) {
+      return problem;
+    }
+    if (auto problem = arguments(values_[1], "outputs", node.outputs_begin, node.outputs_count)) {
+      return problem;
+    }
+    if (graph_.names.text(node.name) == "record_param_comms") comm_record(node);
+    if (graph_.names.text(node.name) == "## process_group:init ##") process_groups(node);
+    graph_.nodes.push_back(node);
+    return {};
+  }
+
+  // "inputs" is the list of values in the flat layout and an object of lists in the nested one.
+  Problem argument_block(std::string_view key, dom::element value) {
+    Block& block = values_[key == "outputs"];
+    if (value.is_array()) return take(block.values, value, key);
+    dom::object object;
+    if (value.get(object) != simdjson::SUCCESS) {
+      return expected("an array or object", value, fmt::format("/{}", key));
+    }
+    for (auto [part, list] : object) {
+      Problem problem;
+      if (part == "values") problem = take(block.values, list, "values");
+      if (part == "shapes") problem = take(block.shapes, list, "shapes");
+      if (part == "types") problem = take(block.types, list, "types");
+      if (problem) {
+        problem->tail = fmt::format("/{}{}", key, problem->tail);
+        return problem;
+      }
+    }
+    return {};
+  }
+
+  static Problem take(std::optional<dom::array>& slot, dom::element value, std::string_view key) {
+    dom::array array;
+    if (value.get(array) != simdjson::SUCCESS) {
+      return expected("an array", value, fmt::format("/{}", key));
+    }
+    slot = array;
+    return {};
+  }
+
+  Problem attributes(dom::element value, Node& node) {
+    dom::array list;
+    if (value.get(list) != simdjson::SUCCESS) return expected("an array", value, "/attrs");
+    std::size_t i = 0;
+    for (dom::element attr : list) {
+      std::string_view key;
+      dom::element content;
+      if (attr["name"].get(key) != simdjson::SUCCESS ||
+          attr["value"].get(content) != simdjson::SUCCESS) {
+        return FieldError{fmt::format("/attrs/{}", i),
+                          "expected an object with \"name\" and \"value\""};
+      }
+      if (auto problem = attribute(key, content, node, fmt::format("/attrs/{}/", i))) {
+        return problem;
+      }
+      ++i;
+    }
+    return {};
+  }
+
+  Problem attribute(std::string_view key, dom::element value, Node& node, std::string_view where) {
+    const auto integer = [&](auto& out) -> Problem {
+      if (to_integer(value, out)) return {};
+      return expected("an integer", value, fmt::format("{}{}", where, key));
+    };
+    const auto text = [&](NameId& out) -> Problem {
+      std::string_view string;
+      if (value.get(string) != simdjson::SUCCESS) {
+        return expected("a string", value, fmt::format("{}{}", where, key));
+      }
+      out = graph_.names.intern(string);
+      return {};
+    };
+    if (key == "rf_id") return integer(node.rf_id);
+    if (key == "fw_parent") return integer(node.fw_parent);
+    if (key == "seq_id") return integer(node.seq_id);
+    if (key == "tid") return integer(node.thread);
+    if (key == "fw_tid") return integer(node.fw_thread);
+    if (key == "op_schema") return text(node.op_schema);
+    if (key == "kernel_backend") return text(node.kernel_backend);
+    if (key == "kernel_file") return text(node.kernel_file);
+    if (key == "kernel_time_us" || key == "kernel_time_scale" || key == "index_zipf_exponent") {
+      return rewritten(key, node, value, where);
+    }
+    if (key == "scope") {
+      int number = 0;
+      auto problem = integer(number);
+      node.scope = number == 0   ? Scope::kFunction
+                   : number == 1 ? Scope::kBackward
+                   : number == 7 ? Scope::kUser
+                                 : Scope::kOther;
+      return problem;
+    }
+    return comm_attribute(key, value);
+  }
+
+  // What rewrites add to a node.
+  Problem rewritten(std::string_view key, Node& node, dom::element value, std::string_view where) {
+    struct Bounded {
+      double& number;
+      double most;
+    };
+    const Bounded at = key == "kernel_time_us" ? Bounded{node.kernel_time_us, kMostKernelTimeUs}
+                       : key == "kernel_time_scale"
+                           ? Bounded{node.kernel_time_scale, kMostKernelTimeScale}
+                           : Bounded{node.index_zipf_exponent, kMostZipfExponent};
+    if (value.get(at.number) == simdjson::SUCCESS && at.number >= 0 && at.number <= at.most) {
+      return {};
+    }
+    return expected(fmt::format("a number from 0 to {}", at.most), value,
+                    fmt::format("{}{}", where, key));
+  }
+
+  // Communication attributes exist from schema 1.1.0 on; numbers of odd types are no reason to
+  // fail.
+  Problem comm_attribute(std::string_view key, dom::element value) {
+    std::string_view string;
+    if (key == "collective_name" && value.get(string) == simdjson::SUCCESS) {
+      comm_.collective = string;
+      has_comm_ = true;
+    } else if (key == "pg_name" && value.get(string) == simdjson::SUCCESS) {
+      comm_.process_group = string;
+    } else if (key == "pg_size") {
+      to_integer(value, comm_.group_size);
+    }
+    return {};
+  }
+
+  struct Block {
+    std::optional<dom::array> values, shapes, types;
+  };
+
+  // A run of values with its cursor through the leaf types.
+  struct Leaves {
+    const std::vector<std::string_view>* types;
+    std::size_t next = 0;
+    std::string_view take() { return next < types->size() ? (*types)[next++] : std::string_view(); }
+  };
+
+  const std::vector<std::string_view>& types_of(std::string_view type) {
+    auto known = type_cache_.find(type);
+    if (known == type_cache_.end()) {
+      const std::string_view stored = graph_.names.text(graph_.names.intern(type));
+      known = type_cache_.emplace(stored, leaf_types(stored)).first;
+    }
+    return known->second;
+  }
+
+  Problem arguments(const Block& block, std::string_view side, std::uint32_t& begin,
+                    std::uint32_t& count) {
+    if (!block.values) return {};
+    const std::size_t size = block.values->size();
+    begin = static_cast<std::uint32_t>(graph_.arguments.size());
+    count = static_cast<std::uint32_t>(size);
+    graph_.arguments.resize(graph_.arguments.size() + size);
+    std::vector<dom::element> shapes, types;
+    collect(block.shapes, shapes);
+    collect(block.types, types);
+    std::size_t i = 0;
+    for (dom::element value : *block.values) {
+      std::string_view type;
+      if (i < types.size() && types[i].get(type) != simdjson::SUCCESS) {
+        return expected("a string", types[i], fmt::format("/{}/types/{}", side, i));
+      }
+      if (i < shapes.size() && !shapes[i].is_array()) {
+        return expected("an array", shapes[i], fmt::format("/{}/shapes/{}", side, i));
+      }
+      Leaves leaves{.types = &types_of(type)};
+      std::optional<dom::element> shape;
+      if (i < shapes.size()) shape = shapes[i];
+      const bool list = type.find('[') != std::string_view::npos;
+      argument(value, shape, leaves, list, begin + static_cast<std::uint32_t>(i));
+      ++i;
+    }
+    return {};
+  }
+
+  static void collect(const std::optional<dom::array>& array, std::vector<dom::element>& out) {
+    if (!array) return;
+    for (dom::element element : *array) out.push_back(element);
+  }
+
+  void argument(dom::element value, std::optional<dom::element> shape, Leaves& leaves, bool list,
+                std::uint32_t slot) {
+    Argument made;
+    dom::array array;
+    std::string_view text;
+    if (value.get(array) == simdjson::SUCCESS) {
+      if (is_tensor(array, leaves)) {
+        made.kind = Argument::Kind::kTensor;
+        made.index = tensor(array, shape, leaves.take());
+      } else {
+        made = list_argument(array, shape, leaves);
+      }
+    } else if (value.get(text) == simdjson::SUCCESS) {
+      const std::string_view type = list || leaves.next < leaves.types->size() ? leaves.take() : "";
+      if (text == "<None>" && type != "String") {
+        made.kind = Argument::Kind::kNone;
+      } else if (type == "Double" || type == "Float") {  // "inf", "nan"
+        made.kind = Argument::Kind::kDouble;
+        made.real = text == "-inf"  ? -std::numeric_limits<double>::infinity()
+                    : text == "inf" ? std::numeric_limits<double>::infinity()
+                                    : std::numeric_limits<double>::quiet_NaN();
+      } else {
+        made.kind =
+            type == "String" || type.empty() ? Argument::Kind::kString : Argument::Kind::kOpaque;
+        made.index = graph_.names.intern(text);
+      }
+    } else {
+      leaves.take();
+      bool flag = false;
+      if (value.get(flag) == simdjson::SUCCESS) {
+        made.kind = Argument::Kind::kBool;
+        made.integer = flag;
+      } else if (to_integer(value, made.integer)) {
+        made.kind = Argument::Kind::kInt;
+        made.real = static_cast<double>(made.integer);
+      } else if (value.get(made.real) == simdjson::SUCCESS) {
+        made.kind = Argument::Kind::kDouble;
+      }
+    }
+    graph_.arguments[slot] = made;
+  }
+
+  // A tensor is [id, storage, offset, numel, itemsize(, device)]; only its type tells it from a
+  // list of five integers.
+  static bool is_tensor(dom::array array, const Leaves& leaves) {
+    if (leaves.next >= leaves.types->size()) return false;
+    if (!(*leaves.types)[leaves.next].starts_with("Tensor")) return false;
+    if (array.size() < 5) return false;
+    return array.begin() != array.end() && !(*array.begin()).is_array();
+  }
+
+  std::uint32_t tensor(dom::array array, std::optional<dom::element> shape, std::string_view type) {
+    Tensor made;
+    made.dtype = tensor_dtype(type);
+    std::size_t field = 0;
+    for (dom::element part : array) {
+      switch (field++) {
+        case 0:
+          to_integer(part, made.id);
+          break;
+        case 1:
+          to_integer(part, made.storage_id);
+          break;
+        case 2:
+          to_integer(part, made.offset);
+          break;
+        case 3:
+          to_integer(part, made.numel);
+          break;
+        case 4:
+          to_integer(part, made.item_size);
+          break;
+        case 5: {
+          std::string_view device;
+          if (part.get(device) == simdjson::SUCCESS) made.device = parse_device(device);
+          break;
+        }
+        default:
+          break;
+      }
+    }
+    bool odd = made.numel < 0 || made.numel > kMostElements || made.item_size < 0 ||
+               made.item_size > kMostItemBytes;
+    made.shape_begin = static_cast<std::uint32_t>(graph_.shape_pool.size());
+    dom::array sizes;
+    std::int64_t elements = 1;  // were none of the sizes 0
+    if (shape && shape->get(sizes) == simdjson::SUCCESS) {
+      for (dom::element size : sizes) {
+        std::int64_t extent = 0;
+        if (made.rank == kMostDimensions || !to_integer(size, extent)) break;
+        graph_.shape_pool.push_back(extent);
+        ++made.rank;
+        odd = odd || extent < 0 || extent > kMostElements / elements;
+        if (!odd && extent > 0) elements *= extent;
+      }
+    }
+    if (odd) {
+      made.numel = made.item_size = 0;
+      std::fill(graph_.shape_pool.begin() + made.shape_begin, graph_.shape_pool.end(), 0);
+      ++odd_sizes_;
+    }
+    graph_.tensors.push_back(made);
+    return static_cast<std::uint32_t>(graph_.tensors.size() - 1);
+  }
+
+  Argument list_argument(dom::array array, std::optional<dom::element> shape, Leaves& leaves) {
+    Argument list{.kind = Argument::Kind::kList};
+    const std::size_t size = array.size();
+    list.index = static_cast<std::uint32_t>(graph_.arguments.size());
+    list.count = static_cast<std::uint32_t>(size);
+    graph_.arguments.resize(graph_.arguments.size() + size);
+    std::vector<dom::element> shapes;
+    dom::array shape_list;
+    if (shape && shape->get(shape_list) == simdjson::SUCCESS) {
+      shapes.reserve(shape_list.size());
+      for (dom::element element : shape_list) shapes.push_back(element);
+    }
+    std::size_t i = 0;
+    for (dom::element value : array) {
+      std::optional<dom::element> inner;
+      if (i < shapes.size()) inner = shapes[i];
+      argument(value, inner, leaves, true, list.index + static_cast<std::uint32_t>(i));
+      ++i;
+    }
+    return list;
+  }
+
+  // record_param_comms arguments by position: [tensors,] sequence, group, rank, collective,
+  // in splits, out splits, ...; "wait" and "init" records have no tensors in front.
+  void comm_record(Node& node) {
+    const auto inputs = graph_.inputs(node);
+    std::size_t at = 0;
+    while (at < inputs.size() && inputs[at].kind != Argument::Kind::kInt) ++at;
+    if (at < inputs.size()) comm_.sequence = inputs[at].integer;
+    if (at + 1 < inputs.size() && comm_.process_group.empty()) {
+      const Argument& group = inputs[at + 1];
+      if (group.kind == Argument::Kind::kInt) {
+        comm_.process_group = std::to_string(group.integer);
+      } else if (group.kind == Argument::Kind::kList && group.count > 0) {
+        const Argument& name = graph_.elements(group)[0];
+        if (name.kind == Argument::Kind::kString) {
+          comm_.process_group = graph_.names.text(name.index);
+        }
+      }
+    }
+    if (at + 3 < inputs.size() && inputs[at + 3].kind == Argument::Kind::kString &&
+        comm_.collective.empty()) {
+      comm_.collective = graph_.names.text(inputs[at + 3].index);
+    }
+    splits(inputs, at + 4, comm_.in_splits);
+    splits(inputs, at + 5, comm_.out_splits);
+    if (comm_.group_size == 0 && at + 8 < inputs.size() &&
+        inputs[at + 8].kind == Argument::Kind::kInt) {
+      comm_.group_size = inputs[at + 8].integer;
+    }
+    if (comm_.group_size == 0) {
+      comm_.group_size = static_cast<std::int64_t>(comm_.in_splits.size());
+    }
+    node.comm = static_cast<std::int32_t>(graph_.comm_records.size());
+    graph_.comm_records.push_back(comm_);
+  }
+
+  void splits(std::span<const Argument> inputs, std::size_t at, std::vector<std::int64_t>& out) {
+    if (at >= inputs.size() || inputs[at].kind != Argument::Kind::kList) return;
+    for (const Argument& size : graph_.elements(inputs[at])) out.push_back(size.integer);
+  }
+
+  // The one string argument is itself JSON: [{pg_name, pg_desc, backend_config, ranks,
+  // group_size}].
+  void process_groups(const Node& node) {
+    for (const Argument& argument : graph_.inputs(node)) {
+      if (argument.kind != Argument::Kind::kString) continue;
+      dom::parser inner;
+      dom::array list;
+      const std::string text(graph_.names.text(argument.index));
+      if (checked(inner.parse(text).get(list))) {
+        graph_.warnings.emplace_back("the process_group:init text is no JSON; groups unknown");
+        continue;
+      }
+      for (dom::element entry : list) {
+        ProcessGroup group;
+        std::string_view string;
+        if (entry["pg_name"].get(string) == simdjson::SUCCESS) group.name = string;
+        if (entry["pg_desc"].get(string) == simdjson::SUCCESS) group.description = string;
+        if (entry["backend_config"].get(string) == simdjson::SUCCESS) group.backend = string;
+        dom::element number;
+        if (entry["group_size"].get(number) == simdjson::SUCCESS) to_integer(number, group.size);
+        dom::array ranks;
+        if (entry["ranks"].get(ranks) == simdjson::SUCCESS) {
+          for (dom::element rank : ranks) {
+            std::int64_t value = 0;
+            if (to_integer(rank, value)) group.ranks.push_back(value);
+          }
+        }
+        graph_.process_groups.push_back(std::move(group));
+      }
+    }
+  }
+
+  ExecutionGraph& graph_;
+  ReadLimits limits_;
+  bool salvage_;
+  std::uint64_t name_bytes_ = 0;
+  std::size_t counted_names_ = 0;
+  std::size_t odd_sizes_ = 0;
+  dom::parser parser_;
+  Block values_[2];
+  CommRecord comm_;
+  bool has_comm_ = false;
+  JsonKind kind_;
+  std::unordered_map<std::string_view, std::vector<std::string_view>> type_cache_;
+};
+
+Unexpected format_error(const std::filesystem::path& file, std::string pointer,
+                        std::string message) {
+  return Unexpected{Error{.code = ErrorCode::kFormat,
+                          .message = std::move(message),
+                          .file = file,
+                          .json_pointer = std::move(pointer)}};
+}
+
+// Before nodes are sorted, so that the second one of an id is told by its place in the file.
+Result<void> check_ids(const ExecutionGraph& graph, const std::filesystem::path& file) {
+  std::vector<std::int64_t> ids;
+  ids.reserve(graph.nodes.size());
+  for (const Node& node : graph.nodes) ids.push_back(node.id);
+  std::sort(ids.begin(), ids.end());
+  const auto twice = std::adjacent_find(ids.begin(), ids.end());
+  if (twice == ids.end()) return {};
+  bool seen = false;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (graph.nodes[i].id != *twice) continue;
+    if (seen) {
+      return format_error(file, fmt::format("/nodes/{}", i),
+                          fmt::format("expected unique ids, found id {} twice", *twice));
+    }
+    seen = true;
+  }
+  return {};
+}
+
+// Salvage: of several nodes with one id the first one in the file stays.
+void drop_repeated_ids(ExecutionGraph& graph) {
+  std::unordered_set<std::int64_t> seen;
+  const std::size_t before = graph.nodes.size();
+  std::optional<std::int64_t> first;
+  std::erase_if(graph.nodes, [&](const Node& node) {
+    if (seen.insert(node.id).second) return false;
+    if (!first) first = node.id;
+    return true;
+  });
+  if (graph.nodes.size() == before) return;
+  graph.warnings.push_back(
+      fmt::format("{} nodes were left out because a node before them has their id, the first one "
+                  "id {}",
+                  before - graph.nodes.size(), *first));
+}
+
+// What comes behind the reader may recurse from a node to its children: no further than `depth`.
+Result<void> check_depths(const ExecutionGraph& graph, const std::filesystem::path& file,
+                          std::size_t depth) {
+  const auto& nodes = graph.nodes;
+  constexpr std::size_t kUnknown = 0, kOnThisWalk = std::numeric_limits<std::size_t>::max();
+  std::vector<std::size_t> depths(nodes.size(), kUnknown);
+  std::vector<std::size_t> walk;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    std::size_t above = 0;
+    for (auto at = static_cast<std::int32_t>(i); at >= 0;) {
+      const auto node = static_cast<std::size_t>(at);
+      if (depths[node] == kOnThisWalk) {
+        return format_error(
+            file, "/nodes",
+            fmt::format("expected a tree, found a cycle of parents through id {}", nodes[node].id));
+      }
+      if (depths[node] != kUnknown) {
+        above = depths[node];
+        break;
+      }
+      depths[node] = kOnThisWalk;
+      walk.push_back(node);
+      at = nodes[node].parent;
+    }
+    for (; !walk.empty(); walk.pop_back()) depths[walk.back()] = ++above;
+    if (above > depth) {
+      return format_error(file, "/nodes",
+                          fmt::format("expected at most {} nodes within nodes, found more around "
+                                      "id {} (limit depth; --limit depth=N raises it)",
+                                      depth, nodes[i].id));
+    }
+  }
+  return {};
+}
+
+Result<void> check_structure(ExecutionGraph& graph, const std::filesystem::path& file,
+                             std::size_t depth, bool salvaged) {
+  if (auto sound = check_depths(graph, file, depth); !sound) return sound;
+  const auto& nodes = graph.nodes;
+  std::size_t orphans = 0;
+  for (const Node& node : nodes) orphans += node.is_orphan;
+  if (orphans > 0) {
+    graph.warnings.push_back(
+        fmt::format("{} of {} nodes have a parent that is not in the file (ops still open when "
+                    "recording stopped{})",
+                    orphans, nodes.size(), salvaged ? ", or left out here" : ""));
+  }
+  return {};
+}
+
+Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& file,
+                                const ReadOptions& options) {
+  ExecutionGraph graph;
+  graph.source = file.string();
+  Reader reader(graph, options);
+  bool has_trace_events = false;
+  for (;;) {
+    const auto item = stream.next();
+    if (!item && reader.kind().is_sequence()) break;
+    if (!item) return Unexpected{item.error()};
+    if (*item == JsonStream::Item::kEnd) break;
+    if (*item == JsonStream::Item::kMember) {
+      has_trace_events |= stream.member_key() == "traceEvents";
+      if (!options.salvage && !has_trace_events) {
+        if (auto good = stream.check_member(JsonManner::kStrict); !good)
+          return Unexpected{good.error()};
+      }
+      reader.head_member(stream.member_key(), stream.member_text());
+    } else if (auto read = reader.piece(stream); !read) {
+      if (read.error().file.empty()) read.error().file = file;
+      return Unexpected{std::move(read.error())};
+    }
+    if (has_trace_events) break;
+  }
+  if (has_trace_events || !stream.array_seen()) {
+    const std::string found = reader.kind().found();
+    return format_error(file, reader.kind().is_trace() ? "/traceEvents" : "",
+                        found.empty() ? "expected key \"nodes\", found none"
+                                      : "expected an execution graph" + found);
+  }
+  if (graph.nodes.empty()) {
+    const std::string lost = stream.salvage_log().first_place();
+    return format_error(file, "/nodes",
+                        "expected nodes, found none" + (lost.empty() ? lost : "; " + lost));
+  }
+  if (stream.cut_off()) {
+    graph.warnings.push_back(stream.cut_text(graph.nodes.size(), "nodes"));
+  }
+  stream.salvage_log().report("nodes", graph.warnings);
+  if (options.salvage) drop_repeated_ids(graph);
+  if (auto unique = check_ids(graph, file); !unique) return Unexpected{unique.error()};
+  const bool salvaged = stream.cut_off() || stream.salvage_log().dropped > 0;
+  reader.report_sizes();
+  reader.mask();
+  index_graph(graph);
+  if (auto sound = check_structure(graph, file, options.limits.depth, salvaged); !sound) {
+    return Unexpected{sound.error()};
+  }
+  return graph;
+}
+
+}  // namespace
+
+Result<ExecutionGraph> read_execution_graph(const std::filesystem::path& file,
+                                            const ReadOptions& options) {
+  auto stream = JsonStream::open(file, "nodes", options);
+  if (!stream) return Unexpected{stream.error()};
+  return read_all(std::move(*stream), file, options);
+}
+
+Result<ExecutionGraph> parse_execution_graph(std::string_view text, std::string_view name,
+                                             const ReadOptions& options) {
+  const std::filesystem::path file(name);
+  return read_all(JsonStream::over(text, file, "nodes", options), file, options);
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <vector>
+
+#include "build/emit/graph_builder.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// What every rewrite that copies a graph asks of it first: a node stands behind its parent, on the
+/// thread of its parent and before anything else ends that parent. Threads begin anywhere, and so
+/// do orphans. Recordings are like that; the error names the first node that is not.
+Result<void> check_nesting(const ExecutionGraph& graph);
+
+/// Re-emits a graph node by node; a rewrite leaves nodes out, changes them or writes new ones in
+/// between with the same functions that the model builders use.
+///
+/// Nodes must be copied in their order. What is not copied is gone, children of a node that is gone
+/// move up to its nearest ancestor that was copied. Nodes are numbered anew, tensors keep their
+/// ids. For graphs that check_nesting() finds good.
+class GraphCopy {
+ public:
+  explicit GraphCopy(const ExecutionGraph& source, const PyTorch& pytorch = {});
+
+  const ExecutionGraph& source() const { return source_; }
+
+  /// For new nodes: they stand under the node that is open, see close_to(). Copied nodes and
+  /// arguments may be changed in `builder().graph_being_made()` until finish().
+  GraphBuilder& builder() { return builder_; }
+
+  /// Copies node `index` of the source alone, behind everything that was written so far.
+  void copy(std::int32_t index);
+  /// Writes node `index`, which was copied last, once more inside its copy; what stands below it
+  /// goes there. Both copies are open. Arguments of the two are apart.
+  void nest(std::int32_t index);
+  /// Copies the node and all that stands below it.
+  void copy_tree(std::int32_t index);
+
+  /// Goes to the thread of the source's node `index`, or of its nearest ancestor that was copied,
+  /// and closes what is open inside it, so that new nodes become its last children. Behind an
+  /// orphan, which closes its thread, the node is opened again.
+  void close_to(std::int32_t index);
+  /// The same with what is above node `index`, so that new nodes stand beside it; orphans have
+  /// their thread around them.
+  void close_beside(std::int32_t index);
+
+  /// Position of the copy of a source's node in the graph being made; -1: not copied.
+  std::int32_t copied(std::int32_t index) const { return copies_[static_cast<std::size_t>(index)]; }
+
+  /// A tensor of the source for use in new nodes.
+  TensorRef tensor(const Argument& argument) { return builder_.tensor_of_source(argument.index); }
+
+  ExecutionGraph finish();
+
+ private:
+  void open_parent(std::int32_t index);
+
+  const ExecutionGraph& source_;
+  GraphBuilder builder_;
+  std::vector<std::int32_t> copies_;  // per node of the source
+};
+
+}  // namespace perfmodel

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "build/emit/optimizers.hpp"
+
+namespace perfmodel {
+
+/// What a step does to one parameter; tensors by index in the graph, -1: none.
+struct ReadUpdate {
+  std::int64_t parameter = -1, gradient = -1, step = -1, first = -1, second = -1;
+  bool sparse = false;        ///< the gradient is
+  std::int32_t last_op = -1;  ///< node that changes the parameter
+};
+
+/// Parameters that are treated alike: a parameter group, or part of one.
+struct ReadGroup {
+  OptimizerSettings settings;
+  std::vector<ReadUpdate> updates;
+};
+
+struct ReadStep {
+  std::int32_t label = -1;              ///< "Optimizer.step#SGD.step"
+  std::vector<std::int32_t> first;      ///< views and allocations in front of the updates
+  std::vector<ReadGroup> groups;        ///< neighbours of equal settings are one
+  bool before_2 = false, is_2 = false;  ///< ops that only PyTorch 1.13 or 2 writes were met
+};
+
+/// "Optimizer.step#..." labels in start order.
+std::vector<std::int32_t> optimizer_steps(const ExecutionGraph& graph);
+
+/// Understands loop, foreach and fused steps of SGD, momentum, Adagrad, Adam and AdamW as PyTorch
+/// 1.13 and 2 write them. Numbers that stand in no argument (momentum, eps in loops, the decay of
+/// AdamW) are taken as PyTorch's defaults.
+///
+/// Fails at an op that belongs to none of them, naming it.
+Result<ReadStep> read_optimizer_step(const ExecutionGraph& graph, std::int32_t label);
+
+/// Children of a node in start order.
+std::vector<std::int32_t> children_in_order(const ExecutionGraph& graph, const Node& node);
+
+}  // namespace perfmodel

@@ -1,0 +1,12 @@
+#include "perfmodel/graph/rewrites/sequence_length.hpp"
+
+#include "rewrite/resize/seeds.hpp"
+
+namespace perfmodel {
+
+Result<ExecutionGraph> set_sequence_length(const ExecutionGraph& graph,
+                                           const SequenceLengthOptions& options) {
+  return resize::resized(graph, resize::Symbol::kSequence, options.current, options.length);
+}
+
+}  // namespace perfmodel

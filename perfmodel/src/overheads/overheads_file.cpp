@@ -1,0 +1,626 @@
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "files/json_position.hpp"
+#include "perfmodel/output_file.hpp"
+#include "perfmodel/overheads.hpp"
+#include "perfmodel/schema.hpp"
+#include "perfmodel/version.hpp"
+
+namespace perfmodel {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double rounded(double value) { return std::round(value * 1e4) / 1e4; }
+
+Json to_json(const OverheadStats& stats) {
+  Json json = {{"mean_us", rounded(stats.mean_us)},
+               {"median_us", rounded(stats.median_us)},
+               {"std_us", rounded(stats.std_us)},
+               {"count", stats.count}};
+  if (stats.tensors > 0) json["tensors"] = rounded(stats.tensors);
+  return json;
+}
+
+std::string hex(std::uint64_t key) { return fmt::format("{:016x}", key); }
+
+Json names_json(const OverheadTerm& term) {
+  std::map<std::string, const OverheadStats*> sorted;
+  for (const auto& [key, named] : term.by_name) sorted[named.name] = &named.stats;
+  Json json = Json::object();
+  for (const auto& [name, stats] : sorted) json[name] = to_json(*stats);
+  return json;
+}
+
+// Contexts are many: [mean, std, count, tensors, key of the name] under a hexadecimal key keeps the
+// file small.
+Json contexts_json(const OverheadTerm& term) {
+  std::map<std::uint64_t, const OverheadStats*> sorted;
+  for (const auto& [key, stats] : term.by_context) sorted[key] = &stats;
+  Json json = Json::object();
+  for (const auto& [key, stats] : sorted) {
+    Json& figures =
+        json[hex(key)] = {rounded(stats->mean_us), rounded(stats->std_us), stats->count};
+    if (const auto name = term.name_of_context.find(key); name != term.name_of_context.end()) {
+      figures.push_back(rounded(stats->tensors));
+      figures.push_back(hex(name->second));
+    }
+  }
+  return json;
+}
+
+Json call_json(const TemplateCall& call) {
+  Json json = {{"call", call.call}};
+  if (call.kind == TemplateCall::Kind::kCopy) json["copy"] = static_cast<int>(call.copy);
+  if (call.kind == TemplateCall::Kind::kSet) json["set"] = true;
+  if (call.kind == TemplateCall::Kind::kGraphLaunch) json["graph"] = true;
+  if (call.kind == TemplateCall::Kind::kSync) json["sync"] = static_cast<int>(call.sync);
+  if (call.pageable) json["pageable"] = true;
+  if (call.blocking) json["blocking"] = true;
+  if (call.collective) json["collective"] = true;
+  if (call.after_children > 0) json["after"] = call.after_children;
+  if (call.tasks != 1) json["tasks"] = call.tasks;
+  if (call.stream != 0) json["stream"] = call.stream;
+  if (!call.kernel.empty()) json["kernel"] = call.kernel;
+  return json;
+}
+
+// A key is written only where it says something else than the next wider one that is in the file.
+Json templates_json(const LaunchTemplates& templates) {
+  Json lists = Json::array();
+  for (const auto& list : templates.lists) {
+    Json calls = Json::array();
+    for (const TemplateCall& call : list) calls.push_back(call_json(call));
+    lists.push_back(std::move(calls));
+  }
+  Json keys = Json::object();
+  for (std::size_t level = 0; level < kTemplateLevels; ++level) {
+    std::map<std::string, LaunchTemplates::Entry> sorted;
+    for (const auto& [key, entry] : templates.by_key[level]) sorted[hex(key)] = entry;
+    Json entries = Json::object();
+    for (const auto& [key, entry] : sorted) entries[key] = {entry.list, entry.count};
+    keys[std::string(to_string(static_cast<TemplateLevel>(level)))] = std::move(entries);
+  }
+  return {{"lists", std::move(lists)}, {"keys", std::move(keys)}};
+}
+
+Json programs_json(const std::vector<OverheadProgram>& programs) {
+  Json list = Json::array();
+  for (const OverheadProgram& program : programs) {
+    Json json = {{"name", program.name}, {"gpu", program.gpu}, {"sources", program.sources}};
+    json["launch_us"] = rounded(program.launch_us);
+    if (program.left_out.empty()) {
+      json["host_scale"] = rounded(program.host_scale);
+      json["shared"] = rounded(program.shared);
+    } else {
+      json["left_out"] = program.left_out;
+    }
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+namespace dom = simdjson::dom;
+
+struct FormatProblem {
+  std::string pointer, message;
+};
+
+/// Times beyond are no overheads (a year), and would not survive being rounded and written.
+constexpr double kMostUs = 1e14;
+constexpr double kMostCount = 9007199254740992.0;  // 2^53
+
+class TableReader {
+ public:
+  explicit TableReader(OverheadTable& table) : table_(table) {}
+
+  std::optional<FormatProblem> read(dom::element root) {
+    head(root);
+    if (problem_) return problem_;
+    provenance(root);
+    dom::element t1;
+    if (root["t1"].get(t1) != simdjson::SUCCESS) {
+      expect("/t1", "an object with mean_us, found none");
+      return problem_;
+    }
+    stats("/t1", t1, table_.t1.all);
+    if (t1.is_object() && has(t1, "by_class")) {
+      named("/t1/by_class", t1["by_class"], table_.t1.by_name);
+    }
+    named("/t2", root["t2"], table_.t2.by_name);
+    named("/t3", root["t3"], table_.t3.by_name);
+    named("/t5", root["t5"], table_.t5.by_name);
+    named("/tx", root["tx"], table_.tx.by_name);
+    figures("/t4", root["t4"], table_.t4);
+    figures("/ops", root["ops"], table_.ops);
+    if (has(root, "data_loading")) {
+      stats("/data_loading", root["data_loading"].value_unsafe(), table_.data_loading);
+    }
+    totals_and_contexts(root);
+    if (has(root, "gap_splits")) splits(root["gap_splits"]);
+    if (has(root, "device")) device(root["device"].value_unsafe());
+    if (has(root, "templates")) templates(root["templates"].value_unsafe());
+    return problem_;
+  }
+
+ private:
+  using Found = simdjson::simdjson_result<dom::element>;
+
+  void expect(std::string pointer, std::string_view what) {
+    if (!problem_) problem_ = {std::move(pointer), fmt::format("expected {}", what)};
+  }
+
+  static bool has(dom::element object, std::string_view key) {
+    return object[key].error() == simdjson::SUCCESS;
+  }
+
+  static std::string below(std::string_view pointer, std::string_view key) {
+    return fmt::format("{}/{}", pointer, json_token(key));
+  }
+
+  // Every entry of an object that must be there. Values here and below are elements, or what
+  // looking one up gave.
+  template <class Value, class Visit>
+  void each(std::string_view pointer, Value value, Visit visit) {
+    dom::object object;
+    if (value.get(object) != simdjson::SUCCESS) {
+      return expect(std::string(pointer), "an object, found none");
+    }
+    for (auto [key, entry] : object) {
+      if (problem_) return;
+      visit(key, entry, below(pointer, key));
+    }
+  }
+
+  // A latency may be negative: clocks of host and device, as traces have them, disagree.
+  template <class Value>
+  double latency(const std::string& pointer, Value value) {
+    double us = 0;
+    if (value.get(us) != simdjson::SUCCESS || !(std::abs(us) <= kMostUs)) {
+      expect(pointer, "a number of microseconds, found something else");
+      return 0;
+    }
+    return us;
+  }
+
+  template <class Value>
+  double time(const std::string& pointer, Value value) {
+    const double us = latency(pointer, value);
+    if (us < 0) expect(pointer, fmt::format("a number of microseconds from 0 on, found {}", us));
+    return us;
+  }
+
+  // A whole number up to `most`.
+  template <class Value>
+  double whole(const std::string& pointer, Value value, double most = kMostCount) {
+    double number = 0;
+    if (value.get(number) != simdjson::SUCCESS || !(number >= 0 && number <= most) ||
+        number != std::floor(number)) {
+      expect(pointer, fmt::format("a whole number from 0 to {:.0f}, found something else", most));
+      return 0;
+    }
+    return number;
+  }
+
+  // A mean length of lists: not whole.
+  template <class Value>
+  double count_of_tensors(const std::string& pointer, Value value) {
+    double number = 0;
+    if (value.get(number) != simdjson::SUCCESS || !(number >= 0 && number <= kMostCount)) {
+      expect(pointer, "a number of tensors from 0 on, found something else");
+      return 0;
+    }
+    return number;
+  }
+
+  void head(dom::element root) {
+    std::string_view schema;
+    if (root["schema"].get(schema) != simdjson::SUCCESS || schema != schemas::kOverheads.name) {
+      return expect("/schema", "\"perfmodel-overheads\", found another document");
+    }
+    std::int64_t version = 0;
+    if (root["version"].get(version) != simdjson::SUCCESS) {
+      return expect("/version", "a version, found none");
+    }
+    if (std::string problem = version_problem(schemas::kOverheads, version); !problem.empty()) {
+      problem_ = FormatProblem{"/version", std::move(problem)};
+      return;
+    }
+    std::string_view method;
+    if (root["method"].get(method) != simdjson::SUCCESS) {
+      return expect("/method", "a string, found none");
+    }
+    if (const auto parsed = parse_overhead_method(method)) {
+      table_.method = *parsed;
+    } else {
+      problem_ = FormatProblem{"/method", parsed.error().message};
+    }
+  }
+
+  void strings(const std::string& pointer, Found value, std::vector<std::string>& to) {
+    dom::array items;
+    if (value.get(items) != simdjson::SUCCESS) {
+      return expect(pointer, "a list of strings, found none");
+    }
+    for (dom::element item : items) {
+      std::string_view found;
+      if (item.get(found) != simdjson::SUCCESS) return expect(pointer, "a list of strings");
+      to.emplace_back(found);
+    }
+  }
+
+  void programs(Found value) {
+    dom::array items;
+    if (value.get(items) != simdjson::SUCCESS) {
+      return expect("/programs", "a list of objects, found none");
+    }
+    for (dom::element item : items) {
+      const std::string at = fmt::format("/programs/{}", table_.programs.size());
+      OverheadProgram program;
+      text(item, "name", program.name);
+      text(item, "gpu", program.gpu);
+      text(item, "left_out", program.left_out);
+      if (has(item, "sources")) strings(at + "/sources", item["sources"], program.sources);
+      if (has(item, "launch_us")) program.launch_us = time(at + "/launch_us", item["launch_us"]);
+      if (has(item, "host_scale")) {
+        program.host_scale = time(at + "/host_scale", item["host_scale"]);
+      }
+      if (has(item, "shared")) program.shared = time(at + "/shared", item["shared"]);
+      table_.programs.push_back(std::move(program));
+    }
+  }
+
+  void text(dom::element root, const char* key, std::string& to) {
+    std::string_view found;
+    if (!has(root, key)) return;
+    if (root[key].get(found) != simdjson::SUCCESS) return expect(below("", key), "a string");
+    to = found;
+  }
+
+  void provenance(dom::element root) {
+    text(root, "gpu", table_.gpu);
+    text(root, "command", table_.command);
+    if (has(root, "sources")) strings("/sources", root["sources"], table_.sources);
+    if (has(root, "profiler_cost_us")) {
+      table_.profiler_cost_us = time("/profiler_cost_us", root["profiler_cost_us"]);
+    }
+    if (has(root, "iterations")) {
+      table_.iterations = static_cast<std::size_t>(whole("/iterations", root["iterations"]));
+    }
+    text(root, "unfit_for_pools", table_.unfit_for_pools);
+    if (has(root, "python_recorded") &&
+        root["python_recorded"].get(table_.python_recorded) != simdjson::SUCCESS) {
+      return expect("/python_recorded", "true or false, found something else");
+    }
+    if (has(root, "programs")) programs(root["programs"]);
+  }
+
+  void stats(const std::string& pointer, dom::element value, OverheadStats& out) {
+    if (!value.is_object() || !has(value, "mean_us")) {
+      return expect(pointer, "an object with mean_us, found none");
+    }
+    out.mean_us = time(pointer + "/mean_us", value["mean_us"]);
+    if (has(value, "median_us")) out.median_us = time(pointer + "/median_us", value["median_us"]);
+    if (has(value, "std_us")) out.std_us = time(pointer + "/std_us", value["std_us"]);
+    if (has(value, "count")) {
+      out.count = static_cast<std::uint64_t>(whole(pointer + "/count", value["count"]));
+    }
+    if (has(value, "tensors")) {
+      out.tensors = count_of_tensors(pointer + "/tensors", value["tensors"]);
+    }
+  }
+
+  void named(std::string_view pointer, Found value,
+             std::unordered_map<std::uint64_t, OverheadTerm::Named>& out) {
+    each(pointer, value, [&](std::string_view name, dom::element entry, const std::string& at) {
+      OverheadTerm::Named made{.name = std::string(name), .stats = {}};
+      stats(at, entry, made.stats);
+      out[hash_text(name)] = std::move(made);
+    });
+  }
+
+  void figures(std::string_view pointer, Found value, std::map<std::string, OverheadStats>& out) {
+    each(pointer, value, [&](std::string_view name, dom::element entry, const std::string& at) {
+      stats(at, entry, out[std::string(name)]);
+    });
+  }
+
+  // Keys are hashes: 16 hexadecimal digits.
+  std::uint64_t key_of(std::string_view text, const std::string& pointer) {
+    std::uint64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, problem] = std::from_chars(text.data(), end, value, 16);
+    if (text.empty() || problem != std::errc() || stop != end) {
+      expect(pointer, "a key of hexadecimal digits, found another");
+    }
+    return value;
+  }
+
+  void totals_and_contexts(dom::element root) {
+    const std::pair<const char*, OverheadTerm*> terms[] = {{"t1", &table_.t1},
+                                                           {"t2", &table_.t2},
+                                                           {"t3", &table_.t3},
+                                                           {"t5", &table_.t5},
+                                                           {"tx", &table_.tx}};
+    for (const auto& [key, term] : terms) {
+      dom::element total;
+      if (root["totals"][key].get(total) == simdjson::SUCCESS) {
+        stats(below("/totals", key), total, term->all);
+      }
+      const Found contexts = root["contexts"][key];
+      if (contexts.error() == simdjson::SUCCESS) {
+        context_figures(below("/contexts", key), contexts, *term);
+      }
+    }
+  }
+
+  void context_figures(const std::string& pointer, Found contexts, OverheadTerm& term) {
+    each(pointer, contexts, [&](std::string_view hash, dom::element value, const std::string& at) {
+      dom::array figures;
+      const bool is_list = value.get(figures) == simdjson::SUCCESS;
+      if (!is_list || (figures.size() != 3 && figures.size() != 5)) {
+        return expect(
+            at,
+            "[mean_us, std_us, count] or [..., tensors, key of the name], found something else");
+      }
+      const std::uint64_t key = key_of(hash, at);
+      const double mean_us = time(at + "/0", figures.at(0));
+      OverheadStats& stats = term.by_context[key];
+      stats = {.mean_us = mean_us,
+               .std_us = time(at + "/1", figures.at(1)),
+               .median_us = mean_us,
+               .count = static_cast<std::uint64_t>(whole(at + "/2", figures.at(2)))};
+      if (figures.size() == 3) return;
+      stats.tensors = count_of_tensors(at + "/3", figures.at(3));
+      std::string_view name;
+      if (figures.at(4).get(name) != simdjson::SUCCESS) {
+        return expect(at + "/4", "a key of hexadecimal digits, found something else");
+      }
+      term.name_of_context[key] = key_of(name, at + "/4");
+    });
+  }
+
+  void splits(Found entries) {
+    each("/gap_splits", entries,
+         [&](std::string_view key, dom::element value, const std::string& at) {
+           dom::array shares;
+           GapSplit split;
+           const bool is_pair = value.get(shares) == simdjson::SUCCESS && shares.size() == 2 &&
+                                shares.at(0).get(split.tail) == simdjson::SUCCESS &&
+                                shares.at(1).get(split.head) == simdjson::SUCCESS;
+           if (!is_pair || !(split.tail >= 0 && split.tail <= 1) ||
+               !(split.head >= 0 && split.head <= 1)) {
+             return expect(at, "two shares from 0 to 1, found something else");
+           }
+           table_.gap_splits[key_of(key, at)] = split;
+         });
+  }
+
+  void device(dom::element value) {
+    DeviceConstants& device = table_.device;
+    const std::pair<const char*, double*> constants[] = {
+        {"launch_latency_us", &device.launch_latency_us},
+        {"collective_latency_us", &device.collective_latency_us},
+        {"copy_latency_us", &device.copy_latency_us},
+        {"blocking_read_latency_us", &device.blocking_read_latency_us},
+        {"blocking_write_latency_us", &device.blocking_write_latency_us},
+        {"kernel_gap_us", &device.kernel_gap_us},
+        {"event_gap_us", &device.event_gap_us}};
+    if (!value.is_object()) return expect("/device", "an object, found none");
+    for (const auto& [key, constant] : constants) {
+      if (has(value, key)) *constant = latency(below("/device", key), value[key]);
+    }
+  }
+
+  void templates(dom::element value) {
+    constexpr const char* kLists = "/templates/lists";
+    LaunchTemplates& templates = table_.templates;
+    dom::array lists;
+    if (value["lists"].get(lists) != simdjson::SUCCESS) {
+      return expect(kLists, "arrays of calls, found none");
+    }
+    for (dom::element list : lists) {
+      const std::string at = fmt::format("{}/{}", kLists, templates.lists.size());
+      LaunchTemplate calls;
+      dom::array items;
+      if (list.get(items) != simdjson::SUCCESS) return expect(at, "an array of calls, found none");
+      for (dom::element item : items) {
+        calls.push_back(call(item, fmt::format("{}/{}", at, calls.size())));
+      }
+      templates.lists.push_back(std::move(calls));
+    }
+    for (std::size_t level = 0; level < kTemplateLevels; ++level) {
+      const std::string_view name = to_string(static_cast<TemplateLevel>(level));
+      const Found keys = value["keys"][name];
+      if (keys.error() == simdjson::SUCCESS) {
+        template_keys(below("/templates/keys", name), keys, templates.by_key[level]);
+      }
+    }
+  }
+
+  void template_keys(const std::string& pointer, Found keys,
+                     std::unordered_map<std::uint64_t, LaunchTemplates::Entry>& out) {
+    constexpr double kMostEntries = std::numeric_limits<std::uint32_t>::max();
+    each(pointer, keys, [&](std::string_view hash, dom::element value, const std::string& at) {
+      dom::array pair;
+      if (value.get(pair) != simdjson::SUCCESS || pair.size() != 2) {
+        return expect(at, "[list, count], found something else");
+      }
+      const double list = whole(at + "/0", pair.at(0));
+      if (list >= static_cast<double>(table_.templates.lists.size())) {
+        return expect(at, "the number of a list, found one out of range");
+      }
+      const double count = whole(at + "/1", pair.at(1), kMostEntries);
+      out[key_of(hash, at)] = {static_cast<std::uint32_t>(list), static_cast<std::uint32_t>(count)};
+    });
+  }
+
+  TemplateCall call(dom::element item, const std::string& at) {
+    TemplateCall call;
+    each(at, item, [&](std::string_view key, dom::element value, const std::string& place) {
+      if (key == "call" || key == "kernel") {
+        std::string_view text;
+        if (value.get(text) != simdjson::SUCCESS) return expect(place, "a string");
+        (key == "call" ? call.call : call.kernel) = text;
+      } else if (value.is_bool()) {
+        call_flag(call, key, place, value.get_bool().value_unsafe());
+      } else {
+        call_number(call, key, place, value);
+      }
+    });
+    return call;
+  }
+
+  void call_flag(TemplateCall& call, std::string_view key, const std::string& at, bool flag) {
+    if (key == "set") {
+      if (flag) call.kind = TemplateCall::Kind::kSet;
+    } else if (key == "graph") {
+      if (flag) call.kind = TemplateCall::Kind::kGraphLaunch;
+    } else if (key == "pageable") {
+      call.pageable = flag;
+    } else if (key == "blocking") {
+      call.blocking = flag;
+    } else if (key == "collective") {
+      call.collective = flag;
+    } else {
+      expect(at, "no such flag of a call");
+    }
+  }
+
+  void call_number(TemplateCall& call, std::string_view key, const std::string& at,
+                   dom::element value) {
+    constexpr double kMost16 = std::numeric_limits<std::uint16_t>::max();
+    if (key == "copy") {
+      call.kind = TemplateCall::Kind::kCopy;
+      call.copy = static_cast<CopyKind>(whole(at, value, static_cast<int>(CopyKind::kPeer)));
+    } else if (key == "sync") {
+      call.kind = TemplateCall::Kind::kSync;
+      call.sync = static_cast<SyncKind>(whole(at, value, static_cast<int>(SyncKind::kEvent)));
+    } else if (key == "after") {
+      call.after_children = static_cast<std::uint16_t>(whole(at, value, kMost16));
+    } else if (key == "tasks") {
+      call.tasks = static_cast<std::uint16_t>(whole(at, value, kMost16));
+    } else if (key == "stream") {
+      call.stream =
+          static_cast<std::int16_t>(whole(at, value, std::numeric_limits<std::int16_t>::max()));
+    } else {
+      expect(at, "no such number of a call");
+    }
+  }
+
+  OverheadTable& table_;
+  std::optional<FormatProblem> problem_;
+};
+
+}  // namespace
+
+std::string overheads_json(const OverheadTable& table) {
+  Json t1 = to_json(table.t1.all);
+  t1["by_class"] = names_json(table.t1);
+  Json t4 = Json::object(), ops = Json::object();
+  for (const auto& [call, stats] : table.t4) t4[call] = to_json(stats);
+  for (const auto& [op, stats] : table.ops) ops[op] = to_json(stats);
+  Json json = {{"schema", schemas::kOverheads.name},
+               {"version", schemas::kOverheads.version},
+               {"minor_version", schemas::kOverheads.minor_version},
+               {"program", {{"version", program_version()}, {"git", git_revision()}}},
+               {"method", to_string(table.method)},
+               {"gpu", table.gpu},
+               {"sources", table.sources},
+               {"command", table.command},
+               {"profiler_cost_us", table.profiler_cost_us},
+               {"iterations", table.iterations},
+               {"unfit_for_pools", table.unfit_for_pools},
+               {"python_recorded", table.python_recorded},
+               {"programs", programs_json(table.programs)},
+               {"t1", std::move(t1)},
+               {"t2", names_json(table.t2)},
+               {"t3", names_json(table.t3)},
+               {"t4", std::move(t4)},
+               {"t5", names_json(table.t5)},
+               {"tx", names_json(table.tx)},
+               {"ops", std::move(ops)},
+               {"totals",
+                {{"t2", to_json(table.t2.all)},
+                 {"t3", to_json(table.t3.all)},
+                 {"t5", to_json(table.t5.all)},
+                 {"tx", to_json(table.tx.all)}}},
+               {"data_loading", to_json(table.data_loading)},
+               {"device",
+                {{"launch_latency_us", rounded(table.device.launch_latency_us)},
+                 {"collective_latency_us", rounded(table.device.collective_latency_us)},
+                 {"copy_latency_us", rounded(table.device.copy_latency_us)},
+                 {"blocking_read_latency_us", rounded(table.device.blocking_read_latency_us)},
+                 {"blocking_write_latency_us", rounded(table.device.blocking_write_latency_us)},
+                 {"kernel_gap_us", rounded(table.device.kernel_gap_us)},
+                 {"event_gap_us", rounded(table.device.event_gap_us)}}},
+               {"warnings", table.warnings}};
+  if (table.method == OverheadMethod::kContext) {
+    json["contexts"] = {{"t1", contexts_json(table.t1)},
+                        {"t2", contexts_json(table.t2)},
+                        {"t3", contexts_json(table.t3)},
+                        {"t5", contexts_json(table.t5)},
+                        {"tx", contexts_json(table.tx)}};
+  }
+  if (!table.gap_splits.empty()) {
+    std::map<std::string, GapSplit> sorted;
+    for (const auto& [key, split] : table.gap_splits) sorted[hex(key)] = split;
+    Json splits = Json::object();
+    for (const auto& [key, split] : sorted)
+      splits[key] = {rounded(split.tail), rounded(split.head)};
+    json["gap_splits"] = std::move(splits);
+  }
+  if (!table.templates.lists.empty()) json["templates"] = templates_json(table.templates);
+  return json.dump(1, '\t', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<void> write_overheads(const OverheadTable& table, const std::filesystem::path& file) {
+  auto out = OutputFile::create(file);
+  if (!out) return Unexpected{out.error()};
+  out->write(overheads_json(table));
+  return out->commit();
+}
+
+Result<OverheadTable> read_overheads(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) {
+    return Unexpected{Error{
+        .code = ErrorCode::kIo, .message = "expected a file, found a directory", .file = file}};
+  }
+  simdjson::padded_string text;
+  if (const auto code = simdjson::padded_string::load(file.string()).get(text)) {
+    if (code == simdjson::MEMALLOC) throw std::bad_alloc();
+    return Unexpected{Error{
+        .code = ErrorCode::kIo, .message = "expected a readable file, found none", .file = file}};
+  }
+  const auto failure = [&](ErrorCode code, std::optional<std::size_t> offset, std::string pointer,
+                           std::string message) {
+    Error error{.code = code,
+                .message = std::move(message),
+                .file = file,
+                .json_pointer = std::move(pointer)};
+    if (offset) set_position(error, *offset, text);
+    return Unexpected{std::move(error)};
+  };
+  dom::parser parser;
+  dom::element root;
+  if (auto error = parser.parse(text).get(root)) {
+    if (error == simdjson::MEMALLOC) throw std::bad_alloc();
+    return failure(ErrorCode::kSyntax, find_json_defect(text), "",
+                   fmt::format("expected JSON, found: {}", simdjson::error_message(error)));
+  }
+  OverheadTable table;
+  if (auto problem = TableReader(table).read(root)) {
+    return failure(ErrorCode::kFormat, find_json_pointer(text, problem->pointer), problem->pointer,
+                   problem->message);
+  }
+  return table;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <optional>
+
+#include "perfmodel/predict.hpp"
+#include "program/host_facts.hpp"
+
+namespace perfmodel {
+
+/// `predict` with the facts of the graph, or of one that differs in sizes alone, and of this table;
+/// null: they are found first. They must hold all iterations of the graph. `added_bytes`: the bytes
+/// of gradients that each step of the graph reduces, if its collectives were put there for this
+/// question.
+Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
+                                const OverheadTable& table, const HostFacts* facts,
+                                const PredictOptions& options,
+                                std::optional<double> added_bytes = {});
+
+}  // namespace perfmodel

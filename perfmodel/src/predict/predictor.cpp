@@ -1,0 +1,539 @@
+#include "perfmodel/predictor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <cmath>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "files/lower_case.hpp"
+#include "perfmodel/choose_kernel_models.hpp"
+#include "perfmodel/choose_overheads.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/rewrites/batch_size.hpp"
+#include "perfmodel/graph/rewrites/sequence_length.hpp"
+#include "perfmodel/graph/rewrites/size_plan.hpp"
+#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/predictors/topology.hpp"
+#include "predict_with.hpp"
+#include "program/data_parallel_graph.hpp"
+#include "program/host_facts.hpp"
+
+namespace perfmodel {
+namespace {
+
+/// Runs `work`; what it throws becomes its error. The message is short enough to need no memory.
+template <class Work>
+std::invoke_result_t<Work> guarded(Work&& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kOutOfMemory, "out of memory");
+  } catch (const std::system_error& error) {  // threads
+    return fail(ErrorCode::kImpossible, error.what());
+  }
+}
+
+/// A GPU with all that its predictions need.
+struct Target {
+  Gpu gpu;
+  std::shared_ptr<const OverheadTable> overheads;
+  std::size_t table = 0;  ///< number of `overheads` among those that were loaded
+  std::vector<std::string> warnings;
+  Topology topology;  ///< that it usually sits in
+
+  /// Allocated with the first question. Null: prices are not remembered.
+  PriceCache* prices(const KernelModels& models, std::size_t capacity) const {
+    if (capacity == 0) return nullptr;
+    std::call_once(once_, [&] {
+      cache_ = std::make_unique<PriceCache>(models, gpu, capacity);
+      ready_.store(cache_.get(), std::memory_order_release);
+    });
+    return cache_.get();
+  }
+  const PriceCache* prices_so_far() const { return ready_.load(std::memory_order_acquire); }
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::unique_ptr<PriceCache> cache_;
+  mutable std::atomic<const PriceCache*> ready_ = nullptr;
+};
+
+}  // namespace
+
+struct Predictor::State {
+  ChosenKernelModels chosen;
+  std::size_t cached_prices = 0;
+  std::vector<std::unique_ptr<Target>> targets;            ///< by name
+  std::unordered_map<std::string, const Target*> by_name;  ///< lower case
+  std::vector<std::unique_ptr<KernelModel>> collectives;   ///< one per known topology
+  std::vector<const OverheadTable*> tables;                ///< of the targets, each once
+
+  Result<void> load(const PredictorConfig& config);
+  Result<void> add_target(Gpu gpu, const std::string& asked_as, const PredictorConfig& config,
+                          OverheadTables& read);
+  Result<const Target*> target(std::string_view name) const;
+  Result<const Topology*> topology(const Target& target, const AskOptions& options,
+                                   std::vector<std::string>& warnings) const;
+  const KernelModel* collectives_on(const Topology& topology) const;
+  /// `prepared`: what `graph` is, or differs from in sizes alone; may be null.
+  Result<Prediction> predict(const ExecutionGraph& graph, const PreparedGraph::State* prepared,
+                             std::string_view gpu, const AskOptions& options) const;
+  Result<Prediction> predict_resized(const ExecutionGraph& graph,
+                                     const PreparedGraph::State* prepared, std::string_view gpu,
+                                     const AskOptions& options) const;
+  /// The same, and what batch it is.
+  Result<Prediction> predict_batch(const ExecutionGraph& graph,
+                                   const PreparedGraph::State* prepared, std::string_view gpu,
+                                   const AskOptions& options) const;
+  Result<Prediction> predict_planned(const PreparedGraph::State& prepared, std::string_view gpu,
+                                     const AskOptions& options) const;
+  /// With strategy ddp; null: the graph needs no collectives.
+  Result<std::shared_ptr<const PreparedGraph::State>> data_parallel(
+      const PreparedGraph::State& prepared, std::string_view gpu, const AskOptions& options) const;
+  std::shared_ptr<PreparedGraph::State> prepare(ExecutionGraph graph) const;
+};
+
+/// Made once, when first asked for; a failed allocation leaves it to the next who asks.
+template <class T>
+class Lazy {
+ public:
+  template <class Make>
+  const Result<T>& get(Make&& make) const {
+    std::call_once(once_, [&] { made_.emplace(make()); });
+    return *made_;
+  }
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::optional<Result<T>> made_;
+};
+
+struct PreparedGraph::State {
+  std::shared_ptr<const Predictor::State> predictor;
+  ExecutionGraph graph;
+  std::optional<std::int64_t> batch;
+  std::vector<Lazy<HostFacts>> facts;  ///< per overhead table
+  Lazy<SizePlan> batches, sequences;
+  Lazy<std::shared_ptr<const State>> data_parallel;  ///< the graph of strategy ddp
+  std::optional<double> added_bytes;                 ///< in that one, see predict_with
+
+  Result<const HostFacts*> facts_with(const Target& target) const {
+    const auto& made = facts[target.table].get(
+        [&] { return make_host_facts(graph, *target.overheads, std::nullopt); });
+    if (!made) return Unexpected{made.error()};
+    return &*made;
+  }
+
+  /// A graph in other sizes, lent: no more of them than threads that ask at once.
+  class Lease {
+   public:
+    explicit Lease(const State& state) : state_(state) {
+      const std::lock_guard lock(state.lending_);
+      if (state.idle_.empty()) return;
+      scratch_ = std::move(state.idle_.back());
+      state.idle_.pop_back();
+    }
+    ~Lease() {
+      if (!scratch_) return;
+      const std::lock_guard lock(state_.lending_);
+      state_.idle_.push_back(std::move(scratch_));
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    SizePlan::Scratch& scratch() {
+      if (!scratch_) {
+        auto made = std::make_unique<SizePlan::Scratch>();
+        const std::lock_guard lock(state_.lending_);
+        state_.idle_.reserve(++state_.lent_most_);  // so that giving it back needs no memory
+        scratch_ = std::move(made);
+      }
+      return *scratch_;
+    }
+
+   private:
+    const State& state_;
+    std::unique_ptr<SizePlan::Scratch> scratch_;
+  };
+
+ private:
+  mutable std::mutex lending_;
+  mutable std::vector<std::unique_ptr<SizePlan::Scratch>> idle_;
+  mutable std::size_t lent_most_ = 0;
+};
+
+Result<void> Predictor::State::load(const PredictorConfig& config) {
+  std::filesystem::path data = config.data;
+  if (data.empty()) {
+    auto found = find_data_folder();
+    if (!found) return Unexpected{found.error()};
+    data = std::move(*found);
+  }
+  auto models = choose_kernel_models(config.models, data);
+  if (!models) return Unexpected{models.error()};
+  chosen = std::move(*models);
+  if (chosen.owner) {
+    if (auto read = chosen.owner->read_all(); !read) return read;
+  }
+  cached_prices = config.cached_prices;
+  for (const Topology& topology : TopologyCatalog::builtin().topologies()) {
+    collectives.push_back(make_collective_model(topology));
+  }
+  OverheadTables read(data);
+  if (config.gpus.empty()) {
+    auto gpus = read_gpus(data / "gpus");
+    if (!gpus) return Unexpected{gpus.error()};
+    for (Gpu& gpu : *gpus) {
+      if (auto added = add_target(std::move(gpu), {}, config, read); !added) return added;
+    }
+  }
+  for (const std::string& name : config.gpus) {
+    auto gpu = find_gpu(name, data / "gpus");
+    if (!gpu) return Unexpected{gpu.error()};
+    if (auto added = add_target(std::move(*gpu), name, config, read); !added) return added;
+  }
+  std::ranges::sort(
+      targets, {}, [](const auto& target) -> const auto& { return target->gpu.name; });
+  return {};
+}
+
+Result<void> Predictor::State::add_target(Gpu gpu, const std::string& asked_as,
+                                          const PredictorConfig& config, OverheadTables& read) {
+  if (by_name.contains(lower_case(gpu.name))) return {};
+  auto table = read.choose(config.overheads.string(), gpu);
+  if (!table) return Unexpected{table.error()};
+  auto target = std::make_unique<Target>();
+  if (!chosen.warning.empty()) target->warnings.push_back(chosen.warning);
+  if (!table->warning.empty()) target->warnings.push_back(std::move(table->warning));
+  target->overheads = std::move(table->table);
+  const auto known = std::ranges::find(tables, target->overheads.get());
+  target->table = static_cast<std::size_t>(known - tables.begin());
+  if (known == tables.end()) tables.push_back(target->overheads.get());
+  target->topology = topology_for(gpu);
+  target->gpu = std::move(gpu);
+  by_name.emplace(lower_case(target->gpu.name), target.get());
+  by_name.emplace(lower_case(target->gpu.title), target.get());
+  for (const std::string& alias : target->gpu.aliases) {
+    by_name.emplace(lower_case(alias), target.get());
+  }
+  if (!asked_as.empty()) by_name.emplace(lower_case(asked_as), target.get());
+  targets.push_back(std::move(target));
+  return {};
+}
+
+Result<const Target*> Predictor::State::target(std::string_view name) const {
+  const auto found = by_name.find(lower_case(name));
+  if (found != by_name.end()) return found->second;
+  std::vector<Gpu> gpus;
+  for (const auto& one : targets) gpus.push_back(one->gpu);
+  return Unexpected{find_gpu(name, gpus).error()};
+}
+
+Result<const Topology*> Predictor::State::topology(const Target& target, const AskOptions& options,
+                                                   std::vector<std::string>& warnings) const {
+  if (options.topology.empty()) return &target.topology;
+  const auto found = TopologyCatalog::builtin().named(options.topology);
+  if (!found) return found;
+  if (std::ranges::find((*found)->gpus, target.gpu.name) == (*found)->gpus.end()) {
+    warnings.push_back("topology " + (*found)->name + " is not built with " + target.gpu.name +
+                       ": only its links are used");
+  }
+  return found;
+}
+
+const KernelModel* Predictor::State::collectives_on(const Topology& topology) const {
+  const auto& known = TopologyCatalog::builtin().topologies();
+  return collectives[static_cast<std::size_t>(&topology - known.data())].get();
+}
+
+Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
+                                             const PreparedGraph::State* prepared,
+                                             std::string_view gpu,
+                                             const AskOptions& options) const {
+  const auto found = target(gpu);
+  if (!found) return Unexpected{found.error()};
+  const Target& on = **found;
+  std::vector<std::string> warnings = on.warnings;
+  const auto links = topology(on, options, warnings);
+  if (!links) return Unexpected{links.error()};
+
+  if (!(options.interference >= 1) || std::isinf(options.interference)) {
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("expected an interference of at least 1, found {}", options.interference));
+  }
+  if (options.world < 0) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected at least 0 ranks, found {}", options.world));
+  }
+
+  // Without a topology by name, the models find the one that the GPU usually sits in.
+  std::unique_ptr<KernelModel> own_collectives;
+  KernelModels models = chosen.models;
+  if (options.interference != 1) {
+    own_collectives = make_collective_model(**links, {.interference = options.interference});
+    models.set(KernelFamily::kCollective, own_collectives.get());
+  } else if (!options.topology.empty()) {
+    models.set(KernelFamily::kCollective, collectives_on(**links));
+  }
+  PredictOptions asked{.models = &models,
+                       .prices = on.prices(chosen.models, cached_prices),
+                       .world_size = options.world,
+                       .keep_ops = options.keep_ops,
+                       .what_if_steps = options.what_if_steps,
+                       .host_scale = options.host_scale,
+                       .host_sensitivity = options.host_sensitivity,
+                       .cancel = options.cancel};
+  if (options.strategy) {
+    asked.scale_out = ScaleOut{.world = options.world,
+                               .strategy = *options.strategy,
+                               .topology = *links,
+                               .interference = options.interference};
+  }
+  const HostFacts* facts = nullptr;
+  if (prepared) {
+    const auto known = prepared->facts_with(on);
+    if (!known) return Unexpected{known.error()};
+    facts = *known;
+  }
+  auto prediction = predict_with(graph, on.gpu, *on.overheads, facts, asked,
+                                 prepared ? prepared->added_bytes : std::nullopt);
+  if (prediction && !warnings.empty()) {
+    prediction->warnings.insert(prediction->warnings.begin(),
+                                std::make_move_iterator(warnings.begin()),
+                                std::make_move_iterator(warnings.end()));
+  }
+  return prediction;
+}
+
+namespace {
+
+Result<ExecutionGraph> resized(const ExecutionGraph& graph, const AskOptions& options) {
+  if (options.batch == 0) return set_sequence_length(graph, {.length = options.sequence});
+  auto made = set_batch_size(graph, {.batch = options.batch});
+  if (!made || options.sequence == 0) return made;
+  return set_sequence_length(*made, {.length = options.sequence});
+}
+
+// Ops are found by their ids, which no change of sizes touches.
+void name_ops_after(const ExecutionGraph& graph, Prediction& prediction) {
+  for (PredictedOp& op : prediction.ops) {
+    const auto node = std::ranges::lower_bound(graph.nodes, op.id, {}, &Node::id);
+    op.name = graph.name(*node);
+  }
+}
+
+}  // namespace
+
+Result<Prediction> Predictor::State::predict_batch(const ExecutionGraph& graph,
+                                                   const PreparedGraph::State* prepared,
+                                                   std::string_view gpu,
+                                                   const AskOptions& options) const {
+  auto prediction = predict_resized(graph, prepared, gpu, options);
+  if (!prediction) return prediction;
+  if (options.batch != 0) {
+    prediction->batch = options.batch;
+  } else if (prepared) {
+    prediction->batch = prepared->batch;
+  }
+  return prediction;
+}
+
+Result<Prediction> Predictor::State::predict_resized(const ExecutionGraph& graph,
+                                                     const PreparedGraph::State* prepared,
+                                                     std::string_view gpu,
+                                                     const AskOptions& options) const {
+  if (prepared && options.strategy == ParallelStrategy::kDdp) {
+    const auto made = data_parallel(*prepared, gpu, options);
+    if (!made) return Unexpected{made.error()};
+    if (*made) {
+      auto prediction = predict_resized((*made)->graph, made->get(), gpu, options);
+      if (prediction) prediction->graph = {*made, &(*made)->graph};
+      return prediction;
+    }
+  }
+  if (options.batch == 0 && options.sequence == 0) return predict(graph, prepared, gpu, options);
+  if (prepared && (options.batch == 0 || options.sequence == 0)) {
+    return predict_planned(*prepared, gpu, options);
+  }
+  const auto changed = resized(graph, options);
+  if (!changed) return Unexpected{changed.error()};
+  auto prediction = predict(*changed, prepared, gpu, options);
+  // Ops of a graph that was made for this question have names of its own.
+  if (prediction && !prediction->graph) name_ops_after(graph, *prediction);
+  return prediction;
+}
+
+Result<std::shared_ptr<const PreparedGraph::State>> Predictor::State::data_parallel(
+    const PreparedGraph::State& prepared, std::string_view gpu, const AskOptions& options) const {
+  const auto found = target(gpu);
+  if (!found) return Unexpected{found.error()};
+  const auto facts = prepared.facts_with(**found);
+  if (!facts) return Unexpected{facts.error()};
+  if (!asks_for_data_parallel({.world = options.world}, (*facts)->reduces_gradients)) {
+    return nullptr;
+  }
+  // One graph serves all numbers of ranks: its collectives are priced for that of each question.
+  const auto& made =
+      prepared.data_parallel.get([&]() -> Result<std::shared_ptr<const PreparedGraph::State>> {
+        auto graph = make_data_parallel_graph(prepared.graph, {.world = options.world});
+        if (!graph) return Unexpected{graph.error()};
+        auto state = prepare(std::move(graph->graph));
+        state->added_bytes = graph->gradient_bytes;
+        return state;
+      });
+  return made;
+}
+
+Result<Prediction> Predictor::State::predict_planned(const PreparedGraph::State& prepared,
+                                                     std::string_view gpu,
+                                                     const AskOptions& options) const {
+  const bool batch = options.batch != 0;
+  const auto& plan =
+      batch ? prepared.batches.get([&] { return SizePlan::batch(prepared.graph); })
+            : prepared.sequences.get([&] { return SizePlan::sequence(prepared.graph); });
+  if (!plan) return Unexpected{plan.error()};
+  PreparedGraph::State::Lease lease(prepared);
+  const auto done = plan->apply(batch ? options.batch : options.sequence, lease.scratch());
+  if (!done) return Unexpected{done.error()};
+  auto prediction = predict(lease.scratch().graph(), &prepared, gpu, options);
+  if (prediction) name_ops_after(prepared.graph, *prediction);
+  return prediction;
+}
+
+std::shared_ptr<PreparedGraph::State> Predictor::State::prepare(ExecutionGraph graph) const {
+  auto state = std::make_shared<PreparedGraph::State>();
+  if (const auto batch = batch_size(graph)) state->batch = *batch;
+  state->graph = std::move(graph);
+  state->facts = std::vector<Lazy<HostFacts>>(tables.size());
+  return state;
+}
+
+Predictor::Predictor(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+Result<Predictor> Predictor::load(const PredictorConfig& config) {
+  return guarded([&]() -> Result<Predictor> {
+    auto state = std::make_shared<State>();
+    if (auto loaded = state->load(config); !loaded) return Unexpected{loaded.error()};
+    return Predictor(std::move(state));
+  });
+}
+
+Result<PreparedGraph> Predictor::prepare(ExecutionGraph graph) const {
+  return guarded([&]() -> Result<PreparedGraph> {
+    if (top_level_ops(graph).empty()) {
+      return Unexpected{Error{.code = ErrorCode::kImpossible,
+                              .message = "expected at least one op, found none",
+                              .file = graph.source}};
+    }
+    auto state = state_->prepare(std::move(graph));
+    state->predictor = state_;
+    return PreparedGraph(std::move(state));
+  });
+}
+
+Result<Prediction> Predictor::predict(const ExecutionGraph& graph, std::string_view gpu,
+                                      const AskOptions& options) const {
+  return guarded([&] { return state_->predict_batch(graph, nullptr, gpu, options); });
+}
+
+Result<Prediction> Predictor::predict(const PreparedGraph& graph, std::string_view gpu,
+                                      const AskOptions& options) const {
+  return guarded([&]() -> Result<Prediction> {
+    if (graph.state_->predictor != state_) {
+      return fail(ErrorCode::kImpossible,
+                  "expected a graph that this predictor prepared, found another's");
+    }
+    return state_->predict_batch(graph.state_->graph, graph.state_.get(), gpu, options);
+  });
+}
+
+Result<std::vector<Result<Prediction>>> Predictor::predict_many(
+    std::span<const Question> questions, const AskManyOptions& options) const {
+  return guarded([&]() -> Result<std::vector<Result<Prediction>>> {
+    if (questions.empty()) {
+      return fail(ErrorCode::kImpossible, "expected at least one question, found none");
+    }
+    std::vector<Result<Prediction>> answers(
+        questions.size(), Result<Prediction>(fail(ErrorCode::kCancelled, "cancelled")));
+    const auto answer = [&](const Question& question) -> Result<Prediction> {
+      if ((question.graph != nullptr) == (question.prepared != nullptr)) {
+        return guarded([&]() -> Result<Prediction> {
+          return fail(ErrorCode::kImpossible,
+                      fmt::format("expected one graph in a question, found {}",
+                                  question.graph ? "two" : "none"));
+        });
+      }
+      return question.graph ? predict(*question.graph, question.gpu, question.options)
+                            : predict(*question.prepared, question.gpu, question.options);
+    };
+    std::atomic<std::size_t> next = 0;
+    std::mutex counting;
+    std::size_t answered = 0;
+    const auto work = [&] {
+      for (std::size_t i = next++; i < questions.size(); i = next++) {
+        if (options.cancel.stop_requested()) return;
+        answers[i] = answer(questions[i]);
+        if (!options.progress) continue;
+        const std::lock_guard lock(counting);
+        options.progress(++answered);
+      }
+    };
+    std::size_t threads = options.threads ? options.threads : std::thread::hardware_concurrency();
+    threads = std::clamp<std::size_t>(threads, 1, questions.size());
+    std::vector<std::jthread> others;
+    try {
+      others.reserve(threads - 1);
+      for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    } catch (const std::system_error&) {  // fewer will do
+    }
+    work();
+    others.clear();  // joins
+    return answers;
+  });
+}
+
+Result<Explanation> Predictor::explain(const Prediction& prediction) const {
+  return guarded([&]() -> Result<Explanation> { return perfmodel::explain(prediction); });
+}
+
+std::vector<std::string> Predictor::gpus() const {
+  std::vector<std::string> names;
+  for (const auto& target : state_->targets) names.push_back(target->gpu.name);
+  return names;
+}
+
+Result<Gpu> Predictor::gpu(std::string_view name) const {
+  return guarded([&]() -> Result<Gpu> {
+    const auto found = state_->target(name);
+    if (!found) return Unexpected{found.error()};
+    return (*found)->gpu;
+  });
+}
+
+Predictor::CacheReport Predictor::cache_report() const {
+  CacheReport report;
+  for (const auto& target : state_->targets) {
+    const PriceCache* prices = target->prices_so_far();
+    if (!prices) continue;
+    report.misses += prices->misses();
+    report.prices += prices->size();
+    report.bytes += prices->capacity() * PriceCache::kEntryBytes;
+  }
+  return report;
+}
+
+PreparedGraph::PreparedGraph(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+const ExecutionGraph& PreparedGraph::graph() const { return state_->graph; }
+
+std::optional<std::int64_t> PreparedGraph::batch() const { return state_->batch; }
+
+}  // namespace perfmodel

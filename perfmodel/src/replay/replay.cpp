@@ -1,0 +1,695 @@
+#include "perfmodel/replay.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "collective_notes.hpp"
+#include "microseconds.hpp"
+#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/predict.hpp"
+#include "predict/invariants.hpp"
+#include "predict/match_collectives.hpp"
+#include "replay_export.hpp"
+#include "replay_scaled.hpp"
+#include "replay_tasks.hpp"
+
+namespace perfmodel {
+namespace {
+
+using TaskId = TaskGraph::TaskId;
+
+// PyTorch's names of element types, as its notes on collectives have them; 0: not known.
+std::int64_t element_bytes(std::string_view dtype) {
+  constexpr std::pair<std::string_view, std::int64_t> kBytes[] = {
+      {"Double", 8}, {"Long", 8},     {"Float", 4}, {"Int", 4},  {"Half", 2},
+      {"Short", 2},  {"BFloat16", 2}, {"Byte", 1},  {"Char", 1}, {"Bool", 1}};
+  for (const auto& [name, bytes] : kBytes) {
+    if (name == dtype) return bytes;
+  }
+  return dtype.starts_with("Float8") ? 1 : 0;
+}
+
+// Where an iteration begins and ends on the host.
+struct Marks {
+  TraceIteration iteration;
+  TaskId begin = -1, end = -1;
+};
+
+class Replayer {
+ public:
+  Replayer(std::span<const Trace> traces, const ReplayOptions& options)
+      : traces_(traces), options_(options) {}
+
+  Result<Replay> run() {
+    for (const Trace& trace : traces_) {
+      names_.push_back(std::filesystem::path(trace.source).filename().string());
+    }
+    if (auto checked = check_ranks(); !checked) return Unexpected{checked.error()};
+    if (auto matched = match(); !matched) return Unexpected{matched.error()};
+    build();
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (auto marked = mark_iterations(r); !marked) return Unexpected{marked.error()};
+    }
+    auto schedule = run_schedule(graph_);
+    if (!schedule) return Unexpected{schedule.error()};
+    schedule_ = std::move(*schedule);
+    if (auto good = check(); !good) return Unexpected{good.error()};
+    if (auto done = report(); !done) return Unexpected{done.error()};
+    if (auto done = export_schedule(); !done) return Unexpected{done.error()};
+    return std::move(replay_);
+  }
+
+ private:
+  Result<void> check_ranks() {
+    std::set<std::int64_t> seen;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      const Trace& trace = traces_[r];
+      if (trace.host.empty()) {
+        return Unexpected{Error{.code = ErrorCode::kImpossible,
+                                .message = "expected host events, found none",
+                                .file = trace.source}};
+      }
+      for (const GpuEvent& event : trace.gpu) {
+        if (event.duration_ns < 0) return negative(trace, trace.name(event), event.duration_ns);
+      }
+      for (const HostEvent& event : trace.host) {
+        if (event.duration_ns < 0) return negative(trace, trace.name(event), event.duration_ns);
+      }
+      if (traces_.size() == 1 || trace.rank < 0) continue;
+      if (trace.world_size >= 0 && traces_[0].world_size >= 0 &&
+          trace.world_size != traces_[0].world_size) {
+        return Unexpected{
+            Error{.code = ErrorCode::kImpossible,
+                  .message = fmt::format("expected ranks of one job, found a world of {} ranks "
+                                         "beside one of {} in {}",
+                                         trace.world_size, traces_[0].world_size, names_[0]),
+                  .file = trace.source}};
+      }
+      if (!seen.insert(trace.rank).second) {
+        return Unexpected{Error{.code = ErrorCode::kImpossible,
+                                .message = fmt::format("expected every rank once, found rank {} "
+                                                       "a second time",
+                                                       trace.rank),
+                                .file = trace.source}};
+      }
+    }
+    const std::int64_t world = traces_[0].world_size;
+    if (traces_.size() > 1 && world > static_cast<std::int64_t>(traces_.size())) {
+      replay_.warnings.push_back(fmt::format(
+          "{} of {} ranks are given; the others are taken to arrive no later than these",
+          traces_.size(), world));
+    }
+    return {};
+  }
+
+  static Unexpected negative(const Trace& trace, std::string_view name, std::int64_t ns) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = fmt::format("expected durations of at least 0 us, found {} "
+                                                   "for \"{}\"",
+                                                   us(ns), name),
+                            .file = trace.source}};
+  }
+
+  // Stamps of all ranks count from the earliest base, so that a double resolves them.
+  double base_us(std::size_t rank) const {
+    std::int64_t least = traces_[0].base_ns;
+    for (const Trace& trace : traces_) least = std::min(least, trace.base_ns);
+    return us(traces_[rank].base_ns - least);
+  }
+
+  Result<void> match() {
+    collectives_.resize(traces_.size());
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      const Trace& trace = traces_[r];
+      for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
+        const GpuEvent& event = trace.gpu[i];
+        if (event.kind != GpuKind::kKernel || !is_collective_kernel(trace.name(event))) continue;
+        RankCollective made{.kind = canonical_collective(trace.name(event)),
+                            .start_us = base_us(r) + us(event.start_ns),
+                            .end_us = base_us(r) + us(event.end_ns()),
+                            .event = static_cast<std::int32_t>(i)};
+        if (event.collective >= 0) {
+          const auto& note = trace.collectives[static_cast<std::size_t>(event.collective)];
+          made.kind = canonical_collective(trace.names.text(note.kind));
+          made.process_group = trace.names.text(note.process_group);
+          made.sequence = note.sequence;
+          made.in_elements = note.in_elements;
+          made.element_bytes = element_bytes(trace.names.text(note.dtype));
+          made.out_elements = note.out_elements;
+          made.group_size = note.group_size;
+        }
+        collectives_[r].push_back(std::move(made));
+      }
+      std::stable_sort(collectives_[r].begin(), collectives_[r].end(),
+                       [](const auto& a, const auto& b) { return a.start_us < b.start_us; });
+    }
+    if (traces_.size() == 1) return {};
+    auto matched =
+        match_collectives(collectives_, names_, {.missing_ranks = options_.missing_ranks});
+    if (!matched) return Unexpected{matched.error()};
+    match_ = std::move(*matched);
+    for (const std::string& warning : match_.warnings) replay_.warnings.push_back(warning);
+    return {};
+  }
+
+  // Kernels launched before their rank's window stay as given: when they arrived is not known.
+  bool meets(std::size_t rank, std::int32_t position) const {
+    if (position < 0) return false;
+    const std::int32_t event = collectives_[rank][static_cast<std::size_t>(position)].event;
+    return traces_[rank].gpu[static_cast<std::size_t>(event)].launch >= 0;
+  }
+
+  void build() {
+    std::vector<std::vector<bool>> meeting(traces_.size());
+    std::vector<const std::vector<std::int32_t>*> groups;
+    for (const auto& members : match_.groups) {
+      std::size_t present = 0;
+      bool all_meet = true;
+      for (std::size_t r = 0; r < traces_.size(); ++r) {
+        present += members[r] >= 0;
+        all_meet &= members[r] < 0 || meets(r, members[r]);
+      }
+      if (present < 2 || !all_meet) {
+        replay_.collectives_unmatched += 1;
+        continue;
+      }
+      groups.push_back(&members);
+      for (std::size_t r = 0; r < traces_.size(); ++r) {
+        if (members[r] < 0) continue;
+        meeting[r].resize(traces_[r].gpu.size(), false);
+        const auto event = collectives_[r][static_cast<std::size_t>(members[r])].event;
+        meeting[r][static_cast<std::size_t>(event)] = true;
+      }
+    }
+    replay_.collectives_matched = groups.size();
+    std::int32_t lane = 0;
+    double earliest = std::numeric_limits<double>::infinity();
+    for (std::size_t r = 0; r < traces_.size(); ++r) earliest = std::min(earliest, start_us(r));
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      first_task_.push_back(static_cast<TaskId>(graph_.size()));
+      ranks_.push_back(
+          add_replay_tasks(traces_[r], options_, start_us(r) - earliest, lane, meeting[r], graph_));
+      lane = ranks_.back().end_lane;
+      replay_.inferred_edges +=
+          ranks_.back().hand_overs + ranks_.back().inferred_waits + ranks_.back().held_tasks;
+    }
+    first_task_.push_back(static_cast<TaskId>(graph_.size()));
+    arrival_edges_.resize(traces_.size());
+    for (const auto* members : groups) meet(*members);
+    replay_.tasks = graph_.size();
+    replay_.edges = graph_.edges();
+  }
+
+  double start_us(std::size_t rank) const {
+    const double offset = match_.clock_offset_us.empty() ? 0 : match_.clock_offset_us[rank];
+    return base_us(rank) - offset;
+  }
+
+  struct Meeting {
+    TaskId hub = -1;
+    std::vector<std::int32_t> tasks;  // per rank: GPU event, or -1
+  };
+
+  // Data moves once the last rank is there: from the last start to the first end, as measured.
+  void meet(const std::vector<std::int32_t>& members) {
+    double last_start = -std::numeric_limits<double>::infinity();
+    double first_end = std::numeric_limits<double>::infinity();
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (members[r] < 0) continue;
+      const RankCollective& at = collectives_[r][static_cast<std::size_t>(members[r])];
+      last_start = std::max(last_start, at.start_us - match_.clock_offset_us[r]);
+      first_end = std::min(first_end, at.end_us - match_.clock_offset_us[r]);
+    }
+    const double transfer = std::max(0.0, first_end - last_start);
+    Meeting meeting{.hub = graph_.add_task(TaskGraph::kNoLane, 0),
+                    .tasks = std::vector<std::int32_t>(traces_.size(), -1)};
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (members[r] < 0) continue;
+      const std::int32_t event = collectives_[r][static_cast<std::size_t>(members[r])].event;
+      const auto i = static_cast<std::size_t>(event);
+      arrival_edges_[r].push_back(graph_.add_edge(ranks_[r].arrivals[i], meeting.hub));
+      graph_.add_edge(meeting.hub, ranks_[r].device[i]);
+      graph_.set_duration_us(ranks_[r].device[i], transfer);
+      meeting.tasks[r] = event;
+    }
+    meetings_.push_back(std::move(meeting));
+  }
+
+  Result<void> mark_iterations(std::size_t r) {
+    const Trace& trace = traces_[r];
+    const ReplayTasks& tasks = ranks_[r];
+    std::vector<TraceIteration> found = iterations(trace);
+    marks_.emplace_back();
+    if (found.empty()) {
+      Marks whole{.iteration = {.name = "whole trace"}};
+      for (std::size_t i = 0; i < trace.host.size(); ++i) {
+        if (tasks.ends[i] < 0 || trace.host[i].end_ns() < whole.iteration.end_ns) continue;
+        whole.iteration.end_ns = trace.host[i].end_ns();
+        whole.end = tasks.ends[i];
+      }
+      for (std::size_t i = 0; i < trace.host.size(); ++i) {
+        if (tasks.begins[i] < 0) continue;
+        if (whole.begin < 0 || trace.host[i].start_ns < whole.iteration.begin_ns) {
+          whole.iteration.begin_ns = trace.host[i].start_ns;
+          whole.begin = tasks.begins[i];
+        }
+      }
+      if (whole.end < 0) {
+        return Unexpected{Error{.code = ErrorCode::kImpossible,
+                                .message = "expected ops, annotations or launches, found none",
+                                .file = trace.source}};
+      }
+      marks_[r].push_back(std::move(whole));
+      if (options_.iterations &&
+          *options_.iterations != std::pair<std::size_t, std::size_t>(0, 1)) {
+        return out_of_range(trace, 1);
+      }
+      return {};
+    }
+    const std::size_t first = options_.iterations ? options_.iterations->first : 0;
+    const std::size_t last = options_.iterations ? options_.iterations->second : found.size();
+    if (first >= last || last > found.size()) return out_of_range(trace, found.size());
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      marks_[r].push_back({.iteration = found[k]});
+    }
+    for (std::size_t i = 0; i < trace.host.size(); ++i) {
+      const HostEvent& event = trace.host[i];
+      if (event.kind != HostKind::kAnnotation || tasks.ends[i] < 0) continue;
+      const bool step = is_profiler_step(trace.name(event));
+      if (!step && !trace.name(event).starts_with("Optimizer.step#")) continue;
+      for (Marks& mark : marks_[r]) {
+        if (step && mark.iteration.name == trace.name(event) &&
+            mark.iteration.begin_ns == event.start_ns) {
+          mark.begin = tasks.begins[i];
+          mark.end = tasks.ends[i];
+        } else if (!step && mark.iteration.begin_ns == event.end_ns() && mark.begin < 0) {
+          mark.begin = tasks.ends[i];
+        } else if (!step && mark.iteration.end_ns == event.end_ns() && mark.end < 0) {
+          mark.end = tasks.ends[i];
+        }
+      }
+    }
+    return {};
+  }
+
+  Unexpected out_of_range(const Trace& trace, std::size_t count) const {
+    return Unexpected{
+        Error{.code = ErrorCode::kImpossible,
+              .message = fmt::format("expected iterations within 0:{}, found {}:{}", count,
+                                     options_.iterations->first, options_.iterations->second),
+              .file = trace.source}};
+  }
+
+  double end(TaskId task) const {
+    return task < 0 ? 0 : schedule_.end_us[static_cast<std::size_t>(task)];
+  }
+  double start(TaskId task) const {
+    return task < 0 ? 0 : schedule_.start_us[static_cast<std::size_t>(task)];
+  }
+
+  Result<void> check() const {
+    const TaskNames names = task_names();
+    const TaskName name = [&](TaskId task) {
+      return fmt::format("\"{}\" ({})", names.op(task), names.category(task));
+    };
+    auto good = check_schedule(graph_, schedule_, name, {.overlap_us = kMostOverlapUs});
+    for (std::size_t r = 0; good && r < ranks_.size(); ++r) {
+      good = check_spans(graph_, schedule_, ranks_[r].device_lane, ranks_[r].end_lane, name,
+                         kMostOverlapUs);
+    }
+    return good;
+  }
+
+  Result<void> report() {
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      Replay::Rank rank{.source = traces_[r].source, .rank = traces_[r].rank};
+      if (!match_.clock_offset_us.empty()) rank.clock_offset_us = match_.clock_offset_us[r];
+      report_iterations(r, rank);
+      report_communication(r, rank);
+      warn(r, rank);
+      replay_.ranks.push_back(std::move(rank));
+    }
+    if (auto done = report_paths(); !done) return done;
+    if (traces_.size() > 1) return report_job();
+    return {};
+  }
+
+  std::pair<std::size_t, std::size_t> window(std::size_t r) const {
+    return options_.iterations.value_or(std::pair<std::size_t, std::size_t>(0, marks_[r].size()));
+  }
+
+  void report_iterations(std::size_t r, Replay::Rank& rank) {
+    const Trace& trace = traces_[r];
+    std::vector<TraceIteration> steps;
+    for (const Marks& mark : marks_[r]) steps.push_back(mark.iteration);
+    // When the device work of each iteration ends, measured and replayed.
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
+    std::vector<double> measured(steps.size(), kNone), replayed(steps.size(), kNone);
+    const auto iteration_of = gpu_iterations(trace, steps);
+    for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
+      if (iteration_of[i] < 0) continue;
+      const auto k = static_cast<std::size_t>(iteration_of[i]);
+      measured[k] = std::max(measured[k], us(trace.gpu[i].end_ns()));
+      replayed[k] = std::max(replayed[k], end(ranks_[r].device[i]));
+    }
+    const std::vector<double> unrecorded =
+        unrecorded_per_step(ranks_[r].unrecorded, iteration_of, steps.size());
+    std::vector<double> loading(steps.size(), 0);
+    for (std::size_t i = 0; i < trace.host.size(); ++i) {
+      const HostEvent& event = trace.host[i];
+      if (event.kind != HostKind::kAnnotation || !is_data_loading(trace.name(event))) continue;
+      const std::int32_t k = iteration_at(steps, event.start_ns);
+      if (k >= 0) loading[static_cast<std::size_t>(k)] += us(event.duration_ns);
+    }
+    const std::size_t full = first_full_step(r);
+    const auto [first, last] = window(r);
+    for (std::size_t k = first; k < last; ++k) {
+      const Marks& mark = marks_[r][k];
+      Replay::Iteration made{.name = mark.iteration.name,
+                             .measured_us = us(mark.iteration.end_ns - mark.iteration.begin_ns),
+                             .replayed_us = end(mark.end) - end(mark.begin),
+                             .data_loading_us = loading[k],
+                             .unrecorded_device_us = unrecorded[k],
+                             .queue_filling = k < full};
+      if (k > 0 && measured[k] > kNone && measured[k - 1] > kNone) {
+        made.measured_device_period_us = measured[k] - measured[k - 1];
+        made.replayed_device_period_us = replayed[k] - replayed[k - 1];
+      }
+      rank.iterations.push_back(std::move(made));
+    }
+  }
+
+  // The first step that finds the launch queue full, where it stays full to the end; 0 if it does
+  // not. The step that fills it is no steady one either.
+  std::size_t first_full_step(std::size_t r) const {
+    std::vector<double> held;  // when launches went on that the queue had held
+    for (const auto& [call, task] : ranks_[r].queued_launches) {
+      const double room = end(ranks_[r].device[static_cast<std::size_t>(task)]);
+      const TaskId before = graph_.lane_previous(call);
+      if (room >= start(call) - 1e-3 && (before < 0 || room > end(before))) held.push_back(room);
+    }
+    std::sort(held.begin(), held.end());
+    const std::vector<Marks>& marks = marks_[r];
+    std::size_t full = marks.size();
+    while (full > 0) {
+      const auto in = std::lower_bound(held.begin(), held.end(), end(marks[full - 1].begin));
+      if (in == held.end() || *in > end(marks[full - 1].end)) break;
+      --full;
+    }
+    if (full == marks.size()) return 0;
+    return full > 0 && full + 1 < marks.size() ? full + 1 : full;
+  }
+
+  std::size_t rank_of(TaskId task) const {
+    const auto after = std::upper_bound(first_task_.begin(), first_task_.end(), task);
+    const auto rank = static_cast<std::size_t>(after - first_task_.begin()) - 1;
+    return std::min(rank, traces_.size() - 1);
+  }
+
+  bool is_meeting(TaskId task) const { return task >= first_task_.back(); }
+
+  bool is_unrecorded(TaskId task) const {
+    return static_cast<Term>(graph_.term(task)) == Term::kUnrecorded;
+  }
+
+  bool on_device(TaskId task, std::size_t rank) const {
+    return graph_.lane(task) >= ranks_[rank].device_lane;
+  }
+
+  NameId name_id(TaskId task, std::size_t rank) const {
+    const auto index = static_cast<std::size_t>(graph_.op(task));
+    return on_device(task, rank) ? traces_[rank].gpu[index].name : traces_[rank].host[index].name;
+  }
+
+  std::function<std::uint64_t(TaskId)> op_key() const {
+    if (traces_.size() == 1) return {};
+    return [this](TaskId task) -> std::uint64_t {
+      if (is_meeting(task)) return ~std::uint64_t{0};
+      if (graph_.op(task) < 0 || is_unrecorded(task)) return 0;
+      const std::size_t rank = rank_of(task);
+      return hash_text(traces_[rank].names.text(name_id(task, rank)));
+    };
+  }
+
+  TaskNames task_names() const {
+    return {
+        .key = [this](TaskId task) -> std::uint64_t {
+          if (is_meeting(task)) return ~std::uint64_t{0};
+          const std::size_t rank = rank_of(task);
+          const auto term = static_cast<std::uint64_t>(graph_.term(task));
+          if (graph_.op(task) < 0 || is_unrecorded(task)) {
+            return rank << 36 | term << 32 | 0xFFFFFFFF;
+          }
+          return rank << 36 | term << 32 | name_id(task, rank);
+        },
+        .op = [this](TaskId task) -> std::string {
+          if (is_meeting(task)) return "(last rank's arrival)";
+          const std::size_t rank = rank_of(task);
+          std::string name(is_unrecorded(task)   ? "(not in the trace)"
+                           : graph_.op(task) < 0 ? "(outside of ops)"
+                                                 : traces_[rank].names.text(name_id(task, rank)));
+          if (traces_.size() > 1) name += fmt::format(" [{}]", rank_label(rank));
+          return name;
+        },
+        .category = [this](TaskId task) -> std::string {
+          if (is_meeting(task)) return "collective";
+          const auto term = static_cast<Term>(graph_.term(task));
+          if (term != Term::kKernel) return std::string(to_string(term));
+          const std::size_t rank = rank_of(task);
+          const auto family = kernel_family_of_name(traces_[rank].names.text(name_id(task, rank)));
+          return std::string(family ? to_string(*family) : to_string(term));
+        },
+        .op_key = op_key()};
+  }
+
+  std::string rank_label(std::size_t r) const {
+    return traces_[r].rank >= 0 ? fmt::format("rank {}", traces_[r].rank) : names_[r];
+  }
+
+  // "If free" is asked for the longest last step alone: it schedules the whole job again and again.
+  Result<void> report_paths() {
+    std::size_t slowest = 0;
+    const auto last_step = [&](std::size_t r) {
+      return replay_.ranks[r].iterations.back().replayed_us;
+    };
+    for (std::size_t r = 1; r < traces_.size(); ++r) {
+      if (last_step(r) > last_step(slowest)) slowest = r;
+    }
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      const Marks& mark = marks_[r][window(r).second - 1];
+      CriticalPathOptions options;
+      if (r != slowest) options.what_if = 0;
+      auto path = critical_path(graph_, schedule_, mark.begin, mark.end, task_names(), options);
+      if (!path) return Unexpected{path.error()};
+      replay_.ranks[r].critical_path = std::move(*path);
+    }
+    return {};
+  }
+
+  // Per iteration of the window.
+  void report_communication(std::size_t r, Replay::Rank& rank) {
+    const auto [first, last] = window(r);
+    const double begin = end(marks_[r][first].begin), until = end(marks_[r][last - 1].end);
+    const double steps = static_cast<double>(last - first);
+    const Trace& trace = traces_[r];
+    RankReport& made = rank.communication;
+    std::vector<std::pair<std::int64_t, std::int64_t>> other, all;
+    const auto whole_ns = [](double at) { return static_cast<std::int64_t>(at * 1e3); };
+    for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
+      const TaskId arrival = ranks_[r].arrivals[i], task = ranks_[r].device[i];
+      if (start(arrival) < begin || start(arrival) >= until) continue;
+      const std::pair<std::int64_t, std::int64_t> span{whole_ns(start(arrival)),
+                                                       whole_ns(end(task))};
+      all.push_back(span);
+      if (static_cast<Term>(graph_.term(task)) != Term::kCollective) {
+        other.push_back(span);
+        continue;
+      }
+      ++made.collectives;
+      made.transfer_us += graph_.duration_us(task) / steps;
+      if (arrival != task) made.waiting_us += (start(task) - end(arrival)) / steps;
+    }
+    made.exposed_us = us(union_length(all) - union_length(other)) / steps;
+    for (const Meeting& meeting : meetings_) {
+      if (meeting.tasks[r] < 0) continue;
+      const TaskId own = ranks_[r].arrivals[static_cast<std::size_t>(meeting.tasks[r])];
+      if (end(own) < begin || end(own) >= until || end(own) < start(meeting.hub)) continue;
+      ++made.last_arrivals;
+      for (std::size_t o = 0; o < traces_.size(); ++o) {
+        if (meeting.tasks[o] < 0) continue;
+        const TaskId theirs = ranks_[o].arrivals[static_cast<std::size_t>(meeting.tasks[o])];
+        made.caused_us += (end(own) - end(theirs)) / steps;
+      }
+    }
+  }
+
+  Result<void> report_job() {
+    std::vector<double> steps_us;
+    std::vector<RankReport> communication;
+    for (const Replay::Rank& rank : replay_.ranks) {
+      double step = 0;
+      for (const auto& iteration : rank.iterations) step += iteration.replayed_us;
+      steps_us.push_back(step /
+                         static_cast<double>(std::max<std::size_t>(1, rank.iterations.size())));
+      communication.push_back(rank.communication);
+    }
+    auto job = job_report(steps_us, communication,
+                          [this](const auto& ignored) { return steps_without(ignored); });
+    if (!job) return Unexpected{job.error()};
+    if (job->straggler >= 0) {
+      const std::int64_t rank = traces_[static_cast<std::size_t>(job->straggler)].rank;
+      if (rank >= 0) job->straggler = rank;
+    }
+    replay_.job = *job;
+    return {};
+  }
+
+  // Mean step per rank if nobody waited for the ignored ranks.
+  Result<std::vector<double>> steps_without(const std::vector<bool>& ignored) const {
+    TaskGraph graph = graph_;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (!ignored[r]) continue;
+      for (std::int32_t edge : arrival_edges_[r]) {
+        graph.set_lag_us(edge, -std::numeric_limits<double>::infinity());
+      }
+    }
+    const auto schedule = run_schedule(graph);
+    if (!schedule) return Unexpected{schedule.error()};
+    const auto end_in = [&](TaskId task) {
+      return task < 0 ? 0 : schedule->end_us[static_cast<std::size_t>(task)];
+    };
+    std::vector<double> steps;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      const auto [first, last] = window(r);
+      double sum = 0;
+      for (std::size_t k = first; k < last; ++k) {
+        sum += end_in(marks_[r][k].end) - end_in(marks_[r][k].begin);
+      }
+      steps.push_back(sum / static_cast<double>(last - first));
+    }
+    return steps;
+  }
+
+  // Simulators want one size from all ranks: uneven all-to-alls count as their largest rank's.
+  std::vector<std::vector<RankCollective>> alike_on_all_ranks() const {
+    std::vector<std::vector<RankCollective>> made = collectives_;
+    for (const auto& members : match_.groups) {
+      std::int64_t most = 0;
+      for (std::size_t r = 0; r < made.size(); ++r) {
+        if (members[r] < 0) continue;
+        most = std::max(most, made[r][static_cast<std::size_t>(members[r])].largest_bytes());
+      }
+      for (std::size_t r = 0; r < made.size(); ++r) {
+        if (members[r] < 0) continue;
+        RankCollective& own = made[r][static_cast<std::size_t>(members[r])];
+        own.in_elements = own.out_elements = most;
+        own.element_bytes = 1;
+      }
+    }
+    return made;
+  }
+
+  Result<void> export_schedule() {
+    const ScheduledReplay scheduled{.traces = traces_,
+                                    .ranks = ranks_,
+                                    .graph = graph_,
+                                    .schedule = schedule_,
+                                    .first_task = first_task_};
+    if (options_.keep_chakra) {
+      auto made = replay_chakra(scheduled, alike_on_all_ranks());
+      if (!made) return Unexpected{made.error()};
+      replay_.chakra = std::move(*made);
+    }
+    if (!options_.keep_timeline) return {};
+    std::size_t slowest = 0;
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (replay_.ranks[r].critical_path.step_us > replay_.ranks[slowest].critical_path.step_us) {
+        slowest = r;
+      }
+    }
+    replay_.timeline = replay_timeline(scheduled, marks_[slowest][window(slowest).second - 1].end);
+    return {};
+  }
+
+  static std::string several(std::size_t count, std::string_view one, std::string_view more) {
+    return fmt::format("{} {}", count, count == 1 ? one : more);
+  }
+
+  void warn(std::size_t r, const Replay::Rank& rank) {
+    const ReplayTasks& tasks = ranks_[r];
+    const std::string who = traces_.size() > 1 ? rank_label(r) + ": " : "";
+    const auto say = [&](std::string text) { replay_.warnings.push_back(who + std::move(text)); };
+    if (traces_[r].gpu.empty()) {
+      say("no device work in the trace: the host's own times are given back, so that the replay's "
+          "error means nothing");
+    }
+    double unrecorded_us = 0, wall_us = 0;
+    for (const auto& iteration : rank.iterations) {
+      unrecorded_us += iteration.unrecorded_device_us;
+      wall_us += iteration.measured_us;
+    }
+    if (auto warning = unrecorded_warning(unrecorded_us, wall_us)) say(std::move(*warning));
+    if (tasks.inferred_waits > 0) {
+      say(fmt::format("{} inferred from a late start after other work",
+                      several(tasks.inferred_waits, "wait is", "waits are")));
+    }
+    if (tasks.held_tasks > 0) {
+      say(fmt::format("{} inferred to wait for a kernel of another stream to drain",
+                      several(tasks.held_tasks, "start is", "starts are")));
+    }
+    if (tasks.without_launch > 0) {
+      say(fmt::format("{} launched outside of the trace (kept as measured)",
+                      several(tasks.without_launch, "device task was", "device tasks were")));
+    }
+    if (tasks.queue_depth_fitted) {
+      say(fmt::format("the launch queue fills up: depth {} found", tasks.queue_depth));
+    }
+    for (const std::string& warning : traces_[r].warnings) say(warning);
+    if (r == 0 && schedule_.dropped_edges > 0) {
+      replay_.warnings.push_back(fmt::format("{} inferred waits closed a cycle and were dropped",
+                                             schedule_.dropped_edges));
+    }
+  }
+
+  std::span<const Trace> traces_;
+  const ReplayOptions& options_;
+  std::vector<std::string> names_;
+  std::vector<std::vector<RankCollective>> collectives_;
+  CollectiveMatch match_;
+  TaskGraph graph_;
+  Schedule schedule_;
+  std::vector<ReplayTasks> ranks_;
+  std::vector<TaskId> first_task_;  // per rank, and one behind
+  std::vector<Meeting> meetings_;
+  std::vector<std::vector<std::int32_t>> arrival_edges_;  // per rank, to the meetings
+  std::vector<std::vector<Marks>> marks_;
+  Replay replay_;
+};
+
+}  // namespace
+
+Result<Replay> replay(std::span<const Trace> ranks, const ReplayOptions& options) {
+  if (ranks.empty()) return fail(ErrorCode::kImpossible, "expected at least one trace, found none");
+  std::vector<Trace> noted;
+  if (!options.graphs.empty()) {
+    if (options.graphs.size() != ranks.size()) {
+      return fail(ErrorCode::kImpossible, fmt::format("expected a graph per trace, found {} for {}",
+                                                      options.graphs.size(), ranks.size()));
+    }
+    noted.assign(ranks.begin(), ranks.end());
+    for (std::size_t r = 0; r < noted.size(); ++r) {
+      if (auto done = note_collectives(options.graphs[r], noted[r]); !done) {
+        return Unexpected{done.error()};
+      }
+    }
+    ranks = noted;
+  }
+  return replay_scaled(options, [&](const ReplayOptions& at) { return Replayer(ranks, at).run(); });
+}
+
+}  // namespace perfmodel

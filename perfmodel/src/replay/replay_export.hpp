@@ -1,0 +1,32 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "perfmodel/graph/chakra.hpp"
+#include "perfmodel/job_timeline.hpp"
+#include "predict/match_collectives.hpp"
+#include "replay_tasks.hpp"
+
+namespace perfmodel {
+
+/// A replay that has been scheduled.
+struct ScheduledReplay {
+  std::span<const Trace> traces;
+  std::span<const ReplayTasks> ranks;
+  const TaskGraph& graph;
+  const Schedule& schedule;
+  /// First task of each rank; one entry behind the last rank's.
+  std::span<const TaskGraph::TaskId> first_task;
+};
+
+/// Ops, annotations and calls at their replayed times, device work, launches, and the critical path
+/// that ends with `last`.
+JobTimeline replay_timeline(const ScheduledReplay& replay, TaskGraph::TaskId last);
+
+/// One trace per rank; `collectives` per rank as they were matched. Error: collectives of unknown
+/// size, which a simulator would take for nothing.
+Result<std::vector<ChakraTrace>> replay_chakra(
+    const ScheduledReplay& replay, std::span<const std::vector<RankCollective>> collectives);
+
+}  // namespace perfmodel

@@ -1,0 +1,247 @@
+#include "perfmodel/predictors/gpu.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "files/json_file.hpp"
+#include "known_gpu.hpp"
+
+namespace perfmodel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kMib = 1024.0 * 1024.0;
+
+Gpu parse_gpu(const Json& document, std::optional<Error>& error) {
+  Gpu gpu;
+  ObjectReader root(document, "", error);
+  root.expect_schema(schemas::kGpu);
+  gpu.name = root.plain_name("name");
+  gpu.title = root.string("title");
+  gpu.vendor = root.string("vendor");
+  if (!error && gpu.vendor != "nvidia" && gpu.vendor != "amd") {
+    root.reject("vendor", "\"nvidia\" or \"amd\"");
+  }
+  gpu.architecture = root.string("architecture");
+  gpu.target = root.string("target");
+  gpu.aliases = root.strings("aliases");
+  gpu.num_sms = root.positive_integer("num_sms");
+  gpu.base_clock_mhz = root.positive("base_clock_mhz", true);
+  gpu.boost_clock_mhz = root.positive("boost_clock_mhz", true);
+
+  if (const Json* peaks = root.object("peak_tflop_per_s")) {
+    ObjectReader reader(*peaks, "/peak_tflop_per_s", error);
+    Gpu::Peaks& p = gpu.peak_tflop_per_s;
+    p.fp64 = reader.optional_positive("fp64");
+    p.fp32 = reader.optional_positive("fp32", false);  // every model starts from it
+    p.fp16 = reader.optional_positive("fp16");
+    p.bf16 = reader.optional_positive("bf16");
+    p.fp32_matrix = reader.optional_positive("fp32_matrix");
+    p.tf32_matrix = reader.optional_positive("tf32_matrix");
+    p.fp16_matrix = reader.optional_positive("fp16_matrix");
+    p.bf16_matrix = reader.optional_positive("bf16_matrix");
+    p.fp8_matrix = reader.optional_positive("fp8_matrix");
+    p.int8_matrix = reader.optional_positive("int8_matrix_top_per_s");
+    reader.finish();
+  }
+  if (const Json* dram = root.object("dram")) {
+    ObjectReader reader(*dram, "/dram", error);
+    gpu.dram_type = reader.string("type");
+    gpu.dram_gb = reader.positive("size_gb");
+    gpu.dram_bandwidth = {reader.positive("bandwidth_gb_per_s") * 1e9};
+    reader.finish();
+  }
+  gpu.l2_size = {root.positive("l2_mib") * kMib};
+  gpu.last_level_cache_size = {root.positive("last_level_cache_mib", true) * kMib};
+  gpu.shared_memory_per_sm = {root.positive("shared_memory_per_sm_kib") * 1024};
+  gpu.max_threads_per_sm = root.positive_integer("max_threads_per_sm");
+  gpu.warp_size = root.positive_integer("warp_size");
+  if (const Json* pcie = root.object("pcie")) {
+    ObjectReader reader(*pcie, "/pcie", error);
+    gpu.pcie_generation = reader.positive_integer("generation");
+    gpu.pcie_lanes = reader.positive_integer("lanes");
+    gpu.pcie_bandwidth = {reader.positive("bandwidth_gb_per_s") * 1e9};
+    reader.finish();
+  }
+  if (const Json* link = root.object("link", true)) {
+    ObjectReader reader(*link, "/link", error);
+    gpu.link_type = reader.string("type");
+    reader.positive("generation");
+    gpu.link_count = reader.positive_integer("links");
+    gpu.link_bandwidth = {reader.positive("bandwidth_gb_per_s") * 1e9};
+    reader.finish();
+  }
+  gpu.tdp_w = root.positive("tdp_w", true);
+  gpu.notes = root.string("notes");
+  gpu.sources = root.strings("sources");
+  root.finish();
+  return gpu;
+}
+
+// "; the nearest known are ...": at most three, and none where half of the letters differ.
+std::string nearest_names(std::string_view wanted, std::span<const Gpu> gpus) {
+  std::vector<std::pair<std::size_t, std::string>> scored;
+  for (const Gpu& gpu : gpus) {
+    std::size_t best =
+        std::min(edit_distance(wanted, gpu.name), edit_distance(wanted, lower_case(gpu.title)));
+    for (const std::string& alias : gpu.aliases) {
+      best = std::min(best, edit_distance(wanted, lower_case(alias)));
+    }
+    if (gpu.name.starts_with(wanted)) best = 0;  // "a100" means one of the a100 boards
+    if (best <= wanted.size() / 2) scored.emplace_back(best, gpu.name);
+  }
+  if (scored.empty()) return fmt::format("; none of the {} known ones is like it", gpus.size());
+  std::sort(scored.begin(), scored.end());
+  std::string text = "; the nearest known are ";
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, scored.size()); ++i) {
+    text += (i > 0 ? ", " : "") + scored[i].second;
+  }
+  return text;
+}
+
+// The file that a name stands for, if there is one.
+std::optional<fs::path> file_of(std::string_view name, const fs::path& folder) {
+  const std::string wanted = lower_case(name);
+  if (!is_plain_name(wanted)) return std::nullopt;  // else it may lead out of the folder
+  std::error_code ignored;
+  fs::path file = folder / (wanted + ".json");
+  if (!fs::is_regular_file(file, ignored)) return std::nullopt;
+  return file;
+}
+
+std::optional<double> first_of(std::initializer_list<std::optional<double>> candidates) {
+  for (const auto& candidate : candidates) {
+    if (candidate) return candidate;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+FlopPerSecond Gpu::peak(DType dtype, bool matrix_units) const {
+  const Peaks& p = peak_tflop_per_s;
+  const double fp32 = p.fp32.value_or(0);
+  // Half types without a vector rate, or with a token one, are computed in fp32. Hardware without a
+  // published fp64 rate gets 1/32 of fp32, the usual ratio of consumer boards.
+  double tflop_per_s = fp32;
+  switch (dtype) {
+    case DType::kFloat64:
+    case DType::kComplex128:
+      tflop_per_s = p.fp64.value_or(fp32 / 32);
+      break;
+    case DType::kFloat16:
+      tflop_per_s =
+          std::max(fp32, (matrix_units ? first_of({p.fp16_matrix, p.fp16}) : p.fp16).value_or(0));
+      break;
+    case DType::kBFloat16:
+      tflop_per_s =
+          std::max(fp32, (matrix_units ? first_of({p.bf16_matrix, p.bf16}) : p.bf16).value_or(0));
+      break;
+    case DType::kFloat8:
+      if (matrix_units) {
+        tflop_per_s = first_of({p.fp8_matrix, p.fp16_matrix, p.fp16}).value_or(fp32);
+      }
+      break;
+    case DType::kInt8:
+    case DType::kUInt8:
+      if (matrix_units) tflop_per_s = p.int8_matrix.value_or(fp32);
+      break;
+    default:
+      if (matrix_units) tflop_per_s = first_of({p.fp32_matrix, p.tf32_matrix}).value_or(fp32);
+  }
+  return {tflop_per_s * 1e12};
+}
+
+bool gemm_uses_matrix_units(DType dtype, const Gpu& gpu) {
+  constexpr bool kAllowTf32 = false;  // torch.backends.cuda.matmul.allow_tf32
+  if (dtype == DType::kFloat32) {
+    return gpu.peak_tflop_per_s.fp32_matrix.has_value() ||
+           (kAllowTf32 && gpu.peak_tflop_per_s.tf32_matrix.has_value());
+  }
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat8 ||
+         dtype == DType::kInt8;
+}
+
+Result<Gpu> read_gpu(const fs::path& file) { return read_json_file(file, "GPU file", parse_gpu); }
+
+Result<std::vector<Gpu>> read_gpus(const fs::path& folder) {
+  const auto files = json_files(folder, "GPU files");
+  if (!files) return Unexpected{files.error()};
+
+  std::vector<Gpu> gpus;
+  std::map<std::string, std::string> owners;  // lower-case alias -> GPU
+  for (const fs::path& file : *files) {
+    Result<Gpu> gpu = read_gpu(file);
+    if (!gpu) return Unexpected{gpu.error()};
+    if (gpu->name != file.stem().string()) {
+      return Unexpected{Error{.message = "expected the name of the file, \"" +
+                                         file.stem().string() + "\", found \"" + gpu->name + "\"",
+                              .file = file,
+                              .json_pointer = "/name"}};
+    }
+    for (std::size_t i = 0; i < gpu->aliases.size() + 2; ++i) {
+      const bool is_alias = i < gpu->aliases.size();
+      const std::string pointer = is_alias                   ? "/aliases/" + std::to_string(i)
+                                  : i == gpu->aliases.size() ? "/name"
+                                                             : "/title";
+      const std::string& text = is_alias                   ? gpu->aliases[i]
+                                : i == gpu->aliases.size() ? gpu->name
+                                                           : gpu->title;
+      const auto [owner, is_new] = owners.emplace(lower_case(text), gpu->name);
+      if (!is_new && owner->second != gpu->name) {
+        return Unexpected{Error{.message = "expected a name of one GPU only, found \"" + text +
+                                           "\", which " + owner->second + " claims too",
+                                .file = file,
+                                .json_pointer = pointer}};
+      }
+    }
+    gpus.push_back(std::move(*gpu));
+  }
+  std::ranges::sort(gpus, {}, &Gpu::name);
+  return gpus;
+}
+
+Result<Gpu> find_gpu(std::string_view name, const fs::path& folder) {
+  if (const auto file = file_of(name, folder)) return read_gpu(*file);
+  const fs::path path{std::string(name)};
+  std::error_code ignored;
+  if (fs::is_regular_file(path, ignored)) return read_gpu(path);
+  if (path.extension() == ".json") return read_gpu(path);  // says that it cannot be opened
+  auto found = find_known_gpu(name, folder);
+  if (!found && found.error().code == ErrorCode::kUnknownName) {
+    found.error().message += fmt::format(
+        "; a file (.json) is taken, too: docs/extending.md says how to write one, from a copy of "
+        "one in {}",
+        folder.string());
+  }
+  return found;
+}
+
+Result<Gpu> find_known_gpu(std::string_view name, const fs::path& folder) {
+  if (const auto file = file_of(name, folder)) return read_gpu(*file);
+  Result<std::vector<Gpu>> gpus = read_gpus(folder);
+  if (!gpus) return Unexpected{gpus.error()};
+  const auto found = find_gpu(name, *gpus);
+  if (!found) return Unexpected{found.error()};
+  return std::move((*gpus)[*found]);
+}
+
+Result<std::size_t> find_gpu(std::string_view name, std::span<const Gpu> gpus) {
+  const std::string wanted = lower_case(name);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const Gpu& gpu = gpus[i];
+    const bool matches = wanted == gpu.name || wanted == lower_case(gpu.title) ||
+                         std::ranges::any_of(gpu.aliases, [&](const auto& alias) {
+                           return lower_case(alias) == wanted;
+                         });
+    if (matches) return i;
+  }
+  return fail(ErrorCode::kUnknownName,
+              fmt::format("expected the name of a known GPU, found \"{}\"{}", name,
+                          nearest_names(wanted, gpus)));
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,342 @@
+#include "perfmodel/predictors/topology.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "builtin_topologies.hpp"
+#include "files/json_file.hpp"
+
+namespace perfmodel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kGb = 1e9;
+
+constexpr std::string_view kLinkNames[] = {"nvswitch", "nvlink-mesh", "xgmi", "pcie"};
+constexpr std::string_view kGenerationNames[] = {"volta", "ampere", "hopper", "blackwell"};
+constexpr std::string_view kCpuNames[] = {"intel", "amd", "other"};
+
+/// Place of a string among the allowed ones; 0 after an error.
+template <std::size_t kCount>
+std::size_t choice(ObjectReader& reader, const char* key, const std::string_view (&names)[kCount]) {
+  const std::string text = reader.string(key);
+  const auto* at = std::ranges::find(names, text);
+  if (at != std::end(names)) return static_cast<std::size_t>(at - names);
+  std::string wanted;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    wanted += (i == 0 ? "\"" : i + 1 == kCount ? " or \"" : ", \"") + std::string(names[i]) + "\"";
+  }
+  reader.reject(key, wanted);
+  return 0;
+}
+
+// Wide enough for any link, and times stay finite.
+double bandwidth(ObjectReader& reader, const char* key) {
+  const double gb_per_s = reader.positive(key);
+  if (gb_per_s < 1e-6 || gb_per_s > 1e9) reader.reject(key, "GB/s from 1e-6 to 1e9");
+  return gb_per_s * kGb;
+}
+
+Microseconds latency(ObjectReader& reader, const char* key) {
+  const double us = reader.positive(key);
+  if (us > 1e9) reader.reject(key, "us above 0, at most 1e9");
+  return Microseconds{us};
+}
+
+double share(ObjectReader& reader, const char* key) {
+  const double value = reader.positive(key);
+  if (value < 1e-6 || value > 1) reader.reject(key, "a share from 1e-6 to 1");
+  return value;
+}
+
+std::vector<Topology::RingChannels> parse_rings(ObjectReader& intra, std::optional<Error>& error) {
+  std::vector<Topology::RingChannels> rings;
+  const Json* list = intra.array("ring_channels_by_ranks", true);
+  for (std::size_t i = 0; list && i < list->size(); ++i) {
+    ObjectReader reader((*list)[i], "/intra/ring_channels_by_ranks/" + std::to_string(i), error);
+    Topology::RingChannels entry;
+    entry.ranks = reader.positive_integer("ranks");
+    entry.channels = reader.positive_integer("channels");
+    if (!rings.empty() && entry.ranks <= rings.back().ranks) {
+      reader.reject("ranks", "more ranks than the entry before");
+    }
+    reader.finish();
+    rings.push_back(entry);
+  }
+  return rings;
+}
+
+std::vector<double> parse_factors(ObjectReader& reader, const char* key, const std::string& pointer,
+                                  std::optional<Error>& error) {
+  std::vector<double> factors;
+  const Json* list = reader.array(key);
+  if (!list) return factors;
+  if (list->size() < 2) reader.reject(key, "at least 2 factors");
+  for (std::size_t i = 0; !error && i < list->size(); ++i) {
+    const Json& item = (*list)[i];
+    if (!item.is_number() || !(item.get<double>() >= 1e-6) || !(item.get<double>() <= 1e6)) {
+      error = Error{.code = ErrorCode::kFormat,
+                    .message = "expected a number from 1e-6 to 1e6, found " + found(item),
+                    .json_pointer = pointer + "/" + key + "/" + std::to_string(i)};
+      break;
+    }
+    factors.push_back(item.get<double>());
+  }
+  return factors;
+}
+
+/// Octave in which the time of the curve falls, if any. In an octave c ~ S^g, so that the time
+/// grows where g >= -(share of the wire), which is smallest at the octave's start.
+std::optional<std::size_t> falling_octave(const Topology::Curve& curve, Bytes first) {
+  const double n = curve.ranks;
+  for (std::size_t i = 0; i + 1 < curve.octave_factors.size(); ++i) {
+    const Bytes wire{2 * (n - 1) / n * std::ldexp(first.value, static_cast<int>(i))};
+    const double wire_us = (wire / curve.bus).count();
+    const double slope = std::log2(curve.octave_factors[i + 1] / curve.octave_factors[i]);
+    if (slope < -wire_us / (curve.alpha.count() + wire_us)) return i + 1;
+  }
+  return std::nullopt;
+}
+
+void parse_curves(const Json& json, Topology& topology, std::optional<Error>& error) {
+  ObjectReader reader(json, "/all_reduce", error);
+  topology.calibration = reader.string("source");
+  reader.string("software");
+  topology.calibration += "; " + reader.string("fitted");
+  reader.string("command");
+  topology.first_bytes = {reader.positive("first_bytes")};
+  const Json* curves = reader.array("curves");
+  if (curves && curves->empty()) reader.reject("curves", "at least one curve");
+  for (std::size_t i = 0; curves && i < curves->size(); ++i) {
+    const std::string pointer = "/all_reduce/curves/" + std::to_string(i);
+    ObjectReader item((*curves)[i], pointer, error);
+    Topology::Curve curve;
+    curve.ranks = item.positive_integer("ranks");
+    const int before = topology.curves.empty() ? 1 : topology.curves.back().ranks;
+    if (curve.ranks <= before || curve.ranks > topology.gpus_per_node) {
+      item.reject("ranks", "more than " + std::to_string(before) + ", at most " +
+                               std::to_string(topology.gpus_per_node) + " (gpus_per_node)");
+    }
+    curve.alpha = latency(item, "alpha_us");
+    curve.bus = {bandwidth(item, "bus_gb_per_s")};
+    curve.octave_factors = parse_factors(item, "octave_factors", pointer, error);
+    item.finish();
+    if (error) return;
+    if (const auto octave = falling_octave(curve, topology.first_bytes)) {
+      error = Error{.code = ErrorCode::kFormat,
+                    .message =
+                        "expected a time that never falls with bytes, found a factor that "
+                        "lowers it: " +
+                        found((*curves)[i]["octave_factors"][*octave]),
+                    .json_pointer = pointer + "/octave_factors/" + std::to_string(*octave)};
+      return;
+    }
+    topology.curves.push_back(std::move(curve));
+  }
+  reader.finish();
+}
+
+Topology parse_topology(const Json& document, std::optional<Error>& error) {
+  Topology topology;
+  ObjectReader root(document, "", error);
+  root.expect_schema(schemas::kTopology);
+  topology.name = root.plain_name("name");
+  topology.title = root.string("title");
+  topology.gpus = root.strings("gpus");
+  topology.default_for = root.strings("default_for");
+  for (const std::string& gpu : topology.default_for) {
+    if (std::ranges::find(topology.gpus, gpu) == topology.gpus.end()) {
+      root.reject("default_for", "names out of gpus");
+    }
+  }
+  topology.gpus_per_node = root.positive_integer("gpus_per_node");
+  topology.generation = static_cast<NcclGeneration>(choice(root, "generation", kGenerationNames));
+  topology.cpu = kCpuNames[choice(root, "cpu", kCpuNames)];
+
+  if (const Json* json = root.object("intra")) {
+    ObjectReader reader(*json, "/intra", error);
+    Topology::Intra& intra = topology.intra;
+    intra.kind = static_cast<IntraLink>(choice(reader, "kind", kLinkNames));
+    intra.gpu_bandwidth = {bandwidth(reader, "gpu_gb_per_s")};
+    intra.ring_channels = reader.positive_integer("ring_channels");
+    intra.channel_bandwidth = {bandwidth(reader, "channel_gb_per_s")};
+    intra.ring_channels_by_ranks = parse_rings(reader, error);
+    if (reader.optional_positive("nvls_channels")) {
+      intra.nvls_channels = reader.positive_integer("nvls_channels");
+    }
+    intra.ll128 = reader.boolean("ll128");
+    intra.p2p_bandwidth = {bandwidth(reader, "p2p_gb_per_s")};
+    intra.all_to_all_bandwidth = {bandwidth(reader, "all_to_all_gb_per_s")};
+    intra.efficiency = share(reader, "efficiency");
+    reader.finish();
+  }
+  if (const Json* json = root.object("nic", true)) {
+    ObjectReader reader(*json, "/nic", error);
+    Topology::Nic nic;
+    nic.count = reader.positive_integer("count");
+    nic.bandwidth = {bandwidth(reader, "gb_per_s")};
+    nic.latency = latency(reader, "latency_us");
+    nic.efficiency = share(reader, "efficiency");
+    reader.finish();
+    topology.nic = nic;
+  }
+  if (const Json* json = root.object("all_reduce", true)) parse_curves(*json, topology, error);
+  topology.notes = root.string("notes");
+  topology.sources = root.strings("sources");
+  if (topology.sources.empty()) root.reject("sources", "at least one source");
+  root.finish();
+  return topology;
+}
+
+}  // namespace
+
+std::string_view to_string(IntraLink link) { return kLinkNames[static_cast<std::size_t>(link)]; }
+
+int Topology::ring_channels(int ranks) const {
+  for (const RingChannels& entry : intra.ring_channels_by_ranks) {
+    if (entry.ranks == ranks) return entry.channels;
+  }
+  return intra.ring_channels;
+}
+
+Result<Topology> read_topology(const fs::path& file) {
+  return read_json_file(file, "topology file", parse_topology);
+}
+
+Result<TopologyCatalog> TopologyCatalog::make(std::vector<Topology> topologies,
+                                              const fs::path& folder) {
+  std::ranges::sort(topologies, {}, &Topology::name);
+  for (const Topology& topology : topologies) {
+    for (std::size_t i = 0; i < topology.default_for.size(); ++i) {
+      const std::string& gpu = topology.default_for[i];
+      for (const Topology& other : topologies) {
+        if (&other == &topology) break;
+        if (std::ranges::find(other.default_for, gpu) == other.default_for.end()) continue;
+        return Unexpected{Error{.message = "expected one default topology per GPU, found " + gpu +
+                                           ", which " + other.name + " claims too",
+                                .file = folder / (topology.name + ".json"),
+                                .json_pointer = "/default_for/" + std::to_string(i)}};
+      }
+    }
+  }
+  TopologyCatalog catalog;
+  catalog.topologies_ = std::move(topologies);
+  return catalog;
+}
+
+Result<TopologyCatalog> TopologyCatalog::read(const fs::path& folder) {
+  const auto files = json_files(folder, "topology files");
+  if (!files) return Unexpected{files.error()};
+  std::vector<Topology> topologies;
+  for (const fs::path& file : *files) {
+    Result<Topology> topology = read_topology(file);
+    if (!topology) return Unexpected{topology.error()};
+    if (topology->name != file.stem().string()) {
+      return Unexpected{Error{.message = "expected the name of the file, \"" +
+                                         file.stem().string() + "\", found \"" + topology->name +
+                                         "\"",
+                              .file = file,
+                              .json_pointer = "/name"}};
+    }
+    topologies.push_back(std::move(*topology));
+  }
+  return make(std::move(topologies), folder);
+}
+
+const TopologyCatalog& TopologyCatalog::builtin() {
+  static const TopologyCatalog catalog = [] {
+    std::vector<Topology> topologies;
+    for (const auto& [name, text] : builtin_topology_files()) {
+      Result<Topology> topology =
+          parse_json_text(std::string(text), "a topology file", std::string(name), parse_topology);
+      if (!topology) std::fprintf(stderr, "%s\n", to_string(topology.error()).c_str());
+      PERFMODEL_CHECK(topology.has_value());  // a broken file in the sources
+      topologies.push_back(std::move(*topology));
+    }
+    Result<TopologyCatalog> made = make(std::move(topologies), {});
+    PERFMODEL_CHECK(made.has_value());
+    return std::move(*made);
+  }();
+  return catalog;
+}
+
+Result<Topology> TopologyCatalog::find(std::string_view name) const {
+  const auto known = named(name);
+  if (known) return **known;
+  const fs::path path{std::string(name)};
+  std::error_code ignored;
+  if (path.extension() == ".json" || fs::is_regular_file(path, ignored)) return read_topology(path);
+  return Unexpected{known.error()};
+}
+
+Result<const Topology*> TopologyCatalog::named(std::string_view name) const {
+  const std::string wanted = lower_case(name);
+  for (const Topology& topology : topologies_) {
+    if (lower_case(topology.name) == wanted) return &topology;
+  }
+  std::vector<std::pair<std::size_t, std::string_view>> scored;
+  for (const Topology& topology : topologies_) {
+    const bool begins = topology.name.starts_with(wanted);
+    scored.emplace_back(begins ? 0 : edit_distance(wanted, lower_case(topology.name)),
+                        topology.name);
+  }
+  std::ranges::sort(scored);
+  std::string nearest;
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, scored.size()); ++i) {
+    nearest += (i ? ", " : "") + std::string(scored[i].second);
+  }
+  return fail(ErrorCode::kUnknownName, "expected the name of a known topology or a file, found \"" +
+                                           std::string(name) + "\"; the nearest known are " +
+                                           nearest);
+}
+
+const Topology* TopologyCatalog::default_of(std::string_view gpu_name) const {
+  for (const Topology& topology : topologies_) {
+    for (const std::string& gpu : topology.default_for) {
+      if (gpu == gpu_name) return &topology;
+    }
+  }
+  return nullptr;
+}
+
+Topology datasheet_topology(const Gpu& gpu) {
+  constexpr double kNvlinkShare = 20.0 / 25, kPcieShare = 12 / 15.75;  // NCCL's figures
+  constexpr double kEfficiency = 0.92;  // [I] what A100 rings reach of NCCL's figure, about
+  constexpr double kBridgeShare = 0.5;  // [I] all-to-all through shared host bridges
+  Topology topology;
+  topology.name = gpu.name + " (data sheet)";
+  topology.title = "8 " + gpu.title;
+  topology.gpus = {gpu.name};
+  topology.gpus_per_node = 8;
+  topology.cpu = "other";
+  const std::string_view architecture = gpu.architecture;
+  topology.generation = architecture == "blackwell" ? NcclGeneration::kBlackwell
+                        : architecture == "hopper"  ? NcclGeneration::kHopper
+                        : architecture == "ampere" || architecture == "ada" || gpu.vendor == "amd"
+                            ? NcclGeneration::kAmpere
+                            : NcclGeneration::kVolta;
+  Topology::Intra& intra = topology.intra;
+  const bool linked = gpu.link_bandwidth.value > 0;
+  const double one_way = linked ? gpu.link_bandwidth.value / 2 : gpu.pcie_bandwidth.value;
+  intra.kind = !linked                   ? IntraLink::kPcie
+               : gpu.link_type == "xgmi" ? IntraLink::kXgmi
+                                         : IntraLink::kNvswitch;
+  const double bus = one_way * (linked ? kNvlinkShare : kPcieShare);
+  intra.gpu_bandwidth = {one_way};
+  intra.ring_channels = linked ? std::max(1, gpu.link_count) : 1;
+  intra.channel_bandwidth = {bus / intra.ring_channels};
+  intra.ll128 = linked;
+  intra.p2p_bandwidth = {bus * kEfficiency};
+  intra.all_to_all_bandwidth = {bus * kEfficiency * (linked ? 1 : kBridgeShare)};
+  intra.efficiency = kEfficiency;
+  return topology;
+}
+
+Topology topology_for(const Gpu& gpu) {
+  const Topology* known = TopologyCatalog::builtin().default_of(gpu.name);
+  return known ? *known : datasheet_topology(gpu);
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,422 @@
+#include "perfmodel/predictors/collectives.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "price/kernels/collective.hpp"
+#include "price/kernels/terms.hpp"
+
+namespace perfmodel {
+namespace {
+
+/// Latency and what goes over the wire [us].
+struct Terms {
+  double latency = 0, wire = 0;
+  double time() const { return latency + wire; }
+};
+
+// Base and hop latencies of NCCL's Simple ring, and its network hop (nccl_tuning.cpp).
+constexpr double kBaseUs = 8.4, kNvlinkHopUs = 3.4, kPcieHopUs = 5.7, kNetworkHopUs = 14;
+// [I] Every further peer on another node costs one more message.
+constexpr double kNetworkPeerUs = 1;
+// Base latency of NCCL's LL ring, paid once per launch.
+constexpr double kLaunchUs = 6.6;
+
+double us(Bytes bytes, BytesPerSecond rate) { return (bytes / rate).count(); }
+
+double ring_share(double n) { return (n - 1) / n; }
+
+/// The curve at S >= S_0; beyond the last octave its last factor holds.
+Terms curve_terms(const Topology::Curve& curve, Bytes first, Bytes bytes) {
+  const double last = static_cast<double>(curve.octave_factors.size() - 1);
+  const double place = std::clamp(std::log2(bytes.value / first.value), 0.0, last);
+  const auto low = static_cast<std::size_t>(std::min(place, last - 1));
+  const double fraction = place - static_cast<double>(low);
+  const double factor =
+      curve.octave_factors[low] *
+      std::pow(curve.octave_factors[low + 1] / curve.octave_factors[low], fraction);
+  const double wire = us(2 * ring_share(curve.ranks) * bytes, curve.bus);
+  return {.latency = curve.alpha.count() * factor, .wire = wire * factor};
+}
+
+/// Group of n ranks from the curve of another group: equal bytes per ring take equal time.
+Terms scaled_curve(const Topology& topology, const Topology::Curve& curve, int ranks, Bytes bytes,
+                   double empty_us) {
+  const double rings = topology.ring_channels(ranks), own = topology.ring_channels(curve.ranks);
+  const double scale = ring_share(ranks) / rings / (ring_share(curve.ranks) / own);
+  const Bytes like = scale * bytes;
+  if (like >= topology.first_bytes) return curve_terms(curve, topology.first_bytes, like);
+  // Below the measured sizes: from the latency of an empty buffer straight to the first point.
+  const Terms first = curve_terms(curve, topology.first_bytes, topology.first_bytes);
+  const double floor = std::min(empty_us, first.time());
+  const double share = like.value / topology.first_bytes.value;
+  const double first_latency = std::max(first.latency, floor);
+  return {.latency = floor + (first_latency - floor) * share,
+          .wire = (first.time() - first_latency) * share};
+}
+
+Terms calibrated_all_reduce(const Topology& topology, int ranks, Bytes bytes, double empty_us) {
+  const auto above = std::ranges::find_if(
+      topology.curves, [&](const Topology::Curve& curve) { return curve.ranks >= ranks; });
+  if (above == topology.curves.end()) {
+    return scaled_curve(topology, topology.curves.back(), ranks, bytes, empty_us);
+  }
+  const Terms high = scaled_curve(topology, *above, ranks, bytes, empty_us);
+  if (above->ranks == ranks || above == topology.curves.begin()) return high;
+  const Topology::Curve& below = *(above - 1);
+  const Terms low = scaled_curve(topology, below, ranks, bytes, empty_us);
+  const double x = static_cast<double>(ranks - below.ranks) / (above->ranks - below.ranks);
+  return {.latency = (1 - x) * low.latency + x * high.latency,
+          .wire = (1 - x) * low.wire + x * high.wire};
+}
+
+/// Bytes and group sizes inside the measured ones.
+bool measured(const Topology& topology, const CollectiveQuery& query) {
+  if (query.kind != CollectiveKind::kAllReduce || query.nodes != 1 || topology.curves.empty()) {
+    return false;
+  }
+  const auto curve = std::ranges::find(topology.curves, query.ranks, &Topology::Curve::ranks);
+  if (curve == topology.curves.end()) return false;
+  const auto octaves = static_cast<int>(curve->octave_factors.size()) - 1;
+  return query.bytes >= topology.first_bytes &&
+         query.bytes.value <= std::ldexp(topology.first_bytes.value, octaves);
+}
+
+/// Bandwidth of the NICs that a node's part of the group can use: those beside its ranks, at least
+/// one, and no more than an equal part of all where several groups of the node are active.
+BytesPerSecond node_bandwidth(const Topology& topology, double ranks_per_node,
+                              int groups_per_node) {
+  const Topology::Nic& nic = *topology.nic;
+  const double beside = std::max(nic.count * ranks_per_node / topology.gpus_per_node, 1.0);
+  const double part = static_cast<double>(nic.count) / groups_per_node;
+  return std::min(beside, part) * nic.efficiency * nic.bandwidth;
+}
+
+/// Latency of messages to every peer: NCCL groups the sends and receives into one kernel.
+double pairwise_latency(const Topology& topology, double ranks, double nodes) {
+  const double local = ranks / nodes;
+  const double hop = topology.intra.kind == IntraLink::kPcie ? kPcieHopUs : kNvlinkHopUs;
+  double latency = kBaseUs + (local - 1) * hop;
+  if (nodes > 1) {
+    latency += kNetworkHopUs + 2 * topology.nic->latency.count() + (ranks - local) * kNetworkPeerUs;
+  }
+  return latency;
+}
+
+/// `rank_bytes`: most that a rank exchanges inside its node in one direction; `node_bytes`: most
+/// that a node exchanges, at `node_rate` (unused in one node).
+Terms pairwise_terms(const Topology& topology, int ranks, int nodes, Bytes rank_bytes,
+                     Bytes node_bytes, BytesPerSecond node_rate) {
+  Terms terms{.latency = pairwise_latency(topology, ranks, nodes),
+              .wire = us(rank_bytes, topology.intra.all_to_all_bandwidth)};
+  if (nodes > 1) {
+    terms.wire = std::max(terms.wire, us(node_bytes, node_rate));
+  }
+  return terms;
+}
+
+Unexpected impossible(const std::string& wanted, const std::string& found) {
+  return fail(ErrorCode::kImpossible, "expected " + wanted + ", found " + found);
+}
+
+std::optional<Unexpected> check(const Topology& topology, int ranks, int nodes,
+                                const CollectiveOptions& options) {
+  if (ranks < 1) return impossible("1 rank or more", std::to_string(ranks));
+  if (nodes < 1 || nodes > ranks) {
+    return impossible("1 to " + std::to_string(ranks) + " nodes (ranks)", std::to_string(nodes));
+  }
+  if ((ranks + nodes - 1) / nodes > topology.gpus_per_node) {
+    return impossible(
+        "at most " + std::to_string(topology.gpus_per_node) + " ranks per node of " + topology.name,
+        std::to_string(ranks) + " on " + std::to_string(nodes));
+  }
+  if (nodes > 1 && !topology.nic) {
+    return impossible("one node, as " + topology.name + " has no NIC", std::to_string(nodes));
+  }
+  if (!(options.interference >= 1) || !std::isfinite(options.interference)) {
+    return impossible("an interference factor of at least 1", std::to_string(options.interference));
+  }
+  return std::nullopt;
+}
+
+/// Every group of a node has a rank of its own there.
+std::optional<Unexpected> check_groups(const Topology& topology, int groups_per_node) {
+  if (groups_per_node >= 1 && groups_per_node <= topology.gpus_per_node) return std::nullopt;
+  return impossible(
+      "1 to " + std::to_string(topology.gpus_per_node) + " groups per node of " + topology.name,
+      std::to_string(groups_per_node));
+}
+
+bool valid(Bytes bytes) { return bytes.value >= 0 && std::isfinite(bytes.value); }
+
+CollectiveTime finish(Terms terms, Bytes wire_bytes, const CollectiveOptions& options) {
+  terms.wire *= options.interference;
+  CollectiveTime result;
+  result.latency = Microseconds{terms.latency};
+  result.wire = Microseconds{terms.wire};
+  result.time = Microseconds{terms.time()};
+  result.bound = terms.wire > terms.latency ? Bound::kLink : Bound::kLatency;
+  result.wire_bytes = wire_bytes;
+  if (terms.time() > 0) result.bus_bandwidth = {wire_bytes.value / terms.time() * 1e6};
+  return result;
+}
+
+CollectiveTime finish_pairwise(const Terms& terms, Bytes wire_bytes,
+                               const CollectiveOptions& options) {
+  CollectiveTime result = finish(terms, wire_bytes, options);
+  result.algorithm = "Pairwise";
+  result.protocol = to_string(NcclProtocol::kSimple);
+  return result;
+}
+
+/// Collectives that NCCL's tuning model knows, inside one node or over several.
+Terms tuned_terms(const Topology& topology, const CollectiveQuery& query) {
+  const auto tuning = NcclTuning::make(nccl_tuning_input(topology, query));
+  PERFMODEL_CHECK(tuning.has_value());  // read_topology gives valid figures
+  const auto by_tuning = [&] {
+    const double time = tuning->monotone_time(query.bytes).count();
+    const NcclOption& best = tuning->best(query.bytes);
+    const double latency = std::min(time, best.latency_us);
+    return Terms{.latency = latency, .wire = time - latency};
+  };
+  if (query.nodes > 1) {
+    const Terms across = by_tuning();
+    CollectiveQuery local = query;
+    local.nodes = local.groups_per_node = 1;
+    local.ranks = (query.ranks + query.nodes - 1) / query.nodes;
+    if (local.ranks < 2) return across;
+    const Terms inside = tuned_terms(topology, local);
+    return inside.time() > across.time() ? inside : across;
+  }
+  if (topology.curves.empty()) return by_tuning();
+
+  const auto reduce = NcclTuning::make(nccl_tuning_input(topology, {.ranks = query.ranks}));
+  const double empty_us = reduce->time(reduce->best({0}), {0}).count();
+  const double n = query.ranks;
+  Bytes like = query.bytes;  // the all-reduce of which this is one half
+  if (query.kind == CollectiveKind::kBroadcast || query.kind == CollectiveKind::kReduce) {
+    like = (1 / ring_share(n)) * query.bytes;
+  }
+  Terms terms = calibrated_all_reduce(topology, query.ranks, like, empty_us);
+  if (query.kind == CollectiveKind::kAllReduce) return terms;
+  return {.latency = (terms.latency + kLaunchUs) / 2, .wire = terms.wire / 2};
+}
+
+/// Nodes of which ranks take part: the ranks of a job fill its nodes one by one.
+int nodes_of(std::span<const std::int64_t> ranks, const Topology& topology) {
+  std::vector<std::int64_t> nodes;
+  for (std::int64_t rank : ranks) nodes.push_back(rank / topology.gpus_per_node);
+  std::ranges::sort(nodes);
+  return static_cast<int>(std::unique(nodes.begin(), nodes.end()) - nodes.begin());
+}
+
+Price to_price(const CollectiveTime& result) {
+  Price price = terms::make_price(0, result.wire.count(), result.latency.count(),
+                                  result.in_range ? "collective-curve" : "collective-nccl", 0.3);
+  price.bound = result.bound;
+  price.in_range = result.in_range;
+  if (result.in_range) {  // most measured points lie within 10 % of the curve
+    price.low = 0.9 * price.time;
+    price.high = 1.1 * price.time;
+  }
+  return price;
+}
+
+class TopologyCollective final : public KernelModel {
+ public:
+  TopologyCollective(Topology topology, const CollectiveOptions& options)
+      : topology_(std::move(topology)), options_(options) {}
+  Price price(const KernelWork& work, const Gpu& gpu) const override {
+    return kernels::price_collective(work, gpu, topology_, options_);
+  }
+
+ private:
+  Topology topology_;
+  CollectiveOptions options_;
+};
+
+}  // namespace
+
+NcclTuningInput nccl_tuning_input(const Topology& topology, const CollectiveQuery& query,
+                                  bool datasheet_rates) {
+  constexpr double kGb = 1e-9;
+  const int ranks = query.ranks, nodes = query.nodes;
+  const Topology::Intra& intra = topology.intra;
+  const int local = (ranks + nodes - 1) / nodes;
+  const double efficiency = datasheet_rates ? 1 : intra.efficiency;
+  NcclGraph ring{.channels = local > 1 ? topology.ring_channels(local) : intra.ring_channels};
+  ring.intra_gb_per_s = intra.channel_bandwidth.value * kGb * efficiency;
+  double node_gb_per_s = 0;
+  if (nodes > 1) {
+    // All rings leave the node by its NICs.
+    node_gb_per_s = node_bandwidth(topology, local, query.groups_per_node).value * kGb;
+    if (datasheet_rates) node_gb_per_s /= topology.nic->efficiency;
+    ring.intra_gb_per_s = std::min(ring.intra_gb_per_s, node_gb_per_s / ring.channels);
+    ring.inter_latency_us = topology.nic->latency.count();
+  }
+  ring.inter_gb_per_s = ring.intra_gb_per_s;
+  NcclTuningInput input{
+      .collective = query.kind,
+      .ranks = ranks,
+      .nodes = nodes,
+      .generation = topology.generation,
+      .cpu_amd = topology.cpu == "amd",
+      .intra_link = intra.kind == IntraLink::kPcie ? NcclLink::kPcie : NcclLink::kNvlink,
+      .ring = ring,
+      .tree = ring,
+      .nvls_available = false,
+      .ll128_enabled = intra.ll128};
+  if (intra.nvls_channels && nvls_efficiency(topology.generation) > 0) {
+    input.nvls_available = true;
+    NcclGraph nvls{.channels = *intra.nvls_channels,
+                   .intra_gb_per_s = intra.channel_bandwidth.value * kGb * efficiency};
+    // No network limits NVLS inside one node: twice the link is more than it can use.
+    nvls.inter_gb_per_s = nodes > 1 ? node_gb_per_s / nvls.channels : 2 * nvls.intra_gb_per_s;
+    nvls.inter_latency_us = ring.inter_latency_us;
+    (nodes > 1 ? input.nvls_tree : input.nvls) = nvls;
+  }
+  return input;
+}
+
+Result<CollectiveTime> collective_time(const Topology& topology, const CollectiveQuery& query,
+                                       const CollectiveOptions& options) {
+  if (auto error = check(topology, query.ranks, query.nodes, options)) return *error;
+  if (auto error = check_groups(topology, query.groups_per_node)) return *error;
+  if (!valid(query.bytes)) {
+    return impossible("bytes of at least 0", std::to_string(query.bytes.value));
+  }
+  const int ranks = query.ranks, nodes = query.nodes;
+  if (ranks == 1) return CollectiveTime{};
+  const double n = ranks, local = n / nodes, share = ring_share(n);
+  const auto node_rate = [&](double ranks_per_node) {
+    return nodes > 1 ? node_bandwidth(topology, ranks_per_node, query.groups_per_node)
+                     : BytesPerSecond{};
+  };
+  Bytes wire_bytes = query.bytes;
+  switch (query.kind) {
+    case CollectiveKind::kSend:
+    case CollectiveKind::kRecv: {
+      Terms terms{.latency = pairwise_latency(topology, 2, nodes > 1 ? 2 : 1),
+                  .wire = us(query.bytes, topology.intra.p2p_bandwidth)};
+      if (nodes > 1) terms.wire = us(query.bytes, node_rate(1));
+      return finish_pairwise(terms, wire_bytes, options);
+    }
+    case CollectiveKind::kAllToAll:
+    case CollectiveKind::kGather:
+    case CollectiveKind::kScatter: {
+      // Gather and scatter: the root alone exchanges as much as each rank in an all-to-all.
+      wire_bytes = share * query.bytes;
+      const double senders = query.kind == CollectiveKind::kAllToAll ? local : 1;
+      const Terms terms =
+          pairwise_terms(topology, ranks, nodes, ((local - 1) / n) * query.bytes,
+                         (senders * (nodes - 1) / nodes) * query.bytes, node_rate(senders));
+      return finish_pairwise(terms, wire_bytes, options);
+    }
+    case CollectiveKind::kAllReduce:
+      wire_bytes = 2 * share * query.bytes;
+      break;
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+      wire_bytes = share * query.bytes;
+      break;
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kReduce:
+      break;
+  }
+  CollectiveTime result = finish(tuned_terms(topology, query), wire_bytes, options);
+  const auto tuning = NcclTuning::make(nccl_tuning_input(topology, query));
+  const NcclOption& best = tuning->best(query.bytes);
+  result.algorithm = to_string(best.algorithm);
+  result.protocol = to_string(best.protocol);
+  result.in_range = measured(topology, query);
+  return result;
+}
+
+Result<CollectiveTime> all_to_all_v_time(const Topology& topology, int nodes,
+                                         std::span<const Bytes> sent,
+                                         std::span<const Bytes> received,
+                                         const CollectiveOptions& options) {
+  if (sent.size() != received.size()) {
+    return impossible("as many received as sent sizes, " + std::to_string(sent.size()),
+                      std::to_string(received.size()));
+  }
+  const int ranks = static_cast<int>(sent.size());
+  if (auto error = check(topology, ranks, nodes, options)) return *error;
+  if (ranks % nodes != 0) {
+    return impossible("equally many ranks on each of " + std::to_string(nodes) + " nodes",
+                      std::to_string(ranks) + " ranks");
+  }
+  for (std::span<const Bytes> list : {sent, received}) {
+    for (std::size_t rank = 0; rank < list.size(); ++rank) {
+      if (!valid(list[rank])) {
+        return impossible("bytes of at least 0",
+                          std::to_string(list[rank].value) + " at rank " + std::to_string(rank));
+      }
+    }
+  }
+  if (ranks == 1) return CollectiveTime{};
+  const int local = ranks / nodes;
+  Bytes worst_rank, worst_node;
+  for (std::span<const Bytes> list : {sent, received}) {
+    Bytes node;
+    for (std::size_t rank = 0; rank < list.size(); ++rank) {
+      if (rank % static_cast<std::size_t>(local) == 0) node = {};
+      node += list[rank];
+      worst_rank = std::max(worst_rank, list[rank]);
+      worst_node = std::max(worst_node, node);
+    }
+  }
+  const double inside = static_cast<double>(local - 1) / (ranks - 1);
+  const BytesPerSecond node_rate =
+      nodes > 1 ? node_bandwidth(topology, local, 1) : BytesPerSecond{};
+  return finish_pairwise(pairwise_terms(topology, ranks, nodes, inside * worst_rank,
+                                        (1 - inside) * worst_node, node_rate),
+                         worst_rank, options);
+}
+
+std::unique_ptr<KernelModel> make_collective_model(Topology topology,
+                                                   const CollectiveOptions& options) {
+  return std::make_unique<TopologyCollective>(std::move(topology), options);
+}
+
+namespace kernels {
+
+Price price_collective(const KernelWork& work, const Gpu& gpu, const Topology& topology,
+                       const CollectiveOptions& options) {
+  const auto* shape = std::get_if<CollectiveShape>(&work.shape);
+  const bool known = shape && shape->world_size > 0;
+  const auto kind = shape ? collective_kind(shape->kind) : std::nullopt;
+  CollectiveQuery query{.kind = kind.value_or(CollectiveKind::kAllReduce)};
+  query.ranks = known ? static_cast<int>(std::min<std::int64_t>(shape->world_size, 1 << 24))
+                      : topology.gpus_per_node;
+  query.bytes = query.kind == CollectiveKind::kAllReduce
+                    ? work.bytes_read
+                    : std::max(work.bytes_read, work.bytes_written);
+  if (query.kind == CollectiveKind::kSend || query.kind == CollectiveKind::kRecv) query.ranks = 2;
+  if (query.ranks <= 1) {  // NCCL still launches a kernel that copies (nothing in place)
+    return terms::make_price(0, 0,
+                             terms::empty_kernel_us(gpu) + 2 * terms::kConstants.dram_latency_us,
+                             "collective-nccl", 0.3);
+  }
+  const bool told = shape && static_cast<int>(shape->ranks.size()) == query.ranks;
+  query.nodes = told ? nodes_of(shape->ranks, topology)
+                     : (query.ranks + topology.gpus_per_node - 1) / topology.gpus_per_node;
+  Topology fitting;  // a copy only where the topology cannot hold the group
+  const Topology* used = &topology;
+  if (query.nodes > 1 && !topology.nic) {
+    fitting = topology;
+    fitting.gpus_per_node = query.ranks;
+    query.nodes = 1;
+    used = &fitting;
+  }
+  const auto result = collective_time(*used, query, options);
+  PERFMODEL_CHECK(result.has_value());  // every count fits by now
+  Price price = to_price(*result);
+  price.in_range &= known && kind.has_value() && used == &topology;
+  return price;
+}
+
+}  // namespace kernels
+}  // namespace perfmodel

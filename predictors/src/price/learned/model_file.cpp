@@ -1,0 +1,444 @@
+#include "model_file.hpp"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "files/json_position.hpp"
+#include "perfmodel/output_file.hpp"
+#include "perfmodel/schema.hpp"
+
+namespace perfmodel::learned {
+namespace {
+
+namespace dom = simdjson::dom;
+
+/// Keeps the first thing that is odd, with its place.
+class Reader {
+ public:
+  Reader(dom::element element, std::string pointer, std::optional<Error>& error)
+      : element_(element), pointer_(std::move(pointer)), error_(error) {}
+
+  Reader member(std::string_view key) const {
+    dom::element child;
+    if (element_.at_key(key).get(child)) return fail(key, "this key");
+    return {child, fmt::format("{}/{}", pointer_, key), error_};
+  }
+  std::string string() const {
+    std::string_view text;
+    if (element_.get(text)) fail("", "a string");
+    return std::string(text);
+  }
+  double number() const {
+    double value = 0;
+    if (element_.get(value) || !std::isfinite(value)) fail("", "a number");
+    return value + 0.0;  // not -0, which would be written as an integer
+  }
+  double number(double low, double high) const {
+    const double value = number();
+    if (!failed() && !(value >= low && value <= high)) {
+      fail("", fmt::format("a number from {} to {}", low, high));
+    }
+    return value;
+  }
+  std::int64_t integer(std::int64_t low, std::int64_t high) const {
+    std::int64_t value = low;
+    if (element_.get(value) || value < low || value > high) {
+      fail("", fmt::format("an integer from {} to {}", low, high));
+      return low;
+    }
+    return value;
+  }
+  template <class Visit>  // visit(Reader item)
+  void each(Visit visit) const {
+    dom::array array;
+    if (element_.get(array)) {
+      fail("", "a list");
+      return;
+    }
+    std::size_t at = 0;
+    for (dom::element item : array) {
+      if (error_) return;
+      visit(Reader(item, fmt::format("{}/{}", pointer_, at++), error_));
+    }
+  }
+  std::vector<std::string> strings() const {
+    std::vector<std::string> result;
+    each([&](const Reader& item) { result.push_back(item.string()); });
+    return result;
+  }
+  /// The numbers of a list, without a place for each: trees have thousands.
+  std::vector<double> numbers() const {
+    std::vector<double> result;
+    dom::array array;
+    if (element_.get(array)) {
+      fail("", "a list of numbers");
+      return result;
+    }
+    for (dom::element item : array) {
+      double value = 0;
+      if (item.get(value)) {
+        fail("", fmt::format("a number at place {}", result.size()));
+        return result;
+      }
+      result.push_back(value);
+    }
+    return result;
+  }
+  std::string text() const { return simdjson::minify(element_); }
+
+  Reader fail(std::string_view key, const std::string& expected) const {
+    if (!error_) {
+      error_ = Error{.code = ErrorCode::kFormat,
+                     .message = "expected " + expected + ", found something else",
+                     .json_pointer = key.empty() ? pointer_ : fmt::format("{}/{}", pointer_, key)};
+    }
+    return *this;
+  }
+  bool failed() const { return error_.has_value(); }
+
+ private:
+  dom::element element_;
+  std::string pointer_;
+  std::optional<Error>& error_;
+};
+
+bool is_whole(double x) { return x == std::floor(x); }
+
+/// No part of a model may change a time by more than exp(this): a time has to stay a finite number.
+constexpr double kMaxLogRatio = 50;
+
+/// A tree: three lists of equal length in preorder; `right` 0 for leaves, whose value is the
+/// result.
+void read_tree(const Reader& tree, std::size_t columns, TreeEnsemble& ensemble) {
+  const std::vector<double> feature = tree.member("feature").numbers();
+  const std::vector<double> value = tree.member("value").numbers();
+  const std::vector<double> right = tree.member("right").numbers();
+  if (tree.failed()) return;
+  const std::size_t count = feature.size();
+  if (count == 0 || value.size() != count || right.size() != count || count > 65535) {
+    tree.fail("", "three lists of equal length, 1 to 65535");
+    return;
+  }
+  ensemble.roots.push_back(static_cast<std::uint32_t>(ensemble.nodes.size()));
+  for (std::size_t i = 0; i < count; ++i) {
+    TreeEnsemble::Node node{.value = static_cast<float>(value[i])};
+    if (feature[i] >= 0) {
+      const bool known = feature[i] < static_cast<double>(columns) && is_whole(feature[i]);
+      if (!known || !(right[i] >= 2) || !(right[i] < static_cast<double>(count - i)) ||
+          !is_whole(right[i])) {
+        tree.fail("", fmt::format("a split at place {} with a known feature and children in the "
+                                  "tree",
+                                  i));
+        return;
+      }
+      node.feature = static_cast<std::uint16_t>(feature[i]);
+      node.right = static_cast<std::uint16_t>(right[i]);
+    }
+    if (!std::isfinite(node.value)) {
+      tree.fail("", fmt::format("a float at place {}", i));
+      return;
+    }
+    ensemble.nodes.push_back(node);
+  }
+  // Preorder: a right child stands where its sibling's nodes end. From the back, so that those of
+  // both children are counted.
+  const std::span nodes = std::span(ensemble.nodes).last(count);
+  std::vector<std::size_t> sizes(count, 1);  // of the subtrees
+  for (std::size_t i = count; i-- > 0;) {
+    if (nodes[i].feature == TreeEnsemble::kLeaf) continue;
+    if (nodes[i].right != 1 + sizes[i + 1]) {
+      tree.fail("", fmt::format("a split at place {} with its right child behind its left one's "
+                                "nodes",
+                                i));
+      return;
+    }
+    sizes[i] = 1 + sizes[i + 1] + sizes[i + nodes[i].right];
+  }
+  if (sizes[0] != count) tree.fail("", "nodes of one tree");
+}
+
+/// A bound of what an ensemble can answer, either sign.
+double largest_answer(const TreeEnsemble& ensemble) {
+  double sum = std::abs(ensemble.base);
+  for (std::size_t tree = 0; tree < ensemble.roots.size(); ++tree) {
+    float largest = 0;
+    for (const TreeEnsemble::Node& node : ensemble.nodes_of(tree)) {
+      if (node.feature == TreeEnsemble::kLeaf) largest = std::max(largest, std::abs(node.value));
+    }
+    sum += largest;
+  }
+  return sum;
+}
+
+TreeEnsemble read_ensemble(const Reader& object, std::size_t columns) {
+  TreeEnsemble ensemble{
+      .base = static_cast<float>(object.member("base").number(-kMaxLogRatio, kMaxLogRatio))};
+  object.member("trees").each([&](const Reader& tree) { read_tree(tree, columns, ensemble); });
+  if (!object.failed() && largest_answer(ensemble) > kMaxLogRatio) {
+    object.fail("", fmt::format("trees whose answers lie within {}", kMaxLogRatio));
+  }
+  return ensemble;
+}
+
+std::optional<KernelFamily> family_of(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(KernelFamily::kSmall); ++i) {
+    if (to_string(static_cast<KernelFamily>(i)) == name) return static_cast<KernelFamily>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> dtype_of(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(DType::kComplex128); ++i) {
+    if (to_string(static_cast<DType>(i)) == name) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
+
+/// Architecture and number of SMs.
+bool is_chip(std::string_view text) {
+  const std::size_t slash = text.rfind('/');
+  if (slash == text.npos || slash == 0) return false;
+  const std::string_view sms = text.substr(slash + 1);
+  return !sms.empty() && sms.size() < 7 && sms.find_first_not_of("0123456789") == sms.npos;
+}
+
+void read_intervals(const Reader& list, Interval (&intervals)[LearnedModel::kDistances]) {
+  int count = 0;
+  list.each([&](const Reader& item) {
+    if (count < LearnedModel::kDistances) {
+      intervals[count] = {item.member("low").number(0, 1e6), item.member("high").number(0, 1e6),
+                          static_cast<int>(item.member("rows").integer(0, 2'000'000'000))};
+    }
+    ++count;
+  });
+  if (count != LearnedModel::kDistances) {
+    list.fail("", fmt::format("{} intervals", LearnedModel::kDistances));
+  }
+}
+
+LearnedModel::Cells read_cells(const Reader& list) {
+  LearnedModel::Cells cells;
+  list.each([&](const Reader& item) {
+    LearnedModel::Cell cell{};
+    std::size_t axis = 0;
+    item.each([&](const Reader& step) {
+      if (axis < cell.size()) cell[axis] = static_cast<std::int8_t>(step.integer(-128, 127));
+      ++axis;
+    });
+    if (axis != cell.size()) item.fail("", fmt::format("{} steps", cell.size()));
+    cells.push_back(cell);
+  });
+  return cells;
+}
+
+LearnedModel read_model(const Reader& object) {
+  LearnedModel model;
+  model.name = object.member("name").string();
+  model.price_name = interned(model.name);
+  const auto family = family_of(object.member("family").string());
+  const std::string arithmetic = object.member("dtype").string();
+  model.tf32 = arithmetic == arithmetic_name(DType::kFloat32, true);
+  const auto dtype = model.tf32 ? DType::kFloat32 : dtype_of(arithmetic);
+  const FeatureSet* set = family ? feature_set(*family) : nullptr;
+  if (!set) object.fail("family", "a family with learned models");
+  if (!dtype) object.fail("dtype", "a known element type");
+  model.feature_names = object.member("features").strings();
+  if (object.failed()) return model;
+  model.family = *family;
+  model.dtype = *dtype;
+  const bool same = std::equal(
+      set->specs.begin(), set->specs.end(), model.feature_names.begin(), model.feature_names.end(),
+      [](const FeatureSpec& spec, const std::string& name) { return spec.name == name; });
+  if (!same) object.fail("features", "the features of this program's version");
+  model.common_cells = read_cells(object.member("common_cells"));
+  object.member("chip_cells").each([&](const Reader& item) {
+    model.chip_cells.push_back(read_cells(item));
+  });
+  object.member("chips").each([&](const Reader& item) {
+    model.chips.push_back(item.string());
+    if (!item.failed() && !is_chip(model.chips.back())) item.fail("", "a chip (\"ampere/108\")");
+  });
+  model.gpus = object.member("gpus").strings();
+  if (model.chip_cells.size() != model.chips.size()) {
+    object.fail("chip_cells", "one list of cells per chip");
+  }
+  const Reader intervals = object.member("intervals");
+  if (object.failed()) return model;
+  read_intervals(intervals.member("seen"), model.seen);
+  read_intervals(intervals.member("unseen"), model.unseen);
+  object.member("launch_costs").each([&](const Reader& cost) {
+    model.launch_costs.push_back({cost.member("gpu").string(), cost.member("op").string(),
+                                  cost.member("floor_us").number(0, 1e9),
+                                  cost.member("dispatch_us").number(0, 1e9)});
+  });
+  model.unseen_trust = object.member("unseen_trust").number(0, 1);
+  object.member("corrections").each([&](const Reader& item) {
+    Correction correction{.gpu = item.member("gpu").string()};
+    const std::vector<double> weights = item.member("weights").numbers();
+    if (weights.size() != Correction::kTerms) {
+      item.fail("weights", fmt::format("{} numbers", Correction::kTerms));
+      return;
+    }
+    double sum = 0;
+    for (const double weight : weights) sum += std::abs(weight);
+    if (!(sum <= kMaxLogRatio)) {
+      item.fail("weights", fmt::format("numbers whose sum lies within {}", kMaxLogRatio));
+    }
+    std::ranges::transform(weights, correction.weights.begin(), [](double w) { return w + 0.0; });
+    correction.rows = static_cast<int>(item.member("rows").integer(0, 2'000'000'000));
+    model.corrections.push_back(correction);
+  });
+  model.card = object.member("card").text();
+  const Reader trees = object.member("trees");
+  if (object.failed()) return model;
+  model.common = read_ensemble(trees.member("common"), set->specs.size());
+  model.chip = read_ensemble(trees.member("chip"), set->specs.size() + 1);
+  return model;
+}
+
+std::string shortest(float value) {
+  return value == 0 && std::signbit(value) ? "-0.0" : fmt::format("{}", value);  // -0: an integer
+}
+
+std::string json_text(std::string_view text) { return nlohmann::json(text).dump(); }
+
+template <class Items, class Format>
+std::string joined(const Items& items, const char* separator, Format format) {
+  std::string text;
+  for (const auto& item : items) {
+    if (!text.empty()) text += separator;
+    text += format(item);
+  }
+  return text;
+}
+
+std::string ensemble_text(const TreeEnsemble& ensemble) {
+  std::string text = fmt::format("{{\"base\": {}, \"trees\": [", shortest(ensemble.base));
+  for (std::size_t tree = 0; tree < ensemble.roots.size(); ++tree) {
+    const std::span nodes = ensemble.nodes_of(tree);
+    using Node = TreeEnsemble::Node;
+    text += fmt::format(
+        "{}\n  {{\"feature\": [{}],\n   \"value\": [{}],\n   \"right\": [{}]}}", tree ? "," : "",
+        joined(nodes, ",",
+               [](const Node& n) {
+                 return n.feature == TreeEnsemble::kLeaf ? std::string("-1")
+                                                         : std::to_string(n.feature);
+               }),
+        joined(nodes, ",", [](const Node& n) { return shortest(n.value); }),
+        joined(nodes, ",", [](const Node& n) { return std::to_string(n.right); }));
+  }
+  return text + "]}";
+}
+
+std::string intervals_text(const Interval (&intervals)[LearnedModel::kDistances]) {
+  return joined(intervals, ", ", [](const Interval& i) {
+    return fmt::format(R"({{"low": {:.4f}, "high": {:.4f}, "rows": {}}})", i.low, i.high, i.rows);
+  });
+}
+
+std::string cells_text(const LearnedModel::Cells& cells) {
+  return fmt::format("[{}]", joined(cells, ",", [](const LearnedModel::Cell& cell) {
+                       return fmt::format("[{}]", fmt::join(cell, ","));
+                     }));
+}
+
+std::string model_text(const LearnedModel& model) {
+  return fmt::format(
+      "{{\"name\": {},\n\"family\": {}, \"dtype\": {},\n\"card\": {},\n\"features\": [{}],\n"
+      "\"common_cells\": {},\n\"chip_cells\": [{}],\n\"chips\": [{}], \"gpus\": [{}],\n"
+      "\"intervals\": {{\"seen\": [{}],\n  \"unseen\": [{}]}},\n\"launch_costs\": "
+      "[{}],\n\"unseen_trust\": {}, \"corrections\": [{}],\n"
+      "\"trees\": {{\"common\": {},\n\"chip\": {}}}}}",
+      json_text(model.name), json_text(to_string(model.family)),
+      json_text(arithmetic_name(model.dtype, model.tf32)),
+      model.card.empty() ? "{}" : nlohmann::json::parse(model.card).dump(1),
+      joined(model.feature_names, ", ", [](const std::string& n) { return json_text(n); }),
+      cells_text(model.common_cells), joined(model.chip_cells, ",\n  ", cells_text),
+      joined(model.chips, ", ", [](const std::string& n) { return json_text(n); }),
+      joined(model.gpus, ", ", [](const std::string& n) { return json_text(n); }),
+      intervals_text(model.seen), intervals_text(model.unseen),
+      joined(model.launch_costs, ",\n  ",
+             [](const LaunchCost& c) {
+               return fmt::format(
+                   R"({{"gpu": {}, "op": {}, "floor_us": {:.3f}, "dispatch_us": {:.3f}}})",
+                   json_text(c.gpu), json_text(c.op), c.floor_us, c.dispatch_us);
+             }),
+      model.unseen_trust,
+      joined(model.corrections, ",\n  ",
+             [](const Correction& c) {
+               return fmt::format(R"({{"gpu": {}, "weights": [{}], "rows": {}}})", json_text(c.gpu),
+                                  fmt::join(c.weights, ", "), c.rows);
+             }),
+      ensemble_text(model.common), ensemble_text(model.chip));
+}
+
+}  // namespace
+
+Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& file) {
+  const auto fail = [&](Error error) {
+    error.file = file;
+    return Unexpected{std::move(error)};
+  };
+  std::error_code ignored;
+  std::ifstream stream;
+  if (!std::filesystem::is_directory(file, ignored)) stream.open(file, std::ios::binary);
+  if (!stream.is_open()) {
+    return fail(
+        {.code = ErrorCode::kIo, .message = "expected a readable kernel-model file, found none"});
+  }
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  dom::parser parser;
+  dom::element document;
+  if (const auto code = parser.parse(text).get(document)) {
+    if (code == simdjson::MEMALLOC) throw std::bad_alloc();
+    Error error{
+        .code = ErrorCode::kSyntax,
+        .message = fmt::format("expected a whole JSON document, found {} bytes that are none ({})",
+                               text.size(), simdjson::error_message(code))};
+    if (const auto defect = find_json_defect(text)) set_position(error, *defect, text);
+    return fail(std::move(error));
+  }
+  std::optional<Error> error;
+  const Reader root(document, "", error);
+  if (root.member("schema").string() != schemas::kKernelModels.name)
+    root.fail("schema", fmt::format("\"{}\"", schemas::kKernelModels.name));
+  if (!error) {
+    const std::int64_t version = root.member("version").integer(0, 1'000'000);
+    const std::string problem = version_problem(schemas::kKernelModels, version);
+    if (!problem.empty() && !error) {
+      error = Error{.code = ErrorCode::kFormat, .message = problem, .json_pointer = "/version"};
+    }
+  }
+  std::vector<LearnedModel> models;
+  if (!error) {
+    root.member("models").each([&](const Reader& item) { models.push_back(read_model(item)); });
+  }
+  if (!error && models.empty()) root.fail("models", "at least one model");
+  if (error) {
+    set_position(*error, find_json_pointer(text, error->json_pointer), text);
+    return fail(std::move(*error));
+  }
+  return models;
+}
+
+Result<void> write_model_file(const std::filesystem::path& file,
+                              const std::vector<LearnedModel>& models) {
+  auto output = OutputFile::create(file);
+  if (!output) return Unexpected{output.error()};
+  output->write(fmt::format("{{\"schema\": \"{}\", \"version\": {},\n\"models\": [",
+                            schemas::kKernelModels.name, schemas::kKernelModels.version));
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    output->write(i ? ",\n" : "");
+    output->write(model_text(models[i]));
+  }
+  output->write("]}\n");
+  return output->commit();
+}
+
+}  // namespace perfmodel::learned

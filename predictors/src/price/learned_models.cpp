@@ -1,0 +1,296 @@
+#include "perfmodel/predictors/learned_models.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "files/json_file.hpp"
+#include "price/learned/learned_model.hpp"
+#include "price/learned/model_file.hpp"
+
+namespace perfmodel {
+namespace {
+
+using learned::LearnedModel;
+
+/// A model with its trees laid out for speed.
+struct Loaded {
+  explicit Loaded(LearnedModel the_model)
+      : model(std::move(the_model)), common(model.common), chip(model.chip) {}
+
+  LearnedModel model;
+  learned::TreeWalker common, chip;
+};
+
+/// Model files of one family: read once, when first needed.
+class Library {
+ public:
+  explicit Library(KernelFamily family) : family_(family) {}
+
+  void add_file(std::filesystem::path file) { files_.push_back(std::move(file)); }
+  void add_model(LearnedModel model) { models_.emplace_back(std::move(model)); }
+  bool empty() const { return files_.empty() && models_.empty(); }
+
+  const std::vector<Loaded>& models() const {
+    std::call_once(once_, [this] {
+      for (const auto& file : files_) read(file);
+      is_read_ = true;
+    });
+    return models_;
+  }
+  const Loaded* find(const KernelWork& work, const Gpu& gpu) const {
+    for (const Loaded& loaded : models()) {
+      if (loaded.model.covers(work, gpu)) return &loaded;
+    }
+    return nullptr;
+  }
+
+  std::optional<Error> problem() const { return is_read_ ? problem_ : std::nullopt; }
+  std::vector<std::filesystem::path> files_read() const {
+    return is_read_ ? files_ : std::vector<std::filesystem::path>();
+  }
+
+ private:
+  void read(const std::filesystem::path& file) const {
+    auto models = learned::read_model_file(file);
+    if (!models) {
+      if (!problem_) problem_ = models.error();
+      return;
+    }
+    for (LearnedModel& model : *models) {
+      if (model.family != family_ && !problem_) {
+        problem_ = Error{.code = ErrorCode::kFormat,
+                         .message = "expected models of " + std::string(to_string(family_)) +
+                                    " kernels, as the file's name says, found one of " +
+                                    std::string(to_string(model.family)),
+                         .file = file};
+      }
+      if (model.family == family_) models_.emplace_back(std::move(model));
+    }
+  }
+
+  KernelFamily family_;
+  std::vector<std::filesystem::path> files_;
+  mutable std::once_flag once_;
+  mutable std::atomic<bool> is_read_ = false;
+  mutable std::vector<Loaded> models_;
+  mutable std::optional<Error> problem_;
+};
+
+/// All models of a family: those for any GPU, and those of single GPUs, which go first.
+struct Libraries {
+  explicit Libraries(KernelFamily family) : shared(family) {}
+
+  Library shared;
+  std::map<std::string, Library, std::less<>> by_gpu;
+
+  bool empty() const { return shared.empty() && by_gpu.empty(); }
+  /// The shared files stay unread where the GPU's own models do.
+  const Loaded* find(const KernelWork& work, const Gpu& gpu) const {
+    if (const auto own = by_gpu.find(gpu.name); own != by_gpu.end()) {
+      if (const Loaded* loaded = own->second.find(work, gpu)) return loaded;
+    }
+    return shared.find(work, gpu);
+  }
+  template <class Visit>
+  void each(Visit visit) const {
+    for (const auto& [gpu, library] : by_gpu) visit(library);
+    visit(shared);
+  }
+};
+
+class LearnedKernelModel final : public KernelModel {
+ public:
+  LearnedKernelModel(const Libraries& libraries, const KernelModel& heuristic)
+      : libraries_(libraries), heuristic_(heuristic) {}
+
+  Price price(const KernelWork& work, const Gpu& gpu) const override {
+    Price price;
+    price_many({&work, 1}, gpu, {&price, 1});
+    return price;
+  }
+
+  void price_many(std::span<const KernelWork> work, const Gpu& gpu,
+                  std::span<Price> prices) const override {
+    heuristic_.price_many(work, gpu, prices);
+    for (std::size_t begin = 0; begin < work.size(); begin += kBlock) {
+      const std::size_t count = std::min(kBlock, work.size() - begin);
+      refine_block(work.subspan(begin, count), gpu, prices.subspan(begin, count));
+    }
+  }
+
+ private:
+  static constexpr std::size_t kBlock = 64;
+  using Choice = std::array<const Loaded*, kBlock>;
+
+  /// As `LearnedModel::refine` does, kernels of one model through its trees together.
+  void refine_block(std::span<const KernelWork> work, const Gpu& gpu,
+                    std::span<Price> prices) const {
+    Choice chosen;
+    for (std::size_t i = 0; i < work.size(); ++i) chosen[i] = libraries_.find(work[i], gpu);
+    for (std::size_t i = 0; i < work.size(); ++i) {
+      if (chosen[i]) refine(*chosen[i], chosen, i, work, gpu, prices);
+    }
+  }
+
+  /// The kernels from `begin` on that `chosen` gives to this model; they are done then.
+  static void refine(const Loaded& loaded, Choice& chosen, std::size_t begin,
+                     std::span<const KernelWork> work, const Gpu& gpu, std::span<Price> prices) {
+    const LearnedModel& model = loaded.model;
+    const learned::FeatureSet& set = *learned::feature_set(model.family);
+    const int chip = model.chip_index(gpu);
+    const bool has_chip_trees = chip >= 0 && !loaded.chip.empty();
+    std::array<learned::FeatureRow, kBlock> rows;
+    std::array<std::size_t, kBlock> places;
+    std::array<float, kBlock> common_sums, chip_sums;
+    std::size_t count = 0;
+    for (std::size_t i = begin; i < work.size(); ++i) {
+      if (chosen[i] != &loaded) continue;
+      chosen[i] = nullptr;
+      if (!set.fill(work[i], gpu, prices[i], rows[count])) continue;
+      rows[count][set.specs.size()] = static_cast<float>(chip);
+      places[count++] = i;
+    }
+    const std::span features(rows.front().data(), count * learned::kMaxFeatures);
+    loaded.common.predict(features, learned::kMaxFeatures, std::span(common_sums).first(count));
+    if (has_chip_trees) {
+      loaded.chip.predict(features, learned::kMaxFeatures, std::span(chip_sums).first(count));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      model.apply(common_sums[i], has_chip_trees ? chip_sums[i] : 0, chip, rows[i], gpu,
+                  prices[places[i]]);
+    }
+  }
+
+  const Libraries& libraries_;
+  const KernelModel& heuristic_;
+};
+
+constexpr std::size_t kFamilies = static_cast<std::size_t>(KernelFamily::kSmall) + 1;
+
+}  // namespace
+
+struct LearnedModels::State {
+  State() {
+    for (std::size_t i = 0; i < kFamilies; ++i) {
+      libraries.push_back(std::make_unique<Libraries>(static_cast<KernelFamily>(i)));
+    }
+  }
+
+  std::filesystem::path folder;
+  std::vector<std::unique_ptr<Libraries>> libraries;  // by family
+  std::array<std::unique_ptr<LearnedKernelModel>, kFamilies> kernel_models;
+  KernelModels models = KernelModels::heuristic();
+
+  void install() {
+    for (std::size_t i = 0; i < kFamilies; ++i) {
+      const auto family = static_cast<KernelFamily>(i);
+      if (libraries[i]->empty()) continue;
+      kernel_models[i] = std::make_unique<LearnedKernelModel>(
+          *libraries[i], KernelModels::heuristic().model(family));
+      models.set(family, kernel_models[i].get());
+    }
+  }
+
+  /// Adds a folder's files by the family that their names begin with; of all GPUs, or of one.
+  bool add_files(const std::vector<std::filesystem::path>& files, const std::string& gpu) {
+    bool any = false;
+    for (const auto& file : files) {
+      const std::string name = file.filename().string();
+      for (std::size_t i = 0; i < kFamilies; ++i) {
+        const auto family = static_cast<KernelFamily>(i);
+        if (!name.starts_with(std::string(to_string(family)) + "-")) continue;
+        Library& library = gpu.empty()
+                               ? libraries[i]->shared
+                               : libraries[i]->by_gpu.try_emplace(gpu, family).first->second;
+        library.add_file(file);
+        any = true;
+      }
+    }
+    return any;
+  }
+};
+
+LearnedModels::LearnedModels(std::unique_ptr<State> state) : state_(std::move(state)) {}
+LearnedModels::LearnedModels(LearnedModels&&) noexcept = default;
+LearnedModels& LearnedModels::operator=(LearnedModels&&) noexcept = default;
+LearnedModels::~LearnedModels() = default;
+
+const KernelModels& LearnedModels::models() const { return state_->models; }
+
+Result<void> LearnedModels::read_all() const {
+  for (const auto& libraries : state_->libraries) {
+    libraries->each([](const Library& library) { library.models(); });
+  }
+  if (auto found = problem()) return Unexpected{std::move(*found)};
+  return {};
+}
+
+std::optional<Error> LearnedModels::problem() const {
+  std::optional<Error> problem;
+  for (const auto& libraries : state_->libraries) {
+    libraries->each([&](const Library& library) {
+      if (!problem) problem = library.problem();
+    });
+  }
+  return problem;
+}
+
+std::vector<std::string> LearnedModels::files_read() const {
+  std::vector<std::string> files;
+  for (const auto& libraries : state_->libraries) {
+    libraries->each([&](const Library& library) {
+      for (const auto& file : library.files_read()) {
+        files.push_back(file.lexically_relative(state_->folder).generic_string());
+      }
+    });
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+Result<LearnedModels> LearnedModels::open(const std::filesystem::path& folder) {
+  auto files = json_files(folder, "kernel-model files");
+  if (!files) return Unexpected{files.error()};
+  auto state = std::make_unique<State>();
+  state->folder = folder;
+  bool any = state->add_files(*files, "");
+  std::error_code failure;
+  for (const auto& entry : folder_entries(folder, failure)) {
+    std::error_code unknown;
+    if (!std::filesystem::is_directory(entry, unknown)) continue;
+    const auto own = json_files(entry, "kernel-model files");
+    if (!own) return Unexpected{own.error()};
+    any |= state->add_files(*own, entry.filename().string());
+  }
+  if (failure) {
+    return Unexpected{
+        Error{.code = ErrorCode::kIo,
+              .message = "expected a folder of kernel-model files, found " + failure.message(),
+              .file = folder}};
+  }
+  if (!any) {
+    return Unexpected{Error{.code = ErrorCode::kIo,
+                            .message = "expected kernel-model files (<family>-<dtype>.json), found "
+                                       "none",
+                            .file = folder}};
+  }
+  state->install();
+  return LearnedModels(std::move(state));
+}
+
+Result<LearnedModels> LearnedModels::read(const std::filesystem::path& file) {
+  auto models = learned::read_model_file(file);
+  if (!models) return Unexpected{models.error()};
+  auto state = std::make_unique<State>();
+  for (LearnedModel& model : *models) {
+    auto& library = *state->libraries[static_cast<std::size_t>(model.family)];
+    library.shared.add_model(std::move(model));
+  }
+  state->install();
+  return LearnedModels(std::move(state));
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,329 @@
+#include "perfmodel/predictors/kernel_table.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "files/csv_file.hpp"
+#include "files/lower_case.hpp"
+#include "gpu/known_gpu.hpp"
+#include "names.hpp"
+#include "perfmodel/graph/plain_text.hpp"
+#include "perfmodel/predictors/kernel_work.hpp"
+#include "row_cells.hpp"
+#include "row_work.hpp"
+
+namespace perfmodel {
+namespace {
+
+using table::Column, table::OpKind, table::OpSpec, table::RowCells, table::TypeSpec;
+using enum table::Column;
+
+/// "# timing: graph replay, no launch cost"
+bool says_no_launch_cost(std::string_view comment) {
+  const std::string text = lower_case(comment);
+  const std::size_t key = text.find_first_not_of("# \t");
+  return key != text.npos && text.compare(key, 7, "timing:") == 0 &&
+         text.find("no launch cost", key) != text.npos;
+}
+
+class TableReader {
+ public:
+  TableReader(CsvFile file, const KernelTableOptions& options)
+      : cells_(std::move(file)), options_(options) {}
+
+  Result<KernelTable> read() {
+    table_.file = csv().path();
+    table_.has_launch_cost = std::ranges::none_of(csv().head(), says_no_launch_cost);
+    is_graph_table_ = has(kGraph) && has(kNodeIndex) && has(kStage) && has(kRepeat);
+    if (auto known = resolve_options(); !known) return Unexpected{known.error()};
+    if (options_.needs_time && !has(kTime) && !has(kTimeMs)) {
+      return Unexpected{csv().missing_column("time_us", " with measured times")};
+    }
+    while (cells_.next()) {
+      read_row();
+      if (cells_.error()) return Unexpected{*cells_.error()};
+    }
+    if (csv().error()) return Unexpected{*csv().error()};
+    if (table_.rows.empty()) {
+      return Unexpected{Error{.code = ErrorCode::kFormat,
+                              .message = "expected rows, found only a header",
+                              .file = csv().path()}};
+    }
+    for (const FusedGroup& group : fused_) merge(group);
+    return std::move(table_);
+  }
+
+ private:
+  const CsvFile& csv() const { return cells_.csv(); }
+  bool has(Column column) const { return cells_.has(column); }
+  bool given(Column column) const { return cells_.given(column); }
+  std::string_view text(Column column) const { return cells_.text(column); }
+
+  struct FusedGroup {
+    std::size_t first = 0;
+    std::vector<std::size_t> rows;
+    std::optional<double> in_elements, out_elements;
+    double element_size = 4;
+  };
+
+  Result<void> resolve_options() {
+    if (!options_.gpu.empty()) {
+      auto gpu = find_gpu(options_.gpu, options_.gpu_folder);
+      if (!gpu) return Unexpected{gpu.error()};
+      table_.gpus.push_back(std::move(*gpu));
+      gpu_ = 0;
+      if (has(kDevice)) {
+        table_.warnings.push_back(
+            "all rows are taken for " + table_.gpus[0].name + ": the column " +
+            std::string(csv().column("device") >= 0 ? "device" : "gpu") + " is not read");
+      }
+    }
+    if (!options_.op.empty()) {
+      if (!table::find_op(options_.op)) {
+        return fail(ErrorCode::kUnknownName, "expected " + table::a_known_op(options_.op) +
+                                                 ", found \"" + options_.op + "\"");
+      }
+    }
+    if (!options_.dtype.empty()) {
+      option_type_ = table::find_type(options_.dtype);
+      if (!option_type_) {
+        return fail(ErrorCode::kUnknownName, "expected " + table::a_known_type(options_.dtype) +
+                                                 ", found \"" + options_.dtype + "\"");
+      }
+    }
+    return {};
+  }
+
+  void read_row() {
+    const std::size_t number = table_.rows.size() + 1;
+    KernelRow& row = table_.rows.emplace_back();
+    row.line = csv().line();
+    if (given(kId)) {
+      row.id = text(kId);
+      if (!is_plain_text(row.id)) cells_.reject(kId, "one line of plain text");
+    } else {
+      row.id = std::to_string(number);
+    }
+    find_op(row);
+    if (cells_.error()) return;
+    row.gpu = find_row_gpu();
+    type_ = find_type();
+    if (cells_.error()) return;
+    read_time(row);
+    row.is_llm_shape = text(kShapeSet) == "llm";
+    row.paper_train = text(kPaperTrain) == "1";
+    row.is_l2_warm = cells_.flag(kWarm);
+    if (is_graph_table_) read_node(row);
+    row.work = row_work(
+        cells_, {.op = *op_spec_,
+                 .type = *type_,
+                 .gpu = row.gpu < 0 ? nullptr : &table_.gpus[static_cast<std::size_t>(row.gpu)],
+                 .is_graph_table = is_graph_table_,
+                 .stage = row.stage});
+    if (row.work.family == KernelFamily::kCollective) {
+      row.transfer_bytes = row.work.bytes_read.value;
+    }
+    if (is_graph_table_ && !cells_.error()) note_fused(row);
+  }
+
+  void find_op(KernelRow& row) {
+    std::string_view name = text(kOp);
+    if (name.empty()) name = options_.op;
+    if (name.empty()) {
+      const auto all = [this](std::initializer_list<Column> needed) {
+        return std::ranges::all_of(needed, [this](Column column) { return given(column); });
+      };
+      if (all({kM, kN, kK})) {
+        name = "gemm";
+      } else if (all({kC, kH, kW, kR, kS}) || all({kChannelsIn, kChannelsOut, kImage})) {
+        name = "conv2d";
+      } else if (all({kCell})) {
+        name = "rnn";
+      } else if (has(kOp)) {
+        return cells_.reject(kOp, "an op");
+      } else {
+        return cells_.missing_column(
+            "op",
+            ", or columns that tell (m, n, k: gemm; c, h, w, r, s: conv2d; cell: rnn), or --op");
+      }
+    }
+    if (name == last_op_name_ && row_op_ >= 0) {
+      row.op = row_op_;
+      return;
+    }
+    const OpSpec* spec = table::find_op(name);
+    if (!spec) return cells_.reject_unknown(kOp, table::a_known_op(name));
+    op_spec_ = spec;
+    cells_.set_op(spec->name);
+    last_op_name_ = name;
+    const auto known = std::ranges::find(table_.ops, spec->name);
+    row_op_ = static_cast<int>(known - table_.ops.begin());
+    if (known == table_.ops.end()) table_.ops.emplace_back(spec->name);
+    row.op = row_op_;
+  }
+
+  int find_row_gpu() {
+    if (gpu_ >= 0) return gpu_;
+    const std::string_view name = text(kDevice);
+    if (name.empty()) return -1;
+    if (name == last_gpu_name_) return last_gpu_;
+    auto known = gpu_names_.find(std::string(name));
+    if (known == gpu_names_.end()) {
+      auto gpu = find_known_gpu(name, options_.gpu_folder);
+      if (!gpu) {
+        cells_.reject_gpu(gpu.error());
+        return -1;
+      }
+      const auto same = std::ranges::find(table_.gpus, gpu->name, &Gpu::name);
+      const int index = static_cast<int>(same - table_.gpus.begin());
+      if (same == table_.gpus.end()) table_.gpus.push_back(std::move(*gpu));
+      known = gpu_names_.emplace(std::string(name), index).first;
+    }
+    last_gpu_name_ = name;
+    last_gpu_ = known->second;
+    return last_gpu_;
+  }
+
+  const TypeSpec* find_type() {
+    const std::string_view name = text(kType);
+    if (name.empty()) {
+      if (option_type_) return option_type_;
+      switch (op_spec_->kind) {
+        case OpKind::kMove:
+        case OpKind::kCopy:
+        case OpKind::kStridedCopy:
+        case OpKind::kSet:
+        case OpKind::kCollective:
+          return &table::default_type();  // bytes only
+        default:
+          break;
+      }
+      if (is_graph_table_) {
+        if (!warned_type_) {
+          table_.warnings.push_back(
+              "no column names the dtype: operator graphs count 4 bytes per element, so fp32 is "
+              "taken");
+          warned_type_ = true;
+        }
+        return &table::default_type();
+      }
+      if (has(kType)) {
+        cells_.reject(kType, "a dtype (or --dtype)");
+      } else {
+        cells_.missing_column("dtype", " (or precision, or --dtype)");
+      }
+      return nullptr;
+    }
+    if (name != last_type_name_) {
+      const TypeSpec* spec = table::find_type(name);
+      if (!spec) {
+        cells_.reject_unknown(kType, table::a_known_type(name));
+        return nullptr;
+      }
+      last_type_name_ = name;
+      last_type_ = spec;
+    }
+    return last_type_;
+  }
+
+  void read_time(KernelRow& row) {
+    const Column column = given(kTime) || !has(kTimeMs) ? kTime : kTimeMs;
+    if (given(column)) {
+      row.measured_us = cells_.positive(column) * (column == kTimeMs ? 1e3 : 1);
+    } else if (options_.needs_time) {
+      cells_.reject(column, "a number above 0");
+    }
+  }
+
+  void read_node(KernelRow& row) {
+    if (!given(kGraph)) return cells_.reject(kGraph, "the name of a graph");
+    if (table_.graphs.empty() || table_.graphs[static_cast<std::size_t>(graph_)] != text(kGraph)) {
+      const auto known = std::ranges::find(table_.graphs, text(kGraph));
+      graph_ = static_cast<int>(known - table_.graphs.begin());
+      if (known == table_.graphs.end()) table_.graphs.emplace_back(text(kGraph));
+    }
+    row.graph = graph_;
+    row.node_index = static_cast<int>(cells_.size_or_zero(kNodeIndex));
+    row.stage = text(kStage);
+    if (row.stage != "fw" && row.stage != "bw" && row.stage != "acc") {
+      cells_.reject_unknown(kStage, "fw, bw or acc");
+    }
+    row.repeat = cells_.positive(kRepeat);
+  }
+
+  void note_fused(KernelRow& row) {
+    if (!cells_.flag(kFused) || cells_.error()) return;
+    const auto key = std::tuple(row.graph, row.node_index, row.stage);
+    auto [found, is_new] = fused_of_.emplace(key, fused_.size());
+    if (is_new) fused_.emplace_back().first = table_.rows.size() - 1;
+    FusedGroup& group = fused_[found->second];
+    group.rows.push_back(table_.rows.size() - 1);
+    group.element_size = size_in_bytes(type_->storage);
+    // Every row of a node repeats what the whole node reads and writes.
+    if (given(kInElements)) group.in_elements = cells_.at_least_zero(kInElements);
+    if (given(kOutElements)) group.out_elements = cells_.positive(kOutElements);
+    row.fused_group = static_cast<int>(found->second) + 1;
+    row.is_free = !is_new;
+  }
+
+  /// One kernel does all listed ops, reads `in_elems` and writes `out_elems`. It is of the class of
+  /// its GEMM, else of its last op.
+  void merge(const FusedGroup& group) {
+    const KernelWork* leader = nullptr;
+    KernelWork sum;
+    for (const std::size_t index : group.rows) {
+      const KernelWork& part = table_.rows[index].work;
+      sum.flop += part.flop;
+      sum.bytes_read += part.bytes_read;
+      sum.bytes_written += part.bytes_written;
+      const bool is_gemm = part.family == KernelFamily::kGemm;
+      if (!leader || is_gemm || leader->family != KernelFamily::kGemm) leader = &part;
+    }
+    KernelWork merged = *leader;
+    merged.flop = sum.flop;
+    merged.bytes_read =
+        group.in_elements ? Bytes{group.element_size * *group.in_elements} : sum.bytes_read;
+    merged.bytes_written =
+        group.out_elements ? Bytes{group.element_size * *group.out_elements} : sum.bytes_written;
+    for (const std::size_t index : group.rows) table_.rows[index].work = KernelWork{};
+    table_.rows[group.first].work = merged;
+  }
+
+  RowCells cells_;
+  const KernelTableOptions& options_;
+  KernelTable table_;
+  bool is_graph_table_ = false, warned_type_ = false;
+  const TypeSpec* option_type_ = nullptr;
+
+  // Names repeat from row to row. The cells live as long as the file.
+  const OpSpec* op_spec_ = nullptr;
+  const TypeSpec* type_ = nullptr;
+  const TypeSpec* last_type_ = nullptr;
+  std::string last_op_name_, last_type_name_, last_gpu_name_;
+  int row_op_ = -1, gpu_ = -1, last_gpu_ = -1, graph_ = 0;
+  std::unordered_map<std::string, int> gpu_names_;
+  std::map<std::tuple<int, int, std::string>, std::size_t> fused_of_;
+  std::vector<FusedGroup> fused_;
+};
+
+}  // namespace
+
+KernelWork for_gpu(KernelWork work, const Gpu& gpu) {
+  const bool multiplies = work.family == KernelFamily::kGemm ||
+                          work.family == KernelFamily::kConvolution ||
+                          work.family == KernelFamily::kAttention;
+  const bool is_tf32 = work.dtype == DType::kFloat32 && work.matrix_units;  // asked for by the row
+  if (multiplies && !is_tf32) work.matrix_units = gemm_uses_matrix_units(work.dtype, gpu);
+  return work;
+}
+
+Result<KernelTable> read_kernel_table(const std::filesystem::path& file,
+                                      const KernelTableOptions& options) {
+  auto csv = CsvFile::open(file);
+  if (!csv) return Unexpected{csv.error()};
+  return TableReader(std::move(*csv), options).read();
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "files/csv_file.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel::table {
+
+enum Column : std::uint8_t {
+  kId,
+  kDevice,
+  kOp,
+  kType,
+  kTime,
+  kTimeMs,
+  kLayout,
+  kTransA,
+  kTransB,
+  kB,
+  kM,
+  kN,
+  kK,
+  kC,
+  kH,
+  kW,
+  kR,
+  kS,
+  kPadH,
+  kPadW,
+  kStrideH,
+  kStrideW,
+  kGroups,
+  kBatch,
+  kChannelsIn,
+  kChannelsOut,
+  kFilter,
+  kImage,
+  kStride,
+  kPad,
+  kDirection,
+  kCell,
+  kHidden,
+  kTimesteps,
+  kRows,
+  kCols,
+  kInputs,
+  kElements,
+  kFeatures,
+  kTables,
+  kDim,
+  kBags,
+  kPooling,
+  kIndexBytes,
+  kOutputType,
+  kOptimizer,
+  kBytes,
+  kCopyKind,
+  kPinned,
+  kHeads,
+  kSeqQ,
+  kSeqK,
+  kHeadDim,
+  kCausal,
+  kMethod,
+  kWorldSize,
+  kShapeSet,
+  kPaperTrain,
+  kGraph,
+  kNodeIndex,
+  kStage,
+  kFused,
+  kRepeat,
+  kInElements,
+  kOutElements,
+  kStrided,
+  kZipf,
+  kRowBytes,
+  kTableRows,
+  kWarm,
+  kColumnCount
+};
+
+/// The cells of a table's current row as sizes, numbers and flags. What is wrong with a cell is
+/// kept as the row's error, the first one stays, and a harmless value is returned: whoever reads a
+/// row asks for `error()` at its end. A column may be one that the table lacks: its cells are
+/// empty.
+class RowCells {
+ public:
+  explicit RowCells(CsvFile file);
+
+  const CsvFile& csv() const { return csv_; }
+  bool next() { return csv_.next(); }  ///< see `CsvFile`
+  const std::optional<Error>& error() const { return error_; }
+
+  bool has(Column column) const { return columns_[column] >= 0; }
+  std::string_view text(Column column) const { return csv_.cell(columns_[column]); }
+  bool given(Column column) const { return !text(column).empty(); }
+
+  std::int64_t count(Column column);  ///< 1 or more
+  std::int64_t count_or(Column column, std::int64_t fallback) {
+    return given(column) ? count(column) : fallback;
+  }
+  std::int64_t size_or_zero(Column column);  ///< 0 or more, 0 where the cell is empty: paddings
+  double positive(Column column);
+  double at_least_zero(Column column);
+  bool flag(Column column);
+  double elements();  ///< from the column of this name, else rows x columns
+
+  void set_op(std::string_view name) { op_ = name; }  ///< for errors about columns that it needs
+
+  void reject(Column column, std::string_view wanted);  ///< "expected <wanted>, found <the cell>"
+  void reject_unknown(Column column, std::string_view wanted);  ///< the same of a name
+  void reject_gpu(const Error& problem);  ///< a GPU that is not known, or a file of it
+  void missing_column(std::string_view name, std::string_view why);
+
+ private:
+  void missing(std::string_view name);
+  void note(Error error) {
+    if (!error_) error_ = std::move(error);
+  }
+
+  CsvFile csv_;
+  std::array<int, kColumnCount> columns_{};  // positions in the file, -1: none
+  std::string_view op_;
+  std::optional<Error> error_;
+};
+
+}  // namespace perfmodel::table
