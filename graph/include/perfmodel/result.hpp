@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <tl/expected.hpp>
+
+#include "perfmodel/check.hpp"
 
 namespace perfmodel {
 
@@ -40,12 +40,3 @@ inline Unexpected fail(ErrorCode code, std::string message) {
 }
 
 }  // namespace perfmodel
-
-/// Bugs are not errors: a broken invariant aborts with its place.
-#define PERFMODEL_CHECK(condition)                                                       \
-  do {                                                                                   \
-    if (!(condition)) {                                                                  \
-      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                      \
-    }                                                                                    \
-  } while (false)

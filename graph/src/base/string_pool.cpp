@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "perfmodel/result.hpp"
+#include "perfmodel/check.hpp"
 
 namespace perfmodel {
 namespace {
