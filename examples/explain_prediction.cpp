@@ -6,7 +6,7 @@
 
 #include "example.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 

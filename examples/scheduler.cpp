@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "example.hpp"
-#include "perfmodel/graph/build_bert.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/predictor.hpp"
 

@@ -7,10 +7,10 @@
 #include "example.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/graph/rewrites/optimizer.hpp"
-#include "perfmodel/graph/rewrites/table_fusion.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/what_if.hpp"
 
 int main() {

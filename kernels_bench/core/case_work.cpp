@@ -1,6 +1,6 @@
 #include "case_work.hpp"
 
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 namespace kernels_bench {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "../core/case_cells.hpp"
 #include "../core/case_work.hpp"
+#include "base/progress_bar.hpp"
 #include "measurement_table.hpp"
-#include "perfmodel/progress_bar.hpp"
 #include "quick_model.hpp"
 
 namespace kernels_bench {

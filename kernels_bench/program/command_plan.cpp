@@ -11,7 +11,7 @@
 #include "cli/text_table.hpp"
 #include "commands.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 
 namespace kernels_bench {
 namespace {

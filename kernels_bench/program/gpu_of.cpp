@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "perfmodel/output_file.hpp"
-#include "perfmodel/schema.hpp"
+#include "base/schema.hpp"
+#include "perfmodel/detail/output_file.hpp"
 
 namespace kernels_bench {
 namespace {

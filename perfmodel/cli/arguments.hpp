@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/graph/read_options.hpp"
+#include "perfmodel/graph/detail/read_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::cli {

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/build_deepspeech2.hpp"
+#include "perfmodel/graph/build_recurrent.hpp"
 
 #include <fmt/format.h>
 

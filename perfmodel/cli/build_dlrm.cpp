@@ -5,7 +5,7 @@
 
 #include "build_commands.hpp"
 #include "config_arguments.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/build_faster_rcnn.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/build_gpt.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 
 #include <CLI/CLI.hpp>
 #include <map>

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/build_resnet.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/build_seq2seq.hpp"
+#include "perfmodel/graph/build_recurrent.hpp"
 
 #include <fmt/format.h>
 

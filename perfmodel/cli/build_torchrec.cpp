@@ -7,8 +7,7 @@
 #include "arguments.hpp"
 #include "build_arguments.hpp"
 #include "build_commands.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_torchrec_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {

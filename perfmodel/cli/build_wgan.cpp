@@ -1,4 +1,4 @@
-#include "perfmodel/graph/build_wgan.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 
 #include <fmt/format.h>
 

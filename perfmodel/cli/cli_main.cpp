@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "core/edit_distance.hpp"
 #include "keep_inputs.hpp"
 #include "output.hpp"
-#include "perfmodel/edit_distance.hpp"
 #include "perfmodel/version.hpp"
 #include "signals.hpp"
 #include "text_table.hpp"

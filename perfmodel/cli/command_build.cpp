@@ -5,22 +5,11 @@
 
 #include "build_commands.hpp"
 #include "command.hpp"
-#include "perfmodel/graph/build_bert.hpp"
-#include "perfmodel/graph/build_deepspeech2.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_faster_rcnn.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
-#include "perfmodel/graph/build_inception.hpp"
-#include "perfmodel/graph/build_llama.hpp"
-#include "perfmodel/graph/build_lstm.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
-#include "perfmodel/graph/build_opt.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
-#include "perfmodel/graph/build_seq2seq.hpp"
-#include "perfmodel/graph/build_t5.hpp"
-#include "perfmodel/graph/build_torchrec_dlrm.hpp"
-#include "perfmodel/graph/build_vgg.hpp"
-#include "perfmodel/graph/build_wgan.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_recurrent.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 
 namespace perfmodel::cli {
 

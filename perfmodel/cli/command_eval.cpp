@@ -11,9 +11,9 @@
 #include "output.hpp"
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/predictors/graph_latency.hpp"
-#include "perfmodel/predictors/training/train.hpp"
+#include "price/graph_latency.hpp"
 #include "text_table.hpp"
+#include "training/train.hpp"
 
 namespace perfmodel::cli {
 namespace {

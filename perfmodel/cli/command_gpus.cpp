@@ -4,10 +4,10 @@
 #include <cmath>
 #include <memory>
 
+#include "base/plain_text.hpp"
 #include "command.hpp"
 #include "output.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/graph/plain_text.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "text_table.hpp"
 

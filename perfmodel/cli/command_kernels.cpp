@@ -11,8 +11,8 @@
 #include "output.hpp"
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/output_file.hpp"
-#include "perfmodel/predictors/kernel_table.hpp"
+#include "perfmodel/detail/output_file.hpp"
+#include "tables/kernel_table.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {

@@ -6,12 +6,12 @@
 #include <memory>
 
 #include "arguments.hpp"
+#include "base/plain_text.hpp"
 #include "command.hpp"
 #include "output.hpp"
-#include "perfmodel/graph/plain_text.hpp"
+#include "overheads/pool_overheads.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
-#include "perfmodel/pool_overheads.hpp"
 #include "read_files.hpp"
 #include "text_table.hpp"
 

@@ -11,7 +11,7 @@
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "perfmodel/predictor.hpp"
-#include "perfmodel/serve/server.hpp"
+#include "serve/server.hpp"
 
 namespace perfmodel::cli {
 namespace {

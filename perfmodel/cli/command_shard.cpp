@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "arguments.hpp"
+#include "base/plain_text.hpp"
 #include "command.hpp"
-#include "perfmodel/graph/plain_text.hpp"
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "shard_export.hpp"
 #include "shard_plans.hpp"
 #include "shard_sweep.hpp"

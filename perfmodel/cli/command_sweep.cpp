@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "arguments.hpp"
+#include "base/progress_bar.hpp"
 #include "command.hpp"
 #include "open_team.hpp"
 #include "output.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/progress_bar.hpp"
 #include "perfmodel/sweep/run_sweep.hpp"
 #include "perfmodel/version.hpp"
 #include "signals.hpp"

@@ -7,18 +7,18 @@
 #include <set>
 
 #include "arguments.hpp"
+#include "base/plain_text.hpp"
+#include "base/progress_bar.hpp"
+#include "base/secrets.hpp"
 #include "command.hpp"
 #include "output.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/graph/plain_text.hpp"
-#include "perfmodel/graph/secrets.hpp"
-#include "perfmodel/output_file.hpp"
-#include "perfmodel/predictors/training/svg_plot.hpp"
-#include "perfmodel/predictors/training/train.hpp"
-#include "perfmodel/progress_bar.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/version.hpp"
 #include "text_table.hpp"
 #include "train_arguments.hpp"
+#include "training/svg_plot.hpp"
+#include "training/train.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -6,15 +6,15 @@
 #include <optional>
 
 #include "arguments.hpp"
+#include "base/progress_bar.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/output_file.hpp"
-#include "perfmodel/predictors/collectives.hpp"
-#include "perfmodel/progress_bar.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 #include "perfmodel/what_if.hpp"
 #include "read_files.hpp"
 #include "rewrite_options.hpp"

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "output.hpp"
-#include "perfmodel/critical_path.hpp"
-#include "perfmodel/rank_report.hpp"
+#include "perfmodel/detail/critical_path.hpp"
+#include "perfmodel/detail/rank_report.hpp"
 
 namespace perfmodel::cli {
 

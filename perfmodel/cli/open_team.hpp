@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "perfmodel/result.hpp"
-#include "perfmodel/sweep/team.hpp"
+#include "perfmodel/sweep/detail/team.hpp"
 
 namespace perfmodel::cli {
 

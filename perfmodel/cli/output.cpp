@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "perfmodel/graph/plain_text.hpp"
-#include "perfmodel/graph/secrets.hpp"
-#include "perfmodel/output_file.hpp"
+#include "base/plain_text.hpp"
+#include "base/secrets.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/version.hpp"
 
 namespace perfmodel::cli {

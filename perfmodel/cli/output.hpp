@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/schema.hpp"
 #include "perfmodel/result.hpp"
-#include "perfmodel/schema.hpp"
 
 namespace perfmodel::cli {
 

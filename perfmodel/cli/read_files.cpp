@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "arguments.hpp"
-#include "perfmodel/graph/plain_text.hpp"
-#include "perfmodel/progress_bar.hpp"
+#include "base/plain_text.hpp"
+#include "base/progress_bar.hpp"
 
 namespace perfmodel::cli {
 namespace {

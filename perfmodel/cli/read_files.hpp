@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/graph/read_many.hpp"
+#include "read/read_many.hpp"
 
 namespace perfmodel::cli {
 

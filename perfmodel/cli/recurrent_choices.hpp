@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "perfmodel/graph/recurrent.hpp"
+#include "perfmodel/graph/build_recurrent.hpp"
 
 namespace perfmodel::cli {
 

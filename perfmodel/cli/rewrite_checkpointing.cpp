@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "perfmodel/graph/rewrites/checkpointing.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "rewrite_flags.hpp"
 
 namespace perfmodel::cli {

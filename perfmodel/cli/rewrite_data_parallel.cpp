@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "perfmodel/graph/rewrites/data_parallel.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "rewrite_flags.hpp"
 
 namespace perfmodel::cli {

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "perfmodel/graph/rewrites/index_skew.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "rewrite_flags.hpp"
 
 namespace perfmodel::cli {

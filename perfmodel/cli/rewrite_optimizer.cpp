@@ -4,7 +4,7 @@
 #include <string>
 
 #include "arguments.hpp"
-#include "perfmodel/graph/rewrites/optimizer.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "rewrite_flags.hpp"
 
 namespace perfmodel::cli {

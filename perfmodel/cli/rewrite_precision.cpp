@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "perfmodel/graph/rewrites/precision.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "rewrite_flags.hpp"
 
 namespace perfmodel::cli {

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <utility>
 
-#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/rewrite.hpp"
 #include "rewrite_flags.hpp"
 
 namespace perfmodel::cli {

@@ -7,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/graph/rewrites/sequence_length.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "rewrite_flags.hpp"
 
 namespace perfmodel::cli {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "perfmodel/graph/rewrites/table_fusion.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
 #include "rewrite_flags.hpp"
 
 namespace perfmodel::cli {

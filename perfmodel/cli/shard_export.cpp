@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/progress_bar.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
-#include "perfmodel/progress_bar.hpp"
-#include "perfmodel/sharding/hugectr_plan_file.hpp"
-#include "perfmodel/sharding/plan_export.hpp"
-#include "perfmodel/sharding/sharded_graph.hpp"
-#include "perfmodel/sharding/torchrec_plan_file.hpp"
+#include "sharding/hugectr_plan_file.hpp"
+#include "sharding/plan_export.hpp"
+#include "sharding/sharded_graph.hpp"
+#include "sharding/torchrec_plan_file.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "perfmodel/sharding/memory_shortfall.hpp"
-#include "perfmodel/sharding/torchrec_space.hpp"
+#include "sharding/memory_shortfall.hpp"
+#include "sharding/torchrec_space.hpp"
 
 namespace perfmodel::cli {
 namespace {

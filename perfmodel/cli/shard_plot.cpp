@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "perfmodel/plot/bar_plot.hpp"
+#include "plot/bar_plot.hpp"
 #include "shard_report.hpp"
 
 namespace perfmodel::cli {

@@ -15,10 +15,10 @@
 #include "arguments.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/sharding/hugectr_plan_file.hpp"
-#include "perfmodel/sharding/study_file.hpp"
-#include "perfmodel/sharding/tables_in_graph.hpp"
-#include "perfmodel/sharding/torchrec_plan_file.hpp"
+#include "sharding/hugectr_plan_file.hpp"
+#include "sharding/study_file.hpp"
+#include "sharding/tables_in_graph.hpp"
+#include "sharding/torchrec_plan_file.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/result.hpp"
-#include "perfmodel/sharding/batch_model.hpp"
+#include "perfmodel/sharding/detail/batch_model.hpp"
 #include "perfmodel/sharding/rank_plans.hpp"
 
 namespace perfmodel::cli {

@@ -9,10 +9,10 @@
 #include <map>
 #include <optional>
 
+#include "base/secrets.hpp"
 #include "output.hpp"
-#include "perfmodel/graph/secrets.hpp"
-#include "perfmodel/output_file.hpp"
-#include "perfmodel/plot/line_plot.hpp"
+#include "perfmodel/detail/output_file.hpp"
+#include "plot/line_plot.hpp"
 #include "shard_plans.hpp"
 #include "text_table.hpp"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "perfmodel/graph/plain_text.hpp"
+#include "base/plain_text.hpp"
 #include "shard_report.hpp"
 #include "text_table.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <csignal>
 
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 
 namespace perfmodel::cli {
 

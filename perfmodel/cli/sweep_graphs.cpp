@@ -11,7 +11,7 @@
 
 #include "build_arguments.hpp"
 #include "command.hpp"
-#include "perfmodel/edit_distance.hpp"
+#include "core/edit_distance.hpp"
 #include "rewrite_options.hpp"
 
 namespace perfmodel::cli {

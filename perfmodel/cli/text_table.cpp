@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "perfmodel/graph/plain_text.hpp"
+#include "base/plain_text.hpp"
 
 namespace perfmodel::cli {
 namespace {

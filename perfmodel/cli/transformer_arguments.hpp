@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "build_arguments.hpp"
-#include "perfmodel/graph/transformer_config.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 
 namespace perfmodel::cli {
 

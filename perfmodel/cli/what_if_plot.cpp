@@ -5,8 +5,8 @@
 #include <map>
 #include <optional>
 
-#include "perfmodel/plot/bar_plot.hpp"
-#include "perfmodel/plot/line_plot.hpp"
+#include "plot/bar_plot.hpp"
+#include "plot/line_plot.hpp"
 #include "what_if_report.hpp"
 
 namespace perfmodel::cli {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "perfmodel/sweep/team.hpp"
+#include "perfmodel/sweep/detail/team.hpp"
 
 /// What the program and its MPI module agree on. The module is made with the program, by the same
 /// compiler.

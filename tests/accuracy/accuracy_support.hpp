@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/graph/call_waits.hpp"
-#include "perfmodel/graph/event_names.hpp"
+#include "core/call_waits.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/graph/trace_ops.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"
-#include "perfmodel/predictors/learned_models.hpp"
+#include "perfmodel/predictors/detail/learned_models.hpp"
 
 namespace perfmodel::accuracy {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "accuracy_support.hpp"
-#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 
 namespace perfmodel {
 namespace {

@@ -1,10 +1,10 @@
 // Predictions of built graphs against those of the recorded graphs of the same models, with the
 // same overhead table: what a builder leaves out or adds must not move the prediction.
 #include "accuracy_support.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
-#include "perfmodel/graph/build_torchrec_dlrm.hpp"
-#include "perfmodel/graph/rewrites/data_parallel.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_vision.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {
 namespace {

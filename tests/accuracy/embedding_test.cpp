@@ -5,9 +5,9 @@
 #include <map>
 
 #include "accuracy_support.hpp"
-#include "perfmodel/predictors/embedding_rates.hpp"
-#include "perfmodel/predictors/index_skew.hpp"
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/index_skew.hpp"
+#include "price/kernel_work.hpp"
+#include "price/kernels/embedding_rates.hpp"
 
 namespace perfmodel {
 namespace {

@@ -3,9 +3,9 @@
 #include <map>
 
 #include "accuracy_support.hpp"
+#include "overheads/pool_overheads.hpp"
 #include "perfmodel/choose_overheads.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/pool_overheads.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 
 namespace perfmodel {
 namespace {

@@ -5,10 +5,10 @@
 #include <map>
 #include <vector>
 
-#include "perfmodel/graph/call_waits.hpp"
-#include "perfmodel/graph/event_names.hpp"
-#include "perfmodel/graph/trace_ops.hpp"
-#include "perfmodel/schedule/schedule.hpp"
+#include "core/call_waits.hpp"
+#include "perfmodel/detail/schedule.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
 
 namespace perfmodel::accuracy {
 

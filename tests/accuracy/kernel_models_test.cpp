@@ -3,8 +3,8 @@
 #include <map>
 
 #include "accuracy_support.hpp"
-#include "perfmodel/predictors/graph_latency.hpp"
-#include "perfmodel/predictors/kernel_table.hpp"
+#include "price/graph_latency.hpp"
+#include "tables/kernel_table.hpp"
 
 /// The shipped kernel models on NeuSight's whole models. No latency of a graph or node was fitted
 /// or used to choose anything.

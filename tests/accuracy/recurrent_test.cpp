@@ -9,7 +9,7 @@
 #include <string>
 
 #include "accuracy_support.hpp"
-#include "perfmodel/predictors/kernel_table.hpp"
+#include "tables/kernel_table.hpp"
 
 namespace perfmodel {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "accuracy_support.hpp"
-#include "perfmodel/parallel/topology_costs.hpp"
-#include "perfmodel/parallel/transformer_step.hpp"
+#include "parallel/topology_costs.hpp"
+#include "parallel/transformer_step.hpp"
 
 /// Rows of measured training steps and the errors on them.
 namespace perfmodel::parallel {

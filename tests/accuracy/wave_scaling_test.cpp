@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "accuracy_support.hpp"
-#include "perfmodel/predictors/kernel_table.hpp"
-#include "perfmodel/predictors/wave_scaling.hpp"
+#include "price/wave_scaling.hpp"
+#include "tables/kernel_table.hpp"
 
 namespace perfmodel {
 namespace {

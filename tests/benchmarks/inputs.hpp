@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 
 /// Inputs of the benchmarks: made once per run in a temporary folder that goes with the program.

@@ -7,8 +7,8 @@
 
 #include "inputs.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/predictors/learned_models.hpp"
-#include "perfmodel/predictors/price_cache.hpp"
+#include "perfmodel/predictors/detail/learned_models.hpp"
+#include "perfmodel/predictors/detail/price_cache.hpp"
 #include "predictors/kernel_mix.hpp"
 #include "price/learned/model_file.hpp"
 

@@ -7,16 +7,13 @@
 #include <vector>
 
 #include "inputs.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/graph/rewrites/checkpointing.hpp"
-#include "perfmodel/graph/rewrites/data_parallel.hpp"
-#include "perfmodel/graph/rewrites/optimizer.hpp"
-#include "perfmodel/graph/rewrites/precision.hpp"
-#include "perfmodel/graph/rewrites/size_plan.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "perfmodel/what_if.hpp"
+#include "rewrite/resize/size_plan.hpp"
 
 namespace perfmodel::benchmarks {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "inputs.hpp"
-#include "perfmodel/schedule/rank_grid.hpp"
-#include "perfmodel/schedule/schedule.hpp"
+#include "perfmodel/detail/schedule.hpp"
+#include "rank_grid.hpp"
 
 namespace perfmodel::benchmarks {
 namespace {

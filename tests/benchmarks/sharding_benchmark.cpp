@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/sharding/torchrec_space.hpp"
+#include "sharding/torchrec_space.hpp"
 
 namespace perfmodel::benchmarks {
 namespace {

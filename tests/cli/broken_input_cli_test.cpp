@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "perfmodel/graph/plain_text.hpp"
+#include "base/plain_text.hpp"
 #include "program.hpp"
 
 namespace {

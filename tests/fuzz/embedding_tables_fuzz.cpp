@@ -1,6 +1,6 @@
 // Lists of embedding tables in JSON: what is read builds a DLRM, or says why not.
 #include "fuzz.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 
 using namespace perfmodel;
 

@@ -3,8 +3,8 @@
 
 #include "fuzz.hpp"
 #include "perfmodel/predictors/gpu.hpp"
-#include "perfmodel/predictors/kernel_work.hpp"
 #include "perfmodel/predictors/topology.hpp"
+#include "price/kernel_work.hpp"
 
 using namespace perfmodel;
 

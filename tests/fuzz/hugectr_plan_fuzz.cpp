@@ -1,6 +1,6 @@
 // HugeCTR's plans: what is read can be written, and read again as the same.
 #include "fuzz.hpp"
-#include "perfmodel/sharding/hugectr_plan_file.hpp"
+#include "sharding/hugectr_plan_file.hpp"
 
 using namespace perfmodel;
 using namespace perfmodel::sharding;

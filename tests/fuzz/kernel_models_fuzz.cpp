@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "fuzz.hpp"
+#include "perfmodel/predictors/detail/learned_models.hpp"
 #include "perfmodel/predictors/gpu.hpp"
-#include "perfmodel/predictors/kernel_work.hpp"
-#include "perfmodel/predictors/learned_models.hpp"
+#include "price/kernel_work.hpp"
 #include "price/learned/model_file.hpp"
 
 using namespace perfmodel;

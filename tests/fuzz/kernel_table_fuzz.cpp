@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "fuzz.hpp"
-#include "perfmodel/predictors/kernel_table.hpp"
+#include "tables/kernel_table.hpp"
 
 using namespace perfmodel;
 

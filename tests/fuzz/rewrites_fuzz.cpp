@@ -12,10 +12,10 @@
 #include <optional>
 
 #include "fuzz.hpp"
-#include "perfmodel/graph/build_bert.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "perfmodel/overheads.hpp"

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fuzz.hpp"
-#include "perfmodel/serve/service.hpp"
+#include "serve/service.hpp"
 
 using namespace perfmodel;
 

@@ -5,8 +5,8 @@
 #include "fuzz.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/topology.hpp"
-#include "perfmodel/sharding/batch_model.hpp"
-#include "perfmodel/sharding/study_file.hpp"
+#include "perfmodel/sharding/detail/batch_model.hpp"
+#include "sharding/study_file.hpp"
 
 namespace perfmodel::fuzz {
 

@@ -1,5 +1,5 @@
 // Lists of embedding tables in CSV, as `shard` and as `build dlrm` read them.
-#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "sharding_study.hpp"
 
 using namespace perfmodel;

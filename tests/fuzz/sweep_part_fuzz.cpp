@@ -1,6 +1,6 @@
 // Finished rows of a sweep: gzip members, torn anywhere.
 #include "fuzz.hpp"
-#include "perfmodel/sweep/part_file.hpp"
+#include "sweep/part_file.hpp"
 
 using namespace perfmodel;
 using namespace perfmodel::sweep;

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "fuzz.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/sweep/sweep_points.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/sweep/sweep_spec.hpp"
+#include "sweep/sweep_points.hpp"
 
 using namespace perfmodel;
 using namespace perfmodel::sweep;

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "fuzz.hpp"
-#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 #include "perfmodel/predictors/topology.hpp"
 
 using namespace perfmodel;

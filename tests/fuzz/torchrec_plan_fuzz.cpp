@@ -1,6 +1,6 @@
 // TorchRec's plans: what is read and says how large its tables are can be written again.
 #include "fuzz.hpp"
-#include "perfmodel/sharding/torchrec_plan_file.hpp"
+#include "sharding/torchrec_plan_file.hpp"
 
 using namespace perfmodel;
 using namespace perfmodel::sharding;

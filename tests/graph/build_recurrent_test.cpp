@@ -15,9 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/graph/build_deepspeech2.hpp"
-#include "perfmodel/graph/build_lstm.hpp"
-#include "perfmodel/graph/build_seq2seq.hpp"
+#include "perfmodel/graph/build_recurrent.hpp"
 #include "perfmodel/graph/model_size.hpp"
 
 namespace perfmodel {

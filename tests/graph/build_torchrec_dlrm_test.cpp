@@ -1,4 +1,4 @@
-#include "perfmodel/graph/build_torchrec_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <set>
 
-#include "perfmodel/graph/build_torchrec_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"

@@ -12,13 +12,8 @@
 #include <vector>
 
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_bert.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
-#include "perfmodel/graph/build_llama.hpp"
 #include "perfmodel/graph/build_model.hpp"
-#include "perfmodel/graph/build_opt.hpp"
-#include "perfmodel/graph/build_t5.hpp"
-#include "perfmodel/graph/build_torch_encoder.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"

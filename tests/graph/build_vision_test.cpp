@@ -6,12 +6,8 @@
 
 #include <cmath>
 
-#include "perfmodel/graph/build_faster_rcnn.hpp"
-#include "perfmodel/graph/build_inception.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
-#include "perfmodel/graph/build_vgg.hpp"
-#include "perfmodel/graph/build_wgan.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/model_size.hpp"
 
 namespace perfmodel {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 
 namespace perfmodel {

@@ -11,8 +11,8 @@
 #include "build/emit/reduction.hpp"
 #include "build/models/vision_layers.hpp"
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 
 namespace perfmodel {

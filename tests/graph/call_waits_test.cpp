@@ -1,4 +1,4 @@
-#include "perfmodel/graph/call_waits.hpp"
+#include "core/call_waits.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Distances between names, and what long texts cost.
-#include "perfmodel/edit_distance.hpp"
+#include "core/edit_distance.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/link.hpp"
+#include "perfmodel/graph/detail/link.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Optimizer steps: read, written anew, compared with recordings of PyTorch op by op.
-#include "perfmodel/graph/rewrites/optimizer.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Files that appear whole or not at all. What real disks do to them: tests/faults/.
 
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/plain_text.hpp"
+#include "base/plain_text.hpp"
 
 #include <gtest/gtest.h>
 

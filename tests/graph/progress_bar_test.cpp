@@ -1,4 +1,4 @@
-#include "perfmodel/progress_bar.hpp"
+#include "base/progress_bar.hpp"
 
 #include <gtest/gtest.h>
 

@@ -17,11 +17,11 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/graph/call_waits.hpp"
-#include "perfmodel/graph/event_names.hpp"
-#include "perfmodel/graph/link.hpp"
+#include "core/call_waits.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
+#include "perfmodel/graph/detail/link.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/graph/trace_ops.hpp"
 #include "perfmodel/overheads.hpp"
 
 namespace perfmodel {

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/read_many.hpp"
+#include "read/read_many.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/rewrites/batch_size.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,13 +7,11 @@
 #include <vector>
 
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_deepspeech2.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_torchrec_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_recurrent.hpp"
+#include "perfmodel/graph/detail/static_memory.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/graph/rewrites/sequence_length.hpp"
-#include "perfmodel/graph/static_memory.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/rewrites/checkpointing.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,24 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "core/parameter_gradients.hpp"
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_bert.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
-#include "perfmodel/graph/build_llama.hpp"
-#include "perfmodel/graph/build_opt.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
-#include "perfmodel/graph/build_t5.hpp"
-#include "perfmodel/graph/build_torch_encoder.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/model_size.hpp"
-#include "perfmodel/graph/parameter_gradients.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/graph/rewrites/data_parallel.hpp"
-#include "perfmodel/graph/rewrites/optimizer.hpp"
-#include "perfmodel/graph/rewrites/precision.hpp"
-#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/rewrite.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
-#include "perfmodel/graph/rewrites/sequence_length.hpp"
 
 namespace perfmodel {
 namespace {

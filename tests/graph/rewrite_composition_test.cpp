@@ -8,19 +8,16 @@
 #include <vector>
 
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_bert.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
-#include "perfmodel/graph/build_lstm.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_recurrent.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/graph/rewrites/data_parallel.hpp"
-#include "perfmodel/graph/rewrites/optimizer.hpp"
-#include "perfmodel/graph/rewrites/precision.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {

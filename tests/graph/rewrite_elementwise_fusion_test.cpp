@@ -1,5 +1,5 @@
 // Runs of pointwise ops as one kernel each.
-#include "perfmodel/graph/rewrites/elementwise_fusion.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,17 +21,13 @@
 #include "build/models/training_step.hpp"
 #include "build/models/vision_layers.hpp"
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_bert.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
-#include "perfmodel/graph/build_llama.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
-#include "perfmodel/graph/build_t5.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/graph/rewrites/precision.hpp"
-#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {

@@ -8,20 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/graph/rewrites/checkpointing.hpp"
-#include "perfmodel/graph/rewrites/data_parallel.hpp"
-#include "perfmodel/graph/rewrites/elementwise_fusion.hpp"
-#include "perfmodel/graph/rewrites/index_skew.hpp"
-#include "perfmodel/graph/rewrites/optimizer.hpp"
-#include "perfmodel/graph/rewrites/precision.hpp"
-#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
-#include "perfmodel/graph/rewrites/table_fusion.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {

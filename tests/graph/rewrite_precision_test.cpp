@@ -1,4 +1,4 @@
-#include "perfmodel/graph/rewrites/precision.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,12 +7,12 @@
 #include <string>
 
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
+#include "lower/op_rules.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "perfmodel/predictors/gpu.hpp"
-#include "perfmodel/predictors/op_rules.hpp"
 
 namespace perfmodel {
 namespace {

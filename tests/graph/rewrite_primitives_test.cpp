@@ -1,4 +1,4 @@
-#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/rewrite.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <string>
 
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/graph/rewrites/index_skew.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {

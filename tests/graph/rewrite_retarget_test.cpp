@@ -21,9 +21,9 @@
 #include "build/models/training_step.hpp"
 #include "build/models/vision_layers.hpp"
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
 

@@ -6,20 +6,11 @@
 #include <vector>
 
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_bert.hpp"
-#include "perfmodel/graph/build_deepspeech2.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
-#include "perfmodel/graph/build_llama.hpp"
-#include "perfmodel/graph/build_lstm.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
-#include "perfmodel/graph/build_opt.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
-#include "perfmodel/graph/build_seq2seq.hpp"
-#include "perfmodel/graph/build_t5.hpp"
-#include "perfmodel/graph/build_torch_encoder.hpp"
-#include "perfmodel/graph/build_wgan.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/graph/rewrites/sequence_length.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_recurrent.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/build_vision.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {

@@ -1,5 +1,5 @@
 // Many embedding bags as one FBGEMM lookup: the builders write both.
-#include "perfmodel/graph/rewrites/table_fusion.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,11 +23,11 @@
 #include "build/models/training_step.hpp"
 #include "build/models/vision_layers.hpp"
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/graph/rewrites/optimizer.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {

@@ -1,6 +1,6 @@
 // Versions of JSON documents: one place in the code, one table in the docs.
 
-#include "perfmodel/schema.hpp"
+#include "base/schema.hpp"
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ std::map<std::string, std::string> versions(const std::string& text, const std::
 }
 
 TEST(Schema, TheTableInTheDocsIsTheCode) {
-  const auto code = versions(read("graph/include/perfmodel/schema.hpp"),
+  const auto code = versions(read("graph/src/base/schema.hpp"),
                              R"re(Schema k\w+ = \{"([^"]+)"(?:, (\d+), (\d+))?\})re");
   const auto docs = versions(read("docs/formats.md"), R"re(\| `([a-z-]+)` \| (\d+)\.(\d+) \|)re");
   EXPECT_GT(code.size(), 20U);

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/secrets.hpp"
+#include "base/secrets.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,19 +1,17 @@
-#include "perfmodel/graph/static_memory.hpp"
+#include "perfmodel/graph/detail/static_memory.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/graph/rewrites/checkpointing.hpp"
-#include "perfmodel/graph/rewrites/optimizer.hpp"
-#include "perfmodel/graph/rewrites/precision.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {
 namespace {

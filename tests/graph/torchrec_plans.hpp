@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "perfmodel/graph/build_torchrec_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 
 namespace perfmodel::testing {
 

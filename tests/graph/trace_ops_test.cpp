@@ -1,4 +1,4 @@
-#include "perfmodel/graph/trace_ops.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
 
 #include <gtest/gtest.h>
 

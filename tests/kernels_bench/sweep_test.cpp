@@ -12,7 +12,7 @@
 #include "kernels_bench/core/case_cells.hpp"
 #include "kernels_bench/core/case_work.hpp"
 #include "kernels_bench/families/family.hpp"
-#include "perfmodel/predictors/kernel_table.hpp"
+#include "tables/kernel_table.hpp"
 
 namespace kernels_bench {
 namespace {

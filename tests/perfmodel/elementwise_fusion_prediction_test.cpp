@@ -3,14 +3,11 @@
 
 #include <filesystem>
 
-#include "perfmodel/graph/build_bert.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
-#include "perfmodel/graph/build_llama.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
-#include "perfmodel/graph/build_t5.hpp"
-#include "perfmodel/graph/rewrites/elementwise_fusion.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/build_vision.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/predict.hpp"
-#include "perfmodel/predictors/lower.hpp"
+#include "perfmodel/predictors/detail/lower.hpp"
 
 namespace perfmodel {
 namespace {

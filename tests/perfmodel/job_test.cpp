@@ -10,7 +10,7 @@
 #include <set>
 
 #include "literal_case.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/chakra.hpp"
 #include "perfmodel/replay.hpp"
 #include "perfmodel/timeline.hpp"

@@ -1,4 +1,4 @@
-#include "perfmodel/parallel/ddp.hpp"
+#include "perfmodel/detail/ddp.hpp"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/parallel/fsdp.hpp"
+#include "parallel/fsdp.hpp"
 
 #include <limits>
 

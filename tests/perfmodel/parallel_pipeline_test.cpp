@@ -1,4 +1,4 @@
-#include "perfmodel/parallel/pipeline.hpp"
+#include "parallel/pipeline.hpp"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/parallel/transformer_step.hpp"
+#include "parallel/transformer_step.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/parallel/topology_costs.hpp"
+#include "parallel/topology_costs.hpp"
 
 namespace perfmodel::parallel {
 namespace {

@@ -1,4 +1,4 @@
-#include "perfmodel/pool_overheads.hpp"
+#include "overheads/pool_overheads.hpp"
 
 #include <gtest/gtest.h>
 

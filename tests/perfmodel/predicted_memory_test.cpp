@@ -1,11 +1,10 @@
-#include "perfmodel/predicted_memory.hpp"
+#include "perfmodel/detail/predicted_memory.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
-#include "perfmodel/graph/build_torchrec_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 #include "predictor_cases.hpp"
 
 namespace perfmodel {

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/graph/build_bert.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/predictor.hpp"
 
 /// Graphs and questions for the tests of Predictor.

@@ -14,9 +14,8 @@
 
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/graph/rewrites/sequence_length.hpp"
-#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 #include "predictor_cases.hpp"
 
 namespace perfmodel {

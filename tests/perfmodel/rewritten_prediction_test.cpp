@@ -5,17 +5,13 @@
 #include <map>
 #include <string>
 
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/graph/rewrites/data_parallel.hpp"
-#include "perfmodel/graph/rewrites/index_skew.hpp"
-#include "perfmodel/graph/rewrites/optimizer.hpp"
-#include "perfmodel/graph/rewrites/precision.hpp"
-#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/what_if.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "perfmodel/graph/build_model.hpp"
-#include "perfmodel/serve/service.hpp"
+#include "serve/service.hpp"
 
 namespace perfmodel::serve {
 namespace {

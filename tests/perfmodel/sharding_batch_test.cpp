@@ -4,10 +4,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "perfmodel/predictors/collectives.hpp"
-#include "perfmodel/predictors/index_skew.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 #include "perfmodel/predictors/topology.hpp"
-#include "perfmodel/sharding/batch_model.hpp"
+#include "perfmodel/sharding/detail/batch_model.hpp"
+#include "price/index_skew.hpp"
 
 namespace perfmodel::sharding {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/sharding/torchrec_plan.hpp"
+#include "perfmodel/sharding/detail/torchrec_plan.hpp"
 
 namespace perfmodel::sharding {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/sharding/hugectr_plan_file.hpp"
+#include "sharding/hugectr_plan_file.hpp"
 #include "sharding_cases.hpp"
 #include "sharding_files.hpp"
 

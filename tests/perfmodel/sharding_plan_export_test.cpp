@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/sharding/plan_export.hpp"
+#include "sharding/plan_export.hpp"
 #include "sharding_cases.hpp"
 #include "sharding_files.hpp"
 

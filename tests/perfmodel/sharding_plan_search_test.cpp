@@ -1,5 +1,5 @@
 // Searches on small problems: against enumeration, with constraints, and what they refuse.
-#include "perfmodel/sharding/plan_search.hpp"
+#include "perfmodel/sharding/detail/plan_search.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 #include "perfmodel/predict.hpp"
-#include "perfmodel/sharding/sharded_graph.hpp"
+#include "sharding/sharded_graph.hpp"
 
 namespace perfmodel {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/sharding/study_file.hpp"
+#include "sharding/study_file.hpp"
 #include "sharding_cases.hpp"
 #include "sharding_files.hpp"
 

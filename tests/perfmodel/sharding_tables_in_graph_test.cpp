@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/graph/build_bert.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/graph/rewrites/index_skew.hpp"
-#include "perfmodel/sharding/tables_in_graph.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "sharding/tables_in_graph.hpp"
 
 namespace perfmodel::sharding {
 namespace {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "perfmodel/sharding/torchrec_costs.hpp"
+#include "perfmodel/sharding/detail/torchrec_costs.hpp"
 #include "sharding_cases.hpp"
 
 namespace perfmodel::sharding {

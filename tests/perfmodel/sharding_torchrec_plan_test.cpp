@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/sharding/torchrec_plan.hpp"
+#include "perfmodel/sharding/detail/torchrec_plan.hpp"
 #include "sharding_cases.hpp"
 
 namespace perfmodel::sharding {

@@ -1,6 +1,6 @@
 // Plans under TorchRec's costs: what the space offers, that its loads are those of ratings, and
 // that the search is not worse than TorchRec's planner.
-#include "perfmodel/sharding/torchrec_space.hpp"
+#include "sharding/torchrec_space.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

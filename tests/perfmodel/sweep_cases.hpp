@@ -8,8 +8,8 @@
 #include <iterator>
 #include <string>
 
-#include "perfmodel/graph/build_mlp.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/sweep/sweep_spec.hpp"
 
 /// Small sweeps without the command line's builders and flags.

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "perfmodel/sweep/part_file.hpp"
 #include "sweep/gzip_member.hpp"
+#include "sweep/part_file.hpp"
 #include "sweep/parts_index.hpp"
 #include "sweep_cases.hpp"
 

@@ -1,4 +1,4 @@
-#include "perfmodel/sweep/sweep_points.hpp"
+#include "sweep/sweep_points.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

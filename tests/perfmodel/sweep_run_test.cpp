@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "perfmodel/predictor.hpp"
-#include "perfmodel/sweep/part_file.hpp"
+#include "sweep/part_file.hpp"
 #include "sweep_cases.hpp"
 
 namespace perfmodel::sweep {

@@ -1,4 +1,4 @@
-#include "perfmodel/timeline_events.hpp"
+#include "explain/timeline_events.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 
 namespace perfmodel {
 namespace {

@@ -6,13 +6,11 @@
 #include <vector>
 
 #include "graph_fixture.hpp"
-#include "perfmodel/graph/build_deepspeech2.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_faster_rcnn.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
-#include "perfmodel/graph/build_seq2seq.hpp"
-#include "perfmodel/graph/build_t5.hpp"
-#include "perfmodel/predictors/lower.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_recurrent.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/build_vision.hpp"
+#include "perfmodel/predictors/detail/lower.hpp"
 
 namespace perfmodel {
 namespace {

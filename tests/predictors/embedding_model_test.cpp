@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "graph_fixture.hpp"
-#include "perfmodel/predictors/embedding_rates.hpp"
-#include "perfmodel/predictors/index_skew.hpp"
+#include "price/index_skew.hpp"
+#include "price/kernels/embedding_rates.hpp"
 
 namespace perfmodel {
 namespace {

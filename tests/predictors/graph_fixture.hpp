@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/predictors/op_rules.hpp"
+#include "lower/op_rules.hpp"
 
 /// Small hand-made graphs for op-rule tests.
 namespace perfmodel::testing {

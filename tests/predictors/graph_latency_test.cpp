@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/graph_latency.hpp"
+#include "price/graph_latency.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/index_skew.hpp"
+#include "price/index_skew.hpp"
 
 #include <gtest/gtest.h>
 

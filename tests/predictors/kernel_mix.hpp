@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 #include "price/learned/learned_model.hpp"
 
 /// Made-up kernels and models to price them with, for tests and benchmarks of speed.

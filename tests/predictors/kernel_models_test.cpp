@@ -4,7 +4,7 @@
 
 #include "graph_fixture.hpp"
 #include "perfmodel/predictors/kernel.hpp"
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 namespace perfmodel {
 namespace {

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_table.hpp"
+#include "tables/kernel_table.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 #include <gtest/gtest.h>
 

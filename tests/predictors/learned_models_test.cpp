@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/learned_models.hpp"
+#include "perfmodel/predictors/detail/learned_models.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <fstream>
 #include <thread>
 
-#include "perfmodel/predictors/kernel_work.hpp"
-#include "perfmodel/predictors/price_cache.hpp"
+#include "perfmodel/predictors/detail/price_cache.hpp"
+#include "price/kernel_work.hpp"
 #include "price/learned/model_file.hpp"
 #include "price_matchers.hpp"
 

@@ -1,11 +1,11 @@
-#include "perfmodel/predictors/op_rules.hpp"
+#include "lower/op_rules.hpp"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
 #include "graph_fixture.hpp"
-#include "perfmodel/predictors/lower.hpp"
+#include "perfmodel/predictors/detail/lower.hpp"
 
 namespace perfmodel {
 namespace {

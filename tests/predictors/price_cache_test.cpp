@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/price_cache.hpp"
+#include "perfmodel/predictors/detail/price_cache.hpp"
 
 #include <gtest/gtest.h>
 

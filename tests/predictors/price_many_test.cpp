@@ -7,7 +7,7 @@
 
 #include "graph_fixture.hpp"
 #include "kernel_mix.hpp"
-#include "perfmodel/predictors/learned_models.hpp"
+#include "perfmodel/predictors/detail/learned_models.hpp"
 #include "price/learned/model_file.hpp"
 #include "price_matchers.hpp"
 

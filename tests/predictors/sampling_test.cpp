@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/training/sampling.hpp"
+#include "training/sampling.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/training/svg_plot.hpp"
+#include "training/svg_plot.hpp"
 
 #include <gmock/gmock.h>
 

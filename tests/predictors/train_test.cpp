@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/training/train.hpp"
+#include "training/train.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -13,8 +13,8 @@
 
 #include "made_campaign.hpp"
 #include "made_kernels.hpp"
-#include "perfmodel/predictors/kernel_work.hpp"
-#include "perfmodel/predictors/learned_models.hpp"
+#include "perfmodel/predictors/detail/learned_models.hpp"
+#include "price/kernel_work.hpp"
 #include "price/learned/model_file.hpp"
 
 namespace perfmodel {

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/training/accuracy.hpp"
+#include "training/accuracy.hpp"
 
 #include <gtest/gtest.h>
 

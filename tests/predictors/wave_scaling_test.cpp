@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/wave_scaling.hpp"
+#include "price/wave_scaling.hpp"
 
 #include <gtest/gtest.h>
 

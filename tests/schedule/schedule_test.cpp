@@ -1,4 +1,4 @@
-#include "perfmodel/schedule/schedule.hpp"
+#include "perfmodel/detail/schedule.hpp"
 
 #include <gtest/gtest.h>
 

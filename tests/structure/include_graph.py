@@ -33,7 +33,7 @@ BELOW = {
 }
 # Where a quoted path may begin, beside the folder of the file itself.
 SEARCH = ["", "graph/include", "predictors/include", "perfmodel/include", "perfmodel/schedule/include",
-          "perfmodel/plot/include", "graph/src", "predictors/src", "perfmodel/src", "perfmodel/cli", "perfmodel"]
+          "graph/src", "predictors/src", "perfmodel/src", "perfmodel/cli", "perfmodel"]
 
 
 def sources():

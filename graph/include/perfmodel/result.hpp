@@ -4,7 +4,7 @@
 #include <string>
 #include <tl/expected.hpp>
 
-#include "perfmodel/check.hpp"
+#include "perfmodel/detail/check.hpp"
 
 namespace perfmodel {
 

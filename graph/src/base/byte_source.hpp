@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "perfmodel/graph/read_options.hpp"
+#include "perfmodel/graph/detail/read_options.hpp"
 
 namespace perfmodel {
 

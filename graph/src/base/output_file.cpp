@@ -1,4 +1,4 @@
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

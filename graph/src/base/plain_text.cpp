@@ -1,4 +1,4 @@
-#include "perfmodel/graph/plain_text.hpp"
+#include "plain_text.hpp"
 
 #include <cstddef>
 #include <cstdint>

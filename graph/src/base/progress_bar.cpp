@@ -1,4 +1,4 @@
-#include "perfmodel/progress_bar.hpp"
+#include "progress_bar.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

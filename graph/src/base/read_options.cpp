@@ -1,4 +1,4 @@
-#include "perfmodel/graph/read_options.hpp"
+#include "perfmodel/graph/detail/read_options.hpp"
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "perfmodel/graph/plain_text.hpp"
-#include "perfmodel/graph/secrets.hpp"
+#include "plain_text.hpp"
+#include "secrets.hpp"
 
 namespace perfmodel {
 namespace {

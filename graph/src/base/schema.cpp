@@ -1,4 +1,4 @@
-#include "perfmodel/schema.hpp"
+#include "schema.hpp"
 
 #include <fmt/format.h>
 

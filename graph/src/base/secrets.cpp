@@ -1,4 +1,4 @@
-#include "perfmodel/graph/secrets.hpp"
+#include "secrets.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lower_case.hpp"
-#include "perfmodel/graph/plain_text.hpp"
+#include "plain_text.hpp"
 
 namespace perfmodel {
 namespace {

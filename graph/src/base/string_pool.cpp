@@ -1,8 +1,8 @@
-#include "perfmodel/graph/string_pool.hpp"
+#include "perfmodel/graph/detail/string_pool.hpp"
 
 #include <algorithm>
 
-#include "perfmodel/check.hpp"
+#include "perfmodel/detail/check.hpp"
 
 namespace perfmodel {
 namespace {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 
 namespace perfmodel {
 namespace {

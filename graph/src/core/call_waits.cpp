@@ -1,4 +1,4 @@
-#include "perfmodel/graph/call_waits.hpp"
+#include "call_waits.hpp"
 
 #include <algorithm>
 #include <map>

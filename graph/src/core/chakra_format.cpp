@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/graph/secrets.hpp"
+#include "base/secrets.hpp"
 
 namespace perfmodel {
 

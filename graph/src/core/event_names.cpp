@@ -1,4 +1,4 @@
-#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
 namespace {

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/gradient_buckets.hpp"
+#include "gradient_buckets.hpp"
 
 #include <algorithm>
 #include <map>

@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-#include "perfmodel/graph/parameter_gradients.hpp"
+#include "parameter_gradients.hpp"
 
 namespace perfmodel {
 namespace {

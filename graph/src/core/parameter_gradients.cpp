@@ -1,4 +1,4 @@
-#include "perfmodel/graph/parameter_gradients.hpp"
+#include "parameter_gradients.hpp"
 
 #include <string_view>
 #include <unordered_map>

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/pointwise_ops.hpp"
+#include "pointwise_ops.hpp"
 
 #include <unordered_map>
 

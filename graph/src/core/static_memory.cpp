@@ -1,4 +1,4 @@
-#include "perfmodel/graph/static_memory.hpp"
+#include "perfmodel/graph/detail/static_memory.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "perfmodel/graph/parameter_gradients.hpp"
+#include "parameter_gradients.hpp"
 
 namespace perfmodel {
 namespace {

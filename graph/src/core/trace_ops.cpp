@@ -1,9 +1,9 @@
-#include "perfmodel/graph/trace_ops.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
 
 #include <algorithm>
 #include <limits>
 
-#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
 

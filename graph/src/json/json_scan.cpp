@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "perfmodel/graph/secrets.hpp"
+#include "base/secrets.hpp"
 
 namespace perfmodel {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/secrets.hpp"
 #include "container_end.hpp"
-#include "perfmodel/graph/secrets.hpp"
 
 namespace perfmodel {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/byte_source.hpp"
 #include "json_scan.hpp"
-#include "perfmodel/graph/read_options.hpp"
+#include "perfmodel/graph/detail/read_options.hpp"
 #include "perfmodel/result.hpp"
 #include "salvage_log.hpp"
 

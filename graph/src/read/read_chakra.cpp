@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/byte_source.hpp"
+#include "base/secrets.hpp"
 #include "core/chakra_format.hpp"
-#include "perfmodel/graph/secrets.hpp"
 
 namespace perfmodel {
 namespace {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/secrets.hpp"
+#include "base/secrets.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 
 namespace perfmodel {
 namespace {

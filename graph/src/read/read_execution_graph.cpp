@@ -10,11 +10,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/secrets.hpp"
 #include "json/json_kind.hpp"
 #include "json/json_stream.hpp"
-#include "perfmodel/graph/rewrites/index_skew.hpp"
-#include "perfmodel/graph/rewrites/primitives.hpp"
-#include "perfmodel/graph/secrets.hpp"
+#include "perfmodel/graph/rewrite.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 
 namespace perfmodel {
 namespace {

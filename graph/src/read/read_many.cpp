@@ -1,4 +1,4 @@
-#include "perfmodel/graph/read_many.hpp"
+#include "read_many.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -10,10 +10,10 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/secrets.hpp"
 #include "json/json_kind.hpp"
 #include "json/json_stream.hpp"
-#include "perfmodel/graph/event_names.hpp"
-#include "perfmodel/graph/secrets.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/trace.hpp"
 
 namespace perfmodel {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "backward_pass.hpp"
-#include "perfmodel/graph/rewrites/checkpointing.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {
 

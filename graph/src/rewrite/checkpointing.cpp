@@ -1,4 +1,4 @@
-#include "perfmodel/graph/rewrites/checkpointing.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/rewrites/data_parallel.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 #include <fmt/format.h>
 
@@ -13,11 +13,11 @@
 #include "build/emit/collectives.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
+#include "core/gradient_buckets.hpp"
+#include "core/parameter_gradients.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
 #include "optimizer_reader.hpp"
-#include "perfmodel/graph/gradient_buckets.hpp"
-#include "perfmodel/graph/parameter_gradients.hpp"
 #include "tensor_substitution.hpp"
 
 namespace perfmodel {

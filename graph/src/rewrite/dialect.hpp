@@ -1,7 +1,7 @@
 #pragma once
 
+#include "perfmodel/graph/detail/pytorch.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/graph/pytorch.hpp"
 
 namespace perfmodel {
 

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/rewrites/elementwise_fusion.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/rewrites/index_skew.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "perfmodel/graph/string_pool.hpp"
+#include "perfmodel/graph/detail/string_pool.hpp"
 
 namespace perfmodel {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "graph_copy.hpp"
 #include "optimizer_reader.hpp"
-#include "perfmodel/graph/rewrites/optimizer.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <ranges>
 
-#include "perfmodel/graph/pointwise_ops.hpp"
+#include "core/pointwise_ops.hpp"
 
 namespace perfmodel {
 namespace {

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/rewrite.hpp"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/edit_distance.hpp"
 #include "graph_copy.hpp"
-#include "perfmodel/edit_distance.hpp"
 
 namespace perfmodel {
 namespace {

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/rewrites/sequence_length.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 
 #include "rewrite/resize/seeds.hpp"
 

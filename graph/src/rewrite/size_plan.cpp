@@ -1,4 +1,4 @@
-#include "perfmodel/graph/rewrites/size_plan.hpp"
+#include "rewrite/resize/size_plan.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/rewrites/table_fusion.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
 
 #include <fmt/format.h>
 

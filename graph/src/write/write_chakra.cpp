@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/chakra_format.hpp"
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 
 namespace perfmodel {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 
 namespace perfmodel {
 namespace {

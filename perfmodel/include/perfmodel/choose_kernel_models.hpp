@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "perfmodel/predictors/detail/learned_models.hpp"
 #include "perfmodel/predictors/kernel.hpp"
-#include "perfmodel/predictors/learned_models.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

@@ -9,12 +9,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "perfmodel/graph/detail/link.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/graph/link.hpp"
 #include "perfmodel/graph/trace.hpp"
-#include "perfmodel/graph/trace_ops.hpp"
+#include "perfmodel/predictors/detail/launch_templates.hpp"
 #include "perfmodel/predictors/gpu.hpp"
-#include "perfmodel/predictors/launch_templates.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

@@ -10,20 +10,20 @@
 #include <string_view>
 #include <vector>
 
-#include "perfmodel/critical_path.hpp"
+#include "perfmodel/detail/critical_path.hpp"
+#include "perfmodel/detail/kernel_times.hpp"
+#include "perfmodel/detail/predicted_memory.hpp"
+#include "perfmodel/detail/rank_report.hpp"
+#include "perfmodel/detail/scale_out.hpp"
 #include "perfmodel/graph/chakra.hpp"
-#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/kernel_times.hpp"
 #include "perfmodel/overheads.hpp"
-#include "perfmodel/predicted_memory.hpp"
+#include "perfmodel/predictors/detail/lower.hpp"
+#include "perfmodel/predictors/detail/price_cache.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/kernel.hpp"
-#include "perfmodel/predictors/lower.hpp"
-#include "perfmodel/predictors/price_cache.hpp"
-#include "perfmodel/rank_report.hpp"
 #include "perfmodel/result.hpp"
-#include "perfmodel/scale_out.hpp"
 
 namespace perfmodel {
 

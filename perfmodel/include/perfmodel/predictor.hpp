@@ -12,13 +12,13 @@
 #include <string_view>
 #include <vector>
 
+#include "perfmodel/detail/scale_out.hpp"
 #include "perfmodel/explanation.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/predict.hpp"
+#include "perfmodel/predictors/detail/price_cache.hpp"
 #include "perfmodel/predictors/gpu.hpp"
-#include "perfmodel/predictors/price_cache.hpp"
 #include "perfmodel/result.hpp"
-#include "perfmodel/scale_out.hpp"
 
 namespace perfmodel {
 

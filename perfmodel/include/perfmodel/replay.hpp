@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/critical_path.hpp"
+#include "perfmodel/detail/critical_path.hpp"
+#include "perfmodel/detail/job_timeline.hpp"
+#include "perfmodel/detail/rank_report.hpp"
 #include "perfmodel/graph/chakra.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/trace.hpp"
-#include "perfmodel/job_timeline.hpp"
-#include "perfmodel/rank_report.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

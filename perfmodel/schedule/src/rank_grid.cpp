@@ -1,4 +1,4 @@
-#include "perfmodel/schedule/rank_grid.hpp"
+#include "rank_grid.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "perfmodel/schedule/schedule.hpp"
+#include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel {
 

@@ -7,7 +7,7 @@
 
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "support.hpp"
 
 namespace perfmodel::c_api {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "perfmodel.h"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/predictor.hpp"
 
 namespace perfmodel::c_api {

@@ -1,4 +1,4 @@
-#include "perfmodel/critical_path.hpp"
+#include "perfmodel/detail/critical_path.hpp"
 
 #include <algorithm>
 #include <limits>

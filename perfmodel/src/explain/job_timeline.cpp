@@ -1,10 +1,10 @@
-#include "perfmodel/job_timeline.hpp"
+#include "perfmodel/detail/job_timeline.hpp"
 
 #include <algorithm>
 #include <string>
 
-#include "perfmodel/timeline_events.hpp"
 #include "perfmodel/version.hpp"
+#include "timeline_events.hpp"
 
 namespace perfmodel {
 

@@ -1,4 +1,4 @@
-#include "perfmodel/rank_report.hpp"
+#include "perfmodel/detail/rank_report.hpp"
 
 #include <algorithm>
 #include <numeric>

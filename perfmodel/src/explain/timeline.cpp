@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/timeline_events.hpp"
 #include "perfmodel/version.hpp"
+#include "timeline_events.hpp"
 
 namespace perfmodel {
 namespace {

@@ -1,4 +1,4 @@
-#include "perfmodel/timeline_events.hpp"
+#include "timeline_events.hpp"
 
 #include <fmt/format.h>
 #include <simdjson.h>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 
 namespace perfmodel {
 namespace {

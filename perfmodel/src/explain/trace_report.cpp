@@ -6,8 +6,8 @@
 #include <map>
 #include <unordered_map>
 
-#include "perfmodel/graph/event_names.hpp"
-#include "perfmodel/graph/trace_ops.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
 #include "replay/device_starts.hpp"
 
 namespace perfmodel {

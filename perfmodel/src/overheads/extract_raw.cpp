@@ -1,6 +1,6 @@
 #include "extract_overheads.hpp"
 #include "microseconds.hpp"
-#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
 #include "term_samples.hpp"
 
 namespace perfmodel {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/graph/call_waits.hpp"
+#include "core/call_waits.hpp"
 #include "perfmodel/overheads.hpp"
 
 namespace perfmodel {

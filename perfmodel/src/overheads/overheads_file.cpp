@@ -6,10 +6,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/schema.hpp"
 #include "files/json_position.hpp"
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/overheads.hpp"
-#include "perfmodel/schema.hpp"
 #include "perfmodel/version.hpp"
 
 namespace perfmodel {

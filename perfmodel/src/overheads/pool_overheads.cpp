@@ -1,4 +1,4 @@
-#include "perfmodel/pool_overheads.hpp"
+#include "pool_overheads.hpp"
 
 #include <fmt/format.h>
 

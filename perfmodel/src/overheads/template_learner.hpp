@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "host_chain.hpp"
-#include "perfmodel/predictors/launch_templates.hpp"
+#include "perfmodel/predictors/detail/launch_templates.hpp"
 
 namespace perfmodel {
 

@@ -1,4 +1,4 @@
-#include "perfmodel/parallel/ddp.hpp"
+#include "perfmodel/detail/ddp.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -6,8 +6,8 @@
 #include <string>
 
 #include "checks.hpp"
-#include "perfmodel/graph/gradient_buckets.hpp"
-#include "perfmodel/schedule/schedule.hpp"
+#include "core/gradient_buckets.hpp"
+#include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::parallel {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "perfmodel/parallel/transformer_step.hpp"
+#include "transformer_step.hpp"
 
 namespace perfmodel::parallel {
 

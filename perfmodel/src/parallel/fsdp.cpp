@@ -1,9 +1,9 @@
-#include "perfmodel/parallel/fsdp.hpp"
+#include "fsdp.hpp"
 
 #include <string>
 
 #include "checks.hpp"
-#include "perfmodel/schedule/schedule.hpp"
+#include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::parallel {
 namespace {

@@ -1,11 +1,11 @@
-#include "perfmodel/parallel/pipeline.hpp"
+#include "pipeline.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <string>
 
 #include "checks.hpp"
-#include "perfmodel/schedule/schedule.hpp"
+#include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::parallel {
 namespace {

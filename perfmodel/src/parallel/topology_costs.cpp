@@ -1,8 +1,8 @@
-#include "perfmodel/parallel/topology_costs.hpp"
+#include "topology_costs.hpp"
 
 #include <limits>
 
-#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 
 namespace perfmodel::parallel {
 

@@ -1,4 +1,4 @@
-#include "perfmodel/parallel/transformer_step.hpp"
+#include "transformer_step.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -8,8 +8,8 @@
 
 #include "checks.hpp"
 #include "decoder_kernels.hpp"
-#include "perfmodel/parallel/ddp.hpp"
-#include "perfmodel/schedule/schedule.hpp"
+#include "perfmodel/detail/ddp.hpp"
+#include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::parallel {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "perfmodel/detail/schedule.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/result.hpp"
-#include "perfmodel/schedule/schedule.hpp"
 #include "program/program_tasks.hpp"
 
 /// What holds of every prediction and every replay, whatever was asked. Where it does not, this

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "perfmodel/predictors/lower.hpp"
+#include "perfmodel/predictors/detail/lower.hpp"
 #include "program/host_program.hpp"
 
 namespace perfmodel {

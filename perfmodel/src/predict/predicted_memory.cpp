@@ -1,4 +1,4 @@
-#include "perfmodel/predicted_memory.hpp"
+#include "perfmodel/detail/predicted_memory.hpp"
 
 #include <fmt/format.h>
 

@@ -17,14 +17,13 @@
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
-#include "perfmodel/graph/rewrites/sequence_length.hpp"
-#include "perfmodel/graph/rewrites/size_plan.hpp"
-#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "predict_with.hpp"
 #include "program/data_parallel_graph.hpp"
 #include "program/host_facts.hpp"
+#include "rewrite/resize/size_plan.hpp"
 
 namespace perfmodel {
 namespace {

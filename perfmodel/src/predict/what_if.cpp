@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "perfmodel/explanation.hpp"
-#include "perfmodel/graph/rewrites/batch_size.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 
 namespace perfmodel {
 namespace {

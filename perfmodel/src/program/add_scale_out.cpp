@@ -7,8 +7,8 @@
 #include <map>
 #include <memory>
 
-#include "perfmodel/graph/parameter_gradients.hpp"
-#include "perfmodel/predictors/collectives.hpp"
+#include "core/parameter_gradients.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 
 namespace perfmodel {
 namespace {

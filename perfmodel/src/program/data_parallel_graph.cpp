@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "perfmodel/graph/rewrites/data_parallel.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "predict/match_collectives.hpp"
 
 namespace perfmodel {

@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "perfmodel/detail/kernel_times.hpp"
+#include "perfmodel/detail/scale_out.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/kernel_times.hpp"
-#include "perfmodel/predictors/lower.hpp"
+#include "perfmodel/predictors/detail/lower.hpp"
 #include "perfmodel/result.hpp"
-#include "perfmodel/scale_out.hpp"
 
 namespace perfmodel {
 

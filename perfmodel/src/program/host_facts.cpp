@@ -9,7 +9,7 @@
 
 #include "data_parallel_graph.hpp"
 #include "overheads/host_chain.hpp"
-#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
 namespace {

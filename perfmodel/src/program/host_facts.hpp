@@ -8,11 +8,11 @@
 
 #include "awaited_collectives.hpp"
 #include "host_instruction.hpp"
+#include "perfmodel/graph/detail/static_memory.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/graph/static_memory.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"
-#include "perfmodel/predictors/lower.hpp"
+#include "perfmodel/predictors/detail/lower.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

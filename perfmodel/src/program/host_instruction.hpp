@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "perfmodel/graph/call_waits.hpp"
+#include "core/call_waits.hpp"
 #include "perfmodel/predict.hpp"
 
 namespace perfmodel {

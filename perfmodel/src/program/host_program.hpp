@@ -10,7 +10,7 @@
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"
-#include "perfmodel/predictors/lower.hpp"
+#include "perfmodel/predictors/detail/lower.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

@@ -1,4 +1,4 @@
-#include "perfmodel/kernel_times.hpp"
+#include "perfmodel/detail/kernel_times.hpp"
 
 #include <filesystem>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "host_program.hpp"
-#include "perfmodel/schedule/schedule.hpp"
+#include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel {
 

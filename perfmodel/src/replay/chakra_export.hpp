@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "perfmodel/detail/schedule.hpp"
 #include "perfmodel/graph/chakra.hpp"
-#include "perfmodel/schedule/schedule.hpp"
 
 namespace perfmodel {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
+#include "perfmodel/predictors/detail/lower.hpp"
 #include "perfmodel/predictors/gpu.hpp"
-#include "perfmodel/predictors/lower.hpp"
 #include "predict/match_collectives.hpp"
 
 namespace perfmodel {

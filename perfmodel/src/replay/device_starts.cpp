@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "microseconds.hpp"
-#include "perfmodel/graph/event_names.hpp"
-#include "perfmodel/graph/trace_ops.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
 
 namespace perfmodel {
 namespace {

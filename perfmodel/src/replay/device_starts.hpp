@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/graph/call_waits.hpp"
+#include "core/call_waits.hpp"
 #include "perfmodel/graph/trace.hpp"
 
 namespace perfmodel {

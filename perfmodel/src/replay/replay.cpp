@@ -9,8 +9,8 @@
 
 #include "collective_notes.hpp"
 #include "microseconds.hpp"
-#include "perfmodel/graph/event_names.hpp"
-#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
+#include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/predict.hpp"
 #include "predict/invariants.hpp"
 #include "predict/match_collectives.hpp"

@@ -6,7 +6,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/replay.hpp"
 #include "replay_scaled.hpp"

@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "chakra_export.hpp"
-#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/predict.hpp"
 
 namespace perfmodel {

@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
+#include "perfmodel/detail/job_timeline.hpp"
 #include "perfmodel/graph/chakra.hpp"
-#include "perfmodel/job_timeline.hpp"
 #include "predict/match_collectives.hpp"
 #include "replay_tasks.hpp"
 

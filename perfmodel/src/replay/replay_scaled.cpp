@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "overheads/statistics.hpp"
-#include "perfmodel/graph/rewrites/primitives.hpp"
+#include "perfmodel/graph/rewrite.hpp"
 
 namespace perfmodel {
 namespace {

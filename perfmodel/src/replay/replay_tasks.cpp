@@ -8,7 +8,7 @@
 
 #include "microseconds.hpp"
 #include "overheads/statistics.hpp"
-#include "perfmodel/graph/event_names.hpp"
+#include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/predict.hpp"
 
 namespace perfmodel {

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "core/call_waits.hpp"
 #include "device_starts.hpp"
-#include "perfmodel/graph/call_waits.hpp"
+#include "perfmodel/detail/schedule.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
 #include "perfmodel/graph/trace.hpp"
-#include "perfmodel/graph/trace_ops.hpp"
 #include "perfmodel/replay.hpp"
-#include "perfmodel/schedule/schedule.hpp"
 
 namespace perfmodel {
 

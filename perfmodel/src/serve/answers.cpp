@@ -1,7 +1,7 @@
 #include "answers.hpp"
 
-#include "perfmodel/graph/secrets.hpp"
-#include "perfmodel/serve/service.hpp"
+#include "base/secrets.hpp"
+#include "service.hpp"
 
 namespace perfmodel::serve {
 namespace {

@@ -5,7 +5,7 @@
 #include <stop_token>
 #include <string>
 
-#include "perfmodel/serve/service.hpp"
+#include "service.hpp"
 
 namespace perfmodel::serve {
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "perfmodel/graph/secrets.hpp"
+#include "base/secrets.hpp"
 
 namespace perfmodel::serve {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "perfmodel/detail/scale_out.hpp"
 #include "perfmodel/graph/build_model.hpp"
-#include "perfmodel/scale_out.hpp"
 
 namespace perfmodel::serve {
 

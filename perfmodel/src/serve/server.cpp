@@ -1,4 +1,4 @@
-#include "perfmodel/serve/server.hpp"
+#include "server.hpp"
 
 #include <poll.h>
 #include <sys/eventfd.h>

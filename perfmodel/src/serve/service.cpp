@@ -1,4 +1,4 @@
-#include "perfmodel/serve/service.hpp"
+#include "service.hpp"
 
 #include <fmt/format.h>
 

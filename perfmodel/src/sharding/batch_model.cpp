@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/batch_model.hpp"
+#include "perfmodel/sharding/detail/batch_model.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "batch_schedule.hpp"
-#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 #include "placed_shards.hpp"
 
 namespace perfmodel::sharding {

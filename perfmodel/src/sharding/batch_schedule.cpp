@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "perfmodel/schedule/schedule.hpp"
+#include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::sharding {
 namespace {

@@ -5,9 +5,9 @@
 #include <functional>
 
 #include "fill_table_space.hpp"
-#include "perfmodel/predictors/collectives.hpp"
-#include "perfmodel/predictors/embedding_rates.hpp"
-#include "perfmodel/sharding/batch_model.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
+#include "perfmodel/sharding/detail/batch_model.hpp"
+#include "price/kernels/embedding_rates.hpp"
 
 /// The search space of BatchModel: its schedule taken apart into phases that ranks pass together.
 ///

@@ -1,6 +1,6 @@
 #include <string_view>
 
-#include "perfmodel/sharding/batch_model.hpp"
+#include "perfmodel/sharding/detail/batch_model.hpp"
 
 namespace perfmodel::sharding {
 namespace {

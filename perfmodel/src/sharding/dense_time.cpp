@@ -1,11 +1,11 @@
-#include "perfmodel/sharding/dense_time.hpp"
+#include "perfmodel/sharding/detail/dense_time.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 namespace perfmodel::sharding {
 namespace {

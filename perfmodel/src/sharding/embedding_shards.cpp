@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/embedding_shards.hpp"
+#include "perfmodel/sharding/detail/embedding_shards.hpp"
 
 #include <fmt/format.h>
 

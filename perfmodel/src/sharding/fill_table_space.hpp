@@ -3,7 +3,7 @@
 #include <functional>
 #include <span>
 
-#include "perfmodel/sharding/table_space.hpp"
+#include "perfmodel/sharding/detail/table_space.hpp"
 
 namespace perfmodel::sharding {
 

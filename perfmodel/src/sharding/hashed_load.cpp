@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "perfmodel/sharding/shard_load.hpp"
+#include "perfmodel/sharding/detail/shard_load.hpp"
 
 /// Traffic of hashed arrays. Source: the public CUDA code of ROBE (universal_memory_allocation,
 /// MIT), read for its passes; nothing of it was timed.

@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/hugectr_plan_file.hpp"
+#include "hugectr_plan_file.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "table_names.hpp"
 
 namespace perfmodel::sharding {

@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/hugectr_space.hpp"
+#include "hugectr_space.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/memory_shortfall.hpp"
+#include "memory_shortfall.hpp"
 
 #include <fmt/format.h>
 

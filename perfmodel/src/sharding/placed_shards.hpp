@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "perfmodel/sharding/torchrec_plan.hpp"
+#include "perfmodel/sharding/detail/torchrec_plan.hpp"
 
 namespace perfmodel::sharding {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "perfmodel/sharding/plan_search.hpp"
+#include "perfmodel/sharding/detail/plan_search.hpp"
 #include "plan_search_space.hpp"
 
 namespace perfmodel::sharding {

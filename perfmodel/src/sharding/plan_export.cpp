@@ -1,8 +1,8 @@
-#include "perfmodel/sharding/plan_export.hpp"
+#include "plan_export.hpp"
 
 #include <fmt/format.h>
 
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "placed_shards.hpp"
 
 namespace perfmodel::sharding {

@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/plan_search.hpp"
+#include "perfmodel/sharding/detail/plan_search.hpp"
 
 #include <fmt/format.h>
 

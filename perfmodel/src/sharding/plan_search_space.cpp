@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "perfmodel/sharding/plan_search.hpp"
+#include "perfmodel/sharding/detail/plan_search.hpp"
 
 namespace perfmodel::sharding::search {
 namespace {

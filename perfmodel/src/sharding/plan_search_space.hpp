@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "perfmodel/result.hpp"
-#include "perfmodel/sharding/plan_space.hpp"
+#include "perfmodel/sharding/detail/plan_space.hpp"
 
 /// A plan space as the search reads it: checked, flat, without options that no plan can use.
 namespace perfmodel::sharding::search {

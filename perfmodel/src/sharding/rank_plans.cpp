@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "perfmodel/sharding/memory_shortfall.hpp"
+#include "memory_shortfall.hpp"
 
 namespace perfmodel::sharding {
 namespace {

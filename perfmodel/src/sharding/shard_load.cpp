@@ -1,12 +1,12 @@
-#include "perfmodel/sharding/shard_load.hpp"
+#include "perfmodel/sharding/detail/shard_load.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
-#include "perfmodel/predictors/embedding_rates.hpp"
-#include "perfmodel/predictors/index_skew.hpp"
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/index_skew.hpp"
+#include "price/kernel_work.hpp"
+#include "price/kernels/embedding_rates.hpp"
 
 namespace perfmodel::sharding {
 namespace {

@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/sharded_graph.hpp"
+#include "sharded_graph.hpp"
 
 #include <fmt/format.h>
 

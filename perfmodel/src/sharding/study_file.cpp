@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/study_file.hpp"
+#include "study_file.hpp"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "files/json_file.hpp"
-#include "perfmodel/sharding/embedding_shards.hpp"
+#include "perfmodel/sharding/detail/embedding_shards.hpp"
 
 /// Names in files of tables and plans.
 namespace perfmodel::sharding {

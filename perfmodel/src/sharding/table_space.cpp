@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/table_space.hpp"
+#include "perfmodel/sharding/detail/table_space.hpp"
 
 #include <fmt/format.h>
 

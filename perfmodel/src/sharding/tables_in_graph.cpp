@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/tables_in_graph.hpp"
+#include "tables_in_graph.hpp"
 
 #include <fmt/format.h>
 

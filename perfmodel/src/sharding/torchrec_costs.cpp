@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/torchrec_costs.hpp"
+#include "perfmodel/sharding/detail/torchrec_costs.hpp"
 
 #include <fmt/format.h>
 

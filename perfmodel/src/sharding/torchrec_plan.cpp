@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/torchrec_plan.hpp"
+#include "perfmodel/sharding/detail/torchrec_plan.hpp"
 
 #include <fmt/format.h>
 

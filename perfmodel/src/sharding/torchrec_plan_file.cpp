@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/torchrec_plan_file.hpp"
+#include "torchrec_plan_file.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "placed_shards.hpp"
 #include "table_names.hpp"
 

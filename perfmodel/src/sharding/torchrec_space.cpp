@@ -1,4 +1,4 @@
-#include "perfmodel/sharding/torchrec_space.hpp"
+#include "torchrec_space.hpp"
 
 #include <fmt/format.h>
 

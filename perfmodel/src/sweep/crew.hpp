@@ -7,11 +7,11 @@
 #include <optional>
 #include <vector>
 
+#include "part_file.hpp"
 #include "perfmodel/predictor.hpp"
-#include "perfmodel/sweep/part_file.hpp"
 #include "perfmodel/sweep/run_sweep.hpp"
-#include "perfmodel/sweep/sweep_points.hpp"
 #include "row_maker.hpp"
+#include "sweep_points.hpp"
 #include "work_list.hpp"
 
 namespace perfmodel::sweep {

@@ -1,4 +1,4 @@
-#include "perfmodel/sweep/part_file.hpp"
+#include "part_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "gzip_member.hpp"
-#include "perfmodel/output_file.hpp"
-#include "perfmodel/sweep/part_file.hpp"
+#include "part_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "sweep_row.hpp"
 
 namespace perfmodel::sweep {

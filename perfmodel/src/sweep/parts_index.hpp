@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "perfmodel/result.hpp"
-#include "perfmodel/sweep/sweep_points.hpp"
+#include "sweep_points.hpp"
 
 namespace perfmodel::sweep {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "perfmodel/predictor.hpp"
-#include "perfmodel/sweep/sweep_points.hpp"
+#include "sweep_points.hpp"
 
 namespace perfmodel::sweep {
 

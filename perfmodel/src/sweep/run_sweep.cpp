@@ -12,7 +12,7 @@
 #include "folder_lock.hpp"
 #include "parts_index.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/output_file.hpp"
+#include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/predictor.hpp"
 #include "work_list.hpp"
 

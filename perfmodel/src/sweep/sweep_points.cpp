@@ -1,4 +1,4 @@
-#include "perfmodel/sweep/sweep_points.hpp"
+#include "sweep_points.hpp"
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/secrets.hpp"
 #include "csv_text.hpp"
-#include "perfmodel/graph/secrets.hpp"
 
 namespace perfmodel::sweep {
 

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "perfmodel/sweep/sweep_points.hpp"
+#include "sweep_points.hpp"
 
 namespace perfmodel::sweep {
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "perfmodel/graph/read_options.hpp"
-#include "perfmodel/graph/secrets.hpp"
+#include "base/secrets.hpp"
+#include "perfmodel/graph/detail/read_options.hpp"
 
 namespace perfmodel {
 namespace {

@@ -18,12 +18,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/schema.hpp"
+#include "base/secrets.hpp"
+#include "core/edit_distance.hpp"
 #include "json_position.hpp"
 #include "lower_case.hpp"
-#include "perfmodel/edit_distance.hpp"
-#include "perfmodel/graph/secrets.hpp"
 #include "perfmodel/result.hpp"
-#include "perfmodel/schema.hpp"
 
 /// Strict reading of small JSON files, those in `data/` and those of users: every key is asked for,
 /// the first thing that is odd is the error. And the names by which such files are found.

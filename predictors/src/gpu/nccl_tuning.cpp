@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/nccl_tuning.hpp"
+#include "perfmodel/predictors/detail/nccl_tuning.hpp"
 
 #include <algorithm>
 #include <array>

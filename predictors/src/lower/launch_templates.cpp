@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/launch_templates.hpp"
+#include "perfmodel/predictors/detail/launch_templates.hpp"
 
 namespace perfmodel {
 namespace {

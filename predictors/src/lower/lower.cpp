@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/lower.hpp"
+#include "perfmodel/predictors/detail/lower.hpp"
 
 #include <algorithm>
 #include <optional>

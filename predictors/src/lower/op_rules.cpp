@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/op_rules.hpp"
+#include "op_rules.hpp"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/graph_latency.hpp"
+#include "graph_latency.hpp"
 
 #include <algorithm>
 #include <array>

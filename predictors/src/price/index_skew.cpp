@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/index_skew.hpp"
+#include "index_skew.hpp"
 
 #include <algorithm>
 #include <cmath>

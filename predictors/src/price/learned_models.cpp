@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/learned_models.hpp"
+#include "perfmodel/predictors/detail/learned_models.hpp"
 
 #include <algorithm>
 #include <array>

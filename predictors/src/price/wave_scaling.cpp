@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/wave_scaling.hpp"
+#include "wave_scaling.hpp"
 
 #include <algorithm>
 #include <cmath>

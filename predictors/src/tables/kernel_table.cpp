@@ -1,16 +1,16 @@
-#include "perfmodel/predictors/kernel_table.hpp"
+#include "kernel_table.hpp"
 
 #include <algorithm>
 #include <map>
 #include <tuple>
 #include <unordered_map>
 
+#include "base/plain_text.hpp"
 #include "files/csv_file.hpp"
 #include "files/lower_case.hpp"
 #include "gpu/known_gpu.hpp"
 #include "names.hpp"
-#include "perfmodel/graph/plain_text.hpp"
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 #include "row_cells.hpp"
 #include "row_work.hpp"
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/edit_distance.hpp"
 #include "files/lower_case.hpp"
-#include "perfmodel/edit_distance.hpp"
 
 namespace perfmodel::table {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "files/lower_case.hpp"
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 namespace perfmodel::table {
 namespace {

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/training/accuracy.hpp"
+#include "accuracy.hpp"
 
 #include <fmt/format.h>
 

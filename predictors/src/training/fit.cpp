@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/training/fit.hpp"
+#include "fit.hpp"
 
 #include <fmt/format.h>
 

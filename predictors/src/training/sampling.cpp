@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/training/sampling.hpp"
+#include "sampling.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/training/svg_plot.hpp"
+#include "svg_plot.hpp"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <map>
 #include <utility>
 
-#include "perfmodel/plot/svg_parts.hpp"
-#include "perfmodel/predictors/training/accuracy.hpp"
-#include "perfmodel/predictors/training/sampling.hpp"
+#include "accuracy.hpp"
+#include "plot/svg_parts.hpp"
+#include "sampling.hpp"
 
 namespace perfmodel {
 namespace {

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/training/train.hpp"
+#include "train.hpp"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,9 @@
 #include <set>
 #include <tuple>
 
-#include "perfmodel/predictors/training/sampling.hpp"
 #include "price/learned/learned_model.hpp"
 #include "price/learned/model_file.hpp"
+#include "sampling.hpp"
 
 namespace perfmodel::training {
 namespace {

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/training/train.hpp"
+#include "training/train.hpp"
 
 #include <array>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // Uses the installed package as a stranger would: headers, libraries and data from the prefix.
 #include <cstdio>
 
-#include "perfmodel/graph/build_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/predictor.hpp"
 
 namespace {

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "perfmodel/graph/read_options.hpp"
+#include "perfmodel/graph/detail/read_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "perfmodel/graph/string_pool.hpp"
+#include "perfmodel/graph/detail/string_pool.hpp"
 
 namespace perfmodel {
 

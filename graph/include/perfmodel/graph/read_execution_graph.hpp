@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "perfmodel/graph/detail/read_options.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/graph/read_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

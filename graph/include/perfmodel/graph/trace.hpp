@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "perfmodel/graph/read_options.hpp"
-#include "perfmodel/graph/string_pool.hpp"
+#include "perfmodel/graph/detail/read_options.hpp"
+#include "perfmodel/graph/detail/string_pool.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

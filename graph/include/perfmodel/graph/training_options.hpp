@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "perfmodel/graph/pytorch.hpp"
+#include "perfmodel/graph/detail/pytorch.hpp"
 
 namespace perfmodel {
 

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <string>
 
+#include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/output_file.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "perfmodel/graph/detail/pytorch.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/graph/pytorch.hpp"
 
 namespace perfmodel {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "autograd_tape.hpp"
-#include "perfmodel/graph/recurrent.hpp"
+#include "perfmodel/graph/build_recurrent.hpp"
 
 namespace perfmodel {
 

@@ -7,16 +7,9 @@
 #include <iterator>
 #include <type_traits>
 
-#include "perfmodel/graph/build_bert.hpp"
-#include "perfmodel/graph/build_dlrm.hpp"
-#include "perfmodel/graph/build_gpt.hpp"
-#include "perfmodel/graph/build_inception.hpp"
-#include "perfmodel/graph/build_llama.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
-#include "perfmodel/graph/build_opt.hpp"
-#include "perfmodel/graph/build_resnet.hpp"
-#include "perfmodel/graph/build_t5.hpp"
-#include "perfmodel/graph/build_vgg.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 
 namespace perfmodel {
 namespace {

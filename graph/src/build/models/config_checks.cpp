@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "perfmodel/edit_distance.hpp"
+#include "core/edit_distance.hpp"
 
 namespace perfmodel {
 namespace {

@@ -11,7 +11,7 @@
 #include "build/emit/reduction.hpp"
 #include "build/emit/views.hpp"
 #include "config_checks.hpp"
-#include "perfmodel/graph/build_faster_rcnn.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 #include "resnet_layers.hpp"
 
 namespace perfmodel {

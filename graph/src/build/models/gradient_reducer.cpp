@@ -2,7 +2,7 @@
 
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
-#include "perfmodel/graph/gradient_buckets.hpp"
+#include "core/gradient_buckets.hpp"
 
 namespace perfmodel {
 namespace {

@@ -10,7 +10,7 @@
 #include "build/emit/pooling.hpp"
 #include "build/emit/views.hpp"
 #include "config_checks.hpp"
-#include "perfmodel/graph/build_inception.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 #include "vision_layers.hpp"
 
 namespace perfmodel {

@@ -4,7 +4,7 @@
 #include "build/emit/loss.hpp"
 #include "build/emit/softmax.hpp"
 #include "config_checks.hpp"
-#include "perfmodel/graph/build_mlp.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "vision_layers.hpp"
 
 namespace perfmodel {

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/build_opt.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 
 #include <array>
 #include <cmath>

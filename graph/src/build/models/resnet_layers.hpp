@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "perfmodel/graph/build_resnet.hpp"
+#include "perfmodel/graph/build_vision.hpp"
 #include "vision_layers.hpp"
 
 namespace perfmodel {

@@ -12,7 +12,7 @@
 #include "build/emit/split.hpp"
 #include "build/emit/views.hpp"
 #include "config_checks.hpp"
-#include "perfmodel/graph/build_seq2seq.hpp"
+#include "perfmodel/graph/build_recurrent.hpp"
 #include "recurrent_parts.hpp"
 
 namespace perfmodel {

@@ -1,4 +1,4 @@
-#include "perfmodel/graph/build_t5.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 
 #include <algorithm>
 #include <array>

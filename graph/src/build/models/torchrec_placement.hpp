@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "build/emit/graph_builder.hpp"
-#include "perfmodel/graph/build_torchrec_dlrm.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
 
 namespace perfmodel {
 

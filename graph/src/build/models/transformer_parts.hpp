@@ -1,7 +1,7 @@
 #pragma once
 
 #include "config_checks.hpp"
-#include "perfmodel/graph/transformer_config.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/result.hpp"
 #include "training_step.hpp"
 

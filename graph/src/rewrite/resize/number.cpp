@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-#include "perfmodel/graph/string_pool.hpp"
+#include "perfmodel/graph/detail/string_pool.hpp"
 
 namespace perfmodel::resize {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "perfmodel/graph/rewrites/batch_size.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "tracker.hpp"
 
 namespace perfmodel::resize {

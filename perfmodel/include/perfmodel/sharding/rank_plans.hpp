@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "perfmodel/result.hpp"
-#include "perfmodel/sharding/batch_model.hpp"
-#include "perfmodel/sharding/plan_search.hpp"
+#include "perfmodel/sharding/detail/batch_model.hpp"
+#include "perfmodel/sharding/detail/plan_search.hpp"
 
 namespace perfmodel::sharding {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/sharding/embedding_shards.hpp"
-#include "perfmodel/sharding/torchrec_plan.hpp"
+#include "perfmodel/sharding/detail/embedding_shards.hpp"
+#include "perfmodel/sharding/detail/torchrec_plan.hpp"
 
 namespace perfmodel::sharding {
 

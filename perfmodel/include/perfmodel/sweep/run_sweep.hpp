@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "perfmodel/result.hpp"
+#include "perfmodel/sweep/detail/team.hpp"
 #include "perfmodel/sweep/sweep_spec.hpp"
-#include "perfmodel/sweep/team.hpp"
 
 namespace perfmodel::sweep {
 

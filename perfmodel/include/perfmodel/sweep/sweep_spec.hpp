@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "perfmodel/detail/scale_out.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/result.hpp"
-#include "perfmodel/scale_out.hpp"
 
 namespace perfmodel::sweep {
 

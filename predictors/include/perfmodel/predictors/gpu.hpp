@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "perfmodel/detail/units.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
-#include "perfmodel/units.hpp"
 
 namespace perfmodel {
 

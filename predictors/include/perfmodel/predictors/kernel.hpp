@@ -9,9 +9,9 @@
 #include <variant>
 #include <vector>
 
+#include "perfmodel/detail/units.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/predictors/gpu.hpp"
-#include "perfmodel/units.hpp"
 
 namespace perfmodel {
 

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "perfmodel/detail/units.hpp"
+#include "perfmodel/predictors/detail/nccl_tuning.hpp"
 #include "perfmodel/predictors/gpu.hpp"
-#include "perfmodel/predictors/nccl_tuning.hpp"
 #include "perfmodel/result.hpp"
-#include "perfmodel/units.hpp"
 
 namespace perfmodel {
 

@@ -1,5 +1,5 @@
 #include "families.hpp"
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 #include "rule_support.hpp"
 
 /// Fused attention. q [b, h, sq, d], k [b, h, sk, d] (flash variants of the low-level op: [b, s, h,

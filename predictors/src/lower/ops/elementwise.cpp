@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/pointwise_ops.hpp"
 #include "families.hpp"
-#include "perfmodel/graph/pointwise_ops.hpp"
 #include "rule_support.hpp"
 
 /// Pointwise ops: one kernel, each input read once, each output written once, a few FLOP per

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "families.hpp"
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 #include "rule_support.hpp"
 
 /// Recurrent layers. Gates g: LSTM 4, GRU 3, plain 1. Fused cells add the two gate vectors and

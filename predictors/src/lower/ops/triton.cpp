@@ -1,7 +1,7 @@
 #include <string_view>
 
+#include "core/pointwise_ops.hpp"
 #include "families.hpp"
-#include "perfmodel/graph/pointwise_ops.hpp"
 #include "rule_support.hpp"
 
 /// A Triton kernel of torch.compile: one memory-bound kernel. Its arguments do not say which

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// N = b h sq sk scores; Q = b h sq d and K = b h sk d elements of s bytes.
 ///

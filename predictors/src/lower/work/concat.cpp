@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// `elements` of the result: each is read from its input and written once, no FLOP.
 namespace perfmodel {

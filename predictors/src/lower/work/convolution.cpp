@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// Counted as direct convolution, whatever algorithm a library takes; s bytes per element:
 ///

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// A copy reads and writes its bytes once each, wherever the two sides lie; a set only writes. What
 /// a strided copy leaves out is not counted.

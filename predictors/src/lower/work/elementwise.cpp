@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// n results from i tensors of n elements, s bytes each: FLOP n f, read i n s, written n s.
 namespace perfmodel {

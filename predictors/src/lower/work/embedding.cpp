@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// Table-batched bags: B batch, T tables, L lookups per bag, E rows per table, D elements per row
 /// of w bytes, o bytes per output element, i bytes per index, S bytes of optimizer state per row.

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// C[b, m, n] = A[b, m, k] B[b, k, n] (+ bias[n]), s bytes per element:
 ///

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// `rows` rows of `cols` elements of s bytes, found by 8-byte indices. The table itself is not read
 /// as a whole.

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// DLRM's feature interaction after its batched product: of b matrices f x f the P = f (f - 1) / 2
 /// pairs below the diagonal (P + f with it), s bytes each, no FLOP.

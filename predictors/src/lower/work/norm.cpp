@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// n elements of s bytes; FLOP 4 per element read. Weights, biases and statistics (one number per
 /// row or column) are not counted.

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// One step over n parameters; gradients and states have the parameters' type of s bytes. Tensors
 /// read and written (n s each), FLOP per parameter:

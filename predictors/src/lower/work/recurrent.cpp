@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// One layer: g gates (plain 1, LSTM 4, GRU 3), hidden size H, batch B, T steps; x = B T H
 /// elements, W = g H H, s bytes each. The input's product is not included, so the input is x

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// FLOP rows cols, read rows cols s, written rows s.
 namespace perfmodel {

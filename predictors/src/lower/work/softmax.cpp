@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// n = rows cols elements of s bytes. A row stays on chip between its passes.
 ///

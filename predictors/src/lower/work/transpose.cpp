@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 
 /// [batch, rows, cols] -> [batch, cols, rows]: every element is read and written once, no FLOP. The
 /// shape keeps the runs of memory that are read: batch rows of `cols` elements.

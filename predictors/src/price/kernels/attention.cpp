@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "models.hpp"
-#include "perfmodel/predictors/kernel_work.hpp"
+#include "price/kernel_work.hpp"
 #include "terms.hpp"
 
 namespace perfmodel::kernels {

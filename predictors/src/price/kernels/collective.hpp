@@ -1,6 +1,6 @@
 #pragma once
 
-#include "perfmodel/predictors/collectives.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 
 namespace perfmodel::kernels {
 

@@ -1,10 +1,10 @@
-#include "perfmodel/predictors/embedding_rates.hpp"
+#include "embedding_rates.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "models.hpp"
-#include "perfmodel/predictors/index_skew.hpp"
+#include "price/index_skew.hpp"
 #include "terms.hpp"
 
 namespace perfmodel {

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/schema.hpp"
 #include "files/json_position.hpp"
-#include "perfmodel/output_file.hpp"
-#include "perfmodel/schema.hpp"
+#include "perfmodel/detail/output_file.hpp"
 
 namespace perfmodel::learned {
 namespace {

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// What if neighbouring pointwise ops ran as one kernel, as torch.compile makes them (Ansel et al.,
+/// PyTorch 2, ASPLOS 2024) and Daydream asks of fused optimizers (Zhu et al., USENIX ATC 2020)?
+///
+/// Runs of two or more pointwise ops (pointwise_ops.hpp, and casts on one device) become one op
+/// each, written like a kernel of Inductor: kernel_backend "triton", name
+/// "triton_poi_fused_mul_tanh_0" with the ops in their order and a number per distinct kernel. Its
+/// inputs are the tensors that the run reads from outside, then the number of elements; its outputs
+/// are those that are needed behind the run: the result of the last op, what is updated in place,
+/// and what any later node reads (saved for the backward pass or not). Everything else never
+/// reaches memory.
+///
+/// A run: ops one behind the other on one thread, results of one shape on one GPU, each op reading
+/// a tensor of that size which the run made or read before. Anything in between ends it: other ops,
+/// views too, allocations, borders of labels. So does an op that reads or writes memory of the run
+/// through another tensor (a view), or a time that was given to an op by hand.
+///
+/// In the backward pass a run may go on in the next functions of the engine if all that those do
+/// belongs to it: one of their ops reads such a tensor, all have that shape (functions without ops
+/// may stand in between); they are gone, the op stands in the first one. Of the numbers of a run in
+/// the forward pass the last one stays; others keep their numbers, so that a backward function
+/// whose forward op lies inside of a run has no partner.
+///
+/// A graph without such runs comes back as it is. Streams other than a thread's own are not known
+/// to a graph.
+Result<ExecutionGraph> rewrite_elementwise_fusion(const ExecutionGraph& graph);
+
+struct TableFusionRewrite {
+  /// What trains the tables, in the backward pass of the lookup: SGD with the rate of the step that
+  /// did it before (0.01 without one), or row-wise Adagrad with FBGEMM's default numbers.
+  enum class Optimizer { kSgd, kRowwiseAdagrad } optimizer = Optimizer::kSgd;
+};
+
+/// Many nn.EmbeddingBag become one FBGEMM lookup (SplitTableBatchedEmbeddingBags), whose backward
+/// pass updates the tables.
+///
+/// The lookup stands where the last bag stood. Indices and offsets that come from outside of the
+/// step (copied from the host, or on the GPU before) are taken as laid out for the lookup: one
+/// tensor and one copy each. Those that the step computes are joined by aten::cat, offsets shifted
+/// by those of the tables in front. The cat of the vectors gets one input in place of many, its
+/// backward function cuts one gradient. Sparse gradients are gone: their accumulation, zeroing and
+/// updates; the optimizer walks what is left as this PyTorch does by default. Autograd's numbers
+/// close up.
+///
+/// Fails unless each step has at least two bags of one batch on one GPU that sum, have sparse
+/// gradients, float32 weights of their own, one offset per bag, neither padding nor weights per
+/// sample; whose vectors go side by side into one aten::cat along the last dimension and nowhere
+/// else; and, where there is an optimizer step, that updates every table by plain SGD of one rate.
+/// Nothing else may read tables or their gradients.
+Result<ExecutionGraph> rewrite_table_fusion(const ExecutionGraph& graph,
+                                            const TableFusionRewrite& rewrite = {});
+
+}  // namespace perfmodel

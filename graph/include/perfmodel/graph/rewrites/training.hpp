@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/training_options.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+struct PrecisionOptions {
+  enum class Precision {
+    kFp32,  ///< matrix products in fp32, PyTorch's default
+    kTf32,  ///< torch.backends.cuda.matmul.allow_tf32: fp32 tensors, products in TF32
+    kFp16,  ///< torch.autocast(dtype=torch.float16)
+    kBf16,  ///< torch.autocast(dtype=torch.bfloat16)
+  } precision = Precision::kFp32;
+
+  /// The loss is scaled, gradients are unscaled and checked (torch.cuda.amp.GradScaler): fp16 only.
+  bool grad_scaler = false;
+};
+
+/// An fp32 graph as the same program would have been recorded in another precision.
+///
+/// fp32 and TF32 set ExecutionGraph::allow_tf32, nothing else. Half types do what torch.autocast
+/// does around the forward pass (lists of ops: PyTorch 2 on GPUs, PyTorch 1.13 on CPUs):
+///
+/// - an op of its lists stands twice, the outer node without sequence number, casts of its
+///   arguments (last argument first) between the two; casts of parameters are kept for the rest of
+///   the forward pass;
+/// - what follows computes in the type of its inputs, mixed inputs in fp32;
+/// - each cast that autograd sees has its ToCopyBackward0; where a gradient has another type than
+///   the tensor it belongs to, the engine casts it behind the function; gradients of parameters
+///   arrive in fp32;
+/// - sequence numbers grow by the casts that came before.
+///
+/// Preconditions (kImpossible): tensors on a GPU, or bfloat16 on a CPU; no products in half types
+/// yet; no checkpoints, no fused kernels; at least one op that autocast changes. The GradScaler
+/// needs fp16 and a backward pass.
+Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
+                                         const PrecisionOptions& options);
+
+/// What becomes of every optimizer step; what is not given stays.
+struct OptimizerRewrite {
+  /// Another kind starts with PyTorch's default numbers and state of its own.
+  std::optional<TrainingOptions::Optimizer> optimizer;
+  std::optional<TrainingOptions::Implementation> implementation;
+};
+
+/// Writes what stands in each `Optimizer.step#...` anew, as PyTorch writes it on this device:
+/// parameters, gradients, state and numbers stay. Steps that are like that already stay as they
+/// are.
+///
+/// Numbers that no op of the old step holds (momentum, eps and the decay of AdamW in loops) become
+/// PyTorch's defaults, fused steps do not tell how many steps were made (taken as 4).
+///
+/// Fails without an optimizer step, at ops in it that belong to no known optimizer, at sparse
+/// gradients unless the step stays a loop of plain SGD, and where PyTorch has no such step (fused
+/// on a CPU, fused Adagrad).
+Result<ExecutionGraph> rewrite_optimizer(const ExecutionGraph& graph,
+                                         const OptimizerRewrite& rewrite);
+
+/// Which parts of the forward pass are computed again in the backward pass.
+struct CheckpointOptions {
+  /// Every region whose name contains this text is a segment; empty: repeated layers are.
+  std::string label;
+
+  /// Layers per segment; 0: the square root of the number of layers. A layer is what repeats: runs
+  /// of sibling ops of the forward pass that recur with the same names and shapes, with a matrix
+  /// product or a convolution in each, begun where one tensor alone leaves and the next layer takes
+  /// it. A first layer may do a few ops more.
+  int every = 1;
+};
+
+/// The graph as the program would have been recorded with torch.utils.checkpoint around these
+/// segments (use_reentrant=True, the default of PyTorch 1.13 and of 2.x with a warning):
+///
+/// - forward: a CheckpointFunction node around the segment, one sequence number for all of it;
+/// - backward: CheckpointFunctionBackward restores the random state (two copies of the GPU's),
+///   detaches the segment's inputs, runs the segment again under new numbers and its backward
+///   functions inside itself, with the inputs' gradients accumulated as leaves. What several
+///   segments send to one tensor is summed behind each of them.
+///
+/// Source: torch/utils/checkpoint.py and torch/csrc/autograd/input_buffer.cpp, 1.13 and 2.x;
+/// recordings of 1.13 on a CPU. Recomputed ops get numbers behind the last one of the graph;
+/// PyTorch counts per thread. Masks and the like are taken as captured, not as inputs.
+///
+/// Preconditions (kImpossible): a backward pass, of one step; no checkpoints yet; segments found,
+/// each with one tensor with a gradient that goes out and at least one that comes in and is not
+/// written into; its backward functions ran one after the other; its parameters are its own.
+Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
+                                             const CheckpointOptions& options);
+
+/// PyTorch's DistributedDataParallel, one process per GPU.
+struct DataParallelRewrite {
+  std::int64_t world_size = 2;
+  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
+  std::int64_t bucket_cap_bytes = std::int64_t{25} << 20;  ///< of all buckets but the first
+  /// Gradients are pieces of the buckets: nothing is copied back behind the all-reduces.
+  bool gradient_as_bucket_view = false;
+  std::int64_t first_collective = 1;  ///< number of the first collective of the process group
+};
+
+/// What DistributedDataParallel adds to each step of a graph of one GPU: the broadcast of buffers
+/// in front of the model and the region `DistributedDataParallel.forward` around it, behind each
+/// AccumulateGrad the copy of the gradient into its bucket (see `gradient_buckets`) and, when the
+/// bucket is full, its all-reduce, at the end of the backward pass the way back. The batch is that
+/// of one GPU.
+///
+/// Known buffers are the statistics of batch norms. The region ends in front of the first op whose
+/// name speaks of a loss, or of the backward pass. Parameters are known where an optimizer step
+/// tells whose gradients they are; elsewhere `copy_bucket_to_grad` names the gradient.
+///
+/// Fails for sizes below 1, graphs with collectives of their own, without AccumulateGrad on a GPU,
+/// sparse gradients (NCCL does not reduce them). `copies`, if given, gets the new position of each
+/// of the graph's nodes.
+Result<ExecutionGraph> rewrite_data_parallel(const ExecutionGraph& graph,
+                                             const DataParallelRewrite& rewrite,
+                                             std::vector<std::int32_t>* copies = nullptr);
+
+}  // namespace perfmodel

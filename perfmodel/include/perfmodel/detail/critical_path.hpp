@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "perfmodel/detail/schedule.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// Why a step takes as long as it does. Times in microseconds.
+struct CriticalPath {
+  struct Share {
+    std::string category;  ///< "T1" ... "TX", a kernel family, "collective", ...
+    double us = 0;
+  };
+  /// The tasks of one op name and category.
+  struct Step {
+    std::string op, category;
+    double us = 0;          ///< on the path, gaps and latencies before its tasks included
+    std::size_t count = 0;  ///< tasks on the path
+    double own_us = 0;      ///< of all its tasks in the step, on the path or not
+    double slack_us = 0;    ///< the least over its tasks: what one may add before the step grows
+    double step_if_free_us = -1;  ///< the step if all its tasks took no time; -1: not asked
+  };
+  double step_us = 0;
+  std::vector<Share> shares;   ///< longest first; they add up to the step
+  std::vector<Step> steps;     ///< on the path, longest first; they add up to the step
+  std::vector<Step> off_path;  ///< beside the path, most own time first
+};
+
+/// What tasks are called in a critical path: those with one key are one step.
+struct TaskNames {
+  std::function<std::uint64_t(TaskGraph::TaskId)> key;
+  std::function<std::string(TaskGraph::TaskId)> op;        ///< "aten::mm"
+  std::function<std::string(TaskGraph::TaskId)> category;  ///< "T4", "gemm", ...
+  /// The op's name as a number that is the same on every rank; empty: there is one rank.
+  std::function<std::uint64_t(TaskGraph::TaskId)> op_key = {};
+};
+
+struct CriticalPathOptions {
+  std::size_t what_if = 10;  ///< longest steps for which the schedule is run again without them
+  std::size_t off_path = 10;
+  bool from_start = false;  ///< the step begins with the start of `first`, not with its end
+};
+
+/// Walks back from the end of `last` to the end of `first` (-1: the start of the schedule). Time
+/// between two tasks of the path (latency, gap, hand-over) counts as the later one's.
+///
+/// "If free": the end of `last` minus that of `first` in a schedule where the step's tasks, inside
+/// and outside of the window, take no time. Ranks run one program, so those of other ranks do
+/// neither: an op that got faster on one rank alone would only wait for the others.
+Result<CriticalPath> critical_path(const TaskGraph& graph, const Schedule& schedule,
+                                   TaskGraph::TaskId first, TaskGraph::TaskId last,
+                                   const TaskNames& names, const CriticalPathOptions& options = {});
+
+}  // namespace perfmodel

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "perfmodel/detail/ddp.hpp"
+#include "perfmodel/predictors/topology.hpp"
+
+namespace perfmodel {
+
+enum class ParallelStrategy : std::uint8_t {
+  kDdp,   ///< every rank holds the model; gradients are all-reduced in buckets
+  kFsdp,  ///< every rank holds a shard; parameters are gathered, gradients reduce-scattered
+};
+std::string_view to_string(ParallelStrategy strategy);
+
+/// A graph of one rank run by `world` data-parallel ranks, all alike.
+struct ScaleOut {
+  std::int64_t world = 1;
+  ParallelStrategy strategy = ParallelStrategy::kDdp;
+  const Topology* topology = nullptr;  ///< null: the default one of the GPU
+  /// The wire term of collectives is multiplied by this: compute beside them takes bandwidth and
+  /// SMs from them. 1: off.
+  double interference = 1;
+  parallel::DdpOptions ddp;
+  bool ddp_copies_gradients = true;  ///< into the bucket and back (no gradient_as_bucket_view)
+  double fsdp_unit_bytes = 100e6;    ///< consecutive parameters form units of at least this size
+  int fsdp_gathers_in_flight = 2;    ///< gathered units alive at once
+};
+
+/// What scaling out added to one step.
+struct ScaledOut {
+  ParallelStrategy strategy = ParallelStrategy::kDdp;
+  std::int64_t world = 0;
+  int nodes = 0;
+  std::size_t collectives = 0;  ///< per step, of all kinds
+  double parameter_bytes = 0;
+  /// The graph reduces its gradients itself: its collectives were priced for `world` ranks, none
+  /// added.
+  bool own_collectives = false;
+};
+
+}  // namespace perfmodel

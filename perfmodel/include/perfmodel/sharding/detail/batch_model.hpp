@@ -1,0 +1,199 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/predictors/detail/collectives.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/predictors/topology.hpp"
+#include "perfmodel/result.hpp"
+#include "perfmodel/sharding/detail/dense_time.hpp"
+#include "perfmodel/sharding/detail/shard_load.hpp"
+#include "perfmodel/sharding/detail/table_space.hpp"
+#include "perfmodel/sharding/sharding_study.hpp"
+
+namespace perfmodel::sharding {
+
+/// The parts of one training batch, in the order in which a rank begins them.
+enum class BatchPart : std::uint8_t {
+  kIdExchange,  ///< of this batch; of a later one, beside the rest, if batches are pipelined
+  kPrefetch,    ///< rows of a later batch from host memory, beside the rest
+  kLookupForward,
+  kVectorExchange,  ///< all-to-all of pooled vectors, reduce-scatter of partial sums
+  kBottomForward,
+  kTopForward,
+  kTopBackward,
+  kGradientExchange,  ///< the vector exchange backward
+  kBottomBackward,
+  kLookupBackward,  ///< and the tables' optimizer
+  kAllReduce,       ///< gradients of the dense part and of data-parallel tables
+  kDenseOptimizer,
+  kCount
+};
+inline constexpr std::size_t kBatchParts = static_cast<std::size_t>(BatchPart::kCount);
+std::string_view to_string(BatchPart part);  ///< "lookup forward"
+
+/// Time of each part, alone [us].
+class PartTimes {
+ public:
+  double& operator[](BatchPart part) { return us_[static_cast<std::size_t>(part)]; }
+  double operator[](BatchPart part) const { return us_[static_cast<std::size_t>(part)]; }
+
+ private:
+  std::array<double, kBatchParts> us_{};
+};
+
+/// HBM of a rank [bytes].
+struct RankMemory {
+  double weights = 0, optimizer = 0, cache = 0, buffers = 0, dense = 0, reserve = 0;
+  double total() const { return weights + optimizer + cache + buffers + dense + reserve; }
+};
+
+struct BatchRank {
+  PartTimes parts;
+  double waiting_us = 0;  ///< in collectives, before their last rank has come
+  ShardLoad load;
+  RankMemory memory;
+  double host_bytes = 0;  ///< rows in host memory
+};
+
+/// One batch under one plan.
+struct BatchTime {
+  double predicted_us = 0, low_us = 0, high_us = 0;
+  std::vector<BatchRank> ranks;
+  std::size_t limiting_rank = 0;  ///< whose lookups the others wait for longest
+  /// Parts of the critical path and the time they add to it [us]; the sum is the device's part of
+  /// `predicted_us` before calibration.
+  PartTimes critical;
+  std::vector<std::int32_t> ranks_over_memory;
+};
+
+struct BatchOptions {
+  TableSoftware software = TableSoftware::kFused;
+  /// Times of the device are multiplied by it; 0: `calibration_factor` of the GPU, else 1.
+  double device_factor = 0;
+  /// The host needs at least this long per batch [us]; 0: it keeps ahead (CUDA graphs).
+  double host_us = 0;
+  const KernelModels* models = &KernelModels::heuristic();
+};
+
+/// Measured over predicted time of MLPerf's DLRM systems with this GPU, fitted on the even rows
+/// (docs/sharding.md); 1 and `known` false for GPUs without rows. Software that takes tables one by
+/// one has constants of its own instead, fitted on A100.
+struct Calibration {
+  double factor = 1, spread = 0;  ///< `spread`: relative, of the rows round the factor
+  bool known = false;
+};
+Calibration calibration_of(const Gpu& gpu, TableSoftware software = TableSoftware::kFused);
+
+/// What a batch takes, whatever the plan. Lookups by the kernel models, one launch per rank;
+/// exchanges by the topology's curves, limited by the rank with most bytes; the dense part kernel
+/// by kernel; all of it put in order by the scheduler, two lanes per rank:
+///
+///   compute: lookup forward, bottom MLP, interaction and top MLP, bottom MLP backward, lookup
+///            backward with update, dense optimizer
+///   network: exchange of vectors, of their gradients, all-reduce
+///
+/// so that the exchanges hide behind the bottom MLP and the all-reduce behind the lookups' backward
+/// pass, and ranks wait for the last one at each exchange. Ids are exchanged before (pipeline
+/// "none") or beside the rest.
+class BatchModel {
+ public:
+  /// The study must have a world and a batch. Errors (kImpossible): what dense_time() refuses, a
+  /// world that does not fit the topology, tables of impossible sizes or laws.
+  static Result<BatchModel> make(const ShardingStudy& study, const Gpu& gpu,
+                                 const Topology& topology, const BatchOptions& options = {});
+
+  /// Errors (kImpossible): placements that do not fit the tables (as rate_plan() has them).
+  Result<BatchTime> time(std::span<const TablePlacement> placements) const;
+
+  /// The same with some parts as if they took no time: what is gained says what limits.
+  Result<double> time_without(const BatchTime& batch, BatchPart part) const;
+
+  /// Which parts of the whole space a search looks at.
+  struct SpaceOptions {
+    /// How much of a data-parallel table's all-reduce other work does not hide: 0 to 1, depends on
+    /// the plan.
+    double all_reduce_share = 1;
+    /// Each kind of exchange that a plan uses has a latency of its own, which loads cannot tell:
+    /// vectors (table- and column-wise, row-split), sums over all ranks (row-wise), sums on a host.
+    bool vectors = true, sums = true, host_sums = true;
+  };
+  /// A search space whose objective follows time(): phases are the lookups and exchanges, each by
+  /// its busiest rank, exchanges no shorter than the dense part beside them. Tables whose rules
+  /// leave no way within `options` keep all that they have.
+  Result<TableSpace> space(const SpaceOptions& options) const;
+  /// The same machine and options, another study. Errors: those of make().
+  Result<BatchModel> with(const ShardingStudy& study) const;
+
+  /// Ways to cut a table that its rules and the machine allow, ranks left empty (row-split: as many
+  /// as there are parts).
+  std::vector<TablePlacement> ways(const ShardedTable& table) const;
+  /// Errors: those of shard_sizes(); a row-split without ranks.
+  Result<std::vector<ShardSize>> sizes(std::size_t table, const TablePlacement& placement) const;
+  /// What a table asks of one rank.
+  Result<ShardLoad> load_on_rank(std::size_t table, const TablePlacement& placement,
+                                 std::int64_t rank) const;
+
+  const ShardingStudy& study() const { return study_; }
+  double device_factor() const { return calibration_.factor; }
+  const DenseTime& dense() const { return dense_; }
+  std::int64_t world() const { return *study_.world; }
+  std::int64_t local_world() const { return local_world_; }
+  double memory_cap() const;
+  double table_memory() const;  ///< per rank, beside the dense part and the reserve
+
+ private:
+  BatchModel() = default;
+  struct Exchanges {
+    double ids = 0, vectors = 0, gradients = 0, all_reduce = 0;
+  };
+  struct JobLoad;
+  struct LoadCache;
+
+  std::int64_t nodes() const { return world() / local_world_; }
+  bool is_pipelined() const;
+  double reserve() const;
+  double id_bytes() const;
+  LoadSettings load_settings() const;
+  ShardLoad load(std::size_t table, const ShardSize& size, ShardingType type,
+                 ComputeKernel kernel) const;
+  Result<void> check_kernel(const ShardedTable& table, const TablePlacement& placement) const;
+  void add_hashed_array(JobLoad& job) const;
+  Result<void> add(std::size_t table, const TablePlacement& placement, JobLoad& job) const;
+  Result<double> all_to_all_us(const JobLoad& job, Load of_rank, bool reversed) const;
+  Result<double> collective_us(CollectiveKind kind, double bytes) const;
+  Result<double> between_hosts_us(double bytes) const;
+  Result<double> host_sum_us(const JobLoad& job, Load of_rank, bool forward) const;
+  Result<Exchanges> exchanges(const JobLoad& job) const;
+  RankMemory memory(const ShardLoad& load) const;
+  struct Slopes;
+  Slopes slopes() const;
+  ShardDemand demand(const ShardLoad& load, const Slopes& slopes) const;
+  void add_shared(std::size_t table, ShardingType type, const Slopes& slopes,
+                  double all_reduce_share, ShardDemand& demand) const;
+  Result<PlacementOption> option(std::size_t table, TablePlacement placement, const Slopes& slopes,
+                                 double all_reduce_share) const;
+  Result<std::vector<PlacementOption>> options_of(std::uint32_t table, bool together,
+                                                  const Slopes& slopes,
+                                                  const SpaceOptions& options) const;
+  static std::vector<std::int64_t> column_widths(const ShardedTable& table);
+  void finish(BatchTime& batch) const;
+
+  ShardingStudy study_;
+  Gpu gpu_;
+  Topology topology_;
+  BatchOptions options_;
+  Calibration calibration_;
+  std::int64_t local_world_ = 1;
+  DenseTime dense_;
+  std::vector<std::uint32_t> like_;  ///< per table: equal for tables that differ in name alone
+  std::shared_ptr<LoadCache> cache_;
+};
+
+}  // namespace perfmodel::sharding

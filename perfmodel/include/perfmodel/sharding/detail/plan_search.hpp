@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+#include "perfmodel/sharding/detail/plan_space.hpp"
+
+namespace perfmodel::sharding {
+
+/// One table's place: an option of its choices and a rank per shard (empty where every rank has
+/// one).
+struct PlacedChoice {
+  std::uint32_t option = 0;  ///< into TableChoices::options
+  std::vector<std::int32_t> ranks;
+};
+
+struct FoundPlan {
+  std::vector<PlacedChoice> tables;
+  double objective = 0;
+};
+
+struct SearchProgress {
+  double best = 0, lower_bound = 0, seconds = 0;
+  std::uint64_t moves = 0;  ///< tried
+};
+
+struct SearchOptions {
+  double time_budget_s = 10;
+  std::uint64_t move_budget = 0;  ///< moves tried; 0: chosen from the size of the problem
+  std::uint64_t seed = 1;
+  std::size_t keep = 1;  ///< plans to hand back, each with other options for some tables
+  /// Steps of the enumeration that small problems get; 0: none.
+  std::uint64_t exact_nodes = 200'000;
+  /// Called a few times a second; false ends the search with what it has.
+  std::function<bool(const SearchProgress&)> progress = {};
+};
+
+struct SearchResult {
+  std::vector<FoundPlan> plans;  ///< best first
+  double lower_bound = 0;        ///< no plan that fits is better
+  bool proved_best = false;      ///< by enumeration, or because the bound is met
+  bool stopped = false;          ///< by time or by `progress`, before the move budget was used up
+  std::uint64_t moves = 0;
+  double seconds = 0;
+};
+
+/// The best plans found. Seeds: for rising limits on the largest shard and prices of a byte, each
+/// table's cheapest option, packed longest first; TorchRec's greedy sequence; one type for all.
+/// Small problems are enumerated from there (branch and bound). Where that is too much, plans are
+/// improved by annealing: shards and blocks of them move, swap and change their option, most often
+/// those of the rank that limits a phase. Same space, options and seed: same plans, unless
+/// `stopped`.
+///
+/// Errors (kImpossible): a space that contradicts itself; a table without options or that fits on
+/// no rank (by its index); tables that do not fit: what is short (see find_shortfall()).
+Result<SearchResult> search_plans(const PlanSpace& space, const SearchOptions& options);
+
+/// What a space lacks, for messages that can name tables.
+struct Shortfall {
+  /// Over all tables, each in the option that takes least, against all ranks. More than there is:
+  /// no plan fits. Otherwise one may, or shards are too large to fill the ranks with.
+  std::int64_t least_hbm_bytes = 0, hbm_bytes = 0;
+  std::int64_t least_ddr_bytes = 0, ddr_bytes = 0;
+  struct Table {
+    std::uint32_t table = 0;
+    /// Largest shard of the option that comes nearest to fitting.
+    std::int64_t shard_hbm_bytes = 0, shard_ddr_bytes = 0;
+  };
+  std::vector<Table> tables;  ///< whose shards are larger than a rank in all options
+};
+Shortfall find_shortfall(const PlanSpace& space);
+
+/// Loads per rank of a plan, phase by phase: what the objective is made of.
+std::vector<PhaseLoads> rank_loads(const PlanSpace& space, std::span<const PlacedChoice> plan);
+
+/// Objective from scratch. Errors (kImpossible): ranks that the type does not allow, a rank twice,
+/// a forbidden rank, memory that is not there.
+Result<double> evaluate_plan(const PlanSpace& space, std::span<const PlacedChoice> plan);
+
+}  // namespace perfmodel::sharding

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/sharding/detail/torchrec_plan.hpp"
+#include "perfmodel/sharding/sharding_study.hpp"
+
+namespace perfmodel::sharding {
+
+/// What shards ask of the rank that holds them, all of it additive. Bytes per batch unless said.
+enum class Load : std::uint8_t {
+  // lookups in HBM: one kernel for all tables of a rank, one sort for its backward pass
+  kForwardL2Bytes,
+  kForwardDramBytes,  ///< rows that miss counted as often as they cost (see embedding_rates.hpp)
+  kForwardBags,
+  kForwardIds,
+  kBackwardL2Bytes,
+  kBackwardDramBytes,
+  kSortedIds,
+  kSortedRows,  ///< of tables, which decide how many bits a sort looks at
+  kFeatures,    ///< lookups of software that takes tables one by one
+  // host memory
+  kForwardLinkBytes,  ///< rows read over the link by the forward kernel
+  kBackwardLinkBytes,
+  kPrefetchLinkBytes,  ///< rows of the next batch fetched into the cache, old ones written back
+  // exchanges
+  kIdBytes,               ///< that come from all ranks, this one included
+  kVectorBytes,           ///< pooled vectors for all ranks, forward
+  kGradientBytes,         ///< the same backward
+  kHostSumBytes,          ///< partial sums for the ranks of the host, forward
+  kHostSumGradientBytes,  ///< the same backward
+  // memory
+  kWeightBytes,
+  kOptimizerBytes,
+  kCacheBytes,   ///< of rows in host memory
+  kBufferBytes,  ///< ids and vectors
+  kHostBytes,    ///< in host memory
+  kCount
+};
+
+class ShardLoad {
+ public:
+  double& operator[](Load load) { return values_[static_cast<std::size_t>(load)]; }
+  double operator[](Load load) const { return values_[static_cast<std::size_t>(load)]; }
+  ShardLoad& operator+=(const ShardLoad& other) {
+    for (std::size_t i = 0; i < values_.size(); ++i) values_[i] += other.values_[i];
+    return *this;
+  }
+  double hbm_bytes() const {
+    return (*this)[Load::kWeightBytes] + (*this)[Load::kOptimizerBytes] +
+           (*this)[Load::kCacheBytes] + (*this)[Load::kBufferBytes];
+  }
+
+ private:
+  std::array<double, static_cast<std::size_t>(Load::kCount)> values_{};
+};
+
+/// Who runs the tables.
+enum class TableSoftware : std::uint8_t {
+  /// One kernel for all tables of a rank; sort, sum and update fused behind it (FBGEMM, HugeCTR).
+  kFused,
+  /// A lookup per feature; gradients are lists of rows that are sorted, made distinct, summed and
+  /// handed to an optimizer op per table (TensorFlow's IndexedSlices, torch.nn with sparse=True).
+  kPerTable,
+};
+
+/// How one table is cut, in numbers that costs need. `parts`: shards that share its rows (blocks of
+/// rows, or 1), each with `columns` columns.
+struct ShardCut {
+  std::int64_t rows = 1, columns = 1;
+  double parts = 1;
+  bool everywhere = false;  ///< every rank has the shard for its own samples only (data-parallel)
+};
+
+struct LoadSettings {
+  std::int64_t world = 1, batch_per_rank = 1;
+  TorchrecSettings::Pipeline pipeline = TorchrecSettings::Pipeline::kSparseDist;
+  TableSoftware software = TableSoftware::kFused;
+};
+
+/// Loads of one shard. Ids of blocks of rows: 1 / parts of them, as hashed ids spread, but the
+/// most frequent row, which is on one rank alone: p_1 + (1 - p_1) / parts on the busiest.
+///
+/// W ranks, S samples each, L ids per bag: a shard sees W S L / parts ids in W S bags. Rows that
+/// lie in host memory are read over the link once per miss of L2 (UVM), or once per miss of their
+/// cache in HBM (Che's approximation for an LRU cache under the table's skew), which also writes
+/// back what it drops.
+ShardLoad shard_load(const ShardedTable& table, const ShardCut& cut, ComputeKernel kernel,
+                     ShardingType type, const LoadSettings& settings, const Gpu& gpu);
+
+/// Lookups of one table in a hashed array, for a rank's own samples. Per id and chunk of Z columns
+/// of w bytes: (Z w + 32 - w) / 32 sectors at a random place, of which 0.9 L2 / (m w) hit. I ids, D
+/// columns; the reference kernel also writes and reads 8 I D bytes of indices, and its backward
+/// pass moves 335 bytes per index (copies, a radix sort of 8 passes, unique, sums).
+ShardLoad hashed_lookup_load(const ShardedTable& table, const HashedArray& array,
+                             const LoadSettings& settings, const Gpu& gpu);
+
+/// The array itself, once per rank: weights, a dense gradient, the optimizer's state and its pass
+/// over all elements.
+ShardLoad hashed_array_load(const HashedArray& array, TableOptimizer optimizer);
+
+/// What a rank does for its own samples of a deduplicated table, wherever the table lies: sort the
+/// ids, write where each of them went, sum the vectors that come back, and the reverse. I ids of D
+/// columns, U of them distinct: 16 I bytes of places, I rows through L2, U vectors from memory.
+ShardLoad deduplication_load(const ShardedTable& table, const LoadSettings& settings);
+
+/// Distinct ids of one rank's batch.
+double distinct_ids(const ShardedTable& table, std::int64_t batch_per_rank);
+
+/// Bytes of a table's vectors for all samples of a job, as they go over the wire.
+struct VectorBytes {
+  double forward = 0, backward = 0;
+};
+VectorBytes vector_bytes(const ShardedTable& table, std::int64_t world, std::int64_t batch);
+
+/// Times of a rank's lookups from the sum of its loads; 0 where it has none.
+struct LookupTime {
+  double forward_us = 0, backward_us = 0, prefetch_us = 0;
+};
+LookupTime lookup_time(const ShardLoad& sum, TableSoftware software, const Gpu& gpu,
+                       const KernelModels& models);
+
+/// What splitting, joining and staging add to an exchange of a rank's vectors, each way [us/byte].
+/// Software that takes tables one by one: 24.3 us/MB, fitted with its other constants.
+double exchange_copy_us_per_byte(TableSoftware software);
+
+/// Effective bytes per microsecond of reads of single rows over the host link.
+double row_link_bytes_per_us(const Gpu& gpu);
+
+}  // namespace perfmodel::sharding

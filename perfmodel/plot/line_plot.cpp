@@ -1,0 +1,89 @@
+#include "line_plot.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "svg_parts.hpp"
+
+namespace perfmodel {
+
+using namespace svg;  // elements, axes and colours
+
+namespace {
+
+constexpr std::size_t kMostLines = 2 * kColours.size();
+constexpr double kWidth = 460;
+
+struct Range {
+  double first = 0, last = 0, most = 0;
+};
+
+Result<Range> range_of(const LinePlot& plot) {
+  Range range;
+  for (const LinePlot::Line& line : plot.lines) {
+    for (const auto& [x, y] : line.points) {
+      if (!std::isfinite(x) || x <= 0 || !std::isfinite(y) || y < 0) {
+        return fail(ErrorCode::kImpossible,
+                    fmt::format("{}: expected x above 0 and y not below 0, found {} and {}",
+                                line.name, x, y));
+      }
+      range.first = range.first == 0 ? x : std::min(range.first, x);
+      range.last = std::max(range.last, x);
+      range.most = std::max(range.most, y);
+    }
+  }
+  if (range.first == 0) return fail(ErrorCode::kImpossible, "expected points to plot, found none");
+  return range;
+}
+
+}  // namespace
+
+Result<SvgPanel> line_panel(const LinePlot& plot) {
+  if (plot.lines.size() > kMostLines) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected at most {} lines, found {}", kMostLines, plot.lines.size()));
+  }
+  const auto range = range_of(plot);
+  if (!range) return Unexpected{range.error()};
+  const Axis x({.scale = Scale::kLog,
+                .unit = Unit::kCount,
+                .low = range->first,
+                .high = range->last,
+                .length = kWidth});
+  const Axis y({.scale = Scale::kLinear,
+                .unit = plot.y_unit,
+                .side = Side::kLeft,
+                .low = 0,
+                .high = std::max(range->most, 1e-9),
+                .length = kPlotHeight});
+  const Area area{.left = left_margin(y), .width = x.length()};
+
+  std::string data;
+  std::vector<LegendEntry> legend;
+  for (std::size_t i = 0; i < plot.lines.size(); ++i) {
+    const LinePlot::Line& line = plot.lines[i];
+    const std::string_view colour = kColours[i % kColours.size()];
+    const std::string_view dashes = i < kColours.size() ? "" : "6 3";
+    auto points = line.points;
+    std::sort(points.begin(), points.end());
+    for (auto& [at, height] : points) {
+      at = area.left + x.at(at);
+      height = area.bottom() - y.at(height);
+    }
+    data += polyline_element(points, colour, dashes);
+    data += fmt::format("<g fill=\"{}\">\n", colour);
+    for (const auto& [at, height] : points) data += circle_element(at, height, 3);
+    data += "</g>\n";
+    legend.push_back({.mark = LegendEntry::Mark::kLine,
+                      .colour = colour,
+                      .name = line.name,
+                      .note = line.note,
+                      .dashes = dashes});
+  }
+  return make_panel(area, x, y, {.title = plot.title, .x = plot.x_label, .y = plot.y_label}, data,
+                    legend);
+}
+
+}  // namespace perfmodel

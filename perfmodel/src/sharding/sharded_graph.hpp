@@ -1,0 +1,21 @@
+#pragma once
+
+#include <span>
+
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/result.hpp"
+#include "perfmodel/sharding/sharding_study.hpp"
+
+namespace perfmodel::sharding {
+
+/// The job of a study under a plan, for build_torchrec_dlrm(): set `rank`, build, predict the ranks
+/// together. The graph is that of a TorchRec DLRM: fp32, rows in HBM, one feature per table, dot
+/// products.
+///
+/// Errors (kImpossible): no world, batch or dense layers; what such a graph does not know: other
+/// interactions, several features of a table, host memory, hashed arrays, row-splits; what
+/// shard_sizes() and shard_ranks() refuse.
+Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
+                                        std::span<const TablePlacement> placements);
+
+}  // namespace perfmodel::sharding

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "perfmodel/detail/units.hpp"
+#include "perfmodel/predictors/detail/nccl_tuning.hpp"
+#include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/predictors/topology.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// One collective that all ranks enter together; waiting for late ranks is the scheduler's
+/// business.
+struct CollectiveQuery {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  /// S. All-reduce, broadcast, reduce, send, recv: the buffer; all-gather: the gathered output;
+  /// reduce-scatter, all-to-all: what one rank puts in; gather, scatter: all that the root holds.
+  Bytes bytes;
+  int ranks = 1;
+  int nodes = 1;  ///< that the ranks are spread over, evenly
+  /// Such groups that each of these nodes holds and that are active at once, this one included:
+  /// they share its NICs. Their traffic inside the node does not meet.
+  int groups_per_node = 1;
+};
+
+struct CollectiveOptions {
+  /// The wire term is multiplied by this: kernels that compute beside a collective take memory
+  /// bandwidth and SMs from it. 1: nothing runs beside it. At least 1.
+  double interference = 1;
+};
+
+/// A collective's time with its reasons: time = latency + wire.
+struct CollectiveTime {
+  Microseconds time{0}, latency{0}, wire{0};
+  std::string_view algorithm = "none";  ///< "Ring", "Tree", "NVLS", "NVLSTree", "Pairwise", "none"
+  std::string_view protocol = "none";   ///< "LL", "LL128", "Simple", "none"
+  Bound bound = Bound::kLatency;        ///< kLink where the wire takes longer than the latency
+  bool in_range = false;  ///< between the sizes and groups that a measured curve was fitted to
+  Bytes wire_bytes;       ///< that the busiest rank sends (or receives)
+  BytesPerSecond bus_bandwidth;  ///< wire_bytes / time, as nccl-tests counts it; 0 without bytes
+};
+
+/// Time of a collective among `ranks` GPUs on `nodes` nodes of the topology; never falls with
+/// bytes.
+///
+/// n ranks, N nodes, m = n / N, w = wire bytes (all-reduce 2 (n-1)/n S; all-gather, reduce-scatter,
+/// all-to-all, gather, scatter (n-1)/n S; others S).
+///
+/// All-reduce in one node, calibrated topology:
+///   S >= S_0:  t = (alpha + w / B) c(S)                        (Topology::Curve, S_0 =
+///   first_bytes) S <  S_0:  t = t_L + (t(S_0) - t_L) S / S_0,  t_L = NCCL's latency of an empty
+///   buffer
+/// Group sizes without a curve: the two nearest curves at equal w per ring, mixed linearly in n.
+/// All-gather, reduce-scatter: (t_all_reduce(S) + t_B) / 2: an all-reduce is one after the other,
+/// t_B = base latency, paid once. Broadcast, reduce: an all-gather that puts as much on the wire.
+///
+/// One node without curves, or several: NCCL's tuning model with the topology's rings (bandwidths x
+/// `efficiency`; between nodes x that of the NIC, shared by the rings), made monotone; over several
+/// nodes no less than the same buffer takes inside one.
+///
+/// All-to-all, gather, scatter, pairwise: t = t_0 + max(inside, between)
+///   inside = S (m-1)/n / B_all_to_all,  between = m S (N-1)/N / (NICs x NIC bandwidth)
+///   t_0 = 8.4 + (m-1) hop + [N > 1] (14 + 2 NIC latency + (n-m) 1 us), hop 3.4 us, PCIe 5.7
+/// Send, recv: t = t_0(one hop) + S / B_p2p, or S / NIC bandwidth between nodes (`nodes` 2).
+///
+/// NICs that a group uses in each node, G such groups at once (`groups_per_node`), C NICs beside M
+/// GPUs: min(max(C m / M, 1), C / G). A group gets the NICs beside its own ranks, and it is here
+/// that groups share: callers hand over whole topologies.
+///
+/// One rank: no time. Valid for NCCL; RCCL is approximated. Algorithm and protocol are the tuning
+/// model's choice for this buffer. Sources: the topology file; nccl_tuning.hpp; all-to-all
+/// latencies are estimates from the same tables. Errors: counts that do not fit the topology (or
+/// each other), groups that do not fit a node, several nodes without NIC, bytes below 0 or not
+/// finite, interference below 1.
+Result<CollectiveTime> collective_time(const Topology& topology, const CollectiveQuery& query,
+                                       const CollectiveOptions& options = {});
+
+/// All-to-all with other sizes per rank: bytes that each rank sends to and receives from the
+/// *others*. Ranks lie node by node. Inside a node the rank with the most bytes in one direction
+/// decides, between nodes the node; of a rank's bytes (n-m)/(n-1) are taken to leave the node.
+/// Equal lists give `collective_time`'s all-to-all.
+Result<CollectiveTime> all_to_all_v_time(const Topology& topology, int nodes,
+                                         std::span<const Bytes> sent,
+                                         std::span<const Bytes> received,
+                                         const CollectiveOptions& options = {});
+
+/// What NCCL would know about such a group; bandwidths x `efficiency` unless `datasheet_rates`.
+/// Meant for all_reduce, all_gather, reduce_scatter, broadcast, reduce; the bytes do not matter.
+NcclTuningInput nccl_tuning_input(const Topology& topology, const CollectiveQuery& query,
+                                  bool datasheet_rates = false);
+
+/// Kernel model of the collectives on that topology, whatever the GPU. A group that does not fit
+/// one node is spread over several; where the topology has no NIC, or the group size is not
+/// recorded (0: taken as one node), the price is marked out of range.
+std::unique_ptr<KernelModel> make_collective_model(Topology topology,
+                                                   const CollectiveOptions& options = {});
+
+}  // namespace perfmodel

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "lower/op_rules.hpp"
+#include "perfmodel/predictors/detail/launch_templates.hpp"
+
+namespace perfmodel {
+
+/// One host call of an op with the device work that it starts.
+struct LoweredCall {
+  const TemplateCall* call = nullptr;  ///< of the templates, or one that rules make; never null
+  std::int32_t node = -1;              ///< the node that makes the call
+  std::uint16_t ordinal = 0;           ///< position among the node's own calls
+  std::uint16_t after_children = 0;    ///< the call comes after this many children of the node
+  std::int32_t work = -1;              ///< into LoweredOp::work; -1: none (sync) or unknown
+  bool inferred = false;               ///< only the template knows this kernel
+  std::int16_t on_stream = -1;         ///< role, where it is not the call's
+
+  std::int16_t stream() const { return on_stream >= 0 ? on_stream : call->stream; }
+};
+
+/// What launch templates may decide.
+enum class TemplateUse : std::uint8_t {
+  kCalls,         ///< how the host calls and when it waits; which work exists is the rules' to say
+  kCallsAndWork,  ///< number, kind and stream of the kernels too: same program, same machine
+};
+
+/// A top-level op, or the own calls of a label, as host calls and kernels.
+struct LoweredOp {
+  std::int32_t node = -1;
+  std::vector<LoweredCall> calls;
+  std::vector<KernelWork> work;
+};
+
+/// Where the templates and rules of a lowering came from and where they disagreed.
+struct LoweringStats {
+  std::array<std::size_t, kTemplateLevels> nodes_by_level{};
+  std::size_t nodes_by_rule = 0;  ///< no template, the op's rule gave the calls
+  std::size_t disagreements = 0;  ///< template and rule give different numbers of kernels
+  /// Nodes that touch GPU memory and have neither, or whose rule does not know their arguments.
+  std::vector<std::int32_t> unmodelled;
+};
+
+/// What lowering knows of a graph beside sizes and numbers: the same for all graphs that differ in
+/// these alone, such as other batches of one model.
+struct LoweringFacts {
+  struct Node {
+    const OpRule* rule = nullptr;  ///< of ops that touch GPU memory
+    std::int32_t partner = -1;     ///< see forward_partners
+    bool touches_gpu = false;
+    std::uint64_t devices_key = 0;                              ///< of TemplateLevel::kDevices
+    LaunchTemplates::Found found;                               ///< on the levels without shapes
+    const std::vector<std::string_view>* parameters = nullptr;  ///< of nodes with a rule
+  };
+  LoweringFacts() = default;
+  LoweringFacts(LoweringFacts&&) = default;  // nodes point into `schemas`
+  LoweringFacts& operator=(LoweringFacts&&) = default;
+
+  std::vector<Node> nodes;
+  std::unordered_map<NameId, std::vector<std::string_view>> schemas;  ///< by op_schema
+
+  /// `templates` may be nullptr; it, the graph and the rules must outlive the facts.
+  static LoweringFacts of(const ExecutionGraph& graph, const LaunchTemplates* templates,
+                          const OpRuleRegistry& rules = OpRuleRegistry::builtin());
+};
+
+/// Turns nodes into host calls and kernels. Without a template the op's rule gives all. Templates
+/// of the same program and machine (`kCallsAndWork`) fix number, order, kind and stream of the
+/// calls; the rule fixes the work and gives it to the node's main kernel(s); kernels that only the
+/// template knows are small and `inferred`. Templates of another program (`kCalls`) neither add nor
+/// remove work where a rule knows it, nor move it to another stream: they add the synchronising
+/// calls, and the launches of ops that no rule knows.
+class Lowering {
+ public:
+  /// `templates` may be nullptr. All references must outlive the lowering.
+  Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
+           const OpRuleRegistry& rules = OpRuleRegistry::builtin(),
+           TemplateUse use = TemplateUse::kCallsAndWork);
+  /// With the facts of the graph (or of one that differs in sizes alone) and these templates.
+  Lowering(const ExecutionGraph& graph, const Gpu& gpu, const LaunchTemplates* templates,
+           const LoweringFacts& facts, TemplateUse use);
+
+  /// `node` with everything below it.
+  LoweredOp lower(std::int32_t node);
+  /// The same into `op`, whose memory is used again.
+  void lower(std::int32_t node, LoweredOp& op);
+
+  const LoweringStats& stats() const { return stats_; }
+
+ private:
+  void add_node(std::int32_t index, LoweredOp& op);
+  void own_calls(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls);
+  bool ask_rule(std::int32_t index, const LoweringFacts::Node& facts);
+  LaunchTemplates::Found find_template(std::int32_t index, const LoweringFacts::Node& facts,
+                                       bool rule_spoke) const;
+  std::int32_t label_that_launches(const Node& record) const;
+  std::int32_t label_of_collective(std::int32_t record) const;
+  void calls_of_template(std::int32_t index, const LaunchTemplate& list, bool rule_spoke,
+                         LoweredOp& op, std::vector<LoweredCall>& calls);
+  void calls_of_rule(std::int32_t index, LoweredOp& op, std::vector<LoweredCall>& calls);
+  bool calls_of_another_program(std::int32_t index, const LaunchTemplates::Found& found,
+                                bool rule_spoke, LoweredOp& op, std::vector<LoweredCall>& calls);
+
+  const ExecutionGraph& graph_;
+  const Gpu& gpu_;
+  const LaunchTemplates* templates_;
+  LoweringFacts own_facts_;
+  const LoweringFacts& facts_;
+  TemplateUse use_;
+  std::vector<KernelWork> kernels_;        // scratch
+  std::vector<std::size_t> kernel_calls_;  // scratch
+  std::int32_t launching_label_ = -1;      // of the record of a collective that was lowered last
+  std::vector<KernelWork> label_work_;     // what it launches
+  LoweringStats stats_;
+};
+
+/// The calls that a label makes itself, between its children.
+std::vector<LoweredCall> lower_label(const ExecutionGraph& graph, std::int32_t node,
+                                     const LaunchTemplates* templates, LoweringStats& stats);
+
+}  // namespace perfmodel

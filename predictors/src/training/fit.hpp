@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tables/kernel_table.hpp"
+
+namespace perfmodel::learned {
+struct LearnedModel;
+}
+
+namespace perfmodel::training {
+
+/// A measured kernel; borrows from its table.
+struct Sample {
+  const KernelRow* row = nullptr;
+  const Gpu* gpu = nullptr;
+  const std::string* op = nullptr;
+  /// Another campaign measured more of this chip: its library's choices go into the chip's trees,
+  /// this row only into those that all GPUs share.
+  bool common_only = false;
+  bool has_launch_cost = true;  ///< false: timed on the device alone
+};
+
+/// How trees are grown. `recipe_of` gives the recipe of the shipped models.
+struct Recipe {
+  int rounds = 250, chip_rounds = 250;
+  int depth = 6;
+  double eta = 0.08;
+  double subsample = 0.7, columns = 0.7;
+  double min_child_weight = 20;
+  double lambda = 3;
+  std::uint64_t seed = 1;
+  bool has_chip_trees = true;
+  /// The rows are one GPU's campaign, and the model is for that GPU: gaps between measured sizes
+  /// count as fitted, and boards at their power limit are fitted as they are.
+  bool one_gpu = false;
+};
+
+/// Convolutions need more and finer trees: libraries change between three algorithms.
+Recipe recipe_of(KernelFamily family);
+
+/// For a planned campaign of one GPU: hundreds of rows, a percent of noise. One ensemble of many
+/// small steps with small leaves; `common` and `chip` would be fitted on the same rows.
+Recipe one_gpu_recipe();
+
+/// Fits one model to samples of one family and dtype: launch costs of the campaign first, then
+/// trees on log((time - dispatch) / heuristic). Rows at the campaign's floor only say "at most
+/// floor - dispatch". Every GPU weighs the same. Intervals stay at 1 (see `calibrate`). `launches`:
+/// the rows that launch costs are found in, if these are more than the ones to fit (small kernels).
+Result<learned::LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
+                                  std::span<const Sample> launches = {});
+
+}  // namespace perfmodel::training
