@@ -7,11 +7,11 @@
 #include <string>
 
 #include "graph_comparison.hpp"
-#include "lower/op_rules.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "perfmodel/predictors/detail/op_rules.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 
 namespace perfmodel {

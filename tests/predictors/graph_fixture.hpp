@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "lower/op_rules.hpp"
+#include "perfmodel/predictors/detail/op_rules.hpp"
 
 /// Small hand-made graphs for op-rule tests.
 namespace perfmodel::testing {

@@ -1,4 +1,4 @@
-#include "lower/op_rules.hpp"
+#include "perfmodel/predictors/detail/op_rules.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "op_rules.hpp"
+#include "perfmodel/predictors/detail/op_rules.hpp"
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lower/op_rules.hpp"
+#include "perfmodel/predictors/detail/op_rules.hpp"
 
 /// One function per op family, called from `builtin_op_rules.cpp`.
 namespace perfmodel::ops {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lower/op_rules.hpp"
+#include "perfmodel/predictors/detail/op_rules.hpp"
 
 /// What the op rules share: reading arguments, counting bytes, and a rule made from a function.
 namespace perfmodel::ops {

@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lower/op_rules.hpp"
 #include "perfmodel/predictors/detail/launch_templates.hpp"
+#include "perfmodel/predictors/detail/op_rules.hpp"
 
 namespace perfmodel {
 
