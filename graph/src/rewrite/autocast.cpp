@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "autocast_lists.hpp"
 #include "grad_scaler.hpp"
 #include "graph_copy.hpp"
+#include "ops/catalogue.hpp"
 
 namespace perfmodel {
 namespace {
@@ -149,7 +149,7 @@ class Autocast {
       const std::int32_t above = n.parent < 0 ? -1 : owner_[static_cast<std::size_t>(n.parent)];
       if (above >= 0) {
         owner_[i] = above;
-      } else if (region[i] && autocast_policy(source_.name(n), on_gpu_) != AutocastPolicy::kNone) {
+      } else if (region[i] && autocast_policy(source_.name(n), on_gpu_) != AutocastPolicy::kKeep) {
         owner_[i] = static_cast<std::int32_t>(i);
       }
     }
@@ -400,8 +400,8 @@ class Autocast {
     done_[static_cast<std::size_t>(index)] = true;
     const AutocastPolicy policy = owner_[static_cast<std::size_t>(index)] == index
                                       ? autocast_policy(source_.name(node(index)), on_gpu_)
-                                      : AutocastPolicy::kNone;
-    if (policy == AutocastPolicy::kNone) {
+                                      : AutocastPolicy::kKeep;
+    if (policy == AutocastPolicy::kKeep) {
       copy_.copy(index);
       emit_inner(index, around);
     } else if (policy == AutocastPolicy::kBanned) {

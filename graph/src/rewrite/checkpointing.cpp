@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "autograd_names.hpp"
-#include "build/emit/op_schemas.hpp"
 #include "checkpoint_segments.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
+#include "ops/schemas.hpp"
 #include "recomputed_tensors.hpp"
 #include "tensor_places.hpp"
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <ranges>
 
-#include "core/pointwise_ops.hpp"
+#include "ops/catalogue.hpp"
 
 namespace perfmodel {
 namespace {
@@ -56,7 +56,8 @@ class Reader {
     if (op.is_label || op.is_structural || op.scope != Scope::kFunction) return -1;
     if (op.kernel_time_us >= 0 || op.kernel_time_scale != 1 || op.kernel_backend != 0) return -1;
     const std::string_view name = graph_.name(op);
-    const PointwiseOp* known = find_pointwise_op(name);
+    const Op* row = find_op(name);
+    const Op* known = row && row->kind == OpKind::kPointwise ? row : nullptr;
     if (known && !known->fusible) return -1;
     if (!known && !contains(kWrappers, name)) return -1;
     std::int32_t called = -1;

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "autocast.hpp"
-#include "autocast_lists.hpp"
 #include "graph_copy.hpp"
+#include "ops/catalogue.hpp"
 
 namespace perfmodel {
 namespace {

@@ -14,22 +14,6 @@
 namespace perfmodel {
 namespace {
 
-const RetargetRules& all_rules() {
-  static const RetargetRules kRules = [] {
-    RetargetRules rules;
-    add_elementwise_rules(rules);
-    add_matmul_rules(rules);
-    add_convolution_rules(rules);
-    add_norm_rules(rules);
-    add_embedding_rules(rules);
-    add_index_rules(rules);
-    add_foreach_rules(rules);
-    add_attention_rules(rules);
-    return rules;
-  }();
-  return kRules;
-}
-
 /// Ops of libraries that compute on a CPU alone.
 bool is_cpu_only(std::string_view op) {
   constexpr std::string_view kParts[] = {"mkldnn",    "onednn",  "xnnpack",    "quantized",
@@ -93,7 +77,7 @@ Result<ExecutionGraph> retarget(const ExecutionGraph& graph, const RetargetOptio
   if (auto good = check_devices(graph); !good) return Unexpected{good.error()};
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const Placement placement = place_on_gpu(graph);
-  auto made = Retargeter(placement, dialect(graph, placement), options, all_rules()).run();
+  auto made = Retargeter(placement, dialect(graph, placement), options).run();
   if (!made) return made;
   if (auto good = check_ops(*made); !good) return Unexpected{good.error()};
   return made;

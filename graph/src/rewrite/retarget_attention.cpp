@@ -50,11 +50,13 @@ void attention_backward(Retargeter& rewrite, std::int32_t node) {
        rewrite.output_tensor(node, 2), graph.undefined()});
 }
 
+constexpr NamedRetargetRule kRules[] = {
+    {"attention", attention},
+    {"attention_backward", attention_backward},
+};
+
 }  // namespace
 
-void add_attention_rules(RetargetRules& rules) {
-  rules["aten::_scaled_dot_product_flash_attention_for_cpu"] = attention;
-  rules["aten::_scaled_dot_product_flash_attention_for_cpu_backward"] = attention_backward;
-}
+std::span<const NamedRetargetRule> attention_retarget_rules() { return kRules; }
 
 }  // namespace perfmodel

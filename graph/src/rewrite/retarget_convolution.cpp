@@ -162,12 +162,14 @@ void convolution_backward(Retargeter& rewrite, std::int32_t node) {
   }
 }
 
+constexpr NamedRetargetRule kRules[] = {
+    {"convolution", convolution},
+    {"mkldnn_convolution", mkldnn_convolution},
+    {"convolution_backward", convolution_backward},
+};
+
 }  // namespace
 
-void add_convolution_rules(RetargetRules& rules) {
-  rules["aten::_convolution"] = convolution;
-  rules["aten::mkldnn_convolution"] = mkldnn_convolution;
-  rules["aten::convolution_backward"] = convolution_backward;
-}
+std::span<const NamedRetargetRule> convolution_retarget_rules() { return kRules; }
 
 }  // namespace perfmodel

@@ -99,35 +99,20 @@ void log_sigmoid_forward(Retargeter& rewrite, std::int32_t node) {
                 {made, graph.new_tensor(graph.dtype(made), {0})});
 }
 
+constexpr NamedRetargetRule kRules[] = {
+    {"disappear", disappear},
+    {"reduction", reduction},
+    {"leaf", leaf},
+    {"zero_of_any_size", zero_of_any_size},
+    {"dropout", dropout},
+    {"multiply", multiply},
+    {"nll_loss_forward", nll_loss_forward},
+    {"log_sigmoid_forward", log_sigmoid_forward},
+    {"binary_cross_entropy_gradient", binary_cross_entropy_gradient},
+};
+
 }  // namespace
 
-void add_elementwise_rules(RetargetRules& rules) {
-  for (std::string_view op : {"aten::resolve_conj", "aten::resolve_neg"}) rules[op] = disappear;
-  for (std::string_view op : {"aten::sum",       "aten::nansum",
-                              "aten::mean",      "aten::prod",
-                              "aten::norm",      "aten::std",
-                              "aten::var",       "aten::std_mean",
-                              "aten::var_mean",  "aten::linalg_vector_norm",
-                              "aten::max",       "aten::min",
-                              "aten::amax",      "aten::amin",
-                              "aten::argmax",    "aten::argmin",
-                              "aten::all",       "aten::any",
-                              "aten::logsumexp", "aten::cumsum",
-                              "aten::cumprod",   "aten::sort",
-                              "aten::argsort",   "aten::topk",
-                              "aten::kthvalue",  "aten::median"}) {
-    rules[op] = reduction;
-  }
-  for (std::string_view op : {"aten::bernoulli_", "aten::normal_", "aten::uniform_",
-                              "aten::random_", "aten::exponential_", "aten::randperm"}) {
-    rules[op] = leaf;
-  }
-  rules["aten::zero_"] = zero_of_any_size;
-  rules["aten::dropout"] = dropout;
-  rules["aten::mul"] = multiply;
-  rules["aten::nll_loss_forward"] = nll_loss_forward;
-  rules["aten::log_sigmoid_forward"] = log_sigmoid_forward;
-  rules["aten::binary_cross_entropy_backward"] = binary_cross_entropy_gradient;
-}
+std::span<const NamedRetargetRule> elementwise_retarget_rules() { return kRules; }
 
 }  // namespace perfmodel

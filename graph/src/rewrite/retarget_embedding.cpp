@@ -132,15 +132,14 @@ void add_sparse(Retargeter& rewrite, std::int32_t node) {
                 {target});
 }
 
+constexpr NamedRetargetRule kRules[] = {
+    {"index_select", index_select},   {"embedding_gradient", embedding_gradient},
+    {"embedding_bag", embedding_bag}, {"embedding_bag_gradient", embedding_bag_gradient},
+    {"add_sparse", add_sparse},
+};
+
 }  // namespace
 
-void add_embedding_rules(RetargetRules& rules) {
-  rules["aten::index_select"] = index_select;
-  rules["aten::embedding_dense_backward"] = embedding_gradient;
-  rules["aten::embedding_bag"] = embedding_bag;
-  rules["aten::_embedding_bag"] = embedding_bag;
-  rules["aten::_embedding_bag_backward"] = embedding_bag_gradient;
-  rules["aten::add"] = add_sparse;
-}
+std::span<const NamedRetargetRule> embedding_retarget_rules() { return kRules; }
 
 }  // namespace perfmodel

@@ -70,17 +70,12 @@ void foreach_op(Retargeter& rewrite, std::int32_t node) {
   }
 }
 
+constexpr NamedRetargetRule kRules[] = {
+    {"foreach", foreach_op},
+};
+
 }  // namespace
 
-void add_foreach_rules(RetargetRules& rules) {
-  for (std::string_view op :
-       {"aten::_foreach_add", "aten::_foreach_add_", "aten::_foreach_sub", "aten::_foreach_sub_",
-        "aten::_foreach_mul", "aten::_foreach_mul_", "aten::_foreach_div", "aten::_foreach_div_",
-        "aten::_foreach_lerp_", "aten::_foreach_addcmul_", "aten::_foreach_addcdiv_",
-        "aten::_foreach_sqrt", "aten::_foreach_sqrt_", "aten::_foreach_neg", "aten::_foreach_neg_",
-        "aten::_foreach_reciprocal_", "aten::_foreach_maximum_", "aten::_foreach_zero_"}) {
-    rules[op] = foreach_op;
-  }
-}
+std::span<const NamedRetargetRule> foreach_retarget_rules() { return kRules; }
 
 }  // namespace perfmodel

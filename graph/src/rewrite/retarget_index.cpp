@@ -34,8 +34,12 @@ void index_put(Retargeter& rewrite, std::int32_t node) {
   rewrite.adopt_outputs(start, node);
 }
 
+constexpr NamedRetargetRule kRules[] = {
+    {"index_put", index_put},
+};
+
 }  // namespace
 
-void add_index_rules(RetargetRules& rules) { rules["aten::_index_put_impl_"] = index_put; }
+std::span<const NamedRetargetRule> index_retarget_rules() { return kRules; }
 
 }  // namespace perfmodel

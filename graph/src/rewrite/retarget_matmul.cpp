@@ -40,17 +40,14 @@ void batched_product_with_addend(Retargeter& rewrite, std::int32_t node) {
   }
 }
 
+constexpr NamedRetargetRule kRules[] = {
+    {"product", product},
+    {"product_with_bias", product_with_bias},
+    {"batched_product_with_addend", batched_product_with_addend},
+};
+
 }  // namespace
 
-void add_matmul_rules(RetargetRules& rules) {
-  for (std::string_view op : {"aten::mm", "aten::bmm", "aten::dot", "aten::vdot", "aten::mv",
-                              "aten::ger", "aten::addmv", "aten::addmv_"}) {
-    rules[op] = product;
-  }
-  rules["aten::addmm"] = product_with_bias;
-  rules["aten::addmm_"] = product;
-  rules["aten::baddbmm"] = batched_product_with_addend;
-  rules["aten::addbmm"] = batched_product_with_addend;
-}
+std::span<const NamedRetargetRule> matmul_retarget_rules() { return kRules; }
 
 }  // namespace perfmodel

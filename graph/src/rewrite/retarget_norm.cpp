@@ -114,12 +114,14 @@ void layer_norm_backward(Retargeter& rewrite, std::int32_t node) {
   }
 }
 
+constexpr NamedRetargetRule kRules[] = {
+    {"batch_norm", batch_norm},
+    {"batch_norm_backward", batch_norm_backward},
+    {"layer_norm_backward", layer_norm_backward},
+};
+
 }  // namespace
 
-void add_norm_rules(RetargetRules& rules) {
-  rules["aten::_batch_norm_impl_index"] = batch_norm;
-  rules["aten::native_batch_norm_backward"] = batch_norm_backward;
-  rules["aten::native_layer_norm_backward"] = layer_norm_backward;
-}
+std::span<const NamedRetargetRule> norm_retarget_rules() { return kRules; }
 
 }  // namespace perfmodel

@@ -10,6 +10,7 @@
 
 #include "autograd_names.hpp"
 #include "build/emit/graph_builder.hpp"
+#include "ops/catalogue.hpp"
 
 namespace perfmodel {
 namespace {
@@ -24,86 +25,21 @@ std::string_view without_namespace(std::string_view op) {
 bool in_place(std::string_view op) { return op.ends_with('_'); }
 
 // Ops that take a number next to a tensor, which Python's binding wraps into a tensor.
-bool takes_numbers(std::string_view op) {
-  static const std::unordered_set<std::string_view> kOps = {
-      "add",       "sub",         "mul",         "div",        "true_divide", "floor_divide",
-      "remainder", "fmod",        "pow",         "rsub",       "eq",          "ne",
-      "lt",        "le",          "gt",          "ge",         "maximum",     "minimum",
-      "where",     "masked_fill", "bitwise_and", "bitwise_or", "atan2",       "lerp"};
-  std::string_view name = without_namespace(op);
-  if (in_place(name)) name.remove_suffix(1);
-  return kOps.contains(name);
+bool takes_numbers(std::string_view name) {
+  const Op* op = find_op(name);
+  return op && op->takes_numbers;
 }
 
-/// Arguments that hold weights, statistics or constants of a model, by op and position. Tensors
-/// that are met there first are no inputs of the step even where no optimizer updates them.
-bool is_weight_argument(std::string_view op, std::size_t position) {
-  struct Role {
-    std::size_t first, last;
-  };
-  static const std::unordered_map<std::string_view, Role> kRoles = {
-      {"aten::linear", {1, 2}},
-      {"aten::addmm", {0, 0}},
-      {"aten::conv1d", {1, 2}},
-      {"aten::conv2d", {1, 2}},
-      {"aten::conv3d", {1, 2}},
-      {"aten::convolution", {1, 2}},
-      {"aten::conv_transpose2d", {1, 2}},
-      {"aten::conv_transpose1d", {1, 2}},
-      {"aten::batch_norm", {1, 4}},
-      {"aten::layer_norm", {2, 3}},
-      {"aten::native_layer_norm", {2, 3}},
-      {"aten::group_norm", {2, 3}},
-      {"aten::instance_norm", {1, 4}},
-      {"aten::rms_norm", {2, 2}},
-      {"aten::embedding", {0, 0}},
-      {"aten::embedding_bag", {0, 0}},
-      {"aten::t", {0, 0}},
-      {"aten::prelu", {1, 1}},
-      {"aten::cross_entropy_loss", {2, 2}},
-      {"aten::nll_loss_nd", {2, 2}},
-      {"aten::lstm", {1, 9}},
-      {"aten::gru", {1, 9}},
-      {"aten::rnn_tanh", {1, 9}},
-      {"aten::rnn_relu", {1, 9}},
-      {"aten::lstm_cell", {1, 9}},
-      {"aten::gru_cell", {1, 9}},
-      {"aten::index", {1, 1}},
-      {"aten::index_select", {2, 2}},
-      {"aten::gather", {2, 2}},
-      {"aten::masked_fill", {1, 1}},
-      {"aten::where", {0, 0}}};
-  const auto at = kRoles.find(op);
-  return at != kRoles.end() && position >= at->second.first && position <= at->second.last;
+/// Tensors that are met first where an op takes a weight, a statistic or a constant are no inputs
+/// of the step, even where no optimizer updates them.
+bool is_weight_argument(std::string_view name, std::size_t position) {
+  const Op* op = find_op(name);
+  return op && (op->weights.has(position) || op->constants.has(position));
 }
 
-/// Arguments that are data wherever nobody made them.
-bool is_data_argument(std::string_view op, std::size_t position) {
-  static const std::unordered_map<std::string_view, std::vector<std::size_t>> kRoles = {
-      {"aten::linear", {0}},
-      {"aten::conv1d", {0}},
-      {"aten::conv2d", {0}},
-      {"aten::conv3d", {0}},
-      {"aten::convolution", {0}},
-      {"aten::conv_transpose1d", {0}},
-      {"aten::conv_transpose2d", {0}},
-      {"aten::embedding", {1}},
-      {"aten::embedding_bag", {1, 2, 6}},
-      {"aten::lstm", {0}},
-      {"aten::gru", {0}},
-      {"aten::rnn_tanh", {0}},
-      {"aten::rnn_relu", {0}},
-      {"aten::binary_cross_entropy", {1, 2}},
-      {"aten::binary_cross_entropy_with_logits", {1, 2}},
-      {"aten::cross_entropy_loss", {1}},
-      {"aten::nll_loss_nd", {1}},
-      {"aten::mse_loss", {0, 1}},
-      {"aten::l1_loss", {0, 1}},
-      {"aten::smooth_l1_loss", {0, 1}},
-      {"aten::ctc_loss", {1, 2, 3}}};
-  const auto at = kRoles.find(op);
-  return at != kRoles.end() &&
-         std::find(at->second.begin(), at->second.end(), position) != at->second.end();
+bool is_data_argument(std::string_view name, std::size_t position) {
+  const Op* op = find_op(name);
+  return op && op->data.has(position);
 }
 
 /// What these hand out belongs to a sparse tensor, which itself has no storage.

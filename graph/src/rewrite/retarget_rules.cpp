@@ -7,6 +7,7 @@
 
 #include "autograd_names.hpp"
 #include "build/emit/memory.hpp"
+#include "ops/catalogue.hpp"
 
 namespace perfmodel {
 namespace {
@@ -47,13 +48,33 @@ Value value_of(GraphBuilder& builder, const ExecutionGraph& graph, const Argumen
   return kNone;
 }
 
+// Rule of an op by the op's name; null: none. In-place variants go as they are, but for lists.
+RetargetRule find_rule(std::string_view name) {
+  static const auto kRules = [] {
+    std::unordered_map<std::string_view, RetargetRule> all;
+    for (const auto table :
+         {elementwise_retarget_rules(), matmul_retarget_rules(), convolution_retarget_rules(),
+          norm_retarget_rules(), embedding_retarget_rules(), index_retarget_rules(),
+          foreach_retarget_rules(), attention_retarget_rules()}) {
+      for (const NamedRetargetRule& named : table) all.emplace(named.name, named.rule);
+    }
+    return all;
+  }();
+  const Op* op = find_op(name);
+  if (!op || (op->name != name && op->kind != OpKind::kForeach)) return nullptr;
+  const std::string_view named = retarget_rule(*op);
+  if (named.empty()) return nullptr;
+  const auto rule = kRules.find(named);
+  PERFMODEL_CHECK(rule != kRules.end());  // a row names a rule that no table has
+  return rule->second;
+}
+
 }  // namespace
 
 Retargeter::Retargeter(const Placement& placement, const PyTorch& pytorch,
-                       const RetargetOptions& options, const RetargetRules& rules)
+                       const RetargetOptions& options)
     : placement_(placement),
       options_(options),
-      rules_(rules),
       copy_(placement.graph, pytorch),
       left_out_(placement.graph.nodes.size(), false),
       verbatim_(placement.graph.nodes.size(), false) {}
@@ -195,9 +216,9 @@ void Retargeter::visit(std::int32_t index) {
     continue_beside(index);
     return write_input(moved->second, index);
   }
-  const auto rule = rules_.find(name(index));
-  if (rule == rules_.end()) return copy(index);
-  rule->second(*this, index);
+  const RetargetRule rule = find_rule(name(index));
+  if (!rule) return copy(index);
+  rule(*this, index);
 }
 
 // Backward functions of ops that are other ops now.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -18,13 +19,15 @@ class Retargeter;
 /// Writes how a node and what stands below it look on a GPU. Nodes below that the rule neither
 /// copies nor leaves out are visited on their own afterwards.
 using RetargetRule = void (*)(Retargeter&, std::int32_t node);
-using RetargetRules = std::unordered_map<std::string_view, RetargetRule>;
+struct NamedRetargetRule {
+  std::string_view name;  ///< as rows of the op catalogue ask for it
+  RetargetRule rule;
+};
 
 /// The copy under way, as the rules see it: nodes are those of the placed CPU graph.
 class Retargeter {
  public:
-  Retargeter(const Placement& placement, const PyTorch& pytorch, const RetargetOptions& options,
-             const RetargetRules& rules);
+  Retargeter(const Placement& placement, const PyTorch& pytorch, const RetargetOptions& options);
 
   /// Fails where an op does not have a tensor that its rule asks for.
   Result<ExecutionGraph> run();
@@ -116,7 +119,6 @@ class Retargeter {
 
   const Placement& placement_;
   const RetargetOptions& options_;
-  const RetargetRules& rules_;
   GraphCopy copy_;
   std::optional<Error> error_;
   std::vector<bool> left_out_, verbatim_;
@@ -126,13 +128,13 @@ class Retargeter {
   std::unordered_map<std::int32_t, StepInput> moved_by_program_;            // `x.to(device)`
 };
 
-void add_matmul_rules(RetargetRules& rules);
-void add_elementwise_rules(RetargetRules& rules);
-void add_convolution_rules(RetargetRules& rules);
-void add_norm_rules(RetargetRules& rules);
-void add_embedding_rules(RetargetRules& rules);
-void add_attention_rules(RetargetRules& rules);
-void add_index_rules(RetargetRules& rules);
-void add_foreach_rules(RetargetRules& rules);
+std::span<const NamedRetargetRule> elementwise_retarget_rules();
+std::span<const NamedRetargetRule> matmul_retarget_rules();
+std::span<const NamedRetargetRule> convolution_retarget_rules();
+std::span<const NamedRetargetRule> norm_retarget_rules();
+std::span<const NamedRetargetRule> embedding_retarget_rules();
+std::span<const NamedRetargetRule> index_retarget_rules();
+std::span<const NamedRetargetRule> foreach_retarget_rules();
+std::span<const NamedRetargetRule> attention_retarget_rules();
 
 }  // namespace perfmodel

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "op_schemas.hpp"
+#include "ops/schemas.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

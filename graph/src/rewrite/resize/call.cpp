@@ -4,6 +4,8 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "ops/catalogue.hpp"
+
 namespace perfmodel::resize {
 namespace {
 
@@ -122,19 +124,19 @@ Dim Call::open(std::size_t k, std::size_t d, std::int64_t size, std::int32_t lik
 }
 
 Rule find_rule(std::string_view name) {
-  static const auto rules = [] {
+  static const auto kRules = [] {
     std::unordered_map<std::string_view, Rule> all;
     for (const auto table : {view_rules(), creation_rules(), compute_rules(), lookup_rules()}) {
       for (const NamedRule& named : table) all.emplace(named.name, named.rule);
     }
     return all;
   }();
-  if (const auto at = rules.find(name); at != rules.end()) return at->second;
-  constexpr std::string_view kLookup = "_codegen_lookup_";  // one per optimizer
-  if (name.starts_with("fbgemm::") && name.find(kLookup) != std::string_view::npos) {
-    return rules.at("fbgemm::lookup");
-  }
-  return nullptr;
+  const Op* op = find_op(name);
+  const std::string_view named = op ? size_rule(*op) : std::string_view();
+  if (named.empty()) return nullptr;
+  const auto rule = kRules.find(named);
+  PERFMODEL_CHECK(rule != kRules.end());  // a row names a rule that no table has
+  return rule->second;
 }
 
 Dim constant(std::int64_t size) { return {.size = size}; }

@@ -69,11 +69,11 @@ class Call {
 
 using Rule = void (*)(Call&);
 struct NamedRule {
-  std::string_view name;
+  std::string_view name;  ///< as rows of the op catalogue ask for it
   Rule rule;
 };
 
-/// Rule of an op by its name; null: none.
+/// Rule of an op by the op's name; null: none.
 Rule find_rule(std::string_view name);
 std::span<const NamedRule> view_rules();
 std::span<const NamedRule> creation_rules();

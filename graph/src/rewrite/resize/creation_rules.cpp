@@ -163,26 +163,13 @@ void arange(Call& call) {
   call.give(0, dims);
 }
 
-constexpr std::array kRules = {
-    NamedRule{"aten::empty", create},
-    NamedRule{"aten::zeros", create},
-    NamedRule{"aten::ones", create},
-    NamedRule{"aten::full", create},
-    NamedRule{"aten::rand", create},
-    NamedRule{"aten::randn", create},
-    NamedRule{"aten::randint", create},
-    NamedRule{"aten::new_empty", create_new},
-    NamedRule{"aten::new_zeros", create_new},
-    NamedRule{"aten::new_ones", create_new},
-    NamedRule{"aten::new_full", create_new},
-    NamedRule{"aten::empty_strided", create_strided},
-    NamedRule{"aten::new_empty_strided", create_strided},
-    NamedRule{"aten::slice_backward", create_new},
-    NamedRule{"aten::select_backward", create_new},
-    NamedRule{"aten::resize_", resize},
-    NamedRule{"aten::resize", resize},
-    NamedRule{"aten::set_", set},
-    NamedRule{"aten::arange", arange},
+constexpr NamedRule kRules[] = {
+    {"create", create},
+    {"create_new", create_new},
+    {"create_strided", create_strided},
+    {"resize", resize},
+    {"set", set},
+    {"arange", arange},
 };
 
 }  // namespace

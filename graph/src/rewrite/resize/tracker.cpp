@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "call.hpp"
+#include "ops/catalogue.hpp"
 
 namespace perfmodel::resize {
 namespace {
@@ -27,33 +28,6 @@ bool writes_in_place(std::string_view name) {
     }
   }
   return true;
-}
-
-// Positions of parameters among the arguments of ops that have them.
-std::vector<std::size_t> weight_positions(std::string_view name) {
-  static const std::unordered_map<std::string_view, std::vector<std::size_t>> kPositions = {
-      {"aten::linear", {1, 2}},
-      {"aten::addmm", {0}},
-      {"aten::conv1d", {1, 2}},
-      {"aten::conv2d", {1, 2}},
-      {"aten::conv_transpose2d", {1, 2}},
-      {"aten::convolution", {1, 2}},
-      {"aten::cudnn_convolution", {1}},
-      {"aten::batch_norm", {1, 2, 3, 4}},
-      {"aten::native_batch_norm", {1, 2, 3, 4}},
-      {"aten::cudnn_batch_norm", {1, 2, 3, 4}},
-      {"aten::layer_norm", {2, 3}},
-      {"aten::native_layer_norm", {2, 3}},
-      {"aten::embedding", {0}},
-      {"aten::embedding_bag", {0}},
-      {"aten::_embedding_bag", {0}},
-      {"aten::lstm", {2}},
-      {"aten::gru", {2}},
-      {"aten::_cudnn_rnn", {1, 3}},
-      {"aten::lstm_cell", {2, 3, 4, 5}},
-      {"aten::gru_cell", {2, 3, 4, 5}}};
-  const auto at = kPositions.find(name);
-  return at == kPositions.end() ? std::vector<std::size_t>{} : at->second;
 }
 
 std::vector<std::int32_t> last_below(const ExecutionGraph& graph) {
@@ -316,8 +290,9 @@ void Tracker::note_state(const Node& node) {
       if (External* external = external_of(tensor)) external->state = true;
     });
   }
-  for (std::size_t position : weight_positions(name)) {
-    if (position >= inputs.size()) continue;
+  const Op* op = find_op(name);
+  for (std::size_t position = 0; op && position < inputs.size(); ++position) {
+    if (!op->weights.has(position)) continue;
     each_tensor(inputs.subspan(position, 1), [&](std::uint32_t tensor) {
       if (External* external = external_of(tensor)) external->weight = true;
     });

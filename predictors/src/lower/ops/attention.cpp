@@ -58,18 +58,12 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"attention", lower_attention},
+};
+
 }  // namespace
 
-void add_attention(OpRuleRegistry& registry) {
-  registry.add({"aten::_scaled_dot_product_flash_attention",
-                "aten::_scaled_dot_product_flash_attention_backward",
-                "aten::_scaled_dot_product_efficient_attention",
-                "aten::_scaled_dot_product_efficient_attention_backward",
-                "aten::_scaled_dot_product_cudnn_attention",
-                "aten::_scaled_dot_product_cudnn_attention_backward",
-                "aten::_flash_attention_forward", "aten::_flash_attention_backward",
-                "aten::_efficient_attention_forward", "aten::_efficient_attention_backward"},
-               make_rule(lower_attention));
-}
+std::span<const NamedLower> attention_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

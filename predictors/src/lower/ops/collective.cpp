@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// record_param_comms: the node that launches a collective. bytes_read is what this rank puts in,
 /// bytes_written what it gets; splits, where recorded, replace the tensor sizes of an all-to-all,
@@ -104,10 +103,12 @@ bool lower_collective(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"collective", lower_collective},
+};
+
 }  // namespace
 
-void add_collective(OpRuleRegistry& registry) {
-  registry.add({"record_param_comms"}, make_rule(lower_collective));
-}
+std::span<const NamedLower> collective_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

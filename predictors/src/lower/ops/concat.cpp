@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// Concatenation: reads and writes the whole result. One kernel takes up to 128 inputs
 /// (CatArrayBatchedCopy in ATen's Shape.cu). split, chunk and stack are views or call cat; copying
@@ -36,16 +35,13 @@ bool lower_split_copy(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"concat.cat", lower_cat},
+    {"concat.split_copy", lower_split_copy},
+};
+
 }  // namespace
 
-void add_concat(OpRuleRegistry& registry) {
-  registry.add({"aten::cat", "aten::_cat", "aten::stack", "aten::concat", "aten::_stack",
-                "aten::_foreach_cat", "aten::_chunk_cat"},
-               make_rule(lower_cat));
-  registry.add({"aten::split_with_sizes_copy", "aten::split_copy", "aten::unbind_copy",
-                "aten::as_strided_copy", "aten::view_copy", "fsdp::split_with_sizes_copy",
-                "fsdp::chunk_cat", "fsdp::all_gather_copy_in"},
-               make_rule(lower_split_copy));
-}
+std::span<const NamedLower> concat_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

@@ -1,7 +1,6 @@
 #include <optional>
 
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// Convolutions. Counted as direct convolution, whatever algorithm the library takes:
 /// 2 n k p q (c / groups) r s FLOP for each of forward, input gradient and weight gradient; input,
@@ -201,28 +200,15 @@ bool lower_old_backward(const OpView& op, const Gpu& gpu, std::vector<KernelWork
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"convolution.forward", lower_forward},
+    {"convolution.native_forward", lower_native_forward},
+    {"convolution.backward", lower_backward},
+    {"convolution.old_backward", lower_old_backward},
+};
+
 }  // namespace
 
-void add_convolution(OpRuleRegistry& registry) {
-  registry.add({"aten::cudnn_convolution", "aten::cudnn_convolution_transpose",
-                "aten::cudnn_convolution_relu", "aten::cudnn_convolution_add_relu",
-                "aten::miopen_convolution", "aten::miopen_convolution_transpose",
-                "aten::miopen_depthwise_convolution", "aten::_convolution", "aten::convolution",
-                "aten::convolution_overrideable", "aten::mkldnn_convolution"},
-               make_rule(lower_forward));
-  registry.add(
-      {"aten::_slow_conv2d_forward", "aten::thnn_conv2d", "aten::thnn_conv2d_forward",
-       "aten::slow_conv3d_forward", "aten::_conv_depthwise2d", "aten::thnn_conv_depthwise2d",
-       "aten::thnn_conv_depthwise2d_forward", "aten::conv_depthwise3d"},
-      make_rule(lower_native_forward));
-  registry.add({"aten::convolution_backward", "aten::convolution_backward_overrideable"},
-               make_rule(lower_backward));
-  registry.add({"aten::cudnn_convolution_backward", "aten::cudnn_convolution_backward_input",
-                "aten::cudnn_convolution_backward_weight", "aten::miopen_convolution_backward",
-                "aten::miopen_convolution_backward_input",
-                "aten::miopen_convolution_backward_weight", "aten::_slow_conv2d_backward",
-                "aten::thnn_conv2d_backward", "aten::thnn_conv_depthwise2d_backward"},
-               make_rule(lower_old_backward));
-}
+std::span<const NamedLower> convolution_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

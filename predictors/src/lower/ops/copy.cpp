@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// copy_(self, src, non_blocking): by the devices of the two tensors a transfer, a copy inside one
 /// GPU or a cast. Graphs do not say whether host memory is pinned; a non-blocking copy is taken as
@@ -64,14 +63,14 @@ bool lower_clone(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels)
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"copy", lower_copy},
+    {"copy.scalar", lower_scalar},
+    {"copy.clone", lower_clone},
+};
+
 }  // namespace
 
-void add_copy(OpRuleRegistry& registry) {
-  registry.add({"aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize"},
-               make_rule(lower_copy));
-  registry.add({"aten::_local_scalar_dense"}, make_rule(lower_scalar));
-  registry.add({"aten::clone", "aten::contiguous", "aten::reshape", "aten::flatten"},
-               make_rule(lower_clone));
-}
+std::span<const NamedLower> copy_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

@@ -1,5 +1,4 @@
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// PyTorch's own CTC loss. Forward: one kernel walks over the T steps and writes alpha [B, T, S'].
 /// Backward: one walks back and makes a beta of the same size, one collects both into the gradient
@@ -38,11 +37,13 @@ bool lower_backward(const OpView& op, const Gpu&, std::vector<KernelWork>& kerne
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"ctc.forward", lower_forward},
+    {"ctc.backward", lower_backward},
+};
+
 }  // namespace
 
-void add_ctc(OpRuleRegistry& registry) {
-  registry.add({"aten::_ctc_loss"}, make_rule(lower_forward));
-  registry.add({"aten::_ctc_loss_backward"}, make_rule(lower_backward));
-}
+std::span<const NamedLower> ctc_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

@@ -1,5 +1,4 @@
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// torchvision's ops of object detectors.
 ///
@@ -40,12 +39,13 @@ bool lower_roi_align(const OpView& op, const Gpu&, std::vector<KernelWork>& kern
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"detection.nms", lower_nms},
+    {"detection.roi_align", lower_roi_align},
+};
+
 }  // namespace
 
-void add_detection(OpRuleRegistry& registry) {
-  registry.add({"torchvision::nms"}, make_rule(lower_nms));
-  registry.add({"torchvision::roi_align", "torchvision::_roi_align_backward"},
-               make_rule(lower_roi_align));
-}
+std::span<const NamedLower> detection_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

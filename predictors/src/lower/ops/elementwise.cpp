@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/pointwise_ops.hpp"
 #include "families.hpp"
-#include "rule_support.hpp"
+#include "ops/catalogue.hpp"
 
 /// Pointwise ops: one kernel, each input read once, each output written once, a few FLOP per
 /// element. In place, an op reads and writes the same tensor. Broadcast inputs count with their own
@@ -12,7 +11,7 @@ namespace perfmodel::ops {
 namespace {
 
 double flop_per_element(std::string_view name) {
-  const PointwiseOp* op = find_pointwise_op(name);
+  const Op* op = find_op(name);
   return op ? op->flop : 1;
 }
 
@@ -60,22 +59,14 @@ bool lower_range(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels)
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"pointwise", lower_pointwise},
+    {"write_only", lower_write_only},
+    {"range", lower_range},
+};
+
 }  // namespace
 
-void add_elementwise(OpRuleRegistry& registry) {
-  std::vector<std::string> names;
-  for (const PointwiseOp& op : pointwise_ops()) {
-    names.emplace_back(op.name);
-    if (op.has_in_place) names.push_back(std::string(op.name) + "_");
-  }
-  registry.add(std::move(names), make_rule(lower_pointwise));
-  registry.add({"aten::fill_", "aten::zero_", "aten::uniform_", "aten::normal_", "aten::random_",
-                "aten::exponential_", "aten::geometric_", "aten::cauchy_", "aten::log_normal_",
-                "aten::fill_diagonal_"},
-               make_rule(lower_write_only));
-  registry.add({"aten::arange", "aten::range", "aten::linspace", "aten::logspace", "aten::eye",
-                "aten::tril_indices", "aten::triu_indices", "aten::randperm"},
-               make_rule(lower_range));
-}
+std::span<const NamedLower> elementwise_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

@@ -2,7 +2,6 @@
 
 #include "embedding_nodes.hpp"
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// Embedding lookups of PyTorch itself. Symbols: B bags, L lookups per bag (mean), E rows, D
 /// elements per row. Forward reads B L indices and rows and the offsets, writes B rows. Backward is
@@ -102,18 +101,16 @@ bool lower_renorm(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"embedding.bag", lower_bag},
+    {"embedding.lookup", lower_lookup},
+    {"embedding.dense_backward", lower_dense_backward},
+    {"embedding.sparse_backward", lower_sparse_backward},
+    {"embedding.renorm", lower_renorm},
+};
+
 }  // namespace
 
-void add_embedding(OpRuleRegistry& registry) {
-  registry.add({"aten::_embedding_bag", "aten::embedding_bag", "aten::_embedding_bag_forward_only"},
-               make_rule(lower_bag));
-  registry.add({"aten::embedding"}, make_rule(lower_lookup));
-  registry.add({"aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward"},
-               make_rule(lower_dense_backward));
-  registry.add({"aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward",
-                "aten::embedding_sparse_backward", "aten::embedding_backward"},
-               make_rule(lower_sparse_backward));
-  registry.add({"aten::embedding_renorm_"}, make_rule(lower_renorm));
-}
+std::span<const NamedLower> embedding_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

@@ -1,31 +1,39 @@
 #pragma once
 
-#include "perfmodel/predictors/detail/op_rules.hpp"
+#include <span>
+#include <string_view>
 
-/// One function per op family, called from `builtin_op_rules.cpp`.
+#include "rule_support.hpp"
+
+/// The rules of each family of ops, by the names under which rows of the op catalogue
+/// (graph/src/ops) ask for them.
 namespace perfmodel::ops {
 
-void add_attention(OpRuleRegistry& registry);
-void add_collective(OpRuleRegistry& registry);
-void add_concat(OpRuleRegistry& registry);
-void add_convolution(OpRuleRegistry& registry);
-void add_copy(OpRuleRegistry& registry);
-void add_detection(OpRuleRegistry& registry);
-void add_ctc(OpRuleRegistry& registry);
-void add_elementwise(OpRuleRegistry& registry);
-void add_embedding(OpRuleRegistry& registry);
-void add_fbgemm(OpRuleRegistry& registry);
-void add_foreach(OpRuleRegistry& registry);
-void add_gemm(OpRuleRegistry& registry);
-void add_index(OpRuleRegistry& registry);
-void add_loss(OpRuleRegistry& registry);
-void add_no_launch(OpRuleRegistry& registry);
-void add_norm(OpRuleRegistry& registry);
-void add_pooling(OpRuleRegistry& registry);
-void add_recurrent(OpRuleRegistry& registry);
-void add_reduction(OpRuleRegistry& registry);
-void add_softmax(OpRuleRegistry& registry);
-void add_sort(OpRuleRegistry& registry);
-void add_triton(OpRuleRegistry& registry);
+struct NamedLower {
+  std::string_view name;
+  Lower lower;
+};
+
+std::span<const NamedLower> attention_rules();
+std::span<const NamedLower> collective_rules();
+std::span<const NamedLower> concat_rules();
+std::span<const NamedLower> convolution_rules();
+std::span<const NamedLower> copy_rules();
+std::span<const NamedLower> ctc_rules();
+std::span<const NamedLower> detection_rules();
+std::span<const NamedLower> elementwise_rules();
+std::span<const NamedLower> embedding_rules();
+std::span<const NamedLower> fbgemm_rules();
+std::span<const NamedLower> foreach_rules();
+std::span<const NamedLower> gemm_rules();
+std::span<const NamedLower> index_rules();
+std::span<const NamedLower> loss_rules();
+std::span<const NamedLower> norm_rules();
+std::span<const NamedLower> pooling_rules();
+std::span<const NamedLower> recurrent_rules();
+std::span<const NamedLower> reduction_rules();
+std::span<const NamedLower> softmax_rules();
+std::span<const NamedLower> sort_rules();
+std::span<const NamedLower> triton_rules();
 
 }  // namespace perfmodel::ops

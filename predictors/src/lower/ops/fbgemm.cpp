@@ -3,7 +3,6 @@
 
 #include "embedding_nodes.hpp"
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// FBGEMM's table-batched embeddings and sparse-feature ops. Symbols: T tables, B batch, L pooling
 /// factor, E rows per table, D elements per row.
@@ -179,59 +178,18 @@ bool lower_permute_backward(const OpView& op, const Gpu&, std::vector<KernelWork
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"fbgemm.cumsum", lower_cumsum},
+    {"fbgemm.permute_sparse", lower_permute_sparse},
+    {"fbgemm.bucketize", lower_bucketize},
+    {"fbgemm.one_pass", lower_one_pass},
+    {"fbgemm.lookup", lower_lookup},
+    {"fbgemm.lookup_backward", lower_lookup_backward},
+    {"fbgemm.permute_backward", lower_permute_backward},
+};
+
 }  // namespace
 
-void add_fbgemm(OpRuleRegistry& registry) {
-  registry.add_prefix("fbgemm::split_embedding_codegen_lookup_", make_rule(lower_lookup));
-  registry.add_prefix("fbgemm::ssd_embedding_codegen_lookup_", make_rule(lower_lookup));
-  registry.add_prefix("fbgemm::dense_embedding_codegen_lookup_", make_rule(lower_lookup));
-  registry.add_prefix("torch::autograd::CppNode<SplitLookupFunction_",
-                      make_rule(lower_lookup_backward));
-  registry.add_prefix("torch::autograd::CppNode<SplitNoBagLookupFunction_",
-                      make_rule(lower_lookup_backward));
-  registry.add_prefix("SplitLookupFunction_", make_rule(lower_lookup_backward));
-  registry.add_prefix("torch::autograd::CppNode<fbgemm_gpu::PermutePooledEmbs",
-                      make_rule(lower_permute_backward));
-  registry.add({"fbgemm::asynchronous_complete_cumsum", "fbgemm::asynchronous_inclusive_cumsum",
-                "fbgemm::asynchronous_exclusive_cumsum", "fb::asynchronous_complete_cumsum"},
-               make_rule(lower_cumsum));
-  registry.add({"fbgemm::permute_2D_sparse_data", "fbgemm::permute_1D_sparse_data",
-                "fbgemm::permute_sparse_data", "fbgemm::permute_sparse_features",
-                "fbgemm::permute_2D_sparse_data_input1D"},
-               make_rule(lower_permute_sparse));
-  registry.add({"fbgemm::block_bucketize_sparse_features"}, make_rule(lower_bucketize));
-  registry.add({"fbgemm::bounds_check_indices",
-                "fbgemm::permute_pooled_embs",
-                "fbgemm::permute_pooled_embs_auto_grad",
-                "fbgemm::permute_pooled_embs_split",
-                "fbgemm::permute_pooled_embs_auto_grad_split",
-                "fbgemm::permute_duplicate_pooled_embs",
-                "fbgemm::recat_embedding_grad_output_mixed_D_batch",
-                "fbgemm::recat_embedding_grad_output_mixed_D",
-                "fbgemm::recat_embedding_grad_output",
-                "fbgemm::invert_permute",
-                "fbgemm::expand_into_jagged_permute",
-                "fbgemm::offsets_range",
-                "fbgemm::lengths_range",
-                "fbgemm::segment_sum_csr",
-                "fbgemm::jagged_to_padded_dense",
-                "fbgemm::jagged_to_padded_dense_forward",
-                "fbgemm::jagged_to_padded_dense_backward",
-                "fbgemm::dense_to_jagged",
-                "fbgemm::dense_to_jagged_forward",
-                "fbgemm::jagged_dense_elementwise_add",
-                "fbgemm::jagged_dense_elementwise_add_jagged_output",
-                "fbgemm::jagged_index_select",
-                "fbgemm::keyed_jagged_index_select_dim1",
-                "fbgemm::bucketize_sparse_features",
-                "fbgemm::linearize_cache_indices",
-                "fbgemm::lxu_cache_lookup",
-                "fbgemm::index_select_dim0",
-                "fbgemm::group_index_select_dim0",
-                "fbgemm::pack_segments",
-                "fb::offsets_range",
-                "fb::to_dense_representation"},
-               make_rule(lower_one_pass));
-}
+std::span<const NamedLower> fbgemm_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

@@ -2,7 +2,6 @@
 #include <array>
 
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// Ops over lists of tensors: `_foreach_*` and the fused optimizers of PyTorch, one multi-tensor
 /// kernel for as many tensors as its argument struct holds.
@@ -142,29 +141,16 @@ bool lower_unscale(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
   return append_multi_tensor(op, lists[0], 1, 1, 1, 2, kernels);
 }
 
-constexpr std::string_view kForeach[] = {
-    "aten::_foreach_add",       "aten::_foreach_sub",        "aten::_foreach_mul",
-    "aten::_foreach_div",       "aten::_foreach_neg",        "aten::_foreach_abs",
-    "aten::_foreach_exp",       "aten::_foreach_log",        "aten::_foreach_sqrt",
-    "aten::_foreach_rsqrt",     "aten::_foreach_reciprocal", "aten::_foreach_pow",
-    "aten::_foreach_sign",      "aten::_foreach_addcmul",    "aten::_foreach_addcdiv",
-    "aten::_foreach_lerp",      "aten::_foreach_maximum",    "aten::_foreach_minimum",
-    "aten::_foreach_clamp_min", "aten::_foreach_clamp_max",  "aten::_foreach_sigmoid",
-    "aten::_foreach_tanh",      "aten::_foreach_round",
+constexpr NamedLower kRules[] = {
+    {"foreach", lower_foreach},
+    {"foreach.fused_adam", lower_fused_adam},
+    {"foreach.fused_sgd", lower_fused_sgd},
+    {"foreach.fused_adagrad", lower_fused_adagrad},
+    {"foreach.unscale", lower_unscale},
 };
 
 }  // namespace
 
-void add_foreach(OpRuleRegistry& registry) {
-  registry.add(with_in_place(kForeach), make_rule(lower_foreach));
-  registry.add({"aten::_foreach_zero_", "aten::_foreach_copy_", "aten::_foreach_norm"},
-               make_rule(lower_foreach));
-  registry.add(
-      {"aten::_fused_adam_", "aten::_fused_adamw_", "aten::_fused_adam", "aten::_fused_adamw"},
-      make_rule(lower_fused_adam));
-  registry.add({"aten::_fused_sgd_", "aten::_fused_sgd"}, make_rule(lower_fused_sgd));
-  registry.add({"aten::_fused_adagrad_", "aten::_fused_adagrad"}, make_rule(lower_fused_adagrad));
-  registry.add({"aten::_amp_foreach_non_finite_check_and_unscale_"}, make_rule(lower_unscale));
-}
+std::span<const NamedLower> foreach_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

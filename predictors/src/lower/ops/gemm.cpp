@@ -1,5 +1,4 @@
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// Matrix products. C[b, m, n] = A[b, m, k] B[b, k, n]: 2 b m n k FLOP; A, B and C move once. A
 /// bias or C that is added is read once more. One kernel per op: split-K reductions are part of its
@@ -61,17 +60,14 @@ bool lower_matrix_vector(const OpView& op, const Gpu& gpu, std::vector<KernelWor
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"gemm.matrix_product", lower_matrix_product},
+    {"gemm.linear", lower_linear},
+    {"gemm.matrix_vector", lower_matrix_vector},
+};
+
 }  // namespace
 
-void add_gemm(OpRuleRegistry& registry) {
-  registry.add({"aten::mm", "aten::bmm", "aten::addmm", "aten::addmm_", "aten::baddbmm",
-                "aten::baddbmm_", "aten::addbmm", "aten::addbmm_", "aten::_addmm_activation",
-                "aten::_int_mm", "aten::_scaled_mm"},
-               make_rule(lower_matrix_product));
-  registry.add({"aten::linear"}, make_rule(lower_linear));
-  registry.add({"aten::mv", "aten::addmv", "aten::addmv_", "aten::dot", "aten::vdot", "aten::ger",
-                "aten::addr", "aten::addr_"},
-               make_rule(lower_matrix_vector));
-}
+std::span<const NamedLower> gemm_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

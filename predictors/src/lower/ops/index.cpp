@@ -2,7 +2,6 @@
 #include <optional>
 
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// Gathers and scatters. A gather reads as many source elements as it writes, plus the indices; a
 /// scatter-add reads and writes its targets besides the source. The table itself is not read as a
@@ -157,28 +156,14 @@ bool lower_search(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"index.gather", lower_gather},       {"index.scatter", lower_scatter},
+    {"index.index_put", lower_index_put}, {"index.nonzero", lower_nonzero},
+    {"index.one_pass", lower_one_pass},   {"index.search", lower_search},
+};
+
 }  // namespace
 
-void add_index(OpRuleRegistry& registry) {
-  registry.add({"aten::index", "aten::_unsafe_index", "aten::index_select", "aten::gather",
-                "aten::take", "aten::take_along_dim"},
-               make_rule(lower_gather));
-  registry.add({"aten::index_add_", "aten::index_add", "aten::index_copy_", "aten::index_copy",
-                "aten::index_fill_", "aten::index_fill", "aten::scatter_", "aten::scatter",
-                "aten::scatter_add_", "aten::scatter_add", "aten::scatter_reduce_",
-                "aten::scatter_reduce", "aten::put_", "aten::index_reduce_",
-                "aten::masked_scatter_", "aten::_fused_moving_avg_obs_fq_helper"},
-               make_rule(lower_scatter));
-  registry.add(
-      {"aten::_index_put_impl_", "aten::index_put_", "aten::index_put", "aten::_unsafe_index_put"},
-      make_rule(lower_index_put));
-  registry.add({"aten::nonzero", "aten::argwhere"}, make_rule(lower_nonzero));
-  registry.add({"aten::masked_select", "aten::repeat_interleave", "aten::diag_embed", "aten::diag",
-                "aten::index_select_backward", "aten::_cdist_forward", "aten::_cdist_backward",
-                "aten::_pdist_forward", "aten::segment_reduce", "aten::_segment_reduce_backward",
-                "aten::one_hot", "aten::isin"},
-               make_rule(lower_one_pass));
-  registry.add({"aten::bucketize", "aten::searchsorted"}, make_rule(lower_search));
-}
+std::span<const NamedLower> index_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

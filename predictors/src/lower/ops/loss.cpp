@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// Negative log likelihood: picks one element per row, so it touches a sector per row, not the
 /// whole matrix; the backward pass writes one element per row into a matrix that a child
@@ -25,13 +24,12 @@ bool lower_nll(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"loss.nll", lower_nll},
+};
+
 }  // namespace
 
-void add_loss(OpRuleRegistry& registry) {
-  registry.add({"aten::nll_loss_forward", "aten::nll_loss_backward", "aten::nll_loss2d_forward",
-                "aten::nll_loss2d_backward", "aten::multi_margin_loss",
-                "aten::multilabel_margin_loss_forward"},
-               make_rule(lower_nll));
-}
+std::span<const NamedLower> loss_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

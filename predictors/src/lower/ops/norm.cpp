@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// Normalisations. Batch norm keeps statistics per channel over n h w elements, which do not fit on
 /// chip: training reads x twice, backward x and the gradient twice; inference reads x once. cuDNN
@@ -111,24 +110,17 @@ bool lower_layer_norm_backward(const OpView& op, const Gpu&, std::vector<KernelW
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"norm.fused_batch_norm", lower_fused_batch_norm},
+    {"norm.fused_batch_norm_backward", lower_fused_batch_norm_backward},
+    {"norm.native_batch_norm", lower_native_batch_norm},
+    {"norm.native_batch_norm_backward", lower_native_batch_norm_backward},
+    {"norm.layer_norm", lower_layer_norm},
+    {"norm.layer_norm_backward", lower_layer_norm_backward},
+};
+
 }  // namespace
 
-void add_norm(OpRuleRegistry& registry) {
-  registry.add({"aten::cudnn_batch_norm", "aten::miopen_batch_norm"},
-               make_rule(lower_fused_batch_norm));
-  registry.add({"aten::cudnn_batch_norm_backward", "aten::miopen_batch_norm_backward"},
-               make_rule(lower_fused_batch_norm_backward));
-  registry.add({"aten::native_batch_norm", "aten::_native_batch_norm_legit",
-                "aten::_native_batch_norm_legit_no_training", "aten::_batch_norm_with_update",
-                "aten::_batch_norm_no_update"},
-               make_rule(lower_native_batch_norm));
-  registry.add({"aten::native_batch_norm_backward", "aten::batch_norm_backward"},
-               make_rule(lower_native_batch_norm_backward));
-  registry.add({"aten::native_layer_norm", "aten::native_group_norm", "aten::_fused_rms_norm"},
-               make_rule(lower_layer_norm));
-  registry.add({"aten::native_layer_norm_backward", "aten::native_group_norm_backward",
-                "aten::_fused_rms_norm_backward"},
-               make_rule(lower_layer_norm_backward));
-}
+std::span<const NamedLower> norm_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

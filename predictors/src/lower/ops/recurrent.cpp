@@ -70,15 +70,13 @@ bool lower_rnn(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernel
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"recurrent.fused_cell", lower_fused_cell},
+    {"recurrent.rnn", lower_rnn},
+};
+
 }  // namespace
 
-void add_recurrent(OpRuleRegistry& registry) {
-  registry.add({"aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_lstm_cell_backward_impl",
-                "aten::_thnn_fused_gru_cell", "aten::_thnn_fused_gru_cell_backward"},
-               make_rule(lower_fused_cell));
-  registry.add({"aten::_cudnn_rnn", "aten::_cudnn_rnn_backward", "aten::miopen_rnn",
-                "aten::miopen_rnn_backward"},
-               make_rule(lower_rnn));
-}
+std::span<const NamedLower> recurrent_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

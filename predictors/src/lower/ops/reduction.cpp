@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// Reductions and scans: one kernel that reads the input once and writes the result. RowShape tells
 /// how many results there are; few results over many elements are split over blocks and finished in
@@ -69,25 +68,13 @@ bool lower_scan(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) 
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"reduction", lower_reduction},
+    {"reduction.scan", lower_scan},
+};
+
 }  // namespace
 
-void add_reduction(OpRuleRegistry& registry) {
-  registry.add({"aten::sum",           "aten::mean",      "aten::nansum",
-                "aten::nanmean",       "aten::prod",      "aten::max",
-                "aten::min",           "aten::amax",      "aten::amin",
-                "aten::aminmax",       "aten::_aminmax",  "aten::argmax",
-                "aten::argmin",        "aten::norm",      "aten::linalg_vector_norm",
-                "aten::var",           "aten::std",       "aten::var_mean",
-                "aten::std_mean",      "aten::all",       "aten::any",
-                "aten::count_nonzero", "aten::logsumexp", "aten::dist",
-                "aten::equal",         "aten::trace",     "aten::median",
-                "aten::mode",          "aten::kthvalue",  "aten::bincount",
-                "aten::histc"},
-               make_rule(lower_reduction));
-  registry.add({"aten::cumsum", "aten::cumsum_", "aten::cumprod", "aten::cumprod_", "aten::cummax",
-                "aten::cummin", "aten::logcumsumexp", "aten::_cumsum", "aten::_cummax_helper",
-                "aten::_cummin_helper"},
-               make_rule(lower_scan));
-}
+std::span<const NamedLower> reduction_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

@@ -7,66 +7,6 @@
 namespace perfmodel::ops {
 namespace {
 
-/// Ops that call a primitive of another name. Only those whose wrapper is also a primitive itself
-/// in some PyTorch version: pure composites have no rule at all.
-constexpr std::pair<std::string_view, std::string_view> kDelegates[] = {
-    {"aten::relu", "aten::clamp_min"},
-    {"aten::rsub", "aten::sub"},
-    {"aten::pow", "aten::copy_"},  // to the power of one
-    {"aten::relu_", "aten::clamp_min_"},
-    {"aten::hardtanh", "aten::clamp"},
-    {"aten::add", "aten::index_add_"},  // of a sparse gradient to a table: its rows alone
-    {"aten::max", "aten::maximum"},
-    {"aten::min", "aten::minimum"},
-    {"aten::one_hot", "aten::scatter_"},
-    {"aten::embedding", "aten::index_select"},
-    {"aten::_embedding_bag_backward", "aten::_embedding_bag_dense_backward"},
-    {"aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward"},
-    {"aten::embedding_bag", "aten::_embedding_bag"},
-    {"aten::embedding_bag", "aten::_embedding_bag_forward_only"},
-    {"aten::mean", "aten::sum"},
-    {"aten::masked_fill", "aten::masked_fill_"},
-    {"aten::index_fill", "aten::index_fill_"},
-    {"aten::zero_", "aten::fill_"},
-    {"aten::bernoulli", "aten::bernoulli_"},
-    {"aten::native_dropout", "aten::bernoulli_"},
-    {"aten::native_dropout_backward", "aten::mul"},
-    {"aten::index_put_", "aten::_index_put_impl_"},
-    {"aten::index_put", "aten::_index_put_impl_"},
-    {"aten::linear", "aten::addmm"},
-    {"aten::linear", "aten::mm"},
-    {"aten::linear", "aten::matmul"},
-    {"aten::_scaled_dot_product_flash_attention", "aten::_flash_attention_forward"},
-    {"aten::_scaled_dot_product_flash_attention_backward", "aten::_flash_attention_backward"},
-    {"aten::_scaled_dot_product_efficient_attention", "aten::_efficient_attention_forward"},
-    {"aten::_scaled_dot_product_efficient_attention_backward",
-     "aten::_efficient_attention_backward"},
-    {"aten::adaptive_avg_pool2d", "aten::mean"},
-    {"aten::adaptive_avg_pool2d", "aten::_adaptive_avg_pool2d"},
-    {"aten::_convolution", "aten::cudnn_convolution"},
-    {"aten::_convolution", "aten::miopen_convolution"},
-    {"aten::_convolution", "aten::_slow_conv2d_forward"},
-    {"aten::_convolution", "aten::thnn_conv2d"},
-    {"aten::_convolution", "aten::_conv_depthwise2d"},
-    {"aten::_convolution", "aten::cudnn_convolution_transpose"},
-    {"aten::cudnn_convolution_backward", "aten::cudnn_convolution_backward_input"},
-    {"aten::cudnn_convolution_backward", "aten::cudnn_convolution_backward_weight"},
-    {"aten::convolution_backward", "aten::cudnn_convolution_backward"},
-    {"aten::thnn_conv2d", "aten::_slow_conv2d_forward"},
-    {"aten::fill_diagonal_", "aten::fill_"},
-    {"aten::std", "aten::var"},
-    {"aten::norm", "aten::linalg_vector_norm"},
-    {"aten::topk", "aten::sort"},
-    {"aten::argsort", "aten::sort"},
-    {"aten::multiply", "aten::mul"},
-    {"aten::subtract", "aten::sub"},
-    {"aten::divide", "aten::div"},
-    {"aten::divide_", "aten::div_"},
-    {"aten::stack", "aten::cat"},
-    {"aten::concat", "aten::cat"},
-    {"aten::_sparse_coo_tensor_unsafe", "aten::_sparse_coo_tensor_with_dims_and_tensors"},
-};
-
 /// What the price of a family's kernel says of its element types.
 enum class Priced {
   kBytes,   ///< any: they are moved, and graphs say how many bytes an element has
@@ -129,9 +69,19 @@ bool types_are_priced(const OpView& op, std::span<const KernelWork> kernels) {
   return !computes || !has_odd_type(op);
 }
 
+std::vector<std::string_view> words(std::string_view text) {
+  std::vector<std::string_view> found;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    if (end > 0) found.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return found;
+}
+
 class FunctionRule final : public OpRule {
  public:
-  explicit FunctionRule(Lower function) : lower_(function) {}
+  FunctionRule(Lower function, std::string_view calls) : lower_(function), calls_(words(calls)) {}
 
   bool lower(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) const override {
     if (op.node.children_count > 0 && delegates(op)) return true;
@@ -157,16 +107,19 @@ class FunctionRule final : public OpRule {
     }
   }
 
-  static bool delegates(const OpView& op) {
+  bool delegates(const OpView& op) const {
     const std::string_view name = op.name(), base = base_name(name);
-    if (has_child(op, name) || (base != name && has_child(op, base))) return true;
-    for (const auto& [wrapper, child] : kDelegates) {
-      if (wrapper == op.name() && has_child(op, child)) return true;
-    }
-    return false;
+    return std::ranges::any_of(op.graph.children(op.node), [&](std::int32_t index) {
+      const std::string_view child = op.graph.name(op.graph.nodes[static_cast<std::size_t>(index)]);
+      if (child == name || child == base) return true;
+      const std::string_view called = base != name ? base_name(child) : child;
+      return std::ranges::find(calls_, child) != calls_.end() ||
+             std::ranges::find(calls_, called) != calls_.end();
+    });
   }
 
   Lower lower_;
+  std::vector<std::string_view> calls_;
 };
 
 const Argument* input_at(const OpView& op, std::size_t i) {
@@ -175,15 +128,8 @@ const Argument* input_at(const OpView& op, std::size_t i) {
 
 }  // namespace
 
-std::unique_ptr<OpRule> make_rule(Lower lower) { return std::make_unique<FunctionRule>(lower); }
-
-std::vector<std::string> with_in_place(std::span<const std::string_view> names) {
-  std::vector<std::string> result;
-  for (std::string_view name : names) {
-    result.emplace_back(name);
-    result.push_back(std::string(name) + "_");
-  }
-  return result;
+std::unique_ptr<OpRule> make_rule(Lower lower, std::string_view calls) {
+  return std::make_unique<FunctionRule>(lower, calls);
 }
 
 std::string_view base_name(std::string_view op_name) {

@@ -19,11 +19,9 @@ using Lower = bool (*)(const OpView& op, const Gpu& gpu, std::vector<KernelWork>
 /// A rule that first asks whether the node only hands on to a child: PyTorch re-dispatches many ops
 /// under their own name (aten::sum -> aten::sum), and the child is a node with its own kernels. The
 /// kernels then count only if their work is that of the element types: complex and unknown types
-/// are merely moved, products are those of floats and int8.
-std::unique_ptr<OpRule> make_rule(Lower lower);
-
-/// "aten::add" -> {"aten::add", "aten::add_"} for each name.
-std::vector<std::string> with_in_place(std::span<const std::string_view> names);
+/// are merely moved, products are those of floats and int8. `calls`: names of other ops, separated
+/// by spaces, that it may hand on to (`Op::calls`); they must live as long as the rule.
+std::unique_ptr<OpRule> make_rule(Lower lower, std::string_view calls = {});
 
 /// Name without trailing "_": "aten::add_" -> "aten::add".
 std::string_view base_name(std::string_view op_name);

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// Softmax and log-softmax over one dimension, one kernel. Forward reads x and writes y; a row is
 /// read three times (maximum, sum, result) but stays in registers, shared memory or L2. Backward
@@ -29,13 +28,12 @@ bool lower_softmax(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"softmax", lower_softmax},
+};
+
 }  // namespace
 
-void add_softmax(OpRuleRegistry& registry) {
-  registry.add({"aten::_softmax", "aten::_softmax_backward_data", "aten::_log_softmax",
-                "aten::_log_softmax_backward_data", "aten::_masked_softmax",
-                "aten::_masked_softmax_backward", "aten::_safe_softmax"},
-               make_rule(lower_softmax));
-}
+std::span<const NamedLower> softmax_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "families.hpp"
-#include "rule_support.hpp"
 
 /// Sorting. Rows of up to 4096 elements are sorted by one block each in shared memory (one kernel);
 /// a longer single row by CUB's device-wide radix sort; many long rows by a segmented radix sort,
@@ -60,13 +59,14 @@ bool lower_unique(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"sort", lower_sort},
+    {"sort.topk", lower_topk},
+    {"sort.unique", lower_unique},
+};
+
 }  // namespace
 
-void add_sort(OpRuleRegistry& registry) {
-  registry.add({"aten::sort", "aten::argsort", "aten::msort"}, make_rule(lower_sort));
-  registry.add({"aten::topk"}, make_rule(lower_topk));
-  registry.add({"aten::_unique2", "aten::_unique", "aten::unique_consecutive", "aten::unique_dim"},
-               make_rule(lower_unique));
-}
+std::span<const NamedLower> sort_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

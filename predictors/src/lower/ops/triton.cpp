@@ -1,8 +1,7 @@
 #include <string_view>
 
-#include "core/pointwise_ops.hpp"
 #include "families.hpp"
-#include "rule_support.hpp"
+#include "ops/catalogue.hpp"
 
 /// A Triton kernel of torch.compile: one memory-bound kernel. Its arguments do not say which
 /// tensors it writes; each is moved once, which is exact for kernels that do not read what they
@@ -16,9 +15,10 @@ constexpr double kFlopOfUnknownKernel = 10;  // per element
 constexpr std::string_view kFused = "_fused_";
 
 // The longest pointwise op with which `text` begins; null: none.
-const PointwiseOp* first_op(std::string_view text) {
-  const PointwiseOp* longest = nullptr;
-  for (const PointwiseOp& op : pointwise_ops()) {
+const Op* first_op(std::string_view text) {
+  const Op* longest = nullptr;
+  for (const Op& op : pointwise_ops()) {
+    if (op.kind != OpKind::kPointwise) continue;
     const std::string_view bare = op.name.substr(op.name.find("::") + 2);
     if (!text.starts_with(bare)) continue;
     const bool whole = text.size() == bare.size() || text[bare.size()] == '_';
@@ -35,7 +35,7 @@ double flop_per_element(std::string_view name) {
   std::string_view rest = name.substr(fused + kFused.size());
   while (!rest.empty()) {
     std::size_t length = rest.find('_', 1);
-    if (const PointwiseOp* op = first_op(rest)) {
+    if (const Op* op = first_op(rest)) {
       known = true;
       flop += op->flop;
       length = op->name.size() - (op->name.find("::") + 2);
@@ -63,8 +63,12 @@ bool lower_triton(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
   return true;
 }
 
+constexpr NamedLower kRules[] = {
+    {"triton", lower_triton},
+};
+
 }  // namespace
 
-void add_triton(OpRuleRegistry& registry) { registry.add({"triton"}, make_rule(lower_triton)); }
+std::span<const NamedLower> triton_rules() { return kRules; }
 
 }  // namespace perfmodel::ops

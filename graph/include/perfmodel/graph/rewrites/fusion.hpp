@@ -8,7 +8,7 @@ namespace perfmodel {
 /// What if neighbouring pointwise ops ran as one kernel, as torch.compile makes them (Ansel et al.,
 /// PyTorch 2, ASPLOS 2024) and Daydream asks of fused optimizers (Zhu et al., USENIX ATC 2020)?
 ///
-/// Runs of two or more pointwise ops (pointwise_ops.hpp, and casts on one device) become one op
+/// Runs of two or more pointwise ops (of the op catalogue, and casts on one device) become one op
 /// each, written like a kernel of Inductor: kernel_backend "triton", name
 /// "triton_poi_fused_mul_tanh_0" with the ops in their order and a number per distinct kernel. Its
 /// inputs are the tensors that the run reads from outside, then the number of elements; its outputs

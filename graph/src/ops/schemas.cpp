@@ -1,4 +1,4 @@
-#include "op_schemas.hpp"
+#include "schemas.hpp"
 
 #include <unordered_map>
 

@@ -1,0 +1,39 @@
+#include "catalogue.hpp"
+
+namespace perfmodel {
+namespace {
+
+using enum OpKind;
+using enum AutocastPolicy;
+
+constexpr Op kOps[] = {
+    {"aten::_scaled_dot_product_flash_attention",
+     kAttention,
+     {.size = "attention", .autocast = kLower, .calls = "aten::_flash_attention_forward"}},
+    {"aten::_scaled_dot_product_flash_attention_backward",
+     kAttention,
+     {.size = "attention_backward", .calls = "aten::_flash_attention_backward"}},
+    {"aten::_scaled_dot_product_efficient_attention",
+     kAttention,
+     {.size = "attention", .calls = "aten::_efficient_attention_forward"}},
+    {"aten::_scaled_dot_product_efficient_attention_backward",
+     kAttention,
+     {.size = "attention_backward", .calls = "aten::_efficient_attention_backward"}},
+    {"aten::_scaled_dot_product_cudnn_attention", kAttention, {.size = "attention"}},
+    {"aten::_scaled_dot_product_cudnn_attention_backward", kAttention},
+    {"aten::_flash_attention_forward", kAttention, {.size = "attention_kernel"}},
+    {"aten::_flash_attention_backward", kAttention, {.size = "attention_kernel_backward"}},
+    {"aten::_efficient_attention_forward", kAttention, {.size = "attention_kernel"}},
+    {"aten::_efficient_attention_backward", kAttention, {.size = "attention_kernel_backward"}},
+    {"aten::scaled_dot_product_attention", kComposite, {.size = "attention", .autocast = kLower}},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", kComposite, {.retarget = "attention"}},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+     kComposite,
+     {.retarget = "attention_backward"}},
+};
+
+}  // namespace
+
+std::span<const Op> attention_ops() { return kOps; }
+
+}  // namespace perfmodel

@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+
+namespace perfmodel {
+
+/// What an op is. The kind settles what most ops of it have in common: see `price_rule`,
+/// `size_rule` and `retarget_rule`.
+enum class OpKind : std::uint8_t {
+  kComposite,  ///< launches nothing itself: what it calls is priced
+  kPointwise,  ///< one kernel over the elements of its result
+  kProduct,    ///< of matrices and vectors
+  kReduction,  ///< and scans
+  kSoftmax,
+  kNorm,
+  kConvolution,
+  kPooling,  ///< and resampling
+  kAttention,
+  kRecurrent,
+  kEmbedding,
+  kIndex,  ///< gathers and scatters
+  kSort,
+  kConcat,
+  kLoss,
+  kDetection,
+  kForeach,    ///< over lists of tensors
+  kOptimizer,  ///< a fused step over lists of parameters
+  kCopy,
+  kFill,  ///< writes alone
+  kRandom,
+  kCollective,
+  kTriton,
+  // These launch nothing, whatever is below them.
+  kView,
+  kAllocation,
+  kCast,  ///< to another type or device: nothing to do, or a copy below
+  kQuery,
+  kWrapper,  ///< autograd nodes, regions, calls of collectives
+};
+
+/// What torch.autocast does with an op.
+enum class AutocastPolicy : std::uint8_t {
+  kKeep,      ///< runs in the type of its inputs
+  kLower,     ///< fp32 arguments are cast to the half type
+  kFp32,      ///< half arguments are cast to fp32
+  kFp32Type,  ///< is asked for an fp32 result by its dtype argument
+  kPromote,   ///< arguments are cast to the widest type among them
+  kBanned,    ///< raises an error: programs call it outside, on fp32 inputs
+};
+
+/// Positions among the arguments of an op, from 0.
+struct Positions {
+  std::uint16_t bits = 0;
+
+  constexpr Positions() = default;
+  constexpr Positions(std::initializer_list<int> positions) {
+    for (int position : positions) bits = static_cast<std::uint16_t>(bits | 1u << position);
+  }
+  constexpr bool has(std::size_t position) const {
+    return position < 16 && (bits >> position & 1u) != 0;
+  }
+};
+
+/// All that pricing and rewrites know of an op, beside its name and kind.
+struct OpFacts {
+  double flop = 0;        ///< pointwise: per element; transcendental functions take 10 to 40
+  bool in_place = false;  ///< there is an "aten::add_" too, of which the same holds
+  /// Pointwise: an element of the result needs the elements of the inputs at its own place alone,
+  /// so that neighbours can run as one kernel. Not so for moves (flip, padding, halves of a GLU).
+  bool fusible = true;
+  bool is_prefix = false;      ///< names that begin so, with a free part behind
+  bool takes_numbers = false;  ///< a number beside a tensor: Python wraps it into a tensor
+
+  // Names of rules; empty: that of the kind; "none": none.
+  std::string_view price = {};     ///< of predictors/src/lower/ops: which kernels it launches
+  std::string_view size = {};      ///< of rewrite/resize: sizes of its results
+  std::string_view retarget = {};  ///< of rewrite/retarget_*: how a GPU does what a CPU did
+
+  /// aten/src/ATen/autocast_mode.h of PyTorch 2 (AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32,
+  /// AT_FORALL_FP32_SET_OPT_DTYPE, AT_FORALL_PROMOTE); cross_entropy_loss is in none of them, its
+  /// parts are. Recurrent library calls have a kernel of their own that casts all tensors. On CPUs:
+  /// PyTorch 1.13, ops that training graphs hold. Never of the in-place variant.
+  AutocastPolicy autocast = AutocastPolicy::kKeep, autocast_cpu = AutocastPolicy::kKeep;
+
+  /// Ops of other names, separated by spaces, that it may call instead of launching a kernel: of
+  /// ops that are primitives themselves in some PyTorch version.
+  std::string_view calls = {};
+
+  Positions weights = {};    ///< arguments that are parameters or statistics of a model
+  Positions constants = {};  ///< arguments that are no data where nobody made them: states, masks
+  Positions data = {};       ///< arguments that are data wherever nobody made them
+};
+
+/// One row: an op with its overloads. Their schemas are in schemas.cpp.
+struct Op : OpFacts {
+  std::string_view name;  ///< "aten::add"
+  OpKind kind;
+
+  constexpr Op(std::string_view op_name, OpKind op_kind, OpFacts facts = {})
+      : OpFacts(facts), name(op_name), kind(op_kind) {}
+};
+
+/// All ops, family by family.
+std::span<const Op> op_catalogue();
+
+/// The row of a name as graphs hold it ("aten::add", "aten::add_", "fbgemm::…_adagrad_function");
+/// null: not known. An exact row is found before that of the op whose in-place variant it is, and
+/// this before a prefix.
+const Op* find_op(std::string_view name);
+
+/// Name of the rule; empty: there is none.
+std::string_view price_rule(const Op& op);
+std::string_view size_rule(const Op& op);
+/// In-place variants have that of lists alone.
+std::string_view retarget_rule(const Op& op);
+
+AutocastPolicy autocast_policy(std::string_view name, bool on_gpu);
+
+// The families, in the order in which prefixes are asked.
+std::span<const Op> wrapper_ops();
+std::span<const Op> view_ops();
+std::span<const Op> query_ops();
+std::span<const Op> memory_ops();
+std::span<const Op> pointwise_ops();
+std::span<const Op> product_ops();
+std::span<const Op> reduction_ops();
+std::span<const Op> norm_ops();
+std::span<const Op> convolution_ops();
+std::span<const Op> attention_ops();
+std::span<const Op> recurrent_ops();
+std::span<const Op> embedding_ops();
+std::span<const Op> fbgemm_ops();
+std::span<const Op> indexing_ops();
+std::span<const Op> loss_ops();
+std::span<const Op> optimizer_ops();
+
+}  // namespace perfmodel

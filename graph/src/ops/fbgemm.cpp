@@ -1,0 +1,87 @@
+#include "catalogue.hpp"
+
+namespace perfmodel {
+namespace {
+
+using enum OpKind;
+using enum AutocastPolicy;
+
+constexpr Op kOps[] = {
+    {"fbgemm::asynchronous_complete_cumsum",
+     kEmbedding,
+     {.price = "fbgemm.cumsum", .size = "complete_cumsum"}},
+    {"fbgemm::asynchronous_inclusive_cumsum", kEmbedding, {.price = "fbgemm.cumsum"}},
+    {"fbgemm::asynchronous_exclusive_cumsum", kEmbedding, {.price = "fbgemm.cumsum"}},
+    {"fb::asynchronous_complete_cumsum", kEmbedding, {.price = "fbgemm.cumsum"}},
+    {"fbgemm::permute_2D_sparse_data",
+     kEmbedding,
+     {.price = "fbgemm.permute_sparse", .size = "permute_sparse"}},
+    {"fbgemm::permute_1D_sparse_data", kEmbedding, {.price = "fbgemm.permute_sparse"}},
+    {"fbgemm::permute_sparse_data", kEmbedding, {.price = "fbgemm.permute_sparse"}},
+    {"fbgemm::permute_sparse_features", kEmbedding, {.price = "fbgemm.permute_sparse"}},
+    {"fbgemm::permute_2D_sparse_data_input1D", kEmbedding, {.price = "fbgemm.permute_sparse"}},
+    {"fbgemm::block_bucketize_sparse_features", kEmbedding, {.price = "fbgemm.bucketize"}},
+    {"fbgemm::bounds_check_indices", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::permute_pooled_embs", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::permute_pooled_embs_auto_grad", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::permute_pooled_embs_split", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::permute_pooled_embs_auto_grad_split", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::permute_duplicate_pooled_embs", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::recat_embedding_grad_output_mixed_D_batch", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::recat_embedding_grad_output_mixed_D", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::recat_embedding_grad_output", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::invert_permute", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::expand_into_jagged_permute", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::offsets_range", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::lengths_range", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::segment_sum_csr", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::jagged_to_padded_dense", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::jagged_to_padded_dense_forward", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::jagged_to_padded_dense_backward", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::dense_to_jagged", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::dense_to_jagged_forward", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::jagged_dense_elementwise_add", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::jagged_dense_elementwise_add_jagged_output",
+     kEmbedding,
+     {.price = "fbgemm.one_pass"}},
+    {"fbgemm::jagged_index_select", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::keyed_jagged_index_select_dim1", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::bucketize_sparse_features", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::linearize_cache_indices", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::lxu_cache_lookup", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::index_select_dim0", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::group_index_select_dim0", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::pack_segments", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fb::offsets_range", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fb::to_dense_representation", kEmbedding, {.price = "fbgemm.one_pass"}},
+    {"fbgemm::split_embedding_codegen_lookup_",
+     kEmbedding,
+     {.is_prefix = true, .price = "fbgemm.lookup", .size = "table_batched_lookup"}},
+    {"fbgemm::ssd_embedding_codegen_lookup_",
+     kEmbedding,
+     {.is_prefix = true, .price = "fbgemm.lookup", .size = "table_batched_lookup"}},
+    {"fbgemm::dense_embedding_codegen_lookup_",
+     kEmbedding,
+     {.is_prefix = true, .price = "fbgemm.lookup", .size = "table_batched_lookup"}},
+    {"torch::autograd::CppNode<SplitLookupFunction_",
+     kEmbedding,
+     {.is_prefix = true, .price = "fbgemm.lookup_backward"}},
+    {"torch::autograd::CppNode<SplitNoBagLookupFunction_",
+     kEmbedding,
+     {.is_prefix = true, .price = "fbgemm.lookup_backward"}},
+    {"SplitLookupFunction_", kEmbedding, {.is_prefix = true, .price = "fbgemm.lookup_backward"}},
+    {"torch::autograd::CppNode<fbgemm_gpu::PermutePooledEmbs",
+     kEmbedding,
+     {.is_prefix = true, .price = "fbgemm.permute_backward"}},
+    {"fbgemm::dense_embedding_codegen_lookup_function", kComposite},
+    {"fbgemm::split_embedding_codegen_lookup_adagrad_function", kComposite},
+    {"fbgemm::split_embedding_codegen_lookup_adam_function", kComposite},
+    {"fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function", kComposite},
+    {"fbgemm::split_embedding_codegen_lookup_sgd_function", kComposite},
+};
+
+}  // namespace
+
+std::span<const Op> fbgemm_ops() { return kOps; }
+
+}  // namespace perfmodel
