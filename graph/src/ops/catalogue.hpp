@@ -93,6 +93,10 @@ struct OpFacts {
   Positions weights = {};    ///< arguments that are parameters or statistics of a model
   Positions constants = {};  ///< arguments that are no data where nobody made them: states, masks
   Positions data = {};       ///< arguments that are data wherever nobody made them
+
+  /// What the backward pass reads (derivatives.yaml of PyTorch 2): tensors that live until then.
+  /// Where this depends on which inputs need gradients, all of it.
+  Positions keeps_inputs = {}, keeps_results = {};
 };
 
 /// One row: an op with its overloads. Their schemas are in schemas.cpp.

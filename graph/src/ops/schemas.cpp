@@ -9,7 +9,7 @@ namespace {
 
 // Schemas as PyTorch 2 and FBGEMM 0.4 register them. The text before '(' is the key.
 // clang-format off
-constexpr const char* kSchemas[] = {
+constexpr std::string_view kSchemas[] = {
     "aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
     "aten::_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
     "aten::_amp_foreach_non_finite_check_and_unscale_(Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale) -> ()",
@@ -336,6 +336,8 @@ constexpr const char* kSchemas[] = {
 // clang-format on
 
 }  // namespace
+
+std::span<const std::string_view> op_schemas() { return kSchemas; }
 
 std::string_view schema_of(std::string_view op) {
   static const std::unordered_map<std::string_view, std::string_view> kByName = [] {
