@@ -50,13 +50,14 @@ void attention_backward(Retargeter& rewrite, std::int32_t node) {
        rewrite.output_tensor(node, 2), graph.undefined()});
 }
 
-constexpr NamedRetargetRule kRules[] = {
-    {"attention", attention},
-    {"attention_backward", attention_backward},
-};
-
 }  // namespace
 
-std::span<const NamedRetargetRule> attention_retarget_rules() { return kRules; }
+std::span<const NamedRetargetRule> attention_retarget_rules() {
+  static constexpr NamedRetargetRule kRules[] = {
+      {"attention", attention},
+      {"attention_backward", attention_backward},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel

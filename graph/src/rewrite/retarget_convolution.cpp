@@ -162,14 +162,15 @@ void convolution_backward(Retargeter& rewrite, std::int32_t node) {
   }
 }
 
-constexpr NamedRetargetRule kRules[] = {
-    {"convolution", convolution},
-    {"mkldnn_convolution", mkldnn_convolution},
-    {"convolution_backward", convolution_backward},
-};
-
 }  // namespace
 
-std::span<const NamedRetargetRule> convolution_retarget_rules() { return kRules; }
+std::span<const NamedRetargetRule> convolution_retarget_rules() {
+  static constexpr NamedRetargetRule kRules[] = {
+      {"convolution", convolution},
+      {"mkldnn_convolution", mkldnn_convolution},
+      {"convolution_backward", convolution_backward},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel

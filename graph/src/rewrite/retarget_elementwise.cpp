@@ -99,20 +99,21 @@ void log_sigmoid_forward(Retargeter& rewrite, std::int32_t node) {
                 {made, graph.new_tensor(graph.dtype(made), {0})});
 }
 
-constexpr NamedRetargetRule kRules[] = {
-    {"disappear", disappear},
-    {"reduction", reduction},
-    {"leaf", leaf},
-    {"zero_of_any_size", zero_of_any_size},
-    {"dropout", dropout},
-    {"multiply", multiply},
-    {"nll_loss_forward", nll_loss_forward},
-    {"log_sigmoid_forward", log_sigmoid_forward},
-    {"binary_cross_entropy_gradient", binary_cross_entropy_gradient},
-};
-
 }  // namespace
 
-std::span<const NamedRetargetRule> elementwise_retarget_rules() { return kRules; }
+std::span<const NamedRetargetRule> elementwise_retarget_rules() {
+  static constexpr NamedRetargetRule kRules[] = {
+      {"disappear", disappear},
+      {"reduction", reduction},
+      {"leaf", leaf},
+      {"zero_of_any_size", zero_of_any_size},
+      {"dropout", dropout},
+      {"multiply", multiply},
+      {"nll_loss_forward", nll_loss_forward},
+      {"log_sigmoid_forward", log_sigmoid_forward},
+      {"binary_cross_entropy_gradient", binary_cross_entropy_gradient},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel

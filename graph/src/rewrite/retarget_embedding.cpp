@@ -132,14 +132,15 @@ void add_sparse(Retargeter& rewrite, std::int32_t node) {
                 {target});
 }
 
-constexpr NamedRetargetRule kRules[] = {
-    {"index_select", index_select},   {"embedding_gradient", embedding_gradient},
-    {"embedding_bag", embedding_bag}, {"embedding_bag_gradient", embedding_bag_gradient},
-    {"add_sparse", add_sparse},
-};
-
 }  // namespace
 
-std::span<const NamedRetargetRule> embedding_retarget_rules() { return kRules; }
+std::span<const NamedRetargetRule> embedding_retarget_rules() {
+  static constexpr NamedRetargetRule kRules[] = {
+      {"index_select", index_select},   {"embedding_gradient", embedding_gradient},
+      {"embedding_bag", embedding_bag}, {"embedding_bag_gradient", embedding_bag_gradient},
+      {"add_sparse", add_sparse},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel

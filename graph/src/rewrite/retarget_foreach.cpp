@@ -70,12 +70,13 @@ void foreach_op(Retargeter& rewrite, std::int32_t node) {
   }
 }
 
-constexpr NamedRetargetRule kRules[] = {
-    {"foreach", foreach_op},
-};
-
 }  // namespace
 
-std::span<const NamedRetargetRule> foreach_retarget_rules() { return kRules; }
+std::span<const NamedRetargetRule> foreach_retarget_rules() {
+  static constexpr NamedRetargetRule kRules[] = {
+      {"foreach", foreach_op},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel

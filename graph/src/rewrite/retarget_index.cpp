@@ -34,12 +34,13 @@ void index_put(Retargeter& rewrite, std::int32_t node) {
   rewrite.adopt_outputs(start, node);
 }
 
-constexpr NamedRetargetRule kRules[] = {
-    {"index_put", index_put},
-};
-
 }  // namespace
 
-std::span<const NamedRetargetRule> index_retarget_rules() { return kRules; }
+std::span<const NamedRetargetRule> index_retarget_rules() {
+  static constexpr NamedRetargetRule kRules[] = {
+      {"index_put", index_put},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel

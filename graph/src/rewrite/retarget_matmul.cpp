@@ -40,14 +40,15 @@ void batched_product_with_addend(Retargeter& rewrite, std::int32_t node) {
   }
 }
 
-constexpr NamedRetargetRule kRules[] = {
-    {"product", product},
-    {"product_with_bias", product_with_bias},
-    {"batched_product_with_addend", batched_product_with_addend},
-};
-
 }  // namespace
 
-std::span<const NamedRetargetRule> matmul_retarget_rules() { return kRules; }
+std::span<const NamedRetargetRule> matmul_retarget_rules() {
+  static constexpr NamedRetargetRule kRules[] = {
+      {"product", product},
+      {"product_with_bias", product_with_bias},
+      {"batched_product_with_addend", batched_product_with_addend},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel

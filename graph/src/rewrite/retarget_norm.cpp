@@ -114,14 +114,15 @@ void layer_norm_backward(Retargeter& rewrite, std::int32_t node) {
   }
 }
 
-constexpr NamedRetargetRule kRules[] = {
-    {"batch_norm", batch_norm},
-    {"batch_norm_backward", batch_norm_backward},
-    {"layer_norm_backward", layer_norm_backward},
-};
-
 }  // namespace
 
-std::span<const NamedRetargetRule> norm_retarget_rules() { return kRules; }
+std::span<const NamedRetargetRule> norm_retarget_rules() {
+  static constexpr NamedRetargetRule kRules[] = {
+      {"batch_norm", batch_norm},
+      {"batch_norm_backward", batch_norm_backward},
+      {"layer_norm_backward", layer_norm_backward},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel

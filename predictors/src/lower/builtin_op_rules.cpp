@@ -11,18 +11,33 @@ using Rules = std::unordered_map<std::string_view, ops::Lower>;
 
 bool lower_nothing(const OpView&, const Gpu&, std::vector<KernelWork>&) { return true; }
 
+void add(Rules& rules, std::span<const ops::NamedLower> family) {
+  for (const ops::NamedLower& rule : family) rules.emplace(rule.name, rule.lower);
+}
+
 Rules named_rules() {
-  using namespace ops;
   Rules rules = {{"nothing", lower_nothing}};
-  for (const auto family :
-       {attention_rules(), collective_rules(), concat_rules(),    convolution_rules(),
-        copy_rules(),      ctc_rules(),        detection_rules(), elementwise_rules(),
-        embedding_rules(), fbgemm_rules(),     foreach_rules(),   gemm_rules(),
-        index_rules(),     loss_rules(),       norm_rules(),      pooling_rules(),
-        recurrent_rules(), reduction_rules(),  softmax_rules(),   sort_rules(),
-        triton_rules()}) {
-    for (const NamedLower& rule : family) rules.emplace(rule.name, rule.lower);
-  }
+  add(rules, ops::attention_rules());
+  add(rules, ops::collective_rules());
+  add(rules, ops::concat_rules());
+  add(rules, ops::convolution_rules());
+  add(rules, ops::copy_rules());
+  add(rules, ops::ctc_rules());
+  add(rules, ops::detection_rules());
+  add(rules, ops::elementwise_rules());
+  add(rules, ops::embedding_rules());
+  add(rules, ops::fbgemm_rules());
+  add(rules, ops::foreach_rules());
+  add(rules, ops::gemm_rules());
+  add(rules, ops::index_rules());
+  add(rules, ops::loss_rules());
+  add(rules, ops::norm_rules());
+  add(rules, ops::pooling_rules());
+  add(rules, ops::recurrent_rules());
+  add(rules, ops::reduction_rules());
+  add(rules, ops::softmax_rules());
+  add(rules, ops::sort_rules());
+  add(rules, ops::triton_rules());
   return rules;
 }
 

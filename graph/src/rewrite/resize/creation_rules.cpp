@@ -163,15 +163,6 @@ void arange(Call& call) {
   call.give(0, dims);
 }
 
-constexpr NamedRule kRules[] = {
-    {"create", create},
-    {"create_new", create_new},
-    {"create_strided", create_strided},
-    {"resize", resize},
-    {"set", set},
-    {"arange", arange},
-};
-
 }  // namespace
 
 Dims dims_of_sizes(Call& call, std::span<const std::int64_t> sizes) {
@@ -201,6 +192,16 @@ Dims dims_of_sizes(Call& call, std::span<const std::int64_t> sizes) {
   return dims;
 }
 
-std::span<const NamedRule> creation_rules() { return kRules; }
+std::span<const NamedRule> creation_rules() {
+  static constexpr NamedRule kRules[] = {
+      {"create", create},
+      {"create_new", create_new},
+      {"create_strided", create_strided},
+      {"resize", resize},
+      {"set", set},
+      {"arange", arange},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::resize

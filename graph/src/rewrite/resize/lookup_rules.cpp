@@ -244,27 +244,28 @@ void comm_record(Call& call) {
   if (output) renew_splits(call, at + 2, *output);
 }
 
-constexpr NamedRule kRules[] = {
-    {"embedding", embedding},
-    {"table_gradient", table_gradient},
-    {"embedding_bag", embedding_bag},
-    {"embedding_bag_backward", embedding_bag_backward},
-    {"index_select", index_select},
-    {"gather", gather},
-    {"index", index},
-    {"like_first_input", like_first_input},
-    {"sparse_tensor", sparse_tensor},
-    {"sparse_part", sparse_part},
-    {"non_zeros", non_zeros},
-    {"table_batched_lookup", table_batched_lookup},
-    {"complete_cumsum", complete_cumsum},
-    {"permute_sparse", permute_sparse},
-    {"all_to_all", all_to_all},
-    {"comm_record", comm_record},
-};
-
 }  // namespace
 
-std::span<const NamedRule> lookup_rules() { return kRules; }
+std::span<const NamedRule> lookup_rules() {
+  static constexpr NamedRule kRules[] = {
+      {"embedding", embedding},
+      {"table_gradient", table_gradient},
+      {"embedding_bag", embedding_bag},
+      {"embedding_bag_backward", embedding_bag_backward},
+      {"index_select", index_select},
+      {"gather", gather},
+      {"index", index},
+      {"like_first_input", like_first_input},
+      {"sparse_tensor", sparse_tensor},
+      {"sparse_part", sparse_part},
+      {"non_zeros", non_zeros},
+      {"table_batched_lookup", table_batched_lookup},
+      {"complete_cumsum", complete_cumsum},
+      {"permute_sparse", permute_sparse},
+      {"all_to_all", all_to_all},
+      {"comm_record", comm_record},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::resize

@@ -608,24 +608,25 @@ void as_strided(Call& call) {
   call.give(0, std::move(made));
 }
 
-constexpr NamedRule kRules[] = {
-    {"same_layout", same_layout},
-    {"transpose", transpose},
-    {"permute", permute},
-    {"select", select},
-    {"slice", slice},
-    {"narrow", narrow},
-    {"split", split},
-    {"unbind", unbind},
-    {"squeeze", squeeze},
-    {"unsqueeze", unsqueeze},
-    {"expand", expand},
-    {"reshape", reshape},
-    {"as_strided", as_strided},
-};
-
 }  // namespace
 
-std::span<const NamedRule> view_rules() { return kRules; }
+std::span<const NamedRule> view_rules() {
+  static constexpr NamedRule kRules[] = {
+      {"same_layout", same_layout},
+      {"transpose", transpose},
+      {"permute", permute},
+      {"select", select},
+      {"slice", slice},
+      {"narrow", narrow},
+      {"split", split},
+      {"unbind", unbind},
+      {"squeeze", squeeze},
+      {"unsqueeze", unsqueeze},
+      {"expand", expand},
+      {"reshape", reshape},
+      {"as_strided", as_strided},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::resize

@@ -58,12 +58,13 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"attention", lower_attention},
-};
-
 }  // namespace
 
-std::span<const NamedLower> attention_rules() { return kRules; }
+std::span<const NamedLower> attention_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"attention", lower_attention},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

@@ -103,12 +103,13 @@ bool lower_collective(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"collective", lower_collective},
-};
-
 }  // namespace
 
-std::span<const NamedLower> collective_rules() { return kRules; }
+std::span<const NamedLower> collective_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"collective", lower_collective},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

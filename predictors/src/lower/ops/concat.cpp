@@ -35,13 +35,14 @@ bool lower_split_copy(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"concat.cat", lower_cat},
-    {"concat.split_copy", lower_split_copy},
-};
-
 }  // namespace
 
-std::span<const NamedLower> concat_rules() { return kRules; }
+std::span<const NamedLower> concat_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"concat.cat", lower_cat},
+      {"concat.split_copy", lower_split_copy},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

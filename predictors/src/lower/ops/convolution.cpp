@@ -200,15 +200,16 @@ bool lower_old_backward(const OpView& op, const Gpu& gpu, std::vector<KernelWork
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"convolution.forward", lower_forward},
-    {"convolution.native_forward", lower_native_forward},
-    {"convolution.backward", lower_backward},
-    {"convolution.old_backward", lower_old_backward},
-};
-
 }  // namespace
 
-std::span<const NamedLower> convolution_rules() { return kRules; }
+std::span<const NamedLower> convolution_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"convolution.forward", lower_forward},
+      {"convolution.native_forward", lower_native_forward},
+      {"convolution.backward", lower_backward},
+      {"convolution.old_backward", lower_old_backward},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

@@ -63,14 +63,15 @@ bool lower_clone(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels)
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"copy", lower_copy},
-    {"copy.scalar", lower_scalar},
-    {"copy.clone", lower_clone},
-};
-
 }  // namespace
 
-std::span<const NamedLower> copy_rules() { return kRules; }
+std::span<const NamedLower> copy_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"copy", lower_copy},
+      {"copy.scalar", lower_scalar},
+      {"copy.clone", lower_clone},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

@@ -37,13 +37,14 @@ bool lower_backward(const OpView& op, const Gpu&, std::vector<KernelWork>& kerne
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"ctc.forward", lower_forward},
-    {"ctc.backward", lower_backward},
-};
-
 }  // namespace
 
-std::span<const NamedLower> ctc_rules() { return kRules; }
+std::span<const NamedLower> ctc_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"ctc.forward", lower_forward},
+      {"ctc.backward", lower_backward},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

@@ -39,13 +39,14 @@ bool lower_roi_align(const OpView& op, const Gpu&, std::vector<KernelWork>& kern
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"detection.nms", lower_nms},
-    {"detection.roi_align", lower_roi_align},
-};
-
 }  // namespace
 
-std::span<const NamedLower> detection_rules() { return kRules; }
+std::span<const NamedLower> detection_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"detection.nms", lower_nms},
+      {"detection.roi_align", lower_roi_align},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

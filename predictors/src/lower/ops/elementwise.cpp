@@ -59,14 +59,15 @@ bool lower_range(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels)
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"pointwise", lower_pointwise},
-    {"write_only", lower_write_only},
-    {"range", lower_range},
-};
-
 }  // namespace
 
-std::span<const NamedLower> elementwise_rules() { return kRules; }
+std::span<const NamedLower> elementwise_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"pointwise", lower_pointwise},
+      {"write_only", lower_write_only},
+      {"range", lower_range},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

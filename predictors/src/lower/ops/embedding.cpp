@@ -101,16 +101,17 @@ bool lower_renorm(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"embedding.bag", lower_bag},
-    {"embedding.lookup", lower_lookup},
-    {"embedding.dense_backward", lower_dense_backward},
-    {"embedding.sparse_backward", lower_sparse_backward},
-    {"embedding.renorm", lower_renorm},
-};
-
 }  // namespace
 
-std::span<const NamedLower> embedding_rules() { return kRules; }
+std::span<const NamedLower> embedding_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"embedding.bag", lower_bag},
+      {"embedding.lookup", lower_lookup},
+      {"embedding.dense_backward", lower_dense_backward},
+      {"embedding.sparse_backward", lower_sparse_backward},
+      {"embedding.renorm", lower_renorm},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

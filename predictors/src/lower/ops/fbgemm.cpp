@@ -178,18 +178,19 @@ bool lower_permute_backward(const OpView& op, const Gpu&, std::vector<KernelWork
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"fbgemm.cumsum", lower_cumsum},
-    {"fbgemm.permute_sparse", lower_permute_sparse},
-    {"fbgemm.bucketize", lower_bucketize},
-    {"fbgemm.one_pass", lower_one_pass},
-    {"fbgemm.lookup", lower_lookup},
-    {"fbgemm.lookup_backward", lower_lookup_backward},
-    {"fbgemm.permute_backward", lower_permute_backward},
-};
-
 }  // namespace
 
-std::span<const NamedLower> fbgemm_rules() { return kRules; }
+std::span<const NamedLower> fbgemm_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"fbgemm.cumsum", lower_cumsum},
+      {"fbgemm.permute_sparse", lower_permute_sparse},
+      {"fbgemm.bucketize", lower_bucketize},
+      {"fbgemm.one_pass", lower_one_pass},
+      {"fbgemm.lookup", lower_lookup},
+      {"fbgemm.lookup_backward", lower_lookup_backward},
+      {"fbgemm.permute_backward", lower_permute_backward},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

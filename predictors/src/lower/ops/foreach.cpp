@@ -141,16 +141,17 @@ bool lower_unscale(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
   return append_multi_tensor(op, lists[0], 1, 1, 1, 2, kernels);
 }
 
-constexpr NamedLower kRules[] = {
-    {"foreach", lower_foreach},
-    {"foreach.fused_adam", lower_fused_adam},
-    {"foreach.fused_sgd", lower_fused_sgd},
-    {"foreach.fused_adagrad", lower_fused_adagrad},
-    {"foreach.unscale", lower_unscale},
-};
-
 }  // namespace
 
-std::span<const NamedLower> foreach_rules() { return kRules; }
+std::span<const NamedLower> foreach_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"foreach", lower_foreach},
+      {"foreach.fused_adam", lower_fused_adam},
+      {"foreach.fused_sgd", lower_fused_sgd},
+      {"foreach.fused_adagrad", lower_fused_adagrad},
+      {"foreach.unscale", lower_unscale},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

@@ -60,14 +60,15 @@ bool lower_matrix_vector(const OpView& op, const Gpu& gpu, std::vector<KernelWor
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"gemm.matrix_product", lower_matrix_product},
-    {"gemm.linear", lower_linear},
-    {"gemm.matrix_vector", lower_matrix_vector},
-};
-
 }  // namespace
 
-std::span<const NamedLower> gemm_rules() { return kRules; }
+std::span<const NamedLower> gemm_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"gemm.matrix_product", lower_matrix_product},
+      {"gemm.linear", lower_linear},
+      {"gemm.matrix_vector", lower_matrix_vector},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

@@ -156,14 +156,15 @@ bool lower_search(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"index.gather", lower_gather},       {"index.scatter", lower_scatter},
-    {"index.index_put", lower_index_put}, {"index.nonzero", lower_nonzero},
-    {"index.one_pass", lower_one_pass},   {"index.search", lower_search},
-};
-
 }  // namespace
 
-std::span<const NamedLower> index_rules() { return kRules; }
+std::span<const NamedLower> index_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"index.gather", lower_gather},       {"index.scatter", lower_scatter},
+      {"index.index_put", lower_index_put}, {"index.nonzero", lower_nonzero},
+      {"index.one_pass", lower_one_pass},   {"index.search", lower_search},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

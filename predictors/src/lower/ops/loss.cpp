@@ -24,12 +24,13 @@ bool lower_nll(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"loss.nll", lower_nll},
-};
-
 }  // namespace
 
-std::span<const NamedLower> loss_rules() { return kRules; }
+std::span<const NamedLower> loss_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"loss.nll", lower_nll},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

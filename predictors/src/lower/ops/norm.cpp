@@ -110,17 +110,18 @@ bool lower_layer_norm_backward(const OpView& op, const Gpu&, std::vector<KernelW
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"norm.fused_batch_norm", lower_fused_batch_norm},
-    {"norm.fused_batch_norm_backward", lower_fused_batch_norm_backward},
-    {"norm.native_batch_norm", lower_native_batch_norm},
-    {"norm.native_batch_norm_backward", lower_native_batch_norm_backward},
-    {"norm.layer_norm", lower_layer_norm},
-    {"norm.layer_norm_backward", lower_layer_norm_backward},
-};
-
 }  // namespace
 
-std::span<const NamedLower> norm_rules() { return kRules; }
+std::span<const NamedLower> norm_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"norm.fused_batch_norm", lower_fused_batch_norm},
+      {"norm.fused_batch_norm_backward", lower_fused_batch_norm_backward},
+      {"norm.native_batch_norm", lower_native_batch_norm},
+      {"norm.native_batch_norm_backward", lower_native_batch_norm_backward},
+      {"norm.layer_norm", lower_layer_norm},
+      {"norm.layer_norm_backward", lower_layer_norm_backward},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

@@ -29,13 +29,14 @@ bool lower_plain_pooling(const OpView& op, const Gpu&, std::vector<KernelWork>& 
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"pooling", lower_pooling},
-    {"pooling.plain", lower_plain_pooling},
-};
-
 }  // namespace
 
-std::span<const NamedLower> pooling_rules() { return kRules; }
+std::span<const NamedLower> pooling_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"pooling", lower_pooling},
+      {"pooling.plain", lower_plain_pooling},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

@@ -70,13 +70,14 @@ bool lower_rnn(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernel
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"recurrent.fused_cell", lower_fused_cell},
-    {"recurrent.rnn", lower_rnn},
-};
-
 }  // namespace
 
-std::span<const NamedLower> recurrent_rules() { return kRules; }
+std::span<const NamedLower> recurrent_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"recurrent.fused_cell", lower_fused_cell},
+      {"recurrent.rnn", lower_rnn},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

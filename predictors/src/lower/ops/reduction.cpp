@@ -68,13 +68,14 @@ bool lower_scan(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) 
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"reduction", lower_reduction},
-    {"reduction.scan", lower_scan},
-};
-
 }  // namespace
 
-std::span<const NamedLower> reduction_rules() { return kRules; }
+std::span<const NamedLower> reduction_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"reduction", lower_reduction},
+      {"reduction.scan", lower_scan},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

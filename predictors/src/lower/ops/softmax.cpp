@@ -28,12 +28,13 @@ bool lower_softmax(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"softmax", lower_softmax},
-};
-
 }  // namespace
 
-std::span<const NamedLower> softmax_rules() { return kRules; }
+std::span<const NamedLower> softmax_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"softmax", lower_softmax},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

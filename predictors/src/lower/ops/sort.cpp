@@ -59,14 +59,15 @@ bool lower_unique(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"sort", lower_sort},
-    {"sort.topk", lower_topk},
-    {"sort.unique", lower_unique},
-};
-
 }  // namespace
 
-std::span<const NamedLower> sort_rules() { return kRules; }
+std::span<const NamedLower> sort_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"sort", lower_sort},
+      {"sort.topk", lower_topk},
+      {"sort.unique", lower_unique},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops

@@ -63,12 +63,13 @@ bool lower_triton(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
   return true;
 }
 
-constexpr NamedLower kRules[] = {
-    {"triton", lower_triton},
-};
-
 }  // namespace
 
-std::span<const NamedLower> triton_rules() { return kRules; }
+std::span<const NamedLower> triton_rules() {
+  static constexpr NamedLower kRules[] = {
+      {"triton", lower_triton},
+  };
+  return kRules;
+}
 
 }  // namespace perfmodel::ops
