@@ -89,11 +89,6 @@ std::span<const Op> fbgemm_ops() {
       {"torch::autograd::CppNode<fbgemm_gpu::PermutePooledEmbs",
        kEmbedding,
        {.is_prefix = true, .price = "fbgemm.permute_backward"}},
-      {"fbgemm::dense_embedding_codegen_lookup_function", kComposite},
-      {"fbgemm::split_embedding_codegen_lookup_adagrad_function", kComposite},
-      {"fbgemm::split_embedding_codegen_lookup_adam_function", kComposite},
-      {"fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function", kComposite},
-      {"fbgemm::split_embedding_codegen_lookup_sgd_function", kComposite},
   };
   return kOps;
 }

@@ -287,6 +287,10 @@ std::span<const Op> pointwise_ops() {
       {"aten::bernoulli_", kPointwise, {.flop = 20, .retarget = "leaf"}},
       {"aten::glu_jvp", kComposite, {.size = "same_shape"}},
       {"aten::log_sigmoid", kComposite},
+      // Other names, which call the ops above.
+      {"aten::multiply", kComposite, {.in_place = true}},
+      {"aten::subtract", kComposite, {.in_place = true}},
+      {"aten::divide", kComposite, {.in_place = true}},
   };
   return kOps;
 }

@@ -66,9 +66,9 @@ std::span<const Op> wrapper_ops() {
       {"FSDP::", kWrapper, {.is_prefix = true}},
       {"DataParallel.", kWrapper, {.is_prefix = true}},
       {"triton", kTriton},
-      {"nccl:all_reduce", kComposite, {.size = "same_shape"}},
-      {"nccl:broadcast", kComposite, {.size = "same_shape"}},
-      {"torch::distributed::reducer::mul_out", kComposite, {.size = "same_shape"}},
+      {"nccl:all_reduce", kWrapper, {.size = "same_shape"}},
+      {"nccl:broadcast", kWrapper, {.size = "same_shape"}},
+      {"torch::distributed::reducer::mul_out", kWrapper, {.size = "same_shape"}},
   };
   return kOps;
 }

@@ -126,12 +126,11 @@ void sparse_tensor(Call& call) {  // (..., sizes, indices, values, ...) or (indi
   call.give(0, std::move(made));
 }
 
-void sparse_part(Call& call) {
+// A part of a sparse tensor, with its entries along dimension `at`.
+void sparse_part(Call& call, std::size_t at) {
   const Layout* x = call.in(0);
   if (!x || call.out_count() == 0) return;
   Dims dims = constants(call.out_shape(0));
-  const bool values = call.name() == "aten::_values" || call.name() == "aten::values";
-  const std::size_t at = values ? 0 : 1;
   if (at >= dims.size()) return;
   if (x->non_zeros && x->non_zeros->size == dims[at].size) {
     dims[at] = *x->non_zeros;
@@ -140,6 +139,9 @@ void sparse_part(Call& call) {
   }
   call.give(0, std::move(dims));
 }
+
+void sparse_values(Call& call) { sparse_part(call, 0); }
+void sparse_indices(Call& call) { sparse_part(call, 1); }
 
 void non_zeros(Call& call) {
   const Layout* x = call.in(0);
@@ -257,7 +259,8 @@ std::span<const NamedRule> lookup_rules() {
       {"index", index},
       {"like_first_input", like_first_input},
       {"sparse_tensor", sparse_tensor},
-      {"sparse_part", sparse_part},
+      {"sparse_values", sparse_values},
+      {"sparse_indices", sparse_indices},
       {"non_zeros", non_zeros},
       {"table_batched_lookup", table_batched_lookup},
       {"complete_cumsum", complete_cumsum},
