@@ -15,9 +15,10 @@
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/version.hpp"
+#include "plot/error_plots.hpp"
+#include "plot/svg_document.hpp"
 #include "text_table.hpp"
 #include "train_arguments.hpp"
-#include "training/svg_plot.hpp"
 #include "training/train.hpp"
 
 namespace perfmodel::cli {

@@ -14,7 +14,7 @@
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/predictors/detail/collectives.hpp"
+#include "perfmodel/predictors/detail/collective_model.hpp"
 #include "perfmodel/what_if.hpp"
 #include "read_files.hpp"
 #include "rewrite_options.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rewrite_options.hpp"
+#include "rewrite_option.hpp"
 
 namespace perfmodel::cli {
 

@@ -1,27 +1,14 @@
 #pragma once
 
 #include <CLI/App.hpp>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "perfmodel/graph/rewrite.hpp"
+#include "rewrite_option.hpp"
 
 namespace perfmodel::cli {
-
-/// One rewrite as a flag. A new one is a function that returns this, in a file of its own, and a
-/// line in rewrite_options().
-struct RewriteOption {
-  std::string flag;   ///< "--batch"
-  std::string value;  ///< what it takes, for `--help`: "B"; empty: it takes nothing
-  std::string help;
-  /// Applies to a graph that `build` just made (precision, checkpointing, ...); there the builder
-  /// has its own flags for sizes and the optimizer.
-  bool for_build = false;
-  /// The rewrite for a value. An error is bad usage: of the text alone, no graph is known yet.
-  std::function<Result<Rewrite>(const std::string& text)> parse;
-};
 
 /// All of them, in the order of `--help`.
 const std::vector<RewriteOption>& rewrite_options();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plot/bar_plot.hpp"
+#include "plot/svg_document.hpp"
 #include "shard_report.hpp"
 
 namespace perfmodel::cli {

@@ -13,6 +13,7 @@
 #include "output.hpp"
 #include "perfmodel/detail/output_file.hpp"
 #include "plot/line_plot.hpp"
+#include "plot/svg_document.hpp"
 #include "shard_plans.hpp"
 #include "text_table.hpp"
 

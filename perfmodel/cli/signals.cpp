@@ -2,7 +2,7 @@
 
 #include <csignal>
 
-#include "perfmodel/detail/output_file.hpp"
+#include "base/temporary_files.hpp"
 
 namespace perfmodel::cli {
 

@@ -7,6 +7,7 @@
 
 #include "plot/bar_plot.hpp"
 #include "plot/line_plot.hpp"
+#include "plot/svg_document.hpp"
 #include "what_if_report.hpp"
 
 namespace perfmodel::cli {

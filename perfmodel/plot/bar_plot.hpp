@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "perfmodel/result.hpp"
 #include "svg_axis.hpp"
 #include "svg_panel.hpp"
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "perfmodel/result.hpp"
 #include "svg_axis.hpp"
 #include "svg_panel.hpp"
 

@@ -1,11 +1,6 @@
 #pragma once
 
-#include <cstddef>
 #include <string>
-#include <string_view>
-#include <vector>
-
-#include "perfmodel/result.hpp"
 
 namespace perfmodel {
 
@@ -14,11 +9,5 @@ struct SvgPanel {
   double width = 0, height = 0;
   std::string content;  ///< elements that lie within (0, 0) and (width, height)
 };
-
-/// Panels from left to right in rows of `columns`, under one title; `subtitle` may be empty.
-/// Columns are as wide, rows as high as their largest panel. SVG 1.1: no scripts, no style sheets,
-/// no fonts of its own; same input, same bytes. Refused: no panels, no columns.
-Result<std::string> svg_document(std::string_view title, std::string_view subtitle,
-                                 const std::vector<SvgPanel>& panels, std::size_t columns);
 
 }  // namespace perfmodel

@@ -1,4 +1,4 @@
-// The longest-path pass alone, on graphs shaped like replays, and ranks side by side.
+// The longest-path pass alone, on graphs shaped like replays.
 
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
@@ -12,7 +12,6 @@
 
 #include "inputs.hpp"
 #include "perfmodel/detail/schedule.hpp"
-#include "rank_grid.hpp"
 
 namespace perfmodel::benchmarks {
 namespace {
@@ -124,51 +123,6 @@ void schedule(benchmark::State& state, EdgeOrder order, const std::string& serie
         ->Arg(10'000'000)
         ->Unit(benchmark::kMillisecond);
   }
-  return true;
-}();
-
-// Ranks in rows of eight and columns across them; a row's all-to-all every 50 tasks, a column's
-// all-reduce every 100. Every rank starts and runs a little differently.
-void rank_grid(benchmark::State& state, const std::string& series) {
-  const auto ranks = static_cast<std::size_t>(state.range(0));
-  const auto tasks = static_cast<std::size_t>(state.range(1));
-  const TaskGraph graph = replay_like(tasks, EdgeOrder::kSorted);
-  std::vector<std::int32_t> row, column;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    row.push_back(static_cast<std::int32_t>(r / 8));
-    column.push_back(static_cast<std::int32_t>(r % 8));
-  }
-  RankTimes times;
-  const Seconds fastest = fastest_of(state, [&] {
-    RankGrid grid(graph, ranks);
-    const std::size_t rows = grid.add_communicator(row), columns = grid.add_communicator(column);
-    for (std::size_t i = 1; i < graph.size(); i += 50) {
-      grid.add_collective(static_cast<TaskId>(i), i % 100 == 1 ? rows : columns);
-    }
-    for (std::size_t r = 0; r < ranks; ++r) {
-      grid.set_start_us(r, static_cast<double>(r % 13));
-      grid.set_slowdown(r, 1 + 0.001 * static_cast<double>(r % 7));
-    }
-    times = value_of(grid.run());
-    benchmark::DoNotOptimize(times.end_us.data());
-  });
-  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(ranks * tasks));
-  state.counters["peak_mib"] = peak_memory_mib();
-  report_growth(state, series, static_cast<double>(ranks), fastest);
-}
-
-[[maybe_unused]] const bool kRankGrid = [] {
-  const std::string series = "rank_grid";
-  benchmark::RegisterBenchmark("rank_grid", rank_grid, series)
-      ->ArgNames({"ranks", "tasks"})
-      ->Args({16, 5'000})
-      ->Args({64, 5'000})
-      ->Unit(benchmark::kMillisecond);
-  benchmark::RegisterBenchmark("rank_grid/large", rank_grid, series)
-      ->ArgNames({"ranks", "tasks"})
-      ->Args({256, 5'000})
-      ->Args({1'024, 5'000})
-      ->Unit(benchmark::kMillisecond);
   return true;
 }();
 

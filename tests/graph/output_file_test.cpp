@@ -12,6 +12,8 @@
 #include <iterator>
 #include <string>
 
+#include "base/temporary_files.hpp"
+
 namespace perfmodel {
 namespace {
 

@@ -15,7 +15,7 @@
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
-#include "perfmodel/predictors/detail/collectives.hpp"
+#include "perfmodel/predictors/detail/collective_model.hpp"
 #include "predictor_cases.hpp"
 
 namespace perfmodel {

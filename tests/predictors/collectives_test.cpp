@@ -1,4 +1,5 @@
 #include "perfmodel/predictors/detail/collectives.hpp"
+#include "perfmodel/predictors/detail/collective_model.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
     python3 tests/structure/include_graph.py [--most-up N] [--most-circles N] [--counts]
 
 Arrows point down: graph <- predictors <- perfmodel <- cli, with schedule and plot below the library;
-kernels_bench stands beside the program. Sources and their headers count as one file, so that a circle
+the program of kernels_bench stands beside the CLI. Sources and their headers count as one file, so that a circle
 of headers cannot hide behind their sources. --counts prints what the tree is made of. The limits
 (default 0) are for a tree that is on its way: what is there may go, nothing may come.
 """
@@ -24,12 +24,13 @@ BELOW = {
     "graph": set(),
     "perfmodel/plot": {"graph"},
     "perfmodel/schedule": {"graph"},
-    "predictors": {"graph", "perfmodel/plot"},
+    "predictors": {"graph"},
     "perfmodel": {"graph", "predictors", "perfmodel/schedule", "perfmodel/plot"},
     "perfmodel/mpi": {"graph", "predictors", "perfmodel"},
     "perfmodel/cli": {"graph", "predictors", "perfmodel", "perfmodel/schedule", "perfmodel/plot",
                       "perfmodel/mpi"},
-    "kernels_bench": {"graph", "predictors", "perfmodel/cli"},
+    "kernels_bench": {"graph", "predictors"},
+    "kernels_bench/program": {"graph", "predictors", "perfmodel", "perfmodel/cli", "kernels_bench"},
 }
 # Where a quoted path may begin, beside the folder of the file itself.
 SEARCH = ["", "graph/include", "predictors/include", "perfmodel/include", "perfmodel/schedule/include",

@@ -6,8 +6,6 @@
 #include <atomic>
 #include <cstring>
 
-#include "perfmodel/detail/output_file.hpp"
-
 namespace perfmodel {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "rewrite/resize/call.hpp"
 #include "rewrite/resize/recording.hpp"
 #include "rewrite/resize/seeds.hpp"
 
@@ -85,7 +86,7 @@ Result<SizePlan> SizePlan::make(ExecutionGraph graph, bool batch, std::int64_t c
   made->graph = std::move(graph);
   made->symbol = batch ? resize::Symbol::kBatch : resize::Symbol::kSequence;
   made->given = current;
-  resize::Tracker scout(made->graph, {});
+  resize::Tracker scout(made->graph, resize::rules_of(made->graph), {});
   if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
   auto seeds = resize::find_seeds(made->graph, scout.externals(), made->symbol, current);
   if (!seeds) return Unexpected{seeds.error()};

@@ -9,55 +9,6 @@ namespace perfmodel {
 
 using TaskId = TaskGraph::TaskId;
 
-TaskId TaskGraph::add_task(std::int32_t lane, double duration_us, double lane_gap_us,
-                           std::int32_t op, std::int32_t term) {
-  PERFMODEL_CHECK(lane >= kNoLane);
-  const auto id = static_cast<TaskId>(duration_us_.size());
-  duration_us_.push_back(duration_us);
-  lane_gap_us_.push_back(lane_gap_us);
-  lane_.push_back(lane);
-  op_.push_back(op);
-  term_.push_back(term);
-  if (lane == kNoLane) {
-    lane_previous_.push_back(-1);
-    return id;
-  }
-  if (static_cast<std::size_t>(lane) >= lane_tail_.size()) {
-    lane_tail_.resize(static_cast<std::size_t>(lane) + 1, -1);
-  }
-  TaskId& tail = lane_tail_[static_cast<std::size_t>(lane)];
-  lane_previous_.push_back(tail);
-  tail = id;
-  return id;
-}
-
-std::int32_t TaskGraph::add_edge(TaskId from, TaskId to, double lag_us, EdgeKind kind) {
-  if (from < 0) return -1;
-  const auto count = static_cast<TaskId>(size());
-  PERFMODEL_CHECK(from < count && to >= 0 && to < count);
-  forward_only_ &= from < to;
-  sorted_by_target_ &= edges_.empty() || edges_.back().to <= to;
-  if (kind == EdgeKind::kInferred) inferred_.push_back(static_cast<std::int32_t>(edges_.size()));
-  edges_.push_back({from, to, lag_us});
-  return static_cast<std::int32_t>(edges_.size()) - 1;
-}
-
-TaskId TaskGraph::last_on_lane(std::int32_t lane) const {
-  return lane >= 0 && static_cast<std::size_t>(lane) < lane_tail_.size()
-             ? lane_tail_[static_cast<std::size_t>(lane)]
-             : -1;
-}
-
-void TaskGraph::reserve(std::size_t tasks) {
-  duration_us_.reserve(tasks);
-  lane_gap_us_.reserve(tasks);
-  lane_.reserve(tasks);
-  op_.reserve(tasks);
-  term_.reserve(tasks);
-  lane_previous_.reserve(tasks);
-  edges_.reserve(tasks);
-}
-
 namespace {
 
 // The start of a task: of its lane and of each edge, the latest; of equal ones, the first.
@@ -74,28 +25,6 @@ struct Start {
 
 }  // namespace
 
-Result<void> TaskGraph::check_times() const {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const auto name = [&](std::size_t task) {
-    return "task " + std::to_string(task) + " of op " + std::to_string(op_[task]);
-  };
-  for (std::size_t i = 0; i < size(); ++i) {
-    if (duration_us_[i] >= 0 && duration_us_[i] < kInfinity && lane_gap_us_[i] < kInfinity)
-      continue;
-    return fail(ErrorCode::kImpossible,
-                "expected a finite duration of at least 0 us and a finite gap, found " +
-                    std::to_string(duration_us_[i]) + " and " + std::to_string(lane_gap_us_[i]) +
-                    " for " + name(i));
-  }
-  for (const Edge& edge : edges_) {
-    if (edge.lag_us < kInfinity) continue;
-    return fail(ErrorCode::kImpossible, "expected a finite lag, found " +
-                                            std::to_string(edge.lag_us) + " before " +
-                                            name(static_cast<std::size_t>(edge.to)));
-  }
-  return {};
-}
-
 Result<Schedule> run_schedule(const TaskGraph& graph) {
   Schedule schedule;
   if (auto done = run_schedule(graph, schedule); !done) return Unexpected{done.error()};
@@ -109,9 +38,9 @@ Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule) {
   schedule.end_us.resize(count);
   schedule.bound_by.resize(count);
   schedule.dropped_edges = 0;
-  const double* const gap = graph.lane_gap_us_.data();
-  const double* const duration = graph.duration_us_.data();
-  const TaskId* const lane_previous = graph.lane_previous_.data();
+  const double* const gap = graph.lane_gaps_us().data();
+  const double* const duration = graph.durations_us().data();
+  const TaskId* const lane_previous = graph.lane_previous().data();
   double* const ends = schedule.end_us.data();
 
   const auto from_lane = [&](std::size_t i) {
@@ -127,10 +56,10 @@ Result<void> run_schedule(const TaskGraph& graph, Schedule& schedule) {
     schedule.bound_by[i] = start.bound_by;
   };
 
-  if (graph.forward_only_ && graph.sorted_by_target_) {
+  if (graph.forward_only() && graph.sorted_by_target()) {
     // Edges lie in the order of their targets: everything is read once, front to back.
-    const auto* edge = graph.edges_.data();
-    const auto* const end = edge + graph.edges_.size();
+    const auto* edge = graph.edge_list().data();
+    const auto* const end = edge + graph.edges();
     for (std::size_t i = 0; i < count; ++i) {
       Start start = from_lane(i);
       for (; edge != end && edge->to == static_cast<TaskId>(i); ++edge) {
@@ -164,12 +93,14 @@ Result<std::vector<double>> slack_us(const TaskGraph& graph, const Schedule& sch
   latest[static_cast<std::size_t>(target)] = schedule.end_us[static_cast<std::size_t>(target)];
   for (std::size_t position = graph.size(); position-- > 0;) {
     const std::size_t i = order->task(position);
-    const double latest_start = latest[i] - graph.duration_us_[i];
+    const double latest_start = latest[i] - graph.durations_us()[i];
     const auto hold = [&](TaskId from, double lag) {
       double& end = latest[static_cast<std::size_t>(from)];
       end = std::min(end, latest_start - lag);
     };
-    if (graph.lane_previous_[i] >= 0) hold(graph.lane_previous_[i], graph.lane_gap_us_[i]);
+    if (const TaskId previous = graph.lane_previous()[i]; previous >= 0) {
+      hold(previous, graph.lane_gaps_us()[i]);
+    }
     for (const auto& edge : order->incoming(i)) hold(edge.from, edge.lag_us);
   }
   for (std::size_t i = 0; i < latest.size(); ++i) {

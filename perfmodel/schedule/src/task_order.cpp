@@ -1,24 +1,26 @@
 #include "task_order.hpp"
 
+#include <string>
+
 namespace perfmodel {
 
 using TaskId = TaskGraph::TaskId;
 
 Result<TaskOrder> TaskOrder::find(const TaskGraph& graph) {
   TaskOrder found(graph);
-  if (!graph.forward_only_) {
+  if (!graph.forward_only()) {
     if (auto sorted = found.sort(graph); !sorted) return Unexpected{sorted.error()};
   }
   return found;
 }
 
 TaskOrder::TaskOrder(const TaskGraph& graph) : first_(graph.size() + 1, 0) {
-  for (const auto& edge : graph.edges_) ++first_[static_cast<std::size_t>(edge.to) + 1];
+  for (const auto& edge : graph.edge_list()) ++first_[static_cast<std::size_t>(edge.to) + 1];
   for (std::size_t i = 0; i < graph.size(); ++i) first_[i + 1] += first_[i];
-  incoming_.resize(graph.edges_.size());
+  incoming_.resize(graph.edges());
   std::vector<std::int32_t> next(first_.begin(), first_.end() - 1);
-  for (std::size_t e = 0; e < graph.edges_.size(); ++e) {
-    const auto& edge = graph.edges_[e];
+  for (std::size_t e = 0; e < graph.edges(); ++e) {
+    const auto& edge = graph.edge_list()[e];
     incoming_[static_cast<std::size_t>(next[static_cast<std::size_t>(edge.to)]++)] = {
         edge.from, static_cast<std::int32_t>(e), edge.lag_us};
   }
@@ -36,8 +38,8 @@ struct Outgoing {
   std::vector<Entry> entries;
 };
 
-template <class Edges>
-Outgoing outgoing_of(const Edges& edges, const std::vector<TaskId>& lane_previous) {
+Outgoing outgoing_of(std::span<const TaskGraph::Edge> edges,
+                     std::span<const TaskId> lane_previous) {
   const std::size_t count = lane_previous.size();
   Outgoing out;
   out.first.assign(count + 1, 0);
@@ -66,11 +68,11 @@ Outgoing outgoing_of(const Edges& edges, const std::vector<TaskId>& lane_previou
 // on.
 Result<void> TaskOrder::sort(const TaskGraph& graph) {
   const std::size_t count = graph.size();
-  const Outgoing outgoing = outgoing_of(graph.edges_, graph.lane_previous_);
+  const Outgoing outgoing = outgoing_of(graph.edge_list(), graph.lane_previous());
   open_.assign(count, 0);
   order_.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    open_[i] = first_[i + 1] - first_[i] + (graph.lane_previous_[i] >= 0 ? 1 : 0);
+    open_[i] = first_[i + 1] - first_[i] + (graph.lane_previous()[i] >= 0 ? 1 : 0);
     if (open_[i] == 0) order_.push_back(static_cast<TaskId>(i));
   }
   for (std::size_t next = 0;;) {
@@ -88,7 +90,7 @@ Result<void> TaskOrder::sort(const TaskGraph& graph) {
     for (std::int32_t e : *edges) {
       is_dropped_[static_cast<std::size_t>(e)] = true;
       ++dropped_;
-      const TaskId to = graph.edges_[static_cast<std::size_t>(e)].to;
+      const TaskId to = graph.edge_list()[static_cast<std::size_t>(e)].to;
       if (--open_[static_cast<std::size_t>(to)] == 0) order_.push_back(to);
     }
   }
@@ -103,9 +105,9 @@ Result<std::vector<std::int32_t>> TaskOrder::break_cycle(const TaskGraph& graph)
   if (placed_.empty()) {
     placed_.assign(graph.size(), false);
     visited_.assign(graph.size(), -1);
-    is_inferred_.assign(graph.edges_.size(), false);
-    is_dropped_.assign(graph.edges_.size(), false);
-    for (std::int32_t e : graph.inferred_) is_inferred_[static_cast<std::size_t>(e)] = true;
+    is_inferred_.assign(graph.edges(), false);
+    is_dropped_.assign(graph.edges(), false);
+    for (std::int32_t e : graph.inferred_edges()) is_inferred_[static_cast<std::size_t>(e)] = true;
   }
   for (; marked_ < order_.size(); ++marked_) {
     placed_[static_cast<std::size_t>(order_[marked_])] = true;
@@ -125,7 +127,7 @@ Result<std::vector<std::int32_t>> TaskOrder::break_cycle(const TaskGraph& graph)
   while (visited_[static_cast<std::size_t>(at)] < 0) {
     visited_[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(walk_.size());
     walk_.push_back({at});
-    TaskId before = graph.lane_previous_[static_cast<std::size_t>(at)];
+    TaskId before = graph.lane_previous()[static_cast<std::size_t>(at)];
     if (before >= 0 && placed_[static_cast<std::size_t>(before)]) before = -1;
     // Certain edges first: a cycle made of them is an error anyway.
     for (const auto& [from, e, lag] : incoming(static_cast<std::size_t>(at))) {

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "perfmodel/detail/schedule.hpp"
+#include "perfmodel/detail/task_graph.hpp"
 
 namespace perfmodel {
 

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "perfmodel/overheads.hpp"
+#include "perfmodel/detail/overhead_table.hpp"
 
 namespace perfmodel {
 

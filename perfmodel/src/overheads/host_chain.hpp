@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/call_waits.hpp"
-#include "perfmodel/overheads.hpp"
+#include "perfmodel/detail/overhead_table.hpp"
 
 namespace perfmodel {
 

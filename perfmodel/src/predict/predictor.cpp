@@ -18,7 +18,7 @@
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
-#include "perfmodel/predictors/detail/collectives.hpp"
+#include "perfmodel/predictors/detail/collective_model.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "predict_with.hpp"
 #include "program/data_parallel_graph.hpp"

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "core/parameter_gradients.hpp"
-#include "perfmodel/predictors/detail/collectives.hpp"
+#include "perfmodel/predictors/detail/collective_model.hpp"
 
 namespace perfmodel {
 namespace {

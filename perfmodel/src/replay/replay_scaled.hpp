@@ -2,7 +2,9 @@
 
 #include <functional>
 
-#include "perfmodel/replay.hpp"
+#include "perfmodel/detail/replay_options.hpp"
+#include "perfmodel/detail/replay_result.hpp"
+#include "perfmodel/result.hpp"
 
 namespace perfmodel {
 

@@ -7,10 +7,10 @@
 
 #include "core/call_waits.hpp"
 #include "device_starts.hpp"
+#include "perfmodel/detail/replay_options.hpp"
 #include "perfmodel/detail/schedule.hpp"
 #include "perfmodel/graph/detail/trace_ops.hpp"
 #include "perfmodel/graph/trace.hpp"
-#include "perfmodel/replay.hpp"
 
 namespace perfmodel {
 

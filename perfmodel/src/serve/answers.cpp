@@ -1,7 +1,6 @@
 #include "answers.hpp"
 
 #include "base/secrets.hpp"
-#include "service.hpp"
 
 namespace perfmodel::serve {
 namespace {

@@ -18,5 +18,7 @@ Json explanation_json(const Explanation& explanation);
 std::string result_line(const std::string& id, const Json& result);
 /// The message is plain text without secrets, whatever the request or a file held.
 std::string error_line(const std::string& id, const std::string& code, const std::string& message);
+/// The same of a request that nobody has read: `"id":null`.
+std::string error_line(const char* code, const std::string& message);
 
 }  // namespace perfmodel::serve

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "answers.hpp"
 #include "client.hpp"
 #include "listener.hpp"
 

@@ -58,7 +58,4 @@ class Service {
   std::unique_ptr<State> state_;
 };
 
-/// `{"id":null,"error":{"code":...,"message":...}}`
-std::string error_line(const char* code, const std::string& message);
-
 }  // namespace perfmodel::serve

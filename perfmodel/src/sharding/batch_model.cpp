@@ -100,38 +100,6 @@ struct BatchModel::JobLoad {
   ShardLoad at_home;  // of every rank, for its own samples
 };
 
-std::string_view to_string(BatchPart part) {
-  switch (part) {
-    case BatchPart::kIdExchange:
-      return "id exchange";
-    case BatchPart::kPrefetch:
-      return "prefetch from host memory";
-    case BatchPart::kLookupForward:
-      return "lookup forward";
-    case BatchPart::kVectorExchange:
-      return "vector exchange";
-    case BatchPart::kBottomForward:
-      return "bottom MLP forward";
-    case BatchPart::kTopForward:
-      return "interaction and top MLP forward";
-    case BatchPart::kTopBackward:
-      return "interaction and top MLP backward";
-    case BatchPart::kGradientExchange:
-      return "gradient exchange";
-    case BatchPart::kBottomBackward:
-      return "bottom MLP backward";
-    case BatchPart::kLookupBackward:
-      return "lookup backward and update";
-    case BatchPart::kAllReduce:
-      return "all-reduce";
-    case BatchPart::kDenseOptimizer:
-      return "dense optimizer";
-    case BatchPart::kCount:
-      break;
-  }
-  return "";
-}
-
 Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
                                     const Topology& topology, const BatchOptions& options) {
   if (!study.world || !study.batch_per_rank || *study.world < 1 || *study.batch_per_rank < 1) {

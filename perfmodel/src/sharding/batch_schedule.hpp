@@ -1,7 +1,7 @@
 #pragma once
 
 #include "perfmodel/result.hpp"
-#include "perfmodel/sharding/detail/batch_model.hpp"
+#include "perfmodel/sharding/detail/batch_time.hpp"
 
 namespace perfmodel::sharding {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan_search_local.hpp"
+#include "plan_search_random.hpp"
 #include "plan_search_ranks.hpp"
 
 namespace perfmodel::sharding::search {

@@ -9,7 +9,7 @@
 
 #include "part_file.hpp"
 #include "perfmodel/predictor.hpp"
-#include "perfmodel/sweep/run_sweep.hpp"
+#include "perfmodel/sweep/detail/sweep_options.hpp"
 #include "row_maker.hpp"
 #include "sweep_points.hpp"
 #include "work_list.hpp"

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "files/json_file.hpp"
-#include "known_gpu.hpp"
 
 namespace perfmodel {
 namespace {

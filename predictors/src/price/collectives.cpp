@@ -5,9 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "price/kernels/collective.hpp"
-#include "price/kernels/terms.hpp"
-
 namespace perfmodel {
 namespace {
 
@@ -204,39 +201,6 @@ Terms tuned_terms(const Topology& topology, const CollectiveQuery& query) {
   return {.latency = (terms.latency + kLaunchUs) / 2, .wire = terms.wire / 2};
 }
 
-/// Nodes of which ranks take part: the ranks of a job fill its nodes one by one.
-int nodes_of(std::span<const std::int64_t> ranks, const Topology& topology) {
-  std::vector<std::int64_t> nodes;
-  for (std::int64_t rank : ranks) nodes.push_back(rank / topology.gpus_per_node);
-  std::ranges::sort(nodes);
-  return static_cast<int>(std::unique(nodes.begin(), nodes.end()) - nodes.begin());
-}
-
-Price to_price(const CollectiveTime& result) {
-  Price price = terms::make_price(0, result.wire.count(), result.latency.count(),
-                                  result.in_range ? "collective-curve" : "collective-nccl", 0.3);
-  price.bound = result.bound;
-  price.in_range = result.in_range;
-  if (result.in_range) {  // most measured points lie within 10 % of the curve
-    price.low = 0.9 * price.time;
-    price.high = 1.1 * price.time;
-  }
-  return price;
-}
-
-class TopologyCollective final : public KernelModel {
- public:
-  TopologyCollective(Topology topology, const CollectiveOptions& options)
-      : topology_(std::move(topology)), options_(options) {}
-  Price price(const KernelWork& work, const Gpu& gpu) const override {
-    return kernels::price_collective(work, gpu, topology_, options_);
-  }
-
- private:
-  Topology topology_;
-  CollectiveOptions options_;
-};
-
 }  // namespace
 
 NcclTuningInput nccl_tuning_input(const Topology& topology, const CollectiveQuery& query,
@@ -376,47 +340,4 @@ Result<CollectiveTime> all_to_all_v_time(const Topology& topology, int nodes,
                          worst_rank, options);
 }
 
-std::unique_ptr<KernelModel> make_collective_model(Topology topology,
-                                                   const CollectiveOptions& options) {
-  return std::make_unique<TopologyCollective>(std::move(topology), options);
-}
-
-namespace kernels {
-
-Price price_collective(const KernelWork& work, const Gpu& gpu, const Topology& topology,
-                       const CollectiveOptions& options) {
-  const auto* shape = std::get_if<CollectiveShape>(&work.shape);
-  const bool known = shape && shape->world_size > 0;
-  const auto kind = shape ? collective_kind(shape->kind) : std::nullopt;
-  CollectiveQuery query{.kind = kind.value_or(CollectiveKind::kAllReduce)};
-  query.ranks = known ? static_cast<int>(std::min<std::int64_t>(shape->world_size, 1 << 24))
-                      : topology.gpus_per_node;
-  query.bytes = query.kind == CollectiveKind::kAllReduce
-                    ? work.bytes_read
-                    : std::max(work.bytes_read, work.bytes_written);
-  if (query.kind == CollectiveKind::kSend || query.kind == CollectiveKind::kRecv) query.ranks = 2;
-  if (query.ranks <= 1) {  // NCCL still launches a kernel that copies (nothing in place)
-    return terms::make_price(0, 0,
-                             terms::empty_kernel_us(gpu) + 2 * terms::kConstants.dram_latency_us,
-                             "collective-nccl", 0.3);
-  }
-  const bool told = shape && static_cast<int>(shape->ranks.size()) == query.ranks;
-  query.nodes = told ? nodes_of(shape->ranks, topology)
-                     : (query.ranks + topology.gpus_per_node - 1) / topology.gpus_per_node;
-  Topology fitting;  // a copy only where the topology cannot hold the group
-  const Topology* used = &topology;
-  if (query.nodes > 1 && !topology.nic) {
-    fitting = topology;
-    fitting.gpus_per_node = query.ranks;
-    query.nodes = 1;
-    used = &fitting;
-  }
-  const auto result = collective_time(*used, query, options);
-  PERFMODEL_CHECK(result.has_value());  // every count fits by now
-  Price price = to_price(*result);
-  price.in_range &= known && kind.has_value() && used == &topology;
-  return price;
-}
-
-}  // namespace kernels
 }  // namespace perfmodel

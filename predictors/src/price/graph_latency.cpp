@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "files/csv_file.hpp"
-#include "gpu/known_gpu.hpp"
+#include "perfmodel/predictors/gpu.hpp"
 
 namespace perfmodel {
 namespace {

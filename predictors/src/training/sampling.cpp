@@ -18,15 +18,7 @@ constexpr std::size_t kRowsPerCentre = 4;
 constexpr int kIterations = 25;
 constexpr Index kBlock = 256;  // rows per matrix product, which then stays in the cache
 
-// The distributions of <random> differ between standard libraries; these two do not.
-std::size_t below(Random& random, std::size_t limit) {
-  const std::uint64_t range = limit;
-  const std::uint64_t accepted = Random::max() - Random::max() % range;
-  std::uint64_t draw = random();
-  while (draw >= accepted) draw = random();
-  return static_cast<std::size_t>(draw % range);
-}
-
+// As in random_sample.cpp: alike on every machine.
 double share(Random& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
 
 FeatureRows standardised(const Eigen::Ref<const FeatureRows>& features) {
@@ -50,7 +42,7 @@ FeatureRows standardised(const Eigen::Ref<const FeatureRows>& features) {
 /// Up to k centres: fewer if there are fewer different rows.
 FeatureRows seeded_centres(const FeatureRows& rows, Index k, Random& random) {
   FeatureRows centres(k, rows.cols());
-  Index chosen = static_cast<Index>(below(random, static_cast<std::size_t>(rows.rows())));
+  Index chosen = static_cast<Index>(random_below(random, static_cast<std::size_t>(rows.rows())));
   centres.row(0) = rows.row(chosen);
   Eigen::VectorXd distance = (rows.rowwise() - centres.row(0)).rowwise().squaredNorm();
   for (Index centre = 1; centre < k; ++centre) {
@@ -112,16 +104,6 @@ FeatureRows kmeans_centres(const FeatureRows& rows, Index k, Random& random) {
 }
 
 }  // namespace
-
-std::vector<std::size_t> random_sample(std::size_t n, std::size_t k, std::uint64_t seed) {
-  std::vector<std::size_t> rows(n);
-  std::iota(rows.begin(), rows.end(), std::size_t{0});
-  Random random(seed);
-  k = std::min(k, n);
-  for (std::size_t i = 0; i < k; ++i) std::swap(rows[i], rows[i + below(random, n - i)]);
-  rows.resize(k);
-  return rows;
-}
 
 Result<std::vector<std::size_t>> kmeans_sample(const Eigen::Ref<const FeatureRows>& features,
                                                std::size_t k, std::uint64_t seed) {

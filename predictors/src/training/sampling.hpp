@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/random_sample.hpp"
 #include "perfmodel/result.hpp"
 
 /// Which k of n rows to measure on a device that is new (few-shot calibration).
@@ -12,10 +13,6 @@ namespace perfmodel {
 
 /// One row per candidate.
 using FeatureRows = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
-/// min(k, n) different rows, each set of rows equally likely, in the order they are drawn. Equal on
-/// every machine, and a smaller k gives the beginning of the same list: curves over k are nested.
-std::vector<std::size_t> random_sample(std::size_t n, std::size_t k, std::uint64_t seed);
 
 /// min(k, n) different rows that cover the features, ascending: of k-means clusters the row nearest
 /// to each centre. Columns are standardised (mean 0, deviation 1; constant ones do not count), so

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "accuracy.hpp"
+#include "base/accuracy.hpp"
 #include "fit.hpp"
 #include "tables/kernel_table.hpp"
 

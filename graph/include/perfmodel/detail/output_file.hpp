@@ -38,8 +38,4 @@ class OutputFile {
   std::unique_ptr<State> state_;
 };
 
-/// Removes what `OutputFile`s have written and not yet named. For signal handlers that end the
-/// process: safe there, on any thread. At most 1024 files at once are looked after.
-void remove_temporary_files() noexcept;
-
 }  // namespace perfmodel

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph_reduction.hpp"
+#include "graph_views.hpp"
 #include "memory.hpp"
 #include "perfmodel/result.hpp"
-#include "reduction.hpp"
 #include "sparse.hpp"
-#include "views.hpp"
 
 namespace perfmodel {
 

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "sparse.hpp"
-
 namespace perfmodel {
 TensorRef wrapped_number(GraphBuilder& graph, DType dtype) {
   return graph.new_tensor(dtype, graph.cpu(), {});
@@ -98,6 +96,24 @@ TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t s
   graph.end_op({made});
   return made;
 }
+
+namespace {
+// No entries are left.
+void zero_sparse(GraphBuilder& graph, TensorRef sparse, std::int64_t sequence) {
+  const Shape shape = graph.shape(sparse);
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  graph.begin_op("aten::zero_", {sparse}, sequence);
+  graph.begin_op("aten::zeros.out", {shape, sparse});
+  graph.begin_op("aten::sparse_resize_and_clear_", {sparse, shape, rank, 0});
+  const TensorRef indices = empty(graph, DType::kInt64, {rank, 0});
+  const TensorRef values = empty(graph, graph.dtype(sparse), {0});
+  graph.end_op({sparse});
+  graph.end_op({sparse});
+  graph.leaf_op("aten::_coalesced_", {sparse, true}, {sparse});
+  graph.end_op({sparse});
+  graph.set_sparse_parts(sparse, indices, values);
+}
+}  // namespace
 
 void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   if (graph.is_sparse(x)) return zero_sparse(graph, x, sequence);
@@ -233,10 +249,6 @@ TensorRef tensor_of_list(GraphBuilder& graph, DType dtype, Device device, std::i
   graph.end_op();
   graph.end_op({made});
   return made;
-}
-
-TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking) {
-  return to_device(tape.graph(), host, non_blocking, tape.sequence());
 }
 
 TensorRef to_device(GraphBuilder& graph, TensorRef host, bool non_blocking, std::int64_t sequence) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "autograd_tape.hpp"
+#include "graph_builder.hpp"
 
 namespace perfmodel {
 
@@ -45,7 +45,6 @@ TensorRef tensor_of_list(GraphBuilder& graph, DType dtype, Device device, std::i
                          std::int64_t sequence);
 
 /// `x.to(device)` of a tensor without gradient in host memory.
-TensorRef to_device(AutogradTape& tape, TensorRef host, bool non_blocking);
 TensorRef to_device(GraphBuilder& graph, TensorRef host, bool non_blocking, std::int64_t sequence);
 
 }  // namespace perfmodel

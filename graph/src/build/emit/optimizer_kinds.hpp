@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "optimizers.hpp"
+#include "optimizer_settings.hpp"
 
 namespace perfmodel {
 

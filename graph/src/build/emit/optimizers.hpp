@@ -1,49 +1,10 @@
 #pragma once
 
-#include <string_view>
 #include <vector>
 
-#include "graph_builder.hpp"
-#include "perfmodel/graph/training_options.hpp"
-#include "perfmodel/result.hpp"
+#include "optimizer_settings.hpp"
 
 namespace perfmodel {
-
-/// "SGD", "AdamW", ...: what PyTorch calls it in the labels of step and zero_grad.
-std::string_view optimizer_class(TrainingOptions::Optimizer optimizer);
-
-/// What one step does to one parameter. State that does not exist yet is made on the way.
-struct ParameterUpdate {
-  TensorRef parameter, gradient;
-  TensorRef step;    ///< counter of Adagrad and Adam: on the CPU, for fused steps with the rest
-  TensorRef first;   ///< momentum buffer, Adagrad's sum, Adam's mean
-  TensorRef second;  ///< Adam's mean of squares
-};
-
-/// Numbers of a step; they stand in the arguments of its ops alone.
-struct OptimizerSettings {
-  TrainingOptions::Optimizer optimizer = TrainingOptions::Optimizer::kSgd;
-  /// kDefault is what this PyTorch does on this device.
-  TrainingOptions::Implementation implementation = TrainingOptions::Implementation::kDefault;
-  double learning_rate = 0.01, weight_decay = 0;
-  double momentum = 0.9, beta1 = 0.9, beta2 = 0.999, eps = 0;
-  double steps = 4;  ///< the counter behind this step; Adam's corrections follow from it
-
-  friend bool operator==(const OptimizerSettings&, const OptimizerSettings&) = default;
-};
-
-/// With PyTorch's default numbers; SGD learns at 0.01.
-OptimizerSettings optimizer_settings(TrainingOptions::Optimizer optimizer,
-                                     TrainingOptions::Implementation implementation);
-
-TrainingOptions::Implementation resolved(TrainingOptions::Implementation implementation,
-                                         const PyTorch& pytorch);
-
-/// Fails where this PyTorch has no such step: fused ones on a CPU, of Adagrad, of SGD before 2.3,
-/// of AdamW before 2.0.
-Result<void> check_optimizer(TrainingOptions::Optimizer optimizer,
-                             TrainingOptions::Implementation implementation,
-                             const PyTorch& pytorch);
 
 /// What happens inside Optimizer.step. Parameters whose gradient does not exist are passed over. A
 /// sparse gradient needs the loop, whatever the settings say; only plain SGD takes one.

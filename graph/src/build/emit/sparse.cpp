@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "graph_views.hpp"
 #include "memory.hpp"
-#include "views.hpp"
 
 namespace perfmodel {
 TensorRef sparse_coo_tensor(GraphBuilder& graph, TensorRef indices, TensorRef values, Shape shape) {
@@ -52,21 +52,6 @@ TensorRef share_sparse(GraphBuilder& graph, TensorRef sparse) {
   const TensorRef values = values_of(graph, sparse);
   const TensorRef indices = indices_of(graph, sparse);
   return sparse_coo_tensor(graph, indices, values, graph.shape(sparse));
-}
-
-void zero_sparse(GraphBuilder& graph, TensorRef sparse, std::int64_t sequence) {
-  const Shape shape = graph.shape(sparse);
-  const auto rank = static_cast<std::int64_t>(shape.size());
-  graph.begin_op("aten::zero_", {sparse}, sequence);
-  graph.begin_op("aten::zeros.out", {shape, sparse});
-  graph.begin_op("aten::sparse_resize_and_clear_", {sparse, shape, rank, 0});
-  const TensorRef indices = empty(graph, DType::kInt64, {rank, 0});
-  const TensorRef values = empty(graph, graph.dtype(sparse), {0});
-  graph.end_op({sparse});
-  graph.end_op({sparse});
-  graph.leaf_op("aten::_coalesced_", {sparse, true}, {sparse});
-  graph.end_op({sparse});
-  graph.set_sparse_parts(sparse, indices, values);
 }
 
 namespace {

@@ -7,8 +7,6 @@ namespace perfmodel {
 TensorRef sparse_coo_tensor(GraphBuilder& graph, TensorRef indices, TensorRef values, Shape shape);
 /// A second sparse tensor with the indices and values of `sparse`, as AccumulateGrad makes it.
 TensorRef share_sparse(GraphBuilder& graph, TensorRef sparse);
-/// zero_() of a sparse tensor: no entries are left.
-void zero_sparse(GraphBuilder& graph, TensorRef sparse, std::int64_t sequence = -1);
 /// Adds `other` to a sparse tensor without entries.
 void add_to_empty_sparse(GraphBuilder& graph, TensorRef empty_sparse, TensorRef other);
 TensorRef indices_of(GraphBuilder& graph, TensorRef sparse);

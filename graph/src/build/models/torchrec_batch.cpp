@@ -170,7 +170,9 @@ Batch batch_on_device(GraphBuilder& graph, const RandomBatchShape& shape) {
 }
 
 void copy_random_batch(AutogradTape& tape, const RandomBatchShape& shape) {
-  for (TensorRef x : RandomBatch(tape, shape).make().tensors()) to_device(tape, x, true);
+  for (TensorRef x : RandomBatch(tape, shape).make().tensors()) {
+    to_device(tape.graph(), x, true, tape.sequence());
+  }
 }
 
 void record_stream(AutogradTape& tape, const std::vector<TensorRef>& tensors) {

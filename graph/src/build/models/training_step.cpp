@@ -33,7 +33,8 @@ TensorRef TrainingStep::adopt_parameter(TensorRef made, bool sparse_gradient) {
 TensorRef TrainingStep::input(DType dtype, Shape shape) {
   if (options_.resident_input) return graph_.new_tensor(dtype, std::move(shape));
   const TensorRef host = graph_.new_tensor(dtype, graph_.cpu(), std::move(shape));
-  return options_.pytorch.on_gpu() ? to_device(tape_, host, options_.pinned_input) : host;
+  if (!options_.pytorch.on_gpu()) return host;
+  return to_device(tape_.graph(), host, options_.pinned_input, tape_.sequence());
 }
 
 ExecutionGraph TrainingStep::run(const Parts& parts) {

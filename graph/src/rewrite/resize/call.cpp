@@ -139,7 +139,21 @@ Rule find_rule(std::string_view name) {
   return rule->second;
 }
 
-Dim constant(std::int64_t size) { return {.size = size}; }
+ApplyRule rules_of(const ExecutionGraph& graph) {
+  return [&graph, rules = std::vector<std::optional<Rule>>(graph.names.size())](
+             Tracker& tracker, std::int32_t index) mutable {
+    const Node& node = graph.nodes[static_cast<std::size_t>(index)];
+    std::optional<Rule>& rule = rules[node.name];
+    if (!rule) rule = find_rule(graph.name(node));
+    std::vector<std::optional<Layout>> given;
+    if (*rule) {
+      Call call(tracker, index);
+      (*rule)(call);
+      given = call.take();
+    }
+    return given;
+  };
+}
 
 Dim plus(Dim dim, std::int64_t number) {
   dim.size += number;

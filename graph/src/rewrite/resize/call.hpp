@@ -75,6 +75,8 @@ struct NamedRule {
 
 /// Rule of an op by the op's name; null: none.
 Rule find_rule(std::string_view name);
+/// Looks each name of the graph up once. The graph must live as long.
+ApplyRule rules_of(const ExecutionGraph& graph);
 std::span<const NamedRule> view_rules();
 std::span<const NamedRule> creation_rules();
 std::span<const NamedRule> compute_rules();
@@ -82,7 +84,6 @@ std::span<const NamedRule> lookup_rules();
 
 // Shared by rules.
 Dim plus(Dim dim, std::int64_t constant);
-Dim constant(std::int64_t size);
 /// The product of dimensions that lie one behind the other.
 Dim merged(Call& call, const Dims& dims);
 std::int64_t axis(std::int64_t dim, std::size_t rank);

@@ -26,6 +26,9 @@ struct Dim {
 };
 using Dims = std::vector<Dim>;
 
+/// A dimension that does not change.
+inline Dim constant(std::int64_t size) { return {.size = size}; }
+
 /// A number before and after.
 struct Change {
   std::int64_t was = 0;

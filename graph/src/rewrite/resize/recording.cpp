@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "call.hpp"
+
 namespace perfmodel::resize {
 namespace {
 
@@ -111,7 +113,7 @@ bool answer(Asked asked, std::int64_t a, std::int64_t b) {
 std::optional<Recording> Recording::make(const ExecutionGraph& graph, Seeds seeds,
                                          const std::vector<External>& externals) {
   Tape tape;
-  Tracker tracker(graph, std::move(seeds), externals, &tape);
+  Tracker tracker(graph, rules_of(graph), std::move(seeds), externals, &tape);
   if (!tracker.run()) return {};
   const auto edits = tracker.edits();
   if (!edits || !one_way_each(tape, edits->integers)) return {};

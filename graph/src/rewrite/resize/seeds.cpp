@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "call.hpp"
+
 namespace perfmodel::resize {
 namespace {
 
@@ -157,7 +159,7 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
 }
 
 Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol) {
-  Tracker scout(graph, {});
+  Tracker scout(graph, rules_of(graph), {});
   if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
   const auto seeds = find_seeds(graph, scout.externals(), symbol, 0);
   if (!seeds) return Unexpected{seeds.error()};
@@ -170,7 +172,7 @@ Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected a {} from 1 to 2^40, found {}", word(symbol), wanted));
   }
-  Tracker scout(graph, {});
+  Tracker scout(graph, rules_of(graph), {});
   if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
   auto seeds = inputs.empty() ? find_seeds(graph, scout.externals(), symbol, given)
                               : named_seeds(graph, scout.externals(), given, inputs);
@@ -178,7 +180,7 @@ Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::
   seeds->now = wanted;
   const std::int64_t was = seeds->was;
   if (seeds->was == seeds->now) return graph;
-  Tracker tracker(graph, std::move(*seeds), scout.externals());
+  Tracker tracker(graph, rules_of(graph), std::move(*seeds), scout.externals());
   if (auto tracked = tracker.run(); !tracked) {
     const bool ambiguous = symbol == Symbol::kBatch && tracker.contradicts();
     if (!ambiguous) return Unexpected{tracked.error()};

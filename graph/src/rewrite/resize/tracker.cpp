@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "call.hpp"
 #include "ops/catalogue.hpp"
 
 namespace perfmodel::resize {
@@ -45,9 +44,10 @@ std::vector<std::int32_t> last_below(const ExecutionGraph& graph) {
 
 }  // namespace
 
-Tracker::Tracker(const ExecutionGraph& graph, Seeds seeds, std::vector<External> externals,
-                 Tape* tape)
+Tracker::Tracker(const ExecutionGraph& graph, ApplyRule apply_rule, Seeds seeds,
+                 std::vector<External> externals, Tape* tape)
     : graph_(graph),
+      apply_rule_(std::move(apply_rule)),
       seeds_(std::move(seeds)),
       tape_(tape),
       last_below_(last_below(graph)),
@@ -318,17 +318,7 @@ void Tracker::enter(std::int32_t index) {
   if (node.is_label) return;
   if (seeds_.dims.empty()) note_state(node);
   if (node.inputs_count == 0 && node.outputs_count == 0) return;
-  Rule& rule = rules_[node.name];
-  if (!known_[node.name]) {
-    known_[node.name] = true;
-    rule = find_rule(graph_.name(node));
-  }
-  std::vector<std::optional<Layout>> given;
-  if (rule) {
-    Call call(*this, index);
-    rule(call);
-    given = call.take();
-  }
+  std::vector<std::optional<Layout>> given = apply_rule_(*this, index);
   if (node.children_count > 0) {
     const std::size_t promises = promises_.size();
     std::size_t k = 0;
@@ -398,8 +388,6 @@ void Tracker::pass() {
   reals_.clear();
   lists_.clear();
   of_tensor_.assign(graph_.tensors.size(), nullptr);
-  rules_.resize(graph_.names.size());
-  known_.resize(graph_.names.size());
   externals_met_ = 0;
   clock_ = 0;
   filled_ = false;

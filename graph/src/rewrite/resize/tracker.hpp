@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -13,7 +14,10 @@
 
 namespace perfmodel::resize {
 
-class Call;
+class Tracker;
+
+/// What a Tracker asks at each node: the layouts of its outputs, as the rule of its op has them.
+using ApplyRule = std::function<std::vector<std::optional<Layout>>(Tracker&, std::int32_t node)>;
 
 /// A tensor that no op of the graph makes: an input, a parameter or a state.
 struct External {
@@ -40,8 +44,8 @@ class Tracker {
  public:
   /// `externals`: what an earlier Tracker without seeds learned of the graph. `tape`: notes how all
   /// numbers come from the new size; null: none.
-  Tracker(const ExecutionGraph& graph, Seeds seeds, std::vector<External> externals = {},
-          Tape* tape = nullptr);
+  Tracker(const ExecutionGraph& graph, ApplyRule apply_rule, Seeds seeds,
+          std::vector<External> externals = {}, Tape* tape = nullptr);
 
   /// All passes. Errors: an op without rule that meets the size, sizes that must be equal and are
   /// not.
@@ -123,11 +127,10 @@ class Tracker {
   void each_tensor(std::span<const Argument> arguments, Visit&& visit) const;
 
   const ExecutionGraph& graph_;
+  ApplyRule apply_rule_;
   Seeds seeds_;
   Tape* tape_;
   std::vector<std::int32_t> last_below_, partners_;
-  std::vector<void (*)(Call&)> rules_;  // per name
-  std::vector<bool> known_;
 
   std::vector<External> externals_;
   std::size_t externals_met_ = 0;

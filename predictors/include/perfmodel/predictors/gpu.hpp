@@ -69,6 +69,10 @@ Result<std::vector<Gpu>> read_gpus(const std::filesystem::path& folder);
 /// An unknown name is an error that lists the nearest known ones.
 Result<Gpu> find_gpu(std::string_view name, const std::filesystem::path& folder);
 
+/// The same for names that stand in a file: a path is an unknown name. Who writes a table must not
+/// choose what its reader opens.
+Result<Gpu> find_known_gpu(std::string_view name, const std::filesystem::path& folder);
+
 /// Position of a GPU among these by name, alias or title, ignoring case; opens no file. An unknown
 /// name is an error that lists the nearest known ones.
 Result<std::size_t> find_gpu(std::string_view name, std::span<const Gpu> gpus);

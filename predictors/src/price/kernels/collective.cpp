@@ -1,9 +1,82 @@
-#include "collective.hpp"
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
 
-#include "models.hpp"
+#include "perfmodel/predictors/detail/collective_model.hpp"
+#include "price/kernels/models.hpp"
+#include "price/kernels/terms.hpp"
 
-namespace perfmodel::kernels {
+namespace perfmodel {
 namespace {
+
+/// Nodes of which ranks take part: the ranks of a job fill its nodes one by one.
+int nodes_of(std::span<const std::int64_t> ranks, const Topology& topology) {
+  std::vector<std::int64_t> nodes;
+  for (std::int64_t rank : ranks) nodes.push_back(rank / topology.gpus_per_node);
+  std::ranges::sort(nodes);
+  return static_cast<int>(std::unique(nodes.begin(), nodes.end()) - nodes.begin());
+}
+
+Price to_price(const CollectiveTime& result) {
+  Price price = terms::make_price(0, result.wire.count(), result.latency.count(),
+                                  result.in_range ? "collective-curve" : "collective-nccl", 0.3);
+  price.bound = result.bound;
+  price.in_range = result.in_range;
+  if (result.in_range) {  // most measured points lie within 10 % of the curve
+    price.low = 0.9 * price.time;
+    price.high = 1.1 * price.time;
+  }
+  return price;
+}
+
+Price price_collective(const KernelWork& work, const Gpu& gpu, const Topology& topology,
+                       const CollectiveOptions& options) {
+  const auto* shape = std::get_if<CollectiveShape>(&work.shape);
+  const bool known = shape && shape->world_size > 0;
+  const auto kind = shape ? collective_kind(shape->kind) : std::nullopt;
+  CollectiveQuery query{.kind = kind.value_or(CollectiveKind::kAllReduce)};
+  query.ranks = known ? static_cast<int>(std::min<std::int64_t>(shape->world_size, 1 << 24))
+                      : topology.gpus_per_node;
+  query.bytes = query.kind == CollectiveKind::kAllReduce
+                    ? work.bytes_read
+                    : std::max(work.bytes_read, work.bytes_written);
+  if (query.kind == CollectiveKind::kSend || query.kind == CollectiveKind::kRecv) query.ranks = 2;
+  if (query.ranks <= 1) {  // NCCL still launches a kernel that copies (nothing in place)
+    return terms::make_price(0, 0,
+                             terms::empty_kernel_us(gpu) + 2 * terms::kConstants.dram_latency_us,
+                             "collective-nccl", 0.3);
+  }
+  const bool told = shape && static_cast<int>(shape->ranks.size()) == query.ranks;
+  query.nodes = told ? nodes_of(shape->ranks, topology)
+                     : (query.ranks + topology.gpus_per_node - 1) / topology.gpus_per_node;
+  Topology fitting;  // a copy only where the topology cannot hold the group
+  const Topology* used = &topology;
+  if (query.nodes > 1 && !topology.nic) {
+    fitting = topology;
+    fitting.gpus_per_node = query.ranks;
+    query.nodes = 1;
+    used = &fitting;
+  }
+  const auto result = collective_time(*used, query, options);
+  PERFMODEL_CHECK(result.has_value());  // every count fits by now
+  Price price = to_price(*result);
+  price.in_range &= known && kind.has_value() && used == &topology;
+  return price;
+}
+
+class TopologyCollective final : public KernelModel {
+ public:
+  TopologyCollective(Topology topology, const CollectiveOptions& options)
+      : topology_(std::move(topology)), options_(options) {}
+  Price price(const KernelWork& work, const Gpu& gpu) const override {
+    return price_collective(work, gpu, topology_, options_);
+  }
+
+ private:
+  Topology topology_;
+  CollectiveOptions options_;
+};
 
 /// Collectives on the default topology of the GPU (`topology_for`): equations in collectives.hpp.
 /// Groups larger than a node are spread over several. A recorded group size of 0 (unknown) is
@@ -20,9 +93,17 @@ class Collective final : public KernelModel {
 
 }  // namespace
 
+std::unique_ptr<KernelModel> make_collective_model(Topology topology,
+                                                   const CollectiveOptions& options) {
+  return std::make_unique<TopologyCollective>(std::move(topology), options);
+}
+
+namespace kernels {
+
 const KernelModel& collective_model() {
   static const Collective model;
   return model;
 }
 
-}  // namespace perfmodel::kernels
+}  // namespace kernels
+}  // namespace perfmodel

@@ -1,19 +1,10 @@
 #pragma once
 
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/rewrites/retarget_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
-
-struct RetargetOptions {
-  /// Whose libraries take over: cuDNN (`aten::cudnn_convolution`, ...) or MIOpen
-  /// (`aten::miopen_convolution`, ...).
-  enum class Vendor { kNvidia, kAmd } vendor = Vendor::kNvidia;
-
-  /// The step's inputs lie in pinned or pageable host memory and are copied at the start of the
-  /// step, or are on the GPU already.
-  enum class Inputs { kPinned, kPageable, kOnDevice } inputs = Inputs::kPinned;
-};
 
 /// The graph that a GPU run of the same program would have given, from one that was recorded on a
 /// machine without a GPU (by PyTorch's own packages or one with a generic BLAS).

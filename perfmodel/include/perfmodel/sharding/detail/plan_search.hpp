@@ -8,6 +8,7 @@
 
 #include "perfmodel/result.hpp"
 #include "perfmodel/sharding/detail/plan_space.hpp"
+#include "perfmodel/sharding/detail/shortfall.hpp"
 
 namespace perfmodel::sharding {
 
@@ -58,21 +59,6 @@ struct SearchResult {
 /// Errors (kImpossible): a space that contradicts itself; a table without options or that fits on
 /// no rank (by its index); tables that do not fit: what is short (see find_shortfall()).
 Result<SearchResult> search_plans(const PlanSpace& space, const SearchOptions& options);
-
-/// What a space lacks, for messages that can name tables.
-struct Shortfall {
-  /// Over all tables, each in the option that takes least, against all ranks. More than there is:
-  /// no plan fits. Otherwise one may, or shards are too large to fill the ranks with.
-  std::int64_t least_hbm_bytes = 0, hbm_bytes = 0;
-  std::int64_t least_ddr_bytes = 0, ddr_bytes = 0;
-  struct Table {
-    std::uint32_t table = 0;
-    /// Largest shard of the option that comes nearest to fitting.
-    std::int64_t shard_hbm_bytes = 0, shard_ddr_bytes = 0;
-  };
-  std::vector<Table> tables;  ///< whose shards are larger than a rank in all options
-};
-Shortfall find_shortfall(const PlanSpace& space);
 
 /// Loads per rank of a plan, phase by phase: what the objective is made of.
 std::vector<PhaseLoads> rank_loads(const PlanSpace& space, std::span<const PlacedChoice> plan);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <span>
 #include <string_view>
 
@@ -91,11 +90,5 @@ Result<CollectiveTime> all_to_all_v_time(const Topology& topology, int nodes,
 /// Meant for all_reduce, all_gather, reduce_scatter, broadcast, reduce; the bytes do not matter.
 NcclTuningInput nccl_tuning_input(const Topology& topology, const CollectiveQuery& query,
                                   bool datasheet_rates = false);
-
-/// Kernel model of the collectives on that topology, whatever the GPU. A group that does not fit
-/// one node is spread over several; where the topology has no NIC, or the group size is not
-/// recorded (0: taken as one node), the price is marked out of range.
-std::unique_ptr<KernelModel> make_collective_model(Topology topology,
-                                                   const CollectiveOptions& options = {});
 
 }  // namespace perfmodel

@@ -24,10 +24,6 @@ struct ErrorSummary {
   double p90 = 0;          ///< 90 % of the rows have |e| up to this
 };
 
-/// Quantile of ascending values by linear interpolation between the two neighbours: of n values,
-/// value i (0-based) is the quantile i / (n - 1). There must be at least one; 0 <= share <= 1.
-double quantile(std::span<const double> ascending, double share);
-
 /// Errors: no rows, lengths that differ, a measured time that is not above 0, a predicted time that
 /// is not finite, a ratio beyond the range of double.
 Result<ErrorSummary> summarize_errors(std::span<const double> measured,

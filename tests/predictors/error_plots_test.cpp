@@ -1,4 +1,4 @@
-#include "training/svg_plot.hpp"
+#include "plot/error_plots.hpp"
 
 #include <gmock/gmock.h>
 
@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "plot/svg_document.hpp"
 
 namespace perfmodel {
 namespace {

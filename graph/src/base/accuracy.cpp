@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "statistics.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -57,15 +59,6 @@ ErrorSummary summary_of(const std::vector<double>& errors) {
 }
 
 }  // namespace
-
-double quantile(std::span<const double> ascending, double share) {
-  PERFMODEL_CHECK(!ascending.empty() && share >= 0 && share <= 1);
-  const double position = share * static_cast<double>(ascending.size() - 1);
-  const auto below = static_cast<std::size_t>(position);
-  const std::size_t above = std::min(below + 1, ascending.size() - 1);
-  const double rest = position - static_cast<double>(below);
-  return ascending[below] * (1 - rest) + ascending[above] * rest;
-}
 
 Result<ErrorSummary> summarize_errors(std::span<const double> measured,
                                       std::span<const double> predicted) {

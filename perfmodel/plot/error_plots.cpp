@@ -1,4 +1,4 @@
-#include "svg_plot.hpp"
+#include "error_plots.hpp"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,10 @@
 #include <map>
 #include <utility>
 
-#include "accuracy.hpp"
-#include "plot/svg_parts.hpp"
-#include "sampling.hpp"
+#include "base/accuracy.hpp"
+#include "base/random_sample.hpp"
+#include "base/statistics.hpp"
+#include "svg_parts.hpp"
 
 namespace perfmodel {
 namespace {

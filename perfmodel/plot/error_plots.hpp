@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "perfmodel/result.hpp"
-#include "plot/svg_panel.hpp"
+#include "svg_panel.hpp"
 
 /// Plots of prediction errors. Each plot is a panel; svg_document() lays panels out in one file.
 /// Times are in microseconds, errors are relative (0.1 = 10 %). Same input, same bytes.

@@ -1,4 +1,4 @@
-#include "svg_panel.hpp"
+#include "svg_document.hpp"
 
 #include <fmt/format.h>
 

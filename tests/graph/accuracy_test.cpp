@@ -1,4 +1,4 @@
-#include "training/accuracy.hpp"
+#include "base/accuracy.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,15 +11,6 @@ namespace perfmodel {
 namespace {
 
 using Values = std::vector<double>;
-
-TEST(Quantile, InterpolatesBetweenNeighbours) {
-  const Values values{0, 10, 20, 40};
-  EXPECT_DOUBLE_EQ(quantile(values, 0), 0);
-  EXPECT_DOUBLE_EQ(quantile(values, 0.5), 15);
-  EXPECT_DOUBLE_EQ(quantile(values, 0.9), 34);  // place 2.7: 20 + 0.7 * 20
-  EXPECT_DOUBLE_EQ(quantile(values, 1), 40);
-  EXPECT_DOUBLE_EQ(quantile(Values{7}, 0.3), 7);
-}
 
 TEST(ErrorSummary, LiteralErrors) {
   // e = +0.1, -0.1, 0, +0.5

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace perfmodel {
+
+/// The middle value, or the mean of the two in the middle; 0 of none.
+double median_of(std::vector<double> values);
+
+/// 0 of none.
+double mean_of(std::span<const double> values);
+
+/// Quantile of ascending values by linear interpolation between the two neighbours: of n values,
+/// value i (0-based) is the quantile i / (n - 1). There must be at least one; 0 <= share <= 1.
+double quantile(std::span<const double> ascending, double share);
+
+}  // namespace perfmodel

@@ -1,0 +1,246 @@
+#include "graph_views.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "memory.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+TensorRef contiguous_view(GraphBuilder& graph, TensorRef x, Shape shape) {
+  Shape strides = contiguous_strides(shape);
+  return graph.new_view(x, std::move(shape), std::move(strides));
+}
+
+Shape resolve(const GraphBuilder& graph, TensorRef x, Shape asked) {
+  std::int64_t known = 1;
+  for (std::int64_t size : asked) known *= size < 0 ? 1 : size;
+  for (std::int64_t& size : asked) {
+    if (size < 0) size = graph.numel(x) / known;
+  }
+  return asked;
+}
+
+// Walks both shapes from the back: a block of axes of x that lie one behind the other in memory
+// can be cut anew, as PyTorch's computeStride does it.
+std::optional<Shape> view_strides(const GraphBuilder& graph, TensorRef x, const Shape& shape) {
+  const Shape &from = graph.shape(x), &strides = graph.strides(x);
+  if (graph.numel(x) == 0) return from == shape ? strides : contiguous_strides(shape);
+  Shape made(shape.size(), from.empty() ? 1 : strides.back());
+  if (from.empty()) return made;
+  std::size_t to = shape.size();
+  std::int64_t base = strides.back(), block = 1, viewed = 1;
+  for (std::size_t i = from.size(); i-- > 0;) {
+    block *= from[i];
+    if (i > 0 && (from[i - 1] == 1 || strides[i - 1] == block * base)) continue;
+    while (to > 0 && (viewed < block || shape[to - 1] == 1)) {
+      made[to - 1] = viewed * base;
+      viewed *= shape[to - 1];
+      --to;
+    }
+    if (viewed != block) return std::nullopt;
+    if (i > 0) {
+      base = strides[i - 1];
+      block = viewed = 1;
+    }
+  }
+  if (to != 0) return std::nullopt;
+  return made;
+}
+
+std::size_t axis_of(const GraphBuilder& graph, TensorRef x, int dim) {
+  return static_cast<std::size_t>(dim < 0 ? dim + static_cast<int>(graph.shape(x).size()) : dim);
+}
+
+TensorRef as_strided(GraphBuilder& graph, TensorRef x, Shape shape, Shape strides,
+                     std::int64_t offset, bool give_offset) {
+  const TensorRef view = graph.new_view(x, shape, strides, offset);
+  const Value storage_offset = give_offset ? Value(graph.offset(view)) : Value(kNone);
+  graph.leaf_op("aten::as_strided", {x, shape, strides, storage_offset}, {view});
+  return view;
+}
+
+TensorRef transpose(GraphBuilder& graph, TensorRef x, int dim0, int dim1, std::int64_t sequence) {
+  Shape shape = graph.shape(x), strides = graph.strides(x);
+  const std::size_t a = axis_of(graph, x, dim0), b = axis_of(graph, x, dim1);
+  std::swap(shape[a], shape[b]);
+  std::swap(strides[a], strides[b]);
+  graph.begin_op("aten::transpose.int", {x, dim0, dim1}, sequence);
+  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
+  graph.end_op({view});
+  return view;
+}
+
+TensorRef t(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  graph.begin_op("aten::t", {x}, sequence);
+  const TensorRef view = transpose(graph, x, 0, 1);
+  graph.end_op({view});
+  return view;
+}
+
+TensorRef slice(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start, std::int64_t end,
+                std::int64_t sequence) {
+  const std::size_t axis = axis_of(graph, x, dim);
+  Shape shape = graph.shape(x), strides = graph.strides(x);
+  shape[axis] = (end < 0 ? end + shape[axis] : std::min(end, shape[axis])) - start;
+  graph.begin_op("aten::slice.Tensor", {x, dim, start, end, 1}, sequence);
+  const std::int64_t offset = start * strides[axis];
+  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides), offset, true);
+  graph.end_op({view});
+  return view;
+}
+
+TensorRef select(GraphBuilder& graph, TensorRef x, int dim, std::int64_t index,
+                 std::int64_t sequence) {
+  Shape shape = graph.shape(x), strides = graph.strides(x);
+  const auto axis = static_cast<std::size_t>(dim);
+  const std::int64_t offset = (index < 0 ? index + shape[axis] : index) * strides[axis];
+  shape.erase(shape.begin() + dim);
+  strides.erase(strides.begin() + dim);
+  graph.begin_op("aten::select.int", {x, dim, index}, sequence);
+  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides), offset, true);
+  graph.end_op({view});
+  return view;
+}
+
+TensorRef narrow(GraphBuilder& graph, TensorRef x, int dim, std::int64_t start,
+                 std::int64_t length) {
+  graph.begin_op("aten::narrow", {x, dim, start, length});
+  const TensorRef view = slice(graph, x, dim, start, start + length);
+  graph.end_op({view});
+  return view;
+}
+
+TensorRef squeeze(GraphBuilder& graph, TensorRef x) {
+  Shape shape, strides;
+  for (std::size_t i = 0; i < graph.shape(x).size(); ++i) {
+    if (graph.shape(x)[i] == 1) continue;
+    shape.push_back(graph.shape(x)[i]);
+    strides.push_back(graph.strides(x)[i]);
+  }
+  graph.begin_op("aten::squeeze", {x});
+  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
+  graph.end_op({view});
+  return view;
+}
+
+TensorRef squeeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence) {
+  Shape shape = graph.shape(x), strides = graph.strides(x);
+  const auto axis = static_cast<std::ptrdiff_t>(axis_of(graph, x, dim));
+  shape.erase(shape.begin() + axis);
+  strides.erase(strides.begin() + axis);
+  graph.begin_op("aten::squeeze.dim", {x, dim}, sequence);
+  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
+  graph.end_op({view});
+  return view;
+}
+
+TensorRef unsqueeze(GraphBuilder& graph, TensorRef x, int dim, std::int64_t sequence) {
+  Shape shape = graph.shape(x), strides = graph.strides(x);
+  const auto axis = dim < 0 ? dim + static_cast<int>(shape.size()) + 1 : dim;
+  const auto at = static_cast<std::size_t>(axis);
+  const std::int64_t stride = at < shape.size() ? shape[at] * strides[at] : 1;
+  shape.insert(shape.begin() + axis, 1);
+  strides.insert(strides.begin() + axis, stride);
+  graph.begin_op("aten::unsqueeze", {x, dim}, sequence);
+  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
+  graph.end_op({view});
+  return view;
+}
+
+TensorRef permute(GraphBuilder& graph, TensorRef x, const Shape& axes, std::int64_t sequence) {
+  Shape shape, strides;
+  for (std::int64_t axis : axes) {
+    shape.push_back(graph.shape(x)[static_cast<std::size_t>(axis)]);
+    strides.push_back(graph.strides(x)[static_cast<std::size_t>(axis)]);
+  }
+  graph.begin_op("aten::permute", {x, axes}, sequence);
+  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
+  graph.end_op({view});
+  return view;
+}
+
+TensorRef expand(GraphBuilder& graph, TensorRef x, Shape shape, std::int64_t sequence) {
+  // Axes that x lacks or has with size 1 get stride 0.
+  Shape strides(shape.size(), 0);
+  const std::size_t missing = shape.size() - graph.shape(x).size();
+  for (std::size_t i = missing; i < shape.size(); ++i) {
+    if (graph.shape(x)[i - missing] == shape[i]) strides[i] = graph.strides(x)[i - missing];
+  }
+  graph.begin_op("aten::expand", {x, shape, false}, sequence);
+  const TensorRef view = as_strided(graph, x, std::move(shape), std::move(strides));
+  graph.end_op({view});
+  return view;
+}
+
+namespace {
+TensorRef strided_view(GraphBuilder& graph, TensorRef x, const Shape& asked) {
+  Shape shape = resolve(graph, x, asked);
+  auto strides = view_strides(graph, x, shape);
+  PERFMODEL_CHECK(strides.has_value());
+  return graph.new_view(x, std::move(shape), std::move(*strides));
+}
+}  // namespace
+
+TensorRef view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
+  const TensorRef made = strided_view(graph, x, asked);
+  graph.leaf_op("aten::view", {x, asked}, {made}, sequence);
+  return made;
+}
+
+TensorRef unsafe_view(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
+  const TensorRef made = strided_view(graph, x, asked);
+  graph.leaf_op("aten::_unsafe_view", {x, asked}, {made}, sequence);
+  return made;
+}
+
+TensorRef reshaped_view(GraphBuilder& graph, TensorRef x, const Shape& asked,
+                        std::int64_t sequence) {
+  if (!graph.pytorch().before(2, 1)) {
+    // A row-major tensor is handed on with the size as it was asked for.
+    return view(graph, x, graph.is_contiguous(x) ? asked : resolve(graph, x, asked), sequence);
+  }
+  const TensorRef made = strided_view(graph, x, asked);
+  graph.leaf_op("aten::_reshape_alias", {x, graph.shape(made), graph.strides(made)}, {made},
+                sequence);
+  return made;
+}
+
+TensorRef reshape(GraphBuilder& graph, TensorRef x, const Shape& asked, std::int64_t sequence) {
+  const Shape shape = resolve(graph, x, asked);
+  graph.begin_op("aten::reshape", {x, asked}, sequence);
+  TensorRef made;
+  if (!view_strides(graph, x, shape)) {
+    made = unsafe_view(graph, clone(graph, x, sequence), shape, sequence);
+  } else {
+    made = reshaped_view(graph, x, asked, sequence);
+  }
+  graph.end_op({made});
+  return made;
+}
+
+TensorRef flatten(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  graph.begin_op("aten::flatten.using_ints", {x, 0, -1}, sequence);
+  const TensorRef made = reshaped_view(graph, x, {graph.numel(x)}, sequence);
+  graph.end_op({made});
+  return made;
+}
+
+std::vector<TensorRef> split_with_sizes(GraphBuilder& graph, TensorRef x, const Shape& sizes,
+                                        int dim, std::int64_t sequence) {
+  const auto axis = static_cast<std::size_t>(dim);
+  const Shape strides = graph.strides(x);
+  Shape shape = graph.shape(x);
+  std::vector<TensorRef> pieces;
+  graph.begin_op("aten::split_with_sizes", {x, sizes, dim}, sequence);
+  std::int64_t offset = 0;
+  for (std::int64_t size : sizes) {
+    shape[axis] = size;
+    pieces.push_back(as_strided(graph, x, shape, strides, offset * strides[axis], true));
+    offset += size;
+  }
+  graph.end_op({pieces});
+  return pieces;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,166 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/graph/detail/link.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/trace.hpp"
+#include "perfmodel/predictors/detail/launch_templates.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// Mean, spread and number of one kind of host overhead, in microseconds.
+struct OverheadStats {
+  double mean_us = 0, std_us = 0, median_us = 0;
+  std::uint64_t count = 0;
+  /// Of ops that walk over a list of tensors (`_foreach_*` and the like): its mean length; 0: of
+  /// other ops, or not known.
+  double tensors = 0;
+
+  /// The mean for a list of another length. What lies above `base_us`, the mean of ops of any kind,
+  /// grows with the list.
+  double at_length(double tensors_asked, double base_us) const;
+};
+
+/// How the figures of a table were made.
+enum class OverheadMethod {
+  kRaw,  ///< every gap as recorded, per op name (the definitions of the public reference figures)
+  kContext,  ///< waits taken out, means keyed by context with back-off
+  kLin,      ///< filters and constants of Lin et al. (HiPC 2022), as their published code has them
+};
+std::string_view to_string(OverheadMethod method);
+Result<OverheadMethod> parse_overhead_method(std::string_view name);
+
+/// How specific the figure was that priced something.
+enum class KeyLevel : std::uint8_t { kContext, kName, kAll, kMissing };
+std::string_view to_string(KeyLevel level);
+
+/// One of T1, T2, T3, T5, TX: figures by context, by name, and over all.
+struct OverheadTerm {
+  struct Named {
+    std::string name;
+    OverheadStats stats;
+  };
+  OverheadStats all;
+  std::unordered_map<std::uint64_t, Named> by_name;
+  std::unordered_map<std::uint64_t, OverheadStats> by_context;
+  std::unordered_map<std::uint64_t, std::uint64_t> name_of_context;  ///< the wider key of each
+
+  struct Found {
+    double us = 0;
+    KeyLevel level = KeyLevel::kMissing;
+  };
+  /// First hit of the context keys, from the most specific on, then the name, then all. `tensors`:
+  /// length of the list that the op walks over; 0: none.
+  Found find(std::span<const std::uint64_t> contexts, std::uint64_t name, double tensors = 0) const;
+};
+
+/// Times on the device's side of a call; means over the traces.
+struct DeviceConstants {
+  double launch_latency_us = 1.7;  ///< end of the call -> start of a kernel on an idle stream
+  double collective_latency_us = 1.7;
+  double copy_latency_us = 2.5;          ///< ... -> start of a copy or set
+  double blocking_read_latency_us = 10;  ///< start of a blocking device-to-host call -> its copy
+  double blocking_write_latency_us =
+      10;                      ///< the same, host to device (large and pageable: staging)
+  double kernel_gap_us = 1.3;  ///< between queued tasks of one stream
+  double event_gap_us = 2.0;   ///< awaited end on another stream -> start
+};
+
+/// How a gap between ops of two phases (outermost labels) divides: the share before the first
+/// phase's label closes, and the share after the second one's opens. The rest lies between them.
+struct GapSplit {
+  double tail = 0.25, head = 0.25;
+};
+
+/// A program that a table was learned from, and how its host compares.
+struct OverheadProgram {
+  std::string name;  ///< of its table
+  std::string gpu;   ///< as its traces name it
+  std::vector<std::string> sources;
+  double launch_us = 0;   ///< mean time of a kernel launch as recorded
+  double host_scale = 1;  ///< what its host figures were multiplied by
+  double shared = 0;      ///< share of its host time in ops and calls that others have too
+  std::string left_out;   ///< why it is not in the table; empty: it is
+};
+
+/// Host overheads of a program on a machine, learned from traces.
+///
+/// T1 gap before a top-level op, T2 its start to its first call, T4 the calls themselves, T5
+/// between calls, T3 last call to its end, TX the whole of an op without calls (Lin et al. 2022,
+/// section 3).
+struct OverheadTable {
+  OverheadMethod method = OverheadMethod::kContext;
+  std::string gpu;                   ///< as the traces name it; several: joined by ", "
+  std::vector<std::string> sources;  ///< file names
+  std::string command;               ///< how to make it again
+  double profiler_cost_us = 0;       ///< subtracted per recorded event
+  std::size_t iterations = 0;
+  std::string unfit_for_pools;            ///< why others should not take it over; empty: they may
+  bool python_recorded = false;           ///< calls of Python were recorded too: longer gaps (T1)
+  std::vector<OverheadProgram> programs;  ///< of pooled tables: what was pooled and what was not
+
+  OverheadTerm t1, t2, t3, t5, tx;
+  std::map<std::string, OverheadStats> t4;   ///< by call; "cudaMemcpyAsync DtoH blocking", ...
+  std::map<std::string, OverheadStats> ops;  ///< own host time of each top-level op, by name
+  OverheadStats data_loading;                ///< pauses for the data loader, not part of T1
+  std::unordered_map<std::uint64_t, GapSplit> gap_splits;  ///< by T1 context or class key
+  DeviceConstants device;
+  LaunchTemplates templates;
+  std::vector<std::string> warnings;
+
+  /// Own duration of a call; falls back from the full key to the call's name, then to all launches.
+  OverheadTerm::Found call_us(const std::string& key) const;
+};
+
+/// Key of a call in `OverheadTable::t4`.
+std::string call_key(const TemplateCall& call);
+
+/// The same call, or key of one, as the CUDA runtime has it: "hipMemcpyAsync HtoD" is
+/// "cudaMemcpyAsync HtoD", and every way to launch a kernel is cudaLaunchKernel.
+std::string canonical_call(std::string_view key);
+
+/// T1 context of the gap before an op. Classes: 0 same parent, 1 label crossed, 2 thread changed,
+/// 3 border of an iteration, 4 a list of tensors is collected for the next op.
+enum class GapClass : std::uint8_t { kSibling, kLabel, kThread, kIteration, kList };
+std::uint64_t gap_context(std::uint64_t label, std::uint64_t previous, std::uint64_t next);
+std::uint64_t gap_class_key(GapClass gap);
+std::string_view to_string(GapClass gap);
+
+/// Whether an op walks over a list of tensors, one after the other: `aten::_foreach_*`, fused
+/// optimizers, gradient scaling.
+bool walks_list(std::string_view name);
+/// Name and key of the figures of all such ops, for those that no table has by name.
+inline constexpr std::string_view kAnyList = "any list of tensors";
+std::uint64_t any_list_key();
+/// Length of the list that a node walks over: its longest one; 0: it walks over none.
+double list_length(const ExecutionGraph& graph, const Node& node);
+
+/// Whether one of the table's traces names this GPU (name, title or alias).
+bool recorded_beside(const OverheadTable& table, const Gpu& gpu);
+
+/// Hash of an op's name and the names of everything below it, in start order.
+std::uint64_t subtree_key(const ExecutionGraph& graph, std::int32_t node);
+
+struct OverheadSource {
+  const Trace* trace = nullptr;
+  const ExecutionGraph* graph = nullptr;  ///< of the same program, or nullptr
+};
+
+struct OverheadOptions {
+  OverheadMethod method = OverheadMethod::kContext;
+  double profiler_cost_us = 0;  ///< per recorded event, kLin and kContext
+  std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< [first, last) of each trace
+};
+
+}  // namespace perfmodel

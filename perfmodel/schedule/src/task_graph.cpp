@@ -1,0 +1,81 @@
+#include "perfmodel/detail/task_graph.hpp"
+
+#include <limits>
+#include <string>
+
+namespace perfmodel {
+
+using TaskId = TaskGraph::TaskId;
+
+TaskId TaskGraph::add_task(std::int32_t lane, double duration_us, double lane_gap_us,
+                           std::int32_t op, std::int32_t term) {
+  PERFMODEL_CHECK(lane >= kNoLane);
+  const auto id = static_cast<TaskId>(duration_us_.size());
+  duration_us_.push_back(duration_us);
+  lane_gap_us_.push_back(lane_gap_us);
+  lane_.push_back(lane);
+  op_.push_back(op);
+  term_.push_back(term);
+  if (lane == kNoLane) {
+    lane_previous_.push_back(-1);
+    return id;
+  }
+  if (static_cast<std::size_t>(lane) >= lane_tail_.size()) {
+    lane_tail_.resize(static_cast<std::size_t>(lane) + 1, -1);
+  }
+  TaskId& tail = lane_tail_[static_cast<std::size_t>(lane)];
+  lane_previous_.push_back(tail);
+  tail = id;
+  return id;
+}
+
+std::int32_t TaskGraph::add_edge(TaskId from, TaskId to, double lag_us, EdgeKind kind) {
+  if (from < 0) return -1;
+  const auto count = static_cast<TaskId>(size());
+  PERFMODEL_CHECK(from < count && to >= 0 && to < count);
+  forward_only_ &= from < to;
+  sorted_by_target_ &= edges_.empty() || edges_.back().to <= to;
+  if (kind == EdgeKind::kInferred) inferred_.push_back(static_cast<std::int32_t>(edges_.size()));
+  edges_.push_back({from, to, lag_us});
+  return static_cast<std::int32_t>(edges_.size()) - 1;
+}
+
+TaskId TaskGraph::last_on_lane(std::int32_t lane) const {
+  return lane >= 0 && static_cast<std::size_t>(lane) < lane_tail_.size()
+             ? lane_tail_[static_cast<std::size_t>(lane)]
+             : -1;
+}
+
+void TaskGraph::reserve(std::size_t tasks) {
+  duration_us_.reserve(tasks);
+  lane_gap_us_.reserve(tasks);
+  lane_.reserve(tasks);
+  op_.reserve(tasks);
+  term_.reserve(tasks);
+  lane_previous_.reserve(tasks);
+  edges_.reserve(tasks);
+}
+
+Result<void> TaskGraph::check_times() const {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto name = [&](std::size_t task) {
+    return "task " + std::to_string(task) + " of op " + std::to_string(op_[task]);
+  };
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (duration_us_[i] >= 0 && duration_us_[i] < kInfinity && lane_gap_us_[i] < kInfinity)
+      continue;
+    return fail(ErrorCode::kImpossible,
+                "expected a finite duration of at least 0 us and a finite gap, found " +
+                    std::to_string(duration_us_[i]) + " and " + std::to_string(lane_gap_us_[i]) +
+                    " for " + name(i));
+  }
+  for (const Edge& edge : edges_) {
+    if (edge.lag_us < kInfinity) continue;
+    return fail(ErrorCode::kImpossible, "expected a finite lag, found " +
+                                            std::to_string(edge.lag_us) + " before " +
+                                            name(static_cast<std::size_t>(edge.to)));
+  }
+  return {};
+}
+
+}  // namespace perfmodel

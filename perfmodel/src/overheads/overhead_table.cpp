@@ -1,0 +1,186 @@
+#include "perfmodel/detail/overhead_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "files/lower_case.hpp"
+
+namespace perfmodel {
+
+std::string_view to_string(OverheadMethod method) {
+  switch (method) {
+    case OverheadMethod::kRaw:
+      return "raw";
+    case OverheadMethod::kContext:
+      return "context";
+    case OverheadMethod::kLin:
+      return "lin";
+  }
+  return "";
+}
+
+Result<OverheadMethod> parse_overhead_method(std::string_view name) {
+  for (auto method : {OverheadMethod::kRaw, OverheadMethod::kContext, OverheadMethod::kLin}) {
+    if (to_string(method) == name) return method;
+  }
+  return fail(ErrorCode::kUnknownName,
+              fmt::format("expected method context, lin or raw, found {}", name));
+}
+
+std::string_view to_string(KeyLevel level) {
+  switch (level) {
+    case KeyLevel::kContext:
+      return "context";
+    case KeyLevel::kName:
+      return "name";
+    case KeyLevel::kAll:
+      return "all";
+    case KeyLevel::kMissing:
+      return "missing";
+  }
+  return "";
+}
+
+std::string_view to_string(GapClass gap) {
+  switch (gap) {
+    case GapClass::kSibling:
+      return "same parent";
+    case GapClass::kLabel:
+      return "label crossed";
+    case GapClass::kThread:
+      return "thread changed";
+    case GapClass::kIteration:
+      return "iteration border";
+    case GapClass::kList:
+      return "list of tensors";
+  }
+  return "";
+}
+
+double OverheadStats::at_length(double tensors_asked, double base_us) const {
+  if (tensors <= 0 || tensors_asked <= 0) return mean_us;
+  const double base = std::min(mean_us, base_us);
+  return base + (mean_us - base) * tensors_asked / tensors;
+}
+
+OverheadTerm::Found OverheadTerm::find(std::span<const std::uint64_t> contexts, std::uint64_t name,
+                                       double tensors) const {
+  const auto us = [&](const OverheadStats& stats) { return stats.at_length(tensors, all.mean_us); };
+  for (std::uint64_t key : contexts) {
+    if (const auto at = by_context.find(key); at != by_context.end()) {
+      return {us(at->second), KeyLevel::kContext};
+    }
+  }
+  const auto named = [&](std::uint64_t key) -> const OverheadStats* {
+    const auto at = by_name.find(key);
+    return at == by_name.end() ? nullptr : &at->second.stats;
+  };
+  const OverheadStats* stats = named(name);
+  if (!stats && tensors > 0) stats = named(any_list_key());
+  if (stats) return {us(*stats), KeyLevel::kName};
+  if (all.count > 0) return {all.mean_us, KeyLevel::kAll};
+  return {};
+}
+
+std::string canonical_call(std::string_view key) {
+  constexpr std::string_view kHip = "hip";
+  const std::string_view call = key.substr(0, key.find(' '));
+  if (is_launch_call(call) && call.find("LaunchKernel") != call.npos) return "cudaLaunchKernel";
+  if (!call.starts_with(kHip)) return std::string(key);
+  std::string made = "cuda" + std::string(key.substr(kHip.size()));
+  // HIP copies pageable memory with a call of its own.
+  constexpr std::string_view kWithStream = "cudaMemcpyWithStream";
+  if (made.starts_with(kWithStream)) made.replace(0, kWithStream.size(), "cudaMemcpyAsync");
+  return made;
+}
+
+OverheadTerm::Found OverheadTable::call_us(const std::string& key) const {
+  const std::string name = key.substr(0, key.find(' '));
+  const std::pair<std::string, KeyLevel> keys[] = {{key, KeyLevel::kContext},
+                                                   {canonical_call(key), KeyLevel::kContext},
+                                                   {name, KeyLevel::kName},
+                                                   {canonical_call(name), KeyLevel::kName}};
+  for (const auto& [known_as, level] : keys) {
+    if (const auto at = t4.find(known_as); at != t4.end()) return {at->second.mean_us, level};
+  }
+  double sum = 0, count = 0;
+  for (const auto& [call, stats] : t4) {
+    if (!is_launch_call(call)) continue;  // plain launches only: copies and waits differ
+    sum += stats.mean_us * static_cast<double>(stats.count);
+    count += static_cast<double>(stats.count);
+  }
+  if (count > 0) return {sum / count, KeyLevel::kAll};
+  return {};
+}
+
+std::string call_key(const TemplateCall& call) {
+  if (call.kind != TemplateCall::Kind::kCopy) return call.call;
+  constexpr std::array<std::string_view, 4> kKinds = {"HtoD", "DtoH", "DtoD", "PtoP"};
+  return fmt::format("{} {}{}", call.call, kKinds[static_cast<std::size_t>(call.copy)],
+                     call.blocking ? " blocking" : "");
+}
+
+std::uint64_t gap_context(std::uint64_t label, std::uint64_t previous, std::uint64_t next) {
+  return hash_mix(hash_mix(hash_mix(21, label), previous), next);
+}
+
+std::uint64_t gap_class_key(GapClass gap) { return hash_text(to_string(gap)); }
+
+bool walks_list(std::string_view name) {
+  constexpr std::string_view kPrefixes[] = {"aten::_foreach_", "aten::_fused_",
+                                            "aten::_amp_foreach_"};
+  return std::ranges::any_of(kPrefixes,
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::uint64_t any_list_key() {
+  static const std::uint64_t key = hash_text(kAnyList);
+  return key;
+}
+
+double list_length(const ExecutionGraph& graph, const Node& node) {
+  if (!walks_list(graph.name(node))) return 0;
+  std::uint32_t longest = 0;
+  for (const Argument& argument : graph.inputs(node)) {
+    if (argument.kind == Argument::Kind::kList) longest = std::max(longest, argument.count);
+  }
+  return longest;
+}
+
+// A table may come from several GPUs: "A, B".
+bool recorded_beside(const OverheadTable& table, const Gpu& gpu) {
+  const std::string& names = table.gpu;
+  for (std::size_t begin = 0; begin < names.size();) {
+    const std::size_t end = std::min(names.find(", ", begin), names.size());
+    const std::string name = lower_case(names.substr(begin, end - begin));
+    if (name == gpu.name || name == lower_case(gpu.title) ||
+        std::ranges::any_of(gpu.aliases,
+                            [&](const auto& alias) { return lower_case(alias) == name; })) {
+      return true;
+    }
+    begin = end + 2;
+  }
+  return false;
+}
+
+std::uint64_t subtree_key(const ExecutionGraph& graph, std::int32_t node) {
+  std::uint64_t key =
+      hash_mix(graph.names.hash(graph.nodes[static_cast<std::size_t>(node)].name), 11);
+  std::vector<std::int32_t> stack;
+  const auto push_children = [&](std::int32_t parent) {
+    const auto children = graph.children(graph.nodes[static_cast<std::size_t>(parent)]);
+    stack.insert(stack.end(), children.rbegin(), children.rend());
+  };
+  push_children(node);
+  while (!stack.empty()) {
+    const std::int32_t at = stack.back();
+    stack.pop_back();
+    key = hash_mix(key, graph.names.hash(graph.nodes[static_cast<std::size_t>(at)].name));
+    push_children(at);
+  }
+  return key;
+}
+
+}  // namespace perfmodel
