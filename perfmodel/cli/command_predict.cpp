@@ -13,6 +13,7 @@
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "perfmodel/timeline.hpp"
 #include "prediction_report.hpp"

@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "output.hpp"
+#include "perfmodel/detail/kernel_times.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 
 namespace perfmodel::cli {
 

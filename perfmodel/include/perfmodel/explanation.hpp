@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 
 namespace perfmodel {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

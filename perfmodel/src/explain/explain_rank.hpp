@@ -3,7 +3,8 @@
 #include <functional>
 #include <string>
 
-#include "perfmodel/predict.hpp"
+#include "perfmodel/detail/predict_options.hpp"
+#include "perfmodel/prediction.hpp"
 #include "perfmodel/result.hpp"
 #include "program/host_program.hpp"
 #include "program/program_tasks.hpp"

@@ -7,7 +7,7 @@
 
 #include "perfmodel/detail/schedule.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 #include "perfmodel/result.hpp"
 #include "program/program_tasks.hpp"
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "perfmodel/predict.hpp"
+#include "perfmodel/detail/predict_options.hpp"
+#include "perfmodel/prediction.hpp"
 
 namespace perfmodel {
 

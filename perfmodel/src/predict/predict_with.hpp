@@ -2,7 +2,8 @@
 
 #include <optional>
 
-#include "perfmodel/predict.hpp"
+#include "perfmodel/detail/predict_options.hpp"
+#include "perfmodel/prediction.hpp"
 #include "program/host_facts.hpp"
 
 namespace perfmodel {
@@ -15,5 +16,8 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
                                 const OverheadTable& table, const HostFacts* facts,
                                 const PredictOptions& options,
                                 std::optional<double> added_bytes = {});
+
+/// Errors: a graph that a machine without a GPU recorded.
+Result<void> check_device(const ExecutionGraph& graph);
 
 }  // namespace perfmodel

@@ -11,7 +11,7 @@
 #include "perfmodel/graph/detail/static_memory.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 #include "perfmodel/predictors/detail/lower.hpp"
 #include "perfmodel/result.hpp"
 

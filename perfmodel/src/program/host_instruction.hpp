@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "core/call_waits.hpp"
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 
 namespace perfmodel {
 

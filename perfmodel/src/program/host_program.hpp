@@ -7,9 +7,10 @@
 
 #include "host_facts.hpp"
 #include "host_instruction.hpp"
+#include "perfmodel/detail/predict_options.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 #include "perfmodel/predictors/detail/lower.hpp"
 #include "perfmodel/result.hpp"
 

@@ -11,7 +11,7 @@
 #include "microseconds.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/rewrite.hpp"
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 #include "predict/invariants.hpp"
 #include "predict/match_collectives.hpp"
 #include "replay_export.hpp"

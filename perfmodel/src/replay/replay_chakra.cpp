@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "perfmodel/graph/rewrite.hpp"
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 #include "perfmodel/replay.hpp"
 #include "replay_scaled.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "chakra_export.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 
 namespace perfmodel {
 namespace {

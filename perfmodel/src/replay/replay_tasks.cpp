@@ -9,7 +9,7 @@
 #include "microseconds.hpp"
 #include "overheads/statistics.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 
 namespace perfmodel {
 namespace {

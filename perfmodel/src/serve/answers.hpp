@@ -4,7 +4,7 @@
 #include <string>
 
 #include "perfmodel/explanation.hpp"
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 
 namespace perfmodel::serve {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "perfmodel/explanation.hpp"
-#include "perfmodel/predict.hpp"
+#include "perfmodel/prediction.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::sweep {

@@ -108,10 +108,10 @@ struct Node {
   NameId kernel_backend = 0;  ///< "triton" or empty
   NameId kernel_file = 0;
   /// What the kernels of this op and of those below it take, instead of what is predicted; -1: not
-  /// given. Rewrites set both (perfmodel/graph/rewrites/primitives.hpp).
+  /// given. Rewrites set both (perfmodel/graph/rewrite.hpp).
   double kernel_time_us = -1;
   double kernel_time_scale = 1;  ///< times this, after that
-  /// Of lookups: Zipf exponent of the indices (perfmodel/graph/rewrites/index_skew.hpp).
+  /// Of lookups: Zipf exponent of the indices (perfmodel/graph/rewrites/resize.hpp).
   double index_zipf_exponent = 0;
 };
 

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/detail/kernel_times.hpp"
+#include "perfmodel/detail/scale_out.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/overheads.hpp"
+#include "perfmodel/predictors/detail/price_cache.hpp"
+#include "perfmodel/predictors/kernel.hpp"
+
+namespace perfmodel {
+
+struct PredictOptions {
+  const KernelTimes* kernel_times = nullptr;
+  KernelTimes::Use use = KernelTimes::Use::kAll;
+  const KernelModels* models = &KernelModels::heuristic();
+  /// Asked instead of `models` for all but collectives; of the same models and the same GPU.
+  PriceCache* prices = nullptr;
+  std::int64_t world_size = 0;  ///< for collectives whose group size is not recorded
+  std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< of the graph, [first, last)
+  std::optional<ScaleOut> scale_out;  ///< run the graph on so many ranks, all alike
+  bool keep_ops = true;               ///< fill `ops` and `critical_path`
+  bool keep_calls = false;            ///< fill the calls of `ops`, for timelines
+  std::size_t what_if_steps = 0;      ///< longest steps of the path to schedule again as if free
+  double host_scale = 1;          ///< multiplies the host's own time; the device's stays. Above 0.
+  bool host_sensitivity = false;  ///< fill `host_sensitivity`, for `kOtherHosts`
+  std::stop_token cancel = {};    ///< ends the prediction with ErrorCode::kCancelled
+};
+
+/// Scales of hosts that a report compares with the one that was asked for.
+inline constexpr std::array<double, 2> kOtherHosts = {0.7, 1.5};
+inline constexpr double kMostHostScale = 1e6;
+
+/// One rank of a job. What it points to must outlive the call (the prediction points into the
+/// graph's names).
+struct RankInput {
+  const ExecutionGraph* graph = nullptr;
+  const OverheadTable* table = nullptr;
+  PredictOptions options = {};
+  std::string name = {};  ///< in messages; empty: "rank N"
+};
+
+struct JobOptions {
+  /// When each rank begins the step, in microseconds on one clock; empty: the steady state.
+  std::vector<double> rank_start_us;
+  bool missing_collectives = false;  ///< a collective that a rank lacks is no error
+  bool keep_chakra = false;          ///< fill `JobPrediction::chakra`
+};
+
+}  // namespace perfmodel

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "perfmodel/detail/predict_options.hpp"
+#include "perfmodel/prediction.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/result.hpp"
+#include "program/host_facts.hpp"
+
+namespace perfmodel {
+
+/// The ranks of a job, and what their steps take on other hosts, where a rank asks for it. `facts`,
+/// `added_bytes`: see predict_with; for one rank.
+Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu& gpu,
+                                    const JobOptions& options, const HostFacts* facts = nullptr,
+                                    std::optional<double> added_bytes = {});
+
+/// What one rank holds of these bytes, with the warning that it does not fit.
+void report_memory(const StaticMemory& of_graph, const Gpu& gpu, Prediction& prediction);
+
+}  // namespace perfmodel

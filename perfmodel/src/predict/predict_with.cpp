@@ -1,0 +1,55 @@
+#include "predict_with.hpp"
+
+#include <algorithm>
+
+#include "invariants.hpp"
+#include "lin_traversal.hpp"
+#include "pipeline.hpp"
+
+namespace perfmodel {
+
+// What a machine without a GPU recorded has no kernels to price. Graphs that do not say where their
+// tensors lie, and those that only communicate, say nothing against a GPU.
+Result<void> check_device(const ExecutionGraph& graph) {
+  bool on_cpu = false;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.on_gpu()) return {};
+    on_cpu |= tensor.on_cpu();
+  }
+  if (!on_cpu || !graph.comm_records.empty()) return {};
+  return Unexpected{Error{
+      .code = ErrorCode::kImpossible,
+      .message = "expected tensors on a GPU, found a graph of a machine without one: `perfpredict "
+                 "rewrite --retarget` gives the graph of the same program on a GPU",
+      .file = graph.source}};
+}
+
+Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
+                                const OverheadTable& table, const HostFacts* facts,
+                                const PredictOptions& options, std::optional<double> added_bytes) {
+  if (auto good = check_device(graph); !good) return Unexpected{good.error()};
+  if (table.method == OverheadMethod::kLin) {
+    if (options.scale_out) {
+      return fail(ErrorCode::kImpossible,
+                  "expected overheads of method context to scale a graph out, found method lin");
+    }
+    if (options.host_scale != 1 || options.host_sensitivity) {
+      return fail(ErrorCode::kImpossible,
+                  "expected overheads of method context to scale the host, found method lin");
+    }
+    auto prediction = lin_traversal(graph, gpu, table, options);
+    if (!prediction) return prediction;
+    if (auto good = check_times(*prediction); !good) return Unexpected{good.error()};
+    for (const CommRecord& record : graph.comm_records) {
+      prediction->ranks = std::max(prediction->ranks, record.group_size);
+    }
+    report_memory(facts ? facts->memory : static_memory(graph), gpu, *prediction);
+    return prediction;
+  }
+  const RankInput rank{.graph = &graph, .table = &table, .options = options};
+  auto job = predict_ranks({&rank, 1}, gpu, {}, facts, added_bytes);
+  if (!job) return Unexpected{job.error()};
+  return std::move(job->ranks[0]);
+}
+
+}  // namespace perfmodel
