@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Reads which file includes which, and fails on arrows that point up and on circles.
+"""Reads which file includes which, and fails on arrows that point up, circles and public headers that
+include private ones.
 
     python3 tests/structure/include_graph.py [--most-up N] [--most-circles N] [--counts]
 
 Arrows point down: graph <- predictors <- perfmodel <- cli, with schedule and plot below the library;
-the program of kernels_bench stands beside the CLI. Sources and their headers count as one file, so that a circle
-of headers cannot hide behind their sources. --counts prints what the tree is made of. The limits
+the program of kernels_bench stands beside the CLI. Sources and their headers count as one file, so that a
+circle of headers cannot hide behind their sources. --counts prints what the tree is made of. The limits
 (default 0) are for a tree that is on its way: what is there may go, nothing may come.
 """
 
@@ -124,6 +125,24 @@ def circles(graph):
     return sorted(found, key=len)
 
 
+def long_functions(files):
+    """(lines, name, file) of functions above 60 lines, by the layout that clang-format gives them."""
+    for path in files:
+        begin = None
+        for number, line in enumerate(path.read_text().split("\n"), 1):
+            opened = re.match(r"( {0,4})(?!namespace|class|struct|enum|union|if|for|while|switch|else|\}|//)[^ #].*\{$", line)
+            if begin and line.rstrip(";,") == begin[1] + "}":
+                if number - begin[0] + 1 > 60:
+                    yield number - begin[0] + 1, begin[2], shown(path)
+                begin = None
+            elif opened and "(" in line and not begin:
+                name = re.search(r"([~\w]+)\(", line)
+                indent = opened.group(1)
+                if line.lstrip().startswith(":"):  # initialisers of a constructor stand further in
+                    indent = indent[4:]
+                begin = (number, indent, name.group(1) if name else line.strip())
+
+
 def counts():
     files = list(sources())
     names = defaultdict(set)
@@ -147,13 +166,25 @@ def counts():
     print(f"classes above 250 lines: {len(above)}")
     for lines, name, where in above[:10]:
         print(f"  {lines:5d} {name} ({where})")
-    print(f"public headers: {sum(1 for p in files if '/include/' in p.as_posix())}")
+    long = sorted(long_functions(files), reverse=True)
+    print(f"functions above 60 lines: {len(long)}")
+    for lines, name, where in long[:5]:
+        print(f"  {lines:5d} {name} ({where})")
+    headers = [p.as_posix() for p in files if "/include/" in p.as_posix()]
+    details = sum("/detail/" in h for h in headers)
+    print(f"public headers: {len(headers) - details}, and {details} that these need (detail/)")
     lines = defaultdict(int)
     for path in files:
         lines[path.parent.relative_to(ROOT).as_posix()] += path.read_text().count("\n")
     for folder, number in sorted(lines.items()):
         print(f"  {number:6d} {folder}")
     print(f"  {sum(lines.values()):6d} in all")
+
+
+def leaks(graph):
+    """Public headers that need one which is not installed."""
+    return sorted((path, target) for path, targets in graph.items() if "/include/" in path.as_posix()
+                  for target in targets if "/include/" not in target.as_posix())
 
 
 def shown(path):
@@ -172,10 +203,13 @@ def main():
     arrows, found = back_arrows(graph), circles(pairs(graph))
     for path, target in arrows:
         print(f"points up: {shown(path)} -> {shown(target)}")
+    leaking = leaks(graph)
+    for path, target in leaking:
+        print(f"public header includes a private one: {shown(path)} -> {shown(target)}")
     for group in found:
         print(f"circle of {len(group)}: " + ", ".join(shown(p) for p in group))
     print(f"{len(graph)} files, {sum(map(len, graph.values()))} arrows, {len(arrows)} up, {len(found)} circles")
-    return 1 if len(arrows) > options.most_up or len(found) > options.most_circles else 0
+    return 1 if leaking or len(arrows) > options.most_up or len(found) > options.most_circles else 0
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ KindRules rules_of(OpKind kind) {
     case OpKind::kAttention:
       return {.price = "attention"};
     case OpKind::kForeach:
-      return {.price = "foreach"};
+      return {.price = "foreach", .retarget = "foreach"};
     case OpKind::kCollective:
       return {.price = "collective"};
     case OpKind::kTriton:
