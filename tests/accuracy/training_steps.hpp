@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "accuracy_support.hpp"
-#include "parallel/topology_costs.hpp"
-#include "parallel/transformer_step.hpp"
+#include "reference/parallel/topology_costs.hpp"
+#include "reference/parallel/transformer_step.hpp"
 
 /// Rows of measured training steps and the errors on them.
 namespace perfmodel::parallel {

@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "accuracy_support.hpp"
-#include "price/wave_scaling.hpp"
+#include "reference/wave_scaling.hpp"
 #include "tables/kernel_table.hpp"
 
 namespace perfmodel {

@@ -1,4 +1,4 @@
-#include "perfmodel/detail/ddp.hpp"
+#include "reference/parallel/ddp.hpp"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "parallel/fsdp.hpp"
+#include "reference/parallel/fsdp.hpp"
 
 #include <limits>
 

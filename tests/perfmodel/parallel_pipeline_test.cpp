@@ -1,4 +1,4 @@
-#include "parallel/pipeline.hpp"
+#include "reference/parallel/pipeline.hpp"
 
 #include <limits>
 

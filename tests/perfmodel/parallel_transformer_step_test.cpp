@@ -1,4 +1,4 @@
-#include "parallel/transformer_step.hpp"
+#include "reference/parallel/transformer_step.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/topology_costs.hpp"
+#include "reference/parallel/topology_costs.hpp"
 
 namespace perfmodel::parallel {
 namespace {

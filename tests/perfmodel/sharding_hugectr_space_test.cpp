@@ -1,5 +1,5 @@
 // Costs of NVIDIA's planner script for HugeCTR, and plans that are no worse than its own.
-#include "sharding/hugectr_space.hpp"
+#include "reference/hugectr_space.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

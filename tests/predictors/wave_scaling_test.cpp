@@ -1,4 +1,4 @@
-#include "price/wave_scaling.hpp"
+#include "reference/wave_scaling.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <string_view>
 
@@ -65,16 +64,14 @@ bool reduces_gradients(const ExecutionGraph& graph, const LoweringFacts& facts) 
 
 Result<DataParallelGraph> make_data_parallel_graph(const ExecutionGraph& graph,
                                                    const ScaleOut& how) {
-  const double unlimited = std::numeric_limits<double>::infinity();
-  const bool single = how.ddp.first_iteration_single_bucket;
   DataParallelGraph made;
-  auto rewritten = rewrite_data_parallel(
-      graph,
-      {.world_size = how.world,
-       .first_bucket_bytes = whole_bytes(single ? unlimited : how.ddp.first_bucket_bytes),
-       .bucket_cap_bytes = whole_bytes(how.ddp.bucket_cap_bytes),
-       .gradient_as_bucket_view = !how.ddp_copies_gradients},
-      &made.copies);
+  auto rewritten =
+      rewrite_data_parallel(graph,
+                            {.world_size = how.world,
+                             .first_bucket_bytes = whole_bytes(how.ddp.first_bucket_bytes),
+                             .bucket_cap_bytes = whole_bytes(how.ddp.bucket_cap_bytes),
+                             .gradient_as_bucket_view = !how.ddp_copies_gradients},
+                            &made.copies);
   if (!rewritten) return Unexpected{rewritten.error()};
   made.graph = std::move(*rewritten);
   const auto steps = static_cast<double>(std::max<std::size_t>(1, iterations(made.graph).size()));

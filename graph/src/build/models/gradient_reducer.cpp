@@ -3,15 +3,9 @@
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
 #include "core/gradient_buckets.hpp"
+#include "perfmodel/graph/detail/bucket_limits.hpp"
 
 namespace perfmodel {
-namespace {
-
-constexpr double kMiB = 1 << 20;
-constexpr double kFirstBucketBytes = kMiB;
-constexpr double kBucketBytes = 25 * kMiB;
-
-}  // namespace
 
 GradientReducer::GradientReducer(GraphBuilder& graph, const std::vector<TensorRef>& parameters)
     : graph_(graph), parameters_(parameters) {
@@ -22,7 +16,7 @@ GradientReducer::GradientReducer(GraphBuilder& graph, const std::vector<TensorRe
         {.bytes = static_cast<double>(graph.numel(parameters[i]) * size_in_bytes(dtype)),
          .group = static_cast<std::int32_t>(dtype)});
   }
-  for (auto& members : gradient_buckets(gradients, kFirstBucketBytes, kBucketBytes)) {
+  for (auto& members : gradient_buckets(gradients, kFirstBucketBytes, kBucketCapBytes)) {
     for (std::size_t& member : members) member = parameters.size() - 1 - member;
     buckets_.emplace_back().parameters = std::move(members);
   }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "perfmodel/detail/ddp.hpp"
+#include "perfmodel/graph/detail/bucket_limits.hpp"
 #include "perfmodel/predictors/topology.hpp"
 
 namespace perfmodel {
@@ -14,6 +14,12 @@ enum class ParallelStrategy : std::uint8_t {
 };
 std::string_view to_string(ParallelStrategy strategy);
 
+/// Of DistributedDataParallel; a limit closes a bucket once it is reached.
+struct DdpOptions {
+  double first_bucket_bytes = kFirstBucketBytes;
+  double bucket_cap_bytes = kBucketCapBytes;  ///< of all buckets but the first
+};
+
 /// A graph of one rank run by `world` data-parallel ranks, all alike.
 struct ScaleOut {
   std::int64_t world = 1;
@@ -22,7 +28,7 @@ struct ScaleOut {
   /// The wire term of collectives is multiplied by this: compute beside them takes bandwidth and
   /// SMs from them. 1: off.
   double interference = 1;
-  parallel::DdpOptions ddp;
+  DdpOptions ddp;
   bool ddp_copies_gradients = true;  ///< into the bucket and back (no gradient_as_bucket_view)
   double fsdp_unit_bytes = 100e6;    ///< consecutive parameters form units of at least this size
   int fsdp_gathers_in_flight = 2;    ///< gathered units alive at once

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "perfmodel/graph/detail/bucket_limits.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/training_options.hpp"
 #include "perfmodel/result.hpp"
@@ -97,8 +98,8 @@ Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
 /// PyTorch's DistributedDataParallel, one process per GPU.
 struct DataParallelRewrite {
   std::int64_t world_size = 2;
-  std::int64_t first_bucket_bytes = std::int64_t{1} << 20;
-  std::int64_t bucket_cap_bytes = std::int64_t{25} << 20;  ///< of all buckets but the first
+  std::int64_t first_bucket_bytes = kFirstBucketBytes;
+  std::int64_t bucket_cap_bytes = kBucketCapBytes;  ///< of all buckets but the first
   /// Gradients are pieces of the buckets: nothing is copied back behind the all-reduces.
   bool gradient_as_bucket_view = false;
   std::int64_t first_collective = 1;  ///< number of the first collective of the process group

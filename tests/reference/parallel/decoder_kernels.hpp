@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "transformer_step.hpp"
+#include "decoder_shape.hpp"
 
 namespace perfmodel::parallel {
 

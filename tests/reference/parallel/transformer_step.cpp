@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "checks.hpp"
+#include "ddp.hpp"
 #include "decoder_kernels.hpp"
-#include "perfmodel/detail/ddp.hpp"
 #include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::parallel {

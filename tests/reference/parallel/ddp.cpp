@@ -1,4 +1,4 @@
-#include "perfmodel/detail/ddp.hpp"
+#include "ddp.hpp"
 
 #include <algorithm>
 #include <limits>
