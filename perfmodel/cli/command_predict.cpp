@@ -33,10 +33,11 @@ struct Arguments {
   Window iterations, kernel_iterations;
   ReadOptions reading;
   bool json = false, missing_collectives = false;
-  std::size_t top = 10;
+  bool full = false;
+  std::optional<std::size_t> top;
 };
 
-constexpr std::size_t kWhatIfSteps = 10;
+constexpr std::size_t kWhatIfSteps = 10, kRowsOfFull = 10;
 constexpr double kMostRanks = 1 << 20, kMostInterference = 1000;
 constexpr double kLatestStartUs = 1e16;  // epoch stamps are 1.7e15
 
@@ -66,6 +67,7 @@ class Run {
       if (const auto batch = batch_size(rank.graph)) rank.prediction.batch = *batch;
     }
     if (auto readable = chosen_.check(); !readable) return Unexpected{readable.error()};
+    count_work(report_.slowest());
     if (chosen_.owner) report_.model_files = chosen_.owner->files_read();
     collect_warnings();
     return std::move(report_);
@@ -219,6 +221,12 @@ class Run {
     return {};
   }
 
+  void count_work(std::size_t rank) {
+    const RankPrediction& at = report_.ranks[rank];
+    report_.work =
+        step_work(at.graph, report_.gpu, at.prediction.batch, options_of(rank).iterations);
+  }
+
   // The baseline of method lin knows no other ranks.
   Result<void> predict_apart(const std::vector<RankInput>& inputs) {
     if (!arguments_.rank_start.empty() || !arguments_.chakra.empty()) {
@@ -360,7 +368,10 @@ Result<void> execute(const Arguments& arguments) {
     }
   }
   if (arguments.json) return print_document(prediction_json(*report));
-  return print_report(prediction_text(*report, arguments.top, bold_allowed()));
+  const bool bold = bold_allowed();
+  return print_report(arguments.full
+                          ? full_prediction_text(*report, arguments.top.value_or(kRowsOfFull), bold)
+                          : short_prediction_text(*report, arguments.top, bold));
 }
 
 }  // namespace
@@ -436,9 +447,10 @@ Command predict_command(CLI::App& parent) {
          "Write PREFIX.N.et, Chakra traces for network simulators, one per rank: of the graphs, "
          "or of --world ranks that all do as the one graph says")
       ->type_name("PREFIX");
-  app->add_option("--top", arguments->top, "Rows of the long tables")
+  app->add_flag("--full", arguments->full,
+                "Print everything: host overheads and phases, all kernels, the critical path");
+  app->add_option("--top", arguments->top, "Rows of the long tables (default 5, with --full 10)")
       ->check(at_least(0))
-      ->capture_default_str()
       ->type_name("N");
   add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");

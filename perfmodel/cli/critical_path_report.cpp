@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "prediction_parts.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -18,17 +19,6 @@ Json step_json(const CriticalPath::Step& step) {
                {"slack_us", rounded(step.slack_us)}};
   if (step.step_if_free_us >= 0) json["step_if_free_us"] = rounded(step.step_if_free_us);
   return json;
-}
-
-std::string share_of(double part, double whole) {
-  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
-}
-
-// The autograd engine's prefix would leave little room for what tells its ops apart.
-std::string op_title(std::string_view name) {
-  constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
-  if (!name.starts_with(kEngine)) return std::string(name);
-  return "autograd: " + std::string(name.substr(kEngine.size()));
 }
 
 }  // namespace
@@ -54,14 +44,14 @@ std::string critical_path_text(const CriticalPath& path, const std::string& titl
   };
   TextTable shares{"Critical path of the " + title, unit, "share"};
   for (const auto& share : path.shares) {
-    shares.row({share.category, time(share.us), share_of(share.us, path.step_us)});
+    shares.row({share.category, time(share.us), percent(share.us, path.step_us)});
   }
   std::string text = "\n" + shares.text(bold);
 
   TextTable steps{"Longest on it", "<what", unit, "share", "tasks", "step if free " + unit};
   for (std::size_t i = 0; i < std::min(top, path.steps.size()); ++i) {
     const auto& step = path.steps[i];
-    steps.row({op_title(step.op), step.category, time(step.us), share_of(step.us, path.step_us),
+    steps.row({op_title(step.op), step.category, time(step.us), percent(step.us, path.step_us),
                grouped(step.count), step.step_if_free_us >= 0 ? time(step.step_if_free_us) : ""});
   }
   if (!steps.empty()) text += "\n" + steps.text(bold);

@@ -183,7 +183,7 @@ Json provenance(const PredictionReport& report, const RankPrediction& rank) {
 
 Json whole_bytes(double bytes) { return std::llround(bytes); }
 
-void add_throughput(Json& json, const Prediction& p) {
+void add_throughput(Json& json, const PredictionReport& report, const Prediction& p) {
   const auto rate = [](const std::optional<double>& value) {
     return value ? rounded(*value) : Json(nullptr);
   };
@@ -191,6 +191,15 @@ void add_throughput(Json& json, const Prediction& p) {
   json["batch_per_gpu"] = p.batch ? Json(*p.batch) : Json(nullptr);
   json["samples_per_s"] = rate(p.samples_per_s());
   json["samples_per_s_per_gpu"] = rate(p.samples_per_s_per_gpu());
+  const StepWork& work = report.work;
+  json["tokens_per_sample"] = work.tokens ? Json(*work.tokens) : Json(nullptr);
+  json["tokens_per_s"] = rate(report.tokens_per_s());
+  json["product_flop"] = work.products.value;
+  json["tflop_per_s_per_gpu"] = rate(report.tflop_per_s());
+  json["mfu"] = report.mfu() ? Json(*report.mfu()) : Json(nullptr);
+  json["mfu_peak"] = work.peak.value > 0
+                         ? Json({{"type", work.peak_name}, {"tflop_per_s", work.peak.value / 1e12}})
+                         : Json(nullptr);
 }
 
 }  // namespace
@@ -223,7 +232,7 @@ Json prediction_json(const PredictionReport& report) {
   Json json = document(schemas::kPrediction);
   json["gpu"] = report.gpu.name;
   add_figures(json, p);
-  add_throughput(json, p);
+  add_throughput(json, report, p);
   json["memory"] = memory_json(p.memory);
   json["slowest_rank"] = report.slowest();
   json["mean_e2e_us"] = rounded(report.mean_e2e_us());

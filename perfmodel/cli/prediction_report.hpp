@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "explain/step_work.hpp"
 #include "output.hpp"
 #include "perfmodel/detail/kernel_times.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
@@ -33,11 +34,15 @@ struct PredictionReport {
   KernelTimes::Use use = KernelTimes::Use::kAll;  ///< if there are kernel times
   std::vector<RankPrediction> ranks;              ///< one per graph, in order
   std::optional<JobReport> job;                   ///< with several ranks
+  StepWork work;                                  ///< of the slowest graph
   std::vector<ChakraTrace> chakra;                ///< if asked for
   std::vector<std::string> warnings;
 
   std::size_t slowest() const;
   double mean_e2e_us() const;
+  std::optional<double> tokens_per_s() const;  ///< of the whole job, as samples per second
+  std::optional<double> tflop_per_s() const;   ///< of one GPU
+  std::optional<double> mfu() const;           ///< tflop_per_s() over the peak of `work`
 };
 
 /// "mlperf.json (built)".
@@ -46,8 +51,13 @@ std::string graph_title(const RankPrediction& rank);
 Json prediction_json(const PredictionReport& report);
 Json memory_json(const PredictedMemory& memory);
 
-/// At most `top` rows of the long tables.
-std::string prediction_text(const PredictionReport& report, std::size_t top, bool bold);
+/// What fits on a screen of 40 lines: warnings, the step, what limits it, and the first rows of the
+/// tables. `top`: as many rows instead, however long that gets.
+std::string short_prediction_text(const PredictionReport& report, std::optional<std::size_t> top,
+                                  bool bold);
+
+/// Everything, with at most `top` rows of the long tables.
+std::string full_prediction_text(const PredictionReport& report, std::size_t top, bool bold);
 
 /// Kernels of one family in one iteration.
 struct FamilyTotal {

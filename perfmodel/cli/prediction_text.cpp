@@ -6,61 +6,12 @@
 #include <unordered_map>
 
 #include "critical_path_report.hpp"
+#include "prediction_parts.hpp"
 #include "prediction_report.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {
-
-constexpr std::size_t kTerms = 6;
-constexpr std::string_view kTermMeaning[kTerms] = {
-    "T1  between ops", "T2  op start to its first call", "T3  last call to op end",
-    "T4  calls",       "T5  between calls of one op",    "TX  ops that call nothing",
-};
-constexpr Term kTermOrder[kTerms] = {Term::kT1, Term::kT2, Term::kT3,
-                                     Term::kT4, Term::kT5, Term::kTx};
-
-// One unit for the whole report, so that columns compare.
-class TimeUnit {
- public:
-  explicit TimeUnit(double us) : milliseconds_(us >= 1000) {}
-
-  std::string name() const { return milliseconds_ ? "ms" : "µs"; }
-  std::string operator()(double us) const {
-    return milliseconds_ ? fmt::format("{:.3f}", us / 1e3) : fmt::format("{:.1f}", us);
-  }
-
- private:
-  bool milliseconds_;
-};
-
-std::string percent(double part, double whole) {
-  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
-}
-
-// The autograd engine's prefix would leave little room for what tells its ops apart.
-std::string op_title(std::string_view name) {
-  constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
-  if (!name.starts_with(kEngine)) return std::string(name);
-  return "autograd: " + std::string(name.substr(kEngine.size()));
-}
-
-// Counts are whole unless the iterations of a graph differ.
-std::string count_text(double count) {
-  const double whole = std::round(count);
-  if (std::abs(count - whole) < 0.05) return grouped(static_cast<std::size_t>(whole));
-  return fmt::format("{:.1f}", count);
-}
-
-template <class Each>
-std::string joined(const std::vector<Each>& list, std::size_t limit) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(limit, list.size()); ++i) {
-    text += (i > 0 ? ", " : "") + list[i];
-  }
-  if (list.size() > limit) text += fmt::format(" and {} more", list.size() - limit);
-  return text;
-}
 
 class Renderer {
  public:
@@ -165,14 +116,10 @@ class Renderer {
 
   // "12,345 samples/s: 1,543 on each of 8 GPUs, batch 2,048".
   std::string throughput(double rate) const {
-    const auto count = [](double value) {
-      return value < 100 ? fmt::format("{:.3g}", value)
-                         : grouped(static_cast<std::size_t>(std::llround(value)));
-    };
     const std::string batch = "batch " + grouped(static_cast<std::size_t>(*p_.batch));
-    if (p_.ranks == 1) return fmt::format("{} samples/s, {}", count(rate), batch);
-    return fmt::format("{} samples/s: {} on each of {} GPUs, {} each", count(rate),
-                       count(*p_.samples_per_s_per_gpu()), p_.ranks, batch);
+    if (p_.ranks == 1) return fmt::format("{} samples/s, {}", rate_text(rate), batch);
+    return fmt::format("{} samples/s: {} on each of {} GPUs, {} each", rate_text(rate),
+                       rate_text(*p_.samples_per_s_per_gpu()), p_.ranks, batch);
   }
 
   void ranks() {
@@ -250,9 +197,9 @@ class Renderer {
 
   void host_terms() {
     TextTable table{"Host busy", time_.name(), "share"};
-    for (std::size_t i = 0; i < kTerms; ++i) {
-      const double us = p_.terms_us[static_cast<std::size_t>(kTermOrder[i])];
-      table.row({std::string(kTermMeaning[i]), time_(us), percent(us, p_.cpu_us)});
+    for (const auto& [term, name, meaning] : kHostTermNames) {
+      const double us = p_.terms_us[static_cast<std::size_t>(term)];
+      table.row({fmt::format("{}  {}", name, meaning), time_(us), percent(us, p_.cpu_us)});
     }
     add(table);
   }
@@ -413,6 +360,24 @@ double PredictionReport::mean_e2e_us() const {
   return sum / static_cast<double>(ranks.size());
 }
 
+std::optional<double> PredictionReport::tokens_per_s() const {
+  const auto samples = ranks[slowest()].prediction.samples_per_s();
+  if (!samples || !work.tokens) return std::nullopt;
+  return *samples * static_cast<double>(*work.tokens);
+}
+
+std::optional<double> PredictionReport::tflop_per_s() const {
+  const double us = ranks[slowest()].prediction.e2e_us;
+  if (!(us > 0) || !(work.products.value > 0)) return std::nullopt;
+  return work.products.value / us / 1e6;
+}
+
+std::optional<double> PredictionReport::mfu() const {
+  const auto rate = tflop_per_s();
+  if (!rate || !(work.peak.value > 0)) return std::nullopt;
+  return *rate * 1e12 / work.peak.value;
+}
+
 std::string graph_title(const RankPrediction& rank) {
   return rank.graph_file + (rank.graph.built ? " (built)" : "");
 }
@@ -477,7 +442,7 @@ std::vector<OpTotal> totals_by_op(const Prediction& prediction) {
   return totals;
 }
 
-std::string prediction_text(const PredictionReport& report, std::size_t top, bool bold) {
+std::string full_prediction_text(const PredictionReport& report, std::size_t top, bool bold) {
   return Renderer(report, top, bold).run();
 }
 

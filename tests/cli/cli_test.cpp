@@ -561,7 +561,9 @@ TEST(PredictCommand, TellsThroughputAndMemoryOfTheJob) {
   EXPECT_EQ(memory["static_fits"], true);
   const std::string text = run(words).out;
   EXPECT_THAT(text, ::testing::HasSubstr(" on each of 4 GPUs, batch "));
-  EXPECT_THAT(text, ::testing::HasSubstr(" of 16 GiB: "));
+  EXPECT_THAT(text, ::testing::HasSubstr(" of 16 GiB before activations"));
+  words.push_back("--full");
+  EXPECT_THAT(run(words).out, ::testing::HasSubstr(" of 16 GiB: "));
 }
 
 TEST(PredictCommand, BuiltGraphsAreCalledBuilt) {
@@ -692,7 +694,8 @@ TEST(PredictCommand, ASlowerHostIsSlowerByItsOwnTimeOnly) {
 
 TEST(PredictCommand, TablesFitAHundredColumnsWithoutEscapes) {
   for (const Words& words :
-       {predict_words(built_graph()), predict_words(sample("et_comms_1.1.0.json")), Words{"gpus"},
+       {predict_words(built_graph()), predict_words(sample("et_comms_1.1.0.json")),
+        Words{"predict", built_graph(), "--gpu", "t4", "--full"}, Words{"gpus"},
         Words{"gpus", "mi250"}, Words{"trace", sample("kineto_comms_1.1.0.json")},
         Words{"overheads", sample("kineto_comms_1.1.0.json")}, Words{"predict", "--help"},
         Words{"replay", sample("kineto_comms_1.1.0.json")}, Words{"replay", "--help"},

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/predict.hpp"
+
+/// What the short and the full text of a prediction share.
+namespace perfmodel::cli {
+
+inline constexpr std::size_t kHostTerms = 6;
+struct HostTerm {
+  Term term;
+  std::string_view name, meaning;  ///< "T1", "between ops"
+};
+inline constexpr HostTerm kHostTermNames[kHostTerms] = {
+    {Term::kT1, "T1", "between ops"},
+    {Term::kT2, "T2", "op start to its first call"},
+    {Term::kT3, "T3", "last call to op end"},
+    {Term::kT4, "T4", "calls"},
+    {Term::kT5, "T5", "between calls of one op"},
+    {Term::kTx, "TX", "ops that call nothing"},
+};
+
+/// One unit for the whole report, so that columns compare.
+class TimeUnit {
+ public:
+  explicit TimeUnit(double us) : milliseconds_(us >= 1000) {}
+
+  std::string name() const { return milliseconds_ ? "ms" : "µs"; }
+  std::string operator()(double us) const;
+
+ private:
+  bool milliseconds_;
+};
+
+/// "96.4 %"; "-" of nothing.
+std::string percent(double part, double whole);
+
+/// The name of an op without the autograd engine's prefix, which would leave little room for what
+/// tells its ops apart.
+std::string op_title(std::string_view name);
+
+/// Counts are whole unless the iterations of a graph differ.
+std::string count_text(double count);
+
+/// "a, b and 3 more".
+std::string joined(const std::vector<std::string>& list, std::size_t limit);
+
+/// "1.23" or "12,345".
+std::string rate_text(double rate);
+
+}  // namespace perfmodel::cli
