@@ -204,7 +204,7 @@ Command kernels_command(CLI::App& parent) {
   app->add_option("--gpu", arguments->gpu,
                   "Price all rows on this GPU (default: the column device or gpu)")
       ->type_name("NAME");
-  app->add_option("--op", arguments->op, "What rows are that do not say it: gemm, linear, add, ...")
+  app->add_option("--op", arguments->op, "Op of rows that name none: gemm, linear, add, ...")
       ->type_name("OP");
   app->add_option("--dtype", arguments->dtype, "Type of rows that name none: fp32, fp16, fp8, ...")
       ->type_name("TYPE");

@@ -250,7 +250,7 @@ Command overheads_command(CLI::App& parent) {
       ->needs(pool)
       ->type_name("NAME");
   app->add_option("--method", arguments->method,
-                  "context: waits taken out, by context; lin: Lin et al. 2022; raw: as recorded")
+                  "context: without waits, by context; lin: Lin et al. 2022; raw: as recorded")
       ->check(CLI::IsMember({"context", "lin", "raw"}))
       ->capture_default_str();
   app->add_option("--profiler-cost", arguments->profiler_cost_us,
@@ -259,8 +259,9 @@ Command overheads_command(CLI::App& parent) {
       ->type_name("US");
   add_window(*app, "--iterations", arguments->iterations,
              "Only iterations A to B - 1 of each trace, counted from 0");
-  app->add_option("--scale-to", arguments->scale_to,
-                  "Multiply all host figures so that the ops shared with this table take its time")
+  app->add_option(
+         "--scale-to", arguments->scale_to,
+         "Scale all host times so that ops that this table has, too, take as long as there")
       ->type_name("TABLE");
   app->add_option("-o,--output", arguments->output, "Write the table as JSON")->type_name("FILE");
   app->add_option("--top", arguments->top, "Rows of the op table")

@@ -42,7 +42,8 @@ constexpr double kMostRanks = 1 << 20, kMostInterference = 1000;
 constexpr double kLatestStartUs = 1e16;  // epoch stamps are 1.7e15
 
 constexpr const char* kIterationsRule =
-    "--iterations and --kernel-iterations count from 0 and leave B out. Without --kernel-times,\n"
+    "--iterations and --kernel-iterations count from 0; B is not included. Without "
+    "--kernel-times,\n"
     "--iterations picks iterations of the graph. With --kernel-times it picks iterations of the\n"
     "trace, as --kernel-iterations does; give both to pick from the graph and from the trace.\n"
     "Files come first: a flag in front of them takes one value only.";
@@ -392,7 +393,7 @@ Command predict_command(CLI::App& parent) {
                                 "Take durations from a trace of the same program: one for all "
                                 "graphs or one per graph")
                     ->type_name("TRACE");
-  app->add_option("--use", arguments->use, "What to take from it: collectives only, or all")
+  app->add_option("--use", arguments->use, "What to take from it: collectives only, or everything")
       ->check(CLI::IsMember({"comm", "all"}))
       ->capture_default_str()
       ->needs(times);
@@ -402,13 +403,13 @@ Command predict_command(CLI::App& parent) {
       ->needs(times);
   auto* world =
       app->add_option("--world", arguments->world,
-                      "Number of ranks: for collectives whose group size is not recorded, and for "
-                      "--strategy")
+                      "Number of ranks, for --strategy and for collectives whose group size is not "
+                      "recorded")
           ->check(between(1, kMostRanks))
           ->type_name("N");
   app->add_option("--topology", arguments->topology,
-                  "How GPUs and nodes are tied together: a name of data/topologies/ or a file "
-                  "(default: what the GPU usually sits in)")
+                  "How GPUs and nodes are connected: a name of data/topologies/ or a file "
+                  "(default: the usual node of this GPU)")
       ->type_name("NAME");
   auto* strategy = app->add_option("--strategy", arguments->strategy,
                                    "Run the graph of one rank on --world ranks: ddp (bucketed "
@@ -424,14 +425,15 @@ Command predict_command(CLI::App& parent) {
       ->check(at_least(0))
       ->needs(strategy)
       ->type_name("MB");
-  app->add_option("--interference", arguments->interference,
-                  "Collectives' time on the wire is multiplied by this (compute beside them)")
+  app->add_option(
+         "--interference", arguments->interference,
+         "Multiply the time of collectives on the wire by this: compute beside them slows it")
       ->check(between(1, kMostInterference))
       ->capture_default_str()
       ->type_name("X");
   app->add_option("--rank-start", arguments->rank_start,
-                  "When each rank begins the step, in microseconds on one clock: one step from "
-                  "these starts instead of the steady state")
+                  "Time at which each rank begins the step, in microseconds on one clock: predicts "
+                  "this one step instead of the steady state")
       ->check(between(-kLatestStartUs, kLatestStartUs))
       ->type_name("US");
   app->add_flag("--missing-collectives", arguments->missing_collectives,
@@ -444,8 +446,8 @@ Command predict_command(CLI::App& parent) {
       ->type_name("FILE");
   app->add_option(
          "--chakra", arguments->chakra,
-         "Write PREFIX.N.et, Chakra traces for network simulators, one per rank: of the graphs, "
-         "or of --world ranks that all do as the one graph says")
+         "Write Chakra traces for network simulators, PREFIX.N.et, one per rank: of the graphs, "
+         "or of --world ranks that all run the one graph")
       ->type_name("PREFIX");
   app->add_flag("--full", arguments->full,
                 "Print everything: host overheads and phases, all kernels, the critical path");

@@ -101,7 +101,7 @@ Command serve_command(CLI::App& parent) {
       ->check(between(1, 10000))
       ->capture_default_str();
   app->add_option("--timeout-ms", arguments->timeout_ms,
-                  "Time for one prediction, in milliseconds; 0: as long as it takes")
+                  "Time limit of one prediction, in milliseconds; 0: none")
       ->type_name("MS")
       ->check(between(0, 1e9))
       ->capture_default_str();

@@ -234,20 +234,20 @@ Command sweep_command(CLI::App& parent) {
       ->type_name("N");
   app->add_option_function<std::string>(
          "--shard", [arguments](const std::string& text) { parse_shard(text, *arguments); },
-         "Predict every N-th chunk alone, from the I-th on: one job of an array of N")
+         "Predict only every N-th chunk, from the I-th on: one job of an array of N")
       ->type_name("I/N");
   app->add_option("--chunk", arguments->chunk_rows,
                   "Rows that are handed out and written at once (default: 128, fewer in small "
-                  "sweeps); alike for all shards")
+                  "sweeps); the same for all shards")
       ->check(between(1, 10000))
       ->type_name("ROWS");
   app->add_flag("--keep-parts", arguments->keep_parts, "Leave OUT.parts behind");
   app->add_flag("--dry-run", arguments->dry_run,
-                "Count rows, finished ones and missing ones; predict nothing");
+                "Count all, finished and missing rows; predict nothing");
   app->add_flag("--json", arguments->json, "Print one JSON document");
   app->footer(
-      "Stopped, killed or divided into shards: the same command goes on with what is missing. The\n"
-      "table is written once no row is. `mpirun -n N perfpredict sweep ...` divides the work "
+      "After a stop, or with shards, the same command goes on with the rows that are missing. The\n"
+      "table is written when none is missing. `mpirun -n N perfpredict sweep ...` divides the work "
       "among\n"
       "N processes.");
   app->callback([arguments] { check(*arguments); });

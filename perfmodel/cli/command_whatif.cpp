@@ -258,7 +258,7 @@ Command whatif_command(CLI::App& parent) {
   app->add_option("graph", arguments->graph, "Execution graph to start from")
       ->required()
       ->type_name("GRAPH");
-  app->add_option("--gpu", arguments->gpu, "Name of a known GPU, or a GPU file; the baseline's")
+  app->add_option("--gpu", arguments->gpu, "GPU of the baseline: a known name, or a GPU file")
       ->type_name("NAME");
   app->add_option("--gpus", arguments->gpus,
                   "More GPUs to cross with (the first is the baseline's "
@@ -273,7 +273,7 @@ Command whatif_command(CLI::App& parent) {
       ->check(at_least(1))
       ->type_name("N");
   app->add_option("--topology", arguments->topology,
-                  "How the GPUs are tied together (default: what each GPU usually sits in)")
+                  "How the GPUs are connected (default: the usual node of each GPU)")
       ->type_name("NAME");
   add_models_option(*app, arguments->models);
   app->add_option("--threads", arguments->threads, "Threads (default: all that the machine has)")

@@ -22,7 +22,7 @@ CLI::App* add_eval_command(CLI::App& parent, const std::shared_ptr<EvalArguments
       ->capture_default_str();
   app->add_option("--min-us", arguments->min_us, "Only rows that took at least this long");
   app->add_option("--gpu", arguments->gpu, "GPU of rows that name none")->type_name("NAME");
-  app->add_option("--op", arguments->op, "What rows are that do not say it")->type_name("NAME");
+  app->add_option("--op", arguments->op, "Op of rows that name none")->type_name("NAME");
   app->add_option("--dtype", arguments->dtype, "Their element type")->type_name("NAME");
   app->add_flag("--json", arguments->json, "Print one JSON document");
   app->callback([arguments] {

@@ -8,7 +8,7 @@ namespace perfmodel::cli {
 CLI::Option* add_models_option(CLI::App& app, std::string& name) {
   return app
       .add_option("--models", name,
-                  "Kernel models: learned (those in data/models, heuristic where there is none), "
+                  "Kernel models: learned (files of data/models, else the heuristic), "
                   "heuristic, roofline, or a file of `perfpredict train`")
       ->type_name("NAME|FILE")
       ->check([](const std::string& text) {

@@ -288,7 +288,7 @@ void add_shard_options(CLI::App& app, ShardArguments& arguments) {
       ->type_name("TABLES");
   app.add_option("--gpu", arguments.gpu, "Name of a known GPU, or a GPU file")->type_name("NAME");
   app.add_option("--topology", arguments.topology,
-                 "How the GPUs are tied together (default: what the GPU usually sits in)")
+                 "How the GPUs are connected (default: the usual node of this GPU)")
       ->type_name("NAME");
   app.add_option("--world", arguments.world, "Number of GPUs")->check(at_least(1))->type_name("N");
   app.add_option("--gpus-per-host", arguments.local_world,

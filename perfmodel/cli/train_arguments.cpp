@@ -17,7 +17,7 @@ CLI::App* add_train_command(CLI::App& parent, const std::shared_ptr<TrainArgumen
       ->check(CLI::IsMember({"all", "train", "paper"}))
       ->capture_default_str();
   app->add_option("--family", arguments->family, "Only kernels of this family")->type_name("NAME");
-  app->add_option("--op", arguments->op, "What rows are that do not say it")->type_name("NAME");
+  app->add_option("--op", arguments->op, "Op of rows that name none")->type_name("NAME");
   app->add_option("--dtype", arguments->dtype, "Their element type")->type_name("NAME");
   app->add_option("--gpu", arguments->gpu,
                   "The GPU of all rows (default: the column device or gpu)")
