@@ -38,7 +38,7 @@ done
 ldd "$bin/kernels_bench" | awk '$2 == "=>" { print $3 }' |
   grep -vE '/(ld-linux|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|amdhip64))[.-][^/]*$' |
   xargs -I{} cp -L {} "$1/lib/"
-cp -r "$here/../data/gpus" "$1/share/perfmodel/data/"
+cp -r "$here/../data/gpus" "$here/../data/architectures" "$1/share/perfmodel/data/"
 cp -r "$here/pytorch" "$1/"
 find "$1" -name __pycache__ -prune -exec rm -r {} +
 cat >"$1/kernels_bench" <<'LAUNCHER'

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/schema.hpp"
+#include "core/edit_distance.hpp"
 #include "perfmodel/detail/output_file.hpp"
 
 namespace kernels_bench {
@@ -43,12 +44,35 @@ double bandwidth(const DeviceInfo& info) {
   return rate > 0 ? rate : kUnknown;
 }
 
-Gpu described(const DeviceInfo& info) {
+// The one that compiles for this target; else the one with the target most like it stands in.
+perfmodel::Architecture architecture_of(const DeviceInfo& info, std::string_view vendor,
+                                        const std::filesystem::path& folder) {
+  perfmodel::Architecture own;
+  own.name = info.target.empty() ? "unknown" : info.target;
+  const auto known = perfmodel::read_architectures(folder);
+  if (!known) return own;
+  std::size_t least = std::string::npos;
+  for (const perfmodel::Architecture& architecture : *known) {
+    if (architecture.vendor != vendor) continue;
+    for (const std::string& target : architecture.targets) {
+      if (target == info.target) return architecture;
+      const std::size_t distance = perfmodel::edit_distance(target, info.target);
+      if (distance >= least) continue;
+      least = distance;
+      own = architecture;
+    }
+  }
+  own.like = own.name;
+  own.name = info.target.empty() ? "unknown" : info.target;
+  return own;
+}
+
+Gpu described(const DeviceInfo& info, const std::filesystem::path& gpu_folder) {
   Gpu gpu;
   gpu.name = slug(info.name);
   gpu.title = info.name;
   gpu.vendor = info.vendor == "amd" ? "amd" : "nvidia";
-  gpu.architecture = "unknown";
+  gpu.architecture = architecture_of(info, gpu.vendor, gpu_folder.parent_path() / "architectures");
   gpu.target = info.target;
   gpu.num_sms = info.num_sms;
   gpu.boost_clock_mhz = info.clock_mhz;
@@ -123,7 +147,7 @@ GpuOfDevice gpu_of(const DeviceInfo& info, const std::filesystem::path& gpu_fold
   if (auto known = perfmodel::find_gpu(slug(info.name), gpu_folder)) {
     return {std::move(*known), true};
   }
-  return {described(info), false};
+  return {described(info, gpu_folder), false};
 }
 
 Result<void> write_gpu_file(const DeviceInfo& info, const Gpu& gpu,
@@ -140,13 +164,13 @@ Result<void> write_gpu_file(const DeviceInfo& info, const Gpu& gpu,
   }
   const double link =
       peaks.link_gb_per_s > 0 ? peaks.link_gb_per_s : gpu.pcie_bandwidth.value / 1e9;
-  const Json document = {
+  Json document = {
       {"schema", perfmodel::schemas::kGpu.name},
       {"version", perfmodel::schemas::kGpu.version},
       {"name", gpu.name},
       {"title", gpu.title},
       {"vendor", gpu.vendor},
-      {"architecture", gpu.architecture},
+      {"architecture", gpu.architecture.name},
       {"target", gpu.target},
       {"aliases", {info.name}},
       {"num_sms", gpu.num_sms},
@@ -182,6 +206,7 @@ Result<void> write_gpu_file(const DeviceInfo& info, const Gpu& gpu,
        "measured (so below any data sheet's), DRAM bandwidth from the memory's clock and bus where "
        "the driver tells them. PCIe generation and lanes were not asked for."},
       {"sources", {"Measured peaks, peaks.csv of the same campaign"}}};
+  if (const std::string& like = gpu.architecture.like; !like.empty()) document["like"] = like;
   auto output = perfmodel::OutputFile::create(file);
   if (!output) return tl::unexpected(output.error());
   output->write(document.dump(2) + "\n");

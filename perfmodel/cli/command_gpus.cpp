@@ -39,7 +39,7 @@ constexpr Peak kPeaks[] = {
 double gb_per_s(BytesPerSecond rate) { return rate.value / 1e9; }
 double mib(Bytes size) { return size.value / (1024.0 * 1024.0); }
 
-// The keys of `data/gpus/*.json`.
+// The keys of `data/gpus/*.json`, and the architecture that stands in for an unknown one.
 Json gpu_json(const Gpu& gpu) {
   Json peaks = Json::object();
   for (const Peak& peak : kPeaks) {
@@ -49,7 +49,8 @@ Json gpu_json(const Gpu& gpu) {
   return {{"name", gpu.name},
           {"title", gpu.title},
           {"vendor", gpu.vendor},
-          {"architecture", gpu.architecture},
+          {"architecture", gpu.architecture.name},
+          {"like", gpu.architecture.like.empty() ? Json(nullptr) : Json(gpu.architecture.like)},
           {"target", gpu.target},
           {"aliases", gpu.aliases},
           {"num_sms", gpu.num_sms},
@@ -87,7 +88,7 @@ std::string list_text(const std::vector<Gpu>& gpus, bool bold) {
   TextTable table{"GPU", "<title", "<design", "SMs", "TFLOP/s", "GB", "GB/s"};
   for (const Gpu& gpu : gpus) {
     const auto fp32 = gpu.peak_tflop_per_s.fp32;
-    table.row({gpu.name, gpu.title, gpu.architecture, std::to_string(gpu.num_sms),
+    table.row({gpu.name, gpu.title, gpu.architecture.name, std::to_string(gpu.num_sms),
                fp32 ? fmt::format("{:.1f}", *fp32) : "-", number(gpu.dram_gb),
                grouped(static_cast<std::size_t>(gb_per_s(gpu.dram_bandwidth)))});
   }
@@ -103,7 +104,8 @@ std::string details_text(const Gpu& gpu, bool bold) {
   TextList list;
   list.row("also called",
            gpu.aliases.empty() ? "-" : fmt::format("{}", fmt::join(gpu.aliases, ", ")));
-  list.row("architecture", fmt::format("{} {} ({})", gpu.vendor, gpu.architecture, gpu.target));
+  list.row("architecture",
+           fmt::format("{} {} ({})", gpu.vendor, gpu.architecture.name, gpu.target));
   list.row(gpu.vendor == "amd" ? "CUs" : "SMs", std::to_string(gpu.num_sms));
   list.row("clocks", fmt::format("{} MHz base, {} MHz boost", number(gpu.base_clock_mhz),
                                  number(gpu.boost_clock_mhz)));
@@ -130,6 +132,7 @@ std::string details_text(const Gpu& gpu, bool bold) {
                            : fmt::format("{} {}, {} GB/s both ways", gpu.link_count, gpu.link_type,
                                          number(gb_per_s(gpu.link_bandwidth))));
   list.row("power", number(gpu.tdp_w) + " W");
+  for (const std::string& sentence : stand_ins(gpu)) list.row("warning", sentence);
   if (!gpu.notes.empty()) list.row("notes", gpu.notes);
   for (std::size_t i = 0; i < gpu.sources.size(); ++i) {
     list.row(i == 0 ? "sources" : "", gpu.sources[i]);

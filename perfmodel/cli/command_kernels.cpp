@@ -65,6 +65,11 @@ Result<Priced> price_table(const Arguments& arguments) {
     if (!price.in_range) ++outside;
     result.prices.push_back(price);
   }
+  for (const Gpu& gpu : result.table.gpus) {
+    for (std::string& sentence : stand_ins(gpu)) {
+      result.table.warnings.push_back(std::move(sentence));
+    }
+  }
   if (!models->warning.empty()) result.table.warnings.push_back(models->warning);
   if (auto readable = models->check(); !readable) return Unexpected{readable.error()};
   if (outside > 0) {

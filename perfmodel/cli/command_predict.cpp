@@ -58,6 +58,7 @@ class Run {
     auto gpu = find_gpu(arguments_.gpu, *data / "gpus");
     if (!gpu) return Unexpected{gpu.error()};
     report_.gpu = std::move(*gpu);
+    for (std::string& sentence : stand_ins(report_.gpu)) warn(std::move(sentence));
     report_.models = arguments_.models;
     report_.use = arguments_.use == "comm" ? KernelTimes::Use::kComm : KernelTimes::Use::kAll;
     if (auto found = find_topology(); !found) return Unexpected{found.error()};
@@ -119,6 +120,7 @@ class Run {
         warn("topology " + topology_.name + " is not built with " + report_.gpu.name +
              ": only its links are used");
       }
+      for (std::string& sentence : stand_ins(topology_)) warn(std::move(sentence));
     } else if (arguments_.interference == 1) {
       return {};
     }

@@ -86,8 +86,19 @@ std::string numbers(const std::vector<std::size_t>& shards) {
                      shown < shards.size() ? ", ..." : "");
 }
 
-std::string report_text(const SweepReport& report, const Arguments& arguments) {
+// What stands in for something unknown, of all GPUs.
+std::vector<std::string> warnings_of(const sweep::SweepSpec& spec) {
+  std::vector<std::string> warnings;
+  for (const sweep::GpuChoice& gpu : spec.gpus) {
+    warnings.insert(warnings.end(), gpu.stand_ins.begin(), gpu.stand_ins.end());
+  }
+  return warnings;
+}
+
+std::string report_text(const SweepReport& report, const std::vector<std::string>& warnings,
+                        const Arguments& arguments) {
   TextList list;
+  for (const std::string& warning : warnings) list.row("warning", warning);
   list.row("rows", fmt::format("{} in {}", grouped(report.rows), counted(report.chunks, "chunk")));
   list.row("finished before", grouped(report.finished_before));
   if (!arguments.dry_run) {
@@ -124,7 +135,8 @@ std::string report_text(const SweepReport& report, const Arguments& arguments) {
   return text;
 }
 
-Json report_json(const SweepReport& report, const Arguments& arguments) {
+Json report_json(const SweepReport& report, const std::vector<std::string>& warnings,
+                 const Arguments& arguments) {
   Json json = document(schemas::kSweepReport);
   json.update({{"rows", report.rows},
                {"chunks", report.chunks},
@@ -138,19 +150,21 @@ Json report_json(const SweepReport& report, const Arguments& arguments) {
                {"missing", report.missing},
                {"missing_shards", report.missing_shards},
                {"merged", report.merged},
+               {"warnings", warnings},
                {"output", report.merged ? Json(file_name(arguments.output)) : Json(nullptr)}});
   return json;
 }
 
-Result<void> say(const SweepReport& report, const Arguments& arguments) {
+Result<void> say(const SweepReport& report, const std::vector<std::string>& warnings,
+                 const Arguments& arguments) {
   if (report.stopped && !report.merged) {
     return fail(ErrorCode::kCancelled,
                 fmt::format("stopped with {} of {} rows finished: the same command goes on from "
                             "{}.parts",
                             report.rows - report.missing, report.rows, arguments.output));
   }
-  if (arguments.json) return print_document(report_json(report, arguments));
-  return print_report(report_text(report, arguments));
+  if (arguments.json) return print_document(report_json(report, warnings, arguments));
+  return print_report(report_text(report, warnings, arguments));
 }
 
 Result<void> execute(const Arguments& arguments) {
@@ -185,7 +199,7 @@ Result<void> execute(const Arguments& arguments) {
     return told ? quiet_failure() : failure(team->get(), report.error());
   }
   if (!leads) return report->stopped ? quiet_failure() : Result<void>();
-  const auto said = say(*report, arguments);
+  const auto said = say(*report, warnings_of(*spec), arguments);
   return said ? said : failure(team->get(), said.error());
 }
 

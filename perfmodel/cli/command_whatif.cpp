@@ -129,11 +129,13 @@ Result<void> load_targets(const Arguments& arguments, Loaded& loaded, WhatIfRepo
   if (!arguments.gpu.empty()) names.insert(names.begin(), arguments.gpu);
   OverheadTables tables(*data);
   loaded.models.reserve(names.size());
+  std::vector<std::string> first;  // of the warnings
   for (const std::string& name : names) {
     auto gpu = find_gpu(name, *data / "gpus");
     if (!gpu) return Unexpected{gpu.error()};
     const auto known = [&](const WhatIfTarget& target) { return target.gpu.name == gpu->name; };
     if (std::ranges::any_of(report.targets, known)) continue;
+    for (std::string& sentence : stand_ins(*gpu)) first.push_back(std::move(sentence));
     auto table = tables.choose(arguments.overheads, *gpu);
     if (!table) return Unexpected{table.error()};
     warn(report, table->warning);
@@ -142,6 +144,7 @@ Result<void> load_targets(const Arguments& arguments, Loaded& loaded, WhatIfRepo
     if (!arguments.topology.empty()) {
       auto topology = TopologyCatalog::builtin().find(arguments.topology);
       if (!topology) return Unexpected{topology.error()};
+      for (const std::string& sentence : stand_ins(*topology)) warn(report, sentence);
       loaded.collectives.push_back(make_collective_model(*topology, {}));
       loaded.models.back().set(KernelFamily::kCollective, loaded.collectives.back().get());
     }
@@ -152,6 +155,7 @@ Result<void> load_targets(const Arguments& arguments, Loaded& loaded, WhatIfRepo
                                           .host_scale = arguments.host_scale}});
   }
   warn_of_hosts(loaded.tables, report);
+  report.warnings.insert(report.warnings.begin(), first.begin(), first.end());
   return {};
 }
 

@@ -383,6 +383,9 @@ Result<LoadedStudy> load_study(const ShardArguments& arguments) {
   override_tables(arguments, loaded.study);
   override_dense(arguments, loaded.study);
   if (auto chosen = choose_machine(arguments, loaded); !chosen) return Unexpected{chosen.error()};
+  std::vector<std::string> first = stand_ins(loaded.gpu);
+  for (std::string& sentence : stand_ins(loaded.topology)) first.push_back(std::move(sentence));
+  loaded.warnings.insert(loaded.warnings.begin(), first.begin(), first.end());
   if (!loaded.study.local_world) {
     loaded.study.local_world =
         std::min<std::int64_t>(*loaded.study.world, loaded.topology.gpus_per_node);

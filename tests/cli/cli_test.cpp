@@ -645,6 +645,7 @@ TEST(PredictCommand, WithoutATableThatOfTheDataFolderIsUsed) {
   source = fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus";
 #endif
   if (source.empty()) GTEST_SKIP() << "PERFMODEL_SOURCE_DIR is not defined";
+  fs::create_directory_symlink(source.parent_path() / "architectures", data / "architectures");
   for (const char* name : {"t4.json", "l4.json"}) {
     fs::copy(source / name, data / "gpus" / name, fs::copy_options::overwrite_existing);
   }

@@ -151,15 +151,22 @@ def main():
 
         work = os.path.join(scratch, 'work')
         os.makedirs(os.path.join(work, 'data'))
-        os.symlink(os.path.join(ROOT, 'data', 'gpus'), os.path.join(work, 'data', 'gpus'))
+        for folder in ('architectures', 'gpus'):
+            shutil.copytree(os.path.join(ROOT, 'data', folder), os.path.join(work, 'data', folder))
         environment = dict(os.environ, PATH=os.path.dirname(program) + os.pathsep + os.environ['PATH'],
                            PERFMODEL_DATA=os.path.join(ROOT, 'data'))
         run('perfpredict build mlp -o graph.json.gz', shell=True, cwd=work, env=environment)
         for shell in shells:
             run('set -e\n' + shell.replace('\\\n', ' '), shell=True, cwd=work, env=environment)
-        for made in ('my-gpu.json', 'free.json.gz'):
+        for made in ('my-gpu.json', 'mine/gpus/r100.json', 'free.json.gz'):
             if not os.path.exists(os.path.join(work, made)):
                 fail(f'{made} was not made')
+        for gpu, architecture in (('mine/gpus/r100.json', 'is known'), ('like-hopper.json', 'stands in')):
+            answer = json.loads(run(f'perfpredict predict graph.json.gz --gpu {gpu} --json 2>/dev/null', shell=True,
+                                    cwd=work, env=environment))
+            stands_in = any('hopper stands in' in warning for warning in answer['warnings'][:1])
+            if stands_in != (architecture == 'stands in'):
+                fail(f'{gpu}: the architecture {architecture}, but the warnings are {answer["warnings"]}')
         before = run('perfpredict predict graph.json.gz --gpu a100-sxm-40gb --json 2>/dev/null', shell=True,
                      cwd=work, env=environment)
         after = run('perfpredict predict free.json.gz --gpu a100-sxm-40gb --json 2>/dev/null', shell=True,

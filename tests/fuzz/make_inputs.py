@@ -245,7 +245,7 @@ def inputs(samples: Path) -> dict:
     return {
         "execution_graph": graphs, "predict": {n: d for n, d in graphs.items() if n.startswith("et_")},
         "trace": traces, "replay": {n: d for n, d in traces.items() if n.startswith("kineto_")},
-        "chakra": chakra_inputs(), "gpu": files("gpus"), "topology": files("topologies"),
+        "chakra": chakra_inputs(), "gpu": files("gpus"), "architecture": files("architectures"), "topology": files("topologies"),
         "overheads": {f.stem: small_overheads(f) for f in sorted((DATA / "overheads/programs").glob("*.json"))},
         "kernel_models": {f.stem: small_model(f) for f in sorted((DATA / "models").glob("*.json"))},
         "kernel_table": encoded(KERNEL_TABLES), "graph_table": encoded(GRAPH_TABLES), "sharding_study": as_bytes(STUDIES),
@@ -330,6 +330,7 @@ def main() -> None:
     if len(sys.argv) != 3:
         sys.exit("usage: make_inputs.py SAMPLES OUT")
     out = Path(sys.argv[2])
+    fill(out / "data/architectures", {f.name: f.read_bytes() for f in (DATA / "architectures").glob("*.json")})
     fill(out / "data/gpus", {f"{gpu}.json": (DATA / f"gpus/{gpu}.json").read_bytes() for gpu in GPUS})
     all_hostile = fill(out / "hostile/texts", hostile_texts())
     for target, seeds in inputs(Path(sys.argv[1])).items():

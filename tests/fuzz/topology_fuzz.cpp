@@ -29,6 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::check_error(topology.error());
     return 0;
   }
+  fuzz::check_lines(stand_ins(*topology));
   check_collective(*topology, CollectiveKind::kAllReduce);
   check_collective(*topology, CollectiveKind::kAllToAll);
   return 0;

@@ -41,7 +41,7 @@ def calibrate(data, *options):
 
 def own_data_folder(parent):
     data = parent / "data"
-    for name in ("gpus", "overheads", "topologies", "models"):
+    for name in ("architectures", "gpus", "overheads", "topologies", "models"):
         shutil.copytree(SOURCES / "data" / name, data / name)
     return data
 

@@ -359,11 +359,27 @@ TEST(GpuOfDevice, UnknownGpuIsDescribedByDriverAndPeaks) {
   ASSERT_TRUE(run_campaign(*device, found.gpu, options, stop));
   const fs::path file = options.folder / "gpu.json";
   ASSERT_TRUE(write_gpu_file(device->info(), found.gpu, options.folder, file));
-  const auto gpu = perfmodel::read_gpu(file);
+  const auto gpu = perfmodel::read_gpu(file, PERFMODEL_SOURCE_DIR "/data/architectures");
   ASSERT_TRUE(gpu) << to_string(gpu.error());
+  EXPECT_EQ(gpu->architecture.name, "ampere");  // by its target, sm_80
+  EXPECT_TRUE(gpu->architecture.is_known());
   EXPECT_NEAR(*gpu->peak_tflop_per_s.fp32, 19, 0.2);  // the analytic device's vector units
   EXPECT_NEAR(gpu->dram_bandwidth.value, 1536e9, 1e9);
   EXPECT_NEAR(gpu->pcie_bandwidth.value, 24e9, 0.1e9);
+}
+
+TEST(GpuOfDevice, AnUnknownTargetIsLikeTheNearest) {
+  const auto like_of = [](const char* vendor, const char* target) {
+    DeviceInfo info;
+    info.name = "Some GPU";
+    info.vendor = vendor;
+    info.target = target;
+    const auto& architecture = gpu_of(info, PERFMODEL_SOURCE_DIR "/data/gpus").gpu.architecture;
+    EXPECT_EQ(architecture.name, target);
+    return architecture.like;
+  };
+  EXPECT_EQ(like_of("nvidia", "sm_107"), "blackwell");
+  EXPECT_EQ(like_of("amd", "gfx950"), "cdna3");
 }
 
 TEST(GpuOfDevice, KnownGpuIsTakenFromItsDataSheet) {

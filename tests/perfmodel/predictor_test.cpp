@@ -173,6 +173,40 @@ TEST_F(PredictorTest, GpusAreFoundByNameAliasTitleInAnyCase) {
   EXPECT_EQ(predictor_.gpu("T4").value().vendor, "nvidia");
 }
 
+TEST_F(PredictorTest, SaysFirstThatNobodyKnowsTheArchitecture) {
+  std::ifstream in(testing::source_data() / "gpus" / "h100-sxm-80gb.json");
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  const std::string known = "\"architecture\": \"hopper\"";
+  text.replace(text.find(known), known.size(), "\"architecture\": \"rubin\", \"like\": \"hopper\"");
+  const auto file = std::filesystem::temp_directory_path() /
+                    ("perfmodel-like-" + std::to_string(::getpid()) + ".json");
+  std::ofstream(file) << text;
+  const auto predictor =
+      Predictor::load({.data = testing::source_data(), .gpus = {file.string()}}).value();
+  std::filesystem::remove(file);
+
+  const auto asked = predictor.predict(graphs_[0], "h100-sxm-80gb", {.keep_ops = true}).value();
+  const auto overheads = OverheadTables(testing::source_data()).choose("", {}).value();
+  const auto gpu = predictor.gpu("h100-sxm-80gb").value();
+  const auto plain = predict(graphs_[0], gpu, *overheads.table, {.keep_ops = true}).value();
+  for (const Prediction* made : {&asked, &plain}) {
+    ASSERT_FALSE(made->warnings.empty());
+    EXPECT_EQ(made->warnings[0],
+              "architecture rubin of h100-sxm-80gb is not known: hopper stands in, and every price "
+              "of a kernel is out of range");
+    EXPECT_EQ(std::ranges::count(made->warnings, made->warnings[0]), 1);
+    std::size_t kernels = 0;
+    for (const PredictedOp& op : made->ops) {
+      for (const auto& kernel : op.kernels) {
+        EXPECT_FALSE(kernel.price.in_range) << op.name;
+        ++kernels;
+      }
+    }
+    EXPECT_GT(kernels, 0u);
+    EXPECT_EQ(made->coverage.kernels_out_of_range, kernels);
+  }
+}
+
 TEST_F(PredictorTest, RefusesWhatItCannotAnswer) {
   const auto message = [](const auto& answer) { return to_string(answer.error()); };
   const auto unknown = predictor_.predict(graphs_[0], "h10");

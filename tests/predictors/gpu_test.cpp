@@ -20,27 +20,30 @@ using Json = nlohmann::json;
 
 fs::path gpu_folder() { return fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus"; }
 
-/// A changed copy of the V100 file in a folder of its own.
+/// A changed copy of the V100 file in a data folder of its own.
 class GpuFile {
  public:
   explicit GpuFile(const std::function<void(Json&)>& change,
                    const std::string& name = "v100-sxm2-32gb") {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::temp_directory_path() / ("perfmodel-gpu-" + std::string(info->name()));
-    fs::remove_all(folder_);
+    data_ = fs::temp_directory_path() / ("perfmodel-gpu-" + std::string(info->name()));
+    folder_ = data_ / "gpus";
+    fs::remove_all(data_);
     fs::create_directories(folder_);
+    fs::create_directory_symlink(gpu_folder().parent_path() / "architectures",
+                                 data_ / "architectures");
     std::ifstream in(gpu_folder() / "v100-sxm2-32gb.json");
     Json document = Json::parse(in);
     change(document);
     std::ofstream(folder_ / (name + ".json")) << document.dump(2);
     file_ = folder_ / (name + ".json");
   }
-  ~GpuFile() { fs::remove_all(folder_); }
+  ~GpuFile() { fs::remove_all(data_); }
   const fs::path& file() const { return file_; }
   const fs::path& folder() const { return folder_; }
 
  private:
-  fs::path folder_, file_;
+  fs::path data_, folder_, file_;
 };
 
 TEST(GpuFiles, EveryFileLoadsUnderItsName) {
@@ -118,6 +121,10 @@ TEST(GpuFiles, ErrorsNameTheField) {
        "expected a name of lower-case letters, digits, dashes, dots and underscores, found \"T4\""},
       {"secret", [](Json& j) { j["vendor"] = "password=hunter2"; }, "/vendor",
        "expected \"nvidia\" or \"amd\", found \"password=[masked]"},
+      {"other vendor", [](Json& j) { j["vendor"] = "amd"; }, "/vendor",
+       "expected \"nvidia\", the vendor of volta, found \"amd\""},
+      {"link", [](Json& j) { j["link"]["type"] = "sli"; }, "/link/type",
+       "expected \"nvlink\" or \"xgmi\", found \"sli\""},
       {"version", [](Json& j) { j["version"] = 2; }, "/version",
        "expected version 1, found 2, which needs a newer program"},
       {"alias", [](Json& j) { j["aliases"][1] = 7; }, "/aliases/1", "expected a string, found 7"},

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <filesystem>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -119,13 +121,21 @@ class GraphFixture {
   std::int64_t next_id_ = 1;
 };
 
+/// Of the data folder.
+inline const Architecture& architecture(std::string_view name) {
+  static const std::vector<Architecture> known =
+      read_architectures(std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "architectures")
+          .value();
+  return *std::ranges::find(known, name, &Architecture::name);
+}
+
 /// A GPU with round numbers: 10 TFLOP/s, 1 TB/s, 100 SMs, 10 MB of cache, 16 GB/s PCIe.
 inline Gpu round_gpu() {
   Gpu gpu;
   gpu.name = "round";
   gpu.title = "Round";
   gpu.vendor = "nvidia";
-  gpu.architecture = "ampere";
+  gpu.architecture = architecture("ampere");
   gpu.num_sms = 100;
   gpu.boost_clock_mhz = 1500;
   gpu.peak_tflop_per_s.fp32 = 10;

@@ -388,7 +388,7 @@ TEST(Heuristic, RecurrentBackwardIsDataAndWeights) {
 
 TEST(Heuristic, PascalBatchesOf17To32TakeASlowBackwardKernel) {
   Gpu pascal = round_gpu();
-  pascal.architecture = "pascal";
+  pascal.architecture = testing::architecture("pascal");
   const auto time = [&](std::int64_t batch, const Gpu& gpu) {
     return recurrent({.pass = RecurrentShape::Pass::kBackwardData,
                       .hidden = 1024,
@@ -438,7 +438,7 @@ TEST(Heuristic, RecurrentIsInRangeOnlyOnTheGenerationsOfItsData) {
         .in_range;
   };
   EXPECT_FALSE(in_range(512));  // ampere
-  gpu.architecture = "pascal";
+  gpu.architecture = testing::architecture("pascal");
   EXPECT_TRUE(in_range(256));
   EXPECT_FALSE(in_range(255));
   EXPECT_TRUE(in_range(4096));

@@ -23,7 +23,6 @@ using testing::round_gpu;
 
 Gpu measured_gpu() {
   Gpu gpu = round_gpu();
-  gpu.architecture = "ampere";
   gpu.num_sms = 108;
   return gpu;
 }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "graph_fixture.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 
 namespace perfmodel {
 namespace {
@@ -289,6 +290,39 @@ TEST(Topologies, FolderErrors) {
             "expected one default topology per GPU, found v100-sxm2-16gb, which copy claims too");
 }
 
+TEST(Topologies, AnUnknownGenerationOrLinkIsAnErrorOrLikeAnother) {
+  const TopologyFile generation([](Json& j) { j["generation"] = "rubin"; });
+  const auto refused = read_topology(generation.file());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().json_pointer, "/generation");
+  EXPECT_NE(refused.error().message.find("\"blackwell\", found \"rubin\""), std::string::npos)
+      << refused.error().message;
+
+  const TopologyFile like([](Json& j) {
+    j["generation"] = "rubin";
+    j["like"] = "blackwell";
+    j["intra"]["kind"] = "light";
+    j["intra"]["like"] = "nvswitch";
+  });
+  const auto topology = read_topology(like.file());
+  ASSERT_TRUE(topology) << to_string(topology.error());
+  EXPECT_EQ(topology->generation, NcclGeneration::kBlackwell);
+  EXPECT_EQ(topology->intra.kind, IntraLink::kNvswitch);
+  const auto sentences = stand_ins(*topology);
+  ASSERT_EQ(sentences.size(), 2u);
+  EXPECT_NE(sentences[0].find("generation rubin of topology dgx1-v100 is not known: blackwell"),
+            std::string::npos)
+      << sentences[0];
+  EXPECT_NE(sentences[1].find("link light"), std::string::npos) << sentences[1];
+
+  // What DGX-1's own curve measured says nothing about a generation that nobody knows.
+  const CollectiveQuery query{.bytes = {64e6}, .ranks = 8};
+  const auto known = read_topology(source_data() / "topologies" / "dgx1-v100.json");
+  EXPECT_TRUE(collective_time(*known, query)->in_range);
+  EXPECT_FALSE(collective_time(*topology, query)->in_range);
+  EXPECT_TRUE(stand_ins(*known).empty());
+}
+
 TEST(DatasheetTopology, ComesFromTheGpu) {
   Gpu gpu = testing::round_gpu();  // PCIe, 16 GB/s
   Topology topology = topology_for(gpu);
@@ -301,7 +335,7 @@ TEST(DatasheetTopology, ComesFromTheGpu) {
   gpu.link_type = "nvlink";
   gpu.link_count = 12;
   gpu.link_bandwidth = {600e9};
-  gpu.architecture = "hopper";
+  gpu.architecture = testing::architecture("hopper");
   topology = topology_for(gpu);
   EXPECT_EQ(topology.intra.kind, IntraLink::kNvswitch);
   EXPECT_NEAR(topology.intra.channel_bandwidth.value, 20e9, 1);
@@ -309,14 +343,14 @@ TEST(DatasheetTopology, ComesFromTheGpu) {
   EXPECT_EQ(topology.generation, NcclGeneration::kHopper);
   gpu.link_type = "xgmi";
   gpu.vendor = "amd";
-  gpu.architecture = "cdna9";
+  gpu.architecture = testing::architecture("cdna3");
   topology = topology_for(gpu);
   EXPECT_EQ(topology.intra.kind, IntraLink::kXgmi);
   EXPECT_EQ(topology.generation, NcclGeneration::kAmpere);
   gpu.vendor = "nvidia";
-  gpu.architecture = "kepler";
+  gpu.architecture = testing::architecture("maxwell");
   EXPECT_EQ(topology_for(gpu).generation, NcclGeneration::kVolta);
-  gpu.architecture = "blackwell";
+  gpu.architecture = testing::architecture("blackwell");
   EXPECT_EQ(topology_for(gpu).generation, NcclGeneration::kBlackwell);
 }
 

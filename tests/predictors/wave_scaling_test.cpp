@@ -107,7 +107,7 @@ TEST(WaveScaling, ToItselfChangesNothing) {
 
 TEST(WaveScaling, AchievedBandwidthKnowsTheMemory) {
   Gpu small = other_gpu();
-  small.architecture = "pascal";
+  small.architecture = testing::architecture("pascal");
   small.dram_type = "GDDR5";  // 0.75 of the data sheet, HBM of round_gpu 0.89
   EXPECT_NEAR(scaled(stream(1e9, 0), {.form = Options::Form::kManyWaves}, round_gpu(), small),
               50 * 0.89 / 0.75, 1e-9);

@@ -67,8 +67,8 @@ double memory_boundedness(double flop_per_byte, double ridge) {
 }
 
 double blocks_per_wave(const Gpu& gpu, int threads_per_block) {
-  const int limit = gpu.architecture == "turing" ? 16 : 32;
-  const int per_sm = std::clamp(gpu.max_threads_per_sm / std::max(1, threads_per_block), 1, limit);
+  const int per_sm = std::clamp(gpu.max_threads_per_sm / std::max(1, threads_per_block), 1,
+                                gpu.architecture.max_blocks_per_sm);
   return static_cast<double>(per_sm) * gpu.num_sms;
 }
 
@@ -133,7 +133,8 @@ Result<Price> scale_by_waves(Microseconds measured, const KernelWork& work, cons
   const double chosen = options.form == WaveScalingOptions::Form::kWaves ? by_waves : by_many;
   const Microseconds dispatch{options.dispatch_us}, kernel = measured - dispatch;
   Price price;
-  price.in_range = why_waves_mislead(work.family, origin, destination).empty();
+  price.in_range = why_waves_mislead(work.family, origin, destination).empty() &&
+                   origin.architecture.is_known() && destination.architecture.is_known();
   const double slack = price.in_range ? 0.10 : 0.25;
   price.time = dispatch + chosen * kernel;
   price.low = dispatch + (1 - slack) * std::min(by_waves, by_many) * kernel;

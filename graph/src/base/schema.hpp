@@ -17,6 +17,7 @@ struct Schema {
 /// All documents that are read or written, by name. A file without `minor_version` has 0.
 namespace schemas {
 
+inline constexpr Schema kArchitecture = {"perfmodel-architecture"};
 inline constexpr Schema kBenchDevice = {"kernels-bench-device", 1, 1};
 inline constexpr Schema kBenchPlan = {"kernels-bench-plan", 1, 1};
 inline constexpr Schema kBuild = {"perfmodel-build", 1, 2};
@@ -24,8 +25,8 @@ inline constexpr Schema kCalibrate = {"perfmodel-calibrate", 1, 1};
 inline constexpr Schema kEval = {"perfmodel-eval", 1, 1};
 inline constexpr Schema kEvalGraphs = {"perfmodel-eval-graphs", 1, 1};
 inline constexpr Schema kFewShot = {"perfmodel-few-shot", 1, 1};
-inline constexpr Schema kGpu = {"perfmodel-gpu"};
-inline constexpr Schema kGpus = {"perfmodel-gpus", 1, 1};
+inline constexpr Schema kGpu = {"perfmodel-gpu", 1, 1};
+inline constexpr Schema kGpus = {"perfmodel-gpus", 1, 2};
 inline constexpr Schema kKernelModels = {"perfmodel-kernel-models"};
 inline constexpr Schema kKernels = {"perfmodel-kernels", 1, 1};
 // These two are written in Python (kernels_bench/pytorch).
@@ -39,8 +40,8 @@ inline constexpr Schema kShard = {"perfmodel-shard", 1, 1};
 inline constexpr Schema kShardSweep = {"perfmodel-shard-sweep", 1, 1};
 inline constexpr Schema kShardingStudy = {"perfmodel-sharding-study"};
 inline constexpr Schema kSweep = {"perfmodel-sweep"};
-inline constexpr Schema kSweepReport = {"perfmodel-sweep-report", 1, 1};
-inline constexpr Schema kTopology = {"perfmodel-topology"};
+inline constexpr Schema kSweepReport = {"perfmodel-sweep-report", 1, 2};
+inline constexpr Schema kTopology = {"perfmodel-topology", 1, 1};
 inline constexpr Schema kTrace = {"perfmodel-trace", 1, 1};
 inline constexpr Schema kTrain = {"perfmodel-train", 1, 1};
 inline constexpr Schema kWhatIf = {"perfmodel-whatif", 1, 1};

@@ -98,8 +98,8 @@ class Predictor {
   /// The time of one training step of `graph` on `gpu` (name, alias or title, or the file of the
   /// configuration) with the overheads of that GPU.
   ///
-  /// Names in the answer's `ops` point into `graph`. Warnings about the choice of overheads and
-  /// models come first among the answer's.
+  /// Names in the answer's `ops` point into `graph`. Warnings about what stands in on that GPU
+  /// (`stand_ins`) and about the choice of overheads and models come first among the answer's.
   ///
   /// Errors: an unknown GPU (with the nearest names) or topology; a batch or sequence that the
   /// graph cannot be changed to; those of `predict`.

@@ -1,15 +1,26 @@
 #include "perfmodel/predict.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "pipeline.hpp"
 #include "predict_with.hpp"
 
 namespace perfmodel {
+namespace {
+
+void tell_first(std::vector<std::string> sentences, std::vector<std::string>& warnings) {
+  warnings.insert(warnings.begin(), std::make_move_iterator(sentences.begin()),
+                  std::make_move_iterator(sentences.end()));
+}
+
+}  // namespace
 
 Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                            const PredictOptions& options) {
-  return predict_with(graph, gpu, table, nullptr, options);
+  auto prediction = predict_with(graph, gpu, table, nullptr, options);
+  if (prediction) tell_first(stand_ins(gpu), prediction->warnings);
+  return prediction;
 }
 
 Result<JobPrediction> predict_job(std::span<const RankInput> ranks, const Gpu& gpu,
@@ -22,7 +33,9 @@ Result<JobPrediction> predict_job(std::span<const RankInput> ranks, const Gpu& g
                   "method lin");
     }
   }
-  return predict_ranks(ranks, gpu, options);
+  auto job = predict_ranks(ranks, gpu, options);
+  if (job) tell_first(stand_ins(gpu), ranks.size() == 1 ? job->ranks[0].warnings : job->warnings);
+  return job;
 }
 
 std::vector<std::size_t> predicted_launches(const ExecutionGraph& graph, const Gpu& gpu,

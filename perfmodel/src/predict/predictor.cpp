@@ -209,6 +209,7 @@ Result<void> Predictor::State::add_target(Gpu gpu, const std::string& asked_as,
   auto table = read.choose(config.overheads.string(), gpu);
   if (!table) return Unexpected{table.error()};
   auto target = std::make_unique<Target>();
+  target->warnings = stand_ins(gpu);
   if (!chosen.warning.empty()) target->warnings.push_back(chosen.warning);
   if (!table->warning.empty()) target->warnings.push_back(std::move(table->warning));
   target->overheads = std::move(table->table);
@@ -244,6 +245,7 @@ Result<const Topology*> Predictor::State::topology(const Target& target, const A
     warnings.push_back("topology " + (*found)->name + " is not built with " + target.gpu.name +
                        ": only its links are used");
   }
+  for (std::string& sentence : stand_ins(**found)) warnings.push_back(std::move(sentence));
   return found;
 }
 

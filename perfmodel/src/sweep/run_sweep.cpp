@@ -59,7 +59,7 @@ Result<std::string> settings_fingerprint(const SweepSpec& spec, const SweepOptio
   } else {
     if (auto added = made.add_file(spec.overheads); !added) return Unexpected{added.error()};
   }
-  for (const char* folder : {"gpus", "models", "overheads"}) {
+  for (const char* folder : {"architectures", "gpus", "models", "overheads"}) {
     if (auto added = made.add_folder(options.data / folder); !added) {
       return Unexpected{added.error()};
     }

@@ -7,6 +7,7 @@
 
 #include "files/json_file.hpp"
 #include "fingerprint.hpp"
+#include "gpu/architecture_files.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/topology.hpp"
@@ -21,8 +22,12 @@ constexpr const char* kUsual = "usual";
 class SpecParser {
  public:
   SpecParser(const GraphToolbox& toolbox, fs::path folder, const std::vector<Gpu>& gpus,
-             std::optional<Error>& error)
-      : toolbox_(toolbox), folder_(std::move(folder)), gpus_(gpus), error_(error) {}
+             fs::path architectures, std::optional<Error>& error)
+      : toolbox_(toolbox),
+        folder_(std::move(folder)),
+        gpus_(gpus),
+        architectures_(std::move(architectures)),
+        error_(error) {}
 
   SweepSpec parse(const Json& document) {
     ObjectReader root(document, "", error_);
@@ -218,20 +223,31 @@ class SpecParser {
     GpuChoice choice{.asked = json.get<std::string>()};
     if (choice.asked.ends_with(".json")) {
       const fs::path file = resolved(choice.asked);
-      auto read = read_gpu(file);
+      auto read = read_gpu(file, architectures_);
       if (!read) return pass_on(pointer, read.error());
       choice.name = read->name;
       choice.asked = file.string();
-      choice.identity = identity_of(pointer, {}, {file});
+      choice.identity = identity_of(pointer, architectures_of(pointer, file), {file});
+      choice.stand_ins = stand_ins(*read);
     } else {
       const auto position = find_gpu(choice.asked, gpus_);
       if (!position) return pass_on(pointer, position.error());
       choice.asked = choice.name = gpus_[*position].name;
+      choice.stand_ins = stand_ins(gpus_[*position]);
     }
     if (std::ranges::find(spec_.gpus, choice.name, &GpuChoice::name) != spec_.gpus.end()) {
       return fail_at(pointer, fmt::format("expected each GPU once, found {} again", choice.name));
     }
     spec_.gpus.push_back(std::move(choice));
+  }
+
+  // Those of the data folder are part of what the whole sweep is made from.
+  Fingerprint architectures_of(const std::string& pointer, const fs::path& gpu_file) {
+    Fingerprint made;
+    const fs::path folder = architectures_for(gpu_file, architectures_);
+    if (folder == architectures_) return made;
+    if (auto added = made.add_folder(folder); !added) pass_on(pointer, added.error());
+    return made;
   }
 
   void topology(const Json& json, const std::string& pointer) {
@@ -310,6 +326,7 @@ class SpecParser {
   const GraphToolbox& toolbox_;
   fs::path folder_;
   const std::vector<Gpu>& gpus_;
+  fs::path architectures_;
   std::optional<Error>& error_;
   SweepSpec spec_;
   std::set<std::string> graph_names_;
@@ -322,7 +339,9 @@ Result<SweepSpec> read_sweep_spec(const fs::path& file, const GraphToolbox& tool
   const auto gpus = read_gpus(data / "gpus");
   if (!gpus) return Unexpected{gpus.error()};
   return read_json_file(file, "sweep spec", [&](const Json& json, std::optional<Error>& error) {
-    return SpecParser(toolbox, file.parent_path(), *gpus, error).parse(json);
+    return SpecParser(toolbox, file.parent_path(), *gpus, architectures_beside(data / "gpus"),
+                      error)
+        .parse(json);
   });
 }
 

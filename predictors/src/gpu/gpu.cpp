@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "architecture_files.hpp"
+#include "choice.hpp"
 #include "files/json_file.hpp"
 
 namespace perfmodel {
@@ -13,8 +15,27 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kMib = 1024.0 * 1024.0;
+constexpr std::string_view kLinkTypes[] = {"nvlink", "xgmi"};
 
-Gpu parse_gpu(const Json& document, std::optional<Error>& error) {
+/// Name of the architecture, and of the known one that stands in for one without a file.
+void name_architecture(ObjectReader& root, std::optional<Error>& error,
+                       const ArchitectureFiles& files, Architecture& architecture) {
+  architecture.name = root.plain_name("architecture");
+  const std::string like = root.has("like") ? root.plain_name("like") : std::string();
+  if (error || files.has(architecture.name)) return;
+  if (like.empty()) {
+    root.fail_at("/architecture", "a known architecture",
+                 fmt::format("{}{}; a new one needs the file {}, or \"like\": the name of a known "
+                             "one that stands in",
+                             found(Json(architecture.name)), files.nearest(architecture.name),
+                             files.file_of(architecture.name).string()));
+  } else if (!files.has(like)) {
+    root.fail_at("/like", "a known architecture", found(Json(like)) + files.nearest(like));
+  }
+  architecture.like = like;
+}
+
+Gpu parse_gpu(const Json& document, std::optional<Error>& error, const ArchitectureFiles& files) {
   Gpu gpu;
   ObjectReader root(document, "", error);
   root.expect_schema(schemas::kGpu);
@@ -24,7 +45,7 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error) {
   if (!error && gpu.vendor != "nvidia" && gpu.vendor != "amd") {
     root.reject("vendor", "\"nvidia\" or \"amd\"");
   }
-  gpu.architecture = root.string("architecture");
+  name_architecture(root, error, files, gpu.architecture);
   gpu.target = root.string("target");
   gpu.aliases = root.strings("aliases");
   gpu.num_sms = root.positive_integer("num_sms");
@@ -67,7 +88,10 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error) {
   }
   if (const Json* link = root.object("link", true)) {
     ObjectReader reader(*link, "/link", error);
-    gpu.link_type = reader.string("type");
+    std::string unknown;
+    const std::size_t type = choice_or_like(reader, "type", kLinkTypes, unknown);
+    gpu.link_type = unknown.empty() ? kLinkTypes[type] : unknown;
+    if (!unknown.empty()) gpu.link_like = kLinkTypes[type];
     reader.positive("generation");
     gpu.link_count = reader.positive_integer("links");
     gpu.link_bandwidth = {reader.positive("bandwidth_gb_per_s") * 1e9};
@@ -109,6 +133,29 @@ std::optional<fs::path> file_of(std::string_view name, const fs::path& folder) {
   fs::path file = folder / (wanted + ".json");
   if (!fs::is_regular_file(file, ignored)) return std::nullopt;
   return file;
+}
+
+/// The file, and the figures of the architecture that it names.
+Result<Gpu> read_with(const fs::path& file, ArchitectureFiles& architectures) {
+  Result<Gpu> gpu =
+      read_json_file(file, "GPU file", [&](const Json& document, std::optional<Error>& error) {
+        return parse_gpu(document, error, architectures);
+      });
+  if (!gpu) return gpu;
+  Architecture& own = gpu->architecture;
+  auto figures = architectures.read(own.is_known() ? own.name : own.like);
+  if (!figures) return Unexpected{figures.error()};
+  if (own.is_known() && gpu->vendor != figures->vendor) {
+    return Unexpected{
+        Error{.message = fmt::format("expected \"{}\", the vendor of {}, found \"{}\"",
+                                     figures->vendor, own.name, gpu->vendor),
+              .file = file,
+              .json_pointer = "/vendor"}};
+  }
+  figures->name = std::move(own.name);
+  figures->like = std::move(own.like);
+  own = std::move(*figures);
+  return gpu;
 }
 
 std::optional<double> first_of(std::initializer_list<std::optional<double>> candidates) {
@@ -164,16 +211,40 @@ bool gemm_uses_matrix_units(DType dtype, const Gpu& gpu) {
          dtype == DType::kInt8;
 }
 
-Result<Gpu> read_gpu(const fs::path& file) { return read_json_file(file, "GPU file", parse_gpu); }
+std::vector<std::string> stand_ins(const Gpu& gpu) {
+  std::vector<std::string> sentences;
+  const Architecture& architecture = gpu.architecture;
+  if (architecture.name.empty()) {
+    sentences.push_back(gpu.name +
+                        " has no architecture: its data sheet alone makes the prices of kernels, "
+                        "all out of range");
+  } else if (!architecture.is_known()) {
+    sentences.push_back(fmt::format(
+        "architecture {} of {} is not known: {} stands in, and every price of a kernel is out of "
+        "range",
+        architecture.name, gpu.name, architecture.like));
+  }
+  if (!gpu.link_like.empty()) {
+    sentences.push_back(fmt::format("link {} of {} is not known: {} stands in", gpu.link_type,
+                                    gpu.name, gpu.link_like));
+  }
+  return sentences;
+}
+
+Result<Gpu> read_gpu(const fs::path& file, const fs::path& architectures) {
+  ArchitectureFiles files(architectures_for(file, architectures));
+  return read_with(file, files);
+}
 
 Result<std::vector<Gpu>> read_gpus(const fs::path& folder) {
   const auto files = json_files(folder, "GPU files");
   if (!files) return Unexpected{files.error()};
 
+  ArchitectureFiles architectures(architectures_beside(folder));
   std::vector<Gpu> gpus;
   std::map<std::string, std::string> owners;  // lower-case alias -> GPU
   for (const fs::path& file : *files) {
-    Result<Gpu> gpu = read_gpu(file);
+    Result<Gpu> gpu = read_with(file, architectures);
     if (!gpu) return Unexpected{gpu.error()};
     if (gpu->name != file.stem().string()) {
       return Unexpected{Error{.message = "expected the name of the file, \"" +
@@ -204,10 +275,11 @@ Result<std::vector<Gpu>> read_gpus(const fs::path& folder) {
 }
 
 Result<Gpu> find_gpu(std::string_view name, const fs::path& folder) {
-  if (const auto file = file_of(name, folder)) return read_gpu(*file);
+  const fs::path architectures = architectures_beside(folder);
+  if (const auto file = file_of(name, folder)) return read_gpu(*file, architectures);
   const fs::path path{std::string(name)};
   std::error_code ignored;
-  if (fs::is_regular_file(path, ignored)) return read_gpu(path);
+  if (fs::is_regular_file(path, ignored)) return read_gpu(path, architectures);
   if (path.extension() == ".json") return read_gpu(path);  // says that it cannot be opened
   auto found = find_known_gpu(name, folder);
   if (!found && found.error().code == ErrorCode::kUnknownName) {
@@ -220,7 +292,9 @@ Result<Gpu> find_gpu(std::string_view name, const fs::path& folder) {
 }
 
 Result<Gpu> find_known_gpu(std::string_view name, const fs::path& folder) {
-  if (const auto file = file_of(name, folder)) return read_gpu(*file);
+  if (const auto file = file_of(name, folder)) {
+    return read_gpu(*file, architectures_beside(folder));
+  }
   Result<std::vector<Gpu>> gpus = read_gpus(folder);
   if (!gpus) return Unexpected{gpus.error()};
   const auto found = find_gpu(name, *gpus);

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "builtin_topologies.hpp"
+#include "choice.hpp"
 #include "files/json_file.hpp"
 
 namespace perfmodel {
@@ -15,22 +16,7 @@ namespace fs = std::filesystem;
 constexpr double kGb = 1e9;
 
 constexpr std::string_view kLinkNames[] = {"nvswitch", "nvlink-mesh", "xgmi", "pcie"};
-constexpr std::string_view kGenerationNames[] = {"volta", "ampere", "hopper", "blackwell"};
 constexpr std::string_view kCpuNames[] = {"intel", "amd", "other"};
-
-/// Place of a string among the allowed ones; 0 after an error.
-template <std::size_t kCount>
-std::size_t choice(ObjectReader& reader, const char* key, const std::string_view (&names)[kCount]) {
-  const std::string text = reader.string(key);
-  const auto* at = std::ranges::find(names, text);
-  if (at != std::end(names)) return static_cast<std::size_t>(at - names);
-  std::string wanted;
-  for (std::size_t i = 0; i < kCount; ++i) {
-    wanted += (i == 0 ? "\"" : i + 1 == kCount ? " or \"" : ", \"") + std::string(names[i]) + "\"";
-  }
-  reader.reject(key, wanted);
-  return 0;
-}
 
 // Wide enough for any link, and times stay finite.
 double bandwidth(ObjectReader& reader, const char* key) {
@@ -152,13 +138,15 @@ Topology parse_topology(const Json& document, std::optional<Error>& error) {
     }
   }
   topology.gpus_per_node = root.positive_integer("gpus_per_node");
-  topology.generation = static_cast<NcclGeneration>(choice(root, "generation", kGenerationNames));
+  topology.generation = static_cast<NcclGeneration>(
+      choice_or_like(root, "generation", kNcclGenerationNames, topology.unknown_generation));
   topology.cpu = kCpuNames[choice(root, "cpu", kCpuNames)];
 
   if (const Json* json = root.object("intra")) {
     ObjectReader reader(*json, "/intra", error);
     Topology::Intra& intra = topology.intra;
-    intra.kind = static_cast<IntraLink>(choice(reader, "kind", kLinkNames));
+    intra.kind =
+        static_cast<IntraLink>(choice_or_like(reader, "kind", kLinkNames, intra.unknown_kind));
     intra.gpu_bandwidth = {bandwidth(reader, "gpu_gb_per_s")};
     intra.ring_channels = reader.positive_integer("ring_channels");
     intra.channel_bandwidth = {bandwidth(reader, "channel_gb_per_s")};
@@ -199,6 +187,20 @@ int Topology::ring_channels(int ranks) const {
     if (entry.ranks == ranks) return entry.channels;
   }
   return intra.ring_channels;
+}
+
+std::vector<std::string> stand_ins(const Topology& topology) {
+  std::vector<std::string> sentences;
+  const auto add = [&](std::string_view what, const std::string& unknown, std::string_view known) {
+    if (unknown.empty()) return;
+    sentences.push_back(std::string(what) + " " + unknown + " of topology " + topology.name +
+                        " is not known: " + std::string(known) +
+                        " stands in, and every price of a collective is out of range");
+  };
+  add("generation", topology.unknown_generation,
+      kNcclGenerationNames[static_cast<std::size_t>(topology.generation)]);
+  add("link", topology.intra.unknown_kind, to_string(topology.intra.kind));
+  return sentences;
 }
 
 Result<Topology> read_topology(const fs::path& file) {
@@ -311,18 +313,14 @@ Topology datasheet_topology(const Gpu& gpu) {
   topology.gpus = {gpu.name};
   topology.gpus_per_node = 8;
   topology.cpu = "other";
-  const std::string_view architecture = gpu.architecture;
-  topology.generation = architecture == "blackwell" ? NcclGeneration::kBlackwell
-                        : architecture == "hopper"  ? NcclGeneration::kHopper
-                        : architecture == "ampere" || architecture == "ada" || gpu.vendor == "amd"
-                            ? NcclGeneration::kAmpere
-                            : NcclGeneration::kVolta;
+  topology.generation = gpu.architecture.nccl_generation;
   Topology::Intra& intra = topology.intra;
   const bool linked = gpu.link_bandwidth.value > 0;
   const double one_way = linked ? gpu.link_bandwidth.value / 2 : gpu.pcie_bandwidth.value;
-  intra.kind = !linked                   ? IntraLink::kPcie
-               : gpu.link_type == "xgmi" ? IntraLink::kXgmi
-                                         : IntraLink::kNvswitch;
+  const std::string_view type = gpu.link_like.empty() ? gpu.link_type : gpu.link_like;
+  intra.kind = !linked          ? IntraLink::kPcie
+               : type == "xgmi" ? IntraLink::kXgmi
+                                : IntraLink::kNvswitch;
   const double bus = one_way * (linked ? kNvlinkShare : kPcieShare);
   intra.gpu_bandwidth = {one_way};
   intra.ring_channels = linked ? std::max(1, gpu.link_count) : 1;

@@ -71,6 +71,7 @@ Terms calibrated_all_reduce(const Topology& topology, int ranks, Bytes bytes, do
 
 /// Bytes and group sizes inside the measured ones.
 bool measured(const Topology& topology, const CollectiveQuery& query) {
+  if (!topology.unknown_generation.empty() || !topology.intra.unknown_kind.empty()) return false;
   if (query.kind != CollectiveKind::kAllReduce || query.nodes != 1 || topology.curves.empty()) {
     return false;
   }

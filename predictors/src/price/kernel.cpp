@@ -81,6 +81,13 @@ void KernelModel::price_many(std::span<const KernelWork> work, const Gpu& gpu,
 void KernelModels::price_many(std::span<const KernelWork> work, const Gpu& gpu,
                               std::span<Price> prices) const {
   PERFMODEL_CHECK(work.size() == prices.size());
+  price_families(work, gpu, prices);
+  if (gpu.architecture.is_known()) return;
+  for (Price& price : prices) price.in_range = false;
+}
+
+void KernelModels::price_families(std::span<const KernelWork> work, const Gpu& gpu,
+                                  std::span<Price> prices) const {
   constexpr std::size_t kLongRun = 64;  // gains no more from company
   constexpr std::size_t kGroup = 128;   // small enough to stay in the first-level cache
   const auto family_of = [&](std::size_t i) { return static_cast<std::size_t>(work[i].family); };

@@ -42,6 +42,7 @@ struct GpuChoice {
   std::string name = {};      ///< of the GPU, as `perfpredict gpus` lists it
   std::string asked = {};     ///< name or path of the file, for PredictorConfig
   std::string identity = {};  ///< of a file: 8 hex digits of what it holds; empty: a known GPU
+  std::vector<std::string> stand_ins = {};  ///< what its prices lean on, see `stand_ins(gpu)`
 };
 
 struct StrategyChoice {

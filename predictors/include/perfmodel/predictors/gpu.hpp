@@ -10,17 +10,18 @@
 
 #include "perfmodel/detail/units.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/predictors/architecture.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
 
 /// Datasheet facts of one schedulable device, read from `data/gpus/<name>.json`.
 struct Gpu {
-  std::string name;          ///< "a100-sxm-40gb"
-  std::string title;         ///< "NVIDIA A100-SXM4-40GB"
-  std::string vendor;        ///< "nvidia" or "amd"
-  std::string architecture;  ///< "ampere"
-  std::string target;        ///< "sm_80", "gfx90a"
+  std::string name;    ///< "a100-sxm-40gb"
+  std::string title;   ///< "NVIDIA A100-SXM4-40GB"
+  std::string vendor;  ///< "nvidia" or "amd"
+  Architecture architecture;
+  std::string target;  ///< "sm_80", "gfx90a"
   std::vector<std::string> aliases;
   int num_sms = 0;  ///< SMs or CUs
   double base_clock_mhz = 0, boost_clock_mhz = 0;
@@ -41,7 +42,8 @@ struct Gpu {
   int max_threads_per_sm = 0, warp_size = 32;
   int pcie_generation = 0, pcie_lanes = 0;
   BytesPerSecond pcie_bandwidth;  ///< one direction, theoretical
-  std::string link_type;          ///< "nvlink", "xgmi" or empty
+  std::string link_type;          ///< "nvlink", "xgmi", one that nobody knows, or empty
+  std::string link_like;          ///< the known type that an unknown one counts as
   int link_count = 0;
   BytesPerSecond link_bandwidth;  ///< both directions together, as datasheets quote it; 0: no link
   double tdp_w = 0;
@@ -59,14 +61,24 @@ struct Gpu {
 /// PyTorch by default.
 bool gemm_uses_matrix_units(DType dtype, const Gpu& gpu);
 
-/// One GPU file. Errors name the missing or odd field.
-Result<Gpu> read_gpu(const std::filesystem::path& file);
+/// What the GPU's prices lean on for want of something that is known, one sentence each: figures of
+/// another architecture or link. Empty for every GPU of the data folder.
+std::vector<std::string> stand_ins(const Gpu& gpu);
 
-/// Every GPU of a folder, sorted by name. An alias that two GPUs claim is an error.
+/// One GPU file. Its architecture is looked up beside the folder of the file, in
+/// `../architectures`, if that folder is called `gpus`, as in the data folder; else in
+/// `architectures`. Errors name the missing or odd field. An architecture without a file is one,
+/// unless the GPU file names another that stands in (`like`).
+Result<Gpu> read_gpu(const std::filesystem::path& file,
+                     const std::filesystem::path& architectures = {});
+
+/// Every GPU of a folder, sorted by name; their architectures lie beside it, in `../architectures`.
+/// An alias that two GPUs claim is an error.
 Result<std::vector<Gpu>> read_gpus(const std::filesystem::path& folder);
 
-/// By name, alias or title, ignoring case; or, if `name` is a path to a file, that file.
-/// An unknown name is an error that lists the nearest known ones.
+/// By name, alias or title, ignoring case; or, if `name` is a path to a file, that file, whose
+/// architecture may be one beside `folder`. An unknown name is an error that lists the nearest
+/// known ones.
 Result<Gpu> find_gpu(std::string_view name, const std::filesystem::path& folder);
 
 /// The same for names that stand in a file: a path is an unknown name. Who writes a table must not

@@ -171,8 +171,11 @@ class KernelModels {
   const KernelModel& model(KernelFamily family) const {
     return *models_[static_cast<std::size_t>(family)];
   }
+  /// Out of range on a GPU whose architecture nobody knows, whatever the model says.
   Price price(const KernelWork& work, const Gpu& gpu) const {
-    return model(work.family).price(work, gpu);
+    Price price = model(work.family).price(work, gpu);
+    price.in_range &= gpu.architecture.is_known();
+    return price;
   }
   /// prices[i] = price(work[i], gpu), to the bit; as many prices as work. Kernels of one family go
   /// to its model together, in any order they come.
@@ -182,6 +185,8 @@ class KernelModels {
   }
 
  private:
+  void price_families(std::span<const KernelWork> work, const Gpu& gpu,
+                      std::span<Price> prices) const;
   std::array<const KernelModel*, static_cast<std::size_t>(KernelFamily::kSmall) + 1> models_{};
 };
 

@@ -24,16 +24,18 @@ struct Topology {
   std::vector<std::string> default_for;  ///< those that run in it unless one says otherwise
   int gpus_per_node = 0;
   NcclGeneration generation = NcclGeneration::kVolta;
-  std::string cpu;  ///< "intel", "amd" or "other"
+  std::string unknown_generation;  ///< as the file says; `generation` stands in. Empty: known
+  std::string cpu;                 ///< "intel", "amd" or "other"
 
   struct RingChannels {
     int ranks = 0, channels = 0;
   };
   struct Intra {
     IntraLink kind = IntraLink::kPcie;
-    BytesPerSecond gpu_bandwidth;                      ///< one GPU, one direction, datasheet
-    int ring_channels = 0;                             ///< one-way rings through all GPUs
-    BytesPerSecond channel_bandwidth;                  ///< as NCCL counts one
+    std::string unknown_kind;          ///< as the file says; `kind` stands in. Empty: known
+    BytesPerSecond gpu_bandwidth;      ///< one GPU, one direction, datasheet
+    int ring_channels = 0;             ///< one-way rings through all GPUs
+    BytesPerSecond channel_bandwidth;  ///< as NCCL counts one
     std::vector<RingChannels> ring_channels_by_ranks;  ///< where the mesh makes it differ
     std::optional<int> nvls_channels;                  ///< NVLink SHARP; none: the switch has none
     bool ll128 = true;                                 ///< NCCL may use its LL128 protocol
@@ -70,7 +72,12 @@ struct Topology {
   int ring_channels(int ranks) const;
 };
 
-/// One topology file. Errors name the missing or odd field.
+/// What its prices lean on for want of something that is known, one sentence each: NCCL's figures
+/// of another generation, another link.
+std::vector<std::string> stand_ins(const Topology& topology);
+
+/// One topology file. Errors name the missing or odd field. A generation or link that nobody knows
+/// is one, unless the file names another that stands in (`like`).
 Result<Topology> read_topology(const std::filesystem::path& file);
 
 /// The topologies known by name. Immutable; looking up reads no file.

@@ -13,18 +13,15 @@ constexpr std::string_view kName = "attention-heuristic";
 constexpr double kTile = 128;
 
 /// Share of the sustained peak of the SMs that work. FlashAttention-2 reports 50-73 % of an A100's
-/// peak forward and less backward, most at head size 128 (Dao 2023); on H100 the same kernels reach
-/// about 35 % (Shah et al. 2024, FlashAttention-3, which rewrote them for it). Both recalled, not
-/// re-read. Older matrix units and the fp32 kernels on vector units are estimates.
+/// peak forward and less backward, most at head size 128 (Dao 2023; recalled, not re-read); other
+/// architectures are relative to that. The fp32 kernels on vector units are estimates.
 double peak_share(const AttentionShape& s, bool matrix_units, const Gpu& gpu) {
   const bool forward = s.pass == AttentionShape::Pass::kForward;
   double share = forward ? 0.68 : 0.55;
   if (!matrix_units) {
     share = forward ? 0.40 : 0.30;
-  } else if (gpu.architecture == "hopper" || gpu.architecture == "blackwell") {
-    share *= 0.55;
-  } else if (gpu.architecture == "volta" || gpu.architecture == "turing" || gpu.vendor == "amd") {
-    share *= 0.6;
+  } else {
+    share *= gpu.architecture.attention_share;
   }
   // Small heads: the exponentials of a score are as many, its products fewer. Large ones: fewer
   // blocks fit on an SM.

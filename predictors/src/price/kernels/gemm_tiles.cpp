@@ -3,68 +3,9 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <string_view>
 
 namespace perfmodel::kernels {
 namespace {
-
-/// Sides are powers of two, kept as shifts: this runs a few dozen times per price.
-struct Tile {
-  int log2_m, log2_n;
-  double efficiency;  ///< e
-  double alone;       ///< r
-};
-
-/// Vector units. Chosen by hand, in two rounds, on NeuSight's bmm and linear rows (V100, A100,
-/// P100, P4, T4; fp32). The rows with paper_train = 0 were in view too, so none of that data is an
-/// independent check.
-constexpr Tile kVectorTiles[] = {
-    {7, 7, 0.93, 0.75}, {7, 6, 0.88, 0.55}, {6, 7, 0.88, 0.55},
-    {6, 6, 0.78, 0.40}, {7, 5, 0.70, 0.40}, {5, 7, 0.70, 0.40},
-    {5, 5, 0.45, 0.25}, {6, 3, 0.30, 0.20}, {3, 6, 0.30, 0.20},
-};
-constexpr Tile kPascalTiles[] = {
-    {7, 5, 0.76, 0.50},
-    {6, 6, 0.74, 0.45},
-    {5, 7, 0.70, 0.45},
-    {5, 5, 0.45, 0.25},
-};
-constexpr Tile kAmpereTiles[] = {
-    {6, 7, 0.84, 0.55}, {7, 6, 0.84, 0.55}, {7, 7, 0.84, 0.75}, {7, 5, 0.74, 0.45},
-    {5, 7, 0.74, 0.45}, {6, 6, 0.70, 0.40}, {5, 5, 0.45, 0.25},
-};
-
-/// Batched products: the library takes one or two tiles per GPU whatever the shape, so that m or n
-/// of 64 may leave half of a tile empty. Tiles by the kernel names in NeuSight's bmm rows (100 % of
-/// them on A100, P100 and P4; V100 and T4 change between two).
-constexpr Tile kMaxwellBatchTiles[] = {{6, 7, 0.90, 0.55}};
-constexpr Tile kVoltaBatchTiles[] = {{6, 6, 0.84, 0.45}, {7, 5, 0.84, 0.45}};
-constexpr Tile kTuringBatchTiles[] = {{6, 7, 0.90, 0.55}, {6, 6, 0.84, 0.45}};
-constexpr Tile kAmpereBatchTiles[] = {{7, 7, 0.87, 0.75}};
-
-std::span<const Tile> vector_tiles(std::string_view architecture, bool is_batched) {
-  if (architecture == "maxwell" || architecture == "pascal") {
-    return is_batched ? std::span<const Tile>(kMaxwellBatchTiles) : kPascalTiles;
-  }
-  if (architecture == "volta")
-    return is_batched ? std::span<const Tile>(kVoltaBatchTiles) : kVectorTiles;
-  if (architecture == "turing") {
-    return is_batched ? std::span<const Tile>(kTuringBatchTiles) : kVectorTiles;
-  }
-  if (architecture == "ampere" || architecture == "ada" || architecture == "hopper" ||
-      architecture == "blackwell") {
-    return is_batched ? std::span<const Tile>(kAmpereBatchTiles) : kAmpereTiles;
-  }
-  return kVectorTiles;
-}
-
-/// Tensor and matrix cores; larger tiles are needed to feed them. Estimates (published cuBLAS fp16
-/// figures: 0.7-0.8 of peak on large squares), not fitted.
-constexpr Tile kMatrixTiles[] = {
-    {8, 7, 0.78, 0.85}, {7, 8, 0.78, 0.85}, {7, 7, 0.72, 0.65},
-    {7, 6, 0.58, 0.45}, {6, 7, 0.58, 0.45}, {6, 6, 0.45, 0.35},
-    {5, 5, 0.20, 0.25}, {6, 3, 0.06, 0.30}, {3, 6, 0.06, 0.30},
-};
 
 /// fp32 matrix cores of CDNA: NeuSight's llm rows of MI100 and MI210 reach 0.60-0.65 of the matrix
 /// peak (their paper_train is 0; no other rows exist).
@@ -72,6 +13,14 @@ constexpr double kFp32MatrixShare = 0.85;
 constexpr double kMinSplitDepth = 128;  ///< k that one part of a split keeps at least
 constexpr double kMaxSplits = 32;
 constexpr double kIoRoundTrips = 3;  ///< first operands, first tile, last store
+
+/// What the library has for such a product (data/architectures).
+std::span<const GemmTile> tiles_of(const Architecture& architecture, bool matrix_units,
+                                   bool is_batched) {
+  if (matrix_units) return architecture.matrix_gemm_tiles;
+  const bool has_own = is_batched && !architecture.batched_gemm_tiles.empty();
+  return has_own ? architecture.batched_gemm_tiles : architecture.gemm_tiles;
+}
 
 double blocks_along(std::int64_t size, int log2_tile) {
   return static_cast<double>((size + (std::int64_t{1} << log2_tile) - 1) >> log2_tile);
@@ -104,9 +53,7 @@ TiledTime tiled_gemm(const GemmShape& shape, int item_size, DType dtype, bool ma
 
   TiledTime best;
   best.total = std::numeric_limits<double>::infinity();
-  const auto tiles = matrix_units ? std::span<const Tile>(kMatrixTiles)
-                                  : vector_tiles(gpu.architecture, shape.batch > 1);
-  for (const Tile& tile : tiles) {
+  for (const GemmTile& tile : tiles_of(gpu.architecture, matrix_units, shape.batch > 1)) {
     const double blocks =
         b * blocks_along(shape.m, tile.log2_m) * blocks_along(shape.n, tile.log2_n);
     const double elements = static_cast<double>(std::int64_t{1} << (tile.log2_m + tile.log2_n));

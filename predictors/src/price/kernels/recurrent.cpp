@@ -110,10 +110,9 @@ class Recurrent final : public KernelModel {
     price.time = Microseconds{t.compute + t.memory + t.latency};
     const bool split_on_amd =
         amd && (s->pass == Pass::kBackwardData || s->pass == Pass::kBackwardWeights);
-    const bool known_gpu = gpu.architecture == "maxwell" || gpu.architecture == "pascal" ||
-                           gpu.architecture == "gcn5" || gpu.architecture == "vega";
-    price.in_range = work.dtype == DType::kFloat32 && known_gpu && !split_on_amd &&
-                     s->hidden >= 256 && s->hidden <= 4096 && s->batch >= 8 && s->batch <= 128;
+    price.in_range = work.dtype == DType::kFloat32 && gpu.architecture.recurrent_measured &&
+                     !split_on_amd && s->hidden >= 256 && s->hidden <= 4096 && s->batch >= 8 &&
+                     s->batch <= 128;
     terms::set_range(price, price.in_range ? 0.4 : 0.6);
     return price;
   }
@@ -133,7 +132,7 @@ class Recurrent final : public KernelModel {
   static Terms steps(const RecurrentShape& s, DType dtype, const Gpu& gpu, const StepConstants& c,
                      double products, double depth) {
     const double n = static_cast<double>(s.timesteps), weights = weight_elements(s);
-    const bool odd_batch = gpu.architecture == "pascal" && s.batch > 16 && s.batch <= 32;
+    const bool odd_batch = gpu.architecture.slow_recurrent_batches && s.batch > 16 && s.batch <= 32;
     const double cycles =
         (s.cell == RecurrentShape::Cell::kPlain ? 0 : c.cell_cycles) +
         depth * static_cast<double>(s.hidden) * (odd_batch ? c.odd_batch_cycles : c.depth_cycles);

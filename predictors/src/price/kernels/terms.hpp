@@ -12,9 +12,6 @@ namespace perfmodel::terms {
 /// (peaks measured with a roofline tool on A100, V100, GV100, TITAN Xp, P100), [N] NeuSight kernel
 /// measurements of train-split GPUs (V100, A100, P100, P4, T4), [I] our estimate, not measured.
 struct Constants {
-  // [R] L2 bytes per clock and SM: 2848 GB/s / (80 x 1.297 GHz) = 27 on V100; 24, 24, 33, 19 on
-  // GV100, P100, TITAN Xp, A100.
-  double l2_bytes_per_clock_per_sm = 24;
   // A cache of size S keeps about this share for data that is read again (the rest: tags in flight,
   // other tensors). [R] uses 0.9 for embedding rows.
   double l2_usable = 0.9;
@@ -41,7 +38,7 @@ inline double empty_kernel_us(const Gpu& gpu) {
 }
 
 /// Reachable DRAM bandwidth of long streams [bytes/us]: the data sheet's times a share by memory
-/// type and GPU generation (table and sources in terms.cpp).
+/// type and architecture.
 double dram_bytes_per_us(const Gpu& gpu);
 
 /// Reachable L2 bandwidth with all SMs reading [bytes/us]; never below DRAM.
@@ -66,7 +63,7 @@ inline double stream_time(const Gpu& gpu, double bytes, double share) {
 /// does not feed it.
 ///
 /// P = P_idle + e FLOP/s, so the rate is at most (tdp - P_idle) / e, with the energy per FLOP e of
-/// a dense GEMM by process generation (operand delivery included). Matters for small boards: T4 (70
+/// a dense GEMM by architecture (operand delivery included). Matters for small boards: T4 (70
 /// W) holds about half its fp32 peak in [N], from which its energy is chosen; 250-W boards are not
 /// limited.
 double sustained_flop_per_us(const Gpu& gpu, DType dtype, bool matrix_units);

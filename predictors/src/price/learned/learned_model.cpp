@@ -8,7 +8,9 @@
 
 namespace perfmodel::learned {
 
-std::string chip_of(const Gpu& gpu) { return gpu.architecture + "/" + std::to_string(gpu.num_sms); }
+std::string chip_of(const Gpu& gpu) {
+  return gpu.architecture.name + "/" + std::to_string(gpu.num_sms);
+}
 
 bool is_tf32(const KernelWork& work, const Gpu& gpu) {
   return work.matrix_units && work.dtype == DType::kFloat32 &&
@@ -32,7 +34,7 @@ int LearnedModel::chip_index(const Gpu& gpu) const {
     // Compared in place: this runs for every price.
     const std::string_view text = chips[i];
     const std::size_t slash = text.rfind('/');
-    if (text.substr(0, slash) != gpu.architecture) continue;
+    if (text.substr(0, slash) != gpu.architecture.name) continue;
     int sms = 0;
     for (char digit : text.substr(slash + 1)) sms = 10 * sms + (digit - '0');
     if (sms == gpu.num_sms) return static_cast<int>(i);

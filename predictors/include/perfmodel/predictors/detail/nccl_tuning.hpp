@@ -30,6 +30,8 @@ std::optional<CollectiveKind> collective_kind(std::string_view name);
 /// Rows of NCCL's constant tables. Older GPUs use Volta's row, Ada and Turing those of the
 /// generation before them.
 enum class NcclGeneration : std::uint8_t { kVolta, kAmpere, kHopper, kBlackwell };
+inline constexpr std::string_view kNcclGenerationNames[] = {"volta", "ampere", "hopper",
+                                                            "blackwell"};
 enum class NcclLink : std::uint8_t { kNvlink, kPcie };
 enum class NcclAlgorithm : std::uint8_t { kTree, kRing, kNvls, kNvlsTree };
 enum class NcclProtocol : std::uint8_t { kLl, kLl128, kSimple };

@@ -1,0 +1,302 @@
+#include "architecture_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "choice.hpp"
+#include "files/json_file.hpp"
+
+namespace perfmodel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kVendors[] = {"nvidia", "amd"};
+constexpr std::size_t kMostTiles = 64;
+
+double number_in(ObjectReader& reader, const char* key, double least, double most,
+                 const char* wanted) {
+  const double number = reader.positive(key);
+  if (number < least || number > most) reader.reject(key, wanted);
+  return number;
+}
+
+double share_in(ObjectReader& reader, const char* key) {
+  return number_in(reader, key, 1e-3, 1, "a share from 0.001 to 1");
+}
+
+int log2_side(ObjectReader& reader, const char* key) {
+  const auto side = static_cast<unsigned>(reader.positive_integer(key));
+  if (side < 8 || side > 1024 || !std::has_single_bit(side)) {
+    reader.reject(key, "a power of two from 8 to 1024");
+    return 0;
+  }
+  return std::countr_zero(side);
+}
+
+std::vector<GemmTile> tiles_in(const Json& list, const std::string& pointer,
+                               std::optional<Error>& error) {
+  std::vector<GemmTile> tiles;
+  for (std::size_t i = 0; i < list.size() && !error; ++i) {
+    ObjectReader reader(list[i], pointer + "/" + std::to_string(i), error);
+    GemmTile tile;
+    tile.log2_m = log2_side(reader, "m");
+    tile.log2_n = log2_side(reader, "n");
+    tile.efficiency = share_in(reader, "efficiency");
+    tile.alone = share_in(reader, "alone");
+    reader.finish();
+    tiles.push_back(tile);
+  }
+  return tiles;
+}
+
+/// One figure of the files: how its `value` is read, and how it comes from another architecture.
+struct Fact {
+  const char* key;
+  void (*read)(ObjectReader& fact, Architecture& made, std::optional<Error>& error);
+  void (*copy)(const Architecture& from, Architecture& to);
+};
+
+constexpr const char* kValue = "value";
+
+template <auto kMember>
+constexpr Fact share(const char* key) {
+  return {key,
+          [](ObjectReader& fact, Architecture& made, std::optional<Error>&) {
+            made.*kMember = share_in(fact, kValue);
+          },
+          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+}
+
+template <auto kMember>
+constexpr Fact number(const char* key) {
+  return {key,
+          [](ObjectReader& fact, Architecture& made, std::optional<Error>&) {
+            made.*kMember = number_in(fact, kValue, 1e-3, 1e6, "a number from 0.001 to 1e6");
+          },
+          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+}
+
+template <auto kMember>
+constexpr Fact flag(const char* key) {
+  return {key,
+          [](ObjectReader& fact, Architecture& made, std::optional<Error>&) {
+            made.*kMember = fact.boolean(kValue);
+          },
+          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+}
+
+template <auto kMember, bool kMayBeNone>
+constexpr Fact tiles(const char* key) {
+  return {key,
+          [](ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
+            const Json* list = fact.array(kValue, kMayBeNone);
+            (made.*kMember).clear();
+            if (!list) return;
+            if (list->empty() || list->size() > kMostTiles) {
+              fact.reject(kValue, fmt::format("1 to {} tiles", kMostTiles));
+            }
+            made.*kMember = tiles_in(*list, fact.pointer(kValue), error);
+          },
+          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+}
+
+void read_blocks(ObjectReader& fact, Architecture& made, std::optional<Error>&) {
+  made.max_blocks_per_sm = fact.positive_integer(kValue);
+  if (made.max_blocks_per_sm > 1024) fact.reject(kValue, "an integer from 1 to 1024");
+}
+
+void read_generation(ObjectReader& fact, Architecture& made, std::optional<Error>&) {
+  made.nccl_generation = static_cast<NcclGeneration>(choice(fact, kValue, kNcclGenerationNames));
+}
+
+using A = Architecture;
+constexpr Fact kFacts[] = {
+    share<&A::hbm_share>("hbm_share"),
+    share<&A::gddr_share>("gddr_share"),
+    share<&A::unchecked_gddr_share>("unchecked_gddr_share"),
+    number<&A::l2_bytes_per_clock_per_sm>("l2_bytes_per_clock_per_sm"),
+    number<&A::fp32_picojoule_per_flop>("fp32_picojoule_per_flop"),
+    {"max_blocks_per_sm", read_blocks,
+     [](const A& from, A& to) { to.max_blocks_per_sm = from.max_blocks_per_sm; }},
+    tiles<&A::gemm_tiles, false>("gemm_tiles"),
+    tiles<&A::batched_gemm_tiles, true>("batched_gemm_tiles"),
+    tiles<&A::matrix_gemm_tiles, false>("matrix_gemm_tiles"),
+    share<&A::attention_share>("attention_share"),
+    flag<&A::recurrent_measured>("recurrent_measured"),
+    flag<&A::slow_recurrent_batches>("slow_recurrent_batches"),
+    {"nccl_generation", read_generation,
+     [](const A& from, A& to) { to.nccl_generation = from.nccl_generation; }},
+};
+
+/// A file by itself: figures of others are still to be fetched.
+struct Parsed {
+  struct Borrowed {
+    const Fact* fact;
+    std::string from;
+  };
+  Architecture own;
+  std::vector<Borrowed> borrowed;
+};
+
+Parsed parse_architecture(const Json& document, std::optional<Error>& error,
+                          const ArchitectureFiles& files) {
+  Parsed parsed;
+  ObjectReader root(document, "", error);
+  root.expect_schema(schemas::kArchitecture);
+  parsed.own.name = root.plain_name("name");
+  parsed.own.vendor = kVendors[choice(root, "vendor", kVendors)];
+  parsed.own.targets = root.strings("targets");
+  const Json* facts = root.object("facts");
+  if (facts) {
+    ObjectReader all(*facts, "/facts", error);
+    for (const Fact& fact : kFacts) {
+      const Json* json = all.object(fact.key);
+      if (!json) continue;
+      ObjectReader reader(*json, all.pointer(fact.key), error);
+      if (reader.string("source").empty()) reader.reject("source", "where the figure is from");
+      if (reader.has("as")) {
+        std::string from = reader.plain_name("as");
+        if (!error && !files.has(from)) {
+          reader.fail_at(reader.pointer("as"), "a known architecture",
+                         found(Json(from)) + files.nearest(from));
+        }
+        parsed.borrowed.push_back({&fact, std::move(from)});
+      } else {
+        fact.read(reader, parsed.own, error);
+      }
+      reader.finish();
+    }
+    all.finish();
+  }
+  root.finish();
+  return parsed;
+}
+
+Result<Parsed> parse_file(const fs::path& file, const ArchitectureFiles& files) {
+  return read_json_file(file, "architecture file",
+                        [&](const Json& document, std::optional<Error>& error) {
+                          return parse_architecture(document, error, files);
+                        });
+}
+
+Result<Architecture> complete(Parsed parsed, const fs::path& file, const ArchitectureFiles& files) {
+  std::map<std::string, Parsed, std::less<>> others;
+  for (const auto& [fact, from] : parsed.borrowed) {
+    auto other = others.find(from);
+    if (other == others.end()) {
+      auto read = parse_file(files.file_of(from), files);
+      if (!read) return Unexpected{read.error()};
+      other = others.emplace(from, std::move(*read)).first;
+    }
+    const auto& lent = other->second.borrowed;
+    if (std::ranges::find(lent, fact, &Parsed::Borrowed::fact) != lent.end()) {
+      return Unexpected{Error{.code = ErrorCode::kFormat,
+                              .message = "expected an architecture with a value of its own, found "
+                                         "\"" +
+                                         from + "\", which takes that of another",
+                              .file = file,
+                              .json_pointer = std::string("/facts/") + fact->key + "/as"}};
+    }
+    fact->copy(other->second.own, parsed.own);
+  }
+  return std::move(parsed.own);
+}
+
+Result<Architecture> read_file(const fs::path& file, const ArchitectureFiles& files) {
+  auto parsed = parse_file(file, files);
+  if (!parsed) return Unexpected{parsed.error()};
+  return complete(std::move(*parsed), file, files);
+}
+
+}  // namespace
+
+fs::path architectures_beside(const fs::path& gpu_folder) {
+  const char* name = "architectures";
+  const fs::path as_written = (gpu_folder / ".." / name).lexically_normal();
+  const fs::path followed = gpu_folder / ".." / name;  // of a link: beside what it leads to
+  std::error_code ignored;
+  return !fs::is_directory(as_written, ignored) && fs::is_directory(followed, ignored) ? followed
+                                                                                       : as_written;
+}
+
+fs::path architectures_for(const fs::path& gpu_file, const fs::path& otherwise) {
+  const fs::path folder = gpu_file.parent_path();
+  return folder.filename() == "gpus" || otherwise.empty() ? architectures_beside(folder)
+                                                          : otherwise;
+}
+
+fs::path ArchitectureFiles::file_of(std::string_view name) const {
+  return folder_ / (std::string(name) + ".json");
+}
+
+bool ArchitectureFiles::has(std::string_view name) const {
+  std::error_code ignored;
+  return is_plain_name(name) && fs::is_regular_file(file_of(name), ignored);
+}
+
+std::string ArchitectureFiles::nearest(std::string_view name) const {
+  const auto files = json_files(folder_, "architecture files");
+  if (!files || files->empty()) return "; none is known in " + folder_.string();
+  const std::string wanted = lower_case(name);
+  std::vector<std::pair<std::size_t, std::string>> scored;
+  for (const fs::path& file : *files) {
+    std::string known = file.stem().string();
+    const std::size_t distance = known.starts_with(wanted) ? 0 : edit_distance(wanted, known);
+    if (distance <= wanted.size() / 2) scored.emplace_back(distance, std::move(known));
+  }
+  if (scored.empty()) return fmt::format("; none of the {} known ones is like it", files->size());
+  std::ranges::sort(scored);
+  if (scored.size() > 3) scored.resize(3);
+  std::string text = "; the nearest known are ";
+  for (std::size_t i = 0; i < scored.size(); ++i) text += (i > 0 ? ", " : "") + scored[i].second;
+  return text;
+}
+
+Result<Architecture> ArchitectureFiles::read(const std::string& name) {
+  auto known = read_.find(name);
+  if (known == read_.end()) {
+    const fs::path file = file_of(name);
+    auto architecture = read_file(file, *this);
+    if (!architecture) return architecture;
+    if (architecture->name != name) {
+      return Unexpected{Error{.message = "expected the name of the file, \"" + name +
+                                         "\", found \"" + architecture->name + "\"",
+                              .file = file,
+                              .json_pointer = "/name"}};
+    }
+    known = read_.emplace(name, std::move(*architecture)).first;
+  }
+  return known->second;
+}
+
+Result<Architecture> read_architecture(const fs::path& file, const fs::path& others) {
+  return read_file(file, ArchitectureFiles(others.empty() ? file.parent_path() : others));
+}
+
+Result<Architecture> find_architecture(std::string_view name, const fs::path& folder) {
+  ArchitectureFiles files(folder);
+  if (files.has(name)) return files.read(std::string(name));
+  return fail(ErrorCode::kUnknownName,
+              fmt::format("expected the name of a known architecture, found \"{}\"{}", name,
+                          files.nearest(name)));
+}
+
+Result<std::vector<Architecture>> read_architectures(const fs::path& folder) {
+  const auto found = json_files(folder, "architecture files");
+  if (!found) return Unexpected{found.error()};
+  ArchitectureFiles files(folder);
+  std::vector<Architecture> architectures;
+  for (const fs::path& file : *found) {
+    auto read = files.read(file.stem().string());
+    if (!read) return Unexpected{read.error()};
+    architectures.push_back(std::move(*read));
+  }
+  std::ranges::sort(architectures, {}, &Architecture::name);
+  return architectures;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/predictors/architecture.hpp"
+
+namespace perfmodel {
+
+/// The folder `architectures` beside a folder of GPU files.
+std::filesystem::path architectures_beside(const std::filesystem::path& gpu_folder);
+
+/// Where the architecture of a GPU file lies: beside its folder, if that is called `gpus`, as in a
+/// data folder; else in `otherwise`, if one is given.
+std::filesystem::path architectures_for(const std::filesystem::path& gpu_file,
+                                        const std::filesystem::path& otherwise);
+
+/// A folder of architecture files. Reads each file once, when first asked for: many GPUs share one.
+class ArchitectureFiles {
+ public:
+  explicit ArchitectureFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  /// Whether there is a file of that name.
+  bool has(std::string_view name) const;
+  /// What else is wrong with an unknown name: the nearest known ones, or that there are none.
+  std::string nearest(std::string_view name) const;
+  /// Where the file of that name lies, or would have to.
+  std::filesystem::path file_of(std::string_view name) const;
+
+  Result<Architecture> read(const std::string& name);
+
+ private:
+  std::filesystem::path folder_;
+  std::map<std::string, Architecture, std::less<>> read_;
+};
+
+}  // namespace perfmodel

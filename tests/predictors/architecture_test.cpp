@@ -1,0 +1,313 @@
+#include "perfmodel/predictors/architecture.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "graph_fixture.hpp"
+#include "price/kernel_work.hpp"
+
+namespace perfmodel {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+const fs::path kData = fs::path(PERFMODEL_SOURCE_DIR) / "data";
+
+Json json_of(const fs::path& file) {
+  std::ifstream in(file);
+  return Json::parse(in);
+}
+
+/// A data folder of one's own, with the architectures of the project to begin with.
+class DataFolder {
+ public:
+  DataFolder() {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    path_ = fs::temp_directory_path() / ("perfmodel-architecture-" + std::string(info->name()));
+    fs::remove_all(path_);
+    fs::create_directories(path_ / "gpus");
+    fs::copy(kData / "architectures", path_ / "architectures");
+  }
+  ~DataFolder() { fs::remove_all(path_); }
+
+  /// A changed copy of a file of the project, under another name.
+  fs::path add(const std::string& folder, const std::string& of, const std::string& name,
+               const std::function<void(Json&)>& change) const {
+    Json document = json_of(kData / folder / (of + ".json"));
+    document["name"] = name;
+    if (folder == "gpus") {
+      document["title"] = name;
+      document["aliases"] = Json::array();
+    }
+    change(document);
+    const fs::path file = path_ / folder / (name + ".json");
+    std::ofstream(file) << document.dump(2);
+    return file;
+  }
+  fs::path gpus() const { return path_ / "gpus"; }
+  fs::path architectures() const { return path_ / "architectures"; }
+
+ private:
+  fs::path path_;
+};
+
+Price price_of(const KernelWork& work, const Gpu& gpu) {
+  const Price price = KernelModels::heuristic().price(work, gpu);
+  Price of_many;
+  KernelModels::heuristic().price_many({&work, 1}, gpu, {&of_many, 1});
+  EXPECT_EQ(of_many.time, price.time);
+  EXPECT_EQ(of_many.in_range, price.in_range);
+  return price;
+}
+
+const KernelWork kStream = elementwise_work(1e9, 1, 1, DType::kFloat32);
+KernelWork product() {
+  return gemm_work({.batch = 1, .m = 4096, .n = 4096, .k = 4096}, DType::kFloat32, false);
+}
+
+TEST(Architectures, EveryFileLoadsAndSaysWhatItsGpusAre) {
+  const auto all = read_architectures(kData / "architectures");
+  ASSERT_TRUE(all) << to_string(all.error());
+  EXPECT_EQ(all->size(), 12u);
+  std::set<std::string> targets;
+  for (const Architecture& architecture : *all) {
+    EXPECT_TRUE(architecture.is_known());
+    EXPECT_FALSE(architecture.targets.empty()) << architecture.name;
+    for (const std::string& target : architecture.targets) {
+      EXPECT_TRUE(targets.insert(target).second) << target << " belongs to two";
+    }
+  }
+  const auto gpus = read_gpus(kData / "gpus");
+  ASSERT_TRUE(gpus) << to_string(gpus.error());
+  for (const Gpu& gpu : *gpus) {
+    const Architecture& architecture = gpu.architecture;
+    EXPECT_TRUE(architecture.is_known()) << gpu.name;
+    EXPECT_THAT(architecture.targets, ::testing::Contains(gpu.target)) << gpu.name;
+    EXPECT_EQ(architecture.vendor, gpu.vendor) << gpu.name;
+    EXPECT_TRUE(stand_ins(gpu).empty()) << gpu.name;
+  }
+}
+
+TEST(Architectures, ReadsFiguresOfItsOwnAndOfOthers) {
+  const Architecture& volta = testing::architecture("volta");
+  EXPECT_EQ(volta.hbm_share, 0.92);
+  ASSERT_EQ(volta.batched_gemm_tiles.size(), 2u);
+  EXPECT_EQ(volta.batched_gemm_tiles[1].log2_m, 7);  // 128 x 32
+  EXPECT_EQ(volta.batched_gemm_tiles[1].log2_n, 5);
+  EXPECT_EQ(volta.batched_gemm_tiles[1].efficiency, 0.84);
+  EXPECT_EQ(volta.batched_gemm_tiles[1].alone, 0.45);
+
+  const Architecture& turing = testing::architecture("turing");
+  ASSERT_EQ(turing.gemm_tiles.size(), volta.gemm_tiles.size());  // "as": "volta"
+  EXPECT_EQ(turing.gemm_tiles[8].log2_n, volta.gemm_tiles[8].log2_n);
+  EXPECT_EQ(turing.max_blocks_per_sm, 16);
+  EXPECT_TRUE(testing::architecture("cdna2").batched_gemm_tiles.empty());  // null
+  EXPECT_EQ(testing::architecture("hopper").nccl_generation, NcclGeneration::kHopper);
+  EXPECT_EQ(testing::architecture("cdna3").nccl_generation, NcclGeneration::kAmpere);
+}
+
+struct BadField {
+  const char* label;
+  std::function<void(Json&)> change;
+  const char* pointer;
+  const char* message;
+};
+
+TEST(Architectures, ErrorsNameTheField) {
+  const BadField cases[] = {
+      {"missing", [](Json& j) { j["facts"].erase("hbm_share"); }, "/facts/hbm_share",
+       "expected this key, found nothing"},
+      {"no source", [](Json& j) { j["facts"]["hbm_share"]["source"] = ""; },
+       "/facts/hbm_share/source", "expected where the figure is from, found \"\""},
+      {"neither", [](Json& j) { j["facts"]["hbm_share"].erase("value"); }, "/facts/hbm_share/value",
+       "expected this key, found nothing"},
+      {"both", [](Json& j) { j["facts"]["hbm_share"]["as"] = "volta"; }, "/facts/hbm_share/value",
+       "expected no such key, found 0.89"},
+      {"whole", [](Json& j) { j["facts"]["hbm_share"]["value"] = 1.1; }, "/facts/hbm_share/value",
+       "expected a share from 0.001 to 1, found 1.1"},
+      {"unknown",
+       [](Json& j) {
+         j["facts"]["hbm_share"] = {{"as", "volt"}, {"source", "x"}};
+       },
+       "/facts/hbm_share/as",
+       "expected a known architecture, found \"volt\"; the nearest known are volta"},
+      {"of another",
+       [](Json& j) {
+         j["facts"]["hbm_share"] = {{"as", "hopper"}, {"source", "x"}};
+       },
+       "/facts/hbm_share/as",
+       "expected an architecture with a value of its own, found \"hopper\", which takes that of "
+       "another"},
+      {"itself",
+       [](Json& j) {
+         j["facts"]["hbm_share"] = {{"as", "ampere"}, {"source", "x"}};
+       },
+       "/facts/hbm_share/as",
+       "expected an architecture with a value of its own, found \"ampere\", which takes that of "
+       "another"},
+      {"side", [](Json& j) { j["facts"]["gemm_tiles"]["value"][2]["m"] = 96; },
+       "/facts/gemm_tiles/value/2/m", "expected a power of two from 8 to 1024, found 96"},
+      {"no tiles", [](Json& j) { j["facts"]["gemm_tiles"]["value"] = Json::array(); },
+       "/facts/gemm_tiles/value", "expected 1 to 64 tiles, found []"},
+      {"generation", [](Json& j) { j["facts"]["nccl_generation"]["value"] = "rubin"; },
+       "/facts/nccl_generation/value",
+       "expected \"volta\", \"ampere\", \"hopper\" or \"blackwell\", found \"rubin\""},
+      {"more", [](Json& j) { j["facts"]["clusters"] = 1; }, "/facts/clusters",
+       "expected no such key, found 1"},
+  };
+  for (const BadField& bad : cases) {
+    const DataFolder data;
+    const fs::path file = data.add("architectures", "ampere", "ampere", bad.change);
+    const auto read = read_architecture(file);
+    ASSERT_FALSE(read) << bad.label;
+    EXPECT_EQ(read.error().json_pointer, bad.pointer) << bad.label;
+    EXPECT_EQ(read.error().message, bad.message) << bad.label;
+    EXPECT_EQ(read.error().file, file) << bad.label;
+  }
+}
+
+TEST(Architectures, AnErrorIsThatOfTheFileThatHasIt) {
+  const DataFolder data;
+  const fs::path broken =
+      data.add("architectures", "volta", "volta", [](Json& j) { j["facts"].erase("gemm_tiles"); });
+  const fs::path gpu = data.add("gpus", "t4", "mine", [](Json&) {});  // turing: tiles of volta
+  const auto read = read_gpu(gpu);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().file, broken);
+  EXPECT_EQ(read.error().json_pointer, "/facts/gemm_tiles");
+  EXPECT_GT(read.error().line, 1);
+}
+
+TEST(Architectures, TheNameMustBeThatOfTheFile) {
+  const DataFolder data;
+  data.add("architectures", "volta", "other", [](Json& j) { j["name"] = "volta"; });
+  const auto read = read_architectures(data.architectures());
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().json_pointer, "/name");
+}
+
+TEST(Architectures, AGpuOfANewOneIsTwoFiles) {
+  const DataFolder data;
+  data.add("architectures", "hopper", "rubin", [](Json& j) {
+    j["targets"] = {"sm_110"};
+    j["facts"]["hbm_share"] = {{"value", 0.445}, {"source", "half of A100's, for this test"}};
+    j["facts"]["gemm_tiles"] = {{"as", "volta"}, {"source", "for this test"}};
+  });
+  data.add("gpus", "h200-sxm-141gb", "r100", [](Json& j) { j["architecture"] = "rubin"; });
+  const auto gpu = find_gpu("r100", data.gpus());
+  ASSERT_TRUE(gpu) << to_string(gpu.error());
+  EXPECT_EQ(gpu->architecture.name, "rubin");
+  EXPECT_EQ(gpu->architecture.gemm_tiles.size(), 9u);
+  EXPECT_TRUE(stand_ins(*gpu).empty());
+
+  const Gpu h200 = *find_gpu("h200-sxm-141gb", kData / "gpus");
+  const Price price = price_of(kStream, *gpu), of_hopper = price_of(kStream, h200);
+  EXPECT_TRUE(price.in_range);
+  EXPECT_NEAR(price.memory / of_hopper.memory, 2, 0.01);
+  EXPECT_LT(price_of(product(), *gpu).compute,
+            price_of(product(), h200).compute);  // tiles of Volta
+}
+
+TEST(Architectures, AnUnknownOneIsRefused) {
+  const DataFolder data;
+  const fs::path file =
+      data.add("gpus", "h200-sxm-141gb", "r100", [](Json& j) { j["architecture"] = "hoper"; });
+  for (const auto& gpu : {read_gpu(file), find_gpu("r100", data.gpus())}) {
+    ASSERT_FALSE(gpu);
+    EXPECT_EQ(gpu.error().file, file);
+    EXPECT_EQ(gpu.error().json_pointer, "/architecture");
+    EXPECT_EQ(gpu.error().message,
+              "expected a known architecture, found \"hoper\"; the nearest known are hopper; a new "
+              "one needs the file " +
+                  (data.architectures() / "hoper.json").string() +
+                  ", or \"like\": the name of a known one that stands in");
+  }
+  data.add("gpus", "h200-sxm-141gb", "r100", [](Json& j) { j["architecture"] = "../hopper"; });
+  const auto path = read_gpu(file);
+  ASSERT_FALSE(path);
+  EXPECT_THAT(path.error().message, HasSubstr("expected a name of lower-case letters"));
+}
+
+TEST(Architectures, OneThatAnotherStandsInForIsOutOfRange) {
+  const DataFolder data;
+  const auto unknown = [](Json& j) {
+    j["architecture"] = "rubin";
+    j["like"] = "hopper";
+  };
+  const auto gpu = read_gpu(data.add("gpus", "h200-sxm-141gb", "r100", unknown));
+  ASSERT_TRUE(gpu) << to_string(gpu.error());
+  EXPECT_EQ(gpu->architecture.name, "rubin");
+  EXPECT_EQ(gpu->architecture.like, "hopper");
+  EXPECT_THAT(stand_ins(*gpu),
+              ::testing::ElementsAre("architecture rubin of r100 is not known: hopper stands in, "
+                                     "and every price of a kernel is out of range"));
+  const Gpu h200 = *find_gpu("h200-sxm-141gb", kData / "gpus");
+  for (const KernelWork& work : {kStream, product()}) {
+    const Price price = price_of(work, *gpu), of_hopper = price_of(work, h200);
+    EXPECT_EQ(price.time, of_hopper.time);
+    EXPECT_FALSE(price.in_range);
+    EXPECT_TRUE(of_hopper.in_range);
+  }
+  // An architecture with a file needs nobody to stand in.
+  data.add("architectures", "ampere", "rubin", [](Json&) {});
+  const auto known = find_gpu("r100", data.gpus());
+  ASSERT_TRUE(known) << to_string(known.error());
+  EXPECT_TRUE(known->architecture.is_known());
+  EXPECT_EQ(known->architecture.attention_share, 1);
+
+  const auto neither = read_gpu(data.add("gpus", "h200-sxm-141gb", "r200", [](Json& j) {
+    j["architecture"] = "feynman";
+    j["like"] = "hoper";
+  }));
+  ASSERT_FALSE(neither);
+  EXPECT_EQ(neither.error().json_pointer, "/like");
+  EXPECT_THAT(neither.error().message, HasSubstr("the nearest known are hopper"));
+}
+
+TEST(Architectures, AnUnknownLinkMayBeLikeAnother) {
+  const DataFolder data;
+  const auto gpu = read_gpu(data.add("gpus", "h200-sxm-141gb", "r100", [](Json& j) {
+    j["link"]["type"] = "ualink";
+    j["link"]["like"] = "xgmi";
+  }));
+  ASSERT_TRUE(gpu) << to_string(gpu.error());
+  EXPECT_EQ(gpu->link_type, "ualink");
+  EXPECT_THAT(stand_ins(*gpu),
+              ::testing::ElementsAre("link ualink of r100 is not known: xgmi stands in"));
+}
+
+TEST(Architectures, AFileOutsideOfADataFolderTakesThoseOfTheGivenOne) {
+  const DataFolder data;
+  const fs::path file = data.add("gpus", "t4", "mine", [](Json&) {});
+  const fs::path elsewhere = data.gpus() / "elsewhere";
+  fs::create_directories(elsewhere);
+  fs::rename(file, elsewhere / "mine.json");
+  EXPECT_FALSE(read_gpu(elsewhere / "mine.json"));  // gpus/architectures is not there
+  EXPECT_TRUE(read_gpu(elsewhere / "mine.json", data.architectures()));
+  EXPECT_TRUE(find_gpu((elsewhere / "mine.json").string(), data.gpus()));
+}
+
+TEST(Architectures, AGpuMadeByHandHasNoneUntilItIsGivenOne) {
+  Gpu gpu = testing::round_gpu();
+  gpu.architecture = {};
+  EXPECT_EQ(stand_ins(gpu).size(), 1u);
+  const Price bare = price_of(kStream, gpu);
+  EXPECT_FALSE(bare.in_range);
+  EXPECT_NEAR(bare.memory.count(), 8e9 / 1e6, 100);  // 8 GB at the data sheet's 1 TB/s
+  // 1024 tiles of 128 x 128 on 100 SMs are 11 waves, at the peak of 10 TFLOP/s.
+  EXPECT_NEAR(price_of(product(), gpu).compute.count(), 11 * 100 * 2 * 128.0 * 128 * 4096 / 1e7,
+              0.01);
+  gpu.architecture = *find_architecture("ampere", kData / "architectures");
+  EXPECT_TRUE(price_of(kStream, gpu).in_range);
+  EXPECT_GT(price_of(kStream, gpu).time, bare.time);
+}
+
+}  // namespace
+}  // namespace perfmodel
