@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <span>
 
 namespace perfmodel {
 namespace {
@@ -13,7 +15,6 @@ using TaskId = TaskGraph::TaskId;
 
 using Intervals = std::vector<std::pair<double, double>>;
 
-constexpr double kSteadyTolerance = 1e-3;
 constexpr std::string_view kWaiting = "waiting";
 
 class RankExplanation {
@@ -82,19 +83,9 @@ class RankExplanation {
     device_.assign(program_.steps.size(), {});
     for (const auto& placed : tasks_.last_pass()) {
       const Instruction& at = program_.instructions[static_cast<std::size_t>(placed.instruction)];
-      const auto item = static_cast<std::size_t>(at.op);
+      const auto item = static_cast<std::size_t>(at.item);
       if (tasks_.on_device(placed.task)) {
-        const auto [from, to] = span(placed);
-        device_[static_cast<std::size_t>(program_.items[item].iteration)].emplace_back(from, to);
-        if (at.kernel >= 0) {
-          auto& kernel = program_.items[item].kernels[static_cast<std::size_t>(at.kernel)];
-          kernel.start_us = from - begin_;
-          if (placed.arrival != placed.task) {
-            kernel.waiting_us = start(placed.task) - end(placed.arrival);
-          }
-        }
-        p.terms_us[static_cast<std::size_t>(at.term)] += to - from;
-        (at.collective ? p.comm_kernel_us : p.compute_kernel_us) += to - from;
+        note_device(placed, std::get<Launch>(at.what), program_.items[item].iteration);
         continue;
       }
       const double duration = task_graph_.duration_us(placed.task);
@@ -102,9 +93,11 @@ class RankExplanation {
           duration;
       p.cpu_us += duration;
       item_host_[item] += duration;
-      const std::int32_t phase = at.phase >= 0 ? at.phase : program_.items[item].phase;
+      const HostWork* work = std::get_if<HostWork>(&at.what);
+      const std::int32_t phase =
+          work && work->phase >= 0 ? work->phase : program_.items[item].phase;
       p.phases[static_cast<std::size_t>(phase)].host_us += duration / steps();
-      if (item_start_[item] < 0 && at.term != Term::kT1) {
+      if (item_start_[item] < 0 && !(work && work->term == Term::kT1)) {
         item_start_[item] = start(placed.task) - begin_;
       }
       note_wait(placed.task, item);
@@ -120,6 +113,19 @@ class RankExplanation {
     }
   }
 
+  void note_device(const ProgramTasks::Placed& placed, const Launch& launch,
+                   std::int32_t iteration) {
+    const auto [from, to] = span(placed);
+    device_[static_cast<std::size_t>(iteration)].emplace_back(from, to);
+    PredictedKernel& kernel = program_.kernel(launch);
+    kernel.start_us = from - begin_;
+    if (placed.arrival != placed.task) {
+      kernel.waiting_us = start(placed.task) - end(placed.arrival);
+    }
+    made_.terms_us[static_cast<std::size_t>(launch.term)] += to - from;
+    (launch.collective ? made_.comm_kernel_us : made_.compute_kernel_us) += to - from;
+  }
+
   // A call that waits begins where the host came to it.
   void calls() {
     calls_.assign(program_.items.size(), {});
@@ -128,15 +134,13 @@ class RankExplanation {
     for (const auto& placed : tasks_.last_pass()) {
       if (tasks_.on_device(placed.task)) continue;
       const Instruction& at = program_.instructions[static_cast<std::size_t>(placed.instruction)];
-      const auto item = static_cast<std::size_t>(at.op);
+      const auto item = static_cast<std::size_t>(at.item);
       const double until = end(placed.task);
       item_end_[item] = until - begin_;
-      if (at.kind != Instruction::Kind::kHost) {
-        calls_[item].push_back({.start_us = before - begin_,
-                                .end_us = until - begin_,
-                                .kernel = at.kernel,
-                                .sync = at.sync});
-      }
+      PredictedCall call{.start_us = before - begin_, .end_us = until - begin_};
+      if (const Launch* launch = launch_of(at)) call.kernel = program_.position(*launch, at.item);
+      if (const auto* sync = std::get_if<Synchronisation>(&at.what)) call.sync = sync->kind;
+      if (!std::holds_alternative<HostWork>(at.what)) calls_[item].push_back(call);
       before = until;
     }
   }
@@ -196,14 +200,12 @@ class RankExplanation {
     coverage.nodes_by_template_level = stats.nodes_by_level;
     coverage.nodes_by_rule = stats.nodes_by_rule;
     double device = 0;
-    for (const ProgramItem& item : program_.items) {
-      for (const PredictedKernel& kernel : item.kernels) {
-        device += kernel.price.time.count();
-        coverage.kernels_out_of_range += !kernel.price.in_range;
-        if (!kernel.inferred) continue;
-        ++coverage.inferred_kernels;
-        coverage.inferred_kernel_us += kernel.price.time.count();
-      }
+    for (const PredictedKernel& kernel : program_.kernels) {
+      device += kernel.price.time.count();
+      coverage.kernels_out_of_range += !kernel.price.in_range;
+      if (!kernel.inferred) continue;
+      ++coverage.inferred_kernels;
+      coverage.inferred_kernel_us += kernel.price.time.count();
     }
     std::unordered_map<std::int32_t, std::size_t> item_of;
     for (std::size_t i = 0; i < program_.items.size(); ++i) {
@@ -245,33 +247,31 @@ class RankExplanation {
     TaskId first = ends[ends.size() - 2];
     const TaskId last = ends.back();
     if (rank_.started) first = tasks_.pass_begins().back();
-    const TaskNames names{
-        .key = [this](TaskId task) -> std::uint64_t {
-          if (!is_own(task)) return rank_.other_key(task);
-          const ProgramItem& item = item_of(task);
-          const Node& node = graph_.nodes[static_cast<std::size_t>(item.subject)];
-          const auto tag = static_cast<std::uint64_t>(task_graph_.term(task));
-          const std::uint64_t name = item.title.empty() ? node.name : hash_text(item.title) >> 24;
-          return name | tag << 48;
-        },
-        .op = [this](TaskId task) -> std::string {
-          if (!is_own(task)) {
-            std::string name = rank_.other_name(task);
-            return name.empty() ? "(last rank's arrival)" : name;
-          }
-          if (!item_of(task).title.empty()) return std::string(item_of(task).title);
-          return std::string(
-              graph_.name(graph_.nodes[static_cast<std::size_t>(item_of(task).subject)]));
-        },
-        .category = [this](TaskId task) -> std::string {
-          if (!is_own(task)) return std::string(kWaiting);
-          const std::int32_t tag = task_graph_.term(task);
-          if (const auto family = ProgramTasks::family_of(tag)) {
-            return std::string(to_string(*family));
-          }
-          return std::string(to_string(ProgramTasks::term_of(tag)));
-        },
-        .op_key = rank_.op_key};
+    const TaskNames names{.key = [this](TaskId task) -> std::uint64_t {
+                            if (!is_own(task)) return rank_.other_key(task);
+                            const ProgramItem& item = item_of(task);
+                            const Node& node = graph_.nodes[static_cast<std::size_t>(item.subject)];
+                            const auto tag = static_cast<std::uint64_t>(task_graph_.term(task));
+                            const std::uint64_t name =
+                                item.title.empty() ? node.name : hash_text(item.title) >> 24;
+                            return name | tag << 48;
+                          },
+                          .op = [this](TaskId task) -> std::string {
+                            if (!is_own(task)) {
+                              std::string name = rank_.other_name(task);
+                              return name.empty() ? "(last rank's arrival)" : name;
+                            }
+                            return std::string(name_of(item_of(task), graph_));
+                          },
+                          .category = [this](TaskId task) -> std::string {
+                            if (!is_own(task)) return std::string(kWaiting);
+                            const std::int32_t tag = task_graph_.term(task);
+                            if (const auto family = ProgramTasks::family_of(tag)) {
+                              return std::string(to_string(*family));
+                            }
+                            return std::string(to_string(ProgramTasks::term_of(tag)));
+                          },
+                          .op_key = rank_.op_key};
     auto path = perfmodel::critical_path(task_graph_, schedule_, first, last, names,
                                          {.what_if = options_.what_if_steps,
                                           .off_path = task_graph_.size(),
@@ -299,17 +299,19 @@ class RankExplanation {
         std::count_if(positions.begin(), positions.end(), [](std::int32_t p) { return p >= 0; })));
     for (std::size_t i = 0; i < program_.items.size(); ++i) {
       if (positions[i] < 0) continue;
-      ProgramItem& item = program_.items[i];
+      const ProgramItem& item = program_.items[i];
+      const auto kernels = std::span(program_.kernels).subspan(item.first_kernel, item.kernels);
       const Node& node = graph_.nodes[static_cast<std::size_t>(item.subject)];
       made_.ops[static_cast<std::size_t>(positions[i])] = {
           .id = node.id,
-          .name = item.title.empty() ? graph_.name(node) : item.title,
+          .name = name_of(item, graph_),
           .thread = item.thread,
           .phase = item.phase,
           .start_us = std::max(0.0, item_start_[i]),
           .host_us = item_host_[i],
           .wait_us = item_wait_[i],
-          .kernels = std::move(item.kernels),
+          .kernels = {std::make_move_iterator(kernels.begin()),
+                      std::make_move_iterator(kernels.end())},
           .gap_level = item.gap_level,
           .op_level = item.op_level};
       if (calls_.empty()) continue;
@@ -375,7 +377,7 @@ std::vector<std::int32_t> op_positions(const HostProgram& program) {
   std::vector<std::int32_t> positions(program.items.size(), -1);
   std::int32_t next = 0;
   for (const Instruction& at : program.instructions) {
-    auto& position = positions[static_cast<std::size_t>(at.op)];
+    auto& position = positions[static_cast<std::size_t>(at.item)];
     if (position < 0) position = next++;
   }
   return positions;

@@ -16,8 +16,7 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-constexpr double kRounding = 1e-6;         // of a step, in sums of its parts
-constexpr double kSteadyTolerance = 1e-3;  // to which a steady state is found
+constexpr double kRounding = 1e-6;  // of a step, in sums of its parts
 
 double time_of(const std::vector<double>& times, TaskId task) {
   return times[static_cast<std::size_t>(task)];
@@ -58,8 +57,8 @@ class Readers {
   Result<void> check() {
     for (const auto& placed : rank_.tasks->last_pass()) {
       if (!rank_.tasks->on_device(placed.task)) continue;
-      const Instruction& made =
-          rank_.program->instructions[static_cast<std::size_t>(placed.instruction)];
+      const Launch& made = std::get<Launch>(
+          rank_.program->instructions[static_cast<std::size_t>(placed.instruction)].what);
       if (made.node < 0) continue;  // no node stands for it
       if (auto good = read(placed, made); !good) return good;
       write(placed, made);
@@ -82,7 +81,7 @@ class Readers {
     return index == call;
   }
 
-  Result<void> read(const ProgramTasks::Placed& placed, const Instruction& made) {
+  Result<void> read(const ProgramTasks::Placed& placed, const Launch& made) {
     if (written_.empty()) return {};
     const std::int32_t reader = made.collective && made.record >= 0 ? made.record : made.node;
     TaskId broken = -1;
@@ -103,7 +102,7 @@ class Readers {
                  "the end of " + rank_.name(broken) + " whose memory it reads");
   }
 
-  void write(const ProgramTasks::Placed& placed, const Instruction& made) {
+  void write(const ProgramTasks::Placed& placed, const Launch& made) {
     if (made.collective) {
       if (made.record < 0) return;
       const std::int32_t parent = node(made.record).parent;

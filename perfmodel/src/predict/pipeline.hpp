@@ -17,7 +17,4 @@ Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu&
                                     const JobOptions& options, const HostFacts* facts = nullptr,
                                     std::optional<double> added_bytes = {});
 
-/// What one rank holds of these bytes, with the warning that it does not fit.
-void report_memory(const StaticMemory& of_graph, const Gpu& gpu, Prediction& prediction);
-
 }  // namespace perfmodel

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "explain_job.hpp"
 #include "invariants.hpp"
 #include "lin_traversal.hpp"
 #include "pipeline.hpp"

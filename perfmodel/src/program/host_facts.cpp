@@ -196,8 +196,7 @@ class FactsWriter {
       item.subtree = subtree_key(graph_, item.node);
       item.has_comm_records = !graph_.comm_records.empty() && has_comm_records(item.node);
       item.tensors = list_length(graph_, graph_.nodes[static_cast<std::size_t>(item.node)]);
-      add_gap(before, item, first || item.iteration != before.iteration,
-              static_cast<std::int32_t>(i));
+      add_gap(before, item, first || item.iteration != before.iteration);
       item.t2 = table_.t2.find({&item.subtree, 1}, item.name, item.tensors);
       item.t3 = table_.t3.find({&item.subtree, 1}, item.name, item.tensors);
       item.tx = table_.tx.find({&item.subtree, 1}, item.name, item.tensors);
@@ -217,7 +216,7 @@ class FactsWriter {
     return graph_.names.hash(graph_.nodes[static_cast<std::size_t>(node)].name);
   }
 
-  void add_gap(const Item& previous, Item& item, bool border, std::int32_t op) {
+  void add_gap(const Item& previous, Item& item, bool border) {
     const std::int32_t label = label_around(graph_, item.node);
     const std::int32_t before = label_around(graph_, previous.node);
     const bool before_list =
@@ -235,7 +234,7 @@ class FactsWriter {
     }
     item.gap_begin = static_cast<std::uint32_t>(made_.gaps.size());
     if (previous.phase == item.phase) {
-      add_gap_part(item, op, item.gap.us, -1);
+      add_gap_part(item.gap.us, -1);
     } else {
       // The gap closes one phase and opens the next; what lies between them is neither's.
       GapSplit split;
@@ -244,20 +243,15 @@ class FactsWriter {
           split = at->second;
         }
       }
-      add_gap_part(item, op, item.gap.us * split.tail, previous.phase);
-      add_gap_part(item, op, item.gap.us * (1 - split.tail - split.head), made_.rest_phase);
-      add_gap_part(item, op, item.gap.us * split.head, item.phase);
+      add_gap_part(item.gap.us * split.tail, previous.phase);
+      add_gap_part(item.gap.us * (1 - split.tail - split.head), made_.rest_phase);
+      add_gap_part(item.gap.us * split.head, item.phase);
     }
     item.gap_count = static_cast<std::uint32_t>(made_.gaps.size()) - item.gap_begin;
   }
 
-  void add_gap_part(const Item& item, std::int32_t op, double us, std::int32_t phase) {
-    made_.gaps.push_back({.kind = Instruction::Kind::kHost,
-                          .term = Term::kT1,
-                          .op = op,
-                          .thread = item.thread,
-                          .host_us = us,
-                          .phase = phase});
+  void add_gap_part(double us, std::int32_t phase) {
+    made_.gaps.push_back({.term = Term::kT1, .us = us, .phase = phase});
   }
 
   const ExecutionGraph& graph_;

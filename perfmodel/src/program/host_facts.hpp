@@ -42,7 +42,7 @@ struct HostFacts {
   LoweringStats label_stats;
   std::vector<GraphIteration> steps;
   std::vector<Item> items;
-  std::vector<Instruction> gaps;          ///< T1 in front of the items, divided between phases
+  std::vector<HostWork> gaps;             ///< T1 in front of the items, divided between phases
   std::vector<Prediction::Phase> phases;  ///< labels
   std::vector<AwaitedCollective> awaited;
   bool reduces_gradients = false;  ///< this and the next: see data_parallel_graph.hpp

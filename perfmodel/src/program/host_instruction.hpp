@@ -1,46 +1,82 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <variant>
 
 #include "core/call_waits.hpp"
 #include "perfmodel/prediction.hpp"
 
 namespace perfmodel {
 
+/// The host works by itself.
+struct HostWork {
+  Term term = Term::kT1;
+  double us = 0;
+  std::int32_t phase = -1;  ///< if it is not the item's
+};
+
+/// What the launch of a collective says beside what each launch does.
+struct CollectiveLaunch {
+  std::int64_t sequence = -1;    ///< within its group; -1: not known
+  std::int32_t group = -1;       ///< process group, by order; -1: not known
+  std::int32_t comm = -1;        ///< into ExecutionGraph::comm_records, or -1
+  std::int32_t work = -1;        ///< into HostProgram::comm_works, or -1
+  double bytes = -1;             ///< what this rank puts in; -1: not known
+  bool waits_for_caller = true;  ///< for the work of the thread's stream so far
+  std::int32_t after_mark = -1;  ///< else for the task of this StreamMark in this pass; -1: none
+  std::int32_t meeting = -1;     ///< which one of the pass it meets other ranks in; -1: none
+};
+
+/// A call that starts a kernel, a copy, a set or a collective. How long that takes is the price of
+/// the kernel.
+struct Launch {
+  Term term = Term::kKernel;  ///< of the device's time
+  bool blocking = false;      ///< the call ends behind what it starts
+  std::int32_t stream = 0;    ///< role
+  double host_us = 0;         ///< the call's own time; of blocking ones after the wait
+  double latency_us = 0;      ///< from the call's end to the start on an idle stream
+  std::int32_t kernel = 0;    ///< into HostProgram::kernels
+  std::int32_t node = -1;     ///< whose call it is; -1: no node stands for it
+  /// Collectives, and copies on other streams than the main one: their record's or own node, or -1.
+  std::int32_t record = -1;
+  std::optional<CollectiveLaunch> collective = {};
+};
+
+/// A call that waits for a stream, or for the device.
+struct Synchronisation {
+  SyncKind kind = SyncKind::kNone;
+  std::int32_t stream = 0;
+  double host_us = 0;     ///< own time after the wait
+  double latency_us = 0;  ///< own time after an awaited end beyond `host_us`
+};
+
+/// The thread's next kernel waits for a collective or a copy.
+struct DeviceWait {
+  std::int32_t record = -1;    ///< its Launch::record; -1: a collective of this number
+  std::int64_t sequence = -1;  ///< and group
+  std::int32_t group = -1;
+};
+
+/// The last task of the thread's stream gets a number that collectives of this pass may wait for.
+struct StreamMark {
+  std::int32_t number = -1;
+};
+
 /// One step of the host program. A pass over all instructions is one pass over the graph.
 struct Instruction {
-  enum class Kind : std::uint8_t {
-    kHost,
-    kLaunch,
-    kBlockingCopy,
-    kSync,
-    kCommWait,
-    kMark
-  } kind = Kind::kHost;
-  Term term = Term::kT1;    ///< of the host or device time
-  std::int32_t op = 0;      ///< position in the list of items
+  std::int32_t item = 0;    ///< into HostProgram::items
   std::int32_t thread = 0;  ///< host lane
-  std::int32_t stream = 0;  ///< role
-  double host_us = 0;       ///< kHost: the time; kBlockingCopy, kSync: own time after the wait
-  double device_us = 0;
-  double latency_us = 0;  ///< kSync: own time after an awaited end beyond host_us
-  std::int64_t sequence = -1;
-  std::int32_t group = -1;  ///< collectives and waits: process group, by order; -1: not known
-  SyncKind sync = SyncKind::kNone;
-  bool collective = false;
-  std::int32_t kernel = -1;  ///< into the item's kernels
-  std::int32_t phase = -1;   ///< if it is not the item's
-  std::int32_t comm = -1;    ///< collectives: into ExecutionGraph::comm_records, or -1
-  /// Collectives, and copies on other streams than the main one: their record's or own node, or
-  /// -1; waits: that of what they wait for, in place of a number.
-  std::int32_t record = -1;
-  double comm_bytes = -1;        ///< collectives: what this rank puts in; -1: not known
-  std::int32_t comm_work = -1;   ///< collectives: into HostProgram::comm_works, or -1
-  bool waits_for_caller = true;  ///< collectives: for the work of the thread's stream so far
-  std::int32_t after_mark = -1;  ///< kMark: the number that the stream's last task gets;
-                                 ///< collectives: waits for that task of this pass
-  std::int32_t meeting = -1;  ///< collectives that meet those of other ranks: which one of the pass
-  std::int32_t node = -1;     ///< whose call it is; -1: no node stands for it
+  std::variant<HostWork, Launch, Synchronisation, DeviceWait, StreamMark> what;
 };
+
+inline const Launch* launch_of(const Instruction& at) { return std::get_if<Launch>(&at.what); }
+inline Launch* launch_of(Instruction& at) { return std::get_if<Launch>(&at.what); }
+
+/// The launch of a collective; null: it is something else.
+inline const Launch* collective_of(const Instruction& at) {
+  const Launch* launch = launch_of(at);
+  return launch && launch->collective ? launch : nullptr;
+}
 
 }  // namespace perfmodel

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
-#include "host_facts.hpp"
 #include "host_instruction.hpp"
-#include "perfmodel/detail/predict_options.hpp"
+#include "perfmodel/detail/kernel_times.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/prediction.hpp"
@@ -15,9 +16,6 @@
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
-
-/// Multiplies time and range.
-void scale(Price& price, double factor);
 
 /// A top-level op, or a label with calls of its own, in program order.
 struct ProgramItem {
@@ -27,15 +25,18 @@ struct ProgramItem {
   std::int32_t phase = 0;
   bool is_label = false;
   std::int32_t iteration = 0;
-  std::vector<PredictedKernel> kernels;
+  std::uint32_t first_kernel = 0, kernels = 0;  ///< into HostProgram::kernels
   KeyLevel gap_level = KeyLevel::kMissing, op_level = KeyLevel::kMissing;
   std::string_view title = {};  ///< of items that no node stands for; empty: the subject's name
 };
 
-/// What one rank's host does in one pass over its graph, with priced kernels.
+std::string_view name_of(const ProgramItem& item, const ExecutionGraph& graph);
+
+/// What one rank's host does in one pass over its graph.
 struct HostProgram {
   std::vector<GraphIteration> steps;
   std::vector<ProgramItem> items;
+  std::vector<PredictedKernel> kernels;  ///< item by item
   std::vector<Instruction> instructions;
   std::vector<Prediction::Phase> phases;  ///< labels
   std::int32_t rest_phase = 0;
@@ -43,17 +44,50 @@ struct HostProgram {
   std::optional<ScaledOut> scaled_out;
   Prediction::Coverage coverage;  ///< host time by key level
   LoweringStats lowering;
+
+  const ProgramItem& item(std::int32_t index) const {
+    return items[static_cast<std::size_t>(index)];
+  }
+  const PredictedKernel& kernel(const Launch& launch) const {
+    return kernels[static_cast<std::size_t>(launch.kernel)];
+  }
+  PredictedKernel& kernel(const Launch& launch) {
+    return kernels[static_cast<std::size_t>(launch.kernel)];
+  }
+  double device_us(const Launch& launch) const { return kernel(launch).price.time.count(); }
+  /// The kernel's position among those of its item.
+  std::int32_t position(const Launch& launch, std::int32_t item_index) const {
+    return launch.kernel - static_cast<std::int32_t>(item(item_index).first_kernel);
+  }
 };
+
+/// What fixes the price of a kernel.
+struct KernelQuestion {
+  KernelWork work;
+  std::int32_t node = -1;  ///< whose kernel it is: it may say a time; -1: no node stands for it
+  int tasks = 1;           ///< of this work that the call starts
+  const KernelTimes::Time* traced = nullptr;  ///< in place of a model's price
+  bool of_job = false;  ///< a collective among the ranks that the graph is scaled out to
+  double share = 1;     ///< of the work that is left to this rank
+};
+
+/// A program whose kernels have no prices yet.
+struct LoweredProgram {
+  HostProgram program;
+  std::vector<KernelQuestion> questions;         ///< per kernel
+  std::unique_ptr<KernelModel> job_collectives;  ///< prices those that are `of_job`
+  bool nodes_say_times = false;                  ///< see given_times.hpp
+};
+
+/// Multiplies all that the host does itself; what it waits for, and latencies on the device's side,
+/// stay.
+void scale_host(HostProgram& program, double factor);
 
 /// A duration that sums can still hold: no overhead table, kernel model or rewrite gives a longer
 /// one, or none. The error names the op.
 Result<void> check_time(double us, std::string_view op, const Node& node);
 
-/// Lowers and prices the graph and writes down what its host does. `facts`: of the graph, or of one
-/// that differs in sizes alone, and of this table. `name_kernels`: false leaves the names of
-/// kernels that are no collectives empty. Errors: see `add_scale_out` and `check_time`; cancelled.
-Result<HostProgram> make_host_program(const ExecutionGraph& graph, const Gpu& gpu,
-                                      const OverheadTable& table, const HostFacts& facts,
-                                      const PredictOptions& options, bool name_kernels);
+/// The same of all durations of a program.
+Result<void> check_times(const HostProgram& program, const ExecutionGraph& graph);
 
 }  // namespace perfmodel

@@ -31,12 +31,16 @@ std::int32_t ProgramTasks::stream_lane(std::int32_t role) const {
   return first_lane_ + std::min(role, kStreamLanes - 1);
 }
 
+std::int32_t& ProgramTasks::last_stream(std::int32_t thread) {
+  return last_stream_.try_emplace(thread, first_lane_).first->second;
+}
+
 void ProgramTasks::find_busiest_stream() {
   std::map<std::int32_t, double> work;
   for (const Instruction& at : program_.instructions) {
-    if (at.kind == Instruction::Kind::kLaunch || at.kind == Instruction::Kind::kBlockingCopy) {
-      work[stream_lane(at.stream)] += at.device_us + table_.device.kernel_gap_us;
-    }
+    const Launch* launch = launch_of(at);
+    if (!launch) continue;
+    work[stream_lane(launch->stream)] += program_.device_us(*launch) + table_.device.kernel_gap_us;
   }
   const auto most = std::max_element(
       work.begin(), work.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -48,10 +52,12 @@ void ProgramTasks::find_busiest_stream() {
 std::map<std::int32_t, std::int64_t> ProgramTasks::sequences_per_pass() const {
   std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> spans;  // lowest, highest
   for (const Instruction& at : program_.instructions) {
-    if (at.sequence < 0 || at.kind == Instruction::Kind::kCommWait) continue;
-    for (std::int32_t group : {at.group, -1}) {
-      auto& span = spans.try_emplace(group, at.sequence, at.sequence).first->second;
-      span = {std::min(span.first, at.sequence), std::max(span.second, at.sequence)};
+    const Launch* launch = collective_of(at);
+    if (!launch || launch->collective->sequence < 0) continue;
+    const std::int64_t sequence = launch->collective->sequence;
+    for (std::int32_t group : {launch->collective->group, -1}) {
+      auto& span = spans.try_emplace(group, sequence, sequence).first->second;
+      span = {std::min(span.first, sequence), std::max(span.second, sequence)};
     }
   }
   std::map<std::int32_t, std::int64_t> lengths;
@@ -60,145 +66,137 @@ std::map<std::int32_t, std::int64_t> ProgramTasks::sequences_per_pass() const {
 }
 
 // A number without partner in this pass belongs to the pass before. -1: nothing to wait for.
-TaskId ProgramTasks::awaited_collective(const Instruction& at) const {
-  if (at.record >= 0) {
-    const auto known = of_records_.find(at.record);  // this pass's or, if none so far, the last's
+TaskId ProgramTasks::awaited_task(const DeviceWait& wait) const {
+  if (wait.record >= 0) {
+    const auto known = of_records_.find(wait.record);  // this pass's or, if none so far, the last's
     return known == of_records_.end() ? -1 : known->second;
   }
-  const std::int32_t group = sequences_.contains(at.group) ? at.group : -1;
-  const auto here = collectives_.find({group, at.sequence});
+  const std::int32_t group = sequences_.contains(wait.group) ? wait.group : -1;
+  const auto here = collectives_.find({group, wait.sequence});
   if (here != collectives_.end()) return here->second;
   const auto length = sequences_.find(group);
   if (length == sequences_.end()) return -1;
-  const auto before = earlier_.find({group, at.sequence + length->second});
+  const auto before = earlier_.find({group, wait.sequence + length->second});
   return before == earlier_.end() ? -1 : before->second;
 }
 
-void ProgramTasks::add_pass(bool record, TaskId starter, double lag_us) {
+void ProgramTasks::add_pass(TaskId starter, double lag_us) {
   earlier_ = std::exchange(collectives_, {});
   arrivals_.clear();
   marks_.clear();
-  if (record) {
-    last_pass_.clear();
-    iteration_ends_.clear();
-  }
+  last_pass_.clear();
+  iteration_ends_.clear();
   const auto first = static_cast<TaskId>(graph_.size());
   TaskId begin = -1;
-  const auto& items = program_.items;
-  std::int32_t iteration = items.empty() ? 0 : items.front().iteration;
+  std::int32_t iteration = program_.items.empty() ? 0 : program_.items.front().iteration;
   for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
-    const Instruction& at = program_.instructions[i];
-    const std::int32_t now = items[static_cast<std::size_t>(at.op)].iteration;
-    if (now != iteration) {
-      if (record) iteration_ends_.push_back(last_host_);
-      iteration = now;
-    }
-    const auto instruction = static_cast<std::int32_t>(i);
-    switch (at.kind) {
-      case Instruction::Kind::kHost:
-        add_host(at, at.host_us, at.term, instruction, record);
-        break;
-      case Instruction::Kind::kLaunch:
-        add_host(at, at.host_us, Term::kT4, instruction, record);
-        add_device(at, instruction, record);
-        break;
-      case Instruction::Kind::kBlockingCopy: {
-        // The copy starts a little after the call does; the call ends after the copy.
-        const auto copy = add_device(at, instruction, record);
-        const auto resume = add_host(at, at.host_us, Term::kT4, instruction, record);
-        graph_.add_edge(copy, resume);
-        break;
-      }
-      case Instruction::Kind::kSync:
-        add_sync(at, instruction, record);
-        break;
-      case Instruction::Kind::kCommWait:
-        if (const TaskId awaited = awaited_collective(at); awaited >= 0) {
-          awaited_.push_back(awaited);
-        }
-        break;
-      case Instruction::Kind::kMark:
-        marks_[at.after_mark] =
-            graph_.last_on_lane(last_stream_.try_emplace(at.thread, first_lane_).first->second);
-        break;
-    }
+    const Placing from{program_.instructions[i], static_cast<std::int32_t>(i)};
+    const std::int32_t now = program_.item(from.at.item).iteration;
+    if (now != iteration) iteration_ends_.push_back(last_host_);
+    iteration = now;
+    std::visit([&](const auto& what) { add(from, what); }, from.at.what);
     if (begin < 0 && last_host_ >= first) {
       begin = last_host_;
       graph_.add_edge(starter, begin, lag_us);
     }
   }
-  if (record) iteration_ends_.push_back(last_host_);
+  iteration_ends_.push_back(last_host_);
   pass_begins_.push_back(begin);
   pass_ends_.push_back(last_host_);
   pass_device_ends_.push_back(busiest_task_);
 }
 
-TaskId ProgramTasks::add_host(const Instruction& at, double us, Term term, std::int32_t instruction,
-                              bool record) {
-  const std::int32_t lane = host_lane(at.thread);
-  const auto task = graph_.add_task(lane, us, 0, at.op, static_cast<std::int32_t>(term));
-  // The host is one serial chain over its threads: a hand-over is an edge.
-  if (last_host_ >= 0 && graph_.lane(last_host_) != lane) graph_.add_edge(last_host_, task);
-  last_host_ = task;
-  if (record) last_pass_.push_back({task, task, instruction});
-  return task;
+void ProgramTasks::add(const Placing& from, const HostWork& work) {
+  add_host(from, work.us, work.term);
 }
 
-std::int32_t ProgramTasks::device_tag(const Instruction& at) const {
-  const auto term = static_cast<std::int32_t>(at.term);
-  if (at.term != Term::kKernel || at.kernel < 0) return term;
-  const ProgramItem& item = program_.items[static_cast<std::size_t>(at.op)];
-  const auto family = item.kernels[static_cast<std::size_t>(at.kernel)].family;
-  return term | (static_cast<std::int32_t>(family) + 1) << kFamilyShift;
-}
-
-TaskId ProgramTasks::add_device(const Instruction& at, std::int32_t instruction, bool record) {
-  const std::int32_t lane = stream_lane(at.stream);
-  const auto call = last_host_;
-  const std::int32_t term = device_tag(at);
-  const bool meets = at.meeting >= 0;
-  const auto begin =
-      graph_.add_task(lane, meets ? 0 : at.device_us, table_.device.kernel_gap_us, at.op, term);
-  graph_.add_edge(call, begin, at.latency_us);
-  auto& thread_stream = last_stream_.try_emplace(at.thread, first_lane_).first->second;
-  if (at.collective && !at.waits_for_caller) {
-    const auto marked = marks_.find(at.after_mark);
-    if (marked != marks_.end()) {
-      graph_.add_edge(marked->second, begin, table_.device.event_gap_us);
-    }
-  } else if (at.collective) {
-    // A collective waits for the stream that it is called from.
-    const auto source = graph_.last_on_lane(thread_stream);
-    if (source >= 0 && source != begin) graph_.add_edge(source, begin, table_.device.event_gap_us);
-  } else {
-    thread_stream = lane;
-    for (TaskId awaits : awaited_) graph_.add_edge(awaits, begin, table_.device.event_gap_us);
-    awaited_.clear();
+void ProgramTasks::add(const Placing& from, const Launch& launch) {
+  if (!launch.blocking) {
+    add_host(from, launch.host_us, Term::kT4);
+    add_device(from, launch);
+    return;
   }
-  const auto task = meets ? graph_.add_task(lane, at.device_us, 0, at.op, term) : begin;
-  if (meets) arrivals_.push_back({at.meeting, begin, task});
-  if (at.collective && at.sequence >= 0) {
-    collectives_[{at.group, at.sequence}] = collectives_[{-1, at.sequence}] = task;
-  }
-  if (at.record >= 0) of_records_[at.record] = task;
-  if (lane == busiest_lane_ || busiest_lane_ < 0) busiest_task_ = task;
-  if (record) last_pass_.push_back({task, begin, instruction});
-  return task;
+  // The copy starts a little after the call does; the call ends after the copy.
+  const TaskId copy = add_device(from, launch);
+  const TaskId resume = add_host(from, launch.host_us, Term::kT4);
+  graph_.add_edge(copy, resume);
 }
 
-void ProgramTasks::add_sync(const Instruction& at, std::int32_t instruction, bool record) {
+void ProgramTasks::add(const Placing& from, const Synchronisation& sync) {
   std::vector<TaskId> tails = awaited_;  // what the stream waits for
-  if (at.sync == SyncKind::kDevice) {
+  if (sync.kind == SyncKind::kDevice) {
     for (std::int32_t role = 0; role < kStreamLanes; ++role) {
       if (const auto tail = graph_.last_on_lane(first_lane_ + role); tail >= 0) {
         tails.push_back(tail);
       }
     }
-  } else if (const auto tail = graph_.last_on_lane(stream_lane(at.stream)); tail >= 0) {
+  } else if (const auto tail = graph_.last_on_lane(stream_lane(sync.stream)); tail >= 0) {
     tails.push_back(tail);
   }
-  const auto task = add_host(at, at.host_us, Term::kT4, instruction, record);
-  for (const auto tail : tails) graph_.add_edge(tail, task, at.latency_us);
+  const auto task = add_host(from, sync.host_us, Term::kT4);
+  for (const auto tail : tails) graph_.add_edge(tail, task, sync.latency_us);
+}
+
+void ProgramTasks::add(const Placing&, const DeviceWait& wait) {
+  if (const TaskId awaited = awaited_task(wait); awaited >= 0) awaited_.push_back(awaited);
+}
+
+void ProgramTasks::add(const Placing& from, const StreamMark& mark) {
+  marks_[mark.number] = graph_.last_on_lane(last_stream(from.at.thread));
+}
+
+TaskId ProgramTasks::add_host(const Placing& from, double us, Term term) {
+  const std::int32_t lane = host_lane(from.at.thread);
+  const auto task = graph_.add_task(lane, us, 0, from.at.item, static_cast<std::int32_t>(term));
+  // The host is one serial chain over its threads: a hand-over is an edge.
+  if (last_host_ >= 0 && graph_.lane(last_host_) != lane) graph_.add_edge(last_host_, task);
+  last_host_ = task;
+  last_pass_.push_back({task, task, from.position});
+  return task;
+}
+
+std::int32_t ProgramTasks::device_tag(const Launch& launch) const {
+  const auto term = static_cast<std::int32_t>(launch.term);
+  if (launch.term != Term::kKernel) return term;
+  return term | (static_cast<std::int32_t>(program_.kernel(launch).family) + 1) << kFamilyShift;
+}
+
+// What lies on other streams that the new task waits for.
+void ProgramTasks::await_streams(const Launch& launch, std::int32_t thread, TaskId begin) {
+  const double gap = table_.device.event_gap_us;
+  std::int32_t& caller = last_stream(thread);
+  if (!launch.collective) {
+    caller = stream_lane(launch.stream);
+    for (TaskId awaits : awaited_) graph_.add_edge(awaits, begin, gap);
+    awaited_.clear();
+  } else if (launch.collective->waits_for_caller) {
+    const auto source = graph_.last_on_lane(caller);
+    if (source >= 0 && source != begin) graph_.add_edge(source, begin, gap);
+  } else if (const auto marked = marks_.find(launch.collective->after_mark);
+             marked != marks_.end()) {
+    graph_.add_edge(marked->second, begin, gap);
+  }
+}
+
+TaskId ProgramTasks::add_device(const Placing& from, const Launch& launch) {
+  const std::int32_t lane = stream_lane(launch.stream), item = from.at.item;
+  const TaskId call = last_host_;
+  const std::int32_t tag = device_tag(launch);
+  const double us = program_.device_us(launch);
+  const bool meets = launch.collective && launch.collective->meeting >= 0;
+  const auto begin = graph_.add_task(lane, meets ? 0 : us, table_.device.kernel_gap_us, item, tag);
+  graph_.add_edge(call, begin, launch.latency_us);
+  await_streams(launch, from.at.thread, begin);
+  const auto task = meets ? graph_.add_task(lane, us, 0, item, tag) : begin;
+  if (meets) arrivals_.push_back({launch.collective->meeting, begin, task});
+  if (launch.collective && launch.collective->sequence >= 0) {
+    const std::int64_t sequence = launch.collective->sequence;
+    collectives_[{launch.collective->group, sequence}] = collectives_[{-1, sequence}] = task;
+  }
+  if (launch.record >= 0) of_records_[launch.record] = task;
+  if (lane == busiest_lane_ || busiest_lane_ < 0) busiest_task_ = task;
+  last_pass_.push_back({task, begin, from.position});
+  return task;
 }
 
 }  // namespace perfmodel

@@ -11,6 +11,9 @@
 
 namespace perfmodel {
 
+/// By how much the periods of passes in steady state may differ, of the period.
+inline constexpr double kSteadyTolerance = 1e-3;
+
 /// Turns one rank's program into tasks of a (shared) graph, pass by pass.
 ///
 /// Lanes `first_lane` ... + kStreamLanes - 1 are streams, those behind them host threads. Task
@@ -23,7 +26,7 @@ class ProgramTasks {
   ProgramTasks(const HostProgram& program, const OverheadTable& table, std::int32_t first_lane,
                TaskGraph& graph);
 
-  /// A task of the last recorded pass and the instruction that it comes from. `arrival`: of a
+  /// A task of the last pass and the instruction that it comes from. `arrival`: of a
   /// collective that meets others, the task that ends when this rank is there; else the task.
   struct Placed {
     TaskId task, arrival;
@@ -35,7 +38,7 @@ class ProgramTasks {
   };
 
   /// Adds a pass; its first host task waits for `starter` plus `lag_us` (-1: for nothing).
-  void add_pass(bool record, TaskId starter = -1, double lag_us = 0);
+  void add_pass(TaskId starter = -1, double lag_us = 0);
 
   bool on_device(TaskId task) const {
     const std::int32_t lane = graph_.lane(task) - first_lane_;
@@ -60,7 +63,7 @@ class ProgramTasks {
 
   const std::vector<Placed>& last_pass() const { return last_pass_; }
   const std::vector<Arrival>& arrivals() const { return arrivals_; }  ///< of the last pass
-  /// Last host task per pass, and per iteration of the recorded pass.
+  /// Last host task per pass, and per iteration of the last pass.
   const std::vector<TaskId>& pass_ends() const { return pass_ends_; }
   const std::vector<TaskId>& pass_begins() const { return pass_begins_; }  ///< first host task
   const std::vector<TaskId>& iteration_ends() const { return iteration_ends_; }
@@ -70,16 +73,28 @@ class ProgramTasks {
  private:
   static constexpr std::int32_t kFamilyShift = 8, kTermMask = (1 << kFamilyShift) - 1;
 
-  std::int32_t device_tag(const Instruction& at) const;
+  // An instruction with its position in the program.
+  struct Placing {
+    const Instruction& at;
+    std::int32_t position;
+  };
+
   std::int32_t host_lane(std::int32_t thread);
   std::int32_t stream_lane(std::int32_t role) const;
+  std::int32_t& last_stream(std::int32_t thread);
   void find_busiest_stream();
   std::map<std::int32_t, std::int64_t> sequences_per_pass() const;
-  TaskId awaited_collective(const Instruction& at) const;
-  TaskId add_host(const Instruction& at, double us, Term term, std::int32_t instruction,
-                  bool record);
-  TaskId add_device(const Instruction& at, std::int32_t instruction, bool record);
-  void add_sync(const Instruction& at, std::int32_t instruction, bool record);
+  TaskId awaited_task(const DeviceWait& wait) const;
+  std::int32_t device_tag(const Launch& launch) const;
+  void await_streams(const Launch& launch, std::int32_t thread, TaskId begin);
+  TaskId add_host(const Placing& from, double us, Term term);
+  TaskId add_device(const Placing& from, const Launch& launch);
+
+  void add(const Placing& from, const HostWork& work);
+  void add(const Placing& from, const Launch& launch);
+  void add(const Placing& from, const Synchronisation& sync);
+  void add(const Placing& from, const DeviceWait& wait);
+  void add(const Placing& from, const StreamMark& mark);
 
   const HostProgram& program_;
   const OverheadTable& table_;

@@ -1,0 +1,165 @@
+#include "explain_job.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "explain/explain_rank.hpp"
+#include "invariants.hpp"
+#include "job_chakra.hpp"
+#include "job_names.hpp"
+#include "job_path.hpp"
+
+namespace perfmodel {
+namespace {
+
+using TaskId = TaskGraph::TaskId;
+
+CheckedRank checked(const RankProgram& rank, std::size_t r, const JobNames& names) {
+  return {.graph = rank.rank.graph,
+          .program = &rank.program,
+          .tasks = names.tasks.ranks[r].get(),
+          .task_graph = &names.tasks.graph,
+          .schedule = &names.tasks.schedule,
+          .name = [&names](TaskId task) { return names.with_place(task); }};
+}
+
+Result<void> check_tasks(const JobNames& names) {
+  const JobTasks& tasks = names.tasks;
+  auto good = check_schedule(tasks.graph, tasks.schedule,
+                             [&](TaskId task) { return names.with_place(task); },
+                             {.first = tasks.pass_begin, .first_edge = tasks.pass_first_edge});
+  for (std::size_t r = 0; good && r < names.programs.size(); ++r) {
+    good = check_readers(checked(names.programs[r], r, names));
+  }
+  return good;
+}
+
+Result<void> check_figures(std::size_t r, const JobNames& names, const Prediction& prediction) {
+  const std::string who = names.programs.size() == 1 ? "" : fmt::format("rank {}: ", r);
+  auto good = check_times(prediction, who);
+  if (good) good = check_sums(prediction, names.tasks.schedule.end_us.back(), who);
+  if (good && names.tasks.steady) {
+    good = check_pace(checked(names.programs[r], r, names), prediction);
+  }
+  return good;
+}
+
+std::int64_t job_size(const RankProgram& rank, std::size_t given) {
+  if (rank.program.scaled_out) return rank.program.scaled_out->world;
+  auto size = static_cast<std::int64_t>(given);
+  for (const KernelWork& work : rank.program.comm_works) {
+    if (const auto* shape = std::get_if<CollectiveShape>(&work.shape)) {
+      size = std::max(size, shape->world_size);
+    }
+  }
+  return size;
+}
+
+// Where this rank came last, the others waited for it.
+void report_arrivals(std::size_t r, double steps, const JobTasks& tasks, RankReport& made) {
+  for (const JobTasks::Hub& hub : tasks.hubs) {
+    if (hub.arrivals.empty() || hub.arrivals[r] < 0) continue;
+    const double own = tasks.end(hub.arrivals[r]);
+    if (own < tasks.end(hub.task)) continue;
+    ++made.last_arrivals;
+    for (TaskId other : hub.arrivals) {
+      if (other >= 0) made.caused_us += (own - tasks.end(other)) / steps;
+    }
+  }
+}
+
+RankReport report_communication(const RankProgram& rank, std::size_t r, const JobTasks& tasks) {
+  RankReport made;
+  const auto steps = static_cast<double>(rank.program.steps.size());
+  std::vector<std::pair<double, double>> other, all;
+  for (const auto& placed : tasks.ranks[r]->last_pass()) {
+    if (!tasks.ranks[r]->on_device(placed.task)) continue;
+    all.emplace_back(tasks.start(placed.arrival), tasks.end(placed.task));
+    if (!collective_of(rank.program.instructions[static_cast<std::size_t>(placed.instruction)])) {
+      other.push_back(all.back());
+      continue;
+    }
+    ++made.collectives;
+    made.transfer_us += tasks.graph.duration_us(placed.task) / steps;
+    if (placed.arrival != placed.task) {
+      made.waiting_us += (tasks.start(placed.task) - tasks.end(placed.arrival)) / steps;
+    }
+  }
+  made.exposed_us = (union_us(all) - union_us(other)) / steps;
+  report_arrivals(r, steps, tasks, made);
+  return made;
+}
+
+Result<Prediction> explain_one(std::span<RankProgram> programs, std::size_t r, const Gpu& gpu,
+                               const JobNames& names, const PathPoints& points) {
+  RankProgram& rank = programs[r];
+  const JobTasks& tasks = names.tasks;
+  auto made = explain_rank({.graph = rank.rank.graph,
+                            .table = rank.rank.table,
+                            .options = &rank.rank.options,
+                            .program = &rank.program,
+                            .tasks = tasks.ranks[r].get(),
+                            .other_name = [&](TaskId task) { return names.with_rank(task); },
+                            .other_key = [&](TaskId task) { return names.key(task); },
+                            .op_key = names.op_key(),
+                            .started = tasks.started},
+                           tasks.graph, tasks.schedule);
+  if (!made) return made;
+  if (auto good = check_figures(r, names, *made); !good) return Unexpected{good.error()};
+  made->communication = report_communication(rank, r, tasks);
+  if (rank.made) made->graph = {rank.made, &rank.made->graph};
+  made->ranks = job_size(rank, programs.size());
+  report_memory(rank.memory, gpu, *made);
+  if (rank.rank.options.keep_ops) made->path_points = path_points(rank, r, *made, tasks, points);
+  return made;
+}
+
+Result<JobReport> report_job(std::span<const RankProgram> programs,
+                             const std::vector<Prediction>& ranks, JobTasks& tasks) {
+  std::vector<double> steps_us;
+  std::vector<RankReport> communication;
+  for (const Prediction& rank : ranks) {
+    steps_us.push_back(rank.e2e_us);
+    communication.push_back(rank.communication);
+  }
+  return job_report(steps_us, communication,
+                    [&](const auto& ignored) { return steps_without(ignored, programs, tasks); });
+}
+
+}  // namespace
+
+void report_memory(const StaticMemory& of_graph, const Gpu& gpu, Prediction& prediction) {
+  prediction.memory = predicted_memory(of_graph, prediction.scaled_out, gpu);
+  std::string warning = memory_warning(prediction.memory, gpu);
+  if (!warning.empty()) prediction.warnings.push_back(std::move(warning));
+}
+
+Result<JobPrediction> explain_job(std::span<RankProgram> programs, const Gpu& gpu, bool chakra,
+                                  JobTasks& tasks, std::vector<std::string> warnings) {
+  const JobNames names{programs, tasks};
+  if (auto good = check_tasks(names); !good) return Unexpected{good.error()};
+  JobPrediction made;
+  if (chakra) made.chakra = job_chakra(programs, tasks, warnings);
+  const PathPoints points = note_path_points(programs, tasks);
+  for (std::size_t r = 0; r < programs.size(); ++r) {
+    auto rank = explain_one(programs, r, gpu, names, points);
+    if (!rank) return Unexpected{rank.error()};
+    made.ranks.push_back(std::move(*rank));
+  }
+  const double first = std::ranges::min_element(made.ranks, {}, &Prediction::begin_us)->begin_us;
+  for (Prediction& rank : made.ranks) rank.begin_us -= first;
+  if (programs.size() == 1) {
+    auto& own = made.ranks[0].warnings;
+    own.insert(own.begin(), warnings.begin(), warnings.end());
+    return made;
+  }
+  made.warnings = std::move(warnings);
+  auto job = report_job(programs, made.ranks, tasks);
+  if (!job) return Unexpected{job.error()};
+  made.job = *job;
+  return made;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "job_tasks.hpp"
+#include "perfmodel/prediction.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// The last pass as a prediction of each rank, and of the job if there are several. The programs'
+/// kernels move to the predictions. Checks the invariants of schedule and figures (invariants.hpp).
+/// `chakra`: whether to write the job as Chakra files. Errors: broken invariants.
+Result<JobPrediction> explain_job(std::span<RankProgram> programs, const Gpu& gpu, bool chakra,
+                                  JobTasks& tasks, std::vector<std::string> warnings);
+
+/// What one rank holds of these bytes, with the warning that it does not fit.
+void report_memory(const StaticMemory& of_graph, const Gpu& gpu, Prediction& prediction);
+
+}  // namespace perfmodel

@@ -1,0 +1,92 @@
+#include "rank_program.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "program/add_scale_out.hpp"
+#include "program/lower_program.hpp"
+#include "program/price_program.hpp"
+
+namespace perfmodel {
+namespace {
+
+// The rank becomes one of strategy ddp.
+Result<void> make_data_parallel(RankProgram& made) {
+  RankInput& rank = made.rank;
+  auto graph = make_data_parallel_graph(*rank.graph, *rank.options.scale_out);
+  if (!graph) return Unexpected{graph.error()};
+  made.made = std::make_shared<DataParallelGraph>(std::move(*graph));
+  rank.graph = &made.made->graph;
+  if (rank.options.kernel_times) {
+    made.times =
+        std::make_shared<KernelTimes>(times_of_copies(*rank.options.kernel_times, *made.made));
+    rank.options.kernel_times = made.times.get();
+  }
+  return {};
+}
+
+Result<HostFacts> facts_of(const RankInput& rank) {
+  return make_host_facts(*rank.graph, *rank.table, rank.options.iterations);
+}
+
+// What a strategy cannot see.
+void warn_of_fused_updates(const RankProgram& made, std::size_t updates,
+                           std::vector<std::string>& warnings) {
+  const auto& how = made.rank.options.scale_out;
+  if (updates == 0 || !how || how->world == 1 || made.program.scaled_out->own_collectives) return;
+  warnings.push_back(fmt::format(
+      "{} {} of embedding tables in the backward pass itself, without gradients: {} keeps all "
+      "these tables on every rank and does not synchronise them (`shard` divides tables between "
+      "ranks)",
+      updates, updates == 1 ? "update" : "updates", to_string(how->strategy)));
+}
+
+Result<HostProgram> write_program(const RankInput& rank, const Gpu& gpu, const HostFacts& facts,
+                                  bool name_kernels) {
+  const auto& [graph, table, options, name] = rank;
+  auto lowered = lower_program(*graph, gpu, *table, facts, options, name_kernels);
+  if (!lowered) return Unexpected{lowered.error()};
+  if (const auto& how = options.scale_out) {
+    const auto scaled = add_scale_out(*graph, gpu, *table, *how, facts.reduces_gradients, *lowered);
+    if (!scaled) return Unexpected{scaled.error()};
+  }
+  HostProgram program = price_program(*graph, gpu, options, std::move(*lowered));
+  if (options.host_scale != 1) scale_host(program, options.host_scale);
+  if (auto good = check_times(program, *graph); !good) return Unexpected{good.error()};
+  return program;
+}
+
+}  // namespace
+
+Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, const HostFacts* known,
+                                      std::optional<double> added_bytes, bool name_kernels,
+                                      std::vector<std::string>& warnings) {
+  RankProgram made{.rank = rank};
+  Result<HostFacts> own;
+  if (!known) {
+    own = facts_of(rank);
+    if (!own) return Unexpected{own.error()};
+    known = &*own;
+  }
+  const auto& how = rank.options.scale_out;
+  if (how && asks_for_data_parallel(*how, known->reduces_gradients)) {
+    if (auto done = make_data_parallel(made); !done) return Unexpected{done.error()};
+    added_bytes = made.made->gradient_bytes;
+    own = facts_of(made.rank);
+    if (!own) return Unexpected{own.error()};
+    known = &*own;
+  }
+  auto program = write_program(made.rank, gpu, *known, name_kernels);
+  if (!program) return Unexpected{program.error()};
+  made.program = std::move(*program);
+  made.memory = known->memory;
+  if (auto& scaled = made.program.scaled_out; scaled && added_bytes) {
+    scaled->own_collectives = false;
+    scaled->parameter_bytes = *added_bytes;
+  }
+  warn_of_fused_updates(made, known->fused_updates, warnings);
+  return made;
+}
+
+}  // namespace perfmodel

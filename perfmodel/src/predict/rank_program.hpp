@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perfmodel/detail/predict_options.hpp"
+#include "perfmodel/graph/detail/static_memory.hpp"
+#include "program/data_parallel_graph.hpp"
+#include "program/host_facts.hpp"
+#include "program/host_program.hpp"
+
+namespace perfmodel {
+
+/// One rank of a job with its program.
+struct RankProgram {
+  RankInput rank;                                 ///< with strategy ddp of the graph below
+  std::shared_ptr<const DataParallelGraph> made;  ///< null: the given graph was predicted
+  std::shared_ptr<const KernelTimes> times;       ///< of that graph's nodes
+  HostProgram program;
+  StaticMemory memory;  ///< of the graph
+
+  const ExecutionGraph& graph() const { return *rank.graph; }
+};
+
+/// A rank's program by the stages facts, lowered, scaled out, priced. `facts`, `added_bytes`: see
+/// predict_with. `name_kernels`: see lower_program. Errors: those of the stages.
+Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, const HostFacts* facts,
+                                      std::optional<double> added_bytes, bool name_kernels,
+                                      std::vector<std::string>& warnings);
+
+}  // namespace perfmodel

@@ -1,0 +1,114 @@
+#include "call_work.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace perfmodel {
+namespace {
+
+void set_world(KernelWork& work, std::int64_t world) {
+  auto* shape = std::get_if<CollectiveShape>(&work.shape);
+  if (shape && shape->world_size <= 1 && shape->ranks.empty() && world > 1) {
+    shape->world_size = world;
+  }
+}
+
+}  // namespace
+
+std::int32_t comm_node(const ExecutionGraph& graph, std::int32_t node) {
+  for (; node >= 0; node = graph.nodes[static_cast<std::size_t>(node)].parent) {
+    const Node& at = graph.nodes[static_cast<std::size_t>(node)];
+    if (at.comm >= 0) return node;
+    if (at.is_structural) break;
+  }
+  return -1;
+}
+
+std::optional<KernelWork> comm_work(const ExecutionGraph& graph, const Gpu& gpu,
+                                    std::int32_t comm_node, std::int64_t world) {
+  const OpRule* rule = OpRuleRegistry::builtin().find("record_param_comms");
+  if (comm_node < 0 || !rule) return {};
+  std::vector<KernelWork> work;
+  const OpView view{graph, graph.nodes[static_cast<std::size_t>(comm_node)], nullptr};
+  if (!rule->lower(view, gpu, work) || work.empty()) return {};
+  set_world(work.front(), world);
+  return std::move(work.front());
+}
+
+LaunchedWork launched_work(const ExecutionGraph& graph, const Gpu& gpu, const LoweredCall& lowered,
+                           LoweredOp& op, std::int64_t world) {
+  const TemplateCall& call = *lowered.call;
+  LaunchedWork made{.inferred = lowered.inferred};
+  if (lowered.work >= 0) {
+    made.work = std::move(op.work[static_cast<std::size_t>(lowered.work)]);
+    set_world(made.work, world);
+  } else if (call.collective) {
+    made.work.family = KernelFamily::kCollective;
+    if (auto recorded = comm_work(graph, gpu, comm_node(graph, lowered.node), world)) {
+      made = {.work = std::move(*recorded)};
+    }
+  } else if (call.kind == TemplateCall::Kind::kCopy) {
+    made.work.family = KernelFamily::kCopy;
+    made.work.shape = CopyShape{.kind = call.copy, .pageable = call.pageable};
+  } else if (call.kind == TemplateCall::Kind::kSet) {
+    made.work.family = KernelFamily::kSet;
+  }
+  if (auto* shape = std::get_if<CopyShape>(&made.work.shape); shape && !call.kernel.empty()) {
+    shape->pageable = call.pageable;
+  }
+  return made;
+}
+
+std::string work_name(const TemplateCall& call, const KernelWork& work) {
+  if (const auto* shape = std::get_if<CollectiveShape>(&work.shape)) return "nccl:" + shape->kind;
+  if (call.kind != TemplateCall::Kind::kCopy) return std::string(to_string(work.family));
+  switch (call.copy) {
+    case CopyKind::kHostToDevice:
+      return "Memcpy HtoD";
+    case CopyKind::kDeviceToHost:
+      return "Memcpy DtoH";
+    case CopyKind::kDeviceToDevice:
+      return "Memcpy DtoD";
+    case CopyKind::kPeer:
+      return "Memcpy PtoP";
+  }
+  return std::string(to_string(work.family));
+}
+
+Term device_term(const TemplateCall& call, bool collective) {
+  if (collective) return Term::kCollective;
+  if (call.kind == TemplateCall::Kind::kCopy) return Term::kCopy;
+  return call.kind == TemplateCall::Kind::kSet ? Term::kSet : Term::kKernel;
+}
+
+double launch_latency_us(const TemplateCall& call, Term term, const OverheadTable& table) {
+  if (call.blocking) {
+    return call.copy == CopyKind::kDeviceToHost ? table.device.blocking_read_latency_us
+                                                : table.device.blocking_write_latency_us;
+  }
+  if (term == Term::kCollective) return table.device.collective_latency_us;
+  return term == Term::kKernel ? table.device.launch_latency_us : table.device.copy_latency_us;
+}
+
+void find_recorded_waits(const ExecutionGraph& graph, std::int32_t node,
+                         std::vector<std::int32_t>& waits) {
+  const Node& at = graph.nodes[static_cast<std::size_t>(node)];
+  if (at.comm >= 0 && graph.comm_records[static_cast<std::size_t>(at.comm)].collective == "wait") {
+    waits.push_back(node);
+  }
+  for (std::int32_t child : graph.children(at)) find_recorded_waits(graph, child, waits);
+}
+
+std::int32_t last_node_before(const ExecutionGraph& graph, const LoweredCall& call) {
+  const auto children = graph.children(graph.nodes[static_cast<std::size_t>(call.node)]);
+  if (call.after_children == 0 || children.empty()) return call.node;
+  std::int32_t last = children[std::min<std::size_t>(call.after_children, children.size()) - 1];
+  for (;;) {
+    const auto below = graph.children(graph.nodes[static_cast<std::size_t>(last)]);
+    if (below.empty()) return last;
+    last = below.back();
+  }
+}
+
+}  // namespace perfmodel

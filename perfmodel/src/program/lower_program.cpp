@@ -1,0 +1,259 @@
+#include "lower_program.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "call_costs.hpp"
+#include "call_work.hpp"
+#include "side_copies.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr std::int32_t kLastNode = std::numeric_limits<std::int32_t>::max();
+
+// The question, and what has been written of its answer.
+struct Writing {
+  const ExecutionGraph& graph;
+  const Gpu& gpu;
+  const OverheadTable& table;
+  const HostFacts& facts;
+  const PredictOptions& options;
+  const bool name_kernels;
+  Lowering lowering;
+  LoweredProgram made = {};
+  LoweredOp lowered = {};  // of the item at hand
+  CallCosts costs{table};
+  SideCopies copies{graph};
+  std::map<std::string, std::int32_t> groups = {};                // process groups by order
+  std::unordered_map<std::int32_t, std::uint32_t> ordinals = {};  // calls per node of the item
+  std::vector<std::int32_t> waits = {};  // "wait" records of the item, from `next_wait` on to write
+  std::size_t next_wait = 0;
+  std::size_t next_inferred = 0;  // into `facts.awaited`
+
+  const Node& node(std::int32_t index) const {
+    return graph.nodes[static_cast<std::size_t>(index)];
+  }
+};
+
+TemplateUse template_use(const HostFacts& facts, const OverheadTable& table, const Gpu& gpu) {
+  const bool same_machine = table.gpu.empty() || recorded_beside(table, gpu);
+  return facts.own_program && same_machine ? TemplateUse::kCallsAndWork : TemplateUse::kCalls;
+}
+
+void add(Writing& to, std::int32_t thread, decltype(Instruction::what) what) {
+  const auto item = static_cast<std::int32_t>(to.made.program.items.size()) - 1;
+  to.made.program.instructions.push_back({.item = item, .thread = thread, .what = std::move(what)});
+}
+
+void note_level(Writing& to, KeyLevel level, double us) {
+  to.made.program.coverage.host_us_by_key_level[static_cast<std::size_t>(level)] += us;
+}
+
+void add_host(Writing& to, Term term, const OverheadTerm::Found& found, std::int32_t thread) {
+  note_level(to, found.level, found.us);
+  add(to, thread, HostWork{.term = term, .us = found.us});
+}
+
+std::int32_t group_of(Writing& to, const std::string& process_group) {
+  const auto next = static_cast<std::int32_t>(to.groups.size());
+  return to.groups.try_emplace(process_group, next).first->second;
+}
+
+// The next kernel behind a "wait" record waits for the collective of that number.
+void add_recorded_waits(Writing& to, std::int32_t last) {
+  for (; to.next_wait < to.waits.size() && to.waits[to.next_wait] <= last; ++to.next_wait) {
+    const Node& at = to.node(to.waits[to.next_wait]);
+    const CommRecord& record = to.graph.comm_records[static_cast<std::size_t>(at.comm)];
+    add(to, at.thread,
+        DeviceWait{.sequence = record.sequence, .group = group_of(to, record.process_group)});
+  }
+}
+
+// Those that nodes up to `last` stand for and that are not written yet.
+void add_inferred_waits(Writing& to, std::int32_t last) {
+  const auto& awaited = to.facts.awaited;
+  for (; to.next_inferred < awaited.size() && awaited[to.next_inferred].reader <= last;
+       ++to.next_inferred) {
+    const AwaitedCollective& at = awaited[to.next_inferred];
+    add(to, to.node(at.reader).thread, DeviceWait{.record = at.record});
+  }
+}
+
+// Null: the models are asked.
+const KernelTimes::Time* find_traced(Writing& to, std::int32_t node) {
+  const PredictOptions& options = to.options;
+  if (!options.kernel_times) return nullptr;
+  const KernelTimes::Time* traced = options.kernel_times->find(node, to.ordinals[node]++);
+  const bool kept = traced && (options.use == KernelTimes::Use::kAll || traced->collective);
+  return kept ? traced : nullptr;
+}
+
+// The kernel without its price, and the question for that. Collectives meet by their names.
+std::int32_t add_kernel(Writing& to, const LoweredCall& lowered) {
+  const TemplateCall& call = *lowered.call;
+  LaunchedWork made = launched_work(to.graph, to.gpu, lowered, to.lowered, to.options.world_size);
+  const KernelTimes::Time* traced = find_traced(to, lowered.node);
+  PredictedKernel kernel{
+      .family = made.work.family, .stream = lowered.stream(), .inferred = made.inferred};
+  if (traced && traced->collective) kernel.family = KernelFamily::kCollective;
+  if (call.kind != TemplateCall::Kind::kKernel) {
+    kernel.copied_bytes = made.work.bytes_written.value;
+  }
+  if (to.name_kernels || call.collective || kernel.family == KernelFamily::kCollective) {
+    kernel.name = call.kernel.empty() ? work_name(call, made.work) : call.kernel;
+  }
+  to.made.questions.push_back(
+      {.work = std::move(made.work), .node = lowered.node, .tasks = call.tasks, .traced = traced});
+  HostProgram& program = to.made.program;
+  program.kernels.push_back(std::move(kernel));
+  ++program.items.back().kernels;
+  return static_cast<std::int32_t>(program.kernels.size()) - 1;
+}
+
+CollectiveLaunch collective_launch(Writing& to, std::int32_t comm_node) {
+  CollectiveLaunch made;
+  if (comm_node >= 0) {
+    made.comm = to.node(comm_node).comm;
+    const CommRecord& record = to.graph.comm_records[static_cast<std::size_t>(made.comm)];
+    made.sequence = record.sequence;
+    made.group = group_of(to, record.process_group);
+  }
+  if (auto work = comm_work(to.graph, to.gpu, comm_node, to.options.world_size)) {
+    made.bytes = work->bytes_read.value;
+    made.work = static_cast<std::int32_t>(to.made.program.comm_works.size());
+    to.made.program.comm_works.push_back(std::move(*work));
+  }
+  return made;
+}
+
+void add_launch(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
+  const TemplateCall& call = *lowered.call;
+  for (std::int32_t copy : to.copies.take_awaited(lowered)) {
+    add(to, to.node(lowered.node).thread, DeviceWait{.record = copy});
+  }
+  const auto own = to.costs.find(call);
+  note_level(to, own.level, own.us);
+  Launch made{.blocking = call.blocking,
+              .stream = lowered.stream(),
+              .host_us = own.us,
+              .kernel = add_kernel(to, lowered),
+              .node = lowered.node};
+  const bool collective =
+      call.collective || to.made.program.kernel(made).family == KernelFamily::kCollective;
+  made.term = device_term(call, collective);
+  if (collective) {
+    made.record = comm_node(to.graph, lowered.node);
+    made.collective = collective_launch(to, made.record);
+  }
+  if (made.term == Term::kCopy && to.copies.note(lowered)) made.record = lowered.node;
+  made.latency_us = launch_latency_us(call, made.term, to.table);
+  add(to, thread, std::move(made));
+}
+
+void add_call(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
+  const TemplateCall& call = *lowered.call;
+  if (call.kind != TemplateCall::Kind::kSync) return add_launch(to, lowered, thread);
+  const SyncCost cost = sync_cost(to.table, call.call);
+  add(to, thread,
+      Synchronisation{.kind = call.sync,
+                      .stream = lowered.stream(),
+                      .host_us = cost.host_us,
+                      .latency_us = cost.latency_us});
+}
+
+// Between the calls of a label lie other ops.
+void add_calls_of_label(Writing& to, const HostFacts::Item& item) {
+  to.ordinals.clear();
+  to.lowered.work.clear();
+  for (const LoweredCall& call : item.calls) add_call(to, call, item.thread);
+}
+
+void add_calls_of_op(Writing& to, const HostFacts::Item& item) {
+  to.ordinals.clear();
+  const auto& calls = to.lowered.calls;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (i > 0) {
+      const std::uint64_t contexts[] = {hash_mix(item.subtree, i), item.subtree};
+      add_host(to, Term::kT5, to.table.t5.find(contexts, item.name, item.tensors), item.thread);
+    }
+    add_inferred_waits(to, calls[i].node);
+    add_recorded_waits(to, last_node_before(to.graph, calls[i]));
+    add_call(to, calls[i], item.thread);
+  }
+}
+
+void add_op(Writing& to, const HostFacts::Item& item) {
+  add_inferred_waits(to, item.node - 1);
+  for (std::uint32_t i = 0; i < item.gap_count; ++i) {
+    const HostWork& gap = to.facts.gaps[item.gap_begin + i];
+    note_level(to, item.gap.level, gap.us);
+    add(to, item.thread, gap);
+  }
+  to.lowering.lower(item.node, to.lowered);
+  to.waits.clear();
+  to.next_wait = 0;
+  if (item.has_comm_records) find_recorded_waits(to.graph, item.node, to.waits);
+  KeyLevel& level = to.made.program.items.back().op_level;
+  if (to.lowered.calls.empty()) {
+    level = item.tx.level;
+    add_host(to, Term::kTx, item.tx, item.thread);
+  } else {
+    level = item.t2.level;
+    add_host(to, Term::kT2, item.t2, item.thread);
+    add_calls_of_op(to, item);
+    add_host(to, Term::kT3, item.t3, item.thread);
+  }
+  add_recorded_waits(to, kLastNode);
+}
+
+void add_item(Writing& to, const HostFacts::Item& item) {
+  HostProgram& program = to.made.program;
+  program.items.push_back({.node = item.node,
+                           .subject = item.subject,
+                           .thread = item.thread,
+                           .phase = item.phase,
+                           .is_label = item.is_label,
+                           .iteration = item.iteration,
+                           .first_kernel = static_cast<std::uint32_t>(program.kernels.size()),
+                           .gap_level = item.gap.level});
+  item.is_label ? add_calls_of_label(to, item) : add_op(to, item);
+}
+
+}  // namespace
+
+Result<LoweredProgram> lower_program(const ExecutionGraph& graph, const Gpu& gpu,
+                                     const OverheadTable& table, const HostFacts& facts,
+                                     const PredictOptions& options, bool name_kernels) {
+  const TemplateUse use = template_use(facts, table, gpu);
+  Writing to{.graph = graph,
+             .gpu = gpu,
+             .table = table,
+             .facts = facts,
+             .options = options,
+             .name_kernels = name_kernels,
+             .lowering = Lowering(graph, gpu, &table.templates, facts.lowering, use)};
+  HostProgram& program = to.made.program;
+  program.steps = facts.steps;
+  program.phases = facts.phases;
+  program.rest_phase = facts.rest_phase;
+  to.made.nodes_say_times = facts.has_given_times;
+  program.items.reserve(facts.items.size());
+  for (const HostFacts::Item& item : facts.items) {
+    if (options.cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
+    add_item(to, item);
+  }
+  add_inferred_waits(to, kLastNode);
+  program.coverage.own_launches = use == TemplateUse::kCallsAndWork;
+  program.lowering = to.lowering.stats();
+  for (std::size_t level = 0; level < kTemplateLevels; ++level) {
+    program.lowering.nodes_by_level[level] += facts.label_stats.nodes_by_level[level];
+  }
+  return std::move(to.made);
+}
+
+}  // namespace perfmodel

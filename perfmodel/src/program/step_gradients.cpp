@@ -1,0 +1,86 @@
+#include "step_gradients.hpp"
+
+#include <unordered_map>
+#include <utility>
+
+#include "core/parameter_gradients.hpp"
+
+namespace perfmodel {
+namespace {
+
+// Which item runs a node, and what belongs together.
+struct Links {
+  std::unordered_map<std::int32_t, std::int32_t> item_of;
+  std::vector<std::int32_t> partners;  // see forward_partners
+  std::vector<bool> of_parameter;      // nodes that accumulate a gradient
+};
+
+Links find_links(const ExecutionGraph& graph, const HostProgram& program) {
+  Links links{.partners = forward_partners(graph), .of_parameter = parameter_gradients(graph)};
+  for (std::size_t i = 0; i < program.items.size(); ++i) {
+    const ProgramItem& item = program.items[i];
+    if (!item.is_label) links.item_of[item.node] = static_cast<std::int32_t>(i);
+  }
+  return links;
+}
+
+// Bytes of the parameter's gradient that an AccumulateGrad node takes.
+double gradient_bytes(const ExecutionGraph& graph, const Links& links, std::int32_t node,
+                      DType& dtype) {
+  double bytes = 0;
+  const Node& at = graph.nodes[static_cast<std::size_t>(node)];
+  if (links.of_parameter[static_cast<std::size_t>(node)]) {
+    for_each_tensor(graph, graph.inputs(at), [&](const Tensor& tensor) {
+      if (bytes > 0 || !tensor.on_gpu()) return;
+      bytes = static_cast<double>(tensor.bytes());
+      dtype = tensor.dtype;
+    });
+  }
+  for (std::int32_t child : graph.children(at)) {
+    if (bytes > 0) break;
+    bytes = gradient_bytes(graph, links, child, dtype);
+  }
+  return bytes;
+}
+
+std::int32_t forward_item(const ExecutionGraph& graph, const Links& links, std::int32_t node) {
+  for (auto top = links.partners[static_cast<std::size_t>(node)]; top >= 0;) {
+    if (const auto item = links.item_of.find(top); item != links.item_of.end()) {
+      return item->second;
+    }
+    top = graph.nodes[static_cast<std::size_t>(top)].parent;
+  }
+  for (std::int32_t child : graph.children(graph.nodes[static_cast<std::size_t>(node)])) {
+    if (const std::int32_t found = forward_item(graph, links, child); found >= 0) return found;
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::vector<std::vector<StepGradient>> step_gradients(const ExecutionGraph& graph,
+                                                      const HostProgram& program) {
+  const Links links = find_links(graph, program);
+  std::vector<std::vector<StepGradient>> steps(program.steps.size());
+  std::int32_t producer = -1, step = -1;
+  for (std::size_t i = 0; i < program.items.size(); ++i) {
+    const ProgramItem& item = program.items[i];
+    if (item.is_label) continue;
+    if (std::exchange(step, item.iteration) != item.iteration) producer = -1;
+    const std::string_view name = graph.name(graph.nodes[static_cast<std::size_t>(item.node)]);
+    if (!name.ends_with(kAccumulateGrad)) {
+      if (forward_item(graph, links, item.node) >= 0) producer = static_cast<std::int32_t>(i);
+      continue;
+    }
+    StepGradient made{.item = static_cast<std::int32_t>(i), .producer = producer};
+    made.bytes = gradient_bytes(graph, links, item.node, made.dtype);
+    if (made.bytes <= 0) continue;  // of a tensor on the host
+    if (producer >= 0) {
+      made.forward = forward_item(graph, links, program.item(producer).node);
+    }
+    steps[static_cast<std::size_t>(item.iteration)].push_back(made);
+  }
+  return steps;
+}
+
+}  // namespace perfmodel
