@@ -112,15 +112,14 @@ class CheckedProgram : public ::testing::Test {
     return index;
   }
 
-  Instruction& launch(std::int32_t node, std::int32_t stream, double device_us, Term term) {
-    program_.instructions.push_back({.kind = Instruction::Kind::kLaunch,
-                                     .term = term,
-                                     .op = node,
-                                     .stream = stream,
-                                     .host_us = 1,
-                                     .device_us = device_us,
-                                     .node = node});
-    return program_.instructions.back();
+  Launch& launch(std::int32_t node, std::int32_t stream, double device_us, Term term) {
+    const auto kernel = static_cast<std::int32_t>(program_.kernels.size());
+    program_.kernels.push_back({.price = {.time = Microseconds(device_us)}});
+    program_.instructions.push_back(
+        {.item = node,
+         .what =
+             Launch{.term = term, .stream = stream, .host_us = 1, .kernel = kernel, .node = node}});
+    return std::get<Launch>(program_.instructions.back().what);
   }
 
   void add_copy() {
@@ -129,19 +128,18 @@ class CheckedProgram : public ::testing::Test {
   }
   void add_collective() {
     const std::int32_t node = add_node("record_param_comms", true, true);
-    Instruction& made = launch(node, 1, 50, Term::kCollective);
+    Launch& made = launch(node, 1, 50, Term::kCollective);
     made.record = node;
-    made.collective = true;
+    made.collective.emplace();
   }
   void await(std::int32_t record) {
-    program_.instructions.push_back(
-        {.kind = Instruction::Kind::kCommWait, .op = record, .record = record});
+    program_.instructions.push_back({.item = record, .what = DeviceWait{.record = record}});
   }
   void add_reader() { launch(add_node("aten::add", true, false), 0, 5, Term::kKernel); }
 
   void schedule() {
     tasks_ = std::make_unique<ProgramTasks>(program_, table_, 0, task_graph_);
-    tasks_->add_pass(true);
+    tasks_->add_pass();
     schedule_ = run_schedule(task_graph_).value();
   }
 
