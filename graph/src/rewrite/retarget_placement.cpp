@@ -17,11 +17,6 @@ namespace {
 
 constexpr std::string_view kThreadName = "[pytorch|profiler|execution_trace|thread]";
 
-std::string_view without_namespace(std::string_view op) {
-  const std::size_t at = op.rfind("::");
-  return at == std::string_view::npos ? op : op.substr(at + 2);
-}
-
 bool in_place(std::string_view op) { return op.ends_with('_'); }
 
 // Ops that take a number next to a tensor, which Python's binding wraps into a tensor.
