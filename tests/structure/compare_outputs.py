@@ -121,9 +121,9 @@ def answer(program, words, home):
 
 
 def without_added(old, new):
-    """The new document without the keys that the old one does not have; schema versions may grow."""
+    """The new document without the keys that the old one does not have; minor versions may grow."""
     if isinstance(old, dict) and isinstance(new, dict):
-        return {k: old[k] if k == "schema_version" and k in old else without_added(old.get(k), v)
+        return {k: old[k] if k == "minor_version" and k in old else without_added(old.get(k), v)
                 for k, v in new.items() if k in old}
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         return [without_added(a, b) for a, b in zip(old, new)]
