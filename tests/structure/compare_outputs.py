@@ -100,7 +100,7 @@ def questions(graphs, public):
 
 
 def mask(data):
-    return re.sub(rb"\b[0-9a-f]{7,40}(-dirty|\+)?(?=[\"\s),])", b"REVISION", data)
+    return re.sub(rb"\b(?=[0-9]*[a-f])[0-9a-f]{7,40}(-dirty|\+)?(?=[\"\s),])", b"REVISION", data)
 
 
 def answer(program, words, home):
