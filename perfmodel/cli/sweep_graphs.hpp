@@ -1,6 +1,6 @@
 #pragma once
 
-#include "perfmodel/sweep/sweep_spec.hpp"
+#include "perfmodel/sweep/detail/sweep_spec.hpp"
 
 namespace perfmodel::cli {
 

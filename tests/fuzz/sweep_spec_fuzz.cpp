@@ -4,7 +4,7 @@
 #include "fuzz.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
-#include "perfmodel/sweep/sweep_spec.hpp"
+#include "perfmodel/sweep/detail/sweep_spec.hpp"
 #include "sweep/sweep_points.hpp"
 
 using namespace perfmodel;

@@ -10,7 +10,7 @@
 
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
-#include "perfmodel/sweep/sweep_spec.hpp"
+#include "perfmodel/sweep/detail/sweep_spec.hpp"
 
 /// Small sweeps without the command line's builders and flags.
 namespace perfmodel::sweep {

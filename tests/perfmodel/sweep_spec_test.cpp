@@ -1,4 +1,4 @@
-#include "perfmodel/sweep/sweep_spec.hpp"
+#include "perfmodel/sweep/detail/sweep_spec.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

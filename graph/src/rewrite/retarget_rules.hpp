@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "graph_copy.hpp"
-#include "perfmodel/graph/rewrites/retarget_options.hpp"
+#include "perfmodel/graph/detail/retarget_options.hpp"
 #include "retarget_placement.hpp"
 
 namespace perfmodel {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "perfmodel/sweep/sweep_spec.hpp"
+#include "perfmodel/sweep/detail/sweep_spec.hpp"
 
 namespace perfmodel::sweep {
 

@@ -6,7 +6,7 @@
 
 #include "perfmodel/result.hpp"
 #include "perfmodel/sweep/detail/sweep_options.hpp"
-#include "perfmodel/sweep/sweep_spec.hpp"
+#include "perfmodel/sweep/detail/sweep_spec.hpp"
 
 namespace perfmodel::sweep {
 

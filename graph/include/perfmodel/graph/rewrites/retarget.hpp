@@ -1,7 +1,7 @@
 #pragma once
 
+#include "perfmodel/graph/detail/retarget_options.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/graph/rewrites/retarget_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
