@@ -318,7 +318,10 @@ TEST_F(CampaignTest, BudgetEndsTheRun) {
 // Points chosen where the quick model is least certain teach it more than the sweep's order does.
 TEST(QuickModel, LeastCertainPointsTeachMore) {
   const auto points = sweep(*find_family("gemm"), 2500, 1, {});
-  const perfmodel::Gpu gpu = gpu_of(make_analytic_device()->info(), "no such folder").gpu;
+  perfmodel::Gpu gpu = gpu_of(make_analytic_device()->info(), "no such folder").gpu;
+  // What is known beforehand is of another architecture than the device.
+  gpu.architecture =
+      perfmodel::find_architecture("volta", PERFMODEL_SOURCE_DIR "/data/architectures").value();
   constexpr std::size_t kMeasured = 400;
   const auto error_after = [&](bool adaptive) {
     QuickModel model(points, gpu);
