@@ -11,6 +11,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -344,6 +345,34 @@ class RepeatedKey {
   std::string key_;
 };
 
+/// A document that needs no memory to go: the destructor of a container in `Json` asks for some,
+/// and ends the program where there is none. (Documents nested deeper than files are go that way.)
+class OwnedJson {
+ public:
+  OwnedJson() = default;
+  OwnedJson(const OwnedJson&) = delete;
+  OwnedJson& operator=(const OwnedJson&) = delete;
+  ~OwnedJson() { empty_out(document_, 0); }
+
+  /// Throws what `Json::parse` throws. What was read until then goes as the whole does, which a
+  /// document inside of `Json::parse` would not.
+  const Json& parse(const std::string& text, Json::parser_callback_t callback) {
+    nlohmann::detail::json_sax_dom_callback_parser<Json> reader(document_, std::move(callback));
+    Json::sax_parse(text, &reader);
+    return document_;
+  }
+
+ private:
+  static void empty_out(Json& value, int depth) {
+    constexpr int kDeepest = 200;
+    if (!value.is_structured() || depth > kDeepest) return;
+    for (Json& child : value) empty_out(child, depth + 1);
+    value.clear();
+  }
+
+  Json document_;
+};
+
 /// One file through `parse(document, error)`; `what` it is, for messages: "a GPU file".
 template <class Parse>
 auto parse_json_text(const std::string& text, const std::string& what,
@@ -352,7 +381,8 @@ auto parse_json_text(const std::string& text, const std::string& what,
   std::optional<Error> error;
   try {
     RepeatedKey repeated;
-    const Json document = Json::parse(text, std::ref(repeated));
+    OwnedJson owned;
+    const Json& document = owned.parse(text, std::ref(repeated));
     if (repeated.found()) {
       error = Error{.code = ErrorCode::kFormat,
                     .message = "expected each key once, found \"" + repeated.key() + "\" again"};
@@ -368,6 +398,8 @@ auto parse_json_text(const std::string& text, const std::string& what,
     error =
         Error{.code = ErrorCode::kSyntax, .message = "expected JSON, found something else here"};
     set_position(*error, std::min(text.size(), e.byte > 0 ? e.byte - 1 : 0), text);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::kOutOfMemory, "out of memory");  // short enough to need none
   } catch (const std::exception& e) {
     error =
         Error{.code = ErrorCode::kFormat, .message = "expected " + what + ", found " + e.what()};
@@ -389,7 +421,8 @@ auto read_json_file(const std::filesystem::path& file, const std::string& what, 
                             .file = file}};
   }
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  return parse_json_text(text, "a " + what, file, parse);
+  const bool is_vowel = std::string_view("aeiou").find(what.front()) != std::string_view::npos;
+  return parse_json_text(text, (is_vowel ? "an " : "a ") + what, file, parse);
 }
 
 /// What lies in a folder, in no order. (No directory_iterator: libstdc++ ends the program where one
