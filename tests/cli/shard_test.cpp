@@ -308,7 +308,8 @@ TEST(ShardCommand, BadUsageIsStatusTwo) {
   EXPECT_EQ(run({"shard", "rank", "--help"}).status, 0);
 }
 
-// Ctrl-C: the best so far is printed.
+// Ctrl-C: the best so far is printed. (In the background `timeout` would send the signal twice, and a
+// second one ends the program.)
 TEST(ShardCommand, AnInterruptedSearchPrintsWhatItHas) {
   std::string text = "table,rows,dim,pooling\n";
   for (int t = 0; t < 1500; ++t) {
@@ -318,7 +319,7 @@ TEST(ShardCommand, AnInterruptedSearchPrintsWhatItHas) {
   const std::string many = write("many.csv", text);
   const auto outcome = run(with({"shard", many, "--time-budget", "60", "--world", "64", "--json"},
                                 {"--gpu", "h100-sxm-80gb", "--batch-per-gpu", "512"}),
-                           "timeout --preserve-status -s INT 3");
+                           "timeout --foreground --preserve-status -s INT 3");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(Json::parse(outcome.out)["plans"][0]["placement"].size(), 1500u);
 }
