@@ -308,8 +308,8 @@ TEST(ShardCommand, BadUsageIsStatusTwo) {
   EXPECT_EQ(run({"shard", "rank", "--help"}).status, 0);
 }
 
-// Ctrl-C: the best so far is printed. (In the background `timeout` would send the signal twice, and a
-// second one ends the program.)
+// Ctrl-C: the best so far is printed. (In the background `timeout` would send the signal twice, and
+// a second one ends the program.)
 TEST(ShardCommand, AnInterruptedSearchPrintsWhatItHas) {
   std::string text = "table,rows,dim,pooling\n";
   for (int t = 0; t < 1500; ++t) {
