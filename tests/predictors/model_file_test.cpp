@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernel_mix.hpp"
+#include "price/learned/tree_text.hpp"
 #include "price_matchers.hpp"
 
 namespace perfmodel {
@@ -20,6 +21,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using learned::LearnedModel;
 using learned::read_model_file;
+using learned::tree_text, learned::TreeEnsemble;
 using learned::write_model_file;
 using testing::is_same_price;
 using testing::kernel_mix;
@@ -196,14 +198,18 @@ TEST_F(ModelFiles, CutOffAnywhereIsAnError) {
 
 TEST_F(ModelFiles, AnotherSchemaOrVersion) {
   Json file = Json::parse(good_);
-  file["version"] = 2;
+  file["version"] = 3;
   EXPECT_EQ(error_of_text(file.dump()),
-            "broken.json:1:47: /version: expected version 1, found 2, which needs a newer program");
-  file["version"] = "1";
+            "broken.json:1:47: /version: expected version 2, found 3, which needs a newer program");
+  file["version"] = 1;  // trees as lists of numbers
+  EXPECT_EQ(
+      error_of_text(file.dump()),
+      "broken.json:1:47: /version: expected version 2, found 1, which an older program wrote");
+  file["version"] = "2";
   EXPECT_NE(error_of_text(file.dump()).find("/version: expected an integer"), std::string::npos);
   file.erase("version");
   EXPECT_NE(error_of_text(file.dump()).find("/version: expected"), std::string::npos);
-  file["version"] = 1;
+  file["version"] = 2;
   file["models"] = Json::array();
   EXPECT_NE(error_of_text(file.dump()).find("/models: expected at least one model"),
             std::string::npos);
@@ -223,7 +229,10 @@ TEST_F(ModelFiles, ErrorsNameTheirPlace) {
       {"/trees/common/base: expected a number from -50 to 50",
        [](Json& m) { m["trees"]["common"]["base"] = -9.2e18; }},
       {"/trees/chip: expected trees whose answers lie within 50",
-       [](Json& m) { m["trees"]["chip"]["trees"][0]["value"].back() = -80; }},
+       [](Json& m) {
+         const TreeEnsemble leaf{.nodes = {{.value = -80}}, .roots = {0}};
+         m["trees"]["chip"]["nodes"] = tree_text(leaf);
+       }},
       {"/corrections/0/weights: expected numbers whose sum lies within 50",
        [](Json& m) {
          m["corrections"][0]["weights"] = {30, -30, 0};
@@ -259,7 +268,8 @@ TEST_F(ModelFiles, ErrorsNameTheirPlace) {
        [](Json& m) { m["corrections"][0]["weights"].erase(0); }},
       {"/trees/common/base: expected a number",
        [](Json& m) { m["trees"]["common"]["base"] = "0"; }},
-      {"/trees/chip/trees: expected a list", [](Json& m) { m["trees"]["chip"]["trees"] = 1; }},
+      {"/trees/chip/nodes: expected a string", [](Json& m) { m["trees"]["chip"]["nodes"] = 1; }},
+      {"/trees/common/nodes: expected", [](Json& m) { m["trees"]["common"].erase("nodes"); }},
   };
   for (const Case& c : cases) {
     const std::string error = error_after(c.change);
@@ -269,43 +279,68 @@ TEST_F(ModelFiles, ErrorsNameTheirPlace) {
 }
 
 TEST_F(ModelFiles, TreesMustBeWhole) {
+  using Node = TreeEnsemble::Node;
+  const Node split{.value = 0.5F, .feature = 0}, leaf{.value = 0.25F};
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
   struct Case {
-    const char* what;
-    std::function<void(Json&)> change;  // of the second tree
+    const char* expected;
+    std::vector<Node> nodes;
   };
-  const auto last = [](const Json& list) { return list.size() - 1; };
   const Case cases[] = {
-      {"right child before the left", [](Json& t) { t["right"][0] = 1; }},
-      {"right child is the split itself", [](Json& t) { t["right"][0] = 0; }},
-      {"right child behind the tree", [](Json& t) { t["right"][0] = t["right"].size(); }},
-      {"right child inside the left subtree",
-       [](Json& t) { t["right"][0] = t["right"][0].get<int>() - 1; }},
-      {"right child inside the right subtree",
-       [](Json& t) { t["right"][0] = t["right"][0].get<int>() + 1; }},
-      {"right child between two nodes",
-       [](Json& t) { t["right"][0] = t["right"][0].get<int>() + 0.5; }},
-      {"negative", [](Json& t) { t["right"][0] = -2; }},
-      {"a split at the end", [&](Json& t) { t["feature"][last(t["feature"])] = 0; }},
-      {"a feature that nobody knows", [](Json& t) { t["feature"][0] = 48; }},
-      {"a feature between two", [](Json& t) { t["feature"][0] = 1.5; }},
-      {"a value less", [](Json& t) { t["value"].erase(0); }},
-      {"no nodes", [](Json& t) { t["feature"] = t["value"] = t["right"] = Json::array(); }},
-      {"a string", [](Json& t) { t["value"][1] = "0.5"; }},
-      {"null", [](Json& t) { t["value"][1] = nullptr; }},
-      {"no list", [](Json& t) { t["right"] = 2; }},
-      {"a float that is none", [](Json& t) { t["value"][1] = 1e300; }},
+      {"trees that are whole", {split}},
+      {"trees that are whole", {split, leaf}},
+      {"trees that are whole", {split, leaf, split, leaf}},
+      {"trees that are whole", {leaf, split, leaf}},  // the second tree
+      {"a feature below 34 in node 1", {split, {.value = 1, .feature = 34}, leaf, leaf, leaf}},
+      {"a feature below 34 in node 0", {{.value = 1, .feature = 254}, leaf, leaf}},
+      {"a finite number in node 2", {split, leaf, {.value = nan}}},
+      {"a finite number in node 0", {{.value = infinity, .feature = 0}, leaf, leaf}},
+      {"trees of at most 65535 nodes", std::vector<Node>(65536, split)},
   };
   for (const Case& c : cases) {
-    const std::string error =
-        error_after([&](Json& model) { c.change(model["trees"]["common"]["trees"][1]); });
-    EXPECT_NE(error.find("/models/0/trees/common/trees/1"), std::string::npos)
-        << c.what << ": " << error;
+    const std::string error = error_after(
+        [&](Json& m) { m["trees"]["common"]["nodes"] = tree_text({.nodes = c.nodes}); });
+    EXPECT_NE(error.find(std::string("/models/0/trees/common/nodes: expected ") + c.expected),
+              std::string::npos)
+        << c.expected << ": " << error;
   }
-  // NaN is no JSON.
-  std::string nan = good_;
-  const std::size_t at = nan.find("\"value\": [") + 10;
-  nan.replace(at, nan.find(',', at) - at, "NaN");
-  EXPECT_NE(error_of_text(nan).find("expected a whole JSON document"), std::string::npos);
+  const std::string whole = tree_text({.nodes = {split, leaf, leaf}});
+  ASSERT_EQ(whole.size(), 20u);  // 15 bytes
+  for (const std::string& text : {whole + "A", whole.substr(1), whole + "====", "!" + whole,
+                                  whole.substr(0, 19) + "\xC3\xA9"}) {
+    const std::string error = error_after([&](Json& m) { m["trees"]["common"]["nodes"] = text; });
+    EXPECT_NE(error.find("/nodes: expected base64 of five bytes per node"), std::string::npos)
+        << text << ": " << error;
+  }
+}
+
+TEST_F(ModelFiles, DeepAndManyTreesAreReadAsTheyWereGrown) {
+  using Node = TreeEnsemble::Node;
+  TreeEnsemble grown{.nodes = {{.value = 1}}, .roots = {0, 1}};  // a tree of one leaf
+  const auto add_comb = [&](bool leans_left) {
+    constexpr int kSplits = 300;
+    for (int i = 0; i < kSplits; ++i) {
+      const int right = leans_left ? 2 * (kSplits - i) : 2;
+      grown.nodes.push_back({.value = 1,
+                             .feature = static_cast<std::uint16_t>(i % 7),
+                             .right = static_cast<std::uint16_t>(right)});
+      if (!leans_left) grown.nodes.push_back(Node{.value = 2});
+    }
+    const int leaves = leans_left ? kSplits + 1 : 1;
+    for (int i = 0; i < leaves; ++i) grown.nodes.push_back(Node{.value = 3});
+  };
+  add_comb(true);
+  grown.roots.push_back(static_cast<std::uint32_t>(grown.nodes.size()));
+  add_comb(false);
+  TreeEnsemble read;
+  ASSERT_EQ(learned::read_tree_text(tree_text(grown), 7, read), "");
+  EXPECT_EQ(read.roots, grown.roots);
+  ASSERT_EQ(read.nodes.size(), grown.nodes.size());
+  for (std::size_t i = 0; i < read.nodes.size(); ++i) {
+    EXPECT_EQ(read.nodes[i].feature, grown.nodes[i].feature) << i;
+    EXPECT_EQ(read.nodes[i].right, grown.nodes[i].right) << i;
+  }
 }
 
 TEST_F(ModelFiles, NothingIsWrittenWhereItCannotBe) {

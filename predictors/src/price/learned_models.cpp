@@ -1,8 +1,11 @@
 #include "perfmodel/predictors/detail/learned_models.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <deque>
 #include <map>
 #include <mutex>
 
@@ -13,7 +16,7 @@
 namespace perfmodel {
 namespace {
 
-using learned::LearnedModel;
+using learned::Arithmetic, learned::LearnedModel;
 
 /// A model with its trees laid out for speed.
 struct Loaded {
@@ -24,59 +27,102 @@ struct Loaded {
   learned::TreeWalker common, chip;
 };
 
-/// Model files of one family: read once, when first needed.
-class Library {
+/// The arithmetic that a file's name promises ("gemm-bfloat16.json"), if it tells one.
+std::optional<Arithmetic> arithmetic_of(const std::filesystem::path& file, KernelFamily family) {
+  if (learned::moves_bytes(family)) return std::nullopt;  // counts for every type
+  return learned::find_arithmetic(
+      file.stem().string().substr(std::string_view(to_string(family)).size() + 1));
+}
+
+/// A file of models of one family: read once, when a kernel needs it.
+class ModelFile {
  public:
-  explicit Library(KernelFamily family) : family_(family) {}
+  ModelFile(std::filesystem::path path, KernelFamily family)
+      : path_(std::move(path)), family_(family), arithmetic_(arithmetic_of(path_, family)) {}
 
-  void add_file(std::filesystem::path file) { files_.push_back(std::move(file)); }
-  void add_model(LearnedModel model) { models_.emplace_back(std::move(model)); }
-  bool empty() const { return files_.empty() && models_.empty(); }
-
+  bool may_cover(DType dtype, bool tf32) const {
+    return !arithmetic_ || (arithmetic_->dtype == dtype && arithmetic_->tf32 == tf32);
+  }
   const std::vector<Loaded>& models() const {
     std::call_once(once_, [this] {
-      for (const auto& file : files_) read(file);
+      read();
       is_read_ = true;
     });
     return models_;
   }
+  bool is_read() const { return is_read_; }
+  const std::filesystem::path& path() const { return path_; }
+  std::optional<Error> problem() const { return is_read_ ? problem_ : std::nullopt; }
+
+ private:
+  void read() const {
+    auto models = learned::read_model_file(path_);
+    if (!models) {
+      problem_ = models.error();
+      return;
+    }
+    for (LearnedModel& model : *models) {
+      if (model.family != family_) {
+        reject(to_string(family_), to_string(model.family));
+      } else if (!may_cover(model.dtype, model.tf32)) {
+        reject(learned::arithmetic_name(arithmetic_->dtype, arithmetic_->tf32),
+               learned::arithmetic_name(model.dtype, model.tf32));
+      } else {
+        models_.emplace_back(std::move(model));
+      }
+    }
+  }
+
+  void reject(std::string_view expected, std::string_view found) const {
+    if (problem_) return;
+    problem_ = Error{.code = ErrorCode::kFormat,
+                     .message = fmt::format(
+                         "expected models of {} kernels, as the file's name says, found one of {}",
+                         expected, found),
+                     .file = path_};
+  }
+
+  std::filesystem::path path_;
+  KernelFamily family_;
+  std::optional<Arithmetic> arithmetic_;
+  mutable std::once_flag once_;
+  mutable std::atomic<bool> is_read_ = false;
+  mutable std::vector<Loaded> models_;
+  mutable std::optional<Error> problem_;
+};
+
+/// Models of one family.
+class Library {
+ public:
+  explicit Library(KernelFamily family) : family_(family) {}
+
+  void add_file(std::filesystem::path file) { files_.emplace_back(std::move(file), family_); }
+  void add_model(LearnedModel model) { models_.emplace_back(std::move(model)); }
+  bool empty() const { return files_.empty() && models_.empty(); }
+
   const Loaded* find(const KernelWork& work, const Gpu& gpu) const {
-    for (const Loaded& loaded : models()) {
+    if (const Loaded* loaded = first_of(models_, work, gpu)) return loaded;
+    const bool tf32 = learned::is_tf32(work, gpu);
+    for (const ModelFile& file : files_) {
+      if (!file.may_cover(work.dtype, tf32)) continue;
+      if (const Loaded* loaded = first_of(file.models(), work, gpu)) return loaded;
+    }
+    return nullptr;
+  }
+  const std::deque<ModelFile>& files() const { return files_; }
+
+ private:
+  static const Loaded* first_of(const std::vector<Loaded>& models, const KernelWork& work,
+                                const Gpu& gpu) {
+    for (const Loaded& loaded : models) {
       if (loaded.model.covers(work, gpu)) return &loaded;
     }
     return nullptr;
   }
 
-  std::optional<Error> problem() const { return is_read_ ? problem_ : std::nullopt; }
-  std::vector<std::filesystem::path> files_read() const {
-    return is_read_ ? files_ : std::vector<std::filesystem::path>();
-  }
-
- private:
-  void read(const std::filesystem::path& file) const {
-    auto models = learned::read_model_file(file);
-    if (!models) {
-      if (!problem_) problem_ = models.error();
-      return;
-    }
-    for (LearnedModel& model : *models) {
-      if (model.family != family_ && !problem_) {
-        problem_ = Error{.code = ErrorCode::kFormat,
-                         .message = "expected models of " + std::string(to_string(family_)) +
-                                    " kernels, as the file's name says, found one of " +
-                                    std::string(to_string(model.family)),
-                         .file = file};
-      }
-      if (model.family == family_) models_.emplace_back(std::move(model));
-    }
-  }
-
   KernelFamily family_;
-  std::vector<std::filesystem::path> files_;
-  mutable std::once_flag once_;
-  mutable std::atomic<bool> is_read_ = false;
-  mutable std::vector<Loaded> models_;
-  mutable std::optional<Error> problem_;
+  std::deque<ModelFile> files_;  // stay where they are: each has its own flag
+  std::vector<Loaded> models_;
 };
 
 /// All models of a family: those for any GPU, and those of single GPUs, which go first.
@@ -95,9 +141,9 @@ struct Libraries {
     return shared.find(work, gpu);
   }
   template <class Visit>
-  void each(Visit visit) const {
-    for (const auto& [gpu, library] : by_gpu) visit(library);
-    visit(shared);
+  void each_file(Visit visit) const {
+    for (const auto& [gpu, library] : by_gpu) std::ranges::for_each(library.files(), visit);
+    std::ranges::for_each(shared.files(), visit);
   }
 };
 
@@ -222,7 +268,7 @@ const KernelModels& LearnedModels::models() const { return state_->models; }
 
 Result<void> LearnedModels::read_all() const {
   for (const auto& libraries : state_->libraries) {
-    libraries->each([](const Library& library) { library.models(); });
+    libraries->each_file([](const ModelFile& file) { file.models(); });
   }
   if (auto found = problem()) return Unexpected{std::move(*found)};
   return {};
@@ -231,8 +277,8 @@ Result<void> LearnedModels::read_all() const {
 std::optional<Error> LearnedModels::problem() const {
   std::optional<Error> problem;
   for (const auto& libraries : state_->libraries) {
-    libraries->each([&](const Library& library) {
-      if (!problem) problem = library.problem();
+    libraries->each_file([&](const ModelFile& file) {
+      if (!problem) problem = file.problem();
     });
   }
   return problem;
@@ -241,10 +287,9 @@ std::optional<Error> LearnedModels::problem() const {
 std::vector<std::string> LearnedModels::files_read() const {
   std::vector<std::string> files;
   for (const auto& libraries : state_->libraries) {
-    libraries->each([&](const Library& library) {
-      for (const auto& file : library.files_read()) {
-        files.push_back(file.lexically_relative(state_->folder).generic_string());
-      }
+    libraries->each_file([&](const ModelFile& file) {
+      if (!file.is_read()) return;
+      files.push_back(file.path().lexically_relative(state_->folder).generic_string());
     });
   }
   std::ranges::sort(files);

@@ -18,7 +18,17 @@ bool is_tf32(const KernelWork& work, const Gpu& gpu) {
 }
 
 std::string_view arithmetic_name(DType dtype, bool tf32) {
-  return tf32 ? std::string_view("tf32") : to_string(dtype);
+  return tf32 && dtype == DType::kFloat32 ? std::string_view("tf32") : to_string(dtype);
+}
+
+std::optional<Arithmetic> find_arithmetic(std::string_view name) {
+  for (int i = 0; i <= static_cast<int>(DType::kComplex128); ++i) {
+    const auto dtype = static_cast<DType>(i);
+    for (const bool tf32 : {false, true}) {
+      if (arithmetic_name(dtype, tf32) == name) return Arithmetic{dtype, tf32};
+    }
+  }
+  return std::nullopt;
 }
 
 std::string_view interned(std::string_view name) {

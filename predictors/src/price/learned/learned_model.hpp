@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,13 @@ bool is_tf32(const KernelWork& work, const Gpu& gpu);
 
 /// The arithmetic of a model as files and models are named by it: "float32", "tf32", "bfloat16".
 std::string_view arithmetic_name(DType dtype, bool tf32);
+
+struct Arithmetic {
+  DType dtype = DType::kFloat32;
+  bool tf32 = false;
+};
+/// By such a name; nothing for another.
+std::optional<Arithmetic> find_arithmetic(std::string_view name);
 
 /// Copies and sets move bytes whatever they mean.
 inline bool moves_bytes(KernelFamily family) {

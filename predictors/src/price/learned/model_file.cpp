@@ -5,13 +5,14 @@
 
 #include <cmath>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 
 #include "base/schema.hpp"
 #include "files/json_position.hpp"
 #include "perfmodel/detail/output_file.hpp"
+#include "tree_text.hpp"
 
 namespace perfmodel::learned {
 namespace {
@@ -108,60 +109,8 @@ class Reader {
   std::optional<Error>& error_;
 };
 
-bool is_whole(double x) { return x == std::floor(x); }
-
 /// No part of a model may change a time by more than exp(this): a time has to stay a finite number.
 constexpr double kMaxLogRatio = 50;
-
-/// A tree: three lists of equal length in preorder; `right` 0 for leaves, whose value is the
-/// result.
-void read_tree(const Reader& tree, std::size_t columns, TreeEnsemble& ensemble) {
-  const std::vector<double> feature = tree.member("feature").numbers();
-  const std::vector<double> value = tree.member("value").numbers();
-  const std::vector<double> right = tree.member("right").numbers();
-  if (tree.failed()) return;
-  const std::size_t count = feature.size();
-  if (count == 0 || value.size() != count || right.size() != count || count > 65535) {
-    tree.fail("", "three lists of equal length, 1 to 65535");
-    return;
-  }
-  ensemble.roots.push_back(static_cast<std::uint32_t>(ensemble.nodes.size()));
-  for (std::size_t i = 0; i < count; ++i) {
-    TreeEnsemble::Node node{.value = static_cast<float>(value[i])};
-    if (feature[i] >= 0) {
-      const bool known = feature[i] < static_cast<double>(columns) && is_whole(feature[i]);
-      if (!known || !(right[i] >= 2) || !(right[i] < static_cast<double>(count - i)) ||
-          !is_whole(right[i])) {
-        tree.fail("", fmt::format("a split at place {} with a known feature and children in the "
-                                  "tree",
-                                  i));
-        return;
-      }
-      node.feature = static_cast<std::uint16_t>(feature[i]);
-      node.right = static_cast<std::uint16_t>(right[i]);
-    }
-    if (!std::isfinite(node.value)) {
-      tree.fail("", fmt::format("a float at place {}", i));
-      return;
-    }
-    ensemble.nodes.push_back(node);
-  }
-  // Preorder: a right child stands where its sibling's nodes end. From the back, so that those of
-  // both children are counted.
-  const std::span nodes = std::span(ensemble.nodes).last(count);
-  std::vector<std::size_t> sizes(count, 1);  // of the subtrees
-  for (std::size_t i = count; i-- > 0;) {
-    if (nodes[i].feature == TreeEnsemble::kLeaf) continue;
-    if (nodes[i].right != 1 + sizes[i + 1]) {
-      tree.fail("", fmt::format("a split at place {} with its right child behind its left one's "
-                                "nodes",
-                                i));
-      return;
-    }
-    sizes[i] = 1 + sizes[i + 1] + sizes[i + nodes[i].right];
-  }
-  if (sizes[0] != count) tree.fail("", "nodes of one tree");
-}
 
 /// A bound of what an ensemble can answer, either sign.
 double largest_answer(const TreeEnsemble& ensemble) {
@@ -179,7 +128,10 @@ double largest_answer(const TreeEnsemble& ensemble) {
 TreeEnsemble read_ensemble(const Reader& object, std::size_t columns) {
   TreeEnsemble ensemble{
       .base = static_cast<float>(object.member("base").number(-kMaxLogRatio, kMaxLogRatio))};
-  object.member("trees").each([&](const Reader& tree) { read_tree(tree, columns, ensemble); });
+  const std::string text = object.member("nodes").string();
+  if (object.failed()) return ensemble;
+  const std::string expected = read_tree_text(text, columns, ensemble);
+  if (!expected.empty()) object.fail("nodes", expected);
   if (!object.failed() && largest_answer(ensemble) > kMaxLogRatio) {
     object.fail("", fmt::format("trees whose answers lie within {}", kMaxLogRatio));
   }
@@ -189,13 +141,6 @@ TreeEnsemble read_ensemble(const Reader& object, std::size_t columns) {
 std::optional<KernelFamily> family_of(std::string_view name) {
   for (int i = 0; i <= static_cast<int>(KernelFamily::kSmall); ++i) {
     if (to_string(static_cast<KernelFamily>(i)) == name) return static_cast<KernelFamily>(i);
-  }
-  return std::nullopt;
-}
-
-std::optional<DType> dtype_of(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(DType::kComplex128); ++i) {
-    if (to_string(static_cast<DType>(i)) == name) return static_cast<DType>(i);
   }
   return std::nullopt;
 }
@@ -242,16 +187,15 @@ LearnedModel read_model(const Reader& object) {
   model.name = object.member("name").string();
   model.price_name = interned(model.name);
   const auto family = family_of(object.member("family").string());
-  const std::string arithmetic = object.member("dtype").string();
-  model.tf32 = arithmetic == arithmetic_name(DType::kFloat32, true);
-  const auto dtype = model.tf32 ? DType::kFloat32 : dtype_of(arithmetic);
+  const auto arithmetic = find_arithmetic(object.member("dtype").string());
   const FeatureSet* set = family ? feature_set(*family) : nullptr;
   if (!set) object.fail("family", "a family with learned models");
-  if (!dtype) object.fail("dtype", "a known element type");
+  if (!arithmetic) object.fail("dtype", "a known element type");
   model.feature_names = object.member("features").strings();
   if (object.failed()) return model;
   model.family = *family;
-  model.dtype = *dtype;
+  model.dtype = arithmetic->dtype;
+  model.tf32 = arithmetic->tf32;
   const bool same = std::equal(
       set->specs.begin(), set->specs.end(), model.feature_names.begin(), model.feature_names.end(),
       [](const FeatureSpec& spec, const std::string& name) { return spec.name == name; });
@@ -319,21 +263,8 @@ std::string joined(const Items& items, const char* separator, Format format) {
 }
 
 std::string ensemble_text(const TreeEnsemble& ensemble) {
-  std::string text = fmt::format("{{\"base\": {}, \"trees\": [", shortest(ensemble.base));
-  for (std::size_t tree = 0; tree < ensemble.roots.size(); ++tree) {
-    const std::span nodes = ensemble.nodes_of(tree);
-    using Node = TreeEnsemble::Node;
-    text += fmt::format(
-        "{}\n  {{\"feature\": [{}],\n   \"value\": [{}],\n   \"right\": [{}]}}", tree ? "," : "",
-        joined(nodes, ",",
-               [](const Node& n) {
-                 return n.feature == TreeEnsemble::kLeaf ? std::string("-1")
-                                                         : std::to_string(n.feature);
-               }),
-        joined(nodes, ",", [](const Node& n) { return shortest(n.value); }),
-        joined(nodes, ",", [](const Node& n) { return std::to_string(n.right); }));
-  }
-  return text + "]}";
+  return fmt::format("{{\"base\": {},\n  \"nodes\": \"{}\"}}", shortest(ensemble.base),
+                     tree_text(ensemble));
 }
 
 std::string intervals_text(const Interval (&intervals)[LearnedModel::kDistances]) {
@@ -392,7 +323,9 @@ Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& f
     return fail(
         {.code = ErrorCode::kIo, .message = "expected a readable kernel-model file, found none"});
   }
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  std::ostringstream content;
+  content << stream.rdbuf();
+  const std::string text = std::move(content).str();
   dom::parser parser;
   dom::element document;
   if (const auto code = parser.parse(text).get(document)) {

@@ -1,0 +1,117 @@
+#include "tree_text.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace perfmodel::learned {
+namespace {
+
+constexpr std::string_view kBase64Digits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr std::uint8_t kNoDigit = 0xFF;
+constexpr std::uint8_t kLeafByte = 0xFF;
+constexpr std::size_t kNodeBytes = 5;
+constexpr std::size_t kMostNodes = 65535;  // of a tree: distances to right children have 16 bits
+
+constexpr auto kBase64Values = [] {
+  std::array<std::uint8_t, 256> values{};
+  values.fill(kNoDigit);
+  for (std::size_t i = 0; i < kBase64Digits.size(); ++i) {
+    values[static_cast<unsigned char>(kBase64Digits[i])] = static_cast<std::uint8_t>(i);
+  }
+  return values;
+}();
+
+/// Without padding: the length says how many bytes the last digits hold.
+std::string to_base64(const std::vector<std::uint8_t>& bytes) {
+  std::string text;
+  text.reserve((bytes.size() * 4 + 2) / 3);
+  std::uint32_t bits = 0;
+  int held = 0;
+  for (const std::uint8_t byte : bytes) {
+    bits = bits << 8 | byte;
+    for (held += 8; held >= 6; held -= 6) text += kBase64Digits[bits >> (held - 6) & 63];
+  }
+  if (held > 0) text += kBase64Digits[bits << (6 - held) & 63];
+  return text;
+}
+
+std::optional<std::vector<std::uint8_t>> from_base64(std::string_view text) {
+  std::vector<std::uint8_t> bytes;
+  bytes.reserve(text.size() * 3 / 4);
+  std::uint32_t bits = 0;
+  int held = 0;
+  for (const char digit : text) {
+    const std::uint8_t value = kBase64Values[static_cast<unsigned char>(digit)];
+    if (value == kNoDigit) return std::nullopt;
+    bits = bits << 6 | value;
+    held += 6;
+    if (held < 8) continue;
+    held -= 8;
+    bytes.push_back(static_cast<std::uint8_t>(bits >> held));
+  }
+  if (held == 6) return std::nullopt;  // a digit that completes no byte
+  return bytes;
+}
+
+float float_at(const std::uint8_t* bytes) {
+  std::uint32_t bits = 0;
+  for (std::size_t i = 0; i < sizeof bits; ++i) bits |= std::uint32_t{bytes[i]} << 8 * i;
+  return std::bit_cast<float>(bits);
+}
+
+}  // namespace
+
+std::string tree_text(const TreeEnsemble& ensemble) {
+  std::vector<std::uint8_t> bytes;
+  bytes.reserve(ensemble.nodes.size() * kNodeBytes);
+  for (const TreeEnsemble::Node& node : ensemble.nodes) {
+    const bool is_leaf = node.feature == TreeEnsemble::kLeaf;
+    bytes.push_back(is_leaf ? kLeafByte : static_cast<std::uint8_t>(node.feature));
+    const auto bits = std::bit_cast<std::uint32_t>(node.value);
+    for (int shift = 0; shift < 32; shift += 8) {
+      bytes.push_back(static_cast<std::uint8_t>(bits >> shift));
+    }
+  }
+  return to_base64(bytes);
+}
+
+std::string read_tree_text(std::string_view text, std::size_t columns, TreeEnsemble& ensemble) {
+  const auto bytes = from_base64(text);
+  if (!bytes || bytes->size() % kNodeBytes != 0) return "base64 of five bytes per node";
+  const std::size_t count = bytes->size() / kNodeBytes;
+  ensemble.nodes.reserve(ensemble.nodes.size() + count);
+  std::size_t root = ensemble.nodes.size();
+  std::vector<std::size_t> open;  // splits above the next node, the lowest last
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint8_t* byte = bytes->data() + i * kNodeBytes;
+    const std::size_t here = ensemble.nodes.size();
+    if (open.empty()) {
+      root = here;
+      ensemble.roots.push_back(static_cast<std::uint32_t>(root));
+    }
+    if (here - root >= kMostNodes) return fmt::format("trees of at most {} nodes", kMostNodes);
+    TreeEnsemble::Node& node = ensemble.nodes.emplace_back();
+    node.value = float_at(byte + 1);
+    if (!std::isfinite(node.value)) return fmt::format("a finite number in node {}", i);
+    if (*byte != kLeafByte) {
+      if (*byte >= columns) return fmt::format("a feature below {} in node {}", columns, i);
+      node.feature = *byte;
+      open.push_back(here);
+      continue;
+    }
+    // A leaf ends each subtree that it is the last node of.
+    while (!open.empty() && ensemble.nodes[open.back()].right != 0) open.pop_back();
+    if (open.empty()) continue;
+    ensemble.nodes[open.back()].right = static_cast<std::uint16_t>(here + 1 - open.back());
+  }
+  return open.empty() ? "" : "trees that are whole";
+}
+
+}  // namespace perfmodel::learned
