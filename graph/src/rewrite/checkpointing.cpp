@@ -24,10 +24,6 @@ using Kind = Argument::Kind;
 
 constexpr std::string_view kBackward = "CheckpointFunctionBackward";
 
-Unexpected refuse(std::string message) {
-  return fail(ErrorCode::kImpossible, "checkpointing: " + std::move(message));
-}
-
 class Checkpointing {
  public:
   Checkpointing(const ExecutionGraph& graph, const BackwardPass& pass,
@@ -484,11 +480,11 @@ class Checkpointing {
 Result<void> check(const ExecutionGraph& graph, const BackwardPass& pass) {
   for (const Node& node : graph.nodes) {
     if (graph.name(node).starts_with("CheckpointFunction")) {
-      return refuse(fmt::format("expected a graph without checkpoints, found {} (node {})",
-                                graph.name(node), node.id));
+      return refuse_checkpointing(fmt::format(
+          "expected a graph without checkpoints, found {} (node {})", graph.name(node), node.id));
     }
   }
-  if (pass.functions.empty()) return refuse("expected a backward pass, found none");
+  if (pass.functions.empty()) return refuse_checkpointing("expected a backward pass, found none");
   int steps = 0;
   for (const GraphIteration& step : iterations(graph)) {
     steps += std::any_of(pass.functions.begin(), pass.functions.end(), [&](const auto& function) {
@@ -496,7 +492,7 @@ Result<void> check(const ExecutionGraph& graph, const BackwardPass& pass) {
     });
   }
   if (steps > 1) {
-    return refuse(fmt::format(
+    return refuse_checkpointing(fmt::format(
         "expected one training step, found {}: keep one with keep_subgraph() first", steps));
   }
   return {};
@@ -507,7 +503,8 @@ Result<void> check(const ExecutionGraph& graph, const BackwardPass& pass) {
 Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
                                              const CheckpointOptions& options) {
   if (options.every < 0) {
-    return refuse(fmt::format("expected at least 0 layers per segment, found {}", options.every));
+    return refuse_checkpointing(
+        fmt::format("expected at least 0 layers per segment, found {}", options.every));
   }
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const BackwardPass pass = backward_pass(graph);

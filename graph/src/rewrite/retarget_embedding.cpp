@@ -8,13 +8,6 @@
 namespace perfmodel {
 namespace {
 
-void empty_into(GraphBuilder& graph, TensorRef made) {
-  graph.leaf_op("aten::empty.memory_format",
-                {graph.shape(made), scalar_type_code(graph.dtype(made)), 0, graph.device_value(),
-                 kNone, kNone},
-                {made});
-}
-
 // Rows are gathered one by one on a CPU.
 void index_select(Retargeter& rewrite, std::int32_t node) {
   rewrite.copy(node);

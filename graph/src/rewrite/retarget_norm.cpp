@@ -6,14 +6,16 @@ namespace perfmodel {
 namespace {
 
 // Positions in the arguments of aten::_batch_norm_impl_index.
-enum : std::size_t { kInput, kWeight, kBias, kMean, kVariance, kTraining, kMomentum, kEpsilon };
-
-void empty_into(GraphBuilder& graph, TensorRef made, Value format = kNone) {
-  graph.leaf_op("aten::empty.memory_format",
-                {graph.shape(made), scalar_type_code(graph.dtype(made)), 0, graph.device_value(),
-                 kNone, std::move(format)},
-                {made});
-}
+enum : std::size_t {
+  kNormInput,
+  kNormWeight,
+  kNormBias,
+  kNormMean,
+  kNormVariance,
+  kNormTraining,
+  kNormMomentum,
+  kNormEpsilon
+};
 
 TensorRef no_bytes(GraphBuilder& graph) { return empty(graph, DType::kUInt8, {0}); }
 
@@ -29,8 +31,9 @@ void batch_norm(Retargeter& rewrite, std::int32_t node) {
   rewrite.copy(node);
   const std::int32_t native = rewrite.child(node, "aten::native_batch_norm");
   // Both libraries want weights and, unless they train, statistics.
-  const bool library = native >= 0 && rewrite.given(node, kWeight) && rewrite.given(node, kBias) &&
-                       (rewrite.given(node, kMean) || rewrite.integer(node, kTraining) != 0);
+  const bool library =
+      native >= 0 && rewrite.given(node, kNormWeight) && rewrite.given(node, kNormBias) &&
+      (rewrite.given(node, kNormMean) || rewrite.integer(node, kNormTraining) != 0);
   if (!library) return;
   rewrite.leave_out_children(node);
   GraphBuilder& graph = rewrite.graph();
@@ -41,8 +44,8 @@ void batch_norm(Retargeter& rewrite, std::int32_t node) {
   }
   const std::int64_t sequence = rewrite.node(native).seq_id;
   std::vector<Value> inputs;
-  for (std::size_t i = kInput; i <= kEpsilon; ++i) inputs.push_back(rewrite.input(node, i));
-  const TensorRef x = rewrite.input_tensor(node, kInput), out = rewrite.output_tensor(node, 0);
+  for (std::size_t i = kNormInput; i <= kNormEpsilon; ++i) inputs.push_back(rewrite.input(node, i));
+  const TensorRef x = rewrite.input_tensor(node, kNormInput), out = rewrite.output_tensor(node, 0);
   const TensorRef mean = rewrite.output_tensor(node, 1), deviation = rewrite.output_tensor(node, 2);
   if (rewrite.amd()) {
     graph.begin_op("aten::miopen_batch_norm", std::move(inputs), sequence);
@@ -57,7 +60,7 @@ void batch_norm(Retargeter& rewrite, std::int32_t node) {
   graph.begin_op("aten::empty_like", {x, dtype, 0, graph.device_value(), kNone, 0});
   empty_into(graph, out, 0);
   graph.end_op({out});
-  view_channels(graph, rewrite.input_tensor(node, kWeight), graph.shape(x).size());
+  view_channels(graph, rewrite.input_tensor(node, kNormWeight), graph.shape(x).size());
   empty_into(graph, mean);
   empty_into(graph, deviation);
   no_bytes(graph);  // workspace

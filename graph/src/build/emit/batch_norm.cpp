@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kMomentum = 0.1;
 
-struct Saved {
+struct SavedStatistics {
   TensorRef out, mean, deviation, reserve;
 };
 
@@ -35,9 +35,9 @@ TensorRef empty_like_dense(GraphBuilder& graph, TensorRef x) {
   return made;
 }
 
-Saved cudnn_forward(GraphBuilder& graph, TensorRef x, const BatchNorm& norm,
-                    const std::vector<Value>& arguments, std::int64_t sequence) {
-  Saved made;
+SavedStatistics cudnn_forward(GraphBuilder& graph, TensorRef x, const BatchNorm& norm,
+                              const std::vector<Value>& arguments, std::int64_t sequence) {
+  SavedStatistics made;
   const std::int64_t channels = graph.shape(x)[1];
   graph.begin_op("aten::cudnn_batch_norm", arguments, sequence);
   made.out = empty_like_dense(graph, x);
@@ -51,9 +51,9 @@ Saved cudnn_forward(GraphBuilder& graph, TensorRef x, const BatchNorm& norm,
 }
 
 // As PyTorch 1.13 has it: statistics, then per channel a factor and a shift.
-Saved native_forward(GraphBuilder& graph, TensorRef x, const std::vector<Value>& arguments,
-                     std::int64_t sequence) {
-  Saved made;
+SavedStatistics native_forward(GraphBuilder& graph, TensorRef x,
+                               const std::vector<Value>& arguments, std::int64_t sequence) {
+  SavedStatistics made;
   const std::int64_t channels = graph.shape(x)[1];
   made.reserve = empty(graph, DType::kUInt8, {0});
   graph.begin_op("aten::native_batch_norm", arguments, sequence);
@@ -68,9 +68,9 @@ Saved native_forward(GraphBuilder& graph, TensorRef x, const std::vector<Value>&
 }
 
 // PyTorch's own kernels on a GPU, which x [B, C] gets.
-Saved native_forward_on_gpu(GraphBuilder& graph, TensorRef x, const std::vector<Value>& arguments,
-                            std::int64_t sequence) {
-  Saved made;
+SavedStatistics native_forward_on_gpu(GraphBuilder& graph, TensorRef x,
+                                      const std::vector<Value>& arguments, std::int64_t sequence) {
+  SavedStatistics made;
   const std::int64_t channels = graph.shape(x)[1];
   made.reserve = empty(graph, DType::kUInt8, {0});
   graph.begin_op("aten::native_batch_norm", arguments, sequence);
@@ -82,7 +82,7 @@ Saved native_forward_on_gpu(GraphBuilder& graph, TensorRef x, const std::vector<
 }
 
 std::vector<TensorRef> cudnn_backward(GraphBuilder& graph, TensorRef x, TensorRef gradient,
-                                      const BatchNorm& norm, const Saved& saved) {
+                                      const BatchNorm& norm, const SavedStatistics& saved) {
   const std::int64_t channels = graph.shape(x)[1];
   graph.begin_op("aten::cudnn_batch_norm_backward",
                  {x, gradient, norm.weight, norm.mean, norm.variance, saved.mean, saved.deviation,
@@ -96,7 +96,7 @@ std::vector<TensorRef> cudnn_backward(GraphBuilder& graph, TensorRef x, TensorRe
 }
 
 std::vector<TensorRef> native_backward(GraphBuilder& graph, TensorRef x, TensorRef gradient,
-                                       const BatchNorm& norm, const Saved& saved) {
+                                       const BatchNorm& norm, const SavedStatistics& saved) {
   const std::int64_t channels = graph.shape(x)[1];
   graph.begin_op("aten::native_batch_norm_backward",
                  {gradient, x, norm.weight, norm.mean, norm.variance, saved.mean, saved.deviation,
@@ -144,7 +144,7 @@ TensorRef batch_norm(AutogradTape& tape, TensorRef x, const BatchNorm& norm) {
   with_cudnn_flag.emplace_back(true);
   graph.begin_op("aten::batch_norm", with_cudnn_flag, sequence);
   graph.begin_op("aten::_batch_norm_impl_index", with_cudnn_flag, sequence);
-  Saved saved;
+  SavedStatistics saved;
   if (by_cudnn) {
     saved = cudnn_forward(graph, x, norm, arguments, sequence);
   } else {

@@ -16,8 +16,6 @@
 namespace perfmodel {
 namespace {
 
-constexpr int kModeSum = 0;
-
 // The bag of each lookup, of which a CPU keeps no note in the forward pass: ones at the starts of
 // bags, added up.
 TensorRef offset_to_bag_on_cpu(GraphBuilder& graph, const Bag& bag) {
@@ -210,10 +208,6 @@ void table_batched_backward(GraphBuilder& graph, TensorRef indices, TensorRef ca
 // FBGEMM for PyTorch 2.0 tells the dispatcher nothing of autograd, so its ops have no number.
 std::int64_t fbgemm_sequence(const AutogradTape& tape) {
   return tape.graph().pytorch().before(2, 1) ? -1 : tape.sequence();
-}
-
-std::int64_t sum_of(const std::vector<std::int64_t>& numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
 }
 
 std::int64_t elements_of(const TableBatch& tables) {

@@ -1,14 +1,10 @@
 #include "index.hpp"
 
-#include <limits>
-
 #include "memory.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
 namespace {
-
-constexpr std::int64_t kSliceEnd = std::numeric_limits<std::int64_t>::max();
 
 // The ":" of an index expression.
 TensorRef slice_all(AutogradTape& tape, TensorRef x) {

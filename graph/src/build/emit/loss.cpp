@@ -44,18 +44,18 @@ TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
 
 namespace {
 
-constexpr std::int64_t kMean = 1, kIgnoredClass = -100;
+constexpr std::int64_t kIgnoredClass = -100;
 
 TensorRef nll_loss(AutogradTape& tape, TensorRef log_probability, TensorRef target) {
   GraphBuilder& graph = tape.graph();
   const TensorRef loss = graph.new_tensor(graph.dtype(log_probability), {});
   const TensorRef weight = like(graph, loss), undefined = graph.undefined();
   const std::int64_t sequence = tape.sequence();
-  const std::vector<Value> arguments = {log_probability, target, kNone, kMean, kIgnoredClass};
+  const std::vector<Value> arguments = {log_probability, target, kNone, kReduceMean, kIgnoredClass};
   graph.begin_op("aten::nll_loss_nd", arguments, sequence);
   graph.begin_op("aten::nll_loss", arguments, sequence);
   graph.begin_op("aten::nll_loss_forward",
-                 {log_probability, target, undefined, kMean, kIgnoredClass}, sequence);
+                 {log_probability, target, undefined, kReduceMean, kIgnoredClass}, sequence);
   if (graph.pytorch().on_gpu()) {
     graph.leaf_op("aten::resize_", {weight, Shape{}, kNone}, {weight});
   }
@@ -66,9 +66,9 @@ TensorRef nll_loss(AutogradTape& tape, TensorRef log_probability, TensorRef targ
               [&graph, log_probability, target, weight,
                undefined](TensorRef gradient) -> std::vector<TensorRef> {
                 const TensorRef made = like(graph, log_probability);
-                graph.begin_op(
-                    "aten::nll_loss_backward",
-                    {gradient, log_probability, target, undefined, kMean, kIgnoredClass, weight});
+                graph.begin_op("aten::nll_loss_backward",
+                               {gradient, log_probability, target, undefined, kReduceMean,
+                                kIgnoredClass, weight});
                 zero(graph, made);
                 graph.end_op({made});
                 return {made};
@@ -105,8 +105,8 @@ TensorRef negate(AutogradTape& tape, TensorRef x) {
 
 TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target) {
   GraphBuilder& graph = tape.graph();
-  graph.begin_op("aten::cross_entropy_loss", {scores, target, kNone, kMean, kIgnoredClass, 0.0},
-                 tape.sequence());
+  graph.begin_op("aten::cross_entropy_loss",
+                 {scores, target, kNone, kReduceMean, kIgnoredClass, 0.0}, tape.sequence());
   TensorRef loss = log_softmax(tape, scores, 1, true);
   if (is_floating_point(graph.dtype(target))) {
     loss = negate(tape, sum(tape, multiply(tape, loss, target)));

@@ -51,6 +51,13 @@ TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape) {
   return made;
 }
 
+void empty_into(GraphBuilder& graph, TensorRef made, Value format) {
+  graph.leaf_op("aten::empty.memory_format",
+                {graph.shape(made), scalar_type_code(graph.dtype(made)), 0, graph.device_value(),
+                 kNone, std::move(format)},
+                {made});
+}
+
 TensorRef empty_bytes(GraphBuilder& graph, std::int64_t count) {
   const TensorRef made = graph.new_tensor(DType::kUInt8, {count});
   graph.leaf_op(

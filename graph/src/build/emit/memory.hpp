@@ -15,6 +15,8 @@ TensorRef contiguous(GraphBuilder& graph, TensorRef x);
 /// A copy in row-major order.
 TensorRef clone(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape);
+/// The op that allocates `made`, a tensor that the graph has already.
+void empty_into(GraphBuilder& graph, TensorRef made, Value format = kNone);
 /// `at::empty({count}, kByte)`: a workspace.
 TensorRef empty_bytes(GraphBuilder& graph, std::int64_t count);
 TensorRef empty_like(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
