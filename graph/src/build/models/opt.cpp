@@ -66,9 +66,7 @@ class OptBuilder {
 
   // Position of each token among those that are no padding, two rows on.
   TensorRef position_ids(TensorRef mask) {
-    const TensorRef whole = graph_.new_tensor(DType::kInt64, graph_.shape(mask));
-    graph_.leaf_op("aten::to.dtype", {mask, scalar_type_code(DType::kInt64), false, false, kNone},
-                   {whole}, tape_.sequence());
+    const TensorRef whole = to_dtype_alone(graph_, mask, DType::kInt64, tape_.sequence());
     const TensorRef counted = like(graph_, whole);
     graph_.leaf_op("aten::cumsum", {whole, 1, kNone}, {counted}, tape_.sequence());
     const TensorRef places = mul(tape_, counted, whole);
@@ -95,10 +93,7 @@ class OptBuilder {
     wide = expand(tape_, index_all(tape_, wide, 3), shape);
     to_same_dtype(graph_, wide, tape_.sequence());
     const TensorRef inverted = subtract_from(tape_, 1.0, wide);
-    const TensorRef padded = graph_.new_tensor(DType::kBool, shape);
-    graph_.leaf_op("aten::to.dtype",
-                   {inverted, scalar_type_code(DType::kBool), false, false, kNone}, {padded},
-                   tape_.sequence());
+    const TensorRef padded = to_dtype_alone(graph_, inverted, DType::kBool, tape_.sequence());
     return add(tape_, masked_fill(tape_, inverted, padded, kLowest), causal);
   }
 

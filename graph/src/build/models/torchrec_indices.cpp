@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "build/emit/factory.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
 
@@ -176,10 +177,7 @@ IndexExchange::SentSizes IndexExchange::send_sizes() {
   }
   SentSizes sent;
   graph_.begin_label("## all2all_data:kjt splits ##");
-  sent.received = graph_.new_tensor(kLong, {world * kKinds});
-  graph_.leaf_op("aten::empty.memory_format",
-                 {Shape{world * kKinds}, 4, kNone, graph_.device_value(), false, kNone},
-                 {sent.received});
+  sent.received = python_empty(graph_, kLong, {world * kKinds});
   const TensorRef stacked = graph_.new_tensor(kLong, {world, kKinds});
   graph_.begin_op("aten::stack", {sizes, 1});
   std::vector<TensorRef> columns;
@@ -226,9 +224,7 @@ void IndexExchange::send_jagged(const ShardingGroup& group, const Jagged& sent) 
 void IndexExchange::send_part(std::string_view label, TensorRef part, std::int64_t from_each,
                               const Shape& to_each) {
   const Shape from(static_cast<std::size_t>(config_.world_size), from_each);
-  const TensorRef received = graph_.new_tensor(kInt, {sum_of(from)});
-  graph_.leaf_op("aten::empty.memory_format",
-                 {Shape{sum_of(from)}, 3, kNone, graph_.device_value(), false, kNone}, {received});
+  const TensorRef received = python_empty(graph_, kInt, {sum_of(from)});
   graph_.begin_label(label);
   ranks_.all_to_all(received, part, from, to_each);
   graph_.end_op();

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "build/emit/factory.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
 
@@ -28,17 +29,10 @@ TensorRef new_empty(GraphBuilder& graph, TensorRef pooled, const Shape& shape) {
 }  // namespace
 
 TensorRef VectorRequest::flat_buffer(std::int64_t elements) {
-  const TensorRef made = graph_.new_tensor(kFloat, {elements});
-  graph_.leaf_op("aten::empty.memory_format",
-                 {Shape{elements}, 6, kNone, graph_.device_value(), false, kNone}, {made});
-  return made;
+  return python_empty(graph_, kFloat, {elements});
 }
 
-void VectorRequest::make_token() {
-  token_ = graph_.new_tensor(kFloat, {1});
-  graph_.leaf_op("aten::empty.memory_format",
-                 {Shape{1}, kNone, kNone, graph_.device_value(), false, kNone}, {token_});
-}
+void VectorRequest::make_token() { token_ = python_empty(graph_, kFloat, {1}, false); }
 
 Shape VectorRequest::times_batch(Shape amounts) const {
   for (std::int64_t& amount : amounts) amount *= batch_;
