@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "autograd_names.hpp"
+#include "build/emit/memory.hpp"
 #include "checkpoint_segments.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
@@ -259,16 +260,7 @@ class Checkpointing {
   // torch.cuda.set_rng_state() clones the state: seed and offset, in host memory.
   void set_random_state() {
     if (!builder_.pytorch().on_gpu()) return;
-    const Value bytes = scalar_type_code(DType::kUInt8);
-    const Value cpu = GraphBuilder::device_value(GraphBuilder::cpu());
-    const TensorRef state = builder_.new_tensor(DType::kUInt8, GraphBuilder::cpu(), {16});
-    const TensorRef clone = builder_.new_tensor(DType::kUInt8, GraphBuilder::cpu(), {16});
-    builder_.begin_op("aten::clone", {state, 0});
-    builder_.begin_op("aten::empty_like", {state, bytes, 0, cpu, kNone, 0});
-    builder_.leaf_op("aten::empty.memory_format", {Shape{16}, bytes, 0, cpu, kNone, 0}, {clone});
-    builder_.end_op({clone});
-    builder_.leaf_op("aten::copy_", {clone, state, false}, {clone});
-    builder_.end_op({clone});
+    clone(builder_, builder_.new_tensor(DType::kUInt8, GraphBuilder::cpu(), {16}));
   }
 
   void recompute(const Segment& segment, const Tensor& gradient, std::int64_t numbers) {

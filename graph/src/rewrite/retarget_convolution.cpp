@@ -142,15 +142,10 @@ void convolution_backward(Retargeter& rewrite, std::int32_t node) {
   const auto mask = rewrite.source().elements(inputs[10]);
   const TensorRef gradient = rewrite.input_tensor(node, 0);
   if (!graph.pytorch().before(2, 0)) {  // to the memory format that the library wants
-    graph.leaf_op("aten::to.dtype_layout", {gradient, kNone, kNone, kNone, kNone, false, false, 0},
-                  {gradient});
+    to_contiguous(graph, gradient);
   }
   if (mask.size() == 3 && mask[1].integer != 0) {
-    const TensorRef weight_gradient = rewrite.output_tensor(node, 1);
-    graph.leaf_op("aten::empty.memory_format",
-                  {graph.shape(weight_gradient), scalar_type_code(graph.dtype(weight_gradient)), 0,
-                   graph.device_value(), kNone, 0},
-                  {weight_gradient});
+    allocate(graph, rewrite.output_tensor(node, 1), {.order = true});
   }
   if (mask.size() == 3 && mask[2].integer != 0) {
     Shape axes = {0};

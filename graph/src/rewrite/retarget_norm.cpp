@@ -49,23 +49,20 @@ void batch_norm(Retargeter& rewrite, std::int32_t node) {
   const TensorRef mean = rewrite.output_tensor(node, 1), deviation = rewrite.output_tensor(node, 2);
   if (rewrite.amd()) {
     graph.begin_op("aten::miopen_batch_norm", std::move(inputs), sequence);
-    empty_into(graph, out, 0);
-    empty_into(graph, mean);
-    empty_into(graph, deviation);
+    allocate(graph, out, {.order = true});
+    allocate(graph, mean);
+    allocate(graph, deviation);
     graph.end_op({out, mean, deviation});
     return rewrite.rename_backward(sequence, "MiopenBatchNormBackward0");
   }
   graph.begin_op("aten::cudnn_batch_norm", std::move(inputs), sequence);
-  const Value dtype = scalar_type_code(graph.dtype(x));
-  graph.begin_op("aten::empty_like", {x, dtype, 0, graph.device_value(), kNone, 0});
-  empty_into(graph, out, 0);
-  graph.end_op({out});
+  allocate_like(graph, out, x);
   view_channels(graph, rewrite.input_tensor(node, kNormWeight), graph.shape(x).size());
-  empty_into(graph, mean);
-  empty_into(graph, deviation);
+  allocate(graph, mean);
+  allocate(graph, deviation);
   no_bytes(graph);  // workspace
   const TensorRef reserve = rewrite.output_tensor(node, 3);
-  empty_into(graph, reserve);
+  allocate(graph, reserve);
   graph.end_op({out, mean, deviation, reserve});
   rewrite.norm_reserves.insert_or_assign(sequence, reserve);
   rewrite.rename_backward(sequence, "CudnnBatchNormBackward0");
@@ -92,7 +89,7 @@ void batch_norm_backward(Retargeter& rewrite, std::int32_t node) {
   std::vector<Value> outputs;
   for (std::size_t i = 0; i < 3; ++i) {
     const TensorRef out = rewrite.output_tensor(node, i);
-    empty_into(graph, out, i == 0 ? Value(0) : Value(kNone));
+    allocate(graph, out, {.order = i == 0});
     outputs.push_back(out);
   }
   if (!rewrite.amd()) {

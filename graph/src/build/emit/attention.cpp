@@ -28,8 +28,7 @@ std::int64_t padded(std::int64_t size) {
 // State of the random numbers: on the host, as no stream is being captured.
 TensorRef random_state(GraphBuilder& graph) {
   const TensorRef made = graph.new_tensor(DType::kInt64, graph.cpu(), {});
-  graph.leaf_op("aten::empty.memory_format",
-                {Shape{}, scalar_type_code(DType::kInt64), kNone, kNone, kNone, kNone}, {made});
+  allocate(graph, made, {.layout = false, .device = false});
   return made;
 }
 

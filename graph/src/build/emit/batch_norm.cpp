@@ -13,25 +13,10 @@ struct SavedStatistics {
   TensorRef out, mean, deviation, reserve;
 };
 
-// at::empty with a memory format.
-TensorRef empty_dense(GraphBuilder& graph, TensorRef x) {
-  const TensorRef made = like(graph, x);
-  graph.leaf_op(
-      "aten::empty.memory_format",
-      {graph.shape(x), scalar_type_code(graph.dtype(x)), 0, graph.device_value(), kNone, 0},
-      {made});
-  return made;
-}
-
 TensorRef empty_like_dense(GraphBuilder& graph, TensorRef x) {
-  if (graph.pytorch().on_gpu()) {
-    graph.begin_op("aten::empty_like",
-                   {x, scalar_type_code(graph.dtype(x)), 0, graph.device_value(), kNone, 0});
-  } else {
-    graph.begin_op("aten::empty_like", {x, kNone, kNone, kNone, kNone, 0});
-  }
-  const TensorRef made = empty_dense(graph, x);
-  graph.end_op({made});
+  if (!graph.pytorch().on_gpu()) return empty_like_contiguous(graph, x);
+  const TensorRef made = like(graph, x);
+  allocate_like(graph, made, x);
   return made;
 }
 
@@ -87,7 +72,8 @@ std::vector<TensorRef> cudnn_backward(GraphBuilder& graph, TensorRef x, TensorRe
   graph.begin_op("aten::cudnn_batch_norm_backward",
                  {x, gradient, norm.weight, norm.mean, norm.variance, saved.mean, saved.deviation,
                   norm.epsilon, saved.reserve});
-  std::vector<TensorRef> made = {empty_dense(graph, x)};
+  std::vector<TensorRef> made = {like(graph, x)};
+  allocate(graph, made.front(), {.order = true});
   for (int i = 0; i < 2; ++i) made.push_back(empty(graph, DType::kFloat32, {channels}));
   view(graph, norm.weight, {1, channels, 1, 1});
   empty(graph, DType::kUInt8, {0});  // workspace

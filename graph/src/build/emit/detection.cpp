@@ -50,7 +50,7 @@ TensorRef binary_cross_entropy_with_scores(AutogradTape& tape, TensorRef scores,
   graph.begin_op("aten::binary_cross_entropy_with_logits",
                  {scores, target, kNone, kNone, kReduceMean}, tape.sequence());
   const TensorRef each = empty_like(graph, target);
-  graph.leaf_op("aten::fill_.Scalar", {each, 1}, {each});
+  fill(graph, each, 1);
   graph.leaf_op("aten::sub_.Tensor", {each, target, 1}, {each});
   graph.leaf_op("aten::mul_.Tensor", {each, scores}, {each});
   const TensorRef log_probability = like(graph, scores);
@@ -80,10 +80,7 @@ TensorRef smooth_l1_sum(AutogradTape& tape, TensorRef prediction, TensorRef targ
   const TensorRef loss = graph.new_tensor(graph.dtype(prediction), {});
   graph.begin_op("aten::smooth_l1_loss", {prediction, target, kReduceSum, beta}, tape.sequence());
   const TensorRef each = like(graph, prediction);
-  graph.leaf_op("aten::empty.memory_format",
-                {graph.shape(each), scalar_type_code(graph.dtype(each)), kNone,
-                 graph.device_value(), kNone, 0},
-                {each});
+  allocate(graph, each, {.layout = false, .order = true});
   graph.begin_op("aten::sum.IntList_out", {each, Shape{}, false, kNone, loss});
   as_strided(graph, loss, Shape(graph.shape(each).size(), 1), Shape(graph.shape(each).size(), 0));
   graph.end_op({loss});
@@ -111,15 +108,7 @@ TensorRef non_maximum_suppression(GraphBuilder& graph, TensorRef boxes, TensorRe
   graph.leaf_op("aten::index_select", {boxes, 0, order}, {like(graph, boxes)});
   const TensorRef mask = empty(graph, DType::kInt64, {count * words});
   const TensorRef on_host = graph.new_tensor(DType::kInt64, graph.cpu(), {count * words});
-  const Value cpu = GraphBuilder::device_value(graph.cpu());
-  const int dtype = scalar_type_code(DType::kInt64);
-  graph.begin_op("aten::to.dtype_layout", {mask, dtype, 0, cpu, false, false, false, kNone});
-  graph.begin_op("aten::_to_copy", {mask, dtype, 0, cpu, false, false, kNone});
-  graph.leaf_op("aten::empty_strided", {graph.shape(mask), Shape{1}, dtype, 0, cpu, false},
-                {on_host});
-  copy(graph, on_host, mask);
-  graph.end_op({on_host});
-  graph.end_op({on_host});
+  to(graph, mask, on_host, {.tensor = {.pinned = true}});
   const TensorRef rows = graph.new_tensor(DType::kInt64, {kept});
   graph.leaf_op("aten::index.Tensor", {order, std::vector<TensorRef>{rows}}, {out});
   graph.end_op({out});

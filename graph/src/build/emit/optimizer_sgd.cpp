@@ -26,7 +26,7 @@ void add_sparse_gpu(GraphBuilder& graph, TensorRef weight, TensorRef gradient, s
 void add_sparse_cpu(GraphBuilder& graph, TensorRef weight, TensorRef gradient,
                     std::int64_t entries) {
   graph.begin_op("aten::resize_as_", {weight, weight, kNone});
-  graph.leaf_op("aten::resize_", {weight, graph.shape(weight), kNone}, {weight});
+  resize_to(graph, weight, weight);
   graph.end_op({weight});
   graph.leaf_op("aten::_nnz", {gradient}, {entries});
   graph.leaf_op("aten::sparse_dim", {gradient}, {1});

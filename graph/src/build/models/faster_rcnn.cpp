@@ -161,7 +161,7 @@ class FasterRcnnBuilder {
     const std::int64_t count = graph_.shape(boxes)[0];
     const TensorRef number = graph_.new_tensor(DType::kFloat32, {count, 1});
     graph_.begin_op("aten::full_like", {boxes, 0, kNone, kNone, kNone, kNone, kNone});
-    graph_.leaf_op("aten::fill_.Scalar", {number, 0}, {number});
+    fill(graph_, number, 0);
     graph_.end_op({number});
     return cat(graph_, {number, boxes}, 1);
   }

@@ -77,10 +77,7 @@ class LlamaBuilder {
     rows = expand(tape_, unsqueeze(tape_, rows, 2), {1, head_width() / 2, 1});
     TensorRef columns = unsqueeze(tape_, index_all(tape_, places, 0), 1);
     columns = index_all(tape_, columns, 2);
-    const TensorRef real = graph_.new_tensor(DType::kFloat32, graph_.shape(columns));
-    graph_.leaf_op("aten::to.dtype",
-                   {columns, scalar_type_code(DType::kFloat32), false, false, kNone}, {real},
-                   tape_.sequence());
+    const TensorRef real = to_dtype_alone(graph_, columns, DType::kFloat32, tape_.sequence());
     const TensorRef angles = transpose(tape_, matmul(tape_, rows, real), 1, 2);
     const TensorRef twice = cat(tape_, {angles, angles}, -1);
     cosine_ = unary(graph_, "aten::cos", twice, tape_.sequence());

@@ -64,9 +64,7 @@ class OptBuilder {
 
   // Position of each token among those that are no padding, two rows on.
   TensorRef position_ids(TensorRef mask) {
-    const TensorRef whole = graph_.new_tensor(DType::kInt64, graph_.shape(mask));
-    graph_.leaf_op("aten::to.dtype", {mask, scalar_type_code(DType::kInt64), false, false, kNone},
-                   {whole}, tape_.sequence());
+    const TensorRef whole = to_dtype_alone(graph_, mask, DType::kInt64, tape_.sequence());
     const TensorRef counted = like(graph_, whole);
     graph_.leaf_op("aten::cumsum", {whole, 1, kNone}, {counted}, tape_.sequence());
     const TensorRef places = mul(tape_, counted, whole);
@@ -93,11 +91,16 @@ class OptBuilder {
     wide = expand(tape_, index_all(tape_, wide, 3), shape);
     to_same_dtype(graph_, wide, tape_.sequence());
     const TensorRef inverted = subtract_from(tape_, 1.0, wide);
+<<<<<<< HEAD
     const TensorRef padded = graph_.new_tensor(DType::kBool, shape);
     graph_.leaf_op("aten::to.dtype",
                    {inverted, scalar_type_code(DType::kBool), false, false, kNone}, {padded},
                    tape_.sequence());
     return add(tape_, masked_fill(tape_, inverted, padded, kLowestFloat), causal);
+=======
+    const TensorRef padded = to_dtype_alone(graph_, inverted, DType::kBool, tape_.sequence());
+    return add(tape_, masked_fill(tape_, inverted, padded, kLowest), causal);
+>>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
   }
 
   TensorRef scores(TensorRef tokens) {

@@ -120,7 +120,7 @@ class T5Builder {
     const TensorRef copied = clone(graph_, source, tape_.sequence());
     copy(graph_, slice(tape_, made, 1, 1, kSliceEnd), copied);
     const TensorRef first = select(tape_, made, 1, 0);
-    graph_.leaf_op("aten::fill_.Scalar", {first, 0}, {first}, tape_.sequence());
+    fill(graph_, first, 0, tape_.sequence());
     const TensorRef padded = graph_.new_tensor(DType::kBool, graph_.shape(made));
     graph_.leaf_op("aten::eq.Scalar", {made, kIgnoredLabel}, {padded}, tape_.sequence());
     graph_.leaf_op("aten::masked_fill_.Scalar", {made, padded, 0}, {made}, tape_.sequence());
@@ -139,10 +139,7 @@ class T5Builder {
       const Shape shape = {config_.batch, length, length};
       const TensorRef past = graph_.new_tensor(DType::kBool, {1, length, length});
       graph_.leaf_op("aten::le.Tensor", {wide, columns}, {past}, tape_.sequence());
-      const TensorRef seen = graph_.new_tensor(DType::kFloat32, {1, length, length});
-      graph_.leaf_op("aten::to.dtype",
-                     {past, scalar_type_code(DType::kFloat32), false, false, kNone}, {seen},
-                     tape_.sequence());
+      const TensorRef seen = to_dtype_alone(graph_, past, DType::kFloat32, tape_.sequence());
       const TensorRef each = unsqueeze(tape_, expand(tape_, seen, shape), 1);
       mask = mul(tape_, each, unsqueeze(tape_, unsqueeze(tape_, mask, 1), 2));
     } else {

@@ -58,9 +58,8 @@ class RandomBatch {
   void lengths(TensorRef all) {
     const std::int64_t count = graph_.numel(all), sequence = tape_.sequence();
     graph_.begin_op("aten::ones", {Shape{count}, 3, kNone, kCpu, false});
-    graph_.leaf_op("aten::empty.memory_format", {Shape{count}, 3, kNone, kCpu, false, kNone},
-                   {all});
-    graph_.leaf_op("aten::fill_.Scalar", {all, 1.0}, {all});
+    allocate(graph_, all, kFromPython);
+    fill(graph_, all, 1.0);
     graph_.end_op({all});
     for (std::size_t i = 0; i < shape_.lookups.size(); ++i) {
       const auto start = static_cast<std::int64_t>(i) * shape_.batch;
@@ -115,11 +114,8 @@ class RandomBatch {
       const TensorRef target = narrow(graph_, made, 0, start, count);
       start += count;
       if (graph_.dtype(part) == graph_.dtype(made)) continue;
-      const int code = scalar_type_code(graph_.dtype(part));
       const TensorRef cast = graph_.new_tensor(graph_.dtype(part), GraphBuilder::cpu(), {count});
-      graph_.begin_op("aten::empty_like", {target, code, 0, kCpu, kNone, 0});
-      graph_.leaf_op("aten::empty.memory_format", {Shape{count}, code, 0, kCpu, kNone, 0}, {cast});
-      graph_.end_op({cast});
+      allocate_like(graph_, cast, target);
       copy(graph_, target, cast);
     }
     graph_.end_op({made});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "build/emit/factory.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
 
@@ -177,11 +178,16 @@ IndexExchange::SentSizes IndexExchange::send_sizes() {
   }
   SentSizes sent;
   graph_.begin_label("## all2all_data:kjt splits ##");
+<<<<<<< HEAD
   sent.received = graph_.new_tensor(DType::kInt64, {world * kKinds});
   graph_.leaf_op("aten::empty.memory_format",
                  {Shape{world * kKinds}, 4, kNone, graph_.device_value(), false, kNone},
                  {sent.received});
   const TensorRef stacked = graph_.new_tensor(DType::kInt64, {world, kKinds});
+=======
+  sent.received = python_empty(graph_, kLong, {world * kKinds});
+  const TensorRef stacked = graph_.new_tensor(kLong, {world, kKinds});
+>>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
   graph_.begin_op("aten::stack", {sizes, 1});
   std::vector<TensorRef> columns;
   for (TensorRef x : sizes) columns.push_back(unsqueeze(graph_, x, 1));
@@ -227,9 +233,13 @@ void IndexExchange::send_jagged(const ShardingGroup& group, const Jagged& sent) 
 void IndexExchange::send_part(std::string_view label, TensorRef part, std::int64_t from_each,
                               const Shape& to_each) {
   const Shape from(static_cast<std::size_t>(config_.world_size), from_each);
+<<<<<<< HEAD
   const TensorRef received = graph_.new_tensor(DType::kInt32, {sum_of(from)});
   graph_.leaf_op("aten::empty.memory_format",
                  {Shape{sum_of(from)}, 3, kNone, graph_.device_value(), false, kNone}, {received});
+=======
+  const TensorRef received = python_empty(graph_, kInt, {sum_of(from)});
+>>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
   graph_.begin_label(label);
   ranks_.all_to_all(received, part, from, to_each);
   graph_.end_op();

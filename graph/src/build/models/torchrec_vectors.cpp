@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "build/emit/factory.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
 
@@ -26,6 +27,7 @@ TensorRef new_empty(GraphBuilder& graph, TensorRef pooled, const Shape& shape) {
 }  // namespace
 
 TensorRef VectorRequest::flat_buffer(std::int64_t elements) {
+<<<<<<< HEAD
   const TensorRef made = graph_.new_tensor(DType::kFloat32, {elements});
   graph_.leaf_op("aten::empty.memory_format",
                  {Shape{elements}, 6, kNone, graph_.device_value(), false, kNone}, {made});
@@ -37,6 +39,12 @@ void VectorRequest::make_token() {
   graph_.leaf_op("aten::empty.memory_format",
                  {Shape{1}, kNone, kNone, graph_.device_value(), false, kNone}, {token_});
 }
+=======
+  return python_empty(graph_, kFloat, {elements});
+}
+
+void VectorRequest::make_token() { token_ = python_empty(graph_, kFloat, {1}, false); }
+>>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
 
 Shape VectorRequest::times_batch(Shape amounts) const {
   for (std::int64_t& amount : amounts) amount *= batch_;
