@@ -113,6 +113,17 @@ std::optional<std::vector<std::int64_t>> parse_widths(const std::string& text) {
   return widths;
 }
 
+void add_widths(CLI::App& app, const std::string& name,
+                std::optional<std::vector<std::int64_t>>& widths, const std::string& help) {
+  const auto parse = [name, &widths](const std::string& text) {
+    widths = parse_widths(text);
+    if (!widths) {
+      throw CLI::ValidationError(name, "expected widths such as 512-256-64, found " + text);
+    }
+  };
+  app.add_option_function<std::string>(name, parse, help)->type_name("W-W-...");
+}
+
 void add_scale_host(CLI::App& app, double& scale) {
   app.add_option("--scale-host", scale, "Multiply the host's own time; above 1 is a slower host")
       ->check(between(1 / kMostHostScale, kMostHostScale))

@@ -45,6 +45,9 @@ std::string file_name(const std::string& path);
 
 /// "1024-512-64" as widths; nothing if the text is something else.
 std::optional<std::vector<std::int64_t>> parse_widths(const std::string& text);
+/// A flag that takes them.
+void add_widths(CLI::App& app, const std::string& name,
+                std::optional<std::vector<std::int64_t>>& widths, const std::string& help);
 
 /// Help of `--overheads` where it says what a prediction takes.
 inline const std::string kOverheadsHelp =

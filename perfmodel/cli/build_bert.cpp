@@ -22,7 +22,7 @@ const std::map<std::string, BertConfig::Head> kHeads = {
     {"classifier", BertConfig::Head::kClassifier},
     {"pretraining", BertConfig::Head::kPreTraining}};
 
-Result<void> execute(const CLI::App& app, const BertArguments& arguments) {
+Result<void> run_build_bert(const CLI::App& app, const BertArguments& arguments) {
   auto config = bert_preset(arguments.preset);
   if (!config) return Unexpected{config.error()};
   configure(arguments, *config);
@@ -41,7 +41,7 @@ Command build_bert_command(CLI::App& parent) {
   app->add_option("--head", arguments->head, "What stands on top")
       ->check(CLI::IsMember(kHeads))
       ->capture_default_str();
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] { return run_build_bert(*app, *arguments); }};
 }
 
 }  // namespace perfmodel::cli

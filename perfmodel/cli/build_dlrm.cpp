@@ -30,7 +30,7 @@ Result<DlrmConfig> configure(const DlrmArguments& arguments) {
   return config;
 }
 
-Result<void> execute(const CLI::App& app, const DlrmArguments& arguments) {
+Result<void> run_build_dlrm(const CLI::App& app, const DlrmArguments& arguments) {
   const auto config = configure(arguments);
   if (!config) return Unexpected{config.error()};
   const auto graph = build_dlrm(*config);
@@ -52,7 +52,7 @@ Result<void> execute(const CLI::App& app, const DlrmArguments& arguments) {
   return write_built_graph(app, arguments.build, *graph, facts);
 }
 
-void check(const CLI::App& app, const DlrmArguments& arguments) {
+void check_dlrm_flags(const CLI::App& app, const DlrmArguments& arguments) {
   if (!arguments.preset.empty()) return;
   for (const char* needed : {"--tables", "--bottom", "--top", "--batch"}) {
     if (app.count(needed) > 0) continue;
@@ -131,8 +131,8 @@ Command build_dlrm_command(CLI::App& parent) {
                       "Of tables that are not batched: offsets come in one tensor, or one each");
   arguments->add(*dlrm, "--name", &DlrmConfig::name, "Name of the model in the graph");
   add_build_options_but_optimizer(*dlrm, arguments->build);
-  dlrm->callback([dlrm, arguments] { check(*dlrm, *arguments); });
-  return {dlrm, [dlrm, arguments] { return execute(*dlrm, *arguments); }};
+  dlrm->callback([dlrm, arguments] { check_dlrm_flags(*dlrm, *arguments); });
+  return {dlrm, [dlrm, arguments] { return run_build_dlrm(*dlrm, *arguments); }};
 }
 
 }  // namespace perfmodel::cli

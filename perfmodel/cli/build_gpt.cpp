@@ -25,7 +25,7 @@ const std::map<std::string, GptConfig::Activation> kActivations = {
     {"relu", GptConfig::Activation::kRelu},
     {"silu", GptConfig::Activation::kSilu}};
 
-Result<void> execute(const CLI::App& app, const GptArguments& arguments) {
+Result<void> run_build_gpt(const CLI::App& app, const GptArguments& arguments) {
   auto config = gpt_preset(arguments.preset);
   if (!config) return Unexpected{config.error()};
   configure(arguments, *config);
@@ -64,7 +64,7 @@ Command build_gpt_command(CLI::App& parent) {
       "where the paper of GPT-3 says 24 heads of 128 and a width of 2,048. gpt3-175b is the "
       "paper's.\n"
       "All are written as HuggingFace's GPT2LMHeadModel.");
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] { return run_build_gpt(*app, *arguments); }};
 }
 
 }  // namespace perfmodel::cli

@@ -14,7 +14,7 @@ struct LlamaArguments : TransformerArguments {
   std::optional<std::int64_t> kv_heads;
 };
 
-Result<void> execute(const CLI::App& app, const LlamaArguments& arguments) {
+Result<void> run_build_llama(const CLI::App& app, const LlamaArguments& arguments) {
   auto config = llama_preset(arguments.preset);
   if (!config) return Unexpected{config.error()};
   configure(arguments, *config);
@@ -31,7 +31,7 @@ Command build_llama_command(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("llama", "One step of a Llama-like decoder");
   add_transformer_options(*app, *arguments, "llama-7b");
   app->add_option("--kv-heads", arguments->kv_heads, "Heads of keys and values")->type_name("N");
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] { return run_build_llama(*app, *arguments); }};
 }
 
 }  // namespace perfmodel::cli

@@ -9,7 +9,7 @@
 namespace perfmodel::cli {
 namespace {
 
-Result<void> execute(const CLI::App& app, const TransformerArguments& arguments) {
+Result<void> run_build_opt(const CLI::App& app, const TransformerArguments& arguments) {
   auto config = opt_preset(arguments.preset);
   if (!config) return Unexpected{config.error()};
   configure(arguments, *config);
@@ -24,7 +24,7 @@ Command build_opt_command(CLI::App& parent) {
   auto arguments = std::make_shared<TransformerArguments>();
   CLI::App* app = parent.add_subcommand("opt", "One step of an OPT");
   add_transformer_options(*app, *arguments, "opt-1.3b");
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] { return run_build_opt(*app, *arguments); }};
 }
 
 }  // namespace perfmodel::cli

@@ -15,7 +15,7 @@ struct T5Arguments : TransformerArguments {
   std::optional<bool> gated;
 };
 
-Result<void> execute(const CLI::App& app, const T5Arguments& arguments) {
+Result<void> run_build_t5(const CLI::App& app, const T5Arguments& arguments) {
   auto config = t5_preset(arguments.preset);
   if (!config) return Unexpected{config.error()};
   configure(arguments, *config);
@@ -47,7 +47,7 @@ Command build_t5_command(CLI::App& parent) {
   app->add_flag_function(
       "--gated,!--no-gated", [arguments](std::int64_t count) { arguments->gated = count > 0; },
       "Gated feed-forward layers and an output layer of its own");
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] { return run_build_t5(*app, *arguments); }};
 }
 
 }  // namespace perfmodel::cli

@@ -9,7 +9,7 @@
 namespace perfmodel::cli {
 namespace {
 
-Result<void> execute(const CLI::App& app, const TransformerArguments& arguments) {
+Result<void> run_build_torch_encoder(const CLI::App& app, const TransformerArguments& arguments) {
   TransformerConfig config;
   config.name = "torch-encoder";
   config.layers = 6;
@@ -29,7 +29,7 @@ Command build_torch_encoder_command(CLI::App& parent) {
   auto arguments = std::make_shared<TransformerArguments>();
   CLI::App* app = parent.add_subcommand("torch-encoder", "One step of nn.TransformerEncoderLayers");
   add_transformer_options(*app, *arguments, "");
-  return {app, [app, arguments] { return execute(*app, *arguments); }};
+  return {app, [app, arguments] { return run_build_torch_encoder(*app, *arguments); }};
 }
 
 }  // namespace perfmodel::cli

@@ -56,7 +56,7 @@ Result<TorchrecDlrmConfig> configure(const TorchrecArguments& arguments) {
   return config;
 }
 
-Result<void> execute(const CLI::App& app, const TorchrecArguments& arguments) {
+Result<void> run_build_torchrec(const CLI::App& app, const TorchrecArguments& arguments) {
   const auto config = configure(arguments);
   if (!config) return Unexpected{config.error()};
   const auto graph = build_torchrec_dlrm(*config);
@@ -81,18 +81,7 @@ Result<void> execute(const CLI::App& app, const TorchrecArguments& arguments) {
   return write_built_graph(app, arguments.build, *graph, facts);
 }
 
-void add_widths(CLI::App& app, const std::string& name,
-                std::optional<std::vector<std::int64_t>>& widths, const std::string& help) {
-  const auto parse = [name, &widths](const std::string& text) {
-    widths = parse_widths(text);
-    if (!widths) {
-      throw CLI::ValidationError(name, "expected widths such as 512-256-64, found " + text);
-    }
-  };
-  app.add_option_function<std::string>(name, parse, help)->type_name("W-W-...");
-}
-
-void check(const TorchrecArguments& arguments) {
+void check_torchrec_flags(const TorchrecArguments& arguments) {
   if (!arguments.preset.empty()) return;
   if (arguments.tables.empty() || !arguments.bottom || !arguments.top || !arguments.batch ||
       !arguments.world) {
@@ -121,8 +110,8 @@ Command build_torchrec_command(CLI::App& parent) {
   torchrec->add_option("--rank", arguments->rank, "The rank whose graph is made (0)")
       ->type_name("R");
   add_output_options(*torchrec, arguments->build);
-  torchrec->callback([arguments] { check(*arguments); });
-  return {torchrec, [torchrec, arguments] { return execute(*torchrec, *arguments); }};
+  torchrec->callback([arguments] { check_torchrec_flags(*arguments); });
+  return {torchrec, [torchrec, arguments] { return run_build_torchrec(*torchrec, *arguments); }};
 }
 
 }  // namespace perfmodel::cli

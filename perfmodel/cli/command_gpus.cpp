@@ -14,7 +14,7 @@
 namespace perfmodel::cli {
 namespace {
 
-struct Arguments {
+struct GpusArguments {
   std::string name;
   bool json = false;
 };
@@ -140,7 +140,7 @@ std::string details_text(const Gpu& gpu, bool bold) {
   return text + list.text();
 }
 
-Result<void> execute(const Arguments& arguments) {
+Result<void> run_gpus(const GpusArguments& arguments) {
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
   std::vector<Gpu> gpus;
@@ -166,12 +166,12 @@ Result<void> execute(const Arguments& arguments) {
 }  // namespace
 
 Command gpus_command(CLI::App& parent) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<GpusArguments>();
   CLI::App* app = parent.add_subcommand("gpus", "Known GPUs, or one of them in full");
   app->add_option("NAME", arguments->name, "Name, alias or title of a GPU, or a GPU file")
       ->type_name("");
   app->add_flag("--json", arguments->json, "Print one JSON document");
-  return {app, [arguments] { return execute(*arguments); }};
+  return {app, [arguments] { return run_gpus(*arguments); }};
 }
 
 }  // namespace perfmodel::cli

@@ -18,7 +18,7 @@
 namespace perfmodel::cli {
 namespace {
 
-struct Arguments {
+struct KernelsArguments {
   std::string queries, gpu, op, dtype, output, models = "learned";
   bool json = false;
 };
@@ -28,7 +28,7 @@ struct Priced {
   std::vector<Price> prices;  // one per row
 };
 
-Result<Priced> price_table(const Arguments& arguments) {
+Result<Priced> price_table(const KernelsArguments& arguments) {
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
   const auto models = choose_kernel_models(arguments.models);
@@ -135,7 +135,7 @@ Json names(const std::vector<Gpu>& gpus) {
   return list;
 }
 
-Json json_document(const Arguments& arguments, const Priced& priced) {
+Json json_document(const KernelsArguments& arguments, const Priced& priced) {
   Json json = document(schemas::kKernels);
   json.update({{"queries", file_name(arguments.queries)},
                {"models", arguments.models},
@@ -164,7 +164,7 @@ Json json_document(const Arguments& arguments, const Priced& priced) {
   return json;
 }
 
-std::string summary_text(const Arguments& arguments, const Priced& priced) {
+std::string summary_text(const KernelsArguments& arguments, const Priced& priced) {
   TextList list;
   list.row("prices", arguments.output);
   list.row("rows", grouped(priced.prices.size()));
@@ -176,7 +176,7 @@ std::string summary_text(const Arguments& arguments, const Priced& priced) {
   return "\n" + list.text();
 }
 
-Result<void> execute(const Arguments& arguments) {
+Result<void> run_kernels(const KernelsArguments& arguments) {
   const auto priced = price_table(arguments);
   if (!priced) return Unexpected{priced.error()};
   if (!arguments.json) {
@@ -199,7 +199,7 @@ Result<void> execute(const Arguments& arguments) {
 }  // namespace
 
 Command kernels_command(CLI::App& parent) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<KernelsArguments>();
   CLI::App* app =
       parent.add_subcommand("kernels", "Prices kernels in bulk, one per row of a table");
   app->add_option("QUERIES", arguments->queries,
@@ -218,7 +218,7 @@ Command kernels_command(CLI::App& parent) {
       ->type_name("FILE");
   add_models_option(*app, arguments->models);
   app->add_flag("--json", arguments->json, "Print one JSON document");
-  return {app, [arguments] { return execute(*arguments); }};
+  return {app, [arguments] { return run_kernels(*arguments); }};
 }
 
 }  // namespace perfmodel::cli

@@ -18,7 +18,7 @@
 namespace perfmodel::cli {
 namespace {
 
-struct Arguments {
+struct OverheadsArguments {
   std::vector<std::string> traces, graphs;
   std::string method = "context", scale_to, output, host;
   double profiler_cost_us = 0;
@@ -29,7 +29,7 @@ struct Arguments {
 };
 
 // File names without folders: the command says what was used, not where it lay.
-std::string command_line(const Arguments& arguments) {
+std::string command_line(const OverheadsArguments& arguments) {
   std::string text = "perfpredict overheads";
   if (arguments.pool) text += " --pool";
   if (!arguments.host.empty()) text += " --host " + arguments.host;
@@ -48,7 +48,7 @@ std::string command_line(const Arguments& arguments) {
   return text;
 }
 
-Result<OverheadTable> extract(const Arguments& arguments) {
+Result<OverheadTable> extract(const OverheadsArguments& arguments) {
   const auto method = parse_overhead_method(arguments.method);
   if (!method) return Unexpected{method.error()};
   auto traces = read_trace_files(arguments.traces, arguments.reading);
@@ -83,7 +83,7 @@ Result<OverheadTable> extract(const Arguments& arguments) {
 }
 
 // The positional files are tables of one program each.
-Result<OverheadTable> pool(const Arguments& arguments) {
+Result<OverheadTable> pool(const OverheadsArguments& arguments) {
   std::deque<OverheadTable> tables;
   std::vector<PoolMember> members;
   for (const std::string& file : arguments.traces) {
@@ -131,7 +131,8 @@ OverheadStats over_all(const std::map<std::string, OverheadStats>& figures) {
   return all;
 }
 
-std::string overheads_text(const OverheadTable& table, const Arguments& arguments, bool bold) {
+std::string overheads_text(const OverheadTable& table, const OverheadsArguments& arguments,
+                           bool bold) {
   TextList head;
   head.row("GPU", table.gpu.empty() ? "not named" : table.gpu);
   head.row("method", std::string(to_string(table.method)));
@@ -209,7 +210,7 @@ std::string overheads_text(const OverheadTable& table, const Arguments& argument
   return text;
 }
 
-Result<void> execute(const Arguments& arguments) {
+Result<void> run_overheads(const OverheadsArguments& arguments) {
   auto table = arguments.pool ? pool(arguments) : extract(arguments);
   if (!table) return Unexpected{table.error()};
   if (!arguments.scale_to.empty()) {
@@ -222,7 +223,7 @@ Result<void> execute(const Arguments& arguments) {
   return print_report(overheads_text(*table, arguments, bold_allowed()));
 }
 
-void check_counts(const Arguments& arguments) {
+void check_counts(const OverheadsArguments& arguments) {
   if (arguments.traces.empty()) throw CLI::RequiredError("TRACE");
   if (!arguments.graphs.empty() && arguments.graphs.size() != arguments.traces.size()) {
     throw CLI::ValidationError(
@@ -234,7 +235,7 @@ void check_counts(const Arguments& arguments) {
 }  // namespace
 
 Command overheads_command(CLI::App& parent) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<OverheadsArguments>();
   CLI::App* app = parent.add_subcommand(
       "overheads", "Learn the host overheads T1-T5, TX and launches from traces");
   app->add_option("TRACE", arguments->traces, "Kineto traces (.json or .json.gz)")->type_name("");
@@ -274,7 +275,7 @@ Command overheads_command(CLI::App& parent) {
     return_swallowed(arguments->traces, arguments->graphs, arguments->graphs.size() / 2);
     check_counts(*arguments);
   });
-  return {app, [arguments] { return execute(*arguments); }};
+  return {app, [arguments] { return run_overheads(*arguments); }};
 }
 
 }  // namespace perfmodel::cli

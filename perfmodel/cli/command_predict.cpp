@@ -22,7 +22,7 @@
 namespace perfmodel::cli {
 namespace {
 
-struct Arguments {
+struct PredictArguments {
   std::vector<std::string> graphs, overheads, kernel_times;
   std::string gpu, use = "all", models = "learned", timeline;
   std::int64_t world = 0;
@@ -50,7 +50,7 @@ constexpr const char* kIterationsRule =
 
 class Run {
  public:
-  explicit Run(const Arguments& arguments) : arguments_(arguments) {}
+  explicit Run(const PredictArguments& arguments) : arguments_(arguments) {}
 
   Result<PredictionReport> run() {
     auto data = find_data_folder();
@@ -298,7 +298,7 @@ class Run {
     }
   }
 
-  const Arguments& arguments_;
+  const PredictArguments& arguments_;
   PredictionReport report_;
   ChosenKernelModels chosen_;
   KernelModels models_;
@@ -318,7 +318,7 @@ void check_one_gpu(const std::string& gpu) {
       "--gpu", "expected one GPU, found several: `whatif GRAPH --gpus " + gpu + "` compares them");
 }
 
-void check_counts(Arguments& arguments) {
+void check_counts(PredictArguments& arguments) {
   check_one_gpu(arguments.gpu);
   const std::size_t graphs = arguments.graphs.size();
   if (graphs == 0) throw CLI::RequiredError("GRAPH");
@@ -348,7 +348,7 @@ void check_counts(Arguments& arguments) {
   }
 }
 
-Result<void> execute(const Arguments& arguments) {
+Result<void> run_predict(const PredictArguments& arguments) {
   auto report = Run(arguments).run();
   if (!report) return Unexpected{report.error()};
   if (!arguments.timeline.empty()) {
@@ -380,7 +380,7 @@ Result<void> execute(const Arguments& arguments) {
 }  // namespace
 
 Command predict_command(CLI::App& parent) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<PredictArguments>();
   CLI::App* app = parent.add_subcommand("predict", "Per-batch time of a graph on a GPU, and why");
   app->add_option("GRAPH", arguments->graphs,
                   "Execution graphs (PyTorch ET, .json or .json.gz); several are ranks of one job")
@@ -465,7 +465,7 @@ Command predict_command(CLI::App& parent) {
     return_swallowed(arguments->graphs, times_or_tables, 1);
     check_counts(*arguments);
   });
-  return {app, [arguments] { return execute(*arguments); }};
+  return {app, [arguments] { return run_predict(*arguments); }};
 }
 
 }  // namespace perfmodel::cli

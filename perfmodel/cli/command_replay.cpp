@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kMostScale = 1e6;
 
-struct Arguments {
+struct ReplayArguments {
   std::vector<std::string> traces, graphs;
   std::string timeline, chakra;
   ReplayOptions options;
@@ -294,7 +294,7 @@ bool is_chakra(const std::string& file) {
   return file.ends_with(".et") || file.ends_with(".et.gz");
 }
 
-Result<Replay> replay_chakra_files(const Arguments& arguments) {
+Result<Replay> replay_chakra_files(const ReplayArguments& arguments) {
   if (!arguments.timeline.empty() || !arguments.chakra.empty() || !arguments.graphs.empty()) {
     return fail(ErrorCode::kImpossible,
                 "expected Kineto traces for --timeline, --chakra and --graph, found Chakra traces");
@@ -314,7 +314,7 @@ Result<Replay> replay_chakra_files(const Arguments& arguments) {
   return made;
 }
 
-Result<Replay> replay_files(const Arguments& arguments) {
+Result<Replay> replay_files(const ReplayArguments& arguments) {
   if (auto once = all_different(arguments.traces); !once) return Unexpected{once.error()};
   const auto chakra = std::find_if(arguments.traces.begin(), arguments.traces.end(), is_chakra);
   const auto other = std::find_if_not(arguments.traces.begin(), arguments.traces.end(), is_chakra);
@@ -342,7 +342,7 @@ Result<Replay> replay_files(const Arguments& arguments) {
   return replay(*traces, options);
 }
 
-Result<void> execute(const Arguments& arguments) {
+Result<void> run_replay(const ReplayArguments& arguments) {
   const auto made = replay_files(arguments);
   if (!made) return Unexpected{made.error()};
   if (made->timeline) {
@@ -358,7 +358,7 @@ Result<void> execute(const Arguments& arguments) {
 }  // namespace
 
 Command replay_command(CLI::App& parent) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ReplayArguments>();
   CLI::App* app = parent.add_subcommand(
       "replay", "Schedule traces again from their own durations, with waits as edges");
   app->add_option("TRACE", arguments->traces,
@@ -407,7 +407,7 @@ Command replay_command(CLI::App& parent) {
       ->type_name("N");
   add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");
-  return {app, [arguments] { return execute(*arguments); }};
+  return {app, [arguments] { return run_replay(*arguments); }};
 }
 
 }  // namespace perfmodel::cli

@@ -86,7 +86,7 @@ std::string to_lines(const RewriteArguments& arguments, const ExecutionGraph& gr
   return text;
 }
 
-Result<void> execute(const RewriteArguments& arguments) {
+Result<void> run_rewrite(const RewriteArguments& arguments) {
   auto source = read_graph_file(arguments.graph, arguments.reading);
   if (!source) return Unexpected{source.error()};
   std::vector<Step> steps;
@@ -116,7 +116,7 @@ Command rewrite_command(CLI::App& parent) {
   add_reading(*rewrite, arguments->reading);
   rewrite->add_flag("--json", arguments->json, "Print a summary as one JSON document");
   rewrite->footer("Rewrites are applied in the order of the flags, which may be repeated.");
-  return {rewrite, [arguments] { return execute(*arguments); }};
+  return {rewrite, [arguments] { return run_rewrite(*arguments); }};
 }
 
 }  // namespace perfmodel::cli

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kStoppedAtOnce = 1;
 
-struct Arguments {
+struct ServeArguments {
   PredictorConfig config;
   std::string overheads, socket, files;
   serve::ServiceOptions service;
@@ -51,7 +51,7 @@ void stop_on_signals(serve::Server& server, const std::string& socket) {
   }
 }
 
-Result<void> execute(Arguments& arguments) {
+Result<void> run_serve(ServeArguments& arguments) {
   if (!arguments.files.empty() && !std::filesystem::is_directory(arguments.files)) {
     return Unexpected{Error{.code = ErrorCode::kIo,
                             .message = "expected a folder for --allow-files, found none",
@@ -77,7 +77,7 @@ Result<void> execute(Arguments& arguments) {
 }  // namespace
 
 Command serve_command(CLI::App& parent) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ServeArguments>();
   CLI::App* app = parent.add_subcommand(
       "serve", "Answers questions, one JSON object per line, on standard input or a socket");
   app->add_option("--socket", arguments->socket,
@@ -123,7 +123,7 @@ Command serve_command(CLI::App& parent) {
       ->check(between(0, 1 << 26))
       ->capture_default_str();
   add_models_option(*app, arguments->config.models);
-  return {app, [arguments] { return execute(*arguments); }};
+  return {app, [arguments] { return run_serve(*arguments); }};
 }
 
 }  // namespace perfmodel::cli

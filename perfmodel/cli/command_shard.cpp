@@ -8,7 +8,7 @@
 #include "arguments.hpp"
 #include "base/plain_text.hpp"
 #include "command.hpp"
-#include "perfmodel/detail/output_file.hpp"
+#include "output.hpp"
 #include "shard_export.hpp"
 #include "shard_plans.hpp"
 #include "shard_sweep.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 using namespace sharding;
 
-struct Arguments {
+struct ShardCommandArguments {
   ShardArguments study;
   std::vector<std::string> plans;
   std::string plot, output, format = "torchrec";
@@ -27,24 +27,17 @@ struct Arguments {
   SweepArguments sweep;
 };
 
-Result<void> write(const std::string& file, const std::string& text) {
-  auto out = OutputFile::create(file);
-  if (!out) return Unexpected{out.error()};
-  out->write(text);
-  return out->commit();
-}
-
-Result<void> put_out(const ShardReport& report, const Arguments& arguments) {
+Result<void> put_out(const ShardReport& report, const ShardCommandArguments& arguments) {
   if (!arguments.plot.empty()) {
     const auto svg = shard_svg(report);
     if (!svg) return Unexpected{svg.error()};
-    if (auto written = write(arguments.plot, *svg); !written) return written;
+    if (auto written = write_file(arguments.plot, *svg); !written) return written;
   }
   if (arguments.study.json) return print_document(shard_json(report));
   return print_report(shard_text(report, bold_allowed()));
 }
 
-Result<void> rank(const Arguments& arguments) {
+Result<void> rank(const ShardCommandArguments& arguments) {
   const auto loaded = load_study(arguments.study);
   if (!loaded) return Unexpected{loaded.error()};
   auto report = search_for_plans(*loaded, arguments.study, arguments.top);
@@ -65,7 +58,7 @@ Result<void> rank(const Arguments& arguments) {
 }
 
 Result<std::vector<NamedPlacements>> given_plans(const LoadedStudy& loaded,
-                                                 const Arguments& arguments) {
+                                                 const ShardCommandArguments& arguments) {
   std::vector<NamedPlacements> plans;
   for (const std::string& file : arguments.plans) {
     auto placements = load_plan(file, loaded);
@@ -75,7 +68,7 @@ Result<std::vector<NamedPlacements>> given_plans(const LoadedStudy& loaded,
   return plans;
 }
 
-Result<void> eval(const Arguments& arguments) {
+Result<void> eval(const ShardCommandArguments& arguments) {
   const auto loaded = load_study(arguments.study);
   if (!loaded) return Unexpected{loaded.error()};
   const auto plans = given_plans(*loaded, arguments);
@@ -103,7 +96,7 @@ std::string differences(const ShardReport& report, bool bold) {
   return table.text(bold);
 }
 
-Result<void> compare(const Arguments& arguments) {
+Result<void> compare(const ShardCommandArguments& arguments) {
   const auto loaded = load_study(arguments.study);
   if (!loaded) return Unexpected{loaded.error()};
   auto plans = given_plans(*loaded, arguments);
@@ -124,7 +117,7 @@ Result<void> compare(const Arguments& arguments) {
                       differences(*report, bold));
 }
 
-Result<void> export_command(const Arguments& arguments) {
+Result<void> export_command(const ShardCommandArguments& arguments) {
   const auto loaded = load_study(arguments.study);
   if (!loaded) return Unexpected{loaded.error()};
   std::vector<TablePlacement> placements;
@@ -140,16 +133,16 @@ Result<void> export_command(const Arguments& arguments) {
   return export_plan(*loaded, placements, arguments.format, arguments.output);
 }
 
-Result<void> sweep(const Arguments& arguments) {
+Result<void> sweep(const ShardCommandArguments& arguments) {
   return run_sweep(arguments.study, arguments.sweep, arguments.plans);
 }
 
-void add_plot(CLI::App& app, Arguments& arguments) {
+void add_plot(CLI::App& app, ShardCommandArguments& arguments) {
   app.add_option("--plot", arguments.plot, "Write load and memory of every GPU as SVG")
       ->type_name("FILE");
 }
 
-void add_plans(CLI::App& app, Arguments& arguments, int least, int most) {
+void add_plans(CLI::App& app, ShardCommandArguments& arguments, int least, int most) {
   auto* option =
       app.add_option("--plan", arguments.plans, "Plan of TorchRec (JSON) or HugeCTR (shard_matrix)")
           ->type_name("FILE");
@@ -157,7 +150,7 @@ void add_plans(CLI::App& app, Arguments& arguments, int least, int most) {
   option->expected(std::max(1, least), most);
 }
 
-void add_format(CLI::App& app, Arguments& arguments) {
+void add_format(CLI::App& app, ShardCommandArguments& arguments) {
   app.add_option("--format", arguments.format,
                  "torchrec, hugectr, hugectr-nodes, csv, or graphs (one per GPU, for predict)")
       ->check(CLI::IsMember({"torchrec", "hugectr", "hugectr-nodes", "csv", "graphs"}))
@@ -165,12 +158,12 @@ void add_format(CLI::App& app, Arguments& arguments) {
 }
 
 // The callback of a parent runs too: only the innermost command that was named counts.
-using Action = Result<void> (*)(const Arguments&);
+using Action = Result<void> (*)(const ShardCommandArguments&);
 
 }  // namespace
 
 Command shard_command(CLI::App& parent) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ShardCommandArguments>();
   auto action = std::make_shared<Action>(rank);
   CLI::App* app = parent.add_subcommand(
       "shard", "How to shard embedding tables over GPUs: time per batch, memory, what limits");

@@ -27,7 +27,7 @@ namespace {
 using sweep::SweepOptions;
 using sweep::SweepReport;
 
-struct Arguments {
+struct SweepCommandArguments {
   std::string spec, output;
   std::optional<std::size_t> threads;
   std::size_t shard = 0, shards = 1;
@@ -96,7 +96,7 @@ std::vector<std::string> warnings_of(const sweep::SweepSpec& spec) {
 }
 
 std::string report_text(const SweepReport& report, const std::vector<std::string>& warnings,
-                        const Arguments& arguments) {
+                        const SweepCommandArguments& arguments) {
   TextList list;
   for (const std::string& warning : warnings) list.row("warning", warning);
   list.row("rows", fmt::format("{} in {}", grouped(report.rows), counted(report.chunks, "chunk")));
@@ -136,7 +136,7 @@ std::string report_text(const SweepReport& report, const std::vector<std::string
 }
 
 Json report_json(const SweepReport& report, const std::vector<std::string>& warnings,
-                 const Arguments& arguments) {
+                 const SweepCommandArguments& arguments) {
   Json json = document(schemas::kSweepReport);
   json.update({{"rows", report.rows},
                {"chunks", report.chunks},
@@ -156,7 +156,7 @@ Json report_json(const SweepReport& report, const std::vector<std::string>& warn
 }
 
 Result<void> say(const SweepReport& report, const std::vector<std::string>& warnings,
-                 const Arguments& arguments) {
+                 const SweepCommandArguments& arguments) {
   if (report.stopped && !report.merged) {
     return fail(ErrorCode::kCancelled,
                 fmt::format("stopped with {} of {} rows finished: the same command goes on from "
@@ -167,7 +167,7 @@ Result<void> say(const SweepReport& report, const std::vector<std::string>& warn
   return print_report(report_text(report, warnings, arguments));
 }
 
-Result<void> execute(const Arguments& arguments) {
+Result<void> run_sweep_command(const SweepCommandArguments& arguments) {
   auto team = open_team();
   if (!team) return Unexpected{team.error()};
   const bool leads = !*team || (*team)->rank() == 0;
@@ -204,7 +204,7 @@ Result<void> execute(const Arguments& arguments) {
 }
 
 // "2/4": the second of four.
-void parse_shard(const std::string& text, Arguments& arguments) {
+void parse_shard(const std::string& text, SweepCommandArguments& arguments) {
   std::size_t number = 0, count = 0;
   const char* end = text.data() + text.size();
   auto [slash, problem] = std::from_chars(text.data(), end, number);
@@ -220,7 +220,7 @@ void parse_shard(const std::string& text, Arguments& arguments) {
   arguments.shards = count;
 }
 
-void check(const Arguments& arguments) {
+void check_sweep_flags(const SweepCommandArguments& arguments) {
   const std::string& name = arguments.output;
   if (name.ends_with(".csv") || name.ends_with(".csv.gz")) return;
   throw CLI::ValidationError("--output",
@@ -230,7 +230,7 @@ void check(const Arguments& arguments) {
 }  // namespace
 
 Command sweep_command(CLI::App& parent) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SweepCommandArguments>();
   CLI::App* app = parent.add_subcommand(
       "sweep",
       "Predict graphs x rewrites x GPUs x topologies x strategies; goes on where it was "
@@ -264,8 +264,8 @@ Command sweep_command(CLI::App& parent) {
       "table is written when none is missing. `mpirun -n N perfpredict sweep ...` divides the work "
       "among\n"
       "N processes.");
-  app->callback([arguments] { check(*arguments); });
-  return {app, [arguments] { return execute(*arguments); }};
+  app->callback([arguments] { check_sweep_flags(*arguments); });
+  return {app, [arguments] { return run_sweep_command(*arguments); }};
 }
 
 }  // namespace perfmodel::cli

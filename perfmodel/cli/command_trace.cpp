@@ -14,7 +14,7 @@
 namespace perfmodel::cli {
 namespace {
 
-struct Arguments {
+struct TraceArguments {
   std::string trace;
   Window iterations;
   ReadOptions reading;
@@ -133,7 +133,7 @@ std::string trace_text(const TraceReport& report, std::size_t top, bool bold) {
   return text;
 }
 
-Result<void> execute(const Arguments& arguments) {
+Result<void> run_trace(const TraceArguments& arguments) {
   const auto trace = read_trace_file(arguments.trace, arguments.reading);
   if (!trace) return Unexpected{trace.error()};
   const auto content = report(*trace, arguments.iterations);
@@ -145,7 +145,7 @@ Result<void> execute(const Arguments& arguments) {
 }  // namespace
 
 Command trace_command(CLI::App& parent) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TraceArguments>();
   CLI::App* app = parent.add_subcommand("trace", "What a Kineto trace contains");
   app->add_option("TRACE", arguments->trace, "Kineto trace (.json or .json.gz)")
       ->type_name("")
@@ -158,7 +158,7 @@ Command trace_command(CLI::App& parent) {
       ->type_name("N");
   add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");
-  return {app, [arguments] { return execute(*arguments); }};
+  return {app, [arguments] { return run_trace(*arguments); }};
 }
 
 }  // namespace perfmodel::cli

@@ -261,13 +261,6 @@ Json report_json(const training::TrainReport& report, std::string file) {
   return json;
 }
 
-Result<void> write_file(const std::filesystem::path& file, const std::string& text) {
-  auto output = OutputFile::create(file);
-  if (!output) return Unexpected{output.error()};
-  output->write(text);
-  return output->commit();
-}
-
 std::vector<TimeGroup> groups_by(const std::vector<std::string>& names,
                                  const Validation& validation) {
   std::vector<TimeGroup> groups;

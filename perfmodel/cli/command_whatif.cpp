@@ -9,10 +9,10 @@
 #include "base/progress_bar.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
+#include "output.hpp"
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
-#include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "perfmodel/what_if.hpp"
@@ -31,7 +31,7 @@ struct Axis {
   std::vector<std::string> values;
 };
 
-struct Arguments {
+struct WhatIfArguments {
   std::string graph, gpu, overheads, models = "learned", topology, csv, plot;
   std::vector<std::string> gpus;
   std::vector<Axis> axes;  // in the order of the command line
@@ -122,7 +122,7 @@ void warn_of_hosts(const std::vector<ChosenOverheads>& tables, WhatIfReport& rep
                    fmt::join(files, ", ")));
 }
 
-Result<void> load_targets(const Arguments& arguments, Loaded& loaded, WhatIfReport& report) {
+Result<void> load_targets(const WhatIfArguments& arguments, Loaded& loaded, WhatIfReport& report) {
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
   std::vector<std::string> names = arguments.gpus;
@@ -159,7 +159,8 @@ Result<void> load_targets(const Arguments& arguments, Loaded& loaded, WhatIfRepo
   return {};
 }
 
-Result<void> answer(const ExecutionGraph& graph, const Arguments& arguments, WhatIfReport& report) {
+Result<void> answer(const ExecutionGraph& graph, const WhatIfArguments& arguments,
+                    WhatIfReport& report) {
   ProgressBar bar("what if", report.variants.size());
   report.answers = what_if(
       graph, report.variants, report.targets,
@@ -176,14 +177,7 @@ Result<void> answer(const ExecutionGraph& graph, const Arguments& arguments, Wha
   return {};
 }
 
-Result<void> write(const std::string& file, const std::string& text) {
-  auto out = OutputFile::create(file);
-  if (!out) return Unexpected{out.error()};
-  out->write(text);
-  return out->commit();
-}
-
-Result<void> execute(const Arguments& arguments) {
+Result<void> run_whatif(const WhatIfArguments& arguments) {
   WhatIfReport report{.graph_file = file_name(arguments.graph), .models = arguments.models};
   if (auto crossed = cross(arguments.axes, report); !crossed) return crossed;
   auto models = choose_kernel_models(arguments.models);
@@ -199,10 +193,10 @@ Result<void> execute(const Arguments& arguments) {
   if (!arguments.plot.empty()) {
     auto svg = what_if_svg(report);
     if (!svg) return Unexpected{svg.error()};
-    if (auto written = write(arguments.plot, *svg); !written) return written;
+    if (auto written = write_file(arguments.plot, *svg); !written) return written;
   }
   if (!arguments.csv.empty()) {
-    if (auto written = write(arguments.csv, what_if_csv(report)); !written) return written;
+    if (auto written = write_file(arguments.csv, what_if_csv(report)); !written) return written;
   }
   if (arguments.json) return print_document(what_if_json(report));
   return print_report(what_if_text(report, bold_allowed()));
@@ -239,7 +233,7 @@ void add_axes(CLI::App& app, std::vector<Axis>& axes) {
   }
 }
 
-void check(const Arguments& arguments) {
+void check_whatif_flags(const WhatIfArguments& arguments) {
   if (arguments.gpu.empty() && arguments.gpus.empty()) {
     throw CLI::RequiredError("--gpu or --gpus");
   }
@@ -256,7 +250,7 @@ void check(const Arguments& arguments) {
 }  // namespace
 
 Command whatif_command(CLI::App& parent) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<WhatIfArguments>();
   CLI::App* app = parent.add_subcommand(
       "whatif", "Cross rewrites of a graph with GPUs: throughput, speed-up, what bounds each");
   app->add_option("graph", arguments->graph, "Execution graph to start from")
@@ -291,8 +285,8 @@ Command whatif_command(CLI::App& parent) {
       "Every rewrite flag takes a list; all combinations are predicted, behind the graph as it is\n"
       "(the baseline). \"same\" in a list leaves that property alone. Rewrites are applied in the\n"
       "order of the flags.");
-  app->callback([arguments] { check(*arguments); });
-  return {app, [arguments] { return execute(*arguments); }};
+  app->callback([arguments] { check_whatif_flags(*arguments); });
+  return {app, [arguments] { return run_whatif(*arguments); }};
 }
 
 }  // namespace perfmodel::cli

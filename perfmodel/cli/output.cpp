@@ -41,12 +41,15 @@ Result<void> print(std::string_view text) {
 
 Result<void> print_document(const Json& document) { return print(to_text(document)); }
 
-Result<void> print_or_write(std::string_view text, const std::string& file) {
-  if (file.empty()) return print(text);
+Result<void> write_file(const std::filesystem::path& file, std::string_view text) {
   auto out = OutputFile::create(file);
   if (!out) return Unexpected{out.error()};
   out->write(text);
   return out->commit();
+}
+
+Result<void> print_or_write(std::string_view text, const std::string& file) {
+  return file.empty() ? print(text) : write_file(file, text);
 }
 
 Result<void> print_report(std::string_view text) {

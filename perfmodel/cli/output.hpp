@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -25,7 +26,10 @@ std::string to_text(const Json& document);
 Result<void> print(std::string_view text);
 Result<void> print_document(const Json& document);
 
-/// Writes to a file, whole or not at all; to stdout where none is named.
+/// Whole or not at all.
+Result<void> write_file(const std::filesystem::path& file, std::string_view text);
+
+/// Writes to a file; to stdout where none is named.
 Result<void> print_or_write(std::string_view text, const std::string& file);
 
 /// For readers: the last line names the program and its version.

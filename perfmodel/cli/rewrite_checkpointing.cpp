@@ -9,7 +9,7 @@ namespace perfmodel::cli {
 namespace {
 
 // A number is layers per segment, anything else the name of a region.
-Result<Rewrite> parse(const std::string& text) {
+Result<Rewrite> parse_checkpointing(const std::string& text) {
   CheckpointOptions options;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), options.every);
   const bool is_number = end == text.data() + text.size() && !text.empty();
@@ -32,7 +32,7 @@ RewriteOption checkpoint_option() {
               "torch.utils.checkpoint around every so many repeated layers (0: the square root of "
               "their number), or around regions whose name contains LABEL",
           .for_build = true,
-          .parse = parse};
+          .parse = parse_checkpointing};
 }
 
 }  // namespace perfmodel::cli

@@ -32,7 +32,7 @@ bool read_mebibytes(std::string_view text, std::int64_t& bytes) {
 }
 
 // "8", "8,cap=50,views"
-Result<DataParallelRewrite> parse(std::string_view text) {
+Result<DataParallelRewrite> parse_data_parallel(std::string_view text) {
   DataParallelRewrite rewrite;
   std::string_view rest = text;
   for (bool first = true; first || !rest.empty(); first = false) {
@@ -64,7 +64,7 @@ RewriteOption data_parallel_option() {
               "views of the buckets, broadcasts of buffers",
           .for_build = true,
           .parse = [](const std::string& text) -> Result<Rewrite> {
-            const auto rewrite = parse(text);
+            const auto rewrite = parse_data_parallel(text);
             if (!rewrite) return Unexpected{rewrite.error()};
             return [rewrite = *rewrite](const ExecutionGraph& graph) {
               return rewrite_data_parallel(graph, rewrite);

@@ -8,7 +8,7 @@
 namespace perfmodel::cli {
 namespace {
 
-Result<Rewrite> parse(const std::string& text) {
+Result<Rewrite> parse_index_skew(const std::string& text) {
   double exponent = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), exponent);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
@@ -24,7 +24,7 @@ RewriteOption index_skew_option() {
           .value = "S",
           .help = "Indices of embedding tables follow Zipf's law with this exponent (0: uniform)",
           .for_build = true,
-          .parse = parse};
+          .parse = parse_index_skew};
 }
 
 }  // namespace perfmodel::cli

@@ -24,7 +24,7 @@ const std::map<std::string, Implementation, std::less<>> kImplementations = {
     {"fused", Implementation::kFused}};
 
 // "adam", "fused" or "adam/fused".
-Result<OptimizerRewrite> parse(std::string_view text) {
+Result<OptimizerRewrite> parse_optimizer(std::string_view text) {
   OptimizerRewrite rewrite;
   const auto slash = text.find('/');
   const std::string_view first = text.substr(0, slash);
@@ -52,7 +52,7 @@ RewriteOption optimizer_option() {
               "Another optimizer (sgd, momentum, adagrad, adam, adamw), another way to walk the "
               "parameters (loop, foreach, fused), or both: adam/fused",
           .parse = [](const std::string& text) -> Result<Rewrite> {
-            const auto rewrite = parse(text);
+            const auto rewrite = parse_optimizer(text);
             if (!rewrite) return Unexpected{rewrite.error()};
             return [rewrite = *rewrite](const ExecutionGraph& graph) {
               return rewrite_optimizer(graph, rewrite);

@@ -6,7 +6,7 @@
 namespace perfmodel::cli {
 namespace {
 
-Result<Rewrite> parse(const std::string& text) {
+Result<Rewrite> parse_precision(const std::string& text) {
   using Precision = PrecisionOptions::Precision;
   PrecisionOptions options;
   if (text == "fp32") {
@@ -34,7 +34,7 @@ RewriteOption precision_option() {
               "Matrix products in TF32, or torch.autocast around the forward pass; scaled: with "
               "a GradScaler",
           .for_build = true,
-          .parse = parse};
+          .parse = parse_precision};
 }
 
 }  // namespace perfmodel::cli

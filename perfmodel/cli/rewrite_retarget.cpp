@@ -30,7 +30,7 @@ bool choose(const Choices& choices, std::string_view name, Choice& chosen) {
   return false;
 }
 
-Result<Rewrite> parse(const std::string& text) {
+Result<Rewrite> parse_retarget(const std::string& text) {
   RetargetOptions options;
   const std::string_view all = text;
   const std::size_t comma = all.find(',');
@@ -56,7 +56,7 @@ RewriteOption retarget_option() {
           .help =
               "Turn a graph of a machine without a GPU into the one that a GPU of this vendor "
               "(nvidia, amd) would have given; inputs are pinned (default), pageable or on-device",
-          .parse = parse};
+          .parse = parse_retarget};
 }
 
 }  // namespace perfmodel::cli

@@ -6,7 +6,7 @@
 namespace perfmodel::cli {
 namespace {
 
-Result<Rewrite> parse(const std::string& text) {
+Result<Rewrite> parse_table_fusion(const std::string& text) {
   using Optimizer = TableFusionRewrite::Optimizer;
   TableFusionRewrite rewrite;
   if (text == "rowwise_adagrad") {
@@ -27,7 +27,7 @@ RewriteOption fuse_tables_option() {
               "All nn.EmbeddingBag of a step become one FBGEMM lookup, which trains the tables in "
               "its backward pass",
           .for_build = true,
-          .parse = parse};
+          .parse = parse_table_fusion};
 }
 
 }  // namespace perfmodel::cli

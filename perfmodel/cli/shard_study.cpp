@@ -85,20 +85,6 @@ CLI::Validator known_name(const char* what, Find find) {
           ""};
 }
 
-void add_widths(CLI::App& app, const std::string& name,
-                std::optional<std::vector<std::int64_t>>& widths, const std::string& help) {
-  app.add_option_function<std::string>(
-         name,
-         [name, &widths](const std::string& text) {
-           widths = parse_widths(text);
-           if (!widths) {
-             throw CLI::ValidationError(name, "expected widths such as 512-256-64, found " + text);
-           }
-         },
-         help)
-      ->type_name("W-W-...");
-}
-
 void override_tables(const ShardArguments& arguments, ShardingStudy& study) {
   for (ShardedTable& table : study.tables) {
     if (!arguments.dtype.empty()) table.element_bytes = *dtype_bytes(arguments.dtype);

@@ -11,7 +11,6 @@
 
 #include "base/secrets.hpp"
 #include "output.hpp"
-#include "perfmodel/detail/output_file.hpp"
 #include "plot/line_plot.hpp"
 #include "plot/svg_document.hpp"
 #include "shard_plans.hpp"
@@ -173,13 +172,6 @@ Json sweep_json(const std::string& axis, const std::vector<Row>& rows) {
   return json;
 }
 
-Result<void> write(const std::string& file, const std::string& text) {
-  auto out = OutputFile::create(file);
-  if (!out) return Unexpected{out.error()};
-  out->write(text);
-  return out->commit();
-}
-
 Result<void> draw(const std::string& axis, const std::vector<Row>& rows, const std::string& file) {
   LinePlot plot{.title = "Time per batch over " + axis, .x_label = axis, .y_label = "time"};
   plot.lines.push_back({.name = "best plan"});
@@ -191,7 +183,7 @@ Result<void> draw(const std::string& axis, const std::vector<Row>& rows, const s
   if (!panel) return Unexpected{panel.error()};
   const auto svg = svg_document("Sharding over " + axis, "", {*panel}, 1);
   if (!svg) return Unexpected{svg.error()};
-  return write(file, *svg);
+  return write_file(file, *svg);
 }
 
 }  // namespace
@@ -242,7 +234,7 @@ Result<void> run_sweep(const ShardArguments& study, const SweepArguments& sweep,
       std::all_of(rows.begin(), rows.end(), [](const Row& row) { return !row.report; });
   if (nothing && !rows.empty()) return fail(ErrorCode::kImpossible, rows.front().error);
   if (!sweep.csv.empty()) {
-    if (auto written = write(sweep.csv, sweep_csv(sweep.axis, rows)); !written) return written;
+    if (auto written = write_file(sweep.csv, sweep_csv(sweep.axis, rows)); !written) return written;
   }
   if (!sweep.plot.empty()) {
     if (auto drawn = draw(sweep.axis, rows, sweep.plot); !drawn) return drawn;

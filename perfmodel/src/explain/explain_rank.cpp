@@ -13,7 +13,7 @@ namespace {
 
 using TaskId = TaskGraph::TaskId;
 
-using Intervals = std::vector<std::pair<double, double>>;
+using IntervalsUs = std::vector<std::pair<double, double>>;
 
 constexpr std::string_view kWaiting = "waiting";
 
@@ -159,9 +159,9 @@ class RankExplanation {
 
   // The steady state repeats: while this pass ends on the device, the next one has begun, and the
   // work of both lies side by side.
-  Intervals folded(Intervals work, double period) const {
+  IntervalsUs folded(IntervalsUs work, double period) const {
     if (period <= 0) return work;
-    Intervals made;
+    IntervalsUs made;
     for (const auto& [from, to] : work) {
       if (to - from >= period) return {{0, period}};
       const double begin = std::fmod(std::max(0.0, from - begin_), period);
@@ -174,7 +174,7 @@ class RankExplanation {
 
   void iterations() {
     double step_begin = begin_;
-    Intervals work;  // of the pass
+    IntervalsUs work;  // of the pass
     for (std::size_t i = 0; i < program_.steps.size(); ++i) {
       const double step_end = end(tasks_.iteration_ends()[i]);
       made_.iterations.push_back({.name = program_.steps[i].name, .e2e_us = step_end - step_begin});
@@ -367,7 +367,7 @@ class RankExplanation {
   bool device_bound_ = false;
   std::vector<double> item_host_, item_wait_, item_start_, item_end_;
   std::vector<std::vector<PredictedCall>> calls_;  // per item
-  std::vector<Intervals> device_;                  // per step
+  std::vector<IntervalsUs> device_;                // per step
   Prediction made_;
 };
 

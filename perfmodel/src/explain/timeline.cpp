@@ -22,7 +22,7 @@ constexpr int kPhaseLane = 1, kFirstHostLane = 10, kFirstStreamLane = 1000;
 
 constexpr std::int64_t kCorrelationsPerRank = 1'000'000'000;
 
-double rounded(double us) { return std::round(us * 1e3) / 1e3; }
+double three_decimals(double us) { return std::round(us * 1e3) / 1e3; }
 
 // The categories are those of Kineto, so tools for its traces know the colours.
 std::string_view category(KernelFamily family) {
@@ -203,8 +203,8 @@ class Writer {
     double start = op.start_us;
     if (own_call_of_label && !op.calls.empty()) start = std::min(start, op.calls.front().start_us);
     const TimelineArg args[] = {{"id", op.id},
-                                {"host_us", rounded(op.host_us)},
-                                {"wait_us", rounded(op.wait_us)},
+                                {"host_us", three_decimals(op.host_us)},
+                                {"wait_us", three_decimals(op.wait_us)},
                                 {"gap_key", to_string(op.gap_level)},
                                 {"op_key", to_string(op.op_level)}};
     return slice(threads_.at(op.thread), own_call_of_label ? "user_annotation" : "cpu_op", op.name,
@@ -266,9 +266,9 @@ class Writer {
                                 {"model", std::string_view(price.model)},
                                 {"bound", to_string(price.bound)},
                                 {"in_range", price.in_range},
-                                {"low_us", rounded(price.low.count())},
-                                {"high_us", rounded(price.high.count())},
-                                {"waiting_us", rounded(kernel.waiting_us)},
+                                {"low_us", three_decimals(price.low.count())},
+                                {"high_us", three_decimals(price.high.count())},
+                                {"waiting_us", three_decimals(kernel.waiting_us)},
                                 {"inferred", true}};
     const std::span<const TimelineArg> shown =
         std::span(args).first(std::size(args) - (kernel.inferred ? 0 : 1));
@@ -314,7 +314,7 @@ auto with_head(const Prediction& prediction, const TimelineTitle& title, Make&& 
   const std::string made_by = "perfmodel " + version_text();
   const TimelineArg other_data[] = {{"graph", std::string_view(title.graph)},
                                     {"gpu", std::string_view(title.gpu)},
-                                    {"e2e_us", rounded(prediction.e2e_us)},
+                                    {"e2e_us", three_decimals(prediction.e2e_us)},
                                     {"made_by", std::string_view(made_by)}};
   const std::string_view devices[] = {title.gpu};
   return make(TimelineEvents::Head{.other_data = other_data, .devices = devices});

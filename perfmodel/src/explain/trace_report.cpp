@@ -13,7 +13,7 @@
 namespace perfmodel {
 namespace {
 
-using Intervals = std::vector<std::pair<std::int64_t, std::int64_t>>;
+using IntervalsNs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 double microseconds(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
@@ -73,9 +73,9 @@ class Reporter {
   void count_device() {
     const std::vector<std::int32_t> step_of = gpu_iterations(trace_, steps_);
     std::vector<TraceReport::Iteration> counted(steps_.size());
-    std::vector<Intervals> busy(steps_.size());
-    Intervals all;
-    std::map<std::pair<int, std::int64_t>, std::pair<std::size_t, Intervals>> streams;
+    std::vector<IntervalsNs> busy(steps_.size());
+    IntervalsNs all;
+    std::map<std::pair<int, std::int64_t>, std::pair<std::size_t, IntervalsNs>> streams;
     for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
       const GpuEvent& event = trace_.gpu[i];
       const std::int32_t step = step_of[i];

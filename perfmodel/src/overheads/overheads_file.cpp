@@ -15,48 +15,48 @@
 namespace perfmodel {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-double rounded(double value) { return std::round(value * 1e4) / 1e4; }
+double four_decimals(double value) { return std::round(value * 1e4) / 1e4; }
 
-Json to_json(const OverheadStats& stats) {
-  Json json = {{"mean_us", rounded(stats.mean_us)},
-               {"median_us", rounded(stats.median_us)},
-               {"std_us", rounded(stats.std_us)},
-               {"count", stats.count}};
-  if (stats.tensors > 0) json["tensors"] = rounded(stats.tensors);
+OrderedJson to_json(const OverheadStats& stats) {
+  OrderedJson json = {{"mean_us", four_decimals(stats.mean_us)},
+                      {"median_us", four_decimals(stats.median_us)},
+                      {"std_us", four_decimals(stats.std_us)},
+                      {"count", stats.count}};
+  if (stats.tensors > 0) json["tensors"] = four_decimals(stats.tensors);
   return json;
 }
 
 std::string hex(std::uint64_t key) { return fmt::format("{:016x}", key); }
 
-Json names_json(const OverheadTerm& term) {
+OrderedJson names_json(const OverheadTerm& term) {
   std::map<std::string, const OverheadStats*> sorted;
   for (const auto& [key, named] : term.by_name) sorted[named.name] = &named.stats;
-  Json json = Json::object();
+  OrderedJson json = OrderedJson::object();
   for (const auto& [name, stats] : sorted) json[name] = to_json(*stats);
   return json;
 }
 
 // Contexts are many: [mean, std, count, tensors, key of the name] under a hexadecimal key keeps the
 // file small.
-Json contexts_json(const OverheadTerm& term) {
+OrderedJson contexts_json(const OverheadTerm& term) {
   std::map<std::uint64_t, const OverheadStats*> sorted;
   for (const auto& [key, stats] : term.by_context) sorted[key] = &stats;
-  Json json = Json::object();
+  OrderedJson json = OrderedJson::object();
   for (const auto& [key, stats] : sorted) {
-    Json& figures =
-        json[hex(key)] = {rounded(stats->mean_us), rounded(stats->std_us), stats->count};
+    OrderedJson& figures = json[hex(key)] = {four_decimals(stats->mean_us),
+                                             four_decimals(stats->std_us), stats->count};
     if (const auto name = term.name_of_context.find(key); name != term.name_of_context.end()) {
-      figures.push_back(rounded(stats->tensors));
+      figures.push_back(four_decimals(stats->tensors));
       figures.push_back(hex(name->second));
     }
   }
   return json;
 }
 
-Json call_json(const TemplateCall& call) {
-  Json json = {{"call", call.call}};
+OrderedJson call_json(const TemplateCall& call) {
+  OrderedJson json = {{"call", call.call}};
   if (call.kind == TemplateCall::Kind::kCopy) json["copy"] = static_cast<int>(call.copy);
   if (call.kind == TemplateCall::Kind::kSet) json["set"] = true;
   if (call.kind == TemplateCall::Kind::kGraphLaunch) json["graph"] = true;
@@ -72,32 +72,32 @@ Json call_json(const TemplateCall& call) {
 }
 
 // A key is written only where it says something else than the next wider one that is in the file.
-Json templates_json(const LaunchTemplates& templates) {
-  Json lists = Json::array();
+OrderedJson templates_json(const LaunchTemplates& templates) {
+  OrderedJson lists = OrderedJson::array();
   for (const auto& list : templates.lists) {
-    Json calls = Json::array();
+    OrderedJson calls = OrderedJson::array();
     for (const TemplateCall& call : list) calls.push_back(call_json(call));
     lists.push_back(std::move(calls));
   }
-  Json keys = Json::object();
+  OrderedJson keys = OrderedJson::object();
   for (std::size_t level = 0; level < kTemplateLevels; ++level) {
     std::map<std::string, LaunchTemplates::Entry> sorted;
     for (const auto& [key, entry] : templates.by_key[level]) sorted[hex(key)] = entry;
-    Json entries = Json::object();
+    OrderedJson entries = OrderedJson::object();
     for (const auto& [key, entry] : sorted) entries[key] = {entry.list, entry.count};
     keys[std::string(to_string(static_cast<TemplateLevel>(level)))] = std::move(entries);
   }
   return {{"lists", std::move(lists)}, {"keys", std::move(keys)}};
 }
 
-Json programs_json(const std::vector<OverheadProgram>& programs) {
-  Json list = Json::array();
+OrderedJson programs_json(const std::vector<OverheadProgram>& programs) {
+  OrderedJson list = OrderedJson::array();
   for (const OverheadProgram& program : programs) {
-    Json json = {{"name", program.name}, {"gpu", program.gpu}, {"sources", program.sources}};
-    json["launch_us"] = rounded(program.launch_us);
+    OrderedJson json = {{"name", program.name}, {"gpu", program.gpu}, {"sources", program.sources}};
+    json["launch_us"] = four_decimals(program.launch_us);
     if (program.left_out.empty()) {
-      json["host_scale"] = rounded(program.host_scale);
-      json["shared"] = rounded(program.shared);
+      json["host_scale"] = four_decimals(program.host_scale);
+      json["shared"] = four_decimals(program.shared);
     } else {
       json["left_out"] = program.left_out;
     }
@@ -521,46 +521,47 @@ class TableReader {
 }  // namespace
 
 std::string overheads_json(const OverheadTable& table) {
-  Json t1 = to_json(table.t1.all);
+  OrderedJson t1 = to_json(table.t1.all);
   t1["by_class"] = names_json(table.t1);
-  Json t4 = Json::object(), ops = Json::object();
+  OrderedJson t4 = OrderedJson::object(), ops = OrderedJson::object();
   for (const auto& [call, stats] : table.t4) t4[call] = to_json(stats);
   for (const auto& [op, stats] : table.ops) ops[op] = to_json(stats);
-  Json json = {{"schema", schemas::kOverheads.name},
-               {"version", schemas::kOverheads.version},
-               {"minor_version", schemas::kOverheads.minor_version},
-               {"program", {{"version", program_version()}, {"git", git_revision()}}},
-               {"method", to_string(table.method)},
-               {"gpu", table.gpu},
-               {"sources", table.sources},
-               {"command", table.command},
-               {"profiler_cost_us", table.profiler_cost_us},
-               {"iterations", table.iterations},
-               {"unfit_for_pools", table.unfit_for_pools},
-               {"python_recorded", table.python_recorded},
-               {"programs", programs_json(table.programs)},
-               {"t1", std::move(t1)},
-               {"t2", names_json(table.t2)},
-               {"t3", names_json(table.t3)},
-               {"t4", std::move(t4)},
-               {"t5", names_json(table.t5)},
-               {"tx", names_json(table.tx)},
-               {"ops", std::move(ops)},
-               {"totals",
-                {{"t2", to_json(table.t2.all)},
-                 {"t3", to_json(table.t3.all)},
-                 {"t5", to_json(table.t5.all)},
-                 {"tx", to_json(table.tx.all)}}},
-               {"data_loading", to_json(table.data_loading)},
-               {"device",
-                {{"launch_latency_us", rounded(table.device.launch_latency_us)},
-                 {"collective_latency_us", rounded(table.device.collective_latency_us)},
-                 {"copy_latency_us", rounded(table.device.copy_latency_us)},
-                 {"blocking_read_latency_us", rounded(table.device.blocking_read_latency_us)},
-                 {"blocking_write_latency_us", rounded(table.device.blocking_write_latency_us)},
-                 {"kernel_gap_us", rounded(table.device.kernel_gap_us)},
-                 {"event_gap_us", rounded(table.device.event_gap_us)}}},
-               {"warnings", table.warnings}};
+  OrderedJson json = {
+      {"schema", schemas::kOverheads.name},
+      {"version", schemas::kOverheads.version},
+      {"minor_version", schemas::kOverheads.minor_version},
+      {"program", {{"version", program_version()}, {"git", git_revision()}}},
+      {"method", to_string(table.method)},
+      {"gpu", table.gpu},
+      {"sources", table.sources},
+      {"command", table.command},
+      {"profiler_cost_us", table.profiler_cost_us},
+      {"iterations", table.iterations},
+      {"unfit_for_pools", table.unfit_for_pools},
+      {"python_recorded", table.python_recorded},
+      {"programs", programs_json(table.programs)},
+      {"t1", std::move(t1)},
+      {"t2", names_json(table.t2)},
+      {"t3", names_json(table.t3)},
+      {"t4", std::move(t4)},
+      {"t5", names_json(table.t5)},
+      {"tx", names_json(table.tx)},
+      {"ops", std::move(ops)},
+      {"totals",
+       {{"t2", to_json(table.t2.all)},
+        {"t3", to_json(table.t3.all)},
+        {"t5", to_json(table.t5.all)},
+        {"tx", to_json(table.tx.all)}}},
+      {"data_loading", to_json(table.data_loading)},
+      {"device",
+       {{"launch_latency_us", four_decimals(table.device.launch_latency_us)},
+        {"collective_latency_us", four_decimals(table.device.collective_latency_us)},
+        {"copy_latency_us", four_decimals(table.device.copy_latency_us)},
+        {"blocking_read_latency_us", four_decimals(table.device.blocking_read_latency_us)},
+        {"blocking_write_latency_us", four_decimals(table.device.blocking_write_latency_us)},
+        {"kernel_gap_us", four_decimals(table.device.kernel_gap_us)},
+        {"event_gap_us", four_decimals(table.device.event_gap_us)}}},
+      {"warnings", table.warnings}};
   if (table.method == OverheadMethod::kContext) {
     json["contexts"] = {{"t1", contexts_json(table.t1)},
                         {"t2", contexts_json(table.t2)},
@@ -571,13 +572,13 @@ std::string overheads_json(const OverheadTable& table) {
   if (!table.gap_splits.empty()) {
     std::map<std::string, GapSplit> sorted;
     for (const auto& [key, split] : table.gap_splits) sorted[hex(key)] = split;
-    Json splits = Json::object();
+    OrderedJson splits = OrderedJson::object();
     for (const auto& [key, split] : sorted)
-      splits[key] = {rounded(split.tail), rounded(split.head)};
+      splits[key] = {four_decimals(split.tail), four_decimals(split.head)};
     json["gap_splits"] = std::move(splits);
   }
   if (!table.templates.lists.empty()) json["templates"] = templates_json(table.templates);
-  return json.dump(1, '\t', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(1, '\t', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 Result<void> write_overheads(const OverheadTable& table, const std::filesystem::path& file) {

@@ -40,7 +40,7 @@ double optimizer_states(TableOptimizer optimizer) {
   return kind == OptimizerKind::kAdam ? 2 : kind == OptimizerKind::kAdagrad ? 1 : 0;
 }
 
-Unexpected refuse(std::string_view expected, auto found) {
+Unexpected refuse_dense(std::string_view expected, auto found) {
   return fail(ErrorCode::kImpossible,
               fmt::format("dense part: expected {}, found {}", expected, found));
 }
@@ -152,14 +152,15 @@ Result<void> check(const DensePart& dense, std::int64_t samples) {
                              Range{"columns of a cross layer's rank", dense.cross_rank, kWidest},
                              Range{"elements per pool", dense.pool_stride, kWidest}}) {
     if (range.value < 1 || range.value > range.most) {
-      return refuse(fmt::format("1 to {} {}", range.most, range.what), range.value);
+      return refuse_dense(fmt::format("1 to {} {}", range.most, range.what), range.value);
     }
   }
-  if (!dense.forward_us && dense.top_mlp.empty()) return refuse("widths of a top MLP", "none");
+  if (!dense.forward_us && dense.top_mlp.empty())
+    return refuse_dense("widths of a top MLP", "none");
   for (const auto* widths : {&dense.bottom_mlp, &dense.top_mlp}) {
     for (std::int64_t width : *widths) {
       if (width < 1 || width > kWidest) {
-        return refuse(fmt::format("widths from 1 to {}", kWidest), width);
+        return refuse_dense(fmt::format("widths from 1 to {}", kWidest), width);
       }
     }
   }
@@ -183,7 +184,7 @@ Result<DenseTime> dense_time(const DensePart& dense, std::int64_t samples, std::
                              const Gpu& gpu, const KernelModels& models) {
   if (auto good = check(dense, samples); !good) return Unexpected{good.error()};
   const auto precision = precision_of(dense.dtype);
-  if (!precision) return refuse("float32, tf32, float16 or bfloat16", dense.dtype);
+  if (!precision) return refuse_dense("float32, tf32, float16 or bfloat16", dense.dtype);
   DenseTime time;
   if (dense.forward_us) {
     time.top_forward_us = *dense.forward_us;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perfmodel/detail/output_file.hpp"
+#include "refuse_table.hpp"
 #include "table_names.hpp"
 
 namespace perfmodel::sharding {
@@ -15,9 +16,9 @@ namespace {
 
 // ------------------------------------------------------------------------------------------ read
 
-class PlanReader {
+class HugectrPlanReader {
  public:
-  explicit PlanReader(std::optional<Error>& error) : error_(error) {}
+  explicit HugectrPlanReader(std::optional<Error>& error) : error_(error) {}
 
   HugectrPlan read(const Json& document) {
     ObjectReader root(document, "", error_);
@@ -184,11 +185,6 @@ TablePlacement placement_in(const std::vector<std::int64_t>& buckets, HugectrBuc
   return placement;
 }
 
-Unexpected refuse(const ShardedTable& table, std::string_view expected, std::string_view found) {
-  return fail(ErrorCode::kImpossible,
-              fmt::format("table {}: expected {}, found {}", table.name, expected, found));
-}
-
 /// Buckets that a model-parallel table is in.
 Result<std::vector<std::int64_t>> buckets_of(const ShardedTable& table,
                                              const TablePlacement& placement, std::int64_t world,
@@ -199,20 +195,20 @@ Result<std::vector<std::int64_t>> buckets_of(const ShardedTable& table,
   const ShardingType split =
       per_bucket == 1 ? ShardingType::kRowSplit : ShardingType::kHostRowSplit;
   if (!one && placement.type != split) {
-    return refuse(table,
-                  fmt::format("data_parallel, {} or {} in HugeCTR's plan per {}",
-                              per_bucket == 1 ? "table_wise" : "table_row_wise", to_string(split),
-                              kind == HugectrBucket::kGpu ? "GPU" : "node"),
-                  to_string(placement.type));
+    return refuse_table(table,
+                        fmt::format("data_parallel, {} or {} in HugeCTR's plan per {}",
+                                    per_bucket == 1 ? "table_wise" : "table_row_wise",
+                                    to_string(split), kind == HugectrBucket::kGpu ? "GPU" : "node"),
+                        to_string(placement.type));
   }
   if (placement.kernel != ComputeKernel::kFused) {
-    return refuse(table, "kernel fused in HugeCTR's plan", to_string(placement.kernel));
+    return refuse_table(table, "kernel fused in HugeCTR's plan", to_string(placement.kernel));
   }
   std::vector<std::int64_t> ranks = placement.ranks;
   std::ranges::sort(ranks);
   const auto listed = fmt::format("ranks {}", fmt::join(ranks, ", "));
   if (ranks.empty() || ranks.front() < 0 || ranks.back() >= world) {
-    return refuse(table, fmt::format("ranks from 0 to {}", world - 1), listed);
+    return refuse_table(table, fmt::format("ranks from 0 to {}", world - 1), listed);
   }
   const auto size = static_cast<std::size_t>(per_bucket);
   std::vector<std::int64_t> buckets;
@@ -223,13 +219,13 @@ Result<std::vector<std::int64_t>> buckets_of(const ShardedTable& table,
       whole = ranks[begin + i] == bucket * per_bucket + static_cast<std::int64_t>(i);
     }
     if (!whole) {
-      return refuse(table, per_bucket == 1 ? "each rank once" : "all ranks of each node, once",
-                    listed);
+      return refuse_table(
+          table, per_bucket == 1 ? "each rank once" : "all ranks of each node, once", listed);
     }
     buckets.push_back(bucket);
   }
   if (one && buckets.size() != 1) {
-    return refuse(table, per_bucket == 1 ? "one rank" : "the ranks of one node", listed);
+    return refuse_table(table, per_bucket == 1 ? "one rank" : "the ranks of one node", listed);
   }
   return buckets;
 }
@@ -239,7 +235,7 @@ Result<std::vector<std::int64_t>> buckets_of(const ShardedTable& table,
 Result<HugectrPlan> read_hugectr_plan(const std::filesystem::path& file) {
   return read_json_file(file, "HugeCTR plan",
                         [](const Json& document, std::optional<Error>& error) {
-                          return PlanReader(error).read(document);
+                          return HugectrPlanReader(error).read(document);
                         });
 }
 
@@ -278,7 +274,8 @@ Result<std::vector<TablePlacement>> hugectr_placements(const HugectrPlan& plan,
     const std::string name = plan.by_number ? std::to_string(t) : tables[t].name;
     const auto where = buckets.find(name);
     if (where == buckets.end()) {
-      return refuse(tables[t], "it in the plan", plan.by_number ? "no table " + name : "none");
+      return refuse_table(tables[t], "it in the plan",
+                          plan.by_number ? "no table " + name : "none");
     }
     left.erase(name);
     if (replicated.contains(name)) {
@@ -309,10 +306,11 @@ Result<HugectrPlan> hugectr_plan(std::span<const ShardedTable> tables,
   std::set<std::string> names;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const std::string name = by_number ? std::to_string(t) : tables[t].name;
-    if (!names.insert(name).second) return refuse(tables[t], "a name of its own", "it twice");
+    if (!names.insert(name).second) return refuse_table(tables[t], "a name of its own", "it twice");
     if (placements[t].type == ShardingType::kDataParallel) {
       if (placements[t].kernel != ComputeKernel::kDense) {
-        return refuse(tables[t], "kernel dense in HugeCTR's plan", to_string(placements[t].kernel));
+        return refuse_table(tables[t], "kernel dense in HugeCTR's plan",
+                            to_string(placements[t].kernel));
       }
       plan.data_parallel.push_back(name);
       continue;

@@ -7,6 +7,8 @@
 #include <set>
 #include <span>
 
+#include "refuse_table.hpp"
+
 namespace perfmodel::sharding {
 namespace {
 
@@ -21,11 +23,6 @@ std::size_t blocks_on_a_host(ShardingType type, std::int64_t local_world) {
   return rows ? static_cast<std::size_t>(local_world) : 1;
 }
 
-Unexpected refuse(const ShardedTable& table, std::string_view expected, auto found) {
-  return fail(ErrorCode::kImpossible,
-              fmt::format("table {}: expected {}, found {}", table.name, expected, found));
-}
-
 Result<void> check_host_blocks(const ShardedTable& table, const std::vector<std::int64_t>& ranks,
                                std::int64_t local_world, std::size_t blocks) {
   for (std::size_t begin = 0; begin + blocks <= ranks.size(); begin += blocks) {
@@ -35,8 +32,8 @@ Result<void> check_host_blocks(const ShardedTable& table, const std::vector<std:
     const bool one_host = std::all_of(
         piece.begin(), piece.end(), [&](std::int64_t rank) { return rank / local_world == host; });
     if (!one_host || different.size() != piece.size()) {
-      return refuse(table, "each block of rows on a rank of its own on one host",
-                    fmt::format("ranks {}", fmt::join(piece, ", ")));
+      return refuse_table(table, "each block of rows on a rank of its own on one host",
+                          fmt::format("ranks {}", fmt::join(piece, ", ")));
     }
   }
   return {};
@@ -53,19 +50,19 @@ Result<std::vector<std::int64_t>> shard_ranks(const ShardedTable& table,
     std::iota(ranks.begin(), ranks.end(), std::int64_t{0});
   }
   if (ranks.size() != shards) {
-    return refuse(table, fmt::format("a rank per shard, {} in all", shards), ranks.size());
+    return refuse_table(table, fmt::format("a rank per shard, {} in all", shards), ranks.size());
   }
   for (std::int64_t rank : ranks) {
     if (rank < 0 || rank >= world) {
-      return refuse(table, fmt::format("ranks from 0 to {}", world - 1), rank);
+      return refuse_table(table, fmt::format("ranks from 0 to {}", world - 1), rank);
     }
   }
   const bool apart = is_everywhere(placement.type) || placement.type == ShardingType::kRowSplit ||
                      placement.type == ShardingType::kHostRowSplit;
   const std::set<std::int64_t> different(ranks.begin(), ranks.end());
   if (apart && different.size() != ranks.size()) {
-    return refuse(table, "a rank of its own for every shard",
-                  fmt::format("{} ranks for {} shards", different.size(), ranks.size()));
+    return refuse_table(table, "a rank of its own for every shard",
+                        fmt::format("{} ranks for {} shards", different.size(), ranks.size()));
   }
   const std::size_t blocks = blocks_on_a_host(placement.type, local_world);
   if (blocks > 1) {

@@ -26,7 +26,7 @@ const TableChoices& choices_of(const PlanSpace& space, std::size_t table) {
   return space.choices[space.choices_of_table[table]];
 }
 
-Unexpected refuse(std::size_t table, std::string_view expected, auto found) {
+Unexpected refuse_choice(std::size_t table, std::string_view expected, auto found) {
   return fail(ErrorCode::kImpossible,
               fmt::format("table {}: expected {}, found {}", table, expected, found));
 }
@@ -68,7 +68,8 @@ class Evaluation {
     const PlacedChoice& placed = plan_[table];
     const TableChoices& choices = choices_of(space_, table);
     if (placed.option >= choices.options.size()) {
-      return refuse(table, fmt::format("one of {} options", choices.options.size()), placed.option);
+      return refuse_choice(table, fmt::format("one of {} options", choices.options.size()),
+                           placed.option);
     }
     const PlacementOption& option = choices.options[placed.option];
     const auto demands = demands_of(option);
@@ -87,24 +88,26 @@ class Evaluation {
     const PlacedChoice& placed = plan_[table];
     const Spread spread = search::spread_of(option.type);
     if (placed.ranks.size() != shards && !(placed.ranks.empty() && spread == Spread::kEverywhere)) {
-      return refuse(table, fmt::format("a rank per shard, {} in all", shards), placed.ranks.size());
+      return refuse_choice(table, fmt::format("a rank per shard, {} in all", shards),
+                           placed.ranks.size());
     }
     const auto& forbidden = choices_of(space_, table).forbidden_ranks;
     std::vector<char> seen(ranks_.size(), 0);
     for (std::size_t shard = 0; shard < shards; ++shard) {
       const std::int64_t rank = rank_of(placed, shard);
       if (rank < 0 || rank >= space_.world) {
-        return refuse(table, fmt::format("ranks from 0 to {}", space_.world - 1), rank);
+        return refuse_choice(table, fmt::format("ranks from 0 to {}", space_.world - 1), rank);
       }
       if (std::find(forbidden.begin(), forbidden.end(), rank) != forbidden.end()) {
-        return refuse(table, "no forbidden rank", rank);
+        return refuse_choice(table, "no forbidden rank", rank);
       }
       if (seen[static_cast<std::size_t>(rank)]++ != 0) {
-        return refuse(table, "a rank of its own for each shard", fmt::format("{} twice", rank));
+        return refuse_choice(table, "a rank of its own for each shard",
+                             fmt::format("{} twice", rank));
       }
       if (!is_its_place(spread, placed, shard)) {
-        return refuse(table, fmt::format("ranks that {} allows", to_string(option.type)),
-                      fmt::format("shard {} on rank {}", shard, rank));
+        return refuse_choice(table, fmt::format("ranks that {} allows", to_string(option.type)),
+                             fmt::format("shard {} on rank {}", shard, rank));
       }
     }
     return {};

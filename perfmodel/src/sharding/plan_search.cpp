@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <limits>
 
 #include "plan_search_bound.hpp"
 #include "plan_search_exact.hpp"
@@ -17,9 +16,9 @@ namespace perfmodel::sharding {
 namespace {
 
 using search::FlatSpace;
+using search::kInfinite;
 using search::Layout;
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1e-9;  // below it the bound counts as met
 
 // Plans that differ in the options of some table, best first.

@@ -6,8 +6,6 @@
 namespace perfmodel::sharding::search {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
-
 class Bound {
  public:
   explicit Bound(const FlatSpace& space) : space_(space) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <tuple>
 
@@ -55,7 +54,6 @@ class Enumeration {
   };
 
   Least least(std::uint32_t c) const {
-    constexpr double kInfinite = std::numeric_limits<double>::infinity();
     Least least{kInfinite, kInfinite};
     const Choice& choice = space_.choices[c];
     for (std::uint32_t o = 0; o < choice.options; ++o) {

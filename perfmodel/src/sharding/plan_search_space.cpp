@@ -6,14 +6,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/impossible.hpp"
 #include "perfmodel/sharding/detail/shortfall.hpp"
 
 namespace perfmodel::sharding::search {
 namespace {
-
-Unexpected refuse(std::string_view expected, auto found) {
-  return fail(ErrorCode::kImpossible, fmt::format("expected {}, found {}", expected, found));
-}
 
 bool is_amount(double value) { return value >= 0 && std::isfinite(value); }
 
@@ -24,13 +21,13 @@ constexpr std::int64_t kMostShards = std::int64_t{1} << 24;
 Result<void> check_shards(const PlanSpace& space, const PlacementOption& option) {
   std::int64_t shards = 0;
   for (const PlacementOption::Run& run : option.shards) {
-    if (run.count < 1 || run.count > kMostShards) return refuse("runs of shards", run.count);
+    if (run.count < 1 || run.count > kMostShards) return impossible("runs of shards", run.count);
     shards += run.count;
     for (double load : run.demand.loads) {
-      if (!is_amount(load)) return refuse("loads from 0", load);
+      if (!is_amount(load)) return impossible("loads from 0", load);
     }
     if (run.demand.hbm_bytes < 0 || run.demand.ddr_bytes < 0) {
-      return refuse("bytes from 0", std::min(run.demand.hbm_bytes, run.demand.ddr_bytes));
+      return impossible("bytes from 0", std::min(run.demand.hbm_bytes, run.demand.ddr_bytes));
     }
   }
   const Spread spread = spread_of(option.type);
@@ -38,9 +35,9 @@ Result<void> check_shards(const PlanSpace& space, const PlacementOption& option)
                     : spread == Spread::kHostBlocks ? shards > 0 && shards % space.local_world == 0
                                                     : shards > 0 && shards <= kMostShards;
   if (!good) {
-    return refuse(fmt::format("as many {} shards as {} ranks, {} per host, ask for",
-                              to_string(option.type), space.world, space.local_world),
-                  shards);
+    return impossible(fmt::format("as many {} shards as {} ranks, {} per host, ask for",
+                                  to_string(option.type), space.world, space.local_world),
+                      shards);
   }
   return {};
 }
@@ -69,7 +66,7 @@ class Flattening {
       flat_.places += static_cast<std::uint32_t>(choice.most_pieces);
       most_bytes += most_bytes_of(choice);
     }
-    if (most_bytes > kMostBytes) return refuse("less than 4e18 bytes of tables", most_bytes);
+    if (most_bytes > kMostBytes) return impossible("less than 4e18 bytes of tables", most_bytes);
     return std::move(flat_);
   }
 
@@ -255,22 +252,22 @@ Result<void> check_space(const PlanSpace& space) {
   constexpr std::int64_t kMostRanks = 1 << 24;
   if (space.local_world < 1 || space.world < 1 || space.world > kMostRanks ||
       space.world % space.local_world != 0) {
-    return refuse("ranks that are a multiple of those of a host",
-                  fmt::format("{} of {}", space.world, space.local_world));
+    return impossible("ranks that are a multiple of those of a host",
+                      fmt::format("{} of {}", space.world, space.local_world));
   }
   if (space.phases < 1 || space.phases > kMostPhases) {
-    return refuse(fmt::format("1 to {} phases", kMostPhases), space.phases);
+    return impossible(fmt::format("1 to {} phases", kMostPhases), space.phases);
   }
   for (double floor : space.floors) {
-    if (!is_amount(floor)) return refuse("floors from 0", floor);
+    if (!is_amount(floor)) return impossible("floors from 0", floor);
   }
   if (space.hbm_cap < 0 || space.ddr_cap < 0) {
-    return refuse("bytes from 0 per rank", std::min(space.hbm_cap, space.ddr_cap));
+    return impossible("bytes from 0 per rank", std::min(space.hbm_cap, space.ddr_cap));
   }
   for (const TableChoices& choices : space.choices) {
     for (std::int64_t rank : choices.forbidden_ranks) {
       if (rank < 0 || rank >= space.world) {
-        return refuse(fmt::format("forbidden ranks from 0 to {}", space.world - 1), rank);
+        return impossible(fmt::format("forbidden ranks from 0 to {}", space.world - 1), rank);
       }
     }
     for (const PlacementOption& option : choices.options) {
@@ -279,7 +276,7 @@ Result<void> check_space(const PlanSpace& space) {
   }
   for (std::uint32_t choices : space.choices_of_table) {
     if (choices >= space.choices.size()) {
-      return refuse(fmt::format("one of {} lists of choices", space.choices.size()), choices);
+      return impossible(fmt::format("one of {} lists of choices", space.choices.size()), choices);
     }
   }
   return {};

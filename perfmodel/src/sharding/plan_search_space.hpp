@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "perfmodel/result.hpp"
@@ -8,6 +9,8 @@
 
 /// A plan space as the search reads it: checked, flat, without options that no plan can use.
 namespace perfmodel::sharding::search {
+
+inline constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 /// Ranks, hosts and tables as indices.
 inline std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }

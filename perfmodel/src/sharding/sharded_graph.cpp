@@ -3,14 +3,10 @@
 #include <fmt/format.h>
 
 #include "placed_shards.hpp"
+#include "refuse_table.hpp"
 
 namespace perfmodel::sharding {
 namespace {
-
-Unexpected refuse(const ShardedTable& table, std::string_view expected, auto found) {
-  return fail(ErrorCode::kImpossible,
-              fmt::format("table {}: expected {}, found {}", table.name, expected, found));
-}
 
 Result<TableSharding> kind_of(const ShardedTable& table, ShardingType type) {
   switch (type) {
@@ -32,7 +28,7 @@ Result<TableSharding> kind_of(const ShardedTable& table, ShardingType type) {
     case ShardingType::kHostRowSplit:
       break;
   }
-  return refuse(table, "a way of TorchRec's to shard it for a graph", to_string(type));
+  return refuse_table(table, "a way of TorchRec's to shard it for a graph", to_string(type));
 }
 
 Result<TorchrecDlrmConfig::TableOptimizer> optimizer_of(const ShardedTable& table) {
@@ -48,23 +44,24 @@ Result<TorchrecDlrmConfig::TableOptimizer> optimizer_of(const ShardedTable& tabl
     case TableOptimizer::kNone:
       break;
   }
-  return refuse(table, "an optimizer for a graph", to_string(table.optimizer));
+  return refuse_table(table, "an optimizer for a graph", to_string(table.optimizer));
 }
 
 Result<void> check_table(const ShardedTable& table, const TablePlacement& placement) {
   if (table.features.size() != 1 || table.features.front().poolings != 1) {
-    return refuse(table, "one feature with one bag per sample for a graph",
-                  fmt::format("{} features", table.features.size()));
+    return refuse_table(table, "one feature with one bag per sample for a graph",
+                        fmt::format("{} features", table.features.size()));
   }
   if (table.element_bytes != 4 || table.output_bytes.value_or(4) != 4 ||
       table.forward_wire_bytes.value_or(4) != 4 || table.backward_wire_bytes.value_or(4) != 4) {
-    return refuse(table, "fp32 rows and vectors for a graph", "others");
+    return refuse_table(table, "fp32 rows and vectors for a graph", "others");
   }
   if (table.weighted || !table.pooled || table.features.front().batch) {
-    return refuse(table, "pooled bags of the job's batch without weights for a graph", "others");
+    return refuse_table(table, "pooled bags of the job's batch without weights for a graph",
+                        "others");
   }
   if (placement.kernel != ComputeKernel::kFused && placement.kernel != ComputeKernel::kDense) {
-    return refuse(table, "rows in HBM for a graph", to_string(placement.kernel));
+    return refuse_table(table, "rows in HBM for a graph", to_string(placement.kernel));
   }
   return {};
 }
@@ -126,8 +123,8 @@ Result<TorchrecDlrmConfig> sharded_dlrm(const ShardingStudy& study,
   config.table_optimizer = *optimizer;
   for (std::size_t t = 0; t < study.tables.size(); ++t) {
     if (study.tables[t].optimizer != study.tables.front().optimizer) {
-      return refuse(study.tables[t], "the optimizer of the first table for a graph",
-                    to_string(study.tables[t].optimizer));
+      return refuse_table(study.tables[t], "the optimizer of the first table for a graph",
+                          to_string(study.tables[t].optimizer));
     }
     auto table = placed(study.tables[t], placements[t], config.world_size, config.local_world_size);
     if (!table) return Unexpected{table.error()};

@@ -8,7 +8,7 @@
 namespace perfmodel::sharding {
 namespace {
 
-constexpr double kIdBytes = 8;
+constexpr double kTorchrecIdBytes = 8;
 constexpr double kLeastColumnsRead = 32;      // narrower rows are read as if they were that wide
 constexpr double kBatchedCopyFactor = 2.455;  // of gradients of rows that come from all ranks
 constexpr double kDenseUpdateFactor = 9.22;   // element-wise work on a dense gradient
@@ -100,8 +100,8 @@ class Estimate {
   void perf(TorchrecShardCost& cost) const {
     const auto columns = static_cast<double>(cost.size.columns);
     const double arriving = is_dense() ? 1 : ranks_;
-    const double inputs =
-        static_cast<double>(up(kIdBytes * ids_here_ * arriving)) * (table_.weighted ? 2 : 1);
+    const double inputs = static_cast<double>(up(kTorchrecIdBytes * ids_here_ * arriving)) *
+                          (table_.weighted ? 2 : 1);
     const double read =
         holds_whole_rows_once(type_) ? std::max(columns, kLeastColumnsRead) : columns;
     const double lookups = ids_here_ * arriving * read * bytes();
@@ -223,7 +223,9 @@ class Estimate {
     return rows + state;
   }
 
-  std::int64_t input_bytes() const { return up(kIdBytes * ids_here_ * (is_dense() ? 1 : ranks_)); }
+  std::int64_t input_bytes() const {
+    return up(kTorchrecIdBytes * ids_here_ * (is_dense() ? 1 : ranks_));
+  }
   std::int64_t output_bytes(ShardSize size) const {
     const double element = table_.output_bytes.value_or(table_.element_bytes);
     const bool whole = is_dense() || type_ == ShardingType::kTableWise;

@@ -100,9 +100,9 @@ struct Shard {
   Place place;
 };
 
-class PlanReader {
+class TorchrecPlanReader {
  public:
-  explicit PlanReader(std::optional<Error>& error) : error_(error) {}
+  explicit TorchrecPlanReader(std::optional<Error>& error) : error_(error) {}
 
   NamedPlan read(const Json& document) {
     ObjectReader root(document, "", error_);
@@ -385,7 +385,7 @@ Result<void> write_torchrec_plan(const std::filesystem::path& file,
 Result<NamedPlan> read_torchrec_plan(const std::filesystem::path& file) {
   return read_json_file(file, "TorchRec plan",
                         [](const Json& document, std::optional<Error>& error) {
-                          return PlanReader(error).read(document);
+                          return TorchrecPlanReader(error).read(document);
                         });
 }
 
