@@ -11,6 +11,7 @@
 
 #include "autograd_names.hpp"
 #include "build/emit/memory.hpp"
+#include "build/emit/update.hpp"
 #include "checkpoint_segments.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
@@ -443,7 +444,7 @@ class Checkpointing {
     }
     const TensorRef before = ref(*left.before), gradient = ref(left.gradient);
     if (graph_.name(node(part.sum_before)) == "aten::add_") {
-      builder_.leaf_op("aten::add_.Tensor", {before, gradient, 1}, {before});
+      add_(builder_, before, gradient);
       places_.replace(old, *left.before);
       return;
     }

@@ -150,7 +150,7 @@ class FasterRcnnBuilder {
   // Centre and size of an anchor, moved and scaled, then clipped to the image.
   TensorRef decode(TensorRef offsets) {
     const TensorRef scaled = binary(graph_, "aten::mul.Tensor", detached(offsets), anchors_);
-    const TensorRef moved = binary(graph_, "aten::add.Tensor", scaled, anchors_);
+    const TensorRef moved = add(graph_, scaled, anchors_);
     const TensorRef grown = unary(graph_, "aten::exp", moved);
     const TensorRef clipped = like(graph_, grown);
     graph_.leaf_op("aten::clamp", {grown, 0, config_.resolution}, {clipped});
