@@ -201,13 +201,7 @@ TensorRef AutogradTape::accumulate(TensorRef kept_gradient, TensorRef gradient) 
     add_(graph_, kept_gradient, gradient);
     return kept_gradient;
   }
-  const TensorRef kept =
-      graph_.new_view(gradient, graph_.shape(gradient), graph_.strides(gradient));
-  graph_.begin_op("aten::detach", {gradient});
-  graph_.begin_plain("detach", {gradient});
-  graph_.end_op();
-  graph_.end_op({kept});
-  return kept;
+  return detach(graph_, gradient);
 }
 
 }  // namespace perfmodel

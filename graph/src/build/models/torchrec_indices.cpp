@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "build/emit/concat.hpp"
 #include "build/emit/factory.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
@@ -178,13 +179,7 @@ IndexExchange::SentSizes IndexExchange::send_sizes() {
   SentSizes sent;
   graph_.begin_label("## all2all_data:kjt splits ##");
   sent.received = python_empty(graph_, kLong, {world * kKinds});
-  const TensorRef stacked = graph_.new_tensor(kLong, {world, kKinds});
-  graph_.begin_op("aten::stack", {sizes, 1});
-  std::vector<TensorRef> columns;
-  for (TensorRef x : sizes) columns.push_back(unsqueeze(graph_, x, 1));
-  graph_.leaf_op("aten::cat", {columns, 1}, {stacked});
-  graph_.end_op({stacked});
-  sent.number = ranks_.all_to_all(sent.received, flatten(graph_, stacked));
+  sent.number = ranks_.all_to_all(sent.received, flatten(graph_, stack(graph_, sizes, 1)));
   graph_.end_op();
   return sent;
 }

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "build/emit/concat.hpp"
 #include "build/emit/factory.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
@@ -67,8 +68,7 @@ TensorRef VectorRequest::wait_for_all_to_all() {
   ranks_.wait(number_);
   std::vector<TensorRef> parts = split_with_sizes(graph_, received_, times_batch(widths_), 0);
   for (TensorRef& part : parts) part = view(graph_, part, {batch_, -1});
-  const TensorRef out = graph_.new_tensor(kFloat, {batch_, sum_of(widths_)});
-  graph_.leaf_op("aten::cat", {parts, 1}, {out});
+  const TensorRef out = cat(graph_, parts, 1);
   graph_.end_op();
   tape_.record("All2All_Pooled_WaitBackward", {token_}, out,
                [this](TensorRef gradient) -> std::vector<TensorRef> {
@@ -82,8 +82,7 @@ void VectorRequest::send_gradient(TensorRef gradient) {
   const TensorRef dense = contiguous(graph_, gradient);
   std::vector<TensorRef> parts = split_with_sizes(graph_, dense, widths_, 1);
   for (TensorRef& part : parts) part = view(graph_, contiguous(graph_, part), {-1});
-  const TensorRef flat = graph_.new_tensor(kFloat, {graph_.numel(dense)});
-  graph_.leaf_op("aten::cat", {parts, 0}, {flat});
+  const TensorRef flat = cat(graph_, parts, 0);
   received_gradient_ = flat_buffer(sum_of(own_width_to_each()));
   graph_.begin_label("## alltoall_bwd_single ##");
   gradient_number_ =
