@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "autograd_names.hpp"
+#include "build/emit/graph_views.hpp"
 #include "build/emit/memory.hpp"
+#include "build/emit/update.hpp"
 #include "checkpoint_segments.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
@@ -247,14 +249,8 @@ class Checkpointing {
 
   // A view of all of it, as x.detach() gives it.
   Tensor detach(const Tensor& x) {
-    const TensorRef from = ref(x);
-    const TensorRef view = builder_.new_view(from, builder_.shape(from), builder_.strides(from));
-    builder_.begin_op("aten::detach", {from});
-    builder_.begin_plain("detach", {from});
-    builder_.end_op();
-    const std::size_t index = builder_.innermost();
-    builder_.end_op({view});
-    return made().tensors[made().outputs(made().nodes[index])[0].index];
+    perfmodel::detach(builder_, ref(x));
+    return made().tensors.back();
   }
 
   // torch.cuda.set_rng_state() clones the state: seed and offset, in host memory.
@@ -439,7 +435,7 @@ class Checkpointing {
     }
     const TensorRef before = ref(*left.before), gradient = ref(left.gradient);
     if (graph_.name(node(part.sum_before)) == "aten::add_") {
-      builder_.leaf_op("aten::add_.Tensor", {before, gradient, 1}, {before});
+      add_(builder_, before, gradient);
       places_.replace(old, *left.before);
       return;
     }

@@ -11,6 +11,7 @@
 
 #include "autograd_names.hpp"
 #include "build/emit/collectives.hpp"
+#include "build/emit/concat.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
 #include "core/gradient_buckets.hpp"
@@ -270,11 +271,8 @@ class Reducer {
       for (std::size_t i : bucket.members) {
         const Place& place = place_[i];
         const Shape shape = graph_.shape(place.view);
-        const TensorRef piece =
-            graph_.new_view(bucket.flat, shape, contiguous_strides(shape), place.offset);
-        graph_.leaf_op("aten::as_strided",
-                       {bucket.flat, shape, contiguous_strides(shape), place.offset}, {piece});
-        pieces.push_back(piece);
+        pieces.push_back(
+            as_strided(graph_, bucket.flat, shape, contiguous_strides(shape), place.offset, true));
       }
       if (rewrite_.gradient_as_bucket_view) continue;
       for (std::size_t k = 0; k < pieces.size(); ++k) {
@@ -352,18 +350,13 @@ class Reducer {
   }
 
   TensorRef flattened(const std::vector<TensorRef>& tensors) {
-    std::int64_t elements = 0;
     std::vector<TensorRef> flat;
     graph_.begin_op("aten::flatten_dense_tensors", {tensors});
     for (TensorRef t : tensors) {
-      const std::int64_t count = graph_.numel(t);
-      elements += count;
-      flat.push_back(graph_.new_view(t, {count}, {1}));
+      flat.push_back(graph_.new_view(t, {graph_.numel(t)}, {1}));
       graph_.leaf_op("aten::view", {t, Shape{-1}}, {flat.back()});
     }
-    const TensorRef made = graph_.new_tensor(graph_.dtype(tensors.front()),
-                                             graph_.device(tensors.front()), {elements});
-    graph_.leaf_op("aten::cat", {flat, 0}, {made});
+    const TensorRef made = cat(graph_, flat, 0);
     graph_.end_op({made});
     return made;
   }

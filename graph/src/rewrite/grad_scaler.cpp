@@ -1,6 +1,7 @@
 #include "grad_scaler.hpp"
 
 #include "build/emit/memory.hpp"
+#include "build/emit/update.hpp"
 
 namespace perfmodel {
 namespace {
@@ -17,22 +18,14 @@ GradScaler::GradScaler(GraphBuilder& graph)
 
 TensorRef GradScaler::scale(TensorRef loss, std::int64_t sequence) {
   to(graph_, scale_, scale_, {.non_blocking = true}, sequence);
-  const TensorRef scaled = graph_.new_tensor(graph_.dtype(loss), graph_.shape(loss));
-  graph_.leaf_op("aten::mul.Tensor", {loss, scale_}, {scaled}, sequence);
-  return scaled;
+  return mul(graph_, loss, scale_, sequence);
 }
 
-TensorRef GradScaler::scale_gradient(TensorRef gradient) {
-  const TensorRef made = graph_.new_tensor(graph_.dtype(gradient), graph_.shape(gradient));
-  graph_.leaf_op("aten::mul.Tensor", {gradient, scale_}, {made});
-  return made;
-}
+TensorRef GradScaler::scale_gradient(TensorRef gradient) { return mul(graph_, gradient, scale_); }
 
 void GradScaler::unscale(const std::vector<TensorRef>& gradients) {
   const TensorRef wide = to_dtype(graph_, scale_, DType::kFloat64);
-  const TensorRef reciprocal = graph_.new_tensor(DType::kFloat64, {});
-  graph_.leaf_op("aten::reciprocal", {wide}, {reciprocal});
-  const TensorRef inverse = to_dtype(graph_, reciprocal, DType::kFloat32);
+  const TensorRef inverse = to_dtype(graph_, reciprocal(graph_, wide), DType::kFloat32);
 
   const int code = scalar_type_code(DType::kFloat32);
   const TensorRef zero = graph_.new_tensor(DType::kFloat32, {});
@@ -45,9 +38,7 @@ void GradScaler::unscale(const std::vector<TensorRef>& gradients) {
   const TensorRef inverse_here = copy(inverse);
   graph_.leaf_op("aten::_amp_foreach_non_finite_check_and_unscale_",
                  {gradients, found_inf_, inverse_here}, {});
-  graph_.begin_op("aten::item", {found_inf_});
-  graph_.leaf_op("aten::_local_scalar_dense", {found_inf_}, {0.0});
-  graph_.end_op({0.0});
+  item(graph_, found_inf_, 0.0);
 }
 
 void GradScaler::update() {

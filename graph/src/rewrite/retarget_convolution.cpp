@@ -1,4 +1,5 @@
 #include "build/emit/memory.hpp"
+#include "build/emit/update.hpp"
 #include "build/emit/views.hpp"
 #include "retarget_rules.hpp"
 
@@ -65,7 +66,7 @@ void cudnn(Retargeter& rewrite, std::int32_t node, const Convolution& conv) {
   Shape shape(graph.shape(conv.out).size(), 1);
   shape[1] = -1;
   const TensorRef bias = reshape(graph, conv.bias, shape);
-  graph.leaf_op("aten::add_.Tensor", {conv.out, bias, 1}, {conv.out});
+  add_(graph, conv.out, bias);
 }
 
 // MIOpen takes the bias along.

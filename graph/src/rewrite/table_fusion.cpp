@@ -165,7 +165,7 @@ class FusionWriter {
     const DType dtype = source_.tensors[fusion.bags.front().offsets].dtype;
     const TensorRef stacked = stack(graph_, tensors(fusion, &FusibleBag::offsets), 0, sequence);
     const TensorRef first = graph_.new_tensor(dtype, {count, 1});
-    const TensorRef shifted = binary(graph_, "aten::add.Tensor", stacked, first, sequence);
+    const TensorRef shifted = add(graph_, stacked, first, sequence);
     const TensorRef flat = view(graph_, shifted, {-1}, sequence);
     return cat(graph_, {flat, graph_.new_tensor(dtype, {1})}, 0, sequence);
   }

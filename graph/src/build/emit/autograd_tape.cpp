@@ -8,6 +8,7 @@
 #include "memory.hpp"
 #include "perfmodel/result.hpp"
 #include "sparse.hpp"
+#include "update.hpp"
 
 namespace perfmodel {
 
@@ -173,7 +174,7 @@ void AutogradTape::deliver(Source to, TensorRef gradient) {
     sum = gradient;
     ++holders_[graph_.storage(sum)];
   } else if (may_add_in_place(sum)) {
-    graph_.leaf_op("aten::add_.Tensor", {sum, gradient, 1}, {sum});
+    add_(graph_, sum, gradient);
   } else {
     const TensorRef made = graph_.new_tensor(graph_.dtype(gradient), graph_.shape(gradient));
     graph_.leaf_op("aten::add.Tensor", {sum, gradient, 1}, {made});
@@ -197,16 +198,10 @@ TensorRef AutogradTape::accumulate(TensorRef kept_gradient, TensorRef gradient) 
   }
   if (graph_.is_sparse(gradient)) return share_sparse(graph_, gradient);
   if (kept_gradient.exists()) {
-    graph_.leaf_op("aten::add_.Tensor", {kept_gradient, gradient, 1}, {kept_gradient});
+    add_(graph_, kept_gradient, gradient);
     return kept_gradient;
   }
-  const TensorRef kept =
-      graph_.new_view(gradient, graph_.shape(gradient), graph_.strides(gradient));
-  graph_.begin_op("aten::detach", {gradient});
-  graph_.begin_plain("detach", {gradient});
-  graph_.end_op();
-  graph_.end_op({kept});
-  return kept;
+  return detach(graph_, gradient);
 }
 
 }  // namespace perfmodel

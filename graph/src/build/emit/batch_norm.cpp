@@ -2,6 +2,7 @@
 
 #include "memory.hpp"
 #include "reduction.hpp"
+#include "update.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -122,8 +123,7 @@ TensorRef batch_norm(AutogradTape& tape, TensorRef x, const BatchNorm& norm) {
   const bool on_gpu = graph.pytorch().on_gpu();
   const bool by_cudnn = on_gpu && graph.shape(x).size() > 2;
   const std::int64_t sequence = tape.sequence();
-  graph.leaf_op("aten::add_.Tensor", {norm.batches, wrapped_number(graph), 1}, {norm.batches},
-                sequence);
+  add_(graph, norm.batches, wrapped_number(graph), sequence);
   std::vector<Value> arguments = {x,    norm.weight, norm.bias,   norm.mean, norm.variance,
                                   true, kMomentum,   norm.epsilon};
   std::vector<Value> with_cudnn_flag = arguments;

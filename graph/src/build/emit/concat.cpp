@@ -36,7 +36,8 @@ TensorRef cat(GraphBuilder& graph, const std::vector<TensorRef>& inputs, int dim
   Shape shape = graph.shape(inputs.front());
   shape[axis] = 0;
   for (TensorRef input : inputs) shape[axis] += graph.shape(input)[axis];
-  const TensorRef out = graph.new_tensor(graph.dtype(inputs.front()), std::move(shape));
+  const TensorRef out =
+      graph.new_tensor(graph.dtype(inputs.front()), graph.device(inputs.front()), std::move(shape));
   graph.begin_op("aten::cat", {inputs, dim}, sequence);
   if (!graph.pytorch().on_gpu()) pieces_on_cpu(graph, inputs, out, axis);
   graph.end_op({out});

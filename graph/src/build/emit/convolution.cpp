@@ -3,6 +3,7 @@
 #include "memory.hpp"
 #include "perfmodel/result.hpp"
 #include "reduction.hpp"
+#include "update.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -43,7 +44,7 @@ TensorRef cudnn_convolution(GraphBuilder& graph, TensorRef x, TensorRef weight, 
   }
   if (graph.dtype(bias) != DType::kUnknown) {
     const TensorRef each = reshape(graph, bias, {1, out_shape[1], 1, 1});
-    graph.leaf_op("aten::add_.Tensor", {out, each, 1}, {out});
+    add_(graph, out, each);
   }
   return out;
 }

@@ -4,6 +4,7 @@
 
 #include "memory.hpp"
 #include "reduction.hpp"
+#include "update.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -100,13 +101,10 @@ TensorRef mean_per_target(AutogradTape& tape, TensorRef loss) {
   const TensorRef lengths = empty(graph, graph.dtype(loss), graph.shape(loss));
   const TensorRef divisor = like(graph, lengths);
   graph.leaf_op("aten::clamp_min", {lengths, 1}, {divisor}, tape.sequence());
-  const TensorRef each = like(graph, loss);
-  graph.leaf_op("aten::div.Tensor", {loss, divisor}, {each}, tape.sequence());
+  const TensorRef each = div(graph, loss, divisor, tape.sequence());
   tape.record("DivBackward0", {loss}, each,
               [&graph, divisor](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = like(graph, gradient);
-                graph.leaf_op("aten::div.Tensor", {gradient, divisor}, {made});
-                return {made};
+                return {div(graph, gradient, divisor)};
               });
   return mean(tape, each);
 }

@@ -5,6 +5,7 @@
 #include "memory.hpp"
 #include "pointwise.hpp"
 #include "reduction.hpp"
+#include "update.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -51,22 +52,20 @@ TensorRef binary_cross_entropy_with_scores(AutogradTape& tape, TensorRef scores,
                  {scores, target, kNone, kNone, kReduceMean}, tape.sequence());
   const TensorRef each = empty_like(graph, target);
   fill(graph, each, 1);
-  graph.leaf_op("aten::sub_.Tensor", {each, target, 1}, {each});
-  graph.leaf_op("aten::mul_.Tensor", {each, scores}, {each});
+  sub_(graph, each, target);
+  mul_(graph, each, scores);
   const TensorRef log_probability = like(graph, scores);
   const TensorRef buffer = graph.new_tensor(graph.dtype(scores), {0});
   graph.begin_op("aten::log_sigmoid", {scores});
   graph.leaf_op("aten::log_sigmoid_forward", {scores}, {log_probability, buffer});
   graph.end_op({log_probability});
-  graph.leaf_op("aten::sub_.Tensor", {each, log_probability, 1}, {each});
+  sub_(graph, each, log_probability);
   const TensorRef loss = mean(graph, each);
   graph.end_op({loss});
   tape.record("BinaryCrossEntropyWithLogitsBackward0", {scores}, loss,
               [&graph, scores, target](TensorRef gradient) -> std::vector<TensorRef> {
                 const TensorRef probability = unary(graph, "aten::sigmoid", scores);
-                const TensorRef off = like(graph, scores);
-                graph.leaf_op("aten::sub.Tensor", {probability, target, 1}, {off});
-                const TensorRef made = binary(graph, "aten::mul.Tensor", off, gradient);
+                const TensorRef made = mul(graph, sub(graph, probability, target), gradient);
                 divide_in_place(graph, made, graph.numel(scores));
                 return {made};
               });

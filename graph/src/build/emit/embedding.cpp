@@ -12,6 +12,7 @@
 #include "jagged.hpp"
 #include "memory.hpp"
 #include "sparse.hpp"
+#include "update.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -29,7 +30,7 @@ TensorRef offset_to_bag_on_cpu(GraphBuilder& graph, const Bag& bag) {
   graph.leaf_op("aten::index_add_", {starts, 0, bag.offsets, ones, 1}, {starts});
   const TensorRef first = select(graph, starts, 0, 0);
   graph.begin_op("aten::sub_.Scalar", {first, 1, 1});
-  graph.leaf_op("aten::sub_.Tensor", {first, wrapped_number(graph), 1}, {first});
+  sub_(graph, first, wrapped_number(graph));
   graph.end_op({first});
   const TensorRef sums = like(graph, starts);
   graph.begin_op("aten::cumsum", {starts, 0, scalar_type_code(DType::kInt64)});
@@ -100,13 +101,12 @@ TensorRef bag_sizes_on_cpu(GraphBuilder& graph, const Bag& bag) {
   const TensorRef sizes = empty(graph, DType::kInt64, {bags});
   const TensorRef starts = slice(graph, bag.offsets, 0, 0, bags - 1);
   const TensorRef ends = slice(graph, bag.offsets, 0, 1, bags);
-  const TensorRef differences = like(graph, ends);
-  graph.leaf_op("aten::sub.Tensor", {ends, starts, 1}, {differences});
+  const TensorRef differences = sub(graph, ends, starts);
   copy(graph, slice(graph, sizes, 0, 0, bags - 1), differences);
   const TensorRef last = select(graph, bag.offsets, 0, bags - 1);
   const TensorRef left = empty_like_in_order(graph, last);
   fill(graph, left, lookups);
-  graph.leaf_op("aten::sub_.Tensor", {left, last, 1}, {left});
+  sub_(graph, left, last);
   copy(graph, select(graph, sizes, 0, -1), left);
   return sizes;
 }

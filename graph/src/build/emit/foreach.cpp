@@ -102,7 +102,7 @@ TensorList foreach_add(GraphBuilder& graph, const TensorList& x, const TensorLis
 
 void foreach_add_tensor_(GraphBuilder& graph, const TensorList& x, TensorRef number) {
   graph.begin_op("aten::_foreach_add_.Tensor", {x, number, 1.0});
-  for (TensorRef tensor : x) graph.leaf_op("aten::add_.Tensor", {tensor, number, 1.0}, {tensor});
+  for (TensorRef tensor : x) add_scaled_(graph, tensor, number, 1.0);
   graph.end_op();
 }
 

@@ -62,6 +62,15 @@ std::size_t axis_of(const GraphBuilder& graph, TensorRef x, int dim) {
   return static_cast<std::size_t>(dim < 0 ? dim + static_cast<int>(graph.shape(x).size()) : dim);
 }
 
+TensorRef detach(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  const TensorRef made = graph.new_view(x, graph.shape(x), graph.strides(x));
+  graph.begin_op("aten::detach", {x}, sequence);
+  graph.begin_plain("detach", {x});
+  graph.end_op();
+  graph.end_op({made});
+  return made;
+}
+
 TensorRef as_strided(GraphBuilder& graph, TensorRef x, Shape shape, Shape strides,
                      std::int64_t offset, bool give_offset) {
   const TensorRef view = graph.new_view(x, shape, strides, offset);

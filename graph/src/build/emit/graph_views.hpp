@@ -27,6 +27,8 @@ std::optional<Shape> view_strides(const GraphBuilder& graph, TensorRef x, const 
 /// Negative axes count from the end.
 std::size_t axis_of(const GraphBuilder& graph, TensorRef x, int dim);
 
+/// A view of all of it that autograd does not follow.
+TensorRef detach(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef as_strided(GraphBuilder& graph, TensorRef x, Shape shape, Shape strides,
                      std::int64_t offset = 0, bool give_offset = false);
 TensorRef transpose(GraphBuilder& graph, TensorRef x, int dim0, int dim1,

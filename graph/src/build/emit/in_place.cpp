@@ -5,6 +5,7 @@
 
 #include "memory.hpp"
 #include "pointwise.hpp"
+#include "update.hpp"
 
 namespace perfmodel {
 namespace {
@@ -20,12 +21,6 @@ void from_result(AutogradTape& tape, const char* function, const char* backward_
                 graph.leaf_op(backward_op, {gradient, x}, {made});
                 return {made};
               });
-}
-
-TensorRef product(GraphBuilder& graph, TensorRef a, TensorRef b) {
-  const TensorRef made = like(graph, a);
-  graph.leaf_op("aten::mul.Tensor", {a, b}, {made});
-  return made;
 }
 
 // The result of an op on two operands that allocates it by a call of its own.
@@ -79,9 +74,9 @@ void mul_in_place(AutogradTape& tape, TensorRef x, TensorRef other) {
                 GraphBuilder& inner = tape.graph();
                 TensorRef other_gradient;
                 if (tape.requires_grad(other)) {
-                  other_gradient = product(inner, gradient, *saved);
+                  other_gradient = mul(inner, gradient, *saved);
                 }
-                return {product(inner, gradient, other), other_gradient};
+                return {mul(inner, gradient, other), other_gradient};
               });
   *saved = saved_clone(tape, x);
   graph.end_op({x});

@@ -7,6 +7,7 @@
 #include "factory.hpp"
 >>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
 #include "memory.hpp"
+#include "update.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -89,7 +90,7 @@ void index_put_accumulate(GraphBuilder& graph, TensorRef made,
     if (!indices[i].exists()) continue;
     const std::int64_t stride = strides[i] / strides[indices.size() - 1];
     const TensorRef term = linear_index_term(graph, indices[i], shape[i], stride);
-    if (linear.exists()) graph.leaf_op("aten::add_.Tensor", {linear, term, 1}, {linear});
+    if (linear.exists()) add_(graph, linear, term);
     if (!linear.exists()) linear = term;
   }
   const std::int64_t picked = graph.numel(linear);

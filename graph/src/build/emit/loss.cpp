@@ -1,8 +1,10 @@
 #include "loss.hpp"
 
 #include "memory.hpp"
+#include "pointwise.hpp"
 #include "reduction.hpp"
 #include "softmax.hpp"
+#include "update.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -82,13 +84,10 @@ TensorRef nll_loss(AutogradTape& tape, TensorRef log_probability, TensorRef targ
 
 TensorRef multiply(AutogradTape& tape, TensorRef x, TensorRef constant) {
   GraphBuilder& graph = tape.graph();
-  const TensorRef out = like(graph, x);
-  graph.leaf_op("aten::mul.Tensor", {x, constant}, {out}, tape.sequence());
+  const TensorRef out = mul(graph, x, constant, tape.sequence());
   tape.record("MulBackward0", {x}, out,
               [&graph, constant](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef made = like(graph, constant);
-                graph.leaf_op("aten::mul.Tensor", {gradient, constant}, {made});
-                return {made};
+                return {mul(graph, gradient, constant)};
               });
   return out;
 }
@@ -138,17 +137,17 @@ TensorRef bce_with_logits_terms(GraphBuilder& graph, TensorRef x, TensorRef targ
   in_place("aten::clamp_min_", {most, 0}, most);
   const TensorRef ones = empty_like_in_order(graph, target);
   fill(graph, ones, 1);
-  in_place("aten::sub_.Tensor", {ones, target, 1}, ones);
-  in_place("aten::mul_.Tensor", {ones, x}, ones);
-  in_place("aten::add_.Tensor", {ones, most, 1}, ones);
+  sub_(graph, ones, target);
+  mul_(graph, ones, x);
+  add_(graph, ones, most);
   const TensorRef first = fresh("aten::neg", {most});
   in_place("aten::exp_", {first}, first);
   const TensorRef negated = fresh("aten::neg", {x});
-  const TensorRef second = fresh("aten::sub.Tensor", {negated, most, 1});
+  const TensorRef second = sub(graph, negated, most);
   in_place("aten::exp_", {second}, second);
-  in_place("aten::add_.Tensor", {first, second, 1}, first);
+  add_(graph, first, second);
   in_place("aten::log_", {first}, first);
-  in_place("aten::add_.Tensor", {ones, first, 1}, ones);
+  add_(graph, ones, first);
   return ones;
 }
 
@@ -161,15 +160,9 @@ TensorRef bce_with_log_sigmoid(GraphBuilder& graph, TensorRef x, TensorRef targe
   const TensorRef kept = graph.new_tensor(graph.dtype(x), on_gpu ? Shape{0} : graph.shape(x));
   graph.leaf_op("aten::log_sigmoid_forward", {x}, {log_sigmoid, kept});
   graph.end_op({log_sigmoid});
-  const TensorRef each = like(graph, target);
-  graph.begin_op("aten::rsub.Scalar", {target, 1.0, 1});
-  const TensorRef one = wrapped_number(graph, DType::kFloat64);
-  graph.begin_op("aten::sub.Tensor", {one, target, 1});
-  cast_wrapped_number(graph, one, graph.dtype(target));
-  graph.end_op({each});
-  graph.end_op({each});
-  graph.leaf_op("aten::mul_.Tensor", {each, x}, {each});
-  graph.leaf_op("aten::sub_.Tensor", {each, log_sigmoid, 1}, {each});
+  const TensorRef each = subtract_from(graph, 1.0, target);
+  mul_(graph, each, x);
+  sub_(graph, each, log_sigmoid);
   return each;
 }
 
@@ -178,13 +171,11 @@ TensorRef bce_with_logits_backward(GraphBuilder& graph, TensorRef gradient, Tens
   TensorRef made = like(graph, logits);
   graph.leaf_op("aten::sigmoid", {logits}, {made});
   if (graph.pytorch().before(2, 1)) {
-    graph.leaf_op("aten::sub_.Tensor", {made, target, 1}, {made});
+    sub_(graph, made, target);
   } else {
-    const TensorRef difference = like(graph, logits);
-    graph.leaf_op("aten::sub.Tensor", {made, target, 1}, {difference});
-    made = difference;
+    made = sub(graph, made, target);
   }
-  graph.leaf_op("aten::mul_.Tensor", {made, gradient}, {made});
+  mul_(graph, made, gradient);
   divide_in_place(graph, made, graph.numel(logits));
   return made;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memory.hpp"
+#include "update.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
@@ -46,7 +47,7 @@ TensorRef wrap(GraphBuilder& graph, Number number) {
 }
 
 bool takes_alpha(std::string_view op) {
-  return op == "aten::add.Tensor" || op == "aten::add_.Tensor" || op == "aten::sub.Tensor";
+  return op == "aten::add.Tensor" || op == "aten::sub.Tensor";
 }
 
 std::vector<Value> with_alpha(std::string_view op, TensorRef a, TensorRef b) {
@@ -93,6 +94,10 @@ TensorRef binary(GraphBuilder& graph, const char* op, TensorRef a, TensorRef b,
 TensorRef binary(GraphBuilder& graph, const char* op, TensorRef x, Number number,
                  std::int64_t sequence) {
   return binary_with_wrapped(graph, op, x, wrap(graph, number), sequence);
+}
+
+TensorRef add(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequence) {
+  return binary(graph, "aten::add.Tensor", a, b, sequence);
 }
 
 TensorRef subtract_from(GraphBuilder& graph, Number number, TensorRef x, std::int64_t sequence) {
@@ -177,7 +182,7 @@ TensorRef masked_fill(GraphBuilder& graph, TensorRef x, TensorRef mask, Number v
 }
 
 TensorRef add(AutogradTape& tape, TensorRef a, TensorRef b) {
-  const TensorRef out = binary(tape.graph(), "aten::add.Tensor", a, b, tape.sequence());
+  const TensorRef out = add(tape.graph(), a, b, tape.sequence());
   tape.record("AddBackward0", {a, b}, out, [](TensorRef gradient) -> std::vector<TensorRef> {
     return {gradient, gradient};
   });
@@ -192,7 +197,7 @@ TensorRef add(AutogradTape& tape, TensorRef x, Number number) {
 }
 
 void add_in_place(AutogradTape& tape, TensorRef a, TensorRef b) {
-  tape.graph().leaf_op("aten::add_.Tensor", {a, b, 1}, {a}, tape.sequence());
+  add_(tape.graph(), a, b, tape.sequence());
   tape.record("AddBackward0", {a, b}, a, [](TensorRef gradient) -> std::vector<TensorRef> {
     return {gradient, gradient};
   });

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "memory.hpp"
+#include "update.hpp"
 
 namespace perfmodel {
 
@@ -20,7 +21,7 @@ TensorRef softmax(AutogradTape& tape, TensorRef x, int dim, bool in_float) {
                 const TensorRef made = like(graph, out);
                 graph.begin_op("aten::_softmax_backward_data", {gradient, out, dim, code});
                 if (graph.pytorch().on_gpu()) {  // the CPU multiplies inside its kernel
-                  graph.leaf_op("aten::mul.Tensor", {gradient, out}, {like(graph, out)});
+                  mul(graph, gradient, out);
                 }
                 graph.end_op({made});
                 return {made};

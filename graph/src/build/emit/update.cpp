@@ -101,6 +101,18 @@ TensorRef mul_scalar(GraphBuilder& graph, TensorRef x, Value number) {
   return made;
 }
 
+void add_(GraphBuilder& graph, TensorRef x, TensorRef y, std::int64_t sequence) {
+  graph.leaf_op("aten::add_.Tensor", {x, y, 1}, {x}, sequence);
+}
+
+void sub_(GraphBuilder& graph, TensorRef x, TensorRef y) {
+  graph.leaf_op("aten::sub_.Tensor", {x, y, 1}, {x});
+}
+
+void mul_(GraphBuilder& graph, TensorRef x, TensorRef y) {
+  graph.leaf_op("aten::mul_.Tensor", {x, y}, {x});
+}
+
 void add_scaled_(GraphBuilder& graph, TensorRef x, TensorRef y, Value alpha) {
   graph.leaf_op("aten::add_.Tensor", {x, y, alpha}, {x});
 }
@@ -135,15 +147,21 @@ TensorRef reciprocal(GraphBuilder& graph, TensorRef x) {
   return made;
 }
 
-TensorRef mul(GraphBuilder& graph, TensorRef x, TensorRef y) {
+TensorRef sub(GraphBuilder& graph, TensorRef x, TensorRef y) {
   const TensorRef made = like(graph, x);
-  graph.leaf_op("aten::mul.Tensor", {x, y}, {made});
+  graph.leaf_op("aten::sub.Tensor", {x, y, 1}, {made});
   return made;
 }
 
-TensorRef div(GraphBuilder& graph, TensorRef x, TensorRef y) {
+TensorRef mul(GraphBuilder& graph, TensorRef x, TensorRef y, std::int64_t sequence) {
   const TensorRef made = like(graph, x);
-  graph.leaf_op("aten::div.Tensor", {x, y}, {made});
+  graph.leaf_op("aten::mul.Tensor", {x, y}, {made}, sequence);
+  return made;
+}
+
+TensorRef div(GraphBuilder& graph, TensorRef x, TensorRef y, std::int64_t sequence) {
+  const TensorRef made = like(graph, x);
+  graph.leaf_op("aten::div.Tensor", {x, y}, {made}, sequence);
   return made;
 }
 
@@ -152,7 +170,7 @@ TensorRef cpu_number(GraphBuilder& graph) {
   return tensor_of_python(graph, host, GraphBuilder::cpu(), {}, -1);
 }
 
-void item(GraphBuilder& graph, TensorRef x, double value) {
+void item(GraphBuilder& graph, TensorRef x, Value value) {
   graph.begin_op("aten::item", {x});
   graph.leaf_op("aten::_local_scalar_dense", {x}, {value});
   graph.end_op({value});

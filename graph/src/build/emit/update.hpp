@@ -4,7 +4,8 @@
 
 namespace perfmodel {
 
-// Ops without gradient on one tensor, as optimizers call them. A number becomes a tensor on the CPU
+// Ops without gradient that change a tensor or make one like it, as optimizers call them. A number
+// becomes a tensor on the CPU
 // ("wrapped"); where the tensor is on the CPU too, the op casts it to the tensor's type first.
 
 void add_number_(GraphBuilder& graph, TensorRef x, Value number);
@@ -21,6 +22,12 @@ void div_scalar_(GraphBuilder& graph, TensorRef x, Value number);
 TensorRef add_scalar(GraphBuilder& graph, TensorRef x, Value number);
 TensorRef mul_scalar(GraphBuilder& graph, TensorRef x, Value number);
 
+/// x += y; y may be a wrapped number.
+void add_(GraphBuilder& graph, TensorRef x, TensorRef y, std::int64_t sequence = -1);
+/// x -= y
+void sub_(GraphBuilder& graph, TensorRef x, TensorRef y);
+/// x *= y
+void mul_(GraphBuilder& graph, TensorRef x, TensorRef y);
 /// x += alpha y
 void add_scaled_(GraphBuilder& graph, TensorRef x, TensorRef y, Value alpha);
 TensorRef add_scaled(GraphBuilder& graph, TensorRef x, TensorRef y, Value alpha);
@@ -32,12 +39,13 @@ void addcmul_(GraphBuilder& graph, TensorRef x, TensorRef a, TensorRef b, Value 
 void addcdiv_(GraphBuilder& graph, TensorRef x, TensorRef a, TensorRef b, Value value);
 TensorRef sqrt(GraphBuilder& graph, TensorRef x);
 TensorRef reciprocal(GraphBuilder& graph, TensorRef x);
-TensorRef mul(GraphBuilder& graph, TensorRef x, TensorRef y);
-TensorRef div(GraphBuilder& graph, TensorRef x, TensorRef y);
+TensorRef sub(GraphBuilder& graph, TensorRef x, TensorRef y);
+TensorRef mul(GraphBuilder& graph, TensorRef x, TensorRef y, std::int64_t sequence = -1);
+TensorRef div(GraphBuilder& graph, TensorRef x, TensorRef y, std::int64_t sequence = -1);
 
 /// `torch.tensor(1.0)` on the CPU.
 TensorRef cpu_number(GraphBuilder& graph);
 /// `x.item()`, which waits for the GPU where the tensor is there.
-void item(GraphBuilder& graph, TensorRef x, double value);
+void item(GraphBuilder& graph, TensorRef x, Value value);
 
 }  // namespace perfmodel

@@ -1,5 +1,6 @@
 #include "views.hpp"
 
+#include "concat.hpp"
 #include "memory.hpp"
 #include "perfmodel/result.hpp"
 
@@ -196,10 +197,8 @@ std::vector<TensorRef> split_with_sizes(AutogradTape& tape, TensorRef x, const S
   GraphBuilder& graph = tape.graph();
   const std::vector<TensorRef> pieces = split_with_sizes(graph, x, sizes, dim, tape.sequence());
   tape.record("SplitWithSizesBackward0", {x}, pieces,
-              [&graph, x, dim](const std::vector<TensorRef>& gradients) -> std::vector<TensorRef> {
-                const TensorRef made = graph.new_tensor(graph.dtype(x), graph.shape(x));
-                graph.leaf_op("aten::cat", {gradients, dim}, {made});
-                return {made};
+              [&graph, dim](const std::vector<TensorRef>& gradients) -> std::vector<TensorRef> {
+                return {cat(graph, gradients, dim)};
               });
   return pieces;
 }

@@ -130,7 +130,7 @@ class FasterRcnnBuilder {
     const std::int64_t batch = config_.batch, count = anchors_per_image(config_);
     const TensorRef moved = decode(offsets);
     const TensorRef all = view(graph_, moved, {batch, count, 4});
-    const TensorRef rated = view(graph_, detached(scores), {batch, count});
+    const TensorRef rated = view(graph_, detach(graph_, scores), {batch, count});
     const Shape best_shape = {batch, config_.candidates};
     const TensorRef best = graph_.new_tensor(DType::kInt64, best_shape);
     graph_.leaf_op("aten::topk", {rated, config_.candidates, 1, true, true},
@@ -149,8 +149,8 @@ class FasterRcnnBuilder {
 
   // Centre and size of an anchor, moved and scaled, then clipped to the image.
   TensorRef decode(TensorRef offsets) {
-    const TensorRef scaled = binary(graph_, "aten::mul.Tensor", detached(offsets), anchors_);
-    const TensorRef moved = binary(graph_, "aten::add.Tensor", scaled, anchors_);
+    const TensorRef scaled = binary(graph_, "aten::mul.Tensor", detach(graph_, offsets), anchors_);
+    const TensorRef moved = add(graph_, scaled, anchors_);
     const TensorRef grown = unary(graph_, "aten::exp", moved);
     const TensorRef clipped = like(graph_, grown);
     graph_.leaf_op("aten::clamp", {grown, 0, config_.resolution}, {clipped});
@@ -164,15 +164,6 @@ class FasterRcnnBuilder {
     fill(graph_, number, 0);
     graph_.end_op({number});
     return cat(graph_, {number, boxes}, 1);
-  }
-
-  TensorRef detached(TensorRef x) {
-    const TensorRef made = contiguous_view(graph_, x, graph_.shape(x));
-    graph_.begin_op("aten::detach", {x});
-    graph_.begin_plain("detach", {x});
-    graph_.end_op();
-    graph_.end_op({made});
-    return made;
   }
 
   TensorRef regions_loss(TensorRef features, TensorRef regions) {

@@ -1,6 +1,7 @@
 #include "gradient_reducer.hpp"
 
 #include "build/emit/memory.hpp"
+#include "build/emit/update.hpp"
 #include "build/emit/views.hpp"
 #include "core/gradient_buckets.hpp"
 #include "perfmodel/graph/detail/bucket_limits.hpp"
@@ -58,9 +59,7 @@ void GradientReducer::finish() {
     }
     for (std::size_t i : bucket.parameters) {
       const TensorRef flag = select(graph_, used, 0, static_cast<std::int64_t>(i));
-      graph_.begin_op("aten::item", {flag});
-      graph_.leaf_op("aten::_local_scalar_dense", {flag}, {1});
-      graph_.end_op({1});
+      item(graph_, flag, 1);
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include "build/emit/concat.hpp"
 #include "build/emit/memory.hpp"
+#include "build/emit/update.hpp"
 #include "build/emit/views.hpp"
 
 namespace perfmodel {
@@ -68,9 +69,7 @@ class RandomBatch {
       lift(scalar, -1);
       const TensorRef part = slice(graph_, all, 0, start, start + shape_.batch, sequence);
       graph_.begin_op("aten::fill_.Tensor", {part, scalar}, sequence);
-      graph_.begin_op("aten::item", {scalar});
-      graph_.leaf_op("aten::_local_scalar_dense", {scalar}, {length});
-      graph_.end_op({length});
+      item(graph_, scalar, length);
       graph_.end_op({part});
     }
   }

@@ -167,16 +167,9 @@ class TorchrecStep {
         squeeze_last(tape_, multilayer_perceptron(tape_, interacted, top_, true));
     const TensorRef target = to_dtype(graph_, batch.labels, DType::kFloat32, tape_.sequence());
     const TensorRef loss = binary_cross_entropy_with_logits(tape_, logits, target);
-    for (TensorRef shown : {loss, logits, batch.labels}) detach(shown);
+    for (TensorRef shown : {loss, logits, batch.labels}) detach(graph_, shown, tape_.sequence());
     graph_.end_op();
     return loss;
-  }
-
-  void detach(TensorRef x) {
-    graph_.begin_op("aten::detach", {x}, tape_.sequence());
-    graph_.begin_plain("detach", {x});
-    graph_.end_op();
-    graph_.end_op({graph_.new_view(x, graph_.shape(x), graph_.strides(x))});
   }
 
   // The last step exchanged them, right behind its vectors and this batch's sizes.

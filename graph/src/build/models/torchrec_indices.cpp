@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "build/emit/concat.hpp"
 #include "build/emit/factory.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
@@ -178,22 +179,8 @@ IndexExchange::SentSizes IndexExchange::send_sizes() {
   }
   SentSizes sent;
   graph_.begin_label("## all2all_data:kjt splits ##");
-<<<<<<< HEAD
-  sent.received = graph_.new_tensor(DType::kInt64, {world * kKinds});
-  graph_.leaf_op("aten::empty.memory_format",
-                 {Shape{world * kKinds}, 4, kNone, graph_.device_value(), false, kNone},
-                 {sent.received});
-  const TensorRef stacked = graph_.new_tensor(DType::kInt64, {world, kKinds});
-=======
-  sent.received = python_empty(graph_, kLong, {world * kKinds});
-  const TensorRef stacked = graph_.new_tensor(kLong, {world, kKinds});
->>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
-  graph_.begin_op("aten::stack", {sizes, 1});
-  std::vector<TensorRef> columns;
-  for (TensorRef x : sizes) columns.push_back(unsqueeze(graph_, x, 1));
-  graph_.leaf_op("aten::cat", {columns, 1}, {stacked});
-  graph_.end_op({stacked});
-  sent.number = ranks_.all_to_all(sent.received, flatten(graph_, stacked));
+  sent.received = python_empty(graph_, DType::kInt64, {world * kKinds});
+  sent.number = ranks_.all_to_all(sent.received, flatten(graph_, stack(graph_, sizes, 1)));
   graph_.end_op();
   return sent;
 }

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "build/emit/concat.hpp"
 #include "build/emit/factory.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
@@ -27,24 +28,10 @@ TensorRef new_empty(GraphBuilder& graph, TensorRef pooled, const Shape& shape) {
 }  // namespace
 
 TensorRef VectorRequest::flat_buffer(std::int64_t elements) {
-<<<<<<< HEAD
-  const TensorRef made = graph_.new_tensor(DType::kFloat32, {elements});
-  graph_.leaf_op("aten::empty.memory_format",
-                 {Shape{elements}, 6, kNone, graph_.device_value(), false, kNone}, {made});
-  return made;
-}
-
-void VectorRequest::make_token() {
-  token_ = graph_.new_tensor(DType::kFloat32, {1});
-  graph_.leaf_op("aten::empty.memory_format",
-                 {Shape{1}, kNone, kNone, graph_.device_value(), false, kNone}, {token_});
-}
-=======
   return python_empty(graph_, kFloat, {elements});
 }
 
 void VectorRequest::make_token() { token_ = python_empty(graph_, kFloat, {1}, false); }
->>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
 
 Shape VectorRequest::times_batch(Shape amounts) const {
   for (std::int64_t& amount : amounts) amount *= batch_;
@@ -79,8 +66,7 @@ TensorRef VectorRequest::wait_for_all_to_all() {
   ranks_.wait(number_);
   std::vector<TensorRef> parts = split_with_sizes(graph_, received_, times_batch(widths_), 0);
   for (TensorRef& part : parts) part = view(graph_, part, {batch_, -1});
-  const TensorRef out = graph_.new_tensor(DType::kFloat32, {batch_, sum_of(widths_)});
-  graph_.leaf_op("aten::cat", {parts, 1}, {out});
+  const TensorRef out = cat(graph_, parts, 1);
   graph_.end_op();
   tape_.record("All2All_Pooled_WaitBackward", {token_}, out,
                [this](TensorRef gradient) -> std::vector<TensorRef> {
@@ -94,8 +80,7 @@ void VectorRequest::send_gradient(TensorRef gradient) {
   const TensorRef dense = contiguous(graph_, gradient);
   std::vector<TensorRef> parts = split_with_sizes(graph_, dense, widths_, 1);
   for (TensorRef& part : parts) part = view(graph_, contiguous(graph_, part), {-1});
-  const TensorRef flat = graph_.new_tensor(DType::kFloat32, {graph_.numel(dense)});
-  graph_.leaf_op("aten::cat", {parts, 0}, {flat});
+  const TensorRef flat = cat(graph_, parts, 0);
   received_gradient_ = flat_buffer(sum_of(own_width_to_each()));
   graph_.begin_label("## alltoall_bwd_single ##");
   gradient_number_ =
