@@ -36,7 +36,7 @@ TensorRef offset_to_bag_on_cpu(GraphBuilder& graph, const Bag& bag) {
   graph.begin_op("aten::cumsum", {starts, 0, scalar_type_code(DType::kInt64)});
   to_same_dtype(graph, starts);
   graph.end_op({sums});
-  return resize(graph, sums, {lookups});
+  return resized(graph, sums, {lookups});
 }
 
 TensorRef weights_of(GraphBuilder& graph, const Bag& bag) {

@@ -65,7 +65,7 @@ TensorRef arange(GraphBuilder& graph, std::int64_t count) {
 
 TensorRef fill_arange(GraphBuilder& graph, TensorRef unsized, std::int64_t count) {
   graph.begin_op("aten::arange.start_out", {0, count, 1, unsized});
-  const TensorRef made = resize(graph, unsized, {count});
+  const TensorRef made = resized(graph, unsized, {count});
   graph.end_op({made});
   return made;
 }

@@ -16,7 +16,7 @@ void resize_to(GraphBuilder& graph, TensorRef x, TensorRef made, Value order) {
   graph.leaf_op("aten::resize_", {x, graph.shape(made), std::move(order)}, {made});
 }
 
-TensorRef resize(GraphBuilder& graph, TensorRef x, const Shape& shape) {
+TensorRef resized(GraphBuilder& graph, TensorRef x, const Shape& shape) {
   const TensorRef made = contiguous_view(graph, x, shape);
   resize_to(graph, x, made);
   return made;

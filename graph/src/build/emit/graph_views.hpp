@@ -18,7 +18,7 @@ TensorRef contiguous_view(GraphBuilder& graph, TensorRef x, Shape shape);
 /// given.
 void resize_to(GraphBuilder& graph, TensorRef x, TensorRef made, Value order = kNone);
 /// `x.resize_(shape)`, dense.
-TensorRef resize(GraphBuilder& graph, TensorRef x, const Shape& shape);
+TensorRef resized(GraphBuilder& graph, TensorRef x, const Shape& shape);
 
 /// `asked` with its -1 replaced.
 Shape resolve(const GraphBuilder& graph, TensorRef x, Shape asked);

@@ -1,11 +1,6 @@
 #include "index.hpp"
 
-<<<<<<< HEAD
-=======
-#include <limits>
-
 #include "factory.hpp"
->>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
 #include "memory.hpp"
 #include "update.hpp"
 #include "views.hpp"

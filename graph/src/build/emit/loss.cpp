@@ -15,7 +15,7 @@ TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorR
   for (TensorRef x : {each, prediction, target}) squeeze(graph, x);
   const TensorRef mean = perfmodel::mean(graph, each);
   graph.begin_op("aten::resize_as_", {each, mean, kNone});
-  const TensorRef loss = resize(graph, each, {});
+  const TensorRef loss = resized(graph, each, {});
   graph.end_op({loss});
   copy(graph, loss, mean);
   graph.end_op({loss});
@@ -56,15 +56,8 @@ TensorRef nll_loss(AutogradTape& tape, TensorRef log_probability, TensorRef targ
   graph.begin_op("aten::nll_loss_nd", arguments, sequence);
   graph.begin_op("aten::nll_loss", arguments, sequence);
   graph.begin_op("aten::nll_loss_forward",
-<<<<<<< HEAD
                  {log_probability, target, undefined, kReduceMean, kIgnoredClass}, sequence);
-  if (graph.pytorch().on_gpu()) {
-    graph.leaf_op("aten::resize_", {weight, Shape{}, kNone}, {weight});
-  }
-=======
-                 {log_probability, target, undefined, kMean, kIgnoredClass}, sequence);
   if (graph.pytorch().on_gpu()) resize_to(graph, weight, weight);
->>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
   graph.end_op({loss, weight});
   graph.end_op({loss});
   graph.end_op({loss});

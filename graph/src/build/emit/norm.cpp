@@ -23,7 +23,7 @@ TensorRef empty_row_major(GraphBuilder& graph, DType dtype, const Shape& shape) 
 
 // A CPU sums the gradients of weight and bias per thread, then over threads.
 void sums_per_thread(GraphBuilder& graph, DType dtype, std::int64_t width) {
-  zero(graph, resize(graph, empty(graph, dtype, {0}), {2, 1, width}));
+  zero(graph, resized(graph, empty(graph, dtype, {0}), {2, 1, width}));
 }
 
 std::vector<TensorRef> layer_norm_backward(AutogradTape& tape, const LayerNorm& norm,

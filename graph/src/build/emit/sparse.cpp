@@ -23,7 +23,7 @@ TensorRef sparse_coo_tensor(GraphBuilder& graph, TensorRef indices, TensorRef va
   const TensorRef no_values = empty(graph, dtype, {0});
   const TensorRef no_indices = empty(graph, DType::kInt64, {1, 0});
   const Shape sizes = {0, value_shape.back()};
-  resize(graph, no_values, sizes);
+  resized(graph, no_values, sizes);
   resize_to(graph, no_indices, no_indices);
   graph.end_op({made});
   graph.end_op({made});
@@ -64,8 +64,8 @@ void resize_as_sparse(GraphBuilder& graph, TensorRef kept, TensorRef other) {
   graph.leaf_op("aten::sparse_dim", {other}, {1});
   graph.leaf_op("aten::dense_dim", {other}, {1});
   graph.leaf_op("aten::sparse_dim", {other}, {1});
-  const TensorRef new_values = resize(graph, values, {0, dim});
-  const TensorRef new_indices = resize(graph, indices, {1, 0});
+  const TensorRef new_values = resized(graph, values, {0, dim});
+  const TensorRef new_indices = resized(graph, indices, {1, 0});
   graph.end_op({kept});
   graph.set_sparse_parts(kept, new_indices, new_values);
 }
@@ -73,7 +73,7 @@ void resize_as_sparse(GraphBuilder& graph, TensorRef kept, TensorRef other) {
 TensorRef copy_indices(GraphBuilder& graph, TensorRef kept, TensorRef other) {
   const TensorRef target = indices_of(graph, kept), source = indices_of(graph, other);
   graph.begin_op("aten::resize_as_", {target, source, kNone});
-  const TensorRef grown = resize(graph, target, graph.shape(source));
+  const TensorRef grown = resized(graph, target, graph.shape(source));
   graph.end_op({grown});
   copy(graph, grown, indices_of(graph, other));
   return grown;

@@ -91,16 +91,8 @@ class OptBuilder {
     wide = expand(tape_, index_all(tape_, wide, 3), shape);
     to_same_dtype(graph_, wide, tape_.sequence());
     const TensorRef inverted = subtract_from(tape_, 1.0, wide);
-<<<<<<< HEAD
-    const TensorRef padded = graph_.new_tensor(DType::kBool, shape);
-    graph_.leaf_op("aten::to.dtype",
-                   {inverted, scalar_type_code(DType::kBool), false, false, kNone}, {padded},
-                   tape_.sequence());
-    return add(tape_, masked_fill(tape_, inverted, padded, kLowestFloat), causal);
-=======
     const TensorRef padded = to_dtype_alone(graph_, inverted, DType::kBool, tape_.sequence());
-    return add(tape_, masked_fill(tape_, inverted, padded, kLowest), causal);
->>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
+    return add(tape_, masked_fill(tape_, inverted, padded, kLowestFloat), causal);
   }
 
   TensorRef scores(TensorRef tokens) {

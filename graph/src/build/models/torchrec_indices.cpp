@@ -220,13 +220,7 @@ void IndexExchange::send_jagged(const ShardingGroup& group, const Jagged& sent) 
 void IndexExchange::send_part(std::string_view label, TensorRef part, std::int64_t from_each,
                               const Shape& to_each) {
   const Shape from(static_cast<std::size_t>(config_.world_size), from_each);
-<<<<<<< HEAD
-  const TensorRef received = graph_.new_tensor(DType::kInt32, {sum_of(from)});
-  graph_.leaf_op("aten::empty.memory_format",
-                 {Shape{sum_of(from)}, 3, kNone, graph_.device_value(), false, kNone}, {received});
-=======
-  const TensorRef received = python_empty(graph_, kInt, {sum_of(from)});
->>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
+  const TensorRef received = python_empty(graph_, DType::kInt32, {sum_of(from)});
   graph_.begin_label(label);
   ranks_.all_to_all(received, part, from, to_each);
   graph_.end_op();

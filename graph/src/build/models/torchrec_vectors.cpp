@@ -28,10 +28,10 @@ TensorRef new_empty(GraphBuilder& graph, TensorRef pooled, const Shape& shape) {
 }  // namespace
 
 TensorRef VectorRequest::flat_buffer(std::int64_t elements) {
-  return python_empty(graph_, kFloat, {elements});
+  return python_empty(graph_, DType::kFloat32, {elements});
 }
 
-void VectorRequest::make_token() { token_ = python_empty(graph_, kFloat, {1}, false); }
+void VectorRequest::make_token() { token_ = python_empty(graph_, DType::kFloat32, {1}, false); }
 
 Shape VectorRequest::times_batch(Shape amounts) const {
   for (std::int64_t& amount : amounts) amount *= batch_;
