@@ -18,8 +18,10 @@ struct TensorOptions {
   bool pinned = false;  ///< that it is not
   bool order = false;   ///< row-major
 };
-/// Options of Python's functions ("torch.empty").
-inline constexpr TensorOptions kFromPython{.layout = false, .pinned = true};
+/// Options of Python's functions ("torch.empty"), whose callers may leave out the type.
+constexpr TensorOptions from_python(bool with_dtype = true) {
+  return {.dtype = with_dtype, .layout = false, .pinned = true};
+}
 
 /// `at::empty` that gives `made`.
 void allocate(GraphBuilder& graph, TensorRef made, const TensorOptions& options = {});
@@ -42,6 +44,8 @@ TensorRef empty_like_in_order(GraphBuilder& graph, TensorRef x);
 /// Row-major, whatever order `x` has.
 TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape);
+/// The same that gives `made`.
+void zeros(GraphBuilder& graph, TensorRef made, const TensorOptions& options);
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x);
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype);
 TensorRef new_zeros(GraphBuilder& graph, TensorRef like, Shape shape);
