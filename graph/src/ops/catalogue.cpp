@@ -128,6 +128,11 @@ bool is_copy(std::string_view name) {
   return op && price_rule(*op) == "copy";
 }
 
+bool is_sum(std::string_view name) {
+  const Op* op = find_op(name);
+  return op && op->name == "aten::add";
+}
+
 bool is_empty(std::string_view name) { return name.starts_with("aten::empty"); }
 
 bool gives_strides(std::string_view name) {

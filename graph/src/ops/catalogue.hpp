@@ -74,6 +74,7 @@ struct OpFacts {
   bool fusible = true;
   bool is_prefix = false;      ///< names that begin so, with a free part behind
   bool converts = false;       ///< `x.to(...)` and the copy inside it
+  bool has_addend = false;     ///< product: that is added to the first argument
   bool takes_numbers = false;  ///< a number beside a tensor: Python wraps it into a tensor
 
   // Names of rules; empty: that of the kind; "none": none.
@@ -131,6 +132,8 @@ AutocastPolicy autocast_policy(std::string_view name, bool on_gpu);
 bool is_conversion(std::string_view name);
 /// Writes the elements of one tensor into another.
 bool is_copy(std::string_view name);
+/// `a + b` or `a += b`
+bool is_sum(std::string_view name);
 /// Memory that nobody has written yet: "aten::empty", "aten::empty_like", ...
 bool is_empty(std::string_view name);
 /// Its arguments tell the strides of its result; all views end in it.
