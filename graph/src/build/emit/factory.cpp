@@ -1,7 +1,5 @@
 #include "factory.hpp"
 
-#include <utility>
-
 #include "memory.hpp"
 #include "views.hpp"
 
