@@ -4,7 +4,8 @@
 
 namespace perfmodel {
 
-// Allocations, fills and copies, all on the device where the model computes.
+// Allocations, fills and copies, on the device where the model computes; those that give `made` are
+// on its device.
 
 /// A tensor of the same type and shape; no op.
 TensorRef like(GraphBuilder& graph, TensorRef x);
