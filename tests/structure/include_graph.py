@@ -147,11 +147,14 @@ def counts():
     files = list(sources())
     names = defaultdict(set)
     for path in files:
-        for name in re.findall(r'"(aten::[A-Za-z0-9_.]+)', path.read_text()):
+        code = re.sub(r"//.*", "", path.read_text())
+        for name in re.findall(r'"(aten::[A-Za-z0-9_.]+)', code):
             names[name].add(path)
     mentions = sorted(((len(where), name) for name, where in names.items()), reverse=True)
     print(f"op names {len(mentions)}, files per name: mean "
-          f"{sum(n for n, _ in mentions) / max(1, len(mentions)):.2f}, most {mentions[0]}")
+          f"{sum(n for n, _ in mentions) / max(1, len(mentions)):.2f}, most:")
+    for number, name in mentions[:10]:
+        print(f"  {number:5d} {name} ({' '.join(sorted(p.stem for p in names[name]))})")
     longest = []
     for path in files:
         begin = None

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "ops/catalogue.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -23,7 +25,7 @@ class ParameterGradientFinder {
       if (backward && name == "torch::autograd::AccumulateGrad") {
         found_[i] = true;
         if (around >= 0) keep(node, i);
-      } else if (!kept_.empty() && (backward || name == "aten::add" || name == "aten::add_")) {
+      } else if (!kept_.empty() && (backward || is_sum(name))) {
         hand_on(node, around);
       }
     }

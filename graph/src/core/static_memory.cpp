@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ops/catalogue.hpp"
 #include "parameter_gradients.hpp"
 
 namespace perfmodel {
@@ -157,7 +158,7 @@ class StaticMemoryReader {
     if (!gradient.on_gpu() || gradient.storage_id == 0) return;  // undefined, sparse
     for (std::int32_t child : graph_.children(node)) {
       const std::string_view name = graph_.name(graph_.nodes[static_cast<std::size_t>(child)]);
-      if (name == "aten::add_" || name == "aten::add") return add_to_gradient(child);
+      if (is_sum(name)) return add_to_gradient(child);
     }
     gradients_ += static_cast<double>(gradient.numel) * gradient.item_size;
   }

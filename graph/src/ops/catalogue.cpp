@@ -78,6 +78,12 @@ const Catalogue& catalogue() {
   return made;
 }
 
+// Of the op itself: in-place variants have none.
+const Op* row_of(std::string_view name) {
+  const auto at = catalogue().by_name.find(name);
+  return at == catalogue().by_name.end() ? nullptr : at->second;
+}
+
 }  // namespace
 
 std::span<const Op> op_catalogue() { return catalogue().ops; }
@@ -107,9 +113,31 @@ std::string_view retarget_rule(const Op& op) {
 }
 
 AutocastPolicy autocast_policy(std::string_view name, bool on_gpu) {
-  const Op* op = find_op(name);
-  if (!op || op->name != name) return AutocastPolicy::kKeep;
+  const Op* op = row_of(name);
+  if (!op) return AutocastPolicy::kKeep;
   return on_gpu ? op->autocast : op->autocast_cpu;
+}
+
+bool is_conversion(std::string_view name) {
+  const Op* op = row_of(name);
+  return op && op->converts;
+}
+
+bool is_copy(std::string_view name) {
+  const Op* op = row_of(name);
+  return op && price_rule(*op) == "copy";
+}
+
+bool is_sum(std::string_view name) {
+  const Op* op = find_op(name);
+  return op && op->name == "aten::add";
+}
+
+bool is_empty(std::string_view name) { return name.starts_with("aten::empty"); }
+
+bool gives_strides(std::string_view name) {
+  const Op* op = row_of(name);
+  return op && size_rule(*op) == "as_strided";
 }
 
 }  // namespace perfmodel

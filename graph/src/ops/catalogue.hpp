@@ -73,6 +73,8 @@ struct OpFacts {
   /// so that neighbours can run as one kernel. Not so for moves (flip, padding, halves of a GLU).
   bool fusible = true;
   bool is_prefix = false;      ///< names that begin so, with a free part behind
+  bool converts = false;       ///< `x.to(...)` and the copy inside it
+  bool has_addend = false;     ///< product: that is added to the first argument
   bool takes_numbers = false;  ///< a number beside a tensor: Python wraps it into a tensor
 
   // Names of rules; empty: that of the kind; "none": none.
@@ -123,6 +125,19 @@ std::string_view size_rule(const Op& op);
 std::string_view retarget_rule(const Op& op);
 
 AutocastPolicy autocast_policy(std::string_view name, bool on_gpu);
+
+// What rewrites ask about names as graphs hold them.
+
+/// `x.to(...)` or the copy inside it.
+bool is_conversion(std::string_view name);
+/// Writes the elements of one tensor into another.
+bool is_copy(std::string_view name);
+/// `a + b` or `a += b`
+bool is_sum(std::string_view name);
+/// Memory that nobody has written yet: "aten::empty", "aten::empty_like", ...
+bool is_empty(std::string_view name);
+/// Its arguments tell the strides of its result; all views end in it.
+bool gives_strides(std::string_view name);
 
 // The families, in the order in which prefixes are asked.
 std::span<const Op> wrapper_ops();

@@ -83,10 +83,6 @@ TypeParameter type_parameter(std::string_view schema) {
   return {};
 }
 
-bool is_conversion(std::string_view op) {
-  return op == "aten::to" || op == "aten::_to_copy" || op.starts_with("aten::empty");
-}
-
 class Autocast {
  public:
   Autocast(const ExecutionGraph& graph, const BackwardPass& pass, DType half, bool on_gpu,
@@ -426,7 +422,9 @@ class Autocast {
     const DType type = common_type(n);
     const DType result = result_type(index, position, type, around, fp32_result);
     assign_outputs(index, result);
-    const DType below = is_conversion(source_.name(n)) || type == DType::kUnknown ? around : type;
+    const std::string_view name = source_.name(n);
+    const bool as_around = is_conversion(name) || is_empty(name) || type == DType::kUnknown;
+    const DType below = as_around ? around : type;
     for (std::int32_t child : source_.children(n)) {
       emit(child, below);
     }

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "ops/catalogue.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -166,9 +168,8 @@ class Analysis {
   // Whether `child` adds a gradient of function `index` to one that was there before.
   bool add(std::int32_t index, std::int32_t child) {
     const Node& n = node(child);
-    const std::string_view name = graph_.name(n);
     const auto inputs = graph_.inputs(n), outputs = graph_.outputs(n);
-    if (name != "aten::add" && name != "aten::add_") return false;
+    if (!is_sum(graph_.name(n))) return false;
     if (inputs.size() < 2 || outputs.empty()) return false;
     for (const Argument& argument : {inputs[0], inputs[1], outputs[0]}) {
       if (argument.kind != Argument::Kind::kTensor) return false;

@@ -18,6 +18,7 @@
 #include "core/parameter_gradients.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
+#include "ops/catalogue.hpp"
 #include "optimizer_reader.hpp"
 #include "tensor_substitution.hpp"
 
@@ -141,8 +142,7 @@ class StepFinder {
     const std::string_view name = graph_.name(node);
     if (node.is_structural || node.is_label || name == "aten::zeros") return false;
     const auto inputs = graph_.inputs(node);
-    const bool copies = name == "aten::to" || name == "aten::_to_copy" || name == "aten::copy_" ||
-                        name == "aten::pin_memory";
+    const bool copies = is_conversion(name) || is_copy(name) || name == "aten::pin_memory";
     return !(copies && !inputs.empty() && !is_gpu_tensor(graph_, inputs[0]));
   }
   bool closes_model(const Node& node) const {

@@ -1,20 +1,17 @@
 #include "pointwise_unit.hpp"
 
 #include <algorithm>
-#include <array>
 #include <ranges>
 
-#include "base/contains.hpp"
 #include "ops/catalogue.hpp"
 
 namespace perfmodel {
 namespace {
 
-constexpr std::array<std::string_view, 3> kAllocations = {"aten::empty", "aten::empty_like",
-                                                          "aten::empty_strided"};
-// Call one op and launch nothing themselves; what they call is looked at.
-constexpr std::array<std::string_view, 4> kWrappers = {"aten::dropout", "aten::to", "aten::type_as",
-                                                       "aten::_to_copy"};
+// Calls one op and launches nothing itself; what it calls is looked at.
+bool is_wrapper(std::string_view name) {
+  return is_conversion(name) || name == "aten::dropout" || name == "aten::type_as";
+}
 
 class PointwiseUnitReader {
  public:
@@ -27,10 +24,10 @@ class PointwiseUnitReader {
     PointwiseUnit unit;
     unit.root = root;
     unit.sequence = node(root).seq_id;
-    const bool is_copy = graph_.name(op) == "aten::copy_";
-    const bool is_cast = is_copy && graph_.name(node(op.parent)) == "aten::_to_copy";
+    const bool copies = is_copy(graph_.name(op));
+    const bool is_cast = copies && graph_.name(node(op.parent)) == "aten::_to_copy";
     unit.name = is_cast ? "_to_copy" : bare_name(graph_.name(op));
-    if (!take_tensors(op, is_copy, unit) || !is_elementwise(unit)) return std::nullopt;
+    if (!take_tensors(op, copies, unit) || !is_elementwise(unit)) return std::nullopt;
     if (!returns(node(root), unit)) return std::nullopt;
     return unit;
   }
@@ -55,14 +52,14 @@ class PointwiseUnitReader {
     const Op* row = find_op(name);
     const Op* known = row && row->kind == OpKind::kPointwise ? row : nullptr;
     if (known && !known->fusible) return -1;
-    if (!known && !contains(kWrappers, name)) return -1;
+    if (!known && !is_wrapper(name)) return -1;
     std::int32_t called = -1;
     for (std::int32_t child : graph_.children(op)) {
       if (launches_nothing(child)) continue;
       if (called >= 0) return -1;
       called = child;
     }
-    if (called >= 0 && graph_.name(node(called)) == "aten::copy_") {
+    if (called >= 0 && is_copy(graph_.name(node(called)))) {
       return name == "aten::_to_copy" || name == "aten::pow" ? copy_on_gpu(called) : -1;
     }
     if (called >= 0) return find_primitive(called);
@@ -74,9 +71,9 @@ class PointwiseUnitReader {
     const Node& op = node(index);
     const std::string_view name = graph_.name(op);
     if (name == "aten::to" || name == "aten::result_type") return op.children_count == 0;
-    return contains(kAllocations, name) &&
-           std::ranges::all_of(graph_.children(op),
-                               [this](std::int32_t child) { return launches_nothing(child); });
+    return is_empty(name) && std::ranges::all_of(graph_.children(op), [this](std::int32_t child) {
+             return launches_nothing(child);
+           });
   }
 
   // Between types, and what `x ** 1.0` does.
@@ -91,9 +88,9 @@ class PointwiseUnitReader {
     return from.on_gpu() && from.device == to.device ? index : -1;
   }
 
-  bool take_tensors(const Node& op, bool is_copy, PointwiseUnit& unit) const {
+  bool take_tensors(const Node& op, bool copies, PointwiseUnit& unit) const {
     const auto inputs = graph_.inputs(op);
-    for (std::size_t i = is_copy ? 1 : 0; i < inputs.size(); ++i) {
+    for (std::size_t i = copies ? 1 : 0; i < inputs.size(); ++i) {
       if (inputs[i].kind == Argument::Kind::kTensor) unit.inputs.push_back(inputs[i].index);
       if (inputs[i].kind == Argument::Kind::kList && holds_tensor(inputs[i])) return false;
     }

@@ -1,4 +1,5 @@
 #include "build/emit/matmul.hpp"
+#include "ops/catalogue.hpp"
 #include "retarget_rules.hpp"
 
 namespace perfmodel {
@@ -36,7 +37,7 @@ void batched_product_with_addend(Retargeter& rewrite, std::int32_t node) {
   rewrite.copy(node);
   for (std::int32_t child : rewrite.children(node)) {
     const std::string_view name = rewrite.name(child);
-    if (name != "aten::expand" && name != "aten::copy_") rewrite.leave_out(child);
+    if (name != "aten::expand" && !is_copy(name)) rewrite.leave_out(child);
   }
 }
 

@@ -222,7 +222,7 @@ class Placer {
   // What lies under such a cast works on host memory too.
   bool casts_host_number(std::int32_t i) const {
     return i >= 0 && placed_.on_host[static_cast<std::size_t>(i)] &&
-           (graph_.name(node(i)) == "aten::to" || graph_.name(node(i)) == "aten::_to_copy");
+           is_conversion(graph_.name(node(i)));
   }
 
   bool is_host_number(std::int32_t i, const Use& use, const std::vector<Use>& uses) const {
@@ -236,7 +236,7 @@ class Placer {
       return tensor.dtype == DType::kFloat32 && inside_optimizer(i);
     }
     const std::int32_t parent = node(i).parent;
-    if (parent >= 0 && graph_.name(node(i)) == "aten::to" &&
+    if (parent >= 0 && is_conversion(graph_.name(node(i))) &&
         takes_numbers(graph_.name(node(parent)))) {
       return is_host_argument(parent, tensor.id);
     }

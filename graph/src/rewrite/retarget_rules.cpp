@@ -154,7 +154,7 @@ void Retargeter::note_strides(std::int32_t index) {
   });
   const Tensor* view = output_entry(index, 0);
   const auto inputs = source().inputs(node(index));
-  if (name(index) != "aten::as_strided" || !view || inputs.size() < 3) return;
+  if (!gives_strides(name(index)) || !view || inputs.size() < 3) return;
   Shape strides;
   for (const Argument& stride : source().elements(inputs[2])) strides.push_back(stride.integer);
   strides_[view->id] = std::move(strides);
@@ -205,7 +205,7 @@ Result<ExecutionGraph> Retargeter::run() {
 void Retargeter::visit(std::int32_t index) {
   // A CPU casts the number of `x / 3` in an op of its own, a GPU's kernel does it on the way.
   const std::int32_t parent = node(index).parent;
-  const bool casts_number = name(index) == "aten::to" && parent >= 0 && on_host(index) &&
+  const bool casts_number = is_conversion(name(index)) && parent >= 0 && on_host(index) &&
                             !on_host(parent) && !node(parent).is_label;
   if (casts_number) return leave_out(index);
   if (on_host(index)) keep_tree(index);
@@ -241,7 +241,7 @@ void Retargeter::find_copies() {
   if (options_.inputs == RetargetOptions::Inputs::kOnDevice) return;
   for (const StepInput& input : placement_.inputs) {
     const bool asks =
-        name(input.node) == "aten::to" && input_entry(input.node, 0) &&
+        is_conversion(name(input.node)) && input_entry(input.node, 0) &&
         output_entry(input.node, 0) &&
         input_entry(input.node, 0)->storage_id == output_entry(input.node, 0)->storage_id;
     if (asks) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/catalogue.hpp"
 #include "perfmodel/detail/output_file.hpp"
 
 namespace perfmodel {
@@ -67,7 +68,7 @@ class StrideTable {
  public:
   explicit StrideTable(const ExecutionGraph& graph) : graph_(graph) {
     for (const Node& node : graph.nodes) {
-      if (graph.name(node) == "aten::as_strided") note(node);
+      if (gives_strides(graph.name(node))) note(node);
     }
   }
 

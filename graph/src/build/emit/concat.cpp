@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "views.hpp"
+#include "graph_views.hpp"
 
 namespace perfmodel {
 namespace {

@@ -1,45 +1,20 @@
 #include "factory.hpp"
 
-#include <utility>
-
 #include "memory.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
-namespace {
-
-TensorOptions python_options(bool with_dtype) {
-  TensorOptions options = kFromPython;
-  options.dtype = with_dtype;
-  return options;
-}
-
-Value dtype_argument(DType dtype, bool given) {
-  return given ? Value(scalar_type_code(dtype)) : Value(kNone);
-}
-
-}  // namespace
 
 TensorRef python_empty(GraphBuilder& graph, DType dtype, const Shape& shape, bool with_dtype) {
   const TensorRef made = graph.new_tensor(dtype, shape);
-  allocate(graph, made, python_options(with_dtype));
-  return made;
-}
-
-TensorRef python_zeros(GraphBuilder& graph, Device device, const Shape& shape, bool with_dtype) {
-  const TensorRef made = graph.new_tensor(DType::kFloat32, device, shape);
-  graph.begin_op("aten::zeros", {shape, dtype_argument(DType::kFloat32, with_dtype), kNone,
-                                 GraphBuilder::device_value(device), false});
-  allocate(graph, made, python_options(with_dtype));
-  zero(graph, made);
-  graph.end_op({made});
+  allocate(graph, made, from_python(with_dtype));
   return made;
 }
 
 TensorRef ones(GraphBuilder& graph, DType dtype, Shape shape) {
   const bool with_dtype = dtype != DType::kFloat32;
-  graph.begin_op("aten::ones",
-                 {shape, dtype_argument(dtype, with_dtype), kNone, graph.device_value(), false});
+  const Value code = with_dtype ? Value(scalar_type_code(dtype)) : Value(kNone);
+  graph.begin_op("aten::ones", {shape, code, kNone, graph.device_value(), false});
   const TensorRef made = python_empty(graph, dtype, shape, with_dtype);
   fill(graph, made, 1);
   graph.end_op({made});

@@ -9,8 +9,6 @@ namespace perfmodel {
 /// `torch.empty(shape)`; `with_dtype`: the caller names the type.
 TensorRef python_empty(GraphBuilder& graph, DType dtype, const Shape& shape,
                        bool with_dtype = true);
-/// `torch.zeros(shape)` of fp32.
-TensorRef python_zeros(GraphBuilder& graph, Device device, const Shape& shape, bool with_dtype);
 TensorRef ones(GraphBuilder& graph, DType dtype, Shape shape);
 TensorRef full(GraphBuilder& graph, Shape shape, double value);
 /// torch.arange(0, count) of whole numbers.

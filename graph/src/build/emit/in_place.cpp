@@ -1,7 +1,6 @@
 #include "in_place.hpp"
 
 #include <memory>
-#include <utility>
 
 #include "memory.hpp"
 #include "pointwise.hpp"

@@ -158,11 +158,18 @@ void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
 }
 
 TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape) {
-  graph.begin_op("aten::zeros", {shape, scalar_type_code(dtype), 0, graph.device_value(), kNone});
-  const TensorRef made = empty(graph, dtype, std::move(shape));
+  const TensorRef made = graph.new_tensor(dtype, std::move(shape));
+  zeros(graph, made, {});
+  return made;
+}
+
+void zeros(GraphBuilder& graph, TensorRef made, const TensorOptions& options) {
+  std::vector<Value> arguments = arguments_of(graph, made, options);
+  arguments.insert(arguments.begin(), graph.shape(made));
+  graph.begin_op("aten::zeros", std::move(arguments));
+  allocate(graph, made, options);
   zero(graph, made);
   graph.end_op({made});
-  return made;
 }
 
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x) {

@@ -4,7 +4,8 @@
 
 namespace perfmodel {
 
-// Allocations, fills and copies, all on the device where the model computes.
+// Allocations, fills and copies, on the device where the model computes; those that give `made` are
+// on its device.
 
 /// A tensor of the same type and shape; no op.
 TensorRef like(GraphBuilder& graph, TensorRef x);
@@ -18,8 +19,10 @@ struct TensorOptions {
   bool pinned = false;  ///< that it is not
   bool order = false;   ///< row-major
 };
-/// Options of Python's functions ("torch.empty").
-inline constexpr TensorOptions kFromPython{.layout = false, .pinned = true};
+/// Options of Python's functions ("torch.empty"), whose callers may leave out the type.
+constexpr TensorOptions from_python(bool with_dtype = true) {
+  return {.dtype = with_dtype, .layout = false, .pinned = true};
+}
 
 /// `at::empty` that gives `made`.
 void allocate(GraphBuilder& graph, TensorRef made, const TensorOptions& options = {});
@@ -44,6 +47,8 @@ TensorRef empty_like_in_order(GraphBuilder& graph, TensorRef x);
 /// Row-major, whatever order `x` has.
 TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 TensorRef zeros(GraphBuilder& graph, DType dtype, Shape shape);
+/// The same that gives `made`.
+void zeros(GraphBuilder& graph, TensorRef made, const TensorOptions& options);
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x);
 TensorRef zeros_like(GraphBuilder& graph, TensorRef x, DType dtype);
 TensorRef new_zeros(GraphBuilder& graph, TensorRef like, Shape shape);

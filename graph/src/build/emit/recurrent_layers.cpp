@@ -4,7 +4,6 @@
 
 #include "concat.hpp"
 #include "dropout.hpp"
-#include "factory.hpp"
 #include "matmul.hpp"
 #include "memory.hpp"
 #include "recurrent.hpp"
@@ -272,11 +271,17 @@ RecurrentOutput layers_on_cpu(AutogradTape& tape, const RecurrentLayers& layers,
   return out;
 }
 
+// torch.zeros(shape), with or without the type given.
+TensorRef python_zeros(GraphBuilder& graph, const Shape& shape, bool with_dtype) {
+  const TensorRef made = graph.new_tensor(DType::kFloat32, shape);
+  zeros(graph, made, from_python(with_dtype));
+  return made;
+}
+
 CellState zeros_of(GraphBuilder& graph, RecurrentCell cell, const Shape& shape, bool with_dtype) {
   CellState state;
-  state.hidden = python_zeros(graph, graph.device(), shape, with_dtype);
-  if (cell == RecurrentCell::kLstm)
-    state.memory = python_zeros(graph, graph.device(), shape, with_dtype);
+  state.hidden = python_zeros(graph, shape, with_dtype);
+  if (cell == RecurrentCell::kLstm) state.memory = python_zeros(graph, shape, with_dtype);
   return state;
 }
 

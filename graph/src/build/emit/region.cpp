@@ -1,6 +1,5 @@
 #include "region.hpp"
 
-#include "factory.hpp"
 #include "memory.hpp"
 
 namespace perfmodel {
@@ -10,7 +9,7 @@ void begin_region(GraphBuilder& graph, std::string_view name) {
     graph.begin_label(name);
     return;
   }
-  python_zeros(graph, graph.cpu(), {1}, false);
+  zeros(graph, graph.new_tensor(DType::kFloat32, graph.cpu(), {1}), from_python(false));
   graph.begin_label(name);
   const Shape bytes = {288};  // sizeof(at::RecordFunction) and its deleter
   allocate(graph, graph.new_tensor(DType::kUInt8, graph.cpu(), bytes), {.layout = false});

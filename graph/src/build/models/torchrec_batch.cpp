@@ -59,7 +59,7 @@ class RandomBatch {
   void lengths(TensorRef all) {
     const std::int64_t count = graph_.numel(all), sequence = tape_.sequence();
     graph_.begin_op("aten::ones", {Shape{count}, 3, kNone, kCpu, false});
-    allocate(graph_, all, kFromPython);
+    allocate(graph_, all, from_python());
     fill(graph_, all, 1.0);
     graph_.end_op({all});
     for (std::size_t i = 0; i < shape_.lookups.size(); ++i) {

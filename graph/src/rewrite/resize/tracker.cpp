@@ -300,7 +300,7 @@ void Tracker::note_state(const Node& node) {
   if (name == "aten::pin_memory" && !inputs.empty() && inputs[0].kind == Argument::Kind::kTensor) {
     if (External* external = external_of(inputs[0].index)) external->from_host = true;
   }
-  if (name == "aten::copy_" && inputs.size() > 1 && inputs[1].kind == Argument::Kind::kTensor &&
+  if (is_copy(name) && inputs.size() > 1 && inputs[1].kind == Argument::Kind::kTensor &&
       inputs[0].kind == Argument::Kind::kTensor && graph_.tensors[inputs[0].index].on_gpu() &&
       graph_.tensors[inputs[1].index].on_cpu()) {
     if (External* external = external_of(inputs[1].index)) external->from_host = true;
@@ -310,7 +310,7 @@ void Tracker::note_state(const Node& node) {
 void Tracker::enter(std::int32_t index) {
   const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
   each_tensor(graph_.inputs(node), [&](std::uint32_t tensor) {
-    if (read(tensor, index).layout.squeezed && graph_.name(node) != "aten::as_strided") {
+    if (read(tensor, index).layout.squeezed && !gives_strides(graph_.name(node))) {
       refuse(index, "it reads what a squeeze makes, whose rank would change");
     }
   });

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "families.hpp"
+#include "ops/catalogue.hpp"
 
 /// Ops over lists of tensors: `_foreach_*` and the fused optimizers of PyTorch, one multi-tensor
 /// kernel for as many tensors as its argument struct holds.
@@ -40,8 +41,8 @@ const Tensor* tensor_of(const OpView& op, const Argument& argument) {
 bool only_bookkeeping_children(const OpView& op) {
   return std::ranges::all_of(op.graph.children(op.node), [&](std::int32_t child) {
     const std::string_view name = op.graph.name(op.graph.nodes[static_cast<std::size_t>(child)]);
-    return name == "aten::result_type" || name.starts_with("aten::empty") ||
-           name == "aten::is_same_size" || name == "aten::zeros";
+    return name == "aten::result_type" || is_empty(name) || name == "aten::is_same_size" ||
+           name == "aten::zeros";
   });
 }
 

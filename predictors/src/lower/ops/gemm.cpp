@@ -1,4 +1,5 @@
 #include "families.hpp"
+#include "ops/catalogue.hpp"
 
 /// Matrix products. C[b, m, n] = A[b, m, k] B[b, k, n]: 2 b m n k FLOP; A, B and C move once. A
 /// bias or C that is added is read once more. One kernel per op: split-K reductions are part of its
@@ -9,9 +10,8 @@ namespace {
 /// mm(A, B), addmm(C, A, B), and the batched forms: A and B are the last two matrices before any
 /// scalars, whose position depends on the leading addend.
 bool lower_matrix_product(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
-  const std::string_view name = base_name(op.name());
-  const bool has_addend = name == "aten::addmm" || name == "aten::baddbmm" ||
-                          name == "aten::addbmm" || name == "aten::_addmm_activation";
+  const Op* row = find_op(op.name());
+  const bool has_addend = row && row->has_addend;
   const Tensor* a = op.tensor_input(has_addend ? 1 : 0);
   const Tensor* b = op.tensor_input(has_addend ? 2 : 1);
   if (!a || !b || a->rank < 2 || b->rank < 2) return false;
