@@ -146,7 +146,7 @@ ExecutionGraph build_residual_block() {
   const ConvLayer stem = make_conv(step, 3, 16, {3, 3}, same);
   const ConvNorm first = make_conv_norm(step, 16, 16, {3, 3}, same);
   const ConvNorm second = make_conv_norm(step, 16, 16, {3, 3}, same);
-  const LinearLayer head = make_linear(step, 16, 10);
+  const LinearLayer head = make_linear_layer(step, 16, 10);
   return step.run([&] {
     const TensorRef image = step.input(DType::kFloat32, {8, 3, 32, 32});
     const TensorRef x = apply(step, stem, image);

@@ -302,7 +302,7 @@ TEST(ElementwiseFusion, JoinsFunctionsOfTheBackwardPass) {
   TrainingOptions options;
   options.optimizer = TrainingOptions::Optimizer::kNoOptimizer;
   TrainingStep step(options);
-  const LinearLayer layer = make_linear(step, 16, 1);
+  const LinearLayer layer = make_linear_layer(step, 16, 1);
   const ExecutionGraph before = step.run([&] {
     const TensorRef x = apply(step, layer, step.input(DType::kFloat32, {64, 16}));
     const TensorRef y = sigmoid(step.tape(), tanh(step.tape(), sigmoid(step.tape(), x)));

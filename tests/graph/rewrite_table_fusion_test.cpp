@@ -211,7 +211,7 @@ ExecutionGraph make(const HandMade& what) {
   for (std::int64_t rows : {100, 200, 300}) {
     if (!what.batched) weights.push_back(step.parameter({rows, 4}));
   }
-  const LinearLayer top = make_linear(step, 12, 1);
+  const LinearLayer top = make_linear_layer(step, 12, 1);
   return step.run([&] {
     std::vector<TensorRef> vectors;
     if (what.batched) {

@@ -382,7 +382,7 @@ TEST(GpuOfDevice, AnUnknownTargetIsLikeTheNearest) {
     return architecture.like;
   };
   EXPECT_EQ(like_of("nvidia", "sm_107"), "blackwell");
-  EXPECT_EQ(like_of("amd", "gfx950"), "cdna3");
+  EXPECT_EQ(like_of("amd", "gfx1250"), "cdna4");
 }
 
 TEST(GpuOfDevice, KnownGpuIsTakenFromItsDataSheet) {

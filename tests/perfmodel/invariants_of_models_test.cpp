@@ -366,7 +366,8 @@ bool has_more(const Gpu& a, const Gpu& b) {
       return false;
   }
   return a.tdp_w >= b.tdp_w && a.dram_bandwidth.value >= b.dram_bandwidth.value &&
-         a.dram_gb >= b.dram_gb && a.link_bandwidth.value >= b.link_bandwidth.value;
+         a.dram_gb >= b.dram_gb && a.link_bandwidth.value >= b.link_bandwidth.value &&
+         a.pcie_bandwidth.value >= b.pcie_bandwidth.value;
 }
 
 // Pairs for which it does not hold, up to a ratio of their steps.

@@ -75,7 +75,7 @@ KernelWork product() {
 TEST(Architectures, EveryFileLoadsAndSaysWhatItsGpusAre) {
   const auto all = read_architectures(kData / "architectures");
   ASSERT_TRUE(all) << to_string(all.error());
-  EXPECT_EQ(all->size(), 12u);
+  EXPECT_EQ(all->size(), 14u);
   std::set<std::string> targets;
   for (const Architecture& architecture : *all) {
     EXPECT_TRUE(architecture.is_known());

@@ -49,12 +49,22 @@ class GpuFile {
 TEST(GpuFiles, EveryFileLoadsUnderItsName) {
   const auto gpus = read_gpus(gpu_folder());
   ASSERT_TRUE(gpus.has_value()) << to_string(gpus.error());
-  EXPECT_EQ(gpus->size(), 33u);
+  EXPECT_EQ(gpus->size(), 51u);
   for (const Gpu& gpu : *gpus) {
     EXPECT_GT(gpu.peak(DType::kFloat32, false).value, 1e12) << gpu.name;
     EXPECT_GT(gpu.dram_bandwidth.value, 1e11) << gpu.name;
     EXPECT_GE(gpu.peak(DType::kFloat16, true).value, gpu.peak(DType::kFloat32, false).value)
         << gpu.name;
+  }
+}
+
+TEST(GpuFiles, VectorRatesAreThoseOfTheClock) {
+  const auto gpus = read_gpus(gpu_folder());
+  ASSERT_TRUE(gpus.has_value()) << to_string(gpus.error());
+  for (const Gpu& gpu : *gpus) {
+    if (gpu.boost_clock_mhz == 0) continue;  // not published
+    const double lanes = *gpu.peak_tflop_per_s.fp32 * 1e6 / (2 * gpu.num_sms * gpu.boost_clock_mhz);
+    EXPECT_NEAR(lanes, lanes < 96 ? 64 : 128, 0.1) << gpu.name;
   }
 }
 

@@ -9,23 +9,22 @@
 #include <utility>
 #include <vector>
 
+#include "digits.hpp"
 #include "lower_case.hpp"
 #include "plain_text.hpp"
 
 namespace perfmodel {
 namespace {
 
-constexpr std::size_t kNone = std::string_view::npos;
+constexpr std::size_t kNowhere = std::string_view::npos;
 constexpr std::string_view kMask = "[masked]";
 constexpr std::size_t kFewestHex = 32, kFewestBase64 = 40, kFewestKeyCharacters = 16;
 constexpr std::size_t kFewestAssignments = 3;
 constexpr std::size_t kLooked = 4096;  // behind what is shown, for secrets that begin there
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_small(char c) { return c >= 'a' && c <= 'z'; }
 bool is_word(char c) { return is_digit(c) || is_capital(c) || is_small(c) || c == '_'; }
-bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 bool is_base64(char c) {
   return is_digit(c) || is_capital(c) || is_small(c) || c == '+' || c == '/';
 }
@@ -49,7 +48,7 @@ constexpr std::string_view kBesideNames = " \t\"'\\";
 
 bool line_begins(std::string_view before) {
   const std::size_t last = before.find_last_not_of(" \t");
-  return last == kNone || before[last] == '\n';
+  return last == kNowhere || before[last] == '\n';
 }
 
 // The assignment whose separator stands at `at`; nothing if there is none ("a::b", "==", no name).
@@ -57,19 +56,20 @@ std::optional<Assignment> assignment_at(std::string_view text, std::size_t at) {
   const auto has = [&](std::size_t i, char c) { return i < text.size() && text[i] == c; };
   if (has(at + 1, text[at]) || (at > 0 && has(at - 1, text[at]))) return {};
   std::size_t end = at;
-  while (end > 0 && kBesideNames.find(text[end - 1]) != kNone) --end;
+  while (end > 0 && kBesideNames.find(text[end - 1]) != kNowhere) --end;
   std::size_t begin = end;
   while (begin > 0 && (is_word(text[begin - 1]) || text[begin - 1] == '-')) --begin;
   if (begin == end) return {};
   std::size_t value = at + 1;
-  while (value < text.size() && kBesideNames.find(text[value]) != kNone) ++value;
+  while (value < text.size() && kBesideNames.find(text[value]) != kNowhere) ++value;
   std::size_t past = value;
-  while (past < text.size() && std::string_view(" \t\n\r,;\"'&").find(text[past]) == kNone) ++past;
+  while (past < text.size() && std::string_view(" \t\n\r,;\"'&").find(text[past]) == kNowhere)
+    ++past;
   return Assignment{.name = text.substr(begin, end - begin),
                     .value = text.substr(value, past - value),
                     .value_begin = value,
                     .equals = text[at] == '=',
-                    .is_quoted = text.substr(end, at - end).find_first_of("\"'") != kNone,
+                    .is_quoted = text.substr(end, at - end).find_first_of("\"'") != kNowhere,
                     .is_spaced = has(at + 1, ' ') || has(at + 1, '\t'),
                     .begins_line = line_begins(text.substr(0, begin))};
 }
@@ -133,12 +133,12 @@ bool may_be_variable(const Assignment& found) {
   if (is_environment(found.name)) return found.is_quoted || found.is_spaced;
   const char first = found.value.front();
   return (found.is_quoted || (found.is_spaced && found.begins_line)) && !is_digit(first) &&
-         std::string_view("([{<*").find(first) == kNone && found.value != "constexpr";
+         std::string_view("([{<*").find(first) == kNowhere && found.value != "constexpr";
 }
 
 std::size_t find_assignment(std::string_view text) {
-  std::size_t capitals = 0, first_capital = kNone;
-  for (std::size_t at = text.find_first_of("=:"); at != kNone;
+  std::size_t capitals = 0, first_capital = kNowhere;
+  for (std::size_t at = text.find_first_of("=:"); at != kNowhere;
        at = text.find_first_of("=:", at + 1)) {
     const auto found = assignment_at(text, at);
     if (!found || says_nothing(found->value)) continue;
@@ -151,7 +151,7 @@ std::size_t find_assignment(std::string_view text) {
     first_capital = std::min(first_capital, found->value_begin);
     if (++capitals >= kFewestAssignments) return first_capital;
   }
-  return kNone;
+  return kNowhere;
 }
 
 // ---- keys and long runs ------------------------------------------------------------------------
@@ -233,23 +233,23 @@ std::size_t find_key(std::string_view text) {
                            c == 'B' || c == 'b' || c == 'n';
     if (may_begin && (i == 0 || !is_word(text[i - 1])) && begins_key(text.substr(i))) return i;
   }
-  if (const std::size_t at = text.find("-----BEGIN "); at != kNone) {
-    if (text.find("PRIVATE KEY", at) != kNone) return at;
+  if (const std::size_t at = text.find("-----BEGIN "); at != kNowhere) {
+    if (text.find("PRIVATE KEY", at) != kNowhere) return at;
   }
   // scheme://user:password@host
-  for (std::size_t at = text.find("://"); at != kNone; at = text.find("://", at + 1)) {
+  for (std::size_t at = text.find("://"); at != kNowhere; at = text.find("://", at + 1)) {
     const std::size_t past = std::min(text.find_first_of("/ \"'", at + 3), text.size());
     const std::string_view authority = text.substr(at + 3, past - at - 3);
     const std::size_t sign = authority.rfind('@'), colon = authority.find(':');
-    if (sign != kNone && colon < sign) return at + 3 + colon + 1;
+    if (sign != kNowhere && colon < sign) return at + 3 + colon + 1;
   }
-  return kNone;
+  return kNowhere;
 }
 
 // The first run of `member` characters of at least `fewest` that `is_secret`.
 template <class Member, class IsSecret>
 std::size_t find_run(std::string_view text, std::size_t fewest, Member member, IsSecret is_secret) {
-  if (text.size() < fewest) return kNone;
+  if (text.size() < fewest) return kNowhere;
   // A run of that length covers one of every `fewest` characters.
   for (std::size_t probe = fewest - 1; probe < text.size();) {
     if (!member(text[probe])) {
@@ -262,7 +262,7 @@ std::size_t find_run(std::string_view text, std::size_t fewest, Member member, I
     if (end - begin >= fewest && is_secret(text.substr(begin, end - begin))) return begin;
     probe = end + fewest;
   }
-  return kNone;
+  return kNowhere;
 }
 
 // "0d1d2d3c4de", the signature that Triton appends to the names of its kernels: the numbers of the
@@ -304,7 +304,7 @@ bool changes_often(std::string_view run) {
 }
 
 std::size_t find_base64(std::string_view text) {
-  if (text.find("_Z") != kNone) return kNone;
+  if (text.find("_Z") != kNowhere) return kNowhere;
   return find_run(text, kFewestBase64, is_base64, [](std::string_view run) {
     return std::ranges::count_if(run, is_digit) >= 4 && std::ranges::any_of(run, is_capital) &&
            std::ranges::any_of(run, is_small) && std::ranges::count(run, '/') <= 4 &&
@@ -315,10 +315,10 @@ std::size_t find_base64(std::string_view text) {
 }  // namespace
 
 std::optional<std::string> mask_secrets(std::string_view text) {
-  if (text.size() < kFewestKeyCharacters && text.find_first_of("=:") == kNone) return {};
+  if (text.size() < kFewestKeyCharacters && text.find_first_of("=:") == kNowhere) return {};
   const std::size_t at =
       std::min({find_assignment(text), find_key(text), find_hex(text), find_base64(text)});
-  if (at == kNone) return {};
+  if (at == kNowhere) return {};
   return std::string(text.substr(0, at)) + std::string(kMask);
 }
 
@@ -337,7 +337,7 @@ std::size_t mask_secrets(StringPool& names) {
   std::vector<std::pair<NameId, std::string>> found;
   for (NameId id = 1; id < names.size(); ++id) {
     const std::string_view text = names.text(id);
-    if (text.find("[masked") != kNone) taken.emplace(text);
+    if (text.find("[masked") != kNowhere) taken.emplace(text);
     if (auto masked = mask_secrets(text); masked && *masked != text) {
       found.emplace_back(id, std::move(*masked));
     }

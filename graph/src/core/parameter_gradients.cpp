@@ -6,9 +6,9 @@
 namespace perfmodel {
 namespace {
 
-class Finder {
+class ParameterGradientFinder {
  public:
-  explicit Finder(const ExecutionGraph& graph)
+  explicit ParameterGradientFinder(const ExecutionGraph& graph)
       : graph_(graph), found_(graph.nodes.size()), checkpoint_(graph.nodes.size(), -1) {}
 
   std::vector<bool> find() {
@@ -64,6 +64,8 @@ class Finder {
 
 }  // namespace
 
-std::vector<bool> parameter_gradients(const ExecutionGraph& graph) { return Finder(graph).find(); }
+std::vector<bool> parameter_gradients(const ExecutionGraph& graph) {
+  return ParameterGradientFinder(graph).find();
+}
 
 }  // namespace perfmodel

@@ -24,9 +24,9 @@ constexpr std::array<std::string_view, 8> kLookups = {
     "aten::index_select",
     "fbgemm::dense_embedding_codegen_lookup_function"};
 
-class Reader {
+class StaticMemoryReader {
  public:
-  explicit Reader(const ExecutionGraph& graph) : graph_(graph) {}
+  explicit StaticMemoryReader(const ExecutionGraph& graph) : graph_(graph) {}
 
   StaticMemory read() {
     const auto steps = iterations(graph_);
@@ -180,6 +180,6 @@ class Reader {
 
 }  // namespace
 
-StaticMemory static_memory(const ExecutionGraph& graph) { return Reader(graph).read(); }
+StaticMemory static_memory(const ExecutionGraph& graph) { return StaticMemoryReader(graph).read(); }
 
 }  // namespace perfmodel

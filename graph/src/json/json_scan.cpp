@@ -8,15 +8,14 @@
 #include <optional>
 #include <vector>
 
+#include "base/digits.hpp"
 #include "base/secrets.hpp"
 
 namespace perfmodel {
 namespace {
 
 bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
 constexpr std::string_view kTheEnd = "the end of the file";
 

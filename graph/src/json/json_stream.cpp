@@ -11,7 +11,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+constexpr std::size_t kStreamPieceBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxMemberBytes = std::size_t{1} << 20;
 
 }  // namespace
@@ -59,7 +59,7 @@ JsonStream::JsonStream(ByteSource source, const std::filesystem::path& file,
       salvage_(options.salvage),
       file_(file),
       array_key_(array_key) {
-  buffer_.resize(kPieceBytes + kPadding + 1);
+  buffer_.resize(kStreamPieceBytes + kPadding + 1);
   begin_ = end_ = 1;  // room for the frame before a piece at the very front
 }
 
@@ -104,7 +104,7 @@ Result<bool> JsonStream::refill() {
     end_ -= begin_ - 1;
     begin_ = 1;
   }
-  if (end_ + kPadding + kPieceBytes / 4 > buffer_.size()) buffer_.resize(2 * buffer_.size());
+  if (end_ + kPadding + kStreamPieceBytes / 4 > buffer_.size()) buffer_.resize(2 * buffer_.size());
   const std::size_t room = buffer_.size() - kPadding - end_;
   const auto count = source_.read(buffer_.data() + end_, room);
   if (!count) {

@@ -597,12 +597,12 @@ bool read_node(std::string_view message, ChakraNode& node, Lists& lists, Failure
 // ---- the file ----------------------------------------------------------------------------------
 
 // The inflated bytes of a file, piece by piece.
-class Bytes {
+class ChakraBytes {
  public:
-  static Result<Bytes> open(const std::filesystem::path& file, const ReadOptions& options) {
+  static Result<ChakraBytes> open(const std::filesystem::path& file, const ReadOptions& options) {
     auto source = ByteSource::open(file, options);
     if (!source) return Unexpected{source.error()};
-    return Bytes(std::move(*source));
+    return ChakraBytes(std::move(*source));
   }
 
   // Makes `count` bytes available, or as many as there are.
@@ -634,7 +634,7 @@ class Bytes {
   void skip(std::size_t count) { begin_ += count; }
 
  private:
-  explicit Bytes(ByteSource source) : source_(std::move(source)) {
+  explicit ChakraBytes(ByteSource source) : source_(std::move(source)) {
     buffer_.resize(std::size_t{1} << 20);
   }
 
@@ -654,9 +654,9 @@ bool looks_like_json(std::string_view text) {
          std::string_view("\"{[]}").find(text[second]) != std::string_view::npos;
 }
 
-class Reader {
+class ChakraReader {
  public:
-  Reader(Bytes bytes, const ReadOptions& options)
+  ChakraReader(ChakraBytes bytes, const ReadOptions& options)
       : bytes_(std::move(bytes)),
         limits_(options.limits),
         salvage_(options.salvage),
@@ -844,7 +844,7 @@ class Reader {
                             : "expected a message's length of at most 5 bytes, found more");
   }
 
-  Bytes bytes_;
+  ChakraBytes bytes_;
   ChakraTrace trace_;
   Lists lists_;
   std::vector<std::uint64_t> offsets_;  // of the nodes' messages, with their length
@@ -860,8 +860,8 @@ class Reader {
 }  // namespace
 
 Result<ChakraTrace> read_chakra(const std::filesystem::path& file, const ReadOptions& options) {
-  auto bytes = Bytes::open(file, options);
-  auto trace = bytes ? Reader(std::move(*bytes), options).run() : Unexpected{bytes.error()};
+  auto bytes = ChakraBytes::open(file, options);
+  auto trace = bytes ? ChakraReader(std::move(*bytes), options).run() : Unexpected{bytes.error()};
   if (!trace) trace.error().file = file;
   return trace;
 }

@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // a million tables
-constexpr std::size_t kPieceBytes = std::size_t{1} << 16;
+constexpr std::size_t kTablePieceBytes = std::size_t{1} << 16;
 
 struct Position {
   int line = 1, column = 1;
@@ -284,7 +284,7 @@ Result<std::vector<EmbeddingTable>> read_embedding_tables(const std::filesystem:
     return error_at(file, {0, 0}, "", "expected a readable table, found none", ErrorCode::kIo);
   }
   std::string text;
-  for (std::string piece(kPieceBytes, '\0'); in && text.size() <= kMostBytes;) {
+  for (std::string piece(kTablePieceBytes, '\0'); in && text.size() <= kMostBytes;) {
     in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     text.append(piece, 0, static_cast<std::size_t>(in.gcount()));
   }

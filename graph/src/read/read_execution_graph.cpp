@@ -21,11 +21,10 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-constexpr std::uint64_t kBytesPerName = 64;                 // beside the text
 constexpr std::size_t kMostEntries = std::size_t{1} << 31;  // of 2^32; a piece adds fewer than 2^31
 constexpr std::uint16_t kMostDimensions = 0xFFFF;
 // Their product is a number of bytes that fits.
-constexpr std::int64_t kMostElements = std::int64_t{1} << 53, kMostItemBytes = 1 << 9;
+constexpr std::int64_t kMostTensorElements = std::int64_t{1} << 53, kMostItemBytes = 1 << 9;
 
 // What a field held instead of what was expected; `tail` is the pointer below the node.
 struct FieldError {
@@ -100,9 +99,9 @@ Device parse_device(std::string_view text) {
   return device;
 }
 
-class Reader {
+class ExecutionGraphReader {
  public:
-  Reader(ExecutionGraph& graph, const ReadOptions& options)
+  ExecutionGraphReader(ExecutionGraph& graph, const ReadOptions& options)
       : graph_(graph), limits_(options.limits), salvage_(options.salvage) {}
 
   void head_member(const std::string& key, const std::string& text) {
@@ -195,7 +194,8 @@ class Reader {
 
   Result<void> check_kept_bytes() {
     for (; counted_names_ < graph_.names.size(); ++counted_names_) {
-      name_bytes_ += graph_.names.text(static_cast<NameId>(counted_names_)).size() + kBytesPerName;
+      name_bytes_ +=
+          graph_.names.text(static_cast<NameId>(counted_names_)).size() + StringPool::kBytesPerName;
     }
     const std::uint64_t kept = name_bytes_ + graph_.nodes.size() * sizeof(Node) +
                                graph_.arguments.size() * sizeof(Argument) +
@@ -545,7 +545,7 @@ class Reader {
           break;
       }
     }
-    bool odd = made.numel < 0 || made.numel > kMostElements || made.item_size < 0 ||
+    bool odd = made.numel < 0 || made.numel > kMostTensorElements || made.item_size < 0 ||
                made.item_size > kMostItemBytes;
     made.shape_begin = static_cast<std::uint32_t>(graph_.shape_pool.size());
     dom::array sizes;
@@ -556,7 +556,7 @@ class Reader {
         if (made.rank == kMostDimensions || !to_integer(size, extent)) break;
         graph_.shape_pool.push_back(extent);
         ++made.rank;
-        odd = odd || extent < 0 || extent > kMostElements / elements;
+        odd = odd || extent < 0 || extent > kMostTensorElements / elements;
         if (!odd && extent > 0) elements *= extent;
       }
     }
@@ -776,7 +776,7 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
                                 const ReadOptions& options) {
   ExecutionGraph graph;
   graph.source = file.string();
-  Reader reader(graph, options);
+  ExecutionGraphReader reader(graph, options);
   bool has_trace_events = false;
   for (;;) {
     const auto item = stream.next();

@@ -72,8 +72,6 @@ Category category_of(std::string_view name) {
 constexpr std::int64_t kMostStamp = 4'500'000'000'000'000'000;
 constexpr std::int64_t kMostDuration = std::int64_t{1} << 60;
 
-constexpr std::uint64_t kBytesPerName = 64;  // beside the text
-
 // Decimal text with an exponent, in thousandths: digits are counted, nothing is rounded through a
 // double, so that "1.694103001123456e15" keeps its nanoseconds. `text` has no sign.
 std::optional<std::int64_t> parse_scientific(std::string_view text) {
@@ -168,9 +166,9 @@ struct RawEvent {
   std::int64_t sequence = -1, in_elements = -1, out_elements = -1, group_size = -1;
 };
 
-class Reader {
+class TraceReader {
  public:
-  Reader(Trace& trace, const ReadOptions& options)
+  TraceReader(Trace& trace, const ReadOptions& options)
       : trace_(trace), limits_(options.limits), salvage_(options.salvage) {}
 
   void head_member(const std::string& key, const std::string& text) {
@@ -248,7 +246,8 @@ class Reader {
 
   Result<void> check_kept_bytes() {
     for (; counted_names_ < trace_.names.size(); ++counted_names_) {
-      name_bytes_ += trace_.names.text(static_cast<NameId>(counted_names_)).size() + kBytesPerName;
+      name_bytes_ +=
+          trace_.names.text(static_cast<NameId>(counted_names_)).size() + StringPool::kBytesPerName;
     }
     const std::uint64_t kept = name_bytes_ + trace_.host.size() * sizeof(HostEvent) +
                                trace_.gpu.size() * sizeof(GpuEvent) +
@@ -774,7 +773,7 @@ Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& o
   if (!stream) return Unexpected{stream.error()};
   Trace trace;
   trace.source = file.string();
-  Reader reader(trace, options);
+  TraceReader reader(trace, options);
   for (;;) {
     const auto item = stream->next();
     if (!item && reader.kind().is_sequence()) break;

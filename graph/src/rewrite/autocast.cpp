@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "build/emit/memory.hpp"
 #include "grad_scaler.hpp"
 #include "graph_copy.hpp"
 #include "ops/catalogue.hpp"
@@ -643,26 +644,14 @@ class Autocast {
 
   Now write_cast(const Tensor& tensor, DType target, std::int64_t sequence, Style style) {
     const TensorRef from = reference(tensor);
-    const TensorRef to = builder_.new_tensor(target, builder_.device(from), builder_.shape(from));
-    const int code = scalar_type_code(target);
-    const Value device = GraphBuilder::device_value(builder_.device(from));
     if (style == Style::kType) {
-      builder_.begin_op("aten::to.dtype", {from, code, false, false, kNone}, sequence);
-      builder_.begin_op("aten::_to_copy", {from, code, kNone, kNone, kNone, false, kNone},
-                        sequence);
+      to_dtype(builder_, from, target, sequence);
     } else {
-      builder_.begin_op("aten::to.dtype_layout",
-                        {from, code, 0, device, kNone, false, false, kNone}, sequence);
-      builder_.begin_op("aten::_to_copy", {from, code, 0, device, kNone, false, kNone}, sequence);
+      to(builder_, from, builder_.new_tensor(target, builder_.device(from), builder_.shape(from)),
+         {}, sequence);
     }
-    builder_.leaf_op("aten::empty_strided",
-                     {builder_.shape(to), builder_.strides(to), code, 0, device, false}, {to});
-    builder_.leaf_op("aten::copy_", {to, from, false}, {to});
     const Tensor& written = made().tensors.back();
-    const Now now{written.id, written.storage_id, target};
-    builder_.end_op({to});
-    builder_.end_op({to});
-    return now;
+    return {written.id, written.storage_id, target};
   }
 
   // The backward pass. Functions run in order of their numbers, highest first: every function has

@@ -13,15 +13,12 @@
 namespace perfmodel {
 namespace {
 
-Unexpected refuse(std::string message) {
-  return fail(ErrorCode::kImpossible, "checkpointing: " + std::move(message));
-}
-
 using Trees = std::vector<std::int32_t>;
 
-class Finder {
+class SegmentFinder {
  public:
-  Finder(const ExecutionGraph& graph, const BackwardPass& pass) : graph_(graph), pass_(pass) {
+  SegmentFinder(const ExecutionGraph& graph, const BackwardPass& pass)
+      : graph_(graph), pass_(pass) {
     // Where the forward pass ends: what follows the first function is the optimizer's.
     const auto first = std::find(pass.in_backward.begin(), pass.in_backward.end(), true);
     forward_end_ = static_cast<std::int32_t>(first - pass.in_backward.begin());
@@ -90,7 +87,7 @@ class Finder {
       end = last_below(i) + 1;
     }
     if (segments.empty()) {
-      return refuse(fmt::format(
+      return refuse_checkpointing(fmt::format(
           "expected a region of the forward pass whose name contains \"{}\", found none", text));
     }
     return segments;
@@ -117,7 +114,8 @@ class Finder {
     std::vector<OpSignature> signatures;
     for (std::int32_t op : ops) signatures.push_back(op_signature(graph_, op));
     const std::vector<LayerRun> runs = layer_runs(signatures);
-    if (runs.empty()) return refuse("expected layers that repeat in the forward pass, found none");
+    if (runs.empty())
+      return refuse_checkpointing("expected layers that repeat in the forward pass, found none");
     std::vector<Segment> segments;
     std::string reason;
     std::size_t end = 0;  // of the last layer
@@ -185,7 +183,7 @@ class Finder {
     if (!made) return Unexpected{made.error()};
     if (layers.size() < 2 ||
         (count > 1 && !follows(*made, trees(ops, last.begin - run.period, last.begin)))) {
-      return refuse(
+      return refuse_checkpointing(
           fmt::format("expected layers that take what the layer before them gives, found others "
                       "behind {}",
                       about(*first)));
@@ -245,7 +243,8 @@ class Finder {
     }
     made.behind = number_behind(end, thread);
     if (made.first < 0 || made.behind <= made.first) {
-      return refuse(fmt::format("expected ops with a gradient in {}, found none", about(made)));
+      return refuse_checkpointing(
+          fmt::format("expected ops with a gradient in {}, found none", about(made)));
     }
     std::vector<std::int64_t> makers;
     if (auto good = find_tensors(made, makers, begin, end); !good) return Unexpected{good.error()};
@@ -285,12 +284,13 @@ class Finder {
       });
     }
     if (made.inputs.empty()) {
-      return refuse(
+      return refuse_checkpointing(
           fmt::format("expected an input with a gradient for {}, found none", about(made)));
     }
     if (const std::int32_t writes = writes_input(made, begin, end); writes >= 0) {
-      return refuse(fmt::format("expected {} to leave its inputs as they are, found {} (node {})",
-                                about(made), graph_.name(node(writes)), node(writes).id));
+      return refuse_checkpointing(
+          fmt::format("expected {} to leave its inputs as they are, found {} (node {})",
+                      about(made), graph_.name(node(writes)), node(writes).id));
     }
     std::vector<std::uint32_t> outputs;
     for (std::int64_t number = made.first; number < made.behind; ++number) {
@@ -302,8 +302,9 @@ class Finder {
       }
     }
     if (outputs.size() != 1) {
-      return refuse(fmt::format("expected one tensor with a gradient that leaves {}, found {}",
-                                about(made), outputs.size()));
+      return refuse_checkpointing(
+          fmt::format("expected one tensor with a gradient that leaves {}, found {}", about(made),
+                      outputs.size()));
     }
     made.output = outputs.front();
     return {};
@@ -338,7 +339,8 @@ class Finder {
       end = std::max(end, at->second + 1);
     }
     if (begin < 0) {
-      return refuse(fmt::format("expected backward functions of {}, found none", about(made)));
+      return refuse_checkpointing(
+          fmt::format("expected backward functions of {}, found none", about(made)));
     }
     const auto all = static_cast<std::int32_t>(pass_.functions.size());
     for (; end < all && function(end).accumulates(); ++end) {
@@ -355,7 +357,7 @@ class Finder {
 
   Result<void> check_function(const Segment& made, std::int32_t f) const {
     const auto shared = [&](std::int32_t parameter) {
-      return refuse(fmt::format(
+      return refuse_checkpointing(fmt::format(
           "expected parameters that {} has for itself, found one whose gradient comes from outside "
           "too (node {})",
           about(made), node(function(parameter).function).id));
@@ -369,7 +371,7 @@ class Finder {
     }
     if (!function(f).accumulates()) {
       const Node& found = node(function(f).function);
-      return refuse(
+      return refuse_checkpointing(
           fmt::format("expected the backward functions of {} one after the other, found {} (node "
                       "{}) between them",
                       about(made), graph_.name(found), found.id));
@@ -388,8 +390,8 @@ class Finder {
       }
     }
     if (made.gradients.empty()) {
-      return refuse(fmt::format("expected a gradient of {} for what made its input, found none",
-                                about(made)));
+      return refuse_checkpointing(fmt::format(
+          "expected a gradient of {} for what made its input, found none", about(made)));
     }
     std::stable_sort(made.gradients.begin(), made.gradients.end(),
                      [](const InputGradient& a, const InputGradient& b) {
@@ -421,10 +423,14 @@ class Finder {
 
 }  // namespace
 
+Unexpected refuse_checkpointing(std::string message) {
+  return fail(ErrorCode::kImpossible, "checkpointing: " + std::move(message));
+}
+
 Result<std::vector<Segment>> checkpoint_segments(const ExecutionGraph& graph,
                                                  const BackwardPass& pass,
                                                  const CheckpointOptions& options) {
-  return Finder(graph, pass).find(options);
+  return SegmentFinder(graph, pass).find(options);
 }
 
 }  // namespace perfmodel

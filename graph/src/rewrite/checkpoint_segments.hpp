@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "backward_pass.hpp"
@@ -31,5 +32,8 @@ struct Segment {
 Result<std::vector<Segment>> checkpoint_segments(const ExecutionGraph& graph,
                                                  const BackwardPass& pass,
                                                  const CheckpointOptions& options);
+
+/// An error of this rewrite.
+Unexpected refuse_checkpointing(std::string message);
 
 }  // namespace perfmodel

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "autograd_names.hpp"
+#include "build/emit/memory.hpp"
 #include "checkpoint_segments.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
@@ -23,10 +24,6 @@ namespace {
 using Kind = Argument::Kind;
 
 constexpr std::string_view kBackward = "CheckpointFunctionBackward";
-
-Unexpected refuse(std::string message) {
-  return fail(ErrorCode::kImpossible, "checkpointing: " + std::move(message));
-}
 
 class Checkpointing {
  public:
@@ -263,16 +260,7 @@ class Checkpointing {
   // torch.cuda.set_rng_state() clones the state: seed and offset, in host memory.
   void set_random_state() {
     if (!builder_.pytorch().on_gpu()) return;
-    const Value bytes = scalar_type_code(DType::kUInt8);
-    const Value cpu = GraphBuilder::device_value(GraphBuilder::cpu());
-    const TensorRef state = builder_.new_tensor(DType::kUInt8, GraphBuilder::cpu(), {16});
-    const TensorRef clone = builder_.new_tensor(DType::kUInt8, GraphBuilder::cpu(), {16});
-    builder_.begin_op("aten::clone", {state, 0});
-    builder_.begin_op("aten::empty_like", {state, bytes, 0, cpu, kNone, 0});
-    builder_.leaf_op("aten::empty.memory_format", {Shape{16}, bytes, 0, cpu, kNone, 0}, {clone});
-    builder_.end_op({clone});
-    builder_.leaf_op("aten::copy_", {clone, state, false}, {clone});
-    builder_.end_op({clone});
+    clone(builder_, builder_.new_tensor(DType::kUInt8, GraphBuilder::cpu(), {16}));
   }
 
   void recompute(const Segment& segment, const Tensor& gradient, std::int64_t numbers) {
@@ -484,11 +472,11 @@ class Checkpointing {
 Result<void> check(const ExecutionGraph& graph, const BackwardPass& pass) {
   for (const Node& node : graph.nodes) {
     if (graph.name(node).starts_with("CheckpointFunction")) {
-      return refuse(fmt::format("expected a graph without checkpoints, found {} (node {})",
-                                graph.name(node), node.id));
+      return refuse_checkpointing(fmt::format(
+          "expected a graph without checkpoints, found {} (node {})", graph.name(node), node.id));
     }
   }
-  if (pass.functions.empty()) return refuse("expected a backward pass, found none");
+  if (pass.functions.empty()) return refuse_checkpointing("expected a backward pass, found none");
   int steps = 0;
   for (const GraphIteration& step : iterations(graph)) {
     steps += std::any_of(pass.functions.begin(), pass.functions.end(), [&](const auto& function) {
@@ -496,7 +484,7 @@ Result<void> check(const ExecutionGraph& graph, const BackwardPass& pass) {
     });
   }
   if (steps > 1) {
-    return refuse(fmt::format(
+    return refuse_checkpointing(fmt::format(
         "expected one training step, found {}: keep one with keep_subgraph() first", steps));
   }
   return {};
@@ -507,7 +495,8 @@ Result<void> check(const ExecutionGraph& graph, const BackwardPass& pass) {
 Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
                                              const CheckpointOptions& options) {
   if (options.every < 0) {
-    return refuse(fmt::format("expected at least 0 layers per segment, found {}", options.every));
+    return refuse_checkpointing(
+        fmt::format("expected at least 0 layers per segment, found {}", options.every));
   }
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const BackwardPass pass = backward_pass(graph);

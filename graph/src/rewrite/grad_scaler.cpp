@@ -1,5 +1,7 @@
 #include "grad_scaler.hpp"
 
+#include "build/emit/memory.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -14,10 +16,7 @@ GradScaler::GradScaler(GraphBuilder& graph)
       growth_tracker_(graph.new_tensor(DType::kInt32, {})) {}
 
 TensorRef GradScaler::scale(TensorRef loss, std::int64_t sequence) {
-  graph_.leaf_op("aten::to.dtype_layout",
-                 {scale_, scalar_type_code(DType::kFloat32), 0, graph_.device_value(), kNone, true,
-                  false, kNone},
-                 {scale_}, sequence);
+  to(graph_, scale_, scale_, {.non_blocking = true}, sequence);
   const TensorRef scaled = graph_.new_tensor(graph_.dtype(loss), graph_.shape(loss));
   graph_.leaf_op("aten::mul.Tensor", {loss, scale_}, {scaled}, sequence);
   return scaled;
@@ -30,17 +29,16 @@ TensorRef GradScaler::scale_gradient(TensorRef gradient) {
 }
 
 void GradScaler::unscale(const std::vector<TensorRef>& gradients) {
-  const TensorRef wide = convert(scale_, DType::kFloat64);
+  const TensorRef wide = to_dtype(graph_, scale_, DType::kFloat64);
   const TensorRef reciprocal = graph_.new_tensor(DType::kFloat64, {});
   graph_.leaf_op("aten::reciprocal", {wide}, {reciprocal});
-  const TensorRef inverse = convert(reciprocal, DType::kFloat32);
+  const TensorRef inverse = to_dtype(graph_, reciprocal, DType::kFloat32);
 
   const int code = scalar_type_code(DType::kFloat32);
   const TensorRef zero = graph_.new_tensor(DType::kFloat32, {});
   graph_.begin_op("aten::full", {Shape{}, 0.0, code, kNone, graph_.device_value(), kNone});
-  graph_.leaf_op("aten::empty.memory_format",
-                 {Shape{}, code, kNone, graph_.device_value(), kNone, kNone}, {zero});
-  graph_.leaf_op("aten::fill_.Scalar", {zero, 0.0}, {zero});
+  allocate(graph_, zero, {.layout = false});
+  fill(graph_, zero, 0.0);
   graph_.end_op({zero});
 
   found_inf_ = copy(zero);  // one per device
@@ -53,37 +51,14 @@ void GradScaler::unscale(const std::vector<TensorRef>& gradients) {
 }
 
 void GradScaler::update() {
-  graph_.leaf_op("aten::to.dtype_layout",
-                 {found_inf_, scalar_type_code(DType::kFloat32), 0, graph_.device_value(), kNone,
-                  true, false, kNone},
-                 {found_inf_});
+  to(graph_, found_inf_, found_inf_, {.non_blocking = true});
   graph_.leaf_op("aten::_amp_update_scale_",
                  {scale_, growth_tracker_, found_inf_, kGrowth, kBackoff, kInterval}, {scale_});
 }
 
-TensorRef GradScaler::convert(TensorRef from, DType dtype) {
-  const int code = scalar_type_code(dtype);
-  const TensorRef made = graph_.new_tensor(dtype, {});
-  graph_.begin_op("aten::to.dtype", {from, code, false, false, kNone});
-  graph_.begin_op("aten::_to_copy", {from, code, kNone, kNone, kNone, false, kNone});
-  graph_.leaf_op("aten::empty_strided", {Shape{}, Shape{}, code, 0, graph_.device_value(), false},
-                 {made});
-  graph_.leaf_op("aten::copy_", {made, from, false}, {made});
-  graph_.end_op({made});
-  graph_.end_op({made});
-  return made;
-}
-
 TensorRef GradScaler::copy(TensorRef from) {
-  const int code = scalar_type_code(DType::kFloat32);
-  const Value device = graph_.device_value();
   const TensorRef made = graph_.new_tensor(DType::kFloat32, {});
-  graph_.begin_op("aten::to.dtype_layout", {from, code, 0, device, kNone, true, true, kNone});
-  graph_.begin_op("aten::_to_copy", {from, code, 0, device, kNone, true, kNone});
-  graph_.leaf_op("aten::empty_strided", {Shape{}, Shape{}, code, 0, device, false}, {made});
-  graph_.leaf_op("aten::copy_", {made, from, true}, {made});
-  graph_.end_op({made});
-  graph_.end_op({made});
+  to(graph_, from, made, {.non_blocking = true, .always_copies = true});
   return made;
 }
 

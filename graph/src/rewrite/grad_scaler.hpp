@@ -23,7 +23,6 @@ class GradScaler {
   void update();
 
  private:
-  TensorRef convert(TensorRef from, DType dtype);
   TensorRef copy(TensorRef from);
 
   GraphBuilder& graph_;

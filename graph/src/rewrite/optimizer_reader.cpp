@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/contains.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -25,11 +27,6 @@ constexpr std::array kOpsInFront = {"aten::slice",  "aten::view",   "aten::empty
 constexpr std::array kOpsOnNumbers = {"aten::empty",   "aten::to",  "aten::lift_fresh",
                                       "aten::detach_", "aten::sub", "aten::reciprocal",
                                       "aten::mul"};
-
-template <class Names>
-bool contains(const Names& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 // Numbers were computed in floating point (1 - 0.9): the shortest decimal is what was meant.
 double cleaned(double value) { return std::stod(fmt::format("{:.10g}", value)); }

@@ -4,6 +4,7 @@
 #include <array>
 #include <ranges>
 
+#include "base/contains.hpp"
 #include "ops/catalogue.hpp"
 
 namespace perfmodel {
@@ -15,14 +16,9 @@ constexpr std::array<std::string_view, 3> kAllocations = {"aten::empty", "aten::
 constexpr std::array<std::string_view, 4> kWrappers = {"aten::dropout", "aten::to", "aten::type_as",
                                                        "aten::_to_copy"};
 
-template <class Names>
-bool contains(const Names& names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-class Reader {
+class PointwiseUnitReader {
  public:
-  explicit Reader(const ExecutionGraph& graph) : graph_(graph) {}
+  explicit PointwiseUnitReader(const ExecutionGraph& graph) : graph_(graph) {}
 
   std::optional<PointwiseUnit> read(std::int32_t root) const {
     const std::int32_t primitive = find_primitive(root);
@@ -145,7 +141,7 @@ class Reader {
 }  // namespace
 
 std::optional<PointwiseUnit> pointwise_unit(const ExecutionGraph& graph, std::int32_t root) {
-  return Reader(graph).read(root);
+  return PointwiseUnitReader(graph).read(root);
 }
 
 }  // namespace perfmodel

@@ -16,7 +16,7 @@ using Precision = PrecisionOptions::Precision;
 
 constexpr std::int32_t kDeepest = 1000;  // nodes below nodes; recordings have about 20
 
-Unexpected refuse(std::string message) {
+Unexpected refuse_precision(std::string message) {
   return fail(ErrorCode::kImpossible, "precision: " + std::move(message));
 }
 
@@ -35,19 +35,19 @@ Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu) {
     const std::string_view name = graph.name(node);
     if (node.parent >= 0) depth[i] = depth[static_cast<std::size_t>(node.parent)] + 1;
     if (depth[i] > kDeepest) {
-      return refuse(
+      return refuse_precision(
           fmt::format("expected at most {} nodes inside each other, found more at node "
                       "{} ({})",
                       kDeepest, node.id, name));
     }
     if (name.starts_with("CheckpointFunction")) {
-      return refuse(
+      return refuse_precision(
           fmt::format("expected a graph without checkpoints, found {} (node {}): change "
                       "the precision first, then add checkpoints",
                       name, node.id));
     }
     if (graph.names.text(node.kernel_backend) == "triton") {
-      return refuse(
+      return refuse_precision(
           fmt::format("expected a graph without fused kernels, found {} (node {}): "
                       "change the precision first, then fuse",
                       name, node.id));
@@ -58,8 +58,9 @@ Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu) {
       if (is_half(tensor.dtype)) found = tensor.dtype;
     });
     if (found != DType::kUnknown) {
-      return refuse(fmt::format("expected an fp32 graph, found {} of {} tensors (node {})", name,
-                                to_string(found), node.id));
+      return refuse_precision(
+          fmt::format("expected an fp32 graph, found {} of {} tensors (node {})", name,
+                      to_string(found), node.id));
     }
   }
   return {};
@@ -67,11 +68,13 @@ Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu) {
 
 // The scaler stands around one backward pass and the step of an optimizer.
 Result<void> check_scaler(const ExecutionGraph& graph, const BackwardPass& pass) {
-  if (pass.functions.empty()) return refuse("expected a backward pass to scale, found none");
+  if (pass.functions.empty())
+    return refuse_precision("expected a backward pass to scale, found none");
   const bool steps = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
     return node.is_label && graph.name(node).starts_with("Optimizer.step");
   });
-  if (!steps) return refuse("expected an Optimizer.step region for the scaler, found none");
+  if (!steps)
+    return refuse_precision("expected an Optimizer.step region for the scaler, found none");
   for (const BackwardFunction& function : pass.functions) {
     const Node& node = graph.nodes[static_cast<std::size_t>(function.function)];
     bool sparse = false;
@@ -79,7 +82,7 @@ Result<void> check_scaler(const ExecutionGraph& graph, const BackwardPass& pass)
       sparse |= tensor.storage_id == 0 && tensor.dtype != DType::kUnknown;
     });
     if (function.accumulates() && sparse) {
-      return refuse(
+      return refuse_precision(
           fmt::format("expected dense gradients for the scaler, found a sparse one at "
                       "node {}",
                       node.id));
@@ -91,7 +94,8 @@ Result<void> check_scaler(const ExecutionGraph& graph, const BackwardPass& pass)
 Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half, bool grad_scaler) {
   const bool on_gpu = has_gpu_tensors(graph);
   if (!on_gpu && half == DType::kFloat16) {
-    return refuse("expected tensors on a GPU, found none: autocast on CPUs knows bfloat16 only");
+    return refuse_precision(
+        "expected tensors on a GPU, found none: autocast on CPUs knows bfloat16 only");
   }
   if (auto good = check_nodes(graph, on_gpu); !good) return Unexpected{good.error()};
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
@@ -106,7 +110,7 @@ Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half, bool gr
       return autocast_graph(graph, pass, half, on_gpu, grad_scaler);
     }
   }
-  return refuse(
+  return refuse_precision(
       "expected ops that autocast runs in half precision (linear, mm, bmm, convolution, ...), "
       "found none in the forward pass");
 }
@@ -116,7 +120,7 @@ Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half, bool gr
 Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
                                          const PrecisionOptions& options) {
   if (options.grad_scaler && options.precision != Precision::kFp16) {
-    return refuse("expected fp16 for a gradient scaler, found another precision");
+    return refuse_precision("expected fp16 for a gradient scaler, found another precision");
   }
   switch (options.precision) {
     case Precision::kFp16:
@@ -125,7 +129,7 @@ Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
       return autocast(graph, DType::kBFloat16, false);
     case Precision::kTf32:
       if (!has_gpu_tensors(graph)) {
-        return refuse("expected tensors on a GPU for TF32, found none");
+        return refuse_precision("expected tensors on a GPU for TF32, found none");
       }
       break;
     case Precision::kFp32:

@@ -1,18 +1,11 @@
 #include "recomputed_tensors.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "backward_pass.hpp"
+#include "base/contains.hpp"
 
 namespace perfmodel {
-namespace {
-
-bool contains(const std::vector<std::int64_t>& ids, std::int64_t id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
-}  // namespace
 
 // The builder hands ids to tensors alone; two with each.
 std::int64_t FreshIds::next(GraphBuilder& builder) {

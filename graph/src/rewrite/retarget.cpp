@@ -24,7 +24,9 @@ bool is_cpu_only(std::string_view op) {
   });
 }
 
-Unexpected refuse(std::string message) { return fail(ErrorCode::kImpossible, std::move(message)); }
+Unexpected refuse_retarget(std::string message) {
+  return fail(ErrorCode::kImpossible, std::move(message));
+}
 
 Result<void> check_devices(const ExecutionGraph& graph) {
   std::size_t on_cpu = 0;
@@ -37,13 +39,13 @@ Result<void> check_devices(const ExecutionGraph& graph) {
     for_each_tensor(graph, graph.inputs(node), look);
     for_each_tensor(graph, graph.outputs(node), look);
     if (on_gpu) {
-      return refuse(fmt::format(
+      return refuse_retarget(fmt::format(
           "retarget: expected a graph of a machine without a GPU, found tensors on a GPU in \"{}\" "
           "(node {})",
           graph.name(node), node.id));
     }
   }
-  if (on_cpu == 0) return refuse("retarget: expected tensors on a CPU, found none");
+  if (on_cpu == 0) return refuse_retarget("retarget: expected tensors on a CPU, found none");
   return {};
 }
 
@@ -56,7 +58,7 @@ Result<void> check_ops(const ExecutionGraph& graph) {
     }
   }
   if (left.empty()) return {};
-  return refuse(fmt::format(
+  return refuse_retarget(fmt::format(
       "retarget: expected ops that a GPU has too, found some of CPUs alone without a known "
       "counterpart: {}",
       fmt::join(left, ", ")));

@@ -7,19 +7,19 @@ namespace {
 
 // Positions in the arguments of aten::_convolution.
 enum : std::size_t {
-  kInput,
-  kWeight,
-  kBias,
-  kStride,
-  kPadding,
-  kDilation,
-  kTransposed,
-  kOutputPadding,
-  kGroups,
-  kBenchmark,
-  kDeterministic,
-  kCudnnEnabled,
-  kAllowTf32
+  kConvInput,
+  kConvWeight,
+  kConvBias,
+  kConvStride,
+  kConvPadding,
+  kConvDilation,
+  kConvTransposed,
+  kConvOutputPadding,
+  kConvGroups,
+  kConvBenchmark,
+  kConvDeterministic,
+  kConvCudnnEnabled,
+  kConvAllowTf32
 };
 
 /// A convolution as one backend op on a CPU sees it (the 2-D form of a 1-D one, for example).
@@ -31,8 +31,8 @@ struct Convolution {
 // One kernel of PyTorch's own, unless in half precision or channels-last.
 bool is_depthwise(Retargeter& rewrite, std::int32_t node, const Convolution& conv) {
   const GraphBuilder& graph = rewrite.graph();
-  const std::int64_t groups = rewrite.integer(node, kGroups);
-  return rewrite.integer(node, kTransposed) == 0 && groups > 1 &&
+  const std::int64_t groups = rewrite.integer(node, kConvGroups);
+  return rewrite.integer(node, kConvTransposed) == 0 && groups > 1 &&
          graph.shape(conv.input).size() == 4 && graph.shape(conv.input)[1] == groups &&
          graph.shape(conv.weight)[0] % groups == 0;
 }
@@ -40,7 +40,7 @@ bool is_depthwise(Retargeter& rewrite, std::int32_t node, const Convolution& con
 void cudnn(Retargeter& rewrite, std::int32_t node, const Convolution& conv) {
   GraphBuilder& graph = rewrite.graph();
   const auto flag = [&](std::size_t at) { return Value(rewrite.integer(node, at) != 0); };
-  const Value groups = rewrite.integer(node, kGroups), tf32 = flag(kAllowTf32);
+  const Value groups = rewrite.integer(node, kConvGroups), tf32 = flag(kConvAllowTf32);
   if (is_depthwise(rewrite, node, conv)) {
     const Shape& kernel = graph.shape(conv.weight);
     const Value bias = conv.bias.exists() ? Value(conv.bias) : Value(graph.undefined());
@@ -49,16 +49,16 @@ void cudnn(Retargeter& rewrite, std::int32_t node, const Convolution& conv) {
                     conv.stride, conv.padding, conv.dilation});
     return graph.end_op({conv.out});
   }
-  if (rewrite.integer(node, kTransposed) != 0) {
+  if (rewrite.integer(node, kConvTransposed) != 0) {
     graph.leaf_op(
         "aten::cudnn_convolution_transpose",
-        {conv.input, conv.weight, conv.padding, rewrite.input(node, kOutputPadding), conv.stride,
-         conv.dilation, groups, flag(kBenchmark), flag(kDeterministic), tf32},
+        {conv.input, conv.weight, conv.padding, rewrite.input(node, kConvOutputPadding),
+         conv.stride, conv.dilation, groups, flag(kConvBenchmark), flag(kConvDeterministic), tf32},
         {conv.out});
   } else {
     graph.leaf_op("aten::cudnn_convolution",
                   {conv.input, conv.weight, conv.padding, conv.stride, conv.dilation, groups,
-                   flag(kBenchmark), flag(kDeterministic), tf32},
+                   flag(kConvBenchmark), flag(kConvDeterministic), tf32},
                   {conv.out});
   }
   if (!conv.bias.exists()) return;
@@ -71,15 +71,15 @@ void cudnn(Retargeter& rewrite, std::int32_t node, const Convolution& conv) {
 // MIOpen takes the bias along.
 void miopen(Retargeter& rewrite, std::int32_t node, const Convolution& conv) {
   GraphBuilder& graph = rewrite.graph();
-  const bool transposed = rewrite.integer(node, kTransposed) != 0;
+  const bool transposed = rewrite.integer(node, kConvTransposed) != 0;
   std::vector<Value> inputs = {conv.input, conv.weight,
                                conv.bias.exists() ? Value(conv.bias) : Value(graph.undefined()),
                                conv.padding};
-  if (transposed) inputs.push_back(rewrite.input(node, kOutputPadding));
-  const Value groups = rewrite.integer(node, kGroups);
-  inputs.insert(inputs.end(),
-                {conv.stride, conv.dilation, groups, Value(rewrite.integer(node, kBenchmark) != 0),
-                 Value(rewrite.integer(node, kDeterministic) != 0)});
+  if (transposed) inputs.push_back(rewrite.input(node, kConvOutputPadding));
+  const Value groups = rewrite.integer(node, kConvGroups);
+  inputs.insert(inputs.end(), {conv.stride, conv.dilation, groups,
+                               Value(rewrite.integer(node, kConvBenchmark) != 0),
+                               Value(rewrite.integer(node, kConvDeterministic) != 0)});
   graph.leaf_op(transposed                          ? "aten::miopen_convolution_transpose"
                 : is_depthwise(rewrite, node, conv) ? "aten::miopen_depthwise_convolution"
                                                     : "aten::miopen_convolution",
@@ -103,14 +103,14 @@ void convolution(Retargeter& rewrite, std::int32_t node) {
   }
   if (!own_loops) return;
   rewrite.leave_out_children(node);
-  Convolution conv{.input = rewrite.input_tensor(node, kInput),
-                   .weight = rewrite.input_tensor(node, kWeight),
+  Convolution conv{.input = rewrite.input_tensor(node, kConvInput),
+                   .weight = rewrite.input_tensor(node, kConvWeight),
                    .bias = {},
                    .out = rewrite.output_tensor(node, 0),
-                   .stride = rewrite.input(node, kStride),
-                   .padding = rewrite.input(node, kPadding),
-                   .dilation = rewrite.input(node, kDilation)};
-  if (rewrite.given(node, kBias)) conv.bias = rewrite.input_tensor(node, kBias);
+                   .stride = rewrite.input(node, kConvStride),
+                   .padding = rewrite.input(node, kConvPadding),
+                   .dilation = rewrite.input(node, kConvDilation)};
+  if (rewrite.given(node, kConvBias)) conv.bias = rewrite.input_tensor(node, kConvBias);
   write(rewrite, node, conv);
 }
 
@@ -142,15 +142,10 @@ void convolution_backward(Retargeter& rewrite, std::int32_t node) {
   const auto mask = rewrite.source().elements(inputs[10]);
   const TensorRef gradient = rewrite.input_tensor(node, 0);
   if (!graph.pytorch().before(2, 0)) {  // to the memory format that the library wants
-    graph.leaf_op("aten::to.dtype_layout", {gradient, kNone, kNone, kNone, kNone, false, false, 0},
-                  {gradient});
+    to_contiguous(graph, gradient);
   }
   if (mask.size() == 3 && mask[1].integer != 0) {
-    const TensorRef weight_gradient = rewrite.output_tensor(node, 1);
-    graph.leaf_op("aten::empty.memory_format",
-                  {graph.shape(weight_gradient), scalar_type_code(graph.dtype(weight_gradient)), 0,
-                   graph.device_value(), kNone, 0},
-                  {weight_gradient});
+    allocate(graph, rewrite.output_tensor(node, 1), {.order = true});
   }
   if (mask.size() == 3 && mask[2].integer != 0) {
     Shape axes = {0};

@@ -1,4 +1,5 @@
 #include "build/emit/dropout.hpp"
+#include "build/emit/graph_views.hpp"
 #include "build/emit/loss.hpp"
 #include "build/emit/memory.hpp"
 #include "retarget_rules.hpp"
@@ -34,8 +35,7 @@ void zero_of_any_size(Retargeter& rewrite, std::int32_t node) {
   rewrite.copy(node);
   if (!rewrite.given(node, 0)) return;  // sparse: drops its entries
   rewrite.leave_out_children(node);
-  const TensorRef x = rewrite.input_tensor(node, 0);
-  rewrite.graph().leaf_op("aten::fill_.Scalar", {x, 0}, {x});
+  fill(rewrite.graph(), rewrite.input_tensor(node, 0), 0);
 }
 
 // empty_like, bernoulli_, div_, mul on a CPU; one kernel and a mask of bytes on a GPU.
@@ -75,7 +75,7 @@ void nll_loss_forward(Retargeter& rewrite, std::int32_t node) {
   rewrite.leave_out_children(node);
   if (!rewrite.output_entry(node, 1)) return;
   const TensorRef weight = rewrite.output_tensor(node, 1);
-  rewrite.graph().leaf_op("aten::resize_", {weight, Shape{}, kNone}, {weight});
+  resize_to(rewrite.graph(), weight, weight);
 }
 
 void binary_cross_entropy_gradient(Retargeter& rewrite, std::int32_t node) {

@@ -8,13 +8,6 @@
 namespace perfmodel {
 namespace {
 
-void empty_into(GraphBuilder& graph, TensorRef made) {
-  graph.leaf_op("aten::empty.memory_format",
-                {graph.shape(made), scalar_type_code(graph.dtype(made)), 0, graph.device_value(),
-                 kNone, kNone},
-                {made});
-}
-
 // Rows are gathered one by one on a CPU.
 void index_select(Retargeter& rewrite, std::int32_t node) {
   rewrite.copy(node);
@@ -26,10 +19,7 @@ void index_select(Retargeter& rewrite, std::int32_t node) {
   rewrite.copy(unsized);
   rewrite.leave_out(unsized);
   rewrite.continue_in(node);
-  const TensorRef rows = rewrite.output_tensor(node, 0);
-  rewrite.graph().leaf_op("aten::resize_",
-                          {rewrite.output_tensor(unsized, 0), rewrite.graph().shape(rows), kNone},
-                          {rows});
+  resize_to(rewrite.graph(), rewrite.output_tensor(unsized, 0), rewrite.output_tensor(node, 0));
 }
 
 // embedding_dense_backward(gradient, indices, rows, padding, scale by frequency)
@@ -66,7 +56,7 @@ void embedding_bag(Retargeter& rewrite, std::int32_t node) {
   Retargeter::Bag bag;
   bag.bag_size = empty(graph, dtype, graph.shape(offsets));
   bag.offset_to_bag = empty(graph, dtype, graph.shape(indices));
-  empty_into(graph, out);
+  allocate(graph, out);
   bag.maximum_indices = empty(graph, dtype, maximum ? graph.shape(out) : Shape{0});
   const std::vector<Value> outputs = {out, bag.offset_to_bag, bag.bag_size, bag.maximum_indices};
   graph.end_op(outputs);

@@ -62,11 +62,7 @@ void foreach_op(Retargeter& rewrite, std::int32_t node) {
   for (const Argument* made :
        tensors_of(rewrite.source(), rewrite.source().outputs(rewrite.node(node)))) {
     const TensorRef tensor = rewrite.tensor(*made);
-    graph.leaf_op("aten::empty_strided",
-                  {graph.shape(tensor), contiguous_strides(graph.shape(tensor)),
-                   scalar_type_code(graph.dtype(tensor)), 0,
-                   GraphBuilder::device_value(graph.device(tensor)), kNone},
-                  {tensor});
+    allocate_strided(graph, tensor, contiguous_strides(graph.shape(tensor)));
   }
 }
 

@@ -6,14 +6,16 @@ namespace perfmodel {
 namespace {
 
 // Positions in the arguments of aten::_batch_norm_impl_index.
-enum : std::size_t { kInput, kWeight, kBias, kMean, kVariance, kTraining, kMomentum, kEpsilon };
-
-void empty_into(GraphBuilder& graph, TensorRef made, Value format = kNone) {
-  graph.leaf_op("aten::empty.memory_format",
-                {graph.shape(made), scalar_type_code(graph.dtype(made)), 0, graph.device_value(),
-                 kNone, std::move(format)},
-                {made});
-}
+enum : std::size_t {
+  kNormInput,
+  kNormWeight,
+  kNormBias,
+  kNormMean,
+  kNormVariance,
+  kNormTraining,
+  kNormMomentum,
+  kNormEpsilon
+};
 
 TensorRef no_bytes(GraphBuilder& graph) { return empty(graph, DType::kUInt8, {0}); }
 
@@ -29,8 +31,9 @@ void batch_norm(Retargeter& rewrite, std::int32_t node) {
   rewrite.copy(node);
   const std::int32_t native = rewrite.child(node, "aten::native_batch_norm");
   // Both libraries want weights and, unless they train, statistics.
-  const bool library = native >= 0 && rewrite.given(node, kWeight) && rewrite.given(node, kBias) &&
-                       (rewrite.given(node, kMean) || rewrite.integer(node, kTraining) != 0);
+  const bool library =
+      native >= 0 && rewrite.given(node, kNormWeight) && rewrite.given(node, kNormBias) &&
+      (rewrite.given(node, kNormMean) || rewrite.integer(node, kNormTraining) != 0);
   if (!library) return;
   rewrite.leave_out_children(node);
   GraphBuilder& graph = rewrite.graph();
@@ -41,28 +44,25 @@ void batch_norm(Retargeter& rewrite, std::int32_t node) {
   }
   const std::int64_t sequence = rewrite.node(native).seq_id;
   std::vector<Value> inputs;
-  for (std::size_t i = kInput; i <= kEpsilon; ++i) inputs.push_back(rewrite.input(node, i));
-  const TensorRef x = rewrite.input_tensor(node, kInput), out = rewrite.output_tensor(node, 0);
+  for (std::size_t i = kNormInput; i <= kNormEpsilon; ++i) inputs.push_back(rewrite.input(node, i));
+  const TensorRef x = rewrite.input_tensor(node, kNormInput), out = rewrite.output_tensor(node, 0);
   const TensorRef mean = rewrite.output_tensor(node, 1), deviation = rewrite.output_tensor(node, 2);
   if (rewrite.amd()) {
     graph.begin_op("aten::miopen_batch_norm", std::move(inputs), sequence);
-    empty_into(graph, out, 0);
-    empty_into(graph, mean);
-    empty_into(graph, deviation);
+    allocate(graph, out, {.order = true});
+    allocate(graph, mean);
+    allocate(graph, deviation);
     graph.end_op({out, mean, deviation});
     return rewrite.rename_backward(sequence, "MiopenBatchNormBackward0");
   }
   graph.begin_op("aten::cudnn_batch_norm", std::move(inputs), sequence);
-  const Value dtype = scalar_type_code(graph.dtype(x));
-  graph.begin_op("aten::empty_like", {x, dtype, 0, graph.device_value(), kNone, 0});
-  empty_into(graph, out, 0);
-  graph.end_op({out});
-  view_channels(graph, rewrite.input_tensor(node, kWeight), graph.shape(x).size());
-  empty_into(graph, mean);
-  empty_into(graph, deviation);
+  allocate_like(graph, out, x);
+  view_channels(graph, rewrite.input_tensor(node, kNormWeight), graph.shape(x).size());
+  allocate(graph, mean);
+  allocate(graph, deviation);
   no_bytes(graph);  // workspace
   const TensorRef reserve = rewrite.output_tensor(node, 3);
-  empty_into(graph, reserve);
+  allocate(graph, reserve);
   graph.end_op({out, mean, deviation, reserve});
   rewrite.norm_reserves.insert_or_assign(sequence, reserve);
   rewrite.rename_backward(sequence, "CudnnBatchNormBackward0");
@@ -89,7 +89,7 @@ void batch_norm_backward(Retargeter& rewrite, std::int32_t node) {
   std::vector<Value> outputs;
   for (std::size_t i = 0; i < 3; ++i) {
     const TensorRef out = rewrite.output_tensor(node, i);
-    empty_into(graph, out, i == 0 ? Value(0) : Value(kNone));
+    allocate(graph, out, {.order = i == 0});
     outputs.push_back(out);
   }
   if (!rewrite.amd()) {

@@ -8,12 +8,13 @@
 #include <unordered_set>
 #include <utility>
 
+#include "build/emit/embedding.hpp"
+
 namespace perfmodel {
 namespace {
 
 using Kind = Argument::Kind;
 
-constexpr std::int64_t kModeSum = 0;
 constexpr std::string_view kModes[] = {"sum", "mean", "max"};
 
 class FusionFinder {

@@ -297,9 +297,9 @@ Result<void> check(const ChakraTrace& trace) {
 
 // ---- one file ----------------------------------------------------------------------------------
 
-class Writer {
+class ChakraWriter {
  public:
-  explicit Writer(OutputFile& out) : out_(out) {}
+  explicit ChakraWriter(OutputFile& out) : out_(out) {}
 
   Result<void> write(const ChakraTrace& trace) {
     message_.clear();
@@ -467,7 +467,7 @@ class Writer {
 Result<OutputFile> write_unnamed(const ChakraTrace& trace, const std::filesystem::path& file) {
   auto out = OutputFile::create(file);
   if (!out) return out;
-  if (auto written = Writer(*out).write(trace); !written) return Unexpected{written.error()};
+  if (auto written = ChakraWriter(*out).write(trace); !written) return Unexpected{written.error()};
   if (auto finished = out->finish(); !finished) return Unexpected{finished.error()};
   return out;
 }

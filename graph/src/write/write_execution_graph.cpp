@@ -119,9 +119,9 @@ class StrideTable {
 // Takes the text piece by piece.
 using Sink = std::function<void(std::string_view)>;
 
-class Writer {
+class ExecutionGraphWriter {
  public:
-  Writer(const ExecutionGraph& graph, Sink sink)
+  ExecutionGraphWriter(const ExecutionGraph& graph, Sink sink)
       : graph_(graph), strides_(graph), sink_(std::move(sink)) {}
 
   void write(const WriteOptions& options) {
@@ -415,7 +415,7 @@ class Writer {
 
 std::string execution_graph_json(const ExecutionGraph& graph, const WriteOptions& options) {
   std::string text;
-  Writer(graph, [&text](std::string_view piece) { text += piece; }).write(options);
+  ExecutionGraphWriter(graph, [&text](std::string_view piece) { text += piece; }).write(options);
   return text;
 }
 
@@ -424,7 +424,7 @@ Result<OutputFile> write_unnamed_execution_graph(const ExecutionGraph& graph,
                                                  const WriteOptions& options) {
   auto out = OutputFile::create(file);
   if (!out) return out;
-  Writer(graph, [&out](std::string_view piece) { out->write(piece); }).write(options);
+  ExecutionGraphWriter(graph, [&out](std::string_view piece) { out->write(piece); }).write(options);
   if (auto finished = out->finish(); !finished) return Unexpected{finished.error()};
   return out;
 }

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <string>
 
+#include "base/impossible.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -129,10 +131,6 @@ class Formulas {
   double n_, ranks_per_node_;
   std::size_t node_class_;
 };
-
-Unexpected impossible(const std::string& wanted, const std::string& found) {
-  return fail(ErrorCode::kImpossible, "expected " + wanted + ", found " + found);
-}
 
 }  // namespace
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/impossible.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -113,10 +115,6 @@ Terms pairwise_terms(const Topology& topology, int ranks, int nodes, Bytes rank_
     terms.wire = std::max(terms.wire, us(node_bytes, node_rate));
   }
   return terms;
-}
-
-Unexpected impossible(const std::string& wanted, const std::string& found) {
-  return fail(ErrorCode::kImpossible, "expected " + wanted + ", found " + found);
 }
 
 std::optional<Unexpected> check(const Topology& topology, int ranks, int nodes,

@@ -93,7 +93,7 @@ bool is_training(std::string_view phase, Row& row) {
 enum Stage : std::uint8_t { kForward, kBackward };
 
 /// Microseconds of one node, run once.
-struct Node {
+struct NodeTimes {
   int index = 0;
   double repeat = 1;
   std::array<double, 2> compute_us{};   // by stage; the backward has the gradients' adding up
@@ -113,7 +113,7 @@ class Graph {
       const KernelRow& row = table.rows[index];
       const Stage stage = row.stage == "fw" ? kForward : kBackward;
       if (row.is_free || (stage == kBackward && !spec.training)) continue;
-      Node& node = node_of(row);
+      NodeTimes& node = node_of(row);
       if (!is_transfer(row)) {
         node.compute_us[stage] += price(row, for_gpu(row.work, gpu), gpu).count();
         continue;
@@ -128,7 +128,7 @@ class Graph {
         node.transfer_us[stage] += us;
       }
     }
-    std::ranges::stable_sort(nodes_, {}, &Node::index);
+    std::ranges::stable_sort(nodes_, {}, &NodeTimes::index);
   }
 
   bool transfers() const { return transfers_; }
@@ -140,7 +140,7 @@ class Graph {
       forward = pipeline(kForward, links);
       if (spec_.training) backward = pipeline(kBackward, links);
     } else {
-      for (const Node& node : nodes_) {
+      for (const NodeTimes& node : nodes_) {
         forward += node.repeat * (node.compute_us[kForward] + node.transfer_us[kForward]);
         backward += node.repeat * (node.compute_us[kBackward] + node.transfer_us[kBackward]);
         links += node.repeat *
@@ -156,7 +156,7 @@ class Graph {
   }
 
  private:
-  Node& node_of(const KernelRow& row) {
+  NodeTimes& node_of(const KernelRow& row) {
     const auto [at, is_new] = positions_.emplace(row.node_index, nodes_.size());
     if (is_new) nodes_.push_back({.index = row.node_index, .repeat = row.repeat});
     return nodes_[at->second];
@@ -165,7 +165,7 @@ class Graph {
   /// Layers are runs of nodes with one `repeat` above 1; walked back they come `repeat` times.
   double overlapped_backward() const {
     double compute = 0, links = 0;
-    const auto run = [&](const Node& node) {
+    const auto run = [&](const NodeTimes& node) {
       compute += node.compute_us[kBackward] + node.transfer_us[kBackward];
       if (node.async_us > 0) links = std::max(links, compute) + node.async_us;
     };
@@ -185,7 +185,7 @@ class Graph {
   double pipeline(Stage stage, double& links) const {
     double first = 0, layers = 0, last = 0, transfer = 0;
     bool behind = false;
-    for (const Node& node : nodes_) {
+    for (const NodeTimes& node : nodes_) {
       transfer += node.transfer_us[stage];
       if (node.repeat > 1) {
         layers += node.repeat / kStages * node.compute_us[stage];
@@ -200,7 +200,7 @@ class Graph {
   }
 
   const GraphSpec& spec_;
-  std::vector<Node> nodes_;
+  std::vector<NodeTimes> nodes_;
   std::unordered_map<int, std::size_t> positions_;
   bool transfers_ = false;
 };

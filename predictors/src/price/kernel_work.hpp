@@ -66,7 +66,10 @@ KernelWork memset_work(double bytes);
 /// all scores and moves them through memory between its kernels.
 KernelWork attention_work(const AttentionShape& shape, DType dtype, bool matrix_units);
 
-/// 2 g H H B T FLOP forward (g gates: plain 1, LSTM 4, GRU 3), twice that for the whole backward
+/// Gates of a cell, g: plain 1, LSTM 4, GRU 3.
+double gates_of(RecurrentShape::Cell cell);
+
+/// 2 g H H B T FLOP forward, twice that for the whole backward
 /// pass, once for each of its halves.
 KernelWork recurrent_work(const RecurrentShape& shape, DType dtype);
 

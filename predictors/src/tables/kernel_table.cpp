@@ -15,10 +15,10 @@
 #include "row_work.hpp"
 
 namespace perfmodel {
+namespace table {
 namespace {
 
-using table::Column, table::OpKind, table::OpSpec, table::RowCells, table::TypeSpec;
-using enum table::Column;
+using enum Column;
 
 /// "# timing: graph replay, no launch cost"
 bool says_no_launch_cost(std::string_view comment) {
@@ -82,14 +82,14 @@ class TableReader {
     }
     if (!options_.op.empty()) {
       if (!table::find_op(options_.op)) {
-        return fail(ErrorCode::kUnknownName, "expected " + table::a_known_op(options_.op) +
-                                                 ", found \"" + options_.op + "\"");
+        return fail(ErrorCode::kUnknownName,
+                    "expected " + a_known_op(options_.op) + ", found \"" + options_.op + "\"");
       }
     }
     if (!options_.dtype.empty()) {
       option_type_ = table::find_type(options_.dtype);
       if (!option_type_) {
-        return fail(ErrorCode::kUnknownName, "expected " + table::a_known_type(options_.dtype) +
+        return fail(ErrorCode::kUnknownName, "expected " + a_known_type(options_.dtype) +
                                                  ", found \"" + options_.dtype + "\"");
       }
     }
@@ -154,7 +154,7 @@ class TableReader {
       return;
     }
     const OpSpec* spec = table::find_op(name);
-    if (!spec) return cells_.reject_unknown(kOp, table::a_known_op(name));
+    if (!spec) return cells_.reject_unknown(kOp, a_known_op(name));
     op_spec_ = spec;
     cells_.set_op(spec->name);
     last_op_name_ = name;
@@ -196,7 +196,7 @@ class TableReader {
         case OpKind::kStridedCopy:
         case OpKind::kSet:
         case OpKind::kCollective:
-          return &table::default_type();  // bytes only
+          return &default_type();  // bytes only
         default:
           break;
       }
@@ -207,7 +207,7 @@ class TableReader {
               "taken");
           warned_type_ = true;
         }
-        return &table::default_type();
+        return &default_type();
       }
       if (has(kType)) {
         cells_.reject(kType, "a dtype (or --dtype)");
@@ -219,7 +219,7 @@ class TableReader {
     if (name != last_type_name_) {
       const TypeSpec* spec = table::find_type(name);
       if (!spec) {
-        cells_.reject_unknown(kType, table::a_known_type(name));
+        cells_.reject_unknown(kType, a_known_type(name));
         return nullptr;
       }
       last_type_name_ = name;
@@ -309,6 +309,7 @@ class TableReader {
 };
 
 }  // namespace
+}  // namespace table
 
 KernelWork for_gpu(KernelWork work, const Gpu& gpu) {
   const bool multiplies = work.family == KernelFamily::kGemm ||
@@ -323,7 +324,7 @@ Result<KernelTable> read_kernel_table(const std::filesystem::path& file,
                                       const KernelTableOptions& options) {
   auto csv = CsvFile::open(file);
   if (!csv) return Unexpected{csv.error()};
-  return TableReader(std::move(*csv), options).read();
+  return table::TableReader(std::move(*csv), options).read();
 }
 
 }  // namespace perfmodel

@@ -12,7 +12,7 @@ namespace {
 // Rows of the log-sum-exp of the memory-efficient kernel are padded to this.
 constexpr std::int64_t kLogSumExpAlignment = 32;
 
-struct Saved {
+struct SavedAttention {
   TensorRef q, k, v, out, log_sum_exp, seed, offset;
   std::int64_t queries = 0, keys = 0;
   double scale = 0;
@@ -28,8 +28,7 @@ std::int64_t padded(std::int64_t size) {
 // State of the random numbers: on the host, as no stream is being captured.
 TensorRef random_state(GraphBuilder& graph) {
   const TensorRef made = graph.new_tensor(DType::kInt64, graph.cpu(), {});
-  graph.leaf_op("aten::empty.memory_format",
-                {Shape{}, scalar_type_code(DType::kInt64), kNone, kNone, kNone, kNone}, {made});
+  allocate(graph, made, {.layout = false, .device = false});
   return made;
 }
 
@@ -39,7 +38,7 @@ struct Operands {
   Shape result, log_sum_exp;
 };
 
-Operands operands(GraphBuilder& graph, const Saved& saved, bool pad) {
+Operands operands(GraphBuilder& graph, const SavedAttention& saved, bool pad) {
   Operands made = {.q = swap_heads(graph, saved.q),
                    .k = swap_heads(graph, saved.k),
                    .v = swap_heads(graph, saved.v),
@@ -53,7 +52,7 @@ Operands operands(GraphBuilder& graph, const Saved& saved, bool pad) {
 
 Value optional(TensorRef tensor) { return tensor.exists() ? Value(tensor) : Value(kNone); }
 
-void flash_forward(GraphBuilder& graph, Saved& saved, const FusedAttention& options,
+void flash_forward(GraphBuilder& graph, SavedAttention& saved, const FusedAttention& options,
                    std::int64_t sequence) {
   graph.begin_op("aten::_scaled_dot_product_flash_attention",
                  {saved.q, saved.k, saved.v, options.dropout, options.causal, false, saved.scale},
@@ -73,7 +72,7 @@ void flash_forward(GraphBuilder& graph, Saved& saved, const FusedAttention& opti
                 saved.keys, saved.seed, saved.offset, debug});
 }
 
-void efficient_forward(GraphBuilder& graph, Saved& saved, const FusedAttention& options,
+void efficient_forward(GraphBuilder& graph, SavedAttention& saved, const FusedAttention& options,
                        std::int64_t sequence) {
   const Value mask = optional(options.mask);
   graph.begin_op(
@@ -103,7 +102,7 @@ std::vector<TensorRef> to_caller(GraphBuilder& graph, std::vector<TensorRef> gra
   return gradients;
 }
 
-std::vector<TensorRef> flash_backward(GraphBuilder& graph, const Saved& saved,
+std::vector<TensorRef> flash_backward(GraphBuilder& graph, const SavedAttention& saved,
                                       const FusedAttention& options, TensorRef gradient) {
   const TensorRef none = graph.undefined();
   graph.begin_op(
@@ -126,7 +125,7 @@ std::vector<TensorRef> flash_backward(GraphBuilder& graph, const Saved& saved,
   return gradients;
 }
 
-std::vector<TensorRef> efficient_backward(GraphBuilder& graph, const Saved& saved,
+std::vector<TensorRef> efficient_backward(GraphBuilder& graph, const SavedAttention& saved,
                                           const FusedAttention& options, TensorRef gradient) {
   const TensorRef none = graph.undefined();
   const TensorRef mask = options.mask.exists() ? options.mask : none;
@@ -171,16 +170,16 @@ TensorRef fused_attention(AutogradTape& tape, TensorRef q, TensorRef k, TensorRe
   GraphBuilder& graph = tape.graph();
   const bool flash = options.kernel == FusedAttention::Kernel::kFlash;
   const double width = static_cast<double>(graph.shape(q)[3]);
-  Saved saved = {.q = q,
-                 .k = k,
-                 .v = v,
-                 .out = {},
-                 .log_sum_exp = {},
-                 .seed = {},
-                 .offset = {},
-                 .queries = graph.shape(q)[2],
-                 .keys = graph.shape(k)[2],
-                 .scale = options.scale.value_or(1.0 / std::sqrt(width))};
+  SavedAttention saved = {.q = q,
+                          .k = k,
+                          .v = v,
+                          .out = {},
+                          .log_sum_exp = {},
+                          .seed = {},
+                          .offset = {},
+                          .queries = graph.shape(q)[2],
+                          .keys = graph.shape(k)[2],
+                          .scale = options.scale.value_or(1.0 / std::sqrt(width))};
   const Value scale = options.scale ? Value(*options.scale) : Value(kNone);
   graph.begin_op("aten::scaled_dot_product_attention",
                  {q, k, v, optional(options.mask), options.dropout, options.causal, scale},

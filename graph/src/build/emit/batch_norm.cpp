@@ -9,35 +9,20 @@ namespace {
 
 constexpr double kMomentum = 0.1;
 
-struct Saved {
+struct SavedStatistics {
   TensorRef out, mean, deviation, reserve;
 };
 
-// at::empty with a memory format.
-TensorRef empty_dense(GraphBuilder& graph, TensorRef x) {
-  const TensorRef made = like(graph, x);
-  graph.leaf_op(
-      "aten::empty.memory_format",
-      {graph.shape(x), scalar_type_code(graph.dtype(x)), 0, graph.device_value(), kNone, 0},
-      {made});
-  return made;
-}
-
 TensorRef empty_like_dense(GraphBuilder& graph, TensorRef x) {
-  if (graph.pytorch().on_gpu()) {
-    graph.begin_op("aten::empty_like",
-                   {x, scalar_type_code(graph.dtype(x)), 0, graph.device_value(), kNone, 0});
-  } else {
-    graph.begin_op("aten::empty_like", {x, kNone, kNone, kNone, kNone, 0});
-  }
-  const TensorRef made = empty_dense(graph, x);
-  graph.end_op({made});
+  if (!graph.pytorch().on_gpu()) return empty_like_contiguous(graph, x);
+  const TensorRef made = like(graph, x);
+  allocate_like(graph, made, x);
   return made;
 }
 
-Saved cudnn_forward(GraphBuilder& graph, TensorRef x, const BatchNorm& norm,
-                    const std::vector<Value>& arguments, std::int64_t sequence) {
-  Saved made;
+SavedStatistics cudnn_forward(GraphBuilder& graph, TensorRef x, const BatchNorm& norm,
+                              const std::vector<Value>& arguments, std::int64_t sequence) {
+  SavedStatistics made;
   const std::int64_t channels = graph.shape(x)[1];
   graph.begin_op("aten::cudnn_batch_norm", arguments, sequence);
   made.out = empty_like_dense(graph, x);
@@ -51,9 +36,9 @@ Saved cudnn_forward(GraphBuilder& graph, TensorRef x, const BatchNorm& norm,
 }
 
 // As PyTorch 1.13 has it: statistics, then per channel a factor and a shift.
-Saved native_forward(GraphBuilder& graph, TensorRef x, const std::vector<Value>& arguments,
-                     std::int64_t sequence) {
-  Saved made;
+SavedStatistics native_forward(GraphBuilder& graph, TensorRef x,
+                               const std::vector<Value>& arguments, std::int64_t sequence) {
+  SavedStatistics made;
   const std::int64_t channels = graph.shape(x)[1];
   made.reserve = empty(graph, DType::kUInt8, {0});
   graph.begin_op("aten::native_batch_norm", arguments, sequence);
@@ -68,9 +53,9 @@ Saved native_forward(GraphBuilder& graph, TensorRef x, const std::vector<Value>&
 }
 
 // PyTorch's own kernels on a GPU, which x [B, C] gets.
-Saved native_forward_on_gpu(GraphBuilder& graph, TensorRef x, const std::vector<Value>& arguments,
-                            std::int64_t sequence) {
-  Saved made;
+SavedStatistics native_forward_on_gpu(GraphBuilder& graph, TensorRef x,
+                                      const std::vector<Value>& arguments, std::int64_t sequence) {
+  SavedStatistics made;
   const std::int64_t channels = graph.shape(x)[1];
   made.reserve = empty(graph, DType::kUInt8, {0});
   graph.begin_op("aten::native_batch_norm", arguments, sequence);
@@ -82,12 +67,13 @@ Saved native_forward_on_gpu(GraphBuilder& graph, TensorRef x, const std::vector<
 }
 
 std::vector<TensorRef> cudnn_backward(GraphBuilder& graph, TensorRef x, TensorRef gradient,
-                                      const BatchNorm& norm, const Saved& saved) {
+                                      const BatchNorm& norm, const SavedStatistics& saved) {
   const std::int64_t channels = graph.shape(x)[1];
   graph.begin_op("aten::cudnn_batch_norm_backward",
                  {x, gradient, norm.weight, norm.mean, norm.variance, saved.mean, saved.deviation,
                   norm.epsilon, saved.reserve});
-  std::vector<TensorRef> made = {empty_dense(graph, x)};
+  std::vector<TensorRef> made = {like(graph, x)};
+  allocate(graph, made.front(), {.order = true});
   for (int i = 0; i < 2; ++i) made.push_back(empty(graph, DType::kFloat32, {channels}));
   view(graph, norm.weight, {1, channels, 1, 1});
   empty(graph, DType::kUInt8, {0});  // workspace
@@ -96,7 +82,7 @@ std::vector<TensorRef> cudnn_backward(GraphBuilder& graph, TensorRef x, TensorRe
 }
 
 std::vector<TensorRef> native_backward(GraphBuilder& graph, TensorRef x, TensorRef gradient,
-                                       const BatchNorm& norm, const Saved& saved) {
+                                       const BatchNorm& norm, const SavedStatistics& saved) {
   const std::int64_t channels = graph.shape(x)[1];
   graph.begin_op("aten::native_batch_norm_backward",
                  {gradient, x, norm.weight, norm.mean, norm.variance, saved.mean, saved.deviation,
@@ -144,7 +130,7 @@ TensorRef batch_norm(AutogradTape& tape, TensorRef x, const BatchNorm& norm) {
   with_cudnn_flag.emplace_back(true);
   graph.begin_op("aten::batch_norm", with_cudnn_flag, sequence);
   graph.begin_op("aten::_batch_norm_impl_index", with_cudnn_flag, sequence);
-  Saved saved;
+  SavedStatistics saved;
   if (by_cudnn) {
     saved = cudnn_forward(graph, x, norm, arguments, sequence);
   } else {

@@ -77,16 +77,12 @@ Gradients cudnn_gradients(GraphBuilder& graph, TensorRef x, TensorRef weight, Te
                           Wanted wanted) {
   Gradients made;
   if (!graph.pytorch().before(2, 1)) {  // into the order of its axes that cuDNN works in
-    graph.leaf_op("aten::to.dtype_layout", {gradient, kNone, kNone, kNone, kNone, false, false, 0},
-                  {gradient});
+    to_contiguous(graph, gradient);
   }
   if (wanted.x) made.x = like(graph, x);  // allocated without an op
   if (wanted.weight) {
     made.weight = like(graph, weight);
-    graph.leaf_op("aten::empty.memory_format",
-                  {graph.shape(weight), scalar_type_code(graph.dtype(weight)), 0,
-                   graph.device_value(), kNone, 0},
-                  {made.weight});
+    allocate(graph, made.weight, {.order = true});
   }
   if (wanted.bias) made.bias = sum(graph, gradient, {0, 2, 3}, false);
   return made;

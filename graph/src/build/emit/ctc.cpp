@@ -37,14 +37,11 @@ void table_to_gpu(GraphBuilder& graph, std::int64_t size) {
   const int code = scalar_type_code(DType::kInt64);
   const Value device = graph.device_value();
   const TensorRef host = graph.new_tensor(DType::kInt64, GraphBuilder::cpu(), {size});
-  graph.leaf_op(
-      "aten::empty.memory_format",
-      {Shape{size}, code, 0, GraphBuilder::device_value(GraphBuilder::cpu()), kNone, kNone},
-      {host});
+  allocate(graph, host);
   const TensorRef made = graph.new_tensor(DType::kInt64, {size});
   graph.begin_op("aten::to.dtype_layout", {host, code, 0, device, kNone, false, false, kNone});
   graph.begin_op("aten::_to_copy", {host, code, 0, device, kNone, false, kNone});
-  graph.leaf_op("aten::empty_strided", {Shape{size}, Shape{1}, code, 0, device, kNone}, {made});
+  allocate_strided(graph, made, {1});
   copy(graph, made, host);
   graph.end_op({made});
   graph.end_op({made});
@@ -70,7 +67,7 @@ void forward_op(GraphBuilder& graph, Ctc& ctc, std::int64_t sequence) {
   if (!on_gpu) {
     permuted(graph, ctc.log_probabilities);
     const TensorRef first = narrow(graph, ctc.alpha, 1, 0, 1);
-    graph.leaf_op("aten::fill_.Scalar", {first, -std::numeric_limits<double>::infinity()}, {first});
+    fill(graph, first, -std::numeric_limits<double>::infinity());
   }
   graph.end_op({ctc.loss, ctc.alpha});
 }
@@ -80,26 +77,16 @@ TensorRef backward_op(GraphBuilder& graph, const Ctc& ctc, TensorRef gradient) {
   const TensorRef x = ctc.log_probabilities;
   graph.begin_op("aten::_ctc_loss_backward", {gradient, x, ctc.targets, ctc.input_lengths,
                                               ctc.target_lengths, ctc.loss, ctc.alpha, 0, false});
-  const auto dense = [&graph](TensorRef like_tensor) {
-    const TensorRef made = like(graph, like_tensor);
-    graph.begin_op("aten::empty_like", {like_tensor, kNone, kNone, kNone, kNone, 0});
-    graph.leaf_op(
-        "aten::empty.memory_format",
-        {graph.shape(made), scalar_type_code(graph.dtype(made)), 0, graph.device_value(), kNone, 0},
-        {made});
-    graph.end_op({made});
-    return made;
-  };
   const bool on_gpu = graph.pytorch().on_gpu();
   if (on_gpu) tables_to_gpu(graph, graph.shape(x)[1]);
   TensorRef beta;
-  if (on_gpu) beta = dense(ctc.alpha);
+  if (on_gpu) beta = empty_like_contiguous(graph, ctc.alpha);
   graph.begin_op("aten::full_like", {x, minus_infinity, kNone, kNone, kNone, kNone, 0});
-  const TensorRef made = dense(x);
-  graph.leaf_op("aten::fill_.Scalar", {made, minus_infinity}, {made});
+  const TensorRef made = empty_like_contiguous(graph, x);
+  fill(graph, made, minus_infinity);
   graph.end_op({made});
   if (!on_gpu) {
-    dense(ctc.alpha);
+    empty_like_contiguous(graph, ctc.alpha);
     permuted(graph, x);
     permuted(graph, made);
   }

@@ -1,6 +1,7 @@
 #include "detection.hpp"
 
 #include "index.hpp"
+#include "loss.hpp"
 #include "memory.hpp"
 #include "pointwise.hpp"
 #include "reduction.hpp"
@@ -8,8 +9,6 @@
 
 namespace perfmodel {
 namespace {
-
-constexpr std::int64_t kMean = 1, kSum = 2;
 
 Shape picked_shape(const GraphBuilder& graph, TensorRef x, TensorRef rows) {
   Shape shape = graph.shape(x);
@@ -48,10 +47,10 @@ TensorRef pick_rows(AutogradTape& tape, TensorRef x, TensorRef rows) {
 // (1 - target) * score - log(sigmoid(score)), as PyTorch 2 has it.
 TensorRef binary_cross_entropy_with_scores(AutogradTape& tape, TensorRef scores, TensorRef target) {
   GraphBuilder& graph = tape.graph();
-  graph.begin_op("aten::binary_cross_entropy_with_logits", {scores, target, kNone, kNone, kMean},
-                 tape.sequence());
+  graph.begin_op("aten::binary_cross_entropy_with_logits",
+                 {scores, target, kNone, kNone, kReduceMean}, tape.sequence());
   const TensorRef each = empty_like(graph, target);
-  graph.leaf_op("aten::fill_.Scalar", {each, 1}, {each});
+  fill(graph, each, 1);
   graph.leaf_op("aten::sub_.Tensor", {each, target, 1}, {each});
   graph.leaf_op("aten::mul_.Tensor", {each, scores}, {each});
   const TensorRef log_probability = like(graph, scores);
@@ -79,26 +78,23 @@ TensorRef smooth_l1_sum(AutogradTape& tape, TensorRef prediction, TensorRef targ
   const std::vector<TensorRef> both = {prediction, target};
   graph.leaf_op("aten::broadcast_tensors", {both}, {both}, tape.sequence());
   const TensorRef loss = graph.new_tensor(graph.dtype(prediction), {});
-  graph.begin_op("aten::smooth_l1_loss", {prediction, target, kSum, beta}, tape.sequence());
+  graph.begin_op("aten::smooth_l1_loss", {prediction, target, kReduceSum, beta}, tape.sequence());
   const TensorRef each = like(graph, prediction);
-  graph.leaf_op("aten::empty.memory_format",
-                {graph.shape(each), scalar_type_code(graph.dtype(each)), kNone,
-                 graph.device_value(), kNone, 0},
-                {each});
+  allocate(graph, each, {.layout = false, .order = true});
   graph.begin_op("aten::sum.IntList_out", {each, Shape{}, false, kNone, loss});
   as_strided(graph, loss, Shape(graph.shape(each).size(), 1), Shape(graph.shape(each).size(), 0));
   graph.end_op({loss});
   graph.end_op({loss});
-  tape.record(
-      "SmoothL1LossBackward0", {prediction}, loss,
-      [&graph, prediction, target, beta](TensorRef gradient) -> std::vector<TensorRef> {
-        graph.begin_op("aten::smooth_l1_loss_backward", {gradient, prediction, target, kSum, beta});
-        const TensorRef made = zeros_like(graph, prediction, graph.dtype(prediction));
-        graph.leaf_op("aten::smooth_l1_loss_backward.grad_input",
-                      {gradient, prediction, target, kSum, beta, made}, {made});
-        graph.end_op({made});
-        return {made};
-      });
+  tape.record("SmoothL1LossBackward0", {prediction}, loss,
+              [&graph, prediction, target, beta](TensorRef gradient) -> std::vector<TensorRef> {
+                graph.begin_op("aten::smooth_l1_loss_backward",
+                               {gradient, prediction, target, kReduceSum, beta});
+                const TensorRef made = zeros_like(graph, prediction, graph.dtype(prediction));
+                graph.leaf_op("aten::smooth_l1_loss_backward.grad_input",
+                              {gradient, prediction, target, kReduceSum, beta, made}, {made});
+                graph.end_op({made});
+                return {made};
+              });
   return loss;
 }
 
@@ -112,15 +108,7 @@ TensorRef non_maximum_suppression(GraphBuilder& graph, TensorRef boxes, TensorRe
   graph.leaf_op("aten::index_select", {boxes, 0, order}, {like(graph, boxes)});
   const TensorRef mask = empty(graph, DType::kInt64, {count * words});
   const TensorRef on_host = graph.new_tensor(DType::kInt64, graph.cpu(), {count * words});
-  const Value cpu = GraphBuilder::device_value(graph.cpu());
-  const int dtype = scalar_type_code(DType::kInt64);
-  graph.begin_op("aten::to.dtype_layout", {mask, dtype, 0, cpu, false, false, false, kNone});
-  graph.begin_op("aten::_to_copy", {mask, dtype, 0, cpu, false, false, kNone});
-  graph.leaf_op("aten::empty_strided", {graph.shape(mask), Shape{1}, dtype, 0, cpu, false},
-                {on_host});
-  copy(graph, on_host, mask);
-  graph.end_op({on_host});
-  graph.end_op({on_host});
+  to(graph, mask, on_host, {.tensor = {.pinned = true}});
   const TensorRef rows = graph.new_tensor(DType::kInt64, {kept});
   graph.leaf_op("aten::index.Tensor", {order, std::vector<TensorRef>{rows}}, {out});
   graph.end_op({out});

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "embedding_lookup.hpp"
+#include "factory.hpp"
 #include "jagged.hpp"
 #include "memory.hpp"
 #include "sparse.hpp"
@@ -16,23 +17,14 @@
 namespace perfmodel {
 namespace {
 
-constexpr int kModeSum = 0;
-
 // The bag of each lookup, of which a CPU keeps no note in the forward pass: ones at the starts of
 // bags, added up.
 TensorRef offset_to_bag_on_cpu(GraphBuilder& graph, const Bag& bag) {
   const std::int64_t lookups = graph.numel(bag.indices);
   const TensorRef starts = new_zeros(graph, bag.offsets, {lookups + 1});
-  const TensorRef ones = like(graph, bag.offsets);
-  const std::vector<Value> as_offsets = {bag.offsets, kNone, kNone, kNone, kNone, 0};
-  graph.begin_op("aten::ones_like", as_offsets);
-  graph.begin_op("aten::empty_like", as_offsets);
-  graph.leaf_op(
-      "aten::empty.memory_format",
-      {graph.shape(ones), scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone, 0},
-      {ones});
-  graph.end_op({ones});
-  graph.leaf_op("aten::fill_.Scalar", {ones, 1.0}, {ones});
+  graph.begin_op("aten::ones_like", {bag.offsets, kNone, kNone, kNone, kNone, 0});
+  const TensorRef ones = empty_like_contiguous(graph, bag.offsets);
+  fill(graph, ones, 1.0);
   graph.end_op({ones});
   graph.leaf_op("aten::index_add_", {starts, 0, bag.offsets, ones, 1}, {starts});
   const TensorRef first = select(graph, starts, 0, 0);
@@ -43,9 +35,7 @@ TensorRef offset_to_bag_on_cpu(GraphBuilder& graph, const Bag& bag) {
   graph.begin_op("aten::cumsum", {starts, 0, scalar_type_code(DType::kInt64)});
   to_same_dtype(graph, starts);
   graph.end_op({sums});
-  const TensorRef made = contiguous_view(graph, sums, {lookups});
-  graph.leaf_op("aten::resize_", {sums, Shape{lookups}, kNone}, {made});
-  return made;
+  return resize(graph, sums, {lookups});
 }
 
 TensorRef weights_of(GraphBuilder& graph, const Bag& bag) {
@@ -76,15 +66,9 @@ TensorRef sorted_order(GraphBuilder& graph, TensorRef x) {
   graph.begin_op("aten::sort", {x, -1, false});
   graph.begin_op("aten::sort.stable", {x, false, -1, false});
   copy(graph, sorted, x);
-  const TensorRef unsized = graph.new_tensor(DType::kInt64, {0});
-  const TensorRef counted = contiguous_view(graph, unsized, {count});
-  const int code = scalar_type_code(DType::kInt64);
-  graph.begin_op("aten::arange.start", {0, count, code, 0, graph.device_value(), kNone});
-  graph.leaf_op("aten::empty.memory_format",
-                {Shape{0}, code, 0, graph.device_value(), kNone, kNone}, {unsized});
-  graph.begin_op("aten::arange.start_out", {0, count, 1, unsized});
-  graph.leaf_op("aten::resize_", {unsized, Shape{count}, kNone}, {counted});
-  graph.end_op({counted});
+  graph.begin_op("aten::arange.start",
+                 {0, count, scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone});
+  const TensorRef counted = fill_arange(graph, empty(graph, DType::kInt64, {0}), count);
   graph.end_op({counted});
   copy(graph, order, as_strided(graph, counted, {count}, {1}));
   graph.end_op({sorted, order});
@@ -120,13 +104,8 @@ TensorRef bag_sizes_on_cpu(GraphBuilder& graph, const Bag& bag) {
   graph.leaf_op("aten::sub.Tensor", {ends, starts, 1}, {differences});
   copy(graph, slice(graph, sizes, 0, 0, bags - 1), differences);
   const TensorRef last = select(graph, bag.offsets, 0, bags - 1);
-  const TensorRef left = like(graph, last);
-  graph.begin_op("aten::empty_like", {last, kNone, kNone, kNone, kNone, 1});
-  graph.leaf_op("aten::empty_strided",
-                {Shape{}, Shape{}, scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone},
-                {left});
-  graph.end_op({left});
-  graph.leaf_op("aten::fill_.Scalar", {left, lookups}, {left});
+  const TensorRef left = empty_like_in_order(graph, last);
+  fill(graph, left, lookups);
   graph.leaf_op("aten::sub_.Tensor", {left, last, 1}, {left});
   copy(graph, select(graph, sizes, 0, -1), left);
   return sizes;
@@ -210,10 +189,6 @@ void table_batched_backward(GraphBuilder& graph, TensorRef indices, TensorRef ca
 // FBGEMM for PyTorch 2.0 tells the dispatcher nothing of autograd, so its ops have no number.
 std::int64_t fbgemm_sequence(const AutogradTape& tape) {
   return tape.graph().pytorch().before(2, 1) ? -1 : tape.sequence();
-}
-
-std::int64_t sum_of(const std::vector<std::int64_t>& numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
 }
 
 std::int64_t elements_of(const TableBatch& tables) {

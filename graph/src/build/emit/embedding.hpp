@@ -8,6 +8,9 @@
 
 namespace perfmodel {
 
+/// The `mode` of embedding bags that sum their rows.
+inline constexpr std::int64_t kModeSum = 0;
+
 /// nn.EmbeddingBag(mode="sum"): one table, weights [rows, dim], indices [N], offsets [B]. A sparse
 /// gradient has one entry per lookup.
 TensorRef embedding_bag(AutogradTape& tape, TensorRef weight, TensorRef indices, TensorRef offsets,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "factory.hpp"
 #include "memory.hpp"
 #include "views.hpp"
 
@@ -29,7 +30,7 @@ TensorRef index_select(GraphBuilder& graph, TensorRef x, TensorRef indices) {
       select(graph, rows, 0, 0);
     }
   } else if (!graph.pytorch().before(2, 0)) {
-    graph.leaf_op("aten::resize_", {unsized, shape, kNone}, {rows});
+    resize_to(graph, unsized, rows);
   }
   graph.end_op({rows});
   return rows;
@@ -46,12 +47,7 @@ TensorRef sorted_lookup_gradient(GraphBuilder& graph, TensorRef indices, TensorR
   like_indices();  // sorted
   like_indices();  // where they came from
   graph.begin_op("aten::arange", {lookups, scalar_type_code(DType::kInt64), 0, device, kNone});
-  const TensorRef unsized = empty(graph, DType::kInt64, {0});
-  const TensorRef range = contiguous_view(graph, unsized, {lookups});
-  graph.begin_op("aten::arange.start_out", {0, lookups, 1, unsized});
-  graph.leaf_op("aten::resize_", {unsized, Shape{lookups}, kNone}, {range});
-  graph.end_op({range});
-  graph.end_op({range});
+  graph.end_op({fill_arange(graph, empty(graph, DType::kInt64, {0}), lookups)});
   const TensorRef made = zeros(graph, graph.dtype(gradient), weight_shape);
   integers({lookups});       // where segments start
   integers({});              // how many there are

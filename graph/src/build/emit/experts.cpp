@@ -127,9 +127,7 @@ TensorRef through_experts(
   for (std::int64_t i = 0; i < experts; ++i) {
     TensorRef column = slice(tape, slice(tape, routing.mask, 0, 0, kSliceEnd), 1, 0, kSliceEnd);
     column = select(tape, column, 2, i);
-    const TensorRef mine = graph.new_tensor(DType::kBool, graph.shape(column));
-    graph.leaf_op("aten::to.dtype", {column, scalar_type_code(DType::kBool), false, false, kNone},
-                  {mine}, tape.sequence());
+    const TensorRef mine = to_dtype_alone(graph, column, DType::kBool, tape.sequence());
     put(tape, next, mine, apply(i, pick(tape, x, mine, tokens)));
   }
   return next;

@@ -25,11 +25,7 @@ TensorList empty_strided_like(GraphBuilder& graph, const TensorList& x) {
   TensorList made;
   for (TensorRef tensor : x) {
     made.push_back(like(graph, tensor));
-    graph.leaf_op("aten::empty_strided",
-                  {graph.shape(tensor), contiguous_strides(graph.shape(tensor)),
-                   scalar_type_code(graph.dtype(tensor)), 0,
-                   GraphBuilder::device_value(graph.device(tensor)), kNone},
-                  {made.back()});
+    allocate_strided(graph, made.back(), graph.strides(made.back()));
   }
   return made;
 }

@@ -46,6 +46,10 @@ int scalar_type_code(DType dtype) {
   return -1;
 }
 
+std::int64_t sum_of(const Shape& amounts) {
+  return std::accumulate(amounts.begin(), amounts.end(), std::int64_t{0});
+}
+
 Shape contiguous_strides(const Shape& shape) {
   Shape strides(shape.size());
   std::int64_t stride = 1;

@@ -58,6 +58,7 @@ int scalar_type_code(DType dtype);
 
 /// Strides of a dense row-major tensor.
 Shape contiguous_strides(const Shape& shape);
+std::int64_t sum_of(const Shape& amounts);
 
 /// Writes nodes in the order in which PyTorch's observer numbers them: one counter gives ids to new
 /// input tensors and their storages, then to the op, then (after its children) to its new outputs.

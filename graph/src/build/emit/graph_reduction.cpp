@@ -46,7 +46,7 @@ void start_reduction(GraphBuilder& graph, TensorRef out, const Reduced& reduced,
     }
     worked_on = as_strided(graph, out, reduced.kept, strides);
   }
-  if (!graph.pytorch().on_gpu()) graph.leaf_op("aten::fill_.Scalar", {worked_on, 0.0}, {worked_on});
+  if (!graph.pytorch().on_gpu()) fill(graph, worked_on, 0.0);
 }
 
 }  // namespace

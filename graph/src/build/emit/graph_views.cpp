@@ -12,6 +12,16 @@ TensorRef contiguous_view(GraphBuilder& graph, TensorRef x, Shape shape) {
   return graph.new_view(x, std::move(shape), std::move(strides));
 }
 
+void resize_to(GraphBuilder& graph, TensorRef x, TensorRef made, Value order) {
+  graph.leaf_op("aten::resize_", {x, graph.shape(made), std::move(order)}, {made});
+}
+
+TensorRef resize(GraphBuilder& graph, TensorRef x, const Shape& shape) {
+  const TensorRef made = contiguous_view(graph, x, shape);
+  resize_to(graph, x, made);
+  return made;
+}
+
 Shape resolve(const GraphBuilder& graph, TensorRef x, Shape asked) {
   std::int64_t known = 1;
   for (std::int64_t size : asked) known *= size < 0 ? 1 : size;

@@ -14,6 +14,12 @@ namespace perfmodel {
 /// The same storage as a dense tensor of another shape; no op.
 TensorRef contiguous_view(GraphBuilder& graph, TensorRef x, Shape shape);
 
+/// `x.resize_()` to the shape of `made`, which it gives; `order`: the memory format, if it is
+/// given.
+void resize_to(GraphBuilder& graph, TensorRef x, TensorRef made, Value order = kNone);
+/// `x.resize_(shape)`, dense.
+TensorRef resize(GraphBuilder& graph, TensorRef x, const Shape& shape);
+
 /// `asked` with its -1 replaced.
 Shape resolve(const GraphBuilder& graph, TensorRef x, Shape asked);
 /// Strides under which the memory of `x` can be read as `shape`; none: it has to be copied first.

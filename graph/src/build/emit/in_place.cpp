@@ -31,17 +31,13 @@ TensorRef product(GraphBuilder& graph, TensorRef a, TensorRef b) {
 // The result of an op on two operands that allocates it by a call of its own.
 TensorRef iterator_output(GraphBuilder& graph, TensorRef a, TensorRef b) {
   const TensorRef made = pointwise_result(graph, {a, b}, graph.dtype(a));
-  const Value dtype = scalar_type_code(graph.dtype(made)), device = graph.device_value();
-  const Shape shape = graph.shape(made);
   if (!graph.is_contiguous(made)) {
-    graph.leaf_op("aten::empty_strided", {shape, graph.strides(made), dtype, kNone, device, kNone},
-                  {made});
+    allocate_strided(graph, made, graph.strides(made), {.layout = false});
     return made;
   }
   // Where both lie row by row, nothing has to be found out.
-  std::vector<Value> arguments = {shape, dtype, kNone, device, kNone, kNone};
-  if (graph.is_contiguous(a) && graph.is_contiguous(b)) arguments.back() = 0;
-  graph.leaf_op("aten::empty.memory_format", std::move(arguments), {made});
+  const bool order = graph.is_contiguous(a) && graph.is_contiguous(b);
+  allocate(graph, made, {.layout = false, .order = order});
   return made;
 }
 
@@ -52,10 +48,7 @@ TensorRef saved_clone(AutogradTape& tape, TensorRef x) {
   TensorRef made;
   if (graph.is_contiguous(x)) {
     made = like(graph, x);
-    graph.leaf_op("aten::empty_strided",
-                  {graph.shape(x), graph.strides(x), scalar_type_code(graph.dtype(x)), 0,
-                   graph.device_value(), kNone},
-                  {made});
+    allocate_strided(graph, made, graph.strides(x));
   } else {
     made = empty_like(graph, x);
   }

@@ -1,14 +1,16 @@
 #include "index.hpp"
 
+<<<<<<< HEAD
+=======
 #include <limits>
 
+#include "factory.hpp"
+>>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
 #include "memory.hpp"
 #include "views.hpp"
 
 namespace perfmodel {
 namespace {
-
-constexpr std::int64_t kSliceEnd = std::numeric_limits<std::int64_t>::max();
 
 // The ":" of an index expression.
 TensorRef slice_all(AutogradTape& tape, TensorRef x) {
@@ -28,21 +30,9 @@ TensorRef slice_all(AutogradTape& tape, TensorRef x) {
 
 // Index tensors may lie in host memory; the op brings them where the data are.
 TensorRef to_device_of_model(GraphBuilder& graph, TensorRef index) {
-  const Value device = graph.device_value();
   const bool there = graph.device(index) == graph.device();
   const TensorRef made = there ? index : graph.new_tensor(graph.dtype(index), graph.shape(index));
-  graph.begin_op("aten::to.dtype_layout",
-                 {index, kNone, kNone, device, kNone, false, false, kNone});
-  if (!there) {
-    graph.begin_op("aten::_to_copy", {index, kNone, kNone, device, kNone, false, kNone});
-    graph.leaf_op("aten::empty_strided",
-                  {graph.shape(index), graph.strides(index), scalar_type_code(graph.dtype(index)),
-                   0, device, false},
-                  {made});
-    copy(graph, made, index);
-    graph.end_op({made});
-  }
-  graph.end_op({made});
+  to(graph, index, made, {.tensor = {.dtype = false, .layout = false}});
   return made;
 }
 
@@ -106,13 +96,7 @@ void index_put_accumulate(GraphBuilder& graph, TensorRef made,
   contiguous(graph, values);
   const TensorRef flat = reshape(graph, linear, {-1});
   for (int i = 0; i < 2; ++i) {  // sorted indices and their origins
-    const TensorRef scratch = like(graph, flat);
-    graph.begin_op("aten::empty_like", {flat, kNone, kNone, kNone, kNone, 0});
-    graph.leaf_op(
-        "aten::empty.memory_format",
-        {Shape{picked}, scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone, 0},
-        {scratch});
-    graph.end_op({scratch});
+    empty_like_contiguous(graph, flat);
   }
   graph.begin_op("aten::divide_.Scalar_mode", {flat, 1, "trunc"});
   graph.begin_op("aten::div_.Scalar_mode", {flat, 1, "trunc"});
@@ -121,12 +105,7 @@ void index_put_accumulate(GraphBuilder& graph, TensorRef made,
   graph.end_op({flat});
   graph.begin_op("aten::arange",
                  {picked, scalar_type_code(DType::kInt64), 0, graph.device_value(), kNone});
-  const TensorRef origins = empty(graph, DType::kInt64, {0});
-  const TensorRef counted = contiguous_view(graph, origins, {picked});
-  graph.begin_op("aten::arange.start_out", {0, picked, 1, origins});
-  graph.leaf_op("aten::resize_", {origins, Shape{picked}, kNone}, {counted});
-  graph.end_op({counted});
-  graph.end_op({counted});
+  graph.end_op({fill_arange(graph, empty(graph, DType::kInt64, {0}), picked)});
   graph.end_op({made});
 }
 

@@ -12,9 +12,8 @@ TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorR
   const TensorRef each = empty_like(graph, prediction);
   for (TensorRef x : {each, prediction, target}) squeeze(graph, x);
   const TensorRef mean = perfmodel::mean(graph, each);
-  const TensorRef loss = contiguous_view(graph, each, {});
   graph.begin_op("aten::resize_as_", {each, mean, kNone});
-  graph.leaf_op("aten::resize_", {each, Shape{}, kNone}, {loss});
+  const TensorRef loss = resize(graph, each, {});
   graph.end_op({loss});
   copy(graph, loss, mean);
   graph.end_op({loss});
@@ -44,21 +43,26 @@ TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,
 
 namespace {
 
-constexpr std::int64_t kMean = 1, kIgnoredClass = -100;
+constexpr std::int64_t kIgnoredClass = -100;
 
 TensorRef nll_loss(AutogradTape& tape, TensorRef log_probability, TensorRef target) {
   GraphBuilder& graph = tape.graph();
   const TensorRef loss = graph.new_tensor(graph.dtype(log_probability), {});
   const TensorRef weight = like(graph, loss), undefined = graph.undefined();
   const std::int64_t sequence = tape.sequence();
-  const std::vector<Value> arguments = {log_probability, target, kNone, kMean, kIgnoredClass};
+  const std::vector<Value> arguments = {log_probability, target, kNone, kReduceMean, kIgnoredClass};
   graph.begin_op("aten::nll_loss_nd", arguments, sequence);
   graph.begin_op("aten::nll_loss", arguments, sequence);
   graph.begin_op("aten::nll_loss_forward",
-                 {log_probability, target, undefined, kMean, kIgnoredClass}, sequence);
+<<<<<<< HEAD
+                 {log_probability, target, undefined, kReduceMean, kIgnoredClass}, sequence);
   if (graph.pytorch().on_gpu()) {
     graph.leaf_op("aten::resize_", {weight, Shape{}, kNone}, {weight});
   }
+=======
+                 {log_probability, target, undefined, kMean, kIgnoredClass}, sequence);
+  if (graph.pytorch().on_gpu()) resize_to(graph, weight, weight);
+>>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
   graph.end_op({loss, weight});
   graph.end_op({loss});
   graph.end_op({loss});
@@ -66,9 +70,9 @@ TensorRef nll_loss(AutogradTape& tape, TensorRef log_probability, TensorRef targ
               [&graph, log_probability, target, weight,
                undefined](TensorRef gradient) -> std::vector<TensorRef> {
                 const TensorRef made = like(graph, log_probability);
-                graph.begin_op(
-                    "aten::nll_loss_backward",
-                    {gradient, log_probability, target, undefined, kMean, kIgnoredClass, weight});
+                graph.begin_op("aten::nll_loss_backward",
+                               {gradient, log_probability, target, undefined, kReduceMean,
+                                kIgnoredClass, weight});
                 zero(graph, made);
                 graph.end_op({made});
                 return {made};
@@ -105,8 +109,8 @@ TensorRef negate(AutogradTape& tape, TensorRef x) {
 
 TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target) {
   GraphBuilder& graph = tape.graph();
-  graph.begin_op("aten::cross_entropy_loss", {scores, target, kNone, kMean, kIgnoredClass, 0.0},
-                 tape.sequence());
+  graph.begin_op("aten::cross_entropy_loss",
+                 {scores, target, kNone, kReduceMean, kIgnoredClass, 0.0}, tape.sequence());
   TensorRef loss = log_softmax(tape, scores, 1, true);
   if (is_floating_point(graph.dtype(target))) {
     loss = negate(tape, sum(tape, multiply(tape, loss, target)));
@@ -132,14 +136,8 @@ TensorRef bce_with_logits_terms(GraphBuilder& graph, TensorRef x, TensorRef targ
   };
   const TensorRef most = fresh("aten::neg", {x});
   in_place("aten::clamp_min_", {most, 0}, most);
-  const TensorRef ones = like(graph, target);
-  graph.begin_op("aten::empty_like", {target, kNone, kNone, kNone, kNone, 1});
-  graph.leaf_op("aten::empty_strided",
-                {graph.shape(target), graph.strides(target), scalar_type_code(graph.dtype(target)),
-                 0, graph.device_value(), kNone},
-                {ones});
-  graph.end_op({ones});
-  in_place("aten::fill_.Scalar", {ones, 1}, ones);
+  const TensorRef ones = empty_like_in_order(graph, target);
+  fill(graph, ones, 1);
   in_place("aten::sub_.Tensor", {ones, target, 1}, ones);
   in_place("aten::mul_.Tensor", {ones, x}, ones);
   in_place("aten::add_.Tensor", {ones, most, 1}, ones);

@@ -4,6 +4,9 @@
 
 namespace perfmodel {
 
+/// The `reduction` of losses.
+inline constexpr std::int64_t kReduceMean = 1, kReduceSum = 2;
+
 /// Mean over the batch.
 TensorRef binary_cross_entropy(AutogradTape& tape, TensorRef prediction, TensorRef target);
 TensorRef binary_cross_entropy_backward(GraphBuilder& graph, TensorRef gradient,

@@ -13,24 +13,49 @@ TensorRef like(GraphBuilder& graph, TensorRef x) {
 
 void cast_wrapped_number(GraphBuilder& graph, TensorRef number, DType dtype) {
   if (graph.pytorch().on_gpu() || graph.dtype(number) == dtype) return;
-  const int code = scalar_type_code(dtype);
-  const TensorRef made = graph.new_tensor(dtype, graph.cpu(), {});
-  graph.begin_op("aten::to.dtype", {number, code, false, false, kNone});
-  graph.begin_op("aten::_to_copy", {number, code, kNone, kNone, kNone, false, kNone});
-  graph.leaf_op("aten::empty_strided", {Shape{}, Shape{}, code, 0, graph.device_value(), false},
-                {made});
-  copy(graph, made, number);
-  graph.end_op({made});
+  to_dtype(graph, number, dtype);
+}
+
+namespace {
+// dtype, layout, device, not pinned
+std::vector<Value> arguments_of(const GraphBuilder& graph, TensorRef made,
+                                const TensorOptions& options) {
+  std::vector<Value> arguments(4, kNone);
+  if (options.dtype) arguments[0] = scalar_type_code(graph.dtype(made));
+  if (options.layout) arguments[1] = 0;
+  if (options.device) arguments[2] = GraphBuilder::device_value(graph.device(made));
+  if (options.pinned) arguments[3] = false;
+  return arguments;
+}
+}  // namespace
+
+void allocate(GraphBuilder& graph, TensorRef made, const TensorOptions& options) {
+  std::vector<Value> arguments = arguments_of(graph, made, options);
+  arguments.insert(arguments.begin(), graph.shape(made));
+  arguments.push_back(options.order ? Value(0) : Value(kNone));
+  graph.leaf_op("aten::empty.memory_format", std::move(arguments), {made});
+}
+
+void allocate_strided(GraphBuilder& graph, TensorRef made, const Shape& strides,
+                      const TensorOptions& options) {
+  std::vector<Value> arguments = arguments_of(graph, made, options);
+  arguments.insert(arguments.begin(), {graph.shape(made), strides});
+  graph.leaf_op("aten::empty_strided", std::move(arguments), {made});
+}
+
+void allocate_like(GraphBuilder& graph, TensorRef made, TensorRef x) {
+  std::vector<Value> arguments = arguments_of(graph, made, {});
+  arguments.insert(arguments.begin(), x);
+  arguments.emplace_back(0);
+  graph.begin_op("aten::empty_like", std::move(arguments));
+  allocate(graph, made, {.order = true});
   graph.end_op({made});
 }
 
 TensorRef clone(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
-  const Value dtype = scalar_type_code(graph.dtype(x)), device = graph.device_value();
   const TensorRef made = like(graph, x);
   graph.begin_op("aten::clone", {x, 0}, sequence);
-  graph.begin_op("aten::empty_like", {x, dtype, 0, device, kNone, 0});
-  graph.leaf_op("aten::empty.memory_format", {graph.shape(x), dtype, 0, device, kNone, 0}, {made});
-  graph.end_op({made});
+  allocate_like(graph, made, x);
   copy(graph, made, x);
   graph.end_op({made});
   return made;
@@ -45,18 +70,21 @@ TensorRef contiguous(GraphBuilder& graph, TensorRef x) {
 }
 
 TensorRef empty(GraphBuilder& graph, DType dtype, Shape shape) {
-  const TensorRef made = graph.new_tensor(dtype, shape);
-  graph.leaf_op("aten::empty.memory_format",
-                {shape, scalar_type_code(dtype), 0, graph.device_value(), kNone, kNone}, {made});
+  const TensorRef made = graph.new_tensor(dtype, std::move(shape));
+  allocate(graph, made);
   return made;
+}
+
+void empty_into(GraphBuilder& graph, TensorRef made, Value format) {
+  graph.leaf_op("aten::empty.memory_format",
+                {graph.shape(made), scalar_type_code(graph.dtype(made)), 0, graph.device_value(),
+                 kNone, std::move(format)},
+                {made});
 }
 
 TensorRef empty_bytes(GraphBuilder& graph, std::int64_t count) {
   const TensorRef made = graph.new_tensor(DType::kUInt8, {count});
-  graph.leaf_op(
-      "aten::empty.memory_format",
-      {Shape{count}, scalar_type_code(DType::kUInt8), kNone, graph.device_value(), kNone, kNone},
-      {made});
+  allocate(graph, made, {.layout = false});
   return made;
 }
 
@@ -70,8 +98,7 @@ TensorRef empty_like_with(GraphBuilder& graph, TensorRef x, DType dtype,
   std::vector<Value> all = {x};
   all.insert(all.end(), arguments.begin(), arguments.end());
   graph.begin_op("aten::empty_like", std::move(all), sequence);
-  graph.leaf_op("aten::empty_strided",
-                {shape, strides, scalar_type_code(dtype), 0, graph.device_value(), kNone}, {made});
+  allocate_strided(graph, made, strides);
   graph.end_op({made});
   return made;
 }
@@ -86,15 +113,20 @@ TensorRef empty_like(GraphBuilder& graph, TensorRef x, DType dtype) {
                          {scalar_type_code(dtype), 0, graph.device_value(), kNone, kNone});
 }
 
+TensorRef empty_like_in_order(GraphBuilder& graph, TensorRef x) {
+  return empty_like_with(graph, x, graph.dtype(x), {kNone, kNone, kNone, kNone, 1});
+}
+
 TensorRef empty_like_contiguous(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   const TensorRef made = like(graph, x);
   graph.begin_op("aten::empty_like", {x, kNone, kNone, kNone, kNone, 0}, sequence);
-  graph.leaf_op(
-      "aten::empty.memory_format",
-      {graph.shape(x), scalar_type_code(graph.dtype(x)), 0, graph.device_value(), kNone, 0},
-      {made});
+  allocate(graph, made, {.order = true});
   graph.end_op({made});
   return made;
+}
+
+void fill(GraphBuilder& graph, TensorRef x, Value number, std::int64_t sequence) {
+  graph.leaf_op("aten::fill_.Scalar", {x, std::move(number)}, {x}, sequence);
 }
 
 namespace {
@@ -121,7 +153,7 @@ void zero(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.begin_op("aten::zero_", {x}, sequence);
   const bool small_on_cpu =
       graph.device(x).kind == Device::Kind::kCpu && graph.numel(x) < kGrainSize;
-  if (!small_on_cpu) graph.leaf_op("aten::fill_.Scalar", {x, 0}, {x});
+  if (!small_on_cpu) fill(graph, x, 0);
   graph.end_op({x});
 }
 
@@ -173,10 +205,9 @@ TensorRef ones_like(GraphBuilder& graph, TensorRef loss) {
           : std::vector<Value>{loss, kNone, kNone, kNone, false, 1};
   graph.begin_op("aten::ones_like", arguments);
   graph.begin_op("aten::empty_like", arguments);
-  graph.leaf_op("aten::empty_strided", {Shape{}, Shape{}, code, 0, graph.device_value(), false},
-                {ones});
+  allocate_strided(graph, ones, graph.strides(loss), {.pinned = true});
   graph.end_op({ones});
-  graph.leaf_op("aten::fill_.Scalar", {ones, 1.0}, {ones});
+  fill(graph, ones, 1.0);
   graph.end_op({ones});
   return ones;
 }
@@ -185,33 +216,56 @@ void copy(GraphBuilder& graph, TensorRef to, TensorRef from, bool non_blocking) 
   graph.leaf_op("aten::copy_", {to, from, non_blocking}, {to});
 }
 
-void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
-  graph.leaf_op("aten::to.dtype", {x, scalar_type_code(graph.dtype(x)), false, false, kNone}, {x},
-                sequence);
+namespace {
+// One op, without those that it calls.
+void convert(GraphBuilder& graph, TensorRef x, TensorRef made, std::int64_t sequence) {
+  graph.leaf_op("aten::to.dtype", {x, scalar_type_code(graph.dtype(made)), false, false, kNone},
+                {made}, sequence);
 }
 
-namespace {
-// The copy inside every `to` that has something to do. `dtype`, `layout`, `device`: as given.
-TensorRef to_copy(GraphBuilder& graph, TensorRef x, const TensorRef made, Value layout,
-                  Value device, std::int64_t sequence) {
-  const int dtype = scalar_type_code(graph.dtype(made));
-  graph.begin_op("aten::_to_copy",
-                 {x, dtype, std::move(layout), std::move(device), kNone, false, kNone}, sequence);
-  graph.leaf_op("aten::empty_strided",
-                {graph.shape(x), graph.strides(x), dtype, 0,
-                 GraphBuilder::device_value(graph.device(made)), false},
-                {made});
-  copy(graph, made, x);
+// The copy inside every `to` that has something to do.
+void to_copy(GraphBuilder& graph, TensorRef x, TensorRef made, const ToOptions& options,
+             std::int64_t sequence) {
+  std::vector<Value> arguments = arguments_of(graph, made, options.tensor);
+  arguments.insert(arguments.begin(), x);
+  arguments.insert(arguments.end(), {options.non_blocking, kNone});
+  graph.begin_op("aten::_to_copy", std::move(arguments), sequence);
+  allocate_strided(graph, made, graph.strides(x), {.pinned = true});
+  copy(graph, made, x, options.non_blocking);
   graph.end_op({made});
-  return made;
 }
 }  // namespace
+
+void to_same_dtype(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  convert(graph, x, x, sequence);
+}
+
+void to(GraphBuilder& graph, TensorRef x, TensorRef made, const ToOptions& options,
+        std::int64_t sequence) {
+  std::vector<Value> arguments = arguments_of(graph, made, options.tensor);
+  arguments.insert(arguments.begin(), x);
+  arguments.insert(arguments.end(), {options.non_blocking, options.always_copies});
+  arguments.push_back(options.tensor.order ? Value(0) : Value(kNone));
+  graph.begin_op("aten::to.dtype_layout", std::move(arguments), sequence);
+  if (made.index != x.index) to_copy(graph, x, made, options, sequence);
+  graph.end_op({made});
+}
+
+void to_contiguous(GraphBuilder& graph, TensorRef x) {
+  to(graph, x, x, {.tensor = {.dtype = false, .layout = false, .device = false, .order = true}});
+}
 
 TensorRef to_dtype(GraphBuilder& graph, TensorRef x, DType dtype, std::int64_t sequence) {
   const TensorRef made = graph.new_tensor(dtype, graph.device(x), graph.shape(x));
   graph.begin_op("aten::to.dtype", {x, scalar_type_code(dtype), false, false, kNone}, sequence);
-  to_copy(graph, x, made, kNone, kNone, sequence);
+  to_copy(graph, x, made, {.tensor = {.layout = false, .device = false}}, sequence);
   graph.end_op({made});
+  return made;
+}
+
+TensorRef to_dtype_alone(GraphBuilder& graph, TensorRef x, DType dtype, std::int64_t sequence) {
+  const TensorRef made = graph.new_tensor(dtype, graph.shape(x));
+  convert(graph, x, made, sequence);
   return made;
 }
 
@@ -219,28 +273,19 @@ void to_list(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.leaf_op("aten::resolve_conj", {x}, {x}, sequence);
   graph.leaf_op("aten::resolve_neg", {x}, {x}, sequence);
   if (graph.device(x).kind == Device::Kind::kCpu) return;
-  const Value cpu = GraphBuilder::device_value(GraphBuilder::cpu());
-  const TensorRef made = graph.new_tensor(graph.dtype(x), GraphBuilder::cpu(), graph.shape(x));
-  graph.begin_op("aten::to.dtype_layout",
-                 {x, scalar_type_code(graph.dtype(x)), 0, cpu, kNone, false, false, kNone},
-                 sequence);
-  to_copy(graph, x, made, 0, cpu, sequence);
-  graph.end_op({made});
+  to(graph, x, graph.new_tensor(graph.dtype(x), GraphBuilder::cpu(), graph.shape(x)), {}, sequence);
 }
 
-TensorRef tensor_of_list(GraphBuilder& graph, DType dtype, Device device, std::int64_t count,
-                         std::int64_t sequence) {
-  const int code = scalar_type_code(dtype);
-  const Value target = GraphBuilder::device_value(device);
-  const TensorRef host = graph.new_tensor(dtype, GraphBuilder::cpu(), {count});
-  graph.leaf_op(
-      "aten::empty.memory_format",
-      {Shape{count}, code, 0, GraphBuilder::device_value(GraphBuilder::cpu()), false, kNone},
-      {host});
+TensorRef tensor_of_python(GraphBuilder& graph, TensorRef host, Device device,
+                           const TensorOptions& copied, std::int64_t sequence) {
+  const DType dtype = graph.dtype(host);
+  allocate(graph, host, {.pinned = true});
   TensorRef made = host;
-  graph.begin_op("aten::to.device", {host, target, code, false, false, kNone});
+  graph.begin_op("aten::to.device", {host, GraphBuilder::device_value(device),
+                                     scalar_type_code(dtype), false, false, kNone});
   if (device.kind == Device::Kind::kGpu) {
-    made = to_copy(graph, host, graph.new_tensor(dtype, device, {count}), kNone, target, -1);
+    made = graph.new_tensor(dtype, device, graph.shape(host));
+    to_copy(graph, host, made, {.tensor = copied}, -1);
   }
   graph.end_op({made});
   graph.leaf_op("aten::lift_fresh", {made}, {made});
@@ -251,19 +296,15 @@ TensorRef tensor_of_list(GraphBuilder& graph, DType dtype, Device device, std::i
   return made;
 }
 
+TensorRef tensor_of_list(GraphBuilder& graph, DType dtype, Device device, std::int64_t count,
+                         std::int64_t sequence) {
+  const TensorRef host = graph.new_tensor(dtype, GraphBuilder::cpu(), {count});
+  return tensor_of_python(graph, host, device, {.layout = false}, sequence);
+}
+
 TensorRef to_device(GraphBuilder& graph, TensorRef host, bool non_blocking, std::int64_t sequence) {
-  const Shape& shape = graph.shape(host);
-  const int dtype = scalar_type_code(graph.dtype(host));
-  const Value device = graph.device_value();
-  const TensorRef made = graph.new_tensor(graph.dtype(host), shape);
-  graph.begin_op("aten::to.dtype_layout",
-                 {host, dtype, 0, device, kNone, non_blocking, false, kNone}, sequence);
-  graph.begin_op("aten::_to_copy", {host, dtype, 0, device, kNone, non_blocking, kNone}, sequence);
-  graph.leaf_op("aten::empty_strided",
-                {graph.shape(host), graph.strides(host), dtype, 0, device, false}, {made});
-  copy(graph, made, host, non_blocking);
-  graph.end_op({made});
-  graph.end_op({made});
+  const TensorRef made = graph.new_tensor(graph.dtype(host), graph.shape(host));
+  to(graph, host, made, {.non_blocking = non_blocking}, sequence);
   return made;
 }
 

@@ -17,18 +17,13 @@ struct LayerNorm {
 
 TensorRef empty_row_major(GraphBuilder& graph, DType dtype, const Shape& shape) {
   const TensorRef made = graph.new_tensor(dtype, shape);
-  graph.leaf_op("aten::empty.memory_format",
-                {shape, scalar_type_code(dtype), 0, graph.device_value(), kNone, 0}, {made});
+  allocate(graph, made, {.order = true});
   return made;
 }
 
 // A CPU sums the gradients of weight and bias per thread, then over threads.
 void sums_per_thread(GraphBuilder& graph, DType dtype, std::int64_t width) {
-  const TensorRef unsized = empty(graph, dtype, {0});
-  const Shape shape = {2, 1, width};
-  const TensorRef sums = contiguous_view(graph, unsized, shape);
-  graph.leaf_op("aten::resize_", {unsized, shape, kNone}, {sums});
-  zero(graph, sums);
+  zero(graph, resize(graph, empty(graph, dtype, {0}), {2, 1, width}));
 }
 
 std::vector<TensorRef> layer_norm_backward(AutogradTape& tape, const LayerNorm& norm,

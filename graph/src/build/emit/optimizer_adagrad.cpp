@@ -5,8 +5,8 @@
 namespace perfmodel {
 namespace {
 
-void loop(GraphBuilder& graph, const OptimizerSettings& settings,
-          const std::vector<ParameterUpdate>& updates) {
+void adagrad_loop(GraphBuilder& graph, const OptimizerSettings& settings,
+                  const std::vector<ParameterUpdate>& updates) {
   for (const ParameterUpdate& update : updates) {
     add_number_(graph, update.step, 1);
     item(graph, update.step, settings.steps);
@@ -38,8 +38,8 @@ void foreach_1_13(GraphBuilder& graph, const OptimizerSettings& settings,
   foreach_add_(graph, parameters, foreach_div(graph, scaled, roots), 1);
 }
 
-void foreach (GraphBuilder& graph, const OptimizerSettings& settings,
-              const std::vector<ParameterUpdate>& updates) {
+void adagrad_foreach(GraphBuilder& graph, const OptimizerSettings& settings,
+                     const std::vector<ParameterUpdate>& updates) {
   const auto parameters = listed(updates, &ParameterUpdate::parameter);
   const auto sums = listed(updates, &ParameterUpdate::first);
   const auto steps = listed(updates, &ParameterUpdate::step);
@@ -65,10 +65,9 @@ void foreach (GraphBuilder& graph, const OptimizerSettings& settings,
 void emit_adagrad(GraphBuilder& graph, const OptimizerSettings& settings,
                   const std::vector<ParameterUpdate>& updates) {
   if (settings.implementation == TrainingOptions::Implementation::kLoop) {
-    loop(graph, settings, updates);
+    adagrad_loop(graph, settings, updates);
   } else {
-    foreach (graph, settings, updates)
-      ;
+    adagrad_foreach(graph, settings, updates);
   }
 }
 

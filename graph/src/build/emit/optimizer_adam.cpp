@@ -20,8 +20,8 @@ double root_of_second_correction(const OptimizerSettings& settings) {
 }
 
 // PyTorch 2 blends means with lerp, 1.13 with two ops.
-void loop(GraphBuilder& graph, const OptimizerSettings& settings,
-          const std::vector<ParameterUpdate>& updates) {
+void adam_loop(GraphBuilder& graph, const OptimizerSettings& settings,
+               const std::vector<ParameterUpdate>& updates) {
   for (const ParameterUpdate& update : updates) {
     TensorRef gradient = update.gradient;
     add_number_(graph, update.step, 1);
@@ -47,8 +47,8 @@ void loop(GraphBuilder& graph, const OptimizerSettings& settings,
   }
 }
 
-void foreach (GraphBuilder& graph, const OptimizerSettings& settings,
-              const std::vector<ParameterUpdate>& updates) {
+void adam_foreach(GraphBuilder& graph, const OptimizerSettings& settings,
+                  const std::vector<ParameterUpdate>& updates) {
   const bool old = graph.pytorch().before(2, 0);
   const auto parameters = listed(updates, &ParameterUpdate::parameter);
   const auto means = listed(updates, &ParameterUpdate::first);
@@ -84,8 +84,8 @@ void foreach (GraphBuilder& graph, const OptimizerSettings& settings,
   foreach_addcdiv_numbers_(graph, parameters, means, roots, step_size(settings));
 }
 
-void fused(GraphBuilder& graph, const OptimizerSettings& settings,
-           const std::vector<ParameterUpdate>& updates) {
+void adam_fused(GraphBuilder& graph, const OptimizerSettings& settings,
+                const std::vector<ParameterUpdate>& updates) {
   const auto steps = listed(updates, &ParameterUpdate::step);
   foreach_add_number_(graph, steps, 1);
   graph.leaf_op(
@@ -102,12 +102,11 @@ void fused(GraphBuilder& graph, const OptimizerSettings& settings,
 void emit_adam(GraphBuilder& graph, const OptimizerSettings& settings,
                const std::vector<ParameterUpdate>& updates) {
   if (settings.implementation == TrainingOptions::Implementation::kLoop) {
-    loop(graph, settings, updates);
+    adam_loop(graph, settings, updates);
   } else if (settings.implementation == TrainingOptions::Implementation::kForeach) {
-    foreach (graph, settings, updates)
-      ;
+    adam_foreach(graph, settings, updates);
   } else {
-    fused(graph, settings, updates);
+    adam_fused(graph, settings, updates);
   }
 }
 

@@ -26,7 +26,7 @@ void add_sparse_gpu(GraphBuilder& graph, TensorRef weight, TensorRef gradient, s
 void add_sparse_cpu(GraphBuilder& graph, TensorRef weight, TensorRef gradient,
                     std::int64_t entries) {
   graph.begin_op("aten::resize_as_", {weight, weight, kNone});
-  graph.leaf_op("aten::resize_", {weight, graph.shape(weight), kNone}, {weight});
+  resize_to(graph, weight, weight);
   graph.end_op({weight});
   graph.leaf_op("aten::_nnz", {gradient}, {entries});
   graph.leaf_op("aten::sparse_dim", {gradient}, {1});
@@ -51,8 +51,8 @@ void add_sparse_(GraphBuilder& graph, TensorRef weight, TensorRef gradient, doub
   graph.end_op({weight});
 }
 
-void loop(GraphBuilder& graph, const OptimizerSettings& settings, bool momentum,
-          const std::vector<ParameterUpdate>& updates) {
+void sgd_loop(GraphBuilder& graph, const OptimizerSettings& settings, bool momentum,
+              const std::vector<ParameterUpdate>& updates) {
   for (const ParameterUpdate& update : updates) {
     TensorRef gradient = update.gradient;
     if (graph.is_sparse(gradient)) {
@@ -71,8 +71,8 @@ void loop(GraphBuilder& graph, const OptimizerSettings& settings, bool momentum,
   }
 }
 
-void foreach (GraphBuilder& graph, const OptimizerSettings& settings, bool momentum,
-              const std::vector<ParameterUpdate>& updates) {
+void sgd_foreach(GraphBuilder& graph, const OptimizerSettings& settings, bool momentum,
+                 const std::vector<ParameterUpdate>& updates) {
   const auto parameters = listed(updates, &ParameterUpdate::parameter);
   auto gradients = listed(updates, &ParameterUpdate::gradient);
   if (settings.weight_decay != 0) {
@@ -87,8 +87,8 @@ void foreach (GraphBuilder& graph, const OptimizerSettings& settings, bool momen
   foreach_add_(graph, parameters, gradients, -settings.learning_rate);
 }
 
-void fused(GraphBuilder& graph, const OptimizerSettings& settings, bool momentum,
-           const std::vector<ParameterUpdate>& updates) {
+void sgd_fused(GraphBuilder& graph, const OptimizerSettings& settings, bool momentum,
+               const std::vector<ParameterUpdate>& updates) {
   const auto buffers = momentum ? listed(updates, &ParameterUpdate::first) : TensorList{};
   graph.leaf_op(
       "aten::_fused_sgd_",
@@ -104,12 +104,11 @@ void emit_sgd(GraphBuilder& graph, const OptimizerSettings& settings,
               const std::vector<ParameterUpdate>& updates) {
   const bool momentum = settings.optimizer == TrainingOptions::Optimizer::kMomentum;
   if (settings.implementation == TrainingOptions::Implementation::kLoop) {
-    loop(graph, settings, momentum, updates);
+    sgd_loop(graph, settings, momentum, updates);
   } else if (settings.implementation == TrainingOptions::Implementation::kForeach) {
-    foreach (graph, settings, momentum, updates)
-      ;
+    sgd_foreach(graph, settings, momentum, updates);
   } else {
-    fused(graph, settings, momentum, updates);
+    sgd_fused(graph, settings, momentum, updates);
   }
 }
 

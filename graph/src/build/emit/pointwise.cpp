@@ -144,7 +144,7 @@ TensorRef scalar_tensor(GraphBuilder& graph, int number, DType dtype) {
   TensorRef made;
   if (graph.pytorch().on_gpu()) {
     made = empty(graph, dtype, {});
-    graph.leaf_op("aten::fill_.Scalar", {made, number}, {made});
+    fill(graph, made, number);
   } else {
     made = graph.new_tensor(dtype, {});
   }

@@ -1,6 +1,7 @@
 #include "pooling.hpp"
 
 #include "convolution.hpp"
+#include "graph_views.hpp"
 #include "memory.hpp"
 #include "reduction.hpp"
 
@@ -78,7 +79,7 @@ TensorRef adaptive_avg_pool2d(AutogradTape& tape, TensorRef x, const Shape& size
   graph.begin_op("aten::_adaptive_avg_pool2d", {x, size}, tape.sequence());
   const TensorRef nothing = empty(graph, graph.dtype(x), {0});
   const TensorRef out = graph.new_view(nothing, shape, contiguous_strides(shape));
-  graph.leaf_op("aten::resize_", {nothing, shape, 0}, {out});
+  resize_to(graph, nothing, out, 0);
   graph.end_op({out});
   graph.end_op({out});
   tape.record("AdaptiveAvgPool2DBackward0", {x}, out,
@@ -90,7 +91,7 @@ TensorRef adaptive_avg_pool2d(AutogradTape& tape, TensorRef x, const Shape& size
                 } else {
                   const TensorRef none = empty(graph, graph.dtype(x), {0});
                   made = graph.new_view(none, graph.shape(x), graph.strides(x));
-                  graph.leaf_op("aten::resize_", {none, graph.shape(x), 0}, {made});
+                  resize_to(graph, none, made, 0);
                   zero(graph, made);
                 }
                 graph.end_op({made});

@@ -51,10 +51,7 @@ class Buckets {
   }
 
   TensorRef cast(TensorRef x, DType dtype) {
-    const TensorRef made = graph_.new_tensor(dtype, graph_.shape(x));
-    graph_.leaf_op("aten::to.dtype", {x, scalar_type_code(dtype), false, false, kNone}, {made},
-                   tape_.sequence());
-    return made;
+    return to_dtype_alone(graph_, x, dtype, tape_.sequence());
   }
 
   TensorRef compare(const char* op, TensorRef x, int number) {
@@ -73,7 +70,7 @@ class Buckets {
     graph_.begin_op("aten::full_like", {x, buckets - 1, kNone, kNone, kNone, kNone, kNone},
                     tape_.sequence());
     const TensorRef last = empty_like(graph_, x);
-    graph_.leaf_op("aten::fill_.Scalar", {last, buckets - 1}, {last});
+    fill(graph_, last, buckets - 1);
     graph_.end_op({last});
     return binary(graph_, "aten::minimum", x, last, tape_.sequence());
   }

@@ -4,6 +4,7 @@
 
 #include "concat.hpp"
 #include "dropout.hpp"
+#include "factory.hpp"
 #include "matmul.hpp"
 #include "memory.hpp"
 #include "recurrent.hpp"
@@ -175,15 +176,8 @@ class CudnnCall {
   }
 
   TensorRef dense_zeros_like(TensorRef x) {
-    const std::vector<Value> arguments = {x, kNone, kNone, kNone, kNone, 0};
-    graph_.begin_op("aten::zeros_like", arguments);
-    graph_.begin_op("aten::empty_like", arguments);
-    const TensorRef made = like(graph_, x);
-    graph_.leaf_op(
-        "aten::empty.memory_format",
-        {graph_.shape(x), scalar_type_code(graph_.dtype(x)), 0, graph_.device_value(), kNone, 0},
-        {made});
-    graph_.end_op({made});
+    graph_.begin_op("aten::zeros_like", {x, kNone, kNone, kNone, kNone, 0});
+    const TensorRef made = empty_like_contiguous(graph_, x);
     zero(graph_, made);
     graph_.end_op({made});
     return made;
@@ -278,22 +272,11 @@ RecurrentOutput layers_on_cpu(AutogradTape& tape, const RecurrentLayers& layers,
   return out;
 }
 
-// torch.zeros() of Python, with or without the dtype given.
-TensorRef python_zeros(GraphBuilder& graph, const Shape& shape, bool with_dtype) {
-  const TensorRef made = graph.new_tensor(DType::kFloat32, shape);
-  const Value dtype = with_dtype ? Value(scalar_type_code(DType::kFloat32)) : Value(kNone);
-  graph.begin_op("aten::zeros", {shape, dtype, kNone, graph.device_value(), false});
-  graph.leaf_op("aten::empty.memory_format",
-                {shape, dtype, kNone, graph.device_value(), false, kNone}, {made});
-  zero(graph, made);
-  graph.end_op({made});
-  return made;
-}
-
 CellState zeros_of(GraphBuilder& graph, RecurrentCell cell, const Shape& shape, bool with_dtype) {
   CellState state;
-  state.hidden = python_zeros(graph, shape, with_dtype);
-  if (cell == RecurrentCell::kLstm) state.memory = python_zeros(graph, shape, with_dtype);
+  state.hidden = python_zeros(graph, graph.device(), shape, with_dtype);
+  if (cell == RecurrentCell::kLstm)
+    state.memory = python_zeros(graph, graph.device(), shape, with_dtype);
   return state;
 }
 

@@ -12,11 +12,7 @@ TensorRef softmax(AutogradTape& tape, TensorRef x, int dim, bool in_float) {
   const TensorRef out = like(graph, x);
   graph.begin_op("aten::softmax.int", {x, dim, in_float ? Value(code) : Value(kNone)},
                  tape.sequence());
-  if (in_float) {
-    graph.leaf_op("aten::to.dtype_layout",
-                  {x, code, 0, graph.device_value(), kNone, false, false, kNone}, {x},
-                  tape.sequence());
-  }
+  if (in_float) to(graph, x, x, {}, tape.sequence());
   graph.leaf_op("aten::_softmax", {x, dim, false}, {out}, tape.sequence());
   graph.end_op({out});
   tape.record("SoftmaxBackward0", {x}, out,
@@ -40,10 +36,7 @@ TensorRef log_softmax(AutogradTape& tape, TensorRef x, int dim, bool with_dtype)
   std::vector<Value> arguments = {x, dim, kNone};
   if (with_dtype) arguments.back() = code;
   graph.begin_op("aten::log_softmax.int", std::move(arguments), sequence);
-  if (with_dtype) {
-    graph.leaf_op("aten::to.dtype_layout",
-                  {x, code, 0, graph.device_value(), kNone, false, false, kNone}, {x}, sequence);
-  }
+  if (with_dtype) to(graph, x, x, {}, sequence);
   graph.leaf_op("aten::_log_softmax", {x, dim, false}, {out}, sequence);
   graph.end_op({out});
   tape.record(

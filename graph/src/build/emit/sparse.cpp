@@ -23,9 +23,8 @@ TensorRef sparse_coo_tensor(GraphBuilder& graph, TensorRef indices, TensorRef va
   const TensorRef no_values = empty(graph, dtype, {0});
   const TensorRef no_indices = empty(graph, DType::kInt64, {1, 0});
   const Shape sizes = {0, value_shape.back()};
-  graph.leaf_op("aten::resize_", {no_values, sizes, kNone},
-                {contiguous_view(graph, no_values, sizes)});
-  graph.leaf_op("aten::resize_", {no_indices, Shape{1, 0}, kNone}, {no_indices});
+  resize(graph, no_values, sizes);
+  resize_to(graph, no_indices, no_indices);
   graph.end_op({made});
   graph.end_op({made});
   return made;
@@ -65,20 +64,16 @@ void resize_as_sparse(GraphBuilder& graph, TensorRef kept, TensorRef other) {
   graph.leaf_op("aten::sparse_dim", {other}, {1});
   graph.leaf_op("aten::dense_dim", {other}, {1});
   graph.leaf_op("aten::sparse_dim", {other}, {1});
-  const TensorRef new_values = contiguous_view(graph, values, {0, dim});
-  graph.leaf_op("aten::resize_", {values, Shape{0, dim}, kNone}, {new_values});
-  const TensorRef new_indices = contiguous_view(graph, indices, {1, 0});
-  graph.leaf_op("aten::resize_", {indices, Shape{1, 0}, kNone}, {new_indices});
+  const TensorRef new_values = resize(graph, values, {0, dim});
+  const TensorRef new_indices = resize(graph, indices, {1, 0});
   graph.end_op({kept});
   graph.set_sparse_parts(kept, new_indices, new_values);
 }
 
 TensorRef copy_indices(GraphBuilder& graph, TensorRef kept, TensorRef other) {
   const TensorRef target = indices_of(graph, kept), source = indices_of(graph, other);
-  const Shape shape = graph.shape(source);
-  const TensorRef grown = contiguous_view(graph, target, shape);
   graph.begin_op("aten::resize_as_", {target, source, kNone});
-  graph.leaf_op("aten::resize_", {target, shape, kNone}, {grown});
+  const TensorRef grown = resize(graph, target, graph.shape(source));
   graph.end_op({grown});
   copy(graph, grown, indices_of(graph, other));
   return grown;

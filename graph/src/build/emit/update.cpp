@@ -8,15 +8,7 @@ namespace {
 // What TensorIterator does to a number of another type where the op computes on the CPU.
 void cast(GraphBuilder& graph, TensorRef number, TensorRef x) {
   if (graph.device(x) != GraphBuilder::cpu() || graph.dtype(x) == graph.dtype(number)) return;
-  const int dtype = scalar_type_code(graph.dtype(x));
-  const TensorRef made = graph.new_tensor(graph.dtype(x), graph.cpu(), {});
-  const Value device = GraphBuilder::device_value(GraphBuilder::cpu());
-  graph.begin_op("aten::to.dtype", {number, dtype, false, false, kNone});
-  graph.begin_op("aten::_to_copy", {number, dtype, kNone, kNone, kNone, false, kNone});
-  graph.leaf_op("aten::empty_strided", {Shape{}, Shape{}, dtype, 0, device, false}, {made});
-  copy(graph, made, number);
-  graph.end_op({made});
-  graph.end_op({made});
+  to_dtype(graph, number, graph.dtype(x));
 }
 
 DType type_of(const Value& number) {
@@ -156,17 +148,8 @@ TensorRef div(GraphBuilder& graph, TensorRef x, TensorRef y) {
 }
 
 TensorRef cpu_number(GraphBuilder& graph) {
-  const TensorRef made = graph.new_tensor(DType::kFloat32, GraphBuilder::cpu(), {});
-  const int dtype = scalar_type_code(DType::kFloat32);
-  const Value device = GraphBuilder::device_value(GraphBuilder::cpu());
-  graph.leaf_op("aten::empty.memory_format", {Shape{}, dtype, 0, device, false, kNone}, {made});
-  graph.leaf_op("aten::to.device", {made, device, dtype, false, false, kNone}, {made});
-  graph.leaf_op("aten::lift_fresh", {made}, {made});
-  graph.begin_op("aten::detach_", {made});
-  graph.begin_plain("detach_", {made});
-  graph.end_op();
-  graph.end_op({made});
-  return made;
+  const TensorRef host = graph.new_tensor(DType::kFloat32, GraphBuilder::cpu(), {});
+  return tensor_of_python(graph, host, GraphBuilder::cpu(), {}, -1);
 }
 
 void item(GraphBuilder& graph, TensorRef x, double value) {

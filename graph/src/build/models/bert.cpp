@@ -20,11 +20,11 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kEps = 1e-12;
+constexpr double kBertEps = 1e-12;
 constexpr std::int64_t kClasses = 2;
 constexpr double kMasked = std::numeric_limits<float>::lowest();
 
-struct Layer {
+struct BertLayer {
   LinearWeights query, key, value, attention_out, wide, narrow;
   NormWeights attention_norm, norm;
 };
@@ -67,7 +67,7 @@ class BertBuilder {
     types_ = step_.parameter({config_.token_types, width});
     embedding_norm_ = make_layer_norm(step_, width);
     for (std::int64_t i = 0; i < config_.layers; ++i) {
-      Layer& layer = layers_.emplace_back();
+      BertLayer& layer = layers_.emplace_back();
       for (LinearWeights* weights :
            {&layer.query, &layer.key, &layer.value, &layer.attention_out}) {
         *weights = make_linear(step_, width, width);
@@ -110,23 +110,23 @@ class BertBuilder {
     const TensorRef words = embedding_lookup(tape_, words_, tokens, 0);
     TensorRef x = add(tape_, words, embedding_lookup(tape_, types_, types));
     add_in_place(tape_, x, embedding_lookup(tape_, positions_, positions));
-    x = dropout(tape_, layer_norm(tape_, x, embedding_norm_, kEps), config_.dropout);
-    for (const Layer& layer : layers_) x = encode(layer, x, additive);
+    x = dropout(tape_, layer_norm(tape_, x, embedding_norm_, kBertEps), config_.dropout);
+    for (const BertLayer& layer : layers_) x = encode(layer, x, additive);
     return x;
   }
 
-  TensorRef encode(const Layer& layer, TensorRef x, TensorRef mask) {
+  TensorRef encode(const BertLayer& layer, TensorRef x, TensorRef mask) {
     const TensorRef attended = dropout(
         tape_, linear(tape_, attention(layer, x, mask), layer.attention_out), config_.dropout);
-    x = layer_norm(tape_, add(tape_, attended, x), layer.attention_norm, kEps);
+    x = layer_norm(tape_, add(tape_, attended, x), layer.attention_norm, kBertEps);
     const TensorRef wide = gelu(tape_, linear(tape_, x, layer.wide));
     const TensorRef narrow = dropout(tape_, linear(tape_, wide, layer.narrow), config_.dropout);
-    return layer_norm(tape_, add(tape_, narrow, x), layer.norm, kEps);
+    return layer_norm(tape_, add(tape_, narrow, x), layer.norm, kBertEps);
   }
 
   TensorRef heads(TensorRef x) { return split_heads(tape_, x, config_.heads, false); }
 
-  TensorRef attention(const Layer& layer, TensorRef x, TensorRef mask) {
+  TensorRef attention(const BertLayer& layer, TensorRef x, TensorRef mask) {
     const TensorRef mixed = linear(tape_, x, layer.query);
     const TensorRef key = heads(linear(tape_, x, layer.key));
     const TensorRef value = heads(linear(tape_, x, layer.value));
@@ -163,7 +163,7 @@ class BertBuilder {
       return class_loss(linear(tape_, pooled, classifier_), classes);
     }
     const TensorRef transformed =
-        layer_norm(tape_, gelu(tape_, linear(tape_, x, transform_)), transform_norm_, kEps);
+        layer_norm(tape_, gelu(tape_, linear(tape_, x, transform_)), transform_norm_, kBertEps);
     const TensorRef scores = linear(tape_, transformed, decoder_);
     TensorRef class_scores;
     if (has_classes()) class_scores = linear(tape_, pooled, classifier_);
@@ -177,7 +177,7 @@ class BertBuilder {
   AutogradTape& tape_ = step_.tape();
   TensorRef words_, positions_, types_;
   NormWeights embedding_norm_, transform_norm_;
-  std::vector<Layer> layers_;
+  std::vector<BertLayer> layers_;
   LinearWeights pooler_, transform_, decoder_, classifier_;
 };
 

@@ -55,7 +55,7 @@ Result<void> choose_optimizer(const ModelRequest& request, Config& config) {
 }
 
 template <class Config>
-Result<void> resize(const ModelRequest& request, Config& config) {
+Result<void> apply_sizes(const ModelRequest& request, Config& config) {
   if constexpr (std::is_base_of_v<TransformerConfig, Config>) {
     if constexpr (std::is_same_v<Config, GptConfig>) {
       if (request.sequence > 0) set_sequence(config, request.sequence);
@@ -80,7 +80,7 @@ Result<ExecutionGraph> make(const ModelRequest& request, std::string_view defaul
   auto config = kPreset(request.preset.empty() ? default_preset : request.preset);
   if (!config) return Unexpected{config.error()};
   if (auto chosen = choose_optimizer(request, *config); !chosen) return Unexpected{chosen.error()};
-  if (auto resized = resize(request, *config); !resized) return Unexpected{resized.error()};
+  if (auto resized = apply_sizes(request, *config); !resized) return Unexpected{resized.error()};
   return kBuild(*config);
 }
 

@@ -10,10 +10,13 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kMostElements = static_cast<double>(std::int64_t{1} << 60);
 constexpr std::size_t kShownNames = 8;
 
 }  // namespace
+
+Unexpected bad_config(std::string message) {
+  return fail(ErrorCode::kImpossible, std::move(message));
+}
 
 Unexpected unknown_preset(std::string_view what, std::string_view found,
                           const std::vector<std::string_view>& known) {
@@ -31,22 +34,20 @@ Unexpected unknown_preset(std::string_view what, std::string_view found,
 
 Result<void> expect_at_least(std::string_view what, std::int64_t least, std::int64_t found) {
   if (found >= least) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("{}: expected at least {}, found {}", what, least, found));
+  return bad_config(fmt::format("{}: expected at least {}, found {}", what, least, found));
 }
 
 Result<void> expect_probability(std::string_view what, double found) {
   if (found >= 0 && found < 1) return {};
-  return fail(ErrorCode::kImpossible,
-              fmt::format("{}: expected at least 0 and less than 1, found {}", what, found));
+  return bad_config(fmt::format("{}: expected at least 0 and less than 1, found {}", what, found));
 }
 
 Result<void> expect_countable(std::string_view what, const std::vector<std::int64_t>& shape) {
   double elements = 1;
   for (std::int64_t size : shape) elements *= static_cast<double>(size);
-  if (elements < kMostElements) return {};
-  return fail(ErrorCode::kImpossible, fmt::format("{}: expected less than 2^60 elements, found {}",
-                                                  what, fmt::join(shape, " x ")));
+  if (elements < static_cast<double>(kMostElements)) return {};
+  return bad_config(
+      fmt::format("{}: expected less than 2^60 elements, found {}", what, fmt::join(shape, " x ")));
 }
 
 Result<void> all_good(std::initializer_list<Result<void>> checks) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,9 @@ namespace perfmodel {
 
 // What builders ask of a config, and how they say what is wrong with it.
 
+/// A tensor has fewer elements.
+inline constexpr std::int64_t kMostElements = std::int64_t{1} << 60;
+
 /// The names of a table of presets.
 template <class Sizes>
 std::vector<std::string_view> preset_names(const Sizes& sizes) {
@@ -18,6 +22,7 @@ std::vector<std::string_view> preset_names(const Sizes& sizes) {
   for (const auto& size : sizes) names.push_back(size.name);
   return names;
 }
+Unexpected bad_config(std::string message);
 /// "expected an LSTM preset (a, b), found "c"": all names if they are few, else the nearest ones.
 Unexpected unknown_preset(std::string_view what, std::string_view found,
                           const std::vector<std::string_view>& known);

@@ -21,8 +21,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kLearningRate = 0.01, kAdamLearningRate = 0.001;
-constexpr std::int64_t kMostElements = std::int64_t{1} << 60;
+constexpr double kSgdLearningRate = 0.01, kAdamLearningRate = 0.001;
 
 std::vector<EmbeddingTable> equal_tables(int count, std::int64_t rows, std::int64_t dim,
                                          double pooling_factor) {
@@ -48,10 +47,6 @@ TrainingOptions::Optimizer dense_optimizer(const DlrmConfig& config) {
       break;
   }
   return Optimizer::kAdagrad;
-}
-
-Unexpected bad_config(std::string message) {
-  return fail(ErrorCode::kImpossible, std::move(message));
 }
 
 Result<void> check_widths(std::string_view what, const std::vector<std::int64_t>& widths) {
@@ -301,7 +296,7 @@ class DlrmBuilder {
     }
     const bool adam = config_.optimizer == DlrmConfig::Optimizer::kAdam;
     tables.learning_rate =
-        config_.training.learning_rate.value_or(adam ? kAdamLearningRate : kLearningRate);
+        config_.training.learning_rate.value_or(adam ? kAdamLearningRate : kSgdLearningRate);
     for (const EmbeddingTable& table : config_.tables) {
       tables.rows.push_back(table.num_rows);
       tables.dims.push_back(table.dim);

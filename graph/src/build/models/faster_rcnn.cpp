@@ -18,12 +18,12 @@ namespace perfmodel {
 namespace {
 
 constexpr double kOverlap = 0.7, kBeta = 1.0 / 9;
-constexpr std::int64_t kStride = 32;  // of the last stage
+constexpr std::int64_t kLastStride = 32;  // of the last stage
 
 ResnetConfig backbone() { return *resnet_preset("resnet50"); }
 
 std::int64_t map_size(const FasterRcnnConfig& config) {
-  return (config.resolution + kStride - 1) / kStride;
+  return (config.resolution + kLastStride - 1) / kLastStride;
 }
 
 std::int64_t anchors_per_image(const FasterRcnnConfig& config) {
@@ -33,7 +33,7 @@ std::int64_t anchors_per_image(const FasterRcnnConfig& config) {
 Result<void> check(const FasterRcnnConfig& config) {
   const auto good = all_good(
       {expect_at_least("batch", 1, config.batch),
-       expect_at_least("resolution", kStride + 1, config.resolution),
+       expect_at_least("resolution", kLastStride + 1, config.resolution),
        expect_at_least("classes", 2, config.classes), expect_at_least("anchors", 1, config.anchors),
        expect_at_least("kept", 1, config.kept), expect_at_least("sampled", 1, config.sampled),
        expect_at_least("sampled anchors", 1, config.sampled_anchors),
@@ -69,10 +69,10 @@ class FasterRcnnBuilder {
     rpn_ = make_conv(step_, channels, channels, {3, 3}, {.padding = {1, 1}}, true);
     objectness_ = make_conv(step_, channels, config.anchors, {1, 1}, {}, true);
     offsets_ = make_conv(step_, channels, 4 * config.anchors, {1, 1}, {}, true);
-    first_ = make_linear(step_, channels * 49, config.hidden);
-    second_ = make_linear(step_, config.hidden, config.hidden);
-    classes_ = make_linear(step_, config.hidden, config.classes);
-    boxes_ = make_linear(step_, config.hidden, 4 * config.classes);
+    first_ = make_linear_layer(step_, channels * 49, config.hidden);
+    second_ = make_linear_layer(step_, config.hidden, config.hidden);
+    classes_ = make_linear_layer(step_, config.hidden, config.classes);
+    boxes_ = make_linear_layer(step_, config.hidden, 4 * config.classes);
   }
 
   ExecutionGraph build() {
@@ -161,7 +161,7 @@ class FasterRcnnBuilder {
     const std::int64_t count = graph_.shape(boxes)[0];
     const TensorRef number = graph_.new_tensor(DType::kFloat32, {count, 1});
     graph_.begin_op("aten::full_like", {boxes, 0, kNone, kNone, kNone, kNone, kNone});
-    graph_.leaf_op("aten::fill_.Scalar", {number, 0}, {number});
+    fill(graph_, number, 0);
     graph_.end_op({number});
     return cat(graph_, {number, boxes}, 1);
   }
@@ -176,7 +176,7 @@ class FasterRcnnBuilder {
   }
 
   TensorRef regions_loss(TensorRef features, TensorRef regions) {
-    const RoiAlign align = {.size = 7, .samples = 2, .scale = 1.0 / kStride};
+    const RoiAlign align = {.size = 7, .samples = 2, .scale = 1.0 / kLastStride};
     TensorRef x = flatten(tape_, roi_align(tape_, features, regions, align), 1);
     x = relu(tape_, apply(step_, first_, x));
     x = relu(tape_, apply(step_, second_, x));

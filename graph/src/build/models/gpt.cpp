@@ -21,9 +21,9 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kEps = 1e-5;
+constexpr double kGptEps = 1e-5;
 
-struct Layer {
+struct GptLayer {
   NormWeights first, second;
   LinearWeights qkv, attention_out, wide, narrow;
 };
@@ -56,7 +56,7 @@ class GptBuilder {
     words_ = step_.parameter({config_.vocabulary, width});
     positions_ = step_.parameter({config_.positions, width});
     for (std::int64_t i = 0; i < config_.layers; ++i) {
-      Layer& layer = layers_.emplace_back();
+      GptLayer& layer = layers_.emplace_back();
       layer.first = make_layer_norm(step_, width);
       layer.qkv = make_conv1d(width, 3 * width);
       layer.attention_out = make_conv1d(width, width);
@@ -85,16 +85,17 @@ class GptBuilder {
     const TensorRef positions = embedding_lookup(tape_, positions_, places);
     TensorRef x = dropout(tape_, add(tape_, words, positions), config_.dropout);
     for (std::size_t i = 0; i < layers_.size(); ++i) x = apply(layers_[i], masks_[i], x);
-    x = layer_norm(tape_, x, norm_, kEps);
+    x = layer_norm(tape_, x, norm_, kGptEps);
     x = view(tape_, x, {-1, config_.sequence, config_.hidden});
     return linear(tape_, x, words_);
   }
 
-  TensorRef apply(const Layer& layer, TensorRef mask, TensorRef x) {
+  TensorRef apply(const GptLayer& layer, TensorRef mask, TensorRef x) {
     const TensorRef attended = conv1d(
-        attention(layer, mask, layer_norm(tape_, x, layer.first, kEps)), layer.attention_out);
+        attention(layer, mask, layer_norm(tape_, x, layer.first, kGptEps)), layer.attention_out);
     x = add(tape_, dropout(tape_, attended, config_.dropout), x);
-    const TensorRef wide = activation(conv1d(layer_norm(tape_, x, layer.second, kEps), layer.wide));
+    const TensorRef wide =
+        activation(conv1d(layer_norm(tape_, x, layer.second, kGptEps), layer.wide));
     return add(tape_, x, dropout(tape_, conv1d(wide, layer.narrow), config_.dropout));
   }
 
@@ -114,7 +115,7 @@ class GptBuilder {
     return x;
   }
 
-  TensorRef attention(const Layer& layer, TensorRef mask, TensorRef x) {
+  TensorRef attention(const GptLayer& layer, TensorRef mask, TensorRef x) {
     std::vector<TensorRef> qkv = split(tape_, conv1d(x, layer.qkv), config_.hidden, 2);
     for (TensorRef& part : qkv) part = split_heads(tape_, part, config_.heads, false);
     if (config_.attention != TransformerConfig::Attention::kEager) {
@@ -141,7 +142,7 @@ class GptBuilder {
   GraphBuilder& graph_ = step_.graph();
   AutogradTape& tape_ = step_.tape();
   TensorRef words_, positions_;
-  std::vector<Layer> layers_;
+  std::vector<GptLayer> layers_;
   std::vector<TensorRef> masks_;
   NormWeights norm_;
 };
@@ -153,20 +154,20 @@ struct GptSize {
 // gpt3-xl and gpt3-2.7b as NeuSight (ASPLOS 2025) configured GPT2LMHeadModel. Table 2.1 of the
 // paper of GPT-3 gives its XL 24 heads of 128 in a width of 2,048, which no model can have;
 // NeuSight took the heads, so its width is 3,072.
-constexpr std::array<GptSize, 7> kSizes = {{{"gpt2", 12, 768, 12, 1024},
-                                            {"gpt2-medium", 24, 1024, 16, 1024},
-                                            {"gpt2-large", 36, 1280, 20, 1024},
-                                            {"gpt2-xl", 48, 1600, 25, 1024},
-                                            {"gpt3-xl", 24, 3072, 24, 2048},
-                                            {"gpt3-2.7b", 32, 2560, 32, 2048},
-                                            {"gpt3-175b", 96, 12288, 96, 2048}}};
+constexpr std::array<GptSize, 7> kGptSizes = {{{"gpt2", 12, 768, 12, 1024},
+                                               {"gpt2-medium", 24, 1024, 16, 1024},
+                                               {"gpt2-large", 36, 1280, 20, 1024},
+                                               {"gpt2-xl", 48, 1600, 25, 1024},
+                                               {"gpt3-xl", 24, 3072, 24, 2048},
+                                               {"gpt3-2.7b", 32, 2560, 32, 2048},
+                                               {"gpt3-175b", 96, 12288, 96, 2048}}};
 
 }  // namespace
 
-std::vector<std::string_view> gpt_presets() { return preset_names(kSizes); }
+std::vector<std::string_view> gpt_presets() { return preset_names(kGptSizes); }
 
 Result<GptConfig> gpt_preset(std::string_view name) {
-  for (const GptSize& size : kSizes) {
+  for (const GptSize& size : kGptSizes) {
     if (size.name != name) continue;
     GptConfig config;
     config.name = name;

@@ -137,12 +137,12 @@ class InceptionBuilder {
     if (config_.auxiliary) {
       const std::int64_t in = channels_;
       auxiliary_ = {make({128, 1, 1}), make({768, 5, 5, 1, false})};
-      auxiliary_head_ = make_linear(step_, channels_, config_.classes);
+      auxiliary_head_ = make_linear_layer(step_, channels_, config_.classes);
       channels_ = in;
     }
     late_.push_back(make(block_d()));
     for (int i = 0; i < 2; ++i) late_.push_back(make(block_e()));
-    head_ = make_linear(step_, channels_, config_.classes);
+    head_ = make_linear_layer(step_, channels_, config_.classes);
   }
 
   TensorRef call(const ConvNorm& layer, TensorRef x) {

@@ -24,9 +24,9 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kEps = 1e-5;
+constexpr double kLlamaEps = 1e-5;
 
-struct Layer {
+struct LlamaLayer {
   LinearWeights query, key, value, attention_out, gate, up, down;
   TensorRef first, second;  // norms
 };
@@ -54,7 +54,7 @@ class LlamaBuilder {
     const std::int64_t width = config_.hidden, kv_width = config_.kv_heads * head_width();
     words_ = step_.parameter({config_.vocabulary, width});
     for (std::int64_t i = 0; i < config_.layers; ++i) {
-      Layer& layer = layers_.emplace_back();
+      LlamaLayer& layer = layers_.emplace_back();
       layer.query = make_linear(step_, width, width, false);
       layer.key = make_linear(step_, width, kv_width, false);
       layer.value = make_linear(step_, width, kv_width, false);
@@ -77,10 +77,7 @@ class LlamaBuilder {
     rows = expand(tape_, unsqueeze(tape_, rows, 2), {1, head_width() / 2, 1});
     TensorRef columns = unsqueeze(tape_, index_all(tape_, places, 0), 1);
     columns = index_all(tape_, columns, 2);
-    const TensorRef real = graph_.new_tensor(DType::kFloat32, graph_.shape(columns));
-    graph_.leaf_op("aten::to.dtype",
-                   {columns, scalar_type_code(DType::kFloat32), false, false, kNone}, {real},
-                   tape_.sequence());
+    const TensorRef real = to_dtype_alone(graph_, columns, DType::kFloat32, tape_.sequence());
     const TensorRef angles = transpose(tape_, matmul(tape_, rows, real), 1, 2);
     const TensorRef twice = cat(tape_, {angles, angles}, -1);
     cosine_ = unary(graph_, "aten::cos", twice, tape_.sequence());
@@ -97,7 +94,9 @@ class LlamaBuilder {
     return expand(tape_, wide, {config_.batch, 1, length, length});
   }
 
-  TensorRef norm(TensorRef x, TensorRef weight) { return rms_norm(tape_, x, weight, kEps, true); }
+  TensorRef norm(TensorRef x, TensorRef weight) {
+    return rms_norm(tape_, x, weight, kLlamaEps, true);
+  }
 
   TensorRef scores(TensorRef tokens) {
     TensorRef x = embedding_lookup(tape_, words_, tokens);
@@ -105,11 +104,11 @@ class LlamaBuilder {
     TensorRef mask;
     if (config_.attention == TransformerConfig::Attention::kEager) mask = causal_mask();
     make_angles(places);
-    for (const Layer& layer : layers_) x = apply(layer, x, mask);
+    for (const LlamaLayer& layer : layers_) x = apply(layer, x, mask);
     return linear(tape_, norm(x, norm_), head_);
   }
 
-  TensorRef apply(const Layer& layer, TensorRef x, TensorRef mask) {
+  TensorRef apply(const LlamaLayer& layer, TensorRef x, TensorRef mask) {
     x = add(tape_, x,
             linear(tape_, attention(layer, norm(x, layer.first), mask), layer.attention_out));
     const TensorRef normed = norm(x, layer.second);
@@ -142,7 +141,7 @@ class LlamaBuilder {
     return reshape(tape_, x, {shape[0], config_.heads, shape[2], shape[3]});
   }
 
-  TensorRef attention(const Layer& layer, TensorRef x, TensorRef mask) {
+  TensorRef attention(const LlamaLayer& layer, TensorRef x, TensorRef mask) {
     TensorRef query = linear(tape_, x, layer.query);
     TensorRef key = linear(tape_, x, layer.key);
     TensorRef value = linear(tape_, x, layer.value);
@@ -173,7 +172,7 @@ class LlamaBuilder {
   GraphBuilder& graph_ = step_.graph();
   AutogradTape& tape_ = step_.tape();
   TensorRef words_, norm_, cosine_, sine_;
-  std::vector<Layer> layers_;
+  std::vector<LlamaLayer> layers_;
   LinearWeights head_;
 };
 
@@ -181,7 +180,7 @@ struct LlamaSize {
   std::string_view name;
   std::int64_t layers, hidden, heads, kv_heads, feed_forward, vocabulary, sequence;
 };
-constexpr std::array<LlamaSize, 5> kSizes = {
+constexpr std::array<LlamaSize, 5> kLlamaSizes = {
     {{"llama-small", 12, 768, 12, 12, 2048, 32000, 1024},
      {"tinyllama-1.1b", 22, 2048, 32, 4, 5632, 32000, 2048},
      {"llama-7b", 32, 4096, 32, 32, 11008, 32000, 2048},
@@ -214,10 +213,10 @@ Result<void> check(const LlamaConfig& config) {
 
 }  // namespace
 
-std::vector<std::string_view> llama_presets() { return preset_names(kSizes); }
+std::vector<std::string_view> llama_presets() { return preset_names(kLlamaSizes); }
 
 Result<LlamaConfig> llama_preset(std::string_view name) {
-  for (const LlamaSize& size : kSizes) {
+  for (const LlamaSize& size : kLlamaSizes) {
     if (size.name != name) continue;
     LlamaConfig config;
     config.name = name;

@@ -51,7 +51,7 @@ Result<ExecutionGraph> build_mlp(const MlpConfig& config) {
   TrainingStep step(config.training);
   std::vector<LinearLayer> layers;
   for (std::size_t i = 1; i < config.widths.size(); ++i) {
-    layers.push_back(make_linear(step, config.widths[i - 1], config.widths[i]));
+    layers.push_back(make_linear_layer(step, config.widths[i - 1], config.widths[i]));
   }
   TensorRef x, target;
   TrainingStep::Parts parts;

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "build/emit/activation.hpp"
@@ -19,12 +18,11 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kEps = 1e-5;
-constexpr double kLowest = std::numeric_limits<float>::lowest();
+constexpr double kOptEps = 1e-5;
 constexpr std::int64_t kPositionOffset = 2;  // rows that no token uses
 constexpr std::int64_t kPaddingRow = 1;
 
-struct Layer {
+struct OptLayer {
   LinearWeights key, value, query, attention_out, wide, narrow;
   NormWeights first, second;
 };
@@ -52,7 +50,7 @@ class OptBuilder {
     positions_ = step_.parameter({config_.positions + kPositionOffset, width});
     norm_ = make_layer_norm(step_, width);
     for (std::int64_t i = 0; i < config_.layers; ++i) {
-      Layer& layer = layers_.emplace_back();
+      OptLayer& layer = layers_.emplace_back();
       for (LinearWeights* weights :
            {&layer.key, &layer.value, &layer.query, &layer.attention_out}) {
         *weights = make_linear(step_, width, width);
@@ -66,9 +64,7 @@ class OptBuilder {
 
   // Position of each token among those that are no padding, two rows on.
   TensorRef position_ids(TensorRef mask) {
-    const TensorRef whole = graph_.new_tensor(DType::kInt64, graph_.shape(mask));
-    graph_.leaf_op("aten::to.dtype", {mask, scalar_type_code(DType::kInt64), false, false, kNone},
-                   {whole}, tape_.sequence());
+    const TensorRef whole = to_dtype_alone(graph_, mask, DType::kInt64, tape_.sequence());
     const TensorRef counted = like(graph_, whole);
     graph_.leaf_op("aten::cumsum", {whole, 1, kNone}, {counted}, tape_.sequence());
     const TensorRef places = mul(tape_, counted, whole);
@@ -80,7 +76,7 @@ class OptBuilder {
   // 0 where a token may be looked at, else the lowest number; [B, 1, S, S].
   TensorRef additive_mask(TensorRef padding) {
     const std::int64_t length = config_.sequence;
-    const TensorRef future = full(graph_, {length, length}, kLowest);
+    const TensorRef future = full(graph_, {length, length}, kLowestFloat);
     const TensorRef line = arange(graph_, length);
     const TensorRef next = view(tape_, add(tape_, line, 1), {length, 1});
     const TensorRef past = pointwise_result(graph_, {line, next}, DType::kBool);
@@ -95,11 +91,16 @@ class OptBuilder {
     wide = expand(tape_, index_all(tape_, wide, 3), shape);
     to_same_dtype(graph_, wide, tape_.sequence());
     const TensorRef inverted = subtract_from(tape_, 1.0, wide);
+<<<<<<< HEAD
     const TensorRef padded = graph_.new_tensor(DType::kBool, shape);
     graph_.leaf_op("aten::to.dtype",
                    {inverted, scalar_type_code(DType::kBool), false, false, kNone}, {padded},
                    tape_.sequence());
+    return add(tape_, masked_fill(tape_, inverted, padded, kLowestFloat), causal);
+=======
+    const TensorRef padded = to_dtype_alone(graph_, inverted, DType::kBool, tape_.sequence());
     return add(tape_, masked_fill(tape_, inverted, padded, kLowest), causal);
+>>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
   }
 
   TensorRef scores(TensorRef tokens) {
@@ -109,20 +110,20 @@ class OptBuilder {
     const TensorRef mask = additive_mask(padding);
     const TensorRef positions = embedding_lookup(tape_, positions_, position_ids(padding));
     TensorRef x = add(tape_, words, positions);
-    for (const Layer& layer : layers_) x = apply(layer, x, mask);
-    x = layer_norm(tape_, x, norm_, kEps);
+    for (const OptLayer& layer : layers_) x = apply(layer, x, mask);
+    x = layer_norm(tape_, x, norm_, kOptEps);
     return contiguous(tape_, linear(tape_, x, words_));
   }
 
-  TensorRef apply(const Layer& layer, TensorRef x, TensorRef mask) {
+  TensorRef apply(const OptLayer& layer, TensorRef x, TensorRef mask) {
     const TensorRef attended =
-        linear(tape_, attention(layer, layer_norm(tape_, x, layer.first, kEps), mask),
+        linear(tape_, attention(layer, layer_norm(tape_, x, layer.first, kOptEps), mask),
                layer.attention_out);
     x = add(tape_, x, dropout(tape_, attended, config_.dropout));
     const Shape shape = graph_.shape(x);
     const TensorRef rows = reshape(tape_, x, {-1, config_.hidden});
     const TensorRef wide =
-        relu(tape_, linear(tape_, layer_norm(tape_, rows, layer.second, kEps), layer.wide));
+        relu(tape_, linear(tape_, layer_norm(tape_, rows, layer.second, kOptEps), layer.wide));
     const TensorRef narrow = dropout(tape_, linear(tape_, wide, layer.narrow), config_.dropout);
     return view(tape_, add(tape_, rows, narrow), shape);
   }
@@ -131,7 +132,7 @@ class OptBuilder {
     return contiguous(tape_, split_heads(tape_, x, config_.heads, true));
   }
 
-  TensorRef attention(const Layer& layer, TensorRef x, TensorRef mask) {
+  TensorRef attention(const OptLayer& layer, TensorRef x, TensorRef mask) {
     const std::int64_t width = config_.hidden / config_.heads, length = config_.sequence;
     const double factor = 1.0 / std::sqrt(static_cast<double>(width));
     TensorRef query = mul(tape_, linear(tape_, x, layer.query), factor);
@@ -165,24 +166,24 @@ class OptBuilder {
   AutogradTape& tape_ = step_.tape();
   TensorRef words_, positions_;
   NormWeights norm_;
-  std::vector<Layer> layers_;
+  std::vector<OptLayer> layers_;
 };
 
 struct OptSize {
   std::string_view name;
   std::int64_t layers, hidden, heads;
 };
-constexpr std::array<OptSize, 4> kSizes = {{{"opt-125m", 12, 768, 12},
-                                            {"opt-1.3b", 24, 2048, 32},
-                                            {"opt-2.7b", 32, 2560, 32},
-                                            {"opt-6.7b", 32, 4096, 32}}};
+constexpr std::array<OptSize, 4> kOptSizes = {{{"opt-125m", 12, 768, 12},
+                                               {"opt-1.3b", 24, 2048, 32},
+                                               {"opt-2.7b", 32, 2560, 32},
+                                               {"opt-6.7b", 32, 4096, 32}}};
 
 }  // namespace
 
-std::vector<std::string_view> opt_presets() { return preset_names(kSizes); }
+std::vector<std::string_view> opt_presets() { return preset_names(kOptSizes); }
 
 Result<OptConfig> opt_preset(std::string_view name) {
-  for (const OptSize& size : kSizes) {
+  for (const OptSize& size : kOptSizes) {
     if (size.name != name) continue;
     OptConfig config;
     config.name = name;

@@ -13,23 +13,23 @@ namespace {
 
 using Block = ResnetConfig::Block;
 
-struct Preset {
+struct ResnetPreset {
   std::string_view name;
   Block block;
   std::array<std::int64_t, 4> blocks;
   std::int64_t groups = 1, width_per_group = 64;
 };
 
-constexpr std::array kPresets = {
-    Preset{"resnet18", Block::kBasic, {2, 2, 2, 2}},
-    Preset{"resnet34", Block::kBasic, {3, 4, 6, 3}},
-    Preset{"resnet50", Block::kBottleneck, {3, 4, 6, 3}},
-    Preset{"resnet101", Block::kBottleneck, {3, 4, 23, 3}},
-    Preset{"resnet152", Block::kBottleneck, {3, 8, 36, 3}},
-    Preset{"resnext50_32x4d", Block::kBottleneck, {3, 4, 6, 3}, 32, 4},
-    Preset{"resnext101_32x8d", Block::kBottleneck, {3, 4, 23, 3}, 32, 8},
-    Preset{"wide_resnet50_2", Block::kBottleneck, {3, 4, 6, 3}, 1, 128},
-    Preset{"wide_resnet101_2", Block::kBottleneck, {3, 4, 23, 3}, 1, 128},
+constexpr std::array kResnetPresets = {
+    ResnetPreset{"resnet18", Block::kBasic, {2, 2, 2, 2}},
+    ResnetPreset{"resnet34", Block::kBasic, {3, 4, 6, 3}},
+    ResnetPreset{"resnet50", Block::kBottleneck, {3, 4, 6, 3}},
+    ResnetPreset{"resnet101", Block::kBottleneck, {3, 4, 23, 3}},
+    ResnetPreset{"resnet152", Block::kBottleneck, {3, 8, 36, 3}},
+    ResnetPreset{"resnext50_32x4d", Block::kBottleneck, {3, 4, 6, 3}, 32, 4},
+    ResnetPreset{"resnext101_32x8d", Block::kBottleneck, {3, 4, 23, 3}, 32, 8},
+    ResnetPreset{"wide_resnet50_2", Block::kBottleneck, {3, 4, 6, 3}, 1, 128},
+    ResnetPreset{"wide_resnet101_2", Block::kBottleneck, {3, 4, 23, 3}, 1, 128},
 };
 
 // Behind stem, pooling and three stages, each of which halves the image and rounds up.
@@ -74,7 +74,7 @@ Result<void> check(const ResnetConfig& config) {
 
 Result<ResnetConfig> resnet_preset(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const Preset& preset : kPresets) {
+  for (const ResnetPreset& preset : kResnetPresets) {
     names.push_back(preset.name);
     if (preset.name != name) continue;
     ResnetConfig config;
@@ -92,7 +92,8 @@ Result<ExecutionGraph> build_resnet(const ResnetConfig& config) {
   if (auto good = check(config); !good) return Unexpected{good.error()};
   TrainingStep step(config.training);
   ResnetTrunk trunk(step, config);
-  const LinearLayer head = make_linear(step, ResnetTrunk::channels(config).back(), config.classes);
+  const LinearLayer head =
+      make_linear_layer(step, ResnetTrunk::channels(config).back(), config.classes);
   TensorRef image, target;
   TrainingStep::Parts parts;
   parts.inputs = [&] {

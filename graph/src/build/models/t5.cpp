@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "build/emit/activation.hpp"
@@ -23,9 +22,8 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kEps = 1e-6;
-constexpr double kLowest = std::numeric_limits<float>::lowest();
-constexpr int kPadding = -100;  // label that has no loss
+constexpr double kT5Eps = 1e-6;
+constexpr int kIgnoredLabel = -100;  // label that has no loss
 
 struct Attention {
   LinearWeights query, key, value, out;
@@ -35,14 +33,14 @@ struct Attention {
 struct FeedForward {
   LinearWeights gate, wide, narrow;  // the gate may not exist
 };
-struct Layer {
+struct T5Layer {
   Attention self, cross;             // the latter in a decoder
   LinearWeights router;              // of a sparse layer
   std::vector<FeedForward> experts;  // one of a dense layer
   TensorRef norm;
 };
 struct Stack {
-  std::vector<Layer> layers;
+  std::vector<T5Layer> layers;
   TensorRef norm;
   bool decoder = false;
 };
@@ -90,7 +88,7 @@ class T5Builder {
     Stack stack;
     stack.decoder = decoder;
     for (std::int64_t i = 0; i < layers; ++i) {
-      Layer& layer = stack.layers.emplace_back();
+      T5Layer& layer = stack.layers.emplace_back();
       layer.self = make_attention(i == 0);
       if (decoder) layer.cross = make_attention(false);
       const bool sparse = config_.experts > 0 && i % 2 == 1;
@@ -109,7 +107,9 @@ class T5Builder {
     return stack;
   }
 
-  TensorRef norm(TensorRef x, TensorRef weight) { return rms_norm(tape_, x, weight, kEps, false); }
+  TensorRef norm(TensorRef x, TensorRef weight) {
+    return rms_norm(tape_, x, weight, kT5Eps, false);
+  }
   TensorRef drop(TensorRef x) { return dropout(tape_, x, config_.dropout); }
 
   // The decoder reads the labels one place to the right, a start token first.
@@ -120,9 +120,9 @@ class T5Builder {
     const TensorRef copied = clone(graph_, source, tape_.sequence());
     copy(graph_, slice(tape_, made, 1, 1, kSliceEnd), copied);
     const TensorRef first = select(tape_, made, 1, 0);
-    graph_.leaf_op("aten::fill_.Scalar", {first, 0}, {first}, tape_.sequence());
+    fill(graph_, first, 0, tape_.sequence());
     const TensorRef padded = graph_.new_tensor(DType::kBool, graph_.shape(made));
-    graph_.leaf_op("aten::eq.Scalar", {made, kPadding}, {padded}, tape_.sequence());
+    graph_.leaf_op("aten::eq.Scalar", {made, kIgnoredLabel}, {padded}, tape_.sequence());
     graph_.leaf_op("aten::masked_fill_.Scalar", {made, padded, 0}, {made}, tape_.sequence());
     return made;
   }
@@ -139,10 +139,7 @@ class T5Builder {
       const Shape shape = {config_.batch, length, length};
       const TensorRef past = graph_.new_tensor(DType::kBool, {1, length, length});
       graph_.leaf_op("aten::le.Tensor", {wide, columns}, {past}, tape_.sequence());
-      const TensorRef seen = graph_.new_tensor(DType::kFloat32, {1, length, length});
-      graph_.leaf_op("aten::to.dtype",
-                     {past, scalar_type_code(DType::kFloat32), false, false, kNone}, {seen},
-                     tape_.sequence());
+      const TensorRef seen = to_dtype_alone(graph_, past, DType::kFloat32, tape_.sequence());
       const TensorRef each = unsqueeze(tape_, expand(tape_, seen, shape), 1);
       mask = mul(tape_, each, unsqueeze(tape_, unsqueeze(tape_, mask, 1), 2));
     } else {
@@ -150,7 +147,7 @@ class T5Builder {
       mask = index_all(tape_, mask, 3);
     }
     to_same_dtype(graph_, mask, tape_.sequence());
-    return mul(tape_, subtract_from(tape_, 1.0, mask), kLowest);
+    return mul(tape_, subtract_from(tape_, 1.0, mask), kLowestFloat);
   }
 
   TensorRef apply(const Stack& stack, TensorRef tokens, std::int64_t length, TensorRef read) {
@@ -161,7 +158,7 @@ class T5Builder {
     if (stack.decoder) read_mask = additive_mask(config_.sequence, false);
     x = drop(x);
     TensorRef bias, read_bias;
-    for (const Layer& layer : stack.layers) {
+    for (const T5Layer& layer : stack.layers) {
       if (!bias.exists()) {
         bias = add(tape_,
                    relative_position_bias(tape_, layer.self.bias, length, length, !stack.decoder),
@@ -210,7 +207,7 @@ class T5Builder {
     return linear(tape_, drop(wide), layer.narrow);
   }
 
-  TensorRef feed_forward(const Layer& layer, TensorRef x) {
+  TensorRef feed_forward(const T5Layer& layer, TensorRef x) {
     if (!layer.router.weight.exists()) return feed_forward(layer.experts.front(), x);
     const Shape shape = graph_.shape(x);
     const std::int64_t share = (shape[1] + config_.experts - 1) / config_.experts;
@@ -241,7 +238,7 @@ struct T5Size {
   bool gated;
   std::int64_t experts, sequence, target_sequence;
 };
-constexpr std::array<T5Size, 5> kSizes = {
+constexpr std::array<T5Size, 5> kT5Sizes = {
     {{"t5-small", 6, 6, 512, 8, 64, 2048, 32128, false, 0, 512, 128},
      {"t5-base", 12, 12, 768, 12, 64, 3072, 32128, false, 0, 512, 128},
      {"t5-large", 24, 24, 1024, 16, 64, 4096, 32128, false, 0, 512, 128},
@@ -265,10 +262,10 @@ Result<void> check(const T5Config& config) {
 
 }  // namespace
 
-std::vector<std::string_view> t5_presets() { return preset_names(kSizes); }
+std::vector<std::string_view> t5_presets() { return preset_names(kT5Sizes); }
 
 Result<T5Config> t5_preset(std::string_view name) {
-  for (const T5Size& size : kSizes) {
+  for (const T5Size& size : kT5Sizes) {
     if (size.name != name) continue;
     T5Config config;
     config.name = name;

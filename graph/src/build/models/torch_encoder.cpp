@@ -17,9 +17,9 @@
 namespace perfmodel {
 namespace {
 
-constexpr double kEps = 1e-5;
+constexpr double kEncoderEps = 1e-5;
 
-struct Layer {
+struct EncoderLayer {
   LinearWeights projection, attention_out, wide, narrow;
   NormWeights first, second;
 };
@@ -47,7 +47,7 @@ class TorchEncoder {
     const std::int64_t width = config_.hidden;
     embedding_ = step_.parameter({config_.vocabulary, width});
     for (std::int64_t i = 0; i < config_.layers; ++i) {
-      Layer& layer = layers_.emplace_back();
+      EncoderLayer& layer = layers_.emplace_back();
       layer.projection = make_linear(step_, width, 3 * width);
       layer.attention_out = make_linear(step_, width, width);
       layer.wide = make_linear(step_, width, config_.feed_forward);
@@ -60,13 +60,13 @@ class TorchEncoder {
 
   TensorRef forward(TensorRef tokens) {
     TensorRef x = embedding_lookup(tape_, embedding_, tokens);
-    for (const Layer& layer : layers_) {
+    for (const EncoderLayer& layer : layers_) {
       const TensorRef attended = dropout(tape_, attention(layer, x), config_.dropout);
-      x = layer_norm(tape_, add(tape_, x, attended), layer.first, kEps);
+      x = layer_norm(tape_, add(tape_, x, attended), layer.first, kEncoderEps);
       TensorRef wide = gelu(tape_, linear(tape_, x, layer.wide));
       wide = dropout(tape_, wide, config_.dropout);
       const TensorRef narrow = dropout(tape_, linear(tape_, wide, layer.narrow), config_.dropout);
-      x = layer_norm(tape_, add(tape_, x, narrow), layer.second, kEps);
+      x = layer_norm(tape_, add(tape_, x, narrow), layer.second, kEncoderEps);
     }
     return view(tape_, linear(tape_, x, head_), {-1, config_.vocabulary});
   }
@@ -78,7 +78,7 @@ class TorchEncoder {
     return transpose(tape_, view(tape_, contiguous(tape_, x), shape), 0, 1);
   }
 
-  TensorRef attention(const Layer& layer, TensorRef x) {
+  TensorRef attention(const EncoderLayer& layer, TensorRef x) {
     const TensorRef by_time = transpose(tape_, x, 1, 0);
     const std::vector<TensorRef> parts =
         chunk(tape_, linear(tape_, by_time, layer.projection), 3, -1);
@@ -100,7 +100,7 @@ class TorchEncoder {
   TrainingStep step_;
   AutogradTape& tape_ = step_.tape();
   TensorRef embedding_;
-  std::vector<Layer> layers_;
+  std::vector<EncoderLayer> layers_;
   LinearWeights head_;
 };
 

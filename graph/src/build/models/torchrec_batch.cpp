@@ -9,7 +9,6 @@
 namespace perfmodel {
 namespace {
 
-constexpr DType kInt = DType::kInt32, kLong = DType::kInt64;
 const Value kCpu = Value::Opaque{"cpu"};
 
 Batch new_batch(GraphBuilder& graph, const RandomBatchShape& shape, Device device) {
@@ -18,10 +17,10 @@ Batch new_batch(GraphBuilder& graph, const RandomBatchShape& shape, Device devic
       std::accumulate(shape.lookups.begin(), shape.lookups.end(), std::int64_t{0});
   Batch made;
   made.dense = graph.new_tensor(DType::kFloat32, device, {shape.batch, shape.dense_features});
-  made.sparse.values = graph.new_tensor(kInt, device, {total});
-  made.sparse.lengths = graph.new_tensor(kInt, device, {features * shape.batch});
-  made.offsets = graph.new_tensor(kLong, device, {features * shape.batch + 1});
-  made.labels = graph.new_tensor(kInt, device, {shape.batch});
+  made.sparse.values = graph.new_tensor(DType::kInt32, device, {total});
+  made.sparse.lengths = graph.new_tensor(DType::kInt32, device, {features * shape.batch});
+  made.offsets = graph.new_tensor(DType::kInt64, device, {features * shape.batch + 1});
+  made.labels = graph.new_tensor(DType::kInt32, device, {shape.batch});
   return made;
 }
 
@@ -59,14 +58,13 @@ class RandomBatch {
   void lengths(TensorRef all) {
     const std::int64_t count = graph_.numel(all), sequence = tape_.sequence();
     graph_.begin_op("aten::ones", {Shape{count}, 3, kNone, kCpu, false});
-    graph_.leaf_op("aten::empty.memory_format", {Shape{count}, 3, kNone, kCpu, false, kNone},
-                   {all});
-    graph_.leaf_op("aten::fill_.Scalar", {all, 1.0}, {all});
+    allocate(graph_, all, kFromPython);
+    fill(graph_, all, 1.0);
     graph_.end_op({all});
     for (std::size_t i = 0; i < shape_.lookups.size(); ++i) {
       const auto start = static_cast<std::int64_t>(i) * shape_.batch;
       const std::int64_t length = shape_.lookups[i] / shape_.batch;
-      const TensorRef scalar = graph_.new_tensor(kInt, GraphBuilder::cpu(), {});
+      const TensorRef scalar = graph_.new_tensor(DType::kInt32, GraphBuilder::cpu(), {});
       lift(scalar, -1);
       const TensorRef part = slice(graph_, all, 0, start, start + shape_.batch, sequence);
       graph_.begin_op("aten::fill_.Tensor", {part, scalar}, sequence);
@@ -80,18 +78,19 @@ class RandomBatch {
   // Zero in front, then running sums.
   TensorRef offsets(TensorRef numbers) {
     const std::int64_t sequence = tape_.sequence();
-    const TensorRef zero = tensor_of_list(graph_, kLong, GraphBuilder::cpu(), 1, sequence);
-    return running_sum(concat_on_host({zero, numbers}, kLong));
+    const TensorRef zero = tensor_of_list(graph_, DType::kInt64, GraphBuilder::cpu(), 1, sequence);
+    return running_sum(concat_on_host({zero, numbers}, DType::kInt64));
   }
   TensorRef offsets_of_features(std::int64_t features) {
     const std::int64_t sequence = tape_.sequence();
-    const TensorRef zero = tensor_of_list(graph_, kLong, GraphBuilder::cpu(), 1, sequence);
+    const TensorRef zero = tensor_of_list(graph_, DType::kInt64, GraphBuilder::cpu(), 1, sequence);
     const TensorRef numbers =
-        tensor_of_list(graph_, kLong, GraphBuilder::cpu(), features, sequence);
-    return running_sum(concat_on_host({zero, numbers}, kLong));
+        tensor_of_list(graph_, DType::kInt64, GraphBuilder::cpu(), features, sequence);
+    return running_sum(concat_on_host({zero, numbers}, DType::kInt64));
   }
   TensorRef running_sum(TensorRef numbers) {
-    const TensorRef sums = graph_.new_tensor(kLong, GraphBuilder::cpu(), graph_.shape(numbers));
+    const TensorRef sums =
+        graph_.new_tensor(DType::kInt64, GraphBuilder::cpu(), graph_.shape(numbers));
     graph_.begin_op("aten::cumsum", {numbers, 0, kNone}, tape_.sequence());
     to_same_dtype(graph_, numbers);
     graph_.end_op({sums});
@@ -115,11 +114,8 @@ class RandomBatch {
       const TensorRef target = narrow(graph_, made, 0, start, count);
       start += count;
       if (graph_.dtype(part) == graph_.dtype(made)) continue;
-      const int code = scalar_type_code(graph_.dtype(part));
       const TensorRef cast = graph_.new_tensor(graph_.dtype(part), GraphBuilder::cpu(), {count});
-      graph_.begin_op("aten::empty_like", {target, code, 0, kCpu, kNone, 0});
-      graph_.leaf_op("aten::empty.memory_format", {Shape{count}, code, 0, kCpu, kNone, 0}, {cast});
-      graph_.end_op({cast});
+      allocate_like(graph_, cast, target);
       copy(graph_, target, cast);
     }
     graph_.end_op({made});
@@ -134,7 +130,7 @@ class RandomBatch {
       // Samples of equal length, unless the pooling factor is no whole number.
       const std::int64_t samples = lookups % shape_.batch == 0 ? shape_.batch : 1;
       const TensorRef drawn =
-          graph_.new_tensor(kInt, GraphBuilder::cpu(), {samples, lookups / samples});
+          graph_.new_tensor(DType::kInt32, GraphBuilder::cpu(), {samples, lookups / samples});
       lift(drawn, sequence);
       parts.push_back(flatten(graph_, drawn, sequence));
     }

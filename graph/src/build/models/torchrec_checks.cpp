@@ -5,14 +5,11 @@
 #include <string>
 #include <utility>
 
+#include "config_checks.hpp"
 #include "torchrec_placement.hpp"
 
 namespace perfmodel {
 namespace {
-
-Unexpected bad_config(std::string message) {
-  return fail(ErrorCode::kImpossible, std::move(message));
-}
 
 // Products of two of these stay countable.
 constexpr std::int64_t kLargest = std::int64_t{1} << 40;

@@ -25,8 +25,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr DType kFloat = DType::kFloat32, kLong = DType::kInt64;
-constexpr double kLearningRate = 0.005;
+constexpr double kTorchrecLearningRate = 0.005;
 constexpr double kSteps = 11;  // that the optimizer has counted
 
 TableBatch::Optimizer fused_optimizer(const TorchrecDlrmConfig& config) {
@@ -102,7 +101,7 @@ class TorchrecStep {
   }
 
   TensorRef parameter(Shape shape) {
-    const TensorRef made = graph_.new_tensor(kFloat, std::move(shape));
+    const TensorRef made = graph_.new_tensor(DType::kFloat32, std::move(shape));
     tape_.add_parameter(made);
     return made;
   }
@@ -166,7 +165,7 @@ class TorchrecStep {
     const TensorRef interacted = interaction(dense, vectors);
     const TensorRef logits =
         squeeze_last(tape_, multilayer_perceptron(tape_, interacted, top_, true));
-    const TensorRef target = to_dtype(graph_, batch.labels, kFloat, tape_.sequence());
+    const TensorRef target = to_dtype(graph_, batch.labels, DType::kFloat32, tape_.sequence());
     const TensorRef loss = binary_cross_entropy_with_logits(tape_, logits, target);
     for (TensorRef shown : {loss, logits, batch.labels}) detach(shown);
     graph_.end_op();
@@ -193,9 +192,9 @@ class TorchrecStep {
 
   // int32 indices and lengths become int64 indices and offsets.
   std::pair<TensorRef, TensorRef> indices_and_offsets(const Jagged& features) {
-    const TensorRef indices = to_dtype(graph_, features.values, kLong, tape_.sequence());
+    const TensorRef indices = to_dtype(graph_, features.values, DType::kInt64, tape_.sequence());
     const TensorRef offsets = complete_cumsum(graph_, features.lengths, tape_.sequence());
-    return {indices, to_dtype(graph_, offsets, kLong, tape_.sequence())};
+    return {indices, to_dtype(graph_, offsets, DType::kInt64, tape_.sequence())};
   }
 
   TableBatch replicated_tables() const {
@@ -210,7 +209,7 @@ class TorchrecStep {
   TableBatch tables_here(const ShardingGroup& group) const {
     TableBatch made;
     made.optimizer = fused_optimizer(config_);
-    made.learning_rate = kLearningRate;
+    made.learning_rate = kTorchrecLearningRate;
     for (const TablePiece& piece : group.on_rank(config_.rank)) {
       made.rows.push_back(piece.rows[static_cast<std::size_t>(config_.rank % group.blocks)]);
       made.dims.push_back(piece.columns);
@@ -220,7 +219,7 @@ class TorchrecStep {
 
   // An empty tensor that is joined to the vectors, so that there is one where tables are missing.
   void join_nothing(std::int64_t batch) {
-    const TensorRef nothing = graph_.new_tensor(kFloat, {0});
+    const TensorRef nothing = graph_.new_tensor(DType::kFloat32, {0});
     const TensorRef out = view(graph_, nothing, {batch, 0}, tape_.sequence());
     tape_.record("ViewBackward0", {}, out, [](TensorRef) -> std::vector<TensorRef> { return {}; });
   }
@@ -284,14 +283,14 @@ class TorchrecStep {
     const TensorRef all = cat(tape_, {unsqueeze(tape_, dense, 1), sparse}, 1);
     const TensorRef products = bmm(tape_, all, transpose(tape_, all, 1, 2));
     const std::int64_t pairs = features * (features + 1) / 2;
-    const TensorRef lower = graph_.new_tensor(kLong, GraphBuilder::cpu(), {2, pairs});
+    const TensorRef lower = graph_.new_tensor(DType::kInt64, GraphBuilder::cpu(), {2, pairs});
     const TensorRef row = select(graph_, lower, 0, 0, tape_.sequence());
     const TensorRef column = select(graph_, lower, 0, 1, tape_.sequence());
     return cat(tape_, {dense, index_matrix(tape_, products, row, column)}, 1);
   }
 
   void backward(TensorRef loss) {
-    const TensorRef total = graph_.new_tensor(kFloat, {});
+    const TensorRef total = graph_.new_tensor(DType::kFloat32, {});
     graph_.begin_op("aten::sum.dim_IntList", {loss, Shape{0}, false, kNone}, tape_.sequence());
     as_strided(graph_, total, {}, {});
     graph_.end_op({total});
@@ -325,15 +324,16 @@ class TorchrecStep {
       piece_of_gradient(all, i, -1);  // is there one?
       const TensorRef gradient = piece_of_gradient(all, i, -1);
       piece_of_gradient(all, i, -1);  // is it sparse?
-      updates.push_back({.parameter = graph_.new_tensor(kFloat, {table.num_rows, table.dim}),
-                         .gradient = gradient});
+      updates.push_back(
+          {.parameter = graph_.new_tensor(DType::kFloat32, {table.num_rows, table.dim}),
+           .gradient = gradient});
     }
     for (TensorRef parameter : dense_parameters_) {
       updates.push_back({.parameter = parameter, .gradient = tape_.gradient(parameter)});
     }
     OptimizerSettings settings =
         optimizer_settings(Options::Optimizer::kAdagrad, Options::Implementation::kLoop);
-    settings.learning_rate = kLearningRate;
+    settings.learning_rate = kTorchrecLearningRate;
     settings.steps = kSteps;
     emit_optimizer(graph_, settings, std::move(updates));
     graph_.end_op();

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "build/emit/factory.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
 
 namespace perfmodel {
 namespace {
 
-constexpr DType kInt = DType::kInt32, kLong = DType::kInt64;
 constexpr std::int64_t kNoGradient = -1;  // the sequence number of ops under no_grad
 
 }  // namespace
@@ -43,8 +43,9 @@ IndexExchange::Arrived IndexExchange::wait(std::int64_t first) {
   }
   if (!placement_.replicated().empty()) {
     const auto features = static_cast<std::int64_t>(placement_.replicated().size());
-    arrived.replicated.values = graph_.new_tensor(kInt, {placement_.replicated_lookups()});
-    arrived.replicated.lengths = graph_.new_tensor(kInt, {features * config_.batch_per_rank});
+    arrived.replicated.values = graph_.new_tensor(DType::kInt32, {placement_.replicated_lookups()});
+    arrived.replicated.lengths =
+        graph_.new_tensor(DType::kInt32, {features * config_.batch_per_rank});
     used.insert(used.end(), {arrived.replicated.values, arrived.replicated.lengths});
   }
   record_stream(tape_, used);
@@ -56,14 +57,14 @@ IndexExchange::Arrived IndexExchange::wait(std::int64_t first) {
 Jagged IndexExchange::arrive(const ShardingGroup& group, std::int64_t lengths_number) {
   const std::int64_t batch = config_.batch_per_rank, world = config_.world_size;
   const std::int64_t bags = pieces_here(group) * world * batch;
-  Jagged here{.lengths = graph_.new_tensor(kInt, {bags}),
-              .values = graph_.new_tensor(kInt, {world * group.lookups_on(config_.rank)})};
+  Jagged here{.lengths = graph_.new_tensor(DType::kInt32, {bags}),
+              .values = graph_.new_tensor(DType::kInt32, {world * group.lookups_on(config_.rank)})};
   graph_.begin_label("## KJTAllToAllTensorsAwaitable wait() ##");
   ranks_.wait(lengths_number);
   ranks_.wait(lengths_number + 1);
   if (bags > 0) {
     graph_.begin_label("## all2all_data:recat_values ##");
-    const TensorRef order = graph_.new_tensor(kInt, {bags / batch});
+    const TensorRef order = graph_.new_tensor(DType::kInt32, {bags / batch});
     here.lengths = view(graph_, here.lengths, {-1, batch}, tape_.sequence());
     here = permute_jagged(graph_, order, here, tape_.sequence());
     here.lengths = view(graph_, here.lengths, {-1}, tape_.sequence());
@@ -79,10 +80,10 @@ void IndexExchange::length_per_feature(TensorRef lengths, std::int64_t bags,
                                        std::int64_t sequence) {
   const TensorRef rows = view(graph_, lengths, {-1, bags}, sequence);
   const std::int64_t count = graph_.shape(rows)[0];
-  const TensorRef sums = graph_.new_tensor(kLong, {count});
+  const TensorRef sums = graph_.new_tensor(DType::kInt64, {count});
   graph_.begin_op("aten::sum.dim_IntList", {rows, Shape{1}, false, kNone}, sequence);
   as_strided(graph_, sums, {count, 1}, {1, 0});
-  to_dtype(graph_, rows, kLong);
+  to_dtype(graph_, rows, DType::kInt64);
   graph_.end_op({sums});
   to_list(graph_, sums, sequence);
 }
@@ -117,7 +118,7 @@ Jagged IndexExchange::order_features(const Jagged& features) {
   for (std::size_t table : ordered_features) values += placement_.lookups(table);
   Jagged rows{.lengths = view(graph_, features.lengths, {count, -1}), .values = features.values};
   const auto ordered_count = static_cast<std::int64_t>(ordered_features.size());
-  const TensorRef order = graph_.new_tensor(kInt, {ordered_count});
+  const TensorRef order = graph_.new_tensor(DType::kInt32, {ordered_count});
   Jagged ordered = permute_jagged(graph_, order, rows, kNoGradient, values);
   ordered.lengths = view(graph_, ordered.lengths, {-1});
   PERFMODEL_CHECK(graph_.numel(ordered.lengths) == ordered_count * batch);
@@ -154,14 +155,15 @@ std::vector<Jagged> IndexExchange::split_by_group(const Jagged& all) {
 Jagged IndexExchange::cut_by_rows(const ShardingGroup& group, const Jagged& features) {
   if (!group.cuts_rows()) return features;
   const auto pieces = static_cast<std::int64_t>(group.pieces().size());
-  const TensorRef block_rows = graph_.new_tensor(kLong, {pieces});
-  Jagged cut = block_bucketize(graph_, to_dtype(graph_, block_rows, kInt), group.blocks, features,
-                               kNoGradient);
+  const TensorRef block_rows = graph_.new_tensor(DType::kInt64, {pieces});
+  Jagged cut = block_bucketize(graph_, to_dtype(graph_, block_rows, DType::kInt32), group.blocks,
+                               features, kNoGradient);
   cut.lengths = view(graph_, cut.lengths, {-1});
   length_per_feature(cut.lengths, config_.batch_per_rank, kNoGradient);
   if (!group.has_hosts()) return cut;
   cut.lengths = view(graph_, cut.lengths, {group.blocks * pieces, -1});
-  cut = permute_jagged(graph_, graph_.new_tensor(kInt, {group.blocks * pieces}), cut, kNoGradient);
+  cut = permute_jagged(graph_, graph_.new_tensor(DType::kInt32, {group.blocks * pieces}), cut,
+                       kNoGradient);
   cut.lengths = view(graph_, cut.lengths, {-1});
   return cut;
 }
@@ -172,15 +174,20 @@ IndexExchange::SentSizes IndexExchange::send_sizes() {
   const std::int64_t world = config_.world_size;
   std::vector<TensorRef> sizes;
   for (std::int64_t i = 0; i < kKinds; ++i) {
-    sizes.push_back(tensor_of_list(graph_, kLong, graph_.device(), world, kNoGradient));
+    sizes.push_back(tensor_of_list(graph_, DType::kInt64, graph_.device(), world, kNoGradient));
   }
   SentSizes sent;
   graph_.begin_label("## all2all_data:kjt splits ##");
-  sent.received = graph_.new_tensor(kLong, {world * kKinds});
+<<<<<<< HEAD
+  sent.received = graph_.new_tensor(DType::kInt64, {world * kKinds});
   graph_.leaf_op("aten::empty.memory_format",
                  {Shape{world * kKinds}, 4, kNone, graph_.device_value(), false, kNone},
                  {sent.received});
+  const TensorRef stacked = graph_.new_tensor(DType::kInt64, {world, kKinds});
+=======
+  sent.received = python_empty(graph_, kLong, {world * kKinds});
   const TensorRef stacked = graph_.new_tensor(kLong, {world, kKinds});
+>>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
   graph_.begin_op("aten::stack", {sizes, 1});
   std::vector<TensorRef> columns;
   for (TensorRef x : sizes) columns.push_back(unsqueeze(graph_, x, 1));
@@ -211,7 +218,7 @@ void IndexExchange::send_jagged(const ShardingGroup& group, const Jagged& sent) 
   const std::int64_t here = pieces_here(group);
   if (here > 0) {
     graph_.begin_label("## all2all_data:recat_permute_gen ##");
-    tensor_of_list(graph_, kInt, graph_.device(), world * here, tape_.sequence());
+    tensor_of_list(graph_, DType::kInt32, graph_.device(), world * here, tape_.sequence());
     graph_.end_op();
   }
   const auto lengths_to = [&](std::int64_t rank) {
@@ -226,9 +233,13 @@ void IndexExchange::send_jagged(const ShardingGroup& group, const Jagged& sent) 
 void IndexExchange::send_part(std::string_view label, TensorRef part, std::int64_t from_each,
                               const Shape& to_each) {
   const Shape from(static_cast<std::size_t>(config_.world_size), from_each);
-  const TensorRef received = graph_.new_tensor(kInt, {sum_of(from)});
+<<<<<<< HEAD
+  const TensorRef received = graph_.new_tensor(DType::kInt32, {sum_of(from)});
   graph_.leaf_op("aten::empty.memory_format",
                  {Shape{sum_of(from)}, 3, kNone, graph_.device_value(), false, kNone}, {received});
+=======
+  const TensorRef received = python_empty(graph_, kInt, {sum_of(from)});
+>>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
   graph_.begin_label(label);
   ranks_.all_to_all(received, part, from, to_each);
   graph_.end_op();

@@ -67,10 +67,6 @@ void add_pieces(ShardingGroup& group, std::size_t at, const PlacedTable& table,
 
 }  // namespace
 
-std::int64_t sum_of(const Shape& amounts) {
-  return std::accumulate(amounts.begin(), amounts.end(), std::int64_t{0});
-}
-
 std::int64_t ranks_per_host(const TorchrecDlrmConfig& config) {
   return config.local_world_size == 0 ? config.world_size : config.local_world_size;
 }

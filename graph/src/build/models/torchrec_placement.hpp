@@ -74,6 +74,4 @@ std::int64_t ranks_per_host(const TorchrecDlrmConfig& config);
 /// See build_torchrec_dlrm() for the errors.
 Result<void> check_torchrec(const TorchrecDlrmConfig& config);
 
-std::int64_t sum_of(const Shape& amounts);
-
 }  // namespace perfmodel

@@ -3,13 +3,12 @@
 #include <utility>
 #include <vector>
 
+#include "build/emit/factory.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/views.hpp"
 
 namespace perfmodel {
 namespace {
-
-constexpr DType kFloat = DType::kFloat32, kLong = DType::kInt64;
 
 void begin_wait(GraphBuilder& graph) {
   graph.begin_label("## PooledEmbeddingsAwaitable wait() ##");
@@ -18,9 +17,9 @@ void begin_wait(GraphBuilder& graph) {
 
 // `pooled.new_empty(shape)`.
 TensorRef new_empty(GraphBuilder& graph, TensorRef pooled, const Shape& shape) {
-  graph.begin_op("aten::new_empty",
-                 {pooled, shape, scalar_type_code(kFloat), 0, graph.device_value(), kNone});
-  const TensorRef made = empty(graph, kFloat, shape);
+  graph.begin_op("aten::new_empty", {pooled, shape, scalar_type_code(DType::kFloat32), 0,
+                                     graph.device_value(), kNone});
+  const TensorRef made = empty(graph, DType::kFloat32, shape);
   graph.end_op({made});
   return made;
 }
@@ -28,17 +27,24 @@ TensorRef new_empty(GraphBuilder& graph, TensorRef pooled, const Shape& shape) {
 }  // namespace
 
 TensorRef VectorRequest::flat_buffer(std::int64_t elements) {
-  const TensorRef made = graph_.new_tensor(kFloat, {elements});
+<<<<<<< HEAD
+  const TensorRef made = graph_.new_tensor(DType::kFloat32, {elements});
   graph_.leaf_op("aten::empty.memory_format",
                  {Shape{elements}, 6, kNone, graph_.device_value(), false, kNone}, {made});
   return made;
 }
 
 void VectorRequest::make_token() {
-  token_ = graph_.new_tensor(kFloat, {1});
+  token_ = graph_.new_tensor(DType::kFloat32, {1});
   graph_.leaf_op("aten::empty.memory_format",
                  {Shape{1}, kNone, kNone, graph_.device_value(), false, kNone}, {token_});
 }
+=======
+  return python_empty(graph_, kFloat, {elements});
+}
+
+void VectorRequest::make_token() { token_ = python_empty(graph_, kFloat, {1}, false); }
+>>>>>>> 0de2052f74586bddd07dd93eaac4ee8d26da0366
 
 Shape VectorRequest::times_batch(Shape amounts) const {
   for (std::int64_t& amount : amounts) amount *= batch_;
@@ -73,7 +79,7 @@ TensorRef VectorRequest::wait_for_all_to_all() {
   ranks_.wait(number_);
   std::vector<TensorRef> parts = split_with_sizes(graph_, received_, times_batch(widths_), 0);
   for (TensorRef& part : parts) part = view(graph_, part, {batch_, -1});
-  const TensorRef out = graph_.new_tensor(kFloat, {batch_, sum_of(widths_)});
+  const TensorRef out = graph_.new_tensor(DType::kFloat32, {batch_, sum_of(widths_)});
   graph_.leaf_op("aten::cat", {parts, 1}, {out});
   graph_.end_op();
   tape_.record("All2All_Pooled_WaitBackward", {token_}, out,
@@ -88,7 +94,7 @@ void VectorRequest::send_gradient(TensorRef gradient) {
   const TensorRef dense = contiguous(graph_, gradient);
   std::vector<TensorRef> parts = split_with_sizes(graph_, dense, widths_, 1);
   for (TensorRef& part : parts) part = view(graph_, contiguous(graph_, part), {-1});
-  const TensorRef flat = graph_.new_tensor(kFloat, {graph_.numel(dense)});
+  const TensorRef flat = graph_.new_tensor(DType::kFloat32, {graph_.numel(dense)});
   graph_.leaf_op("aten::cat", {parts, 0}, {flat});
   received_gradient_ = flat_buffer(sum_of(own_width_to_each()));
   graph_.begin_label("## alltoall_bwd_single ##");
@@ -133,7 +139,7 @@ TensorRef VectorRequest::wait_for_reduce_scatter() {
 }
 
 void VectorRequest::gather_gradient(TensorRef gradient, const Shape& shape) {
-  received_gradient_ = empty(graph_, kFloat, shape);
+  received_gradient_ = empty(graph_, DType::kFloat32, shape);
   const TensorRef dense = contiguous(graph_, gradient);
   graph_.begin_label("## reduce_scatter_base_bwd (all_gather) ##");
   gradient_number_ = ranks_.all_gather(received_gradient_, dense);
@@ -177,7 +183,7 @@ TensorRef VectorExchange::columns_in_order(TensorRef vectors) {
   if (order.empty()) return vectors;
   GraphBuilder& graph = tape_.graph();
   const auto count = static_cast<std::int64_t>(order.size());
-  const auto list = [&](std::int64_t size) { return graph.new_tensor(kLong, {size}); };
+  const auto list = [&](std::int64_t size) { return graph.new_tensor(DType::kInt64, {size}); };
   graph.begin_op("fbgemm::permute_pooled_embs_auto_grad_split",
                  {vectors, list(count + 1), list(count), list(count + 1), list(count)},
                  tape_.sequence());

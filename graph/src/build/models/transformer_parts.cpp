@@ -13,16 +13,6 @@
 #include "build/emit/views.hpp"
 
 namespace perfmodel {
-namespace {
-
-constexpr std::int64_t kMostElements = std::int64_t{1} << 60;
-
-Unexpected impossible(std::string message) {
-  return fail(ErrorCode::kImpossible, std::move(message));
-}
-
-}  // namespace
-
 LinearWeights make_linear(TrainingStep& step, std::int64_t in, std::int64_t out, bool bias) {
   const TensorRef weight = step.parameter({out, in});
   return {weight, bias ? step.parameter({out}) : TensorRef{}};
@@ -100,7 +90,7 @@ Result<void> check_transformer(const TransformerConfig& config) {
     if (auto good = expect_at_least(what, 1, size); !good) return good;
   }
   if (config.hidden % config.heads != 0) {
-    return impossible(fmt::format("hidden: expected a multiple of the {} heads, found {}",
+    return bad_config(fmt::format("hidden: expected a multiple of the {} heads, found {}",
                                   config.heads, config.hidden));
   }
   if (auto good = expect_probability("dropout", config.dropout); !good) return good;
@@ -111,20 +101,20 @@ Result<void> check_transformer(const TransformerConfig& config) {
   const double weights = static_cast<double>(config.hidden) *
                          static_cast<double>(std::max(config.vocabulary, config.feed_forward));
   if (std::max(tokens * widest, weights) > static_cast<double>(kMostElements)) {
-    return impossible("sizes: expected tensors of less than 2^60 elements, found more");
+    return bad_config("sizes: expected tensors of less than 2^60 elements, found more");
   }
   return {};
 }
 
 Result<void> check_positions(const TransformerConfig& config) {
   if (config.sequence <= config.positions) return {};
-  return impossible(fmt::format("sequence: expected at most the {} positions, found {}",
+  return bad_config(fmt::format("sequence: expected at most the {} positions, found {}",
                                 config.positions, config.sequence));
 }
 
 Result<void> check_next_token(const TransformerConfig& config) {
   if (config.sequence >= 2) return {};
-  return impossible(fmt::format(
+  return bad_config(fmt::format(
       "sequence: expected at least 2 (a token and the next one), found {}", config.sequence));
 }
 

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <limits>
+
 #include "config_checks.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/result.hpp"
 #include "training_step.hpp"
 
 namespace perfmodel {
+
+/// `torch.finfo(torch.float32).min`: what masks put in place of scores.
+inline constexpr double kLowestFloat = std::numeric_limits<float>::lowest();
 
 struct LinearWeights {
   TensorRef weight, bias;  // the bias may not exist

@@ -15,14 +15,14 @@ namespace {
 
 using Layer = VggConfig::Layer;
 
-struct Preset {
+struct VggPreset {
   std::string_view name;
   std::array<int, 5> convolutions;  // per stage
 };
 
-constexpr std::array kPresets = {Preset{"vgg11", {1, 1, 2, 2, 2}}, Preset{"vgg13", {2, 2, 2, 2, 2}},
-                                 Preset{"vgg16", {2, 2, 3, 3, 3}},
-                                 Preset{"vgg19", {2, 2, 4, 4, 4}}};
+constexpr std::array kVggPresets = {
+    VggPreset{"vgg11", {1, 1, 2, 2, 2}}, VggPreset{"vgg13", {2, 2, 2, 2, 2}},
+    VggPreset{"vgg16", {2, 2, 3, 3, 3}}, VggPreset{"vgg19", {2, 2, 4, 4, 4}}};
 
 std::vector<Layer> vgg_features(const std::array<int, 5>& convolutions) {
   std::vector<Layer> features;
@@ -95,7 +95,7 @@ class VggBuilder {
     }
     in *= config.pooled * config.pooled;
     for (std::int64_t out : {config.hidden, config.hidden, config.classes}) {
-      linear_.push_back(make_linear(step_, std::exchange(in, out), out));
+      linear_.push_back(make_linear_layer(step_, std::exchange(in, out), out));
     }
   }
 
@@ -152,7 +152,7 @@ class VggBuilder {
 
 Result<VggConfig> vgg_preset(std::string_view name) {
   if (name == "alexnet") return alexnet();
-  for (const Preset& preset : kPresets) {
+  for (const VggPreset& preset : kVggPresets) {
     for (bool batch_norm : {false, true}) {
       if (std::string(preset.name) + (batch_norm ? "_bn" : "") != name) continue;
       VggConfig config;

@@ -28,7 +28,7 @@ BatchNorm make_batch_norm(TrainingStep& step, std::int64_t channels, double epsi
   return norm;
 }
 
-LinearLayer make_linear(TrainingStep& step, std::int64_t in, std::int64_t out) {
+LinearLayer make_linear_layer(TrainingStep& step, std::int64_t in, std::int64_t out) {
   const TensorRef weight = step.parameter({out, in});
   return {weight, step.parameter({out})};
 }

@@ -23,7 +23,7 @@ BatchNorm make_batch_norm(TrainingStep& step, std::int64_t channels, double epsi
 struct LinearLayer {
   TensorRef weight, bias;
 };
-LinearLayer make_linear(TrainingStep& step, std::int64_t in, std::int64_t out);
+LinearLayer make_linear_layer(TrainingStep& step, std::int64_t in, std::int64_t out);
 TensorRef apply(TrainingStep& step, const LinearLayer& layer, TensorRef x);
 
 /// nn.Conv2d without bias and nn.BatchNorm2d, which most image models have side by side.

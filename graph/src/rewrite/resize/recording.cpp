@@ -13,10 +13,10 @@ namespace {
 
 using Kind = Step::Kind;
 
-IntegerStep step_of(Tape& tape, const Number& number) {
+IntegerStep taped_step(Tape& tape, const Number& number) {
   return {(number.step() ? number.step() : tape.constant(number.value()))->index};
 }
-RealStep step_of(Tape& tape, const Real& real) {
+RealStep taped_step(Tape& tape, const Real& real) {
   return {(real.step() ? real.step() : tape.real_constant(real.value()))->index};
 }
 
@@ -24,7 +24,7 @@ RealStep step_of(Tape& tape, const Real& real) {
 template <class Place, class Edit>
 std::vector<Place> by_place(Tape& tape, const std::vector<Edit>& edits) {
   std::map<std::uint32_t, Place> last;
-  for (const Edit& edit : edits) last[edit.at] = {edit.at, step_of(tape, edit.value)};
+  for (const Edit& edit : edits) last[edit.at] = {edit.at, taped_step(tape, edit.value)};
   std::vector<Place> places;
   for (const auto& [at, place] : last) places.push_back(place);
   return places;
@@ -32,7 +32,7 @@ std::vector<Place> by_place(Tape& tape, const std::vector<Edit>& edits) {
 
 std::vector<IntegerStep> steps_of(Tape& tape, const std::vector<Number>& numbers) {
   std::vector<IntegerStep> steps;
-  for (const Number& number : numbers) steps.push_back(step_of(tape, number));
+  for (const Number& number : numbers) steps.push_back(taped_step(tape, number));
   return steps;
 }
 
@@ -48,7 +48,7 @@ StepEdits steps_of(Tape& tape, const Edits& edits) {
     made.shapes.push_back({tensor, steps_of(tape, sizes)});
   }
   for (const auto& [at, length, values] : edits.lists) {
-    made.lists.push_back({at, step_of(tape, length), steps_of(tape, values)});
+    made.lists.push_back({at, taped_step(tape, length), steps_of(tape, values)});
   }
   return made;
 }
@@ -58,7 +58,7 @@ StepEdits steps_of(Tape& tape, const Edits& edits) {
 bool one_way_each(Tape& tape, const std::vector<Edits::Place>& integers) {
   std::map<std::uint32_t, std::uint32_t> steps;
   for (const auto& [at, value] : integers) {
-    const std::uint32_t step = step_of(tape, value).step;
+    const std::uint32_t step = taped_step(tape, value).step;
     if (steps.try_emplace(at, step).first->second != step) return false;
   }
   return true;

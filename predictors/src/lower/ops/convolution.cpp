@@ -95,7 +95,7 @@ std::size_t position(const OpView& op, std::string_view parameter, std::size_t f
 /// cudnn_convolution(self, weight, padding, stride, dilation, groups, ...),
 /// miopen_convolution(self, weight, bias, ...), _convolution(input, weight, bias, stride, padding,
 /// dilation, transposed, ...).
-bool lower_forward(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+bool lower_convolution_forward(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
   const std::string_view name = op.name();
   const bool is_generic = name == "aten::_convolution" || name == "aten::convolution";
   if (is_generic && op.node.children_count > 0) return true;  // a child does the work
@@ -143,7 +143,8 @@ bool lower_native_forward(const OpView& op, const Gpu& gpu, std::vector<KernelWo
 /// convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation,
 /// transposed, output_padding, groups, output_mask): one kernel per gradient that the mask asks
 /// for.
-bool lower_backward(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+bool lower_convolution_backward(const OpView& op, const Gpu& gpu,
+                                std::vector<KernelWork>& kernels) {
   const Tensor* gradient = op.tensor_input(0);
   const Tensor* input = op.tensor_input(1);
   const Tensor* weight = op.tensor_input(2);
@@ -204,9 +205,9 @@ bool lower_old_backward(const OpView& op, const Gpu& gpu, std::vector<KernelWork
 
 std::span<const NamedLower> convolution_rules() {
   static constexpr NamedLower kRules[] = {
-      {"convolution.forward", lower_forward},
+      {"convolution.forward", lower_convolution_forward},
       {"convolution.native_forward", lower_native_forward},
-      {"convolution.backward", lower_backward},
+      {"convolution.backward", lower_convolution_backward},
       {"convolution.old_backward", lower_old_backward},
   };
   return kRules;

@@ -13,7 +13,7 @@ KernelWork walk(const Tensor& states, double read) {
                    kFlopPerState * static_cast<double>(states.numel));
 }
 
-bool lower_forward(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+bool lower_ctc_forward(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Tensor* alpha = op.tensor_output(1);
   if (!alpha || !alpha->on_gpu()) return false;
   // One log-probability per state.
@@ -22,7 +22,7 @@ bool lower_forward(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
 }
 
 /// _ctc_loss_backward(grad, log_probs, targets, input_lengths, target_lengths, loss, alpha, ...)
-bool lower_backward(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+bool lower_ctc_backward(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Tensor* log_probabilities = op.tensor_input(1);
   const Tensor* alpha = op.tensor_input(6);
   if (!log_probabilities || !alpha || !alpha->on_gpu()) return false;
@@ -41,8 +41,8 @@ bool lower_backward(const OpView& op, const Gpu&, std::vector<KernelWork>& kerne
 
 std::span<const NamedLower> ctc_rules() {
   static constexpr NamedLower kRules[] = {
-      {"ctc.forward", lower_forward},
-      {"ctc.backward", lower_backward},
+      {"ctc.forward", lower_ctc_forward},
+      {"ctc.backward", lower_ctc_backward},
   };
   return kRules;
 }

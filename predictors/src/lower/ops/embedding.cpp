@@ -34,7 +34,7 @@ bool lower_bag(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
 }
 
 /// embedding(weight, indices): where it has no aten::index_select child.
-bool lower_lookup(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+bool lower_embedding_lookup(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const auto shape = read_lookup(op);
   if (!shape) return false;
   const double lookups = static_cast<double>(shape->batch);
@@ -106,7 +106,7 @@ bool lower_renorm(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
 std::span<const NamedLower> embedding_rules() {
   static constexpr NamedLower kRules[] = {
       {"embedding.bag", lower_bag},
-      {"embedding.lookup", lower_lookup},
+      {"embedding.lookup", lower_embedding_lookup},
       {"embedding.dense_backward", lower_dense_backward},
       {"embedding.sparse_backward", lower_sparse_backward},
       {"embedding.renorm", lower_renorm},

@@ -28,7 +28,7 @@ KernelWork embedding_work(KernelFamily family, const BatchedLookup& lookup, doub
   return work;
 }
 
-bool lower_lookup(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+bool lower_fbgemm_lookup(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const auto lookup = read_batched_lookup(op);
   if (!lookup) return false;
   kernels.push_back(embedding_work(KernelFamily::kEmbeddingForward, *lookup, lookup->lookups, 0));
@@ -85,7 +85,7 @@ const Node* find_lookup(const OpView& op) {
 /// run-length encode and scan (4 kernels), then one kernel for long and one for short segments.
 /// With L the lookups and U the expected distinct rows, the main kernel reads L gradient rows and
 /// reads and writes U weight rows and their optimizer state.
-bool lower_lookup_backward(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+bool lower_fbgemm_lookup_backward(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Node* node = find_lookup(op);
   if (!node) return false;
   const OpView forward{op.graph, *node};
@@ -160,7 +160,7 @@ bool lower_bucketize(const OpView& op, const Gpu&, std::vector<KernelWork>& kern
 }
 
 /// One kernel that touches each of the node's tensors once.
-bool lower_one_pass(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+bool lower_fbgemm_one_pass(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Traffic t = traffic(op);
   if (!t.any) return false;
   double written = t.written;
@@ -185,9 +185,9 @@ std::span<const NamedLower> fbgemm_rules() {
       {"fbgemm.cumsum", lower_cumsum},
       {"fbgemm.permute_sparse", lower_permute_sparse},
       {"fbgemm.bucketize", lower_bucketize},
-      {"fbgemm.one_pass", lower_one_pass},
-      {"fbgemm.lookup", lower_lookup},
-      {"fbgemm.lookup_backward", lower_lookup_backward},
+      {"fbgemm.one_pass", lower_fbgemm_one_pass},
+      {"fbgemm.lookup", lower_fbgemm_lookup},
+      {"fbgemm.lookup_backward", lower_fbgemm_lookup_backward},
       {"fbgemm.permute_backward", lower_permute_backward},
   };
   return kRules;

@@ -138,7 +138,7 @@ bool lower_nonzero(const OpView& op, const Gpu&, std::vector<KernelWork>& kernel
 }
 
 /// Everything else that looks things up: reads its tensors, writes its outputs.
-bool lower_one_pass(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+bool lower_index_one_pass(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Traffic t = traffic(op);
   if (!t.any) return false;
   if (t.output_elements == 0) return true;
@@ -160,9 +160,9 @@ bool lower_search(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
 
 std::span<const NamedLower> index_rules() {
   static constexpr NamedLower kRules[] = {
-      {"index.gather", lower_gather},       {"index.scatter", lower_scatter},
-      {"index.index_put", lower_index_put}, {"index.nonzero", lower_nonzero},
-      {"index.one_pass", lower_one_pass},   {"index.search", lower_search},
+      {"index.gather", lower_gather},           {"index.scatter", lower_scatter},
+      {"index.index_put", lower_index_put},     {"index.nonzero", lower_nonzero},
+      {"index.one_pass", lower_index_one_pass}, {"index.search", lower_search},
   };
   return kRules;
 }

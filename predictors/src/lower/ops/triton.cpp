@@ -27,7 +27,7 @@ const Op* first_op(std::string_view text) {
   return longest;
 }
 
-double flop_per_element(std::string_view name) {
+double flop_of_kernel(std::string_view name) {
   const auto fused = name.find(kFused);
   if (fused == std::string_view::npos) return kFlopOfUnknownKernel;
   double flop = 0;
@@ -57,9 +57,9 @@ bool lower_triton(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
       op.name().starts_with("triton_red") || op.name().starts_with("triton_per");
   const double written = t.written == 0 ? last : t.written;
   if (t.written == 0) read -= last;
-  kernels.push_back(
-      make_work(is_reduction ? KernelFamily::kReduction : KernelFamily::kElementwise, t.dtype, read,
-                written, flop_per_element(op.name()) * static_cast<double>(t.output_elements)));
+  kernels.push_back(make_work(is_reduction ? KernelFamily::kReduction : KernelFamily::kElementwise,
+                              t.dtype, read, written,
+                              flop_of_kernel(op.name()) * static_cast<double>(t.output_elements)));
   return true;
 }
 

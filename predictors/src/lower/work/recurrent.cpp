@@ -25,7 +25,6 @@
 ///
 /// with 20 FLOP (sigmoid or tanh) per element of the largest output, as the op rules count.
 namespace perfmodel {
-namespace {
 
 double gates_of(RecurrentShape::Cell cell) {
   switch (cell) {
@@ -38,8 +37,6 @@ double gates_of(RecurrentShape::Cell cell) {
   }
   return 1;
 }
-
-}  // namespace
 
 KernelWork recurrent_work(const RecurrentShape& shape, DType dtype) {
   const double g = gates_of(shape.cell), h = static_cast<double>(shape.hidden);

@@ -1,4 +1,5 @@
 #include "models.hpp"
+#include "price/kernel_work.hpp"
 #include "terms.hpp"
 
 namespace perfmodel::kernels {
@@ -39,10 +40,6 @@ constexpr StepConstants kBackwardAmd{0.95, 176e3, 12, 12};  // data and weights 
 constexpr double kWeightGradientShare = 0.8;
 constexpr double kWeightGradientCycles = 116e3;  ///< per call
 constexpr double kWeightGradientStepCycles = 340;
-
-double gates_of(RecurrentShape::Cell cell) {
-  return cell == RecurrentShape::Cell::kLstm ? 4 : cell == RecurrentShape::Cell::kGru ? 3 : 1;
-}
 
 /// Rate of the products [FLOP/us]. Without matrix units half types compute in fp32: DeepBench's
 /// `pseudo_fp16` rows of P100 are no faster than its fp32 rows.

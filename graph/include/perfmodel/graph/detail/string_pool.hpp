@@ -29,6 +29,9 @@ constexpr std::uint64_t hash_mix(std::uint64_t seed, std::uint64_t value) {
 /// Names kept once; traces repeat a few hundred names a million times.
 class StringPool {
  public:
+  /// What a name takes beside its text, about.
+  static constexpr std::uint64_t kBytesPerName = 64;
+
   StringPool() { intern(""); }
   StringPool(const StringPool& other);  // the views must point into the copy's own storage
   StringPool& operator=(const StringPool& other);
