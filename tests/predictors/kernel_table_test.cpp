@@ -242,6 +242,23 @@ TEST_F(KernelTables, ReadsWhatOurOwnTablesHold) {
   EXPECT_EQ(shape_of<AttentionShape>(read.rows[5]).seq_k, 128);
 }
 
+TEST_F(KernelTables, HeadsOfKeysAreSharedByGroupsOfQueries) {
+  const KernelTable read = table(
+      "op,dtype,batch,heads,kv_heads,seq,head_dim,causal\n"
+      "attention,bf16,2,8,2,128,64,1\n"
+      "attention,bf16,2,8,,128,64,1\n",
+      {.gpu = "h100-sxm-80gb"});
+  EXPECT_EQ(shape_of<AttentionShape>(read.rows[0]).kv_heads, 2);
+  EXPECT_EQ(shape_of<AttentionShape>(read.rows[1]).kv_heads, 0);  // as many as heads
+  const double saved = read.rows[1].work.bytes_read.value - read.rows[0].work.bytes_read.value;
+  EXPECT_DOUBLE_EQ(saved, 2.0 * 2 * 2 * (8 - 2) * 128 * 64);
+  EXPECT_NE(error("op,dtype,batch,heads,kv_heads,seq,head_dim\n"
+                  "attention,bf16,2,8,3,128,64\n",
+                  {.gpu = "h100-sxm-80gb"})
+                .find("a divisor of heads"),
+            std::string::npos);
+}
+
 TEST_F(KernelTables, ReadsCampaignsOfKernelsBench) {
   const KernelTable vectors = table(
       "# device: made up\n# timing: graph replay, no launch cost\n"

@@ -104,6 +104,62 @@ constexpr Fact tiles(const char* key) {
           [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
 }
 
+GemmTile turned(GemmTile tile) {
+  std::swap(tile.log2_m, tile.log2_n);
+  return tile;
+}
+
+std::vector<GemmTile> both_ways(ObjectReader& set, std::optional<Error>& error) {
+  std::vector<GemmTile> tiles;
+  const Json* list = set.array("tiles");
+  if (!list) return tiles;
+  if (list->empty() || list->size() > kMostTiles) {
+    set.reject("tiles", fmt::format("1 to {} tiles", kMostTiles));
+  }
+  for (std::size_t i = 0; i < list->size() && !error; ++i) {
+    ObjectReader reader((*list)[i], set.pointer("tiles") + "/" + std::to_string(i), error);
+    const GemmTile tile{.log2_m = log2_side(reader, "m"),
+                        .log2_n = log2_side(reader, "n"),
+                        .efficiency = share_in(reader, "efficiency")};
+    reader.finish();
+    tiles.push_back(tile);
+    if (tile.log2_m != tile.log2_n) tiles.push_back(turned(tile));
+  }
+  return tiles;
+}
+
+MatrixGemm matrix_gemm_in(const Json& object, const std::string& pointer,
+                          std::optional<Error>& error) {
+  constexpr double kLeast = 1e-3, kMost = 1e6;
+  const char* wanted = "a number from 0.001 to 1e6";
+  ObjectReader set(object, pointer, error);
+  MatrixGemm made;
+  made.tiles = both_ways(set, error);
+  made.l2_bytes_per_clock_per_sm =
+      number_in(set, "l2_bytes_per_clock_per_sm", kLeast, kMost, wanted);
+  made.store_bytes_per_clock_per_sm =
+      number_in(set, "store_bytes_per_clock_per_sm", kLeast, kMost, wanted);
+  made.latency_us = number_in(set, "latency_us", kLeast, kMost, wanted);
+  made.dram_share = share_in(set, "dram_share");
+  made.picojoule_per_flop = number_in(set, "picojoule_per_flop", kLeast, kMost, wanted);
+  made.reuse_distance = set.optional_positive("reuse_distance").value_or(0);
+  made.splits_k = set.boolean("splits_k");
+  made.always_hot = set.boolean("always_hot");
+  set.finish();
+  return made;
+}
+
+template <auto kMember>
+constexpr Fact matrix_gemm(const char* key) {
+  return {key,
+          [](ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
+            const Json* set = fact.object(kValue, true);
+            if (!set) return;
+            made.*kMember = matrix_gemm_in(*set, fact.pointer(kValue), error);
+          },
+          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+}
+
 void read_blocks(ObjectReader& fact, Architecture& made, std::optional<Error>&) {
   made.max_blocks_per_sm = fact.positive_integer(kValue);
   if (made.max_blocks_per_sm > 1024) fact.reject(kValue, "an integer from 1 to 1024");
@@ -125,6 +181,8 @@ constexpr Fact kFacts[] = {
     tiles<&A::gemm_tiles, false>("gemm_tiles"),
     tiles<&A::batched_gemm_tiles, true>("batched_gemm_tiles"),
     tiles<&A::matrix_gemm_tiles, false>("matrix_gemm_tiles"),
+    matrix_gemm<&A::matrix_gemm>("matrix_gemm"),
+    matrix_gemm<&A::matrix_gemm_fp8>("matrix_gemm_fp8"),
     share<&A::attention_share>("attention_share"),
     flag<&A::recurrent_measured>("recurrent_measured"),
     flag<&A::slow_recurrent_batches>("slow_recurrent_batches"),

@@ -89,7 +89,7 @@ bool PriceCache::Key::set(const KernelWork& work) {
     add(copy->run_bytes);
     details = static_cast<std::uint32_t>(copy->kind) | std::uint32_t{copy->pageable} << 4;
   } else if (const auto* a = std::get_if<AttentionShape>(&work.shape)) {
-    add(a->batch, a->heads, a->seq_q, a->seq_k, a->head_dim);
+    add(a->batch, a->heads, a->seq_q, a->seq_k, a->head_dim, a->kv_heads);
     details = static_cast<std::uint32_t>(a->method) | static_cast<std::uint32_t>(a->pass) << 2 |
               std::uint32_t{a->causal} << 4;
   } else if (const auto* recurrent = std::get_if<RecurrentShape>(&work.shape)) {

@@ -62,6 +62,7 @@ constexpr ColumnSpec kColumns[] = {
     {kCopyKind, {"copy_kind"}},
     {kPinned, {"pinned"}},
     {kHeads, {"heads"}},
+    {kKvHeads, {"kv_heads"}},
     {kSeqQ, {"seq_q", "seq"}},
     {kSeqK, {"seq_k"}},
     {kHeadDim, {"head_dim"}},

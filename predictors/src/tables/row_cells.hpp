@@ -63,6 +63,7 @@ enum Column : std::uint8_t {
   kCopyKind,
   kPinned,
   kHeads,
+  kKvHeads,
   kSeqQ,
   kSeqK,
   kHeadDim,

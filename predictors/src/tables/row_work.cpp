@@ -302,6 +302,10 @@ class WorkReader {
     shape.seq_k = cells_.count_or(kSeqK, shape.seq_q);
     shape.head_dim = cells_.count(kHeadDim);
     shape.causal = cells_.flag(kCausal);
+    shape.kv_heads = cells_.count_or(kKvHeads, 0);
+    if (shape.kv_heads > 0 && shape.heads % shape.kv_heads != 0) {
+      cells_.reject(kKvHeads, "a divisor of heads");
+    }
     shape.pass = row_pass() == RowPass::kForward ? AttentionShape::Pass::kForward
                                                  : AttentionShape::Pass::kBackward;
     if (cells_.text(kMethod) == "math") {

@@ -136,6 +136,39 @@ std::uint64_t shape_key(const Sample& sample) {
   return key;
 }
 
+/// What a campaign holds while it sweeps the rest: the weights of a product (batch, n, k; m is
+/// swept), the heads of attention. 0: the family has no sweeps.
+std::uint64_t sweep_key(const Sample& sample) {
+  std::uint64_t key = std::hash<std::string>{}(*sample.op);
+  const auto add = [&](auto... sizes) {
+    ((key = mix(key ^ static_cast<std::uint64_t>(sizes))), ...);
+  };
+  const KernelWork& work = sample.row->work;
+  if (const auto* g = std::get_if<GemmShape>(&work.shape)) {
+    add(g->batch, g->n, g->k);
+  } else if (const auto* a = std::get_if<AttentionShape>(&work.shape)) {
+    add(a->heads, a->head_dim);
+  } else {
+    return 0;
+  }
+  return key;
+}
+
+/// Sweeps of more than a few shapes. Their rows are neighbours, nearly the same measurement: a row
+/// kept out of one says nothing about new shapes.
+std::set<std::uint64_t> sweeps_of(const Samples& samples) {
+  constexpr std::size_t kFewest = 8;
+  std::map<std::uint64_t, std::set<std::uint64_t>> shapes;
+  for (const Sample& sample : samples) {
+    if (const std::uint64_t key = sweep_key(sample)) shapes[key].insert(shape_key(sample));
+  }
+  std::set<std::uint64_t> sweeps;
+  for (const auto& [key, of_sweep] : shapes) {
+    if (of_sweep.size() >= kFewest) sweeps.insert(key);
+  }
+  return sweeps;
+}
+
 template <class Keep>
 std::pair<Samples, Samples> split(const Samples& samples, Keep is_kept_out) {
   std::pair<Samples, Samples> parts;  // fitted, kept out
@@ -346,6 +379,7 @@ class Trainer {
  public:
   Trainer(const Group& group, const TrainOptions& options) : group_(group), options_(options) {
     for (const Sample& sample : group.fitted) gpus_.insert(sample.gpu->name);
+    sweeps_ = sweeps_of(group.fitted);
     report_.recipe = chosen_recipe(group, options);
     report_.gpus = gpus_.size();
   }
@@ -393,6 +427,12 @@ class Trainer {
     return mix(key ^ mix(salt ^ report_.recipe.seed)) % kParts == static_cast<std::uint64_t>(part);
   }
 
+  /// What is kept out together with a row: its sweep, else the row `alone`.
+  std::uint64_t unit_of(const Sample& sample, std::uint64_t alone) const {
+    const std::uint64_t key = sweep_key(sample);
+    return sweeps_.contains(key) ? key : alone;
+  }
+
   /// How often a fifth of the rows is kept out: of few rows each once.
   int folds() const {
     constexpr std::size_t kMany = 5000;
@@ -401,7 +441,7 @@ class Trainer {
 
   std::optional<Error> choose_recipe() {
     const auto parts = split(group_.fitted, [&](std::size_t, const Sample& sample) {
-      return is_kept_out(shape_key(sample), 2);
+      return is_kept_out(unit_of(sample, shape_key(sample)), 2);
     });
     const Recipe base = report_.recipe;
     double best = std::numeric_limits<double>::infinity();
@@ -431,7 +471,7 @@ class Trainer {
   void validate(LearnedModel& model) {
     keep_random_rows_out(model);
     const auto grouped = split(group_.fitted, [&](std::size_t, const Sample& sample) {
-      return is_kept_out(shape_key(sample), 2);
+      return is_kept_out(unit_of(sample, shape_key(sample)), 2);
     });
     if (const auto fitted = fit_rows(grouped.first, "shapes kept out")) {
       const std::vector<Outcome> outcomes = outcomes_of(*fitted, grouped.second);
@@ -445,8 +485,9 @@ class Trainer {
     std::vector<Outcome> outcomes;
     Samples kept;
     for (int part = 0; part < folds(); ++part) {
-      const auto parts = split(
-          group_.fitted, [&](std::size_t i, const Sample&) { return is_kept_out(i, 1, part); });
+      const auto parts = split(group_.fitted, [&](std::size_t i, const Sample& sample) {
+        return is_kept_out(unit_of(sample, i), 1, part);
+      });
       const auto fitted = fit_rows(parts.first, "random rows kept out");
       if (!fitted) continue;
       for (const Outcome& outcome : outcomes_of(*fitted, parts.second)) outcomes.push_back(outcome);
@@ -551,6 +592,7 @@ class Trainer {
   }
 
   const Group& group_;
+  std::set<std::uint64_t> sweeps_;
   const TrainOptions& options_;
   ModelReport report_;
   std::set<std::string> gpus_;

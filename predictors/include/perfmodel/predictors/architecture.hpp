@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,22 @@ struct GemmTile {
   int log2_m = 7, log2_n = 7;
   double efficiency = 1;  ///< share of an SM's peak that a full wave of such blocks reaches
   double alone = 1;       ///< share of that which one block on an SM reaches
+};
+
+/// How the library multiplies matrices on matrix units in one type (docs/kernel_models.md).
+struct MatrixGemm {
+  std::vector<GemmTile> tiles;  ///< both orientations of each; `alone` is not used
+  /// Operands that tiles get from L2 [bytes per boost clock and SM]. What neighbours read together
+  /// counts once, so this may exceed what L2's ports deliver.
+  double l2_bytes_per_clock_per_sm = 0;
+  double store_bytes_per_clock_per_sm = 0;  ///< at which a tile's results leave, after its sums
+  double latency_us = 0;  ///< of a product whose work takes no time; once more where k is split
+  double dram_share = 1;  ///< of the data sheet's bandwidth, operands read once
+  double picojoule_per_flop = 0;  ///< with which board power bounds the rate of long products
+  /// Operands are still in L2 if this many times their bytes went by since; 0: they never are.
+  double reuse_distance = 0;
+  bool splits_k = true;     ///< few tiles share their sums among SMs; else whole waves of tiles run
+  bool always_hot = false;  ///< measured at the power limit: it bounds short products too
 };
 
 /// What all GPUs of one generation have in common and no data sheet says. It is read from
@@ -42,6 +59,9 @@ struct Architecture {
   // batches of them (empty: the same), and on matrix units.
   std::vector<GemmTile> gemm_tiles = {GemmTile{}}, batched_gemm_tiles = {},
                         matrix_gemm_tiles = {GemmTile{}};
+  /// What was measured of products on matrix units: of fp16, bf16 and TF32, and of fp8. Empty where
+  /// nothing was; then `matrix_gemm_tiles` are all there is.
+  std::optional<MatrixGemm> matrix_gemm, matrix_gemm_fp8;
 
   /// What the attention kernels that a framework has here reach of the peak of matrix units,
   /// relative to FlashAttention-2 on Ampere.

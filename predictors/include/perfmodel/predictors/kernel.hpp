@@ -81,6 +81,7 @@ struct AttentionShape {
   enum class Pass : std::uint8_t { kForward, kBackward } pass = Pass::kForward;
   std::int64_t batch = 0, heads = 0, seq_q = 0, seq_k = 0, head_dim = 0;
   bool causal = false;
+  std::int64_t kv_heads = 0;  ///< of k and v, shared by groups of q's heads; 0: as many as q has
 };
 
 /// One layer, one direction of a recurrent network as a library runs it; the input's product is not

@@ -17,12 +17,13 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
   const Tensor* k = op.tensor_input(first + 1);
   if (!q || !k || q->rank < 3 || k->rank != q->rank) return false;
   const bool heads_last = !name.starts_with("aten::_scaled_dot_product");  // [b, s, h, d]
-  std::int64_t sq, sk, heads;
+  std::int64_t sq, sk, heads, kv_heads;
   const std::int64_t d = dim(op, *q, -1);
   if (q->rank == 4) {
     sq = dim(op, *q, heads_last ? 1 : 2);
     sk = dim(op, *k, heads_last ? 1 : 2);
     heads = dim(op, *q, heads_last ? 2 : 1);
+    kv_heads = dim(op, *k, heads_last ? 2 : 1);
   } else {  // packed variable lengths [total, h, d]: the longest sequence stands in the arguments
     const int max_q = parameter_index(op, "max_q");
     const int max_k = parameter_index(op, "max_k");
@@ -30,6 +31,7 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
     sq = int_input(op, static_cast<std::size_t>(max_q), dim(op, *q, 0));
     sk = max_k < 0 ? sq : int_input(op, static_cast<std::size_t>(max_k), sq);
     heads = dim(op, *q, 1);
+    kv_heads = dim(op, *k, 1);
   }
   if (sq <= 0 || d <= 0 || heads <= 0) return false;
   int causal = parameter_index(op, "is_causal");
@@ -42,7 +44,8 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
       .seq_q = sq,
       .seq_k = sk,
       .head_dim = d,
-      .causal = causal >= 0 && bool_input(op, static_cast<std::size_t>(causal), false)};
+      .causal = causal >= 0 && bool_input(op, static_cast<std::size_t>(causal), false),
+      .kv_heads = kv_heads};
   KernelWork work = attention_work(shape, q->dtype, gemm_uses_matrix_units(q->dtype, gpu));
   // Packed sequences are shorter than the longest: only their tokens count.
   work.flop.value *= static_cast<double>(q->numel) /

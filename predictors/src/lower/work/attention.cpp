@@ -1,6 +1,6 @@
 #include "price/kernel_work.hpp"
 
-/// N = b h sq sk scores; Q = b h sq d and K = b h sk d elements of s bytes.
+/// N = b h sq sk scores; Q = b h sq d and K = b g sk d elements of s bytes, g heads of k and v.
 ///
 ///                     FLOP      read                                written
 ///   flash, forward    4 N d     (Q + 2 K) s                         Q s + 4 b h sq
@@ -22,7 +22,9 @@ KernelWork attention_work(const AttentionShape& shape, DType dtype, bool matrix_
   const double d = static_cast<double>(shape.head_dim);
   const double size = size_in_bytes(dtype);
   const double q = rows * d * size;
-  const double k = heads * static_cast<double>(shape.seq_k) * d * size;
+  const double kv_heads = static_cast<double>(shape.batch) *
+                          static_cast<double>(shape.kv_heads > 0 ? shape.kv_heads : shape.heads);
+  const double k = kv_heads * static_cast<double>(shape.seq_k) * d * size;
   const double scores = rows * static_cast<double>(shape.seq_k);
   const double score_bytes = scores * size;
   const double log_sums = 4 * rows;

@@ -1,5 +1,7 @@
 #include "gemm_tiles.hpp"
 
+#include "matrix_gemm.hpp"
+
 #include <cmath>
 #include <limits>
 #include <span>
@@ -37,6 +39,9 @@ double round_down(double x) { return static_cast<double>(static_cast<std::int64_
 
 TiledTime tiled_gemm(const GemmShape& shape, int item_size, DType dtype, bool matrix_units,
                      double dram_bytes, double flop_gain, const Gpu& gpu) {
+  if (const MatrixGemm* set = matrix_units ? measured_products(dtype, gpu) : nullptr) {
+    return matrix_gemm(*set, shape, item_size, dtype, dram_bytes, flop_gain, gpu);
+  }
   const double b = static_cast<double>(shape.batch), m = static_cast<double>(shape.m),
                n = static_cast<double>(shape.n), k = static_cast<double>(shape.k);
   const double sms = static_cast<double>(gpu.num_sms);

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "gemm_tiles.hpp"
+
+namespace perfmodel::kernels {
+
+/// What was measured of such products on the GPU's architecture; null where nothing was. TF32 is a
+/// product of the 16-bit types; exact fp32 and fp64 matrix units are not.
+const MatrixGemm* measured_products(DType dtype, const Gpu& gpu);
+
+/// Products on matrix units, with the best of the library's tiles and splits of k:
+///
+///   blocks  = b ceil(m / tm) ceil(n / tn);  w = blocks s / SMs
+///   waves   = 1 if w <= 1, else w + 0.3 (ceil(w) - w);  without splits ceil(w)
+///   compute = waves (2 tm tn k / (s e P / SMs) + tm tn itemsize_out / B_store)
+///   memory  = max(bytes / B_DRAM, blocks (tm + tn) k itemsize / B_L2)
+///   t       = t_0 + max((compute^3 + memory^3)^(1/3), FLOP e_J / W)     s = 1
+///   t       = 2 t_0 + s (8 b m n / B_L2) + max(...)                     s > 1, second kernel
+///
+/// P is the data sheet's peak, e the share of it that a tile's inner loop reaches. Results leave
+/// after the sums are done and keep the SM meanwhile. Board power W bounds products of more than
+/// half a millisecond, fully from one and a half: shorter ones run on what the board has in store.
+/// Operands come from DRAM: in programs, whole layers went by since they were read.
+///
+/// `flop_gain` divides the time of the sums and of the traffic from L2.
+TiledTime matrix_gemm(const MatrixGemm& set, const GemmShape& shape, int item_size, DType dtype,
+                      double dram_bytes, double flop_gain, const Gpu& gpu);
+
+}  // namespace perfmodel::kernels

@@ -1,0 +1,90 @@
+#include "price/kernels/matrix_gemm.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "perfmodel/predictors/gpu.hpp"
+#include "price/kernel_work.hpp"
+
+namespace perfmodel {
+namespace {
+
+Gpu known(const char* name) {
+  const auto gpu = find_gpu(name, std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus");
+  EXPECT_TRUE(gpu.has_value()) << to_string(gpu.error());
+  return *gpu;
+}
+
+Price price(const Gpu& gpu, const GemmShape& shape, DType dtype = DType::kBFloat16) {
+  return KernelModels::heuristic().price(gemm_work(shape, dtype, true), gpu);
+}
+double time(const Gpu& gpu, const GemmShape& shape, DType dtype = DType::kBFloat16) {
+  return price(gpu, shape, dtype).time.count();
+}
+
+TEST(MatrixGemm, IsTheFormulaAsWrittenDownElsewhere) {
+  // By another implementation of the same equations, in numpy.
+  struct Case {
+    const char* gpu;
+    DType dtype;
+    GemmShape shape;
+    double us;
+  };
+  const Case cases[] = {
+      {"a100-sxm-80gb", DType::kBFloat16, {1, 16, 4096, 4096}, 29.0644},
+      {"a100-sxm-80gb", DType::kBFloat16, {1, 257, 1024, 12288}, 50.8525},
+      {"a100-sxm-80gb", DType::kFloat16, {1, 8192, 8192, 8192}, 4266.0905},
+      {"a100-sxm-80gb", DType::kBFloat16, {64, 512, 128, 512}, 40.0685},
+      {"h100-sxm-80gb", DType::kBFloat16, {1, 257, 1024, 12288}, 19.4850},
+      {"h100-sxm-80gb", DType::kBFloat16, {1, 8192, 8192, 8192}, 1546.4954},
+      {"h100-sxm-80gb", DType::kBFloat16, {1, 16384, 8192, 28672}, 10997.7663},
+      {"h100-sxm-80gb", DType::kFloat8, {1, 257, 1024, 12288}, 32.1962},
+      {"h100-sxm-80gb", DType::kFloat8, {1, 8192, 8192, 8192}, 887.9361},
+  };
+  for (const Case& c : cases) {
+    EXPECT_NEAR(time(known(c.gpu), c.shape, c.dtype), c.us, 2e-4 * c.us) << c.gpu << " " << c.us;
+  }
+}
+
+TEST(MatrixGemm, LongProductsAreBoundByPower) {
+  Gpu gpu = known("h100-sxm-80gb");
+  const GemmShape large{1, 16384, 16384, 16384}, small{1, 2048, 2048, 2048};
+  const double free_large = [&] {
+    Gpu endless = gpu;
+    endless.tdp_w = 1e5;
+    return time(endless, large);
+  }();
+  const double at_700 = time(gpu, large), small_at_700 = time(gpu, small);
+  EXPECT_GT(at_700, 1.05 * free_large);
+  gpu.tdp_w = 350;
+  EXPECT_NEAR(time(gpu, large), 2 * at_700, 0.01 * at_700);
+  EXPECT_DOUBLE_EQ(time(gpu, small), small_at_700);  // a burst
+}
+
+TEST(MatrixGemm, OddSizesFallBackToOldKernelsOnNvidiaOnly) {
+  const GemmShape even{96, 3136, 3136, 64}, odd{96, 3137, 3137, 64};
+  const Gpu h100 = known("h100-sxm-80gb"), mi300x = known("mi300x");
+  EXPECT_GT(time(h100, odd), 2 * time(h100, even));
+  EXPECT_LT(time(mi300x, odd), 1.2 * time(mi300x, even));
+  EXPECT_NEAR(time(h100, odd), 1902, 60);  // measured in an eager program
+}
+
+TEST(MatrixGemm, Tf32OfAnA100IsNearPublishedRates) {
+  // 2 x 10240^3 at about 135 TFLOP/s of 156 (cuBLAS figures of NVIDIA's own documents): 16 ms.
+  EXPECT_NEAR(time(known("a100-sxm-80gb"), {1, 10240, 10240, 10240}, DType::kFloat32), 16'000,
+              1'500);
+}
+
+TEST(MatrixGemm, TellsWhatWasMeasured) {
+  const GemmShape shape{1, 1024, 1024, 1024};
+  EXPECT_TRUE(price(known("h100-sxm-80gb"), shape).in_range);
+  EXPECT_FALSE(price(known("h100-sxm-80gb"), shape, DType::kFloat32).in_range);
+  EXPECT_FALSE(price(known("h100-sxm-80gb"), {64, 8, 64, 8}).in_range);  // tiny
+  EXPECT_FALSE(price(known("v100-sxm2-32gb"), shape, DType::kFloat16).in_range);
+  EXPECT_EQ(kernels::measured_products(DType::kFloat64, known("a100-sxm-80gb")), nullptr);
+  EXPECT_EQ(kernels::measured_products(DType::kFloat32, known("mi300x")), nullptr);  // exact units
+}
+
+}  // namespace
+}  // namespace perfmodel
