@@ -128,6 +128,41 @@ TEST(DeepBench, OneGpuLeftOut) {
   }
 }
 
+/// Mean absolute error of the kept-out rows of one op.
+double error_of(const Validation& kept, std::string_view op) {
+  double sum = 0, rows = 0;
+  for (std::size_t i = 0; i < kept.ops.size(); ++i) {
+    if (kept.ops[i] != op) continue;
+    sum += std::abs(kept.predicted_us[i] / kept.measured_us[i] - 1);
+    ++rows;
+  }
+  return rows > 0 ? sum / rows : 1;
+}
+
+// Whole weights (n, k) with all their sizes m kept out, and whole GPUs. The figures of the
+// heuristic below the trees were chosen on these five GPUs, so a GPU left out of the trees is not
+// wholly new.
+TEST(HalfGemm, NewWeightsAndOneGpuLeftOut) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  std::vector<KernelTable> tables;
+  tables.push_back(table_of("silicon/gemm_bf16.csv.gz"));
+  tables.push_back(table_of("silicon/bmm_bf16.csv.gz"));
+  const auto report = fit_family(tables, KernelFamily::kGemm, RowChoice::kAll, true);
+  const double single = error_of(report.grouped, "gemm"), batched = error_of(report.grouped, "bmm");
+  std::printf("new weights: gemm %.2f %%, bmm %.2f %%, %.1f %% inside low..high\n", 100 * single,
+              100 * batched, 100 * report.grouped.coverage);
+  EXPECT_LE(single, 0.07);
+  EXPECT_LE(batched, 0.12);
+  EXPECT_NEAR(report.grouped.coverage, 0.90, 0.05);
+  print_left_out(report);
+  ASSERT_EQ(report.left_out.size(), 5u);
+  for (const LeftOut& left : report.left_out) {
+    EXPECT_LE(left.learned.mape, 0.13) << left.gpu;
+    EXPECT_LT(left.learned.mape, left.best_ratio.mape) << left.gpu;
+    EXPECT_NEAR(left.coverage, 0.90, 0.06) << left.gpu;
+  }
+}
+
 TEST(Fp8Gemm, NewShapesAndTheOtherGpu) {
   if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   std::vector<KernelTable> tables;

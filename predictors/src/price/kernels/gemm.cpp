@@ -64,8 +64,10 @@ class Gemm final : public KernelModel {
     Price price = terms::make_price(t.compute, t.memory, t.latency, "gemm-heuristic", 0.25);
     const bool is_vector =
         work.dtype == DType::kFloat32 && !work.matrix_units && work.flop.value <= 4e12;
-    price.in_range = std::min({shape->m, shape->n, shape->k}) >= 16 &&
-                     (is_vector || (is_measured && is_half(work.dtype)));
+    const bool is_half_measured =
+        is_measured && is_half(work.dtype) && (shape->batch == 1 || shape->m >= 16);
+    price.in_range =
+        std::min(shape->n, shape->k) >= 16 && ((is_vector && shape->m >= 16) || is_half_measured);
     if (!price.in_range) terms::set_range(price, 0.4);
     return price;
   }
