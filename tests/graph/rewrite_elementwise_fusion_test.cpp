@@ -72,9 +72,6 @@ ExecutionGraph make(const Ops& ops, Device device = {.kind = Device::Kind::kGpu,
 TensorRef mul(GraphBuilder& graph, TensorRef a, TensorRef b) {
   return binary(graph, "aten::mul.Tensor", a, b);
 }
-TensorRef add(GraphBuilder& graph, TensorRef a, TensorRef b) {
-  return binary(graph, "aten::add.Tensor", a, b);
-}
 TensorRef tanh(GraphBuilder& graph, TensorRef x) { return unary(graph, "aten::tanh", x); }
 void use(GraphBuilder& graph, TensorRef x) {  // by an op that is not pointwise
   sum(graph, x, {0}, false);
