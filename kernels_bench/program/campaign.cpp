@@ -13,6 +13,7 @@
 #include "../core/case_cells.hpp"
 #include "../core/case_work.hpp"
 #include "base/progress_bar.hpp"
+#include "base/statistics.hpp"
 #include "measurement_table.hpp"
 #include "quick_model.hpp"
 
@@ -21,6 +22,7 @@ namespace {
 
 using perfmodel::Error;
 using perfmodel::ErrorCode;
+using perfmodel::quantile;
 using perfmodel::Result;
 using Clock = std::chrono::steady_clock;
 
@@ -53,13 +55,6 @@ Provenance provenance_of(const DeviceInfo& info, const perfmodel::Gpu& gpu,
           .software = software,
           .command = command,
           .date = today()};
-}
-
-double quantile(std::vector<double>& sorted, double share) {
-  const double at = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
 /// The highest rates that the peaks family has seen; the others tell their share of them.

@@ -11,7 +11,7 @@ perfmodel::Result<void> print_list() {
   using perfmodel::cli::TextTable;
   TextTable table({"family", "points", "<what"});
   for (const Family* family : families()) {
-    table.row({std::string(family->name), perfmodel::cli::grouped(family->points),
+    table.row({std::string(family->name), perfmodel::grouped(family->points),
                fmt::format("{}{}", family->what,
                            family->is_default ? "" : " (only if named by --families)")});
   }

@@ -61,7 +61,7 @@ Result<void> print_plans(const std::vector<FamilyPlan>& plans, const perfmodel::
   FamilyPlan all;
   std::size_t points = 0;
   for (const FamilyPlan& plan : plans) {
-    table.row({std::string(plan.family->name), perfmodel::cli::grouped(plan.points.size()),
+    table.row({std::string(plan.family->name), perfmodel::grouped(plan.points.size()),
                fmt::format("{:.1f}", plan.flop * 1e-12),
                fmt::format("{:.2f}", plan.traffic * 1e-12),
                fmt::format("{:.2f}", plan.most_memory * 1e-9), duration(plan.seconds)});
@@ -71,7 +71,7 @@ Result<void> print_plans(const std::vector<FamilyPlan>& plans, const perfmodel::
     all.most_memory = std::max(all.most_memory, plan.most_memory);
     all.seconds += plan.seconds;
   }
-  table.row({"all", perfmodel::cli::grouped(points), fmt::format("{:.1f}", all.flop * 1e-12),
+  table.row({"all", perfmodel::grouped(points), fmt::format("{:.1f}", all.flop * 1e-12),
              fmt::format("{:.2f}", all.traffic * 1e-12),
              fmt::format("{:.2f}", all.most_memory * 1e-9), duration(all.seconds)});
   return perfmodel::cli::print(

@@ -35,25 +35,25 @@ std::string text_of(const FamilyReport& report, std::string_view what) {
   return fmt::format("{}: {}", report.family->name, what);
 }
 
-std::string percent(double share) {
-  return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "";
+std::string percent_if_finite(double share) {
+  return std::isfinite(share) ? perfmodel::percent(share) : "";
 }
 
 std::string rate(double value) {
   if (!(value > 0)) return "";
   return value < 1000 ? fmt::format("{:.4g}", value)
-                      : perfmodel::cli::grouped(static_cast<std::size_t>(value));
+                      : perfmodel::grouped(static_cast<std::size_t>(value));
 }
 
 std::string table_of(const CampaignReport& report, bool bold) {
   TextTable table({"family", "planned", "rows", "new", "skipped", "seconds", "best GB/s",
                    "best TFLOP/s", "quick model"});
   for (const FamilyReport& family : report.families) {
-    using perfmodel::cli::grouped;
+    using perfmodel::grouped;
     table.row({std::string(family.family->name), grouped(family.planned), grouped(family.rows),
                grouped(family.measured), grouped(family.skipped),
                fmt::format("{:.1f}", family.seconds), rate(family.best_gb_per_s),
-               rate(family.best_tflop_per_s), percent(family.quick_error)});
+               rate(family.best_tflop_per_s), percent_if_finite(family.quick_error)});
   }
   return table.text(bold);
 }

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/schema.hpp"
 #include "core/edit_distance.hpp"
+#include "json/csv_file.hpp"
 #include "perfmodel/detail/output_file.hpp"
 
 namespace kernels_bench {
@@ -95,39 +94,25 @@ struct MeasuredPeaks {
   double copy_gb_per_s = 0, link_gb_per_s = 0;
 };
 
-std::vector<std::string> fields_of(const std::string& line) {
-  std::vector<std::string> fields;
-  std::istringstream stream(line);
-  for (std::string field; std::getline(stream, field, ',');) fields.push_back(field);
-  return fields;
-}
-
+/// Of a file that breaks off, what stands before the break; none of one that cannot be read.
 MeasuredPeaks read_peaks(const std::filesystem::path& file) {
   MeasuredPeaks peaks;
-  std::ifstream input(file);
-  std::vector<std::string> header;
-  for (std::string line; std::getline(input, line);) {
-    if (line.starts_with('#')) continue;
-    const std::vector<std::string> fields = fields_of(line);
-    if (header.empty()) {
-      header = fields;
-      continue;
-    }
-    const auto cell = [&](std::string_view column) -> std::string {
-      const auto at = static_cast<std::size_t>(std::ranges::find(header, column) - header.begin());
-      return at < fields.size() ? fields[at] : "";
-    };
-    const double gb_per_s = std::strtod(cell("gb_per_s").c_str(), nullptr);
-    const double bytes = std::strtod(cell("bytes").c_str(), nullptr);
-    const std::string op = cell("op");
-    if (op == "copy_bandwidth" && bytes >= (1 << 28)) {  // larger than any L2
-      peaks.copy_gb_per_s = std::max(peaks.copy_gb_per_s, gb_per_s);
+  auto csv = perfmodel::CsvFile::open(file);
+  if (!csv) return peaks;
+  const auto cell = [&](std::string_view column) { return csv->cell(csv->column(column)); };
+  const auto number = [&](std::string_view column) {
+    return perfmodel::parse_double(cell(column)).value_or(0);
+  };
+  while (csv->next()) {
+    const std::string op(cell("op"));
+    if (op == "copy_bandwidth" && number("bytes") >= (1 << 28)) {  // larger than any L2
+      peaks.copy_gb_per_s = std::max(peaks.copy_gb_per_s, number("gb_per_s"));
     } else if (op == "memcpy" && cell("copy_kind") == "h2d") {
       peaks.link_gb_per_s =
-          std::max(peaks.link_gb_per_s, gb_per_s / 2);  // read here, written there
+          std::max(peaks.link_gb_per_s, number("gb_per_s") / 2);  // read here, written there
     } else {
-      double& rate = peaks.tflop_per_s[op + " " + cell("dtype")];
-      rate = std::max(rate, std::strtod(cell("tflop_per_s").c_str(), nullptr));
+      double& rate = peaks.tflop_per_s[op + " " + std::string(cell("dtype"))];
+      rate = std::max(rate, number("tflop_per_s"));
     }
   }
   return peaks;

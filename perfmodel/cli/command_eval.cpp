@@ -20,9 +20,6 @@ namespace {
 
 using Arguments = EvalArguments;
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-std::string signed_percent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
-
 ErrorSummary summary_of(const std::vector<double>& measured, const std::vector<double>& predicted) {
   const auto summary = summarize_errors(measured, predicted);
   return summary ? *summary : ErrorSummary{};

@@ -148,7 +148,7 @@ std::string overheads_text(const OverheadTable& table, const OverheadsArguments&
     const bool out = !program.left_out.empty();
     programs.row({program.name, program.gpu, fmt::format("{:.2f}", program.launch_us),
                   out ? "left out" : fmt::format("{:.3f}", program.host_scale),
-                  out ? "-" : fmt::format("{:.0f} %", 100 * program.shared)});
+                  out ? "-" : percent(program.shared, 0)});
   }
   if (!programs.empty()) text += "\n" + programs.text(bold);
 

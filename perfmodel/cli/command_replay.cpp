@@ -100,8 +100,7 @@ Json replay_json(const Replay& replay, const ReplayOptions& options) {
   return json;
 }
 
-std::string ms(double us) { return fmt::format("{:.3f}", us / 1e3); }
-std::string percent(double fraction) {
+std::string deviation(double fraction) {
   const double shown = std::round(1e4 * fraction) / 100;
   return fmt::format("{:+.2f} %", shown == 0 ? 0.0 : shown);  // no minus zero
 }
@@ -153,13 +152,12 @@ class Renderer {
     steps(head);
     if (replay_.job) {
       const JobReport& job = *replay_.job;
-      head.row("slowest rank", ms(job.step_us) + " ms per step");
-      head.row("imbalance", fmt::format("{:.1f} % (slowest rank's own time over the mean)",
-                                        100 * job.imbalance));
+      head.row("slowest rank", milliseconds(job.step_us) + " ms per step");
+      head.row("imbalance", percent(job.imbalance) + " (slowest rank's own time over the mean)");
       if (job.straggler >= 0) {
         head.row("straggler",
                  fmt::format("rank {}: not to wait for it would save {} ms per step on average",
-                             job.straggler, ms(job.straggler_saving_us)));
+                             job.straggler, milliseconds(job.straggler_saving_us)));
       }
       head.row("collectives",
                fmt::format("{} met, {} stand as measured", replay_.collectives_matched,
@@ -173,9 +171,10 @@ class Renderer {
     const Replay::Medians& median = replay_.median;
     const bool measured = median.measured_us > 0;
     const auto beside = [](double us, double of, std::string_view what) {
-      return fmt::format("{} ms {} ({})", ms(of), what, percent(of > 0 ? us / of - 1 : 0));
+      return fmt::format("{} ms {} ({})", milliseconds(of), what,
+                         deviation(of > 0 ? us / of - 1 : 0));
     };
-    std::string step = ms(median.replayed_us) + " ms median, ";
+    std::string step = milliseconds(median.replayed_us) + " ms median, ";
     if (what_if_) {
       step += beside(median.replayed_us, median.unscaled_us, "as recorded");
     } else if (measured) {
@@ -189,9 +188,10 @@ class Renderer {
     }
     head.row("step", step);
     if (median.measured_device_period_us > 0) {
-      head.row("GPU period", fmt::format("{} ms median, {}", ms(median.replayed_device_period_us),
-                                         beside(median.replayed_device_period_us,
-                                                median.measured_device_period_us, "measured")));
+      head.row("GPU period",
+               fmt::format("{} ms median, {}", milliseconds(median.replayed_device_period_us),
+                           beside(median.replayed_device_period_us,
+                                  median.measured_device_period_us, "measured")));
     }
     if (measured) {
       head.row("replay error",
@@ -201,19 +201,19 @@ class Renderer {
     }
     if (replay_.unrecorded_device_us > 0) {
       head.row("unrecorded work",
-               ms(replay_.unrecorded_device_us) + " ms of the device per iteration");
+               milliseconds(replay_.unrecorded_device_us) + " ms of the device per iteration");
     }
   }
 
   // What a what-if is compared with is the replay as recorded: its error is no change.
   std::string before() const { return what_if_ ? "as recorded" : "measured"; }
   std::string before(const Replay::Iteration& it) const {
-    if (what_if_) return ms(it.unscaled_us);
-    return it.measured_us > 0 ? ms(it.measured_us) : "not known";
+    if (what_if_) return milliseconds(it.unscaled_us);
+    return it.measured_us > 0 ? milliseconds(it.measured_us) : "not known";
   }
   std::string difference(const Replay::Iteration& it) const {
-    if (what_if_) return percent(it.change());
-    return it.measured_us > 0 ? percent(it.error()) : "";
+    if (what_if_) return deviation(it.change());
+    return it.measured_us > 0 ? deviation(it.error()) : "";
   }
 
   double worst() const {
@@ -241,10 +241,11 @@ class Renderer {
     for (const auto& rank : replay_.ranks) {
       const RankReport& c = rank.communication;
       const auto& it = rank.iterations.front();
-      table.row({label(rank), single ? before(it) : "", single ? ms(it.replayed_us) : "",
-                 single ? difference(it) : "", ms(c.transfer_us), ms(c.waiting_us),
-                 ms(c.exposed_us), fmt::format("{} of {}", c.last_arrivals, c.collectives),
-                 ms(c.caused_us)});
+      table.row({label(rank), single ? before(it) : "", single ? milliseconds(it.replayed_us) : "",
+                 single ? difference(it) : "", milliseconds(c.transfer_us),
+                 milliseconds(c.waiting_us), milliseconds(c.exposed_us),
+                 fmt::format("{} of {}", c.last_arrivals, c.collectives),
+                 milliseconds(c.caused_us)});
     }
     text_ += "\n" + table.text(bold_);
   }
@@ -276,9 +277,10 @@ class Renderer {
       const bool same_names = rank.iterations.size() > 1 && it.name == rank.iterations[0].name &&
                               it.name == rank.iterations.back().name;
       table.row({same_names ? fmt::format("{}  {}", i, it.name) : it.name, before(it),
-                 ms(it.replayed_us), difference(it), period ? ms(it.measured_device_period_us) : "",
-                 period ? ms(it.replayed_device_period_us) : "",
-                 loading ? ms(it.data_loading_us) : ""});
+                 milliseconds(it.replayed_us), difference(it),
+                 period ? milliseconds(it.measured_device_period_us) : "",
+                 period ? milliseconds(it.replayed_device_period_us) : "",
+                 loading ? milliseconds(it.data_loading_us) : ""});
     }
     text_ += "\n" + table.text(bold_);
   }

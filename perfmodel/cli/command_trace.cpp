@@ -73,8 +73,6 @@ Json trace_json(const TraceReport& report) {
   return json;
 }
 
-std::string ms(double us) { return fmt::format("{:.3f}", us / 1e3); }
-
 std::string trace_text(const TraceReport& report, std::size_t top, bool bold) {
   TextList head;
   head.row("trace", file_name(report.source));
@@ -90,36 +88,35 @@ std::string trace_text(const TraceReport& report, std::size_t top, bool bold) {
   head.row(
       "GPU work",
       fmt::format("{} ({} ms compute, {} ms communication), {} ({} ms), {} ({} ms)",
-                  counted(report.kernels_total, "kernel"), ms(report.compute_kernel_us),
-                  ms(report.comm_kernel_us),
+                  counted(report.kernels_total, "kernel"), milliseconds(report.compute_kernel_us),
+                  milliseconds(report.comm_kernel_us),
                   report.memcpy_total == 1 ? "1 copy" : grouped(report.memcpy_total) + " copies",
-                  ms(report.memcpy_us), counted(report.memset_total, "set"), ms(report.memset_us)));
-  head.row("GPU busy", ms(report.gpu_busy_us) + " ms");
+                  milliseconds(report.memcpy_us), counted(report.memset_total, "set"),
+                  milliseconds(report.memset_us)));
+  head.row("GPU busy", milliseconds(report.gpu_busy_us) + " ms");
   std::string text = "\n" + head.text();
 
   TextTable iterations{"Iterations", "wall ms", "GPU busy ms", "share",
                        "kernels",    "copies",  "sets"};
   for (const auto& iteration : report.iterations) {
-    iterations.row({iteration.name, ms(iteration.wall_us), ms(iteration.gpu_busy_us),
-                    iteration.wall_us > 0
-                        ? fmt::format("{:.1f} %", 100 * iteration.gpu_busy_us / iteration.wall_us)
-                        : "-",
-                    grouped(iteration.kernels), grouped(iteration.copies),
-                    grouped(iteration.sets)});
+    iterations.row(
+        {iteration.name, milliseconds(iteration.wall_us), milliseconds(iteration.gpu_busy_us),
+         percent_of(iteration.gpu_busy_us, iteration.wall_us), grouped(iteration.kernels),
+         grouped(iteration.copies), grouped(iteration.sets)});
   }
   if (!iterations.empty()) text += "\n" + iterations.text(bold);
 
   TextTable streams{"Streams", "tasks", "busy ms"};
   for (const auto& stream : report.streams) {
     streams.row({fmt::format("device {} stream {}", stream.device, stream.stream),
-                 grouped(stream.tasks), ms(stream.busy_us)});
+                 grouped(stream.tasks), milliseconds(stream.busy_us)});
   }
   if (!streams.empty()) text += "\n" + streams.text(bold);
 
   TextTable kernels{"Kernels", "count", "total ms", "mean µs", "max µs"};
   for (std::size_t i = 0; i < std::min(top, report.top_kernels.size()); ++i) {
     const auto& kernel = report.top_kernels[i];
-    kernels.row({kernel.name, grouped(kernel.count), ms(kernel.total_us),
+    kernels.row({kernel.name, grouped(kernel.count), milliseconds(kernel.total_us),
                  fmt::format("{:.1f}", kernel.mean_us()), fmt::format("{:.1f}", kernel.max_us)});
   }
   if (!kernels.empty()) {

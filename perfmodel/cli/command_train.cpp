@@ -31,10 +31,6 @@ using training::Validation;
 
 using Arguments = TrainArguments;
 
-std::string percent(double share, int digits = 1) {
-  return fmt::format("{:.{}f} %", 100 * share, digits);
-}
-
 ErrorSummary summary_of(const Validation& validation) {
   const auto summary = summarize_errors(validation.measured_us, validation.predicted_us);
   return summary ? *summary : ErrorSummary{};
@@ -145,7 +141,7 @@ std::string kept_out_table(const ModelReport& model) {
   const auto add = [&](const std::string& name, const Validation& validation) {
     const ErrorSummary s = summary_of(validation);
     table.row({name, grouped(s.rows), percent(s.mape), percent(s.geomean_ape),
-               fmt::format("{:+.1f} %", 100 * s.bias), percent(validation.coverage)});
+               signed_percent(s.bias), percent(validation.coverage)});
   };
   add("random rows kept out", model.random);
   add("shapes kept out", model.grouped);

@@ -37,21 +37,21 @@ void add_critical_path(Json& json, const CriticalPath& path) {
 
 std::string critical_path_text(const CriticalPath& path, const std::string& title, std::size_t top,
                                bool bold) {
-  const bool milliseconds = path.step_us >= 1000;
-  const std::string unit = milliseconds ? "ms" : "µs";
-  const auto time = [milliseconds](double us) {
-    return milliseconds ? fmt::format("{:.3f}", us / 1e3) : fmt::format("{:.1f}", us);
+  const bool in_ms = path.step_us >= 1000;
+  const std::string unit = in_ms ? "ms" : "µs";
+  const auto time = [in_ms](double us) {
+    return in_ms ? milliseconds(us) : fmt::format("{:.1f}", us);
   };
   TextTable shares{"Critical path of the " + title, unit, "share"};
   for (const auto& share : path.shares) {
-    shares.row({share.category, time(share.us), percent(share.us, path.step_us)});
+    shares.row({share.category, time(share.us), percent_of(share.us, path.step_us)});
   }
   std::string text = "\n" + shares.text(bold);
 
   TextTable steps{"Longest on it", "<what", unit, "share", "tasks", "step if free " + unit};
   for (std::size_t i = 0; i < std::min(top, path.steps.size()); ++i) {
     const auto& step = path.steps[i];
-    steps.row({op_title(step.op), step.category, time(step.us), percent(step.us, path.step_us),
+    steps.row({op_title(step.op), step.category, time(step.us), percent_of(step.us, path.step_us),
                grouped(step.count), step.step_if_free_us >= 0 ? time(step.step_if_free_us) : ""});
   }
   if (!steps.empty()) text += "\n" + steps.text(bold);

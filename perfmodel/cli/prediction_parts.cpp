@@ -10,11 +10,7 @@
 namespace perfmodel::cli {
 
 std::string TimeUnit::operator()(double us) const {
-  return milliseconds_ ? fmt::format("{:.3f}", us / 1e3) : fmt::format("{:.1f}", us);
-}
-
-std::string percent(double part, double whole) {
-  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : "-";
+  return milliseconds_ ? milliseconds(us) : fmt::format("{:.1f}", us);
 }
 
 std::string op_title(std::string_view name) {

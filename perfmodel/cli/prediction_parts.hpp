@@ -35,9 +35,6 @@ class TimeUnit {
   bool milliseconds_;
 };
 
-/// "96.4 %"; "-" of nothing.
-std::string percent(double part, double whole);
-
 /// The name of an op without the autograd engine's prefix, which would leave little room for what
 /// tells its ops apart.
 std::string op_title(std::string_view name);

@@ -109,7 +109,7 @@ std::string ranks(const View& view) {
   }
   if (!view.report.job) return "";
   const JobReport& job = *view.report.job;
-  std::string text = fmt::format("imbalance {:.1f} %", 100 * job.imbalance);
+  std::string text = "imbalance " + percent(job.imbalance);
   if (job.straggler >= 0) {
     text += fmt::format("; without waiting for rank {} a step takes {} less on average",
                         job.straggler, view.with_unit(job.straggler_saving_us));
@@ -140,7 +140,7 @@ std::string tflop(const View& view) {
   std::string text = (*rate < kLeast ? fmt::format("below {}", kLeast) : rate_text(*rate)) +
                      (view.p.ranks > 1 ? " per GPU" : "");
   if (const auto mfu = view.report.mfu()) {
-    text += fmt::format(", MFU {} of the dense peak of {:.4g} ({})", percent(*mfu, 1),
+    text += fmt::format(", MFU {} of the dense peak of {:.4g} ({})", percent(*mfu),
                         view.report.work.peak.value / 1e12, view.report.work.peak_name);
   }
   return text;
@@ -156,7 +156,7 @@ std::string memory(const PredictedMemory& memory) {
 }
 
 std::string limited_by_host(const View& view, const Explanation& made) {
-  std::string text = fmt::format("the host, busy for {}", percent(made.bound_share, 1));
+  std::string text = fmt::format("the host, busy for {}", percent(made.bound_share));
   const auto us = [&](const HostTerm& at) {
     return view.p.terms_us[static_cast<std::size_t>(at.term)];
   };
@@ -169,11 +169,10 @@ std::string limited_by_host(const View& view, const Explanation& made) {
 
 // "gemm kernels, busy for 80.1 %, bound by compute".
 std::string limited_by_kernels(const View& view, const Explanation& made) {
-  if (made.bound == "device")
-    return fmt::format("the GPU, busy for {}", percent(made.bound_share, 1));
+  if (made.bound == "device") return fmt::format("the GPU, busy for {}", percent(made.bound_share));
   const bool alike = !made.path.empty() && made.path.front().name == "host";
   std::string text = alike ? "host and GPU alike; " : "";
-  const std::string share = percent(made.bound_share, 1);
+  const std::string share = percent(made.bound_share);
   if (made.bound == to_string(KernelFamily::kCollective)) {
     return text + fmt::format("collectives, busy for {}", share);
   }
@@ -193,14 +192,14 @@ std::string collectives(const View& view) {
   const RankReport& c = view.p.communication;
   if (c.collectives == 0) return "";
   return fmt::format("{} ({}), of it {} beside no other GPU work", view.with_unit(c.transfer_us),
-                     percent(c.transfer_us, view.p.e2e_us), view.with_unit(c.exposed_us));
+                     percent_of(c.transfer_us, view.p.e2e_us), view.with_unit(c.exposed_us));
 }
 
 std::string busy(const View& view) {
   const Prediction& p = view.p;
   std::string text = fmt::format("GPU {} ({}), host {} ({})", view.with_unit(p.gpu_active_us),
-                                 percent(p.gpu_active_us, p.e2e_us), view.with_unit(p.cpu_us),
-                                 percent(p.cpu_us, p.e2e_us));
+                                 percent_of(p.gpu_active_us, p.e2e_us), view.with_unit(p.cpu_us),
+                                 percent_of(p.cpu_us, p.e2e_us));
   return text;
 }
 
@@ -273,13 +272,13 @@ std::string table_of_kernels(const View& view) {
       continue;
     }
     table.row({std::string(to_string(family.family)), count_text(family.count),
-               view.time(family.time_us), percent(family.time_us, view.p.kernel_sum_us),
+               view.time(family.time_us), percent_of(family.time_us, view.p.kernel_sum_us),
                view.time(family.low_us), view.time(family.high_us),
                std::string(to_string(family.bound)), std::string(family.model)});
   }
   if (families.size() > rows) {
     table.row({fmt::format("({} more)", families.size() - rows), count_text(rest.count),
-               view.time(rest.time_us), percent(rest.time_us, view.p.kernel_sum_us),
+               view.time(rest.time_us), percent_of(rest.time_us, view.p.kernel_sum_us),
                view.time(rest.low_us), view.time(rest.high_us)});
   }
   return "\n" + table.text(view.bold);
@@ -326,9 +325,9 @@ std::string coverage(const View& view) {
     for (const auto& entry : c.unmodelled_ops) {
       without.push_back(fmt::format("{} ({})", entry.op, entry.count));
     }
-    const std::string line = fmt::format(
-        "Coverage: {} of the time has a model; {}", percent(c.modelled_time_fraction, 1),
-        without.empty() ? "every op has one" : "none for " + joined(without, kNames));
+    const std::string line =
+        fmt::format("Coverage: {} of the time has a model; {}", percent(c.modelled_time_fraction),
+                    without.empty() ? "every op has one" : "none for " + joined(without, kNames));
     text += "  " + plain_text(line) + "\n";
   }
   return text +

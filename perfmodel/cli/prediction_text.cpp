@@ -148,8 +148,7 @@ class Renderer {
 
   void job(const JobReport& job) {
     TextList list;
-    list.row("imbalance",
-             fmt::format("{:.1f} % (slowest rank's own time over the mean)", 100 * job.imbalance));
+    list.row("imbalance", percent(job.imbalance) + " (slowest rank's own time over the mean)");
     if (job.straggler >= 0) {
       list.row("straggler",
                fmt::format("rank {} ({}): not to wait for it would save {} {} per step on average",
@@ -180,7 +179,7 @@ class Renderer {
                                    {"GPU idle", p_.gpu_idle_us},
                                    {"host busy", p_.cpu_us},
                                    {"host waiting for the GPU", p_.wait_us}}) {
-      table.row({name, time_(us), percent(us, p_.e2e_us)});
+      table.row({name, time_(us), percent_of(us, p_.e2e_us)});
     }
     add(table);
   }
@@ -189,9 +188,9 @@ class Renderer {
     const RankReport& c = p_.communication;
     if (c.collectives == 0 || report_.job) return;
     TextTable table{"Communication", time_.name(), "share"};
-    table.row({"collectives", time_(c.transfer_us), percent(c.transfer_us, p_.e2e_us)});
-    table.row(
-        {"of it beside no other GPU work", time_(c.exposed_us), percent(c.exposed_us, p_.e2e_us)});
+    table.row({"collectives", time_(c.transfer_us), percent_of(c.transfer_us, p_.e2e_us)});
+    table.row({"of it beside no other GPU work", time_(c.exposed_us),
+               percent_of(c.exposed_us, p_.e2e_us)});
     add(table);
   }
 
@@ -199,7 +198,7 @@ class Renderer {
     TextTable table{"Host busy", time_.name(), "share"};
     for (const auto& [term, name, meaning] : kHostTermNames) {
       const double us = p_.terms_us[static_cast<std::size_t>(term)];
-      table.row({fmt::format("{}  {}", name, meaning), time_(us), percent(us, p_.cpu_us)});
+      table.row({fmt::format("{}  {}", name, meaning), time_(us), percent_of(us, p_.cpu_us)});
     }
     add(table);
   }
@@ -211,7 +210,7 @@ class Renderer {
       for (const auto& [name, us] :
            {std::pair<const char*, double>{"compute", p_.compute_kernel_us},
             {"communication", p_.comm_kernel_us}}) {
-        table.row({name, time_(us), percent(us, p_.kernel_sum_us)});
+        table.row({name, time_(us), percent_of(us, p_.kernel_sum_us)});
       }
       add(table);
       return;
@@ -223,13 +222,13 @@ class Renderer {
       sum.low_us += family.low_us;
       sum.high_us += family.high_us;
       table.row({std::string(to_string(family.family)), count_text(family.count),
-                 time_(family.time_us), percent(family.time_us, p_.kernel_sum_us),
+                 time_(family.time_us), percent_of(family.time_us, p_.kernel_sum_us),
                  time_(family.low_us), time_(family.high_us), std::string(to_string(family.bound)),
                  std::string(family.model)});
     }
     const double waiting = p_.communication.waiting_us;
     if (waiting > 0) {
-      table.row({"waiting for ranks", "", time_(waiting), percent(waiting, p_.kernel_sum_us)});
+      table.row({"waiting for ranks", "", time_(waiting), percent_of(waiting, p_.kernel_sum_us)});
     }
     table.row({"sum", count_text(sum.count), time_(p_.kernel_sum_us), "",
                time_(sum.low_us + waiting), time_(sum.high_us + waiting)});
@@ -242,7 +241,7 @@ class Renderer {
     for (const auto& phase : p_.phases) {
       const double us = phase.host_us + phase.wait_us;
       if (us > 0) {
-        table.row({phase.label, time_(us), percent(us, whole),
+        table.row({phase.label, time_(us), percent_of(us, whole),
                    phase.wait_us > 0 ? time_(phase.wait_us) : "-"});
       }
     }
@@ -285,7 +284,7 @@ class Renderer {
     const Prediction::Coverage& c = p_.coverage;
     text_ += heading("Coverage");
     TextList list;
-    list.row("modelled time", percent(c.modelled_time_fraction, 1));
+    list.row("modelled time", percent(c.modelled_time_fraction));
     std::vector<std::string> unmodelled;
     for (const auto& entry : c.unmodelled_ops) {
       unmodelled.push_back(fmt::format("{} ({})", entry.op, entry.count));
@@ -303,7 +302,7 @@ class Renderer {
     double host = 0;
     for (double us : c.host_us_by_key_level) host += us;
     const auto share = [&](KeyLevel level) {
-      return percent(c.host_us_by_key_level[static_cast<std::size_t>(level)], host);
+      return percent_of(c.host_us_by_key_level[static_cast<std::size_t>(level)], host);
     };
     list.row("host time found by",
              fmt::format("context {}, name {}, overall mean {}", share(KeyLevel::kContext),

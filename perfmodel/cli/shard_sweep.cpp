@@ -84,10 +84,6 @@ Result<ShardReport> answer(const LoadedStudy& loaded, const ShardArguments& argu
   return price_plans(loaded, arguments, {{"given", std::move(*placements)}});
 }
 
-std::string percent_of(double bytes, double cap) {
-  return fmt::format("{:.0f} %", 100 * bytes / cap);
-}
-
 double most_memory(const ReportedPlan& plan) {
   double most = 0;
   if (plan.time) {
@@ -119,7 +115,7 @@ std::string sweep_text(const std::string& axis, const std::vector<Row>& rows) {
       cells.insert(cells.end(), {fmt::format("{:.4g} ms", plan.rating->rating_ms()), "", "", "",
                                  fmt::format("GPU {}", plan.rating->slowest_rank())});
     }
-    cells.push_back(percent_of(memory, row.report->memory_cap));
+    cells.push_back(percent_of(memory, row.report->memory_cap, 0));
     cells.push_back("");
     table.row(std::move(cells));
   }

@@ -37,8 +37,6 @@ std::string bar(double share) {
   return text + kPart[eighths % 8];
 }
 
-std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
-
 double samples_per_s(const ShardReport& report, double us) {
   const ShardingStudy& study = report.loaded->study;
   return static_cast<double>(*study.world * *study.batch_per_rank) / us * 1e6;
@@ -79,7 +77,8 @@ std::string settings_text(const LoadedStudy& loaded) {
   };
   return fmt::format("elements {}, optimizer {}, ids {}, pipeline {}, {} of memory kept free",
                      of_all(study, bytes), of_all(study, optimizer), of_all(study, ids),
-                     loaded.pipeline_name(), percent(study.free_share.value_or(kDefaultFreeShare)));
+                     loaded.pipeline_name(),
+                     percent(study.free_share.value_or(kDefaultFreeShare), 0));
 }
 
 std::string headline(const ShardReport& report) {
@@ -225,7 +224,7 @@ std::string rank_table(const ShardReport& report, const ReportedPlan& plan, bool
     cells.push_back(bar(most > 0 ? row.load / most : 0));
     cells.insert(cells.end(), row.cells.begin(), row.cells.end());
     cells.push_back(bar(row.memory / report.memory_cap));
-    cells.push_back(percent(row.memory / report.memory_cap));
+    cells.push_back(percent(row.memory / report.memory_cap, 0));
     table.row(std::move(cells));
   }
   const bool marked = timed && std::ranges::any_of(rows, [&](const RankRow& row) {

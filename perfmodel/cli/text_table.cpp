@@ -64,16 +64,6 @@ std::string wrapped(std::string_view text, std::string_view first, std::size_t i
   return lines + line + "\n";
 }
 
-std::string counted(std::size_t count, std::string_view noun) {
-  return grouped(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
-}
-
-std::string grouped(std::size_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, 1, ',');
-  return digits;
-}
-
 TextTable::TextTable(std::vector<std::string> headers) {
   for (std::string& header : headers) {
     const bool left = headers_.empty() || header.starts_with('<');

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/number_text.hpp"
+
 namespace perfmodel::cli {
 
 /// Lines of output are at most this wide.
@@ -21,12 +23,6 @@ std::string shortened(std::string_view text, std::size_t width);
 /// one with `first` instead.
 std::string wrapped(std::string_view text, std::string_view first, std::size_t indent,
                     std::size_t width = kLineWidth);
-
-/// "1 kernel", "2 kernels".
-std::string counted(std::size_t count, std::string_view noun);
-
-/// 12345678 -> "12,345,678".
-std::string grouped(std::size_t number);
 
 /// Aligned columns: the first to the left, as are those whose header starts with '<' (not printed);
 /// the others, numbers, to the right.

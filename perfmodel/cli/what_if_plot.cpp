@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "base/number_text.hpp"
 #include "plot/bar_plot.hpp"
 #include "plot/line_plot.hpp"
 #include "plot/svg_document.hpp"
@@ -82,8 +83,8 @@ BarPlot bars_of(const WhatIfReport& report) {
   for (const WhatIfAnswer& answer : report.answers) {
     if (answer.error) continue;
     plot.bars.push_back({.name = report.variants[answer.variant].name,
-                         .note = fmt::format("{:.2f}x, {} {:.0f} %", speed_up(report, answer),
-                                             answer.bound, 100 * answer.bound_share),
+                         .note = fmt::format("{:.2f}x, {} {}", speed_up(report, answer),
+                                             answer.bound, percent(answer.bound_share, 0)),
                          .value = rate(answer),
                          .group = answer.target});
   }

@@ -12,8 +12,6 @@
 namespace perfmodel::cli {
 namespace {
 
-std::string milliseconds(double us) { return fmt::format("{:.3f}", us / 1e3); }
-
 std::string rate_text(const std::optional<double>& samples) {
   if (!samples) return "";
   return *samples < 100 ? fmt::format("{:.2f}", *samples)
@@ -22,7 +20,7 @@ std::string rate_text(const std::optional<double>& samples) {
 
 std::string bound_text(const WhatIfAnswer& answer) {
   if (answer.bound.empty()) return "";
-  return fmt::format("{} {:.0f} %", answer.bound, 100 * answer.bound_share);
+  return answer.bound + " " + percent(answer.bound_share, 0);
 }
 
 // Refusals and what cannot run, each once: "[1] ..." below the table.
@@ -111,12 +109,12 @@ std::string what_if_text(const WhatIfReport& report, bool bold) {
       const auto note = notes.number_of(to_string(*answer.error));
       cells.insert(cells.end(), {"", "", "", "", "", fmt::format("refused [{}]", note)});
     } else {
-      cells.insert(cells.end(),
-                   {milliseconds(answer.e2e_us), rate_text(answer.samples_per_s()),
-                    several_gpus(report) ? rate_text(answer.samples_per_s_per_gpu()) : "",
-                    fmt::format("{:.2f}", speed_up(report, answer)),
-                    fmt::format("{:.0f} %", 100 * answer.gpu_utilization()),
-                    bound_text(answer) + memory_note(report, answer, notes)});
+      cells.insert(
+          cells.end(),
+          {milliseconds(answer.e2e_us), rate_text(answer.samples_per_s()),
+           several_gpus(report) ? rate_text(answer.samples_per_s_per_gpu()) : "",
+           fmt::format("{:.2f}", speed_up(report, answer)), percent(answer.gpu_utilization(), 0),
+           bound_text(answer) + memory_note(report, answer, notes)});
     }
     table.row(std::move(cells));
   }

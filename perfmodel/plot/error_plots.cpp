@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/accuracy.hpp"
+#include "base/number_text.hpp"
 #include "base/random_sample.hpp"
 #include "base/statistics.hpp"
 #include "svg_parts.hpp"
@@ -25,13 +26,6 @@ constexpr std::size_t kRowsPerBox = 5;
 constexpr std::size_t kSlices = 8;  // of each group, drawn in turns so that none hides the others
 constexpr std::size_t kMostLines = 2 * kColours.size();
 
-/// 1,234: numbers of rows.
-std::string grouped(std::size_t number) {
-  std::string digits = fmt::format("{}", number);
-  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
-  return digits;
-}
-
 /// 999, 1.2k, 12k, 3.4M.
 std::string compact(std::size_t number) {
   const auto value = static_cast<double>(number);
@@ -41,12 +35,12 @@ std::string compact(std::size_t number) {
   return fmt::format("{:.1f}M", value / 1e6);
 }
 
-std::string percent(double share) {
+std::string error_text(double share) {
   const double value = share * 100;
   return value < 99.95 ? fmt::format("{:.1f} %", value) : fmt::format("{:.4g} %", value);
 }
 
-std::string signed_percent(double share) {
+std::string signed_error_text(double share) {
   const double value = std::abs(share * 100);
   if (value < 0.05) return "0 %";
   return fmt::format("{}{} %", share < 0 ? "−" : "+",
@@ -171,7 +165,7 @@ Result<SvgPanel> scatter_panel(const ScatterPlot& plot) {
                       .colour = group.colour,
                       .name = group.name,
                       .note = fmt::format("{} {}, MAPE {}", grouped(size),
-                                          size == 1 ? "row" : "rows", percent(errors->mape))});
+                                          size == 1 ? "row" : "rows", error_text(errors->mape))});
   }
   legend.push_back({.mark = LegendEntry::Mark::kSwatch,
                     .colour = kBand,
@@ -315,14 +309,15 @@ Result<SvgPanel> error_by_size_panel(const ErrorBySizePlot& plot) {
       errors[i] = quantile(sorted, std::array{0.1, 0.25, 0.5, 0.75, 0.9}[i]);
       heights[i] = height_of(errors[i]);
     }
-    data += fmt::format("<g><title>{}</title>\n",
-                        escaped(fmt::format("{} to {}: {} rows, median {}, p10 {}, p25 {}, p75 {}, "
-                                            "p90 {}",
-                                            svg::label_text(bins.low(index), Unit::kTime),
-                                            svg::label_text(bins.high(index), Unit::kTime),
-                                            grouped(sorted.size()), signed_percent(errors[2]),
-                                            signed_percent(errors[0]), signed_percent(errors[1]),
-                                            signed_percent(errors[3]), signed_percent(errors[4]))));
+    data += fmt::format(
+        "<g><title>{}</title>\n",
+        escaped(fmt::format("{} to {}: {} rows, median {}, p10 {}, p25 {}, p75 {}, "
+                            "p90 {}",
+                            svg::label_text(bins.low(index), Unit::kTime),
+                            svg::label_text(bins.high(index), Unit::kTime), grouped(sorted.size()),
+                            signed_error_text(errors[2]), signed_error_text(errors[0]),
+                            signed_error_text(errors[1]), signed_error_text(errors[3]),
+                            signed_error_text(errors[4]))));
     data += rect_element(left + gap, heights[4], right - left - 2 * gap, heights[0] - heights[4],
                          colour, 0.2);
     data += rect_element(left + gap, heights[3], right - left - 2 * gap, heights[1] - heights[3],
@@ -465,7 +460,7 @@ Result<SvgPanel> few_shot_panel(const FewShotPlot& plot) {
     legend.push_back({.mark = LegendEntry::Mark::kLine,
                       .colour = colour,
                       .name = plot.levels[i].name,
-                      .note = percent(plot.levels[i].error),
+                      .note = error_text(plot.levels[i].error),
                       .dashes = "2 3"});
   }
   return make_panel(area, x, y,

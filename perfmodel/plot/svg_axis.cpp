@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/number_text.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::svg {
@@ -39,9 +40,7 @@ double nice_step(double step) {
 }
 
 std::string thousands(double value) {
-  std::string digits = fmt::format("{:.0f}", value);
-  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
-  return digits;
+  return grouped(static_cast<std::size_t>(std::nearbyint(value)));
 }
 
 }  // namespace

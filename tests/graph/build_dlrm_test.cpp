@@ -653,6 +653,15 @@ TEST(ReadEmbeddingTables, CsvAndJsonAgree) {
   }
 }
 
+TEST(ReadEmbeddingTables, CsvMayHaveCommentsAndQuotedCells) {
+  const auto tables = read_embedding_tables(
+      written("quoted.csv", "# of two days\ntable,rows,dim,pooling\n\"a, b\",10,\"4\",1\n"));
+  ASSERT_TRUE(tables) << to_string(tables.error());
+  ASSERT_EQ(tables->size(), 1U);
+  EXPECT_EQ(tables->front().num_rows, 10);
+  EXPECT_EQ(tables->front().dim, 4);
+}
+
 TEST(ReadEmbeddingTables, RanksMayBeGiven) {
   const auto csv =
       read_embedding_tables(written("ranks.csv", "rows,dim,pooling,rank\n10,4,1,0\n20,4,2,-1\n"));
@@ -683,6 +692,10 @@ TEST(ReadEmbeddingTables, ErrorsSayWhere) {
   EXPECT_EQ(error("bad.csv", "rows,dim,pooling\n10,64,-1\n"),
             ":2:7: pooling: expected a positive number, found \"-1\"");
   EXPECT_EQ(error("bad.csv", "rows,dim,pooling\n10,64\n"), ":2:4: expected 3 cells, found 2");
+  EXPECT_EQ(error("bad.csv", "rows,dim,pooling\n10,64,1,1\n"), ":2:9: expected 3 cells, found 4");
+  EXPECT_EQ(error("bad.csv", "rows,dim,pooling\n10,,1\n"),
+            ":2:4: dim: expected a positive integer, found nothing");
+  EXPECT_EQ(error("bad.csv", "\n"), ": expected a header, found an empty file");
   EXPECT_EQ(error("bad.csv", "rows,dim\n10,64\n"),
             ":1:1: pooling: expected this column, found none");
   EXPECT_EQ(error("bad.csv", "rows,dim,L\n"),

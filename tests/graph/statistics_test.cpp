@@ -18,6 +18,17 @@ TEST(Quantile, InterpolatesBetweenNeighbours) {
   EXPECT_DOUBLE_EQ(quantile(Values{7}, 0.3), 7);
 }
 
+TEST(Quantile, IsAMeasuredValueIfAskedForTheLower) {
+  const Values values{0, 10, 20, 40};
+  EXPECT_DOUBLE_EQ(quantile(values, 0.5, QuantileRule::kLower), 10);
+  EXPECT_DOUBLE_EQ(quantile(values, 1, QuantileRule::kLower), 40);
+}
+
+TEST(Quantile, OfEqualValuesIsExactlyTheirValue) {
+  const Values values(4, 0.1);
+  for (const double share : {0.1, 0.25, 0.3, 0.9}) EXPECT_EQ(quantile(values, share), 0.1);
+}
+
 TEST(Median, IsTheMiddleOrTheMeanOfTheTwoInTheMiddle) {
   EXPECT_DOUBLE_EQ(median_of({}), 0);
   EXPECT_DOUBLE_EQ(median_of({7}), 7);

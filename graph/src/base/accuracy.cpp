@@ -53,7 +53,7 @@ ErrorSummary summary_of(const std::vector<double>& errors) {
   }
   summary.geomean_ape = std::exp(log_sum / rows);
   std::sort(sizes.begin(), sizes.end());
-  summary.median_ape = quantile(sizes, 0.5);
+  summary.median_ape = median_of(sizes);
   summary.p90 = quantile(sizes, 0.9);
   return summary;
 }

@@ -21,13 +21,14 @@ double mean_of(std::span<const double> values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-double quantile(std::span<const double> ascending, double share) {
+double quantile(std::span<const double> ascending, double share, QuantileRule rule) {
   PERFMODEL_CHECK(!ascending.empty() && share >= 0 && share <= 1);
   const double position = share * static_cast<double>(ascending.size() - 1);
   const auto below = static_cast<std::size_t>(position);
+  if (rule == QuantileRule::kLower) return ascending[below];
   const std::size_t above = std::min(below + 1, ascending.size() - 1);
   const double rest = position - static_cast<double>(below);
-  return ascending[below] * (1 - rest) + ascending[above] * rest;
+  return ascending[below] + (ascending[above] - ascending[below]) * rest;
 }
 
 }  // namespace perfmodel

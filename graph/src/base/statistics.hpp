@@ -11,8 +11,12 @@ double median_of(std::vector<double> values);
 /// 0 of none.
 double mean_of(std::span<const double> values);
 
-/// Quantile of ascending values by linear interpolation between the two neighbours: of n values,
-/// value i (0-based) is the quantile i / (n - 1). There must be at least one; 0 <= share <= 1.
-double quantile(std::span<const double> ascending, double share);
+/// What a quantile that falls between two values is: a value in between, or the lower one of them.
+enum class QuantileRule { kInterpolated, kLower };
+
+/// Quantile of ascending values: of n values, value i (0-based) is the quantile i / (n - 1). There
+/// must be at least one; 0 <= share <= 1. Between equal neighbours it is exactly their value.
+double quantile(std::span<const double> ascending, double share,
+                QuantileRule rule = QuantileRule::kInterpolated);
 
 }  // namespace perfmodel

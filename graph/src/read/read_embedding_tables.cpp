@@ -1,18 +1,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/secrets.hpp"
+#include "json/csv_file.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 
 namespace perfmodel {
@@ -20,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // a million tables
+constexpr std::size_t kMostListBytes = std::size_t{64} << 20;  // a million tables
 constexpr std::size_t kTablePieceBytes = std::size_t{1} << 16;
 
 struct Position {
@@ -54,151 +53,64 @@ bool is_rank(double value) { return value == -1 || value == 0 || is_count(value)
 
 // ------------------------------------------------------------------------------------------- CSV
 
-struct Cell {
-  std::string_view text;
-  int column = 1;  // of its first character
-};
+constexpr std::string_view kColumns[] = {"table", "rows", "dim", "pooling", "rank"};
 
-std::string_view trim(std::string_view text) {
-  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
-  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
-  return text;
+Unexpected unknown_column(const CsvFile& csv, int column) {
+  Error error = csv.at_header(
+      column, fmt::format("expected a column table, rows, dim, pooling or rank, found \"{}\"",
+                          shown_text(csv.columns()[static_cast<std::size_t>(column)])));
+  error.json_pointer.clear();
+  return Unexpected{std::move(error)};
 }
 
-std::vector<Cell> split(std::string_view line) {
-  std::vector<Cell> cells;
-  std::size_t begin = 0;
-  for (;;) {
-    const std::size_t comma = line.find(',', begin);
-    const std::string_view cell = trim(line.substr(begin, comma - begin));
-    const auto column = cell.empty() ? begin : static_cast<std::size_t>(cell.data() - line.data());
-    cells.push_back({cell, static_cast<int>(column) + 1});
-    if (comma == std::string_view::npos) return cells;
-    begin = comma + 1;
+Result<void> check_columns(const CsvFile& csv) {
+  for (std::size_t i = 0; i < csv.columns().size(); ++i) {
+    if (std::ranges::find(kColumns, csv.columns()[i]) == std::end(kColumns)) {
+      return unknown_column(csv, static_cast<int>(i));
+    }
   }
+  for (const std::string_view name : {"rows", "dim", "pooling"}) {
+    if (csv.column(name) < 0) return Unexpected{csv.missing_column(name, "")};
+  }
+  return {};
 }
 
-class CsvReader {
- public:
-  CsvReader(const std::filesystem::path& file, std::string_view text) : file_(file), text_(text) {}
-
-  Result<std::vector<EmbeddingTable>> read() {
-    std::vector<EmbeddingTable> tables;
-    bool has_header = false;
-    while (next_line()) {
-      if (trim(line_).empty()) continue;
-      const std::vector<Cell> cells = split(line_);
-      if (!has_header) {
-        if (auto good = header(cells); !good) return Unexpected{good.error()};
-        has_header = true;
-        continue;
-      }
-      auto table = row(cells);
-      if (!table) return Unexpected{table.error()};
-      tables.push_back(*table);
-    }
-    if (!has_header) {
-      return error_at(file_, {}, "", "expected a header table,rows,dim,pooling, found nothing");
-    }
-    if (tables.empty()) return error_at(file_, {}, "", "expected tables, found only a header");
-    return tables;
+Result<EmbeddingTable> csv_table(const CsvFile& csv) {
+  EmbeddingTable table;
+  for (const auto& [name, target] : {std::pair{"rows", &table.num_rows}, {"dim", &table.dim}}) {
+    const int column = csv.column(name);
+    const auto value = parse_count(csv.cell(column));
+    if (!value) return Unexpected{csv.expected(column, "a positive integer")};
+    *target = *value;
   }
-
- private:
-  bool next_line() {
-    if (at_ >= text_.size()) return false;
-    const std::size_t end = std::min(text_.find('\n', at_), text_.size());
-    line_ = text_.substr(at_, end - at_);
-    at_ = end + 1;
-    ++line_number_;
-    return true;
+  const int pooling = csv.column("pooling"), rank = csv.column("rank");
+  const auto factor = parse_double(csv.cell(pooling));
+  if (!factor || !(*factor > 0) || !std::isfinite(*factor)) {
+    return Unexpected{csv.expected(pooling, "a positive number")};
   }
-
-  Unexpected cell_error(const Cell& cell, std::string_view column, std::string message) const {
-    return error_at(file_, {line_number_, cell.column}, std::string(column), std::move(message));
+  table.pooling_factor = *factor;
+  if (rank >= 0) {
+    const auto place = parse_double(csv.cell(rank));
+    if (!place || !is_rank(*place)) return Unexpected{csv.expected(rank, "a rank or -1")};
+    table.rank = static_cast<std::int64_t>(*place);
   }
+  return table;
+}
 
-  Result<void> header(const std::vector<Cell>& cells) {
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      std::optional<std::size_t>* slot = cells[i].text == "rows"      ? &rows_
-                                         : cells[i].text == "dim"     ? &dim_
-                                         : cells[i].text == "pooling" ? &pooling_
-                                         : cells[i].text == "table"   ? &name_
-                                         : cells[i].text == "rank"    ? &rank_
-                                                                      : nullptr;
-      if (slot == nullptr) {
-        return cell_error(
-            cells[i], "",
-            fmt::format("expected a column table, rows, dim, pooling or rank, found \"{}\"",
-                        shown_text(cells[i].text)));
-      }
-      if (slot->has_value()) {
-        return cell_error(cells[i], cells[i].text, "expected each column once, found it twice");
-      }
-      *slot = i;
-    }
-    for (const auto& [slot, name] :
-         {std::pair{rows_, "rows"}, {dim_, "dim"}, {pooling_, "pooling"}}) {
-      if (!slot) {
-        return error_at(file_, {line_number_, 1}, name, "expected this column, found none");
-      }
-    }
-    columns_ = cells.size();
-    return {};
+Result<std::vector<EmbeddingTable>> read_csv(const std::filesystem::path& file, std::string text) {
+  auto csv = CsvFile::of_text(file, std::move(text));
+  if (!csv) return Unexpected{csv.error()};
+  if (auto good = check_columns(*csv); !good) return Unexpected{good.error()};
+  std::vector<EmbeddingTable> tables;
+  while (csv->next()) {
+    auto table = csv_table(*csv);
+    if (!table) return Unexpected{table.error()};
+    tables.push_back(*table);
   }
-
-  Result<EmbeddingTable> row(const std::vector<Cell>& cells) const {
-    if (cells.size() != columns_) {
-      return cell_error(cells.back(), "",
-                        fmt::format("expected {} cells, found {}", columns_, cells.size()));
-    }
-    EmbeddingTable table;
-    for (const auto& [slot, name, target] :
-         {std::tuple{*rows_, "rows", &table.num_rows}, {*dim_, "dim", &table.dim}}) {
-      const auto value = number(cells[slot]);
-      if (!value || !is_count(*value)) {
-        return cell_error(
-            cells[slot], name,
-            fmt::format("expected a positive integer, found \"{}\"", shown_text(cells[slot].text)));
-      }
-      *target = static_cast<std::int64_t>(*value);
-    }
-    const Cell& pooling = cells[*pooling_];
-    const auto value = number(pooling);
-    if (!value || !(*value > 0) || !std::isfinite(*value)) {
-      return cell_error(
-          pooling, "pooling",
-          fmt::format("expected a positive number, found \"{}\"", shown_text(pooling.text)));
-    }
-    table.pooling_factor = *value;
-    if (rank_) {
-      const Cell& rank = cells[*rank_];
-      const auto place = number(rank);
-      if (!place || !is_rank(*place)) {
-        return cell_error(
-            rank, "rank",
-            fmt::format("expected a rank or -1, found \"{}\"", shown_text(rank.text)));
-      }
-      table.rank = static_cast<std::int64_t>(*place);
-    }
-    return table;
-  }
-
-  static std::optional<double> number(const Cell& cell) {
-    double value = 0;
-    const char* end = cell.text.data() + cell.text.size();
-    const auto [stop, error] = std::from_chars(cell.text.data(), end, value);
-    if (error != std::errc() || stop != end || cell.text.empty()) return std::nullopt;
-    return value;
-  }
-
-  const std::filesystem::path& file_;
-  std::string_view text_, line_;
-  std::size_t at_ = 0, columns_ = 0;
-  int line_number_ = 0;
-  std::optional<std::size_t> rows_, dim_, pooling_, name_, rank_;
-};
+  if (csv->error()) return Unexpected{*csv->error()};
+  if (tables.empty()) return error_at(file, {}, "", "expected tables, found only a header");
+  return tables;
+}
 
 // ------------------------------------------------------------------------------------------ JSON
 
@@ -284,18 +196,18 @@ Result<std::vector<EmbeddingTable>> read_embedding_tables(const std::filesystem:
     return error_at(file, {0, 0}, "", "expected a readable table, found none", ErrorCode::kIo);
   }
   std::string text;
-  for (std::string piece(kTablePieceBytes, '\0'); in && text.size() <= kMostBytes;) {
+  for (std::string piece(kTablePieceBytes, '\0'); in && text.size() <= kMostListBytes;) {
     in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     text.append(piece, 0, static_cast<std::size_t>(in.gcount()));
   }
-  if (text.size() > kMostBytes) {
+  if (text.size() > kMostListBytes) {
     return error_at(
         file, {0, 0}, "",
-        fmt::format("expected a list of tables of at most {} bytes, found more", kMostBytes));
+        fmt::format("expected a list of tables of at most {} bytes, found more", kMostListBytes));
   }
   if (in.bad()) return error_at(file, {0, 0}, "", "cannot read", ErrorCode::kIo);
   if (file.extension() == ".json") return read_json(file, text);
-  if (file.extension() == ".csv") return CsvReader(file, text).read();
+  if (file.extension() == ".csv") return read_csv(file, std::move(text));
   return error_at(file, {0, 0}, "",
                   fmt::format("expected a name that ends in .json or .csv, found \"{}\"",
                               file.extension().string()));

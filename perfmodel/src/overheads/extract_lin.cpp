@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 
+#include "base/statistics.hpp"
 #include "extract_overheads.hpp"
 #include "host_chain.hpp"
 #include "microseconds.hpp"
@@ -62,13 +62,7 @@ std::vector<double> fenced(const std::vector<double>& samples) {
   if (samples.size() < 2) return samples;
   std::vector<double> sorted = samples;
   std::sort(sorted.begin(), sorted.end());
-  const auto quantile = [&](double p) {
-    const double rank = static_cast<double>(sorted.size() - 1) * p;
-    const auto low = static_cast<std::size_t>(rank);
-    const std::size_t high = std::min(low + 1, sorted.size() - 1);
-    return sorted[low] + (sorted[high] - sorted[low]) * (rank - std::floor(rank));
-  };
-  const double q1 = quantile(0.25), q3 = quantile(0.75), reach = 1.5 * (q3 - q1);
+  const double q1 = quantile(sorted, 0.25), q3 = quantile(sorted, 0.75), reach = 1.5 * (q3 - q1);
   std::vector<double> kept;
   for (double sample : samples) {
     if (sample >= q1 - reach && sample <= q3 + reach) kept.push_back(sample);

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "files/csv_file.hpp"
+#include "json/csv_file.hpp"
 
 namespace perfmodel::sharding {
 namespace {

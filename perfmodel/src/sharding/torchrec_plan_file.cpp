@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "files/json_position.hpp"
 #include "perfmodel/detail/output_file.hpp"
 #include "placed_shards.hpp"
 #include "table_names.hpp"

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "files/json_file.hpp"
+#include "files/json_position.hpp"
 #include "fingerprint.hpp"
 #include "gpu/architecture_files.hpp"
 #include "perfmodel/choose_overheads.hpp"

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "choice.hpp"
+#include "core/edit_distance.hpp"
 #include "files/json_file.hpp"
+#include "files/lower_case.hpp"
 
 namespace perfmodel {
 namespace {

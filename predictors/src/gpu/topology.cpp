@@ -6,7 +6,9 @@
 
 #include "builtin_topologies.hpp"
 #include "choice.hpp"
+#include "core/edit_distance.hpp"
 #include "files/json_file.hpp"
+#include "files/lower_case.hpp"
 
 namespace perfmodel {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "files/csv_file.hpp"
+#include "json/csv_file.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 
 namespace perfmodel {

@@ -6,8 +6,8 @@
 #include <unordered_map>
 
 #include "base/plain_text.hpp"
-#include "files/csv_file.hpp"
 #include "files/lower_case.hpp"
+#include "json/csv_file.hpp"
 #include "names.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "price/kernel_work.hpp"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "files/csv_file.hpp"
+#include "json/csv_file.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::table {

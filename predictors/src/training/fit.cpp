@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/statistics.hpp"
 #include "booster.hpp"
 #include "price/kernels/terms.hpp"
 #include "price/learned/learned_model.hpp"
@@ -29,11 +30,9 @@ double heuristic_us(const Sample& sample) {
   return KernelModels::heuristic().price(sample.row->work, *sample.gpu).time.count();
 }
 
-double quantile(std::vector<double>& values, double share) {
-  const auto at =
-      values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
+double lower_quantile(std::vector<double> values, double share) {
+  std::ranges::sort(values);
+  return quantile(values, share, QuantileRule::kLower);
 }
 
 /// A campaign with a host floor shows a plateau: rows whose work is far below the shortest time all
@@ -45,16 +44,17 @@ LaunchCost find_launch_cost(std::span<const Sample* const> samples) {
   LaunchCost cost{.gpu = samples[0]->gpu->name, .op = *samples[0]->op};
   std::vector<double> times;
   for (const Sample* sample : samples) times.push_back(sample->row->measured_us);
-  const double shortest = quantile(times, 0.02);
+  const double shortest = lower_quantile(times, 0.02);
   std::vector<double> plateau;
   for (const Sample* sample : samples) {
     if (heuristic_us(*sample) < kFarBelow * shortest) plateau.push_back(sample->row->measured_us);
   }
   if (plateau.size() < kFewest) return cost;
   // Calls that launch one or several kernels have several levels: the lowest is the sure one.
-  const double middle = quantile(plateau, 0.5);
-  const bool is_flat = quantile(plateau, 0.75) - quantile(plateau, 0.1) <= kFlat * middle;
-  cost.floor_us = is_flat ? middle : quantile(plateau, 0.1);
+  const double middle = lower_quantile(plateau, 0.5);
+  const bool is_flat =
+      lower_quantile(plateau, 0.75) - lower_quantile(plateau, 0.1) <= kFlat * middle;
+  cost.floor_us = is_flat ? middle : lower_quantile(plateau, 0.1);
   cost.dispatch_us =
       cost.floor_us * (samples[0]->gpu->vendor == "amd" ? kDispatchShareAmd : kDispatchShare);
   return cost;

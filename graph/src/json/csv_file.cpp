@@ -11,26 +11,29 @@
 namespace perfmodel {
 namespace {
 
-bool blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+bool is_cell_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-Unexpected unreadable(const std::filesystem::path& file, ErrorCode code, std::string message) {
+Unexpected unreadable_table(const std::filesystem::path& file, ErrorCode code,
+                            std::string message) {
   return Unexpected{Error{.code = code, .message = std::move(message), .file = file}};
 }
 
 // What graphs and traces may do by default, without flags to change it: a table of kernels repeats
 // itself, but no table of measurements has so many rows.
-constexpr std::size_t kInflationFloor = std::size_t{64} << 20, kMostBytes = std::size_t{4} << 30;
+constexpr std::size_t kInflatedTableFloor = std::size_t{64} << 20,
+                      kMostTableBytes = std::size_t{4} << 30;
 
 bool inflates_too_much(std::size_t inflated, gzFile file) {
   const auto used = static_cast<std::size_t>(std::max<z_off_t>(gzoffset(file), 1));
-  return inflated > kInflationFloor && inflated / used > ReadLimits{}.inflation;
+  return inflated > kInflatedTableFloor && inflated / used > ReadLimits{}.inflation;
 }
 
 Result<std::string> read_inflated(const std::filesystem::path& file) {
   std::error_code ignored;
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> handle(
       std::filesystem::is_directory(file, ignored) ? nullptr : gzopen(file.c_str(), "rb"), gzclose);
-  if (!handle) return unreadable(file, ErrorCode::kIo, "expected a readable table, found none");
+  if (!handle)
+    return unreadable_table(file, ErrorCode::kIo, "expected a readable table, found none");
   gzbuffer(handle.get(), 1u << 18);
   std::string text;
   constexpr std::size_t kPiece = std::size_t{1} << 20;
@@ -43,29 +46,29 @@ Result<std::string> read_inflated(const std::filesystem::path& file) {
     int code = Z_OK;
     const char* reason = gzerror(handle.get(), &code);
     if (code == Z_ERRNO) {
-      return unreadable(file, ErrorCode::kIo, "expected a readable table, found an error");
+      return unreadable_table(file, ErrorCode::kIo, "expected a readable table, found an error");
     }
     if (code == Z_BUF_ERROR) {
-      return unreadable(file, ErrorCode::kSyntax,
-                        "expected more gzip data, found the end of the file");
+      return unreadable_table(file, ErrorCode::kSyntax,
+                              "expected more gzip data, found the end of the file");
     }
     if (count < 0) {
-      return unreadable(file, ErrorCode::kSyntax,
-                        std::string("expected gzip data, found damage (") + reason + ")");
+      return unreadable_table(file, ErrorCode::kSyntax,
+                              std::string("expected gzip data, found damage (") + reason + ")");
     }
     if (count == 0) return text;
-    if (text.size() > kMostBytes || inflates_too_much(text.size(), handle.get())) {
-      return unreadable(
+    if (text.size() > kMostTableBytes || inflates_too_much(text.size(), handle.get())) {
+      return unreadable_table(
           file, ErrorCode::kSyntax,
           fmt::format("expected a table of at most {} GiB that inflates to at most {} "
                       "times its size, found {} bytes from {}",
-                      kMostBytes >> 30, ReadLimits{}.inflation, text.size(),
+                      kMostTableBytes >> 30, ReadLimits{}.inflation, text.size(),
                       gzoffset(handle.get())));
     }
   }
 }
 
-std::string shown(std::string_view text) {
+std::string shown_cell(std::string_view text) {
   if (text.empty()) return "nothing";
   return "\"" + shown_text(text, 40) + "\"";
 }
@@ -75,13 +78,17 @@ std::string shown(std::string_view text) {
 Result<CsvFile> CsvFile::open(const std::filesystem::path& file) {
   auto text = read_inflated(file);
   if (!text) return Unexpected{text.error()};
+  return of_text(file, std::move(*text));
+}
+
+Result<CsvFile> CsvFile::of_text(const std::filesystem::path& file, std::string text) {
   CsvFile csv;
   csv.file_ = file;
-  csv.text_ = std::make_unique<std::string>(std::move(*text));
+  csv.text_ = std::make_unique<std::string>(std::move(text));
   if (csv.text_->starts_with("\xEF\xBB\xBF")) csv.next_ = 3;  // byte order mark
   if (!csv.split_line()) {
     if (csv.error_) return Unexpected{*csv.error_};
-    return unreadable(file, ErrorCode::kFormat, "expected a header, found an empty file");
+    return unreadable_table(file, ErrorCode::kFormat, "expected a header, found an empty file");
   }
   csv.header_line_ = csv.line_;
   for (const Cell& cell : csv.cells_) {
@@ -119,7 +126,7 @@ bool CsvFile::split_line() {
   cells_.clear();
   unescaped_.clear();
   for (;;) {  // to a line that holds something
-    while (next_ < text.size() && (blank(text[next_]) || text[next_] == '\n')) {
+    while (next_ < text.size() && (is_cell_blank(text[next_]) || text[next_] == '\n')) {
       if (text[next_] == '\n') ++next_line_;
       ++next_;
     }
@@ -131,11 +138,11 @@ bool CsvFile::split_line() {
   }
   // Blanks in front of the first cell belong to the line.
   line_begin_ = next_;
-  while (line_begin_ > 0 && blank(text[line_begin_ - 1])) --line_begin_;
+  while (line_begin_ > 0 && is_cell_blank(text[line_begin_ - 1])) --line_begin_;
   line_ = next_line_;
   std::size_t i = next_;
   for (;;) {
-    while (i < text.size() && blank(text[i])) ++i;
+    while (i < text.size() && is_cell_blank(text[i])) ++i;
     if (i < text.size() && text[i] == '"') {
       const std::size_t begin = ++i;
       bool doubled = false;
@@ -161,7 +168,7 @@ bool CsvFile::split_line() {
       }
       cells_.push_back({cell, begin - 1});
       ++i;
-      while (i < text.size() && blank(text[i])) ++i;
+      while (i < text.size() && is_cell_blank(text[i])) ++i;
       if (i < text.size() && text[i] != ',' && text[i] != '\n') {
         error_ = at(i, "expected a comma behind a quoted cell, found more text");
         return false;
@@ -170,7 +177,7 @@ bool CsvFile::split_line() {
       const std::size_t begin = i;
       while (i < text.size() && text[i] != ',' && text[i] != '\n') ++i;
       std::size_t end = i;
-      while (end > begin && blank(text[end - 1])) --end;
+      while (end > begin && is_cell_blank(text[end - 1])) --end;
       cells_.push_back({std::string_view(text.data() + begin, end - begin), begin});
     }
     if (i >= text.size() || text[i] == '\n') break;
@@ -201,7 +208,7 @@ Error CsvFile::at_cell(int column, std::string message) const {
 }
 
 Error CsvFile::expected(int column, std::string_view wanted) const {
-  return at_cell(column, "expected " + std::string(wanted) + ", found " + shown(cell(column)));
+  return at_cell(column, "expected " + std::string(wanted) + ", found " + shown_cell(cell(column)));
 }
 
 Error CsvFile::at_header(int column, std::string message) const {

@@ -21,6 +21,8 @@ class CsvFile {
  public:
   /// Reads the whole file and its header.
   static Result<CsvFile> open(const std::filesystem::path& file);
+  /// The same of a file's text that somebody has read and inflated.
+  static Result<CsvFile> of_text(const std::filesystem::path& file, std::string text);
 
   const std::filesystem::path& path() const { return file_; }
 
