@@ -153,19 +153,11 @@ std::string overheads_text(const OverheadTable& table, const OverheadsArguments&
   if (!programs.empty()) text += "\n" + programs.text(bold);
 
   TextTable terms{"Overheads", "count", "mean µs", "median µs", "std µs"};
-  const std::pair<const char*, const OverheadStats*> rows[] = {
-      {"T1  between ops", &table.t1.all},
-      {"T2  op start to its first call", &table.t2.all},
-      {"T3  last call to op end", &table.t3.all},
-      {"T5  between calls of one op", &table.t5.all},
-      {"TX  ops that call nothing", &table.tx.all}};
-  for (const auto& [name, stats] : rows) {
-    if (std::string_view(name).starts_with("T5")) {
-      auto calls = stats_row("T4  calls", over_all(table.t4));
-      if (calls[1] != "0") calls[3] = calls[4] = "";  // medians do not add up
-      terms.row(std::move(calls));
-    }
-    terms.row(stats_row(name, *stats));
+  for (const HostTerm& host : kHostTerms) {
+    auto row = stats_row(fmt::format("{}  {}", host.name, host.meaning),
+                         host.figures ? (table.*host.figures).all : over_all(table.t4));
+    if (!host.figures && row[1] != "0") row[3] = row[4] = "";  // medians do not add up
+    terms.row(std::move(row));
   }
   text += "\n" + terms.text(bold);
 

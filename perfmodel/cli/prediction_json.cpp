@@ -13,9 +13,9 @@ double term_us(const Prediction& prediction, Term term) {
 }
 
 Json overheads(const Prediction& p) {
-  return {{"t1", rounded(term_us(p, Term::kT1))}, {"t2", rounded(term_us(p, Term::kT2))},
-          {"t3", rounded(term_us(p, Term::kT3))}, {"t4", rounded(term_us(p, Term::kT4))},
-          {"t5", rounded(term_us(p, Term::kT5))}, {"tx", rounded(term_us(p, Term::kTx))}};
+  Json json = Json::object();
+  for (const HostTerm& host : kHostTerms) json[host.key] = rounded(term_us(p, host.term));
+  return json;
 }
 
 Json phases(const Prediction& prediction) {

@@ -9,20 +9,6 @@
 /// What the short and the full text of a prediction share.
 namespace perfmodel::cli {
 
-inline constexpr std::size_t kHostTerms = 6;
-struct HostTerm {
-  Term term;
-  std::string_view name, meaning;  ///< "T1", "between ops"
-};
-inline constexpr HostTerm kHostTermNames[kHostTerms] = {
-    {Term::kT1, "T1", "between ops"},
-    {Term::kT2, "T2", "op start to its first call"},
-    {Term::kT3, "T3", "last call to op end"},
-    {Term::kT4, "T4", "calls"},
-    {Term::kT5, "T5", "between calls of one op"},
-    {Term::kTx, "TX", "ops that call nothing"},
-};
-
 /// One unit for the whole report, so that columns compare.
 class TimeUnit {
  public:

@@ -160,7 +160,7 @@ std::string limited_by_host(const View& view, const Explanation& made) {
   const auto us = [&](const HostTerm& at) {
     return view.p.terms_us[static_cast<std::size_t>(at.term)];
   };
-  const HostTerm& most = *std::ranges::max_element(kHostTermNames, {}, us);
+  const HostTerm& most = *std::ranges::max_element(kHostTerms, {}, us);
   if (us(most) > 0) {
     text += fmt::format("; most of it {} ({})", most.meaning, view.with_unit(us(most)));
   }

@@ -196,9 +196,10 @@ class Renderer {
 
   void host_terms() {
     TextTable table{"Host busy", time_.name(), "share"};
-    for (const auto& [term, name, meaning] : kHostTermNames) {
-      const double us = p_.terms_us[static_cast<std::size_t>(term)];
-      table.row({fmt::format("{}  {}", name, meaning), time_(us), percent_of(us, p_.cpu_us)});
+    for (const HostTerm& host : kHostTerms) {
+      const double us = p_.terms_us[static_cast<std::size_t>(host.term)];
+      table.row(
+          {fmt::format("{}  {}", host.name, host.meaning), time_(us), percent_of(us, p_.cpu_us)});
     }
     add(table);
   }

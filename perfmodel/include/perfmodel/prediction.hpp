@@ -21,24 +21,6 @@
 
 namespace perfmodel {
 
-/// What a stretch of host or device time is.
-enum class Term : std::uint8_t {
-  kT1,
-  kT2,
-  kT3,
-  kT4,
-  kT5,
-  kTx,
-  kKernel,
-  kCopy,
-  kSet,
-  kCollective,
-  kDataLoading,  ///< waiting for the data loader's workers, in replays
-  kUnrecorded,   ///< device work that the trace does not hold, in replays
-};
-inline constexpr std::size_t kTerms = 12;
-std::string_view to_string(Term term);
-
 struct PredictedKernel {
   std::string name;  ///< of the recorded kernel where a template knows it, else of the family
   KernelFamily family = KernelFamily::kSmall;

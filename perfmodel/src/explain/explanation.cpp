@@ -3,20 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <string_view>
 
 namespace perfmodel {
 namespace {
 
-constexpr std::array kHostTerms = {Term::kT1, Term::kT2, Term::kT3,
-                                   Term::kT4, Term::kT5, Term::kTx};
-
 // Host terms of the critical path are one thing to whoever asks what bounds a step.
 bool is_host_term(std::string_view category) {
-  return category.size() == 2 && category.front() == 'T';
+  return std::ranges::find(kHostTerms, category, &HostTerm::name) != std::end(kHostTerms);
 }
 
 void longest_first(std::vector<Explanation::Part>& parts) {
@@ -70,9 +67,9 @@ void guess_bound(const Prediction& prediction, Explanation& made) {
 }
 
 void add_host_terms(const Prediction& prediction, Explanation& made) {
-  for (Term term : kHostTerms) {
-    const double us = prediction.terms_us[static_cast<std::size_t>(term)];
-    if (us > 0) made.host.push_back({std::string(to_string(term)), us, us / prediction.e2e_us});
+  for (const HostTerm& host : kHostTerms) {
+    const double us = prediction.terms_us[static_cast<std::size_t>(host.term)];
+    if (us > 0) made.host.push_back({std::string(host.name), us, us / prediction.e2e_us});
   }
   longest_first(made.host);
 }

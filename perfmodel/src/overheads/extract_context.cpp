@@ -57,12 +57,8 @@ class ContextExtractor {
           fmt::format("{} pauses in the data loader (mean {:.1f} ms) are left out",
                       loader_pauses_.size(), mean_of(loader_pauses_) / 1e3));
     }
-    table_.t1 = t1_.term();
+    samples_.give(table_, &TermSamples::term);
     table_.t1.by_name.erase(any_list_key());  // gaps have a class of their own for these
-    table_.t2 = t2_.term();
-    table_.t3 = t3_.term();
-    table_.t5 = t5_.term();
-    table_.tx = tx_.term();
     for (const auto& [call, samples] : t4_) {
       if (const auto all = samples.term().all; all.count > 0) table_.t4[call] = all;
     }
@@ -123,17 +119,9 @@ class ContextExtractor {
 
   // Joins the samples of the current trace to the others, without its one-time costs.
   void keep(bool single_pass, std::size_t steps) {
-    std::size_t dropped = 0;
-    if (single_pass) dropped += now_.t1.drop_first_uses(true);
+    std::size_t dropped = now_.terms.drop_first_uses(single_pass);
     now_.ops.drop_first_uses(single_pass || steps == 1);  // counted where they lie
-    for (TermSamples* term : {&now_.t2, &now_.t3, &now_.t5, &now_.tx}) {
-      dropped += term->drop_first_uses(single_pass);
-    }
-    t1_.append(now_.t1);
-    t2_.append(now_.t2);
-    t3_.append(now_.t3);
-    t5_.append(now_.t5);
-    tx_.append(now_.tx);
+    samples_.append(now_.terms);
     ops_.append(now_.ops);
     for (auto& [call, samples] : now_.t4) {
       TermSamples calls;
@@ -166,7 +154,7 @@ class ContextExtractor {
     const std::int64_t nested = options_.profiler_cost_us > 0 ? nested_events(event) : 0;
     if (op.calls.empty()) {
       const double whole = std::max(0.0, us(event.duration_ns) - profiler_us(nested + 1));
-      now_.tx.add(whole, name, {op.subtree}, op.tensors);
+      now_.terms[Term::kTx].add(whole, name, {op.subtree}, op.tensors);
       now_.ops.add(whole, name);
       return;
     }
@@ -181,8 +169,8 @@ class ContextExtractor {
       total += length;
       return length;
     };
-    now_.t2.add(gap(event.start_ns, host(op.calls.front().event).start_ns), name, {op.subtree},
-                op.tensors);
+    now_.terms[Term::kT2].add(gap(event.start_ns, host(op.calls.front().event).start_ns), name,
+                              {op.subtree}, op.tensors);
     for (std::size_t i = 0; i < op.calls.size(); ++i) {
       const std::int32_t call = op.calls[i].event;
       const double own = own_us(call);
@@ -194,11 +182,11 @@ class ContextExtractor {
         now_.t4[described.call + (waited ? " wake" : " idle")].push_back(own);
       }
       if (i + 1 == op.calls.size()) break;
-      now_.t5.add(gap(host(call).end_ns(), host(op.calls[i + 1].event).start_ns), name,
-                  {hash_mix(op.subtree, i + 1), op.subtree}, op.tensors);
+      now_.terms[Term::kT5].add(gap(host(call).end_ns(), host(op.calls[i + 1].event).start_ns),
+                                name, {hash_mix(op.subtree, i + 1), op.subtree}, op.tensors);
     }
-    now_.t3.add(gap(host(op.calls.back().event).end_ns(), event.end_ns()), name, {op.subtree},
-                op.tensors);
+    now_.terms[Term::kT3].add(gap(host(op.calls.back().event).end_ns(), event.end_ns()), name,
+                              {op.subtree}, op.tensors);
     now_.ops.add(total, name);
   }
 
@@ -228,8 +216,8 @@ class ContextExtractor {
   void add_gap(double length, const ChainOp& previous, const ChainOp& next, GapClass gap) {
     const std::uint64_t context = gap_context(next.label, previous.name, next.name);
     add_split(length, previous, next, gap, context);
-    now_.t1.add(std::max(0.0, length - profiler_us(1)), to_string(gap), {context},
-                gap == GapClass::kList ? next.tensors : 0);
+    now_.terms[Term::kT1].add(std::max(0.0, length - profiler_us(1)), to_string(gap), {context},
+                              gap == GapClass::kList ? next.tensors : 0);
   }
 
   // Takes the data loader's pauses out of a gap; they are reported apart.
@@ -361,12 +349,14 @@ class ContextExtractor {
   CallWork work_;
   StreamRoles streams_;
   struct Samples {
-    TermSamples t1, t2, t3, t5, tx, ops;
+    HostSamples terms;
+    TermSamples ops;
     std::map<std::string, std::vector<double>> t4;
   };
   Samples now_;  // of the trace at hand
   std::size_t source_ = 0;
-  TermSamples t1_, t2_, t3_, t5_, tx_, ops_;
+  HostSamples samples_;
+  TermSamples ops_;
   std::map<std::string, TermSamples> t4_;
   std::unordered_map<std::uint64_t, SplitSum> splits_;
   std::vector<double> loader_pauses_;

@@ -77,7 +77,7 @@ std::vector<double> fenced(const std::vector<double>& samples) {
 Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
                                   const OverheadOptions& options, OverheadTable table) {
   const double cost = options.profiler_cost_us;
-  TermSamples t1, t2, t3, t5, tx;
+  HostSamples terms;
   std::map<std::string, std::vector<double>> ops;
   for (const OverheadSource& source : sources) {
     const Trace& trace = *source.trace;
@@ -125,7 +125,7 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
       if (k + 1 < top.size()) {
         const double gap =
             us(trace.host[static_cast<std::size_t>(top[k + 1])].start_ns - event.end_ns());
-        if (gap > kMinGapUs && gap < kMaxGapUs) t1.add(gap - cost, "all");
+        if (gap > kMinGapUs && gap < kMaxGapUs) terms[Term::kT1].add(gap - cost, "all");
       }
       // Events inside the op in start order; `between` counts those since the last launch.
       double between = 0, total = 0;
@@ -145,14 +145,14 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
         accounted += between + 1;
         const std::int64_t from = last ? last->end_ns() : event.start_ns;
         const double gap = std::max(0.0, us(inner.start_ns - from) - cost * between);
-        (last ? t5 : t2).add(gap, name);
+        terms[last ? Term::kT5 : Term::kT2].add(gap, name);
         total += gap + kLaunchUs;
         last = &inner;
         between = 0;
       }
       if (!last) {
         if (name != "aten::to") {
-          tx.add(std::max(0.0, us(event.duration_ns) - cost * (between + 1)), name);
+          terms[Term::kTx].add(std::max(0.0, us(event.duration_ns) - cost * (between + 1)), name);
         }
         continue;
       }
@@ -160,7 +160,7 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
       // itself included; ignored calls make that number too small, even negative.
       const double rest =
           std::max(0.0, us(event.end_ns() - last->end_ns()) - cost * (tree - accounted));
-      t3.add(rest, name);
+      terms[Term::kT3].add(rest, name);
       ops[std::string(name)].push_back(total + rest);
     }
     // Launch lists: the published code keeps the first list seen per name. Ours come from the graph
@@ -173,11 +173,7 @@ Result<OverheadTable> extract_lin(std::span<const OverheadSource> sources,
       table.templates = std::move(extracted->templates);
     }
   }
-  table.t1 = t1.fenced_term(fenced);
-  table.t2 = t2.fenced_term(fenced);
-  table.t3 = t3.fenced_term(fenced);
-  table.t5 = t5.fenced_term(fenced);
-  table.tx = tx.fenced_term(fenced);
+  terms.give(table, [](const TermSamples& of) { return of.fenced_term(fenced); });
   for (std::string_view call : {"cudaLaunchKernel", "cudaMemcpyAsync"}) {
     table.t4[std::string(call)] = {.mean_us = kLaunchUs, .median_us = kLaunchUs, .count = 1};
   }

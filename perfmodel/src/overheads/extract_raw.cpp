@@ -22,7 +22,7 @@ struct RawOp {
 // Every gap as recorded: no wait removed, no profiler cost subtracted, nesting by time alone.
 Result<OverheadTable> extract_raw(std::span<const OverheadSource> sources,
                                   const OverheadOptions& options, OverheadTable table) {
-  TermSamples t1, t2, t3, t5, tx;
+  HostSamples terms;
   std::map<std::string, std::vector<double>> t4, ops;
   for (const OverheadSource& source : sources) {
     const Trace& trace = *source.trace;
@@ -67,26 +67,23 @@ Result<OverheadTable> extract_raw(std::span<const OverheadSource> sources,
       if (i + 1 < raw.size() && raw[i + 1].event->thread == event.thread) {
         const HostEvent& next = *raw[i + 1].event;
         if (steps.empty() || (step_of(event) >= 0 && step_of(event) == step_of(next))) {
-          t1.add(gap_us(event.end_ns(), next.start_ns), to_string(GapClass::kSibling));
+          terms[Term::kT1].add(gap_us(event.end_ns(), next.start_ns),
+                               to_string(GapClass::kSibling));
         }
       }
       const auto& calls = raw[i].calls;
       if (calls.empty()) {
-        tx.add(us(event.duration_ns), name);
+        terms[Term::kTx].add(us(event.duration_ns), name);
         continue;
       }
-      t2.add(gap_us(event.start_ns, calls.front()->start_ns), name);
-      t3.add(gap_us(calls.back()->end_ns(), event.end_ns()), name);
+      terms[Term::kT2].add(gap_us(event.start_ns, calls.front()->start_ns), name);
+      terms[Term::kT3].add(gap_us(calls.back()->end_ns(), event.end_ns()), name);
       for (std::size_t c = 1; c < calls.size(); ++c) {
-        t5.add(gap_us(calls[c - 1]->end_ns(), calls[c]->start_ns), name);
+        terms[Term::kT5].add(gap_us(calls[c - 1]->end_ns(), calls[c]->start_ns), name);
       }
     }
   }
-  table.t1 = t1.term();
-  table.t2 = t2.term();
-  table.t3 = t3.term();
-  table.t5 = t5.term();
-  table.tx = tx.term();
+  terms.give(table, &TermSamples::term);
   for (const auto& [call, samples] : t4) table.t4[call] = stats_of(samples);
   for (const auto& [op, samples] : ops) table.ops[op] = stats_of(samples);
   return table;

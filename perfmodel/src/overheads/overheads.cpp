@@ -71,10 +71,12 @@ void scale_host(OverheadTable& table, double factor) {
     stats.std_us *= factor;
     stats.median_us *= factor;
   };
-  for (OverheadTerm* term : {&table.t1, &table.t2, &table.t3, &table.t5, &table.tx}) {
-    scale(term->all);
-    for (auto& [key, named] : term->by_name) scale(named.stats);
-    for (auto& [key, stats] : term->by_context) scale(stats);
+  for (const HostTerm& host : kHostTerms) {
+    if (!host.figures) continue;
+    OverheadTerm& term = table.*host.figures;
+    scale(term.all);
+    for (auto& [key, named] : term.by_name) scale(named.stats);
+    for (auto& [key, stats] : term.by_context) scale(stats);
   }
   for (auto& [call, stats] : table.t4) scale(stats);
   for (auto& [op, stats] : table.ops) scale(stats);

@@ -38,6 +38,31 @@ OrderedJson names_json(const OverheadTerm& term) {
   return json;
 }
 
+OrderedJson figures_json(const std::map<std::string, OverheadStats>& figures) {
+  OrderedJson json = OrderedJson::object();
+  for (const auto& [name, stats] : figures) json[name] = to_json(stats);
+  return json;
+}
+
+OrderedJson term_json(const OverheadTable& table, const HostTerm& host) {
+  if (!host.figures) return figures_json(table.t4);
+  const OverheadTerm& term = table.*host.figures;
+  if (!host.is_gap) return names_json(term);
+  OrderedJson json = to_json(term.all);
+  json["by_class"] = names_json(term);
+  return json;
+}
+
+OrderedJson device_json(const DeviceConstants& device) {
+  return {{"launch_latency_us", four_decimals(device.launch_latency_us)},
+          {"collective_latency_us", four_decimals(device.collective_latency_us)},
+          {"copy_latency_us", four_decimals(device.copy_latency_us)},
+          {"blocking_read_latency_us", four_decimals(device.blocking_read_latency_us)},
+          {"blocking_write_latency_us", four_decimals(device.blocking_write_latency_us)},
+          {"kernel_gap_us", four_decimals(device.kernel_gap_us)},
+          {"event_gap_us", four_decimals(device.event_gap_us)}};
+}
+
 // Contexts are many: [mean, std, count, tensors, key of the name] under a hexadecimal key keeps the
 // file small.
 OrderedJson contexts_json(const OverheadTerm& term) {
@@ -124,19 +149,15 @@ class TableReader {
     head(root);
     if (problem_) return problem_;
     provenance(root);
-    dom::element t1;
-    if (root["t1"].get(t1) != simdjson::SUCCESS) {
-      expect("/t1", "an object with mean_us, found none");
-      return problem_;
+    for (const HostTerm& host : kHostTerms) {
+      if (!host.figures || (host.may_be_missing && !has(root, host.key))) continue;
+      const std::string pointer = below("", host.key);
+      if (!host.is_gap) {
+        named(pointer, root[host.key], (table_.*host.figures).by_name);
+      } else if (!gaps(pointer, root[host.key], table_.*host.figures)) {
+        return problem_;
+      }
     }
-    stats("/t1", t1, table_.t1.all);
-    if (t1.is_object() && has(t1, "by_class")) {
-      named("/t1/by_class", t1["by_class"], table_.t1.by_name);
-    }
-    named("/t2", root["t2"], table_.t2.by_name);
-    named("/t3", root["t3"], table_.t3.by_name);
-    named("/t5", root["t5"], table_.t5.by_name);
-    named("/tx", root["tx"], table_.tx.by_name);
     figures("/t4", root["t4"], table_.t4);
     figures("/ops", root["ops"], table_.ops);
     if (has(root, "data_loading")) {
@@ -316,6 +337,20 @@ class TableReader {
     }
   }
 
+  // False where nothing else can be said of the file.
+  bool gaps(const std::string& pointer, Found value, OverheadTerm& out) {
+    dom::element gap;
+    if (value.get(gap) != simdjson::SUCCESS) {
+      expect(pointer, "an object with mean_us, found none");
+      return false;
+    }
+    stats(pointer, gap, out.all);
+    if (gap.is_object() && has(gap, "by_class")) {
+      named(pointer + "/by_class", gap["by_class"], out.by_name);
+    }
+    return true;
+  }
+
   void named(std::string_view pointer, Found value,
              std::unordered_map<std::uint64_t, OverheadTerm::Named>& out) {
     each(pointer, value, [&](std::string_view name, dom::element entry, const std::string& at) {
@@ -343,19 +378,16 @@ class TableReader {
   }
 
   void totals_and_contexts(dom::element root) {
-    const std::pair<const char*, OverheadTerm*> terms[] = {{"t1", &table_.t1},
-                                                           {"t2", &table_.t2},
-                                                           {"t3", &table_.t3},
-                                                           {"t5", &table_.t5},
-                                                           {"tx", &table_.tx}};
-    for (const auto& [key, term] : terms) {
+    for (const HostTerm& host : kHostTerms) {
+      if (!host.figures) continue;
+      OverheadTerm& term = table_.*host.figures;
       dom::element total;
-      if (root["totals"][key].get(total) == simdjson::SUCCESS) {
-        stats(below("/totals", key), total, term->all);
+      if (root["totals"][host.key].get(total) == simdjson::SUCCESS) {
+        stats(below("/totals", host.key), total, term.all);
       }
-      const Found contexts = root["contexts"][key];
+      const Found contexts = root["contexts"][host.key];
       if (contexts.error() == simdjson::SUCCESS) {
-        context_figures(below("/contexts", key), contexts, *term);
+        context_figures(below("/contexts", host.key), contexts, term);
       }
     }
   }
@@ -521,53 +553,32 @@ class TableReader {
 }  // namespace
 
 std::string overheads_json(const OverheadTable& table) {
-  OrderedJson t1 = to_json(table.t1.all);
-  t1["by_class"] = names_json(table.t1);
-  OrderedJson t4 = OrderedJson::object(), ops = OrderedJson::object();
-  for (const auto& [call, stats] : table.t4) t4[call] = to_json(stats);
-  for (const auto& [op, stats] : table.ops) ops[op] = to_json(stats);
-  OrderedJson json = {
-      {"schema", schemas::kOverheads.name},
-      {"version", schemas::kOverheads.version},
-      {"minor_version", schemas::kOverheads.minor_version},
-      {"program", {{"version", program_version()}, {"git", git_revision()}}},
-      {"method", to_string(table.method)},
-      {"gpu", table.gpu},
-      {"sources", table.sources},
-      {"command", table.command},
-      {"profiler_cost_us", table.profiler_cost_us},
-      {"iterations", table.iterations},
-      {"unfit_for_pools", table.unfit_for_pools},
-      {"python_recorded", table.python_recorded},
-      {"programs", programs_json(table.programs)},
-      {"t1", std::move(t1)},
-      {"t2", names_json(table.t2)},
-      {"t3", names_json(table.t3)},
-      {"t4", std::move(t4)},
-      {"t5", names_json(table.t5)},
-      {"tx", names_json(table.tx)},
-      {"ops", std::move(ops)},
-      {"totals",
-       {{"t2", to_json(table.t2.all)},
-        {"t3", to_json(table.t3.all)},
-        {"t5", to_json(table.t5.all)},
-        {"tx", to_json(table.tx.all)}}},
-      {"data_loading", to_json(table.data_loading)},
-      {"device",
-       {{"launch_latency_us", four_decimals(table.device.launch_latency_us)},
-        {"collective_latency_us", four_decimals(table.device.collective_latency_us)},
-        {"copy_latency_us", four_decimals(table.device.copy_latency_us)},
-        {"blocking_read_latency_us", four_decimals(table.device.blocking_read_latency_us)},
-        {"blocking_write_latency_us", four_decimals(table.device.blocking_write_latency_us)},
-        {"kernel_gap_us", four_decimals(table.device.kernel_gap_us)},
-        {"event_gap_us", four_decimals(table.device.event_gap_us)}}},
-      {"warnings", table.warnings}};
+  OrderedJson json = {{"schema", schemas::kOverheads.name},
+                      {"version", schemas::kOverheads.version},
+                      {"minor_version", schemas::kOverheads.minor_version},
+                      {"program", {{"version", program_version()}, {"git", git_revision()}}},
+                      {"method", to_string(table.method)},
+                      {"gpu", table.gpu},
+                      {"sources", table.sources},
+                      {"command", table.command},
+                      {"profiler_cost_us", table.profiler_cost_us},
+                      {"iterations", table.iterations},
+                      {"unfit_for_pools", table.unfit_for_pools},
+                      {"python_recorded", table.python_recorded},
+                      {"programs", programs_json(table.programs)}};
+  for (const HostTerm& host : kHostTerms) json[host.key] = term_json(table, host);
+  json["ops"] = figures_json(table.ops);
+  json["totals"] = OrderedJson::object();
+  for (const HostTerm& host : kHostTerms) {
+    if (host.figures && !host.is_gap) json["totals"][host.key] = to_json((table.*host.figures).all);
+  }
+  json["data_loading"] = to_json(table.data_loading);
+  json["device"] = device_json(table.device);
+  json["warnings"] = table.warnings;
   if (table.method == OverheadMethod::kContext) {
-    json["contexts"] = {{"t1", contexts_json(table.t1)},
-                        {"t2", contexts_json(table.t2)},
-                        {"t3", contexts_json(table.t3)},
-                        {"t5", contexts_json(table.t5)},
-                        {"tx", contexts_json(table.tx)}};
+    for (const HostTerm& host : kHostTerms) {
+      if (host.figures) json["contexts"][host.key] = contexts_json(table.*host.figures);
+    }
   }
   if (!table.gap_splits.empty()) {
     std::map<std::string, GapSplit> sorted;

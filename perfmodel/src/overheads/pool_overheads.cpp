@@ -304,17 +304,17 @@ double launch_us(const OverheadTable& table) { return table.call_us("cudaLaunchK
 
 OverheadTable pool_scaled(const std::vector<const OverheadTable*>& programs) {
   OverheadTable made{.method = OverheadMethod::kContext};
-  for (OverheadTerm OverheadTable::*term :
-       {&OverheadTable::t1, &OverheadTable::t2, &OverheadTable::t3, &OverheadTable::t5,
-        &OverheadTable::tx}) {
-    const bool gaps = term == &OverheadTable::t1;
+  for (const HostTerm& host : kHostTerms) {
+    if (!host.figures) continue;
     const bool any_clean = std::ranges::any_of(
         programs, [](const OverheadTable* table) { return !table->python_recorded; });
     std::vector<const OverheadTerm*> terms;
     for (const OverheadTable* table : programs) {
-      if (!gaps || !any_clean || !table->python_recorded) terms.push_back(&(table->*term));
+      if (!host.is_gap || !any_clean || !table->python_recorded) {
+        terms.push_back(&(table->*host.figures));
+      }
     }
-    made.*term = TermPool(terms, !gaps).pool();
+    made.*host.figures = TermPool(terms, !host.is_gap).pool();
   }
   made.t4 = alike_by_key(programs, &OverheadTable::t4, canonical_call);
   made.ops = alike_by_key(programs, &OverheadTable::ops,

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <functional>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -107,6 +110,37 @@ class TermSamples {
 
   std::vector<Sample> samples_;
   std::unordered_map<std::uint64_t, std::string> names_;
+};
+
+/// Samples of every term of the host whose figures are not by call.
+class HostSamples {
+ public:
+  TermSamples& operator[](Term term) { return terms_[static_cast<std::size_t>(term)]; }
+
+  void append(const HostSamples& other) {
+    for (std::size_t i = 0; i < terms_.size(); ++i) terms_[i].append(other.terms_[i]);
+  }
+
+  /// See `TermSamples`. Gaps lose none where several steps are recorded.
+  std::size_t drop_first_uses(bool single_pass) {
+    std::size_t dropped = 0;
+    for (const HostTerm& host : kHostTerms) {
+      if (!host.is_gap || single_pass) dropped += (*this)[host.term].drop_first_uses(single_pass);
+    }
+    return dropped;
+  }
+
+  /// `figures_of(samples)`: the figures of a term.
+  template <class FiguresOf>
+  void give(OverheadTable& table, FiguresOf figures_of) const {
+    for (const HostTerm& host : kHostTerms) {
+      if (!host.figures) continue;
+      table.*host.figures = std::invoke(figures_of, terms_[static_cast<std::size_t>(host.term)]);
+    }
+  }
+
+ private:
+  std::array<TermSamples, std::size(kHostTerms)> terms_;
 };
 
 }  // namespace perfmodel

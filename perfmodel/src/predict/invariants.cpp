@@ -292,7 +292,10 @@ Result<void> check_sums(const Prediction& p, double latest_us, std::string_view 
   // Each start and end is rounded to what a double can hold that far from the beginning.
   const double tolerance =
       kRounding * p.e2e_us + kRounding + 1e3 * std::numeric_limits<double>::epsilon() * latest_us;
-  const double host = sum_of(p, {Term::kT1, Term::kT2, Term::kT3, Term::kT4, Term::kT5, Term::kTx});
+  double host = 0;
+  for (const HostTerm& term : kHostTerms) {
+    host += p.terms_us[static_cast<std::size_t>(term.term)];
+  }
   const double device = sum_of(p, {Term::kKernel, Term::kCopy, Term::kSet, Term::kCollective});
   for (const auto& [sum, parts] : {std::pair{Figure{"the step", p.e2e_us},
                                              Figure{"host and waiting are", p.cpu_us + p.wait_us}},

@@ -1,21 +1,14 @@
 #include "perfmodel/prediction.hpp"
 
+#include <iterator>
+
 namespace perfmodel {
 
 std::string_view to_string(Term term) {
+  if (static_cast<std::size_t>(term) < std::size(kHostTerms)) {
+    return kHostTerms[static_cast<std::size_t>(term)].name;
+  }
   switch (term) {
-    case Term::kT1:
-      return "T1";
-    case Term::kT2:
-      return "T2";
-    case Term::kT3:
-      return "T3";
-    case Term::kT4:
-      return "T4";
-    case Term::kT5:
-      return "T5";
-    case Term::kTx:
-      return "TX";
     case Term::kKernel:
       return "kernel";
     case Term::kCopy:
@@ -28,6 +21,8 @@ std::string_view to_string(Term term) {
       return "data loading";
     case Term::kUnrecorded:
       return "unrecorded device work";
+    default:  // of the host
+      break;
   }
   return "";
 }

@@ -5,8 +5,12 @@
 namespace perfmodel::serve {
 namespace {
 
-double term_us(const Prediction& made, Term term) {
-  return made.terms_us[static_cast<std::size_t>(term)];
+Json host_terms_json(const Prediction& made) {
+  Json json = Json::object();
+  for (const HostTerm& host : kHostTerms) {
+    json[host.key] = made.terms_us[static_cast<std::size_t>(host.term)];
+  }
+  return json;
 }
 
 Json kernel_json(const PredictedKernel& kernel) {
@@ -69,13 +73,7 @@ Json prediction_json(const Prediction& made) {
                {"compute_kernel_us", made.compute_kernel_us},
                {"comm_kernel_us", made.comm_kernel_us},
                {"exposed_comm_us", made.communication.exposed_us},
-               {"overheads_us",
-                {{"t1", term_us(made, Term::kT1)},
-                 {"t2", term_us(made, Term::kT2)},
-                 {"t3", term_us(made, Term::kT3)},
-                 {"t4", term_us(made, Term::kT4)},
-                 {"t5", term_us(made, Term::kT5)},
-                 {"tx", term_us(made, Term::kTx)}}},
+               {"overheads_us", host_terms_json(made)},
                {"gpus", made.ranks},
                {"batch_per_gpu", made.batch ? Json(*made.batch) : Json(nullptr)},
                {"samples_per_s", optional_json(made.samples_per_s())},

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -18,6 +20,25 @@
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
+
+/// What a stretch of host or device time is. First the terms of the host, in the order of
+/// `kHostTerms`.
+enum class Term : std::uint8_t {
+  kT1,
+  kT2,
+  kT3,
+  kT4,
+  kT5,
+  kTx,
+  kKernel,
+  kCopy,
+  kSet,
+  kCollective,
+  kDataLoading,  ///< waiting for the data loader's workers, in replays
+  kUnrecorded,   ///< device work that the trace does not hold, in replays
+};
+inline constexpr std::size_t kTerms = static_cast<std::size_t>(Term::kUnrecorded) + 1;
+std::string_view to_string(Term term);
 
 /// Mean, spread and number of one kind of host overhead, in microseconds.
 struct OverheadStats {
@@ -45,7 +66,7 @@ Result<OverheadMethod> parse_overhead_method(std::string_view name);
 enum class KeyLevel : std::uint8_t { kContext, kName, kAll, kMissing };
 std::string_view to_string(KeyLevel level);
 
-/// One of T1, T2, T3, T5, TX: figures by context, by name, and over all.
+/// A term of the host other than T4: figures by context, by name, and over all.
 struct OverheadTerm {
   struct Named {
     std::string name;
@@ -122,6 +143,34 @@ struct OverheadTable {
   /// Own duration of a call; falls back from the full key to the call's name, then to all launches.
   OverheadTerm::Found call_us(const std::string& key) const;
 };
+
+/// A term of the host's time: what files, reports and pools know of it.
+struct HostTerm {
+  Term term;
+  std::string_view name;     ///< "T1", in reports
+  std::string_view key;      ///< "t1", in files and JSON
+  std::string_view meaning;  ///< "between ops"
+  /// Its figures in a table; nullptr: they are by call (`OverheadTable::t4`).
+  OverheadTerm OverheadTable::*figures = nullptr;
+  bool is_gap = false;          ///< between ops: figures by class of gap, not by op
+  bool may_be_missing = false;  ///< in files: those of earlier programs lack it
+};
+
+inline constexpr HostTerm kHostTerms[] = {
+    {Term::kT1, "T1", "t1", "between ops", &OverheadTable::t1, true},
+    {Term::kT2, "T2", "t2", "op start to its first call", &OverheadTable::t2},
+    {Term::kT3, "T3", "t3", "last call to op end", &OverheadTable::t3},
+    {Term::kT4, "T4", "t4", "calls"},
+    {Term::kT5, "T5", "t5", "between calls of one op", &OverheadTable::t5},
+    {Term::kTx, "TX", "tx", "ops that call nothing", &OverheadTable::tx},
+};
+static_assert([] {
+  std::size_t row = 0;
+  for (const HostTerm& host : kHostTerms) {
+    if (static_cast<std::size_t>(host.term) != row++) return false;
+  }
+  return row == static_cast<std::size_t>(Term::kKernel);
+}());
 
 /// Key of a call in `OverheadTable::t4`.
 std::string call_key(const TemplateCall& call);
