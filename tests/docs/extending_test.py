@@ -4,9 +4,11 @@
     extending_test.py BUILD
 
 A block of the page that starts with "// PATH" or "# PATH" is a new file, or with ", below: TEXT" goes
-below the first line of PATH that contains TEXT. Files that are new or changed are compiled with the
+below the first line of PATH that contains TEXT, with ", instead of: TEXT" takes its place. Files that are new or changed are compiled with the
 commands of BUILD for the same file or one beside it, and linked in front of BUILD's libraries, so that
-they stand in for what is there. Shell blocks run as they stand, with the new program.
+they stand in for what is there. Shell blocks run as they stand, with the new program. The section on
+overhead terms changes a header that most sources know: its sources are compiled, in another copy, and
+not linked.
 """
 import json
 import os
@@ -20,7 +22,10 @@ import tempfile
 ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), '../..'))
 SOURCES = ('graph', 'predictors', 'perfmodel', 'tests')
 BLOCK = re.compile(r'^```(\w+)\n(.*?)^```$', re.S | re.M)
-PLACE = re.compile(r'^(?://|#) (\S+/\S+\.\w+)(?:, below: (.+))?\n')
+PLACE = re.compile(r'^(?://|#) (\S+/\S+\.\w+)(?:, (below|instead of): (.+))?\n')
+TERMS = re.compile(r'^## Add an overhead term\n.*?(?=^## )', re.S | re.M)
+WALK_TERMS = ['perfmodel/src/overheads/overheads_file.cpp', 'perfmodel/src/predict/prediction.cpp',
+              'tests/perfmodel/host_terms_test.cpp']
 
 
 def fail(text):
@@ -44,20 +49,20 @@ def follow(page, copy):
         if language == 'sh':
             shells.append(body)
         elif place:
-            path, below = place.groups()
+            path, where, text = place.groups()
             content = body[place.end():]
             full = os.path.join(copy, path)
-            if below is None:
+            if where is None:
                 if os.path.exists(full):
                     fail(f'{path} exists: the page says it is new')
                 os.makedirs(os.path.dirname(full), exist_ok=True)
                 open(full, 'w').write(body)
             else:
                 lines = open(full).read().splitlines(keepends=True)
-                found = [i for i, line in enumerate(lines) if below in line]
+                found = [i for i, line in enumerate(lines) if text in line]
                 if not found:
-                    fail(f'{path} has no line with "{below}"')
-                lines.insert(found[0] + 1, content)
+                    fail(f'{path} has no line with "{text}"')
+                lines[found[0] + (where == 'below'):found[0] + 1] = [content]
                 open(full, 'w').write(''.join(lines))
             if path not in written:
                 written.append(path)
@@ -83,7 +88,8 @@ class Build:
             folder = os.path.dirname(folder)
         return fail(f'nothing near {path} is compiled')
 
-    def compile(self, path, out):
+    def compile(self, path, out=None):
+        """Without an object, only whether it compiles."""
         entry = self.command_for(path)
         parts, command = shlex.split(entry['command']), []
         skip = 0
@@ -102,7 +108,8 @@ class Build:
                 for folder in SOURCES:
                     part = part.replace(os.path.join(ROOT, folder) + '/', os.path.join(self.copy, folder) + '/')
                 command.append(part)
-        run(command + ['-O0', '-Werror', '-o', out, '-c', os.path.join(self.copy, path)], cwd=entry['directory'])
+        made = ['-o', out, '-c'] if out else ['-fsyntax-only']
+        run(command + ['-O0', '-Werror', *made, os.path.join(self.copy, path)], cwd=entry['directory'])
 
     def link(self, target, objects, replaced, out):
         """The link command of a program with `objects` first, less the objects that they replace."""
@@ -115,15 +122,32 @@ class Build:
         run(parts[:first] + objects + parts[first:], cwd=self.folder)
 
 
+def copy_sources(copy):
+    for folder in SOURCES:
+        shutil.copytree(os.path.join(ROOT, folder), os.path.join(copy, folder))
+
+
+def check_terms(section, folder, copy):
+    """Compiles what the section on overhead terms changes, and what walks the terms."""
+    copy_sources(copy)
+    written, _ = follow(section, copy)
+    build = Build(folder, copy)
+    for path in [path for path in written if path.endswith('.cpp')] + WALK_TERMS:
+        build.compile(path)
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     page = open(os.path.join(ROOT, 'docs/extending.md')).read()
     with tempfile.TemporaryDirectory() as scratch:
         copy = os.path.join(scratch, 'copy')
-        for folder in SOURCES:
-            shutil.copytree(os.path.join(ROOT, folder), os.path.join(copy, folder))
-        written, shells = follow(page, copy)
+        copy_sources(copy)
+        terms = TERMS.search(page)
+        if not terms:
+            fail('the page has no section on overhead terms')
+        check_terms(terms.group(), sys.argv[1], os.path.join(scratch, 'terms'))
+        written, shells = follow(TERMS.sub('', page), copy)
         sources = [path for path in written if path.endswith('.cpp')]
         lists = ''.join(open(os.path.join(copy, path)).read() for path in written if path.endswith('CMakeLists.txt'))
         for path in sources:

@@ -185,8 +185,8 @@ class ContextExtractor {
       now_.terms[Term::kT5].add(gap(host(call).end_ns(), host(op.calls[i + 1].event).start_ns),
                                 name, {hash_mix(op.subtree, i + 1), op.subtree}, op.tensors);
     }
-    now_.terms[Term::kT3].add(gap(host(op.calls.back().event).end_ns(), event.end_ns()), name,
-                              {op.subtree}, op.tensors);
+    const double rest = gap(host(op.calls.back().event).end_ns(), event.end_ns());
+    now_.terms[Term::kT3].add(rest, name, {op.subtree}, op.tensors);
     now_.ops.add(total, name);
   }
 
