@@ -362,12 +362,12 @@ TEST(TrainFolder, BadFoldersAreOneLine) {
 TEST(ModelFilesOfUsers, BrokenOnesAreOneLine) {
   const std::string text = read(model());
   Json newer = Json::parse(text), unknown = newer, cut = newer;
-  newer["version"] = 2;
+  newer["version"] = 3;
   unknown["models"][0]["features"][0] = "log2_of_something";
   const std::string kernels = written("q.csv", "op,rows,cols,dtype\nadd,512,512,fp32\n");
   const std::string target = written("kept2.json", "old");
   for (const auto& [content, part] : std::vector<std::pair<std::string, std::string>>{
-           {newer.dump(), ": /version: expected version 1, found 2"},
+           {newer.dump(), ": /version: expected version 2, found 3"},
            {unknown.dump(), "/models/0/features: expected the features of this program's version"},
            {text.substr(0, text.size() / 2), ": expected a whole JSON document"},
            {"", "broken.json:1:1: expected a whole JSON document"}}) {

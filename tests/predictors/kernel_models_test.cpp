@@ -457,12 +457,15 @@ TEST(Heuristic, RangeHoldsTheExpectedTime) {
   }
 }
 
-TEST(Heuristic, HalfPrecisionGemmIsOutsideTheCheckedRange) {
+TEST(Heuristic, HalfPrecisionGemmIsCheckedWhereItWasMeasured) {
   KernelWork work = gemm(1, 1024, 1024, 1024);
   EXPECT_TRUE(KernelModels::heuristic().price(work, round_gpu()).in_range);
   work.dtype = DType::kFloat16;
   work.matrix_units = true;
-  EXPECT_FALSE(KernelModels::heuristic().price(work, round_gpu()).in_range);
+  Gpu gpu = round_gpu();
+  EXPECT_TRUE(KernelModels::heuristic().price(work, gpu).in_range);
+  gpu.architecture.matrix_gemm.reset();
+  EXPECT_FALSE(KernelModels::heuristic().price(work, gpu).in_range);
 }
 
 TEST(KernelModels, OneFamilyCanBeReplaced) {

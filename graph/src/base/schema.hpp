@@ -27,7 +27,7 @@ inline constexpr Schema kEvalGraphs = {"perfmodel-eval-graphs", 1, 1};
 inline constexpr Schema kFewShot = {"perfmodel-few-shot", 1, 1};
 inline constexpr Schema kGpu = {"perfmodel-gpu", 1, 1};
 inline constexpr Schema kGpus = {"perfmodel-gpus", 1, 2};
-inline constexpr Schema kKernelModels = {"perfmodel-kernel-models", 2};
+inline constexpr Schema kKernelModels = {"perfmodel-kernel-models", 2, 0};
 inline constexpr Schema kKernels = {"perfmodel-kernels", 1, 1};
 // These two are written in Python (kernels_bench/pytorch).
 inline constexpr Schema kMeasuredErrors = {"perfmodel-measured-errors"};

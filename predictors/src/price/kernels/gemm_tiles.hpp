@@ -1,16 +1,9 @@
 #pragma once
 
 #include "terms.hpp"
+#include "tiled_time.hpp"
 
 namespace perfmodel::kernels {
-
-/// Result of the tile model, in microseconds.
-struct TiledTime {
-  double compute = 0;  ///< multiply-adds of the busiest SM, tails and padding included
-  double memory = 0;   ///< DRAM and L2 traffic
-  double latency = 0;  ///< empty kernel, first loads, last stores, split-K reduction
-  double total = 0;
-};
 
 /// Time of C[b, m, n] = A B with the best of a few block tiles, as the libraries choose one:
 ///

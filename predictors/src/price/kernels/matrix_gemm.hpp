@@ -1,6 +1,7 @@
 #pragma once
 
-#include "gemm_tiles.hpp"
+#include "terms.hpp"
+#include "tiled_time.hpp"
 
 namespace perfmodel::kernels {
 

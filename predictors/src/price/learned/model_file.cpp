@@ -7,7 +7,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "base/schema.hpp"
 #include "files/json_position.hpp"
@@ -323,9 +322,11 @@ Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& f
     return fail(
         {.code = ErrorCode::kIo, .message = "expected a readable kernel-model file, found none"});
   }
-  std::ostringstream content;
-  content << stream.rdbuf();
-  const std::string text = std::move(content).str();
+  std::string text;  // no string stream: that keeps a lack of memory to itself
+  for (std::string piece(std::size_t{1} << 16, '\0'); stream;) {
+    stream.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece, 0, static_cast<std::size_t>(stream.gcount()));
+  }
   dom::parser parser;
   dom::element document;
   if (const auto code = parser.parse(text).get(document)) {
