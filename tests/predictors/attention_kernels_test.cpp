@@ -88,8 +88,8 @@ TEST(AttentionKernels, OneTileTooManyIsAWaveOfADenseKernel) {
   const auto compute = [&](std::int64_t heads) {
     return price_of_shape(gpu, dense(Generation::kFa2, heads, 128, 64)).compute.count();
   };
-  EXPECT_DOUBLE_EQ(compute(188), compute(1) * 0.9);  // alone on its SM a block is faster
-  EXPECT_DOUBLE_EQ(compute(189), 2 * compute(188));
+  EXPECT_DOUBLE_EQ(compute(188), compute(1));
+  EXPECT_DOUBLE_EQ(compute(189), 2 * 0.9 * compute(1));  // alone a block reaches 0.9 of its speed
 }
 
 TEST(AttentionKernels, AMaskSavesNearlyHalfOfLongSequences) {
@@ -99,10 +99,11 @@ TEST(AttentionKernels, AMaskSavesNearlyHalfOfLongSequences) {
   shape.causal = false;
   EXPECT_NEAR(causal / us_of_shape(gpu, shape), 0.5, 0.03);
   // One tile holds all rows of q: nothing to skip.
+  shape.batch = 1;
   shape.seq_q = shape.seq_k = 64;
   const double full = price_of_shape(gpu, shape).compute.count();
   shape.causal = true;
-  EXPECT_GE(price_of_shape(gpu, shape).compute.count(), 0.9 * full);
+  EXPECT_DOUBLE_EQ(price_of_shape(gpu, shape).compute.count(), full);
 }
 
 TEST(AttentionKernels, FewBlocksSplitTheirKeys) {
