@@ -82,6 +82,16 @@ TEST(AttentionKernels, AreTheFormulaAsWrittenDownElsewhere) {
   }
 }
 
+TEST(AttentionKernels, NoneBeatsMemory) {
+  // Short sequences of many heads: 6 % of the traffic are exposed, but the products are few.
+  const Gpu gpu = known_gpu("rtx-pro-6000-server");
+  const AttentionShape shape = dense(Generation::kFa2, 4096, 128, 64);
+  const KernelWork work = attention_work(shape, DType::kBFloat16, true);
+  const Price price = KernelModels::heuristic().price(work, gpu);
+  EXPECT_GT(price.time.count(), work.bytes().value / (gpu.dram_bandwidth.value * 1e-6));
+  EXPECT_EQ(price.bound, Bound::kMemory);
+}
+
 TEST(AttentionKernels, OneTileTooManyIsAWaveOfADenseKernel) {
   // Blocks of 128 rows on 188 SMs
   const Gpu gpu = known_gpu("rtx-pro-6000-server");

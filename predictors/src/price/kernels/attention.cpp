@@ -138,8 +138,8 @@ struct Blocks {
 double filled_share(double rows, double tile) { return rows / (std::ceil(rows / tile) * tile); }
 
 /// Heads of q that share keys are packed into one tile where that fills tiles better by a tenth.
-Blocks blocks_of(const AttentionShape& s, const AttentionKernel& kernel, const AttentionTile& tile,
-                 double sms) {
+Blocks attention_blocks(const AttentionShape& s, const AttentionKernel& kernel,
+                        const AttentionTile& tile, double sms) {
   const bool forward = s.pass == AttentionShape::Pass::kForward;
   const double other = static_cast<double>(forward ? s.seq_k : s.seq_q);
   Blocks made{.groups = static_cast<double>(s.heads),
@@ -163,8 +163,8 @@ Blocks blocks_of(const AttentionShape& s, const AttentionKernel& kernel, const A
 
 /// Time of the products and of what belongs to their blocks. `unit_us`: one tile of scores on one
 /// SM.
-double compute_us(const Blocks& blocks, const AttentionKernel& kernel, const AttentionTile& tile,
-                  bool causal, double unit_us) {
+double products_us(const Blocks& blocks, const AttentionKernel& kernel, const AttentionTile& tile,
+                   bool causal, double unit_us) {
   const double chain = std::ceil(blocks.n_k / blocks.splits) * unit_us;
   const double longest = kernel.block_us + chain;
   if (!causal) return std::max(std::ceil(blocks.waves), 1 / kernel.alone) * longest;
@@ -195,24 +195,27 @@ bool was_measured(const AttentionShape& s, const AttentionKernel& kernel, DType 
 ///   compute = max(ceil(waves), 1 / alone) (t_block + chain)
 ///   causal:   max((t_block + chain) / alone, waves (t_block + mean) + 0.8 min(1, waves) chain),
 ///             mean = (n_k + max(1, q / k)) / 2 / splits unit, or chain where one tile holds all q
-///   t       = t_launch + compute + exposed t_stream(bytes)
+///   t       = t_launch + max(compute + exposed t_stream(bytes), t_stream(bytes))
 ///   splits:   ... + t_split + t_stream(8 splits b h sq d)
 ///
-/// Backward was not measured: 10 FLOP instead of 4, less of the peak by today's ratio of
-/// FlashAttention-2, blocks that own rows of k and take q in turn.
+/// Backward was not measured: 10 FLOP instead of 4, less of the peak as FlashAttention-2 reports,
+/// blocks that own rows of k and take q in turn.
 Price measured_price(const AttentionKernel& kernel, const AttentionShape& s, const KernelWork& work,
                      const Gpu& gpu) {
   const bool forward = s.pass == AttentionShape::Pass::kForward;
   const double sms = static_cast<double>(gpu.num_sms), d = static_cast<double>(s.head_dim);
   const AttentionTile& tile = pick_tile(kernel, d);
-  const Blocks blocks = blocks_of(s, kernel, tile, sms);
+  const Blocks blocks = attention_blocks(s, kernel, tile, sms);
   const double share = tile.share * (kernel.measured ? 1 : gpu.architecture.attention_share) *
                        (forward ? 1 : kBackwardShare / kForwardShare);
   const double rate = share * gpu.peak(work.dtype, work.matrix_units).value * 1e-6 / sms;
   const double unit = (forward ? kForwardFlop : kBackwardFlop) * tile.q * tile.k *
                       std::max(tile.head_dim, d) / rate;
   Price price;
-  double memory = kernel.exposed * terms::stream_time(gpu, work.bytes().value, 1);
+  const double compute = products_us(blocks, kernel, tile, s.causal, unit);
+  // No kernel hides more of its traffic than its products last.
+  const double stream = terms::stream_time(gpu, work.bytes().value, 1);
+  double memory = std::max(kernel.exposed * stream, stream - compute);
   double latency = kernel.launch_us;
   if (blocks.splits > 1) {
     const double sums = static_cast<double>(s.batch) * static_cast<double>(s.heads) *
@@ -220,7 +223,7 @@ Price measured_price(const AttentionKernel& kernel, const AttentionShape& s, con
     memory += terms::stream_time(gpu, 8 * blocks.splits * sums, 1);  // fp32, written and read
     latency += kernel.split_us;
   }
-  price.compute = Microseconds{compute_us(blocks, kernel, tile, s.causal, unit)};
+  price.compute = Microseconds{compute};
   price.memory = Microseconds{memory};
   price.latency = Microseconds{latency};
   price.time = price.compute + price.memory + price.latency;
