@@ -109,6 +109,14 @@ TEST(Architectures, ReadsFiguresOfItsOwnAndOfOthers) {
   EXPECT_EQ(turing.gemm_tiles[8].log2_n, volta.gemm_tiles[8].log2_n);
   EXPECT_EQ(turing.max_blocks_per_sm, 16);
   EXPECT_TRUE(testing::architecture("cdna2").batched_gemm_tiles.empty());  // null
+  const AttentionKernels& own = testing::architecture("ampere").attention_kernels;
+  const AttentionKernels& lent = testing::architecture("ada").attention_kernels;
+  ASSERT_EQ(own.list.size(), 2u);
+  ASSERT_EQ(lent.list.size(), 2u);
+  EXPECT_TRUE(own.list[1].measured);
+  EXPECT_FALSE(lent.list[1].measured);  // there
+  EXPECT_EQ(lent.list[1].tiles[0].share, own.list[1].tiles[0].share);
+  EXPECT_TRUE(testing::architecture("volta").attention_kernels.list.empty());  // null
   EXPECT_EQ(testing::architecture("hopper").nccl_generation, NcclGeneration::kHopper);
   EXPECT_EQ(testing::architecture("cdna3").nccl_generation, NcclGeneration::kAmpere);
 }
@@ -159,6 +167,20 @@ TEST(Architectures, ErrorsNameTheField) {
       {"generation", [](Json& j) { j["facts"]["nccl_generation"]["value"] = "rubin"; },
        "/facts/nccl_generation/value",
        "expected \"volta\", \"ampere\", \"hopper\" or \"blackwell\", found \"rubin\""},
+      {"attention kernel",
+       [](Json& j) { j["facts"]["attention_kernels"]["value"]["kernels"][0]["name"] = "fa5"; },
+       "/facts/attention_kernels/value/kernels/0/name",
+       "expected \"fa2\", \"fa3\", \"fa4\" or \"trtllm_gen\", found \"fa5\""},
+      {"framework's attention",
+       [](Json& j) { j["facts"]["attention_kernels"]["value"]["framework"] = "fa3"; },
+       "/facts/attention_kernels/value/framework",
+       "expected the name of one of the kernels, found \"fa3\""},
+      {"order of head sizes",
+       [](Json& j) {
+         j["facts"]["attention_kernels"]["value"]["kernels"][0]["tiles"][1]["head_dim"] = 64;
+       },
+       "/facts/attention_kernels/value/kernels/0/tiles/1/head_dim",
+       "expected a larger head size than that of the tile before, found 64"},
       {"more", [](Json& j) { j["facts"]["clusters"] = 1; }, "/facts/clusters",
        "expected no such key, found 1"},
   };

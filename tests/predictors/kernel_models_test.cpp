@@ -277,11 +277,19 @@ AttentionShape attention(std::int64_t heads, std::int64_t seq, std::int64_t head
   return {.batch = 1, .heads = heads, .seq_q = seq, .seq_k = seq, .head_dim = head_dim};
 }
 
+/// Of an architecture whose attention kernels nobody measured.
+Gpu gpu_without_attention_kernels() {
+  Gpu gpu = round_gpu();
+  gpu.architecture.attention_kernels = {};
+  return gpu;
+}
+
 TEST(Heuristic, FlashAttentionRunsInWavesOfBlocks) {
   // One block of 128 rows per SM: 4 x 128 x 128 x 128 FLOP at 0.68 of 100 TFLOP/s / 100 SMs
   const double wave = 4.0 * 128 * 128 * 128 / (0.68 * 1e6), floor = 1.6 + 4 * 0.55 + 2;
   const auto time = [](std::int64_t heads, std::int64_t seq) {
-    return heuristic(attention_work(attention(heads, seq), DType::kFloat16, true));
+    return heuristic(attention_work(attention(heads, seq), DType::kFloat16, true),
+                     gpu_without_attention_kernels());
   };
   EXPECT_NEAR(time(1, 128), floor + wave, 0.01);
   EXPECT_NEAR(time(100, 128), floor + wave, 0.01);
@@ -292,7 +300,8 @@ TEST(Heuristic, FlashAttentionRunsInWavesOfBlocks) {
 TEST(Heuristic, SmallHeadsAndVectorUnitsReachLessOfThePeak) {
   const auto share = [](const AttentionShape& shape, DType dtype, bool matrix) {
     const KernelWork work = attention_work(shape, dtype, matrix);
-    return work.flop.value / heuristic(work) / (round_gpu().peak(dtype, matrix).value * 1e-6);
+    const Gpu gpu = gpu_without_attention_kernels();
+    return work.flop.value / heuristic(work, gpu) / (gpu.peak(dtype, matrix).value * 1e-6);
   };
   constexpr DType kHalf = DType::kFloat16;
   EXPECT_NEAR(share(attention(1000, 4096, 128), kHalf, true), 0.68, 0.01);
@@ -300,6 +309,13 @@ TEST(Heuristic, SmallHeadsAndVectorUnitsReachLessOfThePeak) {
   EXPECT_NEAR(share(attention(1000, 4096, 32), kHalf, true), 0.68 * 0.6, 0.01);
   EXPECT_NEAR(share(attention(1000, 4096, 256), kHalf, true), 0.68 * 0.8, 0.01);
   EXPECT_NEAR(share(attention(1000, 4096, 128), DType::kFloat32, false), 0.40, 0.01);
+}
+
+TEST(Heuristic, MeasuredAttentionKernelsAreThoseOfMatrixUnits) {
+  const KernelWork fp32 = attention_work(attention(16, 4096), DType::kFloat32, false);
+  EXPECT_EQ(heuristic(fp32), heuristic(fp32, gpu_without_attention_kernels()));
+  const KernelWork fp16 = attention_work(attention(16, 4096), DType::kFloat16, true);
+  EXPECT_NE(heuristic(fp16), heuristic(fp16, gpu_without_attention_kernels()));
 }
 
 TEST(Heuristic, AttentionNeverBeatsPeakAndGrows) {

@@ -259,6 +259,28 @@ TEST_F(KernelTables, HeadsOfKeysAreSharedByGroupsOfQueries) {
             std::string::npos);
 }
 
+TEST_F(KernelTables, AttentionRowsNameTheirKernel) {
+  const KernelTable read = table(
+      "op,dtype,kernel,kv_write,batch,heads,seq,head_dim,m,n,k\n"
+      "attention,bf16,trtllm_gen,1,2,8,128,64,,,\n"
+      "attention,bf16,,0,2,8,128,64,,,\n"
+      "gemm,bf16,sm90_xmma_gemm,,,,,,8,8,8\n",  // what a product ran is not read
+      {.gpu = "gb200"});
+  const auto& paged = shape_of<AttentionShape>(read.rows[0]);
+  EXPECT_EQ(paged.kernel, AttentionGeneration::kTrtllm);
+  EXPECT_TRUE(paged.writes_cache);
+  const auto& dense = shape_of<AttentionShape>(read.rows[1]);
+  EXPECT_EQ(dense.kernel, AttentionGeneration::kFramework);
+  EXPECT_FALSE(dense.writes_cache);
+  EXPECT_DOUBLE_EQ(read.rows[0].work.bytes().value - read.rows[1].work.bytes().value,
+                   4.0 * 2 * 2 * 8 * 128 * 64);
+  EXPECT_NE(error("op,dtype,kernel,batch,heads,seq,head_dim\n"
+                  "attention,bf16,fa5,1,8,128,64\n",
+                  {.gpu = "gb200"})
+                .find("expected fa2, fa3, fa4 or trtllm_gen, found"),
+            std::string::npos);
+}
+
 TEST_F(KernelTables, ReadsCampaignsOfKernelsBench) {
   const KernelTable vectors = table(
       "# device: made up\n# timing: graph replay, no launch cost\n"

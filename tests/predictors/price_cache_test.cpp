@@ -91,7 +91,7 @@ std::vector<KernelWork> neighbours(const KernelWork& work) {
                &RowShape::is_strided, &RowShape::table_rows, &RowShape::batch);
   } else if (std::holds_alternative<A>(work.shape)) {
     vary_shape(static_cast<A*>(nullptr), &A::method, &A::pass, &A::batch, &A::heads, &A::seq_q,
-               &A::seq_k, &A::head_dim, &A::causal);
+               &A::seq_k, &A::head_dim, &A::causal, &A::kv_heads, &A::writes_cache, &A::kernel);
   } else if (std::holds_alternative<R>(work.shape)) {
     vary_shape(static_cast<R*>(nullptr), &R::cell, &R::pass, &R::hidden, &R::batch, &R::timesteps);
   }

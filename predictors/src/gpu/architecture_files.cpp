@@ -162,6 +162,82 @@ constexpr Fact matrix_gemm(const char* key) {
           [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
 }
 
+AttentionGeneration generation_in(ObjectReader& reader, const char* key) {
+  return static_cast<AttentionGeneration>(choice(reader, key, kAttentionGenerationNames));
+}
+
+double tile_side(ObjectReader& reader, const char* key) {
+  const int side = reader.positive_integer(key);
+  if (side > 1024) reader.reject(key, "an integer from 1 to 1024");
+  return side;
+}
+
+std::vector<AttentionTile> attention_tiles_in(ObjectReader& kernel, std::optional<Error>& error) {
+  std::vector<AttentionTile> tiles;
+  const Json* list = kernel.array("tiles");
+  if (!list) return tiles;
+  if (list->empty() || list->size() > kMostTiles) {
+    kernel.reject("tiles", fmt::format("1 to {} tiles", kMostTiles));
+  }
+  for (std::size_t i = 0; i < list->size() && !error; ++i) {
+    ObjectReader reader((*list)[i], kernel.pointer("tiles") + "/" + std::to_string(i), error);
+    const AttentionTile tile{.head_dim = tile_side(reader, "head_dim"),
+                             .q = tile_side(reader, "q"),
+                             .k = tile_side(reader, "k"),
+                             .share = share_in(reader, "share")};
+    if (!tiles.empty() && tile.head_dim <= tiles.back().head_dim) {
+      reader.reject("head_dim", "a larger head size than that of the tile before");
+    }
+    reader.finish();
+    tiles.push_back(tile);
+  }
+  return tiles;
+}
+
+AttentionKernel attention_kernel_in(const Json& object, const std::string& pointer,
+                                    std::optional<Error>& error) {
+  constexpr double kLeast = 1e-3, kMost = 1e3;
+  const char* wanted = "a number from 0.001 to 1000";
+  ObjectReader reader(object, pointer, error);
+  AttentionKernel made;
+  made.name = generation_in(reader, "name");
+  made.paged = reader.boolean("paged");
+  made.measured = reader.boolean("measured");
+  made.launch_us = number_in(reader, "launch_us", kLeast, kMost, wanted);
+  made.block_us = number_in(reader, "block_us", kLeast, kMost, wanted);
+  made.exposed = number_in(reader, "exposed", kLeast, kMost, wanted);
+  made.alone = share_in(reader, "alone");
+  made.split_us = reader.optional_positive("split_us").value_or(0);
+  made.pack_gqa = reader.boolean("pack_gqa");
+  made.tiles = attention_tiles_in(reader, error);
+  reader.finish();
+  return made;
+}
+
+void read_attention(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
+  const Json* object = fact.object(kValue, true);
+  if (!object) return;
+  ObjectReader set(*object, fact.pointer(kValue), error);
+  AttentionKernels& kernels = made.attention_kernels;
+  kernels.framework = generation_in(set, "framework");
+  const Json* list = set.array("kernels");
+  for (std::size_t i = 0; list && i < list->size() && !error; ++i) {
+    kernels.list.push_back(
+        attention_kernel_in((*list)[i], set.pointer("kernels") + "/" + std::to_string(i), error));
+  }
+  if (!error && std::ranges::find(kernels.list, kernels.framework, &AttentionKernel::name) ==
+                    kernels.list.end()) {
+    set.reject("framework", "the name of one of the kernels");
+  }
+  set.finish();
+}
+
+/// Another architecture's kernels were not measured on this one.
+void copy_attention(const Architecture& from, Architecture& to) {
+  to.attention_kernels = from.attention_kernels;
+  for (AttentionKernel& kernel : to.attention_kernels.list) kernel.measured = false;
+}
+
 void read_blocks(ObjectReader& fact, Architecture& made, std::optional<Error>&) {
   made.max_blocks_per_sm = fact.positive_integer(kValue);
   if (made.max_blocks_per_sm > 1024) fact.reject(kValue, "an integer from 1 to 1024");
@@ -186,6 +262,7 @@ constexpr Fact kFacts[] = {
     matrix_gemm<&A::matrix_gemm>("matrix_gemm"),
     matrix_gemm<&A::matrix_gemm_fp8>("matrix_gemm_fp8"),
     share<&A::attention_share>("attention_share"),
+    {"attention_kernels", read_attention, copy_attention},
     flag<&A::recurrent_measured>("recurrent_measured"),
     flag<&A::slow_recurrent_batches>("slow_recurrent_batches"),
     {"nccl_generation", read_generation,

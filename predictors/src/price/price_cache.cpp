@@ -91,7 +91,8 @@ bool PriceCache::Key::set(const KernelWork& work) {
   } else if (const auto* a = std::get_if<AttentionShape>(&work.shape)) {
     add(a->batch, a->heads, a->seq_q, a->seq_k, a->head_dim, a->kv_heads);
     details = static_cast<std::uint32_t>(a->method) | static_cast<std::uint32_t>(a->pass) << 2 |
-              std::uint32_t{a->causal} << 4;
+              std::uint32_t{a->causal} << 4 | std::uint32_t{a->writes_cache} << 5 |
+              static_cast<std::uint32_t>(a->kernel) << 6;
   } else if (const auto* recurrent = std::get_if<RecurrentShape>(&work.shape)) {
     add(recurrent->hidden, recurrent->batch, recurrent->timesteps);
     details = static_cast<std::uint32_t>(recurrent->cell) |

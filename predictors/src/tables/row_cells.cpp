@@ -68,6 +68,8 @@ constexpr ColumnSpec kColumns[] = {
     {kHeadDim, {"head_dim"}},
     {kCausal, {"causal"}},
     {kMethod, {"method"}},
+    {kWritesCache, {"kv_write"}},
+    {kAttentionKernel, {"kernel"}},  // of other ops: a name that nobody reads
     {kWorldSize, {"world_size"}},
     {kShapeSet, {"shape_set"}},
     {kPaperTrain, {"paper_train"}},

@@ -69,6 +69,8 @@ enum Column : std::uint8_t {
   kHeadDim,
   kCausal,
   kMethod,
+  kWritesCache,
+  kAttentionKernel,
   kWorldSize,
   kShapeSet,
   kPaperTrain,

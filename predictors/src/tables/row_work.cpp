@@ -1,5 +1,7 @@
 #include "row_work.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -313,7 +315,19 @@ class WorkReader {
     } else if (cells_.given(kMethod) && cells_.text(kMethod) != "flash") {
       cells_.reject_unknown(kMethod, "flash or math");
     }
+    shape.writes_cache = cells_.flag(kWritesCache);
+    shape.kernel = attention_kernel();
     return attention_work(shape, row_.type.storage, uses_matrix_units());
+  }
+
+  AttentionGeneration attention_kernel() {
+    if (!cells_.given(kAttentionKernel)) return AttentionGeneration::kFramework;
+    const auto* name = std::ranges::find(kAttentionGenerationNames, cells_.text(kAttentionKernel));
+    if (name == std::end(kAttentionGenerationNames)) {
+      cells_.reject_unknown(kAttentionKernel, "fa2, fa3, fa4 or trtllm_gen");
+      return AttentionGeneration::kFramework;
+    }
+    return static_cast<AttentionGeneration>(name - std::begin(kAttentionGenerationNames));
   }
 
   RecurrentShape::Cell cell() {

@@ -36,6 +36,45 @@ struct MatrixGemm {
   bool always_hot = false;  ///< measured at the power limit: it bounds short products too
 };
 
+/// Generations of kernels for fused attention.
+enum class AttentionGeneration : std::uint8_t {
+  kFa2,        ///< FlashAttention-2, what PyTorch's own attention runs
+  kFa3,        ///< FlashAttention-3, for Hopper
+  kFa4,        ///< FlashAttention-4, for Blackwell
+  kTrtllm,     ///< TensorRT-LLM's generated kernels
+  kFramework,  ///< whichever the framework takes
+};
+/// In files and tables; `kFramework` has no name.
+inline constexpr std::string_view kAttentionGenerationNames[] = {"fa2", "fa3", "fa4", "trtllm_gen"};
+
+/// What a block of an attention kernel computes at a time, for heads of up to `head_dim` elements:
+/// the scores of `q` rows of queries with `k` keys.
+struct AttentionTile {
+  double head_dim = 128, q = 128, k = 128;
+  double share = 1;  ///< of an SM's peak that the block's products reach while it works
+};
+
+/// One kernel of fused attention, forward (docs/kernel_models.md).
+struct AttentionKernel {
+  AttentionGeneration name = AttentionGeneration::kFa2;
+  bool paged = false;  ///< writes k and v to a paged cache first and reads them from there
+  /// On this architecture. Else the constants are another one's, and `attention_share` of the
+  /// shares of the tiles counts.
+  bool measured = false;
+  double launch_us = 0;   ///< of a call that has next to nothing to do
+  double block_us = 0;    ///< per block, beside its products
+  double exposed = 0;     ///< share of the traffic's time that no product hides
+  double alone = 1;       ///< speed of a block that has its SM for itself
+  double split_us = 0;    ///< of the kernel that adds up split keys; 0: keys are not split
+  bool pack_gqa = false;  ///< heads that share keys may fill one tile together
+  std::vector<AttentionTile> tiles;  ///< by head size, ascending
+};
+
+struct AttentionKernels {
+  AttentionGeneration framework = AttentionGeneration::kFa2;  ///< what the framework takes
+  std::vector<AttentionKernel> list;  ///< holds one of the framework's; empty: none was measured
+};
+
 /// What all GPUs of one generation have in common and no data sheet says. It is read from
 /// `data/architectures/NAME.json`, where each figure stands beside its source (docs/formats.md).
 ///
@@ -66,6 +105,7 @@ struct Architecture {
   /// What the attention kernels that a framework has here reach of the peak of matrix units,
   /// relative to FlashAttention-2 on Ampere.
   double attention_share = 1;
+  AttentionKernels attention_kernels;
   bool recurrent_measured = false;      ///< the model of recurrent layers was fitted here
   bool slow_recurrent_batches = false;  ///< backward kernels of batches of 17 to 32 are slow ones
   NcclGeneration nccl_generation = NcclGeneration::kVolta;  ///< row of NCCL's tables

@@ -82,6 +82,9 @@ struct AttentionShape {
   std::int64_t batch = 0, heads = 0, seq_q = 0, seq_k = 0, head_dim = 0;
   bool causal = false;
   std::int64_t kv_heads = 0;  ///< of k and v, shared by groups of q's heads; 0: as many as q has
+  /// Flash, forward: k and v are written to a paged cache first and read from there, as servers do.
+  bool writes_cache = false;
+  AttentionGeneration kernel = AttentionGeneration::kFramework;
 };
 
 /// One layer, one direction of a recurrent network as a library runs it; the input's product is not

@@ -34,6 +34,10 @@ KernelWork attention_work(const AttentionShape& shape, DType dtype, bool matrix_
     flop = (forward ? 4 : 10) * scores * d / (shape.causal ? 2 : 1);
     read = forward ? q + 2 * k : 3 * q + 2 * k + log_sums;
     written = forward ? q + log_sums : q + 2 * k;
+    if (forward && shape.writes_cache) {
+      read += 2 * k;
+      written += 2 * k;
+    }
   } else {
     flop = (forward ? 4 : 8) * scores * d;
     const double masks = forward && shape.causal ? 1 : 0;

@@ -9,7 +9,24 @@ namespace {
 
 constexpr std::string_view kName = "attention-heuristic";
 
-/// Rows of q that one block owns (backward: of k), and of k that it takes at a time.
+Price out_of_range(Price price) {
+  price.in_range = false;
+  return price;
+}
+
+Bound largest_term(const Price& price) {
+  return price.latency >= std::max(price.compute, price.memory) ? Bound::kLatency
+         : price.compute >= price.memory                        ? Bound::kCompute
+                                                                : Bound::kMemory;
+}
+
+/// Of FlashAttention-2 (Dao 2023; recalled, not re-read): what a pass reaches of the peak, and the
+/// FLOP of a score and element of the head. Backward computes the scores again.
+constexpr double kForwardShare = 0.68, kBackwardShare = 0.55;
+constexpr double kForwardFlop = 4, kBackwardFlop = 10;
+
+/// Where no kernel was measured: rows of q that one block owns (backward: of k), and of k that it
+/// takes at a time.
 constexpr double kTile = 128;
 
 /// Share of the sustained peak of the SMs that work. FlashAttention-2 reports 50-73 % of an A100's
@@ -17,7 +34,7 @@ constexpr double kTile = 128;
 /// architectures are relative to that. The fp32 kernels on vector units are estimates.
 double peak_share(const AttentionShape& s, bool matrix_units, const Gpu& gpu) {
   const bool forward = s.pass == AttentionShape::Pass::kForward;
-  double share = forward ? 0.68 : 0.55;
+  double share = forward ? kForwardShare : kBackwardShare;
   if (!matrix_units) {
     share = forward ? 0.40 : 0.30;
   } else {
@@ -35,7 +52,7 @@ double peak_share(const AttentionShape& s, bool matrix_units, const Gpu& gpu) {
 constexpr double kRoundTrips = 4;
 constexpr double kSetUpUs = 2;
 
-/// Flash kernels, N scores in tiles of 128 x 128:
+/// Flash kernels of which none was measured on the architecture, N scores in tiles of 128 x 128:
 ///
 ///   blocks = b h ceil(s / 128), s = sq forward, sk backward; waves = ceil(blocks / SMs)
 ///   t = t_empty + 4 t_dram + t_set_up + max(bytes / B, FLOP per block / (e P / SMs) waves)
@@ -44,7 +61,7 @@ constexpr double kSetUpUs = 2;
 /// up to tiles, half of it where causal. Scores never leave the chip, so long sequences are bound
 /// by compute and few heads by the waves. Kernels that split the other axis for decoding (sq of a
 /// few) are not modelled.
-Price flash_price(const AttentionShape& s, const KernelWork& work, const Gpu& gpu) {
+Price assumed_price(const AttentionShape& s, const KernelWork& work, const Gpu& gpu) {
   const bool forward = s.pass == AttentionShape::Pass::kForward;
   const double owned = static_cast<double>(forward ? s.seq_q : s.seq_k);
   const double other = static_cast<double>(forward ? s.seq_k : s.seq_q);
@@ -52,15 +69,178 @@ Price flash_price(const AttentionShape& s, const KernelWork& work, const Gpu& gp
   const double blocks =
       static_cast<double>(s.batch) * static_cast<double>(s.heads) * std::ceil(owned / kTile);
   const double rows = std::ceil(other / kTile) * kTile;
-  const double flop_per_block = (forward ? 4 : 10) * kTile * static_cast<double>(s.head_dim) *
+  const double flop_per_block = (forward ? kForwardFlop : kBackwardFlop) * kTile *
+                                static_cast<double>(s.head_dim) *
                                 (s.causal ? std::max(rows / 2, kTile) : rows);
   const double rate = peak_share(s, work.matrix_units, gpu) *
                       terms::sustained_flop_per_us(gpu, work.dtype, work.matrix_units) / sms;
   const double compute = std::ceil(blocks / sms) * flop_per_block / rate;
   const double latency =
       terms::empty_kernel_us(gpu) + kRoundTrips * terms::kConstants.dram_latency_us + kSetUpUs;
-  return terms::make_price(compute, terms::stream_time(gpu, work.bytes().value, 1), latency, kName,
-                           0.5);
+  return out_of_range(terms::make_price(compute, terms::stream_time(gpu, work.bytes().value, 1),
+                                        latency, kName, 0.5));
+}
+
+/// The kernel that is asked for, paged or not as asked where it is both; else the framework's. None
+/// where the architecture has none.
+const AttentionKernel* pick_kernel(const AttentionKernels& kernels, const AttentionShape& s) {
+  for (const AttentionGeneration name : {s.kernel, kernels.framework}) {
+    const AttentionKernel* other = nullptr;
+    for (const AttentionKernel& kernel : kernels.list) {
+      if (kernel.name != name) continue;
+      if (kernel.paged == s.writes_cache) return &kernel;
+      other = &kernel;
+    }
+    if (other) return other;
+  }
+  return nullptr;
+}
+
+/// The smallest listed head size that holds d, which the kernel pads d to; beyond the largest its
+/// tile.
+const AttentionTile& pick_tile(const AttentionKernel& kernel, double d) {
+  for (const AttentionTile& tile : kernel.tiles) {
+    if (tile.head_dim >= d) return tile;
+  }
+  return kernel.tiles.back();
+}
+
+/// Of FlashAttention's rule for splits (`num_splits_heuristic` of flash_api, recalled): at most as
+/// many; none where blocks fill this share of the SMs or keys are that few tiles; the fewest whose
+/// waves are filled nearly as well as the best.
+constexpr double kMostSplits = 128, kFullSms = 0.8, kFewTiles = 4, kWellFilled = 0.85;
+
+double num_splits(double blocks, double sms, double k_tiles) {
+  if (blocks >= kFullSms * sms || k_tiles <= kFewTiles) return 1;
+  const auto filled = [&](double splits) {
+    const double waves = blocks * splits / sms;
+    return waves / std::ceil(waves);
+  };
+  const double most = std::floor(std::min({kMostSplits, sms, k_tiles}));
+  double best = 0;
+  for (double splits = 1; splits <= most; ++splits) best = std::max(best, filled(splits));
+  double splits = 1;
+  while (filled(splits) < kWellFilled * best) ++splits;
+  return splits;
+}
+
+/// What of the longest causal block the SMs end apart: blocks differ in length, and no kernel sorts
+/// all of them.
+constexpr double kTail = 0.8;
+
+/// Blocks of one call, their SMs and their products.
+struct Blocks {
+  double groups = 0, rows = 0, tokens = 0;  ///< rows of a group; tokens of q that a tile holds
+  double waves = 0, splits = 1;
+  double n_q = 0, n_k = 0;  ///< tiles along the owned axis and the other
+};
+
+double filled_share(double rows, double tile) { return rows / (std::ceil(rows / tile) * tile); }
+
+/// Heads of q that share keys are packed into one tile where that fills tiles better by a tenth.
+Blocks attention_blocks(const AttentionShape& s, const AttentionKernel& kernel,
+                        const AttentionTile& tile, double sms) {
+  const bool forward = s.pass == AttentionShape::Pass::kForward;
+  const double other = static_cast<double>(forward ? s.seq_k : s.seq_q);
+  Blocks made{.groups = static_cast<double>(s.heads),
+              .rows = static_cast<double>(forward ? s.seq_q : s.seq_k),
+              .tokens = tile.q};
+  const double kv_heads = s.kv_heads > 0 ? static_cast<double>(s.kv_heads) : made.groups;
+  const double ratio = made.groups / kv_heads;
+  if (forward && kernel.pack_gqa &&
+      filled_share(made.rows, tile.q) < 0.9 * filled_share(made.rows * ratio, tile.q)) {
+    made.groups = kv_heads;
+    made.rows *= ratio;
+    made.tokens /= ratio;
+  }
+  made.n_q = std::ceil(made.rows / tile.q);
+  made.n_k = std::ceil(other / tile.k);
+  const double blocks = static_cast<double>(s.batch) * made.groups * made.n_q;
+  if (forward && kernel.split_us > 0) made.splits = num_splits(blocks, sms, made.n_k);
+  made.waves = blocks * made.splits / sms;
+  return made;
+}
+
+/// Time of the products and of what belongs to their blocks. `unit_us`: one tile of scores on one
+/// SM.
+double products_us(const Blocks& blocks, const AttentionKernel& kernel, const AttentionTile& tile,
+                   bool causal, double unit_us) {
+  const double chain = std::ceil(blocks.n_k / blocks.splits) * unit_us;
+  const double longest = kernel.block_us + chain;
+  if (!causal) return std::max(std::ceil(blocks.waves), 1 / kernel.alone) * longest;
+  const double diagonal = std::max(1.0, blocks.tokens / tile.k);  // counts whole
+  const double tiles =
+      blocks.n_q > 1 ? std::min(blocks.n_k, (blocks.n_k + diagonal) / 2) : blocks.n_k;
+  return std::max(longest / kernel.alone,
+                  blocks.waves * (kernel.block_us + tiles / blocks.splits * unit_us) +
+                      kTail * std::min(1.0, blocks.waves) * chain);
+}
+
+/// Measured were forward passes in bf16, paged ones causal and dense ones not.
+bool was_measured(const AttentionShape& s, const AttentionKernel& kernel, DType dtype,
+                  AttentionGeneration asked) {
+  return kernel.measured && kernel.name == asked && kernel.paged == s.writes_cache &&
+         s.causal == kernel.paged && s.pass == AttentionShape::Pass::kForward &&
+         (dtype == DType::kBFloat16 || dtype == DType::kFloat16) &&
+         static_cast<double>(s.head_dim) >= kernel.tiles.front().head_dim &&
+         static_cast<double>(s.head_dim) <= kernel.tiles.back().head_dim;
+}
+
+/// A kernel of which tiles and costs are known (docs/kernel_models.md); P is the data sheet's peak,
+/// e the tile's share of it, d the padded head size:
+///
+///   unit    = 4 q k d / (e P / SMs)                       one tile of scores
+///   chain   = ceil(n_k / splits) unit                     the longest block
+///   waves   = b h ceil(sq / q) splits / SMs
+///   compute = max(ceil(waves), 1 / alone) (t_block + chain)
+///   causal:   max((t_block + chain) / alone, waves (t_block + mean) + 0.8 min(1, waves) chain),
+///             mean = (n_k + max(1, q / k)) / 2 / splits unit, or chain where one tile holds all q
+///   t       = t_launch + max(compute + exposed t_stream(bytes), t_stream(bytes))
+///   splits:   ... + t_split + t_stream(8 splits b h sq d)
+///
+/// Backward was not measured: 10 FLOP instead of 4, less of the peak as FlashAttention-2 reports,
+/// blocks that own rows of k and take q in turn.
+Price measured_price(const AttentionKernel& kernel, const AttentionShape& s, const KernelWork& work,
+                     const Gpu& gpu) {
+  const bool forward = s.pass == AttentionShape::Pass::kForward;
+  const double sms = static_cast<double>(gpu.num_sms), d = static_cast<double>(s.head_dim);
+  const AttentionTile& tile = pick_tile(kernel, d);
+  const Blocks blocks = attention_blocks(s, kernel, tile, sms);
+  const double share = tile.share * (kernel.measured ? 1 : gpu.architecture.attention_share) *
+                       (forward ? 1 : kBackwardShare / kForwardShare);
+  const double rate = share * gpu.peak(work.dtype, work.matrix_units).value * 1e-6 / sms;
+  const double unit = (forward ? kForwardFlop : kBackwardFlop) * tile.q * tile.k *
+                      std::max(tile.head_dim, d) / rate;
+  Price price;
+  const double compute = products_us(blocks, kernel, tile, s.causal, unit);
+  // No kernel hides more of its traffic than its products last.
+  const double stream = terms::stream_time(gpu, work.bytes().value, 1);
+  double memory = std::max(kernel.exposed * stream, stream - compute);
+  double latency = kernel.launch_us;
+  if (blocks.splits > 1) {
+    const double sums = static_cast<double>(s.batch) * static_cast<double>(s.heads) *
+                        static_cast<double>(s.seq_q) * d;
+    memory += terms::stream_time(gpu, 8 * blocks.splits * sums, 1);  // fp32, written and read
+    latency += kernel.split_us;
+  }
+  price.compute = Microseconds{compute};
+  price.memory = Microseconds{memory};
+  price.latency = Microseconds{latency};
+  price.time = price.compute + price.memory + price.latency;
+  price.bound = largest_term(price);
+  price.model = kName;
+  const AttentionGeneration asked = s.kernel == AttentionGeneration::kFramework
+                                        ? gpu.architecture.attention_kernels.framework
+                                        : s.kernel;
+  price.in_range = was_measured(s, kernel, work.dtype, asked);
+  terms::set_range(price, price.in_range ? 0.25 : 0.5);
+  return price;
+}
+
+Price flash_price(const AttentionShape& s, const KernelWork& work, const Gpu& gpu) {
+  const AttentionKernel* kernel =
+      work.matrix_units ? pick_kernel(gpu.architecture.attention_kernels, s) : nullptr;
+  return kernel ? measured_price(*kernel, s, work, gpu) : assumed_price(s, work, gpu);
 }
 
 /// Unfused attention is the sum of its kernels, priced by their own models: scaling of q and k, two
@@ -100,31 +280,24 @@ Price math_price(const AttentionShape& s, const KernelWork& work, const Gpu& gpu
     product(s.seq_q, s.head_dim, s.seq_k);  // of the queries
     product(s.seq_k, s.head_dim, s.seq_q);  // of the keys
   }
-  sum.bound = sum.latency >= std::max(sum.compute, sum.memory) ? Bound::kLatency
-              : sum.compute >= sum.memory                      ? Bound::kCompute
-                                                               : Bound::kMemory;
+  sum.bound = largest_term(sum);
   sum.model = kName;
   return sum;
 }
 
-/// No measured attention kernels but one were at hand: every price is out of range.
+/// Out of range but where `was_measured` says otherwise.
 class Attention final : public KernelModel {
  public:
   Price price(const KernelWork& work, const Gpu& gpu) const override {
     const auto* s = std::get_if<AttentionShape>(&work.shape);
-    Price price;
     if (!s) {
       const double rate = 0.4 * terms::sustained_flop_per_us(gpu, work.dtype, work.matrix_units);
-      price =
-          terms::make_price(work.flop.value / rate, terms::stream_time(gpu, work.bytes().value, 1),
-                            terms::empty_kernel_us(gpu), kName, 0.6);
-    } else if (s->method == AttentionShape::Method::kFlash) {
-      price = flash_price(*s, work, gpu);
-    } else {
-      price = math_price(*s, work, gpu);
+      return out_of_range(terms::make_price(work.flop.value / rate,
+                                            terms::stream_time(gpu, work.bytes().value, 1),
+                                            terms::empty_kernel_us(gpu), kName, 0.6));
     }
-    price.in_range = false;
-    return price;
+    if (s->method == AttentionShape::Method::kFlash) return flash_price(*s, work, gpu);
+    return out_of_range(math_price(*s, work, gpu));
   }
 };
 
