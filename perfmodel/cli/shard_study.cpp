@@ -115,12 +115,24 @@ void override_dense(const ShardArguments& arguments, ShardingStudy& study) {
   if (arguments.top) study.dense->top_mlp = *arguments.top;
 }
 
+void scale_nccl(Topology::NcclTimes& nccl, double factor) {
+  nccl.low_rate.value *= factor;
+  nccl.all_to_all.low_rate.value *= factor;
+  for (Topology::NcclTimes::Rates& rates : nccl.rates) {
+    rates.all_reduce.value *= factor;
+    rates.all_gather.value *= factor;
+    rates.reduce_scatter.value *= factor;
+    rates.all_to_all.value *= factor;
+  }
+}
+
 void scale_links(Topology& topology, double factor) {
   topology.intra.gpu_bandwidth.value *= factor;
   topology.intra.channel_bandwidth.value *= factor;
   topology.intra.p2p_bandwidth.value *= factor;
   topology.intra.all_to_all_bandwidth.value *= factor;
   for (Topology::Curve& curve : topology.curves) curve.bus.value *= factor;
+  if (topology.nccl) scale_nccl(*topology.nccl, factor);
   if (topology.nic) topology.nic->bandwidth.value *= factor;
 }
 

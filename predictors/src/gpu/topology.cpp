@@ -126,6 +126,59 @@ void parse_curves(const Json& json, Topology& topology, std::optional<Error>& er
   reader.finish();
 }
 
+std::vector<Topology::NcclTimes::Rates> parse_rates(ObjectReader& nccl, int gpus_per_node,
+                                                    std::optional<Error>& error) {
+  std::vector<Topology::NcclTimes::Rates> rates;
+  const Json* list = nccl.array("rates");
+  if (list && list->empty()) nccl.reject("rates", "rates of at least one group");
+  for (std::size_t i = 0; list && i < list->size(); ++i) {
+    ObjectReader item((*list)[i], "/nccl/rates/" + std::to_string(i), error);
+    Topology::NcclTimes::Rates entry;
+    entry.ranks = item.positive_integer("ranks");
+    const int before = rates.empty() ? 1 : rates.back().ranks;
+    if (entry.ranks <= before || entry.ranks > gpus_per_node) {
+      item.reject("ranks", "more than " + std::to_string(before) + ", at most " +
+                               std::to_string(gpus_per_node) + " (gpus_per_node)");
+    }
+    entry.measured = item.boolean("measured");
+    entry.all_reduce = {bandwidth(item, "all_reduce_gb_per_s")};
+    entry.all_gather = {bandwidth(item, "all_gather_gb_per_s")};
+    entry.reduce_scatter = {bandwidth(item, "reduce_scatter_gb_per_s")};
+    entry.all_to_all = {bandwidth(item, "all_to_all_gb_per_s")};
+    item.finish();
+    rates.push_back(entry);
+  }
+  return rates;
+}
+
+Topology::NcclTimes parse_nccl(const Json& json, int gpus_per_node, std::optional<Error>& error) {
+  ObjectReader reader(json, "/nccl", error);
+  Topology::NcclTimes nccl;
+  nccl.calibration = reader.string("source");
+  reader.string("software");
+  nccl.calibration += "; " + reader.string("fitted");
+  nccl.first_bytes = {reader.positive("first_bytes")};
+  nccl.last_bytes = {reader.positive("last_bytes")};
+  if (nccl.last_bytes < nccl.first_bytes) reader.reject("last_bytes", "at least first_bytes");
+  nccl.base = latency(reader, "base_us");
+  nccl.hop = latency(reader, "hop_us");
+  nccl.rise = share(reader, "rise");
+  nccl.rise_bytes = {reader.positive("rise_bytes")};
+  nccl.low_rate = {bandwidth(reader, "low_gb_per_s")};
+  nccl.simple_base = latency(reader, "simple_base_us");
+  nccl.simple_hop = latency(reader, "simple_hop_us");
+  if (const Json* own = reader.object("all_to_all")) {
+    ObjectReader item(*own, "/nccl/all_to_all", error);
+    nccl.all_to_all.base = latency(item, "base_us");
+    nccl.all_to_all.low_rate = {bandwidth(item, "low_gb_per_s")};
+    nccl.all_to_all.simple_base = latency(item, "simple_base_us");
+    item.finish();
+  }
+  nccl.rates = parse_rates(reader, gpus_per_node, error);
+  reader.finish();
+  return nccl;
+}
+
 Topology parse_topology(const Json& document, std::optional<Error>& error) {
   Topology topology;
   ObjectReader root(document, "", error);
@@ -173,6 +226,11 @@ Topology parse_topology(const Json& document, std::optional<Error>& error) {
     topology.nic = nic;
   }
   if (const Json* json = root.object("all_reduce", true)) parse_curves(*json, topology, error);
+  if (root.has("nccl")) {
+    if (const Json* json = root.object("nccl", true)) {
+      topology.nccl = parse_nccl(*json, topology.gpus_per_node, error);
+    }
+  }
   topology.notes = root.string("notes");
   topology.sources = root.strings("sources");
   if (topology.sources.empty()) root.reject("sources", "at least one source");

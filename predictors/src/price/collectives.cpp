@@ -71,12 +71,69 @@ Terms calibrated_all_reduce(const Topology& topology, int ranks, Bytes bytes, do
           .wire = (1 - x) * low.wire + x * high.wire};
 }
 
+/// What NCCL would take if it chose well.
+Terms cheaper(const Terms& one, const Terms& other) {
+  return other.time() < one.time() ? other : one;
+}
+
+using NcclRates = Topology::NcclTimes::Rates;
+
+/// Linear in n between the group sizes with a rate of their own, constant beyond them.
+BytesPerSecond rate_of(const Topology::NcclTimes& nccl, BytesPerSecond NcclRates::*op, int ranks) {
+  const auto above = std::ranges::lower_bound(nccl.rates, ranks, {}, &NcclRates::ranks);
+  if (above == nccl.rates.end()) return nccl.rates.back().*op;
+  if (above == nccl.rates.begin()) return nccl.rates.front().*op;
+  const NcclRates& below = *(above - 1);
+  const double x = static_cast<double>(ranks - below.ranks) / (above->ranks - below.ranks);
+  return {std::lerp((below.*op).value, ((*above).*op).value, x)};
+}
+
+/// All-reduce, all-gather, reduce-scatter; broadcast and reduce as the all-gather that puts as many
+/// bytes on the wire.
+Terms ring_times(const Topology::NcclTimes& nccl, const CollectiveQuery& query) {
+  const double n = query.ranks, share = ring_share(n);
+  const double passes = query.kind == CollectiveKind::kAllReduce ? 2 : 1;
+  const double steps = passes * (n - 1);
+  const bool whole =
+      query.kind == CollectiveKind::kBroadcast || query.kind == CollectiveKind::kReduce;
+  const Bytes bytes = whole ? (1 / share) * query.bytes : query.bytes;
+  const auto op = query.kind == CollectiveKind::kAllReduce       ? &NcclRates::all_reduce
+                  : query.kind == CollectiveKind::kReduceScatter ? &NcclRates::reduce_scatter
+                                                                 : &NcclRates::all_gather;
+  const double risen = 1 + nccl.rise * bytes.value / (bytes + nccl.rise_bytes).value;
+  return cheaper({.latency = (nccl.base + steps * nccl.hop).count() * risen,
+                  .wire = us(passes * bytes, nccl.low_rate)},
+                 {.latency = (nccl.simple_base + steps * nccl.simple_hop).count(),
+                  .wire = us(passes * share * bytes, rate_of(nccl, op, query.ranks))});
+}
+
+/// Messages to every other rank, `to_others` bytes in all. NCCL's own count is n / (n-1) times
+/// that.
+Terms all_to_all_times(const Topology::NcclTimes& nccl, int ranks, Bytes to_others) {
+  const auto& own = nccl.all_to_all;
+  return cheaper(
+      {.latency = own.base.count(), .wire = us((1 / ring_share(ranks)) * to_others, own.low_rate)},
+      {.latency = own.simple_base.count(),
+       .wire = us(to_others, rate_of(nccl, &NcclRates::all_to_all, ranks))});
+}
+
+bool in_fitted_range(const Topology::NcclTimes& nccl, const CollectiveQuery& query) {
+  using enum CollectiveKind;
+  if (query.kind != kAllReduce && query.kind != kAllGather && query.kind != kReduceScatter &&
+      query.kind != kAllToAll) {
+    return false;
+  }
+  const auto rates = std::ranges::find(nccl.rates, query.ranks, &NcclRates::ranks);
+  return rates != nccl.rates.end() && rates->measured && query.bytes >= nccl.first_bytes &&
+         query.bytes <= nccl.last_bytes;
+}
+
 /// Bytes and group sizes inside the measured ones.
 bool measured(const Topology& topology, const CollectiveQuery& query) {
   if (!topology.unknown_generation.empty() || !topology.intra.unknown_kind.empty()) return false;
-  if (query.kind != CollectiveKind::kAllReduce || query.nodes != 1 || topology.curves.empty()) {
-    return false;
-  }
+  if (query.nodes != 1) return false;
+  if (topology.nccl && in_fitted_range(*topology.nccl, query)) return true;
+  if (query.kind != CollectiveKind::kAllReduce || topology.curves.empty()) return false;
   const auto curve = std::ranges::find(topology.curves, query.ranks, &Topology::Curve::ranks);
   if (curve == topology.curves.end()) return false;
   const auto octaves = static_cast<int>(curve->octave_factors.size()) - 1;
@@ -109,6 +166,7 @@ double pairwise_latency(const Topology& topology, double ranks, double nodes) {
 /// that a node exchanges, at `node_rate` (unused in one node).
 Terms pairwise_terms(const Topology& topology, int ranks, int nodes, Bytes rank_bytes,
                      Bytes node_bytes, BytesPerSecond node_rate) {
+  if (nodes == 1 && topology.nccl) return all_to_all_times(*topology.nccl, ranks, rank_bytes);
   Terms terms{.latency = pairwise_latency(topology, ranks, nodes),
               .wire = us(rank_bytes, topology.intra.all_to_all_bandwidth)};
   if (nodes > 1) {
@@ -167,6 +225,22 @@ CollectiveTime finish_pairwise(const Terms& terms, Bytes wire_bytes,
   return result;
 }
 
+double empty_all_reduce_us(const Topology& topology, int ranks) {
+  const auto tuning = NcclTuning::make(nccl_tuning_input(topology, {.ranks = ranks}));
+  return tuning->time(tuning->best({0}), {0}).count();
+}
+
+/// One node whose topology has NCCL's times. Curves of all-reduce go before them from their first
+/// size on; below it, no time is longer than the curve's first one, so that none falls with bytes.
+Terms fitted_terms(const Topology& topology, const CollectiveQuery& query) {
+  const Terms protocols = ring_times(*topology.nccl, query);
+  if (query.kind != CollectiveKind::kAllReduce || topology.curves.empty()) return protocols;
+  const Terms curve =
+      calibrated_all_reduce(topology, query.ranks, std::max(query.bytes, topology.first_bytes),
+                            empty_all_reduce_us(topology, query.ranks));
+  return query.bytes >= topology.first_bytes ? curve : cheaper(protocols, curve);
+}
+
 /// Collectives that NCCL's tuning model knows, inside one node or over several.
 Terms tuned_terms(const Topology& topology, const CollectiveQuery& query) {
   const auto tuning = NcclTuning::make(nccl_tuning_input(topology, query));
@@ -186,10 +260,10 @@ Terms tuned_terms(const Topology& topology, const CollectiveQuery& query) {
     const Terms inside = tuned_terms(topology, local);
     return inside.time() > across.time() ? inside : across;
   }
+  if (topology.nccl) return fitted_terms(topology, query);
   if (topology.curves.empty()) return by_tuning();
 
-  const auto reduce = NcclTuning::make(nccl_tuning_input(topology, {.ranks = query.ranks}));
-  const double empty_us = reduce->time(reduce->best({0}), {0}).count();
+  const double empty_us = empty_all_reduce_us(topology, query.ranks);
   const double n = query.ranks;
   Bytes like = query.bytes;  // the all-reduce of which this is one half
   if (query.kind == CollectiveKind::kBroadcast || query.kind == CollectiveKind::kReduce) {
@@ -261,6 +335,10 @@ Result<CollectiveTime> collective_time(const Topology& topology, const Collectiv
   switch (query.kind) {
     case CollectiveKind::kSend:
     case CollectiveKind::kRecv: {
+      if (nodes == 1 && topology.nccl) {  // an all-to-all between two, one direction of it
+        return finish_pairwise(all_to_all_times(*topology.nccl, 2, query.bytes), wire_bytes,
+                               options);
+      }
       Terms terms{.latency = pairwise_latency(topology, 2, nodes > 1 ? 2 : 1),
                   .wire = us(query.bytes, topology.intra.p2p_bandwidth)};
       if (nodes > 1) terms.wire = us(query.bytes, node_rate(1));
@@ -275,7 +353,9 @@ Result<CollectiveTime> collective_time(const Topology& topology, const Collectiv
       const Terms terms =
           pairwise_terms(topology, ranks, nodes, ((local - 1) / n) * query.bytes,
                          (senders * (nodes - 1) / nodes) * query.bytes, node_rate(senders));
-      return finish_pairwise(terms, wire_bytes, options);
+      CollectiveTime result = finish_pairwise(terms, wire_bytes, options);
+      result.in_range = measured(topology, query);
+      return result;
     }
     case CollectiveKind::kAllReduce:
       wire_bytes = 2 * share * query.bytes;

@@ -65,6 +65,30 @@ struct Topology {
   Bytes first_bytes;
   std::vector<Curve> curves;  ///< by ranks, ascending; empty: not calibrated
   std::string calibration;    ///< where the curves come from
+
+  /// What NCCL takes inside one node for S bytes (counted as nccl-tests does) among n ranks, fitted
+  /// to measurements; the equations are in collectives.hpp.
+  struct NcclTimes {
+    Microseconds base{0}, hop{0};  ///< LL and LL128: of an empty buffer, and per step of the ring
+    double rise = 0;               ///< share that this latency grows by where S >> rise_bytes:
+    Bytes rise_bytes;              ///< NCCL opens more channels
+    BytesPerSecond low_rate;
+    Microseconds simple_base{0}, simple_hop{0};  ///< Simple, and NVLS where it is faster
+    struct AllToAll {
+      Microseconds base{0};
+      BytesPerSecond low_rate;
+      Microseconds simple_base{0};
+    } all_to_all;
+    struct Rates {  ///< of Simple: what one rank puts on the wire, per time
+      int ranks = 0;
+      bool measured = false;  ///< false: taken over from another GPU with the same links
+      BytesPerSecond all_reduce, all_gather, reduce_scatter, all_to_all;
+    };
+    std::vector<Rates> rates;       ///< by ranks, ascending, at least one
+    Bytes first_bytes, last_bytes;  ///< measured sizes
+    std::string calibration;        ///< where the figures come from
+  };
+  std::optional<NcclTimes> nccl;  ///< none: not fitted
   std::string notes;
   std::vector<std::string> sources;
 
