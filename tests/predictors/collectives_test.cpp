@@ -342,6 +342,129 @@ TEST(Collectives, NeverFasterThanTheLink) {
   }
 }
 
+/// The round topology with NCCL's times in round figures and without curves.
+Topology fitted_topology() {
+  Topology topology = round_topology();
+  topology.curves.clear();
+  topology.nccl = {
+      .base = Microseconds{4},
+      .hop = Microseconds{1},
+      .rise = 0.5,
+      .rise_bytes = {1000},
+      .low_rate = {100e9},
+      .simple_base = Microseconds{20},
+      .simple_hop = Microseconds{2},
+      .all_to_all = {.base = Microseconds{10}, .low_rate = {20e9}, .simple_base = Microseconds{15}},
+      .rates = {{2, true, {200e9}, {150e9}, {120e9}, {160e9}},
+                {8, true, {350e9}, {300e9}, {240e9}, {280e9}}},
+      .first_bytes = {512},
+      .last_bytes = {1e9}};
+  return topology;
+}
+
+TEST(Collectives, NcclTakesTheCheaperProtocol) {
+  const Topology topology = fitted_topology();
+  // Low: (4 + 14 x 1) x (1 + 0.5 / 2) + 2 x 1000 B / 100 GB/s.
+  const CollectiveTime small = time_of(topology, kAllReduce, 1000, 8);
+  EXPECT_NEAR(small.latency.count(), 22.5, 1e-9);
+  EXPECT_NEAR(small.wire.count(), 0.02, 1e-9);
+  EXPECT_TRUE(small.in_range);
+  // Simple: 20 + 14 x 2, 1.75 x 350 MB / 350 GB/s.
+  const CollectiveTime large = time_of(topology, kAllReduce, 350e6, 8);
+  EXPECT_NEAR(large.latency.count(), 48, 1e-9);
+  EXPECT_NEAR(large.wire.count(), 1750, 1e-9);
+  // One pass: 7 steps, 7/8 of the bytes; broadcast and reduce put all of them on the wire.
+  EXPECT_NEAR(microseconds(topology, kAllGather, 300e6, 8), 34 + 875, 1e-9);
+  EXPECT_NEAR(microseconds(topology, kReduceScatter, 240e6, 8), 34 + 875, 1e-9);
+  EXPECT_NEAR(microseconds(topology, kBroadcast, 300e6, 8), 34 + 1000, 1e-9);
+  EXPECT_NEAR(microseconds(topology, kReduce, 300e6, 8), 34 + 1000, 1e-9);
+  // Rates are linear in n: 250 GB/s on 4.
+  EXPECT_NEAR(microseconds(topology, kAllReduce, 250e6, 4), 32 + 1500, 1e-9);
+}
+
+TEST(Collectives, NcclSendsToAllRanksAtOnce) {
+  const Topology topology = fitted_topology();
+  EXPECT_NEAR(microseconds(topology, kAllToAll, 20e3, 8), 10 + 1, 1e-9);
+  for (CollectiveKind kind : {kAllToAll, kGather, kScatter}) {
+    EXPECT_NEAR(microseconds(topology, kind, 320e6, 8), 15 + 1000, 1e-9);
+  }
+  // One direction of an all-to-all of twice the bytes between two.
+  for (CollectiveKind kind : {kSend, kRecv}) {
+    EXPECT_NEAR(microseconds(topology, kind, 160e6, 2), 15 + 1000, 1e-9);
+    EXPECT_FALSE(time_of(topology, kind, 160e6, 2).in_range);
+  }
+  const std::vector<Bytes> each(8, Bytes{280e6});
+  EXPECT_NEAR(all_to_all_v_time(topology, 1, each, each)->time.count(), 15 + 1000, 1e-9);
+  // Several nodes are priced as without these times.
+  EXPECT_EQ(microseconds(topology, kAllToAll, 80e6, 16, 2),
+            microseconds(round_topology(), kAllToAll, 80e6, 16, 2));
+}
+
+TEST(Collectives, NcclIsInRangeWhereItWasMeasured) {
+  Topology topology = fitted_topology();
+  for (CollectiveKind kind : {kAllReduce, kAllGather, kReduceScatter, kAllToAll}) {
+    EXPECT_TRUE(time_of(topology, kind, 512, 2).in_range);
+    EXPECT_TRUE(time_of(topology, kind, 1e9, 8).in_range);
+    EXPECT_FALSE(time_of(topology, kind, 511, 2).in_range);
+    EXPECT_FALSE(time_of(topology, kind, 1.1e9, 2).in_range);
+    EXPECT_FALSE(time_of(topology, kind, 1e6, 4).in_range);
+    EXPECT_FALSE(time_of(topology, kind, 1e6, 8, 2).in_range);
+  }
+  EXPECT_FALSE(time_of(topology, kBroadcast, 1e6, 8).in_range);
+  topology.nccl->rates[0].measured = false;
+  EXPECT_FALSE(time_of(topology, kAllReduce, 1e6, 2).in_range);
+}
+
+// Curves win from their first size on; below it the protocols do, but never above the first point.
+TEST(Collectives, NcclFillsInBelowTheCurve) {
+  Topology topology = fitted_topology();
+  const Topology without = topology;
+  topology.curves = round_topology().curves;
+  for (double bytes : {1e6, 2e6, 5e6}) {
+    EXPECT_EQ(microseconds(topology, kAllReduce, bytes, 8),
+              microseconds(round_topology(), kAllReduce, bytes, 8));
+  }
+  EXPECT_EQ(microseconds(topology, kAllReduce, 1e5, 8), microseconds(without, kAllReduce, 1e5, 8));
+  topology.nccl->simple_base = topology.nccl->base = Microseconds{500};
+  EXPECT_NEAR(microseconds(topology, kAllReduce, 1e5, 8), 117.5, 1e-9);  // the first point
+  // Other collectives do not lean on the curve.
+  EXPECT_EQ(microseconds(topology, kAllGather, 0, 8), 507);
+}
+
+// Prices of the program that fitted the constants.
+TEST(Collectives, NcclTimesAreThoseOfTheFit) {
+  EXPECT_NEAR(microseconds(known("dgx-a100"), kAllGather, 4 * kMib, 4), 43.9984, 0.04);
+  EXPECT_NEAR(microseconds(known("hgx-h100"), kAllReduce, 512 * kMib, 8), 2214.2596, 2);
+  EXPECT_NEAR(microseconds(known("hgx-h100"), kAllToAll, 16 * kMib, 6), 63.35, 0.06);
+  EXPECT_NEAR(microseconds(known("hgx-h200"), kReduceScatter, 1024, 2), 5.3878, 0.005);
+  EXPECT_NEAR(microseconds(known("hgx-b200"), kAllReduce, 64 * kMib, 4), 187.9594, 0.18);
+  EXPECT_NEAR(microseconds(known("gb200-nvl72"), kAllToAll, 4096, 8), 10.162, 0.01);
+  EXPECT_NEAR(microseconds(known("pcie-gen5-server"), kAllGather, 32 * kMib, 8), 1287.6288, 1.2);
+  Topology a100 = known("dgx-a100");
+  a100.curves.clear();  // which go before from 1 MiB on
+  EXPECT_NEAR(microseconds(a100, kAllReduce, kMib, 8), 41.0798, 0.04);
+}
+
+// Small buffers: every further rank is a further hop. Large ones may be faster on more ranks, as
+// measured (NVLS on 8 H100), but beyond the measured groups rates stay what they are.
+TEST(Collectives, NcclNeverFallsWithRanksBeyondTheMeasuredOnes) {
+  for (const Topology& topology : TopologyCatalog::builtin().topologies()) {
+    if (!topology.nccl) continue;
+    for (CollectiveKind kind : {kAllReduce, kAllGather, kReduceScatter, kAllToAll}) {
+      for (int ranks = 3; ranks <= topology.gpus_per_node; ++ranks) {
+        EXPECT_GE(microseconds(topology, kind, 1024, ranks),
+                  microseconds(topology, kind, 1024, ranks - 1))
+            << topology.name << " " << ranks;
+        if (ranks <= 8) continue;
+        EXPECT_GE(microseconds(topology, kind, 1e9, ranks),
+                  microseconds(topology, kind, 1e9, ranks - 1))
+            << topology.name << " " << ranks;
+        EXPECT_FALSE(time_of(topology, kind, 1e8, ranks).in_range);
+      }
+    }
+  }
+}
+
 TEST(Collectives, ErrorsSayWhatWasExpected) {
   const Topology topology = round_topology();
   const auto message = [](const auto& result) {

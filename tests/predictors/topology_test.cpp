@@ -168,6 +168,52 @@ TEST(Topologies, UnknownNameListsTheNearest) {
   EXPECT_NE(topology.error().message.find("hgx-h100"), std::string::npos);
 }
 
+TEST(Topologies, ReadsNcclTimes) {
+  const Topology topology = TopologyCatalog::builtin().find("gb200-nvl72").value();
+  ASSERT_TRUE(topology.nccl.has_value());
+  const Topology::NcclTimes& nccl = *topology.nccl;
+  EXPECT_DOUBLE_EQ(nccl.base.count(), 7.431);
+  EXPECT_DOUBLE_EQ(nccl.low_rate.value, 358e9);
+  EXPECT_DOUBLE_EQ(nccl.all_to_all.low_rate.value, 22.63e9);
+  ASSERT_EQ(nccl.rates.size(), 3u);
+  EXPECT_TRUE(nccl.rates[1].measured);
+  EXPECT_FALSE(nccl.rates[2].measured);  // on B200 only
+  EXPECT_DOUBLE_EQ(nccl.rates[2].reduce_scatter.value, 715.9e9);
+  EXPECT_NE(nccl.calibration.find("aiconfigurator"), std::string::npos);
+  EXPECT_FALSE(TopologyCatalog::builtin().find("dgx1-v100")->nccl.has_value());
+}
+
+TEST(Topologies, ErrorsNameTheFieldOfNccl) {
+  std::ifstream in(source_data() / "topologies" / "hgx-b200.json");
+  const Json good = Json::parse(in).at("nccl");
+  const auto error = [&](const std::function<void(Json&)>& change) {
+    const TopologyFile file([&](Json& j) {
+      j["nccl"] = good;
+      change(j["nccl"]);
+    });
+    const auto topology = read_topology(file.file());
+    return topology ? "" : topology.error().json_pointer + ": " + topology.error().message;
+  };
+  EXPECT_EQ(error([](Json&) {}), "");
+  EXPECT_EQ(error([](Json& j) { j = nullptr; }), "");
+  EXPECT_EQ(error([](Json& j) { j = 3; }), "/nccl: expected an object or null, found 3");
+  EXPECT_EQ(error([](Json& j) { j["low"] = 3; }), "/nccl/low: expected no such key, found 3");
+  EXPECT_EQ(error([](Json& j) { j.erase("hop_us"); }),
+            "/nccl/hop_us: expected this key, found nothing");
+  EXPECT_EQ(error([](Json& j) { j["rise"] = 2; }),
+            "/nccl/rise: expected a share from 1e-6 to 1, found 2");
+  EXPECT_EQ(error([](Json& j) { j["last_bytes"] = 100; }),
+            "/nccl/last_bytes: expected at least first_bytes, found 100");
+  EXPECT_EQ(error([](Json& j) { j["all_to_all"]["low_gb_per_s"] = -1; }),
+            "/nccl/all_to_all/low_gb_per_s: expected a number above 0, found -1");
+  EXPECT_EQ(error([](Json& j) { j["rates"] = Json::array(); }),
+            "/nccl/rates: expected rates of at least one group, found []");
+  EXPECT_EQ(error([](Json& j) { j["rates"][1]["ranks"] = 2; }),
+            "/nccl/rates/1/ranks: expected more than 2, at most 8 (gpus_per_node), found 2");
+  EXPECT_EQ(error([](Json& j) { j["rates"][0]["measured"] = 1; }),
+            "/nccl/rates/0/measured: expected true or false, found 1");
+}
+
 struct BadField {
   const char* label;
   std::function<void(Json&)> change;

@@ -37,7 +37,7 @@ struct CollectiveTime {
   std::string_view algorithm = "none";  ///< "Ring", "Tree", "NVLS", "NVLSTree", "Pairwise", "none"
   std::string_view protocol = "none";   ///< "LL", "LL128", "Simple", "none"
   Bound bound = Bound::kLatency;        ///< kLink where the wire takes longer than the latency
-  bool in_range = false;  ///< between the sizes and groups that a measured curve was fitted to
+  bool in_range = false;  ///< between the sizes and groups that curve or `nccl` were fitted to
   Bytes wire_bytes;       ///< that the busiest rank sends (or receives)
   BytesPerSecond bus_bandwidth;  ///< wire_bytes / time, as nccl-tests counts it; 0 without bytes
 };
@@ -56,11 +56,19 @@ struct CollectiveTime {
 /// All-gather, reduce-scatter: (t_all_reduce(S) + t_B) / 2: an all-reduce is one after the other,
 /// t_B = base latency, paid once. Broadcast, reduce: an all-gather that puts as much on the wire.
 ///
-/// One node without curves, or several: NCCL's tuning model with the topology's rings (bandwidths x
-/// `efficiency`; between nodes x that of the NIC, shared by the rings), made monotone; over several
-/// nodes no less than the same buffer takes inside one.
+/// One node whose topology has `nccl` (Topology::NcclTimes): the cheaper of two protocols,
+///   low    = (base + hop steps) (1 + rise S / (S + rise_bytes)) + passes S / low_rate
+///   simple = simple_base + simple_hop steps + passes (n-1)/n S / rate(op, n)
+/// passes = 2 all-reduce, 1 else; steps = passes (n-1); no steps and no rise for all-to-all,
+/// gather, scatter and (n = 2, 2 S) send and recv, which have latencies of their own; broadcast,
+/// reduce: all-gather that puts as much on the wire. An all-reduce with curves follows them from
+/// S_0 on and below takes no longer than at S_0.
 ///
-/// All-to-all, gather, scatter, pairwise: t = t_0 + max(inside, between)
+/// Else one node without curves, or several: NCCL's tuning model with the topology's rings
+/// (bandwidths x `efficiency`; between nodes x that of the NIC, shared by the rings), made
+/// monotone; over several nodes no less than the same buffer takes inside one.
+///
+/// All-to-all, gather, scatter, pairwise, without `nccl`: t = t_0 + max(inside, between)
 ///   inside = S (m-1)/n / B_all_to_all,  between = m S (N-1)/N / (NICs x NIC bandwidth)
 ///   t_0 = 8.4 + (m-1) hop + [N > 1] (14 + 2 NIC latency + (n-m) 1 us), hop 3.4 us, PCIe 5.7
 /// Send, recv: t = t_0(one hop) + S / B_p2p, or S / NIC bandwidth between nodes (`nodes` 2).
