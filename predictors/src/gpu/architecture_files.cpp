@@ -82,6 +82,16 @@ constexpr Fact number(const char* key) {
           [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
 }
 
+/// `null` where nothing was measured, 0 in memory.
+template <auto kMember>
+constexpr Fact number_or_none(const char* key) {
+  return {key,
+          [](ObjectReader& fact, Architecture& made, std::optional<Error>&) {
+            made.*kMember = fact.optional_positive(kValue).value_or(0);
+          },
+          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+}
+
 template <auto kMember>
 constexpr Fact flag(const char* key) {
   return {key,
@@ -162,6 +172,20 @@ constexpr Fact matrix_gemm(const char* key) {
           [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
 }
 
+void read_elementwise(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
+  constexpr double kLeast = 1e-3, kMost = 1e3;
+  const char* wanted = "a number from 0.001 to 1000";
+  const Json* set = fact.object(kValue);
+  if (!set) return;
+  ObjectReader rates(*set, fact.pointer(kValue), error);
+  ElementwiseRates& to = made.elementwise_rates;
+  to.contiguous_bf16 = rates.optional_positive("contiguous_bf16").value_or(0);
+  to.broadcast = number_in(rates, "broadcast", kLeast, kMost, wanted);
+  to.strided = number_in(rates, "strided", kLeast, kMost, wanted);
+  to.mixed_types = number_in(rates, "mixed_types", kLeast, kMost, wanted);
+  rates.finish();
+}
+
 void read_blocks(ObjectReader& fact, Architecture& made, std::optional<Error>&) {
   made.max_blocks_per_sm = fact.positive_integer(kValue);
   if (made.max_blocks_per_sm > 1024) fact.reject(kValue, "an integer from 1 to 1024");
@@ -177,6 +201,7 @@ constexpr Fact kFacts[] = {
     share<&A::gddr_share>("gddr_share"),
     share<&A::unchecked_gddr_share>("unchecked_gddr_share"),
     number<&A::l2_bytes_per_clock_per_sm>("l2_bytes_per_clock_per_sm"),
+    number_or_none<&A::last_level_bytes_per_clock_per_sm>("last_level_bytes_per_clock_per_sm"),
     number<&A::fp32_picojoule_per_flop>("fp32_picojoule_per_flop"),
     {"max_blocks_per_sm", read_blocks,
      [](const A& from, A& to) { to.max_blocks_per_sm = from.max_blocks_per_sm; }},
@@ -185,6 +210,12 @@ constexpr Fact kFacts[] = {
     tiles<&A::matrix_gemm_tiles, false>("matrix_gemm_tiles"),
     matrix_gemm<&A::matrix_gemm>("matrix_gemm"),
     matrix_gemm<&A::matrix_gemm_fp8>("matrix_gemm_fp8"),
+    {"elementwise_rates", read_elementwise,
+     [](const A& from, A& to) { to.elementwise_rates = from.elementwise_rates; }},
+    number_or_none<&A::norm_row_clocks>("norm_row_clocks"),
+    number_or_none<&A::half_norm_row_clocks>("half_norm_row_clocks"),
+    number_or_none<&A::channel_element_clocks>("channel_element_clocks"),
+    number_or_none<&A::convolution_layout_rate>("convolution_layout_rate"),
     share<&A::attention_share>("attention_share"),
     flag<&A::recurrent_measured>("recurrent_measured"),
     flag<&A::slow_recurrent_batches>("slow_recurrent_batches"),

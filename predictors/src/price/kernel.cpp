@@ -56,6 +56,20 @@ std::string_view to_string(KernelFamily family) {
   return "unknown";
 }
 
+std::string_view to_string(Layout layout) {
+  switch (layout) {
+    case Layout::kContiguous:
+      return "contiguous";
+    case Layout::kBroadcast:
+      return "broadcast";
+    case Layout::kStrided:
+      return "strided";
+    case Layout::kMixedTypes:
+      return "mixed types";
+  }
+  return "unknown";
+}
+
 std::string_view to_string(Bound bound) {
   switch (bound) {
     case Bound::kCompute:

@@ -76,7 +76,7 @@ bool PriceCache::Key::set(const KernelWork& work) {
     details = gemm->a_transposed | gemm->b_transposed << 1 | gemm->has_bias << 2;
   } else if (const auto* rows = std::get_if<RowShape>(&work.shape)) {
     add(rows->rows, rows->cols, rows->table_rows, rows->batch);
-    details = std::uint32_t{rows->is_strided};
+    details = std::uint32_t{rows->is_strided} | std::uint32_t{rows->is_channel} << 1;
   } else if (const auto* c = std::get_if<ConvolutionShape>(&work.shape)) {
     add(c->n, c->c, c->h, c->w, c->k, c->r, c->s, c->p, c->q, c->groups, c->stride);
     details = static_cast<std::uint32_t>(c->pass);
@@ -99,6 +99,7 @@ bool PriceCache::Key::set(const KernelWork& work) {
   } else if (std::holds_alternative<CollectiveShape>(work.shape)) {
     return false;
   }
+  details |= static_cast<std::uint32_t>(work.layout) << 9;  // above what shapes need
   head = static_cast<std::uint32_t>(work.family) | static_cast<std::uint32_t>(work.dtype) << 8 |
          static_cast<std::uint32_t>(work.shape.index()) << 16 | details << 20 |
          std::uint32_t{work.matrix_units} << 31;

@@ -29,6 +29,7 @@ class WorkReader {
             cells_.elements(),
             cells_.given(kInputs) ? static_cast<double>(cells_.count(kInputs)) : row_.op.inputs,
             row_.op.flop, dtype);
+        result.layout = layout();
         break;
       case OpKind::kReduction:
         result =
@@ -124,6 +125,18 @@ class WorkReader {
       cells_.reject_unknown(kDirection, "fwd or bwd");
     }
     return RowPass::kBackward;
+  }
+
+  Layout layout() {
+    const std::string_view value = cells_.text(kLayout);
+    for (const Layout known :
+         {Layout::kContiguous, Layout::kBroadcast, Layout::kStrided, Layout::kMixedTypes}) {
+      if (value == to_string(known)) return known;
+    }
+    if (!value.empty()) {
+      cells_.reject_unknown(kLayout, "contiguous, broadcast, strided or mixed types");
+    }
+    return Layout::kContiguous;
   }
 
   /// Operator graphs give what the node reads and writes: vector kernels of broadcast or split

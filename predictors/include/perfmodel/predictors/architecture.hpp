@@ -36,6 +36,13 @@ struct MatrixGemm {
   bool always_hot = false;  ///< measured at the power limit: it bounds short products too
 };
 
+/// Elements that PyTorch's elementwise kernels get through per boost clock and SM, by variant; 0:
+/// as many as memory delivers.
+struct ElementwiseRates {
+  double contiguous_bf16 = 0;  ///< bounds where bf16 is converted in several instructions
+  double broadcast = 0, strided = 0, mixed_types = 0;
+};
+
 /// What all GPUs of one generation have in common and no data sheet says. It is read from
 /// `data/architectures/NAME.json`, where each figure stands beside its source (docs/formats.md).
 ///
@@ -52,6 +59,8 @@ struct Architecture {
   double hbm_share = 1, gddr_share = 1, unchecked_gddr_share = 1;
   /// Reachable bandwidth of L2, all SMs together; never taken to be below that of DRAM.
   double l2_bytes_per_clock_per_sm = 0;
+  /// The same of a last-level cache behind L2; 0: as fast as L2.
+  double last_level_bytes_per_clock_per_sm = 0;
   double fp32_picojoule_per_flop = 0;  ///< of a dense GEMM on vector units; 0: power limits nothing
   int max_blocks_per_sm = 32;          ///< resident at once
 
@@ -62,6 +71,14 @@ struct Architecture {
   /// What was measured of products on matrix units: of fp16, bf16 and TF32, and of fp8. Empty where
   /// nothing was; then `matrix_gemm_tiles` are all there is.
   std::optional<MatrixGemm> matrix_gemm, matrix_gemm_fp8;
+
+  ElementwiseRates elementwise_rates;
+  // Norms, in clocks of one SM. 0: bound by their bytes alone.
+  double norm_row_clocks = 0, half_norm_row_clocks = 0;  ///< of a row; of half types
+  double channel_element_clocks = 0;  ///< of an element of a batch norm's channel, one block each
+  /// Layout changes round convolutions in half types [elements per boost clock and SM]; 0: counted
+  /// as one more pass over the tensors.
+  double convolution_layout_rate = 0;
 
   /// What the attention kernels that a framework has here reach of the peak of matrix units,
   /// relative to FlashAttention-2 on Ampere.

@@ -119,9 +119,20 @@ struct RowShape {
   std::int64_t cols = 0;  ///< elements that are combined per row
   /// Reductions over an outer axis: the tensor is [cols, rows], the elements of a row lie apart.
   bool is_strided = false;
+  bool is_channel = false;      ///< batch norm: rows are channels, one block for each at worst
   std::int64_t table_rows = 0;  ///< gather, scatter: rows of the whole table; 0: not known
   std::int64_t batch = 1;       ///< transpose: matrices that `rows` counts the rows of
 };
+
+/// How the tensors of an elementwise kernel lie to each other; each has a variant of its own in
+/// PyTorch.
+enum class Layout : std::uint8_t {
+  kContiguous,  ///< vectors of elements, one index for all tensors
+  kBroadcast,   ///< an input is smaller than the result: an offset per element
+  kStrided,     ///< a tensor is no dense block: offsets too, and accesses that lie apart
+  kMixedTypes,  ///< element types differ: one element at a time, converted on its way
+};
+std::string_view to_string(Layout layout);  ///< "contiguous", "broadcast", "strided", "mixed types"
 
 /// What one kernel (or copy, or set) has to do: the input of every kernel model.
 struct KernelWork {
@@ -133,6 +144,7 @@ struct KernelWork {
   std::variant<std::monostate, GemmShape, ConvolutionShape, EmbeddingShape, CopyShape,
                CollectiveShape, RowShape, AttentionShape, RecurrentShape>
       shape = {};
+  Layout layout = Layout::kContiguous;  ///< of elementwise kernels
 
   Bytes bytes() const { return bytes_read + bytes_written; }
 };

@@ -15,6 +15,20 @@ double flop_per_element(std::string_view name) {
   return op ? op->flop : 1;
 }
 
+/// Graphs have sizes but no strides: what lies apart is not seen.
+Layout layout_of(const OpView& op, const Traffic& t) {
+  bool is_mixed = false, is_broadcast = false;
+  for_each_gpu_tensor(op, op.inputs(), [&](const Tensor& tensor) {
+    if (!is_floating_point(tensor.dtype)) return;  // masks and indices
+    is_mixed |= tensor.dtype != t.dtype;
+    is_broadcast |= tensor.numel < t.output_elements;
+  });
+  for_each_gpu_tensor(op, op.outputs(), [&](const Tensor& tensor) {
+    is_mixed |= is_floating_point(tensor.dtype) && tensor.dtype != t.dtype;
+  });
+  return is_broadcast ? Layout::kBroadcast : is_mixed ? Layout::kMixedTypes : Layout::kContiguous;
+}
+
 bool lower_pointwise(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Traffic t = traffic(op);
   if (!t.any) return false;
@@ -25,6 +39,7 @@ bool lower_pointwise(const OpView& op, const Gpu&, std::vector<KernelWork>& kern
   kernels.push_back(make_work(is_dropout ? KernelFamily::kDropout : KernelFamily::kElementwise,
                               t.dtype, t.read, t.written,
                               flop_per_element(name) * static_cast<double>(t.output_elements)));
+  kernels.back().layout = layout_of(op, t);
   return true;
 }
 

@@ -25,6 +25,7 @@ bool lower_fused_batch_norm(const OpView& op, const Gpu&, std::vector<KernelWork
   if (!x || x->rank < 2) return false;
   const bool training = bool_input(op, 5, true);
   kernels.push_back(norm_work(*x, training ? 2 : 1, 1, dim(op, *x, 1)));
+  std::get<RowShape>(kernels.back().shape).is_channel = training;
   return true;
 }
 

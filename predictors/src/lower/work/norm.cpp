@@ -31,7 +31,9 @@ KernelWork layer_norm_work(std::int64_t rows, std::int64_t cols, RowPass pass, D
 
 KernelWork batch_norm_work(std::int64_t channels, std::int64_t per_channel, RowPass pass,
                            DType dtype) {
-  return norm_work(channels, per_channel, pass == RowPass::kForward ? 2 : 4, dtype);
+  KernelWork work = norm_work(channels, per_channel, pass == RowPass::kForward ? 2 : 4, dtype);
+  std::get<RowShape>(work.shape).is_channel = true;
+  return work;
 }
 
 }  // namespace perfmodel

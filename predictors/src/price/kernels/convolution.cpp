@@ -81,6 +81,16 @@ ConvolutionTimes convolution_times(const ConvolutionShape& c, double bytes, cons
 
 namespace {
 
+/// Kernels before and after a product in half types that bring input and output from and to NCHW,
+/// where the architecture's library was seen to need them [us].
+double layout_us(const ConvolutionShape& c, DType dtype, const Gpu& gpu) {
+  const double rate = gpu.architecture.convolution_layout_rate;
+  if (rate <= 0 || (dtype != DType::kFloat16 && dtype != DType::kBFloat16)) return 0;
+  const double elements = static_cast<double>(c.n) * (static_cast<double>(c.c * c.h * c.w) +
+                                                      static_cast<double>(c.k * c.p * c.q));
+  return elements / (rate * terms::sm_clocks_per_us(gpu));
+}
+
 /// Convolution as the implicit GEMM of its pass, by the tile model of `gemm_tiles.hpp`:
 ///
 ///   forward          m = n p q, n = k / g, k = c / g r s, batch g
@@ -163,8 +173,9 @@ class Convolution final : public KernelModel {
       winograd = best < std::max(t.compute, t.memory);
       if (winograd) compute = best;
     }
-    Price price = terms::make_price(compute, winograd ? 0 : t.memory, t.latency,
-                                    "convolution-heuristic", 0.4);
+    Price price =
+        terms::make_price(compute + layout_us(*c, work.dtype, gpu), winograd ? 0 : t.memory,
+                          t.latency, "convolution-heuristic", 0.4);
     price.in_range = winograd;
     return price;
   }

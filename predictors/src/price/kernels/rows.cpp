@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "models.hpp"
 #include "terms.hpp"
 
@@ -42,7 +44,7 @@ double evicted_share(const RowShape& shape, const KernelWork& work, const Gpu& g
   return std::clamp((share - 0.35) / 0.4, 0.0, 1.0);
 }
 
-class Rows final : public KernelModel {
+class Rows : public KernelModel {
  public:
   explicit Rows(const RowConstants& constants) : c_(constants) {}
 
@@ -78,6 +80,48 @@ class Rows final : public KernelModel {
   RowConstants c_;
 };
 
+/// Norms in PyTorch's own kernels: a block takes a row through its reductions, whatever its length,
+///
+///   t = t_empty + n t_dram + t_barrier + max(rows model, rows clocks / (SMs clock))
+///
+/// and a batch norm of AMD's a block per channel, element after element, in three kernels
+/// (statistics, their update, result).
+class Norm final : public Rows {
+ public:
+  using Rows::Rows;
+
+  Price price(const KernelWork& work, const Gpu& gpu) const override {
+    const Price bytes = Rows::price(work, gpu);
+    const auto* shape = std::get_if<RowShape>(&work.shape);
+    if (!shape) return bytes;
+    if (shape->is_channel) return channels(*shape, bytes, gpu);
+    const bool half = work.dtype == DType::kBFloat16 || work.dtype == DType::kFloat16;
+    const Architecture& a = gpu.architecture;
+    const double clocks = half ? a.half_norm_row_clocks : a.norm_row_clocks;
+    if (clocks <= 0) return bytes;
+    const double rows = static_cast<double>(shape->rows) * clocks / terms::sm_clocks_per_us(gpu);
+    return terms::make_price(std::max(bytes.compute.count(), rows), bytes.memory.count(),
+                             bytes.latency.count(), bytes.model, kRange);
+  }
+
+ private:
+  static constexpr double kRange = 0.35;
+
+  static Price channels(const RowShape& shape, const Price& bytes, const Gpu& gpu) {
+    constexpr double kKernels = 3;
+    const double clocks = gpu.architecture.channel_element_clocks;
+    if (clocks <= 0) return bytes;
+    const double waves = std::ceil(static_cast<double>(shape.rows) / gpu.num_sms);
+    const double elements =
+        waves * static_cast<double>(shape.cols) * clocks / terms::clock_mhz(gpu);
+    const double latency = bytes.latency.count() + (kKernels - 1) * terms::empty_kernel_us(gpu);
+    Price price = terms::make_price(std::max(bytes.compute.count(), elements), bytes.memory.count(),
+                                    latency, bytes.model, kRange);
+    price.in_range = false;
+    return price;
+  }
+};
+
 }  // namespace
 
 /// Two phases: partial results, then the last block adds them up (one more round trip and a fence).
@@ -94,7 +138,7 @@ const KernelModel& softmax_model() {
 }
 
 const KernelModel& norm_model() {
-  static const Rows model({"norm-heuristic", 0.80, 0.68, 0.55, 2, 1.0, 0, true, 0.3});
+  static const Norm model({"norm-heuristic", 0.80, 0.68, 0.55, 2, 1.0, 0, true, 0.3});
   return model;
 }
 

@@ -21,9 +21,9 @@ struct StreamConstants {
 /// the part that lies in the last-level cache because the kernel before wrote it: a working set of
 /// up to half the cache hits, beyond twice nothing does, with a linear change between (cyclic
 /// streams through a hashed LRU-like cache). Valid for dense contiguous tensors of any size;
-/// strided or heavily broadcast operands are slower. Constants: see `terms::Constants` and below;
+/// `Elementwise` knows the others. Constants: see `terms::Constants` and below;
 /// checked on NeuSight's elementwise train rows.
-class Stream final : public KernelModel {
+class Stream : public KernelModel {
  public:
   explicit Stream(const StreamConstants& constants) : c_(constants) {}
 
@@ -41,10 +41,67 @@ class Stream final : public KernelModel {
   StreamConstants c_;
 };
 
+/// What sets a variant of PyTorch's elementwise kernels apart.
+struct Variant {
+  double ElementwiseRates::*rate;
+  double round_trips;   ///< more than a contiguous kernel's, of the shortest kernel
+  double below, above;  ///< shares of the rest of the time that the range spans
+};
+
+/// The index of each element goes through a division per axis where tensors do not lie alike. What
+/// copies with swapped axes cost (a cache line for each element) no layout tells: they are up to
+/// four times slower than other strided kernels.
+constexpr Variant kBf16 = {&ElementwiseRates::contiguous_bf16, 0, 0.4, 0.4};
+constexpr Variant kBroadcast = {&ElementwiseRates::broadcast, 2, 0.4, 0.4};
+constexpr Variant kStrided = {&ElementwiseRates::strided, 2, 0.4, 2.0};
+constexpr Variant kMixedTypes = {&ElementwiseRates::mixed_types, 0, 0.45, 0.6};
+
+const Variant* variant_of(const KernelWork& work) {
+  switch (work.layout) {
+    case Layout::kContiguous:
+      return work.dtype == DType::kBFloat16 ? &kBf16 : nullptr;
+    case Layout::kBroadcast:
+      return &kBroadcast;
+    case Layout::kStrided:
+      return &kStrided;
+    case Layout::kMixedTypes:
+      return &kMixedTypes;
+  }
+  return nullptr;
+}
+
+/// Streams whose elements cost time of their own:
+///
+///   t = t_empty + n t_dram + max(stream, n_elements / (rate SMs clock))
+///
+/// with the rate of PyTorch's variant of the kernel. Rates were chosen on kernels of eager bf16
+/// programs on H100 and MI300X; what they do not bound is priced as a plain stream.
+class Elementwise final : public Stream {
+ public:
+  using Stream::Stream;
+
+  Price price(const KernelWork& work, const Gpu& gpu) const override {
+    const Price stream = Stream::price(work, gpu);
+    const Variant* variant = variant_of(work);
+    const double rate = variant ? gpu.architecture.elementwise_rates.*variant->rate : 0;
+    if (rate <= 0) return stream;
+    const double elements = work.bytes_written.value / std::max(1, size_in_bytes(work.dtype));
+    const double compute =
+        std::max(stream.compute.count(), elements / (rate * terms::sm_clocks_per_us(gpu)));
+    const double latency =
+        stream.latency.count() + variant->round_trips * terms::kConstants.dram_latency_us;
+    Price price = terms::make_price(compute, stream.memory.count(), latency, stream.model);
+    const double rest = price.time.count() - latency;
+    price.low = Microseconds{0.5 * latency + (1 - variant->below) * rest};
+    price.high = Microseconds{1.6 * latency + (1 + variant->above) * rest};
+    return price;
+  }
+};
+
 }  // namespace
 
 const KernelModel& elementwise_model() {
-  static const Stream model({"elementwise-heuristic", 1.0, 2, 0, 0.25});
+  static const Elementwise model({"elementwise-heuristic", 1.0, 2, 0, 0.25});
   return model;
 }
 

@@ -38,6 +38,13 @@ double l2_bytes_per_us(const Gpu& gpu) {
   return std::max(rate, dram_bytes_per_us(gpu));
 }
 
+double last_level_bytes_per_us(const Gpu& gpu) {
+  const double per_clock = gpu.architecture.last_level_bytes_per_clock_per_sm;
+  if (per_clock <= 0) return l2_bytes_per_us(gpu);
+  return std::max(per_clock * clock_mhz(gpu) * static_cast<double>(gpu.num_sms),
+                  dram_bytes_per_us(gpu));
+}
+
 double sustained_flop_per_us(const Gpu& gpu, DType dtype, bool matrix_units) {
   const double peak = gpu.peak(dtype, matrix_units).value * 1e-6;
   double picojoule = gpu.architecture.fp32_picojoule_per_flop;

@@ -44,19 +44,28 @@ double dram_bytes_per_us(const Gpu& gpu);
 /// Reachable L2 bandwidth with all SMs reading [bytes/us]; never below DRAM.
 double l2_bytes_per_us(const Gpu& gpu);
 
+/// Reachable bandwidth of the last-level cache, which is L2 where no other one lies behind it
+/// [bytes/us]; never below DRAM.
+double last_level_bytes_per_us(const Gpu& gpu);
+
 /// Last-level cache that data survives in between two kernels [bytes].
 inline double cache_bytes(const Gpu& gpu) {
   return std::max(gpu.l2_size.value, gpu.last_level_cache_size.value);
 }
 
 /// Time [us] to move `bytes` once, at `share` of the reachable rates. The part that the kernel
-/// before left in the last-level cache moves at L2 speed: all of a working set of up to half the
-/// cache, nothing beyond twice its size, a linear change between (cyclic streams through a hashed,
-/// LRU-like cache).
+/// before left in the last-level cache moves at the cache's speed: all of a working set of up to
+/// half the cache, nothing beyond twice its size, a linear change between (cyclic streams through a
+/// hashed, LRU-like cache).
 inline double stream_time(const Gpu& gpu, double bytes, double share) {
   const double cache = cache_bytes(gpu);
   const double hit = std::clamp((2 * cache - bytes) / (1.5 * cache), 0.0, 1.0);
-  return bytes * (hit / l2_bytes_per_us(gpu) + (1 - hit) / dram_bytes_per_us(gpu)) / share;
+  return bytes * (hit / last_level_bytes_per_us(gpu) + (1 - hit) / dram_bytes_per_us(gpu)) / share;
+}
+
+/// Clocks of all SMs together in 1 us.
+inline double sm_clocks_per_us(const Gpu& gpu) {
+  return clock_mhz(gpu) * static_cast<double>(gpu.num_sms);
 }
 
 /// Peak rate that the board can sustain [FLOP/us]: the data-sheet peak, or less where board power
