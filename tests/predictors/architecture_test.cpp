@@ -95,6 +95,26 @@ TEST(Architectures, EveryFileLoadsAndSaysWhatItsGpusAre) {
   }
 }
 
+TEST(Architectures, VariantsOfElementwiseKernelsCostTimePerElement) {
+  for (const char* name : {"hopper", "cdna3"}) {
+    Gpu gpu;
+    gpu.num_sms = 100;
+    gpu.boost_clock_mhz = 1000;
+    gpu.dram_bandwidth = {1e15};
+    gpu.architecture = testing::architecture(name);
+    const ElementwiseRates& rates = gpu.architecture.elementwise_rates;
+    KernelWork work = elementwise_work(1e9, 1, 0, DType::kFloat16);
+    for (const auto& [layout, rate] : {std::pair{Layout::kBroadcast, rates.broadcast},
+                                       std::pair{Layout::kStrided, rates.strided},
+                                       std::pair{Layout::kMixedTypes, rates.mixed_types}}) {
+      work.layout = layout;
+      EXPECT_NEAR(price_of(work, gpu).compute.count(), 1e9 / (rate * 1e5), 1e-6) << name;
+    }
+    work.layout = Layout::kContiguous;
+    EXPECT_EQ(price_of(work, gpu).compute.count(), 0) << name;
+  }
+}
+
 TEST(Architectures, ReadsFiguresOfItsOwnAndOfOthers) {
   const Architecture& volta = testing::architecture("volta");
   EXPECT_EQ(volta.hbm_share, 0.92);

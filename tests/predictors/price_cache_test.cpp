@@ -53,6 +53,7 @@ std::vector<KernelWork> neighbours(const KernelWork& work) {
   };
   vary([](KernelWork& w) { w.matrix_units = !w.matrix_units; });
   vary([](KernelWork& w) { w.dtype = DType::kFloat64; });
+  vary([](KernelWork& w) { w.layout = Layout::kMixedTypes; });
   vary([](KernelWork& w) { w.flop.value += 1; });
   vary([](KernelWork& w) { w.bytes_read.value += 1; });
   vary([](KernelWork& w) { w.bytes_written.value += 1; });

@@ -1,0 +1,62 @@
+// bf16 kernels of A100, H100, B200, GB200 and RTX PRO 6000 with what is shipped. The figures of the
+// architectures and the trees of products were fitted on these very tables, so the limits here say
+// that kernels are priced as they were fitted. What new weights and new GPUs cost is in
+// docs/kernel_models.md (products: asserted by `HalfGemm.*`).
+#include <cstdio>
+#include <map>
+
+#include "accuracy_support.hpp"
+#include "tables/kernel_table.hpp"
+
+namespace perfmodel {
+namespace {
+
+struct Sums {
+  double error = 0, inside = 0;
+  int rows = 0;
+};
+
+/// Mean absolute error and share inside low..high, by GPU.
+std::map<std::string, Sums> judge(const char* file, const KernelModels& models) {
+  const auto gpus = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus";
+  const KernelTable table = read_kernel_table(*accuracy::public_data() / "silicon" / file,
+                                              {.gpu_folder = gpus, .needs_time = true})
+                                .value();
+  std::map<std::string, Sums> sums;
+  for (const KernelRow& row : table.rows) {
+    const Gpu& gpu = table.gpus[static_cast<std::size_t>(row.gpu)];
+    const Price price = models.price(for_gpu(row.work, gpu), gpu);
+    Sums& own = sums[gpu.name];
+    own.error += std::abs(price.time.count() / row.measured_us - 1);
+    own.inside += row.measured_us >= price.low.count() && row.measured_us <= price.high.count();
+    ++own.rows;
+  }
+  return sums;
+}
+
+void expect_within(const std::map<std::string, Sums>& sums, double limit, double least_inside) {
+  EXPECT_EQ(sums.size(), 5U);
+  for (const auto& [gpu, own] : sums) {
+    const double error = own.error / own.rows, inside = own.inside / own.rows;
+    std::printf("%-20s %6d rows: mean %5.2f %%, %5.1f %% inside low..high\n", gpu.c_str(), own.rows,
+                100 * error, 100 * inside);
+    EXPECT_LE(error, limit) << gpu;
+    EXPECT_GE(inside, least_inside) << gpu;
+  }
+}
+
+TEST(SiliconTimes, Products) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  std::printf("heuristic\n");
+  expect_within(judge("gemm_bf16.csv.gz", KernelModels::heuristic()), 0.10, 0.90);
+  std::printf("learned\n");
+  expect_within(judge("gemm_bf16.csv.gz", accuracy::learned_models()), 0.07, 0.85);
+}
+
+TEST(SiliconTimes, Attention) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  expect_within(judge("attention.csv.gz", KernelModels::heuristic()), 0.10, 0.90);
+}
+
+}  // namespace
+}  // namespace perfmodel
