@@ -154,8 +154,9 @@ TEST(MegatronScale, ScaleOutWithDeepSpeedIsPredictedTooFast) {
   for (const auto& row : cases) errors[row["id"].get<std::string>()] = scale_out_error(row);
   ASSERT_EQ(errors.size(), 3U);
   EXPECT_NEAR(errors.at("table2-175B-PTD-P-384"), 0, 6);
-  EXPECT_NEAR(errors.at("mtnlg-530B-2240"), -18, 2);
-  EXPECT_NEAR(errors.at("table2-175B-ZeRO-3-384"), -35, 2);
+  EXPECT_NEAR(errors.at("mtnlg-530B-2240"), -21,
+              2);  // -18 with products of A100 that were 5 % slower
+  EXPECT_NEAR(errors.at("table2-175B-ZeRO-3-384"), -38, 2);  // -35 with them
 }
 
 }  // namespace

@@ -55,13 +55,14 @@ TEST(FsdpStep, MptThroughput) {
     const auto& row = rows[i];
     const std::string name = row["gpu"], precision = row["precision"];
     const bool is_h100 = name == "h100_80gb";
-    const Gpu device = gpu(is_h100               ? "h100-sxm-80gb"
-                           : name == "a100_80gb" ? "a100-sxm-80gb"
-                                                 : "a100-sxm-40gb");
+    Gpu device = gpu(is_h100               ? "h100-sxm-80gb"
+                     : name == "a100_80gb" ? "a100-sxm-80gb"
+                                           : "a100-sxm-40gb");
+    device.architecture.matrix_gemm->always_hot = true;  // a step is a sustained load
     StepCosts costs{.gpu = &device, .collective_us = costs_on(is_h100 ? "hgx-h100" : "dgx-a100")};
     costs.dtype = costs.linear_dtype = DType::kBFloat16;
     if (precision == "amp_fp8") costs.linear_dtype = DType::kFloat8;
-    costs.flash_attention_share = is_h100 ? 0.19 : 0.30;
+    costs.flash_attention_share = is_h100 ? 0.15 : 0.30;
     const DecoderShape shape{.hidden = row["d_model"],
                              .heads = row["heads"],
                              .layers = row["layers"],
@@ -85,6 +86,7 @@ TEST(FsdpStep, MptThroughput) {
     groups["all"].add(predicted, measured);
     groups[i % 2 ? "odd rows (judged)" : "even rows (chosen on)"].add(predicted, measured);
     groups[name].add(predicted, measured);
+    groups[name + " " + precision].add(predicted, measured);
     const std::string model = name + row["model"].get<std::string>() + row["seq"].dump() +
                               (plan.activation_checkpointing ? " ac" : "");
     const auto [first, is_new] = first_ratio.try_emplace(model, predicted / measured);
@@ -94,7 +96,9 @@ TEST(FsdpStep, MptThroughput) {
   ASSERT_EQ(groups["all"].signed_percent.size(), rows.size());
   // One constant share of peak per GPU type has about 13 %.
   EXPECT_LT(groups["odd rows (judged)"].mape(), 10);
-  EXPECT_LT(groups["all"].mape(), 10);
+  // Below 10 before products in bf16 got their measured times: the shares of the attention kernels
+  // had made up for products that were a third too slow on H100, more so in the even rows.
+  EXPECT_LT(groups["all"].mape(), 12.5);
 }
 
 }  // namespace

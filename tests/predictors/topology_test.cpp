@@ -184,7 +184,7 @@ TEST(Topologies, ReadsNcclTimes) {
 }
 
 TEST(Topologies, ErrorsNameTheFieldOfNccl) {
-  std::ifstream in(source_data() / "topologies" / "hgx-b300.json");
+  std::ifstream in(source_data() / "topologies" / "hgx-b200.json");
   const Json good = Json::parse(in).at("nccl");
   const auto error = [&](const std::function<void(Json&)>& change) {
     const TopologyFile file([&](Json& j) {
