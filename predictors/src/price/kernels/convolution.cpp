@@ -86,8 +86,11 @@ namespace {
 double layout_us(const ConvolutionShape& c, DType dtype, const Gpu& gpu) {
   const double rate = gpu.architecture.convolution_layout_rate;
   if (rate <= 0 || (dtype != DType::kFloat16 && dtype != DType::kBFloat16)) return 0;
-  const double elements = static_cast<double>(c.n) * (static_cast<double>(c.c * c.h * c.w) +
-                                                      static_cast<double>(c.k * c.p * c.q));
+  const auto volume = [](std::int64_t channels, std::int64_t height, std::int64_t width) {
+    return static_cast<double>(channels) * static_cast<double>(height) * static_cast<double>(width);
+  };
+  const double elements =
+      static_cast<double>(c.n) * (volume(c.c, c.h, c.w) + volume(c.k, c.p, c.q));
   return elements / (rate * terms::sm_clocks_per_us(gpu));
 }
 
