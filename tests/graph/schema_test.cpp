@@ -41,7 +41,8 @@ TEST(Schema, TheTableInTheDocsIsTheCode) {
 TEST(Schema, AnotherVersionIsRefused) {
   const Schema schema{"perfmodel-made-up", 2, 3};
   EXPECT_EQ(version_problem(schema, 2), "");
-  EXPECT_EQ(version_problem(schema, 1), "expected version 2, found 1, which an older program wrote");
+  EXPECT_EQ(version_problem(schema, 1),
+            "expected version 2, found 1, which an older program wrote");
   EXPECT_EQ(version_problem(schema, 3), "expected version 2, found 3, which needs a newer program");
 }
 

@@ -608,9 +608,8 @@ TEST_F(OpRules, FlashAttentionCountsTwoProducts) {
 TEST_F(OpRules, AttentionOfGroupedQueriesReadsFewerKeys) {
   const auto q = f.tensor({2, 8, 128, 64}, DType::kFloat16);
   const auto kv = [&] { return f.tensor({2, 2, 128, 64}, DType::kFloat16); };
-  const KernelWork work =
-      one(f.node("aten::_scaled_dot_product_flash_attention", {q, kv(), kv()},
-                 {f.tensor({2, 8, 128, 64}, DType::kFloat16)}));
+  const KernelWork work = one(f.node("aten::_scaled_dot_product_flash_attention", {q, kv(), kv()},
+                                     {f.tensor({2, 8, 128, 64}, DType::kFloat16)}));
   EXPECT_DOUBLE_EQ(work.flop.value, 4.0 * 2 * 8 * 128 * 128 * 64);
   EXPECT_DOUBLE_EQ(work.bytes().value, 2.0 * 2 * (8 + 2 + 2 + 8) * 128 * 64);
   EXPECT_EQ(std::get<AttentionShape>(work.shape).kv_heads, 2);

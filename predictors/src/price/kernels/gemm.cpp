@@ -30,9 +30,11 @@ int item_size_of(DType dtype) {
 /// less); 0.85 made V100 worse.
 constexpr double kUnalignedShare = 0.93;
 
-/// 16-bit products whose k or n is no multiple of 8 run on kernels of an older generation where the
-/// new ones load by TMA, from Hopper on: read off two bf16 products of a video classifier on H100;
-/// a third then comes within 3 %. MI300X has no such step; Ampere was not measured.
+/// Share of the speed of 16-bit products whose k or n is no multiple of 8: read off two bf16
+/// products of a video classifier on H100; a third then comes within 3 %. MI300X has no such step.
+/// That the new kernels' loads (TMA) need aligned rows would explain it and was not tested.
+/// Blackwell is taken to be like H100, also unmeasured; GPUs without TMA are left out because with
+/// the share MLPerf's steps on A100 came out too slow (docs/sharding.md).
 constexpr double kOldKernelsShare = 0.41;
 constexpr std::string_view kTargetsWithoutTma[] = {"sm_80", "sm_86", "sm_89"};
 
