@@ -30,9 +30,26 @@ fit norm norm-float32 "$neusight" "$public/neusight/kernels_softmax_ln.csv.gz" -
 fit convolution convolution-float32 "$neusight; $deepbench" \
   "$public/neusight/kernels_conv2d.csv.gz" "$public/deepbench/conv.csv.gz"
 fit gemm gemm-bfloat16 "$aiconfigurator" "$public/silicon/gemm_bf16.csv.gz" "$public/silicon/bmm_bf16.csv.gz"
+fit attention attention-bfloat16 "$aiconfigurator" "$public/silicon/attention.csv.gz"
+fit experts experts-bfloat16 "$aiconfigurator" "$public/silicon/moe_bf16.csv.gz"
 
-# The fp8 rows of a table that has both types; a file holds one.
-fp8_rows=$(mktemp -d)/amd_gemm.csv
-trap 'rm -r "$(dirname "$fp8_rows")"' EXIT
-zcat "$public/silicon/amd_gemm.csv.gz" | awk -F, 'NR <= 2 || $3 == "fp8"' >"$fp8_rows"
-fit gemm gemm-float8 "$pipeweave; $aiter" "$public/fp8_gemm/gemm_fp8.csv.gz" "$fp8_rows" --dtype fp8
+# A file holds one type; tables of layers say neither how numbers are scaled nor that each time holds
+# the kernel that quantises A.
+tables=$(mktemp -d)
+trap 'rm -r "$tables"' EXIT
+zcat "$public/silicon/amd_gemm.csv.gz" | awk -F, 'NR <= 2 || $3 == "fp8"' >"$tables/amd_gemm.csv"
+layers() {  # table scaling
+  zcat "$public/silicon/$1.csv.gz" \
+    | awk -v kind="$2" '{ print NR == 1 ? $0 : $0 (NR == 2 ? ",scaling,quantizes" : "," kind ",1") }' \
+    >"$tables/$1.csv"
+}
+layers gemm_fp8_token token
+layers gemm_fp8_block block
+layers gemm_nvfp4 block
+fit gemm gemm-float8 "$pipeweave; $aiter; $aiconfigurator" "$public/fp8_gemm/gemm_fp8.csv.gz" \
+  "$tables/amd_gemm.csv" "$tables/gemm_fp8_token.csv" "$tables/gemm_fp8_block.csv" --dtype fp8
+fit gemm gemm-float4 "$aiconfigurator" "$tables/gemm_nvfp4.csv"
+
+# Without A100, whose rows take the same time whatever the heads.
+zcat "$public/silicon/gated_delta.csv.gz" | awk -F, '$1 != "a100-sxm-80gb"' >"$tables/gated_delta.csv"
+fit linear_attention linear_attention-bfloat16 "$aiconfigurator" "$tables/gated_delta.csv"

@@ -16,6 +16,7 @@ namespace {
 struct GptArguments : TransformerArguments {
   std::optional<std::int64_t> positions;
   std::string activation = "gelu_new";
+  ExpertArguments experts;
 };
 
 const std::map<std::string, GptConfig::Activation> kActivations = {
@@ -32,6 +33,7 @@ Result<void> run_build_gpt(const CLI::App& app, const GptArguments& arguments) {
   set_sequence(*config, config->sequence);
   if (arguments.positions) config->positions = *arguments.positions;
   config->activation = kActivations.at(arguments.activation);
+  if (auto good = configure(arguments.experts, config->experts); !good) return good;
   const auto graph = build_gpt(*config);
   if (!graph) return Unexpected{graph.error()};
   ModelFacts facts = transformer_facts(*config);
@@ -39,6 +41,7 @@ Result<void> run_build_gpt(const CLI::App& app, const GptArguments& arguments) {
   facts.lines.emplace_back("activation", arguments.activation);
   facts.keys["positions"] = config->positions;
   facts.keys["activation"] = arguments.activation;
+  tell_of_experts(*config, config->experts, facts);
   return write_built_graph(app, arguments.build, *graph, facts);
 }
 
@@ -57,6 +60,7 @@ Command build_gpt_command(CLI::App& parent) {
                   "tanh form of GELU in eight ops; gelu_tanh the same in one kernel; gelu with erf")
       ->check(CLI::IsMember(kActivations))
       ->capture_default_str();
+  add_expert_options(*app, arguments->experts);
   app->footer(
       "Presets: gpt2, gpt2-medium, gpt2-large, gpt2-xl are OpenAI's. gpt3-xl and gpt3-2.7b have "
       "the\n"

@@ -12,6 +12,7 @@ namespace {
 
 struct LlamaArguments : TransformerArguments {
   std::optional<std::int64_t> kv_heads;
+  ExpertArguments experts;
 };
 
 Result<void> run_build_llama(const CLI::App& app, const LlamaArguments& arguments) {
@@ -19,9 +20,12 @@ Result<void> run_build_llama(const CLI::App& app, const LlamaArguments& argument
   if (!config) return Unexpected{config.error()};
   configure(arguments, *config);
   if (arguments.kv_heads) config->kv_heads = *arguments.kv_heads;
+  if (auto good = configure(arguments.experts, config->experts); !good) return good;
   const auto graph = build_llama(*config);
   if (!graph) return Unexpected{graph.error()};
-  return write_built_graph(app, arguments.build, *graph, transformer_facts(*config));
+  ModelFacts facts = transformer_facts(*config);
+  tell_of_experts(*config, config->experts, facts);
+  return write_built_graph(app, arguments.build, *graph, facts);
 }
 
 }  // namespace
@@ -31,6 +35,7 @@ Command build_llama_command(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("llama", "One step of a Llama-like decoder");
   add_transformer_options(*app, *arguments, "llama-7b");
   app->add_option("--kv-heads", arguments->kv_heads, "Heads of keys and values")->type_name("N");
+  add_expert_options(*app, arguments->experts);
   return {app, [app, arguments] { return run_build_llama(*app, *arguments); }};
 }
 

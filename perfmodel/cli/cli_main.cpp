@@ -112,7 +112,7 @@ int run(int argc, char** argv, MakeCommands make_commands, Suggest suggest) {
   app.footer(
       "Times are microseconds in JSON. Exit status: 0 success, 1 bad input or impossible request,\n"
       "2 bad usage. `perfpredict COMMAND --help` explains a command.");
-  const std::vector<Command> commands = make_commands(app);
+  const std::vector<Command> commands = make_commands(app, argc > 1 ? argv[1] : "");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -2,13 +2,16 @@
 
 #include <CLI/App.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "command.hpp"
 
 namespace perfmodel::cli {
 
-using MakeCommands = std::vector<Command> (*)(CLI::App& app);
+/// `first`: the first word, empty without any. Where it names a command, the others may be left
+/// out: to make all of them takes longer than many a prediction.
+using MakeCommands = std::vector<Command> (*)(CLI::App& app, std::string_view first);
 
 /// What the user may have meant by a word that is none of the sub-commands of `command`, as it is
 /// to be typed; empty: nobody knows.

@@ -178,10 +178,11 @@ Result<std::vector<GraphRow>> graph_rows(const Arguments& arguments, const Measu
           });
       if (is_measured) wanted.push_back(spec);
     }
+    const Microseconds gap{arguments.kernel_gap_us};
     const auto price = [&](const KernelModels& kernel_models) {
       return graph_latencies(*table, wanted, measured.gpus[gpu],
                              [&](const KernelRow&, const KernelWork& work, const Gpu& device) {
-                               return kernel_models.price(work, device).time;
+                               return kernel_models.price(work, device).time + gap;
                              });
     };
     const auto ours = price(models.models), heuristic = price(KernelModels::heuristic());
@@ -232,6 +233,7 @@ Result<void> eval_graphs(const Arguments& arguments) {
   if (arguments.json) {
     Json json = document(schemas::kEvalGraphs);
     json.update(all.json());
+    json["kernel_gap_us"] = arguments.kernel_gap_us;
     json["other_options"] = others.json();
     for (const auto& [name, errors] : by_device) json["by_device"][name] = errors.json();
     for (const auto& [name, errors] : by_vendor) json["by_vendor"][name] = errors.json();

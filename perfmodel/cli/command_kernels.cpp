@@ -1,18 +1,20 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cmath>
-#include <iterator>
+#include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "arguments.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
+#include "kernels/price_kernel_table.hpp"
 #include "output.hpp"
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/output_file.hpp"
-#include "tables/kernel_table.hpp"
+#include "perfmodel/predictors/power.hpp"
+#include "text_aside.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
@@ -20,113 +22,82 @@ namespace {
 
 struct KernelsArguments {
   std::string queries, gpu, op, dtype, output, models = "learned";
-  bool json = false;
+  bool json = false, sustained = false;
 };
 
-struct Priced {
-  KernelTable table;
-  std::vector<Price> prices;  // one per row
+/// Where the text of the prices goes: into a file that appears at the end, or, what is seen as it
+/// is written, aside until no row can be wrong any more.
+class PricesOutput {
+ public:
+  static Result<PricesOutput> open(const std::string& output) {
+    PricesOutput result;
+    std::error_code unknown;
+    const auto status = std::filesystem::status(output, unknown);
+    const bool is_seen_at_once = output.empty() || (std::filesystem::exists(status) &&
+                                                    !std::filesystem::is_regular_file(status));
+    result.output_ = output;
+    if (!is_seen_at_once) {
+      auto file = OutputFile::create(output);
+      if (!file) return Unexpected{file.error()};
+      result.file_ = std::move(*file);
+    }
+    return result;
+  }
+
+  Result<void> write(std::string_view text) {
+    if (!file_) return aside_.write(text);
+    file_->write(text);
+    return {};
+  }
+
+  /// To the file, if there is one, else to standard output. `head` and `tail` stand round the rows.
+  Result<void> finish(std::string_view head, std::string_view tail) {
+    if (output_.empty()) {
+      if (auto printed = print(head); !printed) return printed;
+      if (auto shown = aside_.each_piece(print); !shown) return shown;
+      return print(tail);
+    }
+    if (!file_) {
+      auto file = OutputFile::create(output_);
+      if (!file) return Unexpected{file.error()};
+      file_ = std::move(*file);
+      const auto copied = aside_.each_piece([this](std::string_view text) -> Result<void> {
+        file_->write(text);
+        return {};
+      });
+      if (!copied) return copied;
+    }
+    return file_->commit();
+  }
+
+ private:
+  std::string output_;
+  std::optional<OutputFile> file_;
+  TextAside aside_;
 };
 
-Result<Priced> price_table(const KernelsArguments& arguments) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  const auto models = choose_kernel_models(arguments.models);
-  if (!models) return Unexpected{models.error()};
-  auto table = read_kernel_table(arguments.queries, {.gpu_folder = *data / "gpus",
-                                                     .gpu = arguments.gpu,
-                                                     .op = arguments.op,
-                                                     .dtype = arguments.dtype});
-  if (!table) return Unexpected{table.error()};
-  Priced result{.table = std::move(*table), .prices = {}};
-  result.prices.reserve(result.table.rows.size());
-  std::size_t outside = 0;
-  for (const KernelRow& row : result.table.rows) {
-    if (row.gpu < 0) {
-      return Unexpected{Error{.code = ErrorCode::kFormat,
-                              .message = "expected a GPU in every row, or --gpu, found neither",
-                              .file = result.table.file,
-                              .json_pointer = "device",
-                              .line = row.line,
-                              .column = 1}};
-    }
-    Price price;
-    if (!row.is_free) {
-      price = models->models.price(row.work, result.table.gpus[static_cast<std::size_t>(row.gpu)]);
-    }
-    if (!std::isfinite(price.high.count())) {
-      return Unexpected{Error{.code = ErrorCode::kImpossible,
-                              .message = "expected sizes of a kernel whose time is a number, found "
-                                         "larger ones",
-                              .file = result.table.file,
-                              .line = row.line,
-                              .column = 1}};
-    }
-    if (!price.in_range) ++outside;
-    result.prices.push_back(price);
+/// A row's object in the list `kernels` of the document, with the blanks that it has there.
+void append_json(const KernelTable& table, std::span<const Price> prices, std::string& text) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < prices.size(); ++i) {
+    const KernelRow& row = table.rows[i];
+    const Price& price = prices[i];
+    list.push_back({{"id", row.id},
+                    {"gpu", table.gpus[static_cast<std::size_t>(row.gpu)].name},
+                    {"op", table.ops[static_cast<std::size_t>(row.op)]},
+                    {"time_us", price.time.count()},
+                    {"model", model_of(row, price)},
+                    {"bound", bound_of(row, price)},
+                    {"in_range", price.in_range},
+                    {"low_us", price.low.count()},
+                    {"high_us", price.high.count()},
+                    {"knowledge", knowledge_of(row, price)}});
   }
-  for (const Gpu& gpu : result.table.gpus) {
-    for (std::string& sentence : stand_ins(gpu)) {
-      result.table.warnings.push_back(std::move(sentence));
-    }
-  }
-  if (!models->warning.empty()) result.table.warnings.push_back(models->warning);
-  if (auto readable = models->check(); !readable) return Unexpected{readable.error()};
-  if (outside > 0) {
-    result.table.warnings.push_back(
-        fmt::format("{} of {} lie outside the range that their model was fitted or checked on",
-                    grouped(outside), counted(result.prices.size(), "row")));
-  }
-  return result;
-}
-
-std::string_view bound_of(const KernelRow& row, const Price& price) {
-  return row.is_free ? "fused" : to_string(price.bound);
-}
-std::string_view model_of(const KernelRow& row, const Price& price) {
-  return row.is_free ? "fused" : price.model;
-}
-
-void append_time(fmt::memory_buffer& text, Microseconds time) {
-  const double us = time.count();
-  // Nanoseconds, but no time becomes 0.
-  if (us == 0 || std::abs(us) >= 1) {
-    fmt::format_to(std::back_inserter(text), "{:.3f}", us);
-  } else {
-    fmt::format_to(std::back_inserter(text), "{:.4g}", us);
-  }
-}
-
-void append_quoted(fmt::memory_buffer& text, std::string_view cell) {
-  if (cell.find_first_of(",\"\n\r") == std::string_view::npos) {
-    text.append(cell);
-    return;
-  }
-  text.push_back('"');
-  for (const char c : cell) {
-    if (c == '"') text.push_back('"');
-    text.push_back(c);
-  }
-  text.push_back('"');
-}
-
-fmt::memory_buffer csv_text(const Priced& priced) {
-  fmt::memory_buffer text;
-  text.append(std::string_view("id,time_us,model,bound,in_range,low_us,high_us\n"));
-  for (std::size_t i = 0; i < priced.prices.size(); ++i) {
-    const KernelRow& row = priced.table.rows[i];
-    const Price& price = priced.prices[i];
-    append_quoted(text, row.id);
-    text.push_back(',');
-    append_time(text, price.time);
-    fmt::format_to(std::back_inserter(text), ",{},{},{},", model_of(row, price),
-                   bound_of(row, price), price.in_range ? 1 : 0);
-    append_time(text, price.low);
-    text.push_back(',');
-    append_time(text, price.high);
-    text.push_back('\n');
-  }
-  return text;
+  if (list.empty()) return;
+  const std::string whole = to_text(Json{{"kernels", std::move(list)}});
+  const std::size_t begin = whole.find("[\n") + 2, end = whole.rfind("\n ]");
+  text += ",\n";  // the first block's is left out
+  text.append(whole, begin, end - begin);
 }
 
 Json names(const std::vector<Gpu>& gpus) {
@@ -135,65 +106,97 @@ Json names(const std::vector<Gpu>& gpus) {
   return list;
 }
 
-Json json_document(const KernelsArguments& arguments, const Priced& priced) {
+Json json_document(const KernelsArguments& arguments, const PricedTable& priced) {
   Json json = document(schemas::kKernels);
   json.update({{"queries", file_name(arguments.queries)},
                {"models", arguments.models},
-               {"gpus", names(priced.table.gpus)},
-               {"ops", priced.table.ops},
-               {"rows", priced.prices.size()}});
+               {"sustained", arguments.sustained},
+               {"gpus", names(priced.gpus)},
+               {"ops", priced.ops},
+               {"rows", priced.rows}});
   if (arguments.output.empty()) {
-    Json& kernels = json["kernels"] = Json::array();
-    for (std::size_t i = 0; i < priced.prices.size(); ++i) {
-      const KernelRow& row = priced.table.rows[i];
-      const Price& price = priced.prices[i];
-      kernels.push_back({{"id", row.id},
-                         {"gpu", priced.table.gpus[static_cast<std::size_t>(row.gpu)].name},
-                         {"op", priced.table.ops[static_cast<std::size_t>(row.op)]},
-                         {"time_us", price.time.count()},
-                         {"model", model_of(row, price)},
-                         {"bound", bound_of(row, price)},
-                         {"in_range", price.in_range},
-                         {"low_us", price.low.count()},
-                         {"high_us", price.high.count()}});
-    }
+    json["kernels"] = Json::array();
   } else {
     json["output"] = file_name(arguments.output);
   }
-  json["warnings"] = priced.table.warnings;
+  json["warnings"] = priced.warnings;
   return json;
 }
 
-std::string summary_text(const KernelsArguments& arguments, const Priced& priced) {
+std::string summary_text(const KernelsArguments& arguments, const PricedTable& priced) {
   TextList list;
   list.row("prices", arguments.output);
-  list.row("rows", grouped(priced.prices.size()));
+  list.row("rows", grouped(priced.rows));
   std::vector<std::string_view> gpus;
-  for (const Gpu& gpu : priced.table.gpus) gpus.push_back(gpu.name);
+  for (const Gpu& gpu : priced.gpus) gpus.push_back(gpu.name);
   list.row(gpus.size() == 1 ? "GPU" : "GPUs", fmt::format("{}", fmt::join(gpus, ", ")));
-  list.row("ops", fmt::format("{}", fmt::join(priced.table.ops, ", ")));
+  list.row("ops", fmt::format("{}", fmt::join(priced.ops, ", ")));
   list.row("models", arguments.models);
   return "\n" + list.text();
 }
 
+void add_warnings(PricedTable& priced, const ChosenKernelModels& models) {
+  for (const Gpu& gpu : priced.gpus) {
+    for (std::string& sentence : stand_ins(gpu)) priced.warnings.push_back(std::move(sentence));
+  }
+  if (!models.warning.empty()) priced.warnings.push_back(models.warning);
+  if (priced.outside > 0) {
+    priced.warnings.push_back(
+        fmt::format("{} of {} lie outside the range that their model was fitted or checked on",
+                    grouped(priced.outside), counted(priced.rows, "row")));
+  }
+}
+
+/// Without an output file the prices are in the document.
+Result<void> finish_document(const KernelsArguments& arguments, const PricedTable& priced,
+                             PricesOutput& output) {
+  const std::string text = to_text(json_document(arguments, priced));
+  constexpr std::string_view kEmptyList = "\n \"kernels\": []";
+  const std::size_t list = text.find(kEmptyList) + kEmptyList.size() - 1;
+  return output.finish(text.substr(0, list) + "\n", "\n " + text.substr(list));
+}
+
 Result<void> run_kernels(const KernelsArguments& arguments) {
-  const auto priced = price_table(arguments);
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  const auto models = choose_kernel_models(arguments.models);
+  if (!models) return Unexpected{models.error()};
+  auto output = PricesOutput::open(arguments.output);
+  if (!output) return Unexpected{output.error()};
+
+  const bool lists_json = arguments.json && arguments.output.empty();
+  if (!lists_json) {
+    if (auto written = output->write(kPricesHeader); !written) return written;
+  }
+  bool is_first = lists_json;
+  PriceSink sink{.format = lists_json ? append_json : append_prices,
+                 .write = [&](std::string_view text) {
+                   if (is_first) text.remove_prefix(std::string_view(",\n").size());
+                   is_first = false;
+                   return output->write(text);
+                 }};
+  if (arguments.sustained) {
+    sink.change = [](const KernelWork& work, const Gpu& gpu, Price& price) {
+      price = sustained(price, work, gpu);
+    };
+  }
+  auto priced = price_kernel_table(arguments.queries,
+                                   {.gpu_folder = *data / "gpus",
+                                    .gpu = arguments.gpu,
+                                    .op = arguments.op,
+                                    .dtype = arguments.dtype},
+                                   models->models, sink);
   if (!priced) return Unexpected{priced.error()};
+  if (auto readable = models->check(); !readable) return readable;
+  add_warnings(*priced, *models);
   if (!arguments.json) {
-    for (const std::string& warning : priced->table.warnings) warn(warning);
+    for (const std::string& warning : priced->warnings) warn(warning);
   }
-  if (!arguments.output.empty()) {
-    auto file = OutputFile::create(arguments.output);
-    if (!file) return Unexpected{file.error()};
-    const fmt::memory_buffer text = csv_text(*priced);
-    file->write({text.data(), text.size()});
-    if (auto written = file->commit(); !written) return written;
-    if (arguments.json) return print_document(json_document(arguments, *priced));
-    return print_report(summary_text(arguments, *priced));
-  }
+  if (lists_json) return finish_document(arguments, *priced, *output);
+  if (auto finished = output->finish("", ""); !finished) return finished;
+  if (arguments.output.empty()) return {};
   if (arguments.json) return print_document(json_document(arguments, *priced));
-  const fmt::memory_buffer text = csv_text(*priced);
-  return print({text.data(), text.size()});
+  return print_report(summary_text(arguments, *priced));
 }
 
 }  // namespace
@@ -217,6 +220,9 @@ Command kernels_command(CLI::App& parent) {
                   "Table to write (.csv or .csv.gz; default: standard output)")
       ->type_name("FILE");
   add_models_option(*app, arguments->models);
+  app->add_flag("--sustained", arguments->sustained,
+                "Times of a kernel that runs again and again, at the board's power limit (default: "
+                "bursts of some milliseconds)");
   app->add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return run_kernels(*arguments); }};
 }

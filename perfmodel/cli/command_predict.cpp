@@ -33,7 +33,7 @@ struct PredictArguments {
   Window iterations, kernel_iterations;
   ReadOptions reading;
   bool json = false, missing_collectives = false;
-  bool full = false;
+  bool full = false, burst = false;
   std::optional<std::size_t> top;
 };
 
@@ -193,6 +193,7 @@ class Run {
     options.use = report_.use;
     options.what_if_steps = kWhatIfSteps;
     options.host_scale = arguments_.host_scale;
+    options.sustained = !arguments_.burst;
     options.host_sensitivity = table_of(rank).table->method != OverheadMethod::kLin;
     if (!window_is_of_trace()) options.iterations = arguments_.iterations;
     if (kernel_times_[rank]) options.kernel_times = &*kernel_times_[rank];
@@ -441,6 +442,8 @@ Command predict_command(CLI::App& parent) {
   app->add_flag("--missing-collectives", arguments->missing_collectives,
                 "Go on where a rank lacks a collective that others have");
   add_models_option(*app, arguments->models);
+  app->add_flag("--burst", arguments->burst,
+                "Ignore the board's power limit: every kernel runs as fast as a short burst");
   app->add_option(
          "--timeline", arguments->timeline,
          "Write ranks, threads and streams, launches and the critical path as a Chrome trace, for "

@@ -58,6 +58,7 @@ Result<void> run_serve(ServeArguments& arguments) {
                             .file = arguments.files}};
   }
   arguments.config.overheads = arguments.overheads;
+  arguments.config.read_models = true;  // whoever starts a server is told, not whoever asks it
   arguments.server.socket = arguments.socket;
   arguments.server.files = arguments.files;
   arguments.service.max_graph_bytes = arguments.max_graph_mib << 20;

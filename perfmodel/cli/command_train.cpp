@@ -26,6 +26,7 @@ namespace {
 
 using training::LeftOut;
 using training::ModelReport;
+using training::RangeCheck;
 using training::RowChoice;
 using training::Validation;
 
@@ -149,14 +150,26 @@ std::string kept_out_table(const ModelReport& model) {
 }
 
 std::string left_out_table(const ModelReport& model) {
-  TextTable table({"GPU left out", "rows", "learned", "heur.", "roofline", "best ratio", "<of",
-                   "mean ratio", "in range"});
-  for (const LeftOut& left : model.left_out) {
-    const bool has_ratio = left.best_ratio.rows > 0;
-    table.row({left.gpu, grouped(left.learned.rows), percent(left.learned.mape),
-               percent(left.heuristic.mape), percent(left.roofline.mape),
-               has_ratio ? percent(left.best_ratio.mape) : "", left.best_ratio_gpu,
-               has_ratio ? percent(left.mean_ratio_mape) : "", percent(left.coverage)});
+  TextTable table({"GPU left out", "<known", "rows", "learned", "heur.", "roofline", "best ratio",
+                   "<of", "mean ratio"});
+  for (const auto* list : {&model.left_out, &model.farther_left_out}) {
+    for (const LeftOut& left : *list) {
+      const bool has_ratio = left.best_ratio.rows > 0;
+      table.row({left.gpu, std::string(to_string(left.level)), grouped(left.learned.rows),
+                 percent(left.learned.mape), percent(left.heuristic.mape),
+                 percent(left.roofline.mape), has_ratio ? percent(left.best_ratio.mape) : "",
+                 left.best_ratio_gpu, has_ratio ? percent(left.mean_ratio_mape) : ""});
+    }
+  }
+  return table.text(bold_allowed());
+}
+
+/// Per level of knowledge all GPUs together, and the GPU whose rows the range holds worst.
+std::string ranges_table(const ModelReport& model) {
+  TextTable table({"known", "<GPU kept out", "rows", "in range", "<by the other GPUs alone"});
+  for (const RangeCheck& check : model.ranges) {
+    table.row({std::string(to_string(check.level)), check.gpu, grouped(check.rows),
+               percent(check.inside), check.by_others ? percent(*check.by_others) : ""});
   }
   return table.text(bold_allowed());
 }
@@ -215,10 +228,21 @@ std::string report_text(const training::TrainReport& report, const std::string& 
       text += "\nMean absolute errors of kernel times, rows above the launch floor:\n\n" +
               left_out_table(model);
     }
+    if (!model.ranges.empty()) {
+      text += "\nKept-out rows between low and high (goal 90 %), by what is known of the GPU:\n\n" +
+              ranges_table(model);
+    }
   }
   text += left_out_rows_text(report);
   if (is_of_one_gpu(report)) text += fmt::format("\n{}\n", kOneGpu);
   return text + fmt::format("\nwritten to {}\n", plain_text(file));
+}
+
+Json left_out_json(const LeftOut& left) {
+  return {{"knowledge", to_string(left.level)},          {"learned", summary_json(left.learned)},
+          {"heuristic", summary_json(left.heuristic)},   {"roofline", summary_json(left.roofline)},
+          {"best_ratio", summary_json(left.best_ratio)}, {"best_ratio_gpu", left.best_ratio_gpu},
+          {"mean_ratio_mape", left.mean_ratio_mape},     {"coverage", left.coverage}};
 }
 
 Json report_json(const training::TrainReport& report, std::string file) {
@@ -237,14 +261,20 @@ Json report_json(const training::TrainReport& report, std::string file) {
     entry["grouped"] = summary_json(summary_of(model.grouped));
     entry["grouped"]["coverage"] = model.grouped.coverage;
     Json& left_out = entry["left_out"] = Json::object();
-    for (const LeftOut& left : model.left_out) {
-      left_out[left.gpu] = {{"learned", summary_json(left.learned)},
-                            {"heuristic", summary_json(left.heuristic)},
-                            {"roofline", summary_json(left.roofline)},
-                            {"best_ratio", summary_json(left.best_ratio)},
-                            {"best_ratio_gpu", left.best_ratio_gpu},
-                            {"mean_ratio_mape", left.mean_ratio_mape},
-                            {"coverage", left.coverage}};
+    for (const LeftOut& left : model.left_out) left_out[left.gpu] = left_out_json(left);
+    Json& farther = entry["farther_left_out"] = Json::array();
+    for (const LeftOut& left : model.farther_left_out) {
+      farther.push_back(left_out_json(left));
+      farther.back()["gpu"] = left.gpu;
+    }
+    Json& ranges = entry["ranges"] = Json::array();
+    for (const RangeCheck& check : model.ranges) {
+      ranges.push_back(
+          {{"knowledge", to_string(check.level)},
+           {"gpu", check.gpu},
+           {"rows", check.rows},
+           {"in_range", check.inside},
+           {"in_range_by_others", check.by_others ? Json(*check.by_others) : Json(nullptr)}});
     }
     models.push_back(std::move(entry));
   }

@@ -17,6 +17,11 @@ CLI::App* add_eval_command(CLI::App& parent, const std::shared_ptr<EvalArguments
                 "Whole models: OPGRAPHS GRAPHS E2E, aggregated as docs/formats.md says");
   add_models_option(*app, arguments->models)
       ->description("With --graphs and without --model: learned, heuristic or roofline");
+  app->add_option("--kernel-gap", arguments->kernel_gap_us,
+                  "With --graphs: what passes between a kernel and the next one of its stream")
+      ->type_name("US")
+      ->check(CLI::Range(0.0, 1e4))
+      ->capture_default_str();
   app->add_option("--shapes", arguments->shapes, "Rows of NeuSight's shape sets: all, train, llm")
       ->check(CLI::IsMember({"all", "train", "llm"}))
       ->capture_default_str();
@@ -28,6 +33,9 @@ CLI::App* add_eval_command(CLI::App& parent, const std::shared_ptr<EvalArguments
   app->callback([arguments] {
     if (arguments->graphs && arguments->files.size() != 3) {
       throw CLI::ValidationError("--graphs", "takes three files: OPGRAPHS GRAPHS E2E");
+    }
+    if (!arguments->graphs && arguments->kernel_gap_us > 0) {
+      throw CLI::ValidationError("--kernel-gap", "is for --graphs");
     }
     if (!arguments->graphs && arguments->model.empty()) throw CLI::RequiredError("--model");
   });

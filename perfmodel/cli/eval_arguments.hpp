@@ -11,7 +11,7 @@ namespace perfmodel::cli {
 struct EvalArguments {
   std::vector<std::string> files;
   std::string model, models = "learned", op, dtype, shapes = "all", gpu;
-  double min_us = 0;
+  double min_us = 0, kernel_gap_us = 0;
   bool graphs = false, json = false;
 };
 

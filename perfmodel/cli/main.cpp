@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,23 +28,28 @@ Command of_other_program(CLI::App* command) {
       }};
 }
 
-std::vector<Command> make_commands(CLI::App& app) {
-  std::vector<Command> commands = {
-      predict_command(app),
-      trace_command(app),
-      replay_command(app),
-      overheads_command(app),
-      kernels_command(app),
-      gpus_command(app),
-      rewrite_command(app),
-      whatif_command(app),
-      shard_command(app),
-      sweep_command(app),
-      serve_command(app),
-      of_other_program(add_train_command(app, std::make_shared<TrainArguments>())),
-      of_other_program(add_eval_command(app, std::make_shared<EvalArguments>())),
-      completion_command(app),
-      man_command(app)};
+struct NamedCommand {
+  std::string_view name;
+  Command (*make)(CLI::App&);
+};
+constexpr NamedCommand kCommands[] = {
+    {"predict", predict_command},     {"trace", trace_command},     {"replay", replay_command},
+    {"overheads", overheads_command}, {"kernels", kernels_command}, {"gpus", gpus_command},
+    {"rewrite", rewrite_command},     {"whatif", whatif_command},   {"shard", shard_command},
+    {"sweep", sweep_command},         {"serve", serve_command}};
+
+std::vector<Command> make_commands(CLI::App& app, std::string_view first) {
+  std::vector<Command> commands;
+  const auto* const asked = std::ranges::find(kCommands, first, &NamedCommand::name);
+  if (asked != std::end(kCommands)) {
+    commands.push_back(asked->make(app));
+    return commands;
+  }
+  for (const NamedCommand& command : kCommands) commands.push_back(command.make(app));
+  commands.push_back(of_other_program(add_train_command(app, std::make_shared<TrainArguments>())));
+  commands.push_back(of_other_program(add_eval_command(app, std::make_shared<EvalArguments>())));
+  commands.push_back(completion_command(app));
+  commands.push_back(man_command(app));
   for (Command& command : build_commands(app)) commands.push_back(std::move(command));
   return commands;
 }

@@ -20,6 +20,12 @@ Json rounded(double value) {
   return result == 0 ? 0.0 : result;  // no -0.0
 }
 
+Json six_digits(double value) {
+  if (value == 0 || !std::isfinite(value)) return rounded(value);
+  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 5);
+  return unit < 1 ? std::round(value / unit) / std::round(1 / unit) : std::round(value);
+}
+
 Json document(const Schema& schema, std::string_view program) {
   return {
       {"schema", schema.name},

@@ -14,6 +14,8 @@ using Json = nlohmann::ordered_json;
 
 /// Three decimals: nanoseconds, where the value is in microseconds. Infinite or no number: null.
 Json rounded(double value);
+/// To six digits: of figures that may be tiny.
+Json six_digits(double value);
 
 /// What every JSON document of a command begins with: its schema and version, and the program that
 /// made it.

@@ -41,6 +41,11 @@ Json iterations(const Prediction& prediction) {
 // The figures that a whole batch and every rank have.
 void add_figures(Json& json, const Prediction& p) {
   json["e2e_us"] = rounded(p.e2e_us);
+  json["e2e_low_us"] = rounded(p.e2e_low_us);
+  json["e2e_high_us"] = rounded(p.e2e_high_us);
+  json["energy_j"] = p.energy_j ? six_digits(*p.energy_j) : Json(nullptr);
+  json["power_w"] = p.energy_j ? rounded(p.power_w().value_or(0)) : Json(nullptr);
+  json["limited_us"] = rounded(p.limited_us);
   json["iterations"] = iterations(p);
   json["gpu_active_us"] = rounded(p.gpu_active_us);
   json["gpu_idle_us"] = rounded(p.gpu_idle_us);
@@ -72,6 +77,11 @@ Json coverage(const Prediction::Coverage& coverage) {
     keys[std::string(to_string(static_cast<KeyLevel>(i)))] =
         rounded(coverage.host_us_by_key_level[i]);
   }
+  Json knowledge = Json::object();
+  for (std::size_t i = coverage.kernel_us_by_knowledge.size(); i-- > 0;) {
+    knowledge[std::string(to_string(static_cast<Knowledge>(i)))] =
+        rounded(coverage.kernel_us_by_knowledge[i]);
+  }
   return {{"modelled_time_fraction", rounded(coverage.modelled_time_fraction)},
           {"unmodelled_ops", std::move(unmodelled)},
           {"inferred_kernels", coverage.inferred_kernels},
@@ -80,7 +90,8 @@ Json coverage(const Prediction::Coverage& coverage) {
           {"nodes_by_rule", coverage.nodes_by_rule},
           {"own_launches", coverage.own_launches},
           {"template_rule_disagreements", coverage.disagreements},
-          {"host_us_by_key_level", std::move(keys)}};
+          {"host_us_by_key_level", std::move(keys)},
+          {"kernel_us_by_knowledge", std::move(knowledge)}};
 }
 
 Json families(const Prediction& prediction) {
@@ -109,6 +120,8 @@ Json kernel_json(const PredictedKernel& kernel) {
           {"bound", to_string(price.bound)},
           {"in_range", price.in_range},
           {"inferred", kernel.inferred},
+          {"limited_us", rounded(kernel.limited_us)},
+          {"energy_j", six_digits(kernel.energy.sum_j())},
           {"low_us", rounded(price.low.count())},
           {"high_us", rounded(price.high.count())}};
 }

@@ -39,4 +39,17 @@ std::string rate_text(double rate) {
                     : grouped(static_cast<std::size_t>(std::llround(rate)));
 }
 
+std::string power_text(const Prediction& prediction, const Gpu& gpu) {
+  const auto watt = prediction.power_w();
+  if (!watt) return "";
+  std::string text = fmt::format("{:.0f} of {:.0f} W on average, {:.3g} J", *watt, gpu.tdp_w,
+                                 *prediction.energy_j);
+  if (prediction.limited_us > 0) {
+    text += fmt::format(
+        "; the limit slows kernels by {} in all",
+        percent_of(prediction.limited_us, prediction.kernel_sum_us - prediction.limited_us));
+  }
+  return text;
+}
+
 }  // namespace perfmodel::cli

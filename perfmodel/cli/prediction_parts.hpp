@@ -34,4 +34,7 @@ std::string joined(const std::vector<std::string>& list, std::size_t limit);
 /// "1.23" or "12,345".
 std::string rate_text(double rate);
 
+/// "412 of 700 W, 1.65 J; the limit adds 3.1 % to the step"; empty for a GPU without a limit.
+std::string power_text(const Prediction& prediction, const Gpu& gpu);
+
 }  // namespace perfmodel::cli

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "explain/step_work.hpp"
@@ -69,11 +70,18 @@ struct FamilyTotal {
 };
 std::vector<FamilyTotal> totals_by_family(const Prediction& prediction);  ///< longest first
 
+/// Low and high of all kernels together in one iteration [us] (`SummedRange`).
+std::pair<double, double> range_of_kernels(const Prediction& prediction);
+
 /// Top-level ops of one name in one iteration.
 struct OpTotal {
   std::string_view name;
   double count = 0, host_us = 0, wait_us = 0, device_us = 0;
 };
 std::vector<OpTotal> totals_by_op(const Prediction& prediction);  ///< most host and wait time first
+
+/// Shares of the priced kernel time by what its models were measured on, nearest first; empty where
+/// no kernel was priced.
+std::string basis_of_prices(const Prediction::Coverage& coverage);
 
 }  // namespace perfmodel::cli

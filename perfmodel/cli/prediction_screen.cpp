@@ -54,6 +54,12 @@ std::size_t line_count(const std::string& text) {
 
 // ---- the step and its facts --------------------------------------------------------------------
 
+// " (3.9 to 6.4)".
+std::string range_of_step(const View& view) {
+  if (view.p.e2e_high_us <= view.p.e2e_low_us) return "";
+  return fmt::format(" ({} to {})", view.time(view.p.e2e_low_us), view.time(view.p.e2e_high_us));
+}
+
 // "; 4.058 to 6.097 ms with 0.7 to 1.5 times the host time".
 std::string range_of_hosts(const View& view) {
   const auto& hosts = view.p.host_sensitivity;
@@ -64,12 +70,15 @@ std::string range_of_hosts(const View& view) {
                      hosts.front().scale, hosts.back().scale);
 }
 
+// The range over hosts is part of that of the step: it goes where the line has no room for it.
 std::string headline(const View& view) {
   const std::size_t ranks = view.report.ranks.size();
-  const std::string text =
-      fmt::format("{} per batch{}{}", view.with_unit(view.p.e2e_us),
-                  ranks > 1 ? ", slowest of " + counted(ranks, "rank") : "", range_of_hosts(view));
-  return emphasised(text, view.bold);
+  const std::string step =
+      fmt::format("{} per batch{}{}", view.with_unit(view.p.e2e_us), range_of_step(view),
+                  ranks > 1 ? ", slowest of " + counted(ranks, "rank") : "");
+  const std::string hosts = range_of_hosts(view);
+  constexpr std::size_t kRoom = kLineWidth - 2;
+  return emphasised(step.size() + hosts.size() > kRoom ? step : step + hosts, view.bold);
 }
 
 std::string host(const RankPrediction& rank) {
@@ -221,6 +230,7 @@ std::string facts(const View& view, const Explanation& made) {
   fact("memory", memory(view.p.memory));
   fact("limited by", limited_by(view, made));
   fact("busy", busy(view));
+  fact("power", power_text(view.p, view.report.gpu));
   fact("collectives", collectives(view));
   return "\n" + list.text();
 }
@@ -260,15 +270,15 @@ std::string table_of_kernels(const View& view) {
   if (families.empty() || view.rows == 0) return "";
   TextTable table{"GPU work", "count", view.time.name(), "share",
                   "low",      "high",  "<bound",         "<model"};
-  FamilyTotal rest;
+  FamilyTotal rest;  // its low and high: how far below and above its time
   const std::size_t rows = view.rows_of(families.size());
   for (std::size_t i = 0; i < families.size(); ++i) {
     const FamilyTotal& family = families[i];
     if (i >= rows) {
       rest.count += family.count;
       rest.time_us += family.time_us;
-      rest.low_us += family.low_us;
-      rest.high_us += family.high_us;
+      rest.low_us = std::hypot(rest.low_us, family.time_us - family.low_us);
+      rest.high_us = std::hypot(rest.high_us, family.high_us - family.time_us);
       continue;
     }
     table.row({std::string(to_string(family.family)), count_text(family.count),
@@ -279,7 +289,7 @@ std::string table_of_kernels(const View& view) {
   if (families.size() > rows) {
     table.row({fmt::format("({} more)", families.size() - rows), count_text(rest.count),
                view.time(rest.time_us), percent_of(rest.time_us, view.p.kernel_sum_us),
-               view.time(rest.low_us), view.time(rest.high_us)});
+               view.time(rest.time_us - rest.low_us), view.time(rest.time_us + rest.high_us)});
   }
   return "\n" + table.text(view.bold);
 }
@@ -329,6 +339,9 @@ std::string coverage(const View& view) {
         fmt::format("Coverage: {} of the time has a model; {}", percent(c.modelled_time_fraction),
                     without.empty() ? "every op has one" : "none for " + joined(without, kNames));
     text += "  " + plain_text(line) + "\n";
+    if (const std::string basis = basis_of_prices(c); !basis.empty()) {
+      text += "  Prices rest on measurements of: " + basis + "\n";
+    }
   }
   return text +
          "  More: --full (host terms and phases, critical path, whole tables), --json, --timeline "

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "critical_path_report.hpp"
+#include "perfmodel/predictors/summed_range.hpp"
 #include "prediction_parts.hpp"
 #include "prediction_report.hpp"
 #include "text_table.hpp"
@@ -63,7 +64,16 @@ class Renderer {
     }
     list.row("GPU", fmt::format("{} ({})", report_.gpu.title, report_.gpu.name));
     list.row("host", host());
+    if (p_.e2e_high_us > p_.e2e_low_us) {
+      const auto& hosts = p_.coverage.own_launches ? kSameHosts : kOtherHosts;
+      list.row("range", fmt::format("{} to {} {} in nine of ten cases, hosts of {} to {} times the "
+                                    "host time included",
+                                    time_(p_.e2e_low_us), time_(p_.e2e_high_us), time_.name(),
+                                    hosts.front(), hosts.back()));
+    }
     if (!p_.host_sensitivity.empty()) list.row("other hosts", other_hosts());
+    const std::string power = power_text(p_, report_.gpu);
+    if (!power.empty()) list.row("power", power);
     std::string kernels = report_.models + " models";
     if (!rank_.kernel_times_file.empty()) {
       kernels = fmt::format("{} as traced in {}; else {}",
@@ -220,8 +230,6 @@ class Renderer {
     FamilyTotal sum;
     for (const FamilyTotal& family : families) {
       sum.count += family.count;
-      sum.low_us += family.low_us;
-      sum.high_us += family.high_us;
       table.row({std::string(to_string(family.family)), count_text(family.count),
                  time_(family.time_us), percent_of(family.time_us, p_.kernel_sum_us),
                  time_(family.low_us), time_(family.high_us), std::string(to_string(family.bound)),
@@ -231,8 +239,9 @@ class Renderer {
     if (waiting > 0) {
       table.row({"waiting for ranks", "", time_(waiting), percent_of(waiting, p_.kernel_sum_us)});
     }
-    table.row({"sum", count_text(sum.count), time_(p_.kernel_sum_us), "",
-               time_(sum.low_us + waiting), time_(sum.high_us + waiting)});
+    const auto [low_us, high_us] = range_of_kernels(p_);
+    table.row({"sum", count_text(sum.count), time_(p_.kernel_sum_us), "", time_(low_us + waiting),
+               time_(high_us + waiting)});
     add(table);
   }
 
@@ -289,6 +298,9 @@ class Renderer {
     std::vector<std::string> unmodelled;
     for (const auto& entry : c.unmodelled_ops) {
       unmodelled.push_back(fmt::format("{} ({})", entry.op, entry.count));
+    }
+    if (const std::string basis = basis_of_prices(c); !basis.empty()) {
+      list.row("prices rest on", basis);
     }
     list.row("without a kernel model", unmodelled.empty() ? "none" : joined(unmodelled, top_));
     std::size_t templated = 0;
@@ -382,11 +394,27 @@ std::string graph_title(const RankPrediction& rank) {
   return rank.graph_file + (rank.graph.built ? " (built)" : "");
 }
 
+std::string basis_of_prices(const Prediction::Coverage& coverage) {
+  const auto& by_level = coverage.kernel_us_by_knowledge;
+  double sum = 0;
+  for (double us : by_level) sum += us;
+  if (!(sum > 0)) return "";
+  constexpr const char* kBases[kKnowledgeLevels] = {"data sheet alone", "its architecture",
+                                                    "its chip", "this GPU"};
+  std::vector<std::string> parts;
+  for (std::size_t i = by_level.size(); i-- > 0;) {
+    if (by_level[i] > 0)
+      parts.push_back(fmt::format("{} {}", kBases[i], percent_of(by_level[i], sum)));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 std::vector<FamilyTotal> totals_by_family(const Prediction& prediction) {
   struct Entry {
     FamilyTotal total;
     std::map<Bound, double> by_bound;
     std::map<std::string_view, double> by_model;
+    SummedRange range;
   };
   std::map<KernelFamily, Entry> families;
   for (const PredictedOp& op : prediction.ops) {
@@ -399,8 +427,7 @@ std::vector<FamilyTotal> totals_by_family(const Prediction& prediction) {
       total.family = kernel.family;
       ++total.count;
       total.time_us += us;
-      total.low_us += kernel.price.low.count();
-      total.high_us += kernel.price.high.count();
+      entry.range.add(kernel.family, kernel.price, Microseconds{kernel.limited_us});
       total.out_of_range += !kernel.price.in_range;
       total.inferred += kernel.inferred;
     }
@@ -413,6 +440,9 @@ std::vector<FamilyTotal> totals_by_family(const Prediction& prediction) {
   std::vector<FamilyTotal> totals;
   for (auto& [family, entry] : families) {
     FamilyTotal& total = entry.total;
+    const auto [time, low, high] = entry.range.range();
+    total.low_us = low.count();
+    total.high_us = high.count();
     for (double* sum : {&total.count, &total.time_us, &total.low_us, &total.high_us}) *sum /= steps;
     total.bound = most(entry.by_bound);
     total.model = most(entry.by_model);
@@ -420,6 +450,18 @@ std::vector<FamilyTotal> totals_by_family(const Prediction& prediction) {
   }
   std::ranges::stable_sort(totals, std::ranges::greater{}, &FamilyTotal::time_us);
   return totals;
+}
+
+std::pair<double, double> range_of_kernels(const Prediction& prediction) {
+  SummedRange sum;
+  for (const PredictedOp& op : prediction.ops) {
+    for (const PredictedKernel& kernel : op.kernels) {
+      sum.add(kernel.family, kernel.price, Microseconds{kernel.limited_us});
+    }
+  }
+  const double steps = static_cast<double>(std::max<std::size_t>(prediction.iterations.size(), 1));
+  const auto [time, low, high] = sum.range();
+  return {low.count() / steps, high.count() / steps};
 }
 
 std::vector<OpTotal> totals_by_op(const Prediction& prediction) {

@@ -1,4 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <vector>
 
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "rewrite_flags.hpp"
@@ -6,33 +12,49 @@
 namespace perfmodel::cli {
 namespace {
 
-Result<Rewrite> parse_precision(const std::string& text) {
-  using Precision = PrecisionOptions::Precision;
+using Precision = PrecisionOptions::Precision;
+using Scaling = PrecisionOptions::Scaling;
+
+struct NamedPrecision {
+  std::string_view name;
   PrecisionOptions options;
-  if (text == "fp32") {
-    options.precision = Precision::kFp32;
-  } else if (text == "tf32") {
-    options.precision = Precision::kTf32;
-  } else if (text == "bf16") {
-    options.precision = Precision::kBf16;
-  } else if (text == "fp16" || text == "fp16-scaled") {
-    options.precision = Precision::kFp16;
-    options.grad_scaler = text == "fp16-scaled";
-  } else {
+};
+constexpr NamedPrecision kPrecisions[] = {
+    {"fp32", {.precision = Precision::kFp32}},
+    {"tf32", {.precision = Precision::kTf32}},
+    {"bf16", {.precision = Precision::kBf16}},
+    {"fp16", {.precision = Precision::kFp16}},
+    {"fp16-scaled", {.precision = Precision::kFp16, .grad_scaler = true}},
+    {"fp8", {.precision = Precision::kFp8, .scaling = Scaling::kDelayed}},
+    {"fp8-current", {.precision = Precision::kFp8, .scaling = Scaling::kCurrent}},
+    {"fp8-token", {.precision = Precision::kFp8, .scaling = Scaling::kToken}},
+    {"fp8-block", {.precision = Precision::kFp8, .scaling = Scaling::kBlock128}},
+    {"mxfp8", {.precision = Precision::kFp8, .scaling = Scaling::kMx}},
+    {"nvfp4", {.precision = Precision::kFp4, .scaling = Scaling::kNv16}},
+};
+
+Result<Rewrite> parse_precision(const std::string& text) {
+  const auto* known = std::ranges::find(kPrecisions, text, &NamedPrecision::name);
+  if (known == std::end(kPrecisions)) {
+    std::vector<std::string_view> names;
+    for (const NamedPrecision& one : kPrecisions) names.push_back(one.name);
     return fail(ErrorCode::kUnknownName,
-                fmt::format("expected fp32, tf32, bf16, fp16 or fp16-scaled, found {}", text));
+                fmt::format("expected one of {}, found {}", fmt::join(names, ", "), text));
   }
-  return [options](const ExecutionGraph& graph) { return rewrite_precision(graph, options); };
+  return [options = known->options](const ExecutionGraph& graph) {
+    return rewrite_precision(graph, options);
+  };
 }
 
 }  // namespace
 
 RewriteOption precision_option() {
   return {.flag = "--precision",
-          .value = "fp32|tf32|bf16|fp16|fp16-scaled",
+          .value = "fp32|tf32|bf16|fp16|fp16-scaled|fp8|...",
           .help =
               "Matrix products in TF32, or torch.autocast around the forward pass; scaled: with "
-              "a GradScaler",
+              "a GradScaler. fp8, fp8-current, fp8-token, fp8-block, mxfp8, nvfp4: bf16 with the "
+              "products of linear layers in 8 or 4 bits, by what shares a scale",
           .for_build = true,
           .parse = parse_precision};
 }

@@ -3,7 +3,7 @@
 namespace perfmodel::cli {
 namespace {
 
-std::vector<Command> make_commands(CLI::App& app) {
+std::vector<Command> make_commands(CLI::App& app, std::string_view) {
   return {train_command(app), eval_command(app)};
 }
 

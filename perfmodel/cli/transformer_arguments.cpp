@@ -61,6 +61,50 @@ void configure(const TransformerArguments& arguments, TransformerConfig& config)
   }
 }
 
+void add_expert_options(CLI::App& app, ExpertArguments& arguments) {
+  app.add_option("--experts", arguments.experts,
+                 "Feed-forward layers of N experts, whose products are grouped; 0: dense layers")
+      ->type_name("N");
+  app.add_option("--top-k", arguments.top_k, "Experts that take a token (default: 2)")
+      ->type_name("K");
+  app.add_option("--expert-hidden", arguments.hidden,
+                 "Width inside of one expert (default: that of --feed-forward)")
+      ->type_name("F");
+  app.add_option("--shared-experts", arguments.shared,
+                 "Experts beside these that take every token, as one layer of N times the width")
+      ->type_name("N");
+  app.add_option("--balance-loss", arguments.balance_loss,
+                 "Weight of the loss that makes the loads of experts even; 0: none")
+      ->type_name("X");
+}
+
+Result<void> configure(const ExpertArguments& arguments, ExpertsConfig& config) {
+  take(arguments.experts, config.experts);
+  take(arguments.top_k, config.top_k);
+  take(arguments.hidden, config.hidden);
+  take(arguments.shared, config.shared);
+  take(arguments.balance_loss, config.balance_loss);
+  if (arguments.top_k && config.experts == 0) {
+    return fail(ErrorCode::kImpossible, "top-k: expected --experts beside it, found none");
+  }
+  return {};
+}
+
+void tell_of_experts(const TransformerConfig& transformer, const ExpertsConfig& config,
+                     ModelFacts& facts) {
+  if (config.experts == 0) return;
+  const std::int64_t width = config.hidden > 0 ? config.hidden : transformer.feed_forward;
+  std::string line =
+      fmt::format("{} of width {}, {} per token", config.experts, width, config.top_k);
+  if (config.shared > 0) line += fmt::format(", {} shared", config.shared);
+  facts.lines.emplace_back("experts", line);
+  facts.keys["experts"] = config.experts;
+  facts.keys["top_k"] = config.top_k;
+  facts.keys["expert_hidden"] = width;
+  facts.keys["shared_experts"] = config.shared;
+  facts.keys["balance_loss"] = config.balance_loss;
+}
+
 ModelFacts transformer_facts(const TransformerConfig& config) {
   ModelFacts facts;
   facts.model = config.name;

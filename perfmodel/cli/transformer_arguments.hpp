@@ -28,6 +28,18 @@ void add_transformer_options(CLI::App& app, TransformerArguments& arguments,
 /// Writes over what was given.
 void configure(const TransformerArguments& arguments, TransformerConfig& config);
 
+/// What was given of layers of experts.
+struct ExpertArguments {
+  std::optional<std::int64_t> experts, top_k, hidden, shared;
+  std::optional<double> balance_loss;
+};
+void add_expert_options(CLI::App& app, ExpertArguments& arguments);
+/// Error: --top-k for layers without experts.
+Result<void> configure(const ExpertArguments& arguments, ExpertsConfig& config);
+/// Adds to the lines and keys of the transformer, if it has experts.
+void tell_of_experts(const TransformerConfig& transformer, const ExpertsConfig& config,
+                     ModelFacts& facts);
+
 /// Lines and keys that tell of a transformer.
 ModelFacts transformer_facts(const TransformerConfig& config);
 

@@ -53,10 +53,21 @@ bool several_gpus(const WhatIfReport& report) {
                              [](const WhatIfAnswer& answer) { return answer.ranks > 1; });
 }
 
-// " [1]" where the step cannot run.
-std::string memory_note(const WhatIfReport& report, const WhatIfAnswer& answer, Notes& notes) {
-  const std::string warning = memory_warning(answer.memory, report.targets[answer.target].gpu);
-  return warning.empty() ? "" : fmt::format(" [{}]", notes.number_of(warning));
+// Of this row alone: a step that cannot run, for its types or its memory.
+std::vector<std::string> warnings_of(const WhatIfReport& report, const WhatIfAnswer& answer) {
+  std::vector<std::string> warnings = answer.lacking_units;
+  const std::string memory = memory_warning(answer.memory, report.targets[answer.target].gpu);
+  if (!memory.empty()) warnings.push_back(memory);
+  return warnings;
+}
+
+// " [1]"
+std::string note(const WhatIfReport& report, const WhatIfAnswer& answer, Notes& notes) {
+  std::string text;
+  for (const std::string& warning : warnings_of(report, answer)) {
+    text += fmt::format(" [{}]", notes.number_of(warning));
+  }
+  return text;
 }
 
 // What the user has to know of all answers together.
@@ -114,7 +125,7 @@ std::string what_if_text(const WhatIfReport& report, bool bold) {
           {milliseconds(answer.e2e_us), rate_text(answer.samples_per_s()),
            several_gpus(report) ? rate_text(answer.samples_per_s_per_gpu()) : "",
            fmt::format("{:.2f}", speed_up(report, answer)), percent(answer.gpu_utilization(), 0),
-           bound_text(answer) + memory_note(report, answer, notes)});
+           bound_text(answer) + note(report, answer, notes)});
     }
     table.row(std::move(cells));
   }
@@ -128,15 +139,6 @@ std::string what_if_text(const WhatIfReport& report, bool bold) {
   for (const std::string& warning : report.warnings) text += wrapped(warning, "  warning: ", 4);
   return text;
 }
-
-namespace {
-
-Json memory_warnings(const WhatIfReport& report, const WhatIfAnswer& answer) {
-  const std::string warning = memory_warning(answer.memory, report.targets[answer.target].gpu);
-  return warning.empty() ? Json::array() : Json::array({warning});
-}
-
-}  // namespace
 
 Json what_if_json(const WhatIfReport& report) {
   Json json = document(schemas::kWhatIf);
@@ -161,6 +163,9 @@ Json what_if_json(const WhatIfReport& report) {
         return samples ? rounded(*samples) : Json(nullptr);
       };
       row.update({{"e2e_us", rounded(answer.e2e_us)},
+                  {"e2e_low_us", rounded(answer.e2e_low_us)},
+                  {"e2e_high_us", rounded(answer.e2e_high_us)},
+                  {"energy_j", answer.energy_j ? six_digits(*answer.energy_j) : Json(nullptr)},
                   {"gpu_active_us", rounded(answer.gpu_active_us)},
                   {"cpu_us", rounded(answer.cpu_us)},
                   {"exposed_communication_us", rounded(answer.exposed_communication_us)},
@@ -169,7 +174,7 @@ Json what_if_json(const WhatIfReport& report) {
                   {"samples_per_s", rate(answer.samples_per_s())},
                   {"samples_per_s_per_gpu", rate(answer.samples_per_s_per_gpu())},
                   {"memory", memory_json(answer.memory)},
-                  {"warnings", memory_warnings(report, answer)},
+                  {"warnings", warnings_of(report, answer)},
                   {"speed_up", speed_up(report, answer)},
                   {"bound", answer.bound},
                   {"bound_share", answer.bound_share},
@@ -188,7 +193,7 @@ std::string what_if_csv(const WhatIfReport& report) {
   for (const WhatIfAxis& axis : report.axes) csv += "," + csv_cell(axis.name);
   csv +=
       ",gpu,e2e_us,samples_per_s,speed_up,gpu_active_us,cpu_us,bound,bound_share,kernels,"
-      "samples_per_s_per_gpu,static_bytes,device_bytes,error\n";
+      "samples_per_s_per_gpu,static_bytes,device_bytes,e2e_low_us,e2e_high_us,energy_j,error\n";
   for (const WhatIfAnswer& answer : report.answers) {
     csv += csv_cell(report.variants[answer.variant].name);
     for (const std::string& value : report.values[answer.variant]) {
@@ -198,7 +203,7 @@ std::string what_if_csv(const WhatIfReport& report) {
     csv += ',';
     csv += csv_cell(target_name(report, answer));
     if (answer.error) {
-      csv += ",,,,,,,,,,,,";
+      csv += ",,,,,,,,,,,,,,,";
       csv += csv_cell(to_string(*answer.error));
       csv += '\n';
       continue;
@@ -206,11 +211,13 @@ std::string what_if_csv(const WhatIfReport& report) {
     const auto rate = [](const std::optional<double>& samples) {
       return samples ? fmt::format("{:.3f}", *samples) : "";
     };
-    csv += fmt::format(",{:.3f},{},{:.4f},{:.3f},{:.3f},{},{:.4f},{},{},{:.0f},{:.0f},\n",
-                       answer.e2e_us, rate(answer.samples_per_s()), speed_up(report, answer),
-                       answer.gpu_active_us, answer.cpu_us, answer.bound, answer.bound_share,
-                       answer.kernels, rate(answer.samples_per_s_per_gpu()),
-                       answer.memory.static_bytes(), answer.memory.device_bytes);
+    csv += fmt::format(
+        ",{:.3f},{},{:.4f},{:.3f},{:.3f},{},{:.4f},{},{},{:.0f},{:.0f},{:.3f},{:.3f},{},\n",
+        answer.e2e_us, rate(answer.samples_per_s()), speed_up(report, answer), answer.gpu_active_us,
+        answer.cpu_us, answer.bound, answer.bound_share, answer.kernels,
+        rate(answer.samples_per_s_per_gpu()), answer.memory.static_bytes(),
+        answer.memory.device_bytes, answer.e2e_low_us, answer.e2e_high_us,
+        answer.energy_j ? fmt::format("{:.6g}", *answer.energy_j) : "");
   }
   return csv;
 }

@@ -56,7 +56,7 @@ extern "C" {
 
 /* Version of this header. It grows when a function or field is added; the soname of the library
  * changes when one is taken away. */
-#define PERFMODEL_C_API_VERSION 2
+#define PERFMODEL_C_API_VERSION 3
 
 /* Version of the library that runs: at least that of the header it was compiled with. */
 PERFMODEL_C_API int perfmodel_c_api_version(void);
@@ -222,6 +222,11 @@ typedef struct perfmodel_totals {
    * optimizer state. Above device_bytes the step cannot run; a warning says so. */
   double static_bytes;
   double device_bytes;
+  /* Since version 3. The step lies within these in nine of ten cases, as far as kernels and another
+   * host's pace make it longer or shorter. */
+  double e2e_low_us;
+  double e2e_high_us;
+  double energy_j; /* of one GPU in one step; 0: its power limit is not known */
 } perfmodel_totals;
 
 /* The time of one step of `graph` on `gpu` (name, alias or title, any case). `options` may be NULL;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -84,6 +85,17 @@ inline Truth truth_of(const Trace& trace, std::size_t iteration) {
 /// Signed error in percent.
 inline double error_percent(double predicted, double measured) {
   return 100 * (predicted / measured - 1);
+}
+
+/// Whether a measured step lies within the range of the predicted one; printed.
+inline bool holds(const Prediction& prediction, double measured_us) {
+  const bool inside = measured_us >= prediction.e2e_low_us && measured_us <= prediction.e2e_high_us;
+  std::printf("  range %.0f to %.0f us (%+.1f to %+.1f %%), measured %.0f: %s\n",
+              prediction.e2e_low_us, prediction.e2e_high_us,
+              error_percent(prediction.e2e_low_us, prediction.e2e_us),
+              error_percent(prediction.e2e_high_us, prediction.e2e_us), measured_us,
+              inside ? "inside" : "OUTSIDE");
+  return inside;
 }
 
 /// Launches that each top-level op of a linked run really made, in the order of `top_level_ops`;

@@ -75,6 +75,7 @@ Halves judge(const std::string& stem) {
       stem.c_str(), wall, errors.traced, errors.heuristic, errors.learned, errors.gpu_traced,
       errors.gpu_heuristic, errors.gpu_learned, errors.lin, errors.kernel_sum, errors.roofline,
       errors.first_half);
+  EXPECT_TRUE(accuracy::holds(learned, wall)) << stem;
   return errors;
 }
 

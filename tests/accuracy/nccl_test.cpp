@@ -1,5 +1,4 @@
-// Times of nccl-tests in one node (A100, H100, B200, GB200, RTX PRO 6000); A100's by the topology
-// of tests/predictors/nccl_topologies, as the shipped one has no `nccl`. The constants of the
+// Times of nccl-tests in one node (A100, H100, B200, GB200, RTX PRO 6000). The constants of the
 // topologies' `nccl` were fitted to the fp16 rows of this very table (of all-to-all to those of
 // int8, too), so the limits here say that they are priced as they were fitted, not how well they
 // predict. docs/collectives.md has the errors of sizes that were left out of the fit.
@@ -47,10 +46,7 @@ const KernelModel& model_of(const Gpu& gpu) {
   static std::map<std::string, std::unique_ptr<KernelModel>> models;
   std::unique_ptr<KernelModel>& model = models[gpu.name];
   if (!model) {
-    const auto file = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "tests" / "predictors" /
-                      "nccl_topologies" / (topology_for(gpu).name + ".json");
-    model = make_collective_model(std::filesystem::exists(file) ? read_topology(file).value()
-                                                                : topology_for(gpu));
+    model = make_collective_model(topology_for(gpu));
   }
   return *model;
 }

@@ -1,6 +1,7 @@
 // Vector kernels of eager PyTorch programs (bf16 mostly) on H100 SXM and MI300X. The rates of the
 // variants were chosen on these rows: the figures say how well few constants describe them, not how
-// well other programs are predicted (docs/kernel_models.md has the error of programs left out).
+// well other programs are predicted (`left_out_programs_test.cpp` has the errors of programs left
+// out).
 #include <cstdio>
 #include <map>
 #include <utility>
@@ -48,17 +49,16 @@ TEST(EagerPrograms, VectorKernelsByVariant) {
       norms[row.gpu].add(price, row.measured_us);
     }
   }
-  EXPECT_EQ(elementwise.size(), 8u);
+  EXPECT_EQ(elementwise.size(), 9u);
   for (const auto& [key, sum] : elementwise) {
     sum.print(table.gpus[static_cast<std::size_t>(key.first)].name, to_string(key.second));
     EXPECT_LE(sum.error_percent / sum.rows, 32);
     EXPECT_GE(sum.inside / sum.rows, 0.8);
-    if (key.second == Layout::kStrided) continue;  // 3-D upsampling is among them, 4 x too fast
     EXPECT_NEAR(sum.predicted_us / sum.measured_us, 1, 0.3);
   }
   for (const auto& [gpu, sum] : norms) {
     sum.print(table.gpus[static_cast<std::size_t>(gpu)].name, "norms");
-    EXPECT_LE(sum.error_percent / sum.rows, 36);  // a fused RMS norm is priced as a layer norm
+    EXPECT_LE(sum.error_percent / sum.rows, 25);
     EXPECT_GE(sum.inside / sum.rows, 0.8);
   }
 }

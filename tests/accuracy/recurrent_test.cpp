@@ -9,6 +9,7 @@
 #include <string>
 
 #include "accuracy_support.hpp"
+#include "base/accuracy.hpp"
 #include "tables/kernel_table.hpp"
 
 namespace perfmodel {
@@ -92,6 +93,58 @@ TEST(RecurrentLayers, DeepBenchTimes) {
     EXPECT_LT(ours, scaled) << name;
     EXPECT_LT(ours, roofline) << name;
   }
+}
+
+/// Everything that makes two rows of different GPUs one layer.
+std::string layer_of(const KernelRow& row) {
+  const auto& s = std::get<RecurrentShape>(row.work.shape);
+  std::string key;
+  for (const std::int64_t part :
+       {static_cast<std::int64_t>(s.cell), static_cast<std::int64_t>(s.pass), s.hidden, s.batch,
+        s.timesteps, static_cast<std::int64_t>(row.work.bytes_read.value)}) {
+    key += std::to_string(part) + " ";
+  }
+  return key;
+}
+
+// Against another GPU's measured times of the same layers times the best constant for these rows.
+// The constants of the model saw all of these GPUs.
+TEST(RecurrentLayers, BeatOtherGpusTimesAndAConstantInTwoThirdsOfThePairs) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const auto gpus = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus";
+  const auto table = read_kernel_table(*accuracy::public_data() / "deepbench" / "rnn.csv.gz",
+                                       {.gpu_folder = gpus, .needs_time = true})
+                         .value();
+  struct Times {
+    double measured = 0, ours = 0;
+  };
+  std::map<int, std::map<std::string, Times>> by_gpu;
+  for (const KernelRow& row : table.rows) {
+    const Gpu& gpu = table.gpus[static_cast<std::size_t>(row.gpu)];
+    by_gpu[row.gpu][layer_of(row)] = {row.measured_us,
+                                      KernelModels::heuristic().price(row.work, gpu).time.count()};
+  }
+  int pairs = 0, ahead = 0;
+  for (const auto& [gpu, own] : by_gpu) {
+    for (const auto& [other, theirs] : by_gpu) {
+      Group group;
+      std::vector<double> constant;
+      for (const auto& [layer, times] : own) {
+        const auto at = theirs.find(layer);
+        if (gpu == other || at == theirs.end()) continue;
+        group.measured.push_back(times.measured);
+        group.ours.push_back(times.ours);
+        constant.push_back(at->second.measured);
+      }
+      if (constant.empty()) continue;
+      const double factor = best_constant_ratio(constant, group.measured).value();
+      ++pairs;
+      ahead += mape(group.ours, group.measured) < mape(constant, group.measured, factor);
+    }
+  }
+  std::printf("ahead in %d of %d pairs\n", ahead, pairs);
+  EXPECT_EQ(pairs, 56);
+  EXPECT_GE(3 * ahead, 2 * pairs);
 }
 
 }  // namespace

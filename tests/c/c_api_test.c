@@ -166,6 +166,8 @@ static void check_predict(const perfmodel_predictor* predictor, const perfmodel_
   CHECK(perfmodel_predict(predictor, graph, "H100-SXM-80GB", NULL, &first, &error) == 0);
   CHECK(first.e2e_us > 0 && first.gpu_active_us > 0 && first.struct_size == sizeof first);
   CHECK(first.gpu_idle_us == first.e2e_us - first.gpu_active_us);
+  CHECK(first.e2e_low_us > 0 && first.e2e_low_us <= first.e2e_us);
+  CHECK(first.e2e_high_us >= first.e2e_us && first.energy_j > 0);
   CHECK(first.kernel_sum_us == first.compute_kernel_us + first.comm_kernel_us);
   CHECK(first.t1_us > 0 && first.t4_us > 0 && first.modelled_time_fraction > 0.9);
   CHECK(error.message[0] == '\0');

@@ -186,7 +186,7 @@ TEST(RewriteCommand, AFailedPreconditionWritesNothing) {
 TEST(RewriteCommand, ValuesThatNoGraphCouldMeanAreBadUsage) {
   expect_refusal({"rewrite", gpt(), "--batch", "many"}, 2, "--batch");
   expect_refusal({"rewrite", gpt(), "--batch", "0"}, 2, "at least 1");
-  expect_refusal({"rewrite", gpt(), "--precision", "fp8"}, 2, "bf16");
+  expect_refusal({"rewrite", gpt(), "--precision", "fp7"}, 2, "bf16");
   expect_refusal({"rewrite", gpt(), "--optimizer", "lamb"}, 2, "adamw");
   expect_refusal({"rewrite", gpt(), "--kernel-time", "aten::mm"}, 2, "PATTERN=US");
   expect_refusal({"rewrite", gpt(), "--scale-kernel", "aten::mm=-1"}, 2, "PATTERN=X");

@@ -1,5 +1,6 @@
 // The program perfpredict as its users see it: exit codes, what is on which stream, keys, files.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -396,6 +397,26 @@ TEST(GpusCommand, ListsAllAndShowsOneUnderAnyOfItsNames) {
   EXPECT_NE(run({"gpus", "t4"}).out.find("T4"), std::string::npos);
 }
 
+TEST(GpusCommand, SaysWhatWasMeasuredOnEach) {
+  const auto kernels = [](const char* gpu) { return json_of({"gpus", gpu})["gpus"][0]["kernels"]; };
+  EXPECT_EQ(kernels("h100-sxm-80gb")["gemm-bfloat16"], "board");
+  EXPECT_EQ(kernels("h200-sxm-141gb")["gemm-bfloat16"], "chip");
+  EXPECT_EQ(kernels("h100-pcie-80gb")["gemm-bfloat16"], "architecture");
+  EXPECT_EQ(kernels("l40s")["gemm-bfloat16"], "none");
+  EXPECT_EQ(kernels("v100-sxm2-32gb")["embedding_forward"], "board");  // the heuristic's
+  const std::string table = run({"gpus", "--full"}).out;
+  EXPECT_NE(table.find("gemm-bfloat16"), std::string::npos);
+  for (const char* letter : {" M ", " C ", " A ", " - "}) {
+    EXPECT_NE(table.find(letter), std::string::npos) << letter;
+  }
+}
+
+TEST(GpusCommand, AClockThatNobodyStatesIsNotZero) {
+  EXPECT_TRUE(json_of({"gpus", "h200-sxm-141gb"})["gpus"][0]["base_clock_mhz"].is_null());
+  const std::string text = run({"gpus", "h200-sxm-141gb"}).out;
+  EXPECT_NE(text.find("- base, 1980 MHz boost"), std::string::npos) << text;
+}
+
 // ---- kernels -----------------------------------------------------------------------------------
 
 std::string written(const std::string& name, const std::string& text) {
@@ -413,7 +434,8 @@ TEST(KernelsCommand, PricesEachRowOnItsGpu) {
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.err, "");
   // Reads and writes of 4096 x 1024 x 4 B at 1638 GB/s: 20.5 us.
-  EXPECT_TRUE(outcome.out.starts_with("id,time_us,model,bound,in_range,low_us,high_us\n\"a,b\","))
+  EXPECT_TRUE(
+      outcome.out.starts_with("id,time_us,model,bound,in_range,low_us,high_us,knowledge\n\"a,b\","))
       << outcome.out;
   EXPECT_NE(outcome.out.find("\nc,20.4"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find(",roofline,memory,1,"), std::string::npos) << outcome.out;
@@ -469,7 +491,7 @@ TEST(KernelsCommand, FusedRowsAfterTheFirstAreFree) {
               "g,1,fw,1,1,softmax,64,64,8192,4096,fp32\n");
   const Outcome outcome = run({"kernels", file, "--gpu", "t4"});
   EXPECT_EQ(outcome.status, 0);
-  EXPECT_NE(outcome.out.find("\n2,0.000,fused,fused,1,0.000,0.000\n"), std::string::npos)
+  EXPECT_NE(outcome.out.find("\n2,0.000,fused,fused,1,0.000,0.000,fused\n"), std::string::npos)
       << outcome.out;
 }
 
@@ -497,6 +519,12 @@ void expect_consistent(Json p) {
   }
   const double e2e = p["e2e_us"];
   EXPECT_GT(e2e, 0);
+  EXPECT_LE(p["e2e_low_us"].get<double>(), e2e);
+  EXPECT_GE(p["e2e_high_us"].get<double>(), e2e);
+  if (p["energy_j"].is_number()) {
+    EXPECT_NEAR(p["power_w"], p["energy_j"].get<double>() / e2e * 1e6,
+                0.01 + 1e-5 * p["power_w"].get<double>());
+  }
   if (p["gpu_idle_us"] > 0) {
     EXPECT_NEAR(p["gpu_active_us"].get<double>() + p["gpu_idle_us"].get<double>(), e2e, 0.01);
   }

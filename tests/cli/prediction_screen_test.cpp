@@ -128,7 +128,7 @@ TEST(PredictionScreen, FitsWithLongNames) {
 
 TEST(PredictionScreen, BeginsWithWarningsAndNamesTheStep) {
   const std::string text = text_of({dlrm(), "--gpu", "a100-sxm-40gb"});
-  const std::size_t warnings = text.find("  Warnings\n"), step = text.find(" per batch; ");
+  const std::size_t warnings = text.find("  Warnings\n"), step = text.find(" per batch (");
   EXPECT_LT(warnings, step);
   EXPECT_LT(step, text.find("  samples/s "));
   EXPECT_LT(text.find("  TFLOP/s "), text.find("  limited by "));

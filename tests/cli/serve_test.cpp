@@ -75,6 +75,9 @@ TEST(ServeOnInput, AnswersAreThoseOfPredict) {
   const Outcome command = run({"predict", graph.string(), "--gpu", "h100-sxm-80gb", "--json"});
   const Json predicted = Json::parse(command.out);
   EXPECT_NEAR(served["e2e_us"].get<double>(), predicted["e2e_us"].get<double>(), 0.0005);
+  for (const char* key : {"e2e_low_us", "e2e_high_us", "energy_j"}) {
+    EXPECT_NEAR(served[key].get<double>(), predicted[key].get<double>(), 0.0005) << key;
+  }
   EXPECT_NEAR(served["gpu_active_us"].get<double>(), predicted["gpu_active_us"].get<double>(),
               0.0005);
 }

@@ -362,12 +362,12 @@ TEST(TrainFolder, BadFoldersAreOneLine) {
 TEST(ModelFilesOfUsers, BrokenOnesAreOneLine) {
   const std::string text = read(model());
   Json newer = Json::parse(text), unknown = newer, cut = newer;
-  newer["version"] = 3;
+  newer["version"] = 4;
   unknown["models"][0]["features"][0] = "log2_of_something";
   const std::string kernels = written("q.csv", "op,rows,cols,dtype\nadd,512,512,fp32\n");
   const std::string target = written("kept2.json", "old");
   for (const auto& [content, part] : std::vector<std::pair<std::string, std::string>>{
-           {newer.dump(), ": /version: expected version 2, found 3"},
+           {newer.dump(), ": /version: expected version 3, found 4"},
            {unknown.dump(), "/models/0/features: expected the features of this program's version"},
            {text.substr(0, text.size() / 2), ": expected a whole JSON document"},
            {"", "broken.json:1:1: expected a whole JSON document"}}) {
@@ -457,6 +457,15 @@ TEST(EvalCommand, JudgesWholeModels) {
   }
   EXPECT_EQ(json["by_device"]["t4"]["rows"], 2);
   EXPECT_EQ(json["by_device"]["v100-sxm2-16gb"]["rows"], 1);
+  // Five kernels a run: one add, two softmaxes, two moves.
+  const Json gaps = json_of(
+      {"eval", "--graphs", ops, graphs, e2e, "--models", "roofline", "--kernel-gap", "1000"});
+  EXPECT_EQ(gaps["kernel_gap_us"], 1000);
+  const double without = json["graphs"][0]["predicted_ms"],
+               with = gaps["graphs"][0]["predicted_ms"];
+  EXPECT_EQ(json["graphs"][0]["graph"], "g");
+  EXPECT_NEAR(with - without, 5, 1e-6);
+  expect_complaint({"eval", ops, "--model", model(), "--kernel-gap", "1"}, 2, "--kernel-gap");
   // Elementwise kernels by the model file, the rest by the heuristic.
   const Json own = json_of({"eval", "--graphs", ops, graphs, e2e, "--model", model()});
   EXPECT_NE(own["graphs"][0]["predicted_ms"], own["graphs"][0]["heuristic_ms"]);

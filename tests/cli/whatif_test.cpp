@@ -121,7 +121,8 @@ TEST(WhatIfCommand, WritesCsvAndPlots) {
   EXPECT_EQ(
       line,
       "variant,batch,gpu,e2e_us,samples_per_s,speed_up,gpu_active_us,cpu_us,bound,bound_share,"
-      "kernels,samples_per_s_per_gpu,static_bytes,device_bytes,error");
+      "kernels,samples_per_s_per_gpu,static_bytes,device_bytes,e2e_low_us,e2e_high_us,"
+      "energy_j,error");
   int rows = 0;
   while (std::getline(lines, line)) ++rows;
   EXPECT_EQ(rows, 8);

@@ -65,7 +65,7 @@ def small_model(path: Path) -> bytes:
     document = json.loads(path.read_text())
     for model in document["models"]:
         model["card"] = {}
-        for key, most in {"chips": 2, "chip_cells": 2, "gpus": 2, "launch_costs": 1, "corrections": 1}.items():
+        for key, most in {"chips": 2, "chip_cells": 2, "chip_devices": 2, "gpus": 2, "launch_costs": 1, "corrections": 1}.items():
             model[key] = model[key][:most]
         model["common_cells"] = model["common_cells"][:3]
         model["chip_cells"] = [cells[:3] for cells in model["chip_cells"]]

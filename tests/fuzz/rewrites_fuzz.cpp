@@ -80,7 +80,7 @@ void change_tensors(ExecutionGraph& graph, const Node& node, const Json& change)
       tensor.rank = static_cast<std::uint16_t>(std::clamp<std::int64_t>(*rank, 0, tensor.rank));
     }
     if (const auto dtype = integer(change, "dtype")) {
-      tensor.dtype = static_cast<DType>(std::clamp<std::int64_t>(*dtype, 0, 13));
+      tensor.dtype = static_cast<DType>(std::clamp<std::int64_t>(*dtype, 0, 14));
     }
     if (const auto device = integer(change, "device")) {
       tensor.device.kind = static_cast<Device::Kind>(std::clamp<std::int64_t>(*device, 0, 3));
@@ -206,6 +206,8 @@ void try_rewrites(const ExecutionGraph& graph, std::vector<NamedRewrite> rewrite
 constexpr const char* kEach[] = {"--batch 6",
                                  "--sequence 6",
                                  "--precision bf16",
+                                 "--precision fp8",
+                                 "--precision nvfp4",
                                  "--precision fp16",
                                  "--checkpoint 1",
                                  "--optimizer adam",

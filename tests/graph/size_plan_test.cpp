@@ -21,6 +21,7 @@
 #include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {
 namespace {
@@ -168,6 +169,16 @@ std::vector<Model> models() {
   all.push_back(layers("gpt", gpt_preset("gpt2"), build_gpt));
   all.push_back(layers("bert", bert_preset("bert-base"), build_bert));
   all.push_back(layers("llama", llama_preset("llama-7b"), build_llama));
+  LlamaConfig experts = llama_preset("mixtral-8x7b").value();
+  experts.layers = 1;
+  experts.sequence = 128;
+  all.push_back({"experts", [experts] { return build_llama(experts); }, true});
+  all.push_back({"experts, fp8",
+                 [experts] {
+                   return rewrite_precision(build_llama(experts).value(),
+                                            {.precision = PrecisionOptions::Precision::kFp8});
+                 },
+                 true});
   all.push_back(layers("opt", opt_preset("opt-1.3b"), build_opt));
   T5Config t5 = t5_preset("t5-small").value();
   t5.layers = t5.decoder_layers = 2;

@@ -451,7 +451,7 @@ class CollectOnCpu(Scratch):
                               env=environment) as process:
             for _ in range(lines):
                 process.stdout.readline()
-            time.sleep(0.2)
+            time.sleep(0.05)
             process.send_signal(signal.SIGKILL)
         return self.index()["points"]
 

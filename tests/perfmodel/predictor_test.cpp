@@ -243,6 +243,33 @@ TEST_F(PredictorTest, RefusesWhatItCannotAnswer) {
               HasSubstr("expected a graph that this predictor prepared"));
 }
 
+// Model files are read when a kernel needs them: a broken one is an error of the answer then, never
+// a silent step back to the heuristic.
+TEST_F(PredictorTest, ABrokenModelFileIsAnErrorOnceItIsNeeded) {
+  namespace fs = std::filesystem;
+  const fs::path data =
+      fs::temp_directory_path() / ("predictor_models_" + std::to_string(::getpid()));
+  fs::create_directories(data / "models");
+  for (const char* part : {"gpus", "architectures", "overheads", "topologies"}) {
+    fs::create_directory_symlink(testing::source_data() / part, data / part);
+  }
+  std::ofstream(data / "models" / "gemm-float32.json") << "{\"schema\": ";
+  std::ofstream(data / "models" / "convolution-float32.json") << "{\"schema\": ";
+  PredictorConfig config = testing::few_gpus();
+  config.data = data;
+  const auto lazy = Predictor::load(config);
+  config.read_models = true;
+  const auto early = Predictor::load(config);
+  ASSERT_TRUE(lazy) << to_string(lazy.error());
+  EXPECT_FALSE(early);
+  for (int i = 0; i < 2; ++i) {  // nor is it forgotten
+    const auto answer = lazy->predict(graphs_[0], "a100-sxm-40gb");
+    ASSERT_FALSE(answer);
+    EXPECT_THAT(to_string(answer.error()), HasSubstr("gemm-float32.json"));
+  }
+  fs::remove_all(data);
+}
+
 TEST_F(PredictorTest, ManyQuestionsAreAnsweredInTheirOrder) {
   std::vector<Question> questions;
   for (std::int64_t batch = 64; batch <= 64 * 40; batch += 64) {

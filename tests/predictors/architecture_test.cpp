@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -95,6 +96,54 @@ TEST(Architectures, EveryFileLoadsAndSaysWhatItsGpusAre) {
   }
 }
 
+TEST(Architectures, MeasuredKernelsNameBoardsOfTheArchitecture) {
+  const auto gpus = read_gpus(kData / "gpus");
+  ASSERT_TRUE(gpus) << to_string(gpus.error());
+  std::map<std::string, std::string> architectures;
+  for (const Gpu& gpu : *gpus) architectures[gpu.name] = gpu.architecture.name;
+  std::size_t boards = 0;
+  for (const Gpu& gpu : *gpus) {
+    for (const MeasuredKernels& measured : gpu.architecture.measured_kernels) {
+      const std::string family = measured.kernels.substr(0, measured.kernels.find('-'));
+      bool is_known = false;
+      for (int i = 0; i <= static_cast<int>(KernelFamily::kSmall); ++i) {
+        is_known |= to_string(static_cast<KernelFamily>(i)) == family;
+      }
+      EXPECT_TRUE(is_known) << measured.kernels;
+      for (const std::string& name : measured.gpus) {
+        EXPECT_EQ(architectures[name], gpu.architecture.name) << name;
+        ++boards;
+      }
+    }
+  }
+  EXPECT_GT(boards, 30u);
+}
+
+TEST(Architectures, RangesAreWiderWhereNobodyMeasuredSuchKernels) {
+  Gpu gpu = testing::round_gpu();
+  gpu.name = "mine";
+  gpu.architecture = testing::architecture("volta");
+  gpu.architecture.measured_kernels = {{"elementwise-float32", {"yours"}}};
+  const Price sibling = price_of(kStream, gpu);
+  EXPECT_EQ(sibling.knowledge, Knowledge::kArchitecture);
+  gpu.architecture.measured_kernels = {{"elementwise-float32", {"yours", "mine"}}};
+  const Price measured = price_of(kStream, gpu);
+  EXPECT_EQ(measured.knowledge, Knowledge::kBoard);
+  EXPECT_EQ(measured.high, sibling.high);
+  gpu.architecture.measured_kernels = {{"elementwise-bfloat16", {"mine"}}, {"gemm", {"mine"}}};
+  const Price unknown = price_of(kStream, gpu);
+  EXPECT_EQ(unknown.knowledge, Knowledge::kNone);
+  EXPECT_EQ(unknown.time, measured.time);
+  const double high = measured.high / measured.time, low = measured.low / measured.time;
+  EXPECT_NEAR(unknown.high / unknown.time, high * high, 1e-12);
+  EXPECT_NEAR(unknown.low / unknown.time, low * low, 1e-12);
+  // An entry without a type counts for every type, bf16 for fp16.
+  EXPECT_EQ(price_of(product(), gpu).knowledge, Knowledge::kBoard);
+  EXPECT_EQ(price_of(elementwise_work(1e9, 1, 1, DType::kFloat16), gpu).knowledge,
+            Knowledge::kBoard);
+  EXPECT_TRUE(testing::architecture("ada").measured_kernels.empty());
+}
+
 TEST(Architectures, VariantsOfElementwiseKernelsCostTimePerElement) {
   for (const char* name : {"hopper", "cdna3"}) {
     Gpu gpu;
@@ -137,6 +186,15 @@ TEST(Architectures, ReadsFiguresOfItsOwnAndOfOthers) {
   EXPECT_FALSE(lent.list[1].measured);  // there
   EXPECT_EQ(lent.list[1].tiles[0].share, own.list[1].tiles[0].share);
   EXPECT_TRUE(testing::architecture("volta").attention_kernels.list.empty());  // null
+  const Architecture& hopper = testing::architecture("hopper");
+  ASSERT_EQ(hopper.experts_kernels.size(), 2u);
+  EXPECT_EQ(hopper.experts_kernels[1].name, ExpertsLibrary::kCutlass);
+  EXPECT_EQ(hopper.experts_kernels[1].tiles[3].log2_n, 8);
+  EXPECT_FALSE(testing::architecture("cdna4").experts_kernels.at(0).measured);
+  EXPECT_TRUE(testing::architecture("volta").experts_kernels.empty());
+  EXPECT_TRUE(hopper.linear_attention->measured);
+  EXPECT_FALSE(testing::architecture("ampere").linear_attention->measured);
+  EXPECT_FALSE(testing::architecture("volta").linear_attention.has_value());
   EXPECT_EQ(testing::architecture("hopper").nccl_generation, NcclGeneration::kHopper);
   EXPECT_EQ(testing::architecture("cdna3").nccl_generation, NcclGeneration::kAmpere);
 }
@@ -191,6 +249,10 @@ TEST(Architectures, ErrorsNameTheField) {
        [](Json& j) { j["facts"]["attention_kernels"]["value"]["kernels"][0]["name"] = "fa5"; },
        "/facts/attention_kernels/value/kernels/0/name",
        "expected \"fa2\", \"fa3\", \"fa4\" or \"trtllm_gen\", found \"fa5\""},
+      {"library of experts",
+       [](Json& j) { j["facts"]["experts_kernels"]["value"][0]["name"] = "vllm"; },
+       "/facts/experts_kernels/value/0/name",
+       "expected \"triton\", \"cutlass\" or \"tuned\", found \"vllm\""},
       {"framework's attention",
        [](Json& j) { j["facts"]["attention_kernels"]["value"]["framework"] = "fa3"; },
        "/facts/attention_kernels/value/framework",

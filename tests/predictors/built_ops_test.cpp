@@ -10,6 +10,7 @@
 #include "perfmodel/graph/build_recurrent.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/build_vision.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/predictors/detail/lower.hpp"
 
 namespace perfmodel {
@@ -34,6 +35,13 @@ std::vector<ExecutionGraph> models() {
   result.push_back(built(build_dlrm, dlrm));
   result.push_back(built(build_dlrm, dense_dlrm));
   result.push_back(built(build_t5, experts));
+  LlamaConfig grouped = *llama_preset("llama-small");
+  grouped.layers = 1;
+  grouped.sequence = 64;
+  grouped.experts = {.experts = 4, .shared = 1, .balance_loss = 0.01};
+  result.push_back(built(build_llama, grouped));
+  result.push_back(
+      *rewrite_precision(result.back(), {.precision = PrecisionOptions::Precision::kFp8}));
   result.push_back(built(build_resnet, ResnetConfig{}));
   result.push_back(built(build_faster_rcnn, FasterRcnnConfig{}));
   result.push_back(built(build_seq2seq, Seq2seqConfig{}));

@@ -431,24 +431,16 @@ TEST(Collectives, NcclFillsInBelowTheCurve) {
   EXPECT_EQ(microseconds(topology, kAllGather, 0, 8), 507);
 }
 
-/// With times of NCCL, which the shipped file does not have (docs/collectives.md says why).
-Topology measured_a100() {
-  const auto topology = read_topology(std::filesystem::path(PERFMODEL_SOURCE_DIR) /
-                                      "tests/predictors/nccl_topologies/dgx-a100.json");
-  EXPECT_TRUE(topology.has_value()) << to_string(topology.error());
-  return *topology;
-}
-
 // Prices of the program that fitted the constants.
 TEST(Collectives, NcclTimesAreThoseOfTheFit) {
-  EXPECT_NEAR(microseconds(measured_a100(), kAllGather, 4 * kMib, 4), 43.9984, 0.04);
+  EXPECT_NEAR(microseconds(known("dgx-a100"), kAllGather, 4 * kMib, 4), 43.9984, 0.04);
   EXPECT_NEAR(microseconds(known("hgx-h100"), kAllReduce, 512 * kMib, 8), 2214.2596, 2);
   EXPECT_NEAR(microseconds(known("hgx-h100"), kAllToAll, 16 * kMib, 6), 63.35, 0.06);
   EXPECT_NEAR(microseconds(known("hgx-h200"), kReduceScatter, 1024, 2), 5.3878, 0.005);
   EXPECT_NEAR(microseconds(known("hgx-b200"), kAllReduce, 64 * kMib, 4), 187.9594, 0.18);
   EXPECT_NEAR(microseconds(known("gb200-nvl72"), kAllToAll, 4096, 8), 10.162, 0.01);
   EXPECT_NEAR(microseconds(known("pcie-gen5-server"), kAllGather, 32 * kMib, 8), 1287.6288, 1.2);
-  Topology a100 = measured_a100();
+  Topology a100 = known("dgx-a100");
   a100.curves.clear();  // which go before from 1 MiB on
   EXPECT_NEAR(microseconds(a100, kAllReduce, kMib, 8), 41.0798, 0.04);
 }

@@ -24,6 +24,8 @@ inline int size_of(DType dtype) {
     case DType::kBool:
     case DType::kUInt8:
     case DType::kInt8:
+    case DType::kFloat8:
+    case DType::kFloat4:
       return 1;
     default:
       return 4;

@@ -99,7 +99,7 @@ inline learned::TreeEnsemble made_trees(std::size_t trees, int depth, std::size_
 /// A model with that many trees for all chips and again for A100's.
 inline learned::LearnedModel made_model(KernelFamily family, DType dtype, std::size_t trees,
                                         int depth, unsigned seed = 1) {
-  const learned::FeatureSet& set = *learned::feature_set(family);
+  const learned::FeatureSet& set = *learned::feature_set(family, dtype);
   learned::LearnedModel model;
   model.family = family;
   model.dtype = dtype;
@@ -114,9 +114,14 @@ inline learned::LearnedModel made_model(KernelFamily family, DType dtype, std::s
     for (std::int8_t b = 1; b < 5; ++b) model.common_cells.push_back({a, b, 3, 0});
   }
   model.chip_cells = {model.common_cells};
-  for (int i = 0; i < learned::LearnedModel::kDistances; ++i) {
-    model.seen[i] = {0.9 - 0.1 * i, 1.1 + 0.2 * i, 1000};
-    model.unseen[i] = {0.8 - 0.1 * i, 1.2 + 0.2 * i, 1000};
+  model.chip_devices = {{6, 1, 18, 1, 6, 0}};
+  for (std::size_t level = 0; level < kKnowledgeLevels; ++level) {
+    for (int i = 0; i < learned::kDistances;
+         ++i) {  // wider by level and distance; exact in four digits
+      const double steps = 0.5 * static_cast<double>(kKnowledgeLevels - 1 - level) + i;
+      model.intervals[level].any[static_cast<std::size_t>(i)] = {0.875 - 0.125 * steps,
+                                                                 1.125 + 0.25 * steps, 1000};
+    }
   }
   return model;
 }

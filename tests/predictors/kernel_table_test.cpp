@@ -281,6 +281,49 @@ TEST_F(KernelTables, AttentionRowsNameTheirKernel) {
             std::string::npos);
 }
 
+TEST_F(KernelTables, ExpertsNameTheirLibraryAndRouting) {
+  const std::string head = "op,dtype,kernel,tokens,hidden,inter,topk,experts,tp,distribution\n";
+  const KernelTable read = table(head +
+                                     "moe,bf16,cutlass,64,2048,768,8,128,4,power_law_1.2\n"
+                                     "experts,bf16,triton,64,2048,768,8,128,,\n",
+                                 {.gpu = "h100-sxm-80gb"});
+  const auto& first = shape_of<ExpertsShape>(read.rows[0]);
+  EXPECT_EQ(first.kernel, ExpertsLibrary::kCutlass);
+  EXPECT_EQ(first.inter, 192);
+  EXPECT_EQ(first.routing, ExpertsShape::Routing::kPowerLaw);
+  EXPECT_DOUBLE_EQ(first.power_law, 1.2);
+  EXPECT_EQ(shape_of<ExpertsShape>(read.rows[1]).routing, ExpertsShape::Routing::kRandom);
+  const auto fails = [&](const std::string& row, const char* why) {
+    return error(head + row, {.gpu = "h100-sxm-80gb"}).find(why) != std::string::npos;
+  };
+  EXPECT_TRUE(fails("moe,bf16,,64,2048,768,8,128,,\n", "triton, cutlass or tuned"));
+  EXPECT_TRUE(fails("moe,bf16,triton,64,2048,768,8,128,5,\n", "a divisor of inter"));
+  EXPECT_TRUE(fails("moe,bf16,triton,64,2048,768,9,8,,\n", "at most as many as experts"));
+  EXPECT_TRUE(fails("moe,bf16,triton,64,2048,768,8,128,,zipf\n", "random, balanced"));
+  const KernelTable amd =
+      table("gpu,op,dtype,tokens,hidden,inter,topk,experts\nmi300x,moe,fp8,1,7168,2048,9,33\n", {});
+  EXPECT_EQ(shape_of<ExpertsShape>(amd.rows[0]).kernel, ExpertsLibrary::kTuned);
+}
+
+TEST_F(KernelTables, GroupedProductsAndLinearAttention) {
+  const KernelTable read = table(
+      "op,dtype,groups,rows,n,k,imbalance,kernel,batch,seq,k_heads,k_dim,v_heads,v_dim,d_conv\n"
+      "grouped_gemm,bf16,8,1024,512,256,2.5,,,,,,,,\n"
+      "gated_delta,bf16,,,,,,causal_conv1d_fn,2,64,4,128,8,128,4\n"
+      "linear_attention,bf16,,,,,,chunk_gated_delta_rule,2,64,4,128,8,128,\n",
+      {.gpu = "h100-sxm-80gb"});
+  const auto& grouped = shape_of<GroupedGemmShape>(read.rows[0]);
+  EXPECT_EQ(grouped.groups, 8);
+  EXPECT_DOUBLE_EQ(grouped.imbalance, 2.5);
+  EXPECT_EQ(shape_of<LinearAttentionShape>(read.rows[1]).filter, 4);
+  EXPECT_EQ(shape_of<LinearAttentionShape>(read.rows[2]).kernel,
+            LinearAttentionShape::Kernel::kChunkedRule);
+  EXPECT_NE(error("op,dtype,groups,rows,n,k,imbalance\ngrouped_gemm,bf16,8,1024,512,256,0.5\n",
+                  {.gpu = "h100-sxm-80gb"})
+                .find("a number of at least 1"),
+            std::string::npos);
+}
+
 TEST_F(KernelTables, ReadsCampaignsOfKernelsBench) {
   const KernelTable vectors = table(
       "# device: made up\n# timing: graph replay, no launch cost\n"
@@ -408,6 +451,37 @@ TEST_F(KernelTables, ErrorsNameLinePlaceAndColumn) {
             std::string::npos);
 }
 
+TEST_F(KernelTables, SayHowNumbersOf8And4BitsAreScaled) {
+  const std::string head = "gpu,op,dtype,scaling,quantizes,m,n,k\n";
+  const auto gemm = [&](const std::string& cells) {
+    return shape_of<GemmShape>(row(head + cells + ",64,128,256\n"));
+  };
+  EXPECT_EQ(gemm("b200,gemm,fp8,token,1").scaling, Scaling::kToken);
+  EXPECT_TRUE(gemm("b200,gemm,fp8,token,1").quantizes_a);
+  EXPECT_EQ(gemm("b200,gemm,fp8,,").scaling, Scaling::kTensor);
+  EXPECT_EQ(gemm("b200,linear,nvfp4,,0").scaling, Scaling::kBlock);
+  EXPECT_EQ(gemm("b200,gemm,bf16,none,").scaling, Scaling::kTensor);
+  const KernelRow quantize = row("gpu,op,dtype,rows,cols\nb200,quantize,fp4,32,64\n");
+  EXPECT_EQ(quantize.work.family, KernelFamily::kQuantize);
+  EXPECT_DOUBLE_EQ(quantize.work.bytes_written.value, 32 * 64 / 2 + 32 * 64 / 16);
+  EXPECT_NE(error(head + "b200,gemm,fp8,row,1,8,8,8\n")
+                .find(":2:15: scaling: expected tensor, token or block, found \"row\""),
+            std::string::npos);
+  EXPECT_NE(error(head + "b200,gemm,bf16,,1,8,8,8\n").find("quantizes: expected 0"),
+            std::string::npos);
+  EXPECT_NE(error("gpu,op,dtype,rows,cols\nb200,quantize,bf16,32,64\n").find("fp8 or fp4"),
+            std::string::npos);
+}
+
+TEST_F(KernelTables, RefuseProductsInTypesThatTheGpuLacks) {
+  EXPECT_EQ(error("gpu,dtype,m,n,k\nv100-sxm2-32gb,fp8,64,64,64\n"),
+            "table.csv:2:16: dtype: expected a type that the matrix units of v100-sxm2-32gb have, "
+            "found fp8");
+  EXPECT_NE(error("m,n,k\n64,64,64\n", {.gpu = "h100-sxm-80gb", .dtype = "fp4"}).find("found fp4"),
+            std::string::npos);
+  EXPECT_EQ(error("m,n,k\n64,64,64\n", {.gpu = "gb200", .dtype = "fp4"}), "no error");
+}
+
 TEST_F(KernelTables, UnknownNamesAreAnsweredWithNearOnes) {
   const std::string op = error("op,m,n,k\nlinaer,8,8,8\n", {.gpu = "t4", .dtype = "fp32"});
   EXPECT_NE(op.find(":2:1: op: "), std::string::npos) << op;
@@ -477,6 +551,8 @@ TEST(PublicKernelTables, AllAreReadInFull) {
            Case{"deepbench/conv.csv.gz", 2401, 8},
            Case{"deepbench/rnn.csv.gz", 1272, 8},
            Case{"fp8_gemm/gemm_fp8.csv.gz", 16818, 2, "fp8"},
+           Case{"silicon/quantize_fp8.csv.gz", 4144, 4},
+           Case{"silicon/amd_gemm.csv.gz", 19723, 2},
        }) {
     const auto read = read_kernel_table(fs::path(root) / file,
                                         {.gpu_folder = kGpus, .dtype = dtype, .needs_time = true});
@@ -529,6 +605,53 @@ TEST(PublicKernelTables, DeviceNamesAreAliases) {
     ASSERT_TRUE(found.has_value()) << to_string(found.error());
     EXPECT_EQ(found->name, gpu) << name;
   }
+}
+
+// ---- variants that only the framework's name of an op tells ------------------------------------
+
+TEST_F(KernelTables, TheFrameworksNameTellsUpsamplingAndNormsOfSquares) {
+  const KernelTable read = table(
+      "gpu,op,dtype,layout,elements,n_inputs,rows,cols,name\n"
+      "mi300x,elementwise,bf16,strided,1000000000,1,,,aten::upsample_nearest3d\n"
+      "mi300x,elementwise,bf16,strided,1000000000,1,,,aten::upsample_nearest2d\n"
+      "h100-sxm-80gb,elementwise,bf16,strided,1000000000,1,,,aten::upsample_nearest3d\n"
+      "h100-sxm-80gb,elementwise,bf16,strided,1000000000,1,,,aten::copy_\n"
+      "mi300x,layer_norm,bf16,,,,1000000,32,aten::_fused_rms_norm\n"
+      "mi300x,layer_norm,bf16,,,,1000000,32,aten::layer_norm\n"
+      "mi300x,rms_norm,bf16,,,,1000000,32,\n");
+  ASSERT_EQ(read.rows.size(), 7u);
+  EXPECT_EQ(read.rows[0].work.layout, Layout::kUpsampled3d);
+  EXPECT_EQ(read.rows[1].work.layout, Layout::kStrided);
+  EXPECT_TRUE(shape_of<RowShape>(read.rows[4]).is_rms);
+  EXPECT_FALSE(shape_of<RowShape>(read.rows[5]).is_rms);
+  EXPECT_TRUE(shape_of<RowShape>(read.rows[6]).is_rms);
+  std::vector<Price> prices;
+  for (const KernelRow& row : read.rows) {
+    prices.push_back(
+        KernelModels::heuristic().price(row.work, read.gpus[static_cast<std::size_t>(row.gpu)]));
+  }
+  // 1e9 elements at 0.26 and 1.3 per clock of 304 units and 2100 MHz.
+  EXPECT_NEAR(prices[0].compute.count(), 1e9 / (0.26 * 304 * 2100), 1);
+  EXPECT_NEAR(prices[1].compute.count(), 1e9 / (1.3 * 304 * 2100), 1);
+  EXPECT_EQ(prices[2].time, prices[3].time);  // not measured there: as other strided kernels
+  EXPECT_FALSE(prices[2].in_range);
+  EXPECT_GT(prices[5].time, 3 * prices[4].time);
+  EXPECT_EQ(prices[4].time, prices[6].time);
+}
+
+// DeepBench's share of the vector peak for few channels; 3 x 16 x 16 filters side by side.
+TEST_F(KernelTables, PatchEmbeddingsInHalfTypesRunOnVectorUnits) {
+  const KernelTable read = table(
+      "gpu,op,dtype,n,k,direction,c,h,w,r,s,pad_h,pad_w,stride_h,stride_w\n"
+      "h100-sxm-80gb,conv2d,bf16,128,768,fwd,3,224,224,16,16,0,0,16,16\n"
+      "h100-sxm-80gb,conv2d,bf16,128,768,fwd,8,224,224,16,16,0,0,16,16\n");
+  ASSERT_EQ(read.rows.size(), 2u);
+  const auto us = [&](std::size_t i) {
+    return KernelModels::heuristic().price(read.rows[i].work, read.gpus[0]).time.count();
+  };
+  const double flop = 2.0 * 128 * 14 * 14 * 768 * 3 * 16 * 16;
+  EXPECT_NEAR(us(0), flop / (0.35 * 66.91e6), 3);
+  EXPECT_LT(us(1), us(0) / 4);
 }
 
 }  // namespace

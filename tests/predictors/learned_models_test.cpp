@@ -48,17 +48,22 @@ LearnedModel literal_model(KernelFamily family, const KernelWork& inside) {
   model.chip = one_leaf(std::log(1.5));
   model.chips = {learned::chip_of(gpu)};
   model.gpus = {gpu.name};
+  model.sibling_trust = 0.5;
   model.unseen_trust = 0.25;
   learned::FeatureRow row;
   EXPECT_TRUE(set.fill(inside, gpu, KernelModels::heuristic().price(inside, gpu), row));
   model.common_cells = {LearnedModel::cell_of(set, row)};
   model.chip_cells = {model.common_cells};
-  model.seen[0] = {.low = 0.9, .high = 1.2, .rows = 500};
-  model.seen[1] = {.low = 0.8, .high = 1.3, .rows = 100};
-  model.seen[2] = {.low = 0.5, .high = 2, .rows = 50};
-  model.unseen[0] = {.low = 0.7, .high = 1.4, .rows = 500};
-  model.unseen[1] = {.low = 0.6, .high = 1.6, .rows = 100};
-  model.unseen[2] = {.low = 0.4, .high = 2.5, .rows = 50};
+  std::copy_n(
+      row.begin() + static_cast<std::ptrdiff_t>(set.specs.size() - learned::kDeviceFeatures),
+      learned::kDeviceFeatures, model.chip_devices.emplace_back().begin());
+  const auto intervals = [&](Knowledge level) -> learned::IntervalsByDistance& {
+    return model.intervals[static_cast<std::size_t>(level)].any;
+  };
+  intervals(Knowledge::kBoard) = {{{0.9, 1.2, 500}, {0.8, 1.3, 100}, {0.5, 2, 50}}};
+  intervals(Knowledge::kChip) = {{{0.85, 1.25, 500}, {0.75, 1.4, 100}, {0.5, 2, 50}}};
+  intervals(Knowledge::kArchitecture) = {{{0.8, 1.3, 500}, {0.7, 1.5, 100}, {0.4, 2.2, 50}}};
+  intervals(Knowledge::kNone) = {{{0.7, 1.4, 500}, {0.6, 1.6, 100}, {0.4, 2.5, 50}}};
   return model;
 }
 
@@ -123,15 +128,55 @@ TEST_F(Learned, AnUnseenChipGetsTheCommonTreesInPartAndWiderIntervals) {
   expect_range(price, 0.7, 1.4);
 }
 
-TEST_F(Learned, ASiblingBoardOfAMeasuredChipIsMeasured) {
+// Its memory, clocks and power are others: the chip's trees count, with a range of their own.
+TEST_F(Learned, AnotherBoardOfAMeasuredChipIsNotTheMeasuredOne) {
   const LearnedModels learned = read({literal_gemms()});
   const KernelWork work = square(1024, 1024);
   const Gpu sibling = gpu_of("a100-sxm-80gb");
   EXPECT_NEAR(ratio(learned, work, sibling), 3, 1e-6);
-  expect_range(learned.models().price(work, sibling), 0.9, 1.2);
+  EXPECT_EQ(learned.models().price(work, sibling).knowledge, Knowledge::kChip);
+  expect_range(learned.models().price(work, sibling), 0.85, 1.25);
   Gpu fewer = sibling;  // the same architecture with other units is another chip
   fewer.num_sms = 107;
-  expect_range(learned.models().price(work, fewer), 0.7, 1.4);
+  EXPECT_NEAR(ratio(learned, work, fewer), std::sqrt(3), 1e-6);
+  EXPECT_EQ(learned.models().price(work, fewer).knowledge, Knowledge::kArchitecture);
+  expect_range(learned.models().price(work, fewer), 0.8, 1.3);
+  EXPECT_EQ(learned.models().price(work, v100_).knowledge, Knowledge::kNone);
+  EXPECT_EQ(learned.models().price(work, a100_).knowledge, Knowledge::kBoard);
+}
+
+TEST_F(Learned, AnotherVendorsGpusKeepTheHeuristic) {
+  LearnedModel model = literal_gemms();
+  const KernelWork work = square(1024, 1024);
+  const Gpu amd = gpu_of("mi210");
+  EXPECT_EQ(read({model}).models().price(work, amd).model, "gemm-learned");
+  model.vendors = {"nvidia"};
+  const LearnedModels learned = read({model});
+  expect_heuristic(learned, work, amd);
+  EXPECT_EQ(learned.models().price(work, v100_).model, "gemm-learned");
+  EXPECT_EQ(learned.knowledge(amd).at("gemm-float32"), Knowledge::kBoard);  // the heuristic's
+}
+
+TEST_F(Learned, BoardsAndArchitecturesMayHaveRangesOfTheirOwn) {
+  LearnedModel model = literal_gemms();
+  const auto level = [&](Knowledge k) -> learned::LevelIntervals& {
+    return model.intervals[static_cast<std::size_t>(k)];
+  };
+  level(Knowledge::kBoard).own = {{"t4", {{{0.1, 9, 50}, {0.1, 9, 50}, {0.1, 9, 50}}}},
+                                  {a100_.name, {{{0.95, 1.05, 50}, {0.9, 1.1, 50}, {0.5, 2, 0}}}}};
+  level(Knowledge::kArchitecture).own = {
+      {"ampere", {{{0.6, 1.7, 50}, {0.6, 1.7, 50}, {0.5, 2, 0}}}}};
+  const LearnedModels learned = read({model});
+  const KernelWork work = square(1024, 1024);
+  expect_range(learned.models().price(work, a100_), 0.95, 1.05);
+  expect_range(learned.models().price(work, gpu_of("a30")), 0.6, 1.7);
+  expect_range(learned.models().price(work, v100_), 0.7, 1.4);
+  const auto kinds = learned.knowledge(gpu_of("a30"));
+  EXPECT_EQ(kinds.at("gemm-float32"), Knowledge::kArchitecture);
+  // The heuristic's facts, where no model goes before them.
+  EXPECT_EQ(kinds.at("attention-bfloat16"), Knowledge::kArchitecture);
+  EXPECT_EQ(learned.knowledge(gpu_of("a100-sxm-80gb")).at("attention-bfloat16"), Knowledge::kBoard);
+  EXPECT_FALSE(learned.knowledge(v100_).contains("attention-bfloat16"));
 }
 
 TEST_F(Learned, TheRatioFadesWithTheDistanceToTheFittedRange) {
@@ -179,6 +224,25 @@ TEST_F(Learned, BoxesAreNotTakenTogether) {
   EXPECT_TRUE(learned.models().price(square(16384, 16384), a100_).in_range);
   EXPECT_FALSE(learned.models().price(square(1024, 16384), a100_).in_range);
   EXPECT_FALSE(learned.models().price(square(16384, 256), a100_).in_range);
+}
+
+TEST_F(Learned, TreesSeeTheMeasuredBoardOfTheChipOrTheNearestOne) {
+  LearnedModel model = literal_gemms();
+  model.chips.push_back("ampere/20");
+  model.chip_devices.push_back({9, 8, 7, 6, 5, 4});
+  model.chip_cells.push_back(model.common_cells);
+  const std::size_t own = learned::feature_set(KernelFamily::kGemm)->specs.size();
+  const auto seen = [&](const Gpu& gpu) {
+    learned::FeatureRow row{};
+    model.add_chip(model.for_gpu(gpu), row);
+    return std::pair(row[own], row[own - learned::kDeviceFeatures]);
+  };
+  EXPECT_EQ(seen(a100_), std::pair(0.0F, 0.0F));  // measured: its own
+  EXPECT_EQ(seen(gpu_of("a100-sxm-80gb")), std::pair(0.0F, model.chip_devices[0][0]));
+  Gpu small = a100_;
+  small.num_sms = 30;
+  EXPECT_EQ(seen(small), std::pair(1.0F, 9.0F));
+  EXPECT_EQ(seen(v100_), std::pair(-1.0F, 0.0F));  // another architecture
 }
 
 TEST_F(Learned, CorrectionsOfAGpuAreThatBoardsAlone) {

@@ -82,8 +82,10 @@ TEST(MatrixGemm, TellsWhatWasMeasured) {
   EXPECT_FALSE(price(known("h100-sxm-80gb"), shape, DType::kFloat32).in_range);
   EXPECT_FALSE(price(known("h100-sxm-80gb"), {64, 8, 64, 8}).in_range);  // tiny
   EXPECT_FALSE(price(known("v100-sxm2-32gb"), shape, DType::kFloat16).in_range);
-  EXPECT_EQ(kernels::measured_products(DType::kFloat64, known("a100-sxm-80gb")), nullptr);
-  EXPECT_EQ(kernels::measured_products(DType::kFloat32, known("mi300x")), nullptr);  // exact units
+  EXPECT_EQ(kernels::measured_products(DType::kFloat64, Scaling::kTensor, known("a100-sxm-80gb")),
+            nullptr);
+  EXPECT_EQ(kernels::measured_products(DType::kFloat32, Scaling::kTensor, known("mi300x")),
+            nullptr);  // exact units
 }
 
 }  // namespace

@@ -35,11 +35,11 @@ std::string read_text(const fs::path& file) {
 LearnedModel gemm_model() {
   LearnedModel model = made_model(KernelFamily::kGemm, DType::kFloat32, 6, 5);
   model.launch_costs = {{"a100-sxm-40gb", "linear", 31.25, 10.5}};
+  model.vendors = {"nvidia"};
+  model.sibling_trust = 1;
   model.unseen_trust = 0.75;
-  for (int i = 0; i < LearnedModel::kDistances; ++i) {  // four digits after the point
-    model.seen[i] = {.low = 0.875 - 0.25 * i, .high = 1.125 + 0.25 * i, .rows = 1000};
-    model.unseen[i] = {.low = 0.75 - 0.25 * i, .high = 1.5 + 0.25 * i, .rows = 900};
-  }
+  auto& board = model.intervals[static_cast<std::size_t>(Knowledge::kBoard)];
+  board.own = {{"a100-sxm-40gb", {{{0.875, 1.125, 1000}, {0.625, 1.375, 90}, {0.5, 2, 0}}}}};
   model.corrections = {{.gpu = "t4", .weights = {0.1, -1.0 / 7, 1e-17}, .rows = 9}};
   model.card = R"({"note": "made \"up\", not measured", "seed": 7, "share": 0.1})";
   return model;
@@ -102,11 +102,20 @@ TEST_F(ModelFiles, WhatIsReadIsWrittenAgainByteForByte) {
   EXPECT_EQ(model.gpus, written.gpus);
   EXPECT_EQ(model.common_cells, written.common_cells);
   EXPECT_EQ(model.chip_cells, written.chip_cells);
+  EXPECT_EQ(model.chip_devices, written.chip_devices);
   ASSERT_EQ(model.launch_costs.size(), 1u);
   EXPECT_EQ(model.launch_costs[0].op, "linear");
   EXPECT_EQ(model.launch_costs[0].floor_us, 31.25);
   EXPECT_EQ(model.launch_costs[0].dispatch_us, 10.5);
+  EXPECT_EQ(model.vendors, written.vendors);
+  EXPECT_EQ(model.sibling_trust, 1);
   EXPECT_EQ(model.unseen_trust, 0.75);
+  const auto& board = model.intervals[static_cast<std::size_t>(Knowledge::kBoard)];
+  ASSERT_EQ(board.own.size(), 1u);
+  EXPECT_EQ(board.own[0].of, "a100-sxm-40gb");
+  EXPECT_EQ(board.own[0].intervals[1].high, 1.375);
+  EXPECT_EQ(board.own[0].intervals[1].rows, 90);
+  EXPECT_EQ(board.any[0].high, 1.125);
   ASSERT_EQ(model.corrections.size(), 1u);
   EXPECT_EQ(model.corrections[0].weights, written.corrections[0].weights);
   EXPECT_EQ(model.corrections[0].rows, 9);
@@ -198,18 +207,18 @@ TEST_F(ModelFiles, CutOffAnywhereIsAnError) {
 
 TEST_F(ModelFiles, AnotherSchemaOrVersion) {
   Json file = Json::parse(good_);
-  file["version"] = 3;
+  file["version"] = 4;
   EXPECT_EQ(error_of_text(file.dump()),
-            "broken.json:1:47: /version: expected version 2, found 3, which needs a newer program");
-  file["version"] = 1;  // trees as lists of numbers
+            "broken.json:1:47: /version: expected version 3, found 4, which needs a newer program");
+  file["version"] = 2;  // intervals of chips seen and unseen
   EXPECT_EQ(
       error_of_text(file.dump()),
-      "broken.json:1:47: /version: expected version 2, found 1, which an older program wrote");
+      "broken.json:1:47: /version: expected version 3, found 2, which an older program wrote");
   file["version"] = "2";
   EXPECT_NE(error_of_text(file.dump()).find("/version: expected an integer"), std::string::npos);
   file.erase("version");
   EXPECT_NE(error_of_text(file.dump()).find("/version: expected"), std::string::npos);
-  file["version"] = 2;
+  file["version"] = 3;
   file["models"] = Json::array();
   EXPECT_NE(error_of_text(file.dump()).find("/models: expected at least one model"),
             std::string::npos);
@@ -240,8 +249,8 @@ TEST_F(ModelFiles, ErrorsNameTheirPlace) {
       {"/unseen_trust: expected a number from 0 to 1", [](Json& m) { m["unseen_trust"] = 1.5; }},
       {"/launch_costs/0/dispatch_us: expected a number from 0 to",
        [](Json& m) { m["launch_costs"][0]["dispatch_us"] = -1; }},
-      {"/intervals/unseen/0/high: expected a number from 0 to",
-       [](Json& m) { m["intervals"]["unseen"][0]["high"] = 1e300; }},
+      {"/intervals/none/any/0/high: expected a number from 0 to",
+       [](Json& m) { m["intervals"]["none"]["any"][0]["high"] = 1e300; }},
       {"/features: expected the features", [](Json& m) { m["features"][3] = "log2_depth"; }},
       {"/features: expected the features", [](Json& m) { m["features"].erase(0); }},
       {"/features: expected the features", [](Json& m) { m["features"].push_back("more"); }},
@@ -254,13 +263,20 @@ TEST_F(ModelFiles, ErrorsNameTheirPlace) {
       {"/chips/0: expected", [](Json& m) { m["chips"][0] = "ampere/99999999999999999999"; }},
       {"/chip_cells: expected one list of cells per chip",
        [](Json& m) { m["chip_cells"] = Json::array(); }},
+      {"/chip_devices: expected one list", [](Json& m) { m["chip_devices"] = Json::array(); }},
+      {"/chip_devices/0: expected 6 numbers", [](Json& m) { m["chip_devices"][0].erase(0); }},
       {"/common_cells/0: expected", [](Json& m) { m["common_cells"][0].erase(0); }},
       {"/common_cells/0/1: expected an integer", [](Json& m) { m["common_cells"][0][1] = 200; }},
-      {"/intervals/seen: expected 3 intervals", [](Json& m) { m["intervals"]["seen"].erase(2); }},
-      {"/intervals/unseen: expected 3 intervals",
-       [](Json& m) { m["intervals"]["unseen"].push_back(m["intervals"]["unseen"][0]); }},
-      {"/intervals/seen/1/low: expected a number",
-       [](Json& m) { m["intervals"]["seen"][1]["low"] = nullptr; }},
+      {"/intervals/board/any: expected 3 intervals",
+       [](Json& m) { m["intervals"]["board"]["any"].erase(2); }},
+      {"/intervals/board/own/0/of: expected a string",
+       [](Json& m) { m["intervals"]["board"]["own"][0]["of"] = 4; }},
+      {"/intervals/chip: expected", [](Json& m) { m["intervals"].erase("chip"); }},
+      {"/intervals/none/any: expected 3 intervals",
+       [](Json& m) { m["intervals"]["none"]["any"].push_back(m["intervals"]["none"]["any"][0]); }},
+      {"/intervals/architecture/any/1/low: expected a number",
+       [](Json& m) { m["intervals"]["architecture"]["any"][1]["low"] = nullptr; }},
+      {"/sibling_trust: expected", [](Json& m) { m.erase("sibling_trust"); }},
       {"/unseen_trust: expected", [](Json& m) { m.erase("unseen_trust"); }},
       {"/launch_costs/0/floor_us: expected",
        [](Json& m) { m["launch_costs"][0].erase("floor_us"); }},

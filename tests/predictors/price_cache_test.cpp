@@ -95,6 +95,17 @@ std::vector<KernelWork> neighbours(const KernelWork& work) {
                &A::seq_k, &A::head_dim, &A::causal, &A::kv_heads, &A::writes_cache, &A::kernel);
   } else if (std::holds_alternative<R>(work.shape)) {
     vary_shape(static_cast<R*>(nullptr), &R::cell, &R::pass, &R::hidden, &R::batch, &R::timesteps);
+  } else if (std::holds_alternative<GroupedGemmShape>(work.shape)) {
+    using P = GroupedGemmShape;
+    vary_shape(static_cast<P*>(nullptr), &P::groups, &P::rows, &P::n, &P::k, &P::imbalance);
+  } else if (std::holds_alternative<ExpertsShape>(work.shape)) {
+    using X = ExpertsShape;
+    vary_shape(static_cast<X*>(nullptr), &X::kernel, &X::tokens, &X::hidden, &X::inter, &X::experts,
+               &X::topk, &X::routing, &X::power_law);
+  } else if (std::holds_alternative<LinearAttentionShape>(work.shape)) {
+    using L = LinearAttentionShape;
+    vary_shape(static_cast<L*>(nullptr), &L::kernel, &L::batch, &L::seq, &L::k_heads, &L::k_dim,
+               &L::v_heads, &L::v_dim, &L::filter);
   }
   return result;
 }

@@ -16,7 +16,8 @@ inline ::testing::AssertionResult is_same_price(const Price& a, const Price& b) 
   };
   if (same(a.time, b.time) && same(a.low, b.low) && same(a.high, b.high) &&
       same(a.compute, b.compute) && same(a.memory, b.memory) && same(a.latency, b.latency) &&
-      a.bound == b.bound && a.model == b.model && a.in_range == b.in_range) {
+      a.bound == b.bound && a.model == b.model && a.in_range == b.in_range &&
+      a.knowledge == b.knowledge) {
     return ::testing::AssertionSuccess();
   }
   return ::testing::AssertionFailure() << a.time.count() << " us by " << a.model << " is not "

@@ -183,15 +183,16 @@ TEST_F(Training, WhatGpusDoNotShareIsNotFollowed) {
   // Measured chips have trees of their own.
   EXPECT_LT(errors(report.models[0].random).mape, 0.04);
   // Ranges say how little is known.
-  EXPECT_LT(models->front().unseen[0].low, 0.6);
-  EXPECT_GT(models->front().unseen[0].high, 1.7);
+  const auto& none = models->front().intervals[static_cast<std::size_t>(Knowledge::kNone)].any;
+  EXPECT_LT(none[0].low, 0.6);
+  EXPECT_GT(none[0].high, 1.7);
 }
 
 TEST_F(Training, LowTimeAndHighAreInOrder) {
   trained(adds(300), quick());
   const auto learned = LearnedModels::read(folder_ / "model.json");
   ASSERT_TRUE(learned.has_value()) << to_string(learned.error());
-  for (const char* gpu : {"a100-pcie-40gb", "a100-sxm-80gb", "h100-sxm-80gb", "p4", "mi210"}) {
+  for (const char* gpu : {"a100-pcie-40gb", "a100-sxm-80gb", "h100-sxm-80gb", "p4", "titan-xp"}) {
     for (double elements = 10; elements < 1e10; elements *= 7) {
       const Price price = learned->models().price(elementwise_work(elements, 2, 1, DType::kFloat32),
                                                   gpu_of_data(gpu));
@@ -328,8 +329,11 @@ TEST_F(OneGpu, EveryFamilyOfACampaignIsRecovered) {
   std::set<std::string> families;
   for (const auto& model : report->models)
     families.insert(model.name.substr(0, model.name.find('-')));
-  EXPECT_EQ(families.size(), 15u);  // all that there are
-  EXPECT_EQ(families.size(), training::learned_families().size());
+  EXPECT_EQ(families.size(), 15u);  // all that `kernels_bench` measures
+  const std::vector<std::string> known = training::learned_families();
+  for (const std::string& family : families) {
+    EXPECT_NE(std::ranges::find(known, family), known.end()) << family;
+  }
   for (const char* name : {"gemm-float32.json", "gemm-tf32.json", "gemm-bfloat16.json",
                            "convolution-tf32.json", "copy-uint8.json"}) {
     EXPECT_TRUE(fs::exists(out / name)) << name;

@@ -79,6 +79,9 @@ std::string_view why_waves_mislead(KernelFamily family, const Gpu& origin, const
     case KernelFamily::kRecurrent:
       return "libraries choose another kernel, tile and algorithm on each GPU";
     case KernelFamily::kAttention:
+    case KernelFamily::kGroupedGemm:
+    case KernelFamily::kExperts:
+    case KernelFamily::kLinearAttention:
       return "attention kernels are written and tuned per architecture";
     case KernelFamily::kSort:
       return "sort kernels choose digits and tiles per architecture";

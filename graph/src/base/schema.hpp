@@ -23,17 +23,17 @@ inline constexpr Schema kBenchPlan = {"kernels-bench-plan", 1, 1};
 inline constexpr Schema kBuild = {"perfmodel-build", 1, 2};
 inline constexpr Schema kCalibrate = {"perfmodel-calibrate", 1, 1};
 inline constexpr Schema kEval = {"perfmodel-eval", 1, 1};
-inline constexpr Schema kEvalGraphs = {"perfmodel-eval-graphs", 1, 1};
+inline constexpr Schema kEvalGraphs = {"perfmodel-eval-graphs", 1, 2};
 inline constexpr Schema kFewShot = {"perfmodel-few-shot", 1, 1};
 inline constexpr Schema kGpu = {"perfmodel-gpu", 1, 1};
-inline constexpr Schema kGpus = {"perfmodel-gpus", 1, 2};
-inline constexpr Schema kKernelModels = {"perfmodel-kernel-models", 2, 0};
-inline constexpr Schema kKernels = {"perfmodel-kernels", 1, 1};
+inline constexpr Schema kGpus = {"perfmodel-gpus", 1, 3};
+inline constexpr Schema kKernelModels = {"perfmodel-kernel-models", 3, 0};
+inline constexpr Schema kKernels = {"perfmodel-kernels", 1, 2};
 // These two are written in Python (kernels_bench/pytorch).
 inline constexpr Schema kMeasuredErrors = {"perfmodel-measured-errors"};
 inline constexpr Schema kMeasurements = {"perfmodel-measurements"};
 inline constexpr Schema kOverheads = {"perfmodel-overheads", 1, 2};
-inline constexpr Schema kPrediction = {"perfmodel-prediction", 1, 2};
+inline constexpr Schema kPrediction = {"perfmodel-prediction", 1, 3};
 inline constexpr Schema kReplay = {"perfmodel-replay", 1, 2};
 inline constexpr Schema kRewrite = {"perfmodel-rewrite", 1, 2};
 inline constexpr Schema kShard = {"perfmodel-shard", 1, 1};
@@ -43,8 +43,8 @@ inline constexpr Schema kSweep = {"perfmodel-sweep"};
 inline constexpr Schema kSweepReport = {"perfmodel-sweep-report", 1, 2};
 inline constexpr Schema kTopology = {"perfmodel-topology", 1, 2};
 inline constexpr Schema kTrace = {"perfmodel-trace", 1, 1};
-inline constexpr Schema kTrain = {"perfmodel-train", 1, 1};
-inline constexpr Schema kWhatIf = {"perfmodel-whatif", 1, 1};
+inline constexpr Schema kTrain = {"perfmodel-train", 1, 2};
+inline constexpr Schema kWhatIf = {"perfmodel-whatif", 1, 2};
 
 }  // namespace schemas
 

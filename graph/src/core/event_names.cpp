@@ -54,8 +54,10 @@ constexpr std::array<std::string_view, 28> kLaunchCalls = {"cuGraphLaunch",
 
 template <std::size_t kCount>
 bool starts_with_any(const std::array<std::string_view, kCount>& prefixes, std::string_view name) {
-  return std::any_of(prefixes.begin(), prefixes.end(),
-                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+  if (name.empty()) return false;
+  return std::any_of(prefixes.begin(), prefixes.end(), [name](std::string_view prefix) {
+    return prefix.front() == name.front() && name.starts_with(prefix);
+  });
 }
 
 bool contains_ignoring_case(std::string_view text, std::string_view lower) {

@@ -17,12 +17,13 @@ struct DTypeRow {
   std::string_view name;
   int bytes;
 };
-constexpr std::array<DTypeRow, 14> kDTypes = {{{DType::kUnknown, "unknown", 0},
+constexpr std::array<DTypeRow, 15> kDTypes = {{{DType::kUnknown, "unknown", 0},
                                                {DType::kFloat64, "float64", 8},
                                                {DType::kFloat32, "float32", 4},
                                                {DType::kFloat16, "float16", 2},
                                                {DType::kBFloat16, "bfloat16", 2},
                                                {DType::kFloat8, "float8", 1},
+                                               {DType::kFloat4, "float4", 1},
                                                {DType::kInt64, "int64", 8},
                                                {DType::kInt32, "int32", 4},
                                                {DType::kInt16, "int16", 2},
@@ -54,6 +55,12 @@ DType parse_dtype(std::string_view name) {
       {"BFloat16", DType::kBFloat16},
       {"c10::Float8_e4m3fn", DType::kFloat8},
       {"c10::Float8_e5m2", DType::kFloat8},
+      {"c10::Float8_e4m3fnuz", DType::kFloat8},
+      {"c10::Float8_e5m2fnuz", DType::kFloat8},
+      {"c10::Float8_e8m0fnu", DType::kFloat8},
+      {"Float8_e4m3fn", DType::kFloat8},
+      {"Float8_e5m2", DType::kFloat8},
+      {"c10::Float4_e2m1fn_x2", DType::kFloat4},
       {"long", DType::kInt64},
       {"long int", DType::kInt64},
       {"long long", DType::kInt64},
@@ -84,14 +91,26 @@ DType parse_dtype(std::string_view name) {
 
 std::string_view to_string(DType dtype) { return row(dtype).name; }
 int size_in_bytes(DType dtype) { return row(dtype).bytes; }
-bool is_floating_point(DType dtype) { return dtype >= DType::kFloat64 && dtype <= DType::kFloat8; }
+bool is_floating_point(DType dtype) { return dtype >= DType::kFloat64 && dtype <= DType::kFloat4; }
+
+namespace {
+/// Keys are sorted in the place of the nodes, which are many times as large.
+void sort_by_id(std::vector<Node>& nodes) {
+  if (std::ranges::is_sorted(nodes, {}, &Node::id)) return;
+  std::vector<std::pair<std::int64_t, std::size_t>> order;
+  order.reserve(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) order.emplace_back(nodes[i].id, i);
+  std::ranges::sort(order);
+  std::vector<Node> sorted;
+  sorted.reserve(nodes.size());
+  for (const auto& [id, place] : order) sorted.push_back(nodes[place]);
+  nodes.swap(sorted);
+}
+}  // namespace
 
 void index_graph(ExecutionGraph& graph) {
   auto& nodes = graph.nodes;
-  if (!std::is_sorted(nodes.begin(), nodes.end(),
-                      [](const Node& a, const Node& b) { return a.id < b.id; })) {
-    std::sort(nodes.begin(), nodes.end(), [](const Node& a, const Node& b) { return a.id < b.id; });
-  }
+  sort_by_id(nodes);
   const auto index_of = [&](std::int64_t id) -> std::int32_t {
     const auto at = std::lower_bound(nodes.begin(), nodes.end(), id,
                                      [](const Node& node, std::int64_t x) { return node.id < x; });

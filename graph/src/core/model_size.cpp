@@ -48,6 +48,12 @@ class SizeOfModel {
 
   double matrix_flop(std::string_view name, const Node& node) const {
     if (name == "aten::mm" || name == "aten::bmm") return product(tensor(node, 0), output(node));
+    if (name == "aten::_scaled_mm" || name == "aten::_scaled_mm_v2") {
+      return numbers_per_element(tensor(node, 0)) * product(tensor(node, 0), output(node));
+    }
+    if (name.starts_with("aten::_grouped_mm") || name.starts_with("aten::_scaled_grouped_mm")) {
+      return grouped_product(tensor(node, 0), tensor(node, 1), output(node));
+    }
     if (name == "aten::addmm" || name == "aten::baddbmm") {
       return product(tensor(node, 1), output(node));
     }
@@ -97,6 +103,19 @@ class SizeOfModel {
     if (!left || !result || left->rank < 2) return 0;
     return 2.0 * static_cast<double>(graph_.shape(*left)[left->rank - 1U]) *
            static_cast<double>(elements(*result));
+  }
+
+  // Each row meets the one matrix of its group: rows [T, K] make [T, N]; columns [M, T] and rows
+  // [T, N] make [E, M, N].
+  double grouped_product(const Tensor* left, const Tensor* right, const Tensor* result) const {
+    if (!left || !right || !result || left->rank != 2) return 0;
+    const double once = numbers_per_element(left) * product(left, result);
+    return result->rank == 3 ? once / static_cast<double>(graph_.shape(*result)[0]) : once;
+  }
+
+  // Pairs of numbers in 4 bits are one element.
+  static double numbers_per_element(const Tensor* operand) {
+    return operand && operand->dtype == DType::kFloat4 ? 2 : 1;
   }
 
   // q [B, H, S, D], k [B, H, T, D]: two products forward; backward four and once more the scores.

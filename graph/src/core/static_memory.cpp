@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -25,9 +26,35 @@ constexpr std::array<std::string_view, 8> kLookups = {
     "aten::index_select",
     "fbgemm::dense_embedding_codegen_lookup_function"};
 
+/// Ids of tensors or storages. Recorded ones are small numbers: a bit for each.
+class IdSet {
+ public:
+  /// Of about so many.
+  explicit IdSet(std::size_t count) : limit_(16 * count + 1024) {}
+
+  void insert(std::int64_t id) {
+    if (const auto at = static_cast<std::uint64_t>(id); at < limit_) {
+      if (at >= small_.size()) small_.resize(std::min<std::size_t>(limit_, 2 * at + 1024));
+      small_[at] = true;
+    } else {
+      others_.insert(id);
+    }
+  }
+  bool contains(std::int64_t id) const {
+    const auto at = static_cast<std::uint64_t>(id);
+    return at < limit_ ? at < small_.size() && small_[at] : others_.contains(id);
+  }
+
+ private:
+  std::size_t limit_;
+  std::vector<bool> small_;
+  std::unordered_set<std::int64_t> others_;
+};
+
 class StaticMemoryReader {
  public:
-  explicit StaticMemoryReader(const ExecutionGraph& graph) : graph_(graph) {}
+  explicit StaticMemoryReader(const ExecutionGraph& graph)
+      : graph_(graph), made_storages_(graph.tensors.size()), made_tensors_(graph.tensors.size()) {}
 
   StaticMemory read() {
     const auto steps = iterations(graph_);
@@ -175,7 +202,7 @@ class StaticMemoryReader {
   std::vector<Phase> phases_;
   std::vector<bool> in_lookup_;  // the node, or one above it
   std::unordered_map<std::int64_t, Storage> from_outside_;
-  std::unordered_set<std::int64_t> made_storages_, made_tensors_;
+  IdSet made_storages_, made_tensors_;
   double gradients_ = 0;
 };
 

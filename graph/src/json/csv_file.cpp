@@ -4,12 +4,15 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/secrets.hpp"
 #include "perfmodel/graph/detail/read_options.hpp"
 
 namespace perfmodel {
 namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool is_cell_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -23,48 +26,72 @@ Unexpected unreadable_table(const std::filesystem::path& file, ErrorCode code,
 constexpr std::size_t kInflatedTableFloor = std::size_t{64} << 20,
                       kMostTableBytes = std::size_t{4} << 30;
 
-bool inflates_too_much(std::size_t inflated, gzFile file) {
-  const auto used = static_cast<std::size_t>(std::max<z_off_t>(gzoffset(file), 1));
-  return inflated > kInflatedTableFloor && inflated / used > ReadLimits{}.inflation;
-}
+/// The text of a table, inflated where it is gzip.
+class InflatedFile {
+ public:
+  explicit InflatedFile(const std::filesystem::path& file) : file_(file) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(file, ignored)) return;
+    handle_.reset(gzopen(file.c_str(), "rb"));
+    if (handle_) gzbuffer(handle_.get(), 1u << 18);
+  }
+
+  /// Adds up to `room` bytes to the text; false at the end.
+  Result<bool> add_to(std::string& text, std::size_t room) {
+    if (!handle_) return unreadable(ErrorCode::kIo, "expected a readable table, found none");
+    const std::size_t size = text.size();
+    room = std::min<std::size_t>(room, 1u << 30);
+    text.resize(size + room);
+    const int count = gzread(handle_.get(), text.data() + size, static_cast<unsigned>(room));
+    text.resize(size + static_cast<std::size_t>(std::max(count, 0)));
+    int code = Z_OK;
+    const char* reason = gzerror(handle_.get(), &code);
+    if (code == Z_ERRNO) {
+      return unreadable(ErrorCode::kIo, "expected a readable table, found an error");
+    }
+    if (code == Z_BUF_ERROR) {
+      return unreadable(ErrorCode::kSyntax, "expected more gzip data, found the end of the file");
+    }
+    if (count < 0) {
+      return unreadable(ErrorCode::kSyntax,
+                        std::string("expected gzip data, found damage (") + reason + ")");
+    }
+    bytes_ += static_cast<std::size_t>(count);
+    if (inflates_too_much()) return too_much();
+    return count > 0;
+  }
+
+  Unexpected too_much() const {
+    return unreadable(ErrorCode::kSyntax,
+                      fmt::format("expected a table of at most {} GiB that inflates to at most {} "
+                                  "times its size, found {} bytes from {}",
+                                  kMostTableBytes >> 30, ReadLimits{}.inflation, bytes_,
+                                  gzoffset(handle_.get())));
+  }
+
+ private:
+  Unexpected unreadable(ErrorCode code, std::string message) const {
+    return unreadable_table(file_, code, std::move(message));
+  }
+  bool inflates_too_much() const {
+    const auto used = static_cast<std::size_t>(std::max<z_off_t>(gzoffset(handle_.get()), 1));
+    return bytes_ > kInflatedTableFloor && bytes_ / used > ReadLimits{}.inflation;
+  }
+
+  std::filesystem::path file_;
+  std::unique_ptr<gzFile_s, int (*)(gzFile)> handle_{nullptr, gzclose};
+  std::size_t bytes_ = 0;
+};
 
 Result<std::string> read_inflated(const std::filesystem::path& file) {
-  std::error_code ignored;
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> handle(
-      std::filesystem::is_directory(file, ignored) ? nullptr : gzopen(file.c_str(), "rb"), gzclose);
-  if (!handle)
-    return unreadable_table(file, ErrorCode::kIo, "expected a readable table, found none");
-  gzbuffer(handle.get(), 1u << 18);
+  InflatedFile source(file);
   std::string text;
   constexpr std::size_t kPiece = std::size_t{1} << 20;
   for (;;) {
-    const std::size_t size = text.size();
-    text.resize(size + std::max(kPiece, size));  // doubling
-    const auto room = static_cast<unsigned>(std::min<std::size_t>(text.size() - size, 1u << 30));
-    const int count = gzread(handle.get(), text.data() + size, room);
-    text.resize(size + static_cast<std::size_t>(std::max(count, 0)));
-    int code = Z_OK;
-    const char* reason = gzerror(handle.get(), &code);
-    if (code == Z_ERRNO) {
-      return unreadable_table(file, ErrorCode::kIo, "expected a readable table, found an error");
-    }
-    if (code == Z_BUF_ERROR) {
-      return unreadable_table(file, ErrorCode::kSyntax,
-                              "expected more gzip data, found the end of the file");
-    }
-    if (count < 0) {
-      return unreadable_table(file, ErrorCode::kSyntax,
-                              std::string("expected gzip data, found damage (") + reason + ")");
-    }
-    if (count == 0) return text;
-    if (text.size() > kMostTableBytes || inflates_too_much(text.size(), handle.get())) {
-      return unreadable_table(
-          file, ErrorCode::kSyntax,
-          fmt::format("expected a table of at most {} GiB that inflates to at most {} "
-                      "times its size, found {} bytes from {}",
-                      kMostTableBytes >> 30, ReadLimits{}.inflation, text.size(),
-                      gzoffset(handle.get())));
-    }
+    const auto more = source.add_to(text, std::max(kPiece, text.size()));  // doubling
+    if (!more) return Unexpected{more.error()};
+    if (!*more) return text;
+    if (text.size() > kMostTableBytes) return source.too_much();
   }
 }
 
@@ -73,7 +100,142 @@ std::string shown_cell(std::string_view text) {
   return "\"" + shown_text(text, 40) + "\"";
 }
 
+/// What a line of a table is, and where the next one begins.
+struct Line {
+  std::size_t end = 0;
+  int breaks = 0;  ///< more than one in a row with quoted line breaks
+  bool is_row = false;
+};
+
+/// Behind a row with quotes, which may hold line breaks. `CsvFile` says what is wrong with one.
+std::optional<Line> quoted_row(std::string_view text, std::size_t at, bool is_end) {
+  Line line{.is_row = true};
+  bool begins_cell = true, is_quoted = false;
+  for (std::size_t i = at; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') ++line.breaks;
+    if (is_quoted) {
+      if (c != '"') continue;
+      if (i + 1 == text.size() && !is_end) return std::nullopt;  // doubled?
+      if (i + 1 < text.size() && text[i + 1] == '"') {
+        ++i;
+      } else {
+        is_quoted = false;
+      }
+    } else if (c == '\n') {
+      line.end = i + 1;
+      return line;
+    } else if (c == '"' && begins_cell) {
+      is_quoted = true;
+      begins_cell = false;
+    } else {
+      begins_cell = c == ',' || (begins_cell && is_cell_blank(c));
+    }
+  }
+  if (!is_end) return std::nullopt;
+  line.end = text.size();
+  return line;
+}
+
+/// The line that begins at `at`; nothing if the text ends before it does. `is_end`: of the file.
+std::optional<Line> line_at(std::string_view text, std::size_t at, bool is_end) {
+  std::size_t end = text.find('\n', at);
+  const bool has_break = end != text.npos;
+  if (!has_break) {
+    if (!is_end) return std::nullopt;
+    end = text.size();
+  }
+  Line line{.end = end + (has_break ? 1 : 0), .breaks = has_break ? 1 : 0};
+  std::size_t first = at;
+  while (first < end && is_cell_blank(text[first])) ++first;
+  if (first == end || text[first] == '#') return line;
+  if (std::memchr(text.data() + first, '"', end - first)) return quoted_row(text, at, is_end);
+  line.is_row = true;
+  return line;
+}
+
 }  // namespace
+
+struct CsvBlocks::State {
+  explicit State(const std::filesystem::path& the_file) : file(the_file), source(the_file) {}
+
+  /// Takes lines into `text` up to so many rows; false if there is none left.
+  Result<bool> take(std::size_t most_rows, std::string& text) {
+    if (begin > 0) {
+      held.erase(0, begin);
+      begin = 0;
+    }
+    std::size_t at = begin_of_first_line;
+    begin_of_first_line = 0;
+    for (std::size_t taken = 0; taken < most_rows;) {
+      if (at == held.size() && is_end) break;
+      const auto line = at < held.size() ? line_at(held, at, is_end) : std::nullopt;
+      if (line) {
+        at = line->end;
+        next_line += line->breaks;
+        taken += line->is_row;
+        rows += line->is_row;
+        continue;
+      }
+      if (held.size() - at > kMostRowBytes) {
+        return Unexpected{
+            Error{.code = ErrorCode::kFormat,
+                  .message = fmt::format("expected a row of at most {} MiB, found a longer one",
+                                         kMostRowBytes >> 20),
+                  .file = file,
+                  .line = next_line,
+                  .column = 1}};
+      }
+      const auto more = source.add_to(held, std::max(kPiece, held.size() - at));  // doubling
+      if (!more) return Unexpected{more.error()};
+      is_end = !*more;
+      if (held.size() > kMostTableBytes) return source.too_much();
+    }
+    text.assign(held, 0, at);
+    begin = at;
+    return at > 0;
+  }
+
+  static constexpr std::size_t kPiece = std::size_t{1} << 18;
+  static constexpr std::size_t kMostRowBytes = std::size_t{64} << 20;
+
+  std::filesystem::path file;
+  InflatedFile source;
+  std::string header;  // and what stands before it
+  std::string held;    // read, and not yet taken from `begin` on
+  std::size_t begin = 0;
+  std::size_t begin_of_first_line = 0;  // behind a byte order mark
+  bool is_end = false;
+  int next_line = 1;
+  std::uint64_t rows = 0;
+};
+
+CsvBlocks::CsvBlocks(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CsvBlocks::CsvBlocks(CsvBlocks&&) noexcept = default;
+CsvBlocks& CsvBlocks::operator=(CsvBlocks&&) noexcept = default;
+CsvBlocks::~CsvBlocks() = default;
+
+Result<CsvBlocks> CsvBlocks::open(const std::filesystem::path& file) {
+  auto state = std::make_unique<State>(file);
+  while (state->held.size() < kByteOrderMark.size() && !state->is_end) {
+    const auto more = state->source.add_to(state->held, State::kPiece);
+    if (!more) return Unexpected{more.error()};
+    state->is_end = !*more;
+  }
+  if (state->held.starts_with(kByteOrderMark)) state->begin_of_first_line = kByteOrderMark.size();
+  const auto taken = state->take(1, state->header);
+  if (!taken) return Unexpected{taken.error()};
+  state->rows = 0;
+  return CsvBlocks(std::move(state));
+}
+
+Result<CsvFile> CsvBlocks::header() const { return CsvFile::of_text(state_->file, state_->header); }
+
+Result<bool> CsvBlocks::next(std::size_t most_rows, CsvBlock& block) {
+  block.rows_before = state_->rows;
+  block.first_line = state_->next_line;
+  return state_->take(most_rows, block.text);
+}
 
 Result<CsvFile> CsvFile::open(const std::filesystem::path& file) {
   auto text = read_inflated(file);
@@ -85,7 +247,7 @@ Result<CsvFile> CsvFile::of_text(const std::filesystem::path& file, std::string 
   CsvFile csv;
   csv.file_ = file;
   csv.text_ = std::make_unique<std::string>(std::move(text));
-  if (csv.text_->starts_with("\xEF\xBB\xBF")) csv.next_ = 3;  // byte order mark
+  if (csv.text_->starts_with(kByteOrderMark)) csv.next_ = kByteOrderMark.size();
   if (!csv.split_line()) {
     if (csv.error_) return Unexpected{*csv.error_};
     return unreadable_table(file, ErrorCode::kFormat, "expected a header, found an empty file");
@@ -109,6 +271,14 @@ Result<CsvFile> CsvFile::of_text(const std::filesystem::path& file, std::string 
 int CsvFile::column(std::string_view name) const {
   const auto found = std::ranges::find(names_, name);
   return found == names_.end() ? -1 : static_cast<int>(found - names_.begin());
+}
+
+void CsvFile::go_on(CsvBlock& block) {
+  text_->swap(block.text);
+  next_ = line_begin_ = 0;
+  next_line_ = line_ = block.first_line;
+  head_.clear();
+  cells_.clear();
 }
 
 bool CsvFile::next() {

@@ -17,6 +17,13 @@
 /// and lines that begin with `#` are skipped. Errors name file, line, position and column.
 namespace perfmodel {
 
+/// Whole rows of a table, in order, with the blank lines and comments between them.
+struct CsvBlock {
+  std::string text;
+  std::uint64_t rows_before = 0;  ///< in the blocks before
+  int first_line = 1;
+};
+
 class CsvFile {
  public:
   /// Reads the whole file and its header.
@@ -33,6 +40,10 @@ class CsvFile {
   int column(std::string_view name) const;
 
   const std::vector<std::string>& columns() const { return names_; }
+
+  /// The rows of this block come next, with their lines, in the place of those that are left and of
+  /// the lines of `head`. The block gets the text that it replaces, so that no memory is asked for.
+  void go_on(CsvBlock& block);
 
   /// Goes to the next row. False at the end and at the first error.
   bool next();
@@ -72,6 +83,32 @@ class CsvFile {
   std::vector<Cell> cells_;
   std::deque<std::string> unescaped_;
   std::optional<Error> error_;
+};
+
+/// A table whose rows come in blocks, so that a long one need not lie in memory as a whole: one
+/// reader cuts the text at the ends of rows, any number of others read its blocks
+/// (`CsvFile::go_on`) side by side. Rows, errors and their places are those of `CsvFile::open`.
+class CsvBlocks {
+ public:
+  /// Reads up to the end of the header.
+  static Result<CsvBlocks> open(const std::filesystem::path& file);
+
+  CsvBlocks(CsvBlocks&&) noexcept;
+  CsvBlocks& operator=(CsvBlocks&&) noexcept;
+  ~CsvBlocks();
+
+  /// The header, before any row. Errors: those of `CsvFile::open` about it.
+  Result<CsvFile> header() const;
+
+  /// The next rows, at most so many. False at the end, where the block is empty. Errors: a file
+  /// that cannot be read on, damaged gzip data, a row of more than 64 MiB. Blocks that were asked
+  /// for before are whole.
+  Result<bool> next(std::size_t most_rows, CsvBlock& block);
+
+ private:
+  struct State;
+  explicit CsvBlocks(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
 };
 
 /// The whole text as a number, else nothing. "nan" and "inf" are numbers here.

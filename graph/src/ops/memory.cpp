@@ -96,6 +96,13 @@ std::span<const Op> memory_ops() {
       {"aten::coalesce", kComposite, {.size = "like_first_input"}},
       {"aten::_coalesce", kComposite, {.size = "like_first_input"}},
       {"aten::scalar_tensor", kComposite},
+      {"transformer_engine::quantize", kCopy, {.price = "quantize", .size = "quantize"}},
+      {"transformer_engine::compute_amax",
+       kReduction,
+       {.price = "quantize.amax", .size = "of_fixed_size"}},
+      // torchao's kernels for blocks of 32 elements along rows and along columns.
+      {"torchao::triton_to_mxfp8_dim0", kCopy, {.price = "quantize"}},
+      {"torchao::triton_to_mxfp8_dim1", kCopy, {.price = "quantize"}},
   };
   return kOps;
 }

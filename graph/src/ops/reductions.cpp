@@ -47,7 +47,7 @@ std::span<const Op> reduction_ops() {
       {"aten::mode", kReduction, {.size = "none", .keeps_results = {1}}},
       {"aten::kthvalue", kReduction, {.size = "none", .keeps_results = {1}}},
       {"aten::bincount", kReduction, {.size = "none"}},
-      {"aten::histc", kReduction, {.size = "none"}},
+      {"aten::histc", kReduction, {.size = "of_fixed_size"}},
       {"aten::cumsum",
        kReduction,
        {.in_place = true, .price = "reduction.scan", .size = "same_shape", .autocast = kFp32Type}},
@@ -71,7 +71,7 @@ std::span<const Op> reduction_ops() {
       {"aten::_cummin_helper", kReduction, {.price = "reduction.scan", .size = "none"}},
       {"aten::pdist", kComposite, {.autocast = kFp32}},
       {"aten::cdist", kComposite, {.autocast = kFp32, .autocast_cpu = kFp32}},
-      {"aten::value_selecting_reduction_backward", kComposite},
+      {"aten::value_selecting_reduction_backward", kComposite, {.size = "selecting_backward"}},
   };
   return kOps;
 }

@@ -7,6 +7,7 @@
 
 #include "autocast.hpp"
 #include "graph_copy.hpp"
+#include "narrow_products.hpp"
 #include "ops/catalogue.hpp"
 
 namespace perfmodel {
@@ -27,8 +28,23 @@ bool has_gpu_tensors(const ExecutionGraph& graph) {
 
 bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
+DType half_of(const ExecutionGraph& graph, const Node& product) {
+  DType found = DType::kUnknown;
+  for_each_tensor(graph, graph.inputs(product), [&](const Tensor& tensor) {
+    if (is_half(tensor.dtype)) found = tensor.dtype;
+  });
+  return found;
+}
+
+bool has_half_products(const ExecutionGraph& graph) {
+  return std::ranges::any_of(graph.nodes, [&](const Node& node) {
+    return autocast_policy(graph.name(node), true) == AutocastPolicy::kLower &&
+           half_of(graph, node) != DType::kUnknown;
+  });
+}
+
 // Autocast rewrites fp32 programs as users write them; what was rewritten before is no such.
-Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu) {
+Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu, bool takes_half) {
   std::vector<std::int32_t> depth(graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
@@ -52,11 +68,8 @@ Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu) {
                       "change the precision first, then fuse",
                       name, node.id));
     }
-    if (autocast_policy(name, on_gpu) != AutocastPolicy::kLower) continue;
-    DType found = DType::kUnknown;
-    for_each_tensor(graph, graph.inputs(node), [&](const Tensor& tensor) {
-      if (is_half(tensor.dtype)) found = tensor.dtype;
-    });
+    if (takes_half || autocast_policy(name, on_gpu) != AutocastPolicy::kLower) continue;
+    const DType found = half_of(graph, node);
     if (found != DType::kUnknown) {
       return refuse_precision(
           fmt::format("expected an fp32 graph, found {} of {} tensors (node {})", name,
@@ -97,7 +110,7 @@ Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half, bool gr
     return refuse_precision(
         "expected tensors on a GPU, found none: autocast on CPUs knows bfloat16 only");
   }
-  if (auto good = check_nodes(graph, on_gpu); !good) return Unexpected{good.error()};
+  if (auto good = check_nodes(graph, on_gpu, false); !good) return Unexpected{good.error()};
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const BackwardPass pass = backward_pass(graph);
   if (grad_scaler) {
@@ -115,6 +128,25 @@ Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half, bool gr
       "found none in the forward pass");
 }
 
+Result<ExecutionGraph> narrow(const ExecutionGraph& half, const NarrowRecipe& recipe) {
+  if (auto good = check_nodes(half, true, true); !good) return Unexpected{good.error()};
+  if (auto good = check_nesting(half); !good) return Unexpected{good.error()};
+  auto made = narrow_products(half, backward_pass(half), recipe);
+  if (made) return std::move(*made);
+  return refuse_precision(
+      "expected products of linear layers whose sizes are whole multiples of what the type asks "
+      "for, found none in the forward pass");
+}
+
+Result<ExecutionGraph> lower_to(const ExecutionGraph& graph, const NarrowRecipe& recipe) {
+  if (!has_gpu_tensors(graph)) {
+    return refuse_precision("expected tensors on a GPU for types of 8 or 4 bits, found none");
+  }
+  if (has_half_products(graph)) return narrow(graph, recipe);
+  const auto half = autocast(graph, DType::kBFloat16, false);
+  return half ? narrow(*half, recipe) : half;
+}
+
 }  // namespace
 
 Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
@@ -122,11 +154,19 @@ Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
   if (options.grad_scaler && options.precision != Precision::kFp16) {
     return refuse_precision("expected fp16 for a gradient scaler, found another precision");
   }
+  if (options.scaling == PrecisionOptions::Scaling::kNv16 && options.precision != Precision::kFp4) {
+    return refuse_precision("expected 4 bits for scales of 16 numbers, found another precision");
+  }
   switch (options.precision) {
     case Precision::kFp16:
       return autocast(graph, DType::kFloat16, options.grad_scaler);
     case Precision::kBf16:
       return autocast(graph, DType::kBFloat16, false);
+    case Precision::kFp8:
+      return lower_to(graph, {.dtype = DType::kFloat8, .scaling = options.scaling});
+    case Precision::kFp4:
+      return lower_to(graph,
+                      {.dtype = DType::kFloat4, .scaling = PrecisionOptions::Scaling::kNv16});
     case Precision::kTf32:
       if (!has_gpu_tensors(graph)) {
         return refuse_precision("expected tensors on a GPU for TF32, found none");

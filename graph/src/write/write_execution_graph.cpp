@@ -33,6 +33,8 @@ std::string_view torch_name(DType dtype) {
       return "c10::BFloat16";
     case DType::kFloat8:
       return "c10::Float8_e4m3fn";
+    case DType::kFloat4:
+      return "c10::Float4_e2m1fn_x2";
     case DType::kInt64:
       return "long";
     case DType::kInt32:

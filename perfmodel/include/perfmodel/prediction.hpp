@@ -18,6 +18,7 @@
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predictors/detail/launch_templates.hpp"
 #include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/predictors/power.hpp"
 
 namespace perfmodel {
 
@@ -29,6 +30,8 @@ struct PredictedKernel {
   double waiting_us = 0;    ///< collectives: from there until the last rank has come
   double copied_bytes = 0;  ///< of copies and sets
   Price price;
+  double limited_us = 0;   ///< of its time, what the board's power limit adds; `low` is without
+  KernelEnergy energy;     ///< beside what the board draws anyway
   double given_scale = 1;  ///< by what a rewrite multiplied the predicted time
   bool inferred = false;   ///< only the launch template knows of it
 };
@@ -55,7 +58,10 @@ struct PredictedOp {
 /// The per-batch time of one graph and what it is made of. Times in microseconds; `ops`, `phases`
 /// and sums are those of one iteration in steady state (the mean, if the graph holds several).
 struct Prediction {
-  double e2e_us = 0;          ///< host wall time per iteration
+  double e2e_us = 0;  ///< host wall time per iteration
+  /// Holds the step in nine of ten cases, as far as kernels and another host's pace make it longer
+  /// or shorter (docs/kernel_models.md). Both are `e2e_us` with method lin.
+  double e2e_low_us = 0, e2e_high_us = 0;
   double gpu_active_us = 0;   ///< union of all device work launched in it
   double gpu_idle_us = 0;     ///< e2e - active
   double cpu_us = 0;          ///< host busy
@@ -89,6 +95,8 @@ struct Prediction {
     std::size_t inferred_kernels = 0;
     double inferred_kernel_us = 0;
     std::size_t kernels_out_of_range = 0;  ///< outside of what their model was checked on
+    /// A sentence per type that products have and the GPU's matrix units lack.
+    std::vector<std::string> lacking_units;
     std::size_t disagreements = 0;  ///< nodes where template and rule count kernels differently
     std::array<std::size_t, kTemplateLevels> nodes_by_template_level{};
     std::size_t nodes_by_rule = 0;
@@ -96,7 +104,18 @@ struct Prediction {
     /// rules.
     bool own_launches = false;
     std::array<double, 4> host_us_by_key_level{};  ///< by KeyLevel
+    /// Priced kernel time of all steps by what its model was measured on (`Knowledge`).
+    std::array<double, kKnowledgeLevels> kernel_us_by_knowledge{};
   } coverage;
+
+  /// Of the device in one iteration: what it draws anyway over the step, and its kernels. Empty for
+  /// a GPU without a power limit and with method lin.
+  std::optional<double> energy_j;
+  std::optional<double> power_w() const {  ///< mean
+    if (!energy_j || !(e2e_us > 0)) return std::nullopt;
+    return *energy_j / e2e_us * 1e6;
+  }
+  double limited_us = 0;  ///< sum over kernels, see PredictedKernel
 
   CriticalPath critical_path;           ///< of the reported step
   RankReport communication;             ///< waiting only of ranks predicted together

@@ -28,6 +28,9 @@ struct PredictorConfig {
   std::vector<std::string> gpus = {};    ///< names, aliases or files; empty: all of `data`/gpus
   std::string models = "learned";        ///< as `choose_kernel_models` takes it
   std::filesystem::path overheads = {};  ///< as `OverheadTables::choose` takes it; empty: reference
+  /// Read all model files at once, so that a broken one is an error of `load`. Else each is read
+  /// when a kernel first needs it, and is an error of every prediction from then on.
+  bool read_models = false;
   /// Prices remembered per GPU (`PriceCache::kEntryBytes` each), allocated with the first question
   /// about that GPU; 0: none. A training step has 50 to 1,000 kernels.
   std::size_t cached_prices = PriceCache::kDefaultCapacity;
@@ -88,7 +91,8 @@ struct AskManyOptions {
 /// ```
 class Predictor {
  public:
-  /// Reads all files now. Errors: no data folder, files that cannot be read, unknown GPUs.
+  /// Reads GPUs and overheads now, model files when `config` says so. Errors: no data folder, files
+  /// that cannot be read, unknown GPUs.
   static Result<Predictor> load(const PredictorConfig& config = {});
 
   /// What a graph's answers share, worked out once: for graphs about which more than one question
@@ -102,7 +106,8 @@ class Predictor {
   /// (`stand_ins`) and about the choice of overheads and models come first among the answer's.
   ///
   /// Errors: an unknown GPU (with the nearest names) or topology; a batch or sequence that the
-  /// graph cannot be changed to; those of `predict`.
+  /// graph cannot be changed to; a model file that was needed and cannot be read; those of
+  /// `predict`.
   Result<Prediction> predict(const ExecutionGraph& graph, std::string_view gpu,
                              const AskOptions& options = {}) const;
   /// The same. Changes of the batch cost next to nothing here. Error: a graph that another

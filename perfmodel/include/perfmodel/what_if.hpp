@@ -36,6 +36,8 @@ struct WhatIfAnswer {
   std::optional<Error> error;  ///< a rewrite or the prediction refused; nothing else holds then
 
   double e2e_us = 0, gpu_active_us = 0, cpu_us = 0;
+  double e2e_low_us = 0, e2e_high_us = 0;  ///< see Prediction
+  std::optional<double> energy_j;          ///< of one GPU
   double exposed_communication_us = 0;
   std::optional<std::int64_t> batch;  ///< samples per step of one GPU, if the inputs tell
   std::int64_t ranks = 1;             ///< see Prediction
@@ -48,6 +50,7 @@ struct WhatIfAnswer {
   std::size_t ops = 0, kernels = 0;
   double modelled_time_fraction = 1;
   std::vector<std::string> unmodelled_ops;
+  std::vector<std::string> lacking_units;  ///< see Prediction::Coverage
 
   double gpu_utilization() const { return e2e_us > 0 ? gpu_active_us / e2e_us : 0; }
   std::optional<double> samples_per_s_per_gpu() const {

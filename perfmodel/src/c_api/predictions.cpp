@@ -75,6 +75,9 @@ perfmodel_totals totals_of(const Prediction& made) {
   totals.gpus = made.ranks;
   totals.static_bytes = made.memory.static_bytes();
   totals.device_bytes = made.memory.device_bytes;
+  totals.e2e_low_us = made.e2e_low_us;
+  totals.e2e_high_us = made.e2e_high_us;
+  totals.energy_j = made.energy_j.value_or(0);
   return totals;
 }
 

@@ -203,6 +203,10 @@ class RankExplanation {
     for (const PredictedKernel& kernel : program_.kernels) {
       device += kernel.price.time.count();
       coverage.kernels_out_of_range += !kernel.price.in_range;
+      if (kernel.price.knowledge) {
+        coverage.kernel_us_by_knowledge[static_cast<std::size_t>(*kernel.price.knowledge)] +=
+            kernel.price.time.count();
+      }
       if (!kernel.inferred) continue;
       ++coverage.inferred_kernels;
       coverage.inferred_kernel_us += kernel.price.time.count();
@@ -341,6 +345,8 @@ class RankExplanation {
     if (!made_.coverage.unmodelled_ops.empty()) {
       warnings.insert(warnings.begin(), unmodelled_ops());
     }
+    const auto& lacking = made_.coverage.lacking_units;
+    warnings.insert(warnings.begin(), lacking.begin(), lacking.end());
   }
 
   std::string unmodelled_ops() const {

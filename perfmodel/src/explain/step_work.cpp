@@ -15,7 +15,9 @@ namespace {
 
 bool is_product(KernelFamily family) {
   return family == KernelFamily::kGemm || family == KernelFamily::kConvolution ||
-         family == KernelFamily::kAttention || family == KernelFamily::kRecurrent;
+         family == KernelFamily::kAttention || family == KernelFamily::kRecurrent ||
+         family == KernelFamily::kGroupedGemm || family == KernelFamily::kExperts ||
+         family == KernelFamily::kLinearAttention;
 }
 
 // Flash attention's backward pass makes five products, one of them for the second time.
@@ -78,6 +80,8 @@ std::string_view type_name(DType dtype) {
       return "bf16";
     case DType::kFloat8:
       return "fp8";
+    case DType::kFloat4:
+      return "fp4";
     case DType::kInt8:
     case DType::kUInt8:
       return "int8";
@@ -95,12 +99,13 @@ std::string peak_name(const Gpu& gpu, const ProductKind& kind) {
   const auto is = [value](const std::optional<double>& peak) {
     return peak && *peak * 1e12 == value;
   };
-  const std::array<std::pair<std::string_view, const std::optional<double>*>, 6> matrix = {
+  const std::array<std::pair<std::string_view, const std::optional<double>*>, 7> matrix = {
       {{"fp32", &peaks.fp32_matrix},
        {"tf32", &peaks.tf32_matrix},
        {"fp16", &peaks.fp16_matrix},
        {"bf16", &peaks.bf16_matrix},
        {"fp8", &peaks.fp8_matrix},
+       {"fp4", &peaks.fp4_matrix},
        {"int8", &peaks.int8_matrix}}};
   if (matrix_units) {
     // The type's own units first: several types may have one peak.

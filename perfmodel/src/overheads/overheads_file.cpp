@@ -141,6 +141,31 @@ struct FormatProblem {
 constexpr double kMostUs = 1e14;
 constexpr double kMostCount = 9007199254740992.0;  // 2^53
 
+/// A JSON pointer that is put together only if something is wrong there: a table has thousands of
+/// places. It must not outlive what it is made of.
+class Place {
+ public:
+  Place(const char* text) : token_(text) {}
+  Place(std::string_view text) : token_(text) {}
+  Place(const std::string& text) : token_(text) {}
+
+  Place below(std::string_view key) const { return {this, key, true}; }
+  friend Place operator+(const Place& above, const char* text) { return {&above, text, false}; }
+
+  std::string text() const {
+    std::string own = is_key_ ? "/" + json_token(token_) : std::string(token_);
+    return above_ ? above_->text() + own : own;
+  }
+
+ private:
+  Place(const Place* above, std::string_view token, bool is_key)
+      : above_(above), token_(token), is_key_(is_key) {}
+
+  const Place* above_ = nullptr;
+  std::string_view token_;
+  bool is_key_ = false;
+};
+
 class TableReader {
  public:
   explicit TableReader(OverheadTable& table) : table_(table) {}
@@ -151,7 +176,7 @@ class TableReader {
     provenance(root);
     for (const HostTerm& host : kHostTerms) {
       if (!host.figures || (host.may_be_missing && !has(root, host.key))) continue;
-      const std::string pointer = below("", host.key);
+      const Place root_place(""), pointer = root_place.below(host.key);
       if (!host.is_gap) {
         named(pointer, root[host.key], (table_.*host.figures).by_name);
       } else if (!gaps(pointer, root[host.key], table_.*host.figures)) {
@@ -173,35 +198,31 @@ class TableReader {
  private:
   using Found = simdjson::simdjson_result<dom::element>;
 
-  void expect(std::string pointer, std::string_view what) {
-    if (!problem_) problem_ = {std::move(pointer), fmt::format("expected {}", what)};
+  void expect(const Place& place, std::string_view what) {
+    if (!problem_) problem_ = {place.text(), fmt::format("expected {}", what)};
   }
 
   static bool has(dom::element object, std::string_view key) {
     return object[key].error() == simdjson::SUCCESS;
   }
 
-  static std::string below(std::string_view pointer, std::string_view key) {
-    return fmt::format("{}/{}", pointer, json_token(key));
-  }
-
   // Every entry of an object that must be there. Values here and below are elements, or what
   // looking one up gave.
   template <class Value, class Visit>
-  void each(std::string_view pointer, Value value, Visit visit) {
+  void each(const Place& pointer, Value value, Visit visit) {
     dom::object object;
     if (value.get(object) != simdjson::SUCCESS) {
-      return expect(std::string(pointer), "an object, found none");
+      return expect(pointer, "an object, found none");
     }
     for (auto [key, entry] : object) {
       if (problem_) return;
-      visit(key, entry, below(pointer, key));
+      visit(key, entry, pointer.below(key));
     }
   }
 
   // A latency may be negative: clocks of host and device, as traces have them, disagree.
   template <class Value>
-  double latency(const std::string& pointer, Value value) {
+  double latency(const Place& pointer, Value value) {
     double us = 0;
     if (value.get(us) != simdjson::SUCCESS || !(std::abs(us) <= kMostUs)) {
       expect(pointer, "a number of microseconds, found something else");
@@ -211,7 +232,7 @@ class TableReader {
   }
 
   template <class Value>
-  double time(const std::string& pointer, Value value) {
+  double time(const Place& pointer, Value value) {
     const double us = latency(pointer, value);
     if (us < 0) expect(pointer, fmt::format("a number of microseconds from 0 on, found {}", us));
     return us;
@@ -219,7 +240,7 @@ class TableReader {
 
   // A whole number up to `most`.
   template <class Value>
-  double whole(const std::string& pointer, Value value, double most = kMostCount) {
+  double whole(const Place& pointer, Value value, double most = kMostCount) {
     double number = 0;
     if (value.get(number) != simdjson::SUCCESS || !(number >= 0 && number <= most) ||
         number != std::floor(number)) {
@@ -231,7 +252,7 @@ class TableReader {
 
   // A mean length of lists: not whole.
   template <class Value>
-  double count_of_tensors(const std::string& pointer, Value value) {
+  double count_of_tensors(const Place& pointer, Value value) {
     double number = 0;
     if (value.get(number) != simdjson::SUCCESS || !(number >= 0 && number <= kMostCount)) {
       expect(pointer, "a number of tensors from 0 on, found something else");
@@ -264,7 +285,7 @@ class TableReader {
     }
   }
 
-  void strings(const std::string& pointer, Found value, std::vector<std::string>& to) {
+  void strings(const Place& pointer, Found value, std::vector<std::string>& to) {
     dom::array items;
     if (value.get(items) != simdjson::SUCCESS) {
       return expect(pointer, "a list of strings, found none");
@@ -300,7 +321,7 @@ class TableReader {
   void text(dom::element root, const char* key, std::string& to) {
     std::string_view found;
     if (!has(root, key)) return;
-    if (root[key].get(found) != simdjson::SUCCESS) return expect(below("", key), "a string");
+    if (root[key].get(found) != simdjson::SUCCESS) return expect(Place("").below(key), "a string");
     to = found;
   }
 
@@ -322,7 +343,7 @@ class TableReader {
     if (has(root, "programs")) programs(root["programs"]);
   }
 
-  void stats(const std::string& pointer, dom::element value, OverheadStats& out) {
+  void stats(const Place& pointer, dom::element value, OverheadStats& out) {
     if (!value.is_object() || !has(value, "mean_us")) {
       return expect(pointer, "an object with mean_us, found none");
     }
@@ -338,7 +359,7 @@ class TableReader {
   }
 
   // False where nothing else can be said of the file.
-  bool gaps(const std::string& pointer, Found value, OverheadTerm& out) {
+  bool gaps(const Place& pointer, Found value, OverheadTerm& out) {
     dom::element gap;
     if (value.get(gap) != simdjson::SUCCESS) {
       expect(pointer, "an object with mean_us, found none");
@@ -351,23 +372,23 @@ class TableReader {
     return true;
   }
 
-  void named(std::string_view pointer, Found value,
+  void named(const Place& pointer, Found value,
              std::unordered_map<std::uint64_t, OverheadTerm::Named>& out) {
-    each(pointer, value, [&](std::string_view name, dom::element entry, const std::string& at) {
+    each(pointer, value, [&](std::string_view name, dom::element entry, const Place& at) {
       OverheadTerm::Named made{.name = std::string(name), .stats = {}};
       stats(at, entry, made.stats);
       out[hash_text(name)] = std::move(made);
     });
   }
 
-  void figures(std::string_view pointer, Found value, std::map<std::string, OverheadStats>& out) {
-    each(pointer, value, [&](std::string_view name, dom::element entry, const std::string& at) {
+  void figures(const Place& pointer, Found value, std::map<std::string, OverheadStats>& out) {
+    each(pointer, value, [&](std::string_view name, dom::element entry, const Place& at) {
       stats(at, entry, out[std::string(name)]);
     });
   }
 
   // Keys are hashes: 16 hexadecimal digits.
-  std::uint64_t key_of(std::string_view text, const std::string& pointer) {
+  std::uint64_t key_of(std::string_view text, const Place& pointer) {
     std::uint64_t value = 0;
     const char* end = text.data() + text.size();
     const auto [stop, problem] = std::from_chars(text.data(), end, value, 16);
@@ -383,17 +404,17 @@ class TableReader {
       OverheadTerm& term = table_.*host.figures;
       dom::element total;
       if (root["totals"][host.key].get(total) == simdjson::SUCCESS) {
-        stats(below("/totals", host.key), total, term.all);
+        stats(Place("/totals").below(host.key), total, term.all);
       }
       const Found contexts = root["contexts"][host.key];
       if (contexts.error() == simdjson::SUCCESS) {
-        context_figures(below("/contexts", host.key), contexts, term);
+        context_figures(Place("/contexts").below(host.key), contexts, term);
       }
     }
   }
 
-  void context_figures(const std::string& pointer, Found contexts, OverheadTerm& term) {
-    each(pointer, contexts, [&](std::string_view hash, dom::element value, const std::string& at) {
+  void context_figures(const Place& pointer, Found contexts, OverheadTerm& term) {
+    each(pointer, contexts, [&](std::string_view hash, dom::element value, const Place& at) {
       dom::array figures;
       const bool is_list = value.get(figures) == simdjson::SUCCESS;
       if (!is_list || (figures.size() != 3 && figures.size() != 5)) {
@@ -419,19 +440,18 @@ class TableReader {
   }
 
   void splits(Found entries) {
-    each("/gap_splits", entries,
-         [&](std::string_view key, dom::element value, const std::string& at) {
-           dom::array shares;
-           GapSplit split;
-           const bool is_pair = value.get(shares) == simdjson::SUCCESS && shares.size() == 2 &&
-                                shares.at(0).get(split.tail) == simdjson::SUCCESS &&
-                                shares.at(1).get(split.head) == simdjson::SUCCESS;
-           if (!is_pair || !(split.tail >= 0 && split.tail <= 1) ||
-               !(split.head >= 0 && split.head <= 1)) {
-             return expect(at, "two shares from 0 to 1, found something else");
-           }
-           table_.gap_splits[key_of(key, at)] = split;
-         });
+    each("/gap_splits", entries, [&](std::string_view key, dom::element value, const Place& at) {
+      dom::array shares;
+      GapSplit split;
+      const bool is_pair = value.get(shares) == simdjson::SUCCESS && shares.size() == 2 &&
+                           shares.at(0).get(split.tail) == simdjson::SUCCESS &&
+                           shares.at(1).get(split.head) == simdjson::SUCCESS;
+      if (!is_pair || !(split.tail >= 0 && split.tail <= 1) ||
+          !(split.head >= 0 && split.head <= 1)) {
+        return expect(at, "two shares from 0 to 1, found something else");
+      }
+      table_.gap_splits[key_of(key, at)] = split;
+    });
   }
 
   void device(dom::element value) {
@@ -446,7 +466,7 @@ class TableReader {
         {"event_gap_us", &device.event_gap_us}};
     if (!value.is_object()) return expect("/device", "an object, found none");
     for (const auto& [key, constant] : constants) {
-      if (has(value, key)) *constant = latency(below("/device", key), value[key]);
+      if (has(value, key)) *constant = latency(Place("/device").below(key), value[key]);
     }
   }
 
@@ -471,15 +491,15 @@ class TableReader {
       const std::string_view name = to_string(static_cast<TemplateLevel>(level));
       const Found keys = value["keys"][name];
       if (keys.error() == simdjson::SUCCESS) {
-        template_keys(below("/templates/keys", name), keys, templates.by_key[level]);
+        template_keys(Place("/templates/keys").below(name), keys, templates.by_key[level]);
       }
     }
   }
 
-  void template_keys(const std::string& pointer, Found keys,
+  void template_keys(const Place& pointer, Found keys,
                      std::unordered_map<std::uint64_t, LaunchTemplates::Entry>& out) {
     constexpr double kMostEntries = std::numeric_limits<std::uint32_t>::max();
-    each(pointer, keys, [&](std::string_view hash, dom::element value, const std::string& at) {
+    each(pointer, keys, [&](std::string_view hash, dom::element value, const Place& at) {
       dom::array pair;
       if (value.get(pair) != simdjson::SUCCESS || pair.size() != 2) {
         return expect(at, "[list, count], found something else");
@@ -493,9 +513,9 @@ class TableReader {
     });
   }
 
-  TemplateCall call(dom::element item, const std::string& at) {
+  TemplateCall call(dom::element item, const Place& at) {
     TemplateCall call;
-    each(at, item, [&](std::string_view key, dom::element value, const std::string& place) {
+    each(at, item, [&](std::string_view key, dom::element value, const Place& place) {
       if (key == "call" || key == "kernel") {
         std::string_view text;
         if (value.get(text) != simdjson::SUCCESS) return expect(place, "a string");
@@ -509,7 +529,7 @@ class TableReader {
     return call;
   }
 
-  void call_flag(TemplateCall& call, std::string_view key, const std::string& at, bool flag) {
+  void call_flag(TemplateCall& call, std::string_view key, const Place& at, bool flag) {
     if (key == "set") {
       if (flag) call.kind = TemplateCall::Kind::kSet;
     } else if (key == "graph") {
@@ -525,8 +545,7 @@ class TableReader {
     }
   }
 
-  void call_number(TemplateCall& call, std::string_view key, const std::string& at,
-                   dom::element value) {
+  void call_number(TemplateCall& call, std::string_view key, const Place& at, dom::element value) {
     constexpr double kMost16 = std::numeric_limits<std::uint16_t>::max();
     if (key == "copy") {
       call.kind = TemplateCall::Kind::kCopy;

@@ -10,6 +10,8 @@
 #include "job_chakra.hpp"
 #include "job_names.hpp"
 #include "job_path.hpp"
+#include "power_limit.hpp"
+#include "step_range.hpp"
 
 namespace perfmodel {
 namespace {
@@ -92,6 +94,32 @@ RankReport report_communication(const RankProgram& rank, std::size_t r, const Jo
   return made;
 }
 
+void report_power(const HostProgram& program, const Gpu& gpu, Prediction& made) {
+  made.energy_j = step_energy_j(gpu, program, made.e2e_us);
+  for (const PredictedKernel& kernel : program.kernels) {
+    made.limited_us += kernel.limited_us / static_cast<double>(program.steps.size());
+  }
+}
+
+Result<void> report_ranges(std::span<const RankProgram> programs, JobTasks& tasks,
+                           std::vector<Prediction>& ranks) {
+  std::vector<double> steps_us;
+  for (Prediction& rank : ranks) {
+    steps_us.push_back(rank.e2e_us);
+    rank.e2e_low_us = rank.e2e_high_us = rank.e2e_us;
+  }
+  const bool asked = std::ranges::any_of(
+      programs, [](const RankProgram& rank) { return rank.rank.options.step_range; });
+  if (!asked) return {};
+  const auto ranges = step_ranges(steps_us, programs, tasks);
+  if (!ranges) return Unexpected{ranges.error()};
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].e2e_low_us = (*ranges)[r].low_us;
+    ranks[r].e2e_high_us = (*ranges)[r].high_us;
+  }
+  return {};
+}
+
 Result<Prediction> explain_one(std::span<RankProgram> programs, std::size_t r, const Gpu& gpu,
                                const JobNames& names, const PathPoints& points) {
   RankProgram& rank = programs[r];
@@ -112,6 +140,7 @@ Result<Prediction> explain_one(std::span<RankProgram> programs, std::size_t r, c
   if (rank.made) made->graph = {rank.made, &rank.made->graph};
   made->ranks = job_size(rank, programs.size());
   report_memory(rank.memory, gpu, *made);
+  report_power(rank.program, gpu, *made);
   if (rank.rank.options.keep_ops) made->path_points = path_points(rank, r, *made, tasks, points);
   return made;
 }
@@ -150,6 +179,9 @@ Result<JobPrediction> explain_job(std::span<RankProgram> programs, const Gpu& gp
   }
   const double first = std::ranges::min_element(made.ranks, {}, &Prediction::begin_us)->begin_us;
   for (Prediction& rank : made.ranks) rank.begin_us -= first;
+  if (auto done = report_ranges(programs, tasks, made.ranks); !done) {
+    return Unexpected{done.error()};
+  }
   if (programs.size() == 1) {
     auto& own = made.ranks[0].warnings;
     own.insert(own.begin(), warnings.begin(), warnings.end());

@@ -128,13 +128,21 @@ Result<std::vector<double>> steps_without(const std::vector<bool>& ignored,
     for (std::int32_t edge : tasks.arrival_edges[r]) tasks.graph.set_lag_us(edge, lag);
   }
   if (auto done = run_schedule(tasks.graph, tasks.schedule); !done) return Unexpected{done.error()};
+  return pass_us_per_step(programs, tasks);
+}
+
+double pass_us(const JobTasks& tasks, std::size_t r) {
+  const ProgramTasks& rank = *tasks.ranks[r];
+  if (tasks.started) {
+    return tasks.end(rank.pass_ends().back()) - tasks.start(rank.pass_begins().back());
+  }
+  return std::max(tasks.period(r), device_period(tasks, r));
+}
+
+std::vector<double> pass_us_per_step(std::span<const RankProgram> programs, const JobTasks& tasks) {
   std::vector<double> steps;
   for (std::size_t r = 0; r < programs.size(); ++r) {
-    const ProgramTasks& rank = *tasks.ranks[r];
-    const double all =
-        tasks.started ? tasks.end(rank.pass_ends().back()) - tasks.start(rank.pass_begins().back())
-                      : std::max(tasks.period(r), device_period(tasks, r));
-    steps.push_back(all / static_cast<double>(programs[r].program.steps.size()));
+    steps.push_back(pass_us(tasks, r) / static_cast<double>(programs[r].program.steps.size()));
   }
   return steps;
 }

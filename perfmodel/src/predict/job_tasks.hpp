@@ -56,6 +56,11 @@ Result<void> find_steady_state(std::span<const RankProgram> programs, JobTasks& 
 /// One more pass that each rank begins at its given time, as early as the pass before allows.
 Result<void> start_together(std::vector<double> rank_start_us, JobTasks& tasks);
 
+/// The last pass of a rank: that of the host, or of the device where the host runs ahead.
+double pass_us(const JobTasks& tasks, std::size_t rank);
+/// The same of all ranks, per step.
+std::vector<double> pass_us_per_step(std::span<const RankProgram> programs, const JobTasks& tasks);
+
 /// Steps of all ranks in the same passes, but nobody waits for the ignored ranks. Changes the
 /// schedule.
 Result<std::vector<double>> steps_without(const std::vector<bool>& ignored,

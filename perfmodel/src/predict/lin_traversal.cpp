@@ -55,6 +55,7 @@ class Traversal {
                           &prediction_.compute_kernel_us, &prediction_.comm_kernel_us}) {
       *total /= count;
     }
+    prediction_.e2e_low_us = prediction_.e2e_high_us = prediction_.e2e_us;
     for (double& term : prediction_.terms_us) term /= count;
     prediction_.kernel_sum_us = prediction_.compute_kernel_us + prediction_.comm_kernel_us;
     prediction_.gpu_idle_us = std::max(0.0, prediction_.e2e_us - prediction_.gpu_active_us);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "explain_job.hpp"
 #include "job_tasks.hpp"
 #include "meet_collectives.hpp"
+#include "power_limit.hpp"
 #include "rank_program.hpp"
 
 namespace perfmodel {
@@ -58,6 +61,23 @@ Result<void> check_world(std::span<const RankProgram> programs) {
             .file = programs.front().graph().source}};
 }
 
+// In steady state, at the pace that the boards' power limits allow. Slower kernels may hide behind
+// the host, so that the board needs more of them.
+Result<std::unique_ptr<JobTasks>> schedule_job(std::span<RankProgram> programs, const Gpu& gpu,
+                                               std::int32_t meetings,
+                                               std::vector<std::string>& warnings) {
+  constexpr int kMostTries = 4;
+  for (int tries = 1;; ++tries) {
+    auto tasks = std::make_unique<JobTasks>(programs, meetings);
+    std::vector<std::string> own;
+    auto scheduled = find_steady_state(programs, *tasks, own);
+    if (!scheduled) return Unexpected{scheduled.error()};
+    if (tries < kMostTries && hold_to_power_limit(gpu, *tasks, programs)) continue;
+    warnings.insert(warnings.end(), own.begin(), own.end());
+    return tasks;
+  }
+}
+
 // The stages of a prediction. Those of one rank (facts, lowered, scaled out, priced) are the list
 // of make_rank_program.
 Result<JobPrediction> predict_once(std::span<const RankInput> ranks, const Gpu& gpu,
@@ -77,14 +97,13 @@ Result<JobPrediction> predict_once(std::span<const RankInput> ranks, const Gpu& 
   const auto meetings = meet_collectives(programs, options.missing_collectives, warnings);
   if (!meetings) return Unexpected{meetings.error()};
 
-  JobTasks tasks(programs, *meetings);
-  auto scheduled = find_steady_state(programs, tasks, warnings);
-  if (scheduled && !options.rank_start_us.empty()) {
-    scheduled = start_together(options.rank_start_us, tasks);
+  auto tasks = schedule_job(programs, gpu, *meetings, warnings);
+  if (!tasks) return Unexpected{tasks.error()};
+  if (!options.rank_start_us.empty()) {
+    auto started = start_together(options.rank_start_us, **tasks);
+    if (!started) return Unexpected{started.error()};
   }
-  if (!scheduled) return Unexpected{scheduled.error()};
-
-  return explain_job(programs, gpu, options.keep_chakra, tasks, std::move(warnings));
+  return explain_job(programs, gpu, options.keep_chakra, **tasks, std::move(warnings));
 }
 
 }  // namespace
@@ -103,6 +122,7 @@ Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu&
       others[r].options.host_scale = scale * ranks[r].options.host_scale;
       others[r].options.keep_ops = false;
       others[r].options.what_if_steps = 0;
+      others[r].options.step_range = false;
     }
     const auto scaled = predict_once(others, gpu, plain, facts, added_bytes);
     if (!scaled) return Unexpected{scaled.error()};

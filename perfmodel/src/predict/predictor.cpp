@@ -178,7 +178,7 @@ Result<void> Predictor::State::load(const PredictorConfig& config) {
   auto models = choose_kernel_models(config.models, data);
   if (!models) return Unexpected{models.error()};
   chosen = std::move(*models);
-  if (chosen.owner) {
+  if (chosen.owner && config.read_models) {
     if (auto read = chosen.owner->read_all(); !read) return read;
   }
   cached_prices = config.cached_prices;
@@ -306,6 +306,7 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
   }
   auto prediction = predict_with(graph, on.gpu, *on.overheads, facts, asked,
                                  prepared ? prepared->added_bytes : std::nullopt);
+  if (auto readable = chosen.check(); !readable) return Unexpected{readable.error()};
   if (prediction && !warnings.empty()) {
     prediction->warnings.insert(prediction->warnings.begin(),
                                 std::make_move_iterator(warnings.begin()),

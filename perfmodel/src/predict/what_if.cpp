@@ -18,6 +18,9 @@ void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfA
     return;
   }
   answer.e2e_us = prediction->e2e_us;
+  answer.e2e_low_us = prediction->e2e_low_us;
+  answer.e2e_high_us = prediction->e2e_high_us;
+  answer.energy_j = prediction->energy_j;
   answer.ranks = prediction->ranks;
   answer.memory = prediction->memory;
   answer.gpu_active_us = prediction->gpu_active_us;
@@ -27,6 +30,7 @@ void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfA
   for (const auto& op : prediction->coverage.unmodelled_ops) {
     answer.unmodelled_ops.push_back(op.op);
   }
+  answer.lacking_units = prediction->coverage.lacking_units;
   answer.ops = prediction->ops.size();
   for (const PredictedOp& op : prediction->ops) answer.kernels += op.kernels.size();
   if (prediction->critical_path.step_us > 0) {

@@ -1,7 +1,11 @@
 #include "price_program.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "given_times.hpp"
 
@@ -30,14 +34,77 @@ void keep_share(Price& price, double share) {
   }
 }
 
+namespace {
+
+// What scales the time of a kernel scales its work.
+void note_energy(const KernelQuestion& question, const Gpu& gpu, PredictedKernel& kernel) {
+  const double tasks = question.tasks;
+  kernel.energy = kernel_energy(question.work, gpu, kernel.price.time / tasks);
+  kernel.energy.flop_j *= tasks;
+  kernel.energy.dram_j *= tasks;
+}
+
+void scale_energy(double asked_us, PredictedKernel& kernel) {
+  if (kernel.price.bound == Bound::kMeasured || asked_us <= 0) return;
+  const double factor = kernel.price.time.count() / asked_us;
+  kernel.energy.flop_j *= factor;
+  kernel.energy.dram_j *= factor;
+}
+
+/// One sentence per type that the GPU's matrix units lack.
+std::vector<std::string> lacking_units(std::span<const KernelQuestion> questions, const Gpu& gpu) {
+  std::map<DType, std::size_t> counts;
+  for (const KernelQuestion& question : questions) {
+    if (!question.traced && lacks_units(question.work, gpu)) ++counts[question.work.dtype];
+  }
+  std::vector<std::string> sentences;
+  for (const auto& [dtype, count] : counts) {
+    sentences.push_back(fmt::format(
+        "{} has no matrix units for {}: {} that multiply in it could not run there and "
+        "are priced as if in wider types, out of range",
+        gpu.name, to_string(dtype), count == 1 ? "1 kernel" : fmt::format("{} kernels", count)));
+  }
+  return sentences;
+}
+
+/// As `asked_price`, with the kernels that the models price asked for together, which is faster.
+void set_prices(const std::vector<KernelQuestion>& questions, const Gpu& gpu,
+                const PredictOptions& options, const KernelModel* job_collectives,
+                HostProgram& program) {
+  std::vector<KernelWork> work;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    const KernelQuestion& question = questions[i];
+    if (options.prices || question.traced || question.of_job) {
+      program.kernels[i].price = asked_price(question, gpu, options, job_collectives);
+      continue;
+    }
+    work.push_back(question.work);
+    places.push_back(i);
+  }
+  if (work.empty()) return;
+  std::vector<Price> prices(work.size());
+  options.models->price_many(work, gpu, prices);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const KernelQuestion& question = questions[places[i]];
+    if (question.tasks > 1) scale(prices[i], question.tasks);
+    program.kernels[places[i]].price = prices[i];
+  }
+}
+
+}  // namespace
+
 HostProgram price_program(const ExecutionGraph& graph, const Gpu& gpu,
                           const PredictOptions& options, LoweredProgram lowered) {
   HostProgram program = std::move(lowered.program);
   const auto& questions = lowered.questions;
+  set_prices(questions, gpu, options, lowered.job_collectives.get(), program);
+  std::vector<double> asked_us(questions.size());
   for (std::size_t i = 0; i < questions.size(); ++i) {
-    program.kernels[i].price =
-        asked_price(questions[i], gpu, options, lowered.job_collectives.get());
+    note_energy(questions[i], gpu, program.kernels[i]);
+    asked_us[i] = program.kernels[i].price.time.count();
   }
+  program.coverage.lacking_units = lacking_units(questions, gpu);
   if (lowered.nodes_say_times) {
     scale_as_told(graph, questions, program.kernels);
     for (const ProgramItem& item : program.items) {
@@ -49,6 +116,7 @@ HostProgram price_program(const ExecutionGraph& graph, const Gpu& gpu,
   }
   for (std::size_t i = 0; i < questions.size(); ++i) {
     keep_share(program.kernels[i].price, questions[i].share);
+    scale_energy(asked_us[i], program.kernels[i]);
   }
   return program;
 }

@@ -65,6 +65,9 @@ Json optional_json(const std::optional<double>& value) {
 
 Json prediction_json(const Prediction& made) {
   Json json = {{"e2e_us", made.e2e_us},
+               {"e2e_low_us", made.e2e_low_us},
+               {"e2e_high_us", made.e2e_high_us},
+               {"energy_j", optional_json(made.energy_j)},
                {"gpu_active_us", made.gpu_active_us},
                {"gpu_idle_us", made.gpu_idle_us},
                {"cpu_us", made.cpu_us},

@@ -131,6 +131,7 @@ class Run {
     PredictorConfig config{.data = options_.data,
                            .models = spec.models,
                            .overheads = spec.overheads,
+                           .read_models = true,  // before the first row
                            .cached_prices = kCachedPrices};
     for (const GpuChoice& gpu : spec.gpus) config.gpus.push_back(gpu.asked);
     auto predictor = Predictor::load(config);

@@ -172,6 +172,33 @@ constexpr Fact matrix_gemm(const char* key) {
           [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
 }
 
+std::optional<QuantizeKernel> quantize_kernel_in(ObjectReader& set, const char* key,
+                                                 std::optional<Error>& error) {
+  constexpr double kLeast = 1e-3, kMost = 1e3;
+  const char* wanted = "a number from 0.001 to 1000";
+  const Json* object = set.object(key, true);
+  if (!object) return std::nullopt;
+  ObjectReader reader(*object, set.pointer(key), error);
+  const QuantizeKernel made{.latency_us = number_in(reader, "latency_us", kLeast, kMost, wanted),
+                            .elements_per_clock_per_sm = number_in(
+                                reader, "elements_per_clock_per_sm", kLeast, kMost, wanted),
+                            .dram_share = share_in(reader, "dram_share")};
+  reader.finish();
+  return made;
+}
+
+void read_quantize(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
+  const Json* object = fact.object(kValue, true);
+  if (!object) return;
+  ObjectReader set(*object, fact.pointer(kValue), error);
+  QuantizeKernels& to = made.quantize;
+  to.fp8_tensor = quantize_kernel_in(set, "fp8_tensor", error);
+  to.fp8_token = quantize_kernel_in(set, "fp8_token", error);
+  to.fp8_block = quantize_kernel_in(set, "fp8_block", error);
+  to.fp4 = quantize_kernel_in(set, "fp4", error);
+  set.finish();
+}
+
 AttentionGeneration generation_in(ObjectReader& reader, const char* key) {
   return static_cast<AttentionGeneration>(choice(reader, key, kAttentionGenerationNames));
 }
@@ -248,6 +275,86 @@ void copy_attention(const Architecture& from, Architecture& to) {
   for (AttentionKernel& kernel : to.attention_kernels.list) kernel.measured = false;
 }
 
+std::vector<GemmTile> experts_tiles_in(ObjectReader& kernel, std::optional<Error>& error) {
+  std::vector<GemmTile> tiles;
+  const Json* list = kernel.array("tiles");
+  if (!list) return tiles;
+  if (list->empty() || list->size() > kMostTiles) {
+    kernel.reject("tiles", fmt::format("1 to {} tiles", kMostTiles));
+  }
+  for (std::size_t i = 0; i < list->size() && !error; ++i) {
+    ObjectReader reader((*list)[i], kernel.pointer("tiles") + "/" + std::to_string(i), error);
+    tiles.push_back({.log2_m = log2_side(reader, "m"),
+                     .log2_n = log2_side(reader, "n"),
+                     .efficiency = share_in(reader, "efficiency")});
+    reader.finish();
+  }
+  return tiles;
+}
+
+ExpertsKernel experts_kernel_in(const Json& object, const std::string& pointer,
+                                std::optional<Error>& error) {
+  constexpr double kLeast = 1e-3, kMost = 1e3;
+  const char* wanted = "a number from 0.001 to 1000";
+  ObjectReader reader(object, pointer, error);
+  ExpertsKernel made;
+  made.name = static_cast<ExpertsLibrary>(choice(reader, "name", kExpertsLibraryNames));
+  made.measured = reader.boolean("measured");
+  made.launch_us = number_in(reader, "launch_us", kLeast, kMost, wanted);
+  made.expert_us = number_in(reader, "expert_us", kLeast, kMost, wanted);
+  made.dram_share = share_in(reader, "dram_share");
+  made.l2_bytes_per_clock_per_sm =
+      number_in(reader, "l2_bytes_per_clock_per_sm", kLeast, kMost, wanted);
+  made.vector_share = share_in(reader, "vector_share");
+  made.reuse_distance = reader.optional_positive("reuse_distance").value_or(0);
+  made.permutes = reader.boolean("permutes");
+  made.tile_by_tokens = reader.boolean("tile_by_tokens");
+  made.tiles = experts_tiles_in(reader, error);
+  reader.finish();
+  return made;
+}
+
+void read_experts(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
+  const Json* list = fact.array(kValue, true);
+  for (std::size_t i = 0; list && i < list->size() && !error; ++i) {
+    made.experts_kernels.push_back(
+        experts_kernel_in((*list)[i], fact.pointer(kValue) + "/" + std::to_string(i), error));
+  }
+}
+
+/// Another architecture's kernels were not measured on this one.
+void copy_experts(const Architecture& from, Architecture& to) {
+  to.experts_kernels = from.experts_kernels;
+  for (ExpertsKernel& kernel : to.experts_kernels) kernel.measured = false;
+}
+
+void read_linear_attention(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
+  constexpr double kLeast = 1e-3, kMost = 1e3;
+  const char* wanted = "a number from 0.001 to 1000";
+  const Json* set = fact.object(kValue, true);
+  if (!set) return;
+  ObjectReader rates(*set, fact.pointer(kValue), error);
+  const auto number = [&](const char* key) { return number_in(rates, key, kLeast, kMost, wanted); };
+  made.linear_attention = {
+      .measured = rates.boolean("measured"),
+      .convolution_launch_us = number("convolution_launch_us"),
+      .convolution_elements_per_clock_per_sm = number("convolution_elements_per_clock_per_sm"),
+      .convolution_dram_share = share_in(rates, "convolution_dram_share"),
+      .launch_us = number("launch_us"),
+      .first_chunk_us = number("first_chunk_us"),
+      .chunk_us = number("chunk_us"),
+      .states_per_sm = number("states_per_sm"),
+      .unit_us = number("unit_us"),
+      .dram_share = share_in(rates, "dram_share")};
+  rates.finish();
+}
+
+/// Another architecture's kernels were not measured on this one.
+void copy_linear_attention(const Architecture& from, Architecture& to) {
+  to.linear_attention = from.linear_attention;
+  if (to.linear_attention) to.linear_attention->measured = false;
+}
+
 void read_elementwise(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
   constexpr double kLeast = 1e-3, kMost = 1e3;
   const char* wanted = "a number from 0.001 to 1000";
@@ -259,6 +366,7 @@ void read_elementwise(ObjectReader& fact, Architecture& made, std::optional<Erro
   to.broadcast = number_in(rates, "broadcast", kLeast, kMost, wanted);
   to.strided = number_in(rates, "strided", kLeast, kMost, wanted);
   to.mixed_types = number_in(rates, "mixed_types", kLeast, kMost, wanted);
+  to.upsample_3d = rates.optional_positive("upsample_3d").value_or(0);
   rates.finish();
 }
 
@@ -271,6 +379,17 @@ void read_generation(ObjectReader& fact, Architecture& made, std::optional<Error
   made.nccl_generation = static_cast<NcclGeneration>(choice(fact, kValue, kNcclGenerationNames));
 }
 
+void read_measured(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
+  const Json* list = fact.array(kValue);
+  for (std::size_t i = 0; list && i < list->size() && !error; ++i) {
+    ObjectReader item((*list)[i], fact.pointer(kValue) + "/" + std::to_string(i), error);
+    MeasuredKernels measured{.kernels = item.plain_name("kernels"), .gpus = item.strings("gpus")};
+    if (!error && measured.gpus.empty()) item.reject("gpus", "at least one GPU");
+    item.finish();
+    made.measured_kernels.push_back(std::move(measured));
+  }
+}
+
 using A = Architecture;
 constexpr Fact kFacts[] = {
     share<&A::hbm_share>("hbm_share"),
@@ -279,6 +398,8 @@ constexpr Fact kFacts[] = {
     number<&A::l2_bytes_per_clock_per_sm>("l2_bytes_per_clock_per_sm"),
     number_or_none<&A::last_level_bytes_per_clock_per_sm>("last_level_bytes_per_clock_per_sm"),
     number<&A::fp32_picojoule_per_flop>("fp32_picojoule_per_flop"),
+    number<&A::dram_picojoule_per_byte>("dram_picojoule_per_byte"),
+    share<&A::idle_power_share>("idle_power_share"),
     {"max_blocks_per_sm", read_blocks,
      [](const A& from, A& to) { to.max_blocks_per_sm = from.max_blocks_per_sm; }},
     tiles<&A::gemm_tiles, false>("gemm_tiles"),
@@ -286,6 +407,10 @@ constexpr Fact kFacts[] = {
     tiles<&A::matrix_gemm_tiles, false>("matrix_gemm_tiles"),
     matrix_gemm<&A::matrix_gemm>("matrix_gemm"),
     matrix_gemm<&A::matrix_gemm_fp8>("matrix_gemm_fp8"),
+    matrix_gemm<&A::matrix_gemm_fp8_token>("matrix_gemm_fp8_token"),
+    matrix_gemm<&A::matrix_gemm_fp8_block>("matrix_gemm_fp8_block"),
+    matrix_gemm<&A::matrix_gemm_fp4>("matrix_gemm_fp4"),
+    {"quantize", read_quantize, [](const A& from, A& to) { to.quantize = from.quantize; }},
     {"elementwise_rates", read_elementwise,
      [](const A& from, A& to) { to.elementwise_rates = from.elementwise_rates; }},
     number_or_none<&A::norm_row_clocks>("norm_row_clocks"),
@@ -294,21 +419,30 @@ constexpr Fact kFacts[] = {
     number_or_none<&A::convolution_layout_rate>("convolution_layout_rate"),
     share<&A::attention_share>("attention_share"),
     {"attention_kernels", read_attention, copy_attention},
+    {"experts_kernels", read_experts, copy_experts},
+    {"linear_attention", read_linear_attention, copy_linear_attention},
     flag<&A::recurrent_measured>("recurrent_measured"),
     flag<&A::slow_recurrent_batches>("slow_recurrent_batches"),
     {"nccl_generation", read_generation,
      [](const A& from, A& to) { to.nccl_generation = from.nccl_generation; }},
+    // What was measured on another architecture was not measured on this one.
+    {"measured_kernels", read_measured, [](const A&, A&) {}},
 };
 
-/// A file by itself: figures of others are still to be fetched.
-struct Parsed {
+}  // namespace
+
+struct ArchitectureFiles::Parsed {
   struct Borrowed {
     const Fact* fact;
     std::string from;
   };
   Architecture own;
-  std::vector<Borrowed> borrowed;
+  std::vector<Borrowed> borrowed;  // of these files
 };
+
+namespace {
+
+using Parsed = ArchitectureFiles::Parsed;
 
 Parsed parse_architecture(const Json& document, std::optional<Error>& error,
                           const ArchitectureFiles& files) {
@@ -352,15 +486,10 @@ Result<Parsed> parse_file(const fs::path& file, const ArchitectureFiles& files) 
 }
 
 Result<Architecture> complete(Parsed parsed, const fs::path& file, const ArchitectureFiles& files) {
-  std::map<std::string, Parsed, std::less<>> others;
   for (const auto& [fact, from] : parsed.borrowed) {
-    auto other = others.find(from);
-    if (other == others.end()) {
-      auto read = parse_file(files.file_of(from), files);
-      if (!read) return Unexpected{read.error()};
-      other = others.emplace(from, std::move(*read)).first;
-    }
-    const auto& lent = other->second.borrowed;
+    const auto other = files.parsed(from);
+    if (!other) return Unexpected{other.error()};
+    const auto& lent = (*other)->borrowed;
     if (std::ranges::find(lent, fact, &Parsed::Borrowed::fact) != lent.end()) {
       return Unexpected{Error{.code = ErrorCode::kFormat,
                               .message = "expected an architecture with a value of its own, found "
@@ -369,7 +498,7 @@ Result<Architecture> complete(Parsed parsed, const fs::path& file, const Archite
                               .file = file,
                               .json_pointer = std::string("/facts/") + fact->key + "/as"}};
     }
-    fact->copy(other->second.own, parsed.own);
+    fact->copy((*other)->own, parsed.own);
   }
   return std::move(parsed.own);
 }
@@ -424,11 +553,23 @@ std::string ArchitectureFiles::nearest(std::string_view name) const {
   return text;
 }
 
+Result<std::shared_ptr<const Parsed>> ArchitectureFiles::parsed(const std::string& name) const {
+  auto known = parsed_.find(name);
+  if (known == parsed_.end()) {
+    auto file = parse_file(file_of(name), *this);
+    if (!file) return Unexpected{file.error()};
+    known = parsed_.emplace(name, std::make_shared<const Parsed>(std::move(*file))).first;
+  }
+  return known->second;
+}
+
 Result<Architecture> ArchitectureFiles::read(const std::string& name) {
   auto known = read_.find(name);
   if (known == read_.end()) {
     const fs::path file = file_of(name);
-    auto architecture = read_file(file, *this);
+    const auto own = parsed(name);
+    if (!own) return Unexpected{own.error()};
+    auto architecture = complete(**own, file, *this);
     if (!architecture) return architecture;
     if (architecture->name != name) {
       return Unexpected{Error{.message = "expected the name of the file, \"" + name +

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,9 +33,15 @@ class ArchitectureFiles {
 
   Result<Architecture> read(const std::string& name);
 
+  /// A file by itself, in which figures of others are still missing. Read once: most architectures
+  /// take figures of several others.
+  struct Parsed;
+  Result<std::shared_ptr<const Parsed>> parsed(const std::string& name) const;
+
  private:
   std::filesystem::path folder_;
   std::map<std::string, Architecture, std::less<>> read_;
+  mutable std::map<std::string, std::shared_ptr<const Parsed>, std::less<>> parsed_;
 };
 
 }  // namespace perfmodel

@@ -66,6 +66,7 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error, const Architect
     p.fp16_matrix = reader.optional_positive("fp16_matrix");
     p.bf16_matrix = reader.optional_positive("bf16_matrix");
     p.fp8_matrix = reader.optional_positive("fp8_matrix");
+    if (reader.has("fp4_matrix")) p.fp4_matrix = reader.optional_positive("fp4_matrix");
     p.int8_matrix = reader.optional_positive("int8_matrix_top_per_s");
     reader.finish();
   }
@@ -193,6 +194,11 @@ FlopPerSecond Gpu::peak(DType dtype, bool matrix_units) const {
         tflop_per_s = first_of({p.fp8_matrix, p.fp16_matrix, p.fp16}).value_or(fp32);
       }
       break;
+    case DType::kFloat4:
+      if (matrix_units) {
+        tflop_per_s = first_of({p.fp4_matrix, p.fp8_matrix, p.fp16_matrix, p.fp16}).value_or(fp32);
+      }
+      break;
     case DType::kInt8:
     case DType::kUInt8:
       if (matrix_units) tflop_per_s = p.int8_matrix.value_or(fp32);
@@ -210,7 +216,13 @@ bool gemm_uses_matrix_units(DType dtype, const Gpu& gpu) {
            (kAllowTf32 && gpu.peak_tflop_per_s.tf32_matrix.has_value());
   }
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat8 ||
-         dtype == DType::kInt8;
+         dtype == DType::kFloat4 || dtype == DType::kInt8;
+}
+
+bool has_matrix_units(DType dtype, const Gpu& gpu) {
+  const Gpu::Peaks& peaks = gpu.peak_tflop_per_s;
+  if (dtype == DType::kFloat8) return peaks.fp8_matrix.has_value();
+  return dtype != DType::kFloat4 || peaks.fp4_matrix.has_value();
 }
 
 std::vector<std::string> stand_ins(const Gpu& gpu) {

@@ -33,6 +33,7 @@ Rules named_rules() {
   add(rules, ops::loss_rules());
   add(rules, ops::norm_rules());
   add(rules, ops::pooling_rules());
+  add(rules, ops::quantize_rules());
   add(rules, ops::recurrent_rules());
   add(rules, ops::reduction_rules());
   add(rules, ops::softmax_rules());

@@ -1,4 +1,5 @@
 #include "price/kernels/models.hpp"
+#include "price/knowledge.hpp"
 
 namespace perfmodel {
 
@@ -22,12 +23,16 @@ const KernelModels& KernelModels::heuristic() {
     result.set(KernelFamily::kConcat, &kernels::concat_model());
     result.set(KernelFamily::kOptimizer, &kernels::optimizer_model());
     result.set(KernelFamily::kAttention, &kernels::attention_model());
+    result.set(KernelFamily::kGroupedGemm, &kernels::grouped_gemm_model());
+    result.set(KernelFamily::kExperts, &kernels::experts_model());
+    result.set(KernelFamily::kLinearAttention, &kernels::linear_attention_model());
     result.set(KernelFamily::kRecurrent, &kernels::recurrent_model());
     result.set(KernelFamily::kCopy, &kernels::copy_model());
     result.set(KernelFamily::kSet, &kernels::set_model());
     result.set(KernelFamily::kCollective, &kernels::collective_model());
+    result.set(KernelFamily::kQuantize, &kernels::quantize_model());
     result.set(KernelFamily::kSmall, &kernels::small_model());
-    return result;
+    return with_knowledge(result);
   }();
   return models;
 }

@@ -42,6 +42,12 @@ std::string_view to_string(KernelFamily family) {
       return "optimizer";
     case KernelFamily::kAttention:
       return "attention";
+    case KernelFamily::kGroupedGemm:
+      return "grouped_gemm";
+    case KernelFamily::kExperts:
+      return "experts";
+    case KernelFamily::kLinearAttention:
+      return "linear_attention";
     case KernelFamily::kRecurrent:
       return "recurrent";
     case KernelFamily::kCopy:
@@ -50,8 +56,22 @@ std::string_view to_string(KernelFamily family) {
       return "set";
     case KernelFamily::kCollective:
       return "collective";
+    case KernelFamily::kQuantize:
+      return "quantize";
     case KernelFamily::kSmall:
       return "small";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Scaling scaling) {
+  switch (scaling) {
+    case Scaling::kTensor:
+      return "tensor";
+    case Scaling::kToken:
+      return "token";
+    case Scaling::kBlock:
+      return "block";
   }
   return "unknown";
 }
@@ -66,6 +86,8 @@ std::string_view to_string(Layout layout) {
       return "strided";
     case Layout::kMixedTypes:
       return "mixed types";
+    case Layout::kUpsampled3d:
+      return "upsampled 3d";
   }
   return "unknown";
 }
@@ -86,6 +108,28 @@ std::string_view to_string(Bound bound) {
   return "unknown";
 }
 
+bool lacks_units(const KernelWork& work, const Gpu& gpu) {
+  const bool multiplies =
+      work.family == KernelFamily::kGemm || work.family == KernelFamily::kConvolution ||
+      work.family == KernelFamily::kAttention || work.family == KernelFamily::kGroupedGemm ||
+      work.family == KernelFamily::kExperts;
+  return multiplies && !has_matrix_units(work.dtype, gpu);
+}
+
+std::string_view to_string(Knowledge knowledge) {
+  switch (knowledge) {
+    case Knowledge::kNone:
+      return "none";
+    case Knowledge::kArchitecture:
+      return "architecture";
+    case Knowledge::kChip:
+      return "chip";
+    case Knowledge::kBoard:
+      return "board";
+  }
+  return "none";
+}
+
 void KernelModel::price_many(std::span<const KernelWork> work, const Gpu& gpu,
                              std::span<Price> prices) const {
   PERFMODEL_CHECK(work.size() == prices.size());
@@ -96,8 +140,10 @@ void KernelModels::price_many(std::span<const KernelWork> work, const Gpu& gpu,
                               std::span<Price> prices) const {
   PERFMODEL_CHECK(work.size() == prices.size());
   price_families(work, gpu, prices);
-  if (gpu.architecture.is_known()) return;
-  for (Price& price : prices) price.in_range = false;
+  const bool is_known = gpu.architecture.is_known();
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    prices[i].in_range &= is_known && !lacks_units(work[i], gpu);
+  }
 }
 
 void KernelModels::price_families(std::span<const KernelWork> work, const Gpu& gpu,

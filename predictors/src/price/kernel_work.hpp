@@ -7,8 +7,19 @@
 /// `predictors/src/work/`. Bytes count each tensor once; reuse in caches is the models' business.
 namespace perfmodel {
 
-/// 2 b m n k FLOP; A, B (and the bias) are read, C is written. fp8 inputs give a two-byte output.
+/// Of one number; half a byte in `DType::kFloat4`, whose elements are pairs.
+double bytes_per_number(DType dtype);
+
+/// Of numbers [rows, cols] of 8 or 4 bits and their scales.
+double quantized_bytes(double rows, double cols, DType dtype, Scaling scaling);
+
+/// 2 b m n k FLOP; A, B (and the bias) are read, C is written. Inputs of 8 and 4 bits
+/// come with scales and give a two-byte output.
 KernelWork gemm_work(const GemmShape& shape, DType dtype, bool matrix_units);
+
+/// One pass over bf16 numbers [rows, cols] that writes them in `dtype`, of 8 or 4 bits, with their
+/// scales.
+KernelWork quantize_work(std::int64_t rows, std::int64_t cols, DType dtype, Scaling scaling);
 
 /// 2 n k p q (c / groups) r s FLOP in every pass; the two operands are read, the third written.
 KernelWork convolution_work(const ConvolutionShape& shape, DType dtype, bool matrix_units);
@@ -65,6 +76,20 @@ KernelWork memset_work(double bytes);
 /// Flash keeps the scores on chip and skips what a causal mask hides, half the FLOP; math computes
 /// all scores and moves them through memory between its kernels.
 KernelWork attention_work(const AttentionShape& shape, DType dtype, bool matrix_units);
+
+/// 2 rows n k FLOP; A, C and the touched ones of the matrices are moved once.
+KernelWork grouped_gemm_work(const GroupedGemmShape& shape, DType dtype, bool matrix_units);
+
+/// 6 tokens topk hidden inter FLOP; the weights of touched experts, the tokens and their results
+/// are moved once.
+KernelWork experts_work(const ExpertsShape& shape, DType dtype, bool matrix_units);
+
+/// Tokens that the gated delta rule takes at a time (flash-linear-attention's kernels).
+inline constexpr double kLinearAttentionChunk = 64;
+
+/// Convolution: 2 taps FLOP per element of q, k and v, which are read and written. Rule: see
+/// `lower/work/linear_attention.cpp`.
+KernelWork linear_attention_work(const LinearAttentionShape& shape, DType dtype, bool matrix_units);
 
 /// Gates of a cell, g: plain 1, LSTM 4, GRU 3.
 double gates_of(RecurrentShape::Cell cell);

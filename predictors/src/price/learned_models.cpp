@@ -110,6 +110,13 @@ class Library {
     return nullptr;
   }
   const std::deque<ModelFile>& files() const { return files_; }
+  template <class Visit>
+  void each_model(Visit visit) const {
+    for (const Loaded& loaded : models_) visit(loaded.model);
+    for (const ModelFile& file : files_) {
+      for (const Loaded& loaded : file.models()) visit(loaded.model);
+    }
+  }
 
  private:
   static const Loaded* first_of(const std::vector<Loaded>& models, const KernelWork& work,
@@ -185,9 +192,9 @@ class LearnedKernelModel final : public KernelModel {
   static void refine(const Loaded& loaded, Choice& chosen, std::size_t begin,
                      std::span<const KernelWork> work, const Gpu& gpu, std::span<Price> prices) {
     const LearnedModel& model = loaded.model;
-    const learned::FeatureSet& set = *learned::feature_set(model.family);
-    const int chip = model.chip_index(gpu);
-    const bool has_chip_trees = chip >= 0 && !loaded.chip.empty();
+    const learned::FeatureSet& set = *learned::feature_set(model.family, model.dtype);
+    const LearnedModel::ForGpu known = model.for_gpu(gpu);
+    const bool has_chip_trees = known.tree_chip >= 0 && !loaded.chip.empty();
     std::array<learned::FeatureRow, kBlock> rows;
     std::array<std::size_t, kBlock> places;
     std::array<float, kBlock> common_sums, chip_sums;
@@ -196,7 +203,7 @@ class LearnedKernelModel final : public KernelModel {
       if (chosen[i] != &loaded) continue;
       chosen[i] = nullptr;
       if (!set.fill(work[i], gpu, prices[i], rows[count])) continue;
-      rows[count][set.specs.size()] = static_cast<float>(chip);
+      model.add_chip(known, rows[count]);
       places[count++] = i;
     }
     const std::span features(rows.front().data(), count * learned::kMaxFeatures);
@@ -205,7 +212,7 @@ class LearnedKernelModel final : public KernelModel {
       loaded.chip.predict(features, learned::kMaxFeatures, std::span(chip_sums).first(count));
     }
     for (std::size_t i = 0; i < count; ++i) {
-      model.apply(common_sums[i], has_chip_trees ? chip_sums[i] : 0, chip, rows[i], gpu,
+      model.apply(common_sums[i], has_chip_trees ? chip_sums[i] : 0, known, rows[i], gpu,
                   prices[places[i]]);
     }
   }
@@ -282,6 +289,30 @@ std::optional<Error> LearnedModels::problem() const {
     });
   }
   return problem;
+}
+
+std::map<std::string, Knowledge> heuristic_knowledge(const Gpu& gpu) {
+  std::map<std::string, Knowledge> kinds;
+  for (const MeasuredKernels& measured : gpu.architecture.measured_kernels) {
+    const bool here = std::ranges::find(measured.gpus, gpu.name) != measured.gpus.end();
+    kinds[measured.kernels] = here ? Knowledge::kBoard : Knowledge::kArchitecture;
+  }
+  return kinds;
+}
+
+std::map<std::string, Knowledge> LearnedModels::knowledge(const Gpu& gpu) const {
+  std::map<std::string, Knowledge> kinds = heuristic_knowledge(gpu);
+  // A model goes before the heuristic, those of this GPU before the others.
+  for (const auto& libraries : state_->libraries) {
+    libraries->shared.each_model([&](const LearnedModel& model) {
+      if (model.knows_vendor(gpu)) kinds[learned::kind_of(model)] = model.knowledge(gpu);
+    });
+    const auto own = libraries->by_gpu.find(gpu.name);
+    if (own == libraries->by_gpu.end()) continue;
+    own->second.each_model(
+        [&](const LearnedModel& model) { kinds[learned::kind_of(model)] = Knowledge::kBoard; });
+  }
+  return kinds;
 }
 
 std::vector<std::string> LearnedModels::files_read() const {

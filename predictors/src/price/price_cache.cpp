@@ -17,6 +17,14 @@ constexpr std::size_t kPriceWords = 8;
 std::uint64_t bits(double x) { return std::bit_cast<std::uint64_t>(x); }
 std::uint64_t bits(std::int64_t x) { return static_cast<std::uint64_t>(x); }
 
+// 0: none is told.
+std::uint64_t bits(std::optional<Knowledge> knowledge) {
+  return knowledge ? static_cast<std::uint64_t>(*knowledge) + 1 : 0;
+}
+std::optional<Knowledge> knowledge_of(std::uint64_t bits) {
+  return bits == 0 ? std::nullopt : std::optional(static_cast<Knowledge>(bits - 1));
+}
+
 using PriceWords = std::array<std::uint64_t, kPriceWords>;
 
 PriceWords pack(const Price& price) {
@@ -28,7 +36,7 @@ PriceWords pack(const Price& price) {
           bits(price.latency.count()),
           reinterpret_cast<std::uintptr_t>(price.model.data()),
           std::uint64_t{price.model.size()} << 16 | static_cast<std::uint64_t>(price.bound) << 8 |
-              static_cast<std::uint64_t>(price.in_range)};
+              bits(price.knowledge) << 1 | static_cast<std::uint64_t>(price.in_range)};
 }
 
 Price unpack(const PriceWords& words) {
@@ -42,7 +50,8 @@ Price unpack(const PriceWords& words) {
           .bound = static_cast<Bound>(words[7] >> 8 & 0xFF),
           // What pack() put there. NOLINTNEXTLINE(performance-no-int-to-ptr)
           .model = {reinterpret_cast<const char*>(words[6]), words[7] >> 16},
-          .in_range = (words[7] & 1) != 0};
+          .in_range = (words[7] & 1) != 0,
+          .knowledge = knowledge_of(words[7] >> 1 & 7)};
 }
 
 }  // namespace
@@ -66,17 +75,20 @@ struct PriceCache::Key {
 };
 
 bool PriceCache::Key::set(const KernelWork& work) {
-  static_assert(std::variant_size_v<decltype(work.shape)> == 9, "a new shape needs its words here");
+  static_assert(std::variant_size_v<decltype(work.shape)> == 12,
+                "a new shape needs its words here");
   std::uint32_t details = 0;
   size = 0;
   std::fill_n(words.begin(), kFirstWords, 0);
   add(work.flop.value, work.bytes_read.value, work.bytes_written.value);
   if (const auto* gemm = std::get_if<GemmShape>(&work.shape)) {
     add(gemm->batch, gemm->m, gemm->n, gemm->k);
-    details = gemm->a_transposed | gemm->b_transposed << 1 | gemm->has_bias << 2;
+    details = gemm->a_transposed | gemm->b_transposed << 1 | gemm->has_bias << 2 |
+              static_cast<std::uint32_t>(gemm->scaling) << 3 | gemm->quantizes_a << 5;
   } else if (const auto* rows = std::get_if<RowShape>(&work.shape)) {
     add(rows->rows, rows->cols, rows->table_rows, rows->batch);
-    details = std::uint32_t{rows->is_strided} | std::uint32_t{rows->is_channel} << 1;
+    details = std::uint32_t{rows->is_strided} | std::uint32_t{rows->is_channel} << 1 |
+              std::uint32_t{rows->is_rms} << 2 | static_cast<std::uint32_t>(rows->scaling) << 3;
   } else if (const auto* c = std::get_if<ConvolutionShape>(&work.shape)) {
     add(c->n, c->c, c->h, c->w, c->k, c->r, c->s, c->p, c->q, c->groups, c->stride);
     details = static_cast<std::uint32_t>(c->pass);
@@ -97,6 +109,15 @@ bool PriceCache::Key::set(const KernelWork& work) {
     add(recurrent->hidden, recurrent->batch, recurrent->timesteps);
     details = static_cast<std::uint32_t>(recurrent->cell) |
               static_cast<std::uint32_t>(recurrent->pass) << 4;
+  } else if (const auto* grouped = std::get_if<GroupedGemmShape>(&work.shape)) {
+    add(grouped->groups, grouped->rows, grouped->n, grouped->k, grouped->imbalance);
+  } else if (const auto* x = std::get_if<ExpertsShape>(&work.shape)) {
+    add(x->tokens, x->hidden, x->inter, x->experts, x->topk, x->power_law);
+    details = static_cast<std::uint32_t>(x->kernel) | static_cast<std::uint32_t>(x->routing) << 2;
+  } else if (const auto* linear = std::get_if<LinearAttentionShape>(&work.shape)) {
+    add(linear->batch, linear->seq, linear->k_heads, linear->k_dim, linear->v_heads, linear->v_dim,
+        linear->filter);
+    details = static_cast<std::uint32_t>(linear->kernel);
   } else if (std::holds_alternative<CollectiveShape>(work.shape)) {
     return false;
   }

@@ -1,13 +1,13 @@
 #include "kernel_table.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <tuple>
 #include <unordered_map>
 
 #include "base/plain_text.hpp"
 #include "files/lower_case.hpp"
-#include "json/csv_file.hpp"
 #include "names.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "price/kernel_work.hpp"
@@ -20,6 +20,14 @@ namespace {
 
 using enum Column;
 
+/// Most ids are short and of letters and digits, which needs no look at UTF-8.
+bool is_plain(std::string_view text) {
+  const auto is_common = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return std::ranges::all_of(text, is_common) || is_plain_text(text);
+}
+
 /// "# timing: graph replay, no launch cost"
 bool says_no_launch_cost(std::string_view comment) {
   const std::string text = lower_case(comment);
@@ -28,12 +36,33 @@ bool says_no_launch_cost(std::string_view comment) {
          text.find("no launch cost", key) != text.npos;
 }
 
+/// What words of cells mean: names repeat from row to row.
+template <class Meaning>
+class Words {
+ public:
+  const Meaning* find(std::string_view word) const {
+    const auto found = meanings_.find(word);
+    return found == meanings_.end() ? nullptr : &found->second;
+  }
+  void add(std::string_view word, Meaning meaning) { meanings_.emplace(word, meaning); }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view word) const {
+      return std::hash<std::string_view>()(word);
+    }
+  };
+  std::unordered_map<std::string, Meaning, Hash, std::equal_to<>> meanings_;
+};
+
 class TableReader {
  public:
-  TableReader(CsvFile file, const KernelTableOptions& options)
-      : cells_(std::move(file)), options_(options) {}
+  TableReader(CsvFile file, KernelTableOptions options)
+      : cells_(std::move(file)), options_(std::move(options)) {}
 
-  Result<KernelTable> read() {
+  /// What the header and the options say.
+  Result<void> begin() {
     table_.file = csv().path();
     table_.has_launch_cost = std::ranges::none_of(csv().head(), says_no_launch_cost);
     is_graph_table_ = has(kGraph) && has(kNodeIndex) && has(kStage) && has(kRepeat);
@@ -41,19 +70,43 @@ class TableReader {
     if (options_.needs_time && !has(kTime) && !has(kTimeMs)) {
       return Unexpected{csv().missing_column("time_us", " with measured times")};
     }
+    return {};
+  }
+
+  /// The rows that the file has; those before the error, if there is one.
+  std::optional<Error> read_rows() {
     while (cells_.next()) {
       read_row();
-      if (cells_.error()) return Unexpected{*cells_.error()};
+      if (cells_.error()) {
+        table_.rows.pop_back();
+        return cells_.error();
+      }
     }
-    if (csv().error()) return Unexpected{*csv().error()};
+    if (csv().error()) return csv().error();
+    for (const FusedGroup& group : fused_) merge(group);
+    return std::nullopt;
+  }
+
+  std::optional<Error> read_block(CsvBlock& block) {
+    cells_.go_on(block);
+    rows_before_ = block.rows_before;
+    table_.rows.clear();
+    return read_rows();
+  }
+
+  Result<KernelTable> read() {
+    if (auto begun = begin(); !begun) return Unexpected{begun.error()};
+    if (auto error = read_rows()) return Unexpected{std::move(*error)};
     if (table_.rows.empty()) {
       return Unexpected{Error{.code = ErrorCode::kFormat,
                               .message = "expected rows, found only a header",
                               .file = csv().path()}};
     }
-    for (const FusedGroup& group : fused_) merge(group);
     return std::move(table_);
   }
+
+  KernelTable& table() { return table_; }
+  bool is_graph_table() const { return is_graph_table_; }
 
  private:
   const CsvFile& csv() const { return cells_.csv(); }
@@ -97,12 +150,12 @@ class TableReader {
   }
 
   void read_row() {
-    const std::size_t number = table_.rows.size() + 1;
+    const std::uint64_t number = rows_before_ + table_.rows.size() + 1;
     KernelRow& row = table_.rows.emplace_back();
     row.line = csv().line();
     if (given(kId)) {
       row.id = text(kId);
-      if (!is_plain_text(row.id)) cells_.reject(kId, "one line of plain text");
+      if (!is_plain(row.id)) cells_.reject(kId, "one line of plain text");
     } else {
       row.id = std::to_string(number);
     }
@@ -149,41 +202,35 @@ class TableReader {
             ", or columns that tell (m, n, k: gemm; c, h, w, r, s: conv2d; cell: rnn), or --op");
       }
     }
-    if (name == last_op_name_ && row_op_ >= 0) {
-      row.op = row_op_;
-      return;
+    const KnownOp* op = ops_.find(name);
+    if (!op) {
+      const OpSpec* spec = table::find_op(name);
+      if (!spec) return cells_.reject_unknown(kOp, a_known_op(name));
+      const auto known = std::ranges::find(table_.ops, spec->name);
+      ops_.add(name, {spec, static_cast<int>(known - table_.ops.begin())});
+      if (known == table_.ops.end()) table_.ops.emplace_back(spec->name);
+      op = ops_.find(name);
     }
-    const OpSpec* spec = table::find_op(name);
-    if (!spec) return cells_.reject_unknown(kOp, a_known_op(name));
-    op_spec_ = spec;
-    cells_.set_op(spec->name);
-    last_op_name_ = name;
-    const auto known = std::ranges::find(table_.ops, spec->name);
-    row_op_ = static_cast<int>(known - table_.ops.begin());
-    if (known == table_.ops.end()) table_.ops.emplace_back(spec->name);
-    row.op = row_op_;
+    op_spec_ = op->spec;
+    cells_.set_op(op_spec_->name);
+    row.op = op->number;
   }
 
   int find_row_gpu() {
     if (gpu_ >= 0) return gpu_;
     const std::string_view name = text(kDevice);
     if (name.empty()) return -1;
-    if (name == last_gpu_name_) return last_gpu_;
-    auto known = gpu_names_.find(std::string(name));
-    if (known == gpu_names_.end()) {
-      auto gpu = find_known_gpu(name, options_.gpu_folder);
-      if (!gpu) {
-        cells_.reject_gpu(gpu.error());
-        return -1;
-      }
-      const auto same = std::ranges::find(table_.gpus, gpu->name, &Gpu::name);
-      const int index = static_cast<int>(same - table_.gpus.begin());
-      if (same == table_.gpus.end()) table_.gpus.push_back(std::move(*gpu));
-      known = gpu_names_.emplace(std::string(name), index).first;
+    if (const int* known = gpus_.find(name)) return *known;
+    auto gpu = find_known_gpu(name, options_.gpu_folder);
+    if (!gpu) {
+      cells_.reject_gpu(gpu.error());
+      return -1;
     }
-    last_gpu_name_ = name;
-    last_gpu_ = known->second;
-    return last_gpu_;
+    const auto same = std::ranges::find(table_.gpus, gpu->name, &Gpu::name);
+    const int index = static_cast<int>(same - table_.gpus.begin());
+    if (same == table_.gpus.end()) table_.gpus.push_back(std::move(*gpu));
+    gpus_.add(name, index);
+    return index;
   }
 
   const TypeSpec* find_type() {
@@ -216,16 +263,14 @@ class TableReader {
       }
       return nullptr;
     }
-    if (name != last_type_name_) {
-      const TypeSpec* spec = table::find_type(name);
-      if (!spec) {
-        cells_.reject_unknown(kType, a_known_type(name));
-        return nullptr;
-      }
-      last_type_name_ = name;
-      last_type_ = spec;
+    if (const auto* known = types_.find(name)) return *known;
+    const TypeSpec* spec = table::find_type(name);
+    if (!spec) {
+      cells_.reject_unknown(kType, a_known_type(name));
+      return nullptr;
     }
-    return last_type_;
+    types_.add(name, spec);
+    return spec;
   }
 
   void read_time(KernelRow& row) {
@@ -292,18 +337,22 @@ class TableReader {
   }
 
   RowCells cells_;
-  const KernelTableOptions& options_;
+  KernelTableOptions options_;
   KernelTable table_;
+  std::uint64_t rows_before_ = 0;
   bool is_graph_table_ = false, warned_type_ = false;
   const TypeSpec* option_type_ = nullptr;
 
-  // Names repeat from row to row. The cells live as long as the file.
-  const OpSpec* op_spec_ = nullptr;
+  struct KnownOp {
+    const OpSpec* spec;
+    int number;  // in `KernelTable::ops`
+  };
+  Words<KnownOp> ops_;
+  Words<int> gpus_;
+  Words<const TypeSpec*> types_;
+  const OpSpec* op_spec_ = nullptr;  // of the row at hand
   const TypeSpec* type_ = nullptr;
-  const TypeSpec* last_type_ = nullptr;
-  std::string last_op_name_, last_type_name_, last_gpu_name_;
-  int row_op_ = -1, gpu_ = -1, last_gpu_ = -1, graph_ = 0;
-  std::unordered_map<std::string, int> gpu_names_;
+  int gpu_ = -1, graph_ = 0;
   std::map<std::tuple<int, int, std::string>, std::size_t> fused_of_;
   std::vector<FusedGroup> fused_;
 };
@@ -311,10 +360,15 @@ class TableReader {
 }  // namespace
 }  // namespace table
 
+namespace {
+constexpr std::size_t kRowsPerBlock = 4096;  // 2 MB as rows, as prices and as text together
+}  // namespace
+
 KernelWork for_gpu(KernelWork work, const Gpu& gpu) {
-  const bool multiplies = work.family == KernelFamily::kGemm ||
-                          work.family == KernelFamily::kConvolution ||
-                          work.family == KernelFamily::kAttention;
+  const bool multiplies =
+      work.family == KernelFamily::kGemm || work.family == KernelFamily::kConvolution ||
+      work.family == KernelFamily::kAttention || work.family == KernelFamily::kGroupedGemm ||
+      work.family == KernelFamily::kExperts || work.family == KernelFamily::kLinearAttention;
   const bool is_tf32 = work.dtype == DType::kFloat32 && work.matrix_units;  // asked for by the row
   if (multiplies && !is_tf32) work.matrix_units = gemm_uses_matrix_units(work.dtype, gpu);
   return work;
@@ -325,6 +379,51 @@ Result<KernelTable> read_kernel_table(const std::filesystem::path& file,
   auto csv = CsvFile::open(file);
   if (!csv) return Unexpected{csv.error()};
   return table::TableReader(std::move(*csv), options).read();
+}
+
+struct KernelTableBlocks::Reader::State {
+  explicit State(table::TableReader the_reader) : reader(std::move(the_reader)) {}
+
+  table::TableReader reader;
+};
+
+KernelTableBlocks::Reader::Reader(std::unique_ptr<State> state) : state_(std::move(state)) {}
+KernelTableBlocks::Reader::Reader(Reader&&) noexcept = default;
+KernelTableBlocks::Reader& KernelTableBlocks::Reader::operator=(Reader&&) noexcept = default;
+KernelTableBlocks::Reader::~Reader() = default;
+
+std::optional<Error> KernelTableBlocks::Reader::read(CsvBlock& block) {
+  return state_->reader.read_block(block);
+}
+
+KernelTable& KernelTableBlocks::Reader::table() { return state_->reader.table(); }
+
+KernelTableBlocks::KernelTableBlocks(CsvBlocks blocks, KernelTableOptions options)
+    : blocks_(std::move(blocks)), options_(std::move(options)), rows_per_block_(kRowsPerBlock) {}
+
+Result<KernelTableBlocks> KernelTableBlocks::open(const std::filesystem::path& file,
+                                                  const KernelTableOptions& options) {
+  auto csv = CsvBlocks::open(file);
+  if (!csv) return Unexpected{csv.error()};
+  KernelTableBlocks blocks(std::move(*csv), options);
+  const auto reader = blocks.reader();
+  if (!reader) return Unexpected{reader.error()};
+  if (reader->state_->reader.is_graph_table()) {
+    blocks.rows_per_block_ = std::numeric_limits<std::size_t>::max();
+  }
+  return blocks;
+}
+
+Result<bool> KernelTableBlocks::next(CsvBlock& block) {
+  return blocks_.next(rows_per_block_, block);
+}
+
+Result<KernelTableBlocks::Reader> KernelTableBlocks::reader() const {
+  auto header = blocks_.header();
+  if (!header) return Unexpected{header.error()};
+  auto state = std::make_unique<Reader::State>(table::TableReader(std::move(*header), options_));
+  if (auto begun = state->reader.begin(); !begun) return Unexpected{begun.error()};
+  return Reader(std::move(state));
 }
 
 }  // namespace perfmodel

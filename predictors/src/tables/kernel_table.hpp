@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "json/csv_file.hpp"
 #include "perfmodel/predictors/kernel.hpp"
 
 namespace perfmodel {
@@ -59,6 +61,48 @@ struct KernelTableOptions {
 /// names), a file without rows.
 Result<KernelTable> read_kernel_table(const std::filesystem::path& file,
                                       const KernelTableOptions& options);
+
+/// The same table in blocks of rows, for tables that need not lie in memory as a whole: one thread
+/// at a time takes the text of the next rows, and any number of threads, each with a reader of its
+/// own, make rows of it. Rows and errors are those of `read_kernel_table`; that there are no rows
+/// at all is no error here. An operator graph is one block: the rows of a fused node need each
+/// other.
+class KernelTableBlocks {
+ public:
+  static Result<KernelTableBlocks> open(const std::filesystem::path& file,
+                                        const KernelTableOptions& options);
+
+  /// The next rows; false at the end. Errors: see `CsvBlocks`.
+  Result<bool> next(CsvBlock& block);
+
+  class Reader {
+   public:
+    Reader(Reader&&) noexcept;
+    Reader& operator=(Reader&&) noexcept;
+    ~Reader();
+
+    /// Puts the rows of the block in the place of those that `table` has. The answer is the first
+    /// error; the rows before it are there.
+    std::optional<Error> read(CsvBlock& block);
+
+    /// GPUs and ops of all blocks that this reader has read, in the order of their first rows.
+    KernelTable& table();
+
+   private:
+    friend class KernelTableBlocks;
+    struct State;
+    explicit Reader(std::unique_ptr<State> state);
+    std::unique_ptr<State> state_;
+  };
+  Result<Reader> reader() const;
+
+ private:
+  KernelTableBlocks(CsvBlocks blocks, KernelTableOptions options);
+
+  CsvBlocks blocks_;
+  KernelTableOptions options_;
+  std::size_t rows_per_block_;
+};
 
 /// The work of a row that names no GPU, on this one: its library may use matrix units for matrix
 /// products in the row's type.

@@ -17,6 +17,7 @@ enum class OpKind : std::uint8_t {
   kReduction,
   kSoftmax,
   kLayerNorm,
+  kRmsNorm,
   kBatchNorm,
   kDropout,
   kTranspose,
@@ -31,10 +32,14 @@ enum class OpKind : std::uint8_t {
   kEmbeddingForward,
   kEmbeddingBackward,
   kAttention,
+  kGroupedGemm,
+  kExperts,
+  kLinearAttention,
   kRecurrent,
   kRecurrentCell,
   kOptimizer,
   kCollective,
+  kQuantize,
 };
 
 struct OpSpec {

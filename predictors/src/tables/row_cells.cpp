@@ -69,7 +69,7 @@ constexpr ColumnSpec kColumns[] = {
     {kCausal, {"causal"}},
     {kMethod, {"method"}},
     {kWritesCache, {"kv_write"}},
-    {kAttentionKernel, {"kernel"}},  // of other ops: a name that nobody reads
+    {kKernel, {"kernel"}},  // of ops that have no choice: a name that nobody reads
     {kWorldSize, {"world_size"}},
     {kShapeSet, {"shape_set"}},
     {kPaperTrain, {"paper_train"}},
@@ -85,6 +85,21 @@ constexpr ColumnSpec kColumns[] = {
     {kRowBytes, {"row_bytes"}},
     {kTableRows, {"table_rows"}},
     {kWarm, {"l2_warm"}},
+    {kScaling, {"scaling"}},
+    {kQuantizes, {"quantizes"}},
+    {kTokens, {"tokens"}},
+    {kInter, {"inter"}},
+    {kTopk, {"topk"}},
+    {kExperts, {"experts"}},
+    {kShards, {"tp"}},
+    {kDistribution, {"distribution"}},
+    {kImbalance, {"imbalance"}},
+    {kKHeads, {"k_heads"}},
+    {kKDim, {"k_dim"}},
+    {kVHeads, {"v_heads"}},
+    {kVDim, {"v_dim"}},
+    {kTaps, {"d_conv"}},
+    {kName, {"name"}},
 };
 static_assert(std::size(kColumns) == kColumnCount);
 
@@ -113,6 +128,17 @@ void RowCells::reject_unknown(Column column, std::string_view wanted) {
   if (!has(column)) return missing(column_name(column));
   Error error = csv_.expected(columns_[column], wanted);
   error.code = ErrorCode::kUnknownName;
+  note(std::move(error));
+}
+
+void RowCells::refuse(Column column, const std::string& what) {
+  Error error = has(column) ? csv_.at_cell(columns_[column], "expected " + what)
+                            : Error{.message = "expected " + what,
+                                    .file = csv_.path(),
+                                    .json_pointer = std::string(column_name(column)),
+                                    .line = csv_.line(),
+                                    .column = 1};
+  error.code = ErrorCode::kImpossible;
   note(std::move(error));
 }
 

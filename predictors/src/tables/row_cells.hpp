@@ -70,7 +70,7 @@ enum Column : std::uint8_t {
   kCausal,
   kMethod,
   kWritesCache,
-  kAttentionKernel,
+  kKernel,
   kWorldSize,
   kShapeSet,
   kPaperTrain,
@@ -86,6 +86,21 @@ enum Column : std::uint8_t {
   kRowBytes,
   kTableRows,
   kWarm,
+  kScaling,
+  kQuantizes,
+  kTokens,
+  kInter,
+  kTopk,
+  kExperts,
+  kShards,
+  kDistribution,
+  kImbalance,
+  kKHeads,
+  kKDim,
+  kVHeads,
+  kVDim,
+  kTaps,
+  kName,
   kColumnCount
 };
 
@@ -99,6 +114,7 @@ class RowCells {
 
   const CsvFile& csv() const { return csv_; }
   bool next() { return csv_.next(); }  ///< see `CsvFile`
+  void go_on(CsvBlock& block) { csv_.go_on(block); }
   const std::optional<Error>& error() const { return error_; }
 
   bool has(Column column) const { return columns_[column] >= 0; }
@@ -119,6 +135,8 @@ class RowCells {
 
   void reject(Column column, std::string_view wanted);  ///< "expected <wanted>, found <the cell>"
   void reject_unknown(Column column, std::string_view wanted);  ///< the same of a name
+  /// "expected <what>" of a row whose column may be one that the table lacks.
+  void refuse(Column column, const std::string& what);
   void reject_gpu(const Error& problem);  ///< a GPU that is not known, or a file of it
   void missing_column(std::string_view name, std::string_view why);
 

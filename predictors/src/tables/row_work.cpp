@@ -41,7 +41,10 @@ class WorkReader {
         result = softmax_work(cells_.count(kRows), cells_.count(kCols), row_pass(), dtype);
         break;
       case OpKind::kLayerNorm:
+      case OpKind::kRmsNorm:
         result = layer_norm_work(cells_.count(kRows), cells_.count(kCols), row_pass(), dtype);
+        std::get<RowShape>(result.shape).is_rms =
+            row_.op.kind == OpKind::kRmsNorm || says("rms_norm");
         break;
       case OpKind::kBatchNorm:
         result = batch_norm_work(cells_.count(kRows), cells_.count(kCols), row_pass(), dtype);
@@ -87,6 +90,15 @@ class WorkReader {
       case OpKind::kAttention:
         result = attention();
         break;
+      case OpKind::kGroupedGemm:
+        result = grouped_gemm();
+        break;
+      case OpKind::kExperts:
+        result = experts();
+        break;
+      case OpKind::kLinearAttention:
+        result = linear_attention();
+        break;
       case OpKind::kRecurrent:
         result = recurrent();
         break;
@@ -96,6 +108,10 @@ class WorkReader {
         break;
       case OpKind::kOptimizer:
         result = optimizer_work(cells_.elements(), optimizer_kind(), dtype);
+        break;
+      case OpKind::kQuantize:
+        if (!is_scaled()) cells_.reject(kType, "fp8 or fp4, which numbers are quantised to");
+        result = quantize_work(cells_.count(kRows), cells_.count(kCols), dtype, scaling());
         break;
       case OpKind::kCollective:
         return collective();
@@ -116,6 +132,11 @@ class WorkReader {
     return gemm_uses_matrix_units(row_.type.arithmetic, row_.gpu ? *row_.gpu : kUnnamed);
   }
 
+  /// Whether the framework's own name of the op, where a column has it, holds the words.
+  bool says(std::string_view words) const {
+    return cells_.text(kName).find(words) != std::string_view::npos;
+  }
+
   RowPass row_pass() {
     // Operator graphs: the bytes come from the columns.
     if (row_.is_graph_table && !cells_.given(kDirection)) return RowPass::kForward;
@@ -129,14 +150,47 @@ class WorkReader {
     return RowPass::kBackward;
   }
 
+  bool is_scaled() const {
+    return row_.type.storage == DType::kFloat8 || row_.type.storage == DType::kFloat4;
+  }
+
+  void reject_lacking_type() {
+    if (!row_.gpu || has_matrix_units(row_.type.arithmetic, *row_.gpu)) return;
+    cells_.refuse(kType, "a type that the matrix units of " + row_.gpu->name + " have, found " +
+                             std::string(row_.type.name));
+  }
+
+  /// Types that need no scales say "none" or nothing.
+  Scaling scaling() {
+    const std::string_view value = cells_.text(kScaling);
+    if (is_scaled()) {
+      for (const Scaling known : {Scaling::kTensor, Scaling::kToken, Scaling::kBlock}) {
+        if (value == to_string(known)) return known;
+      }
+      if (!value.empty()) cells_.reject_unknown(kScaling, "tensor, token or block");
+    } else if (!value.empty() && value != "none") {
+      cells_.reject(kScaling, "none, as the type has no scales");
+    }
+    return row_.type.storage == DType::kFloat4 ? Scaling::kBlock : Scaling::kTensor;
+  }
+
+  bool quantizes() {
+    const bool value = cells_.flag(kQuantizes);
+    if (value && !is_scaled()) cells_.reject(kQuantizes, "0: only fp8 and fp4 are quantised to");
+    return value;
+  }
+
   Layout layout() {
     const std::string_view value = cells_.text(kLayout);
-    for (const Layout known :
-         {Layout::kContiguous, Layout::kBroadcast, Layout::kStrided, Layout::kMixedTypes}) {
+    if (value != to_string(Layout::kContiguous) && says("aten::upsample") && says("3d")) {
+      return Layout::kUpsampled3d;
+    }
+    for (const Layout known : {Layout::kContiguous, Layout::kBroadcast, Layout::kStrided,
+                               Layout::kMixedTypes, Layout::kUpsampled3d}) {
       if (value == to_string(known)) return known;
     }
     if (!value.empty()) {
-      cells_.reject_unknown(kLayout, "contiguous, broadcast, strided or mixed types");
+      cells_.reject_unknown(kLayout, "contiguous, broadcast, strided, mixed types or upsampled 3d");
     }
     return Layout::kContiguous;
   }
@@ -182,6 +236,9 @@ class WorkReader {
       shape.a_transposed = transposed(kTransB);
       std::swap(shape.m, shape.n);
     }
+    shape.scaling = scaling();
+    shape.quantizes_a = quantizes();
+    reject_lacking_type();
     return gemm_work(shape, row_.type.storage, uses_matrix_units());
   }
 
@@ -238,6 +295,7 @@ class WorkReader {
     if (shape.w + 2 * pad_w < shape.s) cells_.reject(image_w, "an image that the filter fits in");
     shape.p = convolution_output(shape.h, shape.r, pad_h, shape.stride);
     shape.q = convolution_output(shape.w, shape.s, pad_w, stride_w);
+    reject_lacking_type();
     return convolution_work(shape, row_.type.storage, uses_matrix_units());
   }
 
@@ -330,17 +388,92 @@ class WorkReader {
     }
     shape.writes_cache = cells_.flag(kWritesCache);
     shape.kernel = attention_kernel();
+    reject_lacking_type();
     return attention_work(shape, row_.type.storage, uses_matrix_units());
   }
 
   AttentionGeneration attention_kernel() {
-    if (!cells_.given(kAttentionKernel)) return AttentionGeneration::kFramework;
-    const auto* name = std::ranges::find(kAttentionGenerationNames, cells_.text(kAttentionKernel));
+    if (!cells_.given(kKernel)) return AttentionGeneration::kFramework;
+    const auto* name = std::ranges::find(kAttentionGenerationNames, cells_.text(kKernel));
     if (name == std::end(kAttentionGenerationNames)) {
-      cells_.reject_unknown(kAttentionKernel, "fa2, fa3, fa4 or trtllm_gen");
+      cells_.reject_unknown(kKernel, "fa2, fa3, fa4 or trtllm_gen");
       return AttentionGeneration::kFramework;
     }
     return static_cast<AttentionGeneration>(name - std::begin(kAttentionGenerationNames));
+  }
+
+  KernelWork grouped_gemm() {
+    GroupedGemmShape shape{.groups = cells_.count(kGroups),
+                           .rows = cells_.count(kRows),
+                           .n = cells_.count(kN),
+                           .k = cells_.count(kK)};
+    if (cells_.given(kImbalance)) shape.imbalance = cells_.positive(kImbalance);
+    if (shape.imbalance < 1) cells_.reject(kImbalance, "a number of at least 1");
+    return grouped_gemm_work(shape, row_.type.storage, uses_matrix_units());
+  }
+
+  KernelWork experts() {
+    ExpertsShape shape{.kernel = experts_kernel(),
+                       .tokens = cells_.count(kTokens),
+                       .hidden = cells_.count(kHidden),
+                       .inter = cells_.count(kInter),
+                       .experts = cells_.count(kExperts),
+                       .topk = cells_.count(kTopk)};
+    set_routing(shape);
+    const std::int64_t shards = cells_.count_or(kShards, 1);
+    if (shape.inter % shards != 0) cells_.reject(kShards, "a divisor of inter");
+    shape.inter /= shards;
+    if (shape.topk > shape.experts) cells_.reject(kTopk, "at most as many as experts");
+    return experts_work(shape, row_.type.storage, uses_matrix_units());
+  }
+
+  /// AMD's library has one family of kernels; on other GPUs the row has to say.
+  ExpertsLibrary experts_kernel() {
+    const std::string_view name = cells_.text(kKernel);
+    if (name.empty() && row_.gpu && row_.gpu->vendor == "amd") return ExpertsLibrary::kTuned;
+    const auto* known = std::ranges::find(kExpertsLibraryNames, name);
+    if (known == std::end(kExpertsLibraryNames)) {
+      cells_.reject_unknown(kKernel, "triton, cutlass or tuned");
+      return ExpertsLibrary::kTriton;
+    }
+    return static_cast<ExpertsLibrary>(known - std::begin(kExpertsLibraryNames));
+  }
+
+  void set_routing(ExpertsShape& shape) {
+    using Routing = ExpertsShape::Routing;
+    constexpr std::string_view kPowerLaw = "power_law_";
+    const std::string_view name = cells_.text(kDistribution);
+    if (name.empty() || name == "random") {
+      shape.routing = Routing::kRandom;
+    } else if (name == "balanced") {
+      shape.routing = Routing::kBalanced;
+    } else {
+      shape.routing = Routing::kPowerLaw;
+      const auto exponent =
+          name.starts_with(kPowerLaw) ? parse_double(name.substr(kPowerLaw.size())) : std::nullopt;
+      if (!exponent || !(*exponent > 0 && *exponent <= 10)) {
+        return cells_.reject(kDistribution, "random, balanced or power_law_X, X up to 10");
+      }
+      shape.power_law = *exponent;
+    }
+  }
+
+  KernelWork linear_attention() {
+    using Kernel = LinearAttentionShape::Kernel;
+    LinearAttentionShape shape{.batch = cells_.count(kBatch),
+                               .seq = cells_.count(kSeqQ),
+                               .k_heads = cells_.count(kKHeads),
+                               .k_dim = cells_.count(kKDim),
+                               .v_heads = cells_.count(kVHeads),
+                               .v_dim = cells_.count(kVDim)};
+    const std::string_view name = cells_.text(kKernel);
+    if (name == "causal_conv1d_fn") {
+      shape.kernel = Kernel::kConvolution;
+      shape.filter = cells_.count(kTaps);
+    } else if (name != "chunk_gated_delta_rule") {
+      cells_.reject_unknown(kKernel, "causal_conv1d_fn or chunk_gated_delta_rule");
+    }
+    return linear_attention_work(shape, row_.type.storage, uses_matrix_units());
   }
 
   RecurrentShape::Cell cell() {

@@ -101,7 +101,7 @@ bool runs_at_power_limit(const Sample& sample) {
 bool make_target(const LearnedModel& model, const Sample& sample, const Recipe& recipe,
                  Target& target) {
   const Price base = KernelModels::heuristic().price(sample.row->work, *sample.gpu);
-  if (!learned::feature_set(model.family)
+  if (!learned::feature_set(model.family, model.dtype)
            ->fill(sample.row->work, *sample.gpu, base, target.features)) {
     return false;
   }
@@ -114,7 +114,9 @@ bool make_target(const LearnedModel& model, const Sample& sample, const Recipe& 
       !recipe.one_gpu && sample.row->work.matrix_units && sample.gpu->vendor == "amd";
   target.above_floor = measured > kAboveFloor * floor;
   if (target.above_floor) {
-    target.label = static_cast<float>(std::log((measured - dispatch) / base.time.count()));
+    target.label =
+        static_cast<float>(std::clamp(std::log((measured - dispatch) / base.time.count()),
+                                      -recipe.most_log_ratio, recipe.most_log_ratio));
     target.weight = 1;
     if (!recipe.one_gpu && runs_at_power_limit(sample)) return false;
   } else {
@@ -135,12 +137,14 @@ void balance_gpus(std::vector<Target>& targets, std::size_t gpu_count) {
   }
 }
 
-BoosterData booster_data(const std::vector<Target>& targets, std::size_t columns, bool with_chip) {
-  BoosterData data{.columns = columns + (with_chip ? 1U : 0U)};
+BoosterData booster_data(const std::vector<Target>& targets,
+                         std::span<const learned::FeatureSpec> specs, bool with_chip) {
+  BoosterData data{.columns = specs.size() + (with_chip ? 1U : 0U)};
   for (const Target& target : targets) {
     if (with_chip ? target.is_common_only : target.is_other_unit) continue;
-    data.features.insert(data.features.end(), target.features.begin(),
-                         target.features.begin() + static_cast<std::ptrdiff_t>(columns));
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      data.features.push_back(specs[i].is_range_only ? 0.0F : target.features[i]);
+    }
     if (with_chip) data.features.push_back(static_cast<float>(target.chip));
     data.labels.push_back(target.label);
     data.weights.push_back(target.weight);
@@ -150,9 +154,9 @@ BoosterData booster_data(const std::vector<Target>& targets, std::size_t columns
 
 /// Boxes with enough rows that tell their time.
 template <class Choose>
-LearnedModel::Cells find_cells(KernelFamily family, const std::vector<Target>& targets,
+LearnedModel::Cells find_cells(KernelFamily family, DType dtype, const std::vector<Target>& targets,
                                Choose is_chosen) {
-  const learned::FeatureSet& set = *learned::feature_set(family);
+  const learned::FeatureSet& set = *learned::feature_set(family, dtype);
   std::map<LearnedModel::Cell, int> counts;
   int rows = 0;
   for (const Target& target : targets) {
@@ -191,12 +195,12 @@ std::set<LearnedModel::Cell> between(const std::set<LearnedModel::Cell>& cells, 
 
 /// Adds all cells that lie between others along some axis of sizes: a planned sweep leaves out
 /// sizes between those that it has. The corner of an L where nothing was measured stays outside.
-void fill_gaps(KernelFamily family, LearnedModel::Cells& cells) {
+void fill_gaps(KernelFamily family, DType dtype, LearnedModel::Cells& cells) {
   std::set<LearnedModel::Cell> filled(cells.begin(), cells.end());
   for (std::size_t before = 0; before != filled.size();) {
     before = filled.size();
     std::size_t axis = 0;
-    for (const learned::FeatureSpec& spec : learned::feature_set(family)->specs) {
+    for (const learned::FeatureSpec& spec : learned::feature_set(family, dtype)->specs) {
       if (spec.is_axis && !spec.is_kind) filled = between(filled, axis);
       if (spec.is_axis) ++axis;
     }
@@ -235,6 +239,11 @@ Recipe recipe_of(KernelFamily family) {
     recipe.eta = 0.1;
     recipe.min_child_weight = 4;
     recipe.lambda = 1;
+  } else if (family == KernelFamily::kExperts) {
+    recipe.rounds = recipe.chip_rounds = 150;
+    recipe.depth = 5;
+    recipe.min_child_weight = 50;
+    recipe.most_log_ratio = 0.3;
   }
   return recipe;
 }
@@ -250,7 +259,7 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
   model.tf32 = learned::is_tf32(samples[0].row->work, *samples[0].gpu);
   model.name = name_of(model);
   model.price_name = learned::interned(model.name);
-  const learned::FeatureSet* set = learned::feature_set(model.family);
+  const learned::FeatureSet* set = learned::feature_set(model.family, model.dtype);
   if (!set) {
     return tl::unexpected(Error{.code = ErrorCode::kImpossible,
                                 .message = fmt::format("no learned model for kernels of family {}",
@@ -270,10 +279,18 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
     const std::string chip = learned::chip_of(*sample.gpu);
     auto known = std::find(model.chips.begin(), model.chips.end(), chip);
     target.chip = static_cast<int>(known - model.chips.begin());
-    if (known == model.chips.end()) model.chips.push_back(chip);
+    if (known == model.chips.end()) {
+      model.chips.push_back(chip);
+      const auto end = target.features.begin() + static_cast<std::ptrdiff_t>(set->specs.size());
+      std::copy(end - static_cast<std::ptrdiff_t>(learned::kDeviceFeatures), end,
+                model.chip_devices.emplace_back().begin());
+    }
     auto board = std::find(model.gpus.begin(), model.gpus.end(), sample.gpu->name);
     target.gpu = static_cast<std::size_t>(board - model.gpus.begin());
     if (board == model.gpus.end()) model.gpus.push_back(sample.gpu->name);
+    if (!model.knows_vendor(*sample.gpu) || model.vendors.empty()) {
+      model.vendors.push_back(sample.gpu->vendor);
+    }
     targets.push_back(target);
   }
   if (targets.empty()) {
@@ -281,15 +298,15 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
         Error{.code = ErrorCode::kImpossible, .message = "no row has the shape that it needs"});
   }
   balance_gpus(targets, model.gpus.size());
-  model.common_cells =
-      find_cells(model.family, targets, [](const Target& t) { return !t.is_other_unit; });
+  model.common_cells = find_cells(model.family, model.dtype, targets,
+                                  [](const Target& t) { return !t.is_other_unit; });
   for (int chip = 0; chip < static_cast<int>(model.chips.size()); ++chip) {
-    model.chip_cells.push_back(
-        find_cells(model.family, targets, [chip](const Target& t) { return t.chip == chip; }));
+    model.chip_cells.push_back(find_cells(model.family, model.dtype, targets,
+                                          [chip](const Target& t) { return t.chip == chip; }));
   }
   if (recipe.one_gpu) {
-    fill_gaps(model.family, model.common_cells);
-    for (auto& cells : model.chip_cells) fill_gaps(model.family, cells);
+    fill_gaps(model.family, model.dtype, model.common_cells);
+    for (auto& cells : model.chip_cells) fill_gaps(model.family, model.dtype, cells);
   }
 
   BoosterOptions options{.rounds = recipe.rounds,
@@ -301,15 +318,14 @@ Result<LearnedModel> fit(std::span<const Sample> samples, const Recipe& recipe,
                          .lambda = recipe.lambda,
                          .seed = recipe.seed,
                          .monotone = monotone};
-  const std::size_t columns = set->specs.size();
-  auto common = boost(booster_data(targets, columns, false), options);
+  auto common = boost(booster_data(targets, set->specs, false), options);
   if (!common) return tl::unexpected(common.error());
   model.common = std::move(*common);
   if (recipe.has_chip_trees) {
     for (Target& target : targets) target.label -= model.common.predict(target.features);
     options.rounds = recipe.chip_rounds;
     options.monotone.clear();
-    auto chip = boost(booster_data(targets, columns, true), options);
+    auto chip = boost(booster_data(targets, set->specs, true), options);
     if (!chip) return tl::unexpected(chip.error());
     model.chip = std::move(*chip);
   }

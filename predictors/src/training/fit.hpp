@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,9 +38,13 @@ struct Recipe {
   /// The rows are one GPU's campaign, and the model is for that GPU: gaps between measured sizes
   /// count as fitted, and boards at their power limit are fitted as they are.
   bool one_gpu = false;
+  /// Log ratios count as at most this far from 0: a few rows whose library chose a wrong kernel
+  /// must not bend the trees.
+  double most_log_ratio = std::numeric_limits<double>::infinity();
 };
 
-/// Convolutions need more and finer trees: libraries change between three algorithms.
+/// Convolutions need more and finer trees: libraries change between three algorithms. Experts need
+/// fewer and coarser ones: a dozen layers were measured.
 Recipe recipe_of(KernelFamily family);
 
 /// For a planned campaign of one GPU: hundreds of rows, a percent of noise. One ensemble of many

@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "intervals.hpp"
 #include "price/learned/learned_model.hpp"
 #include "price/learned/model_file.hpp"
 #include "sampling.hpp"
@@ -17,11 +18,12 @@
 namespace perfmodel::training {
 namespace {
 
-using learned::Interval;
 using learned::LearnedModel;
 using Samples = std::vector<Sample>;
 
-bool has_model(const KernelWork& work) { return learned::feature_set(work.family) != nullptr; }
+bool has_model(const KernelWork& work) {
+  return learned::feature_set(work.family, work.dtype) != nullptr;
+}
 
 Sample sample_of(const KernelTable& table, const KernelRow& row) {
   return {.row = &row,
@@ -42,6 +44,12 @@ struct Group {
   Samples fitted, launches;
 };
 
+/// The op; products by their scaling too, which other kernels do.
+std::string kernel_of(const Sample& sample) {
+  const auto* gemm = std::get_if<GemmShape>(&sample.row->work.shape);
+  return gemm ? fmt::format("{} {}", *sample.op, to_string(gemm->scaling)) : *sample.op;
+}
+
 /// Marks the rows of chips that another table measured more of.
 void mark_minor_campaigns(Group& group, std::span<const KernelTable> tables) {
   const auto table_of = [&](const Sample& sample) {
@@ -56,13 +64,13 @@ void mark_minor_campaigns(Group& group, std::span<const KernelTable> tables) {
   // Tables that share an op belong to one campaign only if they share no chip; ops are told apart.
   std::map<std::tuple<std::string, std::string, std::size_t>, std::size_t> counts;
   for (const Sample& sample : group.fitted) {
-    ++counts[{learned::chip_of(*sample.gpu), *sample.op, table_of(sample)}];
+    ++counts[{learned::chip_of(*sample.gpu), kernel_of(sample), table_of(sample)}];
   }
   for (Sample& sample : group.fitted) {
-    const std::string chip = learned::chip_of(*sample.gpu);
-    const std::size_t own = counts[{chip, *sample.op, table_of(sample)}];
+    const std::string chip = learned::chip_of(*sample.gpu), kernel = kernel_of(sample);
+    const std::size_t own = counts[{chip, kernel, table_of(sample)}];
     for (std::size_t table = 0; table < tables.size(); ++table) {
-      const auto at = counts.find({chip, *sample.op, table});
+      const auto at = counts.find({chip, kernel, table});
       if (at != counts.end() && at->second > own) sample.common_only = true;
     }
   }
@@ -120,6 +128,8 @@ std::uint64_t shape_key(const Sample& sample) {
   add(work.flop.value);
   if (const auto* g = std::get_if<GemmShape>(&work.shape)) {
     for (auto size : {g->batch, g->m, g->n, g->k}) add(static_cast<double>(size));
+    const int kind = static_cast<int>(g->scaling) + (g->quantizes_a ? 4 : 0);
+    if (kind > 0) add(kind);
   } else if (const auto* r = std::get_if<RowShape>(&work.shape)) {
     add(static_cast<double>(r->cols));
   } else if (const auto* c = std::get_if<ConvolutionShape>(&work.shape)) {
@@ -132,12 +142,35 @@ std::uint64_t shape_key(const Sample& sample) {
   } else if (const auto* copy = std::get_if<CopyShape>(&work.shape)) {
     add(static_cast<double>(copy->kind) + (copy->pageable ? 8 : 0));
     add(static_cast<double>(copy->run_bytes));
+  } else if (const auto* a = std::get_if<AttentionShape>(&work.shape)) {
+    for (auto size : {a->batch, a->heads, a->kv_heads, a->seq_q, a->seq_k, a->head_dim}) {
+      add(static_cast<double>(size));
+    }
+    add(static_cast<double>(a->kernel) + (a->causal ? 8 : 0) + (a->writes_cache ? 16 : 0));
+  } else if (const auto* x = std::get_if<ExpertsShape>(&work.shape)) {
+    for (auto size : {x->tokens, x->hidden, x->inter, x->experts, x->topk}) {
+      add(static_cast<double>(size));
+    }
+    add(1e3 * x->power_law + static_cast<double>(x->kernel));
+    add(static_cast<double>(x->routing));
+  } else if (const auto* l = std::get_if<LinearAttentionShape>(&work.shape)) {
+    for (auto size : {l->batch, l->seq, l->k_heads, l->k_dim, l->v_heads, l->v_dim, l->filter}) {
+      add(static_cast<double>(size));
+    }
+    add(static_cast<double>(l->kernel));
   }
   return key;
 }
 
+/// Shards of one layer are powers of two of each other.
+std::int64_t odd_part(std::int64_t size) {
+  while (size > 0 && size % 2 == 0) size /= 2;
+  return size;
+}
+
 /// What a campaign holds while it sweeps the rest: the weights of a product (batch, n, k; m is
-/// swept), the heads of attention. 0: the family has no sweeps.
+/// swept), the heads of attention (those of keys are swept), the layer of experts on any number of
+/// GPUs. 0: the family has no sweeps.
 std::uint64_t sweep_key(const Sample& sample) {
   std::uint64_t key = std::hash<std::string>{}(*sample.op);
   const auto add = [&](auto... sizes) {
@@ -148,6 +181,10 @@ std::uint64_t sweep_key(const Sample& sample) {
     add(g->batch, g->n, g->k);
   } else if (const auto* a = std::get_if<AttentionShape>(&work.shape)) {
     add(a->heads, a->head_dim);
+  } else if (const auto* x = std::get_if<ExpertsShape>(&work.shape)) {
+    add(x->hidden, odd_part(x->inter), x->experts, x->topk);
+  } else if (const auto* l = std::get_if<LinearAttentionShape>(&work.shape)) {
+    add(l->k_heads, l->v_heads);
   } else {
     return 0;
   }
@@ -184,7 +221,7 @@ struct Outcome {
   double measured_us = 0, predicted_us = 0;  ///< launch cost included
   double kernel_us = 0;                      ///< measured, launch cost taken off
   bool above_floor = true;
-  bool is_seen = false;
+  Knowledge knowledge = Knowledge::kNone;
   int distance = 0;
 };
 
@@ -193,7 +230,7 @@ Outcome outcome_of(const LearnedModel& model, const Sample& sample) {
   const KernelWork& work = sample.row->work;
   outcome.price = KernelModels::heuristic().price(work, *sample.gpu);
   model.refine(work, *sample.gpu, outcome.price, &outcome.distance);
-  outcome.is_seen = model.chip_index(*sample.gpu) >= 0;
+  outcome.knowledge = model.knowledge(*sample.gpu);
   outcome.measured_us = sample.row->measured_us;
   const learned::LaunchCost* cost =
       sample.has_launch_cost ? model.launch_cost(sample.gpu->name, *sample.op) : nullptr;
@@ -233,72 +270,36 @@ double kernel_error(const std::vector<Outcome>& outcomes) {
   return count > 0 ? sum / count : 0;
 }
 
-/// Split-conformal: the quantiles of measured / predicted between which 90 % of n further rows
-/// fall, ceil((n + 1) q) / n.
-Interval interval_of(std::vector<double> ratios) {
-  constexpr std::size_t kFewest = 20;
-  constexpr double kTail = 0.05;
-  if (ratios.size() < kFewest)
-    return {.low = 0.5, .high = 2, .rows = static_cast<int>(ratios.size())};
-  std::sort(ratios.begin(), ratios.end());
-  const auto n = static_cast<double>(ratios.size());
-  const auto high = static_cast<std::size_t>(std::min(n, std::ceil((n + 1) * (1 - kTail)))) - 1;
-  const auto low = static_cast<std::size_t>(std::max(1.0, std::floor((n + 1) * kTail))) - 1;
-  return {.low = ratios[low], .high = ratios[high], .rows = static_cast<int>(ratios.size())};
+/// Rows at the floor say nothing about a kernel's time.
+KeptOutRows rows_above_floor(const std::vector<Outcome>& outcomes, const Samples& samples) {
+  KeptOutRows rows;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    if (!outcomes[i].above_floor) continue;
+    const std::uint64_t sweep = sweep_key(samples[i]);
+    rows.push_back({.gpu = samples[i].gpu->name,
+                    .architecture = samples[i].gpu->architecture.name,
+                    .distance = outcomes[i].distance,
+                    .ratio = outcomes[i].kernel_us / outcomes[i].price.time.count(),
+                    .unit = sweep != 0 ? sweep : shape_key(samples[i])});
+  }
+  return rows;
 }
 
-/// Intervals by distance from outcomes; rows at the floor say nothing about a kernel's time. A
-/// farther class is never narrower than a nearer one.
-void set_intervals(Interval (&intervals)[LearnedModel::kDistances],
-                   const std::vector<Outcome>& outcomes) {
-  std::vector<double> ratios[LearnedModel::kDistances];
-  for (const Outcome& outcome : outcomes) {
-    if (!outcome.above_floor) continue;
-    ratios[outcome.distance].push_back(outcome.kernel_us / outcome.price.time.count());
-  }
-  for (int i = 0; i < LearnedModel::kDistances; ++i) {
-    intervals[i] = interval_of(ratios[i]);
-    if (i > 0) {
-      intervals[i].low = std::min(intervals[i].low, intervals[i - 1].low);
-      intervals[i].high = std::max(intervals[i].high, intervals[i - 1].high);
+/// Rows that neither trees nor quantiles saw: quantiles of four fifths of `calibrating`, rows of
+/// the fifth, five times. By GPU.
+std::map<std::string, Share> cross_shares(const KeptOutRows& rows, const KeptOutRows& calibrating) {
+  constexpr std::uint64_t kParts = 5;
+  std::map<std::string, Share> shares;
+  for (std::uint64_t part = 0; part < kParts; ++part) {
+    const auto is_own = [&](const KeptOutRow& row) { return mix(row.unit) % kParts == part; };
+    KeptOutRows others;
+    std::ranges::remove_copy_if(calibrating, std::back_inserter(others), is_own);
+    const learned::LevelIntervals intervals = board_intervals(others);
+    for (const KeptOutRow& row : rows) {
+      if (is_own(row)) shares[row.gpu].add(share_inside({row}, intervals));
     }
   }
-}
-
-/// Share of rows above the floor whose kernel time lies in the interval that their class has.
-double coverage_of(const std::vector<Outcome>& outcomes,
-                   const Interval (&intervals)[LearnedModel::kDistances], std::size_t* rows) {
-  std::size_t inside = 0, count = 0;
-  for (const Outcome& outcome : outcomes) {
-    if (!outcome.above_floor) continue;
-    const Interval& interval = intervals[outcome.distance];
-    const double ratio = outcome.kernel_us / outcome.price.time.count();
-    ++count;
-    if (ratio >= interval.low && ratio <= interval.high) ++inside;
-  }
-  if (rows) *rows = count;
-  return count ? static_cast<double>(inside) / static_cast<double>(count) : 0;
-}
-
-/// Coverage of rows that neither trees nor quantiles saw: quantiles of four fifths, rows of the
-/// fifth, five times.
-double cross_coverage(const std::vector<Outcome>& outcomes, std::size_t* rows) {
-  constexpr std::size_t kParts = 5;
-  double inside = 0;
-  *rows = 0;
-  for (std::size_t part = 0; part < kParts; ++part) {
-    std::vector<Outcome> own, others;
-    for (std::size_t i = 0; i < outcomes.size(); ++i) {
-      (mix(i) % kParts == part ? own : others).push_back(outcomes[i]);
-    }
-    Interval intervals[LearnedModel::kDistances];
-    set_intervals(intervals, others);
-    std::size_t count = 0;
-    const double share = coverage_of(own, intervals, &count);
-    inside += share * static_cast<double>(count);
-    *rows += count;
-  }
-  return *rows ? inside / static_cast<double>(*rows) : 0;
+  return shares;
 }
 
 ErrorSummary summary_of(const std::vector<double>& measured, const std::vector<double>& predicted) {
@@ -330,6 +331,7 @@ void add_ratio_baseline(LeftOut& left, const Samples& own, const Samples& others
     const ErrorSummary summary = summary_of(measured, x);
     sum += summary.mape;
     ++count;
+    left.ratio_mapes[gpu] = summary.mape;
     if (left.best_ratio.rows == 0 || summary.mape < left.best_ratio.mape) {
       left.best_ratio = summary;
       left.best_ratio_gpu = gpu;
@@ -355,6 +357,10 @@ LeftOut left_out_of(const std::string& gpu, const Samples& own, const Samples& o
   left.learned = summary_of(measured, learned);
   left.heuristic = summary_of(measured, heuristic);
   left.roofline = summary_of(measured, roofline);
+  if (const auto constant = best_constant_ratio(roofline, measured)) {
+    for (double& us : roofline) us *= *constant;
+    left.scaled_roofline = summary_of(measured, roofline);
+  }
   add_ratio_baseline(left, above, others);
   return left;
 }
@@ -378,7 +384,7 @@ std::string name_of(const Group& group) {
 class Trainer {
  public:
   Trainer(const Group& group, const TrainOptions& options) : group_(group), options_(options) {
-    for (const Sample& sample : group.fitted) gpus_.insert(sample.gpu->name);
+    for (const Sample& sample : group.fitted) gpus_.emplace(sample.gpu->name, sample.gpu);
     sweeps_ = sweeps_of(group.fitted);
     report_.recipe = chosen_recipe(group, options);
     report_.gpus = gpus_.size();
@@ -393,9 +399,7 @@ class Trainer {
     report_.name = model->name;
     report_.rows = group_.launches.size();
     report_.fitted_rows = group_.fitted.size();
-    for (auto* intervals : {&model->seen, &model->unseen}) {
-      for (Interval& interval : *intervals) interval = {.low = 0.5, .high = 2, .rows = 0};
-    }
+    complete_ranges(*model);
     if (options_.validate) validate(*model);
     model->card = card();
     return model;
@@ -406,8 +410,8 @@ class Trainer {
  private:
   Result<LearnedModel> fit_rows(const Samples& rows, const std::string& what) {
     if (options_.progress) {
-      const std::size_t left_out = gpus_.size() > 1 && options_.leaves_gpus_out ? gpus_.size() : 0;
-      const int total = options_.validate ? 2 + folds() + static_cast<int>(left_out) : 1;
+      const int total =
+          options_.validate ? 2 + folds() + static_cast<int>(left_out_sets().size()) : 1;
       options_.progress(fmt::format("{} {}: {}", to_string(group_.family),
                                     learned::arithmetic_name(group_.dtype, group_.tf32), what),
                         done_++, total);
@@ -433,10 +437,12 @@ class Trainer {
     return sweeps_.contains(key) ? key : alone;
   }
 
-  /// How often a fifth of the rows is kept out: of few rows each once.
+  /// How often a fifth of the rows is kept out: of few rows, or few sweeps, each once.
   int folds() const {
-    constexpr std::size_t kMany = 5000;
-    return report_.recipe.one_gpu && group_.fitted.size() < kMany ? static_cast<int>(kParts) : 1;
+    constexpr std::size_t kMany = 5000, kManySweeps = 40;
+    const bool few_rows = report_.recipe.one_gpu && group_.fitted.size() < kMany;
+    const bool few_sweeps = !sweeps_.empty() && sweeps_.size() < kManySweeps;
+    return few_rows || few_sweeps ? static_cast<int>(kParts) : 1;
   }
 
   std::optional<Error> choose_recipe() {
@@ -469,19 +475,49 @@ class Trainer {
   /// Where a part of the rows alone has nothing to fit (very few rows, one GPU at its power limit),
   /// its errors stay unknown and its intervals as wide as without validation.
   void validate(LearnedModel& model) {
-    keep_random_rows_out(model);
-    const auto grouped = split(group_.fitted, [&](std::size_t, const Sample& sample) {
-      return is_kept_out(unit_of(sample, shape_key(sample)), 2);
-    });
-    if (const auto fitted = fit_rows(grouped.first, "shapes kept out")) {
-      const std::vector<Outcome> outcomes = outcomes_of(*fitted, grouped.second);
-      report_.grouped = validation_of(outcomes, grouped.second);
-      report_.grouped.coverage = coverage_of(outcomes, model.seen, &report_.grouped.coverage_rows);
+    const KeptOutRows random = keep_random_rows_out();
+    const KeptOutRows grouped = keep_shapes_out();
+    KeptOutRows all = random;
+    all.insert(all.end(), grouped.begin(), grouped.end());
+    set_coverage(report_.random, random, all);
+    set_coverage(report_.grouped, grouped, all);
+    if (!all.empty()) intervals_of(model, Knowledge::kBoard) = board_intervals(all);
+    leave_gpus_out(model);
+    complete_ranges(model);
+    for (const auto& [gpu, share] : cross_shares(all, all)) {
+      report_.ranges.push_back({.level = Knowledge::kBoard,
+                                .gpu = gpu,
+                                .rows = share.rows,
+                                .inside = share.value(),
+                                .by_others = {}});
     }
-    leave_one_out(model);
+    check_left_out_ranges(model);
   }
 
-  void keep_random_rows_out(LearnedModel& model) {
+  static learned::LevelIntervals& intervals_of(LearnedModel& model, Knowledge level) {
+    return model.intervals[static_cast<std::size_t>(level)];
+  }
+
+  /// A factor of two where nothing is known.
+  static void complete_ranges(LearnedModel& model) {
+    for (learned::LevelIntervals& level : model.intervals) {
+      for (learned::Interval& interval : level.any) {
+        if (interval.rows == 0 && interval.low == 1 && interval.high == 1) {
+          interval = {.low = 0.5, .high = 2, .rows = 0};
+        }
+      }
+    }
+    complete(model.intervals);
+  }
+
+  static void set_coverage(Validation& kept, const KeptOutRows& rows, const KeptOutRows& all) {
+    Share share;
+    for (const auto& [gpu, own] : cross_shares(rows, all)) share.add(own);
+    kept.coverage = share.value();
+    kept.coverage_rows = share.rows;
+  }
+
+  KeptOutRows keep_random_rows_out() {
     std::vector<Outcome> outcomes;
     Samples kept;
     for (int part = 0; part < folds(); ++part) {
@@ -493,66 +529,185 @@ class Trainer {
       for (const Outcome& outcome : outcomes_of(*fitted, parts.second)) outcomes.push_back(outcome);
       kept.insert(kept.end(), parts.second.begin(), parts.second.end());
     }
-    if (outcomes.empty()) return;
     report_.random = validation_of(outcomes, kept);
-    set_intervals(model.seen, outcomes);
-    report_.random.coverage = cross_coverage(outcomes, &report_.random.coverage_rows);
+    return rows_above_floor(outcomes, kept);
   }
 
-  void leave_one_out(LearnedModel& model) {
-    if (gpus_.size() < 2 || !options_.leaves_gpus_out) return;
-    struct Judged {
-      LearnedModel model;
-      Samples own, others;
-    };
-    std::map<std::string, Judged> judged;
-    const Recipe recipe = report_.recipe;
-    for (const std::string& gpu : gpus_) {
-      auto parts = split(group_.fitted, [&](std::size_t, const Sample& sample) {
-        return sample.gpu->name == gpu;
-      });
-      report_.recipe.has_chip_trees = false;  // no chip of the others is this one
-      auto fitted = fit_rows(parts.first, gpu + " left out");
-      report_.recipe = recipe;
-      if (!fitted) continue;
-      // What the host added is known of the campaign, not of the kernel.
-      fitted->launch_costs = model.launch_costs;
-      judged[gpu] = {std::move(*fitted), std::move(parts.second), std::move(parts.first)};
+  KeptOutRows keep_shapes_out() {
+    const auto parts = split(group_.fitted, [&](std::size_t, const Sample& sample) {
+      return is_kept_out(unit_of(sample, shape_key(sample)), 2);
+    });
+    const auto fitted = fit_rows(parts.first, "shapes kept out");
+    if (!fitted) return {};
+    const std::vector<Outcome> outcomes = outcomes_of(*fitted, parts.second);
+    report_.grouped = validation_of(outcomes, parts.second);
+    return rows_above_floor(outcomes, parts.second);
+  }
+
+  /// Boards that one fit leaves out, and what it still knows of them.
+  struct LeftOutSet {
+    std::set<std::string> boards;
+    Knowledge level = Knowledge::kNone;
+    bool operator<(const LeftOutSet& other) const { return boards < other.boards; }
+  };
+
+  /// A board alone where another one has its chip; all boards of a chip where the architecture has
+  /// another chip; all of an architecture.
+  std::set<LeftOutSet> left_out_sets() const {
+    std::set<LeftOutSet> sets;
+    if (gpus_.size() < 2 || !options_.leaves_gpus_out) return sets;
+    for (const auto& [name, gpu] : gpus_) {
+      LeftOutSet board{{name}, Knowledge::kChip}, chip{{}, Knowledge::kArchitecture},
+          architecture{{}, Knowledge::kNone};
+      for (const auto& [other_name, other] : gpus_) {
+        if (learned::chip_of(*other) == learned::chip_of(*gpu)) chip.boards.insert(other_name);
+        if (other->architecture.name == gpu->architecture.name) {
+          architecture.boards.insert(other_name);
+        }
+      }
+      if (chip.boards.size() > 1) sets.insert(board);
+      if (architecture.boards.size() > chip.boards.size()) sets.insert(chip);
+      if (architecture.boards.size() < gpus_.size()) sets.insert(architecture);
     }
-    if (judged.empty()) return;
-    // How far to follow the common trees on a GPU that was not measured: best mean over the GPUs.
-    double best = std::numeric_limits<double>::infinity();
+    return sets;
+  }
+
+  struct Judged {
+    LearnedModel model;
+    std::map<std::string, Samples> own;  ///< by GPU
+    Samples others;
+  };
+
+  std::optional<Judged> judge(const LeftOutSet& set, const LearnedModel& whole) {
+    auto parts = split(group_.fitted, [&](std::size_t, const Sample& sample) {
+      return set.boards.contains(sample.gpu->name);
+    });
+    const Recipe recipe = report_.recipe;
+    // No chip of the others is of this architecture, else.
+    report_.recipe.has_chip_trees &= set.level != Knowledge::kNone;
+    auto fitted = fit_rows(parts.first, fmt::format("{} left out", fmt::join(set.boards, ", ")));
+    report_.recipe = recipe;
+    if (!fitted) return std::nullopt;
+    // What the host added is known of the campaign, not of the kernel.
+    fitted->launch_costs = whole.launch_costs;
+    Judged judged{.model = std::move(*fitted), .own = {}, .others = std::move(parts.first)};
+    for (const Sample& sample : parts.second) judged.own[sample.gpu->name].push_back(sample);
+    return judged;
+  }
+
+  /// How far to follow the common trees on GPUs of this level: best mean over the GPUs.
+  static double choose_trust(std::vector<Judged>& all) {
+    double best = std::numeric_limits<double>::infinity(), chosen = 0.5;
     for (double trust : {0.0, 0.25, 0.5, 0.75, 1.0}) {
       double sum = 0;
-      for (auto& [gpu, entry] : judged) {
-        entry.model.unseen_trust = trust;
-        sum += kernel_error(outcomes_of(entry.model, entry.own));
+      for (Judged& judged : all) {
+        judged.model.sibling_trust = judged.model.unseen_trust = trust;
+        for (const auto& [gpu, own] : judged.own) {
+          sum += kernel_error(outcomes_of(judged.model, own));
+        }
       }
       if (sum < best) {
         best = sum;
-        model.unseen_trust = trust;
+        chosen = trust;
       }
     }
-    std::map<std::string, std::vector<Outcome>> by_gpu;
-    std::vector<Outcome> all;
-    for (auto& [gpu, entry] : judged) {
-      entry.model.unseen_trust = model.unseen_trust;
-      std::vector<Outcome> outcomes = outcomes_of(entry.model, entry.own);
-      report_.left_out.push_back(left_out_of(gpu, entry.own, entry.others, outcomes));
-      all.insert(all.end(), outcomes.begin(), outcomes.end());
-      by_gpu[gpu] = std::move(outcomes);
+    for (Judged& judged : all) judged.model.sibling_trust = judged.model.unseen_trust = chosen;
+    return chosen;
+  }
+
+  void leave_gpus_out(LearnedModel& model) {
+    std::map<Knowledge, std::vector<Judged>> by_level;
+    for (const LeftOutSet& set : left_out_sets()) {
+      if (auto judged = judge(set, model)) by_level[set.level].push_back(std::move(*judged));
     }
-    set_intervals(model.unseen, all);
-    // Coverage for a GPU by quantiles of the others.
-    for (LeftOut& left : report_.left_out) {
-      std::vector<Outcome> others;
-      for (const auto& [gpu, outcomes] : by_gpu) {
-        if (gpu != left.gpu) others.insert(others.end(), outcomes.begin(), outcomes.end());
+    for (auto& [level, all] : by_level) {
+      const double trust = choose_trust(all);
+      if (level == Knowledge::kNone) model.sibling_trust = model.unseen_trust = trust;
+      if (level == Knowledge::kArchitecture) model.sibling_trust = trust;
+      for (const Judged& judged : all) {
+        for (const auto& [gpu, own] : judged.own) {
+          const std::vector<Outcome> outcomes = outcomes_of(judged.model, own);
+          LeftOut left = left_out_of(gpu, own, judged.others, outcomes);
+          left.level = level;
+          report_.farther_left_out.push_back(std::move(left));
+          const KeptOutRows rows = rows_above_floor(outcomes, own);
+          left_out_rows_[level].insert(left_out_rows_[level].end(), rows.begin(), rows.end());
+        }
       }
-      Interval intervals[LearnedModel::kDistances];
-      set_intervals(intervals, others);
-      left.coverage = coverage_of(by_gpu[left.gpu], intervals, nullptr);
     }
+    for (const auto& [level, rows] : left_out_rows_) {
+      intervals_of(model, level) =
+          left_out_intervals(rows, all_left_out(), level == Knowledge::kArchitecture);
+    }
+    move_nearest();
+  }
+
+  /// Of each GPU the entry whose fit knew most goes to `left_out`.
+  void move_nearest() {
+    auto& farther = report_.farther_left_out;
+    for (const auto& [name, gpu] : gpus_) {
+      auto nearest = farther.end();
+      for (auto at = farther.begin(); at != farther.end(); ++at) {
+        const bool is_nearer = nearest == farther.end() || at->level > nearest->level;
+        if (at->gpu == name && is_nearer) nearest = at;
+      }
+      if (nearest == farther.end()) continue;
+      report_.left_out.push_back(std::move(*nearest));
+      farther.erase(nearest);
+    }
+  }
+
+  /// Coverage for a GPU by the intervals that all GPUs give, and by those that the others give.
+  void check_left_out_ranges(const LearnedModel& model) {
+    for (const Knowledge level : {Knowledge::kChip, Knowledge::kArchitecture, Knowledge::kNone}) {
+      const KeptOutRows& all = left_out_rows_[level];
+      std::set<std::string> names;
+      for (const KeptOutRow& row : all) names.insert(row.gpu);
+      for (const std::string& name : names) {
+        KeptOutRows own;
+        std::ranges::copy_if(all, std::back_inserter(own),
+                             [&](const KeptOutRow& row) { return row.gpu == name; });
+        const Share share = share_inside(own, model.intervals[static_cast<std::size_t>(level)]);
+        RangeCheck check{.level = level,
+                         .gpu = name,
+                         .rows = share.rows,
+                         .inside = share.value(),
+                         .by_others = {}};
+        if (names.size() > 1) check.by_others = by_others(model, level, name, own);
+        for (auto* list : {&report_.left_out, &report_.farther_left_out}) {
+          for (LeftOut& left : *list) {
+            if (left.gpu == name && left.level == level)
+              left.coverage = check.by_others.value_or(0);
+          }
+        }
+        report_.ranges.push_back(check);
+      }
+    }
+  }
+
+  double by_others(const LearnedModel& model, Knowledge level, const std::string& gpu,
+                   const KeptOutRows& own) const {
+    const auto others = [&](const KeptOutRows& rows) {
+      KeptOutRows kept;
+      std::ranges::copy_if(rows, std::back_inserter(kept),
+                           [&](const KeptOutRow& row) { return row.gpu != gpu; });
+      return kept;
+    };
+    std::array<learned::LevelIntervals, kKnowledgeLevels> levels;
+    constexpr auto kBoard = static_cast<std::size_t>(Knowledge::kBoard);
+    levels[kBoard] = model.intervals[kBoard];
+    learned::LevelIntervals& intervals = levels[static_cast<std::size_t>(level)];
+    intervals = left_out_intervals(others(left_out_rows_.at(level)), others(all_left_out()),
+                                   level == Knowledge::kArchitecture);
+    complete(levels);
+    return share_inside(own, intervals).value();
+  }
+
+  KeptOutRows all_left_out() const {
+    KeptOutRows all;
+    for (const auto& [level, rows] : left_out_rows_)
+      all.insert(all.end(), rows.begin(), rows.end());
+    return all;
   }
 
   std::string card() const {
@@ -571,6 +726,9 @@ class Trainer {
                       {"lambda", recipe.lambda},
                       {"seed", recipe.seed}};
     if (recipe.one_gpu) card["recipe"]["one_gpu"] = true;
+    if (std::isfinite(recipe.most_log_ratio)) {
+      card["recipe"]["most_log_ratio"] = recipe.most_log_ratio;
+    }
     if (!options_.validate) return card.dump();
     const auto kept = [&](const Validation& validation) {
       const ErrorSummary s = summary_of(validation.measured_us, validation.predicted_us);
@@ -586,7 +744,12 @@ class Trainer {
                                                   {"heuristic_mape", round(left.heuristic.mape)},
                                                   {"roofline_mape", round(left.roofline.mape)},
                                                   {"best_ratio_mape", round(left.best_ratio.mape)},
-                                                  {"coverage", round(left.coverage)}};
+                                                  {"coverage", round(left.coverage)},
+                                                  {"level", to_string(left.level)}};
+    }
+    for (const RangeCheck& check : report_.ranges) {
+      card["errors"]["in_range"][std::string(to_string(check.level))][check.gpu] =
+          round(check.inside);
     }
     return card.dump();
   }
@@ -595,7 +758,8 @@ class Trainer {
   std::set<std::uint64_t> sweeps_;
   const TrainOptions& options_;
   ModelReport report_;
-  std::set<std::string> gpus_;
+  std::map<std::string, const Gpu*> gpus_;
+  std::map<Knowledge, KeptOutRows> left_out_rows_;
   int done_ = 0;
 };
 
@@ -614,9 +778,9 @@ std::uint64_t fingerprint_of(const Group& group, const TrainOptions& options) {
   for (double part :
        {static_cast<double>(recipe.rounds), static_cast<double>(recipe.chip_rounds),
         static_cast<double>(recipe.depth), recipe.eta, recipe.subsample, recipe.columns,
-        recipe.min_child_weight, recipe.lambda, static_cast<double>(recipe.seed),
-        static_cast<double>(options.seed), recipe.has_chip_trees ? 1.0 : 0.0,
-        recipe.one_gpu ? 1.0 : 0.0, options.validate ? 1.0 : 0.0,
+        recipe.min_child_weight, recipe.lambda, recipe.most_log_ratio,
+        static_cast<double>(recipe.seed), static_cast<double>(options.seed),
+        recipe.has_chip_trees ? 1.0 : 0.0, recipe.one_gpu ? 1.0 : 0.0, options.validate ? 1.0 : 0.0,
         options.leaves_gpus_out ? 1.0 : 0.0, options.tries_grid ? 1.0 : 0.0}) {
     key = mix(key ^ std::bit_cast<std::uint64_t>(part));
   }
@@ -636,7 +800,7 @@ learned::Correction correction_of(const LearnedModel& model, const std::string& 
                                   const Samples& few) {
   constexpr double kPrior = 2;
   constexpr auto kTerms = static_cast<Eigen::Index>(learned::Correction::kTerms);
-  const learned::FeatureSet& set = *learned::feature_set(model.family);
+  const learned::FeatureSet& set = *learned::feature_set(model.family, model.dtype);
   Eigen::Matrix<double, kTerms, kTerms> gram =
       kPrior * Eigen::Matrix<double, kTerms, kTerms>::Identity();
   gram(0, 0) = 0.1 * kPrior;  // a GPU's level is what is least known
@@ -773,7 +937,7 @@ Result<std::size_t> calibrate(const KernelTable& few, const std::filesystem::pat
   for (LearnedModel& model : *models) {
     std::map<std::string, Samples> by_gpu;
     for (const KernelRow& row : few.rows) {
-      if (is_measured(row) && model.covers(row.work, few.gpus[static_cast<std::size_t>(row.gpu)])) {
+      if (is_measured(row) && model.is_of(row.work, few.gpus[static_cast<std::size_t>(row.gpu)])) {
         const Sample sample = sample_of(few, row);
         by_gpu[sample.gpu->name].push_back(sample);
       }
@@ -812,7 +976,7 @@ Result<std::vector<FewShotCurve>> few_shot(std::span<const KernelTable> tables,
     // The campaign's launch cost is found from its own rows, as a user's would be.
     auto own = fit(parts.second, {.rounds = 1, .has_chip_trees = false}, {});
     if (own) model->launch_costs = own->launch_costs;
-    const learned::FeatureSet& set = *learned::feature_set(group.family);
+    const learned::FeatureSet& set = *learned::feature_set(group.family, group.dtype);
     Samples above;
     std::vector<learned::FeatureRow> rows;
     for (const Sample& sample : parts.second) {
@@ -914,7 +1078,7 @@ Result<EvalReport> evaluate(const KernelTable& table, const std::filesystem::pat
         KernelModels::heuristic().price(row.work, *sample.gpu).time.count());
     report.roofline_us.push_back(
         KernelModels::roofline().price(row.work, *sample.gpu).time.count());
-    if (!outcome.is_seen) ++report.unseen_rows;
+    if (outcome.knowledge < Knowledge::kChip) ++report.unseen_rows;
     if (outcome.above_floor) {
       ++report.rows.coverage_rows;
       if (outcome.kernel_us >= outcome.price.low.count() &&

@@ -47,13 +47,26 @@ struct Validation {
 /// One GPU whose rows nothing was fitted on, rows above the launch floor, kernel times.
 struct LeftOut {
   std::string gpu;
+  Knowledge level = Knowledge::kNone;  ///< what the fit still knew of it
   ErrorSummary learned, heuristic, roofline;
   /// Best constant times another GPU's time of the same kernel, fitted on the very rows: best and
   /// mean over the other GPUs. Without kernels in common: no rows.
   ErrorSummary best_ratio;
   std::string best_ratio_gpu;
+  std::map<std::string, double> ratio_mapes = {};  ///< of each other GPU with kernels in common
+  ErrorSummary scaled_roofline;  ///< the roofline times the best constant for the very rows
   double mean_ratio_mape = 0;
-  double coverage = 0;
+  double coverage = 0;  ///< inside the ranges that the other GPUs give
+};
+
+/// How many kept-out rows of one GPU, above the launch floor, lie inside low..high.
+struct RangeCheck {
+  Knowledge level = Knowledge::kNone;
+  std::string gpu;
+  std::size_t rows = 0;
+  double inside = 0;  ///< by the shipped intervals; of boards by those of other kept-out rows
+  /// By intervals in which the GPU itself has no part; nothing where no other GPU was left out.
+  std::optional<double> by_others;
 };
 
 struct ModelReport {
@@ -64,7 +77,10 @@ struct ModelReport {
   Recipe recipe;
   Validation random;   ///< 20 % of the rows; of one GPU's few rows all, a fifth at a time
   Validation grouped;  ///< 20 % of the shapes, on all GPUs
-  std::vector<LeftOut> left_out;  ///< empty for one GPU
+  std::vector<LeftOut> left_out;  ///< each GPU alone; empty for one GPU
+  /// The same with all boards of its chip left out, or of its architecture, where that is more.
+  std::vector<LeftOut> farther_left_out;
+  std::vector<RangeCheck> ranges;  ///< nearest level first, then by GPU
 };
 
 struct TrainReport {

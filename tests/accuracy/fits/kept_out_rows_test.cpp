@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "../accuracy_support.hpp"
 
@@ -12,6 +13,7 @@ namespace {
 
 using training::LeftOut;
 using training::ModelReport;
+using training::RangeCheck;
 using training::RowChoice;
 using training::Validation;
 
@@ -53,17 +55,51 @@ void expect_random_rows(const ModelReport& report, double geomean_limit) {
       report.name.c_str(), errors.rows, 100 * errors.geomean_ape, 100 * errors.mape,
       100 * errors.bias, 100 * report.random.coverage, report.random.coverage_rows);
   EXPECT_LE(100 * errors.geomean_ape, geomean_limit);
-  EXPECT_NEAR(report.random.coverage, 0.90, 0.03);
+  // 0.90 +- 0.03 until boards had ranges of their own, which hold 94 % of the convolutions.
+  EXPECT_NEAR(report.random.coverage, 0.90, 0.05);
+}
+
+/// A rival that needs the new GPU: the constant is the best for the very rows. `exceptions`: where
+/// it wins.
+void expect_better_than_scaled_roofline(const ModelReport& report,
+                                        const std::set<std::string>& exceptions = {}) {
+  for (const LeftOut& left : report.left_out) {
+    if (exceptions.contains(left.gpu)) continue;
+    EXPECT_LT(left.learned.mape, left.scaled_roofline.mape) << report.name << " " << left.gpu;
+  }
 }
 
 void print_left_out(const ModelReport& report) {
   for (const LeftOut& left : report.left_out) {
     std::printf(
-        "%s without %s: %zu rows, learned %.1f %%, heuristic %.1f, roofline %.1f, best constant "
-        "ratio %.1f (%s), mean ratio %.1f; %.0f %% inside low..high\n",
+        "%s without %s: %zu rows, learned %.1f %%, heuristic %.1f, roofline %.1f, times the best "
+        "constant %.1f, best constant ratio %.1f (%s), mean ratio %.1f; %.0f %% inside low..high\n",
         report.name.c_str(), left.gpu.c_str(), left.learned.rows, 100 * left.learned.mape,
-        100 * left.heuristic.mape, 100 * left.roofline.mape, 100 * left.best_ratio.mape,
-        left.best_ratio_gpu.c_str(), 100 * left.mean_ratio_mape, 100 * left.coverage);
+        100 * left.heuristic.mape, 100 * left.roofline.mape, 100 * left.scaled_roofline.mape,
+        100 * left.best_ratio.mape, left.best_ratio_gpu.c_str(), 100 * left.mean_ratio_mape,
+        100 * left.coverage);
+  }
+}
+
+/// Every GPU's kept-out rows lie inside low to high, the worst of each level named. Of GPUs left
+/// out one range serves all: it holds the worst, and more than 95 % of others. `by_others` says
+/// what a GPU can expect that is in no table.
+void expect_ranges(const ModelReport& report) {
+  for (const Knowledge level :
+       {Knowledge::kBoard, Knowledge::kChip, Knowledge::kArchitecture, Knowledge::kNone}) {
+    const RangeCheck* worst = nullptr;
+    std::size_t gpus = 0;
+    for (const RangeCheck& check : report.ranges) {
+      if (check.level != level) continue;
+      ++gpus;
+      if (!worst || check.inside < worst->inside) worst = &check;
+      EXPECT_GE(check.inside, 0.85) << to_string(level) << " " << check.gpu;
+      if (level == Knowledge::kBoard) EXPECT_LE(check.inside, 0.95) << check.gpu;
+    }
+    if (!worst) continue;
+    std::printf("%s, %s known, %zu GPUs: worst %.1f %% of %zu rows inside low..high (%s)\n",
+                report.name.c_str(), to_string(level).data(), gpus, 100 * worst->inside,
+                worst->rows, worst->gpu.c_str());
   }
 }
 
@@ -81,6 +117,7 @@ TEST(KeptOutRows, Elementwise) {
   tables.push_back(table_of("neusight/kernels_elementwise.csv.gz"));
   const auto report = fit_family(tables, KernelFamily::kElementwise, RowChoice::kPaper, true);
   expect_random_rows(report, 5);
+  expect_ranges(report);
   print_left_out(report);
 }
 
@@ -91,6 +128,7 @@ TEST(KeptOutRows, SoftmaxAndLayerNorm) {
   for (KernelFamily family : {KernelFamily::kSoftmax, KernelFamily::kNorm}) {
     const auto report = fit_family(tables, family, RowChoice::kPaper, true);
     expect_random_rows(report, 5);
+    expect_ranges(report);
     print_left_out(report);
   }
 }
@@ -111,21 +149,34 @@ TEST(DeepBench, OneGpuLeftOut) {
   const std::pair<const char*, KernelFamily> parts[] = {
       {"deepbench/gemm.csv.gz", KernelFamily::kGemm},
       {"deepbench/conv.csv.gz", KernelFamily::kConvolution}};
+  int pairs = 0, ahead = 0;
   for (const auto& [file, family] : parts) {
     std::vector<KernelTable> tables;
     tables.push_back(table_of(file));
     const auto report = fit_family(tables, family, RowChoice::kAll, true);
     print_left_out(report);
+    // P100 and GTX 1080 Ti run products at 0.95 of their peak, all others far below: a newer
+    // library.
+    const bool is_gemm = family == KernelFamily::kGemm;
+    expect_better_than_scaled_roofline(
+        report,
+        is_gemm ? std::set<std::string>{"gtx-1080-ti", "p100-pcie-16gb"} : std::set<std::string>{});
     double learned = 0, roofline = 0;
     for (const LeftOut& left : report.left_out) {
       learned += left.learned.mape / static_cast<double>(report.left_out.size());
       roofline += left.roofline.mape / static_cast<double>(report.left_out.size());
+      for (const auto& [other, ratio] : left.ratio_mapes) {
+        ++pairs;
+        ahead += left.learned.mape < ratio;
+      }
     }
     std::printf("%s: mean of %zu GPUs: learned %.1f %%, roofline %.1f %%\n", file,
                 report.left_out.size(), 100 * learned, 100 * roofline);
     EXPECT_LT(learned, roofline);
     EXPECT_LE(learned, 0.30);
   }
+  std::printf("ahead of the other GPU's times and a constant in %d of %d pairs\n", ahead, pairs);
+  EXPECT_GE(3 * ahead, 2 * pairs);
 }
 
 /// Mean absolute error of the kept-out rows of one op.
@@ -155,12 +206,13 @@ TEST(HalfGemm, NewWeightsAndOneGpuLeftOut) {
   EXPECT_LE(batched, 0.12);
   EXPECT_NEAR(report.grouped.coverage, 0.90, 0.05);
   print_left_out(report);
+  expect_better_than_scaled_roofline(report);
   ASSERT_EQ(report.left_out.size(), 5u);
   for (const LeftOut& left : report.left_out) {
     EXPECT_LE(left.learned.mape, 0.13) << left.gpu;
     EXPECT_LT(left.learned.mape, left.best_ratio.mape) << left.gpu;
-    EXPECT_NEAR(left.coverage, 0.90, 0.06) << left.gpu;
   }
+  expect_ranges(report);
 }
 
 TEST(Fp8Gemm, NewShapesAndTheOtherGpu) {
@@ -174,6 +226,7 @@ TEST(Fp8Gemm, NewShapesAndTheOtherGpu) {
       shapes.rows, 100 * shapes.mape);
   EXPECT_LE(shapes.mape, 0.02);
   print_left_out(report);
+  expect_better_than_scaled_roofline(report);
   for (const LeftOut& left : report.left_out) {
     EXPECT_LT(left.learned.mape, left.best_ratio.mape) << left.gpu;
     EXPECT_LE(left.learned.mape, left.gpu == "h800" ? 0.15 : 0.25) << left.gpu;

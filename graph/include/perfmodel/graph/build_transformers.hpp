@@ -40,6 +40,20 @@ struct TransformerConfig {
   }
 };
 
+/// Feed-forward layers of several experts, of which each token goes to a few (Shazeer et al. 2017):
+/// the router is a linear layer, a softmax and a top-k; tokens are sorted by expert, and each
+/// product of all experts is one `aten::_grouped_mm`, as torchtitan and HuggingFace's `grouped_mm`
+/// experts write it. No token is dropped. How many rows an expert gets depends on the data and is
+/// not in a graph: it is priced as if all got as many.
+struct ExpertsConfig {
+  std::int64_t experts = 0;  ///< of a layer; 0: layers are dense
+  std::int64_t top_k = 2;    ///< experts of a token
+  std::int64_t hidden = 0;   ///< width inside of one expert; 0: `feed_forward`
+  std::int64_t shared = 0;   ///< as wide again, times so many: an expert that takes every token
+  /// Weight of the loss that makes loads even (HuggingFace's `router_aux_loss_coef`); 0: none.
+  double balance_loss = 0;
+};
+
 /// BERT (Devlin et al. 2019) as HuggingFace writes it.
 struct BertConfig : TransformerConfig {
   std::int64_t token_types = 2;
@@ -73,6 +87,7 @@ struct GptConfig : TransformerConfig {
     kRelu,
     kSilu,
   } activation = Activation::kGeluNew;
+  ExpertsConfig experts;  ///< two products each, without biases
 };
 
 /// gpt2, gpt2-medium, gpt2-large, gpt2-xl (124,439,808 to 1,557,611,200 parameters, sequence
@@ -104,10 +119,12 @@ Result<ExecutionGraph> build_opt(const OptConfig& config);
 /// dropout; `feed_forward` is the width of gate and up products.
 struct LlamaConfig : TransformerConfig {
   std::int64_t kv_heads = 0;  ///< heads of keys and values; heads is a multiple of it
+  ExpertsConfig experts;      ///< three products each: gate, up, down
 };
 
 /// llama-7b (6,738,415,616 parameters), llama2-13b, llama3-8b (8,030,261,248), tinyllama-1.1b
-/// (1,100,048,384) and llama-small (12 layers of 768).
+/// (1,100,048,384), llama-small (12 layers of 768) and, with 8 experts of which 2 take a token,
+/// mixtral-8x7b (46,702,792,704) and mixtral-8x22b (140,620,634,112).
 Result<LlamaConfig> llama_preset(std::string_view name);
 std::vector<std::string_view> llama_presets();
 

@@ -17,6 +17,7 @@ enum class DType : std::uint8_t {
   kFloat16,
   kBFloat16,
   kFloat8,
+  kFloat4,  ///< packed, as PyTorch's float4_e2m1fn_x2: an element is a byte that holds two numbers
   kInt64,
   kInt32,
   kInt16,

@@ -18,10 +18,10 @@ constexpr std::int64_t kWarp = 32;
 
 }  // namespace
 
-TensorRef index_select(GraphBuilder& graph, TensorRef x, TensorRef indices) {
+TensorRef index_select(GraphBuilder& graph, TensorRef x, TensorRef indices, std::int64_t sequence) {
   Shape shape = graph.shape(x);
   shape[0] = graph.numel(indices);
-  graph.begin_op("aten::index_select", {x, 0, indices});
+  graph.begin_op("aten::index_select", {x, 0, indices}, sequence);
   const TensorRef unsized = empty(graph, graph.dtype(x), {0});
   const TensorRef rows = contiguous_view(graph, unsized, shape);
   if (!graph.pytorch().on_gpu()) {

@@ -14,7 +14,8 @@ TensorRef embedding_dense_backward(GraphBuilder& graph, TensorRef gradient, Tens
                                    const Shape& weight_shape, std::int64_t padding_row);
 
 /// Rows of `x` (or elements, if it has one axis) that `indices` [N] pick.
-TensorRef index_select(GraphBuilder& graph, TensorRef x, TensorRef indices);
+TensorRef index_select(GraphBuilder& graph, TensorRef x, TensorRef indices,
+                       std::int64_t sequence = -1);
 
 /// Inside of a backward op on a GPU: the allocations of the sort by row and of the segments of
 /// equal rows; the kernels belong to that op.

@@ -14,18 +14,6 @@ TensorRef compare(AutogradTape& tape, const char* op, TensorRef x, std::int64_t 
   return made;
 }
 
-TensorRef one_hot(AutogradTape& tape, TensorRef index, std::int64_t classes) {
-  GraphBuilder& graph = tape.graph();
-  Shape shape = graph.shape(index);
-  shape.push_back(classes);
-  graph.begin_op("aten::one_hot", {index, classes}, tape.sequence());
-  const TensorRef made = zeros(graph, DType::kInt64, shape);
-  const TensorRef rows = unsqueeze(graph, index, -1, tape.sequence());
-  graph.leaf_op("aten::scatter_.value", {made, -1, rows, 1}, {made}, tape.sequence());
-  graph.end_op({made});
-  return made;
-}
-
 // The largest of the last axis.
 TensorRef max_of_last(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();
@@ -103,6 +91,18 @@ void put(AutogradTape& tape, TensorRef into, TensorRef mask, TensorRef rows) {
 }
 
 }  // namespace
+
+TensorRef one_hot(AutogradTape& tape, TensorRef index, std::int64_t classes) {
+  GraphBuilder& graph = tape.graph();
+  Shape shape = graph.shape(index);
+  shape.push_back(classes);
+  graph.begin_op("aten::one_hot", {index, classes}, tape.sequence());
+  const TensorRef made = zeros(graph, DType::kInt64, shape);
+  const TensorRef rows = unsqueeze(graph, index, -1, tape.sequence());
+  graph.leaf_op("aten::scatter_.value", {made, -1, rows, 1}, {made}, tape.sequence());
+  graph.end_op({made});
+  return made;
+}
 
 Routing route_to_one(AutogradTape& tape, TensorRef chances, std::int64_t capacity) {
   GraphBuilder& graph = tape.graph();

@@ -12,6 +12,9 @@ struct Routing {
   TensorRef chance;  ///< [B, S, 1] of the chosen expert
 };
 
+/// A 1 at the place of each index, in a new last axis of `classes`; whole numbers.
+TensorRef one_hot(AutogradTape& tape, TensorRef index, std::int64_t classes);
+
 /// The likeliest expert of each token; those beyond the capacity of an expert go to none.
 Routing route_to_one(AutogradTape& tape, TensorRef chances, std::int64_t capacity);
 

@@ -40,6 +40,8 @@ int scalar_type_code(DType dtype) {
       return 15;
     case DType::kFloat8:
       return 24;
+    case DType::kFloat4:
+      return 45;
     case DType::kUnknown:
       break;
   }

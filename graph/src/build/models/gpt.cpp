@@ -16,6 +16,7 @@
 #include "build/emit/softmax.hpp"
 #include "build/emit/split.hpp"
 #include "build/emit/views.hpp"
+#include "expert_layers.hpp"
 #include "transformer_parts.hpp"
 
 namespace perfmodel {
@@ -26,6 +27,7 @@ constexpr double kGptEps = 1e-5;
 struct GptLayer {
   NormWeights first, second;
   LinearWeights qkv, attention_out, wide, narrow;
+  ExpertLayer experts;  // instead of wide and narrow
 };
 
 class GptBuilder {
@@ -40,7 +42,10 @@ class GptBuilder {
       tokens = step_.input(DType::kInt64, {config_.batch, config_.sequence});
       labels = step_.input(DType::kInt64, {config_.batch, config_.sequence});
     };
-    parts.forward = [&] { return token_loss(tape_, scores(tokens), labels, true); };
+    parts.forward = [&] {
+      const TensorRef loss = token_loss(tape_, scores(tokens), labels, true);
+      return with_balance_losses(tape_, config_.experts, loss, balance_losses_);
+    };
     return step_.run(parts);
   }
 
@@ -61,8 +66,13 @@ class GptBuilder {
       layer.qkv = make_conv1d(width, 3 * width);
       layer.attention_out = make_conv1d(width, width);
       layer.second = make_layer_norm(step_, width);
-      layer.wide = make_conv1d(width, config_.feed_forward);
-      layer.narrow = make_conv1d(config_.feed_forward, width);
+      if (config_.experts.experts > 0) {
+        layer.experts =
+            make_expert_layer(step_, config_.experts, width, config_.feed_forward, false);
+      } else {
+        layer.wide = make_conv1d(width, config_.feed_forward);
+        layer.narrow = make_conv1d(config_.feed_forward, width);
+      }
       // A bool for every pair of positions, kept with the layer.
       masks_.push_back(
           graph_.new_tensor(DType::kBool, {1, 1, config_.positions, config_.positions}));
@@ -94,9 +104,21 @@ class GptBuilder {
     const TensorRef attended = conv1d(
         attention(layer, mask, layer_norm(tape_, x, layer.first, kGptEps)), layer.attention_out);
     x = add(tape_, dropout(tape_, attended, config_.dropout), x);
-    const TensorRef wide =
-        activation(conv1d(layer_norm(tape_, x, layer.second, kGptEps), layer.wide));
-    return add(tape_, x, dropout(tape_, conv1d(wide, layer.narrow), config_.dropout));
+    const TensorRef normed = layer_norm(tape_, x, layer.second, kGptEps);
+    const TensorRef made = config_.experts.experts > 0 ? through_experts(layer.experts, normed)
+                                                       : feed_forward(layer, normed);
+    return add(tape_, x, dropout(tape_, made, config_.dropout));
+  }
+
+  TensorRef feed_forward(const GptLayer& layer, TensorRef x) {
+    return conv1d(activation(conv1d(x, layer.wide)), layer.narrow);
+  }
+
+  TensorRef through_experts(const ExpertLayer& experts, TensorRef x) {
+    const ExpertsResult made = apply_experts(tape_, config_.experts, experts, x,
+                                             [&](TensorRef wide) { return activation(wide); });
+    if (made.balance_loss.exists()) balance_losses_.push_back(made.balance_loss);
+    return made.out;
   }
 
   TensorRef activation(TensorRef x) {
@@ -143,7 +165,7 @@ class GptBuilder {
   AutogradTape& tape_ = step_.tape();
   TensorRef words_, positions_;
   std::vector<GptLayer> layers_;
-  std::vector<TensorRef> masks_;
+  std::vector<TensorRef> masks_, balance_losses_;
   NormWeights norm_;
 };
 
@@ -197,6 +219,7 @@ Result<ExecutionGraph> build_gpt(const GptConfig& config) {
     return Unexpected{good.error()};
   }
   if (auto good = check_next_token(config); !good) return Unexpected{good.error()};
+  if (auto good = check_experts(config, config.experts); !good) return Unexpected{good.error()};
   return GptBuilder(config).build();
 }
 

@@ -19,6 +19,7 @@
 #include "build/emit/pointwise.hpp"
 #include "build/emit/softmax.hpp"
 #include "build/emit/views.hpp"
+#include "expert_layers.hpp"
 #include "transformer_parts.hpp"
 
 namespace perfmodel {
@@ -28,6 +29,7 @@ constexpr double kLlamaEps = 1e-5;
 
 struct LlamaLayer {
   LinearWeights query, key, value, attention_out, gate, up, down;
+  ExpertLayer experts;      // instead of gate, up and down
   TensorRef first, second;  // norms
 };
 
@@ -43,7 +45,10 @@ class LlamaBuilder {
       tokens = step_.input(DType::kInt64, {config_.batch, config_.sequence});
       labels = step_.input(DType::kInt64, {config_.batch, config_.sequence});
     };
-    parts.forward = [&] { return token_loss(tape_, scores(tokens), labels, true); };
+    parts.forward = [&] {
+      const TensorRef loss = token_loss(tape_, scores(tokens), labels, true);
+      return with_balance_losses(tape_, config_.experts, loss, balance_losses_);
+    };
     return step_.run(parts);
   }
 
@@ -59,9 +64,14 @@ class LlamaBuilder {
       layer.key = make_linear(step_, width, kv_width, false);
       layer.value = make_linear(step_, width, kv_width, false);
       layer.attention_out = make_linear(step_, width, width, false);
-      layer.gate = make_linear(step_, width, config_.feed_forward, false);
-      layer.up = make_linear(step_, width, config_.feed_forward, false);
-      layer.down = make_linear(step_, config_.feed_forward, width, false);
+      if (config_.experts.experts > 0) {
+        layer.experts =
+            make_expert_layer(step_, config_.experts, width, config_.feed_forward, true);
+      } else {
+        layer.gate = make_linear(step_, width, config_.feed_forward, false);
+        layer.up = make_linear(step_, width, config_.feed_forward, false);
+        layer.down = make_linear(step_, config_.feed_forward, width, false);
+      }
       layer.first = step_.parameter({width});
       layer.second = step_.parameter({width});
     }
@@ -112,9 +122,17 @@ class LlamaBuilder {
     x = add(tape_, x,
             linear(tape_, attention(layer, norm(x, layer.first), mask), layer.attention_out));
     const TensorRef normed = norm(x, layer.second);
+    if (config_.experts.experts > 0) return add(tape_, x, through_experts(layer.experts, normed));
     const TensorRef gate = silu(tape_, linear(tape_, normed, layer.gate));
     const TensorRef wide = mul(tape_, gate, linear(tape_, normed, layer.up));
     return add(tape_, x, linear(tape_, wide, layer.down));
+  }
+
+  TensorRef through_experts(const ExpertLayer& experts, TensorRef x) {
+    const ExpertsResult made = apply_experts(tape_, config_.experts, experts, x,
+                                             [&](TensorRef wide) { return silu(tape_, wide); });
+    if (made.balance_loss.exists()) balance_losses_.push_back(made.balance_loss);
+    return made.out;
   }
 
   // The halves (a, b) of each head become (-b, a).
@@ -173,23 +191,28 @@ class LlamaBuilder {
   AutogradTape& tape_ = step_.tape();
   TensorRef words_, norm_, cosine_, sine_;
   std::vector<LlamaLayer> layers_;
+  std::vector<TensorRef> balance_losses_;
   LinearWeights head_;
 };
 
 struct LlamaSize {
   std::string_view name;
   std::int64_t layers, hidden, heads, kv_heads, feed_forward, vocabulary, sequence;
+  std::int64_t experts = 0;
 };
-constexpr std::array<LlamaSize, 5> kLlamaSizes = {
+constexpr std::array<LlamaSize, 7> kLlamaSizes = {
     {{"llama-small", 12, 768, 12, 12, 2048, 32000, 1024},
      {"tinyllama-1.1b", 22, 2048, 32, 4, 5632, 32000, 2048},
      {"llama-7b", 32, 4096, 32, 32, 11008, 32000, 2048},
      {"llama2-13b", 40, 5120, 40, 40, 13824, 32000, 4096},
-     {"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192}}};
+     {"llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192},
+     {"mixtral-8x7b", 32, 4096, 32, 8, 14336, 32000, 4096, 8},
+     {"mixtral-8x22b", 56, 6144, 48, 8, 16384, 32000, 4096, 8}}};
 
 Result<void> check(const LlamaConfig& config) {
   if (auto good = check_transformer(config); !good) return good;
   if (auto good = check_next_token(config); !good) return good;
+  if (auto good = check_experts(config, config.experts); !good) return good;
   if (auto good = expect_at_least("kv-heads", 1, config.kv_heads); !good) return good;
   if (config.heads % config.kv_heads != 0) {
     return fail(
@@ -227,6 +250,7 @@ Result<LlamaConfig> llama_preset(std::string_view name) {
     config.feed_forward = size.feed_forward;
     config.vocabulary = size.vocabulary;
     config.sequence = size.sequence;
+    config.experts.experts = size.experts;
     config.batch = 1;
     config.dropout = 0;
     return config;

@@ -126,7 +126,8 @@ Dim Call::open(std::size_t k, std::size_t d, std::int64_t size, std::int32_t lik
 Rule find_rule(std::string_view name) {
   static const auto kRules = [] {
     std::unordered_map<std::string_view, Rule> all;
-    for (const auto table : {view_rules(), creation_rules(), compute_rules(), lookup_rules()}) {
+    for (const auto table :
+         {view_rules(), creation_rules(), compute_rules(), lookup_rules(), expert_rules()}) {
       for (const NamedRule& named : table) all.emplace(named.name, named.rule);
     }
     return all;

@@ -81,6 +81,7 @@ std::span<const NamedRule> view_rules();
 std::span<const NamedRule> creation_rules();
 std::span<const NamedRule> compute_rules();
 std::span<const NamedRule> lookup_rules();
+std::span<const NamedRule> expert_rules();
 
 // Shared by rules.
 Dim plus(Dim dim, std::int64_t constant);

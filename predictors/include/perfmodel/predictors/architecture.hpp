@@ -36,6 +36,18 @@ struct MatrixGemm {
   bool always_hot = false;  ///< measured at the power limit: it bounds short products too
 };
 
+/// A kernel that quantises activations from bf16 in one pass (docs/kernel_models.md).
+struct QuantizeKernel {
+  double latency_us = 0;                 ///< of a kernel that has next to nothing to do
+  double elements_per_clock_per_sm = 0;  ///< per boost clock, where memory does not bound it
+  double dram_share = 1;                 ///< of the data sheet's bandwidth
+};
+
+/// By type and by what shares a scale. Empty where nothing was measured.
+struct QuantizeKernels {
+  std::optional<QuantizeKernel> fp8_tensor, fp8_token, fp8_block, fp4;
+};
+
 /// Generations of kernels for fused attention.
 enum class AttentionGeneration : std::uint8_t {
   kFa2,        ///< FlashAttention-2, what PyTorch's own attention runs
@@ -75,11 +87,59 @@ struct AttentionKernels {
   std::vector<AttentionKernel> list;  ///< holds one of the framework's; empty: none was measured
 };
 
+/// Libraries that compute the experts of a layer.
+enum class ExpertsLibrary : std::uint8_t {
+  kTriton,   ///< SGLang's fused experts
+  kCutlass,  ///< TensorRT-LLM's grouped products
+  kTuned,    ///< AMD's fused kernels (aiter), the fastest of many for the shape
+};
+inline constexpr std::string_view kExpertsLibraryNames[] = {"triton", "cutlass", "tuned"};
+
+/// How a library computes the experts of a layer (docs/kernel_models.md).
+struct ExpertsKernel {
+  ExpertsLibrary name = ExpertsLibrary::kTriton;
+  bool measured = false;  ///< on this architecture; else the constants are another one's
+  double launch_us = 0;   ///< of a layer that has next to nothing to do, all kernels together
+  double expert_us = 0;   ///< per expert that gets a row: routing, and where its rows begin
+  double dram_share = 1;  ///< of the data sheet's bandwidth, weights read once
+  double l2_bytes_per_clock_per_sm = 0;  ///< operands that tiles get from L2
+  double vector_share = 1;    ///< of the bandwidth that kernels between the products reach
+  double reuse_distance = 0;  ///< as of `MatrixGemm`, in bytes of all touched weights
+  bool permutes = false;      ///< a kernel of its own sorts rows by expert
+  /// The first tile counts for at most as many tokens as experts, the last one for more (SGLang's
+  /// default, where no tuned choice is shipped); else the best of all.
+  bool tile_by_tokens = false;
+  std::vector<GemmTile> tiles;  ///< rows by columns; `alone` is not used
+};
+
+/// How fast the kernels of gated delta networks are (docs/kernel_models.md).
+struct LinearAttentionRates {
+  bool measured = false;  ///< on this architecture; else the figures are another one's
+  // The causal convolution.
+  double convolution_launch_us = 0;
+  double convolution_elements_per_clock_per_sm = 0;
+  double convolution_dram_share = 1;  ///< of the reachable bandwidth
+  // The gated delta rule, all its kernels together.
+  double launch_us = 0;
+  double first_chunk_us = 0;  ///< more, once a sequence fills a chunk
+  double chunk_us = 0;        ///< of a chunk's step of the state, one after the other
+  double states_per_sm = 1;   ///< that advance at a time
+  double unit_us = 0;         ///< of a chunk of one head on one SM, the parallel kernels together
+  double dram_share = 1;      ///< of the reachable bandwidth
+};
+
 /// Elements that PyTorch's elementwise kernels get through per boost clock and SM, by variant; 0:
 /// as many as memory delivers.
 struct ElementwiseRates {
   double contiguous_bf16 = 0;  ///< bounds where bf16 is converted in several instructions
-  double broadcast = 0, strided = 0, mixed_types = 0;
+  double broadcast = 0, strided = 0, mixed_types = 0, upsample_3d = 0;
+};
+
+/// Boards on which the heuristic of some kernels was fitted or checked. On an architecture without
+/// any, their ranges are wider.
+struct MeasuredKernels {
+  std::string kernels;  ///< family, or family and type as model files are called: "gemm-bfloat16"
+  std::vector<std::string> gpus;
 };
 
 /// What all GPUs of one generation have in common and no data sheet says. It is read from
@@ -101,15 +161,21 @@ struct Architecture {
   /// The same of a last-level cache behind L2; 0: as fast as L2.
   double last_level_bytes_per_clock_per_sm = 0;
   double fp32_picojoule_per_flop = 0;  ///< of a dense GEMM on vector units; 0: power limits nothing
+  // See power.hpp.
+  double dram_picojoule_per_byte = 0;  ///< of traffic, the way to the SMs included
+  double idle_power_share = 0.2;       ///< of the board's limit, drawn whatever the work
   int max_blocks_per_sm = 32;          ///< resident at once
 
   // Tiles that the library of matrix products has: on vector units, for one product and for
   // batches of them (empty: the same), and on matrix units.
   std::vector<GemmTile> gemm_tiles = {GemmTile{}}, batched_gemm_tiles = {},
                         matrix_gemm_tiles = {GemmTile{}};
-  /// What was measured of products on matrix units: of fp16, bf16 and TF32, and of fp8. Empty where
-  /// nothing was; then `matrix_gemm_tiles` are all there is.
-  std::optional<MatrixGemm> matrix_gemm, matrix_gemm_fp8;
+  /// What was measured of products on matrix units: of fp16, bf16 and TF32; of fp8, and there with
+  /// a scale per token or block; of fp4. Where nothing was, that of fp8, then of fp16 counts; where
+  /// these are empty, `matrix_gemm_tiles` are all there is.
+  std::optional<MatrixGemm> matrix_gemm, matrix_gemm_fp8, matrix_gemm_fp8_token,
+      matrix_gemm_fp8_block, matrix_gemm_fp4;
+  QuantizeKernels quantize;
 
   ElementwiseRates elementwise_rates;
   // Norms, in clocks of one SM. 0: bound by their bytes alone.
@@ -123,9 +189,12 @@ struct Architecture {
   /// relative to FlashAttention-2 on Ampere.
   double attention_share = 1;
   AttentionKernels attention_kernels;
+  std::vector<ExpertsKernel> experts_kernels;  ///< empty: none is known
+  std::optional<LinearAttentionRates> linear_attention;
   bool recurrent_measured = false;      ///< the model of recurrent layers was fitted here
   bool slow_recurrent_batches = false;  ///< backward kernels of batches of 17 to 32 are slow ones
   NcclGeneration nccl_generation = NcclGeneration::kVolta;  ///< row of NCCL's tables
+  std::vector<MeasuredKernels> measured_kernels;
 
   /// Whether the figures are its own. Prices are out of range where they are not.
   bool is_known() const { return !name.empty() && like.empty(); }

@@ -29,7 +29,8 @@ struct Gpu {
   /// Dense peaks in TFLOP/s; absent where the hardware has no such unit or nobody publishes it.
   struct Peaks {
     std::optional<double> fp64, fp32, fp16, bf16;
-    std::optional<double> fp32_matrix, tf32_matrix, fp16_matrix, bf16_matrix, fp8_matrix;
+    std::optional<double> fp32_matrix, tf32_matrix, fp16_matrix, bf16_matrix, fp8_matrix,
+        fp4_matrix;
     std::optional<double> int8_matrix;
   } peak_tflop_per_s;
 
@@ -60,6 +61,10 @@ struct Gpu {
 /// fp32 does on AMD (exact fp32 matrix cores), not on NVIDIA: TF32 for matrix products is off in
 /// PyTorch by default.
 bool gemm_uses_matrix_units(DType dtype, const Gpu& gpu);
+
+/// Whether the GPU's matrix units have the type. Only types of 8 and 4 bits can be missing:
+/// libraries convert or compute the others elsewhere.
+bool has_matrix_units(DType dtype, const Gpu& gpu);
 
 /// What the GPU's prices lean on for want of something that is known, one sentence each: figures of
 /// another architecture or link. Empty for every GPU of the data folder.

@@ -33,10 +33,14 @@ enum class KernelFamily : std::uint8_t {
   kConcat,
   kOptimizer,
   kAttention,
+  kGroupedGemm,
+  kExperts,
+  kLinearAttention,
   kRecurrent,
   kCopy,
   kSet,
   kCollective,
+  kQuantize,
   kSmall,
 };
 std::string_view to_string(KernelFamily family);
@@ -45,12 +49,21 @@ std::string_view to_string(KernelFamily family);
 /// Nothing for names that say nothing.
 std::optional<KernelFamily> kernel_family_of_name(std::string_view name);
 
+/// What shares a scale among the elements of a type of 8 or 4 bits: a whole tensor, a token (a row
+/// of the activations, a column of the weights), or a block: 128 elements of a row and 128 x 128
+/// weights in 8 bits, 16 elements of a row in 4 bits (nvfp4).
+enum class Scaling : std::uint8_t { kTensor, kToken, kBlock };
+std::string_view to_string(Scaling scaling);  ///< "tensor", "token", "block"
+
 /// C[b, m, n] = A[b, m, k] B[b, k, n], row-major; `batch` 1 for plain GEMM. A transposed operand
 /// lies in memory with its two axes swapped (a linear layer's weight: `b_transposed`).
 struct GemmShape {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   bool a_transposed = false, b_transposed = false;
-  bool has_bias = false;  ///< epilogue adds a vector of n
+  bool has_bias = false;               ///< epilogue adds a vector of n
+  Scaling scaling = Scaling::kTensor;  ///< of operands of 8 and 4 bits; sizes count numbers
+  /// The kernel that quantises A, given in bf16, counts too: a linear layer as tables time it.
+  bool quantizes_a = false;
 };
 
 /// Direct convolution, NCHW; `c`, `k` channels in and out, `r` x `s` filter, `p` x `q` output.
@@ -85,6 +98,38 @@ struct AttentionShape {
   /// Flash, forward: k and v are written to a paged cache first and read from there, as servers do.
   bool writes_cache = false;
   AttentionGeneration kernel = AttentionGeneration::kFramework;
+};
+
+/// Rows that are sorted by group, each group times a matrix of its own, in one kernel (the experts
+/// of a layer): C[r, :] = A[r, :] B[group of r], B [groups, k, n].
+struct GroupedGemmShape {
+  std::int64_t groups = 0;  ///< matrices; of fewer rows than groups, some are not touched
+  std::int64_t rows = 0;    ///< of all groups together
+  std::int64_t n = 0, k = 0;
+  double imbalance = 1;  ///< rows of the largest group over the mean of all groups; at least 1
+};
+
+/// The experts of one layer on one GPU: routing, permutation, two grouped products (gate and up
+/// together, then down) with SiLU and a product between, the weighted sum of each token's experts.
+struct ExpertsShape {
+  ExpertsLibrary kernel = ExpertsLibrary::kTriton;
+  std::int64_t tokens = 0, hidden = 0;
+  std::int64_t inter = 0;  ///< of one expert on this GPU: its share where tensors are sharded
+  std::int64_t experts = 0, topk = 0;
+  /// How tokens spread over experts: each picks at random, all as evenly as possible, or loads
+  /// drawn from a power law with this exponent (see `expert_load` in expert_load.hpp).
+  enum class Routing : std::uint8_t { kRandom, kBalanced, kPowerLaw } routing = Routing::kRandom;
+  double power_law = 0;
+};
+
+/// One kernel of a gated delta network's prefill (linear attention), [batch, seq] tokens.
+struct LinearAttentionShape {
+  enum class Kernel : std::uint8_t {
+    kConvolution,  ///< causal, one filter per channel, of q, k and v together
+    kChunkedRule,  ///< the gated delta rule in chunks of tokens: several kernels in a row
+  } kernel = Kernel::kChunkedRule;
+  std::int64_t batch = 0, seq = 0, k_heads = 0, k_dim = 0, v_heads = 0, v_dim = 0;
+  std::int64_t filter = 0;  ///< taps of the convolution
 };
 
 /// One layer, one direction of a recurrent network as a library runs it; the input's product is not
@@ -123,17 +168,20 @@ struct RowShape {
   /// Reductions over an outer axis: the tensor is [cols, rows], the elements of a row lie apart.
   bool is_strided = false;
   bool is_channel = false;      ///< batch norm: rows are channels, one block for each at worst
+  bool is_rms = false;          ///< a norm of mean squares in one kernel
   std::int64_t table_rows = 0;  ///< gather, scatter: rows of the whole table; 0: not known
   std::int64_t batch = 1;       ///< transpose: matrices that `rows` counts the rows of
+  Scaling scaling = Scaling::kTensor;  ///< quantise: tensors whose scale is known take one pass
 };
 
 /// How the tensors of an elementwise kernel lie to each other; each has a variant of its own in
 /// PyTorch.
 enum class Layout : std::uint8_t {
-  kContiguous,  ///< vectors of elements, one index for all tensors
-  kBroadcast,   ///< an input is smaller than the result: an offset per element
-  kStrided,     ///< a tensor is no dense block: offsets too, and accesses that lie apart
-  kMixedTypes,  ///< element types differ: one element at a time, converted on its way
+  kContiguous,   ///< vectors of elements, one index for all tensors
+  kBroadcast,    ///< an input is smaller than the result: an offset per element
+  kStrided,      ///< a tensor is no dense block: offsets too, and accesses that lie apart
+  kMixedTypes,   ///< element types differ: one element at a time, converted on its way
+  kUpsampled3d,  ///< read from a coarser grid in three dimensions: divisions for each element
 };
 std::string_view to_string(Layout layout);  ///< "contiguous", "broadcast", "strided", "mixed types"
 
@@ -145,15 +193,31 @@ struct KernelWork {
   Flop flop = {};
   Bytes bytes_read = {}, bytes_written = {};
   std::variant<std::monostate, GemmShape, ConvolutionShape, EmbeddingShape, CopyShape,
-               CollectiveShape, RowShape, AttentionShape, RecurrentShape>
+               CollectiveShape, RowShape, AttentionShape, RecurrentShape, GroupedGemmShape,
+               ExpertsShape, LinearAttentionShape>
       shape = {};
   Layout layout = Layout::kContiguous;  ///< of elementwise kernels
 
   Bytes bytes() const { return bytes_read + bytes_written; }
 };
 
+/// Whether it multiplies matrices of a type that the GPU's matrix units lack. Its price is that of
+/// wider types then, and out of range.
+bool lacks_units(const KernelWork& work, const Gpu& gpu);
+
 enum class Bound : std::uint8_t { kCompute, kMemory, kLatency, kLink, kMeasured };
 std::string_view to_string(Bound bound);
+
+/// What a model was measured on, seen from the GPU that it prices: the nearest of these. Ranges are
+/// calibrated for each.
+enum class Knowledge : std::uint8_t {
+  kNone,          ///< no GPU of its architecture: the data sheet alone
+  kArchitecture,  ///< another chip of its architecture
+  kChip,          ///< another board with the same chip: other memory, clocks, power
+  kBoard,         ///< this board
+};
+inline constexpr std::size_t kKnowledgeLevels = 4;
+std::string_view to_string(Knowledge knowledge);  ///< "none", "architecture", "chip", "board"
 
 /// A kernel's time with its reasons. Launch cost is not part of it.
 struct Price {
@@ -163,6 +227,8 @@ struct Price {
   Bound bound = Bound::kLatency;
   std::string_view model = "";  ///< static name of the model that spoke
   bool in_range = true;         ///< inside the range that the model was fitted or checked on
+  /// Nothing for a time that was given or traced, and where the model does not say.
+  std::optional<Knowledge> knowledge = {};
 };
 
 /// Prices the kernels of one or more families. Implementations are immutable and thread-safe.
@@ -187,10 +253,11 @@ class KernelModels {
   const KernelModel& model(KernelFamily family) const {
     return *models_[static_cast<std::size_t>(family)];
   }
-  /// Out of range on a GPU whose architecture nobody knows, whatever the model says.
+  /// Out of range on a GPU whose architecture nobody knows or whose matrix units lack the type,
+  /// whatever the model says.
   Price price(const KernelWork& work, const Gpu& gpu) const {
     Price price = model(work.family).price(work, gpu);
-    price.in_range &= gpu.architecture.is_known();
+    price.in_range &= gpu.architecture.is_known() && !lacks_units(work, gpu);
     return price;
   }
   /// prices[i] = price(work[i], gpu), to the bit; as many prices as work. Kernels of one family go

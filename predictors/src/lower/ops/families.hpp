@@ -30,6 +30,7 @@ std::span<const NamedLower> index_rules();
 std::span<const NamedLower> loss_rules();
 std::span<const NamedLower> norm_rules();
 std::span<const NamedLower> pooling_rules();
+std::span<const NamedLower> quantize_rules();
 std::span<const NamedLower> recurrent_rules();
 std::span<const NamedLower> reduction_rules();
 std::span<const NamedLower> softmax_rules();

@@ -1,5 +1,6 @@
 #include "families.hpp"
 #include "ops/catalogue.hpp"
+#include "price/kernel_work.hpp"
 
 /// Matrix products. C[b, m, n] = A[b, m, k] B[b, k, n]: 2 b m n k FLOP; A, B and C move once. A
 /// bias or C that is added is read once more. One kernel per op: split-K reductions are part of its
@@ -60,13 +61,70 @@ bool lower_matrix_vector(const OpView& op, const Gpu& gpu, std::vector<KernelWor
   return true;
 }
 
+/// Pairs of numbers in 4 bits are one element.
+std::int64_t numbers_per_element(const Tensor& operand) {
+  return operand.dtype == DType::kFloat4 ? 2 : 1;
+}
+
+/// What shares a scale, told by how many the left operand [rows, ...] has.
+Scaling scaling_of(const Tensor& operand, const Tensor* scales, std::int64_t rows) {
+  if (operand.dtype == DType::kFloat4) return Scaling::kBlock;
+  if (!scales || scales->numel <= 1) return Scaling::kTensor;
+  return scales->numel == rows ? Scaling::kToken : Scaling::kBlock;
+}
+
+/// _scaled_mm(A, B, scales of A, scales of B, bias, ...): operands of 8 or 4 bits, a result that is
+/// wider. B lies column by column.
+bool lower_scaled_product(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+  const Tensor* a = op.tensor_input(0);
+  const Tensor* b = op.tensor_input(1);
+  if (!a || !b || a->rank != 2 || b->rank != 2 || dim(op, *a, 1) != dim(op, *b, 0)) return false;
+  if (a->numel == 0 || b->numel == 0) return true;
+  const Tensor* bias = named_tensor(op, "bias", 4);
+  KernelWork work = perfmodel::gemm_work(
+      GemmShape{.m = dim(op, *a, 0),
+                .n = dim(op, *b, 1),
+                .k = dim(op, *a, 1) * numbers_per_element(*a),
+                .b_transposed = true,
+                .has_bias = bias && bias->numel > 0,
+                .scaling = scaling_of(*a, named_tensor(op, "scale_a", 2), dim(op, *a, 0))},
+      a->dtype, gemm_uses_matrix_units(a->dtype, gpu));
+  if (const Tensor* made = op.tensor_output(0)) work.bytes_written = {bytes(*made)};
+  kernels.push_back(work);
+  return true;
+}
+
+/// _grouped_mm(A, B, ends, ...) and _scaled_grouped_mm(A, B, scales, scales, ends, ...): rows
+/// [T, K] times matrices [E, K, N]; or, for gradients of matrices, columns [M, T] times rows
+/// [T, N], whose T is cut into E pieces: the same FLOP, but the matrices are written.
+bool lower_grouped_product(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
+  const Tensor* a = op.tensor_input(0);
+  const Tensor* b = op.tensor_input(1);
+  const Tensor* made = op.tensor_output(0);
+  if (!a || !b || !made || a->rank != 2) return false;
+  const bool of_rows = b->rank == 3 && made->rank == 2;
+  if (!of_rows && (b->rank != 2 || made->rank != 3)) return false;
+  const std::int64_t pair = numbers_per_element(*a);
+  GroupedGemmShape shape;
+  shape.groups = dim(op, of_rows ? *b : *made, 0);
+  shape.rows = of_rows ? dim(op, *a, 0) : dim(op, *a, 1) * pair;
+  shape.n = dim(op, *b, -1);
+  shape.k = of_rows ? dim(op, *a, 1) * pair : dim(op, *a, 0);
+  if (shape.groups <= 0 || shape.rows <= 0 || shape.n <= 0 || shape.k <= 0) return true;
+  KernelWork work = grouped_gemm_work(shape, a->dtype, gemm_uses_matrix_units(a->dtype, gpu));
+  if (!of_rows || pair > 1) work.bytes_read = {bytes(*a) + bytes(*b)};
+  work.bytes_written = {bytes(*made)};
+  kernels.push_back(work);
+  return true;
+}
+
 }  // namespace
 
 std::span<const NamedLower> gemm_rules() {
   static constexpr NamedLower kRules[] = {
-      {"gemm.matrix_product", lower_matrix_product},
-      {"gemm.linear", lower_linear},
-      {"gemm.matrix_vector", lower_matrix_vector},
+      {"gemm.matrix_product", lower_matrix_product}, {"gemm.linear", lower_linear},
+      {"gemm.matrix_vector", lower_matrix_vector},   {"gemm.scaled", lower_scaled_product},
+      {"gemm.grouped", lower_grouped_product},
   };
   return kRules;
 }

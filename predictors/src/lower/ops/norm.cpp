@@ -92,6 +92,7 @@ bool lower_layer_norm(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
   if (x->numel == 0) return true;
   const bool is_group = op.name().find("group") != std::string_view::npos;
   kernels.push_back(norm_work(*x, 1, is_group ? 0 : 1, row_count(op, *x, 1)));
+  std::get<RowShape>(kernels.back().shape).is_rms = op.name().find("rms") != std::string_view::npos;
   if (is_group) {  // row moments first; scale and shift per channel, then the transform
     kernels.push_back(small_work());
     kernels.push_back(make_work(KernelFamily::kElementwise, x->dtype, bytes(*x), bytes(*x),

@@ -27,12 +27,16 @@ Priced priced_types(KernelFamily family) {
       return Priced::kBytes;
     case KernelFamily::kAttention:
     case KernelFamily::kInteraction:
+    case KernelFamily::kLinearAttention:
     case KernelFamily::kNorm:
+    case KernelFamily::kQuantize:
     case KernelFamily::kRecurrent:
     case KernelFamily::kSoftmax:
       return Priced::kFloats;
     case KernelFamily::kGemm:
     case KernelFamily::kConvolution:
+    case KernelFamily::kGroupedGemm:
+    case KernelFamily::kExperts:
       return Priced::kProducts;
     default:
       return Priced::kReals;

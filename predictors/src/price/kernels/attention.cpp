@@ -1,3 +1,5 @@
+#include "attention.hpp"
+
 #include <cmath>
 
 #include "models.hpp"
@@ -128,23 +130,19 @@ double num_splits(double blocks, double sms, double k_tiles) {
 /// all of them.
 constexpr double kTail = 0.8;
 
-/// Blocks of one call, their SMs and their products.
-struct Blocks {
-  double groups = 0, rows = 0, tokens = 0;  ///< rows of a group; tokens of q that a tile holds
-  double waves = 0, splits = 1;
-  double n_q = 0, n_k = 0;  ///< tiles along the owned axis and the other
-};
-
 double filled_share(double rows, double tile) { return rows / (std::ceil(rows / tile) * tile); }
 
 /// Heads of q that share keys are packed into one tile where that fills tiles better by a tenth.
-Blocks attention_blocks(const AttentionShape& s, const AttentionKernel& kernel,
-                        const AttentionTile& tile, double sms) {
+AttentionBlocks blocks_of(const AttentionShape& s, const AttentionKernel& kernel, double sms) {
   const bool forward = s.pass == AttentionShape::Pass::kForward;
+  const AttentionTile& tile = pick_tile(kernel, static_cast<double>(s.head_dim));
   const double other = static_cast<double>(forward ? s.seq_k : s.seq_q);
-  Blocks made{.groups = static_cast<double>(s.heads),
-              .rows = static_cast<double>(forward ? s.seq_q : s.seq_k),
-              .tokens = tile.q};
+  AttentionBlocks made{.groups = static_cast<double>(s.heads),
+                       .rows = static_cast<double>(forward ? s.seq_q : s.seq_k),
+                       .tokens = tile.q,
+                       .kernel = kernel.name,
+                       .paged = kernel.paged,
+                       .tile = tile};
   const double kv_heads = s.kv_heads > 0 ? static_cast<double>(s.kv_heads) : made.groups;
   const double ratio = made.groups / kv_heads;
   if (forward && kernel.pack_gqa &&
@@ -163,12 +161,12 @@ Blocks attention_blocks(const AttentionShape& s, const AttentionKernel& kernel,
 
 /// Time of the products and of what belongs to their blocks. `unit_us`: one tile of scores on one
 /// SM.
-double products_us(const Blocks& blocks, const AttentionKernel& kernel, const AttentionTile& tile,
-                   bool causal, double unit_us) {
+double products_us(const AttentionBlocks& blocks, const AttentionKernel& kernel, bool causal,
+                   double unit_us) {
   const double chain = std::ceil(blocks.n_k / blocks.splits) * unit_us;
   const double longest = kernel.block_us + chain;
   if (!causal) return std::max(std::ceil(blocks.waves), 1 / kernel.alone) * longest;
-  const double diagonal = std::max(1.0, blocks.tokens / tile.k);  // counts whole
+  const double diagonal = std::max(1.0, blocks.tokens / blocks.tile.k);  // counts whole
   const double tiles =
       blocks.n_q > 1 ? std::min(blocks.n_k, (blocks.n_k + diagonal) / 2) : blocks.n_k;
   return std::max(longest / kernel.alone,
@@ -204,15 +202,15 @@ Price measured_price(const AttentionKernel& kernel, const AttentionShape& s, con
                      const Gpu& gpu) {
   const bool forward = s.pass == AttentionShape::Pass::kForward;
   const double sms = static_cast<double>(gpu.num_sms), d = static_cast<double>(s.head_dim);
-  const AttentionTile& tile = pick_tile(kernel, d);
-  const Blocks blocks = attention_blocks(s, kernel, tile, sms);
+  const AttentionBlocks blocks = blocks_of(s, kernel, sms);
+  const AttentionTile& tile = blocks.tile;
   const double share = tile.share * (kernel.measured ? 1 : gpu.architecture.attention_share) *
                        (forward ? 1 : kBackwardShare / kForwardShare);
   const double rate = share * gpu.peak(work.dtype, work.matrix_units).value * 1e-6 / sms;
   const double unit = (forward ? kForwardFlop : kBackwardFlop) * tile.q * tile.k *
                       std::max(tile.head_dim, d) / rate;
   Price price;
-  const double compute = products_us(blocks, kernel, tile, s.causal, unit);
+  const double compute = products_us(blocks, kernel, s.causal, unit);
   // No kernel hides more of its traffic than its products last.
   const double stream = terms::stream_time(gpu, work.bytes().value, 1);
   double memory = std::max(kernel.exposed * stream, stream - compute);
@@ -302,6 +300,14 @@ class Attention final : public KernelModel {
 };
 
 }  // namespace
+
+std::optional<AttentionBlocks> attention_blocks(const AttentionShape& shape, bool matrix_units,
+                                                const Gpu& gpu) {
+  if (shape.method != AttentionShape::Method::kFlash || !matrix_units) return std::nullopt;
+  const AttentionKernel* kernel = pick_kernel(gpu.architecture.attention_kernels, shape);
+  if (!kernel) return std::nullopt;
+  return blocks_of(shape, *kernel, static_cast<double>(gpu.num_sms));
+}
 
 const KernelModel& attention_model() {
   static const Attention model;

@@ -62,6 +62,7 @@ Price price_collective(const KernelWork& work, const Gpu& gpu, const Topology& t
   PERFMODEL_CHECK(result.has_value());  // every count fits by now
   Price price = to_price(*result);
   price.in_range &= known && kind.has_value() && used == &topology;
+  price.knowledge = price.in_range ? Knowledge::kBoard : Knowledge::kNone;
   return price;
 }
 

@@ -18,6 +18,18 @@ constexpr double kImplicitGemmShare = 0.85;
 constexpr std::int64_t kFewChannels = 8;
 constexpr double kFewChannelsShare = 0.2;
 
+/// Patch embeddings in half types: fewer channels than matrix units take at a time, in filters that
+/// do not overlap, for which libraries have no kernels of first layers. They run on vector units at
+/// what DeepBench's forward rows of up to four channels reach in fp32 (the median; 0.26 to 0.48 by
+/// GPU).
+constexpr double kPatchShare = 0.35;
+
+bool is_patch_embedding(const ConvolutionShape& c, DType dtype) {
+  return (dtype == DType::kFloat16 || dtype == DType::kBFloat16) &&
+         c.pass == ConvolutionShape::Pass::kForward && c.c / c.groups < kFewChannels &&
+         c.stride > 1 && c.stride >= std::max(c.r, c.s);
+}
+
 /// Share of the peak that the fused Winograd kernel's multiplications reach.
 constexpr double kFusedWinogradShare = 0.45;
 
@@ -82,16 +94,19 @@ ConvolutionTimes convolution_times(const ConvolutionShape& c, double bytes, cons
 namespace {
 
 /// Kernels before and after a product in half types that bring input and output from and to NCHW,
-/// where the architecture's library was seen to need them [us].
+/// where the architecture's library was seen to need them [us]. Filters of one element are products
+/// on NCHW as it is; the bias is then added by a kernel of its own.
 double layout_us(const ConvolutionShape& c, DType dtype, const Gpu& gpu) {
   const double rate = gpu.architecture.convolution_layout_rate;
   if (rate <= 0 || (dtype != DType::kFloat16 && dtype != DType::kBFloat16)) return 0;
   const auto volume = [](std::int64_t channels, std::int64_t height, std::int64_t width) {
     return static_cast<double>(channels) * static_cast<double>(height) * static_cast<double>(width);
   };
-  const double elements =
-      static_cast<double>(c.n) * (volume(c.c, c.h, c.w) + volume(c.k, c.p, c.q));
-  return elements / (rate * terms::sm_clocks_per_us(gpu));
+  const double n = static_cast<double>(c.n);
+  const double out = n * volume(c.k, c.p, c.q), clocks = terms::sm_clocks_per_us(gpu);
+  const double broadcast = gpu.architecture.elementwise_rates.broadcast;
+  if (c.r == 1 && c.s == 1 && c.stride == 1 && broadcast > 0) return out / (broadcast * clocks);
+  return (n * volume(c.c, c.h, c.w) + out) / (rate * clocks);
 }
 
 /// Convolution as the implicit GEMM of its pass, by the tile model of `gemm_tiles.hpp`:
@@ -101,7 +116,8 @@ double layout_us(const ConvolutionShape& c, DType dtype, const Gpu& gpu) {
 ///   weight gradient  m = k / g, n = c / g r s, k = n p q
 ///
 /// fp32 3x3 filters with stride 1 run as Winograd (`convolution_times`) where that is faster.
-/// Depthwise layers (one channel per group) are bound by memory. Layout changes (NCHW to NHWC for
+/// Depthwise layers (one channel per group) are bound by memory, patch embeddings in half types by
+/// vector units. Layout changes (NCHW to NHWC for
 /// tensor cores) add one pass over input and output.
 class Convolution final : public KernelModel {
  public:
@@ -159,6 +175,14 @@ class Convolution final : public KernelModel {
           terms::make_price(compute, work.bytes().value / terms::dram_bytes_per_us(gpu),
                             terms::empty_kernel_us(gpu) + 3 * terms::kConstants.dram_latency_us,
                             "convolution-heuristic", 0.5);
+      price.in_range = false;
+      return price;
+    }
+    if (is_patch_embedding(*c, work.dtype)) {
+      const double rate = kPatchShare * gpu.peak(DType::kFloat32, false).value * 1e-6;
+      Price price = terms::make_price(work.flop.value / rate,
+                                      work.bytes().value / terms::dram_bytes_per_us(gpu),
+                                      terms::empty_kernel_us(gpu), "convolution-heuristic", 0.5);
       price.in_range = false;
       return price;
     }

@@ -37,9 +37,10 @@ double round_down(double x) { return static_cast<double>(static_cast<std::int64_
 
 }  // namespace
 
-TiledTime tiled_gemm(const GemmShape& shape, int item_size, DType dtype, bool matrix_units,
+TiledTime tiled_gemm(const GemmShape& shape, double item_size, DType dtype, bool matrix_units,
                      double dram_bytes, double flop_gain, const Gpu& gpu) {
-  if (const MatrixGemm* set = matrix_units ? measured_products(dtype, gpu) : nullptr) {
+  if (const MatrixGemm* set =
+          matrix_units ? measured_products(dtype, shape.scaling, gpu) : nullptr) {
     return matrix_gemm(*set, shape, item_size, dtype, dram_bytes, flop_gain, gpu);
   }
   const double b = static_cast<double>(shape.batch), m = static_cast<double>(shape.m),

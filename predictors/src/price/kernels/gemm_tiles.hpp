@@ -16,7 +16,7 @@ namespace perfmodel::kernels {
 /// share of that with one block alone on the SM; s: ways to split k when tiles do not fill the GPU.
 /// The reduction writes and reads s partial results in fp32 and is a second kernel. `flop_gain`
 /// divides the compute term (Winograd); `dram_bytes` is the compulsory traffic.
-TiledTime tiled_gemm(const GemmShape& shape, int item_size, DType dtype, bool matrix_units,
+TiledTime tiled_gemm(const GemmShape& shape, double item_size, DType dtype, bool matrix_units,
                      double dram_bytes, double flop_gain, const Gpu& gpu);
 
 }  // namespace perfmodel::kernels

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "perfmodel/predictors/board_power.hpp"
+
 namespace perfmodel::kernels {
 namespace {
 
@@ -15,11 +17,10 @@ constexpr double kMostParts = 32;
 constexpr double kWavesOfParts[] = {1, 2};  ///< that a split fills
 constexpr double kHeatFromUs = 500, kHeatOverUs = 1000;
 
-constexpr double kIdlePowerShare = 0.2;  ///< of the board's limit, as for vector units
-
 /// Energy of a FLOP relative to a 16-bit one, where the type has no figures of its own.
 constexpr double kTf32EnergyShare = 2;
 constexpr double kEighthEnergyShare = 0.6;
+constexpr double kQuarterEnergyShare = 0.35;
 
 bool is_eighth(DType dtype) {
   return dtype == DType::kFloat8 || dtype == DType::kInt8 || dtype == DType::kUInt8;
@@ -27,6 +28,22 @@ bool is_eighth(DType dtype) {
 
 double blocks_of(std::int64_t size, int log2_tile) {
   return static_cast<double>((size + (std::int64_t{1} << log2_tile) - 1) >> log2_tile);
+}
+
+const std::optional<MatrixGemm>& own_products(DType dtype, Scaling scaling,
+                                              const Architecture& architecture) {
+  static const std::optional<MatrixGemm> kNone;
+  if (dtype == DType::kFloat4) return architecture.matrix_gemm_fp4;
+  if (dtype != DType::kFloat8) return kNone;
+  switch (scaling) {
+    case Scaling::kTensor:
+      break;
+    case Scaling::kToken:
+      return architecture.matrix_gemm_fp8_token;
+    case Scaling::kBlock:
+      return architecture.matrix_gemm_fp8_block;
+  }
+  return kNone;
 }
 
 /// Time for operands read once; of a GPU whose one L2 is large, part of them from there.
@@ -38,26 +55,45 @@ double operand_time(const MatrixGemm& set, double bytes, double l2_rate, const G
   return bytes * (hit / std::max(l2_rate, dram_rate) + (1 - hit) / dram_rate);
 }
 
+double energy_share(const MatrixGemm& set, DType dtype, const Architecture& architecture) {
+  if (architecture.matrix_gemm && &set == &*architecture.matrix_gemm) {
+    if (dtype == DType::kFloat32) return kTf32EnergyShare;
+    if (is_eighth(dtype)) return kEighthEnergyShare;
+    return dtype == DType::kFloat4 ? kQuarterEnergyShare : 1;
+  }
+  const bool is_own = !architecture.matrix_gemm_fp8 || &set != &*architecture.matrix_gemm_fp8;
+  return dtype == DType::kFloat4 && !is_own ? kQuarterEnergyShare / kEighthEnergyShare : 1;
+}
+
 double power_time(const MatrixGemm& set, double flop, DType dtype, const Gpu& gpu) {
   if (gpu.tdp_w <= 0) return 0;
-  double picojoule = set.picojoule_per_flop;
-  if (dtype == DType::kFloat32) picojoule *= kTf32EnergyShare;
-  if (is_eighth(dtype) && !gpu.architecture.matrix_gemm_fp8) picojoule *= kEighthEnergyShare;
-  return flop * picojoule / ((1 - kIdlePowerShare) * gpu.tdp_w) * 1e-6;
+  return flop * measured_picojoule(set, dtype, gpu.architecture) / work_power_w(gpu) * 1e-6;
 }
 
 }  // namespace
 
-const MatrixGemm* measured_products(DType dtype, const Gpu& gpu) {
+const MatrixGemm* measured_products(DType dtype, Scaling scaling, const Gpu& gpu) {
   const Architecture& architecture = gpu.architecture;
-  if (is_eighth(dtype) && architecture.matrix_gemm_fp8) return &*architecture.matrix_gemm_fp8;
+  if (const std::optional<MatrixGemm>& own = own_products(dtype, scaling, architecture)) {
+    return &*own;
+  }
+  const bool is_narrow = is_eighth(dtype) || dtype == DType::kFloat4;
+  if (is_narrow && architecture.matrix_gemm_fp8) return &*architecture.matrix_gemm_fp8;
   const bool is_tf32 = dtype == DType::kFloat32 && !gpu.peak_tflop_per_s.fp32_matrix;
   const bool is_half = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-  const bool has = architecture.matrix_gemm && (is_half || is_tf32 || is_eighth(dtype));
+  const bool has = architecture.matrix_gemm && (is_half || is_tf32 || is_narrow);
   return has ? &*architecture.matrix_gemm : nullptr;
 }
 
-TiledTime matrix_gemm(const MatrixGemm& set, const GemmShape& shape, int item_size, DType dtype,
+double measured_picojoule(const MatrixGemm& set, DType dtype, const Architecture& architecture) {
+  return energy_share(set, dtype, architecture) * set.picojoule_per_flop;
+}
+
+bool has_own_products(DType dtype, Scaling scaling, const Gpu& gpu) {
+  return own_products(dtype, scaling, gpu.architecture).has_value();
+}
+
+TiledTime matrix_gemm(const MatrixGemm& set, const GemmShape& shape, double item_size, DType dtype,
                       double dram_bytes, double flop_gain, const Gpu& gpu) {
   const double results = static_cast<double>(shape.batch) * static_cast<double>(shape.m) *
                          static_cast<double>(shape.n);
@@ -70,7 +106,7 @@ TiledTime matrix_gemm(const MatrixGemm& set, const GemmShape& shape, int item_si
   const double limit = power_time(set, 2 * results * k, dtype, gpu);
   const double reduction = 2 * results * 4 / l2_rate;
   const double most_parts = set.splits_k ? std::min(kMostParts, k / kLeastPartDepth) : 1;
-  const int result_size = std::max(item_size, 2);  // products of 8 bits have results of 16
+  const double result_size = std::max(item_size, 2.0);  // products of 8 bits have results of 16
 
   TiledTime best;
   best.total = std::numeric_limits<double>::infinity();
@@ -91,7 +127,11 @@ TiledTime matrix_gemm(const MatrixGemm& set, const GemmShape& shape, int item_si
       const double waves = filled <= 1 ? 1 : filled + tail * (whole - filled);
       const double compute = waves * (sums / parts + store);
       const double larger = std::max(compute, memory);
-      if (latency + larger >= best.total) return;  // spares the root below
+      if (latency + larger >= best.total) return;
+      // Most roots are spared: (1 + x)^(1/3) >= 1 + x / 3 - x^2 / 9, less what rounding may take.
+      const double ratio = std::min(compute, memory) / larger, x = ratio * ratio * ratio;
+      const double least = larger * (1 + x / 3 - x * x / 9) * (1 - 1e-9);
+      if (latency + least >= best.total) return;
       double both = std::cbrt(compute * compute * compute + memory * memory * memory);
       const double heat =
           set.always_hot ? 1 : std::clamp((compute - kHeatFromUs) / kHeatOverUs, 0.0, 1.0);

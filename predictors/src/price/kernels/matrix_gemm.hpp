@@ -6,8 +6,15 @@
 namespace perfmodel::kernels {
 
 /// What was measured of such products on the GPU's architecture; null where nothing was. TF32 is a
-/// product of the 16-bit types; exact fp32 and fp64 matrix units are not.
-const MatrixGemm* measured_products(DType dtype, const Gpu& gpu);
+/// product of the 16-bit types; exact fp32 and fp64 matrix units are not. Types of 8 and 4 bits
+/// without figures of their own take those of the next wider ones.
+const MatrixGemm* measured_products(DType dtype, Scaling scaling, const Gpu& gpu);
+
+/// Whether products of 8 or 4 bits with this scaling were measured themselves there.
+bool has_own_products(DType dtype, Scaling scaling, const Gpu& gpu);
+
+/// Energy of a FLOP of such products [pJ]; `set` is one of the architecture's.
+double measured_picojoule(const MatrixGemm& set, DType dtype, const Architecture& architecture);
 
 /// Products on matrix units, with the best of the library's tiles and splits of k:
 ///
@@ -24,7 +31,7 @@ const MatrixGemm* measured_products(DType dtype, const Gpu& gpu);
 /// Operands come from DRAM: in programs, whole layers went by since they were read.
 ///
 /// `flop_gain` divides the time of the sums and of the traffic from L2.
-TiledTime matrix_gemm(const MatrixGemm& set, const GemmShape& shape, int item_size, DType dtype,
+TiledTime matrix_gemm(const MatrixGemm& set, const GemmShape& shape, double item_size, DType dtype,
                       double dram_bytes, double flop_gain, const Gpu& gpu);
 
 }  // namespace perfmodel::kernels

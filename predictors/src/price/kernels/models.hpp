@@ -26,9 +26,13 @@ const KernelModel& softmax_model();
 const KernelModel& norm_model();
 const KernelModel& sort_model();
 const KernelModel& attention_model();
+const KernelModel& grouped_gemm_model();
+const KernelModel& experts_model();
+const KernelModel& linear_attention_model();
 const KernelModel& recurrent_model();
 const KernelModel& copy_model();
 const KernelModel& collective_model();
 const KernelModel& small_model();
+const KernelModel& quantize_model();
 
 }  // namespace perfmodel::kernels

@@ -44,6 +44,14 @@ double evicted_share(const RowShape& shape, const KernelWork& work, const Gpu& g
   return std::clamp((share - 0.35) / 0.4, 0.0, 1.0);
 }
 
+/// A reduction of a whole tensor reads it as a stream does.
+constexpr double kTotalShare = 0.9;
+
+bool is_total(const KernelWork& work) {
+  const auto* shape = std::get_if<RowShape>(&work.shape);
+  return shape && work.family == KernelFamily::kReduction && shape->rows == 1;
+}
+
 class Rows : public KernelModel {
  public:
   explicit Rows(const RowConstants& constants) : c_(constants) {}
@@ -51,7 +59,8 @@ class Rows : public KernelModel {
   Price price(const KernelWork& work, const Gpu& gpu) const override {
     const auto* shape = std::get_if<RowShape>(&work.shape);
     const bool is_long = shape && shape->cols > kLongRow;
-    const double share = !is_long              ? c_.bandwidth_share
+    const double share = is_total(work)        ? kTotalShare
+                         : !is_long            ? c_.bandwidth_share
                          : gpu.vendor == "amd" ? c_.long_row_share_amd
                                                : c_.long_row_share;
     double memory = terms::stream_time(gpu, work.bytes().value, share);
@@ -84,8 +93,9 @@ class Rows : public KernelModel {
 ///
 ///   t = t_empty + n t_dram + t_barrier + max(rows model, rows clocks / (SMs clock))
 ///
-/// and a batch norm of AMD's a block per channel, element after element, in three kernels
-/// (statistics, their update, result).
+/// (a norm of mean squares keeps no running statistics: its bytes alone bound it) and a batch norm
+/// of AMD's a block per channel, element after element, in three kernels (statistics, their update,
+/// result).
 class Norm final : public Rows {
  public:
   using Rows::Rows;
@@ -97,7 +107,7 @@ class Norm final : public Rows {
     if (shape->is_channel) return channels(*shape, bytes, gpu);
     const bool half = work.dtype == DType::kBFloat16 || work.dtype == DType::kFloat16;
     const Architecture& a = gpu.architecture;
-    const double clocks = half ? a.half_norm_row_clocks : a.norm_row_clocks;
+    const double clocks = shape->is_rms ? 0 : half ? a.half_norm_row_clocks : a.norm_row_clocks;
     if (clocks <= 0) return bytes;
     const double rows = static_cast<double>(shape->rows) * clocks / terms::sm_clocks_per_us(gpu);
     return terms::make_price(std::max(bytes.compute.count(), rows), bytes.memory.count(),

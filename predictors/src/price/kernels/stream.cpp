@@ -55,6 +55,7 @@ constexpr Variant kBf16 = {&ElementwiseRates::contiguous_bf16, 0, 0.4, 0.4};
 constexpr Variant kBroadcast = {&ElementwiseRates::broadcast, 2, 0.4, 0.4};
 constexpr Variant kStrided = {&ElementwiseRates::strided, 2, 0.4, 2.0};
 constexpr Variant kMixedTypes = {&ElementwiseRates::mixed_types, 0, 0.45, 0.6};
+constexpr Variant kUpsampled3d = {&ElementwiseRates::upsample_3d, 2, 0.4, 0.4};
 
 const Variant* variant_of(const KernelWork& work) {
   switch (work.layout) {
@@ -66,6 +67,8 @@ const Variant* variant_of(const KernelWork& work) {
       return &kStrided;
     case Layout::kMixedTypes:
       return &kMixedTypes;
+    case Layout::kUpsampled3d:
+      return &kUpsampled3d;
   }
   return nullptr;
 }
@@ -81,6 +84,14 @@ class Elementwise final : public Stream {
   using Stream::Stream;
 
   Price price(const KernelWork& work, const Gpu& gpu) const override {
+    if (work.layout == Layout::kUpsampled3d &&
+        gpu.architecture.elementwise_rates.upsample_3d <= 0) {
+      KernelWork strided = work;
+      strided.layout = Layout::kStrided;
+      Price price = Elementwise::price(strided, gpu);
+      price.in_range = false;
+      return price;
+    }
     const Price stream = Stream::price(work, gpu);
     const Variant* variant = variant_of(work);
     const double rate = variant ? gpu.architecture.elementwise_rates.*variant->rate : 0;

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "perfmodel/predictors/board_power.hpp"
+
 namespace perfmodel::terms {
 namespace {
 
@@ -16,15 +18,6 @@ double dram_efficiency(const Gpu& gpu) {
       !name.starts_with("gtx") && !name.starts_with("rtx") && !name.starts_with("titan");
   return checks_in_band ? architecture.gddr_share : architecture.unchecked_gddr_share;
 }
-
-/// Matrix units spend less per FLOP: A100 holds 312 TFLOP/s of fp16 on 400 W.
-constexpr double kHalfMatrixEnergyShare = 0.12;
-constexpr double kEighthMatrixEnergyShare = 0.06;  ///< operands of half the size
-constexpr double kFp32MatrixEnergyShare = 0.5;
-
-/// Board power that computes nothing (idle, memory, fans), as a share of the limit, at least 15 W.
-constexpr double kIdleShare = 0.2;
-constexpr double kIdleWatt = 15;
 
 }  // namespace
 
@@ -47,19 +40,11 @@ double last_level_bytes_per_us(const Gpu& gpu) {
 
 double sustained_flop_per_us(const Gpu& gpu, DType dtype, bool matrix_units) {
   const double peak = gpu.peak(dtype, matrix_units).value * 1e-6;
-  double picojoule = gpu.architecture.fp32_picojoule_per_flop;
+  // Of fp32's even where products were measured: other kernels on matrix units were fitted with it.
+  const double picojoule = derived_picojoule_per_flop(gpu, dtype, matrix_units);
   if (gpu.tdp_w <= 0 || picojoule <= 0) return peak;
-  if (matrix_units) {
-    picojoule *= dtype == DType::kFloat32  ? kFp32MatrixEnergyShare
-                 : dtype == DType::kFloat8 ? kEighthMatrixEnergyShare
-                                           : kHalfMatrixEnergyShare;
-  } else if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) {
-    picojoule *= 0.5;
-  } else if (dtype == DType::kFloat64) {
-    picojoule *= 2;
-  }
-  const double watt = gpu.tdp_w - std::max(kIdleWatt, kIdleShare * gpu.tdp_w);
-  const double power_limit = watt / picojoule * 1e6;  // 1 W / 1 pJ = 1e12 FLOP/s = 1e6 FLOP/us
+  // 1 W / 1 pJ = 1e12 FLOP/s = 1e6 FLOP/us
+  const double power_limit = work_power_w(gpu) / picojoule * 1e6;
   return std::min(peak, power_limit);
 }
 

@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "price/expert_load.hpp"
+#include "price/kernel_work.hpp"
+#include "price/kernels/attention.hpp"
 #include "price/kernels/convolution.hpp"
+#include "price/kernels/models.hpp"
+#include "price/kernels/quantize.hpp"
 #include "price/kernels/terms.hpp"
 
 namespace perfmodel::learned {
@@ -80,40 +85,72 @@ void add_tile(Writer& out, double batch, std::int64_t m, std::int64_t n, std::in
 #define PERFMODEL_TILE_FEATURES(TILE) \
   {"log2_waves_" TILE}, {"filled_waves_" TILE}, { "filled_tiles_" TILE }
 
-constexpr FeatureSpec kGemmSpecs[] = {
-    {"log2_m", true},
-    {"log2_n", true},
-    {"log2_k", true},
-    {"log2_batch", true},
-    {"align_m"},
-    {"align_n"},
-    {"align_k"},
-    {"layout"},
-    PERFMODEL_TILE_FEATURES("128x128"),
-    PERFMODEL_TILE_FEATURES("128x64"),
-    PERFMODEL_TILE_FEATURES("64x128"),
-    PERFMODEL_TILE_FEATURES("64x64"),
-    PERFMODEL_TILE_FEATURES("128x32"),
-    PERFMODEL_BALANCE_FEATURES,
-    PERFMODEL_DEVICE_FEATURES,
-};
+#define PERFMODEL_GEMM_FEATURES                                                            \
+  {"log2_m", true}, {"log2_n", true}, {"log2_k", true}, {"log2_batch", true}, {"align_m"}, \
+      {"align_n"}, {"align_k"}, {"layout"}, PERFMODEL_TILE_FEATURES("128x128"),            \
+      PERFMODEL_TILE_FEATURES("128x64"), PERFMODEL_TILE_FEATURES("64x128"),                \
+      PERFMODEL_TILE_FEATURES("64x64"), PERFMODEL_TILE_FEATURES("128x32"),                 \
+      PERFMODEL_BALANCE_FEATURES, PERFMODEL_DEVICE_FEATURES
+
+constexpr FeatureSpec kGemmSpecs[] = {PERFMODEL_GEMM_FEATURES};
+
+void add_gemm(Writer& out, const GemmShape& g, const KernelWork& work, const Gpu& gpu,
+              const Price& baseline) {
+  const auto batch = static_cast<double>(g.batch);
+  for (std::int64_t size : {g.m, g.n, g.k}) out.add_log2(static_cast<double>(size));
+  out.add_log2(batch, 64);
+  for (std::int64_t size : {g.m, g.n, g.k}) out.add(alignment(size));
+  out.add((g.a_transposed ? 1 : 0) + (g.b_transposed ? 2 : 0) + (g.has_bias ? 4 : 0));
+  add_tile(out, batch, g.m, g.n, 128, 128, gpu);
+  add_tile(out, batch, g.m, g.n, 128, 64, gpu);
+  add_tile(out, batch, g.m, g.n, 64, 128, gpu);
+  add_tile(out, batch, g.m, g.n, 64, 64, gpu);
+  add_tile(out, batch, g.m, g.n, 128, 32, gpu);
+  add_balance(out, work, gpu, baseline);
+  add_device(out, work, gpu);
+}
 
 bool fill_gemm(const KernelWork& work, const Gpu& gpu, const Price& baseline, FeatureRow& row) {
   const auto* g = std::get_if<GemmShape>(&work.shape);
   if (!g || std::min({g->batch, g->m, g->n, g->k}) < 1) return false;
   Writer out(row);
-  const auto batch = static_cast<double>(g->batch);
-  for (std::int64_t size : {g->m, g->n, g->k}) out.add_log2(static_cast<double>(size));
-  out.add_log2(batch, 64);
-  for (std::int64_t size : {g->m, g->n, g->k}) out.add(alignment(size));
-  out.add((g->a_transposed ? 1 : 0) + (g->b_transposed ? 2 : 0) + (g->has_bias ? 4 : 0));
-  add_tile(out, batch, g->m, g->n, 128, 128, gpu);
-  add_tile(out, batch, g->m, g->n, 128, 64, gpu);
-  add_tile(out, batch, g->m, g->n, 64, 128, gpu);
-  add_tile(out, batch, g->m, g->n, 64, 64, gpu);
-  add_tile(out, batch, g->m, g->n, 128, 32, gpu);
-  add_balance(out, work, gpu, baseline);
-  add_device(out, work, gpu);
+  add_gemm(out, *g, work, gpu, baseline);
+  return true;
+}
+
+/// Products of 8 and 4 bits: what a GEMM has, and how numbers are scaled.
+constexpr FeatureSpec kScaledGemmSpecs[] = {
+    {.name = "scaling", .is_axis = true, .is_kind = true},
+    {.name = "quantizes_a", .is_axis = true, .is_kind = true},
+    {"log2_quantize_over_baseline"},
+    PERFMODEL_GEMM_FEATURES,
+};
+
+/// Where the kernel that quantises was measured together with the product, a product alone takes
+/// the ratio of both.
+bool fill_scaled_gemm(const KernelWork& work, const Gpu& gpu, const Price& baseline,
+                      FeatureRow& row) {
+  const auto* g = std::get_if<GemmShape>(&work.shape);
+  if (!g || std::min({g->batch, g->m, g->n, g->k}) < 1) return false;
+  const Scaling scaling = work.dtype == DType::kFloat4 ? Scaling::kBlock : g->scaling;
+  const bool is_layer = scaling != Scaling::kTensor &&
+                        kernels::measured_quantize(work.dtype, scaling, gpu) != nullptr;
+  if (is_layer && !g->quantizes_a) {
+    GemmShape layer = *g;
+    layer.quantizes_a = true;
+    const KernelWork whole = gemm_work(layer, work.dtype, work.matrix_units);
+    return fill_scaled_gemm(whole, gpu, KernelModels::heuristic().price(whole, gpu), row);
+  }
+  double quantize_us = 0;
+  if (g->quantizes_a) {
+    const KernelWork quantize = quantize_work(g->batch * g->m, g->k, work.dtype, scaling);
+    quantize_us = kernels::quantize_model().price(quantize, gpu).time.count();
+  }
+  Writer out(row);
+  out.add(static_cast<double>(scaling));
+  out.add(g->quantizes_a ? 1 : 0);
+  out.add_log2(std::max(quantize_us / baseline.time.count(), 1.0 / 64));
+  add_gemm(out, *g, work, gpu, baseline);
   return true;
 }
 
@@ -465,6 +502,172 @@ bool fill_interaction(const KernelWork& work, const Gpu& gpu, const Price& basel
   return true;
 }
 
+constexpr FeatureSpec kAttentionSpecs[] = {
+    {.name = "kernel", .is_axis = true, .is_kind = true},
+    {"log2_seq_q", true},
+    {"log2_seq_k", true},
+    {"log2_batch_heads", true},
+    {"log2_heads_per_kv_head", true},
+    {"log2_head_dim", true},
+    {"log2_batch"},
+    {"is_causal"},
+    {"log2_waves"},
+    {"filled_waves"},
+    {"filled_q"},
+    {"filled_k"},
+    {"filled_head"},
+    {"log2_q_tiles"},
+    {"log2_k_tiles"},
+    {"log2_splits"},
+    {"log2_tile_tokens"},
+    {"log2_keys_over_l2"},
+    PERFMODEL_BALANCE_FEATURES,
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+/// Forward passes of kernels whose tiles are known; of others the heuristic speaks alone.
+bool fill_attention(const KernelWork& work, const Gpu& gpu, const Price& baseline,
+                    FeatureRow& row) {
+  const auto* a = std::get_if<AttentionShape>(&work.shape);
+  if (!a || a->pass != AttentionShape::Pass::kForward) return false;
+  if (std::min({a->batch, a->heads, a->seq_q, a->seq_k, a->head_dim}) < 1) return false;
+  const auto blocks = kernels::attention_blocks(*a, work.matrix_units, gpu);
+  if (!blocks) return false;
+  const auto batch = static_cast<double>(a->batch), heads = static_cast<double>(a->heads);
+  const double kv_heads = a->kv_heads > 0 ? static_cast<double>(a->kv_heads) : heads;
+  const auto d = static_cast<double>(a->head_dim), keys = static_cast<double>(a->seq_k);
+  Writer out(row);
+  out.add(4 * static_cast<double>(blocks->kernel) + (blocks->paged ? 2 : 0) + (a->causal ? 1 : 0));
+  out.add_log2(static_cast<double>(a->seq_q));
+  out.add_log2(keys);
+  out.add_log2(batch * heads, 4096);
+  out.add_log2(heads / kv_heads);
+  out.add_log2(d);
+  out.add_log2(batch, 256);
+  out.add(a->causal ? 1 : 0);
+  out.add_log2(blocks->waves, 64);
+  out.add(blocks->waves / std::ceil(blocks->waves));
+  out.add(blocks->rows / (blocks->n_q * blocks->tile.q));
+  out.add(keys / (blocks->n_k * blocks->tile.k));
+  out.add(std::min(1.0, d / blocks->tile.head_dim));
+  out.add_log2(blocks->n_q, 64);
+  out.add_log2(blocks->n_k, 64);
+  out.add_log2(blocks->splits);
+  out.add_log2(blocks->tokens);
+  out.add_log2(2 * batch * kv_heads * keys * d * size_in_bytes(work.dtype) / gpu.l2_size.value, 64);
+  add_balance(out, work, gpu, baseline);
+  add_device(out, work, gpu);
+  return true;
+}
+
+constexpr FeatureSpec kExpertsSpecs[] = {
+    {.name = "kernel", .is_axis = true, .is_kind = true},
+    {"log2_tokens", true},
+    {.name = "log2_hidden", .is_axis = true, .is_range_only = true},
+    {.name = "log2_inter", .is_axis = true, .is_range_only = true},
+    {.name = "log2_experts", .is_axis = true, .is_range_only = true},
+    {.name = "log2_topk", .is_axis = true, .is_range_only = true},
+    {"log2_rows_per_expert"},
+    {"log2_largest_over_mean"},
+    {"touched_share"},
+    {"is_more_tokens_than_experts"},
+    {"log2_blocks_up"},
+    {"log2_blocks_down"},
+    {"filled_16"},
+    {"filled_64"},
+    {"filled_128"},
+    {"log2_weights_over_l2"},
+    {"log2_rows_over_l2"},
+    PERFMODEL_BALANCE_FEATURES,
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+/// AMD's tuned kernels have too few rows for trees: the heuristic speaks alone.
+bool fill_experts(const KernelWork& work, const Gpu& gpu, const Price& baseline, FeatureRow& row) {
+  const auto* x = std::get_if<ExpertsShape>(&work.shape);
+  if (!x || x->kernel == ExpertsLibrary::kTuned) return false;
+  if (std::min({x->tokens, x->hidden, x->inter, x->experts, x->topk}) < 1) return false;
+  const ExpertLoad load = expert_load(*x);
+  const auto tokens = static_cast<double>(x->tokens), experts = static_cast<double>(x->experts),
+             hidden = static_cast<double>(x->hidden), inter = static_cast<double>(x->inter);
+  const double rows = tokens * static_cast<double>(x->topk);
+  const auto tiles_of = [&](double tile) {
+    double tiles = 0;
+    for (const LoadClass& c : load.classes) tiles += c.experts * std::ceil(c.rows / tile);
+    return tiles;
+  };
+  double largest = 1;
+  for (const LoadClass& c : load.classes) largest = std::max(largest, c.rows);
+  Writer out(row);
+  out.add(static_cast<double>(x->kernel));
+  out.add_log2(tokens);
+  out.add_log2(hidden);
+  out.add_log2(inter);
+  out.add_log2(experts);
+  out.add_log2(static_cast<double>(x->topk));
+  out.add_log2(rows / load.touched);
+  out.add_log2(largest * load.touched / rows);
+  out.add(load.touched / experts);
+  out.add(x->tokens > x->experts ? 1 : 0);
+  out.add_log2(tiles_of(64) * std::ceil(2 * inter / 128) / gpu.num_sms, 256);
+  out.add_log2(tiles_of(64) * std::ceil(hidden / 128) / gpu.num_sms, 256);
+  for (const double tile : {16.0, 64.0, 128.0}) out.add(rows / (tiles_of(tile) * tile));
+  const double size = size_in_bytes(work.dtype);
+  out.add_log2(3 * load.touched * hidden * inter * size / gpu.l2_size.value, 64);
+  out.add_log2(rows * hidden * size / gpu.l2_size.value, 64);
+  add_balance(out, work, gpu, baseline);
+  add_device(out, work, gpu);
+  return true;
+}
+
+constexpr FeatureSpec kLinearAttentionSpecs[] = {
+    {.name = "kernel", .is_axis = true, .is_kind = true},
+    {"log2_seq", true},
+    {"log2_batch", true},
+    {"log2_k_heads", true},
+    {"log2_v_heads", true},
+    {"log2_tokens_per_sm"},
+    {"log2_chunks"},
+    {"filled_chunks"},
+    {"log2_states_per_sm"},
+    {"filled_states"},
+    {"log2_channels_per_sm"},
+    PERFMODEL_BALANCE_FEATURES,
+    PERFMODEL_DEVICE_FEATURES,
+};
+
+/// Where no kernel was measured, the heuristic speaks alone, out of range.
+bool fill_linear_attention(const KernelWork& work, const Gpu& gpu, const Price& baseline,
+                           FeatureRow& row) {
+  const auto* l = std::get_if<LinearAttentionShape>(&work.shape);
+  if (!l || std::min({l->batch, l->seq, l->k_heads, l->v_heads, l->k_dim, l->v_dim}) < 1) {
+    return false;
+  }
+  const auto& rates = gpu.architecture.linear_attention;
+  if (!rates || !rates->measured) return false;
+  const auto batch = static_cast<double>(l->batch), seq = static_cast<double>(l->seq),
+             v_heads = static_cast<double>(l->v_heads);
+  const double chunks = std::ceil(seq / kLinearAttentionChunk);
+  const double states = batch * v_heads / gpu.num_sms;
+  Writer out(row);
+  out.add(static_cast<double>(l->kernel));
+  out.add_log2(seq);
+  out.add_log2(batch);
+  out.add_log2(static_cast<double>(l->k_heads));
+  out.add_log2(v_heads);
+  out.add_log2(batch * seq / gpu.num_sms, 4096);
+  out.add_log2(chunks, 64);
+  out.add(seq / (chunks * kLinearAttentionChunk));
+  out.add_log2(states);
+  out.add(states / std::ceil(states));
+  out.add_log2(
+      (2 * static_cast<double>(l->k_heads * l->k_dim) + v_heads * static_cast<double>(l->v_dim)) *
+      batch / gpu.num_sms);
+  add_balance(out, work, gpu, baseline);
+  add_device(out, work, gpu);
+  return true;
+}
+
 template <std::size_t kSize>
 constexpr FeatureSet make_set(const FeatureSpec (&specs)[kSize],
                               bool (*fill)(const KernelWork&, const Gpu&, const Price&,
@@ -474,6 +677,7 @@ constexpr FeatureSet make_set(const FeatureSpec (&specs)[kSize],
 }
 
 constexpr FeatureSet kGemm = make_set(kGemmSpecs, fill_gemm);
+constexpr FeatureSet kScaledGemm = make_set(kScaledGemmSpecs, fill_scaled_gemm);
 constexpr FeatureSet kConvolution = make_set(kConvolutionSpecs, fill_convolution);
 constexpr FeatureSet kStream = make_set(kStreamSpecs, fill_stream);
 constexpr FeatureSet kRows = make_set(kRowSpecs, fill_rows);
@@ -483,14 +687,17 @@ constexpr FeatureSet kCopy = make_set(kCopySpecs, fill_copy);
 constexpr FeatureSet kMove = make_set(kMoveSpecs, fill_move);
 constexpr FeatureSet kTranspose = make_set(kTransposeSpecs, fill_transpose);
 constexpr FeatureSet kIndex = make_set(kIndexSpecs, fill_index);
+constexpr FeatureSet kAttention = make_set(kAttentionSpecs, fill_attention);
+constexpr FeatureSet kExperts = make_set(kExpertsSpecs, fill_experts);
+constexpr FeatureSet kLinearAttention = make_set(kLinearAttentionSpecs, fill_linear_attention);
 constexpr FeatureSet kInteraction = make_set(kInteractionSpecs, fill_interaction);
 
 }  // namespace
 
-const FeatureSet* feature_set(KernelFamily family) {
+const FeatureSet* feature_set(KernelFamily family, DType dtype) {
   switch (family) {
     case KernelFamily::kGemm:
-      return &kGemm;
+      return dtype == DType::kFloat8 || dtype == DType::kFloat4 ? &kScaledGemm : &kGemm;
     case KernelFamily::kConvolution:
       return &kConvolution;
     case KernelFamily::kElementwise:
@@ -515,6 +722,12 @@ const FeatureSet* feature_set(KernelFamily family) {
       return &kIndex;
     case KernelFamily::kInteraction:
       return &kInteraction;
+    case KernelFamily::kAttention:
+      return &kAttention;
+    case KernelFamily::kExperts:
+      return &kExperts;
+    case KernelFamily::kLinearAttention:
+      return &kLinearAttention;
     default:
       return nullptr;
   }

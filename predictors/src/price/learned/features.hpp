@@ -11,6 +11,8 @@ namespace perfmodel::learned {
 
 inline constexpr std::size_t kMaxFeatures = 48;
 inline constexpr std::size_t kMaxAxes = 7;
+/// The last ones of every family describe the device alone.
+inline constexpr std::size_t kDeviceFeatures = 6;
 using FeatureRow = std::array<float, kMaxFeatures>;
 
 struct FeatureSpec {
@@ -22,6 +24,8 @@ struct FeatureSpec {
   bool is_kind = false;
   /// +1 or -1: log(time / baseline) may only grow or fall with this feature.
   int monotone = 0;
+  /// Trees do not see it: where few values were measured, it would name them instead of a size.
+  bool is_range_only = false;
 };
 
 /// Dimensionless description of a kernel on a GPU, per family. Sizes count in powers of two,
@@ -33,7 +37,7 @@ struct FeatureSet {
   bool (*fill)(const KernelWork& work, const Gpu& gpu, const Price& baseline, FeatureRow& row);
 };
 
-/// Null for families without learned models.
-const FeatureSet* feature_set(KernelFamily family);
+/// Null for families without learned models. Products of 8 and 4 bits have a set of their own.
+const FeatureSet* feature_set(KernelFamily family, DType dtype = DType::kFloat32);
 
 }  // namespace perfmodel::learned

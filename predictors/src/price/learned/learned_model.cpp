@@ -21,6 +21,12 @@ std::string_view arithmetic_name(DType dtype, bool tf32) {
   return tf32 && dtype == DType::kFloat32 ? std::string_view("tf32") : to_string(dtype);
 }
 
+std::string kind_of(const LearnedModel& model) {
+  std::string kind(to_string(model.family));
+  if (moves_bytes(model.family)) return kind;
+  return kind.append("-").append(arithmetic_name(model.dtype, model.tf32));
+}
+
 std::optional<Arithmetic> find_arithmetic(std::string_view name) {
   for (int i = 0; i <= static_cast<int>(DType::kComplex128); ++i) {
     const auto dtype = static_cast<DType>(i);
@@ -39,6 +45,11 @@ std::string_view interned(std::string_view name) {
   return *names.emplace(name).first;
 }
 
+const IntervalsByDistance& LevelIntervals::of(std::string_view name) const {
+  const auto found = std::ranges::find(own, name, &Own::of);
+  return found == own.end() ? any : found->intervals;
+}
+
 int LearnedModel::chip_index(const Gpu& gpu) const {
   for (std::size_t i = 0; i < chips.size(); ++i) {
     // Compared in place: this runs for every price.
@@ -52,6 +63,52 @@ int LearnedModel::chip_index(const Gpu& gpu) const {
   return -1;
 }
 
+Knowledge LearnedModel::knowledge(const Gpu& gpu) const {
+  const auto is_sibling = [&](std::string_view other) {
+    return other.substr(0, other.rfind('/')) == gpu.architecture.name;
+  };
+  if (chip_index(gpu) >= 0) {
+    return std::ranges::find(gpus, gpu.name) != gpus.end() ? Knowledge::kBoard : Knowledge::kChip;
+  }
+  return std::ranges::any_of(chips, is_sibling) ? Knowledge::kArchitecture : Knowledge::kNone;
+}
+
+int LearnedModel::nearest_chip(const Gpu& gpu) const {
+  int nearest = -1;
+  double least = std::numeric_limits<double>::max();
+  for (std::size_t i = 0; i < chips.size(); ++i) {
+    const std::size_t slash = chips[i].rfind('/');
+    if (std::string_view(chips[i]).substr(0, slash) != gpu.architecture.name) continue;
+    const double sms = std::stod(chips[i].substr(slash + 1));
+    const double apart = std::abs(std::log(sms / gpu.num_sms));
+    if (apart >= least) continue;
+    least = apart;
+    nearest = static_cast<int>(i);
+  }
+  return nearest;
+}
+
+void LearnedModel::add_chip(const ForGpu& known, FeatureRow& row) const {
+  const std::size_t own = feature_set(family, dtype)->specs.size();
+  row[own] = static_cast<float>(known.tree_chip);
+  const bool is_measured = known.knowledge == Knowledge::kBoard;
+  if (known.tree_chip < 0 || is_measured || chip_devices.empty()) return;
+  const auto& device = chip_devices[static_cast<std::size_t>(known.tree_chip)];
+  std::ranges::copy(device, row.begin() + static_cast<std::ptrdiff_t>(own - kDeviceFeatures));
+}
+
+LearnedModel::ForGpu LearnedModel::for_gpu(const Gpu& gpu) const {
+  ForGpu known{.knowledge = knowledge(gpu), .chip = chip_index(gpu)};
+  const LevelIntervals& level = intervals[static_cast<std::size_t>(known.knowledge)];
+  known.tree_chip = known.chip >= 0 ? known.chip : nearest_chip(gpu);
+  const bool is_board = known.knowledge == Knowledge::kBoard;
+  known.intervals = &level.of(is_board ? gpu.name : gpu.architecture.name);
+  if (known.chip < 0) {
+    known.trust = known.knowledge == Knowledge::kArchitecture ? sibling_trust : unseen_trust;
+  }
+  return known;
+}
+
 LearnedModel::Cell LearnedModel::cell_of(const FeatureSet& set, const FeatureRow& row) {
   Cell cell{};
   std::size_t axis = 0;
@@ -63,8 +120,20 @@ LearnedModel::Cell LearnedModel::cell_of(const FeatureSet& set, const FeatureRow
   return cell;
 }
 
+namespace {
+/// The own box is among them. The fit writes them sorted; of others not all are found. A coordinate
+/// at the end of its range stands for all beyond it.
+bool lies_in_one(const LearnedModel::Cells& cells, const LearnedModel::Cell& own) {
+  const auto is_end = [](std::int8_t step) { return step == -128 || step == 127; };
+  return std::ranges::none_of(own, is_end) && std::ranges::binary_search(cells, own);
+}
+}  // namespace
+
 float LearnedModel::distance(const FeatureRow& row, int chip_number) const {
-  const FeatureSet& set = *feature_set(family);
+  const FeatureSet& set = *feature_set(family, dtype);
+  const Cells& cells =
+      chip_number < 0 ? common_cells : chip_cells[static_cast<std::size_t>(chip_number)];
+  if (lies_in_one(cells, cell_of(set, row))) return 0;
   std::array<float, kMaxAxes> at{};
   std::array<bool, kMaxAxes> is_kind{};
   std::size_t axes = 0;
@@ -74,8 +143,6 @@ float LearnedModel::distance(const FeatureRow& row, int chip_number) const {
     at[axes++] = row[i];
   }
   float nearest = std::numeric_limits<float>::max();
-  const Cells& cells =
-      chip_number < 0 ? common_cells : chip_cells[static_cast<std::size_t>(chip_number)];
   for (const Cell& cell : cells) {
     float farthest = 0;
     for (std::size_t axis = 0; axis < axes; ++axis) {
@@ -118,24 +185,25 @@ double Correction::log_ratio(const FeatureSet& set, const FeatureRow& row) const
   return sum;
 }
 
-int LearnedModel::apply(float common_sum, float chip_sum, int chip_number, const FeatureRow& row,
-                        const Gpu& gpu, Price& price) const {
-  double log_ratio = common_sum;
-  log_ratio = chip_number < 0 ? unseen_trust * log_ratio : log_ratio + chip_sum;
+int LearnedModel::apply(float common_sum, float chip_sum, const ForGpu& known,
+                        const FeatureRow& row, const Gpu& gpu, Price& price) const {
+  double log_ratio = common_sum + chip_sum;
+  if (known.chip < 0) log_ratio *= known.trust;
   for (const Correction& correction : corrections) {
     if (correction.gpu == gpu.name) {
-      log_ratio += correction.log_ratio(*feature_set(family), row);
+      log_ratio += correction.log_ratio(*feature_set(family, dtype), row);
     }
   }
-  const float far = distance(row, chip_number);
+  const float far = distance(row, known.chip);
   const double time = price.time.count() * std::exp(trust(far) * log_ratio);
   const int at = class_of(far);
-  const Interval& interval = chip_number >= 0 ? seen[at] : unseen[at];
+  const Interval& interval = (*known.intervals)[static_cast<std::size_t>(at)];
   price.time = Microseconds{time};
   price.low = Microseconds{time * std::min(1.0, interval.low)};
   price.high = Microseconds{time * std::max(1.0, interval.high)};
   price.model = price_name.empty() ? interned(name) : price_name;
   price.in_range = far <= 0;
+  price.knowledge = known.knowledge;
   return at;
 }
 
@@ -149,15 +217,12 @@ const LaunchCost* LearnedModel::launch_cost(std::string_view gpu, std::string_vi
 bool LearnedModel::refine(const KernelWork& work, const Gpu& gpu, Price& price,
                           int* distance_class) const {
   FeatureRow row;
-  const FeatureSet& set = *feature_set(family);
+  const FeatureSet& set = *feature_set(family, dtype);
   if (!set.fill(work, gpu, price, row)) return false;
-  const int chip_number = chip_index(gpu);
-  float chip_sum = 0;
-  if (chip_number >= 0 && !chip.roots.empty()) {
-    row[set.specs.size()] = static_cast<float>(chip_number);
-    chip_sum = chip.predict(row);
-  }
-  const int at = apply(common.predict(row), chip_sum, chip_number, row, gpu, price);
+  const ForGpu known = for_gpu(gpu);
+  add_chip(known, row);
+  const float chip_sum = known.tree_chip >= 0 && !chip.roots.empty() ? chip.predict(row) : 0.0F;
+  const int at = apply(common.predict(row), chip_sum, known, row, gpu, price);
   if (distance_class) *distance_class = at;
   return true;
 }

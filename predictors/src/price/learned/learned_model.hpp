@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -27,6 +28,10 @@ bool is_tf32(const KernelWork& work, const Gpu& gpu);
 
 /// The arithmetic of a model as files and models are named by it: "float32", "tf32", "bfloat16".
 std::string_view arithmetic_name(DType dtype, bool tf32);
+
+struct LearnedModel;
+/// What its kernels are called: family and arithmetic, "gemm-bfloat16".
+std::string kind_of(const LearnedModel& model);
 
 struct Arithmetic {
   DType dtype = DType::kFloat32;
@@ -60,6 +65,23 @@ struct Interval {
   int rows = 0;
 };
 
+constexpr int kDistances = 3;
+/// By distance from the fitted range: inside, up to one power of two outside, beyond.
+using IntervalsByDistance = std::array<Interval, kDistances>;
+
+/// Intervals of one level of knowledge: of any GPU, and those of single boards (level board) or
+/// architectures (level architecture) that have enough rows of their own.
+struct LevelIntervals {
+  struct Own {
+    std::string of;
+    IntervalsByDistance intervals;
+  };
+  IntervalsByDistance any;
+  std::vector<Own> own;
+
+  const IntervalsByDistance& of(std::string_view name) const;
+};
+
 /// What a few measured kernels of a new GPU say: log(measured / predicted) by ridge regression on a
 /// constant, intensity over balance and size (`perfpredict train --calibrate`).
 struct Correction {
@@ -77,10 +99,11 @@ struct Correction {
 ///   t = t_heuristic exp(s(d) [common(x) + chip(x, chip)])
 ///
 /// common: trees over dimensionless features x, fitted on all GPUs alike. chip: trees over the same
-/// features and the chip's number, fitted on what `common` left, used only for chips that were
-/// measured; for others common counts
-/// `unseen_trust`. d: distance of x to the fitted range, in powers of two; s(d) = 1 / (1 + d^2)
-/// leads back to the heuristic.
+/// features and the chip's number, fitted on what `common` left, for chips that were measured; for
+/// others of their architecture those of the chip most like it, both times `sibling_trust`, and for
+/// the rest common alone times `unseen_trust`. Boards that were not measured have the device
+/// features of the board that stands in for them (`chip_devices`). d: distance of x to the fitted
+/// range, in powers of two; s(d) = 1 / (1 + d^2) leads back to the heuristic.
 struct LearnedModel {
   std::string name;             ///< "gemm-learned"
   std::string_view price_name;  ///< the same, interned: `Price::model`; empty: made at each price
@@ -91,6 +114,9 @@ struct LearnedModel {
   TreeEnsemble common, chip;
   std::vector<std::string> chips;  ///< number = place
   std::vector<std::string> gpus;   ///< boards that were measured
+  /// Their makers: libraries of another one share nothing with what was measured, and the heuristic
+  /// prices alone there. Empty: of any.
+  std::vector<std::string> vendors;
   /// The fitted range: boxes of two powers of two along each axis of the family's features that
   /// held enough rows; coordinates in such steps. Marginal ranges would take "k large" and "n
   /// large" for granted together although no sweep had both.
@@ -100,21 +126,45 @@ struct LearnedModel {
   using Cells = std::vector<Cell>;
   Cells common_cells;             ///< of the rows that `common` was fitted on
   std::vector<Cells> chip_cells;  ///< by chip
-  /// By chip (measured or not) and distance (inside the range, up to one power of two outside,
-  /// beyond).
-  static constexpr int kDistances = 3;
-  Interval seen[kDistances], unseen[kDistances];
+  /// By chip: features of the device, of the first board with it that was measured. Trees see them
+  /// in place of those of boards that were not, for between boards they know nothing.
+  std::vector<std::array<float, kDeviceFeatures>> chip_devices;
+  std::array<LevelIntervals, kKnowledgeLevels> intervals;  ///< by `Knowledge`
   std::vector<LaunchCost> launch_costs;
   std::vector<Correction> corrections;
-  /// Share of common(x) that counts for chips that were not measured: what fits GPUs left out best.
-  double unseen_trust = 0.5;
+  /// Share of common(x) that counts for chips that were not measured, with another one of the
+  /// architecture measured and without: what fits GPUs and architectures left out best.
+  double sibling_trust = 0.5, unseen_trust = 0.5;
   std::string card;  ///< JSON text: data, licence, split, errors, seeds, command
 
   bool covers(const KernelWork& work, const Gpu& gpu) const {
+    return is_of(work, gpu) && knows_vendor(gpu);
+  }
+  /// Whether the kernel's family and arithmetic are the model's.
+  bool is_of(const KernelWork& work, const Gpu& gpu) const {
     if (work.family != family) return false;
     return moves_bytes(family) || (work.dtype == dtype && is_tf32(work, gpu) == tf32);
   }
+  bool knows_vendor(const Gpu& gpu) const {
+    return vendors.empty() || std::ranges::find(vendors, gpu.vendor) != vendors.end() ||
+           std::ranges::find(corrections, gpu.name, &Correction::gpu) != corrections.end();
+  }
   int chip_index(const Gpu& gpu) const;  ///< -1: not measured
+  /// Of the architecture that with the most similar number of SMs; -1 without any.
+  int nearest_chip(const Gpu& gpu) const;
+  Knowledge knowledge(const Gpu& gpu) const;
+
+  /// What the model has for one GPU, looked up once for many kernels.
+  struct ForGpu {
+    Knowledge knowledge = Knowledge::kNone;
+    int chip = -1;       ///< -1: not measured
+    int tree_chip = -1;  ///< or the one most like it of the architecture, -1 without any
+    double trust = 1;    ///< share of common(x) that counts
+    const IntervalsByDistance* intervals = nullptr;  ///< of the model
+  };
+  ForGpu for_gpu(const Gpu& gpu) const;
+  /// Completes a row's features: the chip's number, and its device where the board is another one.
+  void add_chip(const ForGpu& known, FeatureRow& row) const;
 
   /// Distance of a row to the nearest box, along its farthest axis; 0 inside.
   float distance(const FeatureRow& row, int chip_number) const;
@@ -122,7 +172,7 @@ struct LearnedModel {
   static double trust(float distance);
 
   /// From the heuristic's price of the same work. Nothing where the features need another shape.
-  /// `distance_class`, if not null, gets the index into `seen` and `unseen`.
+  /// `distance_class`, if not null, gets the index into the intervals.
   bool refine(const KernelWork& work, const Gpu& gpu, Price& price,
               int* distance_class = nullptr) const;
   static int class_of(float distance) { return distance <= 0 ? 0 : distance <= 1 ? 1 : 2; }
@@ -130,7 +180,7 @@ struct LearnedModel {
   const LaunchCost* launch_cost(std::string_view gpu, std::string_view op) const;
   /// The rest of `refine`, from the sums of both ensembles (`chip_sum` 0 where the chip was not
   /// measured): several rows may be walked through the trees together.
-  int apply(float common_sum, float chip_sum, int chip_number, const FeatureRow& row,
+  int apply(float common_sum, float chip_sum, const ForGpu& known, const FeatureRow& row,
             const Gpu& gpu, Price& price) const;
 };
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -90,6 +91,26 @@ class Reader {
     }
     return result;
   }
+  /// A list of lists of as many integers each, as `Rows` hold them: of thousands, without a place
+  /// for each. False if something else stands there; whoever reads it item by item learns where.
+  template <class Rows>
+  bool rows(Rows& to) const {
+    dom::array list;
+    if (element_.get(list)) return false;
+    to.reserve(list.size());
+    for (dom::element item : list) {
+      dom::array numbers;
+      if (item.get(numbers) || numbers.size() != to.emplace_back().size()) return false;
+      auto at = to.back().begin();
+      for (dom::element number : numbers) {
+        std::int64_t value = 0;
+        using Limits = std::numeric_limits<typename Rows::value_type::value_type>;
+        if (number.get(value) || value < Limits::min() || value > Limits::max()) return false;
+        *at++ = static_cast<typename Rows::value_type::value_type>(value);
+      }
+    }
+    return true;
+  }
   std::string text() const { return simdjson::minify(element_); }
 
   Reader fail(std::string_view key, const std::string& expected) const {
@@ -152,22 +173,32 @@ bool is_chip(std::string_view text) {
   return !sms.empty() && sms.size() < 7 && sms.find_first_not_of("0123456789") == sms.npos;
 }
 
-void read_intervals(const Reader& list, Interval (&intervals)[LearnedModel::kDistances]) {
-  int count = 0;
+IntervalsByDistance read_intervals(const Reader& list) {
+  IntervalsByDistance intervals;
+  std::size_t count = 0;
   list.each([&](const Reader& item) {
-    if (count < LearnedModel::kDistances) {
+    if (count < intervals.size()) {
       intervals[count] = {item.member("low").number(0, 1e6), item.member("high").number(0, 1e6),
                           static_cast<int>(item.member("rows").integer(0, 2'000'000'000))};
     }
     ++count;
   });
-  if (count != LearnedModel::kDistances) {
-    list.fail("", fmt::format("{} intervals", LearnedModel::kDistances));
-  }
+  if (count != intervals.size()) list.fail("", fmt::format("{} intervals", intervals.size()));
+  return intervals;
+}
+
+LevelIntervals read_level(const Reader& level) {
+  LevelIntervals made{.any = read_intervals(level.member("any")), .own = {}};
+  level.member("own").each([&](const Reader& item) {
+    made.own.push_back({item.member("of").string(), read_intervals(item.member("intervals"))});
+  });
+  return made;
 }
 
 LearnedModel::Cells read_cells(const Reader& list) {
   LearnedModel::Cells cells;
+  if (list.rows(cells)) return cells;
+  cells.clear();
   list.each([&](const Reader& item) {
     LearnedModel::Cell cell{};
     std::size_t axis = 0;
@@ -187,7 +218,8 @@ LearnedModel read_model(const Reader& object) {
   model.price_name = interned(model.name);
   const auto family = family_of(object.member("family").string());
   const auto arithmetic = find_arithmetic(object.member("dtype").string());
-  const FeatureSet* set = family ? feature_set(*family) : nullptr;
+  const FeatureSet* set =
+      family ? feature_set(*family, arithmetic ? arithmetic->dtype : DType::kFloat32) : nullptr;
   if (!set) object.fail("family", "a family with learned models");
   if (!arithmetic) object.fail("dtype", "a known element type");
   model.feature_names = object.member("features").strings();
@@ -208,18 +240,33 @@ LearnedModel read_model(const Reader& object) {
     if (!item.failed() && !is_chip(model.chips.back())) item.fail("", "a chip (\"ampere/108\")");
   });
   model.gpus = object.member("gpus").strings();
+  model.vendors = object.member("vendors").strings();
   if (model.chip_cells.size() != model.chips.size()) {
     object.fail("chip_cells", "one list of cells per chip");
   }
   const Reader intervals = object.member("intervals");
   if (object.failed()) return model;
-  read_intervals(intervals.member("seen"), model.seen);
-  read_intervals(intervals.member("unseen"), model.unseen);
+  for (std::size_t i = 0; i < kKnowledgeLevels; ++i) {
+    model.intervals[i] = read_level(intervals.member(to_string(static_cast<Knowledge>(i))));
+  }
   object.member("launch_costs").each([&](const Reader& cost) {
     model.launch_costs.push_back({cost.member("gpu").string(), cost.member("op").string(),
                                   cost.member("floor_us").number(0, 1e9),
                                   cost.member("dispatch_us").number(0, 1e9)});
   });
+  object.member("chip_devices").each([&](const Reader& item) {
+    const std::vector<double> device = item.numbers();
+    if (device.size() != kDeviceFeatures) {
+      item.fail("", fmt::format("{} numbers", kDeviceFeatures));
+      return;
+    }
+    std::ranges::transform(device, model.chip_devices.emplace_back().begin(),
+                           [](double x) { return static_cast<float>(x); });
+  });
+  if (!object.failed() && model.chip_devices.size() != model.chips.size()) {
+    object.fail("chip_devices", "one list of numbers for each chip");
+  }
+  model.sibling_trust = object.member("sibling_trust").number(0, 1);
   model.unseen_trust = object.member("unseen_trust").number(0, 1);
   object.member("corrections").each([&](const Reader& item) {
     Correction correction{.gpu = item.member("gpu").string()};
@@ -266,10 +313,25 @@ std::string ensemble_text(const TreeEnsemble& ensemble) {
                      tree_text(ensemble));
 }
 
-std::string intervals_text(const Interval (&intervals)[LearnedModel::kDistances]) {
-  return joined(intervals, ", ", [](const Interval& i) {
-    return fmt::format(R"({{"low": {:.4f}, "high": {:.4f}, "rows": {}}})", i.low, i.high, i.rows);
-  });
+std::string intervals_text(const IntervalsByDistance& intervals) {
+  return fmt::format("[{}]", joined(intervals, ", ", [](const Interval& i) {
+                       return fmt::format(R"({{"low": {:.4f}, "high": {:.4f}, "rows": {}}})", i.low,
+                                          i.high, i.rows);
+                     }));
+}
+
+/// The nearest level first.
+std::string levels_text(const std::array<LevelIntervals, kKnowledgeLevels>& levels) {
+  std::string text;
+  for (std::size_t i = levels.size(); i-- > 0;) {
+    text += fmt::format("{}\"{}\": {{\"any\": {}, \"own\": [{}]}}", text.empty() ? "" : ",\n  ",
+                        to_string(static_cast<Knowledge>(i)), intervals_text(levels[i].any),
+                        joined(levels[i].own, ",\n    ", [](const LevelIntervals::Own& own) {
+                          return fmt::format(R"({{"of": {}, "intervals": {}}})", json_text(own.of),
+                                             intervals_text(own.intervals));
+                        }));
+  }
+  return text;
 }
 
 std::string cells_text(const LearnedModel::Cells& cells) {
@@ -281,25 +343,30 @@ std::string cells_text(const LearnedModel::Cells& cells) {
 std::string model_text(const LearnedModel& model) {
   return fmt::format(
       "{{\"name\": {},\n\"family\": {}, \"dtype\": {},\n\"card\": {},\n\"features\": [{}],\n"
-      "\"common_cells\": {},\n\"chip_cells\": [{}],\n\"chips\": [{}], \"gpus\": [{}],\n"
-      "\"intervals\": {{\"seen\": [{}],\n  \"unseen\": [{}]}},\n\"launch_costs\": "
-      "[{}],\n\"unseen_trust\": {}, \"corrections\": [{}],\n"
+      "\"common_cells\": {},\n\"chip_cells\": [{}],\n\"chip_devices\": [{}],\n\"chips\": [{}], "
+      "\"gpus\": [{}], \"vendors\": "
+      "[{}],\n"
+      "\"intervals\": {{{}}},\n\"launch_costs\": "
+      "[{}],\n\"sibling_trust\": {}, \"unseen_trust\": {}, \"corrections\": [{}],\n"
       "\"trees\": {{\"common\": {},\n\"chip\": {}}}}}",
       json_text(model.name), json_text(to_string(model.family)),
       json_text(arithmetic_name(model.dtype, model.tf32)),
       model.card.empty() ? "{}" : nlohmann::json::parse(model.card).dump(1),
       joined(model.feature_names, ", ", [](const std::string& n) { return json_text(n); }),
       cells_text(model.common_cells), joined(model.chip_cells, ",\n  ", cells_text),
+      joined(model.chip_devices, ", ",
+             [](const auto& device) { return fmt::format("[{}]", joined(device, ",", shortest)); }),
       joined(model.chips, ", ", [](const std::string& n) { return json_text(n); }),
       joined(model.gpus, ", ", [](const std::string& n) { return json_text(n); }),
-      intervals_text(model.seen), intervals_text(model.unseen),
+      joined(model.vendors, ", ", [](const std::string& n) { return json_text(n); }),
+      levels_text(model.intervals),
       joined(model.launch_costs, ",\n  ",
              [](const LaunchCost& c) {
                return fmt::format(
                    R"({{"gpu": {}, "op": {}, "floor_us": {:.3f}, "dispatch_us": {:.3f}}})",
                    json_text(c.gpu), json_text(c.op), c.floor_us, c.dispatch_us);
              }),
-      model.unseen_trust,
+      model.sibling_trust, model.unseen_trust,
       joined(model.corrections, ",\n  ",
              [](const Correction& c) {
                return fmt::format(R"({{"gpu": {}, "weights": [{}], "rows": {}}})", json_text(c.gpu),

@@ -8,7 +8,7 @@
 
 namespace perfmodel::learned {
 
-/// Model files: JSON, schema "perfmodel-kernel-models", version 1 (docs/formats.md). Numbers are
+/// Model files: JSON, schema "perfmodel-kernel-models", version 3 (docs/formats.md). Numbers are
 /// written with as many digits as give the same float back, so that a file predicts to the bit what
 /// the fit did.
 Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& file);

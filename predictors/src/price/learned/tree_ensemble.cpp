@@ -4,15 +4,69 @@
 #include <array>
 #include <limits>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace perfmodel::learned {
 namespace {
 
+constexpr std::size_t kBlock = 64;  ///< rows whose features stay in the first-level cache
 constexpr std::size_t kLanes = 16;  ///< walks at once; measured: 16 gains on 8, 32 is slower
 
 /// Place of the child.
 std::uint32_t step(const TreeWalker::Node& node, const float* x) {
   return node.left + static_cast<std::uint32_t>(!(x[node.feature] < node.threshold));
 }
+
+#if defined(__x86_64__)
+/// Adds a tree's leaves to the sums of `kBlock` rows: the same steps eight rows at a time, in two
+/// thirds of the time.
+__attribute__((target("avx2"))) void add_leaves(const TreeWalker::Node* nodes,
+                                                const float* leaf_values, std::uint32_t depth,
+                                                const float* x, std::size_t stride, float* sums) {
+  static_assert(sizeof(TreeWalker::Node) == 8);  // threshold; then feature, left from the low end
+  constexpr std::size_t kWidth = 8, kVectors = kBlock / kWidth;
+  const auto* const thresholds = reinterpret_cast<const float*>(nodes);
+  const auto* const links = reinterpret_cast<const int*>(nodes) + 1;
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i row_size = _mm256_set1_epi32(static_cast<int>(stride));
+  const __m256i low_half = _mm256_set1_epi32(0xFFFF);
+  __m256i at[kVectors], row[kVectors];
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kVectors; ++i) {
+    const __m256i first = _mm256_set1_epi32(static_cast<int>(i * kWidth));
+    at[i] = _mm256_setzero_si256();
+    row[i] = _mm256_mullo_epi32(_mm256_add_epi32(lane, first), row_size);
+  }
+  for (; depth > 0; --depth) {
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < kVectors; ++i) {
+      const __m256 threshold = _mm256_i32gather_ps(thresholds, at[i], 8);
+      const __m256i link = _mm256_i32gather_epi32(links, at[i], 8);
+      const __m256i place = _mm256_add_epi32(row[i], _mm256_and_si256(link, low_half));
+      const __m256 value = _mm256_i32gather_ps(x, place, 4);
+      const __m256 right = _mm256_cmp_ps(value, threshold, _CMP_NLT_UQ);  // -1 where it is so
+      at[i] = _mm256_sub_epi32(_mm256_srli_epi32(link, 16), _mm256_castps_si256(right));
+    }
+  }
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kVectors; ++i) {
+    float* const sum = sums + i * kWidth;
+    const __m256 leaf = _mm256_i32gather_ps(leaf_values, at[i], 4);
+    _mm256_storeu_ps(sum, _mm256_add_ps(_mm256_loadu_ps(sum), leaf));
+  }
+}
+
+bool adds_leaves_of_blocks() {
+  static const bool has_gathers = __builtin_cpu_supports("avx2");
+  return has_gathers;
+}
+#else
+void add_leaves(const TreeWalker::Node*, const float*, std::uint32_t, const float*, std::size_t,
+                float*) {}
+bool adds_leaves_of_blocks() { return false; }
+#endif
 
 const TreeEnsemble::Node* next(const TreeEnsemble::Node* node, const float* x) {
   return x[node->feature] < node->value ? node + 1 : node + node->right;
@@ -125,7 +179,6 @@ float TreeWalker::predict(std::span<const float> features) const {
 
 void TreeWalker::predict(std::span<const float> features, std::size_t stride,
                          std::span<float> results) const {
-  constexpr std::size_t kBlock = 64;  // rows whose features stay in the first-level cache
   for (std::size_t begin = 0; begin < results.size(); begin += kBlock) {
     const std::span<float> block = results.subspan(begin, std::min(kBlock, results.size() - begin));
     const std::size_t whole = block.size() / kLanes * kLanes;
@@ -133,6 +186,11 @@ void TreeWalker::predict(std::span<const float> features, std::size_t stride,
     for (const Tree& tree : trees_) {  // several rows through one tree
       const Node* nodes = nodes_.data() + tree.root;
       const float* leaf_values = leaf_values_.data() + tree.root;
+      if (block.size() == kBlock && adds_leaves_of_blocks()) {
+        add_leaves(nodes, leaf_values, tree.depth, features.data() + begin * stride, stride,
+                   block.data());
+        continue;
+      }
       for (std::size_t row = 0; row < whole; row += kLanes) {
         const float* x = features.data() + (begin + row) * stride;
         std::array<std::uint32_t, kLanes> at{};

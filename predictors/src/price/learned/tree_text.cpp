@@ -42,21 +42,35 @@ std::string to_base64(const std::vector<std::uint8_t>& bytes) {
   return text;
 }
 
+std::uint32_t base64_value(char digit) { return kBase64Values[static_cast<unsigned char>(digit)]; }
+
 std::optional<std::vector<std::uint8_t>> from_base64(std::string_view text) {
-  std::vector<std::uint8_t> bytes;
-  bytes.reserve(text.size() * 3 / 4);
+  if (text.size() % 4 == 1) return std::nullopt;  // a digit that completes no byte
+  std::vector<std::uint8_t> bytes(text.size() * 3 / 4);
+  std::uint8_t* to = bytes.data();
+  std::uint32_t seen = 0;  // no digit has its highest bit set
+  std::size_t i = 0;
+  for (; i + 4 <= text.size(); i += 4) {
+    const std::uint32_t a = base64_value(text[i]), b = base64_value(text[i + 1]),
+                        c = base64_value(text[i + 2]), d = base64_value(text[i + 3]);
+    seen |= a | b | c | d;
+    const std::uint32_t bits = a << 18 | b << 12 | c << 6 | d;
+    *to++ = static_cast<std::uint8_t>(bits >> 16);
+    *to++ = static_cast<std::uint8_t>(bits >> 8);
+    *to++ = static_cast<std::uint8_t>(bits);
+  }
   std::uint32_t bits = 0;
   int held = 0;
-  for (const char digit : text) {
-    const std::uint8_t value = kBase64Values[static_cast<unsigned char>(digit)];
-    if (value == kNoDigit) return std::nullopt;
+  for (; i < text.size(); ++i) {
+    const std::uint32_t value = base64_value(text[i]);
+    seen |= value;
     bits = bits << 6 | value;
     held += 6;
     if (held < 8) continue;
     held -= 8;
-    bytes.push_back(static_cast<std::uint8_t>(bits >> held));
+    *to++ = static_cast<std::uint8_t>(bits >> held);
   }
-  if (held == 6) return std::nullopt;  // a digit that completes no byte
+  if (seen > 63) return std::nullopt;
   return bytes;
 }
 

@@ -18,7 +18,19 @@ struct PrecisionOptions {
     kTf32,  ///< torch.backends.cuda.matmul.allow_tf32: fp32 tensors, products in TF32
     kFp16,  ///< torch.autocast(dtype=torch.float16)
     kBf16,  ///< torch.autocast(dtype=torch.bfloat16)
+    kFp8,   ///< bf16, with the products of linear layers in 8 bits (Transformer Engine)
+    kFp4,   ///< the same in 4 bits: nvfp4, 16 numbers of a row share a scale
   } precision = Precision::kFp32;
+
+  /// What shares a scale in 8 bits.
+  enum class Scaling {
+    kDelayed,   ///< a tensor; from the magnitudes that it had in earlier steps
+    kCurrent,   ///< a tensor; from its own magnitude, which a kernel of its own finds first
+    kToken,     ///< a row of the operand along which the product sums
+    kBlock128,  ///< 128 numbers of such a row, 128 x 128 of weights (DeepSeek-V3)
+    kMx,        ///< 32 numbers of such a row; scales are powers of two (mxfp8)
+    kNv16,      ///< 16 numbers of such a row: that of 4 bits
+  } scaling = Scaling::kDelayed;
 
   /// The loss is scaled, gradients are unscaled and checked (torch.cuda.amp.GradScaler): fp16 only.
   bool grad_scaler = false;
@@ -38,9 +50,22 @@ struct PrecisionOptions {
 ///   arrive in fp32;
 /// - sequence numbers grow by the casts that came before.
 ///
+/// fp8 and fp4 take an fp32 graph to bf16 first; a graph whose products are in half types already
+/// keeps them. Then, as Transformer Engine's recipes do on Hopper:
+///
+/// - products of linear layers (mm, addmm and grouped products with a parameter), forward and
+///   backward, become `aten::_scaled_mm` and `aten::_scaled_grouped_mm`, which write the half type;
+/// - `transformer_engine::quantize` writes the narrow copies, a kernel per operand: each layer's
+///   input and gradient for itself, a weight once per step, directly from its fp32 parameter, in
+///   the place of autocast's half copy. One kernel writes the copy along rows and the one along
+///   columns, whichever the products of the layer need: they sum along rows of both operands;
+/// - all else stays: attention, norms, losses, embeddings, optimizers, gradients of biases, and
+///   products whose result becomes probabilities (the head, a router) or whose sizes are no
+///   multiples of 16 (32 with mx and in 4 bits, 128 with blocks of 128).
+///
 /// Preconditions (kImpossible): tensors on a GPU, or bfloat16 on a CPU; no products in half types
-/// yet; no checkpoints, no fused kernels; at least one op that autocast changes. The GradScaler
-/// needs fp16 and a backward pass.
+/// yet (fp8 and fp4 take them); no checkpoints, no fused kernels; at least one op that autocast
+/// changes. The GradScaler needs fp16 and a backward pass.
 Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
                                          const PrecisionOptions& options);
 

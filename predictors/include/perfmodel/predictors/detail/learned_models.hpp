@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,10 @@
 #include "perfmodel/predictors/kernel.hpp"
 
 namespace perfmodel {
+
+/// What the heuristic's figures were measured on, seen from a GPU, by kind of kernels
+/// ("gemm-bfloat16"): `measured_kernels` of its architecture. Nothing was of any other kind.
+std::map<std::string, Knowledge> heuristic_knowledge(const Gpu& gpu);
 
 /// Kernel models fitted to measurements (`perfpredict train`), from model files.
 ///
@@ -43,6 +48,10 @@ class LearnedModels {
   /// The first model file that was needed and could not be read; its kernels were priced by the
   /// heuristic. Ask after pricing.
   std::optional<Error> problem() const;
+
+  /// The same of `models`, by all kinds that a model file or the architecture names. Reads all
+  /// files that may price on this GPU.
+  std::map<std::string, Knowledge> knowledge(const Gpu& gpu) const;
 
   /// The files that were read so far, relative to the folder, sorted: where prices come from.
   std::vector<std::string> files_read() const;

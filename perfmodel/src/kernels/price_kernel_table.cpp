@@ -1,0 +1,275 @@
+#include "price_kernel_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace perfmodel {
+namespace {
+
+/// The prices of a block's rows: those of one family on one GPU are asked for together.
+class BlockPrices {
+ public:
+  BlockPrices(const KernelModels& models, const PriceSink& sink) : models_(models), sink_(sink) {}
+
+  /// Takes the rows' work. The answer is the first row's error.
+  std::optional<Error> price(KernelTable& table) {
+    std::optional<Error> error;
+    prices_.assign(table.rows.size(), Price{});
+    for (auto& places : groups_) places.clear();
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      const KernelRow& row = table.rows[i];
+      if (row.gpu < 0) {
+        error = row_error(table, row, ErrorCode::kFormat,
+                          "expected a GPU in every row, or --gpu, found neither");
+        error->json_pointer = "device";
+        prices_.resize(i);
+        break;
+      }
+      if (!row.is_free) group_of(row).push_back(static_cast<std::uint32_t>(i));
+    }
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
+      price_group(table, table.gpus[group / kFamilies], groups_[group]);
+    }
+    for (std::size_t i = 0; i < prices_.size(); ++i) {
+      if (std::isfinite(prices_[i].high.count())) continue;
+      return row_error(table, table.rows[i], ErrorCode::kImpossible,
+                       "expected sizes of a kernel whose time is a number, found larger ones");
+    }
+    return error;
+  }
+
+  std::span<const Price> prices() const { return prices_; }
+
+ private:
+  static constexpr std::size_t kFamilies = static_cast<std::size_t>(KernelFamily::kSmall) + 1;
+  static constexpr std::size_t kTogether = 256;  // kernels that stay in the second-level cache
+
+  static Error row_error(const KernelTable& table, const KernelRow& row, ErrorCode code,
+                         std::string message) {
+    return Error{.code = code,
+                 .message = std::move(message),
+                 .file = table.file,
+                 .line = row.line,
+                 .column = 1};
+  }
+
+  std::vector<std::uint32_t>& group_of(const KernelRow& row) {
+    const std::size_t group =
+        static_cast<std::size_t>(row.gpu) * kFamilies + static_cast<std::size_t>(row.work.family);
+    if (group >= groups_.size())
+      groups_.resize((static_cast<std::size_t>(row.gpu) + 1) * kFamilies);
+    return groups_[group];
+  }
+
+  void price_group(KernelTable& table, const Gpu& gpu, std::span<const std::uint32_t> places) {
+    while (!places.empty()) {
+      const auto now = places.first(std::min(places.size(), kTogether));
+      places = places.subspan(now.size());
+      work_.clear();
+      for (const std::uint32_t i : now) work_.push_back(std::move(table.rows[i].work));
+      group_prices_.resize(now.size());
+      models_.price_many(work_, gpu, group_prices_);
+      for (std::size_t i = 0; i < now.size(); ++i) {
+        if (sink_.change) sink_.change(work_[i], gpu, group_prices_[i]);
+        prices_[now[i]] = group_prices_[i];
+      }
+    }
+  }
+
+  const KernelModels& models_;
+  const PriceSink& sink_;
+  std::vector<Price> prices_, group_prices_;
+  std::vector<KernelWork> work_;
+  std::vector<std::vector<std::uint32_t>> groups_;  // places of rows, by GPU and family
+};
+
+/// What a block adds to the report.
+struct BlockFacts {
+  std::size_t rows = 0, outside = 0;
+  std::vector<int> gpus = {}, ops = {};  // of the reader's table, in the order of their first rows
+};
+
+BlockFacts facts_of(const KernelTable& table, std::span<const Price> prices) {
+  BlockFacts facts{.rows = table.rows.size()};
+  std::vector<bool> has_gpu(table.gpus.size()), has_op(table.ops.size());
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    if (!prices[i].in_range) ++facts.outside;
+    const KernelRow& row = table.rows[i];
+    const auto gpu = static_cast<std::size_t>(row.gpu), op = static_cast<std::size_t>(row.op);
+    if (!has_gpu[gpu]) {
+      has_gpu[gpu] = true;
+      facts.gpus.push_back(row.gpu);
+    }
+    if (!has_op[op]) {
+      has_op[op] = true;
+      facts.ops.push_back(row.op);
+    }
+  }
+  return facts;
+}
+
+/// Blocks have numbers, in the order of the file. A thread takes one, works on it beside the
+/// others, and hands it over when all before it were.
+class BlockQueue {
+ public:
+  BlockQueue(KernelTableBlocks& blocks, const PriceSink& sink) : blocks_(blocks), sink_(sink) {}
+
+  /// Until nothing is left, or one has an error.
+  void work(KernelTableBlocks::Reader& reader, const KernelModels& models) {
+    try {
+      BlockPrices prices(models, sink_);
+      CsvBlock block;
+      std::string text;
+      while (const auto number = take(block)) {
+        text.clear();
+        KernelTable& table = reader.table();
+        std::optional<Error> problem = reader.read(block);
+        if (auto earlier = prices.price(table)) problem = std::move(earlier);
+        BlockFacts facts;
+        if (!problem) {
+          sink_.format(table, prices.prices(), text);
+          facts = facts_of(table, prices.prices());
+        }
+        hand_over(*number, std::move(problem), table, facts, text);
+      }
+    } catch (...) {  // out of memory: the others end, and the caller learns it
+      const std::lock_guard lock(order_);
+      if (!exception_) exception_ = std::current_exception();
+      is_over_ = true;
+      turns_.notify_all();
+    }
+  }
+
+  Result<PricedTable> result() {
+    if (exception_) std::rethrow_exception(exception_);
+    if (error_) return Unexpected{std::move(*error_)};
+    if (read_error_) return Unexpected{std::move(*read_error_)};
+    return std::move(done_);
+  }
+
+ private:
+  /// Nothing at the end.
+  std::optional<std::size_t> take(CsvBlock& block) {
+    const std::lock_guard lock(reading_);
+    if (is_read_ || is_over()) return std::nullopt;
+    const auto more = blocks_.next(block);
+    if (more && *more) return taken_++;
+    is_read_ = true;
+    if (!more) read_error_ = more.error();  // behind all blocks that were taken
+    return std::nullopt;
+  }
+
+  bool is_over() {
+    const std::lock_guard lock(order_);
+    return is_over_;
+  }
+
+  void hand_over(std::size_t number, std::optional<Error> problem, const KernelTable& table,
+                 const BlockFacts& facts, std::string_view text) {
+    std::unique_lock lock(order_);
+    turns_.wait(lock, [&] { return is_over_ || handed_over_ == number; });
+    if (is_over_) return;
+    if (!problem && !text.empty()) {
+      if (auto written = sink_.write(text); !written) problem = written.error();
+    }
+    if (problem) {
+      error_ = std::move(problem);
+      is_over_ = true;
+    } else {
+      add(table, facts);
+    }
+    ++handed_over_;
+    turns_.notify_all();
+  }
+
+  void add(const KernelTable& table, const BlockFacts& facts) {
+    done_.rows += facts.rows;
+    done_.outside += facts.outside;
+    for (const int gpu : facts.gpus) {
+      const Gpu& own = table.gpus[static_cast<std::size_t>(gpu)];
+      if (std::ranges::find(done_.gpus, own.name, &Gpu::name) == done_.gpus.end()) {
+        done_.gpus.push_back(own);
+      }
+    }
+    for (const int op : facts.ops) {
+      const std::string& own = table.ops[static_cast<std::size_t>(op)];
+      if (std::ranges::find(done_.ops, own) == done_.ops.end()) done_.ops.push_back(own);
+    }
+  }
+
+  KernelTableBlocks& blocks_;
+  const PriceSink& sink_;
+  std::mutex reading_;  // before `order_`, where both are held
+  bool is_read_ = false;
+  std::size_t taken_ = 0;
+  std::optional<Error> read_error_;
+  std::mutex order_;
+  std::condition_variable turns_;
+  bool is_over_ = false;
+  std::size_t handed_over_ = 0;
+  PricedTable done_;
+  std::optional<Error> error_;
+  std::exception_ptr exception_;
+};
+
+/// A table of a few blocks is priced before a thread has begun.
+std::size_t thread_count(std::size_t asked, const std::filesystem::path& file) {
+  constexpr std::uintmax_t kShort = std::uintmax_t{1} << 18;
+  if (asked > 0) return asked;
+  std::error_code unknown;
+  const bool is_file = std::filesystem::is_regular_file(file, unknown);
+  if (is_file && std::filesystem::file_size(file, unknown) < kShort) return 1;
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+Result<PricedTable> price_kernel_table(const std::filesystem::path& file,
+                                       const KernelTableOptions& options,
+                                       const KernelModels& models, const PriceSink& sink,
+                                       std::size_t threads) {
+  auto blocks = KernelTableBlocks::open(file, options);
+  if (!blocks) return Unexpected{blocks.error()};
+  std::vector<KernelTableBlocks::Reader> readers;
+  for (std::size_t i = 0; i < thread_count(threads, file); ++i) {
+    auto reader = blocks->reader();
+    if (!reader) return Unexpected{reader.error()};
+    readers.push_back(std::move(*reader));
+  }
+  BlockQueue queue(*blocks, sink);
+  {
+    std::vector<std::jthread> others;
+    try {
+      for (std::size_t i = 1; i < readers.size(); ++i) {
+        others.emplace_back(
+            [&queue, &models, &reader = readers[i]] { queue.work(reader, models); });
+      }
+    } catch (const std::system_error&) {  // no more threads: it works with fewer
+    }
+    queue.work(readers[0], models);
+  }
+  auto done = queue.result();
+  if (!done) return done;
+  if (done->rows == 0) {
+    return Unexpected{Error{
+        .code = ErrorCode::kFormat, .message = "expected rows, found only a header", .file = file}};
+  }
+  for (KernelTableBlocks::Reader& reader : readers) {
+    for (std::string& warning : reader.table().warnings) {
+      if (std::ranges::find(done->warnings, warning) == done->warnings.end()) {
+        done->warnings.push_back(std::move(warning));
+      }
+    }
+  }
+  return done;
+}
+
+}  // namespace perfmodel

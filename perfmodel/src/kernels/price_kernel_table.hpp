@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/predictors/kernel.hpp"
+#include "perfmodel/result.hpp"
+#include "tables/kernel_table.hpp"
+
+namespace perfmodel {
+
+/// Where prices go. Threads make the text of their blocks side by side; it is written in the order
+/// of the rows, one block at a time.
+struct PriceSink {
+  /// Adds rows with their prices to the text of their block.
+  std::function<void(const KernelTable& rows, std::span<const Price> prices, std::string& text)>
+      format;
+  /// Takes a block's text, which is not empty. An error ends the work.
+  std::function<Result<void>(std::string_view text)> write;
+  /// Changes what the models say of a kernel, where there is one; side by side, too.
+  std::function<void(const KernelWork& work, const Gpu& gpu, Price& price)> change = {};
+};
+
+struct PricedTable {
+  std::size_t rows = 0, outside = 0;  ///< all, and those out of the range of their model
+  std::vector<Gpu> gpus;              ///< in the order of their first rows
+  std::vector<std::string> ops;
+  std::vector<std::string> warnings;  ///< of the table
+};
+
+/// Prices a table of kernels block by block (`KernelTableBlocks`) on `threads` threads, 0: one per
+/// CPU. Memory does not grow with the rows, but for operator graphs. Rows of fused nodes after the
+/// first have an empty price (`KernelRow::is_free`).
+///
+/// Errors, the first in the order of the rows, after what stands before its block was written:
+/// those of `read_kernel_table`; a row without a GPU; sizes without a finite time; those of
+/// `write`.
+Result<PricedTable> price_kernel_table(const std::filesystem::path& file,
+                                       const KernelTableOptions& options,
+                                       const KernelModels& models, const PriceSink& sink,
+                                       std::size_t threads = 0);
+
+/// `id,time_us,model,bound,in_range,low_us,high_us,knowledge`, a line per row. Times in nanoseconds
+/// (three decimals); those below 1 us in four digits, so that none becomes 0.
+inline constexpr std::string_view kPricesHeader =
+    "id,time_us,model,bound,in_range,low_us,high_us,knowledge\n";
+void append_prices(const KernelTable& rows, std::span<const Price> prices, std::string& text);
+
+std::string_view bound_of(const KernelRow& row, const Price& price);
+std::string_view model_of(const KernelRow& row, const Price& price);
+std::string_view knowledge_of(const KernelRow& row, const Price& price);
+
+}  // namespace perfmodel

@@ -1,0 +1,118 @@
+#include "step_range.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "perfmodel/predictors/summed_range.hpp"
+
+namespace perfmodel {
+namespace {
+
+using TaskId = TaskGraph::TaskId;
+
+/// What the durations of a rank's tasks are multiplied by.
+struct Pace {
+  double device = 1, host = 1;
+};
+
+Pace pace_of_kernels(const HostProgram& program, bool high) {
+  SummedRange sum;
+  for (const PredictedKernel& kernel : program.kernels) {
+    sum.add(kernel.family, kernel.price, Microseconds{kernel.limited_us});
+  }
+  const auto [time, least, most] = sum.range();
+  return {.device = time.count() > 0 ? (high ? most : least) / time : 1};
+}
+
+Pace pace_of_host(const HostProgram& program, bool high) {
+  const auto& scales = program.coverage.own_launches ? kSameHosts : kOtherHosts;
+  return {.host = high ? scales.back() : scales.front()};
+}
+
+void set_paces(std::span<const double> durations_us, std::span<const Pace> paces, JobTasks& tasks) {
+  for (std::size_t i = 0; i < durations_us.size(); ++i) {
+    const auto task = static_cast<TaskId>(i);
+    const std::size_t rank = tasks.rank_of(task);
+    if (rank == paces.size()) continue;
+    const bool on_device = tasks.ranks[rank]->on_device(task);
+    const double pace = on_device ? paces[rank].device : paces[rank].host;
+    tasks.graph.set_duration_us(task, pace * durations_us[i]);
+  }
+}
+
+class Variants {
+ public:
+  Variants(std::span<const double> steps_us, std::span<const RankProgram> programs, JobTasks& tasks)
+      : steps_us_(steps_us),
+        programs_(programs),
+        tasks_(tasks),
+        durations_us_(tasks.graph.durations_us().begin(), tasks.graph.durations_us().end()),
+        squares_(programs.size(), 0) {}
+
+  /// Adds the squared distance of each rank's step from what was predicted.
+  template <class PaceOf>
+  Result<void> add(PaceOf pace_of) {
+    std::vector<Pace> paces;
+    for (const RankProgram& rank : programs_) paces.push_back(pace_of(rank.program));
+    set_paces(durations_us_, paces, tasks_);
+    auto done = run_schedule(tasks_.graph, tasks_.schedule);
+    if (!done) return done;
+    const auto steps = pass_us_per_step(programs_, tasks_);
+    for (std::size_t r = 0; r < steps.size(); ++r) {
+      squares_[r] += (steps[r] - steps_us_[r]) * (steps[r] - steps_us_[r]);
+    }
+    return {};
+  }
+
+  /// Of all since the last call.
+  std::vector<double> distances_us() {
+    std::vector<double> made;
+    for (double& square : squares_) made.push_back(std::sqrt(std::exchange(square, 0)));
+    return made;
+  }
+
+  ~Variants() {
+    for (std::size_t i = 0; i < durations_us_.size(); ++i) {
+      tasks_.graph.set_duration_us(static_cast<TaskId>(i), durations_us_[i]);
+    }
+  }
+  Variants(const Variants&) = delete;
+  Variants& operator=(const Variants&) = delete;
+
+ private:
+  std::span<const double> steps_us_;
+  std::span<const RankProgram> programs_;
+  JobTasks& tasks_;
+  const std::vector<double> durations_us_;
+  std::vector<double> squares_;
+};
+
+Result<std::vector<double>> distances(bool high, Variants& variants) {
+  auto done =
+      variants.add([&](const HostProgram& program) { return pace_of_kernels(program, high); });
+  if (done) {
+    done = variants.add([&](const HostProgram& program) { return pace_of_host(program, high); });
+  }
+  if (!done) return Unexpected{done.error()};
+  return variants.distances_us();
+}
+
+}  // namespace
+
+Result<std::vector<StepRange>> step_ranges(std::span<const double> steps_us,
+                                           std::span<const RankProgram> programs, JobTasks& tasks) {
+  Variants variants(steps_us, programs, tasks);
+  const auto below = distances(false, variants);
+  if (!below) return Unexpected{below.error()};
+  const auto above = distances(true, variants);
+  if (!above) return Unexpected{above.error()};
+  std::vector<StepRange> ranges;
+  for (std::size_t r = 0; r < steps_us.size(); ++r) {
+    ranges.push_back(
+        {.low_us = std::max(0.0, steps_us[r] - (*below)[r]), .high_us = steps_us[r] + (*above)[r]});
+  }
+  return ranges;
+}
+
+}  // namespace perfmodel

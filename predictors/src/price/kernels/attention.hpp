@@ -1,0 +1,22 @@
+#pragma once
+
+#include "terms.hpp"
+
+namespace perfmodel::kernels {
+
+/// How a kernel of fused attention whose tiles are known cuts up its work.
+struct AttentionBlocks {
+  double groups = 0, rows = 0, tokens = 0;  ///< rows of a group; tokens of q that a tile holds
+  double waves = 0, splits = 1;
+  double n_q = 0, n_k = 0;  ///< tiles along the owned axis and the other
+  AttentionGeneration kernel = AttentionGeneration::kFramework;  ///< which one runs
+  bool paged = false;
+  AttentionTile tile;
+};
+
+/// Nothing for unfused attention, on vector units, and where no kernel of the architecture is
+/// known.
+std::optional<AttentionBlocks> attention_blocks(const AttentionShape& shape, bool matrix_units,
+                                                const Gpu& gpu);
+
+}  // namespace perfmodel::kernels

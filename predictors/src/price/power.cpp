@@ -1,0 +1,53 @@
+#include "perfmodel/predictors/power.hpp"
+
+#include <algorithm>
+#include <variant>
+
+#include "price/kernels/matrix_gemm.hpp"
+
+namespace perfmodel {
+namespace {
+
+bool has_matrix_units(const Gpu& gpu, DType dtype) {
+  return gpu.peak(dtype, true).value > gpu.peak(dtype, false).value;
+}
+
+const MatrixGemm* products_of(const KernelWork& work, const Gpu& gpu) {
+  if (!work.matrix_units) return nullptr;
+  const auto* shape = std::get_if<GemmShape>(&work.shape);
+  return kernels::measured_products(work.dtype, shape ? shape->scaling : Scaling::kTensor, gpu);
+}
+
+}  // namespace
+
+double picojoule_per_flop(const KernelWork& work, const Gpu& gpu) {
+  const DType dtype = work.dtype;
+  const MatrixGemm* products = products_of(work, gpu);
+  if (products) return kernels::measured_picojoule(*products, dtype, gpu.architecture);
+  return derived_picojoule_per_flop(gpu, dtype, work.matrix_units && has_matrix_units(gpu, dtype));
+}
+
+KernelEnergy kernel_energy(const KernelWork& work, const Gpu& gpu, Microseconds time) {
+  constexpr double kPico = 1e-12;
+  if (gpu.tdp_w <= 0) return {};
+  const double most_bytes = gpu.dram_bandwidth.value * time.count() * 1e-6;
+  return {.flop_j = work.flop.value * picojoule_per_flop(work, gpu) * kPico,
+          .dram_j = std::min(work.bytes().value, most_bytes) *
+                    gpu.architecture.dram_picojoule_per_byte * kPico,
+          .measured = products_of(work, gpu) != nullptr};
+}
+
+Price sustained(const Price& burst, const KernelWork& work, const Gpu& gpu) {
+  if (gpu.tdp_w <= 0 || burst.bound == Bound::kMeasured || burst.time.count() <= 0) return burst;
+  const double watt = work_power_w(gpu);
+  if (watt <= 0) return burst;
+  const KernelEnergy energy = kernel_energy(work, gpu, burst.time);
+  const double least_us = energy.sum_j() / watt * 1e6;
+  Price made = burst;
+  if (!energy.measured || least_us <= burst.time.count()) return made;
+  made.high *= least_us / burst.time.count();
+  made.time = Microseconds{least_us};
+  return made;
+}
+
+}  // namespace perfmodel

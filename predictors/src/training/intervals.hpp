@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "price/learned/learned_model.hpp"
+
+/// Ranges of prices from rows that were kept out of the fit (docs/kernel_models.md, "Ranges").
+namespace perfmodel::training {
+
+/// A kept-out row above the launch floor.
+struct KeptOutRow {
+  std::string gpu, architecture;
+  int distance = 0;        ///< class of its distance to the fitted range
+  double ratio = 1;        ///< kernel time / price
+  std::uint64_t unit = 0;  ///< equal for rows that are nearly one measurement
+};
+using KeptOutRows = std::vector<KeptOutRow>;
+
+/// Of boards that were measured: split-conformal, each board's own quantiles, and those of all
+/// boards together for one that has fewer than 20 rows at a distance.
+learned::LevelIntervals board_intervals(const KeptOutRows& rows);
+
+/// Of GPUs that were left out: quantiles of all of them, each with the same weight, moved apart
+/// until 88 % of the rows of each GPU lie inside. An architecture of which two were left out has
+/// its own.
+/// Outside of the fitted range the price is mostly the heuristic's and rows are few: there those of
+/// all levels count, without the last step.
+learned::LevelIntervals left_out_intervals(const KeptOutRows& rows, const KeptOutRows& all_levels,
+                                           bool by_architecture);
+
+/// Levels that nothing was kept out for, and levels that came out narrower than a nearer one.
+void complete(std::array<learned::LevelIntervals, kKnowledgeLevels>& levels);
+
+/// How many of `rows` lie inside the intervals, those that have any of their own first.
+struct Share {
+  std::size_t rows = 0, inside = 0;
+  double value() const {
+    return rows > 0 ? static_cast<double>(inside) / static_cast<double>(rows) : 0;
+  }
+  void add(const Share& other) { rows += other.rows, inside += other.inside; }
+};
+Share share_inside(const KeptOutRows& rows, const learned::LevelIntervals& level);
+
+}  // namespace perfmodel::training

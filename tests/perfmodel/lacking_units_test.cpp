@@ -1,0 +1,42 @@
+// Products in a type that the GPU's matrix units lack are told of before everything else.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/overheads.hpp"
+#include "perfmodel/predict.hpp"
+
+namespace perfmodel {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Prediction predicted_in_fp8(const char* gpu) {
+  ExecutionGraph graph = build_mlp(mlp_preset("mnist").value()).value();
+  for (Tensor& tensor : graph.tensors) {
+    if (tensor.dtype != DType::kFloat32) continue;
+    tensor.dtype = DType::kFloat8;
+    tensor.item_size = 1;
+  }
+  const auto data = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
+  return predict(graph, find_gpu(gpu, data / "gpus").value(),
+                 read_overheads(data / "overheads" / "reference.json").value())
+      .value();
+}
+
+TEST(LackingUnits, AreTheFirstWarning) {
+  const Prediction v100 = predicted_in_fp8("v100-sxm2-32gb");
+  ASSERT_THAT(v100.warnings, Not(IsEmpty()));
+  EXPECT_THAT(v100.warnings[0], HasSubstr("v100-sxm2-32gb has no matrix units for float8"));
+  EXPECT_GT(v100.coverage.kernels_out_of_range, 0U);
+}
+
+TEST(LackingUnits, AreNoMatterWhereTheGpuHasThem) {
+  EXPECT_THAT(predicted_in_fp8("h100-sxm-80gb").coverage.lacking_units, IsEmpty());
+}
+
+}  // namespace
+}  // namespace perfmodel
