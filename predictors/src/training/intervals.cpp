@@ -18,8 +18,8 @@ constexpr std::size_t kFewest = 20;         ///< rows that have quantiles of the
 constexpr std::size_t kFewestOutside = 50;  ///< the same of a GPU left out, beyond the fitted range
 constexpr double kCorrelation = 0.2;        ///< of rows of one unit, estimate
 constexpr double kTail = 0.05;              ///< share of rows below an interval, and above
-/// Share of the rows of one GPU that lies inside quantiles of many, at least: what is true of most
-/// GPUs need not be of the next.
+/// Share of the rows of each GPU left out that lies inside, at least: what is true of most GPUs
+/// need not be of the next.
 constexpr double kLeastOfGpu = 0.88;
 constexpr Interval kUnknown = {.low = 0.5, .high = 2, .rows = 0};
 
@@ -130,29 +130,15 @@ IntervalsByDistance by_distance(
   return made;
 }
 
-/// Rows of all boards.
-IntervalsByDistance split_conformal(const RatiosByDistance& ratios) {
+IntervalsByDistance split_conformal(const KeptOutRows& rows, const IntervalsByDistance* others) {
+  const RatiosByDistance ratios = ratios_of(rows);
   std::array<std::optional<Interval>, learned::kDistances> given;
   for (std::size_t i = 0; i < ratios.size(); ++i) {
-    if (ratios[i].values.size() >= kFewest) given[i] = quantiles(ratios[i]);
+    const bool is_enough = others ? independent_rows(ratios[i]) >= static_cast<double>(kFewest)
+                                  : ratios[i].values.size() >= kFewest;
+    if (is_enough) given[i] = quantiles(ratios[i]);
   }
-  return by_distance(given, nullptr);
-}
-
-/// Rows of one board. Too few for quantiles of their own can still show that those of all boards
-/// are too narrow.
-IntervalsByDistance split_conformal(RatiosByDistance ratios, const IntervalsByDistance& of_all) {
-  std::array<std::optional<Interval>, learned::kDistances> given;
-  for (std::size_t i = 0; i < ratios.size(); ++i) {
-    if (independent_rows(ratios[i]) >= static_cast<double>(kFewest)) {
-      given[i] = quantiles(std::move(ratios[i]));
-    } else if (ratios[i].values.size() >= kFewest) {
-      std::ranges::sort(ratios[i].values);
-      given[i] = of_all[i];
-      hold(*given[i], ratios[i].values);
-    }
-  }
-  return by_distance(given, &of_all);
+  return by_distance(given, others);
 }
 
 std::map<std::string, KeptOutRows> split_by(const KeptOutRows& rows,
@@ -191,9 +177,9 @@ IntervalsByDistance of_left_out_gpus(const KeptOutRows& rows, const KeptOutRows&
 }  // namespace
 
 LevelIntervals board_intervals(const KeptOutRows& rows) {
-  LevelIntervals level{.any = split_conformal(ratios_of(rows)), .own = {}};
+  LevelIntervals level{.any = split_conformal(rows, nullptr), .own = {}};
   for (const auto& [gpu, own] : split_by(rows, &KeptOutRow::gpu)) {
-    level.own.push_back({gpu, split_conformal(ratios_of(own), level.any)});
+    level.own.push_back({gpu, split_conformal(own, &level.any)});
   }
   return level;
 }

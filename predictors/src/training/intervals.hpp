@@ -18,9 +18,8 @@ struct KeptOutRow {
 };
 using KeptOutRows = std::vector<KeptOutRow>;
 
-/// Of boards that were measured: split-conformal, each board's own quantiles. One with fewer than
-/// 20 independent rows at a distance has those of all boards, moved apart until 88 % of its own
-/// rows lie inside.
+/// Of boards that were measured: split-conformal, each board's own quantiles, and those of all
+/// boards together for one that has fewer than 20 rows at a distance.
 learned::LevelIntervals board_intervals(const KeptOutRows& rows);
 
 /// Of GPUs that were left out: quantiles of all of them, each with the same weight, moved apart
