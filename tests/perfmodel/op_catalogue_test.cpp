@@ -284,7 +284,9 @@ TEST_F(RenamedOps, TakeAnotherPrecision) {
         rewrite_precision(before, {.precision = PrecisionOptions::Precision::kBf16});
     const auto found = rewrite_precision(after, {.precision = PrecisionOptions::Precision::kBf16});
     ASSERT_EQ(static_cast<bool>(found), static_cast<bool>(expected));
-    if (found) EXPECT_EQ(shape_of(*found), shape_of(*expected));
+    if (found) {
+      EXPECT_EQ(shape_of(*found), shape_of(*expected));
+    }
   });
 }
 

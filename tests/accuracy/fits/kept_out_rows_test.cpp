@@ -94,7 +94,9 @@ void expect_ranges(const ModelReport& report) {
       ++gpus;
       if (!worst || check.inside < worst->inside) worst = &check;
       EXPECT_GE(check.inside, 0.85) << to_string(level) << " " << check.gpu;
-      if (level == Knowledge::kBoard) EXPECT_LE(check.inside, 0.95) << check.gpu;
+      if (level == Knowledge::kBoard) {
+        EXPECT_LE(check.inside, 0.95) << check.gpu;
+      }
     }
     if (!worst) continue;
     std::printf("%s, %s known, %zu GPUs: worst %.1f %% of %zu rows inside low..high (%s)\n",

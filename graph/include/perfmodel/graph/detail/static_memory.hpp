@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/storage_lifetimes.hpp"
 
 namespace perfmodel {
 
@@ -27,16 +28,12 @@ struct StaticMemory {
   }
 };
 
-/// Of the first step of `graph`, recorded or built: the storages that the step takes from outside,
-/// each counted once, and the gradients that it keeps.
-///
-/// A storage is taken from outside if an op reads it before any op has made it. Views count as
-/// their storage, whose size is as far as the tensors from outside reach into it. Gradients that
-/// the step makes anew (zero_grad with set_to_none) are those that AccumulateGrad keeps; a sparse
-/// gradient has no storage. Of FBGEMM's lookups, what lies in host memory (uvm) is left out. Where
-/// a batch lies on the GPU before the step begins, it counts as a parameter.
+/// Of the first step of `graph` (`storage_lifetimes`): the storages that it takes from outside and
+/// the gradients that it keeps. A sparse gradient has no storage. Where a batch lies on the GPU
+/// before the step begins, it counts as a parameter.
 ///
 /// Not counted: activations, workspaces, what the allocator and the CUDA context take.
 StaticMemory static_memory(const ExecutionGraph& graph);
+StaticMemory static_memory(const StorageLifetimes& lifetimes);
 
 }  // namespace perfmodel

@@ -1,0 +1,444 @@
+#include "perfmodel/graph/storage_lifetimes.hpp"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "ops/catalogue.hpp"
+#include "parameter_gradients.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr std::array<std::string_view, 8> kLookups = {
+    "aten::embedding",
+    "aten::embedding_bag",
+    "aten::embedding_bag.padding_idx",
+    "aten::_embedding_bag",
+    "aten::_embedding_bag_forward_only",
+    "aten::embedding_renorm_",
+    "aten::index_select",
+    "fbgemm::dense_embedding_codegen_lookup_function"};
+constexpr std::string_view kBatchedLookup = "fbgemm::split_embedding_codegen_lookup_";
+
+enum class Phase : std::uint8_t { kForward, kBackward, kZeroGrad, kOptimizer };
+
+/// Numbers by the id of a tensor or storage; -1: none. Recorded ids are small: a place for each.
+class NumberById {
+ public:
+  /// Of about so many.
+  explicit NumberById(std::size_t count) : limit_(16 * count + 1024) {}
+
+  std::int32_t operator[](std::int64_t id) const {
+    if (const auto at = static_cast<std::uint64_t>(id); at < limit_) {
+      return at < small_.size() ? small_[at] : -1;
+    }
+    const auto at = others_.find(id);
+    return at == others_.end() ? -1 : at->second;
+  }
+  void set(std::int64_t id, std::int32_t number) {
+    if (const auto at = static_cast<std::uint64_t>(id); at < limit_) {
+      if (at >= small_.size()) small_.resize(std::min<std::size_t>(limit_, 2 * at + 1024), -1);
+      small_[at] = number;
+    } else {
+      others_[id] = number;
+    }
+  }
+
+ private:
+  std::size_t limit_;
+  std::vector<std::int32_t> small_;
+  std::unordered_map<std::int64_t, std::int32_t> others_;
+};
+
+/// What is noted of a storage on the way.
+struct Notes {
+  std::int32_t seen = -1;  ///< the last position at which it was mentioned
+  Phase first = Phase::kForward;
+  bool looked_up = false, read_otherwise = false;  ///< in the forward pass, of one from outside
+  bool is_state = false;                           ///< a lookup's own optimizer holds it
+  bool read_backward = false, read_by_optimizer = false;
+  bool in_collective = false;
+  bool is_kept_gradient = false, is_saved = false;
+};
+
+Device::Kind device_of(const ExecutionGraph& graph) {
+  const bool gpu =
+      std::ranges::any_of(graph.tensors, [](const Tensor& tensor) { return tensor.on_gpu(); });
+  return gpu ? Device::Kind::kGpu : Device::Kind::kCpu;
+}
+
+class LifetimeReader {
+ public:
+  explicit LifetimeReader(const ExecutionGraph& graph)
+      : graph_(graph), current_(graph.tensors.size()), views_from_outside_(graph.tensors.size()) {
+    made_.device = device_of(graph);
+  }
+
+  StorageLifetimes read() {
+    const auto steps = iterations(graph_);
+    if (steps.empty()) return std::move(made_);
+    made_.step = steps.front();
+    begin_ = made_.step.begin;
+    const auto count = static_cast<std::size_t>(made_.step.end - begin_);
+    places_.resize(count);
+    keeps_gradient_ = parameter_gradients(graph_);
+    find_places();
+    for (std::int32_t i = begin_; i < made_.step.end; ++i) {
+      take_inputs(i);
+      for (std::int32_t node = place(i).last_ending_here; node >= 0; node = place(node).next) {
+        take_outputs(node, i);
+        if (keeps_gradient_[static_cast<std::size_t>(node)]) keep_gradient(node);
+      }
+    }
+    if (!made_.has_backward) keep_what_catalogue_says();
+    settle();
+    return std::move(made_);
+  }
+
+ private:
+  struct Place {
+    std::int32_t end = 0;  // last node inside it
+    // List of the nodes that end here, inner ones first.
+    std::int32_t last_ending_here = -1, next = -1;
+    std::int32_t function = -1;  // innermost autograd function around it, itself included
+    Phase phase = Phase::kForward;
+    bool in_lookup = false, in_collective = false;  // the node, or one above it
+  };
+
+  Place& place(std::int32_t node) { return places_[static_cast<std::size_t>(node - begin_)]; }
+  const Node& node_at(std::int32_t index) const {
+    return graph_.nodes[static_cast<std::size_t>(index)];
+  }
+
+  void find_places() {
+    made_.forward_end = made_.step.end;
+    for (std::int32_t i = begin_; i < made_.step.end; ++i) {
+      const Node& node = node_at(i);
+      const std::string_view name = graph_.name(node);
+      Place& here = place(i);
+      here.end = i;
+      if (node.parent >= begin_) {
+        const Place& above = place(node.parent);
+        here.function = above.function;
+        here.in_lookup = above.in_lookup;
+        here.in_collective = above.in_collective;
+        here.phase = above.phase;
+      }
+      if (node.scope == Scope::kBackward) here.function = i;
+      note_name(node, name, here, i);
+    }
+    for (std::int32_t i = made_.step.end; i-- > begin_;) {
+      const std::int32_t parent = node_at(i).parent;
+      if (parent >= begin_) place(parent).end = std::max(place(parent).end, place(i).end);
+    }
+    for (std::int32_t i = begin_; i < made_.step.end; ++i) {
+      Place& last = place(place(i).end);
+      place(i).next = std::exchange(last.last_ending_here, i);
+    }
+  }
+
+  void note_name(const Node& node, std::string_view name, Place& here, std::int32_t index) {
+    if (name.starts_with("Optimizer.step#")) {
+      here.phase = Phase::kOptimizer;
+    } else if (name.starts_with("Optimizer.zero_grad#")) {
+      here.phase = Phase::kZeroGrad;
+      zero_grad_ = index;
+    } else if (node.scope == Scope::kBackward ||
+               name.starts_with("autograd::engine::evaluate_function")) {
+      here.phase = Phase::kBackward;
+      if (!made_.has_backward) made_.forward_end = index;
+      made_.has_backward = true;
+    } else if (name == "record_param_comms" || name.starts_with("c10d::") ||
+               name.starts_with("nccl:")) {
+      here.in_collective = true;
+    } else if (is_lookup(name)) {
+      here.in_lookup = true;
+    }
+  }
+
+  static bool is_lookup(std::string_view name) {
+    return std::ranges::find(kLookups, name) != kLookups.end() || name.starts_with(kBatchedLookup);
+  }
+
+  bool is_here(const Tensor& tensor, std::int32_t node) {
+    if (tensor.device.kind != made_.device) return false;
+    if (tensor.storage_id != 0 && (tensor.item_size > 0 || tensor.numel == 0)) return true;
+    if (tensor.numel > 0) note_without_size(node);
+    return false;
+  }
+
+  void note_without_size(std::int32_t node) {
+    const NameId name = node_at(node).name;
+    if (without_sizes_.insert(name).second)
+      made_.without_sizes.emplace_back(graph_.names.text(name));
+  }
+
+  static std::int64_t reach(const Tensor& tensor) {
+    return (tensor.offset + tensor.numel) * tensor.item_size;
+  }
+
+  // What an autograd function reads it holds until it returns; what it makes itself it may drop.
+  std::int32_t held_until(std::int32_t node, std::int32_t made_by) {
+    const Place& here = place(node);
+    const bool holds = here.function >= 0 && made_by < here.function;
+    return holds ? std::max(here.end, place(here.function).end) : here.end;
+  }
+
+  std::int32_t add(const Tensor& tensor, std::int32_t made_by, Phase phase) {
+    const auto index = static_cast<std::int32_t>(made_.storages.size());
+    made_.storages.push_back(
+        {.bytes = reach(tensor), .made_by = made_by, .tensor = index_of(tensor)});
+    notes_.push_back({.first = phase});
+    current_.set(tensor.storage_id, index);
+    return index;
+  }
+  std::uint32_t index_of(const Tensor& tensor) const {
+    return static_cast<std::uint32_t>(&tensor - graph_.tensors.data());
+  }
+  void widen(std::int32_t storage, const Tensor& tensor) {
+    StorageLifetime& lifetime = made_.storages[static_cast<std::size_t>(storage)];
+    if (reach(tensor) <= lifetime.bytes) return;
+    lifetime.bytes = reach(tensor);
+    lifetime.tensor = index_of(tensor);
+  }
+
+  void mention(std::int32_t storage, std::int32_t node, std::int32_t position) {
+    StorageLifetime& lifetime = made_.storages[static_cast<std::size_t>(storage)];
+    Notes& notes = notes_[static_cast<std::size_t>(storage)];
+    notes.seen = position;
+    notes.in_collective |= place(node).in_collective;
+    if (lifetime.made_by != StorageLifetime::kBefore) {
+      lifetime.freed_after = std::max(lifetime.freed_after, held_until(node, lifetime.made_by));
+    }
+  }
+
+  void take_inputs(std::int32_t node) {
+    const Place& here = place(node);
+    const std::string_view name = graph_.name(node_at(node));
+    if (name.starts_with(kBatchedLookup)) return take_batched_tables(node);
+    bool may_be_table = here.in_lookup;
+    const std::int32_t parent = node_at(node).parent;
+    const bool part = parent >= begin_ && place(parent).in_lookup;
+    for_each_tensor(graph_, graph_.inputs(node_at(node)), [&](const Tensor& tensor) {
+      if (const std::int32_t storage = take(tensor, node, here.phase); storage >= 0) {
+        note_read(storage, here.phase, may_be_table);
+      }
+      may_be_table = part;  // the first argument of a lookup
+    });
+  }
+
+  void note_read(std::int32_t storage, Phase phase, bool by_lookup) {
+    Notes& notes = notes_[static_cast<std::size_t>(storage)];
+    if (phase == Phase::kForward) (by_lookup ? notes.looked_up : notes.read_otherwise) = true;
+    notes.read_backward |= phase == Phase::kBackward;
+    notes.read_by_optimizer |= phase == Phase::kOptimizer;
+  }
+
+  // Tables (on the device, in host memory, a cache of those), and the state of the optimizer that
+  // runs within the backward pass: pairs of tensors on the device and in host memory.
+  void take_batched_tables(std::int32_t node) {
+    constexpr std::size_t kHostWeights = 2, kLastWeights = 3, kFirstState = 20;
+    const auto inputs = graph_.inputs(node_at(node));
+    bool host_state = false;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].kind != Argument::Kind::kTensor || i == kHostWeights) continue;
+      const Tensor& tensor = graph_.tensors[inputs[i].index];
+      const bool state = i >= kFirstState && is_floating_point(tensor.dtype);
+      if (state && host_state) {
+        host_state = false;
+        continue;
+      }
+      host_state = state;
+      const std::int32_t storage = take(tensor, node, Phase::kForward);
+      if (storage < 0) continue;
+      Notes& notes = notes_[static_cast<std::size_t>(storage)];
+      notes.is_state |= state;
+      (i <= kLastWeights ? notes.looked_up : notes.read_otherwise) = true;
+    }
+  }
+
+  // -1: it is not in this device's memory.
+  std::int32_t take(const Tensor& tensor, std::int32_t node, Phase phase) {
+    if (!is_here(tensor, node)) return -1;
+    std::int32_t storage = current_[tensor.storage_id];
+    if (const std::int32_t maker = maker_above(tensor, node, storage); maker >= 0) {
+      storage = add(tensor, maker, phase);
+    } else if (storage < 0) {
+      storage = add(tensor, StorageLifetime::kBefore, phase);
+      made_.storages.back().freed_after = StorageLifetime::kBeyond;
+    } else if (is_from_outside(storage) && views_from_outside_[tensor.id] < 0) {
+      widen(storage, tensor);  // a view that the step made may be wider than it (expand)
+    }
+    mention(storage, node, node);
+    return storage;
+  }
+  // An op whose result this will be, which has made it and now lets an op inside it fill it; -1:
+  // none.
+  std::int32_t maker_above(const Tensor& tensor, std::int32_t node, std::int32_t storage) {
+    const std::int32_t seen = storage < 0 ? -1 : notes_[static_cast<std::size_t>(storage)].seen;
+    for (std::int32_t at = node_at(node).parent; at >= begin_ && at > seen;
+         at = node_at(at).parent) {
+      bool gives = false;
+      for_each_tensor(graph_, graph_.outputs(node_at(at)), [&](const Tensor& result) {
+        gives |= result.storage_id == tensor.storage_id;
+      });
+      if (gives) return at;
+    }
+    return -1;
+  }
+  bool is_from_outside(std::int32_t storage) const {
+    return made_.storages[static_cast<std::size_t>(storage)].made_by == StorageLifetime::kBefore;
+  }
+
+  void take_outputs(std::int32_t node, std::int32_t position) {
+    for_each_tensor(graph_, graph_.outputs(node_at(node)), [&](const Tensor& tensor) {
+      if (!is_here(tensor, node)) return;
+      std::int32_t storage = current_[tensor.storage_id];
+      // Mentioned by this op or one inside it: a view, in place, or made there.
+      const bool is_old = storage >= 0 && notes_[static_cast<std::size_t>(storage)].seen >= node;
+      if (!is_old) {
+        storage = add(tensor, node, place(node).phase);
+      } else if (is_from_outside(storage)) {
+        views_from_outside_.set(tensor.id, 1);
+      } else if (made_.storages[static_cast<std::size_t>(storage)].made_by == node) {
+        widen(storage, tensor);
+      }
+      mention(storage, node, position);
+    });
+  }
+
+  // Unless it adds to one that is there already.
+  void keep_gradient(std::int32_t node) {
+    const auto inputs = graph_.inputs(node_at(node));
+    if (inputs.empty() || inputs[0].kind != Argument::Kind::kTensor) return;
+    const Tensor& gradient = graph_.tensors[inputs[0].index];
+    if (!is_here(gradient, node)) return;  // undefined, sparse
+    std::int32_t kept = current_[gradient.storage_id];
+    for (std::int32_t child : graph_.children(node_at(node))) {
+      const Node& op = node_at(child);
+      if (is_sum(graph_.name(op))) {
+        if (const std::int32_t sum = first_storage(graph_.inputs(op)); sum >= 0) kept = sum;
+      } else if (const std::int32_t copy = first_storage(graph_.outputs(op)); copy >= 0) {
+        kept = copy;
+      }
+    }
+    if (kept < 0) return;
+    Notes& notes = notes_[static_cast<std::size_t>(kept)];
+    notes.is_kept_gradient = true;
+    if (is_from_outside(kept)) notes.first = Phase::kZeroGrad;
+  }
+  std::int32_t first_storage(std::span<const Argument> arguments) {
+    if (arguments.empty() || arguments[0].kind != Argument::Kind::kTensor) return -1;
+    const Tensor& tensor = graph_.tensors[arguments[0].index];
+    return tensor.device.kind == made_.device && tensor.storage_id != 0
+               ? current_[tensor.storage_id]
+               : -1;
+  }
+
+  // A forward pass alone. Ids may have been made anew meanwhile: what is kept lives, so its id
+  // cannot have been.
+  void keep_what_catalogue_says() {
+    for (std::int32_t i = begin_; i < made_.step.end; ++i) {
+      const Node& node = node_at(i);
+      if (node.seq_id < 0 || place(i).phase != Phase::kForward) continue;
+      const Op* op = find_op(graph_.name(node));
+      if (op == nullptr) continue;
+      save(graph_.inputs(node), op->keeps_inputs);
+      save(graph_.outputs(node), op->keeps_results);
+    }
+  }
+  void save(std::span<const Argument> arguments, Positions positions) {
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      if (!positions.has(i)) continue;
+      for_each_tensor(graph_, arguments.subspan(i, 1), [&](const Tensor& tensor) {
+        if (tensor.device.kind != made_.device || tensor.storage_id == 0) return;
+        const std::int32_t storage = current_[tensor.storage_id];
+        if (storage < 0 || is_from_outside(storage)) return;
+        made_.storages[static_cast<std::size_t>(storage)].freed_after = StorageLifetime::kBeyond;
+        notes_[static_cast<std::size_t>(storage)].is_saved = true;
+      });
+    }
+  }
+
+  void settle() {
+    const bool optimizer_reads_gradients = std::ranges::any_of(
+        notes_, [](const Notes& n) { return n.is_kept_gradient && n.read_by_optimizer; });
+    for (std::size_t i = 0; i < notes_.size(); ++i) {
+      StorageLifetime& lifetime = made_.storages[i];
+      const Notes& notes = notes_[i];
+      lifetime.purpose = lifetime.made_by == StorageLifetime::kBefore ? purpose_from_outside(notes)
+                                                                      : purpose_of_made(notes);
+      if (lifetime.made_by == StorageLifetime::kBefore) {
+        lifetime.is_table =
+            lifetime.purpose == MemoryPurpose::kWeights && notes.looked_up && !notes.read_otherwise;
+      } else if (notes.is_kept_gradient) {
+        // Gradients that became pieces of a bucket are read there.
+        const bool dropped = optimizer_reads_gradients && !notes.read_by_optimizer;
+        if (dropped) {
+          lifetime.purpose = MemoryPurpose::kTemporaries;
+        } else {
+          leave_gradient(lifetime);
+        }
+      }
+    }
+    std::ranges::stable_partition(made_.storages, [](const StorageLifetime& lifetime) {
+      return lifetime.made_by == StorageLifetime::kBefore;
+    });
+  }
+
+  void leave_gradient(StorageLifetime& lifetime) {
+    lifetime.freed_after = StorageLifetime::kBeyond;
+    lifetime.left_until = zero_grad_ >= 0 ? place(zero_grad_).end : lifetime.made_by;
+  }
+
+  static MemoryPurpose purpose_from_outside(const Notes& notes) {
+    if (notes.is_state) return MemoryPurpose::kOptimizer;
+    switch (notes.first) {
+      case Phase::kForward:
+        return MemoryPurpose::kWeights;
+      case Phase::kZeroGrad:
+        return MemoryPurpose::kGradients;
+      case Phase::kOptimizer:
+        return MemoryPurpose::kOptimizer;
+      case Phase::kBackward:
+        break;
+    }
+    return notes.in_collective ? MemoryPurpose::kCommunication : MemoryPurpose::kTemporaries;
+  }
+  static MemoryPurpose purpose_of_made(const Notes& notes) {
+    if (notes.is_kept_gradient) return MemoryPurpose::kGradients;
+    if (notes.is_saved || (notes.first == Phase::kForward && notes.read_backward)) {
+      return MemoryPurpose::kActivations;
+    }
+    return notes.in_collective ? MemoryPurpose::kCommunication : MemoryPurpose::kTemporaries;
+  }
+
+  const ExecutionGraph& graph_;
+  StorageLifetimes made_;
+  std::int32_t begin_ = 0, zero_grad_ = -1;
+  std::vector<Place> places_;  // by node, from the beginning of the step
+  std::vector<bool> keeps_gradient_;
+  NumberById current_;             // storage of an id
+  NumberById views_from_outside_;  // ids of tensors that the step made of storages from outside
+  std::vector<Notes> notes_;       // by storage
+  std::unordered_set<NameId> without_sizes_;
+};
+
+}  // namespace
+
+std::string_view to_string(MemoryPurpose purpose) {
+  constexpr std::array<std::string_view, kMemoryPurposes> kNames = {
+      "weights",     "gradients", "optimizer",     "activations",
+      "temporaries", "workspace", "communication", "reserve"};
+  return kNames[static_cast<std::size_t>(purpose)];
+}
+
+StorageLifetimes storage_lifetimes(const ExecutionGraph& graph) {
+  return LifetimeReader(graph).read();
+}
+
+}  // namespace perfmodel
