@@ -22,6 +22,7 @@ Command kernels_command(CLI::App& parent);
 Command replay_command(CLI::App& parent);
 Command rewrite_command(CLI::App& parent);
 Command whatif_command(CLI::App& parent);
+Command memory_command(CLI::App& parent);
 Command shard_command(CLI::App& parent);
 Command sweep_command(CLI::App& parent);
 Command serve_command(CLI::App& parent);

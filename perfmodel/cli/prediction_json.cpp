@@ -223,8 +223,13 @@ Json memory_json(const PredictedMemory& memory) {
     purposes[std::string(purpose)] = whole_bytes(bytes);
   }
   return {{"static_bytes", whole_bytes(memory.static_bytes())},
+          {"activation_bytes", whole_bytes(memory.activation_bytes)},
+          {"peak_allocated_bytes", whole_bytes(memory.peak_allocated_bytes)},
+          {"peak_reserved_bytes", whole_bytes(memory.peak_reserved_bytes)},
+          {"needed_bytes", whole_bytes(memory.needed_bytes())},
           {"device_bytes", whole_bytes(memory.device_bytes)},
-          {"static_fits", memory.fits()},
+          {"static_fits", memory.static_fits()},
+          {"fits", memory.fits()},
           {"by_purpose", std::move(purposes)}};
 }
 

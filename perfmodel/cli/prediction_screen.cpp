@@ -156,12 +156,12 @@ std::string tflop(const View& view) {
 }
 
 std::string memory(const PredictedMemory& memory) {
-  constexpr double kGiB = 1 << 30, kLeast = 0.001;
-  const double held = memory.static_bytes() / kGiB;
-  if (!(held > 0)) return "";
-  return fmt::format("{} GiB of {:.4g} GiB before activations{}",
-                     held < kLeast ? fmt::format("below {}", kLeast) : fmt::format("{:.3g}", held),
-                     memory.device_bytes / kGiB, memory.fits() ? "" : ": it does not fit");
+  constexpr double kGiB = 1 << 30;
+  if (!(memory.peak_allocated_bytes > 0)) return "";
+  return fmt::format("{:.3g} GiB of {:.4g} GiB: {:.3g} whatever the batch, {:.3g} activations{}",
+                     memory.needed_bytes() / kGiB, memory.device_bytes / kGiB,
+                     memory.static_bytes() / kGiB, memory.activation_bytes / kGiB,
+                     memory.fits() ? "" : "; it does not fit");
 }
 
 std::string limited_by_host(const View& view, const Explanation& made) {

@@ -32,6 +32,7 @@ inline constexpr Schema kKernels = {"perfmodel-kernels", 1, 2};
 // These two are written in Python (kernels_bench/pytorch).
 inline constexpr Schema kMeasuredErrors = {"perfmodel-measured-errors"};
 inline constexpr Schema kMeasurements = {"perfmodel-measurements"};
+inline constexpr Schema kMemory = {"perfmodel-memory", 1, 0};
 inline constexpr Schema kOverheads = {"perfmodel-overheads", 1, 2};
 inline constexpr Schema kPrediction = {"perfmodel-prediction", 1, 3};
 inline constexpr Schema kReplay = {"perfmodel-replay", 1, 2};

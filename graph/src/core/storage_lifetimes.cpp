@@ -115,7 +115,7 @@ class LifetimeReader {
   }
 
   void find_places() {
-    made_.forward_end = made_.step.end;
+    made_.forward_end = made_.optimizer_begin = made_.step.end;
     for (std::int32_t i = begin_; i < made_.step.end; ++i) {
       const Node& node = node_at(i);
       const std::string_view name = graph_.name(node);
@@ -144,6 +144,7 @@ class LifetimeReader {
   void note_name(const Node& node, std::string_view name, Place& here, std::int32_t index) {
     if (name.starts_with("Optimizer.step#")) {
       here.phase = Phase::kOptimizer;
+      made_.optimizer_begin = std::min(made_.optimizer_begin, index);
     } else if (name.starts_with("Optimizer.zero_grad#")) {
       here.phase = Phase::kZeroGrad;
       zero_grad_ = index;

@@ -10,6 +10,7 @@
 #include "job_chakra.hpp"
 #include "job_names.hpp"
 #include "job_path.hpp"
+#include "memory/step_memory.hpp"
 #include "power_limit.hpp"
 #include "step_range.hpp"
 
@@ -139,7 +140,7 @@ Result<Prediction> explain_one(std::span<RankProgram> programs, std::size_t r, c
   made->communication = report_communication(rank, r, tasks);
   if (rank.made) made->graph = {rank.made, &rank.made->graph};
   made->ranks = job_size(rank, programs.size());
-  report_memory(rank.memory, gpu, *made);
+  report_memory(*rank.memory, rank.graph(), gpu, *made);
   report_power(rank.program, gpu, *made);
   if (rank.rank.options.keep_ops) made->path_points = path_points(rank, r, *made, tasks, points);
   return made;
@@ -159,8 +160,9 @@ Result<JobReport> report_job(std::span<const RankProgram> programs,
 
 }  // namespace
 
-void report_memory(const StaticMemory& of_graph, const Gpu& gpu, Prediction& prediction) {
-  prediction.memory = predicted_memory(of_graph, prediction.scaled_out, gpu);
+void report_memory(const MemoryPlan& plan, const ExecutionGraph& graph, const Gpu& gpu,
+                   Prediction& prediction) {
+  prediction.memory = step_memory(plan, graph, prediction.scaled_out, gpu);
   std::string warning = memory_warning(prediction.memory, gpu);
   if (!warning.empty()) prediction.warnings.push_back(std::move(warning));
 }

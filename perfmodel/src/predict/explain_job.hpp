@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "job_tasks.hpp"
+#include "memory/graph_memory.hpp"
 #include "perfmodel/prediction.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
@@ -18,6 +19,7 @@ Result<JobPrediction> explain_job(std::span<RankProgram> programs, const Gpu& gp
                                   JobTasks& tasks, std::vector<std::string> warnings);
 
 /// What one rank holds of these bytes, with the warning that it does not fit.
-void report_memory(const StaticMemory& of_graph, const Gpu& gpu, Prediction& prediction);
+void report_memory(const MemoryPlan& plan, const ExecutionGraph& graph, const Gpu& gpu,
+                   Prediction& prediction);
 
 }  // namespace perfmodel

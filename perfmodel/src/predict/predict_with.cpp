@@ -44,7 +44,7 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
     for (const CommRecord& record : graph.comm_records) {
       prediction->ranks = std::max(prediction->ranks, record.group_size);
     }
-    report_memory(facts ? facts->memory : static_memory(graph), gpu, *prediction);
+    report_memory(facts ? *facts->memory : memory_plan(graph), graph, gpu, *prediction);
     return prediction;
   }
   const RankInput rank{.graph = &graph, .table = &table, .options = options};

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "perfmodel/detail/predict_options.hpp"
-#include "perfmodel/graph/detail/static_memory.hpp"
+#include "memory/graph_memory.hpp"
 #include "program/data_parallel_graph.hpp"
 #include "program/host_facts.hpp"
 #include "program/host_program.hpp"
@@ -19,7 +19,7 @@ struct RankProgram {
   std::shared_ptr<const DataParallelGraph> made;  ///< null: the given graph was predicted
   std::shared_ptr<const KernelTimes> times;       ///< of that graph's nodes
   HostProgram program;
-  StaticMemory memory;  ///< of the graph
+  std::shared_ptr<const MemoryPlan> memory;  ///< of the graph
 
   const ExecutionGraph& graph() const { return *rank.graph; }
 };

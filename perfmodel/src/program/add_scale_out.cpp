@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -53,6 +54,11 @@ void widen_collectives(const ExecutionGraph& graph, std::int64_t world, LoweredP
   made.own_collectives = true;
 }
 
+/// Gathered units, and the whole gradients of the one whose backward pass runs.
+double gathered_at_once(double largest_unit, const ScaleOut& how) {
+  return (std::max(1, how.fsdp_gathers_in_flight) + 1) * largest_unit;
+}
+
 Result<void> add_fsdp(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                       const ScaleOut& how, LoweredProgram& lowered, ScaledOut& made) {
   const std::size_t steps = lowered.program.steps.size();
@@ -66,6 +72,8 @@ Result<void> add_fsdp(const ExecutionGraph& graph, const Gpu& gpu, const Overhea
     for (const StepGradient& gradient : gradients) made.parameter_bytes += gradient.bytes;
     auto units = fsdp_units(gradients, how.fsdp_unit_bytes, graph.source);
     if (!units) return Unexpected{units.error()};
+    const double largest = std::ranges::max(*units, {}, &FsdpUnit::bytes).bytes;
+    made.gathered_bytes = std::max(made.gathered_bytes, gathered_at_once(largest, how));
     add_fsdp_step(gradients, std::move(*units), how, ops);
     shard_optimizer(gradients.back().item, how.world, lowered);
   }

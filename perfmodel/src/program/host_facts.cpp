@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -46,7 +47,7 @@ class FactsWriter {
       return node.kernel_time_us >= 0 || node.kernel_time_scale != 1;
     });
     made_.own_program = knows_program();
-    made_.memory = static_memory(graph_);
+    made_.memory = std::make_shared<const MemoryPlan>(memory_plan(graph_));
     collect_items();
     name_phases();
     price_host();

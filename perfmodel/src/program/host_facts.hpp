@@ -2,13 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "awaited_collectives.hpp"
 #include "host_instruction.hpp"
-#include "perfmodel/graph/detail/static_memory.hpp"
+#include "memory/graph_memory.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/prediction.hpp"
@@ -49,7 +50,7 @@ struct HostFacts {
   std::size_t fused_updates = 0;
   std::int32_t rest_phase = 0;
   bool has_given_times = false;  ///< some node says what its kernels take
-  StaticMemory memory;
+  std::shared_ptr<const MemoryPlan> memory;
 };
 
 /// `window`: iterations [first, last) of the graph to use. The facts point into the table.

@@ -52,8 +52,13 @@ Json memory_json(const PredictedMemory& memory) {
     purposes[std::string(purpose)] = bytes;
   }
   return {{"static_bytes", memory.static_bytes()},
+          {"activation_bytes", memory.activation_bytes},
+          {"peak_allocated_bytes", memory.peak_allocated_bytes},
+          {"peak_reserved_bytes", memory.peak_reserved_bytes},
+          {"needed_bytes", memory.needed_bytes()},
           {"device_bytes", memory.device_bytes},
-          {"static_fits", memory.fits()},
+          {"static_fits", memory.static_fits()},
+          {"fits", memory.fits()},
           {"by_purpose", std::move(purposes)}};
 }
 

@@ -55,6 +55,8 @@ struct StorageLifetimes {
       storages;  ///< those from outside first, then by the node that makes it
   GraphIteration step;
   std::int32_t forward_end = 0;  ///< node: the first of the backward pass, else the step's end
+  std::int32_t optimizer_begin =
+      0;  ///< node: the first of the optimizer's step, else the step's end
   bool has_backward = false;
   Device::Kind device = Device::Kind::kGpu;  ///< kCpu: no tensor of the step is on a GPU
   /// Names of top-level ops whose results have no storage or size, each once: what they hold is

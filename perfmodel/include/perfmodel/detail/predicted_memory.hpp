@@ -1,31 +1,37 @@
 #pragma once
 
-#include <optional>
 #include <string>
 
-#include "perfmodel/detail/scale_out.hpp"
 #include "perfmodel/graph/detail/static_memory.hpp"
+#include "perfmodel/graph/storage_lifetimes.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 
 namespace perfmodel {
 
-/// GPU memory that one rank holds however large its batch is: a lower bound of what a step needs.
-/// Activations, workspaces and what libraries take for themselves come on top.
+/// GPU memory of one rank in a step, in bytes (docs/memory.md).
 struct PredictedMemory {
-  StaticMemory held;  ///< bytes by purpose; with FSDP the shard of one rank
-  double device_bytes =
-      0;  ///< of the GPU: its size as sold in units of 2^30, what no driver exceeds
+  StaticMemory held;                ///< however large the batch is; with FSDP the shard of one rank
+  double activation_bytes = 0;      ///< kept for the backward pass when the forward pass ends
+  double peak_allocated_bytes = 0;  ///< torch.cuda.max_memory_allocated()
+  double peak_reserved_bytes = 0;   ///< torch.cuda.max_memory_reserved()
+  double context_bytes = 0;         ///< of the process, outside of PyTorch's allocator
+  /// Of the peak: all but `kReserve` add up to what is allocated, with it to `needed_bytes()`.
+  MemoryByPurpose by_purpose{};
+  /// What Python variables may keep beside what the ops need: the model's last result.
+  double unsure_bytes = 0;
+  double device_bytes = 0;  ///< that the driver shows
 
   double static_bytes() const { return held.total(); }
-  bool fits() const { return static_bytes() <= device_bytes; }
+  double needed_bytes() const { return peak_reserved_bytes + context_bytes; }
+  /// Without a byte that the allocator holds and nobody uses: it gives those back before it fails.
+  double low_bytes() const { return peak_allocated_bytes + context_bytes; }
+  double high_bytes() const { return needed_bytes() + unsure_bytes; }
+  bool static_fits() const { return static_bytes() <= device_bytes; }
+  bool fits() const { return needed_bytes() <= device_bytes; }
+  double headroom_bytes() const { return device_bytes - needed_bytes(); }  ///< below 0: lacking
 };
 
-/// `scaled`: how the graph was scaled out, if it was. FSDP divides everything by the ranks, unless
-/// the graph reduces its gradients itself.
-PredictedMemory predicted_memory(const StaticMemory& of_graph,
-                                 const std::optional<ScaledOut>& scaled, const Gpu& gpu);
-
-/// "1.2 GiB of 40 GiB: parameters 0.3, gradients 0.3, optimizer state 0.6".
+/// "12.4 GiB of 39.4 GiB: weights 1.2, gradients 1.2, ..., activations 5.1".
 std::string memory_text(const PredictedMemory& memory);
 
 /// The warning about memory that cannot fit; empty if it does.

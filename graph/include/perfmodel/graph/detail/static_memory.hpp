@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -34,6 +36,7 @@ struct StaticMemory {
 ///
 /// Not counted: activations, workspaces, what the allocator and the CUDA context take.
 StaticMemory static_memory(const ExecutionGraph& graph);
-StaticMemory static_memory(const StorageLifetimes& lifetimes);
+/// `bytes`: of each storage, in their place.
+StaticMemory static_memory(const StorageLifetimes& lifetimes, std::span<const std::int64_t> bytes);
 
 }  // namespace perfmodel

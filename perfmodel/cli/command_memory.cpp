@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+
+#include "arguments.hpp"
+#include "command.hpp"
+#include "memory_report.hpp"
+#include "output.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/read_execution_graph.hpp"
+#include "read_files.hpp"
+#include "rewrite_options.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct MemoryArguments {
+  std::string graph, gpu, timeline;
+  std::vector<NamedRewrite> rewrites;
+  ReadOptions reading;
+  std::size_t largest = 10;
+  bool json = false, max_batch = false, ways = true;
+};
+
+Result<MemoryAnswer> answer(const MemoryArguments& arguments) {
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  auto gpu = find_gpu(arguments.gpu, *data / "gpus");
+  if (!gpu) return Unexpected{gpu.error()};
+  auto source = read_graph_file(arguments.graph, arguments.reading);
+  if (!source) return Unexpected{source.error()};
+  MemoryAnswer made{.graph_file = file_name(arguments.graph),
+                    .gpu = std::move(*gpu),
+                    .warnings = source->warnings};
+  auto graph = apply_rewrites(*source, arguments.rewrites);
+  if (!graph) {
+    graph.error().file = arguments.graph;
+    return Unexpected{graph.error()};
+  }
+  made.graph = std::move(*graph);
+  made.report = memory_report(made.graph, made.gpu,
+                              {.largest = arguments.largest, .curve = !arguments.timeline.empty()});
+  if (const auto batch = batch_size(made.graph)) made.batch = *batch;
+  if (!arguments.max_batch) return made;
+  auto most = largest_batch(made.graph, made.gpu);
+  if (!most) {
+    most.error().file = arguments.graph;
+    return Unexpected{most.error()};
+  }
+  made.most = std::move(*most);
+  return made;
+}
+
+Result<void> run_memory(const MemoryArguments& arguments) {
+  const auto made = answer(arguments);
+  if (!made) return Unexpected{made.error()};
+  if (!arguments.timeline.empty()) {
+    auto drawn = memory_timeline(*made, arguments.timeline);
+    if (!drawn) return Unexpected{drawn.error()};
+    if (auto written = write_file(arguments.timeline, *drawn); !written) return written;
+  }
+  if (arguments.json) return print_document(memory_json(*made));
+  return print_report(memory_text(*made));
+}
+
+}  // namespace
+
+Command memory_command(CLI::App& parent) {
+  auto arguments = std::make_shared<MemoryArguments>();
+  CLI::App* memory = parent.add_subcommand(
+      "memory",
+      "Whether a training step fits into a GPU, what takes its memory, the largest batch");
+  memory->add_option("graph", arguments->graph, "Execution graph of one step")
+      ->required()
+      ->type_name("GRAPH");
+  memory->add_option("--gpu", arguments->gpu, "Name of a GPU (`perfpredict gpus`), or a file")
+      ->required()
+      ->type_name("GPU");
+  memory->add_flag("--max-batch", arguments->max_batch,
+                   "Find the largest batch that fits, by rewriting the graph");
+  memory->add_option("--largest", arguments->largest, "Tensors at the peak to list")
+      ->capture_default_str()
+      ->type_name("N");
+  memory
+      ->add_option("--timeline", arguments->timeline,
+                   "Write the bytes of each purpose over the step: a chart (.svg) or a table "
+                   "(.csv)")
+      ->type_name("FILE");
+  add_rewrite_options(*memory, arguments->rewrites);
+  add_reading(*memory, arguments->reading);
+  memory->add_flag("--json", arguments->json, "Print one JSON document");
+  memory->footer("Rewrites are applied in the order of the flags, which may be repeated.");
+  return {memory, [arguments] { return run_memory(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

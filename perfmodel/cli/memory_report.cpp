@@ -1,0 +1,158 @@
+#include "memory_report.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/number_text.hpp"
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+constexpr double kGib = 1 << 30;
+
+Json whole(double bytes) { return static_cast<std::int64_t>(std::llround(bytes)); }
+
+std::string gib(double bytes) { return fmt::format("{:.2f}", bytes / kGib); }
+
+std::string shape_text(const LargeStorage& storage) {
+  return fmt::format("{} [{}]", to_string(storage.dtype), fmt::join(storage.shape, " "));
+}
+
+std::string verdict(const PredictedMemory& memory) {
+  const double room = memory.headroom_bytes();
+  return memory.fits() ? fmt::format("fits, {} GiB to spare", gib(room))
+                       : fmt::format("does not fit by {} GiB", gib(-room));
+}
+
+std::string facts(const MemoryAnswer& answer) {
+  const PredictedMemory& memory = answer.report.memory;
+  TextList list;
+  list.row("graph",
+           answer.graph_file + (answer.batch ? fmt::format(", batch {}", *answer.batch) : ""));
+  list.row("GPU", fmt::format("{} ({}), {} GiB", answer.gpu.title, answer.gpu.name,
+                              gib(memory.device_bytes)));
+  list.row("memory",
+           fmt::format("{} GiB, from {} to {}: {}", gib(memory.needed_bytes()),
+                       gib(memory.low_bytes()), gib(memory.high_bytes()), verdict(memory)));
+  list.row("PyTorch",
+           fmt::format("allocated {} GiB, reserved {} GiB at the peak",
+                       gib(memory.peak_allocated_bytes), gib(memory.peak_reserved_bytes)));
+  list.row("activations",
+           fmt::format("{} GiB kept for the backward pass", gib(memory.activation_bytes)));
+  if (!answer.report.peak_op.empty()) {
+    list.row("peak",
+             fmt::format("in {} (node {})", answer.report.peak_op, answer.report.peak_node));
+  }
+  if (answer.most) {
+    const LargestBatch& most = *answer.most;
+    list.row("largest batch",
+             most.batch == 0
+                 ? fmt::format("none: one sample needs {} GiB", gib(most.next.needed_bytes()))
+                 : fmt::format("{} ({} GiB); {} needs {} GiB; {} MiB per sample", most.batch,
+                               gib(most.memory.needed_bytes()), most.batch + 1,
+                               gib(most.next.needed_bytes()),
+                               fmt::format("{:.2f}", most.bytes_per_sample / (1 << 20))));
+  }
+  return "\n" + list.text();
+}
+
+std::string purposes(const MemoryAnswer& answer) {
+  const PredictedMemory& memory = answer.report.memory;
+  TextTable table{"purpose", "at the peak, GiB", "share", "own peak, GiB"};
+  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
+    const auto purpose = static_cast<MemoryPurpose>(i);
+    const double bytes = memory.by_purpose[i];
+    const double own = std::max(bytes, answer.report.each_peak[i]);
+    if (!(own > 0)) continue;
+    table.row({std::string(to_string(purpose)), gib(bytes),
+               percent_of(bytes, memory.needed_bytes()), gib(own)});
+  }
+  return "\n" + table.text(bold_allowed());
+}
+
+std::string largest(const MemoryAnswer& answer) {
+  if (answer.report.largest.empty()) return "";
+  TextTable table{"largest at the peak", "GiB", "<purpose", "<tensor", "node"};
+  for (const LargeStorage& storage : answer.report.largest) {
+    table.row({storage.made_by.empty() ? "from outside" : storage.made_by, gib(storage.bytes),
+               std::string(to_string(storage.purpose)), shape_text(storage),
+               storage.node >= 0 ? std::to_string(storage.node) : ""});
+  }
+  return "\n" + table.text(bold_allowed());
+}
+
+}  // namespace
+
+std::string memory_text(const MemoryAnswer& answer) {
+  std::string text;
+  for (const std::string& warning : answer.warnings) text += wrapped(warning, "  warning: ", 4);
+  return text + facts(answer) + purposes(answer) + largest(answer);
+}
+
+Json memory_json(const MemoryAnswer& answer) {
+  const PredictedMemory& memory = answer.report.memory;
+  Json purposes = Json::object(), own = Json::object(), largest = Json::array();
+  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
+    const std::string name(to_string(static_cast<MemoryPurpose>(i)));
+    purposes[name] = whole(memory.by_purpose[i]);
+    own[name] = whole(std::max(memory.by_purpose[i], answer.report.each_peak[i]));
+  }
+  for (const LargeStorage& storage : answer.report.largest) {
+    largest.push_back({{"bytes", whole(storage.bytes)},
+                       {"purpose", to_string(storage.purpose)},
+                       {"op", storage.made_by},
+                       {"node", storage.node},
+                       {"shape", storage.shape},
+                       {"dtype", to_string(storage.dtype)}});
+  }
+  Json json = document(schemas::kMemory);
+  json.update({{"graph", answer.graph_file},
+               {"gpu", answer.gpu.name},
+               {"batch", answer.batch ? Json(*answer.batch) : Json()},
+               {"peak_allocated_bytes", whole(memory.peak_allocated_bytes)},
+               {"peak_reserved_bytes", whole(memory.peak_reserved_bytes)},
+               {"context_bytes", whole(memory.context_bytes)},
+               {"needed_bytes", whole(memory.needed_bytes())},
+               {"low_bytes", whole(memory.low_bytes())},
+               {"high_bytes", whole(memory.high_bytes())},
+               {"device_bytes", whole(memory.device_bytes)},
+               {"fits", memory.fits()},
+               {"headroom_bytes", whole(memory.headroom_bytes())},
+               {"activation_bytes", whole(memory.activation_bytes)},
+               {"bytes_per_sample", Json()},
+               {"by_purpose", std::move(purposes)},
+               {"own_peaks", std::move(own)},
+               {"peak", {{"op", answer.report.peak_op}, {"node", answer.report.peak_node}}},
+               {"largest", std::move(largest)}});
+  if (answer.most) {
+    json["max_batch"] = answer.most->batch;
+    json["bytes_per_sample"] = whole(answer.most->bytes_per_sample);
+  }
+  json["warnings"] = answer.warnings;
+  return json;
+}
+
+Result<std::string> memory_timeline(const MemoryAnswer& answer, const std::string& file) {
+  if (!file.ends_with(".csv")) {
+    return fail(ErrorCode::kFormat,
+                fmt::format("expected a name that ends in .svg or .csv, found \"{}\"", file));
+  }
+  std::string text = "node,op";
+  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
+    text += fmt::format(",{}", to_string(static_cast<MemoryPurpose>(i)));
+  }
+  text += '\n';
+  for (const MemoryPoint& point : answer.report.curve) {
+    const Node& node = answer.graph.nodes[static_cast<std::size_t>(point.node)];
+    text += fmt::format("{},{}", node.id, answer.graph.name(node));
+    for (double bytes : point.bytes) text += fmt::format(",{:.0f}", bytes);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace perfmodel::cli

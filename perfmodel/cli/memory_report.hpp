@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "output.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/memory.hpp"
+
+namespace perfmodel::cli {
+
+/// What the command `memory` found, for all its renderings.
+struct MemoryAnswer {
+  std::string graph_file;
+  Gpu gpu;
+  ExecutionGraph graph;  ///< rewritten
+  MemoryReport report;
+  std::optional<std::int64_t> batch;  ///< samples per step, if the inputs tell
+  std::optional<LargestBatch> most;
+  std::vector<std::string> warnings;
+};
+
+std::string memory_text(const MemoryAnswer& answer);
+Json memory_json(const MemoryAnswer& answer);
+
+/// Bytes of each purpose over the ops of the step: a stacked chart if `file` ends in .svg, a table
+/// if in .csv. Errors: another ending.
+Result<std::string> memory_timeline(const MemoryAnswer& answer, const std::string& file);
+
+}  // namespace perfmodel::cli

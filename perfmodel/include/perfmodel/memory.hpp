@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "perfmodel/detail/predicted_memory.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/rewrite.hpp"
+#include "perfmodel/graph/storage_lifetimes.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// A storage that is alive at the peak.
+struct LargeStorage {
+  double bytes = 0;
+  MemoryPurpose purpose = MemoryPurpose::kTemporaries;
+  std::string made_by;              ///< top-level op; empty: there before the step
+  std::int64_t node = -1;           ///< id of that op's node
+  std::vector<std::int64_t> shape;  ///< of its largest mention
+  DType dtype = DType::kUnknown;
+};
+
+/// Allocated bytes behind an op that changed them.
+struct MemoryPoint {
+  std::int32_t node = 0;  ///< index
+  MemoryByPurpose bytes{};
+};
+
+/// Memory of one training step of a graph on a GPU, in steady state.
+struct MemoryReport {
+  PredictedMemory memory;
+  std::string peak_op;                     ///< top-level op during which the most is allocated
+  std::int64_t peak_node = -1;             ///< id of that op's node
+  MemoryByPurpose each_peak{};             ///< the most of each purpose, at a time of its own
+  std::vector<LargeStorage> largest;       ///< at the peak, largest first
+  std::vector<MemoryPoint> curve;          ///< one point per node that allocates or frees
+  std::vector<std::string> without_sizes;  ///< see StorageLifetimes
+};
+
+struct MemoryOptions {
+  std::size_t largest = 10;
+  bool curve = false;
+  bool expandable_segments = false;  ///< PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+};
+
+/// Memory of the first step of `graph` on `gpu` from the lifetimes of its storages: those of the
+/// graph, the BLAS library's workspace, what the context takes, and what PyTorch's caching
+/// allocator reserves for it over two steps. No errors: a graph without storages holds nothing.
+MemoryReport memory_report(const ExecutionGraph& graph, const Gpu& gpu,
+                           const MemoryOptions& options = {});
+
+/// The largest batch with which `graph` fits.
+struct LargestBatch {
+  std::int64_t batch = 0;       ///< 0: not even one sample fits
+  PredictedMemory memory;       ///< with that batch
+  PredictedMemory next;         ///< with one sample more: does not fit
+  double bytes_per_sample = 0;  ///< that the last sample adds to what is reserved
+  int rewrites = 0;             ///< that were made to find it
+};
+
+/// Found by rewriting the graph, not by extrapolation: `batch` fits, `batch` + 1 does not. Errors:
+/// those of `set_batch_size`; a graph that still fits with 2^30 samples.
+Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu);
+
+}  // namespace perfmodel

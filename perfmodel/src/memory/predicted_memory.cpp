@@ -1,0 +1,33 @@
+#include "perfmodel/detail/predicted_memory.hpp"
+
+#include <fmt/format.h>
+
+namespace perfmodel {
+namespace {
+
+constexpr double kGib = 1 << 30;
+constexpr double kLeastShare = 5e-3;  // of a purpose that is worth a word
+
+}  // namespace
+
+std::string memory_text(const PredictedMemory& memory) {
+  std::string text = fmt::format("{:.3g} GiB of {:.4g} GiB", memory.needed_bytes() / kGib,
+                                 memory.device_bytes / kGib);
+  std::string_view before = ": ";
+  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
+    const double bytes = memory.by_purpose[i];
+    if (bytes <= kLeastShare * memory.needed_bytes()) continue;
+    text +=
+        fmt::format("{}{} {:.3g}", before, to_string(static_cast<MemoryPurpose>(i)), bytes / kGib);
+    before = ", ";
+  }
+  return text;
+}
+
+std::string memory_warning(const PredictedMemory& memory, const Gpu& gpu) {
+  if (memory.fits()) return {};
+  return fmt::format("the step does not fit into {} by {:.3g} GiB: it needs {}", gpu.name,
+                     -memory.headroom_bytes() / kGib, memory_text(memory));
+}
+
+}  // namespace perfmodel
