@@ -10,6 +10,7 @@
 #include "output.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "read_files.hpp"
 #include "rewrite_options.hpp"
 
@@ -24,32 +25,41 @@ struct MemoryArguments {
   bool json = false, max_batch = false, ways = true;
 };
 
-Result<MemoryAnswer> answer(const MemoryArguments& arguments) {
+Result<std::optional<Gpu>> chosen_gpu(const std::string& name) {
+  if (name.empty()) return std::nullopt;
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
-  auto gpu = find_gpu(arguments.gpu, *data / "gpus");
+  auto gpu = find_gpu(name, *data / "gpus");
+  if (!gpu) return Unexpected{gpu.error()};
+  return std::move(*gpu);
+}
+
+Result<MemoryAnswer> answer(const MemoryArguments& arguments) {
+  if (arguments.max_batch && arguments.gpu.empty()) {
+    return fail(ErrorCode::kImpossible, "expected --gpu with --max-batch, found none");
+  }
+  auto gpu = chosen_gpu(arguments.gpu);
   if (!gpu) return Unexpected{gpu.error()};
   auto source = read_graph_file(arguments.graph, arguments.reading);
   if (!source) return Unexpected{source.error()};
   MemoryAnswer made{.graph_file = file_name(arguments.graph),
                     .gpu = std::move(*gpu),
                     .warnings = source->warnings};
+  const auto in_file = [&](Error error) {
+    error.file = arguments.graph;
+    return Unexpected{std::move(error)};
+  };
   auto graph = apply_rewrites(*source, arguments.rewrites);
-  if (!graph) {
-    graph.error().file = arguments.graph;
-    return Unexpected{graph.error()};
-  }
+  if (!graph) return in_file(graph.error());
   made.graph = std::move(*graph);
-  made.report = memory_report(made.graph, made.gpu,
+  made.report = memory_report(made.graph, made.gpu ? &*made.gpu : nullptr,
                               {.largest = arguments.largest, .curve = !arguments.timeline.empty()});
   if (const auto batch = batch_size(made.graph)) made.batch = *batch;
-  if (!arguments.max_batch) return made;
-  auto most = largest_batch(made.graph, made.gpu);
-  if (!most) {
-    most.error().file = arguments.graph;
-    return Unexpected{most.error()};
+  if (arguments.max_batch) {
+    auto most = largest_batch(made.graph, *made.gpu);
+    if (!most) return in_file(most.error());
+    made.most = std::move(*most);
   }
-  made.most = std::move(*most);
   return made;
 }
 
@@ -75,8 +85,10 @@ Command memory_command(CLI::App& parent) {
   memory->add_option("graph", arguments->graph, "Execution graph of one step")
       ->required()
       ->type_name("GRAPH");
-  memory->add_option("--gpu", arguments->gpu, "Name of a GPU (`perfpredict gpus`), or a file")
-      ->required()
+  memory
+      ->add_option("--gpu", arguments->gpu,
+                   "Name of a GPU (`perfpredict gpus`), or a file; without it, what the step needs "
+                   "of any")
       ->type_name("GPU");
   memory->add_flag("--max-batch", arguments->max_batch,
                    "Find the largest batch that fits, by rewriting the graph");

@@ -33,11 +33,13 @@ std::string facts(const MemoryAnswer& answer) {
   TextList list;
   list.row("graph",
            answer.graph_file + (answer.batch ? fmt::format(", batch {}", *answer.batch) : ""));
-  list.row("GPU", fmt::format("{} ({}), {} GiB", answer.gpu.title, answer.gpu.name,
-                              gib(memory.device_bytes)));
-  list.row("memory",
-           fmt::format("{} GiB, from {} to {}: {}", gib(memory.needed_bytes()),
-                       gib(memory.low_bytes()), gib(memory.high_bytes()), verdict(memory)));
+  if (answer.gpu) {
+    list.row("GPU", fmt::format("{} ({}), {} GiB", answer.gpu->title, answer.gpu->name,
+                                gib(memory.device_bytes)));
+  }
+  list.row("memory", fmt::format("{} GiB, from {} to {}{}", gib(memory.needed_bytes()),
+                                 gib(memory.low_bytes()), gib(memory.high_bytes()),
+                                 answer.gpu ? ": " + verdict(memory) : ""));
   list.row("PyTorch",
            fmt::format("allocated {} GiB, reserved {} GiB at the peak",
                        gib(memory.peak_allocated_bytes), gib(memory.peak_reserved_bytes)));
@@ -111,7 +113,7 @@ Json memory_json(const MemoryAnswer& answer) {
   }
   Json json = document(schemas::kMemory);
   json.update({{"graph", answer.graph_file},
-               {"gpu", answer.gpu.name},
+               {"gpu", answer.gpu ? Json(answer.gpu->name) : Json()},
                {"batch", answer.batch ? Json(*answer.batch) : Json()},
                {"peak_allocated_bytes", whole(memory.peak_allocated_bytes)},
                {"peak_reserved_bytes", whole(memory.peak_reserved_bytes)},
@@ -119,10 +121,11 @@ Json memory_json(const MemoryAnswer& answer) {
                {"needed_bytes", whole(memory.needed_bytes())},
                {"low_bytes", whole(memory.low_bytes())},
                {"high_bytes", whole(memory.high_bytes())},
-               {"device_bytes", whole(memory.device_bytes)},
-               {"fits", memory.fits()},
-               {"headroom_bytes", whole(memory.headroom_bytes())},
+               {"device_bytes", answer.gpu ? whole(memory.device_bytes) : Json()},
+               {"fits", answer.gpu ? Json(memory.fits()) : Json()},
+               {"headroom_bytes", answer.gpu ? whole(memory.headroom_bytes()) : Json()},
                {"activation_bytes", whole(memory.activation_bytes)},
+               {"activations", answer.report.activations},
                {"bytes_per_sample", Json()},
                {"by_purpose", std::move(purposes)},
                {"own_peaks", std::move(own)},

@@ -13,7 +13,7 @@ namespace perfmodel::cli {
 /// What the command `memory` found, for all its renderings.
 struct MemoryAnswer {
   std::string graph_file;
-  Gpu gpu;
+  std::optional<Gpu> gpu;
   ExecutionGraph graph;  ///< rewritten
   MemoryReport report;
   std::optional<std::int64_t> batch;  ///< samples per step, if the inputs tell

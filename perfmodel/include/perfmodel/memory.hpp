@@ -37,6 +37,7 @@ struct MemoryReport {
   MemoryByPurpose each_peak{};             ///< the most of each purpose, at a time of its own
   std::vector<LargeStorage> largest;       ///< at the peak, largest first
   std::vector<MemoryPoint> curve;          ///< one point per node that allocates or frees
+  std::size_t activations = 0;              ///< storages that live from forward to backward pass
   std::vector<std::string> without_sizes;  ///< see StorageLifetimes
 };
 
@@ -46,10 +47,10 @@ struct MemoryOptions {
   bool expandable_segments = false;  ///< PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 };
 
-/// Memory of the first step of `graph` on `gpu` from the lifetimes of its storages: those of the
+/// Memory of the first step of `graph` on `gpu` (null: on none, without context) from the lifetimes of its storages: those of the
 /// graph, the BLAS library's workspace, what the context takes, and what PyTorch's caching
 /// allocator reserves for it over two steps. No errors: a graph without storages holds nothing.
-MemoryReport memory_report(const ExecutionGraph& graph, const Gpu& gpu,
+MemoryReport memory_report(const ExecutionGraph& graph, const Gpu* gpu,
                            const MemoryOptions& options = {});
 
 /// The largest batch with which `graph` fits.

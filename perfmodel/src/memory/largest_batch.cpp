@@ -46,7 +46,7 @@ class Search {
     if (!resized) return Unexpected{resized.error()};
     ++rewrites_;
     Try made{.batch = batch,
-             .memory = step_memory(memory_plan(*resized), *resized, std::nullopt, gpu_)};
+             .memory = step_memory(memory_plan(*resized), *resized, std::nullopt, &gpu_)};
     if (low_.batch == 0 || batch < low_.batch) low_ = made;
     if (batch > high_.batch) high_ = made;
     (made.memory.fits() ? fits_ : lacks_) = std::move(made);

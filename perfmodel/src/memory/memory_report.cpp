@@ -68,7 +68,7 @@ std::vector<MemoryPoint> curve_of(const MemoryPlan& plan, const std::vector<std:
 
 }  // namespace
 
-MemoryReport memory_report(const ExecutionGraph& graph, const Gpu& gpu,
+MemoryReport memory_report(const ExecutionGraph& graph, const Gpu* gpu,
                            const MemoryOptions& options) {
   const MemoryPlan plan = memory_plan(graph);
   const std::vector<std::int64_t> bytes = rank_bytes(plan, graph, std::nullopt);
@@ -76,6 +76,8 @@ MemoryReport memory_report(const ExecutionGraph& graph, const Gpu& gpu,
   MemoryReport report{.memory = step_memory(plan, graph, std::nullopt, gpu),
                       .each_peak = made.each_peak,
                       .without_sizes = plan.lifetimes.without_sizes};
+  report.activations = static_cast<std::size_t>(std::ranges::count(
+      plan.lifetimes.storages, MemoryPurpose::kActivations, &StorageLifetime::purpose));
   if (const std::int32_t op = top_level_op(graph, made.peak_node); op >= 0) {
     const Node& node = graph.nodes[static_cast<std::size_t>(op)];
     report.peak_op = graph.name(node);

@@ -39,13 +39,13 @@ std::vector<std::int64_t> rank_bytes(const MemoryPlan& plan, const ExecutionGrap
 }
 
 PredictedMemory step_memory(const MemoryPlan& plan, const ExecutionGraph& graph,
-                            const std::optional<ScaledOut>& scaled, const Gpu& gpu) {
+                            const std::optional<ScaledOut>& scaled, const Gpu* gpu) {
   const std::vector<std::int64_t> bytes = rank_bytes(plan, graph, scaled);
   const GraphMemory made = graph_memory(plan, bytes);
   PredictedMemory memory{.held = static_memory(plan.lifetimes, bytes),
                          .activation_bytes = made.activation_bytes,
                          .by_purpose = made.at_peak,
-                         .device_bytes = gpu.dram_gb * kSoldGib};
+                         .device_bytes = gpu ? gpu->dram_gb * kSoldGib : 0};
   at(memory.by_purpose, MemoryPurpose::kCommunication) +=
       is_sharded(scaled) ? scaled->gathered_bytes : 0;
   for (double of_purpose : memory.by_purpose) memory.peak_allocated_bytes += of_purpose;
