@@ -34,6 +34,26 @@ Result<std::optional<Gpu>> chosen_gpu(const std::string& name) {
   return std::move(*gpu);
 }
 
+// What it would cost to fit, and when ops run.
+Result<void> add_prices(const MemoryArguments& arguments, MemoryAnswer& made) {
+  const bool lacks = made.gpu && !made.report.memory.fits();
+  const bool wants_times = made.gpu && !arguments.timeline.empty();
+  if (!lacks && !wants_times) return {};
+  auto prices = MemoryPrices::load(*made.gpu);
+  if (!prices) return Unexpected{prices.error()};
+  if (lacks) {
+    auto ways = prices->ways_to_fit(made.graph);
+    if (!ways) return Unexpected{ways.error()};
+    made.ways = std::move(*ways);
+  }
+  if (wants_times) {
+    auto starts = prices->op_starts(made.graph);
+    if (!starts) return Unexpected{starts.error()};
+    made.op_starts = std::move(*starts);
+  }
+  return {};
+}
+
 Result<MemoryAnswer> answer(const MemoryArguments& arguments) {
   if (arguments.max_batch && arguments.gpu.empty()) {
     return fail(ErrorCode::kImpossible, "expected --gpu with --max-batch, found none");
@@ -60,6 +80,7 @@ Result<MemoryAnswer> answer(const MemoryArguments& arguments) {
     if (!most) return in_file(most.error());
     made.most = std::move(*most);
   }
+  if (auto priced = add_prices(arguments, made); !priced) return in_file(priced.error());
   return made;
 }
 

@@ -39,7 +39,7 @@ struct WhatIfArguments {
   double host_scale = 1;
   std::size_t threads = 0;
   ReadOptions reading;
-  bool json = false;
+  bool json = false, max_batch = false;
 };
 
 // What the predictions point to.
@@ -162,9 +162,10 @@ Result<void> load_targets(const WhatIfArguments& arguments, Loaded& loaded, What
 Result<void> answer(const ExecutionGraph& graph, const WhatIfArguments& arguments,
                     WhatIfReport& report) {
   ProgressBar bar("what if", report.variants.size());
-  report.answers = what_if(
-      graph, report.variants, report.targets,
-      {.threads = arguments.threads, .progress = [&bar](std::size_t done) { bar.update(done); }});
+  report.answers = what_if(graph, report.variants, report.targets,
+                           {.largest_batch = arguments.max_batch,
+                            .threads = arguments.threads,
+                            .progress = [&bar](std::size_t done) { bar.update(done); }});
   bar.finish();
   // Without a baseline there is nothing to compare with.
   if (report.baseline().error) return Unexpected{*report.baseline().error};
@@ -178,7 +179,9 @@ Result<void> answer(const ExecutionGraph& graph, const WhatIfArguments& argument
 }
 
 Result<void> run_whatif(const WhatIfArguments& arguments) {
-  WhatIfReport report{.graph_file = file_name(arguments.graph), .models = arguments.models};
+  WhatIfReport report{.graph_file = file_name(arguments.graph),
+                      .models = arguments.models,
+                      .at_largest_batch = arguments.max_batch};
   if (auto crossed = cross(arguments.axes, report); !crossed) return crossed;
   auto models = choose_kernel_models(arguments.models);
   if (!models) return Unexpected{models.error()};
@@ -264,6 +267,8 @@ Command whatif_command(CLI::App& parent) {
       ->delimiter(',')
       ->type_name("NAME,...");
   add_axes(*app, arguments->axes);
+  app->add_flag("--max-batch", arguments->max_batch,
+                "Predict every variant at the largest batch that fits into its GPU");
   app->add_option("--overheads", arguments->overheads, kOverheadsHelp)->type_name("TABLE");
   add_scale_host(*app, arguments->host_scale);
   app->add_option("--world", arguments->world,

@@ -5,14 +5,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <span>
+#include <utility>
 
 #include "base/number_text.hpp"
+#include "plot/area_plot.hpp"
+#include "plot/svg_document.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
 constexpr double kGib = 1 << 30;
+constexpr std::size_t kMostWays = 3;
 
 Json whole(double bytes) { return static_cast<std::int64_t>(std::llround(bytes)); }
 
@@ -87,12 +93,104 @@ std::string largest(const MemoryAnswer& answer) {
   return "\n" + table.text(bold_allowed());
 }
 
+std::string ways_text(const MemoryAnswer& answer) {
+  if (!answer.ways) return "";
+  const MemoryPrices::Ways& ways = *answer.ways;
+  if (ways.fitting.empty()) {
+    if (!ways.least) return "";
+    return "\n" +
+           wrapped(fmt::format("none of {} ways to fit is enough; {} needs the least, {} GiB",
+                               ways.tried, ways.least->how,
+                               gib(ways.least->answer.memory.needed_bytes())),
+                   "  ", 2);
+  }
+  TextTable table{"ways to fit", "GiB", "batch", "step ms", "time per sample"};
+  for (const auto& way : std::span(ways.fitting).first(std::min(kMostWays, ways.fitting.size()))) {
+    table.row({way.how, gib(way.answer.memory.needed_bytes()),
+               way.answer.batch ? std::to_string(*way.answer.batch) : "",
+               fmt::format("{:.2f}", way.answer.e2e_us / 1000),
+               fmt::format("{:+.1f} %", 100 * (way.slowdown - 1))});
+  }
+  return "\n" + table.text(bold_allowed());
+}
+
+Json ways_json(const MemoryPrices::Ways& ways) {
+  Json list = Json::array();
+  for (const auto& way : ways.fitting) {
+    list.push_back({{"how", way.how},
+                    {"needed_bytes", whole(way.answer.memory.needed_bytes())},
+                    {"batch", way.answer.batch ? Json(*way.answer.batch) : Json()},
+                    {"gpus", way.answer.ranks},
+                    {"e2e_us", rounded(way.answer.e2e_us)},
+                    {"time_per_sample_ratio", six_digits(way.slowdown)}});
+  }
+  return list;
+}
+
+// Of the top-level op around a node; behind the last one that begins before it.
+double start_ms(const MemoryAnswer& answer, std::int32_t node) {
+  const std::int64_t id = answer.graph.nodes[static_cast<std::size_t>(node)].id;
+  const auto behind =
+      std::ranges::upper_bound(answer.op_starts, id, {}, &std::pair<std::int64_t, double>::first);
+  return behind == answer.op_starts.begin() ? 0 : std::prev(behind)->second / 1000;
+}
+
+Result<std::string> timeline_svg(const MemoryAnswer& answer) {
+  const bool timed = !answer.op_starts.empty();
+  AreaPlot plot{.title = "Allocated memory over one step",
+                .x_label = timed ? "host time in the step, ms" : "operation of the step",
+                .y_label = "GiB"};
+  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
+    AreaPlot::Layer layer{.name = std::string(to_string(static_cast<MemoryPurpose>(i)))};
+    for (const MemoryPoint& point : answer.report.curve) {
+      layer.amounts.push_back(std::max(0.0, point.bytes[i] / kGib));
+    }
+    const bool any = std::ranges::any_of(layer.amounts, [](double amount) { return amount > 0; });
+    if (any) plot.layers.push_back(std::move(layer));
+  }
+  double latest = 0;
+  for (const MemoryPoint& point : answer.report.curve) {
+    latest = std::max(latest, timed ? start_ms(answer, point.node) : point.node);
+    plot.x.push_back(latest);
+  }
+  const PredictedMemory& memory = answer.report.memory;
+  if (answer.gpu) {
+    plot.level = {.name = "left for tensors",
+                  .amount = (memory.device_bytes - memory.context_bytes) / kGib};
+  }
+  const auto panel = area_panel(plot);
+  if (!panel) return Unexpected{panel.error()};
+  return svg_document(
+      "Memory: " + answer.graph_file,
+      fmt::format("predicted by perfmodel{}; peak {} GiB allocated, {} GiB reserved",
+                  answer.gpu ? " for " + answer.gpu->title : "", gib(memory.peak_allocated_bytes),
+                  gib(memory.peak_reserved_bytes)),
+      {*panel}, 1);
+}
+
+Result<std::string> timeline_csv(const MemoryAnswer& answer) {
+  std::string text = "node,op,start_us";
+  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
+    text += fmt::format(",{}", to_string(static_cast<MemoryPurpose>(i)));
+  }
+  text += '\n';
+  for (const MemoryPoint& point : answer.report.curve) {
+    const Node& node = answer.graph.nodes[static_cast<std::size_t>(point.node)];
+    text += fmt::format("{},{},", node.id, answer.graph.name(node));
+    if (!answer.op_starts.empty())
+      text += fmt::format("{:.3f}", 1000 * start_ms(answer, point.node));
+    for (double bytes : point.bytes) text += fmt::format(",{:.0f}", bytes);
+    text += '\n';
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string memory_text(const MemoryAnswer& answer) {
   std::string text;
   for (const std::string& warning : answer.warnings) text += wrapped(warning, "  warning: ", 4);
-  return text + facts(answer) + purposes(answer) + largest(answer);
+  return text + facts(answer) + ways_text(answer) + purposes(answer) + largest(answer);
 }
 
 Json memory_json(const MemoryAnswer& answer) {
@@ -135,27 +233,16 @@ Json memory_json(const MemoryAnswer& answer) {
     json["max_batch"] = answer.most->batch;
     json["bytes_per_sample"] = whole(answer.most->bytes_per_sample);
   }
+  if (answer.ways) json["ways"] = ways_json(*answer.ways);
   json["warnings"] = answer.warnings;
   return json;
 }
 
 Result<std::string> memory_timeline(const MemoryAnswer& answer, const std::string& file) {
-  if (!file.ends_with(".csv")) {
-    return fail(ErrorCode::kFormat,
-                fmt::format("expected a name that ends in .svg or .csv, found \"{}\"", file));
-  }
-  std::string text = "node,op";
-  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
-    text += fmt::format(",{}", to_string(static_cast<MemoryPurpose>(i)));
-  }
-  text += '\n';
-  for (const MemoryPoint& point : answer.report.curve) {
-    const Node& node = answer.graph.nodes[static_cast<std::size_t>(point.node)];
-    text += fmt::format("{},{}", node.id, answer.graph.name(node));
-    for (double bytes : point.bytes) text += fmt::format(",{:.0f}", bytes);
-    text += '\n';
-  }
-  return text;
+  if (file.ends_with(".svg")) return timeline_svg(answer);
+  if (file.ends_with(".csv")) return timeline_csv(answer);
+  return fail(ErrorCode::kFormat,
+              fmt::format("expected a name that ends in .svg or .csv, found \"{}\"", file));
 }
 
 }  // namespace perfmodel::cli

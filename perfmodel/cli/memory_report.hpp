@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "memory_prices.hpp"
 #include "output.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/memory.hpp"
@@ -18,6 +19,8 @@ struct MemoryAnswer {
   MemoryReport report;
   std::optional<std::int64_t> batch;  ///< samples per step, if the inputs tell
   std::optional<LargestBatch> most;
+  std::optional<MemoryPrices::Ways> ways;  ///< where it does not fit
+  OpStarts op_starts;                      ///< for the timeline, where there is a GPU
   std::vector<std::string> warnings;
 };
 

@@ -12,6 +12,8 @@
 namespace perfmodel::cli {
 namespace {
 
+constexpr double kBytesPerGib = 1 << 30;
+
 std::string rate_text(const std::optional<double>& samples) {
   if (!samples) return "";
   return *samples < 100 ? fmt::format("{:.2f}", *samples)
@@ -106,8 +108,9 @@ std::string what_if_text(const WhatIfReport& report, bool bold) {
   for (const WhatIfAxis& axis : report.axes) headers.push_back("<" + axis.name);
   // A column without any text is left out.
   headers.insert(headers.end(),
-                 {"<GPU", "step ms", "samples/s", several_gpus(report) ? "per GPU" : "", "speed-up",
-                  "GPU busy", "<bound by"});
+                 {"<GPU", report.at_largest_batch ? "batch" : "",
+                  report.at_largest_batch ? "GiB" : "", "step ms", "samples/s",
+                  several_gpus(report) ? "per GPU" : "", "speed-up", "GPU busy", "<bound by"});
   TextTable table(headers);
   Notes notes;
   for (const WhatIfAnswer& answer : report.answers) {
@@ -118,11 +121,15 @@ std::string what_if_text(const WhatIfReport& report, bool bold) {
     cells.push_back(target_name(report, answer));
     if (answer.error) {
       const auto note = notes.number_of(to_string(*answer.error));
-      cells.insert(cells.end(), {"", "", "", "", "", fmt::format("refused [{}]", note)});
+      cells.insert(cells.end(), {"", "", "", "", "", "", "", fmt::format("refused [{}]", note)});
     } else {
       cells.insert(
           cells.end(),
-          {milliseconds(answer.e2e_us), rate_text(answer.samples_per_s()),
+          {report.at_largest_batch ? std::to_string(answer.batch.value_or(0)) : "",
+           report.at_largest_batch
+               ? fmt::format("{:.1f}", answer.memory.needed_bytes() / kBytesPerGib)
+               : "",
+           milliseconds(answer.e2e_us), rate_text(answer.samples_per_s()),
            several_gpus(report) ? rate_text(answer.samples_per_s_per_gpu()) : "",
            fmt::format("{:.2f}", speed_up(report, answer)), percent(answer.gpu_utilization(), 0),
            bound_text(answer) + note(report, answer, notes)});
@@ -193,7 +200,8 @@ std::string what_if_csv(const WhatIfReport& report) {
   for (const WhatIfAxis& axis : report.axes) csv += "," + csv_cell(axis.name);
   csv +=
       ",gpu,e2e_us,samples_per_s,speed_up,gpu_active_us,cpu_us,bound,bound_share,kernels,"
-      "samples_per_s_per_gpu,static_bytes,device_bytes,e2e_low_us,e2e_high_us,energy_j,error\n";
+      "samples_per_s_per_gpu,static_bytes,device_bytes,e2e_low_us,e2e_high_us,energy_j,needed_"
+      "bytes,error\n";
   for (const WhatIfAnswer& answer : report.answers) {
     csv += csv_cell(report.variants[answer.variant].name);
     for (const std::string& value : report.values[answer.variant]) {
@@ -203,7 +211,7 @@ std::string what_if_csv(const WhatIfReport& report) {
     csv += ',';
     csv += csv_cell(target_name(report, answer));
     if (answer.error) {
-      csv += ",,,,,,,,,,,,,,,";
+      csv += ",,,,,,,,,,,,,,,,";
       csv += csv_cell(to_string(*answer.error));
       csv += '\n';
       continue;
@@ -212,12 +220,13 @@ std::string what_if_csv(const WhatIfReport& report) {
       return samples ? fmt::format("{:.3f}", *samples) : "";
     };
     csv += fmt::format(
-        ",{:.3f},{},{:.4f},{:.3f},{:.3f},{},{:.4f},{},{},{:.0f},{:.0f},{:.3f},{:.3f},{},\n",
+        ",{:.3f},{},{:.4f},{:.3f},{:.3f},{},{:.4f},{},{},{:.0f},{:.0f},{:.3f},{:.3f},{},{:.0f},\n",
         answer.e2e_us, rate(answer.samples_per_s()), speed_up(report, answer), answer.gpu_active_us,
         answer.cpu_us, answer.bound, answer.bound_share, answer.kernels,
         rate(answer.samples_per_s_per_gpu()), answer.memory.static_bytes(),
         answer.memory.device_bytes, answer.e2e_low_us, answer.e2e_high_us,
-        answer.energy_j ? fmt::format("{:.6g}", *answer.energy_j) : "");
+        answer.energy_j ? fmt::format("{:.6g}", *answer.energy_j) : "",
+        answer.memory.needed_bytes());
   }
   return csv;
 }

@@ -25,6 +25,7 @@ struct WhatIfReport {
   std::vector<WhatIfTarget> targets;
   std::vector<WhatIfAnswer> answers;
   std::string models;
+  bool at_largest_batch = false;
   std::vector<std::string> warnings;
 
   const WhatIfAnswer& baseline() const { return answers.front(); }

@@ -219,7 +219,7 @@ typedef struct perfmodel_totals {
   double samples_per_s_per_gpu;
   int64_t gpus;
   /* GPU memory that one rank holds however large its batch is: parameters, tables, gradients,
-   * optimizer state. Above device_bytes the step cannot run; a warning says so. */
+   * optimizer state; and the device's memory. */
   double static_bytes;
   double device_bytes;
   /* Since version 3. The step lies within these in nine of ten cases, as far as kernels and another
@@ -227,6 +227,13 @@ typedef struct perfmodel_totals {
   double e2e_low_us;
   double e2e_high_us;
   double energy_j; /* of one GPU in one step; 0: its power limit is not known */
+  /* GPU memory of one rank: what the forward pass keeps for the backward pass, the most that
+   * PyTorch's allocator gives out and reserves, and what the process needs with its context. If
+   * that is above device_bytes the step does not fit; a warning says so. */
+  double activation_bytes;
+  double peak_allocated_bytes;
+  double peak_reserved_bytes;
+  double needed_bytes;
 } perfmodel_totals;
 
 /* The time of one step of `graph` on `gpu` (name, alias or title, any case). `options` may be NULL;

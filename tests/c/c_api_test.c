@@ -248,6 +248,9 @@ static void check_full(const perfmodel_predictor* predictor) {
   CHECK(perfmodel_warning_count(prediction) == (size_t)totals.warning_count);
   CHECK(totals.gpus == 1 && totals.samples_per_s == totals.samples_per_s_per_gpu);
   CHECK(totals.static_bytes > 0 && totals.device_bytes > totals.static_bytes);
+  CHECK(totals.peak_allocated_bytes > totals.static_bytes && totals.activation_bytes > 0);
+  CHECK(totals.peak_reserved_bytes >= totals.peak_allocated_bytes);
+  CHECK(totals.needed_bytes >= totals.peak_reserved_bytes);
   CHECK(perfmodel_warning(prediction, perfmodel_warning_count(prediction)) == NULL);
   CHECK(perfmodel_op_count(prediction) > 20);
   for (i = 0; i < perfmodel_op_count(prediction); ++i) {

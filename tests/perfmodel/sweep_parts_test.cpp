@@ -200,7 +200,7 @@ TEST_F(SweepMerge, PutsRowsInTheOrderOfTheSpec) {
                          ",e2e_us,gpu_active_us,cpu_us,exposed_communication_us,samples_per_step,"
                          "samples_per_s,bound,bound_share,modelled_time_fraction,unmodelled_ops,"
                          "kernels_out_of_range,samples_per_s_per_gpu,static_bytes,device_bytes,"
-                         "e2e_low_us,e2e_high_us,energy_j,error\n";
+                         "e2e_low_us,e2e_high_us,energy_j,needed_bytes,error\n";
   for (std::uint64_t row = 0; row < 36; ++row) {
     expected += points.cells(row) + ",row " + points.key(row) + "\n";
   }

@@ -85,7 +85,7 @@ TEST_F(SweepRun, WritesARowForEveryCombination) {
             "key,graph,batch,gpu,topology,strategy,world,e2e_us,gpu_active_us,cpu_us,"
             "exposed_communication_us,samples_per_step,samples_per_s,bound,bound_share,"
             "modelled_time_fraction,unmodelled_ops,kernels_out_of_range,samples_per_s_per_gpu,"
-            "static_bytes,device_bytes,e2e_low_us,e2e_high_us,energy_j,error");
+            "static_bytes,device_bytes,e2e_low_us,e2e_high_us,energy_j,needed_bytes,error");
   // The second row of the second batch: 8 samples on each of 2 ranks, as the Predictor has them.
   const auto predictor =
       Predictor::load({.data = testing::data_folder(), .gpus = {"a100-sxm-80gb"}});
@@ -107,7 +107,9 @@ TEST_F(SweepRun, WritesARowForEveryCombination) {
   ASSERT_GE(cells.size(), 21U);
   EXPECT_DOUBLE_EQ(std::stod(cells[18]), 8e6 / answer->e2e_us);
   EXPECT_EQ(std::stod(cells[19]), answer->memory.static_bytes());
-  EXPECT_EQ(std::stod(cells[20]), 80.0 * (1 << 30));
+  EXPECT_EQ(std::stod(cells[20]), answer->memory.device_bytes);
+  ASSERT_EQ(cells.size(), 25U);
+  EXPECT_EQ(std::stod(cells[24]), answer->memory.needed_bytes());
 }
 
 TEST_F(SweepRun, ThreadsAndChunksDoNotShowInTheOutput) {
@@ -131,7 +133,7 @@ TEST_F(SweepRun, RefusedCombinationsAreRows) {
   const auto rows = lines(testing::read(folder_ / "out.csv"));
   ASSERT_EQ(rows.size(), 5U);
   EXPECT_THAT(rows[3],
-              ::testing::EndsWith(",mlp,on,t4,usual,none,,,,,,,,,,,,,,,,,,,\"--refuse: refused, as "
+              ::testing::EndsWith(",mlp,on,t4,usual,none,,,,,,,,,,,,,,,,,,,,\"--refuse: refused, as "
                                   "\"\"asked\"\", here\""));
 }
 

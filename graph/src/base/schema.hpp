@@ -34,7 +34,7 @@ inline constexpr Schema kMeasuredErrors = {"perfmodel-measured-errors"};
 inline constexpr Schema kMeasurements = {"perfmodel-measurements"};
 inline constexpr Schema kMemory = {"perfmodel-memory", 1, 0};
 inline constexpr Schema kOverheads = {"perfmodel-overheads", 1, 2};
-inline constexpr Schema kPrediction = {"perfmodel-prediction", 1, 3};
+inline constexpr Schema kPrediction = {"perfmodel-prediction", 1, 4};
 inline constexpr Schema kReplay = {"perfmodel-replay", 1, 2};
 inline constexpr Schema kRewrite = {"perfmodel-rewrite", 1, 2};
 inline constexpr Schema kShard = {"perfmodel-shard", 1, 1};
@@ -45,7 +45,7 @@ inline constexpr Schema kSweepReport = {"perfmodel-sweep-report", 1, 2};
 inline constexpr Schema kTopology = {"perfmodel-topology", 1, 2};
 inline constexpr Schema kTrace = {"perfmodel-trace", 1, 1};
 inline constexpr Schema kTrain = {"perfmodel-train", 1, 2};
-inline constexpr Schema kWhatIf = {"perfmodel-whatif", 1, 2};
+inline constexpr Schema kWhatIf = {"perfmodel-whatif", 1, 3};
 
 }  // namespace schemas
 

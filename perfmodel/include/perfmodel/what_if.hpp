@@ -64,6 +64,9 @@ struct WhatIfAnswer {
 };
 
 struct WhatIfOptions {
+  /// Each variant at the largest batch that fits into the target, instead of the graph's own
+  /// (`largest_batch`). One sample that does not fit is an answer with that error.
+  bool largest_batch = false;
   std::size_t threads = 0;  ///< 0: as many as the machine runs at once
   /// Called after each variant, by one thread at a time.
   std::function<void(std::size_t variants_done)> progress = {};

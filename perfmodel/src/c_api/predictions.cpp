@@ -78,6 +78,10 @@ perfmodel_totals totals_of(const Prediction& made) {
   totals.e2e_low_us = made.e2e_low_us;
   totals.e2e_high_us = made.e2e_high_us;
   totals.energy_j = made.energy_j.value_or(0);
+  totals.activation_bytes = made.memory.activation_bytes;
+  totals.peak_allocated_bytes = made.memory.peak_allocated_bytes;
+  totals.peak_reserved_bytes = made.memory.peak_reserved_bytes;
+  totals.needed_bytes = made.memory.needed_bytes();
   return totals;
 }
 

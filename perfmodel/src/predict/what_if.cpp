@@ -7,6 +7,7 @@
 
 #include "perfmodel/explanation.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/memory.hpp"
 
 namespace perfmodel {
 namespace {
@@ -40,9 +41,32 @@ void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfA
   }
 }
 
+// At the largest batch that fits.
+void predict_largest(const ExecutionGraph& graph, const WhatIfTarget& target,
+                     WhatIfAnswer& answer) {
+  const auto most = largest_batch(graph, target.gpu);
+  if (!most) {
+    answer.error = most.error();
+    return;
+  }
+  if (most->batch == 0) {
+    answer.error = Error{.code = ErrorCode::kImpossible,
+                         .message = "not one sample fits: " + memory_text(most->next)};
+    return;
+  }
+  const auto resized = set_batch_size(graph, {.batch = most->batch});
+  if (!resized) {
+    answer.error = resized.error();
+    return;
+  }
+  answer.batch = most->batch;
+  predict_on(*resized, target, answer);
+}
+
 // The variant's graph lives as long as its predictions need it.
 void answer_variant(const ExecutionGraph& graph, const Variant& variant,
-                    std::span<const WhatIfTarget> targets, std::span<WhatIfAnswer> answers) {
+                    std::span<const WhatIfTarget> targets, bool at_largest_batch,
+                    std::span<WhatIfAnswer> answers) {
   std::optional<ExecutionGraph> made;
   if (!variant.rewrites.empty()) {
     auto rewritten = apply_rewrites(graph, variant.rewrites);
@@ -55,6 +79,10 @@ void answer_variant(const ExecutionGraph& graph, const Variant& variant,
   const ExecutionGraph& asked = made ? *made : graph;
   const auto batch = batch_size(asked);
   for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (at_largest_batch) {
+      predict_largest(asked, targets[i], answers[i]);
+      continue;
+    }
     if (batch) answers[i].batch = *batch;
     predict_on(asked, targets[i], answers[i]);
   }
@@ -75,7 +103,7 @@ std::vector<WhatIfAnswer> what_if(const ExecutionGraph& graph, std::span<const V
   std::size_t done = 0;
   const auto work = [&] {
     for (std::size_t i = next++; i < variants.size(); i = next++) {
-      answer_variant(graph, variants[i], targets,
+      answer_variant(graph, variants[i], targets, options.largest_batch,
                      std::span(answers).subspan(i * targets.size(), targets.size()));
       if (!options.progress) continue;
       const std::lock_guard lock(counting);

@@ -27,13 +27,13 @@ std::string result_cells(const Prediction& prediction, const Explanation& explan
     unmodelled += (unmodelled.empty() ? "" : " ") + op.op;
   }
   return fmt::format(
-      "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},", prediction.e2e_us,
+      "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},", prediction.e2e_us,
       prediction.gpu_active_us, prediction.cpu_us, prediction.communication.exposed_us,
       cell(samples), cell(prediction.samples_per_s()), csv_cell(explanation.bound),
       explanation.bound_share, explanation.modelled_time_fraction, csv_cell(unmodelled),
       explanation.kernels_out_of_range, cell(prediction.samples_per_s_per_gpu()),
       prediction.memory.static_bytes(), prediction.memory.device_bytes, prediction.e2e_low_us,
-      prediction.e2e_high_us, cell(prediction.energy_j));
+      prediction.e2e_high_us, cell(prediction.energy_j), prediction.memory.needed_bytes());
 }
 
 std::string refusal_cells(const Error& error) {
