@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
@@ -596,6 +600,79 @@ TEST(CachingAllocator, AgreesWithPlainRules) {
     EXPECT_EQ(fast.current().reserved, 0) << c.label;
     EXPECT_EQ(fast.current().requested, 0) << c.label;
   }
+}
+
+struct Recorded {
+  std::int64_t address = 0, bytes = 0;  // below 0: freed
+};
+
+std::vector<Recorded> recorded_on_gpu(const std::filesystem::path& trace) {
+  std::string text;
+  const gzFile file = gzopen(trace.c_str(), "rb");
+  std::vector<char> part(1 << 20);
+  for (int got = 1; file && got > 0; text.append(part.data(), static_cast<std::size_t>(got))) {
+    got = std::max(0, gzread(file, part.data(), static_cast<unsigned>(part.size())));
+  }
+  if (file) gzclose(file);
+  std::map<std::int64_t, Recorded> by_index;
+  const auto events = nlohmann::json::parse(text).at("traceEvents");
+  for (const auto& event : events) {
+    if (event.at("name") != "[memory]" || event.at("args").at("Device Type") != 1) continue;
+    const auto& args = event.at("args");
+    by_index[args.at("Ev Idx")] = {args.at("Addr"), args.at("Bytes")};
+  }
+  std::vector<Recorded> all;
+  for (const auto& [index, recorded] : by_index) all.push_back(recorded);
+  return all;
+}
+
+/// Small blocks of PyTorch 2.6 on an H100: those that the allocator picks begin where the recorded
+/// ones do. What is in use all the time is taken to lie before the first block of each segment.
+TEST(CachingAllocator, PlacesSmallBlocksWhereADeviceDid) {
+  const char* data = std::getenv("PERFMODEL_PUBLIC_DATA");
+  if (!data || !*data) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const auto recorded = recorded_on_gpu(std::filesystem::path(data) / "traces" /
+                                        "bert_small_infer_h100_torch26_kineto.json.gz");
+  std::map<std::int64_t, std::int64_t> used;  // of a segment of 2 MiB: bytes before its first block
+  for (const auto& [address, bytes] : recorded) {
+    if (bytes <= 0 || bytes > kMib) continue;
+    const auto [segment, is_new] = used.emplace(address / (2 * kMib), address % (2 * kMib));
+    segment->second = std::min(segment->second, address % (2 * kMib));
+  }
+
+  CachingAllocator allocator;
+  std::vector<BlockId> free;
+  std::map<std::int64_t, std::int64_t> begins;  // of segments, here
+  const auto fill = [&](std::int64_t bytes, std::vector<BlockId>& blocks) {
+    for (; bytes > 0; bytes -= std::min(bytes, kMib)) {
+      blocks.push_back(made(allocator, std::min(bytes, kMib)));
+    }
+  };
+  for (const auto& [segment, bytes] : used) {
+    std::vector<BlockId> kept;
+    begins[segment] = allocator.current().reserved;
+    fill(bytes, kept);
+    fill(2 * kMib - bytes, free);
+  }
+  for (const BlockId block : free) allocator.free(block);
+
+  std::map<std::int64_t, BlockId> live;
+  int compared = 0;
+  for (const auto& [address, bytes] : recorded) {
+    if (std::abs(bytes) > kMib) continue;
+    if (bytes > 0) {
+      const BlockId block = live[address] = made(allocator, bytes);
+      const std::int64_t expected = begins.at(address / (2 * kMib)) + address % (2 * kMib);
+      ASSERT_EQ(allocator.place(block), (BlockPlace{expected, bytes}));
+      ++compared;
+    } else if (const auto found = live.find(address); found != live.end()) {
+      allocator.free(found->second);
+      live.erase(found);
+    }
+  }
+  EXPECT_EQ(compared, 108);
+  EXPECT_EQ(allocator.segments(),
+            static_cast<std::int64_t>(used.size()));  // as recorded: no new one
 }
 
 }  // namespace
