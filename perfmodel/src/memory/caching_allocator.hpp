@@ -47,39 +47,43 @@ struct BlockPlace {
 /// sequence of requests makes, in B. Source: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.6.0,
 /// whose rules these are:
 ///
-/// - A request is rounded up to 512 B (or by `roundup_power2_divisions`). Up to 1 MiB it is of the
-///   small pool, else of the large one; each stream has both for itself, and a block stays with its
-///   stream.
-/// - It gets the smallest free block of its pool that holds it, of equals that at the lowest
-///   address. Where there is none, a new segment: of 2 MiB in the small pool; in the large one of
-///   20 MiB for requests below 10 MiB, else of the request rounded up to 2 MiB.
-/// - What the block has more stays free: in the small pool from 512 B on, in the large one if it is
-///   more than 1 MiB. Smaller remainders are given out with the block and count as allocated.
+/// - A request is rounded up to 512 B (or by `roundup_power2_divisions`). The small pool serves
+/// those
+///   up to 1 MiB, the large pool all others. Each stream has both pools for itself, and a block
+///   stays with its stream.
+/// - A request gets the smallest free block of its pool that holds it; of equal ones, the one at
+/// the
+///   lowest address. Where none does, a new segment is made: of 2 MiB in the small pool; in the
+///   large one of 20 MiB for requests below 10 MiB, else of the request rounded up to 2 MiB.
+/// - The remainder of that block stays free if it is at least 512 B in the small pool, more than
+///   1 MiB in the large one. A smaller remainder is given out with the block and counts as
+///   allocated.
 /// - A freed block merges with its free neighbours in the segment at once.
-/// - Where a new segment does not fit into the device, segments that are wholly free go back to it:
-///   with `max_split_bytes` first as few blocks of at least that size as make room, then all of
-///   every pool. If that does not help, the device is out of memory.
+/// - Where a new segment does not fit into the device, wholly free segments go back to it. With
+///   `max_split_bytes`, blocks of at least that size go first: one that is large enough, else the
+///   largest ones of the pool. Then all of every pool go. If that does not help, the device is out
+///   of memory.
 /// - Expandable segments: each pool of a stream has one range of addresses, 1 1/8 of the device
 ///   long, whose pages (2 MiB in the small pool, 20 MiB in the large one) are mapped when needed,
 ///   beginning with the lowest place where free blocks and unmapped pages together hold the
 ///   request. A remainder of 512 B or more stays free in the large pool, too. Pages without a block
-///   in use are what goes back to the device. Among free blocks, that counts as the smallest which
-///   can grow the least.
+///   in use are what goes back to the device. A free block in front of unmapped pages counts as
+///   large as it could grow: as long as the next larger block could grow less, that one is taken
+///   instead.
 ///
-/// Assumptions: new segments lie behind all older ones (the driver's choice is not known; it
-/// decides between free blocks of equal size alone); one device has no more in its way than
-/// `device_bytes`. A block whose free waits for another stream stays active until
-/// `complete_free`, in shortage of memory too, where PyTorch would wait for the event. Not
-/// modelled: `garbage_collection_threshold`, divisions by intervals of sizes, private pools (CUDA
-/// graphs, MemPool), cudaMallocAsync. Versions after 2.6 were not compared.
+/// Assumptions: new segments lie behind all older ones. The driver's choice is not known; it
+/// matters only between free blocks of equal size. A block whose free waits for another stream
+/// stays active until `complete_free`, in shortage of memory too, where PyTorch would wait for the
+/// event. Not modelled: `garbage_collection_threshold`, divisions by intervals of sizes, private
+/// pools (CUDA graphs, MemPool), cudaMallocAsync. Versions after 2.6 were not compared.
 ///
 /// Time per call: the logarithm of the number of free blocks; some 100 ns (tests/benchmarks).
 class CachingAllocator {
  public:
   explicit CachingAllocator(const AllocatorOptions& options = {});
 
-  /// `bytes` > 0. The error of a device that is full says with how much of what, and leaves all
-  /// blocks in use as they are; cached segments are gone then.
+  /// `bytes` > 0: PyTorch does not ask for nothing. Error: the device is full; blocks in use stay
+  /// as they are, cached segments are gone.
   Result<BlockId> allocate(std::int64_t bytes, int stream = 0);
 
   /// Of a block that no other stream uses: it can be given out again at once.
