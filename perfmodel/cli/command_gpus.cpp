@@ -83,6 +83,7 @@ Json gpu_json(const KnownGpu& known) {
           {"dram",
            {{"type", gpu.dram_type},
             {"size_gb", rounded(gpu.dram_gb)},
+            {"usable_gib", gpu.usable_gib > 0 ? rounded(gpu.usable_gib) : Json(nullptr)},
             {"bandwidth_gb_per_s", rounded(gb_per_s(gpu.dram_bandwidth))}}},
           {"l2_mib", rounded(mib(gpu.l2_size))},
           {"last_level_cache_mib", gpu.last_level_cache_size.value > 0

@@ -105,7 +105,10 @@ TEST(UnknownArchitecture, LikeAnotherIsSaidFirstAndOutOfRange) {
   const Json shown = json_of({"gpus", gpu})["gpus"][0];
   EXPECT_EQ(shown["architecture"], "rubin");
   EXPECT_EQ(shown["like"], "hopper");
-  EXPECT_TRUE(json_of({"gpus", "t4"})["gpus"][0]["like"].is_null());
+  const Json t4 = json_of({"gpus", "t4"})["gpus"][0];
+  EXPECT_TRUE(t4["like"].is_null());
+  EXPECT_EQ(t4["dram"]["usable_gib"], 14.56);
+  EXPECT_TRUE(json_of({"gpus", "a30"})["gpus"][0]["dram"]["usable_gib"].is_null());
 }
 
 TEST(NewArchitecture, IsTwoFiles) {

@@ -177,6 +177,8 @@ TEST(Architectures, ReadsFiguresOfItsOwnAndOfOthers) {
   ASSERT_EQ(turing.gemm_tiles.size(), volta.gemm_tiles.size());  // "as": "volta"
   EXPECT_EQ(turing.gemm_tiles[8].log2_n, volta.gemm_tiles[8].log2_n);
   EXPECT_EQ(turing.max_blocks_per_sm, 16);
+  EXPECT_EQ(turing.blas_workspace_bytes, volta.blas_workspace_bytes);
+  EXPECT_EQ(testing::architecture("hopper").blas_workspace_bytes, 32 << 20);
   EXPECT_TRUE(testing::architecture("cdna2").batched_gemm_tiles.empty());  // null
   const AttentionKernels& own = testing::architecture("ampere").attention_kernels;
   const AttentionKernels& lent = testing::architecture("ada").attention_kernels;
@@ -218,6 +220,8 @@ TEST(Architectures, ErrorsNameTheField) {
        "expected no such key, found 0.89"},
       {"whole", [](Json& j) { j["facts"]["hbm_share"]["value"] = 1.1; }, "/facts/hbm_share/value",
        "expected a share from 0.001 to 1, found 1.1"},
+      {"bytes", [](Json& j) { j["facts"]["context_bytes"]["value"] = 0.5; },
+       "/facts/context_bytes/value", "expected a whole number of at least 0, found 0.5"},
       {"unknown",
        [](Json& j) {
          j["facts"]["hbm_share"] = {{"as", "volt"}, {"source", "x"}};

@@ -81,6 +81,31 @@ TEST(GpuFiles, ReadsUnits) {
   EXPECT_EQ(gpu->peak(DType::kBFloat16, true).value, 15.67e12);  // no bf16 either
 }
 
+TEST(GpuFiles, SayWhatProgramsSeeOfTheMemory) {
+  constexpr double kGib = 1 << 30;
+  const auto known = read_gpu(gpu_folder() / "a100-sxm-40gb.json");
+  const auto unknown = read_gpu(gpu_folder() / "a100-pcie-40gb.json");
+  ASSERT_TRUE(known.has_value() && unknown.has_value());
+  // CUDA says 42297524224 B in the public traces of the first board.
+  EXPECT_NEAR(known->usable_memory().value, 42297524224, 0.01 * kGib);
+  EXPECT_EQ(unknown->usable_gib, 0);
+  EXPECT_DOUBLE_EQ(unknown->usable_memory().value, 0.984 * 40 * kGib);  // the share of Ampere
+  EXPECT_EQ(known->architecture.blas_workspace_bytes, (2 * 4096 + 8 * 16) * 1024);
+}
+
+TEST(GpuFiles, AllSeeMostOfTheirMemory) {
+  const auto gpus = read_gpus(gpu_folder());
+  ASSERT_TRUE(gpus.has_value()) << to_string(gpus.error());
+  for (const Gpu& gpu : *gpus) {
+    // Checking errors in band takes 1/16, drivers up to 3 % more.
+    const double share = gpu.usable_memory().value / (gpu.dram_gb * (1 << 30));
+    EXPECT_LE(share, 1) << gpu.name;
+    EXPECT_GE(share, 0.9) << gpu.name;
+    EXPECT_GT(gpu.architecture.context_bytes, 100 << 20) << gpu.name;
+    EXPECT_GE(gpu.architecture.blas_workspace_bytes, 8'519'680) << gpu.name;
+  }
+}
+
 TEST(GpuFiles, FindsByNameAliasTitleAndPath) {
   for (const char* name : {"v100-sxm2-32gb", "V100-SXM2-32GB", "Tesla V100-SXM2-32GB",
                            "nvidia tesla v100-sxm2-32gb"}) {
@@ -122,6 +147,8 @@ TEST(GpuFiles, ErrorsNameTheField) {
        "expected a number from 1e-15 to 1e15, found 1e-16"},
       {"unknown", [](Json& j) { j["dram"]["size_gib"] = 1; }, "/dram/size_gib",
        "expected no such key (but \"size_gb\"), found 1"},
+      {"more than sold", [](Json& j) { j["dram"]["usable_gib"] = 32.5; }, "/dram/usable_gib",
+       "expected at most size_gb, found 32.5"},
       {"vendor", [](Json& j) { j["vendor"] = "intel"; }, "/vendor",
        "expected \"nvidia\" or \"amd\", found \"intel\""},
       {"path", [](Json& j) { j["name"] = "../../other/x"; }, "/name",

@@ -25,8 +25,8 @@ inline constexpr Schema kCalibrate = {"perfmodel-calibrate", 1, 1};
 inline constexpr Schema kEval = {"perfmodel-eval", 1, 1};
 inline constexpr Schema kEvalGraphs = {"perfmodel-eval-graphs", 1, 2};
 inline constexpr Schema kFewShot = {"perfmodel-few-shot", 1, 1};
-inline constexpr Schema kGpu = {"perfmodel-gpu", 1, 1};
-inline constexpr Schema kGpus = {"perfmodel-gpus", 1, 3};
+inline constexpr Schema kGpu = {"perfmodel-gpu", 1, 2};
+inline constexpr Schema kGpus = {"perfmodel-gpus", 1, 4};
 inline constexpr Schema kKernelModels = {"perfmodel-kernel-models", 3, 0};
 inline constexpr Schema kKernels = {"perfmodel-kernels", 1, 2};
 // These two are written in Python (kernels_bench/pytorch).

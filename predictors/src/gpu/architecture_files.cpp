@@ -93,6 +93,15 @@ constexpr Fact number_or_none(const char* key) {
 }
 
 template <auto kMember>
+constexpr Fact bytes(const char* key) {
+  return {key,
+          [](ObjectReader& fact, Architecture& made, std::optional<Error>&) {
+            made.*kMember = fact.whole_number(kValue, 0);
+          },
+          [](const Architecture& from, Architecture& to) { to.*kMember = from.*kMember; }};
+}
+
+template <auto kMember>
 constexpr Fact flag(const char* key) {
   return {key,
           [](ObjectReader& fact, Architecture& made, std::optional<Error>&) {
@@ -400,6 +409,9 @@ constexpr Fact kFacts[] = {
     number<&A::fp32_picojoule_per_flop>("fp32_picojoule_per_flop"),
     number<&A::dram_picojoule_per_byte>("dram_picojoule_per_byte"),
     share<&A::idle_power_share>("idle_power_share"),
+    bytes<&A::context_bytes>("context_bytes"),
+    bytes<&A::blas_workspace_bytes>("blas_workspace_bytes"),
+    share<&A::usable_memory_share>("usable_memory_share"),
     {"max_blocks_per_sm", read_blocks,
      [](const A& from, A& to) { to.max_blocks_per_sm = from.max_blocks_per_sm; }},
     tiles<&A::gemm_tiles, false>("gemm_tiles"),

@@ -74,6 +74,8 @@ Gpu parse_gpu(const Json& document, std::optional<Error>& error, const Architect
     ObjectReader reader(*dram, "/dram", error);
     gpu.dram_type = reader.string("type");
     gpu.dram_gb = reader.positive("size_gb");
+    if (reader.has("usable_gib")) gpu.usable_gib = reader.positive("usable_gib");
+    if (!error && gpu.usable_gib > gpu.dram_gb) reader.reject("usable_gib", "at most size_gb");
     gpu.dram_bandwidth = {reader.positive("bandwidth_gb_per_s") * 1e9};
     reader.finish();
   }
@@ -207,6 +209,11 @@ FlopPerSecond Gpu::peak(DType dtype, bool matrix_units) const {
       if (matrix_units) tflop_per_s = first_of({p.fp32_matrix, p.tf32_matrix}).value_or(fp32);
   }
   return {tflop_per_s * 1e12};
+}
+
+Bytes Gpu::usable_memory() const {
+  constexpr double kGib = 1 << 30;
+  return {kGib * (usable_gib > 0 ? usable_gib : dram_gb * architecture.usable_memory_share)};
 }
 
 bool gemm_uses_matrix_units(DType dtype, const Gpu& gpu) {

@@ -164,7 +164,12 @@ struct Architecture {
   // See power.hpp.
   double dram_picojoule_per_byte = 0;  ///< of traffic, the way to the SMs included
   double idle_power_share = 0.2;       ///< of the board's limit, drawn whatever the work
-  int max_blocks_per_sm = 32;          ///< resident at once
+  /// Device memory of a process beside the allocator's: context, loaded kernels.
+  std::int64_t context_bytes = 0;
+  std::int64_t blas_workspace_bytes = 0;  ///< that PyTorch holds per BLAS handle and stream
+  /// Of the data sheet's memory, where the GPU file does not say what programs see of it.
+  double usable_memory_share = 1;
+  int max_blocks_per_sm = 32;  ///< resident at once
 
   // Tiles that the library of matrix products has: on vector units, for one product and for
   // batches of them (empty: the same), and on matrix units.

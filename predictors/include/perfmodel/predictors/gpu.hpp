@@ -35,7 +35,8 @@ struct Gpu {
   } peak_tflop_per_s;
 
   std::string dram_type;
-  double dram_gb = 0;
+  double dram_gb = 0;     ///< as sold, in GiB
+  double usable_gib = 0;  ///< what the driver shows programs; 0: not known of this board
   BytesPerSecond dram_bandwidth;
   Bytes l2_size;
   Bytes last_level_cache_size;  ///< 0: none beside L2
@@ -55,6 +56,10 @@ struct Gpu {
   /// used if the GPU has them for this type, else the vector units. Half types never count slower
   /// than fp32: where the hardware is (consumer Pascal), libraries convert.
   FlopPerSecond peak(DType dtype, bool matrix_units) const;
+
+  /// What programs see of the memory; the share that the architecture says where this board's is
+  /// not known.
+  Bytes usable_memory() const;
 };
 
 /// Whether a library's matrix product in `dtype` runs on tensor or matrix cores. Half types do;
