@@ -22,7 +22,7 @@ struct MemoryArguments {
   std::vector<NamedRewrite> rewrites;
   ReadOptions reading;
   std::size_t largest = 10;
-  bool json = false, max_batch = false, ways = true;
+  bool json = false, max_batch = false, expandable_segments = false;
 };
 
 Result<std::optional<Gpu>> chosen_gpu(const std::string& name) {
@@ -73,7 +73,9 @@ Result<MemoryAnswer> answer(const MemoryArguments& arguments) {
   if (!graph) return in_file(graph.error());
   made.graph = std::move(*graph);
   made.report = memory_report(made.graph, made.gpu ? &*made.gpu : nullptr,
-                              {.largest = arguments.largest, .curve = !arguments.timeline.empty()});
+                              {.largest = arguments.largest,
+                               .curve = !arguments.timeline.empty(),
+                               .expandable_segments = arguments.expandable_segments});
   if (const auto batch = batch_size(made.graph)) made.batch = *batch;
   if (arguments.max_batch) {
     auto most = largest_batch(made.graph, *made.gpu);
@@ -121,6 +123,8 @@ Command memory_command(CLI::App& parent) {
                    "Write the bytes of each purpose over the step: a chart (.svg) or a table "
                    "(.csv)")
       ->type_name("FILE");
+  memory->add_flag("--expandable-segments", arguments->expandable_segments,
+                   "PyTorch's allocator with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
   add_rewrite_options(*memory, arguments->rewrites);
   add_reading(*memory, arguments->reading);
   memory->add_flag("--json", arguments->json, "Print one JSON document");

@@ -73,9 +73,10 @@ MemoryReport memory_report(const ExecutionGraph& graph, const Gpu* gpu,
   const MemoryPlan plan = memory_plan(graph);
   const std::vector<std::int64_t> bytes = rank_bytes(plan, graph, std::nullopt);
   const GraphMemory made = graph_memory(plan, bytes);
-  MemoryReport report{.memory = step_memory(plan, graph, std::nullopt, gpu),
-                      .each_peak = made.each_peak,
-                      .without_sizes = plan.lifetimes.without_sizes};
+  MemoryReport report{
+      .memory = step_memory(plan, graph, std::nullopt, gpu, options.expandable_segments),
+      .each_peak = made.each_peak,
+      .without_sizes = plan.lifetimes.without_sizes};
   report.activations = static_cast<std::size_t>(std::ranges::count(
       plan.lifetimes.storages, MemoryPurpose::kActivations, &StorageLifetime::purpose));
   if (const std::int32_t op = top_level_op(graph, made.peak_node); op >= 0) {

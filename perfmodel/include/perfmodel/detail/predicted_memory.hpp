@@ -15,7 +15,8 @@ struct PredictedMemory {
   double peak_allocated_bytes = 0;  ///< torch.cuda.max_memory_allocated()
   double peak_reserved_bytes = 0;   ///< torch.cuda.max_memory_reserved()
   double context_bytes = 0;         ///< of the process, outside of PyTorch's allocator
-  /// Of the peak: all but `kReserve` add up to what is allocated, with it to `needed_bytes()`.
+  /// Of the peak; they add up to `needed_bytes()`. What blocks are larger than their storages, and
+  /// segments than their blocks, is reserve.
   MemoryByPurpose by_purpose{};
   /// What Python variables may keep beside what the ops need: the model's last result.
   double unsure_bytes = 0;
