@@ -77,6 +77,7 @@ Result<MemoryAnswer> answer(const MemoryArguments& arguments) {
                                .curve = !arguments.timeline.empty(),
                                .expandable_segments = arguments.expandable_segments});
   if (const auto batch = batch_size(made.graph)) made.batch = *batch;
+  if (const auto bytes = bytes_per_sample(made.graph)) made.bytes_per_sample = *bytes;
   if (arguments.max_batch) {
     auto most = largest_batch(made.graph, *made.gpu);
     if (!most) return in_file(most.error());

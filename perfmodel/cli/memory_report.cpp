@@ -17,7 +17,7 @@
 namespace perfmodel::cli {
 namespace {
 
-constexpr double kGib = 1 << 30;
+constexpr double kGib = 1 << 30, kMib = 1 << 20;
 constexpr std::size_t kMostWays = 3;
 
 Json whole(double bytes) { return static_cast<std::int64_t>(std::llround(bytes)); }
@@ -55,15 +55,16 @@ std::string facts(const MemoryAnswer& answer) {
     list.row("peak",
              fmt::format("in {} (node {})", answer.report.peak_op, answer.report.peak_node));
   }
+  if (answer.bytes_per_sample) {
+    list.row("per sample", fmt::format("{:.4g} MiB at the peak", *answer.bytes_per_sample / kMib));
+  }
   if (answer.most) {
     const LargestBatch& most = *answer.most;
+    const std::string next = gib(most.next.needed_bytes());
     list.row("largest batch",
-             most.batch == 0
-                 ? fmt::format("none: one sample needs {} GiB", gib(most.next.needed_bytes()))
-                 : fmt::format("{} ({} GiB); {} needs {} GiB; {} MiB per sample", most.batch,
-                               gib(most.memory.needed_bytes()), most.batch + 1,
-                               gib(most.next.needed_bytes()),
-                               fmt::format("{:.2f}", most.bytes_per_sample / (1 << 20))));
+             most.batch == 0 ? fmt::format("none: one sample needs {} GiB", next)
+                             : fmt::format("{} ({} GiB); {} needs {} GiB", most.batch,
+                                           gib(most.memory.needed_bytes()), most.batch + 1, next));
   }
   return "\n" + list.text();
 }
@@ -210,28 +211,28 @@ Json memory_json(const MemoryAnswer& answer) {
                        {"dtype", to_string(storage.dtype)}});
   }
   Json json = document(schemas::kMemory);
-  json.update({{"graph", answer.graph_file},
-               {"gpu", answer.gpu ? Json(answer.gpu->name) : Json()},
-               {"batch", answer.batch ? Json(*answer.batch) : Json()},
-               {"peak_allocated_bytes", whole(memory.peak_allocated_bytes)},
-               {"peak_reserved_bytes", whole(memory.peak_reserved_bytes)},
-               {"context_bytes", whole(memory.context_bytes)},
-               {"needed_bytes", whole(memory.needed_bytes())},
-               {"low_bytes", whole(memory.low_bytes())},
-               {"high_bytes", whole(memory.high_bytes())},
-               {"device_bytes", answer.gpu ? whole(memory.device_bytes) : Json()},
-               {"fits", answer.gpu ? Json(memory.fits()) : Json()},
-               {"headroom_bytes", answer.gpu ? whole(memory.headroom_bytes()) : Json()},
-               {"activation_bytes", whole(memory.activation_bytes)},
-               {"activations", answer.report.activations},
-               {"bytes_per_sample", Json()},
-               {"by_purpose", std::move(purposes)},
-               {"own_peaks", std::move(own)},
-               {"peak", {{"op", answer.report.peak_op}, {"node", answer.report.peak_node}}},
-               {"largest", std::move(largest)}});
+  json.update(
+      {{"graph", answer.graph_file},
+       {"gpu", answer.gpu ? Json(answer.gpu->name) : Json()},
+       {"batch", answer.batch ? Json(*answer.batch) : Json()},
+       {"peak_allocated_bytes", whole(memory.peak_allocated_bytes)},
+       {"peak_reserved_bytes", whole(memory.peak_reserved_bytes)},
+       {"context_bytes", whole(memory.context_bytes)},
+       {"needed_bytes", whole(memory.needed_bytes())},
+       {"low_bytes", whole(memory.low_bytes())},
+       {"high_bytes", whole(memory.high_bytes())},
+       {"device_bytes", answer.gpu ? whole(memory.device_bytes) : Json()},
+       {"fits", answer.gpu ? Json(memory.fits()) : Json()},
+       {"headroom_bytes", answer.gpu ? whole(memory.headroom_bytes()) : Json()},
+       {"activation_bytes", whole(memory.activation_bytes)},
+       {"activations", answer.report.activations},
+       {"bytes_per_sample", answer.bytes_per_sample ? whole(*answer.bytes_per_sample) : Json()},
+       {"by_purpose", std::move(purposes)},
+       {"own_peaks", std::move(own)},
+       {"peak", {{"op", answer.report.peak_op}, {"node", answer.report.peak_node}}},
+       {"largest", std::move(largest)}});
   if (answer.most) {
     json["max_batch"] = answer.most->batch;
-    json["bytes_per_sample"] = whole(answer.most->bytes_per_sample);
   }
   if (answer.ways) json["ways"] = ways_json(*answer.ways);
   json["warnings"] = answer.warnings;

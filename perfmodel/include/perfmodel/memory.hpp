@@ -37,7 +37,7 @@ struct MemoryReport {
   MemoryByPurpose each_peak{};             ///< the most of each purpose, at a time of its own
   std::vector<LargeStorage> largest;       ///< at the peak, largest first
   std::vector<MemoryPoint> curve;          ///< one point per node that allocates or frees
-  std::size_t activations = 0;              ///< storages that live from forward to backward pass
+  std::size_t activations = 0;             ///< storages that live from forward to backward pass
   std::vector<std::string> without_sizes;  ///< see StorageLifetimes
 };
 
@@ -47,19 +47,23 @@ struct MemoryOptions {
   bool expandable_segments = false;  ///< PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 };
 
-/// Memory of the first step of `graph` on `gpu` (null: on none, without context) from the lifetimes of its storages: those of the
-/// graph, the BLAS library's workspace, what the context takes, and what PyTorch's caching
-/// allocator reserves for it over two steps. No errors: a graph without storages holds nothing.
+/// Memory of the first step of `graph` on `gpu` (null: on none, without context) from the lifetimes
+/// of its storages: those of the graph, the BLAS library's workspace, what the context takes, and
+/// what PyTorch's caching allocator reserves for it over two steps. No errors: a graph without
+/// storages holds nothing.
 MemoryReport memory_report(const ExecutionGraph& graph, const Gpu* gpu,
                            const MemoryOptions& options = {});
 
+/// What one sample more adds to the allocated bytes of the peak: the mean over twice the batch.
+/// Errors: those of `set_batch_size`.
+Result<double> bytes_per_sample(const ExecutionGraph& graph);
+
 /// The largest batch with which `graph` fits.
 struct LargestBatch {
-  std::int64_t batch = 0;       ///< 0: not even one sample fits
-  PredictedMemory memory;       ///< with that batch
-  PredictedMemory next;         ///< with one sample more: does not fit
-  double bytes_per_sample = 0;  ///< that the last sample adds to what is reserved
-  int rewrites = 0;             ///< that were made to find it
+  std::int64_t batch = 0;  ///< 0: not even one sample fits
+  PredictedMemory memory;  ///< with that batch
+  PredictedMemory next;    ///< with one sample more: does not fit
+  int rewrites = 0;        ///< that were made to find it
 };
 
 /// Found by rewriting the graph, not by extrapolation: `batch` fits, `batch` + 1 does not. Errors:

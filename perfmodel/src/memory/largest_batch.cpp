@@ -34,10 +34,8 @@ class Search {
     while (lacks_.batch - fits_.batch > 1) {
       if (auto done = try_batch(between()); !done) return Unexpected{done.error()};
     }
-    LargestBatch made{
+    return LargestBatch{
         .batch = fits_.batch, .memory = fits_.memory, .next = lacks_.memory, .rewrites = rewrites_};
-    if (low_.batch != high_.batch) made.bytes_per_sample = slope();
-    return made;
   }
 
  private:
@@ -84,6 +82,17 @@ class Search {
 };
 
 }  // namespace
+
+Result<double> bytes_per_sample(const ExecutionGraph& graph) {
+  const auto batch = batch_size(graph);
+  if (!batch) return Unexpected{batch.error()};
+  const auto twice = set_batch_size(graph, {.batch = 2 * *batch});
+  if (!twice) return Unexpected{twice.error()};
+  const auto allocated = [](const ExecutionGraph& of) {
+    return step_memory(memory_plan(of), of, std::nullopt, nullptr).peak_allocated_bytes;
+  };
+  return (allocated(*twice) - allocated(graph)) / static_cast<double>(*batch);
+}
 
 Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu) {
   return Search(graph, gpu).run();

@@ -1,0 +1,158 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "memory/step_memory.hpp"
+#include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/memory.hpp"
+#include "predictor_cases.hpp"
+
+namespace perfmodel {
+namespace {
+
+constexpr double kMib = 1 << 20, kGib = 1 << 30;
+
+ExecutionGraph gpt_of(int layers, std::int64_t batch) {
+  GptConfig config = gpt_preset("gpt2").value();
+  config.layers = layers;
+  config.batch = batch;
+  config.sequence = 256;
+  config.training.optimizer = TrainingOptions::Optimizer::kAdamW;
+  return build_gpt(config).value();
+}
+
+Gpu gpu_named(const char* name) { return find_gpu(name, testing::source_data() / "gpus").value(); }
+
+TEST(StepMemory, PurposesAddUpToWhatIsNeeded) {
+  const ExecutionGraph graph = gpt_of(4, 8);
+  const Gpu gpu = gpu_named("a100-sxm-40gb");
+  const PredictedMemory memory = memory_report(graph, &gpu).memory;
+  const double sum = std::accumulate(memory.by_purpose.begin(), memory.by_purpose.end(), 0.0);
+  EXPECT_NEAR(sum, memory.needed_bytes(), 1);
+  EXPECT_EQ(memory.needed_bytes(), memory.peak_reserved_bytes + memory.context_bytes);
+  // Two BLAS handles: the main thread's and autograd's.
+  EXPECT_EQ(at(memory.by_purpose, MemoryPurpose::kWorkspace),
+            2.0 * static_cast<double>(gpu.architecture.blas_workspace_bytes));
+  EXPECT_GE(memory.peak_reserved_bytes, memory.peak_allocated_bytes);
+  EXPECT_LE(memory.low_bytes(), memory.needed_bytes());
+  EXPECT_GE(memory.high_bytes(), memory.needed_bytes());
+  EXPECT_EQ(memory.device_bytes, gpu.usable_memory().value);
+}
+
+// What each purpose takes at its own peak is no less than at the common one, and weights, optimizer
+// state and gradients are 4, 8 and 4 bytes per parameter.
+TEST(StepMemory, AdamHoldsSixteenBytesPerParameter) {
+  const ExecutionGraph graph = gpt_of(2, 4);
+  const MemoryReport report = memory_report(graph, nullptr);
+  const double weights = at(report.each_peak, MemoryPurpose::kWeights);
+  // Masks of positions are weights without gradient: 2 layers of 1024 x 1024 bytes.
+  const double parameters = weights - 2 * kMib;
+  EXPECT_NEAR(at(report.each_peak, MemoryPurpose::kGradients), parameters, 1e-3 * parameters);
+  EXPECT_NEAR(at(report.each_peak, MemoryPurpose::kOptimizer), 2 * parameters, 1e-3 * parameters);
+  for (std::size_t i = 0; i < kMemoryPurposes; ++i) {
+    if (i == static_cast<std::size_t>(MemoryPurpose::kReserve)) continue;
+    EXPECT_GE(report.each_peak[i], report.memory.by_purpose[i]) << i;
+  }
+}
+
+TEST(StepMemory, TheCurvePeaksWhereTheReportSays) {
+  const ExecutionGraph graph = gpt_of(3, 8);
+  const MemoryReport report = memory_report(graph, nullptr, {.curve = true});
+  ASSERT_FALSE(report.curve.empty());
+  double most = 0;
+  for (const MemoryPoint& point : report.curve) {
+    most = std::max(most, std::accumulate(point.bytes.begin(), point.bytes.end(), 0.0));
+    for (double bytes : point.bytes) EXPECT_GE(bytes, 0);
+  }
+  // Blocks may be larger than their storages by what is not split off.
+  EXPECT_LE(most, report.memory.peak_allocated_bytes);
+  EXPECT_GE(most, 0.97 * report.memory.peak_allocated_bytes);
+  // A step ends with what it began with.
+  const MemoryByPurpose& end = report.curve.back().bytes;
+  EXPECT_EQ(at(end, MemoryPurpose::kActivations), 0);
+  EXPECT_EQ(at(end, MemoryPurpose::kTemporaries), 0);
+  // The largest come first, and are alive at the peak.
+  ASSERT_EQ(report.largest.size(), 10U);
+  for (std::size_t i = 1; i < report.largest.size(); ++i) {
+    EXPECT_GE(report.largest[i - 1].bytes, report.largest[i].bytes);
+  }
+}
+
+TEST(StepMemory, ForwardPassAloneKeepsWhatTrainingKeeps) {
+  GptConfig config = gpt_preset("gpt2").value();
+  config.layers = 2;
+  config.batch = 4;
+  config.sequence = 128;
+  const double training = memory_report(build_gpt(config).value(), nullptr).memory.activation_bytes;
+  config.training.phase = TrainingOptions::Phase::kForward;
+  const double forward = memory_report(build_gpt(config).value(), nullptr).memory.activation_bytes;
+  EXPECT_NEAR(forward, training, 0.02 * training);
+}
+
+TEST(StepMemory, ExpandableSegmentsReserveNoMoreThanPages) {
+  const ExecutionGraph graph = gpt_of(6, 8);
+  const PredictedMemory plain = memory_report(graph, nullptr).memory;
+  const PredictedMemory grown = memory_report(graph, nullptr, {.expandable_segments = true}).memory;
+  EXPECT_LE(grown.peak_reserved_bytes - grown.peak_allocated_bytes,
+            plain.peak_reserved_bytes - plain.peak_allocated_bytes);
+  EXPECT_LE(grown.peak_reserved_bytes, grown.peak_allocated_bytes + 64 * kMib);
+}
+
+struct EdgeCase {
+  const char* name;
+  ExecutionGraph graph;
+};
+
+std::vector<EdgeCase> edge_cases() {
+  std::vector<EdgeCase> cases;
+  cases.push_back({"gpt", gpt_of(12, 3)});
+  cases.push_back({"gpt, too large", gpt_of(12, 4096)});
+  cases.push_back({"dlrm", build_dlrm(dlrm_preset("ddp").value()).value()});
+  cases.push_back({"mlp", build_mlp(mlp_preset("mnist").value()).value()});
+  return cases;
+}
+
+TEST(LargestBatch, IsTheEdge) {
+  for (const char* name : {"t4", "a100-sxm-40gb", "h200-sxm-141gb"}) {
+    const Gpu gpu = gpu_named(name);
+    for (const EdgeCase& each : edge_cases()) {
+      SCOPED_TRACE(std::string(name) + ", " + each.name);
+      const auto most = largest_batch(each.graph, gpu);
+      ASSERT_TRUE(most) << to_string(most.error());
+      EXPECT_LE(most->rewrites, 12);
+      std::printf("%-16s %-16s batch %9lld of %6.2f GiB, %d rewrites\n", name, each.name,
+                  static_cast<long long>(most->batch), most->memory.needed_bytes() / kGib,
+                  most->rewrites);
+      ASSERT_GT(most->batch, 0);
+      const auto fits = [&](std::int64_t batch) {
+        const auto graph = set_batch_size(each.graph, {.batch = batch}).value();
+        return memory_report(graph, &gpu).memory.fits();
+      };
+      EXPECT_TRUE(fits(most->batch));
+      EXPECT_FALSE(fits(most->batch + 1));
+    }
+  }
+}
+
+TEST(LargestBatch, IsNoneWhereOneSampleIsTooMuch) {
+  const auto most = largest_batch(gpt_of(200, 8), gpu_named("t4"));
+  ASSERT_TRUE(most);
+  EXPECT_EQ(most->batch, 0);
+  EXPECT_FALSE(most->next.fits());
+}
+
+TEST(BytesPerSample, AreThoseOfTheActivationsOfOneSample) {
+  const ExecutionGraph eight = gpt_of(4, 8), nine = gpt_of(4, 9);
+  const double each = bytes_per_sample(eight).value();
+  const auto allocated = [](const ExecutionGraph& graph) {
+    return memory_report(graph, nullptr).memory.peak_allocated_bytes;
+  };
+  EXPECT_NEAR(each, allocated(nine) - allocated(eight), 0.01 * each);
+}
+
+}  // namespace
+}  // namespace perfmodel
