@@ -13,6 +13,8 @@ const std::vector<RewriteOption>& rewrite_options() {
       sequence_option(),          //
       precision_option(),         //
       checkpoint_option(),        //
+      recompute_option(),         //
+      in_place_option(),          //
       optimizer_option(),         //
       data_parallel_option(),     //
       retarget_option(),          //
