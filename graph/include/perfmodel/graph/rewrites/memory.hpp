@@ -53,8 +53,7 @@ struct RecomputeOptions {
 
 /// - Full, selective: torch.utils.checkpoint around each layer, or around each attention that is
 ///   found by its ops: two batched products with a softmax between, from the first to the second
-///   (Korthikanti et al. 2022, section 5). Those that cannot be checkpoints stay (T5's first layers
-///   make the bias of all others inside).
+///   (Korthikanti et al. 2022, section 5). An attention that cannot be a checkpoint stays as it is.
 /// - Dropout: the function of the product with V multiplies the softmax by the kept mask once more
 ///   (`aten::_masked_scale`) before it reads the result (Andoorveedu et al., NeurIPS 2022).
 ///   Softmax, dropout and product keep functions of their own; Tempo writes them as one.
