@@ -9,12 +9,13 @@
 namespace perfmodel::cli {
 namespace {
 
-// A number is layers per segment, anything else the name of a region.
+// A number is layers per segment, anything else the name of a region. "+" where a comma parts
+// values, as in `whatif`.
 Result<Rewrite> parse_checkpointing(const std::string& text) {
   CheckpointOptions options;
-  constexpr std::string_view kMasks = ",masks";
+  constexpr std::string_view kMasks = ",masks", kPlusMasks = "+masks";
   std::string_view parts = text;
-  options.keep_masks = parts.ends_with(kMasks);
+  options.keep_masks = parts.ends_with(kMasks) || parts.ends_with(kPlusMasks);
   if (options.keep_masks) parts.remove_suffix(kMasks.size());
   const char* const behind = parts.data() + parts.size();
   const auto [end, error] = std::from_chars(parts.data(), behind, options.every);

@@ -63,12 +63,12 @@ Result<Rewrite> parse_recomputation(const std::string& text) {
   return [options](const ExecutionGraph& graph) { return rewrite_recomputation(graph, options); };
 }
 
-// "gelu,layernorm:12"
+// "gelu,layernorm:12"; "+" where a comma parts values, as in `whatif`.
 Result<Rewrite> parse_in_place(const std::string& text) {
   InPlaceOptions options;
   std::string_view rest = text;
   for (bool more = true; more;) {
-    const std::size_t comma = rest.find(',');
+    const std::size_t comma = rest.find_first_of(",+");
     const auto counted = parse_counted(rest.substr(0, comma));
     if (!counted) return Unexpected{counted.error()};
     more = comma != std::string_view::npos;

@@ -12,9 +12,9 @@ const std::vector<RewriteOption>& rewrite_options() {
       batch_option(),             //
       sequence_option(),          //
       precision_option(),         //
-      checkpoint_option(),        //
-      recompute_option(),         //
       in_place_option(),          //
+      recompute_option(),         //
+      checkpoint_option(),        //
       optimizer_option(),         //
       data_parallel_option(),     //
       retarget_option(),          //

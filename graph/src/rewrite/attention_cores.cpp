@@ -51,7 +51,7 @@ class CoreFinder {
       core = {};
     } else if (core.scores >= 0) {
       if (name == "aten::_softmax" || name == "aten::_safe_softmax") core.softmax = index;
-      if (core.softmax >= 0 && is_dropout(n)) core.dropout = index;
+      if (core.softmax >= 0 && draws_mask(graph_, n)) core.dropout = index;
     }
     for_each_tensor(graph_, graph_.outputs(n), [&](const Tensor& tensor) {
       const bool carries = core.scores == index || tensor.numel == elements;
@@ -61,13 +61,6 @@ class CoreFinder {
         cores_.erase(tensor.id);
       }
     });
-  }
-
-  // The op that draws the mask, or a CPU's multiplication by noise.
-  bool is_dropout(const Node& n) const {
-    if (draws_mask(graph_, n)) return true;
-    return graph_.name(n) == "aten::mul" && n.parent >= 0 &&
-           graph_.name(node(n.parent)) == "aten::dropout";
   }
 
   const ExecutionGraph& graph_;

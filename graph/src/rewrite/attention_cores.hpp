@@ -12,7 +12,7 @@ namespace perfmodel {
 struct AttentionCore {
   std::int32_t scores = -1;   ///< product of queries and keys
   std::int32_t softmax = -1;  ///< `aten::_softmax`
-  std::int32_t dropout = -1;  ///< makes the dropped-out matrix; -1: none
+  std::int32_t dropout = -1;  ///< `aten::native_dropout`; -1: none
   std::int32_t values = -1;   ///< product with the values
 };
 

@@ -255,7 +255,6 @@ class Checkpointing {
           graph_, tree,
           [&](std::int32_t index) {
             const bool draws = keeps_masks_ && draws_mask(graph_, node(index));
-            if (keeps_masks_ && makes_noise(graph_, node(index))) return false;
             Node copy = draws ? scaled_by_kept_mask(builder_, node(index)) : node(index);
             if (!draws) own_arguments(builder_, copy);
             tensors.open(copy);
@@ -466,8 +465,7 @@ bool draws_in_forward_pass(const ExecutionGraph& graph, const std::vector<Segmen
   for (const Segment& segment : segments) {
     const std::int32_t end = last_below(graph, segment.trees.back());
     for (std::int32_t i = segment.trees.front(); i <= end; ++i) {
-      const Node& node = graph.nodes[static_cast<std::size_t>(i)];
-      if (draws_mask(graph, node) || makes_noise(graph, node)) return true;
+      if (draws_mask(graph, graph.nodes[static_cast<std::size_t>(i)])) return true;
     }
   }
   return false;
@@ -526,7 +524,10 @@ Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
   const auto segments = checkpoint_segments(graph, pass, options);
   if (!segments) return Unexpected{segments.error()};
   if (options.keep_masks && !draws_in_forward_pass(graph, *segments)) {
-    return refuse_checkpointing("expected dropout whose masks can be kept, found none");
+    return refuse_checkpointing(
+        "expected aten::native_dropout, whose masks can be kept, found none (retarget the graph of "
+        "a "
+        "CPU first)");
   }
   return write_checkpoints(graph, pass, *segments, options.keep_masks);
 }

@@ -71,7 +71,7 @@ std::vector<Pair> find_pairs(const ExecutionGraph& graph, const BackwardPass& pa
       const Node& node = graph.nodes[static_cast<std::size_t>(child)];
       const auto inputs = graph.inputs(node);
       if (graph.name(node) != op.plain_backward || inputs.size() < op.gradients) continue;
-      if (!all_tensors(inputs, 2)) continue;
+      if (child < at->second || !all_tensors(inputs, 2)) continue;
       pairs.push_back({.op = &op, .forward = at->second, .backward = child});
     }
   }

@@ -12,20 +12,8 @@ bool draws_mask(const ExecutionGraph& graph, const Node& node) {
   if (graph.name(node) != "aten::native_dropout") return false;
   const auto inputs = graph.inputs(node), outputs = graph.outputs(node);
   return inputs.size() >= 2 && inputs[0].kind == Kind::kTensor && inputs[1].kind == Kind::kDouble &&
-         outputs.size() >= 2 && outputs[0].kind == Kind::kTensor &&
+         inputs[1].real < 1 && outputs.size() >= 2 && outputs[0].kind == Kind::kTensor &&
          outputs[1].kind == Kind::kTensor;
-}
-
-bool makes_noise(const ExecutionGraph& graph, const Node& node) {
-  if (node.parent < 0) return false;
-  const Node& around = graph.nodes[static_cast<std::size_t>(node.parent)];
-  if (graph.name(around) != "aten::dropout") return false;
-  bool makes_result = false;
-  for_each_tensor(graph, graph.outputs(node), [&](const Tensor& made) {
-    for_each_tensor(graph, graph.outputs(around),
-                    [&](const Tensor& result) { makes_result |= result.id == made.id; });
-  });
-  return !makes_result;
 }
 
 Node scaled_by_kept_mask(GraphBuilder& builder, const Node& node) {

@@ -123,7 +123,8 @@ Result<ExecutionGraph> recompute_dropout(const ExecutionGraph& graph, const Back
   }
   if (reruns.empty()) {
     return refuse_recomputation(
-        "expected dropout between the softmax and the product with V, found none");
+        "expected aten::native_dropout between the softmax and the product with V, found none "
+        "(retarget the graph of a CPU first)");
   }
   return write_reruns(graph, pass, reruns);
 }

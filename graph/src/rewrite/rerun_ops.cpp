@@ -52,7 +52,6 @@ class RerunWriter {
       walk_tree(
           graph_, tree,
           [&](std::int32_t index) {
-            if (makes_noise(graph_, node(index)) && !draws_mask(graph_, node(index))) return false;
             const bool draws = draws_mask(graph_, node(index));
             Node copy = draws ? scaled_by_kept_mask(builder_, node(index)) : node(index);
             if (!draws) own_arguments(builder_, copy);
