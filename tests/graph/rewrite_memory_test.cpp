@@ -386,6 +386,13 @@ TEST(RewriteMemory, CommutesWithSizesAndOptimizer) {
   expect_any_order(good(build_seq2seq(translation())), {recompute(What::kScoring)}, batch);
 }
 
+// Attention holds neither GELU nor norms.
+TEST(RewriteMemory, InPlaceOpsComeBeforeOrBehindWhatIsRecomputedElsewhere) {
+  const ExecutionGraph graph = bert();
+  expect_any_order(graph, {in_place(kBoth)}, recompute(What::kSelective));
+  expect_any_order(graph, {in_place(kBoth)}, recompute(What::kDropout));
+}
+
 TEST(RewriteMemory, ComesBehindAutocastWhereItRecomputes) {
   const NamedRewrite bf16 = {"bf16", [](const ExecutionGraph& graph) {
                                return rewrite_precision(
@@ -482,9 +489,10 @@ TEST(RewriteMemory, RefusesWithAReason) {
       refusal(without_dropout, keep_masks()),
       "checkpointing: expected aten::native_dropout, whose masks can be kept, found none (retarget "
       "the graph of a CPU first)");
-  EXPECT_THAT(
-      refusal(rewritten(bert(), {recompute(What::kFull)}), in_place(kBoth)),
-      HasSubstr("in-place: expected a graph without checkpoints, found CheckpointFunction"));
+  EXPECT_THAT(refusal(rewritten(bert(), {recompute(What::kFull)}), in_place(kBoth)),
+              testing::MatchesRegex(
+                  "in-place: expected aten::gelu outside of checkpoints, found one that is "
+                  "recomputed \\(node [0-9]+\\): in-place ops first, then checkpoints"));
   BertConfig forward = small(bert_preset("bert-base").value(), 3);
   forward.training.phase = TrainingOptions::Phase::kForward;
   EXPECT_EQ(refusal(good(build_bert(forward)), recompute(What::kSelective)),

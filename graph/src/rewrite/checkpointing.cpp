@@ -473,18 +473,12 @@ bool draws_in_forward_pass(const ExecutionGraph& graph, const std::vector<Segmen
 
 }  // namespace
 
-Result<void> check_recomputation(const ExecutionGraph& graph, const BackwardPass& pass,
-                                 std::string_view rewrite) {
-  const auto refuse = [&](std::string_view message) {
-    return fail(ErrorCode::kImpossible, fmt::format("{}: {}", rewrite, message));
-  };
-  for (const Node& node : graph.nodes) {
-    if (graph.name(node) == "CheckpointFunction" || graph.name(node) == kBackward) {
-      return refuse(fmt::format("expected a graph without checkpoints, found {} (node {})",
-                                graph.name(node), node.id));
-    }
+Result<void> check_one_backward_pass(const ExecutionGraph& graph, const BackwardPass& pass,
+                                     std::string_view rewrite) {
+  if (pass.functions.empty()) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("{}: expected a backward pass, found none", rewrite));
   }
-  if (pass.functions.empty()) return refuse("expected a backward pass, found none");
   int steps = 0;
   for (const GraphIteration& step : iterations(graph)) {
     steps += std::any_of(pass.functions.begin(), pass.functions.end(), [&](const auto& function) {
@@ -492,10 +486,24 @@ Result<void> check_recomputation(const ExecutionGraph& graph, const BackwardPass
     });
   }
   if (steps > 1) {
-    return refuse(fmt::format(
-        "expected one training step, found {}: keep one with keep_subgraph() first", steps));
+    return fail(ErrorCode::kImpossible,
+                fmt::format("{}: expected one training step, found {}: keep one with "
+                            "keep_subgraph() first",
+                            rewrite, steps));
   }
   return {};
+}
+
+Result<void> check_recomputation(const ExecutionGraph& graph, const BackwardPass& pass,
+                                 std::string_view rewrite) {
+  for (const Node& node : graph.nodes) {
+    if (graph.name(node) == "CheckpointFunction" || graph.name(node) == kBackward) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("{}: expected a graph without checkpoints, found {} (node {})",
+                              rewrite, graph.name(node), node.id));
+    }
+  }
+  return check_one_backward_pass(graph, pass, rewrite);
 }
 
 ExecutionGraph write_checkpoints(const ExecutionGraph& graph, const BackwardPass& pass,

@@ -7,8 +7,11 @@
 
 namespace perfmodel {
 
-/// What every rewrite that recomputes asks for (kImpossible): a backward pass, of one step; no
-/// checkpoints yet. `rewrite` begins the message.
+/// An error (kImpossible) without a backward pass, or with those of several steps. `rewrite` begins
+/// the message.
+Result<void> check_one_backward_pass(const ExecutionGraph& graph, const BackwardPass& pass,
+                                     std::string_view rewrite);
+/// The same, and with checkpoints: for rewrites that recompute.
 Result<void> check_recomputation(const ExecutionGraph& graph, const BackwardPass& pass,
                                  std::string_view rewrite);
 

@@ -52,6 +52,18 @@ bool all_tensors(std::span<const Argument> arguments, std::size_t count) {
   return true;
 }
 
+Result<void> check_outside_of_checkpoints(const ExecutionGraph& graph, const BackwardPass& pass,
+                                          const InPlaceOp& op) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!pass.in_backward[i] || graph.name(graph.nodes[i]) != op.plain) continue;
+    return refuse_in_place(fmt::format(
+        "expected {} outside of checkpoints, found one that is recomputed (node {}): in-place ops "
+        "first, then checkpoints",
+        op.plain, graph.nodes[i].id));
+  }
+  return {};
+}
+
 // Ops of both passes belong together by autograd's number.
 std::vector<Pair> find_pairs(const ExecutionGraph& graph, const BackwardPass& pass,
                              const InPlaceOp& op, const ChosenLayers& layers) {
@@ -191,12 +203,13 @@ Result<ExecutionGraph> rewrite_in_place(const ExecutionGraph& graph,
                                         const InPlaceOptions& options) {
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const BackwardPass pass = backward_pass(graph);
-  if (auto good = check_recomputation(graph, pass, "in-place"); !good) {
+  if (auto good = check_one_backward_pass(graph, pass, "in-place"); !good) {
     return Unexpected{good.error()};
   }
   std::vector<Pair> pairs;
   const auto add = [&](const InPlaceOp& op, std::optional<FirstLayers> wanted) -> Result<void> {
     if (!wanted) return {};
+    if (auto outside = check_outside_of_checkpoints(graph, pass, op); !outside) return outside;
     const auto layers = chosen_layers(graph, pass, *wanted);
     if (!layers) return Unexpected{layers.error()};
     const std::vector<Pair> found = find_pairs(graph, pass, op, *layers);

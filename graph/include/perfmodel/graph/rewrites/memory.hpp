@@ -32,8 +32,8 @@ struct InPlaceOptions {
 /// What is not read any more is free when the forward op is done, unless somebody else reads it.
 /// Autograd's functions keep their names and numbers, an `aten::layer_norm` around the op its name.
 ///
-/// Preconditions (kImpossible): a backward pass, of one step; no checkpoints; at least one such op
-/// with its backward function, of each kind that is asked for; as many layers as are asked for.
+/// Preconditions (kImpossible): a backward pass, of one step; no such ops in checkpoints; at least
+/// one with its backward function, of each kind that is asked for; as many layers as are asked for.
 Result<ExecutionGraph> rewrite_in_place(const ExecutionGraph& graph, const InPlaceOptions& options);
 
 /// What the backward pass computes again instead of keeping it.
