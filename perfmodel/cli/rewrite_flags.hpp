@@ -9,6 +9,8 @@ namespace perfmodel::cli {
 RewriteOption batch_option();
 RewriteOption sequence_option();
 RewriteOption precision_option();
+RewriteOption in_place_option();
+RewriteOption recompute_option();
 RewriteOption checkpoint_option();
 RewriteOption optimizer_option();
 RewriteOption data_parallel_option();

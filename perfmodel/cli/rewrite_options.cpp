@@ -12,6 +12,8 @@ const std::vector<RewriteOption>& rewrite_options() {
       batch_option(),             //
       sequence_option(),          //
       precision_option(),         //
+      in_place_option(),          //
+      recompute_option(),         //
       checkpoint_option(),        //
       optimizer_option(),         //
       data_parallel_option(),     //

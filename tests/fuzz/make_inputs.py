@@ -228,6 +228,10 @@ REWRITES = {
     "tensors": {"graph": "dlrm_gpu", "changes": [{"node": 14, "tensor": 9, "storage": 0}],
                 "rewrites": ["--fuse-tables rowwise_adagrad", "--index-skew 1.05"]},
     "plain": {"graph": "mlp_gpu", "rewrites": ["--sequence 6", "--subgraph aten::*", "--kernel-time aten::mm=3"]},
+    "memory": {"graph": "bert_gpu", "changes": [{"node": 60, "swap": 61}, {"node": 70, "tensor": 40, "storage": 41}],
+               "rewrites": ["--in-place gelu,layernorm:1", "--recompute dropout", "--checkpoint 1,masks"]},
+    "attention": {"graph": "bert_cpu", "changes": [{"node": 66, "thread": 7}],
+                  "rewrites": ["--recompute selective:2", "--precision bf16"]},
     "encoder": {"graph": "bert_cpu", "rewrites": ["--precision bf16", "--checkpoint ##", "--scale-kernel aten::*=0.5"]},
 } | {base: {"graph": base} for base in ("mlp_gpu", "mlp_cpu", "dlrm_gpu", "dlrm_cpu", "bert_gpu", "bert_cpu")}
 

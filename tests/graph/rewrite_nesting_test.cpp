@@ -13,6 +13,7 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
@@ -47,6 +48,14 @@ std::vector<NamedRewrite> copying_rewrites() {
          return rewrite_precision(g, {.precision = PrecisionOptions::Precision::kBf16});
        }},
       {"--checkpoint", [](const auto& g) { return rewrite_checkpointing(g, {}); }},
+      {"--in-place",
+       [](const auto& g) {
+         return rewrite_in_place(g, {.gelu = FirstLayers{}, .layer_norm = FirstLayers{}});
+       }},
+      {"--recompute",
+       [](const auto& g) {
+         return rewrite_recomputation(g, {.what = RecomputeOptions::What::kSelective});
+       }},
       {"--optimizer",
        [](const auto& g) {
          return rewrite_optimizer(g, {.optimizer = TrainingOptions::Optimizer::kAdam});

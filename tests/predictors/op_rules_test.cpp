@@ -299,6 +299,23 @@ TEST_F(OpRules, EmbeddingBag) {
   EXPECT_DOUBLE_EQ(work.bytes_written.value, 4.0 * 16 * 4);
 }
 
+// Tempo's GELU makes a mask of one byte; its backward pass reads gradient, output and mask.
+TEST_F(OpRules, InPlaceGeluMovesAMask) {
+  const auto x = [&] { return f.tensor({10, 100}); };
+  const auto mask = [&] { return f.tensor({10, 100}, DType::kBool); };
+  const KernelWork forward = one(f.node("tempo::gelu", {x()}, {x(), mask()}));
+  EXPECT_EQ(forward.family, KernelFamily::kElementwise);
+  EXPECT_DOUBLE_EQ(forward.bytes_read.value, 4000);
+  EXPECT_DOUBLE_EQ(forward.bytes_written.value, 5000);
+  const KernelWork backward = one(f.node("tempo::gelu_backward", {x(), x(), mask()}, {x()}));
+  EXPECT_EQ(backward.dtype, DType::kFloat32);
+  EXPECT_DOUBLE_EQ(backward.bytes_read.value, 9000);
+  EXPECT_DOUBLE_EQ(backward.bytes_written.value, 4000);
+  const KernelWork plain = one(f.node("aten::gelu_backward", {x(), x()}, {x()}));
+  EXPECT_DOUBLE_EQ(plain.bytes().value, 12000);
+  EXPECT_LT(backward.flop.value, plain.flop.value);
+}
+
 /// FBGEMM's lookup in the order of its schema: T = 3 tables, B = 128, D = 16, L = 2.
 int add_lookup(GraphFixture& f) {
   return f.node(

@@ -49,7 +49,9 @@ REWRITES = [
     ["--batch", "64"], ["--sequence", "256"], ["--precision", "bf16"], ["--precision", "fp16-scaled"],
     ["--precision", "tf32"], ["--optimizer", "adamw/fused"], ["--optimizer", "sgd/foreach"],
     ["--optimizer", "adagrad/loop"], ["--data-parallel", "8"], ["--data-parallel", "8,cap=5,views"],
-    ["--checkpoint", "2"], ["--fuse-elementwise"], ["--fuse-tables", "sgd"], ["--index-skew", "1"],
+    ["--checkpoint", "2"], ["--checkpoint", "1,masks"], ["--recompute", "selective"], ["--recompute", "dropout:2"],
+    ["--recompute", "scoring"], ["--in-place", "gelu,layernorm"],
+    ["--fuse-elementwise"], ["--fuse-tables", "sgd"], ["--index-skew", "1"],
     ["--retarget", "nvidia"], ["--scale-kernel", "aten::mm=0.5"], ["--remove", "aten::copy_"],
     ["--batch", "16", "--precision", "bf16", "--fuse-elementwise"],
 ]

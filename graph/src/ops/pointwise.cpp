@@ -132,6 +132,10 @@ std::span<const Op> pointwise_ops() {
       {"aten::selu", kPointwise, {.flop = 12, .in_place = true, .keeps_inputs = {0}}},
       {"aten::gelu", kPointwise, {.flop = 25, .in_place = true, .keeps_inputs = {0}}},
       {"aten::gelu_backward", kPointwise, {.flop = 40}},
+      // Tempo's: the mask costs a comparison; backward a polynomial on either side of the minimum,
+      // taken as one of degree 13 by Horner's scheme, and the product with the gradient.
+      {"tempo::gelu", kPointwise, {.flop = 26, .keeps_results = {0, 1}}},
+      {"tempo::gelu_backward", kPointwise, {.flop = 28}},
       {"aten::silu", kPointwise, {.flop = 14, .in_place = true, .keeps_inputs = {0}}},
       {"aten::silu_backward", kPointwise, {.flop = 18}},
       {"aten::mish", kPointwise, {.flop = 30, .in_place = true, .keeps_inputs = {0}}},

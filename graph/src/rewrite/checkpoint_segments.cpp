@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "layer_runs.hpp"
+#include "tree_walk.hpp"
 
 namespace perfmodel {
 namespace {
@@ -42,7 +44,24 @@ class SegmentFinder {
   }
 
   Result<std::vector<Segment>> find(const CheckpointOptions& options) {
-    return options.label.empty() ? of_layers(options.every) : of_labels(options.label);
+    if (options.label.empty()) return of_layers(options);
+    if (!options.layers) return of_labels(options.label);
+    return refuse_checkpointing("expected a number of layers or regions, found both");
+  }
+
+  Result<std::vector<Segment>> of_parts(const std::vector<Trees>& parts) const {
+    std::vector<Segment> segments;
+    std::optional<Error> reason;
+    for (const Trees& part : parts) {
+      auto made = segment(part);
+      if (made) {
+        segments.push_back(std::move(*made));
+      } else if (!reason) {
+        reason = made.error();
+      }
+    }
+    if (segments.empty() && reason) return Unexpected{*reason};
+    return segments;
   }
 
  private:
@@ -84,7 +103,7 @@ class SegmentFinder {
       auto made = segment(handle < end ? Trees{i} : Trees{handle, i});
       if (!made) return Unexpected{made.error()};
       segments.push_back(std::move(*made));
-      end = last_below(i) + 1;
+      end = last_below(graph_, i) + 1;
     }
     if (segments.empty()) {
       return refuse_checkpointing(fmt::format(
@@ -109,7 +128,7 @@ class SegmentFinder {
     return handle ? before : -1;
   }
 
-  Result<std::vector<Segment>> of_layers(int every) const {
+  Result<std::vector<Segment>> of_layers(const CheckpointOptions& options) const {
     const Trees ops = forward_ops();
     std::vector<OpSignature> signatures;
     for (std::int32_t op : ops) signatures.push_back(op_signature(graph_, op));
@@ -119,6 +138,7 @@ class SegmentFinder {
     std::vector<Segment> segments;
     std::string reason;
     std::size_t end = 0;  // of the last layer
+    std::size_t wanted = static_cast<std::size_t>(options.layers.value_or(0)), found = 0;
     for (const LayerRun& run : runs) {
       auto layers = layers_of(run, ops, signatures, end);
       if (!layers) {
@@ -126,9 +146,19 @@ class SegmentFinder {
         continue;
       }
       end = layers->back().end;
-      auto made = merge(*layers, ops, every);
+      found += layers->size();
+      if (options.layers) {
+        layers->resize(std::min(layers->size(), wanted));
+        wanted -= layers->size();
+        if (layers->empty()) continue;
+      }
+      auto made = merge(*layers, ops, options.every);
       if (!made) return made;
       std::move(made->begin(), made->end(), std::back_inserter(segments));
+    }
+    if (wanted > 0 && found > 0) {
+      return refuse_checkpointing(fmt::format(
+          "expected at most the {} layers that there are, found {}", found, *options.layers));
     }
     if (!segments.empty()) return segments;
     return Unexpected{Error{.code = ErrorCode::kImpossible, .message = reason}};
@@ -228,15 +258,9 @@ class SegmentFinder {
     return most;
   }
 
-  std::int32_t last_below(std::int32_t tree) const {
-    std::int32_t last = tree;
-    while (node(last).children_count > 0) last = graph_.children(node(last)).back();
-    return last;
-  }
-
   Result<Segment> segment(Trees trees) const {
     Segment made{.trees = std::move(trees)};
-    const std::int32_t begin = made.trees.front(), end = last_below(made.trees.back());
+    const std::int32_t begin = made.trees.front(), end = last_below(graph_, made.trees.back());
     const std::int32_t thread = node(begin).thread;
     for (std::int32_t i = begin; i <= end && made.first < 0; ++i) {
       if (node(i).thread == thread) made.first = node(i).seq_id;
@@ -431,6 +455,12 @@ Result<std::vector<Segment>> checkpoint_segments(const ExecutionGraph& graph,
                                                  const BackwardPass& pass,
                                                  const CheckpointOptions& options) {
   return SegmentFinder(graph, pass).find(options);
+}
+
+Result<std::vector<Segment>> checkpoint_segments(const ExecutionGraph& graph,
+                                                 const BackwardPass& pass,
+                                                 const std::vector<Trees>& parts) {
+  return SegmentFinder(graph, pass).of_parts(parts);
 }
 
 }  // namespace perfmodel

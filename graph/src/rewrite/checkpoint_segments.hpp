@@ -33,6 +33,12 @@ Result<std::vector<Segment>> checkpoint_segments(const ExecutionGraph& graph,
                                                  const BackwardPass& pass,
                                                  const CheckpointOptions& options);
 
+/// The same around parts of the forward pass: sibling nodes, in order. Parts that cannot be
+/// segments are left out; where none can, the error is that of the first.
+Result<std::vector<Segment>> checkpoint_segments(
+    const ExecutionGraph& graph, const BackwardPass& pass,
+    const std::vector<std::vector<std::int32_t>>& parts);
+
 /// An error of this rewrite.
 Unexpected refuse_checkpointing(std::string message);
 

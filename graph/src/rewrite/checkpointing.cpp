@@ -14,11 +14,15 @@
 #include "build/emit/memory.hpp"
 #include "build/emit/update.hpp"
 #include "checkpoint_segments.hpp"
+#include "checkpointing.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
+#include "kept_dropout.hpp"
+#include "kept_storages.hpp"
 #include "ops/schemas.hpp"
 #include "recomputed_tensors.hpp"
 #include "tensor_places.hpp"
+#include "tree_walk.hpp"
 
 namespace perfmodel {
 namespace {
@@ -30,10 +34,11 @@ constexpr std::string_view kBackward = "CheckpointFunctionBackward";
 class Checkpointing {
  public:
   Checkpointing(const ExecutionGraph& graph, const BackwardPass& pass,
-                const std::vector<Segment>& segments)
+                const std::vector<Segment>& segments, bool keeps_masks)
       : graph_(graph),
         pass_(pass),
         segments_(segments),
+        keeps_masks_(keeps_masks),
         copy_(graph, dialect_of(graph)),
         builder_(copy_.builder()),
         left_out_(graph.nodes.size()) {
@@ -109,24 +114,6 @@ class Checkpointing {
     return open(copy, thread);
   }
 
-  // Depth first; graphs may be deep.
-  template <class Open, class Close>
-  void walk(std::int32_t root, Open&& open_node, Close&& close_node) {
-    std::vector<std::int32_t> stack = {root};
-    while (!stack.empty()) {
-      const std::int32_t next = stack.back();
-      stack.pop_back();
-      if (next < 0) {
-        close_node();
-        continue;
-      }
-      if (!open_node(next)) continue;
-      stack.push_back(-1);
-      const auto children = graph_.children(node(next));
-      stack.insert(stack.end(), children.rbegin(), children.rend());
-    }
-  }
-
   void write_forward(const Segment& segment, std::int64_t sequence) {
     const std::int32_t thread = node(segment.trees.front()).thread;
     copy_.close_beside(segment.trees.front());
@@ -134,8 +121,8 @@ class Checkpointing {
     for (std::uint32_t input : segment.inputs) inputs.push_back(builder_.tensor_of_source(input));
     builder_.begin_plain("CheckpointFunction", std::move(inputs), sequence);
     for (std::int32_t tree : segment.trees) {
-      walk(
-          tree,
+      walk_tree(
+          graph_, tree,
           [&](std::int32_t index) {
             open(node(index), thread).seq_id = -1;  // under no_grad
             leave_out_log_sum_exp();
@@ -154,23 +141,16 @@ class Checkpointing {
     if (whole || name == "aten::_efficient_attention_forward") {
       const std::uint32_t flag = whole ? 4 : 10, sums = 1;
       if (last.inputs_count <= flag || last.outputs_count <= sums) return;
-      own_arguments(last);
+      own_arguments(builder_, last);
       made().arguments[last.inputs_begin + flag].integer = 0;
       log_sum_exp_ = no_rows(made().arguments[last.outputs_begin + sums]);
     } else if (name == "aten::empty" && last.outputs_count == 1 && last.inputs_count > 0 &&
                log_sum_exp_ != 0 && tensor_of(graph_.outputs(last)[0]).id == log_sum_exp_) {
-      own_arguments(last);
+      own_arguments(builder_, last);
       const Argument sizes = made().arguments[last.inputs_begin];
       if (sizes.count > 0) made().arguments[sizes.index + sizes.count - 1].integer = 0;
       no_rows(made().arguments[last.outputs_begin]);
     }
-  }
-
-  void own_arguments(Node& copy) {
-    std::tie(copy.inputs_begin, copy.inputs_count) =
-        builder_.copy_arguments(copy.inputs_begin, copy.inputs_count);
-    std::tie(copy.outputs_begin, copy.outputs_count) =
-        builder_.copy_arguments(copy.outputs_begin, copy.outputs_count);
   }
 
   // Makes the last dimension 0. Gives the tensor's id.
@@ -266,21 +246,24 @@ class Checkpointing {
       const Tensor x = graph_.tensors[input];
       tensors.stand_in(x, detach(x));
     }
+    const auto close = [&] {
+      tensors.close();
+      builder_.close();
+    };
     for (std::int32_t tree : segment.trees) {
-      walk(
-          tree,
+      walk_tree(
+          graph_, tree,
           [&](std::int32_t index) {
-            Node copy = node(index);
-            own_arguments(copy);
+            const bool draws = keeps_masks_ && draws_mask(graph_, node(index));
+            Node copy = draws ? scaled_by_kept_mask(builder_, node(index)) : node(index);
+            if (!draws) own_arguments(builder_, copy);
             tensors.open(copy);
             if (copy.seq_id >= 0) copy.seq_id += numbers;
             open(copy, backward_thread_);
-            return true;
+            if (draws) close();
+            return !draws;
           },
-          [&] {
-            tensors.close();
-            builder_.close();
-          });
+          close);
     }
     set_random_state();
     if (builder_.pytorch().before(2, 1)) {
@@ -364,8 +347,8 @@ class Checkpointing {
   void write_function(std::int32_t f, const Tensor& gradient, std::int64_t numbers,
                       LeaveOut&& leave_out) {
     const std::int32_t evaluate = function(f).evaluate;
-    walk(
-        evaluate,
+    walk_tree(
+        graph_, evaluate,
         [&](std::int32_t index) {
           const bool on_top = node(index).parent == evaluate;
           if (on_top && leave_out(index)) return false;
@@ -449,6 +432,7 @@ class Checkpointing {
   const ExecutionGraph& graph_;
   const BackwardPass& pass_;
   const std::vector<Segment>& segments_;
+  const bool keeps_masks_;
   GraphCopy copy_;
   GraphBuilder& builder_;
   std::vector<bool> left_out_;  // nodes that stand in a checkpoint
@@ -465,14 +449,36 @@ class Checkpointing {
   FreshIds ids_;
 };
 
-Result<void> check(const ExecutionGraph& graph, const BackwardPass& pass) {
-  for (const Node& node : graph.nodes) {
-    if (graph.name(node).starts_with("CheckpointFunction")) {
-      return refuse_checkpointing(fmt::format(
-          "expected a graph without checkpoints, found {} (node {})", graph.name(node), node.id));
+// Recomputation reads them when the plain program has freed them.
+void keep_inputs(ExecutionGraph& graph, const BackwardPass& pass,
+                 const std::vector<Segment>& segments) {
+  KeptStorages kept(graph);
+  for (const Segment& segment : segments) {
+    const auto first = static_cast<std::size_t>(segment.functions_begin);
+    for (std::uint32_t input : segment.inputs) {
+      kept.keep(input, segment.trees.front(), pass.functions[first].function);
     }
   }
-  if (pass.functions.empty()) return refuse_checkpointing("expected a backward pass, found none");
+}
+
+bool draws_in_forward_pass(const ExecutionGraph& graph, const std::vector<Segment>& segments) {
+  for (const Segment& segment : segments) {
+    const std::int32_t end = last_below(graph, segment.trees.back());
+    for (std::int32_t i = segment.trees.front(); i <= end; ++i) {
+      if (draws_mask(graph, graph.nodes[static_cast<std::size_t>(i)])) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<void> check_one_backward_pass(const ExecutionGraph& graph, const BackwardPass& pass,
+                                     std::string_view rewrite) {
+  if (pass.functions.empty()) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("{}: expected a backward pass, found none", rewrite));
+  }
   int steps = 0;
   for (const GraphIteration& step : iterations(graph)) {
     steps += std::any_of(pass.functions.begin(), pass.functions.end(), [&](const auto& function) {
@@ -480,13 +486,33 @@ Result<void> check(const ExecutionGraph& graph, const BackwardPass& pass) {
     });
   }
   if (steps > 1) {
-    return refuse_checkpointing(fmt::format(
-        "expected one training step, found {}: keep one with keep_subgraph() first", steps));
+    return fail(ErrorCode::kImpossible,
+                fmt::format("{}: expected one training step, found {}: keep one with "
+                            "keep_subgraph() first",
+                            rewrite, steps));
   }
   return {};
 }
 
-}  // namespace
+Result<void> check_recomputation(const ExecutionGraph& graph, const BackwardPass& pass,
+                                 std::string_view rewrite) {
+  for (const Node& node : graph.nodes) {
+    if (graph.name(node) == "CheckpointFunction" || graph.name(node) == kBackward) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("{}: expected a graph without checkpoints, found {} (node {})",
+                              rewrite, graph.name(node), node.id));
+    }
+  }
+  return check_one_backward_pass(graph, pass, rewrite);
+}
+
+ExecutionGraph write_checkpoints(const ExecutionGraph& graph, const BackwardPass& pass,
+                                 const std::vector<Segment>& segments, bool keeps_masks) {
+  if (graph.built) return Checkpointing(graph, pass, segments, keeps_masks).run();
+  ExecutionGraph kept = graph;
+  keep_inputs(kept, pass, segments);
+  return Checkpointing(kept, pass, segments, keeps_masks).run();
+}
 
 Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
                                              const CheckpointOptions& options) {
@@ -494,12 +520,24 @@ Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
     return refuse_checkpointing(
         fmt::format("expected at least 0 layers per segment, found {}", options.every));
   }
+  if (options.layers && *options.layers < 1) {
+    return refuse_checkpointing(
+        fmt::format("expected at least the first layer, found {} layers", *options.layers));
+  }
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const BackwardPass pass = backward_pass(graph);
-  if (auto good = check(graph, pass); !good) return Unexpected{good.error()};
+  if (auto good = check_recomputation(graph, pass, "checkpointing"); !good) {
+    return Unexpected{good.error()};
+  }
   const auto segments = checkpoint_segments(graph, pass, options);
   if (!segments) return Unexpected{segments.error()};
-  return Checkpointing(graph, pass, *segments).run();
+  if (options.keep_masks && !draws_in_forward_pass(graph, *segments)) {
+    return refuse_checkpointing(
+        "expected aten::native_dropout, whose masks can be kept, found none (retarget the graph of "
+        "a "
+        "CPU first)");
+  }
+  return write_checkpoints(graph, pass, *segments, options.keep_masks);
 }
 
 }  // namespace perfmodel

@@ -1,5 +1,6 @@
 #include "recomputed_tensors.hpp"
 
+#include <tuple>
 #include <utility>
 
 #include "backward_pass.hpp"
@@ -16,6 +17,13 @@ std::int64_t FreshIds::next(GraphBuilder& builder) {
   const Tensor& made = graph.tensors[graph.arguments[argument].index];
   spare_ = made.storage_id;
   return made.id;
+}
+
+void own_arguments(GraphBuilder& builder, Node& copy) {
+  std::tie(copy.inputs_begin, copy.inputs_count) =
+      builder.copy_arguments(copy.inputs_begin, copy.inputs_count);
+  std::tie(copy.outputs_begin, copy.outputs_count) =
+      builder.copy_arguments(copy.outputs_begin, copy.outputs_count);
 }
 
 void RecomputedTensors::stand_in(const Tensor& input, const Tensor& by) {

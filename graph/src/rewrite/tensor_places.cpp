@@ -46,14 +46,27 @@ Tensor TensorPlaces::current(Tensor tensor) const {
 
 void TensorPlaces::apply(ExecutionGraph& made, const Node& node) {
   inputs_.clear();
+  moved_.clear();
   for_each_entry(made, node.inputs_begin, node.inputs_count, [&](Tensor& tensor) {
     inputs_.push_back(tensor.id);
-    if (const auto by = by_.find(tensor.id); by != by_.end()) take_place(tensor, by->second);
+    const auto by = by_.find(tensor.id);
+    if (by == by_.end()) return;
+    moved_.push_back({.storage = tensor.storage_id,
+                      .to = by->second.storage_id,
+                      .offset = by->second.offset - tensor.offset});
+    take_place(tensor, by->second);
   });
   for_each_entry(made, node.outputs_begin, node.outputs_count, [&](Tensor& tensor) {
     if (std::find(inputs_.begin(), inputs_.end(), tensor.id) == inputs_.end()) {
       by_.erase(tensor.id);
       written_.insert(tensor.id);
+      const auto moved = std::find_if(moved_.begin(), moved_.end(), [&](const Moved& one) {
+        return one.storage != 0 && one.storage == tensor.storage_id;
+      });
+      if (moved == moved_.end()) return;
+      tensor.storage_id = moved->to;
+      tensor.offset += moved->offset;
+      replace(tensor.id, tensor);
     } else if (const auto by = by_.find(tensor.id); by != by_.end()) {
       take_place(tensor, by->second);
     }

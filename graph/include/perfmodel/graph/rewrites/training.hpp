@@ -99,6 +99,13 @@ struct CheckpointOptions {
   /// product or a convolution in each, begun where one tensor alone leaves and the next layer takes
   /// it. A first layer may do a few ops more.
   int every = 1;
+
+  /// Only so many layers, from the first one on; without: all. Not of regions.
+  std::optional<int> layers;
+
+  /// Masks of dropout are kept from the first time, and the second time multiplies by them instead
+  /// of drawing them again (`aten::_masked_scale`), as some libraries' layers do.
+  bool keep_masks = false;
 };
 
 /// The graph as the program would have been recorded with torch.utils.checkpoint around these
@@ -116,7 +123,8 @@ struct CheckpointOptions {
 ///
 /// Preconditions (kImpossible): a backward pass, of one step; no checkpoints yet; segments found,
 /// each with one tensor with a gradient that goes out and at least one that comes in and is not
-/// written into; its backward functions ran one after the other; its parameters are its own.
+/// written into; its backward functions ran one after the other; its parameters are its own. As
+/// many layers as are asked for; dropout where masks are to be kept.
 Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
                                              const CheckpointOptions& options);
 

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "checkpoint_segments.hpp"
+
+namespace perfmodel {
+
+/// An error (kImpossible) without a backward pass, or with those of several steps. `rewrite` begins
+/// the message.
+Result<void> check_one_backward_pass(const ExecutionGraph& graph, const BackwardPass& pass,
+                                     std::string_view rewrite);
+/// The same, and with checkpoints: for rewrites that recompute.
+Result<void> check_recomputation(const ExecutionGraph& graph, const BackwardPass& pass,
+                                 std::string_view rewrite);
+
+/// Puts torch.utils.checkpoint around the segments, see rewrite_checkpointing().
+ExecutionGraph write_checkpoints(const ExecutionGraph& graph, const BackwardPass& pass,
+                                 const std::vector<Segment>& segments, bool keeps_masks);
+
+}  // namespace perfmodel
