@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "perfmodel/choose_kernel_models.hpp"
+#include "perfmodel/graph/build_agents.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_recurrent.hpp"
@@ -93,6 +94,12 @@ ExecutionGraph seq2seq() {
   return build_seq2seq(config).value();
 }
 
+ExecutionGraph transformer() {
+  EncoderDecoderConfig config = transformer_preset("transformer-base").value();
+  config.layers = config.decoder_layers = 2;
+  return build_transformer(config).value();
+}
+
 ExecutionGraph deepspeech2() {
   Deepspeech2Config config = deepspeech2_preset("mlperf").value();
   config.layers = 2;
@@ -119,6 +126,7 @@ ExecutionGraph dlrm_of_bags() {
 const std::map<std::string, ExecutionGraph>& models() {
   static const std::map<std::string, ExecutionGraph> all = [] {
     std::map<std::string, ExecutionGraph> made;
+    made["a3c"] = build_a3c(a3c_preset("a3c-lstm").value()).value();
     made["bert"] = build_bert(with_layers(bert_preset("bert-base").value(), 2)).value();
     made["deepspeech2"] = deepspeech2();
     made["dlrm"] = build_dlrm(dlrm_preset("default").value()).value();
@@ -146,6 +154,7 @@ const std::map<std::string, ExecutionGraph>& models() {
                                                  .positions = 512})
                                 .value();
     made["torchrec_dlrm"] = build_torchrec_dlrm(torchrec_dlrm_preset("v100-8").value()).value();
+    made["transformer"] = transformer();
     made["vgg"] = build_vgg(with_batch(vgg_preset("alexnet").value(), 16)).value();
     made["wgan critic"] = wgan(WganConfig::Step::kCritic);
     made["wgan generator"] = wgan(WganConfig::Step::kGenerator);
