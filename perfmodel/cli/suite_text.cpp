@@ -51,9 +51,10 @@ std::string table_of(const SuiteModelReport& report, bool bold) {
   return table.text(bold);
 }
 
+// As far as it is shown.
 bool same_memory(const SuiteRow& a, const SuiteRow& b) {
   return std::ranges::equal(a.memory, b.memory, [](const auto& x, const auto& y) {
-    return x.name == y.name && x.bytes == y.bytes;
+    return x.name == y.name && mib(x.bytes) == mib(y.bytes);
   });
 }
 

@@ -58,7 +58,7 @@ TEST(BuildCommand, EveryFamilyBuildsAndIsPredicted) {
                                        {"bert", "--layers", "1"},
                                        {"deepspeech2", "--batch", "2"},
                                        {"dlrm", "--preset", "ddp"},
-                                       {"faster-rcnn"},
+                                       {"faster-rcnn", "--preset", "fasterrcnn_resnet50_fpn"},
                                        {"gpt", "--layers", "1"},
                                        {"inception", "--batch", "4"},
                                        {"llama", "--layers", "1"},

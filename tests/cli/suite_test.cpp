@@ -47,6 +47,7 @@ TEST(SuiteCommand, ModelsHaveTheirParameters) {
       // 6 + 6 layers as PyTorch's nn.Transformer (44,140,544) less its two last norms, and 37,000
       // words of 512 (Vaswani et al., section 5.1).
       {"transformer", 44'140'544 - 2'048 + 37'000 * 512.0},
+      {"faster-rcnn", 41'755'286},  // torchvision, fasterrcnn_resnet50_fpn
       // DCGAN of PyTorch's examples: generator and discriminator.
       {"wgan", 3'576'704 + 2'765'568},
       // Mnih et al. 2013 with six actions, and a value.

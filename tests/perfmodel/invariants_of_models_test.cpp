@@ -133,6 +133,8 @@ const std::map<std::string, ExecutionGraph>& models() {
     made["dlrm of bags"] = dlrm_of_bags();
     made["dlrm, small"] = build_dlrm(dlrm_preset("ddp").value()).value();
     made["faster_rcnn"] = build_faster_rcnn(faster_rcnn_preset("faster_rcnn").value()).value();
+    made["faster_rcnn of a pyramid"] =
+        build_faster_rcnn(faster_rcnn_preset("fasterrcnn_resnet50_fpn").value()).value();
     made["gpt"] = build_gpt(with_layers(gpt_preset("gpt2").value(), 2)).value();
     made["inception"] =
         build_inception(with_batch(inception_preset("inception_v3").value(), 8)).value();

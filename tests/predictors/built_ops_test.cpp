@@ -45,6 +45,7 @@ std::vector<ExecutionGraph> models() {
       *rewrite_precision(result.back(), {.precision = PrecisionOptions::Precision::kFp8}));
   result.push_back(built(build_resnet, ResnetConfig{}));
   result.push_back(built(build_faster_rcnn, FasterRcnnConfig{}));
+  result.push_back(built(build_faster_rcnn, *faster_rcnn_preset("fasterrcnn_resnet50_fpn")));
   result.push_back(built(build_seq2seq, Seq2seqConfig{}));
   result.push_back(built(build_transformer, *transformer_preset("transformer-base")));
   result.push_back(built(build_a3c, *a3c_preset("a3c-lstm")));

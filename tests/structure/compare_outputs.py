@@ -29,7 +29,7 @@ MODELS = {
     "bert": [["--batch", "4"], ["--phase", "forward"], ["--attention", "flash"]],
     "deepspeech2": [[]],
     "dlrm": [[], ["--preset", "mlperf"], ["--no-table-batched"], ["--batch", "4096"]],
-    "faster-rcnn": [[]],
+    "faster-rcnn": [[], ["--preset", "fasterrcnn_resnet50_fpn"]],
     "gpt": [["--batch", "2"], ["--batch", "2", "--attention", "flash", "--implementation", "fused"]],
     "inception": [["--batch", "8"]],
     "llama": [["--batch", "1", "--layers", "4"]],
