@@ -8,6 +8,7 @@ namespace perfmodel::cli {
 
 // `perfpredict build FAMILY`, one file per family.
 
+Command build_a3c_command(CLI::App& build);
 Command build_bert_command(CLI::App& build);
 Command build_deepspeech2_command(CLI::App& build);
 Command build_dlrm_command(CLI::App& build);
@@ -23,6 +24,7 @@ Command build_seq2seq_command(CLI::App& build);
 Command build_t5_command(CLI::App& build);
 Command build_torch_encoder_command(CLI::App& build);
 Command build_torchrec_command(CLI::App& build);
+Command build_transformer_command(CLI::App& build);
 Command build_vgg_command(CLI::App& build);
 Command build_wgan_command(CLI::App& build);
 

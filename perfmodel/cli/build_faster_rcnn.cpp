@@ -21,6 +21,8 @@ Command build_faster_rcnn_command(CLI::App& parent) {
                  "Proposals per image in front of the suppression");
   arguments->add(*app, "--kept", &FasterRcnnConfig::kept, "Proposals per image behind it");
   arguments->add(*app, "--sampled", &FasterRcnnConfig::sampled, "Regions per image in the loss");
+  arguments->add_flag(*app, "--pyramid,!--no-pyramid", &FasterRcnnConfig::pyramid,
+                      "Whether features are a pyramid of maps of all stages");
   arguments->add(*app, "--batch", &FasterRcnnConfig::batch, "Samples per batch");
   arguments->add(*app, "--name", &FasterRcnnConfig::name, "Name of the model");
   add_build_options(*app, arguments->build);

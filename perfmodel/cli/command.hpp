@@ -25,6 +25,7 @@ Command whatif_command(CLI::App& parent);
 Command memory_command(CLI::App& parent);
 Command shard_command(CLI::App& parent);
 Command sweep_command(CLI::App& parent);
+Command suite_command(CLI::App& parent);
 Command serve_command(CLI::App& parent);
 Command train_command(CLI::App& parent);
 Command eval_command(CLI::App& parent);

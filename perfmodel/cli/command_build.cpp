@@ -5,6 +5,7 @@
 
 #include "build_commands.hpp"
 #include "command.hpp"
+#include "perfmodel/graph/build_agents.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_recurrent.hpp"
@@ -18,14 +19,15 @@ std::vector<Command> build_commands(CLI::App& parent) {
   build->require_subcommand(1);
   // One per line, in alphabetical order.
   return {
-      build_bert_command(*build),     build_deepspeech2_command(*build),
-      build_dlrm_command(*build),     build_faster_rcnn_command(*build),
-      build_gpt_command(*build),      build_inception_command(*build),
-      build_llama_command(*build),    build_lstm_command(*build),
-      build_mlp_command(*build),      build_opt_command(*build),
-      build_resnet_command(*build),   build_seq2seq_command(*build),
-      build_t5_command(*build),       build_torch_encoder_command(*build),
-      build_torchrec_command(*build), build_vgg_command(*build),
+      build_a3c_command(*build),           build_bert_command(*build),
+      build_deepspeech2_command(*build),   build_dlrm_command(*build),
+      build_faster_rcnn_command(*build),   build_gpt_command(*build),
+      build_inception_command(*build),     build_llama_command(*build),
+      build_lstm_command(*build),          build_mlp_command(*build),
+      build_opt_command(*build),           build_resnet_command(*build),
+      build_seq2seq_command(*build),       build_t5_command(*build),
+      build_torch_encoder_command(*build), build_torchrec_command(*build),
+      build_transformer_command(*build),   build_vgg_command(*build),
       build_wgan_command(*build),
   };
 }
@@ -42,14 +44,24 @@ struct Presets {
   bool (*has)(std::string_view name);
 };
 constexpr Presets kPresets[] = {
-    {"bert", has<bert_preset>},     {"deepspeech2", has<deepspeech2_preset>},
-    {"dlrm", has<dlrm_preset>},     {"faster-rcnn", has<faster_rcnn_preset>},
-    {"gpt", has<gpt_preset>},       {"inception", has<inception_preset>},
-    {"llama", has<llama_preset>},   {"lstm", has<lstm_preset>},
-    {"mlp", has<mlp_preset>},       {"opt", has<opt_preset>},
-    {"resnet", has<resnet_preset>}, {"seq2seq", has<seq2seq_preset>},
-    {"t5", has<t5_preset>},         {"torchrec", has<torchrec_dlrm_preset>},
-    {"vgg", has<vgg_preset>},       {"wgan", has<wgan_preset>},
+    {"a3c", has<a3c_preset>},
+    {"bert", has<bert_preset>},
+    {"deepspeech2", has<deepspeech2_preset>},
+    {"dlrm", has<dlrm_preset>},
+    {"faster-rcnn", has<faster_rcnn_preset>},
+    {"gpt", has<gpt_preset>},
+    {"inception", has<inception_preset>},
+    {"llama", has<llama_preset>},
+    {"lstm", has<lstm_preset>},
+    {"mlp", has<mlp_preset>},
+    {"opt", has<opt_preset>},
+    {"resnet", has<resnet_preset>},
+    {"seq2seq", has<seq2seq_preset>},
+    {"t5", has<t5_preset>},
+    {"torchrec", has<torchrec_dlrm_preset>},
+    {"transformer", has<transformer_preset>},
+    {"vgg", has<vgg_preset>},
+    {"wgan", has<wgan_preset>},
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ using namespace svg;  // elements, axes and colours
 namespace {
 
 constexpr std::size_t kMostLines = 2 * kColours.size();
-constexpr double kWidth = 460;
+constexpr double kBandOpacity = 0.15;
 
 struct Range {
   double first = 0, last = 0, most = 0;
@@ -33,9 +33,35 @@ Result<Range> range_of(const LinePlot& plot) {
       range.last = std::max(range.last, x);
       range.most = std::max(range.most, y);
     }
+    for (const auto& [low, high] : line.ranges) {
+      if (!std::isfinite(high) || !(low >= 0) || low > high) {
+        return fail(
+            ErrorCode::kImpossible,
+            fmt::format("{}: expected a range from 0 on, found {} to {}", line.name, low, high));
+      }
+      range.most = std::max(range.most, high);
+    }
   }
   if (range.first == 0) return fail(ErrorCode::kImpossible, "expected points to plot, found none");
   return range;
+}
+
+}  // namespace
+
+namespace {
+
+// There along the high ends, back along the low ones.
+std::string band_of(const LinePlot::Line& line, const Area& area, const Axis& x, const Axis& y,
+                    std::string_view colour) {
+  if (line.ranges.size() != line.points.size()) return {};
+  std::vector<std::pair<double, double>> there, back;
+  for (std::size_t i = 0; i < line.points.size(); ++i) {
+    const double at = area.left + x.at(line.points[i].first);
+    there.emplace_back(at, area.bottom() - y.at(line.ranges[i].second));
+    back.emplace_back(at, area.bottom() - y.at(line.ranges[i].first));
+  }
+  there.insert(there.end(), back.rbegin(), back.rend());
+  return polygon_element(there, colour, kBandOpacity);
 }
 
 }  // namespace
@@ -51,14 +77,15 @@ Result<SvgPanel> line_panel(const LinePlot& plot) {
                 .unit = Unit::kCount,
                 .low = range->first,
                 .high = range->last,
-                .length = kWidth});
+                .length = plot.width,
+                .marks = plot.x_marks});
   const Axis y({.scale = Scale::kLinear,
                 .unit = plot.y_unit,
                 .side = Side::kLeft,
                 .low = 0,
-                .high = std::max(range->most, 1e-9),
-                .length = kPlotHeight});
-  const Area area{.left = left_margin(y), .width = x.length()};
+                .high = std::max(plot.y_most.value_or(range->most), 1e-9),
+                .length = plot.height});
+  const Area area{.left = left_margin(y), .width = x.length(), .height = y.length()};
 
   std::string data;
   std::vector<LegendEntry> legend;
@@ -66,6 +93,7 @@ Result<SvgPanel> line_panel(const LinePlot& plot) {
     const LinePlot::Line& line = plot.lines[i];
     const std::string_view colour = kColours[i % kColours.size()];
     const std::string_view dashes = i < kColours.size() ? "" : "6 3";
+    data += band_of(line, area, x, y, colour);
     auto points = line.points;
     std::sort(points.begin(), points.end());
     for (auto& [at, height] : points) {
@@ -82,6 +110,7 @@ Result<SvgPanel> line_panel(const LinePlot& plot) {
                       .note = line.note,
                       .dashes = dashes});
   }
+  if (!plot.legend) legend.clear();
   return make_panel(area, x, y, {.title = plot.title, .x = plot.x_label, .y = plot.y_label}, data,
                     legend);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,10 +15,17 @@ namespace perfmodel {
 struct LinePlot {
   std::string title, x_label, y_label;
   svg::Unit y_unit = svg::Unit::kCount;
+  double width = 460, height = 320;   ///< of the axes, in pixels
+  bool legend = true;                 ///< at the right
+  std::optional<double> y_most = {};  ///< end of the y axis; else it ends behind the points
+  std::vector<double> x_marks = {};   ///< labels of the x axis; empty: 1, 2, 5, 10, ...
 
   struct Line {
     std::string name, note = {};                    ///< the note is a second line of the legend
     std::vector<std::pair<double, double>> points;  ///< x above 0, y not below 0
+    /// Low and high of each point, drawn as a band; then points come in the order of x. Empty:
+    /// none.
+    std::vector<std::pair<double, double>> ranges = {};
   };
   std::vector<Line> lines;  ///< at most 20; the second ten are dashed
 };

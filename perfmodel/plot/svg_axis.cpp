@@ -116,6 +116,8 @@ void Axis::make_log(const AxisRequest& request) {
   begin_ = low - margin;
   end_ = high + margin;
 
+  if (!request.marks.empty()) return mark_log(request);
+
   // From the densest labels that fit: 1-2-5, decades, every second, third, ... decade.
   const int first = static_cast<int>(std::floor(begin_)), last = static_cast<int>(std::ceil(end_));
   const bool minor_lines = end_ - begin_ <= 8;
@@ -134,6 +136,20 @@ void Axis::make_log(const AxisRequest& request) {
       }
     }
     if (labels_fit(ticks_, request.side)) return;
+  }
+}
+
+// Labels of all marks, or of every second, third, ... one up to the last.
+void Axis::mark_log(const AxisRequest& request) {
+  const std::size_t count = request.marks.size();
+  for (std::size_t every = 1;; ++every) {
+    ticks_.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      Tick tick{.at = at(request.marks[i])};
+      if ((count - 1 - i) % every == 0) tick.label = label_text(request.marks[i], request.unit);
+      ticks_.push_back(std::move(tick));
+    }
+    if (every >= count || labels_fit(ticks_, request.side)) return;
   }
 }
 

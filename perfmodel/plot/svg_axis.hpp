@@ -36,6 +36,8 @@ struct AxisRequest {
   Side side = Side::kBottom;
   double low = 0, high = 0;  ///< of the data, finite; above 0 on logarithmic axes
   double length = 0;         ///< pixels
+  /// Of a logarithmic axis: where the ticks are, growing; empty: 1, 2, 5, 10, ...
+  std::vector<double> marks = {};
 };
 
 /// Maps values to pixels and has the ticks. Linear axes are extended to the next ticks, logarithmic
@@ -53,6 +55,7 @@ class Axis {
  private:
   void make_linear(const AxisRequest& request);
   void make_log(const AxisRequest& request);
+  void mark_log(const AxisRequest& request);
 
   Scale scale_ = Scale::kLinear;
   double begin_ = 0, end_ = 1;  ///< range; exponents of ten on logarithmic axes

@@ -54,10 +54,11 @@ TEST(BuildCommand, SaysWhatRewroteTheGraph) {
 }
 
 TEST(BuildCommand, EveryFamilyBuildsAndIsPredicted) {
-  const std::vector<Words> families = {{"bert", "--layers", "1"},
+  const std::vector<Words> families = {{"a3c", "--preset", "a3c-lstm"},
+                                       {"bert", "--layers", "1"},
                                        {"deepspeech2", "--batch", "2"},
                                        {"dlrm", "--preset", "ddp"},
-                                       {"faster-rcnn"},
+                                       {"faster-rcnn", "--preset", "fasterrcnn_resnet50_fpn"},
                                        {"gpt", "--layers", "1"},
                                        {"inception", "--batch", "4"},
                                        {"llama", "--layers", "1"},
@@ -69,6 +70,7 @@ TEST(BuildCommand, EveryFamilyBuildsAndIsPredicted) {
                                        {"t5", "--layers", "1"},
                                        {"torch-encoder", "--layers", "1"},
                                        {"torchrec", "--preset", "v100-8"},
+                                       {"transformer", "--layers", "1"},
                                        {"vgg", "--preset", "vgg11", "--batch", "4"},
                                        {"wgan", "--batch", "4"}};
   // Overhead tables know different ops of different GPUs by their launches.

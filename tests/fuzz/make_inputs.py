@@ -268,6 +268,7 @@ def inputs(samples: Path) -> dict:
         "kernel_table": encoded(KERNEL_TABLES), "graph_table": encoded(GRAPH_TABLES), "sharding_study": as_bytes(STUDIES),
         "sharding_tables": encoded(TABLES), "embedding_tables": as_bytes(EMBEDDING_TABLES),
         "torchrec_plan": as_bytes(TORCHREC_PLANS), "hugectr_plan": as_bytes(HUGECTR_PLANS), "sweep_spec": as_bytes(SWEEPS),
+        "suite": files("suites"),
         "sweep_part": {"whole": rows, "torn": rows[:-9], "head": part(head), "torn_head": part(head)[:20],
                        "other": part(head.replace("0123", "4567"))},
         "serve_request": serve_inputs(samples),

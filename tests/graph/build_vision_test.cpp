@@ -128,6 +128,22 @@ TEST(BuiltVision, FasterRcnnHasItsSize) {
   }
 }
 
+// torchvision 0.14, fasterrcnn_resnet50_fpn: 41,755,286, whose norms of 53,120 do not learn.
+TEST(BuiltVision, FasterRcnnWithAPyramidIsTorchvisions) {
+  FasterRcnnConfig config = *faster_rcnn_preset("fasterrcnn_resnet50_fpn");
+  config.batch = 1;
+  const ExecutionGraph graph = good(build_faster_rcnn(config));
+  EXPECT_EQ(model_size(graph).parameters, 41'755'286 + 53'120);
+  EXPECT_EQ(count(graph, "UpsampleNearest2DBackward0"), 3u);
+  EXPECT_EQ(count(graph, "aten::upsample_nearest2d"), 2u * 3);  // autograd's call and the kernel's
+  EXPECT_EQ(count(graph, "torchvision::roi_align"), 2u * 4);
+  config.sampled = 510;
+  EXPECT_EQ(message(build_faster_rcnn(config)),
+            "sampled: expected a multiple of the 4 maps of a pyramid, found 510");
+  EXPECT_EQ(faster_rcnn_preset("fpn").error().message,
+            "expected a Faster R-CNN preset (faster_rcnn, fasterrcnn_resnet50_fpn), found \"fpn\"");
+}
+
 TEST(BuiltVision, MlpHasItsSize) {
   MlpConfig config;
   config.widths = {7, 5, 3};

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "perfmodel/graph/build_agents.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_recurrent.hpp"
@@ -183,6 +184,10 @@ std::vector<Model> models() {
   T5Config t5 = t5_preset("t5-small").value();
   t5.layers = t5.decoder_layers = 2;
   all.push_back(plain("t5", t5, build_t5));
+  EncoderDecoderConfig translation = transformer_preset("transformer-base").value();
+  translation.layers = translation.decoder_layers = 1;
+  all.push_back(plain("transformer", translation, build_transformer));
+  all.push_back(plain("a3c", a3c_preset("a3c").value(), build_a3c));
   LstmConfig lstm;
   lstm.batch = 20;
   all.push_back(plain("lstm", lstm, build_lstm));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "perfmodel/choose_kernel_models.hpp"
+#include "perfmodel/graph/build_agents.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_recurrent.hpp"
@@ -93,6 +94,12 @@ ExecutionGraph seq2seq() {
   return build_seq2seq(config).value();
 }
 
+ExecutionGraph transformer() {
+  EncoderDecoderConfig config = transformer_preset("transformer-base").value();
+  config.layers = config.decoder_layers = 2;
+  return build_transformer(config).value();
+}
+
 ExecutionGraph deepspeech2() {
   Deepspeech2Config config = deepspeech2_preset("mlperf").value();
   config.layers = 2;
@@ -119,12 +126,15 @@ ExecutionGraph dlrm_of_bags() {
 const std::map<std::string, ExecutionGraph>& models() {
   static const std::map<std::string, ExecutionGraph> all = [] {
     std::map<std::string, ExecutionGraph> made;
+    made["a3c"] = build_a3c(a3c_preset("a3c-lstm").value()).value();
     made["bert"] = build_bert(with_layers(bert_preset("bert-base").value(), 2)).value();
     made["deepspeech2"] = deepspeech2();
     made["dlrm"] = build_dlrm(dlrm_preset("default").value()).value();
     made["dlrm of bags"] = dlrm_of_bags();
     made["dlrm, small"] = build_dlrm(dlrm_preset("ddp").value()).value();
     made["faster_rcnn"] = build_faster_rcnn(faster_rcnn_preset("faster_rcnn").value()).value();
+    made["faster_rcnn of a pyramid"] =
+        build_faster_rcnn(faster_rcnn_preset("fasterrcnn_resnet50_fpn").value()).value();
     made["gpt"] = build_gpt(with_layers(gpt_preset("gpt2").value(), 2)).value();
     made["inception"] =
         build_inception(with_batch(inception_preset("inception_v3").value(), 8)).value();
@@ -146,6 +156,7 @@ const std::map<std::string, ExecutionGraph>& models() {
                                                  .positions = 512})
                                 .value();
     made["torchrec_dlrm"] = build_torchrec_dlrm(torchrec_dlrm_preset("v100-8").value()).value();
+    made["transformer"] = transformer();
     made["vgg"] = build_vgg(with_batch(vgg_preset("alexnet").value(), 16)).value();
     made["wgan critic"] = wgan(WganConfig::Step::kCritic);
     made["wgan generator"] = wgan(WganConfig::Step::kGenerator);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph_fixture.hpp"
+#include "perfmodel/graph/build_agents.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_recurrent.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
@@ -44,7 +45,10 @@ std::vector<ExecutionGraph> models() {
       *rewrite_precision(result.back(), {.precision = PrecisionOptions::Precision::kFp8}));
   result.push_back(built(build_resnet, ResnetConfig{}));
   result.push_back(built(build_faster_rcnn, FasterRcnnConfig{}));
+  result.push_back(built(build_faster_rcnn, *faster_rcnn_preset("fasterrcnn_resnet50_fpn")));
   result.push_back(built(build_seq2seq, Seq2seqConfig{}));
+  result.push_back(built(build_transformer, *transformer_preset("transformer-base")));
+  result.push_back(built(build_a3c, *a3c_preset("a3c-lstm")));
   result.push_back(built(build_deepspeech2, Deepspeech2Config{}));
   return result;
 }

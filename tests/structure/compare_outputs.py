@@ -25,10 +25,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = {
+    "a3c": [[], ["--preset", "a3c-lstm"]],
     "bert": [["--batch", "4"], ["--phase", "forward"], ["--attention", "flash"]],
     "deepspeech2": [[]],
     "dlrm": [[], ["--preset", "mlperf"], ["--no-table-batched"], ["--batch", "4096"]],
-    "faster-rcnn": [[]],
+    "faster-rcnn": [[], ["--preset", "fasterrcnn_resnet50_fpn"]],
     "gpt": [["--batch", "2"], ["--batch", "2", "--attention", "flash", "--implementation", "fused"]],
     "inception": [["--batch", "8"]],
     "llama": [["--batch", "1", "--layers", "4"]],
@@ -40,6 +41,7 @@ MODELS = {
     "t5": [["--batch", "2"]],
     "torch-encoder": [[]],
     "torchrec": [[]],
+    "transformer": [["--batch", "16"]],
     "vgg": [["--batch", "16"]],
     "wgan": [[]],
 }

@@ -37,6 +37,7 @@ std::span<const Op> indexing_ops() {
       {"aten::gather",
        kIndex,
        {.price = "index.gather", .size = "gather", .constants = {2}, .keeps_inputs = {2}}},
+      {"aten::gather_backward", kComposite, {.size = "like_second"}},
       {"aten::take", kIndex, {.price = "index.gather", .keeps_inputs = {1}}},
       {"aten::take_along_dim", kIndex, {.price = "index.gather"}},
       {"aten::index_add",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "builder_options.hpp"
 #include "files/json_file.hpp"
 #include "files/json_position.hpp"
 #include "fingerprint.hpp"
@@ -121,7 +122,7 @@ class SpecParser {
         source.builder = reader.string("build");
         if (reader.has("options")) {
           if (const Json* options = reader.object("options")) {
-            read_options(*options, pointer + "/options", source);
+            source.options = builder_options(*options, pointer + "/options", error_);
           }
         }
         if (source.name.empty()) source.name = default_name(source);
@@ -161,24 +162,6 @@ class SpecParser {
     return name;
   }
 
-  void read_options(const Json& json, const std::string& pointer, GraphSource& source) {
-    for (const auto& [key, value] : json.items()) {
-      const auto text = scalar(value);
-      if (!text) {
-        fail_at(pointer + "/" + json_token(key),
-                "expected a text, a number, true or false, found " + found(value));
-        return;
-      }
-      source.options.emplace_back(key, *text);
-    }
-  }
-
-  static std::optional<std::string> scalar(const Json& value) {
-    if (value.is_string()) return value.get<std::string>();
-    if (value.is_number() || value.is_boolean()) return value.dump();
-    return std::nullopt;
-  }
-
   void axis(const Json& json, const std::string& pointer) {
     if (!json.is_object() || json.size() != 1) {
       return fail_at(pointer,
@@ -201,7 +184,7 @@ class SpecParser {
     std::set<std::string> seen;
     for (std::size_t i = 0; i < values.size() && !error_; ++i) {
       const std::string place = fmt::format("{}/{}", at, i);
-      const auto text = values[i].is_boolean() ? std::nullopt : scalar(values[i]);
+      const auto text = values[i].is_boolean() ? std::nullopt : scalar_text(values[i]);
       if (!text || text->empty()) {
         return fail_at(place, "expected a text or a number, found " + found(values[i]));
       }

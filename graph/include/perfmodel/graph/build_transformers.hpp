@@ -158,6 +158,33 @@ std::vector<std::string_view> t5_presets();
 /// One step: copies of tokens and labels, encoder, decoder, scores, loss.
 Result<ExecutionGraph> build_t5(const T5Config& config);
 
+/// The Transformer (Vaswani et al. 2017, arXiv 1706.03762): encoder and decoder with cross
+/// attention, norm behind the sum, ReLU, fixed sine positions; source words, target words and the
+/// output layer share one matrix. Written as HuggingFace's MarianMTModel, without its bias of the
+/// scores.
+///
+/// `layers` are those of the encoder, `sequence` its tokens per sentence, `batch` counts sentences.
+/// `dropout` stands behind the embeddings and each sub-layer, as in the paper.
+struct EncoderDecoderConfig : TransformerConfig {
+  std::int64_t decoder_layers = 0;
+  std::int64_t target_sequence = 32;  ///< tokens per sentence of the decoder
+  double inner_dropout = 0;           ///< on attention weights and inside feed-forward layers
+  double label_smoothing = 0.1;
+};
+
+/// "transformer-base" (6 + 6 layers of 512, 63,082,496 parameters) and "transformer-big" (6 + 6 of
+/// 1,024, 214,245,376) of the paper, shared vocabulary of 37,000, 64 sentences of 32 tokens, Adam.
+Result<EncoderDecoderConfig> transformer_preset(std::string_view name);
+std::vector<std::string_view> transformer_presets();
+
+/// V H + L_e (4 (H^2 + H) + 2 H F + F + H + 4 H) + L_d (8 (H^2 + H) + 2 H F + F + H + 6 H).
+std::int64_t parameter_count(const EncoderDecoderConfig& config);
+
+/// One step: copies of tokens and labels, embeddings, encoder, decoder, scores, loss. No sentence
+/// is padded. Errors: as `TransformerConfig` says; sequences longer than the positions; another
+/// attention than kEager.
+Result<ExecutionGraph> build_transformer(const EncoderDecoderConfig& config);
+
 /// nn.Embedding, `layers` of nn.TransformerEncoderLayer (batch first, norm behind the sum, GELU)
 /// and a linear layer to the vocabulary, with the cross entropy of each token. Positions are not
 /// used.

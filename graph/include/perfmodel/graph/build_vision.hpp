@@ -92,7 +92,8 @@ Result<ExecutionGraph> build_inception(const InceptionConfig& config);
 /// - `kept` regions per image behind the suppression, `sampled` regions per image in the loss,
 ///   `sampled_anchors` anchors per image in the loss of the proposals;
 /// - targets and the matching of boxes come with the batch as inputs;
-/// - one feature map (no pyramid), images of one size, batch norm that learns.
+/// - images of one size, batch norm that learns; without a pyramid one feature map, the last;
+/// - with one, the regions of an image spread evenly over its four maps.
 struct FasterRcnnConfig {
   std::string name = "faster_rcnn";
   std::int64_t batch = 2;
@@ -104,10 +105,14 @@ struct FasterRcnnConfig {
   std::int64_t sampled = 512;      ///< regions per image
   std::int64_t sampled_anchors = 256;
   std::int64_t hidden = 1024;
+  /// Maps of 256 channels of all stages and a fifth one for proposals (Lin et al., arXiv
+  /// 1612.03144).
+  bool pyramid = false;
   TrainingOptions training;
 };
 
-/// "faster_rcnn".
+/// "faster_rcnn", or "fasterrcnn_resnet50_fpn": torchvision's, with a pyramid. Batch norm that
+/// learns apart, the latter has torchvision's 41,755,286 parameters.
 Result<FasterRcnnConfig> faster_rcnn_preset(std::string_view name);
 
 /// One training step on a GPU. Errors: a CPU, sizes that are not positive, more regions kept than

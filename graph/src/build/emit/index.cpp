@@ -105,6 +105,21 @@ void index_put_accumulate(GraphBuilder& graph, TensorRef made,
   graph.end_op({made});
 }
 
+TensorRef gather(AutogradTape& tape, TensorRef x, int dim, TensorRef index) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = graph.new_tensor(graph.dtype(x), graph.shape(index));
+  graph.leaf_op("aten::gather", {x, dim, index, false}, {out}, tape.sequence());
+  tape.record("GatherBackward0", {x}, out,
+              [&graph, x, dim, index](TensorRef gradient) -> std::vector<TensorRef> {
+                graph.begin_op("aten::gather_backward", {gradient, x, dim, index, false});
+                const TensorRef made = new_zeros(graph, gradient, graph.shape(x));
+                graph.leaf_op("aten::scatter_add_", {made, dim, index, gradient}, {made});
+                graph.end_op({made});
+                return {made};
+              });
+  return out;
+}
+
 TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef column) {
   GraphBuilder& graph = tape.graph();
   const TensorRef rows = slice_all(tape, x);

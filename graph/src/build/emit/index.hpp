@@ -7,6 +7,9 @@ namespace perfmodel {
 /// `x[:, row, column]` of a [B, M, N] tensor with two index tensors of one length.
 TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef column);
 
+/// `x.gather(dim, index)`: out[i][j] = x[i][index[i][j]] for dim 1.
+TensorRef gather(AutogradTape& tape, TensorRef x, int dim, TensorRef index);
+
 /// `made[indices] += values` on a GPU: linear indices are sorted, then rows of equal index are
 /// added up. An index that does not exist is a `:`.
 void index_put_accumulate(GraphBuilder& graph, TensorRef made,

@@ -97,16 +97,47 @@ TensorRef negate(AutogradTape& tape, TensorRef x) {
   return out;
 }
 
+void zero_where(AutogradTape& tape, TensorRef x, TensorRef mask) {
+  GraphBuilder& graph = tape.graph();
+  graph.leaf_op("aten::masked_fill_.Scalar", {x, mask, 0.0}, {x}, tape.sequence());
+  tape.record("MaskedFillBackward0", {x}, x,
+              [&graph, mask](TensorRef gradient) -> std::vector<TensorRef> {
+                return {masked_fill(graph, gradient, mask, 0)};
+              });
+}
+
+// -sum over classes, mean over the samples that are not ignored.
+TensorRef loss_of_all_classes(AutogradTape& tape, TensorRef log_probability, TensorRef target) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef each = negate(tape, sum(tape, log_probability, {1}, false));
+  const TensorRef ignored = graph.new_tensor(DType::kBool, graph.shape(target));
+  graph.leaf_op("aten::eq.Scalar", {target, kIgnoredClass}, {ignored}, tape.sequence());
+  zero_where(tape, each, ignored);
+  const TensorRef all = sum(tape, each);
+  const TensorRef counted = like(graph, ignored);
+  graph.leaf_op("aten::bitwise_not", {ignored}, {counted}, tape.sequence());
+  const TensorRef samples = graph.new_tensor(DType::kInt64, {});
+  graph.leaf_op("aten::sum", {counted, kNone}, {samples}, tape.sequence());
+  return div(tape, all, samples);
+}
+
 }  // namespace
 
-TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target) {
+TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target,
+                        double label_smoothing) {
   GraphBuilder& graph = tape.graph();
   graph.begin_op("aten::cross_entropy_loss",
-                 {scores, target, kNone, kReduceMean, kIgnoredClass, 0.0}, tape.sequence());
+                 {scores, target, kNone, kReduceMean, kIgnoredClass, label_smoothing},
+                 tape.sequence());
   TensorRef loss = log_softmax(tape, scores, 1, true);
   if (is_floating_point(graph.dtype(target))) {
     loss = negate(tape, sum(tape, multiply(tape, loss, target)));
     loss = divide(tape, loss, graph.shape(scores)[0]);
+  } else if (label_smoothing > 0) {
+    const TensorRef of_class = nll_loss(tape, loss, target);
+    const TensorRef of_all = loss_of_all_classes(tape, loss, target);
+    const double share = label_smoothing / static_cast<double>(graph.shape(scores)[1]);
+    loss = add(tape, mul(tape, of_class, 1 - label_smoothing), mul(tape, of_all, share));
   } else {
     loss = nll_loss(tape, loss, target);
   }

@@ -100,4 +100,21 @@ TensorRef adaptive_avg_pool2d(AutogradTape& tape, TensorRef x, const Shape& size
   return out;
 }
 
+TensorRef upsample_nearest2d(AutogradTape& tape, TensorRef x, const Shape& size) {
+  GraphBuilder& graph = tape.graph();
+  const Shape from = graph.shape(x);
+  const TensorRef out = graph.new_tensor(graph.dtype(x), {from[0], from[1], size[0], size[1]});
+  graph.begin_op("aten::upsample_nearest2d.vec", {x, size, kNone}, tape.sequence());
+  graph.leaf_op("aten::upsample_nearest2d", {x, size, kNone, kNone}, {out}, tape.sequence());
+  graph.end_op({out});
+  tape.record("UpsampleNearest2DBackward0", {x}, out,
+              [&graph, x, from, size](TensorRef gradient) -> std::vector<TensorRef> {
+                const TensorRef made = like(graph, x);
+                graph.leaf_op("aten::upsample_nearest2d_backward",
+                              {gradient, size, from, kNone, kNone}, {made});
+                return {made};
+              });
+  return out;
+}
+
 }  // namespace perfmodel

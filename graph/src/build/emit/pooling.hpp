@@ -15,4 +15,7 @@ TensorRef avg_pool2d(AutogradTape& tape, TensorRef x, const Pool2d& pool);
 /// Windows so that [height, width] come out; [1, 1] is a mean.
 TensorRef adaptive_avg_pool2d(AutogradTape& tape, TensorRef x, const Shape& size);
 
+/// F.interpolate(x, size) to larger [height, width] by the nearest element.
+TensorRef upsample_nearest2d(AutogradTape& tape, TensorRef x, const Shape& size);
+
 }  // namespace perfmodel

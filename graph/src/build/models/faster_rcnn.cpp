@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <utility>
+#include <vector>
 
 #include "build/emit/activation.hpp"
 #include "build/emit/concat.hpp"
@@ -8,6 +9,7 @@
 #include "build/emit/loss.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/pointwise.hpp"
+#include "build/emit/pooling.hpp"
 #include "build/emit/reduction.hpp"
 #include "build/emit/views.hpp"
 #include "config_checks.hpp"
@@ -22,12 +24,31 @@ constexpr std::int64_t kLastStride = 32;  // of the last stage
 
 ResnetConfig backbone() { return *resnet_preset("resnet50"); }
 
-std::int64_t map_size(const FasterRcnnConfig& config) {
-  return (config.resolution + kLastStride - 1) / kLastStride;
+constexpr std::int64_t kPyramidChannels = 256;
+constexpr std::size_t kPyramidStages = 4;
+
+// What a map sees of the image per place, largest map first; proposals come from all, regions are
+// read in all but the one behind the last stage.
+std::vector<std::int64_t> strides(const FasterRcnnConfig& config) {
+  if (config.pyramid) return {4, 8, 16, kLastStride, 2 * kLastStride};
+  return {kLastStride};
+}
+
+std::int64_t map_size(const FasterRcnnConfig& config, std::int64_t stride) {
+  return (config.resolution + stride - 1) / stride;
 }
 
 std::int64_t anchors_per_image(const FasterRcnnConfig& config) {
-  return map_size(config) * map_size(config) * config.anchors;
+  std::int64_t count = 0;
+  for (const std::int64_t stride : strides(config)) {
+    count += map_size(config, stride) * map_size(config, stride) * config.anchors;
+  }
+  return count;
+}
+
+// Maps that regions are read in.
+std::int64_t maps_of_regions(const FasterRcnnConfig& config) {
+  return config.pyramid ? static_cast<std::int64_t>(kPyramidStages) : 1;
 }
 
 Result<void> check(const FasterRcnnConfig& config) {
@@ -50,6 +71,11 @@ Result<void> check(const FasterRcnnConfig& config) {
                             "{} anchors of an image, found {}",
                             config.kept, anchors_per_image(config), config.candidates));
   }
+  if (config.sampled % maps_of_regions(config) != 0) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("sampled: expected a multiple of the {} maps of a pyramid, found {}",
+                            kPyramidStages, config.sampled));
+  }
   if (config.sampled > config.kept) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("sampled: expected at most the {} regions that are kept, found {}",
@@ -65,7 +91,9 @@ class FasterRcnnBuilder {
  public:
   explicit FasterRcnnBuilder(const FasterRcnnConfig& config)
       : config_(config), step_(config.training), trunk_(step_, backbone()) {
-    const std::int64_t channels = ResnetTrunk::channels(backbone()).back();
+    if (config.pyramid) make_pyramid();
+    const std::int64_t channels =
+        config.pyramid ? kPyramidChannels : ResnetTrunk::channels(backbone()).back();
     rpn_ = make_conv(step_, channels, channels, {3, 3}, {.padding = {1, 1}}, true);
     objectness_ = make_conv(step_, channels, config.anchors, {1, 1}, {}, true);
     offsets_ = make_conv(step_, channels, 4 * config.anchors, {1, 1}, {}, true);
@@ -83,6 +111,14 @@ class FasterRcnnBuilder {
   }
 
  private:
+  void make_pyramid() {
+    for (const std::int64_t in : ResnetTrunk::channels(backbone())) {
+      inner_.push_back(make_conv(step_, in, kPyramidChannels, {1, 1}, {}, true));
+      outer_.push_back(
+          make_conv(step_, kPyramidChannels, kPyramidChannels, {3, 3}, {.padding = {1, 1}}, true));
+    }
+  }
+
   void copy_batch() {
     const std::int64_t picked = config_.batch * config_.sampled_anchors;
     const std::int64_t regions = config_.batch * config_.sampled;
@@ -96,24 +132,62 @@ class FasterRcnnBuilder {
     region_classes_ = step_.input(DType::kInt64, {regions});
     picked_boxes_ = step_.input(DType::kInt64, {regions});
     box_targets_ = step_.input(DType::kFloat32, {regions, 4});
+    if (!config_.pyramid) return;
+    for (std::size_t i = 0; i < kPyramidStages; ++i) {
+      regions_of_map_.push_back(
+          step_.input(DType::kInt64, {regions / static_cast<std::int64_t>(kPyramidStages)}));
+    }
   }
 
   TensorRef forward() {
-    const TensorRef features = trunk_.stages(image_, 1).front();
-    const TensorRef x = relu_in_place(tape_, apply(step_, rpn_, features));
-    const TensorRef scores = per_anchor(apply(step_, objectness_, x), 1);
-    const TensorRef offsets = per_anchor(apply(step_, offsets_, x), 4);
+    const std::vector<TensorRef> maps = features();
+    std::vector<TensorRef> all_scores, all_offsets;
+    for (const TensorRef map : maps) {
+      const TensorRef x = relu_in_place(tape_, apply(step_, rpn_, map));
+      all_scores.push_back(per_anchor(apply(step_, objectness_, x), 1));
+      all_offsets.push_back(per_anchor(apply(step_, offsets_, x), 4));
+    }
+    const TensorRef scores = joined(all_scores, {-1});
+    const TensorRef offsets = joined(all_offsets, {-1, 4});
     const TensorRef proposal_loss = proposals_loss(scores, offsets);
     const TensorRef regions = propose(scores, offsets);
-    return add(tape_, regions_loss(features, regions), proposal_loss);
+    return add(tape_, regions_loss(maps, regions), proposal_loss);
   }
 
-  // [B, A * width, H, W] -> [B * H * W * A] or, for more than one number, [..., width].
+  // Of all maps together, as `shape`.
+  TensorRef joined(const std::vector<TensorRef>& parts, const Shape& shape) {
+    return config_.pyramid ? reshape(tape_, cat(tape_, parts, 1), shape) : parts.front();
+  }
+
+  // Maps for proposals, largest first.
+  std::vector<TensorRef> features() {
+    if (!config_.pyramid) return trunk_.stages(image_, 1);
+    const std::vector<TensorRef> stages = trunk_.stages(image_, kPyramidStages);
+    std::vector<TensorRef> maps(kPyramidStages);
+    TensorRef above;
+    for (std::size_t i = kPyramidStages; i-- > 0;) {
+      TensorRef x = apply(step_, inner_[i], stages[i]);
+      if (above.exists()) {
+        const Shape& shape = graph_.shape(x);
+        x = add(tape_, x, upsample_nearest2d(tape_, above, {shape[2], shape[3]}));
+      }
+      maps[i] = apply(step_, outer_[i], x);
+      above = x;
+    }
+    maps.push_back(max_pool2d(tape_, maps.back(), {.kernel = 1, .stride = 2, .padding = 0}));
+    return maps;
+  }
+
+  // [B, A * width, H, W] -> [B * H * W * A] or, for more than one number, [..., width]; of one of
+  // several maps [B, H * W * A] and [B, H * W * A, width].
   TensorRef per_anchor(TensorRef x, std::int64_t width) {
-    const std::int64_t size = map_size(config_);
-    if (width == 1) return reshape(tape_, permute(tape_, x, {0, 2, 3, 1}), {-1});
-    const TensorRef split = view(tape_, x, {config_.batch, config_.anchors, width, size, size});
-    return reshape(tape_, permute(tape_, split, {0, 3, 4, 1, 2}), {-1, width});
+    const Shape from = graph_.shape(x);
+    Shape shape = config_.pyramid ? Shape{config_.batch, -1} : Shape{-1};
+    if (width == 1) return reshape(tape_, permute(tape_, x, {0, 2, 3, 1}), shape);
+    shape.push_back(width);
+    const TensorRef split =
+        view(tape_, x, {config_.batch, config_.anchors, width, from[2], from[3]});
+    return reshape(tape_, permute(tape_, split, {0, 3, 4, 1, 2}), shape);
   }
 
   TensorRef proposals_loss(TensorRef scores, TensorRef offsets) {
@@ -166,9 +240,22 @@ class FasterRcnnBuilder {
     return cat(graph_, {number, boxes}, 1);
   }
 
-  TensorRef regions_loss(TensorRef features, TensorRef regions) {
-    const RoiAlign align = {.size = 7, .samples = 2, .scale = 1.0 / kLastStride};
-    TensorRef x = flatten(tape_, roi_align(tape_, features, regions, align), 1);
+  // [R, C, 7, 7] of the maps that the regions are read in.
+  TensorRef aligned(const std::vector<TensorRef>& maps, TensorRef regions) {
+    constexpr RoiAlign kAlign = {.size = 7, .samples = 2, .scale = 1.0 / kLastStride};
+    if (!config_.pyramid) return roi_align(tape_, maps.front(), regions, kAlign);
+    std::vector<TensorRef> parts;
+    for (std::size_t i = 0; i < kPyramidStages; ++i) {
+      RoiAlign align = kAlign;
+      align.scale = 1.0 / static_cast<double>(strides(config_)[i]);
+      parts.push_back(
+          roi_align(tape_, maps[i], pick_rows(graph_, regions, regions_of_map_[i]), align));
+    }
+    return cat(tape_, parts, 0);
+  }
+
+  TensorRef regions_loss(const std::vector<TensorRef>& maps, TensorRef regions) {
+    TensorRef x = flatten(tape_, aligned(maps, regions), 1);
     x = relu(tape_, apply(step_, first_, x));
     x = relu(tape_, apply(step_, second_, x));
     const TensorRef classes = apply(step_, classes_, x);
@@ -188,13 +275,24 @@ class FasterRcnnBuilder {
   LinearLayer first_, second_, classes_, boxes_;
   TensorRef image_, anchors_, picked_anchors_, is_object_, anchor_targets_;
   TensorRef picked_regions_, region_classes_, picked_boxes_, box_targets_;
+  std::vector<ConvLayer> inner_, outer_;   // of a pyramid, by stage
+  std::vector<TensorRef> regions_of_map_;  // the same
 };
 
 }  // namespace
 
 Result<FasterRcnnConfig> faster_rcnn_preset(std::string_view name) {
-  if (name == "faster_rcnn") return FasterRcnnConfig();
-  return unknown_preset("a Faster R-CNN preset", name, {"faster_rcnn"});
+  FasterRcnnConfig config;
+  if (name == "faster_rcnn") return config;
+  if (name != "fasterrcnn_resnet50_fpn") {
+    return unknown_preset("a Faster R-CNN preset", name,
+                          {"faster_rcnn", "fasterrcnn_resnet50_fpn"});
+  }
+  config.name = name;
+  config.pyramid = true;
+  config.anchors = 3;
+  config.candidates = 8382;  // 2,000 of each of three maps and all of the last two, of 800 x 800
+  return config;
 }
 
 Result<ExecutionGraph> build_faster_rcnn(const FasterRcnnConfig& config) {

@@ -76,16 +76,8 @@ class OptBuilder {
   // 0 where a token may be looked at, else the lowest number; [B, 1, S, S].
   TensorRef additive_mask(TensorRef padding) {
     const std::int64_t length = config_.sequence;
-    const TensorRef future = full(graph_, {length, length}, kLowestFloat);
-    const TensorRef line = arange(graph_, length);
-    const TensorRef next = view(tape_, add(tape_, line, 1), {length, 1});
-    const TensorRef past = pointwise_result(graph_, {line, next}, DType::kBool);
-    graph_.leaf_op("aten::lt.Tensor", {line, next}, {past}, tape_.sequence());
-    graph_.leaf_op("aten::masked_fill_.Scalar", {future, past, 0}, {future}, tape_.sequence());
     const Shape shape = {config_.batch, 1, length, length};
-    TensorRef causal = unsqueeze(tape_, unsqueeze(tape_, future, 0), 1);
-    causal = index_all(tape_, index_all(tape_, causal, 2), 3);
-    causal = expand(tape_, causal, shape);
+    const TensorRef causal = causal_mask(tape_, config_.batch, length);
 
     TensorRef wide = unsqueeze(tape_, unsqueeze(tape_, index_all(tape_, padding, 0), 1), 2);
     wide = expand(tape_, index_all(tape_, wide, 3), shape);

@@ -23,7 +23,6 @@ namespace perfmodel {
 namespace {
 
 constexpr double kT5Eps = 1e-6;
-constexpr int kIgnoredLabel = -100;  // label that has no loss
 
 struct Attention {
   LinearWeights query, key, value, out;
@@ -62,7 +61,7 @@ class T5Builder {
     };
     parts.forward = [&] {
       const TensorRef read = apply(encoder_, tokens, config_.sequence, {});
-      const TensorRef shifted = shift_right(labels);
+      const TensorRef shifted = shift_right(tape_, labels);
       TensorRef x = apply(decoder_, shifted, config_.target_sequence, read);
       if (!config_.gated) x = mul(tape_, x, 1.0 / std::sqrt(static_cast<double>(config_.hidden)));
       return token_loss(tape_, linear(tape_, x, head_), labels, false);
@@ -111,21 +110,6 @@ class T5Builder {
     return rms_norm(tape_, x, weight, kT5Eps, false);
   }
   TensorRef drop(TensorRef x) { return dropout(tape_, x, config_.dropout); }
-
-  // The decoder reads the labels one place to the right, a start token first.
-  TensorRef shift_right(TensorRef labels) {
-    const std::int64_t length = config_.target_sequence;
-    const TensorRef made = new_zeros(graph_, labels, {config_.batch, length});
-    const TensorRef source = slice(tape_, labels, 1, 0, -1);
-    const TensorRef copied = clone(graph_, source, tape_.sequence());
-    copy(graph_, slice(tape_, made, 1, 1, kSliceEnd), copied);
-    const TensorRef first = select(tape_, made, 1, 0);
-    fill(graph_, first, 0, tape_.sequence());
-    const TensorRef padded = graph_.new_tensor(DType::kBool, graph_.shape(made));
-    graph_.leaf_op("aten::eq.Scalar", {made, kIgnoredLabel}, {padded}, tape_.sequence());
-    graph_.leaf_op("aten::masked_fill_.Scalar", {made, padded, 0}, {made}, tape_.sequence());
-    return made;
-  }
 
   // 0 where a token may be looked at, else the lowest number: [B, 1, 1, S], or for a decoder that
   // must not see what follows [B, 1, S, S].

@@ -7,12 +7,21 @@
 #include <utility>
 
 #include "build/emit/attention.hpp"
+#include "build/emit/factory.hpp"
 #include "build/emit/loss.hpp"
 #include "build/emit/matmul.hpp"
+#include "build/emit/memory.hpp"
 #include "build/emit/norm.hpp"
+#include "build/emit/pointwise.hpp"
 #include "build/emit/views.hpp"
 
 namespace perfmodel {
+namespace {
+
+constexpr int kIgnoredLabel = -100;  // label that has no loss
+
+}  // namespace
+
 LinearWeights make_linear(TrainingStep& step, std::int64_t in, std::int64_t out, bool bias) {
   const TensorRef weight = step.parameter({out, in});
   return {weight, bias ? step.parameter({out}) : TensorRef{}};
@@ -53,6 +62,33 @@ TensorRef index_all(AutogradTape& tape, TensorRef x, int dim) {
   return slice(tape, x, dim, 0, kSliceEnd);
 }
 
+TensorRef causal_mask(AutogradTape& tape, std::int64_t batch, std::int64_t length) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef future = full(graph, {length, length}, kLowestFloat);
+  const TensorRef line = arange(graph, length);
+  const TensorRef next = view(tape, add(tape, line, 1), {length, 1});
+  const TensorRef past = pointwise_result(graph, {line, next}, DType::kBool);
+  graph.leaf_op("aten::lt.Tensor", {line, next}, {past}, tape.sequence());
+  graph.leaf_op("aten::masked_fill_.Scalar", {future, past, 0}, {future}, tape.sequence());
+  TensorRef causal = unsqueeze(tape, unsqueeze(tape, future, 0), 1);
+  causal = index_all(tape, index_all(tape, causal, 2), 3);
+  return expand(tape, causal, {batch, 1, length, length});
+}
+
+TensorRef shift_right(AutogradTape& tape, TensorRef labels) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef made = new_zeros(graph, labels, graph.shape(labels));
+  const TensorRef source = slice(tape, labels, 1, 0, -1);
+  const TensorRef copied = clone(graph, source, tape.sequence());
+  copy(graph, slice(tape, made, 1, 1, kSliceEnd), copied);
+  const TensorRef first = select(tape, made, 1, 0);
+  fill(graph, first, 0, tape.sequence());
+  const TensorRef padded = graph.new_tensor(DType::kBool, graph.shape(made));
+  graph.leaf_op("aten::eq.Scalar", {made, kIgnoredLabel}, {padded}, tape.sequence());
+  graph.leaf_op("aten::masked_fill_.Scalar", {made, padded, 0}, {made}, tape.sequence());
+  return made;
+}
+
 TensorRef fused_attention(AutogradTape& tape, TransformerConfig::Attention attention, TensorRef q,
                           TensorRef k, TensorRef v, double dropout, bool causal, TensorRef mask) {
   FusedAttention options;
@@ -66,7 +102,8 @@ TensorRef fused_attention(AutogradTape& tape, TransformerConfig::Attention atten
   return fused_attention(tape, q, k, v, options);
 }
 
-TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, bool shifted) {
+TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, bool shifted,
+                     double label_smoothing) {
   if (shifted) {
     scores = index_all(tape, slice(tape, scores, 1, 0, -1), 2);
     scores = contiguous(tape, scores);
@@ -74,7 +111,7 @@ TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, boo
   }
   const std::int64_t classes = tape.graph().shape(scores).back();
   const TensorRef rows = view(tape, scores, {-1, classes});
-  return cross_entropy(tape, rows, view(tape, labels, {-1}));
+  return cross_entropy(tape, rows, view(tape, labels, {-1}), label_smoothing);
 }
 
 Result<void> check_transformer(const TransformerConfig& config) {

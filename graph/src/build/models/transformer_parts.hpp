@@ -37,13 +37,22 @@ TensorRef index_range(AutogradTape& tape, TensorRef x, int dim, std::int64_t sta
 /// The ":" of an index expression, which is an op.
 TensorRef index_all(AutogradTape& tape, TensorRef x, int dim);
 
+/// 0 where a token may be looked at, else the lowest number: [B, 1, S, S], as HuggingFace's
+/// decoders make it (`_make_causal_mask`).
+TensorRef causal_mask(AutogradTape& tape, std::int64_t batch, std::int64_t length);
+
+/// `shift_tokens_right(labels)`, [B, S]: what a decoder reads are the labels one place to the
+/// right, a start token first.
+TensorRef shift_right(AutogradTape& tape, TensorRef labels);
+
 /// `FusedAttention` with the kernel of the config; eager attention is not one.
 TensorRef fused_attention(AutogradTape& tape, TransformerConfig::Attention attention, TensorRef q,
                           TensorRef k, TensorRef v, double dropout, bool causal, TensorRef mask);
 
 /// Cross entropy of all tokens: scores [B, S, V] against labels [B, S]. With `shifted`, every token
 /// is to predict the next one, and the last score goes unused.
-TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, bool shifted);
+TensorRef token_loss(AutogradTape& tape, TensorRef scores, TensorRef labels, bool shifted,
+                     double label_smoothing = 0);
 
 /// Errors of sizes that no model can have: not positive, hidden not a multiple of heads, more
 /// activations or weights than 2^60.

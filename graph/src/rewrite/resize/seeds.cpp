@@ -17,9 +17,14 @@ std::string_view flag(Symbol symbol) { return symbol == Symbol::kBatch ? "batch"
 
 bool is_input(const External& external) { return !external.state && !external.weight; }
 
+// Indices and labels; bytes are pictures.
+bool is_index(const Tensor& tensor) {
+  return !is_floating_point(tensor.dtype) && tensor.dtype != DType::kUInt8;
+}
+
 // Place of the symbol in an input; -1: it has none.
 int place(const Tensor& tensor, bool time_first, Symbol symbol) {
-  const bool integer = !is_floating_point(tensor.dtype);
+  const bool integer = is_index(tensor);
   const int first = symbol == Symbol::kBatch ? 0 : 1;
   if (integer ? tensor.rank != 2 : tensor.rank < (symbol == Symbol::kBatch ? 2 : 3)) return -1;
   return time_first ? 1 - first : first;
@@ -102,13 +107,14 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
   const auto tensor_of = [&](const External& e) -> const Tensor& {
     return graph.tensors[e.tensor];
   };
-  // Floats tell the batch, integers the sequence; the others where there are none of these.
+  // Floats and pictures tell the batch, indices the sequence; the others where there are none of
+  // these.
   std::map<std::int64_t, std::size_t> votes;
   for (bool integers : {symbol == Symbol::kSequence, symbol == Symbol::kBatch}) {
     for (const External& external : externals) {
       const Tensor& tensor = tensor_of(external);
       if (!is_input(external) || (any_from_host && !external.from_host)) continue;
-      if (is_floating_point(tensor.dtype) == integers) continue;
+      if (is_index(tensor) != integers) continue;
       const int at = place(tensor, time_first, symbol);
       if (at >= 0) ++votes[graph.shape(tensor)[static_cast<std::size_t>(at)]];
     }

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+#include "perfmodel/sweep/detail/sweep_spec.hpp"
+
+/// Training benchmarks: models with their settings over a range of batch sizes.
+namespace perfmodel::suite {
+
+/// One of the steps that an iteration of training is made of.
+struct SuiteGraph {
+  sweep::GraphSource source;  ///< builder and flags, all but the batch
+  std::int64_t times = 1;     ///< per iteration
+  std::string pointer = {};   ///< where it stands in the file, for errors
+};
+
+struct SuiteModel {
+  std::string name;    ///< "resnet-50"
+  std::string title;   ///< "ResNet-50"
+  std::string domain;  ///< "image classification"
+  std::string unit;    ///< that throughput counts: "images"
+  /// Units that one iteration works through, per sample of `--batch`: tokens of a sentence, steps
+  /// of the critic that each take a batch of images.
+  double units_per_sample = 1;
+  std::string batch_unit;  ///< what the batch counts: "sentences"
+  std::vector<std::int64_t> batches;
+  std::vector<SuiteGraph> graphs;
+  /// Parameters of all that learns, as somebody else states them, and who; none: nobody does.
+  std::optional<std::int64_t> published_parameters;
+  std::string parameters_source;
+  std::vector<std::string> notes;  ///< where settings come from and what they leave out
+};
+
+struct Suite {
+  std::string name, title;
+  std::string gpu;  ///< if none is asked for
+  std::vector<std::string> sources;
+  std::vector<SuiteModel> models;
+  std::filesystem::path file;
+};
+
+/// Reads a suite: JSON of schema `perfmodel-suite` 1 (docs/suites.md has every key). Builders and
+/// their flags are looked at when a graph is built. Errors, with the place: unknown keys, lists
+/// without entries, names that stand twice, batches that do not grow, `batch` among the flags.
+Result<Suite> read_suite(const std::filesystem::path& file);
+
+/// `name` of those in `data`/suites, or a file that ends in .json. Errors: a name that is none,
+/// with those that there are; those of `read_suite`.
+Result<Suite> find_suite(std::string_view name, const std::filesystem::path& data);
+
+/// Those of `data`/suites, by name. Errors: those of `read_suite`.
+Result<std::vector<Suite>> read_suites(const std::filesystem::path& data);
+
+}  // namespace perfmodel::suite

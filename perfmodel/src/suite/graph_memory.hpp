@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/suite/memory_purpose.hpp"
+
+namespace perfmodel::suite {
+
+/// What a step of `graph` needs of the GPU, each purpose at its own peak, in the order of
+/// `perfpredict memory`.
+struct MemoryOfGraph {
+  std::vector<MemoryPurpose> purposes;
+  double needed_bytes = 0;  ///< at the common peak
+};
+MemoryOfGraph graph_memory(const ExecutionGraph& graph, const Gpu& gpu);
+
+/// Of several graphs that take turns in one program: each reads the same weights, so the largest
+/// counts; gradients and state of the optimizer belong to what learns in each, so they add up.
+void add_graph(std::vector<MemoryPurpose>& memory, const std::vector<MemoryPurpose>& graph);
+
+}  // namespace perfmodel::suite
