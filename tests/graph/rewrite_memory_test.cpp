@@ -208,6 +208,19 @@ TEST(KeptActivations, CheckpointsWithMasks) {
   EXPECT_EQ(kept_by_a_layer({keep_masks()}), 4 * kN + 2 * kN + kScores);
 }
 
+// GELU is in half: 8 N of the input go, a mask of 4 N comes. Norms stay in fp32 and the products
+// behind them keep copies in half, so that nobody else reads a norm's output: the mean alone goes.
+TEST(KeptActivations, UnderAutocast) {
+  const NamedRewrite bf16 = {"bf16", [](const ExecutionGraph& graph) {
+                               return rewrite_precision(
+                                   graph, {.precision = PrecisionOptions::Precision::kBf16});
+                             }};
+  const std::int64_t plain = kept_by_a_layer({bf16});
+  EXPECT_EQ(kept_by_a_layer({bf16, in_place({.gelu = kEverywhere})}), plain - 4 * kN);
+  EXPECT_EQ(kept_by_a_layer({bf16, in_place({.layer_norm = kEverywhere})}), plain - kTwoStatistics);
+  EXPECT_EQ(kept_by_a_layer({bf16, recompute(What::kDropout)}), plain - 2 * kScores);
+}
+
 // 4 bytes for each of [batch, source steps, attention] per step go; what they are made of is read
 // instead: keys of all steps, [batch, source steps, attention], and a query of [batch, attention].
 TEST(KeptActivations, ScoringOfADecoder) {

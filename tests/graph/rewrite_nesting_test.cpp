@@ -10,6 +10,7 @@
 
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
@@ -160,6 +161,51 @@ TEST(RewriteNesting, SixtyChangesOfAGraphOfAGpuEndWithAnErrorOrAGraph) {
 TEST(RewriteNesting, SixtyChangesOfARecordingOfACpuEndWithAnErrorOrAGraph) {
   expect_no_crash(mlp({.device = kCpu}));
   expect_no_crash(dlrm({.device = kCpu}));
+}
+
+// Of a function of the backward pass, another op's number; of an op, tensors of the one behind.
+void other_sequence(ExecutionGraph& graph, std::size_t index) { at(graph, index).seq_id = 5; }
+void other_arguments(ExecutionGraph& graph, std::size_t index) {
+  const Node& behind = at(graph, std::min(index + 1, graph.nodes.size() - 1));
+  at(graph, index).inputs_begin = behind.inputs_begin;
+  at(graph, index).inputs_count = behind.inputs_count;
+}
+void name_of_next(ExecutionGraph& graph, std::size_t index) {
+  at(graph, index).name = at(graph, std::min(index + 1, graph.nodes.size() - 1)).name;
+}
+
+TEST(RewriteNesting, MemoryOptionsOfAChangedTransformerEndWithAnErrorOrAGraph) {
+  BertConfig config = bert_preset("bert-base").value();
+  config.layers = 2;
+  config.hidden = 8;
+  config.heads = 2;
+  config.feed_forward = 16;
+  config.vocabulary = 50;
+  config.batch = 2;
+  config.sequence = 4;
+  ExecutionGraph graph = build_bert(config).value();
+  graph.built = false;  // ids may be used again
+  using What = RecomputeOptions::What;
+  std::vector<NamedRewrite> rewrites = {
+      {"--in-place",
+       [](const auto& g) {
+         return rewrite_in_place(g, {.gelu = FirstLayers{}, .layer_norm = FirstLayers{.count = 1}});
+       }},
+      {"--checkpoint 1,masks",
+       [](const auto& g) { return rewrite_checkpointing(g, {.keep_masks = true}); }}};
+  for (const What what : {What::kSelective, What::kDropout, What::kScoring}) {
+    rewrites.push_back({"--recompute", [what](const auto& g) {
+                          return rewrite_recomputation(g, {.what = what});
+                        }});
+  }
+  for (const auto mutation :
+       {other_thread, other_parent, orphan, other_sequence, other_arguments, name_of_next}) {
+    for (std::size_t index = 3; index < graph.nodes.size(); index += 211) {
+      const auto mutated = changed(graph, index, mutation);
+      if (!mutated) continue;
+      for (const NamedRewrite& rewrite : rewrites) expect_error_or_graph(*mutated, rewrite);
+    }
+  }
 }
 
 // The last op inside of another one with one inside of it.
