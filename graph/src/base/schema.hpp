@@ -40,10 +40,11 @@ inline constexpr Schema kRewrite = {"perfmodel-rewrite", 1, 2};
 inline constexpr Schema kShard = {"perfmodel-shard", 1, 1};
 inline constexpr Schema kShardSweep = {"perfmodel-shard-sweep", 1, 1};
 inline constexpr Schema kShardingStudy = {"perfmodel-sharding-study"};
+inline constexpr Schema kSnapshot = {"perfmodel-allocator-snapshot", 1, 0};
 inline constexpr Schema kSweep = {"perfmodel-sweep"};
 inline constexpr Schema kSweepReport = {"perfmodel-sweep-report", 1, 2};
 inline constexpr Schema kTopology = {"perfmodel-topology", 1, 2};
-inline constexpr Schema kTrace = {"perfmodel-trace", 1, 1};
+inline constexpr Schema kTrace = {"perfmodel-trace", 1, 2};
 inline constexpr Schema kTrain = {"perfmodel-train", 1, 2};
 inline constexpr Schema kWhatIf = {"perfmodel-whatif", 1, 3};
 
