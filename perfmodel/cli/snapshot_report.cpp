@@ -46,7 +46,7 @@ std::vector<MeasuredMemory> curves(const AllocatorSnapshot& snapshot) {
 }
 
 Json snapshot_json(const AllocatorSnapshot& snapshot) {
-  Json json = document(schemas::kSnapshot);
+  Json json = document(schemas::kAllocatorSnapshot);
   json["snapshot"] = file_name(snapshot.source);
   json["memory"] = measured_memory_json(curves(snapshot));
   json["devices"] = Json::array();
