@@ -6,16 +6,18 @@
 
 #include "arguments.hpp"
 #include "command.hpp"
+#include "measured_memory_report.hpp"
 #include "output.hpp"
 #include "perfmodel/trace_report.hpp"
 #include "read_files.hpp"
+#include "snapshot_report.hpp"
 #include "text_table.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
 struct TraceArguments {
-  std::string trace;
+  std::string trace, memory_curve;
   Window iterations;
   ReadOptions reading;
   bool json = false;
@@ -59,6 +61,7 @@ Json trace_json(const TraceReport& report) {
                                    {"tasks", stream.tasks},
                                    {"busy_us", rounded(stream.busy_us)}});
   }
+  json["memory"] = measured_memory_json(report.memory);
   json["top_kernels"] = Json::array();
   for (const auto& kernel : report.top_kernels) {
     json["top_kernels"].push_back({{"name", kernel.name},
@@ -113,6 +116,8 @@ std::string trace_text(const TraceReport& report, std::size_t top, bool bold) {
   }
   if (!streams.empty()) text += "\n" + streams.text(bold);
 
+  text += measured_memory_text(report.memory, bold);
+
   TextTable kernels{"Kernels", "count", "total ms", "mean µs", "max µs"};
   for (std::size_t i = 0; i < std::min(top, report.top_kernels.size()); ++i) {
     const auto& kernel = report.top_kernels[i];
@@ -130,11 +135,45 @@ std::string trace_text(const TraceReport& report, std::size_t top, bool bold) {
   return text;
 }
 
+Result<void> run_snapshot(SnapshotKind kind, const TraceArguments& arguments) {
+  if (kind == SnapshotKind::kPickle) {
+    return Unexpected{Error{.code = ErrorCode::kFormat,
+                            .message = "found a pickle; as JSON it is read: python3 -c 'import "
+                                       "json, pickle; json.dump(pickle.load(open(\"FILE\", "
+                                       "\"rb\")), open(\"FILE.json\", \"w\"), default=str)'",
+                            .file = arguments.trace}};
+  }
+  if (arguments.iterations) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected a trace for --iterations, found a snapshot of the "
+                                       "allocator, which has none",
+                            .file = arguments.trace}};
+  }
+  const auto snapshot = read_allocator_snapshot(arguments.trace);
+  if (!snapshot) return Unexpected{snapshot.error()};
+  if (!arguments.memory_curve.empty()) {
+    auto written = write_memory_curves(curves(*snapshot), snapshot->source, arguments.memory_curve);
+    if (!written) return written;
+  }
+  if (arguments.json) return print_document(snapshot_json(*snapshot));
+  return print_report(snapshot_text(*snapshot, bold_allowed()));
+}
+
 Result<void> run_trace(const TraceArguments& arguments) {
+  if (!arguments.memory_curve.empty()) {
+    if (auto known = check_curve_name(arguments.memory_curve); !known) return known;
+  }
+  if (auto kind = snapshot_kind(arguments.trace); kind != SnapshotKind::kNone) {
+    return run_snapshot(kind, arguments);
+  }
   const auto trace = read_trace_file(arguments.trace, arguments.reading);
   if (!trace) return Unexpected{trace.error()};
   const auto content = report(*trace, arguments.iterations);
   if (!content) return Unexpected{content.error()};
+  if (!arguments.memory_curve.empty()) {
+    auto written = write_memory_curves(content->memory, content->source, arguments.memory_curve);
+    if (!written) return written;
+  }
   if (arguments.json) return print_document(trace_json(*content));
   return print_report(trace_text(*content, arguments.top, bold_allowed()));
 }
@@ -144,7 +183,8 @@ Result<void> run_trace(const TraceArguments& arguments) {
 Command trace_command(CLI::App& parent) {
   auto arguments = std::make_shared<TraceArguments>();
   CLI::App* app = parent.add_subcommand("trace", "What a Kineto trace contains");
-  app->add_option("TRACE", arguments->trace, "Kineto trace (.json or .json.gz)")
+  app->add_option("TRACE", arguments->trace,
+                  "Kineto trace, or snapshot of the CUDA allocator (.json or .json.gz)")
       ->type_name("")
       ->required();
   add_window(*app, "--iterations", arguments->iterations,
@@ -153,6 +193,9 @@ Command trace_command(CLI::App& parent) {
       ->check(at_least(0))
       ->capture_default_str()
       ->type_name("N");
+  app->add_option("--memory-curve", arguments->memory_curve,
+                  "Memory of each device over time: all records (.csv) or a chart (.svg)")
+      ->type_name("FILE");
   add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return run_trace(*arguments); }};

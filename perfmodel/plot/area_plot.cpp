@@ -37,9 +37,13 @@ Result<std::vector<double>> sums_of(const AreaPlot& plot) {
   return sums;
 }
 
-/// Of the points in each pixel the one with the largest sum.
+/// Of the points in each pixel the one with the largest sum, then the largest first layer.
 std::vector<std::size_t> drawn_points(const AreaPlot& plot, const std::vector<double>& sums,
                                       const Axis& x) {
+  const auto larger = [&](std::size_t a, std::size_t b) {
+    if (sums[a] != sums[b] || plot.layers.empty()) return sums[a] > sums[b];
+    return plot.layers.front().amounts[a] > plot.layers.front().amounts[b];
+  };
   std::vector<std::size_t> drawn;
   double pixel = -1;
   for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -47,7 +51,7 @@ std::vector<std::size_t> drawn_points(const AreaPlot& plot, const std::vector<do
     if (drawn.empty() || here != pixel) {
       drawn.push_back(i);
       pixel = here;
-    } else if (sums[i] > sums[drawn.back()]) {
+    } else if (larger(i, drawn.back())) {
       drawn.back() = i;
     }
   }

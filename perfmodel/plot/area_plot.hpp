@@ -30,7 +30,8 @@ struct AreaPlot {
   std::optional<Level> level;
 };
 
-/// Between the pixels of the plot the point with the largest sum is drawn, so that no peak is lost.
+/// Between the pixels of the plot the point with the largest sum is drawn, of equal ones that with
+/// most in the first layer, so that no peak is lost.
 /// Refused: no points, layers of other lengths, amounts below 0 or infinite.
 Result<SvgPanel> area_panel(const AreaPlot& plot);
 

@@ -17,6 +17,7 @@ struct Schema {
 /// All documents that are read or written, by name. A file without `minor_version` has 0.
 namespace schemas {
 
+inline constexpr Schema kAllocatorSnapshot = {"perfmodel-allocator-snapshot", 1, 0};
 inline constexpr Schema kArchitecture = {"perfmodel-architecture"};
 inline constexpr Schema kBenchDevice = {"kernels-bench-device", 1, 1};
 inline constexpr Schema kBenchPlan = {"kernels-bench-plan", 1, 1};
@@ -46,7 +47,7 @@ inline constexpr Schema kSuites = {"perfmodel-suites"};
 inline constexpr Schema kSweep = {"perfmodel-sweep"};
 inline constexpr Schema kSweepReport = {"perfmodel-sweep-report", 1, 2};
 inline constexpr Schema kTopology = {"perfmodel-topology", 1, 2};
-inline constexpr Schema kTrace = {"perfmodel-trace", 1, 1};
+inline constexpr Schema kTrace = {"perfmodel-trace", 1, 2};
 inline constexpr Schema kTrain = {"perfmodel-train", 1, 2};
 inline constexpr Schema kWhatIf = {"perfmodel-whatif", 1, 3};
 

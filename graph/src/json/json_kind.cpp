@@ -11,6 +11,7 @@ void JsonKind::see(std::string_view key) {
   } else if (key == "workload_graph") {
     kind_ = Kind::kChakra;
   } else if (kind_ == Kind::kUnknown) {
+    if (key == "segments" || key == "device_traces") kind_ = Kind::kSnapshot;
     if (key == "nodes") kind_ = Kind::kGraph;
     // chakra_jsonizer prints a head with its version and a document per node.
     if (key == "version" || key == "ctrlDeps" || key == "dataDeps") {
@@ -34,6 +35,8 @@ std::string JsonKind::found() const {
     case Kind::kRocprofiler:
       return ", found JSON of rocprofiler-sdk (rocprofv3), which has no ops; record with "
              "torch.profiler";
+    case Kind::kSnapshot:
+      return ", found a snapshot of PyTorch's allocator (`trace` reads it as a file)";
     case Kind::kUnknown:
       break;
   }

@@ -20,7 +20,7 @@ class JsonKind {
   bool is_trace() const { return kind_ == Kind::kTrace; }
 
  private:
-  enum class Kind : std::uint8_t { kUnknown, kGraph, kTrace, kChakra, kRocprofiler };
+  enum class Kind : std::uint8_t { kUnknown, kGraph, kTrace, kChakra, kRocprofiler, kSnapshot };
   Kind kind_ = Kind::kUnknown;
   bool whole_ = true;
 };

@@ -71,6 +71,7 @@ Category category_of(std::string_view name) {
 // Sums and differences of such stamps, in nanoseconds, stay within 64 bits: 2112, and 36 years.
 constexpr std::int64_t kMostStamp = 4'500'000'000'000'000'000;
 constexpr std::int64_t kMostDuration = std::int64_t{1} << 60;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 
 // Decimal text with an exponent, in thousandths: digits are counted, nothing is rounded through a
 // double, so that "1.694103001123456e15" keeps its nanoseconds. `text` has no sign.
@@ -155,6 +156,11 @@ std::string_view trimmed_token(std::string_view token) {
   return token;
 }
 
+// Tokens of a `[memory]` event's arguments; empty where a key is absent.
+struct RawMemory {
+  std::string_view bytes, address, allocated, reserved, device_type, device;
+};
+
 struct RawEvent {
   std::string_view name, category, phase, ts, duration, pid, tid;
   std::int64_t external_id = -1, correlation = -1, record_function_id = 0, event_index = -1;
@@ -164,7 +170,20 @@ struct RawEvent {
   // Of collectives.
   std::string_view collective, process_group, dtype;
   std::int64_t sequence = -1, in_elements = -1, out_elements = -1, group_size = -1;
+  RawMemory memory;
 };
+
+// A whole number with nothing behind it. Addresses above 2^63 wrap.
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  const char* const end = text.data() + text.size();
+  std::int64_t value = 0;
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && at == end) return value;
+  std::uint64_t big = 0;
+  const auto [past, bad] = std::from_chars(text.data(), end, big);
+  if (bad == std::errc() && past == end) return static_cast<std::int64_t>(big);
+  return {};
+}
 
 class TraceReader {
  public:
@@ -249,11 +268,11 @@ class TraceReader {
       name_bytes_ +=
           trace_.names.text(static_cast<NameId>(counted_names_)).size() + StringPool::kBytesPerName;
     }
-    const std::uint64_t kept = name_bytes_ + trace_.host.size() * sizeof(HostEvent) +
-                               trace_.gpu.size() * sizeof(GpuEvent) +
-                               trace_.syncs.size() * sizeof(SyncEvent) +
-                               trace_.collectives.size() * sizeof(CollectiveNote) +
-                               trace_.threads.size() * sizeof(TraceThread);
+    const std::uint64_t kept =
+        name_bytes_ + trace_.host.size() * sizeof(HostEvent) +
+        trace_.gpu.size() * sizeof(GpuEvent) + trace_.syncs.size() * sizeof(SyncEvent) +
+        trace_.collectives.size() * sizeof(CollectiveNote) +
+        trace_.memory.size() * sizeof(MemoryRecord) + trace_.threads.size() * sizeof(TraceThread);
     if (kept <= limits_.kept_bytes) return {};
     return fail(ErrorCode::kFormat,
                 fmt::format("expected events of at most {} bytes in memory, found more (limit "
@@ -292,7 +311,7 @@ class TraceReader {
   simdjson::error_code parse(JsonStream& stream) {
     const auto host_size = trace_.host.size(), gpu_size = trace_.gpu.size();
     const auto sync_size = trace_.syncs.size(), note_size = trace_.collectives.size();
-    const auto owner_size = note_owners_.size();
+    const auto owner_size = note_owners_.size(), memory_size = trace_.memory.size();
     problems_.clear();
     const simdjson::error_code error = parse_events(stream);
     if (error != simdjson::SUCCESS) {
@@ -300,6 +319,7 @@ class TraceReader {
       trace_.gpu.resize(gpu_size);
       trace_.syncs.resize(sync_size);
       trace_.collectives.resize(note_size);
+      trace_.memory.resize(memory_size);
       note_owners_.resize(owner_size);
     }
     return error;
@@ -405,7 +425,22 @@ class TraceReader {
       const auto integer = [&item](std::int64_t fallback) {
         return parse_integer(item.raw_json_token(), fallback);
       };
+      const auto token = [&item] { return trimmed_token(item.raw_json_token()); };
       switch (*k) {
+        case 'T':
+          if (is("Total Allocated")) event.memory.allocated = token();
+          if (is("Total Reserved")) event.memory.reserved = token();
+          break;
+        case 'B':
+          if (is("Bytes")) event.memory.bytes = token();
+          break;
+        case 'A':
+          if (is("Addr")) event.memory.address = token();
+          break;
+        case 'D':
+          if (is("Device Type")) event.memory.device_type = token();
+          if (is("Device Id")) event.memory.device = token();
+          break;
         case 'E':
           if (is("External id")) event.external_id = integer(-1);
           if (is("Ev Idx")) event.event_index = integer(-1);
@@ -483,7 +518,10 @@ class TraceReader {
       return {};
     }
     // The oldest traces write no phase at all; everything with a duration is a complete event.
-    if (event.phase != "X" && !event.phase.empty()) return {};
+    if (event.phase != "X" && !event.phase.empty()) {
+      if (event.name == "[memory]" && event.phase == "i") return memory_event(event);
+      return {};
+    }
     Category category = category_of(event.category);
     if (event.category.empty() && !event.duration.empty()) category = Category::kOp;
     trace_.has_python_frames |= category == Category::kSkipEarly;
@@ -522,6 +560,47 @@ class TraceReader {
         host_event(event, category, name, *start, *duration);
         break;
     }
+    return {};
+  }
+
+  // One allocation or release. An instant of that name without a size is none.
+  Complaint memory_event(const RawEvent& event) {
+    const RawMemory& raw = event.memory;
+    if (raw.bytes.empty()) return {};
+    const auto start = parse_stamp(event.ts);
+    if (!start || *start < -kMostStamp || *start > kMostStamp) return complaint("/ts", event.ts);
+    MemoryRecord made{.time_ns = *start};
+    std::int64_t address = 0, type = 0, device = -1;
+    const struct {
+      const char* key;
+      std::string_view text;
+      std::int64_t& value;
+      std::int64_t least, most;
+    } numbers[] = {
+        {"Bytes", raw.bytes, made.bytes, -kMostBytes, kMostBytes},
+        {"Addr", raw.address, address, std::numeric_limits<std::int64_t>::min(),
+         std::numeric_limits<std::int64_t>::max()},
+        {"Total Allocated", raw.allocated, made.allocated, -kMostBytes, kMostBytes},
+        {"Total Reserved", raw.reserved, made.reserved, -kMostBytes, kMostBytes},
+        {"Device Type", raw.device_type, type, 0, std::numeric_limits<std::int8_t>::max()},
+        {"Device Id", raw.device, device, -1, std::numeric_limits<std::int16_t>::max()},
+    };
+    for (const auto& number : numbers) {
+      if (number.text.empty()) continue;
+      const auto value = whole_number(number.text);
+      if (!value) return complaint(std::string("/args/") + number.key, number.text);
+      if (*value < number.least || *value > number.most) {
+        return std::pair{std::string("/args/") + number.key,
+                         fmt::format("expected a number from {} to {}, found {}", number.least,
+                                     number.most, *value)};
+      }
+      number.value = *value;
+    }
+    made.address = static_cast<std::uint64_t>(address);
+    made.device_type = static_cast<std::int8_t>(type);
+    made.device = static_cast<std::int16_t>(device);
+    made.thread = thread_index(event);
+    trace_.memory.push_back(made);
     return {};
   }
 
@@ -668,11 +747,15 @@ class TraceReader {
     std::int64_t base = std::numeric_limits<std::int64_t>::max();
     for (const HostEvent& event : trace_.host) base = std::min(base, event.start_ns);
     for (const GpuEvent& event : trace_.gpu) base = std::min(base, event.start_ns);
+    if (trace_.host.empty() && trace_.gpu.empty()) {
+      for (const MemoryRecord& event : trace_.memory) base = std::min(base, event.time_ns);
+    }
     if (base == std::numeric_limits<std::int64_t>::max()) base = 0;
     trace_.base_ns = base + clock_base_ns_;
     for (HostEvent& event : trace_.host) event.start_ns -= base;
     for (GpuEvent& event : trace_.gpu) event.start_ns -= base;
     for (SyncEvent& event : trace_.syncs) event.start_ns -= base;
+    for (MemoryRecord& event : trace_.memory) event.time_ns -= base;
     for (auto& [key, label] : thread_labels_) {
       if (auto at = thread_indices_.find(key); at != thread_indices_.end()) {
         trace_.threads[static_cast<std::size_t>(at->second)].name = label;
@@ -696,6 +779,7 @@ class TraceReader {
                        if (a.stream != b.stream) return a.stream < b.stream;
                        return a.start_ns < b.start_ns;
                      });
+    std::ranges::stable_sort(trace_.memory, std::ranges::less{}, &MemoryRecord::time_ns);
   }
 
   void link_launches() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "perfmodel/graph/trace.hpp"
+#include "perfmodel/measured_memory.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {
@@ -53,6 +54,8 @@ struct TraceReport {
     double busy_us = 0;
   };
   std::vector<Stream> streams;
+
+  std::vector<MeasuredMemory> memory;  ///< empty if the trace has no records of it
 
   std::vector<std::string> warnings;
 };

@@ -40,6 +40,7 @@ class Reporter {
     report_.warnings = trace_.warnings;
     count_host();
     count_device();
+    measure_memory();
     warn();
     return std::move(report_);
   }
@@ -109,6 +110,18 @@ class Reporter {
     }
     std::ranges::stable_sort(report_.top_kernels, std::ranges::greater{},
                              &TraceReport::Kernel::total_us);
+  }
+
+  void measure_memory() {
+    if (!restricted_) {
+      report_.memory = measured_memory(trace_);
+      return;
+    }
+    std::vector<std::pair<std::int64_t, std::int64_t>> spans;
+    for (std::size_t i = first_; i < last_; ++i) {
+      spans.emplace_back(steps_[i].begin_ns, steps_[i].end_ns);
+    }
+    report_.memory = measured_memory(trace_, spans);
   }
 
   void count_work(const GpuEvent& event) {

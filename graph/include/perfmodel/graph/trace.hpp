@@ -70,6 +70,17 @@ struct CollectiveNote {
   std::int64_t group_size = -1;
 };
 
+/// A `[memory]` instant: the allocator handed memory out or took it back.
+struct MemoryRecord {
+  std::int64_t time_ns = 0;
+  std::int64_t bytes = 0;                      ///< below 0: taken back
+  std::int64_t allocated = -1, reserved = -1;  ///< of the device behind it; below 0: not recorded
+  std::uint64_t address = 0;
+  std::int32_t thread = -1;     ///< into Trace::threads
+  std::int16_t device = -1;     ///< -1: the type has no numbers (the host)
+  std::int8_t device_type = 0;  ///< as PyTorch counts: 0 the host, 1 CUDA (and ROCm), ...
+};
+
 struct TraceThread {
   std::string process_id, thread_id, name;
 };
@@ -89,6 +100,7 @@ struct Trace {
   std::vector<GpuEvent> gpu;
   std::vector<SyncEvent> syncs;
   std::vector<CollectiveNote> collectives;
+  std::vector<MemoryRecord> memory;  ///< by time
   std::vector<TraceThread> threads;
   std::vector<TraceDevice> devices;         ///< every GPU of the host, used or not
   std::int64_t base_ns = 0;                 ///< epoch or boot time of stamp 0
@@ -111,8 +123,9 @@ struct Trace {
 /// the text, so no stamp is rounded), numeric, textual or negative thread ids.
 ///
 /// The text is streamed: peak memory is the events kept plus some megabytes. Python frames, flows,
-/// counters and instants are skipped. Errors: unreadable file, broken gzip or JSON, an event that
-/// is no object, a stamp that is no number; an execution graph in place of a trace is told by name.
+/// counters and instants (but those of memory) are skipped. Errors: unreadable file, broken gzip or
+/// JSON, an event that is no object, a stamp that is no number; an execution graph in place of a
+/// trace is told by name.
 Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& options = {});
 
 }  // namespace perfmodel

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "output.hpp"
+#include "perfmodel/allocator_snapshot.hpp"
+
+namespace perfmodel::cli {
+
+/// The curves of all devices.
+std::vector<MeasuredMemory> curves(const AllocatorSnapshot& snapshot);
+
+Json snapshot_json(const AllocatorSnapshot& snapshot);
+std::string snapshot_text(const AllocatorSnapshot& snapshot, bool bold);
+
+}  // namespace perfmodel::cli
