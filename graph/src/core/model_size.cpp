@@ -3,6 +3,7 @@
 #include <span>
 #include <string_view>
 
+#include "ops/catalogue.hpp"
 #include "parameter_gradients.hpp"
 
 namespace perfmodel {
@@ -47,15 +48,15 @@ class SizeOfModel {
   }
 
   double matrix_flop(std::string_view name, const Node& node) const {
-    if (name == "aten::mm" || name == "aten::bmm") return product(tensor(node, 0), output(node));
+    if (is_matrix_product(name)) {
+      const std::size_t left = find_op(name)->has_addend ? 1 : 0;
+      return matrix_product(tensor(node, left), tensor(node, left + 1));
+    }
     if (name == "aten::_scaled_mm" || name == "aten::_scaled_mm_v2") {
       return numbers_per_element(tensor(node, 0)) * product(tensor(node, 0), output(node));
     }
     if (name.starts_with("aten::_grouped_mm") || name.starts_with("aten::_scaled_grouped_mm")) {
       return grouped_product(tensor(node, 0), tensor(node, 1), output(node));
-    }
-    if (name == "aten::addmm" || name == "aten::baddbmm") {
-      return product(tensor(node, 1), output(node));
     }
     if (name.starts_with("aten::_scaled_dot_product_")) return attention(name, node);
     if (name == "aten::convolution" || name == "aten::convolution_overrideable") {
@@ -98,7 +99,14 @@ class SizeOfModel {
     return 2.0 * static_cast<double>(elements(*input) / width) * weights;
   }
 
-  // [.., M, K] times [.., K, N]: the columns of the left one times all results.
+  // [.., M, K] times [.., K, N]: each element of the left one meets a row of the right one.
+  double matrix_product(const Tensor* left, const Tensor* right) const {
+    if (!left || !right || left->rank < 2 || right->rank < 2) return 0;
+    return 2.0 * static_cast<double>(elements(*left)) *
+           static_cast<double>(graph_.shape(*right)[right->rank - 1U]);
+  }
+
+  // The same, by the columns of the left one and all results.
   double product(const Tensor* left, const Tensor* result) const {
     if (!left || !result || left->rank < 2) return 0;
     return 2.0 * static_cast<double>(graph_.shape(*left)[left->rank - 1U]) *

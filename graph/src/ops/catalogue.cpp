@@ -135,6 +135,13 @@ bool is_sum(std::string_view name) {
 
 bool is_empty(std::string_view name) { return name.starts_with("aten::empty"); }
 
+bool is_zeros(std::string_view name) { return name == "aten::zeros"; }
+
+bool is_matrix_product(std::string_view name) {
+  const Op* op = find_op(name);
+  return op && price_rule(*op) == "gemm.matrix_product";
+}
+
 bool gives_strides(std::string_view name) {
   const Op* op = row_of(name);
   return op && size_rule(*op) == "as_strided";

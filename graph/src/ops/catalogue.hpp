@@ -72,9 +72,11 @@ struct OpFacts {
   /// Pointwise: an element of the result needs the elements of the inputs at its own place alone,
   /// so that neighbours can run as one kernel. Not so for moves (flip, padding, halves of a GLU).
   bool fusible = true;
-  bool is_prefix = false;      ///< names that begin so, with a free part behind
-  bool converts = false;       ///< `x.to(...)` and the copy inside it
-  bool has_addend = false;     ///< product: that is added to the first argument
+  bool is_prefix = false;   ///< names that begin so, with a free part behind
+  bool converts = false;    ///< `x.to(...)` and the copy inside it
+  bool has_addend = false;  ///< product: that is added to the first argument
+  /// Product: what computes it in fp8 and fp4; empty: nothing.
+  std::string_view narrow = {};
   bool takes_numbers = false;  ///< a number beside a tensor: Python wraps it into a tensor
 
   // Names of rules; empty: that of the kind; "none": none.
@@ -136,6 +138,11 @@ bool is_copy(std::string_view name);
 bool is_sum(std::string_view name);
 /// Memory that nobody has written yet: "aten::empty", "aten::empty_like", ...
 bool is_empty(std::string_view name);
+/// `torch.zeros(...)`
+bool is_zeros(std::string_view name);
+/// A product of matrices whose work follows from the shapes of its operands: those of
+/// `torch.mm`, `bmm` and the ones with an addend.
+bool is_matrix_product(std::string_view name);
 /// Its arguments tell the strides of its result; all views end in it.
 bool gives_strides(std::string_view name);
 

@@ -5,10 +5,12 @@ namespace perfmodel {
 std::span<const Op> product_ops() {
   using enum OpKind;
   using enum AutocastPolicy;
+  static constexpr std::string_view kScaled = "aten::_scaled_mm";
   static constexpr Op kOps[] = {
       {"aten::mm",
        kProduct,
-       {.size = "mm",
+       {.narrow = kScaled,
+        .size = "mm",
         .retarget = "product",
         .autocast = kLower,
         .autocast_cpu = kLower,
@@ -23,6 +25,7 @@ std::span<const Op> product_ops() {
       {"aten::addmm",
        kProduct,
        {.has_addend = true,
+        .narrow = kScaled,
         .size = "addmm",
         .retarget = "product_with_bias",
         .autocast = kLower,
@@ -49,13 +52,12 @@ std::span<const Op> product_ops() {
         .keeps_inputs = {1, 2}}},
       {"aten::_addmm_activation", kProduct, {.has_addend = true, .size = "addmm"}},
       {"aten::_int_mm", kProduct, {.size = "mm"}},
-      {"aten::_scaled_mm",
-       kProduct,
-       {.price = "gemm.scaled", .size = "mm", .keeps_inputs = {0, 1}}},
+      {kScaled, kProduct, {.price = "gemm.scaled", .size = "mm", .keeps_inputs = {0, 1}}},
       {"aten::_scaled_mm_v2", kProduct, {.price = "gemm.scaled", .size = "mm"}},
       {"aten::_grouped_mm",
        kProduct,
-       {.price = "gemm.grouped",
+       {.narrow = "aten::_scaled_grouped_mm",
+        .price = "gemm.grouped",
         .size = "grouped_mm",
         .autocast = kLower,
         .keeps_inputs = {0, 1, 2}}},

@@ -120,7 +120,7 @@ class SegmentFinder {
       if (sibling >= region) break;
       before = sibling;
     }
-    if (before < 0 || graph_.name(node(before)) != "aten::zeros") return -1;
+    if (before < 0 || !is_zeros(graph_.name(node(before)))) return -1;
     bool handle = false;
     for_each_tensor(graph_, graph_.outputs(node(before)), [&](const Tensor& tensor) {
       handle = tensor.on_cpu() && tensor.numel == 1 && tensor.rank == 1;

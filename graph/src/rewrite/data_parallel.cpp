@@ -140,7 +140,7 @@ class StepFinder {
   // Copies of the batch and zero_grad do not belong to the model, nor does the loss.
   bool opens_model(const Node& node) const {
     const std::string_view name = graph_.name(node);
-    if (node.is_structural || node.is_label || name == "aten::zeros") return false;
+    if (node.is_structural || node.is_label || is_zeros(name)) return false;
     const auto inputs = graph_.inputs(node);
     const bool copies = is_conversion(name) || is_copy(name) || name == "aten::pin_memory";
     return !(copies && !inputs.empty() && !is_gpu_tensor(graph_, inputs[0]));
@@ -353,8 +353,7 @@ class Reducer {
     std::vector<TensorRef> flat;
     graph_.begin_op("aten::flatten_dense_tensors", {tensors});
     for (TensorRef t : tensors) {
-      flat.push_back(graph_.new_view(t, {graph_.numel(t)}, {1}));
-      graph_.leaf_op("aten::view", {t, Shape{-1}}, {flat.back()});
+      flat.push_back(view(graph_, t, {-1}));
     }
     const TensorRef made = cat(graph_, flat, 0);
     graph_.end_op({made});
@@ -368,9 +367,7 @@ class Reducer {
     for (TensorRef t : tensors) {
       const std::int64_t count = graph_.numel(t);
       const TensorRef part = narrow(graph_, flat, 0, offset, count);
-      const Shape shape = graph_.shape(t);
-      pieces.push_back(graph_.new_view(part, shape, contiguous_strides(shape)));
-      graph_.leaf_op("aten::view", {part, shape}, {pieces.back()});
+      pieces.push_back(view(graph_, part, graph_.shape(t)));
       offset += count;
     }
     graph_.end_op({pieces});

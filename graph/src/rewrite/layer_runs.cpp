@@ -1,20 +1,18 @@
 #include "layer_runs.hpp"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <string_view>
 #include <unordered_map>
 
+#include "ops/catalogue.hpp"
 #include "perfmodel/graph/detail/string_pool.hpp"
 
 namespace perfmodel {
 namespace {
 
 bool multiplies(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kNames = {"aten::mm", "aten::addmm", "aten::bmm",
-                                                      "aten::baddbmm", "aten::convolution"};
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+  return is_matrix_product(name) || name == "aten::convolution";
 }
 
 // Ops that keep less for the backward pass count as those in whose place they stand: layers that

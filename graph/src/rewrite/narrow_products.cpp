@@ -50,10 +50,13 @@ struct OperandPlaces {
   std::size_t left = 0, right = 1;
 };
 
+bool is_grouped(const Op& product) { return size_rule(product) == "grouped_mm"; }
+
+// Of a product that has a narrow form.
 std::optional<OperandPlaces> operands_of(std::string_view name) {
-  if (name == "aten::mm" || name == "aten::_grouped_mm") return OperandPlaces{0, 1};
-  if (name == "aten::addmm") return OperandPlaces{1, 2};
-  return std::nullopt;
+  const Op* op = find_op(name);
+  if (!op || op->narrow.empty()) return std::nullopt;
+  return op->has_addend ? OperandPlaces{1, 2} : OperandPlaces{0, 1};
 }
 
 /// The last two axes the other way round.
@@ -218,17 +221,17 @@ class ProductFinder {
 
   // What the narrow op takes besides its operands is there.
   bool is_written_as_usual(const Node& n) const {
-    const std::string_view name = graph_.name(n);
+    const Op& op = *find_op(graph_.name(n));
     const auto inputs = graph_.inputs(n);
     if (!tensor(graph_.outputs(n), 0)) return false;
-    if (name == "aten::_grouped_mm") return tensor(inputs, 2) != nullptr;
-    return name != "aten::addmm" || tensor(inputs, 0) != nullptr;
+    if (is_grouped(op)) return tensor(inputs, 2) != nullptr;
+    return !op.has_addend || tensor(inputs, 0) != nullptr;
   }
 
   // Matrices, or those of all groups on the right of a grouped product.
   bool are_matrices(const Node& n, const Origin& left, const Origin& right) const {
     const auto rank = [&](const Origin& one) { return graph_.tensors[one.tensor].rank; };
-    const bool grouped = graph_.name(n) == "aten::_grouped_mm";
+    const bool grouped = is_grouped(*find_op(graph_.name(n)));
     return rank(left) == 2 && (rank(right) == 2 || (grouped && rank(right) == 3));
   }
 
@@ -448,16 +451,16 @@ class NarrowWriter {
     const TensorRef a_scales = left.turned ? a.column_scales : a.row_scales;
     const TensorRef b_rows = right.turned ? b.rows : b.columns;
     const TensorRef b_scales = right.turned ? b.row_scales : b.column_scales;
-    const bool grouped = source_.name(n) == "aten::_grouped_mm";
+    const Op& op = *find_op(source_.name(n));
+    const bool grouped = is_grouped(op);
     const TensorRef b_columns = grouped ? transpose(builder_, b_rows, -2, -1) : t(builder_, b_rows);
     const Tensor& out = source_.tensors[source_.outputs(n)[0].index];
     std::vector<Value> arguments = {a_rows, b_columns, scale(a_scales, a), scale(b_scales, b)};
     if (grouped) arguments.push_back(reference(inputs[2].index));
-    const bool has_bias = source_.name(n) == "aten::addmm";
-    arguments.push_back(has_bias ? Value(reference(inputs[0].index)) : Value(kNone));
+    arguments.push_back(op.has_addend ? Value(reference(inputs[0].index)) : Value(kNone));
     arguments.insert(arguments.end(), {kNone, scalar_type_code(out.dtype), forward});
-    builder_.leaf_op(grouped ? "aten::_scaled_grouped_mm" : "aten::_scaled_mm",
-                     std::move(arguments), {reference(source_.outputs(n)[0].index)}, n.seq_id);
+    builder_.leaf_op(op.narrow, std::move(arguments), {reference(source_.outputs(n)[0].index)},
+                     n.seq_id);
     Node& written = made().nodes.back();
     written.kernel_time_us = n.kernel_time_us;
     written.kernel_time_scale = n.kernel_time_scale;

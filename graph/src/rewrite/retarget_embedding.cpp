@@ -1,5 +1,6 @@
 #include "build/emit/embedding.hpp"
 #include "build/emit/embedding_lookup.hpp"
+#include "build/emit/index.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/sparse.hpp"
 #include "build/emit/views.hpp"
@@ -118,8 +119,7 @@ void add_sparse(Retargeter& rewrite, std::int32_t node) {
   const TensorRef rows = squeeze(graph, indices, 0);
   const TensorRef target = view(graph, weight, shape);
   const TensorRef rows_to_add = reshape(graph, values, {entries, graph.numel(weight) / shape[0]});
-  graph.leaf_op("aten::index_add_", {target, 0, rows, rows_to_add, rewrite.input(node, 2)},
-                {target});
+  index_add_in_place(graph, target, rows, rows_to_add, rewrite.input(node, 2));
 }
 
 }  // namespace

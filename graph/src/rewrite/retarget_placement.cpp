@@ -108,7 +108,7 @@ class Placer {
 
   bool makes_one_zero(std::int32_t index) const {
     const auto inputs = graph_.inputs(node(index));
-    if (graph_.name(node(index)) != "aten::zeros" || inputs.size() < 2) return false;
+    if (!is_zeros(graph_.name(node(index))) || inputs.size() < 2) return false;
     if (inputs[0].kind != Argument::Kind::kList || inputs[1].kind != Argument::Kind::kNone) {
       return false;
     }

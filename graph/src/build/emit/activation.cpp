@@ -62,8 +62,7 @@ TensorRef leaky_relu_in_place(AutogradTape& tape, TensorRef x, double slope) {
 
 TensorRef sigmoid(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();
-  const TensorRef out = like(graph, x);
-  graph.leaf_op("aten::sigmoid", {x}, {out}, tape.sequence());
+  const TensorRef out = sigmoid(graph, x, tape.sequence());
   tape.record("SigmoidBackward0", {x}, out,
               [&graph, out](TensorRef gradient) -> std::vector<TensorRef> {
                 const TensorRef made = like(graph, out);

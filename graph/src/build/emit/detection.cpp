@@ -64,7 +64,7 @@ TensorRef binary_cross_entropy_with_scores(AutogradTape& tape, TensorRef scores,
   graph.end_op({loss});
   tape.record("BinaryCrossEntropyWithLogitsBackward0", {scores}, loss,
               [&graph, scores, target](TensorRef gradient) -> std::vector<TensorRef> {
-                const TensorRef probability = unary(graph, "aten::sigmoid", scores);
+                const TensorRef probability = sigmoid(graph, scores);
                 const TensorRef made = mul(graph, sub(graph, probability, target), gradient);
                 divide_in_place(graph, made, graph.numel(scores));
                 return {made};

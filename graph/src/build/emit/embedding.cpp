@@ -9,6 +9,8 @@
 
 #include "embedding_lookup.hpp"
 #include "factory.hpp"
+#include "graph_reduction.hpp"
+#include "index.hpp"
 #include "jagged.hpp"
 #include "memory.hpp"
 #include "sparse.hpp"
@@ -27,15 +29,12 @@ TensorRef offset_to_bag_on_cpu(GraphBuilder& graph, const Bag& bag) {
   const TensorRef ones = empty_like_contiguous(graph, bag.offsets);
   fill(graph, ones, 1.0);
   graph.end_op({ones});
-  graph.leaf_op("aten::index_add_", {starts, 0, bag.offsets, ones, 1}, {starts});
+  index_add_in_place(graph, starts, bag.offsets, ones, 1);
   const TensorRef first = select(graph, starts, 0, 0);
   graph.begin_op("aten::sub_.Scalar", {first, 1, 1});
   sub_(graph, first, wrapped_number(graph));
   graph.end_op({first});
-  const TensorRef sums = like(graph, starts);
-  graph.begin_op("aten::cumsum", {starts, 0, scalar_type_code(DType::kInt64)});
-  to_same_dtype(graph, starts);
-  graph.end_op({sums});
+  const TensorRef sums = cumsum_on_cpu(graph, starts, 0, scalar_type_code(DType::kInt64));
   return resized(graph, sums, {lookups});
 }
 

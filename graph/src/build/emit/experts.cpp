@@ -1,5 +1,6 @@
 #include "experts.hpp"
 
+#include "graph_reduction.hpp"
 #include "memory.hpp"
 #include "pointwise.hpp"
 #include "views.hpp"
@@ -110,8 +111,7 @@ Routing route_to_one(AutogradTape& tape, TensorRef chances, std::int64_t capacit
   const TensorRef likeliest = graph.new_tensor(DType::kInt64, {shape[0], shape[1]});
   graph.leaf_op("aten::argmax", {chances, -1, false}, {likeliest}, tape.sequence());
   const TensorRef chosen = one_hot(tape, likeliest, shape[2]);
-  const TensorRef rank = like(graph, chosen);
-  graph.leaf_op("aten::cumsum", {chosen, -2, kNone}, {rank}, tape.sequence());
+  const TensorRef rank = cumsum(graph, chosen, -2, kNone, tape.sequence());
   const TensorRef fits = compare(tape, "aten::le.Scalar", rank, capacity);
   Routing routing;
   routing.mask = mul(tape, chosen, fits);

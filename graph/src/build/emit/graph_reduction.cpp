@@ -101,6 +101,26 @@ TensorRef sum(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   return out;
 }
 
+namespace {
+constexpr const char* kCumsum = "aten::cumsum";
+}  // namespace
+
+TensorRef cumsum(GraphBuilder& graph, TensorRef x, std::int64_t axis, Value dtype,
+                 std::int64_t sequence) {
+  const TensorRef sums = like(graph, x);
+  graph.leaf_op(kCumsum, {x, axis, std::move(dtype)}, {sums}, sequence);
+  return sums;
+}
+
+TensorRef cumsum_on_cpu(GraphBuilder& graph, TensorRef x, std::int64_t axis, Value dtype,
+                        std::int64_t sequence) {
+  const TensorRef sums = like(graph, x);
+  graph.begin_op(kCumsum, {x, axis, std::move(dtype)}, sequence);
+  to_same_dtype(graph, x);
+  graph.end_op({sums});
+  return sums;
+}
+
 TensorRef mean(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
   graph.begin_op("aten::mean", {x, kNone}, sequence);
   const TensorRef out = mean(graph, x, {}, false);

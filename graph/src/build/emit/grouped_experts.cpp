@@ -3,6 +3,7 @@
 #include "embedding_lookup.hpp"
 #include "experts.hpp"
 #include "graph_views.hpp"
+#include "index.hpp"
 #include "memory.hpp"
 #include "pointwise.hpp"
 #include "reduction.hpp"
@@ -75,7 +76,7 @@ TensorRef quotient(AutogradTape& tape, TensorRef x, TensorRef divisor) {
   tape.record("DivBackward0", {x, divisor}, out,
               [&graph, x, divisor](TensorRef gradient) -> std::vector<TensorRef> {
                 const TensorRef of_x = div(graph, gradient, divisor);
-                const TensorRef against = unary(graph, "aten::neg", gradient);
+                const TensorRef against = neg(graph, gradient);
                 const TensorRef twice = div(graph, div(graph, x, divisor), divisor);
                 return {of_x, mul(graph, against, twice)};
               });
@@ -91,7 +92,7 @@ TensorRef pick(AutogradTape& tape, TensorRef x, TensorRef indices) {
               [&graph, from, indices](TensorRef gradient) -> std::vector<TensorRef> {
                 graph.begin_op("aten::index_select_backward", {gradient, from, 0, indices});
                 const TensorRef made = new_zeros(graph, gradient, from);
-                graph.leaf_op("aten::index_add_", {made, 0, indices, gradient, 1}, {made});
+                index_add_in_place(graph, made, indices, gradient, 1);
                 graph.end_op({made});
                 return {made};
               });
@@ -115,9 +116,7 @@ TensorRef ends_of_experts(AutogradTape& tape, TensorRef sorted, std::int64_t exp
   const TensorRef narrow = to_dtype(graph, sorted, DType::kInt32, sequence);
   const TensorRef counts = graph.new_tensor(DType::kInt32, {experts});
   graph.leaf_op("aten::histc", {narrow, experts, 0, experts - 1}, {counts}, sequence);
-  const TensorRef ends = like(graph, counts);
-  graph.leaf_op("aten::cumsum", {counts, 0, scalar_type_code(DType::kInt32)}, {ends}, sequence);
-  return ends;
+  return cumsum(graph, counts, 0, scalar_type_code(DType::kInt32), sequence);
 }
 
 }  // namespace
@@ -150,7 +149,7 @@ TensorRef sum_of_experts(AutogradTape& tape, TensorRef x, TensorRef rows,
   GraphBuilder& graph = tape.graph();
   const TensorRef weighted = mul(tape, rows, routing.weights);
   const TensorRef out = zeros_like(graph, x);
-  graph.leaf_op("aten::index_add_", {out, 0, routing.tokens, weighted, 1}, {out}, tape.sequence());
+  index_add_in_place(graph, out, routing.tokens, weighted, 1, tape.sequence());
   tape.record("IndexAddBackward0", {out, weighted}, out,
               [&graph, tokens = routing.tokens](TensorRef gradient) -> std::vector<TensorRef> {
                 return {TensorRef{}, index_select(graph, gradient, tokens)};

@@ -120,6 +120,11 @@ TensorRef gather(AutogradTape& tape, TensorRef x, int dim, TensorRef index) {
   return out;
 }
 
+void index_add_in_place(GraphBuilder& graph, TensorRef x, TensorRef indices, TensorRef values,
+                        Value alpha, std::int64_t sequence) {
+  graph.leaf_op("aten::index_add_", {x, 0, indices, values, std::move(alpha)}, {x}, sequence);
+}
+
 TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef column) {
   GraphBuilder& graph = tape.graph();
   const TensorRef rows = slice_all(tape, x);

@@ -10,6 +10,10 @@ TensorRef index_matrix(AutogradTape& tape, TensorRef x, TensorRef row, TensorRef
 /// `x.gather(dim, index)`: out[i][j] = x[i][index[i][j]] for dim 1.
 TensorRef gather(AutogradTape& tape, TensorRef x, int dim, TensorRef index);
 
+/// `x.index_add_(0, indices, values, alpha=alpha)`: rows of `values` are added to those of `x`.
+void index_add_in_place(GraphBuilder& graph, TensorRef x, TensorRef indices, TensorRef values,
+                        Value alpha, std::int64_t sequence = -1);
+
 /// `made[indices] += values` on a GPU: linear indices are sorted, then rows of equal index are
 /// added up. An index that does not exist is a `:`.
 void index_put_accumulate(GraphBuilder& graph, TensorRef made,

@@ -85,18 +85,6 @@ TensorRef multiply(AutogradTape& tape, TensorRef x, TensorRef constant) {
   return out;
 }
 
-TensorRef negate(AutogradTape& tape, TensorRef x) {
-  GraphBuilder& graph = tape.graph();
-  const TensorRef out = like(graph, x);
-  graph.leaf_op("aten::neg", {x}, {out}, tape.sequence());
-  tape.record("NegBackward0", {x}, out, [&graph](TensorRef gradient) -> std::vector<TensorRef> {
-    const TensorRef made = like(graph, gradient);
-    graph.leaf_op("aten::neg", {gradient}, {made});
-    return {made};
-  });
-  return out;
-}
-
 void zero_where(AutogradTape& tape, TensorRef x, TensorRef mask) {
   GraphBuilder& graph = tape.graph();
   graph.leaf_op("aten::masked_fill_.Scalar", {x, mask, 0.0}, {x}, tape.sequence());
@@ -109,7 +97,7 @@ void zero_where(AutogradTape& tape, TensorRef x, TensorRef mask) {
 // -sum over classes, mean over the samples that are not ignored.
 TensorRef loss_of_all_classes(AutogradTape& tape, TensorRef log_probability, TensorRef target) {
   GraphBuilder& graph = tape.graph();
-  const TensorRef each = negate(tape, sum(tape, log_probability, {1}, false));
+  const TensorRef each = neg(tape, sum(tape, log_probability, {1}, false));
   const TensorRef ignored = graph.new_tensor(DType::kBool, graph.shape(target));
   graph.leaf_op("aten::eq.Scalar", {target, kIgnoredClass}, {ignored}, tape.sequence());
   zero_where(tape, each, ignored);
@@ -131,7 +119,7 @@ TensorRef cross_entropy(AutogradTape& tape, TensorRef scores, TensorRef target,
                  tape.sequence());
   TensorRef loss = log_softmax(tape, scores, 1, true);
   if (is_floating_point(graph.dtype(target))) {
-    loss = negate(tape, sum(tape, multiply(tape, loss, target)));
+    loss = neg(tape, sum(tape, multiply(tape, loss, target)));
     loss = divide(tape, loss, graph.shape(scores)[0]);
   } else if (label_smoothing > 0) {
     const TensorRef of_class = nll_loss(tape, loss, target);
@@ -149,24 +137,19 @@ namespace {
 
 // max(-x, 0) + (1 - y) x + log(exp(-max(-x, 0)) + exp(-x - max(-x, 0))), as PyTorch 1 has it.
 TensorRef bce_with_logits_terms(GraphBuilder& graph, TensorRef x, TensorRef target) {
-  const auto fresh = [&](const char* op, std::vector<Value> inputs) {
-    const TensorRef made = like(graph, x);
-    graph.leaf_op(op, std::move(inputs), {made});
-    return made;
-  };
   const auto in_place = [&](const char* op, std::vector<Value> inputs, TensorRef out) {
     graph.leaf_op(op, std::move(inputs), {out});
   };
-  const TensorRef most = fresh("aten::neg", {x});
+  const TensorRef most = neg(graph, x);
   in_place("aten::clamp_min_", {most, 0}, most);
   const TensorRef ones = empty_like_in_order(graph, target);
   fill(graph, ones, 1);
   sub_(graph, ones, target);
   mul_(graph, ones, x);
   add_(graph, ones, most);
-  const TensorRef first = fresh("aten::neg", {most});
+  const TensorRef first = neg(graph, most);
   in_place("aten::exp_", {first}, first);
-  const TensorRef negated = fresh("aten::neg", {x});
+  const TensorRef negated = neg(graph, x);
   const TensorRef second = sub(graph, negated, most);
   in_place("aten::exp_", {second}, second);
   add_(graph, first, second);
@@ -192,8 +175,7 @@ TensorRef bce_with_log_sigmoid(GraphBuilder& graph, TensorRef x, TensorRef targe
 
 TensorRef bce_with_logits_backward(GraphBuilder& graph, TensorRef gradient, TensorRef logits,
                                    TensorRef target) {
-  TensorRef made = like(graph, logits);
-  graph.leaf_op("aten::sigmoid", {logits}, {made});
+  TensorRef made = sigmoid(graph, logits);
   if (graph.pytorch().before(2, 1)) {
     sub_(graph, made, target);
   } else {

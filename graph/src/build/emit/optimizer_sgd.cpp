@@ -1,4 +1,5 @@
 #include "foreach.hpp"
+#include "index.hpp"
 #include "memory.hpp"
 #include "optimizer_kinds.hpp"
 #include "sparse.hpp"
@@ -20,7 +21,7 @@ void add_sparse_gpu(GraphBuilder& graph, TensorRef weight, TensorRef gradient, s
   const Shape shape = graph.shape(weight);
   const TensorRef target = view(graph, weight, shape);
   const TensorRef source = reshape(graph, values, {entries, shape[1]});
-  graph.leaf_op("aten::index_add_", {target, 0, rows, source, alpha}, {target});
+  index_add_in_place(graph, target, rows, source, alpha);
 }
 
 void add_sparse_cpu(GraphBuilder& graph, TensorRef weight, TensorRef gradient,

@@ -100,6 +100,14 @@ TensorRef add(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequen
   return binary(graph, "aten::add.Tensor", a, b, sequence);
 }
 
+TensorRef neg(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  return unary(graph, "aten::neg", x, sequence);
+}
+
+TensorRef sigmoid(GraphBuilder& graph, TensorRef x, std::int64_t sequence) {
+  return unary(graph, "aten::sigmoid", x, sequence);
+}
+
 TensorRef subtract_from(GraphBuilder& graph, Number number, TensorRef x, std::int64_t sequence) {
   const TensorRef made = pointwise_result(graph, {x}, graph.dtype(x));
   graph.begin_op("aten::rsub.Scalar", {x, number.argument(), 1}, sequence);
@@ -208,7 +216,7 @@ TensorRef sub(AutogradTape& tape, TensorRef a, TensorRef b) {
   const TensorRef out = binary(graph, "aten::sub.Tensor", a, b, tape.sequence());
   tape.record("SubBackward0", {a, b}, out, [&tape, b](TensorRef gradient) {
     std::vector<TensorRef> gradients = {gradient, {}};
-    if (tape.requires_grad(b)) gradients[1] = unary(tape.graph(), "aten::neg", gradient);
+    if (tape.requires_grad(b)) gradients[1] = neg(tape.graph(), gradient);
     return gradients;
   });
   return out;
@@ -218,7 +226,7 @@ TensorRef subtract_from(AutogradTape& tape, Number number, TensorRef x) {
   GraphBuilder& graph = tape.graph();
   const TensorRef out = subtract_from(graph, number, x, tape.sequence());
   tape.record("RsubBackward1", {x}, out, [&graph](TensorRef gradient) -> std::vector<TensorRef> {
-    return {unary(graph, "aten::neg", gradient)};
+    return {neg(graph, gradient)};
   });
   return out;
 }
@@ -283,9 +291,9 @@ TensorRef pow(AutogradTape& tape, TensorRef x, Number exponent) {
 
 TensorRef neg(AutogradTape& tape, TensorRef x) {
   GraphBuilder& graph = tape.graph();
-  const TensorRef out = unary(graph, "aten::neg", x, tape.sequence());
+  const TensorRef out = neg(graph, x, tape.sequence());
   tape.record("NegBackward0", {x}, out, [&graph](TensorRef gradient) -> std::vector<TensorRef> {
-    return {unary(graph, "aten::neg", gradient)};
+    return {neg(graph, gradient)};
   });
   return out;
 }

@@ -29,6 +29,8 @@ TensorRef binary(GraphBuilder& graph, const char* op, TensorRef a, TensorRef b,
 TensorRef binary(GraphBuilder& graph, const char* op, TensorRef x, Number number,
                  std::int64_t sequence = -1);
 TensorRef add(GraphBuilder& graph, TensorRef a, TensorRef b, std::int64_t sequence = -1);
+TensorRef neg(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
+TensorRef sigmoid(GraphBuilder& graph, TensorRef x, std::int64_t sequence = -1);
 /// `number - x`.
 TensorRef subtract_from(GraphBuilder& graph, Number number, TensorRef x,
                         std::int64_t sequence = -1);

@@ -31,7 +31,7 @@ class Buckets {
     } else {
       const TensorRef zero = zeros_like(graph_, distance, DType::kInt64);
       const TensorRef least = binary(graph_, "aten::minimum", distance, zero, tape_.sequence());
-      distance = unary(graph_, "aten::neg", least, tape_.sequence());
+      distance = neg(graph_, least, tape_.sequence());
     }
     const int exact = static_cast<int>(buckets / 2);
     const TensorRef near = compare("aten::lt.Scalar", distance, exact);

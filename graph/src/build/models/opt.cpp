@@ -8,6 +8,7 @@
 #include "build/emit/dropout.hpp"
 #include "build/emit/embedding_lookup.hpp"
 #include "build/emit/factory.hpp"
+#include "build/emit/graph_reduction.hpp"
 #include "build/emit/matmul.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/pointwise.hpp"
@@ -65,8 +66,7 @@ class OptBuilder {
   // Position of each token among those that are no padding, two rows on.
   TensorRef position_ids(TensorRef mask) {
     const TensorRef whole = to_dtype_alone(graph_, mask, DType::kInt64, tape_.sequence());
-    const TensorRef counted = like(graph_, whole);
-    graph_.leaf_op("aten::cumsum", {whole, 1, kNone}, {counted}, tape_.sequence());
+    const TensorRef counted = cumsum(graph_, whole, 1, kNone, tape_.sequence());
     const TensorRef places = mul(tape_, counted, whole);
     const TensorRef from_zero =
         binary(graph_, "aten::sub.Tensor", places, Number(1), tape_.sequence());

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "build/emit/concat.hpp"
+#include "build/emit/graph_reduction.hpp"
 #include "build/emit/memory.hpp"
 #include "build/emit/update.hpp"
 #include "build/emit/views.hpp"
@@ -78,24 +79,17 @@ class RandomBatch {
   TensorRef offsets(TensorRef numbers) {
     const std::int64_t sequence = tape_.sequence();
     const TensorRef zero = tensor_of_list(graph_, DType::kInt64, GraphBuilder::cpu(), 1, sequence);
-    return running_sum(concat_on_host({zero, numbers}, DType::kInt64));
+    return cumsum_on_cpu(graph_, concat_on_host({zero, numbers}, DType::kInt64), 0, kNone,
+                         sequence);
   }
   TensorRef offsets_of_features(std::int64_t features) {
     const std::int64_t sequence = tape_.sequence();
     const TensorRef zero = tensor_of_list(graph_, DType::kInt64, GraphBuilder::cpu(), 1, sequence);
     const TensorRef numbers =
         tensor_of_list(graph_, DType::kInt64, GraphBuilder::cpu(), features, sequence);
-    return running_sum(concat_on_host({zero, numbers}, DType::kInt64));
+    return cumsum_on_cpu(graph_, concat_on_host({zero, numbers}, DType::kInt64), 0, kNone,
+                         sequence);
   }
-  TensorRef running_sum(TensorRef numbers) {
-    const TensorRef sums =
-        graph_.new_tensor(DType::kInt64, GraphBuilder::cpu(), graph_.shape(numbers));
-    graph_.begin_op("aten::cumsum", {numbers, 0, kNone}, tape_.sequence());
-    to_same_dtype(graph_, numbers);
-    graph_.end_op({sums});
-    return sums;
-  }
-
   TensorRef concat_on_host(const std::vector<TensorRef>& parts, DType dtype) {
     std::int64_t total = 0;
     for (TensorRef part : parts) total += graph_.numel(part);

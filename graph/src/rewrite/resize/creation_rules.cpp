@@ -2,6 +2,7 @@
 #include <array>
 
 #include "call.hpp"
+#include "ops/catalogue.hpp"
 
 namespace perfmodel::resize {
 namespace {
@@ -111,7 +112,8 @@ bool product_workspace(Call& call) {
     return false;
   }
   const Node& op = graph.nodes[static_cast<std::size_t>(call.node().parent)];
-  if (graph.name(op) != "aten::addmm") return false;
+  const Op* product = find_op(graph.name(op));
+  if (!product || !product->has_addend) return false;
   call.give(0, Dims{constant(call.out(0).numel)});
   return true;
 }

@@ -42,7 +42,7 @@ bool only_bookkeeping_children(const OpView& op) {
   return std::ranges::all_of(op.graph.children(op.node), [&](std::int32_t child) {
     const std::string_view name = op.graph.name(op.graph.nodes[static_cast<std::size_t>(child)]);
     return name == "aten::result_type" || is_empty(name) || name == "aten::is_same_size" ||
-           name == "aten::zeros";
+           is_zeros(name);
   });
 }
 
