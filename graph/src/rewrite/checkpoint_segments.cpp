@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "layer_runs.hpp"
+#include "ops/catalogue.hpp"
 #include "tree_walk.hpp"
 
 namespace perfmodel {
