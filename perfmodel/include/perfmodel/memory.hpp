@@ -32,12 +32,12 @@ struct MemoryPoint {
 /// Memory of one training step of a graph on a GPU, in steady state.
 struct MemoryReport {
   PredictedMemory memory;
-  std::string peak_op;                     ///< top-level op during which the most is allocated
-  std::int64_t peak_node = -1;             ///< id of that op's node
-  MemoryByPurpose each_peak{};             ///< the most of each purpose, at a time of its own
-  std::vector<LargeStorage> largest;       ///< at the peak, largest first
-  std::vector<MemoryPoint> curve;          ///< one point per node that allocates or frees
-  std::size_t activations = 0;             ///< storages that live from forward to backward pass
+  std::string peak_op;                ///< top-level op during which the most is allocated
+  std::int64_t peak_node = -1;        ///< id of that op's node
+  MemoryByPurpose each_peak{};        ///< the most of each purpose, at a time of its own
+  std::vector<LargeStorage> largest;  ///< at the peak, largest first
+  std::vector<MemoryPoint> curve;     ///< one point per node that allocates or frees
+  std::size_t activations = 0;  ///< storages (not empty) that live from forward to backward pass
   std::vector<std::string> without_sizes;  ///< see StorageLifetimes
 };
 
