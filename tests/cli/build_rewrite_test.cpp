@@ -99,7 +99,7 @@ TEST(BuildCommand, UnknownPresetsAreAnsweredWithTheKnownOnes) {
   expect_refusal({"build", "llama", "--preset", "llama-70b"}, 1, "llama-7b");
   expect_refusal({"build", "lstm", "--preset", "ptb"}, 1, "ptb-small, ptb-medium");
   expect_refusal({"build", "torchrec", "--preset", "v100"}, 1, "v100-8");
-  expect_refusal({"build", "transformer"}, 2, "transformer");
+  expect_refusal({"build", "wavenet"}, 2, "wavenet");
 }
 
 TEST(BuildCommand, APresetWhereAFamilyStandsIsToldToWhich) {
@@ -108,8 +108,7 @@ TEST(BuildCommand, APresetWhereAFamilyStandsIsToldToWhich) {
   expect_refusal({"build", "bert-large"}, 2, "did you mean build bert --preset bert-large?");
   expect_refusal({"build", "v100-8"}, 2, "did you mean build torchrec --preset v100-8?");
   expect_refusal({"build", "resnt"}, 2, "unknown command: resnt, the nearest is resnet");
-  expect_refusal({"build", "transformer"}, 2,
-                 "unknown command: transformer, expected one of bert, ");
+  expect_refusal({"build", "wavenet"}, 2, "unknown command: wavenet, expected one of a3c, bert, ");
 }
 
 TEST(BuildCommand, GptTakesMoreTokensThanItsPresetHasPositions) {

@@ -595,7 +595,7 @@ TEST(PredictCommand, TellsThroughputAndMemoryOfTheJob) {
   EXPECT_THAT(text, ::testing::HasSubstr(" on each of 4 GPUs, batch "));
   EXPECT_THAT(text, ::testing::HasSubstr(" whatever the batch, "));
   words.push_back("--full");
-  EXPECT_THAT(run(words).out, ::testing::HasSubstr(" of 16 GiB: weights "));
+  EXPECT_THAT(run(words).out, ::testing::HasSubstr(" of 15.77 GiB: weights "));
 }
 
 TEST(PredictCommand, BuiltGraphsAreCalledBuilt) {

@@ -150,10 +150,10 @@ TEST(SuiteCommandGolden, TheDocumentHasItsKeys) {
                   "modelled_time_fraction", "kernels_out_of_range", "warnings"));
   EXPECT_THAT(keys(model["rows"][0]["memory"]),
               ::testing::UnorderedElementsAre("needed_bytes", "by_purpose"));
-  EXPECT_THAT(keys(model["rows"][0]["memory"]["by_purpose"]),
-              ::testing::UnorderedElementsAre("weights", "gradients", "optimizer", "activations",
-                                              "temporaries", "workspace", "communication",
-                                              "reserve"));
+  EXPECT_THAT(
+      keys(model["rows"][0]["memory"]["by_purpose"]),
+      ::testing::UnorderedElementsAre("weights", "gradients", "optimizer", "activations",
+                                      "temporaries", "workspace", "communication", "reserve"));
 }
 
 // ResNet-50 with momentum: 4 bytes of weight, gradient and momentum per parameter; weights also
@@ -177,7 +177,9 @@ TEST(SuiteCommand, TheTextHasATableAndASummaryPerModel) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("  ResNet-50, image classification: 25,557,032 parameters\n"));
   EXPECT_THAT(outcome.out, HasSubstr("  images  images/s  step ms"));
-  EXPECT_THAT(outcome.out, HasSubstr("  images    MiB  weights  gradients  optimizer  activations  temporaries"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("  images     MiB  weights  gradients  optimizer  activations  "
+                        "temporaries  workspace  reserve\n"));
   EXPECT_THAT(outcome.out, HasSubstr(" frames/s at 32"));
   EXPECT_THAT(outcome.out, HasSubstr("the host sets the pace throughout"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("WGAN")));

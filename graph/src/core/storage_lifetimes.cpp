@@ -348,9 +348,43 @@ class LifetimeReader {
       if (node.seq_id < 0 || place(i).phase != Phase::kForward) continue;
       const Op* op = find_op(graph_.name(node));
       if (op == nullptr) continue;
-      save(graph_.inputs(node), op->keeps_inputs);
-      save(graph_.outputs(node), op->keeps_results);
+      const auto inputs = graph_.inputs(node);
+      save(inputs, kept_inputs(*op, inputs));
+      const bool for_others = has_gradient_beside(inputs, 0);
+      save(graph_.outputs(node), for_others
+                                     ? op->keeps_results
+                                     : op->keeps_results.without(op->keeps_results_for_others));
     }
+  }
+  Positions kept_inputs(const Op& op, std::span<const Argument> inputs) const {
+    Positions for_nothing;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (op.keeps_for_others.has(i) && !has_gradient_beside(inputs, i)) for_nothing.add(i);
+    }
+    return op.keeps_inputs.without(for_nothing);
+  }
+  bool has_gradient_beside(std::span<const Argument> inputs, std::size_t position) const {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (i == position || inputs[i].kind != Argument::Kind::kTensor) continue;
+      if (may_have_gradient(graph_.tensors[inputs[i].index])) return true;
+    }
+    return false;
+  }
+  /// What the step made has one where autograd numbered the op; from outside come parameters, and
+  /// numbers: Python's become tensors in host memory without dimensions, of its type.
+  bool may_have_gradient(const Tensor& tensor) const {
+    if (!is_floating_point(tensor.dtype)) return false;
+    const std::int32_t storage = tensor.storage_id == 0 ? -1 : current_[tensor.storage_id];
+    const std::int32_t maker =
+        storage < 0 ? -1 : made_.storages[static_cast<std::size_t>(storage)].made_by;
+    if (maker >= begin_) return is_numbered(maker);
+    return tensor.rank > 0 || !tensor.on_cpu() || tensor.dtype != DType::kFloat64;
+  }
+  bool is_numbered(std::int32_t node) const {
+    for (; node >= begin_; node = node_at(node).parent) {
+      if (node_at(node).seq_id >= 0) return true;
+    }
+    return false;
   }
   void save(std::span<const Argument> arguments, Positions positions) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {

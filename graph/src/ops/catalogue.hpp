@@ -58,7 +58,15 @@ struct Positions {
 
   constexpr Positions() = default;
   constexpr Positions(std::initializer_list<int> positions) {
-    for (int position : positions) bits = static_cast<std::uint16_t>(bits | 1u << position);
+    for (int position : positions) add(static_cast<std::size_t>(position));
+  }
+  constexpr void add(std::size_t position) {
+    bits = static_cast<std::uint16_t>(bits | 1u << position);
+  }
+  constexpr Positions without(Positions others) const {
+    Positions rest;
+    rest.bits = static_cast<std::uint16_t>(bits & ~others.bits);
+    return rest;
   }
   constexpr bool has(std::size_t position) const {
     return position < 16 && (bits >> position & 1u) != 0;
@@ -101,6 +109,11 @@ struct OpFacts {
   /// What the backward pass reads (derivatives.yaml of PyTorch 2): tensors that live until then.
   /// Where this depends on which inputs need gradients, all of it.
   Positions keeps_inputs = {}, keeps_results = {};
+  /// Of `keeps_inputs`, those that gradients of other inputs alone are made of: not kept beside
+  /// what can have none, a number or a mask.
+  Positions keeps_for_others = {};
+  /// Of `keeps_results`, those that gradients of inputs behind the first alone are made of.
+  Positions keeps_results_for_others = {};
 };
 
 /// One row: an op with its overloads. Their schemas are in schemas.cpp.

@@ -32,12 +32,12 @@ struct MemoryPoint {
 /// Memory of one training step of a graph on a GPU, in steady state.
 struct MemoryReport {
   PredictedMemory memory;
-  std::string peak_op;                     ///< top-level op during which the most is allocated
-  std::int64_t peak_node = -1;             ///< id of that op's node
-  MemoryByPurpose each_peak{};             ///< the most of each purpose, at a time of its own
-  std::vector<LargeStorage> largest;       ///< at the peak, largest first
-  std::vector<MemoryPoint> curve;          ///< one point per node that allocates or frees
-  std::size_t activations = 0;             ///< storages that live from forward to backward pass
+  std::string peak_op;                ///< top-level op during which the most is allocated
+  std::int64_t peak_node = -1;        ///< id of that op's node
+  MemoryByPurpose each_peak{};        ///< the most of each purpose, at a time of its own
+  std::vector<LargeStorage> largest;  ///< at the peak, largest first
+  std::vector<MemoryPoint> curve;     ///< one point per node that allocates or frees
+  std::size_t activations = 0;  ///< storages (not empty) that live from forward to backward pass
   std::vector<std::string> without_sizes;  ///< see StorageLifetimes
 };
 
@@ -54,8 +54,9 @@ struct MemoryOptions {
 MemoryReport memory_report(const ExecutionGraph& graph, const Gpu* gpu,
                            const MemoryOptions& options = {});
 
-/// What one sample more adds to the allocated bytes of the peak: the mean over twice the batch.
-/// Errors: those of `set_batch_size`.
+/// What one sample more adds to the storages of the peak: the mean over twice the batch. What the
+/// allocator gives out beside them is left out: it goes up and down from batch to batch. Errors:
+/// those of `set_batch_size`.
 Result<double> bytes_per_sample(const ExecutionGraph& graph);
 
 /// The largest batch with which `graph` fits.
@@ -66,8 +67,9 @@ struct LargestBatch {
   int rewrites = 0;        ///< that were made to find it
 };
 
-/// Found by rewriting the graph, not by extrapolation: `batch` fits, `batch` + 1 does not. Errors:
-/// those of `set_batch_size`; a graph that still fits with 2^30 samples.
+/// Found by rewriting the graph, not by extrapolation: `batch` fits, `batch` + 1 does not. What the
+/// allocator reserves does not grow evenly, so close to the edge some larger batch may fit by
+/// chance. Errors: those of `set_batch_size`; a graph that still fits with 2^30 samples.
 Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu);
 
 }  // namespace perfmodel

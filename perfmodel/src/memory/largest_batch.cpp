@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/memory.hpp"
@@ -10,12 +11,32 @@ namespace {
 
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 30;
 
-/// What a number of samples needs.
+constexpr int kGuesses = 10;
+constexpr double kMostBytes = 1e15;  // of a storage: more than any device has
+
+/// A number of samples for which the graph was rewritten.
 struct Try {
-  std::int64_t batch = 0;
+  std::int64_t batch = 0;           // 0: none yet
+  std::vector<std::int64_t> bytes;  // of storages
   PredictedMemory memory;
 };
 
+/// Bytes of each storage on the line through two tries.
+std::vector<std::int64_t> bytes_on_lines(const Try& a, const Try& b, std::int64_t batch) {
+  const double steps =
+      static_cast<double>(batch - a.batch) / static_cast<double>(b.batch - a.batch);
+  std::vector<std::int64_t> bytes(a.bytes.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const auto of_a = static_cast<double>(a.bytes[i]), of_b = static_cast<double>(b.bytes[i]);
+    bytes[i] = std::llround(std::clamp(of_a + (of_b - of_a) * steps, 0.0, kMostBytes));
+  }
+  return bytes;
+}
+
+/// The size of a storage is a number of bytes per sample and one that is the same for all, but for
+/// padding. So two rewrites tell the sizes for all batches, whose steps the allocator's rules are
+/// asked about without a rewrite. Where that puts the edge, rewrites check both sides of it; the
+/// last one is a point of new lines if they find it elsewhere.
 class Search {
  public:
   Search(const ExecutionGraph& graph, const Gpu& gpu) : graph_(graph), gpu_(gpu) {}
@@ -24,15 +45,14 @@ class Search {
     const auto given = batch_size(graph_);
     if (!given) return Unexpected{given.error()};
     if (auto done = try_batch(*given); !done) return Unexpected{done.error()};
-    while (!lacks_.batch) {
+    first_ = last_;
+    if (auto done = try_batch(2 * *given); !done) return Unexpected{done.error()};
+    while (lacks_.batch == 0 || lacks_.batch - fits_.batch > 1) {
       if (fits_.batch >= kMostSamples) {
         return fail(ErrorCode::kImpossible,
                     "expected a batch that does not fit, found that 2^30 samples still do");
       }
-      if (auto done = try_batch(larger()); !done) return Unexpected{done.error()};
-    }
-    while (lacks_.batch - fits_.batch > 1) {
-      if (auto done = try_batch(between()); !done) return Unexpected{done.error()};
+      if (auto done = try_batch(next()); !done) return Unexpected{done.error()};
     }
     return LargestBatch{
         .batch = fits_.batch, .memory = fits_.memory, .next = lacks_.memory, .rewrites = rewrites_};
@@ -43,41 +63,38 @@ class Search {
     auto resized = set_batch_size(graph_, {.batch = batch});
     if (!resized) return Unexpected{resized.error()};
     ++rewrites_;
-    Try made{.batch = batch,
-             .memory = step_memory(memory_plan(*resized), *resized, std::nullopt, &gpu_)};
-    if (low_.batch == 0 || batch < low_.batch) low_ = made;
-    if (batch > high_.batch) high_ = made;
-    (made.memory.fits() ? fits_ : lacks_) = std::move(made);
+    plan_ = memory_plan(*resized);
+    last_ = {.batch = batch,
+             .bytes = storage_bytes(plan_, *resized),
+             .memory = step_memory(plan_, *resized, std::nullopt, &gpu_)};
+    const bool fits = last_.memory.fits();
+    if (fits && batch > fits_.batch) fits_ = last_;
+    if (!fits && (lacks_.batch == 0 || batch < lacks_.batch)) lacks_ = last_;
     return {};
   }
 
-  double slope() const {
-    return (high_.memory.needed_bytes() - low_.memory.needed_bytes()) /
-           static_cast<double>(high_.batch - low_.batch);
+  /// Between the most samples that fit and the fewest that do not.
+  std::int64_t next() const {
+    const std::int64_t end = lacks_.batch ? lacks_.batch : kMostSamples + 1;
+    const bool has_lines = first_.bytes.size() == last_.bytes.size() && rewrites_ < kGuesses;
+    if (has_lines) return std::max(edge_on_lines(fits_.batch, end), fits_.batch + 1);
+    return lacks_.batch ? fits_.batch + (end - fits_.batch) / 2 : 2 * fits_.batch;
   }
-  /// By the line through the tries, at least one sample beyond the last that fits.
-  std::int64_t on_line() const {
-    const double room = gpu_bytes() - fits_.memory.needed_bytes();
-    const double more = slope() > 0 ? room / slope() : 0;
-    return fits_.batch + static_cast<std::int64_t>(
-                             std::clamp(std::floor(more), 1.0, static_cast<double>(kMostSamples)));
-  }
-  double gpu_bytes() const { return low_.memory.device_bytes; }
-
-  std::int64_t larger() const {
-    const std::int64_t twice = 2 * fits_.batch;
-    if (low_.batch == high_.batch) return twice;
-    return std::min(std::max(on_line(), fits_.batch + 1), kMostSamples);
-  }
-  std::int64_t between() const {
-    if (fits_.batch == 0) return std::max<std::int64_t>(1, lacks_.batch / 2);
-    return std::clamp(on_line(), fits_.batch + 1, lacks_.batch - 1);
+  /// The last of some that fit, of `fits`, which do, to `lacks`, which do not.
+  std::int64_t edge_on_lines(std::int64_t fits, std::int64_t lacks) const {
+    while (lacks - fits > 1) {
+      const std::int64_t batch = fits + (lacks - fits) / 2;
+      const bool here = step_fits(plan_, bytes_on_lines(first_, last_, batch), gpu_);
+      (here ? fits : lacks) = batch;
+    }
+    return fits;
   }
 
   const ExecutionGraph& graph_;
   const Gpu& gpu_;
-  Try fits_, lacks_;  ///< batch 0: none yet
-  Try low_, high_;    ///< the smallest and the largest that were tried
+  MemoryPlan plan_;   // of the last try
+  Try first_, last_;  // in the order of the tries
+  Try fits_, lacks_;  // the largest batch that fits, the smallest that does not
   int rewrites_ = 0;
 };
 
@@ -88,10 +105,11 @@ Result<double> bytes_per_sample(const ExecutionGraph& graph) {
   if (!batch) return Unexpected{batch.error()};
   const auto twice = set_batch_size(graph, {.batch = 2 * *batch});
   if (!twice) return Unexpected{twice.error()};
-  const auto allocated = [](const ExecutionGraph& of) {
-    return step_memory(memory_plan(of), of, std::nullopt, nullptr).peak_allocated_bytes;
+  const auto in_use = [](const ExecutionGraph& of) {
+    const MemoryPlan plan = memory_plan(of);
+    return graph_memory(plan, storage_bytes(plan, of)).peak_allocated_bytes;
   };
-  return (allocated(*twice) - allocated(graph)) / static_cast<double>(*batch);
+  return (in_use(*twice) - in_use(graph)) / static_cast<double>(*batch);
 }
 
 Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu) {

@@ -77,8 +77,10 @@ MemoryReport memory_report(const ExecutionGraph& graph, const Gpu* gpu,
       .memory = step_memory(plan, graph, std::nullopt, gpu, options.expandable_segments),
       .each_peak = made.each_peak,
       .without_sizes = plan.lifetimes.without_sizes};
-  report.activations = static_cast<std::size_t>(std::ranges::count(
-      plan.lifetimes.storages, MemoryPurpose::kActivations, &StorageLifetime::purpose));
+  report.activations = static_cast<std::size_t>(
+      std::ranges::count_if(plan.lifetimes.storages, [](const StorageLifetime& storage) {
+        return storage.purpose == MemoryPurpose::kActivations && storage.bytes > 0;
+      }));
   if (const std::int32_t op = top_level_op(graph, made.peak_node); op >= 0) {
     const Node& node = graph.nodes[static_cast<std::size_t>(op)];
     report.peak_op = graph.name(node);

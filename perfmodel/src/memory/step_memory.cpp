@@ -1,6 +1,7 @@
 #include "step_memory.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "allocator_use.hpp"
 
@@ -56,6 +57,33 @@ double unsure_bytes(const MemoryPlan& plan, const ExecutionGraph& graph,
   return unsure;
 }
 
+/// Room for the allocator beside the context.
+double room_on(const Gpu& gpu) {
+  return gpu.usable_memory().value - static_cast<double>(gpu.architecture.context_bytes);
+}
+
+/// A device that is full, on which the allocator gives cached segments back. Empty: the step fails.
+std::optional<AllocatorUse> use_of_full_device(const MemoryPlan& plan,
+                                               const std::vector<std::int64_t>& bytes,
+                                               const std::vector<std::int64_t>& held,
+                                               const Gpu& gpu, double peak_in_use,
+                                               bool expandable_segments) {
+  const double room = room_on(gpu);
+  if (room <= 0 || peak_in_use > room) return std::nullopt;
+  return allocator_use(plan, bytes, held,
+                       {.expandable_segments = expandable_segments,
+                        .device_bytes = static_cast<std::int64_t>(room)});
+}
+
+std::vector<std::int64_t> workspaces(const MemoryPlan& plan, const Gpu& gpu) {
+  return std::vector<std::int64_t>(static_cast<std::size_t>(blas_handles(plan)),
+                                   gpu.architecture.blas_workspace_bytes);
+}
+
+double sum_of(const MemoryByPurpose& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), 0.0);
+}
+
 }  // namespace
 
 std::vector<std::int64_t> rank_bytes(const MemoryPlan& plan, const ExecutionGraph& graph,
@@ -88,29 +116,31 @@ PredictedMemory step_memory(const MemoryPlan& plan, const ExecutionGraph& graph,
   if (gpu) {
     memory.context_bytes = static_cast<double>(gpu->architecture.context_bytes);
     memory.device_bytes = gpu->usable_memory().value;
-    for (int i = 0; i < blas_handles(plan); ++i) {
-      held.push_back(gpu->architecture.blas_workspace_bytes);
-      at(memory.by_purpose, MemoryPurpose::kWorkspace) += static_cast<double>(held.back());
+    for (std::int64_t workspace : workspaces(plan, *gpu)) {
+      held.push_back(workspace);
+      at(memory.by_purpose, MemoryPurpose::kWorkspace) += static_cast<double>(workspace);
     }
   }
-  AllocatorOptions options{.expandable_segments = expandable_segments};
-  auto use = allocator_use(plan, bytes, held, options);
-  const double room = memory.device_bytes - memory.context_bytes;
-  const bool may_help = gpu && use && static_cast<double>(use->peak_reserved) > room &&
-                        static_cast<double>(use->peak_allocated) <= room;
-  if (may_help) {
-    // Short of memory, the allocator gives cached segments back.
-    options.device_bytes = static_cast<std::int64_t>(room);
-    if (const auto squeezed = allocator_use(plan, bytes, held, options)) use = squeezed;
+  const double in_use = sum_of(memory.by_purpose);
+  auto use = allocator_use(plan, bytes, held, {.expandable_segments = expandable_segments});
+  if (gpu && use && static_cast<double>(use->peak_reserved) > room_on(*gpu)) {
+    const auto squeezed = use_of_full_device(plan, bytes, held, *gpu, in_use, expandable_segments);
+    if (squeezed) use = squeezed;
   }
   if (use) {
     memory.peak_allocated_bytes = static_cast<double>(use->peak_allocated);
     memory.peak_reserved_bytes = static_cast<double>(use->peak_reserved);
   }
-  double in_use = 0;
-  for (double of_purpose : memory.by_purpose) in_use += of_purpose;
   at(memory.by_purpose, MemoryPurpose::kReserve) = memory.needed_bytes() - in_use;
   return memory;
+}
+
+bool step_fits(const MemoryPlan& plan, const std::vector<std::int64_t>& bytes, const Gpu& gpu,
+               bool expandable_segments) {
+  const std::vector<std::int64_t> held = workspaces(plan, gpu);
+  const double in_use =
+      std::accumulate(held.begin(), held.end(), graph_memory(plan, bytes).peak_allocated_bytes);
+  return use_of_full_device(plan, bytes, held, gpu, in_use, expandable_segments).has_value();
 }
 
 }  // namespace perfmodel

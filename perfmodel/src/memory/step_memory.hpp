@@ -15,6 +15,11 @@ PredictedMemory step_memory(const MemoryPlan& plan, const ExecutionGraph& graph,
                             const std::optional<ScaledOut>& scaled, const Gpu* gpu,
                             bool expandable_segments = false);
 
+/// Whether a step of one rank alone fits into `gpu` with these bytes of each storage: what
+/// `step_memory` says of a graph of these sizes, without that graph.
+bool step_fits(const MemoryPlan& plan, const std::vector<std::int64_t>& bytes, const Gpu& gpu,
+               bool expandable_segments = false);
+
 /// Bytes of each storage of one rank of so many.
 std::vector<std::int64_t> rank_bytes(const MemoryPlan& plan, const ExecutionGraph& graph,
                                      const std::optional<ScaledOut>& scaled);
