@@ -98,18 +98,6 @@ TEST(RecurrentLayers, DeepBenchTimes) {
   }
 }
 
-/// Everything that makes two rows of different GPUs one layer.
-std::string layer_of(const KernelRow& row) {
-  const auto& s = std::get<RecurrentShape>(row.work.shape);
-  std::string key;
-  for (const std::int64_t part :
-       {static_cast<std::int64_t>(s.cell), static_cast<std::int64_t>(s.pass), s.hidden, s.batch,
-        s.timesteps, static_cast<std::int64_t>(row.work.bytes_read.value)}) {
-    key += std::to_string(part) + " ";
-  }
-  return key;
-}
-
 using kernels::RecurrentConstants, kernels::RecurrentStep;
 using JudgedRows = std::vector<const KernelRow*>;
 
