@@ -297,11 +297,14 @@ class Run {
     for (const auto& [warning, files] : of_files) {
       warn(graphs[warning] >= report_.ranks.size() ? warning : files + ": " + warning);
     }
-    // A step that cannot run is what matters most.
+    // A step that cannot run is what matters most: for want of units, then of memory.
     std::ranges::stable_partition(report_.warnings, [&](const std::string& warning) {
       return std::ranges::any_of(report_.ranks, [&](const RankPrediction& rank) {
-        const std::string lacking = memory_warning(rank.prediction.memory, report_.gpu);
-        return !lacking.empty() && warning.ends_with(lacking);
+        std::vector<std::string> stoppers = rank.prediction.coverage.lacking_units;
+        stoppers.push_back(memory_warning(rank.prediction.memory, report_.gpu));
+        return std::ranges::any_of(stoppers, [&](const std::string& stopper) {
+          return !stopper.empty() && warning.ends_with(stopper);
+        });
       });
     });
   }

@@ -150,15 +150,16 @@ std::string kept_out_table(const ModelReport& model) {
 }
 
 std::string left_out_table(const ModelReport& model) {
-  TextTable table({"GPU left out", "<known", "rows", "learned", "heur.", "roofline", "best ratio",
-                   "<of", "mean ratio"});
+  TextTable table({"GPU left out", "<known", "rows", "learned", "heur.", "roofline", "x constant",
+                   "best ratio", "<of", "mean ratio"});
   for (const auto* list : {&model.left_out, &model.farther_left_out}) {
     for (const LeftOut& left : *list) {
       const bool has_ratio = left.best_ratio.rows > 0;
       table.row({left.gpu, std::string(to_string(left.level)), grouped(left.learned.rows),
                  percent(left.learned.mape), percent(left.heuristic.mape),
-                 percent(left.roofline.mape), has_ratio ? percent(left.best_ratio.mape) : "",
-                 left.best_ratio_gpu, has_ratio ? percent(left.mean_ratio_mape) : ""});
+                 percent(left.roofline.mape), percent(left.scaled_roofline.mape),
+                 has_ratio ? percent(left.best_ratio.mape) : "", left.best_ratio_gpu,
+                 has_ratio ? percent(left.mean_ratio_mape) : ""});
     }
   }
   return table.text(bold_allowed());
@@ -239,10 +240,15 @@ std::string report_text(const training::TrainReport& report, const std::string& 
 }
 
 Json left_out_json(const LeftOut& left) {
-  return {{"knowledge", to_string(left.level)},          {"learned", summary_json(left.learned)},
-          {"heuristic", summary_json(left.heuristic)},   {"roofline", summary_json(left.roofline)},
-          {"best_ratio", summary_json(left.best_ratio)}, {"best_ratio_gpu", left.best_ratio_gpu},
-          {"mean_ratio_mape", left.mean_ratio_mape},     {"coverage", left.coverage}};
+  return {{"knowledge", to_string(left.level)},
+          {"learned", summary_json(left.learned)},
+          {"heuristic", summary_json(left.heuristic)},
+          {"roofline", summary_json(left.roofline)},
+          {"scaled_roofline", summary_json(left.scaled_roofline)},
+          {"best_ratio", summary_json(left.best_ratio)},
+          {"best_ratio_gpu", left.best_ratio_gpu},
+          {"mean_ratio_mape", left.mean_ratio_mape},
+          {"coverage", left.coverage}};
 }
 
 Json report_json(const training::TrainReport& report, std::string file) {

@@ -42,8 +42,8 @@ std::string rate_text(double rate) {
 std::string power_text(const Prediction& prediction, const Gpu& gpu) {
   const auto watt = prediction.power_w();
   if (!watt) return "";
-  std::string text = fmt::format("{:.0f} of {:.0f} W on average, {:.3g} J", *watt, gpu.tdp_w,
-                                 *prediction.energy_j);
+  std::string text = fmt::format("{:.0f} of {:.0f} W on average, {} J", *watt, gpu.tdp_w,
+                                 rate_text(*prediction.energy_j));
   if (prediction.limited_us > 0) {
     text += fmt::format(
         "; the limit slows kernels by {} in all",

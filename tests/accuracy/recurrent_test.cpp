@@ -1,15 +1,18 @@
 // Library LSTM, GRU and plain layers on GPUs of 2015 to 2018 (DeepBench). The model's constants
-// were chosen on the fp32 rows, so these are errors of a fit; `kernels/recurrent.cpp` has those of
-// GPUs left out.
+// were chosen on the fp32 rows, so `DeepBenchTimes` has errors of a fit. The other tests choose
+// them anew without the judged GPU; the form of the equation was chosen with all GPUs in view.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <string>
 
 #include "accuracy_support.hpp"
 #include "base/accuracy.hpp"
+#include "price/kernels/recurrent.hpp"
 #include "tables/kernel_table.hpp"
 
 namespace perfmodel {
@@ -95,6 +98,64 @@ TEST(RecurrentLayers, DeepBenchTimes) {
   }
 }
 
+using kernels::RecurrentConstants, kernels::RecurrentStep;
+using JudgedRows = std::vector<const KernelRow*>;
+
+std::vector<double*> figures_of(RecurrentStep& step) {
+  return {&step.peak_share, &step.cell_cycles, &step.depth_cycles, &step.odd_batch_cycles};
+}
+
+/// The figures that rows of a vendor tell.
+std::vector<double*> figures_of(RecurrentConstants& constants, bool amd) {
+  std::vector<double*> figures = figures_of(amd ? constants.forward_amd : constants.forward);
+  for (double* figure : figures_of(amd ? constants.backward_amd : constants.backward_data)) {
+    figures.push_back(figure);
+  }
+  if (amd) return figures;
+  figures.insert(figures.end(),
+                 {&constants.weight_gradient_share, &constants.weight_gradient_cycles,
+                  &constants.weight_gradient_step_cycles});
+  return figures;
+}
+
+/// As the shipped ones were chosen: the least mean |log error| of fp32 rows, shares of the peak at
+/// or below 0.95. From round figures, one after the other is moved by a factor while that helps.
+RecurrentConstants chosen_on(const JudgedRows& rows, const KernelTable& table, bool amd) {
+  constexpr double kMostOfPeak = 0.95;
+  constexpr RecurrentStep kStep{0.7, 1e5, 30, 30};
+  RecurrentConstants constants{kStep, kStep, kStep, kStep, 0.7, 1e5, 300};
+  const auto loss = [&] {
+    const auto model = kernels::make_recurrent_model(constants);
+    double sum = 0;
+    for (const KernelRow* row : rows) {
+      const Gpu& gpu = table.gpus[static_cast<std::size_t>(row->gpu)];
+      sum += std::abs(std::log(model->price(row->work, gpu).time.count() / row->measured_us));
+    }
+    return sum;
+  };
+  double least = loss();
+  for (double step = 2; step > 1.01;) {
+    bool helps = false;
+    for (double* figure : figures_of(constants, amd)) {
+      for (const double factor : {step, 1 / step}) {
+        const double before = *figure;
+        *figure *= factor;
+        const bool is_share = before <= 1;
+        if (is_share) *figure = std::min(*figure, kMostOfPeak);
+        const double now = loss();
+        if (now < least - 1e-6) {
+          least = now;
+          helps = true;
+          break;
+        }
+        *figure = before;
+      }
+    }
+    if (!helps) step = std::sqrt(step);
+  }
+  return constants;
+}
+
 /// Everything that makes two rows of different GPUs one layer.
 std::string layer_of(const KernelRow& row) {
   const auto& s = std::get<RecurrentShape>(row.work.shape);
@@ -107,9 +168,9 @@ std::string layer_of(const KernelRow& row) {
   return key;
 }
 
-// Against another GPU's measured times of the same layers times the best constant for these rows.
-// The constants of the model saw all of these GPUs.
-TEST(RecurrentLayers, BeatOtherGpusTimesAndAConstantInTwoThirdsOfThePairs) {
+/// Against another GPU's measured times of the same layers times the best constant for these rows,
+/// in all pairs of GPUs; the constants of the model come from the vendor's other GPUs.
+TEST(RecurrentLayers, OneGpuLeftOut) {
   if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   const auto gpus = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus";
   const auto table = read_kernel_table(*accuracy::public_data() / "deepbench" / "rnn.csv.gz",
@@ -119,13 +180,32 @@ TEST(RecurrentLayers, BeatOtherGpusTimesAndAConstantInTwoThirdsOfThePairs) {
     double measured = 0, ours = 0;
   };
   std::map<int, std::map<std::string, Times>> by_gpu;
-  for (const KernelRow& row : table.rows) {
-    const Gpu& gpu = table.gpus[static_cast<std::size_t>(row.gpu)];
-    by_gpu[row.gpu][layer_of(row)] = {row.measured_us,
-                                      KernelModels::heuristic().price(row.work, gpu).time.count()};
+  for (std::size_t left_out = 0; left_out < table.gpus.size(); ++left_out) {
+    const Gpu& gpu = table.gpus[left_out];
+    JudgedRows others, own;
+    for (const KernelRow& row : table.rows) {
+      const Gpu& other = table.gpus[static_cast<std::size_t>(row.gpu)];
+      if (other.name == gpu.name) {
+        own.push_back(&row);
+      } else if (other.vendor == gpu.vendor && row.work.dtype == DType::kFloat32) {
+        others.push_back(&row);
+      }
+    }
+    const auto model = kernels::make_recurrent_model(chosen_on(others, table, gpu.vendor == "amd"));
+    for (const KernelRow* row : own) {
+      by_gpu[row->gpu][layer_of(*row)] = {row->measured_us,
+                                          model->price(row->work, gpu).time.count()};
+    }
   }
   int pairs = 0, ahead = 0;
   for (const auto& [gpu, own] : by_gpu) {
+    Group all;
+    for (const auto& [layer, times] : own) {
+      all.measured.push_back(times.measured);
+      all.ours.push_back(times.ours);
+    }
+    int own_ahead = 0, own_pairs = 0;
+    double best = std::numeric_limits<double>::infinity();
     for (const auto& [other, theirs] : by_gpu) {
       Group group;
       std::vector<double> constant;
@@ -138,9 +218,18 @@ TEST(RecurrentLayers, BeatOtherGpusTimesAndAConstantInTwoThirdsOfThePairs) {
       }
       if (constant.empty()) continue;
       const double factor = best_constant_ratio(constant, group.measured).value();
-      ++pairs;
-      ahead += mape(group.ours, group.measured) < mape(constant, group.measured, factor);
+      const double rival = mape(constant, group.measured, factor);
+      best = std::min(best, rival);
+      ++own_pairs;
+      own_ahead += mape(group.ours, group.measured) < rival;
     }
+    std::printf(
+        "%-16s left out: %4zu layers, mean %4.1f %%; best constant ratio %4.1f %%, ahead in %d of "
+        "%d\n",
+        table.gpus[static_cast<std::size_t>(gpu)].name.c_str(), all.ours.size(),
+        mape(all.ours, all.measured), best, own_ahead, own_pairs);
+    pairs += own_pairs;
+    ahead += own_ahead;
   }
   std::printf("ahead in %d of %d pairs\n", ahead, pairs);
   EXPECT_EQ(pairs, 56);

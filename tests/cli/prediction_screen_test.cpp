@@ -141,6 +141,15 @@ TEST(PredictionScreen, BeginsWithWarningsAndNamesTheStep) {
   EXPECT_EQ(rows(text, "Ops, by"), 5U);
 }
 
+// What a GPU cannot compute is said before what it cannot hold.
+TEST(PredictionScreen, SaysFirstThatUnitsAreLacking) {
+  const std::string narrow = built("narrow.json", {"gpt", "--preset", "gpt2", "--layers", "1",
+                                                   "--batch", "64", "--precision", "fp8"});
+  const std::string text = text_of({narrow, "--gpu", "t4"});
+  EXPECT_TRUE(text.starts_with("\n  Warnings\n  - t4 has no matrix units for float8: ")) << text;
+  EXPECT_THAT(text, HasSubstr("it does not fit\n"));
+}
+
 TEST(PredictionScreen, NamesOpsByWhatLimitsTheStep) {
   EXPECT_THAT(text_of({gpt(), "--gpu", "h100-sxm-80gb"}), HasSubstr("  Ops, by host time"));
   const std::string slow = text_of({gpt(), "--gpu", "h100-sxm-80gb", "--scale-host", "0.001"});

@@ -158,6 +158,7 @@ TEST(TrainCommand, ReportsKeptOutErrorsAndPlots) {
     ASSERT_TRUE(fitted["left_out"].contains(gpu)) << fitted["left_out"].dump();
     expect_errors(fitted["left_out"][gpu]["learned"], 80);
     expect_errors(fitted["left_out"][gpu]["heuristic"], 80);
+    expect_errors(fitted["left_out"][gpu]["scaled_roofline"], 80);
   }
   const Json card = Json::parse(read(file))["models"][0]["card"];
   EXPECT_EQ(card["note"], "made up");

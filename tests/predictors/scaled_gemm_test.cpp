@@ -98,6 +98,18 @@ TEST(ScaledGemm, AProductAloneTakesTheRatioOfItsLayer) {
   EXPECT_NE(row(known("mi300x"), false), row(known("mi300x"), true));  // measured alone there
 }
 
+// A recipe in 8 bits is one in bf16 with narrower products: no GPU runs it faster for want of
+// units.
+TEST(ScaledGemm, NarrowTypesWithoutUnitsRunAtTheRateOfBf16) {
+  for (const char* name : {"v100-sxm2-32gb", "t4", "p100-pcie-16gb", "a100-sxm-80gb", "mi100"}) {
+    const Gpu gpu = known(name);
+    EXPECT_EQ(gpu.peak(kFp8, true).value, gpu.peak(DType::kBFloat16, true).value) << name;
+    EXPECT_EQ(gpu.peak(kFp4, true).value, gpu.peak(DType::kBFloat16, true).value) << name;
+  }
+  const Gpu h100 = known("h100-sxm-80gb");
+  EXPECT_EQ(h100.peak(kFp4, true).value, h100.peak(kFp8, true).value);
+}
+
 TEST(ScaledGemm, TypesThatAGpuLacksAreOutOfRange) {
   const GemmShape shape{.m = 1024, .n = 1024, .k = 1024, .scaling = Scaling::kToken};
   EXPECT_TRUE(has_matrix_units(kFp8, known("h100-sxm-80gb")));

@@ -178,6 +178,12 @@ FlopPerSecond Gpu::peak(DType dtype, bool matrix_units) const {
   // Half types without a vector rate, or with a token one, are computed in fp32. Hardware without a
   // published fp64 rate gets 1/32 of fp32, the usual ratio of consumer boards.
   double tflop_per_s = fp32;
+  // Narrow types without matrix units of their own are computed in the next wider ones, in the end
+  // in bf16, which recipes for them are built on.
+  const auto bf16 = [&](bool on_matrix_units) {
+    const auto rate = on_matrix_units ? first_of({p.bf16_matrix, p.bf16}) : p.bf16;
+    return std::max(fp32, rate.value_or(0));
+  };
   switch (dtype) {
     case DType::kFloat64:
     case DType::kComplex128:
@@ -188,18 +194,13 @@ FlopPerSecond Gpu::peak(DType dtype, bool matrix_units) const {
           std::max(fp32, (matrix_units ? first_of({p.fp16_matrix, p.fp16}) : p.fp16).value_or(0));
       break;
     case DType::kBFloat16:
-      tflop_per_s =
-          std::max(fp32, (matrix_units ? first_of({p.bf16_matrix, p.bf16}) : p.bf16).value_or(0));
+      tflop_per_s = bf16(matrix_units);
       break;
     case DType::kFloat8:
-      if (matrix_units) {
-        tflop_per_s = first_of({p.fp8_matrix, p.fp16_matrix, p.fp16}).value_or(fp32);
-      }
+      if (matrix_units) tflop_per_s = p.fp8_matrix.value_or(bf16(true));
       break;
     case DType::kFloat4:
-      if (matrix_units) {
-        tflop_per_s = first_of({p.fp4_matrix, p.fp8_matrix, p.fp16_matrix, p.fp16}).value_or(fp32);
-      }
+      if (matrix_units) tflop_per_s = first_of({p.fp4_matrix, p.fp8_matrix}).value_or(bf16(true));
       break;
     case DType::kInt8:
     case DType::kUInt8:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -99,10 +100,6 @@ void widen_to(Interval& interval, const Interval& other) {
   interval.high = std::max(interval.high, other.high);
 }
 
-void widen_to(IntervalsByDistance& intervals, const IntervalsByDistance& others) {
-  for (std::size_t i = 0; i < intervals.size(); ++i) widen_to(intervals[i], others[i]);
-}
-
 using RatiosByDistance = std::array<Ratios, learned::kDistances>;
 
 RatiosByDistance ratios_of(const KeptOutRows& rows) {
@@ -115,8 +112,14 @@ RatiosByDistance ratios_of(const KeptOutRows& rows) {
   return ratios;
 }
 
-/// A farther distance is never narrower than a nearer one. One without intervals gets those of
-/// `others`, else a factor of two.
+/// A farther distance is never narrower than a nearer one that has rows.
+void widen_farther(IntervalsByDistance& intervals) {
+  for (std::size_t i = 1; i < intervals.size(); ++i) {
+    if (intervals[i - 1].rows > 0) widen_to(intervals[i], intervals[i - 1]);
+  }
+}
+
+/// A distance without intervals gets those of `others`, else a factor of two.
 IntervalsByDistance by_distance(
     const std::array<std::optional<Interval>, learned::kDistances>& given,
     const IntervalsByDistance* others) {
@@ -125,8 +128,8 @@ IntervalsByDistance by_distance(
     made[i] = given[i] ? *given[i] : others ? (*others)[i] : kUnknown;
     made[i].low = std::min(made[i].low, 1.0);
     made[i].high = std::max(made[i].high, 1.0);
-    if (i > 0) widen_to(made[i], made[i - 1]);
   }
+  widen_farther(made);
   return made;
 }
 
@@ -174,6 +177,50 @@ IntervalsByDistance of_left_out_gpus(const KeptOutRows& rows, const KeptOutRows&
   return by_distance(given, others);
 }
 
+/// Of the groups of which at least two GPUs were left out.
+void add_own(const KeptOutRows& rows, const KeptOutRows& all_levels, std::string KeptOutRow::*group,
+             LevelIntervals& level) {
+  std::map<std::string, KeptOutRows> all = split_by(all_levels, group);
+  for (const auto& [name, own] : split_by(rows, group)) {
+    if (split_by(own, &KeptOutRow::gpu).size() < 2) continue;
+    level.own.push_back({name, of_left_out_gpus(own, all[name], &level.any)});
+  }
+}
+
+/// At one distance: no level is narrower than a nearer one that has rows.
+void widen_farther_levels(std::array<LevelIntervals, kKnowledgeLevels>& levels,
+                          std::size_t distance) {
+  const LevelIntervals* nearer = nullptr;
+  for (std::size_t i = levels.size(); i-- > 0;) {
+    LevelIntervals& level = levels[i];
+    if (nearer) {
+      widen_to(level.any[distance], nearer->any[distance]);
+      for (auto& own : level.own) {
+        widen_to(own.intervals[distance], nearer->of({own.of})[distance]);
+      }
+    }
+    if (level.any[distance].rows > 0) nearer = &level;
+  }
+}
+
+void fill(IntervalsByDistance& intervals, const IntervalsByDistance& farther) {
+  for (std::size_t i = 0; i < intervals.size(); ++i) {
+    if (intervals[i].rows == 0 && farther[i].rows > 0) intervals[i] = farther[i];
+  }
+}
+
+/// Distances without rows take those of the next farther level, by architecture or vendor where
+/// that level has them so.
+void fill(LevelIntervals& level, const LevelIntervals& farther) {
+  for (const LevelIntervals::Own& entry : farther.own) {
+    const bool has_own =
+        std::ranges::find(level.own, entry.of, &LevelIntervals::Own::of) != level.own.end();
+    if (!has_own) level.own.push_back({entry.of, level.any});
+  }
+  for (LevelIntervals::Own& own : level.own) fill(own.intervals, farther.of({own.of}));
+  fill(level.any, farther.any);
+}
+
 }  // namespace
 
 LevelIntervals board_intervals(const KeptOutRows& rows) {
@@ -187,42 +234,30 @@ LevelIntervals board_intervals(const KeptOutRows& rows) {
 LevelIntervals left_out_intervals(const KeptOutRows& rows, const KeptOutRows& all_levels,
                                   bool by_architecture) {
   LevelIntervals level{.any = of_left_out_gpus(rows, all_levels, nullptr), .own = {}};
-  if (!by_architecture) return level;
-  for (const auto& [architecture, own] : split_by(rows, &KeptOutRow::architecture)) {
-    if (split_by(own, &KeptOutRow::gpu).size() < 2) continue;
-    level.own.push_back({architecture, of_left_out_gpus(own, all_levels, &level.any)});
+  if (by_architecture) add_own(rows, all_levels, &KeptOutRow::architecture, level);
+  if (split_by(rows, &KeptOutRow::vendor).size() > 1) {
+    add_own(rows, all_levels, &KeptOutRow::vendor, level);
   }
   return level;
 }
 
 void complete(std::array<LevelIntervals, kKnowledgeLevels>& levels) {
-  const auto is_empty = [](const LevelIntervals& level) {
-    return std::ranges::all_of(level.any, [](const Interval& i) { return i.rows == 0; });
-  };
-  const IntervalsByDistance* nearer = nullptr;
-  for (std::size_t i = levels.size(); i-- > 0;) {
-    if (is_empty(levels[i]) && i > 0) continue;
-    if (nearer) {
-      widen_to(levels[i].any, *nearer);
-      for (auto& own : levels[i].own) widen_to(own.intervals, *nearer);
-    }
-    nearer = &levels[i].any;
+  for (std::size_t distance = 0; distance < learned::kDistances; ++distance) {
+    widen_farther_levels(levels, distance);
   }
-  // From far to near: a level without rows is as wide as the next farther one.
-  for (std::size_t i = 1; i + 1 < levels.size(); ++i) {
-    if (is_empty(levels[i])) levels[i] = levels[i - 1];
+  constexpr auto kBoard = static_cast<std::size_t>(Knowledge::kBoard);
+  for (std::size_t i = 1; i < kBoard; ++i) fill(levels[i], levels[i - 1]);
+  for (LevelIntervals& level : levels) {
+    widen_farther(level.any);
+    for (LevelIntervals::Own& own : level.own) widen_farther(own.intervals);
   }
 }
 
 Share share_inside(const KeptOutRows& rows, const LevelIntervals& level) {
   Share share{.rows = rows.size()};
   for (const KeptOutRow& row : rows) {
-    const auto own = std::ranges::find_if(level.own, [&](const LevelIntervals::Own& entry) {
-      return entry.of == row.gpu || entry.of == row.architecture;
-    });
     const Interval& interval =
-        (own == level.own.end() ? level.any
-                                : own->intervals)[static_cast<std::size_t>(row.distance)];
+        level.of({row.gpu, row.architecture, row.vendor})[static_cast<std::size_t>(row.distance)];
     share.inside += row.ratio >= interval.low && row.ratio <= interval.high;
   }
   return share;

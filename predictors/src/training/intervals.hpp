@@ -11,7 +11,7 @@ namespace perfmodel::training {
 
 /// A kept-out row above the launch floor.
 struct KeptOutRow {
-  std::string gpu, architecture;
+  std::string gpu, architecture, vendor;
   int distance = 0;        ///< class of its distance to the fitted range
   double ratio = 1;        ///< kernel time / price
   std::uint64_t unit = 0;  ///< equal for rows that are nearly one measurement
@@ -24,13 +24,15 @@ learned::LevelIntervals board_intervals(const KeptOutRows& rows);
 
 /// Of GPUs that were left out: quantiles of all of them, each with the same weight, moved apart
 /// until 88 % of the rows of each GPU lie inside. An architecture of which two were left out has
-/// its own.
+/// its own if asked for, and so has a vendor among several: libraries of another one say little of
+/// how far off a GPU's prices are.
 /// Outside of the fitted range the price is mostly the heuristic's and rows are few: there those of
 /// all levels count, without the last step.
 learned::LevelIntervals left_out_intervals(const KeptOutRows& rows, const KeptOutRows& all_levels,
                                            bool by_architecture);
 
-/// Levels that nothing was kept out for, and levels that came out narrower than a nearer one.
+/// At each distance: a level without rows takes the next farther one that has some, and none is
+/// narrower than a nearer one.
 void complete(std::array<learned::LevelIntervals, kKnowledgeLevels>& levels);
 
 /// How many of `rows` lie inside the intervals, those that have any of their own first.

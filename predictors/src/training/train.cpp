@@ -278,6 +278,7 @@ KeptOutRows rows_above_floor(const std::vector<Outcome>& outcomes, const Samples
     const std::uint64_t sweep = sweep_key(samples[i]);
     rows.push_back({.gpu = samples[i].gpu->name,
                     .architecture = samples[i].gpu->architecture.name,
+                    .vendor = samples[i].gpu->vendor,
                     .distance = outcomes[i].distance,
                     .ratio = outcomes[i].kernel_us / outcomes[i].price.time.count(),
                     .unit = sweep != 0 ? sweep : shape_key(samples[i])});

@@ -1,7 +1,7 @@
 // Attention, experts and linear attention, fitted anew by the shipped recipe and judged on whole
 // head groups, layers and GPUs that were kept out. The figures of the architectures below the trees
 // were chosen on these GPUs' rows, so that a GPU left out of the trees is not wholly new; what
-// another architecture's figures do is asked apart.
+// another architecture's figures do is asked in `relatives_test.cpp`.
 #include <cstdio>
 #include <map>
 #include <set>
@@ -110,103 +110,6 @@ TEST(HalfExperts, NewLayersAndOneGpuLeftOut) {
   const auto roofline = rooflines(table);
   expect_kept_out(fit_table(table, KernelFamily::kExperts), roofline,
                   {.kept_out = 0.20, .left_out = 0.25, .most_inside = 1});  // eleven layers: wide
-}
-
-using Relatives = std::map<std::string, const char*>;
-
-/// Error of the heuristic by GPU with figures of a relative of its architecture: what is known of a
-/// GPU of which nobody measured a row.
-template <class Borrow>
-std::map<std::string, double> errors_with_relatives(const KernelTable& table,
-                                                    const Relatives& relatives, Borrow borrow) {
-  std::map<std::string, Architecture> others;
-  for (const auto& [own, other] : relatives) {
-    others[own] = find_architecture(other, gpus().parent_path() / "architectures").value();
-  }
-  std::map<std::string, Times> times;
-  for (const KernelRow& row : table.rows) {
-    Gpu gpu = table.gpus[static_cast<std::size_t>(row.gpu)];
-    KernelWork work = row.work;
-    borrow(others.at(gpu.architecture.name), gpu, work);
-    times[gpu.name].predicted.push_back(KernelModels::heuristic().price(work, gpu).time.count());
-    times[gpu.name].measured.push_back(row.measured_us);
-  }
-  std::map<std::string, double> errors;
-  for (const auto& [gpu, own] : times) {
-    errors[gpu] = own.error();
-    std::printf("%s with another architecture's figures: %.1f %%\n", gpu.c_str(),
-                100 * errors[gpu]);
-  }
-  return errors;
-}
-
-/// A kernel that was measured on the other architecture, of the same form (paged or dense) if there
-/// is one, under the name that is asked for.
-void borrow_attention(const Architecture& other, Gpu& gpu, KernelWork& work) {
-  const auto& shape = std::get<AttentionShape>(work.shape);
-  const AttentionKernel* best = nullptr;
-  const auto rank = [&](const AttentionKernel& kernel) {
-    return (kernel.paged == shape.writes_cache ? 100 : 0) + static_cast<int>(kernel.tiles.size());
-  };
-  for (const AttentionKernel& kernel : other.attention_kernels.list) {
-    if (kernel.measured && (!best || rank(kernel) > rank(*best))) best = &kernel;
-  }
-  AttentionKernel borrowed = *best;
-  borrowed.name = shape.kernel;
-  borrowed.paged = shape.writes_cache;
-  gpu.architecture.attention_kernels = {.framework = shape.kernel, .list = {borrowed}};
-}
-
-// FlashAttention-2 runs on A100 and RTX PRO 6000 alone, of which A100 was measured with a paged
-// cache only; no other kernel is like FlashAttention-3. The limits were set with the figures in
-// view.
-TEST(HalfAttention, FiguresOfARelative) {
-  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
-  const KernelTable table = silicon("attention.csv.gz");
-  const auto errors = errors_with_relatives(table,
-                                            {{"ampere", "blackwell-rtx"},
-                                             {"hopper", "ampere"},
-                                             {"blackwell", "hopper"},
-                                             {"blackwell-rtx", "ampere"}},
-                                            borrow_attention);
-  const auto roofline = rooflines(table);
-  for (const char* gpu : {"a100-sxm-80gb", "b200-sxm-180gb", "gb200"}) {
-    EXPECT_LE(errors.at(gpu), 0.25) << gpu;
-  }
-  EXPECT_LE(errors.at("h100-sxm-80gb"), 0.36);
-  EXPECT_LE(errors.at("rtx-pro-6000-server"), 0.60);  // worse than the roofline, alone of the five
-  int ahead = 0;
-  for (const auto& [gpu, error] : errors) ahead += error < roofline.at(gpu);
-  EXPECT_GE(ahead, 4);
-}
-
-void borrow_experts(const Architecture& other, Gpu& gpu, KernelWork& work) {
-  gpu.architecture.experts_kernels = other.experts_kernels;
-  auto& shape = std::get<ExpertsShape>(work.shape);
-  const auto& list = other.experts_kernels;
-  if (std::ranges::find(list, shape.kernel, &ExpertsKernel::name) == list.end()) {
-    shape.kernel = list.front().name;
-  }
-}
-
-TEST(HalfExperts, FiguresOfARelative) {
-  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
-  const KernelTable table = silicon("moe_bf16.csv.gz");
-  const auto roofline = rooflines(table);
-  const auto errors = errors_with_relatives(table,
-                                            {{"ampere", "hopper"},
-                                             {"hopper", "blackwell"},
-                                             {"blackwell", "hopper"},
-                                             {"blackwell-rtx", "hopper"}},
-                                            borrow_experts);
-  for (const auto& [gpu, error] : errors) {
-    // RTX PRO 6000 has no relative: 25.5 %, where roofline x best constant has 25.0.
-    const bool is_alone = gpu == "rtx-pro-6000-server";
-    EXPECT_LE(error, is_alone ? 0.27 : 0.25) << gpu;
-    if (!is_alone) {
-      EXPECT_LT(error, roofline.at(gpu)) << gpu;
-    }
-  }
 }
 
 TEST(LinearAttention, NewHeadsAndOneGpuLeftOut) {

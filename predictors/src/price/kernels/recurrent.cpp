@@ -1,17 +1,11 @@
+#include "recurrent.hpp"
+
 #include "models.hpp"
 #include "price/kernel_work.hpp"
 #include "terms.hpp"
 
 namespace perfmodel::kernels {
 namespace {
-
-/// One step of a layer, as library calls of 2016-2018 run it.
-struct StepConstants {
-  double peak_share;        ///< e
-  double cell_cycles;       ///< f: gated cells, per step; plain layers fuse their tanh
-  double depth_cycles;      ///< d: per element of the summed axis
-  double odd_batch_cycles;  ///< d on Pascal at batches of 17 to 32
-};
 
 /// Chosen on DeepBench's fp32 rows (`rnn.csv.gz`: 8 GPUs, H 256-4096, B 8-128) for the smallest
 /// mean |log error|, e and the share of the DRAM rate held at or below 0.95 and 1. Mean (median)
@@ -32,14 +26,13 @@ struct StepConstants {
 /// too, so only the constants are left out, not the form. LSTM forward over the NVIDIA GPUs: 24.
 /// Backward data 17-19 on Pascal and 31 on Maxwell (roofline 72-83), backward weights 8-24 (18-41),
 /// AMD's whole backward pass 16 and 11 (62 and 66).
-constexpr StepConstants kForward{0.95, 58e3, 53, 53};
-constexpr StepConstants kBackwardData{0.89, 48.5e3, 23, 109};
-constexpr StepConstants kForwardAmd{0.506, 150e3, 21, 21};
-constexpr StepConstants kBackwardAmd{0.95, 176e3, 12, 12};  // data and weights together
-
-constexpr double kWeightGradientShare = 0.8;
-constexpr double kWeightGradientCycles = 116e3;  ///< per call
-constexpr double kWeightGradientStepCycles = 340;
+constexpr RecurrentConstants kChosen{.forward = {0.95, 58e3, 53, 53},
+                                     .backward_data = {0.89, 48.5e3, 23, 109},
+                                     .forward_amd = {0.506, 150e3, 21, 21},
+                                     .backward_amd = {0.95, 176e3, 12, 12},
+                                     .weight_gradient_share = 0.8,
+                                     .weight_gradient_cycles = 116e3,
+                                     .weight_gradient_step_cycles = 340};
 
 /// Rate of the products [FLOP/us]. Without matrix units half types compute in fp32: DeepBench's
 /// `pseudo_fp16` rows of P100 are no faster than its fp32 rows.
@@ -69,6 +62,8 @@ double product_rate(const Gpu& gpu, DType dtype) {
 /// Weight gradients of all steps are one product: t = t_0 + T t_step + 2 g H H B T / (0.8 P).
 class Recurrent final : public KernelModel {
  public:
+  explicit Recurrent(const RecurrentConstants& constants) : chosen_(constants) {}
+
   Price price(const KernelWork& work, const Gpu& gpu) const override {
     const auto* s = std::get_if<RecurrentShape>(&work.shape);
     if (!s) {
@@ -83,21 +78,21 @@ class Recurrent final : public KernelModel {
     Terms t;
     switch (s->pass) {
       case Pass::kForward:
-        t = steps(*s, work.dtype, gpu, amd ? kForwardAmd : kForward, 1, 1);
+        t = steps(*s, work.dtype, gpu, amd ? chosen_.forward_amd : chosen_.forward, 1, 1);
         break;
       case Pass::kBackwardData:
         // No AMD rows: taken as a forward pass, which has the same products.
-        t = amd ? steps(*s, work.dtype, gpu, kForwardAmd, 1, 1)
-                : steps(*s, work.dtype, gpu, kBackwardData, 1, gates_of(s->cell));
+        t = amd ? steps(*s, work.dtype, gpu, chosen_.forward_amd, 1, 1)
+                : steps(*s, work.dtype, gpu, chosen_.backward_data, 1, gates_of(s->cell));
         break;
       case Pass::kBackwardWeights:
         t = weight_gradient(*s, work, gpu);
         break;
       case Pass::kBackward:
         if (amd) {
-          t = steps(*s, work.dtype, gpu, kBackwardAmd, 2, 1);
+          t = steps(*s, work.dtype, gpu, chosen_.backward_amd, 2, 1);
         } else {
-          t = steps(*s, work.dtype, gpu, kBackwardData, 1, gates_of(s->cell));
+          t = steps(*s, work.dtype, gpu, chosen_.backward_data, 1, gates_of(s->cell));
           const Terms weights = weight_gradient(*s, work, gpu);
           t = {t.compute + weights.compute, t.memory + weights.memory, t.latency + weights.latency};
         }
@@ -126,7 +121,7 @@ class Recurrent final : public KernelModel {
   }
 
   /// `products` per step; `depth` in units of H.
-  static Terms steps(const RecurrentShape& s, DType dtype, const Gpu& gpu, const StepConstants& c,
+  static Terms steps(const RecurrentShape& s, DType dtype, const Gpu& gpu, const RecurrentStep& c,
                      double products, double depth) {
     const double n = static_cast<double>(s.timesteps), weights = weight_elements(s);
     const bool odd_batch = gpu.architecture.slow_recurrent_batches && s.batch > 16 && s.batch <= 32;
@@ -139,18 +134,27 @@ class Recurrent final : public KernelModel {
             terms::empty_kernel_us(gpu) + n * cycles / terms::clock_mhz(gpu)};
   }
 
-  static Terms weight_gradient(const RecurrentShape& s, const KernelWork& work, const Gpu& gpu) {
+  Terms weight_gradient(const RecurrentShape& s, const KernelWork& work, const Gpu& gpu) const {
     const double n = static_cast<double>(s.timesteps);
     const double flop = 2 * weight_elements(s) * static_cast<double>(s.batch) * n;
-    return {flop / (kWeightGradientShare * product_rate(gpu, work.dtype)), 0,
-            (kWeightGradientCycles + n * kWeightGradientStepCycles) / terms::clock_mhz(gpu)};
+    return {flop / (chosen_.weight_gradient_share * product_rate(gpu, work.dtype)), 0,
+            (chosen_.weight_gradient_cycles + n * chosen_.weight_gradient_step_cycles) /
+                terms::clock_mhz(gpu)};
   }
+
+  RecurrentConstants chosen_;
 };
 
 }  // namespace
 
+RecurrentConstants recurrent_constants() { return kChosen; }
+
+std::unique_ptr<KernelModel> make_recurrent_model(const RecurrentConstants& constants) {
+  return std::make_unique<Recurrent>(constants);
+}
+
 const KernelModel& recurrent_model() {
-  static const Recurrent model;
+  static const Recurrent model(kChosen);
   return model;
 }
 

@@ -45,9 +45,12 @@ std::string_view interned(std::string_view name) {
   return *names.emplace(name).first;
 }
 
-const IntervalsByDistance& LevelIntervals::of(std::string_view name) const {
-  const auto found = std::ranges::find(own, name, &Own::of);
-  return found == own.end() ? any : found->intervals;
+const IntervalsByDistance& LevelIntervals::of(std::initializer_list<std::string_view> names) const {
+  for (const std::string_view name : names) {
+    const auto found = std::ranges::find(own, name, &Own::of);
+    if (found != own.end()) return found->intervals;
+  }
+  return any;
 }
 
 int LearnedModel::chip_index(const Gpu& gpu) const {
@@ -101,8 +104,7 @@ LearnedModel::ForGpu LearnedModel::for_gpu(const Gpu& gpu) const {
   ForGpu known{.knowledge = knowledge(gpu), .chip = chip_index(gpu)};
   const LevelIntervals& level = intervals[static_cast<std::size_t>(known.knowledge)];
   known.tree_chip = known.chip >= 0 ? known.chip : nearest_chip(gpu);
-  const bool is_board = known.knowledge == Knowledge::kBoard;
-  known.intervals = &level.of(is_board ? gpu.name : gpu.architecture.name);
+  known.intervals = &level.of({gpu.name, gpu.architecture.name, gpu.vendor});
   if (known.chip < 0) {
     known.trust = known.knowledge == Knowledge::kArchitecture ? sibling_trust : unseen_trust;
   }

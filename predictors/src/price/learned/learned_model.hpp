@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,8 +70,9 @@ constexpr int kDistances = 3;
 /// By distance from the fitted range: inside, up to one power of two outside, beyond.
 using IntervalsByDistance = std::array<Interval, kDistances>;
 
-/// Intervals of one level of knowledge: of any GPU, and those of single boards (level board) or
-/// architectures (level architecture) that have enough rows of their own.
+/// Intervals of one level of knowledge: of any GPU, and those of single boards (level board),
+/// architectures (level architecture) and vendors (but of boards) that have enough rows of their
+/// own.
 struct LevelIntervals {
   struct Own {
     std::string of;
@@ -79,7 +81,8 @@ struct LevelIntervals {
   IntervalsByDistance any;
   std::vector<Own> own;
 
-  const IntervalsByDistance& of(std::string_view name) const;
+  /// Those of the first name that has its own.
+  const IntervalsByDistance& of(std::initializer_list<std::string_view> names) const;
 };
 
 /// What a few measured kernels of a new GPU say: log(measured / predicted) by ridge regression on a

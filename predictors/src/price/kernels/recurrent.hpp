@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+
+#include "perfmodel/predictors/kernel.hpp"
+
+/// The constants of recurrent layers (`recurrent.cpp` has the equation), apart from the model, so
+/// that others can be tried: what a GPU costs that they were not chosen on.
+namespace perfmodel::kernels {
+
+/// One step of a layer, as library calls of 2016-2018 run it.
+struct RecurrentStep {
+  double peak_share = 1;        ///< e
+  double cell_cycles = 0;       ///< f: gated cells, per step; plain layers fuse their tanh
+  double depth_cycles = 0;      ///< d: per element of the summed axis
+  double odd_batch_cycles = 0;  ///< d on Pascal at batches of 17 to 32
+};
+
+struct RecurrentConstants {
+  RecurrentStep forward, backward_data;     ///< of NVIDIA
+  RecurrentStep forward_amd, backward_amd;  ///< the backward pass of data and weights together
+  double weight_gradient_share = 1;         ///< of the peak
+  double weight_gradient_cycles = 0;        ///< per call
+  double weight_gradient_step_cycles = 0;
+};
+
+/// Those of `recurrent_model`.
+RecurrentConstants recurrent_constants();
+
+std::unique_ptr<KernelModel> make_recurrent_model(const RecurrentConstants& constants);
+
+}  // namespace perfmodel::kernels
