@@ -59,9 +59,10 @@ class RankRules {
     Call call(tracker, index);
     Dims dims;
     for (std::int64_t size : call.out_shape(0)) dims.push_back(resize::constant(size));
-    if (tokens == TokensOf::kOneRank) {
+    if (tokens != TokensOf::kAllRanks) {
       const auto [batch, length] = sizes_.tokens;
-      if (dims.size() > 2 && dims[1].size == length) {
+      const bool view = tokens == TokensOf::kViewOfOneRank;
+      if ((dims.size() > 2 || view) && dims.size() > 1 && dims[1].size == length) {
         dims[1] = cut(length);
       } else if (!dims.empty() && dims[0].size == batch * length) {
         dims[0] = cut(batch * length);
@@ -70,9 +71,23 @@ class RankRules {
         call.refuse(fmt::format("expected {} sequences of {} tokens", batch, length));
       }
     }
-    call.set_sizes(0, dims);
-    call.give(0, std::move(dims));
+    if (tokens == TokensOf::kViewOfOneRank) {
+      set_slice(call, std::move(dims));
+    } else {
+      call.set_sizes(0, dims);
+      call.give(0, std::move(dims));
+    }
     return call.take();
+  }
+
+  // aten::slice(x, 1, 0, end) of tokens [B, S].
+  static void set_slice(Call& call, Dims dims) {
+    const Layout* x = call.in(0);
+    if (!x) return;
+    if (dims.size() > 1) call.set(3, call.now(dims[1]));
+    Layout made = *x;
+    made.dims = std::move(dims);
+    call.give(0, std::move(made));
   }
 
   // As large as the table of the lookup in the forward pass.

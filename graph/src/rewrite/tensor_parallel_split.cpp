@@ -341,7 +341,10 @@ Result<TensorSplit> find_tensor_split(const ExecutionGraph& graph, std::int64_t 
   for (const auto& lookup : walk->lookups()) largest = std::max(largest, lookup.rows);
   for (const auto& lookup : walk->lookups()) {
     const bool of_words = words.empty() ? lookup.rows == largest : words.contains(lookup.rows);
-    if (!of_words) continue;
+    if (!of_words) {
+      split.whole_embeddings.push_back(lookup.node);
+      continue;
+    }
     split.parameters.try_emplace(lookup.table, 0);
     vocabulary.insert(lookup.table);
     split.embeddings.push_back(lookup.node);
