@@ -48,6 +48,7 @@ class TensorParallelWriter {
       : source_(graph),
         sequence_parallel_(options.sequence_parallel),
         tokens_(tokens),
+        parameters_(split.parameters),
         partial_nodes_(std::move(partial_nodes)),
         passes_(passes_of_nodes(graph)),
         copy_(graph, dialect_of(graph)),
@@ -215,19 +216,20 @@ class TensorParallelWriter {
 
   // --- forward ---------------------------------------------------------------------------------
 
-  // The tensor outside of an op that a product inside reads.
+  // The tensor outside of an op that a product inside reads, or of which it reads a cast copy.
   std::uint32_t input_from_outside(std::int32_t op, std::uint32_t input) const {
     const Tensor& inner = source_.tensors[input];
-    std::optional<std::uint32_t> same;
+    std::optional<std::uint32_t> same, alike;
     for (const Argument& argument : source_.inputs(at(op))) {
       if (argument.kind != Argument::Kind::kTensor) continue;
       const Tensor& outer = source_.tensors[argument.index];
       if (outer.id == inner.id) return argument.index;
-      if (!same && inner.storage_id != 0 && outer.storage_id == inner.storage_id) {
-        same = argument.index;
-      }
+      if (parameters_.contains(outer.id)) continue;
+      const bool shares = inner.storage_id != 0 && outer.storage_id == inner.storage_id;
+      if (!same && shares) same = argument.index;
+      if (!alike && outer.numel == inner.numel) alike = argument.index;
     }
-    return same.value_or(input);
+    return same ? *same : alike.value_or(input);
   }
 
   void forward(std::int32_t index, const SplitOp& op) {
@@ -237,7 +239,11 @@ class TensorParallelWriter {
       const std::uint32_t input = input_from_outside(index, op.columns.front()->input);
       // Taken before the copy of this mention is replaced.
       const Part part = {source_.tensors[input].id, whole(input)};
-      for (const SplitProduct* product : op.columns) parts_[product->node] = part;
+      for (const SplitProduct* product : op.columns) {
+        // Of a cast copy all tokens are kept, as PyTorch's DTensor keeps them under autocast.
+        const bool is_cast = source_.tensors[product->input].dtype != source_.tensors[input].dtype;
+        if (!is_cast) parts_[product->node] = part;
+      }
       const Tensor all = gathered(part, input);
       places_.begin_scope();
       places_.replace(part.id, all);
@@ -408,6 +414,7 @@ class TensorParallelWriter {
   const ExecutionGraph& source_;
   const bool sequence_parallel_;
   const TokenShape tokens_;
+  const std::unordered_map<std::int64_t, std::size_t>& parameters_;
   const std::vector<bool> partial_nodes_;
   const std::vector<PassOfNode> passes_;
   GraphCopy copy_;

@@ -40,7 +40,7 @@ class RankRules {
     auto given = rules_(tracker, index);
     const Op* op = find_op(name);
     if (!op) return given;
-    if (op->kind == OpKind::kProduct && node.children_count == 0) note_product(tracker, index, *op);
+    if (op->kind == OpKind::kProduct) note_product(tracker, index, *op);
     if (name == "aten::embedding") note_lookup(tracker, index);
     if (op->kind == OpKind::kView) check_heads(tracker, index, given);
     check_division(tracker, index, given);

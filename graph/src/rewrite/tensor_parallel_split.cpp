@@ -82,6 +82,15 @@ class SplitWalk {
  private:
   static bool is_leaf(const Node& node) { return node.children_count == 0; }
 
+  // As nn.Linear does, and every product under autocast.
+  bool calls_product(const Node& node) const {
+    return std::ranges::any_of(graph_.children(node), [&](std::int32_t child) {
+      const std::string_view name = graph_.name(graph_.nodes[static_cast<std::size_t>(child)]);
+      const Op* op = find_op(name);
+      return op && (op->kind == OpKind::kProduct || name == "aten::matmul");
+    });
+  }
+
   const Tensor* tensor(const Node& node, std::size_t at) const {
     const auto inputs = graph_.inputs(node);
     if (at >= inputs.size() || inputs[at].kind != Argument::Kind::kTensor) return nullptr;
@@ -131,7 +140,7 @@ class SplitWalk {
     } else if (name == kEmbedding) {
       skipped_[at] = true;
       look_up(index);
-    } else if (op->kind == OpKind::kProduct && (name != "aten::linear" || is_leaf(node))) {
+    } else if (op->kind == OpKind::kProduct && !calls_product(node)) {
       skipped_[at] = true;
       multiply(index, *op);
     } else if (is_copy(name) && tensor(node, 1)) {
