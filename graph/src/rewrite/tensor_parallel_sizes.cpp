@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -32,6 +34,7 @@ class RankRules {
     if (const auto at = sizes_.received.find(index); at != sizes_.received.end()) {
       return receive(tracker, index, at->second);
     }
+    if (refused_) tracker.refuse(refused_->node, refused_->why);
     const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
     const std::string_view name = graph_.name(node);
     if (name == "aten::embedding_dense_backward" || name == "aten::embedding_backward") {
@@ -133,15 +136,16 @@ class RankRules {
 
   // A width that is split into heads is cut between heads, never inside of one.
   void check_heads(Tracker& tracker, std::int32_t index,
-                   const std::vector<std::optional<Layout>>& given) const {
+                   const std::vector<std::optional<Layout>>& given) {
     const Layout* x = input(tracker, graph_.nodes[static_cast<std::size_t>(index)], 0);
     if (!x || given.empty() || !given[0] || x->dims.empty()) return;
     const Dims& dims = given[0]->dims;
     if (dims.size() <= x->dims.size() || !x->dims.back().scales() || !dims.back().scales()) return;
     if (dims.back().size == x->dims.back().size) return;
-    tracker.refuse(index, fmt::format("expected a number of heads that divides by {} ranks, found "
-                                      "{}",
-                                      sizes_.ranks, dims[dims.size() - 2].size));
+    if (refused_) return;
+    refused_ = {index, fmt::format("expected a number of heads that divides by {} ranks, found {}",
+                                   sizes_.ranks, dims[dims.size() - 2].size)};
+    tracker.refuse(refused_->node, refused_->why);
   }
 
   void check_division(Tracker& tracker, std::int32_t index,
@@ -157,9 +161,16 @@ class RankRules {
     }
   }
 
+  struct Refusal {
+    std::int32_t node = 0;
+    std::string why;
+  };
+
   const ExecutionGraph& graph_;
   const TensorParallelSizes& sizes_;
   resize::ApplyRule rules_;
+  // The first pass tells why: later ones carry the cut inside of a head to other tensors.
+  std::optional<Refusal> refused_ = {};
   std::vector<bool>* partial_;
 };
 
