@@ -1,8 +1,8 @@
-#include "fsdp.hpp"
+#include "sharded_timeline.hpp"
 
 #include <string>
 
-#include "checks.hpp"
+#include "durations.hpp"
 #include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::parallel {
