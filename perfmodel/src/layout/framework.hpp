@@ -1,0 +1,58 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// What a training program costs beside the kernels of its layers, read from
+/// `data/frameworks/NAME.json`. Times in us of the reference host.
+struct Framework {
+  std::string name, title;
+
+  /// The host's time of a layer's ops is that of the reference table times this.
+  double host_scale = 1;
+  double collective_host_us = 0;  ///< per collective of tensor parallelism
+  double recompute_host_us = 0;   ///< per layer that is computed again: random state, detaching
+  double microbatch_host_us = 0;  ///< batch, loss, engine
+  double step_host_us = 0;        ///< per optimizer step: clipping, learning rate, logging
+
+  double kernel_factor = 1;     ///< on all kernel times: what the layer graphs do not list
+  double tensor_overlap = 0;    ///< share of tensor-parallel collectives that compute hides
+
+  /// A send from a stage to the next: what the host spends and waits, and whether the stage can
+  /// compute meanwhile.
+  double hop_host_us = 0;
+  bool hop_blocks = false;
+  bool split_hops = false;  ///< each tensor-parallel rank sends its part, receivers gather
+  bool balanced_stages = false;  ///< layers by their products, the output layer counted; else equal
+
+  double bucket_bytes = 25 * 1024.0 * 1024;
+  bool overlap_gradients = true;  ///< with the last microbatch's backward pass
+  bool reduce_scatters = true;    ///< ZeRO-1 and -2 scatter sums; else they reduce all everywhere
+  double gather_us = 0;           ///< per gathered unit of ZeRO-3 and FSDP beside the wire
+  double network_share = 1;       ///< of the NICs' rate that collectives over nodes reach
+  double node_latency_us = 0;     ///< per collective over several nodes, times log2(nodes)
+
+  /// Moved per parameter where a microbatch adds its gradients to those before.
+  double accumulation_bytes = 10;
+  double optimizer_bytes = 34;  ///< moved per parameter of the shard: clipping, Adam, copy to half
+  double optimizer_temporary_bytes = 0;  ///< per parameter of the shard while it steps
+  double gradient_temporary_bytes = 0;   ///< per parameter beside the kept gradients
+  double reserved_share = 0.02;          ///< that the allocator holds beyond the peak
+  double fixed_bytes = 0;                ///< workspaces, buffers of the program
+  double low_share = 0.85, high_share = 1.2;  ///< of the step: the middle 80 % of calibration rows
+
+  std::vector<std::string> sources;
+};
+
+/// Errors: no such file (names the known ones), a file that says something odd.
+Result<Framework> read_framework(const std::filesystem::path& file);
+Result<Framework> find_framework(std::string_view name, const std::filesystem::path& data);
+Result<std::vector<std::string>> framework_names(const std::filesystem::path& data);
+
+}  // namespace perfmodel
