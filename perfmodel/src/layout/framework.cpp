@@ -23,7 +23,7 @@ constexpr NumberField kNumbers[] = {
     {"recompute_host_us", &Framework::recompute_host_us},
     {"microbatch_host_us", &Framework::microbatch_host_us},
     {"step_host_us", &Framework::step_host_us},
-    {"kernel_factor", &Framework::kernel_factor},
+    {"layer_factor", &Framework::layer_factor},
     {"tensor_overlap", &Framework::tensor_overlap},
     {"hop_host_us", &Framework::hop_host_us},
     {"bucket_bytes", &Framework::bucket_bytes},

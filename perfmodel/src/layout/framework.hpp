@@ -21,7 +21,7 @@ struct Framework {
   double microbatch_host_us = 0;  ///< batch, loss, engine
   double step_host_us = 0;        ///< per optimizer step: clipping, learning rate, logging
 
-  double kernel_factor = 1;     ///< on all kernel times: what the layer graphs do not list
+  double layer_factor = 1;      ///< on the kernel times of layers: what their graphs do not list
   double tensor_overlap = 0;    ///< share of tensor-parallel collectives that compute hides
 
   /// A send from a stage to the next: what the host spends and waits, and whether the stage can

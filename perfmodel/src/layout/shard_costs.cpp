@@ -79,7 +79,7 @@ Result<ExecutionGraph> decoder_graph(const ShardQuestion& question, std::int64_t
 
 /// Sums over the ops of one graph.
 struct GraphCosts {
-  PassCosts forward, backward, embedding_forward, embedding_backward;
+  PassCosts forward, backward, embedding_forward, embedding_backward, loss_forward, loss_backward;
   double gradient_elements = 0;
   double activation_bytes = 0;
   double peak_extra_bytes = 0;      ///< activations and temporaries at the peak
@@ -119,15 +119,34 @@ std::size_t end_of_lookups(const Prediction& step) {
   return end;
 }
 
+bool multiplies(const PredictedOp& op) {
+  return std::ranges::any_of(op.kernels, [](const PredictedKernel& kernel) {
+    return kernel.family == KernelFamily::kGemm;
+  });
+}
+
+// The loss lies between the last product of the forward pass and the first of the backward pass.
 void add_passes(const Prediction& step, GraphCosts& sums) {
-  const std::size_t lookups = end_of_lookups(step);
-  for (std::size_t i = 0; i < step.ops.size(); ++i) {
+  const std::size_t lookups = end_of_lookups(step), ops = step.ops.size();
+  const auto is_backward = [&](std::size_t i) {
+    return step.phases[static_cast<std::size_t>(step.ops[i].phase)].label == "## backward ##";
+  };
+  std::size_t last_product = 0, first_gradient = ops;
+  for (std::size_t i = 0; i < ops; ++i) {
+    if (!multiplies(step.ops[i])) continue;
+    if (!is_backward(i)) last_product = i;
+    if (is_backward(i)) first_gradient = std::min(first_gradient, i);
+  }
+  for (std::size_t i = 0; i < ops; ++i) {
     const PredictedOp& op = step.ops[i];
-    const std::string& label = step.phases[static_cast<std::size_t>(op.phase)].label;
-    if (label == "## backward ##") {
-      add_op(op, is_lookup_gradient(op.name) ? sums.embedding_backward : sums.backward);
+    if (is_backward(i)) {
+      add_op(op, is_lookup_gradient(op.name) ? sums.embedding_backward
+                 : i < first_gradient        ? sums.loss_backward
+                                             : sums.backward);
     } else {
-      add_op(op, i < lookups ? sums.embedding_forward : sums.forward);
+      add_op(op, i < lookups        ? sums.embedding_forward
+                 : i > last_product ? sums.loss_forward
+                                    : sums.forward);
     }
   }
 }
@@ -260,6 +279,8 @@ Result<ShardCosts> shard_costs(const ShardQuestion& question, const Predictor& p
   layer.backward = two->backward - one->backward;
   layer.parameters = two->gradient_elements - one->gradient_elements;
   layer.kept_bytes = two->activation_bytes - one->activation_bytes;
+  costs.loss.forward = one->loss_forward;
+  costs.loss.backward = one->loss_backward;
   embedding.forward = one->embedding_forward;
   embedding.backward = one->embedding_backward;
   const DecoderModel& model = question.model;

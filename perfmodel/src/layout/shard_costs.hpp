@@ -38,7 +38,7 @@ PassCosts operator+(PassCosts a, const PassCosts& b);
 PassCosts operator-(PassCosts a, const PassCosts& b);
 PassCosts operator*(double count, PassCosts a);
 
-/// A part of the model: the embeddings, one layer, or what stands behind the last layer.
+/// A part of the model: the embeddings, one layer, the output layer or the loss.
 struct PartCosts {
   PassCosts forward, backward;
   /// Of `backward`, what computes the forward pass again.
@@ -48,7 +48,8 @@ struct PartCosts {
 };
 
 struct ShardCosts {
-  PartCosts embedding, layer, head;
+  /// `head`: the last norm and the output layer; `loss`: what stands behind its product.
+  PartCosts embedding, layer, head, loss;
   double boundary_bytes = 0;  ///< of a microbatch between two layers, as a rank holds it
   /// Beside what is kept, at most: while a layer's backward pass runs, and while the head does.
   double layer_extra_bytes = 0, head_extra_bytes = 0;
@@ -63,7 +64,8 @@ std::int64_t padded_vocabulary(std::int64_t vocabulary, std::int64_t tp);
 Result<ExecutionGraph> shard_graph(const ShardQuestion& question, std::int64_t layers);
 
 /// Prices of the parts, from the predictions of a graph with one layer and of one with two: what
-/// the second has more is a layer, what is left of the first are embeddings and head. With full
+/// the second has more is a layer, what is left of the first are embeddings, output layer and
+/// loss. With full
 /// recomputation a layer's backward pass begins with its forward pass and keeps its input alone.
 /// Errors: those of `shard_graph` and of predictions.
 Result<ShardCosts> shard_costs(const ShardQuestion& question, const Predictor& predictor,

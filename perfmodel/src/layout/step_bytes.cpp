@@ -104,7 +104,7 @@ class StageBytes {
     each_chunk([&](const ChunkLayers& chunk) {
       of_microbatch += as_real(chunk.layers) * shard.layer.kept_bytes;
       if (chunk.embeds) of_microbatch += shard.embedding.kept_bytes;
-      if (chunk.heads) of_microbatch += shard.head.kept_bytes;
+      if (chunk.loses) of_microbatch += shard.head.kept_bytes;
     });
     const double chunks = as_real(live_chunks(*question_.layout, microbatches, stage_));
     return of_microbatch * chunks / as_real(question_.layout->vp);
@@ -114,7 +114,7 @@ class StageBytes {
     double most = 0;
     each_chunk([&](const ChunkLayers& chunk) {
       if (chunk.layers > 0) most = std::max(most, question_.shard->layer_extra_bytes);
-      if (chunk.heads) most = std::max(most, question_.shard->head_extra_bytes);
+      if (chunk.loses) most = std::max(most, question_.shard->head_extra_bytes);
     });
     return most;
   }

@@ -98,7 +98,7 @@ struct ChunkWork {
 };
 
 ChunkPass pass_of(const PassCosts& costs, const Framework& framework) {
-  return {.kernel_us = costs.kernel_us * framework.kernel_factor,
+  return {.kernel_us = costs.kernel_us,
           .comm_us = costs.comm_us * (1 - framework.tensor_overlap),
           .host_us = costs.host_us * framework.host_scale +
                      real(costs.collectives) * framework.collective_host_us};
@@ -159,8 +159,8 @@ class StepClock {
 
   ChunkWork work_of(std::size_t chunk) const {
     const ChunkLayers& holds = chunks_[chunk];
-    PassCosts forward = real(holds.layers) * shard_.layer.forward;
-    PassCosts backward = real(holds.layers) * shard_.layer.backward;
+    PassCosts forward = real(holds.layers) * as_run(shard_.layer.forward);
+    PassCosts backward = real(holds.layers) * as_run(shard_.layer.backward);
     if (holds.embeds) {
       forward = forward + shard_.embedding.forward;
       backward = backward + shard_.embedding.backward;
@@ -169,13 +169,23 @@ class StepClock {
       forward = forward + shard_.head.forward;
       backward = backward + shard_.head.backward;
     }
+    if (holds.loses) {
+      forward = forward + shard_.loss.forward;
+      backward = backward + shard_.loss.backward;
+    }
     ChunkWork work{pass_of(forward, framework_), pass_of(backward, framework_)};
     if (layout_.recompute != LayoutRecompute::kNone) {
       work.backward.host_us += real(holds.layers) * framework_.recompute_host_us;
     }
-    if (holds.heads) work.forward.host_us += framework_.microbatch_host_us;
+    if (holds.loses) work.forward.host_us += framework_.microbatch_host_us;
     if (!gathers_parameters(layout_.zero)) work.backward.kernel_us += accumulation_us(holds);
     return work;
+  }
+
+  // A layer's kernels with those that its graph does not list.
+  PassCosts as_run(PassCosts layer) const {
+    layer.kernel_us *= framework_.layer_factor;
+    return layer;
   }
 
   // Gradients are added to those of earlier microbatches.
@@ -358,12 +368,13 @@ class StepClock {
           .backward_us = b.total_us()};
     };
     const parallel::FsdpUnit layer =
-        unit(shard_.layer.parameters, shard_.layer.forward, shard_.layer.backward);
+        unit(shard_.layer.parameters, as_run(shard_.layer.forward), as_run(shard_.layer.backward));
     parallel::FsdpUnit first =
         unit(shard_.embedding.parameters, shard_.embedding.forward, shard_.embedding.backward);
     first.keeps_params = true;
     const parallel::FsdpUnit last =
-        unit(shard_.head.parameters, shard_.head.forward, shard_.head.backward);
+        unit(shard_.head.parameters, shard_.head.forward + shard_.loss.forward,
+             shard_.head.backward + shard_.loss.backward);
     ChunkPass all;
     for (const ChunkWork& work : work_) all = all + work.forward + work.backward;
     const parallel::ShardedPass pass = parallel::sharded_pass(
@@ -424,7 +435,7 @@ Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::i
     for (std::int64_t i = 0; i < left; ++i) {
       ++spread[static_cast<std::size_t>((1 + i) % chunks)].layers;
     }
-    spread.back().heads = true;
+    spread.back().heads = spread.back().loses = true;
     return spread;
   }
   const double width = real(model.hidden), heads = real(model.heads);
@@ -438,13 +449,13 @@ Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::i
     put(spread[chunk]);
     sum += cost;
     const bool is_last = chunk + 1 == spread.size();
-    if (!is_last && sum > all * (real(static_cast<std::int64_t>(chunk)) + 1) / real(chunks)) ++chunk;
+    if (!is_last && sum >= all * (real(static_cast<std::int64_t>(chunk)) + 1) / real(chunks)) ++chunk;
   };
   for (std::int64_t i = 0; i < model.layers; ++i) {
     place(layer, [](ChunkLayers& at) { ++at.layers; });
   }
-  place(0, [](ChunkLayers&) {});  // the last norm
   place(head, [](ChunkLayers& at) { at.heads = true; });
+  place(0, [](ChunkLayers& at) { at.loses = true; });
   return spread;
 }
 

@@ -16,13 +16,14 @@ namespace perfmodel {
 struct ChunkLayers {
   std::int64_t layers = 0;
   bool embeds = false;  ///< begins with the embeddings
-  bool heads = false;   ///< ends with norm, output layer and loss
+  bool heads = false;   ///< ends with norm and output layer
+  bool loses = false;   ///< computes the loss
 };
 
 /// How layers spread over `stages * chunks_per_stage` chunks. Equal parts; what does not divide
 /// goes one by one to chunks behind the first, which holds the embeddings. `balanced`: a chunk is
-/// full once the products so far, the output layer counted, exceed its share of all of them
-/// (nanotron); the last chunks may stay empty. Errors: fewer layers than chunks, unless balanced.
+/// full once the products so far, the output layer counted, reach its share of all of them, and
+/// what comes next begins another, the loss too (nanotron); chunks may stay empty. Errors: fewer layers than chunks, unless balanced.
 Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::int64_t chunks,
                                                bool balanced);
 
