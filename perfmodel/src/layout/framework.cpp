@@ -29,7 +29,9 @@ constexpr NumberField kNumbers[] = {
     {"bucket_bytes", &Framework::bucket_bytes},
     {"gather_us", &Framework::gather_us},
     {"network_share", &Framework::network_share},
-    {"node_latency_us", &Framework::node_latency_us},
+    {"node_collective_us", &Framework::node_collective_us},
+    {"pipeline_collective_us", &Framework::pipeline_collective_us},
+    {"pipeline_exponent", &Framework::pipeline_exponent},
     {"accumulation_bytes", &Framework::accumulation_bytes},
     {"optimizer_bytes", &Framework::optimizer_bytes},
     {"optimizer_temporary_bytes", &Framework::optimizer_temporary_bytes},
@@ -54,6 +56,23 @@ constexpr FlagField kFlags[] = {
 
 constexpr double kMostNumber = 1e13;
 
+// [[nodes, us], ...] by nodes, ascending.
+std::vector<std::pair<double, double>> nodes_table(ObjectReader& reader, const char* key) {
+  std::vector<std::pair<double, double>> table;
+  const Json* list = reader.array(key);
+  if (!list) return table;
+  for (const Json& row : *list) {
+    const bool pair = row.is_array() && row.size() == 2 && row[0].is_number() && row[1].is_number();
+    const double nodes = pair ? row[0].get<double>() : 0, us = pair ? row[1].get<double>() : -1;
+    if (nodes < 1 || us < 0 || (!table.empty() && nodes <= table.back().first)) {
+      reader.reject(key, "pairs of nodes, ascending, and microseconds");
+      return {};
+    }
+    table.emplace_back(nodes, us);
+  }
+  return table;
+}
+
 Framework parse_framework(const Json& document, std::optional<Error>& error) {
   Framework made;
   ObjectReader root(document, "", error);
@@ -64,6 +83,8 @@ Framework parse_framework(const Json& document, std::optional<Error>& error) {
     made.*field.member = root.number_below(field.key, kMostNumber, "a number of at least 0");
   }
   for (const FlagField& field : kFlags) made.*field.member = root.boolean(field.key);
+  made.step_by_nodes_us = nodes_table(root, "step_by_nodes_us");
+  made.hop_by_nodes_us = nodes_table(root, "hop_by_nodes_us");
   made.sources = root.strings("sources");
   root.finish();
   return made;
@@ -72,6 +93,18 @@ Framework parse_framework(const Json& document, std::optional<Error>& error) {
 fs::path frameworks_folder(const fs::path& data) { return data / "frameworks"; }
 
 }  // namespace
+
+double at_nodes(const std::vector<std::pair<double, double>>& table, double nodes) {
+  if (table.empty()) return 0;
+  if (nodes <= table.front().first) return table.front().second;
+  for (std::size_t i = 1; i < table.size(); ++i) {
+    const auto& [left, below] = table[i - 1];
+    const auto& [right, above] = table[i];
+    if (nodes > right) continue;
+    return below + (above - below) * std::log(nodes / left) / std::log(right / left);
+  }
+  return table.back().second;
+}
 
 Result<Framework> read_framework(const fs::path& file) {
   return read_json_file(file, "framework file", [](const Json& json, std::optional<Error>& error) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "perfmodel/result.hpp"
@@ -16,7 +17,10 @@ struct Framework {
 
   /// The host's time of a layer's ops is that of the reference table times this.
   double host_scale = 1;
-  double collective_host_us = 0;  ///< per collective of tensor parallelism
+  /// Per collective of tensor parallelism; beside that, per node that the group spans beyond the
+  /// first; and with pipeline stages per rank of the group to the power `pipeline_exponent`.
+  double collective_host_us = 0, node_collective_us = 0, pipeline_collective_us = 0;
+  double pipeline_exponent = 1;
   double recompute_host_us = 0;   ///< per layer that is computed again: random state, detaching
   double microbatch_host_us = 0;  ///< batch, loss, engine
   double step_host_us = 0;        ///< per optimizer step: clipping, learning rate, logging
@@ -36,7 +40,9 @@ struct Framework {
   bool reduce_scatters = true;    ///< ZeRO-1 and -2 scatter sums; else they reduce all everywhere
   double gather_us = 0;           ///< per gathered unit of ZeRO-3 and FSDP beside the wire
   double network_share = 1;       ///< of the NICs' rate that collectives over nodes reach
-  double node_latency_us = 0;     ///< per collective over several nodes, times log2(nodes)
+  /// On clusters of so many nodes, beside all else: a step (its sums over all nodes), and a send
+  /// between stages. Between two numbers linear over the logarithm, beyond the last as there.
+  std::vector<std::pair<double, double>> step_by_nodes_us, hop_by_nodes_us;
 
   /// Moved per parameter where a microbatch adds its gradients to those before.
   double accumulation_bytes = 10;
@@ -49,6 +55,9 @@ struct Framework {
 
   std::vector<std::string> sources;
 };
+
+/// What a table of pairs (nodes, us) says of so many nodes; an empty one says 0.
+double at_nodes(const std::vector<std::pair<double, double>>& table, double nodes);
 
 /// Errors: no such file (names the known ones), a file that says something odd.
 Result<Framework> read_framework(const std::filesystem::path& file);

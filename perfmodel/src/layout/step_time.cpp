@@ -70,9 +70,7 @@ class Groups {
       if (!error_) error_ = time.error();
       return 0;
     }
-    const double over_nodes =
-        query.nodes > 1 ? question_.framework->node_latency_us * std::log2(query.nodes) : 0;
-    return time->time.count() + over_nodes;
+    return time->time.count();
   }
 
   const StepQuestion& question_;
@@ -97,11 +95,25 @@ struct ChunkWork {
   ChunkPass forward, backward;
 };
 
-ChunkPass pass_of(const PassCosts& costs, const Framework& framework) {
+/// What the host spends on a collective of tensor parallelism beside its op.
+double collective_host_us(const StepQuestion& question) {
+  const Framework& framework = *question.framework;
+  const ParallelLayout& layout = *question.layout;
+  const std::int64_t node = question.topology->gpus_per_node;
+  const double nodes = real((layout.tp + node - 1) / node);
+  double us = framework.collective_host_us + (nodes - 1) * framework.node_collective_us;
+  if (layout.pp > 1) {
+    us += framework.pipeline_collective_us * std::pow(real(layout.tp), framework.pipeline_exponent);
+  }
+  return us;
+}
+
+ChunkPass pass_of(const PassCosts& costs, const StepQuestion& question) {
+  const Framework& framework = *question.framework;
   return {.kernel_us = costs.kernel_us,
           .comm_us = costs.comm_us * (1 - framework.tensor_overlap),
           .host_us = costs.host_us * framework.host_scale +
-                     real(costs.collectives) * framework.collective_host_us};
+                     real(costs.collectives) * collective_host_us(question)};
 }
 
 PipelineSchedule order_of(const ParallelLayout& layout) {
@@ -138,6 +150,9 @@ class StepClock {
     }
     optimizer();
     if (groups_.error()) return Unexpected{*groups_.error()};
+    if (layout_.gpus() > 1) {
+      term(LayoutTerm::kDataParallel) += at_nodes(framework_.step_by_nodes_us, nodes());
+    }
     for (const double term : time_.terms_us) time_.step_us += term;
     const double kernels = term(LayoutTerm::kCompute);
     const PassCosts both = shard_.layer.forward + shard_.layer.backward;
@@ -173,7 +188,7 @@ class StepClock {
       forward = forward + shard_.loss.forward;
       backward = backward + shard_.loss.backward;
     }
-    ChunkWork work{pass_of(forward, framework_), pass_of(backward, framework_)};
+    ChunkWork work{pass_of(forward, question_), pass_of(backward, question_)};
     if (layout_.recompute != LayoutRecompute::kNone) {
       work.backward.host_us += real(holds.layers) * framework_.recompute_host_us;
     }
@@ -223,6 +238,11 @@ class StepClock {
     term(LayoutTerm::kHost) += times * pass.exposed_host_us();
   }
 
+  double nodes() const {
+    const double node = real(question_.topology->gpus_per_node);
+    return std::ceil(real(layout_.gpus()) / node);
+  }
+
   double hop_us() {
     const double whole = shard_.boundary_bytes;
     const bool split = framework_.split_hops && layout_.tp > 1 && !layout_.sequence_parallel;
@@ -234,7 +254,9 @@ class StepClock {
   // Host and device meet at every send.
   void pipeline() {
     const double wire = hop_us();
-    const double occupies = framework_.hop_host_us + (framework_.hop_blocks ? wire : 0);
+    const double occupies = framework_.hop_host_us +
+                            at_nodes(framework_.hop_by_nodes_us, nodes()) +
+                            (framework_.hop_blocks ? wire : 0);
     forward_us_.clear();
     backward_us_.clear();
     for (const ChunkWork& work : work_) {
@@ -359,7 +381,7 @@ class StepClock {
       return framework_.gather_us + groups_.time_us(kind, numbers * bytes, shards, layout_.tp);
     };
     const auto unit = [&](double numbers, const PassCosts& forward, const PassCosts& backward) {
-      const ChunkPass f = pass_of(forward, framework_), b = pass_of(backward, framework_);
+      const ChunkPass f = pass_of(forward, question_), b = pass_of(backward, question_);
       return parallel::FsdpUnit{
           .all_gather_us = traffic(CollectiveKind::kAllGather, numbers, weight_bytes()),
           .reduce_scatter_us =
