@@ -36,6 +36,7 @@ constexpr NumberField kNumbers[] = {
     {"optimizer_bytes", &Framework::optimizer_bytes},
     {"optimizer_temporary_bytes", &Framework::optimizer_temporary_bytes},
     {"gradient_temporary_bytes", &Framework::gradient_temporary_bytes},
+    {"tensor_activation_share", &Framework::tensor_activation_share},
     {"reserved_share", &Framework::reserved_share},
     {"fixed_bytes", &Framework::fixed_bytes},
     {"low_share", &Framework::low_share},

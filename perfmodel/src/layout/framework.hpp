@@ -49,6 +49,8 @@ struct Framework {
   double optimizer_bytes = 34;  ///< moved per parameter of the shard: clipping, Adam, copy to half
   double optimizer_temporary_bytes = 0;  ///< per parameter of the shard while it steps
   double gradient_temporary_bytes = 0;   ///< per parameter beside the kept gradients
+  /// Of the activations, beside what the layer graph keeps, where tensor parallelism splits it.
+  double tensor_activation_share = 0;
   double reserved_share = 0.02;          ///< that the allocator holds beyond the peak
   double fixed_bytes = 0;                ///< workspaces, buffers of the program
   double low_share = 0.85, high_share = 1.2;  ///< of the step: the middle 80 % of calibration rows

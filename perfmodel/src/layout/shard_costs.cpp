@@ -83,7 +83,7 @@ struct GraphCosts {
   double gradient_elements = 0;
   double activation_bytes = 0;
   double peak_extra_bytes = 0;      ///< activations and temporaries at the peak
-  double late_extra_bytes = 0;      ///< the same over the second half of the backward pass
+  double late_extra_bytes = 0;      ///< the same while the first layer's backward pass runs
 };
 
 void add_op(const PredictedOp& op, PassCosts& to) {
@@ -162,10 +162,11 @@ void add_memory(const ExecutionGraph& graph, DType weights, GraphCosts& sums) {
   sums.activation_bytes = memory.activation_bytes;
   const std::vector<MemoryByPurpose> curve = memory_curve(plan, bytes);
   const StorageLifetimes& lifetimes = plan.lifetimes;
-  const std::int32_t middle = lifetimes.forward_end + (lifetimes.step.end - lifetimes.forward_end) / 2;
+  // Of the backward pass of two layers and a head, the last two fifths are the first layer's alone.
+  const std::int32_t late = lifetimes.step.end - (lifetimes.step.end - lifetimes.forward_end) * 2 / 5;
   for (std::size_t i = 0; i < curve.size(); ++i) {
     sums.peak_extra_bytes = std::max(sums.peak_extra_bytes, extra_bytes(curve[i]));
-    if (plan.events[i].node < middle) continue;
+    if (plan.events[i].node < late) continue;
     sums.late_extra_bytes = std::max(sums.late_extra_bytes, extra_bytes(curve[i]));
   }
   for (std::size_t i = 0; i < lifetimes.storages.size(); ++i) {
@@ -295,7 +296,7 @@ Result<ShardCosts> shard_costs(const ShardQuestion& question, const Predictor& p
       std::max(0.0, one->activation_bytes - layer.kept_bytes - embedding.kept_bytes);
   costs.head_extra_bytes = std::max(0.0, one->peak_extra_bytes - layer.kept_bytes -
                                              embedding.kept_bytes - head.kept_bytes);
-  costs.layer_extra_bytes = std::max(0.0, two->late_extra_bytes - 2 * layer.kept_bytes);
+  costs.layer_extra_bytes = std::max(0.0, two->late_extra_bytes - layer.kept_bytes - embedding.kept_bytes);
   costs.boundary_bytes = boundary_bytes(question);
   if (question.recompute == LayoutRecompute::kFull) recompute_layer(question, costs);
   return costs;

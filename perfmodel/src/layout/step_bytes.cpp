@@ -56,6 +56,7 @@ class StageBytes {
     bytes.optimizer = each.optimizer * (layout.zero == Sharding::kNone ? numbers : shard);
     const std::int64_t microbatches = job.global_batch / (layout.dp * layout.micro_batch);
     bytes.activations = kept(microbatches);
+    if (layout.tp > 1) bytes.activations *= 1 + framework.tensor_activation_share;
     const double own = layout.zero == Sharding::kNone ? numbers : shard;
     const double optimizer_extra = framework.optimizer_temporary_bytes * own;
     const double pass_extra =
