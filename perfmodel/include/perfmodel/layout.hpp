@@ -50,6 +50,9 @@ struct LayoutJob {
   enum class Attention : std::uint8_t { kFlash, kEager } attention = Attention::kFlash;
   enum class Optimizer : std::uint8_t { kAdamW, kAdamW8bit, kSgd } optimizer = Optimizer::kAdamW;
   bool fp32_gradients = true;  ///< accumulated and reduced in fp32; false: in the weights' type
+  double dropout = 0;          ///< of GPT-like models; 0: none
+  /// What runs the job: a file of `data/frameworks/`, whose costs beside the kernels count.
+  std::string software = "megatron";
 };
 
 enum class Sharding : std::uint8_t { kNone, kZero1, kZero2, kZero3, kFsdp, kHsdp };
@@ -59,7 +62,7 @@ std::string_view to_string(Sharding sharding);              ///< "none", "1", ..
 std::string_view to_string(LayoutRecompute recompute);      ///< "none", "selective", "full"
 
 /// How a job is spread over dp x tp x pp x cp GPUs; ranks are numbered tp first, then cp, dp, pp.
-struct Layout {
+struct ParallelLayout {
   std::int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
   std::int64_t vp = 1;  ///< chunks of layers per stage
   std::int64_t micro_batch = 1;
@@ -114,7 +117,7 @@ class LayoutPricer {
 
   /// Errors (kImpossible): sizes that do not divide, more ranks than the topology can tie together,
   /// cp or ep other than 1, a type that the GPU lacks.
-  Result<LayoutPrediction> predict(const LayoutJob& job, const Layout& layout) const;
+  Result<LayoutPrediction> predict(const LayoutJob& job, const ParallelLayout& layout) const;
 
  private:
   struct State;
@@ -132,7 +135,7 @@ struct LayoutSpace {
 };
 
 struct RankedLayout {
-  Layout layout;
+  ParallelLayout layout;
   LayoutPrediction prediction;
 };
 
