@@ -24,6 +24,7 @@ constexpr NumberField kNumbers[] = {
     {"microbatch_host_us", &Framework::microbatch_host_us},
     {"step_host_us", &Framework::step_host_us},
     {"layer_factor", &Framework::layer_factor},
+    {"attention_factor", &Framework::attention_factor},
     {"tensor_overlap", &Framework::tensor_overlap},
     {"hop_host_us", &Framework::hop_host_us},
     {"bucket_bytes", &Framework::bucket_bytes},

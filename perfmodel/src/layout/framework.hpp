@@ -26,6 +26,7 @@ struct Framework {
   double step_host_us = 0;        ///< per optimizer step: clipping, learning rate, logging
 
   double layer_factor = 1;      ///< on the kernel times of layers: what their graphs do not list
+  double attention_factor = 1;  ///< of these, on fused attention: older versions of its kernels
   double tensor_overlap = 0;    ///< share of tensor-parallel collectives that compute hides
 
   /// A send from a stage to the next: what the host spends and waits, and whether the stage can

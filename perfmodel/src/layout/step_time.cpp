@@ -199,7 +199,8 @@ class StepClock {
 
   // A layer's kernels with those that its graph does not list.
   PassCosts as_run(PassCosts layer) const {
-    layer.kernel_us *= framework_.layer_factor;
+    layer.kernel_us = framework_.layer_factor *
+                      (layer.kernel_us + (framework_.attention_factor - 1) * layer.attention_us);
     return layer;
   }
 
