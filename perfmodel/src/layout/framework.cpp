@@ -28,8 +28,10 @@ constexpr NumberField kNumbers[] = {
     {"tensor_overlap", &Framework::tensor_overlap},
     {"hop_host_us", &Framework::hop_host_us},
     {"bucket_bytes", &Framework::bucket_bytes},
+    {"interference", &Framework::interference},
     {"gather_us", &Framework::gather_us},
     {"network_share", &Framework::network_share},
+    {"rank_collective_us", &Framework::rank_collective_us},
     {"node_collective_us", &Framework::node_collective_us},
     {"pipeline_collective_us", &Framework::pipeline_collective_us},
     {"pipeline_exponent", &Framework::pipeline_exponent},
@@ -52,6 +54,7 @@ constexpr FlagField kFlags[] = {
     {"hop_blocks", &Framework::hop_blocks},
     {"split_hops", &Framework::split_hops},
     {"balanced_stages", &Framework::balanced_stages},
+    {"overlaps_gathers", &Framework::overlaps_gathers},
     {"overlap_gradients", &Framework::overlap_gradients},
     {"reduce_scatters", &Framework::reduce_scatters},
 };
