@@ -58,6 +58,8 @@ constexpr std::string_view kSchemas[] = {
     "aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
     "aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
     "aten::_masked_scale(Tensor self, Tensor mask, float scale) -> Tensor",
+    "aten::_masked_softmax(Tensor self, Tensor mask, int? dim=None, int? mask_type=None) -> Tensor",
+    "aten::_masked_softmax_backward(Tensor grad_output, Tensor output, Tensor mask, int? dim=None) -> Tensor",
     "aten::_nnz(Tensor self) -> int",
     "aten::_pin_memory(Tensor self, Device? device=None) -> Tensor",
     "aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)",

@@ -17,15 +17,18 @@ struct Framework {
 
   /// The host's time of a layer's ops is that of the reference table times this.
   double host_scale = 1;
-  /// Per collective of tensor parallelism; beside that, per node that the group spans beyond the
-  /// first; and with pipeline stages per rank of the group to the power `pipeline_exponent`.
-  double collective_host_us = 0, node_collective_us = 0, pipeline_collective_us = 0;
+  /// Per collective of tensor parallelism: always; per rank of the group beyond the second; per node
+  /// that it spans beyond the first; and with pipeline stages per rank of it to the power
+  /// `pipeline_exponent`.
+  double collective_host_us = 0, rank_collective_us = 0, node_collective_us = 0,
+         pipeline_collective_us = 0;
   double pipeline_exponent = 1;
   double recompute_host_us = 0;   ///< per layer that is computed again: random state, detaching
   double microbatch_host_us = 0;  ///< batch, loss, engine
   double step_host_us = 0;        ///< per optimizer step: clipping, learning rate, logging
 
   double layer_factor = 1;      ///< on the kernel times of layers: what their graphs do not list
+  double attention_factor = 1;  ///< of these, on fused attention: older versions of its kernels
   double tensor_overlap = 0;    ///< share of tensor-parallel collectives that compute hides
 
   /// A send from a stage to the next: what the host spends and waits, and whether the stage can
@@ -38,6 +41,10 @@ struct Framework {
   double bucket_bytes = 25 * 1024.0 * 1024;
   bool overlap_gradients = true;  ///< with the last microbatch's backward pass
   bool reduce_scatters = true;    ///< ZeRO-1 and -2 scatter sums; else they reduce all everywhere
+  /// By which share of the time of gathers and scatters of ZeRO-3 and FSDP beside them kernels
+  /// take longer: both want memory bandwidth and SMs.
+  double interference = 0;
+  bool overlaps_gathers = true;  ///< of ZeRO-3 and FSDP, with compute
   double gather_us = 0;           ///< per gathered unit of ZeRO-3 and FSDP beside the wire
   double network_share = 1;       ///< of the NICs' rate that collectives over nodes reach
   /// On clusters of so many nodes, beside all else: a step (its sums over all nodes), and a send

@@ -74,6 +74,7 @@ Result<ExecutionGraph> decoder_graph(const ShardQuestion& question, std::int64_t
   config.activation = model.activation == DecoderModel::Activation::kRelu
                           ? GptConfig::Activation::kRelu
                           : GptConfig::Activation::kGeluTanh;
+  config.fused_softmax = true;
   return build_gpt(config);
 }
 
@@ -96,6 +97,7 @@ void add_op(const PredictedOp& op, PassCosts& to) {
       continue;
     }
     to.kernel_us += kernel.price.time.count();
+    if (kernel.family == KernelFamily::kAttention) to.attention_us += kernel.price.time.count();
     to.low_us += kernel.price.low.count();
     to.high_us += kernel.price.high.count();
   }
@@ -221,6 +223,7 @@ std::string ShardQuestion::key() const {
 
 PassCosts operator+(PassCosts a, const PassCosts& b) {
   a.kernel_us += b.kernel_us;
+  a.attention_us += b.attention_us;
   a.low_us += b.low_us;
   a.high_us += b.high_us;
   a.comm_us += b.comm_us;
@@ -232,6 +235,7 @@ PassCosts operator+(PassCosts a, const PassCosts& b) {
 
 PassCosts operator*(double count, PassCosts a) {
   a.kernel_us *= count;
+  a.attention_us *= count;
   a.low_us *= count;
   a.high_us *= count;
   a.comm_us *= count;

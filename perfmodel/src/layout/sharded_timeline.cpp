@@ -108,6 +108,7 @@ ShardedPass sharded_pass(const FsdpUnit& first, const FsdpUnit& layer, const Fsd
   for (std::size_t i = 0; i < count; ++i) {
     const double room = inflight > 0 && i >= inflight ? forward_end[i - inflight] : 0;
     comm = std::max(comm, room) + unit(i).all_gather_us;
+    pass.comm_us += unit(i).all_gather_us + unit(i).reduce_scatter_us;
     compute = std::max(compute, comm) + unit(i).forward_us;
     forward_end[i] = compute;
     pass.compute_us += unit(i).forward_us + unit(i).backward_us;
@@ -117,6 +118,7 @@ ShardedPass sharded_pass(const FsdpUnit& first, const FsdpUnit& layer, const Fsd
                        (options.keep_last_unit && i + 1 == count);
     if (holds) return;
     comm = std::max(comm, after) + unit(i).all_gather_us;
+    pass.comm_us += unit(i).all_gather_us;
     gathered[i] = comm;
   };
   gather(count - 1, compute);

@@ -64,6 +64,7 @@ Result<FsdpTimeline> fsdp_timeline(std::span<const FsdpUnit> units,
 struct ShardedPass {
   double end_us = 0;      ///< last_reduce_scatter_end_us
   double compute_us = 0;  ///< sum of all forwards and backwards
+  double comm_us = 0;     ///< sum of all gathers and scatters
 };
 
 /// The same end for one unit, `layers` equal ones and one more, without a task graph: two clocks,

@@ -101,7 +101,9 @@ double collective_host_us(const StepQuestion& question) {
   const ParallelLayout& layout = *question.layout;
   const std::int64_t node = question.topology->gpus_per_node;
   const double nodes = real((layout.tp + node - 1) / node);
-  double us = framework.collective_host_us + (nodes - 1) * framework.node_collective_us;
+  double us = framework.collective_host_us +
+              std::max(0.0, real(layout.tp) - 2) * framework.rank_collective_us +
+              (nodes - 1) * framework.node_collective_us;
   if (layout.pp > 1) {
     us += framework.pipeline_collective_us * std::pow(real(layout.tp), framework.pipeline_exponent);
   }
@@ -199,7 +201,8 @@ class StepClock {
 
   // A layer's kernels with those that its graph does not list.
   PassCosts as_run(PassCosts layer) const {
-    layer.kernel_us *= framework_.layer_factor;
+    layer.kernel_us = framework_.layer_factor *
+                      (layer.kernel_us + (framework_.attention_factor - 1) * layer.attention_us);
     return layer;
   }
 
@@ -407,7 +410,11 @@ class StepClock {
     // Units pass one by one: what the host of one unit cannot hide is in their times.
     const double compute = std::max(pass.compute_us, all.total_us());
     term(LayoutTerm::kHost) += m * (compute - all.total_us());
-    term(LayoutTerm::kDataParallel) += m * std::max(0.0, pass.end_us - pass.compute_us);
+    const double exposed = framework_.overlaps_gathers
+                               ? std::max(0.0, pass.end_us - pass.compute_us)
+                               : pass.comm_us;
+    const double hidden = std::max(0.0, pass.comm_us - exposed);
+    term(LayoutTerm::kDataParallel) += m * (exposed + framework_.interference * hidden);
     if (hybrid && layout_.dp > shards) {
       const double bytes = stage_numbers(0) * gradient_bytes() / real(shards);
       term(LayoutTerm::kDataParallel) += groups_.time_us(

@@ -89,6 +89,8 @@ struct GptConfig : TransformerConfig {
   } activation = Activation::kGeluNew;
   bool tied = true;       ///< the output layer shares the word embeddings
   bool biases = true;     ///< of the products of layers
+  /// Eager attention scales, masks and normalises scores in one kernel, as Megatron does.
+  bool fused_softmax = false;
   ExpertsConfig experts;  ///< two products each, without biases
 };
 

@@ -152,6 +152,10 @@ class GptBuilder {
     }
     const double root = std::sqrt(static_cast<double>(config_.hidden / config_.heads));
     TensorRef scores = matmul(tape_, qkv[0], transpose(tape_, qkv[1], -1, -2));
+    if (config_.fused_softmax) {
+      const TensorRef kept = dropout(tape_, masked_softmax(tape_, scores, mask), config_.dropout);
+      return join_heads(tape_, matmul(tape_, kept, qkv[2]), false);
+    }
     scores = div(tape_, scores, full(graph_, {}, root));
     mask = index_all(tape_, index_all(tape_, mask, 0), 1);
     for (int dim : {2, 3}) mask = index_range(tape_, mask, dim, 0, config_.sequence);
