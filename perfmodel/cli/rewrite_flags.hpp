@@ -14,6 +14,7 @@ RewriteOption recompute_option();
 RewriteOption checkpoint_option();
 RewriteOption optimizer_option();
 RewriteOption data_parallel_option();
+RewriteOption tensor_parallel_option();
 RewriteOption retarget_option();
 RewriteOption fuse_tables_option();
 RewriteOption fuse_elementwise_option();

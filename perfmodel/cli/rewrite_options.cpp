@@ -17,6 +17,7 @@ const std::vector<RewriteOption>& rewrite_options() {
       checkpoint_option(),        //
       optimizer_option(),         //
       data_parallel_option(),     //
+      tensor_parallel_option(),   //
       retarget_option(),          //
       fuse_tables_option(),       //
       fuse_elementwise_option(),  //

@@ -99,7 +99,7 @@ std::span<const Op> norm_ops() {
       {"aten::_softmax_backward_data", kSoftmax, {.size = "same_shape"}},
       {"aten::_log_softmax", kSoftmax, {.size = "same_shape", .keeps_results = {0}}},
       {"aten::_log_softmax_backward_data", kSoftmax, {.size = "same_shape"}},
-      {"aten::_masked_softmax", kSoftmax, {.size = "same_shape"}},
+      {"aten::_masked_softmax", kSoftmax, {.size = "same_shape", .keeps_results = {0}}},
       {"aten::_masked_softmax_backward", kSoftmax, {.size = "same_shape"}},
       {"aten::_safe_softmax", kSoftmax, {.size = "same_shape", .keeps_results = {0}}},
       {"aten::batch_norm", kComposite, {.size = "like_first", .weights = {1, 2, 3, 4}}},

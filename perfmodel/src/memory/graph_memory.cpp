@@ -89,6 +89,7 @@ GraphMemory graph_memory(const MemoryPlan& plan, const std::vector<std::int64_t>
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const StorageLifetime& storage = lifetimes.storages[i];
     const bool kept = storage.purpose == MemoryPurpose::kActivations &&
+                      storage.made_by < lifetimes.forward_end &&
                       storage.freed_after >= lifetimes.forward_end;
     if (kept) made.activation_bytes += static_cast<double>(bytes[i]);
   }

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "checks.hpp"
-#include "ddp.hpp"
+#include "layout/durations.hpp"
+#include "layout/bucket_timeline.hpp"
 #include "decoder_kernels.hpp"
 #include "perfmodel/detail/schedule.hpp"
 

@@ -3,9 +3,9 @@
 #include <cstdint>
 
 #include "decoder_shape.hpp"
-#include "fsdp.hpp"
+#include "layout/sharded_timeline.hpp"
 #include "perfmodel/result.hpp"
-#include "pipeline.hpp"
+#include "layout/pipeline_schedule.hpp"
 
 /// Time of one optimizer step of a GPT-like decoder on many GPUs: from sizes alone, no graph
 /// needed.

@@ -87,6 +87,10 @@ struct GptConfig : TransformerConfig {
     kRelu,
     kSilu,
   } activation = Activation::kGeluNew;
+  bool tied = true;       ///< the output layer shares the word embeddings
+  bool biases = true;     ///< of the products of layers
+  /// Eager attention scales, masks and normalises scores in one kernel, as Megatron does.
+  bool fused_softmax = false;
   ExpertsConfig experts;  ///< two products each, without biases
 };
 
@@ -119,6 +123,11 @@ Result<ExecutionGraph> build_opt(const OptConfig& config);
 /// dropout; `feed_forward` is the width of gate and up products.
 struct LlamaConfig : TransformerConfig {
   std::int64_t kv_heads = 0;  ///< heads of keys and values; heads is a multiple of it
+  bool tied = false;          ///< the output layer shares the word embeddings
+  bool biases = false;        ///< of the products of layers
+  /// `aten::_fused_rms_norm` (torch.nn.RMSNorm from PyTorch 2.8 on; the kernels of Apex and
+  /// flash-attn move as much). Weights of half types need it.
+  bool fused_norms = false;
   ExpertsConfig experts;      ///< three products each: gate, up, down
 };
 

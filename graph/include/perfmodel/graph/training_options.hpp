@@ -4,12 +4,17 @@
 #include <string>
 
 #include "perfmodel/graph/detail/pytorch.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
 
 namespace perfmodel {
 
 /// What all model builders share: who computes, and how the step around the model looks.
 struct TrainingOptions {
   PyTorch pytorch;
+
+  /// Of the parameters, and so of the activations: a half type is what `model.to(torch.bfloat16)`
+  /// makes. Language models compute their loss in float32 all the same.
+  DType weights = DType::kFloat32;
 
   enum class Phase {
     kTraining,  ///< forward, zero_grad, backward, optimizer

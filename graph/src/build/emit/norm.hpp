@@ -13,4 +13,7 @@ TensorRef layer_norm(AutogradTape& tape, TensorRef x, TensorRef weight, TensorRe
 TensorRef rms_norm(AutogradTape& tape, TensorRef x, TensorRef weight, double eps,
                    bool through_float);
 
+/// The same in one kernel, `aten::_fused_rms_norm`, which keeps the reciprocal of the root per row.
+TensorRef fused_rms_norm(AutogradTape& tape, TensorRef x, TensorRef weight, double eps);
+
 }  // namespace perfmodel

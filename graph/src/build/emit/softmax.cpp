@@ -50,4 +50,17 @@ TensorRef log_softmax(AutogradTape& tape, TensorRef x, int dim, bool with_dtype)
   return out;
 }
 
+TensorRef masked_softmax(AutogradTape& tape, TensorRef x, TensorRef mask) {
+  GraphBuilder& graph = tape.graph();
+  const TensorRef out = like(graph, x);
+  graph.leaf_op("aten::_masked_softmax", {x, mask, -1, kNone}, {out}, tape.sequence());
+  tape.record("MaskedSoftmaxBackward0", {x}, out,
+              [&graph, out, mask](TensorRef gradient) -> std::vector<TensorRef> {
+                const TensorRef made = like(graph, out);
+                graph.leaf_op("aten::_masked_softmax_backward", {gradient, out, mask, -1}, {made});
+                return {made};
+              });
+  return out;
+}
+
 }  // namespace perfmodel

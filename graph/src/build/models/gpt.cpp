@@ -53,7 +53,7 @@ class GptBuilder {
   // Weights lie the other way round than those of nn.Linear.
   LinearWeights make_conv1d(std::int64_t in, std::int64_t out) {
     const TensorRef weight = step_.parameter({in, out});
-    return {weight, step_.parameter({out})};
+    return {weight, config_.biases ? step_.parameter({out}) : TensorRef{}};
   }
 
   void make_parameters() {
@@ -78,13 +78,17 @@ class GptBuilder {
           graph_.new_tensor(DType::kBool, {1, 1, config_.positions, config_.positions}));
     }
     norm_ = make_layer_norm(step_, width);
+    head_ = config_.tied ? words_ : step_.parameter({config_.vocabulary, width});
   }
 
   TensorRef conv1d(TensorRef x, const LinearWeights& weights) {
     Shape shape = graph_.shape(x);
     const TensorRef rows = view(tape_, x, {-1, shape.back()});
-    shape.back() = graph_.shape(weights.bias)[0];
-    return view(tape_, addmm(tape_, weights.bias, rows, weights.weight), shape);
+    shape.back() = graph_.shape(weights.weight)[1];
+    const TensorRef made = weights.bias.exists()
+                               ? addmm(tape_, weights.bias, rows, weights.weight)
+                               : mm(tape_, rows, weights.weight);
+    return view(tape_, made, shape);
   }
 
   TensorRef scores(TensorRef tokens) {
@@ -97,7 +101,7 @@ class GptBuilder {
     for (std::size_t i = 0; i < layers_.size(); ++i) x = apply(layers_[i], masks_[i], x);
     x = layer_norm(tape_, x, norm_, kGptEps);
     x = view(tape_, x, {-1, config_.sequence, config_.hidden});
-    return linear(tape_, x, words_);
+    return linear(tape_, x, head_);
   }
 
   TensorRef apply(const GptLayer& layer, TensorRef mask, TensorRef x) {
@@ -148,6 +152,10 @@ class GptBuilder {
     }
     const double root = std::sqrt(static_cast<double>(config_.hidden / config_.heads));
     TensorRef scores = matmul(tape_, qkv[0], transpose(tape_, qkv[1], -1, -2));
+    if (config_.fused_softmax) {
+      const TensorRef kept = dropout(tape_, masked_softmax(tape_, scores, mask), config_.dropout);
+      return join_heads(tape_, matmul(tape_, kept, qkv[2]), false);
+    }
     scores = div(tape_, scores, full(graph_, {}, root));
     mask = index_all(tape_, index_all(tape_, mask, 0), 1);
     for (int dim : {2, 3}) mask = index_range(tape_, mask, dim, 0, config_.sequence);
@@ -163,7 +171,7 @@ class GptBuilder {
   TrainingStep step_;
   GraphBuilder& graph_ = step_.graph();
   AutogradTape& tape_ = step_.tape();
-  TensorRef words_, positions_;
+  TensorRef words_, positions_, head_;
   std::vector<GptLayer> layers_;
   std::vector<TensorRef> masks_, balance_losses_;
   NormWeights norm_;

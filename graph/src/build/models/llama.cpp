@@ -60,23 +60,24 @@ class LlamaBuilder {
     words_ = step_.parameter({config_.vocabulary, width});
     for (std::int64_t i = 0; i < config_.layers; ++i) {
       LlamaLayer& layer = layers_.emplace_back();
-      layer.query = make_linear(step_, width, width, false);
-      layer.key = make_linear(step_, width, kv_width, false);
-      layer.value = make_linear(step_, width, kv_width, false);
-      layer.attention_out = make_linear(step_, width, width, false);
+      layer.query = make_linear(step_, width, width, config_.biases);
+      layer.key = make_linear(step_, width, kv_width, config_.biases);
+      layer.value = make_linear(step_, width, kv_width, config_.biases);
+      layer.attention_out = make_linear(step_, width, width, config_.biases);
       if (config_.experts.experts > 0) {
         layer.experts =
             make_expert_layer(step_, config_.experts, width, config_.feed_forward, true);
       } else {
-        layer.gate = make_linear(step_, width, config_.feed_forward, false);
-        layer.up = make_linear(step_, width, config_.feed_forward, false);
-        layer.down = make_linear(step_, config_.feed_forward, width, false);
+        layer.gate = make_linear(step_, width, config_.feed_forward, config_.biases);
+        layer.up = make_linear(step_, width, config_.feed_forward, config_.biases);
+        layer.down = make_linear(step_, config_.feed_forward, width, config_.biases);
       }
       layer.first = step_.parameter({width});
       layer.second = step_.parameter({width});
     }
     norm_ = step_.parameter({width});
-    head_ = make_linear(step_, width, config_.vocabulary, false);
+    head_ = config_.tied ? LinearWeights{words_, {}}
+                         : make_linear(step_, width, config_.vocabulary, false);
   }
 
   // Angle of each position and pair of channels: an outer product of positions and frequencies,
@@ -92,6 +93,10 @@ class LlamaBuilder {
     const TensorRef twice = cat(tape_, {angles, angles}, -1);
     cosine_ = unary(graph_, "aten::cos", twice, tape_.sequence());
     sine_ = unary(graph_, "aten::sin", twice, tape_.sequence());
+    if (const DType half = graph_.dtype(words_); half != DType::kFloat32) {
+      cosine_ = to_dtype(graph_, cosine_, half, tape_.sequence());
+      sine_ = to_dtype(graph_, sine_, half, tape_.sequence());
+    }
   }
 
   TensorRef causal_mask() {
@@ -105,7 +110,8 @@ class LlamaBuilder {
   }
 
   TensorRef norm(TensorRef x, TensorRef weight) {
-    return rms_norm(tape_, x, weight, kLlamaEps, true);
+    return config_.fused_norms ? fused_rms_norm(tape_, x, weight, kLlamaEps)
+                               : rms_norm(tape_, x, weight, kLlamaEps, true);
   }
 
   TensorRef scores(TensorRef tokens) {
@@ -225,6 +231,11 @@ Result<void> check(const LlamaConfig& config) {
                 fmt::format("hidden: expected heads of even width (rotary positions turn pairs), "
                             "found {}",
                             config.hidden / config.heads));
+  }
+  if (config.training.weights != DType::kFloat32 && !config.fused_norms) {
+    return fail(ErrorCode::kImpossible,
+                "weights: expected fused norms with weights of a half type, found norms in ops of "
+                "their own");
   }
   if (config.dropout != 0) {
     return fail(

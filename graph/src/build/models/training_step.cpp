@@ -11,14 +11,14 @@
 namespace perfmodel {
 
 TensorRef TrainingStep::parameter(Shape shape, bool sparse_gradient) {
-  const TensorRef made = graph_.new_tensor(DType::kFloat32, std::move(shape));
+  const TensorRef made = graph_.new_tensor(options_.weights, std::move(shape));
   return frozen_ ? made : adopt_parameter(made, sparse_gradient);
 }
 
 TensorRef TrainingStep::adopt_parameter(TensorRef made, bool sparse_gradient) {
   TensorRef kept;
   if (!options_.zero_grad_to_none()) {
-    kept = graph_.new_tensor(DType::kFloat32, graph_.shape(made));
+    kept = graph_.new_tensor(graph_.dtype(made), graph_.shape(made));
     if (sparse_gradient) {
       const TensorRef indices = graph_.new_tensor(DType::kInt64, {1, 0});
       kept = graph_.new_sparse(graph_.shape(made), indices, kept);

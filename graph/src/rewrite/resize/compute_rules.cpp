@@ -525,6 +525,24 @@ void gru_cell_backward(Call& call) {  // (grad_hy, workspace, has_bias) -> (ig, 
   }
 }
 
+// Lists of tensors, element by element.
+void foreach(Call& call) {
+  const auto first = call.list(0);
+  for (std::size_t at = 1; at < call.size(); ++at) {
+    const auto other = call.list(at);
+    if (other.size() != first.size()) continue;
+    for (std::size_t k = 0; k < first.size(); ++k) {
+      if (!first[k] || !other[k] || first[k]->dims.size() != other[k]->dims.size()) continue;
+      for (std::size_t d = 0; d < first[k]->dims.size(); ++d) {
+        call.unify(first[k]->dims[d], other[k]->dims[d]);
+      }
+    }
+  }
+  for (std::size_t k = 0; k < call.out_count() && k < first.size(); ++k) {
+    if (first[k]) call.give(k, Dims(first[k]->dims));
+  }
+}
+
 void repeat(Call& call) {
   const Layout* x = call.in(0);
   const auto times = call.integers(1);
@@ -567,6 +585,7 @@ std::span<const NamedRule> compute_rules() {
       {"cat", cat},
       {"stack", stack},
       {"repeat", repeat},
+      {"foreach", foreach},
       {"reduce", reduce},
       {"reduce_norm", reduce_norm},
       {"convolution", convolution},

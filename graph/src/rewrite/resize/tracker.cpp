@@ -175,7 +175,9 @@ Tracker::Version& Tracker::make_external(std::uint32_t index, std::int32_t reade
   const auto sizes = graph_.shape(tensor);
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     const bool scouts = seeds_.dims.empty();
-    if (!scouts && (number >= seeds_.dims.size() || external.state || external.weight)) {
+    const bool of_model = external.state || external.weight;
+    const bool stays = seeds_.model_too ? !is_floating_point(tensor.dtype) : of_model;
+    if (!scouts && (number >= seeds_.dims.size() || stays)) {
       dims.push_back(constant(sizes[d]));
     } else if (!scouts && d < seeds_.dims[number].size() && seeds_.dims[number][d]) {
       dims.push_back({.size = sizes[d], .power = 1});

@@ -32,6 +32,9 @@ struct External {
 struct Seeds {
   std::int64_t was = 1, now = 1;
   std::vector<std::vector<bool>> dims = {};
+  /// Parameters and states change, and what the caller feeds in stays: those that no seed names
+  /// follow what they meet. Without it the other way round.
+  bool model_too = false;
 };
 
 /// Follows sizes through a graph. A pass visits the nodes in their order, finds the version of each

@@ -1,4 +1,4 @@
-#include "reference/parallel/pipeline.hpp"
+#include "layout/pipeline_schedule.hpp"
 
 #include <limits>
 

@@ -61,4 +61,16 @@ struct FsdpTimeline {
 Result<FsdpTimeline> fsdp_timeline(std::span<const FsdpUnit> units,
                                    const FsdpOptions& options = {});
 
+struct ShardedPass {
+  double end_us = 0;      ///< last_reduce_scatter_end_us
+  double compute_us = 0;  ///< sum of all forwards and backwards
+  double comm_us = 0;     ///< sum of all gathers and scatters
+};
+
+/// The same end for one unit, `layers` equal ones and one more, without a task graph: two clocks,
+/// the compute stream's and the communication stream's, go through the requests in issue order.
+/// Times are not checked.
+ShardedPass sharded_pass(const FsdpUnit& first, const FsdpUnit& layer, const FsdpUnit& last,
+                         std::size_t layers, const FsdpOptions& options = {});
+
 }  // namespace perfmodel::parallel

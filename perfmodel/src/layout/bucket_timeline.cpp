@@ -1,11 +1,11 @@
-#include "ddp.hpp"
+#include "bucket_timeline.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <string>
 
-#include "checks.hpp"
+#include "durations.hpp"
 #include "core/gradient_buckets.hpp"
 #include "perfmodel/detail/schedule.hpp"
 

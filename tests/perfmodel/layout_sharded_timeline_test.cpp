@@ -1,4 +1,4 @@
-#include "reference/parallel/fsdp.hpp"
+#include "layout/sharded_timeline.hpp"
 
 #include <limits>
 

@@ -1,10 +1,10 @@
-#include "pipeline.hpp"
+#include "pipeline_schedule.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <string>
 
-#include "checks.hpp"
+#include "durations.hpp"
 #include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::parallel {

@@ -1,8 +1,10 @@
-#include "fsdp.hpp"
+#include "sharded_timeline.hpp"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
-#include "checks.hpp"
+#include "durations.hpp"
 #include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::parallel {
@@ -89,6 +91,46 @@ Result<FsdpTimeline> fsdp_timeline(std::span<const FsdpUnit> units, const FsdpOp
   timeline.last_reduce_scatter_end_us = schedule->end_us.back();
   timeline.exposed_total_us = timeline.last_reduce_scatter_end_us - timeline.compute_us;
   return timeline;
+}
+
+ShardedPass sharded_pass(const FsdpUnit& first, const FsdpUnit& layer, const FsdpUnit& last,
+                         std::size_t layers, const FsdpOptions& options) {
+  const std::size_t count = layers + 2;
+  const auto unit = [&](std::size_t i) -> const FsdpUnit& {
+    return i == 0 ? first : i + 1 == count ? last : layer;
+  };
+  const auto inflight = static_cast<std::size_t>(options.max_inflight_all_gathers);
+  thread_local std::vector<double> forward_end, gathered;
+  forward_end.resize(count);
+  gathered.assign(count, 0);
+  double compute = 0, comm = 0;  // when each stream is free
+  ShardedPass pass;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double room = inflight > 0 && i >= inflight ? forward_end[i - inflight] : 0;
+    comm = std::max(comm, room) + unit(i).all_gather_us;
+    pass.comm_us += unit(i).all_gather_us + unit(i).reduce_scatter_us;
+    compute = std::max(compute, comm) + unit(i).forward_us;
+    forward_end[i] = compute;
+    pass.compute_us += unit(i).forward_us + unit(i).backward_us;
+  }
+  const auto gather = [&](std::size_t i, double after) {
+    const bool holds = !options.reshard_after_forward || unit(i).keeps_params ||
+                       (options.keep_last_unit && i + 1 == count);
+    if (holds) return;
+    comm = std::max(comm, after) + unit(i).all_gather_us;
+    pass.comm_us += unit(i).all_gather_us;
+    gathered[i] = comm;
+  };
+  gather(count - 1, compute);
+  for (std::size_t i = count; i-- > 0;) {
+    const bool ahead = options.backward_prefetch == BackwardPrefetch::kPre;
+    if (ahead && i > 0) gather(i - 1, compute);
+    compute = std::max(compute, gathered[i]) + unit(i).backward_us;
+    comm = std::max(comm, compute) + unit(i).reduce_scatter_us;
+    if (!ahead && i > 0) gather(i - 1, comm);
+  }
+  pass.end_us = comm;
+  return pass;
 }
 
 }  // namespace perfmodel::parallel

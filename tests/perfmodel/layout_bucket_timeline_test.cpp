@@ -1,4 +1,4 @@
-#include "reference/parallel/ddp.hpp"
+#include "layout/bucket_timeline.hpp"
 
 #include <limits>
 

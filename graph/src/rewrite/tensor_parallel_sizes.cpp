@@ -1,0 +1,220 @@
+#include "tensor_parallel_sizes.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "ops/catalogue.hpp"
+#include "resize/call.hpp"
+#include "resize/edits.hpp"
+#include "resize/tracker.hpp"
+
+namespace perfmodel {
+namespace {
+
+using resize::Call;
+using resize::Dim;
+using resize::Dims;
+using resize::Layout;
+using resize::Tracker;
+
+// A cut dimension is one of power 1 of a size that goes from the number of ranks to 1.
+Dim cut(std::int64_t size) { return {.size = size, .power = 1}; }
+
+class RankRules {
+ public:
+  RankRules(const ExecutionGraph& graph, const TensorParallelSizes& sizes,
+            std::vector<bool>* partial)
+      : graph_(graph), sizes_(sizes), rules_(resize::rules_of(graph)), partial_(partial) {}
+
+  std::vector<std::optional<Layout>> operator()(Tracker& tracker, std::int32_t index) {
+    if (const auto at = sizes_.received.find(index); at != sizes_.received.end()) {
+      return receive(tracker, index, at->second);
+    }
+    if (refused_) tracker.refuse(refused_->node, refused_->why);
+    const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+    const std::string_view name = graph_.name(node);
+    if (name == "aten::embedding_dense_backward" || name == "aten::embedding_backward") {
+      return table_gradient(tracker, index);
+    }
+    auto given = rules_(tracker, index);
+    const Op* op = find_op(name);
+    if (!op) return given;
+    if (op->kind == OpKind::kProduct) note_product(tracker, index, *op);
+    if (name == "aten::embedding") note_lookup(tracker, index);
+    if (op->kind == OpKind::kView) check_heads(tracker, index, given);
+    check_division(tracker, index, given);
+    return given;
+  }
+
+ private:
+  const Layout* input(Tracker& tracker, const Node& node, std::size_t at) const {
+    const auto inputs = graph_.inputs(node);
+    if (at >= inputs.size() || inputs[at].kind != Argument::Kind::kTensor) return nullptr;
+    return tracker.layout_of(graph_.tensors[inputs[at].index]);
+  }
+
+  std::vector<std::optional<Layout>> receive(Tracker& tracker, std::int32_t index,
+                                             TokensOf tokens) const {
+    Call call(tracker, index);
+    Dims dims;
+    for (std::int64_t size : call.out_shape(0)) dims.push_back(resize::constant(size));
+    if (tokens != TokensOf::kAllRanks) {
+      const auto [batch, length] = sizes_.tokens;
+      const bool view = tokens == TokensOf::kViewOfOneRank;
+      if ((dims.size() > 2 || view) && dims.size() > 1 && dims[1].size == length) {
+        dims[1] = cut(length);
+      } else if (!dims.empty() && dims[0].size == batch * length) {
+        dims[0] = cut(batch * length);
+        dims[0].factors = {resize::constant(batch), cut(length)};
+      } else {
+        call.refuse(fmt::format("expected {} sequences of {} tokens", batch, length));
+      }
+    }
+    if (tokens == TokensOf::kViewOfOneRank) {
+      set_slice(call, std::move(dims));
+    } else {
+      call.set_sizes(0, dims);
+      call.give(0, std::move(dims));
+    }
+    return call.take();
+  }
+
+  // aten::slice(x, 1, 0, end) of tokens [B, S].
+  static void set_slice(Call& call, Dims dims) {
+    const Layout* x = call.in(0);
+    if (!x) return;
+    if (dims.size() > 1) call.set(3, call.now(dims[1]));
+    Layout made = *x;
+    made.dims = std::move(dims);
+    call.give(0, std::move(made));
+  }
+
+  // As large as the table of the lookup in the forward pass.
+  std::vector<std::optional<Layout>> table_gradient(Tracker& tracker, std::int32_t index) const {
+    Call call(tracker, index);
+    Dims dims;
+    for (std::int64_t size : call.out_shape(0)) dims.push_back(resize::constant(size));
+    const std::int32_t forward = tracker.forward_op(index);
+    if (forward >= 0 && dims.size() == 2) {
+      const Layout* table = table_of(tracker, forward);
+      if (table && table->dims.size() == 2 && table->dims[0].size == dims[0].size) {
+        dims = table->dims;
+      }
+    }
+    if (!dims.empty() && call.integer(2) == dims[0].size) call.set(2, call.now(dims[0]));
+    call.give(0, std::move(dims));
+    return call.take();
+  }
+
+  // The op with the sequence number may be a view inside of the lookup.
+  const Layout* table_of(Tracker& tracker, std::int32_t index) const {
+    for (std::int32_t i = index; i >= 0; i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
+      const Node& node = graph_.nodes[static_cast<std::size_t>(i)];
+      if (graph_.name(node) == "aten::embedding") return input(tracker, node, 0);
+    }
+    return nullptr;
+  }
+
+  void note(std::int32_t index) {
+    if (partial_) (*partial_)[static_cast<std::size_t>(index)] = true;
+  }
+
+  void note_product(Tracker& tracker, std::int32_t index, const Op& op) {
+    const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+    const Layout* x = input(tracker, node, op.has_addend ? 1 : 0);
+    if (x && !x->dims.empty() && x->dims.back().scales()) note(index);
+  }
+
+  void note_lookup(Tracker& tracker, std::int32_t index) {
+    const Layout* table = input(tracker, graph_.nodes[static_cast<std::size_t>(index)], 0);
+    if (table && !table->dims.empty() && table->dims[0].scales()) note(index);
+  }
+
+  // A width that is split into heads is cut between heads, never inside of one.
+  void check_heads(Tracker& tracker, std::int32_t index,
+                   const std::vector<std::optional<Layout>>& given) {
+    const Layout* x = input(tracker, graph_.nodes[static_cast<std::size_t>(index)], 0);
+    if (!x || given.empty() || !given[0] || x->dims.empty()) return;
+    const Dims& dims = given[0]->dims;
+    if (dims.size() <= x->dims.size() || !x->dims.back().scales() || !dims.back().scales()) return;
+    if (dims.back().size == x->dims.back().size) return;
+    if (refused_) return;
+    refused_ = {index, fmt::format("expected a number of heads that divides by {} ranks, found {}",
+                                   sizes_.ranks, dims[dims.size() - 2].size)};
+    tracker.refuse(refused_->node, refused_->why);
+  }
+
+  void check_division(Tracker& tracker, std::int32_t index,
+                      const std::vector<std::optional<Layout>>& given) const {
+    for (const std::optional<Layout>& layout : given) {
+      if (!layout) continue;
+      for (const Dim& dim : layout->dims) {
+        if (!dim.scales() || (dim.size - dim.offset) % sizes_.ranks == 0) continue;
+        return tracker.refuse(index,
+                              fmt::format("expected a size that divides by {} ranks, found {}",
+                                          sizes_.ranks, dim.size));
+      }
+    }
+  }
+
+  struct Refusal {
+    std::int32_t node = 0;
+    std::string why;
+  };
+
+  const ExecutionGraph& graph_;
+  const TensorParallelSizes& sizes_;
+  resize::ApplyRule rules_;
+  // The first pass tells why: later ones carry the cut inside of a head to other tensors.
+  std::optional<Refusal> refused_ = {};
+  std::vector<bool>* partial_;
+};
+
+resize::Seeds seeds_of(const ExecutionGraph& graph, const std::vector<resize::External>& externals,
+                       const TensorParallelSizes& sizes) {
+  resize::Seeds seeds{.was = sizes.ranks, .now = 1, .model_too = true};
+  for (const resize::External& external : externals) {
+    const Tensor& tensor = graph.tensors[external.tensor];
+    std::vector<bool>& dims = seeds.dims.emplace_back(tensor.rank, false);
+    const auto at = sizes.split->parameters.find(tensor.id);
+    if (at != sizes.split->parameters.end() && at->second < dims.size()) dims[at->second] = true;
+  }
+  return seeds;
+}
+
+Result<Tracker> tracked(const ExecutionGraph& graph, const TensorParallelSizes& sizes,
+                        std::vector<bool>* partial) {
+  Tracker scout(graph, resize::rules_of(graph), {});
+  if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
+  Tracker tracker(graph, RankRules(graph, sizes, partial),
+                  seeds_of(graph, scout.externals(), sizes), scout.externals());
+  if (auto done = tracker.run(); !done) {
+    Error error = done.error();
+    error.message = "tensor-parallel: " + error.message;
+    return Unexpected{std::move(error)};
+  }
+  return tracker;
+}
+
+}  // namespace
+
+Result<std::vector<bool>> partial_sums(const ExecutionGraph& graph,
+                                       const TensorParallelSizes& sizes) {
+  std::vector<bool> partial(graph.nodes.size(), false);
+  if (auto done = tracked(graph, sizes, &partial); !done) return Unexpected{done.error()};
+  return partial;
+}
+
+Result<ExecutionGraph> divided(const ExecutionGraph& graph, const TensorParallelSizes& sizes) {
+  const auto tracker = tracked(graph, sizes, nullptr);
+  if (!tracker) return Unexpected{tracker.error()};
+  const auto edits = tracker->edits();
+  if (!edits) return Unexpected{edits.error()};
+  return resize::edited(graph, *edits);
+}
+
+}  // namespace perfmodel

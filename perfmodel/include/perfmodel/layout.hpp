@@ -1,0 +1,162 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/predictor.hpp"
+#include "perfmodel/predictors/topology.hpp"
+#include "perfmodel/result.hpp"
+
+/// Parallel training of decoder-only transformers: what one optimizer step takes on N GPUs, and
+/// what memory, for one layout or for all that divide.
+namespace perfmodel {
+
+/// A decoder-only transformer. Weights [parameters]: see `parameter_count`.
+struct DecoderModel {
+  std::string name;
+  std::int64_t layers = 0, hidden = 0, heads = 0;
+  std::int64_t kv_heads = 0;  ///< heads of keys and values; 0: as many as `heads`
+  std::int64_t feed_forward = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t positions = 0;  ///< rows of learned positions; 0: rotary, none learned
+  bool gated = true;           ///< gate, up and down products; false: two products
+  bool tied = false;           ///< the output layer shares the token embeddings
+  bool biases = false;         ///< of linear layers
+  bool rms_norm = true;        ///< false: layer norm
+  enum class Activation : std::uint8_t { kSilu, kGelu, kRelu } activation = Activation::kSilu;
+};
+
+/// Embeddings, layers, norms and, unless tied, the output layer.
+std::int64_t parameter_count(const DecoderModel& model);
+
+/// The model FLOP of one token, forward and backward pass: 6 N + 12 layers hidden sequence, N
+/// without the embeddings' lookup (with the output layer); attention counted whole, as the usual
+/// definition of MFU does.
+double model_flop_per_token(const DecoderModel& model, std::int64_t sequence);
+
+/// What one step computes, however it is laid out.
+struct LayoutJob {
+  DecoderModel model;
+  std::int64_t sequence = 0;      ///< tokens per sequence
+  std::int64_t global_batch = 0;  ///< sequences per optimizer step
+  enum class Precision : std::uint8_t { kBf16, kFp16, kFp8, kFp32 } precision = Precision::kBf16;
+  enum class Attention : std::uint8_t { kFlash, kEager } attention = Attention::kFlash;
+  enum class Optimizer : std::uint8_t { kAdamW, kAdamW8bit, kSgd } optimizer = Optimizer::kAdamW;
+  bool fp32_gradients = true;  ///< accumulated and reduced in fp32; false: in the weights' type
+  double dropout = 0;          ///< of GPT-like models; 0: none
+  /// What runs the job: a file of `data/frameworks/`, whose costs beside the kernels count.
+  std::string software = "megatron";
+};
+
+enum class Sharding : std::uint8_t { kNone, kZero1, kZero2, kZero3, kFsdp, kHsdp };
+enum class LayoutRecompute : std::uint8_t { kNone, kSelective, kFull };
+enum class PipelineOrder : std::uint8_t { k1F1B, kGpipe };  ///< with `vp` > 1 k1F1B is interleaved
+std::string_view to_string(Sharding sharding);              ///< "none", "1", ..., "fsdp", "hsdp"
+std::string_view to_string(LayoutRecompute recompute);      ///< "none", "selective", "full"
+
+/// How a job is spread over dp x tp x pp x cp GPUs; ranks are numbered tp first, then cp, dp, pp.
+struct ParallelLayout {
+  std::int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
+  std::int64_t vp = 1;  ///< chunks of layers per stage
+  std::int64_t micro_batch = 1;
+  Sharding zero = Sharding::kNone;
+  LayoutRecompute recompute = LayoutRecompute::kNone;
+  bool sequence_parallel = false;
+  PipelineOrder order = PipelineOrder::k1F1B;
+  std::int64_t gpus() const { return dp * tp * pp * cp; }
+};
+
+/// What decides the step time, in the order of `LayoutPrediction::terms_ms`.
+enum class LayoutTerm : std::uint8_t {
+  kCompute,            ///< kernels of the busiest stage
+  kHost,               ///< host work that no kernel hides
+  kTensorParallel,     ///< exposed collectives of tensor and sequence parallelism
+  kPipelineTransfers,  ///< exposed sends between stages
+  kBubble,             ///< the busiest stage waits for others
+  kDataParallel,       ///< exposed gradients and gathers of parameters
+  kOptimizer,
+};
+inline constexpr std::size_t kLayoutTerms = 7;
+std::string_view to_string(LayoutTerm term);
+
+struct LayoutPrediction {
+  double step_ms = 0, low_ms = 0, high_ms = 0;
+  double terms_ms[kLayoutTerms] = {};  ///< add up to step_ms
+  double tokens_per_s_per_gpu = 0;
+  double mfu = 0, hfu = 0;  ///< of the dense peak of the precision, 0..1; hfu counts recomputation
+  double allocated_bytes = 0, reserved_bytes = 0;  ///< peak of the worst rank, without the context
+  double weight_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0, activation_bytes = 0;
+  double device_bytes = 0;  ///< that a program can use
+  bool fits = false;
+  double bubble_share = 0, exposed_comm_share = 0;  ///< of the step
+  LayoutTerm limit = LayoutTerm::kCompute;          ///< largest term
+  std::vector<std::string> warnings;
+};
+
+/// The machine: a GPU and how nodes of it are tied together.
+struct LayoutMachine {
+  std::string gpu;       ///< name, alias, title
+  std::string topology;  ///< name; empty: what the GPU usually sits in
+  double host_scale = 1;
+};
+
+/// Prices layouts of one job family on one machine. Layers are priced once per distinct shard
+/// (model, tp, micro batch, sequence, recompute, precision) and remembered, so that all further
+/// layouts cost microseconds. Thread-safe.
+class LayoutPricer {
+ public:
+  /// Errors: unknown GPU or topology, a GPU in no topology.
+  static Result<LayoutPricer> make(const Predictor& predictor, const LayoutMachine& machine);
+
+  /// Errors (kImpossible): sizes that do not divide, more ranks than the topology can tie together,
+  /// cp or ep other than 1, a type that the GPU lacks.
+  Result<LayoutPrediction> predict(const LayoutJob& job, const ParallelLayout& layout) const;
+
+ private:
+  struct State;
+  explicit LayoutPricer(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+/// What a search may choose. Empty lists: all that divide.
+struct LayoutSpace {
+  std::vector<std::int64_t> tp, pp, vp, micro_batch;
+  std::vector<Sharding> zero;
+  std::vector<LayoutRecompute> recompute;
+  std::optional<bool> sequence_parallel;  ///< none: on where tp > 1
+  PipelineOrder order = PipelineOrder::k1F1B;
+};
+
+struct RankedLayout {
+  ParallelLayout layout;
+  LayoutPrediction prediction;
+};
+
+struct LayoutRanking {
+  std::vector<RankedLayout> best;      ///< that fit, fastest first
+  std::vector<RankedLayout> frontier;  ///< nothing else is both faster and smaller; by memory
+  RankedLayout smallest;               ///< the least memory found, whether it fits or not
+  std::int64_t considered = 0, priced = 0, fitting = 0;
+  bool complete = true;  ///< false: cancelled; what was found so far
+};
+
+struct LayoutSearchOptions {
+  std::size_t keep = 10;
+  std::stop_token cancel = {};
+  std::function<void(std::int64_t done, std::int64_t all)> progress = {};
+};
+
+/// All layouts of `gpus` GPUs within `space`, exhaustive and deterministic; what cannot fit or
+/// cannot be among the best by a lower bound is not priced. Errors: no layout divides.
+Result<LayoutRanking> rank_layouts(const LayoutPricer& pricer, const LayoutJob& job,
+                                   std::int64_t gpus, const LayoutSpace& space = {},
+                                   const LayoutSearchOptions& options = {});
+
+}  // namespace perfmodel

@@ -1,0 +1,139 @@
+#include "framework.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "base/schema.hpp"
+#include "files/json_file.hpp"
+
+namespace perfmodel {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct NumberField {
+  const char* key;
+  double Framework::*member;
+};
+constexpr NumberField kNumbers[] = {
+    {"host_scale", &Framework::host_scale},
+    {"collective_host_us", &Framework::collective_host_us},
+    {"recompute_host_us", &Framework::recompute_host_us},
+    {"microbatch_host_us", &Framework::microbatch_host_us},
+    {"step_host_us", &Framework::step_host_us},
+    {"layer_factor", &Framework::layer_factor},
+    {"attention_factor", &Framework::attention_factor},
+    {"tensor_overlap", &Framework::tensor_overlap},
+    {"hop_host_us", &Framework::hop_host_us},
+    {"bucket_bytes", &Framework::bucket_bytes},
+    {"interference", &Framework::interference},
+    {"gather_us", &Framework::gather_us},
+    {"network_share", &Framework::network_share},
+    {"rank_collective_us", &Framework::rank_collective_us},
+    {"node_collective_us", &Framework::node_collective_us},
+    {"pipeline_collective_us", &Framework::pipeline_collective_us},
+    {"pipeline_exponent", &Framework::pipeline_exponent},
+    {"accumulation_bytes", &Framework::accumulation_bytes},
+    {"optimizer_bytes", &Framework::optimizer_bytes},
+    {"optimizer_temporary_bytes", &Framework::optimizer_temporary_bytes},
+    {"gradient_temporary_bytes", &Framework::gradient_temporary_bytes},
+    {"tensor_activation_share", &Framework::tensor_activation_share},
+    {"reserved_share", &Framework::reserved_share},
+    {"fixed_bytes", &Framework::fixed_bytes},
+    {"low_share", &Framework::low_share},
+    {"high_share", &Framework::high_share},
+};
+
+struct FlagField {
+  const char* key;
+  bool Framework::*member;
+};
+constexpr FlagField kFlags[] = {
+    {"hop_blocks", &Framework::hop_blocks},
+    {"split_hops", &Framework::split_hops},
+    {"balanced_stages", &Framework::balanced_stages},
+    {"overlaps_gathers", &Framework::overlaps_gathers},
+    {"overlap_gradients", &Framework::overlap_gradients},
+    {"reduce_scatters", &Framework::reduce_scatters},
+};
+
+constexpr double kMostNumber = 1e13;
+
+// [[nodes, us], ...] by nodes, ascending.
+std::vector<std::pair<double, double>> nodes_table(ObjectReader& reader, const char* key) {
+  std::vector<std::pair<double, double>> table;
+  const Json* list = reader.array(key);
+  if (!list) return table;
+  for (const Json& row : *list) {
+    const bool pair = row.is_array() && row.size() == 2 && row[0].is_number() && row[1].is_number();
+    const double nodes = pair ? row[0].get<double>() : 0, us = pair ? row[1].get<double>() : -1;
+    if (nodes < 1 || us < 0 || (!table.empty() && nodes <= table.back().first)) {
+      reader.reject(key, "pairs of nodes, ascending, and microseconds");
+      return {};
+    }
+    table.emplace_back(nodes, us);
+  }
+  return table;
+}
+
+Framework parse_framework(const Json& document, std::optional<Error>& error) {
+  Framework made;
+  ObjectReader root(document, "", error);
+  root.expect_schema(schemas::kFramework);
+  made.name = root.plain_name("name");
+  made.title = root.string("title");
+  for (const NumberField& field : kNumbers) {
+    made.*field.member = root.number_below(field.key, kMostNumber, "a number of at least 0");
+  }
+  for (const FlagField& field : kFlags) made.*field.member = root.boolean(field.key);
+  made.step_by_nodes_us = nodes_table(root, "step_by_nodes_us");
+  made.hop_by_nodes_us = nodes_table(root, "hop_by_nodes_us");
+  made.sources = root.strings("sources");
+  root.finish();
+  return made;
+}
+
+fs::path frameworks_folder(const fs::path& data) { return data / "frameworks"; }
+
+}  // namespace
+
+double at_nodes(const std::vector<std::pair<double, double>>& table, double nodes) {
+  if (table.empty()) return 0;
+  if (nodes <= table.front().first) return table.front().second;
+  for (std::size_t i = 1; i < table.size(); ++i) {
+    const auto& [left, below] = table[i - 1];
+    const auto& [right, above] = table[i];
+    if (nodes > right) continue;
+    return below + (above - below) * std::log(nodes / left) / std::log(right / left);
+  }
+  return table.back().second;
+}
+
+Result<Framework> read_framework(const fs::path& file) {
+  return read_json_file(file, "framework file", [](const Json& json, std::optional<Error>& error) {
+    return parse_framework(json, error);
+  });
+}
+
+Result<std::vector<std::string>> framework_names(const fs::path& data) {
+  const auto files = json_files(frameworks_folder(data), "framework files");
+  if (!files) return Unexpected{files.error()};
+  std::vector<std::string> names;
+  for (const fs::path& file : *files) names.push_back(file.stem().string());
+  return names;
+}
+
+Result<Framework> find_framework(std::string_view name, const fs::path& data) {
+  if (name.ends_with(".json")) return read_framework(name);
+  const auto names = framework_names(data);
+  if (!names) return Unexpected{names.error()};
+  for (const std::string& known : *names) {
+    if (known == name) return read_framework(frameworks_folder(data) / (known + ".json"));
+  }
+  return fail(ErrorCode::kUnknownName, fmt::format("expected a framework ({}), found \"{}\"",
+                                                   fmt::join(*names, ", "), name));
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// What a training program costs beside the kernels of its layers, read from
+/// `data/frameworks/NAME.json`. Times in us of the reference host.
+struct Framework {
+  std::string name, title;
+
+  /// The host's time of a layer's ops is that of the reference table times this.
+  double host_scale = 1;
+  /// Per collective of tensor parallelism: always; per rank of the group beyond the second; per node
+  /// that it spans beyond the first; and with pipeline stages per rank of it to the power
+  /// `pipeline_exponent`.
+  double collective_host_us = 0, rank_collective_us = 0, node_collective_us = 0,
+         pipeline_collective_us = 0;
+  double pipeline_exponent = 1;
+  double recompute_host_us = 0;   ///< per layer that is computed again: random state, detaching
+  double microbatch_host_us = 0;  ///< batch, loss, engine
+  double step_host_us = 0;        ///< per optimizer step: clipping, learning rate, logging
+
+  double layer_factor = 1;      ///< on the kernel times of layers: what their graphs do not list
+  double attention_factor = 1;  ///< of these, on fused attention: older versions of its kernels
+  double tensor_overlap = 0;    ///< share of tensor-parallel collectives that compute hides
+
+  /// A send from a stage to the next: what the host spends and waits, and whether the stage can
+  /// compute meanwhile.
+  double hop_host_us = 0;
+  bool hop_blocks = false;
+  bool split_hops = false;  ///< each tensor-parallel rank sends its part, receivers gather
+  bool balanced_stages = false;  ///< layers by their products, the output layer counted; else equal
+
+  double bucket_bytes = 25 * 1024.0 * 1024;
+  bool overlap_gradients = true;  ///< with the last microbatch's backward pass
+  bool reduce_scatters = true;    ///< ZeRO-1 and -2 scatter sums; else they reduce all everywhere
+  /// By which share of the time of gathers and scatters of ZeRO-3 and FSDP beside them kernels
+  /// take longer: both want memory bandwidth and SMs.
+  double interference = 0;
+  bool overlaps_gathers = true;  ///< of ZeRO-3 and FSDP, with compute
+  double gather_us = 0;           ///< per gathered unit of ZeRO-3 and FSDP beside the wire
+  double network_share = 1;       ///< of the NICs' rate that collectives over nodes reach
+  /// On clusters of so many nodes, beside all else: a step (its sums over all nodes), and a send
+  /// between stages. Between two numbers linear over the logarithm, beyond the last as there.
+  std::vector<std::pair<double, double>> step_by_nodes_us, hop_by_nodes_us;
+
+  /// Moved per parameter where a microbatch adds its gradients to those before.
+  double accumulation_bytes = 10;
+  double optimizer_bytes = 34;  ///< moved per parameter of the shard: clipping, Adam, copy to half
+  double optimizer_temporary_bytes = 0;  ///< per parameter of the shard while it steps
+  double gradient_temporary_bytes = 0;   ///< per parameter beside the kept gradients
+  /// Of the activations, beside what the layer graph keeps, where tensor parallelism splits it.
+  double tensor_activation_share = 0;
+  double reserved_share = 0.02;          ///< that the allocator holds beyond the peak
+  double fixed_bytes = 0;                ///< workspaces, buffers of the program
+  double low_share = 0.85, high_share = 1.2;  ///< of the step: the middle 80 % of calibration rows
+
+  std::vector<std::string> sources;
+};
+
+/// What a table of pairs (nodes, us) says of so many nodes; an empty one says 0.
+double at_nodes(const std::vector<std::pair<double, double>>& table, double nodes);
+
+/// Errors: no such file (names the known ones), a file that says something odd.
+Result<Framework> read_framework(const std::filesystem::path& file);
+Result<Framework> find_framework(std::string_view name, const std::filesystem::path& data);
+Result<std::vector<std::string>> framework_names(const std::filesystem::path& data);
+
+}  // namespace perfmodel

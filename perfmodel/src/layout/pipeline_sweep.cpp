@@ -1,0 +1,114 @@
+#include "pipeline_sweep.hpp"
+
+#include <algorithm>
+
+namespace perfmodel::parallel {
+namespace {
+
+constexpr double kNotYet = -1;
+
+struct StageOp {
+  std::int64_t place, microbatch;
+  bool backward;
+};
+
+/// Lists of the stages, computed as they are asked for; see pipeline_order.
+struct StageLists {
+  PipelineSchedule schedule;
+  std::int64_t p, v, m;
+
+  std::int64_t warm_up(std::int64_t stage) const {
+    if (schedule == PipelineSchedule::kGpipe) return m * v;
+    if (schedule == PipelineSchedule::k1F1B) return std::min(p - 1 - stage, m);
+    return m == p ? m * v : std::min(2 * (p - 1 - stage) + (v - 1) * p, m * v);
+  }
+  StageOp at(std::int64_t stage, std::int64_t warm, std::int64_t position) const {
+    const std::int64_t count = m * v;
+    if (position < warm) return step(stage, position, false);
+    const std::int64_t pairs = 2 * (count - warm);
+    if (position < warm + pairs) {
+      const std::int64_t pair = (position - warm) / 2;
+      const bool backward = (position - warm) % 2 == 1;
+      return step(stage, backward ? pair : warm + pair, backward);
+    }
+    return step(stage, position - count, true);
+  }
+
+ private:
+  StageOp step(std::int64_t stage, std::int64_t k, bool backward) const {
+    if (schedule != PipelineSchedule::kInterleaved) {
+      const bool reversed = schedule == PipelineSchedule::kGpipe && backward;
+      return {stage, reversed ? m - 1 - k : k, backward};
+    }
+    const std::int64_t turn = k % (p * v) / p, chunk = backward ? v - 1 - turn : turn;
+    return {chunk * p + stage, k / (p * v) * p + k % p, backward};
+  }
+};
+
+PipelineEnds run_lists(const PipelineTimes& times, std::int64_t microbatches) {
+  const std::int64_t p = times.stages, v = times.chunks, m = microbatches, depth = p * v;
+  const StageLists lists{times.schedule, p, v, m};
+  const double hop = p > 1 ? times.hop_us : 0;
+  thread_local std::vector<double> forward, backward;
+  forward.assign(static_cast<std::size_t>(depth * m), kNotYet);
+  backward.assign(static_cast<std::size_t>(depth * m), kNotYet);
+  thread_local std::vector<std::int64_t> position, warm;
+  position.assign(static_cast<std::size_t>(p), 0);
+  warm.resize(static_cast<std::size_t>(p));
+  for (std::int64_t r = 0; r < p; ++r) warm[static_cast<std::size_t>(r)] = lists.warm_up(r);
+  PipelineEnds ends;
+  ends.last_backward_us.assign(static_cast<std::size_t>(p), 0);
+  const auto end_of = [m](std::vector<double>& ended, std::int64_t place,
+                          std::int64_t microbatch) -> double& {
+    return ended[static_cast<std::size_t>(place * m + microbatch)];
+  };
+  // When the operation can start; kNotYet: its predecessor has not ended.
+  const auto ready = [&](const StageOp& op) {
+    if (!op.backward) {
+      if (op.place == 0) return 0.0;
+      const double before = end_of(forward, op.place - 1, op.microbatch);
+      return before < 0 ? kNotYet : before + hop;
+    }
+    if (op.place == depth - 1) return end_of(forward, op.place, op.microbatch);
+    const double before = end_of(backward, op.place + 1, op.microbatch);
+    return before < 0 ? kNotYet : before + hop;
+  };
+  const std::int64_t length = 2 * m * v;
+  std::int64_t left = length * p;
+  while (left > 0) {
+    for (std::int64_t r = 0; r < p; ++r) {
+      std::int64_t& next = position[static_cast<std::size_t>(r)];
+      double& free = ends.last_backward_us[static_cast<std::size_t>(r)];
+      while (next < length) {
+        const StageOp op = lists.at(r, warm[static_cast<std::size_t>(r)], next);
+        const double from = ready(op);
+        if (from < 0) break;
+        const auto place = static_cast<std::size_t>(op.place);
+        free = std::max(free, from) +
+               (op.backward ? times.backward_us[place] : times.forward_us[place]);
+        end_of(op.backward ? backward : forward, op.place, op.microbatch) = free;
+        ++next;
+        --left;
+      }
+    }
+  }
+  ends.makespan_us = *std::max_element(ends.last_backward_us.begin(), ends.last_backward_us.end());
+  return ends;
+}
+
+}  // namespace
+
+PipelineEnds pipeline_ends(const PipelineTimes& times, std::int64_t most_operations) {
+  const std::int64_t p = times.stages, m = times.microbatches;
+  const std::int64_t few = 4 * p + m % p;  // of a run whose pace has settled
+  if (2 * p * times.chunks * m <= most_operations || m <= few + p) return run_lists(times, m);
+  PipelineEnds ends = run_lists(times, few);
+  const PipelineEnds later = run_lists(times, few + p);
+  const double rounds = static_cast<double>(m - few) / static_cast<double>(p);
+  const double pace = later.makespan_us - ends.makespan_us;  // per round
+  ends.makespan_us += rounds * pace;
+  for (double& end : ends.last_backward_us) end += rounds * pace;
+  return ends;
+}
+
+}  // namespace perfmodel::parallel

@@ -1,0 +1,309 @@
+#include "shard_costs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "memory/graph_memory.hpp"
+#include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
+#include "perfmodel/graph/rewrites/parallel.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
+
+namespace perfmodel {
+namespace {
+
+using Precision = LayoutJob::Precision;
+
+DType weights_of(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return DType::kFloat32;
+    case Precision::kFp16:
+      return DType::kFloat16;
+    case Precision::kBf16:
+    case Precision::kFp8:
+      return DType::kBFloat16;
+  }
+  return DType::kBFloat16;
+}
+
+template <class Config>
+void fill_config(Config& config, const ShardQuestion& question, std::int64_t layers) {
+  const DecoderModel& model = question.model;
+  config.name = model.name;
+  config.batch = question.micro_batch;
+  config.sequence = question.sequence;
+  config.layers = layers;
+  config.hidden = model.hidden;
+  config.heads = model.heads;
+  config.feed_forward = model.feed_forward;
+  config.vocabulary = padded_vocabulary(model.vocabulary, question.tp);
+  config.positions = std::max(model.positions, question.sequence);
+  config.dropout = question.dropout;
+  config.attention = question.attention == LayoutJob::Attention::kFlash
+                         ? TransformerConfig::Attention::kFlash
+                         : TransformerConfig::Attention::kEager;
+  config.tied = model.tied;
+  config.biases = model.biases;
+  TrainingOptions& training = config.training;
+  training.pytorch.major = 2;
+  training.pytorch.minor = 0;
+  training.optimizer = TrainingOptions::Optimizer::kNoOptimizer;
+  training.weights = weights_of(question.precision);
+  training.regions = TrainingOptions::Regions::kLossInForward;
+}
+
+// Learned positions stand for GPT's layers: layer norm, two products per feed-forward layer.
+bool is_llama_like(const DecoderModel& model) { return model.gated || model.rms_norm; }
+
+Result<ExecutionGraph> decoder_graph(const ShardQuestion& question, std::int64_t layers) {
+  const DecoderModel& model = question.model;
+  if (is_llama_like(model)) {
+    LlamaConfig config;
+    fill_config(config, question, layers);
+    config.dropout = 0;
+    config.kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
+    config.fused_norms = true;
+    return build_llama(config);
+  }
+  GptConfig config;
+  fill_config(config, question, layers);
+  config.activation = model.activation == DecoderModel::Activation::kRelu
+                          ? GptConfig::Activation::kRelu
+                          : GptConfig::Activation::kGeluTanh;
+  config.fused_softmax = true;
+  return build_gpt(config);
+}
+
+/// Sums over the ops of one graph.
+struct GraphCosts {
+  PassCosts forward, backward, embedding_forward, embedding_backward, loss_forward, loss_backward;
+  double gradient_elements = 0;
+  double activation_bytes = 0;
+  double peak_extra_bytes = 0;      ///< activations and temporaries at the peak
+  double late_extra_bytes = 0;      ///< the same while the first layer's backward pass runs
+};
+
+void add_op(const PredictedOp& op, PassCosts& to) {
+  to.host_us += op.host_us;
+  ++to.ops;
+  for (const PredictedKernel& kernel : op.kernels) {
+    if (kernel.family == KernelFamily::kCollective) {
+      to.comm_us += kernel.price.time.count();
+      ++to.collectives;
+      continue;
+    }
+    to.kernel_us += kernel.price.time.count();
+    if (kernel.family == KernelFamily::kAttention) to.attention_us += kernel.price.time.count();
+    to.low_us += kernel.price.low.count();
+    to.high_us += kernel.price.high.count();
+  }
+}
+
+bool is_lookup(std::string_view op) { return op == "aten::embedding"; }
+bool is_lookup_gradient(std::string_view op) { return op.find("Embedding") != std::string_view::npos; }
+
+// Behind the last lookup, a collective that sums what the ranks looked up belongs to it.
+std::size_t end_of_lookups(const Prediction& step) {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < step.ops.size(); ++i) {
+    if (is_lookup(step.ops[i].name)) end = i + 1;
+  }
+  constexpr std::size_t kOpsOfMaskedLookup = 4;  // mask, reshape, sum over the ranks
+  for (std::size_t i = end; i < std::min(step.ops.size(), end + kOpsOfMaskedLookup); ++i) {
+    for (const PredictedKernel& kernel : step.ops[i].kernels) {
+      if (kernel.family == KernelFamily::kCollective) return i + 1;
+    }
+  }
+  return end;
+}
+
+bool multiplies(const PredictedOp& op) {
+  return std::ranges::any_of(op.kernels, [](const PredictedKernel& kernel) {
+    return kernel.family == KernelFamily::kGemm;
+  });
+}
+
+// The loss lies between the last product of the forward pass and the first of the backward pass.
+void add_passes(const Prediction& step, GraphCosts& sums) {
+  const std::size_t lookups = end_of_lookups(step), ops = step.ops.size();
+  const auto is_backward = [&](std::size_t i) {
+    return step.phases[static_cast<std::size_t>(step.ops[i].phase)].label == "## backward ##";
+  };
+  std::size_t last_product = 0, first_gradient = ops;
+  for (std::size_t i = 0; i < ops; ++i) {
+    if (!multiplies(step.ops[i])) continue;
+    if (!is_backward(i)) last_product = i;
+    if (is_backward(i)) first_gradient = std::min(first_gradient, i);
+  }
+  for (std::size_t i = 0; i < ops; ++i) {
+    const PredictedOp& op = step.ops[i];
+    if (is_backward(i)) {
+      add_op(op, is_lookup_gradient(op.name) ? sums.embedding_backward
+                 : i < first_gradient        ? sums.loss_backward
+                                             : sums.backward);
+    } else {
+      add_op(op, i < lookups        ? sums.embedding_forward
+                 : i > last_product ? sums.loss_forward
+                                    : sums.forward);
+    }
+  }
+}
+
+double extra_bytes(const MemoryByPurpose& bytes) {
+  return at(bytes, MemoryPurpose::kActivations) + at(bytes, MemoryPurpose::kTemporaries);
+}
+
+void add_memory(const ExecutionGraph& graph, DType weights, GraphCosts& sums) {
+  const MemoryPlan plan = memory_plan(graph);
+  const std::vector<std::int64_t> bytes = storage_bytes(plan, graph);
+  const GraphMemory memory = graph_memory(plan, bytes);
+  sums.activation_bytes = memory.activation_bytes;
+  const std::vector<MemoryByPurpose> curve = memory_curve(plan, bytes);
+  const StorageLifetimes& lifetimes = plan.lifetimes;
+  // Of the backward pass of two layers and a head, the last two fifths are the first layer's alone.
+  const std::int32_t late = lifetimes.step.end - (lifetimes.step.end - lifetimes.forward_end) * 2 / 5;
+  for (std::size_t i = 0; i < curve.size(); ++i) {
+    sums.peak_extra_bytes = std::max(sums.peak_extra_bytes, extra_bytes(curve[i]));
+    if (plan.events[i].node < late) continue;
+    sums.late_extra_bytes = std::max(sums.late_extra_bytes, extra_bytes(curve[i]));
+  }
+  for (std::size_t i = 0; i < lifetimes.storages.size(); ++i) {
+    if (lifetimes.storages[i].purpose != MemoryPurpose::kGradients) continue;
+    sums.gradient_elements += static_cast<double>(bytes[i]) / size_in_bytes(weights);
+  }
+}
+
+Result<GraphCosts> graph_costs(const ShardQuestion& question, std::int64_t layers,
+                               const Predictor& predictor, std::string_view gpu,
+                               AskOptions options, std::vector<std::string>& warnings) {
+  const auto graph = shard_graph(question, layers);
+  if (!graph) return Unexpected{graph.error()};
+  options.keep_ops = true;
+  const auto step = predictor.predict(*graph, gpu, options);
+  if (!step) return Unexpected{step.error()};
+  GraphCosts sums;
+  add_passes(*step, sums);
+  add_memory(*graph, weights_of(question.precision), sums);
+  warnings = step->warnings;
+  return sums;
+}
+
+// Between two layers: hidden numbers per token, of which sequence parallelism leaves each rank a
+// part.
+double boundary_bytes(const ShardQuestion& question) {
+  const double tokens =
+      static_cast<double>(question.micro_batch) * static_cast<double>(question.sequence);
+  const double parts = question.sequence_parallel ? static_cast<double>(question.tp) : 1;
+  return tokens * static_cast<double>(question.model.hidden) *
+         size_in_bytes(weights_of(question.precision)) / parts;
+}
+
+void recompute_layer(const ShardQuestion& question, ShardCosts& costs) {
+  PartCosts& layer = costs.layer;
+  layer.again = layer.forward;
+  layer.backward = layer.backward + layer.again;
+  costs.layer_extra_bytes += layer.kept_bytes;
+  layer.kept_bytes = boundary_bytes(question);
+}
+
+}  // namespace
+
+std::string ShardQuestion::key() const {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} {} {}", model.hidden,
+                     model.heads, model.kv_heads, model.feed_forward, model.vocabulary,
+                     model.positions, model.gated, model.tied, model.biases, model.rms_norm,
+                     static_cast<int>(model.activation), 0, sequence, micro_batch, tp,
+                     sequence_parallel, static_cast<int>(precision), static_cast<int>(attention),
+                     dropout, static_cast<int>(recompute));
+}
+
+PassCosts operator+(PassCosts a, const PassCosts& b) {
+  a.kernel_us += b.kernel_us;
+  a.attention_us += b.attention_us;
+  a.low_us += b.low_us;
+  a.high_us += b.high_us;
+  a.comm_us += b.comm_us;
+  a.host_us += b.host_us;
+  a.ops += b.ops;
+  a.collectives += b.collectives;
+  return a;
+}
+
+PassCosts operator*(double count, PassCosts a) {
+  a.kernel_us *= count;
+  a.attention_us *= count;
+  a.low_us *= count;
+  a.high_us *= count;
+  a.comm_us *= count;
+  a.host_us *= count;
+  a.ops = static_cast<std::int64_t>(count * static_cast<double>(a.ops));
+  a.collectives = static_cast<std::int64_t>(count * static_cast<double>(a.collectives));
+  return a;
+}
+
+PassCosts operator-(PassCosts a, const PassCosts& b) { return a + -1.0 * b; }
+
+std::int64_t padded_vocabulary(std::int64_t vocabulary, std::int64_t tp) {
+  const std::int64_t multiple = 128 * tp;
+  return (vocabulary + multiple - 1) / multiple * multiple;
+}
+
+Result<ExecutionGraph> shard_graph(const ShardQuestion& question, std::int64_t layers) {
+  auto graph = decoder_graph(question, layers);
+  if (!graph) return graph;
+  if (question.precision == Precision::kFp8) {
+    graph = rewrite_precision(*graph, {.precision = PrecisionOptions::Precision::kFp8});
+    if (!graph) return graph;
+  }
+  if (question.tp > 1) {
+    graph = make_tensor_parallel(
+        *graph, {.ranks = question.tp, .sequence_parallel = question.sequence_parallel});
+    if (!graph) return graph;
+  }
+  if (question.recompute == LayoutRecompute::kSelective &&
+      question.attention == LayoutJob::Attention::kEager) {
+    graph = rewrite_recomputation(*graph, {.what = RecomputeOptions::What::kSelective});
+    if (!graph) return graph;
+  }
+  return rewrite_elementwise_fusion(*graph);
+}
+
+Result<ShardCosts> shard_costs(const ShardQuestion& question, const Predictor& predictor,
+                               std::string_view gpu, const AskOptions& options) {
+  ShardCosts costs;
+  const auto one = graph_costs(question, 1, predictor, gpu, options, costs.warnings);
+  if (!one) return Unexpected{one.error()};
+  const auto two = graph_costs(question, 2, predictor, gpu, options, costs.warnings);
+  if (!two) return Unexpected{two.error()};
+  PartCosts &layer = costs.layer, &head = costs.head, &embedding = costs.embedding;
+  layer.forward = two->forward - one->forward;
+  layer.backward = two->backward - one->backward;
+  layer.parameters = two->gradient_elements - one->gradient_elements;
+  layer.kept_bytes = two->activation_bytes - one->activation_bytes;
+  costs.loss.forward = one->loss_forward;
+  costs.loss.backward = one->loss_backward;
+  embedding.forward = one->embedding_forward;
+  embedding.backward = one->embedding_backward;
+  const DecoderModel& model = question.model;
+  const double words = static_cast<double>(padded_vocabulary(model.vocabulary, question.tp)) /
+                       static_cast<double>(question.tp) * static_cast<double>(model.hidden);
+  embedding.parameters = words + static_cast<double>(model.positions * model.hidden);
+  embedding.kept_bytes = boundary_bytes(question);
+  head.forward = one->forward - layer.forward;
+  head.backward = one->backward - layer.backward;
+  head.parameters = one->gradient_elements - layer.parameters - embedding.parameters;
+  head.kept_bytes =
+      std::max(0.0, one->activation_bytes - layer.kept_bytes - embedding.kept_bytes);
+  costs.head_extra_bytes = std::max(0.0, one->peak_extra_bytes - layer.kept_bytes -
+                                             embedding.kept_bytes - head.kept_bytes);
+  costs.layer_extra_bytes = std::max(0.0, two->late_extra_bytes - layer.kept_bytes - embedding.kept_bytes);
+  costs.boundary_bytes = boundary_bytes(question);
+  if (question.recompute == LayoutRecompute::kFull) recompute_layer(question, costs);
+  return costs;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,156 @@
+#include "step_bytes.hpp"
+
+#include <algorithm>
+
+namespace perfmodel {
+namespace {
+
+double as_real(std::int64_t number) { return static_cast<double>(number); }
+
+/// What a rank keeps per parameter.
+struct BytesPerParameter {
+  double weights = 2, gradients = 4, optimizer = 12;
+};
+
+BytesPerParameter bytes_per_parameter(const LayoutJob& job) {
+  using Optimizer = LayoutJob::Optimizer;
+  BytesPerParameter bytes;
+  const bool full = job.precision == LayoutJob::Precision::kFp32;
+  bytes.weights = full ? 4 : 2;
+  bytes.gradients = job.fp32_gradients ? 4 : bytes.weights;
+  const double master = full ? 0 : 4;
+  switch (job.optimizer) {
+    case Optimizer::kAdamW:
+      bytes.optimizer = master + 8;
+      break;
+    case Optimizer::kAdamW8bit:
+      bytes.optimizer = master + 2;
+      break;
+    case Optimizer::kSgd:
+      bytes.optimizer = master;
+      break;
+  }
+  return bytes;
+}
+
+bool shards_gradients(Sharding zero) { return zero != Sharding::kNone && zero != Sharding::kZero1; }
+bool shards_weights(Sharding zero) { return shards_gradients(zero) && zero != Sharding::kZero2; }
+
+class StageBytes {
+ public:
+  StageBytes(const StepQuestion& question, const std::vector<ChunkLayers>& chunks,
+             std::int64_t stage)
+      : question_(question), chunks_(chunks), stage_(stage) {}
+
+  StepBytes run() {
+    const ParallelLayout& layout = *question_.layout;
+    const LayoutJob& job = *question_.job;
+    const Framework& framework = *question_.framework;
+    const BytesPerParameter each = bytes_per_parameter(job);
+    const double numbers = parameters();
+    const double shards = as_real(shard_ranks());
+    const double shard = numbers / shards;
+    StepBytes bytes;
+    bytes.weights = each.weights * (shards_weights(layout.zero) ? shard : numbers);
+    bytes.gradients = each.gradients * (shards_gradients(layout.zero) ? shard : numbers);
+    bytes.optimizer = each.optimizer * (layout.zero == Sharding::kNone ? numbers : shard);
+    const std::int64_t microbatches = job.global_batch / (layout.dp * layout.micro_batch);
+    bytes.activations = kept(microbatches);
+    if (layout.tp > 1) bytes.activations *= 1 + framework.tensor_activation_share;
+    const double own = layout.zero == Sharding::kNone ? numbers : shard;
+    const double optimizer_extra = framework.optimizer_temporary_bytes * own;
+    const double pass_extra =
+        bytes.activations + extra() + framework.gradient_temporary_bytes * numbers + gathered(each);
+    bytes.allocated = bytes.weights + bytes.gradients + bytes.optimizer + framework.fixed_bytes +
+                      std::max(pass_extra, optimizer_extra);
+    bytes.reserved = bytes.allocated * (1 + framework.reserved_share);
+    return bytes;
+  }
+
+ private:
+  template <class Visit>
+  void each_chunk(Visit&& visit) const {
+    const auto stages = static_cast<std::size_t>(question_.layout->pp);
+    for (std::size_t i = static_cast<std::size_t>(stage_); i < chunks_.size(); i += stages) {
+      visit(chunks_[i]);
+    }
+  }
+
+  double parameters() const {
+    const ShardCosts& shard = *question_.shard;
+    double sum = 0;
+    each_chunk([&](const ChunkLayers& chunk) {
+      sum += as_real(chunk.layers) * shard.layer.parameters;
+      if (chunk.embeds) sum += shard.embedding.parameters;
+      if (chunk.heads) sum += shard.head.parameters;
+      if (chunk.heads && !chunk.embeds && question_.job->model.tied) {
+        sum += shard.embedding.parameters;
+      }
+    });
+    return sum;
+  }
+
+  std::int64_t shard_ranks() const {
+    const ParallelLayout& layout = *question_.layout;
+    if (layout.zero == Sharding::kNone) return 1;
+    if (layout.zero != Sharding::kHsdp) return layout.dp;
+    const std::int64_t node = question_.topology->gpus_per_node;
+    return std::min(layout.dp, std::max<std::int64_t>(1, node / layout.tp));
+  }
+
+  // Activations of all microbatches in flight.
+  double kept(std::int64_t microbatches) const {
+    const ShardCosts& shard = *question_.shard;
+    double of_microbatch = 0;
+    each_chunk([&](const ChunkLayers& chunk) {
+      of_microbatch += as_real(chunk.layers) * shard.layer.kept_bytes;
+      if (chunk.embeds) of_microbatch += shard.embedding.kept_bytes;
+      if (chunk.loses) of_microbatch += shard.head.kept_bytes;
+    });
+    const double chunks = as_real(live_chunks(*question_.layout, microbatches, stage_));
+    return of_microbatch * chunks / as_real(question_.layout->vp);
+  }
+
+  double extra() const {
+    double most = 0;
+    each_chunk([&](const ChunkLayers& chunk) {
+      if (chunk.layers > 0) most = std::max(most, question_.shard->layer_extra_bytes);
+      if (chunk.loses) most = std::max(most, question_.shard->head_extra_bytes);
+    });
+    return most;
+  }
+
+  // Two units of ZeRO-3 are whole at a time, and the root unit.
+  double gathered(const BytesPerParameter& each) const {
+    if (!shards_weights(question_.layout->zero)) return 0;
+    const ShardCosts& shard = *question_.shard;
+    return each.weights * (2 * shard.layer.parameters + shard.embedding.parameters) +
+           each.gradients * shard.layer.parameters;
+  }
+
+  const StepQuestion& question_;
+  const std::vector<ChunkLayers>& chunks_;
+  std::int64_t stage_;
+};
+
+}  // namespace
+
+std::int64_t live_chunks(const ParallelLayout& layout, std::int64_t microbatches,
+                         std::int64_t stage) {
+  const std::int64_t p = layout.pp, v = layout.vp, all = microbatches * v;
+  if (v > 1) {
+    return microbatches == p ? all : std::min(2 * (p - 1 - stage) + (v - 1) * p + 1, all);
+  }
+  return layout.order == PipelineOrder::kGpipe ? all : std::min(p - stage, all);
+}
+
+StepBytes step_bytes(const StepQuestion& question, const std::vector<ChunkLayers>& chunks) {
+  StepBytes worst;
+  for (std::int64_t stage = 0; stage < question.layout->pp; ++stage) {
+    const StepBytes bytes = StageBytes(question, chunks, stage).run();
+    if (bytes.allocated > worst.allocated) worst = bytes;
+  }
+  return worst;
+}
+
+}  // namespace perfmodel

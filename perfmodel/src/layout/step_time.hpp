@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework.hpp"
+#include "perfmodel/layout.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/predictors/topology.hpp"
+#include "perfmodel/result.hpp"
+#include "shard_costs.hpp"
+
+namespace perfmodel {
+
+/// Chunks of layers in model order: chunk i lies on stage i mod pp.
+struct ChunkLayers {
+  std::int64_t layers = 0;
+  bool embeds = false;  ///< begins with the embeddings
+  bool heads = false;   ///< ends with norm and output layer
+  bool loses = false;   ///< computes the loss
+};
+
+/// How layers spread over `stages * chunks_per_stage` chunks. Equal parts; what does not divide
+/// goes one by one to chunks behind the first, which holds the embeddings. `balanced`: a chunk is
+/// full once the products so far, the output layer counted, reach its share of all of them, and
+/// what comes next begins another, the loss too (nanotron); chunks may stay empty. Errors: fewer layers than chunks, unless balanced.
+Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::int64_t chunks,
+                                               bool balanced);
+
+/// All that the time of a step is made of.
+struct StepQuestion {
+  const LayoutJob* job = nullptr;
+  const ParallelLayout* layout = nullptr;
+  const ShardCosts* shard = nullptr;
+  const Framework* framework = nullptr;
+  const Gpu* gpu = nullptr;
+  const Topology* topology = nullptr;
+};
+
+struct StepTime {
+  double step_us = 0, low_us = 0, high_us = 0;
+  double terms_us[kLayoutTerms] = {};
+};
+
+/// One optimizer step with the layers of `chunks`. Errors: collectives that the topology cannot do.
+Result<StepTime> step_time(const StepQuestion& question, std::vector<ChunkLayers> chunks);
+
+}  // namespace perfmodel
