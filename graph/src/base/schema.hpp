@@ -50,7 +50,8 @@ inline constexpr Schema kSuites = {"perfmodel-suites"};
 inline constexpr Schema kSweep = {"perfmodel-sweep"};
 inline constexpr Schema kSweepReport = {"perfmodel-sweep-report", 1, 2};
 inline constexpr Schema kTopology = {"perfmodel-topology", 1, 2};
-inline constexpr Schema kTrace = {"perfmodel-trace", 1, 2};
+inline constexpr Schema kTrace = {"perfmodel-trace", 1, 3};
+inline constexpr Schema kTraceComparison = {"perfmodel-trace-comparison", 1, 0};
 inline constexpr Schema kTrain = {"perfmodel-train", 1, 2};
 inline constexpr Schema kWhatIf = {"perfmodel-whatif", 1, 3};
 

@@ -2,7 +2,9 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -147,6 +149,13 @@ std::int64_t parse_integer(std::string_view text, std::int64_t fallback) {
   return bad == std::errc() ? static_cast<std::int64_t>(big) : fallback;
 }
 
+// A JSON number of no great weight; below 0: none.
+float parse_estimate(std::string_view text) {
+  double value = -1;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return std::isfinite(value) ? static_cast<float>(value) : -1.0F;
+}
+
 std::string_view trimmed_token(std::string_view token) {
   const std::size_t last = token.find_last_not_of(" \n\r\t,");
   token = token.substr(0, last == std::string_view::npos ? 0 : last + 1);
@@ -170,6 +179,10 @@ struct RawEvent {
   // Of collectives.
   std::string_view collective, process_group, dtype;
   std::int64_t sequence = -1, in_elements = -1, out_elements = -1, group_size = -1;
+  // Of ops: JSON text.
+  std::string_view dims, types, strides, concrete;
+  std::int64_t autograd_sequence = -1, forward_thread = 0;
+  std::string_view blocks_per_sm, occupancy;
   RawMemory memory;
 };
 
@@ -263,6 +276,9 @@ class TraceReader {
     std::string tail = {}, message = {};
   };
 
+  // What the index of arguments takes for each.
+  static constexpr std::uint64_t kBytesPerArguments = 64;
+
   Result<void> check_kept_bytes() {
     for (; counted_names_ < trace_.names.size(); ++counted_names_) {
       name_bytes_ +=
@@ -272,6 +288,8 @@ class TraceReader {
         name_bytes_ + trace_.host.size() * sizeof(HostEvent) +
         trace_.gpu.size() * sizeof(GpuEvent) + trace_.syncs.size() * sizeof(SyncEvent) +
         trace_.collectives.size() * sizeof(CollectiveNote) +
+        trace_.modules.size() * sizeof(HostEvent) +
+        trace_.arguments.size() * (sizeof(OpArguments) + kBytesPerArguments) +
         trace_.memory.size() * sizeof(MemoryRecord) + trace_.threads.size() * sizeof(TraceThread);
     if (kept <= limits_.kept_bytes) return {};
     return fail(ErrorCode::kFormat,
@@ -312,6 +330,7 @@ class TraceReader {
     const auto host_size = trace_.host.size(), gpu_size = trace_.gpu.size();
     const auto sync_size = trace_.syncs.size(), note_size = trace_.collectives.size();
     const auto owner_size = note_owners_.size(), memory_size = trace_.memory.size();
+    const auto module_size = trace_.modules.size();
     problems_.clear();
     const simdjson::error_code error = parse_events(stream);
     if (error != simdjson::SUCCESS) {
@@ -320,6 +339,7 @@ class TraceReader {
       trace_.syncs.resize(sync_size);
       trace_.collectives.resize(note_size);
       trace_.memory.resize(memory_size);
+      trace_.modules.resize(module_size);
       note_owners_.resize(owner_size);
     }
     return error;
@@ -378,8 +398,6 @@ class TraceReader {
         case 'c':
           if (is("cat")) {
             error = string(value, event.category);
-            // Python frames are up to 85 % of a file: leave them before their arguments.
-            if (category_of(event.category) == Category::kSkipEarly) return error;
           }
           break;
         case 'p':
@@ -394,6 +412,10 @@ class TraceReader {
           if (is("dur")) event.duration = value.raw_json_token();
           break;
         case 'a':
+          // Python frames are up to 85 % of a file: leave them before their arguments.
+          if (is("args") && category_of(event.category) == Category::kSkipEarly) {
+            return error;
+          }
           if (is("args")) error = read_args(value, event);
           break;
         default:
@@ -407,6 +429,15 @@ class TraceReader {
   static simdjson::error_code string(ondemand::value& value, std::string_view& out) {
     const auto error = value.get_string().get(out);
     return error == simdjson::INCORRECT_TYPE ? simdjson::SUCCESS : error;
+  }
+
+  // Text of an array; of anything else nothing.
+  static simdjson::error_code list_text(ondemand::value& value, std::string_view& out) {
+    ondemand::array list;
+    if (auto error = value.get_array().get(list)) {
+      return error == simdjson::INCORRECT_TYPE ? simdjson::SUCCESS : error;
+    }
+    return list.raw_json().get(out);
   }
 
   static simdjson::error_code read_args(ondemand::value& value, RawEvent& event) {
@@ -447,6 +478,7 @@ class TraceReader {
           break;
         case 'e':
           if (is("external id")) event.external_id = integer(-1);
+          if (is("est. achieved occupancy %")) event.occupancy = token();
           break;
         case 'P':
           if (is("Profiler Event Index")) event.event_index = integer(-1);
@@ -458,9 +490,22 @@ class TraceReader {
           if (is("Collective name")) {
             if (auto error = string(item, event.collective)) return error;
           }
+          if (is("Concrete Inputs")) {
+            if (auto error = list_text(item, event.concrete)) return error;
+          }
           break;
         case 'I':
           if (is("In msg nelems")) event.in_elements = integer(-1);
+          if (is("Input Dims")) {
+            if (auto error = list_text(item, event.dims)) return error;
+          } else if (is("Input type")) {
+            if (auto error = list_text(item, event.types)) return error;
+          } else if (is("Input Strides")) {
+            if (auto error = list_text(item, event.strides)) return error;
+          }
+          break;
+        case 'F':
+          if (is("Fwd thread id")) event.forward_thread = integer(0);
           break;
         case 'O':
           if (is("Out msg nelems")) event.out_elements = integer(-1);
@@ -470,6 +515,7 @@ class TraceReader {
           break;
         case 'S':
           if (is("Seq")) event.sequence = integer(-1);
+          if (is("Sequence number")) event.autograd_sequence = integer(-1);
           break;
         case 'R':
           if (is("Record function id")) event.record_function_id = integer(0);
@@ -491,6 +537,7 @@ class TraceReader {
           break;
         case 'b':
           if (is("bytes")) event.bytes = integer(0);
+          if (is("blocks per SM")) event.blocks_per_sm = token();
           break;
         case 'n':
           if (is("name")) {
@@ -524,12 +571,9 @@ class TraceReader {
     }
     Category category = category_of(event.category);
     if (event.category.empty() && !event.duration.empty()) category = Category::kOp;
-    trace_.has_python_frames |= category == Category::kSkipEarly;
+    if (category == Category::kSkipEarly) return python_frame(event);
     if (category == Category::kOther) note_unread(event.category);
-    if (category == Category::kOther || category == Category::kIgnored ||
-        category == Category::kSkipEarly) {
-      return {};
-    }
+    if (category == Category::kOther || category == Category::kIgnored) return {};
     const auto start = parse_stamp(event.ts);
     if (!start || *start < -kMostStamp || *start > kMostStamp) return complaint("/ts", event.ts);
     const auto duration =
@@ -560,6 +604,24 @@ class TraceReader {
         host_event(event, category, name, *start, *duration);
         break;
     }
+    return {};
+  }
+
+  // Of frames of Python only the modules are kept.
+  Complaint python_frame(const RawEvent& event) {
+    trace_.has_python_frames = true;
+    if (!event.name.starts_with("nn.Module: ")) return {};
+    const auto start = parse_stamp(event.ts), duration = parse_stamp(event.duration);
+    if (!start || *start < -kMostStamp || *start > kMostStamp) return complaint("/ts", event.ts);
+    if (!duration || *duration < 0 || *duration > kMostDuration) {
+      return complaint("/dur", event.duration);
+    }
+    trace_.modules.push_back({.start_ns = *start,
+                              .duration_ns = *duration,
+                              .name = trace_.names.intern(event.name),
+                              .thread = thread_index(event),
+                              .kind = HostKind::kAnnotation,
+                              .file_order = static_cast<std::uint32_t>(trace_.modules.size())});
     return {};
   }
 
@@ -653,10 +715,28 @@ class TraceReader {
                            .event_index = event.event_index,
                            .correlation = event.correlation,
                            .record_function_id = event.record_function_id,
-                           .external_id = event.external_id});
+                           .external_id = event.external_id,
+                           .sequence = event.autograd_sequence,
+                           .arguments = arguments_of(event),
+                           .has_forward_thread = event.forward_thread > 0});
     if (const std::int32_t note = note_collective(event); note >= 0) {
+      trace_.host.back().collective = note;
       note_owners_.emplace_back(trace_.host.back().file_order, note);
     }
+  }
+
+  // Position of what the event says about its inputs, or -1.
+  std::int32_t arguments_of(const RawEvent& event) {
+    if (event.dims.empty()) return -1;
+    const OpArguments made{.dims = trace_.names.intern(event.dims),
+                           .types = trace_.names.intern(event.types),
+                           .strides = trace_.names.intern(event.strides),
+                           .concrete = trace_.names.intern(event.concrete)};
+    const auto [at, added] =
+        argument_indices_.try_emplace({made.dims, made.types, made.strides, made.concrete},
+                                      static_cast<std::int32_t>(trace_.arguments.size()));
+    if (added) trace_.arguments.push_back(made);
+    return at->second;
   }
 
   // Position of what the event says about a collective, or -1.
@@ -689,7 +769,9 @@ class TraceReader {
                           .stream = stream,
                           .correlation = event.correlation,
                           .bytes = event.bytes,
-                          .collective = note_collective(event)});
+                          .collective = note_collective(event),
+                          .blocks_per_sm = parse_estimate(event.blocks_per_sm),
+                          .occupancy_percent = parse_estimate(event.occupancy)});
   }
 
   static std::string thread_key(const RawEvent& event) {
@@ -756,6 +838,7 @@ class TraceReader {
     for (GpuEvent& event : trace_.gpu) event.start_ns -= base;
     for (SyncEvent& event : trace_.syncs) event.start_ns -= base;
     for (MemoryRecord& event : trace_.memory) event.time_ns -= base;
+    for (HostEvent& event : trace_.modules) event.start_ns -= base;
     for (auto& [key, label] : thread_labels_) {
       if (auto at = thread_indices_.find(key); at != thread_indices_.end()) {
         trace_.threads[static_cast<std::size_t>(at->second)].name = label;
@@ -764,7 +847,7 @@ class TraceReader {
   }
 
   void sort_events() {
-    std::sort(trace_.host.begin(), trace_.host.end(), [](const HostEvent& a, const HostEvent& b) {
+    const auto earlier = [](const HostEvent& a, const HostEvent& b) {
       if (a.thread != b.thread) return a.thread < b.thread;
       if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
       if (a.duration_ns != b.duration_ns) return a.duration_ns > b.duration_ns;
@@ -772,7 +855,9 @@ class TraceReader {
       const bool a_call = a.kind == HostKind::kCall, b_call = b.kind == HostKind::kCall;
       if (a_call != b_call) return b_call;
       return a.file_order < b.file_order;
-    });
+    };
+    std::sort(trace_.host.begin(), trace_.host.end(), earlier);
+    std::sort(trace_.modules.begin(), trace_.modules.end(), earlier);
     std::stable_sort(trace_.gpu.begin(), trace_.gpu.end(),
                      [](const GpuEvent& a, const GpuEvent& b) {
                        if (a.device != b.device) return a.device < b.device;
@@ -834,6 +919,7 @@ class TraceReader {
   std::unordered_map<std::string, std::int32_t> thread_indices_;
   std::vector<std::pair<std::string, std::string>> thread_labels_;
   std::vector<std::int8_t> label_by_name_;
+  std::map<std::array<NameId, 4>, std::int32_t> argument_indices_;
   std::vector<std::pair<std::uint32_t, std::int32_t>> note_owners_;  // file order of the op, note
   std::int64_t clock_base_ns_ = 0;
   std::int32_t last_thread_ = -1;

@@ -30,8 +30,22 @@ struct HostEvent {
   std::int64_t correlation = -1;        ///< calls only
   std::int64_t record_function_id = 0;  ///< links to a graph's rf_id; 0: not recorded
   std::int64_t external_id = -1;
+  std::int64_t sequence = -1;    ///< autograd's number; -1: none
+  std::int32_t arguments = -1;   ///< into Trace::arguments; -1: none recorded
+  std::int32_t collective = -1;  ///< ops only, into Trace::collectives; -1: none recorded
+  bool has_forward_thread = false;  ///< "Fwd thread id" is not 0: runs in the backward pass
 
   std::int64_t end_ns() const { return start_ns + duration_ns; }
+};
+
+/// What a trace with `record_shapes` says of an op's inputs: JSON text, as it stands in the file.
+/// Equal ones are kept once.
+struct OpArguments {
+  NameId dims = 0;      ///< "[[16, 13], [], [[2, 3], [4, 3]]]": extents, of lists one entry each
+  NameId types = 0;     ///< "["float", "Scalar", "TensorList"]"
+  NameId strides = 0;   ///< as dims, elements; empty: not recorded (before 2024)
+  NameId concrete = 0;  ///< "["", "1", "[2, 3]"]": values of scalars; empty: not recorded
+  friend bool operator==(const OpArguments&, const OpArguments&) = default;
 };
 
 enum class GpuKind : std::uint8_t { kKernel, kCopy, kSet };
@@ -48,6 +62,8 @@ struct GpuEvent {
   std::int64_t bytes = 0;        ///< copies and sets
   std::int32_t launch = -1;      ///< into Trace::host; -1: launched outside the trace
   std::int32_t collective = -1;  ///< into Trace::collectives; -1: none recorded
+  /// Of kernels, as Kineto estimates them; below 0: not recorded.
+  float blocks_per_sm = -1, occupancy_percent = -1;
 
   std::int64_t end_ns() const { return start_ns + duration_ns; }
 };
@@ -100,14 +116,17 @@ struct Trace {
   std::vector<GpuEvent> gpu;
   std::vector<SyncEvent> syncs;
   std::vector<CollectiveNote> collectives;
+  std::vector<OpArguments> arguments;
   std::vector<MemoryRecord> memory;  ///< by time
+  /// Calls of modules that Python frames name ("nn.Module: Linear_0"), in the order of `host`.
+  std::vector<HostEvent> modules;
   std::vector<TraceThread> threads;
   std::vector<TraceDevice> devices;         ///< every GPU of the host, used or not
   std::int64_t base_ns = 0;                 ///< epoch or boot time of stamp 0
   std::int64_t rank = -1, world_size = -1;  ///< -1: not recorded
   std::size_t event_count = 0;              ///< entries of traceEvents, of any kind
   std::uint64_t text_bytes = 0;             ///< inflated size of the file
-  bool has_python_frames = false;           ///< calls of Python were recorded too (none is kept)
+  bool has_python_frames = false;  ///< calls of Python were recorded too (only modules are kept)
   std::string unread;  ///< categories of events that are not read, with counts; empty: none
   std::vector<std::string> warnings;
 

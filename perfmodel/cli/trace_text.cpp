@@ -1,0 +1,323 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "arguments.hpp"
+#include "base/number_text.hpp"
+#include "measured_memory_report.hpp"
+#include "text_table.hpp"
+#include "trace_output.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+std::string trace_stream_name(int device, std::int64_t stream) {
+  return fmt::format("device {} stream {}", device, stream);
+}
+
+std::string trace_per_time(const std::optional<double>& amount, double us, double per_us) {
+  if (!amount || us <= 0 || *amount == 0) return "";
+  return fmt::format("{:.3g}", *amount / us / per_us);
+}
+
+std::string trace_head_text(const TraceReport& report) {
+  TextList head;
+  head.row("trace", file_name(report.source));
+  head.row("GPU", report.gpu.empty() ? "not named" : report.gpu);
+  if (report.rank >= 0) {
+    head.row("rank", report.world_size > 0 ? fmt::format("{} of {}", report.rank, report.world_size)
+                                           : std::to_string(report.rank));
+  }
+  head.row("events", fmt::format("{}: {}, {}, {} on {}", grouped(report.events),
+                                 counted(report.host_ops, "op"), counted(report.calls, "call"),
+                                 counted(report.annotations, "annotation"),
+                                 counted(report.threads, "host thread")));
+  head.row(
+      "GPU work",
+      fmt::format("{} ({} ms compute, {} ms communication), {} ({} ms), {} ({} ms)",
+                  counted(report.kernels_total, "kernel"), milliseconds(report.compute_kernel_us),
+                  milliseconds(report.comm_kernel_us),
+                  report.memcpy_total == 1 ? "1 copy" : grouped(report.memcpy_total) + " copies",
+                  milliseconds(report.memcpy_us), counted(report.memset_total, "set"),
+                  milliseconds(report.memset_us)));
+  head.row("GPU busy", milliseconds(report.gpu_busy_us) + " ms");
+  return "\n" + head.text();
+}
+
+// Rows add up to the span.
+std::string trace_breakdown_text(const TraceAnalysis& analysis, bool bold) {
+  const TraceAnalysis::Breakdown& at = analysis.breakdown;
+  if (at.span_us <= 0) return {};
+  TextTable table{"GPU time", "ms", "share", "<"};
+  const auto row = [&](const char* name, double us, std::string note = "") {
+    table.row({name, milliseconds(us), percent_of(us, at.span_us), std::move(note)});
+  };
+  row("compute", at.compute_us);
+  if (at.comm_us > 0) {
+    row("communication, exposed", at.exposed_comm_us,
+        fmt::format("of {} ms; {} under kernels", milliseconds(at.comm_us),
+                    percent(at.comm_overlap_fraction.value_or(0))));
+  }
+  if (at.memcpy_us > 0) {
+    row("copies, exposed", at.exposed_memcpy_us,
+        fmt::format("of {} ms", milliseconds(at.memcpy_us)));
+  }
+  row("idle", at.idle_us);
+  row("first start to last end", at.span_us);
+  return "\n" + table.text(bold);
+}
+
+std::string trace_idle_text(const TraceAnalysis& analysis, bool full, bool bold) {
+  constexpr std::size_t kStreams = 4;
+  TextTable table{"Idle streams", "host late ms", "gap < 30 µs ms", "other ms", "queue mean",
+                  "max",          "full ms"};
+  std::vector<const TraceAnalysis::Idle*> rows;
+  for (const auto& idle : analysis.idle) rows.push_back(&idle);
+  const std::size_t shown = full ? rows.size() : std::min(kStreams, rows.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const auto& idle = *rows[i];
+    const auto queue = std::ranges::find_if(analysis.queue_length, [&](const auto& at) {
+      return at.device == idle.device && at.stream == idle.stream;
+    });
+    const bool known = queue != analysis.queue_length.end();
+    table.row({trace_stream_name(idle.device, idle.stream), milliseconds(idle.host_wait_us),
+               milliseconds(idle.kernel_wait_us), milliseconds(idle.other_us),
+               known ? fmt::format("{:.1f}", queue->mean) : "",
+               known ? std::to_string(queue->max) : "",
+               known ? milliseconds(queue->at_limit_us) : ""});
+  }
+  if (table.empty()) return {};
+  std::string text = "\n" + table.text(bold);
+  if (shown < rows.size()) text += fmt::format("  ({} more streams)\n", rows.size() - shown);
+  const auto& launch = analysis.launch;
+  if (launch.count > 0) {
+    text += wrapped(
+        fmt::format("{}: from call to start {:.1f} µs (median; mean {:.1f}, at most {:.1f}); {} of "
+                    "the tasks take less time than their call",
+                    counted(launch.count, "launch"), launch.median_us, launch.mean_us,
+                    launch.max_us, grouped(launch.shorter_than_launch)),
+        "  ", 2);
+  }
+  return text;
+}
+
+std::string trace_ops_text(const std::vector<TraceAnalysis::Op>& ops, const char* title, bool shapes,
+                     std::size_t top, bool bold) {
+  TextTable table{title,     "count",   "GPU ms",  "with ops inside", "host ms",
+                  "TFLOP/s", "GB/s",    "roofline"};
+  const std::size_t shown = std::min(top, ops.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const auto& op = ops[i];
+    table.row({shapes ? op.name + " " + op.shapes : op.name, grouped(op.count),
+               milliseconds(op.device_self_us), milliseconds(op.device_total_us),
+               milliseconds(op.host_self_us), trace_per_time(op.flop, op.worked_us, 1e6),
+               trace_per_time(op.bytes, op.worked_us, 1e3),
+               op.roofline_us && op.worked_us > 0 ? percent(*op.roofline_us / op.worked_us, 0)
+                                                  : ""});
+  }
+  if (table.empty()) return {};
+  std::string text = "\n" + table.text(bold);
+  if (ops.size() > shown) text += fmt::format("  ({} more)\n", ops.size() - shown);
+  return text;
+}
+
+std::string trace_iterations_text(const TraceFindings& found, std::size_t top, bool bold) {
+  const auto& iterations = found.report.iterations;
+  TextTable table{"Iterations", "wall ms", "GPU busy ms", "share", "kernels", "copies", "sets",
+                  "calls ms",   "loading ms"};
+  const std::size_t shown = std::min(top, iterations.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const auto& iteration = iterations[i];
+    const auto& split = found.analysis.splits.at(i);
+    table.row(
+        {iteration.name, milliseconds(iteration.wall_us), milliseconds(iteration.gpu_busy_us),
+         percent_of(iteration.gpu_busy_us, iteration.wall_us), grouped(iteration.kernels),
+         grouped(iteration.copies), grouped(iteration.sets), milliseconds(split.runtime_us),
+         split.data_loader_us > 0 ? milliseconds(split.data_loader_us) : ""});
+  }
+  if (table.empty()) return {};
+  std::string text = "\n" + table.text(bold);
+  if (iterations.size() > shown) {
+    text += fmt::format("  ({} more iterations)\n", iterations.size() - shown);
+  }
+  return text;
+}
+
+std::string trace_kernels_text(const TraceReport& report, std::size_t top, bool bold) {
+  TextTable kernels{"Kernels", "count", "total ms", "mean µs", "max µs"};
+  for (std::size_t i = 0; i < std::min(top, report.top_kernels.size()); ++i) {
+    const auto& kernel = report.top_kernels[i];
+    kernels.row({kernel.name, grouped(kernel.count), milliseconds(kernel.total_us),
+                 fmt::format("{:.1f}", kernel.mean_us()), fmt::format("{:.1f}", kernel.max_us)});
+  }
+  if (kernels.empty()) return {};
+  std::string text = "\n" + kernels.text(bold);
+  if (report.top_kernels.size() > top) {
+    text += fmt::format("  ({} more names)\n", report.top_kernels.size() - top);
+  }
+  return text;
+}
+
+std::string trace_collectives_text(const std::vector<TraceAnalysis::Collective>& collectives,
+                                   std::size_t top, bool bold) {
+  TextTable table{"Collectives", "elements", "ranks", "count", "total ms", "algorithm GB/s",
+                  "bus GB/s",    "skew µs"};
+  for (std::size_t i = 0; i < std::min(top, collectives.size()); ++i) {
+    const auto& at = collectives[i];
+    const auto number = [](const std::optional<double>& value) {
+      return value ? fmt::format("{:.3g}", *value) : std::string();
+    };
+    table.row({at.name, at.elements ? grouped(static_cast<std::size_t>(*at.elements)) : "",
+               at.group_size ? std::to_string(*at.group_size) : "", grouped(at.count),
+               milliseconds(at.total_us), number(at.algorithm_gb_per_s), number(at.bus_gb_per_s),
+               number(at.skew_us)});
+  }
+  if (table.empty()) return {};
+  std::string text = "\n" + table.text(bold);
+  if (collectives.size() > top) {
+    text += fmt::format("  ({} more)\n", collectives.size() - top);
+  }
+  return text;
+}
+
+std::string trace_copies_text(const TraceAnalysis& analysis, bool bold) {
+  TextTable table{"Copies and sets", "count", "total ms", "bytes", "GB/s"};
+  for (const auto& copy : analysis.copies) {
+    table.row({copy.kind, grouped(copy.count), milliseconds(copy.total_us),
+               grouped(static_cast<std::size_t>(copy.bytes)),
+               copy.gb_per_s ? fmt::format("{:.3g}", *copy.gb_per_s) : ""});
+  }
+  return table.empty() ? "" : "\n" + table.text(bold);
+}
+
+std::string trace_modules_text(const TraceAnalysis& analysis, std::size_t top, bool bold) {
+  TextTable table{"Modules", "count", "GPU ms", "host ms"};
+  for (std::size_t i = 0; i < std::min(top, analysis.modules.size()); ++i) {
+    const auto& module = analysis.modules[i];
+    table.row({module.name, grouped(module.count), milliseconds(module.device_total_us),
+               milliseconds(module.host_total_us)});
+  }
+  return table.empty() ? "" : "\n" + table.text(bold);
+}
+
+std::string trace_streams_text(const TraceReport& report, bool bold) {
+  TextTable streams{"Streams", "tasks", "busy ms"};
+  for (const auto& stream : report.streams) {
+    streams.row({trace_stream_name(stream.device, stream.stream), grouped(stream.tasks),
+                 milliseconds(stream.busy_us)});
+  }
+  return streams.empty() ? "" : "\n" + streams.text(bold);
+}
+
+std::string trace_warnings_text(const TraceFindings& found) {
+  std::vector<std::string> warnings = found.report.warnings;
+  warnings.insert(warnings.end(), found.analysis.warnings.begin(), found.analysis.warnings.end());
+  if (warnings.empty()) return {};
+  std::string text = "\n  Warnings\n";
+  for (const std::string& warning : warnings) text += wrapped(warning, "  - ", 4);
+  return text;
+}
+
+std::string signed_ms(double us) { return fmt::format("{:+.3f}", us / 1e3); }
+
+std::string per_step_count(double count) { return fmt::format("{:.6g}", count); }
+
+std::string changes_text(const std::vector<TraceComparison::Change>& changes, const char* title,
+                         std::size_t top, bool bold) {
+  TextTable table{title, "count", "then", "GPU ms", "then", "change ms"};
+  const std::size_t shown = std::min(top, changes.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const auto& at = changes[i];
+    const std::string name = at.kernel.empty()
+                                 ? (at.shapes.empty() ? at.op : at.op + " " + at.shapes)
+                                 : at.kernel + " (" + at.op + ")";
+    table.row({name, per_step_count(at.count_before), per_step_count(at.count_after),
+               milliseconds(at.before_us), milliseconds(at.after_us), signed_ms(at.change_us())});
+  }
+  if (table.empty()) return {};
+  std::string text = "\n" + table.text(bold);
+  if (changes.size() > shown) text += fmt::format("  ({} more)\n", changes.size() - shown);
+  return text;
+}
+
+}  // namespace
+
+std::string comparison_text(const TraceComparison& comparison, const std::string& before,
+                            const std::string& after, std::size_t top, bool bold) {
+  TextList head;
+  head.row("before", fmt::format("{}, {}", before, counted(comparison.steps_before, "step")));
+  head.row("after", fmt::format("{}, {}", after, counted(comparison.steps_after, "step")));
+  std::string text = "\n" + head.text();
+  TextTable terms{"Mean step", "before ms", "after ms", "change ms"};
+  for (const auto& term : comparison.terms) {
+    terms.row({term.name, milliseconds(term.before_us), milliseconds(term.after_us),
+               signed_ms(term.after_us - term.before_us)});
+  }
+  terms.row({"step", milliseconds(comparison.step_before_us),
+             milliseconds(comparison.step_after_us),
+             signed_ms(comparison.step_after_us - comparison.step_before_us)});
+  text += "\n" + terms.text(bold);
+  if (comparison.ops.empty() && comparison.kernels.empty()) {
+    text += "\n  No op differs in its count or in its time on the device.\n";
+  }
+  text += changes_text(comparison.ops, "Ops, per step", top, bold);
+  text += changes_text(comparison.kernels, "Kernels, per step", top, bold);
+  if (!comparison.warnings.empty()) text += "\n  Warnings\n";
+  for (const std::string& warning : comparison.warnings) text += wrapped(warning, "  - ", 4);
+  return text;
+}
+
+std::string ranks_text(std::span<const TraceFindings> found, const TraceRanks& ranks,
+                       std::size_t top, bool bold) {
+  TextTable table{"Ranks",      "wall ms", "compute ms",   "communication ms",
+                  "exposed ms", "waits ms", "makes wait ms", "last"};
+  for (std::size_t i = 0; i < ranks.ranks.size(); ++i) {
+    const TraceRanks::Rank& rank = ranks.ranks[i];
+    double wall = 0;
+    for (const auto& iteration : found[i].report.iterations) wall += iteration.wall_us;
+    table.row({file_name(rank.source), wall > 0 ? milliseconds(wall) : "",
+               milliseconds(rank.compute_us), milliseconds(rank.comm_us),
+               milliseconds(rank.exposed_comm_us), milliseconds(rank.waiting_us),
+               milliseconds(rank.caused_us), std::to_string(rank.last_arrivals)});
+  }
+  std::string text = "\n" + table.text(bold);
+  std::string sentence =
+      fmt::format("{} of the ranks meet, {} meet nobody. The busiest rank computes {} more than "
+                  "the mean.",
+                  counted(ranks.matched, "collective"), ranks.unmatched,
+                  percent(ranks.compute_imbalance));
+  if (ranks.straggler) {
+    const TraceRanks::Rank& worst = ranks.ranks[*ranks.straggler];
+    sentence += fmt::format(" {} makes the others wait most, {} ms in all.",
+                            file_name(worst.source), milliseconds(worst.caused_us));
+  }
+  text += wrapped(sentence, "  ", 2);
+  text += trace_collectives_text(ranks.collectives, top, bold);
+  std::vector<std::string> warnings = ranks.warnings;
+  for (const TraceFindings& rank : found) {
+    for (const auto* list : {&rank.report.warnings, &rank.analysis.warnings}) {
+      for (const std::string& warning : *list) {
+        warnings.push_back(file_name(rank.report.source) + ": " + warning);
+      }
+    }
+  }
+  if (!warnings.empty()) text += "\n  Warnings\n";
+  for (const std::string& warning : warnings) text += wrapped(warning, "  - ", 4);
+  return text;
+}
+
+std::string trace_text(const TraceFindings& found, std::size_t top, bool full, bool bold) {
+  const TraceAnalysis& analysis = found.analysis;
+  std::string text = trace_head_text(found.report) + trace_breakdown_text(analysis, bold) +
+                     trace_ops_text(analysis.ops, "Ops", false, top, bold) +
+                     trace_idle_text(analysis, full, bold) + trace_iterations_text(found, top, bold) +
+                     trace_kernels_text(found.report, top, bold);
+  if (full) {
+    text += trace_ops_text(analysis.ops_by_shape, "Ops by shape", true, top, bold) +
+            trace_collectives_text(analysis.collectives, top, bold) + trace_modules_text(analysis, top, bold) +
+            trace_copies_text(analysis, bold) + trace_streams_text(found.report, bold);
+  }
+  return text + measured_memory_text(found.report.memory, bold) + trace_warnings_text(found);
+}
+
+}  // namespace perfmodel::cli

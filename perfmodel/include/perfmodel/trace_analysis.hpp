@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/graph/trace.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// Where the time of a trace went. docs/traces.md has the definitions; times are in microseconds.
+/// Work of all devices and streams counts together unless a table says otherwise.
+struct TraceAnalysis {
+  /// Unions over all streams. compute + exposed_comm + exposed_memcpy = busy; busy + idle = span.
+  struct Breakdown {
+    double compute_us = 0;         ///< kernels that are no collectives, and sets
+    double comm_us = 0;            ///< collectives
+    double exposed_comm_us = 0;    ///< of it, what no compute covers
+    double memcpy_us = 0;          ///< copies
+    double exposed_memcpy_us = 0;  ///< of it, what neither compute nor collectives cover
+    double busy_us = 0, idle_us = 0;
+    double span_us = 0;            ///< from the first start to the last end
+    double compute_kernel_us = 0;  ///< compute without sets
+    /// Share of the time of collectives that kernels of compute cover; nothing without collectives.
+    std::optional<double> comm_overlap_fraction = {};
+  };
+  Breakdown breakdown;
+
+  /// Gaps of one stream, by what the next task waited for.
+  struct Idle {
+    int device = 0;
+    std::int64_t stream = 0;
+    double host_wait_us = 0;    ///< it was launched after the previous one had ended
+    double kernel_wait_us = 0;  ///< it was launched before, and the gap is below 30 us
+    double other_us = 0;
+  };
+  std::vector<Idle> idle;
+
+  /// Tasks launched and not yet started on one stream; one value per change.
+  struct Queue {
+    int device = 0;
+    std::int64_t stream = 0;
+    std::size_t changes = 0;
+    double mean = 0;  ///< over the changes
+    std::int64_t max = 0;
+    double at_limit_us = 0;  ///< time with kQueueLimit tasks or more
+  };
+  static constexpr std::int64_t kQueueLimit = 1024;
+  std::vector<Queue> queue_length;
+
+  /// From the end of a launching call to the start of its first task, at least 0.
+  struct Launches {
+    std::size_t count = 0;
+    double mean_us = 0, median_us = 0, max_us = 0;
+    std::size_t shorter_than_launch = 0;  ///< tasks that take less time than their call
+  };
+  Launches launch;
+
+  struct OpKernel {
+    std::string name;
+    std::size_t count = 0;
+    double total_us = 0;
+  };
+  /// Ops of one name (and shapes). Self: without the ops inside, and of the host without the calls
+  /// of the runtime. Kernels are those that the op launches itself.
+  struct Op {
+    std::string name;
+    std::string shapes;  ///< as the file writes them; empty: of any shapes, or not recorded
+    std::string category;  ///< family of its kernels; "host" where it launches nothing
+    std::size_t count = 0;
+    double host_self_us = 0, host_total_us = 0;
+    double device_self_us = 0, device_total_us = 0;
+    double recomputed_us = 0;  ///< of device_self_us, in a checkpoint's backward pass
+    /// Of the ops whose work follows from their shapes, those inside included.
+    std::optional<double> flop = {}, bytes = {};
+    /// Device time of these ops alone, what FLOP and bytes were done in.
+    double worked_us = 0;
+    /// The least time that peaks of arithmetic and memory allow for it; needs a known GPU.
+    std::optional<double> roofline_us = {};
+    std::vector<OpKernel> kernels = {};  ///< longest total first
+  };
+  std::vector<Op> ops, ops_by_shape;  ///< longest time of the device itself first, then of the host
+  double device_outside_ops_us = 0;  ///< sum of the device work that no op of the trace launched
+
+  struct Module {
+    std::string name;
+    std::size_t count = 0;
+    double host_total_us = 0, device_total_us = 0;
+  };
+  std::vector<Module> modules;
+
+  struct Collective {
+    std::string name;                        ///< "all_reduce", ...
+    std::optional<std::int64_t> elements;    ///< of the larger buffer of a rank
+    std::string dtype;                       ///< as recorded; empty: not recorded
+    std::string group;                       ///< name of the process group; empty: not recorded
+    std::optional<std::int64_t> group_size = {};
+    std::size_t count = 0;
+    double total_us = 0;
+    /// Bytes of the whole buffer over the time of the kernel, waiting included; several ranks: over
+    /// the time since the last of them began.
+    std::optional<double> algorithm_gb_per_s = {};
+    std::optional<double> bus_gb_per_s = {};  ///< what each link carried for it
+    /// Several ranks: mean time from the first rank's start to the last one's.
+    std::optional<double> skew_us = {};
+  };
+  std::vector<Collective> collectives;
+
+  /// The time of an iteration, each moment counted once, in this order. The window goes from the
+  /// iteration's begin (not before the end of the window before) to the end of its device work.
+  struct Split {
+    double kernel_us = 0, memcpy_us = 0, memset_us = 0, runtime_us = 0, data_loader_us = 0;
+    double op_us = 0, other_us = 0;
+    double window_us = 0;
+    Breakdown breakdown = {};  ///< of the device work launched in it
+  };
+  std::vector<Split> splits;  ///< one per iteration
+
+  struct Copy {
+    std::string kind;  ///< "Memcpy HtoD (Pageable -> Device)"
+    std::size_t count = 0;
+    double total_us = 0;
+    std::int64_t bytes = 0;
+    std::optional<double> gb_per_s = {};
+  };
+  std::vector<Copy> copies;
+
+  /// Device time of ops by the pass that they belong to.
+  struct Phases {
+    double forward_us = 0, backward_us = 0, recompute_us = 0, optimizer_us = 0;
+  } phases;
+
+  /// Means over kernels, weighted by their time; nothing where Kineto recorded none.
+  std::optional<double> occupancy_percent = {}, blocks_per_sm = {}, sm_efficiency_percent = {};
+
+  std::string gpu;  ///< that the roofline is of; empty: not known
+  std::vector<std::string> warnings;
+};
+
+/// `window`: iterations [first, last). `gpu`: for FLOP, bytes and rooflines; nullptr: without
+/// rooflines. Errors: fewer iterations than the window asks for; no device work, and no op either.
+Result<TraceAnalysis> analyse(const Trace& trace,
+                              const std::optional<std::pair<std::size_t, std::size_t>>& window,
+                              const Gpu* gpu);
+
+}  // namespace perfmodel

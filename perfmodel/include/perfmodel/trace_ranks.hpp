@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/graph/trace.hpp"
+#include "perfmodel/result.hpp"
+#include "perfmodel/trace_analysis.hpp"
+
+namespace perfmodel {
+
+/// Traces of several ranks of one job: who makes whom wait. Times are in microseconds, clocks are
+/// aligned by the ends of the collectives that match.
+struct TraceRanks {
+  struct Rank {
+    std::string source;
+    double compute_us = 0, comm_us = 0, exposed_comm_us = 0;  ///< see TraceAnalysis::Breakdown
+    std::size_t last_arrivals = 0;  ///< collectives that it joined last
+    double waiting_us = 0;          ///< in collectives, until the last rank came
+    double caused_us = 0;           ///< waiting of the others where it came last
+    double clock_offset_us = 0;
+  };
+  std::vector<Rank> ranks;
+  std::optional<std::size_t> straggler;  ///< that causes most waiting
+  double compute_imbalance = 0;          ///< compute of the busiest rank over the mean, minus 1
+  std::size_t matched = 0, unmatched = 0;
+  /// Over all ranks; bandwidths count from the last rank's start to the first one's end.
+  std::vector<TraceAnalysis::Collective> collectives;
+  std::vector<std::string> warnings;
+};
+
+/// Errors: those of matching collectives; fewer iterations than the window asks for.
+Result<TraceRanks> compare_ranks(
+    std::span<const Trace> traces,
+    const std::optional<std::pair<std::size_t, std::size_t>>& window);
+
+}  // namespace perfmodel

@@ -1,0 +1,37 @@
+#include "trace/trace_selection.hpp"
+
+#include <unordered_map>
+
+#include "perfmodel/graph/detail/event_names.hpp"
+
+namespace perfmodel {
+namespace {
+
+// Names are looked at once: a trace repeats a few hundred a million times.
+std::vector<bool> find_collectives(const Trace& trace) {
+  std::unordered_map<NameId, bool> known;
+  std::vector<bool> made;
+  made.reserve(trace.gpu.size());
+  for (const GpuEvent& event : trace.gpu) {
+    const auto [at, added] = known.try_emplace(event.name, false);
+    if (added) at->second = is_collective_kernel(trace.name(event));
+    made.push_back(event.kind == GpuKind::kKernel && at->second);
+  }
+  return made;
+}
+
+}  // namespace
+
+TraceSelection select_events(const Trace& trace,
+                             const std::optional<std::pair<std::size_t, std::size_t>>& window) {
+  TraceSelection made;
+  made.steps = iterations(trace);
+  made.step_of_gpu = gpu_iterations(trace, made.steps);
+  made.is_collective = find_collectives(trace);
+  made.first = window ? window->first : 0;
+  made.last = window ? window->second : made.steps.size();
+  made.restricted = window.has_value();
+  return made;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/graph/detail/trace_ops.hpp"
+#include "perfmodel/graph/trace.hpp"
+
+namespace perfmodel {
+
+/// Which events of a trace count: all, or those of some iterations. Device work belongs to the
+/// iteration that launched it, host events to the one that they start in.
+struct TraceSelection {
+  std::vector<TraceIteration> steps;      ///< of the whole trace
+  std::vector<std::int32_t> step_of_gpu;  ///< per device event; -1: launched in none
+  std::vector<bool> is_collective;        ///< per device event: a kernel between ranks
+  std::size_t first = 0, last = 0;        ///< iterations [first, last) count
+  bool restricted = false;                ///< else everything does
+
+  bool has_step(std::int32_t step) const {
+    return step >= static_cast<std::int32_t>(first) && step < static_cast<std::int32_t>(last);
+  }
+  bool has_gpu(std::size_t event) const { return !restricted || has_step(step_of_gpu[event]); }
+  bool has_host(const HostEvent& event) const {
+    return !restricted || has_step(iteration_at(steps, event.start_ns));
+  }
+};
+
+/// `window`: iterations [first, last), within those of the trace; empty: all events.
+TraceSelection select_events(const Trace& trace,
+                             const std::optional<std::pair<std::size_t, std::size_t>>& window);
+
+}  // namespace perfmodel
