@@ -25,6 +25,8 @@ constexpr NamedPrecision kPrecisions[] = {
     {"bf16", {.precision = Precision::kBf16}},
     {"fp16", {.precision = Precision::kFp16}},
     {"fp16-scaled", {.precision = Precision::kFp16, .grad_scaler = true}},
+    {"bf16-o2", {.precision = Precision::kBf16, .master_weights = true}},
+    {"fp16-o2", {.precision = Precision::kFp16, .master_weights = true}},
     {"fp8", {.precision = Precision::kFp8, .scaling = Scaling::kDelayed}},
     {"fp8-current", {.precision = Precision::kFp8, .scaling = Scaling::kCurrent}},
     {"fp8-token", {.precision = Precision::kFp8, .scaling = Scaling::kToken}},
@@ -49,14 +51,16 @@ Result<Rewrite> parse_precision(const std::string& text) {
 }  // namespace
 
 RewriteOption precision_option() {
-  return {.flag = "--precision",
-          .value = "fp32|tf32|bf16|fp16|fp16-scaled|fp8|...",
-          .help =
-              "Matrix products in TF32, or torch.autocast around the forward pass; scaled: with "
-              "a GradScaler. fp8, fp8-current, fp8-token, fp8-block, mxfp8, nvfp4: bf16 with the "
-              "products of linear layers in 8 or 4 bits, by what shares a scale",
-          .for_build = true,
-          .parse = parse_precision};
+  return {
+      .flag = "--precision",
+      .value = "fp32|tf32|bf16|fp16|fp16-scaled|bf16-o2|fp16-o2|fp8|...",
+      .help =
+          "Matrix products in TF32, or torch.autocast around the forward pass; scaled: with "
+          "a GradScaler. o2: weights and activations in the half type, fp32 master weights in the "
+          "optimizer. fp8, fp8-current, fp8-token, fp8-block, mxfp8, nvfp4: bf16 with the "
+          "products of linear layers in 8 or 4 bits, by what shares a scale",
+      .for_build = true,
+      .parse = parse_precision};
 }
 
 }  // namespace perfmodel::cli

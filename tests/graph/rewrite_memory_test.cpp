@@ -26,6 +26,7 @@
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
+#include "perfmodel/graph/storage_lifetimes.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
@@ -219,6 +220,59 @@ TEST(KeptActivations, UnderAutocast) {
   EXPECT_EQ(kept_by_a_layer({bf16, in_place({.gelu = kEverywhere})}), plain - 4 * kN);
   EXPECT_EQ(kept_by_a_layer({bf16, in_place({.layer_norm = kEverywhere})}), plain - kTwoStatistics);
   EXPECT_EQ(kept_by_a_layer({bf16, recompute(What::kDropout)}), plain - 2 * kScores);
+}
+
+NamedRewrite master_weights(PrecisionOptions::Precision half = PrecisionOptions::Precision::kFp16) {
+  return {"o2", [half](const ExecutionGraph& graph) {
+            return rewrite_precision(graph, {.precision = half, .master_weights = true});
+          }};
+}
+
+// 34 s b h + 5 a s^2 (Korthikanti et al. 2022, section 4.1), and 26 N + 3 AS with all of Tempo;
+// statistics of norms stay in fp32.
+TEST(KeptActivations, OfAModelInHalf) {
+  EXPECT_EQ(kept_by_a_layer({master_weights()}), 34 * kN + 5 * kScores + 2 * kTwoStatistics);
+  EXPECT_EQ(kept_by_a_layer({master_weights(), in_place(kBoth), recompute(What::kDropout)}),
+            26 * kN + 3 * kScores + kTwoStatistics);
+  EXPECT_EQ(kept_by_a_layer({master_weights(), recompute(What::kFull)}), 2 * kN);
+  EXPECT_EQ(kept_by_a_layer({master_weights(), keep_masks()}), 2 * kN + 2 * kN + kScores);
+}
+
+// Weights and gradients in two bytes, copies and two moments in four each.
+TEST(MasterWeights, TakeSixteenBytesPerParameterWithAdam) {
+  BertConfig config = small(bert_preset("bert-base").value(), 2);
+  config.training.optimizer = TrainingOptions::Optimizer::kAdam;
+  const ExecutionGraph plain = good(build_bert(config));
+  const ExecutionGraph made = rewritten(plain, {master_weights()});
+  const auto bytes = [](const ExecutionGraph& graph, MemoryPurpose purpose) {
+    std::int64_t sum = 0;
+    for (const StorageLifetime& storage : storage_lifetimes(graph).storages) {
+      if (storage.purpose == purpose) sum += storage.bytes;
+    }
+    return sum;
+  };
+  const std::int64_t parameters = bytes(plain, MemoryPurpose::kGradients) / 4;
+  EXPECT_EQ(bytes(made, MemoryPurpose::kGradients), 2 * parameters);
+  EXPECT_EQ(bytes(plain, MemoryPurpose::kOptimizer), 8 * parameters);
+  EXPECT_EQ(bytes(made, MemoryPurpose::kOptimizer), 12 * parameters);
+  EXPECT_EQ(bytes(plain, MemoryPurpose::kWeights) - bytes(made, MemoryPurpose::kWeights),
+            2 * parameters);
+  EXPECT_TRUE(storage_lifetimes(made).without_sizes.empty());
+}
+
+TEST(MasterWeights, RefuseWithAReason) {
+  const auto of = [](const PrecisionOptions& options) {
+    return NamedRewrite{"precision", [options](const ExecutionGraph& graph) {
+                          return rewrite_precision(graph, options);
+                        }};
+  };
+  EXPECT_THAT(refusal(bert(), of({.precision = PrecisionOptions::Precision::kTf32,
+                                  .master_weights = true})),
+              HasSubstr("expected fp16 or bf16 for master weights"));
+  EXPECT_THAT(refusal(rewritten(bert(), {master_weights()}), master_weights()),
+              HasSubstr("expected an fp32 graph"));
+  EXPECT_THAT(refusal(rewritten(bert(), {recompute(What::kFull)}), master_weights()),
+              HasSubstr("expected a graph without checkpoints"));
 }
 
 // 4 bytes for each of [batch, source steps, attention] per step go; what they are made of is read

@@ -9,6 +9,7 @@
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/memory.hpp"
 #include "predictor_cases.hpp"
 
@@ -113,6 +114,23 @@ TEST(StepMemory, ExpandableSegmentsAreTornByLargeBlocks) {
   const ExecutionGraph gpt = gpt_of(6, 8);
   EXPECT_LE(beyond_allocated(gpt, true), beyond_allocated(gpt, false));
   EXPECT_GE(beyond_allocated(gpt, true), 200 * kMib);
+}
+
+// Buckets hold all gradients once more, unless gradients are pieces of them.
+TEST(StepMemory, GradientsThatAreViewsOfBucketsTakeNothingElse) {
+  const ExecutionGraph alone = gpt_of(4, 2);
+  const auto needed = [](const ExecutionGraph& graph) {
+    const MemoryReport report = memory_report(graph, nullptr);
+    return at(report.each_peak, MemoryPurpose::kGradients) +
+           at(report.each_peak, MemoryPurpose::kCommunication);
+  };
+  const double gradients = needed(alone);
+  const auto copied = rewrite_data_parallel(alone, {.world_size = 4});
+  const auto views =
+      rewrite_data_parallel(alone, {.world_size = 4, .gradient_as_bucket_view = true});
+  ASSERT_TRUE(copied && views);
+  EXPECT_NEAR(needed(*copied), 2 * gradients, 1e-3 * gradients);
+  EXPECT_NEAR(needed(*views), gradients, 1e-3 * gradients);
 }
 
 struct EdgeCase {

@@ -400,8 +400,9 @@ class LifetimeReader {
   }
 
   void settle() {
-    const bool optimizer_reads_gradients = std::ranges::any_of(
-        notes_, [](const Notes& n) { return n.is_kept_gradient && n.read_by_optimizer; });
+    const bool optimizer_reads_gradients = std::ranges::any_of(notes_, [](const Notes& n) {
+      return (n.is_kept_gradient || n.in_collective) && n.read_by_optimizer;
+    });
     for (std::size_t i = 0; i < notes_.size(); ++i) {
       StorageLifetime& lifetime = made_.storages[i];
       const Notes& notes = notes_[i];

@@ -7,6 +7,7 @@
 
 #include "autocast.hpp"
 #include "graph_copy.hpp"
+#include "half_model.hpp"
 #include "narrow_products.hpp"
 #include "ops/catalogue.hpp"
 
@@ -128,6 +129,15 @@ Result<ExecutionGraph> autocast(const ExecutionGraph& graph, DType half, bool gr
       "found none in the forward pass");
 }
 
+Result<ExecutionGraph> with_master_weights(const ExecutionGraph& graph, DType half) {
+  if (!has_gpu_tensors(graph)) {
+    return refuse_precision("expected tensors on a GPU for master weights, found none");
+  }
+  if (auto good = check_nodes(graph, true, false); !good) return Unexpected{good.error()};
+  if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
+  return half_model(graph, half);
+}
+
 Result<ExecutionGraph> narrow(const ExecutionGraph& half, const NarrowRecipe& recipe) {
   if (auto good = check_nodes(half, true, true); !good) return Unexpected{good.error()};
   if (auto good = check_nesting(half); !good) return Unexpected{good.error()};
@@ -153,6 +163,15 @@ Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
                                          const PrecisionOptions& options) {
   if (options.grad_scaler && options.precision != Precision::kFp16) {
     return refuse_precision("expected fp16 for a gradient scaler, found another precision");
+  }
+  if (options.master_weights) {
+    const bool is_half =
+        options.precision == Precision::kFp16 || options.precision == Precision::kBf16;
+    if (!is_half || options.grad_scaler) {
+      return refuse_precision("expected fp16 or bf16 for master weights, found another precision");
+    }
+    return with_master_weights(
+        graph, options.precision == Precision::kFp16 ? DType::kFloat16 : DType::kBFloat16);
   }
   if (options.scaling == PrecisionOptions::Scaling::kNv16 && options.precision != Precision::kFp4) {
     return refuse_precision("expected 4 bits for scales of 16 numbers, found another precision");

@@ -34,6 +34,11 @@ struct PrecisionOptions {
 
   /// The loss is scaled, gradients are unscaled and checked (torch.cuda.amp.GradScaler): fp16 only.
   bool grad_scaler = false;
+
+  /// fp16 and bf16: instead of autocast, the model itself is in the half type (`model.half()`), and
+  /// the optimizer changes fp32 copies of its weights, as in Apex's O2, DeepSpeed, Megatron-LM and
+  /// ONNX Runtime.
+  bool master_weights = false;
 };
 
 /// An fp32 graph as the same program would have been recorded in another precision.
@@ -50,6 +55,12 @@ struct PrecisionOptions {
 ///   arrive in fp32;
 /// - sequence numbers grow by the casts that came before.
 ///
+/// With master weights nothing is cast on the way: all fp32 tensors on the GPU become half ones,
+/// the loss included, but for statistics of norms, log-sum-exps of attention and all of a batch
+/// norm beside its input and result. Each step of the optimizer casts the gradients to fp32,
+/// changes its own fp32 copies of the weights and copies these into the model. Where a loss scaler
+/// would check gradients for infinities, nothing stands.
+///
 /// fp8 and fp4 take an fp32 graph to bf16 first; a graph whose products are in half types already
 /// keeps them. Then, as Transformer Engine's recipes do on Hopper:
 ///
@@ -65,7 +76,8 @@ struct PrecisionOptions {
 ///
 /// Preconditions (kImpossible): tensors on a GPU, or bfloat16 on a CPU; no products in half types
 /// yet (fp8 and fp4 take them); no checkpoints, no fused kernels; at least one op that autocast
-/// changes. The GradScaler needs fp16 and a backward pass.
+/// changes. The GradScaler needs fp16 and a backward pass, master weights tensors on a GPU, dense
+/// gradients and optimizer steps that read_optimizer_step() knows.
 Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
                                          const PrecisionOptions& options);
 

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// A model whose weights, activations and gradients are in a half type, and whose optimizer changes
+/// fp32 copies of the weights: see PrecisionOptions::master_weights. `graph` is an fp32 graph on a
+/// GPU that check_nesting() finds good. Errors: those of read_optimizer_step().
+Result<ExecutionGraph> half_model(const ExecutionGraph& graph, DType half);
+
+}  // namespace perfmodel
