@@ -77,7 +77,7 @@ Result<TraceFindings> findings_of(const Trace& trace, const Window& iterations) 
   if (!*gpu && !report->gpu.empty() && !trace.arguments.empty()) {
     analysis->warnings.push_back("the GPU \"" + report->gpu +
                                  "\" is not among the known ones (see `gpus`): ops have no "
-                                 "roofline");
+                                 "FLOP, bytes and roofline");
   }
   return TraceFindings{std::move(*report), std::move(*analysis)};
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,16 @@ namespace perfmodel::cli {
 Result<std::vector<Trace>> read_trace_files(const std::vector<std::string>& files,
                                             const ReadOptions& reading);
 Result<Trace> read_trace_file(const std::string& file, const ReadOptions& reading);
+
+/// A graph, and the timed trace that it was made from where the file is one.
+struct GraphInput {
+  ExecutionGraph graph;
+  std::shared_ptr<const Trace> trace;
+};
+
+/// Execution graphs, or Kineto traces in their place (see graph_from_trace).
+Result<std::vector<GraphInput>> read_graph_inputs(const std::vector<std::string>& files,
+                                                  const ReadOptions& reading);
 
 Result<std::vector<ExecutionGraph>> read_graph_files(const std::vector<std::string>& files,
                                                      const ReadOptions& reading);

@@ -92,10 +92,10 @@ std::string trace_idle_text(const TraceAnalysis& analysis, bool full, bool bold)
   const auto& launch = analysis.launch;
   if (launch.count > 0) {
     text += wrapped(
-        fmt::format("{}: from call to start {:.1f} µs (median; mean {:.1f}, at most {:.1f}); {} of "
-                    "the tasks take less time than their call",
-                    counted(launch.count, "launch"), launch.median_us, launch.mean_us,
-                    launch.max_us, grouped(launch.shorter_than_launch)),
+        fmt::format("{}: {:.1f} µs to the start of the work (median; mean {:.1f}, at most {:.1f}); "
+                    "{} take less time than their call",
+                    counted(launch.count, "launching call"), launch.median_us, launch.mean_us,
+                    launch.max_us, counted(launch.shorter_than_launch, "task")),
         "  ", 2);
   }
   return text;

@@ -249,7 +249,7 @@ class GraphMaker {
     nest();
     find_sides();
     add_structure();
-    for (const std::int32_t event : order_) add_node(event);
+    add_nodes();
     index_graph(graph);
     // index_graph keeps the order of ids, in which nodes and events were made.
     if (parser_.odd() > 0) {
@@ -400,6 +400,35 @@ class GraphMaker {
       made_.event_of_node.push_back(-1);
     }
     id_of_event_.assign(trace_.host.size(), 0);
+  }
+
+  // A trace without ProfilerStep labels gets them where its steps begin: at the ends of the
+  // optimizer. What runs after the last whole step is left out.
+  void add_nodes() {
+    const bool marked = std::ranges::any_of(
+        order_, [&](std::int32_t event) { return is_profiler_step(trace_.name(host(event))); });
+    const std::vector<TraceIteration> steps =
+        marked ? std::vector<TraceIteration>() : iterations(trace_);
+    std::size_t next = 0;
+    for (const std::int32_t event : order_) {
+      for (; next < steps.size() && host(event).start_ns >= steps[next].begin_ns; ++next) {
+        add_step(next);
+      }
+      if (!steps.empty() && host(event).start_ns >= steps.back().end_ns) break;
+      add_node(event);
+    }
+  }
+
+  // A node that is its own parent is no op and no event.
+  void add_step(std::size_t number) {
+    ExecutionGraph& graph = made_.graph;
+    const auto id = static_cast<std::int64_t>(graph.nodes.size()) + 1;
+    graph.nodes.push_back({.id = id,
+                           .parent_id = id,
+                           .name = graph.names.intern("ProfilerStep#" + std::to_string(number)),
+                           .thread = 1,
+                           .scope = Scope::kUser});
+    made_.event_of_node.push_back(-1);
   }
 
   void add_node(std::int32_t event) {

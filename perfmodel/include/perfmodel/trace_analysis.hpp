@@ -80,7 +80,8 @@ struct TraceAnalysis {
     std::optional<double> flop = {}, bytes = {};
     /// Device time of these ops alone, what FLOP and bytes were done in.
     double worked_us = 0;
-    /// The least time that peaks of arithmetic and memory allow for it; needs a known GPU.
+    /// The least time that peaks of arithmetic and memory allow for it; nothing for copies between
+    /// host and device and for collectives.
     std::optional<double> roofline_us = {};
     std::vector<OpKernel> kernels = {};  ///< longest total first
   };
@@ -138,12 +139,12 @@ struct TraceAnalysis {
   /// Means over kernels, weighted by their time; nothing where Kineto recorded none.
   std::optional<double> occupancy_percent = {}, blocks_per_sm = {}, sm_efficiency_percent = {};
 
-  std::string gpu;  ///< that the roofline is of; empty: not known
+  std::string gpu;  ///< that FLOP, bytes and rooflines are of; empty: not known
   std::vector<std::string> warnings;
 };
 
-/// `window`: iterations [first, last). `gpu`: for FLOP, bytes and rooflines; nullptr: without
-/// rooflines. Errors: fewer iterations than the window asks for; no device work, and no op either.
+/// `window`: iterations [first, last). `gpu`: for FLOP, bytes and rooflines; nullptr: without.
+/// Error: fewer iterations than the window asks for.
 Result<TraceAnalysis> analyse(const Trace& trace,
                               const std::optional<std::pair<std::size_t, std::size_t>>& window,
                               const Gpu* gpu);

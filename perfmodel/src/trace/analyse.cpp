@@ -57,7 +57,7 @@ Result<TraceAnalysis> analyse(const Trace& trace,
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
     if (chosen.has_gpu(i)) work.add(trace.gpu[i], chosen.is_collective[i]);
   }
-  made.breakdown = break_down(work);
+  made.breakdown = device_breakdown(work);
   made.idle = idle_causes(trace, chosen);
   made.queue_length = queue_lengths(trace, chosen);
   made.launch = launch_delays(trace, chosen);

@@ -14,7 +14,7 @@ namespace perfmodel {
 struct OpWork {
   KernelFamily family = KernelFamily::kSmall;  ///< of its largest kernel
   double flop = 0, bytes = 0;
-  std::optional<double> roofline_us = {};  ///< needs a known GPU
+  std::optional<double> roofline_us = {};  ///< nothing for what crosses a link
 };
 /// Per host event; nothing where no rule knows.
 using OpWorks = std::vector<std::optional<OpWork>>;
