@@ -92,6 +92,20 @@ Result<std::vector<GraphInput>> read_graph_inputs(const std::vector<std::string>
   return inputs;
 }
 
+Result<void> check_rewrite_of(const GraphInput& input, std::string_view rewrite) {
+  // Times of kernels alone.
+  const bool of_times =
+      rewrite.starts_with("--scale-kernel") || rewrite.starts_with("--kernel-time");
+  if (!input.trace || of_times) return {};
+  const std::string_view flag = rewrite.substr(0, rewrite.find_first_of(" ="));
+  return Unexpected{
+      Error{.code = ErrorCode::kImpossible,
+            .message = fmt::format("expected an execution graph for {}, found a trace, which does "
+                                   "not record which tensors are the same",
+                                   flag),
+            .file = input.trace->source}};
+}
+
 Result<std::vector<ExecutionGraph>> read_graph_files(const std::vector<std::string>& files,
                                                      const ReadOptions& reading) {
   return read_execution_graphs(files, ReadingBar(files).options(reading));

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "read/read_many.hpp"
@@ -24,6 +25,10 @@ struct GraphInput {
 /// Execution graphs, or Kineto traces in their place (see graph_from_trace).
 Result<std::vector<GraphInput>> read_graph_inputs(const std::vector<std::string>& files,
                                                   const ReadOptions& reading);
+
+/// Error: the graph was made from a trace, and the rewrite follows sizes from tensor to tensor or
+/// moves ops, for which a trace does not record enough.
+Result<void> check_rewrite_of(const GraphInput& input, std::string_view rewrite);
 
 Result<std::vector<ExecutionGraph>> read_graph_files(const std::vector<std::string>& files,
                                                      const ReadOptions& reading);

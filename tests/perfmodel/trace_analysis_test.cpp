@@ -215,7 +215,8 @@ TEST(TraceSplit, EachMomentCountsOnce) {
 TEST(TraceCollectives, BandwidthsFromTheRecordedSize) {
   // 1,000,000 floats in 100 us: 40 GB/s; on 4 ranks each link carries 1.5 times as much.
   const std::string note =
-      "\"Collective name\": \"allreduce\", \"In msg nelems\": 1000000, \"Out msg nelems\": 1000000, "
+      "\"Collective name\": \"allreduce\", \"In msg nelems\": 1000000, \"Out msg nelems\": "
+      "1000000, "
       "\"Group size\": 4, \"dtype\": \"Float\", \"Process Group Name\": \"0\"";
   const TraceAnalysis analysis =
       Events().kernel("ncclDevKernel_AllReduce", 1, 8, 0, 100, note).analyse();

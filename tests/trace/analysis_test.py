@@ -74,6 +74,11 @@ class Analysis(unittest.TestCase):
         self.assertEqual({row["kind"] for row in found["copies"]}, set(expected))
         for row in found["copies"]:
             self.same(row, expected[row["kind"]], row["kind"])
+        if window is None:
+            expected = figures.modules(trace, events)
+            self.assertEqual({row["name"] for row in found["modules"]}, set(expected))
+            for row in found["modules"]:
+                self.same(row, expected[row["name"]], row["name"])
         self.check_ops(found, trace, events, inside)
 
     def check_ops(self, found, trace, events, inside):

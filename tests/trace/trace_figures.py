@@ -62,13 +62,16 @@ def load(path):
 
 class Trace:
     def __init__(self, raw_events):
-        self.host, self.device = [], []
+        self.host, self.device, self.modules = [], [], []
         for raw in raw_events:
             if raw.get("ph") != "X":
                 continue
             category = raw.get("cat", "")
             if category in DEVICE:
                 self.device.append(Event(raw, DEVICE[category]))
+            elif category == "python_function":
+                if raw["name"].startswith("nn.Module: "):
+                    self.modules.append(Event(raw, "module"))
             elif category in CALLS:
                 self.host.append(Event(raw, "call"))
             elif category == "user_annotation":
@@ -295,6 +298,18 @@ def split_steps(trace):
         row["other_us"] = (last - first - so_far) / 1e3
         row["breakdown"], row["comm_overlap_fraction"] = breakdown(launched)
         rows.append(row)
+    return rows
+
+
+def modules(trace, events):
+    rows = defaultdict(lambda: {"count": 0, "host_total_us": 0, "device_total_us": 0})
+    for module in trace.modules:
+        row = rows[module.name]
+        row["count"] += 1
+        row["host_total_us"] += module.length / 1e3
+        row["device_total_us"] += sum(
+            e.length for e in events
+            if e.launch and e.launch.thread == module.thread and module.start <= e.launch.start < module.end) / 1e3
     return rows
 
 

@@ -24,7 +24,7 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
 struct RecordedArgument {
   Argument::Kind kind = Argument::Kind::kOpaque;
   DType dtype = DType::kUnknown;
-  std::vector<std::int64_t> shape;         // of a tensor
+  std::vector<std::int64_t> shape;  // of a tensor
   std::int64_t integer = 0;
   double real = 0;
   std::string text;
@@ -380,7 +380,7 @@ class GraphMaker {
 
   static bool copies(std::string_view name) {
     constexpr std::string_view kNames[] = {"aten::copy_", "aten::_to_copy", "aten::to",
-                                           "aten::item",  "aten::_local_scalar_dense"};
+                                           "aten::item", "aten::_local_scalar_dense"};
     return std::ranges::find(kNames, name) != std::end(kNames);
   }
 
@@ -509,16 +509,15 @@ class GraphMaker {
   std::uint32_t tensor(const RecordedArgument& recorded, bool on_gpu) {
     ExecutionGraph& graph = made_.graph;
     // Numbers that an op was called with are tensors of no extent on the host.
-    const bool is_number = recorded.shape.empty() && (recorded.dtype == DType::kFloat64 ||
-                                                      recorded.dtype == DType::kInt64);
+    const bool is_number = recorded.shape.empty() &&
+                           (recorded.dtype == DType::kFloat64 || recorded.dtype == DType::kInt64);
     Tensor made{.id = ++last_tensor_,
                 .storage_id = last_tensor_,
                 .numel = 1,
                 .item_size = size_in_bytes(recorded.dtype),
                 .dtype = recorded.dtype,
-                .device = on_gpu && !is_number
-                              ? Device{Device::Kind::kGpu, 0}
-                              : Device{Device::Kind::kCpu, -1},
+                .device = on_gpu && !is_number ? Device{Device::Kind::kGpu, 0}
+                                               : Device{Device::Kind::kCpu, -1},
                 .shape_begin = static_cast<std::uint32_t>(graph.shape_pool.size()),
                 .rank = static_cast<std::uint16_t>(recorded.shape.size())};
     for (const std::int64_t extent : recorded.shape) {
@@ -623,8 +622,8 @@ bool is_from_trace(const ExecutionGraph& graph) { return graph.schema == kTraceS
 
 bool lacks_sizes(const ExecutionGraph& graph) {
   return is_from_trace(graph) && std::ranges::none_of(graph.nodes, [](const Node& node) {
-    return node.comm < 0 && node.inputs_count > 0;
-  });
+           return node.comm < 0 && node.inputs_count > 0;
+         });
 }
 
 }  // namespace perfmodel

@@ -70,7 +70,7 @@ struct TraceAnalysis {
   /// of the runtime. Kernels are those that the op launches itself.
   struct Op {
     std::string name;
-    std::string shapes;  ///< as the file writes them; empty: of any shapes, or not recorded
+    std::string shapes;    ///< as the file writes them; empty: of any shapes, or not recorded
     std::string category;  ///< family of its kernels; "host" where it launches nothing
     std::size_t count = 0;
     double host_self_us = 0, host_total_us = 0;
@@ -86,7 +86,7 @@ struct TraceAnalysis {
     std::vector<OpKernel> kernels = {};  ///< longest total first
   };
   std::vector<Op> ops, ops_by_shape;  ///< longest time of the device itself first, then of the host
-  double device_outside_ops_us = 0;  ///< sum of the device work that no op of the trace launched
+  double device_outside_ops_us = 0;   ///< sum of the device work that no op of the trace launched
 
   struct Module {
     std::string name;
@@ -96,10 +96,10 @@ struct TraceAnalysis {
   std::vector<Module> modules;
 
   struct Collective {
-    std::string name;                        ///< "all_reduce", ...
-    std::optional<std::int64_t> elements;    ///< of the larger buffer of a rank
-    std::string dtype;                       ///< as recorded; empty: not recorded
-    std::string group;                       ///< name of the process group; empty: not recorded
+    std::string name;                      ///< "all_reduce", ...
+    std::optional<std::int64_t> elements;  ///< of the larger buffer of a rank
+    std::string dtype;                     ///< as recorded; empty: not recorded
+    std::string group;                     ///< name of the process group; empty: not recorded
     std::optional<std::int64_t> group_size = {};
     std::size_t count = 0;
     double total_us = 0;

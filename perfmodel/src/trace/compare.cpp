@@ -130,10 +130,10 @@ Result<TraceComparison> compare(const ComparedTrace& before, const ComparedTrace
                     percent(shared)));
   }
   if (before.report.gpu != after.report.gpu) {
-    made.warnings.push_back(fmt::format(
-        "the traces are of different GPUs: {} and {}",
-        before.report.gpu.empty() ? "one without a name" : before.report.gpu,
-        after.report.gpu.empty() ? "one without a name" : after.report.gpu));
+    made.warnings.push_back(
+        fmt::format("the traces are of different GPUs: {} and {}",
+                    before.report.gpu.empty() ? "one without a name" : before.report.gpu,
+                    after.report.gpu.empty() ? "one without a name" : after.report.gpu));
   }
   const auto terms_before = terms_of(before, made.step_before_us);
   const auto terms_after = terms_of(after, made.step_after_us);
@@ -145,13 +145,13 @@ Result<TraceComparison> compare(const ComparedTrace& before, const ComparedTrace
     const auto &a = before.report.iterations[i], &b = after.report.iterations[i];
     made.steps.push_back({a.name, b.name, a.wall_us, b.wall_us});
   }
-  const bool by_shape = !before.analysis.ops_by_shape.empty() &&
-                        !after.analysis.ops_by_shape.empty();
+  const bool by_shape =
+      !before.analysis.ops_by_shape.empty() && !after.analysis.ops_by_shape.empty();
   ChangeTables tables;
   add_ops(by_shape ? before.analysis.ops_by_shape : before.analysis.ops, steps_of(before.report),
           false, tables);
-  add_ops(by_shape ? after.analysis.ops_by_shape : after.analysis.ops, steps_of(after.report),
-          true, tables);
+  add_ops(by_shape ? after.analysis.ops_by_shape : after.analysis.ops, steps_of(after.report), true,
+          tables);
   made.ops = values_of(tables.ops);
   made.kernels = values_of(tables.kernels);
   return made;

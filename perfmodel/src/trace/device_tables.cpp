@@ -65,9 +65,8 @@ using Windows = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 void hand_out(const Windows& windows, std::vector<Intervals>& parts, std::int64_t begin,
               std::int64_t end) {
-  auto at = std::ranges::upper_bound(windows, begin, {}, [](const auto& window) {
-    return window.second;
-  });
+  auto at = std::ranges::upper_bound(windows, begin, {},
+                                     [](const auto& window) { return window.second; });
   for (; at != windows.end() && at->first < end; ++at) {
     parts[static_cast<std::size_t>(at - windows.begin())].emplace_back(begin, end);
   }

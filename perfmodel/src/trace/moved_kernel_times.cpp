@@ -31,10 +31,10 @@ Trace scaled(Trace trace, const Gpu& from, const Gpu& to) {
     if (added) {
       const std::string_view name = trace.name(event);
       const bool within = event.kind == GpuKind::kSet || name.find("DtoD") != name.npos;
-      const KernelFamily family =
-          event.kind == GpuKind::kCopy && !within ? KernelFamily::kCopy
-          : is_collective_kernel(name)            ? KernelFamily::kCollective
-                                       : kernel_family_of_name(name).value_or(KernelFamily::kSmall);
+      const KernelFamily family = event.kind == GpuKind::kCopy && !within ? KernelFamily::kCopy
+                                  : is_collective_kernel(name)
+                                      ? KernelFamily::kCollective
+                                      : kernel_family_of_name(name).value_or(KernelFamily::kSmall);
       at->second = time_ratio(family, from, to);
     }
     event.duration_ns =
@@ -54,8 +54,9 @@ Result<MovedKernelTimes> kernel_times_on(
   const auto from = find_known_gpu(name, *data / "gpus");
   if (!from) {
     return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected shapes (record_shapes=True) or the name of a known "
-                                       "GPU in the trace, found neither",
+                            .message =
+                                "expected shapes (record_shapes=True) or the name of a known "
+                                "GPU in the trace, found neither",
                             .file = trace.source}};
   }
   const bool same = from->name == gpu.name;

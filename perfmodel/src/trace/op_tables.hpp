@@ -21,7 +21,7 @@ using OpWorks = std::vector<std::optional<OpWork>>;
 
 /// Nesting of ops by time, annotations passed over.
 struct OpTree {
-  std::vector<std::int32_t> parent;  ///< per host event: innermost op around it; -1: none
+  std::vector<std::int32_t> parent;    ///< per host event: innermost op around it; -1: none
   std::vector<std::int32_t> launcher;  ///< per device event: innermost op around its call; -1: none
 };
 OpTree op_tree(const Trace& trace, const TraceOps& ops);
@@ -29,5 +29,9 @@ OpTree op_tree(const Trace& trace, const TraceOps& ops);
 /// Fills ops, ops_by_shape, phases and device_outside_ops_us.
 void add_op_tables(const Trace& trace, const TraceSelection& chosen, const TraceOps& nesting,
                    const OpTree& tree, const OpWorks& works, TraceAnalysis& analysis);
+
+/// Calls of modules by name, longest device time first. What a module launches is what calls within
+/// it, on its thread, launch.
+std::vector<TraceAnalysis::Module> module_table(const Trace& trace, const TraceSelection& chosen);
 
 }  // namespace perfmodel

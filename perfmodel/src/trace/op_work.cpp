@@ -16,10 +16,9 @@ std::optional<double> least_us(const KernelWork& work, const Gpu& gpu) {
       copy && copy->kind != CopyKind::kDeviceToDevice) {
     return std::nullopt;
   }
-  const double compute =
-      work.flop.value > 0
-          ? work.flop.value / gpu.peak(work.dtype, work.matrix_units).value * 1e6
-          : 0;
+  const double compute = work.flop.value > 0
+                             ? work.flop.value / gpu.peak(work.dtype, work.matrix_units).value * 1e6
+                             : 0;
   return std::max(compute, work.bytes().value / gpu.dram_bandwidth.value * 1e6);
 }
 
@@ -45,8 +44,8 @@ OpWorks op_works(const Trace& trace, const Gpu* gpu) {
       OpWork& sum = *made[at];
       sum.flop += work.flop.value;
       sum.bytes += work.bytes().value;
-      sum.roofline_us = sum.roofline_us && least ? std::optional(*sum.roofline_us + *least)
-                                                 : std::nullopt;
+      sum.roofline_us =
+          sum.roofline_us && least ? std::optional(*sum.roofline_us + *least) : std::nullopt;
       if (work.bytes().value > largest[at]) {
         largest[at] = work.bytes().value;
         sum.family = work.family;

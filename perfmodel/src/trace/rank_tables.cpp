@@ -140,9 +140,8 @@ class RankTables {
 
 }  // namespace
 
-Result<TraceRanks> compare_ranks(
-    std::span<const Trace> traces,
-    const std::optional<std::pair<std::size_t, std::size_t>>& window) {
+Result<TraceRanks> compare_ranks(std::span<const Trace> traces,
+                                 const std::optional<std::pair<std::size_t, std::size_t>>& window) {
   return RankTables(traces).run(window);
 }
 
