@@ -11,13 +11,16 @@
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "perfmodel/timeline.hpp"
 #include "prediction_report.hpp"
 #include "read_files.hpp"
+#include "trace/moved_kernel_times.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -62,8 +65,10 @@ class Run {
     report_.models = arguments_.models;
     report_.use = arguments_.use == "comm" ? KernelTimes::Use::kComm : KernelTimes::Use::kAll;
     if (auto found = find_topology(); !found) return Unexpected{found.error()};
-    if (auto read = read_tables(*data); !read) return Unexpected{read.error()};
-    if (auto read = read_ranks(); !read) return Unexpected{read.error()};
+    auto inputs = read_inputs();
+    if (!inputs) return Unexpected{inputs.error()};
+    if (auto read = read_tables(*data, *inputs); !read) return Unexpected{read.error()};
+    if (auto read = read_ranks(*inputs); !read) return Unexpected{read.error()};
     if (auto done = predict_ranks(); !done) return Unexpected{done.error()};
     for (RankPrediction& rank : report_.ranks) {
       if (const auto batch = batch_size(rank.graph)) rank.prediction.batch = *batch;
@@ -76,8 +81,16 @@ class Run {
   }
 
  private:
-  Result<void> read_tables(const std::filesystem::path& data) {
+  Result<std::vector<GraphInput>> read_inputs() {
+    if (auto once = all_different(arguments_.graphs); !once) return Unexpected{once.error()};
+    return read_graph_inputs(arguments_.graphs, arguments_.reading);
+  }
+
+  // A trace brings its own host; a graph runs on the reference one.
+  Result<void> read_tables(const std::filesystem::path& data,
+                           const std::vector<GraphInput>& inputs) {
     std::vector<std::string> files = arguments_.overheads;
+    if (files.empty() && inputs.front().trace) return own_tables(inputs);
     if (files.empty()) files.emplace_back();
     OverheadTables tables(data);
     for (const std::string& file : files) {
@@ -85,6 +98,18 @@ class Run {
       if (!chosen) return Unexpected{chosen.error()};
       if (!chosen->warning.empty()) warn(chosen->warning);
       tables_.push_back(std::move(*chosen));
+    }
+    return {};
+  }
+
+  Result<void> own_tables(const std::vector<GraphInput>& inputs) {
+    for (const GraphInput& input : inputs) {
+      const OverheadSource source{.trace = input.trace.get(), .graph = &input.graph};
+      auto table = extract_overheads(std::span(&source, 1), {});
+      if (!table) return Unexpected{table.error()};
+      for (const std::string& warning : table->warnings) warn(warning);
+      tables_.push_back({.file = file_name(input.trace->source),
+                         .table = std::make_shared<const OverheadTable>(std::move(*table))});
     }
     return {};
   }
@@ -129,17 +154,14 @@ class Run {
     return {};
   }
 
-  Result<void> read_ranks() {
-    if (auto once = all_different(arguments_.graphs); !once) return once;
+  Result<void> read_ranks(std::vector<GraphInput>& inputs) {
     const std::size_t count = arguments_.graphs.size();
     report_.ranks.reserve(count);
     kernel_times_.resize(count);
-    auto graphs = read_graph_files(arguments_.graphs, arguments_.reading);
-    if (!graphs) return Unexpected{graphs.error()};
     for (std::size_t i = 0; i < count; ++i) {
       const ChosenOverheads& chosen = table_of(i);
       report_.ranks.push_back({.graph_file = file_name(arguments_.graphs[i]),
-                               .graph = std::move((*graphs)[i]),
+                               .graph = std::move(inputs[i].graph),
                                .overheads_file = chosen.file,
                                .overheads_method = chosen.table->method,
                                .overheads_gpu = chosen.table->gpu,
@@ -147,6 +169,7 @@ class Run {
                                .overheads_programs = chosen.table->programs,
                                .host_scale = arguments_.host_scale});
       if (auto read = read_kernel_times(i); !read) return read;
+      if (auto read = own_kernel_times(i, inputs[i]); !read) return read;
     }
     return {};
   }
@@ -171,6 +194,19 @@ class Run {
     if (!found) return Unexpected{found.error()};
     kernel_times_[index] = std::move(*found);
     rank.kernel_times_file = file_name(trace_file);
+    return {};
+  }
+
+  // Without sizes nothing can be priced: kernels take what the trace measured, on another GPU
+  // scaled by their families.
+  Result<void> own_kernel_times(std::size_t index, const GraphInput& input) {
+    RankPrediction& rank = report_.ranks[index];
+    if (!input.trace || kernel_times_[index] || !lacks_sizes(rank.graph)) return {};
+    auto found = kernel_times_on(rank.graph, *input.trace, report_.gpu, arguments_.iterations);
+    if (!found) return Unexpected{found.error()};
+    kernel_times_[index] = std::move(found->times);
+    rank.kernel_times_file = file_name(input.trace->source);
+    warn(found->sentence);
     return {};
   }
 
@@ -394,7 +430,8 @@ Command predict_command(CLI::App& parent) {
   auto arguments = std::make_shared<PredictArguments>();
   CLI::App* app = parent.add_subcommand("predict", "Per-batch time of a graph on a GPU, and why");
   app->add_option("GRAPH", arguments->graphs,
-                  "Execution graphs (PyTorch ET, .json or .json.gz); several are ranks of one job")
+                  "Execution graphs (PyTorch ET, .json or .json.gz) or Kineto traces; several are "
+                  "ranks of one job")
       ->type_name("");
   app->add_option("--gpu", arguments->gpu, "Name of a known GPU (see `gpus`), or a GPU file")
       ->required()

@@ -77,7 +77,7 @@ Result<TraceFindings> findings_of(const Trace& trace, const Window& iterations) 
   if (!*gpu && !report->gpu.empty() && !trace.arguments.empty()) {
     analysis->warnings.push_back("the GPU \"" + report->gpu +
                                  "\" is not among the known ones (see `gpus`): ops have no "
-                                 "roofline");
+                                 "FLOP, bytes and roofline");
   }
   return TraceFindings{std::move(*report), std::move(*analysis)};
 }
@@ -90,8 +90,7 @@ Result<TraceFindings> steps_of_trace(const Trace& trace, const Window& window) {
 }
 
 Result<void> run_comparison(const TraceArguments& arguments) {
-  auto traces =
-      read_trace_files({arguments.traces.front(), arguments.compare}, arguments.reading);
+  auto traces = read_trace_files({arguments.traces.front(), arguments.compare}, arguments.reading);
   if (!traces) return Unexpected{traces.error()};
   std::vector<TraceFindings> found;
   for (const Trace& trace : *traces) {
@@ -99,8 +98,8 @@ Result<void> run_comparison(const TraceArguments& arguments) {
     if (!findings) return Unexpected{findings.error()};
     found.push_back(std::move(*findings));
   }
-  auto comparison = compare({found[0].report, found[0].analysis},
-                            {found[1].report, found[1].analysis});
+  auto comparison =
+      compare({found[0].report, found[0].analysis}, {found[1].report, found[1].analysis});
   if (!comparison) return Unexpected{comparison.error()};
   const std::string before = file_name(arguments.traces.front()),
                     after = file_name(arguments.compare);
@@ -171,8 +170,8 @@ void check_trace_arguments(const TraceArguments& arguments) {
       {"--memory-curve", !arguments.memory_curve.empty()}};
   for (const auto& [option, given] : of_one_trace) {
     if (!given) continue;
-    throw CLI::ValidationError(option, "expected one trace, found " +
-                                           std::to_string(arguments.traces.size()));
+    throw CLI::ValidationError(
+        option, "expected one trace, found " + std::to_string(arguments.traces.size()));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "arguments.hpp"
 #include "base/progress_bar.hpp"
@@ -13,11 +14,14 @@
 #include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/overheads.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "perfmodel/what_if.hpp"
 #include "read_files.hpp"
 #include "rewrite_options.hpp"
+#include "trace/moved_kernel_times.hpp"
 #include "what_if_report.hpp"
 
 namespace perfmodel::cli {
@@ -45,7 +49,9 @@ struct WhatIfArguments {
 // What the predictions point to.
 struct Loaded {
   ChosenKernelModels chosen;
+  GraphInput input;
   std::vector<ChosenOverheads> tables;
+  std::vector<std::unique_ptr<KernelTimes>> kernel_times;  // of traces without sizes
   std::vector<std::unique_ptr<KernelModel>> collectives;
   std::vector<KernelModels> models;
 };
@@ -122,12 +128,40 @@ void warn_of_hosts(const std::vector<ChosenOverheads>& tables, WhatIfReport& rep
                    fmt::join(files, ", ")));
 }
 
+// A trace brings its own host, the same for every GPU.
+Result<ChosenOverheads> own_overheads(const GraphInput& input) {
+  const OverheadSource source{.trace = input.trace.get(), .graph = &input.graph};
+  auto table = extract_overheads(std::span(&source, 1), {});
+  if (!table) return Unexpected{table.error()};
+  return ChosenOverheads{.file = file_name(input.trace->source),
+                         .table = std::make_shared<const OverheadTable>(std::move(*table))};
+}
+
+// Without sizes kernels keep the time of the trace, scaled by family.
+Result<void> use_own_kernel_times(Loaded& loaded, WhatIfReport& report) {
+  if (!loaded.input.trace || !lacks_sizes(loaded.input.graph)) return {};
+  for (WhatIfTarget& target : report.targets) {
+    auto moved = kernel_times_on(loaded.input.graph, *loaded.input.trace, target.gpu, {});
+    if (!moved) return Unexpected{moved.error()};
+    warn(report, moved->sentence);
+    loaded.kernel_times.push_back(std::make_unique<KernelTimes>(std::move(moved->times)));
+    target.options.kernel_times = loaded.kernel_times.back().get();
+  }
+  return {};
+}
+
 Result<void> load_targets(const WhatIfArguments& arguments, Loaded& loaded, WhatIfReport& report) {
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
   std::vector<std::string> names = arguments.gpus;
   if (!arguments.gpu.empty()) names.insert(names.begin(), arguments.gpu);
   OverheadTables tables(*data);
+  std::optional<ChosenOverheads> own;
+  if (loaded.input.trace && arguments.overheads.empty()) {
+    auto table = own_overheads(loaded.input);
+    if (!table) return Unexpected{table.error()};
+    own = std::move(*table);
+  }
   loaded.models.reserve(names.size());
   std::vector<std::string> first;  // of the warnings
   for (const std::string& name : names) {
@@ -136,7 +170,7 @@ Result<void> load_targets(const WhatIfArguments& arguments, Loaded& loaded, What
     const auto known = [&](const WhatIfTarget& target) { return target.gpu.name == gpu->name; };
     if (std::ranges::any_of(report.targets, known)) continue;
     for (std::string& sentence : stand_ins(*gpu)) first.push_back(std::move(sentence));
-    auto table = tables.choose(arguments.overheads, *gpu);
+    auto table = own ? Result<ChosenOverheads>(*own) : tables.choose(arguments.overheads, *gpu);
     if (!table) return Unexpected{table.error()};
     warn(report, table->warning);
     loaded.tables.push_back(std::move(*table));
@@ -187,11 +221,21 @@ Result<void> run_whatif(const WhatIfArguments& arguments) {
   if (!models) return Unexpected{models.error()};
   Loaded loaded{.chosen = std::move(*models)};
   warn(report, loaded.chosen.warning);
+  auto inputs = read_graph_inputs({arguments.graph}, arguments.reading);
+  if (!inputs) return Unexpected{inputs.error()};
+  loaded.input = std::move(inputs->front());
+  const ExecutionGraph& graph = loaded.input.graph;
+  for (const Axis& axis : arguments.axes) {
+    auto possible = check_rewrite_of(loaded.input, axis.option->flag);
+    if (!possible) return possible;
+  }
+  if (arguments.max_batch) {
+    if (auto possible = check_rewrite_of(loaded.input, "--max-batch"); !possible) return possible;
+  }
   if (auto found = load_targets(arguments, loaded, report); !found) return found;
-  const auto graph = read_graph_file(arguments.graph, arguments.reading);
-  if (!graph) return Unexpected{graph.error()};
-  for (const std::string& warning : graph->warnings) warn(report, warning);
-  if (auto answered = answer(*graph, arguments, report); !answered) return answered;
+  if (auto found = use_own_kernel_times(loaded, report); !found) return found;
+  for (const std::string& warning : graph.warnings) warn(report, warning);
+  if (auto answered = answer(graph, arguments, report); !answered) return answered;
   if (auto readable = loaded.chosen.check(); !readable) return readable;
   if (!arguments.plot.empty()) {
     auto svg = what_if_svg(report);

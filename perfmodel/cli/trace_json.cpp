@@ -41,7 +41,7 @@ Json trace_op_json(const TraceAnalysis::Op& op, bool by_shape) {
   if (by_shape) {
     // The file's own text; what is no JSON stays text.
     Json shapes = Json::parse(op.shapes, nullptr, false);
-    json["shapes"] = op.shapes.empty()      ? Json(nullptr)
+    json["shapes"] = op.shapes.empty()       ? Json(nullptr)
                      : shapes.is_discarded() ? Json(op.shapes)
                                              : std::move(shapes);
   }
@@ -60,9 +60,8 @@ Json trace_op_json(const TraceAnalysis::Op& op, bool by_shape) {
                {"roofline_share", trace_rate(op.roofline_us, op.worked_us, 1)},
                {"kernels", Json::array()}});
   for (const auto& kernel : op.kernels) {
-    json["kernels"].push_back({{"name", kernel.name},
-                               {"count", kernel.count},
-                               {"total_us", rounded(kernel.total_us)}});
+    json["kernels"].push_back(
+        {{"name", kernel.name}, {"count", kernel.count}, {"total_us", rounded(kernel.total_us)}});
   }
   return json;
 }
@@ -103,7 +102,8 @@ Json changes_json(const std::vector<TraceComparison::Change>& changes) {
   return json;
 }
 
-Json trace_iteration_json(const TraceReport::Iteration& iteration, const TraceAnalysis::Split& split) {
+Json trace_iteration_json(const TraceReport::Iteration& iteration,
+                          const TraceAnalysis::Split& split) {
   return {{"name", iteration.name},
           {"wall_us", rounded(iteration.wall_us)},
           {"gpu_busy_us", rounded(iteration.gpu_busy_us)},
@@ -210,7 +210,8 @@ void add_trace_op_tables(Json& json, const TraceAnalysis& analysis) {
   json["ops"] = Json::array();
   for (const auto& op : analysis.ops) json["ops"].push_back(trace_op_json(op, false));
   json["ops_by_shape"] = Json::array();
-  for (const auto& op : analysis.ops_by_shape) json["ops_by_shape"].push_back(trace_op_json(op, true));
+  for (const auto& op : analysis.ops_by_shape)
+    json["ops_by_shape"].push_back(trace_op_json(op, true));
   json["device_outside_ops_us"] = rounded(analysis.device_outside_ops_us);
   json["roofline_gpu"] = text_or_null(analysis.gpu);
   json["phases"] = {{"forward_us", rounded(analysis.phases.forward_us)},

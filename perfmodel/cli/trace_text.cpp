@@ -69,8 +69,8 @@ std::string trace_breakdown_text(const TraceAnalysis& analysis, bool bold) {
 
 std::string trace_idle_text(const TraceAnalysis& analysis, bool full, bool bold) {
   constexpr std::size_t kStreams = 4;
-  TextTable table{"Idle streams", "host late ms", "gap < 30 µs ms", "other ms", "queue mean",
-                  "max",          "full ms"};
+  TextTable table{"Idle streams", "host late ms", "gap < 30 µs ms", "other ms",
+                  "queue mean",   "max",          "full ms"};
   std::vector<const TraceAnalysis::Idle*> rows;
   for (const auto& idle : analysis.idle) rows.push_back(&idle);
   const std::size_t shown = full ? rows.size() : std::min(kStreams, rows.size());
@@ -92,28 +92,28 @@ std::string trace_idle_text(const TraceAnalysis& analysis, bool full, bool bold)
   const auto& launch = analysis.launch;
   if (launch.count > 0) {
     text += wrapped(
-        fmt::format("{}: from call to start {:.1f} µs (median; mean {:.1f}, at most {:.1f}); {} of "
-                    "the tasks take less time than their call",
-                    counted(launch.count, "launch"), launch.median_us, launch.mean_us,
-                    launch.max_us, grouped(launch.shorter_than_launch)),
+        fmt::format("{}: {:.1f} µs to the start of the work (median; mean {:.1f}, at most {:.1f}); "
+                    "{} take less time than their call",
+                    counted(launch.count, "launching call"), launch.median_us, launch.mean_us,
+                    launch.max_us, counted(launch.shorter_than_launch, "task")),
         "  ", 2);
   }
   return text;
 }
 
-std::string trace_ops_text(const std::vector<TraceAnalysis::Op>& ops, const char* title, bool shapes,
-                     std::size_t top, bool bold) {
-  TextTable table{title,     "count",   "GPU ms",  "with ops inside", "host ms",
-                  "TFLOP/s", "GB/s",    "roofline"};
+std::string trace_ops_text(const std::vector<TraceAnalysis::Op>& ops, const char* title,
+                           bool shapes, std::size_t top, bool bold) {
+  TextTable table{title,     "count",   "GPU ms", "with ops inside",
+                  "host ms", "TFLOP/s", "GB/s",   "roofline"};
   const std::size_t shown = std::min(top, ops.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const auto& op = ops[i];
-    table.row({shapes ? op.name + " " + op.shapes : op.name, grouped(op.count),
-               milliseconds(op.device_self_us), milliseconds(op.device_total_us),
-               milliseconds(op.host_self_us), trace_per_time(op.flop, op.worked_us, 1e6),
-               trace_per_time(op.bytes, op.worked_us, 1e3),
-               op.roofline_us && op.worked_us > 0 ? percent(*op.roofline_us / op.worked_us, 0)
-                                                  : ""});
+    table.row(
+        {shapes ? op.name + " " + op.shapes : op.name, grouped(op.count),
+         milliseconds(op.device_self_us), milliseconds(op.device_total_us),
+         milliseconds(op.host_self_us), trace_per_time(op.flop, op.worked_us, 1e6),
+         trace_per_time(op.bytes, op.worked_us, 1e3),
+         op.roofline_us && op.worked_us > 0 ? percent(*op.roofline_us / op.worked_us, 0) : ""});
   }
   if (table.empty()) return {};
   std::string text = "\n" + table.text(bold);
@@ -123,17 +123,16 @@ std::string trace_ops_text(const std::vector<TraceAnalysis::Op>& ops, const char
 
 std::string trace_iterations_text(const TraceFindings& found, std::size_t top, bool bold) {
   const auto& iterations = found.report.iterations;
-  TextTable table{"Iterations", "wall ms", "GPU busy ms", "share", "kernels", "copies", "sets",
-                  "calls ms",   "loading ms"};
+  TextTable table{"Iterations", "wall ms", "GPU busy ms", "share",     "kernels",
+                  "copies",     "sets",    "calls ms",    "loading ms"};
   const std::size_t shown = std::min(top, iterations.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const auto& iteration = iterations[i];
     const auto& split = found.analysis.splits.at(i);
-    table.row(
-        {iteration.name, milliseconds(iteration.wall_us), milliseconds(iteration.gpu_busy_us),
-         percent_of(iteration.gpu_busy_us, iteration.wall_us), grouped(iteration.kernels),
-         grouped(iteration.copies), grouped(iteration.sets), milliseconds(split.runtime_us),
-         split.data_loader_us > 0 ? milliseconds(split.data_loader_us) : ""});
+    table.row({iteration.name, milliseconds(iteration.wall_us), milliseconds(iteration.gpu_busy_us),
+               percent_of(iteration.gpu_busy_us, iteration.wall_us), grouped(iteration.kernels),
+               grouped(iteration.copies), grouped(iteration.sets), milliseconds(split.runtime_us),
+               split.data_loader_us > 0 ? milliseconds(split.data_loader_us) : ""});
   }
   if (table.empty()) return {};
   std::string text = "\n" + table.text(bold);
@@ -160,8 +159,8 @@ std::string trace_kernels_text(const TraceReport& report, std::size_t top, bool 
 
 std::string trace_collectives_text(const std::vector<TraceAnalysis::Collective>& collectives,
                                    std::size_t top, bool bold) {
-  TextTable table{"Collectives", "elements", "ranks", "count", "total ms", "algorithm GB/s",
-                  "bus GB/s",    "skew µs"};
+  TextTable table{"Collectives", "elements",       "ranks",    "count",
+                  "total ms",    "algorithm GB/s", "bus GB/s", "skew µs"};
   for (std::size_t i = 0; i < std::min(top, collectives.size()); ++i) {
     const auto& at = collectives[i];
     const auto number = [](const std::optional<double>& value) {
@@ -269,7 +268,7 @@ std::string comparison_text(const TraceComparison& comparison, const std::string
 
 std::string ranks_text(std::span<const TraceFindings> found, const TraceRanks& ranks,
                        std::size_t top, bool bold) {
-  TextTable table{"Ranks",      "wall ms", "compute ms",   "communication ms",
+  TextTable table{"Ranks",      "wall ms",  "compute ms",    "communication ms",
                   "exposed ms", "waits ms", "makes wait ms", "last"};
   for (std::size_t i = 0; i < ranks.ranks.size(); ++i) {
     const TraceRanks::Rank& rank = ranks.ranks[i];
@@ -281,11 +280,10 @@ std::string ranks_text(std::span<const TraceFindings> found, const TraceRanks& r
                milliseconds(rank.caused_us), std::to_string(rank.last_arrivals)});
   }
   std::string text = "\n" + table.text(bold);
-  std::string sentence =
-      fmt::format("{} of the ranks meet, {} meet nobody. The busiest rank computes {} more than "
-                  "the mean.",
-                  counted(ranks.matched, "collective"), ranks.unmatched,
-                  percent(ranks.compute_imbalance));
+  std::string sentence = fmt::format(
+      "{} of the ranks meet, {} meet nobody. The busiest rank computes {} more than "
+      "the mean.",
+      counted(ranks.matched, "collective"), ranks.unmatched, percent(ranks.compute_imbalance));
   if (ranks.straggler) {
     const TraceRanks::Rank& worst = ranks.ranks[*ranks.straggler];
     sentence += fmt::format(" {} makes the others wait most, {} ms in all.",
@@ -310,12 +308,14 @@ std::string trace_text(const TraceFindings& found, std::size_t top, bool full, b
   const TraceAnalysis& analysis = found.analysis;
   std::string text = trace_head_text(found.report) + trace_breakdown_text(analysis, bold) +
                      trace_ops_text(analysis.ops, "Ops", false, top, bold) +
-                     trace_idle_text(analysis, full, bold) + trace_iterations_text(found, top, bold) +
+                     trace_idle_text(analysis, full, bold) +
+                     trace_iterations_text(found, top, bold) +
                      trace_kernels_text(found.report, top, bold);
   if (full) {
     text += trace_ops_text(analysis.ops_by_shape, "Ops by shape", true, top, bold) +
-            trace_collectives_text(analysis.collectives, top, bold) + trace_modules_text(analysis, top, bold) +
-            trace_copies_text(analysis, bold) + trace_streams_text(found.report, bold);
+            trace_collectives_text(analysis.collectives, top, bold) +
+            trace_modules_text(analysis, top, bold) + trace_copies_text(analysis, bold) +
+            trace_streams_text(found.report, bold);
   }
   return text + measured_memory_text(found.report.memory, bold) + trace_warnings_text(found);
 }

@@ -24,7 +24,7 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
 struct RecordedArgument {
   Argument::Kind kind = Argument::Kind::kOpaque;
   DType dtype = DType::kUnknown;
-  std::vector<std::int64_t> shape;         // of a tensor
+  std::vector<std::int64_t> shape;  // of a tensor
   std::int64_t integer = 0;
   double real = 0;
   std::string text;
@@ -249,7 +249,7 @@ class GraphMaker {
     nest();
     find_sides();
     add_structure();
-    for (const std::int32_t event : order_) add_node(event);
+    add_nodes();
     index_graph(graph);
     // index_graph keeps the order of ids, in which nodes and events were made.
     if (parser_.odd() > 0) {
@@ -380,7 +380,7 @@ class GraphMaker {
 
   static bool copies(std::string_view name) {
     constexpr std::string_view kNames[] = {"aten::copy_", "aten::_to_copy", "aten::to",
-                                           "aten::item",  "aten::_local_scalar_dense"};
+                                           "aten::item", "aten::_local_scalar_dense"};
     return std::ranges::find(kNames, name) != std::end(kNames);
   }
 
@@ -400,6 +400,35 @@ class GraphMaker {
       made_.event_of_node.push_back(-1);
     }
     id_of_event_.assign(trace_.host.size(), 0);
+  }
+
+  // A trace without ProfilerStep labels gets them where its steps begin: at the ends of the
+  // optimizer. What runs after the last whole step is left out.
+  void add_nodes() {
+    const bool marked = std::ranges::any_of(
+        order_, [&](std::int32_t event) { return is_profiler_step(trace_.name(host(event))); });
+    const std::vector<TraceIteration> steps =
+        marked ? std::vector<TraceIteration>() : iterations(trace_);
+    std::size_t next = 0;
+    for (const std::int32_t event : order_) {
+      for (; next < steps.size() && host(event).start_ns >= steps[next].begin_ns; ++next) {
+        add_step(next);
+      }
+      if (!steps.empty() && host(event).start_ns >= steps.back().end_ns) break;
+      add_node(event);
+    }
+  }
+
+  // A node that is its own parent is no op and no event.
+  void add_step(std::size_t number) {
+    ExecutionGraph& graph = made_.graph;
+    const auto id = static_cast<std::int64_t>(graph.nodes.size()) + 1;
+    graph.nodes.push_back({.id = id,
+                           .parent_id = id,
+                           .name = graph.names.intern("ProfilerStep#" + std::to_string(number)),
+                           .thread = 1,
+                           .scope = Scope::kUser});
+    made_.event_of_node.push_back(-1);
   }
 
   void add_node(std::int32_t event) {
@@ -480,16 +509,15 @@ class GraphMaker {
   std::uint32_t tensor(const RecordedArgument& recorded, bool on_gpu) {
     ExecutionGraph& graph = made_.graph;
     // Numbers that an op was called with are tensors of no extent on the host.
-    const bool is_number = recorded.shape.empty() && (recorded.dtype == DType::kFloat64 ||
-                                                      recorded.dtype == DType::kInt64);
+    const bool is_number = recorded.shape.empty() &&
+                           (recorded.dtype == DType::kFloat64 || recorded.dtype == DType::kInt64);
     Tensor made{.id = ++last_tensor_,
                 .storage_id = last_tensor_,
                 .numel = 1,
                 .item_size = size_in_bytes(recorded.dtype),
                 .dtype = recorded.dtype,
-                .device = on_gpu && !is_number
-                              ? Device{Device::Kind::kGpu, 0}
-                              : Device{Device::Kind::kCpu, -1},
+                .device = on_gpu && !is_number ? Device{Device::Kind::kGpu, 0}
+                                               : Device{Device::Kind::kCpu, -1},
                 .shape_begin = static_cast<std::uint32_t>(graph.shape_pool.size()),
                 .rank = static_cast<std::uint16_t>(recorded.shape.size())};
     for (const std::int64_t extent : recorded.shape) {
@@ -594,8 +622,8 @@ bool is_from_trace(const ExecutionGraph& graph) { return graph.schema == kTraceS
 
 bool lacks_sizes(const ExecutionGraph& graph) {
   return is_from_trace(graph) && std::ranges::none_of(graph.nodes, [](const Node& node) {
-    return node.comm < 0 && node.inputs_count > 0;
-  });
+           return node.comm < 0 && node.inputs_count > 0;
+         });
 }
 
 }  // namespace perfmodel

@@ -70,7 +70,7 @@ struct TraceAnalysis {
   /// of the runtime. Kernels are those that the op launches itself.
   struct Op {
     std::string name;
-    std::string shapes;  ///< as the file writes them; empty: of any shapes, or not recorded
+    std::string shapes;    ///< as the file writes them; empty: of any shapes, or not recorded
     std::string category;  ///< family of its kernels; "host" where it launches nothing
     std::size_t count = 0;
     double host_self_us = 0, host_total_us = 0;
@@ -80,12 +80,13 @@ struct TraceAnalysis {
     std::optional<double> flop = {}, bytes = {};
     /// Device time of these ops alone, what FLOP and bytes were done in.
     double worked_us = 0;
-    /// The least time that peaks of arithmetic and memory allow for it; needs a known GPU.
+    /// The least time that peaks of arithmetic and memory allow for it; nothing for copies between
+    /// host and device and for collectives.
     std::optional<double> roofline_us = {};
     std::vector<OpKernel> kernels = {};  ///< longest total first
   };
   std::vector<Op> ops, ops_by_shape;  ///< longest time of the device itself first, then of the host
-  double device_outside_ops_us = 0;  ///< sum of the device work that no op of the trace launched
+  double device_outside_ops_us = 0;   ///< sum of the device work that no op of the trace launched
 
   struct Module {
     std::string name;
@@ -95,10 +96,10 @@ struct TraceAnalysis {
   std::vector<Module> modules;
 
   struct Collective {
-    std::string name;                        ///< "all_reduce", ...
-    std::optional<std::int64_t> elements;    ///< of the larger buffer of a rank
-    std::string dtype;                       ///< as recorded; empty: not recorded
-    std::string group;                       ///< name of the process group; empty: not recorded
+    std::string name;                      ///< "all_reduce", ...
+    std::optional<std::int64_t> elements;  ///< of the larger buffer of a rank
+    std::string dtype;                     ///< as recorded; empty: not recorded
+    std::string group;                     ///< name of the process group; empty: not recorded
     std::optional<std::int64_t> group_size = {};
     std::size_t count = 0;
     double total_us = 0;
@@ -138,12 +139,12 @@ struct TraceAnalysis {
   /// Means over kernels, weighted by their time; nothing where Kineto recorded none.
   std::optional<double> occupancy_percent = {}, blocks_per_sm = {}, sm_efficiency_percent = {};
 
-  std::string gpu;  ///< that the roofline is of; empty: not known
+  std::string gpu;  ///< that FLOP, bytes and rooflines are of; empty: not known
   std::vector<std::string> warnings;
 };
 
-/// `window`: iterations [first, last). `gpu`: for FLOP, bytes and rooflines; nullptr: without
-/// rooflines. Errors: fewer iterations than the window asks for; no device work, and no op either.
+/// `window`: iterations [first, last). `gpu`: for FLOP, bytes and rooflines; nullptr: without.
+/// Error: fewer iterations than the window asks for.
 Result<TraceAnalysis> analyse(const Trace& trace,
                               const std::optional<std::pair<std::size_t, std::size_t>>& window,
                               const Gpu* gpu);

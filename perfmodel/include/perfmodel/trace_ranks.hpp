@@ -19,9 +19,9 @@ struct TraceRanks {
   struct Rank {
     std::string source;
     double compute_us = 0, comm_us = 0, exposed_comm_us = 0;  ///< see TraceAnalysis::Breakdown
-    std::size_t last_arrivals = 0;  ///< collectives that it joined last
-    double waiting_us = 0;          ///< in collectives, until the last rank came
-    double caused_us = 0;           ///< waiting of the others where it came last
+    std::size_t last_arrivals = 0;                            ///< collectives that it joined last
+    double waiting_us = 0;  ///< in collectives, until the last rank came
+    double caused_us = 0;   ///< waiting of the others where it came last
     double clock_offset_us = 0;
   };
   std::vector<Rank> ranks;
@@ -34,8 +34,7 @@ struct TraceRanks {
 };
 
 /// Errors: those of matching collectives; fewer iterations than the window asks for.
-Result<TraceRanks> compare_ranks(
-    std::span<const Trace> traces,
-    const std::optional<std::pair<std::size_t, std::size_t>>& window);
+Result<TraceRanks> compare_ranks(std::span<const Trace> traces,
+                                 const std::optional<std::pair<std::size_t, std::size_t>>& window);
 
 }  // namespace perfmodel

@@ -23,7 +23,8 @@ void warn_of_gaps(const Trace& trace, const TraceSelection& chosen, TraceAnalysi
   }
   if (devices.size() > 1) {
     std::string names;
-    for (const int device : devices) names += fmt::format("{}{}", names.empty() ? "" : ", ", device);
+    for (const int device : devices)
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", device);
     analysis.warnings.push_back(
         fmt::format("the trace has work of devices {}: the breakdown and its overlap join them, "
                     "tables by stream do not",
@@ -46,18 +47,18 @@ Result<TraceAnalysis> analyse(const Trace& trace,
                               const Gpu* gpu) {
   const TraceSelection chosen = select_events(trace, window);
   if (window && (window->first >= window->second || window->second > chosen.steps.size())) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = fmt::format("expected iterations within 0:{}, found {}:{}",
-                                                   chosen.steps.size(), window->first,
-                                                   window->second),
-                            .file = trace.source}};
+    return Unexpected{
+        Error{.code = ErrorCode::kImpossible,
+              .message = fmt::format("expected iterations within 0:{}, found {}:{}",
+                                     chosen.steps.size(), window->first, window->second),
+              .file = trace.source}};
   }
   TraceAnalysis made;
   DeviceIntervals work;
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
     if (chosen.has_gpu(i)) work.add(trace.gpu[i], chosen.is_collective[i]);
   }
-  made.breakdown = break_down(work);
+  made.breakdown = device_breakdown(work);
   made.idle = idle_causes(trace, chosen);
   made.queue_length = queue_lengths(trace, chosen);
   made.launch = launch_delays(trace, chosen);
@@ -68,6 +69,7 @@ Result<TraceAnalysis> analyse(const Trace& trace,
   const TraceOps nesting = find_trace_ops(trace);
   const OpTree tree = op_tree(trace, nesting);
   add_op_tables(trace, chosen, nesting, tree, op_works(trace, gpu), made);
+  made.modules = module_table(trace, chosen);
   if (gpu) made.gpu = gpu->name;
   warn_of_gaps(trace, chosen, made);
   return made;

@@ -11,7 +11,7 @@
 namespace perfmodel {
 namespace {
 
-using Change = TraceComparison::Change;
+using TraceChange = TraceComparison::Change;
 
 double steps_of(const TraceReport& report) {
   return static_cast<double>(std::max<std::size_t>(1, report.iterations.size()));
@@ -45,34 +45,34 @@ std::vector<std::pair<std::string, double>> terms_of(const ComparedTrace& trace,
 
 bool differs(double a, double b) { return std::abs(a - b) > 1e-9 * std::max({1.0, a, b}); }
 
-bool has_changed(const Change& at) {
+bool has_changed(const TraceChange& at) {
   return differs(at.count_before, at.count_after) || differs(at.before_us, at.after_us);
 }
 
-void sort_changes(std::vector<Change>& changes) {
-  std::erase_if(changes, [](const Change& at) { return !has_changed(at); });
-  std::ranges::stable_sort(changes, [](const Change& a, const Change& b) {
+void sort_changes(std::vector<TraceChange>& changes) {
+  std::erase_if(changes, [](const TraceChange& at) { return !has_changed(at); });
+  std::ranges::stable_sort(changes, [](const TraceChange& a, const TraceChange& b) {
     return std::abs(a.change_us()) > std::abs(b.change_us());
   });
 }
 
-using Key = std::array<std::string, 3>;  // op, shapes, kernel
+using ChangeKey = std::array<std::string, 3>;  // op, shapes, kernel
 
 struct ChangeTables {
-  std::map<Key, Change> ops, kernels;
+  std::map<ChangeKey, TraceChange> ops, kernels;
 };
 
 void add_ops(const std::vector<TraceAnalysis::Op>& ops, double steps, bool is_after,
              ChangeTables& tables) {
   for (const TraceAnalysis::Op& op : ops) {
-    Change& change = tables.ops[{op.name, op.shapes, ""}];
+    TraceChange& change = tables.ops[{op.name, op.shapes, ""}];
     change.op = op.name;
     change.shapes = op.shapes;
     (is_after ? change.count_after : change.count_before) += static_cast<double>(op.count) / steps;
     (is_after ? change.after_us : change.before_us) += op.device_self_us / steps;
     (is_after ? change.host_after_us : change.host_before_us) += op.host_self_us / steps;
     for (const TraceAnalysis::OpKernel& kernel : op.kernels) {
-      Change& of_kernel = tables.kernels[{op.name, op.shapes, kernel.name}];
+      TraceChange& of_kernel = tables.kernels[{op.name, op.shapes, kernel.name}];
       of_kernel.op = op.name;
       of_kernel.shapes = op.shapes;
       of_kernel.kernel = kernel.name;
@@ -83,8 +83,8 @@ void add_ops(const std::vector<TraceAnalysis::Op>& ops, double steps, bool is_af
   }
 }
 
-std::vector<Change> values_of(std::map<Key, Change>& table) {
-  std::vector<Change> made;
+std::vector<TraceChange> values_of(std::map<ChangeKey, TraceChange>& table) {
+  std::vector<TraceChange> made;
   for (auto& [key, change] : table) made.push_back(std::move(change));
   sort_changes(made);
   return made;
@@ -130,10 +130,10 @@ Result<TraceComparison> compare(const ComparedTrace& before, const ComparedTrace
                     percent(shared)));
   }
   if (before.report.gpu != after.report.gpu) {
-    made.warnings.push_back(fmt::format(
-        "the traces are of different GPUs: {} and {}",
-        before.report.gpu.empty() ? "one without a name" : before.report.gpu,
-        after.report.gpu.empty() ? "one without a name" : after.report.gpu));
+    made.warnings.push_back(
+        fmt::format("the traces are of different GPUs: {} and {}",
+                    before.report.gpu.empty() ? "one without a name" : before.report.gpu,
+                    after.report.gpu.empty() ? "one without a name" : after.report.gpu));
   }
   const auto terms_before = terms_of(before, made.step_before_us);
   const auto terms_after = terms_of(after, made.step_after_us);
@@ -145,13 +145,13 @@ Result<TraceComparison> compare(const ComparedTrace& before, const ComparedTrace
     const auto &a = before.report.iterations[i], &b = after.report.iterations[i];
     made.steps.push_back({a.name, b.name, a.wall_us, b.wall_us});
   }
-  const bool by_shape = !before.analysis.ops_by_shape.empty() &&
-                        !after.analysis.ops_by_shape.empty();
+  const bool by_shape =
+      !before.analysis.ops_by_shape.empty() && !after.analysis.ops_by_shape.empty();
   ChangeTables tables;
   add_ops(by_shape ? before.analysis.ops_by_shape : before.analysis.ops, steps_of(before.report),
           false, tables);
-  add_ops(by_shape ? after.analysis.ops_by_shape : after.analysis.ops, steps_of(after.report),
-          true, tables);
+  add_ops(by_shape ? after.analysis.ops_by_shape : after.analysis.ops, steps_of(after.report), true,
+          tables);
   made.ops = values_of(tables.ops);
   made.kernels = values_of(tables.kernels);
   return made;

@@ -65,9 +65,8 @@ using Windows = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 void hand_out(const Windows& windows, std::vector<Intervals>& parts, std::int64_t begin,
               std::int64_t end) {
-  auto at = std::ranges::upper_bound(windows, begin, {}, [](const auto& window) {
-    return window.second;
-  });
+  auto at = std::ranges::upper_bound(windows, begin, {},
+                                     [](const auto& window) { return window.second; });
   for (; at != windows.end() && at->first < end; ++at) {
     parts[static_cast<std::size_t>(at - windows.begin())].emplace_back(begin, end);
   }
@@ -83,7 +82,7 @@ void DeviceIntervals::add(const GpuEvent& event, bool is_collective) {
   of_kind.emplace_back(event.start_ns, event.end_ns());
 }
 
-TraceAnalysis::Breakdown break_down(const DeviceIntervals& work) {
+TraceAnalysis::Breakdown device_breakdown(const DeviceIntervals& work) {
   const Intervals kernels = merged(work.compute), copies = merged(work.copies),
                   collectives = merged(work.collectives);
   const Intervals compute = joined({&work.compute, &work.sets});
@@ -248,7 +247,7 @@ std::vector<TraceAnalysis::Split> split_steps(const Trace& trace, const TraceSel
   for (std::size_t i = chosen.first; i < chosen.last; ++i) {
     Intervals free = merged({windows[i]});
     TraceAnalysis::Split split{.window_us = to_us(windows[i].second - windows[i].first),
-                               .breakdown = break_down(launched[i])};
+                               .breakdown = device_breakdown(launched[i])};
     split.kernel_us = take(free, std::move(parts[kKernels][i]));
     split.memcpy_us = take(free, std::move(parts[kCopies][i]));
     split.memset_us = take(free, std::move(parts[kSets][i]));

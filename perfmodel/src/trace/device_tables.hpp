@@ -14,7 +14,7 @@ struct DeviceIntervals {
   void add(const GpuEvent& event, bool is_collective);
 };
 
-TraceAnalysis::Breakdown break_down(const DeviceIntervals& work);
+TraceAnalysis::Breakdown device_breakdown(const DeviceIntervals& work);
 std::vector<TraceAnalysis::Idle> idle_causes(const Trace& trace, const TraceSelection& chosen);
 std::vector<TraceAnalysis::Queue> queue_lengths(const Trace& trace, const TraceSelection& chosen);
 TraceAnalysis::Launches launch_delays(const Trace& trace, const TraceSelection& chosen);

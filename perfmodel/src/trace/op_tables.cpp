@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "perfmodel/graph/detail/event_names.hpp"
@@ -27,8 +28,13 @@ class OpTables {
  public:
   OpTables(const Trace& trace, const TraceSelection& chosen, const TraceOps& nesting,
            const OpTree& tree, const OpWorks& works, TraceAnalysis& analysis)
-      : trace_(trace), chosen_(chosen), nesting_(nesting), tree_(tree), works_(works),
-        analysis_(analysis), figures_(trace.host.size()) {}
+      : trace_(trace),
+        chosen_(chosen),
+        nesting_(nesting),
+        tree_(tree),
+        works_(works),
+        analysis_(analysis),
+        figures_(trace.host.size()) {}
 
   void run() {
     find_phases();
@@ -235,9 +241,9 @@ class OpTables {
 
   static std::string category_of(const Row& row) {
     if (!row.families.empty()) {
-      return std::string(to_string(
-          std::ranges::max_element(row.families, {}, [](const auto& f) { return f.second; })
-              ->first));
+      return std::string(to_string(std::ranges::max_element(row.families, {}, [](const auto& f) {
+                                     return f.second;
+                                   })->first));
     }
     return row.kernels.empty() ? "host" : "other";
   }
@@ -272,6 +278,43 @@ OpTree op_tree(const Trace& trace, const TraceOps& ops) {
     if (trace.gpu[i].launch < 0) continue;
     made.launcher[i] = made.parent[static_cast<std::size_t>(trace.gpu[i].launch)];
   }
+  return made;
+}
+
+std::vector<TraceAnalysis::Module> module_table(const Trace& trace, const TraceSelection& chosen) {
+  // Launches by thread and time of their call, with the device time of all up to each.
+  std::vector<std::tuple<std::int32_t, std::int64_t, std::int64_t>> launched;
+  for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
+    const GpuEvent& event = trace.gpu[i];
+    if (event.launch < 0 || !chosen.has_gpu(i)) continue;
+    const HostEvent& call = trace.host[static_cast<std::size_t>(event.launch)];
+    launched.emplace_back(call.thread, call.start_ns, event.duration_ns);
+  }
+  std::ranges::sort(launched);
+  std::vector<std::int64_t> sums = {0};
+  for (const auto& [thread, at, ns] : launched) sums.push_back(sums.back() + ns);
+  const auto sum_before = [&](std::int32_t thread, std::int64_t at) {
+    const auto first = std::ranges::lower_bound(launched, std::tuple(thread, at, std::int64_t{0}));
+    return sums[static_cast<std::size_t>(first - launched.begin())];
+  };
+  std::map<NameId, TraceAnalysis::Module> by_name;
+  for (const HostEvent& event : trace.modules) {
+    if (!chosen.has_host(event)) continue;
+    TraceAnalysis::Module& module = by_name[event.name];
+    ++module.count;
+    module.host_total_us += in_us(event.duration_ns);
+    module.device_total_us +=
+        in_us(sum_before(event.thread, event.end_ns()) - sum_before(event.thread, event.start_ns));
+  }
+  std::vector<TraceAnalysis::Module> made;
+  for (auto& [name, module] : by_name) {
+    module.name = trace.names.text(name);
+    made.push_back(std::move(module));
+  }
+  std::ranges::stable_sort(made, [](const auto& a, const auto& b) {
+    return a.device_total_us != b.device_total_us ? a.device_total_us > b.device_total_us
+                                                  : a.host_total_us > b.host_total_us;
+  });
   return made;
 }
 

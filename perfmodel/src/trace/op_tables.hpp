@@ -14,14 +14,14 @@ namespace perfmodel {
 struct OpWork {
   KernelFamily family = KernelFamily::kSmall;  ///< of its largest kernel
   double flop = 0, bytes = 0;
-  std::optional<double> roofline_us = {};  ///< needs a known GPU
+  std::optional<double> roofline_us = {};  ///< nothing for what crosses a link
 };
 /// Per host event; nothing where no rule knows.
 using OpWorks = std::vector<std::optional<OpWork>>;
 
 /// Nesting of ops by time, annotations passed over.
 struct OpTree {
-  std::vector<std::int32_t> parent;  ///< per host event: innermost op around it; -1: none
+  std::vector<std::int32_t> parent;    ///< per host event: innermost op around it; -1: none
   std::vector<std::int32_t> launcher;  ///< per device event: innermost op around its call; -1: none
 };
 OpTree op_tree(const Trace& trace, const TraceOps& ops);
@@ -29,5 +29,9 @@ OpTree op_tree(const Trace& trace, const TraceOps& ops);
 /// Fills ops, ops_by_shape, phases and device_outside_ops_us.
 void add_op_tables(const Trace& trace, const TraceSelection& chosen, const TraceOps& nesting,
                    const OpTree& tree, const OpWorks& works, TraceAnalysis& analysis);
+
+/// Calls of modules by name, longest device time first. What a module launches is what calls within
+/// it, on its thread, launch.
+std::vector<TraceAnalysis::Module> module_table(const Trace& trace, const TraceSelection& chosen);
 
 }  // namespace perfmodel

@@ -53,7 +53,7 @@ class RankTables {
     for (std::size_t i = 0; i < trace.gpu.size(); ++i) {
       if (chosen.has_gpu(i)) work.add(trace.gpu[i], chosen.is_collective[i]);
     }
-    const TraceAnalysis::Breakdown at = break_down(work);
+    const TraceAnalysis::Breakdown at = device_breakdown(work);
     made_.ranks.push_back({.source = trace.source,
                            .compute_us = at.compute_us,
                            .comm_us = at.comm_us,
@@ -140,9 +140,8 @@ class RankTables {
 
 }  // namespace
 
-Result<TraceRanks> compare_ranks(
-    std::span<const Trace> traces,
-    const std::optional<std::pair<std::size_t, std::size_t>>& window) {
+Result<TraceRanks> compare_ranks(std::span<const Trace> traces,
+                                 const std::optional<std::pair<std::size_t, std::size_t>>& window) {
   return RankTables(traces).run(window);
 }
 

@@ -1,0 +1,323 @@
+#include "perfmodel/trace_analysis.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "perfmodel/trace_comparison.hpp"
+#include "perfmodel/trace_ranks.hpp"
+#include "perfmodel/trace_report.hpp"
+#include "trace/intervals.hpp"
+
+namespace perfmodel {
+namespace {
+
+// Events of one trace in text; stamps are microseconds.
+class Events {
+ public:
+  Events& host(const std::string& category, const std::string& name, double at, double us,
+               const std::string& args = "") {
+    return add(category, name, "1", "1", at, us, args);
+  }
+  Events& op(const std::string& name, double at, double us, const std::string& args = "") {
+    return host("cpu_op", name, at, us, args);
+  }
+  Events& launch(int correlation, double at, double us) {
+    return host("cuda_runtime", "cudaLaunchKernel", at, us,
+                fmt::format("\"correlation\": {}", correlation));
+  }
+  Events& device(const std::string& category, const std::string& name, int correlation, int stream,
+                 double at, double us, const std::string& args = "") {
+    return add(category, name, "0", std::to_string(stream), at, us,
+               fmt::format("\"correlation\": {}, \"device\": 0, \"stream\": {}{}{}", correlation,
+                           stream, args.empty() ? "" : ", ", args));
+  }
+  Events& kernel(const std::string& name, int correlation, int stream, double at, double us,
+                 const std::string& args = "") {
+    return device("kernel", name, correlation, stream, at, us, args);
+  }
+
+  Trace read() const {
+    const auto file = std::filesystem::temp_directory_path() /
+                      fmt::format("trace_analysis_{}.json",
+                                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::ofstream(file) << "{\"deviceProperties\": [{\"id\": 0, \"name\": \"Tesla V100\"}], "
+                           "\"traceEvents\": [" +
+                               text_ + "]}";
+    auto trace = read_trace(file);
+    EXPECT_TRUE(trace) << trace.error().message;
+    std::filesystem::remove(file);
+    return std::move(*trace);
+  }
+  TraceAnalysis analyse() const {
+    auto made = perfmodel::analyse(read(), {}, nullptr);
+    EXPECT_TRUE(made);
+    return std::move(*made);
+  }
+
+ private:
+  Events& add(const std::string& category, const std::string& name, const std::string& pid,
+              const std::string& tid, double at, double us, const std::string& args) {
+    text_ += fmt::format(
+        "{}{{\"ph\": \"X\", \"cat\": \"{}\", \"name\": \"{}\", \"pid\": {}, \"tid\": {}, "
+        "\"ts\": {}, \"dur\": {}, \"args\": {{{}}}}}",
+        text_.empty() ? "" : ",\n", category, name, pid, tid, at, us, args);
+    return *this;
+  }
+  std::string text_;
+};
+
+const TraceAnalysis::Op& op_named(const TraceAnalysis& analysis, const std::string& name) {
+  for (const auto& op : analysis.ops) {
+    if (op.name == name) return op;
+  }
+  ADD_FAILURE() << "no op " << name;
+  return analysis.ops.front();
+}
+
+TEST(TraceIntervals, UnionIntersectionAndDifference) {
+  const Intervals a = merged({{5, 8}, {0, 2}, {7, 9}, {2, 3}, {4, 4}});
+  EXPECT_EQ(a, (Intervals{{0, 3}, {5, 9}}));
+  EXPECT_EQ(total_length(a), 7);
+  EXPECT_EQ(common(a, {{1, 6}}), (Intervals{{1, 3}, {5, 6}}));
+  EXPECT_EQ(without(a, {{1, 2}, {8, 20}}), (Intervals{{0, 1}, {2, 3}, {5, 8}}));
+  EXPECT_EQ(without(a, {}), a);
+}
+
+TEST(TraceBreakdown, ExposedIsWhatNoComputeCovers) {
+  // compute 0-10 and 30-34 (a set), collective 5-20, copy 18-25: busy 0-25 and 30-34.
+  const TraceAnalysis analysis = Events()
+                                     .kernel("gemm", 1, 7, 0, 10)
+                                     .kernel("ncclKernel_AllReduce", 2, 8, 5, 15)
+                                     .device("gpu_memcpy", "Memcpy DtoD", 3, 9, 18, 7)
+                                     .device("gpu_memset", "Memset (Device)", 4, 7, 30, 4)
+                                     .analyse();
+  const auto& at = analysis.breakdown;
+  EXPECT_DOUBLE_EQ(at.compute_us, 14);
+  EXPECT_DOUBLE_EQ(at.compute_kernel_us, 10);
+  EXPECT_DOUBLE_EQ(at.comm_us, 15);
+  EXPECT_DOUBLE_EQ(at.exposed_comm_us, 10);
+  EXPECT_DOUBLE_EQ(at.memcpy_us, 7);
+  EXPECT_DOUBLE_EQ(at.exposed_memcpy_us, 5);
+  EXPECT_DOUBLE_EQ(at.busy_us, 29);
+  EXPECT_DOUBLE_EQ(at.idle_us, 5);
+  EXPECT_DOUBLE_EQ(at.span_us, 34);
+  EXPECT_DOUBLE_EQ(*at.comm_overlap_fraction, 5.0 / 15);
+}
+
+TEST(TraceIdle, GapsByWhatTheNextTaskWaitedFor) {
+  // Launched at 12, after the end at 10: the host was late. Launched at 1: a short and a long gap.
+  const TraceAnalysis analysis = Events()
+                                     .op("a", 0, 20)
+                                     .launch(1, 0, 1)
+                                     .launch(3, 1, 1)
+                                     .launch(4, 2, 1)
+                                     .launch(2, 12, 1)
+                                     .kernel("x", 1, 7, 5, 5)
+                                     .kernel("x", 2, 7, 15, 5)
+                                     .kernel("x", 3, 7, 49.5, 5)
+                                     .kernel("x", 4, 7, 84.5, 1)
+                                     .analyse();
+  ASSERT_EQ(analysis.idle.size(), 1U);
+  EXPECT_DOUBLE_EQ(analysis.idle[0].host_wait_us, 5);
+  EXPECT_DOUBLE_EQ(analysis.idle[0].kernel_wait_us, 29.5);  // below 30
+  EXPECT_DOUBLE_EQ(analysis.idle[0].other_us, 30);          // not below
+}
+
+TEST(TraceQueue, OneValuePerChange) {
+  // Launches at 0 and 2, starts at 3 and 10: lengths 1, 2, 1, 0.
+  const TraceAnalysis analysis = Events()
+                                     .launch(1, 0, 1)
+                                     .launch(2, 2, 1)
+                                     .kernel("x", 1, 7, 3, 5)
+                                     .kernel("x", 2, 7, 10, 0.5)
+                                     .analyse();
+  ASSERT_EQ(analysis.queue_length.size(), 1U);
+  EXPECT_EQ(analysis.queue_length[0].changes, 4U);
+  EXPECT_DOUBLE_EQ(analysis.queue_length[0].mean, 1);
+  EXPECT_EQ(analysis.queue_length[0].max, 2);
+  EXPECT_DOUBLE_EQ(analysis.queue_length[0].at_limit_us, 0);
+  EXPECT_EQ(analysis.launch.count, 2U);
+  EXPECT_DOUBLE_EQ(analysis.launch.mean_us, 4.5);  // 2 and 7
+  EXPECT_EQ(analysis.launch.shorter_than_launch, 1U);
+}
+
+TEST(TraceOps, SelfIsWithoutOpsAndCallsInside) {
+  const TraceAnalysis analysis = Events()
+                                     .op("outer", 0, 100)
+                                     .host("user_annotation", "region", 5, 60)
+                                     .op("inner", 10, 40)
+                                     .launch(1, 20, 5)
+                                     .launch(2, 70, 6)
+                                     .kernel("k1", 1, 7, 30, 11)
+                                     .kernel("k2", 2, 7, 80, 7)
+                                     .kernel("k3", 3, 7, 90, 2)
+                                     .analyse();
+  const auto& outer = op_named(analysis, "outer");
+  EXPECT_DOUBLE_EQ(outer.host_total_us, 100);
+  EXPECT_DOUBLE_EQ(outer.host_self_us, 54);
+  EXPECT_DOUBLE_EQ(outer.device_self_us, 7);
+  EXPECT_DOUBLE_EQ(outer.device_total_us, 18);
+  ASSERT_EQ(outer.kernels.size(), 1U);
+  EXPECT_EQ(outer.kernels[0].name, "k2");
+  EXPECT_DOUBLE_EQ(op_named(analysis, "inner").host_self_us, 35);
+  EXPECT_DOUBLE_EQ(analysis.device_outside_ops_us, 2);
+  EXPECT_TRUE(analysis.ops_by_shape.empty());
+  EXPECT_THAT(analysis.warnings, testing::Contains(testing::HasSubstr("no shapes")));
+}
+
+TEST(TraceOps, WhatACheckpointRunsAgainIsToldFromForward) {
+  const TraceAnalysis analysis =
+      Events()
+          .op("aten::mm", 0, 10)
+          .launch(1, 1, 1)
+          .kernel("gemm", 1, 7, 3, 4)
+          .op("autograd::engine::evaluate_function: CheckpointFunctionBackward", 20, 40)
+          .op("CheckpointFunctionBackward", 21, 38)
+          .op("aten::mm", 22, 10)
+          .launch(2, 23, 1)
+          .kernel("gemm", 2, 7, 30, 5)
+          .op("autograd::engine::evaluate_function: MmBackward0", 40, 15)
+          .op("aten::mm", 41, 10)
+          .launch(3, 42, 1)
+          .kernel("gemm", 3, 7, 50, 6)
+          .analyse();
+  EXPECT_DOUBLE_EQ(analysis.phases.forward_us, 4);
+  EXPECT_DOUBLE_EQ(analysis.phases.recompute_us, 5);
+  EXPECT_DOUBLE_EQ(analysis.phases.backward_us, 6);
+  EXPECT_DOUBLE_EQ(op_named(analysis, "aten::mm").recomputed_us, 5);
+}
+
+TEST(TraceSplit, EachMomentCountsOnce) {
+  // The device goes on until 130; its window ends there.
+  const TraceAnalysis analysis =
+      Events()
+          .host("user_annotation", "ProfilerStep#1", 0, 100)
+          .host("user_annotation", "enumerate(DataLoader)#x.__next__", 0, 10)
+          .op("a", 20, 30)
+          .launch(1, 25, 10)
+          .kernel("x", 1, 7, 30, 100)
+          .analyse();
+  ASSERT_EQ(analysis.splits.size(), 1U);
+  const auto& split = analysis.splits[0];
+  EXPECT_DOUBLE_EQ(split.window_us, 130);
+  EXPECT_DOUBLE_EQ(split.kernel_us, 100);
+  EXPECT_DOUBLE_EQ(split.runtime_us, 5);
+  EXPECT_DOUBLE_EQ(split.data_loader_us, 10);
+  EXPECT_DOUBLE_EQ(split.op_us, 5);
+  EXPECT_DOUBLE_EQ(split.other_us, 10);
+}
+
+TEST(TraceCollectives, BandwidthsFromTheRecordedSize) {
+  // 1,000,000 floats in 100 us: 40 GB/s; on 4 ranks each link carries 1.5 times as much.
+  const std::string note =
+      "\"Collective name\": \"allreduce\", \"In msg nelems\": 1000000, \"Out msg nelems\": "
+      "1000000, "
+      "\"Group size\": 4, \"dtype\": \"Float\", \"Process Group Name\": \"0\"";
+  const TraceAnalysis analysis =
+      Events().kernel("ncclDevKernel_AllReduce", 1, 8, 0, 100, note).analyse();
+  ASSERT_EQ(analysis.collectives.size(), 1U);
+  const auto& at = analysis.collectives[0];
+  EXPECT_EQ(at.name, "all_reduce");
+  EXPECT_EQ(at.elements, 1000000);
+  EXPECT_EQ(at.group_size, 4);
+  EXPECT_DOUBLE_EQ(*at.algorithm_gb_per_s, 40);
+  EXPECT_DOUBLE_EQ(*at.bus_gb_per_s, 60);
+  EXPECT_FALSE(at.skew_us);
+}
+
+Events one_step(double mm_us, int launches) {
+  Events events;
+  events.host("user_annotation", "ProfilerStep#1", 0, 1000).op("aten::mm", 10, 500);
+  for (int i = 0; i < launches; ++i) {
+    events.launch(i, 20 + 10 * i, 2).kernel("gemm", i, 7, 100 + 50 * i, mm_us);
+  }
+  events.op("aten::relu", 600, 50).launch(99, 610, 2).kernel("relu", 99, 7, 900, 8);
+  return events;
+}
+
+TraceComparison compared(const Events& a, const Events& b) {
+  const Trace traces[] = {a.read(), b.read()};
+  const std::pair<std::size_t, std::size_t> all(0, 1);
+  const auto before = report(traces[0], all), after = report(traces[1], all);
+  const auto x = analyse(traces[0], all, nullptr), y = analyse(traces[1], all, nullptr);
+  auto made = compare({*before, *x}, {*after, *y});
+  EXPECT_TRUE(made) << made.error().message;
+  return std::move(*made);
+}
+
+TEST(TraceComparison, ATraceAndItselfDifferInNothing) {
+  const TraceComparison made = compared(one_step(10, 3), one_step(10, 3));
+  EXPECT_TRUE(made.ops.empty());
+  EXPECT_TRUE(made.kernels.empty());
+  for (const auto& term : made.terms) EXPECT_DOUBLE_EQ(term.before_us, term.after_us) << term.name;
+}
+
+TEST(TraceComparison, DoubledKernelsOfOneOpAreThatOpAndThatAmount) {
+  const TraceComparison made = compared(one_step(10, 3), one_step(20, 3));
+  ASSERT_EQ(made.ops.size(), 1U);
+  EXPECT_EQ(made.ops[0].op, "aten::mm");
+  EXPECT_DOUBLE_EQ(made.ops[0].change_us(), 30);
+  ASSERT_EQ(made.kernels.size(), 1U);
+  EXPECT_EQ(made.kernels[0].kernel, "gemm");
+  EXPECT_DOUBLE_EQ(made.kernels[0].change_us(), 30);
+  double change = 0;
+  for (const auto& term : made.terms) change += term.after_us - term.before_us;
+  EXPECT_NEAR(change, made.step_after_us - made.step_before_us, 1e-9);
+}
+
+TEST(TraceComparison, AddedAndRemovedKernelsHaveNoTimeOnOneSide) {
+  const TraceComparison made = compared(one_step(10, 3), one_step(10, 5));
+  ASSERT_EQ(made.kernels.size(), 1U);
+  EXPECT_DOUBLE_EQ(made.kernels[0].count_before, 3);
+  EXPECT_DOUBLE_EQ(made.kernels[0].count_after, 5);
+  EXPECT_DOUBLE_EQ(made.kernels[0].change_us(), 20);
+}
+
+TEST(TraceComparison, DifferentJobsAreSaid) {
+  const Events other = Events().op("aten::bmm", 0, 50).launch(1, 5, 2).kernel("b", 1, 7, 20, 5);
+  const Trace traces[] = {one_step(10, 1).read(), other.read()};
+  const auto before = report(traces[0]), after = report(traces[1]);
+  const auto x = analyse(traces[0], {}, nullptr), y = analyse(traces[1], {}, nullptr);
+  const auto made = compare({*before, *x}, {*after, *y});
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().message, testing::HasSubstr("expected two traces of one program"));
+}
+
+TEST(TraceRanksTable, TheLastRankMakesTheOthersWait) {
+  // Rank 1 comes 30 us after rank 0; both end together.
+  const auto rank = [](double start, double compute) {
+    return Events()
+        .op("a", 0, 10)
+        .launch(1, 1, 1)
+        .launch(2, 3, 1)
+        .kernel("gemm", 1, 7, 5, compute)
+        .kernel("ncclKernel_AllReduce", 2, 8, start, 150 - start)
+        .read();
+  };
+  const Trace traces[] = {rank(100, 20), rank(130, 40)};
+  const auto made = compare_ranks(traces, {});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->matched, 1U);
+  ASSERT_TRUE(made->straggler);
+  EXPECT_EQ(*made->straggler, 1U);
+  EXPECT_NEAR(made->ranks[0].waiting_us, 30, 0.01);
+  EXPECT_NEAR(made->ranks[1].caused_us, 30, 0.01);
+  EXPECT_NEAR(made->compute_imbalance, 40.0 / 30 - 1, 1e-9);
+  ASSERT_EQ(made->collectives.size(), 1U);
+  EXPECT_NEAR(*made->collectives[0].skew_us, 30, 0.01);
+}
+
+TEST(TraceAnalysisWarnings, TwoDevicesAreNamed) {
+  Events events;
+  events.op("a", 0, 50).launch(1, 5, 2).kernel("b", 1, 7, 20, 5);
+  events.kernel("c", 2, 7, 30, 5, "\"device\": 1");
+  EXPECT_THAT(events.analyse().warnings, testing::Contains(testing::HasSubstr("devices 0, 1")));
+}
+
+}  // namespace
+}  // namespace perfmodel
