@@ -219,6 +219,7 @@ TEST(NcclTimes, ShapesLeftOut) {
   for (const auto& [name, own] : by_gpu) {
     const ShapeNumbers number(own.fp16);
     Errors errors;
+    std::array<double, 2> inside{}, count{};  // below and from 1 MiB
     for (std::ptrdiff_t fold = 0; fold < kFolds; ++fold) {
       const auto is_left_out = [&](const KernelRow* row) { return number(*row) % kFolds == fold; };
       Rows others;
@@ -228,12 +229,19 @@ TEST(NcclTimes, ShapesLeftOut) {
       const auto model = make_collective_model(fitted_to(others, topology_for(*own.gpu), *own.gpu));
       for (const KernelRow* row : own.fp16) {
         if (!is_left_out(row)) continue;
+        const Price price = model->price(row->work, *own.gpu);
         errors.add(size_of(*row), false,
-                   accuracy::error_percent(model->price(row->work, *own.gpu).time.count(),
-                                           row->measured_us));
+                   accuracy::error_percent(price.time.count(), row->measured_us));
+        const std::size_t large = size_of(*row) < kMib ? 0 : 1;
+        inside[large] +=
+            row->measured_us >= price.low.count() && row->measured_us <= price.high.count();
+        ++count[large];
       }
     }
-    std::printf("%-30s %9.1f %9.1f\n", name.c_str(), errors.below.percent(), errors.from.percent());
+    std::printf("%-30s %9.1f %9.1f; inside low..high %3.0f %3.0f %%\n", name.c_str(),
+                errors.below.percent(), errors.from.percent(), 100 * inside[0] / count[0],
+                100 * inside[1] / count[1]);
+    for (const std::size_t large : {0U, 1U}) EXPECT_GE(inside[large] / count[large], 0.8) << name;
     EXPECT_LE(errors.below.percent(), 20) << name;
     EXPECT_LE(errors.from.percent(), name == "b200-sxm-180gb" ? 10.5 : 8) << name;
   }
