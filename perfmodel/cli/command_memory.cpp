@@ -79,7 +79,7 @@ Result<MemoryAnswer> answer(const MemoryArguments& arguments) {
   if (const auto batch = batch_size(made.graph)) made.batch = *batch;
   if (const auto bytes = bytes_per_sample(made.graph)) made.bytes_per_sample = *bytes;
   if (arguments.max_batch) {
-    auto most = largest_batch(made.graph, *made.gpu);
+    auto most = largest_batch(made.graph, *made.gpu, arguments.expandable_segments);
     if (!most) return in_file(most.error());
     made.most = std::move(*most);
   }

@@ -197,6 +197,18 @@ TEST(LargestBatch, IsTheEdge) {
   }
 }
 
+TEST(LargestBatch, IsThatOfTheSameAllocator) {
+  const Gpu gpu = gpu_named("t4");
+  const ExecutionGraph graph = gpt_of(12, 3);
+  const auto most = largest_batch(graph, gpu, true);
+  ASSERT_TRUE(most) << to_string(most.error());
+  for (const std::int64_t more : {0, 1}) {
+    const auto resized = set_batch_size(graph, {.batch = most->batch + more}).value();
+    const MemoryReport report = memory_report(resized, &gpu, {.expandable_segments = true});
+    EXPECT_EQ(report.memory.fits(), more == 0) << more;
+  }
+}
+
 TEST(LargestBatch, IsNoneWhereOneSampleIsTooMuch) {
   const auto most = largest_batch(gpt_of(200, 8), gpu_named("t4"));
   ASSERT_TRUE(most);
