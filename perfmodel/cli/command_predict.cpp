@@ -298,12 +298,13 @@ class Run {
       warn(graphs[warning] >= report_.ranks.size() ? warning : files + ": " + warning);
     }
     // A step that cannot run is what matters most.
-    std::ranges::stable_partition(report_.warnings, [&](const std::string& warning) {
-      return std::ranges::any_of(report_.ranks, [&](const RankPrediction& rank) {
-        const std::string lacking = memory_warning(rank.prediction.memory, report_.gpu);
-        return !lacking.empty() && warning.ends_with(lacking);
-      });
-    });
+    std::stable_partition(
+        report_.warnings.begin(), report_.warnings.end(), [&](const std::string& warning) {
+          return std::ranges::any_of(report_.ranks, [&](const RankPrediction& rank) {
+            const std::string lacking = memory_warning(rank.prediction.memory, report_.gpu);
+            return !lacking.empty() && warning.ends_with(lacking);
+          });
+        });
   }
 
   const PredictArguments& arguments_;

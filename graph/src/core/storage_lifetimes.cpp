@@ -422,9 +422,10 @@ class LifetimeReader {
         }
       }
     }
-    std::ranges::stable_partition(made_.storages, [](const StorageLifetime& lifetime) {
-      return lifetime.made_by == StorageLifetime::kBefore;
-    });
+    std::stable_partition(made_.storages.begin(), made_.storages.end(),
+                          [](const StorageLifetime& lifetime) {
+                            return lifetime.made_by == StorageLifetime::kBefore;
+                          });
   }
 
   void leave_gradient(StorageLifetime& lifetime) {
