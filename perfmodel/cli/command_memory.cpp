@@ -1,8 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "arguments.hpp"
 #include "command.hpp"
@@ -32,6 +35,17 @@ Result<std::optional<Gpu>> chosen_gpu(const std::string& name) {
   auto gpu = find_gpu(name, *data / "gpus");
   if (!gpu) return Unexpected{gpu.error()};
   return std::move(*gpu);
+}
+
+// Ops whose tensors are not counted.
+std::string uncounted_text(const MemoryReport& report) {
+  constexpr std::size_t kNamed = 5;
+  const auto& names = report.without_sizes;
+  const std::size_t more = names.size() - std::min(kNamed, names.size());
+  return fmt::format(
+      "tensors of {}{} have no storage or no size in the graph: they are in the upper bound alone",
+      fmt::join(std::span(names).first(names.size() - more), ", "),
+      more > 0 ? fmt::format(" and {} more ops", more) : "");
 }
 
 // What it would cost to fit, and when ops run.
@@ -76,10 +90,11 @@ Result<MemoryAnswer> answer(const MemoryArguments& arguments) {
                               {.largest = arguments.largest,
                                .curve = !arguments.timeline.empty(),
                                .expandable_segments = arguments.expandable_segments});
+  if (!made.report.without_sizes.empty()) made.warnings.push_back(uncounted_text(made.report));
   if (const auto batch = batch_size(made.graph)) made.batch = *batch;
   if (const auto bytes = bytes_per_sample(made.graph)) made.bytes_per_sample = *bytes;
   if (arguments.max_batch) {
-    auto most = largest_batch(made.graph, *made.gpu);
+    auto most = largest_batch(made.graph, *made.gpu, arguments.expandable_segments);
     if (!most) return in_file(most.error());
     made.most = std::move(*most);
   }

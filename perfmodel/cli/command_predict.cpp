@@ -334,15 +334,16 @@ class Run {
       warn(graphs[warning] >= report_.ranks.size() ? warning : files + ": " + warning);
     }
     // A step that cannot run is what matters most: for want of units, then of memory.
-    std::ranges::stable_partition(report_.warnings, [&](const std::string& warning) {
-      return std::ranges::any_of(report_.ranks, [&](const RankPrediction& rank) {
-        std::vector<std::string> stoppers = rank.prediction.coverage.lacking_units;
-        stoppers.push_back(memory_warning(rank.prediction.memory, report_.gpu));
-        return std::ranges::any_of(stoppers, [&](const std::string& stopper) {
-          return !stopper.empty() && warning.ends_with(stopper);
+    std::stable_partition(
+        report_.warnings.begin(), report_.warnings.end(), [&](const std::string& warning) {
+          return std::ranges::any_of(report_.ranks, [&](const RankPrediction& rank) {
+            std::vector<std::string> stoppers = rank.prediction.coverage.lacking_units;
+            stoppers.push_back(memory_warning(rank.prediction.memory, report_.gpu));
+            return std::ranges::any_of(stoppers, [&](const std::string& stopper) {
+              return !stopper.empty() && warning.ends_with(stopper);
+            });
+          });
         });
-      });
-    });
   }
 
   const PredictArguments& arguments_;

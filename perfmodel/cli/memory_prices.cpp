@@ -15,29 +15,30 @@ namespace {
 struct Option {
   std::string_view flag, value;
 };
+using Options = std::vector<Option>;
 
-// What people do first, alone and together. Those that a graph cannot take are left out.
-const std::vector<std::vector<Option>>& options_to_try() {
-  static const std::vector<std::vector<Option>> options = {
+/// What people do first, alone and together. Those that a graph cannot take are left out.
+std::vector<Options> options_to_try(const Gpu& gpu) {
+  const bool has_bf16 = gpu.peak_tflop_per_s.bf16_matrix.has_value();
+  const Option autocast = {"precision", has_bf16 ? "bf16" : "fp16-scaled"};
+  const Option half_model = {"precision", has_bf16 ? "bf16-o2" : "fp16-o2"};
+  const Option in_place = {"in-place", "gelu+layernorm"}, dropout = {"recompute", "dropout"};
+  const Option full = {"recompute", "full"};
+  return {
       {{"optimizer", "fused"}},
-      {{"optimizer", "adam/8bit"}},
-      {{"in-place", "gelu+layernorm"}},
-      {{"recompute", "dropout"}},
-      {{"in-place", "gelu+layernorm"}, {"recompute", "dropout"}},
+      {in_place},
+      {dropout},
+      {in_place, dropout},
       {{"recompute", "selective"}},
-      {{"recompute", "full"}},
-      {{"precision", "bf16"}},
-      {{"precision", "bf16-o2"}},
-      {{"offload-activations", ""}},
-      {{"precision", "bf16"}, {"recompute", "full"}},
-      {{"precision", "bf16-o2"}, {"recompute", "full"}},
-      {{"recompute", "full"}, {"optimizer", "adam/8bit"}},
-      {{"precision", "bf16-o2"}, {"recompute", "full"}, {"optimizer", "adam/8bit"}},
+      {full},
+      {autocast},
+      {half_model},
+      {autocast, full},
+      {half_model, full},
   };
-  return options;
 }
 
-std::optional<Variant> variant_of(const std::vector<Option>& options) {
+std::optional<Variant> variant_of(const Options& options) {
   Variant variant;
   for (const Option& option : options) {
     const RewriteOption* found = find_rewrite_option(option.flag);
@@ -79,7 +80,7 @@ WhatIfTarget MemoryPrices::target() const {
 
 Result<MemoryPrices::Ways> MemoryPrices::ways_to_fit(const ExecutionGraph& graph) const {
   std::vector<Variant> variants = {{.name = "", .rewrites = {}}};
-  for (const auto& options : options_to_try()) {
+  for (const Options& options : options_to_try(gpu_)) {
     if (auto variant = variant_of(options)) variants.push_back(std::move(*variant));
   }
   const auto most = largest_batch(graph, gpu_);

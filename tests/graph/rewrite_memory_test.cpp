@@ -217,6 +217,9 @@ TEST(KeptActivations, UnderAutocast) {
                                    graph, {.precision = PrecisionOptions::Precision::kBf16});
                              }};
   const std::int64_t plain = kept_by_a_layer({bf16});
+  // The norms' outputs in fp32 and in half, softmax in fp32; and the casts of a layer's weights.
+  const std::int64_t weights = 12 * kHidden * kHidden;
+  EXPECT_EQ(plain, 42 * kN + 7 * kScores + 2 * kTwoStatistics + 2 * weights);
   EXPECT_EQ(kept_by_a_layer({bf16, in_place({.gelu = kEverywhere})}), plain - 4 * kN);
   EXPECT_EQ(kept_by_a_layer({bf16, in_place({.layer_norm = kEverywhere})}), plain - kTwoStatistics);
   EXPECT_EQ(kept_by_a_layer({bf16, recompute(What::kDropout)}), plain - 2 * kScores);

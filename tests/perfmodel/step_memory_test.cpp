@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <numeric>
 
 #include "memory/step_memory.hpp"
@@ -133,6 +134,33 @@ TEST(StepMemory, GradientsThatAreViewsOfBucketsTakeNothingElse) {
   EXPECT_NEAR(needed(*views), gradients, 1e-3 * gradients);
 }
 
+#ifndef PERFMODEL_SANITIZED
+double milliseconds_of_report(const ExecutionGraph& graph, const Gpu& gpu) {
+  double least = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const std::clock_t begin = std::clock();  // of this process: others may run beside it
+    EXPECT_GT(memory_report(graph, &gpu).memory.peak_allocated_bytes, 0);
+    least = std::min(least, 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
+  }
+  return least;
+}
+
+TEST(StepMemory, IsFast) {
+  const Gpu gpu = gpu_named("h100-sxm-80gb");
+  const double dlrm = milliseconds_of_report(build_dlrm(dlrm_preset("ddp").value()).value(), gpu);
+  GptConfig config = gpt_preset("gpt3-175b").value();
+  config.training.optimizer = TrainingOptions::Optimizer::kAdam;
+  config.training.implementation = TrainingOptions::Implementation::kLoop;
+  config.layers = 170;
+  const ExecutionGraph gpt3 = build_gpt(config).value();
+  EXPECT_GE(gpt3.nodes.size(), 100'000U);
+  const double large = milliseconds_of_report(gpt3, gpu);
+  std::printf("memory of a DLRM: %.2f ms, of %zu nodes: %.1f ms\n", dlrm, gpt3.nodes.size(), large);
+  EXPECT_LT(dlrm, 2);
+  EXPECT_LT(large, 150);
+}
+#endif
+
 struct EdgeCase {
   const char* name;
   ExecutionGraph graph;
@@ -166,6 +194,18 @@ TEST(LargestBatch, IsTheEdge) {
       EXPECT_TRUE(fits(most->batch));
       EXPECT_FALSE(fits(most->batch + 1));
     }
+  }
+}
+
+TEST(LargestBatch, IsThatOfTheSameAllocator) {
+  const Gpu gpu = gpu_named("t4");
+  const ExecutionGraph graph = gpt_of(12, 3);
+  const auto most = largest_batch(graph, gpu, true);
+  ASSERT_TRUE(most) << to_string(most.error());
+  for (const std::int64_t more : {0, 1}) {
+    const auto resized = set_batch_size(graph, {.batch = most->batch + more}).value();
+    const MemoryReport report = memory_report(resized, &gpu, {.expandable_segments = true});
+    EXPECT_EQ(report.memory.fits(), more == 0) << more;
   }
 }
 

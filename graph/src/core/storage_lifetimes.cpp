@@ -168,11 +168,12 @@ class LifetimeReader {
   bool is_here(const Tensor& tensor, std::int32_t node) {
     if (tensor.device.kind != made_.device) return false;
     if (tensor.storage_id != 0 && (tensor.item_size > 0 || tensor.numel == 0)) return true;
-    if (tensor.numel > 0) note_without_size(node);
+    if (tensor.numel > 0) note_uncounted(tensor, node);
     return false;
   }
 
-  void note_without_size(std::int32_t node) {
+  void note_uncounted(const Tensor& tensor, std::int32_t node) {
+    if (uncounted_.insert(tensor.id).second) made_.uncounted_bytes += tensor.bytes();
     const NameId name = node_at(node).name;
     if (without_sizes_.insert(name).second)
       made_.without_sizes.emplace_back(graph_.names.text(name));
@@ -421,9 +422,10 @@ class LifetimeReader {
         }
       }
     }
-    std::ranges::stable_partition(made_.storages, [](const StorageLifetime& lifetime) {
-      return lifetime.made_by == StorageLifetime::kBefore;
-    });
+    std::stable_partition(made_.storages.begin(), made_.storages.end(),
+                          [](const StorageLifetime& lifetime) {
+                            return lifetime.made_by == StorageLifetime::kBefore;
+                          });
   }
 
   void leave_gradient(StorageLifetime& lifetime) {
@@ -462,6 +464,7 @@ class LifetimeReader {
   NumberById views_from_outside_;  // ids of tensors that the step made of storages from outside
   std::vector<Notes> notes_;       // by storage
   std::unordered_set<NameId> without_sizes_;
+  std::unordered_set<std::int64_t> uncounted_;  // tensors
 };
 
 }  // namespace

@@ -70,6 +70,7 @@ struct LargestBatch {
 /// Found by rewriting the graph, not by extrapolation: `batch` fits, `batch` + 1 does not. What the
 /// allocator reserves does not grow evenly, so close to the edge some larger batch may fit by
 /// chance. Errors: those of `set_batch_size`; a graph that still fits with 2^30 samples.
-Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu);
+Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu,
+                                   bool expandable_segments = false);
 
 }  // namespace perfmodel

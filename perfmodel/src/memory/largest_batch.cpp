@@ -39,7 +39,8 @@ std::vector<std::int64_t> bytes_on_lines(const Try& a, const Try& b, std::int64_
 /// last one is a point of new lines if they find it elsewhere.
 class Search {
  public:
-  Search(const ExecutionGraph& graph, const Gpu& gpu) : graph_(graph), gpu_(gpu) {}
+  Search(const ExecutionGraph& graph, const Gpu& gpu, bool expandable_segments)
+      : graph_(graph), gpu_(gpu), expandable_segments_(expandable_segments) {}
 
   Result<LargestBatch> run() {
     const auto given = batch_size(graph_);
@@ -66,7 +67,7 @@ class Search {
     plan_ = memory_plan(*resized);
     last_ = {.batch = batch,
              .bytes = storage_bytes(plan_, *resized),
-             .memory = step_memory(plan_, *resized, std::nullopt, &gpu_)};
+             .memory = step_memory(plan_, *resized, std::nullopt, &gpu_, expandable_segments_)};
     const bool fits = last_.memory.fits();
     if (fits && batch > fits_.batch) fits_ = last_;
     if (!fits && (lacks_.batch == 0 || batch < lacks_.batch)) lacks_ = last_;
@@ -84,7 +85,8 @@ class Search {
   std::int64_t edge_on_lines(std::int64_t fits, std::int64_t lacks) const {
     while (lacks - fits > 1) {
       const std::int64_t batch = fits + (lacks - fits) / 2;
-      const bool here = step_fits(plan_, bytes_on_lines(first_, last_, batch), gpu_);
+      const bool here =
+          step_fits(plan_, bytes_on_lines(first_, last_, batch), gpu_, expandable_segments_);
       (here ? fits : lacks) = batch;
     }
     return fits;
@@ -92,6 +94,7 @@ class Search {
 
   const ExecutionGraph& graph_;
   const Gpu& gpu_;
+  const bool expandable_segments_;
   MemoryPlan plan_;   // of the last try
   Try first_, last_;  // in the order of the tries
   Try fits_, lacks_;  // the largest batch that fits, the smallest that does not
@@ -112,8 +115,9 @@ Result<double> bytes_per_sample(const ExecutionGraph& graph) {
   return (in_use(*twice) - in_use(graph)) / static_cast<double>(*batch);
 }
 
-Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu) {
-  return Search(graph, gpu).run();
+Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu,
+                                   bool expandable_segments) {
+  return Search(graph, gpu, expandable_segments).run();
 }
 
 }  // namespace perfmodel

@@ -40,13 +40,13 @@ std::int32_t last_forward_op(const ExecutionGraph& graph, const StorageLifetimes
 /// PyTorch has one per thread that computes: the main one, and autograd's.
 int blas_handles(const MemoryPlan& plan) { return plan.lifetimes.has_backward ? 2 : 1; }
 
-/// What the forward pass ends with, where it is gone by the time of the peak: a variable of the
-/// program may hold it.
+/// Tensors without a storage, and what the forward pass ends with, where it is gone by the time of
+/// the peak: a variable of the program may hold it.
 double unsure_bytes(const MemoryPlan& plan, const ExecutionGraph& graph,
                     const std::vector<std::int64_t>& bytes, std::int32_t peak_node) {
   const std::int32_t last = last_forward_op(graph, plan.lifetimes);
-  if (last < 0) return 0;
-  double unsure = 0;
+  auto unsure = static_cast<double>(plan.lifetimes.uncounted_bytes);
+  if (last < 0) return unsure;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const StorageLifetime& storage = plan.lifetimes.storages[i];
     const bool gone = storage.freed_after < peak_node;

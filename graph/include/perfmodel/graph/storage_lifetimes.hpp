@@ -59,9 +59,10 @@ struct StorageLifetimes {
       0;  ///< node: the first of the optimizer's step, else the step's end
   bool has_backward = false;
   Device::Kind device = Device::Kind::kGpu;  ///< kCpu: no tensor of the step is on a GPU
-  /// Names of top-level ops whose results have no storage or size, each once: what they hold is
-  /// not counted.
+  /// Names of ops with tensors that have no storage or no size, each once: what those hold is not
+  /// counted.
   std::vector<std::string> without_sizes;
+  std::int64_t uncounted_bytes = 0;  ///< of all these tensors together, where the size is known
 };
 
 /// Lifetimes from the mentions of storages in the first step of `graph`, recorded or built.
