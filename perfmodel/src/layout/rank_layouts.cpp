@@ -51,19 +51,20 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
            chosen(space.micro_batch, divisors(job.global_batch / dp), kMostMicroBatch)) {
         if ((job.global_batch / dp) % micro_batch != 0) continue;
         const std::int64_t microbatches = job.global_batch / dp / micro_batch;
-        for (const std::int64_t vp :
-             chosen(space.vp, divisors(std::max<std::int64_t>(1, model.layers / pp)),
-                    kMostChunks)) {
-          const bool interleaves = pp > 1 && microbatches % pp == 0 && model.layers % (pp * vp) == 0;
+        for (const std::int64_t vp : chosen(
+                 space.vp, divisors(std::max<std::int64_t>(1, model.layers / pp)), kMostChunks)) {
+          const bool interleaves =
+              pp > 1 && microbatches % pp == 0 && model.layers % (pp * vp) == 0;
           if (vp > 1 && (!interleaves || space.order == PipelineOrder::kGpipe)) continue;
-          for (const LayoutRecompute recompute : space.recompute.empty() ? kEvery : space.recompute) {
+          for (const LayoutRecompute recompute :
+               space.recompute.empty() ? kEvery : space.recompute) {
             // Fused attention keeps no scores that selective recomputation could drop.
             const bool pointless = recompute == LayoutRecompute::kSelective &&
                                    job.attention == LayoutJob::Attention::kFlash;
             if (pointless && space.recompute.empty()) continue;
             for (const Sharding zero : shardings) {
-              const bool gathers = zero == Sharding::kZero3 || zero == Sharding::kFsdp ||
-                                   zero == Sharding::kHsdp;
+              const bool gathers =
+                  zero == Sharding::kZero3 || zero == Sharding::kFsdp || zero == Sharding::kHsdp;
               if (gathers && pp > 1) continue;
               if (dp == 1 && zero != Sharding::kNone && space.zero.empty()) continue;
               ParallelLayout layout;
@@ -136,8 +137,7 @@ Result<LayoutRanking> rank_layouts(const LayoutPricer& pricer, const LayoutJob& 
     }
     ++ranking.priced;
     if (options.progress) options.progress(ranking.priced, ranking.considered);
-    if (!has_smallest ||
-        prediction->reserved_bytes < ranking.smallest.prediction.reserved_bytes) {
+    if (!has_smallest || prediction->reserved_bytes < ranking.smallest.prediction.reserved_bytes) {
       ranking.smallest = {layout, *prediction};
       has_smallest = true;
     }
@@ -147,9 +147,8 @@ Result<LayoutRanking> rank_layouts(const LayoutPricer& pricer, const LayoutJob& 
   if (ranking.priced == 0 && first_error) return Unexpected{*first_error};
   ranking.fitting = static_cast<std::int64_t>(fitting.size());
   ranking.frontier = frontier_of(fitting);
-  std::ranges::stable_sort(fitting, {}, [](const RankedLayout& one) {
-    return one.prediction.step_ms;
-  });
+  std::ranges::stable_sort(fitting, {},
+                           [](const RankedLayout& one) { return one.prediction.step_ms; });
   if (fitting.size() > options.keep) fitting.resize(options.keep);
   ranking.best = std::move(fitting);
   return ranking;

@@ -94,7 +94,7 @@ class StageBytes {
     const ParallelLayout& layout = *question_.layout;
     if (layout.zero == Sharding::kNone) return 1;
     if (layout.zero != Sharding::kHsdp) return layout.dp;
-    const std::int64_t node = question_.topology->gpus_per_node;
+    const std::int64_t node = question_.collectives->topology().gpus_per_node;
     return std::min(layout.dp, std::max<std::int64_t>(1, node / layout.tp));
   }
 
