@@ -41,6 +41,7 @@ constexpr NumberField kNumbers[] = {
     {"gradient_temporary_bytes", &Framework::gradient_temporary_bytes},
     {"tensor_activation_share", &Framework::tensor_activation_share},
     {"reserved_share", &Framework::reserved_share},
+    {"outside_bytes", &Framework::outside_bytes},
     {"fixed_bytes", &Framework::fixed_bytes},
     {"low_share", &Framework::low_share},
     {"high_share", &Framework::high_share},

@@ -59,6 +59,7 @@ struct Framework {
   /// Of the activations, beside what the layer graph keeps, where tensor parallelism splits it.
   double tensor_activation_share = 0;
   double reserved_share = 0.02;          ///< that the allocator holds beyond the peak
+  double outside_bytes = 0;              ///< of the device, beside the allocator: communicators
   double fixed_bytes = 0;                ///< workspaces, buffers of the program
   double low_share = 0.85, high_share = 1.2;  ///< of the step: the middle 80 % of calibration rows
 

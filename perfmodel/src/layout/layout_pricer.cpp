@@ -276,7 +276,8 @@ Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
   made.optimizer_bytes = bytes.optimizer;
   made.activation_bytes = bytes.activations;
   made.device_bytes = state.gpu.usable_memory().value -
-                      static_cast<double>(state.gpu.architecture.context_bytes);
+                      static_cast<double>(state.gpu.architecture.context_bytes) -
+                      framework.outside_bytes;
   made.fits = bytes.reserved <= made.device_bytes;
   made.warnings = state.warnings;
   return made;

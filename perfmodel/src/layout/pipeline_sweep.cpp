@@ -101,11 +101,13 @@ PipelineEnds run_lists(const PipelineTimes& times, std::int64_t microbatches) {
 PipelineEnds pipeline_ends(const PipelineTimes& times, std::int64_t most_operations) {
   const std::int64_t p = times.stages, m = times.microbatches;
   const std::int64_t few = 4 * p + m % p;  // of a run whose pace has settled
-  if (2 * p * times.chunks * m <= most_operations || m <= few + p) return run_lists(times, m);
+  constexpr std::int64_t kRounds = 4;      // slow cycles may last several microbatches
+  const std::int64_t more = few + kRounds * p;
+  if (2 * p * times.chunks * m <= most_operations || m <= more) return run_lists(times, m);
   PipelineEnds ends = run_lists(times, few);
-  const PipelineEnds later = run_lists(times, few + p);
+  const PipelineEnds later = run_lists(times, more);
   const double rounds = static_cast<double>(m - few) / static_cast<double>(p);
-  const double pace = later.makespan_us - ends.makespan_us;  // per round
+  const double pace = (later.makespan_us - ends.makespan_us) / kRounds;
   ends.makespan_us += rounds * pace;
   for (double& end : ends.last_backward_us) end += rounds * pace;
   return ends;

@@ -255,13 +255,13 @@ std::int64_t padded_vocabulary(std::int64_t vocabulary, std::int64_t tp) {
 Result<ExecutionGraph> shard_graph(const ShardQuestion& question, std::int64_t layers) {
   auto graph = decoder_graph(question, layers);
   if (!graph) return graph;
-  if (question.precision == Precision::kFp8) {
-    graph = rewrite_precision(*graph, {.precision = PrecisionOptions::Precision::kFp8});
-    if (!graph) return graph;
-  }
   if (question.tp > 1) {
     graph = make_tensor_parallel(
         *graph, {.ranks = question.tp, .sequence_parallel = question.sequence_parallel});
+    if (!graph) return graph;
+  }
+  if (question.precision == Precision::kFp8) {
+    graph = rewrite_precision(*graph, {.precision = PrecisionOptions::Precision::kFp8});
     if (!graph) return graph;
   }
   if (question.recompute == LayoutRecompute::kSelective &&

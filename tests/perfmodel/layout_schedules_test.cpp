@@ -1,0 +1,334 @@
+// Fast schedules against those that lay out every task, and against closed forms.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "layout/framework.hpp"
+#include "layout/pipeline_sweep.hpp"
+#include "layout/sharded_timeline.hpp"
+#include "layout/step_bytes.hpp"
+#include "layout/step_time.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
+#include "predictor_cases.hpp"
+
+namespace perfmodel {
+namespace {
+
+using parallel::PipelineSchedule;
+using parallel::PipelineTimes;
+using parallel::PipelineWork;
+
+/// Stages that differ, chunk by chunk.
+struct Stages {
+  PipelineWork work;
+  std::vector<double> forward, backward;  ///< as `PipelineTimes` has them
+};
+Stages random_stages(PipelineSchedule schedule, std::int64_t p, std::int64_t v, std::int64_t m,
+                     std::mt19937& random) {
+  std::uniform_real_distribution<double> us(1, 20);
+  Stages made{.work = {.schedule = schedule, .microbatches = m, .hop_delay_us = us(random)},
+              .forward = std::vector<double>(static_cast<std::size_t>(p * v)),
+              .backward = std::vector<double>(static_cast<std::size_t>(p * v))};
+  for (std::int64_t r = 0; r < p; ++r) {
+    auto& forward = made.work.forward_us.emplace_back();
+    auto& backward = made.work.backward_us.emplace_back();
+    for (std::int64_t c = 0; c < v; ++c) {
+      forward.push_back(us(random));
+      backward.push_back(us(random));
+      made.forward[static_cast<std::size_t>(c * p + r)] = forward.back();
+      made.backward[static_cast<std::size_t>(c * p + r)] = backward.back();
+    }
+  }
+  return made;
+}
+
+PipelineTimes times_of(const Stages& stages, std::int64_t p, std::int64_t v) {
+  return {.schedule = stages.work.schedule,
+          .stages = p,
+          .chunks = v,
+          .microbatches = stages.work.microbatches,
+          .forward_us = stages.forward,
+          .backward_us = stages.backward,
+          .hop_us = stages.work.hop_delay_us};
+}
+
+TEST(PipelineEnds, AreThoseOfTheTaskGraph) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 200; ++i) {
+    const std::int64_t p = 1 + static_cast<std::int64_t>(random() % 6);
+    const std::int64_t v = i % 3 == 2 && p > 1 ? 1 + static_cast<std::int64_t>(random() % 3) : 1;
+    const auto schedule = v > 1        ? PipelineSchedule::kInterleaved
+                          : i % 3 == 0 ? PipelineSchedule::kGpipe
+                                       : PipelineSchedule::k1F1B;
+    const std::int64_t m = v > 1 ? p * (1 + static_cast<std::int64_t>(random() % 4))
+                                 : 1 + static_cast<std::int64_t>(random() % 12);
+    const Stages stages = random_stages(schedule, p, v, m, random);
+    const auto tasks = parallel::pipeline_timeline(stages.work);
+    ASSERT_TRUE(tasks) << to_string(tasks.error());
+    const auto ends = parallel::pipeline_ends(times_of(stages, p, v));
+    EXPECT_NEAR(ends.makespan_us, tasks->makespan_us, 1e-9 * tasks->makespan_us);
+    for (std::size_t r = 0; r < ends.last_backward_us.size(); ++r) {
+      EXPECT_NEAR(ends.last_backward_us[r], tasks->end_of_last_backward_us[r], 1e-6);
+    }
+  }
+}
+
+TEST(PipelineEnds, ContinueAtThePaceOfManyMicrobatches) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 40; ++i) {
+    const std::int64_t p = 2 + static_cast<std::int64_t>(random() % 6), m = 30 * p;
+    const Stages stages = random_stages(PipelineSchedule::k1F1B, p, 1, m, random);
+    PipelineTimes times = times_of(stages, p, 1);
+    times.hop_us *= 0.1;
+    const double all = parallel::pipeline_ends(times).makespan_us;
+    const double continued = parallel::pipeline_ends(times, 0).makespan_us;
+    EXPECT_NEAR(continued, all, 0.01 * all);
+  }
+}
+
+// (m + p - 1)(F + B); interleaved m(F + B) + (p - 1)(F + B)/v with F and B per stage.
+TEST(PipelineEnds, EqualStagesMeetTheClosedForms) {
+  const std::vector<double> forward(12, 2), backward(12, 4);
+  const auto makespan = [&](PipelineSchedule schedule, std::int64_t p, std::int64_t v) {
+    return parallel::pipeline_ends({.schedule = schedule,
+                                    .stages = p,
+                                    .chunks = v,
+                                    .microbatches = 8,
+                                    .forward_us = forward,
+                                    .backward_us = backward})
+        .makespan_us;
+  };
+  EXPECT_DOUBLE_EQ(makespan(PipelineSchedule::k1F1B, 4, 1), (8 + 3) * 6.0);
+  EXPECT_DOUBLE_EQ(makespan(PipelineSchedule::kGpipe, 4, 1), (8 + 3) * 6.0);
+  EXPECT_DOUBLE_EQ(makespan(PipelineSchedule::kInterleaved, 4, 3), 8 * 18.0 + 3 * 6.0);
+}
+
+TEST(ShardedPass, IsThatOfTheTaskGraph) {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> us(1, 20);
+  const auto unit = [&] {
+    return parallel::FsdpUnit{.all_gather_us = us(random),
+                              .reduce_scatter_us = us(random),
+                              .forward_us = us(random),
+                              .backward_us = us(random)};
+  };
+  for (int i = 0; i < 200; ++i) {
+    parallel::FsdpUnit first = unit();
+    first.keeps_params = i % 2 == 0;
+    const parallel::FsdpUnit layer = unit(), last = unit();
+    const std::size_t layers = random() % 6;
+    parallel::FsdpOptions options;
+    options.backward_prefetch = static_cast<parallel::BackwardPrefetch>(i % 3);
+    options.max_inflight_all_gathers = i % 4;
+    options.keep_last_unit = i % 5 != 0;
+    options.reshard_after_forward = i % 7 != 0;
+    std::vector<parallel::FsdpUnit> units = {first};
+    units.insert(units.end(), layers, layer);
+    units.push_back(last);
+    const auto tasks = parallel::fsdp_timeline(units, options);
+    ASSERT_TRUE(tasks) << to_string(tasks.error());
+    const auto pass = parallel::sharded_pass(first, layer, last, layers, options);
+    EXPECT_NEAR(pass.end_us, tasks->last_reduce_scatter_end_us, 1e-9);
+    EXPECT_NEAR(pass.compute_us, tasks->compute_us, 1e-9);
+  }
+}
+
+TEST(SpreadLayers, EqualPartsAndWhatIsLeftBehindTheFirst) {
+  DecoderModel model;
+  model.layers = 10;
+  const auto spread = spread_layers(model, 4, false);
+  ASSERT_TRUE(spread) << to_string(spread.error());
+  EXPECT_EQ((*spread)[0].layers, 2);
+  EXPECT_EQ((*spread)[1].layers, 3);
+  EXPECT_EQ((*spread)[2].layers, 3);
+  EXPECT_EQ((*spread)[3].layers, 2);
+  EXPECT_TRUE((*spread)[0].embeds);
+  EXPECT_TRUE((*spread)[3].heads && (*spread)[3].loses);
+  EXPECT_FALSE((*spread)[0].heads);
+  const auto too_many = spread_layers(model, 11, false);
+  ASSERT_FALSE(too_many);
+  EXPECT_NE(too_many.error().message.find("10 layers for 11 chunks"), std::string::npos);
+}
+
+// Products of a layer 4 h h + 3 h f = 16 h h with f = 4 h; the head's V h are four layers. A stage
+// is full at a quarter of the 20: five layers, the last one has one layer and the head.
+TEST(SpreadLayers, BalancedStagesCountTheOutputLayer) {
+  DecoderModel model{.layers = 16, .hidden = 64, .heads = 4, .feed_forward = 256};
+  model.vocabulary = 4 * 16 * 64;
+  const auto spread = spread_layers(model, 4, true);
+  ASSERT_TRUE(spread) << to_string(spread.error());
+  for (std::size_t stage = 0; stage < 3; ++stage) EXPECT_EQ((*spread)[stage].layers, 5);
+  EXPECT_EQ((*spread)[3].layers, 1);
+  EXPECT_TRUE((*spread)[3].heads && (*spread)[3].loses);
+}
+
+TEST(LiveChunks, AreThoseOfTheSchedules) {
+  for (const auto& [order, v] : {std::pair(PipelineOrder::kGpipe, 1), {PipelineOrder::k1F1B, 1},
+                                 {PipelineOrder::k1F1B, 3}}) {
+    for (const std::int64_t m : {4, 8, 20}) {
+      const std::int64_t p = 4;
+      ParallelLayout layout;
+      layout.pp = p;
+      layout.vp = v;
+      layout.order = order;
+      PipelineWork work{.microbatches = m};
+      work.schedule = v > 1                             ? PipelineSchedule::kInterleaved
+                      : order == PipelineOrder::kGpipe ? PipelineSchedule::kGpipe
+                                                        : PipelineSchedule::k1F1B;
+      work.forward_us.assign(4, std::vector<double>(static_cast<std::size_t>(v), 1));
+      work.backward_us = work.forward_us;
+      const auto timeline = parallel::pipeline_timeline(work);
+      ASSERT_TRUE(timeline) << to_string(timeline.error());
+      for (std::int64_t stage = 0; stage < p; ++stage) {
+        EXPECT_EQ(live_chunks(layout, m, stage),
+                  timeline->peak_live_forward_chunks[static_cast<std::size_t>(stage)]);
+      }
+    }
+  }
+}
+
+/// A job of literal costs: layers of 10 + 20 us, a head of 3 + 6, and nothing else costs time.
+struct LiteralJob {
+  LayoutJob job;
+  ParallelLayout layout;
+  ShardCosts shard;
+  Framework framework;
+  Gpu gpu = find_gpu("h100-sxm-80gb", testing::source_data() / "gpus").value();
+  Topology topology = TopologyCatalog::builtin().find("hgx-h100").value();
+
+  LiteralJob() {
+    job.model = {.layers = 8, .hidden = 64, .heads = 4, .feed_forward = 256, .vocabulary = 1024};
+    job.sequence = 128;
+    job.global_batch = 16;
+    shard.layer.forward.kernel_us = 10;
+    shard.layer.backward.kernel_us = 20;
+    shard.head.forward.kernel_us = 3;
+    shard.head.backward.kernel_us = 6;
+    framework.accumulation_bytes = 0;
+    framework.optimizer_bytes = 0;
+  }
+  StepQuestion question() const {
+    return {.job = &job,
+            .layout = &layout,
+            .shard = &shard,
+            .framework = &framework,
+            .gpu = &gpu,
+            .topology = &topology};
+  }
+  StepTime time() const {
+    return step_time(question(), spread_layers(job.model, layout.pp * layout.vp, false).value())
+        .value();
+  }
+  double term(const StepTime& time, LayoutTerm which) const {
+    return time.terms_us[static_cast<std::size_t>(which)];
+  }
+};
+
+TEST(StepTime, OneStageIsTheSumOfItsMicrobatches) {
+  const LiteralJob literal;
+  const StepTime time = literal.time();
+  EXPECT_NEAR(literal.term(time, LayoutTerm::kCompute), 16 * (8 * 30 + 9), 1e-9);
+  EXPECT_EQ(literal.term(time, LayoutTerm::kHost), 0);
+  EXPECT_EQ(literal.term(time, LayoutTerm::kBubble), 0);
+  double sum = 0;
+  for (const double term : time.terms_us) sum += term;
+  EXPECT_NEAR(time.step_us, sum, 1e-9);
+}
+
+// Four stages of two layers; the last also has the head: 16 x 69 us, and the others' pass of one
+// microbatch, 3 x 60 us, is the bubble.
+TEST(StepTime, StagesWaitForEachOtherOnce) {
+  LiteralJob literal;
+  literal.layout.pp = 4;
+  literal.shard.boundary_bytes = 0;
+  literal.topology.intra.p2p_bandwidth = {1e15};
+  const StepTime time = literal.time();
+  EXPECT_NEAR(literal.term(time, LayoutTerm::kCompute), 16 * 69, 1e-9);
+  EXPECT_NEAR(literal.term(time, LayoutTerm::kBubble), 3 * 60, 1e-9);
+}
+
+// What the host of a microbatch cannot hide; with stages, pass by pass.
+TEST(StepTime, AHostThatIsSlowerThanTheDeviceShows) {
+  LiteralJob literal;
+  literal.shard.layer.forward.host_us = 25;
+  literal.shard.layer.backward.host_us = 15;
+  const StepTime one = literal.time();
+  EXPECT_NEAR(literal.term(one, LayoutTerm::kHost), 16 * (8 * 40 - (8 * 30 + 9)), 1e-9);
+  literal.layout.pp = 2;
+  const StepTime two = literal.time();  // the last stage: 4 x 25 - 43 forward, nothing backward
+  EXPECT_NEAR(literal.term(two, LayoutTerm::kHost), 16 * (100 - 43), 1e-9);
+}
+
+TEST(StepTime, GradientsHideBehindTheLastBackwardPass) {
+  LiteralJob literal;
+  literal.layout.dp = 4;
+  literal.shard.layer.parameters = 1e6;
+  literal.shard.layer.backward.kernel_us = 2000;
+  literal.framework.bucket_bytes = 1e12;
+  literal.framework.overlap_gradients = false;
+  const double alone = literal.term(literal.time(), LayoutTerm::kDataParallel);
+  EXPECT_GT(alone, 0);
+  literal.framework.bucket_bytes = 4e6;
+  literal.framework.overlap_gradients = true;
+  const double hidden = literal.term(literal.time(), LayoutTerm::kDataParallel);
+  EXPECT_GT(hidden, 0);
+  EXPECT_LT(hidden, alone);
+  literal.layout.zero = Sharding::kZero1;  // gathers what it has updated, which nothing hides
+  const auto gather =
+      collective_time(literal.topology,
+                      {.kind = CollectiveKind::kAllGather, .bytes = Bytes{8e6 * 2}, .ranks = 4});
+  ASSERT_TRUE(gather) << to_string(gather.error());
+  EXPECT_GT(literal.term(literal.time(), LayoutTerm::kDataParallel), gather->time.count());
+}
+
+// Per parameter 2 + 4 + 12 bytes; ZeRO-1 divides the last by the ranks, ZeRO-2 the gradients too,
+// ZeRO-3 all, with two gathered layers beside them.
+TEST(StepBytes, ShardingDividesWhatItSays) {
+  LiteralJob literal;
+  literal.layout.dp = 4;
+  literal.shard.layer.parameters = 1e6;
+  literal.shard.layer.kept_bytes = 5e5;
+  literal.framework.reserved_share = 0;
+  literal.framework.optimizer_temporary_bytes = 0;
+  const auto bytes = [&](Sharding zero) {
+    literal.layout.zero = zero;
+    return step_bytes(literal.question(), spread_layers(literal.job.model, 1, false).value());
+  };
+  const double activations = 8 * 5e5;
+  EXPECT_NEAR(bytes(Sharding::kNone).allocated, 8e6 * 18 + activations, 1);
+  EXPECT_NEAR(bytes(Sharding::kZero1).allocated, 8e6 * (6 + 3) + activations, 1);
+  EXPECT_NEAR(bytes(Sharding::kZero2).allocated, 8e6 * (2 + 1 + 3) + activations, 1);
+  EXPECT_NEAR(bytes(Sharding::kZero3).allocated,
+              8e6 * 18 / 4 + activations + 2 * 2e6 + 4e6, 1);
+}
+
+TEST(Frameworks, EveryFileIsRead) {
+  const auto names = framework_names(testing::source_data());
+  ASSERT_TRUE(names) << to_string(names.error());
+  EXPECT_GE(names->size(), 5U);
+  for (const std::string& name : *names) {
+    const auto framework = find_framework(name, testing::source_data());
+    ASSERT_TRUE(framework) << to_string(framework.error());
+    EXPECT_EQ(framework->name, name);
+    EXPECT_FALSE(framework->sources.empty());
+    EXPECT_LE(framework->low_share, 1);
+    EXPECT_GE(framework->high_share, 1);
+  }
+  const auto unknown = find_framework("megatorn", testing::source_data());
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("nanotron"), std::string::npos);
+}
+
+TEST(Frameworks, TablesByNodesAreLinearOverTheLogarithm) {
+  const std::vector<std::pair<double, double>> table = {{4, 100}, {16, 300}};
+  EXPECT_EQ(at_nodes({}, 8), 0);
+  EXPECT_EQ(at_nodes(table, 1), 100);
+  EXPECT_NEAR(at_nodes(table, 8), 200, 1e-9);
+  EXPECT_EQ(at_nodes(table, 64), 300);
+}
+
+}  // namespace
+}  // namespace perfmodel
