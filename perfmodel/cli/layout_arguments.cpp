@@ -53,6 +53,12 @@ void add_counts(CLI::App& app, const std::string& name, std::vector<std::int64_t
       ->type_name("N,N,...");
 }
 
+// A flag that tells whether it was given at all.
+void add_choice(CLI::App& app, const std::string& names, std::optional<bool>& value,
+                const std::string& help) {
+  app.add_flag_function(names, [&value](std::int64_t count) { value = count > 0; }, help);
+}
+
 void add_model_options(CLI::App& app, LayoutArguments& arguments) {
   app.add_option("model", arguments.model,
                  "A known model (llama3-70b, gpt2-xl, ...) or a Hugging Face config.json; without "
@@ -66,8 +72,8 @@ void add_model_options(CLI::App& app, LayoutArguments& arguments) {
   add_count(app, "--vocabulary", arguments.vocabulary, "Words");
   app.add_option("--positions", arguments.positions, "Rows of learned positions (0: rotary)")
       ->type_name("N");
-  app.add_flag("--gated,!--no-gated", arguments.gated, "Three products per feed-forward layer");
-  app.add_flag("--tied,!--no-tied", arguments.tied, "The output layer shares the embedding");
+  add_choice(app, "--gated,!--no-gated", arguments.gated, "Three products per feed-forward layer");
+  add_choice(app, "--tied,!--no-tied", arguments.tied, "The output layer shares the embedding");
 }
 
 void add_job_options(CLI::App& app, LayoutArguments& arguments) {
@@ -117,8 +123,8 @@ void add_layout_options(CLI::App& app, LayoutArguments& arguments) {
   app.add_option("--recompute", arguments.recompute, "none, selective or full")
       ->delimiter(',')
       ->type_name("KIND,...");
-  app.add_flag("--sequence-parallel,!--no-sequence-parallel", arguments.sequence_parallel,
-               "Norms and residuals on 1/tp of the tokens");
+  add_choice(app, "--sequence-parallel,!--no-sequence-parallel", arguments.sequence_parallel,
+             "Norms and residuals on 1/tp of the tokens (where tp is above 1)");
   app.add_option("--schedule", arguments.schedule, "Order of a pipeline's microbatches")
       ->check(CLI::IsMember({"1f1b", "gpipe"}))
       ->capture_default_str()

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <map>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "base/progress_bar.hpp"
@@ -67,9 +68,10 @@ class LayoutRowReader {
   auto name(std::string_view column, std::string_view otherwise, Parse parse) {
     std::string_view cell = text(column);
     if (cell.ends_with(".0")) cell.remove_suffix(2);  // 1.0 of programs that hold numbers alone
-    auto value = parse(cell.empty() ? otherwise : cell);
+    const auto value = parse(cell.empty() ? otherwise : cell);
     if (!value) refuse(value.error().message);
-    return value ? *value : decltype(*value){};
+    using Value = typename std::decay_t<decltype(value)>::value_type;
+    return value ? *value : Value{};
   }
 
   /// The first thing that is wrong.

@@ -88,7 +88,7 @@ std::vector<std::string> layout_cells(const ParallelLayout& layout) {
 }
 
 std::string ranking_text(const std::vector<RankedLayout>& layouts, bool bold) {
-  TextTable table{"#",    "dp",   "tp",   "pp",           "vp",  "batch",     "zero",
+  TextTable table{"#",    "dp",   "tp",   "pp",           "vp",  "micro",     "zero",
                   "recompute", "step", "tokens/s/GPU", "MFU", "memory GB", "<limited by"};
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     const LayoutPrediction& made = layouts[i].prediction;
@@ -108,13 +108,13 @@ std::string ranking_text(const std::vector<RankedLayout>& layouts, bool bold) {
 std::string frontier_text(const std::vector<RankedLayout>& frontier, bool bold) {
   constexpr std::size_t kPoints = 5;
   if (frontier.size() < 2) return "";
-  TextTable table{"Less memory", "memory GB", "step", "<layout"};
+  TextTable table{"<Less memory for more time", "memory GB", "step"};
   const std::size_t shown = std::min(kPoints, frontier.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const std::size_t at = i * (frontier.size() - 1) / (shown - 1);
     const RankedLayout& one = frontier[at];
-    table.row({"", gigabytes(one.prediction.reserved_bytes), step_words(one.prediction.step_ms),
-               layout_words(one.layout)});
+    table.row({layout_words(one.layout), gigabytes(one.prediction.reserved_bytes),
+               step_words(one.prediction.step_ms)});
   }
   return "\n" + table.text(bold);
 }
