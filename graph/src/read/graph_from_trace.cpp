@@ -250,6 +250,7 @@ class GraphMaker {
     find_sides();
     add_structure();
     add_nodes();
+    infer_waits();
     index_graph(graph);
     // index_graph keeps the order of ids, in which nodes and events were made.
     if (parser_.odd() > 0) {
@@ -357,6 +358,7 @@ class GraphMaker {
   void find_sides() {
     side_.assign(trace_.host.size(), Side::kHost);
     const TraceOps nesting = find_trace_ops(trace_);
+    around_ = nesting.parent;
     for (const GpuEvent& event : trace_.gpu) {
       if (event.launch < 0) continue;
       Side side = Side::kGpu;
@@ -557,6 +559,93 @@ class GraphMaker {
     graph.comm_records.push_back(std::move(record));
   }
 
+  // Nothing says which work waits for a collective on another stream where PyTorch wrote no "wait"
+  // record with its number. The times do: work that was launched long before and whose stream was
+  // free, yet began right when the collective ended. Its op is made to touch the memory of the
+  // collective.
+  void infer_waits() {
+    constexpr std::int64_t kLatestNs = 15'000, kEarliestNs = 1'000, kFreeNs = 4'000;
+    struct Held {
+      std::int64_t start_ns = 0;
+      std::size_t event = 0;
+    };
+    std::vector<Held> held;  // that neither their stream nor their call explains
+    for (std::size_t i = 0; i < trace_.gpu.size(); ++i) {
+      const GpuEvent& at = trace_.gpu[i];
+      if (at.launch < 0) continue;
+      const bool has_before =
+          i > 0 && trace_.gpu[i - 1].device == at.device && trace_.gpu[i - 1].stream == at.stream;
+      const std::int64_t free =
+          std::max(host(at.launch).end_ns(), has_before ? trace_.gpu[i - 1].end_ns() : 0);
+      if (at.start_ns > free + kFreeNs) held.push_back({at.start_ns, i});
+    }
+    std::ranges::sort(held, {}, &Held::start_ns);
+    for (const GpuEvent& collective : trace_.gpu) {
+      if (collective.launch < 0 || collective.kind != GpuKind::kKernel) continue;
+      Node* const record = record_of(collective.launch);
+      if (!record || !is_collective_kernel(trace_.name(collective)) || is_awaited(*record)) {
+        continue;
+      }
+      const auto tensor = first_gpu_tensor(*record);
+      if (!tensor) continue;
+      auto at =
+          std::ranges::lower_bound(held, collective.end_ns() - kEarliestNs, {}, &Held::start_ns);
+      for (; at != held.end() && at->start_ns <= collective.end_ns() + kLatestNs; ++at) {
+        const GpuEvent& waiting = trace_.gpu[at->event];
+        if (waiting.stream == collective.stream || waiting.device != collective.device ||
+            host(waiting.launch).start_ns <= host(collective.launch).start_ns) {
+          continue;
+        }
+        if (touch(waiting.launch, record->id, *tensor)) break;
+      }
+    }
+  }
+
+  // The record_param_comms node around a call.
+  Node* record_of(std::int32_t call) {
+    for (std::int32_t event = around_[static_cast<std::size_t>(call)]; event >= 0;
+         event = parent_[static_cast<std::size_t>(event)]) {
+      const std::int64_t id = id_of_event_[static_cast<std::size_t>(event)];
+      if (id == 0) return nullptr;
+      Node& node = made_.graph.nodes[static_cast<std::size_t>(id) - 1];
+      if (node.comm >= 0) return &node;
+    }
+    return nullptr;
+  }
+
+  bool is_awaited(const Node& record) const {
+    const auto& records = made_.graph.comm_records;
+    const CommRecord& own = records[static_cast<std::size_t>(record.comm)];
+    return own.sequence >= 0 && std::ranges::any_of(records, [&](const CommRecord& other) {
+             return other.collective == "wait" && other.sequence == own.sequence;
+           });
+  }
+
+  std::optional<std::uint32_t> first_gpu_tensor(const Node& node) const {
+    const ExecutionGraph& graph = made_.graph;
+    for (const Argument& argument : graph.inputs(node)) {
+      if (argument.kind == Argument::Kind::kTensor && graph.tensors[argument.index].on_gpu()) {
+        return argument.index;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // The innermost op around the call that has a tensor on the GPU and comes behind the record.
+  bool touch(std::int32_t call, std::int64_t record, std::uint32_t tensor) {
+    for (std::int32_t event = around_[static_cast<std::size_t>(call)]; event >= 0;
+         event = parent_[static_cast<std::size_t>(event)]) {
+      const std::int64_t id = id_of_event_[static_cast<std::size_t>(event)];
+      if (id <= record) return false;
+      const Node& node = made_.graph.nodes[static_cast<std::size_t>(id) - 1];
+      const auto own = node.comm < 0 ? first_gpu_tensor(node) : std::nullopt;
+      if (!own) continue;
+      made_.graph.tensors[*own].storage_id = made_.graph.tensors[tensor].storage_id;
+      return true;
+    }
+    return false;
+  }
+
   bool has_tensor(const Node& node) const {
     bool any = false;
     for_each_tensor(made_.graph, made_.graph.inputs(node),
@@ -601,6 +690,7 @@ class GraphMaker {
   std::vector<std::int32_t> order_;   // events that become nodes
   std::vector<std::int32_t> parent_;  // per host event
   std::vector<Side> side_;            // per host event
+  std::vector<std::int32_t> around_;  // per host event: innermost op or label, by time
   std::vector<std::int64_t> id_of_event_;
   std::int64_t last_tensor_ = 0;
 };

@@ -383,10 +383,11 @@ class TraceReader {
 
   simdjson::error_code read_event(ondemand::object& object, RawEvent& event) {
     for (auto field : object) {
-      ondemand::raw_json_string key;
-      if (auto error = field.key().get(key)) return error;
-      ondemand::value value = field.value();
-      const char* k = key.raw();
+      if (auto error = field.error()) return error;
+      // By reference: a copy of a value is stored in two parts and loaded as a whole, which stalls.
+      ondemand::field&& member = std::move(field).value_unsafe();
+      ondemand::value& value = member.value();
+      const char* k = member.key().raw();
       const auto is = [k](std::string_view name) {
         return std::memcmp(k, name.data(), name.size()) == 0 && k[name.size()] == '"';
       };
@@ -446,10 +447,10 @@ class TraceReader {
       return error == simdjson::INCORRECT_TYPE ? simdjson::SUCCESS : error;
     }
     for (auto field : args) {
-      ondemand::raw_json_string key;
-      if (auto error = field.key().get(key)) return error;
-      ondemand::value item = field.value();
-      const char* k = key.raw();
+      if (auto error = field.error()) return error;
+      ondemand::field&& member = std::move(field).value_unsafe();
+      ondemand::value& item = member.value();
+      const char* k = member.key().raw();
       const auto is = [k](std::string_view name) {
         return std::memcmp(k, name.data(), name.size()) == 0 && k[name.size()] == '"';
       };

@@ -25,6 +25,8 @@ struct TraceGraph {
 /// - Arguments come from the recorded shapes, types and values (`record_shapes`); results are not
 ///   recorded. A tensor lives on the GPU if its op gave work to the device, on the host side of a
 ///   copy where the copy tells. Every tensor is its own: which ones are the same is not recorded.
+///   One case is inferred from the times: an op whose work began right at the end of a collective
+///   on another stream, for nothing else, touches its memory.
 /// - Collectives have the kind, group, number and size of their records, else those of the labels
 ///   inside ("nccl:all_reduce").
 ///
