@@ -64,6 +64,8 @@ TEST(Power, CountsArithmeticByTypeAndTrafficByByte) {
   EXPECT_DOUBLE_EQ(flop_j(DType::kFloat32, false), 10);
   EXPECT_DOUBLE_EQ(flop_j(DType::kFloat16, false), 5);
   EXPECT_DOUBLE_EQ(flop_j(DType::kFloat64, false), 20);
+  EXPECT_DOUBLE_EQ(flop_j(DType::kFloat8, true),
+                   flop_j(DType::kBFloat16, true));  // no units for it
 }
 
 TEST(Power, CountsNoMoreBytesThanDramDelivers) {

@@ -8,8 +8,13 @@
 namespace perfmodel {
 namespace {
 
-bool has_matrix_units(const Gpu& gpu, DType dtype) {
+bool gain_from_matrix_units(DType dtype, const Gpu& gpu) {
   return gpu.peak(dtype, true).value > gpu.peak(dtype, false).value;
+}
+
+/// That the GPU computes in: bf16 for narrower ones that its matrix units lack, as `Gpu::peak`.
+DType computed_type(DType dtype, const Gpu& gpu) {
+  return has_matrix_units(dtype, gpu) ? dtype : DType::kBFloat16;
 }
 
 const MatrixGemm* products_of(const KernelWork& work, const Gpu& gpu) {
@@ -21,10 +26,11 @@ const MatrixGemm* products_of(const KernelWork& work, const Gpu& gpu) {
 }  // namespace
 
 double picojoule_per_flop(const KernelWork& work, const Gpu& gpu) {
-  const DType dtype = work.dtype;
+  const DType dtype = computed_type(work.dtype, gpu);
   const MatrixGemm* products = products_of(work, gpu);
   if (products) return kernels::measured_picojoule(*products, dtype, gpu.architecture);
-  return derived_picojoule_per_flop(gpu, dtype, work.matrix_units && has_matrix_units(gpu, dtype));
+  return derived_picojoule_per_flop(gpu, dtype,
+                                    work.matrix_units && gain_from_matrix_units(dtype, gpu));
 }
 
 KernelEnergy kernel_energy(const KernelWork& work, const Gpu& gpu, Microseconds time) {
