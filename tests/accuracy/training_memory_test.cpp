@@ -10,6 +10,7 @@
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
+#include "perfmodel/graph/storage_lifetimes.hpp"
 #include "perfmodel/memory.hpp"
 
 namespace perfmodel {
@@ -99,6 +100,93 @@ TEST(TrainingMemory, ActivationsOfOnnxRuntimeWithinFivePercent) {
               plain[3].get<int>(), static_cast<int>(at_128), static_cast<int>(at_512));
   EXPECT_NEAR(error_percent(static_cast<double>(at_128), plain[1]), 0, 10);
   EXPECT_NEAR(static_cast<double>(at_512), plain[3], 1);
+}
+
+/// Kept bytes of one layer of a transformer in half: what every rank of a tensor-parallel group has
+/// whole, unless the sequence is divided, too, and what is divided by the heads and columns.
+struct LayerBytes {
+  double whole = 0, divided = 0;
+};
+
+// Whole are [batch, sequence, hidden] beside the products: results of norms, residual sums, masks
+// of dropout.
+LayerBytes kept_by(const ExecutionGraph& graph) {
+  LayerBytes bytes;
+  for (const StorageLifetime& storage : storage_lifetimes(graph).storages) {
+    if (storage.purpose != MemoryPurpose::kActivations) continue;
+    const auto shape = graph.shape(graph.tensors[storage.tensor]);
+    std::int32_t op = storage.made_by;
+    for (std::int32_t at = op; at >= 0; at = graph.nodes[static_cast<std::size_t>(at)].parent) {
+      if (!graph.nodes[static_cast<std::size_t>(at)].is_label) op = at;
+    }
+    const std::string_view name = graph.name(graph.nodes[static_cast<std::size_t>(op)]);
+    const bool beside =
+        name == "aten::layer_norm" || name == "aten::add" || name == "aten::dropout";
+    (beside && shape.size() == 3 ? bytes.whole : bytes.divided) +=
+        static_cast<double>(storage.bytes);
+  }
+  return bytes;
+}
+
+LayerBytes layer_of(const Json& model, std::int64_t batch, bool selective) {
+  BertConfig config = bert_preset("bert-base").value();
+  config.hidden = model["hidden"];
+  config.feed_forward = model["feedforward"];
+  config.heads = model["attn_heads"];
+  config.sequence = config.positions = model["seq_size"].get<std::int64_t>();
+  config.batch = batch;
+  const auto kept = [&](std::int64_t layers) {
+    config.layers = layers;
+    ExecutionGraph graph =
+        rewrite_precision(build_bert(config).value(),
+                          {.precision = PrecisionOptions::Precision::kFp16, .master_weights = true})
+            .value();
+    if (selective) {
+      graph = rewrite_recomputation(graph, {.what = RecomputeOptions::What::kSelective}).value();
+    }
+    return kept_by(graph);
+  };
+  const LayerBytes two = kept(2), three = kept(3);
+  return {.whole = three.whole - two.whole, .divided = three.divided - two.divided};
+}
+
+// Korthikanti et al. 2022: their equations 2 to 6, with the bytes of a layer read off the graph.
+double bytes_of_rank(const LayerBytes& layer, const std::string& mode, double ranks) {
+  if (mode == "full") return layer.whole / 5;  // a layer's input alone, 2 of its 10 N
+  const bool sequence = mode.starts_with("seq");
+  return (sequence ? layer.whole / ranks : layer.whole) + layer.divided / ranks;
+}
+
+TEST(TrainingMemory, ActivationsOfMegatronWithinThreePercent) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  std::ifstream file(*accuracy::public_data() / "distributed" / "megatron_activation_memory.json");
+  const Json cases = Json::parse(file)["cases"];
+  int rows = 0;
+  for (const Json& row : cases) {
+    const Json& model = row["model"];
+    const std::string mode = row["mode"];
+    const Json run = row.value("execution", Json::object());
+    const double ranks = run.value("tensor_par", 8), stages = run.value("pipeline_par", 1);
+    const LayerBytes layer =
+        layer_of(model, run.value("microbatch_size", 1), mode.ends_with("sel"));
+    double predicted = bytes_of_rank(layer, mode, ranks);
+    double measured = 0;
+    if (row["paper"].contains("activations_GiB")) {
+      // The first of p interleaved stages holds L (1 + (p - 1) / (p m)) layers, section 4.2.3.
+      const double more = (stages - 1) / (stages * run.value("pipeline_interleaving", 1));
+      predicted *= model["num_blocks"].get<double>() * (1 + more) / (1 << 30);
+      measured = row["paper"]["activations_GiB"];
+    } else {
+      predicted *= 100 / bytes_of_rank(layer_of(model, 1, false), "none", ranks);
+      measured = row["paper"]["activation_percent_of_no_recompute"];
+    }
+    std::printf("%s: %.4g in the paper, predicted %.4g, %+.1f %%\n",
+                row["id"].get<std::string>().c_str(), measured, predicted,
+                error_percent(predicted, measured));
+    EXPECT_NEAR(error_percent(predicted, measured), 0, 3) << row["id"];
+    ++rows;
+  }
+  EXPECT_EQ(rows, 5);
 }
 
 }  // namespace
