@@ -24,6 +24,7 @@ Command rewrite_command(CLI::App& parent);
 Command whatif_command(CLI::App& parent);
 Command memory_command(CLI::App& parent);
 Command shard_command(CLI::App& parent);
+Command layout_command(CLI::App& parent);
 Command sweep_command(CLI::App& parent);
 Command suite_command(CLI::App& parent);
 Command serve_command(CLI::App& parent);

@@ -37,7 +37,7 @@ constexpr NamedCommand kCommands[] = {
     {"overheads", overheads_command}, {"kernels", kernels_command}, {"gpus", gpus_command},
     {"rewrite", rewrite_command},     {"whatif", whatif_command},   {"shard", shard_command},
     {"sweep", sweep_command},         {"suite", suite_command},     {"serve", serve_command},
-    {"memory", memory_command}};
+    {"memory", memory_command},       {"layout", layout_command}};
 
 std::vector<Command> make_commands(CLI::App& app, std::string_view first) {
   std::vector<Command> commands;
@@ -63,13 +63,14 @@ void run_other_program(char** argv) {
   execv(program.c_str(), argv);  // returns only if there is none
 }
 
-// `shard TABLES` is `shard rank TABLES`.
-std::vector<char*> with_default_shard_command(int argc, char** argv) {
+// `shard TABLES` is `shard rank TABLES`, `layout MODEL` is `layout rank MODEL`.
+std::vector<char*> with_default_command(int argc, char** argv) {
   static char rank[] = "rank";
   constexpr std::string_view kNamed[] = {"rank",   "eval", "compare", "sweep",
                                          "export", "-h",   "--help"};
   std::vector<char*> arguments(argv, argv + argc);
-  if (argc > 2 && std::string_view(argv[1]) == "shard" &&
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (argc > 2 && (command == "shard" || command == "layout") &&
       std::find(std::begin(kNamed), std::end(kNamed), argv[2]) == std::end(kNamed)) {
     arguments.insert(arguments.begin() + 2, rank);
   }
@@ -82,7 +83,7 @@ std::vector<char*> with_default_shard_command(int argc, char** argv) {
 int main(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "train" || command == "eval") perfmodel::cli::run_other_program(argv);
-  std::vector<char*> arguments = perfmodel::cli::with_default_shard_command(argc, argv);
+  std::vector<char*> arguments = perfmodel::cli::with_default_command(argc, argv);
   return perfmodel::cli::cli_main(static_cast<int>(arguments.size()), arguments.data(),
                                   perfmodel::cli::make_commands, perfmodel::cli::suggest_preset);
 }

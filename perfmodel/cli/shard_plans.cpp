@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "interrupt_guard.hpp"
 #include "sharding/memory_shortfall.hpp"
 #include "sharding/torchrec_space.hpp"
 

@@ -1,18 +1,17 @@
 #include "shard_study.hpp"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 
 #include "arguments.hpp"
+#include "interrupt_guard.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "sharding/hugectr_plan_file.hpp"
@@ -262,22 +261,7 @@ TableSoftware software_of(const ShardArguments& arguments) {
   return arguments.software == "fused" ? TableSoftware::kFused : TableSoftware::kPerTable;
 }
 
-std::atomic<bool> interrupt_flag{false};
-struct sigaction previous_action;
-
-void note_interrupt(int) { interrupt_flag = true; }
-
 }  // namespace
-
-InterruptGuard::InterruptGuard() {
-  interrupt_flag = false;
-  struct sigaction action = {};
-  action.sa_handler = note_interrupt;
-  action.sa_flags = SA_RESETHAND;  // a second Ctrl-C ends the program
-  sigaction(SIGINT, &action, &previous_action);
-}
-InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &previous_action, nullptr); }
-bool InterruptGuard::interrupted() { return interrupt_flag; }
 
 void add_shard_options(CLI::App& app, ShardArguments& arguments) {
   app.add_option("tables", arguments.tables,

@@ -65,14 +65,4 @@ Result<std::vector<sharding::TablePlacement>> load_plan(const std::string& file,
 /// Budgets and seed; progress goes to a terminal's stderr, Ctrl-C ends the search with what it has.
 sharding::SearchOptions search_options(const ShardArguments& arguments, std::size_t keep);
 
-/// Takes Ctrl-C while it lives.
-class InterruptGuard {
- public:
-  InterruptGuard();
-  ~InterruptGuard();
-  InterruptGuard(const InterruptGuard&) = delete;
-  InterruptGuard& operator=(const InterruptGuard&) = delete;
-  static bool interrupted();
-};
-
 }  // namespace perfmodel::cli

@@ -30,6 +30,8 @@ inline constexpr Schema kGpu = {"perfmodel-gpu", 1, 2};
 inline constexpr Schema kFramework = {"perfmodel-framework"};
 inline constexpr Schema kGpus = {"perfmodel-gpus", 1, 4};
 inline constexpr Schema kKernelModels = {"perfmodel-kernel-models", 3, 0};
+inline constexpr Schema kLayout = {"perfmodel-layout"};
+inline constexpr Schema kLayoutSweep = {"perfmodel-layout-sweep"};
 inline constexpr Schema kKernels = {"perfmodel-kernels", 1, 2};
 // These two are written in Python (kernels_bench/pytorch).
 inline constexpr Schema kMeasuredErrors = {"perfmodel-measured-errors"};

@@ -35,7 +35,7 @@ bool hands_on(std::string_view function) {
 // The op of a forward pass, as the program called it, around ops that are split.
 struct SplitOp {
   std::vector<const SplitProduct*> columns, rows;
-  std::vector<std::int32_t> embeddings, losses;
+  std::vector<std::int32_t> embeddings, whole_embeddings, losses;
 };
 
 // Copies a graph and writes the collectives in. Sizes are those of the whole model; divided() makes
@@ -43,10 +43,12 @@ struct SplitOp {
 class TensorParallelWriter {
  public:
   TensorParallelWriter(const ExecutionGraph& graph, const TensorParallelOptions& options,
-                       const TensorSplit& split, std::vector<bool> partial_nodes)
+                       const TensorSplit& split, const TokenShape& tokens,
+                       std::vector<bool> partial_nodes)
       : source_(graph),
         sequence_parallel_(options.sequence_parallel),
-        split_(split),
+        tokens_(tokens),
+        parameters_(split.parameters),
         partial_nodes_(std::move(partial_nodes)),
         passes_(passes_of_nodes(graph)),
         copy_(graph, dialect_of(graph)),
@@ -64,6 +66,11 @@ class TensorParallelWriter {
     for (std::int32_t node : split.embeddings) {
       op_around(node).embeddings.push_back(node);
       note_sequence(node, rows_by_sequence_, static_cast<const SplitProduct*>(nullptr));
+    }
+    for (std::int32_t node : split.whole_embeddings) {
+      if (!options.sequence_parallel || !looks_up_tokens(node)) continue;
+      op_around(node).whole_embeddings.push_back(node);
+      note_sequence(node, lookups_by_sequence_, node);
     }
     for (std::int32_t node : split.losses) op_around(node).losses.push_back(node);
   }
@@ -87,6 +94,9 @@ class TensorParallelWriter {
     }
     return copy_.finish();
   }
+
+  /// A sum of the gradients of a layer and of its residual; none: norms stand in front of all layers.
+  std::optional<std::int32_t> unlike_sum() const { return unlike_; }
 
   /// Of the graph that write() gave: nodes that allocate what is received, by id.
   const std::unordered_map<std::int64_t, TokensOf>& received() const { return received_; }
@@ -206,19 +216,20 @@ class TensorParallelWriter {
 
   // --- forward ---------------------------------------------------------------------------------
 
-  // The tensor outside of an op that a product inside reads.
+  // The tensor outside of an op that a product inside reads, or of which it reads a cast copy.
   std::uint32_t input_from_outside(std::int32_t op, std::uint32_t input) const {
     const Tensor& inner = source_.tensors[input];
-    std::optional<std::uint32_t> same;
+    std::optional<std::uint32_t> same, alike;
     for (const Argument& argument : source_.inputs(at(op))) {
       if (argument.kind != Argument::Kind::kTensor) continue;
       const Tensor& outer = source_.tensors[argument.index];
       if (outer.id == inner.id) return argument.index;
-      if (!same && inner.storage_id != 0 && outer.storage_id == inner.storage_id) {
-        same = argument.index;
-      }
+      if (parameters_.contains(outer.id)) continue;
+      const bool shares = inner.storage_id != 0 && outer.storage_id == inner.storage_id;
+      if (!same && shares) same = argument.index;
+      if (!alike && outer.numel == inner.numel) alike = argument.index;
     }
-    return same.value_or(input);
+    return same ? *same : alike.value_or(input);
   }
 
   void forward(std::int32_t index, const SplitOp& op) {
@@ -228,13 +239,21 @@ class TensorParallelWriter {
       const std::uint32_t input = input_from_outside(index, op.columns.front()->input);
       // Taken before the copy of this mention is replaced.
       const Part part = {source_.tensors[input].id, whole(input)};
-      for (const SplitProduct* product : op.columns) parts_[product->node] = part;
+      for (const SplitProduct* product : op.columns) {
+        // Of a cast copy all tokens are kept, as PyTorch's DTensor keeps them under autocast.
+        const bool is_cast = source_.tensors[product->input].dtype != source_.tensors[input].dtype;
+        if (!is_cast) parts_[product->node] = part;
+      }
       const Tensor all = gathered(part, input);
       places_.begin_scope();
       places_.replace(part.id, all);
     }
+    for (std::int32_t lookup : op.whole_embeddings) {
+      copy_.close_beside(index);
+      take_tokens(lookup);
+    }
     copy_tree(index);
-    if (gathers) places_.end_scope();
+    if (gathers || !op.whole_embeddings.empty()) places_.end_scope();
     if (!op.rows.empty() || !op.embeddings.empty()) {
       copy_.close_beside(index);
       sum(first_output(index));
@@ -243,6 +262,36 @@ class TensorParallelWriter {
       copy_.close_beside(index);
       sum_losses(loss);
     }
+  }
+
+  std::uint32_t indices_of(std::int32_t lookup) const {
+    return source_.inputs(at(lookup))[1].index;
+  }
+
+  // Indices [B, S] or [1, S].
+  bool looks_up_tokens(std::int32_t lookup) const {
+    const auto inputs = source_.inputs(at(lookup));
+    if (inputs.size() < 2 || inputs[1].kind != Argument::Kind::kTensor) return false;
+    const auto sizes = source_.shape(source_.tensors[inputs[1].index]);
+    return sizes.size() == 2 && sizes[1] == tokens_.length &&
+           (sizes[0] == tokens_.batch || sizes[0] == 1);
+  }
+
+  // Positions and types of this rank's tokens alone.
+  void take_tokens(std::int32_t lookup) {
+    const TensorRef all = whole(indices_of(lookup));
+    const Shape sizes = graph_.shape(all);
+    const TensorRef part = graph_.new_view(all, sizes, contiguous_strides(sizes));
+    ExecutionGraph& made = graph_.graph_being_made();
+    const std::size_t node = made.nodes.size();
+    with_current_tensors([&] {
+      graph_.leaf_op("aten::slice.Tensor", {all, 1, 0, tokens_.length, 1}, {part});
+    });
+    received_[made.nodes[node].id] = TokensOf::kViewOfOneRank;
+    const Tensor tensor = made.tensors[made.outputs(made.nodes[node])[0].index];
+    tokens_of_lookup_[lookup] = tensor;
+    places_.begin_scope();
+    places_.replace(source_.tensors[indices_of(lookup)].id, tensor);
   }
 
   std::uint32_t first_output(std::int32_t index) const {
@@ -301,7 +350,12 @@ class TensorParallelWriter {
   // With sequence parallelism the gradient of a sum over ranks is gathered, and so is once more the
   // input of a product that is cut by columns, for of it each rank keeps its tokens alone.
   void gather_for(std::int32_t index, std::int32_t function, std::int64_t sequence) {
-    if (rows_by_sequence_.contains(sequence)) {
+    if (const auto lookup = lookups_by_sequence_.find(sequence);
+        lookup != lookups_by_sequence_.end()) {
+      const auto part = tokens_of_lookup_.find(lookup->second);
+      if (part == tokens_of_lookup_.end()) return;
+      places_.replace(source_.tensors[indices_of(lookup->second)].id, part->second);
+    } else if (rows_by_sequence_.contains(sequence)) {
       const auto inputs = source_.inputs(at(function));
       if (inputs.empty() || inputs[0].kind != Argument::Kind::kTensor) return;
       copy_.close_beside(index);
@@ -327,10 +381,15 @@ class TensorParallelWriter {
   void note_partial(std::int32_t index, bool passes) {
     const Node& node = at(index);
     const std::string_view name = source_.name(node);
-    bool partial = partial_nodes_[static_cast<std::size_t>(index)];
+    bool partial = partial_nodes_[static_cast<std::size_t>(index)], complete = false;
     if (!partial && (passes || is_sum(name) || is_view(name))) {
-      for_each_tensor(source_, source_.inputs(node),
-                      [&](const Tensor& tensor) { partial |= partial_.contains(tensor.id); });
+      for_each_tensor(source_, source_.inputs(node), [&](const Tensor& tensor) {
+        const bool one = partial_.contains(tensor.id);
+        partial |= one;
+        complete |= !one && tensor.on_gpu();
+      });
+      // The residual's gradient has the tokens of one rank, the partial sum those of all.
+      if (sequence_parallel_ && partial && complete && is_sum(name) && !unlike_) unlike_ = index;
     }
     for_each_tensor(source_, source_.outputs(node), [&](const Tensor& tensor) {
       if (partial) {
@@ -354,7 +413,8 @@ class TensorParallelWriter {
 
   const ExecutionGraph& source_;
   const bool sequence_parallel_;
-  const TensorSplit& split_;
+  const TokenShape tokens_;
+  const std::unordered_map<std::int64_t, std::size_t>& parameters_;
   const std::vector<bool> partial_nodes_;
   const std::vector<PassOfNode> passes_;
   GraphCopy copy_;
@@ -364,9 +424,12 @@ class TensorParallelWriter {
   std::vector<bool> done_;
   std::unordered_map<std::int32_t, SplitOp> ops_;
   std::unordered_map<std::int64_t, const SplitProduct*> columns_by_sequence_, rows_by_sequence_;
+  std::unordered_map<std::int64_t, std::int32_t> lookups_by_sequence_;  // whole tables
+  std::unordered_map<std::int32_t, Tensor> tokens_of_lookup_;
   std::unordered_map<std::int32_t, Part> parts_;  // by product
   std::unordered_map<std::int64_t, std::int64_t> partial_;  // ids of gradients -> storages
   std::optional<Gathered> gathered_;
+  std::optional<std::int32_t> unlike_;
   std::unordered_map<std::int64_t, TokensOf> received_;
 };
 
@@ -427,8 +490,13 @@ Result<ExecutionGraph> make_tensor_parallel(const ExecutionGraph& graph,
   }
   auto partial = partial_sums(graph, sizes);
   if (!partial) return Unexpected{partial.error()};
-  TensorParallelWriter writer(graph, options, *split, std::move(*partial));
+  TensorParallelWriter writer(graph, options, *split, sizes.tokens, std::move(*partial));
   const ExecutionGraph whole = writer.write();
+  if (writer.unlike_sum()) {
+    return fail(ErrorCode::kImpossible,
+                "tensor-parallel: sequence parallelism expects a norm in front of each layer, found "
+                "layers that read the residual itself (norms behind the sum, as in BERT)");
+  }
   for (std::size_t i = 0; i < whole.nodes.size(); ++i) {
     const auto at = writer.received().find(whole.nodes[i].id);
     if (at != writer.received().end()) sizes.received[static_cast<std::int32_t>(i)] = at->second;

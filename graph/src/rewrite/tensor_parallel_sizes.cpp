@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -32,6 +34,7 @@ class RankRules {
     if (const auto at = sizes_.received.find(index); at != sizes_.received.end()) {
       return receive(tracker, index, at->second);
     }
+    if (refused_) tracker.refuse(refused_->node, refused_->why);
     const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
     const std::string_view name = graph_.name(node);
     if (name == "aten::embedding_dense_backward" || name == "aten::embedding_backward") {
@@ -40,7 +43,7 @@ class RankRules {
     auto given = rules_(tracker, index);
     const Op* op = find_op(name);
     if (!op) return given;
-    if (op->kind == OpKind::kProduct && node.children_count == 0) note_product(tracker, index, *op);
+    if (op->kind == OpKind::kProduct) note_product(tracker, index, *op);
     if (name == "aten::embedding") note_lookup(tracker, index);
     if (op->kind == OpKind::kView) check_heads(tracker, index, given);
     check_division(tracker, index, given);
@@ -59,9 +62,10 @@ class RankRules {
     Call call(tracker, index);
     Dims dims;
     for (std::int64_t size : call.out_shape(0)) dims.push_back(resize::constant(size));
-    if (tokens == TokensOf::kOneRank) {
+    if (tokens != TokensOf::kAllRanks) {
       const auto [batch, length] = sizes_.tokens;
-      if (dims.size() > 2 && dims[1].size == length) {
+      const bool view = tokens == TokensOf::kViewOfOneRank;
+      if ((dims.size() > 2 || view) && dims.size() > 1 && dims[1].size == length) {
         dims[1] = cut(length);
       } else if (!dims.empty() && dims[0].size == batch * length) {
         dims[0] = cut(batch * length);
@@ -70,9 +74,23 @@ class RankRules {
         call.refuse(fmt::format("expected {} sequences of {} tokens", batch, length));
       }
     }
-    call.set_sizes(0, dims);
-    call.give(0, std::move(dims));
+    if (tokens == TokensOf::kViewOfOneRank) {
+      set_slice(call, std::move(dims));
+    } else {
+      call.set_sizes(0, dims);
+      call.give(0, std::move(dims));
+    }
     return call.take();
+  }
+
+  // aten::slice(x, 1, 0, end) of tokens [B, S].
+  static void set_slice(Call& call, Dims dims) {
+    const Layout* x = call.in(0);
+    if (!x) return;
+    if (dims.size() > 1) call.set(3, call.now(dims[1]));
+    Layout made = *x;
+    made.dims = std::move(dims);
+    call.give(0, std::move(made));
   }
 
   // As large as the table of the lookup in the forward pass.
@@ -118,15 +136,16 @@ class RankRules {
 
   // A width that is split into heads is cut between heads, never inside of one.
   void check_heads(Tracker& tracker, std::int32_t index,
-                   const std::vector<std::optional<Layout>>& given) const {
+                   const std::vector<std::optional<Layout>>& given) {
     const Layout* x = input(tracker, graph_.nodes[static_cast<std::size_t>(index)], 0);
     if (!x || given.empty() || !given[0] || x->dims.empty()) return;
     const Dims& dims = given[0]->dims;
     if (dims.size() <= x->dims.size() || !x->dims.back().scales() || !dims.back().scales()) return;
     if (dims.back().size == x->dims.back().size) return;
-    tracker.refuse(index, fmt::format("expected a number of heads that divides by {} ranks, found "
-                                      "{}",
-                                      sizes_.ranks, dims[dims.size() - 2].size));
+    if (refused_) return;
+    refused_ = {index, fmt::format("expected a number of heads that divides by {} ranks, found {}",
+                                   sizes_.ranks, dims[dims.size() - 2].size)};
+    tracker.refuse(refused_->node, refused_->why);
   }
 
   void check_division(Tracker& tracker, std::int32_t index,
@@ -142,9 +161,16 @@ class RankRules {
     }
   }
 
+  struct Refusal {
+    std::int32_t node = 0;
+    std::string why;
+  };
+
   const ExecutionGraph& graph_;
   const TensorParallelSizes& sizes_;
   resize::ApplyRule rules_;
+  // The first pass tells why: later ones carry the cut inside of a head to other tensors.
+  std::optional<Refusal> refused_ = {};
   std::vector<bool>* partial_;
 };
 

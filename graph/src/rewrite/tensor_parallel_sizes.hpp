@@ -10,8 +10,9 @@
 
 namespace perfmodel {
 
-/// How many of the tokens a tensor that a collective receives into has.
-enum class TokensOf : std::uint8_t { kAllRanks, kOneRank };
+/// How many of the tokens a tensor has: that which a collective receives into, or a view of one
+/// rank's tokens.
+enum class TokensOf : std::uint8_t { kAllRanks, kOneRank, kViewOfOneRank };
 
 /// Tokens of a step: `batch` sequences of `length`.
 struct TokenShape {
@@ -22,7 +23,7 @@ struct TensorParallelSizes {
   std::int64_t ranks = 1;
   const TensorSplit* split = nullptr;
   TokenShape tokens;
-  /// Nodes that allocate what a collective receives into.
+  /// Nodes that allocate what a collective receives into, or make such a view.
   std::unordered_map<std::int32_t, TokensOf> received;
 };
 

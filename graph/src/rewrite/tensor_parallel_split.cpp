@@ -82,6 +82,15 @@ class SplitWalk {
  private:
   static bool is_leaf(const Node& node) { return node.children_count == 0; }
 
+  // As nn.Linear does, and every product under autocast.
+  bool calls_product(const Node& node) const {
+    return std::ranges::any_of(graph_.children(node), [&](std::int32_t child) {
+      const std::string_view name = graph_.name(graph_.nodes[static_cast<std::size_t>(child)]);
+      const Op* op = find_op(name);
+      return op && (op->kind == OpKind::kProduct || name == "aten::matmul");
+    });
+  }
+
   const Tensor* tensor(const Node& node, std::size_t at) const {
     const auto inputs = graph_.inputs(node);
     if (at >= inputs.size() || inputs[at].kind != Argument::Kind::kTensor) return nullptr;
@@ -131,7 +140,7 @@ class SplitWalk {
     } else if (name == kEmbedding) {
       skipped_[at] = true;
       look_up(index);
-    } else if (op->kind == OpKind::kProduct && (name != "aten::linear" || is_leaf(node))) {
+    } else if (op->kind == OpKind::kProduct && !calls_product(node)) {
       skipped_[at] = true;
       multiply(index, *op);
     } else if (is_copy(name) && tensor(node, 1)) {
@@ -286,6 +295,24 @@ Result<void> check_sizes(const ExecutionGraph& graph, const TensorSplit& split,
   return {};
 }
 
+// The token embedding: the table that the output layer shares, else one with as many rows as there
+// are words, else (no output layer) the largest.
+std::optional<std::int64_t> token_table(const std::vector<SplitWalk::Lookup>& lookups,
+                                        const TensorSplit& split,
+                                        const std::set<std::int64_t>& words) {
+  const auto first_of = [&](auto&& wanted) -> std::optional<std::int64_t> {
+    const auto at = std::ranges::find_if(lookups, wanted);
+    return at == lookups.end() ? std::nullopt : std::optional(at->table);
+  };
+  if (const auto tied =
+          first_of([&](const auto& one) { return split.parameters.contains(one.table); })) {
+    return tied;
+  }
+  if (!words.empty()) return first_of([&](const auto& one) { return words.contains(one.rows); });
+  const auto largest = std::ranges::max_element(lookups, {}, &SplitWalk::Lookup::rows);
+  return largest == lookups.end() ? std::nullopt : std::optional(largest->table);
+}
+
 }  // namespace
 
 Result<TensorSplit> find_tensor_split(const ExecutionGraph& graph, std::int64_t ranks) {
@@ -337,14 +364,13 @@ Result<TensorSplit> find_tensor_split(const ExecutionGraph& graph, std::int64_t 
         "expected a layer with two products behind each other (attention, feed-forward), found "
         "none");
   }
-  std::int64_t largest = 0;
-  for (const auto& lookup : walk->lookups()) largest = std::max(largest, lookup.rows);
+  const auto table = token_table(walk->lookups(), split, words);
+  if (table) {
+    split.parameters.try_emplace(*table, 0);
+    vocabulary.insert(*table);
+  }
   for (const auto& lookup : walk->lookups()) {
-    const bool of_words = words.empty() ? lookup.rows == largest : words.contains(lookup.rows);
-    if (!of_words) continue;
-    split.parameters.try_emplace(lookup.table, 0);
-    vocabulary.insert(lookup.table);
-    split.embeddings.push_back(lookup.node);
+    (lookup.table == table ? split.embeddings : split.whole_embeddings).push_back(lookup.node);
   }
   split.losses = walk->losses();
   if (auto good = check_sizes(graph, split, vocabulary, ranks); !good) {

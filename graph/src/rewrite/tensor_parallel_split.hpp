@@ -28,6 +28,7 @@ struct TensorSplit {
   std::unordered_map<std::int64_t, std::size_t> parameters;  ///< id -> dimension that is cut
   std::vector<SplitProduct> columns, rows;
   std::vector<std::int32_t> embeddings;  ///< lookups in a table that is cut by rows
+  std::vector<std::int32_t> whole_embeddings;  ///< in other tables: positions, types of tokens
   std::vector<std::int32_t> losses;      ///< log_softmax over the words of all ranks
 };
 

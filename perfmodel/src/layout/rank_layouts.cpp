@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "perfmodel/layout.hpp"
 
@@ -51,20 +53,19 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
            chosen(space.micro_batch, divisors(job.global_batch / dp), kMostMicroBatch)) {
         if ((job.global_batch / dp) % micro_batch != 0) continue;
         const std::int64_t microbatches = job.global_batch / dp / micro_batch;
-        for (const std::int64_t vp : chosen(
-                 space.vp, divisors(std::max<std::int64_t>(1, model.layers / pp)), kMostChunks)) {
-          const bool interleaves =
-              pp > 1 && microbatches % pp == 0 && model.layers % (pp * vp) == 0;
+        for (const std::int64_t vp :
+             chosen(space.vp, divisors(std::max<std::int64_t>(1, model.layers / pp)),
+                    kMostChunks)) {
+          const bool interleaves = pp > 1 && microbatches % pp == 0 && model.layers % (pp * vp) == 0;
           if (vp > 1 && (!interleaves || space.order == PipelineOrder::kGpipe)) continue;
-          for (const LayoutRecompute recompute :
-               space.recompute.empty() ? kEvery : space.recompute) {
+          for (const LayoutRecompute recompute : space.recompute.empty() ? kEvery : space.recompute) {
             // Fused attention keeps no scores that selective recomputation could drop.
             const bool pointless = recompute == LayoutRecompute::kSelective &&
                                    job.attention == LayoutJob::Attention::kFlash;
             if (pointless && space.recompute.empty()) continue;
             for (const Sharding zero : shardings) {
-              const bool gathers =
-                  zero == Sharding::kZero3 || zero == Sharding::kFsdp || zero == Sharding::kHsdp;
+              const bool gathers = zero == Sharding::kZero3 || zero == Sharding::kFsdp ||
+                                   zero == Sharding::kHsdp;
               if (gathers && pp > 1) continue;
               if (dp == 1 && zero != Sharding::kNone && space.zero.empty()) continue;
               ParallelLayout layout;
@@ -86,19 +87,179 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
   }
 }
 
-/// Keeps what nothing else beats in both time and memory.
-std::vector<RankedLayout> frontier_of(std::vector<RankedLayout> fitting) {
-  std::ranges::stable_sort(fitting, {}, [](const RankedLayout& one) {
-    return std::pair(one.prediction.reserved_bytes, one.prediction.step_ms);
-  });
-  std::vector<RankedLayout> kept;
-  for (RankedLayout& one : fitting) {
-    if (kept.empty() || one.prediction.step_ms < kept.back().prediction.step_ms) {
-      kept.push_back(std::move(one));
+/// What a layout takes at least, whatever its layers cost: work at the peak, states of parameters.
+struct LeastCost {
+  double flop = 0;   ///< of the busiest GPU and step, idle time of the pipeline at the same pace
+  double bytes = 0;  ///< of the worst GPU
+};
+
+/// Bytes per parameter that no program does without: weights, gradients, moments of the optimizer.
+struct LeastStates {
+  double weights = 2, gradients = 2, moments = 0;
+};
+
+LeastStates least_states(const LayoutJob& job) {
+  LeastStates states;
+  if (job.precision == LayoutJob::Precision::kFp32) states.weights = 4;
+  states.gradients = job.fp32_gradients ? 4 : states.weights;
+  if (job.optimizer == LayoutJob::Optimizer::kAdamW) states.moments = 8;
+  if (job.optimizer == LayoutJob::Optimizer::kAdamW8bit) states.moments = 2;
+  return states;
+}
+
+/// 2 N and half of attention's square per token and pass (it is causal), the backward pass twice
+/// as much, and what is computed again; (p - 1) / v microbatches of idle time per step.
+LeastCost least_cost(const LayoutJob& job, const ParallelLayout& layout) {
+  const auto real = [](std::int64_t number) { return static_cast<double>(number); };
+  const DecoderModel& model = job.model;
+  const double whole = 12 * real(model.layers * model.hidden) * real(job.sequence);
+  const double pass = (model_flop_per_token(model, job.sequence) - whole / 2) / 3;
+  const double output = 2 * real(model.vocabulary * model.hidden);
+  const double again = layout.recompute == LayoutRecompute::kFull ? pass - output : 0;
+  const double tokens = real(job.global_batch) * real(job.sequence);
+  const double microbatches = real(job.global_batch) / real(layout.dp * layout.micro_batch);
+  const double idle = real(layout.pp - 1) / real(layout.vp) / microbatches;
+  LeastCost least;
+  least.flop = tokens * (3 * pass + again) / real(layout.gpus()) * (1 + idle);
+
+  const LeastStates states = least_states(job);
+  const double own = real(parameter_count(model)) / real(layout.tp * layout.pp);
+  const auto part = [&](Sharding from) { return layout.zero >= from ? real(layout.dp) : 1.0; };
+  least.bytes = own * (states.weights / part(Sharding::kZero3) +
+                       states.gradients / part(Sharding::kZero2) +
+                       states.moments / part(Sharding::kZero1));
+  return least;
+}
+
+/// One that has a price, or not yet.
+struct Candidate {
+  ParallelLayout layout;
+  LeastCost least;
+};
+
+/// What was found so far: the fastest few, and what nothing else beats in both time and memory.
+class Found {
+ public:
+  explicit Found(std::size_t keep) : keep_(keep) {}
+
+  void add(const RankedLayout& one) {
+    const auto slower = std::ranges::upper_bound(best_, one.prediction.step_ms, {}, step_of);
+    best_.insert(slower, one);
+    if (best_.size() > keep_) best_.pop_back();
+    const bool beaten = std::ranges::any_of(frontier_, [&](const RankedLayout& other) {
+      return other.prediction.step_ms <= one.prediction.step_ms &&
+             other.prediction.reserved_bytes <= one.prediction.reserved_bytes;
+    });
+    if (beaten) return;
+    std::erase_if(frontier_, [&](const RankedLayout& other) {
+      return one.prediction.step_ms <= other.prediction.step_ms &&
+             one.prediction.reserved_bytes <= other.prediction.reserved_bytes;
+    });
+    frontier_.push_back(one);
+  }
+
+  /// Whether a layout that takes at least so much can be among neither.
+  bool rules_out(double step_ms, double bytes) const {
+    if (best_.size() < keep_ || step_ms <= step_of(best_.back())) return false;
+    return std::ranges::any_of(frontier_, [&](const RankedLayout& other) {
+      return other.prediction.step_ms <= step_ms && other.prediction.reserved_bytes <= bytes;
+    });
+  }
+
+  std::vector<RankedLayout> best() { return std::move(best_); }
+  /// By memory.
+  std::vector<RankedLayout> frontier() {
+    std::ranges::sort(frontier_, {}, [](const RankedLayout& one) {
+      return one.prediction.reserved_bytes;
+    });
+    return std::move(frontier_);
+  }
+
+ private:
+  static double step_of(const RankedLayout& one) { return one.prediction.step_ms; }
+
+  std::size_t keep_;
+  std::vector<RankedLayout> best_, frontier_;
+};
+
+class LayoutSearch {
+ public:
+  LayoutSearch(const LayoutPricer& pricer, const LayoutJob& job,
+               const LayoutSearchOptions& options)
+      : pricer_(pricer), job_(job), options_(options), found_(std::max<std::size_t>(1, options.keep)) {}
+
+  Result<LayoutRanking> run(const std::vector<Candidate>& candidates) {
+    ranking_.considered = static_cast<std::int64_t>(candidates.size());
+    std::vector<const Candidate*> too_large;
+    for (const Candidate& candidate : candidates) {
+      if (options_.cancel.stop_requested()) {
+        ranking_.complete = false;
+        break;
+      }
+      ++done_;
+      if (options_.progress) options_.progress(done_, ranking_.considered);
+      if (device_bytes_ > 0 && candidate.least.bytes > device_bytes_) {
+        too_large.push_back(&candidate);
+      } else if (!rules_out(candidate)) {
+        price(candidate);
+      }
+    }
+    if (ranking_.fitting == 0) find_smallest(too_large);
+    if (ranking_.priced == 0 && first_error_) return Unexpected{*first_error_};
+    ranking_.best = found_.best();
+    ranking_.frontier = found_.frontier();
+    return std::move(ranking_);
+  }
+
+ private:
+  bool rules_out(const Candidate& candidate) const {
+    return flop_per_ms_ > 0 &&
+           found_.rules_out(candidate.least.flop / flop_per_ms_, candidate.least.bytes);
+  }
+
+  void price(const Candidate& candidate) {
+    auto prediction = pricer_.predict(job_, candidate.layout);
+    if (!prediction) {
+      if (!first_error_) first_error_ = prediction.error();
+      return;
+    }
+    const RankedLayout one{candidate.layout, std::move(*prediction)};
+    device_bytes_ = one.prediction.device_bytes;
+    // The peak that the share of it was taken of.
+    const double flop = model_flop_per_token(job_.model, job_.sequence);
+    flop_per_ms_ = one.prediction.tokens_per_s_per_gpu * flop / one.prediction.mfu * 1e-3;
+    if (ranking_.priced == 0 ||
+        one.prediction.reserved_bytes < ranking_.smallest.prediction.reserved_bytes) {
+      ranking_.smallest = one;
+    }
+    ++ranking_.priced;
+    if (!one.prediction.fits) return;
+    ++ranking_.fitting;
+    found_.add(one);
+  }
+
+  // Where nothing fits: the smallest of those that were passed over.
+  void find_smallest(std::vector<const Candidate*>& too_large) {
+    std::ranges::stable_sort(too_large, {}, [](const Candidate* one) { return one->least.bytes; });
+    for (const Candidate* candidate : too_large) {
+      if (options_.cancel.stop_requested()) return;
+      if (ranking_.priced > 0 &&
+          candidate->least.bytes > ranking_.smallest.prediction.reserved_bytes) {
+        return;
+      }
+      price(*candidate);
     }
   }
-  return kept;
-}
+
+  const LayoutPricer& pricer_;
+  const LayoutJob& job_;
+  const LayoutSearchOptions& options_;
+  Found found_;
+  LayoutRanking ranking_;
+  std::optional<Error> first_error_;
+  std::int64_t done_ = 0;
+  double device_bytes_ = 0, flop_per_ms_ = 0;
+};
 
 }  // namespace
 
@@ -109,49 +270,26 @@ Result<LayoutRanking> rank_layouts(const LayoutPricer& pricer, const LayoutJob& 
     return fail(ErrorCode::kImpossible,
                 fmt::format("world: expected at least 1 GPU, found {}", gpus));
   }
-  LayoutRanking ranking;
-  std::vector<ParallelLayout> layouts;
+  if (job.model.layers < 1 || job.model.heads < 1 || job.model.hidden < 1 || job.sequence < 1 ||
+      job.global_batch < 1) {
+    return fail(ErrorCode::kImpossible,
+                "expected a model with layers and heads, a sequence and a batch, found a size "
+                "below 1");
+  }
+  std::vector<Candidate> candidates;
   each_layout(job, gpus, space, [&](const ParallelLayout& layout) {
-    layouts.push_back(layout);
+    candidates.push_back({layout, least_cost(job, layout)});
     return true;
   });
-  ranking.considered = static_cast<std::int64_t>(layouts.size());
-  if (layouts.empty()) {
+  if (candidates.empty()) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected a layout of {} GPUs that divides {} sequences, {} heads and "
                             "{} layers, found none",
                             gpus, job.global_batch, job.model.heads, job.model.layers));
   }
-  std::vector<RankedLayout> fitting;
-  std::optional<Error> first_error;
-  bool has_smallest = false;
-  for (const ParallelLayout& layout : layouts) {
-    if (options.cancel.stop_requested()) {
-      ranking.complete = false;
-      break;
-    }
-    auto prediction = pricer.predict(job, layout);
-    if (!prediction) {
-      if (!first_error) first_error = prediction.error();
-      continue;
-    }
-    ++ranking.priced;
-    if (options.progress) options.progress(ranking.priced, ranking.considered);
-    if (!has_smallest || prediction->reserved_bytes < ranking.smallest.prediction.reserved_bytes) {
-      ranking.smallest = {layout, *prediction};
-      has_smallest = true;
-    }
-    if (!prediction->fits) continue;
-    fitting.push_back({layout, std::move(*prediction)});
-  }
-  if (ranking.priced == 0 && first_error) return Unexpected{*first_error};
-  ranking.fitting = static_cast<std::int64_t>(fitting.size());
-  ranking.frontier = frontier_of(fitting);
-  std::ranges::stable_sort(fitting, {},
-                           [](const RankedLayout& one) { return one.prediction.step_ms; });
-  if (fitting.size() > options.keep) fitting.resize(options.keep);
-  ranking.best = std::move(fitting);
-  return ranking;
+  // What can be fastest first, so that the rest is ruled out early.
+  std::ranges::stable_sort(candidates, {}, [](const Candidate& one) { return one.least.flop; });
+  return LayoutSearch(pricer, job, options).run(candidates);
 }
 
 }  // namespace perfmodel

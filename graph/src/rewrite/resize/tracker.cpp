@@ -176,7 +176,8 @@ Tracker::Version& Tracker::make_external(std::uint32_t index, std::int32_t reade
   for (std::size_t d = 0; d < sizes.size(); ++d) {
     const bool scouts = seeds_.dims.empty();
     const bool of_model = external.state || external.weight;
-    if (!scouts && (number >= seeds_.dims.size() || (of_model && !seeds_.model_too))) {
+    const bool stays = seeds_.model_too ? !is_floating_point(tensor.dtype) : of_model;
+    if (!scouts && (number >= seeds_.dims.size() || stays)) {
       dims.push_back(constant(sizes[d]));
     } else if (!scouts && d < seeds_.dims[number].size() && seeds_.dims[number][d]) {
       dims.push_back({.size = sizes[d], .power = 1});

@@ -32,8 +32,8 @@ struct External {
 struct Seeds {
   std::int64_t was = 1, now = 1;
   std::vector<std::vector<bool>> dims = {};
-  /// Parameters and states change as well: those that no seed names follow what they meet. Without
-  /// it they stay.
+  /// Parameters and states change, and what the caller feeds in stays: those that no seed names
+  /// follow what they meet. Without it the other way round.
   bool model_too = false;
 };
 

@@ -1,0 +1,248 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+
+#include "base/progress_bar.hpp"
+#include "command.hpp"
+#include "interrupt_guard.hpp"
+#include "layout_arguments.hpp"
+#include "layout_report.hpp"
+#include "layout_sweep.hpp"
+#include "layout_table.hpp"
+#include "output.hpp"
+#include "perfmodel/predictor.hpp"
+#include "perfmodel/predictors/topology.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct LayoutCommandArguments {
+  LayoutArguments layout;
+  std::size_t top = 10;
+  std::vector<std::string> layouts;  // of `compare`
+  std::string table, output;
+  LayoutSweepArguments sweep;
+};
+
+// What all commands have loaded.
+struct LoadedLayout {
+  Predictor predictor;
+  LayoutPricer pricer;
+  LayoutQuestion question;
+  LayoutReport report;  // without layouts; its job is that of `question`
+};
+
+Unexpected impossible_layout_question(std::string message) {
+  return fail(ErrorCode::kImpossible, std::move(message));
+}
+
+Result<Predictor> load_predictor(const std::string& gpu) {
+  PredictorConfig config;
+  if (!gpu.empty()) config.gpus = {gpu};
+  return Predictor::load(config);
+}
+
+Result<std::unique_ptr<LoadedLayout>> load_layout(const LayoutArguments& arguments) {
+  auto question = layout_question(arguments);
+  if (!question) return Unexpected{question.error()};
+  auto predictor = load_predictor(arguments.gpu);
+  if (!predictor) return Unexpected{predictor.error()};
+  auto pricer = LayoutPricer::make(*predictor, {.gpu = arguments.gpu,
+                                                .topology = arguments.topology,
+                                                .host_scale = arguments.host_scale});
+  if (!pricer) return Unexpected{pricer.error()};
+  const auto gpu = predictor->gpu(arguments.gpu);
+  if (!gpu) return Unexpected{gpu.error()};
+  auto loaded = std::make_unique<LoadedLayout>(
+      LoadedLayout{std::move(*predictor), std::move(*pricer), std::move(*question), {}});
+  LayoutReport& report = loaded->report;
+  report.job = &loaded->question.job;
+  report.gpu = gpu->name;
+  report.gpu_title = gpu->title;
+  report.topology = arguments.topology.empty() ? topology_for(*gpu).name : arguments.topology;
+  report.warnings = loaded->question.notes;
+  return loaded;
+}
+
+void take_warnings(LayoutReport& report) {
+  for (const RankedLayout& one : report.layouts) {
+    for (const std::string& warning : one.prediction.warnings) {
+      if (std::ranges::find(report.warnings, warning) == report.warnings.end()) {
+        report.warnings.push_back(warning);
+      }
+    }
+  }
+}
+
+// --- commands ----------------------------------------------------------------------------------
+
+std::string nothing_fits(const LayoutRanking& ranking, std::int64_t gpus) {
+  const LayoutPrediction& least = ranking.smallest.prediction;
+  const double times = least.reserved_bytes / least.device_bytes;
+  return fmt::format(
+      "no layout of {} GPUs fits: the least memory found is {:.1f} GB of {:.1f} ({}); about {:.0f} "
+      "such GPUs, or GPUs of {:.0f} GB, would hold it",
+      gpus, least.reserved_bytes / 1e9, least.device_bytes / 1e9,
+      layout_words(ranking.smallest.layout), std::ceil(times * static_cast<double>(gpus)),
+      std::ceil(least.reserved_bytes / 1e9));
+}
+
+Result<LayoutRanking> search_layouts(const LoadedLayout& loaded, const LayoutCommandArguments& arguments) {
+  if (!arguments.layout.world) {
+    return impossible_layout_question("expected --world (GPUs), found none");
+  }
+  const auto space = layout_space(arguments.layout);
+  if (!space) return Unexpected{space.error()};
+  const InterruptGuard guard;
+  std::stop_source stop;
+  std::optional<ProgressBar> bar;
+  LayoutSearchOptions options{.keep = arguments.top, .cancel = stop.get_token()};
+  options.progress = [&](std::int64_t done, std::int64_t all) {
+    if (InterruptGuard::interrupted()) stop.request_stop();
+    if (!bar) bar.emplace("search layouts", static_cast<std::size_t>(all));
+    bar->update(static_cast<std::size_t>(done));
+  };
+  auto ranking = rank_layouts(loaded.pricer, *loaded.report.job, *arguments.layout.world, *space,
+                              options);
+  if (!ranking) return ranking;
+  if (ranking->best.empty()) {
+    if (!ranking->complete) return impossible_layout_question("stopped before a layout was found");
+    return impossible_layout_question(nothing_fits(*ranking, *arguments.layout.world));
+  }
+  return ranking;
+}
+
+Result<void> rank_layout(const LayoutCommandArguments& arguments) {
+  auto loaded = load_layout(arguments.layout);
+  if (!loaded) return Unexpected{loaded.error()};
+  LayoutReport& report = (*loaded)->report;
+  const auto start = std::chrono::steady_clock::now();
+  auto ranking = search_layouts(**loaded, arguments);
+  if (!ranking) return Unexpected{ranking.error()};
+  report.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.gpus = *arguments.layout.world;
+  report.layouts = ranking->best;
+  report.search = std::move(*ranking);
+  take_warnings(report);
+  if (!report.search->complete) {
+    report.warnings.insert(report.warnings.begin(),
+                           "the search was stopped: these are the best layouts so far");
+  }
+  if (arguments.layout.json) return print_document(layout_json(report));
+  return print_report(layout_text(report, bold_allowed()));
+}
+
+Result<RankedLayout> priced_layout(const LoadedLayout& loaded, const ParallelLayout& layout) {
+  auto made = loaded.pricer.predict(*loaded.report.job, layout);
+  if (!made) return Unexpected{made.error()};
+  return RankedLayout{layout, std::move(*made)};
+}
+
+Result<void> eval_layout(const LayoutCommandArguments& arguments) {
+  if (!arguments.table.empty()) {
+    if (!arguments.layout.model.empty()) {
+      return impossible_layout_question("expected a MODEL or --table, found both");
+    }
+    const auto predictor = load_predictor(arguments.layout.gpu);
+    if (!predictor) return Unexpected{predictor.error()};
+    return price_layout_table(*predictor, arguments.layout, arguments.table, arguments.output);
+  }
+  auto loaded = load_layout(arguments.layout);
+  if (!loaded) return Unexpected{loaded.error()};
+  const auto layout = named_layout(arguments.layout);
+  if (!layout) return Unexpected{layout.error()};
+  auto one = priced_layout(**loaded, *layout);
+  if (!one) return Unexpected{one.error()};
+  LayoutReport& report = (*loaded)->report;
+  report.gpus = layout->gpus();
+  report.layouts = {std::move(*one)};
+  take_warnings(report);
+  if (arguments.layout.json) return print_document(layout_json(report));
+  return print_report(layout_text(report, bold_allowed()));
+}
+
+Result<void> compare_layouts(const LayoutCommandArguments& arguments) {
+  auto loaded = load_layout(arguments.layout);
+  if (!loaded) return Unexpected{loaded.error()};
+  LayoutReport& report = (*loaded)->report;
+  for (const std::string& text : arguments.layouts) {
+    const auto layout = parse_layout(text, arguments.layout.world);
+    if (!layout) return Unexpected{layout.error()};
+    auto one = priced_layout(**loaded, *layout);
+    if (!one) return Unexpected{one.error()};
+    report.gpus = layout->gpus();
+    report.layouts.push_back(std::move(*one));
+  }
+  if (report.layouts.size() == 1) {
+    const auto found = search_layouts(**loaded, arguments);
+    if (!found) return Unexpected{found.error()};
+    report.layouts.push_back(found->best.front());
+  }
+  take_warnings(report);
+  if (report.layouts[0].layout.gpus() != report.layouts[1].layout.gpus()) {
+    report.warnings.push_back(fmt::format("the layouts have {} and {} GPUs",
+                                          report.layouts[0].layout.gpus(),
+                                          report.layouts[1].layout.gpus()));
+  }
+  if (arguments.layout.json) return print_document(layout_json(report));
+  return print_report(layout_comparison_text(report, bold_allowed()));
+}
+
+Result<void> sweep_layout(const LayoutCommandArguments& arguments) {
+  const auto predictor =
+      load_predictor(arguments.sweep.axis == "gpu" ? "" : arguments.layout.gpu);
+  if (!predictor) return Unexpected{predictor.error()};
+  return sweep_layouts(*predictor, arguments.layout, arguments.sweep);
+}
+
+// The callback of a parent runs too: only the innermost command that was named counts.
+using LayoutAction = Result<void> (*)(const LayoutCommandArguments&);
+
+}  // namespace
+
+Command layout_command(CLI::App& parent) {
+  auto arguments = std::make_shared<LayoutCommandArguments>();
+  auto action = std::make_shared<LayoutAction>(rank_layout);
+  CLI::App* app = parent.add_subcommand(
+      "layout",
+      "Parallel training of a transformer: which layout, how fast, does it fit, what limits it");
+  const auto add = [&](const char* name, const char* help, LayoutAction run) {
+    CLI::App* command = app->add_subcommand(name, help);
+    add_layout_options(*command, arguments->layout);
+    command->callback([action, run] { *action = run; });
+    return command;
+  };
+  CLI::App* ranked = add("rank", "Search for the fastest layouts that fit (the default)", rank_layout);
+  CLI::App* judged = add("eval", "Price one layout, or every row of a table", eval_layout);
+  CLI::App* compared =
+      add("compare", "Two layouts term by term, or one beside the best", compare_layouts);
+  CLI::App* swept = add("sweep", "The best layout over values of one input", sweep_layout);
+  ranked->add_option("--top", arguments->top, "Layouts to report (10)")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1000}))
+      ->type_name("K");
+  judged->get_option("--gpu")->required(false);
+  judged->add_option("--table", arguments->table, "Rows to price (CSV), instead of MODEL")
+      ->type_name("FILE");
+  judged->add_option("-o,--output", arguments->output, "Where the table goes (standard output)")
+      ->type_name("FILE");
+  compared
+      ->add_option("--layout", arguments->layouts,
+                   "tp=8,pp=4,vp=2,micro_batch=1,zero=1,recompute=full; once or twice")
+      ->required()
+      ->expected(1, 2)
+      ->type_name("PARTS");
+  add_layout_sweep_options(*swept, arguments->sweep);
+  swept->get_option("--gpu")->required(false);
+  app->require_subcommand(1);
+  return {app, [arguments, action] { return (*action)(*arguments); }};
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,16 @@
+#pragma once
+
+namespace perfmodel::cli {
+
+/// Takes Ctrl-C while it lives, so that a search ends with what it has; the second one ends the
+/// program.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+  static bool interrupted();
+};
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,176 @@
+#include "layout_sweep.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/progress_bar.hpp"
+#include "layout_report.hpp"
+#include "output.hpp"
+#include "text_table.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+struct SweepRow {
+  std::string value, error;
+  std::optional<RankedLayout> best;
+  std::int64_t gpus = 0;
+};
+
+Result<LayoutArguments> at_value(LayoutArguments arguments, const std::string& axis,
+                                 const std::string& value) {
+  if (axis == "gpu") {
+    arguments.gpu = value;
+    return arguments;
+  }
+  if (axis == "topology") {
+    arguments.topology = value;
+    return arguments;
+  }
+  if (axis == "host") {
+    double scale = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), scale);
+    if (error == std::errc() && end == value.data() + value.size() && scale > 0) {
+      arguments.host_scale = scale;
+      return arguments;
+    }
+    return fail(ErrorCode::kImpossible,
+                fmt::format("--values: expected factors of the host's time, found \"{}\"", value));
+  }
+  std::int64_t count = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), count);
+  if (error != std::errc() || end != value.data() + value.size() || count < 1) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("--values: expected whole numbers of at least 1, found \"{}\"", value));
+  }
+  (axis == "world"          ? arguments.world
+   : axis == "global-batch" ? arguments.global_batch
+                            : arguments.sequence) = count;
+  return arguments;
+}
+
+Result<RankedLayout> best_layout(const Predictor& predictor, const LayoutArguments& arguments) {
+  const auto question = layout_question(arguments);
+  if (!question) return Unexpected{question.error()};
+  const auto space = layout_space(arguments);
+  if (!space) return Unexpected{space.error()};
+  const auto pricer = LayoutPricer::make(predictor, {.gpu = arguments.gpu,
+                                                     .topology = arguments.topology,
+                                                     .host_scale = arguments.host_scale});
+  if (!pricer) return Unexpected{pricer.error()};
+  const auto ranking =
+      rank_layouts(*pricer, question->job, *arguments.world, *space, {.keep = 1});
+  if (!ranking) return Unexpected{ranking.error()};
+  if (!ranking->best.empty()) return ranking->best.front();
+  return fail(ErrorCode::kImpossible,
+              fmt::format("nothing fits: at least {:.1f} GB of {:.1f}",
+                          ranking->smallest.prediction.reserved_bytes / 1e9,
+                          ranking->smallest.prediction.device_bytes / 1e9));
+}
+
+std::string rows_text(const std::string& axis, const std::vector<SweepRow>& rows, bool bold) {
+  const bool any_error = std::ranges::any_of(rows, [](const auto& row) { return !row.best; });
+  TextTable table{"<" + axis, "step ms",   "tokens/s",      "tokens/s/GPU",
+                  "MFU",      "memory GB", "<best layout", any_error ? "<impossible" : ""};
+  for (const SweepRow& row : rows) {
+    if (!row.best) {
+      table.row({row.value, "", "", "", "", "", "", row.error});
+      continue;
+    }
+    const LayoutPrediction& made = row.best->prediction;
+    table.row({row.value, fmt::format("{:.1f}", made.step_ms),
+               fmt::format("{:.0f}", made.tokens_per_s_per_gpu * static_cast<double>(row.gpus)),
+               fmt::format("{:.0f}", made.tokens_per_s_per_gpu),
+               fmt::format("{:.1f} %", 100 * made.mfu),
+               fmt::format("{:.1f}", made.reserved_bytes / 1e9), layout_words(row.best->layout),
+               ""});
+  }
+  return "\n" + table.text(bold);
+}
+
+Json rows_json(const std::string& axis, const std::vector<SweepRow>& rows) {
+  Json json = document(schemas::kLayoutSweep);
+  json["axis"] = axis;
+  Json list = Json::array();
+  for (const SweepRow& row : rows) {
+    Json one = {{"value", row.value}};
+    one["best"] = row.best ? layout_json(*row.best) : Json(nullptr);
+    one["error"] = row.error.empty() ? Json(nullptr) : Json(row.error);
+    list.push_back(std::move(one));
+  }
+  json["rows"] = std::move(list);
+  return json;
+}
+
+std::string rows_csv(const std::string& axis, const std::vector<SweepRow>& rows) {
+  std::string text =
+      axis + ",predicted_step_ms,tokens_per_s_per_gpu,mfu,memory_gb,dp,tp,pp,vp,micro_batch,zero,"
+             "recompute,error\n";
+  for (const SweepRow& row : rows) {
+    if (!row.best) {
+      std::string error = row.error;
+      std::ranges::replace(error, '"', '\'');
+      text += fmt::format("{},,,,,,,,,,,,\"{}\"\n", row.value, error);
+      continue;
+    }
+    const auto& [layout, made] = *row.best;
+    text += fmt::format("{},{:.6g},{:.6g},{:.6g},{:.6g},{},{},{},{},{},{},{},\n", row.value,
+                        made.step_ms, made.tokens_per_s_per_gpu, made.mfu,
+                        made.reserved_bytes / 1e9, layout.dp, layout.tp, layout.pp, layout.vp,
+                        layout.micro_batch, to_string(layout.zero), to_string(layout.recompute));
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_layout_sweep_options(CLI::App& app, LayoutSweepArguments& arguments) {
+  app.add_option("--axis", arguments.axis, "What changes")
+      ->required()
+      ->check(CLI::IsMember({"world", "gpu", "global-batch", "sequence", "topology", "host"}))
+      ->type_name("NAME");
+  app.add_option("--values", arguments.values, "Values of the axis")
+      ->required()
+      ->delimiter(',')
+      ->type_name("V,V,...");
+  app.add_option("--csv", arguments.csv, "Write the rows as CSV")->type_name("FILE");
+}
+
+Result<void> sweep_layouts(const Predictor& predictor, const LayoutArguments& arguments,
+                           const LayoutSweepArguments& sweep) {
+  std::vector<SweepRow> rows;
+  ProgressBar bar("layouts", sweep.values.size());
+  std::optional<Error> first_error;
+  bool any = false;
+  for (const std::string& value : sweep.values) {
+    const auto at = at_value(arguments, sweep.axis, value);
+    if (!at) return Unexpected{at.error()};
+    if (!at->world) {
+      return fail(ErrorCode::kImpossible, "expected --world (GPUs), found none");
+    }
+    SweepRow row{.value = value, .gpus = *at->world};
+    auto best = best_layout(predictor, *at);
+    if (best) {
+      row.best = std::move(*best);
+      any = true;
+    } else {
+      row.error = best.error().message;
+      if (!first_error) first_error = best.error();
+    }
+    rows.push_back(std::move(row));
+    bar.advance();
+  }
+  bar.finish();
+  if (!any && first_error) return Unexpected{*first_error};
+  if (!sweep.csv.empty()) {
+    if (auto written = write_file(sweep.csv, rows_csv(sweep.axis, rows)); !written) return written;
+  }
+  if (arguments.json) return print_document(rows_json(sweep.axis, rows));
+  return print_report(rows_text(sweep.axis, rows, bold_allowed()));
+}
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,264 @@
+#include "layout_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include "base/progress_bar.hpp"
+#include "base/secrets.hpp"
+#include "json/csv_file.hpp"
+#include "output.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+constexpr std::string_view kAnswerColumns[] = {
+    "predicted_step_ms", "low_ms", "high_ms",      "tokens_per_s_per_gpu", "mfu",
+    "memory_gb",         "fits",   "bubble_share", "exposed_comm_share",   "limit",
+    "error",             "allocated_gb", "hfu"};
+
+// A cell as it stands in a table: in quotes where it holds a comma, a quote or a line break.
+std::string layout_csv_cell(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string quoted = "\"";
+  for (char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+// One row of the table as a question.
+class LayoutRowReader {
+ public:
+  explicit LayoutRowReader(const CsvFile& rows) : rows_(rows) {}
+
+  std::string_view text(std::string_view column) const {
+    return rows_.cell(rows_.column(column));
+  }
+
+  std::int64_t count(std::string_view column, std::optional<std::int64_t> otherwise) {
+    const std::string_view cell = text(column);
+    if (cell.empty()) {
+      if (!otherwise) refuse(fmt::format("{}: expected a whole number, found none", column));
+      return otherwise.value_or(1);
+    }
+    const auto value = parse_count(cell);
+    if (!value) {
+      refuse(fmt::format("{}: expected a whole number of at least 1, found \"{}\"", column, cell));
+    }
+    return value.value_or(1);
+  }
+
+  bool flag(std::string_view column) {
+    std::string cell(text(column));
+    std::ranges::transform(cell, cell.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (cell.empty() || cell == "1" || cell == "true" || cell == "1.0") return true;
+    if (cell == "0" || cell == "false" || cell == "0.0") return false;
+    refuse(fmt::format("{}: expected 0 or 1, found \"{}\"", column, cell));
+    return false;
+  }
+
+  template <class Parse>
+  auto name(std::string_view column, std::string_view otherwise, Parse parse) {
+    std::string_view cell = text(column);
+    if (cell.ends_with(".0")) cell.remove_suffix(2);  // 1.0 of programs that hold numbers alone
+    const auto value = parse(cell.empty() ? otherwise : cell);
+    if (!value) refuse(value.error().message);
+    using Value = typename std::decay_t<decltype(value)>::value_type;
+    return value ? *value : Value{};
+  }
+
+  /// The first thing that is wrong.
+  const std::optional<std::string>& error() const { return error_; }
+  void refuse(std::string why) {
+    if (!error_) error_ = std::move(why);
+  }
+
+ private:
+  const CsvFile& rows_;
+  std::optional<std::string> error_;
+};
+
+DecoderModel model_of(LayoutRowReader& row) {
+  DecoderModel model;
+  model.layers = row.count("layers", {});
+  model.hidden = row.count("hidden", {});
+  model.heads = row.count("heads", {});
+  model.kv_heads = row.count("kv_heads", model.heads);
+  model.feed_forward = row.count("feed_forward", {});
+  model.vocabulary = row.count("vocabulary", {});
+  model.gated = row.flag("gated");
+  model.tied = row.flag("tied");
+  if (model.gated) return model;
+  // Two products: a GPT with learned positions, biases and layer norms.
+  model.positions = row.count("sequence", {});
+  model.biases = true;
+  model.rms_norm = false;
+  model.activation = DecoderModel::Activation::kGelu;
+  return model;
+}
+
+ParallelLayout layout_of(LayoutRowReader& row) {
+  ParallelLayout layout;
+  layout.tp = row.count("tp", 1);
+  layout.pp = row.count("pp", 1);
+  layout.vp = row.count("vp", 1);
+  layout.cp = row.count("cp", 1);
+  layout.ep = row.count("ep", 1);
+  layout.micro_batch = row.count("micro_batch", 1);
+  layout.zero = row.name("zero", "0", parse_sharding);
+  layout.recompute = row.name("recompute", "none", parse_recompute);
+  layout.sequence_parallel = row.flag("sequence_parallel") && layout.tp > 1;
+  const std::int64_t others = layout.tp * layout.pp * layout.cp;
+  const bool has_gpus = !row.text("gpus").empty();
+  const std::int64_t gpus = row.count("gpus", 1);
+  if (has_gpus && row.text("dp").empty()) {
+    if (gpus % others != 0) {
+      row.refuse(fmt::format("gpus: expected a multiple of tp pp cp = {}, found {}", others, gpus));
+    }
+    layout.dp = std::max<std::int64_t>(1, gpus / others);
+    return layout;
+  }
+  layout.dp = row.count("dp", 1);
+  if (has_gpus && layout.dp * others != gpus) {
+    row.refuse(fmt::format("gpus: expected dp tp pp cp = {}, found {}", layout.dp * others, gpus));
+  }
+  return layout;
+}
+
+LayoutJob job_of(LayoutRowReader& row, const LayoutArguments& arguments) {
+  LayoutJob job{.model = model_of(row)};
+  job.sequence = row.count("sequence", {});
+  job.global_batch = row.count("global_batch", {});
+  job.precision = row.name("precision", "bf16", parse_layout_precision);
+  job.attention = arguments.attention == "eager" ? LayoutJob::Attention::kEager
+                                                 : LayoutJob::Attention::kFlash;
+  job.fp32_gradients = arguments.grad_dtype == "fp32";
+  job.dropout = arguments.dropout;
+  const std::string_view software = row.text("software");
+  if (!arguments.software.empty()) job.software = arguments.software;
+  if (arguments.software.empty() && !software.empty()) job.software = software;
+  return job;
+}
+
+// One pricer per machine that the rows name.
+class TablePricers {
+ public:
+  TablePricers(const Predictor& predictor, const LayoutArguments& arguments)
+      : predictor_(predictor), arguments_(arguments) {}
+
+  Result<const LayoutPricer*> of(const LayoutRowReader& row) {
+    LayoutMachine machine{.gpu = arguments_.gpu,
+                          .topology = arguments_.topology,
+                          .host_scale = arguments_.host_scale};
+    if (machine.gpu.empty()) machine.gpu = row.text("gpu");
+    if (machine.topology.empty()) machine.topology = row.text("topology");
+    if (machine.gpu.empty()) {
+      return fail(ErrorCode::kImpossible, "gpu: expected --gpu or a column gpu, found neither");
+    }
+    const auto key = std::pair(machine.gpu, machine.topology);
+    const auto known = pricers_.find(key);
+    if (known != pricers_.end()) return &known->second;
+    auto made = LayoutPricer::make(predictor_, machine);
+    if (!made) return Unexpected{made.error()};
+    return &pricers_.emplace(key, std::move(*made)).first->second;
+  }
+
+ private:
+  const Predictor& predictor_;
+  const LayoutArguments& arguments_;
+  std::map<std::pair<std::string, std::string>, LayoutPricer> pricers_;
+};
+
+std::vector<std::string> answer_cells(const LayoutPrediction& made) {
+  const auto number = [](double value) { return fmt::format("{:.6g}", value); };
+  constexpr double kGigabyte = 1e9;
+  return {number(made.step_ms),
+          number(made.low_ms),
+          number(made.high_ms),
+          number(made.tokens_per_s_per_gpu),
+          number(made.mfu),
+          number(made.reserved_bytes / kGigabyte),
+          made.fits ? "1" : "0",
+          number(made.bubble_share),
+          number(made.exposed_comm_share),
+          std::string(to_string(made.limit)),
+          "",
+          number(made.allocated_bytes / kGigabyte),
+          number(made.hfu)};
+}
+
+std::vector<std::string> error_cells(std::string message) {
+  std::vector<std::string> cells(std::size(kAnswerColumns));
+  std::ranges::replace(message, '\n', ' ');
+  const auto at = std::ranges::find(kAnswerColumns, "error") - std::begin(kAnswerColumns);
+  cells[static_cast<std::size_t>(at)] = std::move(message);
+  return cells;
+}
+
+std::vector<std::string> priced_row(const CsvFile& rows, const LayoutArguments& arguments,
+                                    TablePricers& pricers) {
+  LayoutRowReader row(rows);
+  const LayoutJob job = job_of(row, arguments);
+  const ParallelLayout layout = layout_of(row);
+  if (row.error()) return error_cells(*row.error());
+  const auto pricer = pricers.of(row);
+  if (!pricer) return error_cells(pricer.error().message);
+  const auto made = (*pricer)->predict(job, layout);
+  return made ? answer_cells(*made) : error_cells(made.error().message);
+}
+
+std::size_t row_count(const std::string& file) {
+  auto rows = CsvFile::open(file);
+  std::size_t count = 0;
+  while (rows && rows->next()) ++count;
+  return count;
+}
+
+}  // namespace
+
+Result<void> price_layout_table(const Predictor& predictor, const LayoutArguments& arguments,
+                                const std::string& table, const std::string& output) {
+  auto rows = CsvFile::open(table);
+  if (!rows) return Unexpected{rows.error()};
+  if (arguments.gpu.empty() && rows->column("gpu") < 0) {
+    return fail(ErrorCode::kImpossible, "expected --gpu or a column gpu in the table, found none");
+  }
+  // Columns of an earlier answer give way.
+  std::vector<int> kept;
+  std::string text;
+  for (std::size_t i = 0; i < rows->columns().size(); ++i) {
+    const std::string& name = rows->columns()[i];
+    if (std::ranges::find(kAnswerColumns, name) != std::end(kAnswerColumns)) continue;
+    text += fmt::format("{}{}", kept.empty() ? "" : ",", layout_csv_cell(name));
+    kept.push_back(static_cast<int>(i));
+  }
+  for (std::string_view name : kAnswerColumns) {
+    text += fmt::format("{}{}", text.empty() ? "" : ",", name);
+  }
+  text += '\n';
+  TablePricers pricers(predictor, arguments);
+  ProgressBar bar("price layouts", row_count(table));
+  while (rows->next()) {
+    std::string line;
+    for (int column : kept) {
+      line += fmt::format("{}{}", column == kept.front() ? "" : ",", layout_csv_cell(rows->cell(column)));
+    }
+    for (const std::string& cell : priced_row(*rows, arguments, pricers)) {
+      line += "," + layout_csv_cell(cell);
+    }
+    text += line + '\n';
+    bar.advance();
+  }
+  bar.finish();
+  if (rows->error()) return Unexpected{*rows->error()};
+  return print_or_write(text, output);
+}
+
+}  // namespace perfmodel::cli
