@@ -433,6 +433,39 @@ TEST(MegatronRuns, RecomputeStudy) {
   EXPECT_LT(errors.mape(), 6);
 }
 
+// The paper's figures follow its formulas: 34 s b h and 5 a s s b per layer of eager attention.
+TEST(MegatronRuns, ActivationsAndStateOfTheRecomputeStudy) {
+  const auto cases = measured_cases("megatron_activation_memory.json");
+  if (cases.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  Errors activations, state;
+  for (const auto& row : cases) {
+    if (!row.contains("execution")) continue;
+    const auto &model = row["model"], &run = row["execution"];
+    const std::string mode = row["mode"];
+    const LayoutJob job = megatron_job(gpt_like(model["num_blocks"], model["hidden"],
+                                                model["attn_heads"], model["seq_size"], 51200),
+                                       model["seq_size"], run["batch_size"], "megatron-2021");
+    ParallelLayout layout;
+    layout.tp = run["tensor_par"];
+    layout.pp = run["pipeline_par"];
+    layout.vp = run["pipeline_interleaving"];
+    layout.micro_batch = run["microbatch_size"];
+    layout.sequence_parallel = mode.starts_with("seq");
+    if (mode.ends_with("sel")) layout.recompute = LayoutRecompute::kSelective;
+    const LayoutPrediction made = predicted(pricer("a100-sxm-80gb"), job, layout);
+    constexpr double kGib = 1024.0 * 1024 * 1024;
+    const auto& paper = row["paper"];
+    activations.add(made.activation_bytes / kGib, paper["activations_GiB"]);
+    state.add((made.weight_bytes + made.gradient_bytes + made.optimizer_bytes) / kGib,
+              paper["params_and_optimizer_GiB"]);
+  }
+  activations.print("activations of the recompute study");
+  state.print("parameters and optimizer of the recompute study");
+  EXPECT_EQ(activations.size(), 2U);
+  EXPECT_LT(activations.mape(), 8);
+  EXPECT_LT(state.mape(), 8);
+}
+
 /// Error in % of a row of the scale-out file.
 double scale_out_error(const nlohmann::json& row) {
   const auto& model = row["model"];

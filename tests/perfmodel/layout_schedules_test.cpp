@@ -295,7 +295,6 @@ TEST(StepBytes, ShardingDividesWhatItSays) {
   literal.shard.layer.parameters = 1e6;
   literal.shard.layer.kept_bytes = 5e5;
   literal.framework.reserved_share = 0;
-  literal.framework.optimizer_temporary_bytes = 0;
   const auto bytes = [&](Sharding zero) {
     literal.layout.zero = zero;
     return step_bytes(literal.question(), spread_layers(literal.job.model, 1, false).value());

@@ -25,16 +25,12 @@ struct Framework {
   double pipeline_exponent = 1;
   double recompute_host_us = 0;   ///< per layer that is computed again: random state, detaching
   double microbatch_host_us = 0;  ///< batch, loss, engine
-  double step_host_us = 0;        ///< per optimizer step: clipping, learning rate, logging
 
   double layer_factor = 1;      ///< on the kernel times of layers: what their graphs do not list
   double attention_factor = 1;  ///< of these, on fused attention: older versions of its kernels
   double tensor_overlap = 0;    ///< share of tensor-parallel collectives that compute hides
 
-  /// A send from a stage to the next: what the host spends and waits, and whether the stage can
-  /// compute meanwhile.
-  double hop_host_us = 0;
-  bool hop_blocks = false;
+  double hop_host_us = 0;        ///< of a stage per send to the next: the host spends and waits
   bool split_hops = false;       ///< each tensor-parallel rank sends its part, receivers gather
   bool balanced_stages = false;  ///< layers by their products, the output layer counted; else equal
 
@@ -54,8 +50,6 @@ struct Framework {
   /// Moved per parameter where a microbatch adds its gradients to those before.
   double accumulation_bytes = 10;
   double optimizer_bytes = 34;  ///< moved per parameter of the shard: clipping, Adam, copy to half
-  double optimizer_temporary_bytes = 0;  ///< per parameter of the shard while it steps
-  double gradient_temporary_bytes = 0;   ///< per parameter beside the kept gradients
   /// Of the activations, beside what the layer graph keeps, where tensor parallelism splits it.
   double tensor_activation_share = 0;
   double reserved_share = 0.02;  ///< that the allocator holds beyond the peak

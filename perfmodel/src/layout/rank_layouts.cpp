@@ -125,9 +125,9 @@ LeastCost least_cost(const LayoutJob& job, const ParallelLayout& layout) {
   const LeastStates states = least_states(job);
   const double own = real(parameter_count(model)) / real(layout.tp * layout.pp);
   const auto part = [&](Sharding from) { return layout.zero >= from ? real(layout.dp) : 1.0; };
-  least.bytes = own * (states.weights / part(Sharding::kZero3) +
-                       states.gradients / part(Sharding::kZero2) +
-                       states.moments / part(Sharding::kZero1));
+  least.bytes =
+      own * (states.weights / part(Sharding::kZero3) + states.gradients / part(Sharding::kZero2) +
+             states.moments / part(Sharding::kZero1));
   return least;
 }
 
@@ -169,9 +169,8 @@ class Found {
   std::vector<RankedLayout> best() { return std::move(best_); }
   /// By memory.
   std::vector<RankedLayout> frontier() {
-    std::ranges::sort(frontier_, {}, [](const RankedLayout& one) {
-      return one.prediction.reserved_bytes;
-    });
+    std::ranges::sort(frontier_, {},
+                      [](const RankedLayout& one) { return one.prediction.reserved_bytes; });
     return std::move(frontier_);
   }
 
@@ -184,9 +183,11 @@ class Found {
 
 class LayoutSearch {
  public:
-  LayoutSearch(const LayoutPricer& pricer, const LayoutJob& job,
-               const LayoutSearchOptions& options)
-      : pricer_(pricer), job_(job), options_(options), found_(std::max<std::size_t>(1, options.keep)) {}
+  LayoutSearch(const LayoutPricer& pricer, const LayoutJob& job, const LayoutSearchOptions& options)
+      : pricer_(pricer),
+        job_(job),
+        options_(options),
+        found_(std::max<std::size_t>(1, options.keep)) {}
 
   Result<LayoutRanking> run(const std::vector<Candidate>& candidates) {
     ranking_.considered = static_cast<std::int64_t>(candidates.size());

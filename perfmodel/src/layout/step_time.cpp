@@ -254,8 +254,7 @@ class StepClock {
   // Host and device meet at every send.
   void pipeline() {
     const double wire = hop_us();
-    const double occupies = framework_.hop_host_us + at_nodes(framework_.hop_by_nodes_us, nodes()) +
-                            (framework_.hop_blocks ? wire : 0);
+    const double occupies = framework_.hop_host_us + at_nodes(framework_.hop_by_nodes_us, nodes());
     forward_us_.clear();
     backward_us_.clear();
     for (const ChunkWork& work : work_) {
@@ -269,7 +268,7 @@ class StepClock {
                         .forward_us = forward_us_,
                         .backward_us = backward_us_};
     const double without_hops = pipeline_ends(times).makespan_us;
-    times.hop_us = framework_.hop_blocks ? 0 : wire;
+    times.hop_us = wire;
     const PipelineEnds ends = pipeline_ends(times);
     const std::int64_t busiest = busiest_stage();
     double busy = 0;
@@ -422,8 +421,7 @@ class StepClock {
     if (layout_.zero != Sharding::kNone) numbers /= real(layout_.dp);
     const double moved = framework_.optimizer_bytes * numbers;
     term(LayoutTerm::kOptimizer) +=
-        kernel_us(*question_.gpu, KernelFamily::kOptimizer, 0.6 * moved, 0.4 * moved) +
-        framework_.step_host_us;
+        kernel_us(*question_.gpu, KernelFamily::kOptimizer, 0.6 * moved, 0.4 * moved);
   }
 
   const StepQuestion& question_;
