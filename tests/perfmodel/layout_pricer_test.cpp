@@ -18,7 +18,8 @@ const Predictor& predictor() {
 }
 
 const LayoutPricer& pricer() {
-  static const LayoutPricer made = LayoutPricer::make(predictor(), {.gpu = "h100-sxm-80gb"}).value();
+  static const LayoutPricer made =
+      LayoutPricer::make(predictor(), {.gpu = "h100-sxm-80gb"}).value();
   return made;
 }
 
@@ -63,8 +64,7 @@ TEST(ShardCosts, EveryLayerAddsTheSame) {
   const ShardCosts costs = costs_of(question);
   const auto sum_of = [&](std::int64_t layers) {
     const ExecutionGraph graph = shard_graph(question, layers).value();
-    const Prediction step =
-        predictor().predict(graph, "h100-sxm-80gb", kept_ops()).value();
+    const Prediction step = predictor().predict(graph, "h100-sxm-80gb", kept_ops()).value();
     return step.compute_kernel_us;
   };
   const double layer = costs.layer.forward.kernel_us + costs.layer.backward.kernel_us;
@@ -157,7 +157,8 @@ TEST(LayoutPricer, RefusesWhatDoesNotDivide) {
   EXPECT_EQ(message(job, layout), "heads: expected a multiple of tp = 3, found 8");
   layout = {};
   layout.dp = 5;
-  EXPECT_EQ(message(job, layout), "global_batch: expected a multiple of dp micro_batch = 5, found 32");
+  EXPECT_EQ(message(job, layout),
+            "global_batch: expected a multiple of dp micro_batch = 5, found 32");
   layout = {};
   layout.pp = 16;
   EXPECT_NE(message(job, layout).find("8 layers for 16 chunks"), std::string::npos);

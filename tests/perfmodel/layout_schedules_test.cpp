@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -166,7 +167,8 @@ TEST(SpreadLayers, BalancedStagesCountTheOutputLayer) {
 }
 
 TEST(LiveChunks, AreThoseOfTheSchedules) {
-  for (const auto& [order, v] : {std::pair(PipelineOrder::kGpipe, 1), {PipelineOrder::k1F1B, 1},
+  for (const auto& [order, v] : {std::pair(PipelineOrder::kGpipe, 1),
+                                 {PipelineOrder::k1F1B, 1},
                                  {PipelineOrder::k1F1B, 3}}) {
     for (const std::int64_t m : {4, 8, 20}) {
       const std::int64_t p = 4;
@@ -175,9 +177,9 @@ TEST(LiveChunks, AreThoseOfTheSchedules) {
       layout.vp = v;
       layout.order = order;
       PipelineWork work{.microbatches = m};
-      work.schedule = v > 1                             ? PipelineSchedule::kInterleaved
+      work.schedule = v > 1                            ? PipelineSchedule::kInterleaved
                       : order == PipelineOrder::kGpipe ? PipelineSchedule::kGpipe
-                                                        : PipelineSchedule::k1F1B;
+                                                       : PipelineSchedule::k1F1B;
       work.forward_us.assign(4, std::vector<double>(static_cast<std::size_t>(v), 1));
       work.backward_us = work.forward_us;
       const auto timeline = parallel::pipeline_timeline(work);
@@ -198,6 +200,7 @@ struct LiteralJob {
   Framework framework;
   Gpu gpu = find_gpu("h100-sxm-80gb", testing::source_data() / "gpus").value();
   Topology topology = TopologyCatalog::builtin().find("hgx-h100").value();
+  mutable std::optional<CollectiveTimes> collectives;
 
   LiteralJob() {
     job.model = {.layers = 8, .hidden = 64, .heads = 4, .feed_forward = 256, .vocabulary = 1024};
@@ -211,12 +214,13 @@ struct LiteralJob {
     framework.optimizer_bytes = 0;
   }
   StepQuestion question() const {
+    collectives.emplace(topology);
     return {.job = &job,
             .layout = &layout,
             .shard = &shard,
             .framework = &framework,
             .gpu = &gpu,
-            .topology = &topology};
+            .collectives = &*collectives};
   }
   StepTime time() const {
     return step_time(question(), spread_layers(job.model, layout.pp * layout.vp, false).value())
@@ -277,9 +281,8 @@ TEST(StepTime, GradientsHideBehindTheLastBackwardPass) {
   EXPECT_GT(hidden, 0);
   EXPECT_LT(hidden, alone);
   literal.layout.zero = Sharding::kZero1;  // gathers what it has updated, which nothing hides
-  const auto gather =
-      collective_time(literal.topology,
-                      {.kind = CollectiveKind::kAllGather, .bytes = Bytes{8e6 * 2}, .ranks = 4});
+  const auto gather = collective_time(
+      literal.topology, {.kind = CollectiveKind::kAllGather, .bytes = Bytes{8e6 * 2}, .ranks = 4});
   ASSERT_TRUE(gather) << to_string(gather.error());
   EXPECT_GT(literal.term(literal.time(), LayoutTerm::kDataParallel), gather->time.count());
 }
@@ -292,7 +295,6 @@ TEST(StepBytes, ShardingDividesWhatItSays) {
   literal.shard.layer.parameters = 1e6;
   literal.shard.layer.kept_bytes = 5e5;
   literal.framework.reserved_share = 0;
-  literal.framework.optimizer_temporary_bytes = 0;
   const auto bytes = [&](Sharding zero) {
     literal.layout.zero = zero;
     return step_bytes(literal.question(), spread_layers(literal.job.model, 1, false).value());
@@ -301,8 +303,7 @@ TEST(StepBytes, ShardingDividesWhatItSays) {
   EXPECT_NEAR(bytes(Sharding::kNone).allocated, 8e6 * 18 + activations, 1);
   EXPECT_NEAR(bytes(Sharding::kZero1).allocated, 8e6 * (6 + 3) + activations, 1);
   EXPECT_NEAR(bytes(Sharding::kZero2).allocated, 8e6 * (2 + 1 + 3) + activations, 1);
-  EXPECT_NEAR(bytes(Sharding::kZero3).allocated,
-              8e6 * 18 / 4 + activations + 2 * 2e6 + 4e6, 1);
+  EXPECT_NEAR(bytes(Sharding::kZero3).allocated, 8e6 * 18 / 4 + activations + 2 * 2e6 + 4e6, 1);
 }
 
 TEST(Frameworks, EveryFileIsRead) {

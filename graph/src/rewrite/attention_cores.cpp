@@ -50,7 +50,10 @@ class CoreFinder {
     } else if (op && op->kind == OpKind::kProduct) {
       core = {};
     } else if (core.scores >= 0) {
-      if (name == "aten::_softmax" || name == "aten::_safe_softmax") core.softmax = index;
+      if (name == "aten::_softmax" || name == "aten::_safe_softmax" ||
+          name == "aten::_masked_softmax") {
+        core.softmax = index;
+      }
       if (core.softmax >= 0 && draws_mask(graph_, n)) core.dropout = index;
     }
     for_each_tensor(graph_, graph_.outputs(n), [&](const Tensor& tensor) {

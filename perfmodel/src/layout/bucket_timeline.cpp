@@ -5,8 +5,8 @@
 #include <numeric>
 #include <string>
 
-#include "durations.hpp"
 #include "core/gradient_buckets.hpp"
+#include "durations.hpp"
 #include "perfmodel/detail/schedule.hpp"
 
 namespace perfmodel::parallel {

@@ -22,7 +22,6 @@ constexpr NumberField kNumbers[] = {
     {"collective_host_us", &Framework::collective_host_us},
     {"recompute_host_us", &Framework::recompute_host_us},
     {"microbatch_host_us", &Framework::microbatch_host_us},
-    {"step_host_us", &Framework::step_host_us},
     {"layer_factor", &Framework::layer_factor},
     {"attention_factor", &Framework::attention_factor},
     {"tensor_overlap", &Framework::tensor_overlap},
@@ -37,8 +36,6 @@ constexpr NumberField kNumbers[] = {
     {"pipeline_exponent", &Framework::pipeline_exponent},
     {"accumulation_bytes", &Framework::accumulation_bytes},
     {"optimizer_bytes", &Framework::optimizer_bytes},
-    {"optimizer_temporary_bytes", &Framework::optimizer_temporary_bytes},
-    {"gradient_temporary_bytes", &Framework::gradient_temporary_bytes},
     {"tensor_activation_share", &Framework::tensor_activation_share},
     {"reserved_share", &Framework::reserved_share},
     {"outside_bytes", &Framework::outside_bytes},
@@ -52,7 +49,6 @@ struct FlagField {
   bool Framework::*member;
 };
 constexpr FlagField kFlags[] = {
-    {"hop_blocks", &Framework::hop_blocks},
     {"split_hops", &Framework::split_hops},
     {"balanced_stages", &Framework::balanced_stages},
     {"overlaps_gathers", &Framework::overlaps_gathers},

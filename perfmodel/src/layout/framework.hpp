@@ -17,25 +17,21 @@ struct Framework {
 
   /// The host's time of a layer's ops is that of the reference table times this.
   double host_scale = 1;
-  /// Per collective of tensor parallelism: always; per rank of the group beyond the second; per node
-  /// that it spans beyond the first; and with pipeline stages per rank of it to the power
+  /// Per collective of tensor parallelism: always; per rank of the group beyond the second; per
+  /// node that it spans beyond the first; and with pipeline stages per rank of it to the power
   /// `pipeline_exponent`.
   double collective_host_us = 0, rank_collective_us = 0, node_collective_us = 0,
          pipeline_collective_us = 0;
   double pipeline_exponent = 1;
   double recompute_host_us = 0;   ///< per layer that is computed again: random state, detaching
   double microbatch_host_us = 0;  ///< batch, loss, engine
-  double step_host_us = 0;        ///< per optimizer step: clipping, learning rate, logging
 
   double layer_factor = 1;      ///< on the kernel times of layers: what their graphs do not list
   double attention_factor = 1;  ///< of these, on fused attention: older versions of its kernels
   double tensor_overlap = 0;    ///< share of tensor-parallel collectives that compute hides
 
-  /// A send from a stage to the next: what the host spends and waits, and whether the stage can
-  /// compute meanwhile.
-  double hop_host_us = 0;
-  bool hop_blocks = false;
-  bool split_hops = false;  ///< each tensor-parallel rank sends its part, receivers gather
+  double hop_host_us = 0;        ///< of a stage per send to the next: the host spends and waits
+  bool split_hops = false;       ///< each tensor-parallel rank sends its part, receivers gather
   bool balanced_stages = false;  ///< layers by their products, the output layer counted; else equal
 
   double bucket_bytes = 25 * 1024.0 * 1024;
@@ -45,8 +41,8 @@ struct Framework {
   /// take longer: both want memory bandwidth and SMs.
   double interference = 0;
   bool overlaps_gathers = true;  ///< of ZeRO-3 and FSDP, with compute
-  double gather_us = 0;           ///< per gathered unit of ZeRO-3 and FSDP beside the wire
-  double network_share = 1;       ///< of the NICs' rate that collectives over nodes reach
+  double gather_us = 0;          ///< per gathered unit of ZeRO-3 and FSDP beside the wire
+  double network_share = 1;      ///< of the NICs' rate that collectives over nodes reach
   /// On clusters of so many nodes, beside all else: a step (its sums over all nodes), and a send
   /// between stages. Between two numbers linear over the logarithm, beyond the last as there.
   std::vector<std::pair<double, double>> step_by_nodes_us, hop_by_nodes_us;
@@ -54,13 +50,11 @@ struct Framework {
   /// Moved per parameter where a microbatch adds its gradients to those before.
   double accumulation_bytes = 10;
   double optimizer_bytes = 34;  ///< moved per parameter of the shard: clipping, Adam, copy to half
-  double optimizer_temporary_bytes = 0;  ///< per parameter of the shard while it steps
-  double gradient_temporary_bytes = 0;   ///< per parameter beside the kept gradients
   /// Of the activations, beside what the layer graph keeps, where tensor parallelism splits it.
   double tensor_activation_share = 0;
-  double reserved_share = 0.02;          ///< that the allocator holds beyond the peak
-  double outside_bytes = 0;              ///< of the device, beside the allocator: communicators
-  double fixed_bytes = 0;                ///< workspaces, buffers of the program
+  double reserved_share = 0.02;  ///< that the allocator holds beyond the peak
+  double outside_bytes = 0;      ///< of the device, beside the allocator: communicators
+  double fixed_bytes = 0;        ///< workspaces, buffers of the program
   double low_share = 0.85, high_share = 1.2;  ///< of the step: the middle 80 % of calibration rows
 
   std::vector<std::string> sources;

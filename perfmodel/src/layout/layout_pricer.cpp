@@ -23,25 +23,24 @@ Unexpected impossible_layout(std::string message) {
 Result<void> expect_divides(std::string_view what, std::int64_t value, std::string_view by_what,
                             std::int64_t by) {
   if (by > 0 && value % by == 0) return {};
-  return impossible_layout(fmt::format("{}: expected a multiple of {} = {}, found {}", what,
-                                       by_what, by, value));
+  return impossible_layout(
+      fmt::format("{}: expected a multiple of {} = {}, found {}", what, by_what, by, value));
 }
 
 Result<void> check_sizes_of(const LayoutJob& job, const ParallelLayout& layout) {
   const DecoderModel& model = job.model;
-  const std::pair<std::string_view, std::int64_t> sizes[] = {
-      {"layers", model.layers},
-      {"hidden", model.hidden},
-      {"heads", model.heads},
-      {"feed_forward", model.feed_forward},
-      {"vocabulary", model.vocabulary},
-      {"sequence", job.sequence},
-      {"global_batch", job.global_batch},
-      {"dp", layout.dp},
-      {"tp", layout.tp},
-      {"pp", layout.pp},
-      {"vp", layout.vp},
-      {"micro_batch", layout.micro_batch}};
+  const std::pair<std::string_view, std::int64_t> sizes[] = {{"layers", model.layers},
+                                                             {"hidden", model.hidden},
+                                                             {"heads", model.heads},
+                                                             {"feed_forward", model.feed_forward},
+                                                             {"vocabulary", model.vocabulary},
+                                                             {"sequence", job.sequence},
+                                                             {"global_batch", job.global_batch},
+                                                             {"dp", layout.dp},
+                                                             {"tp", layout.tp},
+                                                             {"pp", layout.pp},
+                                                             {"vp", layout.vp},
+                                                             {"micro_batch", layout.micro_batch}};
   for (const auto& [name, size] : sizes) {
     if (size < 1) {
       return impossible_layout(fmt::format("{}: expected at least 1, found {}", name, size));
@@ -136,22 +135,22 @@ struct LayoutPricer::State {
         options(std::move(asked)) {}
 
   struct Software {
+    Software(Framework costs, Topology links)
+        : framework(std::move(costs)), collectives(std::move(links)) {}
     Framework framework;
-    Topology topology;  ///< with the share of the NICs that this program reaches
+    CollectiveTimes collectives;  ///< with the share of the NICs that this program reaches
   };
 
-  Result<std::shared_ptr<const Software>> software(const std::string& name) {
+  Result<std::shared_ptr<Software>> software(const std::string& name) {
     const std::lock_guard lock(mutex);
     const auto known = frameworks.find(name);
     if (known != frameworks.end()) return known->second;
     auto framework = find_framework(name, data);
     if (!framework) return Unexpected{framework.error()};
-    auto made = std::make_shared<Software>(Software{std::move(*framework), topology});
-    if (made->topology.nic) {
-      made->topology.nic->bandwidth.value *= made->framework.network_share;
-    }
-    frameworks.emplace(name, made);
-    return std::shared_ptr<const Software>(std::move(made));
+    Topology links = topology;
+    if (links.nic) links.nic->bandwidth.value *= framework->network_share;
+    auto made = std::make_shared<Software>(std::move(*framework), std::move(links));
+    return frameworks.emplace(name, std::move(made)).first->second;
   }
 
   /// Prices what nobody has asked for yet, outside of the lock: two threads may do the same work.
@@ -177,7 +176,7 @@ struct LayoutPricer::State {
   std::vector<std::string> warnings;
   std::mutex mutex;
   std::unordered_map<std::string, std::shared_ptr<const ShardCosts>> shards;
-  std::map<std::string, std::shared_ptr<const Software>> frameworks;
+  std::map<std::string, std::shared_ptr<Software>> frameworks;
 };
 
 LayoutPricer::LayoutPricer(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -195,8 +194,8 @@ Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const Layout
   }
   AskOptions options{.host_scale = machine.host_scale, .keep_ops = true};
   options.topology = TopologyCatalog::builtin().named(topology.name) ? topology.name : "";
-  auto state = std::make_shared<State>(predictor, std::move(*gpu), std::move(topology),
-                                       std::move(options));
+  auto state =
+      std::make_shared<State>(predictor, std::move(*gpu), std::move(topology), std::move(options));
   state->data = std::move(*data);
   state->warnings = stand_ins(state->topology);
   return LayoutPricer(std::move(state));
@@ -238,9 +237,9 @@ Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
                               .shard = shard->get(),
                               .framework = &framework,
                               .gpu = &state.gpu,
-                              .topology = &(*software)->topology};
-  const auto chunks = spread_layers(job.model, layout.pp * layout.vp,
-                                    framework.balanced_stages && layout.vp == 1);
+                              .collectives = &(*software)->collectives};
+  const auto chunks =
+      spread_layers(job.model, layout.pp * layout.vp, framework.balanced_stages && layout.vp == 1);
   if (!chunks) return Unexpected{chunks.error()};
   const auto time = step_time(question, *chunks);
   if (!time) return Unexpected{time.error()};

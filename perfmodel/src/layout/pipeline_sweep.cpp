@@ -1,6 +1,7 @@
 #include "pipeline_sweep.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace perfmodel::parallel {
 namespace {
@@ -96,9 +97,7 @@ PipelineEnds run_lists(const PipelineTimes& times, std::int64_t microbatches) {
   return ends;
 }
 
-}  // namespace
-
-PipelineEnds pipeline_ends(const PipelineTimes& times, std::int64_t most_operations) {
+PipelineEnds run_pipeline(const PipelineTimes& times, std::int64_t most_operations) {
   const std::int64_t p = times.stages, m = times.microbatches;
   const std::int64_t few = 4 * p + m % p;  // of a run whose pace has settled
   constexpr std::int64_t kRounds = 4;      // slow cycles may last several microbatches
@@ -111,6 +110,40 @@ PipelineEnds pipeline_ends(const PipelineTimes& times, std::int64_t most_operati
   ends.makespan_us += rounds * pace;
   for (double& end : ends.last_backward_us) end += rounds * pace;
   return ends;
+}
+
+/// The pipelines that a thread was asked for last: layouts that differ in sharding share theirs.
+struct RunPipeline {
+  PipelineTimes times;
+  std::int64_t most_operations = -1;
+  std::vector<double> forward, backward;
+  PipelineEnds ends;
+
+  bool is_of(const PipelineTimes& asked, std::int64_t most) const {
+    return most == most_operations && asked.schedule == times.schedule &&
+           asked.stages == times.stages && asked.chunks == times.chunks &&
+           asked.microbatches == times.microbatches && asked.hop_us == times.hop_us &&
+           std::ranges::equal(asked.forward_us, forward) &&
+           std::ranges::equal(asked.backward_us, backward);
+  }
+};
+
+}  // namespace
+
+PipelineEnds pipeline_ends(const PipelineTimes& times, std::int64_t most_operations) {
+  thread_local std::array<RunPipeline, 4> known;
+  thread_local std::size_t next = 0;
+  for (const RunPipeline& run : known) {
+    if (run.is_of(times, most_operations)) return run.ends;
+  }
+  RunPipeline& run = known[next];
+  next = (next + 1) % known.size();
+  run.times = times;
+  run.most_operations = most_operations;
+  run.forward.assign(times.forward_us.begin(), times.forward_us.end());
+  run.backward.assign(times.backward_us.begin(), times.backward_us.end());
+  run.ends = run_pipeline(times, most_operations);
+  return run.ends;
 }
 
 }  // namespace perfmodel::parallel

@@ -24,7 +24,8 @@ struct PipelineEnds {
 /// What `pipeline_timeline` gives, without its task graph: a stage works off its list as far as its
 /// predecessors allow, turn by turn. Beyond `most_operations` the schedule is run for few
 /// microbatches and for four rounds of `stages` more; the rest continues at that pace, that of the
-/// slowest cycle of stages (within 1 % where hops are short beside stages). Sizes as `pipeline_order` takes them (not checked).
+/// slowest cycle of stages (within 1 % where hops are short beside stages). Sizes as
+/// `pipeline_order` takes them (not checked).
 PipelineEnds pipeline_ends(const PipelineTimes& times, std::int64_t most_operations = 8192);
 
 }  // namespace perfmodel::parallel

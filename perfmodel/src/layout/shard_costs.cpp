@@ -83,8 +83,8 @@ struct GraphCosts {
   PassCosts forward, backward, embedding_forward, embedding_backward, loss_forward, loss_backward;
   double gradient_elements = 0;
   double activation_bytes = 0;
-  double peak_extra_bytes = 0;      ///< activations and temporaries at the peak
-  double late_extra_bytes = 0;      ///< the same while the first layer's backward pass runs
+  double peak_extra_bytes = 0;  ///< activations and temporaries at the peak
+  double late_extra_bytes = 0;  ///< the same while the first layer's backward pass runs
 };
 
 void add_op(const PredictedOp& op, PassCosts& to) {
@@ -104,7 +104,9 @@ void add_op(const PredictedOp& op, PassCosts& to) {
 }
 
 bool is_lookup(std::string_view op) { return op == "aten::embedding"; }
-bool is_lookup_gradient(std::string_view op) { return op.find("Embedding") != std::string_view::npos; }
+bool is_lookup_gradient(std::string_view op) {
+  return op.find("Embedding") != std::string_view::npos;
+}
 
 // Behind the last lookup, a collective that sums what the ranks looked up belongs to it.
 std::size_t end_of_lookups(const Prediction& step) {
@@ -165,7 +167,8 @@ void add_memory(const ExecutionGraph& graph, DType weights, GraphCosts& sums) {
   const std::vector<MemoryByPurpose> curve = memory_curve(plan, bytes);
   const StorageLifetimes& lifetimes = plan.lifetimes;
   // Of the backward pass of two layers and a head, the last two fifths are the first layer's alone.
-  const std::int32_t late = lifetimes.step.end - (lifetimes.step.end - lifetimes.forward_end) * 2 / 5;
+  const std::int32_t late =
+      lifetimes.step.end - (lifetimes.step.end - lifetimes.forward_end) * 2 / 5;
   for (std::size_t i = 0; i < curve.size(); ++i) {
     sums.peak_extra_bytes = std::max(sums.peak_extra_bytes, extra_bytes(curve[i]));
     if (plan.events[i].node < late) continue;
@@ -178,8 +181,8 @@ void add_memory(const ExecutionGraph& graph, DType weights, GraphCosts& sums) {
 }
 
 Result<GraphCosts> graph_costs(const ShardQuestion& question, std::int64_t layers,
-                               const Predictor& predictor, std::string_view gpu,
-                               AskOptions options, std::vector<std::string>& warnings) {
+                               const Predictor& predictor, std::string_view gpu, AskOptions options,
+                               std::vector<std::string>& warnings) {
   const auto graph = shard_graph(question, layers);
   if (!graph) return Unexpected{graph.error()};
   options.keep_ops = true;
@@ -296,11 +299,11 @@ Result<ShardCosts> shard_costs(const ShardQuestion& question, const Predictor& p
   head.forward = one->forward - layer.forward;
   head.backward = one->backward - layer.backward;
   head.parameters = one->gradient_elements - layer.parameters - embedding.parameters;
-  head.kept_bytes =
-      std::max(0.0, one->activation_bytes - layer.kept_bytes - embedding.kept_bytes);
-  costs.head_extra_bytes = std::max(0.0, one->peak_extra_bytes - layer.kept_bytes -
-                                             embedding.kept_bytes - head.kept_bytes);
-  costs.layer_extra_bytes = std::max(0.0, two->late_extra_bytes - layer.kept_bytes - embedding.kept_bytes);
+  head.kept_bytes = std::max(0.0, one->activation_bytes - layer.kept_bytes - embedding.kept_bytes);
+  costs.head_extra_bytes = std::max(
+      0.0, one->peak_extra_bytes - layer.kept_bytes - embedding.kept_bytes - head.kept_bytes);
+  costs.layer_extra_bytes =
+      std::max(0.0, two->late_extra_bytes - layer.kept_bytes - embedding.kept_bytes);
   costs.boundary_bytes = boundary_bytes(question);
   if (question.recompute == LayoutRecompute::kFull) recompute_layer(question, costs);
   return costs;

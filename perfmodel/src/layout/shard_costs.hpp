@@ -27,12 +27,12 @@ struct ShardQuestion {
 
 /// What one microbatch costs on one rank in one pass over a part of the model [us].
 struct PassCosts {
-  double kernel_us = 0;              ///< without collectives
-  double attention_us = 0;           ///< of kernel_us, fused attention
-  double low_us = 0, high_us = 0;    ///< range of kernel_us
-  double comm_us = 0;                ///< collectives of tensor parallelism
-  double host_us = 0;                ///< the host's own work
-  std::int64_t ops = 0;              ///< top-level ops that the host issues
+  double kernel_us = 0;            ///< without collectives
+  double attention_us = 0;         ///< of kernel_us, fused attention
+  double low_us = 0, high_us = 0;  ///< range of kernel_us
+  double comm_us = 0;              ///< collectives of tensor parallelism
+  double host_us = 0;              ///< the host's own work
+  std::int64_t ops = 0;            ///< top-level ops that the host issues
   std::int64_t collectives = 0;
 };
 PassCosts operator+(PassCosts a, const PassCosts& b);

@@ -57,12 +57,8 @@ class StageBytes {
     const std::int64_t microbatches = job.global_batch / (layout.dp * layout.micro_batch);
     bytes.activations = kept(microbatches);
     if (layout.tp > 1) bytes.activations *= 1 + framework.tensor_activation_share;
-    const double own = layout.zero == Sharding::kNone ? numbers : shard;
-    const double optimizer_extra = framework.optimizer_temporary_bytes * own;
-    const double pass_extra =
-        bytes.activations + extra() + framework.gradient_temporary_bytes * numbers + gathered(each);
-    bytes.allocated = bytes.weights + bytes.gradients + bytes.optimizer + framework.fixed_bytes +
-                      std::max(pass_extra, optimizer_extra);
+    bytes.allocated = bytes.weights + bytes.gradients + bytes.optimizer + bytes.activations +
+                      extra() + gathered(each) + framework.fixed_bytes;
     bytes.reserved = bytes.allocated * (1 + framework.reserved_share);
     return bytes;
   }
@@ -94,7 +90,7 @@ class StageBytes {
     const ParallelLayout& layout = *question_.layout;
     if (layout.zero == Sharding::kNone) return 1;
     if (layout.zero != Sharding::kHsdp) return layout.dp;
-    const std::int64_t node = question_.topology->gpus_per_node;
+    const std::int64_t node = question_.collectives->topology().gpus_per_node;
     return std::min(layout.dp, std::max<std::int64_t>(1, node / layout.tp));
   }
 

@@ -16,9 +16,8 @@ std::int64_t live_chunks(const ParallelLayout& layout, std::int64_t microbatches
                          std::int64_t stage);
 
 /// Per stage: weights, gradients and optimizer's state by the sharding of the layout; activations
-/// of the chunks in flight from the lifetimes of the layer graph; and the larger of what a backward
-/// pass and what the optimizer makes on its way. Of the program's own: temporaries, buffers, what
-/// the allocator holds beyond.
+/// of the chunks in flight and what a backward pass makes on its way, from the lifetimes of the
+/// layer graph; of the program's own, buffers and what the allocator holds beyond.
 StepBytes step_bytes(const StepQuestion& question, const std::vector<ChunkLayers>& chunks);
 
 }  // namespace perfmodel

@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "perfmodel/predictors/detail/collectives.hpp"
 #include "pipeline_sweep.hpp"
 #include "sharded_timeline.hpp"
 
@@ -33,7 +32,7 @@ class Groups {
   /// kept as the error.
   double time_us(CollectiveKind kind, double bytes, std::int64_t ranks, std::int64_t stride) {
     if (ranks <= 1) return 0;
-    const std::int64_t node = question_.topology->gpus_per_node;
+    const std::int64_t node = question_.collectives->topology().gpus_per_node;
     std::int64_t nodes = 1;
     if (stride >= node) {
       nodes = ranks;
@@ -51,7 +50,7 @@ class Groups {
   /// From one stage to the next: each rank to its partner.
   double send_us(double bytes) {
     const ParallelLayout& layout = *question_.layout;
-    const std::int64_t node = question_.topology->gpus_per_node;
+    const std::int64_t node = question_.collectives->topology().gpus_per_node;
     const bool crosses = layout.gpus() > node;
     return asked_us(
         {.kind = CollectiveKind::kSend,
@@ -65,12 +64,10 @@ class Groups {
 
  private:
   double asked_us(const CollectiveQuery& query) {
-    const auto time = collective_time(*question_.topology, query);
-    if (!time) {
-      if (!error_) error_ = time.error();
-      return 0;
-    }
-    return time->time.count();
+    const auto time = question_.collectives->time_us(query);
+    if (time) return *time;
+    if (!error_) error_ = time.error();
+    return 0;
   }
 
   const StepQuestion& question_;
@@ -99,7 +96,7 @@ struct ChunkWork {
 double collective_host_us(const StepQuestion& question) {
   const Framework& framework = *question.framework;
   const ParallelLayout& layout = *question.layout;
-  const std::int64_t node = question.topology->gpus_per_node;
+  const std::int64_t node = question.collectives->topology().gpus_per_node;
   const double nodes = real((layout.tp + node - 1) / node);
   double us = framework.collective_host_us +
               std::max(0.0, real(layout.tp) - 2) * framework.rank_collective_us +
@@ -161,10 +158,10 @@ class StepClock {
     const double low = both.kernel_us > 0 ? both.low_us / both.kernel_us : 1;
     const double high = both.kernel_us > 0 ? both.high_us / both.kernel_us : 1;
     // Kernels' own ranges, and what runs of this program differ from their prediction.
-    time_.low_us = std::min(time_.step_us + (low - 1) * kernels,
-                            time_.step_us * framework_.low_share);
-    time_.high_us = std::max(time_.step_us + (high - 1) * kernels,
-                             time_.step_us * framework_.high_share);
+    time_.low_us =
+        std::min(time_.step_us + (low - 1) * kernels, time_.step_us * framework_.low_share);
+    time_.high_us =
+        std::max(time_.step_us + (high - 1) * kernels, time_.step_us * framework_.high_share);
     return time_;
   }
 
@@ -242,7 +239,7 @@ class StepClock {
   }
 
   double nodes() const {
-    const double node = real(question_.topology->gpus_per_node);
+    const double node = real(question_.collectives->topology().gpus_per_node);
     return std::ceil(real(layout_.gpus()) / node);
   }
 
@@ -257,9 +254,7 @@ class StepClock {
   // Host and device meet at every send.
   void pipeline() {
     const double wire = hop_us();
-    const double occupies = framework_.hop_host_us +
-                            at_nodes(framework_.hop_by_nodes_us, nodes()) +
-                            (framework_.hop_blocks ? wire : 0);
+    const double occupies = framework_.hop_host_us + at_nodes(framework_.hop_by_nodes_us, nodes());
     forward_us_.clear();
     backward_us_.clear();
     for (const ChunkWork& work : work_) {
@@ -273,7 +268,7 @@ class StepClock {
                         .forward_us = forward_us_,
                         .backward_us = backward_us_};
     const double without_hops = pipeline_ends(times).makespan_us;
-    times.hop_us = framework_.hop_blocks ? 0 : wire;
+    times.hop_us = wire;
     const PipelineEnds ends = pipeline_ends(times);
     const std::int64_t busiest = busiest_stage();
     double busy = 0;
@@ -281,8 +276,8 @@ class StepClock {
       const ChunkWork& work = work_[static_cast<std::size_t>(c * layout_.pp + busiest)];
       add_passes(work.forward, real(microbatches_));
       add_passes(work.backward, real(microbatches_));
-      busy += real(microbatches_) *
-              (work.forward.total_us() + work.backward.total_us() + 2 * occupies);
+      busy +=
+          real(microbatches_) * (work.forward.total_us() + work.backward.total_us() + 2 * occupies);
     }
     term(LayoutTerm::kPipelineTransfers) +=
         real(microbatches_ * layout_.vp) * 2 * occupies + ends.makespan_us - without_hops;
@@ -362,8 +357,8 @@ class StepClock {
   void gather_updated() {
     if (layout_.zero != Sharding::kZero1 && layout_.zero != Sharding::kZero2) return;
     const double bytes = most_numbers() * weight_bytes();
-    term(LayoutTerm::kDataParallel) += groups_.time_us(CollectiveKind::kAllGather, bytes,
-                                                       layout_.dp, layout_.tp * layout_.cp);
+    term(LayoutTerm::kDataParallel) +=
+        groups_.time_us(CollectiveKind::kAllGather, bytes, layout_.dp, layout_.tp * layout_.cp);
   }
 
   double tied_words_us() {
@@ -374,11 +369,10 @@ class StepClock {
 
   // ZeRO-3, FSDP: parameters are gathered unit by unit, gradients scattered, each microbatch.
   void sharded() {
-    const std::int64_t node = question_.topology->gpus_per_node;
+    const std::int64_t node = question_.collectives->topology().gpus_per_node;
     const bool hybrid = layout_.zero == Sharding::kHsdp;
-    const std::int64_t shards = hybrid ? std::min(layout_.dp, std::max<std::int64_t>(
-                                             1, node / layout_.tp))
-                                       : layout_.dp;
+    const std::int64_t shards =
+        hybrid ? std::min(layout_.dp, std::max<std::int64_t>(1, node / layout_.tp)) : layout_.dp;
     const auto traffic = [&](CollectiveKind kind, double numbers, double bytes) {
       if (shards == 1) return 0.0;
       return framework_.gather_us + groups_.time_us(kind, numbers * bytes, shards, layout_.tp);
@@ -403,22 +397,20 @@ class StepClock {
     ChunkPass all;
     for (const ChunkWork& work : work_) all = all + work.forward + work.backward;
     const parallel::ShardedPass pass = parallel::sharded_pass(
-        first, layer, last, static_cast<std::size_t>(job_.model.layers),
-        {.keep_last_unit = true});
+        first, layer, last, static_cast<std::size_t>(job_.model.layers), {.keep_last_unit = true});
     const double m = real(microbatches_);
     add_passes(all, m);
     // Units pass one by one: what the host of one unit cannot hide is in their times.
     const double compute = std::max(pass.compute_us, all.total_us());
     term(LayoutTerm::kHost) += m * (compute - all.total_us());
-    const double exposed = framework_.overlaps_gathers
-                               ? std::max(0.0, pass.end_us - pass.compute_us)
-                               : pass.comm_us;
+    const double exposed =
+        framework_.overlaps_gathers ? std::max(0.0, pass.end_us - pass.compute_us) : pass.comm_us;
     const double hidden = std::max(0.0, pass.comm_us - exposed);
     term(LayoutTerm::kDataParallel) += m * (exposed + framework_.interference * hidden);
     if (hybrid && layout_.dp > shards) {
       const double bytes = stage_numbers(0) * gradient_bytes() / real(shards);
-      term(LayoutTerm::kDataParallel) += groups_.time_us(
-          CollectiveKind::kAllReduce, bytes, layout_.dp / shards, layout_.tp * shards);
+      term(LayoutTerm::kDataParallel) += groups_.time_us(CollectiveKind::kAllReduce, bytes,
+                                                         layout_.dp / shards, layout_.tp * shards);
     }
   }
 
@@ -429,8 +421,7 @@ class StepClock {
     if (layout_.zero != Sharding::kNone) numbers /= real(layout_.dp);
     const double moved = framework_.optimizer_bytes * numbers;
     term(LayoutTerm::kOptimizer) +=
-        kernel_us(*question_.gpu, KernelFamily::kOptimizer, 0.6 * moved, 0.4 * moved) +
-        framework_.step_host_us;
+        kernel_us(*question_.gpu, KernelFamily::kOptimizer, 0.6 * moved, 0.4 * moved);
   }
 
   const StepQuestion& question_;
@@ -447,6 +438,28 @@ class StepClock {
 };
 
 }  // namespace
+
+std::size_t CollectiveTimes::Hash::operator()(const Key& key) const {
+  const auto& [kind, bytes, ranks, nodes, groups] = key;
+  std::size_t hash = std::hash<double>{}(bytes);
+  for (const int part : {static_cast<int>(kind), ranks, nodes, groups}) {
+    hash = hash * 1099511628211U + static_cast<std::size_t>(part);
+  }
+  return hash;
+}
+
+Result<double> CollectiveTimes::time_us(const CollectiveQuery& query) {
+  const Key key{query.kind, query.bytes.value, query.ranks, query.nodes, query.groups_per_node};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+  }
+  const auto time = collective_time(topology_, query);
+  if (!time) return Unexpected{time.error()};
+  const std::lock_guard lock(mutex_);
+  return known_.emplace(key, time->time.count()).first->second;
+}
 
 Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::int64_t chunks,
                                                bool balanced) {
@@ -469,7 +482,8 @@ Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::i
   }
   const double width = real(model.hidden), heads = real(model.heads);
   const double products = model.gated ? 3 : 2;
-  const double layer = 4 * heads * (width / heads) * width + products * real(model.feed_forward) * width;
+  const double layer =
+      4 * heads * (width / heads) * width + products * real(model.feed_forward) * width;
   const double head = real(model.vocabulary) * width;
   const double all = real(model.layers) * layer + head;
   double sum = 0;
@@ -478,7 +492,8 @@ Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::i
     put(spread[chunk]);
     sum += cost;
     const bool is_last = chunk + 1 == spread.size();
-    if (!is_last && sum >= all * (real(static_cast<std::int64_t>(chunk)) + 1) / real(chunks)) ++chunk;
+    if (!is_last && sum >= all * (real(static_cast<std::int64_t>(chunk)) + 1) / real(chunks))
+      ++chunk;
   };
   for (std::int64_t i = 0; i < model.layers; ++i) {
     place(layer, [](ChunkLayers& at) { ++at.layers; });

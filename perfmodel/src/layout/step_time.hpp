@@ -1,10 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "framework.hpp"
 #include "perfmodel/layout.hpp"
+#include "perfmodel/predictors/detail/collectives.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/result.hpp"
@@ -23,9 +28,28 @@ struct ChunkLayers {
 /// How layers spread over `stages * chunks_per_stage` chunks. Equal parts; what does not divide
 /// goes one by one to chunks behind the first, which holds the embeddings. `balanced`: a chunk is
 /// full once the products so far, the output layer counted, reach its share of all of them, and
-/// what comes next begins another, the loss too (nanotron); chunks may stay empty. Errors: fewer layers than chunks, unless balanced.
+/// what comes next begins another, the loss too (nanotron); chunks may stay empty. Errors: fewer
+/// layers than chunks, unless balanced.
 Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::int64_t chunks,
                                                bool balanced);
+
+/// Times of collectives on one topology, each worked out once. Thread-safe.
+class CollectiveTimes {
+ public:
+  explicit CollectiveTimes(Topology topology) : topology_(std::move(topology)) {}
+  const Topology& topology() const { return topology_; }
+  /// [us]. Errors: those of `collective_time`.
+  Result<double> time_us(const CollectiveQuery& query);
+
+ private:
+  using Key = std::tuple<CollectiveKind, double, int, int, int>;
+  struct Hash {
+    std::size_t operator()(const Key& key) const;
+  };
+  const Topology topology_;
+  std::mutex mutex_;
+  std::unordered_map<Key, double, Hash> known_;
+};
 
 /// All that the time of a step is made of.
 struct StepQuestion {
@@ -34,7 +58,7 @@ struct StepQuestion {
   const ShardCosts* shard = nullptr;
   const Framework* framework = nullptr;
   const Gpu* gpu = nullptr;
-  const Topology* topology = nullptr;
+  CollectiveTimes* collectives = nullptr;
 };
 
 struct StepTime {

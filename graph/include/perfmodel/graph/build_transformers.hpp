@@ -87,8 +87,8 @@ struct GptConfig : TransformerConfig {
     kRelu,
     kSilu,
   } activation = Activation::kGeluNew;
-  bool tied = true;       ///< the output layer shares the word embeddings
-  bool biases = true;     ///< of the products of layers
+  bool tied = true;    ///< the output layer shares the word embeddings
+  bool biases = true;  ///< of the products of layers
   /// Eager attention scales, masks and normalises scores in one kernel, as Megatron does.
   bool fused_softmax = false;
   ExpertsConfig experts;  ///< two products each, without biases
@@ -128,7 +128,7 @@ struct LlamaConfig : TransformerConfig {
   /// `aten::_fused_rms_norm` (torch.nn.RMSNorm from PyTorch 2.8 on; the kernels of Apex and
   /// flash-attn move as much). Weights of half types need it.
   bool fused_norms = false;
-  ExpertsConfig experts;      ///< three products each: gate, up, down
+  ExpertsConfig experts;  ///< three products each: gate, up, down
 };
 
 /// llama-7b (6,738,415,616 parameters), llama2-13b, llama3-8b (8,030,261,248), tinyllama-1.1b

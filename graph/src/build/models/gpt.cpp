@@ -85,9 +85,8 @@ class GptBuilder {
     Shape shape = graph_.shape(x);
     const TensorRef rows = view(tape_, x, {-1, shape.back()});
     shape.back() = graph_.shape(weights.weight)[1];
-    const TensorRef made = weights.bias.exists()
-                               ? addmm(tape_, weights.bias, rows, weights.weight)
-                               : mm(tape_, rows, weights.weight);
+    const TensorRef made = weights.bias.exists() ? addmm(tape_, weights.bias, rows, weights.weight)
+                                                 : mm(tape_, rows, weights.weight);
     return view(tape_, made, shape);
   }
 

@@ -20,8 +20,8 @@ class TrainingStep {
   AutogradTape& tape() { return tape_; }
   const TrainingOptions& options() const { return options_; }
 
-  /// A parameter of the type of the options; the optimizer walks them in the order in which they are made.
-  /// Sparse gradient: that of a table whose lookups touch few rows.
+  /// A parameter of the type of the options; the optimizer walks them in the order in which they
+  /// are made. Sparse gradient: that of a table whose lookups touch few rows.
   TensorRef parameter(Shape shape, bool sparse_gradient = false);
   /// Parameters made from now on belong to a model that does not learn in this step: they have no
   /// gradient, and the optimizer does not see them.
