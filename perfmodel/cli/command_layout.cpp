@@ -54,9 +54,9 @@ Result<std::unique_ptr<LoadedLayout>> load_layout(const LayoutArguments& argumen
   if (!question) return Unexpected{question.error()};
   auto predictor = load_predictor(arguments.gpu);
   if (!predictor) return Unexpected{predictor.error()};
-  auto pricer = LayoutPricer::make(*predictor, {.gpu = arguments.gpu,
-                                                .topology = arguments.topology,
-                                                .host_scale = arguments.host_scale});
+  auto pricer = LayoutPricer::make(
+      *predictor,
+      {.gpu = arguments.gpu, .topology = arguments.topology, .host_scale = arguments.host_scale});
   if (!pricer) return Unexpected{pricer.error()};
   const auto gpu = predictor->gpu(arguments.gpu);
   if (!gpu) return Unexpected{gpu.error()};
@@ -94,7 +94,8 @@ std::string nothing_fits(const LayoutRanking& ranking, std::int64_t gpus) {
       std::ceil(least.reserved_bytes / 1e9));
 }
 
-Result<LayoutRanking> search_layouts(const LoadedLayout& loaded, const LayoutCommandArguments& arguments) {
+Result<LayoutRanking> search_layouts(const LoadedLayout& loaded,
+                                     const LayoutCommandArguments& arguments) {
   if (!arguments.layout.world) {
     return impossible_layout_question("expected --world (GPUs), found none");
   }
@@ -109,8 +110,8 @@ Result<LayoutRanking> search_layouts(const LoadedLayout& loaded, const LayoutCom
     if (!bar) bar.emplace("search layouts", static_cast<std::size_t>(all));
     bar->update(static_cast<std::size_t>(done));
   };
-  auto ranking = rank_layouts(loaded.pricer, *loaded.report.job, *arguments.layout.world, *space,
-                              options);
+  auto ranking =
+      rank_layouts(loaded.pricer, *loaded.report.job, *arguments.layout.world, *space, options);
   if (!ranking) return ranking;
   if (ranking->best.empty()) {
     if (!ranking->complete) return impossible_layout_question("stopped before a layout was found");
@@ -126,8 +127,7 @@ Result<void> rank_layout(const LayoutCommandArguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
   auto ranking = search_layouts(**loaded, arguments);
   if (!ranking) return Unexpected{ranking.error()};
-  report.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   report.gpus = *arguments.layout.world;
   report.layouts = ranking->best;
   report.search = std::move(*ranking);
@@ -197,8 +197,7 @@ Result<void> compare_layouts(const LayoutCommandArguments& arguments) {
 }
 
 Result<void> sweep_layout(const LayoutCommandArguments& arguments) {
-  const auto predictor =
-      load_predictor(arguments.sweep.axis == "gpu" ? "" : arguments.layout.gpu);
+  const auto predictor = load_predictor(arguments.sweep.axis == "gpu" ? "" : arguments.layout.gpu);
   if (!predictor) return Unexpected{predictor.error()};
   return sweep_layouts(*predictor, arguments.layout, arguments.sweep);
 }
@@ -220,7 +219,8 @@ Command layout_command(CLI::App& parent) {
     command->callback([action, run] { *action = run; });
     return command;
   };
-  CLI::App* ranked = add("rank", "Search for the fastest layouts that fit (the default)", rank_layout);
+  CLI::App* ranked =
+      add("rank", "Search for the fastest layouts that fit (the default)", rank_layout);
   CLI::App* judged = add("eval", "Price one layout, or every row of a table", eval_layout);
   CLI::App* compared =
       add("compare", "Two layouts term by term, or one beside the best", compare_layouts);

@@ -56,7 +56,8 @@ void add_counts(CLI::App& app, const std::string& name, std::vector<std::int64_t
 // A flag that tells whether it was given at all.
 void add_choice(CLI::App& app, const std::string& names, std::optional<bool>& value,
                 const std::string& help) {
-  app.add_flag_function(names, [&value](std::int64_t count) { value = count > 0; }, help);
+  app.add_flag_function(
+      names, [&value](std::int64_t count) { value = count > 0; }, help);
 }
 
 void add_model_options(CLI::App& app, LayoutArguments& arguments) {
@@ -169,8 +170,8 @@ Result<NamedDecoder> base_decoder(const LayoutArguments& arguments) {
     made.model.name = "the given sizes";
     return made;
   }
-  const bool is_file = arguments.model.ends_with(".json") ||
-                       arguments.model.find('/') != std::string::npos;
+  const bool is_file =
+      arguments.model.ends_with(".json") || arguments.model.find('/') != std::string::npos;
   if (!is_file) return find_decoder(arguments.model);
   std::error_code ignored;
   std::filesystem::path file = arguments.model;
@@ -204,11 +205,12 @@ Result<void> all_sizes(const DecoderModel& model) {
   }
   if (missing.empty()) return {};
   if (missing.size() == std::size(sizes)) {
-    return bad_layout("expected a MODEL or its sizes (--layers, --hidden, --heads, --feed-forward, "
-                      "--vocabulary), found none");
+    return bad_layout(
+        "expected a MODEL or its sizes (--layers, --hidden, --heads, --feed-forward, "
+        "--vocabulary), found none");
   }
-  return bad_layout(fmt::format("expected all sizes of the model, found none for {}",
-                                fmt::join(missing, ", ")));
+  return bad_layout(
+      fmt::format("expected all sizes of the model, found none for {}", fmt::join(missing, ", ")));
 }
 
 }  // namespace
@@ -234,8 +236,8 @@ Result<LayoutQuestion> layout_question(const LayoutArguments& arguments) {
   const auto precision = parse_layout_precision(arguments.precision);
   if (!precision) return Unexpected{precision.error()};
   job.precision = *precision;
-  job.attention = arguments.attention == "eager" ? LayoutJob::Attention::kEager
-                                                 : LayoutJob::Attention::kFlash;
+  job.attention =
+      arguments.attention == "eager" ? LayoutJob::Attention::kEager : LayoutJob::Attention::kFlash;
   job.optimizer = arguments.optimizer == "sgd"          ? LayoutJob::Optimizer::kSgd
                   : arguments.optimizer == "adamw-8bit" ? LayoutJob::Optimizer::kAdamW8bit
                                                         : LayoutJob::Optimizer::kAdamW;
@@ -285,8 +287,8 @@ Result<void> fill_world(ParallelLayout& layout, std::optional<std::int64_t> worl
 template <class Value>
 Result<Value> only_one(std::string_view flag, const std::vector<Value>& values, Value otherwise) {
   if (values.size() > 1) {
-    return bad_layout(fmt::format("{}: expected one value for one layout, found {}", flag,
-                                  values.size()));
+    return bad_layout(
+        fmt::format("{}: expected one value for one layout, found {}", flag, values.size()));
   }
   return values.empty() ? otherwise : values.front();
 }

@@ -58,23 +58,21 @@ Result<RankedLayout> best_layout(const Predictor& predictor, const LayoutArgumen
   if (!question) return Unexpected{question.error()};
   const auto space = layout_space(arguments);
   if (!space) return Unexpected{space.error()};
-  const auto pricer = LayoutPricer::make(predictor, {.gpu = arguments.gpu,
-                                                     .topology = arguments.topology,
-                                                     .host_scale = arguments.host_scale});
+  const auto pricer = LayoutPricer::make(
+      predictor,
+      {.gpu = arguments.gpu, .topology = arguments.topology, .host_scale = arguments.host_scale});
   if (!pricer) return Unexpected{pricer.error()};
-  const auto ranking =
-      rank_layouts(*pricer, question->job, *arguments.world, *space, {.keep = 1});
+  const auto ranking = rank_layouts(*pricer, question->job, *arguments.world, *space, {.keep = 1});
   if (!ranking) return Unexpected{ranking.error()};
   if (!ranking->best.empty()) return ranking->best.front();
-  return fail(ErrorCode::kImpossible,
-              fmt::format("nothing fits: at least {:.1f} GB of {:.1f}",
-                          ranking->smallest.prediction.reserved_bytes / 1e9,
-                          ranking->smallest.prediction.device_bytes / 1e9));
+  return fail(ErrorCode::kImpossible, fmt::format("nothing fits: at least {:.1f} GB of {:.1f}",
+                                                  ranking->smallest.prediction.reserved_bytes / 1e9,
+                                                  ranking->smallest.prediction.device_bytes / 1e9));
 }
 
 std::string rows_text(const std::string& axis, const std::vector<SweepRow>& rows, bool bold) {
   const bool any_error = std::ranges::any_of(rows, [](const auto& row) { return !row.best; });
-  TextTable table{"<" + axis, "step ms",   "tokens/s",      "tokens/s/GPU",
+  TextTable table{"<" + axis, "step ms",   "tokens/s",     "tokens/s/GPU",
                   "MFU",      "memory GB", "<best layout", any_error ? "<impossible" : ""};
   for (const SweepRow& row : rows) {
     if (!row.best) {
@@ -82,12 +80,11 @@ std::string rows_text(const std::string& axis, const std::vector<SweepRow>& rows
       continue;
     }
     const LayoutPrediction& made = row.best->prediction;
-    table.row({row.value, fmt::format("{:.1f}", made.step_ms),
-               fmt::format("{:.0f}", made.tokens_per_s_per_gpu * static_cast<double>(row.gpus)),
-               fmt::format("{:.0f}", made.tokens_per_s_per_gpu),
-               fmt::format("{:.1f} %", 100 * made.mfu),
-               fmt::format("{:.1f}", made.reserved_bytes / 1e9), layout_words(row.best->layout),
-               ""});
+    table.row(
+        {row.value, fmt::format("{:.1f}", made.step_ms),
+         fmt::format("{:.0f}", made.tokens_per_s_per_gpu * static_cast<double>(row.gpus)),
+         fmt::format("{:.0f}", made.tokens_per_s_per_gpu), fmt::format("{:.1f} %", 100 * made.mfu),
+         fmt::format("{:.1f}", made.reserved_bytes / 1e9), layout_words(row.best->layout), ""});
   }
   return "\n" + table.text(bold);
 }
@@ -108,8 +105,9 @@ Json rows_json(const std::string& axis, const std::vector<SweepRow>& rows) {
 
 std::string rows_csv(const std::string& axis, const std::vector<SweepRow>& rows) {
   std::string text =
-      axis + ",predicted_step_ms,tokens_per_s_per_gpu,mfu,memory_gb,dp,tp,pp,vp,micro_batch,zero,"
-             "recompute,error\n";
+      axis +
+      ",predicted_step_ms,tokens_per_s_per_gpu,mfu,memory_gb,dp,tp,pp,vp,micro_batch,zero,"
+      "recompute,error\n";
   for (const SweepRow& row : rows) {
     if (!row.best) {
       std::string error = row.error;

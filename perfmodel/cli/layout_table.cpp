@@ -17,10 +17,19 @@
 namespace perfmodel::cli {
 namespace {
 
-constexpr std::string_view kAnswerColumns[] = {
-    "predicted_step_ms", "low_ms", "high_ms",      "tokens_per_s_per_gpu", "mfu",
-    "memory_gb",         "fits",   "bubble_share", "exposed_comm_share",   "limit",
-    "error",             "allocated_gb", "hfu"};
+constexpr std::string_view kAnswerColumns[] = {"predicted_step_ms",
+                                               "low_ms",
+                                               "high_ms",
+                                               "tokens_per_s_per_gpu",
+                                               "mfu",
+                                               "memory_gb",
+                                               "fits",
+                                               "bubble_share",
+                                               "exposed_comm_share",
+                                               "limit",
+                                               "error",
+                                               "allocated_gb",
+                                               "hfu"};
 
 // A cell as it stands in a table: in quotes where it holds a comma, a quote or a line break.
 std::string layout_csv_cell(std::string_view text) {
@@ -38,9 +47,7 @@ class LayoutRowReader {
  public:
   explicit LayoutRowReader(const CsvFile& rows) : rows_(rows) {}
 
-  std::string_view text(std::string_view column) const {
-    return rows_.cell(rows_.column(column));
-  }
+  std::string_view text(std::string_view column) const { return rows_.cell(rows_.column(column)); }
 
   std::int64_t count(std::string_view column, std::optional<std::int64_t> otherwise) {
     const std::string_view cell = text(column);
@@ -137,8 +144,8 @@ LayoutJob job_of(LayoutRowReader& row, const LayoutArguments& arguments) {
   job.sequence = row.count("sequence", {});
   job.global_batch = row.count("global_batch", {});
   job.precision = row.name("precision", "bf16", parse_layout_precision);
-  job.attention = arguments.attention == "eager" ? LayoutJob::Attention::kEager
-                                                 : LayoutJob::Attention::kFlash;
+  job.attention =
+      arguments.attention == "eager" ? LayoutJob::Attention::kEager : LayoutJob::Attention::kFlash;
   job.fp32_gradients = arguments.grad_dtype == "fp32";
   job.dropout = arguments.dropout;
   const std::string_view software = row.text("software");
@@ -248,7 +255,8 @@ Result<void> price_layout_table(const Predictor& predictor, const LayoutArgument
   while (rows->next()) {
     std::string line;
     for (int column : kept) {
-      line += fmt::format("{}{}", column == kept.front() ? "" : ",", layout_csv_cell(rows->cell(column)));
+      line += fmt::format("{}{}", column == kept.front() ? "" : ",",
+                          layout_csv_cell(rows->cell(column)));
     }
     for (const std::string& cell : priced_row(*rows, arguments, pricers)) {
       line += "," + layout_csv_cell(cell);

@@ -52,10 +52,9 @@ std::string head_text(const LayoutReport& report) {
   const LayoutJob& job = *report.job;
   const DecoderModel& model = job.model;
   TextList list;
-  list.row("model",
-           fmt::format("{}, {} parameters: {} layers of {}", model.name,
-                       count_words(static_cast<double>(parameter_count(model))), model.layers,
-                       model.hidden));
+  list.row("model", fmt::format("{}, {} parameters: {} layers of {}", model.name,
+                                count_words(static_cast<double>(parameter_count(model))),
+                                model.layers, model.hidden));
   list.row("machine", fmt::format("{} x {}, {}", report.gpus, report.gpu_title, report.topology));
   list.row("job", fmt::format("{} sequences of {} tokens per step, {}, {} attention, gradients in "
                               "{}, {}",
@@ -64,10 +63,10 @@ std::string head_text(const LayoutReport& report) {
                               job.fp32_gradients ? "fp32" : "half", job.software));
   if (report.search) {
     const LayoutRanking& search = *report.search;
-    list.row("searched", fmt::format("{} layouts that divide, {} priced, {} of these fit, {:.1f} s{}",
-                                     search.considered, search.priced, search.fitting,
-                                     report.seconds,
-                                     search.complete ? "" : "; stopped before the end"));
+    list.row("searched",
+             fmt::format("{} layouts that divide, {} priced, {} of these fit, {:.1f} s{}",
+                         search.considered, search.priced, search.fitting, report.seconds,
+                         search.complete ? "" : "; stopped before the end"));
   }
   return "\n" + list.text();
 }
@@ -77,27 +76,26 @@ std::string zero_words(Sharding zero) {
 }
 
 std::vector<std::string> layout_cells(const ParallelLayout& layout) {
-  return {std::to_string(layout.dp),
-          std::to_string(layout.tp),
-          std::to_string(layout.pp),
-          layout.vp > 1 ? std::to_string(layout.vp) : "-",
-          std::to_string(layout.micro_batch),
-          zero_words(layout.zero),
-          layout.recompute == LayoutRecompute::kNone ? "-"
-                                                     : std::string(to_string(layout.recompute))};
+  return {
+      std::to_string(layout.dp),
+      std::to_string(layout.tp),
+      std::to_string(layout.pp),
+      layout.vp > 1 ? std::to_string(layout.vp) : "-",
+      std::to_string(layout.micro_batch),
+      zero_words(layout.zero),
+      layout.recompute == LayoutRecompute::kNone ? "-" : std::string(to_string(layout.recompute))};
 }
 
 std::string ranking_text(const std::vector<RankedLayout>& layouts, bool bold) {
-  TextTable table{"#",    "dp",   "tp",   "pp",           "vp",  "micro",     "zero",
+  TextTable table{"#",         "dp",   "tp",           "pp",  "vp",        "micro",      "zero",
                   "recompute", "step", "tokens/s/GPU", "MFU", "memory GB", "<limited by"};
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     const LayoutPrediction& made = layouts[i].prediction;
     std::vector<std::string> cells = {std::to_string(i + 1)};
     for (std::string& cell : layout_cells(layouts[i].layout)) cells.push_back(std::move(cell));
-    const std::vector<std::string> figures = {step_words(made.step_ms),
-                                              fmt::format("{:.0f}", made.tokens_per_s_per_gpu),
-                                              percents(made.mfu), gigabytes(made.reserved_bytes),
-                                              std::string(term_words(made.limit))};
+    const std::vector<std::string> figures = {
+        step_words(made.step_ms), fmt::format("{:.0f}", made.tokens_per_s_per_gpu),
+        percents(made.mfu), gigabytes(made.reserved_bytes), std::string(term_words(made.limit))};
     cells.insert(cells.end(), figures.begin(), figures.end());
     table.row(std::move(cells));
   }
@@ -124,25 +122,23 @@ std::string terms_line(const LayoutPrediction& made) {
   for (std::size_t i = 0; i < kLayoutTerms; ++i) {
     if (made.terms_ms[i] > 0.0005 * made.step_ms) order.push_back(i);
   }
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-    return made.terms_ms[a] > made.terms_ms[b];
-  });
+  std::ranges::stable_sort(
+      order, [&](std::size_t a, std::size_t b) { return made.terms_ms[a] > made.terms_ms[b]; });
   std::string line;
   for (std::size_t i : order) {
-    line += fmt::format("{}{} {}", line.empty() ? "" : ", ",
-                        term_words(static_cast<LayoutTerm>(i)),
+    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", term_words(static_cast<LayoutTerm>(i)),
                         percents(made.terms_ms[i] / made.step_ms));
   }
   return line;
 }
 
 std::string memory_line(const LayoutPrediction& made) {
-  return fmt::format("{} GB reserved ({} allocated) of {}: weights {}, gradients {}, optimizer {}, "
-                     "activations {}",
-                     gigabytes(made.reserved_bytes), gigabytes(made.allocated_bytes),
-                     gigabytes(made.device_bytes), gigabytes(made.weight_bytes),
-                     gigabytes(made.gradient_bytes), gigabytes(made.optimizer_bytes),
-                     gigabytes(made.activation_bytes));
+  return fmt::format(
+      "{} GB reserved ({} allocated) of {}: weights {}, gradients {}, optimizer {}, "
+      "activations {}",
+      gigabytes(made.reserved_bytes), gigabytes(made.allocated_bytes), gigabytes(made.device_bytes),
+      gigabytes(made.weight_bytes), gigabytes(made.gradient_bytes), gigabytes(made.optimizer_bytes),
+      gigabytes(made.activation_bytes));
 }
 
 std::string levers_line(const RankedLayout& ranked) {
@@ -161,26 +157,27 @@ std::string layout_details(const LayoutReport& report, const RankedLayout& ranke
   TextList list;
   list.row("time", terms_line(made));
   list.row("memory", memory_line(made));
-  list.row("MFU", fmt::format("{} of the dense peak; {} G FLOP per token (6 N + 12 layers hidden "
-                              "sequence); HFU {}",
-                              percents(made.mfu),
-                              fmt::format("{:.1f}", model_flop_per_token(report.job->model,
-                                                                         report.job->sequence) /
-                                                        1e9),
-                              percents(made.hfu)));
+  list.row(
+      "MFU",
+      fmt::format("{} of the dense peak; {} G FLOP per token (6 N + 12 layers hidden "
+                  "sequence); HFU {}",
+                  percents(made.mfu),
+                  fmt::format("{:.1f}",
+                              model_flop_per_token(report.job->model, report.job->sequence) / 1e9),
+                  percents(made.hfu)));
   list.row("to gain", levers_line(ranked));
   return "\n" + list.text();
 }
 
 std::string first_line(const RankedLayout& best) {
   const LayoutPrediction& made = best.prediction;
-  return fmt::format("\n  {} per step ({} to {}), {:.0f} tokens/s per GPU, MFU {}: {}{}\n",
-                     step_words(made.step_ms), step_words(made.low_ms), step_words(made.high_ms),
-                     made.tokens_per_s_per_gpu, percents(made.mfu), layout_words(best.layout),
-                     made.fits ? ""
-                               : fmt::format("; does not fit, {} GB of {}",
-                                             gigabytes(made.reserved_bytes),
-                                             gigabytes(made.device_bytes)));
+  return fmt::format(
+      "\n  {} per step ({} to {}), {:.0f} tokens/s per GPU, MFU {}: {}{}\n",
+      step_words(made.step_ms), step_words(made.low_ms), step_words(made.high_ms),
+      made.tokens_per_s_per_gpu, percents(made.mfu), layout_words(best.layout),
+      made.fits ? ""
+                : fmt::format("; does not fit, {} GB of {}", gigabytes(made.reserved_bytes),
+                              gigabytes(made.device_bytes)));
 }
 
 }  // namespace
@@ -234,10 +231,10 @@ std::vector<LayoutLever> layout_levers(const RankedLayout& ranked) {
     if (!what(term).empty() && share >= kLeast) levers.push_back({std::string(what(term)), share});
   }
   if (made.mfu > 0 && made.hfu - made.mfu > kLeast * made.hfu) {
-    levers.push_back({"memory enough to keep activations instead of computing them again",
-                      (1 - made.mfu / made.hfu) *
-                          made.terms_ms[static_cast<std::size_t>(LayoutTerm::kCompute)] /
-                          made.step_ms});
+    levers.push_back(
+        {"memory enough to keep activations instead of computing them again",
+         (1 - made.mfu / made.hfu) * made.terms_ms[static_cast<std::size_t>(LayoutTerm::kCompute)] /
+             made.step_ms});
   }
   std::ranges::stable_sort(levers, std::ranges::greater(), &LayoutLever::share);
   return levers;
@@ -256,10 +253,10 @@ std::string layout_comparison_text(const LayoutReport& report, bool bold) {
   const LayoutPrediction& a = report.layouts[0].prediction;
   const LayoutPrediction& b = report.layouts[1].prediction;
   std::string text = warnings_text(report.warnings);
-  text += fmt::format("\n  The second takes {:+.1f} % of the first's time and {:+.1f} % of its "
-                      "memory.\n",
-                      100 * (b.step_ms / a.step_ms - 1),
-                      100 * (b.reserved_bytes / a.reserved_bytes - 1));
+  text += fmt::format(
+      "\n  The second takes {:+.1f} % of the first's time and {:+.1f} % of its "
+      "memory.\n",
+      100 * (b.step_ms / a.step_ms - 1), 100 * (b.reserved_bytes / a.reserved_bytes - 1));
   text += head_text(report);
   TextTable table{"ms", "first", "second", "difference"};
   const auto row = [&](std::string name, double one, double two) {

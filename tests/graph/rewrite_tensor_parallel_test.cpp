@@ -79,8 +79,8 @@ double product_flop(const ExecutionGraph& graph) {
     const auto a = graph.shape(tensor(graph, node, first));
     const auto b = graph.shape(tensor(graph, node, first + 1));
     EXPECT_EQ(a.back(), b[b.size() - 2]) << name << " (node " << node.id << ")";
-    flop += 2.0 * static_cast<double>(tensor(graph, node, first).numel) *
-            static_cast<double>(b.back());
+    flop +=
+        2.0 * static_cast<double>(tensor(graph, node, first).numel) * static_cast<double>(b.back());
   }
   return flop;
 }
@@ -159,8 +159,8 @@ TEST(TensorParallel, AllReducesAreTheTextbooks) {
   for (const ExecutionGraph& graph : {gpt(), llama(), opt()}) {
     const auto found = traffic(split(graph, 4));
     ASSERT_EQ(found.size(), 1u);
-    const double rows = 4.0 * kBatch * (kSequence - 1), activation = 4.0 * kBatch * kSequence *
-                                                                     kHidden;
+    const double rows = 4.0 * kBatch * (kSequence - 1),
+                 activation = 4.0 * kBatch * kSequence * kHidden;
     EXPECT_EQ(found.at("allreduce").calls, 4 * kLayers + 2 + 3);
     EXPECT_DOUBLE_EQ(found.at("allreduce").bytes, (4 * kLayers + 2) * activation + 3 * rows);
   }
@@ -171,8 +171,8 @@ TEST(TensorParallel, BertHasAsManyAllReduces) {
   EXPECT_EQ(traffic(split(bert(), 4)).at("allreduce").calls, 4 * kLayers + 2 + 3);
 }
 
-// Korthikanti et al. 2022: an all-gather and a reduce-scatter for each all-reduce, and once more the
-// input of the first product of each block for the gradient of its weight.
+// Korthikanti et al. 2022: an all-gather and a reduce-scatter for each all-reduce, and once more
+// the input of the first product of each block for the gradient of its weight.
 TEST(TensorParallel, SequenceParallelTrafficIsTheTextbooks) {
   for (const ExecutionGraph& graph : {gpt(), llama(), opt()}) {
     const auto found = traffic(split(graph, 4, true));
@@ -226,8 +226,8 @@ TEST(TensorParallel, KeepsHalfTypesAndCheckpoints) {
     EXPECT_DOUBLE_EQ(product_flop(made) * 2, product_flop(checkpointed) + angles);
     const auto found = traffic(made);
     // The forward pass of each layer twice.
-    const std::size_t sums = sequence ? found.at("_reduce_scatter_base").calls
-                                      : found.at("allreduce").calls - 3;
+    const std::size_t sums =
+        sequence ? found.at("_reduce_scatter_base").calls : found.at("allreduce").calls - 3;
     EXPECT_EQ(sums, 6 * kLayers + 2);
   }
 }
@@ -235,7 +235,8 @@ TEST(TensorParallel, KeepsHalfTypesAndCheckpoints) {
 TEST(TensorParallel, RefusesInOneLine) {
   EXPECT_THAT(refusal(gpt(), {.ranks = 0}), HasSubstr("expected 1 to"));
   EXPECT_THAT(refusal(gpt(), {.ranks = 3}), HasSubstr("divide"));
-  EXPECT_THAT(refusal(llama(4), {.ranks = 8}), HasSubstr("number of heads that divides by 8 ranks, found 4"));
+  EXPECT_THAT(refusal(llama(4), {.ranks = 8}),
+              HasSubstr("number of heads that divides by 8 ranks, found 4"));
   EXPECT_THAT(refusal(split(gpt(), 2), {.ranks = 2}), HasSubstr("without collectives"));
   EXPECT_THAT(refusal(bert(), {.ranks = 2, .sequence_parallel = true}),
               HasSubstr("a norm in front of each layer"));

@@ -95,7 +95,8 @@ class TensorParallelWriter {
     return copy_.finish();
   }
 
-  /// A sum of the gradients of a layer and of its residual; none: norms stand in front of all layers.
+  /// A sum of the gradients of a layer and of its residual; none: norms stand in front of all
+  /// layers.
   std::optional<std::int32_t> unlike_sum() const { return unlike_; }
 
   /// Of the graph that write() gave: nodes that allocate what is received, by id.
@@ -318,8 +319,7 @@ class TensorParallelWriter {
 
   void backward(std::int32_t index) {
     const std::int32_t function = function_of(index);
-    const std::string_view name =
-        function >= 0 ? source_.name(at(function)) : std::string_view();
+    const std::string_view name = function >= 0 ? source_.name(at(function)) : std::string_view();
     const bool passes = hands_on(name);
     const std::int64_t sequence = function >= 0 ? at(function).seq_id : -1;
     if (!passes && function >= 0) resolve(index, function);
@@ -426,7 +426,7 @@ class TensorParallelWriter {
   std::unordered_map<std::int64_t, const SplitProduct*> columns_by_sequence_, rows_by_sequence_;
   std::unordered_map<std::int64_t, std::int32_t> lookups_by_sequence_;  // whole tables
   std::unordered_map<std::int32_t, Tensor> tokens_of_lookup_;
-  std::unordered_map<std::int32_t, Part> parts_;  // by product
+  std::unordered_map<std::int32_t, Part> parts_;            // by product
   std::unordered_map<std::int64_t, std::int64_t> partial_;  // ids of gradients -> storages
   std::optional<Gathered> gathered_;
   std::optional<std::int32_t> unlike_;
@@ -493,9 +493,10 @@ Result<ExecutionGraph> make_tensor_parallel(const ExecutionGraph& graph,
   TensorParallelWriter writer(graph, options, *split, sizes.tokens, std::move(*partial));
   const ExecutionGraph whole = writer.write();
   if (writer.unlike_sum()) {
-    return fail(ErrorCode::kImpossible,
-                "tensor-parallel: sequence parallelism expects a norm in front of each layer, found "
-                "layers that read the residual itself (norms behind the sum, as in BERT)");
+    return fail(
+        ErrorCode::kImpossible,
+        "tensor-parallel: sequence parallelism expects a norm in front of each layer, found "
+        "layers that read the residual itself (norms behind the sum, as in BERT)");
   }
   for (std::size_t i = 0; i < whole.nodes.size(); ++i) {
     const auto at = writer.received().find(whole.nodes[i].id);

@@ -154,9 +154,9 @@ class RankRules {
       if (!layout) continue;
       for (const Dim& dim : layout->dims) {
         if (!dim.scales() || (dim.size - dim.offset) % sizes_.ranks == 0) continue;
-        return tracker.refuse(index,
-                              fmt::format("expected a size that divides by {} ranks, found {}",
-                                          sizes_.ranks, dim.size));
+        return tracker.refuse(
+            index, fmt::format("expected a size that divides by {} ranks, found {}", sizes_.ranks,
+                               dim.size));
       }
     }
   }

@@ -54,8 +54,8 @@ class SplitWalk {
 
   struct Product : SplitProduct {
     bool by_rows = false, used = false;
-    std::size_t cut = 0;          // dimension of the parameter
-    std::int64_t bias = 0;        // id; 0: none
+    std::size_t cut = 0;    // dimension of the parameter
+    std::int64_t bias = 0;  // id; 0: none
   };
   struct Lookup {
     std::int32_t node = -1;
@@ -283,8 +283,8 @@ Result<void> check_sizes(const ExecutionGraph& graph, const TensorSplit& split,
     const std::int64_t size = graph.shape(*at->second)[dim];
     if (size % ranks == 0) continue;
     if (!vocabulary.contains(id)) {
-      return not_split(fmt::format("expected widths of layers that divide by {} ranks, found {}",
-                                   ranks, size));
+      return not_split(
+          fmt::format("expected widths of layers that divide by {} ranks, found {}", ranks, size));
     }
     constexpr std::int64_t kMegatronMultiple = 128;  // --make-vocab-size-divisible-by
     return not_split(fmt::format(
@@ -333,10 +333,9 @@ Result<TensorSplit> find_tensor_split(const ExecutionGraph& graph, std::int64_t 
     if (whole.size() == before) break;
   }
   if (walk->experts() >= 0) {
-    return not_split(fmt::format(
-        "expected dense feed-forward layers, found experts ({}, node {})",
-        graph.name(graph.nodes[static_cast<std::size_t>(walk->experts())]),
-        graph.nodes[static_cast<std::size_t>(walk->experts())].id));
+    return not_split(fmt::format("expected dense feed-forward layers, found experts ({}, node {})",
+                                 graph.name(graph.nodes[static_cast<std::size_t>(walk->experts())]),
+                                 graph.nodes[static_cast<std::size_t>(walk->experts())].id));
   }
   TensorSplit split;
   std::unordered_set<std::int64_t> vocabulary;
@@ -346,8 +345,9 @@ Result<TensorSplit> find_tensor_split(const ExecutionGraph& graph, std::int64_t 
     const auto& product = products[i];
     const auto [at, is_new] = split.parameters.try_emplace(product.weight, product.cut);
     if (!is_new && at->second != product.cut) {
-      return not_split("expected weights that are cut one way, found one that two products need "
-                       "cut differently");
+      return not_split(
+          "expected weights that are cut one way, found one that two products need "
+          "cut differently");
     }
     if (product.bias != 0 && !product.by_rows) split.parameters[product.bias] = 0;
     (product.by_rows ? split.rows : split.columns).push_back(product);

@@ -17,8 +17,8 @@ std::vector<PassOfNode> passes_of_nodes(const ExecutionGraph& graph);
 /// A matrix product with a weight.
 struct SplitProduct {
   std::int32_t node = -1;
-  std::uint32_t input = 0;   ///< the tensor that is multiplied, into ExecutionGraph::tensors
-  std::int64_t weight = 0;   ///< id of the parameter
+  std::uint32_t input = 0;  ///< the tensor that is multiplied, into ExecutionGraph::tensors
+  std::int64_t weight = 0;  ///< id of the parameter
 };
 
 /// What Megatron's tensor parallelism (Shoeybi et al. 2019) cuts in a forward pass: the first
@@ -27,9 +27,9 @@ struct SplitProduct {
 struct TensorSplit {
   std::unordered_map<std::int64_t, std::size_t> parameters;  ///< id -> dimension that is cut
   std::vector<SplitProduct> columns, rows;
-  std::vector<std::int32_t> embeddings;  ///< lookups in a table that is cut by rows
+  std::vector<std::int32_t> embeddings;        ///< lookups in a table that is cut by rows
   std::vector<std::int32_t> whole_embeddings;  ///< in other tables: positions, types of tokens
-  std::vector<std::int32_t> losses;      ///< log_softmax over the words of all ranks
+  std::vector<std::int32_t> losses;            ///< log_softmax over the words of all ranks
 };
 
 /// Products whose result comes to a norm or is added to the residual stream without a second

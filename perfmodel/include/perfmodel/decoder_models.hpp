@@ -15,7 +15,7 @@ namespace perfmodel {
 
 struct NamedDecoder {
   DecoderModel model;
-  std::int64_t sequence = 0;          ///< tokens that it was trained on at once, or has positions for
+  std::int64_t sequence = 0;  ///< tokens that it was trained on at once, or has positions for
   std::vector<std::string> notes = {};  ///< what of the model is not modelled
 };
 

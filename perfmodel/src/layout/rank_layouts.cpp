@@ -53,19 +53,20 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
            chosen(space.micro_batch, divisors(job.global_batch / dp), kMostMicroBatch)) {
         if ((job.global_batch / dp) % micro_batch != 0) continue;
         const std::int64_t microbatches = job.global_batch / dp / micro_batch;
-        for (const std::int64_t vp :
-             chosen(space.vp, divisors(std::max<std::int64_t>(1, model.layers / pp)),
-                    kMostChunks)) {
-          const bool interleaves = pp > 1 && microbatches % pp == 0 && model.layers % (pp * vp) == 0;
+        for (const std::int64_t vp : chosen(
+                 space.vp, divisors(std::max<std::int64_t>(1, model.layers / pp)), kMostChunks)) {
+          const bool interleaves =
+              pp > 1 && microbatches % pp == 0 && model.layers % (pp * vp) == 0;
           if (vp > 1 && (!interleaves || space.order == PipelineOrder::kGpipe)) continue;
-          for (const LayoutRecompute recompute : space.recompute.empty() ? kEvery : space.recompute) {
+          for (const LayoutRecompute recompute :
+               space.recompute.empty() ? kEvery : space.recompute) {
             // Fused attention keeps no scores that selective recomputation could drop.
             const bool pointless = recompute == LayoutRecompute::kSelective &&
                                    job.attention == LayoutJob::Attention::kFlash;
             if (pointless && space.recompute.empty()) continue;
             for (const Sharding zero : shardings) {
-              const bool gathers = zero == Sharding::kZero3 || zero == Sharding::kFsdp ||
-                                   zero == Sharding::kHsdp;
+              const bool gathers =
+                  zero == Sharding::kZero3 || zero == Sharding::kFsdp || zero == Sharding::kHsdp;
               if (gathers && pp > 1) continue;
               if (dp == 1 && zero != Sharding::kNone && space.zero.empty()) continue;
               ParallelLayout layout;
@@ -236,7 +237,15 @@ class LayoutSearch {
     ++ranking_.priced;
     if (!one.prediction.fits) return;
     ++ranking_.fitting;
-    found_.add(one);
+    if (!repeats(one)) found_.add(one);
+    last_ = one;
+  }
+
+  // Hybrid sharding of one node is ZeRO-3, which came just before.
+  bool repeats(const RankedLayout& one) const {
+    return one.layout.zero == Sharding::kHsdp && last_ && last_->layout.zero == Sharding::kZero3 &&
+           last_->prediction.step_ms == one.prediction.step_ms &&
+           last_->prediction.reserved_bytes == one.prediction.reserved_bytes;
   }
 
   // Where nothing fits: the smallest of those that were passed over.
@@ -258,6 +267,7 @@ class LayoutSearch {
   Found found_;
   LayoutRanking ranking_;
   std::optional<Error> first_error_;
+  std::optional<RankedLayout> last_;  // that fits
   std::int64_t done_ = 0;
   double device_bytes_ = 0, flop_per_ms_ = 0;
 };

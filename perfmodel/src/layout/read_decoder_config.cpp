@@ -12,19 +12,60 @@ namespace perfmodel {
 namespace {
 
 // Fields that change no size and no kernel; transformers writes more of them with each version.
-constexpr std::string_view kConfigIrrelevant[] = {
-    "_attn_implementation_autoset", "_name_or_path", "_remove_final_layer_norm", "architectures",
-    "attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "auto_map",
-    "bos_token_id", "chunk_size_feed_forward", "classifier_dropout", "dropout", "dtype",
-    "embd_pdrop", "enable_bias", "eos_token_id", "hidden_dropout", "hidden_dropout_prob",
-    "id2label", "init_std", "initializer_range", "label2id", "layer_norm_elementwise_affine",
-    "layer_norm_eps", "layer_norm_epsilon", "layerdrop", "max_window_layers", "model_type",
-    "output_past", "pad_token_id", "prefix", "pretraining_tp", "reorder_and_upcast_attn",
-    "resid_pdrop", "rms_norm_eps", "rope_parameters", "rope_scaling", "rope_theta",
-    "rotary_emb_base", "rotary_pct", "scale_attn_by_inverse_layer_idx", "scale_attn_weights",
-    "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
-    "summary_type", "summary_use_proj", "task_specific_params", "torch_dtype",
-    "transformers_version", "unk_token_id", "use_cache", "use_mrope", "layer_types"};
+constexpr std::string_view kConfigIrrelevant[] = {"_attn_implementation_autoset",
+                                                  "_name_or_path",
+                                                  "_remove_final_layer_norm",
+                                                  "architectures",
+                                                  "attention_dropout",
+                                                  "attention_probs_dropout_prob",
+                                                  "attn_pdrop",
+                                                  "auto_map",
+                                                  "bos_token_id",
+                                                  "chunk_size_feed_forward",
+                                                  "classifier_dropout",
+                                                  "dropout",
+                                                  "dtype",
+                                                  "embd_pdrop",
+                                                  "enable_bias",
+                                                  "eos_token_id",
+                                                  "hidden_dropout",
+                                                  "hidden_dropout_prob",
+                                                  "id2label",
+                                                  "init_std",
+                                                  "initializer_range",
+                                                  "label2id",
+                                                  "layer_norm_elementwise_affine",
+                                                  "layer_norm_eps",
+                                                  "layer_norm_epsilon",
+                                                  "layerdrop",
+                                                  "max_window_layers",
+                                                  "model_type",
+                                                  "output_past",
+                                                  "pad_token_id",
+                                                  "prefix",
+                                                  "pretraining_tp",
+                                                  "reorder_and_upcast_attn",
+                                                  "resid_pdrop",
+                                                  "rms_norm_eps",
+                                                  "rope_parameters",
+                                                  "rope_scaling",
+                                                  "rope_theta",
+                                                  "rotary_emb_base",
+                                                  "rotary_pct",
+                                                  "scale_attn_by_inverse_layer_idx",
+                                                  "scale_attn_weights",
+                                                  "summary_activation",
+                                                  "summary_first_dropout",
+                                                  "summary_proj_to_labels",
+                                                  "summary_type",
+                                                  "summary_use_proj",
+                                                  "task_specific_params",
+                                                  "torch_dtype",
+                                                  "transformers_version",
+                                                  "unk_token_id",
+                                                  "use_cache",
+                                                  "use_mrope",
+                                                  "layer_types"};
 
 // Names of the sizes in one family; empty: it has none.
 struct ConfigFamily {
@@ -44,8 +85,8 @@ constexpr ConfigFamily kConfigFamilies[] = {
      "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false},
     {"gpt2", "n_layer", "n_embd", "n_head", "", "n_inner", "n_positions", "activation_function",
      false, true, true, true},
-    {"gpt_neox", "num_hidden_layers", "hidden_size", "num_attention_heads", "",
-     "intermediate_size", "max_position_embeddings", "hidden_act", false, false, false, true},
+    {"gpt_neox", "num_hidden_layers", "hidden_size", "num_attention_heads", "", "intermediate_size",
+     "max_position_embeddings", "hidden_act", false, false, false, true},
     {"opt", "num_hidden_layers", "hidden_size", "num_attention_heads", "", "ffn_dim",
      "max_position_embeddings", "activation_function", false, true, true, true, 2}};
 
@@ -57,7 +98,7 @@ bool is_null(const Json& config, const char* key) {
 void read_activation(ObjectReader& reader, const ConfigFamily& family, NamedDecoder& made) {
   using Activation = DecoderModel::Activation;
   if (!reader.has(family.activation)) {
-    made.model.activation = family.llama ? Activation::kSilu
+    made.model.activation = family.llama           ? Activation::kSilu
                             : family.type == "opt" ? Activation::kRelu
                                                    : Activation::kGelu;
     return;
@@ -110,11 +151,24 @@ void read_extras(const Json& config, ObjectReader& reader, const ConfigFamily& f
 
 // Every field that nobody asked for, in one line.
 void name_unknown(const Json& config, ObjectReader& reader, const ConfigFamily& family) {
-  const std::string_view known[] = {
-      family.layers, family.hidden, family.heads, family.kv_heads, family.feed_forward,
-      family.positions, family.activation, "vocab_size", "tie_word_embeddings", "attention_bias",
-      "mlp_bias", "head_dim", "sliding_window", "use_sliding_window", "use_parallel_residual",
-      "do_layer_norm_before", "word_embed_proj_dim", "n_ctx"};
+  const std::string_view known[] = {family.layers,
+                                    family.hidden,
+                                    family.heads,
+                                    family.kv_heads,
+                                    family.feed_forward,
+                                    family.positions,
+                                    family.activation,
+                                    "vocab_size",
+                                    "tie_word_embeddings",
+                                    "attention_bias",
+                                    "mlp_bias",
+                                    "head_dim",
+                                    "sliding_window",
+                                    "use_sliding_window",
+                                    "use_parallel_residual",
+                                    "do_layer_norm_before",
+                                    "word_embed_proj_dim",
+                                    "n_ctx"};
   std::vector<std::string> unknown;
   for (const auto& [key, value] : config.items()) {
     if (std::ranges::find(known, key) != std::end(known)) continue;
@@ -122,8 +176,8 @@ void name_unknown(const Json& config, ObjectReader& reader, const ConfigFamily& 
     unknown.push_back(key);
   }
   if (unknown.empty()) return;
-  reader.fail_at("", fmt::format("the fields of a {} model (remove what changes no size)",
-                                 family.type),
+  reader.fail_at("",
+                 fmt::format("the fields of a {} model (remove what changes no size)", family.type),
                  fmt::format("{}", fmt::join(unknown, ", ")));
 }
 
@@ -133,7 +187,8 @@ NamedDecoder parse_decoder_config(const Json& config, std::optional<Error>& erro
   const std::string type = reader.string("model_type");
   const auto family = std::ranges::find(kConfigFamilies, type, &ConfigFamily::type);
   if (family == std::end(kConfigFamilies)) {
-    if (!error) reader.reject("model_type", "one of llama, mistral, qwen2, qwen3, gpt2, gpt_neox, opt");
+    if (!error)
+      reader.reject("model_type", "one of llama, mistral, qwen2, qwen3, gpt2, gpt_neox, opt");
     return made;
   }
   DecoderModel& model = made.model;
@@ -147,8 +202,8 @@ NamedDecoder parse_decoder_config(const Json& config, std::optional<Error>& erro
   }
   constexpr std::int64_t kInnerOfGpt2 = 4;
   const bool default_width = family->type == "gpt2" && is_null(config, family->feed_forward);
-  model.feed_forward = default_width ? kInnerOfGpt2 * model.hidden
-                                     : reader.whole_number(family->feed_forward, 1);
+  model.feed_forward =
+      default_width ? kInnerOfGpt2 * model.hidden : reader.whole_number(family->feed_forward, 1);
   model.vocabulary = reader.whole_number("vocab_size", 1);
   model.tied = family->tied;
   model.gated = model.rms_norm = family->llama;

@@ -526,7 +526,7 @@ void gru_cell_backward(Call& call) {  // (grad_hy, workspace, has_bias) -> (ig, 
 }
 
 // Lists of tensors, element by element.
-void foreach(Call& call) {
+void foreach (Call& call) {
   const auto first = call.list(0);
   for (std::size_t at = 1; at < call.size(); ++at) {
     const auto other = call.list(at);

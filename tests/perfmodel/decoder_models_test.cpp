@@ -1,0 +1,114 @@
+// Known decoders and config.json files.
+#include "perfmodel/decoder_models.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace perfmodel {
+namespace {
+
+using testing::HasSubstr;
+
+// The numbers of parameters that the models' pages give.
+TEST(DecoderNames, HaveTheParametersOfTheirModels) {
+  const std::pair<const char*, std::int64_t> known[] = {
+      {"gpt2", 124439808},        {"gpt2-xl", 1557611200},     {"llama2-7b", 6738415616},
+      {"llama3-8b", 8030261248},  {"llama3-70b", 70553706496}, {"llama3-405b", 405853388800},
+      {"mistral-7b", 7241732096}, {"opt-1.3b", 1315758080},    {"opt-6.7b", 6658473984}};
+  for (const auto& [name, parameters] : known) {
+    const auto found = find_decoder(name);
+    ASSERT_TRUE(found) << name;
+    EXPECT_EQ(parameter_count(found->model), parameters) << name;
+    EXPECT_GT(found->sequence, 0) << name;
+  }
+}
+
+TEST(DecoderNames, UnknownOnesNameTheNearest) {
+  EXPECT_THAT(find_decoder("llama3-71b").error().message, HasSubstr("llama3-70b"));
+  for (std::string_view name : decoder_names()) EXPECT_TRUE(find_decoder(name)) << name;
+}
+
+class DecoderConfigFile : public testing::Test {
+ protected:
+  DecoderConfigFile()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("decoder_config_" +
+                 std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~DecoderConfigFile() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  Result<NamedDecoder> read(const std::string& text) const {
+    std::ofstream(folder_ / "config.json") << text;
+    return read_decoder_config(folder_ / "config.json");
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// As transformers writes it.
+std::string llama_config(const std::string& more = "") {
+  return R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "hidden_act": "silu",
+    "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 8192,
+    "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+    "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
+    "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 128256)" +
+         more + "}";
+}
+
+TEST_F(DecoderConfigFile, LlamaIsTheKnownOne) {
+  const auto read_one = read(llama_config());
+  ASSERT_TRUE(read_one) << to_string(read_one.error());
+  const DecoderModel known = find_decoder("llama3-8b")->model;
+  EXPECT_EQ(parameter_count(read_one->model), parameter_count(known));
+  EXPECT_EQ(read_one->model.kv_heads, 8);
+  EXPECT_TRUE(read_one->model.gated && read_one->model.rms_norm && !read_one->model.tied);
+  EXPECT_EQ(read_one->sequence, 8192);
+  EXPECT_TRUE(read_one->notes.empty());
+}
+
+TEST_F(DecoderConfigFile, Gpt2HasItsDefaultWidth) {
+  const auto read_one = read(R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12,
+    "n_positions": 1024, "n_ctx": 1024, "n_inner": null, "vocab_size": 50257,
+    "activation_function": "gelu_new"})");
+  ASSERT_TRUE(read_one) << to_string(read_one.error());
+  EXPECT_EQ(parameter_count(read_one->model), 124439808);
+}
+
+TEST_F(DecoderConfigFile, OptHasTwoMorePositions) {
+  const auto read_one = read(R"({"model_type": "opt", "hidden_size": 2048, "ffn_dim": 8192,
+    "num_hidden_layers": 24, "num_attention_heads": 32, "max_position_embeddings": 2048,
+    "vocab_size": 50272, "activation_function": "relu", "word_embed_proj_dim": 2048,
+    "do_layer_norm_before": true})");
+  ASSERT_TRUE(read_one) << to_string(read_one.error());
+  EXPECT_EQ(parameter_count(read_one->model), 1315758080);
+}
+
+TEST_F(DecoderConfigFile, SaysWhatIsLeftOut) {
+  const auto read_one = read(llama_config(R"(, "sliding_window": 4096)"));
+  ASSERT_TRUE(read_one);
+  ASSERT_EQ(read_one->notes.size(), 1u);
+  EXPECT_THAT(read_one->notes[0], HasSubstr("sliding window"));
+}
+
+TEST_F(DecoderConfigFile, RefusesInOneLine) {
+  EXPECT_THAT(to_string(read(llama_config(R"(, "widgets": 3, "gears": 4)")).error()),
+              HasSubstr("found gears, widgets"));
+  EXPECT_THAT(to_string(read(llama_config(R"(, "head_dim": 64)")).error()),
+              HasSubstr("hidden_size / num_attention_heads = 128"));
+  EXPECT_THAT(to_string(read(R"({"model_type": "mamba"})").error()), HasSubstr("one of llama"));
+  EXPECT_THAT(to_string(read(R"({"model_type": "llama", "hidden_size": 64})").error()),
+              HasSubstr("num_hidden_layers"));
+  EXPECT_THAT(to_string(read("{").error()), HasSubstr("config.json"));
+}
+
+}  // namespace
+}  // namespace perfmodel
