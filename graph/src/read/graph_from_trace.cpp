@@ -564,7 +564,8 @@ class GraphMaker {
   // free, yet began right when the collective ended. Its op is made to touch the memory of the
   // collective.
   void infer_waits() {
-    constexpr std::int64_t kLatestNs = 15'000, kEarliestNs = 1'000, kFreeNs = 4'000;
+    constexpr std::int64_t kLatestNs = 15'000, kEarliestNs = 1'000, kFreeNs = 4'000,
+                           kStagedNs = 30'000;
     struct Held {
       std::int64_t start_ns = 0;
       std::size_t event = 0;
@@ -575,8 +576,12 @@ class GraphMaker {
       if (at.launch < 0) continue;
       const bool has_before =
           i > 0 && trace_.gpu[i - 1].device == at.device && trace_.gpu[i - 1].stream == at.stream;
-      const std::int64_t free =
-          std::max(host(at.launch).end_ns(), has_before ? trace_.gpu[i - 1].end_ns() : 0);
+      // A copy that blocks its call begins within the call.
+      const HostEvent& call = host(at.launch);
+      const std::int64_t called = at.kind == GpuKind::kCopy
+                                      ? std::min(call.end_ns(), call.start_ns + kStagedNs)
+                                      : call.end_ns();
+      const std::int64_t free = std::max(called, has_before ? trace_.gpu[i - 1].end_ns() : 0);
       if (at.start_ns > free + kFreeNs) held.push_back({at.start_ns, i});
     }
     std::ranges::sort(held, {}, &Held::start_ns);
