@@ -564,7 +564,8 @@ class GraphMaker {
   // free, yet began right when the collective ended. Its op is made to touch the memory of the
   // collective.
   void infer_waits() {
-    constexpr std::int64_t kLatestNs = 15'000, kEarliestNs = 1'000, kFreeNs = 4'000;
+    constexpr std::int64_t kLatestNs = 15'000, kEarliestNs = 1'000, kFreeNs = 4'000,
+                           kStagedNs = 30'000;
     struct Held {
       std::int64_t start_ns = 0;
       std::size_t event = 0;
@@ -575,8 +576,12 @@ class GraphMaker {
       if (at.launch < 0) continue;
       const bool has_before =
           i > 0 && trace_.gpu[i - 1].device == at.device && trace_.gpu[i - 1].stream == at.stream;
-      const std::int64_t free =
-          std::max(host(at.launch).end_ns(), has_before ? trace_.gpu[i - 1].end_ns() : 0);
+      // A copy that blocks its call begins within the call.
+      const HostEvent& call = host(at.launch);
+      const std::int64_t called = at.kind == GpuKind::kCopy
+                                      ? std::min(call.end_ns(), call.start_ns + kStagedNs)
+                                      : call.end_ns();
+      const std::int64_t free = std::max(called, has_before ? trace_.gpu[i - 1].end_ns() : 0);
       if (at.start_ns > free + kFreeNs) held.push_back({at.start_ns, i});
     }
     std::ranges::sort(held, {}, &Held::start_ns);
@@ -631,19 +636,31 @@ class GraphMaker {
     return std::nullopt;
   }
 
-  // The innermost op around the call that has a tensor on the GPU and comes behind the record.
+  // The innermost op around the call that has a tensor on the GPU and comes behind the record;
+  // where none has, the innermost one gets an empty result there.
   bool touch(std::int32_t call, std::int64_t record, std::uint32_t tensor) {
+    const std::int64_t storage = made_.graph.tensors[tensor].storage_id;
+    Node* innermost = nullptr;
     for (std::int32_t event = around_[static_cast<std::size_t>(call)]; event >= 0;
          event = parent_[static_cast<std::size_t>(event)]) {
       const std::int64_t id = id_of_event_[static_cast<std::size_t>(event)];
-      if (id <= record) return false;
-      const Node& node = made_.graph.nodes[static_cast<std::size_t>(id) - 1];
-      const auto own = node.comm < 0 ? first_gpu_tensor(node) : std::nullopt;
-      if (!own) continue;
-      made_.graph.tensors[*own].storage_id = made_.graph.tensors[tensor].storage_id;
-      return true;
+      if (id <= record) break;
+      Node& node = made_.graph.nodes[static_cast<std::size_t>(id) - 1];
+      if (node.comm >= 0 || host(event).kind != HostKind::kOp) continue;
+      if (const auto own = first_gpu_tensor(node)) {
+        made_.graph.tensors[*own].storage_id = storage;
+        return true;
+      }
+      if (!innermost) innermost = &node;
     }
-    return false;
+    if (!innermost || innermost->outputs_count > 0) return false;
+    innermost->outputs_begin = static_cast<std::uint32_t>(made_.graph.arguments.size());
+    innermost->outputs_count = 1;
+    made_.graph.arguments.resize(made_.graph.arguments.size() + 1);
+    place({.kind = Argument::Kind::kTensor, .dtype = DType::kFloat32, .shape = {0}}, true,
+          innermost->outputs_begin);
+    made_.graph.tensors.back().storage_id = storage;
+    return true;
   }
 
   bool has_tensor(const Node& node) const {
