@@ -417,7 +417,7 @@ TEST(MegatronRuns, RecomputeStudy) {
     const auto &model = row["model"], &run = row["execution"];
     const LayoutJob job = megatron_job(gpt_like(model["num_blocks"], model["hidden"],
                                                 model["attn_heads"], model["seq_size"], 51200),
-                                       model["seq_size"], run["batch_size"], "megatron-2021");
+                                       model["seq_size"], run["batch_size"], "megatron");
     ParallelLayout layout;
     layout.dp = run["data_par"];
     layout.tp = run["tensor_par"];
@@ -444,7 +444,7 @@ TEST(MegatronRuns, ActivationsAndStateOfTheRecomputeStudy) {
     const std::string mode = row["mode"];
     const LayoutJob job = megatron_job(gpt_like(model["num_blocks"], model["hidden"],
                                                 model["attn_heads"], model["seq_size"], 51200),
-                                       model["seq_size"], run["batch_size"], "megatron-2021");
+                                       model["seq_size"], run["batch_size"], "megatron");
     ParallelLayout layout;
     layout.tp = run["tensor_par"];
     layout.pp = run["pipeline_par"];
@@ -474,7 +474,7 @@ double scale_out_error(const nlohmann::json& row) {
       gpt_like(model["layers"], model["hidden"], model["heads"], model["seq"], model["vocab"]),
       model["seq"], row["global_batch"],
       sharded                    ? "deepspeed"
-      : row["scheme"] == "PTD-P" ? "megatron-2021"
+      : row["scheme"] == "PTD-P" ? "megatron"
                                  : "megatron-deepspeed");
   ParallelLayout layout;
   layout.dp = row["dp"];
@@ -542,12 +542,13 @@ double nemo_ms(const DecoderModel& model, const std::string& gpu, std::int64_t g
   job.sequence = 8192;
   job.global_batch = global_batch;
   job.precision = LayoutJob::Precision::kFp8;
+  job.software = "nemo";
   layout.dp = gpus / (layout.tp * layout.pp);
   layout.sequence_parallel = layout.tp > 1;
   return predicted(pricer(gpu), job, layout).step_ms;
 }
 
-// layer_factor and attention_factor of data/frameworks/megatron.json were chosen on rows of 8B,
+// layer_factor and attention_factor of data/frameworks/nemo.json were chosen on rows of 8B,
 // tensor_overlap with 70B and 405B in view: in sample. One row does not say its precision, and is
 // taken for fp8 as it reaches three quarters of the peak of bf16.
 TEST(NemoRuns, DenseRowsWithoutContextParallelismInSample) {
