@@ -130,6 +130,8 @@ class Predictor {
 
   /// Names of the GPUs that were loaded, sorted.
   std::vector<std::string> gpus() const;
+  /// Where they, models and overheads were read.
+  const std::filesystem::path& data_folder() const;
   /// By name, alias or title, ignoring case. Errors: see `predict`.
   Result<Gpu> gpu(std::string_view name) const;
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "framework.hpp"
-#include "perfmodel/data_files.hpp"
 #include "perfmodel/layout.hpp"
 #include "shard_costs.hpp"
 #include "step_bytes.hpp"
@@ -184,8 +183,6 @@ LayoutPricer::LayoutPricer(std::shared_ptr<State> state) : state_(std::move(stat
 Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const LayoutMachine& machine) {
   auto gpu = predictor.gpu(machine.gpu);
   if (!gpu) return Unexpected{gpu.error()};
-  auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
   Topology topology = topology_for(*gpu);
   if (!machine.topology.empty()) {
     auto found = TopologyCatalog::builtin().find(machine.topology);
@@ -196,7 +193,7 @@ Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const Layout
   options.topology = TopologyCatalog::builtin().named(topology.name) ? topology.name : "";
   auto state =
       std::make_shared<State>(predictor, std::move(*gpu), std::move(topology), std::move(options));
-  state->data = std::move(*data);
+  state->data = predictor.data_folder();
   state->warnings = stand_ins(state->topology);
   return LayoutPricer(std::move(state));
 }
@@ -213,7 +210,9 @@ Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
                                          layout.gpus()));
   }
   const double peak = dense_peak(state.gpu, job.precision);
-  if (!(peak > 0)) {
+  const KernelWork product{.family = KernelFamily::kGemm, .dtype = products_of(job.precision)};
+  const bool narrow = job.precision != LayoutJob::Precision::kFp32;
+  if (!(peak > 0) || (narrow && lacks_units(product, state.gpu))) {
     return impossible_layout(
         fmt::format("precision: expected a type that {} computes with, found one that it lacks",
                     state.gpu.name));

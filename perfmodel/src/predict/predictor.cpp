@@ -68,6 +68,7 @@ struct Target {
 }  // namespace
 
 struct Predictor::State {
+  std::filesystem::path data;
   ChosenKernelModels chosen;
   std::size_t cached_prices = 0;
   std::vector<std::unique_ptr<Target>> targets;            ///< by name
@@ -169,7 +170,7 @@ struct PreparedGraph::State {
 };
 
 Result<void> Predictor::State::load(const PredictorConfig& config) {
-  std::filesystem::path data = config.data;
+  data = config.data;
   if (data.empty()) {
     auto found = find_data_folder();
     if (!found) return Unexpected{found.error()};
@@ -511,6 +512,8 @@ std::vector<std::string> Predictor::gpus() const {
   for (const auto& target : state_->targets) names.push_back(target->gpu.name);
   return names;
 }
+
+const std::filesystem::path& Predictor::data_folder() const { return state_->data; }
 
 Result<Gpu> Predictor::gpu(std::string_view name) const {
   return guarded([&]() -> Result<Gpu> {
