@@ -4,7 +4,7 @@
 
 #include "build_commands.hpp"
 #include "config_arguments.hpp"
-#include "perfmodel/graph/build_agents.hpp"
+#include "perfmodel/graph/build_model.hpp"
 
 namespace perfmodel::cli {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "output.hpp"
+#include "perfmodel/graph/detail/training_options.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
-#include "perfmodel/graph/training_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel::cli {

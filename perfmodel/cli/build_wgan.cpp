@@ -1,4 +1,4 @@
-#include "perfmodel/graph/build_vision.hpp"
+#include "perfmodel/graph/build_model.hpp"
 
 #include <fmt/format.h>
 

@@ -5,12 +5,9 @@
 
 #include "build_commands.hpp"
 #include "command.hpp"
-#include "perfmodel/graph/build_agents.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
-#include "perfmodel/graph/build_recurrent.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 
 namespace perfmodel::cli {
 

@@ -10,10 +10,10 @@
 #include "kernel_models_option.hpp"
 #include "kernels/price_kernel_table.hpp"
 #include "output.hpp"
-#include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/data_files.hpp"
+#include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/detail/output_file.hpp"
-#include "perfmodel/predictors/power.hpp"
+#include "perfmodel/predictors/detail/power.hpp"
 #include "text_aside.hpp"
 #include "text_table.hpp"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "output.hpp"
-#include "perfmodel/measured_memory.hpp"
+#include "perfmodel/detail/measured_memory.hpp"
 
 namespace perfmodel::cli {
 

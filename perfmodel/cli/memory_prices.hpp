@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
+#include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/memory.hpp"
 #include "perfmodel/what_if.hpp"
 

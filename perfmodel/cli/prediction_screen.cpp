@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/plain_text.hpp"
-#include "perfmodel/explanation.hpp"
+#include "perfmodel/detail/explanation.hpp"
 #include "prediction_parts.hpp"
 #include "prediction_report.hpp"
 #include "text_table.hpp"

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "critical_path_report.hpp"
-#include "perfmodel/predictors/summed_range.hpp"
+#include "perfmodel/predictors/detail/summed_range.hpp"
 #include "prediction_parts.hpp"
 #include "prediction_report.hpp"
 #include "text_table.hpp"

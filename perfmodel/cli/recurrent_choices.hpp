@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "perfmodel/graph/build_recurrent.hpp"
+#include "perfmodel/graph/build_model.hpp"
 
 namespace perfmodel::cli {
 

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <string>
 
-#include "perfmodel/graph/rewrites/parallel.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "rewrite_flags.hpp"
 
 namespace perfmodel::cli {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernel_models_option.hpp"
-#include "perfmodel/choose_kernel_models.hpp"
+#include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/result.hpp"

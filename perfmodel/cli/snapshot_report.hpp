@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "output.hpp"
-#include "perfmodel/allocator_snapshot.hpp"
+#include "perfmodel/detail/allocator_snapshot.hpp"
 
 namespace perfmodel::cli {
 

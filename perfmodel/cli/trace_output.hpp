@@ -5,10 +5,10 @@
 #include <string>
 
 #include "output.hpp"
+#include "perfmodel/detail/trace_comparison.hpp"
+#include "perfmodel/detail/trace_ranks.hpp"
+#include "perfmodel/detail/trace_report.hpp"
 #include "perfmodel/trace_analysis.hpp"
-#include "perfmodel/trace_comparison.hpp"
-#include "perfmodel/trace_ranks.hpp"
-#include "perfmodel/trace_report.hpp"
 
 namespace perfmodel::cli {
 

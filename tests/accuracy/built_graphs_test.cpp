@@ -3,7 +3,6 @@
 #include "accuracy_support.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "accuracy_support.hpp"
-#include "perfmodel/predictors/summed_range.hpp"
+#include "perfmodel/predictors/detail/summed_range.hpp"
 #include "price/graph_latency.hpp"
 #include "tables/kernel_table.hpp"
 

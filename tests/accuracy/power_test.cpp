@@ -7,7 +7,7 @@
 
 #include "accuracy_support.hpp"
 #include "json/csv_file.hpp"
-#include "perfmodel/predictors/power.hpp"
+#include "perfmodel/predictors/detail/power.hpp"
 #include "price/kernel_work.hpp"
 
 namespace perfmodel {

@@ -9,10 +9,10 @@
 
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/kernel_times.hpp"
+#include "perfmodel/detail/trace_report.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"
-#include "perfmodel/trace_report.hpp"
 
 namespace perfmodel {
 namespace {

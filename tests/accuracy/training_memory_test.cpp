@@ -8,9 +8,9 @@
 
 #include "accuracy_support.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
-#include "perfmodel/graph/storage_lifetimes.hpp"
 #include "perfmodel/memory.hpp"
 
 namespace perfmodel {

@@ -8,8 +8,8 @@
 
 #include "inputs.hpp"
 #include "kernels/price_kernel_table.hpp"
-#include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/data_files.hpp"
+#include "perfmodel/detail/choose_kernel_models.hpp"
 
 namespace perfmodel::benchmarks {
 namespace {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "fuzz.hpp"
-#include "perfmodel/explanation.hpp"
+#include "perfmodel/detail/explanation.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"

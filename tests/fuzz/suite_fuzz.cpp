@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "fuzz.hpp"
-#include "perfmodel/suite/suite.hpp"
+#include "perfmodel/suite/detail/suite.hpp"
 
 using namespace perfmodel;
 using namespace perfmodel::suite;

@@ -1,7 +1,7 @@
 // Kineto traces, plain and gzip.
 #include "fuzz.hpp"
+#include "perfmodel/detail/trace_report.hpp"
 #include "perfmodel/graph/trace.hpp"
-#include "perfmodel/trace_report.hpp"
 
 using namespace perfmodel;
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "perfmodel/graph/build_agents.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/model_size.hpp"
 
 namespace perfmodel {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/graph/build_recurrent.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/model_size.hpp"
 
 namespace perfmodel {

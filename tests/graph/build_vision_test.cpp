@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "perfmodel/graph/build_model.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/model_size.hpp"
 
 namespace perfmodel {

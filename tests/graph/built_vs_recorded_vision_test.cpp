@@ -12,7 +12,6 @@
 #include "build/models/vision_layers.hpp"
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 
 namespace perfmodel {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "graph_comparison.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
-#include "perfmodel/graph/build_recurrent.hpp"
 #include "perfmodel/graph/detail/static_memory.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"

@@ -11,8 +11,8 @@
 
 #include "core/parameter_gradients.hpp"
 #include "graph_comparison.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"

@@ -19,14 +19,14 @@
 #include "build/emit/views.hpp"
 #include "build/models/training_step.hpp"
 #include "graph_comparison.hpp"
-#include "perfmodel/graph/build_recurrent.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
-#include "perfmodel/graph/storage_lifetimes.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {

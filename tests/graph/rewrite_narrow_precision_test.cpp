@@ -9,7 +9,6 @@
 
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
-#include "perfmodel/graph/build_recurrent.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/detail/static_memory.hpp"
 #include "perfmodel/graph/model_size.hpp"

@@ -7,9 +7,7 @@
 
 #include "graph_comparison.hpp"
 #include "perfmodel/graph/build_model.hpp"
-#include "perfmodel/graph/build_recurrent.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
 

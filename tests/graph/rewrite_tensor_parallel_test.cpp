@@ -1,5 +1,5 @@
 // One rank of Megatron's tensor parallelism: work, traffic and sizes against closed forms.
-#include "perfmodel/graph/rewrites/parallel.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
-#include "perfmodel/graph/build_vision.hpp"
-#include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {
 namespace {

@@ -14,12 +14,9 @@
 #include <tuple>
 #include <vector>
 
-#include "perfmodel/graph/build_agents.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
-#include "perfmodel/graph/build_recurrent.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"

@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/detail/lower.hpp"

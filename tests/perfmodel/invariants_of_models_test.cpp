@@ -10,13 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/choose_kernel_models.hpp"
-#include "perfmodel/graph/build_agents.hpp"
+#include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
-#include "perfmodel/graph/build_recurrent.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"

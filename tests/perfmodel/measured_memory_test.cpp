@@ -1,6 +1,6 @@
 // Memory as recorded: `[memory]` instants of traces and snapshots of PyTorch's allocator.
 
-#include "perfmodel/measured_memory.hpp"
+#include "perfmodel/detail/measured_memory.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/allocator_snapshot.hpp"
-#include "perfmodel/trace_report.hpp"
+#include "perfmodel/detail/allocator_snapshot.hpp"
+#include "perfmodel/detail/trace_report.hpp"
 
 namespace perfmodel {
 namespace {

@@ -8,7 +8,7 @@
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/predict.hpp"
-#include "perfmodel/predictors/power.hpp"
+#include "perfmodel/predictors/detail/power.hpp"
 
 namespace perfmodel {
 namespace {

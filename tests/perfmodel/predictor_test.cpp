@@ -12,8 +12,8 @@
 #include <fstream>
 #include <thread>
 
-#include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
+#include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "predictor_cases.hpp"

@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"

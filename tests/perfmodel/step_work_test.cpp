@@ -5,10 +5,9 @@
 
 #include <filesystem>
 
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
-#include "perfmodel/graph/build_recurrent.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 

@@ -11,8 +11,8 @@
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/predictor.hpp"
+#include "perfmodel/suite/detail/suite.hpp"
 #include "perfmodel/suite/run_suite.hpp"
-#include "perfmodel/suite/suite.hpp"
 
 namespace perfmodel::suite {
 namespace {

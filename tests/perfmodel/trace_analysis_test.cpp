@@ -8,9 +8,9 @@
 #include <fstream>
 #include <string>
 
-#include "perfmodel/trace_comparison.hpp"
-#include "perfmodel/trace_ranks.hpp"
-#include "perfmodel/trace_report.hpp"
+#include "perfmodel/detail/trace_comparison.hpp"
+#include "perfmodel/detail/trace_ranks.hpp"
+#include "perfmodel/detail/trace_report.hpp"
 #include "trace/intervals.hpp"
 
 namespace perfmodel {

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/architecture.hpp"
+#include "perfmodel/predictors/detail/architecture.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "graph_fixture.hpp"
-#include "perfmodel/graph/build_agents.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
-#include "perfmodel/graph/build_recurrent.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/predictors/detail/lower.hpp"
 

@@ -1,12 +1,12 @@
 // Energy of kernels, what a power limit makes of their times, and ranges of sums of them.
-#include "perfmodel/predictors/power.hpp"
+#include "perfmodel/predictors/detail/power.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "graph_fixture.hpp"
-#include "perfmodel/predictors/summed_range.hpp"
+#include "perfmodel/predictors/detail/summed_range.hpp"
 #include "price/kernel_work.hpp"
 
 namespace perfmodel {

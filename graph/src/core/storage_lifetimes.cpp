@@ -1,4 +1,4 @@
-#include "perfmodel/graph/storage_lifetimes.hpp"
+#include "perfmodel/graph/detail/storage_lifetimes.hpp"
 
 #include <algorithm>
 #include <string>

@@ -15,7 +15,7 @@
 #include "dialect.hpp"
 #include "graph_copy.hpp"
 #include "ops/catalogue.hpp"
-#include "perfmodel/graph/rewrites/parallel.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "tensor_parallel_sizes.hpp"
 #include "tensor_parallel_split.hpp"
 #include "tensor_places.hpp"

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "perfmodel/detail/predicted_memory.hpp"
+#include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
-#include "perfmodel/graph/storage_lifetimes.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
 

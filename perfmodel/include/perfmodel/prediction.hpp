@@ -17,8 +17,8 @@
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predictors/detail/launch_templates.hpp"
+#include "perfmodel/predictors/detail/power.hpp"
 #include "perfmodel/predictors/kernel.hpp"
-#include "perfmodel/predictors/power.hpp"
 
 namespace perfmodel {
 

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "perfmodel/detail/explanation.hpp"
 #include "perfmodel/detail/scale_out.hpp"
-#include "perfmodel/explanation.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/detail/price_cache.hpp"

@@ -1,4 +1,4 @@
-#include "perfmodel/allocator_snapshot.hpp"
+#include "perfmodel/detail/allocator_snapshot.hpp"
 
 #include <fmt/format.h>
 

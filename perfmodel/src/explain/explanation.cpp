@@ -1,4 +1,4 @@
-#include "perfmodel/explanation.hpp"
+#include "perfmodel/detail/explanation.hpp"
 
 #include <fmt/format.h>
 

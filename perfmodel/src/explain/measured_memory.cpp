@@ -1,4 +1,4 @@
-#include "perfmodel/measured_memory.hpp"
+#include "perfmodel/detail/measured_memory.hpp"
 
 #include <fmt/format.h>
 

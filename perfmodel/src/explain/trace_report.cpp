@@ -1,4 +1,4 @@
-#include "perfmodel/trace_report.hpp"
+#include "perfmodel/detail/trace_report.hpp"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,6 @@
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
-#include "perfmodel/graph/rewrites/parallel.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/graph/storage_lifetimes.hpp"
 
 namespace perfmodel {
 

@@ -1,6 +1,6 @@
 #include "power_limit.hpp"
 
-#include "perfmodel/predictors/board_power.hpp"
+#include "perfmodel/predictors/detail/board_power.hpp"
 
 namespace perfmodel {
 namespace {

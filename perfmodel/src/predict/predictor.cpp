@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "files/lower_case.hpp"
-#include "perfmodel/choose_kernel_models.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
+#include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "perfmodel/predictors/topology.hpp"

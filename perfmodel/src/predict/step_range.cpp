@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "perfmodel/predictors/summed_range.hpp"
+#include "perfmodel/predictors/detail/summed_range.hpp"
 
 namespace perfmodel {
 namespace {

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <thread>
 
-#include "perfmodel/explanation.hpp"
+#include "perfmodel/detail/explanation.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/memory.hpp"
 

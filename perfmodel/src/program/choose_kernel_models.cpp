@@ -1,4 +1,4 @@
-#include "perfmodel/choose_kernel_models.hpp"
+#include "perfmodel/detail/choose_kernel_models.hpp"
 
 #include <system_error>
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "perfmodel/explanation.hpp"
+#include "perfmodel/detail/explanation.hpp"
 #include "perfmodel/prediction.hpp"
 
 namespace perfmodel::serve {

@@ -4,7 +4,7 @@
 
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/predictors/gpu.hpp"
-#include "perfmodel/suite/memory_purpose.hpp"
+#include "perfmodel/suite/detail/memory_purpose.hpp"
 
 namespace perfmodel::suite {
 

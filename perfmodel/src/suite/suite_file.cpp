@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "files/json_file.hpp"
-#include "perfmodel/suite/suite.hpp"
+#include "perfmodel/suite/detail/suite.hpp"
 #include "sweep/builder_options.hpp"
 
 namespace perfmodel::suite {

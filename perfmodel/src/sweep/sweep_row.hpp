@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "perfmodel/explanation.hpp"
+#include "perfmodel/detail/explanation.hpp"
 #include "perfmodel/prediction.hpp"
 #include "perfmodel/result.hpp"
 
@@ -15,7 +15,8 @@ namespace perfmodel::sweep {
 inline constexpr std::string_view kResultColumns =
     "e2e_us,gpu_active_us,cpu_us,exposed_communication_us,samples_per_step,samples_per_s,bound,"
     "bound_share,modelled_time_fraction,unmodelled_ops,kernels_out_of_range,"
-    "samples_per_s_per_gpu,static_bytes,device_bytes,e2e_low_us,e2e_high_us,energy_j,needed_bytes,error";
+    "samples_per_s_per_gpu,static_bytes,device_bytes,e2e_low_us,e2e_high_us,energy_j,needed_bytes,"
+    "error";
 
 /// The cells of an answer. Numbers have the digits that give the same double again, and no more.
 std::string result_cells(const Prediction& prediction, const Explanation& explanation);

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/number_text.hpp"
-#include "perfmodel/trace_comparison.hpp"
+#include "perfmodel/detail/trace_comparison.hpp"
 
 namespace perfmodel {
 namespace {

@@ -2,8 +2,8 @@
 #include <map>
 #include <tuple>
 
+#include "perfmodel/detail/trace_ranks.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/trace_ranks.hpp"
 #include "trace/collective_table.hpp"
 #include "trace/device_tables.hpp"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "perfmodel/predictors/architecture.hpp"
+#include "perfmodel/predictors/detail/architecture.hpp"
 
 namespace perfmodel {
 

@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/board_power.hpp"
+#include "perfmodel/predictors/detail/board_power.hpp"
 
 #include <algorithm>
 

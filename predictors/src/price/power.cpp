@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/power.hpp"
+#include "perfmodel/predictors/detail/power.hpp"
 
 #include <algorithm>
 #include <variant>

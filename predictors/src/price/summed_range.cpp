@@ -1,4 +1,4 @@
-#include "perfmodel/predictors/summed_range.hpp"
+#include "perfmodel/predictors/detail/summed_range.hpp"
 
 #include <algorithm>
 #include <array>

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "perfmodel/graph/detail/training_options.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/graph/training_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "graph_builder.hpp"
-#include "perfmodel/graph/training_options.hpp"
+#include "perfmodel/graph/detail/training_options.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "autograd_tape.hpp"
-#include "perfmodel/graph/build_recurrent.hpp"
+#include "perfmodel/graph/build_model.hpp"
 
 namespace perfmodel {
 

@@ -14,7 +14,7 @@
 #include "build/emit/split.hpp"
 #include "build/emit/views.hpp"
 #include "config_checks.hpp"
-#include "perfmodel/graph/build_agents.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "recurrent_parts.hpp"
 #include "vision_layers.hpp"
 

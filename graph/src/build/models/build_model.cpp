@@ -9,7 +9,6 @@
 
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
-#include "perfmodel/graph/build_vision.hpp"
 
 namespace perfmodel {
 namespace {

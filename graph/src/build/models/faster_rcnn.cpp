@@ -13,7 +13,7 @@
 #include "build/emit/reduction.hpp"
 #include "build/emit/views.hpp"
 #include "config_checks.hpp"
-#include "perfmodel/graph/build_vision.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "resnet_layers.hpp"
 
 namespace perfmodel {

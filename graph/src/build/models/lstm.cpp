@@ -8,7 +8,7 @@
 #include "build/emit/split.hpp"
 #include "build/emit/views.hpp"
 #include "config_checks.hpp"
-#include "perfmodel/graph/build_recurrent.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "recurrent_parts.hpp"
 
 namespace perfmodel {

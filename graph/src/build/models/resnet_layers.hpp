@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "perfmodel/graph/build_vision.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "vision_layers.hpp"
 
 namespace perfmodel {

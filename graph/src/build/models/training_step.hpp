@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "build/emit/autograd_tape.hpp"
-#include "perfmodel/graph/training_options.hpp"
+#include "perfmodel/graph/detail/training_options.hpp"
 
 namespace perfmodel {
 

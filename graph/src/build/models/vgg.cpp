@@ -7,7 +7,7 @@
 #include "build/emit/pooling.hpp"
 #include "build/emit/views.hpp"
 #include "config_checks.hpp"
-#include "perfmodel/graph/build_vision.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "vision_layers.hpp"
 
 namespace perfmodel {

@@ -7,7 +7,7 @@
 #include "build/emit/pointwise.hpp"
 #include "build/emit/reduction.hpp"
 #include "config_checks.hpp"
-#include "perfmodel/graph/build_vision.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "vision_layers.hpp"
 
 namespace perfmodel {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "perfmodel/graph/detail/static_memory.hpp"
-#include "perfmodel/graph/storage_lifetimes.hpp"
+#include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 
 namespace perfmodel {

@@ -10,8 +10,8 @@
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
-#include "perfmodel/suite/memory_purpose.hpp"
-#include "perfmodel/suite/suite.hpp"
+#include "perfmodel/suite/detail/memory_purpose.hpp"
+#include "perfmodel/suite/detail/suite.hpp"
 
 namespace perfmodel::suite {
 

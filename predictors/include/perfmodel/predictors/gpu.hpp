@@ -10,7 +10,7 @@
 
 #include "perfmodel/detail/units.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/predictors/architecture.hpp"
+#include "perfmodel/predictors/detail/architecture.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

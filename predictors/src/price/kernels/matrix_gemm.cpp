@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "perfmodel/predictors/board_power.hpp"
+#include "perfmodel/predictors/detail/board_power.hpp"
 
 namespace perfmodel::kernels {
 namespace {

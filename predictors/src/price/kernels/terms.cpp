@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "perfmodel/predictors/board_power.hpp"
+#include "perfmodel/predictors/detail/board_power.hpp"
 
 namespace perfmodel::terms {
 namespace {

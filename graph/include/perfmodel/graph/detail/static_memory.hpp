@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
-#include "perfmodel/graph/storage_lifetimes.hpp"
 
 namespace perfmodel {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "perfmodel/detail/trace_report.hpp"
 #include "perfmodel/result.hpp"
 #include "perfmodel/trace_analysis.hpp"
-#include "perfmodel/trace_report.hpp"
 
 namespace perfmodel {
 

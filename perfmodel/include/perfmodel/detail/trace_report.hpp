@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "perfmodel/detail/measured_memory.hpp"
 #include "perfmodel/graph/trace.hpp"
-#include "perfmodel/measured_memory.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/measured_memory.hpp"
+#include "perfmodel/detail/measured_memory.hpp"
 #include "perfmodel/result.hpp"
 
 namespace perfmodel {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "perfmodel/predictors/board_power.hpp"
+#include "perfmodel/predictors/detail/board_power.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/kernel.hpp"
 
