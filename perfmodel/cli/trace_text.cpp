@@ -208,13 +208,17 @@ std::string trace_streams_text(const TraceReport& report, bool bold) {
   return streams.empty() ? "" : "\n" + streams.text(bold);
 }
 
-std::string trace_warnings_text(const TraceFindings& found) {
-  std::vector<std::string> warnings = found.report.warnings;
-  warnings.insert(warnings.end(), found.analysis.warnings.begin(), found.analysis.warnings.end());
+std::string trace_warnings_text(std::span<const std::string> warnings) {
   if (warnings.empty()) return {};
   std::string text = "\n  Warnings\n";
   for (const std::string& warning : warnings) text += wrapped(warning, "  - ", 4);
   return text;
+}
+
+std::vector<std::string> warnings_of(const TraceFindings& found) {
+  std::vector<std::string> warnings = found.report.warnings;
+  warnings.insert(warnings.end(), found.analysis.warnings.begin(), found.analysis.warnings.end());
+  return warnings;
 }
 
 std::string signed_ms(double us) { return fmt::format("{:+.3f}", us / 1e3); }
@@ -246,7 +250,7 @@ std::string comparison_text(const TraceComparison& comparison, const std::string
   TextList head;
   head.row("before", fmt::format("{}, {}", before, counted(comparison.steps_before, "step")));
   head.row("after", fmt::format("{}, {}", after, counted(comparison.steps_after, "step")));
-  std::string text = "\n" + head.text();
+  std::string text = trace_warnings_text(comparison.warnings) + "\n" + head.text();
   TextTable terms{"Mean step", "before ms", "after ms", "change ms"};
   for (const auto& term : comparison.terms) {
     terms.row({term.name, milliseconds(term.before_us), milliseconds(term.after_us),
@@ -261,8 +265,6 @@ std::string comparison_text(const TraceComparison& comparison, const std::string
   }
   text += changes_text(comparison.ops, "Ops, per step", top, bold);
   text += changes_text(comparison.kernels, "Kernels, per step", top, bold);
-  if (!comparison.warnings.empty()) text += "\n  Warnings\n";
-  for (const std::string& warning : comparison.warnings) text += wrapped(warning, "  - ", 4);
   return text;
 }
 
@@ -279,9 +281,15 @@ std::string ranks_text(std::span<const TraceFindings> found, const TraceRanks& r
                milliseconds(rank.exposed_comm_us), milliseconds(rank.waiting_us),
                milliseconds(rank.caused_us), std::to_string(rank.last_arrivals)});
   }
-  std::string text = "\n" + table.text(bold);
+  std::vector<std::string> warnings = ranks.warnings;
+  for (const TraceFindings& rank : found) {
+    for (const std::string& warning : warnings_of(rank)) {
+      warnings.push_back(file_name(rank.report.source) + ": " + warning);
+    }
+  }
+  std::string text = trace_warnings_text(warnings) + "\n" + table.text(bold);
   std::string sentence = fmt::format(
-      "{} of the ranks meet, {} meet nobody. The busiest rank computes {} more than "
+      "{} have all their ranks here, {} have no partner. The busiest rank computes {} more than "
       "the mean.",
       counted(ranks.matched, "collective"), ranks.unmatched, percent(ranks.compute_imbalance));
   if (ranks.straggler) {
@@ -291,33 +299,23 @@ std::string ranks_text(std::span<const TraceFindings> found, const TraceRanks& r
   }
   text += wrapped(sentence, "  ", 2);
   text += trace_collectives_text(ranks.collectives, top, bold);
-  std::vector<std::string> warnings = ranks.warnings;
-  for (const TraceFindings& rank : found) {
-    for (const auto* list : {&rank.report.warnings, &rank.analysis.warnings}) {
-      for (const std::string& warning : *list) {
-        warnings.push_back(file_name(rank.report.source) + ": " + warning);
-      }
-    }
-  }
-  if (!warnings.empty()) text += "\n  Warnings\n";
-  for (const std::string& warning : warnings) text += wrapped(warning, "  - ", 4);
   return text;
 }
 
 std::string trace_text(const TraceFindings& found, std::size_t top, bool full, bool bold) {
   const TraceAnalysis& analysis = found.analysis;
-  std::string text = trace_head_text(found.report) + trace_breakdown_text(analysis, bold) +
-                     trace_ops_text(analysis.ops, "Ops", false, top, bold) +
-                     trace_idle_text(analysis, full, bold) +
-                     trace_iterations_text(found, top, bold) +
-                     trace_kernels_text(found.report, top, bold);
+  std::string text =
+      trace_warnings_text(warnings_of(found)) + trace_head_text(found.report) +
+      trace_breakdown_text(analysis, bold) + trace_ops_text(analysis.ops, "Ops", false, top, bold) +
+      trace_idle_text(analysis, full, bold) + trace_iterations_text(found, top, bold) +
+      trace_kernels_text(found.report, top, bold);
   if (full) {
     text += trace_ops_text(analysis.ops_by_shape, "Ops by shape", true, top, bold) +
             trace_collectives_text(analysis.collectives, top, bold) +
             trace_modules_text(analysis, top, bold) + trace_copies_text(analysis, bold) +
             trace_streams_text(found.report, bold);
   }
-  return text + measured_memory_text(found.report.memory, bold) + trace_warnings_text(found);
+  return text + measured_memory_text(found.report.memory, bold);
 }
 
 }  // namespace perfmodel::cli
