@@ -445,14 +445,19 @@ class LifetimeReader {
       case Phase::kBackward:
         break;
     }
-    return notes.in_collective ? MemoryPurpose::kCommunication : MemoryPurpose::kTemporaries;
+    return purpose_in_between(notes);
   }
   static MemoryPurpose purpose_of_made(const Notes& notes) {
     if (notes.is_kept_gradient) return MemoryPurpose::kGradients;
     if (notes.is_saved || (notes.first == Phase::kForward && notes.read_backward)) {
       return MemoryPurpose::kActivations;
     }
-    return notes.in_collective ? MemoryPurpose::kCommunication : MemoryPurpose::kTemporaries;
+    return purpose_in_between(notes);
+  }
+  /// The optimizer reads gradients in their bucket where they are views of it.
+  static MemoryPurpose purpose_in_between(const Notes& notes) {
+    if (!notes.in_collective) return MemoryPurpose::kTemporaries;
+    return notes.read_by_optimizer ? MemoryPurpose::kGradients : MemoryPurpose::kCommunication;
   }
 
   const ExecutionGraph& graph_;
