@@ -150,8 +150,8 @@ std::string kept_out_table(const ModelReport& model) {
 }
 
 std::string left_out_table(const ModelReport& model) {
-  TextTable table({"GPU left out", "<known", "rows", "learned", "heur.", "roofline", "x constant",
-                   "best ratio", "<of", "mean ratio"});
+  TextTable table({"GPU left out", "<known", "rows", "learned", "heur.", "roofline", "x const",
+                   "ratio", "<of", "mean"});
   for (const auto* list : {&model.left_out, &model.farther_left_out}) {
     for (const LeftOut& left : *list) {
       const bool has_ratio = left.best_ratio.rows > 0;

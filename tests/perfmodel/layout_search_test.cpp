@@ -21,11 +21,12 @@ const LayoutPricer& search_pricer() {
   return made;
 }
 
-// About 5 G parameters: half of the layouts of 8 GPUs do not fit.
+// About 7 G parameters: whole states do not fit into a GPU, and half of the layouts of 8 GPUs do
+// not.
 LayoutJob search_job() {
   LayoutJob job;
-  job.model = {.name = "five",
-               .layers = 24,
+  job.model = {.name = "seven",
+               .layers = 32,
                .hidden = 4096,
                .heads = 32,
                .kv_heads = 8,
