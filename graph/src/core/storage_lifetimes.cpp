@@ -13,8 +13,7 @@
 namespace perfmodel {
 namespace {
 
-constexpr std::array<std::string_view, 8> kLookups = {
-    "aten::embedding",
+constexpr std::array<std::string_view, 7> kLookups = {
     "aten::embedding_bag",
     "aten::embedding_bag.padding_idx",
     "aten::_embedding_bag",
@@ -162,7 +161,8 @@ class LifetimeReader {
   }
 
   static bool is_lookup(std::string_view name) {
-    return std::ranges::find(kLookups, name) != kLookups.end() || name.starts_with(kBatchedLookup);
+    return is_row_lookup(name) || std::ranges::find(kLookups, name) != kLookups.end() ||
+           name.starts_with(kBatchedLookup);
   }
 
   bool is_here(const Tensor& tensor, std::int32_t node) {

@@ -142,6 +142,8 @@ bool is_matrix_product(std::string_view name) {
   return op && price_rule(*op) == "gemm.matrix_product";
 }
 
+bool is_row_lookup(std::string_view name) { return name == "aten::embedding"; }
+
 bool gives_strides(std::string_view name) {
   const Op* op = row_of(name);
   return op && size_rule(*op) == "as_strided";

@@ -156,6 +156,8 @@ bool is_zeros(std::string_view name);
 /// A product of matrices whose work follows from the shapes of its operands: those of
 /// `torch.mm`, `bmm` and the ones with an addend.
 bool is_matrix_product(std::string_view name);
+/// `torch.nn.functional.embedding`: a row of one table per index.
+bool is_row_lookup(std::string_view name);
 /// Its arguments tell the strides of its result; all views end in it.
 bool gives_strides(std::string_view name);
 

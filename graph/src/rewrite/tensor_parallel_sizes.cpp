@@ -44,7 +44,7 @@ class RankRules {
     const Op* op = find_op(name);
     if (!op) return given;
     if (op->kind == OpKind::kProduct) note_product(tracker, index, *op);
-    if (name == "aten::embedding") note_lookup(tracker, index);
+    if (is_row_lookup(name)) note_lookup(tracker, index);
     if (op->kind == OpKind::kView) check_heads(tracker, index, given);
     check_division(tracker, index, given);
     return given;
@@ -114,7 +114,7 @@ class RankRules {
   const Layout* table_of(Tracker& tracker, std::int32_t index) const {
     for (std::int32_t i = index; i >= 0; i = graph_.nodes[static_cast<std::size_t>(i)].parent) {
       const Node& node = graph_.nodes[static_cast<std::size_t>(i)];
-      if (graph_.name(node) == "aten::embedding") return input(tracker, node, 0);
+      if (is_row_lookup(graph_.name(node))) return input(tracker, node, 0);
     }
     return nullptr;
   }

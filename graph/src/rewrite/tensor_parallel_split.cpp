@@ -33,8 +33,6 @@ std::vector<PassOfNode> passes_of_nodes(const ExecutionGraph& graph) {
 
 namespace {
 
-constexpr std::string_view kEmbedding = "aten::embedding";
-
 // What a tensor holds on one rank of several.
 struct Holding {
   bool is_parameter = false;
@@ -137,7 +135,7 @@ class SplitWalk {
     if (op->kind == OpKind::kView || op->kind == OpKind::kCast) {
       skipped_[at] = true;
       view(node, name);
-    } else if (name == kEmbedding) {
+    } else if (is_row_lookup(name)) {
       skipped_[at] = true;
       look_up(index);
     } else if (op->kind == OpKind::kProduct && !calls_product(node)) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <variant>
 
+#include "ops/catalogue.hpp"
 #include "perfmodel/predictors/detail/lower.hpp"
 #include "perfmodel/predictors/kernel.hpp"
 
@@ -131,7 +132,7 @@ bool mixes_tokens(std::string_view name) {
 std::set<std::int64_t> looked_up(const ExecutionGraph& graph, std::int64_t batch) {
   std::set<std::int64_t> sizes;
   for (const Node& node : graph.nodes) {
-    if (graph.name(node) != "aten::embedding") continue;
+    if (!is_row_lookup(graph.name(node))) continue;
     const auto inputs = graph.inputs(node);
     if (inputs.size() < 2 || inputs[1].kind != Argument::Kind::kTensor) continue;
     const auto shape = graph.shape(graph.tensors[inputs[1].index]);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "memory/graph_memory.hpp"
+#include "ops/catalogue.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
@@ -102,7 +103,6 @@ void add_op(const PredictedOp& op, PassCosts& to) {
   }
 }
 
-bool is_lookup(std::string_view op) { return op == "aten::embedding"; }
 bool is_lookup_gradient(std::string_view op) {
   return op.find("Embedding") != std::string_view::npos;
 }
@@ -111,7 +111,7 @@ bool is_lookup_gradient(std::string_view op) {
 std::size_t end_of_lookups(const Prediction& step) {
   std::size_t end = 0;
   for (std::size_t i = 0; i < step.ops.size(); ++i) {
-    if (is_lookup(step.ops[i].name)) end = i + 1;
+    if (is_row_lookup(step.ops[i].name)) end = i + 1;
   }
   constexpr std::size_t kOpsOfMaskedLookup = 4;  // mask, reshape, sum over the ranks
   for (std::size_t i = end; i < std::min(step.ops.size(), end + kOpsOfMaskedLookup); ++i) {

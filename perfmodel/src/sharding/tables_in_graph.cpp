@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lower/ops/embedding_nodes.hpp"
+#include "ops/catalogue.hpp"
 
 namespace perfmodel::sharding {
 namespace {
@@ -98,7 +99,7 @@ class TableFinder {
   Result<void> take(const Node& op) {
     const std::string_view name = graph_.name(op);
     const bool batched = ops::is_batched_lookup(name), bag = is_bag(name);
-    if ((!batched && !bag && name != "aten::embedding") || repeats(op)) return {};
+    if ((!batched && !bag && !is_row_lookup(name)) || repeats(op)) return {};
     const OpView view{graph_, op};
     if (batched) return take_batched(view);
     const auto shape = bag ? ops::read_bag(view) : ops::read_lookup(view);
