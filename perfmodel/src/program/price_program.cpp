@@ -53,17 +53,22 @@ void scale_energy(double asked_us, PredictedKernel& kernel) {
 
 /// One sentence per type that the GPU's matrix units lack.
 std::vector<std::string> lacking_units(std::span<const KernelQuestion> questions, const Gpu& gpu) {
-  std::map<DType, std::size_t> counts;
+  std::map<DType, std::size_t> stopped, slowed;  // kernels of the type
   for (const KernelQuestion& question : questions) {
-    if (!question.traced && lacks_units(question.work, gpu)) ++counts[question.work.dtype];
+    if (question.traced) continue;
+    if (lacks_units(question.work, gpu)) ++stopped[question.work.dtype];
+    if (computes_in_fp32(question.work, gpu)) ++slowed[question.work.dtype];
   }
   std::vector<std::string> sentences;
-  for (const auto& [dtype, count] : counts) {
-    sentences.push_back(fmt::format(
-        "{} has no matrix units for {}: {} that multiply in it could not run there and "
-        "are priced as if in wider types, out of range",
-        gpu.name, to_string(dtype), count == 1 ? "1 kernel" : fmt::format("{} kernels", count)));
-  }
+  const auto tell = [&](const std::map<DType, std::size_t>& counts, std::string_view what) {
+    for (const auto& [dtype, count] : counts) {
+      sentences.push_back(fmt::format(
+          "{} has no matrix units for {}: {} that multiply in it {}, out of range", gpu.name,
+          to_string(dtype), count == 1 ? "1 kernel" : fmt::format("{} kernels", count), what));
+    }
+  };
+  tell(stopped, "could not run there and are priced as if in wider types");
+  tell(slowed, "are priced at the rate of fp32");
   return sentences;
 }
 

@@ -422,6 +422,7 @@ constexpr Fact kFacts[] = {
     matrix_gemm<&A::matrix_gemm_fp8_token>("matrix_gemm_fp8_token"),
     matrix_gemm<&A::matrix_gemm_fp8_block>("matrix_gemm_fp8_block"),
     matrix_gemm<&A::matrix_gemm_fp4>("matrix_gemm_fp4"),
+    number_or_none<&A::unaligned_half_gemm_share>("unaligned_half_gemm_share"),
     {"quantize", read_quantize, [](const A& from, A& to) { to.quantize = from.quantize; }},
     {"elementwise_rates", read_elementwise,
      [](const A& from, A& to) { to.elementwise_rates = from.elementwise_rates; }},

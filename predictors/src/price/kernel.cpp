@@ -108,12 +108,24 @@ std::string_view to_string(Bound bound) {
   return "unknown";
 }
 
+namespace {
+
+bool multiplies(KernelFamily family) {
+  return family == KernelFamily::kGemm || family == KernelFamily::kConvolution ||
+         family == KernelFamily::kAttention || family == KernelFamily::kGroupedGemm ||
+         family == KernelFamily::kExperts;
+}
+
+}  // namespace
+
 bool lacks_units(const KernelWork& work, const Gpu& gpu) {
-  const bool multiplies =
-      work.family == KernelFamily::kGemm || work.family == KernelFamily::kConvolution ||
-      work.family == KernelFamily::kAttention || work.family == KernelFamily::kGroupedGemm ||
-      work.family == KernelFamily::kExperts;
-  return multiplies && !has_matrix_units(work.dtype, gpu);
+  return multiplies(work.family) && !has_matrix_units(work.dtype, gpu);
+}
+
+bool computes_in_fp32(const KernelWork& work, const Gpu& gpu) {
+  const bool is_half = work.dtype == DType::kFloat16 || work.dtype == DType::kBFloat16;
+  return is_half && multiplies(work.family) &&
+         gpu.peak(work.dtype, true).value == gpu.peak(DType::kFloat32, false).value;
 }
 
 std::string_view to_string(Knowledge knowledge) {
@@ -142,7 +154,8 @@ void KernelModels::price_many(std::span<const KernelWork> work, const Gpu& gpu,
   price_families(work, gpu, prices);
   const bool is_known = gpu.architecture.is_known();
   for (std::size_t i = 0; i < work.size(); ++i) {
-    prices[i].in_range &= is_known && !lacks_units(work[i], gpu);
+    prices[i].in_range &=
+        is_known && !lacks_units(work[i], gpu) && !computes_in_fp32(work[i], gpu);
   }
 }
 

@@ -204,6 +204,9 @@ struct KernelWork {
 /// Whether it multiplies matrices of a type that the GPU's matrix units lack. Its price is that of
 /// wider types then, and out of range.
 bool lacks_units(const KernelWork& work, const Gpu& gpu);
+/// Whether it multiplies matrices of a half type that the GPU computes in fp32, as Volta and Turing
+/// do with bf16 and most of Pascal with fp16. Its price is that of fp32's rate, and out of range.
+bool computes_in_fp32(const KernelWork& work, const Gpu& gpu);
 
 enum class Bound : std::uint8_t { kCompute, kMemory, kLatency, kLink, kMeasured };
 std::string_view to_string(Bound bound);
@@ -253,11 +256,12 @@ class KernelModels {
   const KernelModel& model(KernelFamily family) const {
     return *models_[static_cast<std::size_t>(family)];
   }
-  /// Out of range on a GPU whose architecture nobody knows or whose matrix units lack the type,
-  /// whatever the model says.
+  /// Out of range on a GPU whose architecture nobody knows, or which multiplies the type in another
+  /// one, whatever the model says.
   Price price(const KernelWork& work, const Gpu& gpu) const {
     Price price = model(work.family).price(work, gpu);
-    price.in_range &= gpu.architecture.is_known() && !lacks_units(work, gpu);
+    price.in_range &= gpu.architecture.is_known() && !lacks_units(work, gpu) &&
+                      !computes_in_fp32(work, gpu);
     return price;
   }
   /// prices[i] = price(work[i], gpu), to the bit; as many prices as work. Kernels of one family go

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <iterator>
 #include <string_view>
 
 #include "gemm_tiles.hpp"
@@ -33,17 +32,9 @@ double item_size_of(DType dtype) {
 /// less); 0.85 made V100 worse.
 constexpr double kUnalignedShare = 0.93;
 
-/// Share of the speed of 16-bit products whose k or n is no multiple of 8: read off two bf16
-/// products of a video classifier on H100; a third then comes within 3 %. MI300X has no such step.
-/// That the new kernels' loads (TMA) need aligned rows would explain it and was not tested.
-/// Blackwell is taken to be like H100, also unmeasured; GPUs without TMA are left out because with
-/// the share MLPerf's steps on A100 came out too slow (docs/sharding.md).
-constexpr double kOldKernelsShare = 0.41;
-constexpr std::string_view kTargetsWithoutTma[] = {"sm_80", "sm_86", "sm_89"};
-
 bool runs_on_old_kernels(const GemmShape& s, double item_size, const Gpu& gpu) {
-  return item_size == 2 && gpu.vendor == "nvidia" && (s.n % 8 != 0 || s.k % 8 != 0) &&
-         std::ranges::find(kTargetsWithoutTma, gpu.target) == std::end(kTargetsWithoutTma);
+  return item_size == 2 && gpu.architecture.unaligned_half_gemm_share > 0 &&
+         (s.n % 8 != 0 || s.k % 8 != 0);
 }
 
 bool is_aligned(const GemmShape& s, double item_size) {
@@ -92,8 +83,8 @@ class Gemm final : public KernelModel {
     TiledTime t = tiled_gemm(*shape, item_size, work.dtype, work.matrix_units, work.bytes().value,
                              aligned || falls_back ? 1 : kUnalignedShare, gpu);
     if (falls_back) {
-      t.compute /= kOldKernelsShare;
-      t.memory /= kOldKernelsShare;
+      t.compute /= gpu.architecture.unaligned_half_gemm_share;
+      t.memory /= gpu.architecture.unaligned_half_gemm_share;
     }
     Price price = terms::make_price(t.compute, t.memory, t.latency, "gemm-heuristic", 0.25);
     const bool is_vector =

@@ -180,6 +180,9 @@ struct Architecture {
   /// these are empty, `matrix_gemm_tiles` are all there is.
   std::optional<MatrixGemm> matrix_gemm, matrix_gemm_fp8, matrix_gemm_fp8_token,
       matrix_gemm_fp8_block, matrix_gemm_fp4;
+  /// Share of the speed of aligned 16-bit products that those reach whose k or n is no multiple of
+  /// 8, where older kernels compute them; 0: the same kernels do.
+  double unaligned_half_gemm_share = 0;
   QuantizeKernels quantize;
 
   ElementwiseRates elementwise_rates;
