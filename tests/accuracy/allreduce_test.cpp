@@ -9,7 +9,7 @@
 #include "perfmodel/predictors/detail/collectives.hpp"
 
 namespace perfmodel {
-namespace {
+namespace allreduce_test {
 
 struct Row {
   std::string gpu;
@@ -92,5 +92,5 @@ TEST(AllReduce, OddRowsOfTheMeasuredTables) {
   all.print("all");
 }
 
-}  // namespace
+}  // namespace allreduce_test
 }  // namespace perfmodel

@@ -6,7 +6,7 @@
 #include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {
-namespace {
+namespace built_graphs_test {
 
 using accuracy::error_percent;
 using accuracy::RecordedRun;
@@ -98,5 +98,5 @@ TEST(BuiltGraphs, TorchrecRanksArePredictedAsRecorded) {
   }
 }
 
-}  // namespace
+}  // namespace built_graphs_test
 }  // namespace perfmodel

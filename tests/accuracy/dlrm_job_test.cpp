@@ -5,7 +5,7 @@
 #include "accuracy_support.hpp"
 
 namespace perfmodel {
-namespace {
+namespace dlrm_job_test {
 
 using accuracy::error_percent;
 using accuracy::RecordedRun;
@@ -105,5 +105,5 @@ TEST_F(DlrmJob, NothingAsTracedButTheStarts) {
   }
 }
 
-}  // namespace
+}  // namespace dlrm_job_test
 }  // namespace perfmodel

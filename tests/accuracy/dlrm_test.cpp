@@ -6,7 +6,7 @@
 #include "accuracy_support.hpp"
 
 namespace perfmodel {
-namespace {
+namespace dlrm_test {
 
 using accuracy::error_percent;
 using accuracy::RecordedRun;
@@ -179,5 +179,5 @@ TEST_F(DlrmRanks, LaunchCountsOfResNet50FromOtherPrograms) {
   EXPECT_GE(counts.percent(), 88);
 }
 
-}  // namespace
+}  // namespace dlrm_test
 }  // namespace perfmodel

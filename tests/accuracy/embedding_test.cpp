@@ -10,7 +10,7 @@
 #include "price/kernels/embedding_rates.hpp"
 
 namespace perfmodel {
-namespace {
+namespace embedding_test {
 
 using accuracy::error_percent;
 using CsvRow = std::map<std::string, std::string>;
@@ -212,5 +212,5 @@ TEST_F(PublicEmbedding, HalfPrecisionRowIsNearAGpuOfItsYear) {
   }
 }
 
-}  // namespace
+}  // namespace embedding_test
 }  // namespace perfmodel

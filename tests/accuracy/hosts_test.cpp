@@ -8,7 +8,7 @@
 #include "perfmodel/graph/build_recommenders.hpp"
 
 namespace perfmodel {
-namespace {
+namespace hosts_test {
 
 using accuracy::error_percent;
 using accuracy::RecordedRun;
@@ -189,5 +189,5 @@ TEST_F(OtherPrograms, GiveTheHostTimeOfADeflatedRecording) {
   EXPECT_LE(std::abs(error), 30);
 }
 
-}  // namespace
+}  // namespace hosts_test
 }  // namespace perfmodel

@@ -10,7 +10,7 @@
 /// The shipped kernel models on NeuSight's whole models. No latency of a graph or node was fitted
 /// or used to choose anything.
 namespace perfmodel {
-namespace {
+namespace kernel_models_test {
 
 std::filesystem::path gpu_folder() {
   return std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus";
@@ -126,5 +126,5 @@ TEST(NeuSightGraphs, SeenGpusBeatThePublishedModels) {
   }
 }
 
-}  // namespace
+}  // namespace kernel_models_test
 }  // namespace perfmodel

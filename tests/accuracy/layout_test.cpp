@@ -15,7 +15,7 @@
 #include "training_rows.hpp"
 
 namespace perfmodel {
-namespace {
+namespace layout_test {
 
 using accuracy::Errors;
 using accuracy::measured_cases;
@@ -608,5 +608,5 @@ TEST(MlperfRuns, Llama31WithoutContextParallelism) {
   EXPECT_LT(errors.mape(), 15);
 }
 
-}  // namespace
+}  // namespace layout_test
 }  // namespace perfmodel

@@ -13,7 +13,7 @@
 #include "tables/kernel_table.hpp"
 
 namespace perfmodel {
-namespace {
+namespace left_out_programs_test {
 
 /// A row, with what the table of kernels does not keep.
 struct ProgramRow {
@@ -235,5 +235,5 @@ TEST(EagerPrograms, OneProgramLeftOut) {
   }
 }
 
-}  // namespace
+}  // namespace left_out_programs_test
 }  // namespace perfmodel

@@ -3,7 +3,7 @@
 #include "accuracy_support.hpp"
 
 namespace perfmodel {
-namespace {
+namespace lin_golden_test {
 
 class LinGolden : public ::testing::Test {
  protected:
@@ -51,5 +51,5 @@ TEST_F(LinGolden, GapsHoldOneMoreThanThePublishedFigure) {
   EXPECT_NEAR((185 * table_.t1.all.mean_us - 8) / 184, 3.054, 5e-4);
 }
 
-}  // namespace
+}  // namespace lin_golden_test
 }  // namespace perfmodel

@@ -10,7 +10,7 @@
 #include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {
-namespace {
+namespace llm_runs_test {
 
 using accuracy::error_percent;
 
@@ -132,5 +132,5 @@ TEST(LlmRuns, NanotronDataParallel) {
   EXPECT_EQ(rows, 7);
 }
 
-}  // namespace
+}  // namespace llm_runs_test
 }  // namespace perfmodel

@@ -5,7 +5,7 @@
 #include "accuracy_support.hpp"
 
 namespace perfmodel {
-namespace {
+namespace mlp_resnet18_test {
 
 using accuracy::error_percent;
 using accuracy::RecordedRun;
@@ -96,5 +96,5 @@ TEST(ResNet18, FirstHalfPredictsSecondHalf) {
   EXPECT_LE(std::abs(errors.learned), 12);
 }
 
-}  // namespace
+}  // namespace mlp_resnet18_test
 }  // namespace perfmodel

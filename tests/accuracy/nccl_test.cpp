@@ -14,7 +14,7 @@
 #include "tables/kernel_table.hpp"
 
 namespace perfmodel {
-namespace {
+namespace nccl_test {
 
 constexpr double kMib = 1 << 20;
 
@@ -247,5 +247,5 @@ TEST(NcclTimes, ShapesLeftOut) {
   }
 }
 
-}  // namespace
+}  // namespace nccl_test
 }  // namespace perfmodel

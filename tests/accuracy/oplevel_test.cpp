@@ -10,7 +10,7 @@
 #include "tables/kernel_table.hpp"
 
 namespace perfmodel {
-namespace {
+namespace oplevel_test {
 
 struct Sum {
   double rows = 0, error_percent = 0, inside = 0, predicted_us = 0, measured_us = 0;
@@ -65,5 +65,5 @@ TEST(EagerPrograms, VectorKernelsByVariant) {
   }
 }
 
-}  // namespace
+}  // namespace oplevel_test
 }  // namespace perfmodel

@@ -11,7 +11,7 @@
 #include "price/kernel_work.hpp"
 
 namespace perfmodel {
-namespace {
+namespace power_test {
 
 struct SustainedErrors {
   double absolute = 0, bias = 0;
@@ -97,5 +97,5 @@ TEST(SustainedLoad, DrawsPlausiblePower) {
   EXPECT_LE(copy, 500);
 }
 
-}  // namespace
+}  // namespace power_test
 }  // namespace perfmodel

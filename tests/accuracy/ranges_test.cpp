@@ -11,7 +11,7 @@
 /// high, by what is known of the GPU; `train` measures it, KeptOutRows repeats it for some
 /// families.
 namespace perfmodel {
-namespace {
+namespace ranges_test {
 
 using Json = nlohmann::json;
 
@@ -83,5 +83,5 @@ TEST(Ranges, HoldOnEveryKeptOutGpuOfEveryShippedModel) {
   EXPECT_GE(shares, 100);
 }
 
-}  // namespace
+}  // namespace ranges_test
 }  // namespace perfmodel

@@ -16,7 +16,7 @@
 #include "tables/kernel_table.hpp"
 
 namespace perfmodel {
-namespace {
+namespace recurrent_test {
 
 using Pass = RecurrentShape::Pass;
 
@@ -278,5 +278,5 @@ TEST(RecurrentLayers, OneGpuLeftOut) {
   EXPECT_GE(ahead, 37);
 }
 
-}  // namespace
+}  // namespace recurrent_test
 }  // namespace perfmodel

@@ -12,7 +12,7 @@
 #include "tables/kernel_table.hpp"
 
 namespace perfmodel {
-namespace {
+namespace relatives_test {
 
 std::filesystem::path relatives_data() {
   return std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
@@ -195,5 +195,5 @@ TEST(HalfExperts, FiguresOfARelative) {
   }
 }
 
-}  // namespace
+}  // namespace relatives_test
 }  // namespace perfmodel

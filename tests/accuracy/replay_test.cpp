@@ -11,7 +11,7 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace replay_test {
 
 const Trace& trace_of(const std::string& stem) {
   static std::map<std::string, Trace> traces;
@@ -257,5 +257,5 @@ TEST(ReplayAccuracy, ThePathExplainsTheStep) {
   }
 }
 
-}  // namespace
+}  // namespace replay_test
 }  // namespace perfmodel

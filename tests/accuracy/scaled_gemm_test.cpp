@@ -8,7 +8,7 @@
 #include "scaled_tables.hpp"
 
 namespace perfmodel {
-namespace {
+namespace scaled_gemm_test {
 
 struct Times {
   std::vector<double> measured, heuristic, learned, roofline;
@@ -122,5 +122,5 @@ TEST(SiliconTimes, Fp8Conversions) {
   }
 }
 
-}  // namespace
+}  // namespace scaled_gemm_test
 }  // namespace perfmodel

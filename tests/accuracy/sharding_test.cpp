@@ -11,7 +11,7 @@
 #include "sharding_models.hpp"
 
 namespace perfmodel::accuracy {
-namespace {
+namespace sharding_test {
 
 using namespace sharding;
 
@@ -307,5 +307,5 @@ TEST(ShardingAccuracy, SyntheticModelsOnA100) {
   }
 }
 
-}  // namespace
+}  // namespace sharding_test
 }  // namespace perfmodel::accuracy

@@ -9,7 +9,7 @@
 #include "tables/kernel_table.hpp"
 
 namespace perfmodel {
-namespace {
+namespace silicon_test {
 
 struct Sums {
   double error = 0, inside = 0;
@@ -84,5 +84,5 @@ TEST(SiliconTimes, LinearAttention) {
   }
 }
 
-}  // namespace
+}  // namespace silicon_test
 }  // namespace perfmodel

@@ -15,7 +15,7 @@
 #include "perfmodel/predict.hpp"
 
 namespace perfmodel {
-namespace {
+namespace traces_as_graphs_test {
 
 // A Kineto trace alone, its own host and its own kernel times: what the schedule makes of the graph
 // that was made from it. Measured step and GPU time are those of the same trace.
@@ -51,5 +51,5 @@ TEST(TracesAsGraphs, StepsOfDlrmFromTheTraceAlone) {
   }
 }
 
-}  // namespace
+}  // namespace traces_as_graphs_test
 }  // namespace perfmodel

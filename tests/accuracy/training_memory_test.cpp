@@ -14,7 +14,7 @@
 #include "perfmodel/memory.hpp"
 
 namespace perfmodel {
-namespace {
+namespace training_memory_test {
 
 using accuracy::error_percent;
 using Json = nlohmann::json;
@@ -189,5 +189,5 @@ TEST(TrainingMemory, ActivationsOfMegatronWithinThreePercent) {
   EXPECT_EQ(rows, 5);
 }
 
-}  // namespace
+}  // namespace training_memory_test
 }  // namespace perfmodel

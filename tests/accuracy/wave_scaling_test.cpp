@@ -12,7 +12,7 @@
 #include "tables/kernel_table.hpp"
 
 namespace perfmodel {
-namespace {
+namespace wave_scaling_test {
 
 using Options = WaveScalingOptions;
 
@@ -143,5 +143,5 @@ TEST_F(WaveScalingPairs, ElementwiseBetweenAmdBoards) {
   report("mi210", "mi100", 100);
 }
 
-}  // namespace
+}  // namespace wave_scaling_test
 }  // namespace perfmodel

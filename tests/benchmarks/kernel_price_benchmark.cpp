@@ -15,7 +15,7 @@
 namespace perfmodel::benchmarks {
 namespace {
 
-using testing::kernel_mix;
+using test_support::kernel_mix;
 
 constexpr std::size_t kKernels = 8192;
 
@@ -80,7 +80,7 @@ std::filesystem::path made_model_folder() {
   std::filesystem::create_directories(path);
   for (const KernelFamily family :
        {KernelFamily::kGemm, KernelFamily::kElementwise, KernelFamily::kSoftmax}) {
-    const auto model = testing::made_model(family, DType::kFloat32, 250, 6);
+    const auto model = test_support::made_model(family, DType::kFloat32, 250, 6);
     if (const auto done =
             learned::write_model_file(path / (std::string(model.name) + ".json"), {model});
         !done) {

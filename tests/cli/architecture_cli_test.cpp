@@ -6,7 +6,7 @@
 #include "program.hpp"
 
 namespace perfmodel {
-namespace {
+namespace architecture_cli_test {
 
 using namespace testing;
 
@@ -136,5 +136,5 @@ TEST(NewArchitecture, IsTwoFiles) {
   EXPECT_EQ(json_of({"gpus", "r100"}, environment)["gpus"][0]["architecture"], "rubin");
 }
 
-}  // namespace
+}  // namespace architecture_cli_test
 }  // namespace perfmodel

@@ -12,9 +12,9 @@
 #include "base/plain_text.hpp"
 #include "program.hpp"
 
-namespace {
+namespace broken_input_cli_test {
 
-using namespace perfmodel::testing;
+using namespace perfmodel::test_support;
 
 std::string sample(const std::string& name) {
   return (fs::path(PERFMODEL_SAMPLES) / name).string();
@@ -393,4 +393,4 @@ TEST(NamesInFiles, OfGpusLeadToNoOtherFolder) {
   EXPECT_EQ(run({"gpus", gpu_file("name", "my_t4-16.gb")}).status, 0);
 }
 
-}  // namespace
+}  // namespace broken_input_cli_test

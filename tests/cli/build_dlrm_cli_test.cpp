@@ -8,8 +8,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace build_dlrm_cli_test {
 
 using ::testing::HasSubstr;
 
@@ -132,5 +132,5 @@ TEST(BuildDlrmCommand, MistakesAreNamed) {
   EXPECT_THAT(torchrec.err, HasSubstr("expected a TorchRec preset (v100-8), found \"v100\""));
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace build_dlrm_cli_test
+}  // namespace perfmodel::test_support

@@ -7,8 +7,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace build_rewrite_test {
 
 using ::testing::HasSubstr;
 
@@ -262,5 +262,5 @@ TEST(RewriteCommand, GivenKernelTimesArePredicted) {
   EXPECT_GT(products, 4);
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace build_rewrite_test
+}  // namespace perfmodel::test_support

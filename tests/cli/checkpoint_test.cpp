@@ -3,8 +3,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace checkpoint_test {
 
 Words gpt(const std::string& file, const Words& more = {}) {
   Words words = {"build",          "gpt", "--layers",     "4",   "--hidden",   "64", "--heads", "4",
@@ -62,5 +62,5 @@ TEST(Checkpoint, RefusesWithAReason) {
   EXPECT_NE(outcome.err.find("expected layers per segment"), std::string::npos) << outcome.err;
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace checkpoint_test
+}  // namespace perfmodel::test_support

@@ -19,9 +19,9 @@
 
 #include "program.hpp"
 
-namespace {
+namespace cli_test {
 
-using namespace perfmodel::testing;
+using namespace perfmodel::test_support;
 
 // stderr is one line that holds `part`, stdout is empty.
 void expect_complaint(const Words& arguments, int status, const std::string& part) {
@@ -965,4 +965,4 @@ TEST(Timeline, CanBeReadAndReplayedAsATrace) {
   }
 }
 
-}  // namespace
+}  // namespace cli_test

@@ -3,8 +3,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace fusion_test {
 
 using ::testing::HasSubstr;
 
@@ -47,5 +47,5 @@ TEST(FusionCommand, FusesPointwiseOps) {
   EXPECT_TRUE(rewrites[1]["gone"].empty());
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace fusion_test
+}  // namespace perfmodel::test_support

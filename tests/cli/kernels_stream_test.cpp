@@ -9,8 +9,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace kernels_stream_test {
 
 #if defined(PERFMODEL_SANITIZED)
 constexpr int kLong = 60'000;
@@ -134,5 +134,5 @@ TEST(LongTables, MemoryIsFlatInRows) {
 }
 #endif
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace kernels_stream_test
+}  // namespace perfmodel::test_support

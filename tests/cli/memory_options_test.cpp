@@ -5,8 +5,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace memory_options_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -94,5 +94,5 @@ TEST(MemoryOptions, RefuseWithAReason) {
   refused({"--checkpoint", ",masks"}, 2, "expected layers per segment");
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace memory_options_test
+}  // namespace perfmodel::test_support

@@ -8,8 +8,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace memory_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -105,5 +105,5 @@ TEST(MemoryCommand, RefusesWhatItCannotSay) {
   EXPECT_THAT(refusal({"--recompute", "scoring"}), HasSubstr("recompute"));
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace memory_test
+}  // namespace perfmodel::test_support

@@ -12,9 +12,9 @@
 
 #include "program.hpp"
 
-namespace {
+namespace pages_test {
 
-using namespace perfmodel::testing;
+using namespace perfmodel::test_support;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -182,4 +182,4 @@ TEST(Version, IsThatOfReportsAndDocuments) {
   EXPECT_EQ(report.back(), "  perfpredict " + version + " (git " + git + ")");
 }
 
-}  // namespace
+}  // namespace pages_test

@@ -7,8 +7,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace prediction_screen_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -195,5 +195,5 @@ TEST(PredictionScreen, JsonHasTheSameFigures) {
   EXPECT_GT(none["mfu"], 0);
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace prediction_screen_test
+}  // namespace perfmodel::test_support

@@ -9,8 +9,8 @@
 #include "perfmodel/predictor.hpp"
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace predictor_cli_test {
 
 // Times are printed in whole nanoseconds.
 double printed(double us) { return std::round(us * 1000) / 1000; }
@@ -82,5 +82,5 @@ TEST(PredictorAndCommand, AgreeToThePrintedDigit) {
   }
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace predictor_cli_test
+}  // namespace perfmodel::test_support

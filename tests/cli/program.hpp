@@ -12,7 +12,7 @@
 #include <vector>
 
 /// Runs perfpredict in a shell, as its users do.
-namespace perfmodel::testing {
+namespace perfmodel::test_support {
 
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
@@ -61,4 +61,4 @@ inline std::string shown(const Words& arguments) {
   return text;
 }
 
-}  // namespace perfmodel::testing
+}  // namespace perfmodel::test_support

@@ -13,8 +13,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace serve_test {
 
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
@@ -299,5 +299,5 @@ TEST(ServeOnSocket, ASecondSignalEndsAtOnce) {
   close(client);
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace serve_test
+}  // namespace perfmodel::test_support

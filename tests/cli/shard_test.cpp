@@ -5,8 +5,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace shard_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -324,5 +324,5 @@ TEST(ShardCommand, AnInterruptedSearchPrintsWhatItHas) {
   EXPECT_EQ(Json::parse(outcome.out)["plans"][0]["placement"].size(), 1500u);
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace shard_test
+}  // namespace perfmodel::test_support

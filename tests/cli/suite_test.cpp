@@ -12,8 +12,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace suite_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -255,5 +255,5 @@ TEST(SuiteCommand, BadInputIsOneLineAndOne) {
   EXPECT_EQ(run({"suite", "tbd", "--batches", "0"}).status, 2);
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace suite_test
+}  // namespace perfmodel::test_support

@@ -11,8 +11,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace sweep_test {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -340,5 +340,5 @@ TEST(SweepMpi, WhatIsWrongIsSaidOnce) {
 
 #endif
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace sweep_test
+}  // namespace perfmodel::test_support

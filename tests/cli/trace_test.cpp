@@ -7,8 +7,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace trace_test {
 
 using ::testing::HasSubstr;
 
@@ -145,5 +145,5 @@ TEST(TraceInPlaceOfAGraph, RewritesThatFollowTensorsRefuse) {
   EXPECT_THAT(done.err, HasSubstr("expected an execution graph for --batch, found a trace"));
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace trace_test
+}  // namespace perfmodel::test_support

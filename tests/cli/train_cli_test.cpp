@@ -17,9 +17,9 @@
 #include "../predictors/made_kernels.hpp"
 #include "program.hpp"
 
-namespace {
+namespace train_cli_test {
 
-using namespace perfmodel::testing;
+using namespace perfmodel::test_support;
 
 std::string written(const std::string& name, const std::string& text) {
   std::ofstream(scratch() / name, std::ios::binary) << text;
@@ -193,7 +193,7 @@ TEST(TrainCommand, EqualRunsGiveEqualBytes) {
 }
 
 TEST(TrainCommand, CalibratesForANewGpu) {
-  const perfmodel::testing::Campaign slow{.seed = 4, .slowness = 1.5};
+  const perfmodel::test_support::Campaign slow{.seed = 4, .slowness = 1.5};
   const std::string few = written("few.csv", kAddHead + add_rows("P100", 10, slow)),
                     all = written("all.csv", kAddHead + add_rows("P100", 60, {.slowness = 1.5})),
                     file = path("p100.json");
@@ -479,4 +479,4 @@ TEST(EvalCommand, JudgesWholeModels) {
   expect_complaint({"eval", "--graphs", ops, graphs, path("none.csv")}, 1, "none.csv");
 }
 
-}  // namespace
+}  // namespace train_cli_test

@@ -6,8 +6,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace whatif_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -72,8 +72,7 @@ TEST(WhatIfCommand, StepsThatCannotFitAreMarked) {
   ASSERT_EQ(run({"build", "dlrm", "--preset", "mlperf", "-o", large}).status, 0);
   const Outcome text = run({"whatif", large, "--gpus", "t4,a100-sxm-40gb"});
   EXPECT_THAT(text.out, HasSubstr("% [1]\n"));
-  EXPECT_THAT(text.out,
-              HasSubstr("[2] the step does not fit into a100-sxm-40gb by "));
+  EXPECT_THAT(text.out, HasSubstr("[2] the step does not fit into a100-sxm-40gb by "));
   const Json rows = Json::parse(run({"whatif", large, "--gpu", "t4", "--json"}).out)["rows"];
   EXPECT_EQ(rows[0]["memory"]["static_fits"], false);
   EXPECT_EQ(rows[0]["memory"]["fits"], false);
@@ -167,5 +166,5 @@ TEST(WhatIfCommand, MistakesAreOneLine) {
   EXPECT_FALSE(fs::exists(csv));
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace whatif_test
+}  // namespace perfmodel::test_support

@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace perfmodel {
-namespace {
+namespace accuracy_test {
 
 using Values = std::vector<double>;
 
@@ -101,5 +101,5 @@ TEST(BestConstantRatio, Refuses) {
   EXPECT_FALSE(best_constant_ratio(Values{1}, Values{-1}).has_value());
 }
 
-}  // namespace
+}  // namespace accuracy_test
 }  // namespace perfmodel

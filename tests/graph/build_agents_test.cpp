@@ -9,7 +9,7 @@
 #include "perfmodel/graph/model_size.hpp"
 
 namespace perfmodel {
-namespace {
+namespace build_agents_test {
 
 ExecutionGraph built(const A3cConfig& config) {
   auto graph = build_a3c(config);
@@ -122,5 +122,5 @@ TEST(A3c, ImpossibleSizesAreRefused) {
             "expected an A3C preset (a3c, a3c-lstm), found \"a2c\"");
 }
 
-}  // namespace
+}  // namespace build_agents_test
 }  // namespace perfmodel

@@ -18,7 +18,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace build_dlrm_test {
 
 using Shape = std::vector<std::int64_t>;
 
@@ -716,5 +716,5 @@ TEST(ReadEmbeddingTables, ErrorsSayWhere) {
   EXPECT_FALSE(read_embedding_tables(scratch("absent.csv")));
 }
 
-}  // namespace
+}  // namespace build_dlrm_test
 }  // namespace perfmodel

@@ -13,7 +13,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace build_experts_test {
 
 template <class Config>
 Config small(Config config) {
@@ -223,5 +223,5 @@ TEST(BuiltExperts, RefuseWithAReason) {
             "another");
 }
 
-}  // namespace
+}  // namespace build_experts_test
 }  // namespace perfmodel

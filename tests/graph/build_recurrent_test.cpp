@@ -19,7 +19,7 @@
 #include "perfmodel/graph/model_size.hpp"
 
 namespace perfmodel {
-namespace {
+namespace build_recurrent_test {
 
 using testing::ElementsAreArray;
 using Names = std::vector<std::string>;
@@ -420,5 +420,5 @@ TEST(RecurrentErrors, NameWhatIsWrong) {
   EXPECT_EQ(lstm_preset("ptb").error().code, ErrorCode::kUnknownName);
 }
 
-}  // namespace
+}  // namespace build_recurrent_test
 }  // namespace perfmodel

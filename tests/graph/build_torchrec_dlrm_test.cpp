@@ -13,7 +13,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace build_torchrec_dlrm_test {
 
 constexpr std::int64_t kRecordedFirstCollective = 147;
 
@@ -176,5 +176,5 @@ TEST(BuildTorchrecDlrm, BadConfigsAreRefusedByName) {
   EXPECT_EQ(unknown.error().message, "expected a TorchRec preset (v100-8), found \"v100\"");
 }
 
-}  // namespace
+}  // namespace build_torchrec_dlrm_test
 }  // namespace perfmodel

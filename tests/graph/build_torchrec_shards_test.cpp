@@ -15,11 +15,11 @@
 #include "torchrec_plans.hpp"
 
 namespace perfmodel {
-namespace {
+namespace build_torchrec_shards_test {
 
-using testing::column_pieces;
-using testing::every_sharding;
-using testing::row_blocks;
+using test_support::column_pieces;
+using test_support::every_sharding;
+using test_support::row_blocks;
 
 constexpr std::int64_t kWorld = 8, kLocal = 4, kBatch = 6, kDim = 16;
 
@@ -427,5 +427,5 @@ TEST(TorchrecShards, BadShardsAreRefusedByName) {
             "ranks per host: expected 1 to 8, found -1");
 }
 
-}  // namespace
+}  // namespace build_torchrec_shards_test
 }  // namespace perfmodel

@@ -19,7 +19,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace build_transformer_test {
 
 TransformerConfig recorded_layer() {
   TransformerConfig config;
@@ -518,5 +518,5 @@ TEST(BuiltTransformers, UnknownPresetsListTheKnownOnes) {
   EXPECT_NE(t5_preset("t5").error().message.find("t5-base"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace build_transformer_test
 }  // namespace perfmodel

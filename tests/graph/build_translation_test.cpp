@@ -9,7 +9,7 @@
 #include "perfmodel/graph/model_size.hpp"
 
 namespace perfmodel {
-namespace {
+namespace build_translation_test {
 
 using Optimizer = TrainingOptions::Optimizer;
 
@@ -136,5 +136,5 @@ TEST(TransformerOfVaswani, ImpossibleSizesAreRefused) {
             "expected a Transformer preset (transformer-base, transformer-big), found \"base\"");
 }
 
-}  // namespace
+}  // namespace build_translation_test
 }  // namespace perfmodel

@@ -10,7 +10,7 @@
 #include "perfmodel/graph/model_size.hpp"
 
 namespace perfmodel {
-namespace {
+namespace build_vision_test {
 
 ExecutionGraph good(Result<ExecutionGraph> graph) {
   if (!graph) {
@@ -224,5 +224,5 @@ TEST(BuiltVision, ImpossibleSizesAreRefused) {
             "weights: expected less than 2^60 elements, found 1073741824 x 1099511627776");
 }
 
-}  // namespace
+}  // namespace build_vision_test
 }  // namespace perfmodel

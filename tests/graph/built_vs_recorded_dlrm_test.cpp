@@ -11,7 +11,7 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace built_vs_recorded_dlrm_test {
 
 // That of record_et.py.
 DlrmConfig recorded_model(bool sparse) {
@@ -106,5 +106,5 @@ constexpr SmallDlrm kSmall[] = {
 INSTANTIATE_TEST_SUITE_P(Models, RecordedSmallDlrm, testing::ValuesIn(kSmall),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
-}  // namespace
+}  // namespace built_vs_recorded_dlrm_test
 }  // namespace perfmodel

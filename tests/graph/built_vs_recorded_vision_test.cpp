@@ -15,7 +15,7 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace built_vs_recorded_vision_test {
 
 class VisionVsRecorded : public testing::Test {
  protected:
@@ -162,5 +162,5 @@ TEST_F(VisionVsRecorded, ResidualBlockOnCpu) {
   EXPECT_TRUE(comparison.same()) << comparison;
 }
 
-}  // namespace
+}  // namespace built_vs_recorded_vision_test
 }  // namespace perfmodel

@@ -14,9 +14,9 @@
 #include "gzip_text.hpp"
 
 namespace perfmodel {
-namespace {
+namespace byte_source_test {
 
-using testing::gzip;
+using test_support::gzip;
 
 class ByteSourceTest : public ::testing::Test {
  protected:
@@ -187,5 +187,5 @@ TEST_F(ByteSourceTest, WhatCannotBeOpenedIsSaid) {
   EXPECT_TRUE(ByteSource::open("-", {.dash_is_stdin = true}));
 }
 
-}  // namespace
+}  // namespace byte_source_test
 }  // namespace perfmodel

@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace perfmodel {
-namespace {
+namespace call_waits_test {
 
 // A trace of calls and device work, given in `Trace`'s order. Stamps in microseconds.
 struct Tiny {
@@ -252,5 +252,5 @@ TEST(WorkOfCalls, ListsTheDeviceWorkOfEachCallInStartOrder) {
   EXPECT_EQ(work.work, (std::vector<std::int32_t>{a, b, c}));
 }
 
-}  // namespace
+}  // namespace call_waits_test
 }  // namespace perfmodel

@@ -20,7 +20,7 @@
 #include <vector>
 
 namespace perfmodel {
-namespace {
+namespace chakra_test {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
@@ -833,5 +833,5 @@ TEST(ChakraCommSize, AnAllGatherCountsItsInput) {
   EXPECT_EQ(chakra_comm_size(ChakraCollective::kAllToAll, 4096, 8), 4096);
 }
 
-}  // namespace
+}  // namespace chakra_test
 }  // namespace perfmodel

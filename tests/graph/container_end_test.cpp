@@ -7,7 +7,7 @@
 #include <string_view>
 
 namespace perfmodel {
-namespace {
+namespace container_end_test {
 
 // The same question asked one byte at a time.
 const char* find_end_bytewise(const char* begin, const char* end) {
@@ -97,5 +97,5 @@ TEST(FindContainerEnd, FindsTheEndOfGeneratedJson) {
   }
 }
 
-}  // namespace
+}  // namespace container_end_test
 }  // namespace perfmodel

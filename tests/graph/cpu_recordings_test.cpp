@@ -12,7 +12,7 @@
 
 /// Steps recorded on a CPU with PyTorch 1.13, whose figures were counted independently.
 namespace perfmodel {
-namespace {
+namespace cpu_recordings_test {
 
 using Json = nlohmann::json;
 
@@ -61,5 +61,5 @@ TEST_F(CpuRecordings, TracesHaveTheirEvents) {
   }
 }
 
-}  // namespace
+}  // namespace cpu_recordings_test
 }  // namespace perfmodel

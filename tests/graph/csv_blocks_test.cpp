@@ -8,7 +8,7 @@
 #include "json/csv_file.hpp"
 
 namespace perfmodel {
-namespace {
+namespace csv_blocks_test {
 
 class CsvInBlocks : public testing::Test {
  protected:
@@ -106,5 +106,5 @@ TEST_F(CsvInBlocks, ARowHasAnEnd) {
   EXPECT_EQ(in_blocks(4), "error 3:1 expected a row of at most 64 MiB, found a longer one");
 }
 
-}  // namespace
+}  // namespace csv_blocks_test
 }  // namespace perfmodel

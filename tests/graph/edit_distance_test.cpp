@@ -6,7 +6,7 @@
 #include <string>
 
 namespace perfmodel {
-namespace {
+namespace edit_distance_test {
 
 TEST(EditDistance, CountsLettersAddedLostAndChanged) {
   EXPECT_EQ(edit_distance("", ""), 0u);
@@ -24,5 +24,5 @@ TEST(EditDistance, ComparesTheBeginningOfLongTexts) {
   EXPECT_EQ(edit_distance(huge, std::string(8'000'000, 'b')), huge.size());
 }
 
-}  // namespace
+}  // namespace edit_distance_test
 }  // namespace perfmodel

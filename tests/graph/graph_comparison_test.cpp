@@ -6,7 +6,7 @@
 #include "build/emit/views.hpp"
 
 namespace perfmodel {
-namespace {
+namespace graph_comparison_test {
 
 // Three top-level ops of an addition; `sizes` of its operands, ops in front of it.
 struct Recipe {
@@ -116,5 +116,5 @@ TEST(GraphComparison, ComparesARangeOfTheFirst) {
   EXPECT_TRUE(compare_graphs(longer, made(), options).same());
 }
 
-}  // namespace
+}  // namespace graph_comparison_test
 }  // namespace perfmodel

@@ -13,7 +13,7 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace graph_from_trace_test {
 
 std::string event(const std::string& category, const std::string& name, const std::string& thread,
                   int at, int us, const std::string& args) {
@@ -147,5 +147,5 @@ TEST(GraphFromTrace, HasTheTopLevelOpsOfTheExecutionGraph) {
   }
 }
 
-}  // namespace
+}  // namespace graph_from_trace_test
 }  // namespace perfmodel

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace perfmodel::testing {
+namespace perfmodel::test_support {
 
 /// One gzip member.
 inline std::string gzip(const std::string& text) {
@@ -21,4 +21,4 @@ inline std::string gzip(const std::string& text) {
   return packed;
 }
 
-}  // namespace perfmodel::testing
+}  // namespace perfmodel::test_support

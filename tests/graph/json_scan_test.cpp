@@ -7,7 +7,7 @@
 #include <string>
 
 namespace perfmodel {
-namespace {
+namespace json_scan_test {
 
 using Status = JsonScan::Status;
 
@@ -137,5 +137,5 @@ TEST(JsonScan, DepthIsLimitedAndNeedsNoStack) {
   EXPECT_EQ(deep.defect, 1000u);
 }
 
-}  // namespace
+}  // namespace json_scan_test
 }  // namespace perfmodel

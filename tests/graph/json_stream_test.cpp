@@ -13,10 +13,10 @@
 #include "gzip_text.hpp"
 
 namespace perfmodel {
-namespace {
+namespace json_stream_test {
 
 using std::filesystem::path;
-using testing::gzip;
+using test_support::gzip;
 using Item = JsonStream::Item;
 
 // What a walk over a document yields.
@@ -412,5 +412,5 @@ TEST(JsonKind, NamesWhatATextStartsWith) {
   EXPECT_EQ(json_kind("  "), "nothing");
 }
 
-}  // namespace
+}  // namespace json_stream_test
 }  // namespace perfmodel

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace perfmodel {
-namespace {
+namespace link_test {
 
 // A graph of leaves: per thread the names in id order; ids run over all threads in the given order.
 ExecutionGraph graph_of(const std::vector<std::pair<std::int32_t, std::string>>& nodes) {
@@ -198,5 +198,5 @@ TEST(Link, CallsAreNoPartners) {
   EXPECT_EQ(linked.linked_nodes, 2u);
 }
 
-}  // namespace
+}  // namespace link_test
 }  // namespace perfmodel

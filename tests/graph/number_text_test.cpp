@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace perfmodel {
-namespace {
+namespace number_text_test {
 
 TEST(NumberText, GroupsDigitsByThree) {
   EXPECT_EQ(grouped(0), "0");
@@ -30,5 +30,5 @@ TEST(NumberText, SharesArePercents) {
 
 TEST(NumberText, MillisecondsHaveThreeDecimals) { EXPECT_EQ(milliseconds(1234.5), "1.234"); }
 
-}  // namespace
+}  // namespace number_text_test
 }  // namespace perfmodel

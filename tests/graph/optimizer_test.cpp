@@ -17,7 +17,7 @@
 #include "rewrite/optimizer_reader.hpp"
 
 namespace perfmodel {
-namespace {
+namespace optimizer_test {
 
 using Optimizer = TrainingOptions::Optimizer;
 using Implementation = TrainingOptions::Implementation;
@@ -343,5 +343,5 @@ TEST(OptimizerRewrite, SaysWhyNot) {
             "aten::relu (node 6)");
 }
 
-}  // namespace
+}  // namespace optimizer_test
 }  // namespace perfmodel

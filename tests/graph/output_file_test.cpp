@@ -15,7 +15,7 @@
 #include "base/temporary_files.hpp"
 
 namespace perfmodel {
-namespace {
+namespace output_file_test {
 
 namespace fs = std::filesystem;
 
@@ -161,5 +161,5 @@ TEST_F(OutputFiles, AreRemovedByASignalHandler) {
   EXPECT_TRUE(fs::exists(folder / "c.txt"));
 }
 
-}  // namespace
+}  // namespace output_file_test
 }  // namespace perfmodel

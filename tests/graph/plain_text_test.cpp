@@ -5,7 +5,7 @@
 #include <string>
 
 namespace perfmodel {
-namespace {
+namespace plain_text_test {
 
 TEST(PlainText, WhatCanOnlyBeReadStays) {
   for (const char* text : {"", "aten::add", " ~", "ünïcode 😀 µs", "日本語.json", "\xC2\xA0",
@@ -45,5 +45,5 @@ TEST(PlainText, OneQuestionMarkForEachByteThatIsNoUtf8) {
   EXPECT_EQ(plain_text("a\xE2\x80"), "a??");          // cut off
 }
 
-}  // namespace
+}  // namespace plain_text_test
 }  // namespace perfmodel

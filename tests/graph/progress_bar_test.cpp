@@ -7,7 +7,7 @@
 #include <string>
 
 namespace perfmodel {
-namespace {
+namespace progress_bar_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -126,5 +126,5 @@ TEST(ProgressBar, WritesNothingToAFile) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-}  // namespace
+}  // namespace progress_bar_test
 }  // namespace perfmodel

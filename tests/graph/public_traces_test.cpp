@@ -25,7 +25,7 @@
 #include "perfmodel/overheads.hpp"
 
 namespace perfmodel {
-namespace {
+namespace public_traces_test {
 
 using Json = nlohmann::json;
 using std::filesystem::path;
@@ -520,5 +520,5 @@ TEST(TraceMemory, IsAtMostHalfTheTextPlus100Megabytes) {
 
 #endif
 
-}  // namespace
+}  // namespace public_traces_test
 }  // namespace perfmodel

@@ -9,7 +9,7 @@
 #include <string>
 
 namespace perfmodel {
-namespace {
+namespace read_execution_graph_test {
 
 using std::filesystem::path;
 
@@ -364,5 +364,5 @@ TEST_F(ReadExecutionGraph, DataEdgesFollowTheLastWriterOfTensorOrStorage) {
   EXPECT_EQ(by_storage[1].from, 3);
 }
 
-}  // namespace
+}  // namespace read_execution_graph_test
 }  // namespace perfmodel

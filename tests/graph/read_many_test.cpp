@@ -7,7 +7,7 @@
 #include <map>
 
 namespace perfmodel {
-namespace {
+namespace read_many_test {
 
 const std::filesystem::path kSamples = PERFMODEL_SAMPLES;
 
@@ -94,5 +94,5 @@ TEST(ReadManyThreads, NoFilesAreNoTraces) {
   EXPECT_TRUE(traces->empty());
 }
 
-}  // namespace
+}  // namespace read_many_test
 }  // namespace perfmodel

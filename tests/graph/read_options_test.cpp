@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 namespace perfmodel {
-namespace {
+namespace read_options_test {
 
 std::string error_of(std::string_view assignment) {
   ReadLimits limits;
@@ -40,5 +40,5 @@ TEST(ReadLimits, OtherNamesAndValuesAreRefused) {
   }
 }
 
-}  // namespace
+}  // namespace read_options_test
 }  // namespace perfmodel

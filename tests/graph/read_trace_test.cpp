@@ -9,7 +9,7 @@
 #include <string>
 
 namespace perfmodel {
-namespace {
+namespace read_trace_test {
 
 using std::filesystem::path;
 
@@ -379,5 +379,5 @@ TEST_F(ReadTrace, GzipMembersInARowAreOneTrace) {
   EXPECT_EQ(trace->text_bytes, whole.size());
 }
 
-}  // namespace
+}  // namespace read_trace_test
 }  // namespace perfmodel

@@ -6,7 +6,7 @@
 #include <string>
 
 namespace perfmodel {
-namespace {
+namespace result_test {
 
 TEST(ErrorText, NamesThePlaceAsFarAsItIsKnown) {
   Error error{.message = "expected a, found b"};
@@ -48,5 +48,5 @@ TEST(ErrorText, IsNoLongerThanNeeded) {
   EXPECT_EQ(to_string(error), std::string(2000, 'k') + "...: m");
 }
 
-}  // namespace
+}  // namespace result_test
 }  // namespace perfmodel

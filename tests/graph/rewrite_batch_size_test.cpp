@@ -15,7 +15,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_batch_size_test {
 
 ExecutionGraph dlrm(std::string_view preset, std::int64_t batch, bool batched, bool dot = true) {
   DlrmConfig config = dlrm_preset(preset).value();
@@ -276,5 +276,5 @@ TEST(BatchSize, RefusesProductsThatAreUnrolled) {
   EXPECT_NE(made.error().message.find("one product per matrix"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace rewrite_batch_size_test
 }  // namespace perfmodel

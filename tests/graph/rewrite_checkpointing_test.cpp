@@ -20,7 +20,7 @@
 #include "perfmodel/graph/rewrites/retarget.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_checkpointing_test {
 
 ExecutionGraph good(Result<ExecutionGraph> graph) {
   if (graph) return std::move(*graph);
@@ -387,5 +387,5 @@ TEST(RewriteCheckpointing, RefusesWithAReason) {
             "(node 27) has for itself, found one whose gradient comes from outside too (node 240)");
 }
 
-}  // namespace
+}  // namespace rewrite_checkpointing_test
 }  // namespace perfmodel

@@ -19,7 +19,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_composition_test {
 
 constexpr std::int64_t kOtherBatch = 22;
 
@@ -184,5 +184,5 @@ TEST(Composition, WrittenAndReadAgainAllOfThemAreTheSame) {
   }
 }
 
-}  // namespace
+}  // namespace rewrite_composition_test
 }  // namespace perfmodel

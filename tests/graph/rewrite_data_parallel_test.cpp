@@ -18,7 +18,7 @@
 #include "perfmodel/graph/read_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_data_parallel_test {
 
 ResnetConfig recorded_resnet50() {
   ResnetConfig config = *resnet_preset("resnet50");
@@ -198,5 +198,5 @@ TEST(DataParallel, SaysWhyNot) {
             "NCCL does not reduce");
 }
 
-}  // namespace
+}  // namespace rewrite_data_parallel_test
 }  // namespace perfmodel

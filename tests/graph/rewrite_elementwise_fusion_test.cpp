@@ -31,7 +31,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_elementwise_fusion_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -415,5 +415,5 @@ TEST(ElementwiseFusion, ComesLast) {
   EXPECT_THAT(resized.error().message, HasSubstr("triton_poi_fused_add_native_dropout_0"));
 }
 
-}  // namespace
+}  // namespace rewrite_elementwise_fusion_test
 }  // namespace perfmodel

@@ -30,7 +30,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_memory_test {
 
 using testing::HasSubstr;
 using What = RecomputeOptions::What;
@@ -657,5 +657,5 @@ TEST(RewriteMemory, ScoringIsRecomputedBeforeOrBehindRetarget) {
                    {"retarget", [](const ExecutionGraph& graph) { return retarget(graph); }});
 }
 
-}  // namespace
+}  // namespace rewrite_memory_test
 }  // namespace perfmodel

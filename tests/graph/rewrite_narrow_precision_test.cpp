@@ -18,7 +18,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_narrow_precision_test {
 
 using Precision = PrecisionOptions::Precision;
 using Scaling = PrecisionOptions::Scaling;
@@ -319,5 +319,5 @@ TEST(NarrowPrecision, RefusesWithAReason) {
             "precision: expected tensors on a GPU for types of 8 or 4 bits, found none");
 }
 
-}  // namespace
+}  // namespace rewrite_narrow_precision_test
 }  // namespace perfmodel

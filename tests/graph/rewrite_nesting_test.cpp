@@ -21,7 +21,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_nesting_test {
 
 constexpr Device kCpu{.kind = Device::Kind::kCpu};
 
@@ -291,5 +291,5 @@ TEST(RewriteNesting, BehindAnOrphanTheNodesAroundItGoOn) {
             children_of(graph, "aten::linear").size());
 }
 
-}  // namespace
+}  // namespace rewrite_nesting_test
 }  // namespace perfmodel

@@ -15,7 +15,7 @@
 #include "perfmodel/predictors/gpu.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_precision_test {
 
 using Precision = PrecisionOptions::Precision;
 
@@ -231,5 +231,5 @@ TEST(RewritePrecision, RefusesWithAReason) {
             "convolution, ...), found none in the forward pass");
 }
 
-}  // namespace
+}  // namespace rewrite_precision_test
 }  // namespace perfmodel

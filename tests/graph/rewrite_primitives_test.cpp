@@ -13,7 +13,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_primitives_test {
 
 using ::testing::HasSubstr;
 
@@ -189,5 +189,5 @@ TEST(Primitives, RefuseWithAReason) {
             "expected a product of factors from 0 to 1000000, found 2000000");
 }
 
-}  // namespace
+}  // namespace rewrite_primitives_test
 }  // namespace perfmodel

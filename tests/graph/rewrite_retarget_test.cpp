@@ -27,7 +27,7 @@
 #include "perfmodel/graph/rewrites/retarget.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_retarget_test {
 
 using testing::HasSubstr;
 using Inputs = RetargetOptions::Inputs;
@@ -363,5 +363,5 @@ TEST_F(RetargetOfRecordedModel, DlrmWithSparseGradients) {
   EXPECT_TRUE(comparison.same()) << comparison;
 }
 
-}  // namespace
+}  // namespace rewrite_retarget_test
 }  // namespace perfmodel

@@ -12,7 +12,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_sizes_of_models_test {
 
 using Attention = TransformerConfig::Attention;
 
@@ -191,5 +191,5 @@ TEST(SizesOfModels, BatchAndSequenceCommute) {
   }
 }
 
-}  // namespace
+}  // namespace rewrite_sizes_of_models_test
 }  // namespace perfmodel

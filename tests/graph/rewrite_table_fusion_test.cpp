@@ -31,7 +31,7 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_table_fusion_test {
 
 using testing::StartsWith;
 using Optimizer = TableFusionRewrite::Optimizer;
@@ -466,5 +466,5 @@ TEST(TableFusion, OfARecordingIsTheBatchedModel) {
   EXPECT_TRUE(comparison.same()) << comparison;
 }
 
-}  // namespace
+}  // namespace rewrite_table_fusion_test
 }  // namespace perfmodel

@@ -12,7 +12,7 @@
 #include "perfmodel/graph/build_transformers.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewrite_tensor_parallel_test {
 
 using testing::HasSubstr;
 
@@ -252,5 +252,5 @@ TEST(TensorParallel, RefusesInOneLine) {
   EXPECT_THAT(refusal(gpt(), {.ranks = 128, .sequence_parallel = true}), HasSubstr("divide"));
 }
 
-}  // namespace
+}  // namespace rewrite_tensor_parallel_test
 }  // namespace perfmodel

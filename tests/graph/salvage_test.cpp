@@ -18,9 +18,9 @@
 #include "perfmodel/graph/trace.hpp"
 
 namespace perfmodel {
-namespace {
+namespace salvage_test {
 
-using testing::gzip;
+using test_support::gzip;
 
 class Salvage : public ::testing::Test {
  protected:
@@ -456,5 +456,5 @@ TEST_F(Salvage, ChakraKeepsCompleteMessages) {
   EXPECT_EQ(mended->warnings[1], "1 dependencies on nodes that are not there were dropped");
 }
 
-}  // namespace
+}  // namespace salvage_test
 }  // namespace perfmodel

@@ -23,7 +23,7 @@
 #include "perfmodel/overheads.hpp"
 
 namespace perfmodel {
-namespace {
+namespace samples_test {
 
 using Json = nlohmann::json;
 using std::filesystem::path;
@@ -497,5 +497,5 @@ TEST(PairSamples, OneStepIsFoundAsOftenAsTheTraceRepeatsIt) {
   EXPECT_EQ(three->occurrences.size(), 3u);
 }
 
-}  // namespace
+}  // namespace samples_test
 }  // namespace perfmodel

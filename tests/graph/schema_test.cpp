@@ -12,7 +12,7 @@
 #include <string>
 
 namespace perfmodel {
-namespace {
+namespace schema_test {
 
 std::string read(const std::string& file) {
   std::ifstream in(std::filesystem::path(PERFMODEL_SOURCE_DIR) / file);
@@ -46,5 +46,5 @@ TEST(Schema, AnotherVersionIsRefused) {
   EXPECT_EQ(version_problem(schema, 3), "expected version 2, found 3, which needs a newer program");
 }
 
-}  // namespace
+}  // namespace schema_test
 }  // namespace perfmodel

@@ -5,7 +5,7 @@
 #include <string>
 
 namespace perfmodel {
-namespace {
+namespace secrets_test {
 
 TEST(MaskSecrets, CutsTheTextWhereTheSecretBegins) {
   const std::pair<const char*, const char*> cases[] = {
@@ -185,5 +185,5 @@ TEST(MaskSecrets, NamesOfAPoolStayDistinctAndFindable) {
   }
 }
 
-}  // namespace
+}  // namespace secrets_test
 }  // namespace perfmodel

@@ -22,7 +22,7 @@
 #include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {
-namespace {
+namespace size_plan_test {
 
 // Members of the structs of a graph; floating-point numbers are never NaN here.
 auto members(std::int64_t number) { return std::tuple(number); }
@@ -360,5 +360,5 @@ TEST(SizePlan, ThreadsShareOnePlan) {
   other.join();
 }
 
-}  // namespace
+}  // namespace size_plan_test
 }  // namespace perfmodel

@@ -14,7 +14,7 @@
 #include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {
-namespace {
+namespace static_memory_test {
 
 using Optimizer = TrainingOptions::Optimizer;
 
@@ -150,5 +150,5 @@ TEST(StaticMemory, OfRecordingsHoldsTheParametersThatAreTrained) {
   }
 }
 
-}  // namespace
+}  // namespace static_memory_test
 }  // namespace perfmodel

@@ -5,7 +5,7 @@
 #include <vector>
 
 namespace perfmodel {
-namespace {
+namespace statistics_test {
 
 using Values = std::vector<double>;
 
@@ -41,5 +41,5 @@ TEST(Mean, IsNothingOfNothing) {
   EXPECT_DOUBLE_EQ(mean_of(Values{1, 2, 6}), 3);
 }
 
-}  // namespace
+}  // namespace statistics_test
 }  // namespace perfmodel

@@ -6,7 +6,7 @@
 
 #include "perfmodel/graph/build_recommenders.hpp"
 
-namespace perfmodel::testing {
+namespace perfmodel::test_support {
 
 /// Blocks of rows of a piece of columns on neighbouring ranks, as TorchRec cuts them.
 inline std::vector<TableShard> row_blocks(std::int64_t rows, std::int64_t column,
@@ -72,4 +72,4 @@ inline TorchrecDlrmConfig every_sharding(std::int64_t rank) {
   return config;
 }
 
-}  // namespace perfmodel::testing
+}  // namespace perfmodel::test_support

@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace perfmodel {
-namespace {
+namespace trace_ops_test {
 
 // A trace written down as lines of events, in the order of `Trace::host`. Stamps in microseconds.
 struct Tiny {
@@ -182,5 +182,5 @@ TEST(UnionLength, CountsOverlapsOnce) {
   EXPECT_EQ(union_length(none), 0);
 }
 
-}  // namespace
+}  // namespace trace_ops_test
 }  // namespace perfmodel

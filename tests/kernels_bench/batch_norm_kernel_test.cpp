@@ -3,7 +3,7 @@
 #include "kernel_support.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace batch_norm_kernel_test {
 
 template <class T>
 class BatchNormKernel : public testing::Test {};
@@ -101,5 +101,5 @@ TYPED_TEST(BatchNormKernel, ChannelsInParts) {
   expect_batch_norm<TypeParam, 1>(3, 2, 77, 2);
 }
 
-}  // namespace
+}  // namespace batch_norm_kernel_test
 }  // namespace kernels_bench

@@ -17,7 +17,7 @@
 #include "kernels_bench/program/quick_model.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace campaign_test {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -413,5 +413,5 @@ TEST(AnalyticDevice, IsItsLawWithLittleNoise) {
   for (const double time : measured->times_us) EXPECT_NEAR(time / (1.8 + compute), 1, 0.02);
 }
 
-}  // namespace
+}  // namespace campaign_test
 }  // namespace kernels_bench

@@ -7,7 +7,7 @@
 #include "kernels_bench/kernels/multiply_add.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace copy_kernel_test {
 
 TEST(CopyKernel, CopiesEveryByteAndNoMore) {
   for (const std::int64_t bytes : {0, 1, 15, 16, 17, 255, 1024, 5000, 16411}) {
@@ -71,5 +71,5 @@ TYPED_TEST(MultiplyAddKernel, ChainsTendToTheFixedPoint) {
   for (const double sum : out.all()) EXPECT_NEAR(sum, 8 * 0.75, 8 * 0.75 * kTolerance<TypeParam>);
 }
 
-}  // namespace
+}  // namespace copy_kernel_test
 }  // namespace kernels_bench

@@ -3,7 +3,7 @@
 #include "kernel_support.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace dropout_kernel_test {
 
 TEST(Philox, KnownAnswersOfRandom123) {
   const auto zeros = kernels::philox(0, 0);
@@ -45,5 +45,5 @@ TEST(DropoutKernel, KeepsAboutHalf) {
   EXPECT_NEAR(kept, 5000, 250);  // 5 standard deviations
 }
 
-}  // namespace
+}  // namespace dropout_kernel_test
 }  // namespace kernels_bench

@@ -3,7 +3,7 @@
 #include "kernel_support.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace elementwise_kernel_test {
 
 template <class T>
 class ElementwiseKernel : public testing::Test {};
@@ -59,5 +59,5 @@ TYPED_TEST(ElementwiseKernel, Addcmul) {
   expect_elementwise<TypeParam, kernels::Addcmul>(ElementwiseCase::Op::kAddcmul);
 }
 
-}  // namespace
+}  // namespace elementwise_kernel_test
 }  // namespace kernels_bench

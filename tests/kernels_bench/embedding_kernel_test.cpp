@@ -6,7 +6,7 @@
 #include "kernel_support.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace embedding_kernel_test {
 
 template <class T>
 class EmbeddingKernel : public testing::Test {};
@@ -143,5 +143,5 @@ TYPED_TEST(EmbeddingKernel, BackwardRowWiseAdagrad) {
   expect_adagrad<TypeParam, 1, 1>({1, 5, 1, 1, 1}, 1);
 }
 
-}  // namespace
+}  // namespace embedding_kernel_test
 }  // namespace kernels_bench

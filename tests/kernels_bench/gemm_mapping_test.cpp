@@ -5,7 +5,7 @@
 #include <vector>
 
 namespace kernels_bench::gpu {
-namespace {
+namespace gemm_mapping_test {
 
 using Numbers = std::vector<double>;
 
@@ -98,5 +98,5 @@ TEST(GemmMapping, BiasOfTheRowMajorColumnsIsOneOfTheOutputsRows) {
   EXPECT_EQ(column_major({.m = 6, .n = 7, .k = 9, .bias = true}).m, 7);
 }
 
-}  // namespace
+}  // namespace gemm_mapping_test
 }  // namespace kernels_bench::gpu

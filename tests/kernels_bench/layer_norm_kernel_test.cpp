@@ -3,7 +3,7 @@
 #include "kernel_support.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace layer_norm_kernel_test {
 
 template <class T>
 class LayerNormKernel : public testing::Test {};
@@ -63,5 +63,5 @@ TYPED_TEST(LayerNormKernel, ABlockPerRowReadTwice) {
   expect_layer_norm<TypeParam, kWidest, false, true>(3, 150 * kWidest, 1);
 }
 
-}  // namespace
+}  // namespace layer_norm_kernel_test
 }  // namespace kernels_bench

@@ -5,7 +5,7 @@
 #include "kernels_bench/kernels/tril.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace layout_kernel_test {
 
 template <class T>
 class LayoutKernel : public testing::Test {};
@@ -127,5 +127,5 @@ TEST(LayoutKernel, TriangleRowsOfLargeMatrices) {
   }
 }
 
-}  // namespace
+}  // namespace layout_kernel_test
 }  // namespace kernels_bench

@@ -11,7 +11,7 @@
 
 /// The modules that this build made start without a driver and say so; with one, they measure.
 namespace kernels_bench {
-namespace {
+namespace module_test {
 
 using testing::Each;
 using testing::HasSubstr;
@@ -117,5 +117,5 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(OnDevice);
 INSTANTIATE_TEST_SUITE_P(All, ModuleTest, testing::ValuesIn(modules()));
 INSTANTIATE_TEST_SUITE_P(All, OnDevice, testing::ValuesIn(modules()));
 
-}  // namespace
+}  // namespace module_test
 }  // namespace kernels_bench

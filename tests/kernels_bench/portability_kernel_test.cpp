@@ -6,7 +6,7 @@
 #include "kernel_support.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace portability_kernel_test {
 
 using kernels::from_float;
 using kernels::to_float;
@@ -93,5 +93,5 @@ TEST(AtomicAdd, AddsToEitherHalfOfAPair) {
   EXPECT_EQ(to_float(pair[1]), 1.0F);
 }
 
-}  // namespace
+}  // namespace portability_kernel_test
 }  // namespace kernels_bench

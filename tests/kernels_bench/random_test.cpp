@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace kernels_bench::gpu {
-namespace {
+namespace random_test {
 
 TEST(Random, ShuffleIsAPermutation) {
   for (const std::int64_t size : {1, 2, 3, 5, 16, 17, 1000}) {
@@ -63,5 +63,5 @@ TEST(Zipf, LargeTablesStayInRange) {
 
 TEST(Zipf, OneRow) { EXPECT_EQ(make_zipf_sampler(1.1, 1).rank(1, 1), 1); }
 
-}  // namespace
+}  // namespace random_test
 }  // namespace kernels_bench::gpu

@@ -3,7 +3,7 @@
 #include "kernel_support.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace reductions_kernel_test {
 
 template <class T>
 class ReductionKernel : public testing::Test {};
@@ -88,5 +88,5 @@ TYPED_TEST(ReductionKernel, Columns) {
   expect_columns<kernels::Max, TypeParam, kWidest>(1, 16, 1, 16);
 }
 
-}  // namespace
+}  // namespace reductions_kernel_test
 }  // namespace kernels_bench

@@ -2,7 +2,7 @@
 #include "kernels_bench/kernels/team.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace row_plan_kernel_test {
 
 TEST(RowPlan, ShortRowsAreSharedByLanes) {
   const auto plan = kernels::plan_rows(64, 4);  // 16 vectors of 16 bytes
@@ -31,5 +31,5 @@ TEST(RowPlan, LongRowsAreReadTwice) {
   EXPECT_FALSE(kernels::plan_rows(4097, 4).cached);
 }
 
-}  // namespace
+}  // namespace row_plan_kernel_test
 }  // namespace kernels_bench

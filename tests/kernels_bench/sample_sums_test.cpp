@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace kernels_bench::gpu {
-namespace {
+namespace sample_sums_test {
 
 using Direction = ConvolutionCase::Direction;
 
@@ -85,5 +85,5 @@ TEST(SampleSums, GradientsAreTheAdjointsOfTheForwardConvolution) {
   }
 }
 
-}  // namespace
+}  // namespace sample_sums_test
 }  // namespace kernels_bench::gpu

@@ -3,7 +3,7 @@
 #include "kernel_support.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace softmax_kernel_test {
 
 template <class T>
 class SoftmaxKernel : public testing::Test {};
@@ -61,5 +61,5 @@ TEST(SoftmaxKernel, LargeInputsDoNotOverflow) {
   expect_near(y.all(), reference::softmax({0, 1, 2, 3}), 2e-6);
 }
 
-}  // namespace
+}  // namespace softmax_kernel_test
 }  // namespace kernels_bench

@@ -15,7 +15,7 @@
 #include "tables/kernel_table.hpp"
 
 namespace kernels_bench {
-namespace {
+namespace sweep_test {
 
 template <class T>
 const T& as(const Case& point) {
@@ -192,5 +192,5 @@ TEST_P(EveryFamily, TablesReadBackAsTheSameWork) {
   }
 }
 
-}  // namespace
+}  // namespace sweep_test
 }  // namespace kernels_bench

@@ -16,7 +16,7 @@
 #include "memory/free_blocks.hpp"
 
 namespace perfmodel {
-namespace {
+namespace caching_allocator_test {
 
 using ::testing::HasSubstr;
 
@@ -675,5 +675,5 @@ TEST(CachingAllocator, PlacesSmallBlocksWhereADeviceDid) {
             static_cast<std::int64_t>(used.size()));  // as recorded: no new one
 }
 
-}  // namespace
+}  // namespace caching_allocator_test
 }  // namespace perfmodel

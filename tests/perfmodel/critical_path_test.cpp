@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace perfmodel {
-namespace {
+namespace critical_path_test {
 
 using TaskId = TaskGraph::TaskId;
 
@@ -273,5 +273,5 @@ TEST(CriticalPath, SharesAndStepsAddUpToTheStepOnRandomGraphs) {
   }
 }
 
-}  // namespace
+}  // namespace critical_path_test
 }  // namespace perfmodel

@@ -22,7 +22,7 @@
 #include "perfmodel/predictors/topology.hpp"
 
 namespace perfmodel {
-namespace {
+namespace data_parallel_prediction_test {
 
 using ::testing::HasSubstr;
 
@@ -318,5 +318,5 @@ TEST_F(DataParallelPrediction, CollectivesOfTablesFromTracesAloneCountOnce) {
   }
 }
 
-}  // namespace
+}  // namespace data_parallel_prediction_test
 }  // namespace perfmodel

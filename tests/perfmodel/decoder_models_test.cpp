@@ -9,7 +9,7 @@
 #include <string>
 
 namespace perfmodel {
-namespace {
+namespace decoder_models_test {
 
 using testing::HasSubstr;
 
@@ -110,5 +110,5 @@ TEST_F(DecoderConfigFile, RefusesInOneLine) {
   EXPECT_THAT(to_string(read("{").error()), HasSubstr("config.json"));
 }
 
-}  // namespace
+}  // namespace decoder_models_test
 }  // namespace perfmodel

@@ -10,7 +10,7 @@
 #include "perfmodel/predictors/detail/lower.hpp"
 
 namespace perfmodel {
-namespace {
+namespace elementwise_fusion_prediction_test {
 
 std::filesystem::path data() { return std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data"; }
 
@@ -75,5 +75,5 @@ TEST_P(FusedPrediction, IsFaster) {
 
 INSTANTIATE_TEST_SUITE_P(Models, FusedPrediction, testing::Values(bert, gpt, llama, t5, resnet));
 
-}  // namespace
+}  // namespace elementwise_fusion_prediction_test
 }  // namespace perfmodel

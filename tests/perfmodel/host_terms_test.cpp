@@ -11,9 +11,9 @@
 #include "tiny_run.hpp"
 
 namespace perfmodel {
-namespace {
+namespace host_terms_test {
 
-using testing::exactly;
+using test_support::exactly;
 
 constexpr std::uint64_t kContext = 77;
 const std::uint64_t kName = hash_text("op");
@@ -112,5 +112,5 @@ TEST(HostTerms, SamplesOfOneAreNotThoseOfAnother) {
   }
 }
 
-}  // namespace
+}  // namespace host_terms_test
 }  // namespace perfmodel

@@ -23,7 +23,7 @@
 #include "perfmodel/predictor.hpp"
 
 namespace perfmodel {
-namespace {
+namespace invariants_of_models_test {
 
 namespace fs = std::filesystem;
 
@@ -426,5 +426,5 @@ TEST(MoreOfEverything, IsNeverSlowerAtTheReferenceHost) {
   EXPECT_GT(pairs, 1000);
 }
 
-}  // namespace
+}  // namespace invariants_of_models_test
 }  // namespace perfmodel

@@ -11,7 +11,7 @@
 #include "program/host_program.hpp"
 
 namespace perfmodel {
-namespace {
+namespace invariants_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -290,5 +290,5 @@ TEST(CheckedFigures, MayBeRoundedFarFromTheBeginning) {
   EXPECT_EQ(message(check_sums(made, 1e12)), "");
 }
 
-}  // namespace
+}  // namespace invariants_test
 }  // namespace perfmodel

@@ -7,7 +7,7 @@
 #include <stop_token>
 
 namespace perfmodel {
-namespace {
+namespace job_tasks_test {
 
 // One op of 5 us on the host that launches one kernel; nothing on the device's side takes time of
 // its own.
@@ -106,5 +106,5 @@ TEST_F(Loop, EndsWhenAsked) {
   EXPECT_EQ(found.error().code, ErrorCode::kCancelled);
 }
 
-}  // namespace
+}  // namespace job_tasks_test
 }  // namespace perfmodel

@@ -16,10 +16,10 @@
 #include "perfmodel/timeline.hpp"
 
 namespace perfmodel {
-namespace {
+namespace job_test {
 
 namespace fs = std::filesystem;
-using testing::Case;
+using test_support::Case;
 
 constexpr double kNear = 1e-6;
 
@@ -47,7 +47,7 @@ RankInput input(const Case& rank) {
 JobPrediction predict_ranks(const std::vector<const Case*>& ranks, const JobOptions& options = {}) {
   std::vector<RankInput> inputs;
   for (const Case* rank : ranks) inputs.push_back(input(*rank));
-  auto job = predict_job(inputs, testing::round_gpu(), options);
+  auto job = predict_job(inputs, test_support::round_gpu(), options);
   if (!job) {
     ADD_FAILURE() << to_string(job.error());
     return {};
@@ -58,7 +58,7 @@ JobPrediction predict_ranks(const std::vector<const Case*>& ranks, const JobOpti
 std::string failure(const std::vector<const Case*>& ranks, const JobOptions& options) {
   std::vector<RankInput> inputs;
   for (const Case* rank : ranks) inputs.push_back(input(*rank));
-  const auto job = predict_job(inputs, testing::round_gpu(), options);
+  const auto job = predict_job(inputs, test_support::round_gpu(), options);
   return job ? "no error" : to_string(job.error());
 }
 
@@ -257,7 +257,7 @@ TEST(PredictJob, TheTimelineShowsRanksOnOneClock) {
   std::vector<RankInput> inputs = {input(one), input(two)};
   for (RankInput& rank : inputs) rank.options.keep_calls = true;
   const JobPrediction job =
-      predict_job(inputs, testing::round_gpu(), {.rank_start_us = {0, 100}}).value();
+      predict_job(inputs, test_support::round_gpu(), {.rank_start_us = {0, 100}}).value();
   const Scratch scratch;
   const Prediction* const ranks[] = {&job.ranks[0], &job.ranks[1]};
   const TimelineTitle titles[] = {{.graph = "zero", .gpu = "G"}, {.graph = "one", .gpu = "G"}};
@@ -303,7 +303,8 @@ class ScaleOutTest : public ::testing::Test {
   Prediction predict(const std::optional<ScaleOut>& scale_out) const {
     PredictOptions options;
     options.scale_out = scale_out;
-    auto made = perfmodel::predict(graph_, testing::round_gpu(), testing::literal_table(), options);
+    auto made = perfmodel::predict(graph_, test_support::round_gpu(), test_support::literal_table(),
+                                   options);
     if (!made) {
       ADD_FAILURE() << to_string(made.error());
       return {};
@@ -403,7 +404,7 @@ TEST_F(ScaleOutTest, ImpossibleRequestsAreErrors) {
   const Case plain({"a", "drain"}, 5), collective({"a", "allreduce", "drain"}, 5);
   const auto fail_with = [&](const Case& c, const ScaleOut& scale_out) {
     options.scale_out = scale_out;
-    const auto made = perfmodel::predict(c.graph, testing::round_gpu(), c.table, options);
+    const auto made = perfmodel::predict(c.graph, test_support::round_gpu(), c.table, options);
     return made ? "no error" : to_string(made.error());
   };
   EXPECT_NE(fail_with(plain, {.world = 8}).find("found none"), std::string::npos);
@@ -414,5 +415,5 @@ TEST_F(ScaleOutTest, ImpossibleRequestsAreErrors) {
   EXPECT_EQ(fail_with(collective, {.world = 8}), "no error");
 }
 
-}  // namespace
+}  // namespace job_test
 }  // namespace perfmodel

@@ -7,9 +7,9 @@
 #include "tiny_run.hpp"
 
 namespace perfmodel {
-namespace {
+namespace kernel_times_test {
 
-using testing::TinyRun;
+using test_support::TinyRun;
 
 KernelTimes times_of(const ExecutionGraph& graph, const Trace& trace,
                      const std::optional<std::pair<std::size_t, std::size_t>>& window = {}) {
@@ -114,5 +114,5 @@ TEST(KernelTimes, AnotherProgramIsAnError) {
   EXPECT_FALSE(kernel_times(other.graph(), run.trace()));
 }
 
-}  // namespace
+}  // namespace kernel_times_test
 }  // namespace perfmodel

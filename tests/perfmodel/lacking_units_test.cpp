@@ -9,7 +9,7 @@
 #include "perfmodel/predict.hpp"
 
 namespace perfmodel {
-namespace {
+namespace lacking_units_test {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -41,9 +41,9 @@ TEST(LackingUnits, AreNoMatterWhereTheGpuHasThem) {
 }
 
 TEST(LackingUnits, ProductsAtTheRateOfFp32AreTold) {
-  for (const auto& [dtype, gpu] : {std::pair{DType::kBFloat16, "v100-sxm2-32gb"},
-                                   std::pair{DType::kBFloat16, "t4"},
-                                   std::pair{DType::kFloat16, "titan-xp"}}) {
+  for (const auto& [dtype, gpu] :
+       {std::pair{DType::kBFloat16, "v100-sxm2-32gb"}, std::pair{DType::kBFloat16, "t4"},
+        std::pair{DType::kFloat16, "titan-xp"}}) {
     const Prediction slow = predicted_in(dtype, gpu);
     ASSERT_THAT(slow.warnings, Not(IsEmpty()));
     EXPECT_THAT(slow.warnings[0], HasSubstr("are priced at the rate of fp32, out of range"));
@@ -51,5 +51,5 @@ TEST(LackingUnits, ProductsAtTheRateOfFp32AreTold) {
   }
 }
 
-}  // namespace
+}  // namespace lacking_units_test
 }  // namespace perfmodel

@@ -5,7 +5,7 @@
 #include "parallel_cases.hpp"
 
 namespace perfmodel::parallel {
-namespace {
+namespace layout_bucket_timeline_test {
 
 using Params = std::vector<std::int32_t>;
 
@@ -119,5 +119,5 @@ TEST(Ddp, OddNumbersAreErrors) {
   EXPECT_NE(bad_cost.error().message.find("all-reduce time"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace layout_bucket_timeline_test
 }  // namespace perfmodel::parallel

@@ -5,7 +5,7 @@
 #include "parallel_cases.hpp"
 
 namespace perfmodel::parallel {
-namespace {
+namespace layout_pipeline_schedule_test {
 
 using Rows = std::vector<std::vector<double>>;
 
@@ -161,5 +161,5 @@ TEST(Pipeline, ImpossibleRequestsAreErrors) {
   EXPECT_FALSE(pipeline_order(PipelineSchedule::k1F1B, 1LL << 30, 1, 1LL << 30, 0));
 }
 
-}  // namespace
+}  // namespace layout_pipeline_schedule_test
 }  // namespace perfmodel::parallel

@@ -9,11 +9,12 @@
 #include "predictor_cases.hpp"
 
 namespace perfmodel {
-namespace {
+namespace layout_pricer_test {
 
 const Predictor& predictor() {
   static const Predictor made =
-      Predictor::load({.data = testing::source_data(), .gpus = {"h100-sxm-80gb", "t4"}}).value();
+      Predictor::load({.data = test_support::source_data(), .gpus = {"h100-sxm-80gb", "t4"}})
+          .value();
   return made;
 }
 
@@ -237,5 +238,5 @@ TEST(RankLayouts, StopsWhenAsked) {
   EXPECT_EQ(ranking->priced, 0);
 }
 
-}  // namespace
+}  // namespace layout_pricer_test
 }  // namespace perfmodel

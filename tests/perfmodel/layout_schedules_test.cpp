@@ -16,7 +16,7 @@
 #include "predictor_cases.hpp"
 
 namespace perfmodel {
-namespace {
+namespace layout_schedules_test {
 
 using parallel::PipelineSchedule;
 using parallel::PipelineTimes;
@@ -198,7 +198,7 @@ struct LiteralJob {
   ParallelLayout layout;
   ShardCosts shard;
   Framework framework;
-  Gpu gpu = find_gpu("h100-sxm-80gb", testing::source_data() / "gpus").value();
+  Gpu gpu = find_gpu("h100-sxm-80gb", test_support::source_data() / "gpus").value();
   Topology topology = TopologyCatalog::builtin().find("hgx-h100").value();
   mutable std::optional<CollectiveTimes> collectives;
 
@@ -307,18 +307,18 @@ TEST(StepBytes, ShardingDividesWhatItSays) {
 }
 
 TEST(Frameworks, EveryFileIsRead) {
-  const auto names = framework_names(testing::source_data());
+  const auto names = framework_names(test_support::source_data());
   ASSERT_TRUE(names) << to_string(names.error());
   EXPECT_GE(names->size(), 5U);
   for (const std::string& name : *names) {
-    const auto framework = find_framework(name, testing::source_data());
+    const auto framework = find_framework(name, test_support::source_data());
     ASSERT_TRUE(framework) << to_string(framework.error());
     EXPECT_EQ(framework->name, name);
     EXPECT_FALSE(framework->sources.empty());
     EXPECT_LE(framework->low_share, 1);
     EXPECT_GE(framework->high_share, 1);
   }
-  const auto unknown = find_framework("megatorn", testing::source_data());
+  const auto unknown = find_framework("megatorn", test_support::source_data());
   ASSERT_FALSE(unknown);
   EXPECT_NE(unknown.error().message.find("nanotron"), std::string::npos);
 }
@@ -331,5 +331,5 @@ TEST(Frameworks, TablesByNodesAreLinearOverTheLogarithm) {
   EXPECT_EQ(at_nodes(table, 64), 300);
 }
 
-}  // namespace
+}  // namespace layout_schedules_test
 }  // namespace perfmodel

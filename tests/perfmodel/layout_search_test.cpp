@@ -10,13 +10,13 @@
 #include "predictor_cases.hpp"
 
 namespace perfmodel {
-namespace {
+namespace layout_search_test {
 
 using ::testing::HasSubstr;
 
 const LayoutPricer& search_pricer() {
   static const Predictor predictor =
-      Predictor::load({.data = testing::source_data(), .gpus = {"h100-sxm-80gb"}}).value();
+      Predictor::load({.data = test_support::source_data(), .gpus = {"h100-sxm-80gb"}}).value();
   static const LayoutPricer made = LayoutPricer::make(predictor, {.gpu = "h100-sxm-80gb"}).value();
   return made;
 }
@@ -157,5 +157,5 @@ TEST(LayoutSearch, RefusesWhatCannotBeLaidOut) {
               HasSubstr("expected a layout of 7 GPUs that divides"));
 }
 
-}  // namespace
+}  // namespace layout_search_test
 }  // namespace perfmodel

@@ -5,7 +5,7 @@
 #include "parallel_cases.hpp"
 
 namespace perfmodel::parallel {
-namespace {
+namespace layout_sharded_timeline_test {
 
 TEST(Fsdp, PublicCases) {
   const auto cases = public_cases("exact_fsdp_timelines.json");
@@ -116,5 +116,5 @@ TEST(Fsdp, OddNumbersAreErrors) {
   EXPECT_FALSE(fsdp_timeline(units));
 }
 
-}  // namespace
+}  // namespace layout_sharded_timeline_test
 }  // namespace perfmodel::parallel

@@ -9,7 +9,7 @@
 #include "perfmodel/predict.hpp"
 #include "tiny_run.hpp"
 
-namespace perfmodel::testing {
+namespace perfmodel::test_support {
 
 inline TemplateCall kernel_call(std::int16_t stream = 0) {
   TemplateCall call{.stream = stream};
@@ -105,4 +105,4 @@ struct Case {
   }
 };
 
-}  // namespace perfmodel::testing
+}  // namespace perfmodel::test_support

@@ -17,7 +17,7 @@
 
 #include "perfmodel/graph/trace.hpp"
 
-namespace perfmodel::testing {
+namespace perfmodel::test_support {
 
 /// A host with a GPU that runs a program written as calls and prints the Kineto trace of it. Run
 /// with other paces, the same program tells what a replay with these scales should find: an
@@ -308,4 +308,4 @@ class MadeTrace {
   std::optional<double> begin_of_wait_;
 };
 
-}  // namespace perfmodel::testing
+}  // namespace perfmodel::test_support

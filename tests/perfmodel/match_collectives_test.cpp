@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace perfmodel {
-namespace {
+namespace match_collectives_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -303,5 +303,5 @@ TEST(CollectiveKind, KnowsTheNamesOfKernelsAndRecords) {
   EXPECT_EQ(canonical_collective("something(allreduce)"), "collective");
 }
 
-}  // namespace
+}  // namespace match_collectives_test
 }  // namespace perfmodel

@@ -18,7 +18,7 @@
 #include "perfmodel/detail/trace_report.hpp"
 
 namespace perfmodel {
-namespace {
+namespace measured_memory_test {
 
 class MeasuredMemoryTest : public testing::Test {
  protected:
@@ -302,5 +302,5 @@ TEST_F(MeasuredMemoryTest, SnapshotsAreToldByTheirFirstBytes) {
   EXPECT_EQ(kind(""), SnapshotKind::kNone);
 }
 
-}  // namespace
+}  // namespace measured_memory_test
 }  // namespace perfmodel

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace perfmodel {
-namespace {
+namespace meet_collectives_test {
 
 using ::testing::HasSubstr;
 
@@ -93,5 +93,5 @@ TEST_F(MeetingRanks, NeedAnotherRank) {
   EXPECT_EQ(meeting(ranks_[0], 0), -1);
 }
 
-}  // namespace
+}  // namespace meet_collectives_test
 }  // namespace perfmodel

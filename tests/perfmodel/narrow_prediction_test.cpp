@@ -11,7 +11,7 @@
 #include "perfmodel/predict.hpp"
 
 namespace perfmodel {
-namespace {
+namespace narrow_prediction_test {
 
 using Precision = PrecisionOptions::Precision;
 using Scaling = PrecisionOptions::Scaling;
@@ -134,5 +134,5 @@ TEST_F(NarrowPrediction, OneExpertPerTokenCostsADenseLayerAndItsRouting) {
   EXPECT_LT(after.kernel_sum_us, 1.4 * before.kernel_sum_us + 1.1 * conversions_us);
 }
 
-}  // namespace
+}  // namespace narrow_prediction_test
 }  // namespace perfmodel

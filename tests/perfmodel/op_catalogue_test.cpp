@@ -24,7 +24,7 @@
 #include "rewrite/resize/call.hpp"
 
 namespace perfmodel {
-namespace {
+namespace op_catalogue_test {
 
 using testing::Contains;
 using testing::IsEmpty;
@@ -363,5 +363,5 @@ TEST(OpCatalogue, KeepsWhatTheBackwardPassReads) {
   EXPECT_GT(read, 50u);
 }
 
-}  // namespace
+}  // namespace op_catalogue_test
 }  // namespace perfmodel

@@ -11,10 +11,10 @@
 #include "tiny_run.hpp"
 
 namespace perfmodel {
-namespace {
+namespace overheads_test {
 
-using testing::exactly;
-using testing::TinyRun;
+using test_support::exactly;
+using test_support::TinyRun;
 
 OverheadTable extract(std::vector<OverheadSource> sources, const OverheadOptions& options = {}) {
   auto table = extract_overheads(sources, options);
@@ -692,5 +692,5 @@ TEST_F(OverheadFile, CannotBeWrittenIntoNowhere) {
   EXPECT_EQ(written.error().code, ErrorCode::kIo);
 }
 
-}  // namespace
+}  // namespace overheads_test
 }  // namespace perfmodel

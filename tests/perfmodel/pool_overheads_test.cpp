@@ -9,9 +9,9 @@
 #include "tiny_run.hpp"
 
 namespace perfmodel {
-namespace {
+namespace pool_overheads_test {
 
-using testing::exactly;
+using test_support::exactly;
 
 const OverheadStats& named(const OverheadTerm& term, const std::string& name) {
   return term.by_name.at(hash_text(name)).stats;
@@ -234,5 +234,5 @@ TEST(OverheadTable, CallsOfHipFallBackToThoseOfCuda) {
   EXPECT_EQ(table.call_us("hipLaunchKernel").us, 6);
 }
 
-}  // namespace
+}  // namespace pool_overheads_test
 }  // namespace perfmodel

@@ -11,7 +11,7 @@
 #include "perfmodel/predictors/detail/power.hpp"
 
 namespace perfmodel {
-namespace {
+namespace power_limit_test {
 
 const std::filesystem::path kData = std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
 
@@ -95,8 +95,8 @@ TEST(PowerLimit, EnergyIsIdlePowerAndTheKernelsTogether) {
 }
 
 TEST(PowerLimit, TracedTimesStay) {
-  const testing::Case steps({"a", "b"}, 100);
-  Gpu gpu = testing::round_gpu();
+  const test_support::Case steps({"a", "b"}, 100);
+  Gpu gpu = test_support::round_gpu();
   gpu.tdp_w = 20;
   const auto made = predict(steps.graph, gpu, steps.table, {.kernel_times = &steps.times}).value();
   for (const PredictedOp& op : made.ops) {
@@ -127,7 +127,7 @@ TEST(StepRange, HoldsTheStepAndWhatOneSideAloneWouldMakeOfIt) {
 TEST(StepRange, OfAHostBoundStepIsThatOfHosts) {
   // 10 us of the host per op, kernels of 1 us as traced, which have no range. The table knows the
   // program's own launches: the host is that of the table, but for a tenth.
-  testing::Case steps({"a", "b", "a", "b", "drain"}, 1);
+  test_support::Case steps({"a", "b", "a", "b", "drain"}, 1);
   const Prediction made = steps.predict();
   ASSERT_TRUE(made.coverage.own_launches);
   const auto on_host = [&](double scale) { return steps.predict({.host_scale = scale}).e2e_us; };
@@ -141,5 +141,5 @@ TEST(StepRange, CanBeLeftOut) {
   EXPECT_EQ(made.e2e_high_us, made.e2e_us);
 }
 
-}  // namespace
+}  // namespace power_limit_test
 }  // namespace perfmodel

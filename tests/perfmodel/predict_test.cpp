@@ -9,17 +9,17 @@
 #include "literal_case.hpp"
 
 namespace perfmodel {
-namespace {
+namespace predict_test {
 
-using testing::blocking_copy_call;
-using testing::Case;
-using testing::collective_call;
-using testing::exactly;
-using testing::kernel_call;
-using testing::literal_table;
-using testing::sync_call;
-using testing::teach;
-using testing::TinyRun;
+using test_support::blocking_copy_call;
+using test_support::Case;
+using test_support::collective_call;
+using test_support::exactly;
+using test_support::kernel_call;
+using test_support::literal_table;
+using test_support::sync_call;
+using test_support::teach;
+using test_support::TinyRun;
 
 constexpr double kNear = 1e-6;
 
@@ -199,7 +199,7 @@ TEST(Predict, StepsOfOneGraphAreAveraged) {
   expect_consistent(p);
   EXPECT_NEAR(c.predict({.iterations = std::pair{1, 2}}).e2e_us, 20, kNear);
   for (auto window : {std::pair{0, 3}, std::pair{1, 1}, std::pair{2, 3}}) {
-    const auto bad = predict(c.graph, testing::round_gpu(), c.table, {.iterations = window});
+    const auto bad = predict(c.graph, test_support::round_gpu(), c.table, {.iterations = window});
     ASSERT_FALSE(bad);
     EXPECT_EQ(bad.error().code, ErrorCode::kImpossible);
   }
@@ -208,7 +208,7 @@ TEST(Predict, StepsOfOneGraphAreAveraged) {
 TEST(Predict, AGraphWithoutOpsIsAnError) {
   TinyRun run;
   run.label("## nothing ##", [] {});
-  EXPECT_FALSE(predict(run.graph(), testing::round_gpu(), literal_table()));
+  EXPECT_FALSE(predict(run.graph(), test_support::round_gpu(), literal_table()));
 }
 
 // ---- collectives -------------------------------------------------------------------------------
@@ -396,7 +396,7 @@ TEST(Predict, TheCriticalPathAddsUpToTheStep) {
 
 TEST(PredictedLaunches, CountDeviceCallsPerTopLevelOp) {
   const Case c({"a", "item", "copy_", "view"}, 1);
-  EXPECT_EQ(predicted_launches(c.graph, testing::round_gpu(), &c.table.templates,
+  EXPECT_EQ(predicted_launches(c.graph, test_support::round_gpu(), &c.table.templates,
                                TemplateUse::kCallsAndWork),
             (std::vector<std::size_t>{1, 0, 1, 0}));
 }
@@ -450,7 +450,7 @@ TEST(Predict, WhatWasRecordedComesBack) {
   ASSERT_TRUE(table) << to_string(table.error());
   const auto times = kernel_times(run.graph(), run.trace());
   ASSERT_TRUE(times) << to_string(times.error());
-  const auto p = predict(run.graph(), testing::round_gpu(), *table, {.kernel_times = &*times});
+  const auto p = predict(run.graph(), test_support::round_gpu(), *table, {.kernel_times = &*times});
   ASSERT_TRUE(p) << to_string(p.error());
   EXPECT_NEAR(p->e2e_us, second - first, 0.01);
   EXPECT_NEAR(p->gpu_active_us, 60 + 70 + 20 + 15 + 3, kNear);
@@ -474,5 +474,5 @@ TEST(PredictLin, FollowsThePublishedTraversal) {
   EXPECT_NEAR(p.kernel_sum_us, 110, kNear);
 }
 
-}  // namespace
+}  // namespace predict_test
 }  // namespace perfmodel

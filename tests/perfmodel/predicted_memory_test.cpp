@@ -10,7 +10,7 @@
 #include "predictor_cases.hpp"
 
 namespace perfmodel {
-namespace {
+namespace predicted_memory_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -62,7 +62,7 @@ TEST(PredictedMemory, WarnsOnlyOfWhatCannotFit) {
 
 class MemoryOfPredictions : public ::testing::Test {
  protected:
-  Predictor predictor_ = Predictor::load(testing::few_gpus()).value();
+  Predictor predictor_ = Predictor::load(test_support::few_gpus()).value();
 };
 
 TEST_F(MemoryOfPredictions, Gpt3DoesNotFitIntoAT4) {
@@ -127,5 +127,5 @@ TEST_F(MemoryOfPredictions, SamplesAreThoseOfTheWholeJob) {
   EXPECT_EQ(rank.batch, torchrec.batch_per_rank);
 }
 
-}  // namespace
+}  // namespace predicted_memory_test
 }  // namespace perfmodel

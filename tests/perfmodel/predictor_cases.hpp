@@ -10,7 +10,7 @@
 #include "perfmodel/predictor.hpp"
 
 /// Graphs and questions for the tests of Predictor.
-namespace perfmodel::testing {
+namespace perfmodel::test_support {
 
 inline std::filesystem::path source_data() {
   return std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data";
@@ -81,4 +81,4 @@ inline MixedQuestion mixed_question(std::uint64_t i) {
   return made;
 }
 
-}  // namespace perfmodel::testing
+}  // namespace perfmodel::test_support

@@ -19,7 +19,7 @@
 #include "predictor_cases.hpp"
 
 namespace perfmodel {
-namespace testing {
+namespace test_support {
 
 std::string digest(const Prediction& p) {
   std::string text = fmt::format("{:a} {:a} {:a} {:a} {:a} {:a} {:a} {:a}", p.e2e_us,
@@ -43,14 +43,14 @@ std::string digest(const Result<Prediction>& answer) {
   return answer ? digest(*answer) : "error: " + to_string(answer.error());
 }
 
-}  // namespace testing
+}  // namespace test_support
 
-namespace {
+namespace predictor_test {
 
-using testing::digest;
+using test_support::digest;
+using test_support::mixed_question;
+using test_support::MixedQuestion;
 using ::testing::HasSubstr;
-using testing::mixed_question;
-using testing::MixedQuestion;
 
 std::size_t stress_count(const char* variable, std::size_t otherwise) {
   const char* text = std::getenv(variable);
@@ -60,7 +60,8 @@ std::size_t stress_count(const char* variable, std::size_t otherwise) {
 class PredictorTest : public ::testing::Test {
  protected:
   PredictorTest()
-      : predictor_(Predictor::load(testing::few_gpus()).value()), graphs_(testing::few_graphs()) {
+      : predictor_(Predictor::load(test_support::few_gpus()).value()),
+        graphs_(test_support::few_graphs()) {
     for (const ExecutionGraph& graph : graphs_) {
       prepared_.push_back(predictor_.prepare(graph).value());
     }
@@ -80,7 +81,7 @@ class PredictorTest : public ::testing::Test {
 // What the parts say when they are put together by hand, without cache and facts kept.
 Result<Prediction> by_hand(const ExecutionGraph& graph, std::string_view name,
                            const AskOptions& options) {
-  const auto data = testing::source_data();
+  const auto data = test_support::source_data();
   const Gpu gpu = find_gpu(name, data / "gpus").value();
   const auto overheads = OverheadTables(data).choose("", gpu).value();
   const auto chosen = choose_kernel_models("learned", data).value();
@@ -174,7 +175,7 @@ TEST_F(PredictorTest, GpusAreFoundByNameAliasTitleInAnyCase) {
 }
 
 TEST_F(PredictorTest, SaysFirstThatNobodyKnowsTheArchitecture) {
-  std::ifstream in(testing::source_data() / "gpus" / "h100-sxm-80gb.json");
+  std::ifstream in(test_support::source_data() / "gpus" / "h100-sxm-80gb.json");
   std::string text((std::istreambuf_iterator<char>(in)), {});
   const std::string known = "\"architecture\": \"hopper\"";
   text.replace(text.find(known), known.size(), "\"architecture\": \"rubin\", \"like\": \"hopper\"");
@@ -182,11 +183,11 @@ TEST_F(PredictorTest, SaysFirstThatNobodyKnowsTheArchitecture) {
                     ("perfmodel-like-" + std::to_string(::getpid()) + ".json");
   std::ofstream(file) << text;
   const auto predictor =
-      Predictor::load({.data = testing::source_data(), .gpus = {file.string()}}).value();
+      Predictor::load({.data = test_support::source_data(), .gpus = {file.string()}}).value();
   std::filesystem::remove(file);
 
   const auto asked = predictor.predict(graphs_[0], "h100-sxm-80gb", {.keep_ops = true}).value();
-  const auto overheads = OverheadTables(testing::source_data()).choose("", {}).value();
+  const auto overheads = OverheadTables(test_support::source_data()).choose("", {}).value();
   const auto gpu = predictor.gpu("h100-sxm-80gb").value();
   const auto plain = predict(graphs_[0], gpu, *overheads.table, {.keep_ops = true}).value();
   for (const Prediction* made : {&asked, &plain}) {
@@ -232,13 +233,14 @@ TEST_F(PredictorTest, RefusesWhatItCannotAnswer) {
               HasSubstr("empty.json: expected at least one op, found none"));
   EXPECT_THAT(message(predictor_.predict(ExecutionGraph{}, "t4")),
               HasSubstr("expected at least one op"));
-  EXPECT_THAT(message(Predictor::load({.data = testing::source_data(), .gpus = {"h10"}})),
+  EXPECT_THAT(message(Predictor::load({.data = test_support::source_data(), .gpus = {"h10"}})),
               HasSubstr("h100"));
   EXPECT_FALSE(Predictor::load({.data = "/nowhere"}));
-  EXPECT_FALSE(Predictor::load({.data = testing::source_data(), .models = "/nowhere.json"}));
-  EXPECT_FALSE(Predictor::load({.data = testing::source_data(), .overheads = "/nowhere.json"}));
+  EXPECT_FALSE(Predictor::load({.data = test_support::source_data(), .models = "/nowhere.json"}));
+  EXPECT_FALSE(
+      Predictor::load({.data = test_support::source_data(), .overheads = "/nowhere.json"}));
 
-  const auto other = Predictor::load(testing::few_gpus()).value();
+  const auto other = Predictor::load(test_support::few_gpus()).value();
   EXPECT_THAT(message(other.predict(prepared_[0], "t4")),
               HasSubstr("expected a graph that this predictor prepared"));
 }
@@ -251,11 +253,11 @@ TEST_F(PredictorTest, ABrokenModelFileIsAnErrorOnceItIsNeeded) {
       fs::temp_directory_path() / ("predictor_models_" + std::to_string(::getpid()));
   fs::create_directories(data / "models");
   for (const char* part : {"gpus", "architectures", "overheads", "topologies"}) {
-    fs::create_directory_symlink(testing::source_data() / part, data / part);
+    fs::create_directory_symlink(test_support::source_data() / part, data / part);
   }
   std::ofstream(data / "models" / "gemm-float32.json") << "{\"schema\": ";
   std::ofstream(data / "models" / "convolution-float32.json") << "{\"schema\": ";
-  PredictorConfig config = testing::few_gpus();
+  PredictorConfig config = test_support::few_gpus();
   config.data = data;
   const auto lazy = Predictor::load(config);
   config.read_models = true;
@@ -364,7 +366,7 @@ TEST_F(PredictorTest, RemembersPricesWithinItsBound) {
   EXPECT_EQ(predictor_.cache_report().bytes, first.bytes);
   EXPECT_LE(predictor_.cache_report().prices, std::size_t{1} << 12);
 
-  PredictorConfig config = testing::few_gpus();
+  PredictorConfig config = test_support::few_gpus();
   config.cached_prices = 0;
   const auto forgetful = Predictor::load(config).value();
   EXPECT_EQ(digest(forgetful.predict(graphs_[0], "t4", {.keep_ops = true})),
@@ -375,7 +377,7 @@ TEST_F(PredictorTest, RemembersPricesWithinItsBound) {
 TEST_F(PredictorTest, GraphsOutliveNothingTheyNeed) {
   std::optional<PreparedGraph> job;
   {
-    const auto predictor = Predictor::load(testing::few_gpus()).value();
+    const auto predictor = Predictor::load(test_support::few_gpus()).value();
     job = predictor.prepare(graphs_[0]).value();
   }
   EXPECT_EQ(job->batch(), 2048);  // the predictor is gone, its data is not
@@ -417,7 +419,7 @@ TEST_F(PredictorTest, MixedQuestionsFromEightThreadsAreAnsweredAlike) {
   for (std::size_t i = 0; i < kDistinct; ++i) {
     expected[i] = std::hash<std::string>{}(digest(ask(mixed_question(i))));
   }
-  const Predictor fresh = Predictor::load(testing::few_gpus()).value();
+  const Predictor fresh = Predictor::load(test_support::few_gpus()).value();
   std::vector<PreparedGraph> prepared;
   for (const ExecutionGraph& graph : graphs_) prepared.push_back(fresh.prepare(graph).value());
   std::atomic<std::size_t> next = 0, wrong = 0, refused = 0;
@@ -470,5 +472,5 @@ TEST_F(PredictorTest, MemoryStaysFlat) {
 }
 #endif
 
-}  // namespace
+}  // namespace predictor_test
 }  // namespace perfmodel

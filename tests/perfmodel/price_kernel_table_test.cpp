@@ -12,7 +12,7 @@
 #include <random>
 
 namespace perfmodel {
-namespace {
+namespace price_kernel_table_test {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
@@ -169,5 +169,5 @@ TEST(PricesInCsv, TimesHaveThreeDecimals) {
   EXPECT_TRUE(written.starts_with("a,0.000,m,latency,1,0.000,0.000,\na,0.0001234,m,"));
 }
 
-}  // namespace
+}  // namespace price_kernel_table_test
 }  // namespace perfmodel

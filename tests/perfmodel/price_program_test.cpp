@@ -8,9 +8,9 @@
 #include "program/given_times.hpp"
 
 namespace perfmodel {
-namespace {
+namespace price_program_test {
 
-using testing::round_gpu;
+using test_support::round_gpu;
 
 Price price_of(double us) {
   return {.time = Microseconds(us), .low = Microseconds(us / 2), .high = Microseconds(us * 2)};
@@ -178,5 +178,5 @@ TEST(SyncCosts, AreTheShorterTimeAndWhatWakingAdds) {
   EXPECT_EQ(sync_cost(table, "sync").latency_us, 0);
 }
 
-}  // namespace
+}  // namespace price_program_test
 }  // namespace perfmodel

@@ -7,12 +7,12 @@
 #include "made_trace.hpp"
 
 namespace perfmodel {
-namespace {
+namespace replay_test {
 
+using test_support::MadeTrace;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::HasSubstr;
-using testing::MadeTrace;
 using ::testing::Not;
 
 using Program = std::function<void(MadeTrace&)>;
@@ -1102,5 +1102,5 @@ TEST(ReplayRanks, ACollectiveMissingInTheMiddleIsAnErrorUnlessAskedFor) {
   }
 }
 
-}  // namespace
+}  // namespace replay_test
 }  // namespace perfmodel

@@ -17,7 +17,7 @@
 #include "perfmodel/what_if.hpp"
 
 namespace perfmodel {
-namespace {
+namespace rewritten_prediction_test {
 
 class RewrittenPrediction : public ::testing::Test {
  protected:
@@ -267,5 +267,5 @@ TEST_F(RewrittenPrediction, ThePathNamesEachKernelByItsOwnFamily) {
   }
 }
 
-}  // namespace
+}  // namespace rewritten_prediction_test
 }  // namespace perfmodel

@@ -7,11 +7,11 @@
 #include "program/fsdp_program.hpp"
 
 namespace perfmodel {
-namespace {
+namespace scale_out_program_test {
 
+using test_support::round_gpu;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::round_gpu;
 
 // ---- recorded collectives
 // --------------------------------------------------------------------------
@@ -169,5 +169,5 @@ TEST_F(OneUnit, LeavesTheOptimizerAShare) {
   EXPECT_EQ(lowered_.questions[0].share, 1);
 }
 
-}  // namespace
+}  // namespace scale_out_program_test
 }  // namespace perfmodel

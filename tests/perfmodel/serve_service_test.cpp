@@ -13,7 +13,7 @@
 #include "serve/service.hpp"
 
 namespace perfmodel::serve {
-namespace {
+namespace serve_service_test {
 
 using Json = nlohmann::json;
 using testing::HasSubstr;
@@ -217,5 +217,5 @@ TEST_F(ServiceTest, ThreadsGetEqualAnswers) {
   EXPECT_EQ(different, 0);
 }
 
-}  // namespace
+}  // namespace serve_service_test
 }  // namespace perfmodel::serve

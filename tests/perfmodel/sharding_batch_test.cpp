@@ -10,7 +10,7 @@
 #include "price/index_skew.hpp"
 
 namespace perfmodel::sharding {
-namespace {
+namespace sharding_batch_test {
 
 using testing::HasSubstr;
 using Type = ShardingType;
@@ -389,5 +389,5 @@ TEST(ShardingBatch, RefusesWhatCannotBe) {
   EXPECT_EQ(refused(plan), "table t0: expected ranks from 0 to 7, found 8");
 }
 
-}  // namespace
+}  // namespace sharding_batch_test
 }  // namespace perfmodel::sharding

@@ -11,7 +11,7 @@
 #include "sharding_files.hpp"
 
 namespace perfmodel::sharding {
-namespace {
+namespace sharding_hugectr_plan_file_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -233,5 +233,5 @@ TEST(HugectrPlanFile, PublicPlansComeBack) {
   EXPECT_EQ(cases, 5U);
 }
 
-}  // namespace
+}  // namespace sharding_hugectr_plan_file_test
 }  // namespace perfmodel::sharding

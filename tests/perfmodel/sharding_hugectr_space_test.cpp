@@ -12,7 +12,7 @@
 #include "sharding_cases.hpp"
 
 namespace perfmodel::sharding {
-namespace {
+namespace sharding_hugectr_space_test {
 
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
@@ -128,5 +128,5 @@ TEST_F(SmallHugectr, SaysWhatIsWrong) {
   EXPECT_THAT(message({}), HasSubstr("ratios and sizes above 0, found 0"));
 }
 
-}  // namespace
+}  // namespace sharding_hugectr_space_test
 }  // namespace perfmodel::sharding

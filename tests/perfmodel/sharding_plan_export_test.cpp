@@ -9,7 +9,7 @@
 #include "sharding_files.hpp"
 
 namespace perfmodel::sharding {
-namespace {
+namespace sharding_plan_export_test {
 
 using Type = ShardingType;
 using Kernel = ComputeKernel;
@@ -61,5 +61,5 @@ TEST(PlanCsv, RefusesWhatLiesNowhere) {
             "expected placements of 1 tables, found 0");
 }
 
-}  // namespace
+}  // namespace sharding_plan_export_test
 }  // namespace perfmodel::sharding

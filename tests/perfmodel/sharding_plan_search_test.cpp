@@ -12,7 +12,7 @@
 #include <vector>
 
 namespace perfmodel::sharding {
-namespace {
+namespace sharding_plan_search_test {
 
 using ::testing::HasSubstr;
 using Type = ShardingType;
@@ -483,5 +483,5 @@ TEST(PlanSearch, EvaluationRefusesPlansThatAreNotAllowed) {
   EXPECT_EQ(evaluate_plan(space, {}).error().message, "expected places of 2 tables, found 0");
 }
 
-}  // namespace
+}  // namespace sharding_plan_search_test
 }  // namespace perfmodel::sharding

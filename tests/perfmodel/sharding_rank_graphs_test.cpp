@@ -13,10 +13,10 @@
 #include "sharding/sharded_graph.hpp"
 
 namespace perfmodel {
-namespace {
+namespace sharding_rank_graphs_test {
 
-using testing::column_pieces;
-using testing::row_blocks;
+using test_support::column_pieces;
+using test_support::row_blocks;
 
 class RankGraphs : public ::testing::Test {
  protected:
@@ -82,7 +82,7 @@ std::size_t collectives(const Prediction& prediction) {
 }
 
 TEST_F(RankGraphs, ArePredictedTogether) {
-  const JobPrediction job = predict_all(testing::every_sharding(0));
+  const JobPrediction job = predict_all(test_support::every_sharding(0));
   ASSERT_EQ(job.ranks.size(), 8U);
   EXPECT_TRUE(job.warnings.empty()) << job.warnings.front();
   for (const Prediction& rank : job.ranks) {
@@ -94,7 +94,7 @@ TEST_F(RankGraphs, ArePredictedTogether) {
 }
 
 TEST_F(RankGraphs, ArePredictedAlikeFromFiles) {
-  const JobPrediction built = predict_all(testing::every_sharding(0));
+  const JobPrediction built = predict_all(test_support::every_sharding(0));
   std::vector<ExecutionGraph> read;
   for (const ExecutionGraph& graph : graphs_) {
     const auto file = std::filesystem::path(::testing::TempDir()) / "sharding_rank_graph.json.gz";
@@ -197,5 +197,5 @@ TEST(ShardedGraph, ShardsLieWhereThePlanPutsThem) {
   EXPECT_TRUE(graph) << to_string(graph.error());
 }
 
-}  // namespace
+}  // namespace sharding_rank_graphs_test
 }  // namespace perfmodel

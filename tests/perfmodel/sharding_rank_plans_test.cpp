@@ -9,7 +9,7 @@
 #include "perfmodel/sharding/rank_plans.hpp"
 
 namespace perfmodel::sharding {
-namespace {
+namespace sharding_rank_plans_test {
 
 using testing::HasSubstr;
 using Type = ShardingType;
@@ -263,5 +263,5 @@ TEST(PlanChoice, IsAmongTheBestOfTwoHundredCandidates) {
   EXPECT_GE(good, kStudies * 9 / 10);
 }
 
-}  // namespace
+}  // namespace sharding_rank_plans_test
 }  // namespace perfmodel::sharding

@@ -11,7 +11,7 @@
 #include "sharding_files.hpp"
 
 namespace perfmodel::sharding {
-namespace {
+namespace sharding_study_file_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -445,5 +445,5 @@ TEST(StudyFile, HoldsThePublicTableList) {
   EXPECT_EQ(study->tables[1].features[0].pooling_factor, 10.95);
 }
 
-}  // namespace
+}  // namespace sharding_study_file_test
 }  // namespace perfmodel::sharding

@@ -15,7 +15,7 @@
 #include "sharding/tables_in_graph.hpp"
 
 namespace perfmodel::sharding {
-namespace {
+namespace sharding_tables_in_graph_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -177,5 +177,5 @@ TEST(TablesInGraph, RecordingsOfBatchedTables) {
   }
 }
 
-}  // namespace
+}  // namespace sharding_tables_in_graph_test
 }  // namespace perfmodel::sharding

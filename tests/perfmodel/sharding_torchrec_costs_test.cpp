@@ -14,7 +14,7 @@
 #include "sharding_cases.hpp"
 
 namespace perfmodel::sharding {
-namespace {
+namespace sharding_torchrec_costs_test {
 
 using Json = nlohmann::json;
 
@@ -218,5 +218,5 @@ TEST(TorchrecCosts, RefuseWithAReason) {
             "data_parallel with fused");
 }
 
-}  // namespace
+}  // namespace sharding_torchrec_costs_test
 }  // namespace perfmodel::sharding

@@ -11,7 +11,7 @@
 #include "sharding_files.hpp"
 
 namespace perfmodel::sharding {
-namespace {
+namespace sharding_torchrec_plan_file_test {
 
 using Type = ShardingType;
 using Kernel = ComputeKernel;
@@ -354,5 +354,5 @@ TEST(TorchrecPlanFile, PublicPlansKeepTheirRatings) {
   EXPECT_EQ(cases, 12U);
 }
 
-}  // namespace
+}  // namespace sharding_torchrec_plan_file_test
 }  // namespace perfmodel::sharding

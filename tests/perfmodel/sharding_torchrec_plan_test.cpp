@@ -10,7 +10,7 @@
 #include "sharding_cases.hpp"
 
 namespace perfmodel::sharding {
-namespace {
+namespace sharding_torchrec_plan_test {
 
 TEST(TorchrecPlan, RatingsAreThoseOfItsPlanner) {
   const Json all = public_json("torchrec_plan_cases.json"), models = public_json("models.json");
@@ -103,5 +103,5 @@ TEST(UsableHbm, IsWhatIsLeftOrSaysThatNothingIs) {
               ::testing::HasSubstr("expected memory for tables, found none"));
 }
 
-}  // namespace
+}  // namespace sharding_torchrec_plan_test
 }  // namespace perfmodel::sharding

@@ -15,7 +15,7 @@
 #include "sharding_cases.hpp"
 
 namespace perfmodel::sharding {
-namespace {
+namespace sharding_torchrec_space_test {
 
 using ::testing::HasSubstr;
 using Type = ShardingType;
@@ -222,5 +222,5 @@ TEST(TorchrecSpace, RefusesRulesThatAllowNothing) {
               HasSubstr("a type that TorchRec's planner knows, found row_split"));
 }
 
-}  // namespace
+}  // namespace sharding_torchrec_space_test
 }  // namespace perfmodel::sharding

@@ -14,7 +14,7 @@
 #include "predictor_cases.hpp"
 
 namespace perfmodel {
-namespace {
+namespace step_memory_test {
 
 constexpr double kMib = 1 << 20, kGib = 1 << 30;
 
@@ -27,7 +27,9 @@ ExecutionGraph gpt_of(int layers, std::int64_t batch) {
   return build_gpt(config).value();
 }
 
-Gpu gpu_named(const char* name) { return find_gpu(name, testing::source_data() / "gpus").value(); }
+Gpu gpu_named(const char* name) {
+  return find_gpu(name, test_support::source_data() / "gpus").value();
+}
 
 TEST(StepMemory, PurposesAddUpToWhatIsNeeded) {
   const ExecutionGraph graph = gpt_of(4, 8);
@@ -226,5 +228,5 @@ TEST(BytesPerSample, AreThoseOfTheActivationsOfOneSample) {
   EXPECT_NEAR(each, in_use(nine) - in_use(eight), 0.01 * each);
 }
 
-}  // namespace
+}  // namespace step_memory_test
 }  // namespace perfmodel

@@ -12,7 +12,7 @@
 #include "perfmodel/graph/rewrites/training.hpp"
 
 namespace perfmodel {
-namespace {
+namespace step_work_test {
 
 Gpu gpu(std::string_view name) {
   return find_gpu(name, std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus").value();
@@ -103,5 +103,5 @@ TEST(StepWork, OfNoProductsIsNothing) {
   EXPECT_EQ(work.peak_name, "");
 }
 
-}  // namespace
+}  // namespace step_work_test
 }  // namespace perfmodel

@@ -1,6 +1,7 @@
 // Training benchmarks: how a suite is read, and how rows follow from predictions.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -15,7 +16,7 @@
 #include "perfmodel/suite/run_suite.hpp"
 
 namespace perfmodel::suite {
-namespace {
+namespace suite_test {
 
 namespace fs = std::filesystem;
 
@@ -25,7 +26,8 @@ constexpr const char* kModel = R"({"name": "a", "title": "A", "domain": "d", "un
              {"build": "mlp", "options": {"widths": "64-10"}}]})";
 
 fs::path suite_file(const std::string& models, const std::string& more = "") {
-  const fs::path file = fs::path(testing::TempDir()) / "made_suite.json";
+  const fs::path file =
+      fs::path(testing::TempDir()) / ("made_suite_" + std::to_string(::getpid()) + ".json");
   std::ofstream(file) << R"({"schema": "perfmodel-suite", "version": 1, "name": "made",
     "title": "Made up", "gpu": "titan-xp", "sources": ["none"], )"
                       << more << R"("models": [)" << models << "]}";
@@ -213,5 +215,5 @@ TEST(Suite, SaturationIsTheSmallestBatchThatReachesAShare) {
   EXPECT_EQ(report.first_to_reach(0.95).batch, 4);
 }
 
-}  // namespace
+}  // namespace suite_test
 }  // namespace perfmodel::suite

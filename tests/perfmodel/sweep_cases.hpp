@@ -17,7 +17,7 @@ namespace perfmodel::sweep {
 namespace fs = std::filesystem;
 }
 
-namespace perfmodel::sweep::testing {
+namespace perfmodel::sweep::test_support {
 
 inline const fs::path& data_folder() {
   static const fs::path folder = fs::path(PERFMODEL_SOURCE_DIR) / "data";
@@ -116,4 +116,4 @@ inline Result<SweepSpec> read_spec(const Folder& folder, const std::string& text
   return read_sweep_spec(folder / "spec.json", small_toolbox(), data_folder());
 }
 
-}  // namespace perfmodel::sweep::testing
+}  // namespace perfmodel::sweep::test_support

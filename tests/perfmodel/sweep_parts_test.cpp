@@ -7,9 +7,9 @@
 #include "sweep_cases.hpp"
 
 namespace perfmodel::sweep {
-namespace {
+namespace sweep_parts_test {
 
-using testing::Folder;
+using test_support::Folder;
 using ::testing::HasSubstr;
 
 constexpr const char* kPrint = "0123456789abcdef";
@@ -38,13 +38,13 @@ std::string some_part(const Folder& folder) {
   EXPECT_TRUE(writer) << to_string(writer.error());
   EXPECT_TRUE(writer->append("a,1\nb,2\n"));
   EXPECT_TRUE(writer->append("c,3\n"));
-  return testing::read(file);
+  return test_support::read(file);
 }
 
 TEST(SweepPart, HoldsRowsBehindAComment) {
   const Folder folder;
   some_part(folder);
-  EXPECT_EQ(testing::inflated(folder / "made.csv.gz"),
+  EXPECT_EQ(test_support::inflated(folder / "made.csv.gz"),
             "# rows of a perfpredict sweep, version 1, fingerprint 0123456789abcdef\n"
             "a,1\nb,2\nc,3\n");
   const auto read = content(folder / "made.csv.gz");
@@ -70,11 +70,11 @@ TEST(SweepPart, ATornEndIsCutOff) {
   const Folder folder;
   const std::string whole = some_part(folder);
   const std::size_t head =
-      gzip_member(testing::inflated(folder / "made.csv.gz").substr(0, 71))->size();
+      gzip_member(test_support::inflated(folder / "made.csv.gz").substr(0, 71))->size();
   const std::size_t first = head + gzip_member("a,1\nb,2\n")->size();
   const fs::path file = folder / "torn.csv.gz";
   for (std::size_t size = 0; size <= whole.size(); ++size) {
-    testing::write(file, whole.substr(0, size));
+    test_support::write(file, whole.substr(0, size));
     const auto before = content(file);
     ASSERT_TRUE(before) << size << " " << to_string(before.error());
     const bool all = size == whole.size();
@@ -102,7 +102,7 @@ TEST(SweepPart, AnEndOfOtherBytesIsCutOff) {
   const fs::path file = folder / "torn.csv.gz";
   for (const std::string& end : {std::string(100, '\0'), std::string("\x1f\x8b\x08") + "garbage",
                                  whole.substr(whole.size() / 2)}) {
-    testing::write(file, whole + end);
+    test_support::write(file, whole + end);
     const auto read = content(file);
     ASSERT_TRUE(read) << to_string(read.error());
     EXPECT_EQ(read->rows, "a,1\nb,2\nc,3\n");
@@ -111,7 +111,7 @@ TEST(SweepPart, AnEndOfOtherBytesIsCutOff) {
   for (std::size_t at = whole.size() - 8; at < whole.size(); ++at) {  // checksum and size
     std::string broken = whole;
     broken[at] = static_cast<char>(broken[at] ^ 1);
-    testing::write(file, broken);
+    test_support::write(file, broken);
     EXPECT_EQ(content(file)->rows, "a,1\nb,2\n") << at;
   }
 }
@@ -124,15 +124,15 @@ TEST(SweepPart, RefusesWhatIsNoneOfThisSweep) {
     EXPECT_THAT(to_string(writer.error()), HasSubstr(text));
   };
   { auto other = PartWriter::open(folder / "other.csv.gz", "fedcba9876543210"); }
-  const std::string before = testing::read(folder / "other.csv.gz");
+  const std::string before = test_support::read(folder / "other.csv.gz");
   refused(folder / "other.csv.gz",
           "other.csv.gz: expected rows made with these settings and data (fingerprint "
           "0123456789abcdef), found rows of others (fedcba9876543210)");
-  EXPECT_EQ(testing::read(folder / "other.csv.gz"), before);
-  testing::write(folder / "text.csv.gz", "a,b\n1,2\n");
+  EXPECT_EQ(test_support::read(folder / "other.csv.gz"), before);
+  test_support::write(folder / "text.csv.gz", "a,b\n1,2\n");
   refused(folder / "text.csv.gz", "expected rows of a sweep, found something else");
-  EXPECT_EQ(testing::read(folder / "text.csv.gz"), "a,b\n1,2\n");
-  testing::write(folder / "rows.csv.gz", *gzip_member("a,b\n1,2\n"));
+  EXPECT_EQ(test_support::read(folder / "text.csv.gz"), "a,b\n1,2\n");
+  test_support::write(folder / "rows.csv.gz", *gzip_member("a,b\n1,2\n"));
   refused(folder / "rows.csv.gz", "expected rows of a sweep, found others");
   refused(folder / "text.csv.gz/below.csv.gz", "cannot open");
 }
@@ -155,7 +155,7 @@ TEST(SweepPart, ADiskThatIsFullLeavesWhatWasThere) {
 class SweepMerge : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto spec = testing::read_spec(folder_, testing::kSmallSpec);
+    auto spec = test_support::read_spec(folder_, test_support::kSmallSpec);
     ASSERT_TRUE(spec) << to_string(spec.error());
     spec_ = std::move(*spec);
     fs::create_directories(folder_ / "parts");
@@ -204,7 +204,7 @@ TEST_F(SweepMerge, PutsRowsInTheOrderOfTheSpec) {
   for (std::uint64_t row = 0; row < 36; ++row) {
     expected += points.cells(row) + ",row " + points.key(row) + "\n";
   }
-  EXPECT_EQ(testing::read(folder_ / "out.csv"), expected);
+  EXPECT_EQ(test_support::read(folder_ / "out.csv"), expected);
 }
 
 TEST_F(SweepMerge, KeepsWhatStillBelongsToAChangedSpec) {
@@ -231,13 +231,13 @@ TEST_F(SweepMerge, ReadsNoMoreThanParts) {
   const auto none = index_parts(folder_ / "nowhere", points, kPrint);
   ASSERT_TRUE(none);
   EXPECT_EQ(none->rows, 0U);
-  testing::write(folder_ / "parts/notes.txt", "mine");
+  test_support::write(folder_ / "parts/notes.txt", "mine");
   EXPECT_TRUE(index_parts(folder_ / "parts", points, kPrint));
-  testing::write(folder_ / "parts/other.csv.gz", "mine");
+  test_support::write(folder_ / "parts/other.csv.gz", "mine");
   const auto refused = index_parts(folder_ / "parts", points, kPrint);
   ASSERT_FALSE(refused);
   EXPECT_THAT(to_string(refused.error()), HasSubstr("other.csv.gz: expected rows of a sweep"));
 }
 
-}  // namespace
+}  // namespace sweep_parts_test
 }  // namespace perfmodel::sweep

@@ -9,7 +9,7 @@
 #include "sweep/work_list.hpp"
 
 namespace perfmodel::sweep {
-namespace {
+namespace sweep_points_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -158,5 +158,5 @@ TEST(SweepWorkList, HandsOutWhatIsMissing) {
   EXPECT_THAT(shards_with_gaps(chunks, finished, 6), ElementsAre(1, 3, 4, 5, 6));
 }
 
-}  // namespace
+}  // namespace sweep_points_test
 }  // namespace perfmodel::sweep

@@ -16,31 +16,31 @@
 #include "sweep_cases.hpp"
 
 namespace perfmodel::sweep {
-namespace {
+namespace sweep_run_test {
 
+using test_support::Folder;
 using ::testing::ElementsAre;
-using testing::Folder;
 using ::testing::HasSubstr;
 
 class SweepRun : public ::testing::Test {
  protected:
-  void SetUp() override { read(testing::kSmallSpec); }
+  void SetUp() override { read(test_support::kSmallSpec); }
 
   void read(const std::string& text) {
-    auto spec = testing::read_spec(folder_, text);
+    auto spec = test_support::read_spec(folder_, text);
     ASSERT_TRUE(spec) << to_string(spec.error());
     spec_ = std::move(*spec);
   }
 
   SweepOptions options(const std::string& output) const {
     return {.output = folder_ / output,
-            .data = testing::data_folder(),
+            .data = test_support::data_folder(),
             .version = "test",
             .chunk_rows = 5};
   }
 
   SweepReport run(SweepOptions options) const {
-    auto report = run_sweep(spec_, testing::small_toolbox(), std::move(options));
+    auto report = run_sweep(spec_, test_support::small_toolbox(), std::move(options));
     EXPECT_TRUE(report) << to_string(report.error());
     return report.value_or(SweepReport());
   }
@@ -50,7 +50,7 @@ class SweepRun : public ::testing::Test {
     const SweepReport report = run(options("undisturbed.csv.gz"));
     EXPECT_TRUE(report.merged);
     EXPECT_EQ(report.predicted, report.rows);
-    return testing::read(folder_ / "undisturbed.csv.gz");
+    return test_support::read(folder_ / "undisturbed.csv.gz");
   }
 
   // Stops after so many rows.
@@ -79,7 +79,7 @@ TEST_F(SweepRun, WritesARowForEveryCombination) {
   EXPECT_EQ(report.refused, 0U);
   EXPECT_TRUE(report.merged);
   EXPECT_FALSE(fs::exists(folder_ / "out.csv.gz.parts"));
-  const auto rows = lines(testing::inflated(folder_ / "out.csv.gz"));
+  const auto rows = lines(test_support::inflated(folder_ / "out.csv.gz"));
   ASSERT_EQ(rows.size(), 37U);
   EXPECT_EQ(rows[0],
             "key,graph,batch,gpu,topology,strategy,world,e2e_us,gpu_active_us,cpu_us,"
@@ -88,9 +88,9 @@ TEST_F(SweepRun, WritesARowForEveryCombination) {
             "static_bytes,device_bytes,e2e_low_us,e2e_high_us,energy_j,needed_bytes,error");
   // The second row of the second batch: 8 samples on each of 2 ranks, as the Predictor has them.
   const auto predictor =
-      Predictor::load({.data = testing::data_folder(), .gpus = {"a100-sxm-80gb"}});
+      Predictor::load({.data = test_support::data_folder(), .gpus = {"a100-sxm-80gb"}});
   ASSERT_TRUE(predictor);
-  const auto graph = testing::build_small(spec_.graphs[0]);
+  const auto graph = test_support::build_small(spec_.graphs[0]);
   const auto answer = predictor->predict(*set_batch_size(*graph, {.batch = 8}), "a100-sxm-80gb",
                                          {.world = 2, .strategy = ParallelStrategy::kDdp});
   ASSERT_TRUE(answer);
@@ -119,7 +119,7 @@ TEST_F(SweepRun, ThreadsAndChunksDoNotShowInTheOutput) {
     made.threads = 3;
     made.chunk_rows = chunk;
     EXPECT_TRUE(run(std::move(made)).merged);
-    EXPECT_EQ(testing::read(folder_ / "other.csv.gz"), expected) << chunk;
+    EXPECT_EQ(test_support::read(folder_ / "other.csv.gz"), expected) << chunk;
   }
 }
 
@@ -130,11 +130,11 @@ TEST_F(SweepRun, RefusedCombinationsAreRows) {
   const SweepReport report = run(options("out.csv"));
   EXPECT_EQ(report.rows, 4U);
   EXPECT_GE(report.refused, 2U);
-  const auto rows = lines(testing::read(folder_ / "out.csv"));
+  const auto rows = lines(test_support::read(folder_ / "out.csv"));
   ASSERT_EQ(rows.size(), 5U);
-  EXPECT_THAT(rows[3],
-              ::testing::EndsWith(",mlp,on,t4,usual,none,,,,,,,,,,,,,,,,,,,,\"--refuse: refused, as "
-                                  "\"\"asked\"\", here\""));
+  EXPECT_THAT(rows[3], ::testing::EndsWith(
+                           ",mlp,on,t4,usual,none,,,,,,,,,,,,,,,,,,,,\"--refuse: refused, as "
+                           "\"\"asked\"\", here\""));
 }
 
 TEST_F(SweepRun, GoesOnWhereItWasStopped) {
@@ -152,7 +152,7 @@ TEST_F(SweepRun, GoesOnWhereItWasStopped) {
   EXPECT_EQ(third.predicted, 36 - first.predicted - second.predicted);
   EXPECT_EQ(third.repeated, 0U);
   EXPECT_TRUE(third.merged);
-  EXPECT_EQ(testing::read(folder_ / "out.csv.gz"), expected);
+  EXPECT_EQ(test_support::read(folder_ / "out.csv.gz"), expected);
 }
 
 // A process that is killed leaves its part cut off anywhere.
@@ -160,14 +160,14 @@ TEST_F(SweepRun, GoesOnWhereItWasKilled) {
   const std::string expected = undisturbed();
   run(stopping("whole.csv.gz", 18));
   const fs::path part = "rank-0000.csv.gz";
-  const std::string bytes = testing::read(folder_ / "whole.csv.gz.parts" / part);
+  const std::string bytes = test_support::read(folder_ / "whole.csv.gz.parts" / part);
   for (std::size_t size = 0; size < bytes.size(); size += 211) {
     fs::create_directories(folder_ / "out.csv.gz.parts");
-    testing::write(folder_ / "out.csv.gz.parts" / part, bytes.substr(0, size));
+    test_support::write(folder_ / "out.csv.gz.parts" / part, bytes.substr(0, size));
     const SweepReport report = run(options("out.csv.gz"));
     EXPECT_EQ(report.predicted, 36 - report.finished_before);
     EXPECT_EQ(report.repeated, 0U);
-    EXPECT_EQ(testing::read(folder_ / "out.csv.gz"), expected) << size;
+    EXPECT_EQ(test_support::read(folder_ / "out.csv.gz"), expected) << size;
   }
 }
 
@@ -186,7 +186,7 @@ TEST_F(SweepRun, ShardsAndMerge) {
       EXPECT_THAT(report.missing_shards, ElementsAre(2));
     }
   }
-  EXPECT_EQ(testing::read(folder_ / "out.csv.gz"), expected);
+  EXPECT_EQ(test_support::read(folder_ / "out.csv.gz"), expected);
 }
 
 TEST_F(SweepRun, WhoMergesWaitsForOthersAtWork) {
@@ -207,7 +207,7 @@ TEST_F(SweepRun, WhoMergesWaitsForOthersAtWork) {
       while (!leave) std::this_thread::yield();
       return true;
     };
-    EXPECT_TRUE(run_sweep(more, testing::small_toolbox(), slow));
+    EXPECT_TRUE(run_sweep(more, test_support::small_toolbox(), slow));
   });
   while (!inside) std::this_thread::yield();
   const SweepReport early = run(options("out.csv.gz"));
@@ -224,7 +224,7 @@ TEST_F(SweepRun, AChangedSpecKeepsWhatStillBelongs) {
   SweepOptions keeping = options("out.csv.gz");
   keeping.keep_parts = true;
   run(keeping);
-  std::string changed = testing::kSmallSpec;
+  std::string changed = test_support::kSmallSpec;
   changed.replace(changed.find("\"same\", 8, 32"), 13, "64, 32, \"same\"");
   changed.replace(changed.find("\"a100-sxm-80gb\", \"h100-sxm-80gb\""), 32,
                   "\"h100-sxm-80gb\", \"a100-sxm-80gb\"");
@@ -233,7 +233,7 @@ TEST_F(SweepRun, AChangedSpecKeepsWhatStillBelongs) {
   EXPECT_EQ(report.finished_before, 24U);
   EXPECT_EQ(report.foreign, 12U);  // batch 8
   EXPECT_EQ(report.predicted, 12U);
-  const std::string merged = testing::read(folder_ / "out.csv.gz");
+  const std::string merged = test_support::read(folder_ / "out.csv.gz");
   EXPECT_EQ(merged, undisturbed());
 }
 
@@ -255,11 +255,11 @@ TEST_F(SweepRun, RefusesRowsOfOtherSettings) {
   run(stopping("out.csv.gz", 7));
   SweepOptions other = options("out.csv.gz");
   other.version = "other";
-  const auto version = run_sweep(spec_, testing::small_toolbox(), other);
+  const auto version = run_sweep(spec_, test_support::small_toolbox(), other);
   ASSERT_FALSE(version);
   EXPECT_THAT(to_string(version.error()), HasSubstr("rank-0000.csv.gz: expected rows made with"));
   spec_.models = "heuristic";
-  EXPECT_FALSE(run_sweep(spec_, testing::small_toolbox(), options("out.csv.gz")));
+  EXPECT_FALSE(run_sweep(spec_, test_support::small_toolbox(), options("out.csv.gz")));
 }
 
 TEST_F(SweepRun, SmallSweepsHaveSmallChunks) {
@@ -272,22 +272,22 @@ TEST_F(SweepRun, SmallSweepsHaveSmallChunks) {
 TEST_F(SweepRun, RefusesWhatIsNoSweep) {
   SweepOptions made = options("out.csv.gz");
   made.shard = made.shards = 2;
-  const auto shard = run_sweep(spec_, testing::small_toolbox(), made);
+  const auto shard = run_sweep(spec_, test_support::small_toolbox(), made);
   ASSERT_FALSE(shard);
   EXPECT_EQ(shard.error().message, "expected one of 2 shards, found number 3");
   spec_.gpus.clear();
-  const auto rows = run_sweep(spec_, testing::small_toolbox(), options("out.csv.gz"));
+  const auto rows = run_sweep(spec_, test_support::small_toolbox(), options("out.csv.gz"));
   ASSERT_FALSE(rows);
   EXPECT_EQ(rows.error().message, "expected at least one row, found none");
 }
 
 TEST_F(SweepRun, AGraphThatCannotBeMadeEndsIt) {
-  testing::write(folder_ / "broken.json", "{\"nodes\": [");
+  test_support::write(folder_ / "broken.json", "{\"nodes\": [");
   read(R"({"schema": "perfmodel-sweep", "version": 1, "graphs": [{"build": "mlp"}, "broken.json"],
     "gpus": ["t4"]})");
   SweepOptions made = options("out.csv");
   made.chunk_rows = 1;
-  const auto report = run_sweep(spec_, testing::small_toolbox(), made);
+  const auto report = run_sweep(spec_, test_support::small_toolbox(), made);
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().file, folder_ / "broken.json");
   EXPECT_FALSE(fs::exists(folder_ / "out.csv"));
@@ -295,8 +295,8 @@ TEST_F(SweepRun, AGraphThatCannotBeMadeEndsIt) {
 }
 
 TEST_F(SweepRun, AFolderThatCannotBeWrittenIsAnError) {
-  testing::write(folder_ / "out.csv.parts", "a file");
-  const auto report = run_sweep(spec_, testing::small_toolbox(), options("out.csv"));
+  test_support::write(folder_ / "out.csv.parts", "a file");
+  const auto report = run_sweep(spec_, test_support::small_toolbox(), options("out.csv"));
   ASSERT_FALSE(report);
   EXPECT_THAT(to_string(report.error()), HasSubstr("out.csv.parts"));
 }
@@ -370,7 +370,7 @@ TEST_F(SweepRun, RanksGiveTheSameFile) {
         made.chunk_rows = 2;
         made.threads = rank == 1 ? 2 : 1;
         made.team = std::make_shared<Ranks::Member>(ranks, rank);
-        reports[rank] = run_sweep(spec_, testing::small_toolbox(), std::move(made));
+        reports[rank] = run_sweep(spec_, test_support::small_toolbox(), std::move(made));
       });
     }
   }
@@ -379,7 +379,7 @@ TEST_F(SweepRun, RanksGiveTheSameFile) {
   EXPECT_EQ(reports[0]->repeated, 0U);
   EXPECT_TRUE(reports[0]->merged);
   EXPECT_FALSE(reports[3]->merged);
-  EXPECT_EQ(testing::read(folder_ / "out.csv.gz"), expected);
+  EXPECT_EQ(test_support::read(folder_ / "out.csv.gz"), expected);
 }
 
 TEST_F(SweepRun, ARankThatCannotWriteLeavesTheRestToARestart) {
@@ -392,7 +392,7 @@ TEST_F(SweepRun, ARankThatCannotWriteLeavesTheRestToARestart) {
       threads.emplace_back([&, rank] {
         SweepOptions made = options("out.csv.gz");
         made.team = std::make_shared<Ranks::Member>(ranks, rank);
-        reports[rank] = run_sweep(spec_, testing::small_toolbox(), std::move(made));
+        reports[rank] = run_sweep(spec_, test_support::small_toolbox(), std::move(made));
       });
     }
   }
@@ -414,7 +414,7 @@ TEST_F(SweepRun, RanksMustHaveTheSameSpec) {
         SweepOptions made = options("out.csv.gz");
         made.team = std::make_shared<Ranks::Member>(ranks, rank);
         reports[rank] =
-            run_sweep(rank == 0 ? spec_ : other, testing::small_toolbox(), std::move(made));
+            run_sweep(rank == 0 ? spec_ : other, test_support::small_toolbox(), std::move(made));
       });
     }
   }
@@ -424,5 +424,5 @@ TEST_F(SweepRun, RanksMustHaveTheSameSpec) {
   EXPECT_EQ(reports[1].error().code, ErrorCode::kCancelled);
 }
 
-}  // namespace
+}  // namespace sweep_run_test
 }  // namespace perfmodel::sweep

@@ -6,15 +6,15 @@
 #include "sweep_cases.hpp"
 
 namespace perfmodel::sweep {
-namespace {
+namespace sweep_spec_test {
 
+using test_support::Folder;
 using ::testing::ElementsAre;
-using testing::Folder;
 using ::testing::HasSubstr;
 
 TEST(SweepSpec, ReadsWhatIsToBeCrossed) {
   const Folder folder;
-  const auto spec = testing::read_spec(folder, R"({
+  const auto spec = test_support::read_spec(folder, R"({
     "schema": "perfmodel-sweep", "version": 1,
     "graphs": [{"name": "one", "build": "mlp"}, {"build": "mlp", "options": {"hidden": 8}}],
     "rewrites": [{"refuse": ["same", "on"]}, {"batch": [8, "32"]}],
@@ -48,7 +48,7 @@ TEST(SweepSpec, ReadsWhatIsToBeCrossed) {
 
 TEST(SweepSpec, LeavesOutWhatHasADefault) {
   const Folder folder;
-  const auto spec = testing::read_spec(folder, R"({"schema": "perfmodel-sweep", "version": 1,
+  const auto spec = test_support::read_spec(folder, R"({"schema": "perfmodel-sweep", "version": 1,
     "graphs": [{"build": "mlp"}], "gpus": ["t4"]})");
   ASSERT_TRUE(spec) << to_string(spec.error());
   EXPECT_THAT(spec->topologies, ElementsAre("usual"));
@@ -62,20 +62,20 @@ TEST(SweepSpec, AGraphIsWhatItsFileHolds) {
   const Folder folder;
   const std::string text = R"({"schema": "perfmodel-sweep", "version": 1,
     "graphs": ["graph.json"], "gpus": ["t4"]})";
-  testing::write(folder / "graph.json", "one");
-  const auto first = testing::read_spec(folder, text);
+  test_support::write(folder / "graph.json", "one");
+  const auto first = test_support::read_spec(folder, text);
   ASSERT_TRUE(first) << to_string(first.error());
   EXPECT_EQ(first->graphs[0].name, "graph.json");
   EXPECT_EQ(first->graphs[0].file, folder / "graph.json");
-  testing::write(folder / "graph.json", "two");
-  const auto second = testing::read_spec(folder, text);
+  test_support::write(folder / "graph.json", "two");
+  const auto second = test_support::read_spec(folder, text);
   EXPECT_NE(first->graphs[0].identity, second->graphs[0].identity);
 }
 
 TEST(SweepSpec, AGpuMayBeAFile) {
   const Folder folder;
-  fs::copy_file(testing::data_folder() / "gpus" / "t4.json", folder / "mine.json");
-  const auto spec = testing::read_spec(folder, R"({"schema": "perfmodel-sweep", "version": 1,
+  fs::copy_file(test_support::data_folder() / "gpus" / "t4.json", folder / "mine.json");
+  const auto spec = test_support::read_spec(folder, R"({"schema": "perfmodel-sweep", "version": 1,
     "graphs": [{"build": "mlp"}], "gpus": ["mine.json", "v100-sxm2-16gb"]})");
   ASSERT_TRUE(spec) << to_string(spec.error());
   EXPECT_EQ(spec->gpus[0].name, "t4");
@@ -127,20 +127,20 @@ TEST(SweepSpec, SaysWhatIsWrongAndWhere) {
       {"{", "", "expected JSON"},
   };
   for (const Mistake& mistake : mistakes) {
-    std::string text = testing::kSmallSpec;
+    std::string text = test_support::kSmallSpec;
     const std::size_t place = text.find(mistake.change);
     ASSERT_NE(place, std::string::npos) << mistake.change;
     text.replace(place, mistake.change.size(), mistake.into);
     const Folder folder;
-    const auto spec = testing::read_spec(folder, text);
+    const auto spec = test_support::read_spec(folder, text);
     ASSERT_FALSE(spec) << mistake.into;
     EXPECT_THAT(to_string(spec.error()), HasSubstr(mistake.error)) << mistake.into;
     EXPECT_EQ(spec.error().file, folder / "spec.json");
     EXPECT_GT(spec.error().line, 0) << to_string(spec.error());
   }
   const Folder folder;
-  const auto none =
-      read_sweep_spec(folder / "no.json", testing::small_toolbox(), testing::data_folder());
+  const auto none = read_sweep_spec(folder / "no.json", test_support::small_toolbox(),
+                                    test_support::data_folder());
   ASSERT_FALSE(none);
   EXPECT_THAT(to_string(none.error()), HasSubstr("expected a readable sweep spec, found none"));
 }
@@ -149,7 +149,7 @@ TEST(SweepSpec, RefusesMoreRowsThanItCanCount) {
   const Folder folder;
   std::string values = "1";
   for (int i = 2; i <= 32000; ++i) values += "," + std::to_string(i);
-  const auto spec = testing::read_spec(
+  const auto spec = test_support::read_spec(
       folder, R"({"schema": "perfmodel-sweep", "version": 1, "graphs": [{"build": "mlp"}],
     "gpus": ["t4"], "rewrites": [{"refuse": [)" +
                   values + "]}, {\"batch\": [" + values + "]}]}");
@@ -157,5 +157,5 @@ TEST(SweepSpec, RefusesMoreRowsThanItCanCount) {
   EXPECT_THAT(to_string(spec.error()), HasSubstr("expected at most 1000000000 rows, found more"));
 }
 
-}  // namespace
+}  // namespace sweep_spec_test
 }  // namespace perfmodel::sweep

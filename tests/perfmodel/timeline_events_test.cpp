@@ -17,7 +17,7 @@
 #include <vector>
 
 namespace perfmodel {
-namespace {
+namespace timeline_events_test {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
@@ -270,5 +270,5 @@ TEST_F(Timeline, LongOnesGoToPlainAndCompressedFilesAlike) {
   EXPECT_EQ(count.at("s"), 10'000u);
 }
 
-}  // namespace
+}  // namespace timeline_events_test
 }  // namespace perfmodel

@@ -11,7 +11,7 @@
 #include "perfmodel/graph/trace.hpp"
 #include "perfmodel/overheads.hpp"
 
-namespace perfmodel::testing {
+namespace perfmodel::test_support {
 
 /// A recorded run made in code: a graph and the trace of the same program, with known gaps. The
 /// host is one clock over all threads; times in microseconds.
@@ -171,4 +171,4 @@ inline OverheadStats exactly(double us, std::uint64_t count = 1) {
   return {.mean_us = us, .median_us = us, .count = count};
 }
 
-}  // namespace perfmodel::testing
+}  // namespace perfmodel::test_support

@@ -14,7 +14,7 @@
 #include "trace/intervals.hpp"
 
 namespace perfmodel {
-namespace {
+namespace trace_analysis_test {
 
 // Events of one trace in text; stamps are microseconds.
 class Events {
@@ -319,5 +319,5 @@ TEST(TraceAnalysisWarnings, TwoDevicesAreNamed) {
   EXPECT_THAT(events.analyse().warnings, testing::Contains(testing::HasSubstr("devices 0, 1")));
 }
 
-}  // namespace
+}  // namespace trace_analysis_test
 }  // namespace perfmodel

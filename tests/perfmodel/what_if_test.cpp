@@ -11,7 +11,7 @@
 #include "perfmodel/graph/build_recommenders.hpp"
 
 namespace perfmodel {
-namespace {
+namespace what_if_test {
 
 class WhatIf : public ::testing::Test {
  protected:
@@ -132,5 +132,5 @@ TEST_F(WhatIf, ThreadsChangeNothing) {
   }
 }
 
-}  // namespace
+}  // namespace what_if_test
 }  // namespace perfmodel

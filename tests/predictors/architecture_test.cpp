@@ -13,7 +13,7 @@
 #include "price/kernel_work.hpp"
 
 namespace perfmodel {
-namespace {
+namespace architecture_test {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -120,9 +120,9 @@ TEST(Architectures, MeasuredKernelsNameBoardsOfTheArchitecture) {
 }
 
 TEST(Architectures, RangesAreWiderWhereNobodyMeasuredSuchKernels) {
-  Gpu gpu = testing::round_gpu();
+  Gpu gpu = test_support::round_gpu();
   gpu.name = "mine";
-  gpu.architecture = testing::architecture("volta");
+  gpu.architecture = test_support::architecture("volta");
   gpu.architecture.measured_kernels = {{"elementwise-float32", {"yours"}}};
   const Price sibling = price_of(kStream, gpu);
   EXPECT_EQ(sibling.knowledge, Knowledge::kArchitecture);
@@ -141,7 +141,7 @@ TEST(Architectures, RangesAreWiderWhereNobodyMeasuredSuchKernels) {
   EXPECT_EQ(price_of(product(), gpu).knowledge, Knowledge::kBoard);
   EXPECT_EQ(price_of(elementwise_work(1e9, 1, 1, DType::kFloat16), gpu).knowledge,
             Knowledge::kBoard);
-  EXPECT_TRUE(testing::architecture("ada").measured_kernels.empty());
+  EXPECT_TRUE(test_support::architecture("ada").measured_kernels.empty());
 }
 
 TEST(Architectures, VariantsOfElementwiseKernelsCostTimePerElement) {
@@ -150,7 +150,7 @@ TEST(Architectures, VariantsOfElementwiseKernelsCostTimePerElement) {
     gpu.num_sms = 100;
     gpu.boost_clock_mhz = 1000;
     gpu.dram_bandwidth = {1e15};
-    gpu.architecture = testing::architecture(name);
+    gpu.architecture = test_support::architecture(name);
     const ElementwiseRates& rates = gpu.architecture.elementwise_rates;
     KernelWork work = elementwise_work(1e9, 1, 0, DType::kFloat16);
     for (const auto& [layout, rate] : {std::pair{Layout::kBroadcast, rates.broadcast},
@@ -165,7 +165,7 @@ TEST(Architectures, VariantsOfElementwiseKernelsCostTimePerElement) {
 }
 
 TEST(Architectures, ReadsFiguresOfItsOwnAndOfOthers) {
-  const Architecture& volta = testing::architecture("volta");
+  const Architecture& volta = test_support::architecture("volta");
   EXPECT_EQ(volta.hbm_share, 0.92);
   ASSERT_EQ(volta.batched_gemm_tiles.size(), 2u);
   EXPECT_EQ(volta.batched_gemm_tiles[1].log2_m, 7);  // 128 x 32
@@ -173,32 +173,32 @@ TEST(Architectures, ReadsFiguresOfItsOwnAndOfOthers) {
   EXPECT_EQ(volta.batched_gemm_tiles[1].efficiency, 0.84);
   EXPECT_EQ(volta.batched_gemm_tiles[1].alone, 0.45);
 
-  const Architecture& turing = testing::architecture("turing");
+  const Architecture& turing = test_support::architecture("turing");
   ASSERT_EQ(turing.gemm_tiles.size(), volta.gemm_tiles.size());  // "as": "volta"
   EXPECT_EQ(turing.gemm_tiles[8].log2_n, volta.gemm_tiles[8].log2_n);
   EXPECT_EQ(turing.max_blocks_per_sm, 16);
   EXPECT_EQ(turing.blas_workspace_bytes, volta.blas_workspace_bytes);
-  EXPECT_EQ(testing::architecture("hopper").blas_workspace_bytes, 32 << 20);
-  EXPECT_TRUE(testing::architecture("cdna2").batched_gemm_tiles.empty());  // null
-  const AttentionKernels& own = testing::architecture("ampere").attention_kernels;
-  const AttentionKernels& lent = testing::architecture("ada").attention_kernels;
+  EXPECT_EQ(test_support::architecture("hopper").blas_workspace_bytes, 32 << 20);
+  EXPECT_TRUE(test_support::architecture("cdna2").batched_gemm_tiles.empty());  // null
+  const AttentionKernels& own = test_support::architecture("ampere").attention_kernels;
+  const AttentionKernels& lent = test_support::architecture("ada").attention_kernels;
   ASSERT_EQ(own.list.size(), 2u);
   ASSERT_EQ(lent.list.size(), 2u);
   EXPECT_TRUE(own.list[1].measured);
   EXPECT_FALSE(lent.list[1].measured);  // there
   EXPECT_EQ(lent.list[1].tiles[0].share, own.list[1].tiles[0].share);
-  EXPECT_TRUE(testing::architecture("volta").attention_kernels.list.empty());  // null
-  const Architecture& hopper = testing::architecture("hopper");
+  EXPECT_TRUE(test_support::architecture("volta").attention_kernels.list.empty());  // null
+  const Architecture& hopper = test_support::architecture("hopper");
   ASSERT_EQ(hopper.experts_kernels.size(), 2u);
   EXPECT_EQ(hopper.experts_kernels[1].name, ExpertsLibrary::kCutlass);
   EXPECT_EQ(hopper.experts_kernels[1].tiles[3].log2_n, 8);
-  EXPECT_FALSE(testing::architecture("cdna4").experts_kernels.at(0).measured);
-  EXPECT_TRUE(testing::architecture("volta").experts_kernels.empty());
+  EXPECT_FALSE(test_support::architecture("cdna4").experts_kernels.at(0).measured);
+  EXPECT_TRUE(test_support::architecture("volta").experts_kernels.empty());
   EXPECT_TRUE(hopper.linear_attention->measured);
-  EXPECT_FALSE(testing::architecture("ampere").linear_attention->measured);
-  EXPECT_FALSE(testing::architecture("volta").linear_attention.has_value());
-  EXPECT_EQ(testing::architecture("hopper").nccl_generation, NcclGeneration::kHopper);
-  EXPECT_EQ(testing::architecture("cdna3").nccl_generation, NcclGeneration::kAmpere);
+  EXPECT_FALSE(test_support::architecture("ampere").linear_attention->measured);
+  EXPECT_FALSE(test_support::architecture("volta").linear_attention.has_value());
+  EXPECT_EQ(test_support::architecture("hopper").nccl_generation, NcclGeneration::kHopper);
+  EXPECT_EQ(test_support::architecture("cdna3").nccl_generation, NcclGeneration::kAmpere);
 }
 
 struct BadField {
@@ -403,7 +403,7 @@ TEST(Architectures, AFileOutsideOfADataFolderTakesThoseOfTheGivenOne) {
 }
 
 TEST(Architectures, AGpuMadeByHandHasNoneUntilItIsGivenOne) {
-  Gpu gpu = testing::round_gpu();
+  Gpu gpu = test_support::round_gpu();
   gpu.architecture = {};
   EXPECT_EQ(stand_ins(gpu).size(), 1u);
   const Price bare = price_of(kStream, gpu);
@@ -417,5 +417,5 @@ TEST(Architectures, AGpuMadeByHandHasNoneUntilItIsGivenOne) {
   EXPECT_GT(price_of(kStream, gpu).time, bare.time);
 }
 
-}  // namespace
+}  // namespace architecture_test
 }  // namespace perfmodel

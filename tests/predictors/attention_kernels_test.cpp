@@ -7,7 +7,7 @@
 #include "price/kernel_work.hpp"
 
 namespace perfmodel {
-namespace {
+namespace attention_kernels_test {
 
 using Generation = AttentionGeneration;
 
@@ -209,5 +209,5 @@ TEST(AttentionKernels, BackwardKeepsTheRatiosOfFlashAttention2) {
   EXPECT_NEAR(price_of_shape(gpu, shape).compute.count() / one_wave, 1.8, 1e-9);
 }
 
-}  // namespace
+}  // namespace attention_kernels_test
 }  // namespace perfmodel

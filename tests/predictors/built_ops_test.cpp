@@ -13,7 +13,7 @@
 #include "perfmodel/predictors/detail/lower.hpp"
 
 namespace perfmodel {
-namespace {
+namespace built_ops_test {
 
 template <class Config>
 ExecutionGraph built(Result<ExecutionGraph> (*build)(const Config&), Config config) {
@@ -70,7 +70,7 @@ std::set<std::string> ops_beside_children(const ExecutionGraph& graph, const Gpu
 // kernels beside those of their children: fills of what they write, sorts of indices, sums.
 TEST(BuiltOps, NoWrapperIsPaidBesideWhatItCalls) {
   std::set<std::string> found;
-  const Gpu gpu = testing::round_gpu();
+  const Gpu gpu = test_support::round_gpu();
   for (const ExecutionGraph& graph : models()) found.merge(ops_beside_children(graph, gpu));
   EXPECT_THAT(found,
               ::testing::ElementsAre(
@@ -84,5 +84,5 @@ TEST(BuiltOps, NoWrapperIsPaidBesideWhatItCalls) {
                   "torchvision::roi_align"));
 }
 
-}  // namespace
+}  // namespace built_ops_test
 }  // namespace perfmodel

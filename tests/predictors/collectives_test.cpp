@@ -8,7 +8,7 @@
 #include "graph_fixture.hpp"
 
 namespace perfmodel {
-namespace {
+namespace collectives_test {
 
 using enum CollectiveKind;
 
@@ -299,7 +299,7 @@ TEST(Collectives, NeverFasterWithMoreBytes) {
   topologies.push_back(round_topology());
   topologies.back().curves[0].octave_factors = {1, 1.2, 1.1, 1.05, 1};
   topologies.back().curves[1].octave_factors = {1, 0.95, 1.2, 1.1, 1};
-  topologies.push_back(datasheet_topology(testing::round_gpu()));
+  topologies.push_back(datasheet_topology(test_support::round_gpu()));
   for (const Topology& topology : topologies) {
     for (auto [ranks, nodes] :
          {std::pair{2, 1}, {3, 1}, {5, 1}, {8, 1}, {2, 2}, {16, 2}, {24, 3}, {512, 64}}) {
@@ -517,7 +517,7 @@ KernelWork work(const char* kind, std::int64_t ranks, double in, double out) {
 TEST(CollectiveModel, PricesOnItsTopology) {
   const Topology topology = round_topology();
   const auto model = make_collective_model(topology);
-  const Gpu gpu = testing::round_gpu();
+  const Gpu gpu = test_support::round_gpu();
   const Price price = model->price(work("all_reduce", 8, 2e6, 2e6), gpu);
   EXPECT_NEAR(price.time.count(), 135, 1e-9);
   EXPECT_NEAR(price.latency.count(), 100, 1e-9);
@@ -547,7 +547,7 @@ TEST(CollectiveModel, RanksThatAreKnownLieOnTheirNodes) {
   const Topology topology = round_topology();
   ASSERT_EQ(topology.gpus_per_node, 8);
   const auto model = make_collective_model(topology);
-  const Gpu gpu = testing::round_gpu();
+  const Gpu gpu = test_support::round_gpu();
   const auto price = [&](std::vector<std::int64_t> ranks) {
     KernelWork asked = work("all_to_all", static_cast<std::int64_t>(ranks.size()), 1e6, 1e6);
     std::get<CollectiveShape>(asked.shape).ranks = std::move(ranks);
@@ -568,7 +568,7 @@ TEST(CollectiveModel, RanksThatAreKnownLieOnTheirNodes) {
 
 TEST(CollectiveModel, SaysWhatItDoesNotKnow) {
   const auto model = make_collective_model(round_topology());
-  const Gpu gpu = testing::round_gpu();
+  const Gpu gpu = test_support::round_gpu();
   const Price unknown_group = model->price(work("all_reduce", 0, 2e6, 2e6), gpu);
   EXPECT_NEAR(unknown_group.time.count(), 135, 1e-9);  // a full node
   EXPECT_FALSE(unknown_group.in_range);
@@ -591,12 +591,12 @@ TEST(CollectiveModel, SaysWhatItDoesNotKnow) {
 
 TEST(CollectiveModel, InterferenceIsPassedOn) {
   const auto model = make_collective_model(round_topology(), {.interference = 2});
-  EXPECT_NEAR(model->price(work("all_reduce", 8, 2e6, 2e6), testing::round_gpu()).time.count(), 170,
-              1e-9);
+  EXPECT_NEAR(model->price(work("all_reduce", 8, 2e6, 2e6), test_support::round_gpu()).time.count(),
+              170, 1e-9);
 }
 
 TEST(CollectiveModel, TheDefaultUsesTheGpusTopology) {
-  Gpu gpu = testing::round_gpu();
+  Gpu gpu = test_support::round_gpu();
   gpu.name = "a100-sxm-80gb";
   const Price price =
       KernelModels::heuristic().price(work("all_reduce", 8, 64 * kMib, 64 * kMib), gpu);
@@ -605,5 +605,5 @@ TEST(CollectiveModel, TheDefaultUsesTheGpusTopology) {
   EXPECT_EQ(price.model, "collective-curve");
 }
 
-}  // namespace
+}  // namespace collectives_test
 }  // namespace perfmodel

@@ -7,9 +7,9 @@
 #include "price/kernels/embedding_rates.hpp"
 
 namespace perfmodel {
-namespace {
+namespace embedding_model_test {
 
-using testing::round_gpu;
+using test_support::round_gpu;
 
 EmbeddingShape shape() {
   return {.batch = 10000, .num_tables = 4, .num_rows = 1e5, .dim = 128, .pooling_factor = 10};
@@ -158,5 +158,5 @@ TEST(EmbeddingModels, EmptyShapesHaveAFiniteTime) {
   }
 }
 
-}  // namespace
+}  // namespace embedding_model_test
 }  // namespace perfmodel

@@ -15,7 +15,7 @@
 #include "plot/svg_document.hpp"
 
 namespace perfmodel {
-namespace {
+namespace error_plots_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -472,5 +472,5 @@ TEST(SvgDocument, LongNamesAreCutBetweenCharacters) {
   EXPECT_LT(panel->width, 700);
 }
 
-}  // namespace
+}  // namespace error_plots_test
 }  // namespace perfmodel

@@ -8,7 +8,7 @@
 #include "price/kernel_work.hpp"
 
 namespace perfmodel {
-namespace {
+namespace experts_test {
 
 using Routing = ExpertsShape::Routing;
 
@@ -30,8 +30,8 @@ double rows_of(const ExpertLoad& load) {
 }
 
 Gpu gpu_of(const char* architecture) {
-  Gpu gpu = testing::round_gpu();
-  gpu.architecture = testing::architecture(architecture);
+  Gpu gpu = test_support::round_gpu();
+  gpu.architecture = test_support::architecture(architecture);
   gpu.peak_tflop_per_s.bf16_matrix = 100;
   return gpu;
 }
@@ -168,5 +168,5 @@ TEST(LinearAttentionHeuristic, OneSequenceGoesFromChunkToChunk) {
   EXPECT_LT(time(2, 4096), time(1, 8192));  // as many tokens in two sequences
 }
 
-}  // namespace
+}  // namespace experts_test
 }  // namespace perfmodel

@@ -13,7 +13,7 @@
 #endif
 
 namespace perfmodel {
-namespace {
+namespace gpu_test {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
@@ -234,7 +234,7 @@ TEST(GpuFiles, NameMustBeThatOfTheFile) {
 }
 
 TEST(GpuPeak, FallsBackToVectorUnits) {
-  const Gpu gpu = testing::round_gpu();
+  const Gpu gpu = test_support::round_gpu();
   EXPECT_DOUBLE_EQ(gpu.peak(DType::kFloat32, false).value, 10e12);
   EXPECT_DOUBLE_EQ(gpu.peak(DType::kFloat32, true).value, 50e12);  // TF32
   EXPECT_DOUBLE_EQ(gpu.peak(DType::kFloat16, false).value, 20e12);
@@ -245,5 +245,5 @@ TEST(GpuPeak, FallsBackToVectorUnits) {
   EXPECT_DOUBLE_EQ(gpu.peak(DType::kFloat64, false).value, 10e12 / 32);
 }
 
-}  // namespace
+}  // namespace gpu_test
 }  // namespace perfmodel

@@ -10,7 +10,7 @@
 #include "perfmodel/predictors/detail/op_rules.hpp"
 
 /// Small hand-made graphs for op-rule tests.
-namespace perfmodel::testing {
+namespace perfmodel::test_support {
 
 inline int size_of(DType dtype) {
   switch (dtype) {
@@ -157,4 +157,4 @@ inline Gpu round_gpu() {
   return gpu;
 }
 
-}  // namespace perfmodel::testing
+}  // namespace perfmodel::test_support

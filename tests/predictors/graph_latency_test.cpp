@@ -11,7 +11,7 @@
 #include <sstream>
 
 namespace perfmodel {
-namespace {
+namespace graph_latency_test {
 
 namespace fs = std::filesystem;
 
@@ -284,5 +284,5 @@ TEST_F(PublicGraphs, EveryGraphGetsALatency) {
               0.1);
 }
 
-}  // namespace
+}  // namespace graph_latency_test
 }  // namespace perfmodel

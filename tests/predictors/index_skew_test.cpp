@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace perfmodel {
-namespace {
+namespace index_skew_test {
 
 /// The same figures by summing every row.
 struct Direct {
@@ -190,5 +190,5 @@ TEST(IndexSkew, BadLawsAreNamed) {
   }
 }
 
-}  // namespace
+}  // namespace index_skew_test
 }  // namespace perfmodel

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 namespace perfmodel::training {
-namespace {
+namespace intervals_test {
 
 using learned::LevelIntervals;
 
@@ -175,5 +175,5 @@ TEST(Intervals, SharesCountRowsByTheirOwnIntervals) {
   EXPECT_EQ(share.inside, 184u);  // ranks 5 to 96 of each
 }
 
-}  // namespace
+}  // namespace intervals_test
 }  // namespace perfmodel::training

@@ -8,7 +8,7 @@
 #include "files/json_file.hpp"
 
 namespace perfmodel {
-namespace {
+namespace json_position_test {
 
 // Brackets, quotes and commas inside of strings do not count.
 constexpr std::string_view kText = R"({ "a" : [1, {"b]": "x\"},{", "c": null}, "]"],
@@ -112,5 +112,5 @@ TEST(JsonPosition, FindsWhereATextIsNoJson) {
   EXPECT_FALSE(find_json_defect("{\"a\": [1, 2.5e3, \"b\", null, true]}"));
 }
 
-}  // namespace
+}  // namespace json_position_test
 }  // namespace perfmodel

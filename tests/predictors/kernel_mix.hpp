@@ -12,7 +12,7 @@
 #include "price/learned/learned_model.hpp"
 
 /// Made-up kernels and models to price them with, for tests and benchmarks of speed.
-namespace perfmodel::testing {
+namespace perfmodel::test_support {
 
 /// Kernels as training steps of DLRMs and transformers have them, of sizes spread evenly over
 /// powers of two, in random order.
@@ -126,4 +126,4 @@ inline learned::LearnedModel made_model(KernelFamily family, DType dtype, std::s
   return model;
 }
 
-}  // namespace perfmodel::testing
+}  // namespace perfmodel::test_support

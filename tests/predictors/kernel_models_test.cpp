@@ -7,9 +7,9 @@
 #include "price/kernel_work.hpp"
 
 namespace perfmodel {
-namespace {
+namespace kernel_models_test {
 
-using testing::round_gpu;
+using test_support::round_gpu;
 
 double heuristic(const KernelWork& work, const Gpu& gpu = round_gpu()) {
   return KernelModels::heuristic().price(work, gpu).time.count();
@@ -404,7 +404,7 @@ TEST(Heuristic, RecurrentBackwardIsDataAndWeights) {
 
 TEST(Heuristic, PascalBatchesOf17To32TakeASlowBackwardKernel) {
   Gpu pascal = round_gpu();
-  pascal.architecture = testing::architecture("pascal");
+  pascal.architecture = test_support::architecture("pascal");
   const auto time = [&](std::int64_t batch, const Gpu& gpu) {
     return recurrent({.pass = RecurrentShape::Pass::kBackwardData,
                       .hidden = 1024,
@@ -454,7 +454,7 @@ TEST(Heuristic, RecurrentIsInRangeOnlyOnTheGenerationsOfItsData) {
         .in_range;
   };
   EXPECT_FALSE(in_range(512));  // ampere
-  gpu.architecture = testing::architecture("pascal");
+  gpu.architecture = test_support::architecture("pascal");
   EXPECT_TRUE(in_range(256));
   EXPECT_FALSE(in_range(255));
   EXPECT_TRUE(in_range(4096));
@@ -513,5 +513,5 @@ TEST(KernelFamilyOfName, RecordedNamesTell) {
   EXPECT_EQ(kernel_family_of_name("my_kernel"), std::nullopt);
 }
 
-}  // namespace
+}  // namespace kernel_models_test
 }  // namespace perfmodel

@@ -10,7 +10,7 @@
 #include <fstream>
 
 namespace perfmodel {
-namespace {
+namespace kernel_table_test {
 
 namespace fs = std::filesystem;
 
@@ -654,5 +654,5 @@ TEST_F(KernelTables, PatchEmbeddingsInHalfTypesRunOnVectorUnits) {
   EXPECT_LT(us(1), us(0) / 4);
 }
 
-}  // namespace
+}  // namespace kernel_table_test
 }  // namespace perfmodel

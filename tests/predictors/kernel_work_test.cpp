@@ -4,7 +4,7 @@
 
 /// Work of single kernels; each figure can be redone by hand from the shape beside it.
 namespace perfmodel {
-namespace {
+namespace kernel_work_test {
 
 constexpr DType kF32 = DType::kFloat32, kF16 = DType::kFloat16;
 
@@ -249,5 +249,5 @@ TEST(KernelWork, OptimizersReadParametersGradientsAndState) {
   expect_step(OptimizerKind::kAdam, 15, 4, 3);
 }
 
-}  // namespace
+}  // namespace kernel_work_test
 }  // namespace perfmodel

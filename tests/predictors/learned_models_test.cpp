@@ -14,11 +14,11 @@
 #include "price_matchers.hpp"
 
 namespace perfmodel {
-namespace {
+namespace learned_models_test {
 
 namespace fs = std::filesystem;
 using learned::LearnedModel;
-using testing::is_same_price;
+using test_support::is_same_price;
 
 Gpu gpu_of(const std::string& name) {
   const auto gpu = find_gpu(name, fs::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus");
@@ -497,5 +497,5 @@ TEST(ShippedModels, AreAllReadAndKeepTheirRanges) {
   EXPECT_FALSE(learned->problem().has_value()) << to_string(*learned->problem());
 }
 
-}  // namespace
+}  // namespace learned_models_test
 }  // namespace perfmodel

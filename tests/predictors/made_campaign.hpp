@@ -11,7 +11,7 @@
 
 /// Made-up measurements: literal functions of size and data sheet with a little noise, as tables in
 /// the columns of the public data.
-namespace perfmodel::testing {
+namespace perfmodel::test_support {
 
 struct Campaign {
   unsigned seed = 1;
@@ -108,4 +108,4 @@ inline std::string gemm_rows(const std::string& gpu_name, int count,
   return text;
 }
 
-}  // namespace perfmodel::testing
+}  // namespace perfmodel::test_support

@@ -12,7 +12,7 @@
 
 /// A made-up campaign of one GPU in the tables that `kernels_bench` writes: every family that
 /// models exist for, by laws of sizes and data sheet that are not those of our heuristic.
-namespace perfmodel::testing {
+namespace perfmodel::test_support {
 
 /// What a kernel takes that moves `bytes` [us]: 1.7 us and the bandwidth meet without a corner, and
 /// small kernels see less of it.
@@ -251,4 +251,4 @@ inline const std::vector<std::string>& made_tables() {
   return names;
 }
 
-}  // namespace perfmodel::testing
+}  // namespace perfmodel::test_support

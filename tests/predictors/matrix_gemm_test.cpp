@@ -8,7 +8,7 @@
 #include "price/kernel_work.hpp"
 
 namespace perfmodel {
-namespace {
+namespace matrix_gemm_test {
 
 Gpu known(const char* name) {
   const auto gpu = find_gpu(name, std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus");
@@ -88,5 +88,5 @@ TEST(MatrixGemm, TellsWhatWasMeasured) {
             nullptr);  // exact units
 }
 
-}  // namespace
+}  // namespace matrix_gemm_test
 }  // namespace perfmodel

@@ -15,7 +15,7 @@
 #include "price_matchers.hpp"
 
 namespace perfmodel {
-namespace {
+namespace model_file_test {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
@@ -23,9 +23,9 @@ using learned::LearnedModel;
 using learned::read_model_file;
 using learned::tree_text, learned::TreeEnsemble;
 using learned::write_model_file;
-using testing::is_same_price;
-using testing::kernel_mix;
-using testing::made_model;
+using test_support::is_same_price;
+using test_support::kernel_mix;
+using test_support::made_model;
 
 std::string read_text(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -376,5 +376,5 @@ TEST_F(ModelFiles, NothingIsWrittenWhereItCannotBe) {
   EXPECT_TRUE(fs::is_empty(folder_ / "closed"));
 }
 
-}  // namespace
+}  // namespace model_file_test
 }  // namespace perfmodel

@@ -4,10 +4,10 @@
 #include "graph_fixture.hpp"
 
 namespace perfmodel {
-namespace {
+namespace narrow_ops_test {
 
-using testing::GraphFixture;
-using testing::round_gpu;
+using test_support::GraphFixture;
+using test_support::round_gpu;
 
 Gpu gpu_with_fp8() {
   Gpu gpu = round_gpu();
@@ -167,5 +167,5 @@ TEST(NarrowOps, GroupedProductsOfMissingTypesAreOutOfRange) {
   EXPECT_FALSE(lacks_units(work, gpu_with_fp8()));
 }
 
-}  // namespace
+}  // namespace narrow_ops_test
 }  // namespace perfmodel

@@ -11,7 +11,7 @@
 #include <set>
 
 namespace perfmodel {
-namespace {
+namespace nccl_tuning_test {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
@@ -448,5 +448,5 @@ TEST(NcclTuning, AgreesWithThePublicCases) {
   }
 }
 
-}  // namespace
+}  // namespace nccl_tuning_test
 }  // namespace perfmodel

@@ -8,14 +8,14 @@
 #include "perfmodel/predictors/detail/lower.hpp"
 
 namespace perfmodel {
-namespace {
+namespace op_rules_test {
 
-using testing::GraphFixture;
+using test_support::GraphFixture;
 
 class OpRules : public ::testing::Test {
  protected:
   GraphFixture f;
-  Gpu gpu = testing::round_gpu();
+  Gpu gpu = test_support::round_gpu();
 
   /// The single kernel of a node.
   KernelWork one(int node, int forward = -1) {
@@ -708,5 +708,5 @@ TEST_F(OpRules, EmptyTensorsLaunchNothing) {
             0u);
 }
 
-}  // namespace
+}  // namespace op_rules_test
 }  // namespace perfmodel

@@ -10,12 +10,12 @@
 #include "price/kernel_work.hpp"
 
 namespace perfmodel {
-namespace {
+namespace power_test {
 
 // 200 W, of which 40 are drawn whatever the work; 1 pJ per FLOP of half types, 10 of fp32 on vector
 // units, 100 pJ per byte; 1 TB/s.
 Gpu warm_gpu() {
-  Gpu gpu = testing::round_gpu();
+  Gpu gpu = test_support::round_gpu();
   gpu.tdp_w = 200;
   gpu.architecture.idle_power_share = 0.2;
   gpu.architecture.fp32_picojoule_per_flop = 10;
@@ -179,5 +179,5 @@ TEST(SummedRange, TheLowEndIsABurstAndMeasuredTimesHaveNone) {
   EXPECT_EQ(measured.range().high.count(), 110);
 }
 
-}  // namespace
+}  // namespace power_test
 }  // namespace perfmodel

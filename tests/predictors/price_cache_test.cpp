@@ -10,11 +10,11 @@
 #include "price_matchers.hpp"
 
 namespace perfmodel {
-namespace {
+namespace price_cache_test {
 
-using testing::is_same_price;
-using testing::kernel_mix;
-using testing::round_gpu;
+using test_support::is_same_price;
+using test_support::kernel_mix;
+using test_support::round_gpu;
 
 const KernelModels& models() { return KernelModels::heuristic(); }
 
@@ -248,5 +248,5 @@ TEST(PriceCache, ThreadsWithRoomForAll) { hammer(4096); }
 TEST(PriceCache, ThreadsThatReplaceEachOthersPrices) { hammer(64); }
 TEST(PriceCache, ThreadsInTheSmallestCache) { hammer(1); }
 
-}  // namespace
+}  // namespace price_cache_test
 }  // namespace perfmodel

@@ -12,14 +12,14 @@
 #include "price_matchers.hpp"
 
 namespace perfmodel {
-namespace {
+namespace price_many_test {
 
 namespace fs = std::filesystem;
-using testing::is_same_price;
-using testing::kernel_mix;
-using testing::made_model;
-using testing::made_trees;
-using testing::round_gpu;
+using test_support::is_same_price;
+using test_support::kernel_mix;
+using test_support::made_model;
+using test_support::made_trees;
+using test_support::round_gpu;
 
 Gpu measured_gpu() {
   Gpu gpu = round_gpu();
@@ -220,5 +220,5 @@ TEST(TreeWalker, TreesOfDifferentDepthsStandSideBySide) {
   }
 }
 
-}  // namespace
+}  // namespace price_many_test
 }  // namespace perfmodel

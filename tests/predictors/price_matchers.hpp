@@ -7,7 +7,7 @@
 
 #include "perfmodel/predictors/kernel.hpp"
 
-namespace perfmodel::testing {
+namespace perfmodel::test_support {
 
 /// Equal to the bit, in every field.
 inline ::testing::AssertionResult is_same_price(const Price& a, const Price& b) {
@@ -24,4 +24,4 @@ inline ::testing::AssertionResult is_same_price(const Price& a, const Price& b) 
                                        << b.time.count() << " us by " << b.model;
 }
 
-}  // namespace perfmodel::testing
+}  // namespace perfmodel::test_support

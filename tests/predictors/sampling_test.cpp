@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace perfmodel {
-namespace {
+namespace sampling_test {
 
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
@@ -122,5 +122,5 @@ TEST(KmeansSample, HugeAndInvalidFeatures) {
   EXPECT_EQ(refused.error().message, "row 1: expected finite features, found one that is not");
 }
 
-}  // namespace
+}  // namespace sampling_test
 }  // namespace perfmodel

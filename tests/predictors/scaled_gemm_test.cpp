@@ -8,7 +8,7 @@
 #include "price/learned/features.hpp"
 
 namespace perfmodel {
-namespace {
+namespace scaled_gemm_test {
 
 Gpu known(const char* name) {
   const auto gpu = find_gpu(name, std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus");
@@ -126,5 +126,5 @@ TEST(ScaledGemm, TypesThatAGpuLacksAreOutOfRange) {
   EXPECT_TRUE(prices[1].in_range);
 }
 
-}  // namespace
+}  // namespace scaled_gemm_test
 }  // namespace perfmodel

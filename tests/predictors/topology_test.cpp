@@ -11,7 +11,7 @@
 #include "perfmodel/predictors/detail/collectives.hpp"
 
 namespace perfmodel {
-namespace {
+namespace topology_test {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
@@ -370,7 +370,7 @@ TEST(Topologies, AnUnknownGenerationOrLinkIsAnErrorOrLikeAnother) {
 }
 
 TEST(DatasheetTopology, ComesFromTheGpu) {
-  Gpu gpu = testing::round_gpu();  // PCIe, 16 GB/s
+  Gpu gpu = test_support::round_gpu();  // PCIe, 16 GB/s
   Topology topology = topology_for(gpu);
   EXPECT_EQ(topology.name, "round (data sheet)");
   EXPECT_EQ(topology.intra.kind, IntraLink::kPcie);
@@ -381,7 +381,7 @@ TEST(DatasheetTopology, ComesFromTheGpu) {
   gpu.link_type = "nvlink";
   gpu.link_count = 12;
   gpu.link_bandwidth = {600e9};
-  gpu.architecture = testing::architecture("hopper");
+  gpu.architecture = test_support::architecture("hopper");
   topology = topology_for(gpu);
   EXPECT_EQ(topology.intra.kind, IntraLink::kNvswitch);
   EXPECT_NEAR(topology.intra.channel_bandwidth.value, 20e9, 1);
@@ -389,16 +389,16 @@ TEST(DatasheetTopology, ComesFromTheGpu) {
   EXPECT_EQ(topology.generation, NcclGeneration::kHopper);
   gpu.link_type = "xgmi";
   gpu.vendor = "amd";
-  gpu.architecture = testing::architecture("cdna3");
+  gpu.architecture = test_support::architecture("cdna3");
   topology = topology_for(gpu);
   EXPECT_EQ(topology.intra.kind, IntraLink::kXgmi);
   EXPECT_EQ(topology.generation, NcclGeneration::kAmpere);
   gpu.vendor = "nvidia";
-  gpu.architecture = testing::architecture("maxwell");
+  gpu.architecture = test_support::architecture("maxwell");
   EXPECT_EQ(topology_for(gpu).generation, NcclGeneration::kVolta);
-  gpu.architecture = testing::architecture("blackwell");
+  gpu.architecture = test_support::architecture("blackwell");
   EXPECT_EQ(topology_for(gpu).generation, NcclGeneration::kBlackwell);
 }
 
-}  // namespace
+}  // namespace topology_test
 }  // namespace perfmodel

@@ -18,16 +18,16 @@
 #include "price/learned/model_file.hpp"
 
 namespace perfmodel {
-namespace {
+namespace train_test {
 
 namespace fs = std::filesystem;
-using testing::add_rows;
-using testing::add_us;
-using testing::Campaign;
-using testing::gemm_rows;
-using testing::gpu_of_data;
-using testing::kAddHead;
-using testing::kGemmHead;
+using test_support::add_rows;
+using test_support::add_us;
+using test_support::Campaign;
+using test_support::gemm_rows;
+using test_support::gpu_of_data;
+using test_support::kAddHead;
+using test_support::kGemmHead;
 using training::calibrate;
 using training::EvalReport;
 using training::evaluate;
@@ -101,7 +101,7 @@ class Training : public ::testing::Test {
   KernelTable erring(double a100, double v100, double p100) {
     KernelTable made = table(kAddHead + add_rows("a100-pcie-40gb", 150) +
                              add_rows("v100-pcie-16gb", 150) + add_rows("p100-pcie-16gb", 150));
-    testing::Draw draw(3);
+    test_support::Draw draw(3);
     for (KernelRow& row : made.rows) {
       const Gpu& gpu = made.gpus[static_cast<std::size_t>(row.gpu)];
       const double factor = std::array{a100, v100, p100}[static_cast<std::size_t>(row.gpu)];
@@ -296,7 +296,7 @@ class OneGpu : public Training {
   Tables campaign(unsigned seed, double share = 1) {
     Tables tables;
     for (const auto& [name, rows] : rows_of()) {
-      testing::MadeKernels made(kGpu, seed);
+      test_support::MadeKernels made(kGpu, seed);
       tables.push_back(table(made.table(name, static_cast<int>(share * rows))));
     }
     return tables;
@@ -364,7 +364,7 @@ TEST_F(OneGpu, EveryFamilyOfACampaignIsRecovered) {
 TEST_F(OneGpu, Tf32IsNotFp32) {
   const fs::path out = folder_ / "models";
   fs::create_directories(out);
-  Tables tables = {table(testing::MadeKernels(kGpu).table("gemm", 60))};
+  Tables tables = {table(test_support::MadeKernels(kGpu).table("gemm", 60))};
   ASSERT_TRUE(training::train_folder(tables, one_gpu(), out).has_value());
   const auto learned = LearnedModels::open(out);
   ASSERT_TRUE(learned.has_value());
@@ -748,5 +748,5 @@ TEST_F(Training, JudgesTheRowsThatAreAskedFor) {
   EXPECT_EQ(rows({.min_us = 1e9}), 0u);
 }
 
-}  // namespace
+}  // namespace train_test
 }  // namespace perfmodel

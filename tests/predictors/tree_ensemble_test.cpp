@@ -12,7 +12,7 @@
 #include "training/booster.hpp"
 
 namespace perfmodel {
-namespace {
+namespace tree_ensemble_test {
 
 using learned::TreeEnsemble;
 using training::boost;
@@ -170,5 +170,5 @@ TEST(Booster, MonotoneFeaturesAreKept) {
   }
 }
 
-}  // namespace
+}  // namespace tree_ensemble_test
 }  // namespace perfmodel

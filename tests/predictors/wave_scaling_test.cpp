@@ -9,9 +9,9 @@
 #include "graph_fixture.hpp"
 
 namespace perfmodel {
-namespace {
+namespace wave_scaling_test {
 
-using testing::round_gpu;
+using test_support::round_gpu;
 using Options = WaveScalingOptions;
 
 /// 1 TB/s, 100 SMs, 1500 MHz, 10 TFLOP/s against 2 TB/s, 50 SMs, 1000 MHz, 5 TFLOP/s.
@@ -107,7 +107,7 @@ TEST(WaveScaling, ToItselfChangesNothing) {
 
 TEST(WaveScaling, AchievedBandwidthKnowsTheMemory) {
   Gpu small = other_gpu();
-  small.architecture = testing::architecture("pascal");
+  small.architecture = test_support::architecture("pascal");
   small.dram_type = "GDDR5";  // 0.75 of the data sheet, HBM of round_gpu 0.89
   EXPECT_NEAR(scaled(stream(1e9, 0), {.form = Options::Form::kManyWaves}, round_gpu(), small),
               50 * 0.89 / 0.75, 1e-9);
@@ -198,5 +198,5 @@ TEST(WaveScaling, LinksAndNonsenseAreRefused) {
       scale_by_waves(Microseconds{std::nan("")}, copy, round_gpu(), other_gpu()).has_value());
 }
 
-}  // namespace
+}  // namespace wave_scaling_test
 }  // namespace perfmodel

@@ -11,7 +11,7 @@
 #include "training/train.hpp"
 
 namespace perfmodel {
-namespace {
+namespace attention_and_experts_test {
 
 using training::LeftOut;
 using training::ModelReport;
@@ -148,5 +148,5 @@ TEST(TunedExperts, RowsThatCanBeMeasurements) {
   EXPECT_EQ(times["mi300x"].measured.size(), 15U);
 }
 
-}  // namespace
+}  // namespace attention_and_experts_test
 }  // namespace perfmodel

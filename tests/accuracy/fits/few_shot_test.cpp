@@ -7,7 +7,7 @@
 #include "training/train.hpp"
 
 namespace perfmodel {
-namespace {
+namespace few_shot_test {
 
 using training::FewShotCurve;
 
@@ -46,5 +46,5 @@ TEST(FewShot, TwentyKernelsNearlyHalveTheErrorOfAnUnknownGpu) {
   }
 }
 
-}  // namespace
+}  // namespace few_shot_test
 }  // namespace perfmodel

@@ -9,7 +9,7 @@
 
 /// Kernel models fitted anew by the shipped recipe, judged on rows that were kept out.
 namespace perfmodel {
-namespace {
+namespace kept_out_rows_test {
 
 using training::LeftOut;
 using training::ModelReport;
@@ -272,5 +272,5 @@ TEST(LlmShapes, KernelsOverATenthOfAMillisecond) {
   EXPECT_LE(all.mape, 0.10);
 }
 
-}  // namespace
+}  // namespace kept_out_rows_test
 }  // namespace perfmodel

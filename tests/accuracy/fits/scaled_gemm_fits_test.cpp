@@ -7,7 +7,7 @@
 /// Products in fp8 and fp4 with the kernel that quantises, fitted anew by the shipped recipe: whole
 /// weights (n, k) kept out with all their sizes m, and whole GPUs.
 namespace perfmodel {
-namespace {
+namespace scaled_gemm_fits_test {
 
 using training::LeftOut;
 
@@ -91,5 +91,5 @@ TEST(ScaledGemmFits, Fp4NewWeightsAndOneGpuLeftOut) {
   expect_left_out(report);
 }
 
-}  // namespace
+}  // namespace scaled_gemm_fits_test
 }  // namespace perfmodel

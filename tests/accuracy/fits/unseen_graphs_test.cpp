@@ -11,7 +11,7 @@
 #include "training/train.hpp"
 
 namespace perfmodel {
-namespace {
+namespace unseen_graphs_test {
 
 std::filesystem::path unseen_gpu_folder() {
   return std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus";
@@ -114,5 +114,5 @@ TEST(UnseenGraphs, OneGpuLeftOut) {
   EXPECT_LT(sum, neusight);
 }
 
-}  // namespace
+}  // namespace unseen_graphs_test
 }  // namespace perfmodel
