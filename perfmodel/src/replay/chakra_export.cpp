@@ -30,9 +30,13 @@ void add_start(ChakraTrace& trace, double base_us, std::uint64_t id) {
   }
   const double late_us = first_us - base_us;
   if (!(late_us >= 1 && late_us < std::numeric_limits<double>::infinity())) return;
+  bool waits = false;
   for (ChakraNode& node : trace.nodes) {
-    if (node.is_cpu_op && node.data_deps.empty()) node.data_deps.push_back(id);
+    if (!node.is_cpu_op || !node.data_deps.empty()) continue;
+    node.data_deps.push_back(id);
+    waits = true;
   }
+  if (!waits) return;  // it waits for a message
   trace.nodes.insert(trace.nodes.begin(), {.id = id,
                                            .name = "start of the rank",
                                            .type = ChakraNodeType::kCompute,
@@ -88,7 +92,7 @@ std::vector<ChakraTrace> chakra_traces(
     reasons = lane;
     for (TaskId from : predecessors[local(task)]) collect(from, reasons);
     if (!described) continue;
-    if (graph.duration_us(task) <= 0 && !described->collective) {
+    if (graph.duration_us(task) <= 0 && !described->collective && !described->transfer) {
       at.nodes = std::move(reasons);
       continue;
     }
@@ -110,6 +114,14 @@ std::vector<ChakraTrace> chakra_traces(
       node.comm_size =
           chakra_comm_size(*described->collective, described->comm_bytes, described->group_size);
       node.pg_name = described->process_group;
+    }
+    if (described->transfer) {
+      const ChakraTransfer& transfer = *described->transfer;
+      node.type = transfer.receives ? ChakraNodeType::kReceive : ChakraNodeType::kSend;
+      node.comm_size = described->comm_bytes;
+      node.comm_src = transfer.from;
+      node.comm_dst = transfer.to;
+      node.comm_tag = transfer.tag;
     }
     at.nodes = {node.id};
     traces[at.rank].nodes.push_back(std::move(node));
