@@ -338,8 +338,8 @@ TEST(VtrainRuns, SingleNode) {
   EXPECT_GT(groups["FLOP over the peak"].mape(), 2 * groups["all"].mape());
 }
 
-// No constant was fitted on these rows. The goal is 8 %: three rows of hidden 8192 with tp 2 ran
-// up to 1.5 times as long as rows beside them.
+// No constant was fitted on these rows. Three rows of hidden 8192 with tp 2 ran up to 1.6 times as
+// long as rows beside them.
 TEST(VtrainRuns, MultiNode) {
   const auto rows = measured_rows("vtrain_a100_multi_node.json");
   if (rows.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
@@ -367,8 +367,8 @@ TEST(VtrainRuns, MultiNode) {
   without.print("vTrain, the same without hidden 8192 x tp 2");
   baseline.print("vTrain, FLOP x constant");
   ASSERT_EQ(errors.size(), 24U);
-  EXPECT_LT(errors.mape(), 8.2);
-  EXPECT_LT(without.mape(), 7);
+  EXPECT_LT(errors.mape(), 8);
+  EXPECT_LT(without.mape(), 5);
   EXPECT_LT(errors.mape(), baseline.mape());
 }
 
@@ -503,7 +503,7 @@ TEST(MegatronRuns, ScaleOutIsMetButFor530BWithDeepSpeed) {
   ASSERT_EQ(errors.size(), 3U);
   EXPECT_NEAR(errors.at("table2-175B-PTD-P-384"), 0, 6);
   EXPECT_NEAR(errors.at("table2-175B-ZeRO-3-384"), 0, 6);
-  EXPECT_NEAR(errors.at("mtnlg-530B-2240"), -22, 2);
+  EXPECT_NEAR(errors.at("mtnlg-530B-2240"), -20, 2);
 }
 
 // --- Llama 3 with NeMo on H100, B200, GB200 ------------------------------------------------------

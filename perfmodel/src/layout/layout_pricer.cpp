@@ -54,9 +54,18 @@ double recomputed_share(const LayoutJob& job, LayoutRecompute recompute) {
 constexpr std::size_t kMostShards = 1 << 16;
 
 bool computes_with(const Gpu& gpu, LayoutJob::Precision precision) {
-  if (!(dense_peak(gpu, precision) > 0)) return false;
-  if (precision == LayoutJob::Precision::kFp32) return true;
-  return !lacks_units({.family = KernelFamily::kGemm, .dtype = products_of(precision)}, gpu);
+  const Gpu::Peaks& peaks = gpu.peak_tflop_per_s;
+  switch (precision) {
+    case LayoutJob::Precision::kBf16:
+      return peaks.bf16 || peaks.bf16_matrix;
+    case LayoutJob::Precision::kFp16:
+      return peaks.fp16 || peaks.fp16_matrix;
+    case LayoutJob::Precision::kFp8:
+      return peaks.fp8_matrix.has_value();
+    case LayoutJob::Precision::kFp32:
+      return true;
+  }
+  return false;
 }
 
 // A wider type would be priced in its place.

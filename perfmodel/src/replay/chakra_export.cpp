@@ -21,7 +21,8 @@ double first_start(const std::vector<ChakraTrace>& traces) {
   return first;
 }
 
-// A rank that begins later than the first one begins with a host node of that length.
+// A rank that begins later than the first one begins with a host node of that length. If it waits
+// for a message alone, the node only tells when the step began.
 void add_start(ChakraTrace& trace, double base_us, std::uint64_t id) {
   if (trace.nodes.empty()) return;
   double first_us = std::numeric_limits<double>::infinity();
@@ -30,18 +31,17 @@ void add_start(ChakraTrace& trace, double base_us, std::uint64_t id) {
   }
   const double late_us = first_us - base_us;
   if (!(late_us >= 1 && late_us < std::numeric_limits<double>::infinity())) return;
-  bool waits = false;
+  bool delays = false;
   for (ChakraNode& node : trace.nodes) {
     if (!node.is_cpu_op || !node.data_deps.empty()) continue;
     node.data_deps.push_back(id);
-    waits = true;
+    delays = true;
   }
-  if (!waits) return;  // it waits for a message
   trace.nodes.insert(trace.nodes.begin(), {.id = id,
                                            .name = "start of the rank",
                                            .type = ChakraNodeType::kCompute,
                                            .start_us = base_us,
-                                           .duration_us = late_us,
+                                           .duration_us = delays ? late_us : 0,
                                            .is_cpu_op = true});
 }
 
