@@ -3,11 +3,13 @@
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "inputs.hpp"
 #include "perfmodel/decoder_models.hpp"
 #include "perfmodel/layout.hpp"
+#include "serve/service.hpp"
 
 namespace perfmodel::benchmarks {
 namespace {
@@ -70,6 +72,24 @@ void price_layouts(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(price_layouts)->Name("layout/llama3-70b/priced_layers")->Unit(benchmark::kMicrosecond);
+
+// The same question as a line of a server's client: read, answered and written.
+void serve_layouts(benchmark::State& state) {
+  serve::Service service(layout_predictor(), {});
+  const auto line = [](std::int64_t tp) {
+    return "{\"op\":\"layout\",\"gpu\":\"h100-sxm-80gb\",\"model\":\"llama3-70b\","
+           "\"global_batch\":2048,\"world\":1024,\"pp\":4,\"tp\":" +
+           std::to_string(tp) + "}";
+  };
+  for (std::int64_t tp = 1; tp <= 8; tp *= 2) service.answer(line(tp), {});  // warm
+  std::int64_t tp = 1;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(service.answer(line(tp), {}).data());
+    tp = tp == 8 ? 1 : 2 * tp;
+  }
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(serve_layouts)->Name("layout/llama3-70b/served")->Unit(benchmark::kMicrosecond);
 
 // From nothing: no layer is priced before.
 void search_layouts(benchmark::State& state) {
