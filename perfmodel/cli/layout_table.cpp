@@ -146,9 +146,7 @@ LayoutJob job_of(LayoutRowReader& row, const LayoutArguments& arguments) {
   job.optimizer = parse_layout_optimizer(arguments.optimizer).value();
   job.fp32_gradients = arguments.grad_dtype == "fp32";
   job.dropout = arguments.dropout;
-  const std::string_view software = row.text("software");
-  if (!arguments.software.empty()) job.software = arguments.software;
-  if (arguments.software.empty() && !software.empty()) job.software = software;
+  job.software = arguments.software.empty() ? row.text("software") : arguments.software;
   return job;
 }
 
@@ -158,7 +156,11 @@ class TablePricers {
   TablePricers(const Predictor& predictor, const LayoutArguments& arguments)
       : predictor_(predictor), arguments_(arguments) {}
 
-  Result<const LayoutPricer*> of(const LayoutRowReader& row) {
+  struct Machine {
+    LayoutPricer pricer;
+    Gpu gpu;
+  };
+  Result<const Machine*> of(const LayoutRowReader& row) {
     LayoutMachine machine{.gpu = arguments_.gpu,
                           .topology = arguments_.topology,
                           .host_scale = arguments_.host_scale};
@@ -168,17 +170,19 @@ class TablePricers {
       return fail(ErrorCode::kImpossible, "gpu: expected --gpu or a column gpu, found neither");
     }
     const auto key = std::pair(machine.gpu, machine.topology);
-    const auto known = pricers_.find(key);
-    if (known != pricers_.end()) return &known->second;
+    const auto known = machines_.find(key);
+    if (known != machines_.end()) return &known->second;
     auto made = LayoutPricer::make(predictor_, machine);
     if (!made) return Unexpected{made.error()};
-    return &pricers_.emplace(key, std::move(*made)).first->second;
+    auto gpu = predictor_.gpu(machine.gpu);
+    if (!gpu) return Unexpected{gpu.error()};
+    return &machines_.emplace(key, Machine{std::move(*made), std::move(*gpu)}).first->second;
   }
 
  private:
   const Predictor& predictor_;
   const LayoutArguments& arguments_;
-  std::map<std::pair<std::string, std::string>, LayoutPricer> pricers_;
+  std::map<std::pair<std::string, std::string>, Machine> machines_;
 };
 
 std::vector<std::string> answer_cells(const LayoutPrediction& made) {
@@ -207,15 +211,21 @@ std::vector<std::string> error_cells(std::string message) {
   return cells;
 }
 
+// `taken`: rows by the software that was taken for want of a name.
 std::vector<std::string> priced_row(const CsvFile& rows, const LayoutArguments& arguments,
-                                    TablePricers& pricers) {
+                                    TablePricers& pricers,
+                                    std::map<std::string, std::size_t>& taken) {
   LayoutRowReader row(rows);
-  const LayoutJob job = job_of(row, arguments);
+  LayoutJob job = job_of(row, arguments);
   const ParallelLayout layout = row_layout(row);
   if (row.error()) return error_cells(*row.error());
   const auto pricer = pricers.of(row);
   if (!pricer) return error_cells(pricer.error().message);
-  const auto made = (*pricer)->predict(job, layout);
+  if (job.software.empty()) {
+    job.software = nearest_software((*pricer)->gpu, job, layout);
+    ++taken[job.software];
+  }
+  const auto made = (*pricer)->pricer.predict(job, layout);
   return made ? answer_cells(*made) : error_cells(made.error().message);
 }
 
@@ -262,6 +272,16 @@ Result<void> refuse_row_flags(const LayoutArguments& arguments) {
   return {};
 }
 
+void warn_of_software(const std::map<std::string, std::size_t>& taken) {
+  if (taken.empty()) return;
+  std::vector<std::string> parts;
+  for (const auto& [name, rows] : taken) parts.push_back(fmt::format("{} ({} rows)", name, rows));
+  warn(
+      fmt::format("neither --software nor a column software says whose program ran the rows: "
+                  "taken are the costs of {}",
+                  fmt::join(parts, ", ")));
+}
+
 std::size_t row_count(const std::string& file) {
   auto rows = CsvFile::open(file);
   std::size_t count = 0;
@@ -294,6 +314,7 @@ Result<void> price_layout_table(const Predictor& predictor, const LayoutArgument
   }
   text += '\n';
   TablePricers pricers(predictor, arguments);
+  std::map<std::string, std::size_t> taken;
   ProgressBar bar("price layouts", row_count(table));
   const InterruptGuard guard;  // Ctrl-C: the rows so far
   while (rows->next()) {
@@ -306,7 +327,7 @@ Result<void> price_layout_table(const Predictor& predictor, const LayoutArgument
       line += fmt::format("{}{}", column == kept.front() ? "" : ",",
                           layout_csv_cell(rows->cell(column)));
     }
-    for (const std::string& cell : priced_row(*rows, arguments, pricers)) {
+    for (const std::string& cell : priced_row(*rows, arguments, pricers, taken)) {
       line += "," + layout_csv_cell(cell);
     }
     text += line + '\n';
@@ -314,6 +335,7 @@ Result<void> price_layout_table(const Predictor& predictor, const LayoutArgument
   }
   bar.finish();
   if (rows->error()) return Unexpected{*rows->error()};
+  warn_of_software(taken);
   return print_or_write(text, output);
 }
 

@@ -69,6 +69,7 @@ TEST(LayoutCommand, EvaluatesOne) {
   EXPECT_NEAR(sum, one["predicted_step_ms"].get<double>(), 1e-4 * sum);
   const Outcome text = run(layout("eval", {"--world", "8", "--tp", "2"}));
   EXPECT_EQ(text.status, 0);
+  EXPECT_THAT(text.out, HasSubstr("the costs of megatron count"));  // a default that is told
   EXPECT_THAT(text.out, HasSubstr("dp 4 tp 2 micro-batch 1"));
 }
 
@@ -194,9 +195,11 @@ TEST(LayoutTable, AddsWhatItPromises) {
   EXPECT_LT(std::stod(row.at("mfu")), 1);
   EXPECT_LE(std::stod(row.at("allocated_gb")), std::stod(row.at("memory_gb")));
   EXPECT_NE(row.at("limit"), "");
-  // The row is what the command says of its layout.
-  const Json json = document_of(layout(
-      "eval", {"--world", "8", "--tp", "2", "--pp", "2", "--zero", "1", "--micro-batch", "2"}));
+  // The row is what the command says of its layout run by the program that H100 runs are nearest
+  // to.
+  const Json json =
+      document_of(layout("eval", {"--world", "8", "--tp", "2", "--pp", "2", "--zero", "1",
+                                  "--micro-batch", "2", "--software", "nanotron"}));
   EXPECT_NEAR(std::stod(row.at("predicted_step_ms")),
               json["layouts"][0]["predicted_step_ms"].get<double>(), 1e-3);
 }
@@ -220,6 +223,7 @@ TEST(LayoutTable, MissingColumnsMeanTheSameAndFlagsAreNamed) {
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].at("error"), "");
   EXPECT_THAT(complaint, HasSubstr("no column gated, tied, sequence_parallel: taken as 1"));
+  EXPECT_THAT(complaint, HasSubstr("taken are the costs of nanotron (1 rows)"));
 }
 
 TEST(LayoutTable, RowsThatCannotBePricedSayWhy) {
@@ -259,8 +263,8 @@ TEST(LayoutTable, FlagsOfOneLayoutAreNotIgnored) {
 }
 
 TEST(LayoutSweep, NamesTheBestOfEachValue) {
-  const Json json =
-      document_of(layout("sweep", {"--axis", "world", "--values", "8,11,16", "--micro-batch", "1"}));
+  const Json json = document_of(
+      layout("sweep", {"--axis", "world", "--values", "8,11,16", "--micro-batch", "1"}));
   ASSERT_EQ(json["rows"].size(), 3u);
   EXPECT_TRUE(json["rows"][0]["error"].is_null());
   EXPECT_TRUE(json["rows"][1]["best"].is_null());

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "layout_checks.hpp"
+#include "layout_work.hpp"
 #include "perfmodel/decoder_models.hpp"
 
 namespace perfmodel {
@@ -229,6 +230,20 @@ Result<ParallelLayout> layout_of(const LayoutParts& parts) {
   }
   layout.dp = *parts.world / others;
   return layout;
+}
+
+std::string_view nearest_software(const Gpu& gpu, const LayoutJob& job,
+                                  const ParallelLayout& layout) {
+  using Precision = LayoutJob::Precision;
+  const bool shards_alone =
+      layout.zero == Sharding::kZero2 && layout.tp == 1 && layout.pp == 1 && layout.dp > 1;
+  if (gathers_parameters(layout.zero) || shards_alone) return "fsdp";
+  if (job.precision == Precision::kFp8) return "nemo";
+  const std::string& architecture = gpu.architecture.name;
+  if (job.precision == Precision::kFp16 || architecture == "ampere") return "megatron-deepspeed";
+  constexpr std::int64_t kMostMeasured = 512;
+  const bool is_measured = architecture == "hopper" && layout.gpus() <= kMostMeasured;
+  return is_measured ? "nanotron" : "megatron";
 }
 
 Result<LayoutSpace> layout_space(const LayoutParts& parts) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "perfmodel/layout.hpp"
+#include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
 
 /// Questions about layouts in words and numbers, as command lines, tables, servers and C have them.
@@ -51,6 +52,13 @@ struct LayoutParts {
 
 /// Errors: unknown names, numbers below 1, a world that the parts do not make up.
 Result<ParallelLayout> layout_of(const LayoutParts& parts);
+
+/// Of a run of which nobody says whose program made it: the one of data/frameworks/ whose measured
+/// runs are nearest. Sharded data parallelism: fsdp; fp8: nemo; fp16, and half types on Ampere:
+/// megatron-deepspeed; on Hopper up to the 512 GPUs that were measured: nanotron; else megatron,
+/// which was fitted to none.
+std::string_view nearest_software(const Gpu& gpu, const LayoutJob& job,
+                                  const ParallelLayout& layout);
 
 /// A search that keeps to the parts that are named. Errors: unknown names.
 Result<LayoutSpace> layout_space(const LayoutParts& parts);
