@@ -180,6 +180,11 @@ TEST(LayoutPricer, RefusesSizesThatNothingCanCount) {
   ASSERT_FALSE(made);
   EXPECT_NE(made.error().message.find("expected at most 1048576 GPUs"), std::string::npos);
   EXPECT_FALSE(rank_layouts(pricer(), job, std::int64_t{1} << 40));
+  layout = {};
+  job.sequence = job.global_batch = layout.micro_batch = std::int64_t{1} << 31;
+  const auto large = pricer().predict(job, layout);
+  ASSERT_FALSE(large);
+  EXPECT_NE(large.error().message.find("expected tensors of at most"), std::string::npos);
 }
 
 TEST(LayoutPricer, SlowerNetworksAreNeverFaster) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,9 +14,9 @@ namespace perfmodel {
 namespace {
 
 // What counts and sums of them still hold.
-constexpr std::int64_t kMostLayers = 1 << 16, kMostWidth = 1 << 24,
+constexpr std::int64_t kMostLayers = 1024, kMostWidth = 1 << 24,
                        kMostTokens = std::int64_t{1} << 32;
-constexpr double kMostParameters = 1e15;
+constexpr double kMostParameters = 1e15, kMostElements = 1e17;
 
 Unexpected impossible_layout(std::string message) {
   return fail(ErrorCode::kImpossible, std::move(message));
@@ -104,6 +105,19 @@ Result<void> check_sharding(const ParallelLayout& layout) {
                   to_string(layout.zero), layout.pp));
 }
 
+// The largest tensor of a microbatch: scores of attention or of words, a product's result.
+Result<void> check_tensors(const LayoutJob& job, const ParallelLayout& layout) {
+  const auto real = [](std::int64_t size) { return static_cast<double>(size); };
+  const DecoderModel& model = job.model;
+  const double widest = std::max({real(model.hidden), real(model.feed_forward),
+                                  real(model.vocabulary), real(model.heads) * real(job.sequence)});
+  const double elements = real(layout.micro_batch) * real(job.sequence) * widest;
+  if (elements <= kMostElements) return {};
+  return impossible_layout(
+      fmt::format("micro_batch: expected tensors of at most {:.0e} elements, found about {:.0e}",
+                  kMostElements, elements));
+}
+
 }  // namespace
 
 Result<void> check_layout_job(const LayoutJob& job) {
@@ -129,6 +143,7 @@ Result<void> check_layout_job(const LayoutJob& job) {
 Result<void> check_layout(const LayoutJob& job, const ParallelLayout& layout) {
   if (auto good = check_layout_job(job); !good) return good;
   if (auto good = check_degrees(layout); !good) return good;
+  if (auto good = check_tensors(job, layout); !good) return good;
   if (auto good = check_division(job, layout); !good) return good;
   return check_sharding(layout);
 }
