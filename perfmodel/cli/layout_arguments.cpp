@@ -1,30 +1,17 @@
 #include "layout_arguments.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <array>
+#include <algorithm>
 #include <charconv>
-#include <filesystem>
+#include <tuple>
 #include <utility>
 
 #include "arguments.hpp"
 
 namespace perfmodel::cli {
 namespace {
-
-template <class Value, std::size_t kCount>
-Result<Value> layout_choice(std::string_view what, std::string_view text,
-                            const std::array<std::pair<std::string_view, Value>, kCount>& known) {
-  std::vector<std::string_view> names;
-  for (const auto& [name, value] : known) {
-    if (name == text) return value;
-    names.push_back(name);
-  }
-  return fail(ErrorCode::kUnknownName, fmt::format("{}: expected one of {}, found \"{}\"", what,
-                                                   fmt::join(names, ", "), text));
-}
 
 Unexpected bad_layout(std::string message) {
   return fail(ErrorCode::kImpossible, std::move(message));
@@ -114,6 +101,7 @@ void add_job_options(CLI::App& app, LayoutArguments& arguments) {
 void add_layout_options(CLI::App& app, LayoutArguments& arguments) {
   add_model_options(app, arguments);
   add_job_options(app, arguments);
+  add_counts(app, "--dp", arguments.dp, "Data parallel ranks (what is left of --world)");
   add_counts(app, "--tp", arguments.tp, "Tensor parallel ranks");
   add_counts(app, "--pp", arguments.pp, "Pipeline stages");
   add_counts(app, "--vp", arguments.vp, "Chunks of layers per stage (interleaved)");
@@ -133,122 +121,9 @@ void add_layout_options(CLI::App& app, LayoutArguments& arguments) {
   app.add_flag("--json", arguments.json, "Print JSON");
 }
 
-Result<Sharding> parse_sharding(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, Sharding>, 7> kKnown = {
-      {{"0", Sharding::kNone},
-       {"none", Sharding::kNone},
-       {"1", Sharding::kZero1},
-       {"2", Sharding::kZero2},
-       {"3", Sharding::kZero3},
-       {"fsdp", Sharding::kFsdp},
-       {"hsdp", Sharding::kHsdp}}};
-  return layout_choice("zero", text, kKnown);
-}
-
-Result<LayoutRecompute> parse_recompute(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, LayoutRecompute>, 3> kKnown = {
-      {{"none", LayoutRecompute::kNone},
-       {"selective", LayoutRecompute::kSelective},
-       {"full", LayoutRecompute::kFull}}};
-  return layout_choice("recompute", text, kKnown);
-}
-
-Result<LayoutJob::Precision> parse_layout_precision(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, LayoutJob::Precision>, 4> kKnown = {
-      {{"bf16", LayoutJob::Precision::kBf16},
-       {"fp16", LayoutJob::Precision::kFp16},
-       {"fp8", LayoutJob::Precision::kFp8},
-       {"fp32", LayoutJob::Precision::kFp32}}};
-  return layout_choice("precision", text, kKnown);
-}
-
-namespace {
-
-Result<NamedDecoder> base_decoder(const LayoutArguments& arguments) {
-  if (arguments.model.empty()) {
-    NamedDecoder made;
-    made.model.name = "the given sizes";
-    return made;
-  }
-  const bool is_file =
-      arguments.model.ends_with(".json") || arguments.model.find('/') != std::string::npos;
-  if (!is_file) return find_decoder(arguments.model);
-  std::error_code ignored;
-  std::filesystem::path file = arguments.model;
-  if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
-  return read_decoder_config(file);
-}
-
-void change_sizes(const LayoutArguments& arguments, DecoderModel& model) {
-  const bool other_heads = arguments.heads && !arguments.kv_heads;
-  if (arguments.layers) model.layers = *arguments.layers;
-  if (arguments.hidden) model.hidden = *arguments.hidden;
-  if (arguments.heads) model.heads = *arguments.heads;
-  if (other_heads) model.kv_heads = model.heads;
-  if (arguments.kv_heads) model.kv_heads = *arguments.kv_heads;
-  if (arguments.feed_forward) model.feed_forward = *arguments.feed_forward;
-  if (arguments.vocabulary) model.vocabulary = *arguments.vocabulary;
-  if (arguments.positions) model.positions = *arguments.positions;
-  if (arguments.gated) model.gated = *arguments.gated;
-  if (arguments.tied) model.tied = *arguments.tied;
-}
-
-Result<void> all_sizes(const DecoderModel& model) {
-  const std::pair<std::string_view, std::int64_t> sizes[] = {{"--layers", model.layers},
-                                                             {"--hidden", model.hidden},
-                                                             {"--heads", model.heads},
-                                                             {"--feed-forward", model.feed_forward},
-                                                             {"--vocabulary", model.vocabulary}};
-  std::vector<std::string_view> missing;
-  for (const auto& [name, size] : sizes) {
-    if (size < 1) missing.push_back(name);
-  }
-  if (missing.empty()) return {};
-  if (missing.size() == std::size(sizes)) {
-    return bad_layout(
-        "expected a MODEL or its sizes (--layers, --hidden, --heads, --feed-forward, "
-        "--vocabulary), found none");
-  }
-  return bad_layout(
-      fmt::format("expected all sizes of the model, found none for {}", fmt::join(missing, ", ")));
-}
-
-}  // namespace
-
-Result<LayoutQuestion> layout_question(const LayoutArguments& arguments) {
-  auto base = base_decoder(arguments);
-  if (!base) return Unexpected{base.error()};
-  LayoutQuestion question{.notes = std::move(base->notes)};
-  LayoutJob& job = question.job;
-  job.model = std::move(base->model);
-  change_sizes(arguments, job.model);
-  if (auto good = all_sizes(job.model); !good) return Unexpected{good.error()};
-  job.sequence = arguments.sequence.value_or(base->sequence);
-  if (job.sequence < 1) return bad_layout("expected --sequence, found none");
-  if (!arguments.global_batch) {
-    return bad_layout("expected --global-batch (sequences per optimizer step), found none");
-  }
-  // A longer table of positions, as programs that train on longer sequences have it.
-  if (job.model.positions > 0 && job.model.positions < job.sequence) {
-    job.model.positions = job.sequence;
-  }
-  job.global_batch = *arguments.global_batch;
-  const auto precision = parse_layout_precision(arguments.precision);
-  if (!precision) return Unexpected{precision.error()};
-  job.precision = *precision;
-  job.attention =
-      arguments.attention == "eager" ? LayoutJob::Attention::kEager : LayoutJob::Attention::kFlash;
-  job.optimizer = arguments.optimizer == "sgd"          ? LayoutJob::Optimizer::kSgd
-                  : arguments.optimizer == "adamw-8bit" ? LayoutJob::Optimizer::kAdamW8bit
-                                                        : LayoutJob::Optimizer::kAdamW;
-  job.fp32_gradients = arguments.grad_dtype == "fp32";
-  job.dropout = arguments.dropout;
-  if (!arguments.software.empty()) job.software = arguments.software;
-  return question;
-}
-
 Result<LayoutSpace> layout_space(const LayoutArguments& arguments) {
-  LayoutSpace space{.tp = arguments.tp,
+  LayoutSpace space{.dp = arguments.dp,
+                    .tp = arguments.tp,
                     .pp = arguments.pp,
                     .vp = arguments.vp,
                     .micro_batch = arguments.micro_batch};
@@ -269,70 +144,47 @@ Result<LayoutSpace> layout_space(const LayoutArguments& arguments) {
 
 namespace {
 
-// Data parallel ranks are what is left of the world.
-Result<void> fill_world(ParallelLayout& layout, std::optional<std::int64_t> world,
-                        bool dp_is_given) {
-  if (!world) return {};
-  const std::int64_t others = layout.tp * layout.pp * layout.cp;
-  if (dp_is_given && layout.dp * others == *world) return {};
-  if (dp_is_given || others < 1 || *world % others != 0) {
-    return bad_layout(fmt::format("expected a world that dp {} tp {} pp {} make up, found {} GPUs",
-                                  dp_is_given ? std::to_string(layout.dp) : "N", layout.tp,
-                                  layout.pp, *world));
-  }
-  layout.dp = *world / others;
-  return {};
-}
-
 template <class Value>
-Result<Value> only_one(std::string_view flag, const std::vector<Value>& values, Value otherwise) {
+Result<void> only_one(std::string_view flag, const std::vector<Value>& values, auto& to) {
   if (values.size() > 1) {
     return bad_layout(
         fmt::format("{}: expected one value for one layout, found {}", flag, values.size()));
   }
-  return values.empty() ? otherwise : values.front();
+  if (!values.empty()) to = values.front();
+  return {};
 }
 
 }  // namespace
 
 Result<ParallelLayout> named_layout(const LayoutArguments& arguments) {
-  ParallelLayout layout;
-  const std::pair<std::string_view, const std::vector<std::int64_t>*> counts[] = {
-      {"--tp", &arguments.tp},
-      {"--pp", &arguments.pp},
-      {"--vp", &arguments.vp},
-      {"--micro-batch", &arguments.micro_batch}};
-  std::int64_t* const places[] = {&layout.tp, &layout.pp, &layout.vp, &layout.micro_batch};
-  for (std::size_t i = 0; i < std::size(counts); ++i) {
-    const auto value = only_one(counts[i].first, *counts[i].second, std::int64_t{1});
-    if (!value) return Unexpected{value.error()};
-    *places[i] = *value;
+  LayoutParts parts{.world = arguments.world,
+                    .schedule = arguments.schedule,
+                    .sequence_parallel = arguments.sequence_parallel};
+  const std::tuple<std::string_view, const std::vector<std::int64_t>*, std::optional<std::int64_t>*>
+      counts[] = {{"--dp", &arguments.dp, &parts.dp},
+                  {"--tp", &arguments.tp, &parts.tp},
+                  {"--pp", &arguments.pp, &parts.pp},
+                  {"--vp", &arguments.vp, &parts.vp},
+                  {"--micro-batch", &arguments.micro_batch, &parts.micro_batch}};
+  for (const auto& [flag, values, to] : counts) {
+    if (auto good = only_one(flag, *values, *to); !good) return Unexpected{good.error()};
   }
-  const auto zero = only_one("--zero", arguments.zero, std::string("none"));
-  if (!zero) return Unexpected{zero.error()};
-  const auto recompute = only_one("--recompute", arguments.recompute, std::string("none"));
-  if (!recompute) return Unexpected{recompute.error()};
-  const auto sharding = parse_sharding(*zero);
-  if (!sharding) return Unexpected{sharding.error()};
-  const auto again = parse_recompute(*recompute);
-  if (!again) return Unexpected{again.error()};
-  layout.zero = *sharding;
-  layout.recompute = *again;
-  layout.sequence_parallel = arguments.sequence_parallel.value_or(layout.tp > 1) && layout.tp > 1;
-  layout.order = arguments.schedule == "gpipe" ? PipelineOrder::kGpipe : PipelineOrder::k1F1B;
-  if (auto good = fill_world(layout, arguments.world, false); !good) {
+  if (auto good = only_one("--zero", arguments.zero, parts.zero); !good) {
     return Unexpected{good.error()};
   }
-  return layout;
+  if (auto good = only_one("--recompute", arguments.recompute, parts.recompute); !good) {
+    return Unexpected{good.error()};
+  }
+  return layout_of(parts);
 }
 
 Result<ParallelLayout> parse_layout(std::string_view text, std::optional<std::int64_t> world) {
-  ParallelLayout layout;
-  bool dp_is_given = false;
-  std::optional<bool> sequence_parallel;
-  const std::pair<std::string_view, std::int64_t*> counts[] = {
-      {"dp", &layout.dp}, {"tp", &layout.tp}, {"pp", &layout.pp},
-      {"vp", &layout.vp}, {"cp", &layout.cp}, {"micro_batch", &layout.micro_batch}};
+  LayoutParts parts{.world = world};
+  const std::pair<std::string_view, std::optional<std::int64_t>*> counts[] = {
+      {"dp", &parts.dp}, {"tp", &parts.tp}, {"pp", &parts.pp},
+      {"vp", &parts.vp}, {"cp", &parts.cp}, {"micro_batch", &parts.micro_batch}};
+  const std::pair<std::string_view, std::string*> names[] = {
+      {"zero", &parts.zero}, {"recompute", &parts.recompute}, {"schedule", &parts.schedule}};
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view part = text.substr(begin, end - begin);
@@ -341,25 +193,19 @@ Result<ParallelLayout> parse_layout(std::string_view text, std::optional<std::in
     const std::string_view value = part.substr(std::min(equals + 1, part.size()));
     begin = end + 1;
     bool good = false;
-    for (const auto& [name, place] : counts) {
-      if (name == key) good = layout_count(value, *place);
+    for (const auto& [name, to] : counts) {
+      std::int64_t count = 0;
+      if (name != key || !layout_count(value, count)) continue;
+      *to = count;
+      good = true;
     }
-    dp_is_given |= key == "dp";
-    if (key == "zero") {
-      const auto sharding = parse_sharding(value);
-      if (!sharding) return Unexpected{sharding.error()};
-      layout.zero = *sharding;
+    for (const auto& [name, to] : names) {
+      if (name != key || value.empty()) continue;
+      *to = value;
       good = true;
-    } else if (key == "recompute") {
-      const auto recompute = parse_recompute(value);
-      if (!recompute) return Unexpected{recompute.error()};
-      layout.recompute = *recompute;
-      good = true;
-    } else if (key == "sequence_parallel" && (value == "0" || value == "1")) {
-      sequence_parallel = value == "1";
-      good = true;
-    } else if (key == "schedule" && (value == "1f1b" || value == "gpipe")) {
-      layout.order = value == "gpipe" ? PipelineOrder::kGpipe : PipelineOrder::k1F1B;
+    }
+    if (key == "sequence_parallel" && (value == "0" || value == "1")) {
+      parts.sequence_parallel = value == "1";
       good = true;
     }
     if (!good) {
@@ -369,29 +215,7 @@ Result<ParallelLayout> parse_layout(std::string_view text, std::optional<std::in
           part));
     }
   }
-  layout.sequence_parallel = sequence_parallel.value_or(layout.tp > 1) && layout.tp > 1;
-  if (auto good = fill_world(layout, world, dp_is_given); !good) return Unexpected{good.error()};
-  return layout;
-}
-
-std::string layout_words(const ParallelLayout& layout) {
-  std::string words = fmt::format("dp {}", layout.dp);
-  const std::pair<std::string_view, std::int64_t> counts[] = {
-      {"tp", layout.tp}, {"pp", layout.pp}, {"vp", layout.vp}};
-  for (const auto& [name, count] : counts) {
-    if (count > 1) words += fmt::format(" {} {}", name, count);
-  }
-  words += fmt::format(" micro-batch {}", layout.micro_batch);
-  if (layout.zero != Sharding::kNone) {
-    const bool numbered = layout.zero < Sharding::kFsdp;
-    words += fmt::format(" {}{}", numbered ? "ZeRO-" : "", to_string(layout.zero));
-  }
-  if (layout.recompute != LayoutRecompute::kNone) {
-    words += fmt::format(" {} recomputation", to_string(layout.recompute));
-  }
-  if (layout.tp > 1 && !layout.sequence_parallel) words += " no sequence parallelism";
-  if (layout.order == PipelineOrder::kGpipe) words += " GPipe";
-  return words;
+  return layout_of(parts);
 }
 
 }  // namespace perfmodel::cli

@@ -1,9 +1,8 @@
+#include "layout/layout_json.hpp"
 #include "layout_report.hpp"
 
 namespace perfmodel::cli {
 namespace {
-
-constexpr double kDecimalGigabyte = 1e9;
 
 Json decoder_json(const DecoderModel& model) {
   return {{"name", model.name},
@@ -28,46 +27,13 @@ Json list_json(const std::vector<RankedLayout>& layouts) {
 }  // namespace
 
 Json layout_json(const RankedLayout& ranked) {
-  const ParallelLayout& layout = ranked.layout;
-  const LayoutPrediction& made = ranked.prediction;
-  Json terms = Json::object();
-  for (std::size_t i = 0; i < kLayoutTerms; ++i) {
-    terms[std::string(to_string(static_cast<LayoutTerm>(i)))] = six_digits(made.terms_ms[i]);
-  }
+  Json json = perfmodel::layout_json(ranked, six_digits);
   Json levers = Json::array();
   for (const LayoutLever& lever : layout_levers(ranked)) {
     levers.push_back({{"what", lever.what}, {"share", six_digits(lever.share)}});
   }
-  return {{"dp", layout.dp},
-          {"tp", layout.tp},
-          {"pp", layout.pp},
-          {"vp", layout.vp},
-          {"cp", layout.cp},
-          {"ep", layout.ep},
-          {"zero", to_string(layout.zero)},
-          {"micro_batch", layout.micro_batch},
-          {"recompute", to_string(layout.recompute)},
-          {"sequence_parallel", layout.sequence_parallel},
-          {"schedule", layout.order == PipelineOrder::kGpipe ? "gpipe" : "1f1b"},
-          {"predicted_step_ms", six_digits(made.step_ms)},
-          {"low_ms", six_digits(made.low_ms)},
-          {"high_ms", six_digits(made.high_ms)},
-          {"tokens_per_s_per_gpu", six_digits(made.tokens_per_s_per_gpu)},
-          {"mfu", six_digits(made.mfu)},
-          {"hfu", six_digits(made.hfu)},
-          {"memory_gb", six_digits(made.reserved_bytes / kDecimalGigabyte)},
-          {"allocated_gb", six_digits(made.allocated_bytes / kDecimalGigabyte)},
-          {"weights_gb", six_digits(made.weight_bytes / kDecimalGigabyte)},
-          {"gradients_gb", six_digits(made.gradient_bytes / kDecimalGigabyte)},
-          {"optimizer_gb", six_digits(made.optimizer_bytes / kDecimalGigabyte)},
-          {"activations_gb", six_digits(made.activation_bytes / kDecimalGigabyte)},
-          {"device_gb", six_digits(made.device_bytes / kDecimalGigabyte)},
-          {"fits", made.fits},
-          {"bubble_share", six_digits(made.bubble_share)},
-          {"exposed_comm_share", six_digits(made.exposed_comm_share)},
-          {"limit", to_string(made.limit)},
-          {"terms_ms", std::move(terms)},
-          {"levers", std::move(levers)}};
+  json["levers"] = std::move(levers);
+  return json;
 }
 
 Json layout_json(const LayoutReport& report) {

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <stop_token>
 
 #include "base/progress_bar.hpp"
+#include "interrupt_guard.hpp"
 #include "layout_report.hpp"
 #include "output.hpp"
 #include "text_table.hpp"
@@ -62,12 +64,16 @@ Result<RankedLayout> best_layout(const Predictor& predictor, const LayoutArgumen
       predictor,
       {.gpu = arguments.gpu, .topology = arguments.topology, .host_scale = arguments.host_scale});
   if (!pricer) return Unexpected{pricer.error()};
-  const auto ranking = rank_layouts(*pricer, question->job, *arguments.world, *space, {.keep = 1});
+  std::stop_source stop;
+  LayoutSearchOptions options{.keep = 1, .cancel = stop.get_token()};
+  options.progress = [&stop](std::int64_t, std::int64_t) {
+    if (InterruptGuard::interrupted()) stop.request_stop();
+  };
+  const auto ranking = rank_layouts(*pricer, question->job, *arguments.world, *space, options);
   if (!ranking) return Unexpected{ranking.error()};
+  if (!ranking->complete) return fail(ErrorCode::kCancelled, "stopped before its search ended");
   if (!ranking->best.empty()) return ranking->best.front();
-  return fail(ErrorCode::kImpossible, fmt::format("nothing fits: at least {:.1f} GB of {:.1f}",
-                                                  ranking->smallest.prediction.reserved_bytes / 1e9,
-                                                  ranking->smallest.prediction.device_bytes / 1e9));
+  return fail(ErrorCode::kImpossible, nothing_fits(*ranking, *arguments.world));
 }
 
 std::string rows_text(const std::string& axis, const std::vector<SweepRow>& rows, bool bold) {
@@ -144,6 +150,7 @@ Result<void> sweep_layouts(const Predictor& predictor, const LayoutArguments& ar
   ProgressBar bar("layouts", sweep.values.size());
   std::optional<Error> first_error;
   bool any = false;
+  const InterruptGuard guard;  // Ctrl-C: the rows so far
   for (const std::string& value : sweep.values) {
     const auto at = at_value(arguments, sweep.axis, value);
     if (!at) return Unexpected{at.error()};
@@ -160,6 +167,7 @@ Result<void> sweep_layouts(const Predictor& predictor, const LayoutArguments& ar
       if (!first_error) first_error = best.error();
     }
     rows.push_back(std::move(row));
+    if (InterruptGuard::interrupted()) break;
     bar.advance();
   }
   bar.finish();

@@ -1,6 +1,7 @@
 #include "layout_table.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -11,6 +12,7 @@
 
 #include "base/progress_bar.hpp"
 #include "base/secrets.hpp"
+#include "interrupt_guard.hpp"
 #include "json/csv_file.hpp"
 #include "output.hpp"
 
@@ -111,7 +113,7 @@ DecoderModel model_of(LayoutRowReader& row) {
   return model;
 }
 
-ParallelLayout layout_of(LayoutRowReader& row) {
+ParallelLayout row_layout(LayoutRowReader& row) {
   ParallelLayout layout;
   layout.tp = row.count("tp", 1);
   layout.pp = row.count("pp", 1);
@@ -122,35 +124,29 @@ ParallelLayout layout_of(LayoutRowReader& row) {
   layout.zero = row.name("zero", "0", parse_sharding);
   layout.recompute = row.name("recompute", "none", parse_recompute);
   layout.sequence_parallel = row.flag("sequence_parallel") && layout.tp > 1;
-  const std::int64_t others = layout.tp * layout.pp * layout.cp;
-  const bool has_gpus = !row.text("gpus").empty();
-  const std::int64_t gpus = row.count("gpus", 1);
-  if (has_gpus && row.text("dp").empty()) {
-    if (gpus % others != 0) {
-      row.refuse(fmt::format("gpus: expected a multiple of tp pp cp = {}, found {}", others, gpus));
-    }
-    layout.dp = std::max<std::int64_t>(1, gpus / others);
+  if (!row.text("gpus").empty()) {
+    const std::int64_t gpus = row.count("gpus", 1);
+    LayoutParts parts{.world = gpus, .tp = layout.tp, .pp = layout.pp, .cp = layout.cp};
+    if (!row.text("dp").empty()) parts.dp = row.count("dp", 1);
+    const auto whole = layout_of(parts);
+    if (!whole) row.refuse("gpus: " + whole.error().message);
+    if (whole) layout.dp = whole->dp;
     return layout;
   }
   layout.dp = row.count("dp", 1);
-  if (has_gpus && layout.dp * others != gpus) {
-    row.refuse(fmt::format("gpus: expected dp tp pp cp = {}, found {}", layout.dp * others, gpus));
-  }
   return layout;
 }
 
 LayoutJob job_of(LayoutRowReader& row, const LayoutArguments& arguments) {
   LayoutJob job{.model = model_of(row)};
-  job.sequence = row.count("sequence", {});
-  job.global_batch = row.count("global_batch", {});
-  job.precision = row.name("precision", "bf16", parse_layout_precision);
-  job.attention =
-      arguments.attention == "eager" ? LayoutJob::Attention::kEager : LayoutJob::Attention::kFlash;
+  job.sequence = row.count("sequence", arguments.sequence);
+  job.global_batch = row.count("global_batch", arguments.global_batch);
+  job.precision = row.name("precision", arguments.precision, parse_layout_precision);
+  job.attention = parse_layout_attention(arguments.attention).value();  // checked by the option
+  job.optimizer = parse_layout_optimizer(arguments.optimizer).value();
   job.fp32_gradients = arguments.grad_dtype == "fp32";
   job.dropout = arguments.dropout;
-  const std::string_view software = row.text("software");
-  if (!arguments.software.empty()) job.software = arguments.software;
-  if (arguments.software.empty() && !software.empty()) job.software = software;
+  job.software = arguments.software.empty() ? row.text("software") : arguments.software;
   return job;
 }
 
@@ -160,7 +156,11 @@ class TablePricers {
   TablePricers(const Predictor& predictor, const LayoutArguments& arguments)
       : predictor_(predictor), arguments_(arguments) {}
 
-  Result<const LayoutPricer*> of(const LayoutRowReader& row) {
+  struct Machine {
+    LayoutPricer pricer;
+    Gpu gpu;
+  };
+  Result<const Machine*> of(const LayoutRowReader& row) {
     LayoutMachine machine{.gpu = arguments_.gpu,
                           .topology = arguments_.topology,
                           .host_scale = arguments_.host_scale};
@@ -170,17 +170,19 @@ class TablePricers {
       return fail(ErrorCode::kImpossible, "gpu: expected --gpu or a column gpu, found neither");
     }
     const auto key = std::pair(machine.gpu, machine.topology);
-    const auto known = pricers_.find(key);
-    if (known != pricers_.end()) return &known->second;
+    const auto known = machines_.find(key);
+    if (known != machines_.end()) return &known->second;
     auto made = LayoutPricer::make(predictor_, machine);
     if (!made) return Unexpected{made.error()};
-    return &pricers_.emplace(key, std::move(*made)).first->second;
+    auto gpu = predictor_.gpu(machine.gpu);
+    if (!gpu) return Unexpected{gpu.error()};
+    return &machines_.emplace(key, Machine{std::move(*made), std::move(*gpu)}).first->second;
   }
 
  private:
   const Predictor& predictor_;
   const LayoutArguments& arguments_;
-  std::map<std::pair<std::string, std::string>, LayoutPricer> pricers_;
+  std::map<std::pair<std::string, std::string>, Machine> machines_;
 };
 
 std::vector<std::string> answer_cells(const LayoutPrediction& made) {
@@ -209,16 +211,75 @@ std::vector<std::string> error_cells(std::string message) {
   return cells;
 }
 
+// `taken`: rows by the software that was taken for want of a name.
 std::vector<std::string> priced_row(const CsvFile& rows, const LayoutArguments& arguments,
-                                    TablePricers& pricers) {
+                                    TablePricers& pricers,
+                                    std::map<std::string, std::size_t>& taken) {
   LayoutRowReader row(rows);
-  const LayoutJob job = job_of(row, arguments);
-  const ParallelLayout layout = layout_of(row);
+  LayoutJob job = job_of(row, arguments);
+  const ParallelLayout layout = row_layout(row);
   if (row.error()) return error_cells(*row.error());
   const auto pricer = pricers.of(row);
   if (!pricer) return error_cells(pricer.error().message);
-  const auto made = (*pricer)->predict(job, layout);
+  if (job.software.empty()) {
+    job.software = nearest_software((*pricer)->gpu, job, layout);
+    ++taken[job.software];
+  }
+  const auto made = (*pricer)->pricer.predict(job, layout);
   return made ? answer_cells(*made) : error_cells(made.error().message);
+}
+
+// A count that is not there is 1, as anybody would think; of a flag that is less plain.
+void warn_of_flags(const CsvFile& rows) {
+  std::vector<std::string_view> missing;
+  for (const char* name : {"gated", "tied", "sequence_parallel"}) {
+    if (rows.column(name) < 0) missing.push_back(name);
+  }
+  if (missing.empty()) return;
+  warn(fmt::format("the table has no column {}: taken as 1", fmt::join(missing, ", ")));
+}
+
+// Flags that the rows' columns stand for would be ignored.
+Result<void> refuse_row_flags(const LayoutArguments& arguments) {
+  const std::pair<std::string_view, bool> flags[] = {
+      {"--layers", arguments.layers.has_value()},
+      {"--hidden", arguments.hidden.has_value()},
+      {"--heads", arguments.heads.has_value()},
+      {"--kv-heads", arguments.kv_heads.has_value()},
+      {"--feed-forward", arguments.feed_forward.has_value()},
+      {"--vocabulary", arguments.vocabulary.has_value()},
+      {"--positions", arguments.positions.has_value()},
+      {"--gated", arguments.gated.has_value()},
+      {"--tied", arguments.tied.has_value()},
+      {"--world", arguments.world.has_value()},
+      {"--dp", !arguments.dp.empty()},
+      {"--tp", !arguments.tp.empty()},
+      {"--pp", !arguments.pp.empty()},
+      {"--vp", !arguments.vp.empty()},
+      {"--micro-batch", !arguments.micro_batch.empty()},
+      {"--zero", !arguments.zero.empty()},
+      {"--recompute", !arguments.recompute.empty()},
+      {"--sequence-parallel", arguments.sequence_parallel.has_value()},
+      {"--schedule gpipe", arguments.schedule == "gpipe"},
+      {"--json", arguments.json}};
+  for (const auto& [flag, given] : flags) {
+    if (!given) continue;
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected models and layouts in the table's columns, found {} beside "
+                            "--table",
+                            flag));
+  }
+  return {};
+}
+
+void warn_of_software(const std::map<std::string, std::size_t>& taken) {
+  if (taken.empty()) return;
+  std::vector<std::string> parts;
+  for (const auto& [name, rows] : taken) parts.push_back(fmt::format("{} ({} rows)", name, rows));
+  warn(
+      fmt::format("neither --software nor a column software says whose program ran the rows: "
+                  "taken are the costs of {}",
+                  fmt::join(parts, ", ")));
 }
 
 std::size_t row_count(const std::string& file) {
@@ -232,11 +293,13 @@ std::size_t row_count(const std::string& file) {
 
 Result<void> price_layout_table(const Predictor& predictor, const LayoutArguments& arguments,
                                 const std::string& table, const std::string& output) {
+  if (auto good = refuse_row_flags(arguments); !good) return good;
   auto rows = CsvFile::open(table);
   if (!rows) return Unexpected{rows.error()};
   if (arguments.gpu.empty() && rows->column("gpu") < 0) {
     return fail(ErrorCode::kImpossible, "expected --gpu or a column gpu in the table, found none");
   }
+  warn_of_flags(*rows);
   // Columns of an earlier answer give way.
   std::vector<int> kept;
   std::string text;
@@ -251,14 +314,20 @@ Result<void> price_layout_table(const Predictor& predictor, const LayoutArgument
   }
   text += '\n';
   TablePricers pricers(predictor, arguments);
+  std::map<std::string, std::size_t> taken;
   ProgressBar bar("price layouts", row_count(table));
+  const InterruptGuard guard;  // Ctrl-C: the rows so far
   while (rows->next()) {
+    if (InterruptGuard::interrupted()) {
+      warn("stopped: the rows behind are left out");
+      break;
+    }
     std::string line;
     for (int column : kept) {
       line += fmt::format("{}{}", column == kept.front() ? "" : ",",
                           layout_csv_cell(rows->cell(column)));
     }
-    for (const std::string& cell : priced_row(*rows, arguments, pricers)) {
+    for (const std::string& cell : priced_row(*rows, arguments, pricers, taken)) {
       line += "," + layout_csv_cell(cell);
     }
     text += line + '\n';
@@ -266,6 +335,7 @@ Result<void> price_layout_table(const Predictor& predictor, const LayoutArgument
   }
   bar.finish();
   if (rows->error()) return Unexpected{*rows->error()};
+  warn_of_software(taken);
   return print_or_write(text, output);
 }
 

@@ -27,20 +27,6 @@ std::string count_words(double count) {
   return fmt::format("{:.0f}", count);
 }
 
-std::string_view precision_words(LayoutJob::Precision precision) {
-  switch (precision) {
-    case LayoutJob::Precision::kBf16:
-      return "bf16";
-    case LayoutJob::Precision::kFp16:
-      return "fp16";
-    case LayoutJob::Precision::kFp8:
-      return "fp8";
-    case LayoutJob::Precision::kFp32:
-      return "fp32";
-  }
-  return "";
-}
-
 std::string warnings_text(const std::vector<std::string>& warnings) {
   if (warnings.empty()) return "";
   std::string text = "\n  Warnings\n";
@@ -58,7 +44,7 @@ std::string head_text(const LayoutReport& report) {
   list.row("machine", fmt::format("{} x {}, {}", report.gpus, report.gpu_title, report.topology));
   list.row("job", fmt::format("{} sequences of {} tokens per step, {}, {} attention, gradients in "
                               "{}, {}",
-                              job.global_batch, job.sequence, precision_words(job.precision),
+                              job.global_batch, job.sequence, to_string(job.precision),
                               job.attention == LayoutJob::Attention::kFlash ? "flash" : "eager",
                               job.fp32_gradients ? "fp32" : "half", job.software));
   if (report.search) {

@@ -56,7 +56,7 @@ extern "C" {
 
 /* Version of this header. It grows when a function or field is added; the soname of the library
  * changes when one is taken away. */
-#define PERFMODEL_C_API_VERSION 3
+#define PERFMODEL_C_API_VERSION 4
 
 /* Version of the library that runs: at least that of the header it was compiled with. */
 PERFMODEL_C_API int perfmodel_c_api_version(void);
@@ -318,6 +318,84 @@ PERFMODEL_C_API perfmodel_status perfmodel_kernel_at(const perfmodel_prediction*
                                                      size_t op_index, size_t kernel_index,
                                                      perfmodel_kernel* kernel,
                                                      perfmodel_error* error);
+
+/* ---- Layouts of parallel training ------------------------------------------------------------- */
+
+/* Prices layouts of transformers on one kind of machine. A layer is priced once for each distinct
+ * shard (some 10 ms) and remembered; every further layout takes some 10 us. Since version 4. */
+typedef struct perfmodel_layout_pricer perfmodel_layout_pricer;
+
+/* `gpu`: name, alias or title. `topology`: a name; NULL: what the GPU usually sits in. The result
+ * belongs to the caller and needs the predictor no more. */
+PERFMODEL_C_API perfmodel_status perfmodel_layout_pricer_create(
+    const perfmodel_predictor* predictor, const char* gpu, const char* topology,
+    perfmodel_layout_pricer** out, perfmodel_error* error);
+PERFMODEL_C_API void perfmodel_layout_pricer_free(perfmodel_layout_pricer* pricer);
+
+/* A decoder-only transformer and what one optimizer step of it computes. */
+typedef struct perfmodel_layout_job {
+  size_t struct_size;
+  const char* model; /* "llama3-70b", ...; NULL: the sizes below */
+  /* 0: the model's. Without a model all but kv_heads (as many as heads) are needed. */
+  int64_t layers, hidden, heads, kv_heads, feed_forward, vocabulary;
+  int gated;            /* three products per feed-forward layer: 1 yes, -1 no, 0 the model's (yes) */
+  int tied;             /* the output layer shares the embedding: the same (0: no) */
+  int64_t sequence;     /* tokens per sequence; 0: the model's */
+  int64_t global_batch; /* sequences per optimizer step */
+  const char* precision;  /* bf16 (NULL), fp16, fp8, fp32 */
+  const char* attention;  /* flash (NULL), eager */
+  const char* optimizer;  /* adamw (NULL), adamw-8bit, sgd */
+  const char* grad_dtype; /* fp32 (NULL), bf16 */
+  const char* software;   /* megatron (NULL), nanotron, fsdp, ... */
+  double dropout;
+} perfmodel_layout_job;
+
+/* How a job is spread over GPUs; ranks are numbered tp first, then dp, then pp. */
+typedef struct perfmodel_layout {
+  size_t struct_size;
+  int64_t world;           /* GPUs; 0: what the parts make up */
+  int64_t dp, tp, pp;      /* 0: dp what is left of world, the others 1 */
+  int64_t vp, micro_batch; /* chunks of layers per stage, sequences per microbatch; 0: 1 */
+  const char* zero;        /* none (NULL), 1, 2, 3, fsdp, hsdp */
+  const char* recompute;   /* none (NULL), selective, full */
+  const char* schedule;    /* 1f1b (NULL), gpipe */
+  int sequence_parallel;   /* 1 yes, -1 no, 0 where tp is above 1 */
+} perfmodel_layout;
+
+/* A layout and its price. Texts live as long as the library. */
+typedef struct perfmodel_layout_answer {
+  size_t struct_size;
+  double step_ms, low_ms, high_ms;
+  double tokens_per_s_per_gpu;
+  double mfu, hfu; /* of the dense peak of the precision, 0 to 1; hfu counts recomputation */
+  double allocated_bytes, reserved_bytes; /* peak of the worst rank, without the context */
+  double weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes;
+  double device_bytes; /* that a program can use */
+  double bubble_share, exposed_comm_share; /* of the step, 0 to 1 */
+  const char* limit; /* compute, host, tensor_parallel, ...: the largest part of the step */
+  int64_t dp, tp, pp, vp, micro_batch;
+  const char *zero, *recompute;
+  int sequence_parallel;
+  int fits;
+} perfmodel_layout_answer;
+
+/* The time and memory of one layout. PERFMODEL_ERROR_IMPOSSIBLE: parts that do not divide, more
+ * GPUs than the topology can tie together, a type that the GPU lacks. `answer` is the caller's and
+ * all zeros (but for struct_size) on failure. */
+PERFMODEL_C_API perfmodel_status perfmodel_layout_predict(const perfmodel_layout_pricer* pricer,
+                                                          const perfmodel_layout_job* job,
+                                                          const perfmodel_layout* layout,
+                                                          perfmodel_layout_answer* answer,
+                                                          perfmodel_error* error);
+
+/* The fastest layouts of `within->world` GPUs that fit, fastest first, at most `room` of them;
+ * `*count` tells how many. What `within` names besides is kept to. struct_size of the first answer
+ * holds for the array. PERFMODEL_ERROR_IMPOSSIBLE: none divides, or none fits (the message tells
+ * the least memory found). `cancel` may be NULL. */
+PERFMODEL_C_API perfmodel_status perfmodel_layout_rank(
+    const perfmodel_layout_pricer* pricer, const perfmodel_layout_job* job,
+    const perfmodel_layout* within, const perfmodel_cancel* cancel,
+    perfmodel_layout_answer* answers, size_t room, size_t* count, perfmodel_error* error);
 
 #ifdef __cplusplus
 }

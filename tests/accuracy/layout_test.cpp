@@ -338,8 +338,8 @@ TEST(VtrainRuns, SingleNode) {
   EXPECT_GT(groups["FLOP over the peak"].mape(), 2 * groups["all"].mape());
 }
 
-// No constant was fitted on these rows. The goal is 8 %: three rows of hidden 8192 with tp 2 ran
-// up to 1.5 times as long as rows beside them.
+// No constant was fitted on these rows. Three rows of hidden 8192 with tp 2 ran up to 1.6 times as
+// long as rows beside them.
 TEST(VtrainRuns, MultiNode) {
   const auto rows = measured_rows("vtrain_a100_multi_node.json");
   if (rows.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
@@ -367,8 +367,8 @@ TEST(VtrainRuns, MultiNode) {
   without.print("vTrain, the same without hidden 8192 x tp 2");
   baseline.print("vTrain, FLOP x constant");
   ASSERT_EQ(errors.size(), 24U);
-  EXPECT_LT(errors.mape(), 8.2);
-  EXPECT_LT(without.mape(), 7);
+  EXPECT_LT(errors.mape(), 8);
+  EXPECT_LT(without.mape(), 5);
   EXPECT_LT(errors.mape(), baseline.mape());
 }
 
@@ -409,23 +409,32 @@ TEST(MptRuns, Fsdp) {
   EXPECT_LT(groups["all"].mape(), 6.5);
 }
 
+/// The job of a row of the recompute study.
+LayoutJob recompute_study_job(const nlohmann::json& row) {
+  const auto &model = row["model"], &run = row["execution"];
+  return megatron_job(
+      gpt_like(model["num_blocks"], model["hidden"], model["attn_heads"], model["seq_size"], 51200),
+      model["seq_size"], run["batch_size"], "megatron");
+}
+ParallelLayout recompute_study_layout(const nlohmann::json& row) {
+  const auto& run = row["execution"];
+  ParallelLayout layout;
+  layout.tp = run["tensor_par"];
+  layout.pp = run["pipeline_par"];
+  layout.vp = run["pipeline_interleaving"];
+  layout.micro_batch = run["microbatch_size"];
+  return layout;
+}
+
 TEST(MegatronRuns, RecomputeStudy) {
   const auto cases = measured_cases("megatron_selective_recompute.json");
   if (cases.is_null()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   Errors errors;
   for (const auto& row : cases) {
-    const auto &model = row["model"], &run = row["execution"];
-    const LayoutJob job = megatron_job(gpt_like(model["num_blocks"], model["hidden"],
-                                                model["attn_heads"], model["seq_size"], 51200),
-                                       model["seq_size"], run["batch_size"], "megatron");
-    ParallelLayout layout;
-    layout.dp = run["data_par"];
-    layout.tp = run["tensor_par"];
-    layout.pp = run["pipeline_par"];
-    layout.vp = run["pipeline_interleaving"];
-    layout.micro_batch = run["microbatch_size"];
+    ParallelLayout layout = recompute_study_layout(row);
+    layout.dp = row["execution"]["data_par"];
     layout.recompute = LayoutRecompute::kFull;
-    const double ms = predicted(pricer("a100-sxm-80gb"), job, layout).step_ms;
+    const double ms = predicted(pricer("a100-sxm-80gb"), recompute_study_job(row), layout).step_ms;
     errors.add(ms, row["measured"]["iteration_s"].get<double>() * 1e3);
   }
   errors.print("recompute study");
@@ -440,19 +449,12 @@ TEST(MegatronRuns, ActivationsAndStateOfTheRecomputeStudy) {
   Errors activations, state;
   for (const auto& row : cases) {
     if (!row.contains("execution")) continue;
-    const auto &model = row["model"], &run = row["execution"];
     const std::string mode = row["mode"];
-    const LayoutJob job = megatron_job(gpt_like(model["num_blocks"], model["hidden"],
-                                                model["attn_heads"], model["seq_size"], 51200),
-                                       model["seq_size"], run["batch_size"], "megatron");
-    ParallelLayout layout;
-    layout.tp = run["tensor_par"];
-    layout.pp = run["pipeline_par"];
-    layout.vp = run["pipeline_interleaving"];
-    layout.micro_batch = run["microbatch_size"];
+    ParallelLayout layout = recompute_study_layout(row);
     layout.sequence_parallel = mode.starts_with("seq");
     if (mode.ends_with("sel")) layout.recompute = LayoutRecompute::kSelective;
-    const LayoutPrediction made = predicted(pricer("a100-sxm-80gb"), job, layout);
+    const LayoutPrediction made =
+        predicted(pricer("a100-sxm-80gb"), recompute_study_job(row), layout);
     constexpr double kGib = 1024.0 * 1024 * 1024;
     const auto& paper = row["paper"];
     activations.add(made.activation_bytes / kGib, paper["activations_GiB"]);
@@ -501,7 +503,7 @@ TEST(MegatronRuns, ScaleOutIsMetButFor530BWithDeepSpeed) {
   ASSERT_EQ(errors.size(), 3U);
   EXPECT_NEAR(errors.at("table2-175B-PTD-P-384"), 0, 6);
   EXPECT_NEAR(errors.at("table2-175B-ZeRO-3-384"), 0, 6);
-  EXPECT_NEAR(errors.at("mtnlg-530B-2240"), -22, 2);
+  EXPECT_NEAR(errors.at("mtnlg-530B-2240"), -20, 2);
 }
 
 // --- Llama 3 with NeMo on H100, B200, GB200 ------------------------------------------------------

@@ -324,6 +324,76 @@ static void check_many(const perfmodel_predictor* predictor, const perfmodel_gra
   perfmodel_cancel_free(cancel);
 }
 
+static void check_layouts(const perfmodel_predictor* predictor) {
+  perfmodel_layout_pricer* pricer = NULL;
+  perfmodel_layout_job job = {.struct_size = sizeof job};
+  perfmodel_layout layout = {.struct_size = sizeof layout};
+  perfmodel_layout_answer answer = {.struct_size = sizeof answer}, again = answer;
+  perfmodel_layout_answer best[5];
+  perfmodel_cancel* cancel = NULL;
+  size_t count = 7, i;
+  best[0].struct_size = sizeof best[0];
+  CHECK_FAILS(perfmodel_layout_pricer_create(predictor, "abacus", NULL, &pricer, &error),
+              PERFMODEL_ERROR_UNKNOWN_NAME, "abacus");
+  CHECK(pricer == NULL);
+  CHECK_FAILS(perfmodel_layout_pricer_create(predictor, kGpus[0], "nowhere", &pricer, &error),
+              PERFMODEL_ERROR_UNKNOWN_NAME, "nowhere");
+  CHECK_FAILS(perfmodel_layout_pricer_create(NULL, kGpus[0], NULL, &pricer, &error),
+              PERFMODEL_ERROR_ARGUMENT, "predictor");
+  CHECK(perfmodel_layout_pricer_create(predictor, kGpus[0], NULL, &pricer, &error) == 0);
+  if (pricer == NULL) return;
+  job.model = "gpt2";
+  job.global_batch = 64;
+  layout.world = 8;
+  layout.tp = 2;
+  layout.zero = "1";
+  CHECK(perfmodel_layout_predict(pricer, &job, &layout, &answer, &error) == 0);
+  CHECK(answer.dp == 4 && answer.tp == 2 && answer.pp == 1 && answer.micro_batch == 1);
+  CHECK(answer.low_ms <= answer.step_ms && answer.step_ms <= answer.high_ms);
+  CHECK(answer.mfu > 0 && answer.mfu < 1 && answer.hfu == answer.mfu && answer.fits);
+  CHECK(answer.reserved_bytes >= answer.allocated_bytes && answer.allocated_bytes > 0);
+  CHECK(answer.device_bytes > answer.reserved_bytes && answer.limit[0] != '\0');
+  CHECK(strcmp(answer.zero, "1") == 0 && strcmp(answer.recompute, "none") == 0);
+  CHECK(perfmodel_layout_predict(pricer, &job, &layout, &again, &error) == 0);
+  CHECK(memcmp(&answer, &again, sizeof answer) == 0);
+  layout.tp = 5;
+  CHECK_FAILS(perfmodel_layout_predict(pricer, &job, &layout, &again, &error),
+              PERFMODEL_ERROR_IMPOSSIBLE, "world");
+  CHECK(again.step_ms == 0 && again.limit == NULL && again.struct_size == sizeof again);
+  layout.zero = "7";
+  layout.tp = 0;
+  CHECK_FAILS(perfmodel_layout_predict(pricer, &job, &layout, &again, &error),
+              PERFMODEL_ERROR_UNKNOWN_NAME, "zero");
+  layout.zero = NULL;
+  job.struct_size = 3;
+  CHECK_FAILS(perfmodel_layout_predict(pricer, &job, &layout, &again, &error),
+              PERFMODEL_ERROR_VERSION, "struct_size");
+  job.struct_size = sizeof job;
+  CHECK_FAILS(perfmodel_layout_predict(pricer, NULL, &layout, &again, &error),
+              PERFMODEL_ERROR_ARGUMENT, "job");
+  layout.micro_batch = 4;
+  CHECK(perfmodel_layout_rank(pricer, &job, &layout, NULL, best, 5, &count, &error) == 0);
+  CHECK(count == 5);
+  for (i = 0; i < count; ++i) {
+    CHECK(best[i].dp * best[i].tp * best[i].pp == 8 && best[i].micro_batch == 4 && best[i].fits);
+    CHECK(i == 0 || best[i].step_ms >= best[i - 1].step_ms);
+  }
+  layout.world = 0;
+  CHECK_FAILS(perfmodel_layout_rank(pricer, &job, &layout, NULL, best, 5, &count, &error),
+              PERFMODEL_ERROR_IMPOSSIBLE, "world");
+  CHECK(count == 0);
+  CHECK_FAILS(perfmodel_layout_rank(pricer, &job, &layout, NULL, best, 0, &count, &error),
+              PERFMODEL_ERROR_ARGUMENT, "room");
+  layout.world = 8;
+  CHECK(perfmodel_cancel_create(&cancel, &error) == PERFMODEL_OK);
+  perfmodel_cancel_request(cancel);
+  CHECK_FAILS(perfmodel_layout_rank(pricer, &job, &layout, cancel, best, 5, &count, &error),
+              PERFMODEL_ERROR_CANCELLED, "cancel");
+  perfmodel_cancel_free(cancel);
+  perfmodel_layout_pricer_free(pricer);
+  perfmodel_layout_pricer_free(NULL);
+}
+
 int main(void) {
   perfmodel_predictor* predictor;
   perfmodel_graph* graph;
@@ -341,6 +411,7 @@ int main(void) {
   check_ranks(predictor);
   check_full(predictor);
   check_many(predictor, graph);
+  check_layouts(predictor);
   perfmodel_predictor_free(predictor); /* before its graph: any order will do */
   perfmodel_graph_free(graph);
   printf(failures ? "%d checks failed\n" : "all checks passed\n", failures);

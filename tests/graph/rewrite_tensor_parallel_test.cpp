@@ -152,6 +152,23 @@ TEST(TensorParallel, BertsHeadStaysWhole) {
   EXPECT_DOUBLE_EQ(product_flop(split(graph, 4)) * 4, product_flop(graph) + 3 * transform);
 }
 
+// Whatever the batch: it must not be taken for what is cut. The decoder makes its own tokens.
+TEST(TensorParallel, T5SharesItsProductsAtAnyBatch) {
+  for (std::int64_t batch : {2, 3, 8}) {
+    T5Config config = small(*t5_preset("t5-small"));
+    config.batch = batch;
+    config.decoder_layers = kLayers;
+    config.target_sequence = 32;
+    config.head_width = 32;
+    const ExecutionGraph graph = value(build_t5(config));
+    for (std::int64_t ranks : {2, 4, 8}) {
+      EXPECT_DOUBLE_EQ(product_flop(split(graph, ranks)) * static_cast<double>(ranks),
+                       product_flop(graph))
+          << "batch " << batch << " on " << ranks << " ranks";
+    }
+  }
+}
+
 // Shoeybi et al. 2019: two all-reduces of [B, S, H] per layer and pass, one more for the embedding
 // and one for the output layer; three numbers per token for the loss.
 TEST(TensorParallel, AllReducesAreTheTextbooks) {

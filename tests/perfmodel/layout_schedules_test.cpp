@@ -254,6 +254,49 @@ TEST(StepTime, StagesWaitForEachOtherOnce) {
   EXPECT_NEAR(literal.term(time, LayoutTerm::kBubble), 3 * 60, 1e-9);
 }
 
+// A step of two stages, two tensor-parallel ranks and two replicas, worked out by hand: 1F1B with
+// four microbatches. The last stage never waits once it has begun (the first hands over the next
+// microbatch 900 - 2 hops us before it is wanted), so the last backward pass of the first ends at
+// F0 + hop + 4 (F1 + B1) + hop + B0; its one bucket of gradients is summed behind that.
+TEST(StepTime, TpPpDpIsTheSumByHand) {
+  LiteralJob literal;
+  literal.layout.tp = literal.layout.pp = literal.layout.dp = 2;
+  literal.layout.micro_batch = 2;
+  literal.shard.layer.forward = {.kernel_us = 1000, .comm_us = 200, .host_us = 100};
+  literal.shard.layer.backward = {.kernel_us = 2000, .comm_us = 300, .host_us = 100};
+  literal.shard.head.forward = {.kernel_us = 250, .comm_us = 50};
+  literal.shard.head.backward = {.kernel_us = 500, .comm_us = 100};
+  literal.shard.layer.parameters = 1e6;
+  literal.shard.boundary_bytes = 2 * 128 * 64 * 2;
+  literal.framework.optimizer_bytes = 34;
+  literal.layout.zero = Sharding::kZero1;
+  const double f0 = 4 * 1200, b0 = 4 * 2300, f1 = f0 + 300, b1 = b0 + 600;
+  const auto collective = [&](CollectiveKind kind, double bytes) {
+    return collective_time(literal.topology, {.kind = kind, .bytes = Bytes{bytes}, .ranks = 2})
+        ->time.count();
+  };
+  const double hop = collective(CollectiveKind::kSend, 2 * 128 * 64 * 2);
+  ASSERT_LT(2 * hop, 900);
+  // 4 layers of 1e6 parameters: 16 MB of gradients are one bucket, 8 MB of weights come back.
+  const double sums = collective(CollectiveKind::kReduceScatter, 16e6);
+  const double weights = collective(CollectiveKind::kAllGather, 8e6);
+  const double moved = 34 * 4e6 / 2;
+  const KernelWork adam{.family = KernelFamily::kOptimizer,
+                        .bytes_read = {0.6 * moved},
+                        .bytes_written = {0.4 * moved}};
+  const double optimizer = KernelModels::heuristic().price(adam, literal.gpu).time.count();
+  const double step = f0 + hop + 4 * (f1 + b1) + hop + b0 + sums + optimizer + weights;
+  const StepTime time = literal.time();
+  EXPECT_NEAR(time.step_us, step, 1e-6 * step);
+  EXPECT_NEAR(literal.term(time, LayoutTerm::kCompute), 4 * (4 * 3000 + 750), 1e-6);
+  EXPECT_NEAR(literal.term(time, LayoutTerm::kTensorParallel), 4 * (4 * 500 + 150), 1e-6);
+  EXPECT_NEAR(literal.term(time, LayoutTerm::kBubble), f0 + b0, 1e-6);
+  EXPECT_NEAR(literal.term(time, LayoutTerm::kPipelineTransfers), 2 * hop, 1e-6);
+  EXPECT_NEAR(literal.term(time, LayoutTerm::kDataParallel), sums + weights, 1e-6);
+  EXPECT_NEAR(literal.term(time, LayoutTerm::kOptimizer), optimizer, 1e-6);
+  EXPECT_EQ(literal.term(time, LayoutTerm::kHost), 0);
+}
+
 // What the host of a microbatch cannot hide; with stages, pass by pass.
 TEST(StepTime, AHostThatIsSlowerThanTheDeviceShows) {
   LiteralJob literal;

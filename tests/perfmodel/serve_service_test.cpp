@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "layout/layout_request.hpp"
 #include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/layout.hpp"
 #include "serve/service.hpp"
 
 namespace perfmodel::serve {
@@ -136,6 +138,67 @@ TEST_F(ServiceTest, ExplainsAndCounts) {
   EXPECT_GT(stats["graph_bytes"], 10000);
   EXPECT_EQ(ask(R"({"op": "gpus"})")["result"]["gpus"],
             Json::parse(R"(["a100-sxm-40gb", "h100-sxm-80gb"])"));
+}
+
+std::string layout_line(const std::string& op, const std::string& more) {
+  return "{\"op\": \"" + op +
+         "\", \"gpu\": \"h100-sxm-80gb\", \"model\": \"gpt2\", \"global_batch\": 64, " + more + "}";
+}
+
+TEST_F(ServiceTest, LayoutsAreThePricersToTheBit) {
+  const auto pricer = LayoutPricer::make(predictor(), {.gpu = "h100-sxm-80gb"}).value();
+  const auto question = layout_question({.model = "gpt2", .global_batch = 64}).value();
+  const auto layout = layout_of({.world = 8, .tp = 2, .micro_batch = 4, .zero = "1"}).value();
+  const auto expected = pricer.predict(question.job, layout).value();
+  const std::string line =
+      layout_line("layout", R"("world": 8, "tp": 2, "micro_batch": 4, "zero": "1")");
+  for (int i = 0; i < 2; ++i) {  // the second one is remembered
+    const Json answer = ask(line)["result"];
+    EXPECT_EQ(answer["predicted_step_ms"].get<double>(), expected.step_ms);
+    EXPECT_EQ(answer["memory_gb"].get<double>(), expected.reserved_bytes / 1e9);
+    EXPECT_EQ(answer["dp"], 4);
+    EXPECT_EQ(answer["fits"], true);
+  }
+  const Json ranked =
+      ask(layout_line("layout_rank", R"("world": 8, "micro_batch": 4, "top": 3)"))["result"];
+  ASSERT_EQ(ranked["layouts"].size(), 3u);
+  const auto ranking =
+      rank_layouts(pricer, question.job, 8, {.micro_batch = {4}}, {.keep = 3}).value();
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(ranked["layouts"][i]["predicted_step_ms"].get<double>(),
+              ranking.best[i].prediction.step_ms);
+    EXPECT_EQ(ranked["layouts"][i]["micro_batch"], 4);
+  }
+}
+
+TEST_F(ServiceTest, SaysWhatIsWrongWithALayout) {
+  expect_error(layout_line("layout", R"("world": 8, "tp": 3)"), "impossible", "world: expected");
+  expect_error(layout_line("layout", R"("tp": 5)"), "impossible", "heads: expected a multiple");
+  expect_error(layout_line("layout", R"("tp": 0)"), "bad_request", "/tp: expected");
+  expect_error(layout_line("layout", R"("zero": "4")"), "unknown_name", "zero: expected one of");
+  expect_error(layout_line("layout", R"("tied": 1)"), "bad_request", "/tied: expected true");
+  expect_error(layout_line("layout", R"("dropout": 1)"), "bad_request", "/dropout");
+  expect_error(layout_line("layout", R"("top": 3)"), "bad_request", "/top: expected no such key");
+  expect_error(layout_line("layout_rank", R"("top": 3)"), "bad_request", "/world: expected one");
+  expect_error(layout_line("layout_rank", R"("world": 7, "tp": 7)"), "impossible", "7 GPUs");
+  expect_error(R"({"op": "layout", "gpu": "h100-sxm-80gb", "global_batch": 8})", "impossible",
+               "expected a model or its sizes");
+  expect_error(R"({"op": "layout", "gpu": "abacus", "global_batch": 8, "model": "gpt2"})",
+               "unknown_name", "abacus");
+  // No file is opened for whoever asks.
+  for (const char* key : {"model", "topology", "software"}) {
+    expect_error(R"({"op": "layout", "gpu": "h100-sxm-80gb", "global_batch": 8, )" +
+                     std::string(key == std::string("model") ? "" : R"("model": "gpt2", )") + "\"" +
+                     key + "\": \"/etc/passwd.json\"}",
+                 "unknown_name", "expected");
+  }
+}
+
+TEST_F(ServiceTest, ASearchNobodyWaitsForEnds) {
+  std::stop_source gone;
+  gone.request_stop();
+  expect_error(layout_line("layout_rank", R"("world": 64)"), "cancelled", "",
+               {.gone = gone.get_token()});
 }
 
 TEST_F(ServiceTest, GraphsAreBounded) {

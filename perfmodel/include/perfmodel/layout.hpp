@@ -18,6 +18,8 @@
 /// what memory, for one layout or for all that divide.
 namespace perfmodel {
 
+struct LayoutTraces;
+
 /// A decoder-only transformer. Weights [parameters]: see `parameter_count`.
 struct DecoderModel {
   std::string name;
@@ -54,6 +56,7 @@ struct LayoutJob {
   /// What runs the job: a file of `data/frameworks/`, whose costs beside the kernels count.
   std::string software = "megatron";
 };
+std::string_view to_string(LayoutJob::Precision precision);  ///< "bf16", ...
 
 enum class Sharding : std::uint8_t { kNone, kZero1, kZero2, kZero3, kFsdp, kHsdp };
 enum class LayoutRecompute : std::uint8_t { kNone, kSelective, kFull };
@@ -119,6 +122,12 @@ class LayoutPricer {
   /// cp or ep other than 1, a type that the GPU lacks.
   Result<LayoutPrediction> predict(const LayoutJob& job, const ParallelLayout& layout) const;
 
+  /// The same step as tasks, for network simulators and timelines: a trace of every rank, or of one
+  /// rank of each pipeline stage (perfmodel/detail/layout_traces.hpp). Errors: those of `predict`,
+  /// more than 4 million nodes.
+  Result<LayoutTraces> traces(const LayoutJob& job, const ParallelLayout& layout,
+                              bool every_rank) const;
+
  private:
   struct State;
   explicit LayoutPricer(std::shared_ptr<State> state);
@@ -127,10 +136,10 @@ class LayoutPricer {
 
 /// What a search may choose. Empty lists: all that divide.
 struct LayoutSpace {
-  std::vector<std::int64_t> tp, pp, vp, micro_batch;
-  std::vector<Sharding> zero;
-  std::vector<LayoutRecompute> recompute;
-  std::optional<bool> sequence_parallel;  ///< none: on where tp > 1
+  std::vector<std::int64_t> dp = {}, tp = {}, pp = {}, vp = {}, micro_batch = {};
+  std::vector<Sharding> zero = {};
+  std::vector<LayoutRecompute> recompute = {};
+  std::optional<bool> sequence_parallel = {};  ///< none: on where tp > 1
   PipelineOrder order = PipelineOrder::k1F1B;
 };
 

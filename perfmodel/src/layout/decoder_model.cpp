@@ -64,6 +64,20 @@ std::string_view to_string(LayoutRecompute recompute) {
   return "unknown";
 }
 
+std::string_view to_string(LayoutJob::Precision precision) {
+  switch (precision) {
+    case LayoutJob::Precision::kBf16:
+      return "bf16";
+    case LayoutJob::Precision::kFp16:
+      return "fp16";
+    case LayoutJob::Precision::kFp8:
+      return "fp8";
+    case LayoutJob::Precision::kFp32:
+      return "fp32";
+  }
+  return "unknown";
+}
+
 std::string_view to_string(LayoutTerm term) {
   switch (term) {
     case LayoutTerm::kCompute:

@@ -84,7 +84,7 @@ Result<NamedDecoder> find_decoder(std::string_view name) {
   }
   const std::vector<std::string_view> known = decoder_names();
   return fail(ErrorCode::kUnknownName,
-              fmt::format("expected a known model, a config.json or the model's sizes as flags, "
+              fmt::format("expected a known model, a config.json or the sizes of a model, "
                           "found \"{}\"; the nearest known model is {}",
                           name, nearest_name(name, known)));
 }

@@ -5,16 +5,21 @@
 #include <utility>
 #include <vector>
 
+#include "layout_checks.hpp"
 #include "perfmodel/layout.hpp"
 
 namespace perfmodel {
 namespace {
 
+// Ascending.
 std::vector<std::int64_t> divisors(std::int64_t number) {
-  std::vector<std::int64_t> found;
-  for (std::int64_t i = 1; i <= number; ++i) {
-    if (number % i == 0) found.push_back(i);
+  std::vector<std::int64_t> found, large;
+  for (std::int64_t i = 1; i <= number / i; ++i) {
+    if (number % i != 0) continue;
+    found.push_back(i);
+    if (i != number / i) large.push_back(number / i);
   }
+  found.insert(found.end(), large.rbegin(), large.rend());
   return found;
 }
 
@@ -25,7 +30,7 @@ std::vector<std::int64_t> chosen(const std::vector<std::int64_t>& named,
                                  const std::vector<std::int64_t>& all, std::int64_t most) {
   std::vector<std::int64_t> kept;
   for (const std::int64_t value : named.empty() ? all : named) {
-    if (!named.empty() || value <= most) kept.push_back(value);
+    if (value >= 1 && (!named.empty() || value <= most)) kept.push_back(value);
   }
   return kept;
 }
@@ -49,6 +54,7 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
       if ((gpus / tp) % pp != 0) continue;
       const std::int64_t dp = gpus / tp / pp;
       if (job.global_batch % dp != 0) continue;
+      if (!space.dp.empty() && std::ranges::find(space.dp, dp) == space.dp.end()) continue;
       for (const std::int64_t micro_batch :
            chosen(space.micro_batch, divisors(job.global_batch / dp), kMostMicroBatch)) {
         if ((job.global_batch / dp) % micro_batch != 0) continue;
@@ -281,12 +287,11 @@ Result<LayoutRanking> rank_layouts(const LayoutPricer& pricer, const LayoutJob& 
     return fail(ErrorCode::kImpossible,
                 fmt::format("world: expected at least 1 GPU, found {}", gpus));
   }
-  if (job.model.layers < 1 || job.model.heads < 1 || job.model.hidden < 1 || job.sequence < 1 ||
-      job.global_batch < 1) {
+  if (gpus > kMostGpus) {
     return fail(ErrorCode::kImpossible,
-                "expected a model with layers and heads, a sequence and a batch, found a size "
-                "below 1");
+                fmt::format("world: expected at most {} GPUs, found {}", kMostGpus, gpus));
   }
+  if (auto good = check_layout_job(job); !good) return Unexpected{good.error()};
   std::vector<Candidate> candidates;
   each_layout(job, gpus, space, [&](const ParallelLayout& layout) {
     candidates.push_back({layout, least_cost(job, layout)});

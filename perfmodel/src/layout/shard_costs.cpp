@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "memory/graph_memory.hpp"
@@ -11,11 +12,15 @@
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
+#include "predict/match_collectives.hpp"
 
 namespace perfmodel {
 namespace {
 
 using Precision = LayoutJob::Precision;
+
+constexpr CollectiveSum CollectiveSums::*kKindsOfCollectives[] = {
+    &CollectiveSums::all_reduce, &CollectiveSums::all_gather, &CollectiveSums::reduce_scatter};
 
 DType weights_of(Precision precision) {
   switch (precision) {
@@ -87,13 +92,52 @@ struct GraphCosts {
   double late_extra_bytes = 0;  ///< the same while the first layer's backward pass runs
 };
 
-void add_op(const PredictedOp& op, PassCosts& to) {
+/// The collective that an op of the graph runs.
+struct GraphCollective {
+  CollectiveSum CollectiveSums::*kind = nullptr;
+  double bytes = 0;
+};
+
+// By the ids of the nodes that hold them.
+std::unordered_map<std::int64_t, GraphCollective> collectives_of(const ExecutionGraph& graph) {
+  std::unordered_map<std::int64_t, GraphCollective> found;
+  for (const Node& node : graph.nodes) {
+    if (node.comm < 0) continue;
+    const std::string kind =
+        canonical_collective(graph.comm_records[static_cast<std::size_t>(node.comm)].collective);
+    GraphCollective one{.kind = kind == "all_gather"       ? &CollectiveSums::all_gather
+                                : kind == "reduce_scatter" ? &CollectiveSums::reduce_scatter
+                                                           : &CollectiveSums::all_reduce};
+    for (const auto side : {graph.inputs(node), graph.outputs(node)}) {
+      for_each_tensor(graph, side, [&](const Tensor& tensor) {
+        one.bytes = std::max(one.bytes, static_cast<double>(tensor.bytes()));
+      });
+    }
+    found[node.id] = one;
+    for (std::int32_t above = node.parent; above >= 0;
+         above = graph.nodes[static_cast<std::size_t>(above)].parent) {
+      found.emplace(graph.nodes[static_cast<std::size_t>(above)].id, one);
+    }
+  }
+  return found;
+}
+
+void add_collective(const GraphCollective& collective, double us, PassCosts& to) {
+  CollectiveSum& sum = to.by_kind.*collective.kind;
+  sum.count += 1;
+  sum.bytes += collective.bytes;
+  sum.us += us;
+}
+
+void add_op(const PredictedOp& op,
+            const std::unordered_map<std::int64_t, GraphCollective>& collectives, PassCosts& to) {
   to.host_us += op.host_us;
   ++to.ops;
   for (const PredictedKernel& kernel : op.kernels) {
     if (kernel.family == KernelFamily::kCollective) {
       to.comm_us += kernel.price.time.count();
       ++to.collectives;
+      add_collective(collectives.at(op.id), kernel.price.time.count(), to);
       continue;
     }
     to.kernel_us += kernel.price.time.count();
@@ -129,7 +173,8 @@ bool multiplies(const PredictedOp& op) {
 }
 
 // The loss lies between the last product of the forward pass and the first of the backward pass.
-void add_passes(const Prediction& step, GraphCosts& sums) {
+void add_passes(const ExecutionGraph& graph, const Prediction& step, GraphCosts& sums) {
+  const auto collectives = collectives_of(graph);
   const std::size_t lookups = end_of_lookups(step), ops = step.ops.size();
   const auto is_backward = [&](std::size_t i) {
     return step.phases[static_cast<std::size_t>(step.ops[i].phase)].label == "## backward ##";
@@ -143,13 +188,15 @@ void add_passes(const Prediction& step, GraphCosts& sums) {
   for (std::size_t i = 0; i < ops; ++i) {
     const PredictedOp& op = step.ops[i];
     if (is_backward(i)) {
-      add_op(op, is_lookup_gradient(op.name) ? sums.embedding_backward
-                 : i < first_gradient        ? sums.loss_backward
-                                             : sums.backward);
+      add_op(op, collectives,
+             is_lookup_gradient(op.name) ? sums.embedding_backward
+             : i < first_gradient        ? sums.loss_backward
+                                         : sums.backward);
     } else {
-      add_op(op, i < lookups        ? sums.embedding_forward
-                 : i > last_product ? sums.loss_forward
-                                    : sums.forward);
+      add_op(op, collectives,
+             i < lookups        ? sums.embedding_forward
+             : i > last_product ? sums.loss_forward
+                                : sums.forward);
     }
   }
 }
@@ -188,7 +235,7 @@ Result<GraphCosts> graph_costs(const ShardQuestion& question, std::int64_t layer
   const auto step = predictor.predict(*graph, gpu, options);
   if (!step) return Unexpected{step.error()};
   GraphCosts sums;
-  add_passes(*step, sums);
+  add_passes(*graph, *step, sums);
   add_memory(*graph, weights_of(question.precision), sums);
   warnings = step->warnings;
   return sums;
@@ -223,6 +270,24 @@ std::string ShardQuestion::key() const {
                      dropout, static_cast<int>(recompute));
 }
 
+CollectiveSums& CollectiveSums::operator+=(const CollectiveSums& other) {
+  for (const auto kind : kKindsOfCollectives) {
+    (this->*kind).count += (other.*kind).count;
+    (this->*kind).bytes += (other.*kind).bytes;
+    (this->*kind).us += (other.*kind).us;
+  }
+  return *this;
+}
+
+CollectiveSums& CollectiveSums::operator*=(double times) {
+  for (const auto kind : kKindsOfCollectives) {
+    (this->*kind).count *= times;
+    (this->*kind).bytes *= times;
+    (this->*kind).us *= times;
+  }
+  return *this;
+}
+
 PassCosts operator+(PassCosts a, const PassCosts& b) {
   a.kernel_us += b.kernel_us;
   a.attention_us += b.attention_us;
@@ -232,6 +297,7 @@ PassCosts operator+(PassCosts a, const PassCosts& b) {
   a.host_us += b.host_us;
   a.ops += b.ops;
   a.collectives += b.collectives;
+  a.by_kind += b.by_kind;
   return a;
 }
 
@@ -244,6 +310,7 @@ PassCosts operator*(double count, PassCosts a) {
   a.host_us *= count;
   a.ops = static_cast<std::int64_t>(count * static_cast<double>(a.ops));
   a.collectives = static_cast<std::int64_t>(count * static_cast<double>(a.collectives));
+  a.by_kind *= count;
   return a;
 }
 

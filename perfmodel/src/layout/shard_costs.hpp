@@ -25,6 +25,19 @@ struct ShardQuestion {
   std::string key() const;
 };
 
+/// Collectives of one kind: how many, and their buffers (as `CollectiveQuery` counts them) and
+/// times in all.
+struct CollectiveSum {
+  double count = 0, bytes = 0, us = 0;
+};
+
+/// Collectives of tensor parallelism in one pass.
+struct CollectiveSums {
+  CollectiveSum all_reduce, all_gather, reduce_scatter;
+  CollectiveSums& operator+=(const CollectiveSums& other);
+  CollectiveSums& operator*=(double times);
+};
+
 /// What one microbatch costs on one rank in one pass over a part of the model [us].
 struct PassCosts {
   double kernel_us = 0;            ///< without collectives
@@ -34,6 +47,7 @@ struct PassCosts {
   double host_us = 0;              ///< the host's own work
   std::int64_t ops = 0;            ///< top-level ops that the host issues
   std::int64_t collectives = 0;
+  CollectiveSums by_kind;  ///< of comm_us
 };
 PassCosts operator+(PassCosts a, const PassCosts& b);
 PassCosts operator-(PassCosts a, const PassCosts& b);

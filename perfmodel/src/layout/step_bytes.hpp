@@ -1,6 +1,9 @@
 #pragma once
 
-#include "step_time.hpp"
+#include <cstdint>
+#include <vector>
+
+#include "step_question.hpp"
 
 namespace perfmodel {
 

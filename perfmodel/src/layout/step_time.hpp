@@ -1,72 +1,21 @@
 #pragma once
 
-#include <cstdint>
-#include <mutex>
-#include <tuple>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
-#include "framework.hpp"
-#include "perfmodel/layout.hpp"
-#include "perfmodel/predictors/detail/collectives.hpp"
-#include "perfmodel/predictors/gpu.hpp"
-#include "perfmodel/predictors/topology.hpp"
-#include "perfmodel/result.hpp"
-#include "shard_costs.hpp"
+#include "layout_work.hpp"
+#include "step_question.hpp"
 
 namespace perfmodel {
-
-/// Chunks of layers in model order: chunk i lies on stage i mod pp.
-struct ChunkLayers {
-  std::int64_t layers = 0;
-  bool embeds = false;  ///< begins with the embeddings
-  bool heads = false;   ///< ends with norm and output layer
-  bool loses = false;   ///< computes the loss
-};
-
-/// How layers spread over `stages * chunks_per_stage` chunks. Equal parts; what does not divide
-/// goes one by one to chunks behind the first, which holds the embeddings. `balanced`: a chunk is
-/// full once the products so far, the output layer counted, reach its share of all of them, and
-/// what comes next begins another, the loss too (nanotron); chunks may stay empty. Errors: fewer
-/// layers than chunks, unless balanced.
-Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::int64_t chunks,
-                                               bool balanced);
-
-/// Times of collectives on one topology, each worked out once. Thread-safe.
-class CollectiveTimes {
- public:
-  explicit CollectiveTimes(Topology topology) : topology_(std::move(topology)) {}
-  const Topology& topology() const { return topology_; }
-  /// [us]. Errors: those of `collective_time`.
-  Result<double> time_us(const CollectiveQuery& query);
-
- private:
-  using Key = std::tuple<CollectiveKind, double, int, int, int>;
-  struct Hash {
-    std::size_t operator()(const Key& key) const;
-  };
-  const Topology topology_;
-  std::mutex mutex_;
-  std::unordered_map<Key, double, Hash> known_;
-};
-
-/// All that the time of a step is made of.
-struct StepQuestion {
-  const LayoutJob* job = nullptr;
-  const ParallelLayout* layout = nullptr;
-  const ShardCosts* shard = nullptr;
-  const Framework* framework = nullptr;
-  const Gpu* gpu = nullptr;
-  CollectiveTimes* collectives = nullptr;
-};
 
 struct StepTime {
   double step_us = 0, low_us = 0, high_us = 0;
   double terms_us[kLayoutTerms] = {};
 };
 
-/// One optimizer step with the layers of `chunks`. Errors: collectives that the topology cannot do.
-Result<StepTime> step_time(const StepQuestion& question, std::vector<ChunkLayers> chunks);
+/// One optimizer step of that work.
+StepTime step_time(const StepQuestion& question, const LayoutWork& work);
+
+/// The same of the layers of `chunks`. Errors: those of `layout_work`.
+Result<StepTime> step_time(const StepQuestion& question, const std::vector<ChunkLayers>& chunks);
 
 }  // namespace perfmodel

@@ -21,7 +21,8 @@ double first_start(const std::vector<ChakraTrace>& traces) {
   return first;
 }
 
-// A rank that begins later than the first one begins with a host node of that length.
+// A rank that begins later than the first one begins with a host node of that length. If it waits
+// for a message alone, the node only tells when the step began.
 void add_start(ChakraTrace& trace, double base_us, std::uint64_t id) {
   if (trace.nodes.empty()) return;
   double first_us = std::numeric_limits<double>::infinity();
@@ -30,14 +31,17 @@ void add_start(ChakraTrace& trace, double base_us, std::uint64_t id) {
   }
   const double late_us = first_us - base_us;
   if (!(late_us >= 1 && late_us < std::numeric_limits<double>::infinity())) return;
+  bool delays = false;
   for (ChakraNode& node : trace.nodes) {
-    if (node.is_cpu_op && node.data_deps.empty()) node.data_deps.push_back(id);
+    if (!node.is_cpu_op || !node.data_deps.empty()) continue;
+    node.data_deps.push_back(id);
+    delays = true;
   }
   trace.nodes.insert(trace.nodes.begin(), {.id = id,
                                            .name = "start of the rank",
                                            .type = ChakraNodeType::kCompute,
                                            .start_us = base_us,
-                                           .duration_us = late_us,
+                                           .duration_us = delays ? late_us : 0,
                                            .is_cpu_op = true});
 }
 
@@ -88,7 +92,7 @@ std::vector<ChakraTrace> chakra_traces(
     reasons = lane;
     for (TaskId from : predecessors[local(task)]) collect(from, reasons);
     if (!described) continue;
-    if (graph.duration_us(task) <= 0 && !described->collective) {
+    if (graph.duration_us(task) <= 0 && !described->collective && !described->transfer) {
       at.nodes = std::move(reasons);
       continue;
     }
@@ -110,6 +114,14 @@ std::vector<ChakraTrace> chakra_traces(
       node.comm_size =
           chakra_comm_size(*described->collective, described->comm_bytes, described->group_size);
       node.pg_name = described->process_group;
+    }
+    if (described->transfer) {
+      const ChakraTransfer& transfer = *described->transfer;
+      node.type = transfer.receives ? ChakraNodeType::kReceive : ChakraNodeType::kSend;
+      node.comm_size = described->comm_bytes;
+      node.comm_src = transfer.from;
+      node.comm_dst = transfer.to;
+      node.comm_tag = transfer.tag;
     }
     at.nodes = {node.id};
     traces[at.rank].nodes.push_back(std::move(node));

@@ -12,15 +12,22 @@
 
 namespace perfmodel {
 
+/// A message from one rank to another.
+struct ChakraTransfer {
+  bool receives = false;  ///< of two tasks, the one at its end
+  std::int32_t from = 0, to = 0, tag = 0;
+};
+
 /// What a task becomes in a Chakra file.
 struct ChakraTask {
   std::size_t rank = 0;
   std::string name;
   bool on_host = false;
   std::optional<ChakraCollective> collective;
-  std::int64_t comm_bytes = 0;  ///< largest buffer of a rank
+  std::int64_t comm_bytes = 0;  ///< largest buffer of a rank; of a message
   std::int64_t group_size = 0;
   std::string process_group;
+  std::optional<ChakraTransfer> transfer;  ///< instead of a collective
 };
 
 /// One trace per rank of the tasks [range.first, range.second), in the order of their start.

@@ -43,9 +43,9 @@ class ChakraReplayer {
     auto schedule = run_schedule(graph_);
     if (!schedule) return Unexpected{schedule.error()};
     schedule_ = std::move(*schedule);
-    for (std::size_t r = 0; r < traces_.size(); ++r) {
-      if (auto done = report(r); !done) return Unexpected{done.error()};
-    }
+    for (std::size_t r = 0; r < traces_.size(); ++r) report(r);
+    report_arrivals();
+    if (auto done = report_paths(); !done) return Unexpected{done.error()};
     if (traces_.size() > 1) {
       if (auto done = report_job(); !done) return Unexpected{done.error()};
     }
@@ -58,6 +58,13 @@ class ChakraReplayer {
     std::size_t rank = 0;
     const ChakraNode* node = nullptr;
   };
+
+  /// A rank is there for a collective when this task ends.
+  struct Arrival {
+    std::size_t rank = 0;
+    TaskId task = -1;
+  };
+  static constexpr std::size_t kMostPaths = 16;
 
   // A caller that waits for its callee, which waits for it: the caller begins.
   static bool callee_waits(const ChakraNode& caller, const ChakraNode& callee) {
@@ -141,7 +148,7 @@ class ChakraReplayer {
       const TaskId hub = graph_.add_task(TaskGraph::kNoLane, 0);
       placed_.push_back({traces_.size(), nullptr});
       const ChakraNode& first = traces_[longest].nodes[group[longest][k]];
-      meetings_.emplace_back(traces_.size(), -1);
+      meetings_.emplace_back();
       for (std::size_t r = 0; r < group.size(); ++r) {
         if (group[r].empty()) continue;  // not in the group
         if (k >= group[r].size() && !options_.missing_ranks) {
@@ -159,7 +166,7 @@ class ChakraReplayer {
                                   "\"{}\" in {} and \"{}\" in {}",
                                   k, name, first.name, sources_[longest], node.name, sources_[r]));
         }
-        meetings_.back()[r] = begins_[r][i];
+        meetings_.back().push_back({r, begins_[r][i]});
         arrival_edges_[r].push_back(graph_.add_edge(begins_[r][i], hub));
         graph_.add_edge(hub, ends_[r][i]);
       }
@@ -188,7 +195,7 @@ class ChakraReplayer {
 
   double end(TaskId task) const { return schedule_.end_us[static_cast<std::size_t>(task)]; }
 
-  Result<void> report(std::size_t r) {
+  void report(std::size_t r) {
     Replay::Rank rank{.source = sources_[r], .rank = static_cast<std::int64_t>(r)};
     Replay::Iteration whole{.name = "whole trace"};
     TaskId last = -1;
@@ -216,31 +223,39 @@ class ChakraReplayer {
       whole.measured_us = until - std::min(first, until);
     }
     whole.replayed_us = end(last);
-    report_arrivals(r, rank.communication);
     rank.communication.exposed_us = union_us(std::move(device)) - union_us(std::move(other));
     rank.iterations.push_back(std::move(whole));
-    auto path = critical_path(graph_, schedule_, -1, last, names());
-    if (!path) return Unexpected{path.error()};
-    rank.critical_path = std::move(*path);
+    last_tasks_.push_back(last);
     replay_.ranks.push_back(std::move(rank));
-    return {};
   }
 
-  // Where this rank came last, and how long the others had waited for it by then.
-  void report_arrivals(std::size_t r, RankReport& made) const {
-    for (const std::vector<TaskId>& arrivals : meetings_) {
-      if (arrivals[r] < 0) continue;
-      double waited = 0;
-      bool last = true;
-      for (TaskId other : arrivals) {
-        if (other < 0) continue;
-        last &= end(other) <= end(arrivals[r]);
-        waited += end(arrivals[r]) - end(other);
+  // Which rank came last, and how long the others had waited for it by then.
+  void report_arrivals() {
+    for (const std::vector<Arrival>& arrivals : meetings_) {
+      double latest = 0, waited = 0;
+      for (const Arrival& arrival : arrivals) latest = std::max(latest, end(arrival.task));
+      for (const Arrival& arrival : arrivals) waited += latest - end(arrival.task);
+      for (const Arrival& arrival : arrivals) {
+        if (end(arrival.task) < latest) continue;
+        RankReport& made = replay_.ranks[arrival.rank].communication;
+        ++made.last_arrivals;
+        made.caused_us += waited;
       }
-      if (!last) continue;
-      ++made.last_arrivals;
-      made.caused_us += waited;
     }
+  }
+
+  // A path goes through the tasks of all ranks: of many ranks the slowest has one alone.
+  Result<void> report_paths() {
+    const auto slowest = static_cast<std::size_t>(
+        std::ranges::max_element(last_tasks_, {}, [&](TaskId task) { return end(task); }) -
+        last_tasks_.begin());
+    for (std::size_t r = 0; r < traces_.size(); ++r) {
+      if (traces_.size() > kMostPaths && r != slowest) continue;
+      auto path = critical_path(graph_, schedule_, -1, last_tasks_[r], names());
+      if (!path) return Unexpected{path.error()};
+      replay_.ranks[r].critical_path = std::move(*path);
+    }
+    return {};
   }
 
   // End of each rank if nobody waited for the ignored ranks.
@@ -310,6 +325,10 @@ class ChakraReplayer {
       replay_.warnings.push_back(
           "one rank alone: its collectives move data at once, nobody is waited for");
     }
+    if (traces_.size() > kMostPaths) {
+      replay_.warnings.push_back(
+          fmt::format("of more than {} ranks the slowest alone has a critical path", kMostPaths));
+    }
     if (schedule_.dropped_edges > 0) {
       replay_.warnings.push_back(fmt::format(
           "{} dependencies closed a circle of nodes that wait for each other and were dropped",
@@ -333,7 +352,8 @@ class ChakraReplayer {
   std::vector<Placed> placed_;                            // per task
   std::vector<std::vector<TaskId>> begins_, ends_;        // per rank and node
   std::vector<std::vector<std::int32_t>> arrival_edges_;  // per rank
-  std::vector<std::vector<TaskId>> meetings_;             // per collective and rank: who is there
+  std::vector<std::vector<Arrival>> meetings_;            // per collective
+  std::vector<TaskId> last_tasks_;                        // per rank
   Replay replay_;
 };
 

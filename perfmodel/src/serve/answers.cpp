@@ -1,6 +1,7 @@
 #include "answers.hpp"
 
 #include "base/secrets.hpp"
+#include "layout/layout_json.hpp"
 
 namespace perfmodel::serve {
 namespace {
@@ -62,6 +63,9 @@ Json memory_json(const PredictedMemory& memory) {
           {"by_purpose", std::move(purposes)}};
 }
 
+// With all its digits.
+Json whole_number(double value) { return value; }
+
 Json optional_json(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
@@ -101,6 +105,27 @@ Json explanation_json(const Explanation& explanation) {
           {"path", parts_json(explanation.path)},
           {"host", parts_json(explanation.host)},
           {"kernels", parts_json(explanation.kernels)}};
+}
+
+Json layout_answer(const RankedLayout& layout, const std::vector<std::string>& notes) {
+  Json json = layout_json(layout, whole_number);
+  json["warnings"] = notes;
+  for (const std::string& warning : layout.prediction.warnings) json["warnings"].push_back(warning);
+  return json;
+}
+
+Json ranking_answer(const LayoutRanking& ranking, const std::vector<std::string>& notes) {
+  Json layouts = Json::array();
+  for (const RankedLayout& one : ranking.best) layouts.push_back(layout_json(one, whole_number));
+  Json json = {{"layouts", std::move(layouts)},
+               {"considered", ranking.considered},
+               {"priced", ranking.priced},
+               {"fitting", ranking.fitting},
+               {"warnings", notes}};
+  for (const std::string& warning : ranking.best.front().prediction.warnings) {
+    json["warnings"].push_back(warning);
+  }
+  return json;
 }
 
 std::string result_line(const std::string& id, const Json& result) {

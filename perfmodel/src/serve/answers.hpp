@@ -2,8 +2,10 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "perfmodel/detail/explanation.hpp"
+#include "perfmodel/layout.hpp"
 #include "perfmodel/prediction.hpp"
 
 namespace perfmodel::serve {
@@ -13,6 +15,11 @@ using Json = nlohmann::ordered_json;
 /// What `predict` answers; with ops if the prediction kept them.
 Json prediction_json(const Prediction& prediction);
 Json explanation_json(const Explanation& explanation);
+
+/// What `layout` answers: one layout with its price. `notes`: what of the model is left out.
+Json layout_answer(const RankedLayout& layout, const std::vector<std::string>& notes);
+/// What `layout_rank` answers.
+Json ranking_answer(const LayoutRanking& ranking, const std::vector<std::string>& notes);
 
 /// One line without newline, in UTF-8 whatever the strings hold.
 std::string result_line(const std::string& id, const Json& result);

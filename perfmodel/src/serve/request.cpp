@@ -18,7 +18,24 @@ namespace ondemand = simdjson::ondemand;
 
 constexpr std::size_t kMaxId = 256, kMaxText = 4096;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 40;
-constexpr std::int64_t kMaxLayers = 1000, kMaxWorld = 1 << 20;
+constexpr std::int64_t kMaxLayers = 1000, kMaxWorld = 1 << 20, kMostLayouts = 1000;
+
+// What a layout is asked about, whether one is named or searched for.
+const std::vector<std::string_view>& layout_keys() {
+  static const std::vector<std::string_view> keys = {
+      "gpu",       "topology",   "host_scale",  "software",     "model",      "layers",
+      "hidden",    "heads",      "kv_heads",    "feed_forward", "vocabulary", "positions",
+      "gated",     "tied",       "sequence",    "global_batch", "precision",  "attention",
+      "optimizer", "grad_dtype", "dropout",     "world",        "dp",         "tp",
+      "pp",        "vp",         "micro_batch", "zero",         "recompute",  "sequence_parallel",
+      "schedule"};
+  return keys;
+}
+std::vector<std::string_view> layout_rank_keys() {
+  std::vector<std::string_view> keys = layout_keys();
+  keys.push_back("top");
+  return keys;
+}
 
 struct OpRow {
   std::string_view name;
@@ -45,7 +62,9 @@ const std::vector<OpRow>& ops() {
        Op::kExplain,
        {"graph", "gpu", "batch", "sequence", "world", "topology", "strategy", "interference",
         "host_scale"},
-       {"graph", "gpu"}}};
+       {"graph", "gpu"}},
+      {"layout", Op::kLayout, layout_keys(), {"gpu", "global_batch"}},
+      {"layout_rank", Op::kLayoutRank, layout_rank_keys(), {"gpu", "global_batch", "world"}}};
   return rows;
 }
 
@@ -118,11 +137,77 @@ class LineReader {
     if (key == "strategy") return strategy(value);
     if (key == "interference") return factor(key, value, request_.interference);
     if (key == "host_scale") return factor(key, value, request_.host_scale);
+    if (auto* to = layout_count(key)) return integer(key, value, kMaxSize, *to);
+    if (auto* to = layout_text(key)) return text(key, value, *to);
+    if (auto* to = layout_flag(key)) return flag(key, value, *to);
+    if (key == "dropout") return share(key, value, request_.job.dropout);
+    if (key == "top") return integer(key, value, kMostLayouts, request_.top);
     if (key == "keep_ops") {
       if (value.get_bool().get(request_.keep_ops)) problem("/keep_ops: expected true or false");
       return simdjson::SUCCESS;
     }
     problem(fmt::format("expected keys that the protocol knows, found {}", in_quotes(key)));
+    return simdjson::SUCCESS;
+  }
+
+  std::optional<std::int64_t>* layout_count(std::string_view key) {
+    LayoutRequest& job = request_.job;
+    LayoutParts& parts = request_.parts;
+    const std::pair<std::string_view, std::optional<std::int64_t>*> counts[] = {
+        {"hidden", &job.hidden},
+        {"heads", &job.heads},
+        {"kv_heads", &job.kv_heads},
+        {"feed_forward", &job.feed_forward},
+        {"vocabulary", &job.vocabulary},
+        {"positions", &job.positions},
+        {"global_batch", &job.global_batch},
+        {"dp", &parts.dp},
+        {"tp", &parts.tp},
+        {"pp", &parts.pp},
+        {"vp", &parts.vp},
+        {"micro_batch", &parts.micro_batch}};
+    for (const auto& [name, to] : counts) {
+      if (name == key) return to;
+    }
+    return nullptr;
+  }
+  std::string* layout_text(std::string_view key) {
+    LayoutRequest& job = request_.job;
+    LayoutParts& parts = request_.parts;
+    const std::pair<std::string_view, std::string*> texts[] = {
+        {"model", &job.model},           {"software", &job.software},
+        {"precision", &job.precision},   {"attention", &job.attention},
+        {"grad_dtype", &job.grad_dtype}, {"zero", &parts.zero},
+        {"recompute", &parts.recompute}, {"schedule", &parts.schedule}};
+    for (const auto& [name, to] : texts) {
+      if (name == key) return to;
+    }
+    return nullptr;
+  }
+  std::optional<bool>* layout_flag(std::string_view key) {
+    if (key == "gated") return &request_.job.gated;
+    if (key == "tied") return &request_.job.tied;
+    if (key == "sequence_parallel") return &request_.parts.sequence_parallel;
+    return nullptr;
+  }
+
+  simdjson::error_code flag(std::string_view key, ondemand::value& value, std::optional<bool>& to) {
+    bool found = false;
+    if (value.get_bool().get(found)) {
+      problem(fmt::format("/{}: expected true or false", key));
+    } else {
+      to = found;
+    }
+    return simdjson::SUCCESS;
+  }
+
+  simdjson::error_code share(std::string_view key, ondemand::value& value, double& to) {
+    double found = 0;
+    if (value.get_double().get(found) || !(found >= 0 && found < 1)) {
+      problem(fmt::format("/{}: expected a number of at least 0, below 1", key));
+    } else {
+      to = found;
+    }
     return simdjson::SUCCESS;
   }
 
@@ -146,8 +231,9 @@ class LineReader {
     return simdjson::SUCCESS;
   }
 
+  template <class Count>
   simdjson::error_code integer(std::string_view key, ondemand::value& value, std::int64_t most,
-                               std::int64_t& to) {
+                               Count& to) {
     std::int64_t found = 0;
     if (value.get_int64().get(found) || found < 1 || found > most) {
       problem(fmt::format("/{}: expected a whole number from 1 to {}", key, most));
@@ -256,7 +342,16 @@ class LineReader {
     }
     if (request_.strategy && request_.world == 0)
       return bad("/world: expected one with a strategy");
+    if (row_->op == Op::kLayout || row_->op == Op::kLayoutRank) share_with_job();
     return std::nullopt;
+  }
+
+  // Keys that graphs have too.
+  void share_with_job() {
+    if (request_.model.layers > 0) request_.job.layers = request_.model.layers;
+    if (request_.model.sequence > 0) request_.job.sequence = request_.model.sequence;
+    request_.job.optimizer = request_.model.optimizer;
+    if (request_.world > 0) request_.parts.world = request_.world;
   }
 
   std::string& line_;

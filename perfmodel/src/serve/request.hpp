@@ -5,12 +5,24 @@
 #include <string>
 #include <string_view>
 
+#include "layout/layout_request.hpp"
 #include "perfmodel/detail/scale_out.hpp"
 #include "perfmodel/graph/build_model.hpp"
 
 namespace perfmodel::serve {
 
-enum class Op { kPing, kGpus, kStats, kLoad, kBuild, kUnload, kPredict, kExplain };
+enum class Op {
+  kPing,
+  kGpus,
+  kStats,
+  kLoad,
+  kBuild,
+  kUnload,
+  kPredict,
+  kExplain,
+  kLayout,
+  kLayoutRank
+};
 
 /// What is wrong with a request, beside errors of the library.
 struct Problem {
@@ -31,6 +43,9 @@ struct Request {
   std::optional<ParallelStrategy> strategy;
   double interference = 1, host_scale = 1;
   bool keep_ops = false;
+  LayoutRequest job;  ///< of layout and layout_rank
+  LayoutParts parts;  ///< the layout, or what a search keeps to
+  std::int64_t top = 10;
 };
 
 /// Reads one line into `request`; the id even if the rest is wrong. `line` may grow by padding and

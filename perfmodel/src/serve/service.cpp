@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <map>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <utility>
@@ -10,7 +12,10 @@
 #include "answers.hpp"
 #include "deadlines.hpp"
 #include "graph_store.hpp"
+#include "layout/layout_request.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/layout.hpp"
+#include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/version.hpp"
 #include "request.hpp"
 
@@ -84,6 +89,8 @@ struct Service::State {
   ServiceOptions options;
   GraphStore graphs;
   std::optional<Deadlines> deadlines;
+  std::mutex layouts;
+  std::map<std::string, LayoutPricer> layout_pricers;  ///< one per machine
   std::atomic<std::uint64_t> requests = 0, errors = 0;
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
 
@@ -91,6 +98,9 @@ struct Service::State {
   Result<Json> keep(const std::string& name, Result<ExecutionGraph> graph);
   Result<Json> load(const Request& request, const Caller& caller);
   Result<Json> predict(const Request& request, std::stop_token cancel);
+  Result<LayoutPricer> layout_pricer(const Request& request);
+  Result<Json> layout(const Request& request);
+  Result<Json> layout_rank(const Request& request, std::stop_token cancel);
   Json stats() const;
   std::string answer(std::string& line, const Caller& caller);
 };
@@ -142,6 +152,59 @@ Result<Json> Service::State::predict(const Request& request, std::stop_token can
   return json;
 }
 
+Result<LayoutPricer> Service::State::layout_pricer(const Request& request) {
+  constexpr std::size_t kMostMachines = 64;
+  // What clients send names no file.
+  if (!request.topology.empty()) {
+    const auto known = TopologyCatalog::builtin().named(request.topology);
+    if (!known) return Unexpected{known.error()};
+  }
+  if (request.job.software.find_first_of("/.") != std::string::npos) {
+    return fail(ErrorCode::kUnknownName, "software: expected a known name, found another");
+  }
+  const std::string key =
+      fmt::format("{}\n{}\n{}", request.gpu, request.topology, request.host_scale);
+  const std::lock_guard lock(layouts);
+  const auto known = layout_pricers.find(key);
+  if (known != layout_pricers.end()) return known->second;
+  auto made = LayoutPricer::make(
+      predictor,
+      {.gpu = request.gpu, .topology = request.topology, .host_scale = request.host_scale});
+  if (!made) return made;
+  if (layout_pricers.size() >= kMostMachines) layout_pricers.clear();
+  return layout_pricers.emplace(key, std::move(*made)).first->second;
+}
+
+Result<Json> Service::State::layout(const Request& request) {
+  const auto question = layout_question(request.job);
+  if (!question) return Unexpected{question.error()};
+  const auto parts = layout_of(request.parts);
+  if (!parts) return Unexpected{parts.error()};
+  const auto pricer = layout_pricer(request);
+  if (!pricer) return Unexpected{pricer.error()};
+  auto made = pricer->predict(question->job, *parts);
+  if (!made) return Unexpected{made.error()};
+  return layout_answer({*parts, std::move(*made)}, question->notes);
+}
+
+Result<Json> Service::State::layout_rank(const Request& request, std::stop_token cancel) {
+  const auto question = layout_question(request.job);
+  if (!question) return Unexpected{question.error()};
+  const auto space = layout_space(request.parts);
+  if (!space) return Unexpected{space.error()};
+  const auto pricer = layout_pricer(request);
+  if (!pricer) return Unexpected{pricer.error()};
+  const auto ranking =
+      rank_layouts(*pricer, question->job, request.world, *space,
+                   {.keep = static_cast<std::size_t>(request.top), .cancel = std::move(cancel)});
+  if (!ranking) return Unexpected{ranking.error()};
+  if (!ranking->complete) return fail(ErrorCode::kCancelled, "cancelled");
+  if (ranking->best.empty()) {
+    return fail(ErrorCode::kImpossible, nothing_fits(*ranking, request.world));
+  }
+  return ranking_answer(*ranking, question->notes);
+}
+
 Json Service::State::stats() const {
   const auto cache = predictor.cache_report();
   const std::chrono::duration<double> up = std::chrono::steady_clock::now() - began;
@@ -172,6 +235,10 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
     case Op::kPredict:
     case Op::kExplain:
       return predict(request, std::move(cancel));
+    case Op::kLayout:
+      return layout(request);
+    case Op::kLayoutRank:
+      return layout_rank(request, std::move(cancel));
   }
   return fail(ErrorCode::kImpossible, "expected an operation");
 }

@@ -80,6 +80,12 @@ bool Tracker::fill(const Dim& dim, int power, std::int64_t offset) {
 
 void Tracker::unify(const Dim& a, const Dim& b, std::int32_t node) {
   if (a.same_form(b) || a.size != b.size) return;
+  // Of batch times heads, a cut of the heads fills the heads.
+  if (seeds_.model_too && !a.factors.empty() &&
+      std::ranges::equal(a.factors, b.factors, {}, &Dim::size, &Dim::size)) {
+    for (std::size_t i = 0; i < a.factors.size(); ++i) unify(a.factors[i], b.factors[i], node);
+    return;
+  }
   if (!a.scales() && fill(a, b.power, b.offset)) return;
   if (!b.scales() && fill(b, a.power, a.offset)) return;
   if (filled_) return;  // another pass will tell

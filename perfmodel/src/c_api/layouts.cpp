@@ -1,0 +1,203 @@
+// The C interface: layouts of parallel training.
+#include "layout/layout_request.hpp"
+#include "perfmodel/layout.hpp"
+#include "support.hpp"
+
+struct perfmodel_layout_pricer {
+  perfmodel::LayoutPricer pricer;
+};
+
+namespace perfmodel::c_api {
+namespace {
+
+inline constexpr std::size_t kLayoutJobSize = sizeof(perfmodel_layout_job);
+inline constexpr std::size_t kLayoutSize = sizeof(perfmodel_layout);
+inline constexpr std::size_t kLayoutAnswerSize = sizeof(perfmodel_layout_answer);
+
+// 0: not given.
+std::optional<std::int64_t> count_given(std::int64_t number) {
+  return number == 0 ? std::nullopt : std::optional(number);
+}
+std::optional<bool> choice_given(int choice) {
+  return choice == 0 ? std::nullopt : std::optional(choice > 0);
+}
+
+Result<LayoutQuestion> question_of(const perfmodel_layout_job& job) {
+  LayoutRequest request{.model = text_or_empty(job.model),
+                        .layers = count_given(job.layers),
+                        .hidden = count_given(job.hidden),
+                        .heads = count_given(job.heads),
+                        .kv_heads = count_given(job.kv_heads),
+                        .feed_forward = count_given(job.feed_forward),
+                        .vocabulary = count_given(job.vocabulary),
+                        .gated = choice_given(job.gated),
+                        .tied = choice_given(job.tied),
+                        .sequence = count_given(job.sequence),
+                        .global_batch = count_given(job.global_batch),
+                        .precision = text_or_empty(job.precision),
+                        .attention = text_or_empty(job.attention),
+                        .optimizer = text_or_empty(job.optimizer),
+                        .grad_dtype = text_or_empty(job.grad_dtype),
+                        .software = text_or_empty(job.software),
+                        .dropout = job.dropout};
+  if (!(job.dropout >= 0 && job.dropout < 1)) {
+    return fail(ErrorCode::kImpossible, "dropout: expected at least 0, below 1, found another");
+  }
+  return layout_question(request);
+}
+
+LayoutParts parts_of(const perfmodel_layout& layout) {
+  return {.world = count_given(layout.world),
+          .dp = count_given(layout.dp),
+          .tp = count_given(layout.tp),
+          .pp = count_given(layout.pp),
+          .vp = count_given(layout.vp),
+          .micro_batch = count_given(layout.micro_batch),
+          .zero = text_or_empty(layout.zero),
+          .recompute = text_or_empty(layout.recompute),
+          .schedule = text_or_empty(layout.schedule),
+          .sequence_parallel = choice_given(layout.sequence_parallel)};
+}
+
+perfmodel_layout_answer answer_of(const ParallelLayout& layout, const LayoutPrediction& made) {
+  perfmodel_layout_answer answer = {};
+  answer.step_ms = made.step_ms;
+  answer.low_ms = made.low_ms;
+  answer.high_ms = made.high_ms;
+  answer.tokens_per_s_per_gpu = made.tokens_per_s_per_gpu;
+  answer.mfu = made.mfu;
+  answer.hfu = made.hfu;
+  answer.allocated_bytes = made.allocated_bytes;
+  answer.reserved_bytes = made.reserved_bytes;
+  answer.weight_bytes = made.weight_bytes;
+  answer.gradient_bytes = made.gradient_bytes;
+  answer.optimizer_bytes = made.optimizer_bytes;
+  answer.activation_bytes = made.activation_bytes;
+  answer.device_bytes = made.device_bytes;
+  answer.bubble_share = made.bubble_share;
+  answer.exposed_comm_share = made.exposed_comm_share;
+  answer.limit = to_string(made.limit).data();  // literals
+  answer.dp = layout.dp;
+  answer.tp = layout.tp;
+  answer.pp = layout.pp;
+  answer.vp = layout.vp;
+  answer.micro_batch = layout.micro_batch;
+  answer.zero = to_string(layout.zero).data();
+  answer.recompute = to_string(layout.recompute).data();
+  answer.sequence_parallel = layout.sequence_parallel;
+  answer.fits = made.fits;
+  return answer;
+}
+
+/// A caller's job and layout, read.
+struct AskedLayout {
+  LayoutJob job;
+  LayoutParts parts;
+};
+
+// PERFMODEL_OK or what is wrong with them.
+perfmodel_status read_layout(const perfmodel_layout_job* job, const perfmodel_layout* layout,
+                             AskedLayout& asked, perfmodel_error* error) {
+  perfmodel_layout_job given_job;
+  perfmodel_layout given_layout;
+  if (const auto bad = copy_struct(job, kLayoutJobSize, given_job, error)) return bad;
+  if (const auto bad = copy_struct(layout, kLayoutSize, given_layout, error)) return bad;
+  auto question = question_of(given_job);
+  if (!question) return failed(error, question.error());
+  asked = {std::move(question->job), parts_of(given_layout)};
+  return PERFMODEL_OK;
+}
+
+}  // namespace
+}  // namespace perfmodel::c_api
+
+using namespace perfmodel;
+using namespace perfmodel::c_api;
+
+perfmodel_status perfmodel_layout_pricer_create(const perfmodel_predictor* predictor,
+                                                const char* gpu, const char* topology,
+                                                perfmodel_layout_pricer** out,
+                                                perfmodel_error* error) {
+  if (out == nullptr) return null_argument(error, "out");
+  *out = nullptr;
+  if (predictor == nullptr) return null_argument(error, "predictor");
+  if (gpu == nullptr) return null_argument(error, "gpu");
+  return guarded(error, [&] {
+    auto made =
+        LayoutPricer::make(predictor->predictor, {.gpu = gpu, .topology = text_or_empty(topology)});
+    if (!made) return failed(error, made.error());
+    *out = new perfmodel_layout_pricer{std::move(*made)};
+    return PERFMODEL_OK;
+  });
+}
+
+void perfmodel_layout_pricer_free(perfmodel_layout_pricer* pricer) { delete pricer; }
+
+perfmodel_status perfmodel_layout_predict(const perfmodel_layout_pricer* pricer,
+                                          const perfmodel_layout_job* job,
+                                          const perfmodel_layout* layout,
+                                          perfmodel_layout_answer* answer, perfmodel_error* error) {
+  if (answer == nullptr) return null_argument(error, "answer");
+  if (const auto bad = check_room(answer, kLayoutAnswerSize, error)) return bad;
+  write_struct(perfmodel_layout_answer{}, answer);
+  if (pricer == nullptr) return null_argument(error, "pricer");
+  if (job == nullptr) return null_argument(error, "job");
+  if (layout == nullptr) return null_argument(error, "layout");
+  return guarded(error, [&] {
+    AskedLayout asked;
+    if (const auto bad = read_layout(job, layout, asked, error)) return bad;
+    const auto named = layout_of(asked.parts);
+    if (!named) return failed(error, named.error());
+    const auto made = pricer->pricer.predict(asked.job, *named);
+    if (!made) return failed(error, made.error());
+    write_struct(answer_of(*named, *made), answer);
+    return PERFMODEL_OK;
+  });
+}
+
+perfmodel_status perfmodel_layout_rank(const perfmodel_layout_pricer* pricer,
+                                       const perfmodel_layout_job* job,
+                                       const perfmodel_layout* within,
+                                       const perfmodel_cancel* cancel,
+                                       perfmodel_layout_answer* answers, size_t room, size_t* count,
+                                       perfmodel_error* error) {
+  if (count == nullptr) return null_argument(error, "count");
+  *count = 0;
+  if (pricer == nullptr) return null_argument(error, "pricer");
+  if (job == nullptr) return null_argument(error, "job");
+  if (within == nullptr) return null_argument(error, "within");
+  if (answers == nullptr) return null_argument(error, "answers");
+  if (room == 0) {
+    return failed(error, PERFMODEL_ERROR_ARGUMENT, "expected room for an answer, found none");
+  }
+  if (const auto bad = check_room(answers, kLayoutAnswerSize, error)) return bad;
+  return guarded(error, [&] {
+    AskedLayout asked;
+    if (const auto bad = read_layout(job, within, asked, error)) return bad;
+    if (!asked.parts.world) {
+      return failed(error, PERFMODEL_ERROR_IMPOSSIBLE, "world: expected GPUs, found none");
+    }
+    const auto space = layout_space(asked.parts);
+    if (!space) return failed(error, space.error());
+    LayoutSearchOptions options{.keep = room};
+    if (cancel) options.cancel = cancel->source.get_token();
+    const std::int64_t world = *asked.parts.world;
+    const auto ranking = rank_layouts(pricer->pricer, asked.job, world, *space, options);
+    if (!ranking) return failed(error, ranking.error());
+    if (!ranking->complete) return failed(error, PERFMODEL_ERROR_CANCELLED, "cancelled");
+    if (ranking->best.empty()) {
+      return failed(error, PERFMODEL_ERROR_IMPOSSIBLE, nothing_fits(*ranking, world));
+    }
+    // Structs of the caller's size lie one behind the other.
+    const std::size_t step = answers->struct_size;
+    auto* at = reinterpret_cast<char*>(answers);
+    for (const RankedLayout& one : ranking->best) {
+      perfmodel_layout_answer answer = answer_of(one.layout, one.prediction);
+      answer.struct_size = step;
+      std::memcpy(at, &answer, step);
+      at += step;
+      ++*count;
+    }
+    return PERFMODEL_OK;
+  });
+}

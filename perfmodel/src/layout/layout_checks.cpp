@@ -1,0 +1,151 @@
+#include "layout_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "layout_work.hpp"
+
+namespace perfmodel {
+namespace {
+
+// What counts and sums of them still hold.
+constexpr std::int64_t kMostLayers = 1024, kMostWidth = 1 << 24,
+                       kMostTokens = std::int64_t{1} << 32;
+constexpr double kMostParameters = 1e15, kMostElements = 1e17;
+
+Unexpected impossible_layout(std::string message) {
+  return fail(ErrorCode::kImpossible, std::move(message));
+}
+
+Result<void> expect_divides(std::string_view what, std::int64_t value, std::string_view by_what,
+                            std::int64_t by) {
+  if (by > 0 && value % by == 0) return {};
+  return impossible_layout(
+      fmt::format("{}: expected a multiple of {} = {}, found {}", what, by_what, by, value));
+}
+
+struct NamedSize {
+  std::string_view name;
+  std::int64_t size, most;
+};
+
+Result<void> check_sizes(std::span<const NamedSize> sizes) {
+  for (const auto& [name, size, most] : sizes) {
+    if (size < 1) {
+      return impossible_layout(fmt::format("{}: expected at least 1, found {}", name, size));
+    }
+    if (size > most) {
+      return impossible_layout(fmt::format("{}: expected at most {}, found {}", name, most, size));
+    }
+  }
+  return {};
+}
+
+Result<void> check_degrees(const ParallelLayout& layout) {
+  const NamedSize sizes[] = {{"dp", layout.dp, kMostGpus},
+                             {"tp", layout.tp, kMostGpus},
+                             {"pp", layout.pp, kMostGpus},
+                             {"vp", layout.vp, kMostLayers},
+                             {"micro_batch", layout.micro_batch, kMostTokens}};
+  if (auto good = check_sizes(sizes); !good) return good;
+  const double gpus = static_cast<double>(layout.dp) * static_cast<double>(layout.tp) *
+                      static_cast<double>(layout.pp);
+  if (gpus > static_cast<double>(kMostGpus)) {
+    return impossible_layout(fmt::format("expected at most {} GPUs, found dp {} tp {} pp {}",
+                                         kMostGpus, layout.dp, layout.tp, layout.pp));
+  }
+  if (layout.cp != 1 || layout.ep != 1) {
+    return impossible_layout(fmt::format(
+        "expected cp and ep of 1 (context and expert parallelism are not modelled), found {} and "
+        "{}",
+        layout.cp, layout.ep));
+  }
+  return {};
+}
+
+Result<void> check_division(const LayoutJob& job, const ParallelLayout& layout) {
+  const DecoderModel& model = job.model;
+  const std::int64_t kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
+  const std::int64_t together = layout.dp * layout.micro_batch;
+  if (auto good = expect_divides("heads", model.heads, "tp", layout.tp); !good) return good;
+  if (auto good = expect_divides("kv_heads", kv_heads, "tp", layout.tp); !good) return good;
+  if (auto good = expect_divides("feed_forward", model.feed_forward, "tp", layout.tp); !good) {
+    return good;
+  }
+  if (auto good = expect_divides("hidden", model.hidden, "heads", model.heads); !good) return good;
+  if (layout.sequence_parallel) {
+    if (auto good = expect_divides("sequence", job.sequence, "tp", layout.tp); !good) return good;
+  }
+  if (auto good = expect_divides("global_batch", job.global_batch, "dp micro_batch", together);
+      !good) {
+    return good;
+  }
+  if (layout.vp == 1) return {};
+  if (layout.pp == 1) {
+    return impossible_layout(
+        fmt::format("vp: expected 1 without pipeline stages, found {}", layout.vp));
+  }
+  if (layout.order == PipelineOrder::kGpipe) {
+    return impossible_layout(fmt::format("vp: expected 1 with GPipe, found {}", layout.vp));
+  }
+  return expect_divides("microbatches", job.global_batch / together, "pp", layout.pp);
+}
+
+Result<void> check_sharding(const ParallelLayout& layout) {
+  const bool gathers = gathers_parameters(layout.zero);
+  if (!gathers || layout.pp == 1) return {};
+  return impossible_layout(
+      fmt::format("zero {}: expected pp of 1 (gathers inside of a pipeline are not modelled), "
+                  "found {}",
+                  to_string(layout.zero), layout.pp));
+}
+
+// The largest tensor of a microbatch: scores of attention or of words, a product's result.
+Result<void> check_tensors(const LayoutJob& job, const ParallelLayout& layout) {
+  const auto real = [](std::int64_t size) { return static_cast<double>(size); };
+  const DecoderModel& model = job.model;
+  const double widest = std::max({real(model.hidden), real(model.feed_forward),
+                                  real(model.vocabulary), real(model.heads) * real(job.sequence)});
+  const double elements = real(layout.micro_batch) * real(job.sequence) * widest;
+  if (elements <= kMostElements) return {};
+  return impossible_layout(
+      fmt::format("micro_batch: expected tensors of at most {:.0e} elements, found about {:.0e}",
+                  kMostElements, elements));
+}
+
+}  // namespace
+
+Result<void> check_layout_job(const LayoutJob& job) {
+  const DecoderModel& model = job.model;
+  const NamedSize sizes[] = {{"layers", model.layers, kMostLayers},
+                             {"hidden", model.hidden, kMostWidth},
+                             {"heads", model.heads, kMostWidth},
+                             {"feed_forward", model.feed_forward, kMostWidth},
+                             {"vocabulary", model.vocabulary, kMostTokens},
+                             {"sequence", job.sequence, kMostTokens},
+                             {"global_batch", job.global_batch, kMostTokens}};
+  if (auto good = check_sizes(sizes); !good) return good;
+  const auto real = [](std::int64_t size) { return static_cast<double>(size); };
+  const double layer = real(model.hidden) * (4 * real(model.hidden) + 3 * real(model.feed_forward));
+  const double numbers = real(model.layers) * layer +
+                         (2 * real(model.vocabulary) + real(model.positions)) * real(model.hidden);
+  if (numbers <= kMostParameters) return {};
+  return impossible_layout(
+      fmt::format("expected a model of at most {:.0e} parameters, found about {:.0e}",
+                  kMostParameters, numbers));
+}
+
+Result<void> check_layout(const LayoutJob& job, const ParallelLayout& layout) {
+  if (auto good = check_layout_job(job); !good) return good;
+  if (auto good = check_degrees(layout); !good) return good;
+  if (auto good = check_tensors(job, layout); !good) return good;
+  if (auto good = check_division(job, layout); !good) return good;
+  return check_sharding(layout);
+}
+
+}  // namespace perfmodel

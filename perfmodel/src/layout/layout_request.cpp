@@ -1,0 +1,299 @@
+#include "layout_request.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <tuple>
+#include <utility>
+
+#include "layout_checks.hpp"
+#include "layout_work.hpp"
+#include "perfmodel/decoder_models.hpp"
+
+namespace perfmodel {
+namespace {
+
+template <class Value, std::size_t kCount>
+Result<Value> layout_choice(std::string_view what, std::string_view text,
+                            const std::array<std::pair<std::string_view, Value>, kCount>& known) {
+  std::vector<std::string_view> names;
+  for (const auto& [name, value] : known) {
+    if (name == text) return value;
+    names.push_back(name);
+  }
+  return fail(ErrorCode::kUnknownName, fmt::format("{}: expected one of {}, found \"{}\"", what,
+                                                   fmt::join(names, ", "), text));
+}
+
+Unexpected bad_request(std::string message) {
+  return fail(ErrorCode::kImpossible, std::move(message));
+}
+
+Result<NamedDecoder> base_decoder(const LayoutRequest& request) {
+  if (request.model.empty()) {
+    NamedDecoder made;
+    made.model.name = "the given sizes";
+    return made;
+  }
+  const bool is_file =
+      request.model.ends_with(".json") || request.model.find('/') != std::string::npos;
+  if (!is_file || !request.reads_files) return find_decoder(request.model);
+  std::error_code ignored;
+  std::filesystem::path file = request.model;
+  if (std::filesystem::is_directory(file, ignored)) file /= "config.json";
+  return read_decoder_config(file);
+}
+
+void change_sizes(const LayoutRequest& request, DecoderModel& model) {
+  const bool other_heads = request.heads && !request.kv_heads;
+  if (request.layers) model.layers = *request.layers;
+  if (request.hidden) model.hidden = *request.hidden;
+  if (request.heads) model.heads = *request.heads;
+  if (other_heads) model.kv_heads = model.heads;
+  if (request.kv_heads) model.kv_heads = *request.kv_heads;
+  if (request.feed_forward) model.feed_forward = *request.feed_forward;
+  if (request.vocabulary) model.vocabulary = *request.vocabulary;
+  if (request.positions) model.positions = *request.positions;
+  if (request.gated) model.gated = *request.gated;
+  if (request.tied) model.tied = *request.tied;
+}
+
+Result<void> all_sizes(const DecoderModel& model) {
+  const std::pair<std::string_view, std::int64_t> sizes[] = {{"layers", model.layers},
+                                                             {"hidden", model.hidden},
+                                                             {"heads", model.heads},
+                                                             {"feed_forward", model.feed_forward},
+                                                             {"vocabulary", model.vocabulary}};
+  std::vector<std::string_view> missing;
+  for (const auto& [name, size] : sizes) {
+    if (size < 1) missing.push_back(name);
+  }
+  if (missing.empty()) return {};
+  if (missing.size() == std::size(sizes)) {
+    return bad_request(
+        "expected a model or its sizes (layers, hidden, heads, feed_forward, vocabulary), found "
+        "none");
+  }
+  return bad_request(
+      fmt::format("expected all sizes of the model, found none for {}", fmt::join(missing, ", ")));
+}
+
+// Names of the job; empty ones stay as they are by default.
+Result<void> name_job(const LayoutRequest& request, LayoutJob& job) {
+  const auto take = [](const std::string& text, auto parse, auto& to) -> Result<void> {
+    if (text.empty()) return {};
+    const auto value = parse(text);
+    if (!value) return Unexpected{value.error()};
+    to = *value;
+    return {};
+  };
+  if (auto good = take(request.precision, parse_layout_precision, job.precision); !good) {
+    return good;
+  }
+  if (auto good = take(request.attention, parse_layout_attention, job.attention); !good) {
+    return good;
+  }
+  if (auto good = take(request.optimizer, parse_layout_optimizer, job.optimizer); !good) {
+    return good;
+  }
+  static constexpr std::array<std::pair<std::string_view, bool>, 2> kGradients = {
+      {{"fp32", true}, {"bf16", false}}};
+  const auto gradients = [](std::string_view text) {
+    return layout_choice("grad_dtype", text, kGradients);
+  };
+  return take(request.grad_dtype, gradients, job.fp32_gradients);
+}
+
+}  // namespace
+
+Result<Sharding> parse_sharding(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, Sharding>, 7> kKnown = {
+      {{"0", Sharding::kNone},
+       {"none", Sharding::kNone},
+       {"1", Sharding::kZero1},
+       {"2", Sharding::kZero2},
+       {"3", Sharding::kZero3},
+       {"fsdp", Sharding::kFsdp},
+       {"hsdp", Sharding::kHsdp}}};
+  return layout_choice("zero", text, kKnown);
+}
+
+Result<LayoutRecompute> parse_recompute(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, LayoutRecompute>, 3> kKnown = {
+      {{"none", LayoutRecompute::kNone},
+       {"selective", LayoutRecompute::kSelective},
+       {"full", LayoutRecompute::kFull}}};
+  return layout_choice("recompute", text, kKnown);
+}
+
+Result<PipelineOrder> parse_pipeline_order(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, PipelineOrder>, 2> kKnown = {
+      {{"1f1b", PipelineOrder::k1F1B}, {"gpipe", PipelineOrder::kGpipe}}};
+  return layout_choice("schedule", text, kKnown);
+}
+
+Result<LayoutJob::Precision> parse_layout_precision(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, LayoutJob::Precision>, 4> kKnown = {
+      {{"bf16", LayoutJob::Precision::kBf16},
+       {"fp16", LayoutJob::Precision::kFp16},
+       {"fp8", LayoutJob::Precision::kFp8},
+       {"fp32", LayoutJob::Precision::kFp32}}};
+  return layout_choice("precision", text, kKnown);
+}
+
+Result<LayoutJob::Attention> parse_layout_attention(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, LayoutJob::Attention>, 2> kKnown = {
+      {{"flash", LayoutJob::Attention::kFlash}, {"eager", LayoutJob::Attention::kEager}}};
+  return layout_choice("attention", text, kKnown);
+}
+
+Result<LayoutJob::Optimizer> parse_layout_optimizer(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, LayoutJob::Optimizer>, 3> kKnown = {
+      {{"adamw", LayoutJob::Optimizer::kAdamW},
+       {"adamw-8bit", LayoutJob::Optimizer::kAdamW8bit},
+       {"sgd", LayoutJob::Optimizer::kSgd}}};
+  return layout_choice("optimizer", text, kKnown);
+}
+
+Result<LayoutQuestion> layout_question(const LayoutRequest& request) {
+  auto base = base_decoder(request);
+  if (!base) return Unexpected{base.error()};
+  LayoutQuestion question{.notes = std::move(base->notes)};
+  LayoutJob& job = question.job;
+  job.model = std::move(base->model);
+  change_sizes(request, job.model);
+  if (auto good = all_sizes(job.model); !good) return Unexpected{good.error()};
+  job.sequence = request.sequence.value_or(base->sequence);
+  if (job.sequence < 1) return bad_request("sequence: expected tokens per sequence, found none");
+  if (!request.global_batch) {
+    return bad_request("global_batch: expected sequences per optimizer step, found none");
+  }
+  // A longer table of positions, as programs that train on longer sequences have it.
+  if (job.model.positions > 0 && job.model.positions < job.sequence) {
+    job.model.positions = job.sequence;
+  }
+  job.global_batch = *request.global_batch;
+  if (auto good = name_job(request, job); !good) return Unexpected{good.error()};
+  job.dropout = request.dropout;
+  if (!request.software.empty()) job.software = request.software;
+  return question;
+}
+
+Result<ParallelLayout> layout_of(const LayoutParts& parts) {
+  ParallelLayout layout;
+  const std::tuple<std::string_view, const std::optional<std::int64_t>*, std::int64_t*> counts[] = {
+      {"dp", &parts.dp, &layout.dp},
+      {"tp", &parts.tp, &layout.tp},
+      {"pp", &parts.pp, &layout.pp},
+      {"vp", &parts.vp, &layout.vp},
+      {"cp", &parts.cp, &layout.cp},
+      {"ep", &parts.ep, &layout.ep},
+      {"micro_batch", &parts.micro_batch, &layout.micro_batch}};
+  for (const auto& [name, given, to] : counts) {
+    if (!*given) continue;
+    if (**given < 1) {
+      return bad_request(fmt::format("{}: expected at least 1, found {}", name, **given));
+    }
+    *to = **given;
+  }
+  const auto real = [](std::int64_t number) { return static_cast<double>(number); };
+  if (real(layout.dp) * real(layout.tp) * real(layout.pp) * real(layout.cp) > real(kMostGpus)) {
+    return bad_request(fmt::format("expected at most {} GPUs, found dp {} tp {} pp {} cp {}",
+                                   kMostGpus, layout.dp, layout.tp, layout.pp, layout.cp));
+  }
+  if (!parts.zero.empty()) {
+    const auto zero = parse_sharding(parts.zero);
+    if (!zero) return Unexpected{zero.error()};
+    layout.zero = *zero;
+  }
+  if (!parts.recompute.empty()) {
+    const auto recompute = parse_recompute(parts.recompute);
+    if (!recompute) return Unexpected{recompute.error()};
+    layout.recompute = *recompute;
+  }
+  if (!parts.schedule.empty()) {
+    const auto order = parse_pipeline_order(parts.schedule);
+    if (!order) return Unexpected{order.error()};
+    layout.order = *order;
+  }
+  layout.sequence_parallel = parts.sequence_parallel.value_or(layout.tp > 1) && layout.tp > 1;
+  if (!parts.world) return layout;
+  const std::int64_t others = layout.tp * layout.pp * layout.cp;
+  const bool divides = *parts.world % others == 0;
+  if (!divides || (parts.dp && *parts.dp * others != *parts.world)) {
+    return bad_request(fmt::format("world: expected GPUs that dp {} tp {} pp {} make up, found {}",
+                                   parts.dp ? std::to_string(layout.dp) : "N", layout.tp, layout.pp,
+                                   *parts.world));
+  }
+  layout.dp = *parts.world / others;
+  return layout;
+}
+
+std::string_view nearest_software(const Gpu& gpu, const LayoutJob& job,
+                                  const ParallelLayout& layout) {
+  using Precision = LayoutJob::Precision;
+  const bool shards_alone =
+      layout.zero == Sharding::kZero2 && layout.tp == 1 && layout.pp == 1 && layout.dp > 1;
+  if (gathers_parameters(layout.zero) || shards_alone) return "fsdp";
+  if (job.precision == Precision::kFp8) return "nemo";
+  const std::string& architecture = gpu.architecture.name;
+  if (job.precision == Precision::kFp16 || architecture == "ampere") return "megatron-deepspeed";
+  constexpr std::int64_t kMostMeasured = 512;
+  const bool is_measured = architecture == "hopper" && layout.gpus() <= kMostMeasured;
+  return is_measured ? "nanotron" : "megatron";
+}
+
+Result<LayoutSpace> layout_space(const LayoutParts& parts) {
+  const auto named =
+      layout_of({.zero = parts.zero, .recompute = parts.recompute, .schedule = parts.schedule});
+  if (!named) return Unexpected{named.error()};
+  LayoutSpace space{.sequence_parallel = parts.sequence_parallel, .order = named->order};
+  const std::pair<const std::optional<std::int64_t>*, std::vector<std::int64_t>*> counts[] = {
+      {&parts.dp, &space.dp},
+      {&parts.tp, &space.tp},
+      {&parts.pp, &space.pp},
+      {&parts.vp, &space.vp},
+      {&parts.micro_batch, &space.micro_batch}};
+  for (const auto& [given, to] : counts) {
+    if (*given) to->push_back(**given);
+  }
+  if (!parts.zero.empty()) space.zero.push_back(named->zero);
+  if (!parts.recompute.empty()) space.recompute.push_back(named->recompute);
+  return space;
+}
+
+std::string nothing_fits(const LayoutRanking& ranking, std::int64_t gpus) {
+  const LayoutPrediction& least = ranking.smallest.prediction;
+  const double times = least.reserved_bytes / least.device_bytes;
+  return fmt::format(
+      "no layout of {} GPUs fits: the least memory found is {:.1f} GB of {:.1f} ({}); about {:.0f} "
+      "such GPUs, or GPUs of {:.0f} GB, would hold it",
+      gpus, least.reserved_bytes / 1e9, least.device_bytes / 1e9,
+      layout_words(ranking.smallest.layout), std::ceil(times * static_cast<double>(gpus)),
+      std::ceil(least.reserved_bytes / 1e9));
+}
+
+std::string layout_words(const ParallelLayout& layout) {
+  std::string words = fmt::format("dp {}", layout.dp);
+  const std::pair<std::string_view, std::int64_t> counts[] = {
+      {"tp", layout.tp}, {"pp", layout.pp}, {"vp", layout.vp}};
+  for (const auto& [name, count] : counts) {
+    if (count > 1) words += fmt::format(" {} {}", name, count);
+  }
+  words += fmt::format(" micro-batch {}", layout.micro_batch);
+  if (layout.zero != Sharding::kNone) {
+    const bool numbered = layout.zero < Sharding::kFsdp;
+    words += fmt::format(" {}{}", numbered ? "ZeRO-" : "", to_string(layout.zero));
+  }
+  if (layout.recompute != LayoutRecompute::kNone) {
+    words += fmt::format(" {} recomputation", to_string(layout.recompute));
+  }
+  if (layout.tp > 1 && !layout.sequence_parallel) words += " no sequence parallelism";
+  if (layout.order == PipelineOrder::kGpipe) words += " GPipe";
+  return words;
+}
+
+}  // namespace perfmodel

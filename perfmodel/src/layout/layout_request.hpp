@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perfmodel/layout.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/result.hpp"
+
+/// Questions about layouts in words and numbers, as command lines, tables, servers and C have them.
+namespace perfmodel {
+
+// Errors (kUnknownName): other names; they list the known ones.
+Result<Sharding> parse_sharding(std::string_view text);          ///< 0, none, 1, 2, 3, fsdp, hsdp
+Result<LayoutRecompute> parse_recompute(std::string_view text);  ///< none, selective, full
+Result<PipelineOrder> parse_pipeline_order(std::string_view text);  ///< 1f1b, gpipe
+Result<LayoutJob::Precision> parse_layout_precision(std::string_view text);
+Result<LayoutJob::Attention> parse_layout_attention(std::string_view text);
+Result<LayoutJob::Optimizer> parse_layout_optimizer(std::string_view text);
+
+/// A model and what one step of it computes. Empty or none: the model's, else the default.
+struct LayoutRequest {
+  std::string model;         ///< a known name; empty: the sizes are given
+  bool reads_files = false;  ///< `model` may be a config.json or the folder that holds one
+  std::optional<std::int64_t> layers, hidden, heads, kv_heads, feed_forward, vocabulary, positions;
+  std::optional<bool> gated, tied;
+  std::optional<std::int64_t> sequence, global_batch;
+  std::string precision, attention, optimizer;
+  std::string grad_dtype;  ///< fp32 or bf16
+  std::string software;
+  double dropout = 0;
+};
+
+struct LayoutQuestion {
+  LayoutJob job;
+  std::vector<std::string> notes;  ///< what of the model is not modelled
+};
+
+/// Errors: no model, unknown names, sizes that are missing, no batch.
+Result<LayoutQuestion> layout_question(const LayoutRequest& request);
+
+/// One layout; what is left out is 1 or none, `dp` what is left of the world, sequence parallelism
+/// on where tp > 1.
+struct LayoutParts {
+  std::optional<std::int64_t> world, dp, tp, pp, vp, cp, ep, micro_batch;
+  std::string zero, recompute, schedule;
+  std::optional<bool> sequence_parallel;
+};
+
+/// Errors: unknown names, numbers below 1, a world that the parts do not make up.
+Result<ParallelLayout> layout_of(const LayoutParts& parts);
+
+/// Of a run of which nobody says whose program made it: the one of data/frameworks/ whose measured
+/// runs are nearest. Sharded data parallelism: fsdp; fp8: nemo; fp16, and half types on Ampere:
+/// megatron-deepspeed; on Hopper up to the 512 GPUs that were measured: nanotron; else megatron,
+/// which was fitted to none.
+std::string_view nearest_software(const Gpu& gpu, const LayoutJob& job,
+                                  const ParallelLayout& layout);
+
+/// A search that keeps to the parts that are named. Errors: unknown names.
+Result<LayoutSpace> layout_space(const LayoutParts& parts);
+
+/// "no layout of 8 GPUs fits: the least memory found is ...": of a search that found none.
+std::string nothing_fits(const LayoutRanking& ranking, std::int64_t gpus);
+
+/// "dp 8 tp 4 pp 2 ..." without what is 1 or none.
+std::string layout_words(const ParallelLayout& layout);
+
+}  // namespace perfmodel

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "layout_work.hpp"
+#include "perfmodel/detail/layout_traces.hpp"
+
+namespace perfmodel {
+
+/// The step of `work` as tasks: every layer's kernels and collectives of every microbatch, the host
+/// beside them, sends between stages, buckets of gradients, gathers of parameters, the optimizer.
+/// They end when `step_time` says, but for the order of buckets among the chunks of an interleaved
+/// stage, and beyond 8,192 operations for the pace that it continues at.
+///
+/// A layer's kernels lie in equal parts between its collectives; collectives are as long as no
+/// compute hides them. `every_rank`: a trace per rank, else one per stage, whose groups and sends
+/// name stages. Errors (kImpossible): more than 4 million nodes.
+Result<LayoutTraces> layout_traces(const StepQuestion& question, const LayoutWork& work,
+                                   bool every_rank);
+
+}  // namespace perfmodel

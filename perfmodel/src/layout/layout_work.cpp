@@ -1,0 +1,328 @@
+#include "layout_work.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace perfmodel {
+namespace {
+
+double real(std::int64_t number) { return static_cast<double>(number); }
+
+/// Collectives of the groups of a layout. Ranks are numbered tp first, then dp, then pp.
+class Groups {
+ public:
+  explicit Groups(const StepQuestion& question) : question_(question) {}
+
+  /// [us] of one collective among `ranks` GPUs that lie `stride` ranks apart. An impossible one is
+  /// kept as the error.
+  double time_us(CollectiveKind kind, double bytes, std::int64_t ranks, std::int64_t stride) {
+    if (ranks <= 1) return 0;
+    const std::int64_t node = question_.collectives->topology().gpus_per_node;
+    std::int64_t nodes = 1;
+    if (stride >= node) {
+      nodes = ranks;
+    } else if (stride * ranks > node) {
+      nodes = (stride * ranks + node - 1) / node;
+    }
+    const std::int64_t beside = nodes > 1 ? std::min(stride, node) : 1;
+    return asked_us({.kind = kind,
+                     .bytes = Bytes{bytes},
+                     .ranks = static_cast<int>(ranks),
+                     .nodes = static_cast<int>(nodes),
+                     .groups_per_node = static_cast<int>(beside)});
+  }
+
+  /// From one stage to the next: each rank to its partner.
+  double send_us(double bytes) {
+    const ParallelLayout& layout = *question_.layout;
+    const std::int64_t node = question_.collectives->topology().gpus_per_node;
+    const bool crosses = layout.gpus() > node;
+    return asked_us(
+        {.kind = CollectiveKind::kSend,
+         .bytes = Bytes{bytes},
+         .ranks = 2,
+         .nodes = crosses ? 2 : 1,
+         .groups_per_node = static_cast<int>(crosses ? std::min(layout.tp * layout.dp, node) : 1)});
+  }
+
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  double asked_us(const CollectiveQuery& query) {
+    const auto time = question_.collectives->time_us(query);
+    if (time) return *time;
+    if (!error_) error_ = time.error();
+    return 0;
+  }
+
+  const StepQuestion& question_;
+  std::optional<Error> error_;
+};
+
+/// What the host spends on a collective of tensor parallelism beside its op.
+double collective_host_us(const StepQuestion& question) {
+  const Framework& framework = *question.framework;
+  const ParallelLayout& layout = *question.layout;
+  const std::int64_t node = question.collectives->topology().gpus_per_node;
+  const double nodes = real((layout.tp + node - 1) / node);
+  double us = framework.collective_host_us +
+              std::max(0.0, real(layout.tp) - 2) * framework.rank_collective_us +
+              (nodes - 1) * framework.node_collective_us;
+  if (layout.pp > 1) {
+    us += framework.pipeline_collective_us * std::pow(real(layout.tp), framework.pipeline_exponent);
+  }
+  return us;
+}
+
+double kernel_us(const Gpu& gpu, KernelFamily family, double read, double written) {
+  const KernelWork work{.family = family, .bytes_read = {read}, .bytes_written = {written}};
+  return KernelModels::heuristic().price(work, gpu).time.count();
+}
+
+/// Prices the parts of one step.
+class WorkPricer {
+ public:
+  WorkPricer(const StepQuestion& question, const std::vector<ChunkLayers>& chunks)
+      : question_(question),
+        job_(*question.job),
+        layout_(*question.layout),
+        framework_(*question.framework),
+        shard_(*question.shard),
+        chunks_(chunks),
+        groups_(question),
+        collective_host_us_(collective_host_us(question)) {}
+
+  Result<LayoutWork> run() {
+    LayoutWork work;
+    work.microbatches = microbatches_ = job_.global_batch / (layout_.dp * layout_.micro_batch);
+    work.embedding = part_of(shard_.embedding);
+    work.layer = part_of(as_run(shard_.layer));
+    work.head = part_of(shard_.head);
+    work.loss = part_of(shard_.loss);
+    for (const ChunkLayers& holds : chunks_) work.chunks.push_back(chunk_of(work, holds));
+    const bool sharded = gathers_parameters(layout_.zero);
+    for (std::int64_t stage = 0; stage < layout_.pp; ++stage) {
+      work.stages.push_back(stage_of(stage, sharded, stage > 0 ? &work.stages.back() : nullptr));
+    }
+    if (sharded) {
+      work.sharded = sharded_of(work);
+    } else if (layout_.pp > 1) {
+      work.hop = hop();
+      if (job_.model.tied) {
+        work.tied_words_bytes = shard_.embedding.parameters * gradient_bytes();
+        work.tied_words_us = groups_.time_us(CollectiveKind::kAllReduce, work.tied_words_bytes, 2,
+                                             layout_.tp * layout_.dp);
+      }
+    }
+    if (layout_.gpus() > 1) work.nodes_us = at_nodes(framework_.step_by_nodes_us, nodes());
+    if (groups_.error()) return Unexpected{*groups_.error()};
+    return work;
+  }
+
+ private:
+  double weight_bytes() const { return job_.precision == LayoutJob::Precision::kFp32 ? 4 : 2; }
+  double gradient_bytes() const { return job_.fp32_gradients ? 4 : weight_bytes(); }
+
+  double nodes() const {
+    const double node = real(question_.collectives->topology().gpus_per_node);
+    return std::ceil(real(layout_.gpus()) / node);
+  }
+
+  PassWork pass_of(const PassCosts& costs) const {
+    return {.kernel_us = costs.kernel_us,
+            .comm_us = costs.comm_us * (1 - framework_.tensor_overlap),
+            .host_us = costs.host_us * framework_.host_scale +
+                       real(costs.collectives) * collective_host_us_,
+            .collectives = costs.by_kind};
+  }
+  PartWork part_of(const PartCosts& costs) const {
+    return {pass_of(costs.forward), pass_of(costs.backward)};
+  }
+
+  // A layer's kernels with those that its graph does not list.
+  PartCosts as_run(PartCosts layer) const {
+    for (PassCosts* pass : {&layer.forward, &layer.backward}) {
+      pass->kernel_us = framework_.layer_factor *
+                        (pass->kernel_us + (framework_.attention_factor - 1) * pass->attention_us);
+    }
+    return layer;
+  }
+
+  ChunkWork chunk_of(const LayoutWork& work, const ChunkLayers& holds) const {
+    ChunkWork chunk{.holds = holds, .parts = real(holds.layers) * work.layer};
+    PartWork& parts = chunk.parts;
+    if (holds.embeds) parts = parts + work.embedding;
+    if (holds.heads) parts = parts + work.head;
+    if (holds.loses) parts = parts + work.loss;
+    if (layout_.recompute != LayoutRecompute::kNone) {
+      parts.backward.host_us += real(holds.layers) * framework_.recompute_host_us;
+    }
+    if (holds.loses) parts.forward.host_us += framework_.microbatch_host_us;
+    if (!gathers_parameters(layout_.zero)) parts.backward.kernel_us += accumulation_us(holds);
+    return chunk;
+  }
+
+  // Gradients are added to those of earlier microbatches.
+  double accumulation_us(const ChunkLayers& holds) const {
+    if (!job_.fp32_gradients && microbatches_ == 1) return 0;
+    const double numbers = parameters_of(holds);
+    if (numbers <= 0 || framework_.accumulation_bytes <= 0) return 0;
+    return kernel_us(*question_.gpu, KernelFamily::kElementwise,
+                     0.6 * framework_.accumulation_bytes * numbers,
+                     0.4 * framework_.accumulation_bytes * numbers);
+  }
+
+  double parameters_of(const ChunkLayers& holds) const {
+    return real(holds.layers) * shard_.layer.parameters +
+           (holds.embeds ? shard_.embedding.parameters : 0) +
+           (holds.heads ? shard_.head.parameters : 0) +
+           (holds.heads && !holds.embeds && job_.model.tied ? shard_.embedding.parameters : 0);
+  }
+
+  // `before`: the stage in front of it, which mostly is the same.
+  StageWork stage_of(std::int64_t stage, bool sharded, const StageWork* before) {
+    StageWork made;
+    for (std::size_t i = static_cast<std::size_t>(stage); i < chunks_.size();
+         i += static_cast<std::size_t>(layout_.pp)) {
+      made.parameters += parameters_of(chunks_[i]);
+    }
+    if (before && before->parameters == made.parameters) return *before;
+    const double own =
+        layout_.zero == Sharding::kNone ? made.parameters : made.parameters / real(layout_.dp);
+    const double moved = framework_.optimizer_bytes * own;
+    made.optimizer_us =
+        kernel_us(*question_.gpu, KernelFamily::kOptimizer, 0.6 * moved, 0.4 * moved);
+    if (sharded || layout_.dp == 1) return made;
+    made.sums = sums_of(made.parameters);
+    if (layout_.zero == Sharding::kNone) return made;
+    made.gather_bytes = made.parameters * weight_bytes();
+    made.gather_us = groups_.time_us(CollectiveKind::kAllGather, made.gather_bytes, layout_.dp,
+                                     layout_.tp * layout_.cp);
+    return made;
+  }
+
+  GradientSums sums_of(double parameters) {
+    GradientSums sums{.bytes = parameters * gradient_bytes()};
+    const double buckets = std::max(1.0, std::ceil(sums.bytes / framework_.bucket_bytes));
+    sums.buckets = static_cast<std::int64_t>(buckets);
+    sums.scatters = framework_.reduce_scatters && layout_.zero != Sharding::kNone;
+    sums.bucket_us =
+        groups_.time_us(sums.scatters ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
+                        sums.bytes / buckets, layout_.dp, layout_.tp * layout_.cp);
+    return sums;
+  }
+
+  HopWork hop() {
+    HopWork made;
+    made.occupies_us = framework_.hop_host_us + at_nodes(framework_.hop_by_nodes_us, nodes());
+    const double whole = shard_.boundary_bytes;
+    const bool split = framework_.split_hops && layout_.tp > 1 && !layout_.sequence_parallel;
+    made.send_bytes = split ? whole / real(layout_.tp) : whole;
+    made.send_us = groups_.send_us(made.send_bytes);
+    if (!split) return made;
+    made.regather_bytes = whole;
+    made.regather_us = groups_.time_us(CollectiveKind::kAllGather, whole, layout_.tp, 1);
+    return made;
+  }
+
+  ShardedWork sharded_of(const LayoutWork& work) {
+    const std::int64_t node = question_.collectives->topology().gpus_per_node;
+    const bool hybrid = layout_.zero == Sharding::kHsdp;
+    ShardedWork made;
+    made.layers = job_.model.layers;
+    made.shards =
+        hybrid ? std::min(layout_.dp, std::max<std::int64_t>(1, node / layout_.tp)) : layout_.dp;
+    made.options = {.keep_last_unit = true};
+    const auto traffic_us = [&](CollectiveKind kind, double bytes) {
+      if (made.shards == 1) return 0.0;
+      return framework_.gather_us + groups_.time_us(kind, bytes, made.shards, layout_.tp);
+    };
+    const auto unit = [&](double numbers, const PartWork& parts) {
+      ShardedWork::Unit one{.parts = parts,
+                            .gather_bytes = numbers * weight_bytes(),
+                            .scatter_bytes = numbers * gradient_bytes()};
+      one.times = {
+          .all_gather_us = traffic_us(CollectiveKind::kAllGather, one.gather_bytes),
+          .reduce_scatter_us = traffic_us(CollectiveKind::kReduceScatter, one.scatter_bytes),
+          .forward_us = parts.forward.total_us(),
+          .backward_us = parts.backward.total_us()};
+      return one;
+    };
+    made.layer = unit(shard_.layer.parameters, work.layer);
+    made.first = unit(shard_.embedding.parameters, work.embedding);
+    made.first.times.keeps_params = true;
+    made.last = unit(shard_.head.parameters, work.head + work.loss);
+    made.pass = parallel::sharded_pass(made.first.times, made.layer.times, made.last.times,
+                                       static_cast<std::size_t>(made.layers), made.options);
+    PassWork all;
+    for (const ChunkWork& chunk : work.chunks) {
+      all = all + chunk.parts.forward + chunk.parts.backward;
+    }
+    // Units pass one by one: what the host of one unit cannot hide is in their times.
+    made.late_host_us = std::max(0.0, all.total_us() - made.pass.compute_us);
+    made.exposed_us = framework_.overlaps_gathers
+                          ? std::max(0.0, made.pass.end_us - made.pass.compute_us)
+                          : made.pass.comm_us;
+    made.slowed_us = framework_.interference * std::max(0.0, made.pass.comm_us - made.exposed_us);
+    if (hybrid && layout_.dp > made.shards) {
+      made.replicas_bytes = work.stages.front().parameters * gradient_bytes() / real(made.shards);
+      made.replicas_us = groups_.time_us(CollectiveKind::kAllReduce, made.replicas_bytes,
+                                         layout_.dp / made.shards, layout_.tp * made.shards);
+    }
+    return made;
+  }
+
+  const StepQuestion& question_;
+  const LayoutJob& job_;
+  const ParallelLayout& layout_;
+  const Framework& framework_;
+  const ShardCosts& shard_;
+  const std::vector<ChunkLayers>& chunks_;
+  Groups groups_;
+  double collective_host_us_ = 0;
+  std::int64_t microbatches_ = 1;
+};
+
+}  // namespace
+
+double PassWork::exposed_host_us() const { return std::max(0.0, host_us - device_us()); }
+double PassWork::total_us() const { return std::max(device_us(), host_us); }
+
+PassWork operator+(PassWork a, const PassWork& b) {
+  a.kernel_us += b.kernel_us;
+  a.comm_us += b.comm_us;
+  a.host_us += b.host_us;
+  a.collectives += b.collectives;
+  return a;
+}
+
+PassWork operator*(double count, PassWork a) {
+  a.kernel_us *= count;
+  a.comm_us *= count;
+  a.host_us *= count;
+  a.collectives *= count;
+  return a;
+}
+
+PartWork operator+(PartWork a, const PartWork& b) {
+  return {a.forward + b.forward, a.backward + b.backward};
+}
+PartWork operator*(double count, PartWork a) { return {count * a.forward, count * a.backward}; }
+
+parallel::PipelineSchedule pipeline_schedule_of(const ParallelLayout& layout) {
+  using parallel::PipelineSchedule;
+  if (layout.vp > 1) return PipelineSchedule::kInterleaved;
+  return layout.order == PipelineOrder::kGpipe ? PipelineSchedule::kGpipe : PipelineSchedule::k1F1B;
+}
+
+bool gathers_parameters(Sharding zero) {
+  return zero == Sharding::kZero3 || zero == Sharding::kFsdp || zero == Sharding::kHsdp;
+}
+
+Result<LayoutWork> layout_work(const StepQuestion& question,
+                               const std::vector<ChunkLayers>& chunks) {
+  return WorkPricer(question, chunks).run();
+}
+
+}  // namespace perfmodel

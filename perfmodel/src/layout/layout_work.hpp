@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "pipeline_schedule.hpp"
+#include "sharded_timeline.hpp"
+#include "step_question.hpp"
+
+namespace perfmodel {
+
+/// One pass of one microbatch over a part of the model, as one rank runs it [us].
+struct PassWork {
+  double kernel_us = 0;
+  double comm_us = 0;  ///< collectives of tensor parallelism that no compute hides
+  double host_us = 0;
+  CollectiveSums collectives;  ///< with what compute hides of them
+
+  double device_us() const { return kernel_us + comm_us; }
+  double exposed_host_us() const;
+  double total_us() const;  ///< of host and device, whichever takes longer
+};
+PassWork operator+(PassWork a, const PassWork& b);
+PassWork operator*(double count, PassWork a);
+
+/// Forward and backward pass of a microbatch.
+struct PartWork {
+  PassWork forward, backward;
+};
+PartWork operator+(PartWork a, const PartWork& b);
+PartWork operator*(double count, PartWork a);
+
+/// A chunk of layers of a stage.
+struct ChunkWork {
+  ChunkLayers holds;
+  PartWork parts;  ///< of all that it holds, what lies between the parts included
+};
+
+/// The gradients of a stage on one rank, summed over its data-parallel group.
+struct GradientSums {
+  double bytes = 0;  ///< of all buckets
+  std::int64_t buckets = 0;
+  double bucket_us = 0;
+  bool scatters = false;  ///< each rank gets its part of the sum alone
+};
+
+/// What a stage does once per step.
+struct StageWork {
+  double parameters = 0;  ///< on one rank
+  GradientSums sums;      ///< no buckets: one rank, or gradients that are scattered unit by unit
+  double optimizer_us = 0;
+  double gather_us = 0, gather_bytes = 0;  ///< of the updated weights
+};
+
+/// From one stage to the next.
+struct HopWork {
+  double occupies_us = 0;  ///< of the sending stage
+  double send_us = 0, send_bytes = 0;
+  double regather_us = 0, regather_bytes = 0;  ///< of the parts that tensor-parallel ranks sent
+  double wire_us() const { return send_us + regather_us; }
+};
+
+/// ZeRO-3 and FSDP: parameters are gathered, and gradients scattered, unit by unit.
+struct ShardedWork {
+  struct Unit {
+    parallel::FsdpUnit times;
+    PartWork parts;
+    double gather_bytes = 0, scatter_bytes = 0;
+  };
+  Unit first, layer, last;  ///< embeddings; one of `layers`; output layer and loss
+  std::int64_t layers = 0;
+  std::int64_t shards = 1;  ///< ranks that share one copy
+  parallel::FsdpOptions options;
+  parallel::ShardedPass pass;  ///< of one microbatch
+  double slowed_us = 0;        ///< of a microbatch: kernels beside collectives
+  double late_host_us = 0;     ///< of a microbatch: host work that belongs to no unit
+  double exposed_us = 0;       ///< of a microbatch: collectives
+  double replicas_us = 0, replicas_bytes = 0;  ///< sums over the copies (HSDP)
+};
+
+/// All that one optimizer step of a layout consists of, each part with its time. What waits for
+/// what is the business of `step_time` (in closed forms) and `layout_traces` (as tasks).
+struct LayoutWork {
+  std::int64_t microbatches = 1;
+  PartWork embedding, layer, head, loss;
+  std::vector<ChunkWork> chunks;  ///< in model order: chunk i lies on stage i mod pp
+  std::vector<StageWork> stages;
+  HopWork hop;               ///< with several stages
+  double tied_words_us = 0;  ///< sum of the embeddings' gradients of first and last stage
+  double tied_words_bytes = 0;
+  double nodes_us = 0;  ///< of a step, beside all else, by the number of nodes
+  std::optional<ShardedWork> sharded;
+};
+
+parallel::PipelineSchedule pipeline_schedule_of(const ParallelLayout& layout);
+bool gathers_parameters(Sharding zero);
+
+/// Prices all parts of a step with the layers of `chunks`. Errors: collectives that the topology
+/// cannot do.
+Result<LayoutWork> layout_work(const StepQuestion& question,
+                               const std::vector<ChunkLayers>& chunks);
+
+}  // namespace perfmodel

@@ -1,0 +1,82 @@
+#include "step_question.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace perfmodel {
+namespace {
+
+constexpr std::size_t kMostCollectives = 1 << 18;  // 64 bytes each
+
+double as_double(std::int64_t number) { return static_cast<double>(number); }
+
+}  // namespace
+
+std::size_t CollectiveTimes::Hash::operator()(const Key& key) const {
+  const auto& [kind, bytes, ranks, nodes, groups] = key;
+  std::size_t hash = std::hash<double>{}(bytes);
+  for (const int part : {static_cast<int>(kind), ranks, nodes, groups}) {
+    hash = hash * 1099511628211U + static_cast<std::size_t>(part);
+  }
+  return hash;
+}
+
+Result<double> CollectiveTimes::time_us(const CollectiveQuery& query) {
+  const Key key{query.kind, query.bytes.value, query.ranks, query.nodes, query.groups_per_node};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+  }
+  const auto time = collective_time(topology_, query);
+  if (!time) return Unexpected{time.error()};
+  const std::lock_guard lock(mutex_);
+  if (known_.size() >= kMostCollectives) known_.clear();
+  return known_.emplace(key, time->time.count()).first->second;
+}
+
+Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::int64_t chunks,
+                                               bool balanced) {
+  std::vector<ChunkLayers> spread(static_cast<std::size_t>(chunks));
+  spread.front().embeds = true;
+  if (!balanced) {
+    if (model.layers < chunks) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected at least a layer per chunk of the pipeline, found {} "
+                              "layers for {} chunks",
+                              model.layers, chunks));
+    }
+    for (ChunkLayers& chunk : spread) chunk.layers = model.layers / chunks;
+    const std::int64_t left = model.layers % chunks;
+    for (std::int64_t i = 0; i < left; ++i) {
+      ++spread[static_cast<std::size_t>((1 + i) % chunks)].layers;
+    }
+    spread.back().heads = spread.back().loses = true;
+    return spread;
+  }
+  const double width = as_double(model.hidden), heads = as_double(model.heads);
+  const double products = model.gated ? 3 : 2;
+  const double layer =
+      4 * heads * (width / heads) * width + products * as_double(model.feed_forward) * width;
+  const double head = as_double(model.vocabulary) * width;
+  const double all = as_double(model.layers) * layer + head;
+  double sum = 0;
+  std::size_t chunk = 0;
+  const auto place = [&](double cost, auto&& put) {
+    put(spread[chunk]);
+    sum += cost;
+    const bool is_last = chunk + 1 == spread.size();
+    if (!is_last &&
+        sum >= all * (as_double(static_cast<std::int64_t>(chunk)) + 1) / as_double(chunks))
+      ++chunk;
+  };
+  for (std::int64_t i = 0; i < model.layers; ++i) {
+    place(layer, [](ChunkLayers& at) { ++at.layers; });
+  }
+  place(head, [](ChunkLayers& at) { at.heads = true; });
+  place(0, [](ChunkLayers& at) { at.loses = true; });
+  return spread;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,275 @@
+// perfpredict layout, as its users call it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "program.hpp"
+
+namespace perfmodel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A model whose layers are priced in milliseconds.
+Words layout(const std::string& command, const Words& more = {}) {
+  Words words = {"layout",         command, "--gpu",          "h100-sxm-80gb",
+                 "--layers",       "8",     "--hidden",       "1024",
+                 "--heads",        "8",     "--feed-forward", "4096",
+                 "--vocabulary",   "32000", "--sequence",     "1024",
+                 "--global-batch", "32"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Json document_of(Words words) {
+  words.push_back("--json");
+  const Outcome outcome = run(words);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return Json::parse(outcome.out, nullptr, false);
+}
+
+void expect_refused(const Words& words, const std::string& message) {
+  const Outcome outcome = run(words);
+  EXPECT_EQ(outcome.status, 1) << shown(words);
+  EXPECT_THAT(outcome.err, HasSubstr(message));
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+TEST(LayoutCommand, RanksWhatFits) {
+  const Json json = document_of(layout("rank", {"--world", "8", "--micro-batch", "1,2"}));
+  ASSERT_EQ(json["layouts"].size(), 10u);
+  double before = 0;
+  for (const Json& one : json["layouts"]) {
+    EXPECT_GE(one["predicted_step_ms"].get<double>(), before);
+    before = one["predicted_step_ms"];
+    EXPECT_EQ(one["dp"].get<int>() * one["tp"].get<int>() * one["pp"].get<int>(), 8);
+    EXPECT_TRUE(one["fits"].get<bool>());
+    for (const char* key : {"low_ms", "high_ms", "tokens_per_s_per_gpu", "mfu", "memory_gb",
+                            "bubble_share", "exposed_comm_share", "limit"}) {
+      EXPECT_TRUE(one.contains(key)) << key;
+    }
+  }
+  // `rank` is what `layout` alone does, and --dp keeps to what it names.
+  const Json two = document_of(layout("rank", {"--world", "8", "--dp", "2"}));
+  for (const Json& one : two["layouts"]) EXPECT_EQ(one["dp"], 2);
+}
+
+TEST(LayoutCommand, EvaluatesOne) {
+  const Json json =
+      document_of(layout("eval", {"--dp", "2", "--tp", "2", "--pp", "2", "--zero", "1"}));
+  ASSERT_EQ(json["layouts"].size(), 1u);
+  const Json& one = json["layouts"][0];
+  double sum = 0;
+  for (const auto& [name, ms] : one["terms_ms"].items()) sum += ms.get<double>();
+  EXPECT_NEAR(sum, one["predicted_step_ms"].get<double>(), 1e-4 * sum);
+  const Outcome text = run(layout("eval", {"--world", "8", "--tp", "2"}));
+  EXPECT_EQ(text.status, 0);
+  EXPECT_THAT(text.out, HasSubstr("the costs of megatron count"));  // a default that is told
+  EXPECT_THAT(text.out, HasSubstr("dp 4 tp 2 micro-batch 1"));
+}
+
+TEST(LayoutCommand, ExportsWhatReplaysAsPredicted) {
+  const fs::path prefix = scratch() / "exported";
+  const Json json = document_of(
+      layout("export", {"--world", "8", "--tp", "2", "--pp", "2", "--every-rank", "-o",
+                        prefix.string(), "--timeline", (scratch() / "timeline.json").string()}));
+  EXPECT_EQ(json["exported"]["ranks"], 8);
+  Words words = {"replay"};
+  for (int rank = 0; rank < 8; ++rank) {
+    words.push_back(prefix.string() + "." + std::to_string(rank) + ".et");
+  }
+  const Json replayed = document_of(words);
+  const double predicted_us = json["layouts"][0]["predicted_step_ms"].get<double>() * 1e3;
+  for (const Json& iteration : replayed["iterations"]) {
+    EXPECT_NEAR(iteration["replayed_us"].get<double>(), predicted_us, 0.01 * predicted_us);
+  }
+  const Json timeline = Json::parse(read(scratch() / "timeline.json"), nullptr, false);
+  EXPECT_GT(timeline["traceEvents"].size(), 100u);
+  EXPECT_TRUE(fs::exists(prefix.string() + ".groups.json"));
+  // One file per stage.
+  const Json stages = document_of(
+      layout("export", {"--world", "8", "--pp", "4", "-o", (scratch() / "stages").string()}));
+  EXPECT_EQ(stages["exported"]["ranks"], 4);
+  EXPECT_EQ(stages["exported"]["ranks_per_file"], 2);
+}
+
+TEST(LayoutCommand, SaysWhatIsImpossible) {
+  expect_refused(layout("rank"), "expected --world");
+  expect_refused(layout("eval", {"--world", "8", "--tp", "3"}), "world: expected GPUs that dp N");
+  expect_refused(layout("eval", {"--world", "8", "--dp", "3"}), "world: expected GPUs that dp 3");
+  expect_refused(layout("eval", {"--tp", "16"}), "heads: expected a multiple of tp = 16, found 8");
+  expect_refused(layout("eval", {"--tp", "1,2"}), "--tp: expected one value");
+  expect_refused(layout("eval", {"--zero", "4"}), "zero: expected one of 0, none, 1, 2, 3");
+  expect_refused(layout("eval", {"--software", "megatorn"}), "expected a framework");
+  expect_refused({"layout", "eval", "--gpu", "h100-sxm-80gb", "--global-batch", "8"},
+                 "expected a model or its sizes");
+  expect_refused({"layout", "eval", "llama3-9b", "--gpu", "h100-sxm-80gb", "--global-batch", "8"},
+                 "llama3-8b");
+  expect_refused({"layout", "rank", "llama3-405b", "--gpu", "h100-sxm-80gb", "--world", "8",
+                  "--global-batch", "8"},
+                 "no layout of 8 GPUs fits: the least memory found is");
+  // A node without a network.
+  Json alone = Json::parse(read(fs::path(PERFMODEL_SOURCE_DIR) / "data/topologies/hgx-h100.json"));
+  alone["nic"] = nullptr;
+  alone["default_for"] = Json::array();
+  const std::string file = (scratch() / "hgx-h100-alone.json").string();
+  std::ofstream(file) << alone;
+  expect_refused(layout("eval", {"--world", "16", "--topology", file}),
+                 "world: expected at most the 8 GPUs of a");
+  EXPECT_EQ(run(layout("eval", {"--world", "8", "--topology", file})).status, 0);
+  // Wider types would be priced in its place.
+  expect_refused({"layout", "eval", "gpt2", "--gpu", "v100-sxm2-32gb", "--global-batch", "8"},
+                 "precision: expected a type that v100-sxm2-32gb has units for (fp16, fp32), found "
+                 "bf16");
+}
+
+TEST(LayoutCommand, NamesFieldsThatItDoesNotKnow) {
+  const fs::path folder = scratch() / "odd-model";
+  fs::create_directories(folder);
+  std::ofstream(folder / "config.json") << R"({"model_type": "llama", "hidden_size": 1024,
+    "num_hidden_layers": 4, "num_attention_heads": 8, "intermediate_size": 4096,
+    "vocab_size": 32000, "max_position_embeddings": 1024, "mixture_of_depths": 3, "zebra": 1})";
+  const Outcome outcome =
+      run({"layout", "eval", folder.string(), "--gpu", "h100-sxm-80gb", "--global-batch", "8"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("mixture_of_depths, zebra"));
+}
+
+// --- eval --table ------------------------------------------------------------------------------
+
+constexpr const char* kHead =
+    "layers,hidden,heads,kv_heads,feed_forward,gated,vocabulary,tied,sequence,global_batch,gpus,dp,"
+    "tp,pp,vp,cp,ep,zero,micro_batch,recompute,sequence_parallel,precision";
+
+// Rows as maps from column to cell.
+std::vector<std::map<std::string, std::string>> priced(const std::string& table,
+                                                       std::string* complaint = nullptr) {
+  const fs::path in = scratch() / "layouts.csv", out = scratch() / "priced.csv";
+  std::ofstream(in) << table;
+  const Outcome outcome =
+      run({"layout", "eval", "--table", in.string(), "--gpu", "h100-sxm-80gb", "-o", out.string()});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  if (complaint) *complaint = outcome.err;
+  std::vector<std::map<std::string, std::string>> rows;
+  std::istringstream lines(read(out));
+  std::vector<std::string> head;
+  for (std::string line; std::getline(lines, line);) {
+    std::vector<std::string> cells(1);
+    bool quoted = false;
+    for (const char c : line) {
+      if (c == '"')
+        quoted = !quoted;
+      else if (c == ',' && !quoted)
+        cells.emplace_back();
+      else
+        cells.back() += c;
+    }
+    if (head.empty()) {
+      head = cells;
+      continue;
+    }
+    EXPECT_EQ(cells.size(), head.size()) << line;
+    auto& row = rows.emplace_back();
+    for (std::size_t i = 0; i < std::min(head.size(), cells.size()); ++i) row[head[i]] = cells[i];
+  }
+  return rows;
+}
+
+TEST(LayoutTable, AddsWhatItPromises) {
+  const auto rows = priced(std::string("run,") + kHead +
+                           "\na,8,1024,8,8,4096,1,32000,0,1024,32,8,2,2,2,1,1,1,1,2,none,1,bf16\n");
+  ASSERT_EQ(rows.size(), 1u);
+  const auto& row = rows[0];
+  EXPECT_EQ(row.at("run"), "a");
+  EXPECT_EQ(row.at("error"), "");
+  EXPECT_EQ(row.at("fits"), "1");
+  for (const char* key : {"predicted_step_ms", "low_ms", "high_ms", "tokens_per_s_per_gpu", "mfu",
+                          "memory_gb", "allocated_gb", "bubble_share", "exposed_comm_share"}) {
+    EXPECT_GT(std::stod(row.at(key)), 0) << key;
+  }
+  EXPECT_LT(std::stod(row.at("mfu")), 1);
+  EXPECT_LE(std::stod(row.at("allocated_gb")), std::stod(row.at("memory_gb")));
+  EXPECT_NE(row.at("limit"), "");
+  // The row is what the command says of its layout run by the program that H100 runs are nearest
+  // to.
+  const Json json =
+      document_of(layout("eval", {"--world", "8", "--tp", "2", "--pp", "2", "--zero", "1",
+                                  "--micro-batch", "2", "--software", "nanotron"}));
+  EXPECT_NEAR(std::stod(row.at("predicted_step_ms")),
+              json["layouts"][0]["predicted_step_ms"].get<double>(), 1e-3);
+}
+
+TEST(LayoutTable, EmptyCellsMeanOneNoneAndBf16) {
+  const auto rows = priced(std::string(kHead) +
+                           "\n8,1024,8,,4096,,32000,,1024,32,,,,,,,,,,,,\n"
+                           "8,1024,8,8,4096,1,32000,1,1024,32,1,1,1,1,1,1,1,0,1,none,1,bf16\n");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("error"), "");
+  EXPECT_EQ(rows[0].at("predicted_step_ms"), rows[1].at("predicted_step_ms"));
+  EXPECT_EQ(rows[0].at("memory_gb"), rows[1].at("memory_gb"));
+}
+
+TEST(LayoutTable, MissingColumnsMeanTheSameAndFlagsAreNamed) {
+  std::string complaint;
+  const auto rows = priced(
+      "layers,hidden,heads,feed_forward,vocabulary,sequence,global_batch\n"
+      "8,1024,8,4096,32000,1024,32\n",
+      &complaint);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].at("error"), "");
+  EXPECT_THAT(complaint, HasSubstr("no column gated, tied, sequence_parallel: taken as 1"));
+  EXPECT_THAT(complaint, HasSubstr("taken are the costs of nanotron (1 rows)"));
+}
+
+TEST(LayoutTable, RowsThatCannotBePricedSayWhy) {
+  const std::string sizes = "8,1024,8,8,4096,1,32000,0,1024,32,";
+  const auto rows = priced(std::string(kHead) + "\n" +                 //
+                           sizes + "8,,3,,,,,,,,,\n" +                 // does not make up 8 GPUs
+                           sizes + "8,8,2,1,1,1,1,0,1,none,1,bf16\n"   // 16 GPUs, not 8
+                           + sizes + ",1,1,1,1,2,1,0,1,none,1,bf16\n"  // context parallelism
+                           + sizes + ",1,1,1,1,1,1,9,1,none,1,bf16\n"  // no such ZeRO
+                           + sizes + ",x,1,1,1,1,1,0,1,none,1,bf16\n"  // no number
+                           + "8,1024,,,4096,1,32000,0,1024,32,8,,,,,,,,,,,\n"           // no heads
+                           + "80,8192,64,8,28672,1,128256,0,8192,32,8,,8,,,,,,,,,\n");  // too large
+  ASSERT_EQ(rows.size(), 7u);
+  const char* const reasons[] = {"gpus: world: expected GPUs",
+                                 "gpus: world: expected GPUs",
+                                 "cp and ep of 1",
+                                 "zero: expected one of",
+                                 "dp: expected a whole number",
+                                 "heads: expected a whole number"};
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_THAT(rows[i].at("error"), HasSubstr(reasons[i])) << i;
+    EXPECT_EQ(rows[i].at("predicted_step_ms"), "");
+  }
+  EXPECT_EQ(rows[6].at("error"), "");  // keeps its time
+  EXPECT_EQ(rows[6].at("fits"), "0");
+  EXPECT_GT(std::stod(rows[6].at("predicted_step_ms")), 0);
+}
+
+TEST(LayoutTable, FlagsOfOneLayoutAreNotIgnored) {
+  std::ofstream(scratch() / "layouts.csv") << kHead << "\n";
+  const std::string table = (scratch() / "layouts.csv").string();
+  expect_refused({"layout", "eval", "--table", table, "--gpu", "h100-sxm-80gb", "--tp", "2"},
+                 "found --tp beside --table");
+  expect_refused({"layout", "eval", "gpt2", "--table", table, "--gpu", "h100-sxm-80gb"},
+                 "expected a MODEL or --table, found both");
+  expect_refused({"layout", "eval", "--table", table}, "expected --gpu or a column gpu");
+}
+
+TEST(LayoutSweep, NamesTheBestOfEachValue) {
+  const Json json = document_of(
+      layout("sweep", {"--axis", "world", "--values", "8,11,16", "--micro-batch", "1"}));
+  ASSERT_EQ(json["rows"].size(), 3u);
+  EXPECT_TRUE(json["rows"][0]["error"].is_null());
+  EXPECT_TRUE(json["rows"][1]["best"].is_null());
+  EXPECT_THAT(json["rows"][1]["error"].get<std::string>(), HasSubstr("11 GPUs"));
+}
+
+}  // namespace
+}  // namespace perfmodel::testing
