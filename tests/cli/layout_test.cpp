@@ -9,8 +9,8 @@
 
 #include "program.hpp"
 
-namespace perfmodel::testing {
-namespace {
+namespace perfmodel::test_support {
+namespace layout_test {
 
 using ::testing::HasSubstr;
 
@@ -271,5 +271,5 @@ TEST(LayoutSweep, NamesTheBestOfEachValue) {
   EXPECT_THAT(json["rows"][1]["error"].get<std::string>(), HasSubstr("11 GPUs"));
 }
 
-}  // namespace
-}  // namespace perfmodel::testing
+}  // namespace layout_test
+}  // namespace perfmodel::test_support

@@ -10,7 +10,7 @@
 #include "predictor_cases.hpp"
 
 namespace perfmodel {
-namespace {
+namespace layout_conservation_test {
 
 // Of all matrix products of a graph; attention's too where it is eager.
 double product_flop_of(const ExecutionGraph& graph) {
@@ -121,7 +121,7 @@ TEST(ConservedFlop, SelectiveRecomputationIsCountedApart) {
 // data parallelism.
 TEST(ConservedFlop, FullRecomputationIsCountedApart) {
   static const Predictor predictor =
-      Predictor::load({.data = testing::source_data(), .gpus = {"h100-sxm-80gb"}}).value();
+      Predictor::load({.data = test_support::source_data(), .gpus = {"h100-sxm-80gb"}}).value();
   ShardQuestion question = conserved_shard(true, LayoutJob::Attention::kFlash);
   question.tp = 2;
   const auto plain = shard_costs(question, predictor, "h100-sxm-80gb", {.keep_ops = true}).value();
@@ -148,5 +148,5 @@ TEST(ConservedFlop, OneTensorParallelRankIsTheModelItself) {
   EXPECT_TRUE(b.comm_records.empty());
 }
 
-}  // namespace
+}  // namespace layout_conservation_test
 }  // namespace perfmodel

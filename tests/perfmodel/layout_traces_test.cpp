@@ -15,13 +15,13 @@
 #include "predictor_cases.hpp"
 
 namespace perfmodel {
-namespace {
+namespace layout_traces_test {
 
 namespace fs = std::filesystem;
 
 const LayoutPricer& traces_pricer() {
   static const Predictor predictor =
-      Predictor::load({.data = testing::source_data(), .gpus = {"h100-sxm-80gb"}}).value();
+      Predictor::load({.data = test_support::source_data(), .gpus = {"h100-sxm-80gb"}}).value();
   static const LayoutPricer made = LayoutPricer::make(predictor, {.gpu = "h100-sxm-80gb"}).value();
   return made;
 }
@@ -274,5 +274,5 @@ TEST(LayoutTraces, RefuseFilesThatNobodyCanHold) {
   EXPECT_THAT(made.error().message, ::testing::HasSubstr("expected at most 4 million nodes"));
 }
 
-}  // namespace
+}  // namespace layout_traces_test
 }  // namespace perfmodel
