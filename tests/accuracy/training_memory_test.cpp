@@ -3,10 +3,13 @@
 // data/architectures/ say of a context.
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "accuracy_support.hpp"
+#include "json/csv_file.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
@@ -187,6 +190,102 @@ TEST(TrainingMemory, ActivationsOfMegatronWithinThreePercent) {
     ++rows;
   }
   EXPECT_EQ(rows, 5);
+}
+
+std::vector<std::map<std::string, std::string>> scaling_rows(const std::string& name) {
+  auto csv = CsvFile::open(*accuracy::public_data() / "scaling" / name).value();
+  const std::vector<std::string> columns = {"model", "gpus", "dp", "fsdp", "tp", "pp", "zero",
+                                            "micro_batch", "status", "compile", "float8",
+                                            "memory_gb", "memory_gib"};
+  std::vector<std::map<std::string, std::string>> rows;
+  while (csv.next()) {
+    auto& row = rows.emplace_back();
+    for (const std::string& column : columns) {
+      if (csv.column(column) >= 0) row[column] = csv.cell(csv.column(column));
+    }
+  }
+  return rows;
+}
+
+// nanotron: weights and activations in bf16, gradients summed in fp32, Adam on fp32 copies; the loss
+// in fp32. `model`: sizes of the README of the rows.
+ExecutionGraph llama_in_half(LlamaConfig config) {
+  config.attention = TransformerConfig::Attention::kFlash;
+  config.fused_norms = true;
+  config.dropout = 0;
+  config.training.weights = DType::kBFloat16;
+  return rewrite_precision(
+             build_llama(config).value(),
+             {.precision = PrecisionOptions::Precision::kBf16, .master_weights = true})
+      .value();
+}
+
+ExecutionGraph nanotron_1b(std::int64_t batch) {
+  LlamaConfig config = llama_preset("llama3-8b").value();
+  config.layers = 16;
+  config.hidden = 2048;
+  config.heads = config.kv_heads = 32;
+  config.feed_forward = 8192;
+  config.vocabulary = 131072;
+  config.tied = true;
+  config.sequence = 4096;
+  config.batch = batch;
+  return rewrite_gradient_type(llama_in_half(config), DType::kFloat32).value();
+}
+
+// The rows without tensor or pipeline parallelism, by plain graphs.
+TEST(TrainingMemory, RanksOfNanotronWithinTenPercent) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const auto rows = scaling_rows("h100_runs.csv");
+  const Gpu board = accuracy::gpu("h100-sxm-80gb");
+  std::map<std::int64_t, ExecutionGraph> graphs;  // by batch
+  int judged = 0;
+  for (const auto& row : rows) {
+    const bool plain = row.at("model") == "1B" && row.at("tp") == "1" && row.at("pp") == "1";
+    if (!plain || row.at("status") != "ran") continue;
+    const std::int64_t batch = std::stoll(row.at("micro_batch"));
+    if (!graphs.contains(batch)) graphs.emplace(batch, nanotron_1b(batch));
+    const MemoryReport report =
+        memory_report(graphs.at(batch), &board,
+                      {.zero = {.world = std::stoll(row.at("dp")),
+                                .stage = static_cast<int>(std::stoll(row.at("zero")))}});
+    const double measured = std::stod(row.at("memory_gb"));
+    const double predicted = report.memory.peak_reserved_bytes / (1 << 30);
+    std::printf("%s GPUs, ZeRO %s, micro-batch %s: measured %.1f, predicted %.1f GiB reserved "
+                "(%.1f allocated), %+.1f %%\n",
+                row.at("gpus").c_str(), row.at("zero").c_str(), row.at("micro_batch").c_str(),
+                measured, predicted, report.memory.peak_allocated_bytes / (1 << 30),
+                error_percent(predicted, measured));
+    EXPECT_NEAR(error_percent(predicted, measured), 0, 10);
+    ++judged;
+  }
+  EXPECT_EQ(judged, 7);
+}
+
+// torchtitan: FSDP of fp32 parameters that are gathered in bf16, selective checkpointing by op.
+TEST(TrainingMemory, RanksOfTorchtitanWithinFifteenPercent) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const auto rows = scaling_rows("torchtitan_runs.csv");
+  LlamaConfig config = llama_preset("llama3-8b").value();
+  config.batch = 2;
+  const ExecutionGraph graph =
+      rewrite_recomputation(llama_in_half(config), {.what = RecomputeOptions::What::kOp}).value();
+  int judged = 0;
+  for (const auto& row : rows) {
+    const MemoryReport report = memory_report(
+        graph, nullptr, {.zero = {.world = std::stoll(row.at("fsdp")), .stage = 3}});
+    const double measured = std::stod(row.at("memory_gib"));
+    const double predicted = report.memory.peak_reserved_bytes / (1 << 30);
+    const bool compiled = row.at("compile") == "1";
+    std::printf("%s GPUs%s%s: measured %.1f, predicted %.1f GiB reserved, %+.1f %%\n",
+                row.at("gpus").c_str(), compiled ? ", compiled" : "",
+                row.at("float8") == "1" ? ", fp8" : "", measured, predicted,
+                error_percent(predicted, measured));
+    if (compiled) continue;  // its fused kernels are in no graph: reported
+    EXPECT_NEAR(error_percent(predicted, measured), 0, 15);
+    ++judged;
+  }
+  EXPECT_EQ(judged, 2);
 }
 
 }  // namespace

@@ -33,6 +33,9 @@ struct CollectiveLaunch {
 struct Launch {
   Term term = Term::kKernel;  ///< of the device's time
   bool blocking = false;      ///< the call ends behind what it starts
+  /// A copy on a stream of its own: waits for all work of the thread's stream so far, and the
+  /// thread goes on on that.
+  bool aside = false;
   std::int32_t stream = 0;    ///< role
   double host_us = 0;         ///< the call's own time; of blocking ones after the wait
   double latency_us = 0;      ///< from the call's end to the start on an idle stream

@@ -34,6 +34,12 @@ struct ScaleOut {
   int fsdp_gathers_in_flight = 2;    ///< gathered units alive at once
 };
 
+/// Gathered units of FSDP, and the whole gradients of the one whose backward pass runs.
+inline double gathered_at_once(double largest_unit_bytes, const ScaleOut& how) {
+  return ((how.fsdp_gathers_in_flight > 1 ? how.fsdp_gathers_in_flight : 1) + 1) *
+         largest_unit_bytes;
+}
+
 /// What scaling out added to one step.
 struct ScaledOut {
   ParallelStrategy strategy = ParallelStrategy::kDdp;
