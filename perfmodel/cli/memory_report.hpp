@@ -18,7 +18,7 @@ struct MemoryAnswer {
   ExecutionGraph graph;  ///< rewritten
   ZeroSharding zero;     ///< with whom one rank divides it
   MemoryReport report;
-  std::optional<std::int64_t> batch;  ///< samples per step, if the inputs tell
+  std::optional<std::int64_t> batch;       ///< samples per step, if the inputs tell
   std::optional<double> bytes_per_sample;  ///< the same
   std::optional<LargestBatch> most;
   std::optional<MemoryPrices::Ways> ways;  ///< where it does not fit

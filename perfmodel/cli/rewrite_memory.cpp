@@ -21,8 +21,8 @@ struct NamedRecomputation {
   What what;
 };
 constexpr NamedRecomputation kRecomputations[] = {
-    {"none", What::kNone},           {"full", What::kFull},       {"selective", What::kSelective},
-    {"attention", What::kSelective}, {"op", What::kOp},           {"dropout", What::kDropout},
+    {"none", What::kNone},           {"full", What::kFull}, {"selective", What::kSelective},
+    {"attention", What::kSelective}, {"op", What::kOp},     {"dropout", What::kDropout},
     {"scoring", What::kScoring},
 };
 

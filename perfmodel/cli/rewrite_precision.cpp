@@ -52,8 +52,7 @@ Result<Rewrite> parse_precision(const std::string& text) {
 Result<Rewrite> parse_gradient_type(const std::string& text) {
   constexpr std::pair<std::string_view, DType> kTypes[] = {
       {"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}, {"fp16", DType::kFloat16}};
-  const auto* known =
-      std::ranges::find(kTypes, text, &std::pair<std::string_view, DType>::first);
+  const auto* known = std::ranges::find(kTypes, text, &std::pair<std::string_view, DType>::first);
   if (known == std::end(kTypes)) {
     return fail(ErrorCode::kUnknownName,
                 fmt::format("expected fp32, bf16 or fp16, found \"{}\"", text));

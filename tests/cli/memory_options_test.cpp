@@ -65,8 +65,8 @@ TEST(MemoryOptions, OffloadThatLosesIsShownAsALoss) {
                  "64", "--sequence", "128", "-o", graph})
                 .status,
             0);
-  const Outcome outcome = run({"whatif", graph, "--gpu", "a100-sxm-40gb", "--offload-activations",
-                               "--json"});
+  const Outcome outcome =
+      run({"whatif", graph, "--gpu", "a100-sxm-40gb", "--offload-activations", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Json rows = Json::parse(outcome.out)["rows"];
   ASSERT_EQ(rows.size(), 2U);
@@ -88,8 +88,8 @@ TEST(MemoryOptions, OptimizerAndGradientsOfRewriteWhatifAndMemory) {
              half = needed({"--grad-dtype", "bf16"});
   EXPECT_LT(eight["optimizer"].get<double>(), 0.27 * plain["optimizer"].get<double>());
   EXPECT_NEAR(half["gradients"].get<double>() / plain["gradients"].get<double>(), 0.5, 0.01);
-  const Outcome asked = run({"whatif", graph, "--gpu", "a100-sxm-40gb", "--optimizer",
-                             "same,8bit", "--grad-dtype", "same,bf16", "--json"});
+  const Outcome asked = run({"whatif", graph, "--gpu", "a100-sxm-40gb", "--optimizer", "same,8bit",
+                             "--grad-dtype", "same,bf16", "--json"});
   EXPECT_EQ(asked.status, 0) << asked.err;
   EXPECT_THAT(asked.out, Not(HasSubstr("\"error\": \"")));
   EXPECT_EQ(run({"rewrite", graph, "--optimizer", "8bit", "--grad-dtype", "fp16", "-o",

@@ -159,7 +159,7 @@ TEST(MemoryCommand, RefusesWhatItCannotSay) {
   EXPECT_THAT(refusal({"--recompute", "scoring"}), HasSubstr("recompute"));
   EXPECT_THAT(refusal({"--optimizer", "sgd/8bit"}), HasSubstr("expected Adam or AdamW, found SGD"));
   EXPECT_THAT(refusal({"--data-parallel", "2", "--grad-dtype", "bf16"}),
-              HasSubstr("data-parallel comes behind this"));
+              HasSubstr("data-parallel and tensor-parallel come behind this"));
   EXPECT_THAT(refusal({"--offload-activations", "--recompute", "full"}),
               HasSubstr("offload-activations comes behind this"));
 }

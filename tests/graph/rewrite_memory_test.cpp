@@ -241,9 +241,9 @@ TEST(KeptActivations, OfAModelInHalf) {
   EXPECT_EQ(kept_by_a_layer({master_weights(), keep_masks()}), 2 * kN + 2 * kN + kScores);
 }
 
-// Of a layer in two bytes: its input, query, value and the product of down, which are N or, with two
-// heads of keys and values out of four, half of that; gate; the result of attention and, in fp32,
-// its log-sum-exps.
+// Of a layer in two bytes: its input, query, value and the product of down, which are N or, with
+// two heads of keys and values out of four, half of that; gate; the result of attention and, in
+// fp32, its log-sum-exps.
 TEST(KeptActivations, SelectiveByOpKeepsEverySecondProductAndAttention) {
   const auto kept = [](std::int64_t layers) {
     LlamaConfig config = small(llama_preset("llama-7b").value(), layers);

@@ -86,7 +86,8 @@ TEST(Offload, WhatLeavesComesBackBeforeItIsRead) {
     const std::string_view name = made.name(node);
     for_each_tensor(made, made.inputs(node), [&](const Tensor& tensor) {
       EXPECT_FALSE(gone.contains(tensor.storage_id)) << name;
-      if (name == "offload::to_device") EXPECT_TRUE(on_host.contains(tensor.storage_id));
+      const bool comes_back = name == "offload::to_device";
+      EXPECT_TRUE(!comes_back || on_host.contains(tensor.storage_id)) << name;
       if (name == "offload::release") gone.insert(tensor.storage_id);
     });
     if (name != "offload::to_host") continue;
@@ -120,12 +121,12 @@ TEST(Offload, BatchesBeforeAndBehindAreTheSame) {
 }
 
 TEST(Offload, SmallOnesStay) {
-  const OffloadOptions large{.least_bytes = 100000, .bytes_on_their_way = 0};
+  const OffloadOptions large{.least_bytes = 50000, .bytes_on_their_way = 0};
   const ExecutionGraph made = good(rewrite_offload(bert(), large));
   for (const Node& node : made.nodes) {
     if (made.name(node) != "offload::to_host") continue;
     for_each_tensor(made, made.inputs(node),
-                    [](const Tensor& tensor) { EXPECT_GE(tensor.bytes(), 100000); });
+                    [](const Tensor& tensor) { EXPECT_GE(tensor.bytes(), 50000); });
   }
 }
 

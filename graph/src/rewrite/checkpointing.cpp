@@ -190,6 +190,13 @@ class Checkpointing {
     recomputed_ += segment.behind - segment.first;
   }
 
+  // Of what is kept, views run again, for backward functions read views of recomputed tensors.
+  bool is_view(const Node& node) const {
+    if (node.children_count > 0) return false;
+    const Op* op = find_op(graph_.name(node));
+    return op != nullptr && op->kind == OpKind::kView;
+  }
+
   // Gives the gradient that it takes.
   Tensor open_function(const BackwardFunction& first, std::int64_t sequence,
                        std::int64_t evaluate) {
@@ -250,15 +257,20 @@ class Checkpointing {
       const Tensor x = graph_.tensors[input];
       tensors.stand_in(x, detach(x));
     }
+    std::vector<bool> written;  // of the nodes that are open
     const auto close = [&] {
-      tensors.close();
-      builder_.close();
+      if (written.back()) {
+        tensors.close();
+        builder_.close();
+      }
+      written.pop_back();
     };
     for (std::int32_t tree : segment.trees) {
       walk_tree(
           graph_, tree,
           [&](std::int32_t index) {
-            if (kept_[at(index)]) return false;
+            written.push_back(!kept_[at(index)] || is_view(node(index)));
+            if (!written.back()) return true;
             const bool draws = keeps_masks_ && draws_mask(graph_, node(index));
             Node copy = draws ? scaled_by_kept_mask(builder_, node(index)) : node(index);
             if (!draws) own_arguments(builder_, copy);

@@ -27,6 +27,20 @@ Unexpected refuse_gradient_type(std::string message) {
   return fail(ErrorCode::kImpossible, "grad-dtype: " + std::move(message));
 }
 
+// They reduce what is kept, so they stand behind.
+Result<void> check_without_collectives(const ExecutionGraph& graph) {
+  for (const Node& node : graph.nodes) {
+    if (node.comm < 0) continue;
+    const std::string& kind = graph.comm_records[static_cast<std::size_t>(node.comm)].collective;
+    if (kind == "init" || kind == "end") continue;
+    return refuse_gradient_type(
+        fmt::format("expected a graph without collectives, found {} (node {}): data-parallel and "
+                    "tensor-parallel come behind this",
+                    kind, node.id));
+  }
+  return {};
+}
+
 /// A gradient that is to be kept in another type.
 struct RetypedGradient {
   std::int64_t read = -1;      // as the optimizer takes it; into ExecutionGraph::tensors
@@ -96,14 +110,13 @@ class GradientFinder {
     const auto keeper = keeper_.find(gradient.id);
     if (keeper == keeper_.end()) {
       return refuse_gradient_type(fmt::format(
-          "expected gradients as AccumulateGrad keeps them, found one of [{}] that something "
-          "else makes (data-parallel comes behind this)",
+          "expected gradients as AccumulateGrad keeps them, found one of [{}] that something else "
+          "makes",
           fmt::join(graph_.shape(gradient), ", ")));
     }
     const std::int64_t weight = update.weight >= 0 ? update.weight : update.parameter;
     found_.accumulated[keeper->second] = {
-        .read = update.gradient,
-        .parameter = graph_.tensors[static_cast<std::size_t>(weight)].id};
+        .read = update.gradient, .parameter = graph_.tensors[static_cast<std::size_t>(weight)].id};
     return {};
   }
 
@@ -136,7 +149,8 @@ class GradientWriter {
     }
     if (!buffers_.empty() && !zeroed_) {
       return refuse_gradient_type(
-          "expected Optimizer.zero_grad#..., where buffers in a wider type are emptied, found none");
+          "expected Optimizer.zero_grad#..., where buffers in a wider type are emptied, found "
+          "none");
     }
     return copy_.finish();
   }
@@ -167,8 +181,7 @@ class GradientWriter {
     const auto at = buffers_.find(gradient.parameter);
     if (at != buffers_.end()) return at->second;
     const TensorRef read = source_tensor(gradient.read);
-    const TensorRef made =
-        builder_.new_tensor(dtype_, builder_.device(read), builder_.shape(read));
+    const TensorRef made = builder_.new_tensor(dtype_, builder_.device(read), builder_.shape(read));
     return buffers_.emplace(gradient.parameter, made).first->second;
   }
 
@@ -256,6 +269,7 @@ Result<ExecutionGraph> rewrite_gradient_type(const ExecutionGraph& graph, DType 
     return refuse_gradient_type(
         fmt::format("expected fp32, bf16 or fp16, found {}", to_string(dtype)));
   }
+  if (auto good = check_without_collectives(graph); !good) return Unexpected{good.error()};
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const auto plan = GradientFinder(graph, dtype).find();
   if (!plan) return Unexpected{plan.error()};

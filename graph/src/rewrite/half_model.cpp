@@ -196,9 +196,10 @@ Result<ExecutionGraph> with_fp32_copies(const ExecutionGraph& graph, DType half)
     for (ReadGroup& group : step.groups) {
       for (ReadUpdate& update : group.updates) {
         if (update.weight >= 0) {
-          return refuse_copies(fmt::format(
-              "an fp32 graph, or weights in {} that the optimizer changes itself, found fp32 copies",
-              to_string(half)));
+          return refuse_copies(
+              fmt::format("an fp32 graph, or weights in {} that the optimizer changes itself, "
+                          "found fp32 copies",
+                          to_string(half)));
         }
         any |= graph.tensors[static_cast<std::size_t>(update.parameter)].dtype == half;
         update.first = update.second = update.first_scale = update.second_scale = -1;
@@ -206,8 +207,8 @@ Result<ExecutionGraph> with_fp32_copies(const ExecutionGraph& graph, DType half)
     }
   }
   if (!any) {
-    return refuse_copies(fmt::format("an fp32 graph, or one with weights in {}, found neither",
-                                     to_string(half)));
+    return refuse_copies(
+        fmt::format("an fp32 graph, or one with weights in {}, found neither", to_string(half)));
   }
   return with_master_steps(graph, dialect_of(graph), *steps, nodes_of_optimizers(graph));
 }

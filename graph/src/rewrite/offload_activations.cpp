@@ -62,8 +62,8 @@ class LifetimesById {
   std::int32_t at(std::int64_t storage_id, std::int32_t node) const {
     const auto found = by_id_.find(storage_id);
     if (found == by_id_.end()) return -1;
-    const auto behind = std::ranges::upper_bound(
-        found->second, node, {}, &std::pair<std::int32_t, std::int32_t>::first);
+    const auto behind = std::ranges::upper_bound(found->second, node, {},
+                                                 &std::pair<std::int32_t, std::int32_t>::first);
     return behind == found->second.begin() ? -1 : std::prev(behind)->second;
   }
 

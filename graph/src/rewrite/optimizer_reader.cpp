@@ -357,10 +357,9 @@ class StepReader {
     const bool narrow = name.ends_with("8bit_blockwise");
     if (in_.size() != (narrow ? 8 : 4) || numbers_.size() < (narrow ? 8U : 10U)) return false;
     const std::string_view label = graph_.name(graph_.nodes[static_cast<std::size_t>(step_.label)]);
-    OptimizerSettings settings =
-        optimizer_settings(label.find("AdamW") != std::string_view::npos ? Optimizer::kAdamW
-                                                                         : Optimizer::kAdam,
-                           Implementation::kEightBit);
+    OptimizerSettings settings = optimizer_settings(
+        label.find("AdamW") != std::string_view::npos ? Optimizer::kAdamW : Optimizer::kAdam,
+        Implementation::kEightBit);
     const std::size_t first = narrow ? 0 : 2;  // of the numbers
     settings.beta1 = numbers_[first];
     settings.beta2 = numbers_[first + 1];

@@ -37,8 +37,9 @@ std::vector<std::int32_t> optimizer_steps(const ExecutionGraph& graph);
 
 /// Understands loop, foreach and fused steps of SGD, momentum, Adagrad, Adam and AdamW as PyTorch
 /// 1.13 and 2 write them, 8-bit Adam as bitsandbytes calls it, gradients that are cast in front of
-/// the updates and weights that their wider copies are written back into behind them. Numbers that stand in no argument (momentum, eps in loops, the decay of
-/// AdamW) are taken as PyTorch's defaults.
+/// the updates and weights that their wider copies are written back into behind them. Numbers that
+/// stand in no argument (momentum, eps in loops, the decay of AdamW) are taken as PyTorch's
+/// defaults.
 ///
 /// Fails at an op that belongs to none of them, naming it.
 Result<ReadStep> read_optimizer_step(const ExecutionGraph& graph, std::int32_t label);

@@ -65,8 +65,7 @@ class StepWriter {
 
   TensorRef gradient_of(const ReadUpdate& update, TensorRef parameter) {
     const auto other = gradients_.find(update.gradient);
-    const TensorRef gradient =
-        other == gradients_.end() ? tensor(update.gradient) : other->second;
+    const TensorRef gradient = other == gradients_.end() ? tensor(update.gradient) : other->second;
     const DType from = graph_.dtype(gradient), to = graph_.dtype(parameter);
     const bool is_cast = from != to && is_floating_point(from) && is_floating_point(to);
     return is_cast ? to_dtype(graph_, gradient, to) : gradient;

@@ -80,7 +80,6 @@ struct LargestBatch {
 /// allocator reserves does not grow evenly, so close to the edge some larger batch may fit by
 /// chance. Errors: those of `set_batch_size`; a graph that still fits with 2^30 samples.
 Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu,
-                                   bool expandable_segments = false,
-                                   const ZeroSharding& zero = {});
+                                   bool expandable_segments = false, const ZeroSharding& zero = {});
 
 }  // namespace perfmodel

@@ -87,8 +87,8 @@ class Search {
   std::int64_t edge_on_lines(std::int64_t fits, std::int64_t lacks) const {
     while (lacks - fits > 1) {
       const std::int64_t batch = fits + (lacks - fits) / 2;
-      const bool here =
-          step_fits(plan_, bytes_on_lines(first_, last_, batch), share_, gpu_, expandable_segments_);
+      const bool here = step_fits(plan_, bytes_on_lines(first_, last_, batch), share_, gpu_,
+                                  expandable_segments_);
       (here ? fits : lacks) = batch;
     }
     return fits;

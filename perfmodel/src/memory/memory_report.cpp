@@ -74,10 +74,9 @@ MemoryReport memory_report(const ExecutionGraph& graph, const Gpu* gpu,
   const RankShare share = rank_share(options.zero, plan, graph);
   const std::vector<std::int64_t> bytes = rank_bytes(plan, graph, share);
   const GraphMemory made = graph_memory(plan, bytes);
-  MemoryReport report{
-      .memory = step_memory(plan, graph, share, gpu, options.expandable_segments),
-      .each_peak = made.each_peak,
-      .without_sizes = plan.lifetimes.without_sizes};
+  MemoryReport report{.memory = step_memory(plan, graph, share, gpu, options.expandable_segments),
+                      .each_peak = made.each_peak,
+                      .without_sizes = plan.lifetimes.without_sizes};
   at(report.each_peak, MemoryPurpose::kCommunication) += share.gathered_bytes;
   report.activations = static_cast<std::size_t>(
       std::ranges::count_if(plan.lifetimes.storages, [](const StorageLifetime& storage) {

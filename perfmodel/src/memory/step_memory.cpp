@@ -24,7 +24,8 @@ bool belongs_to_shard(const StorageLifetime& storage, int stage, std::int32_t op
   }
 }
 
-/// The largest unit of weights from outside, in the order in which the forward pass first uses them.
+/// The largest unit of weights from outside, in the order in which the forward pass first uses
+/// them.
 double largest_unit(const MemoryPlan& plan, const std::vector<std::int64_t>& bytes) {
   double unit = 0, largest = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -171,9 +172,8 @@ RankShare rank_share(const ZeroSharding& zero, const MemoryPlan& plan,
   RankShare share{.zero = zero};
   if (zero.world <= 1 || zero.stage < 2) return share;
   const std::vector<std::int64_t> bytes = storage_bytes(plan, graph);
-  share.gathered_bytes = zero.stage == 2
-                             ? largest_bucket(plan, graph, bytes)
-                             : gathered_at_once(largest_unit(plan, bytes), ScaleOut{});
+  share.gathered_bytes = zero.stage == 2 ? largest_bucket(plan, graph, bytes)
+                                         : gathered_at_once(largest_unit(plan, bytes), ScaleOut{});
   return share;
 }
 
@@ -212,9 +212,8 @@ PredictedMemory step_memory(const MemoryPlan& plan, const ExecutionGraph& graph,
   if (gpu && use && static_cast<double>(use->peak_reserved) > room_on(*gpu)) {
     auto squeezed = use_of_full_device(plan, bytes, held, *gpu, in_use, expandable_segments);
     if (!squeezed) {
-      squeezed =
-          use_of_larger_device(plan, bytes, held, *gpu, in_use,
-                               static_cast<double>(use->peak_reserved), expandable_segments);
+      squeezed = use_of_larger_device(plan, bytes, held, *gpu, in_use,
+                                      static_cast<double>(use->peak_reserved), expandable_segments);
     }
     if (squeezed) use = squeezed;
   }

@@ -19,8 +19,8 @@ struct PredictedMemory {
   /// segments than their blocks, is reserve.
   MemoryByPurpose by_purpose{};
   /// What Python variables may keep beside what the ops need, the model's last result, tensors of
-  /// which the graph tells no storage, and what libraries take: a workspace of convolutions, buffers
-  /// of collectives.
+  /// which the graph tells no storage, and what libraries take: a workspace of convolutions,
+  /// buffers of collectives.
   double unsure_bytes = 0;
   double device_bytes = 0;  ///< that the driver shows
 

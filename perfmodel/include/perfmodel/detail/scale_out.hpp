@@ -47,7 +47,8 @@ struct ScaledOut {
   int nodes = 0;
   std::size_t collectives = 0;  ///< per step, of all kinds
   double parameter_bytes = 0;
-  double gathered_bytes = 0;  ///< FSDP: the most that is gathered, or waits to be scattered, at once
+  double gathered_bytes =
+      0;  ///< FSDP: the most that is gathered, or waits to be scattered, at once
   /// The graph reduces its gradients itself: its collectives were priced for `world` ranks, none
   /// added.
   bool own_collectives = false;

@@ -150,10 +150,9 @@ bool lower_adam_of_one(const OpView& op, const Gpu&, std::vector<KernelWork>& ke
     narrow |= tensor.dtype == DType::kUInt8;
   });
   constexpr double kAdam = 15, kCodes = 2 * 20;  // FLOP per number; both states
-  kernels.push_back(
-      make_work(KernelFamily::kOptimizer, parameter->dtype, all,
-                all - static_cast<double>(gradient->bytes()),
-                static_cast<double>(parameter->numel) * (narrow ? kAdam + kCodes : kAdam)));
+  kernels.push_back(make_work(
+      KernelFamily::kOptimizer, parameter->dtype, all, all - static_cast<double>(gradient->bytes()),
+      static_cast<double>(parameter->numel) * (narrow ? kAdam + kCodes : kAdam)));
   return true;
 }
 

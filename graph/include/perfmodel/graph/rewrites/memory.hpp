@@ -48,8 +48,8 @@ struct RecomputeOptions {
     kScoring,    ///< tanh(query + key) of recurrent decoders
   } what = What::kNone;
 
-  /// Full, op, selective and dropout: in so many layers; scoring: in so many steps of the decoder. The
-  /// first ones; without a number: all.
+  /// Full, op, selective and dropout: in so many layers; scoring: in so many steps of the decoder.
+  /// The first ones; without a number: all.
   FirstLayers layers;
 };
 

@@ -77,8 +77,8 @@ struct PrecisionOptions {
 /// Preconditions (kImpossible): tensors on a GPU, or bfloat16 on a CPU; no products in half types
 /// yet (fp8 and fp4 take them); no checkpoints, no fused kernels; at least one op that autocast
 /// changes. The GradScaler needs fp16 and a backward pass, master weights tensors on a GPU, dense
-/// gradients and optimizer steps that read_optimizer_step() knows. A graph whose weights are in that
-/// half type already, as `model.to(torch.bfloat16)` makes them, gets the fp32 copies alone.
+/// gradients and optimizer steps that read_optimizer_step() knows. A graph whose weights are in
+/// that half type already, as `model.to(torch.bfloat16)` makes them, gets the fp32 copies alone.
 Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
                                          const PrecisionOptions& options);
 
