@@ -58,20 +58,20 @@ TEST(MemoryOptions, InPlaceOpsTakeAboutAsLong) {
   EXPECT_LT(gelu, 1.01 * plain);
 }
 
-// At the rates of a T4's PCIe the copies do not keep up with a small model's step.
+// Scores of many narrow heads take long to copy and little to compute.
 TEST(MemoryOptions, OffloadThatLosesIsShownAsALoss) {
-  const std::string graph = file("wide.json");
-  ASSERT_EQ(run({"build", "bert", "--layers", "4", "--hidden", "512", "--heads", "8", "--batch",
-                 "64", "--sequence", "128", "-o", graph})
-                .status,
-            0);
+  const std::string graph = file("narrow_heads.json");
+  const Outcome built = run({"build", "bert", "--layers", "4", "--hidden", "256", "--heads", "16",
+                             "--batch", "16", "--sequence", "512", "-o", graph});
+  ASSERT_EQ(built.status, 0) << built.err;
   const Outcome outcome =
       run({"whatif", graph, "--gpu", "a100-sxm-40gb", "--offload-activations", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Json rows = Json::parse(outcome.out)["rows"];
   ASSERT_EQ(rows.size(), 2U);
-  EXPECT_GT(rows[1]["e2e_us"], rows[0]["e2e_us"]);
-  EXPECT_LT(rows[1]["needed_bytes"], rows[0]["needed_bytes"]);
+  EXPECT_GT(rows[1]["e2e_us"].get<double>(), 1.2 * rows[0]["e2e_us"].get<double>());
+  EXPECT_LT(rows[1]["speed_up"], 1);
+  EXPECT_LT(rows[1]["memory"]["needed_bytes"], rows[0]["memory"]["needed_bytes"]);
 }
 
 TEST(MemoryOptions, OptimizerAndGradientsOfRewriteWhatifAndMemory) {

@@ -19,7 +19,7 @@
 #include "graph_copy.hpp"
 #include "kept_dropout.hpp"
 #include "kept_storages.hpp"
-#include "offload_activations.hpp"
+#include "offload_ops.hpp"
 #include "ops/catalogue.hpp"
 #include "ops/schemas.hpp"
 #include "recomputed_tensors.hpp"

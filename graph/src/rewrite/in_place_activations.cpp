@@ -9,7 +9,7 @@
 #include "first_layers.hpp"
 #include "graph_copy.hpp"
 #include "kept_storages.hpp"
-#include "offload_activations.hpp"
+#include "offload_ops.hpp"
 #include "ops/schemas.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 

@@ -13,7 +13,7 @@
 #include "checkpointing.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
-#include "offload_activations.hpp"
+#include "offload_ops.hpp"
 #include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "recomputed_tensors.hpp"
@@ -164,28 +164,32 @@ class OffloadPlanner {
   // The last ones stay: they would come back at once.
   void choose() {
     std::vector<std::pair<std::int32_t, std::int32_t>> order;  // last op, lifetime
-    std::int64_t largest = 0;
     for (const auto& [lifetime, storage] : candidates_) {
       order.emplace_back(storage.last_forward, lifetime);
-      largest = std::max(largest, storage.bytes);
     }
-    std::ranges::sort(order, std::greater{});
-    window_ = std::max(2 * largest, options_.bytes_on_their_way);
+    std::ranges::sort(order);
+    const auto bytes_of = [&](const std::pair<std::int32_t, std::int32_t>& entry) {
+      return candidates_.at(entry.second).bytes;
+    };
+    // The window holds two of those that leave, and these depend on the window.
+    std::size_t leaving = order.size();
     std::int64_t staying = 0;
-    std::vector<std::pair<std::int32_t, std::int32_t>> leaving;
-    for (const auto& [last, lifetime] : order) {
-      const LeavingStorage& storage = candidates_.at(lifetime);
-      if (staying < window_) {
-        staying += storage.bytes;
+    window_ = options_.bytes_on_their_way;
+    while (leaving > 0) {
+      std::int64_t largest = 0;
+      for (std::size_t i = 0; i < leaving; ++i) largest = std::max(largest, bytes_of(order[i]));
+      window_ = std::max(options_.bytes_on_their_way, 2 * largest);
+      if (staying >= window_) break;
+      staying += bytes_of(order[--leaving]);
+    }
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const LeavingStorage& storage = candidates_.at(order[i].second);
+      if (i >= leaving) {
         stay_.push_back(storage);
       } else {
-        leaving.emplace_back(last, lifetime);
+        plan_.leaves[order[i].second] = static_cast<std::int32_t>(plan_.storages.size());
+        plan_.storages.push_back(storage);
       }
-    }
-    std::ranges::reverse(leaving);
-    for (const auto& [last, lifetime] : leaving) {
-      plan_.leaves[lifetime] = static_cast<std::int32_t>(plan_.storages.size());
-      plan_.storages.push_back(candidates_.at(lifetime));
     }
   }
 
@@ -373,17 +377,6 @@ class OffloadWriter {
 };
 
 }  // namespace
-
-Result<void> check_without_offload(const ExecutionGraph& graph, std::string_view rewrite) {
-  for (const Node& node : graph.nodes) {
-    if (!graph.name(node).starts_with(kOffloadOps)) continue;
-    return fail(ErrorCode::kImpossible,
-                fmt::format("{}: expected a graph whose activations stay on the GPU, found {} "
-                            "(node {}): offload-activations comes behind this",
-                            rewrite, graph.name(node), node.id));
-  }
-  return {};
-}
 
 Result<ExecutionGraph> rewrite_offload(const ExecutionGraph& graph, const OffloadOptions& options) {
   if (auto good = check_without_offload(graph, "offload-activations"); !good) {

@@ -9,7 +9,7 @@
 #include "graph_copy.hpp"
 #include "half_model.hpp"
 #include "narrow_products.hpp"
-#include "offload_activations.hpp"
+#include "offload_ops.hpp"
 #include "ops/catalogue.hpp"
 #include "optimizer_reader.hpp"
 

@@ -74,8 +74,8 @@ Result<ExecutionGraph> rewrite_recomputation(const ExecutionGraph& graph,
 /// Which activations leave the GPU, and how many of them at once.
 struct OffloadOptions {
   std::int64_t least_bytes = std::int64_t{1} << 20;  ///< of a storage; smaller ones stay
-  /// That are on their way to the host or back at most, or twice the largest storage if that is
-  /// more. The last ones of the forward pass stay, up to as many.
+  /// That are on their way to the host or back at most, or twice the largest storage that leaves if
+  /// that is more. The last ones of the forward pass stay, up to as many.
   std::int64_t bytes_on_their_way = std::int64_t{256} << 20;
 };
 

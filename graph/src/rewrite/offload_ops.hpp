@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string_view>
 
 #include "perfmodel/graph/execution_graph.hpp"
@@ -15,6 +17,15 @@ inline constexpr std::string_view kOffloadRelease = "offload::release";
 inline constexpr std::string_view kOffloadFetch = "offload::to_device";
 
 /// An error (kImpossible) at a graph with such ops, which `rewrite` would have to see through.
-Result<void> check_without_offload(const ExecutionGraph& graph, std::string_view rewrite);
+inline Result<void> check_without_offload(const ExecutionGraph& graph, std::string_view rewrite) {
+  for (const Node& node : graph.nodes) {
+    if (!graph.name(node).starts_with(kOffloadOps)) continue;
+    return fail(ErrorCode::kImpossible,
+                fmt::format("{}: expected a graph whose activations stay on the GPU, found {} "
+                            "(node {}): offload-activations comes behind this",
+                            rewrite, graph.name(node), node.id));
+  }
+  return {};
+}
 
 }  // namespace perfmodel
