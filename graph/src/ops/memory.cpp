@@ -12,7 +12,7 @@ std::span<const Op> memory_ops() {
       {"aten::clone", kCopy, {.price = "copy.clone", .size = "same_shape"}},
       {"offload::to_host", kCopy, {.price = "copy.aside", .size = "same_shape"}},
       {"offload::to_device", kCopy, {.price = "copy.aside", .size = "same_shape"}},
-      {"offload::release", kQuery},
+      {"offload::release", kCopy, {.price = "nothing"}},
       {"aten::contiguous", kCopy, {.price = "copy.clone", .size = "same_shape"}},
       {"aten::reshape", kCopy, {.price = "copy.clone", .size = "reshape"}},
       {"aten::flatten", kCopy, {.price = "copy.clone", .size = "reshape"}},
