@@ -82,9 +82,10 @@ class OffloadPlanner {
     find_places();
     find_candidates();
     note_mentions();
-    std::erase_if(candidates_, [](const auto& entry) {
+    std::erase_if(candidates_, [&](const auto& entry) {
       const LeavingStorage& storage = entry.second;
-      return storage.last_forward < 0 || storage.first_reader < 0 || storage.read_elsewhere;
+      return storage.last_forward < 0 || storage.first_reader < 0 || storage.read_elsewhere ||
+             last_below(graph_, storage.last_forward) >= storage.first_reader;
     });
     if (candidates_.empty()) {
       return refuse_offload(

@@ -131,7 +131,7 @@ std::optional<AllocatorUse> use_of_larger_device(const MemoryPlan& plan,
                                                  const Gpu& gpu, double peak_in_use, double liked,
                                                  bool expandable_segments) {
   const double too_small = room_on(gpu);
-  for (const double factor : {1.01, 1.03, 1.1, 1.3}) {
+  for (const double factor : {1.01, 1.03, 1.06, 1.1, 1.3}) {
     const double room = factor * std::max(peak_in_use, too_small);
     if (room >= liked) break;
     const auto use = allocator_use(plan, bytes, held,
