@@ -236,8 +236,8 @@ ExecutionGraph nanotron_1b(std::int64_t batch) {
 }
 
 // The rows without tensor or pipeline parallelism, by plain graphs. What the source counts as
-// memory of a GPU it does not say: here all that the step needs, the context included. By what
-// PyTorch reserves alone, rows of ZeRO 1 are up to 12 % low.
+// memory of a GPU, and in which GB, it does not say: here all that the step needs, the context
+// included, in GiB. By what PyTorch reserves alone, rows of ZeRO 1 are up to 12 % low.
 TEST(TrainingMemory, RanksOfNanotronWithinTenPercent) {
   if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
   const Gpu board = accuracy::gpu("h100-sxm-80gb");
