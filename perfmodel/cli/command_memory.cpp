@@ -14,6 +14,7 @@
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
 #include "read_files.hpp"
 #include "rewrite_options.hpp"
 
@@ -21,7 +22,9 @@ namespace perfmodel::cli {
 namespace {
 
 struct MemoryArguments {
-  std::string graph, gpu, timeline;
+  std::string graph, gpu, timeline, strategy;
+  std::int64_t world = 1;
+  std::optional<int> zero;
   std::vector<NamedRewrite> rewrites;
   ReadOptions reading;
   std::size_t largest = 10;
@@ -48,9 +51,25 @@ std::string uncounted_text(const MemoryReport& report) {
       more > 0 ? fmt::format(" and {} more ops", more) : "");
 }
 
-// What it would cost to fit, and when ops run.
+// What each rank divides with the others. DDP divides nothing, but keeps buckets: a rewrite.
+ZeroSharding sharding(const MemoryArguments& arguments) {
+  const int stage = arguments.strategy == "fsdp" ? 3 : arguments.zero.value_or(0);
+  return {.world = arguments.world, .stage = stage};
+}
+
+std::vector<NamedRewrite> all_rewrites(const MemoryArguments& arguments) {
+  std::vector<NamedRewrite> rewrites = arguments.rewrites;
+  if (arguments.strategy == "ddp") {
+    rewrites.push_back({"strategy ddp", [world = arguments.world](const ExecutionGraph& graph) {
+                          return rewrite_data_parallel(graph, {.world_size = world});
+                        }});
+  }
+  return rewrites;
+}
+
+// What it would cost to fit, on one GPU, and when ops run.
 Result<void> add_prices(const MemoryArguments& arguments, MemoryAnswer& made) {
-  const bool lacks = made.gpu && !made.report.memory.fits();
+  const bool lacks = made.gpu && !made.report.memory.fits() && arguments.world == 1;
   const bool wants_times = made.gpu && !arguments.timeline.empty();
   if (!lacks && !wants_times) return {};
   auto prices = MemoryPrices::load(*made.gpu);
@@ -83,18 +102,20 @@ Result<MemoryAnswer> answer(const MemoryArguments& arguments) {
     error.file = arguments.graph;
     return Unexpected{std::move(error)};
   };
-  auto graph = apply_rewrites(*source, arguments.rewrites);
+  auto graph = apply_rewrites(*source, all_rewrites(arguments));
   if (!graph) return in_file(graph.error());
   made.graph = std::move(*graph);
+  made.zero = sharding(arguments);
   made.report = memory_report(made.graph, made.gpu ? &*made.gpu : nullptr,
                               {.largest = arguments.largest,
                                .curve = !arguments.timeline.empty(),
-                               .expandable_segments = arguments.expandable_segments});
+                               .expandable_segments = arguments.expandable_segments,
+                               .zero = made.zero});
   if (!made.report.without_sizes.empty()) made.warnings.push_back(uncounted_text(made.report));
   if (const auto batch = batch_size(made.graph)) made.batch = *batch;
   if (const auto bytes = bytes_per_sample(made.graph)) made.bytes_per_sample = *bytes;
   if (arguments.max_batch) {
-    auto most = largest_batch(made.graph, *made.gpu, arguments.expandable_segments);
+    auto most = largest_batch(made.graph, *made.gpu, arguments.expandable_segments, made.zero);
     if (!most) return in_file(most.error());
     made.most = std::move(*most);
   }
@@ -139,6 +160,25 @@ Command memory_command(CLI::App& parent) {
                    "Write the bytes of each purpose over the step: a chart (.svg) or a table "
                    "(.csv)")
       ->type_name("FILE");
+  auto* world =
+      memory->add_option("--world", arguments->world, "Data-parallel ranks; the graph is one's")
+          ->check(at_least(1))
+          ->type_name("N");
+  auto* strategy =
+      memory
+          ->add_option("--strategy", arguments->strategy,
+                       "How they share the model: ddp (all of it each, gradients in buckets) or "
+                       "fsdp (a shard each)")
+          ->check(CLI::IsMember({"ddp", "fsdp"}))
+          ->needs(world);
+  memory
+      ->add_option("--zero", arguments->zero,
+                   "What they divide, without buckets of copies: 0 nothing, 1 optimizer state, 2 "
+                   "gradients too, 3 weights too (fsdp)")
+      ->check(CLI::Range(0, 3))
+      ->type_name("STAGE")
+      ->needs(world)
+      ->excludes(strategy);
   memory->add_flag("--expandable-segments", arguments->expandable_segments,
                    "PyTorch's allocator with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
   add_rewrite_options(*memory, arguments->rewrites);

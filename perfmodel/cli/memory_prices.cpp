@@ -23,9 +23,12 @@ std::vector<Options> options_to_try(const Gpu& gpu) {
   const Option autocast = {"precision", has_bf16 ? "bf16" : "fp16-scaled"};
   const Option half_model = {"precision", has_bf16 ? "bf16-o2" : "fp16-o2"};
   const Option in_place = {"in-place", "gelu+layernorm"}, dropout = {"recompute", "dropout"};
-  const Option full = {"recompute", "full"};
+  const Option full = {"recompute", "full"}, offload = {"offload-activations", ""};
+  const Option half_gradients = {"grad-dtype", has_bf16 ? "bf16" : "fp16"};
   return {
       {{"optimizer", "fused"}},
+      {{"optimizer", "8bit"}},
+      {half_gradients},
       {in_place},
       {dropout},
       {in_place, dropout},
@@ -33,6 +36,8 @@ std::vector<Options> options_to_try(const Gpu& gpu) {
       {full},
       {autocast},
       {half_model},
+      {offload},
+      {autocast, offload},
       {autocast, full},
       {half_model, full},
   };

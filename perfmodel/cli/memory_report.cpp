@@ -34,6 +34,13 @@ std::string verdict(const PredictedMemory& memory) {
                        : fmt::format("does not fit by {} GiB", gib(-room));
 }
 
+std::string ranks_text(const ZeroSharding& zero) {
+  constexpr std::string_view kDivided[] = {"", ", that divide the optimizer state",
+                                           ", that divide optimizer state and gradients",
+                                           ", that divide optimizer state, gradients and weights"};
+  return fmt::format("one of {}{}", zero.world, kDivided[zero.stage]);
+}
+
 std::string facts(const MemoryAnswer& answer) {
   const PredictedMemory& memory = answer.report.memory;
   TextList list;
@@ -43,6 +50,7 @@ std::string facts(const MemoryAnswer& answer) {
     list.row("GPU", fmt::format("{} ({}), {} GiB", answer.gpu->title, answer.gpu->name,
                                 gib(memory.device_bytes)));
   }
+  if (answer.zero.world > 1) list.row("rank", ranks_text(answer.zero));
   list.row("memory", fmt::format("{} GiB, from {} to {}{}", gib(memory.needed_bytes()),
                                  gib(memory.low_bytes()), gib(memory.high_bytes()),
                                  answer.gpu ? ": " + verdict(memory) : ""));
@@ -215,6 +223,8 @@ Json memory_json(const MemoryAnswer& answer) {
       {{"graph", answer.graph_file},
        {"gpu", answer.gpu ? Json(answer.gpu->name) : Json()},
        {"batch", answer.batch ? Json(*answer.batch) : Json()},
+       {"world", answer.zero.world},
+       {"zero", answer.zero.stage},
        {"peak_allocated_bytes", whole(memory.peak_allocated_bytes)},
        {"peak_reserved_bytes", whole(memory.peak_reserved_bytes)},
        {"context_bytes", whole(memory.context_bytes)},

@@ -16,8 +16,9 @@ struct MemoryAnswer {
   std::string graph_file;
   std::optional<Gpu> gpu;
   ExecutionGraph graph;  ///< rewritten
+  ZeroSharding zero;     ///< with whom one rank divides it
   MemoryReport report;
-  std::optional<std::int64_t> batch;  ///< samples per step, if the inputs tell
+  std::optional<std::int64_t> batch;       ///< samples per step, if the inputs tell
   std::optional<double> bytes_per_sample;  ///< the same
   std::optional<LargestBatch> most;
   std::optional<MemoryPrices::Ways> ways;  ///< where it does not fit

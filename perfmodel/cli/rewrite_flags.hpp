@@ -12,6 +12,8 @@ RewriteOption precision_option();
 RewriteOption in_place_option();
 RewriteOption recompute_option();
 RewriteOption checkpoint_option();
+RewriteOption offload_option();
+RewriteOption grad_dtype_option();
 RewriteOption optimizer_option();
 RewriteOption data_parallel_option();
 RewriteOption tensor_parallel_option();

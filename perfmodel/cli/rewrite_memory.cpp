@@ -21,8 +21,9 @@ struct NamedRecomputation {
   What what;
 };
 constexpr NamedRecomputation kRecomputations[] = {
-    {"none", What::kNone},           {"full", What::kFull},       {"selective", What::kSelective},
-    {"attention", What::kSelective}, {"dropout", What::kDropout}, {"scoring", What::kScoring},
+    {"none", What::kNone},           {"full", What::kFull}, {"selective", What::kSelective},
+    {"attention", What::kSelective}, {"op", What::kOp},     {"dropout", What::kDropout},
+    {"scoring", What::kScoring},
 };
 
 struct Counted {
@@ -92,13 +93,27 @@ Result<Rewrite> parse_in_place(const std::string& text) {
 
 RewriteOption recompute_option() {
   return {.flag = "--recompute",
-          .value = "none|full|selective|dropout|scoring[:N]",
+          .value = "none|full|op|selective|dropout|scoring[:N]",
           .help =
-              "What the backward pass computes again: layers, attention (selective or attention: "
+              "What the backward pass computes again: layers, layers but for the results of every "
+              "second matrix product and of attention (op), attention (selective or attention: "
               "from scores to the product with V), the dropped-out attention matrix alone, the "
               "scoring of recurrent decoders; N: in the first N layers (scoring: steps)",
           .for_build = true,
           .parse = parse_recomputation};
+}
+
+RewriteOption offload_option() {
+  return {.flag = "--offload-activations",
+          .value = "",
+          .help =
+              "Activations of 1 MiB and more go to pinned host memory behind their last use in the "
+              "forward pass and return before the backward pass reads them, in copies on a stream "
+              "of their own",
+          .for_build = true,
+          .parse = [](const std::string&) -> Result<Rewrite> {
+            return [](const ExecutionGraph& graph) { return rewrite_offload(graph, {}); };
+          }};
 }
 
 RewriteOption in_place_option() {

@@ -21,7 +21,8 @@ const std::map<std::string, Optimizer, std::less<>> kKinds = {{"sgd", Optimizer:
 const std::map<std::string, Implementation, std::less<>> kImplementations = {
     {"loop", Implementation::kLoop},
     {"foreach", Implementation::kForeach},
-    {"fused", Implementation::kFused}};
+    {"fused", Implementation::kFused},
+    {"8bit", Implementation::kEightBit}};
 
 // "adam", "fused" or "adam/fused".
 Result<OptimizerRewrite> parse_optimizer(std::string_view text) {
@@ -38,8 +39,8 @@ Result<OptimizerRewrite> parse_optimizer(std::string_view text) {
                          : rewrite.optimizer || rewrite.implementation;
   if (good) return rewrite;
   return fail(ErrorCode::kUnknownName,
-              fmt::format("expected sgd, momentum, adagrad, adam or adamw, loop, foreach or fused, "
-                          "or both as adam/fused, found \"{}\"",
+              fmt::format("expected sgd, momentum, adagrad, adam or adamw, loop, foreach, fused or "
+                          "8bit, or both as adam/fused, found \"{}\"",
                           text));
 }
 
@@ -50,7 +51,8 @@ RewriteOption optimizer_option() {
           .value = "KIND/HOW",
           .help =
               "Another optimizer (sgd, momentum, adagrad, adam, adamw), another way to walk the "
-              "parameters (loop, foreach, fused), or both: adam/fused",
+              "parameters (loop, foreach, fused, 8bit: state in 8 bits as bitsandbytes keeps it), "
+              "or both: adam/fused",
           .parse = [](const std::string& text) -> Result<Rewrite> {
             const auto rewrite = parse_optimizer(text);
             if (!rewrite) return Unexpected{rewrite.error()};

@@ -15,6 +15,8 @@ const std::vector<RewriteOption>& rewrite_options() {
       in_place_option(),          //
       recompute_option(),         //
       checkpoint_option(),        //
+      offload_option(),           //
+      grad_dtype_option(),        //
       optimizer_option(),         //
       data_parallel_option(),     //
       tensor_parallel_option(),   //

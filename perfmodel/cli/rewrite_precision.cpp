@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "perfmodel/graph/rewrites/training.hpp"
@@ -48,7 +49,30 @@ Result<Rewrite> parse_precision(const std::string& text) {
   };
 }
 
+Result<Rewrite> parse_gradient_type(const std::string& text) {
+  constexpr std::pair<std::string_view, DType> kTypes[] = {
+      {"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}, {"fp16", DType::kFloat16}};
+  const auto* known = std::ranges::find(kTypes, text, &std::pair<std::string_view, DType>::first);
+  if (known == std::end(kTypes)) {
+    return fail(ErrorCode::kUnknownName,
+                fmt::format("expected fp32, bf16 or fp16, found \"{}\"", text));
+  }
+  return [dtype = known->second](const ExecutionGraph& graph) {
+    return rewrite_gradient_type(graph, dtype);
+  };
+}
+
 }  // namespace
+
+RewriteOption grad_dtype_option() {
+  return {.flag = "--grad-dtype",
+          .value = "fp32|bf16|fp16",
+          .help =
+              "The type in which gradients of parameters are kept: a wider one in buffers that "
+              "each gradient is added to, a narrower one by a cast",
+          .for_build = true,
+          .parse = parse_gradient_type};
+}
 
 RewriteOption precision_option() {
   return {

@@ -1,12 +1,17 @@
 // Memory of training steps against public figures: largest batches of BERT-Large (Tempo, ONNX
-// Runtime) and its activations. Nothing was fitted on these rows but what the files in
-// data/architectures/ say of a context.
+// Runtime) and its activations, ranks of nanotron and torchtitan, weights and state of Sockeye.
+// Nothing was fitted on these rows but what the files in data/architectures/ say of a context.
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "accuracy_support.hpp"
+#include "json/csv_file.hpp"
+#include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
@@ -187,6 +192,129 @@ TEST(TrainingMemory, ActivationsOfMegatronWithinThreePercent) {
     ++rows;
   }
   EXPECT_EQ(rows, 5);
+}
+
+std::vector<std::map<std::string, std::string>> scaling_rows(const std::string& name) {
+  auto csv = CsvFile::open(*accuracy::public_data() / "scaling" / name).value();
+  const std::vector<std::string> columns = {
+      "model",       "gpus",   "dp",      "fsdp",   "tp",        "pp",        "zero",
+      "micro_batch", "status", "compile", "float8", "memory_gb", "memory_gib"};
+  std::vector<std::map<std::string, std::string>> rows;
+  while (csv.next()) {
+    auto& row = rows.emplace_back();
+    for (const std::string& column : columns) {
+      if (csv.column(column) >= 0) row[column] = csv.cell(csv.column(column));
+    }
+  }
+  return rows;
+}
+
+// nanotron: weights and activations in bf16, gradients summed in fp32, Adam on fp32 copies; the
+// loss in fp32. `model`: sizes of the README of the rows.
+ExecutionGraph llama_in_half(LlamaConfig config) {
+  config.attention = TransformerConfig::Attention::kFlash;
+  config.fused_norms = true;
+  config.dropout = 0;
+  config.training.weights = DType::kBFloat16;
+  return rewrite_precision(
+             build_llama(config).value(),
+             {.precision = PrecisionOptions::Precision::kBf16, .master_weights = true})
+      .value();
+}
+
+ExecutionGraph nanotron_1b(std::int64_t batch) {
+  LlamaConfig config = llama_preset("llama3-8b").value();
+  config.layers = 16;
+  config.hidden = 2048;
+  config.heads = config.kv_heads = 32;
+  config.feed_forward = 8192;
+  config.vocabulary = 131072;
+  config.tied = true;
+  config.sequence = 4096;
+  config.batch = batch;
+  return rewrite_gradient_type(llama_in_half(config), DType::kFloat32).value();
+}
+
+// The rows without tensor or pipeline parallelism, by plain graphs. What the source counts as
+// memory of a GPU, and in which GB, it does not say: here all that the step needs, the context
+// included, in GiB. By what PyTorch reserves alone, rows of ZeRO 1 are up to 12 % low.
+TEST(TrainingMemory, RanksOfNanotronWithinTenPercent) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const Gpu board = accuracy::gpu("h100-sxm-80gb");
+  std::map<std::int64_t, ExecutionGraph> graphs;  // by batch
+  int judged = 0;
+  for (const auto& row : scaling_rows("h100_runs.csv")) {
+    const bool plain = row.at("model") == "1B" && row.at("tp") == "1" && row.at("pp") == "1";
+    if (!plain || row.at("status") != "ran") continue;
+    const std::int64_t batch = std::stoll(row.at("micro_batch"));
+    if (!graphs.contains(batch)) graphs.emplace(batch, nanotron_1b(batch));
+    const ZeroSharding zero{.world = std::stoll(row.at("dp")), .stage = std::stoi(row.at("zero"))};
+    const PredictedMemory memory = memory_report(graphs.at(batch), &board, {.zero = zero}).memory;
+    const double measured = std::stod(row.at("memory_gb"));
+    const double predicted = memory.needed_bytes() / (1 << 30);
+    std::printf(
+        "%s GPUs, ZeRO %d, micro-batch %s: measured %.1f, predicted %.1f, %+.1f %% "
+        "(%.1f GiB reserved)\n",
+        row.at("gpus").c_str(), zero.stage, row.at("micro_batch").c_str(), measured, predicted,
+        error_percent(predicted, measured), memory.peak_reserved_bytes / (1 << 30));
+    EXPECT_NEAR(error_percent(predicted, measured), 0, 10);
+    ++judged;
+  }
+  EXPECT_EQ(judged, 7);
+}
+
+// torchtitan: FSDP of fp32 parameters that are gathered in bf16, selective checkpointing by op.
+TEST(TrainingMemory, RanksOfTorchtitanWithinFifteenPercent) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  LlamaConfig config = llama_preset("llama3-8b").value();
+  config.batch = 2;
+  const ExecutionGraph graph =
+      rewrite_recomputation(llama_in_half(config), {.what = RecomputeOptions::What::kOp}).value();
+  int judged = 0;
+  for (const auto& row : scaling_rows("torchtitan_runs.csv")) {
+    const MemoryReport report =
+        memory_report(graph, nullptr, {.zero = {.world = std::stoll(row.at("fsdp")), .stage = 3}});
+    const double measured = std::stod(row.at("memory_gib"));
+    const double predicted = report.memory.peak_reserved_bytes / (1 << 30);
+    const bool compiled = row.at("compile") == "1";
+    std::printf("%s GPUs%s%s: measured %.1f, predicted %.1f GiB reserved, %+.1f %%\n",
+                row.at("gpus").c_str(), compiled ? ", compiled" : "",
+                row.at("float8") == "1" ? ", fp8" : "", measured, predicted,
+                error_percent(predicted, measured));
+    if (compiled) continue;  // its fused kernels are in no graph: reported
+    EXPECT_NEAR(error_percent(predicted, measured), 0, 15);
+    ++judged;
+  }
+  EXPECT_EQ(judged, 2);
+}
+
+// Sockeye on MXNet: what is there from step to step. Its target has 17,192 words; the other
+// language of the same corpus has the 7,710 of the batch sweep. Feature maps are not met:
+// docs/memory.md.
+TEST(TrainingMemory, WeightsAndStateOfSockeyeWithinEightPercent) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const Json measured = seeds("lstm_training.json")["memory_breakdown"]["rows"][0];
+  Seq2seqConfig config = seq2seq_preset("sockeye").value();
+  config.encoder_layers = config.decoder_layers = 1;
+  config.hidden = 1000;
+  config.embedding = 500;
+  config.attention = 512;
+  config.source_vocabulary = 7710;
+  config.target_vocabulary = 17192;
+  config.source_steps = config.target_steps = 50;
+  config.batch = 80;
+  config.training.optimizer = TrainingOptions::Optimizer::kAdam;
+  const PredictedMemory memory = memory_report(build_seq2seq(config).value(), nullptr).memory;
+  const std::pair<const char*, double> parts[] = {
+      {"weights", memory.held.parameters + memory.held.tables},
+      {"weight_gradients", memory.held.gradients},
+      {"optimizer_state", memory.held.optimizer_state}};
+  for (const auto& [name, bytes] : parts) {
+    const double mib = measured["by_function_mib"][name], predicted = bytes / (1 << 20);
+    std::printf("%s: measured %.1f MiB, predicted %.1f, %+.1f %%\n", name, mib, predicted,
+                error_percent(predicted, mib));
+    EXPECT_NEAR(error_percent(predicted, mib), 0, 8);
+  }
 }
 
 }  // namespace training_memory_test

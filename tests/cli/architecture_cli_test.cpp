@@ -8,7 +8,7 @@
 namespace perfmodel {
 namespace architecture_cli_test {
 
-using namespace testing;
+using namespace test_support;
 
 const fs::path kData = fs::path(PERFMODEL_SOURCE_DIR) / "data";
 constexpr const char* kStandsIn =

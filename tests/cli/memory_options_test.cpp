@@ -58,6 +58,46 @@ TEST(MemoryOptions, InPlaceOpsTakeAboutAsLong) {
   EXPECT_LT(gelu, 1.01 * plain);
 }
 
+// Scores of many narrow heads take long to copy and little to compute.
+TEST(MemoryOptions, OffloadThatLosesIsShownAsALoss) {
+  const std::string graph = file("narrow_heads.json");
+  const Outcome built = run({"build", "bert", "--layers", "4", "--hidden", "256", "--heads", "16",
+                             "--batch", "16", "--sequence", "512", "-o", graph});
+  ASSERT_EQ(built.status, 0) << built.err;
+  const Outcome outcome =
+      run({"whatif", graph, "--gpu", "a100-sxm-40gb", "--offload-activations", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json rows = Json::parse(outcome.out)["rows"];
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_GT(rows[1]["e2e_us"].get<double>(), 1.2 * rows[0]["e2e_us"].get<double>());
+  EXPECT_LT(rows[1]["speed_up"], 1);
+  EXPECT_LT(rows[1]["memory"]["needed_bytes"], rows[0]["memory"]["needed_bytes"]);
+}
+
+TEST(MemoryOptions, OptimizerAndGradientsOfRewriteWhatifAndMemory) {
+  const std::string graph = file("adam.json");
+  ASSERT_EQ(run(bert(graph)).status, 0);
+  const auto needed = [&](const Words& flags) {
+    Words words = {"memory", graph, "--gpu", "a100-sxm-40gb", "--json"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return Json::parse(outcome.out, nullptr, false)["own_peaks"];
+  };
+  const Json plain = needed({}), eight = needed({"--optimizer", "adamw/8bit"}),
+             half = needed({"--grad-dtype", "bf16"});
+  EXPECT_LT(eight["optimizer"].get<double>(), 0.27 * plain["optimizer"].get<double>());
+  EXPECT_NEAR(half["gradients"].get<double>() / plain["gradients"].get<double>(), 0.5, 0.01);
+  const Outcome asked = run({"whatif", graph, "--gpu", "a100-sxm-40gb", "--optimizer", "same,8bit",
+                             "--grad-dtype", "same,bf16", "--json"});
+  EXPECT_EQ(asked.status, 0) << asked.err;
+  EXPECT_THAT(asked.out, Not(HasSubstr("\"error\": \"")));
+  EXPECT_EQ(run({"rewrite", graph, "--optimizer", "8bit", "--grad-dtype", "fp16", "-o",
+                 file("rewritten.json")})
+                .status,
+            0);
+}
+
 TEST(MemoryOptions, OfRewriteAndWhatif) {
   const std::string graph = file("plain.json");
   ASSERT_EQ(run(bert(graph)).status, 0);
@@ -86,7 +126,7 @@ TEST(MemoryOptions, RefuseWithAReason) {
   refused({"--recompute", "dropout:0"}, 2, "expected a number of layers behind \":\", at least 1");
   refused({"--recompute", "none:2"}, 2, "expected no number of layers behind none, found one");
   refused({"--recompute", "most"}, 2,
-          "expected one of none, full, selective, attention, dropout, scoring, found \"most\"");
+          "expected one of none, full, selective, attention, op, dropout, scoring, found \"most\"");
   refused({"--recompute", "full:3"}, 1, "expected at most the 2 layers that there are, found 3");
   refused({"--attention", "efficient", "--recompute", "selective"}, 1,
           "recomputation: expected attention in ops of its own, found "

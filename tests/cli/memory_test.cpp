@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <fstream>
 #include <string>
 
@@ -91,6 +92,59 @@ TEST(MemoryCommand, TensorsWithoutStoragesAreNamedAndGiveARange) {
   EXPECT_GE(json["high_bytes"].get<double>() - json["needed_bytes"].get<double>(), most);
 }
 
+// Adam in fp32: 16 bytes per parameter; what is divided by eight goes.
+TEST(MemoryCommand, RanksDivideWhatTheirStageSays) {
+  const auto static_bytes = [](const Words& flags) {
+    const Json purposes = memory_of(flags)["own_peaks"];
+    return std::array{purposes["weights"].get<double>(), purposes["gradients"].get<double>(),
+                      purposes["optimizer"].get<double>()};
+  };
+  const auto own = static_bytes({});
+  for (int stage = 0; stage <= 3; ++stage) {
+    const auto of_rank = static_bytes({"--world", "8", "--zero", std::to_string(stage)});
+    for (int what = 0; what < 3; ++what) {
+      const double share = stage >= 3 - what ? 8 : 1;
+      EXPECT_NEAR(of_rank[what], own[what] / share, 1e5) << stage << " " << what;
+    }
+  }
+  const Json fsdp = memory_of({"--world", "8", "--strategy", "fsdp"});
+  EXPECT_EQ(fsdp["zero"], 3);
+  EXPECT_GT(fsdp["by_purpose"]["communication"], 0);
+  const Json ddp = memory_of({"--world", "8", "--strategy", "ddp"});
+  EXPECT_EQ(ddp["zero"], 0);
+  EXPECT_EQ(ddp["world"], 8);
+  EXPECT_GT(ddp["by_purpose"]["communication"], 0);
+  // NCCL's buffers are in the range alone.
+  const Json one = memory_of({"--gpu", "t4"}), eight = memory_of({"--gpu", "t4", "--world", "8"});
+  EXPECT_EQ(one["needed_bytes"], eight["needed_bytes"]);
+  EXPECT_GT(eight["high_bytes"].get<double>() - one["high_bytes"].get<double>(), 1e8);
+  const Outcome text = run({"memory", two_layers_of_gpt2(), "--world", "8", "--zero", "1"});
+  EXPECT_THAT(text.out, HasSubstr("one of 8, that divide the optimizer state"));
+}
+
+// What one sample more needs is not what the allocator would like to keep on an endless device.
+TEST(MemoryCommand, OneSampleMoreNeedsLittleMore) {
+  const Json json = memory_of({"--gpu", "t4", "--max-batch"});
+  const int most = json["max_batch"];
+  const Json next = memory_of({"--gpu", "t4", "--batch", std::to_string(most + 1)});
+  EXPECT_GT(next["needed_bytes"], next["device_bytes"]);
+  EXPECT_LT(next["needed_bytes"].get<double>(), 1.05 * next["device_bytes"].get<double>());
+}
+
+TEST(MemoryCommand, RefusesBadUsage) {
+  const auto refusal = [](Words words) {
+    words.insert(words.begin(), {"memory", two_layers_of_gpt2()});
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.status, 2);
+    return outcome.err;
+  };
+  EXPECT_THAT(refusal({"--zero", "1"}), HasSubstr("--world"));
+  EXPECT_THAT(refusal({"--world", "8", "--zero", "4"}), HasSubstr("--zero"));
+  EXPECT_THAT(refusal({"--world", "8", "--zero", "1", "--strategy", "ddp"}), HasSubstr("--zero"));
+  EXPECT_THAT(refusal({"--world", "0"}), HasSubstr("--world"));
+  EXPECT_THAT(refusal({"--grad-dtype", "int8"}), HasSubstr("expected fp32, bf16 or fp16"));
+}
+
 TEST(MemoryCommand, RefusesWhatItCannotSay) {
   const auto refusal = [](Words words) {
     words.insert(words.begin(), {"memory", two_layers_of_gpt2()});
@@ -103,6 +157,12 @@ TEST(MemoryCommand, RefusesWhatItCannotSay) {
   EXPECT_THAT(refusal({"--gpu", "t400"}), HasSubstr("expected the name of a known GPU"));
   EXPECT_THAT(refusal({"--in-place", "gelu"}), HasSubstr("expected aten::gelu"));
   EXPECT_THAT(refusal({"--recompute", "scoring"}), HasSubstr("recompute"));
+  EXPECT_THAT(refusal({"--optimizer", "sgd/8bit"}), HasSubstr("expected Adam or AdamW, found SGD"));
+  EXPECT_THAT(refusal({"--data-parallel", "2", "--grad-dtype", "bf16"}),
+              HasSubstr("data-parallel and tensor-parallel come behind this"));
+  EXPECT_THAT(refusal({"--offload-activations"}), HasSubstr("expected more activations than"));
+  EXPECT_THAT(refusal({"--batch", "64", "--offload-activations", "--recompute", "full"}),
+              HasSubstr("offload-activations comes behind this"));
 }
 
 }  // namespace memory_test

@@ -189,7 +189,7 @@ TEST_P(RecordedPair, OneBecomesTheOther) {
 constexpr Optimizer kOptimizers[] = {Optimizer::kSgd, Optimizer::kMomentum, Optimizer::kAdagrad,
                                      Optimizer::kAdam, Optimizer::kAdamW};
 constexpr Implementation kImplementations[] = {Implementation::kLoop, Implementation::kForeach,
-                                               Implementation::kFused};
+                                               Implementation::kFused, Implementation::kEightBit};
 
 TEST(Optimizer, EveryStepIsReadAsWhatItWasWrittenFrom) {
   for (const int minor : {0, 4}) {
@@ -310,6 +310,32 @@ TEST(Optimizer, CountersLieWherePyTorchPutsThem) {
   EXPECT_EQ(count_device(Implementation::kFused), Device::Kind::kGpu);
 }
 
+// Two bytes per number and two scales for 256; the four numbers keep fp32.
+TEST(Optimizer, EightBitStateIsAByteAndAShareOfAScale) {
+  GraphBuilder graph;
+  std::vector<ParameterUpdate> updates;
+  for (const Shape& shape : {Shape{100, 50}, Shape{4}}) {
+    updates.push_back({.parameter = graph.new_tensor(DType::kFloat32, shape),
+                       .gradient = graph.new_tensor(DType::kFloat32, shape)});
+  }
+  graph.begin_label("Optimizer.step#Adam.step");
+  emit_optimizer(graph, optimizer_settings(Optimizer::kAdam, Implementation::kEightBit), updates);
+  graph.end_op();
+  const ExecutionGraph made = graph.finish();
+  EXPECT_EQ(ops(made), (std::vector<std::string>{"bitsandbytes::optimizer_update_8bit_blockwise",
+                                                 "bitsandbytes::optimizer_update_32bit"}));
+  const auto step = read_optimizer_step(made, optimizer_steps(made)[0]);
+  ASSERT_TRUE(step) << to_string(step.error());
+  const auto bytes = [&](std::int64_t index) {
+    return index < 0 ? 0 : made.tensors[static_cast<std::size_t>(index)].bytes();
+  };
+  const ReadUpdate &large = step->groups[0].updates[0], &small = step->groups[0].updates[1];
+  EXPECT_EQ(bytes(large.first) + bytes(large.second), 2 * 5000);
+  EXPECT_EQ(bytes(large.first_scale) + bytes(large.second_scale), 2 * 20 * 4);
+  EXPECT_EQ(bytes(small.first) + bytes(small.second), 2 * 4 * 4);
+  EXPECT_EQ(bytes(small.first_scale), 0);
+}
+
 std::string refusal(const ExecutionGraph& graph, const OptimizerRewrite& rewrite) {
   const auto made = rewrite_optimizer(graph, rewrite);
   return made ? "" : made.error().message;
@@ -323,6 +349,11 @@ TEST(OptimizerRewrite, SaysWhyNot) {
             "fused Adam: expected parameters on a GPU, found a CPU");
   EXPECT_EQ(refusal(step_of(Optimizer::kAdagrad, Implementation::kLoop), fused),
             "fused Adagrad: expected loop or foreach, PyTorch has no fused step for GPUs");
+  const OptimizerRewrite eight_bit{.implementation = Implementation::kEightBit};
+  EXPECT_EQ(refusal(step_of(Optimizer::kAdam, Implementation::kLoop, cpu), eight_bit),
+            "8-bit Adam: expected parameters on a GPU, found a CPU");
+  EXPECT_EQ(refusal(step_of(Optimizer::kMomentum, Implementation::kLoop), eight_bit),
+            "8-bit state: expected Adam or AdamW, found SGD");
   const PyTorch old{.major = 1, .minor = 13};
   EXPECT_EQ(refusal(step_of(Optimizer::kAdamW, Implementation::kLoop, old), fused),
             "fused AdamW: expected PyTorch 2.0 or later, found 1.13");

@@ -241,6 +241,25 @@ TEST(KeptActivations, OfAModelInHalf) {
   EXPECT_EQ(kept_by_a_layer({master_weights(), keep_masks()}), 2 * kN + 2 * kN + kScores);
 }
 
+// Of a layer in two bytes: its input, query, value and the product of down, which are N or, with
+// two heads of keys and values out of four, half of that; gate; the result of attention and, in
+// fp32, its log-sum-exps.
+TEST(KeptActivations, SelectiveByOpKeepsEverySecondProductAndAttention) {
+  const auto kept = [](std::int64_t layers) {
+    LlamaConfig config = small(llama_preset("llama-7b").value(), layers);
+    config.hidden = 64;
+    config.feed_forward = 256;
+    config.kv_heads = 2;
+    config.attention = TransformerConfig::Attention::kFlash;
+    config.fused_norms = true;
+    config.training.weights = DType::kBFloat16;
+    return kept_bytes(rewritten(good(build_llama(config)), {recompute(What::kOp)}));
+  };
+  const std::int64_t n = kBatch * kSequence * 64, gate = kBatch * kSequence * 256;
+  EXPECT_EQ(kept(4) - kept(3),
+            2 * (n + n + n / 2 + gate + n + n) + 4 * kBatch * kHeads * kSequence);
+}
+
 // Weights and gradients in two bytes, copies and two moments in four each.
 TEST(MasterWeights, TakeSixteenBytesPerParameterWithAdam) {
   BertConfig config = small(bert_preset("bert-base").value(), 2);

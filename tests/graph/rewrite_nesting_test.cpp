@@ -41,6 +41,8 @@ ExecutionGraph dlrm(const PyTorch& pytorch = {}) {
   return build_dlrm(config).value();
 }
 
+constexpr OffloadOptions kOffloadAll{.least_bytes = 1, .bytes_on_their_way = 0};
+
 // Those that write nodes in between or leave some out.
 std::vector<NamedRewrite> copying_rewrites() {
   return {
@@ -57,6 +59,8 @@ std::vector<NamedRewrite> copying_rewrites() {
        [](const auto& g) {
          return rewrite_recomputation(g, {.what = RecomputeOptions::What::kSelective});
        }},
+      {"--offload-activations", [](const auto& g) { return rewrite_offload(g, kOffloadAll); }},
+      {"--grad-dtype", [](const auto& g) { return rewrite_gradient_type(g, DType::kBFloat16); }},
       {"--optimizer",
        [](const auto& g) {
          return rewrite_optimizer(g, {.optimizer = TrainingOptions::Optimizer::kAdam});
@@ -192,8 +196,10 @@ TEST(RewriteNesting, MemoryOptionsOfAChangedTransformerEndWithAnErrorOrAGraph) {
          return rewrite_in_place(g, {.gelu = FirstLayers{}, .layer_norm = FirstLayers{.count = 1}});
        }},
       {"--checkpoint 1,masks",
-       [](const auto& g) { return rewrite_checkpointing(g, {.keep_masks = true}); }}};
-  for (const What what : {What::kSelective, What::kDropout, What::kScoring}) {
+       [](const auto& g) { return rewrite_checkpointing(g, {.keep_masks = true}); }},
+      {"--offload-activations", [](const auto& g) { return rewrite_offload(g, kOffloadAll); }},
+      {"--grad-dtype", [](const auto& g) { return rewrite_gradient_type(g, DType::kBFloat16); }}};
+  for (const What what : {What::kSelective, What::kDropout, What::kScoring, What::kOp}) {
     rewrites.push_back({"--recompute", [what](const auto& g) {
                           return rewrite_recomputation(g, {.what = what});
                         }});

@@ -35,10 +35,10 @@ TEST(PredictedMemory, FsdpDividesByTheRanks) {
   const ScaledOut fsdp{
       .strategy = ParallelStrategy::kFsdp, .world = 4, .gathered_bytes = 300 << 20};
   const ScaledOut own{.strategy = ParallelStrategy::kFsdp, .world = 4, .own_collectives = true};
-  const PredictedMemory alone = step_memory(plan, graph, std::nullopt, &gpu);
-  EXPECT_EQ(step_memory(plan, graph, ddp, &gpu).needed_bytes(), alone.needed_bytes());
-  EXPECT_EQ(step_memory(plan, graph, own, &gpu).needed_bytes(), alone.needed_bytes());
-  const PredictedMemory shard = step_memory(plan, graph, fsdp, &gpu);
+  const PredictedMemory alone = step_memory(plan, graph, {}, &gpu);
+  EXPECT_EQ(step_memory(plan, graph, rank_share(ddp), &gpu).needed_bytes(), alone.needed_bytes());
+  EXPECT_EQ(step_memory(plan, graph, rank_share(own), &gpu).needed_bytes(), alone.needed_bytes());
+  const PredictedMemory shard = step_memory(plan, graph, rank_share(fsdp), &gpu);
   EXPECT_NEAR(shard.static_bytes(), alone.static_bytes() / 4, 1e3);
   EXPECT_NEAR(shard.held.optimizer_state, alone.held.optimizer_state / 4, 1e3);
   EXPECT_EQ(shard.activation_bytes, alone.activation_bytes);

@@ -9,6 +9,7 @@
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrite.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/retarget.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
@@ -54,6 +55,34 @@ class RewrittenPrediction : public ::testing::Test {
   Gpu gpu_;
   ExecutionGraph resnet_;
 };
+
+std::int64_t offloaded_bytes(const ExecutionGraph& graph) {
+  std::int64_t bytes = 0;
+  for (const Node& node : graph.nodes) {
+    if (!graph.name(node).starts_with("offload::to_")) continue;
+    for_each_tensor(graph, graph.outputs(node),
+                    [&](const Tensor& tensor) { bytes += tensor.bytes(); });
+  }
+  return bytes;
+}
+
+// Both ways lie on one stream of their own: where it is slow, it is the step; where it is fast,
+// nobody waits for it.
+TEST_F(RewrittenPrediction, OffloadedActivationsCostWhatPcieCannotHide) {
+  const ExecutionGraph made = rewrite_offload(resnet_, {}).value();
+  gpu_.pcie_bandwidth = BytesPerSecond{1e15};
+  const Prediction plain = predicted(resnet_), fast = predicted(made);
+  EXPECT_GE(fast.e2e_us, plain.e2e_us);
+  EXPECT_NEAR(fast.e2e_us, plain.e2e_us, 0.03 * plain.e2e_us);
+  constexpr double kSlow = 2e9;
+  gpu_.pcie_bandwidth = BytesPerSecond{kSlow};
+  const Prediction slow = predicted(made);
+  const double copies_us = static_cast<double>(offloaded_bytes(made)) / kSlow * 1e6;
+  ASSERT_GT(copies_us, 2 * plain.e2e_us);
+  EXPECT_GT(slow.e2e_us, copies_us);
+  EXPECT_LT(slow.e2e_us, 1.5 * copies_us + plain.e2e_us);
+  EXPECT_LT(slow.memory.needed_bytes(), plain.memory.needed_bytes());
+}
 
 TEST_F(RewrittenPrediction, ScaledKernelsTakeThatMuchLess) {
   const Prediction before = predicted(resnet_);

@@ -316,6 +316,43 @@ TEST_F(OpRules, InPlaceGeluMovesAMask) {
   EXPECT_LT(backward.flop.value, plain.flop.value);
 }
 
+// Gradient, parameter, two states of a byte, two scales for 256 numbers and two maps are read;
+// all but the gradient are written.
+TEST_F(OpRules, EightBitAdamReadsSixBytesOfStateLess) {
+  const auto x = [&] { return f.tensor({1024, 16}); };
+  const auto state = [&] { return f.tensor({1024, 16}, DType::kUInt8); };
+  const auto scale = [&] { return f.tensor({64}); };
+  const auto map = [&] { return f.tensor({256}); };
+  const Argument one_number = f.real(0.9);
+  const KernelWork narrow =
+      one(f.node("bitsandbytes::optimizer_update_8bit_blockwise",
+                 {f.none(), x(), x(), state(), state(), one_number, one_number, one_number,
+                  one_number, one_number, f.integer(4), one_number, map(), map(), scale(), scale()},
+                 {}));
+  const double n = 1024 * 16;
+  EXPECT_EQ(narrow.family, KernelFamily::kOptimizer);
+  EXPECT_DOUBLE_EQ(narrow.bytes_read.value, n * (4 + 4 + 2) + 2 * 64 * 4 + 2 * 256 * 4);
+  EXPECT_DOUBLE_EQ(narrow.bytes_read.value - narrow.bytes_written.value, 4 * n);
+  const KernelWork wide = one(f.node("bitsandbytes::optimizer_update_32bit",
+                                     {f.none(), x(), x(), x(), x(), f.none(), one_number}, {}));
+  EXPECT_DOUBLE_EQ(wide.bytes_read.value, n * 16);
+  EXPECT_DOUBLE_EQ(wide.bytes_written.value, n * 12);
+  EXPECT_GT(narrow.flop.value, wide.flop.value);
+}
+
+TEST_F(OpRules, OffloadCopiesGoAside) {
+  const auto check = [&](const char* op, const Argument& from, const Argument& to, CopyKind kind) {
+    const KernelWork work = one(f.node(op, {from}, {to}));
+    const auto& shape = std::get<CopyShape>(work.shape);
+    EXPECT_EQ(shape.kind, kind);
+    EXPECT_TRUE(shape.aside);
+    EXPECT_FALSE(shape.pageable);
+    EXPECT_DOUBLE_EQ(work.bytes_read.value, 4000);
+  };
+  check("offload::to_host", f.tensor({1000}), f.cpu_tensor({1000}), CopyKind::kDeviceToHost);
+  check("offload::to_device", f.cpu_tensor({1000}), f.tensor({1000}), CopyKind::kHostToDevice);
+}
+
 /// FBGEMM's lookup in the order of its schema: T = 3 tables, B = 128, D = 16, L = 2.
 int add_lookup(GraphFixture& f) {
   return f.node(

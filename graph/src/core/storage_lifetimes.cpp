@@ -222,12 +222,14 @@ class LifetimeReader {
     const Place& here = place(node);
     const std::string_view name = graph_.name(node_at(node));
     if (name.starts_with(kBatchedLookup)) return take_batched_tables(node);
+    // What leaves for the host is an activation until it is gone.
+    const Phase phase = name.starts_with("offload::") ? Phase::kBackward : here.phase;
     bool may_be_table = here.in_lookup;
     const std::int32_t parent = node_at(node).parent;
     const bool part = parent >= begin_ && place(parent).in_lookup;
     for_each_tensor(graph_, graph_.inputs(node_at(node)), [&](const Tensor& tensor) {
       if (const std::int32_t storage = take(tensor, node, here.phase); storage >= 0) {
-        note_read(storage, here.phase, may_be_table);
+        note_read(storage, phase, may_be_table);
       }
       may_be_table = part;  // the first argument of a lookup
     });

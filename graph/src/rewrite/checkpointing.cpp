@@ -19,6 +19,8 @@
 #include "graph_copy.hpp"
 #include "kept_dropout.hpp"
 #include "kept_storages.hpp"
+#include "offload_ops.hpp"
+#include "ops/catalogue.hpp"
 #include "ops/schemas.hpp"
 #include "recomputed_tensors.hpp"
 #include "tensor_places.hpp"
@@ -34,11 +36,13 @@ constexpr std::string_view kBackward = "CheckpointFunctionBackward";
 class Checkpointing {
  public:
   Checkpointing(const ExecutionGraph& graph, const BackwardPass& pass,
-                const std::vector<Segment>& segments, bool keeps_masks)
+                const std::vector<Segment>& segments, bool keeps_masks,
+                const std::vector<bool>& kept)
       : graph_(graph),
         pass_(pass),
         segments_(segments),
         keeps_masks_(keeps_masks),
+        kept_(kept),
         copy_(graph, dialect_of(graph)),
         builder_(copy_.builder()),
         left_out_(graph.nodes.size()) {
@@ -125,7 +129,7 @@ class Checkpointing {
           graph_, tree,
           [&](std::int32_t index) {
             open(node(index), thread).seq_id = -1;  // under no_grad
-            leave_out_log_sum_exp();
+            if (!kept_[at(index)]) leave_out_log_sum_exp();
             return true;
           },
           [&] { builder_.close(); });
@@ -184,6 +188,13 @@ class Checkpointing {
     builder_.close();
     next_sequence_ += segment.behind - segment.first;
     recomputed_ += segment.behind - segment.first;
+  }
+
+  // Of what is kept, views run again, for backward functions read views of recomputed tensors.
+  bool is_view(const Node& node) const {
+    if (node.children_count > 0) return false;
+    const Op* op = find_op(graph_.name(node));
+    return op != nullptr && op->kind == OpKind::kView;
   }
 
   // Gives the gradient that it takes.
@@ -246,14 +257,20 @@ class Checkpointing {
       const Tensor x = graph_.tensors[input];
       tensors.stand_in(x, detach(x));
     }
+    std::vector<bool> written;  // of the nodes that are open
     const auto close = [&] {
-      tensors.close();
-      builder_.close();
+      if (written.back()) {
+        tensors.close();
+        builder_.close();
+      }
+      written.pop_back();
     };
     for (std::int32_t tree : segment.trees) {
       walk_tree(
           graph_, tree,
           [&](std::int32_t index) {
+            written.push_back(!kept_[at(index)] || is_view(node(index)));
+            if (!written.back()) return true;
             const bool draws = keeps_masks_ && draws_mask(graph_, node(index));
             Node copy = draws ? scaled_by_kept_mask(builder_, node(index)) : node(index);
             if (!draws) own_arguments(builder_, copy);
@@ -433,6 +450,7 @@ class Checkpointing {
   const BackwardPass& pass_;
   const std::vector<Segment>& segments_;
   const bool keeps_masks_;
+  const std::vector<bool>& kept_;  // nodes that do not run again
   GraphCopy copy_;
   GraphBuilder& builder_;
   std::vector<bool> left_out_;  // nodes that stand in a checkpoint
@@ -451,14 +469,60 @@ class Checkpointing {
 
 // Recomputation reads them when the plain program has freed them.
 void keep_inputs(ExecutionGraph& graph, const BackwardPass& pass,
-                 const std::vector<Segment>& segments) {
+                 const std::vector<Segment>& segments, const std::vector<bool>& kept_nodes) {
   KeptStorages kept(graph);
   for (const Segment& segment : segments) {
     const auto first = static_cast<std::size_t>(segment.functions_begin);
-    for (std::uint32_t input : segment.inputs) {
-      kept.keep(input, segment.trees.front(), pass.functions[first].function);
+    const std::int32_t until = pass.functions[first].function;
+    for (std::uint32_t input : segment.inputs) kept.keep(input, segment.trees.front(), until);
+    const std::int32_t end = last_below(graph, segment.trees.back());
+    for (std::int32_t i = segment.trees.front(); i <= end; ++i) {
+      if (!kept_nodes[static_cast<std::size_t>(i)]) continue;
+      for (const Argument& result : graph.outputs(graph.nodes[static_cast<std::size_t>(i)])) {
+        if (result.kind == Kind::kTensor) kept.keep(result.index, i, until);
+      }
     }
   }
+}
+
+// The outermost op around a node inside of a tree.
+std::int32_t outermost_op(const ExecutionGraph& graph, std::int32_t tree, std::int32_t node) {
+  std::int32_t op = node;
+  for (std::int32_t i = node; i >= tree; i = graph.nodes[static_cast<std::size_t>(i)].parent) {
+    if (!graph.nodes[static_cast<std::size_t>(i)].is_label) op = i;
+  }
+  return op;
+}
+
+// Whose results torchtitan keeps with selective checkpointing "op": products of a matrix with a
+// weight are counted per layer, the first, third, ... are kept (`_save_list` and `_custom_policy`
+// of its parallelize_llama.py).
+bool is_kept_op(const ExecutionGraph& graph, const Node& node, int& products) {
+  const std::string_view name = graph.name(node);
+  if (name == "aten::mm" || name == "aten::addmm") return ++products % 2 != 0;
+  const Op* op = find_op(name);
+  return op != nullptr && op->kind == OpKind::kAttention && name.starts_with("aten::_scaled_dot");
+}
+
+std::vector<bool> kept_nodes(const ExecutionGraph& graph, const std::vector<Segment>& segments,
+                             bool products) {
+  std::vector<bool> kept(graph.nodes.size());
+  if (!products) return kept;
+  for (const Segment& segment : segments) {
+    int count = 0;
+    for (const std::int32_t tree : segment.trees) {
+      const std::int32_t end = last_below(graph, tree);
+      for (std::int32_t i = tree; i <= end; ++i) {
+        if (!is_kept_op(graph, graph.nodes[static_cast<std::size_t>(i)], count)) continue;
+        const std::int32_t op = outermost_op(graph, tree, i);
+        const std::int32_t last = last_below(graph, op);
+        for (std::int32_t inside = op; inside <= last; ++inside) {
+          kept[static_cast<std::size_t>(inside)] = true;
+        }
+      }
+    }
+  }
+  return kept;
 }
 
 bool draws_in_forward_pass(const ExecutionGraph& graph, const std::vector<Segment>& segments) {
@@ -496,6 +560,7 @@ Result<void> check_one_backward_pass(const ExecutionGraph& graph, const Backward
 
 Result<void> check_recomputation(const ExecutionGraph& graph, const BackwardPass& pass,
                                  std::string_view rewrite) {
+  if (auto good = check_without_offload(graph, rewrite); !good) return good;
   for (const Node& node : graph.nodes) {
     if (graph.name(node) == "CheckpointFunction" || graph.name(node) == kBackward) {
       return fail(ErrorCode::kImpossible,
@@ -507,11 +572,12 @@ Result<void> check_recomputation(const ExecutionGraph& graph, const BackwardPass
 }
 
 ExecutionGraph write_checkpoints(const ExecutionGraph& graph, const BackwardPass& pass,
-                                 const std::vector<Segment>& segments, bool keeps_masks) {
-  if (graph.built) return Checkpointing(graph, pass, segments, keeps_masks).run();
-  ExecutionGraph kept = graph;
-  keep_inputs(kept, pass, segments);
-  return Checkpointing(kept, pass, segments, keeps_masks).run();
+                                 const std::vector<Segment>& segments, KeptInside kept) {
+  const std::vector<bool> nodes = kept_nodes(graph, segments, kept.products);
+  if (graph.built) return Checkpointing(graph, pass, segments, kept.masks, nodes).run();
+  ExecutionGraph source = graph;
+  keep_inputs(source, pass, segments, nodes);
+  return Checkpointing(source, pass, segments, kept.masks, nodes).run();
 }
 
 Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
@@ -537,7 +603,8 @@ Result<ExecutionGraph> rewrite_checkpointing(const ExecutionGraph& graph,
         "a "
         "CPU first)");
   }
-  return write_checkpoints(graph, pass, *segments, options.keep_masks);
+  return write_checkpoints(graph, pass, *segments,
+                           {.masks = options.keep_masks, .products = options.keep_products});
 }
 
 }  // namespace perfmodel

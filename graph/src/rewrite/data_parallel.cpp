@@ -394,7 +394,8 @@ std::map<std::int64_t, std::uint32_t> parameters_by_gradient(const ExecutionGrap
     for (const ReadGroup& group : step->groups) {
       for (const ReadUpdate& update : group.updates) {
         const Tensor& gradient = graph.tensors[static_cast<std::size_t>(update.gradient)];
-        parameters[gradient.id] = static_cast<std::uint32_t>(update.parameter);
+        const std::int64_t weight = update.weight >= 0 ? update.weight : update.parameter;
+        parameters[gradient.id] = static_cast<std::uint32_t>(weight);
       }
     }
   }

@@ -1,5 +1,7 @@
 #include "half_model.hpp"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <set>
 #include <string_view>
@@ -104,7 +106,9 @@ class MasterStepWriter {
         if (graph_.dtype(made.parameter) != DType::kFloat32) {
           pairs.emplace_back(made.parameter, master_of(update.parameter, made.parameter));
           made.parameter = pairs.back().second;
-          made.gradient = to_dtype(graph_, made.gradient, DType::kFloat32);
+          if (graph_.dtype(made.gradient) != DType::kFloat32) {
+            made.gradient = to_dtype(graph_, made.gradient, DType::kFloat32);
+          }
         }
         updates.push_back(made);
       }
@@ -136,9 +140,11 @@ Unexpected refuse_sparse_gradient() {
               "precision: expected dense gradients for master weights, found a sparse one");
 }
 
-}  // namespace
+Unexpected refuse_copies(std::string_view why) {
+  return fail(ErrorCode::kImpossible, fmt::format("precision: expected {}", why));
+}
 
-Result<ExecutionGraph> half_model(const ExecutionGraph& graph, DType half) {
+Result<std::map<std::int32_t, ReadStep>> read_steps(const ExecutionGraph& graph) {
   std::map<std::int32_t, ReadStep> steps;  // by label
   for (const std::int32_t label : optimizer_steps(graph)) {
     auto step = read_optimizer_step(graph, label);
@@ -150,11 +156,16 @@ Result<ExecutionGraph> half_model(const ExecutionGraph& graph, DType half) {
     }
     steps.emplace(label, std::move(*step));
   }
-  const std::vector<bool> optimizer = nodes_of_optimizers(graph);
-  const ExecutionGraph lowered = in_half_type(graph, half, steps, optimizer);
-  GraphCopy copy(lowered, dialect_of(graph));
+  return steps;
+}
+
+// `graph` but for the steps, which are written anew.
+ExecutionGraph with_master_steps(const ExecutionGraph& graph, const PyTorch& pytorch,
+                                 const std::map<std::int32_t, ReadStep>& steps,
+                                 const std::vector<bool>& optimizer) {
+  GraphCopy copy(graph, pytorch);
   std::map<std::int64_t, TensorRef> masters;
-  for (std::size_t i = 0; i < lowered.nodes.size(); ++i) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const auto index = static_cast<std::int32_t>(i);
     const auto step = steps.find(index);
     if (optimizer[i] && step == steps.end()) continue;
@@ -165,6 +176,41 @@ Result<ExecutionGraph> half_model(const ExecutionGraph& graph, DType half) {
     MasterStepWriter(copy, masters).write(step->second);
   }
   return copy.finish();
+}
+
+}  // namespace
+
+Result<ExecutionGraph> half_model(const ExecutionGraph& graph, DType half) {
+  const auto steps = read_steps(graph);
+  if (!steps) return Unexpected{steps.error()};
+  const std::vector<bool> optimizer = nodes_of_optimizers(graph);
+  const ExecutionGraph lowered = in_half_type(graph, half, *steps, optimizer);
+  return with_master_steps(lowered, dialect_of(graph), *steps, optimizer);
+}
+
+Result<ExecutionGraph> with_fp32_copies(const ExecutionGraph& graph, DType half) {
+  auto steps = read_steps(graph);
+  if (!steps) return Unexpected{steps.error()};
+  bool any = false;
+  for (auto& [label, step] : *steps) {
+    for (ReadGroup& group : step.groups) {
+      for (ReadUpdate& update : group.updates) {
+        if (update.weight >= 0) {
+          return refuse_copies(
+              fmt::format("an fp32 graph, or weights in {} that the optimizer changes itself, "
+                          "found fp32 copies",
+                          to_string(half)));
+        }
+        any |= graph.tensors[static_cast<std::size_t>(update.parameter)].dtype == half;
+        update.first = update.second = update.first_scale = update.second_scale = -1;
+      }
+    }
+  }
+  if (!any) {
+    return refuse_copies(
+        fmt::format("an fp32 graph, or one with weights in {}, found neither", to_string(half)));
+  }
+  return with_master_steps(graph, dialect_of(graph), *steps, nodes_of_optimizers(graph));
 }
 
 }  // namespace perfmodel

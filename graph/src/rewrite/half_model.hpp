@@ -10,4 +10,8 @@ namespace perfmodel {
 /// GPU that check_nesting() finds good. Errors: those of read_optimizer_step().
 Result<ExecutionGraph> half_model(const ExecutionGraph& graph, DType half);
 
+/// The same of a graph whose weights are in the half type already: its optimizers change fp32
+/// copies, with state of their own. Errors: no weights of that type; copies that are there already.
+Result<ExecutionGraph> with_fp32_copies(const ExecutionGraph& graph, DType half);
+
 }  // namespace perfmodel

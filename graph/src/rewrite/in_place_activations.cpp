@@ -9,6 +9,7 @@
 #include "first_layers.hpp"
 #include "graph_copy.hpp"
 #include "kept_storages.hpp"
+#include "offload_ops.hpp"
 #include "ops/schemas.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 
@@ -201,6 +202,7 @@ class InPlaceWriter {
 
 Result<ExecutionGraph> rewrite_in_place(const ExecutionGraph& graph,
                                         const InPlaceOptions& options) {
+  if (auto good = check_without_offload(graph, "in-place"); !good) return Unexpected{good.error()};
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const BackwardPass pass = backward_pass(graph);
   if (auto good = check_one_backward_pass(graph, pass, "in-place"); !good) {

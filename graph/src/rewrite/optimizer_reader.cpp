@@ -66,7 +66,7 @@ class StepReader {
  private:
   // What is known of the parameters whose update is not over.
   struct Pending {
-    Indices step, gradient, first, second;
+    Indices step, gradient, first, second, first_scale, second_scale;
     std::map<Key, double> scaled;  // multiplied by a number, 0 where no argument tells it
     Key decayed, root, quotient, rated;
     double weight_decay = 0, beta1 = 0.9, beta2 = 0.999, rate = 0;
@@ -133,6 +133,9 @@ class StepReader {
     }
     if (contains(kOpsOnNumbers, name) && numbers_only()) return start();
     if (in_.empty()) return false;
+    if (name == "aten::to" && take_cast()) return start();
+    if (name == "aten::copy_" && take_write_back()) return start();
+    if (name.starts_with("bitsandbytes::optimizer_update_")) return start() && take_eight_bit(name);
     foreach_ = name.starts_with("aten::_foreach_");
     std::string_view op = name.substr(name.find("::") + 2);
     if (foreach_) op.remove_prefix(std::string_view("_foreach_").size());
@@ -140,6 +143,29 @@ class StepReader {
   }
 
   bool start() { return started_ = true; }
+
+  // A gradient in the type of its parameter.
+  bool take_cast() {
+    if (out_.empty() || in_[0].size() != 1 || out_[0].size() != 1) return false;
+    const Tensor &from = tensor(in_[0][0]), &to = tensor(out_[0][0]);
+    if (!from.on_gpu() || !is_floating_point(from.dtype) || !is_floating_point(to.dtype)) {
+      return false;
+    }
+    casts_[to.id] = in_[0][0];
+    return true;
+  }
+
+  // The model's weight gets what its wider copy has become.
+  bool take_write_back() {
+    if (in_.size() < 2 || in_[0].size() != 1 || in_[1].size() != 1) return false;
+    const auto at = updates_.find(tensor(in_[1][0]).id);
+    if (at == updates_.end()) return false;
+    const auto [group, position] = at->second;
+    ReadUpdate& update = step_.groups[group].updates[position];
+    update.weight = in_[0][0];
+    update.last_op = node_;
+    return true;
+  }
 
   // All tensors are numbers on the CPU.
   bool numbers_only() const {
@@ -325,6 +351,33 @@ class StepReader {
     return close(settings);
   }
 
+  // optimizer_update_8bit_blockwise(name, gradient, parameter, two states, two maps, two scales,
+  // ...), or optimizer_update_32bit(name, gradient, parameter, two states, ...) of small tensors.
+  bool take_eight_bit(std::string_view name) {
+    const bool narrow = name.ends_with("8bit_blockwise");
+    if (in_.size() != (narrow ? 8 : 4) || numbers_.size() < (narrow ? 8U : 10U)) return false;
+    const std::string_view label = graph_.name(graph_.nodes[static_cast<std::size_t>(step_.label)]);
+    OptimizerSettings settings = optimizer_settings(
+        label.find("AdamW") != std::string_view::npos ? Optimizer::kAdamW : Optimizer::kAdam,
+        Implementation::kEightBit);
+    const std::size_t first = narrow ? 0 : 2;  // of the numbers
+    settings.beta1 = numbers_[first];
+    settings.beta2 = numbers_[first + 1];
+    settings.eps = numbers_[first + 4];
+    pending_.weight_decay = settings.weight_decay = numbers_[7];
+    step_count_ = numbers_[narrow ? 5 : 8];
+    settings.learning_rate = numbers_[narrow ? 6 : 9];
+    pending_.gradient = in_[0];
+    pending_.first = in_[2];
+    pending_.second = in_[3];
+    if (narrow) {
+      pending_.first_scale = in_[6];
+      pending_.second_scale = in_[7];
+    }
+    in_[0] = in_[1];
+    return close(settings);
+  }
+
   bool take_fused_sgd() {
     if (in_.size() < 2 || numbers_.size() < 3) return false;
     const bool momentum = in_.size() == 3;
@@ -354,7 +407,11 @@ class StepReader {
                         .step = at(pending_.step, i),
                         .first = at(pending_.first, i),
                         .second = at(pending_.second, i),
+                        .first_scale = at(pending_.first_scale, i),
+                        .second_scale = at(pending_.second_scale, i),
                         .last_op = node_};
+      const auto cast = casts_.find(tensor(update.gradient).id);
+      if (cast != casts_.end()) update.gradient = cast->second;
       update.sparse = tensor(update.gradient).storage_id == 0;
       group.updates.push_back(update);
     }
@@ -364,17 +421,22 @@ class StepReader {
   }
 
   void add(ReadGroup group) {
-    if (!step_.groups.empty() && step_.groups.back().settings == group.settings) {
-      auto& updates = step_.groups.back().updates;
-      updates.insert(updates.end(), group.updates.begin(), group.updates.end());
-    } else {
-      step_.groups.push_back(std::move(group));
+    if (step_.groups.empty() || !(step_.groups.back().settings == group.settings)) {
+      step_.groups.push_back({.settings = group.settings, .updates = {}});
+    }
+    std::vector<ReadUpdate>& updates = step_.groups.back().updates;
+    for (const ReadUpdate& update : group.updates) {
+      updates_[tensor(update.parameter).id] = {step_.groups.size() - 1, updates.size()};
+      updates.push_back(update);
     }
   }
 
   const ExecutionGraph& graph_;
   ReadStep step_;
   Pending pending_;
+  std::map<std::int64_t, std::int64_t> casts_;  // id of the cast gradient -> the gradient
+  // Group of a parameter, by its id, and position in it.
+  std::map<std::int64_t, std::pair<std::size_t, std::size_t>> updates_;
   double step_count_ = OptimizerSettings{}.steps;
   bool started_ = false, foreach_ = false;
   std::int32_t node_ = -1;

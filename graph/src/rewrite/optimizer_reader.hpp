@@ -9,7 +9,12 @@ namespace perfmodel {
 
 /// What a step does to one parameter; tensors by index in the graph, -1: none.
 struct ReadUpdate {
+  /// The gradient as the backward pass left it: a step may cast it to the parameter's type first.
   std::int64_t parameter = -1, gradient = -1, step = -1, first = -1, second = -1;
+  std::int64_t first_scale = -1, second_scale = -1;  ///< of state in 8 bits
+  /// The model's own weight, where the parameter is the optimizer's copy in a wider type, which the
+  /// step writes back.
+  std::int64_t weight = -1;
   bool sparse = false;        ///< the gradient is
   std::int32_t last_op = -1;  ///< node that changes the parameter
 };
@@ -31,8 +36,10 @@ struct ReadStep {
 std::vector<std::int32_t> optimizer_steps(const ExecutionGraph& graph);
 
 /// Understands loop, foreach and fused steps of SGD, momentum, Adagrad, Adam and AdamW as PyTorch
-/// 1.13 and 2 write them. Numbers that stand in no argument (momentum, eps in loops, the decay of
-/// AdamW) are taken as PyTorch's defaults.
+/// 1.13 and 2 write them, 8-bit Adam as bitsandbytes calls it, gradients that are cast in front of
+/// the updates and weights that their wider copies are written back into behind them. Numbers that
+/// stand in no argument (momentum, eps in loops, the decay of AdamW) are taken as PyTorch's
+/// defaults.
 ///
 /// Fails at an op that belongs to none of them, naming it.
 Result<ReadStep> read_optimizer_step(const ExecutionGraph& graph, std::int32_t label);

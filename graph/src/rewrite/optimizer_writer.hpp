@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <unordered_map>
+
 #include "graph_copy.hpp"
 #include "optimizer_reader.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
@@ -10,8 +13,13 @@ namespace perfmodel {
 OptimizerSettings rewritten_settings(const OptimizerSettings& from, const OptimizerRewrite& rewrite,
                                      const PyTorch& pytorch);
 
+/// Gradients that stand for others, by the index of these in the source.
+using OtherGradients = std::unordered_map<std::int64_t, TensorRef>;
+
 /// Writes a step that was read, changed by `rewrite`, under its label, which has been copied.
-/// Updates of sparse gradients are copied as they are.
-void write_optimizer_step(GraphCopy& copy, const ReadStep& step, const OptimizerRewrite& rewrite);
+/// Updates of sparse gradients are copied as they are; gradients of another type than the parameter
+/// are cast first.
+void write_optimizer_step(GraphCopy& copy, const ReadStep& step, const OptimizerRewrite& rewrite,
+                          const OtherGradients& gradients = {});
 
 }  // namespace perfmodel

@@ -9,7 +9,9 @@
 #include "graph_copy.hpp"
 #include "half_model.hpp"
 #include "narrow_products.hpp"
+#include "offload_ops.hpp"
 #include "ops/catalogue.hpp"
+#include "optimizer_reader.hpp"
 
 namespace perfmodel {
 namespace {
@@ -44,6 +46,21 @@ bool has_half_products(const ExecutionGraph& graph) {
   });
 }
 
+// As `model.to(half)` makes them: an optimizer changes weights of that type.
+bool has_half_weights(const ExecutionGraph& graph, DType half) {
+  for (const std::int32_t label : optimizer_steps(graph)) {
+    const auto step = read_optimizer_step(graph, label);
+    if (!step) continue;
+    for (const ReadGroup& group : step->groups) {
+      for (const ReadUpdate& update : group.updates) {
+        const std::int64_t weight = update.weight >= 0 ? update.weight : update.parameter;
+        if (graph.tensors[static_cast<std::size_t>(weight)].dtype == half) return true;
+      }
+    }
+  }
+  return false;
+}
+
 // Autocast rewrites fp32 programs as users write them; what was rewritten before is no such.
 Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu, bool takes_half) {
   std::vector<std::int32_t> depth(graph.nodes.size());
@@ -61,6 +78,12 @@ Result<void> check_nodes(const ExecutionGraph& graph, bool on_gpu, bool takes_ha
       return refuse_precision(
           fmt::format("expected a graph without checkpoints, found {} (node {}): change "
                       "the precision first, then add checkpoints",
+                      name, node.id));
+    }
+    if (name.starts_with(kOffloadOps)) {
+      return refuse_precision(
+          fmt::format("expected activations that stay on the GPU, found {} (node {}): change the "
+                      "precision first, then offload",
                       name, node.id));
     }
     if (graph.names.text(node.kernel_backend) == "triton") {
@@ -133,9 +156,10 @@ Result<ExecutionGraph> with_master_weights(const ExecutionGraph& graph, DType ha
   if (!has_gpu_tensors(graph)) {
     return refuse_precision("expected tensors on a GPU for master weights, found none");
   }
-  if (auto good = check_nodes(graph, true, false); !good) return Unexpected{good.error()};
+  const bool is_half_built = has_half_weights(graph, half);
+  if (auto good = check_nodes(graph, true, is_half_built); !good) return Unexpected{good.error()};
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
-  return half_model(graph, half);
+  return is_half_built ? with_fp32_copies(graph, half) : half_model(graph, half);
 }
 
 Result<ExecutionGraph> narrow(const ExecutionGraph& half, const NarrowRecipe& recipe) {

@@ -69,7 +69,7 @@ Result<ExecutionGraph> checkpoint_attention(const ExecutionGraph& graph, const B
   const auto segments = checkpoint_segments(graph, pass, parts);
   if (!segments) return Unexpected{segments.error()};
   if (segments->empty()) return refuse_no_attention(graph);
-  return write_checkpoints(graph, pass, *segments, /*keeps_masks=*/false);
+  return write_checkpoints(graph, pass, *segments, {});
 }
 
 // Positions of functions by autograd's number.
@@ -168,6 +168,9 @@ Result<ExecutionGraph> rewrite_recomputation(const ExecutionGraph& graph,
   if (options.what == What::kNone) return graph;
   if (options.what == What::kFull) {
     return rewrite_checkpointing(graph, {.layers = options.layers.count});
+  }
+  if (options.what == What::kOp) {
+    return rewrite_checkpointing(graph, {.layers = options.layers.count, .keep_products = true});
   }
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const BackwardPass pass = backward_pass(graph);

@@ -13,6 +13,13 @@
 
 namespace perfmodel {
 
+/// Data-parallel ranks that divide what they keep from step to step, as ZeRO does (Rajbhandari et
+/// al. 2020).
+struct ZeroSharding {
+  std::int64_t world = 1;
+  int stage = 0;  ///< 1: optimizer state, 2: gradients too, 3: weights too, as FSDP does
+};
+
 /// A storage that is alive at the peak.
 struct LargeStorage {
   double bytes = 0;
@@ -45,6 +52,8 @@ struct MemoryOptions {
   std::size_t largest = 10;
   bool curve = false;
   bool expandable_segments = false;  ///< PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+  /// The graph is one rank's; the batch is its own.
+  ZeroSharding zero = {};
 };
 
 /// Memory of the first step of `graph` on `gpu` (null: on none, without context) from the lifetimes
@@ -71,6 +80,6 @@ struct LargestBatch {
 /// allocator reserves does not grow evenly, so close to the edge some larger batch may fit by
 /// chance. Errors: those of `set_batch_size`; a graph that still fits with 2^30 samples.
 Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu,
-                                   bool expandable_segments = false);
+                                   bool expandable_segments = false, const ZeroSharding& zero = {});
 
 }  // namespace perfmodel

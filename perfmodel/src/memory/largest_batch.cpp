@@ -39,8 +39,9 @@ std::vector<std::int64_t> bytes_on_lines(const Try& a, const Try& b, std::int64_
 /// last one is a point of new lines if they find it elsewhere.
 class Search {
  public:
-  Search(const ExecutionGraph& graph, const Gpu& gpu, bool expandable_segments)
-      : graph_(graph), gpu_(gpu), expandable_segments_(expandable_segments) {}
+  Search(const ExecutionGraph& graph, const Gpu& gpu, bool expandable_segments,
+         const ZeroSharding& zero)
+      : graph_(graph), gpu_(gpu), expandable_segments_(expandable_segments), zero_(zero) {}
 
   Result<LargestBatch> run() {
     const auto given = batch_size(graph_);
@@ -65,9 +66,10 @@ class Search {
     if (!resized) return Unexpected{resized.error()};
     ++rewrites_;
     plan_ = memory_plan(*resized);
+    share_ = rank_share(zero_, plan_, *resized);
     last_ = {.batch = batch,
-             .bytes = storage_bytes(plan_, *resized),
-             .memory = step_memory(plan_, *resized, std::nullopt, &gpu_, expandable_segments_)};
+             .bytes = rank_bytes(plan_, *resized, share_),
+             .memory = step_memory(plan_, *resized, share_, &gpu_, expandable_segments_)};
     const bool fits = last_.memory.fits();
     if (fits && batch > fits_.batch) fits_ = last_;
     if (!fits && (lacks_.batch == 0 || batch < lacks_.batch)) lacks_ = last_;
@@ -85,8 +87,8 @@ class Search {
   std::int64_t edge_on_lines(std::int64_t fits, std::int64_t lacks) const {
     while (lacks - fits > 1) {
       const std::int64_t batch = fits + (lacks - fits) / 2;
-      const bool here =
-          step_fits(plan_, bytes_on_lines(first_, last_, batch), gpu_, expandable_segments_);
+      const bool here = step_fits(plan_, bytes_on_lines(first_, last_, batch), share_, gpu_,
+                                  expandable_segments_);
       (here ? fits : lacks) = batch;
     }
     return fits;
@@ -95,7 +97,9 @@ class Search {
   const ExecutionGraph& graph_;
   const Gpu& gpu_;
   const bool expandable_segments_;
+  const ZeroSharding& zero_;
   MemoryPlan plan_;   // of the last try
+  RankShare share_;   // the same
   Try first_, last_;  // in the order of the tries
   Try fits_, lacks_;  // the largest batch that fits, the smallest that does not
   int rewrites_ = 0;
@@ -116,8 +120,8 @@ Result<double> bytes_per_sample(const ExecutionGraph& graph) {
 }
 
 Result<LargestBatch> largest_batch(const ExecutionGraph& graph, const Gpu& gpu,
-                                   bool expandable_segments) {
-  return Search(graph, gpu, expandable_segments).run();
+                                   bool expandable_segments, const ZeroSharding& zero) {
+  return Search(graph, gpu, expandable_segments, zero).run();
 }
 
 }  // namespace perfmodel

@@ -71,12 +71,13 @@ std::vector<MemoryPoint> curve_of(const MemoryPlan& plan, const std::vector<std:
 MemoryReport memory_report(const ExecutionGraph& graph, const Gpu* gpu,
                            const MemoryOptions& options) {
   const MemoryPlan plan = memory_plan(graph);
-  const std::vector<std::int64_t> bytes = rank_bytes(plan, graph, std::nullopt);
+  const RankShare share = rank_share(options.zero, plan, graph);
+  const std::vector<std::int64_t> bytes = rank_bytes(plan, graph, share);
   const GraphMemory made = graph_memory(plan, bytes);
-  MemoryReport report{
-      .memory = step_memory(plan, graph, std::nullopt, gpu, options.expandable_segments),
-      .each_peak = made.each_peak,
-      .without_sizes = plan.lifetimes.without_sizes};
+  MemoryReport report{.memory = step_memory(plan, graph, share, gpu, options.expandable_segments),
+                      .each_peak = made.each_peak,
+                      .without_sizes = plan.lifetimes.without_sizes};
+  at(report.each_peak, MemoryPurpose::kCommunication) += share.gathered_bytes;
   report.activations = static_cast<std::size_t>(
       std::ranges::count_if(plan.lifetimes.storages, [](const StorageLifetime& storage) {
         return storage.purpose == MemoryPurpose::kActivations && storage.bytes > 0;

@@ -162,7 +162,7 @@ Result<JobReport> report_job(std::span<const RankProgram> programs,
 
 void report_memory(const MemoryPlan& plan, const ExecutionGraph& graph, const Gpu& gpu,
                    Prediction& prediction) {
-  prediction.memory = step_memory(plan, graph, prediction.scaled_out, &gpu);
+  prediction.memory = step_memory(plan, graph, rank_share(prediction.scaled_out), &gpu);
   std::string warning = memory_warning(prediction.memory, gpu);
   if (!warning.empty()) prediction.warnings.push_back(std::move(warning));
 }

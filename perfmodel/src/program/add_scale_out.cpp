@@ -54,11 +54,6 @@ void widen_collectives(const ExecutionGraph& graph, std::int64_t world, LoweredP
   made.own_collectives = true;
 }
 
-/// Gathered units, and the whole gradients of the one whose backward pass runs.
-double gathered_at_once(double largest_unit, const ScaleOut& how) {
-  return (std::max(1, how.fsdp_gathers_in_flight) + 1) * largest_unit;
-}
-
 Result<void> add_fsdp(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                       const ScaleOut& how, LoweredProgram& lowered, ScaledOut& made) {
   const std::size_t steps = lowered.program.steps.size();

@@ -33,11 +33,14 @@ struct CollectiveLaunch {
 struct Launch {
   Term term = Term::kKernel;  ///< of the device's time
   bool blocking = false;      ///< the call ends behind what it starts
-  std::int32_t stream = 0;    ///< role
-  double host_us = 0;         ///< the call's own time; of blocking ones after the wait
-  double latency_us = 0;      ///< from the call's end to the start on an idle stream
-  std::int32_t kernel = 0;    ///< into HostProgram::kernels
-  std::int32_t node = -1;     ///< whose call it is; -1: no node stands for it
+  /// A copy on a stream of its own: waits for all work of the thread's stream so far, and the
+  /// thread goes on on that.
+  bool aside = false;
+  std::int32_t stream = 0;  ///< role
+  double host_us = 0;       ///< the call's own time; of blocking ones after the wait
+  double latency_us = 0;    ///< from the call's end to the start on an idle stream
+  std::int32_t kernel = 0;  ///< into HostProgram::kernels
+  std::int32_t node = -1;   ///< whose call it is; -1: no node stands for it
   /// Collectives, and copies on other streams than the main one: their record's or own node, or -1.
   std::int32_t record = -1;
   std::optional<CollectiveLaunch> collective = {};

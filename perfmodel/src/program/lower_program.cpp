@@ -131,6 +131,11 @@ CollectiveLaunch collective_launch(Writing& to, std::int32_t comm_node) {
   return made;
 }
 
+bool is_aside(const KernelWork& work) {
+  const auto* copy = std::get_if<CopyShape>(&work.shape);
+  return copy && copy->aside;
+}
+
 void add_launch(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
   const TemplateCall& call = *lowered.call;
   for (std::int32_t copy : to.copies.take_awaited(lowered)) {
@@ -150,7 +155,11 @@ void add_launch(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
     made.record = comm_node(to.graph, lowered.node);
     made.collective = collective_launch(to, made.record);
   }
-  if (made.term == Term::kCopy && to.copies.note(lowered)) made.record = lowered.node;
+  made.aside = is_aside(to.made.questions.back().work);
+  const bool noted =
+      made.term == Term::kCopy &&
+      (made.aside ? to.copies.note_aside(lowered.node, lowered.stream()) : to.copies.note(lowered));
+  if (noted) made.record = lowered.node;
   made.latency_us = launch_latency_us(call, made.term, to.table);
   add(to, thread, std::move(made));
 }
@@ -200,6 +209,9 @@ void add_op(Writing& to, const HostFacts::Item& item) {
   if (item.has_comm_records) find_recorded_waits(to.graph, item.node, to.waits);
   KeyLevel& level = to.made.program.items.back().op_level;
   if (to.lowered.calls.empty()) {
+    for (std::int32_t copy : to.copies.take_released(item.node)) {
+      add(to, item.thread, DeviceWait{.record = copy});
+    }
     level = item.tx.level;
     add_host(to, Term::kTx, item.tx, item.thread);
   } else {

@@ -165,11 +165,12 @@ std::int32_t ProgramTasks::device_tag(const Launch& launch) const {
 void ProgramTasks::await_streams(const Launch& launch, std::int32_t thread, TaskId begin) {
   const double gap = table_.device.event_gap_us;
   std::int32_t& caller = last_stream(thread);
-  if (!launch.collective) {
+  const bool follows = launch.collective ? launch.collective->waits_for_caller : launch.aside;
+  if (!launch.collective && !launch.aside) {
     caller = stream_lane(launch.stream);
     for (TaskId awaits : awaited_) graph_.add_edge(awaits, begin, gap);
     awaited_.clear();
-  } else if (launch.collective->waits_for_caller) {
+  } else if (follows) {
     const auto source = graph_.last_on_lane(caller);
     if (source >= 0 && source != begin) graph_.add_edge(source, begin, gap);
   } else if (const auto marked = marks_.find(launch.collective->after_mark);

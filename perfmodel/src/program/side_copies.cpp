@@ -18,6 +18,30 @@ bool SideCopies::note(const LoweredCall& copy) {
   return noted;
 }
 
+bool SideCopies::note_aside(std::int32_t node, std::int32_t stream) {
+  const Node& copy = graph_.nodes[static_cast<std::size_t>(node)];
+  for_each_tensor(graph_, graph_.inputs(copy), [&](const Tensor& tensor) {
+    if (tensor.on_gpu()) leaving_[tensor.storage_id] = node;
+  });
+  for_each_tensor(graph_, graph_.outputs(copy), [&](const Tensor& tensor) {
+    if (tensor.on_gpu()) copies_[tensor.storage_id] = {node, stream};
+  });
+  return true;
+}
+
+std::vector<std::int32_t> SideCopies::take_released(std::int32_t node) {
+  std::vector<std::int32_t> awaited;
+  if (leaving_.empty()) return awaited;
+  const Node& release = graph_.nodes[static_cast<std::size_t>(node)];
+  for_each_tensor(graph_, graph_.inputs(release), [&](const Tensor& tensor) {
+    const auto copy = leaving_.find(tensor.storage_id);
+    if (copy == leaving_.end()) return;
+    awaited.push_back(copy->second);
+    leaving_.erase(copy);
+  });
+  return awaited;
+}
+
 std::vector<std::int32_t> SideCopies::take_awaited(const LoweredCall& reader) {
   std::vector<std::int32_t> awaited;
   if (copies_.empty()) return awaited;

@@ -18,6 +18,14 @@ class SideCopies {
   /// Notes what a copy writes; whether somebody may have to wait for it.
   bool note(const LoweredCall& copy);
 
+  /// The same of a copy to the host or back (offload::*), by its node: what it takes from the GPU
+  /// is awaited by an op that releases that memory.
+  bool note_aside(std::int32_t node, std::int32_t stream);
+
+  /// The nodes of the copies that have to end before an op without calls, which releases what they
+  /// take.
+  std::vector<std::int32_t> take_released(std::int32_t node);
+
   /// The nodes of the copies that a call has to wait for; its stream has done so from now on.
   std::vector<std::int32_t> take_awaited(const LoweredCall& reader);
 
@@ -27,7 +35,8 @@ class SideCopies {
     std::int32_t stream = 0;
   };
   const ExecutionGraph& graph_;
-  std::unordered_map<std::int64_t, Copy> copies_;  // by storage
+  std::unordered_map<std::int64_t, Copy> copies_;           // by storage
+  std::unordered_map<std::int64_t, std::int32_t> leaving_;  // storage -> node of the copy
 };
 
 }  // namespace perfmodel

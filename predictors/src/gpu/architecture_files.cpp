@@ -411,6 +411,8 @@ constexpr Fact kFacts[] = {
     share<&A::idle_power_share>("idle_power_share"),
     bytes<&A::context_bytes>("context_bytes"),
     bytes<&A::blas_workspace_bytes>("blas_workspace_bytes"),
+    bytes<&A::convolution_workspace_bytes>("convolution_workspace_bytes"),
+    bytes<&A::collective_buffer_bytes>("collective_buffer_bytes"),
     share<&A::usable_memory_share>("usable_memory_share"),
     {"max_blocks_per_sm", read_blocks,
      [](const A& from, A& to) { to.max_blocks_per_sm = from.max_blocks_per_sm; }},

@@ -15,6 +15,7 @@ struct MadeCalls {
   static constexpr std::size_t kCopyKinds = 4;
   TemplateCall kernel, set, collective, synchronize;
   TemplateCall copies[kCopyKinds][2];  // pinned, pageable
+  TemplateCall asides[kCopyKinds];
 
   explicit MadeCalls(bool amd) {
     kernel.call = collective.call = amd ? "hipLaunchKernel" : "cudaLaunchKernel";
@@ -34,6 +35,8 @@ struct MadeCalls {
         copy.blocking = pageable && copy.copy == CopyKind::kDeviceToHost;
         copy.call = amd ? "hipMemcpyWithStream" : "cudaMemcpyAsync";
       }
+      asides[kind] = copies[kind][false];
+      asides[kind].stream = 2;  // 1 is that of collectives
     }
   }
 
@@ -46,6 +49,7 @@ struct MadeCalls {
     switch (work.family) {
       case KernelFamily::kCopy: {
         const auto& shape = std::get<CopyShape>(work.shape);
+        if (shape.aside) return asides[static_cast<std::size_t>(shape.kind)];
         return copies[static_cast<std::size_t>(shape.kind)][shape.pageable];
       }
       case KernelFamily::kSet:

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "foreach.hpp"
 #include "optimizer_kinds.hpp"
@@ -97,7 +98,52 @@ void adam_fused(GraphBuilder& graph, const OptimizerSettings& settings,
       {});
 }
 
+// bitsandbytes calls one kernel per parameter. The maps from 8 bits to numbers are shared.
+void adam_eight_bit(GraphBuilder& graph, const OptimizerSettings& settings,
+                    const std::vector<ParameterUpdate>& updates) {
+  constexpr std::int64_t kCodes = 256;
+  const Device device = graph.device(updates.front().parameter);
+  const TensorRef signed_map = graph.new_tensor(DType::kFloat32, device, {kCodes});
+  const TensorRef unsigned_map = graph.new_tensor(DType::kFloat32, device, {kCodes});
+  const auto steps = static_cast<std::int64_t>(settings.steps);
+  for (const ParameterUpdate& update : updates) {
+    if (graph.dtype(update.first) == DType::kUInt8) {
+      graph.leaf_op("bitsandbytes::optimizer_update_8bit_blockwise",
+                    {"adam", update.gradient, update.parameter, update.first, update.second,
+                     settings.beta1, settings.beta2, 0.0, 0.0, settings.eps, steps,
+                     settings.learning_rate, signed_map, unsigned_map, update.first_scale,
+                     update.second_scale, settings.weight_decay, 1.0, false},
+                    {});
+    } else {
+      graph.leaf_op("bitsandbytes::optimizer_update_32bit",
+                    {"adam", update.gradient, update.parameter, update.first, update.second, kNone,
+                     0.0, 0.0, settings.beta1, settings.beta2, 0.0, 0.0, settings.eps,
+                     settings.weight_decay, steps, settings.learning_rate, 1.0, false},
+                    {});
+    }
+  }
+}
+
 }  // namespace
+
+void add_eight_bit_state(GraphBuilder& graph, std::vector<ParameterUpdate>& updates) {
+  constexpr std::int64_t kLeast = 4096, kBlock = 256;  // bitsandbytes: min_8bit_size, blocksize
+  for (ParameterUpdate& update : updates) {
+    if (update.first.exists()) continue;
+    const TensorRef of = update.parameter;
+    const bool narrow = graph.numel(of) >= kLeast;
+    const auto made = [&](DType dtype, Shape shape) {
+      return graph.new_tensor(dtype, graph.device(of), std::move(shape));
+    };
+    const DType dtype = narrow ? DType::kUInt8 : DType::kFloat32;
+    update.first = made(dtype, graph.shape(of));
+    update.second = made(dtype, graph.shape(of));
+    if (!narrow) continue;
+    const std::int64_t blocks = (graph.numel(of) + kBlock - 1) / kBlock;
+    update.first_scale = made(DType::kFloat32, {blocks});
+    update.second_scale = made(DType::kFloat32, {blocks});
+  }
+}
 
 void emit_adam(GraphBuilder& graph, const OptimizerSettings& settings,
                const std::vector<ParameterUpdate>& updates) {
@@ -105,6 +151,8 @@ void emit_adam(GraphBuilder& graph, const OptimizerSettings& settings,
     adam_loop(graph, settings, updates);
   } else if (settings.implementation == TrainingOptions::Implementation::kForeach) {
     adam_foreach(graph, settings, updates);
+  } else if (settings.implementation == TrainingOptions::Implementation::kEightBit) {
+    adam_eight_bit(graph, settings, updates);
   } else {
     adam_fused(graph, settings, updates);
   }

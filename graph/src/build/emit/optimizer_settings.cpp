@@ -43,8 +43,18 @@ Implementation resolved(Implementation implementation, const PyTorch& pytorch) {
 
 Result<void> check_optimizer(Optimizer optimizer, Implementation implementation,
                              const PyTorch& pytorch) {
-  if (optimizer == Optimizer::kNoOptimizer || implementation != Implementation::kFused) return {};
   const auto name = optimizer_class(optimizer);
+  if (implementation == Implementation::kEightBit) {
+    if (optimizer != Optimizer::kAdam && optimizer != Optimizer::kAdamW) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("8-bit state: expected Adam or AdamW, found {}",
+                              name.empty() ? "no optimizer" : name));
+    }
+    if (pytorch.on_gpu()) return {};
+    return fail(ErrorCode::kImpossible,
+                fmt::format("8-bit {}: expected parameters on a GPU, found a CPU", name));
+  }
+  if (optimizer == Optimizer::kNoOptimizer || implementation != Implementation::kFused) return {};
   if (!pytorch.on_gpu()) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("fused {}: expected parameters on a GPU, found a CPU", name));

@@ -17,6 +17,7 @@ struct ParameterUpdate {
   TensorRef step;    ///< counter of Adagrad and Adam: on the CPU, for fused steps with the rest
   TensorRef first;   ///< momentum buffer, Adagrad's sum, Adam's mean
   TensorRef second;  ///< Adam's mean of squares
+  TensorRef first_scale, second_scale;  ///< of both in 8 bits: one number per block
 };
 
 /// Numbers of a step; they stand in the arguments of its ops alone.
@@ -39,7 +40,7 @@ TrainingOptions::Implementation resolved(TrainingOptions::Implementation impleme
                                          const PyTorch& pytorch);
 
 /// Fails where this PyTorch has no such step: fused ones on a CPU, of Adagrad, of SGD before 2.3,
-/// of AdamW before 2.0.
+/// of AdamW before 2.0; in 8 bits all but Adam and AdamW on a GPU.
 Result<void> check_optimizer(TrainingOptions::Optimizer optimizer,
                              TrainingOptions::Implementation implementation,
                              const PyTorch& pytorch);

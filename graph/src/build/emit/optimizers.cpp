@@ -18,6 +18,10 @@ void add_missing_state(GraphBuilder& graph, const OptimizerSettings& settings,
                        std::vector<ParameterUpdate>& updates) {
   const Optimizer kind = settings.optimizer;
   const bool adam = kind == Optimizer::kAdam || kind == Optimizer::kAdamW;
+  if (adam && settings.implementation == Implementation::kEightBit) {
+    add_eight_bit_state(graph, updates);
+    return;
+  }
   const bool fused = settings.implementation == Implementation::kFused;
   for (ParameterUpdate& update : updates) {
     if (kind == Optimizer::kSgd) continue;

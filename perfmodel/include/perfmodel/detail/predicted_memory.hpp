@@ -18,8 +18,9 @@ struct PredictedMemory {
   /// Of the peak; they add up to `needed_bytes()`. What blocks are larger than their storages, and
   /// segments than their blocks, is reserve.
   MemoryByPurpose by_purpose{};
-  /// What Python variables may keep beside what the ops need, the model's last result, and tensors
-  /// of which the graph tells no storage.
+  /// What Python variables may keep beside what the ops need, the model's last result, tensors of
+  /// which the graph tells no storage, and what libraries take: a workspace of convolutions,
+  /// buffers of collectives.
   double unsure_bytes = 0;
   double device_bytes = 0;  ///< that the driver shows
 

@@ -34,6 +34,12 @@ struct ScaleOut {
   int fsdp_gathers_in_flight = 2;    ///< gathered units alive at once
 };
 
+/// Gathered units of FSDP, and the whole gradients of the one whose backward pass runs.
+inline double gathered_at_once(double largest_unit_bytes, const ScaleOut& how) {
+  return ((how.fsdp_gathers_in_flight > 1 ? how.fsdp_gathers_in_flight : 1) + 1) *
+         largest_unit_bytes;
+}
+
 /// What scaling out added to one step.
 struct ScaledOut {
   ParallelStrategy strategy = ParallelStrategy::kDdp;
@@ -41,7 +47,8 @@ struct ScaledOut {
   int nodes = 0;
   std::size_t collectives = 0;  ///< per step, of all kinds
   double parameter_bytes = 0;
-  double gathered_bytes = 0;  ///< FSDP: the most that is gathered, or waits to be scattered, at once
+  double gathered_bytes =
+      0;  ///< FSDP: the most that is gathered, or waits to be scattered, at once
   /// The graph reduces its gradients itself: its collectives were priced for `world` ranks, none
   /// added.
   bool own_collectives = false;

@@ -152,6 +152,7 @@ struct CopyShape {
   /// A kernel that gathers runs of this many bytes, as many left out after each; 0: one whole
   /// block.
   std::int64_t run_bytes = 0;
+  bool aside = false;  ///< on a stream of its own, behind all work that the caller's stream had
 };
 
 struct CollectiveShape {

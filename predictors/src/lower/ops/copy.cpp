@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "families.hpp"
 
@@ -53,6 +54,17 @@ bool lower_scalar(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
   return true;
 }
 
+/// offload::to_host and offload::to_device: between the GPU and pinned host memory.
+bool lower_copy_aside(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor *from = op.tensor_input(0), *to = op.tensor_output(0);
+  if (!from || !to) return false;
+  KernelWork work = transfer(from->on_gpu() ? CopyKind::kDeviceToHost : CopyKind::kHostToDevice,
+                             from->dtype, bytes(*from), false);
+  std::get<CopyShape>(work.shape).aside = true;
+  kernels.push_back(std::move(work));
+  return true;
+}
+
 /// clone, contiguous and reshape as primitives (no children): one copy of the input.
 bool lower_clone(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   if (op.node.children_count > 0) return true;
@@ -68,6 +80,7 @@ bool lower_clone(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels)
 std::span<const NamedLower> copy_rules() {
   static constexpr NamedLower kRules[] = {
       {"copy", lower_copy},
+      {"copy.aside", lower_copy_aside},
       {"copy.scalar", lower_scalar},
       {"copy.clone", lower_clone},
   };

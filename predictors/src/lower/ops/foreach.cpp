@@ -135,6 +135,27 @@ bool lower_fused_adagrad(const OpView& op, const Gpu&, std::vector<KernelWork>& 
   return append_multi_tensor(op, lists[0], 3, 3, 2, 10, kernels);
 }
 
+/// bitsandbytes::optimizer_update_8bit_blockwise(name, gradient, parameter, two states, ..., two
+/// maps, two scales, ...) and optimizer_update_32bit(name, gradient, parameter, two states, ...):
+/// one kernel reads all and writes all but the gradient. Of a state in 8 bits a number is looked up
+/// in a map of 256 and searched there again, 8 comparisons (kOptimizerBlockwise8bit2State).
+bool lower_adam_of_one(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
+  const Tensor *gradient = op.tensor_input(1), *parameter = op.tensor_input(2);
+  if (!gradient || !parameter) return false;
+  if (parameter->numel == 0) return true;
+  double all = 0;
+  bool narrow = false;
+  for_each_gpu_tensor(op, op.inputs(), [&](const Tensor& tensor) {
+    all += static_cast<double>(tensor.bytes());
+    narrow |= tensor.dtype == DType::kUInt8;
+  });
+  constexpr double kAdam = 15, kCodes = 2 * 20;  // FLOP per number; both states
+  kernels.push_back(make_work(
+      KernelFamily::kOptimizer, parameter->dtype, all, all - static_cast<double>(gradient->bytes()),
+      static_cast<double>(parameter->numel) * (narrow ? kAdam + kCodes : kAdam)));
+  return true;
+}
+
 /// _amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, inv_scale).
 bool lower_unscale(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const auto lists = tensor_lists(op, op.inputs());
@@ -151,6 +172,7 @@ std::span<const NamedLower> foreach_rules() {
       {"foreach.fused_sgd", lower_fused_sgd},
       {"foreach.fused_adagrad", lower_fused_adagrad},
       {"foreach.unscale", lower_unscale},
+      {"foreach.adam_of_one", lower_adam_of_one},
   };
   return kRules;
 }

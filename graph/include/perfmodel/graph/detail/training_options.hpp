@@ -34,9 +34,10 @@ struct TrainingOptions {
   /// before 2.0 and on CPUs, else foreach).
   enum class Implementation {
     kDefault,
-    kLoop,     ///< a handful of ops per parameter
-    kForeach,  ///< `aten::_foreach_*` over all parameters
-    kFused,    ///< one `aten::_fused_*` op
+    kLoop,      ///< a handful of ops per parameter
+    kForeach,   ///< `aten::_foreach_*` over all parameters
+    kFused,     ///< one `aten::_fused_*` op
+    kEightBit,  ///< Adam with state in 8 bits and one kernel per parameter (bitsandbytes)
   } implementation = Implementation::kDefault;
 
   /// Unset: 0.01 for SGD and Adagrad, 0.001 for Adam; no decay but for AdamW (0.01). They change

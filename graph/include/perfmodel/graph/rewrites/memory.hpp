@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "perfmodel/graph/execution_graph.hpp"
@@ -42,15 +43,17 @@ struct RecomputeOptions {
     kNone,       ///< the graph as it is
     kFull,       ///< every repeated layer: rewrite_checkpointing()
     kSelective,  ///< scores, softmax, dropout and the product with V of every attention
+    kOp,         ///< every repeated layer but results of every second product and of attention
     kDropout,    ///< the dropped-out attention matrix, from softmax and mask
     kScoring,    ///< tanh(query + key) of recurrent decoders
   } what = What::kNone;
 
-  /// Full, selective and dropout: in so many layers; scoring: in so many steps of the decoder. The
-  /// first ones; without a number: all.
+  /// Full, op, selective and dropout: in so many layers; scoring: in so many steps of the decoder.
+  /// The first ones; without a number: all.
   FirstLayers layers;
 };
 
+/// - Op: as full, with CheckpointOptions::keep_products.
 /// - Full, selective: torch.utils.checkpoint around each layer, or around each attention that is
 ///   found by its ops: two batched products with a softmax between, from the first to the second
 ///   (Korthikanti et al. 2022, section 5). An attention that cannot be a checkpoint stays as it is.
@@ -67,5 +70,30 @@ struct RecomputeOptions {
 /// fused kernel keeps no scores), with dropout for kDropout; a scoring for kScoring.
 Result<ExecutionGraph> rewrite_recomputation(const ExecutionGraph& graph,
                                              const RecomputeOptions& options);
+
+/// Which activations leave the GPU, and how many of them at once.
+struct OffloadOptions {
+  std::int64_t least_bytes = std::int64_t{1} << 20;  ///< of a storage; smaller ones stay
+  /// That are on their way to the host or back at most, or twice the largest storage that leaves if
+  /// that is more. The last ones of the forward pass stay, up to as many.
+  std::int64_t bytes_on_their_way = std::int64_t{256} << 20;
+};
+
+/// Activations go to pinned host memory when the forward pass has used them last, and return before
+/// the backward pass reads them, in copies on a stream of their own:
+///
+/// - `offload::to_host` behind the last op that uses a storage; it begins when that op has run;
+/// - `offload::release` where its memory is needed: the main stream waits for the copy;
+/// - `offload::to_device` in front of a function, early enough that as many bytes are on their way
+///   as may be; it begins when all work in front of that function has run, and whoever reads what
+///   came back waits for it.
+///
+/// As torchtune's OffloadActivations with streams and Transformer Engine's CPU offloading do, which
+/// count tensors or layers instead of bytes. The copies take the rates of PCIe; where they cannot
+/// keep up, the step takes longer.
+///
+/// Preconditions (kImpossible): a backward pass, of one step; activations of that size, more than
+/// may be on their way; none that are offloaded already.
+Result<ExecutionGraph> rewrite_offload(const ExecutionGraph& graph, const OffloadOptions& options);
 
 }  // namespace perfmodel

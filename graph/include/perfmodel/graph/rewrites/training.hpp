@@ -77,7 +77,8 @@ struct PrecisionOptions {
 /// Preconditions (kImpossible): tensors on a GPU, or bfloat16 on a CPU; no products in half types
 /// yet (fp8 and fp4 take them); no checkpoints, no fused kernels; at least one op that autocast
 /// changes. The GradScaler needs fp16 and a backward pass, master weights tensors on a GPU, dense
-/// gradients and optimizer steps that read_optimizer_step() knows.
+/// gradients and optimizer steps that read_optimizer_step() knows. A graph whose weights are in
+/// that half type already, as `model.to(torch.bfloat16)` makes them, gets the fp32 copies alone.
 Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
                                          const PrecisionOptions& options);
 
@@ -101,6 +102,22 @@ struct OptimizerRewrite {
 Result<ExecutionGraph> rewrite_optimizer(const ExecutionGraph& graph,
                                          const OptimizerRewrite& rewrite);
 
+/// Gradients of parameters kept in `dtype` (fp32, bf16 or fp16), whatever type the backward pass
+/// computes them in:
+///
+/// - wider: a buffer of `dtype` per parameter, there from step to step. AccumulateGrad adds to it
+///   and lets the gradient go, zero_grad empties it (Megatron-LM's main_grad, nanotron's
+///   accumulator);
+/// - narrower: AccumulateGrad casts the gradient and keeps the cast.
+///
+/// Steps of the optimizer cast a gradient that is not of its parameter's type, as they do with the
+/// fp32 copies of PrecisionOptions::master_weights. Gradients that are of this type already stay.
+///
+/// Fails (kImpossible) without an optimizer step that read_optimizer_step() knows; at gradients
+/// that are sparse, on a CPU, or made by something else than AccumulateGrad (buckets); for a wider
+/// type without a zero_grad.
+Result<ExecutionGraph> rewrite_gradient_type(const ExecutionGraph& graph, DType dtype);
+
 /// Which parts of the forward pass are computed again in the backward pass.
 struct CheckpointOptions {
   /// Every region whose name contains this text is a segment; empty: repeated layers are.
@@ -118,6 +135,12 @@ struct CheckpointOptions {
   /// Masks of dropout are kept from the first time, and the second time multiplies by them instead
   /// of drawing them again (`aten::_masked_scale`), as some libraries' layers do.
   bool keep_masks = false;
+
+  /// Results of every second product with a weight (the first, third, ... of each segment) and of
+  /// fused attention are kept from the first time, and these ops do not run again: torchtitan's
+  /// selective checkpointing by op. Non-reentrant checkpoints, which do that, stand here as
+  /// reentrant ones.
+  bool keep_products = false;
 };
 
 /// The graph as the program would have been recorded with torch.utils.checkpoint around these

@@ -167,6 +167,9 @@ struct Architecture {
   /// Device memory of a process beside the allocator's: context, loaded kernels.
   std::int64_t context_bytes = 0;
   std::int64_t blas_workspace_bytes = 0;  ///< that PyTorch holds per BLAS handle and stream
+  /// The most that libraries take beside what a graph shows: a convolution while it runs, and a
+  /// communicator of NCCL for its channels.
+  std::int64_t convolution_workspace_bytes = 0, collective_buffer_bytes = 0;
   /// Of the data sheet's memory, where the GPU file does not say what programs see of it.
   double usable_memory_share = 1;
   int max_blocks_per_sm = 32;  ///< resident at once
