@@ -17,7 +17,7 @@ struct MemoryAnswer {
   std::optional<Gpu> gpu;
   ExecutionGraph graph;  ///< rewritten
   MemoryReport report;
-  std::optional<std::int64_t> batch;  ///< samples per step, if the inputs tell
+  std::optional<std::int64_t> batch;       ///< samples per step, if the inputs tell
   std::optional<double> bytes_per_sample;  ///< the same
   std::optional<LargestBatch> most;
   std::optional<MemoryPrices::Ways> ways;  ///< where it does not fit

@@ -4,6 +4,7 @@
 #include "critical_path_report.hpp"
 #include "perfmodel/version.hpp"
 #include "prediction_report.hpp"
+#include "trace_output.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -268,6 +269,9 @@ Json prediction_json(const PredictionReport& report) {
   json["warnings"] = report.warnings;
   json["provenance"] = provenance(report, slowest);
   json["ops"] = ops(p);
+  for (const RankPrediction& rank : report.ranks) {
+    if (rank.against) json["against"].push_back(against_json(*rank.against, rank.against_file));
+  }
   return json;
 }
 

@@ -1,14 +1,17 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/kernel_times.hpp"
+#include "perfmodel/detail/trace_comparison.hpp"
 #include "perfmodel/detail/trace_report.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/overheads.hpp"
@@ -16,6 +19,43 @@
 
 namespace perfmodel {
 namespace {
+
+double sum(const std::vector<TraceComparison::Term>& terms, double TraceComparison::Term::*side) {
+  double all = 0;
+  for (const auto& term : terms) all += term.*side;
+  return all;
+}
+
+// What a step is made of adds up to it, measured and predicted, by terms and by ops.
+void check_sums(const TraceComparison& against, double wall_us, const Prediction& prediction) {
+  using Term = TraceComparison::Term;
+  EXPECT_NEAR(against.step_before_us, wall_us, 1e-3);
+  EXPECT_NEAR(against.step_after_us, prediction.e2e_us, 1e-3);
+  for (const auto* terms : {&against.terms, &against.host_terms}) {
+    EXPECT_NEAR(sum(*terms, &Term::before_us), against.step_before_us, 0.01);
+    EXPECT_NEAR(sum(*terms, &Term::after_us), against.step_after_us, 0.01);
+  }
+  // What is not idle is what is active; by-kind unions are rounded to nanoseconds.
+  EXPECT_NEAR(against.step_after_us - against.terms.back().after_us, prediction.gpu_active_us, 1);
+  const auto wait = std::ranges::find(against.host_terms, "wait", &Term::name);
+  ASSERT_NE(wait, against.host_terms.end());
+  double host_before = 0, host_after = 0, device_before = 0, device_after = 0;
+  for (const auto& op : against.ops) {
+    host_before += op.host_before_us;
+    host_after += op.host_after_us;
+    device_before += op.before_us;
+    device_after += op.after_us;
+  }
+  EXPECT_NEAR(host_before + wait->before_us, against.step_before_us, 0.01);
+  EXPECT_NEAR(host_after + wait->after_us, against.step_after_us, 0.01);
+  EXPECT_NEAR(device_after, prediction.kernel_sum_us, 0.01);
+  for (const auto& family : against.families) {
+    device_before -= family.before_us;
+    device_after -= family.after_us;
+  }
+  EXPECT_NEAR(device_before, 0, 0.01);
+  EXPECT_NEAR(device_after, 0, 0.01);
+}
 
 // A Kineto trace alone, its own host and its own kernel times: what the schedule makes of the graph
 // that was made from it. Measured step and GPU time are those of the same trace.
@@ -48,6 +88,9 @@ TEST(TracesAsGraphs, StepsOfDlrmFromTheTraceAlone) {
                 100 * active);
     EXPECT_LT(std::abs(step), 0.02);
     EXPECT_LT(std::abs(active), 0.05);
+    const auto against = compare(*trace, *prediction);
+    ASSERT_TRUE(against) << against.error().message;
+    check_sums(*against, measured->iterations.at(0).wall_us, *prediction);
   }
 }
 
