@@ -289,6 +289,8 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
   if (!found) return Unexpected{found.error()};
   const Target& on = **found;
   std::vector<std::string> warnings = on.warnings;
+  const bool own_host = prepared && prepared->own_overheads;
+  if (!own_host && !on.overheads_warning.empty()) warnings.push_back(on.overheads_warning);
   const auto links = topology(on, options, warnings);
   if (!links) return Unexpected{links.error()};
 
@@ -343,8 +345,6 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
                                        "shapes: to prepare the trace gives it kernel times",
                             .file = graph.source}};
   }
-  const bool own_host = prepared && prepared->own_overheads;
-  if (!own_host && !on.overheads_warning.empty()) warnings.push_back(on.overheads_warning);
   const OverheadTable& overheads = prepared ? prepared->overheads(on) : *on.overheads;
   auto prediction = predict_with(graph, on.gpu, overheads, facts, asked,
                                  prepared ? prepared->added_bytes : std::nullopt);
