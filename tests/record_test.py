@@ -53,7 +53,7 @@ class Recorded(unittest.TestCase):
 
     def test_graph_holds_one_step(self):
         names = [node["name"] for node in load(self.files / "rank3_graph.json")["nodes"]]
-        self.assertEqual([n for n in names if n.startswith("ProfilerStep")], ["ProfilerStep#5"])
+        self.assertEqual(sum(n.startswith("ProfilerStep") for n in names), 1)
         # Two layers, forward; ReLU and the loss once each.
         self.assertEqual(names.count("aten::linear"), 2)
         self.assertEqual(names.count("aten::relu"), 1)
@@ -63,17 +63,19 @@ class Recorded(unittest.TestCase):
 
     def test_graph_is_predicted(self):
         moved = self.files / "on_gpu.json"
-        run(PERFPREDICT, "rewrite", self.files / "rank3_graph.json", "--retarget", "cuda", "-o", moved)
+        run(PERFPREDICT, "rewrite", self.files / "rank3_graph.json", "--retarget", "nvidia", "-o", moved)
         made = json.loads(run(PERFPREDICT, "predict", moved, "--gpu", "h100-sxm-80gb", "--json"))
         self.assertEqual(len(made["iterations"]), 1)
         self.assertGreater(made["e2e_us"], 0)
         self.assertEqual(made["coverage"]["unmodelled_ops"], [])
 
     def test_trace_holds_the_steps_behind_the_graphs(self):
+        graph = [node["name"] for node in load(self.files / "rank3_graph.json")["nodes"]]
+        step = next(int(n.split("#")[1]) for n in graph if n.startswith("ProfilerStep"))
         document = load(self.files / "rank3_trace.json.gz")
         events = document if isinstance(document, list) else document["traceEvents"]
         steps = [e["name"] for e in events if str(e.get("name", "")).startswith("ProfilerStep")]
-        self.assertEqual(sorted(set(steps)), ["ProfilerStep#7", "ProfilerStep#8", "ProfilerStep#9"])
+        self.assertEqual(sorted(set(steps)), [f"ProfilerStep#{step + i}" for i in (2, 3, 4)])
 
 
 class Heads(unittest.TestCase):

@@ -219,6 +219,7 @@ void add_throughput(Json& json, const PredictionReport& report, const Prediction
 }  // namespace
 
 Json memory_json(const PredictedMemory& memory) {
+  if (!(memory.needed_bytes() > 0)) return nullptr;  // of a trace: not known
   Json purposes = Json::object();
   for (const auto& [purpose, bytes] : memory.held.by_purpose()) {
     purposes[std::string(purpose)] = whole_bytes(bytes);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "rewrite/resize/call.hpp"
 #include "rewrite/resize/recording.hpp"
 #include "rewrite/resize/seeds.hpp"
