@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/number_text.hpp"
+#include "prediction_parts.hpp"
 #include "text_table.hpp"
 #include "trace_output.hpp"
 
@@ -125,9 +126,10 @@ std::string against_ops_text(const TraceComparison& comparison, std::size_t top,
   const std::size_t shown = std::min(top, comparison.ops.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const auto& at = comparison.ops[i];
-    table.row({at.op, counts_text(at), milliseconds(at.before_us), milliseconds(at.after_us),
-               signed_ms(at.change_us()), milliseconds(at.host_before_us),
-               milliseconds(at.host_after_us), signed_ms(at.host_change_us())});
+    table.row({op_title(at.op), counts_text(at), milliseconds(at.before_us),
+               milliseconds(at.after_us), signed_ms(at.change_us()),
+               milliseconds(at.host_before_us), milliseconds(at.host_after_us),
+               signed_ms(at.host_change_us())});
   }
   if (table.empty()) return "";
   std::string text = "\n" + table.text(bold);

@@ -218,6 +218,19 @@ TEST(TraceInPlaceOfAGraph, WithoutShapesKernelsKeepTheirTime) {
   EXPECT_NEAR(other["kernel_sum_us"].get<double>(), 40 * 15.7 / 19.5, 0.05);
 }
 
+// Of the first row of a CSV.
+double first_cell(const std::string& table, const std::string& column) {
+  std::istringstream lines(table);
+  std::string header, row, name, cell;
+  std::getline(lines, header);
+  std::getline(lines, row);
+  std::istringstream names(header), cells(row);
+  while (std::getline(names, name, ',') && std::getline(cells, cell, ',')) {
+    if (name == column) return std::stod(cell);
+  }
+  return -1;
+}
+
 TEST(TraceInPlaceOfAGraph, IsTheSameForServeSweepAndPredict) {
   for (const bool shapes : {true, false}) {
     const std::string file = traced(shapes ? "asked" : "asked_bare", {.shapes = shapes});
@@ -242,9 +255,12 @@ TEST(TraceInPlaceOfAGraph, IsTheSameForServeSweepAndPredict) {
                                 {"graphs", {{{"name", "t"}, {"file", file}}}},
                                 {"rewrites", {{{"batch", {"same", 8}}}}},
                                 {"gpus", {"a100-sxm-40gb"}}};
-    const auto rows = scratch() / (shapes ? "trace_rows" : "trace_rows_bare");
+    const auto rows = scratch() / (shapes ? "trace_rows.csv" : "trace_rows_bare.csv");
     const auto swept = run({"sweep", spec.string(), "-o", rows.string()});
     EXPECT_EQ(swept.status, 0) << swept.err;
+    const std::string table = read(rows);
+    EXPECT_NEAR(first_cell(table, "e2e_us"), step, 1e-3);
+    EXPECT_THAT(table, HasSubstr("which does not record which tensors are the same"));
     const auto merged = run({"whatif", file, "--gpu", "a100-sxm-40gb", "--batch", "same,8"});
     EXPECT_EQ(merged.status, 1);
     EXPECT_THAT(merged.err, HasSubstr("expected an execution graph for --batch, found a trace"));
@@ -281,8 +297,9 @@ TEST(TraceInPlaceOfAGraph, KeepsWhatItLacksWhenItIsWritten) {
   const auto done = run({"predict", graph, "--gpu", "t4", "--world", "8", "--strategy", "ddp"});
   EXPECT_EQ(done.status, 1);
   EXPECT_THAT(done.err, HasSubstr("expected an execution graph for a strategy, found a trace"));
-  EXPECT_EQ(run({"rewrite", graph, "--batch", "8", "-o", graph}).status, 1);
-  EXPECT_EQ(run({"rewrite", graph, "--scale-kernel", "aten::mm=2", "-o", graph}).status, 0);
+  const std::string other = (scratch() / "rewritten_again.json").string();
+  EXPECT_EQ(run({"rewrite", graph, "--batch", "8", "-o", other}).status, 1);
+  EXPECT_EQ(run({"rewrite", graph, "--scale-kernel", "aten::mm=2", "-o", other}).status, 0);
 }
 
 TEST(TraceInPlaceOfAGraph, RewritesThatFollowTensorsRefuse) {

@@ -244,6 +244,8 @@ class GraphMaker {
     graph.schema = kTraceSchema;
     graph.source = trace_.source;
     graph.warnings = trace_.warnings;
+    needs_places_ = std::ranges::none_of(
+        trace_.host, [](const HostEvent& event) { return event.record_function_id != 0; });
     number_threads();
     order_events();
     nest();
@@ -444,7 +446,7 @@ class GraphMaker {
               .parent_id = parent >= 0 ? id_of_event_[static_cast<std::size_t>(parent)]
                                        : std::int64_t{thread} + 1,
               .name = graph.names.intern(name),
-              .rf_id = trace_.arguments.empty() ? place_in_step(name) : at.record_function_id,
+              .rf_id = needs_places_ ? place_in_step(name) : at.record_function_id,
               .seq_id = at.sequence,
               .thread = thread,
               .fw_thread = at.has_forward_thread ? 1 : 0};
@@ -467,7 +469,7 @@ class GraphMaker {
     made_.event_of_node.push_back(event);
   }
 
-  // Without shapes, the place within the step is what tells ops of one name apart.
+  // Without recorded ids, the place within the step tells ops of one name and shape apart.
   std::int64_t place_in_step(std::string_view name) {
     if (is_profiler_step(name)) place_ = 0;
     return ++place_;
@@ -718,6 +720,7 @@ class GraphMaker {
   std::vector<std::int64_t> id_of_event_;
   std::int64_t last_tensor_ = 0;
   std::int64_t place_ = 0;  // of the last node, within its step
+  bool needs_places_ = false;
 };
 
 }  // namespace

@@ -100,7 +100,7 @@ TemplateCall describe_call(const Trace& trace, std::int32_t event,
   }
   const GpuEvent& task = trace.gpu[static_cast<std::size_t>(work.work[work.first[index]])];
   call.stream = streams.at(task.stream);
-  call.kernel = trace.name(task).substr(0, 120);
+  call.kernel = trace.name(task).substr(0, kKeptKernelName);
   if (call.kind == TemplateCall::Kind::kGraphLaunch) return call;
   if (task.kind == GpuKind::kCopy) {
     call.kind = TemplateCall::Kind::kCopy;

@@ -1,5 +1,7 @@
 #include "launch_regions.hpp"
 
+#include <algorithm>
+#include <optional>
 #include <span>
 #include <vector>
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "host_program.hpp"
+#include "perfmodel/graph/detail/launching.hpp"
 
 namespace perfmodel {
 

@@ -5,6 +5,8 @@
 
 #include "core/call_waits.hpp"
 #include "microseconds.hpp"
+#include "overheads/loader_pause.hpp"
+#include "overheads/template_learner.hpp"
 #include "perfmodel/detail/overhead_table.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/detail/trace_ops.hpp"
@@ -130,13 +132,16 @@ class StepMeasurement {
     made_.steps.push_back({"", us(end + 1 - begin)});
   }
 
-  // The host is one chain: each moment belongs to the first op that ends behind it.
+  // The host is one chain: each moment belongs to the first op that ends behind it, and what lies
+  // behind the last op to the first one, which the next step begins with.
   void add_host(std::int64_t begin, std::int64_t end) {
     std::int64_t covered_to = begin;
+    ComparedStep::Op* first = nullptr;
     for (const TopLevelOp& op : sequence_.ops) {
       const HostEvent& event = host(op.event);
       if (event.start_ns < begin || event.start_ns >= end) continue;
       ComparedStep::Op& row = row_of(trace_.name(event));
+      if (!first) first = &row;
       row.count += 1;
       const std::int64_t gap = without_waits(covered_to, event.start_ns);
       const std::int64_t until = std::min(event.end_ns(), end);
@@ -145,7 +150,7 @@ class StepMeasurement {
       row.host_us += us(gap + own - add_terms(op));
       covered_to = std::max(covered_to, until);
     }
-    row_of(kOutsideOps).host_us += us(without_waits(covered_to, end));
+    (first ? *first : row_of(kOutsideOps)).host_us += us(without_waits(covered_to, end));
   }
 
   // T2 to TX of an op; returns its waits.
@@ -172,7 +177,8 @@ class StepMeasurement {
   // Length of a gap between ops without synchronising calls and the data loader in it.
   std::int64_t without_waits(std::int64_t from, std::int64_t to) {
     if (to <= from) return 0;
-    const std::int64_t loading = total_length(common(Intervals{{from, to}}, loading_));
+    std::int64_t loading = total_length(common(Intervals{{from, to}}, loading_));
+    if (us(loading) < kLoaderPauseUs) loading = 0;
     std::int64_t wait = 0;
     auto call = std::ranges::lower_bound(sequence_.loose_calls, from, {},
                                          [&](std::int32_t at) { return host(at).start_ns; });
@@ -220,7 +226,8 @@ class StepMeasurement {
     if (at.kind == GpuKind::kSet) return std::string(to_string(KernelFamily::kSet));
     if (chosen_.is_collective[event]) return std::string(to_string(KernelFamily::kCollective));
     const std::string_view name = trace_.name(at);
-    if (const auto known = known_.find(name); known != known_.end()) {
+    const auto known = known_.find(name.substr(0, kKeptKernelName));
+    if (known != known_.end()) {
       return std::string(to_string(known->second));
     }
     const auto family = kernel_family_of_name(name);

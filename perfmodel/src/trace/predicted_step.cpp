@@ -95,7 +95,7 @@ ComparedStep predicted_step(const Prediction& prediction) {
   }
   for (auto& [name, op] : ops) made.ops.push_back(std::move(op));
   for (auto& [family, sum] : families) made.families.push_back(std::move(sum));
-  // What belongs to no op: the host between the last op and the end of the step.
+  // What belongs to no op: calls of labels.
   made.ops.push_back({.name = std::string(kOutsideOps), .host_us = prediction.cpu_us - host_us});
   const TraceAnalysis::Breakdown sum = device_breakdown(work);
   made.compute_us = sum.compute_us / steps;

@@ -71,10 +71,9 @@ std::uint64_t shapes_hash(const ExecutionGraph& graph, const Node& node) {
   mix_shapes(graph, graph.inputs(node), shapes);
   shapes = hash_mix(shapes, 5);
   mix_shapes(graph, graph.outputs(node), shapes);
-  // Ops of one name launch differently; without shapes, only their place in the step tells which.
-  if (node.inputs_count == 0 && is_from_trace(graph)) {
-    shapes = hash_mix(shapes, static_cast<std::uint64_t>(node.rf_id));
-  }
+  // Ops of one name and shape launch differently now and then. A trace tells of each node what it
+  // launched: its id, or its place in the step, finds that again.
+  if (is_from_trace(graph)) shapes = hash_mix(shapes, static_cast<std::uint64_t>(node.rf_id));
   return shapes;
 }
 
