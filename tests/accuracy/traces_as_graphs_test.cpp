@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accuracy_support.hpp"
@@ -139,6 +140,27 @@ TEST(TracesAsGraphs, StepOfResNet18FromTheTraceAlone) {
   const double measured = median_of_steps(made.trace, 1000);
   std::printf("ResNet-18: %.0f us, measured %.0f\n", made.prediction.e2e_us, measured);
   EXPECT_LT(std::abs(made.prediction.e2e_us / measured - 1), 0.02);
+}
+
+// Two recordings without shapes: what each op launches is known by its id or its place in the step.
+TEST(TracesAsGraphs, StepsOfTracesWithoutShapes) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  for (const auto& [file, gpu] :
+       {std::pair("linear", "rtx-2080-ti"), std::pair("resnet50_ddp_2gpu_a100", "a100-sxm-40gb")}) {
+    const Alone made = predicted_alone(file, gpu);
+    const auto measured = report(made.trace);
+    ASSERT_TRUE(measured);
+    double wall = 0, busy = 0;
+    for (const auto& step : measured->iterations) {
+      wall += step.wall_us;
+      busy += step.gpu_busy_us;
+    }
+    const double steps = static_cast<double>(measured->iterations.size());
+    std::printf("%s: step %.0f us, measured %.0f; GPU %.0f, measured %.0f\n", file,
+                made.prediction.e2e_us, wall / steps, made.prediction.gpu_active_us, busy / steps);
+    EXPECT_LT(std::abs(made.prediction.e2e_us / (wall / steps) - 1), 0.02);
+    EXPECT_LT(std::abs(made.prediction.gpu_active_us / (busy / steps) - 1), 0.05);
+  }
 }
 
 // Kernels that models price, in place of those that were traced.

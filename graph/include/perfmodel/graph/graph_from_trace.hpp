@@ -33,7 +33,8 @@ struct TraceGraph {
 /// - Collectives have the kind, group, number and size of their records, else those of the labels
 ///   inside ("nccl:all_reduce").
 ///
-/// - Of a trace without shapes, `Node::rf_id` is the place within the step, in start order.
+/// - Of a trace without record function ids, `Node::rf_id` is the place within the step, in start
+///   order.
 ///
 /// `ExecutionGraph::schema` is "kineto". Errors: a trace without an op.
 Result<TraceGraph> graph_from_trace(const Trace& trace);
