@@ -9,6 +9,7 @@
 
 #include "arguments.hpp"
 #include "command.hpp"
+#include "memory_of_trace.hpp"
 #include "memory_report.hpp"
 #include "output.hpp"
 #include "perfmodel/data_files.hpp"
@@ -87,22 +88,36 @@ Result<void> add_prices(const MemoryArguments& arguments, MemoryAnswer& made) {
   return {};
 }
 
-Result<MemoryAnswer> answer(const MemoryArguments& arguments) {
-  if (arguments.max_batch && arguments.gpu.empty()) {
-    return fail(ErrorCode::kImpossible, "expected --gpu with --max-batch, found none");
+// Of a trace: only what it recorded itself.
+Result<MemoryOfTrace> answer_of_trace(const MemoryArguments& arguments,
+                                      const RecordedProgram& program, std::optional<Gpu> gpu) {
+  const auto check = [&](bool asked, std::string_view purpose) {
+    return asked ? check_tensors_known(program.graph, purpose) : Result<void>();
+  };
+  for (const NamedRewrite& rewrite : all_rewrites(arguments)) {
+    if (auto known = check(true, rewrite.name); !known) return Unexpected{known.error()};
   }
-  auto gpu = chosen_gpu(arguments.gpu);
-  if (!gpu) return Unexpected{gpu.error()};
-  auto source = read_graph_file(arguments.graph, arguments.reading);
-  if (!source) return Unexpected{source.error()};
-  MemoryAnswer made{.graph_file = file_name(arguments.graph),
-                    .gpu = std::move(*gpu),
-                    .warnings = source->warnings};
+  if (auto known = check(arguments.world > 1, "--world"); !known) {
+    return Unexpected{known.error()};
+  }
+  if (auto known = check(arguments.max_batch, "--max-batch"); !known) {
+    return Unexpected{known.error()};
+  }
+  if (auto known = check(!arguments.timeline.empty(), "--timeline"); !known) {
+    return Unexpected{known.error()};
+  }
+  return memory_of_trace(*program.trace, std::move(gpu));
+}
+
+Result<MemoryAnswer> answer(const MemoryArguments& arguments, const ExecutionGraph& source,
+                            std::optional<Gpu> gpu) {
+  MemoryAnswer made{
+      .graph_file = file_name(arguments.graph), .gpu = std::move(gpu), .warnings = source.warnings};
   const auto in_file = [&](Error error) {
     error.file = arguments.graph;
     return Unexpected{std::move(error)};
   };
-  auto graph = apply_rewrites(*source, all_rewrites(arguments));
+  auto graph = apply_rewrites(source, all_rewrites(arguments));
   if (!graph) return in_file(graph.error());
   made.graph = std::move(*graph);
   made.zero = sharding(arguments);
@@ -124,7 +139,21 @@ Result<MemoryAnswer> answer(const MemoryArguments& arguments) {
 }
 
 Result<void> run_memory(const MemoryArguments& arguments) {
-  const auto made = answer(arguments);
+  if (arguments.max_batch && arguments.gpu.empty()) {
+    return fail(ErrorCode::kImpossible, "expected --gpu with --max-batch, found none");
+  }
+  auto gpu = chosen_gpu(arguments.gpu);
+  if (!gpu) return Unexpected{gpu.error()};
+  const auto programs = read_programs({arguments.graph}, arguments.reading);
+  if (!programs) return Unexpected{programs.error()};
+  const RecordedProgram& program = programs->front();
+  if (program.trace) {
+    const auto measured = answer_of_trace(arguments, program, std::move(*gpu));
+    if (!measured) return Unexpected{measured.error()};
+    return arguments.json ? print_document(memory_json(*measured))
+                          : print_report(memory_text(*measured));
+  }
+  const auto made = answer(arguments, program.graph, std::move(*gpu));
   if (!made) return Unexpected{made.error()};
   if (!arguments.timeline.empty()) {
     auto drawn = memory_timeline(*made, arguments.timeline);
@@ -142,7 +171,9 @@ Command memory_command(CLI::App& parent) {
   CLI::App* memory = parent.add_subcommand(
       "memory",
       "Whether a training step fits into a GPU, what takes its memory, the largest batch");
-  memory->add_option("graph", arguments->graph, "Execution graph of one step")
+  memory
+      ->add_option("graph", arguments->graph,
+                   "Execution graph of one step, or a Kineto trace with records of memory")
       ->required()
       ->type_name("GRAPH");
   memory

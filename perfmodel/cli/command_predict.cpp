@@ -20,27 +20,29 @@
 #include "perfmodel/timeline.hpp"
 #include "prediction_report.hpp"
 #include "read_files.hpp"
+#include "rewrite_flags.hpp"
 #include "trace/moved_kernel_times.hpp"
+#include "trace_output.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
 struct PredictArguments {
-  std::vector<std::string> graphs, overheads, kernel_times;
+  std::vector<std::string> graphs, overheads, kernel_times, against;
   std::string gpu, use = "all", models = "learned", timeline;
   std::int64_t world = 0;
   std::vector<double> rank_start;
   std::string topology, strategy, chakra;
   double interference = 1, host_scale = 1;
   std::optional<double> bucket_mb, unit_mb;
-  Window iterations, kernel_iterations;
+  Window iterations, kernel_iterations, against_iterations;
   ReadOptions reading;
   bool json = false, missing_collectives = false;
-  bool full = false, burst = false;
+  bool full = false, burst = false, cuda_graphs = false, compiled = false;
   std::optional<std::size_t> top;
 };
 
-constexpr std::size_t kWhatIfSteps = 10, kRowsOfFull = 10;
+constexpr std::size_t kWhatIfSteps = 10, kRowsOfFull = 10, kRowsOfAgainst = 8;
 constexpr double kMostRanks = 1 << 20, kMostInterference = 1000;
 constexpr double kLatestStartUs = 1e16;  // epoch stamps are 1.7e15
 
@@ -74,6 +76,7 @@ class Run {
       if (const auto batch = batch_size(rank.graph)) rank.prediction.batch = *batch;
     }
     if (auto readable = chosen_.check(); !readable) return Unexpected{readable.error()};
+    if (auto compared = compare_with_traces(); !compared) return Unexpected{compared.error()};
     count_work(report_.slowest());
     if (chosen_.owner) report_.model_files = chosen_.owner->files_read();
     collect_warnings();
@@ -81,14 +84,14 @@ class Run {
   }
 
  private:
-  Result<std::vector<GraphInput>> read_inputs() {
+  Result<std::vector<RecordedProgram>> read_inputs() {
     if (auto once = all_different(arguments_.graphs); !once) return Unexpected{once.error()};
-    return read_graph_inputs(arguments_.graphs, arguments_.reading);
+    return read_programs(arguments_.graphs, arguments_.reading);
   }
 
   // A trace brings its own host; a graph runs on the reference one.
   Result<void> read_tables(const std::filesystem::path& data,
-                           const std::vector<GraphInput>& inputs) {
+                           const std::vector<RecordedProgram>& inputs) {
     std::vector<std::string> files = arguments_.overheads;
     if (files.empty() && inputs.front().trace) return own_tables(inputs);
     if (files.empty()) files.emplace_back();
@@ -102,8 +105,8 @@ class Run {
     return {};
   }
 
-  Result<void> own_tables(const std::vector<GraphInput>& inputs) {
-    for (const GraphInput& input : inputs) {
+  Result<void> own_tables(const std::vector<RecordedProgram>& inputs) {
+    for (const RecordedProgram& input : inputs) {
       const OverheadSource source{.trace = input.trace.get(), .graph = &input.graph};
       auto table = extract_overheads(std::span(&source, 1), {});
       if (!table) return Unexpected{table.error()};
@@ -154,7 +157,7 @@ class Run {
     return {};
   }
 
-  Result<void> read_ranks(std::vector<GraphInput>& inputs) {
+  Result<void> read_ranks(std::vector<RecordedProgram>& inputs) {
     const std::size_t count = arguments_.graphs.size();
     report_.ranks.reserve(count);
     kernel_times_.resize(count);
@@ -197,16 +200,15 @@ class Run {
     return {};
   }
 
-  // Without sizes nothing can be priced: kernels take what the trace measured, on another GPU
-  // scaled by their families.
-  Result<void> own_kernel_times(std::size_t index, const GraphInput& input) {
+  Result<void> own_kernel_times(std::size_t index, const RecordedProgram& input) {
     RankPrediction& rank = report_.ranks[index];
-    if (!input.trace || kernel_times_[index] || !lacks_sizes(rank.graph)) return {};
+    if (!input.trace || kernel_times_[index]) return {};
     auto found = kernel_times_on(rank.graph, *input.trace, report_.gpu, arguments_.iterations);
     if (!found) return Unexpected{found.error()};
-    kernel_times_[index] = std::move(found->times);
+    if (!*found) return {};
+    kernel_times_[index] = std::move((*found)->times);
     rank.kernel_times_file = file_name(input.trace->source);
-    warn(found->sentence);
+    warn((*found)->sentence);
     return {};
   }
 
@@ -230,6 +232,9 @@ class Run {
     options.what_if_steps = kWhatIfSteps;
     options.host_scale = arguments_.host_scale;
     options.sustained = !arguments_.burst;
+    options.launching = arguments_.cuda_graphs ? Launching::kCudaGraphs
+                        : arguments_.compiled  ? Launching::kCompiled
+                                               : Launching::kEager;
     options.host_sensitivity = table_of(rank).table->method != OverheadMethod::kLin;
     if (!window_is_of_trace()) options.iterations = arguments_.iterations;
     if (kernel_times_[rank]) options.kernel_times = &*kernel_times_[rank];
@@ -259,6 +264,29 @@ class Run {
     report_.job = job->job;
     for (std::string& warning : job->warnings) warn(std::move(warning));
     return {};
+  }
+
+  Result<void> compare_with_traces() {
+    for (std::size_t i = 0; i < arguments_.against.size(); ++i) {
+      RankPrediction& rank = report_.ranks[i];
+      auto measured = trace(arguments_.against[i]);
+      if (!measured) return Unexpected{measured.error()};
+      auto made = compare(**measured, rank.prediction, arguments_.against_iterations);
+      if (!made) return Unexpected{made.error()};
+      warn_of_other_gpu((*measured)->gpu_name(), *made);
+      rank.against_file = file_name(arguments_.against[i]);
+      rank.against = std::move(*made);
+    }
+    return {};
+  }
+
+  // Errors then say what the GPUs differ in, not what the prediction lacks.
+  void warn_of_other_gpu(const std::string& name, TraceComparison& comparison) const {
+    if (name.empty()) return;
+    const auto data = find_data_folder();
+    const auto known = data ? find_known_gpu(name, *data / "gpus") : Result<Gpu>(report_.gpu);
+    if (known && known->name == report_.gpu.name) return;
+    comparison.warnings.push_back("the trace is of another GPU than was asked for: " + name);
   }
 
   void count_work(std::size_t rank) {
@@ -379,6 +407,11 @@ void check_counts(PredictArguments& arguments) {
   };
   check("--overheads", arguments.overheads.size());
   check("--kernel-times", arguments.kernel_times.size());
+  if (!arguments.against.empty() && arguments.against.size() != graphs) {
+    throw CLI::ValidationError("--against", "expected one trace per graph (" +
+                                                std::to_string(graphs) + "), found " +
+                                                std::to_string(arguments.against.size()));
+  }
   if (!arguments.rank_start.empty() && arguments.rank_start.size() != graphs) {
     throw CLI::ValidationError("--rank-start", "expected one start per graph (" +
                                                    std::to_string(graphs) + "), found " +
@@ -420,9 +453,16 @@ Result<void> run_predict(const PredictArguments& arguments) {
   }
   if (arguments.json) return print_document(prediction_json(*report));
   const bool bold = bold_allowed();
-  return print_report(arguments.full
-                          ? full_prediction_text(*report, arguments.top.value_or(kRowsOfFull), bold)
-                          : short_prediction_text(*report, arguments.top, bold));
+  std::string text = arguments.full
+                         ? full_prediction_text(*report, arguments.top.value_or(kRowsOfFull), bold)
+                         : short_prediction_text(*report, arguments.top, bold);
+  for (const RankPrediction& rank : report->ranks) {
+    if (!rank.against) continue;
+    text +=
+        against_text(*rank.against, rank.against_file,
+                     arguments.top.value_or(arguments.full ? kRowsOfFull : kRowsOfAgainst), bold);
+  }
+  return print_report(text);
 }
 
 }  // namespace
@@ -452,6 +492,13 @@ Command predict_command(CLI::App& parent) {
   add_window(*app, "--kernel-iterations", arguments->kernel_iterations,
              "Iterations of the trace to take durations from")
       ->needs(times);
+  auto* against = app->add_option("--against", arguments->against,
+                                  "Print the prediction beside what a trace of the same program "
+                                  "measured, one trace per graph")
+                      ->type_name("TRACE");
+  add_window(*app, "--against-iterations", arguments->against_iterations,
+             "Iterations of that trace to compare with")
+      ->needs(against);
   auto* world =
       app->add_option("--world", arguments->world,
                       "Number of ranks, for --strategy and for collectives whose group size is not "
@@ -490,6 +537,8 @@ Command predict_command(CLI::App& parent) {
   app->add_flag("--missing-collectives", arguments->missing_collectives,
                 "Go on where a rank lacks a collective that others have");
   add_models_option(*app, arguments->models);
+  auto* captured = app->add_flag("--cuda-graphs", arguments->cuda_graphs, kCudaGraphsHelp);
+  app->add_flag("--compiled", arguments->compiled, kCompiledHelp)->excludes(captured);
   app->add_flag("--burst", arguments->burst,
                 "Ignore the board's power limit: every kernel runs as fast as a short burst");
   app->add_option(
@@ -511,9 +560,9 @@ Command predict_command(CLI::App& parent) {
   app->add_flag("--json", arguments->json, "Print one JSON document");
   app->footer(kIterationsRule);
   app->callback([arguments] {
-    auto& times_or_tables =
-        arguments->kernel_times.size() > 1 ? arguments->kernel_times : arguments->overheads;
-    return_swallowed(arguments->graphs, times_or_tables, 1);
+    for (auto* files : {&arguments->kernel_times, &arguments->against, &arguments->overheads}) {
+      return_swallowed(arguments->graphs, *files, 1);
+    }
     check_counts(*arguments);
   });
   return {app, [arguments] { return run_predict(*arguments); }};

@@ -87,13 +87,9 @@ std::string to_lines(const RewriteArguments& arguments, const ExecutionGraph& gr
 }
 
 Result<void> run_rewrite(const RewriteArguments& arguments) {
-  auto inputs = read_graph_inputs({arguments.graph}, arguments.reading);
-  if (!inputs) return Unexpected{inputs.error()};
-  for (const NamedRewrite& rewrite : arguments.rewrites) {
-    auto possible = check_rewrite_of(inputs->front(), rewrite.name);
-    if (!possible) return possible;
-  }
-  ExecutionGraph* const source = &inputs->front().graph;
+  auto programs = read_programs({arguments.graph}, arguments.reading);
+  if (!programs) return Unexpected{programs.error()};
+  ExecutionGraph* const source = &programs->front().graph;
   std::vector<Step> steps;
   const std::vector<std::string> warnings = source->warnings;
   const auto graph = apply(std::move(*source), arguments, steps);

@@ -49,9 +49,9 @@ struct WhatIfArguments {
 // What the predictions point to.
 struct Loaded {
   ChosenKernelModels chosen;
-  GraphInput input;
+  RecordedProgram input;
   std::vector<ChosenOverheads> tables;
-  std::vector<std::unique_ptr<KernelTimes>> kernel_times;  // of traces without sizes
+  std::vector<std::unique_ptr<KernelTimes>> kernel_times;  // of kernels that have no model
   std::vector<std::unique_ptr<KernelModel>> collectives;
   std::vector<KernelModels> models;
 };
@@ -129,7 +129,7 @@ void warn_of_hosts(const std::vector<ChosenOverheads>& tables, WhatIfReport& rep
 }
 
 // A trace brings its own host, the same for every GPU.
-Result<ChosenOverheads> own_overheads(const GraphInput& input) {
+Result<ChosenOverheads> own_overheads(const RecordedProgram& input) {
   const OverheadSource source{.trace = input.trace.get(), .graph = &input.graph};
   auto table = extract_overheads(std::span(&source, 1), {});
   if (!table) return Unexpected{table.error()};
@@ -137,14 +137,14 @@ Result<ChosenOverheads> own_overheads(const GraphInput& input) {
                          .table = std::make_shared<const OverheadTable>(std::move(*table))};
 }
 
-// Without sizes kernels keep the time of the trace, scaled by family.
 Result<void> use_own_kernel_times(Loaded& loaded, WhatIfReport& report) {
-  if (!loaded.input.trace || !lacks_sizes(loaded.input.graph)) return {};
+  if (!loaded.input.trace) return {};
   for (WhatIfTarget& target : report.targets) {
-    auto moved = kernel_times_on(loaded.input.graph, *loaded.input.trace, target.gpu, {});
+    auto moved = kernel_times_on(loaded.input.graph, *loaded.input.trace, target.gpu);
     if (!moved) return Unexpected{moved.error()};
-    warn(report, moved->sentence);
-    loaded.kernel_times.push_back(std::make_unique<KernelTimes>(std::move(moved->times)));
+    if (!*moved) return {};
+    warn(report, (*moved)->sentence);
+    loaded.kernel_times.push_back(std::make_unique<KernelTimes>(std::move((*moved)->times)));
     target.options.kernel_times = loaded.kernel_times.back().get();
   }
   return {};
@@ -221,17 +221,10 @@ Result<void> run_whatif(const WhatIfArguments& arguments) {
   if (!models) return Unexpected{models.error()};
   Loaded loaded{.chosen = std::move(*models)};
   warn(report, loaded.chosen.warning);
-  auto inputs = read_graph_inputs({arguments.graph}, arguments.reading);
+  auto inputs = read_programs({arguments.graph}, arguments.reading);
   if (!inputs) return Unexpected{inputs.error()};
   loaded.input = std::move(inputs->front());
   const ExecutionGraph& graph = loaded.input.graph;
-  for (const Axis& axis : arguments.axes) {
-    auto possible = check_rewrite_of(loaded.input, axis.option->flag);
-    if (!possible) return possible;
-  }
-  if (arguments.max_batch) {
-    if (auto possible = check_rewrite_of(loaded.input, "--max-batch"); !possible) return possible;
-  }
   if (auto found = load_targets(arguments, loaded, report); !found) return found;
   if (auto found = use_own_kernel_times(loaded, report); !found) return found;
   for (const std::string& warning : graph.warnings) warn(report, warning);

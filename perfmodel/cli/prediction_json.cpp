@@ -4,6 +4,7 @@
 #include "critical_path_report.hpp"
 #include "perfmodel/version.hpp"
 #include "prediction_report.hpp"
+#include "trace_output.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -218,6 +219,7 @@ void add_throughput(Json& json, const PredictionReport& report, const Prediction
 }  // namespace
 
 Json memory_json(const PredictedMemory& memory) {
+  if (!(memory.needed_bytes() > 0)) return nullptr;  // of a trace: not known
   Json purposes = Json::object();
   for (const auto& [purpose, bytes] : memory.held.by_purpose()) {
     purposes[std::string(purpose)] = whole_bytes(bytes);
@@ -268,6 +270,9 @@ Json prediction_json(const PredictionReport& report) {
   json["warnings"] = report.warnings;
   json["provenance"] = provenance(report, slowest);
   json["ops"] = ops(p);
+  for (const RankPrediction& rank : report.ranks) {
+    if (rank.against) json["against"].push_back(against_json(*rank.against, rank.against_file));
+  }
   return json;
 }
 

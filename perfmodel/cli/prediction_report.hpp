@@ -8,6 +8,7 @@
 #include "explain/step_work.hpp"
 #include "output.hpp"
 #include "perfmodel/detail/kernel_times.hpp"
+#include "perfmodel/detail/trace_comparison.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/prediction.hpp"
 
@@ -25,6 +26,8 @@ struct RankPrediction {
   double host_scale = 1;
   std::string kernel_times_file;  ///< empty: none
   Prediction prediction;
+  std::string against_file;  ///< trace that the prediction is compared with; empty: none
+  std::optional<TraceComparison> against = {};
 };
 
 /// What `predict` prints, as a table or as JSON. The breakdown is that of the slowest graph.

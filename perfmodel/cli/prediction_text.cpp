@@ -90,7 +90,9 @@ class Renderer {
                                                       : fmt::format(" for {:.1f} MB of parameters",
                                                                     s.parameter_bytes / 1e6)));
     }
-    list.row("memory", memory_text(p_.memory) + (p_.memory.fits() ? "" : "; it does not fit"));
+    if (p_.memory.needed_bytes() > 0) {
+      list.row("memory", memory_text(p_.memory) + (p_.memory.fits() ? "" : "; it does not fit"));
+    }
     if (const auto rate = p_.samples_per_s()) list.row("throughput", throughput(*rate));
     text_ += list.text();
   }

@@ -9,7 +9,6 @@
 #include "arguments.hpp"
 #include "base/plain_text.hpp"
 #include "base/progress_bar.hpp"
-#include "perfmodel/graph/graph_from_trace.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -50,11 +49,6 @@ class ReadingBar {
   std::uint64_t sum_ = 0;
 };
 
-// The reader of graphs says so where the file is a trace. A pipe cannot be read a second time.
-bool is_trace_in_place_of_graph(const Error& error) {
-  return error.message.ends_with("found a timed (Kineto) trace") && error.file != "-";
-}
-
 template <class Content>
 Result<Content> only(Result<std::vector<Content>> contents) {
   if (!contents) return Unexpected{std::move(contents.error())};
@@ -72,38 +66,24 @@ Result<Trace> read_trace_file(const std::string& file, const ReadOptions& readin
   return only(read_trace_files({file}, reading));
 }
 
-Result<std::vector<GraphInput>> read_graph_inputs(const std::vector<std::string>& files,
-                                                  const ReadOptions& reading) {
-  std::vector<GraphInput> inputs;
+Result<std::vector<RecordedProgram>> read_programs(const std::vector<std::string>& files,
+                                                   const ReadOptions& reading) {
+  std::vector<RecordedProgram> programs;
   auto graphs = read_execution_graphs(files, ReadingBar(files).options(reading));
   if (graphs) {
-    for (ExecutionGraph& graph : *graphs) inputs.push_back({std::move(graph), nullptr});
-    return inputs;
+    for (ExecutionGraph& graph : *graphs) programs.push_back({std::move(graph), nullptr});
+    return programs;
   }
   if (!is_trace_in_place_of_graph(graphs.error())) return Unexpected{graphs.error()};
   // Ranks of one job are files of one kind.
   auto traces = read_trace_files(files, reading);
   if (!traces) return Unexpected{traces.error()};
   for (Trace& trace : *traces) {
-    auto made = graph_from_trace(trace);
+    auto made = program_of_trace(std::move(trace));
     if (!made) return Unexpected{made.error()};
-    inputs.push_back({std::move(made->graph), std::make_shared<const Trace>(std::move(trace))});
+    programs.push_back(std::move(*made));
   }
-  return inputs;
-}
-
-Result<void> check_rewrite_of(const GraphInput& input, std::string_view rewrite) {
-  // Times of kernels alone.
-  const bool of_times =
-      rewrite.starts_with("--scale-kernel") || rewrite.starts_with("--kernel-time");
-  if (!input.trace || of_times) return {};
-  const std::string_view flag = rewrite.substr(0, rewrite.find_first_of(" ="));
-  return Unexpected{
-      Error{.code = ErrorCode::kImpossible,
-            .message = fmt::format("expected an execution graph for {}, found a trace, which does "
-                                   "not record which tensors are the same",
-                                   flag),
-            .file = input.trace->source}};
+  return programs;
 }
 
 Result<std::vector<ExecutionGraph>> read_graph_files(const std::vector<std::string>& files,

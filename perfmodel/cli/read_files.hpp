@@ -1,10 +1,9 @@
 #pragma once
 
-#include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "read/read_many.hpp"
 
 namespace perfmodel::cli {
@@ -16,19 +15,9 @@ Result<std::vector<Trace>> read_trace_files(const std::vector<std::string>& file
                                             const ReadOptions& reading);
 Result<Trace> read_trace_file(const std::string& file, const ReadOptions& reading);
 
-/// A graph, and the timed trace that it was made from where the file is one.
-struct GraphInput {
-  ExecutionGraph graph;
-  std::shared_ptr<const Trace> trace;
-};
-
-/// Execution graphs, or Kineto traces in their place (see graph_from_trace).
-Result<std::vector<GraphInput>> read_graph_inputs(const std::vector<std::string>& files,
-                                                  const ReadOptions& reading);
-
-/// Error: the graph was made from a trace, and the rewrite follows sizes from tensor to tensor or
-/// moves ops, for which a trace does not record enough.
-Result<void> check_rewrite_of(const GraphInput& input, std::string_view rewrite);
+/// Execution graphs, or Kineto traces in their place.
+Result<std::vector<RecordedProgram>> read_programs(const std::vector<std::string>& files,
+                                                   const ReadOptions& reading);
 
 Result<std::vector<ExecutionGraph>> read_graph_files(const std::vector<std::string>& files,
                                                      const ReadOptions& reading);

@@ -6,6 +6,13 @@ namespace perfmodel::cli {
 
 // `perfpredict rewrite`: one file per group of flags.
 
+inline constexpr const char* kCudaGraphsHelp =
+    "The host launches each stretch of the step that does not wait for the device as one captured "
+    "graph";
+inline constexpr const char* kCompiledHelp =
+    "The host does nothing but launch kernels within such stretches: the least that compiled code "
+    "does";
+
 RewriteOption batch_option();
 RewriteOption sequence_option();
 RewriteOption precision_option();
@@ -20,6 +27,8 @@ RewriteOption tensor_parallel_option();
 RewriteOption retarget_option();
 RewriteOption fuse_tables_option();
 RewriteOption fuse_elementwise_option();
+RewriteOption cuda_graphs_option();
+RewriteOption compiled_option();
 RewriteOption index_skew_option();
 RewriteOption subgraph_option();
 RewriteOption remove_option();

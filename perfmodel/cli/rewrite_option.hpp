@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "perfmodel/graph/rewrite.hpp"
@@ -18,6 +19,8 @@ struct RewriteOption {
   bool for_build = false;
   /// The rewrite for a value. An error is bad usage: of the text alone, no graph is known yet.
   std::function<Result<Rewrite>(const std::string& text)> parse;
+  bool of_ops_alone = false;  ///< this and the next: see NamedRewrite
+  std::optional<Launching> launching = {};
 };
 
 }  // namespace perfmodel::cli

@@ -23,6 +23,8 @@ const std::vector<RewriteOption>& rewrite_options() {
       retarget_option(),          //
       fuse_tables_option(),       //
       fuse_elementwise_option(),  //
+      cuda_graphs_option(),       //
+      compiled_option(),          //
       index_skew_option(),        //
       subgraph_option(),          //
       remove_option(),            //
@@ -44,11 +46,12 @@ Result<NamedRewrite> named_rewrite(const RewriteOption& option, const std::strin
   auto rewrite = option.parse(text);
   if (!rewrite) return Unexpected{rewrite.error()};
   return NamedRewrite{option.value.empty() ? option.flag : option.flag + " " + text,
-                      std::move(*rewrite)};
+                      std::move(*rewrite), option.of_ops_alone, option.launching};
 }
 
 void add_rewrite_options(CLI::App& app, std::vector<NamedRewrite>& rewrites, RewriteFlags which) {
   for (const RewriteOption& option : rewrite_options()) {
+    if (option.launching) continue;  // a file does not keep it
     if (which == RewriteFlags::kForBuild && !option.for_build) continue;
     const auto take = [&option, &rewrites](const std::string& text) {
       auto rewrite = named_rewrite(option, text);

@@ -45,7 +45,8 @@ RewriteOption kernel_option(std::string flag, std::string what, double most, std
             return [parsed = *parsed, apply](const ExecutionGraph& graph) {
               return apply(graph, {.pattern = parsed.pattern, .value = parsed.value});
             };
-          }};
+          },
+          .of_ops_alone = true};
 }
 
 RewriteOption pattern_option(std::string flag, std::string help,
@@ -57,7 +58,8 @@ RewriteOption pattern_option(std::string flag, std::string help,
           .parse = [apply](const std::string& text) -> Result<Rewrite> {
             if (text.empty()) return fail(ErrorCode::kFormat, "expected a pattern, found nothing");
             return [text, apply](const ExecutionGraph& graph) { return apply(graph, text); };
-          }};
+          },
+          .of_ops_alone = true};
 }
 
 }  // namespace

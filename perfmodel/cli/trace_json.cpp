@@ -83,25 +83,6 @@ Json trace_collectives_json(const std::vector<TraceAnalysis::Collective>& collec
   return json;
 }
 
-Json changes_json(const std::vector<TraceComparison::Change>& changes) {
-  Json json = Json::array();
-  for (const auto& at : changes) {
-    Json row = {{"op", at.op}, {"shapes", text_or_null(at.shapes)}};
-    if (!at.kernel.empty()) row["kernel"] = at.kernel;
-    row.update({{"count_before", six_digits(at.count_before)},
-                {"count_after", six_digits(at.count_after)},
-                {"before_us", rounded(at.before_us)},
-                {"after_us", rounded(at.after_us)},
-                {"change_us", rounded(at.change_us())}});
-    if (at.kernel.empty()) {
-      row.update({{"host_before_us", rounded(at.host_before_us)},
-                  {"host_after_us", rounded(at.host_after_us)}});
-    }
-    json.push_back(std::move(row));
-  }
-  return json;
-}
-
 Json trace_iteration_json(const TraceReport::Iteration& iteration,
                           const TraceAnalysis::Split& split) {
   return {{"name", iteration.name},
@@ -257,36 +238,6 @@ void add_ranks(Json& json, std::span<const TraceFindings> found, const TraceRank
                  {"collectives_unmatched", ranks.unmatched},
                  {"collectives", trace_collectives_json(ranks.collectives)}};
   for (const std::string& warning : ranks.warnings) json["warnings"].push_back(warning);
-}
-
-Json comparison_json(const TraceComparison& comparison, const std::string& before,
-                     const std::string& after) {
-  Json json = document(schemas::kTraceComparison);
-  json.update({{"before", before},
-               {"after", after},
-               {"steps_before", comparison.steps_before},
-               {"steps_after", comparison.steps_after},
-               {"step_before_us", rounded(comparison.step_before_us)},
-               {"step_after_us", rounded(comparison.step_after_us)},
-               {"change_us", rounded(comparison.step_after_us - comparison.step_before_us)},
-               {"terms", Json::array()},
-               {"steps", Json::array()}});
-  for (const auto& term : comparison.terms) {
-    json["terms"].push_back({{"term", term.name},
-                             {"before_us", rounded(term.before_us)},
-                             {"after_us", rounded(term.after_us)},
-                             {"change_us", rounded(term.after_us - term.before_us)}});
-  }
-  for (const auto& step : comparison.steps) {
-    json["steps"].push_back({{"before", step.before},
-                             {"after", step.after},
-                             {"before_us", rounded(step.before_us)},
-                             {"after_us", rounded(step.after_us)}});
-  }
-  json["ops"] = changes_json(comparison.ops);
-  json["kernels"] = changes_json(comparison.kernels);
-  json["warnings"] = comparison.warnings;
-  return json;
 }
 
 }  // namespace perfmodel::cli

@@ -36,6 +36,14 @@ Json comparison_json(const TraceComparison& comparison, const std::string& befor
 std::string comparison_text(const TraceComparison& comparison, const std::string& before,
                             const std::string& after, std::size_t top, bool bold);
 
+/// A prediction beside the trace in the file of that name.
+Json against_json(const TraceComparison& comparison, const std::string& trace);
+std::string against_text(const TraceComparison& comparison, const std::string& trace,
+                         std::size_t top, bool bold);
+
+/// A heading and one item each; nothing without warnings.
+std::string trace_warnings_text(std::span<const std::string> warnings);
+
 /// One CSV file per table, in a folder that is made if need be.
 Result<void> write_trace_tables(const TraceFindings& found, const std::string& folder);
 

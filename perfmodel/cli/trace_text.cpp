@@ -208,65 +208,13 @@ std::string trace_streams_text(const TraceReport& report, bool bold) {
   return streams.empty() ? "" : "\n" + streams.text(bold);
 }
 
-std::string trace_warnings_text(std::span<const std::string> warnings) {
-  if (warnings.empty()) return {};
-  std::string text = "\n  Warnings\n";
-  for (const std::string& warning : warnings) text += wrapped(warning, "  - ", 4);
-  return text;
-}
-
 std::vector<std::string> warnings_of(const TraceFindings& found) {
   std::vector<std::string> warnings = found.report.warnings;
   warnings.insert(warnings.end(), found.analysis.warnings.begin(), found.analysis.warnings.end());
   return warnings;
 }
 
-std::string signed_ms(double us) { return fmt::format("{:+.3f}", us / 1e3); }
-
-std::string per_step_count(double count) { return fmt::format("{:.6g}", count); }
-
-std::string changes_text(const std::vector<TraceComparison::Change>& changes, const char* title,
-                         std::size_t top, bool bold) {
-  TextTable table{title, "count", "then", "GPU ms", "then", "change ms"};
-  const std::size_t shown = std::min(top, changes.size());
-  for (std::size_t i = 0; i < shown; ++i) {
-    const auto& at = changes[i];
-    const std::string name = at.kernel.empty()
-                                 ? (at.shapes.empty() ? at.op : at.op + " " + at.shapes)
-                                 : at.kernel + " (" + at.op + ")";
-    table.row({name, per_step_count(at.count_before), per_step_count(at.count_after),
-               milliseconds(at.before_us), milliseconds(at.after_us), signed_ms(at.change_us())});
-  }
-  if (table.empty()) return {};
-  std::string text = "\n" + table.text(bold);
-  if (changes.size() > shown) text += fmt::format("  ({} more)\n", changes.size() - shown);
-  return text;
-}
-
 }  // namespace
-
-std::string comparison_text(const TraceComparison& comparison, const std::string& before,
-                            const std::string& after, std::size_t top, bool bold) {
-  TextList head;
-  head.row("before", fmt::format("{}, {}", before, counted(comparison.steps_before, "step")));
-  head.row("after", fmt::format("{}, {}", after, counted(comparison.steps_after, "step")));
-  std::string text = trace_warnings_text(comparison.warnings) + "\n" + head.text();
-  TextTable terms{"Mean step", "before ms", "after ms", "change ms"};
-  for (const auto& term : comparison.terms) {
-    terms.row({term.name, milliseconds(term.before_us), milliseconds(term.after_us),
-               signed_ms(term.after_us - term.before_us)});
-  }
-  terms.row({"step", milliseconds(comparison.step_before_us),
-             milliseconds(comparison.step_after_us),
-             signed_ms(comparison.step_after_us - comparison.step_before_us)});
-  text += "\n" + terms.text(bold);
-  if (comparison.ops.empty() && comparison.kernels.empty()) {
-    text += "\n  No op differs in its count or in its time on the device.\n";
-  }
-  text += changes_text(comparison.ops, "Ops, per step", top, bold);
-  text += changes_text(comparison.kernels, "Kernels, per step", top, bold);
-  return text;
-}
 
 std::string ranks_text(std::span<const TraceFindings> found, const TraceRanks& ranks,
                        std::size_t top, bool bold) {

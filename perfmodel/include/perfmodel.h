@@ -124,7 +124,10 @@ PERFMODEL_C_API const char* perfmodel_gpu_name(const perfmodel_predictor* predic
 /* The ops of one training step of one rank. */
 typedef struct perfmodel_graph perfmodel_graph;
 
-/* An execution graph of PyTorch, .json or .json.gz. */
+/* An execution graph of PyTorch, .json or .json.gz, or a Kineto trace in its place. Of a trace,
+ * perfmodel_graph_prepare takes the host's times and, where it has no shapes, those of its kernels;
+ * without it the former are the predictor's and the latter are missing (PERFMODEL_ERROR_IMPOSSIBLE).
+ */
 PERFMODEL_C_API perfmodel_status perfmodel_graph_read(const char* file, perfmodel_graph** out,
                                                       perfmodel_error* error);
 

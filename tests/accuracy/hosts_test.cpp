@@ -1,4 +1,5 @@
 // Hosts that compare: programs that were recorded on different machines, brought to one host.
+#include <array>
 #include <cstdio>
 #include <map>
 
@@ -6,6 +7,7 @@
 #include "overheads/pool_overheads.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 
 namespace perfmodel {
 namespace hosts_test {
@@ -161,6 +163,35 @@ TEST_F(OtherPrograms, AndOneScalarGiveTheHostTimeOfAProgram) {
     sum += std::abs(error);
   }
   EXPECT_LE(sum / 2, 15);
+}
+
+// Programs without an execution graph: that of the trace stands for it. They launch by several
+// calls of the runtime and the driver; what any of them takes is the scalar.
+TEST_F(OtherPrograms, AndOneScalarGiveTheHostTimeOfProgramsWithoutAGraph) {
+  const auto mean_launch_us = [](const OverheadTable& table) {
+    double sum = 0, count = 0;
+    for (const auto& [call, stats] : table.t4) {
+      if (call.find("LaunchKernel") == std::string::npos) continue;
+      sum += stats.mean_us * static_cast<double>(stats.count);
+      count += static_cast<double>(stats.count);
+    }
+    return sum / count;
+  };
+  for (const auto& [name, gpu, file] :
+       {std::array<const char*, 3>{"rm_8gpu_a100", "a100-sxm-40gb", "rm_8gpu_a100_rank3_kineto"},
+        {"bert_small_infer_h100", "h100-sxm-80gb", "bert_small_infer_h100_torch26_kineto"}}) {
+    auto recorded = read_recorded_program(*accuracy::public_data() / "traces" /
+                                          (std::string(file) + ".json.gz"));
+    ASSERT_TRUE(recorded && recorded->trace);
+    Program program{.name = name, .gpu = gpu, .runs = {}};
+    program.runs.push_back({std::move(recorded->graph), *recorded->trace});
+    const OverheadTable own = learn(program), pool = pool_without(name);
+    const double truth = mean_host_us(program, own);
+    const double scale = mean_launch_us(own) / mean_launch_us(pool);
+    const double error = error_percent(mean_host_us(program, pool, scale), truth);
+    std::printf("%-21s %.0f us: %+.1f %%\n", name, truth, error);
+    EXPECT_LE(std::abs(error), 30) << name;
+  }
 }
 
 // Two collectors add about the same to every recorded event, and nothing to calls of the driver.

@@ -1,14 +1,20 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "accuracy_support.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/kernel_times.hpp"
+#include "perfmodel/detail/trace_comparison.hpp"
 #include "perfmodel/detail/trace_report.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/overheads.hpp"
@@ -16,6 +22,43 @@
 
 namespace perfmodel {
 namespace traces_as_graphs_test {
+
+double sum(const std::vector<TraceComparison::Term>& terms, double TraceComparison::Term::*side) {
+  double all = 0;
+  for (const auto& term : terms) all += term.*side;
+  return all;
+}
+
+// What a step is made of adds up to it, measured and predicted, by terms and by ops.
+void check_sums(const TraceComparison& against, double wall_us, const Prediction& prediction) {
+  using Term = TraceComparison::Term;
+  EXPECT_NEAR(against.step_before_us, wall_us, 1e-3);
+  EXPECT_NEAR(against.step_after_us, prediction.e2e_us, 1e-3);
+  for (const auto* terms : {&against.terms, &against.host_terms}) {
+    EXPECT_NEAR(sum(*terms, &Term::before_us), against.step_before_us, 0.01);
+    EXPECT_NEAR(sum(*terms, &Term::after_us), against.step_after_us, 0.01);
+  }
+  // What is not idle is what is active; by-kind unions are rounded to nanoseconds.
+  EXPECT_NEAR(against.step_after_us - against.terms.back().after_us, prediction.gpu_active_us, 1);
+  const auto wait = std::ranges::find(against.host_terms, "wait", &Term::name);
+  ASSERT_NE(wait, against.host_terms.end());
+  double host_before = 0, host_after = 0, device_before = 0, device_after = 0;
+  for (const auto& op : against.ops) {
+    host_before += op.host_before_us;
+    host_after += op.host_after_us;
+    device_before += op.before_us;
+    device_after += op.after_us;
+  }
+  EXPECT_NEAR(host_before + wait->before_us, against.step_before_us, 0.01);
+  EXPECT_NEAR(host_after + wait->after_us, against.step_after_us, 0.01);
+  EXPECT_NEAR(device_after, prediction.kernel_sum_us, 0.01);
+  for (const auto& family : against.families) {
+    device_before -= family.before_us;
+    device_after -= family.after_us;
+  }
+  EXPECT_NEAR(device_before, 0, 0.01);
+  EXPECT_NEAR(device_after, 0, 0.01);
+}
 
 // A Kineto trace alone, its own host and its own kernel times: what the schedule makes of the graph
 // that was made from it. Measured step and GPU time are those of the same trace.
@@ -48,7 +91,88 @@ TEST(TracesAsGraphs, StepsOfDlrmFromTheTraceAlone) {
                 100 * active);
     EXPECT_LT(std::abs(step), 0.02);
     EXPECT_LT(std::abs(active), 0.05);
+    const auto against = compare(*trace, *prediction);
+    ASSERT_TRUE(against) << against.error().message;
+    check_sums(*against, measured->iterations.at(0).wall_us, *prediction);
   }
+}
+
+struct Alone {
+  Trace trace;
+  Prediction prediction;
+};
+
+// As `predict TRACE` does it: own host, and own kernel times where there are no shapes.
+Alone predicted_alone(const std::string& file, const std::string& gpu) {
+  auto program =
+      read_recorded_program(*accuracy::public_data() / "traces" / (file + "_kineto.json.gz"))
+          .value();
+  const OverheadSource source{.trace = program.trace.get(), .graph = &program.graph};
+  const OverheadTable table = extract_overheads(std::span(&source, 1), {}).value();
+  std::optional<KernelTimes> times;
+  if (lacks_sizes(program.graph)) times = kernel_times(program.graph, *program.trace).value();
+  Alone made{*program.trace, predict(program.graph, accuracy::gpu(gpu), table,
+                                     {.kernel_times = times ? &*times : nullptr,
+                                      .models = &accuracy::learned_models(),
+                                      .keep_ops = false})
+                                 .value()};
+  return made;
+}
+
+double median_of_steps(const Trace& trace, double most_loading_us) {
+  std::vector<double> walls;
+  const auto steps = iterations(trace);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const accuracy::Truth truth = accuracy::truth_of(trace, i);
+    if (truth.loader_us <= most_loading_us) walls.push_back(truth.wall_us);
+  }
+  std::ranges::sort(walls);
+  EXPECT_GE(walls.size(), 8U);
+  return walls[walls.size() / 2];
+}
+
+// The data loader's workers hold most steps of the ResNet-18 recording for up to 750 ms, which is
+// no work of the host's. Steps that waited for them for 1 ms at the most tell what the program
+// takes.
+TEST(TracesAsGraphs, StepOfResNet18FromTheTraceAlone) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const Alone made = predicted_alone("resnet18", "rtx-2080-ti");
+  const double measured = median_of_steps(made.trace, 1000);
+  std::printf("ResNet-18: %.0f us, measured %.0f\n", made.prediction.e2e_us, measured);
+  EXPECT_LT(std::abs(made.prediction.e2e_us / measured - 1), 0.02);
+}
+
+// Two recordings without shapes: what each op launches is known by its id or its place in the step.
+TEST(TracesAsGraphs, StepsOfTracesWithoutShapes) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  for (const auto& [file, gpu] :
+       {std::pair("linear", "rtx-2080-ti"), std::pair("resnet50_ddp_2gpu_a100", "a100-sxm-40gb")}) {
+    const Alone made = predicted_alone(file, gpu);
+    const auto measured = report(made.trace);
+    ASSERT_TRUE(measured);
+    double wall = 0, busy = 0;
+    for (const auto& step : measured->iterations) {
+      wall += step.wall_us;
+      busy += step.gpu_busy_us;
+    }
+    const double steps = static_cast<double>(measured->iterations.size());
+    std::printf("%s: step %.0f us, measured %.0f; GPU %.0f, measured %.0f\n", file,
+                made.prediction.e2e_us, wall / steps, made.prediction.gpu_active_us, busy / steps);
+    EXPECT_LT(std::abs(made.prediction.e2e_us / (wall / steps) - 1), 0.02);
+    EXPECT_LT(std::abs(made.prediction.gpu_active_us / (busy / steps) - 1), 0.05);
+  }
+}
+
+// Kernels that models price, in place of those that were traced.
+TEST(TracesAsGraphs, KernelsOfBertByModels) {
+  if (!accuracy::public_data()) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA is not set";
+  const Alone made = predicted_alone("bert_small_infer_h100_torch26", "h100-sxm-80gb");
+  const accuracy::Truth truth = accuracy::truth_of(made.trace, 0);
+  std::printf("BERT: GPU %.0f us, measured %.0f; step %.0f, measured %.0f\n",
+              made.prediction.gpu_active_us, truth.gpu_active_us, made.prediction.e2e_us,
+              truth.wall_us);
+  EXPECT_LT(std::abs(made.prediction.gpu_active_us / truth.gpu_active_us - 1), 0.2);
+  EXPECT_LT(std::abs(made.prediction.e2e_us / truth.wall_us - 1), 0.02);
 }
 
 }  // namespace traces_as_graphs_test

@@ -127,6 +127,43 @@ static void check_graphs(const perfmodel_predictor* predictor) {
   perfmodel_graph_free(graph);
 }
 
+/* A product of 256 x 256 matrices that took 40 us, with its host, with shapes and without. */
+static void check_trace(const perfmodel_predictor* predictor, const char* gpu, int has_shapes) {
+  const char* const file = "c_api_test_trace.json";
+  perfmodel_graph *graph = NULL, *prepared = NULL;
+  perfmodel_totals totals = {.struct_size = sizeof totals};
+  perfmodel_options other = {.struct_size = sizeof other, .batch = 8};
+  FILE* out = fopen(file, "w");
+  CHECK(out != NULL);
+  fprintf(out,
+          "{\"deviceProperties\": [{\"id\": 0, \"name\": \"Tesla T4\"}], \"traceEvents\": ["
+          "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::mm\", \"pid\": 1, \"tid\": 1, "
+          "\"ts\": 10, \"dur\": 30, \"args\": {%s}},"
+          "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 1, "
+          "\"tid\": 1, \"ts\": 15, \"dur\": 5, \"args\": {\"correlation\": 1}},"
+          "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"sgemm\", \"pid\": 0, \"tid\": 7, "
+          "\"ts\": 22, "
+          "\"dur\": 40, \"args\": {\"correlation\": 1, \"device\": 0, \"stream\": 7}}]}",
+          has_shapes
+              ? "\"Input Dims\": [[256, 256], [256, 256]], \"Input type\": [\"float\", \"float\"]"
+              : "");
+  fclose(out);
+  CHECK(perfmodel_graph_read(file, &graph, &error) == PERFMODEL_OK);
+  remove(file);
+  CHECK(perfmodel_graph_node_count(graph) > 0);
+  if (!has_shapes) {
+    CHECK_FAILS(perfmodel_predict(predictor, graph, gpu, NULL, &totals, &error),
+                PERFMODEL_ERROR_IMPOSSIBLE, "expected a prepared graph");
+  }
+  CHECK(perfmodel_graph_prepare(predictor, graph, &prepared, &error) == PERFMODEL_OK);
+  CHECK(perfmodel_predict(predictor, prepared, gpu, NULL, &totals, &error) == PERFMODEL_OK);
+  CHECK(totals.kernel_sum_us > 0 && totals.t4_us == 5);
+  CHECK_FAILS(perfmodel_predict(predictor, prepared, gpu, &other, &totals, &error),
+              PERFMODEL_ERROR_IMPOSSIBLE, "which tensors are the same");
+  perfmodel_graph_free(prepared);
+  perfmodel_graph_free(graph);
+}
+
 static void check_nulls(const perfmodel_predictor* predictor, const perfmodel_graph* graph) {
   perfmodel_totals totals = {.struct_size = sizeof totals};
   perfmodel_prediction* prediction = NULL;
@@ -406,6 +443,8 @@ int main(void) {
   CHECK(perfmodel_gpu_name(predictor, 2) == NULL);
   graph = build("dlrm", 256);
   check_graphs(predictor);
+  check_trace(predictor, kGpus[0], 1);
+  check_trace(predictor, kGpus[0], 0);
   check_nulls(predictor, graph);
   check_predict(predictor, graph);
   check_ranks(predictor);

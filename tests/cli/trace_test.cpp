@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <sstream>
 
 #include "program.hpp"
 
@@ -120,6 +122,84 @@ TEST(TraceAnalysisCommand, WhatIsMissingIsSaid) {
   EXPECT_EQ(run({"trace", mm, traced("mm2", {}), "--compare", mm}).status, 2);
 }
 
+double sum_of(const Json& rows, const char* key) {
+  double sum = 0;
+  for (const Json& row : rows) sum += row[key].get<double>();
+  return sum;
+}
+
+// Each step: 10 us, an op of 30 us (5 us to its call of 5 us), a kernel of 40 us, 960 us of
+// nothing.
+TEST(PredictionAgainstATrace, TermsByHandAndSums) {
+  const std::string file = traced("against", {});
+  const Json json =
+      of({"predict", file, "--gpu", "v100-sxm2-32gb", "--kernel-times", file, "--against", file});
+  ASSERT_EQ(json["against"].size(), 1U);
+  const Json& against = json["against"][0];
+  EXPECT_EQ(against["trace"], "against.json");
+  EXPECT_EQ(against["measured_steps"], 2);
+  EXPECT_EQ(against["measured_us"], 1000.0);
+  EXPECT_EQ(against["predicted_us"], json["e2e_us"]);
+  const std::map<std::string, double> device = {
+      {"compute", 40}, {"exposed_comm", 0}, {"exposed_memcpy", 0}, {"idle", 960}};
+  for (const Json& term : against["terms"]) {
+    EXPECT_EQ(term["measured_us"], device.at(term["term"])) << term;
+  }
+  const std::map<std::string, double> host = {{"t1", 970}, {"t2", 5}, {"t3", 20}, {"t4", 5},
+                                              {"t5", 0},   {"tx", 0}, {"wait", 0}};
+  ASSERT_EQ(against["host_terms"].size(), host.size());
+  for (const Json& term : against["host_terms"]) {
+    EXPECT_EQ(term["measured_us"], host.at(term["term"])) << term;
+    // The trace's own host.
+    EXPECT_NEAR(term["predicted_us"], host.at(term["term"]), 0.01) << term;
+  }
+  for (const char* terms : {"terms", "host_terms"}) {
+    EXPECT_NEAR(sum_of(against[terms], "measured_us"), against["measured_us"], 0.01);
+    EXPECT_NEAR(sum_of(against[terms], "predicted_us"), against["predicted_us"], 0.01);
+    EXPECT_NEAR(sum_of(against[terms], "change_us"), against["change_us"], 0.01);
+  }
+  EXPECT_NEAR(sum_of(against["ops"], "measured_host_us"), 1000, 0.01);
+  ASSERT_EQ(against["families"].size(), 1U);
+  EXPECT_EQ(against["families"][0]["family"], "gemm");
+  EXPECT_EQ(against["families"][0]["measured_us"], 40.0);
+  EXPECT_EQ(against["families"][0]["predicted_us"], 40.0);
+  EXPECT_THAT(run({"predict", file, "--gpu", "v100-sxm2-32gb", "--against", file}).out,
+              HasSubstr("Mean step, the host"));
+}
+
+TEST(PredictionAgainstATrace, SlowerKernelsAreThatFamilyAndThatAmount) {
+  const std::string file = traced("fast", {}), slower = traced("slower", {.mm_us = 100});
+  const Json json =
+      of({"predict", file, "--gpu", "v100-sxm2-32gb", "--kernel-times", file, "--against", slower});
+  const Json& against = json["against"][0];
+  EXPECT_EQ(against["families"][0]["change_us"], -60.0);
+  EXPECT_EQ(against["ops"][0]["op"], "aten::mm");
+  EXPECT_EQ(against["ops"][0]["families"][0]["change_us"], -60.0);
+  EXPECT_EQ(against["terms"][0]["change_us"], -60.0);
+  EXPECT_EQ(against["terms"][3]["change_us"], 60.0);
+}
+
+TEST(PredictionAgainstATrace, OtherJobsAndOtherGpusAreSaid) {
+  const std::string file = traced("job", {});
+  const auto other = run({"predict", file, "--gpu", "v100-sxm2-32gb", "--against",
+                          traced("other_job", {.op = "aten::other"})});
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.err, HasSubstr("expected a trace and a prediction of one program"));
+  const auto idle = run({"predict", file, "--gpu", "v100-sxm2-32gb", "--against",
+                         traced("idle_job", {.device = false})});
+  EXPECT_EQ(idle.status, 1);
+  EXPECT_THAT(idle.err, HasSubstr("expected device work to compare, found none"));
+  EXPECT_THAT(
+      of({"predict", file, "--gpu", "a100-sxm-40gb", "--against", file})["against"][0]["warnings"]
+          .dump(),
+      HasSubstr("another GPU than was asked for: Tesla V100"));
+  EXPECT_EQ(run({"predict", file, "--gpu", "v100-sxm2-32gb", "--against", file, file}).status, 2);
+  EXPECT_EQ(run({"predict", file, "--gpu", "v100-sxm2-32gb", "--against", file,
+                 "--against-iterations", "1:3"})
+                .status,
+            1);
+}
+
 TEST(TraceInPlaceOfAGraph, IsPredictedWithItsOwnHost) {
   const std::string file = traced("as_graph", {});
   const Json json = of({"predict", file, "--gpu", "v100-sxm2-32gb"});
@@ -136,6 +216,90 @@ TEST(TraceInPlaceOfAGraph, WithoutShapesKernelsKeepTheirTime) {
   // Products by the peaks: 15.7 to 19.5 TFLOP/s.
   const Json other = of({"predict", file, "--gpu", "a100-sxm-40gb"});
   EXPECT_NEAR(other["kernel_sum_us"].get<double>(), 40 * 15.7 / 19.5, 0.05);
+}
+
+// Of the first row of a CSV.
+double first_cell(const std::string& table, const std::string& column) {
+  std::istringstream lines(table);
+  std::string header, row, name, cell;
+  std::getline(lines, header);
+  std::getline(lines, row);
+  std::istringstream names(header), cells(row);
+  while (std::getline(names, name, ',') && std::getline(cells, cell, ',')) {
+    if (name == column) return std::stod(cell);
+  }
+  return -1;
+}
+
+TEST(TraceInPlaceOfAGraph, IsTheSameForServeSweepAndPredict) {
+  for (const bool shapes : {true, false}) {
+    const std::string file = traced(shapes ? "asked" : "asked_bare", {.shapes = shapes});
+    const double step = of({"predict", file, "--gpu", "a100-sxm-40gb"})["e2e_us"];
+    const auto requests = scratch() / "requests";
+    std::ofstream(requests)
+        << Json{{"op", "load"}, {"name", "t"}, {"file", file}} << "\n"
+        << Json{{"op", "predict"}, {"graph", "t"}, {"gpu", "a100-sxm-40gb"}} << "\n"
+        << Json{{"op", "predict"}, {"graph", "t"}, {"gpu", "a100-sxm-40gb"}, {"batch", 8}} << "\n";
+    const auto served =
+        run({"serve", "--gpus", "a100-sxm-40gb"}, "", "<'" + requests.string() + "'");
+    std::istringstream lines(served.out);
+    std::vector<Json> answers;
+    for (std::string line; std::getline(lines, line);) answers.push_back(Json::parse(line));
+    ASSERT_EQ(answers.size(), 3U) << served.out << served.err;
+    EXPECT_NEAR(answers[1]["result"]["e2e_us"].get<double>(), step, 1e-3);
+    EXPECT_THAT(answers[2]["error"]["message"].get<std::string>(),
+                HasSubstr("which does not record which tensors are the same"));
+    const auto spec = scratch() / "trace_sweep.json";
+    std::ofstream(spec) << Json{{"schema", "perfmodel-sweep"},
+                                {"version", 1},
+                                {"graphs", {{{"name", "t"}, {"file", file}}}},
+                                {"rewrites", {{{"batch", {"same", 8}}}}},
+                                {"gpus", {"a100-sxm-40gb"}}};
+    const auto rows = scratch() / (shapes ? "trace_rows.csv" : "trace_rows_bare.csv");
+    const auto swept = run({"sweep", spec.string(), "-o", rows.string()});
+    EXPECT_EQ(swept.status, 0) << swept.err;
+    const std::string table = read(rows);
+    EXPECT_NEAR(first_cell(table, "e2e_us"), step, 1e-3);
+    EXPECT_THAT(table, HasSubstr("which does not record which tensors are the same"));
+    const auto merged = run({"whatif", file, "--gpu", "a100-sxm-40gb", "--batch", "same,8"});
+    EXPECT_EQ(merged.status, 1);
+    EXPECT_THAT(merged.err, HasSubstr("expected an execution graph for --batch, found a trace"));
+  }
+}
+
+TEST(TraceInPlaceOfAGraph, MemoryIsWhatTheTraceRecorded) {
+  const auto none = run({"memory", traced("no_memory", {})});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.err, HasSubstr("profile_memory=True"));
+  const std::string file = (scratch() / "memory.json").string();
+  std::ofstream(file)
+      << "{\"deviceProperties\": [{\"id\": 0, \"name\": \"Tesla T4\"}], \"traceEvents\": ["
+      << event("cpu_op", "aten::mm", "1", 10, 30, "") << ",\n"
+      << R"({"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": 15, "args": {"Bytes": 1024,
+             "Addr": 1, "Total Allocated": 4294967296, "Total Reserved": 8589934592,
+             "Device Type": 1, "Device Id": 0}}]})";
+  const Json json = of({"memory", file, "--gpu", "t4"});
+  EXPECT_EQ(json["peak_allocated_bytes"], 4294967296);
+  EXPECT_EQ(json["peak_reserved_bytes"], 8589934592);
+  EXPECT_EQ(json["fits"], true);
+  EXPECT_TRUE(json["by_purpose"].is_null());
+  EXPECT_EQ(json["needed_bytes"].get<std::int64_t>(),
+            8589934592 + json["context_bytes"].get<std::int64_t>());
+  const auto more = run({"memory", file, "--gpu", "t4", "--max-batch"});
+  EXPECT_EQ(more.status, 1);
+  EXPECT_THAT(more.err, HasSubstr("expected an execution graph for --max-batch, found a trace"));
+}
+
+TEST(TraceInPlaceOfAGraph, KeepsWhatItLacksWhenItIsWritten) {
+  const std::string graph = (scratch() / "written.json").string();
+  ASSERT_EQ(run({"rewrite", traced("written_trace", {}), "-o", graph}).status, 0);
+  EXPECT_EQ(of({"predict", graph, "--gpu", "t4"})["ops"][0]["name"], "aten::mm");
+  const auto done = run({"predict", graph, "--gpu", "t4", "--world", "8", "--strategy", "ddp"});
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.err, HasSubstr("expected an execution graph for a strategy, found a trace"));
+  const std::string other = (scratch() / "rewritten_again.json").string();
+  EXPECT_EQ(run({"rewrite", graph, "--batch", "8", "-o", other}).status, 1);
+  EXPECT_EQ(run({"rewrite", graph, "--scale-kernel", "aten::mm=2", "-o", other}).status, 0);
 }
 
 TEST(TraceInPlaceOfAGraph, RewritesThatFollowTensorsRefuse) {

@@ -6,10 +6,12 @@
 Exit 77 where PERFMODEL_PUBLIC_DATA does not name the public data.
 """
 
+import gzip
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -137,6 +139,57 @@ class Analysis(unittest.TestCase):
             found = analysed(trace_named(name), *(["--iterations", window] if window else []))
             row = next(row for row in found["idle"] if row["stream"] == stream)
             self.assertEqual((row["host_wait_us"], row["kernel_wait_us"], row["other_us"]), waits, name)
+
+
+    def test_products_by_hand(self):
+        """FLOP and FLOP/s of 20 rows of products are 2 m n k over the time of their kernels."""
+        sizes = {"aten::mm": lambda d: (1, *d[0], d[1][1]), "aten::addmm": lambda d: (1, *d[1], d[2][1]),
+                 "aten::bmm": lambda d: (*d[0], d[1][2])}
+        checked = 0
+        for path in TRACES:
+            for row in analysed(path)["ops_by_shape"]:
+                if row["name"] not in sizes or not row["device_self_us"] or row["flop"] is None:
+                    continue
+                batch, m, k, n = sizes[row["name"]](row["shapes"])
+                kernels = sum(kernel["total_us"] for kernel in row["kernels"])
+                flop = 2 * batch * m * n * k * row["count"]
+                self.assertEqual(row["flop"], flop, row)
+                self.assertAlmostEqual(row["tflop_per_s"] / (flop / kernels / 1e6), 1, delta=1e-5, msg=row)
+                checked += 1
+        self.assertGreaterEqual(checked, 20)
+
+    def test_comparison_names_the_op_and_the_amount(self):
+        path = trace_named("dlrm_v100_rank0of8_kineto")
+
+        def compared(other):
+            done = subprocess.run([PERFPREDICT, "trace", path, "--compare", other, "--json"], capture_output=True,
+                                  text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)
+
+        same = compared(path)
+        self.assertEqual((same["ops"], same["kernels"], same["change_us"]), ([], [], 0))
+        trace = figures.Trace(figures.load(path))
+        doubled, total = set(), 0
+        for event in trace.device:
+            op = event.launch and event.launch.parent
+            while op is not None and op.kind != "op":
+                op = op.parent
+            if op is not None and op.name == "aten::addmm" and event.kind == "kernel":
+                doubled.add(event.correlation)
+                total += event.length
+        self.assertGreater(len(doubled), 5)
+        with gzip.open(path, "rt") as file:
+            document = json.load(file)
+        for event in document["traceEvents"]:
+            if event.get("cat") in ("kernel", "Kernel") and event["args"]["correlation"] in doubled:
+                event["dur"] *= 2
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(document, file)
+            file.flush()
+            changed = compared(file.name)
+        self.assertEqual([row["op"] for row in {row["op"]: row for row in changed["ops"]}.values()], ["aten::addmm"])
+        self.assertAlmostEqual(sum(row["change_us"] for row in changed["ops"]), total / 1000, delta=NEAR * 10)
 
 
 if __name__ == "__main__":

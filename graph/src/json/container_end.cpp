@@ -78,10 +78,14 @@ int first_deeper(std::uint64_t open, std::uint64_t close, std::int64_t depth, st
   return -1;
 }
 
-}  // namespace
+// Brackets are counted in every block; without the processor's instruction that is a table's work.
+#if defined(__x86_64__) && !defined(__POPCNT__)
+#define PERFMODEL_CHOOSES_POPCOUNT
+#endif
 
-const char* find_container_end(const char* begin, const char* end, std::size_t nesting,
-                               const char** too_deep) {
+[[gnu::always_inline]] inline const char* walk_container(const char* begin, const char* end,
+                                                         std::size_t nesting,
+                                                         const char** too_deep) {
   std::int64_t depth = 0;
   bool escape_carry = false;
   std::uint64_t in_string = 0;  // all ones while a string crosses the block border
@@ -117,6 +121,26 @@ const char* find_container_end(const char* begin, const char* end, std::size_t n
     depth += std::popcount(open) - std::popcount(close);
   }
   return nullptr;
+}
+
+#ifdef PERFMODEL_CHOOSES_POPCOUNT
+[[gnu::target("popcnt")]] const char* walk_container_with_popcount(const char* begin,
+                                                                   const char* end,
+                                                                   std::size_t nesting,
+                                                                   const char** too_deep) {
+  return walk_container(begin, end, nesting, too_deep);
+}
+#endif
+
+}  // namespace
+
+const char* find_container_end(const char* begin, const char* end, std::size_t nesting,
+                               const char** too_deep) {
+#ifdef PERFMODEL_CHOOSES_POPCOUNT
+  static const bool kHasPopcount = __builtin_cpu_supports("popcnt");
+  if (kHasPopcount) return walk_container_with_popcount(begin, end, nesting, too_deep);
+#endif
+  return walk_container(begin, end, nesting, too_deep);
 }
 
 }  // namespace perfmodel

@@ -244,6 +244,8 @@ class GraphMaker {
     graph.schema = kTraceSchema;
     graph.source = trace_.source;
     graph.warnings = trace_.warnings;
+    needs_places_ = std::ranges::none_of(
+        trace_.host, [](const HostEvent& event) { return event.record_function_id != 0; });
     number_threads();
     order_events();
     nest();
@@ -425,6 +427,7 @@ class GraphMaker {
   void add_step(std::size_t number) {
     ExecutionGraph& graph = made_.graph;
     const auto id = static_cast<std::int64_t>(graph.nodes.size()) + 1;
+    place_ = 0;
     graph.nodes.push_back({.id = id,
                            .parent_id = id,
                            .name = graph.names.intern("ProfilerStep#" + std::to_string(number)),
@@ -443,7 +446,7 @@ class GraphMaker {
               .parent_id = parent >= 0 ? id_of_event_[static_cast<std::size_t>(parent)]
                                        : std::int64_t{thread} + 1,
               .name = graph.names.intern(name),
-              .rf_id = at.record_function_id,
+              .rf_id = needs_places_ ? place_in_step(name) : at.record_function_id,
               .seq_id = at.sequence,
               .thread = thread,
               .fw_thread = at.has_forward_thread ? 1 : 0};
@@ -464,6 +467,12 @@ class GraphMaker {
     if (name == "record_param_comms") add_record(event, node);
     graph.nodes.push_back(node);
     made_.event_of_node.push_back(event);
+  }
+
+  // Without recorded ids, the place within the step tells ops of one name and shape apart.
+  std::int64_t place_in_step(std::string_view name) {
+    if (is_profiler_step(name)) place_ = 0;
+    return ++place_;
   }
 
   static bool is_backward(std::string_view outer, std::string_view name) {
@@ -710,6 +719,8 @@ class GraphMaker {
   std::vector<std::int32_t> around_;  // per host event: innermost op or label, by time
   std::vector<std::int64_t> id_of_event_;
   std::int64_t last_tensor_ = 0;
+  std::int64_t place_ = 0;  // of the last node, within its step
+  bool needs_places_ = false;
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "perfmodel/graph/graph_from_trace.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -121,9 +123,20 @@ std::string most(const std::vector<std::pair<std::string, std::size_t>>& names,
 
 }  // namespace
 
+Launching launching_of(std::span<const NamedRewrite> rewrites) {
+  Launching made = Launching::kEager;
+  for (const NamedRewrite& rewrite : rewrites) made = rewrite.launching.value_or(made);
+  return made;
+}
+
 Result<ExecutionGraph> apply_rewrites(const ExecutionGraph& graph,
                                       std::span<const NamedRewrite> rewrites) {
   if (rewrites.empty()) return graph;
+  for (const NamedRewrite& rewrite : rewrites) {
+    const std::string_view flag = std::string_view(rewrite.name).substr(0, rewrite.name.find(' '));
+    const auto known = rewrite.of_ops_alone ? Result<void>() : check_tensors_known(graph, flag);
+    if (!known) return Unexpected{known.error()};
+  }
   Result<ExecutionGraph> made = ExecutionGraph{};
   for (std::size_t i = 0; i < rewrites.size(); ++i) {
     auto next = rewrites[i].apply(i == 0 ? graph : *made);

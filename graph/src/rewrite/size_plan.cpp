@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "rewrite/resize/call.hpp"
 #include "rewrite/resize/recording.hpp"
 #include "rewrite/resize/seeds.hpp"
@@ -82,6 +83,8 @@ void SizePlan::Recorded::write(const Recording& recording, const std::vector<std
 }
 
 Result<SizePlan> SizePlan::make(ExecutionGraph graph, bool batch, std::int64_t current) {
+  const auto known = check_tensors_known(graph, batch ? "a batch size" : "a sequence length");
+  if (!known) return Unexpected{known.error()};
   auto made = std::make_shared<Recorded>();
   made->graph = std::move(graph);
   made->symbol = batch ? resize::Symbol::kBatch : resize::Symbol::kSequence;

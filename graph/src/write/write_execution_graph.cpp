@@ -1,4 +1,5 @@
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 
 #include <fmt/format.h>
 
@@ -131,7 +132,7 @@ class ExecutionGraphWriter {
     format(
         "{{\n  \"schema\": \"{}\", \"pid\": {}, \"time\": \"1970-01-01 00:00:00\", "
         "\"start_ts\": 0,\n",
-        kSchema, graph_.process_id);
+        is_from_trace(graph_) ? std::string_view(graph_.schema) : kSchema, graph_.process_id);
     if (graph_.built) {
       text_ += "  \"built\": true, \"generator\": ";
       string(options.generator);

@@ -15,6 +15,7 @@
 #include "perfmodel/detail/explanation.hpp"
 #include "perfmodel/detail/scale_out.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/detail/price_cache.hpp"
 #include "perfmodel/predictors/gpu.hpp"
@@ -45,6 +46,7 @@ struct AskOptions {
   std::optional<ParallelStrategy> strategy = {};  ///< run the graph of one rank on `world` ranks
   double interference = 1;                        ///< see CollectiveOptions
   double host_scale = 1;                          ///< multiplies the host's own time
+  Launching launching = Launching::kEager;        ///< see PredictOptions
   bool host_sensitivity = false;                  ///< fill `host_sensitivity`
   bool keep_ops = false;          ///< fill `ops`, `critical_path` (half as much time again)
   std::size_t what_if_steps = 0;  ///< see PredictOptions; needs `keep_ops`
@@ -98,6 +100,11 @@ class Predictor {
   /// What a graph's answers share, worked out once: for graphs about which more than one question
   /// comes. Takes the graph over. Errors: a graph without ops.
   Result<PreparedGraph> prepare(ExecutionGraph graph) const;
+  /// The same of what a file holds (`read_recorded_program`). A trace brings its own host, unless
+  /// the configuration names overheads; without shapes its kernels take the time that it measured,
+  /// on another GPU scaled by family. A graph that changed since it was made of the trace keeps
+  /// both.
+  Result<PreparedGraph> prepare(RecordedProgram program) const;
 
   /// The time of one training step of `graph` on `gpu` (name, alias or title, or the file of the
   /// configuration) with the overheads of that GPU.

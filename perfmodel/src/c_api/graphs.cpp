@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "perfmodel/graph/build_model.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "support.hpp"
@@ -66,11 +67,14 @@ Result<PredictorConfig> predictor_config(const perfmodel_config& given) {
   return config;
 }
 
-perfmodel_status give(Result<ExecutionGraph> graph, perfmodel_graph** out, perfmodel_error* error) {
+perfmodel_status give(Result<ExecutionGraph> graph, perfmodel_graph** out, perfmodel_error* error,
+                      std::shared_ptr<const Trace> trace = nullptr) {
   if (!graph) return failed(error, graph.error());
   auto shared = std::make_shared<const ExecutionGraph>(std::move(*graph));
-  *out = new perfmodel_graph{
-      .plain = std::move(shared), .prepared = {}, .batch = std::make_shared<const FoundBatch>()};
+  *out = new perfmodel_graph{.plain = std::move(shared),
+                             .prepared = {},
+                             .batch = std::make_shared<const FoundBatch>(),
+                             .trace = std::move(trace)};
   return PERFMODEL_OK;
 }
 
@@ -142,7 +146,11 @@ perfmodel_status perfmodel_graph_read(const char* file, perfmodel_graph** out,
   if (out == nullptr) return null_argument(error, "out");
   *out = nullptr;
   if (file == nullptr) return null_argument(error, "file");
-  return guarded(error, [&] { return give(read_execution_graph(file), out, error); });
+  return guarded(error, [&] {
+    auto program = read_recorded_program(file);
+    if (!program) return failed(error, program.error());
+    return give(std::move(program->graph), out, error, std::move(program->trace));
+  });
 }
 
 perfmodel_status perfmodel_graph_parse(const char* text, size_t size, perfmodel_graph** out,
@@ -180,9 +188,10 @@ perfmodel_status perfmodel_graph_prepare(const perfmodel_predictor* predictor,
   if (predictor == nullptr) return null_argument(error, "predictor");
   if (graph == nullptr) return null_argument(error, "graph");
   return guarded(error, [&] {
-    auto prepared = predictor->predictor.prepare(graph->graph());
+    auto prepared = predictor->predictor.prepare(RecordedProgram{graph->graph(), graph->trace});
     if (!prepared) return failed(error, prepared.error());
-    *out = new perfmodel_graph{.plain = {}, .prepared = std::move(*prepared)};
+    *out = new perfmodel_graph{
+        .plain = {}, .prepared = std::move(*prepared), .batch = {}, .trace = {}};
     return PERFMODEL_OK;
   });
 }

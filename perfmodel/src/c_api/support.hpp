@@ -48,6 +48,7 @@ struct perfmodel_graph {
   std::shared_ptr<const perfmodel::ExecutionGraph> plain;
   std::optional<perfmodel::PreparedGraph> prepared;           // instead
   std::shared_ptr<const perfmodel::c_api::FoundBatch> batch;  // of a plain one
+  std::shared_ptr<const perfmodel::Trace> trace;              // that a plain one was made of
 
   const perfmodel::ExecutionGraph& graph() const { return prepared ? prepared->graph() : *plain; }
 };

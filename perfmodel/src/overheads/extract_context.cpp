@@ -4,15 +4,13 @@
 
 #include "extract_overheads.hpp"
 #include "host_chain.hpp"
+#include "loader_pause.hpp"
 #include "microseconds.hpp"
 #include "template_learner.hpp"
 #include "term_samples.hpp"
 
 namespace perfmodel {
 namespace {
-
-// Time in the data loader between two ops: longer than this it is the loader's, not the host's.
-constexpr double kLoaderPauseUs = 1000;
 
 class ContextExtractor {
  public:

@@ -14,6 +14,9 @@ namespace perfmodel {
 using StreamRoles = std::map<std::int64_t, std::int16_t>;
 StreamRoles stream_roles(const Trace& trace);
 
+/// Characters of a kernel's name that templates keep.
+inline constexpr std::size_t kKeptKernelName = 120;
+
 /// What a recorded call was, without its times.
 TemplateCall describe_call(const Trace& trace, std::int32_t call,
                            const std::vector<CallWait>& waits, const CallWork& work,

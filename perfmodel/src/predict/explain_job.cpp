@@ -11,6 +11,7 @@
 #include "job_names.hpp"
 #include "job_path.hpp"
 #include "memory/step_memory.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "power_limit.hpp"
 #include "step_range.hpp"
 
@@ -162,6 +163,11 @@ Result<JobReport> report_job(std::span<const RankProgram> programs,
 
 void report_memory(const MemoryPlan& plan, const ExecutionGraph& graph, const Gpu& gpu,
                    Prediction& prediction) {
+  if (is_from_trace(graph)) {
+    prediction.warnings.emplace_back(
+        "memory is not predicted: a trace does not record which tensors are the same");
+    return;
+  }
   prediction.memory = step_memory(plan, graph, rank_share(prediction.scaled_out), &gpu);
   std::string warning = memory_warning(prediction.memory, gpu);
   if (!warning.empty()) prediction.warnings.push_back(std::move(warning));

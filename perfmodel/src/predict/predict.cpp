@@ -26,7 +26,7 @@ Result<Prediction> predict(const ExecutionGraph& graph, const Gpu& gpu, const Ov
 Result<JobPrediction> predict_job(std::span<const RankInput> ranks, const Gpu& gpu,
                                   const JobOptions& options) {
   for (const RankInput& rank : ranks) {
-    if (auto good = check_device(*rank.graph); !good) return Unexpected{good.error()};
+    if (auto good = check_input(*rank.graph, rank.options); !good) return Unexpected{good.error()};
     if (rank.table->method == OverheadMethod::kLin && ranks.size() > 1) {
       return fail(ErrorCode::kImpossible,
                   "expected overheads of method context for ranks that wait for each other, found "

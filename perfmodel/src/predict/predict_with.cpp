@@ -5,13 +5,18 @@
 #include "explain_job.hpp"
 #include "invariants.hpp"
 #include "lin_traversal.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "pipeline.hpp"
 
 namespace perfmodel {
 
-// What a machine without a GPU recorded has no kernels to price. Graphs that do not say where their
-// tensors lie, and those that only communicate, say nothing against a GPU.
-Result<void> check_device(const ExecutionGraph& graph) {
+// Strategies follow gradients and parameters by their tensors. What a machine without a GPU
+// recorded has no kernels to price. Graphs that do not say where their tensors lie, and those that
+// only communicate, say nothing against a GPU.
+Result<void> check_input(const ExecutionGraph& graph, const PredictOptions& options) {
+  if (options.scale_out) {
+    if (auto known = check_tensors_known(graph, "a strategy"); !known) return known;
+  }
   bool on_cpu = false;
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.on_gpu()) return {};
@@ -28,7 +33,7 @@ Result<void> check_device(const ExecutionGraph& graph) {
 Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
                                 const OverheadTable& table, const HostFacts* facts,
                                 const PredictOptions& options, std::optional<double> added_bytes) {
-  if (auto good = check_device(graph); !good) return Unexpected{good.error()};
+  if (auto good = check_input(graph, options); !good) return Unexpected{good.error()};
   if (table.method == OverheadMethod::kLin) {
     if (options.scale_out) {
       return fail(ErrorCode::kImpossible,
@@ -37,6 +42,11 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
     if (options.host_scale != 1 || options.host_sensitivity) {
       return fail(ErrorCode::kImpossible,
                   "expected overheads of method context to scale the host, found method lin");
+    }
+    if (options.launching != Launching::kEager) {
+      return fail(ErrorCode::kImpossible,
+                  "expected overheads of method context for captured graphs and compiled regions, "
+                  "found method lin");
     }
     auto prediction = lin_traversal(graph, gpu, table, options);
     if (!prediction) return prediction;

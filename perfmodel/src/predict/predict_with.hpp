@@ -17,7 +17,7 @@ Result<Prediction> predict_with(const ExecutionGraph& graph, const Gpu& gpu,
                                 const PredictOptions& options,
                                 std::optional<double> added_bytes = {});
 
-/// Errors: a graph that a machine without a GPU recorded.
-Result<void> check_device(const ExecutionGraph& graph);
+/// Errors: a graph that a machine without a GPU recorded; that of a trace, scaled out.
+Result<void> check_input(const ExecutionGraph& graph, const PredictOptions& options);
 
 }  // namespace perfmodel

@@ -17,6 +17,7 @@
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "perfmodel/predictors/topology.hpp"
@@ -24,6 +25,7 @@
 #include "program/data_parallel_graph.hpp"
 #include "program/host_facts.hpp"
 #include "rewrite/resize/size_plan.hpp"
+#include "trace/moved_kernel_times.hpp"
 
 namespace perfmodel {
 namespace {
@@ -43,10 +45,12 @@ std::invoke_result_t<Work> guarded(Work&& work) {
 /// A GPU with all that its predictions need.
 struct Target {
   Gpu gpu;
+  std::size_t number = 0;  ///< of the target, in the order of loading
   std::shared_ptr<const OverheadTable> overheads;
   std::size_t table = 0;  ///< number of `overheads` among those that were loaded
-  std::vector<std::string> warnings;
-  Topology topology;  ///< that it usually sits in
+  std::string overheads_warning;
+  std::vector<std::string> warnings;  ///< about all else
+  Topology topology;                  ///< that it usually sits in
 
   /// Allocated with the first question. Null: prices are not remembered.
   PriceCache* prices(const KernelModels& models, std::size_t capacity) const {
@@ -71,6 +75,7 @@ struct Predictor::State {
   std::filesystem::path data;
   ChosenKernelModels chosen;
   std::size_t cached_prices = 0;
+  bool overheads_named = false;  ///< by the configuration: they hold for traces, too
   std::vector<std::unique_ptr<Target>> targets;            ///< by name
   std::unordered_map<std::string, const Target*> by_name;  ///< lower case
   std::vector<std::unique_ptr<KernelModel>> collectives;   ///< one per known topology
@@ -125,11 +130,30 @@ struct PreparedGraph::State {
   Lazy<std::shared_ptr<const State>> data_parallel;  ///< the graph of strategy ddp
   std::optional<double> added_bytes;                 ///< in that one, see predict_with
 
+  // Of a trace: its own host, and its kernels where it has no shapes.
+  std::shared_ptr<const Trace> trace;
+  std::optional<OverheadTable> own_overheads;
+  std::vector<Lazy<std::optional<MovedKernelTimes>>>
+      kernel_times;  ///< per target; none: kernels are priced
+
+  const OverheadTable& overheads(const Target& target) const {
+    return own_overheads ? *own_overheads : *target.overheads;
+  }
+
   Result<const HostFacts*> facts_with(const Target& target) const {
-    const auto& made = facts[target.table].get(
-        [&] { return make_host_facts(graph, *target.overheads, std::nullopt); });
+    const std::size_t table = own_overheads ? 0 : target.table;
+    const auto& made =
+        facts[table].get([&] { return make_host_facts(graph, overheads(target), std::nullopt); });
     if (!made) return Unexpected{made.error()};
     return &*made;
+  }
+
+  Result<const MovedKernelTimes*> kernel_times_for(const Target& target) const {
+    if (kernel_times.empty()) return nullptr;
+    const auto& made =
+        kernel_times[target.number].get([&] { return kernel_times_on(graph, *trace, target.gpu); });
+    if (!made) return Unexpected{made.error()};
+    return *made ? &**made : nullptr;
   }
 
   /// A graph in other sizes, lent: no more of them than threads that ask at once.
@@ -183,6 +207,7 @@ Result<void> Predictor::State::load(const PredictorConfig& config) {
     if (auto read = chosen.owner->read_all(); !read) return read;
   }
   cached_prices = config.cached_prices;
+  overheads_named = !config.overheads.empty();
   for (const Topology& topology : TopologyCatalog::builtin().topologies()) {
     collectives.push_back(make_collective_model(topology));
   }
@@ -212,7 +237,8 @@ Result<void> Predictor::State::add_target(Gpu gpu, const std::string& asked_as,
   auto target = std::make_unique<Target>();
   target->warnings = stand_ins(gpu);
   if (!chosen.warning.empty()) target->warnings.push_back(chosen.warning);
-  if (!table->warning.empty()) target->warnings.push_back(std::move(table->warning));
+  target->number = targets.size();
+  target->overheads_warning = std::move(table->warning);
   target->overheads = std::move(table->table);
   const auto known = std::ranges::find(tables, target->overheads.get());
   target->table = static_cast<std::size_t>(known - tables.begin());
@@ -263,6 +289,8 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
   if (!found) return Unexpected{found.error()};
   const Target& on = **found;
   std::vector<std::string> warnings = on.warnings;
+  const bool own_host = prepared && prepared->own_overheads;
+  if (!own_host && !on.overheads_warning.empty()) warnings.push_back(on.overheads_warning);
   const auto links = topology(on, options, warnings);
   if (!links) return Unexpected{links.error()};
 
@@ -288,6 +316,7 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
   PredictOptions asked{.models = &models,
                        .prices = on.prices(chosen.models, cached_prices),
                        .world_size = options.world,
+                       .launching = options.launching,
                        .keep_ops = options.keep_ops,
                        .what_if_steps = options.what_if_steps,
                        .host_scale = options.host_scale,
@@ -304,8 +333,20 @@ Result<Prediction> Predictor::State::predict(const ExecutionGraph& graph,
     const auto known = prepared->facts_with(on);
     if (!known) return Unexpected{known.error()};
     facts = *known;
+    const auto times = prepared->kernel_times_for(on);
+    if (!times) return Unexpected{times.error()};
+    if (*times) {
+      asked.kernel_times = &(*times)->times;
+      warnings.push_back((*times)->sentence);
+    }
+  } else if (lacks_sizes(graph)) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected a prepared graph, found that of a trace without "
+                                       "shapes: to prepare the trace gives it kernel times",
+                            .file = graph.source}};
   }
-  auto prediction = predict_with(graph, on.gpu, *on.overheads, facts, asked,
+  const OverheadTable& overheads = prepared ? prepared->overheads(on) : *on.overheads;
+  auto prediction = predict_with(graph, on.gpu, overheads, facts, asked,
                                  prepared ? prepared->added_bytes : std::nullopt);
   if (auto readable = chosen.check(); !readable) return Unexpected{readable.error()};
   if (prediction && !warnings.empty()) {
@@ -353,7 +394,7 @@ Result<Prediction> Predictor::State::predict_resized(const ExecutionGraph& graph
                                                      const PreparedGraph::State* prepared,
                                                      std::string_view gpu,
                                                      const AskOptions& options) const {
-  if (prepared && options.strategy == ParallelStrategy::kDdp) {
+  if (prepared && !is_from_trace(graph) && options.strategy == ParallelStrategy::kDdp) {
     const auto made = data_parallel(*prepared, gpu, options);
     if (!made) return Unexpected{made.error()};
     if (*made) {
@@ -437,6 +478,28 @@ Result<PreparedGraph> Predictor::prepare(ExecutionGraph graph) const {
                               .file = graph.source}};
     }
     auto state = state_->prepare(std::move(graph));
+    state->predictor = state_;
+    return PreparedGraph(std::move(state));
+  });
+}
+
+Result<PreparedGraph> Predictor::prepare(RecordedProgram program) const {
+  if (!program.trace) return prepare(std::move(program.graph));
+  return guarded([&]() -> Result<PreparedGraph> {
+    auto state = state_->prepare(std::move(program.graph));
+    state->trace = std::move(program.trace);
+    if (!state_->overheads_named) {
+      const OverheadSource source{.trace = state->trace.get(), .graph = &state->graph};
+      auto table = extract_overheads({&source, 1}, {});
+      if (!table) return Unexpected{table.error()};
+      state->own_overheads = std::move(*table);
+    }
+    if (has_kernels_without_model(state->graph, *state->trace)) {
+      state->kernel_times =
+          std::vector<Lazy<std::optional<MovedKernelTimes>>>(state_->targets.size());
+    } else {
+      state->trace.reset();
+    }
     state->predictor = state_;
     return PreparedGraph(std::move(state));
   });

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "program/add_scale_out.hpp"
+#include "program/launch_regions.hpp"
 #include "program/lower_program.hpp"
 #include "program/price_program.hpp"
 
@@ -42,8 +43,27 @@ void warn_of_fused_updates(const RankProgram& made, std::size_t updates,
       updates, updates == 1 ? "update" : "updates", to_string(how->strategy)));
 }
 
+// What the answer assumes of the host.
+void warn_of_regions(const LaunchRegions& found, Launching launching,
+                     std::vector<std::string>& warnings) {
+  if (launching == Launching::kEager) return;
+  if (found.regions == 0) {
+    warnings.push_back(
+        "no stretch of the step can be launched at once: every op with work waits "
+        "for the device");
+    return;
+  }
+  warnings.push_back(fmt::format(
+      "{} launches of {} {} of the step are made {}", found.launches, found.regions,
+      found.regions == 1 ? "stretch" : "stretches",
+      launching == Launching::kCudaGraphs
+          ? "by captured graphs, as if all their sizes and addresses stayed the same"
+          : "by code that does nothing else, a bound: what compiled code spends between launches "
+            "is not known"));
+}
+
 Result<HostProgram> write_program(const RankInput& rank, const Gpu& gpu, const HostFacts& facts,
-                                  bool name_kernels) {
+                                  bool name_kernels, std::vector<std::string>& warnings) {
   const auto& [graph, table, options, name] = rank;
   auto lowered = lower_program(*graph, gpu, *table, facts, options, name_kernels);
   if (!lowered) return Unexpected{lowered.error()};
@@ -51,6 +71,8 @@ Result<HostProgram> write_program(const RankInput& rank, const Gpu& gpu, const H
     const auto scaled = add_scale_out(*graph, gpu, *table, *how, facts.reduces_gradients, *lowered);
     if (!scaled) return Unexpected{scaled.error()};
   }
+  warn_of_regions(launch_by_regions(*table, options.launching, lowered->program), options.launching,
+                  warnings);
   HostProgram program = price_program(*graph, gpu, options, std::move(*lowered));
   if (options.host_scale != 1) scale_host(program, options.host_scale);
   if (auto good = check_times(program, *graph); !good) return Unexpected{good.error()};
@@ -77,7 +99,7 @@ Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, con
     if (!own) return Unexpected{own.error()};
     known = &*own;
   }
-  auto program = write_program(made.rank, gpu, *known, name_kernels);
+  auto program = write_program(made.rank, gpu, *known, name_kernels, warnings);
   if (!program) return Unexpected{program.error()};
   made.program = std::move(*program);
   made.memory = known->memory;

@@ -12,8 +12,11 @@
 namespace perfmodel {
 namespace {
 
-void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfAnswer& answer) {
-  const auto prediction = predict(graph, target.gpu, *target.overheads, target.options);
+void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, Launching launching,
+                WhatIfAnswer& answer) {
+  PredictOptions options = target.options;
+  options.launching = launching;
+  const auto prediction = predict(graph, target.gpu, *target.overheads, options);
   if (!prediction) {
     answer.error = prediction.error();
     return;
@@ -42,7 +45,7 @@ void predict_on(const ExecutionGraph& graph, const WhatIfTarget& target, WhatIfA
 }
 
 // At the largest batch that fits.
-void predict_largest(const ExecutionGraph& graph, const WhatIfTarget& target,
+void predict_largest(const ExecutionGraph& graph, const WhatIfTarget& target, Launching launching,
                      WhatIfAnswer& answer) {
   const auto most = largest_batch(graph, target.gpu);
   if (!most) {
@@ -60,7 +63,7 @@ void predict_largest(const ExecutionGraph& graph, const WhatIfTarget& target,
     return;
   }
   answer.batch = most->batch;
-  predict_on(*resized, target, answer);
+  predict_on(*resized, target, launching, answer);
 }
 
 // The variant's graph lives as long as its predictions need it.
@@ -78,13 +81,23 @@ void answer_variant(const ExecutionGraph& graph, const Variant& variant,
   }
   const ExecutionGraph& asked = made ? *made : graph;
   const auto batch = batch_size(asked);
+  const Launching launching = launching_of(variant.rewrites);
+  const bool same_ops = asked.nodes.size() == graph.nodes.size();
   for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i].options.kernel_times && !same_ops) {
+      answers[i].error =
+          Error{.code = ErrorCode::kImpossible,
+                .message =
+                    "expected a variant with the same ops, found other ones: times of "
+                    "kernels as traced belong to the ops of the graph"};
+      continue;
+    }
     if (at_largest_batch) {
-      predict_largest(asked, targets[i], answers[i]);
+      predict_largest(asked, targets[i], launching, answers[i]);
       continue;
     }
     if (batch) answers[i].batch = *batch;
-    predict_on(asked, targets[i], answers[i]);
+    predict_on(asked, targets[i], launching, answers[i]);
   }
 }
 

@@ -26,7 +26,8 @@ void KernelTimes::add(std::int32_t node, std::uint32_t ordinal, double us, bool 
 }
 
 Result<KernelTimes> kernel_times(const ExecutionGraph& graph, const Trace& trace,
-                                 const std::optional<std::pair<std::size_t, std::size_t>>& window) {
+                                 const std::optional<std::pair<std::size_t, std::size_t>>& window,
+                                 KernelTimes::Calls calls) {
   const auto chains = host_chains({.trace = &trace, .graph = &graph}, window, nullptr);
   if (!chains) return Unexpected{chains.error()};
   const CallWork work = work_of_calls(trace);
@@ -35,10 +36,10 @@ Result<KernelTimes> kernel_times(const ExecutionGraph& graph, const Trace& trace
   for (const HostChain& chain : *chains) {
     std::unordered_map<std::int32_t, std::uint32_t> next;  // per node, of this chain
     const auto add = [&](const ChainCall& call) {
-      if (call.node < 0 ||
-          !is_launch_call(trace.name(trace.host[static_cast<std::size_t>(call.event)]))) {
-        return;
-      }
+      const std::string_view name = trace.name(trace.host[static_cast<std::size_t>(call.event)]);
+      if (call.node < 0 || !is_launch_call(name)) return;
+      const std::uint32_t ordinal = next[call.node]++;
+      if (calls == KernelTimes::Calls::kGraphLaunches && !is_graph_launch_call(name)) return;
       const auto event = static_cast<std::size_t>(call.event);
       double us = 0;  // a graph launch counts as one task of the summed time
       bool collective = false;
@@ -47,7 +48,7 @@ Result<KernelTimes> kernel_times(const ExecutionGraph& graph, const Trace& trace
         us += static_cast<double>(task.duration_ns) / 1e3;
         collective |= task.kind == GpuKind::kKernel && is_collective_kernel(trace.name(task));
       }
-      times.add(call.node, next[call.node]++, us, collective);
+      times.add(call.node, ordinal, us, collective);
     };
     for (const ChainOp& op : chain.ops) {
       for (const ChainCall& call : op.calls) add(call);

@@ -104,6 +104,11 @@ std::int32_t add_kernel(Writing& to, const LoweredCall& lowered) {
   if (call.kind != TemplateCall::Kind::kKernel) {
     kernel.copied_bytes = made.work.bytes_written.value;
   }
+  // Of what no rule knows, the recorded name tells the family.
+  const bool unknown = kernel.family == KernelFamily::kSmall && !call.kernel.empty();
+  if (traced && unknown && call.kind == TemplateCall::Kind::kKernel) {
+    kernel.family = kernel_family_of_name(call.kernel).value_or(kernel.family);
+  }
   if (to.name_kernels || call.collective || kernel.family == KernelFamily::kCollective) {
     kernel.name = call.kernel.empty() ? work_name(call, made.work) : call.kernel;
   }
@@ -143,6 +148,11 @@ void add_launch(Writing& to, const LoweredCall& lowered, std::int32_t thread) {
   }
   const auto own = to.costs.find(call);
   note_level(to, own.level, own.us);
+  if (call.tasks == 0) {
+    find_traced(to, lowered.node);  // it counts among the calls of the node
+    add(to, thread, HostWork{.term = Term::kT4, .us = own.us});
+    return;
+  }
   Launch made{.blocking = call.blocking,
               .stream = lowered.stream(),
               .host_us = own.us,

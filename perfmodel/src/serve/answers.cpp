@@ -48,6 +48,7 @@ Json parts_json(const std::vector<Explanation::Part>& parts) {
 }
 
 Json memory_json(const PredictedMemory& memory) {
+  if (!(memory.needed_bytes() > 0)) return nullptr;  // of a trace: not known
   Json purposes = Json::object();
   for (const auto& [purpose, bytes] : memory.held.by_purpose()) {
     purposes[std::string(purpose)] = bytes;

@@ -13,6 +13,7 @@
 #include "deadlines.hpp"
 #include "graph_store.hpp"
 #include "layout/layout_request.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/layout.hpp"
 #include "perfmodel/predictors/topology.hpp"
@@ -82,6 +83,11 @@ Result<fs::path> allowed_file(const std::string& name, const Caller& caller,
   return file;
 }
 
+Result<RecordedProgram> as_program(Result<ExecutionGraph> graph) {
+  if (!graph) return Unexpected{std::move(graph.error())};
+  return RecordedProgram{std::move(*graph), nullptr};
+}
+
 }  // namespace
 
 struct Service::State {
@@ -95,7 +101,7 @@ struct Service::State {
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
 
   Result<Json> run(const Request& request, const Caller& caller, std::stop_token cancel);
-  Result<Json> keep(const std::string& name, Result<ExecutionGraph> graph);
+  Result<Json> keep(const std::string& name, Result<RecordedProgram> program);
   Result<Json> load(const Request& request, const Caller& caller);
   Result<Json> predict(const Request& request, std::stop_token cancel);
   Result<LayoutPricer> layout_pricer(const Request& request);
@@ -105,9 +111,9 @@ struct Service::State {
   std::string answer(std::string& line, const Caller& caller);
 };
 
-Result<Json> Service::State::keep(const std::string& name, Result<ExecutionGraph> graph) {
-  if (!graph) return Unexpected{graph.error()};
-  auto prepared = predictor.prepare(std::move(*graph));
+Result<Json> Service::State::keep(const std::string& name, Result<RecordedProgram> program) {
+  if (!program) return Unexpected{program.error()};
+  auto prepared = predictor.prepare(std::move(*program));
   if (!prepared) return Unexpected{prepared.error()};
   Json result = {{"name", name},
                  {"nodes", prepared->graph().nodes.size()},
@@ -119,11 +125,12 @@ Result<Json> Service::State::keep(const std::string& name, Result<ExecutionGraph
 
 Result<Json> Service::State::load(const Request& request, const Caller& caller) {
   if (!request.inline_graph.empty()) {
-    return keep(request.name, parse_execution_graph(request.inline_graph, request.name));
+    return keep(request.name,
+                as_program(parse_execution_graph(request.inline_graph, request.name)));
   }
   const auto file = allowed_file(request.file, caller, options.max_file_bytes);
   if (!file) return Unexpected{file.error()};
-  return keep(request.name, read_execution_graph(*file));
+  return keep(request.name, read_recorded_program(*file));
 }
 
 Result<Json> Service::State::predict(const Request& request, std::stop_token cancel) {
@@ -226,7 +233,7 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
     case Op::kLoad:
       return load(request, caller);
     case Op::kBuild:
-      return keep(request.name, build_model(request.model));
+      return keep(request.name, as_program(build_model(request.model)));
     case Op::kUnload:
       if (graphs.remove(request.name)) return Json{{"name", request.name}};
       return fail(ErrorCode::kUnknownName, fmt::format("expected the name of a loaded graph, found "

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "sweep_row.hpp"
 
 namespace perfmodel::sweep {
@@ -18,15 +18,21 @@ bool ends_sweep(const Error& error) {
 
 }  // namespace
 
-Result<std::shared_ptr<const ExecutionGraph>> GraphStore::get(std::size_t graph) {
+Result<std::shared_ptr<const RecordedProgram>> GraphStore::get(std::size_t graph) {
   const std::lock_guard lock(mutex_);
   if (auto known = graphs_[graph].lock()) return known;
   const GraphSource& source = spec_.graphs[graph];
-  auto made = source.file.empty() ? toolbox_.build(source) : read_execution_graph(source.file, {});
+  auto made = source.file.empty() ? built(source) : read_recorded_program(source.file);
   if (!made) return Unexpected{made.error()};
-  auto kept = std::make_shared<const ExecutionGraph>(std::move(*made));
+  auto kept = std::make_shared<const RecordedProgram>(std::move(*made));
   graphs_[graph] = kept;
   return kept;
+}
+
+Result<RecordedProgram> GraphStore::built(const GraphSource& source) const {
+  auto graph = toolbox_.build(source);
+  if (!graph) return Unexpected{std::move(graph.error())};
+  return RecordedProgram{std::move(*graph), nullptr};
 }
 
 Result<void> RowMaker::prepare(std::uint64_t group, const SweepPoints::Point& point) {
@@ -45,9 +51,10 @@ Result<void> RowMaker::prepare(std::uint64_t group, const SweepPoints::Point& po
     const auto& value = points_.spec().axes[axis].values[point.values[axis]];
     if (value.rewrite) rewrites.push_back(*value.rewrite);
   }
-  auto rewritten = apply_rewrites(*graph_, rewrites);
+  launching_ = launching_of(rewrites);
+  auto rewritten = apply_rewrites(graph_->graph, rewrites);
   if (rewritten) {
-    prepared_ = predictor_.prepare(std::move(*rewritten));
+    prepared_ = predictor_.prepare(RecordedProgram{std::move(*rewritten), graph_->trace});
   } else {
     prepared_ = Unexpected{rewritten.error()};
   }
@@ -67,6 +74,7 @@ Result<RowMaker::Row> RowMaker::make(std::uint64_t index) {
   AskOptions ask{.world = choice.world,
                  .strategy = choice.strategy,
                  .host_scale = spec.host_scale,
+                 .launching = launching_,
                  .keep_ops = true};
   const std::string& topology = spec.topologies[point.topology];
   if (topology != "usual") ask.topology = topology;

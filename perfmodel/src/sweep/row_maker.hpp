@@ -18,13 +18,15 @@ class GraphStore {
  public:
   GraphStore(const SweepSpec& spec, const GraphToolbox& toolbox) : spec_(spec), toolbox_(toolbox) {}
 
-  Result<std::shared_ptr<const ExecutionGraph>> get(std::size_t graph);
+  Result<std::shared_ptr<const RecordedProgram>> get(std::size_t graph);
 
  private:
+  Result<RecordedProgram> built(const GraphSource& source) const;
+
   const SweepSpec& spec_;
   const GraphToolbox& toolbox_;
   std::mutex mutex_;
-  std::map<std::size_t, std::weak_ptr<const ExecutionGraph>> graphs_;
+  std::map<std::size_t, std::weak_ptr<const RecordedProgram>> graphs_;
 };
 
 /// Answers rows; one per thread. Keeps the last graph and its last rewritten form, which is what
@@ -49,7 +51,8 @@ class RowMaker {
   const Predictor& predictor_;
   GraphStore& graphs_;
   std::optional<std::size_t> graph_number_;
-  std::shared_ptr<const ExecutionGraph> graph_;
+  std::shared_ptr<const RecordedProgram> graph_;
+  Launching launching_ = Launching::kEager;  // of the last rewritten form
   std::optional<std::uint64_t> group_;
   Result<PreparedGraph> prepared_ = fail(ErrorCode::kImpossible, "nothing is prepared");
 };

@@ -46,13 +46,7 @@ Result<TraceAnalysis> analyse(const Trace& trace,
                               const std::optional<std::pair<std::size_t, std::size_t>>& window,
                               const Gpu* gpu) {
   const TraceSelection chosen = select_events(trace, window);
-  if (window && (window->first >= window->second || window->second > chosen.steps.size())) {
-    return Unexpected{
-        Error{.code = ErrorCode::kImpossible,
-              .message = fmt::format("expected iterations within 0:{}, found {}:{}",
-                                     chosen.steps.size(), window->first, window->second),
-              .file = trace.source}};
-  }
+  if (auto good = check_window(trace, chosen, window); !good) return Unexpected{good.error()};
   TraceAnalysis made;
   DeviceIntervals work;
   for (std::size_t i = 0; i < trace.gpu.size(); ++i) {

@@ -7,40 +7,32 @@
 
 #include "base/number_text.hpp"
 #include "perfmodel/detail/trace_comparison.hpp"
+#include "trace/compared_step.hpp"
 
 namespace perfmodel {
 namespace {
 
 using TraceChange = TraceComparison::Change;
 
-double steps_of(const TraceReport& report) {
-  return static_cast<double>(std::max<std::size_t>(1, report.iterations.size()));
-}
-
-double mean_step_us(const ComparedTrace& trace) {
-  if (trace.report.iterations.empty()) return trace.analysis.breakdown.span_us;
-  double sum = 0;
-  for (const auto& iteration : trace.report.iterations) sum += iteration.wall_us;
-  return sum / steps_of(trace.report);
-}
-
 // Compute, exposed communication, exposed copies, rest of the step.
-std::vector<std::pair<std::string, double>> terms_of(const ComparedTrace& trace, double step_us) {
-  TraceAnalysis::Breakdown sum;
-  const auto add = [&sum](const TraceAnalysis::Breakdown& at) {
-    sum.compute_us += at.compute_us;
-    sum.exposed_comm_us += at.exposed_comm_us;
-    sum.exposed_memcpy_us += at.exposed_memcpy_us;
-  };
-  if (trace.analysis.splits.empty()) add(trace.analysis.breakdown);
-  for (const auto& split : trace.analysis.splits) add(split.breakdown);
-  const double steps = steps_of(trace.report);
-  const double compute = sum.compute_us / steps, comm = sum.exposed_comm_us / steps,
-               copies = sum.exposed_memcpy_us / steps;
-  return {{"compute", compute},
-          {"exposed_comm", comm},
-          {"exposed_memcpy", copies},
-          {"idle", step_us - compute - comm - copies}};
+std::vector<std::pair<std::string, double>> terms_of(const ComparedStep& step) {
+  return {{"compute", step.compute_us},
+          {"exposed_comm", step.exposed_comm_us},
+          {"exposed_memcpy", step.exposed_memcpy_us},
+          {"idle", step.step_us - step.compute_us - step.exposed_comm_us - step.exposed_memcpy_us}};
+}
+
+std::vector<TraceComparison::Term> side_by_side(
+    const std::vector<std::pair<std::string, double>>& before,
+    const std::vector<std::pair<std::string, double>>& after) {
+  std::vector<TraceComparison::Term> made;
+  for (const auto& [name, us] : before) made.push_back({.name = name, .before_us = us});
+  for (const auto& [name, us] : after) {
+    auto at = std::ranges::find(made, name, &TraceComparison::Term::name);
+    if (at == made.end()) at = made.insert(made.end(), {.name = name});
+    at->after_us = us;
+  }
+  return made;
 }
 
 bool differs(double a, double b) { return std::abs(a - b) > 1e-9 * std::max({1.0, a, b}); }
@@ -49,52 +41,58 @@ bool has_changed(const TraceChange& at) {
   return differs(at.count_before, at.count_after) || differs(at.before_us, at.after_us);
 }
 
-void sort_changes(std::vector<TraceChange>& changes) {
-  std::erase_if(changes, [](const TraceChange& at) { return !has_changed(at); });
-  std::ranges::stable_sort(changes, [](const TraceChange& a, const TraceChange& b) {
-    return std::abs(a.change_us()) > std::abs(b.change_us());
-  });
-}
-
 using ChangeKey = std::array<std::string, 3>;  // op, shapes, kernel
+using ChangeTable = std::map<ChangeKey, TraceChange>;
 
 struct ChangeTables {
-  std::map<ChangeKey, TraceChange> ops, kernels;
+  ChangeTable ops, kernels, families;
 };
 
-void add_ops(const std::vector<TraceAnalysis::Op>& ops, double steps, bool is_after,
-             ChangeTables& tables) {
-  for (const TraceAnalysis::Op& op : ops) {
-    TraceChange& change = tables.ops[{op.name, op.shapes, ""}];
-    change.op = op.name;
-    change.shapes = op.shapes;
-    (is_after ? change.count_after : change.count_before) += static_cast<double>(op.count) / steps;
-    (is_after ? change.after_us : change.before_us) += op.device_self_us / steps;
-    (is_after ? change.host_after_us : change.host_before_us) += op.host_self_us / steps;
-    for (const TraceAnalysis::OpKernel& kernel : op.kernels) {
-      TraceChange& of_kernel = tables.kernels[{op.name, op.shapes, kernel.name}];
-      of_kernel.op = op.name;
-      of_kernel.shapes = op.shapes;
-      of_kernel.kernel = kernel.name;
-      (is_after ? of_kernel.count_after : of_kernel.count_before) +=
-          static_cast<double>(kernel.count) / steps;
-      (is_after ? of_kernel.after_us : of_kernel.before_us) += kernel.total_us / steps;
-    }
+void add_kernels(const std::vector<ComparedStep::Kernel>& kernels, const ChangeKey& key,
+                 bool is_after, ChangeTable& table) {
+  for (const ComparedStep::Kernel& kernel : kernels) {
+    TraceChange& change = table[{key[0], key[1], kernel.name}];
+    change.op = key[0];
+    change.shapes = key[1];
+    change.kernel = kernel.name;
+    (is_after ? change.count_after : change.count_before) += kernel.count;
+    (is_after ? change.after_us : change.before_us) += kernel.us;
   }
 }
 
-std::vector<TraceChange> values_of(std::map<ChangeKey, TraceChange>& table) {
+void add_step(const ComparedStep& step, bool is_after, ChangeTables& tables) {
+  for (const ComparedStep::Op& op : step.ops) {
+    const ChangeKey key = {op.name, op.shapes, ""};
+    TraceChange& change = tables.ops[key];
+    change.op = op.name;
+    change.shapes = op.shapes;
+    (is_after ? change.count_after : change.count_before) += op.count;
+    (is_after ? change.after_us : change.before_us) += op.device_us;
+    (is_after ? change.host_after_us : change.host_before_us) += op.host_us;
+    add_kernels(op.kernels, key, is_after, tables.kernels);
+  }
+  add_kernels(step.families, {}, is_after, tables.families);
+}
+
+std::vector<TraceChange> values_of(ChangeTable& table) {
   std::vector<TraceChange> made;
   for (auto& [key, change] : table) made.push_back(std::move(change));
-  sort_changes(made);
   return made;
 }
 
-// Share of the device time of both traces whose ops, by name, are in both.
-double shared_share(const ComparedTrace& before, const ComparedTrace& after) {
+std::vector<TraceChange> changed_values_of(ChangeTable& table) {
+  std::vector<TraceChange> made = values_of(table);
+  std::erase_if(made, [](const TraceChange& at) { return !has_changed(at); });
+  std::ranges::stable_sort(made, std::ranges::greater{},
+                           [](const TraceChange& at) { return std::abs(at.change_us()); });
+  return made;
+}
+
+// Share of the device time of both steps whose ops, by name, are in both.
+double shared_share(const ComparedStep& before, const ComparedStep& after) {
   std::map<std::string, std::pair<double, double>> by_name;
-  for (const auto& op : before.analysis.ops) by_name[op.name].first += op.device_self_us;
-  for (const auto& op : after.analysis.ops) by_name[op.name].second += op.device_self_us;
+  for (const auto& op : before.ops) by_name[op.name].first += op.device_us;
+  for (const auto& op : after.ops) by_name[op.name].second += op.device_us;
   double shared = 0, all = 0;
   for (const auto& [name, us] : by_name) {
     all += us.first + us.second;
@@ -103,57 +101,90 @@ double shared_share(const ComparedTrace& before, const ComparedTrace& after) {
   return all > 0 ? shared / all : 0;
 }
 
-}  // namespace
+Unexpected impossible_comparison(const ComparedStep& step, std::string message) {
+  return Unexpected{
+      Error{.code = ErrorCode::kImpossible, .message = std::move(message), .file = step.source}};
+}
 
-Result<TraceComparison> compare(const ComparedTrace& before, const ComparedTrace& after) {
-  for (const ComparedTrace& trace : {before, after}) {
-    if (trace.analysis.breakdown.busy_us > 0) continue;
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected device work to compare, found none",
-                            .file = trace.report.source}};
+// What both kinds of comparison share; `tables` are left to them.
+Result<TraceComparison> compare_steps(const ComparedStep& before, const ComparedStep& after,
+                                      std::string_view sides, ChangeTables& tables) {
+  for (const ComparedStep* step : {&before, &after}) {
+    if (step->compute_us + step->exposed_comm_us + step->exposed_memcpy_us > 0) continue;
+    return impossible_comparison(*step, "expected device work to compare, found none");
   }
   const double shared = shared_share(before, after);
   if (shared == 0) {
-    return Unexpected{Error{.code = ErrorCode::kImpossible,
-                            .message = "expected two traces of one program, found no op with "
-                                       "device work that is in both",
-                            .file = after.report.source}};
+    return impossible_comparison(after.source.empty() ? before : after,
+                                 fmt::format("expected {} of one program, found no op with device "
+                                             "work that is in both",
+                                             sides));
   }
-  TraceComparison made{.steps_before = before.report.iterations.size(),
-                       .steps_after = after.report.iterations.size(),
-                       .step_before_us = mean_step_us(before),
-                       .step_after_us = mean_step_us(after)};
+  TraceComparison made{.steps_before = before.steps.size(),
+                       .steps_after = after.steps.size(),
+                       .step_before_us = before.step_us,
+                       .step_after_us = after.step_us,
+                       .terms = side_by_side(terms_of(before), terms_of(after)),
+                       .host_terms = side_by_side(before.host_terms, after.host_terms)};
   if (shared < 0.5) {
     made.warnings.push_back(
-        fmt::format("ops that are in both traces make {} of the device time: these may be "
-                    "different jobs",
+        fmt::format("ops that are in both make {} of the device time: these may be different jobs",
                     percent(shared)));
   }
+  const std::size_t pairs = std::min(made.steps_before, made.steps_after);
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const auto &a = before.steps[i], &b = after.steps[i];
+    made.steps.push_back({a.name, b.name, a.us, b.us});
+  }
+  add_step(before, false, tables);
+  add_step(after, true, tables);
+  return made;
+}
+
+}  // namespace
+
+Result<TraceComparison> compare(const ComparedTrace& before, const ComparedTrace& after) {
+  const bool by_shape =
+      !before.analysis.ops_by_shape.empty() && !after.analysis.ops_by_shape.empty();
+  ChangeTables tables;
+  auto made =
+      compare_steps(step_of(before, by_shape), step_of(after, by_shape), "two traces", tables);
+  if (!made) return made;
   if (before.report.gpu != after.report.gpu) {
-    made.warnings.push_back(
+    made->warnings.push_back(
         fmt::format("the traces are of different GPUs: {} and {}",
                     before.report.gpu.empty() ? "one without a name" : before.report.gpu,
                     after.report.gpu.empty() ? "one without a name" : after.report.gpu));
   }
-  const auto terms_before = terms_of(before, made.step_before_us);
-  const auto terms_after = terms_of(after, made.step_after_us);
-  for (std::size_t i = 0; i < terms_before.size(); ++i) {
-    made.terms.push_back({terms_before[i].first, terms_before[i].second, terms_after[i].second});
+  made->ops = changed_values_of(tables.ops);
+  made->kernels = changed_values_of(tables.kernels);
+  return made;
+}
+
+Result<TraceComparison> compare(
+    const Trace& measured, const Prediction& predicted,
+    const std::optional<std::pair<std::size_t, std::size_t>>& iterations) {
+  if (predicted.ops.empty()) {
+    return fail(ErrorCode::kImpossible,
+                "expected a prediction with its ops to compare, found none: overheads of method "
+                "lin keep no account of them");
   }
-  const std::size_t pairs = std::min(made.steps_before, made.steps_after);
-  for (std::size_t i = 0; i < pairs; ++i) {
-    const auto &a = before.report.iterations[i], &b = after.report.iterations[i];
-    made.steps.push_back({a.name, b.name, a.wall_us, b.wall_us});
-  }
-  const bool by_shape =
-      !before.analysis.ops_by_shape.empty() && !after.analysis.ops_by_shape.empty();
+  const auto before = measured_step(measured, iterations, families_of(predicted));
+  if (!before) return Unexpected{before.error()};
   ChangeTables tables;
-  add_ops(by_shape ? before.analysis.ops_by_shape : before.analysis.ops, steps_of(before.report),
-          false, tables);
-  add_ops(by_shape ? after.analysis.ops_by_shape : after.analysis.ops, steps_of(after.report), true,
-          tables);
-  made.ops = values_of(tables.ops);
-  made.kernels = values_of(tables.kernels);
+  auto made = compare_steps(*before, predicted_step(predicted), "a trace and a prediction", tables);
+  if (!made) return made;
+  made->ops = values_of(tables.ops);
+  made->kernels = values_of(tables.kernels);
+  made->families = values_of(tables.families);
+  const auto change = [](const TraceChange& at) {
+    return std::abs(at.change_us()) + std::abs(at.host_change_us());
+  };
+  std::ranges::stable_sort(made->ops, std::ranges::greater{}, change);
+  std::ranges::stable_sort(made->kernels, std::ranges::greater{}, change);
+  std::ranges::stable_sort(made->families, std::ranges::greater{}, [](const TraceChange& at) {
+    return std::max(at.before_us, at.after_us);
+  });
   return made;
 }
 

@@ -1,9 +1,11 @@
 #include "trace/moved_kernel_times.hpp"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/predictors/kernel.hpp"
 
 namespace perfmodel {
@@ -43,11 +45,39 @@ Trace scaled(Trace trace, const Gpu& from, const Gpu& to) {
   return trace;
 }
 
+bool launches_graphs(const Trace& trace) {
+  std::unordered_map<NameId, bool> known;
+  return std::ranges::any_of(trace.gpu, [&](const GpuEvent& event) {
+    if (event.launch < 0) return false;
+    const HostEvent& call = trace.host[static_cast<std::size_t>(event.launch)];
+    const auto [at, added] = known.try_emplace(call.name, false);
+    if (added) at->second = is_graph_launch_call(trace.name(call));
+    return at->second;
+  });
+}
+
+std::string sentence_of(bool without_shapes, const Gpu* from) {
+  std::string text = without_shapes
+                         ? "the trace has no shapes: kernels take the time that it measured"
+                         : "kernels of captured graphs have no ops: they take the time that the "
+                           "trace measured";
+  if (from) {
+    text += " on " + from->name +
+            ", scaled by family with peaks and bandwidths; no range is known for them";
+  }
+  return text;
+}
+
 }  // namespace
 
-Result<MovedKernelTimes> kernel_times_on(
+bool has_kernels_without_model(const ExecutionGraph& graph, const Trace& trace) {
+  return lacks_sizes(graph) || launches_graphs(trace);
+}
+
+Result<std::optional<MovedKernelTimes>> kernel_times_on(
     const ExecutionGraph& graph, const Trace& trace, const Gpu& gpu,
     const std::optional<std::pair<std::size_t, std::size_t>>& iterations) {
+  if (!has_kernels_without_model(graph, trace)) return std::optional<MovedKernelTimes>();
   const auto data = find_data_folder();
   if (!data) return Unexpected{data.error()};
   const std::string name = trace.gpu_name();
@@ -55,19 +85,16 @@ Result<MovedKernelTimes> kernel_times_on(
   if (!from) {
     return Unexpected{Error{.code = ErrorCode::kImpossible,
                             .message =
-                                "expected shapes (record_shapes=True) or the name of a known "
-                                "GPU in the trace, found neither",
+                                "expected shapes (record_shapes=True) and no captured graphs, or "
+                                "the name of a known GPU in the trace, found neither",
                             .file = trace.source}};
   }
-  const bool same = from->name == gpu.name;
-  auto times = same ? kernel_times(graph, trace, iterations)
-                    : kernel_times(graph, scaled(trace, *from, gpu), iterations);
+  const bool same = from->name == gpu.name, without_shapes = lacks_sizes(graph);
+  const auto calls = without_shapes ? KernelTimes::Calls::kAll : KernelTimes::Calls::kGraphLaunches;
+  auto times = same ? kernel_times(graph, trace, iterations, calls)
+                    : kernel_times(graph, scaled(trace, *from, gpu), iterations, calls);
   if (!times) return Unexpected{times.error()};
-  return MovedKernelTimes{
-      std::move(*times),
-      same ? "the trace has no shapes: kernels take the time that it measured"
-           : "the trace has no shapes: kernels take the time that it measured on " + from->name +
-                 ", scaled by family with peaks and bandwidths; no range is known for them"};
+  return MovedKernelTimes{std::move(*times), sentence_of(without_shapes, same ? nullptr : &*from)};
 }
 
 }  // namespace perfmodel

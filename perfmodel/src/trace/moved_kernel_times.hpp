@@ -15,13 +15,19 @@ struct MovedKernelTimes {
   std::string sentence;
 };
 
-/// The kernels of a trace as measured; on a GPU that is not the trace's, scaled by family, for want
-/// of sizes: products by the peak of fp32 arithmetic, everything else by the bandwidth of memory,
-/// copies between host and device by that of PCIe. Collectives stay as measured.
+/// Times of the kernels that no model can price from the graph of `trace`: of all where it has no
+/// shapes, else of those of captured graphs, which have no ops; nothing where there are none.
+///
+/// They are as measured; on a GPU that is not the trace's, scaled by family: products by the peak
+/// of fp32 arithmetic, everything else by the bandwidth of memory, copies between host and device
+/// by that of PCIe. Collectives stay as measured.
 ///
 /// Errors: those of kernel_times; a trace whose GPU is not known, for another GPU.
-Result<MovedKernelTimes> kernel_times_on(
+Result<std::optional<MovedKernelTimes>> kernel_times_on(
     const ExecutionGraph& graph, const Trace& trace, const Gpu& gpu,
-    const std::optional<std::pair<std::size_t, std::size_t>>& iterations);
+    const std::optional<std::pair<std::size_t, std::size_t>>& iterations = {});
+
+/// Whether there are any.
+bool has_kernels_without_model(const ExecutionGraph& graph, const Trace& trace);
 
 }  // namespace perfmodel

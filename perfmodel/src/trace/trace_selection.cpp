@@ -1,5 +1,7 @@
 #include "trace/trace_selection.hpp"
 
+#include <fmt/format.h>
+
 #include <unordered_map>
 
 #include "perfmodel/graph/detail/event_names.hpp"
@@ -32,6 +34,16 @@ TraceSelection select_events(const Trace& trace,
   made.last = window ? window->second : made.steps.size();
   made.restricted = window.has_value();
   return made;
+}
+
+Result<void> check_window(const Trace& trace, const TraceSelection& selection,
+                          const std::optional<std::pair<std::size_t, std::size_t>>& window) {
+  const std::size_t steps = selection.steps.size();
+  if (!window || (window->first < window->second && window->second <= steps)) return {};
+  return Unexpected{Error{.code = ErrorCode::kImpossible,
+                          .message = fmt::format("expected iterations within 0:{}, found {}:{}",
+                                                 steps, window->first, window->second),
+                          .file = trace.source}};
 }
 
 }  // namespace perfmodel

@@ -7,6 +7,7 @@
 
 #include "perfmodel/graph/detail/trace_ops.hpp"
 #include "perfmodel/graph/trace.hpp"
+#include "perfmodel/result.hpp"
 
 namespace perfmodel {
 
@@ -27,6 +28,10 @@ struct TraceSelection {
     return !restricted || has_step(iteration_at(steps, event.start_ns));
   }
 };
+
+/// Error: the window is empty, or ends behind the trace's last iteration.
+Result<void> check_window(const Trace& trace, const TraceSelection& selection,
+                          const std::optional<std::pair<std::size_t, std::size_t>>& window);
 
 /// `window`: iterations [first, last), within those of the trace; empty: all events.
 TraceSelection select_events(const Trace& trace,

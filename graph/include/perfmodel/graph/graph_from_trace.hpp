@@ -2,6 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include "perfmodel/graph/execution_graph.hpp"
@@ -30,13 +33,37 @@ struct TraceGraph {
 /// - Collectives have the kind, group, number and size of their records, else those of the labels
 ///   inside ("nccl:all_reduce").
 ///
+/// - Of a trace without record function ids, `Node::rf_id` is the place within the step, in start
+///   order.
+///
 /// `ExecutionGraph::schema` is "kineto". Errors: a trace without an op.
 Result<TraceGraph> graph_from_trace(const Trace& trace);
 
-/// Whether a graph was made from a timed trace.
+/// Whether a graph was made of a timed trace.
 bool is_from_trace(const ExecutionGraph& graph);
 
-/// Whether it knows no sizes: of a trace without shapes. Rewrites that need sizes refuse it.
+/// Whether a graph of a trace knows no sizes: it was recorded without shapes.
 bool lacks_sizes(const ExecutionGraph& graph);
+
+/// Error if `graph` was made of a trace, which does not record which tensors are the same;
+/// `purpose` needs that: "--batch".
+Result<void> check_tensors_known(const ExecutionGraph& graph, std::string_view purpose);
+
+/// What a program does, as a file tells it.
+struct RecordedProgram {
+  ExecutionGraph graph;
+  /// Of which the graph was made; null: the file is a graph.
+  std::shared_ptr<const Trace> trace;
+};
+
+/// Reads an execution graph, or a Kineto trace in its place. Errors: those of the readers, a trace
+/// without an op. A trace on standard input is an error, since it would have to be read twice.
+Result<RecordedProgram> read_recorded_program(const std::filesystem::path& file,
+                                              const ReadOptions& options = {});
+
+Result<RecordedProgram> program_of_trace(Trace trace);
+
+/// Whether the reader of graphs refused a file because it is a trace.
+bool is_trace_in_place_of_graph(const Error& error);
 
 }  // namespace perfmodel

@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "perfmodel/graph/detail/launching.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
 
@@ -21,9 +23,18 @@ using Rewrite = std::function<Result<ExecutionGraph>(const ExecutionGraph&)>;
 struct NamedRewrite {
   std::string name;  ///< as a command line says it: "--batch 1024"
   Rewrite apply;
+  /// Of sizes, results and which tensors are the same it needs nothing: a graph that was made of a
+  /// trace will do.
+  bool of_ops_alone = false;
+  /// Nothing of the graph changes, but how predictions launch it.
+  std::optional<Launching> launching = {};
 };
 
-/// Applies rewrites one after the other. The first that fails ends it; its name leads the error.
+/// The last one that is said; eager without any.
+Launching launching_of(std::span<const NamedRewrite> rewrites);
+
+/// Applies rewrites one after the other. The first that fails ends it; its name leads the error. Of
+/// a graph that was made of a trace, those that need its tensors are refused.
 Result<ExecutionGraph> apply_rewrites(const ExecutionGraph& graph,
                                       std::span<const NamedRewrite> rewrites);
 

@@ -8,12 +8,17 @@
 #include <utility>
 
 #include "call.hpp"
+#include "perfmodel/graph/graph_from_trace.hpp"
 
 namespace perfmodel::resize {
 namespace {
 
 std::string_view word(Symbol symbol) { return symbol == Symbol::kBatch ? "batch" : "sequence"; }
 std::string_view flag(Symbol symbol) { return symbol == Symbol::kBatch ? "batch" : "sequence"; }
+
+std::string_view purpose(Symbol symbol) {
+  return symbol == Symbol::kBatch ? "a batch size" : "a sequence length";
+}
 
 bool is_input(const External& external) { return !external.state && !external.weight; }
 
@@ -165,6 +170,9 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
 }
 
 Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol) {
+  if (auto known = check_tensors_known(graph, purpose(symbol)); !known) {
+    return Unexpected{known.error()};
+  }
   Tracker scout(graph, rules_of(graph), {});
   if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
   const auto seeds = find_seeds(graph, scout.externals(), symbol, 0);
@@ -177,6 +185,9 @@ Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::
   if (wanted < 1 || wanted > kLargestSize) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected a {} from 1 to 2^40, found {}", word(symbol), wanted));
+  }
+  if (auto known = check_tensors_known(graph, purpose(symbol)); !known) {
+    return Unexpected{known.error()};
   }
   Tracker scout(graph, rules_of(graph), {});
   if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};

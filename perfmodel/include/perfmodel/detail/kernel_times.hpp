@@ -20,6 +20,12 @@ class KernelTimes {
     kAll,
   };
 
+  /// Of which calls.
+  enum class Calls {
+    kAll,
+    kGraphLaunches,  ///< of captured graphs: their kernels have no ops, so that no model knows them
+  };
+
   struct Time {
     double us = 0;
     std::uint32_t count = 0;
@@ -42,6 +48,7 @@ class KernelTimes {
 /// [first, last) of the trace (all, if not given).
 Result<KernelTimes> kernel_times(
     const ExecutionGraph& graph, const Trace& trace,
-    const std::optional<std::pair<std::size_t, std::size_t>>& iterations = {});
+    const std::optional<std::pair<std::size_t, std::size_t>>& iterations = {},
+    KernelTimes::Calls calls = KernelTimes::Calls::kAll);
 
 }  // namespace perfmodel

@@ -10,6 +10,7 @@
 
 #include "perfmodel/detail/kernel_times.hpp"
 #include "perfmodel/detail/scale_out.hpp"
+#include "perfmodel/graph/detail/launching.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predictors/detail/price_cache.hpp"
@@ -25,11 +26,12 @@ struct PredictOptions {
   PriceCache* prices = nullptr;
   std::int64_t world_size = 0;  ///< for collectives whose group size is not recorded
   std::optional<std::pair<std::size_t, std::size_t>> iterations;  ///< of the graph, [first, last)
-  std::optional<ScaleOut> scale_out;  ///< run the graph on so many ranks, all alike
-  bool keep_ops = true;               ///< fill `ops` and `critical_path`
-  bool keep_calls = false;            ///< fill the calls of `ops`, for timelines
-  std::size_t what_if_steps = 0;      ///< longest steps of the path to schedule again as if free
-  double host_scale = 1;  ///< multiplies the host's own time; the device's stays. Above 0.
+  Launching launching = Launching::kEager;  ///< what a region is: docs/overheads.md
+  std::optional<ScaleOut> scale_out;        ///< run the graph on so many ranks, all alike
+  bool keep_ops = true;                     ///< fill `ops` and `critical_path`
+  bool keep_calls = false;                  ///< fill the calls of `ops`, for timelines
+  std::size_t what_if_steps = 0;  ///< longest steps of the path to schedule again as if free
+  double host_scale = 1;          ///< multiplies the host's own time; the device's stays. Above 0.
   /// A busy device is held to its power limit (power.hpp); else all kernels are bursts.
   bool sustained = true;
   bool step_range = true;         ///< fill `e2e_low_us` and `e2e_high_us`

@@ -1,27 +1,35 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "perfmodel/detail/trace_report.hpp"
+#include "perfmodel/graph/trace.hpp"
+#include "perfmodel/prediction.hpp"
 #include "perfmodel/result.hpp"
 #include "perfmodel/trace_analysis.hpp"
 
 namespace perfmodel {
 
-/// What changed from one trace to another of the same program. Times are in microseconds per step,
-/// means over the steps; a trace without steps is one.
+/// What changed from one recording or prediction of a step to another. Times are in microseconds
+/// per step, means over the steps; a trace without steps is one.
 struct TraceComparison {
   std::size_t steps_before = 0, steps_after = 0;
   double step_before_us = 0, step_after_us = 0;
 
-  /// Parts of a step; before and after add up to the steps.
+  /// A part of a step.
   struct Term {
-    std::string name;  ///< "compute", "exposed_comm", "exposed_memcpy", "idle"
+    std::string name;
     double before_us = 0, after_us = 0;
   };
+  /// Of the device: "compute", "exposed_comm", "exposed_memcpy", "idle". They add up to the step.
   std::vector<Term> terms;
+  /// Of the host: "t1" to "tx" (see OverheadTable) and "wait". They add up to the step as well.
+  /// Only of a prediction against a trace.
+  std::vector<Term> host_terms;
 
   struct Step {
     std::string before, after;  ///< names
@@ -29,17 +37,19 @@ struct TraceComparison {
   };
   std::vector<Step> steps;  ///< in their order, as many as both have
 
-  /// An op (or one of its kernels) whose count per step or device time differs.
+  /// An op (or one of its kernels, or a family of kernels) whose count per step or time differs.
   struct Change {
     std::string op, shapes;  ///< shapes empty: not recorded in one of the traces
-    std::string kernel;      ///< of kernels only
+    std::string kernel;      ///< of kernels their name, of families that of the family
     double count_before = 0, count_after = 0;
-    double before_us = 0, after_us = 0;  ///< of the op without those inside
+    double before_us = 0, after_us = 0;  ///< of the device
     double host_before_us = 0, host_after_us = 0;
 
     double change_us() const { return after_us - before_us; }
+    double host_change_us() const { return host_after_us - host_before_us; }
   };
   std::vector<Change> ops, kernels;  ///< largest change first; what is equal is left out
+  std::vector<Change> families;      ///< all of them, longest first; of predictions only
 
   std::vector<std::string> warnings;
 };
@@ -50,7 +60,19 @@ struct ComparedTrace {
   const TraceAnalysis& analysis;
 };
 
-/// Error: the traces have no op with device work in common.
+/// Ops are those that launch the work themselves, by name and shapes; by name where one of the
+/// traces has no shapes. Error: the traces have no op with device work in common.
 Result<TraceComparison> compare(const ComparedTrace& before, const ComparedTrace& after);
+
+/// What a trace measured of a step ("before") beside the prediction of it ("after"). Ops are
+/// top-level ones: their device time is that of all within, their host time goes from the end of
+/// the op before to their own, waits aside. `kernels` are the families that each op launches. All
+/// rows stay, also equal ones. `iterations`: [first, last) of the trace.
+///
+/// Errors: fewer iterations than asked for; no device work; no op with device work in common; a
+/// prediction without ops.
+Result<TraceComparison> compare(
+    const Trace& measured, const Prediction& predicted,
+    const std::optional<std::pair<std::size_t, std::size_t>>& iterations = {});
 
 }  // namespace perfmodel

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "output.hpp"
+#include "perfmodel/detail/predicted_memory.hpp"
+#include "perfmodel/graph/trace.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+#include "perfmodel/result.hpp"
+
+namespace perfmodel::cli {
+
+/// What `memory` tells of a trace: its own records in the place of a prediction, since a trace does
+/// not say which tensors are the same.
+struct MemoryOfTrace {
+  std::string file;
+  std::optional<Gpu> gpu;
+  std::string device;      ///< "cuda:0", that had most of the records
+  PredictedMemory memory;  ///< peaks as recorded; context and room are those of `gpu`
+  std::string peak_op;     ///< innermost op at the peak, or empty
+  std::vector<std::string> warnings;
+};
+
+/// Error: no records of a GPU's memory (`profile_memory=True` makes them), or without totals.
+Result<MemoryOfTrace> memory_of_trace(const Trace& trace, std::optional<Gpu> gpu);
+
+/// The keys of `memory --json`; null where a trace does not tell.
+Json memory_json(const MemoryOfTrace& made);
+std::string memory_text(const MemoryOfTrace& made);
+
+}  // namespace perfmodel::cli
