@@ -93,7 +93,8 @@ bool fill(const simdjson::dom::element& from, Json& to) {
     case OBJECT: {
       to = Json::object();
       auto& members = to.get_ref<Json::object_t&>();
-      for (const auto& [key, value] : from.get_object().value_unsafe()) {
+      const simdjson::dom::object object = from.get_object().value_unsafe();
+      for (const auto& [key, value] : object) {
         const std::size_t before = members.size();
         const auto member = members.try_emplace(members.end(), std::string(key));
         if (members.size() == before || !fill(value, member->second)) return false;
@@ -103,7 +104,8 @@ bool fill(const simdjson::dom::element& from, Json& to) {
     case ARRAY: {
       to = Json::array();
       auto& items = to.get_ref<Json::array_t&>();
-      for (const simdjson::dom::element item : from.get_array().value_unsafe()) {
+      const simdjson::dom::array array = from.get_array().value_unsafe();
+      for (const simdjson::dom::element item : array) {
         if (!fill(item, items.emplace_back())) return false;
       }
       return true;
