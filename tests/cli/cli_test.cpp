@@ -201,7 +201,8 @@ TEST(BadInput, EveryBrokenSampleIsRefusedWithItsPlace) {
 
 TEST(BadInput, FilesOfAnotherKindAreToldByName) {
   const std::string trace = sample("kineto_plain_2023.json"), graph = sample("et_plain_2023.json");
-  expect_complaint({"memory", trace}, 1, "expected an execution graph, or records of a GPU's memory");
+  expect_complaint({"memory", trace}, 1,
+                   "expected an execution graph, or records of a GPU's memory");
   expect_complaint({"trace", graph}, 1, "found an execution graph");
   expect_complaint({"overheads", graph}, 1, "found an execution graph");
   expect_complaint({"overheads", trace, "--graph", trace}, 1, "expected an execution graph");
