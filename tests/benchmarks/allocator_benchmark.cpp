@@ -38,7 +38,7 @@ void allocate_and_free(benchmark::State& state, const AllocatorOptions& options)
   }
   state.SetItemsProcessed(2 * state.iterations());
   state.counters["allocated_share"] = static_cast<double>(allocator.current().allocated) /
-                                     static_cast<double>(allocator.current().reserved);
+                                      static_cast<double>(allocator.current().reserved);
 }
 
 void segments(benchmark::State& state) { allocate_and_free(state, {}); }

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/detail/predict_options.hpp"
 #include "memory/graph_memory.hpp"
+#include "perfmodel/detail/predict_options.hpp"
 #include "program/data_parallel_graph.hpp"
 #include "program/host_facts.hpp"
 #include "program/host_program.hpp"

@@ -154,8 +154,7 @@ void KernelModels::price_many(std::span<const KernelWork> work, const Gpu& gpu,
   price_families(work, gpu, prices);
   const bool is_known = gpu.architecture.is_known();
   for (std::size_t i = 0; i < work.size(); ++i) {
-    prices[i].in_range &=
-        is_known && !lacks_units(work[i], gpu) && !computes_in_fp32(work[i], gpu);
+    prices[i].in_range &= is_known && !lacks_units(work[i], gpu) && !computes_in_fp32(work[i], gpu);
   }
 }
 

@@ -261,8 +261,8 @@ class KernelModels {
   /// one, whatever the model says.
   Price price(const KernelWork& work, const Gpu& gpu) const {
     Price price = model(work.family).price(work, gpu);
-    price.in_range &= gpu.architecture.is_known() && !lacks_units(work, gpu) &&
-                      !computes_in_fp32(work, gpu);
+    price.in_range &=
+        gpu.architecture.is_known() && !lacks_units(work, gpu) && !computes_in_fp32(work, gpu);
     return price;
   }
   /// prices[i] = price(work[i], gpu), to the bit; as many prices as work. Kernels of one family go
