@@ -144,6 +144,21 @@ Result<RankedLayout> priced_layout(const LoadedLayout& loaded, const ParallelLay
   return RankedLayout{layout, std::move(*made)};
 }
 
+// With the one layout that the flags name.
+Result<std::unique_ptr<LoadedLayout>> load_priced_layout(const LayoutArguments& arguments) {
+  auto loaded = load_layout(arguments);
+  if (!loaded) return Unexpected{loaded.error()};
+  const auto layout = named_layout(arguments);
+  if (!layout) return Unexpected{layout.error()};
+  auto one = priced_layout(**loaded, *layout);
+  if (!one) return Unexpected{one.error()};
+  LayoutReport& report = (*loaded)->report;
+  report.gpus = layout->gpus();
+  report.layouts = {std::move(*one)};
+  take_warnings(report);
+  return loaded;
+}
+
 Result<void> eval_layout(const LayoutCommandArguments& arguments) {
   if (!arguments.table.empty()) {
     if (!arguments.layout.model.empty()) {
@@ -153,16 +168,9 @@ Result<void> eval_layout(const LayoutCommandArguments& arguments) {
     if (!predictor) return Unexpected{predictor.error()};
     return price_layout_table(*predictor, arguments.layout, arguments.table, arguments.output);
   }
-  auto loaded = load_layout(arguments.layout);
+  const auto loaded = load_priced_layout(arguments.layout);
   if (!loaded) return Unexpected{loaded.error()};
-  const auto layout = named_layout(arguments.layout);
-  if (!layout) return Unexpected{layout.error()};
-  auto one = priced_layout(**loaded, *layout);
-  if (!one) return Unexpected{one.error()};
-  LayoutReport& report = (*loaded)->report;
-  report.gpus = layout->gpus();
-  report.layouts = {std::move(*one)};
-  take_warnings(report);
+  const LayoutReport& report = (*loaded)->report;
   if (arguments.layout.json) return print_document(layout_json(report));
   return print_report(layout_text(report, bold_allowed()));
 }
@@ -222,17 +230,11 @@ Result<ExportedFiles> export_files(const LayoutTraces& traces,
 }
 
 Result<void> export_layout(const LayoutCommandArguments& arguments) {
-  auto loaded = load_layout(arguments.layout);
+  const auto loaded = load_priced_layout(arguments.layout);
   if (!loaded) return Unexpected{loaded.error()};
-  const auto layout = named_layout(arguments.layout);
-  if (!layout) return Unexpected{layout.error()};
-  auto one = priced_layout(**loaded, *layout);
-  if (!one) return Unexpected{one.error()};
-  LayoutReport& report = (*loaded)->report;
-  report.gpus = layout->gpus();
-  report.layouts = {std::move(*one)};
-  take_warnings(report);
-  const auto traces = (*loaded)->pricer.traces(*report.job, *layout, arguments.every_rank);
+  const LayoutReport& report = (*loaded)->report;
+  const ParallelLayout& layout = report.layouts.front().layout;
+  const auto traces = (*loaded)->pricer.traces(*report.job, layout, arguments.every_rank);
   if (!traces) return Unexpected{traces.error()};
   const auto files = export_files(*traces, arguments);
   if (!files) return Unexpected{files.error()};
@@ -240,7 +242,7 @@ Result<void> export_layout(const LayoutCommandArguments& arguments) {
     Json json = layout_json(report);
     json["exported"] = {{"files", files->names},
                         {"ranks", traces->ranks.size()},
-                        {"ranks_per_file", arguments.every_rank ? 1 : layout->dp * layout->tp},
+                        {"ranks_per_file", arguments.every_rank ? 1 : layout.dp * layout.tp},
                         {"nodes", files->nodes},
                         {"step_ms", six_digits(files->step_ms)}};
     return print_document(json);
@@ -251,7 +253,7 @@ Result<void> export_layout(const LayoutCommandArguments& arguments) {
                   files->nodes, arguments.output, traces->ranks.size() - 1,
                   arguments.every_rank
                       ? std::string("one per rank")
-                      : fmt::format("one per stage of {} ranks", layout->dp * layout->tp),
+                      : fmt::format("one per stage of {} ranks", layout.dp * layout.tp),
                   files->step_ms));
 }
 

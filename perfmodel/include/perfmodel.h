@@ -126,7 +126,8 @@ typedef struct perfmodel_graph perfmodel_graph;
 
 /* An execution graph of PyTorch, .json or .json.gz, or a Kineto trace in its place. Of a trace,
  * perfmodel_graph_prepare takes the host's times and, where it has no shapes, those of its kernels;
- * without it the former are the predictor's and the latter are missing (PERFMODEL_ERROR_IMPOSSIBLE).
+ * without it the former are the predictor's and the latter are missing
+ * (PERFMODEL_ERROR_IMPOSSIBLE).
  */
 PERFMODEL_C_API perfmodel_status perfmodel_graph_read(const char* file, perfmodel_graph** out,
                                                       perfmodel_error* error);
@@ -322,7 +323,8 @@ PERFMODEL_C_API perfmodel_status perfmodel_kernel_at(const perfmodel_prediction*
                                                      perfmodel_kernel* kernel,
                                                      perfmodel_error* error);
 
-/* ---- Layouts of parallel training ------------------------------------------------------------- */
+/* ---- Layouts of parallel training -------------------------------------------------------------
+ */
 
 /* Prices layouts of transformers on one kind of machine. A layer is priced once for each distinct
  * shard (some 10 ms) and remembered; every further layout takes some 10 us. Since version 4. */
@@ -341,10 +343,10 @@ typedef struct perfmodel_layout_job {
   const char* model; /* "llama3-70b", ...; NULL: the sizes below */
   /* 0: the model's. Without a model all but kv_heads (as many as heads) are needed. */
   int64_t layers, hidden, heads, kv_heads, feed_forward, vocabulary;
-  int gated;            /* three products per feed-forward layer: 1 yes, -1 no, 0 the model's (yes) */
-  int tied;             /* the output layer shares the embedding: the same (0: no) */
-  int64_t sequence;     /* tokens per sequence; 0: the model's */
-  int64_t global_batch; /* sequences per optimizer step */
+  int gated;        /* three products per feed-forward layer: 1 yes, -1 no, 0 the model's (yes) */
+  int tied;         /* the output layer shares the embedding: the same (0: no) */
+  int64_t sequence; /* tokens per sequence; 0: the model's */
+  int64_t global_batch;   /* sequences per optimizer step */
   const char* precision;  /* bf16 (NULL), fp16, fp8, fp32 */
   const char* attention;  /* flash (NULL), eager */
   const char* optimizer;  /* adamw (NULL), adamw-8bit, sgd */
@@ -373,7 +375,7 @@ typedef struct perfmodel_layout_answer {
   double mfu, hfu; /* of the dense peak of the precision, 0 to 1; hfu counts recomputation */
   double allocated_bytes, reserved_bytes; /* peak of the worst rank, without the context */
   double weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes;
-  double device_bytes; /* that a program can use */
+  double device_bytes;                     /* that a program can use */
   double bubble_share, exposed_comm_share; /* of the step, 0 to 1 */
   const char* limit; /* compute, host, tensor_parallel, ...: the largest part of the step */
   int64_t dp, tp, pp, vp, micro_batch;
