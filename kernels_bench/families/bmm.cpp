@@ -54,12 +54,10 @@ GemmCase random(Draw& draw) {
 std::optional<Case> draw_bmm(std::uint64_t seed, std::uint64_t index, const Limits& limits) {
   Draw draw(seed, "bmm", index);
   const DType dtype = kTypes[draw.below(4)];
-  const auto once = [&] {
+  GemmCase point = first_within(limits, [&] {
     if (index % kNamedEvery == 0) return draw.chance(0.5) ? attention(draw) : interaction(draw);
     return random(draw);
-  };
-  GemmCase point = once();
-  while (!within(point, limits)) point = once();
+  });
   point.dtype = dtype;
   return point;
 }

@@ -43,10 +43,10 @@ void randomise(EmbeddingCase& point, Draw& draw) {
 std::optional<Case> draw_embedding(std::uint64_t seed, std::uint64_t index, const Limits& limits) {
   Draw draw(seed, "embedding", index);
   EmbeddingCase point = kinds(draw);
-  do {
+  return first_within(limits, [&] {
     index % kNamedEvery == 0 ? name_shape(point, draw) : randomise(point, draw);
-  } while (!within(point, limits));
-  return point;
+    return point;
+  });
 }
 
 constexpr std::string_view kColumns[] = {"op",      "dtype", "tables", "rows",     "batch",

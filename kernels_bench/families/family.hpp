@@ -42,6 +42,16 @@ std::vector<Case> sweep(const Family& family, std::size_t count, std::uint64_t s
 
 bool within(const Case& point, const Limits& limits);
 
+/// The first of `make()` that is within the limits. Shapes of models are given, and small limits
+/// hold none of them: then the last of many, which `sweep` drops.
+template <class Make>
+auto first_within(const Limits& limits, Make make) {
+  constexpr int kTries = 1000;
+  auto point = make();
+  for (int i = 1; i < kTries && !within(point, limits); ++i) point = make();
+  return point;
+}
+
 extern const Family kPeaksFamily, kGemmFamily, kBmmFamily, kEmbeddingFamily, kMemoryFamily,
     kVectorFamily, kConvolutionFamily;
 

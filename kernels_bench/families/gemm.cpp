@@ -64,8 +64,7 @@ GemmCase random(Draw& draw) {
 std::optional<Case> draw_gemm(std::uint64_t seed, std::uint64_t index, const Limits& limits) {
   if (index % kNamedEvery == 0) return named(index / kNamedEvery);
   Draw draw(seed, "gemm", index);
-  GemmCase point = random(draw);
-  while (!within(point, limits)) point = random(draw);
+  GemmCase point = first_within(limits, [&] { return random(draw); });
   return point;
 }
 

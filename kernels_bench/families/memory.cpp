@@ -67,8 +67,7 @@ std::optional<Case> draw_memory(std::uint64_t seed, std::uint64_t index, const L
   constexpr std::size_t kTurns[] = {0, 3, 5, 0, 1, 4, 5, 0, 2, 3};
   Draw draw(seed, "memory", index);
   const auto make = kKinds[kTurns[index % std::size(kTurns)]];
-  Case point = make(draw);
-  while (!within(point, limits)) point = make(draw);
+  Case point = first_within(limits, [&] { return make(draw); });
   return point;
 }
 

@@ -78,8 +78,7 @@ std::optional<Case> draw_vector(std::uint64_t seed, std::uint64_t index, const L
       dropout,     elementwise, tril,    softmax,    layer_norm,  elementwise};
   Draw draw(seed, "vector", index);
   const auto make = kTurns[index % std::size(kTurns)];
-  Case point = make(draw);
-  while (!within(point, limits)) point = make(draw);
+  Case point = first_within(limits, [&] { return make(draw); });
   return point;
 }
 

@@ -39,6 +39,8 @@ def arguments():
     parser.add_argument("--batch", type=int, nargs="+", metavar="B", help="these batches instead of the campaign's")
     parser.add_argument("--scale", choices=("full", "tiny"), default="full", help="tiny: small models, for tests")
     parser.add_argument("--budget", type=float, metavar="SECONDS", help="begin no point that would end later")
+    parser.add_argument("--time-share", type=float, default=1, metavar="X",
+                        help="of the usual time per point: 0.5 halves the steps (default 1)")
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of torch")
     parser.add_argument("--max-mb", type=float, default=16, metavar="MB",
                         help="keep no more traces in the folder beyond this (default 16)")
@@ -154,7 +156,7 @@ class Collector:
 
     def _times(self, point, trainer):
         import measure
-        rows = measure.timed(trainer, self.args.device)
+        rows = measure.timed(trainer, self.args.device, self.args.time_share)
         point["loss"] = rows["loss"] if rows["loss"] == rows["loss"] and abs(rows["loss"]) < 1e30 else None
         free, synced = rows["free"], rows["synced"]
         point["steps"] = rows["steps"]
@@ -266,12 +268,12 @@ def show(point):
 class Budget:
     """Seconds since the start, and how many there may be."""
 
-    def __init__(self, seconds):
-        self.seconds, self.begin = seconds, time.perf_counter()
+    def __init__(self, seconds, time_share):
+        self.seconds, self.begin, self.share = seconds, time.perf_counter(), min(1, 0.3 + 0.7 * time_share)
 
     def spent(self, workload, key):
         """Whether one more point would probably end too late; says so."""
-        expected = EXPECTED_COMPILE_SECONDS if workload.settings.get("compile") else EXPECTED_SECONDS
+        expected = EXPECTED_COMPILE_SECONDS if workload.settings.get("compile") else EXPECTED_SECONDS * self.share
         if self.seconds is None or time.perf_counter() - self.begin + expected <= self.seconds:
             return False
         print(f"stopped before {key}: the budget of {self.seconds:g} s is used up")
@@ -293,7 +295,7 @@ def file_point(index, point, workload, device):
 
 def collect(args, points):
     """Exit status."""
-    budget = Budget(args.budget)
+    budget = Budget(args.budget, args.time_share)
     folder, index = prepare(args)
     collector = Collector(args, folder, index, len(index.document["runs"]) - 1)
     for workload, batch in points:

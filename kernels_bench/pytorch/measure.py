@@ -57,12 +57,12 @@ def settle(trainer, device):
     return (time.perf_counter() - begin) / count, float(loss.detach())
 
 
-def step_counts(seconds):
+def step_counts(seconds, share=1.0):
     """Steps of warm-up, free run and synced run: clamp(2 s / step, 10, 100), a fifth of it for warm-up,
-    less where the point would outlast its time."""
-    steps = min(MOST_STEPS, max(LEAST_STEPS, int(TIMED_SECONDS / seconds)))
-    free = max(3, min(steps, int(FREE_SECONDS / seconds)))
-    synced = max(3, min(steps, int(SYNCED_SECONDS / seconds)))
+    less where the point would outlast its time. `share` of the time: for more points in a short campaign."""
+    steps = min(MOST_STEPS, max(LEAST_STEPS, int(share * TIMED_SECONDS / seconds)))
+    free = max(3, min(steps, int(share * FREE_SECONDS / seconds)))
+    synced = max(3, min(steps, int(share * SYNCED_SECONDS / seconds)))
     return max(1, math.ceil(free / 5)), free, synced
 
 
@@ -110,10 +110,10 @@ def synced_run(trainer, device, steps):
     return {"wall": wall, "device": [a.elapsed_time(b) * 1e3 for a, b in events] or None}
 
 
-def timed(trainer, device):
-    """Both runs, rows as measured."""
+def timed(trainer, device, share=1.0):
+    """Both runs, rows as measured; `share` of the usual time."""
     seconds, loss = settle(trainer, device)
-    warm, free, synced = step_counts(seconds)
+    warm, free, synced = step_counts(seconds, share)
     for _ in range(warm):
         trainer.step()
     synchronize(device)

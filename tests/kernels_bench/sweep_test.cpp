@@ -52,6 +52,14 @@ TEST_P(EveryFamily, SmallGpuGetsSmallerPoints) {
   }
 }
 
+// As small as tests on a device draw them: fixed shapes that never fit must not be drawn for ever.
+TEST_P(EveryFamily, TinyLimitsEnd) {
+  const Limits limits = {.flop = 2e9, .bytes = 5e7, .traffic = 2e8};
+  for (const Case& point : sweep(family(), 60, 1, limits)) {
+    EXPECT_LE(footprint_bytes(point), limits.bytes) << name_of(point);
+  }
+}
+
 TEST_P(EveryFamily, EveryCellHasItsColumn) {
   for (const Case& point : sweep(family(), 300, 1, {})) {
     for (const Cell& cell : cells_of(point)) {

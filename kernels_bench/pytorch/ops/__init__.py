@@ -1,0 +1,1 @@
+"""Single ops of PyTorch: which, of what sizes (families), and how long (timer)."""
