@@ -4,8 +4,10 @@
     python3 sweep_ops.py --out DIR --budget 240
     python3 sweep_ops.py --out DIR --device cpu --scale tiny --count 60      # the code, without a GPU
 
-Writes DIR/<gpu>/ops.csv, which `perfpredict kernels` and `eval` read, and kernels.json beside it: which
-kernels each op launched. Rows that are there already are skipped: run it again to go on.
+Writes DIR/<gpu>/ops.csv, which `perfpredict kernels`, `train` and `eval` read; other_ops.csv, of ops that
+they do not know and of those that failed; sustained.csv and side_by_side.csv, kernels under load and two at a
+time; kernels.json: which kernels each op launched. Rows that are there already are skipped: run it again to
+go on. --seed makes another draw, for judging.
 """
 
 import argparse
@@ -17,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-SEED = 20261126
+UNKNOWN_OPS = ("nll_loss", "foreach_norm")  # of `perfpredict kernels`
 COLUMNS = [
     "id", "gpu", "family", "name", "op", "dtype", "library", "layout", "memory_format", "direction", "m", "n",
     "k", "b", "c", "h", "w", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w", "groups", "rows", "cols",
@@ -33,6 +35,7 @@ def arguments():
     parser.add_argument("--out", metavar="DIR", required=True, help="folder for the results, DIR/<gpu>")
     parser.add_argument("--device", default="cuda", help="cuda (default) or cpu")
     parser.add_argument("--count", type=int, default=20000, metavar="N", help="cases of the sweep (default 20000)")
+    parser.add_argument("--seed", type=int, default=20261126, metavar="N", help="of the sizes (default 20261126)")
     parser.add_argument("--budget", type=float, default=math.inf, metavar="SECONDS", help="begin no case after this")
     parser.add_argument("--scale", choices=("full", "tiny"), default="full", help="tiny: small cases only, for tests")
     parser.add_argument("--sustained", type=float, default=0.5, metavar="SECONDS",
@@ -133,21 +136,22 @@ def sweep(args, folder, gpu, head, begin):
     import torch
     from ops import families
     l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size if args.device != "cpu" else 1e5
-    table = Table(folder / "ops.csv", COLUMNS, head)
+    table, others = (Table(folder / name, COLUMNS, head) for name in ("ops.csv", "other_ops.csv"))
     samples, failed, measured = {}, {}, 0
-    for number, case in enumerate(families.cases(SEED, args.count)):
+    for number, case in enumerate(families.cases(args.seed, args.count)):
         if time.monotonic() - begin > args.budget:
             break
         if args.scale == "tiny" and not is_tiny(case):
             continue
-        if str(number) in table.done or case.footprint > MEMORY_LIMIT:
+        if str(number) in table.done | others.done or case.footprint > MEMORY_LIMIT:
             continue
         kind = (case.name, case.cells["dtype"])
         if failed.get(kind, 0) >= 3 and kind not in samples:
             continue  # an op that this version does not have
         found = measure(case, args.device, l2_bytes)
-        table.add({"id": str(number), "gpu": gpu, "family": case.family, "name": case.name, "bytes": int(case.bytes),
-                   **case.cells, **found})
+        row = {"id": str(number), "gpu": gpu, "family": case.family, "name": case.name, "bytes": int(case.bytes),
+               **case.cells, **found}
+        (others if "error" in found or case.cells["op"] in UNKNOWN_OPS else table).add(row)
         if "error" in found:
             failed[kind] = failed.get(kind, 0) + 1
             if failed[kind] == 1:

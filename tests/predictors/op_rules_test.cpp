@@ -217,6 +217,14 @@ TEST_F(OpRules, CopyGoesByDevices) {
   EXPECT_EQ(count(f.node("aten::copy_", {f.cpu_tensor({8}), f.cpu_tensor({8})})), 0u);
 }
 
+// How an update by a sparse gradient ends: `copy_` finds its own tensor and returns.
+TEST_F(OpRules, CopyOntoItselfIsNothing) {
+  const Argument table = f.tensor({10000000, 128});
+  EXPECT_EQ(count(f.node("aten::copy_", {table, table, GraphFixture::boolean(false)}, {table})),
+            0u);
+  EXPECT_EQ(count(f.node("aten::copy_", {table, f.tensor({10000000, 128})}, {table})), 1u);
+}
+
 TEST_F(OpRules, ScalarReadIsADeviceToHostCopy) {
   const KernelWork work = one(f.node("aten::_local_scalar_dense", {f.tensor({1})}));
   EXPECT_EQ(std::get<CopyShape>(work.shape).kind, CopyKind::kDeviceToHost);

@@ -86,6 +86,18 @@ bool allow_tf32(const OpView& op) {
                    : bool_input(op, static_cast<std::size_t>(index), kDefaultAllowTf32);
 }
 
+/// A backward pass does not record the switch; it is that of the graph's first convolution. Parts
+/// of a backward pass alone have PyTorch's default.
+bool recorded_tf32(const ExecutionGraph& graph) {
+  for (const Node& node : graph.nodes) {
+    const std::string_view name = graph.name(node);
+    if (name == "aten::cudnn_convolution" || name == "aten::miopen_convolution") {
+      return allow_tf32(OpView{graph, node});
+    }
+  }
+  return kDefaultAllowTf32;
+}
+
 /// Input position of a parameter by schema, else by `fallback`.
 std::size_t position(const OpView& op, std::string_view parameter, std::size_t fallback) {
   const int index = parameter_index(op, parameter);
@@ -154,14 +166,15 @@ bool lower_convolution_backward(const OpView& op, const Gpu& gpu,
                int_input(op, position(op, "groups", 9), 1), transposed);
   if (!g) return false;
   const IntList mask = int_list_input(op, position(op, "output_mask", 10));
+  const bool tf32 = g->dtype == DType::kFloat32 && recorded_tf32(op.graph);
   const auto input_gradient =
       transposed ? ConvolutionShape::Pass::kForward : ConvolutionShape::Pass::kInputGradient;
   if (mask.at(0, 1)) {
-    kernels.push_back(pass_work(op, *g, *weight, input_gradient, kDefaultAllowTf32, gpu));
+    kernels.push_back(pass_work(op, *g, *weight, input_gradient, tf32, gpu));
   }
   if (mask.at(1, 1)) {
-    kernels.push_back(pass_work(op, *g, *weight, ConvolutionShape::Pass::kWeightGradient,
-                                kDefaultAllowTf32, gpu));
+    kernels.push_back(
+        pass_work(op, *g, *weight, ConvolutionShape::Pass::kWeightGradient, tf32, gpu));
   }
   if (mask.size > 2 && mask.values[2] && !has_child(op, "aten::sum")) {
     KernelWork bias = make_work(KernelFamily::kReduction, g->dtype, bytes(*gradient),

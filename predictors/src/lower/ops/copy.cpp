@@ -4,8 +4,9 @@
 #include "families.hpp"
 
 /// copy_(self, src, non_blocking): by the devices of the two tensors a transfer, a copy inside one
-/// GPU or a cast. Graphs do not say whether host memory is pinned; a non-blocking copy is taken as
-/// pinned, a blocking one as pageable.
+/// GPU or a cast; a tensor onto itself, as an update by a sparse gradient ends, nothing. Graphs do
+/// not say whether host memory is pinned; a non-blocking copy is taken as pinned, a blocking one as
+/// pageable.
 namespace perfmodel::ops {
 namespace {
 
@@ -15,6 +16,11 @@ KernelWork transfer(CopyKind kind, DType dtype, double size, bool pageable) {
   return work;
 }
 
+bool is_same_tensor(const Tensor& a, const Tensor& b) {
+  return a.id != 0 && a.id == b.id && a.storage_id == b.storage_id && a.offset == b.offset &&
+         a.numel == b.numel && a.dtype == b.dtype;
+}
+
 bool lower_copy(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   const Tensor* target = op.tensor_input(0);
   const Tensor* source = op.tensor_input(1);
@@ -22,7 +28,7 @@ bool lower_copy(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) 
       op.name() == "aten::_copy_from" || op.name() == "aten::_copy_from_and_resize";
   if (is_copy_from) std::swap(target, source);
   if (!target || !source) return false;
-  if (target->numel == 0) return true;
+  if (target->numel == 0 || is_same_tensor(*target, *source)) return true;
   const bool pageable = !bool_input(op, 2, false);
   // The transfer moves the source's type; a cast happens where the cheaper side is and is not
   // counted.
