@@ -12,6 +12,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/large_pages.hpp"
 #include "base/secrets.hpp"
 #include "json/json_kind.hpp"
 #include "json/json_stream.hpp"
@@ -231,6 +232,7 @@ class TraceReader {
   const JsonKind& kind() const { return kind_; }
 
   Result<void> piece(JsonStream& stream) {
+    make_room(stream);
     auto error = parse(stream);
     if (!stream.repaired() &&
         (error == simdjson::UTF8_ERROR || error == simdjson::UNESCAPED_CHARS ||
@@ -278,6 +280,23 @@ class TraceReader {
 
   // What the index of arguments takes for each.
   static constexpr std::uint64_t kBytesPerArguments = 64;
+
+  // For the events of the piece; where that takes new memory, for those of the whole file if it
+  // goes on like that. Room that is not needed is never touched.
+  void make_room(const JsonStream& stream) {
+    const auto grow = [&](auto& events) {
+      const std::size_t needed = events.size() + stream.element_count();
+      if (needed <= events.capacity()) return;
+      const double share = stream.share_read();
+      const double all = share > 0 ? static_cast<double>(events.size()) / share : 0;
+      constexpr double kMargin = 1.1, kMostGrowth = 64;
+      const auto foreseen = static_cast<std::size_t>(
+          std::min(kMargin * all, kMostGrowth * static_cast<double>(events.size())));
+      reserve_in_large_pages(events, std::max({needed, 2 * events.capacity(), foreseen}));
+    };
+    grow(trace_.host);
+    grow(trace_.gpu);
+  }
 
   Result<void> check_kept_bytes() {
     for (; counted_names_ < trace_.names.size(); ++counted_names_) {

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/large_pages.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
@@ -33,8 +34,10 @@ class OpTables {
         nesting_(nesting),
         tree_(tree),
         works_(works),
-        analysis_(analysis),
-        figures_(trace.host.size()) {}
+        analysis_(analysis) {
+    reserve_in_large_pages(figures_, trace.host.size());
+    figures_.resize(trace.host.size());
+  }
 
   void run() {
     find_phases();
