@@ -36,7 +36,8 @@ class GraphMaker {
     AlikeOps alike = find_alike_ops(trace_, nesting_, events_);
     begin();
     add_nodes(alike.needed);
-    return {finish(), std::move(alike.like)};
+    TraceGraph made = finish();
+    return {std::move(made.graph), std::move(made.event_of_node), std::move(alike.like)};
   }
 
  private:

@@ -29,7 +29,7 @@ OpWorks op_works(const Trace& trace, const Gpu* gpu) {
   if (trace.arguments.empty() || !gpu) return made;
   const auto kinds = op_kinds_of_trace(trace);
   if (!kinds) return made;
-  const ExecutionGraph& graph = kinds->ops.graph;
+  const ExecutionGraph& graph = kinds->graph;
   std::vector<std::int32_t>& entry = made.entry;
   entry.assign(trace.host.size(), -1);
   std::vector<double> largest;  // bytes of an op's largest kernel
@@ -38,7 +38,7 @@ OpWorks op_works(const Trace& trace, const Gpu* gpu) {
   for (const std::int32_t node : top_level_ops(graph)) {
     lowering.lower(node, op);
     for (const LoweredCall& call : op.calls) {
-      const std::int32_t event = kinds->ops.event_of_node[static_cast<std::size_t>(call.node)];
+      const std::int32_t event = kinds->event_of_node[static_cast<std::size_t>(call.node)];
       if (call.work < 0 || event < 0) continue;
       const KernelWork& work = op.work[static_cast<std::size_t>(call.work)];
       std::int32_t& own = entry[static_cast<std::size_t>(event)];
