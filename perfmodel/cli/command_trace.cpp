@@ -23,7 +23,7 @@ namespace {
 
 struct TraceArguments {
   std::vector<std::string> traces;
-  std::string memory_curve, compare, csv;
+  std::string memory_curve, compare, csv, timeline;
   Window iterations;
   ReadOptions reading;
   bool json = false, full = false;
@@ -120,6 +120,11 @@ Result<void> run_ranks(const TraceArguments& arguments) {
   }
   auto ranks = compare_ranks(*traces, arguments.iterations);
   if (!ranks) return Unexpected{ranks.error()};
+  if (!arguments.timeline.empty()) {
+    if (auto written = write_ranks_timeline(*traces, *ranks, arguments.timeline); !written) {
+      return written;
+    }
+  }
   if (arguments.json) {
     Json json = document(schemas::kTrace);
     json.update(trace_keys(found.front()));
@@ -163,7 +168,10 @@ Result<void> run_trace(const TraceArguments& arguments) {
 }
 
 void check_trace_arguments(const TraceArguments& arguments) {
-  if (arguments.traces.size() < 2) return;
+  if (arguments.traces.size() < 2) {
+    if (arguments.timeline.empty()) return;
+    throw CLI::ValidationError("--timeline", "expected traces of several ranks, found one");
+  }
   const std::pair<const char*, bool> of_one_trace[] = {
       {"--compare", !arguments.compare.empty()},
       {"--csv", !arguments.csv.empty()},
@@ -199,6 +207,10 @@ Command trace_command(CLI::App& parent) {
       ->type_name("FOLDER");
   app->add_option("--memory-curve", arguments->memory_curve,
                   "Memory of each device over time: all records (.csv) or a chart (.svg)")
+      ->type_name("FILE");
+  app->add_option("--timeline", arguments->timeline,
+                  "Several traces: write all ranks on one clock as a Chrome trace (.json or "
+                  ".json.gz)")
       ->type_name("FILE");
   add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");

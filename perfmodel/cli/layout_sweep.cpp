@@ -21,6 +21,7 @@ struct SweepRow {
   std::string value, error;
   std::optional<RankedLayout> best;
   std::int64_t gpus = 0;
+  bool complete = true;  ///< else the search was stopped, and `best` is the best until then
 };
 
 Result<LayoutArguments> at_value(LayoutArguments arguments, const std::string& axis,
@@ -55,7 +56,9 @@ Result<LayoutArguments> at_value(LayoutArguments arguments, const std::string& a
   return arguments;
 }
 
-Result<RankedLayout> best_layout(const Predictor& predictor, const LayoutArguments& arguments) {
+// Fills `row`; an error where no layout was found.
+Result<void> find_best_layout(const Predictor& predictor, const LayoutArguments& arguments,
+                              SweepRow& row) {
   const auto question = layout_question(arguments);
   if (!question) return Unexpected{question.error()};
   const auto space = layout_space(arguments);
@@ -71,26 +74,32 @@ Result<RankedLayout> best_layout(const Predictor& predictor, const LayoutArgumen
   };
   const auto ranking = rank_layouts(*pricer, question->job, *arguments.world, *space, options);
   if (!ranking) return Unexpected{ranking.error()};
-  if (!ranking->complete) return fail(ErrorCode::kCancelled, "stopped before its search ended");
-  if (!ranking->best.empty()) return ranking->best.front();
+  row.complete = ranking->complete;
+  if (!ranking->best.empty()) {
+    row.best = ranking->best.front();
+    return {};
+  }
+  if (!ranking->complete) return fail(ErrorCode::kCancelled, "stopped before a layout was found");
   return fail(ErrorCode::kImpossible, nothing_fits(*ranking, *arguments.world));
 }
 
 std::string rows_text(const std::string& axis, const std::vector<SweepRow>& rows, bool bold) {
-  const bool any_error = std::ranges::any_of(rows, [](const auto& row) { return !row.best; });
+  const bool any_error =
+      std::ranges::any_of(rows, [](const auto& row) { return !row.error.empty(); });
   TextTable table{"<" + axis, "step ms",   "tokens/s",     "tokens/s/GPU",
-                  "MFU",      "memory GB", "<best layout", any_error ? "<impossible" : ""};
+                  "MFU",      "memory GB", "<best layout", any_error ? "<note" : ""};
   for (const SweepRow& row : rows) {
     if (!row.best) {
       table.row({row.value, "", "", "", "", "", "", row.error});
       continue;
     }
     const LayoutPrediction& made = row.best->prediction;
-    table.row(
-        {row.value, fmt::format("{:.1f}", made.step_ms),
-         fmt::format("{:.0f}", made.tokens_per_s_per_gpu * static_cast<double>(row.gpus)),
-         fmt::format("{:.0f}", made.tokens_per_s_per_gpu), fmt::format("{:.1f} %", 100 * made.mfu),
-         fmt::format("{:.1f}", made.reserved_bytes / 1e9), layout_words(row.best->layout), ""});
+    table.row({row.value, fmt::format("{:.1f}", made.step_ms),
+               fmt::format("{:.0f}", made.tokens_per_s_per_gpu * static_cast<double>(row.gpus)),
+               fmt::format("{:.0f}", made.tokens_per_s_per_gpu),
+               fmt::format("{:.1f} %", 100 * made.mfu),
+               fmt::format("{:.1f}", made.reserved_bytes / 1e9), layout_words(row.best->layout),
+               row.error});
   }
   return "\n" + table.text(bold);
 }
@@ -122,10 +131,11 @@ std::string rows_csv(const std::string& axis, const std::vector<SweepRow>& rows)
       continue;
     }
     const auto& [layout, made] = *row.best;
-    text += fmt::format("{},{:.6g},{:.6g},{:.6g},{:.6g},{},{},{},{},{},{},{},\n", row.value,
-                        made.step_ms, made.tokens_per_s_per_gpu, made.mfu,
-                        made.reserved_bytes / 1e9, layout.dp, layout.tp, layout.pp, layout.vp,
-                        layout.micro_batch, to_string(layout.zero), to_string(layout.recompute));
+    text +=
+        fmt::format("{},{:.6g},{:.6g},{:.6g},{:.6g},{},{},{},{},{},{},{},{}\n", row.value,
+                    made.step_ms, made.tokens_per_s_per_gpu, made.mfu, made.reserved_bytes / 1e9,
+                    layout.dp, layout.tp, layout.pp, layout.vp, layout.micro_batch,
+                    to_string(layout.zero), to_string(layout.recompute), row.error);
   }
   return text;
 }
@@ -158,13 +168,12 @@ Result<void> sweep_layouts(const Predictor& predictor, const LayoutArguments& ar
       return fail(ErrorCode::kImpossible, "expected --world (GPUs), found none");
     }
     SweepRow row{.value = value, .gpus = *at->world};
-    auto best = best_layout(predictor, *at);
-    if (best) {
-      row.best = std::move(*best);
+    if (auto found = find_best_layout(predictor, *at, row); found) {
       any = true;
+      if (!row.complete) row.error = "its search was stopped: the best until then";
     } else {
-      row.error = best.error().message;
-      if (!first_error) first_error = best.error();
+      row.error = found.error().message;
+      if (!first_error) first_error = found.error();
     }
     rows.push_back(std::move(row));
     if (InterruptGuard::interrupted()) break;

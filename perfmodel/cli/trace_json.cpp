@@ -182,6 +182,22 @@ void add_trace_device_tables(Json& json, const TraceAnalysis& analysis) {
                               {"bytes", copy.bytes},
                               {"gb_per_s", value_or_null(copy.gb_per_s)}});
   }
+  json["copy_bandwidth"] = Json::array();
+  for (const auto& point : analysis.copy_bandwidth) {
+    json["copy_bandwidth"].push_back({{"kind", point.kind},
+                                      {"time_us", rounded(point.time_us)},
+                                      {"gb_per_s", six_digits(point.gb_per_s)}});
+  }
+  json["counters"] = Json::array();
+  for (const auto& counter : analysis.counters) {
+    json["counters"].push_back(
+        {{"name", counter.name},
+         {"ranges", counter.ranges},
+         {"total", six_digits(counter.total)},
+         {"mean", six_digits(counter.total / static_cast<double>(counter.ranges))},
+         {"min", six_digits(counter.least)},
+         {"max", six_digits(counter.most)}});
+  }
   json["occupancy"] = {{"occupancy_percent", value_or_null(analysis.occupancy_percent)},
                        {"blocks_per_sm", value_or_null(analysis.blocks_per_sm)},
                        {"sm_efficiency_percent", value_or_null(analysis.sm_efficiency_percent)}};

@@ -12,9 +12,9 @@ namespace perfmodel::cli {
 namespace {
 
 // Keys of the JSON that are lists of rows without lists in them.
-constexpr const char* kTables[] = {"iterations",   "idle",       "queue_length", "ops",
-                                   "ops_by_shape", "modules",    "collectives",  "copies",
-                                   "top_kernels",  "stream_list"};
+constexpr const char* kTables[] = {"iterations",   "idle",        "queue_length",   "ops",
+                                   "ops_by_shape", "modules",     "collectives",    "copies",
+                                   "top_kernels",  "stream_list", "copy_bandwidth", "counters"};
 
 std::string trace_cell_of(const Json& value) {
   if (value.is_null()) return "";

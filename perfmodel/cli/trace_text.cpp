@@ -189,6 +189,16 @@ std::string trace_copies_text(const TraceAnalysis& analysis, bool bold) {
   return table.empty() ? "" : "\n" + table.text(bold);
 }
 
+std::string trace_counters_text(const TraceAnalysis& analysis, bool bold) {
+  TextTable table{"Counters (CUPTI)", "ranges", "total", "mean", "min", "max"};
+  for (const auto& counter : analysis.counters) {
+    table.row({counter.name, grouped(counter.ranges), fmt::format("{:.6g}", counter.total),
+               fmt::format("{:.6g}", counter.total / static_cast<double>(counter.ranges)),
+               fmt::format("{:.6g}", counter.least), fmt::format("{:.6g}", counter.most)});
+  }
+  return table.empty() ? "" : "\n" + table.text(bold);
+}
+
 std::string trace_modules_text(const TraceAnalysis& analysis, std::size_t top, bool bold) {
   TextTable table{"Modules", "count", "GPU ms", "host ms"};
   for (std::size_t i = 0; i < std::min(top, analysis.modules.size()); ++i) {
@@ -261,7 +271,7 @@ std::string trace_text(const TraceFindings& found, std::size_t top, bool full, b
     text += trace_ops_text(analysis.ops_by_shape, "Ops by shape", true, top, bold) +
             trace_collectives_text(analysis.collectives, top, bold) +
             trace_modules_text(analysis, top, bold) + trace_copies_text(analysis, bold) +
-            trace_streams_text(found.report, bold);
+            trace_counters_text(analysis, bold) + trace_streams_text(found.report, bold);
   }
   return text + measured_memory_text(found.report.memory, bold);
 }

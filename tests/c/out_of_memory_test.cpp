@@ -293,4 +293,123 @@ TEST_F(OutOfMemory, Cancel) {
       [&] { ask_again(); });
 }
 
+// GPT-2 with two layers: a layer is priced once for each shard and remembered, so what fails is
+// asked of a pricer of its own.
+class LayoutsOutOfMemory : public OutOfMemory {
+ protected:
+  void SetUp() override {
+    OutOfMemory::SetUp();
+    job_.struct_size = sizeof job_;
+    job_.model = "gpt2";
+    job_.layers = 2;
+    job_.global_batch = 16;
+    layout_.struct_size = sizeof layout_;
+    layout_.world = 2;
+    layout_.tp = 2;
+    pricer_ = pricer();
+    ASSERT_TRUE(pricer_);
+    answer_ = answer_of(pricer_);
+  }
+  void TearDown() override {
+    perfmodel_layout_pricer_free(pricer_);
+    OutOfMemory::TearDown();
+  }
+  perfmodel_layout_pricer* pricer() {
+    perfmodel_layout_pricer* made = nullptr;
+    EXPECT_EQ(perfmodel_layout_pricer_create(predictor_, kGpu, nullptr, &made, &error),
+              PERFMODEL_OK)
+        << error.message;
+    return made;
+  }
+  perfmodel_layout_answer answer_of(const perfmodel_layout_pricer* of) {
+    perfmodel_layout_answer answer = {};
+    answer.struct_size = sizeof answer;
+    EXPECT_EQ(perfmodel_layout_predict(of, &job_, &layout_, &answer, &error), PERFMODEL_OK)
+        << error.message;
+    return answer;
+  }
+  void ask_layout_again() {
+    const perfmodel_layout_answer again = answer_of(pricer_);
+    EXPECT_EQ(again.step_ms, answer_.step_ms);
+    EXPECT_EQ(again.reserved_bytes, answer_.reserved_bytes);
+  }
+
+  perfmodel_layout_job job_ = {};
+  perfmodel_layout layout_ = {};
+  perfmodel_layout_pricer* pricer_ = nullptr;
+  perfmodel_layout_answer answer_ = {};
+};
+
+TEST_F(LayoutsOutOfMemory, Create) {
+  expect_safe(
+      "layout pricer",
+      [&] {
+        perfmodel_layout_pricer* made = nullptr;
+        const auto status =
+            perfmodel_layout_pricer_create(predictor_, kGpu, nullptr, &made, &error);
+        EXPECT_EQ(made == nullptr, status != PERFMODEL_OK);
+        perfmodel_layout_pricer_free(made);
+        return status;
+      },
+      [&] { ask_layout_again(); }, 100);
+}
+
+TEST_F(LayoutsOutOfMemory, Predict) {
+  expect_safe(
+      "layout",
+      [&] {
+        perfmodel_layout_answer answer = {};
+        answer.struct_size = sizeof answer;
+        const auto status = perfmodel_layout_predict(pricer_, &job_, &layout_, &answer, &error);
+        EXPECT_EQ(answer.step_ms > 0, status == PERFMODEL_OK);
+        return status;
+      },
+      [&] { ask_layout_again(); }, 200);
+}
+
+// Nothing half priced is remembered.
+TEST_F(LayoutsOutOfMemory, FirstLayout) {
+  for (std::size_t n = 1; n < 200'000; n += 1 + n / 3) {
+    perfmodel_layout_pricer* const fresh = pricer();
+    perfmodel_layout_answer answer = {};
+    answer.struct_size = sizeof answer;
+    failing_allocator::arm(n, Failure::kOne);
+    const auto status = perfmodel_layout_predict(fresh, &job_, &layout_, &answer, &error);
+    failing_allocator::disarm();
+    EXPECT_TRUE(status == PERFMODEL_OK || status == PERFMODEL_ERROR_OUT_OF_MEMORY ||
+                status == PERFMODEL_ERROR_IO)
+        << error.message;
+    EXPECT_EQ(answer_of(fresh).step_ms, answer_.step_ms) << n;
+    perfmodel_layout_pricer_free(fresh);
+  }
+}
+
+TEST_F(LayoutsOutOfMemory, Rank) {
+  layout_.tp = 0;
+  perfmodel_layout_answer warm[2] = {};
+  warm[0].struct_size = sizeof warm[0];
+  size_t found = 0;
+  ASSERT_EQ(perfmodel_layout_rank(pricer_, &job_, &layout_, nullptr, warm, 2, &found, &error),
+            PERFMODEL_OK)
+      << error.message;
+  layout_.tp = 2;
+  expect_safe(
+      "layouts in order",
+      [&] {
+        perfmodel_layout within = layout_;
+        within.tp = 0;
+        perfmodel_layout_answer best[2] = {};
+        best[0].struct_size = sizeof best[0];
+        size_t count = 0;
+        const auto status =
+            perfmodel_layout_rank(pricer_, &job_, &within, nullptr, best, 2, &count, &error);
+        if (status == PERFMODEL_OK) {
+          EXPECT_EQ(count, found);
+          EXPECT_EQ(best[0].step_ms, warm[0].step_ms);
+        }
+        return status;
+      },
+      [&] { ask_layout_again(); }, 100);
+}
+
 }  // namespace

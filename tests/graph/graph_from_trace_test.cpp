@@ -10,6 +10,8 @@
 #include <map>
 #include <string>
 
+#include "perfmodel/graph/detail/op_kinds.hpp"
+#include "perfmodel/graph/detail/trace_ops.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 
 namespace perfmodel {
@@ -144,6 +146,36 @@ TEST(GraphFromTrace, HasTheTopLevelOpsOfTheExecutionGraph) {
     }
     std::erase_if(surplus, [](const auto& entry) { return entry.second == 0; });
     EXPECT_THAT(surplus, testing::IsEmpty());
+  }
+}
+
+// Each op is stood for by one with the same name, arguments and ops inside.
+TEST(GraphFromTrace, OpsThatAreAlikeStandOnce) {
+  const char* folder = std::getenv("PERFMODEL_PUBLIC_DATA");
+  if (!folder) GTEST_SKIP() << "PERFMODEL_PUBLIC_DATA does not name the public data";
+  const std::filesystem::path traces = std::filesystem::path(folder) / "traces";
+  for (const char* name : {"dlrm_v100_rank0of8", "bert_small_infer_h100_torch26"}) {
+    SCOPED_TRACE(name);
+    const auto trace = read_trace(traces / (std::string(name) + "_kineto.json.gz"));
+    ASSERT_TRUE(trace);
+    const auto whole = graph_from_trace(*trace);
+    const auto kinds = op_kinds_of_trace(*trace);
+    ASSERT_TRUE(whole && kinds);
+    EXPECT_LT(kinds->graph.nodes.size(), 0.8 * static_cast<double>(whole->graph.nodes.size()));
+    const TraceOps nesting = find_trace_ops(*trace);
+    std::size_t ops = 0;
+    for (std::size_t i = 0; i < trace->host.size(); ++i) {
+      const HostEvent& event = trace->host[i];
+      if (event.kind != HostKind::kOp) continue;
+      ++ops;
+      ASSERT_GE(kinds->like[i], 0);
+      const HostEvent& like = trace->host[static_cast<std::size_t>(kinds->like[i])];
+      ASSERT_EQ(like.name, event.name);
+      ASSERT_EQ(like.arguments, event.arguments);
+      // A like op is like itself.
+      ASSERT_EQ(kinds->like[static_cast<std::size_t>(kinds->like[i])], kinds->like[i]);
+    }
+    EXPECT_EQ(ops, whole->ops);
   }
 }
 

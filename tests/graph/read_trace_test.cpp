@@ -379,5 +379,78 @@ TEST_F(ReadTrace, GzipMembersInARowAreOneTrace) {
   EXPECT_EQ(trace->text_bytes, whole.size());
 }
 
+// As tensorflow/core/profiler/convert/xplane_to_trace_events.cc writes planes.
+TEST_F(ReadTrace, XplanesTellByTheNamesOfProcessesAndThreads) {
+  const auto name = [](const char* what, int pid, int tid, const char* text) {
+    return std::string(R"({"ph": "M", "name": ")") + what + R"(", "pid": )" + std::to_string(pid) +
+           R"(, "tid": )" + std::to_string(tid) + R"(, "args": {"name": ")" + text + "\"}},\n";
+  };
+  const auto work = [](int pid, int tid, const char* text, int at, const char* args) {
+    return std::string(R"({"ph": "X", "pid": )") + std::to_string(pid) + R"(, "tid": )" +
+           std::to_string(tid) + R"(, "ts": )" + std::to_string(at) + R"(, "dur": 5, "name": ")" +
+           text + R"(", "args": {)" + args + "}},\n";
+  };
+  const Trace trace = good(
+      R"({"displayTimeUnit": "ns", "metadata": {"highres-ticks": true}, "traceEvents": [)" +
+      name("process_name", 1, 0, "/device:GPU:0") +
+      name("thread_name", 1, 14, "Stream #14(Compute,MemcpyD2D)") +
+      name("thread_name", 1, 3, "XLA Ops") + name("process_name", 2, 0, "/device:TPU:0") +
+      name("process_name", 701, 0, "/host:CPU") + name("thread_name", 701, 9, "python") +
+      work(701, 9, "PjitFunction(step)", 10, "") + work(701, 9, "$train.py:7 step", 10, "") +
+      work(701, 9, "cuLaunchKernel", 12, R"("correlation_id": "77")") +
+      work(1, 14, "loop_fusion", 20, R"("correlation_id": "77", "hlo_op": "fusion.1")") +
+      work(1, 14, "MemcpyD2D", 30, R"("memcpy_details": "kind_src:device size:4096 async:1")") +
+      work(1, 3, "fusion.1", 20, "") + work(2, 1, "fusion.1", 20, "") + "{}]}");
+  ASSERT_EQ(trace.host.size(), 2u);
+  EXPECT_EQ(trace.name(trace.host[0]), "PjitFunction(step)");
+  EXPECT_EQ(trace.host[0].kind, HostKind::kOp);
+  EXPECT_EQ(trace.host[1].kind, HostKind::kCall);
+  EXPECT_TRUE(trace.has_python_frames);
+  ASSERT_EQ(trace.gpu.size(), 2u);
+  EXPECT_EQ(trace.gpu[0].stream, 14);
+  EXPECT_EQ(trace.gpu[0].launch, 1);
+  EXPECT_EQ(trace.gpu[1].kind, GpuKind::kCopy);
+  EXPECT_EQ(trace.gpu[1].bytes, 4096);
+  ASSERT_EQ(trace.warnings.size(), 2u);
+  EXPECT_EQ(trace.warnings[0], "work of these devices is not read: /device:TPU:0 (1 events)");
+  EXPECT_NE(trace.warnings[1].find("XLA"), std::string::npos);
+}
+
+TEST_F(ReadTrace, CountersOfCuptiAreKeptAsRecorded) {
+  const Trace trace = good(events(
+      op("1", "2") +
+      R"(, {"ph": "X", "cat": "cuda_profiler_range", "name": "0", "pid": 0, "tid": 0, "ts": 4,)"
+      R"( "dur": 6, "args": {"sm__cycles.sum": 12.5, "inst.sum": "7", "note": "no number"}})"));
+  ASSERT_EQ(trace.counters.size(), 1u);
+  EXPECT_EQ(trace.counters[0].start_ns, 3000);
+  ASSERT_EQ(trace.counters[0].values.size(), 2u);
+  EXPECT_EQ(trace.names.text(trace.counters[0].values[0].first), "sm__cycles.sum");
+  EXPECT_EQ(trace.counters[0].values[0].second, 12.5);
+  EXPECT_EQ(trace.counters[0].values[1].second, 7);
+}
+
+TEST_F(ReadTrace, OtherDevicesAreNamed) {
+  const Trace trace = good(events(
+      op("1", "2") +
+      R"(, {"ph": "X", "cat": "mtia_ccp_events", "name": "job", "ts": 4, "dur": 6})"
+      R"(, {"ph": "X", "cat": "xpu_runtime", "name": "urEnqueueKernelLaunch", "ts": 4, "dur": 1,)"
+      R"( "pid": 5, "tid": 6, "args": {"correlation": 3}})"
+      R"(, {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 6, "dur": 1,)"
+      R"( "args": {"correlation": 3, "device": 0, "stream": 1}})"));
+  ASSERT_EQ(trace.gpu.size(), 1u);
+  EXPECT_EQ(trace.gpu[0].launch, 1);  // Intel's calls are calls
+  ASSERT_EQ(trace.warnings.size(), 2u);
+  EXPECT_EQ(trace.warnings[0], "the trace is of an MTIA device, whose work is not read");
+}
+
+// More lines than the counters of one place hold, at every offset within a block.
+TEST_F(ReadTrace, LinesOfLongFilesAreCounted) {
+  for (const std::size_t blanks : {0, 1, 7, 15, 16}) {
+    std::string text = "{\"traceEvents\": [" + std::string(blanks, ' ');
+    for (int i = 0; i < 9000; ++i) text += "\n" + op("1", "2") + ",\n\n";
+    EXPECT_EQ(error(text + "[1]]}").substr(0, 8), "27001:1:");
+  }
+}
+
 }  // namespace read_trace_test
 }  // namespace perfmodel

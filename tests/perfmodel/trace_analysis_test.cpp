@@ -319,5 +319,57 @@ TEST(TraceAnalysisWarnings, TwoDevicesAreNamed) {
   EXPECT_THAT(events.analyse().warnings, testing::Contains(testing::HasSubstr("devices 0, 1")));
 }
 
+// 8,000 B in 4 us are 2 GB/s, 3,000 B in 3 us are 1 GB/s; between 12 and 14 us both run.
+TEST(TraceAnalysis, BandwidthOfCopiesOverTime) {
+  const TraceAnalysis made =
+      Events()
+          .op("aten::copy_", 0, 5)
+          .device("gpu_memcpy", "Memcpy HtoD", 1, 7, 10, 4, "\"bytes\": 8000")
+          .device("gpu_memcpy", "Memcpy HtoD", 2, 8, 12, 3, "\"bytes\": 3000")
+          .analyse();
+  ASSERT_EQ(made.copy_bandwidth.size(), 4U);
+  const double at[] = {10, 12, 14, 15}, rate[] = {2, 3, 1, 0};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_DOUBLE_EQ(made.copy_bandwidth[i].time_us, at[i]);
+    EXPECT_NEAR(made.copy_bandwidth[i].gb_per_s, rate[i], 1e-12);
+  }
+}
+
+TEST(TraceAnalysis, CountersOfCupti) {
+  const TraceAnalysis made =
+      Events()
+          .op("aten::mm", 0, 5)
+          .host("cuda_profiler_range", "0", 1, 1, "\"inst.sum\": 4")
+          .host("cuda_profiler_range", "1", 2, 1, "\"inst.sum\": 10, \"bytes.sum\": 1")
+          .analyse();
+  ASSERT_EQ(made.counters.size(), 2U);
+  EXPECT_EQ(made.counters[0].name, "bytes.sum");
+  EXPECT_EQ(made.counters[1].ranges, 2U);
+  EXPECT_EQ(made.counters[1].total, 14);
+  EXPECT_EQ(made.counters[1].least, 4);
+  EXPECT_EQ(made.counters[1].most, 10);
+}
+
+// The second rank's clock is 100 us ahead: on one clock its collective ends with that of the first.
+TEST(TraceAnalysis, RanksOnOneTimeline) {
+  const std::string note =
+      R"("Collective name": "allreduce", "In msg nelems": 64, "Out msg nelems": 64, )"
+      R"("Group size": 2, "dtype": "Float", "Seq": 1, "Process Group Name": "0")";
+  const std::vector<Trace> traces = {
+      Events().launch(1, 0, 5).kernel("ncclAllReduce", 1, 7, 10, 20, note).read(),
+      Events().launch(1, 100, 5).kernel("ncclAllReduce", 1, 7, 112, 18, note).read()};
+  const auto ranks = compare_ranks(traces, {});
+  ASSERT_TRUE(ranks) << ranks.error().message;
+  const auto file = std::filesystem::temp_directory_path() / "ranks_on_one_timeline.json";
+  ASSERT_TRUE(write_ranks_timeline(traces, *ranks, file));
+  const auto merged = read_trace(file);
+  std::filesystem::remove(file);
+  ASSERT_TRUE(merged) << merged.error().message;
+  EXPECT_EQ(merged->host.size(), 2U);
+  ASSERT_EQ(merged->gpu.size(), 2U);
+  EXPECT_EQ(merged->gpu[0].end_ns(), merged->gpu[1].end_ns());
+  EXPECT_EQ(std::abs(merged->gpu[0].duration_ns - merged->gpu[1].duration_ns), 2000);
+}
+
 }  // namespace trace_analysis_test
 }  // namespace perfmodel

@@ -220,4 +220,10 @@ Result<std::size_t> ByteSource::read(char* to, std::size_t room) {
 
 std::uint64_t ByteSource::bytes_read() const { return state_->bytes; }
 
+double ByteSource::share_read() const {
+  if (state_->raw_size == 0) return 0;
+  const double raw = static_cast<double>(state_->raw_bytes);
+  return std::min(1.0, raw / static_cast<double>(state_->raw_size));
+}
+
 }  // namespace perfmodel

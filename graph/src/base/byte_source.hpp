@@ -31,6 +31,8 @@ class ByteSource {
   Result<std::size_t> read(char* to, std::size_t room);
 
   std::uint64_t bytes_read() const;  ///< inflated bytes so far
+  /// Of the file, as far as it was read; 0: its size is not known.
+  double share_read() const;
 
  private:
   struct State;

@@ -4,6 +4,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/large_pages.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -25,7 +27,9 @@ class Waits {
   }
 
   std::vector<CallWait> find() {
-    std::vector<CallWait> waits(trace_.host.size());
+    std::vector<CallWait> waits;
+    reserve_in_large_pages(waits, trace_.host.size());
+    waits.resize(trace_.host.size());
     std::unordered_map<std::int64_t, std::int64_t> synced_stream;  // correlation -> stream
     for (const SyncEvent& sync : trace_.syncs) {
       if (sync.stream >= 0 &&

@@ -7,6 +7,7 @@
 
 #include "base/secrets.hpp"
 #include "container_end.hpp"
+#include "line_count.hpp"
 
 namespace perfmodel {
 namespace {
@@ -69,7 +70,7 @@ Error JsonStream::error_at(std::size_t position, std::string pointer, std::strin
   // The frame of a piece may hide a line break.
   const bool hidden =
       framed_ && saved_begin_ == '\n' && piece_begin_ > 0 && piece_begin_ < position;
-  const auto newlines = std::count(text + 1, text + position, '\n') + (hidden ? 1 : 0);
+  const std::uint64_t newlines = count_lines(text + 1, text + position) + (hidden ? 1 : 0);
   const void* last = nullptr;
   for (std::size_t i = position; i > 1; --i) {
     if (text[i - 1] == '\n' || (hidden && i - 1 == piece_begin_)) {
@@ -85,20 +86,20 @@ Error JsonStream::error_at(std::size_t position, std::string pointer, std::strin
                .message = std::move(message),
                .file = file_,
                .json_pointer = std::move(pointer),
-               .line = static_cast<int>(consumed_lines_ + static_cast<std::uint64_t>(newlines) + 1),
+               .line = static_cast<int>(consumed_lines_ + newlines + 1),
                .column = static_cast<int>(offset - line_start + 1)};
 }
 
 Result<bool> JsonStream::refill() {
   if (begin_ > 1) {
     const char* text = buffer_.data();
-    const auto newlines = std::count(text + 1, text + begin_, '\n');
+    const std::uint64_t newlines = count_lines(text + 1, text + begin_);
     if (newlines > 0) {
       std::size_t last = begin_ - 1;
       while (text[last] != '\n') --last;
       last_line_offset_ = consumed_offset_ + last;  // buffer position 1 is consumed_offset_
     }
-    consumed_lines_ += static_cast<std::uint64_t>(newlines);
+    consumed_lines_ += newlines;
     consumed_offset_ += begin_ - 1;
     std::memmove(buffer_.data() + 1, buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_ - 1;

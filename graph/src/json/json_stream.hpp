@@ -76,6 +76,9 @@ class JsonStream {
   std::string cut_text(std::size_t kept, std::string_view elements) const;
   std::uint64_t bytes_read() const { return source_.bytes_read(); }  ///< inflated bytes so far
 
+  /// Of the file, as far as it was read; 0: its size is not known.
+  double share_read() const { return source_.share_read(); }
+
   /// An error at element `i` of the current piece: "/nodes/<index><pointer_tail>: message".
   Error element_error(std::size_t i, std::string_view pointer_tail, std::string message) const;
 

@@ -3,200 +3,27 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
 #include <optional>
 #include <unordered_map>
 
+#include "base/large_pages.hpp"
 #include "base/secrets.hpp"
 #include "json/json_kind.hpp"
 #include "json/json_stream.hpp"
+#include "order_trace.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 #include "perfmodel/graph/trace.hpp"
+#include "raw_event.hpp"
+#include "trace_numbers.hpp"
+#include "xplane_lanes.hpp"
 
 namespace perfmodel {
 namespace {
 
 namespace ondemand = simdjson::ondemand;
-
-enum class Category : std::uint8_t {
-  kOther,
-  kOp,
-  kAnnotation,
-  kCall,
-  kKernel,
-  kCopy,
-  kSet,
-  kSync,
-  kSkipEarly,
-  kIgnored,
-};
-
-Category category_of(std::string_view name) {
-  static const std::unordered_map<std::string_view, Category> kNames = {
-      {"cpu_op", Category::kOp},
-      {"Operator", Category::kOp},
-      {"user_annotation", Category::kAnnotation},
-      {"cuda_runtime", Category::kCall},
-      {"cuda_driver", Category::kCall},
-      {"Runtime", Category::kCall},
-      {"hip_runtime", Category::kCall},
-      {"kernel", Category::kKernel},
-      {"Kernel", Category::kKernel},
-      {"gpu_memcpy", Category::kCopy},
-      {"Memcpy", Category::kCopy},
-      {"gpu_memset", Category::kSet},
-      {"Memset", Category::kSet},
-      {"cuda_sync", Category::kSync},
-      {"python_function", Category::kSkipEarly},
-      // What a replay and a summary have no use for.
-      {"ac2g", Category::kIgnored},
-      {"async_cpu_to_gpu", Category::kIgnored},
-      {"fwdbwd", Category::kIgnored},
-      {"forward_backward", Category::kIgnored},
-      {"cpu_instant_event", Category::kIgnored},
-      {"cuda_event", Category::kIgnored},
-      {"external_correlation", Category::kIgnored},
-      {"gpu_user_annotation", Category::kIgnored},
-      {"overhead", Category::kIgnored},
-      {"Trace", Category::kIgnored},
-      {"unrecorded", Category::kIgnored},  // of timelines written here
-      {"", Category::kIgnored}};
-  const auto known = kNames.find(name);
-  return known == kNames.end() ? Category::kOther : known->second;
-}
-
-// Sums and differences of such stamps, in nanoseconds, stay within 64 bits: 2112, and 36 years.
-constexpr std::int64_t kMostStamp = 4'500'000'000'000'000'000;
-constexpr std::int64_t kMostDuration = std::int64_t{1} << 60;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
-
-// Decimal text with an exponent, in thousandths: digits are counted, nothing is rounded through a
-// double, so that "1.694103001123456e15" keeps its nanoseconds. `text` has no sign.
-std::optional<std::int64_t> parse_scientific(std::string_view text) {
-  constexpr std::int64_t kTenth = std::numeric_limits<std::int64_t>::max() / 10;
-  std::int64_t digits = 0;
-  int scale = 3;  // the value is digits * 10^scale thousandths
-  bool in_fraction = false;
-  std::size_t at = 0;
-  for (; at < text.size() && text[at] != 'e' && text[at] != 'E'; ++at) {
-    if (text[at] == '.' && !in_fraction) {
-      in_fraction = true;
-      continue;
-    }
-    if (text[at] < '0' || text[at] > '9') return {};
-    const bool kept = digits < kTenth;  // further digits are below any clock's resolution
-    if (kept) digits = digits * 10 + (text[at] - '0');
-    scale += static_cast<int>(!kept) - static_cast<int>(in_fraction);
-  }
-  if (at == 0 || at >= text.size()) return {};
-  ++at;
-  if (at < text.size() && text[at] == '+') ++at;
-  int exponent = 0;
-  const char* const end = text.data() + text.size();
-  const auto [past, error] = std::from_chars(text.data() + at, end, exponent);
-  if (error != std::errc() || past != end || exponent > 30 || exponent < -300) return {};
-  for (scale += exponent; scale > 0 && digits > 0; --scale) {
-    if (digits > kTenth) return {};
-    digits *= 10;
-  }
-  for (; scale < 0 && digits > 0; ++scale) digits /= 10;
-  return digits;
-}
-
-// Microseconds as text ("1694103001123456.789", "12", "1.5e3") to nanoseconds, without rounding
-// through a double. Quotes around the number are accepted. Digits below 1 ns are cut off.
-std::optional<std::int64_t> parse_stamp(std::string_view text) {
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\n' || text.back() == '\r' ||
-                           text.back() == '\t' || text.back() == '"')) {
-    text.remove_suffix(1);
-  }
-  if (!text.empty() && text.front() == '"') text.remove_prefix(1);
-  const bool negative = !text.empty() && text.front() == '-';
-  if (negative) text.remove_prefix(1);
-  std::int64_t whole = 0;
-  const char* const end = text.data() + text.size();
-  auto [at, error] = std::from_chars(text.data(), end, whole);
-  if (error != std::errc() || whole < 0) return {};
-  std::int64_t fraction = 0;
-  if (at != end && *at == '.') {
-    std::int64_t unit = 100;
-    for (++at; at != end && *at >= '0' && *at <= '9'; ++at, unit /= 10) {
-      fraction += unit * (*at - '0');
-    }
-  }
-  if (at != end) {
-    const auto value = parse_scientific(text);
-    return value && negative ? std::optional(-*value) : value;
-  }
-  if (whole > std::numeric_limits<std::int64_t>::max() / 1000 - 1) return {};
-  const std::int64_t ns = whole * 1000 + fraction;
-  return negative ? -ns : ns;
-}
-
-// A JSON token that should be an integer; quoted digits count ("12"), anything else is `fallback`.
-std::int64_t parse_integer(std::string_view text, std::int64_t fallback) {
-  if (!text.empty() && text.front() == '"') text.remove_prefix(1);
-  std::int64_t value = fallback;
-  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc()) return value;
-  std::uint64_t big = 0;  // addresses above 2^63
-  const auto [past, bad] = std::from_chars(text.data(), text.data() + text.size(), big);
-  return bad == std::errc() ? static_cast<std::int64_t>(big) : fallback;
-}
-
-// A JSON number of no great weight; below 0: none.
-float parse_estimate(std::string_view text) {
-  double value = -1;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return std::isfinite(value) ? static_cast<float>(value) : -1.0F;
-}
-
-std::string_view trimmed_token(std::string_view token) {
-  const std::size_t last = token.find_last_not_of(" \n\r\t,");
-  token = token.substr(0, last == std::string_view::npos ? 0 : last + 1);
-  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') {
-    token = token.substr(1, token.size() - 2);
-  }
-  return token;
-}
-
-// Tokens of a `[memory]` event's arguments; empty where a key is absent.
-struct RawMemory {
-  std::string_view bytes, address, allocated, reserved, device_type, device;
-};
-
-struct RawEvent {
-  std::string_view name, category, phase, ts, duration, pid, tid;
-  std::int64_t external_id = -1, correlation = -1, record_function_id = 0, event_index = -1;
-  std::int64_t stream = -1, device = -1, bytes = 0;
-  std::int64_t wait_on_stream = -1, wait_on_event = -1;
-  std::string_view sync_kind, thread_label;
-  // Of collectives.
-  std::string_view collective, process_group, dtype;
-  std::int64_t sequence = -1, in_elements = -1, out_elements = -1, group_size = -1;
-  // Of ops: JSON text.
-  std::string_view dims, types, strides, concrete;
-  std::int64_t autograd_sequence = -1, forward_thread = 0;
-  std::string_view blocks_per_sm, occupancy;
-  RawMemory memory;
-};
-
-// A whole number with nothing behind it. Addresses above 2^63 wrap.
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  const char* const end = text.data() + text.size();
-  std::int64_t value = 0;
-  const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && at == end) return value;
-  std::uint64_t big = 0;
-  const auto [past, bad] = std::from_chars(text.data(), end, big);
-  if (bad == std::errc() && past == end) return static_cast<std::int64_t>(big);
-  return {};
-}
 
 class TraceReader {
  public:
@@ -231,6 +58,7 @@ class TraceReader {
   const JsonKind& kind() const { return kind_; }
 
   Result<void> piece(JsonStream& stream) {
+    make_room(stream);
     auto error = parse(stream);
     if (!stream.repaired() &&
         (error == simdjson::UTF8_ERROR || error == simdjson::UNESCAPED_CHARS ||
@@ -264,8 +92,7 @@ class TraceReader {
     }
     name_unread();
     rebase();
-    sort_events();
-    link_launches();
+    order_trace(trace_, note_owners_);
     mask();
   }
 
@@ -279,6 +106,23 @@ class TraceReader {
   // What the index of arguments takes for each.
   static constexpr std::uint64_t kBytesPerArguments = 64;
 
+  // For the events of the piece; where that takes new memory, for those of the whole file if it
+  // goes on like that. Room that is not needed is never touched.
+  void make_room(const JsonStream& stream) {
+    const auto grow = [&](auto& events) {
+      const std::size_t needed = events.size() + stream.element_count();
+      if (needed <= events.capacity()) return;
+      const double share = stream.share_read();
+      const double all = share > 0 ? static_cast<double>(events.size()) / share : 0;
+      constexpr double kMargin = 1.1, kMostGrowth = 64;
+      const auto foreseen = static_cast<std::size_t>(
+          std::min(kMargin * all, kMostGrowth * static_cast<double>(events.size())));
+      reserve_in_large_pages(events, std::max({needed, 2 * events.capacity(), foreseen}));
+    };
+    grow(trace_.host);
+    grow(trace_.gpu);
+  }
+
   Result<void> check_kept_bytes() {
     for (; counted_names_ < trace_.names.size(); ++counted_names_) {
       name_bytes_ +=
@@ -288,7 +132,7 @@ class TraceReader {
         name_bytes_ + trace_.host.size() * sizeof(HostEvent) +
         trace_.gpu.size() * sizeof(GpuEvent) + trace_.syncs.size() * sizeof(SyncEvent) +
         trace_.collectives.size() * sizeof(CollectiveNote) +
-        trace_.modules.size() * sizeof(HostEvent) +
+        trace_.modules.size() * sizeof(HostEvent) + counter_bytes_ +
         trace_.arguments.size() * (sizeof(OpArguments) + kBytesPerArguments) +
         trace_.memory.size() * sizeof(MemoryRecord) + trace_.threads.size() * sizeof(TraceThread);
     if (kept <= limits_.kept_bytes) return {};
@@ -330,7 +174,7 @@ class TraceReader {
     const auto host_size = trace_.host.size(), gpu_size = trace_.gpu.size();
     const auto sync_size = trace_.syncs.size(), note_size = trace_.collectives.size();
     const auto owner_size = note_owners_.size(), memory_size = trace_.memory.size();
-    const auto module_size = trace_.modules.size();
+    const auto module_size = trace_.modules.size(), counter_size = trace_.counters.size();
     problems_.clear();
     const simdjson::error_code error = parse_events(stream);
     if (error != simdjson::SUCCESS) {
@@ -340,6 +184,7 @@ class TraceReader {
       trace_.collectives.resize(note_size);
       trace_.memory.resize(memory_size);
       trace_.modules.resize(module_size);
+      trace_.counters.resize(counter_size);
       note_owners_.resize(owner_size);
     }
     return error;
@@ -381,188 +226,15 @@ class TraceReader {
     return index == stream.element_count() ? simdjson::SUCCESS : simdjson::TAPE_ERROR;
   }
 
-  simdjson::error_code read_event(ondemand::object& object, RawEvent& event) {
-    for (auto field : object) {
-      if (auto error = field.error()) return error;
-      // By reference: a copy of a value is stored in two parts and loaded as a whole, which stalls.
-      ondemand::field&& member = std::move(field).value_unsafe();
-      ondemand::value& value = member.value();
-      const char* k = member.key().raw();
-      const auto is = [k](std::string_view name) {
-        return std::memcmp(k, name.data(), name.size()) == 0 && k[name.size()] == '"';
-      };
-      simdjson::error_code error = simdjson::SUCCESS;
-      switch (*k) {
-        case 'n':
-          if (is("name")) error = string(value, event.name);
-          break;
-        case 'c':
-          if (is("cat")) {
-            error = string(value, event.category);
-          }
-          break;
-        case 'p':
-          if (is("ph")) error = string(value, event.phase);
-          if (is("pid")) event.pid = trimmed_token(value.raw_json_token());
-          break;
-        case 't':
-          if (is("ts")) event.ts = value.raw_json_token();
-          if (is("tid")) event.tid = trimmed_token(value.raw_json_token());
-          break;
-        case 'd':
-          if (is("dur")) event.duration = value.raw_json_token();
-          break;
-        case 'a':
-          // Python frames are up to 85 % of a file: leave them before their arguments.
-          if (is("args") && category_of(event.category) == Category::kSkipEarly) {
-            return error;
-          }
-          if (is("args")) error = read_args(value, event);
-          break;
-        default:
-          break;
-      }
-      if (error) return error;
-    }
-    return simdjson::SUCCESS;
-  }
-
-  static simdjson::error_code string(ondemand::value& value, std::string_view& out) {
-    const auto error = value.get_string().get(out);
-    return error == simdjson::INCORRECT_TYPE ? simdjson::SUCCESS : error;
-  }
-
-  // Text of an array; of anything else nothing.
-  static simdjson::error_code list_text(ondemand::value& value, std::string_view& out) {
-    ondemand::array list;
-    if (auto error = value.get_array().get(list)) {
-      return error == simdjson::INCORRECT_TYPE ? simdjson::SUCCESS : error;
-    }
-    return list.raw_json().get(out);
-  }
-
-  static simdjson::error_code read_args(ondemand::value& value, RawEvent& event) {
-    ondemand::object args;
-    if (auto error = value.get_object().get(args)) {
-      return error == simdjson::INCORRECT_TYPE ? simdjson::SUCCESS : error;
-    }
-    for (auto field : args) {
-      if (auto error = field.error()) return error;
-      ondemand::field&& member = std::move(field).value_unsafe();
-      ondemand::value& item = member.value();
-      const char* k = member.key().raw();
-      const auto is = [k](std::string_view name) {
-        return std::memcmp(k, name.data(), name.size()) == 0 && k[name.size()] == '"';
-      };
-      const auto integer = [&item](std::int64_t fallback) {
-        return parse_integer(item.raw_json_token(), fallback);
-      };
-      const auto token = [&item] { return trimmed_token(item.raw_json_token()); };
-      switch (*k) {
-        case 'T':
-          if (is("Total Allocated")) event.memory.allocated = token();
-          if (is("Total Reserved")) event.memory.reserved = token();
-          break;
-        case 'B':
-          if (is("Bytes")) event.memory.bytes = token();
-          break;
-        case 'A':
-          if (is("Addr")) event.memory.address = token();
-          break;
-        case 'D':
-          if (is("Device Type")) event.memory.device_type = token();
-          if (is("Device Id")) event.memory.device = token();
-          break;
-        case 'E':
-          if (is("External id")) event.external_id = integer(-1);
-          if (is("Ev Idx")) event.event_index = integer(-1);
-          break;
-        case 'e':
-          if (is("external id")) event.external_id = integer(-1);
-          if (is("est. achieved occupancy %")) event.occupancy = token();
-          break;
-        case 'P':
-          if (is("Profiler Event Index")) event.event_index = integer(-1);
-          if (is("Process Group Name")) {
-            if (auto error = string(item, event.process_group)) return error;
-          }
-          break;
-        case 'C':
-          if (is("Collective name")) {
-            if (auto error = string(item, event.collective)) return error;
-          }
-          if (is("Concrete Inputs")) {
-            if (auto error = list_text(item, event.concrete)) return error;
-          }
-          break;
-        case 'I':
-          if (is("In msg nelems")) event.in_elements = integer(-1);
-          if (is("Input Dims")) {
-            if (auto error = list_text(item, event.dims)) return error;
-          } else if (is("Input type")) {
-            if (auto error = list_text(item, event.types)) return error;
-          } else if (is("Input Strides")) {
-            if (auto error = list_text(item, event.strides)) return error;
-          }
-          break;
-        case 'F':
-          if (is("Fwd thread id")) event.forward_thread = integer(0);
-          break;
-        case 'O':
-          if (is("Out msg nelems")) event.out_elements = integer(-1);
-          break;
-        case 'G':
-          if (is("Group size")) event.group_size = integer(-1);
-          break;
-        case 'S':
-          if (is("Seq")) event.sequence = integer(-1);
-          if (is("Sequence number")) event.autograd_sequence = integer(-1);
-          break;
-        case 'R':
-          if (is("Record function id")) event.record_function_id = integer(0);
-          break;
-        case 'c':
-          if (is("correlation")) event.correlation = integer(-1);
-          if (is("cuda_sync_kind")) {
-            if (auto error = string(item, event.sync_kind)) return error;
-          }
-          break;
-        case 's':
-          if (is("stream")) event.stream = integer(-1);
-          break;
-        case 'd':
-          if (is("device")) event.device = integer(-1);
-          if (is("dtype")) {
-            if (auto error = string(item, event.dtype)) return error;
-          }
-          break;
-        case 'b':
-          if (is("bytes")) event.bytes = integer(0);
-          if (is("blocks per SM")) event.blocks_per_sm = token();
-          break;
-        case 'n':
-          if (is("name")) {
-            if (auto error = string(item, event.thread_label)) return error;
-          }
-          break;
-        case 'w':
-          if (is("wait_on_stream")) event.wait_on_stream = integer(-1);
-          if (is("wait_on_cuda_event_record_corr_id")) event.wait_on_event = integer(-1);
-          break;
-        default:
-          break;
-      }
-    }
-    return simdjson::SUCCESS;
-  }
-
   using Complaint = std::optional<std::pair<std::string, std::string>>;
 
   Complaint keep(const RawEvent& event) {
     if (event.phase == "M") {
       if (event.name == "thread_name" && !event.thread_label.empty()) {
         thread_labels_.emplace_back(thread_key(event), std::string(event.thread_label));
+        xplane_.name_thread(event.pid, event.tid, event.thread_label);
       }
+      if (event.name == "process_name") xplane_.name_process(event.pid, event.thread_label);
       return {};
     }
     // The oldest traces write no phase at all; everything with a duration is a complete event.
@@ -570,11 +242,36 @@ class TraceReader {
       if (event.name == "[memory]" && event.phase == "i") return memory_event(event);
       return {};
     }
-    Category category = category_of(event.category);
-    if (event.category.empty() && !event.duration.empty()) category = Category::kOp;
-    if (category == Category::kSkipEarly) return python_frame(event);
-    if (category == Category::kOther) note_unread(event.category);
-    if (category == Category::kOther || category == Category::kIgnored) return {};
+    if (event.category.empty() && xplane_.any()) return keep_xplane(event);
+    TraceCategory category = trace_category(event.category);
+    if (event.category.empty() && !event.duration.empty()) category = TraceCategory::kOp;
+    if (category == TraceCategory::kSkipEarly) return python_frame(event);
+    if (category == TraceCategory::kOther) note_unread(event.category);
+    if (category == TraceCategory::kOther || category == TraceCategory::kIgnored) return {};
+    return keep_timed(event, category);
+  }
+
+  // Rows of XPlane that repeat others and devices that are not read are passed over.
+  Complaint keep_xplane(const RawEvent& event) {
+    const XplaneLanes::Lane lane = xplane_.lane(event.pid, event.tid);
+    if (lane.kind == XplaneLanes::Kind::kHost) {
+      if (event.name.starts_with('$')) {  // "$file.py:12 function"
+        trace_.has_python_frames = true;
+        return {};
+      }
+      return keep_timed(event, event.correlation >= 0 ? TraceCategory::kCall : TraceCategory::kOp);
+    }
+    if (lane.kind != XplaneLanes::Kind::kStream) return {};
+    RawEvent work = event;
+    work.device = lane.device;
+    work.stream = lane.stream;
+    work.bytes = bytes_of_xplane_copy(event.copy_details);
+    return keep_timed(work, event.name.starts_with("Memcpy")   ? TraceCategory::kCopy
+                            : event.name.starts_with("Memset") ? TraceCategory::kSet
+                                                               : TraceCategory::kKernel);
+  }
+
+  Complaint keep_timed(const RawEvent& event, TraceCategory category) {
     const auto start = parse_stamp(event.ts);
     if (!start || *start < -kMostStamp || *start > kMostStamp) return complaint("/ts", event.ts);
     const auto duration =
@@ -586,16 +283,19 @@ class TraceReader {
     }
     const NameId name = trace_.names.intern(event.name);
     switch (category) {
-      case Category::kKernel:
+      case TraceCategory::kKernel:
         gpu_event(event, GpuKind::kKernel, name, *start, *duration);
         break;
-      case Category::kCopy:
+      case TraceCategory::kCopy:
         gpu_event(event, GpuKind::kCopy, name, *start, *duration);
         break;
-      case Category::kSet:
+      case TraceCategory::kSet:
         gpu_event(event, GpuKind::kSet, name, *start, *duration);
         break;
-      case Category::kSync:
+      case TraceCategory::kCounters:
+        counter_range(event, name, *start, *duration);
+        break;
+      case TraceCategory::kSync:
         trace_.syncs.push_back(
             {*start, *duration,
              event.sync_kind.empty() ? name : trace_.names.intern(event.sync_kind), event.stream,
@@ -650,7 +350,7 @@ class TraceReader {
     };
     for (const auto& number : numbers) {
       if (number.text.empty()) continue;
-      const auto value = whole_number(number.text);
+      const auto value = parse_whole(number.text);
       if (!value) return complaint(std::string("/args/") + number.key, number.text);
       if (*value < number.least || *value > number.most) {
         return std::pair{std::string("/args/") + number.key,
@@ -681,7 +381,27 @@ class TraceReader {
   }
 
   void name_unread() {
+    if (const std::string planes = xplane_.unread(); !planes.empty()) {
+      trace_.warnings.push_back("work of these devices is not read: " + planes);
+    }
+    if (xplane_.has_derived()) {
+      trace_.warnings.push_back(
+          "rows of XLA's ops, modules and steps repeat the work of the streams and do not count");
+    }
     if (unread_.empty()) return;
+    const struct {
+      std::string_view prefix, device;
+    } kDevices[] = {{"mtia_", "an MTIA device"},
+                    {"hpu_", "a Gaudi device"},
+                    {"glow_", "a Glow device"},
+                    {"privateuse1_", "a device of a PyTorch extension"}};
+    for (const auto& known : kDevices) {
+      const bool any = std::ranges::any_of(
+          unread_, [&](const auto& entry) { return entry.first.starts_with(known.prefix); });
+      if (!any) continue;
+      trace_.warnings.push_back(
+          fmt::format("the trace is of {}, whose work is not read", known.device));
+    }
     std::string list;
     for (const auto& [category, count] : unread_) {
       list += fmt::format("{}\"{}\" ({})", list.empty() ? "" : ", ", shown_text(category), count);
@@ -698,15 +418,15 @@ class TraceReader {
                                        shown_text(found.substr(0, found.find_first_of("\n,}"))))};
   }
 
-  void host_event(const RawEvent& event, Category category, NameId name, std::int64_t start,
+  void host_event(const RawEvent& event, TraceCategory category, NameId name, std::int64_t start,
                   std::int64_t duration) {
     if (label_by_name_.size() <= name) label_by_name_.resize(name + 1, -1);
     auto& label = label_by_name_[name];
     if (label < 0) label = is_label_name(event.name) ? 1 : 0;
-    HostKind kind = category == Category::kCall         ? HostKind::kCall
-                    : category == Category::kAnnotation ? HostKind::kAnnotation
-                    : label == 1                        ? HostKind::kAnnotation
-                                                        : HostKind::kOp;
+    HostKind kind = category == TraceCategory::kCall         ? HostKind::kCall
+                    : category == TraceCategory::kAnnotation ? HostKind::kAnnotation
+                    : label == 1                             ? HostKind::kAnnotation
+                                                             : HostKind::kOp;
     trace_.host.push_back({.start_ns = start,
                            .duration_ns = duration,
                            .name = name,
@@ -775,6 +495,16 @@ class TraceReader {
                           .occupancy_percent = parse_estimate(event.occupancy)});
   }
 
+  void counter_range(const RawEvent& event, NameId name, std::int64_t start,
+                     std::int64_t duration) {
+    CounterRange made{.start_ns = start, .duration_ns = duration, .name = name};
+    for (const auto& [counter, value] : event.counters) {
+      made.values.emplace_back(trace_.names.intern(counter), value);
+    }
+    counter_bytes_ += sizeof(CounterRange) + made.values.size() * sizeof(made.values.front());
+    trace_.counters.push_back(std::move(made));
+  }
+
   static std::string thread_key(const RawEvent& event) {
     std::string key(event.pid);
     key += '\n';
@@ -838,73 +568,12 @@ class TraceReader {
     for (HostEvent& event : trace_.host) event.start_ns -= base;
     for (GpuEvent& event : trace_.gpu) event.start_ns -= base;
     for (SyncEvent& event : trace_.syncs) event.start_ns -= base;
+    for (CounterRange& event : trace_.counters) event.start_ns -= base;
     for (MemoryRecord& event : trace_.memory) event.time_ns -= base;
     for (HostEvent& event : trace_.modules) event.start_ns -= base;
     for (auto& [key, label] : thread_labels_) {
       if (auto at = thread_indices_.find(key); at != thread_indices_.end()) {
         trace_.threads[static_cast<std::size_t>(at->second)].name = label;
-      }
-    }
-  }
-
-  void sort_events() {
-    const auto earlier = [](const HostEvent& a, const HostEvent& b) {
-      if (a.thread != b.thread) return a.thread < b.thread;
-      if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
-      if (a.duration_ns != b.duration_ns) return a.duration_ns > b.duration_ns;
-      // A call as long as its op lies inside it, wherever the file has them.
-      const bool a_call = a.kind == HostKind::kCall, b_call = b.kind == HostKind::kCall;
-      if (a_call != b_call) return b_call;
-      return a.file_order < b.file_order;
-    };
-    std::sort(trace_.host.begin(), trace_.host.end(), earlier);
-    std::sort(trace_.modules.begin(), trace_.modules.end(), earlier);
-    std::stable_sort(trace_.gpu.begin(), trace_.gpu.end(),
-                     [](const GpuEvent& a, const GpuEvent& b) {
-                       if (a.device != b.device) return a.device < b.device;
-                       if (a.stream != b.stream) return a.stream < b.stream;
-                       return a.start_ns < b.start_ns;
-                     });
-    std::ranges::stable_sort(trace_.memory, std::ranges::less{}, &MemoryRecord::time_ns);
-  }
-
-  void link_launches() {
-    std::unordered_map<std::int64_t, std::int32_t> by_correlation;
-    for (std::size_t i = 0; i < trace_.host.size(); ++i) {
-      const HostEvent& event = trace_.host[i];
-      if (event.kind != HostKind::kCall || event.correlation < 0) continue;
-      // Ids repeat now and then (a query with a launch's number): the launch wins.
-      const auto [at, added] =
-          by_correlation.try_emplace(event.correlation, static_cast<std::int32_t>(i));
-      if (!added && is_launch_call(trace_.name(event))) at->second = static_cast<std::int32_t>(i);
-    }
-    for (GpuEvent& event : trace_.gpu) {
-      const auto at = by_correlation.find(event.correlation);
-      if (at != by_correlation.end()) event.launch = at->second;
-    }
-    hand_notes_to_kernels();
-  }
-
-  // A kernel without a note of its own takes that of the op that launched it.
-  void hand_notes_to_kernels() {
-    if (note_owners_.empty()) return;
-    std::unordered_map<std::uint32_t, std::int32_t> note_of;  // by file order of the op
-    for (const auto& [file_order, note] : note_owners_) note_of[file_order] = note;
-    std::vector<std::int32_t> noted;  // host events with a note, in the order of Trace::host
-    for (std::size_t i = 0; i < trace_.host.size(); ++i) {
-      if (note_of.contains(trace_.host[i].file_order))
-        noted.push_back(static_cast<std::int32_t>(i));
-    }
-    for (GpuEvent& event : trace_.gpu) {
-      if (event.collective >= 0 || event.launch < 0 || !is_collective_kernel(trace_.name(event))) {
-        continue;
-      }
-      const HostEvent& call = trace_.host[static_cast<std::size_t>(event.launch)];
-      const auto after = std::upper_bound(noted.begin(), noted.end(), event.launch);
-      if (after == noted.begin()) continue;
-      const HostEvent& op = trace_.host[static_cast<std::size_t>(*(after - 1))];
-      if (op.thread == call.thread && call.end_ns() <= op.end_ns()) {
-        event.collective = note_of[op.file_order];
       }
     }
   }
@@ -921,10 +590,12 @@ class TraceReader {
   std::vector<std::pair<std::string, std::string>> thread_labels_;
   std::vector<std::int8_t> label_by_name_;
   std::map<std::array<NameId, 4>, std::int32_t> argument_indices_;
-  std::vector<std::pair<std::uint32_t, std::int32_t>> note_owners_;  // file order of the op, note
+  NoteOwners note_owners_;
   std::int64_t clock_base_ns_ = 0;
   std::int32_t last_thread_ = -1;
   std::size_t repaired_ = 0;
+  std::uint64_t counter_bytes_ = 0;
+  XplaneLanes xplane_;
   JsonKind kind_;
   std::map<std::string, std::size_t, std::less<>> unread_;  // events per category
 };

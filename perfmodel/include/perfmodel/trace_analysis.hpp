@@ -131,6 +131,21 @@ struct TraceAnalysis {
   };
   std::vector<Copy> copies;
 
+  /// From here on, until the next point of the kind: bytes of the running copies over their times.
+  struct BandwidthPoint {
+    std::string kind;  ///< as of Copy
+    double time_us = 0, gb_per_s = 0;
+  };
+  std::vector<BandwidthPoint> copy_bandwidth;  ///< by kind, then time; at most 2,000 of a kind
+
+  /// One counter of CUPTI, in its own unit, over the ranges that the profiler measured.
+  struct Counter {
+    std::string name;
+    std::size_t ranges = 0;
+    double total = 0, least = 0, most = 0;
+  };
+  std::vector<Counter> counters;  ///< by name
+
   /// Device time of ops by the pass that they belong to.
   struct Phases {
     double forward_us = 0, backward_us = 0, recompute_us = 0, optimizer_us = 0;

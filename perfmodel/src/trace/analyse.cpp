@@ -7,6 +7,7 @@
 #include "trace/device_tables.hpp"
 #include "trace/op_tables.hpp"
 #include "trace/op_work.hpp"
+#include "trace/recorded_tables.hpp"
 #include "trace/trace_selection.hpp"
 
 namespace perfmodel {
@@ -57,6 +58,8 @@ Result<TraceAnalysis> analyse(const Trace& trace,
   made.queue_length = queue_lengths(trace, chosen);
   made.launch = launch_delays(trace, chosen);
   made.copies = copies_by_kind(trace, chosen);
+  made.copy_bandwidth = copy_bandwidth(trace, chosen);
+  made.counters = counter_table(trace, chosen);
   made.splits = split_steps(trace, chosen);
   mean_occupancy(trace, chosen, made);
   made.collectives = collective_table(trace, chosen);

@@ -11,14 +11,49 @@
 namespace perfmodel {
 namespace {
 
+// What a product computes in, as libraries name their kernels.
+enum class ProductType : std::uint8_t { kFloat32, kTf32, kHalf, kFloat8 };
+
+ProductType product_type_of_name(std::string_view kernel) {
+  const auto has = [kernel](std::string_view part) { return kernel.find(part) != kernel.npos; };
+  if (has("e4m3") || has("fp8")) return ProductType::kFloat8;
+  if (has("tf32")) return ProductType::kTf32;
+  if (has("f16") || has("fp16") || has("bf16") || has("h884") || has("h1688") || has("h16816") ||
+      has("hgemm") || has("hshs") || has("_HHS") || has("HB_") || has("_BBS")) {
+    return ProductType::kHalf;
+  }
+  return has("s1688") || has("s16816") ? ProductType::kTf32 : ProductType::kFloat32;
+}
+
+// What libraries compute such products with on the GPU. A program that allows TF32 gets it where
+// the GPU has it.
+FlopPerSecond product_rate(ProductType type, const Gpu& gpu) {
+  switch (type) {
+    case ProductType::kFloat8:
+      return gpu.peak(DType::kFloat8, true);
+    case ProductType::kHalf:
+      return gpu.peak(DType::kFloat16, true);
+    case ProductType::kTf32:
+      if (gpu.peak_tflop_per_s.tf32_matrix && gpu.vendor != "amd") {
+        return {*gpu.peak_tflop_per_s.tf32_matrix * 1e12};
+      }
+      break;
+    case ProductType::kFloat32:
+      break;
+  }
+  return gpu.peak(DType::kFloat32, gemm_uses_matrix_units(DType::kFloat32, gpu));
+}
+
 // What a kernel's time is multiplied with from one GPU to another.
-double time_ratio(KernelFamily family, const Gpu& from, const Gpu& to) {
+double time_ratio(KernelFamily family, std::string_view kernel, const Gpu& from, const Gpu& to) {
   switch (family) {
     case KernelFamily::kCollective:
       return 1;
     case KernelFamily::kGemm:
-    case KernelFamily::kConvolution:
-      return from.peak(DType::kFloat32, false).value / to.peak(DType::kFloat32, false).value;
+    case KernelFamily::kConvolution: {
+      const ProductType type = product_type_of_name(kernel);
+      return product_rate(type, from).value / product_rate(type, to).value;
+    }
     case KernelFamily::kCopy:
       return from.pcie_bandwidth.value / to.pcie_bandwidth.value;
     default:
@@ -37,7 +72,7 @@ Trace scaled(Trace trace, const Gpu& from, const Gpu& to) {
                                   : is_collective_kernel(name)
                                       ? KernelFamily::kCollective
                                       : kernel_family_of_name(name).value_or(KernelFamily::kSmall);
-      at->second = time_ratio(family, from, to);
+      at->second = time_ratio(family, name, from, to);
     }
     event.duration_ns =
         static_cast<std::int64_t>(static_cast<double>(event.duration_ns) * at->second);

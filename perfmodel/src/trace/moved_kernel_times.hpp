@@ -19,8 +19,9 @@ struct MovedKernelTimes {
 /// shapes, else of those of captured graphs, which have no ops; nothing where there are none.
 ///
 /// They are as measured; on a GPU that is not the trace's, scaled by family: products by the peak
-/// of fp32 arithmetic, everything else by the bandwidth of memory, copies between host and device
-/// by that of PCIe. Collectives stay as measured.
+/// of the arithmetic that the kernel's name tells (fp8, half types, TF32, else fp32; TF32 on AMD is
+/// fp32), everything else by the bandwidth of memory, copies between host and device by that of
+/// PCIe. Collectives stay as measured.
 ///
 /// Errors: those of kernel_times; a trace whose GPU is not known, for another GPU.
 Result<std::optional<MovedKernelTimes>> kernel_times_on(

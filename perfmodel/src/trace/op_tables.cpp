@@ -5,6 +5,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/large_pages.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
 
 namespace perfmodel {
@@ -33,8 +34,10 @@ class OpTables {
         nesting_(nesting),
         tree_(tree),
         works_(works),
-        analysis_(analysis),
-        figures_(trace.host.size()) {}
+        analysis_(analysis) {
+    reserve_in_large_pages(figures_, trace.host.size());
+    figures_.resize(trace.host.size());
+  }
 
   void run() {
     find_phases();
@@ -137,15 +140,16 @@ class OpTables {
 
   // Work counts where the op ran on the device: shapes alone do not tell where.
   void take_work() {
-    for (std::size_t i = 0; i < works_.size(); ++i) {
+    for (std::size_t i = 0; i < figures_.size(); ++i) {
       OpFigures& figures = figures_[i];
-      if (!works_[i] || figures.device_self_ns == 0) continue;
+      const OpWork* const work = works_.of(i);
+      if (!work || figures.device_self_ns == 0) continue;
       figures.has_work = true;
-      figures.flop = works_[i]->flop;
-      figures.bytes = works_[i]->bytes;
+      figures.flop = work->flop;
+      figures.bytes = work->bytes;
       figures.worked_ns = figures.device_self_ns;
-      figures.has_roofline = works_[i]->roofline_us.has_value();
-      figures.roofline_us = works_[i]->roofline_us.value_or(0);
+      figures.has_roofline = work->roofline_us.has_value();
+      figures.roofline_us = work->roofline_us.value_or(0);
     }
   }
 
@@ -177,8 +181,8 @@ class OpTables {
     op.device_self_us += in_us(figures.device_self_ns);
     op.device_total_us += in_us(figures.device_total_ns);
     if (phases_[i] == Phase::kRecompute) op.recomputed_us += in_us(figures.device_self_ns);
-    if (i < works_.size() && works_[i] && figures.device_self_ns > 0) {
-      row.families[works_[i]->family] += in_us(figures.device_self_ns);
+    if (const OpWork* const work = works_.of(i); work && figures.device_self_ns > 0) {
+      row.families[work->family] += in_us(figures.device_self_ns);
     }
     if (!figures.has_work) return;
     op.flop = op.flop.value_or(0) + figures.flop;
@@ -201,7 +205,7 @@ class OpTables {
         auto& [count, sum] = row.kernels[kernel.name];
         ++count;
         sum += kernel.duration_ns;
-        if (works_.empty() || !works_[static_cast<std::size_t>(op)]) {
+        if (!works_.of(static_cast<std::size_t>(op))) {
           const auto family = family_of(kernel.name);
           if (family) row.families[*family] += in_us(kernel.duration_ns);
         }

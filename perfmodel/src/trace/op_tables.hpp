@@ -16,8 +16,17 @@ struct OpWork {
   double flop = 0, bytes = 0;
   std::optional<double> roofline_us = {};  ///< nothing for what crosses a link
 };
-/// Per host event; nothing where no rule knows.
-using OpWorks = std::vector<std::optional<OpWork>>;
+/// Ops that are alike have one entry.
+struct OpWorks {
+  std::vector<std::int32_t> entry;  ///< per host event, into `works`; -1: no rule knows
+  std::vector<OpWork> works;
+
+  const OpWork* of(std::size_t event) const {
+    return event < entry.size() && entry[event] >= 0
+               ? &works[static_cast<std::size_t>(entry[event])]
+               : nullptr;
+  }
+};
 
 /// Nesting of ops by time, annotations passed over.
 struct OpTree {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "perfmodel/graph/graph_from_trace.hpp"
+#include "perfmodel/graph/detail/op_kinds.hpp"
 #include "perfmodel/predictors/detail/lower.hpp"
 
 namespace perfmodel {
@@ -25,23 +25,31 @@ std::optional<double> least_us(const KernelWork& work, const Gpu& gpu) {
 }  // namespace
 
 OpWorks op_works(const Trace& trace, const Gpu* gpu) {
-  OpWorks made(trace.host.size());
+  OpWorks made;
   if (trace.arguments.empty() || !gpu) return made;
-  const auto built = graph_from_trace(trace);
-  if (!built) return made;
-  std::vector<double> largest(trace.host.size(), -1);  // bytes of an op's largest kernel
-  Lowering lowering(built->graph, *gpu, nullptr);
+  const auto kinds = op_kinds_of_trace(trace);
+  if (!kinds) return made;
+  const ExecutionGraph& graph = kinds->graph;
+  std::vector<std::int32_t>& entry = made.entry;
+  entry.assign(trace.host.size(), -1);
+  std::vector<double> largest;  // bytes of an op's largest kernel
+  Lowering lowering(graph, *gpu, nullptr);
   LoweredOp op;
-  for (const std::int32_t node : top_level_ops(built->graph)) {
+  for (const std::int32_t node : top_level_ops(graph)) {
     lowering.lower(node, op);
     for (const LoweredCall& call : op.calls) {
-      const std::int32_t event = built->event_of_node[static_cast<std::size_t>(call.node)];
+      const std::int32_t event = kinds->event_of_node[static_cast<std::size_t>(call.node)];
       if (call.work < 0 || event < 0) continue;
       const KernelWork& work = op.work[static_cast<std::size_t>(call.work)];
-      const auto at = static_cast<std::size_t>(event);
+      std::int32_t& own = entry[static_cast<std::size_t>(event)];
+      if (own < 0) {
+        own = static_cast<std::int32_t>(made.works.size());
+        made.works.push_back({.roofline_us = 0.0});
+        largest.push_back(-1);
+      }
+      const auto at = static_cast<std::size_t>(own);
       const std::optional<double> least = least_us(work, *gpu);
-      if (!made[at]) made[at] = OpWork{.roofline_us = 0.0};
-      OpWork& sum = *made[at];
+      OpWork& sum = made.works[at];
       sum.flop += work.flop.value;
       sum.bytes += work.bytes().value;
       sum.roofline_us =
@@ -51,6 +59,10 @@ OpWorks op_works(const Trace& trace, const Gpu* gpu) {
         sum.family = work.family;
       }
     }
+  }
+  for (std::size_t i = 0; i < entry.size(); ++i) {
+    const std::int32_t like = kinds->like[i];
+    entry[i] = like < 0 ? -1 : entry[static_cast<std::size_t>(like)];
   }
   return made;
 }

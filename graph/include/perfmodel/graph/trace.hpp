@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "perfmodel/graph/detail/read_options.hpp"
@@ -76,6 +77,13 @@ struct SyncEvent {
   std::int64_t correlation = -1;
 };
 
+/// Counters of the GPU over a stretch of time (CUPTI's range profiler), as recorded.
+struct CounterRange {
+  std::int64_t start_ns = 0, duration_ns = 0;
+  NameId name = 0;                                ///< of the range
+  std::vector<std::pair<NameId, double>> values;  ///< by name of the counter
+};
+
 /// What PyTorch notes about a collective, on its kernel or on its record_param_comms op.
 struct CollectiveNote {
   NameId kind = 0;           ///< "allreduce", "all_to_allv", ... as recorded
@@ -118,6 +126,7 @@ struct Trace {
   std::vector<CollectiveNote> collectives;
   std::vector<OpArguments> arguments;
   std::vector<MemoryRecord> memory;  ///< by time
+  std::vector<CounterRange> counters;
   /// Calls of modules that Python frames name ("nn.Module: Linear_0"), in the order of `host`.
   std::vector<HostEvent> modules;
   std::vector<TraceThread> threads;
@@ -141,10 +150,13 @@ struct Trace {
 /// array, old and new categories, CUDA and HIP calls, whole or fractional microseconds (parsed from
 /// the text, so no stamp is rounded), numeric, textual or negative thread ids.
 ///
+/// XPlanes that jax.profiler and TensorFlow export as Chrome JSON are read too: their processes and
+/// threads tell what is work of a GPU, events with a correlation are calls, the others ops.
+///
 /// The text is streamed: peak memory is the events kept plus some megabytes. Python frames, flows,
-/// counters and instants (but those of memory) are skipped. Errors: unreadable file, broken gzip or
-/// JSON, an event that is no object, a stamp that is no number; an execution graph in place of a
-/// trace is told by name.
+/// counters drawn as curves and instants (but those of memory) are skipped. Errors: unreadable
+/// file, broken gzip or JSON, an event that is no object, a stamp that is no number; an execution
+/// graph in place of a trace is told by name.
 Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& options = {});
 
 }  // namespace perfmodel

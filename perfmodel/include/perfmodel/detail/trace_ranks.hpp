@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,5 +37,10 @@ struct TraceRanks {
 /// Errors: those of matching collectives; fewer iterations than the window asks for.
 Result<TraceRanks> compare_ranks(std::span<const Trace> traces,
                                  const std::optional<std::pair<std::size_t, std::size_t>>& window);
+
+/// All events of all ranks on one clock, a process each, as a Chrome trace (`.json` or `.json.gz`).
+/// `ranks`: what compare_ranks made of the same traces.
+Result<void> write_ranks_timeline(std::span<const Trace> traces, const TraceRanks& ranks,
+                                  const std::filesystem::path& file);
 
 }  // namespace perfmodel

@@ -1,0 +1,79 @@
+#include "order_trace.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+#include "perfmodel/graph/detail/event_names.hpp"
+
+namespace perfmodel {
+namespace {
+
+void sort_trace_events(Trace& trace) {
+  const auto earlier = [](const HostEvent& a, const HostEvent& b) {
+    if (a.thread != b.thread) return a.thread < b.thread;
+    if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
+    if (a.duration_ns != b.duration_ns) return a.duration_ns > b.duration_ns;
+    // A call as long as its op lies inside it, wherever the file has them.
+    const bool a_call = a.kind == HostKind::kCall, b_call = b.kind == HostKind::kCall;
+    if (a_call != b_call) return b_call;
+    return a.file_order < b.file_order;
+  };
+  std::sort(trace.host.begin(), trace.host.end(), earlier);
+  std::sort(trace.modules.begin(), trace.modules.end(), earlier);
+  std::stable_sort(trace.gpu.begin(), trace.gpu.end(), [](const GpuEvent& a, const GpuEvent& b) {
+    if (a.device != b.device) return a.device < b.device;
+    if (a.stream != b.stream) return a.stream < b.stream;
+    return a.start_ns < b.start_ns;
+  });
+  std::ranges::stable_sort(trace.memory, std::ranges::less{}, &MemoryRecord::time_ns);
+}
+
+void link_trace_launches(Trace& trace) {
+  std::unordered_map<std::int64_t, std::int32_t> by_correlation;
+  for (std::size_t i = 0; i < trace.host.size(); ++i) {
+    const HostEvent& event = trace.host[i];
+    if (event.kind != HostKind::kCall || event.correlation < 0) continue;
+    // Ids repeat now and then (a query with a launch's number): the launch wins.
+    const auto [at, added] =
+        by_correlation.try_emplace(event.correlation, static_cast<std::int32_t>(i));
+    if (!added && is_launch_call(trace.name(event))) at->second = static_cast<std::int32_t>(i);
+  }
+  for (GpuEvent& event : trace.gpu) {
+    const auto at = by_correlation.find(event.correlation);
+    if (at != by_correlation.end()) event.launch = at->second;
+  }
+}
+
+// A kernel without a note of its own takes that of the op that launched it.
+void hand_notes_to_kernels(Trace& trace, const NoteOwners& owners) {
+  if (owners.empty()) return;
+  std::unordered_map<std::uint32_t, std::int32_t> note_of;  // by file order of the op
+  for (const auto& [file_order, note] : owners) note_of[file_order] = note;
+  std::vector<std::int32_t> noted;  // host events with a note, in the order of Trace::host
+  for (std::size_t i = 0; i < trace.host.size(); ++i) {
+    if (note_of.contains(trace.host[i].file_order)) noted.push_back(static_cast<std::int32_t>(i));
+  }
+  for (GpuEvent& event : trace.gpu) {
+    if (event.collective >= 0 || event.launch < 0 || !is_collective_kernel(trace.name(event))) {
+      continue;
+    }
+    const HostEvent& call = trace.host[static_cast<std::size_t>(event.launch)];
+    const auto after = std::upper_bound(noted.begin(), noted.end(), event.launch);
+    if (after == noted.begin()) continue;
+    const HostEvent& op = trace.host[static_cast<std::size_t>(*(after - 1))];
+    if (op.thread == call.thread && call.end_ns() <= op.end_ns()) {
+      event.collective = note_of[op.file_order];
+    }
+  }
+}
+
+}  // namespace
+
+void order_trace(Trace& trace, const NoteOwners& owners) {
+  sort_trace_events(trace);
+  link_trace_launches(trace);
+  hand_notes_to_kernels(trace, owners);
+}
+
+}  // namespace perfmodel
