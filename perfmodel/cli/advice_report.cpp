@@ -69,12 +69,13 @@ std::string advice_ceiling(const Ceiling& ceiling, bool bold) {
 
 std::string advice_steps(const Advice& advice, bool bold) {
   if (advice.steps.empty()) return "\n  No single rewrite helps.\n";
-  TextTable table{"single step", "step ms", "batch", "gain", "+-", "memory GiB", "<"};
+  TextTable table{"single step", "step ms", "batch", "gain", "+-", "memory GiB", "<", "<"};
   for (const AdvisedStep& step : advice.steps) {
     table.row({step.rewrite, advice_ms(step.step_us), step.batch ? std::to_string(*step.batch) : "",
                advice_percent(step.gain_share),
                advice_percent(advice.baseline_us > 0 ? step.error_us / advice.baseline_us : 0),
-               advice_gib(step.needed_bytes), step.within_error ? "within error" : ""});
+               advice_gib(step.needed_bytes), step.within_error ? "within error" : "",
+               step.same_numbers ? "" : "other numbers"});
   }
   return "\n" + table.text(bold);
 }
@@ -85,7 +86,10 @@ std::string advice_combination(const Advice& advice, bool bold) {
   for (const CombinedStep& step : advice.combination) {
     table.row({step.rewrite, advice_percent(step.adds_share),
                advice_percent(advice.baseline_us > 0 ? step.error_us / advice.baseline_us : 0),
-               step.within_error ? "within error" : "", shortened(step.code, 48)});
+               step.within_error     ? "within error"
+               : step.others_need_it ? "others need it"
+                                     : "",
+               shortened(step.code, 48)});
   }
   return "\n" + table.text(bold) + "\n  " + advice.best_command + "\n";
 }
@@ -97,6 +101,17 @@ std::string advice_lost(const Advice& advice, bool bold) {
                shortened(fmt::format("{}: {}", to_string(move.why), move.reason), 62)});
   }
   return table.empty() ? "" : "\n" + table.text(bold);
+}
+
+std::string advice_table_plan(const Advice& advice) {
+  if (!advice.table_plan) return "";
+  const TablePlanAdvice& plan = *advice.table_plan;
+  TextList list;
+  list.row("tables alone", fmt::format("{} ms per batch: {}", advice_ms(plan.plan_us), plan.plan));
+  list.row("on every rank", plan.replicated_us
+                                ? fmt::format("{} ms per batch", advice_ms(*plan.replicated_us))
+                                : "does not fit");
+  return "\n  Plan of embedding tables\n" + list.text() + "\n  " + plan.command + "\n";
 }
 
 std::string advice_warnings(const Advice& advice) {
@@ -111,7 +126,8 @@ std::string advice_warnings(const Advice& advice) {
 std::string advice_text(const AdviceReport& report, bool bold) {
   const Advice& advice = report.advice;
   return advice_head(report) + advice_ceiling(advice.ceiling, bold) + advice_steps(advice, bold) +
-         advice_combination(advice, bold) + advice_lost(advice, bold) + advice_warnings(advice);
+         advice_combination(advice, bold) + advice_table_plan(advice) + advice_lost(advice, bold) +
+         advice_warnings(advice);
 }
 
 Json advice_document(const AdviceReport& report) {

@@ -33,15 +33,6 @@ struct OptimizeArguments {
   bool json = false;
 };
 
-constexpr AdviceObjective kObjectives[] = {AdviceObjective::kStep, AdviceObjective::kSamplesPerS,
-                                           AdviceObjective::kSamplesPerGpuHour};
-
-std::vector<std::string> objective_names() {
-  std::vector<std::string> names;
-  for (const AdviceObjective objective : kObjectives) names.emplace_back(to_string(objective));
-  return names;
-}
-
 // What the target points to.
 struct OptimizeInputs {
   ChosenKernelModels chosen;
@@ -111,12 +102,26 @@ Result<void> load_inputs(const OptimizeArguments& arguments, OptimizeInputs& inp
   return {};
 }
 
+// As a shell takes it for one word.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-=:@%,";
+  if (text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 // What `predict` needs to see the same machine.
+std::string machine_flags(const OptimizeArguments& arguments) {
+  std::string flags = " --gpu " + shell_word(arguments.gpu);
+  if (!arguments.topology.empty()) flags += " --topology " + shell_word(arguments.topology);
+  return flags;
+}
 std::string predict_flags(const OptimizeArguments& arguments) {
-  std::string flags = " --gpu " + arguments.gpu;
-  if (!arguments.topology.empty()) flags += " --topology " + arguments.topology;
-  if (!arguments.overheads.empty()) flags += " --overheads " + arguments.overheads;
-  if (arguments.models != "learned") flags += " --models " + arguments.models;
+  std::string flags = machine_flags(arguments);
+  if (!arguments.overheads.empty()) flags += " --overheads " + shell_word(arguments.overheads);
+  if (arguments.models != "learned") flags += " --models " + shell_word(arguments.models);
   if (arguments.host_scale != 1) flags += fmt::format(" --scale-host {:g}", arguments.host_scale);
   return flags;
 }
@@ -128,10 +133,13 @@ Result<void> run_optimize(const OptimizeArguments& arguments) {
   if (auto loaded = load_inputs(arguments, inputs); !loaded) return loaded;
   OptimizeOptions options = arguments.options;
   if (arguments.memory_limit_gb) options.memory_limit_bytes = 1e9 * *arguments.memory_limit_gb;
-  options.objective = *std::ranges::find(kObjectives, arguments.objective,
-                                         [](AdviceObjective one) { return to_string(one); });
-  options.graph_file = arguments.graph;
+  const auto objective = advice_objective(arguments.objective);
+  if (!objective) return Unexpected{objective.error()};
+  options.objective = *objective;
+  options.graph_file = shell_word(arguments.graph);
   options.predict_flags = predict_flags(arguments);
+  options.machine_flags = machine_flags(arguments);
+  options.topology = arguments.topology;
   auto advice = optimize(inputs.program.graph, inputs.target, options);
   if (!advice) return Unexpected{advice.error()};
   if (auto readable = inputs.chosen.check(); !readable) return readable;
@@ -170,7 +178,7 @@ Command optimize_command(CLI::App& parent) {
   app->add_option("--objective", arguments->objective,
                   "What to make good: the step at its samples, or samples with larger batches "
                   "(and, per GPU hour, fewer GPUs)")
-      ->check(CLI::IsMember(objective_names()))
+      ->check(CLI::IsMember({"step", "samples-per-s", "samples-per-gpu-hour"}))
       ->capture_default_str();
   app->add_option("--memory-limit", arguments->memory_limit_gb,
                   "GB (1e9 B) that a step of one GPU may need (default: what its driver shows)")

@@ -24,6 +24,8 @@ enum class AdviceObjective : std::uint8_t {
   kSamplesPerGpuHour  ///< larger batches and fewer GPUs are allowed
 };
 std::string_view to_string(AdviceObjective objective);  ///< "step", ...
+/// By its name. The error lists all names.
+Result<AdviceObjective> advice_objective(std::string_view name);
 
 /// Families of rewrites that a search may be kept to, in the order of documents: "precision", ...
 const std::vector<std::string>& advice_families();
@@ -39,6 +41,9 @@ struct OptimizeOptions {
   std::size_t beam = 3;  ///< steps that each round of the search starts from
   /// How the commands of the answer name the graph, and the flags that predictions of it need.
   std::string graph_file = "GRAPH", predict_flags = {};
+  /// Those of them that name the GPU and the topology, for other commands.
+  std::string machine_flags = {};
+  std::string topology = {};  ///< of plans of tables; empty: what the GPU usually sits in
   std::stop_token cancel = {};
   /// Called after each prediction with their number so far.
   std::function<void(std::size_t evaluations)> progress = {};
@@ -54,14 +59,18 @@ struct AdvisedStep {
   double needed_bytes = 0;            ///< of one GPU
   double gain_us = 0;                 ///< of the samples of the given step
   double gain_share = 0;              ///< of the given step
-  double error_us = 0;                ///< of the gain, see `gain_error_us`
+  double error_us = 0;                ///< how far the gain may be off
   bool within_error = false;          ///< the gain is no larger than that
+  bool same_numbers = true;           ///< false: it changes what the program computes
 };
 
 /// One rewrite of the best combination.
 struct CombinedStep {
   std::string rewrite, family, code;
-  double adds_us = 0;     ///< what the combination loses without it
+  /// What the combination loses without it, and without those that refuse the graph then.
+  double adds_us = 0;
+  bool others_need_it = false;  ///< there are such
+  bool same_numbers = true;
   double adds_share = 0;  ///< of the given step
   double error_us = 0;
   bool within_error = false;
@@ -100,10 +109,22 @@ struct Ceiling {
   double without_path_us = 0;
 };
 
-/// What each term of a step costs at best. One rank, alone or of ranks that are all alike. Times
-/// are those of the host overheads, kernels and collectives that `predict` has; nothing else of the
-/// schedule changes. Errors: those of `predict`.
+/// What each term of a step costs at best. Where none gains beside those above, because another one
+/// takes as long, the one that takes longest comes next. One rank, alone or of ranks that are all
+/// alike. Times are those of the host overheads, kernels and collectives that `predict` has;
+/// nothing else of the schedule changes. Errors: those of `predict`.
 Result<Ceiling> step_ceiling(const ExecutionGraph& graph, const WhatIfTarget& target);
+
+/// What the planner of embedding tables says of the tables alone, as `shard` does
+/// (docs/sharding.md): lookups, exchanges and updates of one batch, without the dense layers.
+struct TablePlanAdvice {
+  double plan_us = 0;  ///< under the best plan found
+  /// With every table on every rank and all-reduced gradients; empty: does not fit, or is not
+  /// allowed.
+  std::optional<double> replicated_us = {};
+  std::string plan;  ///< "20 table_wise, 6 row_wise"
+  std::string command, code;
+};
 
 struct Advice {
   double baseline_us = 0;  ///< the given step
@@ -120,7 +141,8 @@ struct Advice {
   std::vector<CombinedStep> combination;  ///< as they are applied; empty: nothing helps
   std::vector<LostMove> lost;
   Ceiling ceiling;
-  std::size_t evaluations = 0;  ///< predictions that the search made
+  std::optional<TablePlanAdvice> table_plan = {};  ///< of several ranks with tables
+  std::size_t evaluations = 0;  ///< predictions of the search; the answer's errors take more
   double seconds = 0;
   bool complete = true;  ///< false: the time budget or the caller ended the search
   std::vector<std::string> warnings;

@@ -24,6 +24,7 @@ AdviceJson steps_json(const Advice& advice, const AdviceNumber& number) {
                     {"step_us", number(step.step_us)},
                     {"batch", whole_or_null(step.batch)},
                     {"memory_bytes", number(step.needed_bytes)},
+                    {"same_numbers", step.same_numbers},
                     {"command", step.command},
                     {"code", step.code}});
   }
@@ -39,6 +40,8 @@ AdviceJson combination_json(const Advice& advice, const AdviceNumber& number) {
                     {"adds_share", number(step.adds_share)},
                     {"error_us", number(step.error_us)},
                     {"within_error", step.within_error},
+                    {"others_need_it", step.others_need_it},
+                    {"same_numbers", step.same_numbers},
                     {"code", step.code}});
   }
   return list;
@@ -54,6 +57,16 @@ AdviceJson lost_json(const Advice& advice, const AdviceNumber& number) {
                     {"step_us", move.step_us ? number(*move.step_us) : AdviceJson(nullptr)}});
   }
   return list;
+}
+
+AdviceJson table_plan_json(const Advice& advice, const AdviceNumber& number) {
+  if (!advice.table_plan) return nullptr;
+  const TablePlanAdvice& plan = *advice.table_plan;
+  return {{"plan_us", number(plan.plan_us)},
+          {"replicated_us", plan.replicated_us ? number(*plan.replicated_us) : AdviceJson(nullptr)},
+          {"plan", plan.plan},
+          {"command", plan.command},
+          {"code", plan.code}};
 }
 
 AdviceJson ceiling_json(const Ceiling& ceiling, const AdviceNumber& number) {
@@ -92,6 +105,7 @@ AdviceJson advice_json(const Advice& advice, const AdviceNumber& number) {
           {"ceiling_rest_us", number(advice.ceiling.rest_us)},
           {"without_path_us", number(advice.ceiling.without_path_us)},
           {"lost", lost_json(advice, number)},
+          {"table_plan", table_plan_json(advice, number)},
           {"evaluations", advice.evaluations},
           {"complete", advice.complete},
           {"seconds", number(advice.seconds)},

@@ -22,7 +22,7 @@ bool lacks_units_for(DType dtype, const Gpu& gpu) {
 
 std::size_t changes(const State& state) {
   return static_cast<std::size_t>(
-      std::ranges::count_if(state, [](std::uint8_t choice) { return choice > 0; }));
+      std::ranges::count_if(state, [](std::uint16_t choice) { return choice > 0; }));
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ AdviceSearch::AdviceSearch(const std::vector<Axis>& axes, const Gpu& gpu, const 
 
 Result<void> AdviceSearch::begin() {
   const State as_it_is(axes_.size(), 0);
-  const Candidate* given = find(as_it_is, true);
+  const Candidate* given = find(as_it_is);
   if (!given) {
     return Unexpected{
         Error{.code = ErrorCode::kImpossible, .message = known_.at(as_it_is).refusal.reason}};
@@ -83,7 +83,7 @@ const Candidate* AdviceSearch::find(const State& state, bool parts) {
     return nullptr;
   }
   const auto priced = pricer_.price(rewrites_of(axes_, state, job_), parts);
-  if (limits_.progress) limits_.progress(pricer_.evaluations());
+  if (limits_.progress && !parts) limits_.progress(pricer_.evaluations());
   if (!priced) {
     known.refusal = {
         .why = LostMove::Why::kRefused, .reason = priced.error().message, .step_us = {}};
@@ -125,9 +125,9 @@ bool AdviceSearch::worth_it(const Candidate& from, const Axis& axis) const {
 
 const Candidate* AdviceSearch::with(const Candidate& from, std::size_t axis, std::size_t choice) {
   State state = from.state;
-  state[axis] = static_cast<std::uint8_t>(choice);
+  state[axis] = static_cast<std::uint16_t>(choice);
   if (!known_.contains(state) && out_of_time()) return nullptr;
-  return find(state, changes(state) <= 1);
+  return find(state);
 }
 
 // From the present rung to both sides, as long as it gets better.
@@ -168,7 +168,7 @@ void AdviceSearch::neighbours(const Candidate& from, std::vector<const Candidate
       if (changes(from.state) > 0) continue;
       for (std::size_t choice = 1; choice <= axes_[axis].choices.size(); ++choice) {
         State state = from.state;
-        state[axis] = static_cast<std::uint8_t>(choice);
+        state[axis] = static_cast<std::uint16_t>(choice);
         if (!known_.contains(state)) pruned_[state] = bound_us(from, axes_[axis]);
       }
       continue;

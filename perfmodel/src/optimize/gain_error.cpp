@@ -56,9 +56,13 @@ OwnKernels own_kernels(const StepParts& before, const StepParts& after) {
 }  // namespace
 
 StepParts step_parts(const Prediction& prediction, double host_path_us) {
-  StepParts parts{.e2e_us = prediction.e2e_us,
-                  .cpu_us = prediction.cpu_us,
+  StepParts parts{.kernels = {},
+                  .e2e_us = prediction.e2e_us,
+                  .other_hosts_us = {},
                   .own_launches = prediction.coverage.own_launches};
+  for (const Prediction::OnHost& host : prediction.host_sensitivity) {
+    parts.other_hosts_us.push_back(host.e2e_us);
+  }
   if (prediction.e2e_us > 0) parts.host_path_share = host_path_us / prediction.e2e_us;
   std::vector<KernelCount> all;
   const double steps = std::max<double>(1, static_cast<double>(prediction.iterations.size()));
@@ -81,15 +85,29 @@ StepParts step_parts(const Prediction& prediction, double host_path_us) {
   return parts;
 }
 
+namespace {
+
+// The gain shrinks where the host is another.
+double host_error_us(const StepParts& before, const StepParts& after, double scale) {
+  const double gain = before.e2e_us - scale * after.e2e_us;
+  double most = 0;
+  const std::size_t hosts = std::min(before.other_hosts_us.size(), after.other_hosts_us.size());
+  for (std::size_t i = 0; i < hosts; ++i) {
+    most = std::max(most, gain - (before.other_hosts_us[i] - scale * after.other_hosts_us[i]));
+  }
+  const auto width = [](const auto& scales) { return scales.back() - scales.front(); };
+  const bool same = before.own_launches && after.own_launches;
+  return same ? most * width(kSameHosts) / width(kOtherHosts) : most;
+}
+
+}  // namespace
+
 double gain_error_us(const StepParts& before, const StepParts& after, double scale) {
   const OwnKernels own = own_kernels(before, after);
   const double device = 1 - std::min(before.host_path_share, after.host_path_share);
-  const double host = std::max(before.host_path_share, after.host_path_share);
-  const auto& hosts = before.own_launches && after.own_launches ? kSameHosts : kOtherHosts;
-  const double pace = (hosts.back() - hosts.front()) / 2;
   const double kernels_before = device * half_width(own.before);
   const double kernels_after = device * scale * half_width(own.after);
-  const double of_host = host * pace * std::abs(before.cpu_us - scale * after.cpu_us);
+  const double of_host = host_error_us(before, after, scale);
   return std::sqrt(kernels_before * kernels_before + kernels_after * kernels_after +
                    of_host * of_host + std::pow(kSteadyTolerance * before.e2e_us, 2));
 }

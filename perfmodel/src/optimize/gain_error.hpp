@@ -18,24 +18,25 @@ struct KernelCount {
 /// What the error of a gain is made of.
 struct StepParts {
   std::vector<KernelCount> kernels;  ///< sorted
-  double e2e_us = 0, cpu_us = 0;
-  double host_path_share = 0;  ///< of the critical path
+  double e2e_us = 0;
+  std::vector<double> other_hosts_us;  ///< the step on `kOtherHosts`
+  double host_path_share = 0;          ///< of the critical path
   bool own_launches = false;
 };
 
-/// Of a prediction that kept its ops; `host_path_us`: of its critical path.
+/// Of a prediction that kept its ops and knows other hosts; `host_path_us`: of its critical path.
 StepParts step_parts(const Prediction& prediction, double host_path_us);
 
 /// How far the difference of two predicted steps may be off [us]. Both run on one host and share
 /// most kernels, whose errors cancel; what differs counts:
 ///
-///   e^2 = d^2 (h_b^2 + h_v^2) + p^2 (r |cpu_b - cpu_v|)^2 + (0.001 t_b)^2
+///   e^2 = d^2 (h_b^2 + h_v^2) + g^2 + (0.001 t_b)^2
 ///
-/// h: half the range of the sum of the kernels (`SummedRange`) that one step alone has; r: half the
-/// width of the hosts that a prediction allows for (`kOtherHosts`, or `kSameHosts` where both know
-/// the program's own launches); d and p: the larger share of kernels and of the host in the two
-/// critical paths, since what lies beside the path does not move the step; t_b: the steady state is
-/// known to 0.1 %. `scale` brings the second step to the samples of the first.
+/// h: half the range of the sum of the kernels (`SummedRange`) that one step alone has; d: the
+/// larger share of kernels in the two critical paths, since what lies beside the path does not move
+/// the step; g: by how much less is gained on a host of `kOtherHosts` that runs both (of
+/// `kSameHosts`, in proportion, where both know the program's own launches); t_b: the steady state
+/// is known to 0.1 %. `scale` brings the second step to the samples of the first.
 double gain_error_us(const StepParts& before, const StepParts& after, double scale);
 
 }  // namespace perfmodel::advice

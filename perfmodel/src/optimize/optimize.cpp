@@ -10,6 +10,7 @@
 #include "advice_search.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
+#include "table_plan.hpp"
 
 namespace perfmodel {
 namespace {
@@ -23,12 +24,19 @@ using advice::State;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kGibibyte = 1024.0 * 1024 * 1024;
+constexpr double kLeastAdvised = 1e-3;  // of the step: what the steady state is known to
 
 Job job_of(const ExecutionGraph& graph, const OptimizeOptions& options) {
   Job job{.world = options.world, .batch = {}, .from_trace = is_from_trace(graph)};
   if (const auto batch = batch_size(graph)) job.batch = *batch;
   for (const Node& node : graph.nodes) {
-    if (node.is_label && graph.name(node).starts_with("Optimizer.step#Adam")) job.adam = true;
+    const std::string_view name = graph.name(node);
+    if (node.is_label && name.starts_with("Optimizer.step#Adam")) job.adam = true;
+    if (!name.ends_with("AccumulateGrad")) continue;
+    for_each_tensor(graph, graph.inputs(node), [&](const Tensor& gradient) {
+      job.largest_gradient_bytes =
+          std::max(job.largest_gradient_bytes, static_cast<double>(gradient.bytes()));
+    });
   }
   return job;
 }
@@ -87,16 +95,18 @@ struct Searched {
   const Job& job;
   const OptimizeOptions& options;
   AdviceSearch& search;
+  Candidate given = {};  ///< the given step, with its parts
 
-  const Candidate& baseline() const { return search.baseline(); }
+  const Candidate& baseline() const { return given; }
   double share(double us) const { return baseline().cost_us > 0 ? us / baseline().cost_us : 0; }
+  /// Both with their parts.
   double error_us(const Candidate& before, const Candidate& after) const {
     const double scale = after.priced.e2e_us > 0 ? after.cost_us / after.priced.e2e_us : 1;
     return gain_error_us(before.priced.parts, after.priced.parts, scale);
   }
   State single(std::size_t axis, std::size_t choice) const {
     State state(axes.size(), 0);
-    state[axis] = static_cast<std::uint8_t>(choice);
+    state[axis] = static_cast<std::uint16_t>(choice);
     return state;
   }
 };
@@ -104,7 +114,9 @@ struct Searched {
 std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / kGibibyte); }
 
 // Singles that gain; for memory's sake also those that fit where the given step does not.
-void add_single(const Searched& of, std::size_t axis, std::size_t choice, Advice& advice) {
+// `best_choice`: of a ladder, else the choice.
+void add_single(const Searched& of, std::size_t axis, std::size_t choice, std::size_t best_choice,
+                Advice& advice) {
   const State state = of.single(axis, choice);
   const std::string text = rewrite_text(of.axes, state, axis, of.job);
   const std::string& family = of.axes[axis].family;
@@ -128,9 +140,8 @@ void add_single(const Searched& of, std::size_t axis, std::size_t choice, Advice
     lose(refusal->why, refusal->reason, refusal->step_us);
     return;
   }
-  if (of.axes[axis].is_ladder && !of.search.knows(state)) return;  // the walk turned before it
-  if (!of.search.knows(state)) return;                             // out of time
-  const Candidate& tried = *of.search.find(state, true);
+  if (!of.search.knows(state)) return;  // a walk turned before it, or the time was over
+  Candidate tried = *of.search.find(state);
   const Candidate& given = of.baseline();
   const double gain = given.cost_us - tried.cost_us;
   if (!tried.fits && given.fits) {
@@ -139,12 +150,21 @@ void add_single(const Searched& of, std::size_t axis, std::size_t choice, Advice
     return;
   }
   const bool opens = tried.fits && !given.fits;
-  if (!opens && !(gain > 0)) {
+  if (!opens && gain < kLeastAdvised * given.cost_us) {
     lose(LostMove::Why::kSlower,
-         gain < 0 ? fmt::format("takes {:.1f} us longer", -gain) : "changes nothing",
+         gain < 0   ? fmt::format("takes {:.1f} us longer", -gain)
+         : gain > 0 ? "gains less than 0.1 %"
+                    : "changes nothing",
          tried.priced.e2e_us);
     return;
   }
+  if (choice != best_choice) {
+    lose(LostMove::Why::kSlower,
+         fmt::format("gains {:.1f} %, another size gains more", 100 * of.share(gain)),
+         tried.priced.e2e_us);
+    return;
+  }
+  tried = *of.search.find(state, true);
   const double error = of.error_us(given, tried);
   advice.steps.push_back({.rewrite = text,
                           .family = family,
@@ -156,18 +176,50 @@ void add_single(const Searched& of, std::size_t axis, std::size_t choice, Advice
                           .gain_us = gain,
                           .gain_share = of.share(gain),
                           .error_us = error,
-                          .within_error = gain <= error});
+                          .within_error = gain <= error,
+                          .same_numbers = of.axes[axis].choices[choice - 1].same_numbers});
+}
+
+// Of a ladder's rungs one is advice.
+std::size_t best_rung(const Searched& of, std::size_t axis) {
+  std::size_t best = 0;
+  Candidate least = of.baseline();
+  for (std::size_t choice = 1; choice <= of.axes[axis].choices.size(); ++choice) {
+    const State state = of.single(axis, choice);
+    if (!of.search.knows(state) || of.search.refusal(state)) continue;
+    const Candidate* there = of.search.find(state);
+    if (!better(*there, least)) continue;
+    best = choice;
+    least = *there;
+  }
+  return best;
 }
 
 void add_singles(const Searched& of, Advice& advice) {
   for (std::size_t axis = 0; axis < of.axes.size(); ++axis) {
+    const bool ladder = of.axes[axis].is_ladder;
+    const std::size_t rung = ladder ? best_rung(of, axis) : 0;
     for (std::size_t choice = 1; choice <= of.axes[axis].choices.size(); ++choice) {
-      add_single(of, axis, choice, advice);
+      add_single(of, axis, choice, ladder ? rung : choice, advice);
     }
   }
   std::ranges::stable_sort(advice.steps, [](const AdvisedStep& a, const AdvisedStep& b) {
     return a.gain_us > b.gain_us;
   });
+}
+
+// Without a rewrite that others build on, they go too; true if there are such.
+bool drop_refused(const Searched& of, State& state) {
+  bool dropped = false;
+  for (std::size_t axis = 0; axis < state.size() && !of.search.find(state); ++axis) {
+    dropped = true;
+    if (state[axis] == 0) continue;
+    State fewer = state;
+    fewer[axis] = 0;
+    if (of.search.find(fewer)) state = fewer;
+  }
+  if (!of.search.find(state)) state.assign(state.size(), 0);
+  return dropped;
 }
 
 void add_combination(const Searched& of, Advice& advice) {
@@ -179,12 +231,12 @@ void add_combination(const Searched& of, Advice& advice) {
     if (best[axis] == 0) continue;
     CombinedStep step{.rewrite = rewrite_text(of.axes, best, axis, of.job),
                       .family = of.axes[axis].family,
-                      .code = of.axes[axis].choices[best[axis] - 1U].code};
+                      .code = of.axes[axis].choices[best[axis] - 1U].code,
+                      .same_numbers = of.axes[axis].choices[best[axis] - 1U].same_numbers};
     State without = best;
     without[axis] = 0;
-    // Without a rewrite that others build on, they go too.
-    const Candidate* other = of.search.find(without, true);
-    const Candidate& rest = other && other->fits >= combined.fits ? *other : of.baseline();
+    step.others_need_it = drop_refused(of, without);
+    const Candidate rest = *of.search.find(without, true);
     step.adds_us = rest.cost_us - combined.cost_us;
     step.adds_share = of.share(step.adds_us);
     step.error_us = of.error_us(rest, combined);
@@ -195,7 +247,7 @@ void add_combination(const Searched& of, Advice& advice) {
 
 void describe_ends(const Searched& of, Advice& advice) {
   const Candidate& given = of.baseline();
-  const Candidate& best = *of.search.find(of.search.best().state, true);
+  const Candidate best = *of.search.find(of.search.best().state, true);
   advice.baseline_us = given.cost_us;
   advice.best_us = best.cost_us;
   advice.best_step_us = best.priced.e2e_us;
@@ -242,9 +294,10 @@ Result<Advice> optimize(const ExecutionGraph& graph, const WhatIfTarget& target,
   if (auto begun = search.begin(); !begun) return Unexpected{begun.error()};
   search.try_singles();
   search.combine();
+  if (options.cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
 
   Advice made{.memory_limit_bytes = limits.memory_bytes, .objective = options.objective};
-  const Searched searched{*axes, job, options, search};
+  const Searched searched{*axes, job, options, search, *search.find(search.baseline().state, true)};
   if (!search.best().fits) {
     const std::string least =
         fmt::format("expected a sequence that fits into {}, found none: the least needs {} with {}",
@@ -253,13 +306,25 @@ Result<Advice> optimize(const ExecutionGraph& graph, const WhatIfTarget& target,
     if (options.memory_limit_bytes) return fail(ErrorCode::kImpossible, least);
     made.warnings.push_back(least);
   }
+  made.evaluations = pricer.evaluations();
   add_singles(searched, made);
   add_combination(searched, made);
   describe_ends(searched, made);
   auto ceiling = ceiling_of(graph, target, rewrites_of(*axes, search.baseline().state, job));
   if (!ceiling) return Unexpected{ceiling.error()};
   made.ceiling = std::move(*ceiling);
-  made.evaluations = pricer.evaluations();
+  const bool plans =
+      options.allow.empty() || std::ranges::find(options.allow, "sharding") != options.allow.end();
+  if (std::string why; plans) {
+    made.table_plan = advice::table_plan(graph, target, options, why);
+    if (!options.allow.empty() && !why.empty()) {
+      made.lost.push_back({.rewrite = "(a plan of tables)",
+                           .family = "sharding",
+                           .why = LostMove::Why::kRefused,
+                           .reason = why,
+                           .step_us = {}});
+    }
+  }
   made.complete = search.complete();
   made.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   made.warnings.insert(made.warnings.end(), pricer.warnings().begin(), pricer.warnings().end());

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "perfmodel/graph/rewrites/fusion.hpp"
@@ -45,6 +46,7 @@ Axis batch_axis(std::int64_t batch) {
         fmt::format("DataLoader(dataset, batch_size={})", wanted),
         [wanted](const ExecutionGraph& graph) { return set_batch_size(graph, {.batch = wanted}); });
     made.batch = wanted;
+    made.same_numbers = false;
     axis.choices.push_back(std::move(made));
   }
   axis.touch = {.host = true,
@@ -103,6 +105,7 @@ Axis precision_axis(const Gpu& gpu) {
         [](const ExecutionGraph& graph) {
           return rewrite_precision(graph, {.precision = Precision::kTf32});
         }));
+    axis.choices.back().same_numbers = false;
   }
   for (const NamedPrecision& one : kPrecisions) {
     axis.choices.push_back(choice(fmt::format("--precision {}", one.name), one.code,
@@ -110,6 +113,7 @@ Axis precision_axis(const Gpu& gpu) {
                                     return rewrite_precision(graph, options);
                                   }));
     axis.choices.back().needs_units = one.needs;
+    axis.choices.back().same_numbers = false;
   }
   axis.touch = {.families = Touch::kAllFamilies, .optimizer_families = Touch::kAllFamilies};
   return axis;
@@ -176,6 +180,7 @@ Axis optimizer_axis(const Job& job) {
   add("fused", Implementation::kFused, "torch.optim.…(model.parameters(), fused=True)");
   if (job.adam) {
     add("8bit", Implementation::kEightBit, "bitsandbytes.optim.AdamW8bit(model.parameters())");
+    axis.choices.back().same_numbers = false;
   }
   axis.touch = {.optimizer_host = true, .optimizer_families = Touch::kAllFamilies};
   return axis;
@@ -201,6 +206,28 @@ Axis buckets_axis() {
   return axis;
 }
 
+// Of the largest gradient a half, a quarter, ... down to what no link is slow at.
+Axis split_axis(double largest_bytes) {
+  constexpr double kLeastMib = 1;
+  Axis axis{.family = "buckets", .stage = Stage::kDataParallel, .is_ladder = true};
+  std::vector<double> sizes;
+  for (double mib = largest_bytes / (1 << 20) / 2; mib >= kLeastMib; mib /= 2) {
+    sizes.push_back(std::ceil(100 * mib) / 100);
+  }
+  std::ranges::reverse(sizes);
+  for (double mib : sizes) {
+    axis.choices.push_back({.text = fmt::format("split={:g}", mib),
+                            .code = fmt::format("hold parameters above {:g} MiB in pieces "
+                                                "(nn.ParameterList): DDP reduces each as it comes",
+                                                mib),
+                            .split_mib = mib});
+  }
+  axis.below = axis.choices.size();
+  axis.touch = kHostWork;
+  axis.touch.families = kCollectives | kMoved;
+  return axis;
+}
+
 Axis views_axis() {
   Axis axis{.family = "buckets", .stage = Stage::kDataParallel};
   axis.choices.push_back({.text = "gradient_as_bucket_view",
@@ -219,7 +246,8 @@ Axis ranks_axis(std::int64_t world) {
   for (std::int64_t ranks : fewer) {
     axis.choices.push_back({.text = fmt::format("{} GPUs", ranks),
                             .code = fmt::format("torchrun --nproc-per-node {}", ranks),
-                            .ranks = ranks});
+                            .ranks = ranks,
+                            .same_numbers = false});
   }
   axis.below = axis.choices.size();
   axis.touch = kHostWork;
@@ -301,6 +329,10 @@ const Family kFamilyRows[] = {
                   ? ""
                   : "fewer GPUs help the objective samples-per-gpu-hour alone";
      }},
+    {"sharding",
+     [](const Job& job, AdviceObjective) -> std::string {
+       return job.world > 1 ? "" : "one rank holds all tables (--world N runs N)";
+     }},
     {"fusion", none},
     {"cuda-graphs", none},
     {"compile", none},
@@ -349,6 +381,7 @@ Result<std::vector<Axis>> rewrite_axes(const Gpu& gpu, const Job& job,
   if (has("offload")) axes.push_back(offload_axis());
   if (has("optimizer")) axes.push_back(optimizer_axis(job));
   if (has("buckets")) axes.push_back(buckets_axis());
+  if (has("buckets")) axes.push_back(split_axis(job.largest_gradient_bytes));
   if (has("buckets")) axes.push_back(views_axis());
   if (has("ranks")) axes.push_back(ranks_axis(job.world));
   if (has("fusion")) axes.push_back(fusion_axis());
@@ -380,7 +413,10 @@ NamedRewrite data_parallel(const std::vector<Axis>& axes, const State& state, st
       // A cap that the user sets holds for the first bucket, too (bucket_limits.hpp).
       name += fmt::format(",cap={0:g},first={0:g}", chosen.bucket_mib);
       how.bucket_cap_bytes = how.first_bucket_bytes =
-          static_cast<std::int64_t>(chosen.bucket_mib * (1 << 20));
+          static_cast<std::int64_t>(std::llround(chosen.bucket_mib * (1 << 20)));
+    } else if (chosen.split_mib > 0) {
+      name += fmt::format(",split={:g}", chosen.split_mib);
+      how.split_bytes = static_cast<std::int64_t>(std::llround(chosen.split_mib * (1 << 20)));
     } else {
       how.gradient_as_bucket_view = true;
     }
@@ -444,6 +480,17 @@ std::string_view to_string(AdviceObjective objective) {
       return "samples-per-gpu-hour";
   }
   return "step";
+}
+
+Result<AdviceObjective> advice_objective(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const auto one : {AdviceObjective::kStep, AdviceObjective::kSamplesPerS,
+                         AdviceObjective::kSamplesPerGpuHour}) {
+    if (to_string(one) == name) return one;
+    names.push_back(to_string(one));
+  }
+  return fail(ErrorCode::kUnknownName, fmt::format("objective: expected one of {}, found \"{}\"",
+                                                   fmt::join(names, ", "), name));
 }
 
 std::string_view to_string(LostMove::Why why) {

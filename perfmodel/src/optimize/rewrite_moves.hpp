@@ -36,10 +36,12 @@ struct Choice {
   /// A type that the GPU may lack matrix units for: then the rewrite is no advice.
   std::optional<DType> needs_units = {};
   // Of data-parallel ranks.
-  double bucket_mib = 0;
+  double bucket_mib = 0, split_mib = 0;
   std::int64_t ranks = 0;
   std::int64_t batch = 0;  ///< samples per step
   bool fuses = false;      ///< elementwise ops, too
+  /// The program computes the same, but for the order of sums.
+  bool same_numbers = true;
 };
 
 /// Rewrites of which a sequence has one at most.
@@ -56,13 +58,14 @@ struct Axis {
 };
 
 /// Position 0 of an axis: as it is.
-using State = std::vector<std::uint8_t>;
+using State = std::vector<std::uint16_t>;
 
 struct Job {
   std::int64_t world = 1;             ///< ranks that the graph is run on
   std::optional<std::int64_t> batch;  ///< samples of the graph, if its inputs tell
-  bool adam = false;                  ///< the optimizer is Adam or AdamW
-  bool from_trace = false;            ///< which tensors are the same is not known
+  double largest_gradient_bytes = 0;
+  bool adam = false;        ///< the optimizer is Adam or AdamW
+  bool from_trace = false;  ///< which tensors are the same is not known
 };
 
 /// Every rewrite of the allowed families. Errors: names of none, families that contradict the

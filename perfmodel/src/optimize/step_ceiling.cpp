@@ -45,24 +45,42 @@ class FreeableParts {
     for (std::size_t i = 0; i < program.instructions.size(); ++i) {
       const auto& what = program.instructions[i].what;
       if (const auto* work = std::get_if<HostWork>(&what)) {
-        add(host_part(work->term), i, Side::kHost);
+        add(host_part(work->term), i, Side::kHost, work->us);
       } else if (const auto* launch = std::get_if<Launch>(&what)) {
-        add(host_part(Term::kT4), i, Side::kHost);
-        add(device_part(program, *launch), i, Side::kDevice);
-      } else if (std::holds_alternative<Synchronisation>(what)) {
-        add(host_part(Term::kT4), i, Side::kHost);
+        add(host_part(Term::kT4), i, Side::kHost, launch->host_us);
+        add(device_part(program, *launch), i, Side::kDevice, program.device_us(*launch));
+      } else if (const auto* sync = std::get_if<Synchronisation>(&what)) {
+        add(host_part(Term::kT4), i, Side::kHost, sync->host_us);
       }
     }
   }
 
   std::vector<std::string> names() const {
     std::vector<std::string> made;
-    for (const auto& [name, places] : parts_) made.push_back(name);
+    for (const auto& [name, part] : parts_) made.push_back(name);
     return made;
+  }
+  /// Of one pass.
+  double total_us(const std::string& name) const { return parts_.at(name).total_us; }
+
+  /// Parts that take less than this become one.
+  void join_below(double least_us) {
+    Part joined;
+    for (auto part = parts_.begin(); part != parts_.end();) {
+      if (part->second.total_us >= least_us) {
+        ++part;
+        continue;
+      }
+      joined.total_us += part->second.total_us;
+      joined.places.insert(joined.places.end(), part->second.places.begin(),
+                           part->second.places.end());
+      part = parts_.erase(part);
+    }
+    if (!joined.places.empty()) parts_["all else"] = std::move(joined);
   }
 
   void free(const std::string& name, HostProgram& program) const {
-    for (const Place& place : parts_.at(name)) free_one(place, program);
+    for (const Place& place : parts_.at(name).places) free_one(place, program);
   }
 
   enum class Side { kHost, kDevice };
@@ -86,11 +104,18 @@ class FreeableParts {
   }
 
  private:
-  void add(const std::string& name, std::size_t instruction, Side side) {
-    parts_[name].push_back({instruction, side});
+  struct Part {
+    std::vector<Place> places;
+    double total_us = 0;
+  };
+
+  void add(const std::string& name, std::size_t instruction, Side side, double us) {
+    Part& part = parts_[name];
+    part.places.push_back({instruction, side});
+    part.total_us += us;
   }
 
-  std::map<std::string, std::vector<Place>> parts_;
+  std::map<std::string, Part> parts_;
 };
 
 /// Schedules a rank's program in steady state, as it is or with parts of it free.
@@ -99,7 +124,8 @@ class FreedSchedules {
   FreedSchedules(RankProgram rank, std::int32_t meetings)
       : rank_(std::move(rank)), meetings_(meetings), parts_(rank_.program) {}
 
-  std::vector<std::string> parts() const { return parts_.names(); }
+  FreeableParts& parts() { return parts_; }
+  const FreeableParts& parts() const { return parts_; }
 
   Result<double> step_us(const std::vector<std::string>& free) const {
     RankProgram rank = rank_;
@@ -153,10 +179,12 @@ class FreedSchedules {
   FreeableParts parts_;
 };
 
-// The part that gains most beside those that are free already; names decide between equals.
+// The part that gains most beside those that are free already; where none gains, because others
+// take as long beside it, the one that takes longest. Names decide between equals.
 Result<std::pair<std::size_t, double>> next_part(const FreedSchedules& schedules,
                                                  const std::vector<std::string>& left,
-                                                 std::vector<std::string> free) {
+                                                 std::vector<std::string> free, double now,
+                                                 double least_gain) {
   std::pair<std::size_t, double> best{0, 0};
   free.emplace_back();
   for (std::size_t i = 0; i < left.size(); ++i) {
@@ -165,6 +193,16 @@ Result<std::pair<std::size_t, double>> next_part(const FreedSchedules& schedules
     if (!step) return Unexpected{step.error()};
     if (i == 0 || *step < best.second) best = {i, *step};
   }
+  if (now - best.second >= least_gain) return best;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (schedules.parts().total_us(left[i]) > schedules.parts().total_us(left[best.first])) {
+      best.first = i;
+    }
+  }
+  free.back() = left[best.first];
+  const auto step = schedules.step_us(free);
+  if (!step) return Unexpected{step.error()};
+  best.second = *step;
   return best;
 }
 
@@ -180,7 +218,8 @@ Result<Ceiling> step_ceiling(const ExecutionGraph& graph, const WhatIfTarget& ta
   auto paced = paced_program(
       {.graph = &graph, .table = target.overheads, .options = target.options}, target.gpu);
   if (!paced) return Unexpected{paced.error()};
-  const FreedSchedules schedules(std::move(paced->rank), paced->meetings);
+  const auto steps = static_cast<double>(paced->rank.program.steps.size());
+  FreedSchedules schedules(std::move(paced->rank), paced->meetings);
 
   Ceiling ceiling;
   const auto step = schedules.step_us({});
@@ -190,7 +229,8 @@ Result<Ceiling> step_ceiling(const ExecutionGraph& graph, const WhatIfTarget& ta
   if (!second) return Unexpected{second.error()};
   ceiling.without_path_us = *second;
 
-  std::vector<std::string> left = schedules.parts(), free;
+  schedules.parts().join_below(kLeastGain * *step * steps);
+  std::vector<std::string> left = schedules.parts().names(), free;
   std::map<std::string, double> alone;
   for (const std::string& name : left) {
     const auto freed = schedules.step_us({name});
@@ -199,10 +239,10 @@ Result<Ceiling> step_ceiling(const ExecutionGraph& graph, const WhatIfTarget& ta
   }
   double now = *step;
   while (!left.empty()) {
-    const auto next = next_part(schedules, left, free);
+    const auto next = next_part(schedules, left, free, now, kLeastGain * *step);
     if (!next) return Unexpected{next.error()};
     const auto& [place, after] = *next;
-    if (now - after < kLeastGain * *step) break;
+
     const std::string& name = left[place];
     ceiling.rows.push_back({.what = name,
                             .alone_us = alone[name],

@@ -71,10 +71,11 @@ Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrite
   options.launching = launching_of(rewrites);
   options.keep_ops = true;
   options.step_range = false;
+  options.host_sensitivity = parts;
   if (!options.kernel_times) options.prices = &prices_;
   const auto prediction =
       predict_with(**graph, target_.gpu, *target_.overheads, &**made->facts, options);
-  ++evaluations_;
+  if (!parts) ++evaluations_;
   if (!prediction) return Unexpected{prediction.error()};
   if (evaluations_ == 1) warnings_ = prediction->warnings;
 

@@ -34,10 +34,11 @@ class VariantPricer {
   /// Both must outlive the pricer.
   VariantPricer(const ExecutionGraph& graph, const WhatIfTarget& target);
 
+  /// `parts`: with what the error of a gain needs, which takes two predictions more.
   /// Errors: the rewrite that refuses (its name leads), those of `predict`.
   Result<PricedVariant> price(std::span<const NamedRewrite> rewrites, bool parts);
 
-  std::size_t evaluations() const { return evaluations_; }                ///< predictions made
+  std::size_t evaluations() const { return evaluations_; }  ///< predictions without parts
   const std::vector<std::string>& warnings() const { return warnings_; }  ///< of the first one
 
  private:
