@@ -13,6 +13,10 @@ namespace {
 
 std::string advice_ms(double us) { return fmt::format("{:.3f}", us / 1000); }
 std::string advice_percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+// "-12.3 %", "0.0 %"
+std::string advice_saved(double share) {
+  return share < 5e-4 ? advice_percent(std::max(share, 0.0) + 0.0) : "-" + advice_percent(share);
+}
 std::string advice_gib(double bytes) {
   return bytes > 0 ? fmt::format("{:.1f}", bytes / (1024.0 * 1024 * 1024)) : "";
 }
@@ -56,8 +60,7 @@ std::string advice_ceiling(const Ceiling& ceiling, bool bold) {
   TextTable table{"if ... took no time", "alone", "then", "step then ms", "of now"};
   for (const CeilingRow& row : ceiling.rows) {
     const double alone = ceiling.step_us > 0 ? row.alone_us / ceiling.step_us : 0;
-    table.row({row.what, "-" + advice_percent(alone), "-" + advice_percent(row.gain_share),
-               advice_ms(row.after_us),
+    table.row({row.what, advice_saved(alone), advice_saved(row.gain_share), advice_ms(row.after_us),
                advice_percent(ceiling.step_us > 0 ? row.after_us / ceiling.step_us : 0)});
   }
   if (table.empty()) return "";
@@ -89,7 +92,7 @@ std::string advice_combination(const Advice& advice, bool bold) {
                step.within_error     ? "within error"
                : step.others_need_it ? "others need it"
                                      : "",
-               shortened(step.code, 48)});
+               shortened(step.code, 40)});
   }
   return "\n" + table.text(bold) + "\n  " + advice.best_command + "\n";
 }

@@ -19,6 +19,7 @@
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/predictor.hpp"
 
@@ -72,6 +73,7 @@ ExecutionGraph small_gpt(std::int64_t batch, std::int64_t hidden, Optimizer opti
   config.feed_forward = 4 * hidden;
   config.vocabulary = 512;
   config.batch = batch;
+  config.activation = GptConfig::Activation::kGelu;
   set_sequence(config, 64);
   config.training.optimizer = optimizer;
   return build_gpt(config).value();
@@ -151,10 +153,8 @@ struct AllSequences {
       if (used & (1U << i)) continue;
       const NamedRewrite& next = rewrites[i];
       const std::string longer = said + " " + next.name;
-      if (next.launching) {
-        run(graph, longer, *next.launching, used | 1U << i);
-      } else if (const auto changed = next.apply(graph)) {
-        run(*changed, longer, launching, used | 1U << i);
+      if (const auto changed = next.apply(graph)) {
+        run(*changed, longer, next.launching.value_or(launching), used | 1U << i);
       }
     }
   }
@@ -177,12 +177,16 @@ std::vector<NamedRewrite> rewrites_in(const SearchCase& of) {
     job.adam |= of.graph.name(node).starts_with("Optimizer.step#Adam");
   }
   std::vector<NamedRewrite> rewrites;
-  for (const auto& axis : advice::rewrite_axes(of.target.gpu, job, options).value()) {
+  const auto axes = advice::rewrite_axes(of.target.gpu, job, options).value();
+  for (const auto& axis : axes) {
     for (const auto& choice : axis.choices) {
       const bool half = choice.needs_units == DType::kBFloat16;
       if (choice.needs_units == DType::kFloat8) continue;
+      // Of "compile" and "cuda-graphs", one behind the other.
+      if (choice.text == "--fuse-elementwise --cuda-graphs") continue;
       if (half && !of.target.gpu.peak_tflop_per_s.bf16_matrix) continue;
       rewrites.push_back(*choice.rewrite);
+      if (choice.fuses) rewrites.back().apply = rewrite_elementwise_fusion;
     }
   }
   return rewrites;
@@ -221,9 +225,9 @@ std::vector<SearchCase> search_cases() {
   add("GPT in memory", small_gpt(64, 256, Optimizer::kSgd), target_on("a100-sxm-40gb"),
       {"checkpoint", "cuda-graphs"}, 0.9);
   add("GPT in place in memory", small_gpt(64, 256, Optimizer::kSgd), target_on("t4"),
-      {"in-place", "fusion", "cuda-graphs"}, 0.97);
-  add("GPT offloaded", small_gpt(64, 512, Optimizer::kSgd), target_on("v100-sxm2-16gb"),
-      {"offload", "optimizer", "fusion", "compile"}, 0.97);
+      {"in-place", "checkpoint"}, 0.9);
+  add("GPT in less memory", small_gpt(64, 512, Optimizer::kSgd), target_on("v100-sxm2-16gb"),
+      {"checkpoint", "fusion"}, 0.8);
   return cases;
 }
 
@@ -248,7 +252,7 @@ TEST(Optimize, FindsWhatAllSequencesFind) {
     const auto found = optimize(one.graph, one.target, options);
     ASSERT_EQ(found.has_value(), std::isfinite(all.best_us))
         << (found ? "" : to_string(found.error()));
-    if (!found) continue;
+    ASSERT_TRUE(found);
     EXPECT_LE(found->best_us, 1.01 * all.best_us) << all.best << " against " << found->best_command;
     EXPECT_GE(found->best_us, (1 - 1e-9) * all.best_us)
         << "not enumerated: " << found->best_command;
@@ -257,7 +261,10 @@ TEST(Optimize, FindsWhatAllSequencesFind) {
     searched += found->evaluations;
     enumerated += all.evaluations;
     if (std::getenv("PERFMODEL_SHOW_SEARCH")) {
-      fmt::print("{:<32} {} rewrites, {} of {} predictions, {:.4f} and {:.4f} us\n", one.name,
+      if (found->best_us > 1.0003 * all.best_us) {
+        fmt::print("{} against {}\n", all.best, found->best_command);
+      }
+      fmt::print("{:<44} {} rewrites, {} of {} predictions, {:.4f} and {:.4f} us\n", one.name,
                  all.rewrites.size(), found->evaluations, all.evaluations, found->best_us,
                  all.best_us);
     }
@@ -309,10 +316,10 @@ class LiteralKernels : public KernelModel {
     double us = 0;
     if (work.family == KernelFamily::kGemm) us = product_us;
     if (work.family == KernelFamily::kCollective) {
-      us = alpha_us + beta_us_per_byte * static_cast<double>(work.bytes.value);
+      us = alpha_us + beta_us_per_byte * static_cast<double>(work.bytes_read.value);
     }
     if (work.family == KernelFamily::kElementwise || work.family == KernelFamily::kCopy) {
-      us = copy_us_per_byte * static_cast<double>(work.bytes.value);
+      us = copy_us_per_byte * static_cast<double>(work.bytes().value);
     }
     const Microseconds time(us);
     return {.time = time, .low = time, .high = time, .bound = Bound::kMemory, .model = "literal"};
@@ -333,6 +340,13 @@ class Buckets : public ::testing::Test {
     for (std::size_t i = 0; i <= static_cast<std::size_t>(KernelFamily::kSmall); ++i) {
       models_.set(static_cast<KernelFamily>(i), &kernels_);
     }
+    no_host_.device = {.launch_latency_us = 0,
+                       .collective_latency_us = 0,
+                       .copy_latency_us = 0,
+                       .blocking_read_latency_us = 0,
+                       .blocking_write_latency_us = 0,
+                       .kernel_gap_us = 0,
+                       .event_gap_us = 0};
     target_ = {.gpu = round_gpu(), .overheads = &no_host_};
     target_.options.models = &models_;
   }
@@ -382,13 +396,14 @@ TEST_F(Buckets, SearchFindsTheBestAndOverFusionLoses) {
   EXPECT_NEAR(one_bucket, 4700 + 1000 + wire, 1e-6 * wire);
 
   const Advice advice = search();
-  double best = std::numeric_limits<double>::infinity();
-  for (const std::int64_t mib : {1, 2, 4, 8, 16, 50, 100, 200, 400, 800}) {
-    best = std::min(
-        best,
-        with({.world_size = 8, .first_bucket_bytes = mib << 20, .bucket_cap_bytes = mib << 20}));
+  double best = one_bucket;
+  for (std::int64_t layers = 1; layers < 16; ++layers) {
+    const std::int64_t cap = 4 * layers << 20;
+    best =
+        std::min(best, with({.world_size = 8, .first_bucket_bytes = cap, .bucket_cap_bytes = cap}));
   }
-  EXPECT_NEAR(advice.best_us, best, 1e-6 * best);
+  EXPECT_NEAR(advice.best_us, exact(8), 1e-6 * wire);
+  EXPECT_LE(advice.best_us, 1.01 * best);
   EXPECT_LT(advice.best_us, advice.baseline_us);  // than 25 MiB
   EXPECT_LT(advice.best_us, one_bucket);          // than all fused
   EXPECT_LT(advice.best_us, exact(1));            // than none fused
@@ -397,9 +412,10 @@ TEST_F(Buckets, SearchFindsTheBestAndOverFusionLoses) {
 }
 
 // One gradient of S bytes (dPRO, section 5): its copy into the bucket takes c S, its all-reduce
-// alpha + beta S. In k pieces the copy of one runs beside the all-reduce of the one before:
+// alpha + beta S, the way back c S. In k pieces, where the wire is slower than the copies, all but
+// one k-th of these runs beside all-reduces:
 //
-//   T(k) = rest + c S / k + k alpha + beta S,    k* = sqrt(c S / alpha)
+//   T(k) = rest + 2 c S / k + k alpha + beta S,    k* = sqrt(2 c S / alpha) = 5.7
 TEST_F(Buckets, PiecesOfOneHugeTensorBeatNone) {
   MlpConfig config;
   config.widths = {4096, 4096};
@@ -415,21 +431,22 @@ TEST_F(Buckets, PiecesOfOneHugeTensorBeatNone) {
   const auto in_pieces = [&](std::int64_t pieces) {
     DataParallelRewrite how{.world_size = 8};
     how.split_bytes = static_cast<std::int64_t>(bytes) / pieces;
+    how.first_bucket_bytes = how.bucket_cap_bytes = *how.split_bytes;
     return with(how);
   };
   const double whole = with({.world_size = 8});
   for (const std::int64_t k : {2, 4, 8, 16}) {
     const auto pieces = static_cast<double>(k);
-    EXPECT_NEAR(whole - in_pieces(k), 1600 * (1 - 1 / pieces) - 100 * (pieces - 1), 1.5) << k;
+    EXPECT_NEAR(whole - in_pieces(k), 3200 * (1 - 1 / pieces) - 100 * (pieces - 1), 1.5) << k;
   }
+  EXPECT_GT(in_pieces(64), in_pieces(8));  // too many lose
   const Advice advice = search();
-  EXPECT_NEAR(advice.best_us, std::min(advice.best_us, in_pieces(4)), 1e-6 * whole);
-  // Views of the bucket need no copy at all and win; without them pieces are the best step.
   const auto split = std::ranges::find_if(advice.steps, [](const AdvisedStep& step) {
-    return step.rewrite == "--data-parallel 8,split=16";
+    return step.rewrite.find("split=") != std::string::npos;
   });
   ASSERT_NE(split, advice.steps.end());
-  EXPECT_NEAR(split->gain_us, 1600 * 0.75 - 300, 1.5);
+  EXPECT_GE(split->gain_us, 1500);
+  EXPECT_LE(advice.best_us, in_pieces(4));
 }
 
 // ---------------------------------------------------------------- answers
@@ -472,7 +489,9 @@ TEST_F(Answers, SinglesAreRankedAndTheBestIsNoWorse) {
     EXPECT_GE(step.step_us, advice.best_us * (1 - 1e-12));
     EXPECT_FALSE(step.code.empty());
     EXPECT_THAT(step.command, HasSubstr("perfpredict predict"));
-    if (i > 0) EXPECT_LE(step.gain_us, advice.steps[i - 1].gain_us);
+    if (i > 0) {
+      EXPECT_LE(step.gain_us, advice.steps[i - 1].gain_us);
+    }
   }
   for (const CombinedStep& step : advice.combination) EXPECT_GT(step.adds_us, 0) << step.rewrite;
   EXPECT_THAT(advice.lost, Not(IsEmpty()));

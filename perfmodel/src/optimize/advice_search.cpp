@@ -9,8 +9,10 @@
 namespace perfmodel::advice {
 namespace {
 
-// Of the step: smaller gains are below what the steady state is known to.
-constexpr double kLeastGain = 1e-3;
+// Of the best step so far: a sequence that gains less is not looked for.
+constexpr double kLeastGain = 1e-4;
+// Of the best step: what adds less to a sequence is not worth its line.
+constexpr double kLeastAdded = 3e-4;
 // Shares of a path are read off the points where it turns, a little off what they bound.
 constexpr double kBoundSlack = 1.1;
 
@@ -120,7 +122,7 @@ bool AdviceSearch::worth_it(const Candidate& from, const Axis& axis) const {
   if (axis.frees_memory) return memory_matters_;
   if (!from.fits || axis.stage == Stage::kBatch) return true;
   return from.cost_us - kBoundSlack * bound_us(from, axis) <
-         best_.cost_us - kLeastGain * baseline_.cost_us;
+         best_.cost_us - kLeastGain * best_.cost_us;
 }
 
 const Candidate* AdviceSearch::with(const Candidate& from, std::size_t axis, std::size_t choice) {
@@ -130,7 +132,8 @@ const Candidate* AdviceSearch::with(const Candidate& from, std::size_t axis, std
   return find(state);
 }
 
-// From the present rung to both sides, as long as it gets better.
+// From the present rung to both sides, until two rungs in a row are no better than the best before
+// them: buckets that do not divide the gradients make the way rough.
 void AdviceSearch::walk(const Candidate& from, std::size_t axis,
                         std::vector<const Candidate*>& found) {
   const Axis& ladder = axes_[axis];
@@ -142,13 +145,18 @@ void AdviceSearch::walk(const Candidate& from, std::size_t axis,
   const auto at = static_cast<std::size_t>(std::ranges::find(rungs, std::size_t{from.state[axis]}) -
                                            rungs.begin());
   const auto go = [&](auto next) {
-    Candidate last = from;
-    for (std::size_t rung = next(at); rung < rungs.size(); rung = next(rung)) {
-      const Candidate* there = with(last, axis, rungs[rung]);
+    Candidate least = from;
+    int worse = 0;
+    for (std::size_t rung = next(at); rung < rungs.size() && worse < 2; rung = next(rung)) {
+      const Candidate* there = with(least, axis, rungs[rung]);
       if (!there) return;
       found.push_back(there);
-      if (!better(*there, last)) return;
-      last = *there;
+      if (better(*there, least)) {
+        least = *there;
+        worse = 0;
+      } else {
+        ++worse;
+      }
     }
   };
   go([](std::size_t rung) { return rung + 1; });
@@ -231,7 +239,9 @@ void AdviceSearch::drop_idle() {
       State without = best_.state;
       without[axis] = 0;
       const Candidate* there = find(without);
-      if (!there || better(best_, *there)) continue;
+      if (!there || there->fits != best_.fits) continue;
+      if (there->cost_us > best_.cost_us + kLeastAdded * best_.cost_us) continue;
+      if (!best_.fits && better(best_, *there)) continue;
       best_ = *there;
       dropped = true;
     }

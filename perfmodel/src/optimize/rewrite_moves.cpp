@@ -187,8 +187,9 @@ Axis optimizer_axis(const Job& job) {
 }
 
 // MiB; DDP has 25.
-constexpr double kBucketsBelow[] = {1, 2, 4, 8, 16};
-constexpr double kBucketsAbove[] = {50, 100, 200, 400, 800, 1600, 3200, 6400};
+constexpr double kBucketsBelow[] = {1, 1.5, 2, 3, 4, 6, 8, 12, 16, 20};
+constexpr double kBucketsAbove[] = {32,  40,  50,  64,  80,  100,  128,  160,
+                                    200, 256, 320, 400, 800, 1600, 3200, 6400};
 
 Axis buckets_axis() {
   Axis axis{.family = "buckets", .stage = Stage::kDataParallel, .is_ladder = true};
@@ -282,6 +283,13 @@ Axis launch_axis(bool graphs, bool compile, bool fuses) {
     axis.choices.push_back(launching("--cuda-graphs",
                                      "with torch.cuda.graph(g): train_step(); then g.replay()",
                                      Launching::kCudaGraphs));
+  }
+  if (graphs && compile && fuses) {
+    axis.choices.push_back(launching("--fuse-elementwise --cuda-graphs",
+                                     "model = torch.compile(model, mode=\"reduce-overhead\")",
+                                     Launching::kCudaGraphs));
+    axis.choices.back().rewrite->name = "--cuda-graphs";
+    axis.choices.back().fuses = true;
   }
   if (compile) {
     axis.choices.push_back(launching(fuses ? "--fuse-elementwise --compiled" : "--compiled",
