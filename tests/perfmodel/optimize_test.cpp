@@ -224,9 +224,9 @@ std::vector<SearchCase> search_cases() {
   add("DLRM, batched", small_dlrm(2048, true), target_on("p100-pcie-16gb"), more);
   add("GPT in memory", small_gpt(64, 256, Optimizer::kSgd), target_on("a100-sxm-40gb"),
       {"checkpoint", "cuda-graphs"}, 0.9);
-  add("GPT in place in memory", small_gpt(64, 256, Optimizer::kSgd), target_on("t4"),
+  add("GPT in place in memory", small_gpt(64, 256, Optimizer::kSgd), target_on("a100-sxm-40gb"),
       {"in-place", "checkpoint"}, 0.9);
-  add("GPT in less memory", small_gpt(64, 512, Optimizer::kSgd), target_on("v100-sxm2-16gb"),
+  add("GPT in less memory", small_gpt(128, 512, Optimizer::kSgd), target_on("a100-sxm-40gb"),
       {"checkpoint", "fusion"}, 0.8);
   return cases;
 }
