@@ -49,7 +49,7 @@ AdviceSearch::AdviceSearch(const std::vector<Axis>& axes, const Gpu& gpu, const 
 
 Result<void> AdviceSearch::begin() {
   const State as_it_is(axes_.size(), 0);
-  const Candidate* given = find(as_it_is);
+  const Candidate* given = find(as_it_is, Detail::kPath);
   if (!given) {
     return Unexpected{
         Error{.code = ErrorCode::kImpossible, .message = known_.at(as_it_is).refusal.reason}};
@@ -67,12 +67,13 @@ bool AdviceSearch::out_of_time() {
   return true;
 }
 
-const Candidate* AdviceSearch::find(const State& state, bool parts) {
+const Candidate* AdviceSearch::find(const State& state, Detail detail) {
   const auto before = known_.find(state);
   if (before != known_.end()) {
     const auto& candidate = before->second.candidate;
-    if (!candidate || candidate->has_parts || !parts) return candidate ? &*candidate : nullptr;
+    if (!candidate || candidate->detail >= detail) return candidate ? &*candidate : nullptr;
   }
+  const bool again = before != known_.end();
   Known& known = known_[state];
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     if (state[i] == 0) continue;
@@ -84,14 +85,19 @@ const Candidate* AdviceSearch::find(const State& state, bool parts) {
         .step_us = {}};
     return nullptr;
   }
-  const auto priced = pricer_.price(rewrites_of(axes_, state, job_), parts);
-  if (limits_.progress && !parts) limits_.progress(pricer_.evaluations());
+  auto priced = pricer_.price(rewrites_of(axes_, state, job_), detail);
+  if (priced && !again) ++evaluations_;
+  if (limits_.progress && !again) limits_.progress(evaluations_);
   if (!priced) {
     known.refusal = {
         .why = LostMove::Why::kRefused, .reason = priced.error().message, .step_us = {}};
     return nullptr;
   }
-  Candidate made{.state = state, .priced = *priced, .cost_us = priced->e2e_us, .has_parts = parts};
+  priced->batch = job_.batch;
+  if (batch_axis_ && state[*batch_axis_] > 0) {
+    priced->batch = axes_[*batch_axis_].choices[state[*batch_axis_] - 1U].batch;
+  }
+  Candidate made{.state = state, .priced = *priced, .cost_us = priced->e2e_us, .detail = detail};
   if (limits_.objective != AdviceObjective::kStep) {
     const auto& samples = baseline_.state.empty() ? priced->batch : baseline_.priced.batch;
     if (samples && priced->batch) {
@@ -170,7 +176,8 @@ void AdviceSearch::open_batch(const Candidate& from, std::vector<const Candidate
   walk(start, *batch_axis_, found);
 }
 
-void AdviceSearch::neighbours(const Candidate& from, std::vector<const Candidate*>& found) {
+void AdviceSearch::neighbours(const Candidate& start, std::vector<const Candidate*>& found) {
+  const Candidate from = *find(start.state, Detail::kPath);
   for (std::size_t axis = 0; axis < axes_.size(); ++axis) {
     if (!worth_it(from, axes_[axis])) {
       if (changes(from.state) > 0) continue;

@@ -20,7 +20,7 @@ struct Candidate {
   PricedVariant priced;
   double cost_us = 0;  ///< for the samples of the given step
   bool fits = true;
-  bool has_parts = false;  ///< see StepParts
+  Detail detail = Detail::kTotals;
 };
 
 /// Smaller is better: what fits before what does not, then by cost or by memory.
@@ -60,8 +60,9 @@ class AdviceSearch {
   bool complete() const { return complete_; }
   bool memory_matters() const { return memory_matters_; }
 
-  /// Predicted before or now; null: refused. `parts`: with StepParts.
-  const Candidate* find(const State& state, bool parts = false);
+  /// Predicted before or now, with at least this detail; null: refused.
+  const Candidate* find(const State& state, Detail detail = Detail::kTotals);
+  std::size_t evaluations() const { return evaluations_; }  ///< sequences predicted
   bool knows(const State& state) const { return known_.contains(state); }
   /// Why a single choice is not among the gains; none: it was predicted.
   const Refusal* refusal(const State& state) const;
@@ -81,7 +82,7 @@ class AdviceSearch {
   const Candidate* with(const Candidate& from, std::size_t axis, std::size_t choice);
   void walk(const Candidate& from, std::size_t axis, std::vector<const Candidate*>& found);
   void open_batch(const Candidate& from, std::vector<const Candidate*>& found);
-  void neighbours(const Candidate& from, std::vector<const Candidate*>& found);
+  void neighbours(const Candidate& start, std::vector<const Candidate*>& found);
   void drop_idle();
 
   const std::vector<Axis>& axes_;
@@ -93,6 +94,7 @@ class AdviceSearch {
   std::map<State, Known> known_;
   std::map<State, double> pruned_;
   std::optional<std::size_t> batch_axis_;
+  std::size_t evaluations_ = 0;
   bool memory_matters_ = false, complete_ = true;
 };
 

@@ -164,7 +164,7 @@ void add_single(const Searched& of, std::size_t axis, std::size_t choice, std::s
          tried.priced.e2e_us);
     return;
   }
-  tried = *of.search.find(state, true);
+  tried = *of.search.find(state, advice::Detail::kParts);
   const double error = of.error_us(given, tried);
   advice.steps.push_back({.rewrite = text,
                           .family = family,
@@ -224,7 +224,7 @@ bool drop_refused(const Searched& of, State& state) {
 
 void add_combination(const Searched& of, Advice& advice) {
   const State best = of.search.best().state;
-  const Candidate* full = of.search.find(best, true);
+  const Candidate* full = of.search.find(best, advice::Detail::kParts);
   if (!full) return;
   const Candidate combined = *full;
   for (std::size_t axis = 0; axis < of.axes.size(); ++axis) {
@@ -236,7 +236,7 @@ void add_combination(const Searched& of, Advice& advice) {
     State without = best;
     without[axis] = 0;
     step.others_need_it = drop_refused(of, without);
-    const Candidate rest = *of.search.find(without, true);
+    const Candidate rest = *of.search.find(without, advice::Detail::kParts);
     step.adds_us = rest.cost_us - combined.cost_us;
     step.adds_share = of.share(step.adds_us);
     step.error_us = of.error_us(rest, combined);
@@ -247,7 +247,7 @@ void add_combination(const Searched& of, Advice& advice) {
 
 void describe_ends(const Searched& of, Advice& advice) {
   const Candidate& given = of.baseline();
-  const Candidate best = *of.search.find(of.search.best().state, true);
+  const Candidate best = *of.search.find(of.search.best().state, advice::Detail::kParts);
   advice.baseline_us = given.cost_us;
   advice.best_us = best.cost_us;
   advice.best_step_us = best.priced.e2e_us;
@@ -297,7 +297,8 @@ Result<Advice> optimize(const ExecutionGraph& graph, const WhatIfTarget& target,
   if (options.cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
 
   Advice made{.memory_limit_bytes = limits.memory_bytes, .objective = options.objective};
-  const Searched searched{*axes, job, options, search, *search.find(search.baseline().state, true)};
+  const Searched searched{*axes, job, options, search,
+                          *search.find(search.baseline().state, advice::Detail::kParts)};
   if (!search.best().fits) {
     const std::string least =
         fmt::format("expected a sequence that fits into {}, found none: the least needs {} with {}",
@@ -306,7 +307,7 @@ Result<Advice> optimize(const ExecutionGraph& graph, const WhatIfTarget& target,
     if (options.memory_limit_bytes) return fail(ErrorCode::kImpossible, least);
     made.warnings.push_back(least);
   }
-  made.evaluations = pricer.evaluations();
+  made.evaluations = search.evaluations();
   add_singles(searched, made);
   add_combination(searched, made);
   describe_ends(searched, made);

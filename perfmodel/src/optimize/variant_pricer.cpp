@@ -2,12 +2,13 @@
 
 #include <utility>
 
-#include "perfmodel/graph/rewrites/resize.hpp"
 #include "predict/predict_with.hpp"
 
 namespace perfmodel::advice {
 namespace {
 
+// A few hundred distinct kernels are many for a model and its rewrites.
+constexpr std::size_t kCachedPrices = std::size_t{1} << 13;
 // About 300 bytes each, with their tensors.
 constexpr std::size_t kMostNodes = 4'000'000;
 
@@ -20,7 +21,7 @@ std::string key_of(std::span<const NamedRewrite> rewrites) {
 }  // namespace
 
 VariantPricer::VariantPricer(const ExecutionGraph& graph, const WhatIfTarget& target)
-    : graph_(graph), target_(target), prices_(*target.options.models, target.gpu) {}
+    : graph_(graph), target_(target), prices_(*target.options.models, target.gpu, kCachedPrices) {}
 
 // The longest beginning that was made before is where the work starts.
 Result<const ExecutionGraph*> VariantPricer::make(std::span<const NamedRewrite> rewrites,
@@ -43,7 +44,7 @@ Result<const ExecutionGraph*> VariantPricer::make(std::span<const NamedRewrite> 
     graph = &*made->graph;
   }
   for (; done < rewrites.size(); ++done) {
-    Made next{.graph = apply_rewrites(*graph, rewrites.subspan(done, 1)), .facts = {}, .batch = {}};
+    Made next{.graph = apply_rewrites(*graph, rewrites.subspan(done, 1)), .facts = {}};
     const auto at = made_.emplace(key_of(rewrites.first(done + 1)), std::move(next)).first;
     made = &at->second;
     if (!made->graph) return Unexpected{made->graph.error()};
@@ -53,7 +54,7 @@ Result<const ExecutionGraph*> VariantPricer::make(std::span<const NamedRewrite> 
   return graph;
 }
 
-Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrites, bool parts) {
+Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrites, Detail detail) {
   // The last ones change no graph.
   std::size_t of_graph = rewrites.size();
   while (of_graph > 0 && rewrites[of_graph - 1].launching) --of_graph;
@@ -62,30 +63,26 @@ Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrite
   if (!graph) return Unexpected{graph.error()};
   if (!made->facts) made->facts = make_host_facts(**graph, *target_.overheads, std::nullopt);
   if (!*made->facts) return Unexpected{made->facts->error()};
-  if (!made->batch) {
-    const auto batch = batch_size(**graph);
-    made->batch = batch ? std::optional(*batch) : std::nullopt;
-  }
 
   PredictOptions options = target_.options;
   options.launching = launching_of(rewrites);
-  options.keep_ops = true;
+  options.keep_ops = detail != Detail::kTotals;
   options.step_range = false;
-  options.host_sensitivity = parts;
+  options.host_sensitivity = detail == Detail::kParts;
   if (!options.kernel_times) options.prices = &prices_;
   const auto prediction =
       predict_with(**graph, target_.gpu, *target_.overheads, &**made->facts, options);
-  if (!parts) ++evaluations_;
   if (!prediction) return Unexpected{prediction.error()};
-  if (evaluations_ == 1) warnings_ = prediction->warnings;
+  if (!std::exchange(warned_, true)) warnings_ = prediction->warnings;
 
   PricedVariant priced{.e2e_us = prediction->e2e_us,
-                       .batch = *made->batch,
+                       .batch = {},
                        .needed_bytes = prediction->memory.needed_bytes(),
                        .device_bytes = prediction->memory.device_bytes,
-                       .path = path_shares(*prediction),
+                       .path = {},
                        .parts = {}};
-  if (parts) {
+  if (detail != Detail::kTotals) priced.path = path_shares(*prediction);
+  if (detail == Detail::kParts) {
     priced.parts = step_parts(*prediction, priced.path.host_us + priced.path.optimizer_host_us);
   }
   return priced;

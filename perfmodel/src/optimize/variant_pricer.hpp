@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,14 +18,21 @@
 
 namespace perfmodel::advice {
 
+/// How much of a prediction is asked for.
+enum class Detail : std::uint8_t {
+  kTotals,
+  kPath,   ///< and the critical path
+  kParts,  ///< and what the error of a gain needs, for two predictions more
+};
+
 /// What the search knows of one predicted sequence.
 struct PricedVariant {
   double e2e_us = 0;
-  std::optional<std::int64_t> batch;
-  double needed_bytes = 0;  ///< 0: not known
+  std::optional<std::int64_t> batch;  ///< filled by the search
+  double needed_bytes = 0;            ///< 0: not known
   double device_bytes = 0;
-  PathShares path;
-  StepParts parts;  ///< if they were asked for
+  PathShares path;  ///< this and the next if they were asked for
+  StepParts parts;
 };
 
 /// Predicts sequences of rewrites of one graph on one target. Graphs of common beginnings are made
@@ -34,18 +42,14 @@ class VariantPricer {
   /// Both must outlive the pricer.
   VariantPricer(const ExecutionGraph& graph, const WhatIfTarget& target);
 
-  /// `parts`: with what the error of a gain needs, which takes two predictions more.
   /// Errors: the rewrite that refuses (its name leads), those of `predict`.
-  Result<PricedVariant> price(std::span<const NamedRewrite> rewrites, bool parts);
-
-  std::size_t evaluations() const { return evaluations_; }  ///< predictions without parts
+  Result<PricedVariant> price(std::span<const NamedRewrite> rewrites, Detail detail);
   const std::vector<std::string>& warnings() const { return warnings_; }  ///< of the first one
 
  private:
   struct Made {
     Result<ExecutionGraph> graph;  ///< unless it is the given one
     std::optional<Result<HostFacts>> facts;
-    std::optional<std::optional<std::int64_t>> batch;
   };
 
   Result<const ExecutionGraph*> make(std::span<const NamedRewrite> rewrites, Made*& made);
@@ -56,8 +60,8 @@ class VariantPricer {
   Made given_;
   std::map<std::string, Made> made_;  ///< by the names of the rewrites
   std::size_t nodes_ = 0;             ///< of all graphs in `made_`
-  std::size_t evaluations_ = 0;
   std::vector<std::string> warnings_;
+  bool warned_ = false;
 };
 
 }  // namespace perfmodel::advice
