@@ -23,6 +23,7 @@ Command replay_command(CLI::App& parent);
 Command rewrite_command(CLI::App& parent);
 Command whatif_command(CLI::App& parent);
 Command memory_command(CLI::App& parent);
+Command optimize_command(CLI::App& parent);
 Command shard_command(CLI::App& parent);
 Command layout_command(CLI::App& parent);
 Command sweep_command(CLI::App& parent);

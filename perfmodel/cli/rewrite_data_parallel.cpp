@@ -19,8 +19,8 @@ bool read(std::string_view text, Number& number) {
 
 Unexpected bad(std::string_view text) {
   return fail(ErrorCode::kImpossible,
-              fmt::format("expected a number of GPUs, then cap=MIB, first=MIB or views, as in "
-                          "8,cap=50,views, found \"{}\"",
+              fmt::format("expected a number of GPUs, then cap=MIB, first=MIB, split=MIB or views, "
+                          "as in 8,cap=50,views, found \"{}\"",
                           text));
 }
 
@@ -45,6 +45,10 @@ Result<DataParallelRewrite> parse_data_parallel(std::string_view text) {
       good = rewrite.gradient_as_bucket_view = true;
     } else if (part.starts_with("cap=")) {
       good = read_mebibytes(part.substr(4), rewrite.bucket_cap_bytes);
+    } else if (part.starts_with("split=")) {
+      std::int64_t bytes = 0;
+      good = read_mebibytes(part.substr(6), bytes);
+      rewrite.split_bytes = bytes;
     } else if (part.starts_with("first=")) {
       good = read_mebibytes(part.substr(6), rewrite.first_bucket_bytes);
     }
@@ -57,10 +61,11 @@ Result<DataParallelRewrite> parse_data_parallel(std::string_view text) {
 
 RewriteOption data_parallel_option() {
   return {.flag = "--data-parallel",
-          .value = "N[,cap=MIB][,views]",
+          .value = "N[,cap=MIB][,split=MIB][,views]",
           .help =
               "What DistributedDataParallel on N GPUs adds: buckets (the first of 1 MiB, or "
-              "first=MIB, then 25 MiB, or cap=MIB), all-reduces, copies unless gradients are "
+              "first=MIB, then 25 MiB, or cap=MIB; split=MIB: larger gradients in pieces), "
+              "all-reduces, copies unless gradients are "
               "views of the buckets, broadcasts of buffers",
           .for_build = true,
           .parse = [](const std::string& text) -> Result<Rewrite> {

@@ -12,6 +12,7 @@
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
 #include "perfmodel/graph/write_execution_graph.hpp"
+#include "perfmodel/optimize.hpp"
 #include "perfmodel/what_if.hpp"
 #include "rewrite/resize/size_plan.hpp"
 
@@ -155,6 +156,31 @@ BENCHMARK(ask_what_if)
     ->Arg(2)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
+
+// Predictions of rewritten graphs in a search on one core: at least 3,000 a second are wanted.
+void search_advice(benchmark::State& state, const ExecutionGraph& graph) {
+  const auto table = value_of(read_overheads(std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" /
+                                             "overheads" / "reference.json"));
+  const WhatIfTarget target{.gpu = gpu("a100-sxm-80gb"), .overheads = &table};
+  std::size_t evaluations = 0;
+  for (auto _ : state) {
+    const auto advice =
+        value_of(optimize(graph, target, {.objective = AdviceObjective::kSamplesPerS}));
+    evaluations += advice.evaluations;
+  }
+  state.counters["predictions/s"] =
+      benchmark::Counter(static_cast<double>(evaluations), benchmark::Counter::kIsRate);
+}
+void search_dlrm(benchmark::State& state) {
+  search_advice(state, value_of(build_dlrm(value_of(dlrm_preset("mlperf")))));
+}
+void search_eager_dlrm(benchmark::State& state) {
+  DlrmConfig config = value_of(dlrm_preset("default"));
+  config.table_batched = false;
+  search_advice(state, value_of(build_dlrm(config)));
+}
+BENCHMARK(search_dlrm)->Name("optimize/mlperf")->Unit(benchmark::kMillisecond);
+BENCHMARK(search_eager_dlrm)->Name("optimize/default/eager")->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace perfmodel::benchmarks

@@ -37,6 +37,7 @@ inline constexpr Schema kKernels = {"perfmodel-kernels", 1, 2};
 inline constexpr Schema kMeasuredErrors = {"perfmodel-measured-errors"};
 inline constexpr Schema kMeasurements = {"perfmodel-measurements"};
 inline constexpr Schema kMemory = {"perfmodel-memory", 1, 0};
+inline constexpr Schema kOptimize = {"perfmodel-optimize"};
 inline constexpr Schema kOverheads = {"perfmodel-overheads", 1, 2};
 inline constexpr Schema kPrediction = {"perfmodel-prediction", 1, 5};
 inline constexpr Schema kReplay = {"perfmodel-replay", 1, 2};

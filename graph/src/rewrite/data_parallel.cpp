@@ -242,11 +242,71 @@ class Reducer {
   // Behind AccumulateGrad: into the bucket, and off with it when it is full and those in front of
   // it are gone.
   void ready(std::size_t i, const Ready& ready) {
-    const Place& place = place_[i];
+    for (const Place& place : place_[i]) {
+      take(place, ready);
+      ++buckets_[place.bucket].arrived;
+      for (; next_ < buckets_.size() && buckets_[next_].is_full(); ++next_) {
+        ranks_.all_reduce(buckets_[next_].flat);
+        buckets_[next_].arrived = 0;
+      }
+    }
+  }
+
+  void finish(const Step& step) {
+    next_ = 0;
+    for (const Bucket& bucket : buckets_) {
+      std::vector<TensorRef> pieces;
+      for (const Member& member : bucket.members) {
+        const Place& place = place_[member.gradient][member.piece];
+        const Shape shape = graph_.shape(place.view);
+        pieces.push_back(
+            as_strided(graph_, bucket.flat, shape, contiguous_strides(shape), place.offset, true));
+      }
+      if (rewrite_.gradient_as_bucket_view) continue;
+      for (std::size_t k = 0; k < pieces.size(); ++k) {
+        const Member& member = bucket.members[k];
+        const std::int64_t kept = step.ready[member.gradient].kept;
+        graph_.begin_plain("torch.distributed.ddp.reducer::copy_bucket_to_grad", {parameter(kept)});
+        copy(graph_, part(kept, place_[member.gradient][member.piece]), pieces[k]);
+        graph_.end_op();
+      }
+    }
+  }
+
+  /// With gradients in the buckets: what follows uses the pieces.
+  void substitute(const Node& node) { pieces_.apply(graph_.graph_being_made(), node); }
+
+ private:
+  /// A gradient, or one of the pieces that a large one is reduced in.
+  struct Member {
+    std::size_t gradient = 0, piece = 0;
+  };
+  struct Bucket {
+    TensorRef flat;
+    std::vector<Member> members;
+    std::size_t arrived = 0;
+
+    bool is_full() const { return arrived == members.size(); }
+  };
+  struct Place {
+    std::size_t bucket = 0;
+    std::int64_t offset = 0;
+    TensorRef view;
+    std::int64_t first = 0, count = 0;  // elements of the gradient
+    bool is_whole = true;
+  };
+
+  // What of a gradient goes to a place.
+  TensorRef part(std::int64_t kept, const Place& place) {
+    if (place.is_whole) return ref(kept);
+    return narrow(graph_, view(graph_, ref(kept), {-1}), 0, place.first, place.count);
+  }
+
+  void take(const Place& place, const Ready& ready) {
     if (rewrite_.gradient_as_bucket_view && ready.accumulates) {
       div_in_place(place.view);
     } else {
-      const TensorRef gradient = ref(ready.kept);
+      const TensorRef gradient = part(ready.kept, place);
       const TensorRef factor = wrapped_number(graph_, DType::kFloat64);
       graph_.begin_plain("torch::distributed::reducer::mul_out", {place.view});
       graph_.leaf_op("aten::mul.out", {gradient, factor, place.view}, {place.view});
@@ -257,60 +317,52 @@ class Reducer {
       const Node& last = made.nodes.back();  // its output is the piece of the bucket
       pieces_.replace(tensor(ready.kept).id, made.tensors[made.outputs(last)[0].index]);
     }
-    ++buckets_[place.bucket].arrived;
-    for (; next_ < buckets_.size() && buckets_[next_].is_full(); ++next_) {
-      ranks_.all_reduce(buckets_[next_].flat);
-      buckets_[next_].arrived = 0;
-    }
   }
 
-  void finish(const Step& step) {
-    next_ = 0;
-    for (const Bucket& bucket : buckets_) {
-      std::vector<TensorRef> pieces;
-      for (std::size_t i : bucket.members) {
-        const Place& place = place_[i];
-        const Shape shape = graph_.shape(place.view);
-        pieces.push_back(
-            as_strided(graph_, bucket.flat, shape, contiguous_strides(shape), place.offset, true));
-      }
-      if (rewrite_.gradient_as_bucket_view) continue;
-      for (std::size_t k = 0; k < pieces.size(); ++k) {
-        const std::int64_t kept = step.ready[bucket.members[k]].kept;
-        graph_.begin_plain("torch.distributed.ddp.reducer::copy_bucket_to_grad", {parameter(kept)});
-        copy(graph_, ref(kept), pieces[k]);
-        graph_.end_op();
-      }
-    }
+  // Elements per piece, as even as they come.
+  std::vector<std::int64_t> piece_sizes(const Tensor& gradient) const {
+    const std::int64_t limit = rewrite_.split_bytes.value_or(0);
+    const std::int64_t pieces =
+        limit > 0 && gradient.bytes() > limit
+            ? std::min((gradient.bytes() + limit - 1) / limit, gradient.numel)
+            : 1;
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(pieces), gradient.numel / pieces);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(gradient.numel % pieces); ++i) ++sizes[i];
+    return sizes;
   }
-
-  /// With gradients in the buckets: what follows uses the pieces.
-  void substitute(const Node& node) { pieces_.apply(graph_.graph_being_made(), node); }
-
- private:
-  struct Bucket {
-    TensorRef flat;
-    std::vector<std::size_t> members;
-    std::size_t arrived = 0;
-
-    bool is_full() const { return arrived == members.size(); }
-  };
-  struct Place {
-    std::size_t bucket = 0;
-    std::int64_t offset = 0;
-    TensorRef view;
-  };
 
   // Types never share a bucket.
-  std::vector<std::vector<std::size_t>> buckets_of(const Step& step) const {
+  std::vector<std::vector<Member>> buckets_of(const Step& step) {
     std::vector<BucketedGradient> gradients;
-    for (const Ready& ready : step.ready) {
-      const Tensor& gradient = tensor(ready.kept);
-      gradients.push_back({.bytes = static_cast<double>(gradient.bytes()),
-                           .group = static_cast<std::int32_t>(gradient.dtype)});
+    std::vector<Member> members;
+    for (std::size_t i = 0; i < step.ready.size(); ++i) {
+      const Tensor& gradient = tensor(step.ready[i].kept);
+      std::int64_t first = 0;
+      const auto sizes = piece_sizes(gradient);
+      for (const std::int64_t size : sizes) {
+        gradients.push_back(
+            {.bytes = static_cast<double>(gradient.bytes()) * static_cast<double>(size) /
+                      static_cast<double>(std::max<std::int64_t>(gradient.numel, 1)),
+             .group = static_cast<std::int32_t>(gradient.dtype)});
+        members.push_back({.gradient = i, .piece = place_[i].size()});
+        Place place;
+        place.first = first;
+        place.count = size;
+        place.is_whole = sizes.size() == 1;
+        place_[i].push_back(place);
+        first += size;
+      }
     }
-    return gradient_buckets(gradients, static_cast<double>(rewrite_.first_bucket_bytes),
-                            static_cast<double>(rewrite_.bucket_cap_bytes));
+    std::vector<std::vector<Member>> buckets;
+    for (const auto& bucket :
+         gradient_buckets(gradients, static_cast<double>(rewrite_.first_bucket_bytes),
+                          static_cast<double>(rewrite_.bucket_cap_bytes))) {
+      buckets.emplace_back();
+      for (const auto member : bucket) {
+        buckets.back().push_back(members[static_cast<std::size_t>(member)]);
+      }
+    }
+    return buckets;
   }
 
   const Tensor& tensor(std::int64_t index) const {
@@ -324,23 +376,26 @@ class Reducer {
     return ref(known == parameters_.end() ? gradient : known->second);
   }
 
-  void add_bucket(const Step& step, const std::vector<std::size_t>& members) {
+  void add_bucket(const Step& step, const std::vector<Member>& members) {
     std::int64_t elements = 0;
-    for (std::size_t i : members) elements += tensor(step.ready[i].kept).numel;
-    const Tensor& first = tensor(step.ready[members.front()].kept);
+    for (const Member& member : members) elements += place_of(member).count;
+    const Tensor& first = tensor(step.ready[members.front().gradient].kept);
     Bucket bucket{.flat = graph_.new_tensor(first.dtype, first.device, {elements}),
                   .members = members};
     std::int64_t offset = 0;
-    for (std::size_t i : members) {
-      const Tensor& gradient = tensor(step.ready[i].kept);
+    for (const Member& member : members) {
+      const Tensor& gradient = tensor(step.ready[member.gradient].kept);
       const auto sizes = copy_.source().shape(gradient);
-      const Shape shape(sizes.begin(), sizes.end());
-      place_[i] = {buckets_.size(), offset,
-                   graph_.new_view(bucket.flat, shape, contiguous_strides(shape), offset)};
-      offset += gradient.numel;
+      Place& place = place_of(member);
+      const Shape shape = place.is_whole ? Shape(sizes.begin(), sizes.end()) : Shape{place.count};
+      place.bucket = buckets_.size();
+      place.offset = offset;
+      place.view = graph_.new_view(bucket.flat, shape, contiguous_strides(shape), offset);
+      offset += place.count;
     }
     buckets_.push_back(std::move(bucket));
   }
+  Place& place_of(const Member& member) { return place_[member.gradient][member.piece]; }
 
   void div_in_place(TensorRef view) {
     const TensorRef number = wrapped_number(graph_);
@@ -380,8 +435,8 @@ class Reducer {
   const std::map<std::int64_t, std::uint32_t>& parameters_;  // of gradients, by id
   Communicator ranks_;
   std::vector<Bucket> buckets_;
-  std::size_t next_ = 0;      // bucket to launch
-  std::vector<Place> place_;  // of gradients, in the order of readiness
+  std::size_t next_ = 0;                   // bucket to launch
+  std::vector<std::vector<Place>> place_;  // of gradients' pieces, in the order of readiness
   TensorSubstitution pieces_;
 };
 
@@ -532,6 +587,16 @@ Result<void> check(const ExecutionGraph& graph, const DataParallelRewrite& rewri
     return fail(ErrorCode::kImpossible,
                 fmt::format("data-parallel: expected buckets of at least 1 B, found {} and {}",
                             rewrite.first_bucket_bytes, rewrite.bucket_cap_bytes));
+  }
+  if (rewrite.split_bytes && *rewrite.split_bytes < 1) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("data-parallel: expected pieces of at least 1 B, found {}",
+                            *rewrite.split_bytes));
+  }
+  if (rewrite.split_bytes && rewrite.gradient_as_bucket_view) {
+    return fail(ErrorCode::kImpossible,
+                "data-parallel: expected views of buckets or gradients in pieces, found both: "
+                "views are not copied");
   }
   for (const Node& node : graph.nodes) {
     if (node.comm < 0) continue;

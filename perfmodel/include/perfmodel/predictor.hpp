@@ -54,6 +54,8 @@ struct AskOptions {
 };
 
 class PreparedGraph;
+struct Advice;
+struct OptimizeOptions;
 
 /// One of many questions. Exactly one of the graphs is given; it must outlive the answer. All else
 /// is the question's own.
@@ -131,6 +133,11 @@ class Predictor {
   /// ```
   Result<std::vector<Result<Prediction>>> predict_many(std::span<const Question> questions,
                                                        const AskManyOptions& options = {}) const;
+
+  /// What to change about the graph (perfmodel/optimize.hpp). Of `ask`, `topology`, `interference`,
+  /// `host_scale` and `cancel` count. Errors: those of `predict` and of `optimize`.
+  Result<Advice> optimize(const PreparedGraph& graph, std::string_view gpu,
+                          const OptimizeOptions& options, const AskOptions& ask = {}) const;
 
   /// What bounds the step, in numbers and words. Knows more if the prediction kept its ops.
   Result<Explanation> explain(const Prediction& prediction) const;

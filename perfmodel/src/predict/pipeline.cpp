@@ -134,4 +134,18 @@ Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu&
   return job;
 }
 
+Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu) {
+  if (auto good = check_question({&rank, 1}, {}); !good) return Unexpected{good.error()};
+  std::vector<std::string> told_by_predict;
+  std::vector<RankProgram> programs;
+  auto made = make_rank_program(rank, gpu, nullptr, {}, false, told_by_predict);
+  if (!made) return Unexpected{made.error()};
+  programs.push_back(std::move(*made));
+  const auto meetings = meet_collectives(programs, false, told_by_predict);
+  if (!meetings) return Unexpected{meetings.error()};
+  auto tasks = schedule_job(programs, gpu, *meetings, told_by_predict);
+  if (!tasks) return Unexpected{tasks.error()};
+  return PacedProgram{std::move(programs.front()), *meetings};
+}
+
 }  // namespace perfmodel

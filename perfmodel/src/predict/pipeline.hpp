@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -8,6 +9,7 @@
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/result.hpp"
 #include "program/host_facts.hpp"
+#include "rank_program.hpp"
 
 namespace perfmodel {
 
@@ -16,5 +18,12 @@ namespace perfmodel {
 Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu& gpu,
                                     const JobOptions& options, const HostFacts* facts = nullptr,
                                     std::optional<double> added_bytes = {});
+
+/// One rank's program with kernels as slow as the board's power limit makes them.
+struct PacedProgram {
+  RankProgram rank;
+  std::int32_t meetings = 0;  ///< see meet_collectives
+};
+Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu);
 
 }  // namespace perfmodel

@@ -19,6 +19,7 @@
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/optimize.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "predict_with.hpp"
@@ -563,6 +564,41 @@ Result<std::vector<Result<Prediction>>> Predictor::predict_many(
     work();
     others.clear();  // joins
     return answers;
+  });
+}
+
+Result<Advice> Predictor::optimize(const PreparedGraph& graph, std::string_view gpu,
+                                   const OptimizeOptions& options, const AskOptions& ask) const {
+  return guarded([&]() -> Result<Advice> {
+    const PreparedGraph::State& prepared = *graph.state_;
+    if (prepared.predictor != state_) {
+      return fail(ErrorCode::kImpossible,
+                  "expected a graph that this predictor prepared, found another's");
+    }
+    const auto found = state_->target(gpu);
+    if (!found) return Unexpected{found.error()};
+    const Target& on = **found;
+    std::vector<std::string> warnings = on.warnings;
+    const auto links = state_->topology(on, ask, warnings);
+    if (!links) return Unexpected{links.error()};
+    KernelModels models = state_->chosen.models;
+    const auto collectives = make_collective_model(**links, {.interference = ask.interference});
+    models.set(KernelFamily::kCollective, collectives.get());
+    WhatIfTarget target{
+        .gpu = on.gpu,
+        .overheads = &prepared.overheads(on),
+        .options = {.models = &models, .host_scale = ask.host_scale, .cancel = ask.cancel}};
+    const auto times = prepared.kernel_times_for(on);
+    if (!times) return Unexpected{times.error()};
+    if (*times) target.options.kernel_times = &(*times)->times;
+    OptimizeOptions asked = options;
+    asked.cancel = ask.cancel;
+    auto advice = perfmodel::optimize(prepared.graph, target, asked);
+    if (auto readable = state_->chosen.check(); !readable) return Unexpected{readable.error()};
+    if (advice) {
+      advice->warnings.insert(advice->warnings.begin(), warnings.begin(), warnings.end());
+    }
+    return advice;
   });
 }
 

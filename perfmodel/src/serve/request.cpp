@@ -64,7 +64,12 @@ const std::vector<OpRow>& ops() {
         "host_scale"},
        {"graph", "gpu"}},
       {"layout", Op::kLayout, layout_keys(), {"gpu", "global_batch"}},
-      {"layout_rank", Op::kLayoutRank, layout_rank_keys(), {"gpu", "global_batch", "world"}}};
+      {"layout_rank", Op::kLayoutRank, layout_rank_keys(), {"gpu", "global_batch", "world"}},
+      {"optimize",
+       Op::kOptimize,
+       {"graph", "gpu", "world", "topology", "host_scale", "interference", "allow", "objective",
+        "memory_limit_gb", "time_budget_s"},
+       {"graph", "gpu"}}};
   return rows;
 }
 
@@ -137,6 +142,10 @@ class LineReader {
     if (key == "strategy") return strategy(value);
     if (key == "interference") return factor(key, value, request_.interference);
     if (key == "host_scale") return factor(key, value, request_.host_scale);
+    if (key == "allow") return text(key, value, request_.allow);
+    if (key == "objective") return text(key, value, request_.objective);
+    if (key == "memory_limit_gb") return factor(key, value, request_.memory_limit_gb);
+    if (key == "time_budget_s") return factor(key, value, request_.time_budget_s);
     if (auto* to = layout_count(key)) return integer(key, value, kMaxSize, *to);
     if (auto* to = layout_text(key)) return text(key, value, *to);
     if (auto* to = layout_flag(key)) return flag(key, value, *to);

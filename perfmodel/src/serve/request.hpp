@@ -21,7 +21,8 @@ enum class Op {
   kPredict,
   kExplain,
   kLayout,
-  kLayoutRank
+  kLayoutRank,
+  kOptimize
 };
 
 /// What is wrong with a request, beside errors of the library.
@@ -46,6 +47,9 @@ struct Request {
   LayoutRequest job;  ///< of layout and layout_rank
   LayoutParts parts;  ///< the layout, or what a search keeps to
   std::int64_t top = 10;
+  std::string allow, objective;  ///< of optimize: "precision,fusion"; "step"
+  double memory_limit_gb = 0;    ///< 0: what the GPU has
+  double time_budget_s = 60;
 };
 
 /// Reads one line into `request`; the id even if the rest is wrong. `line` may grow by padding and

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -13,9 +14,11 @@
 #include "deadlines.hpp"
 #include "graph_store.hpp"
 #include "layout/layout_request.hpp"
+#include "optimize/advice_json.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/layout.hpp"
+#include "perfmodel/optimize.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/version.hpp"
 #include "request.hpp"
@@ -107,6 +110,7 @@ struct Service::State {
   Result<LayoutPricer> layout_pricer(const Request& request);
   Result<Json> layout(const Request& request);
   Result<Json> layout_rank(const Request& request, std::stop_token cancel);
+  Result<Json> optimize(const Request& request, std::stop_token cancel);
   Json stats() const;
   std::string answer(std::string& line, const Caller& caller);
 };
@@ -212,6 +216,39 @@ Result<Json> Service::State::layout_rank(const Request& request, std::stop_token
   return ranking_answer(*ranking, question->notes);
 }
 
+Result<Json> Service::State::optimize(const Request& request, std::stop_token cancel) {
+  const auto graph = graphs.find(request.graph);
+  if (!graph) {
+    return fail(ErrorCode::kUnknownName,
+                fmt::format("expected the name of a loaded graph, found \"{}\"", request.graph));
+  }
+  OptimizeOptions options{.world = std::max<std::int64_t>(request.world, 1),
+                          .time_budget_s = request.time_budget_s,
+                          .graph_file = request.graph,
+                          .predict_flags = " --gpu " + request.gpu};
+  if (!request.topology.empty()) options.predict_flags += " --topology " + request.topology;
+  options.machine_flags = options.predict_flags;
+  options.topology = request.topology;
+  if (request.memory_limit_gb > 0) options.memory_limit_bytes = 1e9 * request.memory_limit_gb;
+  for (std::string_view rest = request.allow; !rest.empty();) {
+    const std::string_view one = rest.substr(0, rest.find(','));
+    options.allow.emplace_back(one);
+    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+  }
+  if (!request.objective.empty()) {
+    const auto objective = advice_objective(request.objective);
+    if (!objective) return Unexpected{objective.error()};
+    options.objective = *objective;
+  }
+  const auto advice = predictor.optimize(*graph, request.gpu, options,
+                                         {.topology = request.topology,
+                                          .interference = request.interference,
+                                          .host_scale = request.host_scale,
+                                          .cancel = std::move(cancel)});
+  if (!advice) return Unexpected{advice.error()};
+  return advice_json(*advice, [](double value) { return Json(value); });
+}
+
 Json Service::State::stats() const {
   const auto cache = predictor.cache_report();
   const std::chrono::duration<double> up = std::chrono::steady_clock::now() - began;
@@ -246,6 +283,8 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
       return layout(request);
     case Op::kLayoutRank:
       return layout_rank(request, std::move(cancel));
+    case Op::kOptimize:
+      return optimize(request, std::move(cancel));
   }
   return fail(ErrorCode::kImpossible, "expected an operation");
 }

@@ -168,6 +168,10 @@ struct DataParallelRewrite {
   std::int64_t world_size = 2;
   std::int64_t first_bucket_bytes = kFirstBucketBytes;
   std::int64_t bucket_cap_bytes = kBucketCapBytes;  ///< of all buckets but the first
+  /// Larger gradients are reduced in even pieces of at most so much, as those of a parameter that
+  /// the program holds in pieces: the copy of one piece into its bucket runs beside the all-reduce
+  /// of the one before. Not with views.
+  std::optional<std::int64_t> split_bytes = {};
   /// Gradients are pieces of the buckets: nothing is copied back behind the all-reduces.
   bool gradient_as_bucket_view = false;
   std::int64_t first_collective = 1;  ///< number of the first collective of the process group

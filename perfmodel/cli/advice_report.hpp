@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "output.hpp"
+#include "perfmodel/optimize.hpp"
+
+namespace perfmodel::cli {
+
+/// What `optimize` prints.
+struct AdviceReport {
+  std::string graph_file, gpu;
+  Advice advice;
+};
+
+std::string advice_text(const AdviceReport& report, bool bold);
+Json advice_document(const AdviceReport& report);
+
+}  // namespace perfmodel::cli

@@ -1,0 +1,520 @@
+#include "rewrite_moves.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "perfmodel/graph/rewrites/fusion.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
+#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/graph/rewrites/training.hpp"
+
+namespace perfmodel::advice {
+namespace {
+
+using Precision = PrecisionOptions::Precision;
+using Scaling = PrecisionOptions::Scaling;
+using Implementation = TrainingOptions::Implementation;
+using What = RecomputeOptions::What;
+
+constexpr std::uint64_t kCollectives = Touch::of(KernelFamily::kCollective);
+constexpr std::uint64_t kCompute = Touch::kAllFamilies & ~kCollectives;
+constexpr std::uint64_t kProducts =
+    Touch::of(KernelFamily::kGemm) | Touch::of(KernelFamily::kConvolution) |
+    Touch::of(KernelFamily::kGroupedGemm) | Touch::of(KernelFamily::kRecurrent);
+constexpr std::uint64_t kMoved = Touch::of(KernelFamily::kElementwise) |
+                                 Touch::of(KernelFamily::kCopy) | Touch::of(KernelFamily::kSet) |
+                                 Touch::of(KernelFamily::kSmall);
+constexpr Touch kHostWork{.host = true, .optimizer_host = true};
+
+Choice choice(std::string text, std::string code, Rewrite apply) {
+  Choice made{.text = std::move(text), .code = std::move(code)};
+  made.rewrite = NamedRewrite{.name = made.text, .apply = std::move(apply)};
+  return made;
+}
+
+Axis batch_axis(std::int64_t batch) {
+  constexpr std::int64_t kMostTimes = 1024;
+  Axis axis{.family = "batch", .stage = Stage::kBatch, .is_ladder = true};
+  for (std::int64_t times = 2; times <= kMostTimes; times *= 2) {
+    const std::int64_t wanted = times * batch;
+    Choice made = choice(
+        fmt::format("--batch {}", wanted),
+        fmt::format("DataLoader(dataset, batch_size={})", wanted),
+        [wanted](const ExecutionGraph& graph) { return set_batch_size(graph, {.batch = wanted}); });
+    made.batch = wanted;
+    made.same_numbers = false;
+    axis.choices.push_back(std::move(made));
+  }
+  axis.touch = {.host = true,
+                .optimizer_host = true,
+                .families = Touch::kAllFamilies,
+                .optimizer_families = Touch::kAllFamilies};
+  return axis;
+}
+
+// SGD alone keeps what the step computes.
+Axis tables_axis() {
+  Axis axis{.family = "tables", .stage = Stage::kTables};
+  axis.choices.push_back(
+      choice("--fuse-tables sgd",
+             "fbgemm_gpu SplitTableBatchedEmbeddingBagsCodegen(tables, optimizer=EXACT_SGD) in the "
+             "place of nn.EmbeddingBag",
+             [](const ExecutionGraph& graph) { return rewrite_table_fusion(graph, {}); }));
+  axis.touch = kHostWork;
+  axis.touch.families = kCompute & ~kProducts;
+  axis.touch.optimizer_families = kCompute;
+  return axis;
+}
+
+struct NamedPrecision {
+  const char* name;
+  const char* code;
+  PrecisionOptions options;
+  std::optional<DType> needs;
+};
+
+const NamedPrecision kPrecisions[] = {
+    {"bf16",
+     "with torch.autocast(\"cuda\", dtype=torch.bfloat16): loss = model(batch)",
+     {.precision = Precision::kBf16},
+     DType::kBFloat16},
+    {"fp16-scaled",
+     "with torch.autocast(\"cuda\", dtype=torch.float16): ...; GradScaler: "
+     "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
+     {.precision = Precision::kFp16, .grad_scaler = true},
+     {}},
+    {"bf16-o2",
+     "model.to(torch.bfloat16) with an optimizer that keeps fp32 weights (DeepSpeed bf16, Apex O2)",
+     {.precision = Precision::kBf16, .master_weights = true},
+     DType::kBFloat16},
+    {"fp8",
+     "te.Linear in the place of nn.Linear, with transformer_engine.pytorch.fp8_autocast(): ...",
+     {.precision = Precision::kFp8, .scaling = Scaling::kDelayed},
+     DType::kFloat8},
+};
+
+Axis precision_axis(const Gpu& gpu) {
+  Axis axis{.family = "precision", .stage = Stage::kPrecision};
+  if (gpu.peak_tflop_per_s.tf32_matrix) {
+    axis.choices.push_back(choice(
+        "--precision tf32", "torch.backends.cuda.matmul.allow_tf32 = True; cudnn.allow_tf32 = True",
+        [](const ExecutionGraph& graph) {
+          return rewrite_precision(graph, {.precision = Precision::kTf32});
+        }));
+    axis.choices.back().same_numbers = false;
+  }
+  for (const NamedPrecision& one : kPrecisions) {
+    axis.choices.push_back(choice(fmt::format("--precision {}", one.name), one.code,
+                                  [options = one.options](const ExecutionGraph& graph) {
+                                    return rewrite_precision(graph, options);
+                                  }));
+    axis.choices.back().needs_units = one.needs;
+    axis.choices.back().same_numbers = false;
+  }
+  axis.touch = {.families = Touch::kAllFamilies, .optimizer_families = Touch::kAllFamilies};
+  return axis;
+}
+
+Axis in_place_axis() {
+  Axis axis{.family = "in-place", .stage = Stage::kInPlace, .frees_memory = true};
+  const auto add = [&](const char* what, InPlaceOptions options) {
+    axis.choices.push_back(choice(
+        fmt::format("--in-place {}", what),
+        fmt::format("Tempo's in-place {} in the place of PyTorch's", what),
+        [options](const ExecutionGraph& graph) { return rewrite_in_place(graph, options); }));
+  };
+  add("gelu", {.gelu = FirstLayers{}, .layer_norm = {}});
+  add("layernorm", {.gelu = {}, .layer_norm = FirstLayers{}});
+  add("gelu,layernorm", {.gelu = FirstLayers{}, .layer_norm = FirstLayers{}});
+  return axis;
+}
+
+Axis checkpoint_axis() {
+  Axis axis{.family = "checkpoint", .stage = Stage::kRecompute, .frees_memory = true};
+  const std::pair<const char*, std::pair<What, const char*>> kinds[] = {
+      {"dropout",
+       {What::kDropout, "Tempo's attention, which drops out again in its backward pass"}},
+      {"selective",
+       {What::kSelective, "torch.utils.checkpoint.checkpoint(core_attention, q, k, v)"}},
+      {"op",
+       {What::kOp, "torch.utils.checkpoint.checkpoint(layer, x, context_fn=every second mm)"}},
+      {"full", {What::kFull, "torch.utils.checkpoint.checkpoint(layer, x) for every layer"}},
+  };
+  for (const auto& [name, how] : kinds) {
+    const RecomputeOptions options{.what = how.first, .layers = {}};
+    axis.choices.push_back(choice(
+        fmt::format("--recompute {}", name), how.second,
+        [options](const ExecutionGraph& graph) { return rewrite_recomputation(graph, options); }));
+  }
+  axis.choices.push_back(
+      choice("--checkpoint 0",
+             "torch.utils.checkpoint.checkpoint_sequential(layers, round(sqrt(len(layers))), x)",
+             [](const ExecutionGraph& graph) {
+               return rewrite_checkpointing(graph, {.label = {}, .every = 0, .layers = {}});
+             }));
+  return axis;
+}
+
+Axis offload_axis() {
+  Axis axis{.family = "offload", .stage = Stage::kOffload, .frees_memory = true};
+  axis.choices.push_back(choice(
+      "--offload-activations", "with torchtune.training.OffloadActivations(): loss = model(batch)",
+      [](const ExecutionGraph& graph) { return rewrite_offload(graph, {}); }));
+  return axis;
+}
+
+Axis optimizer_axis(const Job& job) {
+  Axis axis{.family = "optimizer", .stage = Stage::kOptimizer};
+  const auto add = [&](const char* how, Implementation implementation, std::string code) {
+    axis.choices.push_back(choice(fmt::format("--optimizer {}", how), std::move(code),
+                                  [implementation](const ExecutionGraph& graph) {
+                                    return rewrite_optimizer(
+                                        graph, {.optimizer = {}, .implementation = implementation});
+                                  }));
+  };
+  add("foreach", Implementation::kForeach, "torch.optim.…(model.parameters(), foreach=True)");
+  add("fused", Implementation::kFused, "torch.optim.…(model.parameters(), fused=True)");
+  if (job.adam) {
+    add("8bit", Implementation::kEightBit, "bitsandbytes.optim.AdamW8bit(model.parameters())");
+    axis.choices.back().same_numbers = false;
+  }
+  axis.touch = {.optimizer_host = true, .optimizer_families = Touch::kAllFamilies};
+  return axis;
+}
+
+// MiB; DDP has 25.
+constexpr double kBucketsBelow[] = {1, 1.5, 2, 3, 4, 6, 8, 12, 16, 20};
+constexpr double kBucketsAbove[] = {32,  40,  50,  64,  80,  100,  128,  160,
+                                    200, 256, 320, 400, 800, 1600, 3200, 6400};
+
+Axis buckets_axis() {
+  Axis axis{.family = "buckets", .stage = Stage::kDataParallel, .is_ladder = true};
+  const auto add = [&](double mib) {
+    axis.choices.push_back(
+        {.text = fmt::format("bucket_cap_mb={:g}", mib),
+         .code = fmt::format("DistributedDataParallel(model, bucket_cap_mb={:g})", mib),
+         .bucket_mib = mib});
+  };
+  for (double mib : kBucketsBelow) add(mib);
+  axis.below = axis.choices.size();
+  for (double mib : kBucketsAbove) add(mib);
+  axis.touch = kHostWork;
+  axis.touch.families = kCollectives;
+  return axis;
+}
+
+// Of the largest gradient a half, a quarter, ... down to what no link is slow at.
+Axis split_axis(double largest_bytes) {
+  constexpr double kLeastMib = 1;
+  Axis axis{.family = "buckets", .stage = Stage::kDataParallel, .is_ladder = true};
+  std::vector<double> sizes;
+  for (double mib = largest_bytes / (1 << 20) / 2; mib >= kLeastMib; mib /= 2) {
+    sizes.push_back(std::ceil(100 * mib) / 100);
+  }
+  std::ranges::reverse(sizes);
+  for (double mib : sizes) {
+    axis.choices.push_back({.text = fmt::format("split={:g}", mib),
+                            .code = fmt::format("hold parameters above {:g} MiB in pieces "
+                                                "(nn.ParameterList): DDP reduces each as it comes",
+                                                mib),
+                            .split_mib = mib});
+  }
+  axis.below = axis.choices.size();
+  axis.touch = kHostWork;
+  axis.touch.families = kCollectives | kMoved;
+  return axis;
+}
+
+Axis views_axis() {
+  Axis axis{.family = "buckets", .stage = Stage::kDataParallel};
+  axis.choices.push_back({.text = "gradient_as_bucket_view",
+                          .code = "DistributedDataParallel(model, gradient_as_bucket_view=True)"});
+  axis.touch = kHostWork;
+  axis.touch.families = kCollectives | kMoved;
+  axis.touch.optimizer_families = kMoved;
+  return axis;
+}
+
+Axis ranks_axis(std::int64_t world) {
+  Axis axis{.family = "ranks", .stage = Stage::kDataParallel, .is_ladder = true};
+  std::vector<std::int64_t> fewer;
+  for (std::int64_t ranks = world / 2; ranks >= 1; ranks /= 2) fewer.push_back(ranks);
+  std::ranges::reverse(fewer);
+  for (std::int64_t ranks : fewer) {
+    axis.choices.push_back({.text = fmt::format("{} GPUs", ranks),
+                            .code = fmt::format("torchrun --nproc-per-node {}", ranks),
+                            .ranks = ranks,
+                            .same_numbers = false});
+  }
+  axis.below = axis.choices.size();
+  axis.touch = kHostWork;
+  axis.touch.families = kCollectives | kMoved;
+  return axis;
+}
+
+Axis fusion_axis() {
+  Axis axis{.family = "fusion", .stage = Stage::kFusion};
+  axis.choices.push_back(choice("--fuse-elementwise",
+                                "torch.compile of the functions between products: bias and GELU, "
+                                "dropout and residual",
+                                rewrite_elementwise_fusion));
+  axis.touch = kHostWork;
+  axis.touch.families = kMoved | Touch::of(KernelFamily::kDropout);
+  axis.touch.optimizer_families = kMoved;
+  return axis;
+}
+
+Choice launching(std::string text, std::string code, Launching how) {
+  Choice made = choice(std::move(text), std::move(code),
+                       [](const ExecutionGraph& graph) -> Result<ExecutionGraph> { return graph; });
+  made.rewrite->of_ops_alone = true;
+  made.rewrite->launching = how;
+  return made;
+}
+
+// Inductor fuses what it compiles; the ops of a trace can only be launched otherwise.
+Axis launch_axis(bool graphs, bool compile, bool fuses) {
+  Axis axis{.family = graphs ? "cuda-graphs" : "compile", .stage = Stage::kLaunch};
+  if (graphs) {
+    axis.choices.push_back(launching("--cuda-graphs",
+                                     "with torch.cuda.graph(g): train_step(); then g.replay()",
+                                     Launching::kCudaGraphs));
+  }
+  if (graphs && compile && fuses) {
+    axis.choices.push_back(launching("--fuse-elementwise --cuda-graphs",
+                                     "model = torch.compile(model, mode=\"reduce-overhead\")",
+                                     Launching::kCudaGraphs));
+    axis.choices.back().rewrite->name = "--cuda-graphs";
+    axis.choices.back().fuses = true;
+  }
+  if (compile) {
+    axis.choices.push_back(launching(fuses ? "--fuse-elementwise --compiled" : "--compiled",
+                                     "model = torch.compile(model)", Launching::kCompiled));
+    axis.choices.back().rewrite->name = "--compiled";
+    axis.choices.back().fuses = fuses;
+  }
+  axis.touch = kHostWork;
+  if (compile && fuses) axis.touch.families = kMoved | Touch::of(KernelFamily::kDropout);
+  if (compile && fuses) axis.touch.optimizer_families = kMoved;
+  return axis;
+}
+
+struct Family {
+  const char* name;
+  /// Empty: the family makes sense; else why not.
+  std::string (*contradiction)(const Job& job, AdviceObjective objective);
+};
+
+std::string none(const Job&, AdviceObjective) { return {}; }
+
+const Family kFamilyRows[] = {
+    {"batch",
+     [](const Job& job, AdviceObjective objective) -> std::string {
+       if (objective == AdviceObjective::kStep) {
+         return "another batch changes the samples that the objective step keeps (samples-per-s "
+                "allows it)";
+       }
+       return job.batch ? "" : "the inputs of the graph do not tell its batch";
+     }},
+    {"tables", none},
+    {"precision", none},
+    {"in-place", none},
+    {"checkpoint", none},
+    {"offload", none},
+    {"optimizer", none},
+    {"buckets",
+     [](const Job& job, AdviceObjective) -> std::string {
+       return job.world > 1 ? "" : "one rank reduces no gradients (--world N runs N)";
+     }},
+    {"ranks",
+     [](const Job& job, AdviceObjective objective) -> std::string {
+       if (job.world <= 1) return "one rank is the least (--world N runs N)";
+       return objective == AdviceObjective::kSamplesPerGpuHour
+                  ? ""
+                  : "fewer GPUs help the objective samples-per-gpu-hour alone";
+     }},
+    {"sharding",
+     [](const Job& job, AdviceObjective) -> std::string {
+       return job.world > 1 ? "" : "one rank holds all tables (--world N runs N)";
+     }},
+    {"fusion", none},
+    {"cuda-graphs", none},
+    {"compile", none},
+};
+
+Result<std::vector<std::string>> allowed_families(const Job& job, const OptimizeOptions& options) {
+  std::vector<std::string> allowed;
+  for (const Family& family : kFamilyRows) {
+    if (options.allow.empty() && family.contradiction(job, options.objective).empty()) {
+      allowed.emplace_back(family.name);
+    }
+  }
+  for (const std::string& name : options.allow) {
+    const auto* known = std::ranges::find(kFamilyRows, name, &Family::name);
+    if (known == std::end(kFamilyRows)) {
+      return fail(ErrorCode::kUnknownName, fmt::format("allow: expected some of {}, found \"{}\"",
+                                                       fmt::join(advice_families(), ", "), name));
+    }
+    const std::string why = known->contradiction(job, options.objective);
+    if (!why.empty()) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("allow: expected no \"{}\" with objective {} on {} {}: {}", name,
+                              to_string(options.objective), job.world,
+                              job.world == 1 ? "rank" : "ranks", why));
+    }
+    allowed.push_back(name);
+  }
+  return allowed;
+}
+
+}  // namespace
+
+Result<std::vector<Axis>> rewrite_axes(const Gpu& gpu, const Job& job,
+                                       const OptimizeOptions& options) {
+  const auto allowed = allowed_families(job, options);
+  if (!allowed) return Unexpected{allowed.error()};
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(*allowed, name) != allowed->end();
+  };
+  std::vector<Axis> axes;
+  if (has("batch")) axes.push_back(batch_axis(*job.batch));
+  if (has("tables")) axes.push_back(tables_axis());
+  if (has("precision")) axes.push_back(precision_axis(gpu));
+  if (has("in-place")) axes.push_back(in_place_axis());
+  if (has("checkpoint")) axes.push_back(checkpoint_axis());
+  if (has("offload")) axes.push_back(offload_axis());
+  if (has("optimizer")) axes.push_back(optimizer_axis(job));
+  if (has("buckets")) axes.push_back(buckets_axis());
+  if (has("buckets")) axes.push_back(split_axis(job.largest_gradient_bytes));
+  if (has("buckets")) axes.push_back(views_axis());
+  if (has("ranks")) axes.push_back(ranks_axis(job.world));
+  if (has("fusion")) axes.push_back(fusion_axis());
+  if (has("cuda-graphs") || has("compile")) {
+    axes.push_back(launch_axis(has("cuda-graphs"), has("compile"), !job.from_trace));
+  }
+  return axes;
+}
+
+std::int64_t ranks_of(const std::vector<Axis>& axes, const State& state, const Job& job) {
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (state[i] > 0 && axes[i].choices[state[i] - 1U].ranks > 0) {
+      return axes[i].choices[state[i] - 1U].ranks;
+    }
+  }
+  return job.world;
+}
+
+namespace {
+
+NamedRewrite data_parallel(const std::vector<Axis>& axes, const State& state, std::int64_t world) {
+  DataParallelRewrite how{.world_size = world};
+  std::string name = fmt::format("--data-parallel {}", world);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].stage != Stage::kDataParallel || state[i] == 0) continue;
+    const Choice& chosen = axes[i].choices[state[i] - 1U];
+    if (chosen.ranks > 0) continue;
+    if (chosen.bucket_mib > 0) {
+      // A cap that the user sets holds for the first bucket, too (bucket_limits.hpp).
+      name += fmt::format(",cap={0:g},first={0:g}", chosen.bucket_mib);
+      how.bucket_cap_bytes = how.first_bucket_bytes =
+          static_cast<std::int64_t>(std::llround(chosen.bucket_mib * (1 << 20)));
+    } else if (chosen.split_mib > 0) {
+      name += fmt::format(",split={:g}", chosen.split_mib);
+      how.split_bytes = static_cast<std::int64_t>(std::llround(chosen.split_mib * (1 << 20)));
+    } else {
+      how.gradient_as_bucket_view = true;
+    }
+  }
+  if (how.gradient_as_bucket_view) name += ",views";
+  return {.name = std::move(name), .apply = [how](const ExecutionGraph& graph) {
+            return rewrite_data_parallel(graph, how);
+          }};
+}
+
+}  // namespace
+
+std::vector<NamedRewrite> rewrites_of(const std::vector<Axis>& axes, const State& state,
+                                      const Job& job) {
+  const std::int64_t world = ranks_of(axes, state, job);
+  std::vector<NamedRewrite> rewrites;
+  const auto add_stage = [&](Stage stage) {
+    if (stage == Stage::kDataParallel) {
+      if (world > 1) rewrites.push_back(data_parallel(axes, state, world));
+      return;
+    }
+    bool found = false, wanted = false;
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      if (state[i] == 0) continue;
+      const Choice& chosen = axes[i].choices[state[i] - 1U];
+      wanted = wanted || chosen.fuses;
+      if (axes[i].stage != stage) continue;
+      rewrites.push_back(*chosen.rewrite);
+      found = true;
+    }
+    if (stage == Stage::kFusion && wanted && !found) {
+      rewrites.push_back({.name = "--fuse-elementwise", .apply = rewrite_elementwise_fusion});
+    }
+  };
+  for (int stage = 0; stage <= static_cast<int>(Stage::kLaunch); ++stage) {
+    add_stage(static_cast<Stage>(stage));
+  }
+  return rewrites;
+}
+
+}  // namespace perfmodel::advice
+
+namespace perfmodel {
+
+const std::vector<std::string>& advice_families() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> made;
+    for (const advice::Family& family : advice::kFamilyRows) made.emplace_back(family.name);
+    return made;
+  }();
+  return names;
+}
+
+std::string_view to_string(AdviceObjective objective) {
+  switch (objective) {
+    case AdviceObjective::kStep:
+      return "step";
+    case AdviceObjective::kSamplesPerS:
+      return "samples-per-s";
+    case AdviceObjective::kSamplesPerGpuHour:
+      return "samples-per-gpu-hour";
+  }
+  return "step";
+}
+
+Result<AdviceObjective> advice_objective(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const auto one : {AdviceObjective::kStep, AdviceObjective::kSamplesPerS,
+                         AdviceObjective::kSamplesPerGpuHour}) {
+    if (to_string(one) == name) return one;
+    names.push_back(to_string(one));
+  }
+  return fail(ErrorCode::kUnknownName, fmt::format("objective: expected one of {}, found \"{}\"",
+                                                   fmt::join(names, ", "), name));
+}
+
+std::string_view to_string(LostMove::Why why) {
+  switch (why) {
+    case LostMove::Why::kRefused:
+      return "refused";
+    case LostMove::Why::kLacksUnits:
+      return "lacks units";
+    case LostMove::Why::kSlower:
+      return "slower";
+    case LostMove::Why::kTooLarge:
+      return "too large";
+    case LostMove::Why::kCannotGain:
+      return "cannot gain";
+  }
+  return "refused";
+}
+
+}  // namespace perfmodel

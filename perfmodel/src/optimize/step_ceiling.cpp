@@ -1,0 +1,260 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perfmodel/optimize.hpp"
+#include "predict/job_tasks.hpp"
+#include "predict/meet_collectives.hpp"
+#include "predict/pipeline.hpp"
+#include "predict/predict_with.hpp"
+
+namespace perfmodel {
+namespace {
+
+using TaskId = TaskGraph::TaskId;
+
+const std::map<Term, const char*> kHostParts = {
+    {Term::kT1, "gaps between ops (T1)"},       {Term::kT2, "before the first launch (T2)"},
+    {Term::kT3, "behind the last launch (T3)"}, {Term::kT4, "launches (T4)"},
+    {Term::kT5, "between launches (T5)"},       {Term::kTx, "ops without launches (TX)"},
+};
+
+std::string host_part(Term term) {
+  const auto known = kHostParts.find(term);
+  return known == kHostParts.end() ? "other host work" : known->second;
+}
+
+std::string device_part(const HostProgram& program, const Launch& launch) {
+  if (!launch.collective) return std::string(to_string(program.kernel(launch).family));
+  const std::int32_t work = launch.collective->work;
+  if (work >= 0) {
+    const KernelWork& asked = program.comm_works[static_cast<std::size_t>(work)];
+    if (const auto* shape = std::get_if<CollectiveShape>(&asked.shape)) return shape->kind;
+  }
+  return "collectives";
+}
+
+/// Parts of a program that may be free, each with its instructions.
+class FreeableParts {
+ public:
+  explicit FreeableParts(const HostProgram& program) {
+    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+      const auto& what = program.instructions[i].what;
+      if (const auto* work = std::get_if<HostWork>(&what)) {
+        add(host_part(work->term), i, Side::kHost, work->us);
+      } else if (const auto* launch = std::get_if<Launch>(&what)) {
+        add(host_part(Term::kT4), i, Side::kHost, launch->host_us);
+        add(device_part(program, *launch), i, Side::kDevice, program.device_us(*launch));
+      } else if (const auto* sync = std::get_if<Synchronisation>(&what)) {
+        add(host_part(Term::kT4), i, Side::kHost, sync->host_us);
+      }
+    }
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> made;
+    for (const auto& [name, part] : parts_) made.push_back(name);
+    return made;
+  }
+  /// Of one pass.
+  double total_us(const std::string& name) const { return parts_.at(name).total_us; }
+
+  /// Parts that take less than this become one.
+  void join_below(double least_us) {
+    Part joined;
+    for (auto part = parts_.begin(); part != parts_.end();) {
+      if (part->second.total_us >= least_us) {
+        ++part;
+        continue;
+      }
+      joined.total_us += part->second.total_us;
+      joined.places.insert(joined.places.end(), part->second.places.begin(),
+                           part->second.places.end());
+      part = parts_.erase(part);
+    }
+    if (!joined.places.empty()) parts_["all else"] = std::move(joined);
+  }
+
+  void free(const std::string& name, HostProgram& program) const {
+    for (const Place& place : parts_.at(name).places) free_one(place, program);
+  }
+
+  enum class Side { kHost, kDevice };
+  struct Place {
+    std::size_t instruction;
+    Side side;
+    auto operator<=>(const Place&) const = default;
+  };
+
+  static void free_one(const Place& place, HostProgram& program) {
+    auto& what = program.instructions[place.instruction].what;
+    if (place.side == Side::kDevice) {
+      program.kernel(std::get<Launch>(what)).price.time = Microseconds(0);
+    } else if (auto* work = std::get_if<HostWork>(&what)) {
+      work->us = 0;
+    } else if (auto* launch = std::get_if<Launch>(&what)) {
+      launch->host_us = 0;
+    } else if (auto* sync = std::get_if<Synchronisation>(&what)) {
+      sync->host_us = 0;
+    }
+  }
+
+ private:
+  struct Part {
+    std::vector<Place> places;
+    double total_us = 0;
+  };
+
+  void add(const std::string& name, std::size_t instruction, Side side, double us) {
+    Part& part = parts_[name];
+    part.places.push_back({instruction, side});
+    part.total_us += us;
+  }
+
+  std::map<std::string, Part> parts_;
+};
+
+/// Schedules a rank's program in steady state, as it is or with parts of it free.
+class FreedSchedules {
+ public:
+  FreedSchedules(RankProgram rank, std::int32_t meetings)
+      : rank_(std::move(rank)), meetings_(meetings), parts_(rank_.program) {}
+
+  FreeableParts& parts() { return parts_; }
+  const FreeableParts& parts() const { return parts_; }
+
+  Result<double> step_us(const std::vector<std::string>& free) const {
+    RankProgram rank = rank_;
+    for (const std::string& name : free) parts_.free(name, rank.program);
+    return step_of(rank, nullptr);
+  }
+
+  /// The step with all that lies on the critical path free.
+  Result<double> without_path_us() const {
+    RankProgram rank = rank_;
+    std::vector<FreeableParts::Place> path;
+    if (auto step = step_of(rank, &path); !step) return step;
+    for (const auto& place : path) FreeableParts::free_one(place, rank.program);
+    return step_of(rank, nullptr);
+  }
+
+ private:
+  Result<double> step_of(const RankProgram& rank, std::vector<FreeableParts::Place>* path) const {
+    JobTasks tasks({&rank, 1}, meetings_);
+    std::vector<std::string> unsteady;
+    if (auto done = find_steady_state({&rank, 1}, tasks, unsteady); !done) {
+      return Unexpected{done.error()};
+    }
+    if (path) *path = path_of(tasks);
+    return pass_us_per_step({&rank, 1}, tasks).front();
+  }
+
+  // Of the last pass; a kernel on the path and the call that starts it are places of their own.
+  static std::vector<FreeableParts::Place> path_of(const JobTasks& tasks) {
+    const ProgramTasks& own = *tasks.ranks[0];
+    std::map<TaskId, std::int32_t> instructions;
+    for (const auto& placed : own.last_pass()) {
+      instructions[placed.task] = instructions[placed.arrival] = placed.instruction;
+    }
+    const bool device_bound = pass_us(tasks, 0) > tasks.period(0) * (1 + kSteadyTolerance / 2);
+    const TaskId last = device_bound ? own.pass_device_ends().back() : own.pass_ends().back();
+    std::set<FreeableParts::Place> places;
+    for (TaskId task : tasks.schedule.critical_path(last)) {
+      if (task < tasks.pass_begin) break;
+      const auto at = instructions.find(task);
+      if (at == instructions.end()) continue;
+      const auto side =
+          own.on_device(task) ? FreeableParts::Side::kDevice : FreeableParts::Side::kHost;
+      places.insert({static_cast<std::size_t>(at->second), side});
+    }
+    return {places.begin(), places.end()};
+  }
+
+  RankProgram rank_;
+  std::int32_t meetings_;
+  FreeableParts parts_;
+};
+
+// The part that gains most beside those that are free already; where none gains, because others
+// take as long beside it, the one that takes longest. Names decide between equals.
+Result<std::pair<std::size_t, double>> next_part(const FreedSchedules& schedules,
+                                                 const std::vector<std::string>& left,
+                                                 std::vector<std::string> free, double now,
+                                                 double least_gain) {
+  std::pair<std::size_t, double> best{0, 0};
+  free.emplace_back();
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    free.back() = left[i];
+    const auto step = schedules.step_us(free);
+    if (!step) return Unexpected{step.error()};
+    if (i == 0 || *step < best.second) best = {i, *step};
+  }
+  if (now - best.second >= least_gain) return best;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (schedules.parts().total_us(left[i]) > schedules.parts().total_us(left[best.first])) {
+      best.first = i;
+    }
+  }
+  free.back() = left[best.first];
+  const auto step = schedules.step_us(free);
+  if (!step) return Unexpected{step.error()};
+  best.second = *step;
+  return best;
+}
+
+}  // namespace
+
+Result<Ceiling> step_ceiling(const ExecutionGraph& graph, const WhatIfTarget& target) {
+  constexpr double kLeastGain = 1e-3;  // of the step, of a row of its own
+  if (auto good = check_input(graph, target.options); !good) return Unexpected{good.error()};
+  if (target.overheads->method == OverheadMethod::kLin) {
+    return fail(ErrorCode::kImpossible,
+                "expected overheads of method context to free terms of a step, found method lin");
+  }
+  auto paced = paced_program(
+      {.graph = &graph, .table = target.overheads, .options = target.options}, target.gpu);
+  if (!paced) return Unexpected{paced.error()};
+  const auto steps = static_cast<double>(paced->rank.program.steps.size());
+  FreedSchedules schedules(std::move(paced->rank), paced->meetings);
+
+  Ceiling ceiling;
+  const auto step = schedules.step_us({});
+  if (!step) return Unexpected{step.error()};
+  ceiling.step_us = *step;
+  const auto second = schedules.without_path_us();
+  if (!second) return Unexpected{second.error()};
+  ceiling.without_path_us = *second;
+
+  schedules.parts().join_below(kLeastGain * *step * steps);
+  std::vector<std::string> left = schedules.parts().names(), free;
+  std::map<std::string, double> alone;
+  for (const std::string& name : left) {
+    const auto freed = schedules.step_us({name});
+    if (!freed) return Unexpected{freed.error()};
+    alone[name] = *step - *freed;
+  }
+  double now = *step;
+  while (!left.empty()) {
+    const auto next = next_part(schedules, left, free, now, kLeastGain * *step);
+    if (!next) return Unexpected{next.error()};
+    const auto& [place, after] = *next;
+
+    const std::string& name = left[place];
+    ceiling.rows.push_back({.what = name,
+                            .alone_us = alone[name],
+                            .after_us = after,
+                            .gain_us = now - after,
+                            .gain_share = *step > 0 ? (now - after) / *step : 0});
+    now = after;
+    free.push_back(name);
+    left.erase(left.begin() + static_cast<std::ptrdiff_t>(place));
+  }
+  ceiling.rest_us = now;
+  return ceiling;
+}
+
+}  // namespace perfmodel

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <optional>
+
+#include "perfmodel/optimize.hpp"
+
+namespace perfmodel::advice {
+
+/// What the planner of embedding tables (`shard`) says about the graph's tables on
+/// `options.world` ranks. Nothing without tables, without a batch, on one rank, or where the
+/// planner refuses them; then `why` has its sentence.
+std::optional<TablePlanAdvice> table_plan(const ExecutionGraph& graph, const WhatIfTarget& target,
+                                          const OptimizeOptions& options, std::string& why);
+
+}  // namespace perfmodel::advice

@@ -1,0 +1,126 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "program.hpp"
+
+namespace perfmodel::test_support {
+namespace optimize_cli_test {
+
+using ::testing::HasSubstr;
+
+std::string built(const std::string& name, Words words) {
+  const std::string file = (scratch() / name).string();
+  words.insert(words.begin(), "build");
+  words.insert(words.end(), {"-o", file});
+  EXPECT_EQ(run(words).status, 0) << shown(words);
+  return file;
+}
+
+std::string small_gpt() {
+  static const std::string file =
+      built("advice_gpt.json", {"gpt", "--layers", "2", "--hidden", "256", "--heads", "4",
+                                "--sequence", "64", "--batch", "8", "--optimizer", "adamw"});
+  return file;
+}
+
+std::string small_dlrm() {
+  static const std::string file = built(
+      "advice_dlrm.json", {"dlrm", "--preset", "ddp", "--batch", "256", "--no-table-batched"});
+  return file;
+}
+
+// As a user pastes it, with the program under test in the place of the installed one.
+double step_of_command(std::string command) {
+  const std::string name = "perfpredict ", program = "'" PERFPREDICT_PROGRAM "' ";
+  for (std::size_t at = command.find(name); at != std::string::npos;
+       at = command.find(name, at + program.size())) {
+    command.replace(at, name.size(), program);
+  }
+  const fs::path out = scratch() / "pasted.json";
+  command = "cd '" + scratch().string() + "' && { " + command + " --json; } >pasted.txt 2>&1 " +
+            "&& tail -n +1 pasted.txt >'" + out.string() + "'";
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  std::string text = read(out);
+  const auto begin = text.find("{\n");  // behind what `rewrite` prints
+  if (begin != std::string::npos) text.erase(0, begin);
+  const Json json = Json::parse(text, nullptr, false);
+  EXPECT_FALSE(json.is_discarded()) << text.substr(0, 400);
+  return json.is_discarded() ? 0 : json["e2e_us"].get<double>();
+}
+
+Json advice(const Words& more) {
+  Words words = {"optimize"};
+  words.insert(words.end(), more.begin(), more.end());
+  words.push_back("--json");
+  const auto outcome = run(words);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return Json::parse(outcome.out);
+}
+
+TEST(OptimizeCommand, HasTheKeysOfTheContract) {
+  const Json json = advice({small_gpt(), "--gpu", "a100-sxm-40gb"});
+  EXPECT_EQ(json["schema"], "perfmodel-optimize");
+  EXPECT_GT(json["baseline_us"].get<double>(), json["best_us"].get<double>());
+  EXPECT_GT(json["evaluations"].get<int>(), 10);
+  ASSERT_FALSE(json["steps"].empty());
+  for (const Json& step : json["steps"]) {
+    for (const char* key :
+         {"rewrite", "gain_us", "gain_share", "within_error", "command", "code"}) {
+      EXPECT_TRUE(step.contains(key)) << key;
+    }
+  }
+  ASSERT_FALSE(json["combination"].empty());
+  ASSERT_FALSE(json["ceiling"].empty());
+  double sum = json["ceiling_rest_us"].get<double>();
+  for (const Json& row : json["ceiling"]) sum += row["gain_us"].get<double>();
+  EXPECT_NEAR(sum, json["baseline_us"].get<double>(), 0.01 + 1e-6 * sum);
+}
+
+// Each command by hand gives what the advice says, to the nanosecond that documents have.
+TEST(OptimizeCommand, ItsCommandsReproduceItsSteps) {
+  for (const Words& asked :
+       {Words{small_gpt(), "--gpu", "a100-pcie-40gb", "--world", "4", "--topology", "pcie"},
+        Words{small_dlrm(), "--gpu", "t4", "--allow", "tables,optimizer,cuda-graphs,fusion"},
+        Words{small_gpt(), "--gpu", "h100-sxm-80gb", "--objective", "samples-per-s"}}) {
+    SCOPED_TRACE(shown(asked));
+    const Json json = advice(asked);
+    EXPECT_NEAR(step_of_command(json["baseline_command"]), json["baseline_us"].get<double>(), 2e-3);
+    EXPECT_NEAR(step_of_command(json["best_command"]), json["best_step_us"].get<double>(), 2e-3);
+    for (const Json& step : json["steps"]) {
+      EXPECT_NEAR(step_of_command(step["command"]), step["step_us"].get<double>(), 2e-3)
+          << step["command"];
+    }
+  }
+}
+
+TEST(OptimizeCommand, PrintsItsTables) {
+  const auto outcome = run({"optimize", small_dlrm(), "--gpu", "a100-sxm-40gb"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  for (const char* part : {"Where it could go", "single step", "best combination", "tried and lost",
+                           "perfpredict rewrite", "predictions in"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+  }
+}
+
+TEST(OptimizeCommand, RefusesInOneLine) {
+  const auto refused = [](Words words) {
+    words.insert(words.begin(), {"optimize", small_gpt(), "--gpu", "a100-sxm-40gb"});
+    const auto outcome = run(words);
+    EXPECT_NE(outcome.status, 0) << shown(words);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    return outcome;
+  };
+  const auto contradiction = refused({"--allow", "batch"});
+  EXPECT_EQ(contradiction.status, 1);
+  EXPECT_THAT(contradiction.err, HasSubstr("objective step"));
+  const auto memory = refused({"--memory-limit", "0.01"});
+  EXPECT_EQ(memory.status, 1);
+  EXPECT_THAT(memory.err, HasSubstr("the least needs"));
+  EXPECT_EQ(refused({"--allow", "magic"}).status, 1);
+}
+
+}  // namespace optimize_cli_test
+}  // namespace perfmodel::test_support
