@@ -27,6 +27,7 @@ Command shard_command(CLI::App& parent);
 Command layout_command(CLI::App& parent);
 Command sweep_command(CLI::App& parent);
 Command suite_command(CLI::App& parent);
+Command sync_command(CLI::App& parent);
 Command serve_command(CLI::App& parent);
 Command train_command(CLI::App& parent);
 Command eval_command(CLI::App& parent);

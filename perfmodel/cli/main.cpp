@@ -33,11 +33,14 @@ struct NamedCommand {
   Command (*make)(CLI::App&);
 };
 constexpr NamedCommand kCommands[] = {
-    {"predict", predict_command},     {"trace", trace_command},     {"replay", replay_command},
-    {"overheads", overheads_command}, {"kernels", kernels_command}, {"gpus", gpus_command},
-    {"rewrite", rewrite_command},     {"whatif", whatif_command},   {"shard", shard_command},
-    {"sweep", sweep_command},         {"suite", suite_command},     {"serve", serve_command},
-    {"memory", memory_command},       {"layout", layout_command}};
+    {"predict", predict_command}, {"trace", trace_command},
+    {"replay", replay_command},   {"overheads", overheads_command},
+    {"kernels", kernels_command}, {"gpus", gpus_command},
+    {"rewrite", rewrite_command}, {"whatif", whatif_command},
+    {"shard", shard_command},     {"sweep", sweep_command},
+    {"suite", suite_command},     {"serve", serve_command},
+    {"memory", memory_command},   {"layout", layout_command},
+    {"sync", sync_command}};
 
 std::vector<Command> make_commands(CLI::App& app, std::string_view first) {
   std::vector<Command> commands;

@@ -32,6 +32,7 @@ inline constexpr Schema kGpus = {"perfmodel-gpus", 1, 4};
 inline constexpr Schema kKernelModels = {"perfmodel-kernel-models", 3, 0};
 inline constexpr Schema kLayout = {"perfmodel-layout"};
 inline constexpr Schema kLayoutSweep = {"perfmodel-layout-sweep"};
+inline constexpr Schema kLossModel = {"perfmodel-loss-model"};
 inline constexpr Schema kKernels = {"perfmodel-kernels", 1, 2};
 // These two are written in Python (kernels_bench/pytorch).
 inline constexpr Schema kMeasuredErrors = {"perfmodel-measured-errors"};
@@ -47,6 +48,8 @@ inline constexpr Schema kShardingStudy = {"perfmodel-sharding-study"};
 inline constexpr Schema kSuite = {"perfmodel-suite"};
 inline constexpr Schema kSuiteReport = {"perfmodel-suite-report"};
 inline constexpr Schema kSuites = {"perfmodel-suites"};
+inline constexpr Schema kSync = {"perfmodel-sync"};
+inline constexpr Schema kSyncWorkers = {"perfmodel-sync-workers"};
 inline constexpr Schema kSweep = {"perfmodel-sweep"};
 inline constexpr Schema kSweepReport = {"perfmodel-sweep-report", 1, 2};
 inline constexpr Schema kTopology = {"perfmodel-topology", 1, 2};
