@@ -17,6 +17,7 @@ struct Command {
 Command predict_command(CLI::App& parent);
 Command trace_command(CLI::App& parent);
 Command overheads_command(CLI::App& parent);
+Command gemm_command(CLI::App& parent);
 Command gpus_command(CLI::App& parent);
 Command kernels_command(CLI::App& parent);
 Command replay_command(CLI::App& parent);

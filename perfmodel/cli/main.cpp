@@ -40,7 +40,7 @@ constexpr NamedCommand kCommands[] = {
     {"shard", shard_command},     {"sweep", sweep_command},
     {"suite", suite_command},     {"serve", serve_command},
     {"memory", memory_command},   {"layout", layout_command},
-    {"sync", sync_command}};
+    {"sync", sync_command},       {"gemm", gemm_command}};
 
 std::vector<Command> make_commands(CLI::App& app, std::string_view first) {
   std::vector<Command> commands;

@@ -26,6 +26,7 @@ inline constexpr Schema kCalibrate = {"perfmodel-calibrate", 1, 1};
 inline constexpr Schema kEval = {"perfmodel-eval", 1, 1};
 inline constexpr Schema kEvalGraphs = {"perfmodel-eval-graphs", 1, 2};
 inline constexpr Schema kFewShot = {"perfmodel-few-shot", 1, 1};
+inline constexpr Schema kGemm = {"perfmodel-gemm"};
 inline constexpr Schema kGpu = {"perfmodel-gpu", 1, 2};
 inline constexpr Schema kFramework = {"perfmodel-framework"};
 inline constexpr Schema kGpus = {"perfmodel-gpus", 1, 4};

@@ -174,7 +174,7 @@ class StepTimes {
     const auto made = predictor_->predict(*graph_, key.first, {.host_scale = key.second});
     if (!made) return Unexpected{made.error()};
     for (const std::string& warning : made->warnings) {
-      if (std::ranges::find(notes, warning) == notes.end()) notes.push_back(warning);
+      notes.push_back(fmt::format("{}: {}", group.name, warning));
     }
     return known_.emplace(key, made->e2e_us).first->second;
   }
