@@ -17,6 +17,7 @@ struct Command {
 Command predict_command(CLI::App& parent);
 Command trace_command(CLI::App& parent);
 Command overheads_command(CLI::App& parent);
+Command gemm_command(CLI::App& parent);
 Command gpus_command(CLI::App& parent);
 Command kernels_command(CLI::App& parent);
 Command replay_command(CLI::App& parent);
@@ -28,6 +29,7 @@ Command shard_command(CLI::App& parent);
 Command layout_command(CLI::App& parent);
 Command sweep_command(CLI::App& parent);
 Command suite_command(CLI::App& parent);
+Command sync_command(CLI::App& parent);
 Command serve_command(CLI::App& parent);
 Command train_command(CLI::App& parent);
 Command eval_command(CLI::App& parent);

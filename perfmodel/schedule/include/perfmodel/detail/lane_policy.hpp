@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "perfmodel/result.hpp"
+
+namespace perfmodel {
+
+/// Work that a lane takes up at run time.
+struct LaneTask {
+  double duration_us = 0;
+  std::int32_t term = 0;  ///< the policy's own tag, handed back
+};
+
+/// Decides at run time what lanes do next, for work whose order no list of tasks can fix in
+/// advance: whether a worker may begin its next step depends on how far the others are. Lanes that
+/// depend on each other share their state behind their policies.
+class LanePolicy {
+ public:
+  virtual ~LanePolicy() = default;
+
+  /// The task that the free lane begins at `now_us`; nothing while it has to wait. It is asked
+  /// again after every moment at which a task ended or began.
+  virtual std::optional<LaneTask> next(std::int32_t lane, double now_us) = 0;
+
+  /// The task of the lane ended. All that end at one moment are told before anybody is asked.
+  virtual void ended(std::int32_t lane, const LaneTask& task, double now_us) = 0;
+
+  /// Nothing more is wanted of any lane. Asked after each moment.
+  virtual bool finished() const = 0;
+};
+
+/// What one lane did and when.
+struct LaneSpan {
+  std::int32_t lane = 0, term = 0;
+  double start_us = 0, end_us = 0;
+};
+
+struct LaneRun {
+  double end_us = 0;                 ///< when the policies had finished, or the limit
+  std::vector<LaneSpan> tasks = {};  ///< ended tasks in the order of their ends, where asked for
+};
+
+struct LaneLimits {
+  /// The run ends here. A task that ends at the limit has ended, one that ends later has not; ends
+  /// that differ by rounding (1e-9 of the limit) are the same.
+  double until_us = std::numeric_limits<double>::infinity();
+  bool keep_tasks = false;
+};
+
+/// Runs lane i by policies[i] in time order: the dynamic counterpart of `run_schedule`, in which a
+/// lane picks its tasks itself. O(log lanes) per task, and one question per free lane and moment.
+/// Errors: a duration that is negative or no finite number; lanes that all wait for each other.
+Result<LaneRun> run_lanes(std::span<LanePolicy* const> policies, const LaneLimits& limits = {});
+
+}  // namespace perfmodel

@@ -1,0 +1,91 @@
+// `perfpredict gemm`: the document, the library beside the schedules, and what is refused.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "program.hpp"
+
+namespace perfmodel::test_support {
+namespace gemm_cli_test {
+
+using ::testing::HasSubstr;
+
+Json gemm(Words words) {
+  words.insert(words.begin(), "gemm");
+  words.emplace_back("--json");
+  const Outcome outcome = run(words);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return Json::parse(outcome.out);
+}
+
+TEST(GemmCommand, CountsRanksAndAsksTheLibrary) {
+  const Json json =
+      gemm({"1024", "1024", "4096", "--gpu", "a100-sxm-80gb", "--space", "simt1", "--explain"});
+  EXPECT_EQ(json["schema"], "perfmodel-gemm");
+  EXPECT_EQ(json["raw_schedules"], 48);
+  EXPECT_EQ(json["valid_schedules"], 48);
+  ASSERT_EQ(json["schedules"].size(), 48U);
+  double before = 0;
+  for (const Json& schedule : json["schedules"]) {
+    EXPECT_GE(schedule["time_us"], before);
+    before = schedule["time_us"];
+    EXPECT_LE(schedule["registers"], 255);
+    EXPECT_LE(schedule["shared_bytes"], 49'152);
+  }
+  EXPECT_EQ(json["best"]["time_us"], json["schedules"][0]["time_us"]);
+  for (const char* key : {"tile", "warps", "stages", "split_k"}) {
+    EXPECT_TRUE(json["best"].contains(key)) << key;
+  }
+  EXPECT_GT(json["library"]["time_us"], 0);
+  EXPECT_THAT(json["library"]["model"].get<std::string>(), HasSubstr("gemm"));
+  EXPECT_EQ(json["choice"],
+            json["best"]["time_us"] < json["library"]["time_us"] ? "schedule" : "library");
+}
+
+TEST(GemmCommand, TheLibrarysTimeIsThatOfKernels) {
+  const fs::path queries = scratch() / "queries.csv";
+  std::ofstream(queries) << "op,dtype,m,n,k\ngemm,fp32,512,768,1024\n";
+  const Outcome outcome = run({"kernels", queries.string(), "--gpu", "v100-sxm2-32gb", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const double us = Json::parse(outcome.out)["kernels"][0]["time_us"];
+  const Json json = gemm({"512", "768", "1024", "--gpu", "v100-sxm2-32gb"});
+  EXPECT_NEAR(json["library"]["time_us"].get<double>(), us, 0.001);
+}
+
+TEST(GemmCommand, DoubleBuffersPay) {
+  const Words product = {"2048",          "2048",    "2048", "--gpu",
+                         "h100-sxm-80gb", "--space", "mma",  "--double-buffer"};
+  const auto best_us = [&](const char* buffers) {
+    Words words = product;
+    words.emplace_back(buffers);
+    return gemm(words)["best"]["time_us"].get<double>();
+  };
+  EXPECT_LT(best_us("on"), best_us("off"));
+  EXPECT_LE(best_us("off"), 2 * best_us("on"));
+}
+
+TEST(GemmCommand, BadInputIsOneLine) {
+  const std::vector<std::pair<Words, std::string>> bad = {
+      {{"64", "64", "64", "--gpu", "v100-sxm2-32gb", "--space", "mma"}, "sm_80 or later"},
+      {{"64", "64", "64", "--gpu", "mi300x"}, "expected an NVIDIA GPU"},
+      {{"64", "64", "64", "--gpu", "a100-sxm-80gb", "--space", "simt3"}, "simt1, simt2, mma"},
+      {{"64", "64", "64", "--gpu", "a101"}, "a101"}};
+  for (const auto& [words, message] : bad) {
+    Words all = {"gemm"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome outcome = run(all);
+    EXPECT_EQ(outcome.status, 1) << shown(all);
+    EXPECT_THAT(outcome.err, HasSubstr(message)) << shown(all);
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+  EXPECT_EQ(run({"gemm", "0", "64", "64", "--gpu", "a100-sxm-80gb"}).status, 2);
+  EXPECT_EQ(run({"gemm", "64", "64", "--gpu", "a100-sxm-80gb"}).status, 2);
+}
+
+}  // namespace gemm_cli_test
+}  // namespace perfmodel::test_support

@@ -1,0 +1,147 @@
+// `perfpredict sync`: documents, and what is refused in one line.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "program.hpp"
+
+namespace perfmodel::test_support {
+namespace sync_cli_test {
+
+using ::testing::HasSubstr;
+
+std::string written(const std::string& name, const std::string& text) {
+  const fs::path file = scratch() / name;
+  std::ofstream(file) << text;
+  return file.string();
+}
+
+TEST(SyncCommand, AnswersCasesWithTheKeysOfTheirFile) {
+  const std::string file = written("cases.json", R"({"what": "two cases", "cases": [
+    {"id": "a", "scheme": "bsp", "step_time": [1, 2], "commit_time": [0.5, 0.25], "rounds": 4,
+     "expected": {}},
+    {"id": "b", "scheme": "adsp", "step_time": [1.0], "commit_time": [0.5], "check_period": 10,
+     "commits_per_period": [2], "horizon": 11.5}]})");
+  const Outcome outcome = run({"sync", file, "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  const Json json = Json::parse(outcome.out);
+  EXPECT_EQ(json["schema"], "perfmodel-sync");
+  const Json& a = json["cases"][0];
+  EXPECT_EQ(a["id"], "a");
+  EXPECT_EQ(a["total_time"], 9);
+  EXPECT_EQ(a["steps"], Json({4, 4}));
+  EXPECT_EQ(a["waiting"], Json({3, 0}));
+  const Json& b = json["cases"][1];  // commits from 5 to 5.5 and from 10.5 to 11
+  EXPECT_EQ(b["steps"], Json({10}));
+  EXPECT_EQ(b["commits"], Json({2}));
+  EXPECT_EQ(b["total_steps"], 10);
+}
+
+TEST(SyncCommand, AKeyWithoutEffectIsSaid) {
+  const std::string file = written("odd.json", R"({"cases": [{"id": "a", "scheme": "bsp",
+    "step_time": [1], "commit_time": [0], "rounds": 4, "speed": 3}]})");
+  const Outcome outcome = run({"sync", file, "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("/cases/0/speed: this key has no effect"));
+  EXPECT_EQ(Json::parse(outcome.out)["warnings"].size(), 1U);
+}
+
+TEST(SyncCommand, ComparesAllSchemesOfMixedWorkers) {
+  const Outcome outcome = run({"sync", "--workers", "fast:3:1000:100,slow:1:2000:100", "--json",
+                               "--target-updates", "400", "--slowest", "1,2"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out);
+  ASSERT_EQ(json["schemes"].size(), 6U);
+  for (const Json& scheme : json["schemes"]) {
+    SCOPED_TRACE(scheme["scheme"].get<std::string>());
+    EXPECT_GE(scheme["commits"], 400);
+    EXPECT_GT(scheme["updates_per_s"], 0);
+    EXPECT_EQ(scheme["workers"].size(), 4U);
+    EXPECT_GT(scheme["time_to_target_us"], 0);
+    for (const Json& worker : scheme["workers"]) {
+      EXPECT_GE(worker["idle_share"], worker["waiting_share"]);
+    }
+  }
+  EXPECT_NEAR(json["schemes"][0]["step_mean_us"].get<double>(), 2100, 1e-3);  // bsp
+  EXPECT_EQ(json["sweep"].size(), 2U);
+  EXPECT_EQ(json["sweep"][1]["schemes"].size(), 6U);
+}
+
+TEST(SyncCommand, RanksHaveGpusHostsAndLinksOfTheirOwn) {
+  const fs::path graph = scratch() / "mlp.json";
+  ASSERT_EQ(run({"build", "mlp", "-o", graph.string()}).status, 0);
+  const auto steps = [&](const Words& more) {
+    Words words = {"sync", "--graph", graph.string(),     "--scheme",
+                   "bsp",  "--json",  "--target-updates", "20"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return Json::parse(outcome.out)["schemes"][0]["workers"];
+  };
+  const Json mixed = steps(
+      {"--gpu", "a100-sxm-40gb,v100-sxm2-32gb", "--host-scale", "1,2", "--link-gb-per-s", "10,1"});
+  const Outcome alone = run({"predict", graph.string(), "--gpu", "a100-sxm-40gb", "--json"});
+  EXPECT_NEAR(mixed[0]["step_us"].get<double>(), Json::parse(alone.out)["e2e_us"].get<double>(),
+              0.01);
+  EXPECT_GT(mixed[1]["step_us"], mixed[0]["step_us"]);
+  EXPECT_NEAR(mixed[1]["commit_own_us"].get<double>() / mixed[0]["commit_own_us"].get<double>(), 10,
+              0.01);
+}
+
+TEST(SyncCommand, DrawsTheSweep) {
+  const fs::path plot = scratch() / "sync.svg";
+  const Outcome outcome = run({"sync", "--workers", "fast:3:1000:100,slow:1:2000:100",
+                               "--target-updates", "200", "--plot", plot.string()});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("Time to the target"));
+  const std::string svg = read(plot);
+  EXPECT_THAT(svg, HasSubstr("<svg"));
+  for (const char* scheme : {"bsp", "asp", "ssp", "local_sgd", "adacomm", "adsp"}) {
+    EXPECT_THAT(svg, HasSubstr(scheme));
+  }
+}
+
+TEST(SyncCommand, BadInputIsOneLine) {
+  int files = 0;
+  const auto case_of = [&](const std::string& text) {
+    return written("bad" + std::to_string(files++) + ".json",
+                   R"({"cases": [{"id": "a", )" + text + "}]}");
+  };
+  const std::vector<std::pair<Words, std::string>> bad = {
+      {{"--workers", "a:3"}, "expected a speed of worker \"a\""},
+      {{"--workers", "a:3:0"}, "times above 0"},
+      {{"--workers", "a:1:5", "--scheme", "gossip"}, "expected a scheme (bsp, asp"},
+      {{"--workers", "a:1:5", "--staleness", "x"}, "expected --staleness inf"},
+      {{"--workers", "a:1:5", "--straggler", "gauss:1"}, "found \"gauss:1\""},
+      {{"--workers", "a:1:5", "--servers", "2"}, "expected --exchange servers"},
+      {{"--workers", "a:2:5", "--link-gb-per-s", "1"}, "expected model_bytes or a graph"},
+      {{"--workers", "a:2:5", "--host-scale", "1,2,3"}, "expected one value of --host-scale"},
+      {{"--workers", "a:2:5", "--exchange", "all-reduce", "--scheme", "asp"}, "found asp"},
+      {{"--workers", "none.json"}, "none.json"},
+      {{case_of(R"("scheme": "bsp", "step_time": [1], "commit_time": [], "rounds": 1)")},
+       "/cases/0/commit_time"},
+      {{case_of(R"("scheme": "bsp", "step_time": [0], "commit_time": [1], "rounds": 1)")},
+       "/cases/0/step_time/0"},
+      {{case_of(R"("scheme": "bsp", "step_time": [1], "commit_time": [1])")},
+       "expected rounds or horizon, found none"}};
+  for (const auto& [words, message] : bad) {
+    Words all = {"sync"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome outcome = run(all);
+    EXPECT_EQ(outcome.status, 1) << shown(all);
+    EXPECT_THAT(outcome.err, HasSubstr(message)) << shown(all);
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+  }
+  EXPECT_EQ(run({"sync"}).status, 2);
+  EXPECT_EQ(run({"sync", "--workers", "a:1:5", "--gpu", "p4"}).status, 2);
+}
+
+}  // namespace sync_cli_test
+}  // namespace perfmodel::test_support
