@@ -83,6 +83,8 @@ std::string headline(const View& view) {
 
 std::string host(const RankPrediction& rank) {
   std::string text = rank.overheads_file;
+  // A trace asked about itself: its host was slowed by what recorded it (docs/accuracy.md).
+  if (rank.overheads_file == rank.graph_file) text += ", slowed by its profiler";
   if (rank.overheads_method == OverheadMethod::kLin) text += ", method lin";
   if (rank.host_scale != 1) {
     text += fmt::format(", its times multiplied by {}", rank.host_scale);
