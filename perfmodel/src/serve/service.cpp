@@ -223,9 +223,9 @@ Result<Json> Service::State::optimize(const Request& request, std::stop_token ca
                 fmt::format("expected the name of a loaded graph, found \"{}\"", request.graph));
   }
   OptimizeOptions asked{.world = std::max<std::int64_t>(request.world, 1),
-                          .time_budget_s = request.time_budget_s,
-                          .graph_file = request.graph,
-                          .predict_flags = " --gpu " + request.gpu};
+                        .time_budget_s = request.time_budget_s,
+                        .graph_file = request.graph,
+                        .predict_flags = " --gpu " + request.gpu};
   if (!request.topology.empty()) asked.predict_flags += " --topology " + request.topology;
   asked.machine_flags = asked.predict_flags;
   asked.topology = request.topology;
