@@ -3,7 +3,7 @@
 #include <string>
 
 #include "output.hpp"
-#include "perfmodel/optimize.hpp"
+#include "perfmodel/detail/advice.hpp"
 
 namespace perfmodel::cli {
 

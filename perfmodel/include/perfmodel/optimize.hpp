@@ -1,14 +1,6 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <string_view>
-#include <vector>
-
+#include "perfmodel/detail/advice.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
 #include "perfmodel/what_if.hpp"
@@ -17,136 +9,11 @@
 /// of the best step so far guides.
 namespace perfmodel {
 
-/// What the search makes small, as microseconds for as many samples as the given step has.
-enum class AdviceObjective : std::uint8_t {
-  kStep,              ///< the step; its samples stay
-  kSamplesPerS,       ///< of the whole job; larger batches are allowed
-  kSamplesPerGpuHour  ///< larger batches and fewer GPUs are allowed
-};
-std::string_view to_string(AdviceObjective objective);  ///< "step", ...
-/// By its name. The error lists all names.
-Result<AdviceObjective> advice_objective(std::string_view name);
-
-/// Families of rewrites that a search may be kept to, in the order of documents: "precision", ...
-const std::vector<std::string>& advice_families();
-
-struct OptimizeOptions {
-  /// Names of `advice_families()`; empty: all that the objective and the number of ranks leave.
-  std::vector<std::string> allow = {};
-  AdviceObjective objective = AdviceObjective::kStep;
-  std::optional<double> memory_limit_bytes = {};  ///< of one GPU; empty: what its driver shows
-  /// Data-parallel ranks (DistributedDataParallel) that run the graph of one; 1: as it is.
-  std::int64_t world = 1;
-  double time_budget_s = 60;
-  std::size_t beam = 3;  ///< steps that each round of the search starts from
-  /// How the commands of the answer name the graph, and the flags that predictions of it need.
-  std::string graph_file = "GRAPH", predict_flags = {};
-  /// Those of them that name the GPU and the topology, for other commands.
-  std::string machine_flags = {};
-  std::string topology = {};  ///< of plans of tables; empty: what the GPU usually sits in
-  std::stop_token cancel = {};
-  /// Called after each prediction with their number so far.
-  std::function<void(std::size_t evaluations)> progress = {};
-};
-
-/// One rewrite by itself.
-struct AdvisedStep {
-  std::string rewrite, family;  ///< "--precision bf16", "precision"
-  std::string command;          ///< predicts the step with this rewrite
-  std::string code;             ///< what does it in a PyTorch program
-  double step_us = 0;
-  std::optional<std::int64_t> batch;  ///< samples per step of one GPU
-  double needed_bytes = 0;            ///< of one GPU
-  double gain_us = 0;                 ///< of the samples of the given step
-  double gain_share = 0;              ///< of the given step
-  double error_us = 0;                ///< how far the gain may be off
-  bool within_error = false;          ///< the gain is no larger than that
-  bool same_numbers = true;           ///< false: it changes what the program computes
-};
-
-/// One rewrite of the best combination.
-struct CombinedStep {
-  std::string rewrite, family, code;
-  /// What the combination loses without it, and without those that refuse the graph then.
-  double adds_us = 0;
-  bool others_need_it = false;  ///< there are such
-  bool same_numbers = true;
-  double adds_share = 0;  ///< of the given step
-  double error_us = 0;
-  bool within_error = false;
-};
-
-/// What was asked for and did not help.
-struct LostMove {
-  enum class Why : std::uint8_t {
-    kRefused,     ///< the rewrite or the prediction refuses the graph
-    kLacksUnits,  ///< the GPU has no matrix units for the type
-    kSlower,      ///< or just as fast
-    kTooLarge,    ///< does not fit
-    kCannotGain,  ///< was not predicted: what it touches is too little of the critical path
-  };
-  std::string rewrite, family;
-  Why why = Why::kSlower;
-  std::string reason;             ///< a sentence
-  std::optional<double> step_us;  ///< if it was predicted
-};
-std::string_view to_string(LostMove::Why why);  ///< "refused", ...
-
-/// One row of where the step could go at best.
-struct CeilingRow {
-  std::string what;       ///< "launches", "gemm", "all_reduce", ...
-  double alone_us = 0;    ///< gain if this alone took no time
-  double after_us = 0;    ///< the step if this and all rows above took no time
-  double gain_us = 0;     ///< by this row, the rows above being free
-  double gain_share = 0;  ///< the same, of the given step
-};
-
-struct Ceiling {
-  double step_us = 0;
-  std::vector<CeilingRow> rows;  ///< each the one that gains most behind those above
-  double rest_us = 0;            ///< the step if all rows were free: latencies and gaps of streams
-  /// The step if all that lies on its critical path took no time: that of the second path.
-  double without_path_us = 0;
-};
-
 /// What each term of a step costs at best. Where none gains beside those above, because another one
 /// takes as long, the one that takes longest comes next. One rank, alone or of ranks that are all
 /// alike. Times are those of the host overheads, kernels and collectives that `predict` has;
 /// nothing else of the schedule changes. Errors: those of `predict`.
 Result<Ceiling> step_ceiling(const ExecutionGraph& graph, const WhatIfTarget& target);
-
-/// What the planner of embedding tables says of the tables alone, as `shard` does
-/// (docs/sharding.md): lookups, exchanges and updates of one batch, without the dense layers.
-struct TablePlanAdvice {
-  double plan_us = 0;  ///< under the best plan found
-  /// With every table on every rank and all-reduced gradients; empty: does not fit, or is not
-  /// allowed.
-  std::optional<double> replicated_us = {};
-  std::string plan;  ///< "20 table_wise, 6 row_wise"
-  std::string command, code;
-};
-
-struct Advice {
-  double baseline_us = 0;  ///< the given step
-  double best_us = 0;      ///< best combination, for as many samples as the given step has
-  double best_step_us = 0;
-  std::optional<std::int64_t> baseline_batch, best_batch;  ///< samples per step of one GPU
-  std::int64_t baseline_ranks = 1, best_ranks = 1;
-  double baseline_bytes = 0, best_bytes = 0, memory_limit_bytes = 0;  ///< of one GPU
-  AdviceObjective objective = AdviceObjective::kStep;
-  std::string baseline_command, best_command;
-  double best_error_us = 0;
-  bool best_within_error = false;
-  std::vector<AdvisedStep> steps;         ///< single rewrites that gain, most first
-  std::vector<CombinedStep> combination;  ///< as they are applied; empty: nothing helps
-  std::vector<LostMove> lost;
-  Ceiling ceiling;
-  std::optional<TablePlanAdvice> table_plan = {};  ///< of several ranks with tables
-  std::size_t evaluations = 0;  ///< predictions of the search; the answer's errors take more
-  double seconds = 0;
-  bool complete = true;  ///< false: the time budget or the caller ended the search
-  std::vector<std::string> warnings;
-};
 
 /// Searches for the rewrites that make a step short.
 ///

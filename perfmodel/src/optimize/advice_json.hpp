@@ -3,7 +3,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "perfmodel/optimize.hpp"
+#include "perfmodel/detail/advice.hpp"
 
 namespace perfmodel {
 

@@ -13,6 +13,8 @@ namespace {
 constexpr double kLeastGain = 1e-4;
 // Of the best step: what adds less to a sequence is not worth its line.
 constexpr double kLeastAdded = 3e-4;
+// Rungs of a ladder that may be no better before a walk ends.
+constexpr int kPatience = 3;
 // Shares of a path are read off the points where it turns, a little off what they bound.
 constexpr double kBoundSlack = 1.1;
 
@@ -138,8 +140,8 @@ const Candidate* AdviceSearch::with(const Candidate& from, std::size_t axis, std
   return find(state);
 }
 
-// From the present rung to both sides, until two rungs in a row are no better than the best before
-// them: buckets that do not divide the gradients make the way rough.
+// From the present rung to both sides, until three rungs in a row are no better than the best
+// before them: buckets that do not divide the gradients make the way rough.
 void AdviceSearch::walk(const Candidate& from, std::size_t axis,
                         std::vector<const Candidate*>& found) {
   const Axis& ladder = axes_[axis];
@@ -152,8 +154,8 @@ void AdviceSearch::walk(const Candidate& from, std::size_t axis,
                                            rungs.begin());
   const auto go = [&](auto next) {
     Candidate least = from;
-    int worse = 0;
-    for (std::size_t rung = next(at); rung < rungs.size() && worse < 2; rung = next(rung)) {
+    int worse = 0;  // in a row
+    for (std::size_t rung = next(at); rung < rungs.size() && worse < kPatience; rung = next(rung)) {
       const Candidate* there = with(least, axis, rungs[rung]);
       if (!there) return;
       found.push_back(there);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "perfmodel/optimize.hpp"
+#include "perfmodel/detail/advice.hpp"
 #include "rewrite_moves.hpp"
 #include "variant_pricer.hpp"
 

@@ -306,6 +306,10 @@ Result<Advice> optimize(const ExecutionGraph& graph, const WhatIfTarget& target,
                     command_of(rewrites_of(*axes, search.best().state, job), options));
     if (options.memory_limit_bytes) return fail(ErrorCode::kImpossible, least);
     made.warnings.push_back(least);
+  } else if (!search.baseline().fits) {
+    made.warnings.push_back(fmt::format(
+        "the step as it is needs {} of {}: what fits comes before what is faster",
+        gibibytes(search.baseline().priced.needed_bytes), gibibytes(limits.memory_bytes)));
   }
   made.evaluations = search.evaluations();
   add_singles(searched, made);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "path_shares.hpp"
+#include "perfmodel/detail/advice.hpp"
 #include "perfmodel/graph/rewrite.hpp"
-#include "perfmodel/optimize.hpp"
 #include "perfmodel/predictors/gpu.hpp"
 
 /// The search of `optimize`.

@@ -2,7 +2,9 @@
 
 #include <optional>
 
-#include "perfmodel/optimize.hpp"
+#include "perfmodel/detail/advice.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/what_if.hpp"
 
 namespace perfmodel::advice {
 

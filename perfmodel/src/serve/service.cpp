@@ -222,25 +222,25 @@ Result<Json> Service::State::optimize(const Request& request, std::stop_token ca
     return fail(ErrorCode::kUnknownName,
                 fmt::format("expected the name of a loaded graph, found \"{}\"", request.graph));
   }
-  OptimizeOptions options{.world = std::max<std::int64_t>(request.world, 1),
-                          .time_budget_s = request.time_budget_s,
-                          .graph_file = request.graph,
-                          .predict_flags = " --gpu " + request.gpu};
-  if (!request.topology.empty()) options.predict_flags += " --topology " + request.topology;
-  options.machine_flags = options.predict_flags;
-  options.topology = request.topology;
-  if (request.memory_limit_gb > 0) options.memory_limit_bytes = 1e9 * request.memory_limit_gb;
+  OptimizeOptions asked{.world = std::max<std::int64_t>(request.world, 1),
+                        .time_budget_s = request.time_budget_s,
+                        .graph_file = request.graph,
+                        .predict_flags = " --gpu " + request.gpu};
+  if (!request.topology.empty()) asked.predict_flags += " --topology " + request.topology;
+  asked.machine_flags = asked.predict_flags;
+  asked.topology = request.topology;
+  if (request.memory_limit_gb > 0) asked.memory_limit_bytes = 1e9 * request.memory_limit_gb;
   for (std::string_view rest = request.allow; !rest.empty();) {
     const std::string_view one = rest.substr(0, rest.find(','));
-    options.allow.emplace_back(one);
+    asked.allow.emplace_back(one);
     rest.remove_prefix(std::min(one.size() + 1, rest.size()));
   }
   if (!request.objective.empty()) {
     const auto objective = advice_objective(request.objective);
     if (!objective) return Unexpected{objective.error()};
-    options.objective = *objective;
+    asked.objective = *objective;
   }
-  const auto advice = predictor.optimize(*graph, request.gpu, options,
+  const auto advice = predictor.optimize(*graph, request.gpu, asked,
                                          {.topology = request.topology,
                                           .interference = request.interference,
                                           .host_scale = request.host_scale,
