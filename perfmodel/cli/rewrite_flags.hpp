@@ -27,6 +27,7 @@ RewriteOption tensor_parallel_option();
 RewriteOption retarget_option();
 RewriteOption fuse_tables_option();
 RewriteOption fuse_elementwise_option();
+RewriteOption fuse_option();
 RewriteOption cuda_graphs_option();
 RewriteOption compiled_option();
 RewriteOption index_skew_option();

@@ -23,6 +23,7 @@ const std::vector<RewriteOption>& rewrite_options() {
       retarget_option(),          //
       fuse_tables_option(),       //
       fuse_elementwise_option(),  //
+      fuse_option(),              //
       cuda_graphs_option(),       //
       compiled_option(),          //
       index_skew_option(),        //

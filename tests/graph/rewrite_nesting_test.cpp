@@ -69,6 +69,7 @@ std::vector<NamedRewrite> copying_rewrites() {
       {"--retarget", [](const auto& g) { return retarget(g); }},
       {"--fuse-tables", [](const auto& g) { return rewrite_table_fusion(g); }},
       {"--fuse-elementwise", [](const auto& g) { return rewrite_elementwise_fusion(g); }},
+      {"--fuse", [](const auto& g) { return rewrite_post_scheduling_fusion(g); }},
       {"--subgraph", [](const auto& g) { return keep_subgraph(g, "aten::*"); }},
       {"--remove", [](const auto& g) { return remove_ops(g, "aten::t"); }},
   };

@@ -5,6 +5,9 @@
 #include <span>
 #include <utility>
 
+#include "lower/fused_anchor.hpp"
+#include "lower/ops/families.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -141,6 +144,29 @@ void skew_lookups(std::span<KernelWork> kernels, double exponent) {
   }
 }
 
+// What pointwise ops add to the kernel of the op in which they run.
+void add_fused_ops(const ExecutionGraph& graph, const Node& node, const FusedAnchor& fused,
+                   std::vector<KernelWork>& kernels) {
+  if (kernels.empty()) return;
+  KernelWork& last = kernels.back();  // which writes the result
+  const auto bytes_of = [&](std::span<const Argument> arguments) {
+    double bytes = 0;
+    for_each_tensor(graph, arguments, [&](const Tensor& tensor) {
+      if (tensor.on_gpu()) bytes += static_cast<double>(tensor.bytes());
+    });
+    return Bytes{bytes};
+  };
+  last.bytes_read += bytes_of(graph.inputs(node).last(fused.read));
+  const auto outputs = graph.outputs(node);
+  last.bytes_written += bytes_of(outputs.last(fused.written));
+  for (const Argument& output : outputs) {
+    if (output.kind != Argument::Kind::kTensor) continue;
+    const auto elements = static_cast<double>(graph.tensors[output.index].numel);
+    last.flop += Flop{ops::flop_of_fused_ops(fused.ops) * elements};
+    return;
+  }
+}
+
 void add_calls(std::int32_t node, const LaunchTemplate& list, std::vector<LoweredCall>& calls) {
   std::uint16_t ordinal = 0;
   for (const TemplateCall& call : list) {
@@ -237,13 +263,26 @@ void Lowering::add_node(std::int32_t index, LoweredOp& op) {
 bool Lowering::ask_rule(std::int32_t index, const LoweringFacts::Node& facts) {
   kernels_.clear();
   if (!facts.rule) return false;
-  const Node& node = graph_.nodes[static_cast<std::size_t>(index)];
+  const Node& whole = graph_.nodes[static_cast<std::size_t>(index)];
+  std::optional<FusedAnchor> fused;
+  if (whole.kernel_backend != 0) {
+    fused = FusedAnchor::parse(graph_.names.text(whole.kernel_backend));
+  }
+  Node trimmed;
+  if (fused) {  // the rule knows the op's own arguments
+    if (fused->read > whole.inputs_count || fused->written >= whole.outputs_count) return false;
+    trimmed = whole;
+    trimmed.inputs_count -= fused->read;
+    trimmed.outputs_count -= fused->written;
+  }
+  const Node& node = fused ? trimmed : whole;
   const OpView view{
       graph_, node,
       facts.partner >= 0 ? &graph_.nodes[static_cast<std::size_t>(facts.partner)] : nullptr,
       facts.parameters};
   const bool spoke = facts.rule->lower(view, gpu_, kernels_);
   if (!spoke) kernels_.clear();
+  if (fused) add_fused_ops(graph_, whole, *fused, kernels_);
   if (node.index_zipf_exponent > 0) skew_lookups(kernels_, node.index_zipf_exponent);
   return spoke;
 }

@@ -14,6 +14,10 @@ struct NamedLower {
   Lower lower;
 };
 
+/// FLOP per element of the pointwise ops that a name lists behind "_fused_", as Inductor names
+/// kernels ("triton_poi_fused_add_cos_0"); an estimate where it lists none.
+double flop_of_fused_ops(std::string_view name);
+
 std::span<const NamedLower> attention_rules();
 std::span<const NamedLower> collective_rules();
 std::span<const NamedLower> concat_rules();

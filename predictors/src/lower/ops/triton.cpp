@@ -27,7 +27,9 @@ const Op* first_op(std::string_view text) {
   return longest;
 }
 
-double flop_of_kernel(std::string_view name) {
+}  // namespace
+
+double flop_of_fused_ops(std::string_view name) {
   const auto fused = name.find(kFused);
   if (fused == std::string_view::npos) return kFlopOfUnknownKernel;
   double flop = 0;
@@ -45,6 +47,8 @@ double flop_of_kernel(std::string_view name) {
   return known ? flop : kFlopOfUnknownKernel;
 }
 
+namespace {
+
 bool lower_triton(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels) {
   Traffic t = traffic(op);
   if (!t.any) return false;
@@ -57,9 +61,9 @@ bool lower_triton(const OpView& op, const Gpu&, std::vector<KernelWork>& kernels
       op.name().starts_with("triton_red") || op.name().starts_with("triton_per");
   const double written = t.written == 0 ? last : t.written;
   if (t.written == 0) read -= last;
-  kernels.push_back(make_work(is_reduction ? KernelFamily::kReduction : KernelFamily::kElementwise,
-                              t.dtype, read, written,
-                              flop_of_kernel(op.name()) * static_cast<double>(t.output_elements)));
+  kernels.push_back(
+      make_work(is_reduction ? KernelFamily::kReduction : KernelFamily::kElementwise, t.dtype, read,
+                written, flop_of_fused_ops(op.name()) * static_cast<double>(t.output_elements)));
   return true;
 }
 

@@ -31,6 +31,27 @@ namespace perfmodel {
 /// to a graph.
 Result<ExecutionGraph> rewrite_elementwise_fusion(const ExecutionGraph& graph);
 
+/// What if pointwise ops ran in the kernel of the op beside them, as Hidet fuses after scheduling
+/// (Ding et al., ASPLOS 2023)?
+///
+/// An *anchor* is an op that is not injective and launches one kernel: products, convolutions,
+/// norms, softmax, reductions, pooling, lookups, gathers. Its *epilogues*: as long as nothing but
+/// one pointwise op reads its result (of the same size and type), and all else that this op reads
+/// was there before the anchor, the op runs in the anchor's kernel. Its *prologues*: a pointwise op
+/// that makes an operand (of its first input's size and type) which the anchor alone reads, from
+/// inputs that do not change in between. Epilogues come first. Never: collectives, copies,
+/// attention, recurrent and fused ops, gradients, ops of which a tree launches several kernels, ops
+/// whose time was given by hand, another thread's.
+///
+/// The anchor keeps its name and writes the last result itself; its node has kernel_backend
+/// "post_scheduling:READ:WRITTEN:_fused_gelu_add": so many tensors more are read and written,
+/// behind its own arguments, by these ops. Results in between never reach memory. What a backward
+/// pass saved has a second reader, so training graphs fuse less than inference. A pointwise op that
+/// is gone has no partner in the backward pass.
+///
+/// Chains of pointwise ops that are left become kernels as `rewrite_elementwise_fusion` makes them.
+Result<ExecutionGraph> rewrite_post_scheduling_fusion(const ExecutionGraph& graph);
+
 struct TableFusionRewrite {
   /// What trains the tables, in the backward pass of the lookup: SGD with the rate of the step that
   /// did it before (0.01 without one), or row-wise Adagrad with FBGEMM's default numbers.

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace perfmodel {
+
+/// What `rewrite_post_scheduling_fusion` says of a node in its kernel_backend,
+/// "post_scheduling:READ:WRITTEN:_fused_gelu_add": the last so many of its inputs and outputs
+/// belong to pointwise ops that run in the kernel of the op.
+struct FusedAnchor {
+  std::uint32_t read = 0, written = 0;
+  std::string_view ops;  ///< "_fused_gelu_add"
+
+  /// Nothing: another backend, or text that no rewrite writes.
+  static std::optional<FusedAnchor> parse(std::string_view backend);
+};
+
+}  // namespace perfmodel
