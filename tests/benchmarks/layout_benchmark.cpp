@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "inputs.hpp"
-#include "perfmodel/decoder_models.hpp"
+#include "perfmodel/detail/decoder_models.hpp"
 #include "perfmodel/layout.hpp"
 #include "serve/service.hpp"
 

@@ -1,5 +1,5 @@
 // Known decoders and config.json files.
-#include "perfmodel/decoder_models.hpp"
+#include "perfmodel/detail/decoder_models.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,10 +10,10 @@
 #include <set>
 
 #include "literal_case.hpp"
+#include "perfmodel/detail/timeline.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/chakra.hpp"
 #include "perfmodel/replay.hpp"
-#include "perfmodel/timeline.hpp"
 
 namespace perfmodel {
 namespace job_test {

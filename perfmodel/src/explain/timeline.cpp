@@ -1,4 +1,4 @@
-#include "perfmodel/timeline.hpp"
+#include "perfmodel/detail/timeline.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "files/json_file.hpp"
-#include "perfmodel/decoder_models.hpp"
+#include "perfmodel/detail/decoder_models.hpp"
 
 namespace perfmodel {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "layout_checks.hpp"
 #include "layout_work.hpp"
-#include "perfmodel/decoder_models.hpp"
+#include "perfmodel/detail/decoder_models.hpp"
 
 namespace perfmodel {
 namespace {

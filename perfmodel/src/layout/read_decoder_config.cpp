@@ -6,7 +6,7 @@
 #include <span>
 
 #include "files/json_file.hpp"
-#include "perfmodel/decoder_models.hpp"
+#include "perfmodel/detail/decoder_models.hpp"
 
 namespace perfmodel {
 namespace {
