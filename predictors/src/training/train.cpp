@@ -616,7 +616,14 @@ class Trainer {
     return chosen;
   }
 
+  bool has_one_architecture() const {
+    return std::ranges::all_of(gpus_, [this](const auto& entry) {
+      return entry.second->architecture.name == gpus_.begin()->second->architecture.name;
+    });
+  }
+
   void leave_gpus_out(LearnedModel& model) {
+    if (has_one_architecture()) model.unseen_trust = 0;  // nothing tells what others share
     std::map<Knowledge, std::vector<Judged>> by_level;
     for (const LeftOutSet& set : left_out_sets()) {
       if (auto judged = judge(set, model)) by_level[set.level].push_back(std::move(*judged));

@@ -136,9 +136,9 @@ struct LearnedModel {
   std::vector<LaunchCost> launch_costs;
   std::vector<Correction> corrections;
   /// Share of common(x) that counts for chips that were not measured, with another one of the
-  /// architecture measured and without: what fits GPUs and architectures left out best. Where none
-  /// could be left out, another architecture has nothing of it.
-  double sibling_trust = 0.5, unseen_trust = 0;
+  /// architecture measured and without: what fits GPUs and architectures left out best. Nothing
+  /// counts on another architecture where only one was measured.
+  double sibling_trust = 0.5, unseen_trust = 0.5;
   std::string card;  ///< JSON text: data, licence, split, errors, seeds, command
 
   bool covers(const KernelWork& work, const Gpu& gpu) const {
