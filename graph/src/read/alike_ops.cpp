@@ -1,6 +1,5 @@
 #include "alike_ops.hpp"
 
-#include <ranges>
 #include <unordered_map>
 
 namespace perfmodel {
@@ -27,7 +26,8 @@ std::uint64_t own_facts(const Trace& trace, const TraceNesting& nesting, std::in
 std::vector<std::uint64_t> facts_of_subtrees(const Trace& trace, const TraceNesting& nesting,
                                              std::span<const std::int32_t> events) {
   std::vector<std::uint64_t> hash(trace.host.size(), 0);
-  for (const std::int32_t event : std::views::reverse(events)) {
+  for (auto at = events.rbegin(); at != events.rend(); ++at) {
+    const std::int32_t event = *at;
     std::uint64_t& own = hash[place_of(event)];
     own = hash_mix(own_facts(trace, nesting, event), own);
     const std::int32_t parent = nesting.parent[place_of(event)];
