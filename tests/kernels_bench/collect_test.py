@@ -556,6 +556,18 @@ class CollectOnCpu(Scratch):
         (self.scratch / "out" / "cpu" / "index.json").write_text("{")
         self.assert_one_line(self.collect("--workload", "lstm-256x1"), "index.json: cannot be read")
 
+    def test_single_ops_are_rows_that_the_program_prices(self):
+        command = (TOOLS / "sweep_ops.py", "--out", self.scratch / "out", "--device", "cpu", "--scale", "tiny", "--count", 60)
+        done = run(*command, python=PYTHON)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        table = self.scratch / "out" / "cpu" / "ops.csv"
+        rows = table.read_text()
+        self.assertGreaterEqual(rows.count("\n"), 8)
+        priced = run(PERFPREDICT, "kernels", table, "--gpu", "h200-sxm-141gb", "-o", self.scratch / "prices.csv")
+        self.assertEqual(priced.returncode, 0, priced.stderr)
+        self.assertEqual(run(*command, python=PYTHON).returncode, 0)
+        self.assertEqual(table.read_text(), rows)  # a second run goes on, and finds nothing to do
+
     def test_full_scale_does_not_mix_with_tiny(self):
         self.collect("--workload", "lstm-256x1", "--budget", 0)
         done = run(TOOLS / "collect.py", "--out", self.scratch / "out", "--device", "cpu", "--budget", 0, python=PYTHON)

@@ -26,7 +26,6 @@ class Case:
     bytes: float  # of the operands that a call reads and writes
     make: Callable = field(repr=False, default=None)
     tf32: bool = False
-    note: str = ""
     table_bytes: float = 0  # of what a lookup reads a few rows of
 
     @property
@@ -285,7 +284,7 @@ def elementwise(rng):
         return torch.rand(full, device=device) < 0.5
     # op cell, name, function, operands, tensors of full size that are read, layout
     variants = [
-        ("add", "add_", aten.add.Tensor, (t(full), t(full)), 2, "contiguous"),
+        ("add", "add", aten.add.Tensor, (t(full), t(full)), 2, "contiguous"),
         ("mul", "mul", aten.mul.Tensor, (t(full), t(full)), 2, "contiguous"),
         ("addu", "add_number", aten.add.Tensor, (t(full), number(1.5)), 1, "contiguous"),
         ("mulu", "mul_number", aten.mul.Tensor, (t(full), number(1.5)), 1, "contiguous"),
@@ -449,7 +448,6 @@ def movement(rng):
     # Wide indices have eight bytes per number.
     moved = rows * cols * (2 * size + (8 if kind in ("gather", "scatter_add") else 0))
     return plain("movement", "aten::" + kind, cells, moved, functions[kind], tensors,
-                 note="wide indices" if kind in ("gather", "scatter_add") else "",
                  table_bytes=table * cols * size)
 
 
