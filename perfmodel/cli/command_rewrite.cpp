@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "arguments.hpp"
@@ -91,9 +93,12 @@ Result<void> run_rewrite(const RewriteArguments& arguments) {
   if (!programs) return Unexpected{programs.error()};
   ExecutionGraph* const source = &programs->front().graph;
   std::vector<Step> steps;
-  const std::vector<std::string> warnings = source->warnings;
+  std::vector<std::string> warnings = source->warnings;
   const auto graph = apply(std::move(*source), arguments, steps);
   if (!graph) return Unexpected{graph.error()};
+  std::ranges::copy_if(graph->warnings, std::back_inserter(warnings), [&](const auto& warning) {
+    return std::ranges::find(warnings, warning) == warnings.end();
+  });
   const auto written =
       write_execution_graph(*graph, arguments.output, {.generator = command_line(arguments)});
   if (!written) return written;

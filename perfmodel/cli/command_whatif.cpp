@@ -229,6 +229,9 @@ Result<void> run_whatif(const WhatIfArguments& arguments) {
   if (auto found = use_own_kernel_times(loaded, report); !found) return found;
   for (const std::string& warning : graph.warnings) warn(report, warning);
   if (auto answered = answer(graph, arguments, report); !answered) return answered;
+  for (const WhatIfAnswer& one : report.answers) {
+    for (const std::string& warning : one.rewrite_warnings) warn(report, warning);
+  }
   if (auto readable = loaded.chosen.check(); !readable) return readable;
   if (!arguments.plot.empty()) {
     auto svg = what_if_svg(report);

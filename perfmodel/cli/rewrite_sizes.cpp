@@ -80,7 +80,8 @@ RewriteOption batch_option() {
             return [options = std::move(options)](const ExecutionGraph& graph) {
               return set_batch_size(graph, options);
             };
-          }};
+          },
+          .of_ops_alone = true};
 }
 
 RewriteOption sequence_option() {

@@ -233,6 +233,7 @@ double first_cell(const std::string& table, const std::string& column) {
 
 TEST(TraceInPlaceOfAGraph, IsTheSameForServeSweepAndPredict) {
   for (const bool shapes : {true, false}) {
+    const char* refusal = shapes ? "name its size: --batch OLD=NEW" : "record_shapes=True";
     const std::string file = traced(shapes ? "asked" : "asked_bare", {.shapes = shapes});
     const double step = of({"predict", file, "--gpu", "a100-sxm-40gb"})["e2e_us"];
     const auto requests = scratch() / "requests";
@@ -247,8 +248,7 @@ TEST(TraceInPlaceOfAGraph, IsTheSameForServeSweepAndPredict) {
     for (std::string line; std::getline(lines, line);) answers.push_back(Json::parse(line));
     ASSERT_EQ(answers.size(), 3U) << served.out << served.err;
     EXPECT_NEAR(answers[1]["result"]["e2e_us"].get<double>(), step, 1e-3);
-    EXPECT_THAT(answers[2]["error"]["message"].get<std::string>(),
-                HasSubstr("which does not record which tensors are the same"));
+    EXPECT_THAT(answers[2]["error"]["message"].get<std::string>(), HasSubstr(refusal));
     const auto spec = scratch() / "trace_sweep.json";
     std::ofstream(spec) << Json{{"schema", "perfmodel-sweep"},
                                 {"version", 1},
@@ -260,11 +260,21 @@ TEST(TraceInPlaceOfAGraph, IsTheSameForServeSweepAndPredict) {
     EXPECT_EQ(swept.status, 0) << swept.err;
     const std::string table = read(rows);
     EXPECT_NEAR(first_cell(table, "e2e_us"), step, 1e-3);
-    EXPECT_THAT(table, HasSubstr("which does not record which tensors are the same"));
+    EXPECT_THAT(table, HasSubstr(refusal));
     const auto merged = run({"whatif", file, "--gpu", "a100-sxm-40gb", "--batch", "same,8"});
     EXPECT_EQ(merged.status, 1);
-    EXPECT_THAT(merged.err, HasSubstr("expected an execution graph for --batch, found a trace"));
+    EXPECT_THAT(merged.err, HasSubstr(refusal));
+    const auto cast = run({"whatif", file, "--gpu", "a100-sxm-40gb", "--precision", "bf16"});
+    EXPECT_EQ(cast.status, 1);
+    EXPECT_THAT(cast.err, HasSubstr("expected an execution graph for --precision, found a trace"));
   }
+}
+
+TEST(TraceInPlaceOfAGraph, TakesAnotherBatch) {
+  const std::string file = traced("batches", {});
+  const auto made = run({"whatif", file, "--gpu", "a100-sxm-40gb", "--batch", "same,256=512"});
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.out + made.err, HasSubstr("batch 256 was made 512 by places and values of sizes"));
 }
 
 TEST(TraceInPlaceOfAGraph, MemoryIsWhatTheTraceRecorded) {

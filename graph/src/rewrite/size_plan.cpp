@@ -55,7 +55,7 @@ void SizePlan::Recorded::record(resize::Seeds seeds,
 
 const Recording* SizePlan::Recorded::find(std::int64_t size,
                                           std::vector<std::int64_t>& numbers) const {
-  if (size < 1 || size > resize::kLargestSize) return nullptr;
+  if (recordings.empty() || size < 1 || size > resize::kLargestSize) return nullptr;
   const bool stays = size == current;
   for (std::size_t i = stays ? 0 : 1; i < (stays ? 1 : recordings.size()); ++i) {
     if (recordings[i].compute(size, numbers)) return &recordings[i];
@@ -83,12 +83,17 @@ void SizePlan::Recorded::write(const Recording& recording, const std::vector<std
 }
 
 Result<SizePlan> SizePlan::make(ExecutionGraph graph, bool batch, std::int64_t current) {
-  const auto known = check_tensors_known(graph, batch ? "a batch size" : "a sequence length");
-  if (!known) return Unexpected{known.error()};
   auto made = std::make_shared<Recorded>();
-  made->graph = std::move(graph);
   made->symbol = batch ? resize::Symbol::kBatch : resize::Symbol::kSequence;
   made->given = current;
+  if (is_from_trace(graph)) {  // no rules to record: every other size is a whole rewrite
+    const auto found = resize::current_size(graph, made->symbol);
+    if (!found && (!batch || current == 0)) return Unexpected{found.error()};
+    made->current = current != 0 ? current : *found;
+    made->graph = std::move(graph);
+    return SizePlan(std::move(made));
+  }
+  made->graph = std::move(graph);
   resize::Tracker scout(made->graph, resize::rules_of(made->graph), {});
   if (auto seen = scout.run(); !seen) return Unexpected{seen.error()};
   auto seeds = resize::find_seeds(made->graph, scout.externals(), made->symbol, current);

@@ -51,6 +51,8 @@ struct WhatIfAnswer {
   double modelled_time_fraction = 1;
   std::vector<std::string> unmodelled_ops;
   std::vector<std::string> lacking_units;  ///< see Prediction::Coverage
+  /// Of the graph after the rewrites, beyond those that it had before.
+  std::vector<std::string> rewrite_warnings;
 
   double gpu_utilization() const { return e2e_us > 0 ? gpu_active_us / e2e_us : 0; }
   std::optional<double> samples_per_s_per_gpu() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <mutex>
 #include <thread>
 
@@ -82,8 +83,13 @@ void answer_variant(const ExecutionGraph& graph, const Variant& variant,
   const ExecutionGraph& asked = made ? *made : graph;
   const auto batch = batch_size(asked);
   const Launching launching = launching_of(variant.rewrites);
+  std::vector<std::string> warnings;
+  std::ranges::copy_if(asked.warnings, std::back_inserter(warnings), [&](const auto& warning) {
+    return std::ranges::find(graph.warnings, warning) == graph.warnings.end();
+  });
   const bool same_ops = asked.nodes.size() == graph.nodes.size();
   for (std::size_t i = 0; i < targets.size(); ++i) {
+    answers[i].rewrite_warnings = warnings;
     if (targets[i].options.kernel_times && !same_ops) {
       answers[i].error =
           Error{.code = ErrorCode::kImpossible,

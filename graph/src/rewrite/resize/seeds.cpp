@@ -9,6 +9,7 @@
 
 #include "call.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
+#include "rewrite/traced_batch.hpp"
 
 namespace perfmodel::resize {
 namespace {
@@ -170,6 +171,7 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
 }
 
 Result<std::int64_t> current_size(const ExecutionGraph& graph, Symbol symbol) {
+  if (symbol == Symbol::kBatch && is_from_trace(graph)) return traced_batch_size(graph);
   if (auto known = check_tensors_known(graph, purpose(symbol)); !known) {
     return Unexpected{known.error()};
   }
@@ -185,6 +187,9 @@ Result<ExecutionGraph> resized(const ExecutionGraph& graph, Symbol symbol, std::
   if (wanted < 1 || wanted > kLargestSize) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("expected a {} from 1 to 2^40, found {}", word(symbol), wanted));
+  }
+  if (symbol == Symbol::kBatch && is_from_trace(graph) && inputs.empty()) {
+    return set_traced_batch_size(graph, given, wanted);
   }
   if (auto known = check_tensors_known(graph, purpose(symbol)); !known) {
     return Unexpected{known.error()};
