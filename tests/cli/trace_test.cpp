@@ -274,7 +274,8 @@ TEST(TraceInPlaceOfAGraph, TakesAnotherBatch) {
   const std::string file = traced("batches", {});
   const auto made = run({"whatif", file, "--gpu", "a100-sxm-40gb", "--batch", "same,256=512"});
   EXPECT_EQ(made.status, 0) << made.err;
-  EXPECT_THAT(made.out + made.err, HasSubstr("batch 256 was made 512 by places and values of sizes"));
+  EXPECT_THAT(made.out + made.err,
+              HasSubstr("batch 256 was made 512 by places and values of sizes"));
 }
 
 TEST(TraceInPlaceOfAGraph, MemoryIsWhatTheTraceRecorded) {

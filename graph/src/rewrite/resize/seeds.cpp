@@ -113,17 +113,29 @@ Result<Seeds> find_seeds(const ExecutionGraph& graph, const std::vector<External
   const auto tensor_of = [&](const External& e) -> const Tensor& {
     return graph.tensors[e.tensor];
   };
+  // Gradients that a step gets from the step before have the shapes of parameters.
+  const auto like_a_parameter = [&](const External& external) {
+    return std::ranges::any_of(externals, [&](const External& other) {
+      return (other.weight || other.state) &&
+             std::ranges::equal(graph.shape(tensor_of(other)), graph.shape(tensor_of(external)));
+    });
+  };
   // Floats and pictures tell the batch, indices the sequence; the others where there are none of
   // these.
   std::map<std::int64_t, std::size_t> votes;
   for (bool integers : {symbol == Symbol::kSequence, symbol == Symbol::kBatch}) {
+    std::map<std::int64_t, std::size_t> unlike;
     for (const External& external : externals) {
       const Tensor& tensor = tensor_of(external);
       if (!is_input(external) || (any_from_host && !external.from_host)) continue;
       if (is_index(tensor) != integers) continue;
       const int at = place(tensor, time_first, symbol);
-      if (at >= 0) ++votes[graph.shape(tensor)[static_cast<std::size_t>(at)]];
+      if (at < 0) continue;
+      const std::int64_t size = graph.shape(tensor)[static_cast<std::size_t>(at)];
+      ++votes[size];
+      if (!like_a_parameter(external)) ++unlike[size];
     }
+    if (votes.size() > 1 && !unlike.empty()) votes = std::move(unlike);
     if (votes.size() > 1) votes.erase(1);  // tables of positions, masks: broadcast to the batch
     if (!votes.empty()) break;
   }
