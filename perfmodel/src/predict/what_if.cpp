@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "perfmodel/detail/explanation.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/memory.hpp"
 
@@ -80,7 +81,7 @@ void answer_variant(const ExecutionGraph& graph, const Variant& variant,
     made = std::move(*rewritten);
   }
   const ExecutionGraph& asked = made ? *made : graph;
-  const auto batch = batch_size(asked);
+  const auto batch = samples_per_step(asked);
   const Launching launching = launching_of(variant.rewrites);
   const bool same_ops = asked.nodes.size() == graph.nodes.size();
   for (std::size_t i = 0; i < targets.size(); ++i) {
