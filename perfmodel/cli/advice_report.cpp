@@ -117,6 +117,20 @@ std::string advice_table_plan(const Advice& advice) {
   return "\n  Plan of embedding tables\n" + list.text() + "\n  " + plan.command + "\n";
 }
 
+std::string advice_layout_plan(const Advice& advice) {
+  if (!advice.layout_plan) return "";
+  const LayoutPlanAdvice& plan = *advice.layout_plan;
+  TextList list;
+  list.row("fastest that fits", fmt::format("{} ms, {:.1f} GB: {}", advice_ms(plan.step_us),
+                                            plan.memory_bytes / 1e9, plan.layout));
+  list.row("as it is (DDP)", plan.replicated_us
+                                 ? fmt::format("{} ms{}", advice_ms(*plan.replicated_us),
+                                               plan.replicated_fits ? "" : ", does not fit")
+                                 : "no price");
+  return "\n  Layout of the whole job, as " + plan.software +
+         " runs it (compare these two alone)\n" + list.text() + "\n  " + plan.command + "\n";
+}
+
 std::string advice_warnings(const Advice& advice) {
   if (advice.warnings.empty()) return "";
   std::string text = "\n  Warnings\n";
@@ -129,8 +143,8 @@ std::string advice_warnings(const Advice& advice) {
 std::string advice_text(const AdviceReport& report, bool bold) {
   const Advice& advice = report.advice;
   return advice_head(report) + advice_ceiling(advice.ceiling, bold) + advice_steps(advice, bold) +
-         advice_combination(advice, bold) + advice_table_plan(advice) + advice_lost(advice, bold) +
-         advice_warnings(advice);
+         advice_combination(advice, bold) + advice_table_plan(advice) + advice_layout_plan(advice) +
+         advice_lost(advice, bold) + advice_warnings(advice);
 }
 
 Json advice_document(const AdviceReport& report) {

@@ -16,6 +16,8 @@
 #include "layout_report.hpp"
 #include "layout_sweep.hpp"
 #include "layout_table.hpp"
+#include "layout_team.hpp"
+#include "open_team.hpp"
 #include "output.hpp"
 #include "perfmodel/detail/layout_traces.hpp"
 #include "perfmodel/predictor.hpp"
@@ -93,7 +95,8 @@ void take_warnings(LayoutReport& report) {
 // --- commands ----------------------------------------------------------------------------------
 
 Result<LayoutRanking> search_layouts(const LoadedLayout& loaded,
-                                     const LayoutCommandArguments& arguments) {
+                                     const LayoutCommandArguments& arguments,
+                                     sweep::Team* team = nullptr) {
   if (!arguments.layout.world) {
     return impossible_layout_question("expected --world (GPUs), found none");
   }
@@ -108,9 +111,11 @@ Result<LayoutRanking> search_layouts(const LoadedLayout& loaded,
     if (!bar) bar.emplace("search layouts", static_cast<std::size_t>(all));
     bar->update(static_cast<std::size_t>(done));
   };
-  auto ranking =
-      rank_layouts(loaded.pricer, *loaded.report.job, *arguments.layout.world, *space, options);
-  if (!ranking) return ranking;
+  const LayoutJob& job = *loaded.report.job;
+  const std::int64_t world = *arguments.layout.world;
+  auto ranking = team ? rank_layouts_together(loaded.pricer, job, world, *space, options, *team)
+                      : rank_layouts(loaded.pricer, job, world, *space, options);
+  if (!ranking || (team && team->rank() > 0)) return ranking;
   if (ranking->best.empty()) {
     if (!ranking->complete) return impossible_layout_question("stopped before a layout was found");
     return impossible_layout_question(nothing_fits(*ranking, *arguments.layout.world));
@@ -118,13 +123,30 @@ Result<LayoutRanking> search_layouts(const LoadedLayout& loaded,
   return ranking;
 }
 
+Unexpected quiet_failure_of_team() {
+  return Unexpected{Error{.code = ErrorCode::kCancelled, .message = {}}};
+}
+
+// Under mpirun all ranks read the same question; what is wrong with it is said by rank 0, while the
+// team stands, whose end all ranks wait for.
+Unexpected failure_of_team(const sweep::Team* team, const Error& error) {
+  if (!team) return Unexpected{error};
+  if (team->rank() == 0) complain(to_string(error));
+  return quiet_failure_of_team();
+}
+
 Result<void> rank_layout(const LayoutCommandArguments& arguments) {
+  const auto team = open_team();
+  if (!team) return Unexpected{team.error()};
   auto loaded = load_layout(arguments.layout);
-  if (!loaded) return Unexpected{loaded.error()};
+  const bool all_did = !*team || std::ranges::count((*team)->gather(loaded.has_value()), 0U) == 0;
+  if (!loaded) return failure_of_team(team->get(), loaded.error());
+  if (!all_did) return quiet_failure_of_team();
   LayoutReport& report = (*loaded)->report;
   const auto start = std::chrono::steady_clock::now();
-  auto ranking = search_layouts(**loaded, arguments);
-  if (!ranking) return Unexpected{ranking.error()};
+  auto ranking = search_layouts(**loaded, arguments, team->get());
+  if (!ranking) return failure_of_team(team->get(), ranking.error());
+  if (*team && (*team)->rank() > 0) return {};
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   report.gpus = *arguments.layout.world;
   report.layouts = ranking->best;

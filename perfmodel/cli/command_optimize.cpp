@@ -11,6 +11,7 @@
 #include "arguments.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
+#include "layout_advice.hpp"
 #include "output.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
@@ -126,6 +127,30 @@ std::string predict_flags(const OptimizeArguments& arguments) {
   return flags;
 }
 
+// Named alone: the search takes seconds, and its prices are of a program of its own.
+void add_layout_advice(const OptimizeArguments& arguments, const OptimizeInputs& inputs,
+                       Advice& advice) {
+  const auto& allow = arguments.options.allow;
+  if (std::ranges::find(allow, "layout") == allow.end()) return;
+  auto plan = inputs.program.trace
+                  ? Result<LayoutPlanAdvice>(fail(
+                        ErrorCode::kImpossible, "a trace does not tell which tensors are the same"))
+                  : layout_advice(inputs.program.graph, {.gpu = arguments.gpu,
+                                                         .topology = arguments.topology,
+                                                         .machine_flags = machine_flags(arguments),
+                                                         .world = arguments.options.world,
+                                                         .host_scale = arguments.host_scale});
+  if (plan) {
+    advice.layout_plan = std::move(*plan);
+    return;
+  }
+  advice.lost.push_back({.rewrite = "(a layout of the job)",
+                         .family = "layout",
+                         .why = LostMove::Why::kRefused,
+                         .reason = plan.error().message,
+                         .step_us = {}});
+}
+
 Result<void> run_optimize(const OptimizeArguments& arguments) {
   auto models = choose_kernel_models(arguments.models);
   if (!models) return Unexpected{models.error()};
@@ -143,6 +168,7 @@ Result<void> run_optimize(const OptimizeArguments& arguments) {
   auto advice = optimize(inputs.program.graph, inputs.target, options);
   if (!advice) return Unexpected{advice.error()};
   if (auto readable = inputs.chosen.check(); !readable) return readable;
+  add_layout_advice(arguments, inputs, *advice);
   advice->warnings.insert(advice->warnings.begin(), inputs.warnings.begin(), inputs.warnings.end());
   const AdviceReport report{.graph_file = file_name(arguments.graph),
                             .gpu = inputs.target.gpu.name,

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -14,10 +16,11 @@
 #include "perfmodel/detail/timeline.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/overheads.hpp"
 #include "perfmodel/predict.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
+#include "predict_mixed.hpp"
 #include "prediction_report.hpp"
 #include "read_files.hpp"
 #include "rewrite_flags.hpp"
@@ -40,6 +43,7 @@ struct PredictArguments {
   bool json = false, missing_collectives = false;
   bool full = false, burst = false, cuda_graphs = false, compiled = false;
   std::optional<std::size_t> top;
+  MixedArguments mixed;
 };
 
 constexpr std::size_t kWhatIfSteps = 10, kRowsOfFull = 10, kRowsOfAgainst = 8;
@@ -52,6 +56,11 @@ constexpr const char* kIterationsRule =
     "--iterations picks iterations of the graph. With --kernel-times it picks iterations of the\n"
     "trace, as --kernel-iterations does; give both to pick from the graph and from the trace.\n"
     "Files come first: a flag in front of them takes one value only.";
+
+Launching launching_of(const PredictArguments& arguments) {
+  if (arguments.cuda_graphs) return Launching::kCudaGraphs;
+  return arguments.compiled ? Launching::kCompiled : Launching::kEager;
+}
 
 class Run {
  public:
@@ -73,7 +82,7 @@ class Run {
     if (auto read = read_ranks(*inputs); !read) return Unexpected{read.error()};
     if (auto done = predict_ranks(); !done) return Unexpected{done.error()};
     for (RankPrediction& rank : report_.ranks) {
-      if (const auto batch = batch_size(rank.graph)) rank.prediction.batch = *batch;
+      if (const auto batch = samples_per_step(rank.graph)) rank.prediction.batch = *batch;
     }
     if (auto readable = chosen_.check(); !readable) return Unexpected{readable.error()};
     if (auto compared = compare_with_traces(); !compared) return Unexpected{compared.error()};
@@ -144,6 +153,7 @@ class Run {
       auto found = TopologyCatalog::builtin().find(arguments_.topology);
       if (!found) return Unexpected{found.error()};
       topology_ = std::move(*found);
+      if (auto good = check_fits(topology_, arguments_.world); !good) return good;
       if (std::ranges::find(topology_.gpus, report_.gpu.name) == topology_.gpus.end()) {
         warn("topology " + topology_.name + " is not built with " + report_.gpu.name +
              ": only its links are used");
@@ -232,9 +242,7 @@ class Run {
     options.what_if_steps = kWhatIfSteps;
     options.host_scale = arguments_.host_scale;
     options.sustained = !arguments_.burst;
-    options.launching = arguments_.cuda_graphs ? Launching::kCudaGraphs
-                        : arguments_.compiled  ? Launching::kCompiled
-                                               : Launching::kEager;
+    options.launching = launching_of(arguments_);
     options.host_sensitivity = table_of(rank).table->method != OverheadMethod::kLin;
     if (!window_is_of_trace()) options.iterations = arguments_.iterations;
     if (kernel_times_[rank]) options.kernel_times = &*kernel_times_[rank];
@@ -387,15 +395,36 @@ class Run {
 };
 
 // "a100-sxm-80gb,h100-sxm-80gb" is no GPU, and no file is called so.
-void check_one_gpu(const std::string& gpu) {
+bool names_several(const std::string& gpu) {
   std::error_code ignored;
-  if (gpu.find(',') == std::string::npos || std::filesystem::exists(gpu, ignored)) return;
-  throw CLI::ValidationError(
-      "--gpu", "expected one GPU, found several: `whatif GRAPH --gpus " + gpu + "` compares them");
+  return gpu.find_first_of(",:") != std::string::npos && !std::filesystem::exists(gpu, ignored);
+}
+
+bool is_mixed(const PredictArguments& arguments) {
+  return names_several(arguments.gpu) || arguments.mixed.given();
+}
+
+// What a job of unlike ranks has no answer to.
+void check_mixed(const PredictArguments& arguments) {
+  const auto refuse = [](bool given, const char* flag) {
+    if (!given) return;
+    throw CLI::ValidationError(flag,
+                               "expected ranks that are alike, found several GPUs or times "
+                               "and links per rank");
+  };
+  refuse(!arguments.kernel_times.empty(), "--kernel-times");
+  refuse(!arguments.against.empty(), "--against");
+  refuse(!arguments.rank_start.empty(), "--rank-start");
+  refuse(!arguments.chakra.empty(), "--chakra");
+  refuse(arguments.iterations.has_value(), "--iterations");
+  refuse(arguments.strategy == "fsdp", "--strategy fsdp");
+  if (arguments.overheads.size() > 1) {
+    throw CLI::ValidationError("--overheads", "expected one for all ranks, found several");
+  }
 }
 
 void check_counts(PredictArguments& arguments) {
-  check_one_gpu(arguments.gpu);
+  if (is_mixed(arguments)) check_mixed(arguments);
   const std::size_t graphs = arguments.graphs.size();
   if (graphs == 0) throw CLI::RequiredError("GRAPH");
   const auto check = [graphs](const char* option, std::size_t count) {
@@ -417,6 +446,9 @@ void check_counts(PredictArguments& arguments) {
                                                    std::to_string(graphs) + "), found " +
                                                    std::to_string(arguments.rank_start.size()));
   }
+  if (!arguments.strategy.empty() && arguments.world == 0 && !names_several(arguments.gpu)) {
+    throw CLI::RequiredError("--world");
+  }
   if (arguments.strategy == "ddp" && arguments.unit_mb) {
     throw CLI::ValidationError("--unit-mb", "expected --strategy fsdp, found ddp");
   }
@@ -429,15 +461,48 @@ void check_counts(PredictArguments& arguments) {
   }
 }
 
+Result<PredictionReport> predict_unlike(const PredictArguments& arguments) {
+  const auto gpus = sync::gpus_of_ranks(arguments.gpu);
+  if (!gpus) return Unexpected{gpus.error()};
+  if (arguments.world > 0 && gpus->size() > 1 &&
+      arguments.world != static_cast<std::int64_t>(gpus->size())) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("expected as many GPUs as --world says ({}), found {}", arguments.world,
+                            gpus->size()));
+  }
+  MixedQuestion question{
+      .graphs = arguments.graphs,
+      .gpus = arguments.gpu,
+      .overheads = arguments.overheads.empty() ? "" : arguments.overheads.front(),
+      .topology = arguments.topology,
+      .models = arguments.models,
+      .ddp = arguments.strategy == "ddp",
+      .bucket_mb = arguments.bucket_mb.value_or(0),
+      .interference = arguments.interference,
+      .host_scale = arguments.host_scale,
+      .sustained = !arguments.burst,
+      .keep_calls = !arguments.timeline.empty(),
+      .missing_collectives = arguments.missing_collectives,
+      .launching = launching_of(arguments),
+      .what_if_steps = kWhatIfSteps,
+      .reading = arguments.reading};
+  // One GPU on --world ranks that differ in their pace or their links.
+  if (gpus->size() == 1 && arguments.world > 1) {
+    question.gpus = fmt::format("{}:{}", gpus->front(), arguments.world);
+  }
+  return predict_mixed(arguments.mixed, question);
+}
+
 Result<void> run_predict(const PredictArguments& arguments) {
-  auto report = Run(arguments).run();
+  auto report = is_mixed(arguments) ? predict_unlike(arguments) : Run(arguments).run();
   if (!report) return Unexpected{report.error()};
   if (!arguments.timeline.empty()) {
     std::vector<const Prediction*> ranks;
     std::vector<TimelineTitle> titles;
     for (const RankPrediction& rank : report->ranks) {
       ranks.push_back(&rank.prediction);
-      titles.push_back({.graph = graph_title(rank), .gpu = report->gpu.title});
+      titles.push_back(
+          {.graph = graph_title(rank), .gpu = rank.mixed ? rank.mixed->gpu : report->gpu.title});
     }
     const auto written = write_timeline(ranks, titles, report->slowest(), arguments.timeline);
     if (!written) return written;
@@ -474,12 +539,15 @@ Command predict_command(CLI::App& parent) {
                   "Execution graphs (PyTorch ET, .json or .json.gz) or Kineto traces; several are "
                   "ranks of one job")
       ->type_name("");
-  app->add_option("--gpu", arguments->gpu, "Name of a known GPU (see `gpus`), or a GPU file")
+  app->add_option("--gpu", arguments->gpu,
+                  "Name of a known GPU (see `gpus`), or a GPU file; NAME:COUNT,... or one name per "
+                  "rank for a job on several kinds")
       ->required()
       ->type_name("NAME");
   app->add_option("--overheads", arguments->overheads, kOverheadsHelp + ", or one per graph")
       ->type_name("TABLE");
   add_scale_host(*app, arguments->host_scale);
+  add_mixed_flags(*app, arguments->mixed);
   auto* times = app->add_option("--kernel-times", arguments->kernel_times,
                                 "Take durations from a trace of the same program: one for all "
                                 "graphs or one per graph")
@@ -499,12 +567,11 @@ Command predict_command(CLI::App& parent) {
   add_window(*app, "--against-iterations", arguments->against_iterations,
              "Iterations of that trace to compare with")
       ->needs(against);
-  auto* world =
-      app->add_option("--world", arguments->world,
-                      "Number of ranks, for --strategy and for collectives whose group size is not "
-                      "recorded")
-          ->check(between(1, kMostRanks))
-          ->type_name("N");
+  app->add_option("--world", arguments->world,
+                  "Number of ranks, for --strategy and for collectives whose group size is not "
+                  "recorded")
+      ->check(between(1, kMostRanks))
+      ->type_name("N");
   app->add_option("--topology", arguments->topology,
                   "How GPUs and nodes are connected: a name of data/topologies/ or a file "
                   "(default: the usual node of this GPU)")
@@ -512,8 +579,7 @@ Command predict_command(CLI::App& parent) {
   auto* strategy = app->add_option("--strategy", arguments->strategy,
                                    "Run the graph of one rank on --world ranks: ddp (bucketed "
                                    "all-reduce) or fsdp (sharded parameters)")
-                       ->check(CLI::IsMember({"ddp", "fsdp"}))
-                       ->needs(world);
+                       ->check(CLI::IsMember({"ddp", "fsdp"}));
   app->add_option("--bucket-mb", arguments->bucket_mb,
                   "DDP: MiB of gradients per all-reduce (default 25, the first one 1)")
       ->check(at_least(0))

@@ -216,6 +216,23 @@ void add_throughput(Json& json, const PredictionReport& report, const Prediction
                          : Json(nullptr);
 }
 
+void add_mixed_facts(Json& entry, const RankPrediction& rank) {
+  entry["gpu"] = rank.mixed->gpu;
+  entry["count"] = rank.mixed->count;
+  entry["host_scale"] = rank.host_scale;
+  entry["slowdown"] = rank.mixed->slowdown;
+  const double link = rank.mixed->link_gb_per_s;
+  entry["link_gb_per_s"] = link > 0 ? Json(link) : Json(nullptr);
+}
+
+Json drawn_json(const sync::DrawnSteps& drawn) {
+  return {{"draws", drawn.draws},
+          {"mean_us", rounded(drawn.mean_us)},
+          {"median_us", rounded(drawn.median_us)},
+          {"p95_us", rounded(drawn.p95_us)},
+          {"most_us", rounded(drawn.most_us)}};
+}
+
 }  // namespace
 
 Json memory_json(const PredictedMemory& memory) {
@@ -247,6 +264,7 @@ Json prediction_json(const PredictionReport& report) {
     entry["overheads_file"] = rank.overheads_file;
     if (report.job) entry["communication"] = communication_json(rank.prediction.communication);
     if (!rank.kernel_times_file.empty()) entry["kernel_times_file"] = rank.kernel_times_file;
+    if (rank.mixed) add_mixed_facts(entry, rank);
     ranks.push_back(std::move(entry));
   }
   Json json = document(schemas::kPrediction);
@@ -258,6 +276,7 @@ Json prediction_json(const PredictionReport& report) {
   json["mean_e2e_us"] = rounded(report.mean_e2e_us());
   json["ranks"] = std::move(ranks);
   if (report.job) json["job"] = job_json(*report.job);
+  if (report.drawn) json["stragglers"] = drawn_json(*report.drawn);
   json["device_us"] = {{"kernel", rounded(term_us(p, Term::kKernel))},
                        {"collective", rounded(term_us(p, Term::kCollective))},
                        {"copy", rounded(term_us(p, Term::kCopy))},

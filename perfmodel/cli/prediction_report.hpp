@@ -11,8 +11,17 @@
 #include "perfmodel/detail/trace_comparison.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/prediction.hpp"
+#include "sync/mixed_job.hpp"
 
 namespace perfmodel::cli {
+
+/// Of one of the kinds of ranks in a job whose ranks differ.
+struct MixedRankFacts {
+  std::string gpu;         ///< its name
+  std::int64_t count = 1;  ///< ranks of this kind
+  double slowdown = 1;
+  double link_gb_per_s = 0;  ///< 0: that of the topology
+};
 
 /// The prediction of one graph and where its numbers come from. File names, no folders.
 struct RankPrediction {
@@ -28,6 +37,7 @@ struct RankPrediction {
   Prediction prediction;
   std::string against_file;  ///< trace that the prediction is compared with; empty: none
   std::optional<TraceComparison> against = {};
+  std::optional<MixedRankFacts> mixed = {};
 };
 
 /// What `predict` prints, as a table or as JSON. The breakdown is that of the slowest graph.
@@ -39,6 +49,7 @@ struct PredictionReport {
   std::vector<RankPrediction> ranks;              ///< one per graph, in order
   std::optional<JobReport> job;                   ///< with several ranks
   StepWork work;                                  ///< of the slowest graph
+  std::optional<sync::DrawnSteps> drawn;          ///< with stragglers
   std::vector<ChakraTrace> chakra;                ///< if asked for
   std::vector<std::string> warnings;
 
@@ -51,6 +62,12 @@ struct PredictionReport {
 
 /// "mlperf.json (built)".
 std::string graph_title(const RankPrediction& rank);
+
+/// "rank 3", or "2 x a100-sxm-80gb, half the pace".
+std::string rank_title(const PredictionReport& report, std::size_t rank);
+
+/// "mean 21.3 ms, 95 % of 1000 draws within 25.1 ms"; empty without stragglers.
+std::string drawn_text(const PredictionReport& report);
 
 Json prediction_json(const PredictionReport& report);
 Json memory_json(const PredictedMemory& memory);

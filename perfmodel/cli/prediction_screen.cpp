@@ -226,6 +226,7 @@ std::string facts(const View& view, const Explanation& made) {
   fact("kernels", kernel_models(view));
   fact("iterations", iterations(view));
   fact("ranks", ranks(view));
+  fact("stragglers", drawn_text(view.report));
   fact("samples/s", samples(view));
   fact("tokens/s", tokens(view));
   fact("TFLOP/s", tflop(view));
@@ -257,7 +258,7 @@ std::string table_of_ranks(const View& view) {
   for (std::size_t i : shown) {
     const Prediction& p = all[i].prediction;
     const RankReport& c = p.communication;
-    table.row({fmt::format("rank {}", i), view.time(p.e2e_us), view.time(p.gpu_active_us),
+    table.row({rank_title(view.report, i), view.time(p.e2e_us), view.time(p.gpu_active_us),
                view.time(p.cpu_us), view.time(c.waiting_us), view.time(c.exposed_us),
                fmt::format("{} of {}", c.last_arrivals, c.collectives)});
   }

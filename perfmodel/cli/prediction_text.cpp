@@ -60,10 +60,11 @@ class Renderer {
     TextList list;
     list.row("graph", graph_title(rank_));
     for (std::size_t i = 0; several && i < report_.ranks.size(); ++i) {
-      list.row(fmt::format("rank {}", i), graph_title(report_.ranks[i]));
+      list.row(rank_title(report_, i), graph_title(report_.ranks[i]));
     }
     list.row("GPU", fmt::format("{} ({})", report_.gpu.title, report_.gpu.name));
     list.row("host", host());
+    if (report_.drawn) list.row("stragglers", drawn_text(report_));
     if (p_.e2e_high_us > p_.e2e_low_us) {
       const auto& hosts = p_.coverage.own_launches ? kSameHosts : kOtherHosts;
       list.row("range", fmt::format("{} to {} {} in nine of ten cases, hosts of {} to {} times the "
@@ -148,9 +149,9 @@ class Renderer {
     for (std::size_t i = 0; i < report_.ranks.size(); ++i) {
       const Prediction& p = report_.ranks[i].prediction;
       const RankReport& c = p.communication;
-      table.row({fmt::format("rank {}", i), time_(p.e2e_us), time_(p.gpu_active_us),
-                 time_(p.cpu_us), time_(p.wait_us), time_(c.transfer_us), time_(c.waiting_us),
-                 time_(c.exposed_us), fmt::format("{} of {}", c.last_arrivals, c.collectives)});
+      table.row({rank_title(report_, i), time_(p.e2e_us), time_(p.gpu_active_us), time_(p.cpu_us),
+                 time_(p.wait_us), time_(c.transfer_us), time_(c.waiting_us), time_(c.exposed_us),
+                 fmt::format("{} of {}", c.last_arrivals, c.collectives)});
     }
     table.row({"mean", time_(report_.mean_e2e_us())});
     add(table);
@@ -394,6 +395,25 @@ std::optional<double> PredictionReport::mfu() const {
 
 std::string graph_title(const RankPrediction& rank) {
   return rank.graph_file + (rank.graph.built ? " (built)" : "");
+}
+
+std::string rank_title(const PredictionReport& report, std::size_t rank) {
+  const auto& mixed = report.ranks[rank].mixed;
+  if (!mixed) return fmt::format("rank {}", rank);
+  std::string text = fmt::format("{} x {}", mixed->count, mixed->gpu);
+  if (mixed->slowdown != 1) text += fmt::format(", {} times as slow", mixed->slowdown);
+  if (report.ranks[rank].host_scale != 1) {
+    text += fmt::format(", host {}", report.ranks[rank].host_scale);
+  }
+  if (mixed->link_gb_per_s > 0) text += fmt::format(", {} GB/s", mixed->link_gb_per_s);
+  return text;
+}
+
+std::string drawn_text(const PredictionReport& report) {
+  if (!report.drawn) return "";
+  const sync::DrawnSteps& drawn = *report.drawn;
+  return fmt::format("mean {:.1f} us, median {:.1f}, 95 % of {} draws within {:.1f}, most {:.1f}",
+                     drawn.mean_us, drawn.median_us, drawn.draws, drawn.p95_us, drawn.most_us);
 }
 
 std::string basis_of_prices(const Prediction::Coverage& coverage) {

@@ -20,6 +20,7 @@ RewriteOption in_place_option();
 RewriteOption recompute_option();
 RewriteOption checkpoint_option();
 RewriteOption offload_option();
+RewriteOption accumulate_option();
 RewriteOption grad_dtype_option();
 RewriteOption optimizer_option();
 RewriteOption data_parallel_option();

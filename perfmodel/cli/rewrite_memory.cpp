@@ -116,6 +116,28 @@ RewriteOption offload_option() {
           }};
 }
 
+RewriteOption accumulate_option() {
+  return {.flag = "--accumulate",
+          .value = "K",
+          .help =
+              "Gradient accumulation: K forward and backward passes, each with the batch of the "
+              "graph, and one step of the optimizer; behind it, --data-parallel reduces gradients "
+              "in the last pass alone (no_sync)",
+          .for_build = true,
+          .parse = [](const std::string& text) -> Result<Rewrite> {
+            std::int64_t passes = 0;
+            const char* end = text.data() + text.size();
+            const auto [rest, error] = std::from_chars(text.data(), end, passes);
+            if (error != std::errc() || rest != end || passes < 1) {
+              return fail(ErrorCode::kFormat,
+                          fmt::format("expected a number of backward passes, found \"{}\"", text));
+            }
+            return [passes](const ExecutionGraph& graph) {
+              return rewrite_accumulation(graph, passes);
+            };
+          }};
+}
+
 RewriteOption in_place_option() {
   return {.flag = "--in-place",
           .value = "gelu[:N],layernorm[:N]",

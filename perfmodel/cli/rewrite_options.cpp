@@ -18,6 +18,7 @@ const std::vector<RewriteOption>& rewrite_options() {
       offload_option(),           //
       grad_dtype_option(),        //
       optimizer_option(),         //
+      accumulate_option(),        //
       data_parallel_option(),     //
       tensor_parallel_option(),   //
       retarget_option(),          //

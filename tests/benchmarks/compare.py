@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs the benchmarks and prints how they compare with the stored baseline, as ratios.
 
-    compare.py PERFMODEL_BENCHMARKS [--filter REGEX] [--limit 1.3] [--update]
+    compare.py PERFMODEL_BENCHMARKS [--filter REGEX] [--limit 1.3] [--update | --add]
 
 Machines differ, so the median ratio of all benchmarks is taken as the machine's own and every ratio is
 shown relative to it: what stands out there got slower or faster by itself. Rows beyond --limit are
-marked, and the exit code is 1 if one got slower by more. --update writes the baseline anew.
+marked, and the exit code is 1 if one got slower by more. --update writes the baseline anew. --add writes the rows
+that the baseline lacks, divided by the machine's own ratio: what they would take on the machine of the others.
 """
 import argparse
 import json
@@ -39,6 +40,13 @@ def run(program, pattern):
     return times
 
 
+def machine_ratio(baseline, now):
+    shared = [name for name in now if name in baseline]
+    if not shared:
+        sys.exit('error: no benchmark of the baseline was run')
+    return statistics.median(now[name] / baseline[name] for name in shared), shared
+
+
 def readable(ns):
     for unit, size in (('s', 1e9), ('ms', 1e6), ('us', 1e3)):
         if ns >= size:
@@ -47,10 +55,7 @@ def readable(ns):
 
 
 def compare(baseline, now, limit):
-    shared = [name for name in now if name in baseline]
-    if not shared:
-        sys.exit('error: no benchmark of the baseline was run')
-    machine = statistics.median(now[name] / baseline[name] for name in shared)
+    machine, shared = machine_ratio(baseline, now)
     width = max(len(name) for name in now)
     print(f'{"benchmark":{width}}  {"baseline":>9}  {"now":>9}  ratio  relative')
     slower = 0
@@ -74,7 +79,9 @@ def main():
     parser.add_argument('program')
     parser.add_argument('--filter', default='-/large', help='as --benchmark_filter (default: all but /large)')
     parser.add_argument('--limit', type=float, default=1.3)
-    parser.add_argument('--update', action='store_true')
+    write = parser.add_mutually_exclusive_group()
+    write.add_argument('--update', action='store_true')
+    write.add_argument('--add', action='store_true')
     arguments = parser.parse_args()
     now = run(arguments.program, arguments.filter)
     if arguments.update:
@@ -85,7 +92,17 @@ def main():
             file.write('\n')
         print(f'{BASELINE}: {len(now)} benchmarks')
         return 0
-    return 1 if compare(json.load(open(BASELINE))['cpu_ns'], now, arguments.limit) else 0
+    content = json.load(open(BASELINE))
+    if arguments.add:
+        machine, shared = machine_ratio(content['cpu_ns'], now)
+        new = {name: float(f'{time / machine:.4g}') for name, time in now.items() if name not in content['cpu_ns']}
+        content['cpu_ns'] = dict(sorted({**content['cpu_ns'], **new}.items()))
+        with open(BASELINE, 'w') as file:
+            json.dump(content, file, indent=1)
+            file.write('\n')
+        print(f'{BASELINE}: {len(new)} benchmarks more, at {machine:.2f} of this machine (median of {len(shared)})')
+        return 0
+    return 1 if compare(content['cpu_ns'], now, arguments.limit) else 0
 
 
 if __name__ == '__main__':

@@ -61,6 +61,7 @@ std::vector<NamedRewrite> copying_rewrites() {
        }},
       {"--offload-activations", [](const auto& g) { return rewrite_offload(g, kOffloadAll); }},
       {"--grad-dtype", [](const auto& g) { return rewrite_gradient_type(g, DType::kBFloat16); }},
+      {"--accumulate", [](const auto& g) { return rewrite_accumulation(g, 2); }},
       {"--optimizer",
        [](const auto& g) {
          return rewrite_optimizer(g, {.optimizer = TrainingOptions::Optimizer::kAdam});
@@ -199,7 +200,8 @@ TEST(RewriteNesting, MemoryOptionsOfAChangedTransformerEndWithAnErrorOrAGraph) {
       {"--checkpoint 1,masks",
        [](const auto& g) { return rewrite_checkpointing(g, {.keep_masks = true}); }},
       {"--offload-activations", [](const auto& g) { return rewrite_offload(g, kOffloadAll); }},
-      {"--grad-dtype", [](const auto& g) { return rewrite_gradient_type(g, DType::kBFloat16); }}};
+      {"--grad-dtype", [](const auto& g) { return rewrite_gradient_type(g, DType::kBFloat16); }},
+      {"--accumulate", [](const auto& g) { return rewrite_accumulation(g, 2); }}};
   for (const What what : {What::kSelective, What::kDropout, What::kScoring, What::kOp}) {
     rewrites.push_back({"--recompute", [what](const auto& g) {
                           return rewrite_recomputation(g, {.what = what});

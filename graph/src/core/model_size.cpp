@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string_view>
+#include <unordered_set>
 
 #include "ops/catalogue.hpp"
 #include "parameter_gradients.hpp"
@@ -29,7 +30,9 @@ class SizeOfModel {
     const std::string_view name = graph_.name(node);
     if (takes_gradient) {
       const Tensor* gradient = tensor(node, 0);
-      if (gradient && gradient->dtype != DType::kUnknown) size_.parameters += elements(*gradient);
+      if (gradient && gradient->dtype != DType::kUnknown && is_first_of(node)) {
+        size_.parameters += elements(*gradient);
+      }
     } else if (name.starts_with("fbgemm::split_embedding_codegen_lookup_")) {
       for (std::size_t i : {1U, 2U}) {  // on the device, in host memory
         if (const Tensor* weights = tensor(node, i)) size_.parameters += elements(*weights);
@@ -37,6 +40,12 @@ class SizeOfModel {
     } else if (node.children_count == 0 || !hands_on(node)) {
       size_.matrix_flop += matrix_flop(name, node);
     }
+  }
+
+  // Steps of several backward passes add to the gradients of the first one.
+  bool is_first_of(const Node& accumulate) {
+    const auto kept = kept_gradient(graph_, accumulate);
+    return !kept || gradients_.insert(graph_.tensors[*kept].id).second;
   }
 
   // Ops are often dispatched again under their own name; the inner node counts.
@@ -169,6 +178,7 @@ class SizeOfModel {
   }
 
   const ExecutionGraph& graph_;
+  std::unordered_set<std::int64_t> gradients_;  // ids of those that were met
   ModelSize size_;
 };
 

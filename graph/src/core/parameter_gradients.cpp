@@ -70,4 +70,16 @@ std::vector<bool> parameter_gradients(const ExecutionGraph& graph) {
   return ParameterGradientFinder(graph).find();
 }
 
+std::optional<std::uint32_t> kept_gradient(const ExecutionGraph& graph, const Node& accumulate) {
+  std::optional<std::uint32_t> kept;
+  for (const Argument& argument : graph.inputs(accumulate)) {
+    if (argument.kind == Argument::Kind::kTensor) kept = argument.index;
+  }
+  for (const std::int32_t child : graph.children(accumulate)) {
+    const auto outputs = graph.outputs(graph.nodes[static_cast<std::size_t>(child)]);
+    if (!outputs.empty() && outputs[0].kind == Argument::Kind::kTensor) kept = outputs[0].index;
+  }
+  return kept;
+}
+
 }  // namespace perfmodel

@@ -20,6 +20,7 @@
 #include "kept_dropout.hpp"
 #include "kept_storages.hpp"
 #include "offload_ops.hpp"
+#include "one_pass.hpp"
 #include "ops/catalogue.hpp"
 #include "ops/schemas.hpp"
 #include "recomputed_tensors.hpp"
@@ -555,7 +556,7 @@ Result<void> check_one_backward_pass(const ExecutionGraph& graph, const Backward
                             "keep_subgraph() first",
                             rewrite, steps));
   }
-  return {};
+  return check_one_pass(graph, rewrite);
 }
 
 Result<void> check_recomputation(const ExecutionGraph& graph, const BackwardPass& pass,

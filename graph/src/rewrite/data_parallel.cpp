@@ -63,6 +63,7 @@ class StepFinder {
         if (auto good = take_gradient(i); !good) return Unexpected{good.error()};
       }
     }
+    std::erase_if(step_.ready, [](const Ready& ready) { return ready.node < 0; });
     if (step_.ready.empty()) return std::move(step_);
     find_last_backward();
     find_buffers();
@@ -77,16 +78,12 @@ class StepFinder {
     if (node.parent >= 0 && graph_.name(at(graph_, node.parent)).ends_with(kAccumulate)) {
       ready.node = node.parent;
     }
-    for (const Argument& argument : graph_.inputs(node)) {
-      if (argument.kind == Kind::kTensor) ready.kept = argument.index;
-    }
+    const auto kept = kept_gradient(graph_, node);
+    if (!kept) return {};
+    ready.kept = *kept;
     for (std::int32_t child : graph_.children(node)) {
-      const auto outputs = graph_.outputs(at(graph_, child));
-      if (outputs.empty() || outputs[0].kind != Kind::kTensor) continue;
-      ready.kept = outputs[0].index;
-      ready.accumulates = graph_.name(at(graph_, child)) == "aten::add_";
+      ready.accumulates |= graph_.name(at(graph_, child)) == "aten::add_";
     }
-    if (ready.kept < 0) return {};
     const Tensor& gradient = graph_.tensors[static_cast<std::size_t>(ready.kept)];
     if (gradient.storage_id == 0) {
       return fail(
@@ -98,6 +95,15 @@ class StepFinder {
     if (!gradient.on_gpu()) {
       return fail(ErrorCode::kImpossible,
                   "data-parallel: expected gradients on a GPU, found one on a CPU");
+    }
+    // Of several backward passes the last one reduces (no_sync around the others); whether the
+    // gradient was there before the step, the first one tells.
+    const auto [before, is_first] = ready_at_.try_emplace(gradient.id, step_.ready.size());
+    if (!is_first) {
+      Ready& earlier = step_.ready[before->second];
+      ready.accumulates = earlier.accumulates;
+      earlier.node = -1;
+      before->second = step_.ready.size();
     }
     step_.ready.push_back(ready);
     return {};
@@ -200,6 +206,7 @@ class StepFinder {
   const ExecutionGraph& graph_;
   const std::vector<bool>& of_parameter_;
   const GraphIteration& range_;
+  std::map<std::int64_t, std::size_t> ready_at_;  // id of a gradient -> position in `ready`
   Step step_;
 };
 

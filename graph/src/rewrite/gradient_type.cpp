@@ -14,6 +14,7 @@
 #include "core/parameter_gradients.hpp"
 #include "dialect.hpp"
 #include "graph_copy.hpp"
+#include "one_pass.hpp"
 #include "optimizer_reader.hpp"
 #include "optimizer_writer.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
@@ -53,19 +54,6 @@ struct RetypedSteps {
   std::unordered_map<std::int32_t, RetypedGradient> accumulated;  // by AccumulateGrad node
 };
 
-/// The tensor that an AccumulateGrad keeps; -1: none.
-std::int64_t kept_tensor(const ExecutionGraph& graph, const Node& node) {
-  std::int64_t kept = -1;
-  for (const Argument& argument : graph.inputs(node)) {
-    if (argument.kind == Kind::kTensor) kept = argument.index;
-  }
-  for (const std::int32_t child : graph.children(node)) {
-    const auto outputs = graph.outputs(graph.nodes[static_cast<std::size_t>(child)]);
-    if (!outputs.empty() && outputs[0].kind == Kind::kTensor) kept = outputs[0].index;
-  }
-  return kept;
-}
-
 class GradientFinder {
  public:
   GradientFinder(const ExecutionGraph& graph, DType dtype)
@@ -94,8 +82,8 @@ class GradientFinder {
  private:
   void note_kept(std::int32_t node) {
     if (!of_parameter_[static_cast<std::size_t>(node)]) return;
-    const std::int64_t kept = kept_tensor(graph_, graph_.nodes[static_cast<std::size_t>(node)]);
-    if (kept >= 0) keeper_[graph_.tensors[static_cast<std::size_t>(kept)].id] = node;
+    const auto kept = kept_gradient(graph_, graph_.nodes[static_cast<std::size_t>(node)]);
+    if (kept) keeper_[graph_.tensors[*kept].id] = node;
   }
 
   Result<void> take(const ReadUpdate& update) {
@@ -270,6 +258,7 @@ Result<ExecutionGraph> rewrite_gradient_type(const ExecutionGraph& graph, DType 
         fmt::format("expected fp32, bf16 or fp16, found {}", to_string(dtype)));
   }
   if (auto good = check_without_collectives(graph); !good) return Unexpected{good.error()};
+  if (auto good = check_one_pass(graph, "grad-dtype"); !good) return Unexpected{good.error()};
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   const auto plan = GradientFinder(graph, dtype).find();
   if (!plan) return Unexpected{plan.error()};

@@ -10,6 +10,7 @@
 #include "half_model.hpp"
 #include "narrow_products.hpp"
 #include "offload_ops.hpp"
+#include "one_pass.hpp"
 #include "ops/catalogue.hpp"
 #include "optimizer_reader.hpp"
 
@@ -185,6 +186,7 @@ Result<ExecutionGraph> lower_to(const ExecutionGraph& graph, const NarrowRecipe&
 
 Result<ExecutionGraph> rewrite_precision(const ExecutionGraph& graph,
                                          const PrecisionOptions& options) {
+  if (auto good = check_one_pass(graph, "precision"); !good) return Unexpected{good.error()};
   if (options.grad_scaler && options.precision != Precision::kFp16) {
     return refuse_precision("expected fp16 for a gradient scaler, found another precision");
   }

@@ -160,6 +160,13 @@ struct LayoutSearchOptions {
   std::size_t keep = 10;
   std::stop_token cancel = {};
   std::function<void(std::int64_t done, std::int64_t all)> progress = {};
+  /// Several processes share a search: each prices the layouts of one shard and hands on what it
+  /// found (`priced`, by the layout's number in the order of the search); one of them searches all
+  /// with what the others made (`known`), with the answer of a search alone. Layouts whose layers
+  /// are priced together are in one shard.
+  std::size_t shard = 0, shards = 1;
+  std::function<void(std::int64_t number, const LayoutPrediction&)> priced = {};
+  std::function<const LayoutPrediction*(std::int64_t number)> known = {};
 };
 
 /// All layouts of `gpus` GPUs within `space`, exhaustive and deterministic; what cannot fit or

@@ -8,6 +8,7 @@
 #include "perfmodel/graph/build_model.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "support.hpp"
 
@@ -204,7 +205,7 @@ perfmodel_status perfmodel_graph_batch(const perfmodel_graph* graph, int64_t* ba
   *batch = 0;
   if (graph == nullptr) return null_argument(error, "graph");
   return guarded(error, [&] {
-    const auto found = batch_size(graph->graph());
+    const auto found = samples_per_step(graph->graph());
     if (!found) return failed(error, found.error());
     *batch = *found;
     return PERFMODEL_OK;

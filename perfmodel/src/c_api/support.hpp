@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "perfmodel.h"
-#include "perfmodel/graph/rewrites/resize.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/predictor.hpp"
 
 namespace perfmodel::c_api {
@@ -25,7 +25,7 @@ class FoundBatch {
  public:
   std::optional<std::int64_t> of(const ExecutionGraph& graph) const {
     std::call_once(once_, [&] {
-      if (const auto found = batch_size(graph)) batch_ = *found;
+      if (const auto found = samples_per_step(graph)) batch_ = *found;
     });
     return batch_;
   }

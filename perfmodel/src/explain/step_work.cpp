@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "ops/catalogue.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/predictors/detail/lower.hpp"
 #include "perfmodel/predictors/kernel.hpp"
 
@@ -158,7 +159,7 @@ std::optional<std::int64_t> tokens_of_sample(const ExecutionGraph& graph, std::i
 StepWork step_work(const ExecutionGraph& graph, const Gpu& gpu, std::optional<std::int64_t> batch,
                    const std::optional<std::pair<std::size_t, std::size_t>>& steps) {
   StepWork made;
-  if (batch) made.tokens = tokens_of_sample(graph, *batch);
+  if (batch) made.tokens = tokens_of_sample(graph, *batch / accumulated_passes(graph));
   const auto chosen = chosen_steps(graph, steps);
   const auto flop = flop_by_kind(graph, gpu, chosen);
   if (flop.empty()) return made;

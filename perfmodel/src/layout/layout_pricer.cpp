@@ -210,6 +210,7 @@ Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job
                                                             const ParallelLayout& layout) {
   if (auto good = check_layout(job, layout); !good) return Unexpected{good.error()};
   if (auto good = check_precision(gpu, job.precision); !good) return Unexpected{good.error()};
+  if (auto good = check_fits(topology, layout.gpus()); !good) return Unexpected{good.error()};
   if (layout.gpus() > topology.gpus_per_node && !topology.nic) {
     return fail(ErrorCode::kImpossible,
                 fmt::format("world: expected at most the {} GPUs of a {}, which has no network, "

@@ -30,7 +30,8 @@ class Groups {
                      .bytes = Bytes{bytes},
                      .ranks = static_cast<int>(ranks),
                      .nodes = static_cast<int>(nodes),
-                     .groups_per_node = static_cast<int>(beside)});
+                     .groups_per_node = static_cast<int>(beside),
+                     .node_stride = nodes_apart(stride)});
   }
 
   /// From one stage to the next: each rank to its partner.
@@ -38,17 +39,23 @@ class Groups {
     const ParallelLayout& layout = *question_.layout;
     const std::int64_t node = question_.collectives->topology().gpus_per_node;
     const bool crosses = layout.gpus() > node;
-    return asked_us(
-        {.kind = CollectiveKind::kSend,
-         .bytes = Bytes{bytes},
-         .ranks = 2,
-         .nodes = crosses ? 2 : 1,
-         .groups_per_node = static_cast<int>(crosses ? std::min(layout.tp * layout.dp, node) : 1)});
+    const std::int64_t stride = layout.tp * layout.dp;
+    return asked_us({.kind = CollectiveKind::kSend,
+                     .bytes = Bytes{bytes},
+                     .ranks = 2,
+                     .nodes = crosses ? 2 : 1,
+                     .groups_per_node = static_cast<int>(crosses ? std::min(stride, node) : 1),
+                     .node_stride = crosses ? nodes_apart(stride) : 1});
   }
 
   const std::optional<Error>& error() const { return error_; }
 
  private:
+  int nodes_apart(std::int64_t stride) const {
+    const std::int64_t node = question_.collectives->topology().gpus_per_node;
+    return static_cast<int>(std::max<std::int64_t>(1, stride / node));
+  }
+
   double asked_us(const CollectiveQuery& query) {
     const auto time = question_.collectives->time_us(query);
     if (time) return *time;

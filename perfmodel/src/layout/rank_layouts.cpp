@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -142,7 +144,21 @@ LeastCost least_cost(const LayoutJob& job, const ParallelLayout& layout) {
 struct Candidate {
   ParallelLayout layout;
   LeastCost least;
+  std::int64_t number = 0;  ///< in the order of the search
 };
+
+/// Those of one shard; layouts that share their layers' prices stay together.
+void keep_shard(const LayoutSearchOptions& options, std::vector<Candidate>& candidates) {
+  if (options.shards < 2) return;
+  std::map<std::tuple<std::int64_t, std::int64_t, LayoutRecompute, bool>, std::size_t> groups;
+  std::erase_if(candidates, [&](const Candidate& one) {
+    const auto& layout = one.layout;
+    const auto key =
+        std::tuple(layout.tp, layout.micro_batch, layout.recompute, layout.sequence_parallel);
+    const std::size_t group = groups.try_emplace(key, groups.size()).first->second;
+    return group % options.shards != options.shard;
+  });
+}
 
 /// What was found so far: the fastest few, and what nothing else beats in both time and memory.
 class Found {
@@ -226,11 +242,14 @@ class LayoutSearch {
   }
 
   void price(const Candidate& candidate) {
-    auto prediction = pricer_.predict(job_, candidate.layout);
+    const LayoutPrediction* known = options_.known ? options_.known(candidate.number) : nullptr;
+    auto prediction =
+        known ? Result<LayoutPrediction>(*known) : pricer_.predict(job_, candidate.layout);
     if (!prediction) {
       if (!first_error_) first_error_ = prediction.error();
       return;
     }
+    if (options_.priced) options_.priced(candidate.number, *prediction);
     const RankedLayout one{candidate.layout, std::move(*prediction)};
     device_bytes_ = one.prediction.device_bytes;
     // The peak that the share of it was taken of.
@@ -305,6 +324,10 @@ Result<LayoutRanking> rank_layouts(const LayoutPricer& pricer, const LayoutJob& 
   }
   // What can be fastest first, so that the rest is ruled out early.
   std::ranges::stable_sort(candidates, {}, [](const Candidate& one) { return one.least.flop; });
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    candidates[i].number = static_cast<std::int64_t>(i);
+  }
+  keep_shard(options, candidates);
   return LayoutSearch(pricer, job, options).run(candidates);
 }
 

@@ -14,16 +14,17 @@ double as_double(std::int64_t number) { return static_cast<double>(number); }
 }  // namespace
 
 std::size_t CollectiveTimes::Hash::operator()(const Key& key) const {
-  const auto& [kind, bytes, ranks, nodes, groups] = key;
+  const auto& [kind, bytes, ranks, nodes, groups, stride] = key;
   std::size_t hash = std::hash<double>{}(bytes);
-  for (const int part : {static_cast<int>(kind), ranks, nodes, groups}) {
+  for (const int part : {static_cast<int>(kind), ranks, nodes, groups, stride}) {
     hash = hash * 1099511628211U + static_cast<std::size_t>(part);
   }
   return hash;
 }
 
 Result<double> CollectiveTimes::time_us(const CollectiveQuery& query) {
-  const Key key{query.kind, query.bytes.value, query.ranks, query.nodes, query.groups_per_node};
+  const Key key{query.kind,  query.bytes.value,     query.ranks,
+                query.nodes, query.groups_per_node, query.node_stride};
   {
     const std::lock_guard lock(mutex_);
     const auto known = known_.find(key);

@@ -42,7 +42,7 @@ class CollectiveTimes {
   Result<double> time_us(const CollectiveQuery& query);
 
  private:
-  using Key = std::tuple<CollectiveKind, double, int, int, int>;
+  using Key = std::tuple<CollectiveKind, double, int, int, int, int>;
   struct Hash {
     std::size_t operator()(const Key& key) const;
   };

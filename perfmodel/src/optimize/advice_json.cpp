@@ -69,6 +69,18 @@ AdviceJson table_plan_json(const Advice& advice, const AdviceNumber& number) {
           {"code", plan.code}};
 }
 
+AdviceJson layout_plan_json(const Advice& advice, const AdviceNumber& number) {
+  if (!advice.layout_plan) return nullptr;
+  const LayoutPlanAdvice& plan = *advice.layout_plan;
+  return {{"step_us", number(plan.step_us)},
+          {"memory_bytes", number(plan.memory_bytes)},
+          {"layout", plan.layout},
+          {"replicated_us", plan.replicated_us ? number(*plan.replicated_us) : AdviceJson(nullptr)},
+          {"replicated_fits", plan.replicated_fits},
+          {"software", plan.software},
+          {"command", plan.command}};
+}
+
 AdviceJson ceiling_json(const Ceiling& ceiling, const AdviceNumber& number) {
   AdviceJson list = AdviceJson::array();
   for (const CeilingRow& row : ceiling.rows) {
@@ -106,6 +118,7 @@ AdviceJson advice_json(const Advice& advice, const AdviceNumber& number) {
           {"without_path_us", number(advice.ceiling.without_path_us)},
           {"lost", lost_json(advice, number)},
           {"table_plan", table_plan_json(advice, number)},
+          {"layout_plan", layout_plan_json(advice, number)},
           {"evaluations", advice.evaluations},
           {"complete", advice.complete},
           {"seconds", number(advice.seconds)},

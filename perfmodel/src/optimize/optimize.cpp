@@ -27,10 +27,14 @@ constexpr double kGibibyte = 1024.0 * 1024 * 1024;
 constexpr double kLeastAdvised = 1e-3;  // of the step: what the steady state is known to
 
 Job job_of(const ExecutionGraph& graph, const OptimizeOptions& options) {
-  Job job{.world = options.world, .batch = {}, .from_trace = is_from_trace(graph)};
+  Job job{.world = options.world,
+          .batch = {},
+          .from_trace = is_from_trace(graph),
+          .nodes = graph.nodes.size()};
   if (const auto batch = batch_size(graph)) job.batch = *batch;
   for (const Node& node : graph.nodes) {
     const std::string_view name = graph.name(node);
+    job.batch_statistics |= name == "aten::batch_norm";
     if (node.is_label && name.starts_with("Optimizer.step#Adam")) job.adam = true;
     if (!name.ends_with("AccumulateGrad")) continue;
     for_each_tensor(graph, graph.inputs(node), [&](const Tensor& gradient) {
@@ -78,17 +82,6 @@ std::string command_of(const std::vector<NamedRewrite>& rewrites, const Optimize
       options.graph_file, flags, predict);
 }
 
-// As the command line says it: "--data-parallel 8,cap=50,first=50".
-std::string rewrite_text(const std::vector<Axis>& axes, const State& state, std::size_t axis,
-                         const Job& job) {
-  const Choice& choice = axes[axis].choices[state[axis] - 1U];
-  if (choice.rewrite) return choice.text;
-  State alone(axes.size(), 0);
-  alone[axis] = state[axis];
-  const auto rewrites = rewrites_of(axes, alone, job);
-  return rewrites.empty() ? "(one GPU: no --data-parallel)" : rewrites.front().name;
-}
-
 /// What the parts of an answer are made from.
 struct Searched {
   const std::vector<Axis>& axes;
@@ -118,7 +111,7 @@ std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / k
 void add_single(const Searched& of, std::size_t axis, std::size_t choice, std::size_t best_choice,
                 Advice& advice) {
   const State state = of.single(axis, choice);
-  const std::string text = rewrite_text(of.axes, state, axis, of.job);
+  const std::string text = choice_text(of.axes, state, axis, of.job);
   const std::string& family = of.axes[axis].family;
   const auto lose = [&](LostMove::Why why, std::string reason, std::optional<double> step_us) {
     advice.lost.push_back({.rewrite = text,
@@ -229,7 +222,7 @@ void add_combination(const Searched& of, Advice& advice) {
   const Candidate combined = *full;
   for (std::size_t axis = 0; axis < of.axes.size(); ++axis) {
     if (best[axis] == 0) continue;
-    CombinedStep step{.rewrite = rewrite_text(of.axes, best, axis, of.job),
+    CombinedStep step{.rewrite = choice_text(of.axes, best, axis, of.job),
                       .family = of.axes[axis].family,
                       .code = of.axes[axis].choices[best[axis] - 1U].code,
                       .same_numbers = of.axes[axis].choices[best[axis] - 1U].same_numbers};

@@ -114,6 +114,8 @@ Axis precision_axis(const Gpu& gpu) {
                                   }));
     axis.choices.back().needs_units = one.needs;
     axis.choices.back().same_numbers = false;
+    // Sizes that are no multiples keep products wide.
+    axis.choices.back().depends_on_batch = one.options.precision == Precision::kFp8;
   }
   axis.touch = {.families = Touch::kAllFamilies, .optimizer_families = Touch::kAllFamilies};
   return axis;
@@ -164,6 +166,29 @@ Axis offload_axis() {
   axis.choices.push_back(choice(
       "--offload-activations", "with torchtune.training.OffloadActivations(): loss = model(batch)",
       [](const ExecutionGraph& graph) { return rewrite_offload(graph, {}); }));
+  axis.choices.back().depends_on_batch = true;  // what is too small stays
+  return axis;
+}
+
+// Larger graphs take a second each.
+constexpr std::size_t kMostNodesOfPasses = 500'000;
+constexpr std::int64_t kMostPasses = 64;
+
+// The same samples in several passes.
+Axis accumulation_axis(const Job& job, AdviceObjective objective) {
+  Axis axis{.family = "accumulation", .stage = Stage::kAccumulate, .frees_memory = true};
+  for (std::int64_t passes = 2; passes <= kMostPasses; passes *= 2) {
+    if (static_cast<std::size_t>(passes) * job.nodes > kMostNodesOfPasses) break;
+    if (objective == AdviceObjective::kStep && *job.batch % passes != 0) break;
+    axis.choices.push_back(
+        {.text = fmt::format("--accumulate {}", passes),
+         .code = fmt::format("(loss / {0}).backward() for each of {0} parts of the batch, then "
+                             "optimizer.step() (DDP: model.no_sync() around all but the last)",
+                             passes),
+         .passes = passes,
+         .depends_on_batch = true,
+         .same_numbers = !job.batch_statistics});
+  }
   return axis;
 }
 
@@ -325,6 +350,12 @@ const Family kFamilyRows[] = {
     {"in-place", none},
     {"checkpoint", none},
     {"offload", none},
+    {"accumulation",
+     [](const Job& job, AdviceObjective objective) -> std::string {
+       if (!job.batch) return "the inputs of the graph do not tell its batch";
+       const bool divides = objective != AdviceObjective::kStep || *job.batch % 2 == 0;
+       return divides ? "" : fmt::format("a batch of {} cannot be halved", *job.batch);
+     }},
     {"optimizer", none},
     {"buckets",
      [](const Job& job, AdviceObjective) -> std::string {
@@ -340,6 +371,10 @@ const Family kFamilyRows[] = {
     {"sharding",
      [](const Job& job, AdviceObjective) -> std::string {
        return job.world > 1 ? "" : "one rank holds all tables (--world N runs N)";
+     }},
+    {"layout",
+     [](const Job& job, AdviceObjective) -> std::string {
+       return job.world > 1 ? "" : "one rank has one layout (--world N runs N)";
      }},
     {"fusion", none},
     {"cuda-graphs", none},
@@ -387,6 +422,7 @@ Result<std::vector<Axis>> rewrite_axes(const Gpu& gpu, const Job& job,
   if (has("in-place")) axes.push_back(in_place_axis());
   if (has("checkpoint")) axes.push_back(checkpoint_axis());
   if (has("offload")) axes.push_back(offload_axis());
+  if (has("accumulation")) axes.push_back(accumulation_axis(job, options.objective));
   if (has("optimizer")) axes.push_back(optimizer_axis(job));
   if (has("buckets")) axes.push_back(buckets_axis());
   if (has("buckets")) axes.push_back(split_axis(job.largest_gradient_bytes));
@@ -435,13 +471,71 @@ NamedRewrite data_parallel(const std::vector<Axis>& axes, const State& state, st
           }};
 }
 
+struct Samples {
+  std::int64_t step = 0, passes = 1;
+};
+
+Samples samples_of(const std::vector<Axis>& axes, const State& state, const Job& job) {
+  Samples made{.step = job.batch.value_or(0)};
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (state[i] == 0) continue;
+    const Choice& chosen = axes[i].choices[state[i] - 1U];
+    if (chosen.batch > 0) made.step = chosen.batch;
+    if (chosen.passes > 0) made.passes = chosen.passes;
+  }
+  return made;
+}
+
+NamedRewrite batch_per_pass(const Samples& samples) {
+  const std::int64_t batch = samples.step / samples.passes;
+  return {.name = fmt::format("--batch {}", batch),
+          .apply = [samples, batch](const ExecutionGraph& graph) -> Result<ExecutionGraph> {
+            if (samples.step % samples.passes != 0) {
+              return fail(ErrorCode::kImpossible,
+                          fmt::format("{} samples do not divide into {} passes", samples.step,
+                                      samples.passes));
+            }
+            return set_batch_size(graph, {.batch = batch});
+          }};
+}
+
+NamedRewrite accumulation(std::int64_t passes) {
+  return {.name = fmt::format("--accumulate {}", passes),
+          .apply = [passes](const ExecutionGraph& graph) {
+            return rewrite_accumulation(graph, passes);
+          }};
+}
+
 }  // namespace
+
+std::string choice_text(const std::vector<Axis>& axes, const State& state, std::size_t axis,
+                        const Job& job) {
+  const Choice& chosen = axes[axis].choices[state[axis] - 1U];
+  if (chosen.passes > 0) {
+    const Samples samples = samples_of(axes, state, job);
+    return batch_per_pass(samples).name + " " + chosen.text;
+  }
+  if (chosen.rewrite) return chosen.text;
+  State alone(axes.size(), 0);
+  alone[axis] = state[axis];
+  const auto rewrites = rewrites_of(axes, alone, job);
+  return rewrites.empty() ? "(one GPU: no --data-parallel)" : rewrites.front().name;
+}
 
 std::vector<NamedRewrite> rewrites_of(const std::vector<Axis>& axes, const State& state,
                                       const Job& job) {
   const std::int64_t world = ranks_of(axes, state, job);
+  const Samples samples = samples_of(axes, state, job);
   std::vector<NamedRewrite> rewrites;
   const auto add_stage = [&](Stage stage) {
+    if (samples.passes > 1 && stage == Stage::kBatch) {
+      if (samples.step != samples.passes * *job.batch) rewrites.push_back(batch_per_pass(samples));
+      return;
+    }
+    if (samples.passes > 1 && stage == Stage::kAccumulate) {
+      rewrites.push_back(accumulation(samples.passes));
+      return;
+    }
     if (stage == Stage::kDataParallel) {
       if (world > 1) rewrites.push_back(data_parallel(axes, state, world));
       return;
@@ -463,6 +557,17 @@ std::vector<NamedRewrite> rewrites_of(const std::vector<Axis>& axes, const State
     add_stage(static_cast<Stage>(stage));
   }
   return rewrites;
+}
+
+std::optional<std::int64_t> late_batch(const std::vector<Axis>& axes, const State& state) {
+  std::optional<std::int64_t> batch;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (state[i] == 0) continue;
+    const Choice& chosen = axes[i].choices[state[i] - 1U];
+    if (chosen.depends_on_batch) return std::nullopt;
+    if (chosen.batch > 0) batch = chosen.batch;
+  }
+  return batch;
 }
 
 }  // namespace perfmodel::advice

@@ -22,6 +22,7 @@ enum class Stage : std::uint8_t {
   kInPlace,
   kRecompute,
   kOffload,
+  kAccumulate,
   kOptimizer,
   kDataParallel,
   kFusion,
@@ -38,8 +39,11 @@ struct Choice {
   // Of data-parallel ranks.
   double bucket_mib = 0, split_mib = 0;
   std::int64_t ranks = 0;
-  std::int64_t batch = 0;  ///< samples per step
-  bool fuses = false;      ///< elementwise ops, too
+  std::int64_t batch = 0;   ///< samples per step
+  std::int64_t passes = 0;  ///< that these samples are divided among
+  bool fuses = false;       ///< elementwise ops, too
+  /// Which ops change depends on the batch; of all others the batch may change behind them.
+  bool depends_on_batch = false;
   /// The program computes the same, but for the order of sums.
   bool same_numbers = true;
 };
@@ -64,8 +68,10 @@ struct Job {
   std::int64_t world = 1;             ///< ranks that the graph is run on
   std::optional<std::int64_t> batch;  ///< samples of the graph, if its inputs tell
   double largest_gradient_bytes = 0;
-  bool adam = false;        ///< the optimizer is Adam or AdamW
-  bool from_trace = false;  ///< which tensors are the same is not known
+  bool adam = false;              ///< the optimizer is Adam or AdamW
+  bool from_trace = false;        ///< which tensors are the same is not known
+  bool batch_statistics = false;  ///< of batch norms: another batch per pass, other numbers
+  std::size_t nodes = 0;          ///< of the graph
 };
 
 /// Every rewrite of the allowed families. Errors: names of none, families that contradict the
@@ -76,6 +82,14 @@ Result<std::vector<Axis>> rewrite_axes(const Gpu& gpu, const Job& job,
 /// The rewrites of a state in the order of their stages, data-parallel ranks included.
 std::vector<NamedRewrite> rewrites_of(const std::vector<Axis>& axes, const State& state,
                                       const Job& job);
+
+/// The batch that the first of these rewrites sets and the others do not depend on: behind them it
+/// gives the same graph. None: they change no batch, or depend on it.
+std::optional<std::int64_t> late_batch(const std::vector<Axis>& axes, const State& state);
+
+/// The choice of an axis as the command line says it, beside the others of the state.
+std::string choice_text(const std::vector<Axis>& axes, const State& state, std::size_t axis,
+                        const Job& job);
 
 /// GPUs that a state runs on.
 std::int64_t ranks_of(const std::vector<Axis>& axes, const State& state, const Job& job);

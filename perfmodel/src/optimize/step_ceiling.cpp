@@ -127,10 +127,14 @@ class FreedSchedules {
   FreeableParts& parts() { return parts_; }
   const FreeableParts& parts() const { return parts_; }
 
-  Result<double> step_us(const std::vector<std::string>& free) const {
+  Result<double> step_us(const std::vector<std::string>& free) {
+    const std::set<std::string> names(free.begin(), free.end());
+    if (const auto known = known_.find(names); known != known_.end()) return known->second;
     RankProgram rank = rank_;
     for (const std::string& name : free) parts_.free(name, rank.program);
-    return step_of(rank, nullptr);
+    const auto step = step_of(rank, nullptr);
+    if (step) known_[names] = *step;
+    return step;
   }
 
   /// The step with all that lies on the critical path free.
@@ -177,11 +181,12 @@ class FreedSchedules {
   RankProgram rank_;
   std::int32_t meetings_;
   FreeableParts parts_;
+  std::map<std::set<std::string>, double> known_;  // steps by what is free
 };
 
 // The part that gains most beside those that are free already; where none gains, because others
 // take as long beside it, the one that takes longest. Names decide between equals.
-Result<std::pair<std::size_t, double>> next_part(const FreedSchedules& schedules,
+Result<std::pair<std::size_t, double>> next_part(FreedSchedules& schedules,
                                                  const std::vector<std::string>& left,
                                                  std::vector<std::string> free, double now,
                                                  double least_gain) {

@@ -61,6 +61,12 @@ std::int64_t job_size(const RankProgram& rank, std::size_t given) {
   return size;
 }
 
+std::size_t ranks_of(std::span<const RankProgram> programs) {
+  std::int64_t count = 0;
+  for (const RankProgram& rank : programs) count += rank.count;
+  return static_cast<std::size_t>(count);
+}
+
 // Where this rank came last, the others waited for it.
 void report_arrivals(std::size_t r, double steps, const JobTasks& tasks, RankReport& made) {
   for (const JobTasks::Hub& hub : tasks.hubs) {
@@ -122,9 +128,10 @@ Result<void> report_ranges(std::span<const RankProgram> programs, JobTasks& task
   return {};
 }
 
-Result<Prediction> explain_one(std::span<RankProgram> programs, std::size_t r, const Gpu& gpu,
+Result<Prediction> explain_one(std::span<RankProgram> programs, std::size_t r,
                                const JobNames& names, const PathPoints& points) {
   RankProgram& rank = programs[r];
+  const Gpu& gpu = *rank.gpu;
   const JobTasks& tasks = names.tasks;
   auto made = explain_rank({.graph = rank.rank.graph,
                             .table = rank.rank.table,
@@ -140,7 +147,7 @@ Result<Prediction> explain_one(std::span<RankProgram> programs, std::size_t r, c
   if (auto good = check_figures(r, names, *made); !good) return Unexpected{good.error()};
   made->communication = report_communication(rank, r, tasks);
   if (rank.made) made->graph = {rank.made, &rank.made->graph};
-  made->ranks = job_size(rank, programs.size());
+  made->ranks = job_size(rank, ranks_of(programs));
   report_memory(*rank.memory, rank.graph(), gpu, *made);
   report_power(rank.program, gpu, *made);
   if (rank.rank.options.keep_ops) made->path_points = path_points(rank, r, *made, tasks, points);
@@ -173,15 +180,15 @@ void report_memory(const MemoryPlan& plan, const ExecutionGraph& graph, const Gp
   if (!warning.empty()) prediction.warnings.push_back(std::move(warning));
 }
 
-Result<JobPrediction> explain_job(std::span<RankProgram> programs, const Gpu& gpu, bool chakra,
-                                  JobTasks& tasks, std::vector<std::string> warnings) {
+Result<JobPrediction> explain_job(std::span<RankProgram> programs, bool chakra, JobTasks& tasks,
+                                  std::vector<std::string> warnings) {
   const JobNames names{programs, tasks};
   if (auto good = check_tasks(names); !good) return Unexpected{good.error()};
   JobPrediction made;
   if (chakra) made.chakra = job_chakra(programs, tasks, warnings);
   const PathPoints points = note_path_points(programs, tasks);
   for (std::size_t r = 0; r < programs.size(); ++r) {
-    auto rank = explain_one(programs, r, gpu, names, points);
+    auto rank = explain_one(programs, r, names, points);
     if (!rank) return Unexpected{rank.error()};
     made.ranks.push_back(std::move(*rank));
   }

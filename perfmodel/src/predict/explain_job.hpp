@@ -15,8 +15,8 @@ namespace perfmodel {
 /// The last pass as a prediction of each rank, and of the job if there are several. The programs'
 /// kernels move to the predictions. Checks the invariants of schedule and figures (invariants.hpp).
 /// `chakra`: whether to write the job as Chakra files. Errors: broken invariants.
-Result<JobPrediction> explain_job(std::span<RankProgram> programs, const Gpu& gpu, bool chakra,
-                                  JobTasks& tasks, std::vector<std::string> warnings);
+Result<JobPrediction> explain_job(std::span<RankProgram> programs, bool chakra, JobTasks& tasks,
+                                  std::vector<std::string> warnings);
 
 /// What one rank holds of these bytes, with the warning that it does not fit.
 void report_memory(const MemoryPlan& plan, const ExecutionGraph& graph, const Gpu& gpu,

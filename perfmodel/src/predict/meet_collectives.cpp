@@ -44,16 +44,18 @@ std::vector<RankCollective> collectives_of(const RankProgram& rank) {
   return made;
 }
 
-void warn_of_absent_ranks(const std::vector<std::vector<RankCollective>>& collectives,
+void warn_of_absent_ranks(std::span<const RankProgram> ranks,
+                          const std::vector<std::vector<RankCollective>>& collectives,
                           std::vector<std::string>& warnings) {
-  std::int64_t world = 0;
+  std::int64_t world = 0, given = 0;
+  for (const RankProgram& rank : ranks) given += rank.count;
   for (const auto& rank : collectives) {
     for (const RankCollective& collective : rank) world = std::max(world, collective.group_size);
   }
-  if (world <= static_cast<std::int64_t>(collectives.size())) return;
+  if (world <= given) return;
   warnings.push_back(
       fmt::format("{} of {} ranks are given; the others are taken to arrive no later than these",
-                  collectives.size(), world));
+                  given, world));
 }
 
 }  // namespace
@@ -90,7 +92,7 @@ Result<std::int32_t> meet_collectives(std::span<RankProgram> ranks, bool missing
       match_collectives(collectives, names, {.timed = false, .missing_ranks = missing});
   if (!matched) return Unexpected{matched.error()};
   warnings.insert(warnings.end(), matched->warnings.begin(), matched->warnings.end());
-  warn_of_absent_ranks(collectives, warnings);
+  warn_of_absent_ranks(ranks, collectives, warnings);
   std::int32_t meetings = 0;
   for (const std::vector<std::int32_t>& members : matched->groups) {
     const auto present = std::ranges::count_if(members, [](auto member) { return member >= 0; });

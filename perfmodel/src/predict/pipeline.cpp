@@ -14,12 +14,13 @@
 #include "job_tasks.hpp"
 #include "meet_collectives.hpp"
 #include "power_limit.hpp"
+#include "program/given_times.hpp"
 #include "rank_program.hpp"
 
 namespace perfmodel {
 namespace {
 
-Result<void> check_question(std::span<const RankInput> ranks, const JobOptions& options) {
+Result<void> check_question(std::span<const PlacedRank> ranks, const JobOptions& options) {
   const std::vector<double>& starts = options.rank_start_us;
   if (ranks.empty()) {
     return fail(ErrorCode::kImpossible, "expected at least one graph, found none");
@@ -28,11 +29,17 @@ Result<void> check_question(std::span<const RankInput> ranks, const JobOptions& 
     return fail(ErrorCode::kImpossible, fmt::format("expected one start per rank ({}), found {}",
                                                     ranks.size(), starts.size()));
   }
-  for (const RankInput& rank : ranks) {
-    if (!(rank.options.host_scale > 0 && rank.options.host_scale <= kMostHostScale)) {
+  for (const PlacedRank& rank : ranks) {
+    const double scale = rank.rank.options.host_scale;
+    if (!(scale > 0 && scale <= kMostHostScale)) {
       return fail(ErrorCode::kImpossible,
                   fmt::format("expected a scale of the host above 0, at most {}, found {}",
-                              kMostHostScale, rank.options.host_scale));
+                              kMostHostScale, scale));
+    }
+    if (!(rank.slowdown > 0 && rank.slowdown <= kMostHostScale)) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("expected a slowdown above 0, at most {}, found {}", kMostHostScale,
+                              rank.slowdown));
     }
   }
   if (!std::ranges::all_of(starts, [](double start) { return std::isfinite(start); })) {
@@ -63,7 +70,7 @@ Result<void> check_world(std::span<const RankProgram> programs) {
 
 // In steady state, at the pace that the boards' power limits allow. Slower kernels may hide behind
 // the host, so that the board needs more of them.
-Result<std::unique_ptr<JobTasks>> schedule_job(std::span<RankProgram> programs, const Gpu& gpu,
+Result<std::unique_ptr<JobTasks>> schedule_job(std::span<RankProgram> programs,
                                                std::int32_t meetings,
                                                std::vector<std::string>& warnings) {
   constexpr int kMostTries = 4;
@@ -72,38 +79,91 @@ Result<std::unique_ptr<JobTasks>> schedule_job(std::span<RankProgram> programs, 
     std::vector<std::string> own;
     auto scheduled = find_steady_state(programs, *tasks, own);
     if (!scheduled) return Unexpected{scheduled.error()};
-    if (tries < kMostTries && hold_to_power_limit(gpu, *tasks, programs)) continue;
+    if (tries < kMostTries && hold_to_power_limit(*tasks, programs)) continue;
     warnings.insert(warnings.end(), own.begin(), own.end());
     return tasks;
   }
 }
 
-// The stages of a prediction. Those of one rank (facts, lowered, scaled out, priced) are the list
-// of make_rank_program.
-Result<JobPrediction> predict_once(std::span<const RankInput> ranks, const Gpu& gpu,
-                                   const JobOptions& options, const HostFacts* facts,
-                                   std::optional<double> added_bytes) {
-  if (auto good = check_question(ranks, options); !good) return Unexpected{good.error()};
-  std::vector<std::string> warnings;
+// All that is the rank's own: what others send takes as long as before.
+void slow_down(HostProgram& program, double factor) {
+  if (factor == 1) return;
+  scale_host(program, factor);
+  for (PredictedKernel& kernel : program.kernels) {
+    if (kernel.family != KernelFamily::kCollective) scale(kernel.price, factor);
+  }
+}
+
+Result<std::vector<RankProgram>> make_programs(std::span<const PlacedRank> ranks,
+                                               const JobOptions& options, const HostFacts* facts,
+                                               std::optional<double> added_bytes,
+                                               std::vector<std::string>& warnings) {
   std::vector<RankProgram> programs;
-  for (const RankInput& rank : ranks) {
-    auto program = make_rank_program(rank, gpu, facts, added_bytes,
-                                     rank.options.keep_ops || options.keep_chakra, warnings);
+  for (const PlacedRank& placed : ranks) {
+    const bool names = placed.rank.options.keep_ops || options.keep_chakra;
+    auto program = make_rank_program(placed.rank, *placed.gpu, facts, added_bytes, names, warnings);
     if (!program) return Unexpected{program.error()};
+    program->count = placed.count;
+    slow_down(program->program, placed.slowdown);
     programs.push_back(std::move(*program));
   }
   if (auto good = check_world(programs); !good) return Unexpected{good.error()};
+  return programs;
+}
 
+/// The tasks of a job that began at the given times of its ranks, if there are any.
+Result<std::unique_ptr<JobTasks>> schedule_programs(std::span<RankProgram> programs,
+                                                    const JobOptions& options,
+                                                    std::vector<std::string>& warnings) {
   const auto meetings = meet_collectives(programs, options.missing_collectives, warnings);
   if (!meetings) return Unexpected{meetings.error()};
+  auto tasks = schedule_job(programs, *meetings, warnings);
+  if (!tasks || options.rank_start_us.empty()) return tasks;
+  auto started = start_together(options.rank_start_us, **tasks);
+  if (!started) return Unexpected{started.error()};
+  return tasks;
+}
 
-  auto tasks = schedule_job(programs, gpu, *meetings, warnings);
-  if (!tasks) return Unexpected{tasks.error()};
-  if (!options.rank_start_us.empty()) {
-    auto started = start_together(options.rank_start_us, **tasks);
-    if (!started) return Unexpected{started.error()};
+// Steps on other hosts: the same programs with other host work.
+Result<void> add_other_hosts(const std::vector<RankProgram>& programs, const JobOptions& options,
+                             JobPrediction& job) {
+  for (const double scale : kOtherHosts) {
+    std::vector<RankProgram> others = programs;
+    for (RankProgram& rank : others) scale_host(rank.program, scale);
+    std::vector<std::string> told_already;
+    const auto tasks = schedule_programs(others, options, told_already);
+    if (!tasks) return Unexpected{tasks.error()};
+    const std::vector<double> steps = pass_us_per_step(others, **tasks);
+    for (std::size_t r = 0; r < programs.size(); ++r) {
+      if (!programs[r].rank.options.host_sensitivity) continue;
+      job.ranks[r].host_sensitivity.push_back({scale, steps[r]});
+    }
   }
-  return explain_job(programs, gpu, options.keep_chakra, **tasks, std::move(warnings));
+  return {};
+}
+
+// The stages of a prediction. Those of one rank (facts, lowered, scaled out, priced) are the list
+// of make_rank_program.
+Result<JobPrediction> predict_job_of(std::span<const PlacedRank> ranks, const JobOptions& options,
+                                     const HostFacts* facts, std::optional<double> added_bytes,
+                                     const LookAtSchedule& look) {
+  if (auto good = check_question(ranks, options); !good) return Unexpected{good.error()};
+  std::vector<std::string> warnings;
+  auto programs = make_programs(ranks, options, facts, added_bytes, warnings);
+  if (!programs) return Unexpected{programs.error()};
+  const bool other_hosts = std::ranges::any_of(
+      ranks, [](const PlacedRank& rank) { return rank.rank.options.host_sensitivity; });
+  const std::vector<RankProgram> as_made = other_hosts ? *programs : std::vector<RankProgram>{};
+
+  const auto tasks = schedule_programs(*programs, options, warnings);
+  if (!tasks) return Unexpected{tasks.error()};
+  if (look) {
+    if (auto done = look(*programs, **tasks); !done) return Unexpected{done.error()};
+  }
+  auto job = explain_job(*programs, options.keep_chakra, **tasks, std::move(warnings));
+  if (!job || !other_hosts) return job;
+  if (auto done = add_other_hosts(as_made, options, *job); !done) return Unexpected{done.error()};
+  return job;
 }
 
 }  // namespace
@@ -111,31 +171,19 @@ Result<JobPrediction> predict_once(std::span<const RankInput> ranks, const Gpu& 
 Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu& gpu,
                                     const JobOptions& options, const HostFacts* facts,
                                     std::optional<double> added_bytes) {
-  auto job = predict_once(ranks, gpu, options, facts, added_bytes);
-  const auto asks = [](const RankInput& rank) { return rank.options.host_sensitivity; };
-  if (!job || std::ranges::none_of(ranks, asks)) return job;
-  std::vector<RankInput> others(ranks.begin(), ranks.end());
-  JobOptions plain = options;
-  plain.keep_chakra = false;
-  for (const double scale : kOtherHosts) {
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      others[r].options.host_scale = scale * ranks[r].options.host_scale;
-      others[r].options.keep_ops = false;
-      others[r].options.what_if_steps = 0;
-      others[r].options.step_range = false;
-    }
-    const auto scaled = predict_once(others, gpu, plain, facts, added_bytes);
-    if (!scaled) return Unexpected{scaled.error()};
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      if (!asks(ranks[r])) continue;
-      job->ranks[r].host_sensitivity.push_back({scale, scaled->ranks[r].e2e_us});
-    }
-  }
-  return job;
+  std::vector<PlacedRank> placed;
+  for (const RankInput& rank : ranks) placed.push_back({.rank = rank, .gpu = &gpu});
+  return predict_job_of(placed, options, facts, added_bytes, {});
+}
+
+Result<JobPrediction> predict_placed_ranks(std::span<const PlacedRank> ranks,
+                                           const JobOptions& options, const LookAtSchedule& look) {
+  return predict_job_of(ranks, options, nullptr, {}, look);
 }
 
 Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu) {
-  if (auto good = check_question({&rank, 1}, {}); !good) return Unexpected{good.error()};
+  const PlacedRank placed{.rank = rank, .gpu = &gpu};
+  if (auto good = check_question({&placed, 1}, {}); !good) return Unexpected{good.error()};
   std::vector<std::string> told_by_predict;
   std::vector<RankProgram> programs;
   auto made = make_rank_program(rank, gpu, nullptr, {}, false, told_by_predict);
@@ -143,7 +191,7 @@ Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu) {
   programs.push_back(std::move(*made));
   const auto meetings = meet_collectives(programs, false, told_by_predict);
   if (!meetings) return Unexpected{meetings.error()};
-  auto tasks = schedule_job(programs, gpu, *meetings, told_by_predict);
+  auto tasks = schedule_job(programs, *meetings, told_by_predict);
   if (!tasks) return Unexpected{tasks.error()};
   return PacedProgram{std::move(programs.front()), *meetings};
 }

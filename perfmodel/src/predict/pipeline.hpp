@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
+#include "job_tasks.hpp"
 #include "perfmodel/detail/predict_options.hpp"
 #include "perfmodel/prediction.hpp"
 #include "perfmodel/predictors/gpu.hpp"
@@ -18,6 +20,22 @@ namespace perfmodel {
 Result<JobPrediction> predict_ranks(std::span<const RankInput> ranks, const Gpu& gpu,
                                     const JobOptions& options, const HostFacts* facts = nullptr,
                                     std::optional<double> added_bytes = {});
+
+/// A rank of a job whose machines differ, or several ranks that are alike.
+struct PlacedRank {
+  RankInput rank;
+  const Gpu* gpu = nullptr;  ///< must outlive the call
+  std::int64_t count = 1;    ///< ranks that do the same
+  double slowdown = 1;       ///< of host work and kernels; collectives take what they take
+};
+
+/// What else is asked of a schedule before it is explained. It leaves durations as they were.
+using LookAtSchedule = std::function<Result<void>(std::span<const RankProgram>, JobTasks&)>;
+
+/// The same for ranks on GPUs of their own.
+Result<JobPrediction> predict_placed_ranks(std::span<const PlacedRank> ranks,
+                                           const JobOptions& options,
+                                           const LookAtSchedule& look = {});
 
 /// One rank's program with kernels as slow as the board's power limit makes them.
 struct PacedProgram {

@@ -41,12 +41,11 @@ bool hold(HostProgram& program, double pass, double watt) {
 
 }  // namespace
 
-bool hold_to_power_limit(const Gpu& gpu, const JobTasks& tasks, std::span<RankProgram> programs) {
-  const double watt = work_power_w(gpu);
-  if (watt <= 0) return false;
+bool hold_to_power_limit(const JobTasks& tasks, std::span<RankProgram> programs) {
   bool changed = false;
   for (std::size_t r = 0; r < programs.size(); ++r) {
-    if (!programs[r].rank.options.sustained) continue;
+    const double watt = work_power_w(*programs[r].gpu);
+    if (watt <= 0 || !programs[r].rank.options.sustained) continue;
     changed |= hold(programs[r].program, pass_us(tasks, r), watt);
   }
   return changed;

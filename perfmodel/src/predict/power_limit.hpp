@@ -18,7 +18,7 @@ namespace perfmodel {
 /// lower clock costs falls on kernels by the energy of their arithmetic; traffic goes on as
 /// before. Measured times stay, and ranks that ask for bursts. Where most of the arithmetic has an
 /// energy that is an estimate, nothing slows: estimates bound the rates of kernels in their prices.
-bool hold_to_power_limit(const Gpu& gpu, const JobTasks& tasks, std::span<RankProgram> programs);
+bool hold_to_power_limit(const JobTasks& tasks, std::span<RankProgram> programs);
 
 /// Of the device in one step: idle power over the step, and what its kernels take beside. Empty
 /// without a limit.

@@ -18,6 +18,7 @@
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/optimize.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
@@ -125,7 +126,8 @@ class Lazy {
 struct PreparedGraph::State {
   std::shared_ptr<const Predictor::State> predictor;
   ExecutionGraph graph;
-  std::optional<std::int64_t> batch;
+  std::optional<std::int64_t> batch;   ///< samples per step
+  std::int64_t passes = 1;             ///< that a step accumulates gradients of
   std::vector<Lazy<HostFacts>> facts;  ///< per overhead table
   Lazy<SizePlan> batches, sequences;
   Lazy<std::shared_ptr<const State>> data_parallel;  ///< the graph of strategy ddp
@@ -384,7 +386,7 @@ Result<Prediction> Predictor::State::predict_batch(const ExecutionGraph& graph,
   auto prediction = predict_resized(graph, prepared, gpu, options);
   if (!prediction) return prediction;
   if (options.batch != 0) {
-    prediction->batch = options.batch;
+    prediction->batch = options.batch * (prepared ? prepared->passes : accumulated_passes(graph));
   } else if (prepared) {
     prediction->batch = prepared->batch;
   }
@@ -455,7 +457,8 @@ Result<Prediction> Predictor::State::predict_planned(const PreparedGraph::State&
 
 std::shared_ptr<PreparedGraph::State> Predictor::State::prepare(ExecutionGraph graph) const {
   auto state = std::make_shared<PreparedGraph::State>();
-  if (const auto batch = batch_size(graph)) state->batch = *batch;
+  state->passes = accumulated_passes(graph);
+  if (const auto batch = batch_size(graph)) state->batch = *batch * state->passes;
   state->graph = std::move(graph);
   state->facts = std::vector<Lazy<HostFacts>>(tables.size());
   return state;

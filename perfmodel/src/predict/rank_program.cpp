@@ -85,6 +85,7 @@ Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, con
                                       std::optional<double> added_bytes, bool name_kernels,
                                       std::vector<std::string>& warnings) {
   RankProgram made{.rank = rank};
+  made.gpu = &gpu;
   Result<HostFacts> own;
   if (!known) {
     own = facts_of(rank);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,8 @@ struct RankProgram {
   std::shared_ptr<const KernelTimes> times;       ///< of that graph's nodes
   HostProgram program;
   std::shared_ptr<const MemoryPlan> memory;  ///< of the graph
+  const Gpu* gpu = nullptr;                  ///< that it was priced on
+  std::int64_t count = 1;                    ///< ranks of the job that do the same
 
   const ExecutionGraph& graph() const { return *rank.graph; }
 };

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "perfmodel/detail/explanation.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/memory.hpp"
 
@@ -81,7 +82,7 @@ void answer_variant(const ExecutionGraph& graph, const Variant& variant,
     made = std::move(*rewritten);
   }
   const ExecutionGraph& asked = made ? *made : graph;
-  const auto batch = batch_size(asked);
+  const auto batch = samples_per_step(asked);
   const Launching launching = launching_of(variant.rewrites);
   std::vector<std::string> warnings;
   std::ranges::copy_if(asked.warnings, std::back_inserter(warnings), [&](const auto& warning) {

@@ -8,6 +8,7 @@
 
 #include "fsdp_program.hpp"
 #include "given_times.hpp"
+#include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/predictors/detail/collective_model.hpp"
 
 namespace perfmodel {
@@ -56,6 +57,11 @@ void widen_collectives(const ExecutionGraph& graph, std::int64_t world, LoweredP
 
 Result<void> add_fsdp(const ExecutionGraph& graph, const Gpu& gpu, const OverheadTable& table,
                       const ScaleOut& how, LoweredProgram& lowered, ScaledOut& made) {
+  if (const std::int64_t passes = accumulated_passes(graph); passes > 1) {
+    return fail(
+        ErrorCode::kImpossible,
+        fmt::format("fsdp: expected one backward pass per step, found gradients of {}", passes));
+  }
   const std::size_t steps = lowered.program.steps.size();
   AddedOps ops(gpu, table, lowered);
   for (const auto& gradients : step_gradients(graph, lowered.program)) {
@@ -88,6 +94,7 @@ Result<void> add_scale_out(const ExecutionGraph& graph, const Gpu& gpu, const Ov
                            const ScaleOut& how, bool reduces_gradients, LoweredProgram& lowered) {
   if (auto good = check(how); !good) return good;
   Topology topology = how.topology ? *how.topology : topology_for(gpu);
+  if (auto good = check_fits(topology, how.world); !good) return good;
   ScaledOut made{.strategy = how.strategy, .world = how.world};
   made.nodes = static_cast<int>((how.world + topology.gpus_per_node - 1) / topology.gpus_per_node);
   lowered.job_collectives =

@@ -179,6 +179,37 @@ Topology::NcclTimes parse_nccl(const Json& json, int gpus_per_node, std::optiona
   return nccl;
 }
 
+Topology::Network parse_network(const Json& json, const Topology& topology,
+                                std::optional<Error>& error) {
+  ObjectReader reader(json, "/network", error);
+  Topology::Network network;
+  if (reader.optional_positive("rails")) network.rails = reader.positive_integer("rails");
+  if (topology.nic && network.rails > topology.nic->count) {
+    reader.reject("rails",
+                  "at most one rail per NIC (" + std::to_string(topology.nic->count) + ")");
+  }
+  network.pxn = reader.boolean("pxn");
+  const Json* levels = reader.array("levels");
+  if (levels && levels->empty()) reader.reject("levels", "at least one level");
+  for (std::size_t i = 0; levels && i < levels->size(); ++i) {
+    ObjectReader item((*levels)[i], "/network/levels/" + std::to_string(i), error);
+    Topology::Network::Level level;
+    level.nodes = item.positive_integer("nodes");
+    const int before = network.levels.empty() ? 0 : network.levels.back().nodes;
+    if (level.nodes <= before) {
+      item.reject("nodes", "more nodes than the level below (" + std::to_string(before) + ")");
+    }
+    level.oversubscription = item.positive("oversubscription");
+    if (level.oversubscription < 1 || level.oversubscription > 1e6) {
+      item.reject("oversubscription", "a factor from 1 to 1e6");
+    }
+    item.finish();
+    network.levels.push_back(level);
+  }
+  reader.finish();
+  return network;
+}
+
 Topology parse_topology(const Json& document, std::optional<Error>& error) {
   Topology topology;
   ObjectReader root(document, "", error);
@@ -225,6 +256,12 @@ Topology parse_topology(const Json& document, std::optional<Error>& error) {
     reader.finish();
     topology.nic = nic;
   }
+  if (root.has("network")) {
+    if (const Json* json = root.object("network", true)) {
+      topology.network = parse_network(*json, topology, error);
+      if (!topology.nic) root.reject("network", "null where there is no nic");
+    }
+  }
   if (const Json* json = root.object("all_reduce", true)) parse_curves(*json, topology, error);
   if (root.has("nccl")) {
     if (const Json* json = root.object("nccl", true)) {
@@ -247,6 +284,16 @@ int Topology::ring_channels(int ranks) const {
     if (entry.ranks == ranks) return entry.channels;
   }
   return intra.ring_channels;
+}
+
+Result<void> check_fits(const Topology& topology, std::int64_t gpus) {
+  if (!topology.network) return {};
+  const std::int64_t most =
+      std::int64_t{topology.network->levels.back().nodes} * topology.gpus_per_node;
+  if (gpus <= most) return {};
+  return fail(ErrorCode::kImpossible, "expected at most the " + std::to_string(most) +
+                                          " GPUs of topology " + topology.name + ", found " +
+                                          std::to_string(gpus));
 }
 
 std::vector<std::string> stand_ins(const Topology& topology) {

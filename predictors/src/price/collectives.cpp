@@ -151,6 +151,50 @@ BytesPerSecond node_bandwidth(const Topology& topology, double ranks_per_node,
   return std::min(beside, part) * nic.efficiency * nic.bandwidth;
 }
 
+/// Nodes of a group that lie below one switch of a level.
+double nodes_below(const Topology::Network::Level& level, int nodes, int stride) {
+  return std::clamp(level.nodes / stride, 1, nodes);
+}
+
+/// Share of a node's NICs that what goes from one node to the next can use.
+double ring_share_of_network(const Topology& topology, int nodes, int stride) {
+  if (!topology.network) return 1;
+  double share = 1, over = 1;
+  for (const Topology::Network::Level& level : topology.network->levels) {
+    const double below = nodes_below(level, nodes, stride);
+    if (below >= nodes) break;
+    over *= level.oversubscription;
+    share = std::min(share, below / over);
+  }
+  return share;
+}
+
+/// Of messages between all nodes: share of a leaf's traffic that goes to other rails.
+double share_across_rails(const Topology& topology, double ranks_per_node) {
+  if (!topology.network || topology.network->rails == 0) return 0;
+  const double rails = std::min<double>(topology.network->rails, ranks_per_node);
+  return rails > 1 ? (rails - 1) / rails : 0;
+}
+
+/// What messages between all nodes take longer than the NICs do.
+double pairwise_slowdown(const Topology& topology, int nodes, int stride, double ranks_per_node) {
+  if (!topology.network) return 1;
+  double slowdown = 1, over = 1;
+  bool is_leaf = true;
+  for (const Topology::Network::Level& level : topology.network->levels) {
+    const double below = nodes_below(level, nodes, stride);
+    double leaving = (nodes - below) / (nodes - 1);
+    if (is_leaf && !topology.network->pxn) {
+      leaving += (1 - leaving) * share_across_rails(topology, ranks_per_node);
+    }
+    is_leaf = false;
+    if (leaving <= 0) break;
+    over *= level.oversubscription;
+    slowdown = std::max(slowdown, over * leaving);
+  }
+  return slowdown;
+}
+
 /// Latency of messages to every peer: NCCL groups the sends and receives into one kernel.
 double pairwise_latency(const Topology& topology, double ranks, double nodes) {
   const double local = ranks / nodes;
@@ -160,6 +204,13 @@ double pairwise_latency(const Topology& topology, double ranks, double nodes) {
     latency += kNetworkHopUs + 2 * topology.nic->latency.count() + (ranks - local) * kNetworkPeerUs;
   }
   return latency;
+}
+
+/// What each sender of a node hands to another GPU of it because the receiver is on another rail.
+Bytes moved_to_rails(const Topology& topology, Bytes leaving, double senders,
+                     double ranks_per_node) {
+  if (!topology.network || !topology.network->pxn) return {};
+  return (share_across_rails(topology, ranks_per_node) / senders) * leaving;
 }
 
 /// `rank_bytes`: most that a rank exchanges inside its node in one direction; `node_bytes`: most
@@ -201,6 +252,18 @@ std::optional<Unexpected> check_groups(const Topology& topology, int groups_per_
   return impossible(
       "1 to " + std::to_string(topology.gpus_per_node) + " groups per node of " + topology.name,
       std::to_string(groups_per_node));
+}
+
+std::optional<Unexpected> check_network(const Topology& topology, const CollectiveQuery& query) {
+  if (query.node_stride < 1) {
+    return impossible("a stride of nodes of at least 1", std::to_string(query.node_stride));
+  }
+  if (!topology.network || query.nodes == 1) return std::nullopt;
+  const std::int64_t most = topology.network->levels.back().nodes;
+  const std::int64_t spanned = std::int64_t{query.nodes - 1} * query.node_stride + 1;
+  if (spanned <= most) return std::nullopt;
+  return impossible("at most the " + std::to_string(most) + " nodes of topology " + topology.name,
+                    std::to_string(spanned));
 }
 
 bool valid(Bytes bytes) { return bytes.value >= 0 && std::isfinite(bytes.value); }
@@ -288,7 +351,8 @@ NcclTuningInput nccl_tuning_input(const Topology& topology, const CollectiveQuer
   double node_gb_per_s = 0;
   if (nodes > 1) {
     // All rings leave the node by its NICs.
-    node_gb_per_s = node_bandwidth(topology, local, query.groups_per_node).value * kGb;
+    node_gb_per_s = node_bandwidth(topology, local, query.groups_per_node).value * kGb *
+                    ring_share_of_network(topology, nodes, query.node_stride);
     if (datasheet_rates) node_gb_per_s /= topology.nic->efficiency;
     ring.intra_gb_per_s = std::min(ring.intra_gb_per_s, node_gb_per_s / ring.channels);
     ring.inter_latency_us = topology.nic->latency.count();
@@ -321,6 +385,7 @@ Result<CollectiveTime> collective_time(const Topology& topology, const Collectiv
                                        const CollectiveOptions& options) {
   if (auto error = check(topology, query.ranks, query.nodes, options)) return *error;
   if (auto error = check_groups(topology, query.groups_per_node)) return *error;
+  if (auto error = check_network(topology, query)) return *error;
   if (!valid(query.bytes)) {
     return impossible("bytes of at least 0", std::to_string(query.bytes.value));
   }
@@ -341,7 +406,10 @@ Result<CollectiveTime> collective_time(const Topology& topology, const Collectiv
       }
       Terms terms{.latency = pairwise_latency(topology, 2, nodes > 1 ? 2 : 1),
                   .wire = us(query.bytes, topology.intra.p2p_bandwidth)};
-      if (nodes > 1) terms.wire = us(query.bytes, node_rate(1));
+      if (nodes > 1) {
+        terms.wire = us(query.bytes, node_rate(1)) /
+                     ring_share_of_network(topology, nodes, query.node_stride);
+      }
       return finish_pairwise(terms, wire_bytes, options);
     }
     case CollectiveKind::kAllToAll:
@@ -350,9 +418,13 @@ Result<CollectiveTime> collective_time(const Topology& topology, const Collectiv
       // Gather and scatter: the root alone exchanges as much as each rank in an all-to-all.
       wire_bytes = share * query.bytes;
       const double senders = query.kind == CollectiveKind::kAllToAll ? local : 1;
-      const Terms terms =
-          pairwise_terms(topology, ranks, nodes, ((local - 1) / n) * query.bytes,
-                         (senders * (nodes - 1) / nodes) * query.bytes, node_rate(senders));
+      const Bytes leaving = (senders * (nodes - 1) / nodes) * query.bytes;
+      const double slowdown =
+          nodes > 1 ? pairwise_slowdown(topology, nodes, query.node_stride, local) : 1;
+      const Terms terms = pairwise_terms(
+          topology, ranks, nodes,
+          ((local - 1) / n) * query.bytes + moved_to_rails(topology, leaving, senders, local),
+          slowdown * leaving, node_rate(senders));
       CollectiveTime result = finish_pairwise(terms, wire_bytes, options);
       result.in_range = measured(topology, query);
       return result;

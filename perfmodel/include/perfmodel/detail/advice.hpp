@@ -117,6 +117,18 @@ struct TablePlanAdvice {
   std::string command, code;
 };
 
+/// What the search over parallel layouts says of the whole job, as `layout` does
+/// (docs/layout.md): a model of its own, whose times stand beside each other alone.
+struct LayoutPlanAdvice {
+  double step_us = 0;       ///< of the fastest layout that fits
+  double memory_bytes = 0;  ///< of its worst rank
+  std::string layout;       ///< "dp 2, tp 4, micro batch 4, ZeRO 1"
+  /// The job as it is: a whole model on every rank. Empty: it has no such price.
+  std::optional<double> replicated_us = {};
+  bool replicated_fits = false;
+  std::string software, command;
+};
+
 struct Advice {
   double baseline_us = 0;  ///< the given step
   double best_us = 0;      ///< best combination, for as many samples as the given step has
@@ -132,7 +144,8 @@ struct Advice {
   std::vector<CombinedStep> combination;  ///< as they are applied; empty: nothing helps
   std::vector<LostMove> lost;
   Ceiling ceiling;
-  std::optional<TablePlanAdvice> table_plan = {};  ///< of several ranks with tables
+  std::optional<TablePlanAdvice> table_plan = {};    ///< of several ranks with tables
+  std::optional<LayoutPlanAdvice> layout_plan = {};  ///< of several ranks, where it was asked for
   std::size_t evaluations = 0;  ///< predictions of the search; the answer's errors take more
   double seconds = 0;
   bool complete = true;  ///< false: the time budget or the caller ended the search

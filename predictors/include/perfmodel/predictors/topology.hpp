@@ -52,6 +52,24 @@ struct Topology {
   };
   std::optional<Nic> nic;  ///< none: one node only
 
+  /// Switches between the nodes, whose NICs are filled in the order of ranks. Each level joins
+  /// `nodes` nodes; what leaves them shares uplinks of 1 / oversubscription of the bandwidth that
+  /// comes up to the level.
+  struct Network {
+    struct Level {
+      int nodes = 0;
+      double oversubscription = 1;  ///< at least 1; of the last level nothing leaves
+    };
+    /// 0: a node's NICs are on one leaf switch. Else NIC i of all nodes of a leaf is on a switch of
+    /// its own (of rail i mod rails), and only rings and pairs of the same NIC stay below it.
+    int rails = 0;
+    /// NCCL moves data inside the node to the GPU of the receiver's rail (PXN); without it, it
+    /// crosses over between the rails above the leaves.
+    bool pxn = true;
+    std::vector<Level> levels;  ///< from the leaves up, nodes ascending; at least one
+  };
+  std::optional<Network> network;  ///< none: nothing between the nodes is slower than their NICs
+
   /// Measured all-reduce of one group size inside a node,
   ///   t(S) = (alpha + 2 (n-1)/n S / bus) c(S),
   /// c: `octave_factors` at first_bytes, 2 first_bytes, 4 first_bytes, ..., in between linear in
@@ -95,6 +113,9 @@ struct Topology {
   /// One-way rings that NCCL lays through a group of that many GPUs of a node.
   int ring_channels(int ranks) const;
 };
+
+/// Whether so many GPUs fit below the topology's switches. Error: they do not.
+Result<void> check_fits(const Topology& topology, std::int64_t gpus);
 
 /// What its prices lean on for want of something that is known, one sentence each: NCCL's figures
 /// of another generation, another link.

@@ -18,6 +18,14 @@ int nodes_of(std::span<const std::int64_t> ranks, const Topology& topology) {
   return static_cast<int>(std::unique(nodes.begin(), nodes.end()) - nodes.begin());
 }
 
+/// From one node of the group to the next, on average.
+int stride_of(std::span<const std::int64_t> ranks, const Topology& topology, int nodes) {
+  if (ranks.empty() || nodes < 2) return 1;
+  const auto [first, last] = std::ranges::minmax(ranks);
+  const std::int64_t spanned = last / topology.gpus_per_node - first / topology.gpus_per_node;
+  return static_cast<int>(std::max<std::int64_t>(1, spanned / (nodes - 1)));
+}
+
 /// Measured over price, of nine in ten.
 struct CollectiveRange {
   double low = 0.9, high = 1.1;  ///< most points of the curves of all-reduce lie within 10 %
@@ -64,8 +72,15 @@ Price price_collective(const KernelWork& work, const Gpu& gpu, const Topology& t
   const bool told = shape && static_cast<int>(shape->ranks.size()) == query.ranks;
   query.nodes = told ? nodes_of(shape->ranks, topology)
                      : (query.ranks + topology.gpus_per_node - 1) / topology.gpus_per_node;
+  query.node_stride = told ? stride_of(shape->ranks, topology, query.nodes) : 1;
   Topology fitting;  // a copy only where the topology cannot hold the group
   const Topology* used = &topology;
+  if (query.nodes > 1 && topology.network &&
+      query.nodes > topology.network->levels.back().nodes / query.node_stride) {
+    fitting = topology;  // nothing is known of what joins so many nodes
+    fitting.network->levels.back().nodes = query.nodes * query.node_stride;
+    used = &fitting;
+  }
   if (query.nodes > 1 && !topology.nic) {
     fitting = topology;
     fitting.gpus_per_node = query.ranks;

@@ -96,4 +96,26 @@ struct OffloadOptions {
 /// may be on their way; none that are offloaded already.
 Result<ExecutionGraph> rewrite_offload(const ExecutionGraph& graph, const OffloadOptions& options);
 
+/// Gradient accumulation, as PyTorch programs write it: `passes` times a forward and a backward
+/// pass of (loss / passes), each with a batch as large as the graph's, and one step of the
+/// optimizer. The samples of the step are `passes` times as many.
+///
+/// Every pass does what the given one does, its copies of the batch included. From the second one
+/// on AccumulateGrad adds the gradient to the one that is kept (`aten::add_`) and lets it go, and
+/// no zero_grad is called. What a pass makes is its own; a gradient that was kept lives until the
+/// optimizer has read it. Optimizers that run within the backward pass (batched tables) run in
+/// each. With data-parallel behind it the last pass alone reduces gradients
+/// (DistributedDataParallel.no_sync around the others). One pass: the graph as it is.
+///
+/// Preconditions (kImpossible): AccumulateGrad for dense gradients, one backward pass per step, in
+/// front of the optimizer; no collectives.
+Result<ExecutionGraph> rewrite_accumulation(const ExecutionGraph& graph, std::int64_t passes);
+
+/// Backward passes that add to one gradient in the first step of a graph; 1 without gradients.
+std::int64_t accumulated_passes(const ExecutionGraph& graph);
+
+/// Samples of one step: the batch of a pass (batch_size(), whose errors these are) times
+/// accumulated_passes().
+Result<std::int64_t> samples_per_step(const ExecutionGraph& graph);
+
 }  // namespace perfmodel

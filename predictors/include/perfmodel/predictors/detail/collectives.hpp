@@ -23,6 +23,8 @@ struct CollectiveQuery {
   /// Such groups that each of these nodes holds and that are active at once, this one included:
   /// they share its NICs. Their traffic inside the node does not meet.
   int groups_per_node = 1;
+  /// From one of these nodes to the next; the nodes in between hold groups of the same kind.
+  int node_stride = 1;
 };
 
 struct CollectiveOptions {
@@ -77,11 +79,21 @@ struct CollectiveTime {
 /// GPUs: min(max(C m / M, 1), C / G). A group gets the NICs beside its own ranks, and it is here
 /// that groups share: callers hand over whole topologies.
 ///
+/// Networks of several levels (Topology::Network), N nodes d apart (`node_stride`): a switch of
+/// level i joins n_i = max(1, nodes_i / d) of them, and O_i is the product of the
+/// oversubscriptions up to it, of all levels that the group leaves:
+///   rings, trees, send, recv   node's NICs x min(1, n_i / O_i): each of the d groups crosses the
+///                              border of a switch once in each direction
+///   all-to-all, gather, ...    between = b / NICs max(1, max_i O_i (N - n_i) / (N - 1)), b what
+///                              leaves the node
+///   rails, PXN                 inside + (k-1)/k b / m / B_all_to_all, k = min(m, rails)
+///   rails without PXN          of what stays below a leaf (k-1)/k leave it as well
+///
 /// One rank: no time. Valid for NCCL; RCCL is approximated. Algorithm and protocol are the tuning
 /// model's choice for this buffer. Sources: the topology file; nccl_tuning.hpp; all-to-all
 /// latencies are estimates from the same tables. Errors: counts that do not fit the topology (or
 /// each other), groups that do not fit a node, several nodes without NIC, bytes below 0 or not
-/// finite, interference below 1.
+/// finite, interference below 1, more nodes than the network has.
 Result<CollectiveTime> collective_time(const Topology& topology, const CollectiveQuery& query,
                                        const CollectiveOptions& options = {});
 

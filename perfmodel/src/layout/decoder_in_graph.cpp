@@ -1,0 +1,188 @@
+#include "layout/decoder_in_graph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "ops/catalogue.hpp"
+#include "perfmodel/graph/model_size.hpp"
+
+namespace perfmodel {
+namespace {
+
+Unexpected no_decoder(std::string_view expected, std::string found) {
+  return fail(ErrorCode::kImpossible,
+              fmt::format("expected the graph of a decoder-only transformer with {}, found {}",
+                          expected, found));
+}
+
+/// What the forward pass of the first step tells.
+struct ForwardFacts {
+  const Tensor* words = nullptr;  ///< weight of the embedding of tokens
+  std::int64_t batch = 0, tokens = 0, positions = 0;
+  std::int64_t cores = 0, heads = 0, key_heads = 0;
+  bool fused_attention = false, biases = false, layer_norm = false, dropout = false;
+  bool silu = false, relu = false, adam = false, eight_bit = false;
+  DType products = DType::kFloat32;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> weights;  ///< [in, out] -> products
+  std::vector<std::int64_t> output_storages;                              ///< of weights of [H, V]
+};
+
+class ForwardReader {
+ public:
+  explicit ForwardReader(const ExecutionGraph& graph) : graph_(graph) {}
+
+  ForwardFacts read() {
+    const auto steps = iterations(graph_);
+    if (steps.empty()) return facts_;
+    bool forward = true;
+    for (std::int32_t i = steps.front().begin; i < steps.front().end; ++i) {
+      const Node& node = graph_.nodes[static_cast<std::size_t>(i)];
+      const std::string_view name = graph_.name(node);
+      forward &= node.scope != Scope::kBackward;
+      facts_.adam |= name.starts_with("Optimizer.step#Adam");
+      facts_.eight_bit |= name.starts_with("bitsandbytes::");
+      if (forward) take(node, name);
+    }
+    return std::move(facts_);
+  }
+
+ private:
+  const Tensor* tensor(const Node& node, std::size_t index) const {
+    const auto inputs = graph_.inputs(node);
+    if (index >= inputs.size() || inputs[index].kind != Argument::Kind::kTensor) return nullptr;
+    return &graph_.tensors[inputs[index].index];
+  }
+
+  void take(const Node& node, std::string_view name) {
+    if (name == "aten::embedding") return take_embedding(node);
+    if (name == "aten::mm" || name == "aten::addmm") return take_product(node, name);
+    if (name == "aten::softmax") return take_softmax(node);
+    if (name == "aten::scaled_dot_product_attention") return take_attention(node);
+    facts_.layer_norm |= name == "aten::native_layer_norm";
+    facts_.dropout |= name == "aten::native_dropout";
+    facts_.silu |= name == "aten::silu";
+    facts_.relu |= name == "aten::relu";
+  }
+
+  void take_embedding(const Node& node) {
+    const Tensor *weight = tensor(node, 0), *indices = tensor(node, 1);
+    if (!weight || !indices || weight->rank != 2 || indices->rank != 2) return;
+    if (!facts_.words) {
+      facts_.words = weight;
+      facts_.batch = graph_.shape(*indices)[0];
+      facts_.tokens = graph_.shape(*indices)[1];
+    } else if (weight->storage_id != facts_.words->storage_id) {
+      facts_.positions = graph_.shape(*weight)[0];
+    }
+  }
+
+  // [tokens, in] with a weight [in, out].
+  void take_product(const Node& node, std::string_view name) {
+    const std::size_t left = name == "aten::addmm" ? 1 : 0;
+    const Tensor *x = tensor(node, left), *weight = tensor(node, left + 1);
+    if (!x || !weight || x->rank != 2 || weight->rank != 2) return;
+    if (graph_.shape(*x)[0] != facts_.batch * facts_.tokens) return;
+    const std::int64_t in = graph_.shape(*weight)[0], out = graph_.shape(*weight)[1];
+    if (facts_.words && out == graph_.shape(*facts_.words)[0]) {
+      facts_.output_storages.push_back(weight->storage_id);
+      return;
+    }
+    facts_.biases |= left == 1;
+    facts_.products = weight->dtype;
+    ++facts_.weights[{in, out}];
+  }
+
+  void take_softmax(const Node& node) {
+    const Tensor* scores = tensor(node, 0);
+    if (!scores || scores->rank != 4) return;
+    note_core(graph_.shape(*scores)[1], graph_.shape(*scores)[1]);
+  }
+  void take_attention(const Node& node) {
+    const Tensor *query = tensor(node, 0), *key = tensor(node, 1);
+    if (!query || !key || query->rank != 4 || key->rank != 4) return;
+    note_core(graph_.shape(*query)[1], graph_.shape(*key)[1]);
+    facts_.fused_attention = true;
+  }
+  void note_core(std::int64_t heads, std::int64_t key_heads) {
+    ++facts_.cores;
+    facts_.heads = heads;
+    facts_.key_heads = key_heads;
+  }
+
+  const ExecutionGraph& graph_;
+  ForwardFacts facts_;
+};
+
+// Of the products between H and another width, those down to H tell the feed-forward layers; those
+// from H to less than H are keys and values of fewer heads.
+void read_widths(const ForwardFacts& facts, DecoderModel& model) {
+  const auto count = [&](std::int64_t in, std::int64_t out) {
+    const auto at = facts.weights.find({in, out});
+    return at == facts.weights.end() ? 0 : at->second;
+  };
+  for (const auto& [sizes, products] : facts.weights) {
+    const auto [in, out] = sizes;
+    if (out == model.hidden && in != model.hidden && products == model.layers) {
+      model.feed_forward = in;
+    }
+  }
+  model.gated = count(model.hidden, model.feed_forward) == 2 * model.layers;
+  for (const auto& [sizes, products] : facts.weights) {
+    const auto [in, out] = sizes;
+    const bool of_keys = in == model.hidden && out < model.hidden && out != model.feed_forward;
+    if (of_keys && products == 2 * model.layers) {
+      model.kv_heads = out / (model.hidden / model.heads);
+    }
+  }
+}
+
+}  // namespace
+
+Result<LayoutJob> decoder_in_graph(const ExecutionGraph& graph) {
+  const ForwardFacts facts = ForwardReader(graph).read();
+  if (!facts.words) return no_decoder("an embedding of tokens", "none");
+  if (facts.cores == 0 || facts.heads == 0) return no_decoder("attention", "none");
+  LayoutJob job;
+  DecoderModel& model = job.model;
+  model.name = "graph";
+  model.vocabulary = graph.shape(*facts.words)[0];
+  model.hidden = graph.shape(*facts.words)[1];
+  model.layers = facts.cores;
+  model.heads = facts.heads;
+  model.positions = facts.positions;
+  read_widths(facts, model);
+  if (model.feed_forward == 0) return no_decoder("a feed-forward product per layer", "none");
+  model.biases = facts.biases;
+  model.rms_norm = !facts.layer_norm;
+  model.activation = facts.silu   ? DecoderModel::Activation::kSilu
+                     : facts.relu ? DecoderModel::Activation::kRelu
+                                  : DecoderModel::Activation::kGelu;
+  model.tied = std::ranges::find(facts.output_storages, facts.words->storage_id) !=
+               facts.output_storages.end();
+  const std::int64_t parameters = model_size(graph).parameters;
+  if (parameter_count(model) != parameters) {
+    return no_decoder(fmt::format("{} parameters ({} layers of width {}, {} in feed-forward, {} "
+                                  "heads, {} words)",
+                                  parameter_count(model), model.layers, model.hidden,
+                                  model.feed_forward, model.heads, model.vocabulary),
+                      std::to_string(parameters));
+  }
+  job.sequence = facts.tokens;
+  job.global_batch = facts.batch;
+  job.precision = facts.products == DType::kBFloat16  ? LayoutJob::Precision::kBf16
+                  : facts.products == DType::kFloat16 ? LayoutJob::Precision::kFp16
+                                                      : LayoutJob::Precision::kFp32;
+  job.attention =
+      facts.fused_attention ? LayoutJob::Attention::kFlash : LayoutJob::Attention::kEager;
+  job.optimizer = facts.eight_bit ? LayoutJob::Optimizer::kAdamW8bit
+                  : facts.adam    ? LayoutJob::Optimizer::kAdamW
+                                  : LayoutJob::Optimizer::kSgd;
+  job.dropout = facts.dropout ? 0.1 : 0;
+  return job;
+}
+
+}  // namespace perfmodel
