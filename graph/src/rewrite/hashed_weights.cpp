@@ -197,6 +197,7 @@ class HashedWeightFinder {
     const auto at = origins.find(operand->id);
     const Tensor& weight = at == origins.end() ? *operand : *at->second;
     if (made.contains(weight.storage_id) || weight.rank != 2 || !weight.on_gpu()) return {};
+    if (weight.numel == 0) return {};
     if (weight.storage_id == 0 || weights_.contains(weight.storage_id)) return {};
     if (options_.scheme == Scheme::kRobe && !table) return {};
     const auto shape = graph_.shape(weight);

@@ -116,8 +116,11 @@ class CellFinder {
     if (text.ends_with('_')) text.remove_suffix(1);
     return text;
   }
+  bool reads_anything(DefId id) const {
+    return def(id).root >= 0 && !op(def(id).root).inputs.empty();
+  }
   bool is(DefId id, std::string_view op_name) const {
-    return def(id).root >= 0 && name(def(id).root) == op_name;
+    return reads_anything(id) && name(def(id).root) == op_name;
   }
   DefId input(DefId id, std::size_t at = 0) const { return op(def(id).root).inputs[at]; }
   bool has_inputs(DefId id, std::size_t number) const {
@@ -152,7 +155,8 @@ class CellFinder {
     Cut cut;
     for (const DefId gate : gates) {
       const std::int32_t root = def(gate).root;
-      const bool piece = root >= 0 && std::ranges::find(kPieces, name(root)) != std::end(kPieces);
+      const bool piece =
+          reads_anything(gate) && std::ranges::find(kPieces, name(root)) != std::end(kPieces);
       if (!piece) {
         note_broken(fmt::format("gates of {} that are pieces of one tensor", cell), gate);
         return std::nullopt;
@@ -171,7 +175,7 @@ class CellFinder {
   std::int32_t root(DefId id) const { return def(id).root; }
 
   std::optional<UnfusedCell> lstm_at(std::int32_t at) {
-    if (name(at) != "mul") return std::nullopt;
+    if (name(at) != "mul" || op(at).outputs.empty()) return std::nullopt;
     const auto output =
         operands(at, [&](DefId a, DefId b) { return is(a, "sigmoid") && is(b, "tanh"); });
     if (!output) return std::nullopt;
@@ -280,7 +284,7 @@ class CellFinder {
   }
 
   std::optional<UnfusedCell> gru_at(std::int32_t at) {
-    if (name(at) != "add") return std::nullopt;
+    if (name(at) != "add" || op(at).outputs.empty()) return std::nullopt;
     const auto parts = gru_parts(at);
     if (!parts) return std::nullopt;
     const DefId sum = input(parts->n);
@@ -335,11 +339,13 @@ class CellFinder {
     return sorted(std::move(cell));
   }
 
-  // Storage of the weight of a linear layer; nothing: no product.
+  // Storage of the weight of a linear layer that makes a value or a sequence of values; nothing: no
+  // product.
   std::optional<std::int64_t> weight_of(std::int32_t product) const {
     if (product < 0) return std::nullopt;
     const std::string_view of = name(product);
     const auto& inputs = op(product).inputs;
+    if (of == "unbind" && !inputs.empty()) return weight_of(root(inputs[0]));  // of all steps
     const std::size_t at = of == "addmm" ? 2 : 1;
     if (of != "linear" && of != "addmm" && of != "mm" && of != "matmul") return std::nullopt;
     if (inputs.size() <= at) return std::nullopt;
