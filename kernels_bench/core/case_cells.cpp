@@ -134,6 +134,17 @@ Cells cells(const TrilCase& c) {
           direction(c.pass)};
 }
 
+Cells cells(const HashedProductCase& c) {
+  return {kind("op", "hashed_product"),
+          type(DType::kFloat32),
+          kind("scheme", c.by_elements ? "hashednet" : "roast"),
+          size("m", c.m),
+          size("n", c.n),
+          size("k", c.k),
+          size("elements", c.elements),
+          kind("direction", c.weight_gradient ? "bwd_weights" : "fwd")};
+}
+
 Cells cells(const PeakCase& c) {
   using Kind = PeakCase::Kind;
   constexpr std::array<std::string_view, 11> kOps = {

@@ -140,6 +140,18 @@ KernelWork work(const TrilCase& c, const Gpu&) {
                                           type_of(c.dtype));
 }
 
+KernelWork work(const HashedProductCase& c, const Gpu& gpu) {
+  using Scheme = perfmodel::HashedProductShape::Scheme;
+  return perfmodel::hashed_product_work(
+      {.scheme = c.by_elements ? Scheme::kElements : Scheme::kTiles,
+       .is_weight_gradient = c.weight_gradient,
+       .m = c.m,
+       .n = c.n,
+       .k = c.k,
+       .elements = c.elements},
+      perfmodel::DType::kFloat32, on_matrix_units(DType::kFloat32, gpu));
+}
+
 KernelWork work(const PeakCase& c, const Gpu& gpu) {
   using Kind = PeakCase::Kind;
   KernelWork none;
@@ -186,6 +198,9 @@ double footprint_bytes(const Case& point) {
     return static_cast<double>((gather->table_rows + gather->count) * gather->cols) *
                bytes_of(gather->dtype) +
            static_cast<double>(gather->count) * 8;
+  }
+  if (const auto* hashed = std::get_if<HashedProductCase>(&point)) {
+    return 4 * static_cast<double>(hashed->m * (hashed->k + hashed->n) + hashed->elements);
   }
   if (const auto* memory = std::get_if<MemoryCase>(&point)) {
     return static_cast<double>(memory->bytes) *

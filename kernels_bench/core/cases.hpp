@@ -121,6 +121,13 @@ struct TrilCase {
   std::int64_t batch = 0, features = 0;
 };
 
+/// y[m, n] = x[m, k] W[k, n] or the gradient of W, fp32; W lies hashed in an array of `elements`
+/// numbers, by tiles of 32 x 64 or by elements.
+struct HashedProductCase {
+  bool by_elements = false, weight_gradient = false;
+  std::int64_t m = 0, n = 0, k = 0, elements = 0;
+};
+
 /// Peaks and fixed costs of device and runtime.
 struct PeakCase {
   enum class Kind : std::uint8_t {
@@ -143,7 +150,7 @@ struct PeakCase {
 
 using Case = std::variant<GemmCase, ConvolutionCase, EmbeddingCase, MemoryCase, ElementwiseCase,
                           RowCase, BatchNormCase, DropoutCase, TransposeCase, ConcatCase,
-                          GatherCase, TrilCase, PeakCase>;
+                          GatherCase, TrilCase, HashedProductCase, PeakCase>;
 
 constexpr int bytes_of(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kTf32 ? 4 : 2;

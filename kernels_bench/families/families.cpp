@@ -8,9 +8,9 @@
 namespace kernels_bench {
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kFamilies[] = {&kPeaksFamily,      &kGemmFamily,   &kBmmFamily,
-                                                &kEmbeddingFamily,  &kMemoryFamily, &kVectorFamily,
-                                                &kConvolutionFamily};
+  static constexpr const Family* kFamilies[] = {&kPeaksFamily,       &kGemmFamily,   &kBmmFamily,
+                                                &kEmbeddingFamily,   &kMemoryFamily, &kVectorFamily,
+                                                &kConvolutionFamily, &kHashedFamily};
   return kFamilies;
 }
 

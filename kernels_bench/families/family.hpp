@@ -53,6 +53,6 @@ auto first_within(const Limits& limits, Make make) {
 }
 
 extern const Family kPeaksFamily, kGemmFamily, kBmmFamily, kEmbeddingFamily, kMemoryFamily,
-    kVectorFamily, kConvolutionFamily;
+    kVectorFamily, kConvolutionFamily, kHashedFamily;
 
 }  // namespace kernels_bench

@@ -155,6 +155,7 @@ std::unique_ptr<Workload> GpuDevice::make_workload(const Case& point) {
           [](const ConcatCase& c) { return make_concat(c); },
           [](const GatherCase& c) { return make_gather(c); },
           [](const TrilCase& c) { return make_tril(c); },
+          [](const HashedProductCase& c) { return make_hashed_product(c); },
           [this](const PeakCase& c) { return make_peak(c); },
       },
       point);

@@ -113,6 +113,7 @@ std::unique_ptr<Workload> make_transpose(const TransposeCase& point);
 std::unique_ptr<Workload> make_concat(const ConcatCase& point);
 std::unique_ptr<Workload> make_gather(const GatherCase& point);
 std::unique_ptr<Workload> make_tril(const TrilCase& point);
+std::unique_ptr<Workload> make_hashed_product(const HashedProductCase& point);
 std::unique_ptr<Workload> make_copy_bandwidth(const PeakCase& point);
 /// Times are of one pass over `bytes`.
 std::unique_ptr<Workload> make_read_bandwidth(const PeakCase& point);

@@ -245,6 +245,38 @@ Result<void> run_whatif(const WhatIfArguments& arguments) {
   return print_report(what_if_text(report, bold_allowed()));
 }
 
+// What more is said of an axis: all its values with each of these.
+void add_details(CLI::App& app, const RewriteOption& option, std::vector<Axis>& axes) {
+  for (const RewriteOption::Detail& detail : option.details) {
+    app.add_option_function<std::vector<std::string>>(
+           detail.flag,
+           [&axes, &option, &detail](const std::vector<std::string>& texts) {
+             const auto axis = std::ranges::find(axes, &option, &Axis::option);
+             if (axis == axes.end()) {
+               throw CLI::ValidationError(detail.flag, "expected behind " + option.flag);
+             }
+             std::vector<std::string> values;
+             for (const std::string& value : axis->values) {
+               if (value == kSame) {
+                 values.push_back(value);
+                 continue;
+               }
+               for (const std::string& text : texts) {
+                 values.push_back(with_detail(value, detail, text));
+                 if (auto parsed = option.parse(values.back()); !parsed) {
+                   throw CLI::ValidationError(detail.flag, to_string(parsed.error()));
+                 }
+               }
+             }
+             axis->values = std::move(values);
+           },
+           detail.help)
+        ->delimiter(',')
+        ->trigger_on_parse()
+        ->type_name(detail.value + ",...");
+  }
+}
+
 // Flags of all rewrites, each with a list of values to cross.
 void add_axes(CLI::App& app, std::vector<Axis>& axes) {
   for (const RewriteOption& option : rewrite_options()) {
@@ -273,6 +305,7 @@ void add_axes(CLI::App& app, std::vector<Axis>& axes) {
         ->delimiter(',')
         ->trigger_on_parse()
         ->type_name(option.value + ",...");
+    add_details(app, option, axes);
   }
 }
 

@@ -29,6 +29,8 @@ RewriteOption retarget_option();
 RewriteOption fuse_tables_option();
 RewriteOption fuse_elementwise_option();
 RewriteOption fuse_option();
+RewriteOption hash_weights_option();
+RewriteOption lstm_option();
 RewriteOption cuda_graphs_option();
 RewriteOption compiled_option();
 RewriteOption index_skew_option();

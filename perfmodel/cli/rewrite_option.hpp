@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "perfmodel/graph/rewrite.hpp"
 
@@ -19,6 +20,12 @@ struct RewriteOption {
   bool for_build = false;
   /// The rewrite for a value. An error is bad usage: of the text alone, no graph is known yet.
   std::function<Result<Rewrite>(const std::string& text)> parse;
+  /// Flags that say more of this one's value ("--compression 100"), as if that stood behind it:
+  /// "VALUE:compression=100".
+  struct Detail {
+    std::string flag, value, help;
+  };
+  std::vector<Detail> details = {};
   bool of_ops_alone = false;  ///< this and the next: see NamedRewrite
   std::optional<Launching> launching = {};
 };

@@ -1,6 +1,8 @@
 #include "rewrite_options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
 
 #include "rewrite_flags.hpp"
 
@@ -25,6 +27,8 @@ const std::vector<RewriteOption>& rewrite_options() {
       fuse_tables_option(),       //
       fuse_elementwise_option(),  //
       fuse_option(),              //
+      lstm_option(),              //
+      hash_weights_option(),      //
       cuda_graphs_option(),       //
       compiled_option(),          //
       index_skew_option(),        //
@@ -51,10 +55,63 @@ Result<NamedRewrite> named_rewrite(const RewriteOption& option, const std::strin
                       std::move(*rewrite), option.of_ops_alone, option.launching};
 }
 
+std::string with_detail(const std::string& value, const RewriteOption::Detail& detail,
+                        const std::string& text) {
+  return value + ":" + detail.flag.substr(2) + "=" + text;
+}
+
+namespace {
+
+// A rewrite whose value may still get details; they may stand in front of its flag, too.
+struct OpenRewrite {
+  std::string value, details;
+  std::optional<std::size_t> position;  // among the rewrites
+
+  void write(const RewriteOption& option, std::vector<NamedRewrite>& rewrites) {
+    auto rewrite = named_rewrite(option, value + details);
+    if (!rewrite) throw CLI::ValidationError(option.flag, to_string(rewrite.error()));
+    rewrites[*position] = std::move(*rewrite);
+  }
+};
+
+void add_detailed_option(CLI::App& app, const RewriteOption& option,
+                         std::vector<NamedRewrite>& rewrites) {
+  const auto open = std::make_shared<OpenRewrite>();
+  app.add_option_function<std::string>(
+         option.flag,
+         [&option, &rewrites, open](const std::string& text) {
+           if (open->position) open->details.clear();  // those of the one before
+           open->value = text;
+           open->position = rewrites.size();
+           rewrites.emplace_back();
+           open->write(option, rewrites);
+         },
+         option.help)
+      ->type_name(option.value)
+      ->trigger_on_parse();
+  for (const RewriteOption::Detail& detail : option.details) {
+    app.add_option_function<std::string>(
+           detail.flag,
+           [&option, &rewrites, &detail, open](const std::string& text) {
+             open->details = with_detail(open->details, detail, text);
+             if (open->position) open->write(option, rewrites);
+           },
+           detail.help)
+        ->type_name(detail.value)
+        ->trigger_on_parse();
+  }
+}
+
+}  // namespace
+
 void add_rewrite_options(CLI::App& app, std::vector<NamedRewrite>& rewrites, RewriteFlags which) {
   for (const RewriteOption& option : rewrite_options()) {
     if (option.launching) continue;  // a file does not keep it
     if (which == RewriteFlags::kForBuild && !option.for_build) continue;
+    if (!option.details.empty()) {
+      add_detailed_option(app, option, rewrites);
+      continue;
+    }
     const auto take = [&option, &rewrites](const std::string& text) {
       auto rewrite = named_rewrite(option, text);
       if (!rewrite) throw CLI::ValidationError(option.flag, to_string(rewrite.error()));

@@ -19,6 +19,10 @@ const RewriteOption* find_rewrite_option(std::string_view flag);
 /// One value of an option as a rewrite that is called like its text: "--batch 1024".
 Result<NamedRewrite> named_rewrite(const RewriteOption& option, const std::string& text);
 
+/// The value with what a detail's flag says of it.
+std::string with_detail(const std::string& value, const RewriteOption::Detail& detail,
+                        const std::string& text);
+
 enum class RewriteFlags { kAll, kForBuild };
 
 /// Adds the flags; `rewrites` has their values in the order of the command line after parsing.

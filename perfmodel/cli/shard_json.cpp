@@ -125,6 +125,9 @@ Json compression_json(const CompressionReport& compression) {
                     {"faster", compression.hashed_wins(i) ? "hashed" : "sharded"}});
   }
   return {{"iterations_multiplier", compression.iterations_multiplier},
+          {"array_elements", compression.array_elements},
+          {"table_elements", compression.table_elements},
+          {"factor", compression.factor()},
           {"sharded_fits_from", optional(compression.sharded_fits)},
           {"hashed_fits_from", optional(compression.hashed_fits)},
           {"rows", std::move(rows)}};

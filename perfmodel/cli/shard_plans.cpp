@@ -150,10 +150,13 @@ Result<CompressionReport> compare_compression(const LoadedStudy& loaded,
                                               const ShardArguments& arguments) {
   CompressionReport report;
   report.iterations_multiplier = loaded.study.hashed->iterations_multiplier;
+  report.array_elements = loaded.study.hashed->elements;
   ShardingStudy plain = loaded.study, hashed = loaded.study;
   plain.hashed.reset();
   for (ShardedTable& table : plain.tables) {
-    if (table.rules.kernels == std::vector<ComputeKernel>{ComputeKernel::kHashed}) {
+    if (std::ranges::find(table.rules.kernels, ComputeKernel::kHashed) !=
+        table.rules.kernels.end()) {
+      report.table_elements += static_cast<double>(table.rows) * static_cast<double>(table.dim);
       table.rules = {.types = {},
                      .kernels = {},
                      .keep_with = table.rules.keep_with,

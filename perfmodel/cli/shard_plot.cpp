@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plot/bar_plot.hpp"
+#include "plot/line_plot.hpp"
 #include "plot/svg_document.hpp"
 #include "shard_report.hpp"
 
@@ -41,6 +42,31 @@ std::vector<RankBar> bars_of(const ReportedPlan& plan) {
   return bars;
 }
 
+// Time of a batch over the number of GPUs; the hashed plan's counts its iterations.
+Result<SvgPanel> compression_panel(const CompressionReport& compression) {
+  LinePlot plot{.title = "Hashed array and shards",
+                .x_label = "GPUs",
+                .y_label = "time per batch",
+                .y_unit = svg::Unit::kTime};
+  LinePlot::Line sharded{.name = "sharded", .points = {}};
+  LinePlot::Line hashed{.name = fmt::format("hashed {:.4g}x", compression.factor()), .points = {}};
+  if (compression.iterations_multiplier != 1) {
+    hashed.note = fmt::format("{:g} iterations for one", compression.iterations_multiplier);
+  }
+  for (const CompressionReport::Row& row : compression.rows) {
+    const auto gpus = static_cast<double>(row.world);
+    plot.x_marks.push_back(gpus);
+    if (row.sharded_us) sharded.points.emplace_back(gpus, *row.sharded_us);
+    if (row.hashed_us) {
+      hashed.points.emplace_back(gpus, *row.hashed_us * compression.iterations_multiplier);
+    }
+  }
+  for (LinePlot::Line* line : {&sharded, &hashed}) {
+    if (!line->points.empty()) plot.lines.push_back(std::move(*line));
+  }
+  return line_panel(plot);
+}
+
 }  // namespace
 
 Result<std::string> shard_svg(const ShardReport& report) {
@@ -71,9 +97,15 @@ Result<std::string> shard_svg(const ShardReport& report) {
                               *loaded.study.world, loaded.gpu.name)
                 : fmt::format("rating {:.4g} ms, {} x {}", plan.cost(), *loaded.study.world,
                               loaded.gpu.name);
+  std::vector<SvgPanel> panels = {*left, *right};
+  if (report.compression) {
+    auto third = compression_panel(*report.compression);
+    if (!third) return Unexpected{third.error()};
+    panels.push_back(std::move(*third));
+  }
   return svg_document(
       "Sharding of " + (loaded.study.name.empty() ? loaded.file : loaded.study.name), subtitle,
-      {*left, *right}, 2);
+      panels, 2);
 }
 
 }  // namespace perfmodel::cli

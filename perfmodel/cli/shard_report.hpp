@@ -31,6 +31,9 @@ struct CompressionReport {
   };
   std::vector<Row> rows;
   double iterations_multiplier = 1;
+  double array_elements = 0, table_elements = 0;  ///< of the tables that may be hashed
+  /// Elements of the tables over those of the array.
+  double factor() const { return table_elements / array_elements; }
   std::optional<std::int64_t> sharded_fits, hashed_fits;  ///< fewest GPUs
 
   /// Whether so many GPUs are faster with the array, or fit nothing else.

@@ -192,24 +192,37 @@ std::optional<TorchrecSettings::Pipeline> pipeline_of(const std::string& name) {
   return static_cast<TorchrecSettings::Pipeline>(at - std::begin(kPipelines));
 }
 
-// robe:m=27e6,Z=32,iterations=1,kernel=reference,tables=a+b
+double elements_of(const ShardedTable& table) {
+  return static_cast<double>(table.rows) * static_cast<double>(table.dim);
+}
+
+// robe:m=27e6,Z=32,iterations=1,kernel=reference,tables=a+b; ratio=1000 in the place of m.
 Result<void> parse_compression(const std::string& text, ShardingStudy& study) {
   const auto refuse = [&](std::string_view found) {
     return fail(ErrorCode::kImpossible,
-                fmt::format("--compress: expected robe:m=ELEMENTS[,Z=COLUMNS][,iterations=FACTOR]"
-                            "[,kernel=reference|chunked][,tables=NAME+NAME], found {}",
+                fmt::format("--compress: expected robe:m=ELEMENTS or robe:ratio=FACTOR "
+                            "[,Z=COLUMNS][,iterations=FACTOR][,kernel=reference|chunked]"
+                            "[,tables=NAME+NAME|best] (hashednet: Z=1), found {}",
                             found));
   };
-  if (!text.starts_with("robe:")) return refuse(text);
   HashedArray array;
+  const bool by_elements = text.starts_with("hashednet:");
+  if (!by_elements && !text.starts_with("robe:")) return refuse(text);
+  if (by_elements) array.chunk = 1;
   std::vector<std::string> names;
-  std::string_view rest = std::string_view(text).substr(5);
+  bool chooses = false;
+  std::optional<double> ratio;
+  std::string_view rest = std::string_view(text).substr(text.find(':') + 1);
   while (!rest.empty()) {
     const std::string_view item = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
     const std::size_t equal = item.find('=');
     if (equal == std::string_view::npos) return refuse(item);
     const std::string key(item.substr(0, equal)), value(item.substr(equal + 1));
+    if (key == "tables" && value == "best") {
+      chooses = true;
+      continue;
+    }
     if (key == "tables") {
       for (std::string_view list = value; !list.empty();) {
         const std::string_view name = list.substr(0, list.find('+'));
@@ -230,7 +243,10 @@ Result<void> parse_compression(const std::string& text, ShardingStudy& study) {
     }
     if (key == "m") {
       array.elements = number;
-    } else if (key == "Z") {
+    } else if (key == "ratio") {
+      if (number < 1) return refuse(item);
+      ratio = number;
+    } else if (key == "Z" && !by_elements) {
       array.chunk = number;
     } else if (key == "iterations") {
       array.iterations_multiplier = number;
@@ -238,7 +254,6 @@ Result<void> parse_compression(const std::string& text, ShardingStudy& study) {
       return refuse(item);
     }
   }
-  if (array.elements < 1 || array.chunk < 1) return refuse(text);
   for (const std::string& name : names) {
     if (std::none_of(study.tables.begin(), study.tables.end(),
                      [&](const ShardedTable& table) { return table.name == name; })) {
@@ -246,13 +261,21 @@ Result<void> parse_compression(const std::string& text, ShardingStudy& study) {
                   fmt::format("--compress: expected names of tables, found {}", name));
     }
   }
+  double hashed_elements = 0;
   for (ShardedTable& table : study.tables) {
     if (!names.empty() && std::find(names.begin(), names.end(), table.name) == names.end()) {
+      continue;
+    }
+    hashed_elements += elements_of(table);
+    if (chooses) {  // the search says which of them
+      table.rules.kernels = {ComputeKernel::kFused, ComputeKernel::kHashed};
       continue;
     }
     table.rules.types = {ShardingType::kDataParallel};
     table.rules.kernels = {ComputeKernel::kHashed};
   }
+  if (ratio) array.elements = std::max(1.0, std::ceil(hashed_elements / *ratio));
+  if (array.elements < 1 || array.chunk < 1) return refuse(text);
   study.hashed = array;
   return {};
 }
@@ -327,7 +350,8 @@ void add_shard_options(CLI::App& app, ShardArguments& arguments) {
       ->check(at_least(0))
       ->type_name("US");
   app.add_option("--compress", arguments.compress,
-                 "Keep tables in one hashed array on every GPU: robe:m=ELEMENTS,Z=COLUMNS")
+                 "Keep tables in one hashed array on every GPU: robe:m=ELEMENTS,Z=COLUMNS or "
+                 "robe:ratio=FACTOR; tables=best lets the search choose which")
       ->type_name("SPEC");
   app.add_option("--time-budget", arguments.time_budget_s, "Seconds that the search may take")
       ->check(at_least(0))

@@ -346,10 +346,13 @@ std::string compression_text(const CompressionReport& compression, bool bold) {
     return gpus ? std::to_string(*gpus) : std::string("more than these");
   };
   return "\nHashed array\n" + table.text(bold) +
-         wrapped(fmt::format("GPUs needed: {} hashed, {} sharded. Faster: {} (counting {:g}x "
+         wrapped(fmt::format("Compression {:.4g}: {:.4g} elements of tables in an array of {:.4g}. "
+                             "GPUs needed: {} hashed, {} sharded. Faster: {} (counting {:g}x "
                              "iterations hashed).",
-                             fewest(compression.hashed_fits), fewest(compression.sharded_fits),
-                             faster_text(compression), compression.iterations_multiplier),
+                             compression.factor(), compression.table_elements,
+                             compression.array_elements, fewest(compression.hashed_fits),
+                             fewest(compression.sharded_fits), faster_text(compression),
+                             compression.iterations_multiplier),
                  "", 2);
 }
 

@@ -12,6 +12,7 @@
 
 #include "accuracy_support.hpp"
 #include "base/accuracy.hpp"
+#include "price/kernel_work.hpp"
 #include "price/kernels/recurrent.hpp"
 #include "tables/kernel_table.hpp"
 
@@ -80,8 +81,8 @@ TEST(RecurrentLayers, DeepBenchTimes) {
   }
   ASSERT_EQ(groups["all"].measured.size(), 1272U);
   const std::map<std::string, double> limits = {
-      {"all", 21},          {"nvidia forward", 26},       {"nvidia backward", 40},
-      {"amd forward", 15},  {"nvidia backward data", 23}, {"nvidia backward weights", 15},
+      {"all", 18},          {"nvidia forward", 21},       {"nvidia backward", 40},
+      {"amd forward", 15},  {"nvidia backward data", 19}, {"nvidia backward weights", 15},
       {"amd backward", 15},
   };
   std::printf("%-24s %4s  ours  roofline  roofline x constant\n", "MAPE %", "rows");
@@ -102,7 +103,8 @@ using kernels::RecurrentConstants, kernels::RecurrentStep;
 using JudgedRows = std::vector<const KernelRow*>;
 
 std::vector<double*> figures_of(RecurrentStep& step) {
-  return {&step.peak_share, &step.cell_cycles, &step.depth_cycles, &step.odd_batch_cycles};
+  return {&step.peak_share,   &step.cell_cycles,      &step.gru_cycles,
+          &step.depth_cycles, &step.odd_batch_cycles, &step.memory_share};
 }
 
 /// The figures that rows of a vendor tell.
@@ -122,7 +124,7 @@ std::vector<double*> figures_of(RecurrentConstants& constants, bool amd) {
 /// or below 0.95. From round figures, one after the other is moved by a factor while that helps.
 RecurrentConstants chosen_on(const JudgedRows& rows, const KernelTable& table, bool amd) {
   constexpr double kMostOfPeak = 0.95;
-  constexpr RecurrentStep kStep{0.7, 1e5, 30, 30};
+  constexpr RecurrentStep kStep{0.7, 1e5, 1e5, 30, 30, 0.7};
   RecurrentConstants constants{kStep, kStep, kStep, kStep, 0.7, 1e5, 300};
   const auto loss = [&] {
     const auto model = kernels::make_recurrent_model(constants);
@@ -154,6 +156,12 @@ RecurrentConstants chosen_on(const JudgedRows& rows, const KernelTable& table, b
     if (!helps) step = std::sqrt(step);
   }
   return constants;
+}
+
+/// P100's `pseudo_fp16` rows store 16-bit numbers and compute in fp32: nothing is fitted on them.
+bool is_stored_in_fp32(const KernelRow& row) {
+  const auto& shape = std::get<RecurrentShape>(row.work.shape);
+  return row.work.bytes_read.value == recurrent_work(shape, DType::kFloat32).bytes_read.value;
 }
 
 /// Everything that makes two rows of different GPUs one layer.
@@ -208,6 +216,13 @@ TEST(RecurrentLayers, BeatOtherGpusTimesAndAConstantInTwoThirdsOfThePairs) {
   EXPECT_GE(3 * ahead, 2 * pairs);
 }
 
+std::string cell_and_pass(const RecurrentShape& shape) {
+  constexpr const char* kCells[] = {"plain", "lstm", "gru"};
+  constexpr const char* kPasses[] = {"forward", "backward", "backward data", "backward weights"};
+  return std::string(kCells[static_cast<int>(shape.cell)]) + " " +
+         kPasses[static_cast<int>(shape.pass)];
+}
+
 /// Against another GPU's measured times of the same layers times the best constant for these rows,
 /// in all pairs of GPUs; the constants of the model come from the vendor's other GPUs.
 TEST(RecurrentLayers, OneGpuLeftOut) {
@@ -220,6 +235,7 @@ TEST(RecurrentLayers, OneGpuLeftOut) {
     double measured = 0, ours = 0;
   };
   std::map<int, std::map<std::string, Times>> by_gpu;
+  std::map<std::string, Group> by_cell;  // of fp32 rows, over all GPUs
   for (std::size_t left_out = 0; left_out < table.gpus.size(); ++left_out) {
     const Gpu& gpu = table.gpus[left_out];
     JudgedRows others, own;
@@ -227,15 +243,26 @@ TEST(RecurrentLayers, OneGpuLeftOut) {
       const Gpu& other = table.gpus[static_cast<std::size_t>(row.gpu)];
       if (other.name == gpu.name) {
         own.push_back(&row);
-      } else if (other.vendor == gpu.vendor && row.work.dtype == DType::kFloat32) {
+      } else if (other.vendor == gpu.vendor && is_stored_in_fp32(row)) {
         others.push_back(&row);
       }
     }
     const auto model = kernels::make_recurrent_model(chosen_on(others, table, gpu.vendor == "amd"));
     for (const KernelRow* row : own) {
-      by_gpu[row->gpu][layer_of(*row)] = {row->measured_us,
-                                          model->price(row->work, gpu).time.count()};
+      const double ours = model->price(row->work, gpu).time.count();
+      by_gpu[row->gpu][layer_of(*row)] = {row->measured_us, ours};
+      if (!is_stored_in_fp32(*row)) continue;
+      Group& group = by_cell[cell_and_pass(std::get<RecurrentShape>(row->work.shape))];
+      group.measured.push_back(row->measured_us);
+      group.ours.push_back(ours);
     }
+  }
+  EXPECT_EQ(by_cell.size(), 12U);
+  for (const auto& [name, group] : by_cell) {
+    const double error = mape(group.ours, group.measured);
+    std::printf("%-20s %4zu rows, the GPU left out: %4.1f %%\n", name.c_str(), group.ours.size(),
+                error);
+    EXPECT_LT(error, 25) << name;
   }
   int pairs = 0, ahead = 0;
   for (const auto& [gpu, own] : by_gpu) {
@@ -273,9 +300,9 @@ TEST(RecurrentLayers, OneGpuLeftOut) {
   }
   std::printf("ahead in %d of %d pairs\n", ahead, pairs);
   EXPECT_EQ(pairs, 56);
-  // One short of two thirds; with products and convolutions (79 of 112, `DeepBench.OneGpuLeftOut`)
-  // it is ahead in 116 of 168 pairs.
-  EXPECT_GE(ahead, 37);
+  // With products and convolutions (79 of 112, `DeepBench.OneGpuLeftOut`) it is ahead in 119 of 168
+  // pairs.
+  EXPECT_GE(ahead, 40);
 }
 
 }  // namespace recurrent_test

@@ -58,6 +58,21 @@ std::map<std::string, ExecutionGraph> make_bases() {
     bert.training.pytorch = training.pytorch;
     bases["bert" + device] = build_bert(bert).value();
 
+    for (const RecurrentCell cell : {RecurrentCell::kLstm, RecurrentCell::kGru}) {
+      const LstmConfig recurrent{.cell = cell,
+                                 .form = RecurrentForm::kUnfused,
+                                 .vocabulary = 6,
+                                 .embedding = 4,
+                                 .hidden = 4,
+                                 .layers = 1,
+                                 .dropout = 0,
+                                 .batch = 2,
+                                 .steps = 2,
+                                 .training = training};
+      bases[(cell == RecurrentCell::kLstm ? "lstm" : "gru") + device] =
+          build_lstm(recurrent).value();
+    }
+
     ResnetConfig resnet = resnet_preset("resnet18").value();
     resnet.batch = 1;
     resnet.training.pytorch = training.pytorch;
@@ -227,6 +242,10 @@ constexpr const char* kEach[] = {"--batch 6",
                                  "--retarget amd",
                                  "--fuse-tables sgd",
                                  "--fuse-elementwise",
+                                 "--fuse post-scheduling",
+                                 "--lstm fused",
+                                 "--hash-weights aten::linear:compression=2",
+                                 "--hash-weights *:compression=2:scheme=hashednet",
                                  "--index-skew 1.05",
                                  "--subgraph aten::*",
                                  "--remove aten::t",

@@ -71,6 +71,11 @@ std::vector<NamedRewrite> copying_rewrites() {
       {"--fuse-tables", [](const auto& g) { return rewrite_table_fusion(g); }},
       {"--fuse-elementwise", [](const auto& g) { return rewrite_elementwise_fusion(g); }},
       {"--fuse", [](const auto& g) { return rewrite_post_scheduling_fusion(g); }},
+      {"--lstm", [](const auto& g) { return rewrite_recurrent_cells(g); }},
+      {"--hash-weights",
+       [](const auto& g) {
+         return rewrite_hashed_weights(g, {.pattern = "aten::linear", .compression = 2});
+       }},
       {"--subgraph", [](const auto& g) { return keep_subgraph(g, "aten::*"); }},
       {"--remove", [](const auto& g) { return remove_ops(g, "aten::t"); }},
   };

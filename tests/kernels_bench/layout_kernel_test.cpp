@@ -1,6 +1,7 @@
 #include "kernel_support.hpp"
 #include "kernels_bench/kernels/concat.hpp"
 #include "kernels_bench/kernels/gather.hpp"
+#include "kernels_bench/kernels/hashed_product.hpp"
 #include "kernels_bench/kernels/transpose.hpp"
 #include "kernels_bench/kernels/tril.hpp"
 
@@ -125,6 +126,77 @@ TEST(LayoutKernel, TriangleRowsOfLargeMatrices) {
     EXPECT_EQ(kernels::triangle_row(first), row);
     EXPECT_EQ(kernels::triangle_row(first + row - 1), row);
   }
+}
+
+// Small tiles, so that 16 threads of the emulation have several in each direction.
+using SmallTiles = kernels::HashedTiles<16, 16, 8, 4>;
+
+// Row-major weight [k, n] as its places say.
+template <bool kByElements>
+std::vector<double> looked_up(const Tensor<float>& array, std::int64_t k, std::int64_t n) {
+  const kernels::HashedPlaces places{array.size()};
+  std::vector<double> weight;
+  for (std::int64_t r = 0; r < k; ++r) {
+    for (std::int64_t c = 0; c < n; ++c) {
+      const std::int64_t at =
+          kByElements ? places(r, c, 1) : places(r / 8, c / 16, 8 * 16) + r % 8 * 16 + c % 16;
+      weight.push_back(array[at]);
+    }
+  }
+  return weight;
+}
+
+template <bool kByElements>
+void expect_hashed_product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t elements) {
+  const auto x = Tensor<float>::random(m * k, 1), array = Tensor<float>::random(elements, 2);
+  Tensor<float> y(m * n);
+  using Body = kernels::HashedProduct<kByElements, SmallTiles>;
+  run_emulated(Body{x.data(), array.data(), y.data(), m, n, k, {elements}},
+               {.blocks = 2, .threads = Body::kThreads, .shared_bytes = Body::kSharedBytes});
+  const std::vector<double> weight = looked_up<kByElements>(array, k, n);
+  for (std::int64_t r = 0; r < m; ++r) {
+    reference::Row expected(static_cast<std::size_t>(n), 0);
+    for (std::int64_t i = 0; i < k; ++i) {
+      for (std::int64_t c = 0; c < n; ++c) {
+        expected[static_cast<std::size_t>(c)] +=
+            static_cast<double>(x[r * k + i]) * weight[static_cast<std::size_t>(i * n + c)];
+      }
+    }
+    expect_near(y.row(r * n, n), expected, 1e-5);
+  }
+}
+
+template <bool kByElements>
+void expect_hashed_gradient(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t elements) {
+  const auto x = Tensor<float>::random(m * k, 1), gradient = Tensor<float>::random(m * n, 2);
+  const auto before = Tensor<float>::random(elements, 3);
+  auto array = before;
+  using Body = kernels::HashedWeightGradient<kByElements, SmallTiles>;
+  run_emulated(Body{x.data(), gradient.data(), array.data(), m, n, k, {elements}},
+               {.blocks = 2, .threads = Body::kThreads, .shared_bytes = Body::kSharedBytes});
+  // The places of an array that holds its own numbers are the places.
+  Tensor<float> numbers(elements);
+  for (std::int64_t i = 0; i < elements; ++i) numbers[i] = static_cast<float>(i);
+  const std::vector<double> place = looked_up<kByElements>(numbers, k, n);
+  reference::Row expected = before.row(0, elements);
+  for (std::int64_t i = 0; i < k; ++i) {
+    for (std::int64_t c = 0; c < n; ++c) {
+      double sum = 0;
+      for (std::int64_t r = 0; r < m; ++r) {
+        sum += static_cast<double>(x[r * k + i]) * static_cast<double>(gradient[r * n + c]);
+      }
+      expected[static_cast<std::size_t>(place[static_cast<std::size_t>(i * n + c)])] += sum;
+    }
+  }
+  expect_near(array.row(0, elements), expected, 1e-5);
+}
+
+TEST(LayoutKernel, HashedProducts) {
+  expect_hashed_product<false>(1, 1, 1, 128);
+  expect_hashed_product<false>(19, 37, 21, 300);
+  expect_hashed_product<true>(19, 37, 21, 40);
+  expect_hashed_gradient<false>(19, 37, 21, 300);
+  expect_hashed_gradient<true>(5, 17, 9, 12);
 }
 
 }  // namespace layout_kernel_test

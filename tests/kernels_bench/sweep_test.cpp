@@ -70,7 +70,7 @@ TEST_P(EveryFamily, EveryCellHasItsColumn) {
 
 INSTANTIATE_TEST_SUITE_P(Sweep, EveryFamily,
                          ::testing::Values("peaks", "gemm", "bmm", "embedding", "memory", "vector",
-                                           "convolution"));
+                                           "convolution", "hashed"));
 
 TEST(Sweep, AnotherSeedDrawsOtherPoints) {
   const Family& family = *find_family("vector");

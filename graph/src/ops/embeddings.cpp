@@ -57,6 +57,9 @@ std::span<const Op> embedding_ops() {
       {"aten::embedding_backward",
        kEmbedding,
        {.price = "embedding.sparse_backward", .size = "table_gradient"}},
+      {"hashed::embedding", kEmbedding, {.price = "hashed.lookup", .weights = {0}}},
+      {"hashed::embedding_bag", kEmbedding, {.price = "hashed.lookup", .weights = {0}}},
+      {"hashed::embedding_gradient", kEmbedding, {.price = "hashed.lookup_gradient"}},
       {"aten::embedding_renorm_", kEmbedding, {.price = "embedding.renorm"}},
   };
   return kOps;

@@ -116,6 +116,17 @@ std::span<const Op> product_ops() {
       {"aten::bilinear", kComposite, {.autocast = kPromote}},
       {"aten::cross", kComposite, {.autocast = kPromote}},
       {"aten::tensordot", kComposite, {.autocast = kPromote}},
+      {"hashed::mm",
+       kProduct,
+       {.price = "hashed.product", .size = "none", .weights = {1}, .keeps_inputs = {0, 1}}},
+      {"hashed::addmm",
+       kProduct,
+       {.has_addend = true,
+        .price = "hashed.product",
+        .size = "none",
+        .weights = {0, 2},
+        .keeps_inputs = {1, 2}}},
+      {"hashed::weight_gradient", kProduct, {.price = "hashed.weight_gradient", .size = "none"}},
   };
   return kOps;
 }

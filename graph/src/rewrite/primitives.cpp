@@ -10,6 +10,7 @@
 
 #include "core/edit_distance.hpp"
 #include "graph_copy.hpp"
+#include "name_pattern.hpp"
 
 namespace perfmodel {
 namespace {
@@ -56,21 +57,6 @@ std::string near_names(const ExecutionGraph& graph, std::string_view pattern) {
   return text;
 }
 
-Unexpected no_match(const ExecutionGraph& graph, std::string_view pattern, std::string_view what) {
-  return fail(ErrorCode::kUnknownName,
-              fmt::format("expected {} that matches \"{}\", found none; near: {}", what, pattern,
-                          near_names(graph, pattern)));
-}
-
-// Per name, whether it matches.
-std::vector<bool> matching_names(const ExecutionGraph& graph, std::string_view pattern) {
-  std::vector<bool> found(graph.names.size());
-  for (std::size_t id = 0; id < found.size(); ++id) {
-    found[id] = matches(pattern, graph.names.text(static_cast<NameId>(id)));
-  }
-  return found;
-}
-
 std::optional<std::pair<std::int64_t, std::int64_t>> id_range(std::string_view text) {
   const std::size_t colon = text.find(':');
   std::pair<std::int64_t, std::int64_t> range;
@@ -83,18 +69,6 @@ std::optional<std::pair<std::int64_t, std::int64_t>> id_range(std::string_view t
     return {};
   }
   return range;
-}
-
-// Parents stand before their children, so one walk in order tells what lies under what.
-template <class Inside>
-std::vector<bool> at_or_below(const ExecutionGraph& graph, Inside&& inside) {
-  std::vector<bool> found(graph.nodes.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const std::int32_t parent = graph.nodes[i].parent;
-    found[i] = inside(i) || (parent >= 0 && static_cast<std::size_t>(parent) < i &&
-                             found[static_cast<std::size_t>(parent)]);
-  }
-  return found;
 }
 
 ExecutionGraph copy_kept(const ExecutionGraph& graph, const std::vector<bool>& kept) {
@@ -136,6 +110,20 @@ Result<void> check_value(double value, double most, std::string_view what) {
 }
 
 }  // namespace
+
+Unexpected no_match(const ExecutionGraph& graph, std::string_view pattern, std::string_view what) {
+  return fail(ErrorCode::kUnknownName,
+              fmt::format("expected {} that matches \"{}\", found none; near: {}", what, pattern,
+                          near_names(graph, pattern)));
+}
+
+std::vector<bool> matching_names(const ExecutionGraph& graph, std::string_view pattern) {
+  std::vector<bool> found(graph.names.size());
+  for (std::size_t id = 0; id < found.size(); ++id) {
+    found[id] = matches(pattern, graph.names.text(static_cast<NameId>(id)));
+  }
+  return found;
+}
 
 Result<ExecutionGraph> keep_subgraph(const ExecutionGraph& graph, std::string_view pattern) {
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};

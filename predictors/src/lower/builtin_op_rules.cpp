@@ -29,6 +29,7 @@ Rules named_rules() {
   add(rules, ops::fbgemm_rules());
   add(rules, ops::foreach_rules());
   add(rules, ops::gemm_rules());
+  add(rules, ops::hashed_weight_rules());
   add(rules, ops::index_rules());
   add(rules, ops::loss_rules());
   add(rules, ops::norm_rules());

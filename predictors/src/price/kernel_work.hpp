@@ -17,6 +17,10 @@ double quantized_bytes(double rows, double cols, DType dtype, Scaling scaling);
 /// come with scales and give a two-byte output.
 KernelWork gemm_work(const GemmShape& shape, DType dtype, bool matrix_units);
 
+/// 2 m n k FLOP; operands that are stored are read and the result is written once; of the array as
+/// much as is touched: min(k n, elements).
+KernelWork hashed_product_work(const HashedProductShape& shape, DType dtype, bool matrix_units);
+
 /// One pass over bf16 numbers [rows, cols] that writes them in `dtype`, of 8 or 4 bits, with their
 /// scales.
 KernelWork quantize_work(std::int64_t rows, std::int64_t cols, DType dtype, Scaling scaling);

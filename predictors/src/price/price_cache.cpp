@@ -75,7 +75,7 @@ struct PriceCache::Key {
 };
 
 bool PriceCache::Key::set(const KernelWork& work) {
-  static_assert(std::variant_size_v<decltype(work.shape)> == 12,
+  static_assert(std::variant_size_v<decltype(work.shape)> == 13,
                 "a new shape needs its words here");
   std::uint32_t details = 0;
   size = 0;
@@ -118,6 +118,10 @@ bool PriceCache::Key::set(const KernelWork& work) {
     add(linear->batch, linear->seq, linear->k_heads, linear->k_dim, linear->v_heads, linear->v_dim,
         linear->filter);
     details = static_cast<std::uint32_t>(linear->kernel);
+  } else if (const auto* hashed = std::get_if<HashedProductShape>(&work.shape)) {
+    add(hashed->m, hashed->n, hashed->k, hashed->elements, hashed->tile_k, hashed->tile_n);
+    details = static_cast<std::uint32_t>(hashed->scheme) | std::uint32_t{hashed->is_weight_gradient}
+                                                               << 1;
   } else if (std::holds_alternative<CollectiveShape>(work.shape)) {
     return false;
   }

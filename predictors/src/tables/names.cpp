@@ -92,6 +92,7 @@ constexpr OpSpec kOps[] = {
     {"rowwise_adagrad", OpKind::kOptimizer},
     {"adam", OpKind::kOptimizer},
     {"quantize", OpKind::kQuantize},
+    {"hashed_product", OpKind::kHashedProduct},
     {"allreduce", OpKind::kCollective, 0, 0, "all_reduce"},
     {"allreduce_async", OpKind::kCollective, 0, 0, "all_reduce"},
     {"all_reduce", OpKind::kCollective, 0, 0, "all_reduce"},

@@ -40,6 +40,7 @@ enum class OpKind : std::uint8_t {
   kOptimizer,
   kCollective,
   kQuantize,
+  kHashedProduct,
 };
 
 struct OpSpec {

@@ -99,6 +99,7 @@ constexpr ColumnSpec kColumns[] = {
     {kVHeads, {"v_heads"}},
     {kVDim, {"v_dim"}},
     {kTaps, {"d_conv"}},
+    {kScheme, {"scheme"}},
     {kName, {"name"}},
 };
 static_assert(std::size(kColumns) == kColumnCount);

@@ -100,6 +100,7 @@ enum Column : std::uint8_t {
   kVHeads,
   kVDim,
   kTaps,
+  kScheme,
   kName,
   kColumnCount
 };

@@ -109,6 +109,9 @@ class WorkReader {
       case OpKind::kOptimizer:
         result = optimizer_work(cells_.elements(), optimizer_kind(), dtype);
         break;
+      case OpKind::kHashedProduct:
+        result = hashed_product();
+        break;
       case OpKind::kQuantize:
         if (!is_scaled()) cells_.reject(kType, "fp8 or fp4, which numbers are quantised to");
         result = quantize_work(cells_.count(kRows), cells_.count(kCols), dtype, scaling());
@@ -503,6 +506,26 @@ class WorkReader {
       cells_.reject_unknown(kDirection, "fwd, bwd, bwd_data or bwd_weights");
     }
     return recurrent_work(shape, row_.type.storage);
+  }
+
+  KernelWork hashed_product() {
+    HashedProductShape shape;
+    const std::string scheme = lower_case(cells_.text(kScheme));
+    if (scheme == "hashednet") {
+      shape.scheme = HashedProductShape::Scheme::kElements;
+    } else if (scheme != "roast") {
+      cells_.reject_unknown(kScheme, "roast or hashednet");
+    }
+    const std::string_view direction = cells_.text(kDirection);
+    shape.is_weight_gradient = direction == "bwd_weights";
+    if (!direction.empty() && direction != "fwd" && !shape.is_weight_gradient) {
+      cells_.reject_unknown(kDirection, "fwd or bwd_weights");
+    }
+    shape.m = cells_.count(kM);
+    shape.n = cells_.count(kN);
+    shape.k = cells_.count(kK);
+    shape.elements = cells_.count(kElements);
+    return hashed_product_work(shape, row_.type.storage, uses_matrix_units());
   }
 
   OptimizerKind optimizer_kind() {

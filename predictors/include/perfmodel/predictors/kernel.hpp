@@ -66,6 +66,19 @@ struct GemmShape {
   bool quantizes_a = false;
 };
 
+/// A linear layer whose weight [k, n] is not stored: its elements are looked up by a hash in an
+/// array of `elements` numbers, tile by tile (ROAST) or one by one (HashedNet). x is [m, k], y [m,
+/// n].
+struct HashedProductShape {
+  enum class Scheme : std::uint8_t { kTiles, kElements } scheme = Scheme::kTiles;
+  /// The gradient of the weight, which is added to the array's; else y = x W (the gradient of x is
+  /// such a product, too).
+  bool is_weight_gradient = false;
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t elements = 0;
+  std::int64_t tile_k = 32, tile_n = 64;  ///< one run in the array (tiles); of elements: not used
+};
+
 /// Direct convolution, NCHW; `c`, `k` channels in and out, `r` x `s` filter, `p` x `q` output.
 struct ConvolutionShape {
   enum class Pass : std::uint8_t { kForward, kInputGradient, kWeightGradient } pass;
@@ -195,7 +208,7 @@ struct KernelWork {
   Bytes bytes_read = {}, bytes_written = {};
   std::variant<std::monostate, GemmShape, ConvolutionShape, EmbeddingShape, CopyShape,
                CollectiveShape, RowShape, AttentionShape, RecurrentShape, GroupedGemmShape,
-               ExpertsShape, LinearAttentionShape>
+               ExpertsShape, LinearAttentionShape, HashedProductShape>
       shape = {};
   Layout layout = Layout::kContiguous;  ///< of elementwise kernels
 

@@ -30,6 +30,7 @@ std::span<const NamedLower> embedding_rules();
 std::span<const NamedLower> fbgemm_rules();
 std::span<const NamedLower> foreach_rules();
 std::span<const NamedLower> gemm_rules();
+std::span<const NamedLower> hashed_weight_rules();
 std::span<const NamedLower> index_rules();
 std::span<const NamedLower> loss_rules();
 std::span<const NamedLower> norm_rules();

@@ -2,6 +2,7 @@
 #include <string_view>
 
 #include "gemm_tiles.hpp"
+#include "hashed_product.hpp"
 #include "matrix_gemm.hpp"
 #include "models.hpp"
 #include "price/kernel_work.hpp"
@@ -65,6 +66,9 @@ bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::k
 class Gemm final : public KernelModel {
  public:
   Price price(const KernelWork& work, const Gpu& gpu) const override {
+    if (const auto* hashed = std::get_if<HashedProductShape>(&work.shape)) {
+      return hashed_product_price(*hashed, work, gpu);
+    }
     const auto* shape = std::get_if<GemmShape>(&work.shape);
     if (!shape) {  // only totals known: 0.7 of the sustained peak
       const double rate = 0.7 * terms::sustained_flop_per_us(gpu, work.dtype, work.matrix_units);

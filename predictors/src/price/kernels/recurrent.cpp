@@ -13,26 +13,26 @@ namespace {
 /// little from these; beside it roofline, and one constant ratio per pair of GPUs fitted on the
 /// very rows (mean over the partners):
 ///
-///   forward         this         LSTM    roofline   ratio
-///   gtx-1080-ti     22 (18)      25      76         19
-///   m40             29 (22)      19      73         23
-///   p100-pcie-16gb  18 (12)      23      74         23
-///   titan-x-maxwell 28 (25)      18      71         24
-///   titan-x-pascal  21 (14)      30      76         22
-///   titan-xp        21 (10)      31      79         22
-///   mi25, vega-fe   15, 13       18, 13  82, 83     41, 38
+///   forward         this         LSTM  GRU  plain  roofline   ratio
+///   gtx-1080-ti     19 (11)      26    10   19     76         19
+///   m40             22 (16)      19    32   10     73         23
+///   p100-pcie-16gb  19 (14)      21    11   28     74         23
+///   titan-x-maxwell 14 (9)       18    11   10     71         24
+///   titan-x-pascal  19 (8)       32    4    17     76         22
+///   titan-xp        22 (10)      34    9    19     79         22
+///   mi25, vega-fe   15, 14       18,14 12,13 14,13 82, 83     41, 38
 ///
-/// The form of the equation was chosen among some fifteen with all GPUs in view, Pascal's exception
-/// too, so only the constants are left out, not the form. LSTM forward over the NVIDIA GPUs: 24.
-/// Backward data 17-19 on Pascal and 31 on Maxwell (roofline 72-83), backward weights 8-24 (18-41),
-/// AMD's whole backward pass 16 and 11 (62 and 66).
-constexpr RecurrentConstants kChosen{.forward = {0.95, 58e3, 53, 53},
-                                     .backward_data = {0.89, 48.5e3, 23, 109},
-                                     .forward_amd = {0.506, 150e3, 21, 21},
-                                     .backward_amd = {0.95, 176e3, 12, 12},
-                                     .weight_gradient_share = 0.8,
+/// The form of the equation was chosen among some twenty with all GPUs in view, Pascal's exception
+/// too, so only the constants are left out, not the form. All GPUs, forward: LSTM 23, GRU 13, plain
+/// 16; NVIDIA's backward data 23, 14, 22 (M40's is the worst, 31), AMD's whole backward pass 15,
+/// 16, 12; backward weights 8-24.
+constexpr RecurrentConstants kChosen{.forward = {0.755, 59.5e3, 13.8e3, 82, 143, 0.678},
+                                     .backward_data = {0.678, 39.4e3, 5.5e3, 35.7, 135, 0.558},
+                                     .forward_amd = {0.425, 134e3, 235e3, 39.3, 39.3, 0.615},
+                                     .backward_amd = {0.918, 200e3, 268e3, 43.4, 43.4, 0.91},
+                                     .weight_gradient_share = 0.806,
                                      .weight_gradient_cycles = 116e3,
-                                     .weight_gradient_step_cycles = 340};
+                                     .weight_gradient_step_cycles = 342};
 
 /// Rate of the products [FLOP/us]. Without matrix units half types compute in fp32: DeepBench's
 /// `pseudo_fp16` rows of P100 are no faster than its fp32 rows.
@@ -47,17 +47,17 @@ double product_rate(const Gpu& gpu, DType dtype) {
 
 /// Library LSTM, GRU and plain layers, g gates, hidden size H, batch B, T steps:
 ///
-///   t = t_empty + T (floor + 2 g H H B / (e P) + weights / B_mem)
-///   floor = (f [LSTM, GRU] + d depth) / clock
+///   t = t_empty + T (f / clock + max(d depth / clock + 2 g H H B / (e P), weights / (m B_mem)))
 ///   weights = g H H s bytes, at L2 speed where half the cache holds them
 ///
-/// depth: length of the summed axis (H forward, g H for NVIDIA's backward data), which blocks walk
-/// one after the other; with few results per step nothing hides it. The weights are read at every
-/// step: rows with persistent kernels (weights kept in registers) do not stand out in the data,
-/// except 256 hidden units at batch 16 on some Pascal cards (2-3 times faster than this). On Pascal
-/// batches of 17 to 32 take backward kernels that are slower than those of batch 64: a choice of
-/// CUDA 8's library. GPUs after 2018, their libraries and half types are not in the data: out of
-/// range. Rows include what the host adds between the kernels of a step.
+/// f: of the cell, LSTM or GRU. depth: length of the summed axis (H forward, g H for NVIDIA's
+/// backward data), which blocks walk one after the other; with few results per step nothing hides
+/// it. The weights are read at every step, beside the sums: rows with persistent kernels (weights
+/// kept in registers) do not stand out in the data, except 256 hidden units at batch 16 on some
+/// Pascal cards (2-3 times faster than this). On Pascal batches of 17 to 32 take backward kernels
+/// that are slower than those of batch 64: a choice of CUDA 8's library. GPUs after 2018, their
+/// libraries and half types are not in the data: out of range. Rows include what the host adds
+/// between the kernels of a step.
 ///
 /// Weight gradients of all steps are one product: t = t_0 + T t_step + 2 g H H B T / (0.8 P).
 class Recurrent final : public KernelModel {
@@ -94,12 +94,13 @@ class Recurrent final : public KernelModel {
         } else {
           t = steps(*s, work.dtype, gpu, chosen_.backward_data, 1, gates_of(s->cell));
           const Terms weights = weight_gradient(*s, work, gpu);
-          t = {t.compute + weights.compute, t.memory + weights.memory, t.latency + weights.latency};
+          // One after the other: the steps, then the product for the weights.
+          t = {std::max(t.compute, t.memory) + weights.compute, t.memory,
+               t.latency + weights.latency};
         }
         break;
     }
     Price price = terms::make_price(t.compute, t.memory, t.latency, kName);
-    price.time = Microseconds{t.compute + t.memory + t.latency};
     const bool split_on_amd =
         amd && (s->pass == Pass::kBackwardData || s->pass == Pass::kBackwardWeights);
     price.in_range = work.dtype == DType::kFloat32 && gpu.architecture.recurrent_measured &&
@@ -112,7 +113,7 @@ class Recurrent final : public KernelModel {
  private:
   static constexpr std::string_view kName = "recurrent-heuristic";
   struct Terms {
-    double compute = 0, memory = 0, latency = 0;  ///< added up, not overlapped
+    double compute = 0, memory = 0, latency = 0;
   };
 
   static double weight_elements(const RecurrentShape& s) {
@@ -120,18 +121,30 @@ class Recurrent final : public KernelModel {
     return gates_of(s.cell) * h * h;
   }
 
+  static double cell_cycles(RecurrentShape::Cell cell, const RecurrentStep& c) {
+    switch (cell) {
+      case RecurrentShape::Cell::kLstm:
+        return c.cell_cycles;
+      case RecurrentShape::Cell::kGru:
+        return c.gru_cycles;
+      case RecurrentShape::Cell::kPlain:
+        return 0;
+    }
+    return 0;
+  }
+
   /// `products` per step; `depth` in units of H.
   static Terms steps(const RecurrentShape& s, DType dtype, const Gpu& gpu, const RecurrentStep& c,
                      double products, double depth) {
     const double n = static_cast<double>(s.timesteps), weights = weight_elements(s);
     const bool odd_batch = gpu.architecture.slow_recurrent_batches && s.batch > 16 && s.batch <= 32;
-    const double cycles =
-        (s.cell == RecurrentShape::Cell::kPlain ? 0 : c.cell_cycles) +
-        depth * static_cast<double>(s.hidden) * (odd_batch ? c.odd_batch_cycles : c.depth_cycles);
+    const double clock = terms::clock_mhz(gpu);
+    const double walk = depth * static_cast<double>(s.hidden) *
+                        (odd_batch ? c.odd_batch_cycles : c.depth_cycles) / clock;
     const double flop = products * 2 * weights * static_cast<double>(s.batch);
-    return {n * flop / (c.peak_share * product_rate(gpu, dtype)),
-            n * terms::stream_time(gpu, weights * size_in_bytes(dtype), 1),
-            terms::empty_kernel_us(gpu) + n * cycles / terms::clock_mhz(gpu)};
+    return {n * (walk + flop / (c.peak_share * product_rate(gpu, dtype))),
+            n * terms::stream_time(gpu, weights * size_in_bytes(dtype), c.memory_share),
+            terms::empty_kernel_us(gpu) + n * cell_cycles(s.cell, c) / clock};
   }
 
   Terms weight_gradient(const RecurrentShape& s, const KernelWork& work, const Gpu& gpu) const {

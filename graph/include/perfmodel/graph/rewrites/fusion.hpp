@@ -52,6 +52,25 @@ Result<ExecutionGraph> rewrite_elementwise_fusion(const ExecutionGraph& graph);
 /// Chains of pointwise ops that are left become kernels as `rewrite_elementwise_fusion` makes them.
 Result<ExecutionGraph> rewrite_post_scheduling_fusion(const ExecutionGraph& graph);
 
+/// What if each step of a recurrent layer had one pointwise kernel forward and one backward, as
+/// cuDNN's and EcoRNN's cells have (Zheng et al., arXiv 1805.08899)?
+///
+/// Cells of LSTM, GRU and plain layers are recognised among single ops: gates that are pieces of
+/// one tensor (of two, for a GRU), activations, products, sums, in any order of operands and in
+/// place or not. Their ops become `aten::_thnn_fused_lstm_cell` or `aten::_thnn_fused_gru_cell`,
+/// their backward functions one call of its gradient; plain cells, which no library fuses, one
+/// generated kernel forward. Products, their biases and gradients stay. What is kept for the
+/// backward pass shrinks to the gates and the state.
+///
+/// Errors: no such cell (the error names the op that broke the nearest one; layer norms inside do),
+/// cells that are fused or a library's already, cells on a CPU. Other cells beside recognised ones
+/// stay, with a warning of the graph.
+Result<ExecutionGraph> rewrite_recurrent_cells(const ExecutionGraph& graph);
+
+/// The graph as it is, if it holds such cells in single ops; the error of rewrite_recurrent_cells()
+/// where it does not.
+Result<ExecutionGraph> check_unfused_cells(const ExecutionGraph& graph);
+
 struct TableFusionRewrite {
   /// What trains the tables, in the backward pass of the lookup: SGD with the rate of the step that
   /// did it before (0.01 without one), or row-wise Adagrad with FBGEMM's default numbers.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/result.hpp"
@@ -117,5 +118,33 @@ std::int64_t accumulated_passes(const ExecutionGraph& graph);
 /// Samples of one step: the batch of a pass (batch_size(), whose errors these are) times
 /// accumulated_passes().
 Result<std::int64_t> samples_per_step(const ExecutionGraph& graph);
+
+struct HashedWeightOptions {
+  std::string pattern;       ///< of ops or labels; the weights of all layers at or below them
+  double compression = 100;  ///< elements of a weight over those of its array, at least 1
+  enum class Scheme {
+    kRoast,      ///< tiles of 64 x 32 (outputs x inputs), chunks of 32 columns of tables
+    kHashedNet,  ///< every element for itself
+    kRobe,       ///< tables alone, chunks of 32 columns
+  } scheme = Scheme::kRoast;
+};
+
+/// Weights that are looked up by a hash in a smaller array instead of being stored: HashedNet (Chen
+/// et al., ICML 2015), ROBE (Desai et al., MLSys 2022), ROAST (Desai et al., ICML 2023).
+///
+/// Each weight matrix [n, k] of a product or a table becomes an array of ceil(n k / compression)
+/// elements of its own, with the gradient and the state of the optimizer. Products with it, forward
+/// and for the gradient of the input, become `hashed::mm` and `hashed::addmm`; products whose
+/// result is its gradient `hashed::weight_gradient`, which adds to the array by atomics; lookups
+/// and their gradients `hashed::embedding`, `hashed::embedding_bag` and
+/// `hashed::embedding_gradient`. Optimizer steps are written anew. Tiles and chunks are halved
+/// until the array holds more than one. What becomes of the quality is not asked.
+///
+/// Comes behind rewrites of sizes and precision, in front of data-parallel ones. Errors: a
+/// compression below 1, no such layer on a GPU, arrays of 8 elements or fewer, sparse gradients,
+/// tables that a lookup trains itself (FBGEMM), a weight that something else reads, collectives,
+/// optimizer steps that are not known.
+Result<ExecutionGraph> rewrite_hashed_weights(const ExecutionGraph& graph,
+                                              const HashedWeightOptions& options);
 
 }  // namespace perfmodel

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backward_pass.hpp"
+#include "perfmodel/graph/execution_graph.hpp"
+
+namespace perfmodel {
+
+/// The pointwise part of one step of a recurrent layer, as single ops: what stands between its
+/// products and its new state. Tensors by index in the graph.
+struct UnfusedCell {
+  enum class Kind { kLstm, kGru, kPlain } kind = Kind::kLstm;
+  std::vector<std::int32_t> roots;                  ///< its ops in the forward pass, in their order
+  std::uint32_t x_gates = 0;                        ///< [B, G H]
+  std::optional<std::uint32_t> h_gates;             ///< none: one product made the sum of both
+  std::optional<std::uint32_t> state;               ///< c of an LSTM, h of a GRU, before
+  std::uint32_t hidden = 0;                         ///< h'
+  std::optional<std::uint32_t> memory;              ///< c' of an LSTM
+  std::int32_t hidden_root = -1, memory_root = -1;  ///< ops that make them
+  std::int32_t h_gates_root = -1;                   ///< op that makes `h_gates`
+  std::string activation;                           ///< of a plain cell: "tanh", "relu"
+  std::vector<std::size_t> functions;               ///< into BackwardPass::functions, as they ran
+};
+
+struct UnfusedCells {
+  std::vector<UnfusedCell> cells;
+  std::string broken;  ///< what was nearly one, and which op is another than it takes
+};
+
+/// Recognises, whatever the order of operands and in place or not:
+///
+///   LSTM  c' = s(f) c + s(i) tanh(g);  h' = s(o) tanh(c')
+///   GRU   n = tanh(x_n + s(x_r + h_r) h_n), z = s(x_z + h_z);
+///         h' = n + z (h - n)  or  (1 - z) n + z h
+///   RNN   h' = tanh(a + b) or relu(a + b), where a later product with the weight of a or b reads
+///   h'
+///
+/// with gates that are pieces (chunk, split, slices) of one tensor, of two for a GRU, and nothing
+/// in between that is read elsewhere. Layer norms on gates or memory, and other ops, break the
+/// pattern; a projection behind h' does not.
+UnfusedCells find_unfused_cells(const ExecutionGraph& graph, const BackwardPass& pass);
+
+}  // namespace perfmodel
