@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <mutex>
 
+#include "batch_job.hpp"
 #include "batch_schedule.hpp"
 #include "perfmodel/predictors/detail/collectives.hpp"
 #include "placed_shards.hpp"
@@ -78,27 +77,6 @@ Result<double> microseconds(const Result<CollectiveTime>& time) {
 }
 
 }  // namespace
-
-// Loads that were computed before: laws of skewed tables cost 0.1 ms each.
-struct BatchModel::LoadCache {
-  struct Key {
-    std::uint32_t like = 0;
-    ShardingType type;
-    ComputeKernel kernel;
-    std::int64_t rows = 0, columns = 0;
-    auto operator<=>(const Key&) const = default;
-  };
-  std::mutex mutex;
-  std::map<Key, ShardLoad> loads;
-};
-
-struct BatchModel::JobLoad {
-  std::vector<ShardLoad> ranks;
-  double summed = 0, summed_gradients = 0;  // row-wise tables: bytes that each rank puts in
-  double data_parallel_gradients = 0;
-  bool has_hashed = false;
-  ShardLoad at_home;  // of every rank, for its own samples
-};
 
 Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
                                     const Topology& topology, const BatchOptions& options) {
@@ -232,14 +210,14 @@ Result<void> BatchModel::check_kernel(const ShardedTable& table,
 
 // The array of hashed tables, which every rank has once.
 void BatchModel::add_hashed_array(JobLoad& job) const {
-  if (!job.has_hashed) return;
+  if (job.hashed_tables <= 0) return;
   const ShardLoad array = hashed_array_load(*study_.hashed, study_.tables.front().optimizer);
   for (ShardLoad& rank : job.ranks) rank += array;
   job.data_parallel_gradients += study_.hashed->elements * study_.hashed->element_bytes;
 }
 
-Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
-                             JobLoad& job) const {
+Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement, JobLoad& job,
+                             double sign) const {
   const ShardedTable& table = study_.tables[index];
   if (auto good = check_kernel(table, placement); !good) return good;
   const auto cut = sizes(index, placement);
@@ -250,22 +228,22 @@ Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
   for (std::size_t i = 0; i < cut->size(); ++i) {
     if ((*cut)[i].rows == 0) continue;
     if (i == 0 || (*cut)[i] != (*cut)[i - 1]) {
-      shard = load(index, (*cut)[i], placement.type, placement.kernel);
+      shard = sign * load(index, (*cut)[i], placement.type, placement.kernel);
     }
     job.ranks[static_cast<std::size_t>((*ranks)[i])] += shard;
   }
   if (table.deduplicated && placement.type != ShardingType::kDataParallel) {
-    job.at_home += deduplication_load(table, load_settings());
+    job.at_home += sign * deduplication_load(table, load_settings());
   }
   if (placement.type == ShardingType::kRowWise && table.gives_sums()) {
     const VectorBytes bytes = vector_bytes(table, world(), *study_.batch_per_rank);
-    job.summed += bytes.forward;
-    job.summed_gradients += bytes.backward;
+    job.summed += sign * bytes.forward;
+    job.summed_gradients += sign * bytes.backward;
   } else if (placement.kernel == ComputeKernel::kHashed) {
-    job.has_hashed = true;
+    job.hashed_tables += sign;
   } else if (placement.type == ShardingType::kDataParallel) {
     job.data_parallel_gradients +=
-        static_cast<double>(table.rows * table.dim) * table.element_bytes;
+        sign * static_cast<double>(table.rows * table.dim) * table.element_bytes;
   }
   return {};
 }
@@ -377,8 +355,6 @@ Result<BatchTime> BatchModel::time(std::span<const TablePlacement> placements) c
   }
   add_hashed_array(job);
   for (ShardLoad& rank : job.ranks) rank += job.at_home;
-  const auto network = exchanges(job);
-  if (!network) return Unexpected{network.error()};
   BatchTime batch;
   batch.ranks.resize(job.ranks.size());
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
@@ -389,35 +365,54 @@ Result<BatchTime> BatchModel::time(std::span<const TablePlacement> placements) c
     if (rank.memory.total() > memory_cap()) {
       batch.ranks_over_memory.push_back(static_cast<std::int32_t>(r));
     }
-    const LookupTime lookup = lookup_time(rank.load, options_.software, gpu_, *options_.models);
+    set_lookups(rank.load, rank.parts);
+  }
+  if (auto good = set_exchanges(job, batch); !good) return Unexpected{good.error()};
+  schedule_batch(batch, order());
+  finish(batch);
+  return batch;
+}
+
+void BatchModel::set_lookups(const ShardLoad& load, PartTimes& parts) const {
+  const LookupTime lookup = lookup_time(load, options_.software, gpu_, *options_.models);
+  parts[BatchPart::kPrefetch] = lookup.prefetch_us;
+  parts[BatchPart::kLookupForward] = lookup.forward_us;
+  parts[BatchPart::kLookupBackward] = lookup.backward_us;
+}
+
+Result<void> BatchModel::set_exchanges(const JobLoad& job, BatchTime& batch) const {
+  const auto network = exchanges(job);
+  if (!network) return Unexpected{network.error()};
+  for (BatchRank& rank : batch.ranks) {
     rank.parts[BatchPart::kIdExchange] = network->ids;
-    rank.parts[BatchPart::kPrefetch] = lookup.prefetch_us;
-    rank.parts[BatchPart::kLookupForward] = lookup.forward_us;
     rank.parts[BatchPart::kVectorExchange] = network->vectors;
     rank.parts[BatchPart::kBottomForward] = dense_.bottom_forward_us;
     rank.parts[BatchPart::kTopForward] = dense_.top_forward_us;
     rank.parts[BatchPart::kTopBackward] = dense_.top_backward_us;
     rank.parts[BatchPart::kGradientExchange] = network->gradients;
     rank.parts[BatchPart::kBottomBackward] = dense_.bottom_backward_us;
-    rank.parts[BatchPart::kLookupBackward] = lookup.backward_us;
     rank.parts[BatchPart::kAllReduce] = network->all_reduce;
     rank.parts[BatchPart::kDenseOptimizer] = dense_.optimizer_us;
   }
-  if (auto good = schedule_batch(batch, is_pipelined()); !good) return Unexpected{good.error()};
-  finish(batch);
-  return batch;
+  return {};
 }
+
+BatchOrder BatchModel::order() const { return {.pipelined = is_pipelined()}; }
 
 bool BatchModel::is_pipelined() const {
   return study_.pipeline.value_or(TorchrecSettings::Pipeline::kSparseDist) !=
          TorchrecSettings::Pipeline::kNone;
 }
 
+double BatchModel::clock_us(double device_us) const {
+  return std::max(options_.host_us, device_us * calibration_.factor);
+}
+
 // From device time to what a clock would show.
 void BatchModel::finish(BatchTime& batch) const {
   constexpr double kUnknownSpread = 0.45;  // without a measured system of that GPU
   const double spread = calibration_.known ? calibration_.spread : kUnknownSpread;
-  batch.predicted_us = std::max(options_.host_us, batch.predicted_us * calibration_.factor);
+  batch.predicted_us = clock_us(batch.predicted_us);
   batch.low_us = batch.predicted_us / (1 + spread);
   batch.high_us = batch.predicted_us * (1 + spread);
 }
@@ -425,9 +420,7 @@ void BatchModel::finish(BatchTime& batch) const {
 Result<double> BatchModel::time_without(const BatchTime& batch, BatchPart part) const {
   BatchTime without = batch;
   for (BatchRank& rank : without.ranks) rank.parts[part] = 0;
-  if (auto good = schedule_batch(without, is_pipelined()); !good) {
-    return Unexpected{good.error()};
-  }
+  schedule_batch(without, order());
   finish(without);
   return without.predicted_us;
 }

@@ -47,9 +47,11 @@ ZipfLaw law_of(const ShardedTable& table) {
           .shift = table.skew.shift};
 }
 
-// Of the busiest of `parts` ranks, over rows that are spread by a hash.
+// Of the busiest of `parts` ranks, over rows that are spread by a hash. Of distinct ids, each is one
+// row: the most frequent one weighs no more than any other.
 double share_of_ids(const ShardedTable& table, double parts) {
   if (parts <= 1) return 1;
+  if (table.deduplicated) return 1 / parts;
   const double first = table.skew.exponent == 0 ? 1 / static_cast<double>(table.rows)
                                                 : IndexSkew(law_of(table)).top_mass(1);
   return first + (1 - first) / parts;
@@ -116,7 +118,9 @@ class Loads {
     if (is_cached()) {
       // A row that is dropped has been updated and goes back.
       const double moved = 2 * cache_misses() * row_bytes_;
-      load_[table_.cache.prefetches ? Load::kPrefetchLinkBytes : Load::kForwardLinkBytes] += moved;
+      const bool prefetches =
+          settings_.pipeline == TorchrecSettings::Pipeline::kPrefetchSparseDist;
+      load_[prefetches ? Load::kPrefetchLinkBytes : Load::kForwardLinkBytes] += moved;
     }
   }
 
