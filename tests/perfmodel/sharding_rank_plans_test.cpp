@@ -186,7 +186,7 @@ std::vector<TablePlacement> random_plan(const BatchModel& model, std::mt19937_64
   std::vector<TablePlacement> plan(study.tables.size());
   for (std::size_t t : order) {
     const auto ways = model.ways(study.tables[t]);
-    TablePlacement way{.type = Type::kTableWise};
+    TablePlacement way = ways.front();  // whole, by the first kernel that it may have
     if (static_cast<double>(random() % 1000) / 1000 < cut_share) way = ways[random() % ways.size()];
     plan[t] = way;
     if (way.type == Type::kRowWise || way.type == Type::kDataParallel) continue;

@@ -175,7 +175,12 @@ BatchModel::Minorants BatchModel::minorants(std::span<const ShardLoad> ranks) co
       return collective_us(kind, bytes).value_or(0);
     });
   };
-  m.ids = all_ranks(CollectiveKind::kAllToAll);
+  JobLoad even;
+  even.ranks.resize(static_cast<std::size_t>(world()));
+  m.ids = world() == 1 ? 0 : ratio_below([&](double bytes) {
+    for (ShardLoad& rank : even.ranks) rank[Load::kIdBytes] = bytes;
+    return all_to_all_us(even, Load::kIdBytes, true).value_or(0);
+  });
   m.all_to_all = m.ids + copy;
   m.reduce_scatter = all_ranks(CollectiveKind::kReduceScatter);
   m.all_gather = all_ranks(CollectiveKind::kAllGather);
@@ -195,6 +200,22 @@ BatchModel::Minorants BatchModel::minorants(std::span<const ShardLoad> ranks) co
   m.all_reduce = world() == 1 ? 0 : slope_below(reduced);
   m.all_reduce_us = std::max(0.0, reduced(0) - m.all_reduce * kFirst);
   return m;
+}
+
+// Of any plan: each table in the way that needs least, and the kind of exchange that does.
+double BatchModel::least_host_us() const {
+  if (options_.host_us > 0 || !options_.host) return options_.host_us;
+  const HostNeeds& host = *options_.host;
+  double sum = host.batch_us, least_kind = std::numeric_limits<double>::infinity();
+  for (const HostNeeds::Need& need : host.kinds) least_kind = std::min(least_kind, need.us);
+  for (const ShardedTable& table : study_.tables) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const TablePlacement& way : ways(table)) {
+      least = std::min(least, host.kinds[HostNeeds::kind_of(way.type)].table_us);
+    }
+    sum += std::isfinite(least) ? least : 0;
+  }
+  return sum + least_kind;
 }
 
 Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) const {
@@ -348,7 +369,7 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
     bound = std::max(bound, *us);
   }
   constexpr double kOneBagUs = 1e-3, kRounding = 1e-9;  // bags are counted in whole ones
-  return clock_us(std::max(0.0, bound - kOneBagUs) * (1 - kRounding));
+  return clock_us(std::max(0.0, bound - kOneBagUs) * (1 - kRounding), least_host_us());
 }
 
 }  // namespace perfmodel::sharding

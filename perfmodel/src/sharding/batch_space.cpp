@@ -310,11 +310,12 @@ bool BatchModel::prefetches() const {
   });
 }
 
-// Of tables that are deduplicated, on every rank.
+// Of tables that are deduplicated or have hot rows, on every rank.
 std::int64_t BatchModel::bytes_at_home() const {
   double bytes = 0;
   for (const ShardedTable& table : study_.tables) {
     if (table.deduplicated) bytes += deduplication_load(table, load_settings()).hbm_bytes();
+    if (table.hot_rows > 0) bytes += hot_rows_load(table, load_settings(), gpu_).hbm_bytes();
   }
   return static_cast<std::int64_t>(std::ceil(bytes));
 }

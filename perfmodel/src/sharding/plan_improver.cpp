@@ -118,7 +118,7 @@ class BatchModel::Improver {
       same = r;
     }
     score.fits = score.fullest <= model_.memory_cap();
-    score.us = batch_makespan_us(batch_, model_.order());
+    score.us = model_.clock_us(batch_makespan_us(batch_, model_.order()), model_.host_us(plan_));
     score.soft = score.us + kEvenness * unevenness();
     return score;
   }

@@ -95,14 +95,22 @@ class Ranking {
     const auto seconds = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     };
+    bool asked_to_stop = false;
+    const auto go_on = [&] {
+      asked_to_stop = asked_to_stop || (options_.progress &&
+                                        !options_.progress({.best = best.front().objective_us,
+                                                            .seconds = all.seconds + seconds(),
+                                                            .moves = all.moves}));
+      return !asked_to_stop && seconds() < left_s_;
+    };
     for (const RankedPlan& plan : best) {
-      const auto better = model_.improved(
-          plan.placements, {.seed = options_.seed, .go_on = [&] { return seconds() < left_s_; }});
+      const auto better =
+          model_.improved(plan.placements, {.seed = options_.seed, .go_on = go_on});
       if (!better) return Unexpected{better.error()};
       if (const auto us = add(*better, plan.objective_us); !us) return Unexpected{us.error()};
     }
     all.seconds += seconds();
-    all.stopped = all.stopped || seconds() >= left_s_;
+    all.stopped = all.stopped || asked_to_stop || seconds() >= left_s_;
     sort();
     return {};
   }

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,12 +23,27 @@ namespace perfmodel::sharding {
 
 struct BatchOrder;
 
+/// Time that the host needs for a batch that it launches op by op [us]: for the batch, for each kind
+/// of exchange that the plan has, and for each table of the kind (`eager_host()`).
+struct HostNeeds {
+  double batch_us = 0;
+  enum Kind : std::uint8_t { kVectors, kSums, kHostSums, kCopies, kKinds };
+  static Kind kind_of(ShardingType type);
+  struct Need {
+    double us = 0, table_us = 0;
+  };
+  std::array<Need, kKinds> kinds{};
+
+  double us(std::span<const TablePlacement> placements) const;
+};
+
 struct BatchOptions {
   TableSoftware software = TableSoftware::kFused;
   /// Times of the device are multiplied by it; 0: `calibration_factor` of the GPU, else 1.
   double device_factor = 0;
   /// The host needs at least this long per batch [us]; 0: it keeps ahead (CUDA graphs).
   double host_us = 0;
+  std::optional<HostNeeds> host = {};  ///< eager software; `host_us` goes before it
   const KernelModels* models = &KernelModels::heuristic();
 };
 
@@ -141,7 +158,13 @@ class BatchModel {
   void set_lookups(const ShardLoad& load, PartTimes& parts) const;
   Result<void> set_exchanges(const JobLoad& job, BatchTime& batch) const;
   BatchOrder order() const;
-  double clock_us(double device_us) const;
+  double clock_us(double device_us, double host_us) const;
+  double host_us(std::span<const TablePlacement> placements) const;
+  double late_us(double bytes) const;
+  double one_shot_us(double bytes) const;
+  double least_host_us() const;
+  Result<double> hierarchical_us(const JobLoad& job, Load of_rank) const;
+  void add_hot_rows(std::size_t table, double sign, JobLoad& job) const;
   struct Minorants;
   Minorants minorants(std::span<const ShardLoad> ranks) const;
 
@@ -166,7 +189,7 @@ class BatchModel {
                                                   const Slopes& slopes,
                                                   const SpaceOptions& options) const;
   static std::vector<std::int64_t> column_widths(const ShardedTable& table);
-  void finish(BatchTime& batch) const;
+  void finish(BatchTime& batch, double host_us) const;
 
   ShardingStudy study_;
   Gpu gpu_;

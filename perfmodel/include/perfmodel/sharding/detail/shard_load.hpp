@@ -115,7 +115,10 @@ ShardLoad hashed_array_load(const HashedArray& array, TableOptimizer optimizer);
 /// columns, U of them distinct: 16 I bytes of places, I rows through L2, U vectors from memory.
 ShardLoad deduplication_load(const ShardedTable& table, const LoadSettings& settings);
 
-/// Distinct ids of one rank's batch.
+/// Copies of a table's hot rows on one rank: lookups of its own samples, a dense gradient.
+ShardLoad hot_rows_load(const ShardedTable& table, const LoadSettings& settings, const Gpu& gpu);
+
+/// Distinct ids of one rank's batch that leave it: not those of hot rows.
 double distinct_ids(const ShardedTable& table, std::int64_t batch_per_rank);
 
 /// Bytes of a table's vectors for all samples of a job, as they go over the wire.
