@@ -61,6 +61,10 @@ std::string short_types(const ReportedPlan& plan) {
   return text;
 }
 
+bool is_host_bound(const ReportedPlan& plan) {
+  return plan.time->host_us >= plan.time->predicted_us;
+}
+
 void take(const LoadedStudy& loaded, const ReportedPlan& plan, Answered& answer) {
   answer.us = plan.time->predicted_us;
   answer.samples_per_s = static_cast<double>(*loaded.study.world * *loaded.study.batch_per_rank) /
@@ -68,7 +72,7 @@ void take(const LoadedStudy& loaded, const ReportedPlan& plan, Answered& answer)
   for (const BatchRank& rank : plan.time->ranks) {
     answer.most_memory = std::max(answer.most_memory, rank.memory.total());
   }
-  answer.limit = to_string(plan.advice->bottleneck);
+  answer.limit = is_host_bound(plan) ? "the host" : to_string(plan.advice->bottleneck);
   answer.types = short_types(plan);
 }
 
@@ -298,8 +302,9 @@ class Questions {
       const PlanAdvice& advice = *best_->advice;
       std::string text = fmt::format("The best plan takes {} per batch; {} limits it",
                                      time_text(best_->time->predicted_us),
-                                     to_string(advice.bottleneck));
-      if (advice.table) {
+                                     is_host_bound(*best_) ? "the host, which launches op by op,"
+                                                           : to_string(advice.bottleneck));
+      if (advice.table && !is_host_bound(*best_)) {
         text += fmt::format(", {:.0f} % of it on GPU {} for table {}", 100 * advice.table_share,
                             advice.rank,
                             plain_text(base_loaded_.study.tables[*advice.table].name));

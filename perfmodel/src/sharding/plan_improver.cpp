@@ -177,8 +177,12 @@ class BatchModel::Improver {
     const auto next = priced();
     if (!next) return Unexpected{next.error()};
     if (is_better(*next)) {
+      now_ = *next;
+      list_tables();
       // Sums of floating-point numbers that were added and taken away again drift.
-      if (auto good = price_anew(); !good) return Unexpected{good.error()};
+      if (++kept_ % kKeptBetweenSums == 0) {
+        if (auto good = price_anew(); !good) return Unexpected{good.error()};
+      }
       return true;
     }
     for (std::size_t i = changes.size(); i-- > 0;) plan_[changes[i].table] = before[i];
@@ -352,6 +356,7 @@ class BatchModel::Improver {
   }
 
   static constexpr double kEvenness = 0.02;
+  static constexpr std::uint64_t kKeptBetweenSums = 32;
 
   const BatchModel& model_;
   std::vector<TablePlacement> plan_;
@@ -363,6 +368,7 @@ class BatchModel::Improver {
   std::vector<char> dirty_;
   std::vector<std::vector<std::size_t>> on_rank_;
   Score now_;
+  std::uint64_t kept_ = 0;
 };
 
 Result<std::vector<TablePlacement>> BatchModel::improved(std::span<const TablePlacement> placements,

@@ -59,11 +59,10 @@ class Ranking {
   // Looks into a space for a share of the time that is left. The best time found there [us];
   // nothing: nothing fits into it.
   Result<std::optional<double>> look(const SpaceOptions& part, double effort, double time_share) {
-    constexpr std::size_t kLeastCandidates = 8;
     const auto space = model_.space(part);
     if (!space) return Unexpected{space.error()};
     SearchOptions search = options_;
-    search.keep = std::max(kLeastCandidates, options_.keep);
+    search.keep = std::max(candidates(), options_.keep);
     search.effort = effort;
     search.time_budget_s = std::max(1e-3, left_s_ * time_share);
     const auto found = search_plans(space->space, search);
@@ -86,11 +85,10 @@ class Ranking {
 
   // The best plans, changed table by table.
   Result<void> improve() {
-    constexpr std::size_t kImproved = 3;
     sort();
     const std::vector<RankedPlan> best(
         all.plans.begin(),
-        all.plans.begin() + static_cast<std::ptrdiff_t>(std::min(kImproved, all.plans.size())));
+        all.plans.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(is_large() ? 1 : 3, all.plans.size())));
     const auto start = std::chrono::steady_clock::now();
     const auto seconds = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -118,6 +116,13 @@ class Ranking {
   RankedPlans all;
 
  private:
+  // Scheduling a plan in full takes as long as it has shards.
+  bool is_large() const {
+    constexpr std::int64_t kManyShards = 50'000;
+    return std::ssize(model_.study().tables) * model_.world() > kManyShards;
+  }
+  std::size_t candidates() const { return is_large() ? 2 : 8; }
+
   static bool is_whole(const SpaceOptions& part) {
     return part.vectors && part.sums && part.host_sums;
   }
