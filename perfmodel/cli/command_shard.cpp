@@ -11,6 +11,7 @@
 #include "output.hpp"
 #include "shard_export.hpp"
 #include "shard_plans.hpp"
+#include "shard_questions.hpp"
 #include "shard_sweep.hpp"
 #include "text_table.hpp"
 
@@ -24,7 +25,9 @@ struct ShardCommandArguments {
   std::vector<std::string> plans;
   std::string plot, output, format = "torchrec";
   std::size_t top = 3;
+  std::string module;
   SweepArguments sweep;
+  QuestionArguments questions;
 };
 
 Result<void> put_out(const ShardReport& report, const ShardCommandArguments& arguments) {
@@ -49,7 +52,7 @@ Result<void> rank(const ShardCommandArguments& arguments) {
   }
   if (!arguments.output.empty()) {
     if (auto written = export_plan(*loaded, report->plans.front().placements, arguments.format,
-                                   arguments.output);
+                                   arguments.output, arguments.module);
         !written) {
       return written;
     }
@@ -130,11 +133,15 @@ Result<void> export_command(const ShardCommandArguments& arguments) {
     if (!read) return Unexpected{read.error()};
     placements = std::move(*read);
   }
-  return export_plan(*loaded, placements, arguments.format, arguments.output);
+  return export_plan(*loaded, placements, arguments.format, arguments.output, arguments.module);
 }
 
 Result<void> sweep(const ShardCommandArguments& arguments) {
   return run_sweep(arguments.study, arguments.sweep, arguments.plans);
+}
+
+Result<void> questions(const ShardCommandArguments& arguments) {
+  return run_questions(arguments.study, arguments.questions);
 }
 
 void add_plot(CLI::App& app, ShardCommandArguments& arguments) {
@@ -155,6 +162,9 @@ void add_format(CLI::App& app, ShardCommandArguments& arguments) {
                  "torchrec, hugectr, hugectr-nodes, csv, or graphs (one per GPU, for predict)")
       ->check(CLI::IsMember({"torchrec", "hugectr", "hugectr-nodes", "csv", "graphs"}))
       ->type_name("FORMAT");
+  app.add_option("--module", arguments.module,
+                 "Path of the module in the model that holds the tables, for TorchRec's plans")
+      ->type_name("PATH");
 }
 
 // The callback of a parent runs too: only the innermost command that was named counts.
@@ -177,6 +187,8 @@ Command shard_command(CLI::App& parent) {
   CLI::App* judged = add("eval", "Price given plans", eval);
   CLI::App* compared = add("compare", "Two plans side by side, or one beside the best", compare);
   CLI::App* swept = add("sweep", "The best (or a given) plan over values of one input", sweep);
+  CLI::App* studied =
+      add("study", "Ways to shard, types, networks and numbers of GPUs side by side", questions);
   CLI::App* exported = add("export", "Write a plan, or one graph per GPU", export_command);
   // Without a command, `shard TABLES` ranks: its options are those of `rank`.
   for (CLI::App* to : {ranked}) {
@@ -192,6 +204,7 @@ Command shard_command(CLI::App& parent) {
   add_plans(*compared, *arguments, 1, 2);
   add_plans(*swept, *arguments, 0, 1);
   add_sweep_options(*swept, arguments->sweep);
+  add_question_options(*studied, arguments->questions);
   add_plans(*exported, *arguments, 0, 1);
   add_format(*exported, *arguments);
   exported->add_option("-o,--output", arguments->output, "File, or folder for graphs")

@@ -14,8 +14,12 @@
 #include "interrupt_guard.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
+#include "perfmodel/choose_overheads.hpp"
+#include "sharding/eager_host.hpp"
 #include "sharding/hugectr_plan_file.hpp"
+#include "sharding/index_statistics.hpp"
 #include "sharding/study_file.hpp"
+#include "sharding/table_lists.hpp"
 #include "sharding/tables_in_graph.hpp"
 #include "sharding/torchrec_plan_file.hpp"
 
@@ -42,6 +46,7 @@ bool is_study(const std::string& file) {
 
 Result<ShardingStudy> read_tables(const std::string& file) {
   if (is_study(file)) return read_sharding_study(file);
+  if (is_table_list(head_of(file))) return read_table_list(file);
   const auto graph = read_execution_graph(file, {.dash_is_stdin = true});
   if (!graph) return Unexpected{graph.error()};
   auto found = tables_in_graph(*graph);
@@ -92,6 +97,7 @@ void override_tables(const ShardArguments& arguments, ShardingStudy& study) {
       table.forward_wire_bytes = table.backward_wire_bytes = dtype_bytes(arguments.wire_dtype);
     }
     if (arguments.deduplicate) table.deduplicated = true;
+    if (arguments.hot_rows) table.hot_rows = std::min(*arguments.hot_rows, table.rows / 2);
     if (arguments.zipf) table.skew.exponent = *arguments.zipf;
     for (const std::string& type : arguments.types) {
       if (type == arguments.types.front()) table.rules.types.clear();
@@ -107,7 +113,20 @@ void override_tables(const ShardArguments& arguments, ShardingStudy& study) {
   }
 }
 
+constexpr std::pair<std::string_view, DensePart::Interaction> kInteractionNames[] = {
+    {"cat", DensePart::Interaction::kConcatenation},
+    {"dot", DensePart::Interaction::kDot},
+    {"dcn", DensePart::Interaction::kLowRankCross}};
+
 void override_dense(const ShardArguments& arguments, ShardingStudy& study) {
+  if (arguments.interaction == "none") study.dense.reset();
+  const bool given = arguments.bottom || arguments.top || study.dense;
+  for (const auto& [name, interaction] : kInteractionNames) {
+    if (given && arguments.interaction == name) {
+      if (!study.dense) study.dense.emplace();
+      study.dense->interaction = interaction;
+    }
+  }
   if (!arguments.bottom && !arguments.top) return;
   if (!study.dense) study.dense.emplace();
   if (arguments.bottom) study.dense->bottom_mlp = *arguments.bottom;
@@ -125,13 +144,15 @@ void scale_nccl(Topology::NcclTimes& nccl, double factor) {
   }
 }
 
-void scale_links(Topology& topology, double factor) {
+void scale_nvlink(Topology& topology, double factor) {
   topology.intra.gpu_bandwidth.value *= factor;
   topology.intra.channel_bandwidth.value *= factor;
   topology.intra.p2p_bandwidth.value *= factor;
   topology.intra.all_to_all_bandwidth.value *= factor;
   for (Topology::Curve& curve : topology.curves) curve.bus.value *= factor;
   if (topology.nccl) scale_nccl(*topology.nccl, factor);
+}
+void scale_nics(Topology& topology, double factor) {
   if (topology.nic) topology.nic->bandwidth.value *= factor;
 }
 
@@ -180,7 +201,9 @@ Result<void> choose_machine(const ShardArguments& arguments, LoadedStudy& loaded
   if (!gpu) return Unexpected{gpu.error()};
   loaded.gpu = std::move(*gpu);
   if (!has_topology) loaded.topology = topology_for(loaded.gpu);
-  if (arguments.link_scale) scale_links(loaded.topology, *arguments.link_scale);
+  const double links = arguments.link_scale.value_or(1);
+  scale_nvlink(loaded.topology, links * arguments.nvlink_scale.value_or(1));
+  scale_nics(loaded.topology, links * arguments.nic_scale.value_or(1));
   return {};
 }
 
@@ -280,8 +303,95 @@ Result<void> parse_compression(const std::string& text, ShardingStudy& study) {
   return {};
 }
 
+// Tables whose access is known from recorded indices.
+Result<void> read_statistics(const ShardArguments& arguments, ShardingStudy& study) {
+  const auto fit = [&](ShardedTable& table, const AccessHistogram& histogram, double touched) {
+    table.skew = fitted_skew(histogram, static_cast<double>(table.rows), touched);
+    study.warnings.push_back(fmt::format("table {}: recorded indices fit Zipf {:.3g}", table.name,
+                                         table.skew.exponent));
+  };
+  if (!arguments.access.empty()) {
+    const auto histograms = read_access_histograms(arguments.access);
+    if (!histograms) return Unexpected{histograms.error()};
+    const bool named = !histograms->front().table.empty();
+    bool said = false;
+    for (ShardedTable& table : study.tables) {
+      const auto of = std::ranges::find_if(*histograms, [&](const AccessHistogram& histogram) {
+        return !named || histogram.table == table.name;
+      });
+      if (of == histograms->end()) continue;
+      const double ids =
+          distinct_ids(table, *study.batch_per_rank) * static_cast<double>(*study.world);
+      const double touched = std::min(static_cast<double>(table.rows), std::max(1.0, ids));
+      table.skew = fitted_skew(*of, static_cast<double>(table.rows), touched);
+      if (!said) {
+        study.warnings.push_back(fmt::format("access histograms fit Zipf {:.3g} for table {}",
+                                             table.skew.exponent, table.name));
+      }
+      said = true;
+    }
+    if (!said) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("--access: expected histograms of tables of the study, found those of "
+                              "{}",
+                              histograms->front().table));
+    }
+  }
+  for (const std::string& text : arguments.indices) {
+    const std::size_t equal = text.find('=');
+    const auto table = std::ranges::find(study.tables, text.substr(0, equal), &ShardedTable::name);
+    if (equal == std::string::npos || table == study.tables.end()) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("--indices: expected TABLE=FILE with a table of the study, found {}",
+                              text));
+    }
+    const auto sample = read_index_sample(text.substr(equal + 1));
+    if (!sample) return Unexpected{sample.error()};
+    if (sample->largest >= table->rows) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("--indices: expected indices below the {} rows of table {}, found {}",
+                              table->rows, table->name, sample->largest));
+    }
+    fit(*table, sample->histogram, static_cast<double>(sample->touched_rows));
+  }
+  return {};
+}
+
+// How much of the time of eager software is the host's.
+Result<void> choose_host(const ShardArguments& arguments, LoadedStudy& loaded) {
+  const bool is_eager = loaded.study.launch == Launch::kEager;
+  if (!is_eager || arguments.host_us > 0 || loaded.is_torchrec) return {};
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  const auto chosen = OverheadTables(*data).choose(arguments.host, loaded.gpu);
+  if (!chosen) return Unexpected{chosen.error()};
+  const auto needs = eager_host(loaded.study, loaded.gpu, *chosen->table);
+  if (!needs) return Unexpected{needs.error()};
+  loaded.host = *needs;
+  loaded.warnings.push_back(fmt::format(
+      "launched op by op: the host of {} needs {:.2f} ms per batch and {:.0f} us per table",
+      chosen->file, needs->batch_us / 1e3, needs->kinds[HostNeeds::kVectors].table_us));
+  if (!chosen->warning.empty()) loaded.warnings.push_back(chosen->warning);
+  return {};
+}
+
 TableSoftware software_of(const ShardArguments& arguments) {
   return arguments.software == "fused" ? TableSoftware::kFused : TableSoftware::kPerTable;
+}
+
+// Pipeline "prefetch" prefetches all caches; without it, none: a cache that says otherwise is told.
+void apply_pipeline(LoadedStudy& loaded) {
+  const bool prefetches =
+      loaded.study.pipeline == TorchrecSettings::Pipeline::kPrefetchSparseDist;
+  bool said = false;
+  for (ShardedTable& table : loaded.study.tables) {
+    said = said || (table.cache.prefetches && !prefetches);
+    if (prefetches) table.cache.prefetches = true;
+  }
+  if (said && !loaded.is_torchrec) {
+    loaded.warnings.push_back(
+        "caches are prefetched with pipeline prefetch alone: here batches wait for their rows");
+  }
 }
 
 }  // namespace
@@ -346,9 +456,37 @@ void add_shard_options(CLI::App& app, ShardArguments& arguments) {
       ->check(CLI::IsMember({"fused", "per-table"}))
       ->type_name("KIND");
   app.add_option("--host-us", arguments.host_us,
-                 "Time that the host needs per batch (default: it keeps ahead of the GPU)")
+                 "Time that the host needs per batch, whatever --launch says")
       ->check(at_least(0))
       ->type_name("US");
+  app.add_option("--launch", arguments.launch,
+                 "eager: the host launches op by op and may be the limit (default for lists of "
+                 "TorchRec and --network torchrec); graphs: it keeps ahead")
+      ->check(CLI::IsMember({"eager", "graphs"}))
+      ->type_name("HOW");
+  app.add_option("--host", arguments.host,
+                 "Host of --launch eager: reference, measured or a file of overheads")
+      ->type_name("HOST");
+  app.add_option("--network", arguments.network,
+                 "How ranks exchange: plain, torchrec or hugectr, then hierarchical, one-shot, "
+                 "overlap, no-p2p, peer-us=US, straggler-us=US, nics=N, ... behind commas")
+      ->type_name("SPEC");
+  app.add_option("--hot-rows", arguments.hot_rows,
+                 "So many of the most frequent rows of each table have a copy on every GPU")
+      ->check(at_least(0))
+      ->type_name("N");
+  app.add_option("--interaction", arguments.interaction,
+                 "How vectors meet: cat, dot, dcn, or none (no dense part)")
+      ->check(CLI::IsMember({"cat", "dot", "dcn", "none"}))
+      ->type_name("KIND");
+  app.add_option("--indices", arguments.indices,
+                 "Recorded indices of a table (.npy, or .csv with a column index) say how often "
+                 "rows are read")
+      ->type_name("TABLE=FILE");
+  app.add_option("--access", arguments.access,
+                 "Access histogram (reuse_gt, reuse_le, frac_unique_rows, frac_lookups) of all "
+                 "tables, or with a column table of each")
+      ->type_name("FILE");
   app.add_option("--compress", arguments.compress,
                  "Keep tables in one hashed array on every GPU: robe:m=ELEMENTS,Z=COLUMNS or "
                  "robe:ratio=FACTOR; tables=best lets the search choose which")
@@ -370,7 +508,6 @@ Result<LoadedStudy> load_study(const ShardArguments& arguments) {
                      .topology = {},
                      .models = {},
                      .warnings = {}};
-  loaded.warnings = loaded.study.warnings;
   loaded.is_torchrec = arguments.costs == "torchrec";
   if (arguments.world) {
     loaded.study.world = arguments.world;
@@ -380,13 +517,29 @@ Result<LoadedStudy> load_study(const ShardArguments& arguments) {
   if (arguments.batch) loaded.study.batch_per_rank = arguments.batch;
   if (!arguments.pipeline.empty()) loaded.study.pipeline = pipeline_of(arguments.pipeline);
   if (arguments.free_share) loaded.study.free_share = arguments.free_share;
+  if (!arguments.network.empty()) {
+    auto network = ExchangeSoftware::parse(arguments.network);
+    if (!network) {
+      return fail(ErrorCode::kImpossible, "--network: " + network.error().message);
+    }
+    loaded.study.network = std::move(*network);
+    if (loaded.study.network.name.starts_with("torchrec") && !loaded.study.launch) {
+      loaded.study.launch = Launch::kEager;
+    }
+  }
+  if (!arguments.launch.empty()) {
+    loaded.study.launch = arguments.launch == "eager" ? Launch::kEager : Launch::kGraphs;
+  }
   if (!loaded.study.world) {
     return fail(ErrorCode::kImpossible, "expected a number of GPUs (--world), found none");
   }
   if (!loaded.study.batch_per_rank) {
     return fail(ErrorCode::kImpossible, "expected a batch (--batch-per-gpu), found none");
   }
+  if (auto good = read_statistics(arguments, loaded.study); !good) return Unexpected{good.error()};
+  loaded.warnings = loaded.study.warnings;
   override_tables(arguments, loaded.study);
+  apply_pipeline(loaded);
   override_dense(arguments, loaded.study);
   if (auto chosen = choose_machine(arguments, loaded); !chosen) return Unexpected{chosen.error()};
   std::vector<std::string> first = stand_ins(loaded.gpu);
@@ -418,10 +571,11 @@ Result<LoadedStudy> load_study(const ShardArguments& arguments) {
         "says "
         "what its cache misses");
   }
-  if (!loaded.is_torchrec && arguments.host_us == 0) {
+  if (auto good = choose_host(arguments, loaded); !good) return Unexpected{good.error()};
+  if (!loaded.is_torchrec && arguments.host_us == 0 && !loaded.host) {
     loaded.warnings.push_back(
-        "times assume that the host keeps ahead of the GPU (CUDA graphs); for eager PyTorch give "
-        "--host-us, or predict the graphs that `shard export --format graphs` writes");
+        "times assume that the host keeps ahead of the GPU (CUDA graphs); eager PyTorch: --launch "
+        "eager");
   }
   if (!loaded.is_torchrec && !calibration_of(loaded.gpu, software_of(arguments)).known) {
     loaded.warnings.push_back(
@@ -435,6 +589,7 @@ Result<BatchModel> batch_model(const LoadedStudy& loaded, const ShardArguments& 
       loaded.study, loaded.gpu, loaded.topology,
       {.software = arguments.software == "fused" ? TableSoftware::kFused : TableSoftware::kPerTable,
        .host_us = arguments.host_us,
+       .host = loaded.host,
        .models = &loaded.models.models});
 }
 

@@ -22,9 +22,11 @@ struct ShardArguments {
   std::string tables, gpu, topology, costs = "calibrated", models = "learned";
   std::optional<std::int64_t> world, local_world, batch;
   std::string dtype, optimizer, pipeline, wire_dtype, compress;
-  std::vector<std::string> types, kernels;
+  std::string network, launch, host, interaction, access;
+  std::vector<std::string> types, kernels, indices;
   std::optional<std::vector<std::int64_t>> bottom, top;
-  std::optional<double> zipf, free_share, link_scale, pooling_scale;
+  std::optional<double> zipf, free_share, link_scale, pooling_scale, nvlink_scale, nic_scale;
+  std::optional<std::int64_t> hot_rows;
   std::string software = "fused";
   double host_us = 0, time_budget_s = 10;
   std::uint64_t seed = 1;
@@ -44,6 +46,9 @@ struct LoadedStudy {
   Topology topology;
   ChosenKernelModels models;
   std::vector<std::string> warnings;
+
+  /// Of eager software; none: the host keeps ahead.
+  std::optional<sharding::HostNeeds> host;
 
   bool is_torchrec = false;  ///< costs are TorchRec's ratings
   sharding::TorchrecTopology torchrec_topology() const;

@@ -239,6 +239,158 @@ TEST(ShardingBatch, DistinctIdsAreExchangedOnce) {
   EXPECT_GT(rows->ranks[0].load[Load::kVectorBytes], 0);
 }
 
+// Of distinct ids each is one row: blocks of rows get equal parts, however skewed the ids are.
+TEST(ShardingBatch, DistinctIdsOfBlocksOfRowsFallWithSkew) {
+  ShardingStudy study = small_study();
+  study.tables = {table(1'000'000, 64, 50)};
+  study.tables[0].deduplicated = true;
+  double ids = 1e300, vectors = 1e300;
+  for (const double exponent : {0.0, 0.5, 0.9, 1.1, 1.3, 1.6}) {
+    study.tables[0].skew = {.exponent = exponent};
+    const auto time =
+        model_of(study).time(std::vector<TablePlacement>{{.type = Type::kRowWise}}).value();
+    const double distinct =
+        IndexSkew({.rows = 1e6, .exponent = exponent}).unique_rows(1024 * 50);
+    EXPECT_NEAR(time.ranks[0].load[Load::kIdBytes], distinct * 12, 1) << exponent;
+    EXPECT_LT(time.ranks[0].load[Load::kIdBytes], ids) << exponent;
+    EXPECT_LT(time.ranks[0].load[Load::kVectorBytes], vectors) << exponent;
+    ids = time.ranks[0].load[Load::kIdBytes];
+    vectors = time.ranks[0].load[Load::kVectorBytes];
+  }
+}
+
+// 1,000 rows of 1e6 have copies: their lookups stay at home, their gradients are all-reduced.
+TEST(ShardingBatch, HotRowsStayAtHome) {
+  ShardingStudy study = small_study();
+  study.tables = {table(1'000'000, 64, 1)};
+  study.tables[0].skew = {.exponent = 1.1};
+  study.tables[0].deduplicated = true;  // a vector per id, as in HugeCTR's hybrid embedding
+  const std::vector<TablePlacement> rows = {{.type = Type::kRowWise}};
+  const auto plain = model_of(study, {.device_factor = 1}).time(rows).value();
+  study.tables[0].hot_rows = 1000;
+  const auto hybrid = model_of(study, {.device_factor = 1}).time(rows).value();
+  const IndexSkew law({.rows = 1e6, .exponent = 1.1});
+  const double cold = 1024 * (1 - law.top_mass(1000));
+  const double distinct =
+      IndexSkew({.rows = 1e6 - 1000, .exponent = 1.1, .shift = 1000}).unique_rows(cold);
+  EXPECT_LT(distinct, 500);
+  EXPECT_NEAR(sum(hybrid, Load::kIdBytes), 8 * distinct * 12, 1);
+  EXPECT_NEAR(sum(hybrid, Load::kVectorBytes), 8 * distinct * 64 * 4, 100);
+  EXPECT_LT(sum(hybrid, Load::kVectorBytes), 0.7 * sum(plain, Load::kVectorBytes));
+  EXPECT_GT(hybrid.ranks[0].parts[BatchPart::kAllReduce],
+            plain.ranks[0].parts[BatchPart::kAllReduce]);
+  // A copy and its gradient.
+  EXPECT_NEAR(hybrid.ranks[0].memory.weights - plain.ranks[0].memory.weights, 2 * 1000 * 64 * 4, 1);
+}
+
+// ---- how software exchanges ---------------------------------------------------------------------
+
+ShardingStudy on_hosts(const std::string& network) {
+  ShardingStudy study = small_study();
+  study.network = ExchangeSoftware::parse(network).value();
+  return study;
+}
+
+// Two hosts of four: b bytes of each rank inside the host, then what the host has for the other one,
+// b from each of four ranks, shared by them.
+TEST(ShardingNetwork, VectorsGoInsideTheHostFirst) {
+  const ShardingStudy flat = on_hosts("plain"), two_steps = on_hosts("plain,hierarchical");
+  ShardingStudy few = flat;
+  few.batch_per_rank = 16;  // small messages: fewer of them count
+  ShardingStudy few_in_steps = two_steps;
+  few_in_steps.batch_per_rank = 16;
+  const auto us = [](const ShardingStudy& study) {
+    return model_of(study, {.device_factor = 1})
+        .time(whole_tables(study))
+        .value()
+        .ranks[0]
+        .parts[BatchPart::kVectorExchange];
+  };
+  // The faster of both ways is taken, so that it is never slower.
+  EXPECT_LE(us(two_steps), us(flat));
+  EXPECT_LE(us(few_in_steps), us(few));
+  const Topology dgx = topology_of("dgx-a100");
+  const double bytes = 8 * 16 * 64 * 4.0;  // of rank 0, one table
+  const double inside = collective_time(dgx, {.kind = CollectiveKind::kAllToAll,
+                                              .bytes = {bytes},
+                                              .ranks = 4})
+                            ->time.count();
+  EXPECT_GT(us(few_in_steps), inside);
+}
+
+TEST(ShardingNetwork, AllReduceInOneKernelAndBesideExchanges) {
+  ShardingStudy study = small_study();
+  study.world = study.local_world = 8;
+  const auto time = [&](const std::string& network) {
+    study.network = ExchangeSoftware::parse(network).value();
+    return model_of(study, {.device_factor = 1}).time(whole_tables(study)).value();
+  };
+  const auto rings = time("plain"), one_shot = time("plain,one-shot"), beside = time("plain,overlap");
+  const double bytes = rings.ranks[0].parts[BatchPart::kAllReduce] > 0
+                           ? model_of(study).dense().gradient_bytes
+                           : 0;
+  const double rate = topology_of("dgx-a100").intra.all_to_all_bandwidth.value * 1e-6;
+  EXPECT_NEAR(one_shot.ranks[0].parts[BatchPart::kAllReduce],
+              std::min(rings.ranks[0].parts[BatchPart::kAllReduce], 8 + 7 * bytes / rate), 1e-6);
+  EXPECT_LE(beside.predicted_us, rings.predicted_us);
+}
+
+TEST(ShardingNetwork, LateRanksAndMessagesGrowWithTheRanks) {
+  const auto us = [](const std::string& network) {
+    const ShardingStudy study = on_hosts(network);
+    return model_of(study, {.device_factor = 1})
+        .time(whole_tables(study))
+        .value()
+        .ranks[0]
+        .parts[BatchPart::kVectorExchange];
+  };
+  const double plain = us("plain");
+  EXPECT_NEAR(us("plain,peer-us=2") - plain, 2 * 7, 1e-9);
+  EXPECT_NEAR(us("plain,straggler-us=10") - plain, 10 * std::sqrt(2 * std::log(8.0)), 1e-9);
+  EXPECT_GT(us("plain,nics=2"), plain);  // eight in a DGX A100
+}
+
+TEST(ShardingNetwork, CardsThatCannotReadEachOtherTakeTwice) {
+  ShardingStudy study = small_study();
+  study.world = study.local_world = 4;
+  const auto us = [&](const std::string& network) {
+    study.network = ExchangeSoftware::parse(network).value();
+    auto model = BatchModel::make(study, gpu_of("a100-pcie-80gb"), topology_of("pcie-gen4"),
+                                  {.device_factor = 1});
+    EXPECT_TRUE(model) << model.error().message;
+    return model->time(whole_tables(study)).value().ranks[0].parts[BatchPart::kVectorExchange];
+  };
+  EXPECT_GT(us("plain,no-p2p"), 1.5 * us("plain"));
+}
+
+TEST(ShardingNetwork, NamesAreChecked) {
+  const auto problem = [](const std::string& text) {
+    const auto parsed = ExchangeSoftware::parse(text);
+    return parsed ? "" : parsed.error().message;
+  };
+  EXPECT_THAT(problem("hugectl"), HasSubstr("expected plain, torchrec or hugectr"));
+  EXPECT_THAT(problem("plain,peer-us=-1"), HasSubstr("found \"peer-us=-1\""));
+  EXPECT_THAT(problem("plain,nics=0"), HasSubstr("nics=0"));
+  EXPECT_EQ(problem("hugectr,flat,nics=4,peer-us=0.5"), "");
+  EXPECT_TRUE(ExchangeSoftware::parse("hugectr")->hierarchical);
+  EXPECT_FALSE(ExchangeSoftware::parse("hugectr,flat")->hierarchical);
+}
+
+// The host is counted per batch, per kind of exchange and per table.
+TEST(ShardingBatch, AnEagerHostIsAFloor) {
+  HostNeeds host{.batch_us = 5000};
+  host.kinds[HostNeeds::kVectors] = {.us = 300, .table_us = 20};
+  host.kinds[HostNeeds::kSums] = {.us = 400, .table_us = 10};
+  const ShardingStudy study = small_study();
+  std::vector<TablePlacement> plan = whole_tables(study);
+  EXPECT_DOUBLE_EQ(model_of(study, {.host = host}).time(plan)->predicted_us, 5000 + 300 + 4 * 20);
+  plan[0] = {.type = Type::kRowWise};
+  const auto time = model_of(study, {.host = host}).time(plan);
+  EXPECT_DOUBLE_EQ(time->predicted_us, 5000 + 300 + 3 * 20 + 400 + 10);
+  EXPECT_DOUBLE_EQ(time->host_us, time->predicted_us);
+  EXPECT_DOUBLE_EQ(model_of(study, {.host_us = 9000, .host = host}).time(plan)->predicted_us, 9000);
+}
+
 TEST(ShardingBatch, SequencesExchangeAVectorPerId) {
   ShardingStudy study = small_study();
   study.tables = {table(1'000'000, 64, 10)};
@@ -269,7 +421,11 @@ TEST(ShardingBatch, RowsInHostMemoryCrossTheLink) {
   // A fifth of the rows, their places and a map; four fifths of uniform ids miss.
   EXPECT_DOUBLE_EQ(cached.ranks[0].memory.cache, 2e6 * (64 * 4 + 20) + 1e7 * 4);
   EXPECT_NEAR(cached.ranks[0].load[Load::kForwardLinkBytes], 2 * 0.8 * 81920 * 256, 1e4);
+  // Without that pipeline nobody fetches ahead, whatever a table's cache says.
   study.tables[0].cache.prefetches = true;
+  EXPECT_EQ(price(ComputeKernel::kFusedUvmCaching).predicted_us, cached.predicted_us);
+  study.tables[0].cache.prefetches = false;
+  study.pipeline = TorchrecSettings::Pipeline::kPrefetchSparseDist;
   const BatchTime ahead = price(ComputeKernel::kFusedUvmCaching);
   EXPECT_DOUBLE_EQ(ahead.ranks[0].load[Load::kForwardLinkBytes], 0);
   EXPECT_LT(ahead.predicted_us, cached.predicted_us);

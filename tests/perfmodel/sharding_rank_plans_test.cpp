@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <random>
 
@@ -185,7 +186,7 @@ std::vector<TablePlacement> random_plan(const BatchModel& model, std::mt19937_64
   std::vector<TablePlacement> plan(study.tables.size());
   for (std::size_t t : order) {
     const auto ways = model.ways(study.tables[t]);
-    TablePlacement way{.type = Type::kTableWise};
+    TablePlacement way = ways.front();  // whole, by the first kernel that it may have
     if (static_cast<double>(random() % 1000) / 1000 < cut_share) way = ways[random() % ways.size()];
     plan[t] = way;
     if (way.type == Type::kRowWise || way.type == Type::kDataParallel) continue;
@@ -261,6 +262,79 @@ TEST(PlanChoice, IsAmongTheBestOfTwoHundredCandidates) {
   }
   std::printf("within 5 %%: %d of %d; best: %d\n", good, kStudies, best_of_all);
   EXPECT_GE(good, kStudies * 9 / 10);
+}
+
+// ---- one price for search, bound and evaluation -------------------------------------------------
+
+// Every pipeline, kernel and exchange: caches in front of host memory, distinct ids, several hosts.
+ShardingStudy any_study(std::mt19937_64& random) {
+  ShardingStudy study = random_study(random);
+  study.pipeline = static_cast<TorchrecSettings::Pipeline>(random() % 3);
+  const bool cached = random() % 2 == 0, distinct = random() % 3 == 0;
+  for (ShardedTable& one : study.tables) {
+    if (cached && one.rows > 100'000 && random() % 2 == 0) {
+      one.rules.kernels = {ComputeKernel::kFused, ComputeKernel::kFusedUvmCaching,
+                           ComputeKernel::kDense};
+      if (random() % 4 == 0) one.rules.kernels = {ComputeKernel::kFusedUvmCaching};
+      one.cache.load_factor = 0.05 * static_cast<double>(1 + random() % 8);
+    }
+    one.deduplicated = distinct && random() % 2 == 0;
+    one.optimizer = random() % 2 == 0 ? TableOptimizer::kRowwiseAdagrad : TableOptimizer::kAdam;
+  }
+  if (random() % 3 == 0) study.dense.reset();
+  return study;
+}
+
+// Six studies; as many as PERFMODEL_SHARDING_STUDIES says where somebody has the time.
+int studies_to_bound() {
+  const char* wanted = std::getenv("PERFMODEL_SHARDING_STUDIES");
+  return wanted == nullptr ? 6 : std::atoi(wanted);
+}
+
+TEST(PlanChoice, NoPlanBeatsTheBoundAndFewTheChosenOne) {
+  std::mt19937_64 random(20261126);
+  const char* gpus[] = {"a100-sxm-80gb", "h100-sxm-80gb", "v100-sxm2-32gb", "h200-sxm-141gb"};
+  const int studies = studies_to_bound();
+  int below_bound = 0, compared = 0;
+  double worst = 0, gaps = 0;
+  for (int number = 0; number < studies; ++number) {
+    ShardingStudy study = any_study(random);
+    const std::string gpu = gpus[number % 4];
+    if (gpu == "v100-sxm2-32gb") study.world = 8;  // no network in that topology
+    const BatchModel model = model_of(study, gpu);
+    const auto ranked = rank_plans(model, {.time_budget_s = 20});
+    ASSERT_TRUE(ranked) << ranked.error().message;
+    const RankedPlan& best = ranked->plans.front();
+    const double chosen = best.time.predicted_us, bound = ranked->lower_bound_us;
+    EXPECT_EQ(model.time(best.placements)->predicted_us, chosen);  // to the bit
+    EXPECT_GT(bound, 0);
+    EXPECT_TRUE(best.time.ranks_over_memory.empty());
+    double best_other = 1e300;
+    for (int candidate = 0; candidate < 20; ++candidate) {
+      const auto plan = candidate % 2 == 0 ? random_plan(model, random)
+                                           : perturbed(model, best.placements, random);
+      const auto time = model.time(plan);
+      ASSERT_TRUE(time) << time.error().message;
+      if (!time->ranks_over_memory.empty()) continue;
+      ++compared;
+      below_bound += time->predicted_us < bound;
+      best_other = std::min(best_other, time->predicted_us);
+    }
+    EXPECT_LE(chosen, 1.02 * best_other) << number << ": " << study.tables.size() << " tables on "
+                                         << *study.world << " x " << gpu;
+    worst = std::max(worst, chosen / best_other);
+    gaps += (chosen - bound) / chosen / studies;
+    if (studies > 20 && chosen > 1.005 * best_other) {
+      std::printf("study %d: %zu tables, %d x %s: %.1f us, another %.1f\n", number,
+                  study.tables.size(), static_cast<int>(*study.world), gpu.c_str(), chosen,
+                  best_other);
+    }
+  }
+  EXPECT_EQ(below_bound, 0);
+  EXPECT_GT(compared, 10 * studies);
+  std::printf("%d studies, %d other plans that fit: %d below the bound, chosen / best of 20 at most "
+              "%.4f, mean gap to the bound %.1f %%\n",
+              studies, compared, below_bound, worst, 100 * gaps);
 }
 
 }  // namespace sharding_rank_plans_test

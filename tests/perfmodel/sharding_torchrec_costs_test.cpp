@@ -218,5 +218,43 @@ TEST(TorchrecCosts, RefuseWithAReason) {
             "data_parallel with fused");
 }
 
+// Made-up cases: what the public ones do not hold.
+
+// 10 rows in blocks of ceil(10 / 8) = 2: five ranks have rows, and all eight are charged for what
+// goes through them.
+TEST(TorchrecCosts, RanksWithoutRowsAreCharged) {
+  const ShardedTable table{.name = "t", .rows = 10, .dim = 64};
+  const TorchrecTopology topology{.world = 8, .local_world = 8};
+  const auto costs = torchrec_costs(table, ShardingType::kRowWise, ComputeKernel::kFused, topology,
+                                    {.batch = 512});
+  ASSERT_TRUE(costs && costs->size() == 8);
+  EXPECT_EQ((*costs)[7].size.rows, 0);
+  EXPECT_EQ((*costs)[7].hbm_bytes, 0);
+  // 512 ids per rank, a row of 64 x 4 bytes for each of 8 x 512 samples.
+  const double output = 512.0 * 8 * 64 * 4;
+  EXPECT_NEAR((*costs)[7].forward_comms_ms, output / topology.intra_host_bandwidth, 1e-12);
+  EXPECT_EQ((*costs)[7].total_ms(), (*costs)[0].total_ms());
+}
+
+// Sequences of tables that are cut on a host stay in the table's type on the way to its ranks, and
+// take the wire's type between hosts.
+TEST(TorchrecCosts, SequencesKeepTheTypeOfTheTableInsideAHost) {
+  ShardedTable table{.name = "t", .rows = 1000, .dim = 128, .pooled = false};
+  table.features = {{.pooling_factor = 4}};
+  table.forward_wire_bytes = table.backward_wire_bytes = 2;
+  const TorchrecTopology topology{.world = 4, .local_world = 2};
+  const auto costs = torchrec_costs(table, ShardingType::kTableRowWise, ComputeKernel::kFused,
+                                    topology, {.batch = 512});
+  ASSERT_TRUE(costs);
+  // Half of 2,048 ids per rank lie in a block; four ranks send theirs.
+  const double ids = 512 * 4 / 2.0, elements = ids * 4 * 128;
+  const double between = ids * 2 * 128 * 2;
+  EXPECT_NEAR((*costs)[0].forward_comms_ms,
+              elements * 4 / topology.intra_host_bandwidth + between / topology.inter_host_bandwidth,
+              1e-12);
+  EXPECT_NEAR((*costs)[0].forward_compute_ms,
+              (ids * 4 * 8 + elements * 4 + elements * 4) / topology.hbm_bandwidth, 1e-12);
+}
+
 }  // namespace sharding_torchrec_costs_test
 }  // namespace perfmodel::sharding

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <mutex>
 
+#include "batch_job.hpp"
 #include "batch_schedule.hpp"
 #include "perfmodel/predictors/detail/collectives.hpp"
 #include "placed_shards.hpp"
@@ -35,6 +34,9 @@ Result<void> check_table(const ShardedTable& table) {
     return refuse("a Zipf exponent of at least 0 and a shift above -1",
                   fmt::format("{} and {}", table.skew.exponent, table.skew.shift));
   }
+  if (table.hot_rows < 0 || table.hot_rows >= table.rows) {
+    return refuse(fmt::format("0 to {} hot rows", table.rows - 1), table.hot_rows);
+  }
   const double share = table.cache.load_factor;
   if (!(share > 0) || share > 1) return refuse("a load factor above 0, up to 1", share);
   return {};
@@ -46,7 +48,7 @@ std::string key_of(const ShardedTable& table) {
       fmt::format("{} {} {} {} {} {} {} {} {} {}", table.rows, table.dim, table.element_bytes,
                   table.output_bytes.value_or(0), static_cast<int>(table.optimizer), table.weighted,
                   table.pooled, table.skew.exponent, table.skew.shift, table.cache.load_factor);
-  key += fmt::format(" {} {} {} {}", table.deduplicated, table.cache.prefetches,
+  key += fmt::format(" {} {} {} {}", table.deduplicated, table.hot_rows,
                      table.forward_wire_bytes.value_or(0), table.backward_wire_bytes.value_or(0));
   for (const TableFeature& feature : table.features) {
     key += fmt::format(" {} {} {}", feature.pooling_factor, feature.poolings,
@@ -66,10 +68,26 @@ Result<void> check_dot_products(const ShardingStudy& study) {
     if (table.dim == width) continue;
     return fail(ErrorCode::kImpossible,
                 fmt::format("table {}: expected {} columns, as dot products take vectors of one "
-                            "width, found {}",
+                            "width (--interaction cat or dcn take any), found {}",
                             table.name, width, table.dim));
   }
   return {};
+}
+
+// What the software leaves of the topology.
+void apply_machine(const ExchangeSoftware& network, Topology& topology) {
+  if (!network.peer_to_peer && topology.intra.kind == IntraLink::kPcie) {
+    // Every byte crosses PCIe twice: to host memory, and from there.
+    constexpr double kThroughHost = 0.5;
+    for (BytesPerSecond* rate :
+         {&topology.intra.gpu_bandwidth, &topology.intra.channel_bandwidth,
+          &topology.intra.p2p_bandwidth, &topology.intra.all_to_all_bandwidth}) {
+      rate->value *= kThroughHost;
+    }
+    for (Topology::Curve& curve : topology.curves) curve.bus.value *= kThroughHost;
+    topology.nccl.reset();
+  }
+  if (network.nics && topology.nic) topology.nic->count = *network.nics;
 }
 
 Result<double> microseconds(const Result<CollectiveTime>& time) {
@@ -79,26 +97,31 @@ Result<double> microseconds(const Result<CollectiveTime>& time) {
 
 }  // namespace
 
-// Loads that were computed before: laws of skewed tables cost 0.1 ms each.
-struct BatchModel::LoadCache {
-  struct Key {
-    std::uint32_t like = 0;
-    ShardingType type;
-    ComputeKernel kernel;
-    std::int64_t rows = 0, columns = 0;
-    auto operator<=>(const Key&) const = default;
-  };
-  std::mutex mutex;
-  std::map<Key, ShardLoad> loads;
-};
+HostNeeds::Kind HostNeeds::kind_of(ShardingType type) {
+  switch (type) {
+    case ShardingType::kDataParallel:
+      return kCopies;
+    case ShardingType::kRowWise:
+      return kSums;
+    case ShardingType::kTableRowWise:
+    case ShardingType::kGrid:
+    case ShardingType::kHostRowSplit:
+      return kHostSums;
+    default:
+      return kVectors;
+  }
+}
 
-struct BatchModel::JobLoad {
-  std::vector<ShardLoad> ranks;
-  double summed = 0, summed_gradients = 0;  // row-wise tables: bytes that each rank puts in
-  double data_parallel_gradients = 0;
-  bool has_hashed = false;
-  ShardLoad at_home;  // of every rank, for its own samples
-};
+double HostNeeds::us(std::span<const TablePlacement> placements) const {
+  std::array<bool, kKinds> seen{};
+  double sum = batch_us;
+  for (const TablePlacement& placement : placements) {
+    const Kind kind = kind_of(placement.type);
+    sum += kinds[kind].table_us + (seen[kind] ? 0 : kinds[kind].us);
+    seen[kind] = true;
+  }
+  return sum;
+}
 
 Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
                                     const Topology& topology, const BatchOptions& options) {
@@ -131,6 +154,7 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
                             "found {} and {}",
                             study.hashed->elements, study.hashed->chunk));
   }
+  apply_machine(study.network, model.topology_);
   model.calibration_ = calibration_of(gpu, options.software);
   if (options.device_factor > 0) model.calibration_.factor = options.device_factor;
   if (auto good = check_dot_products(study); !good) return Unexpected{good.error()};
@@ -232,14 +256,14 @@ Result<void> BatchModel::check_kernel(const ShardedTable& table,
 
 // The array of hashed tables, which every rank has once.
 void BatchModel::add_hashed_array(JobLoad& job) const {
-  if (!job.has_hashed) return;
+  if (job.hashed_tables <= 0) return;
   const ShardLoad array = hashed_array_load(*study_.hashed, study_.tables.front().optimizer);
   for (ShardLoad& rank : job.ranks) rank += array;
   job.data_parallel_gradients += study_.hashed->elements * study_.hashed->element_bytes;
 }
 
-Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
-                             JobLoad& job) const {
+Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement, JobLoad& job,
+                             double sign) const {
   const ShardedTable& table = study_.tables[index];
   if (auto good = check_kernel(table, placement); !good) return good;
   const auto cut = sizes(index, placement);
@@ -250,24 +274,76 @@ Result<void> BatchModel::add(std::size_t index, const TablePlacement& placement,
   for (std::size_t i = 0; i < cut->size(); ++i) {
     if ((*cut)[i].rows == 0) continue;
     if (i == 0 || (*cut)[i] != (*cut)[i - 1]) {
-      shard = load(index, (*cut)[i], placement.type, placement.kernel);
+      shard = sign * load(index, (*cut)[i], placement.type, placement.kernel);
     }
     job.ranks[static_cast<std::size_t>((*ranks)[i])] += shard;
   }
+  if (table.hot_rows > 0 && placement.type != ShardingType::kDataParallel) {
+    add_hot_rows(index, sign, job);
+  }
   if (table.deduplicated && placement.type != ShardingType::kDataParallel) {
-    job.at_home += deduplication_load(table, load_settings());
+    job.at_home += sign * deduplication_load(table, load_settings());
   }
   if (placement.type == ShardingType::kRowWise && table.gives_sums()) {
     const VectorBytes bytes = vector_bytes(table, world(), *study_.batch_per_rank);
-    job.summed += bytes.forward;
-    job.summed_gradients += bytes.backward;
+    job.summed += sign * bytes.forward;
+    job.summed_gradients += sign * bytes.backward;
   } else if (placement.kernel == ComputeKernel::kHashed) {
-    job.has_hashed = true;
+    job.hashed_tables += sign;
   } else if (placement.type == ShardingType::kDataParallel) {
     job.data_parallel_gradients +=
-        static_cast<double>(table.rows * table.dim) * table.element_bytes;
+        sign * static_cast<double>(table.rows * table.dim) * table.element_bytes;
   }
   return {};
+}
+
+void BatchModel::add_hot_rows(std::size_t index, double sign, JobLoad& job) const {
+  const ShardedTable& table = study_.tables[index];
+  ShardLoad load;
+  const LoadCache::Key key{like_[index], ShardingType::kDataParallel, ComputeKernel::kDense,
+                           table.hot_rows, table.dim};
+  {
+    const std::lock_guard lock(cache_->mutex);
+    const auto found = cache_->loads.find(key);
+    load = found != cache_->loads.end()
+               ? found->second
+               : cache_->loads.emplace(key, hot_rows_load(table, load_settings(), gpu_))
+                     .first->second;
+  }
+  job.at_home += sign * load;
+  job.data_parallel_gradients +=
+      sign * static_cast<double>(table.hot_rows * table.dim) * table.element_bytes;
+}
+
+// Inside each host by the place that a vector goes to, then between ranks of equal place. The ranks
+// of a host share what they have for other hosts.
+Result<double> BatchModel::hierarchical_us(const JobLoad& job, Load of_rank) const {
+  const auto local = static_cast<std::size_t>(local_world_);
+  double most_of_rank = 0, most_of_host = 0;
+  for (std::size_t first = 0; first < job.ranks.size(); first += local) {
+    double host = 0;
+    for (std::size_t r = first; r < first + local; ++r) {
+      most_of_rank = std::max(most_of_rank, job.ranks[r][of_rank]);
+      host += job.ranks[r][of_rank];
+    }
+    most_of_host = std::max(most_of_host, host);
+  }
+  const auto inside = microseconds(
+      collective_time(topology_, {.kind = CollectiveKind::kAllToAll,
+                                  .bytes = {most_of_rank},
+                                  .ranks = static_cast<int>(local_world_)}));
+  if (!inside) return inside;
+  const auto between = between_hosts_us(most_of_host / static_cast<double>(local_world_));
+  if (!between) return between;
+  return *inside + *between;
+}
+
+// An exchange waits for its slowest message and its last rank.
+double BatchModel::late_us(double bytes) const {
+  if (bytes <= 0 || world() <= 1) return 0;
+  const auto ranks = static_cast<double>(world());
+  return study_.network.peer_us * (ranks - 1) +
+         study_.network.straggler_us * std::sqrt(2 * std::log(ranks));
 }
 
 // An all-to-all in which a rank has `of_rank` bytes for all ranks, itself included.
@@ -286,6 +362,11 @@ Result<double> BatchModel::all_to_all_us(const JobLoad& job, Load of_rank, bool 
   }
   if (reversed) std::swap(out, in);
   auto us = microseconds(all_to_all_v_time(topology_, static_cast<int>(nodes()), out, in));
+  if (us && study_.network.hierarchical && nodes() > 1 && local_world_ > 1) {
+    const auto two_steps = hierarchical_us(job, of_rank);
+    if (!two_steps) return two_steps;
+    *us = std::min(*us, *two_steps);
+  }
   if (us && of_rank != Load::kIdBytes) {
     *us += exchange_copy_us_per_byte(options_.software) * most;
   }
@@ -294,10 +375,21 @@ Result<double> BatchModel::all_to_all_us(const JobLoad& job, Load of_rank, bool 
 
 Result<double> BatchModel::collective_us(CollectiveKind kind, double bytes) const {
   if (world() <= 1 || bytes <= 0) return 0;
-  return microseconds(collective_time(topology_, {.kind = kind,
-                                                  .bytes = {bytes},
-                                                  .ranks = static_cast<int>(world()),
-                                                  .nodes = static_cast<int>(nodes())}));
+  auto us = microseconds(collective_time(topology_, {.kind = kind,
+                                                     .bytes = {bytes},
+                                                     .ranks = static_cast<int>(world()),
+                                                     .nodes = static_cast<int>(nodes())}));
+  if (us && kind == CollectiveKind::kAllReduce && study_.network.one_shot && nodes() == 1) {
+    *us = std::min(*us, one_shot_us(bytes));
+  }
+  return us;
+}
+
+// One kernel that waits for flags of the other ranks and reads all that they have.
+double BatchModel::one_shot_us(double bytes) const {
+  constexpr double kLaunchAndFlags = 8;  // two writes and reads over the link beside a launch
+  return kLaunchAndFlags + static_cast<double>(world() - 1) * bytes /
+                               (topology_.intra.all_to_all_bandwidth.value * 1e-6);
 }
 
 // An all-to-all among the ranks of equal place on all hosts; all places at once share the NICs.
@@ -353,6 +445,7 @@ Result<BatchModel::Exchanges> BatchModel::exchanges(const JobLoad& job) const {
   const double reduced = dense_.gradient_bytes + job.data_parallel_gradients;
   if (good) good = add(all.all_reduce, collective_us(CollectiveKind::kAllReduce, reduced));
   if (!good) return Unexpected{good.error()};
+  for (double* us : {&all.ids, &all.vectors, &all.gradients, &all.all_reduce}) *us += late_us(*us);
   return all;
 }
 
@@ -377,8 +470,6 @@ Result<BatchTime> BatchModel::time(std::span<const TablePlacement> placements) c
   }
   add_hashed_array(job);
   for (ShardLoad& rank : job.ranks) rank += job.at_home;
-  const auto network = exchanges(job);
-  if (!network) return Unexpected{network.error()};
   BatchTime batch;
   batch.ranks.resize(job.ranks.size());
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
@@ -389,23 +480,41 @@ Result<BatchTime> BatchModel::time(std::span<const TablePlacement> placements) c
     if (rank.memory.total() > memory_cap()) {
       batch.ranks_over_memory.push_back(static_cast<std::int32_t>(r));
     }
-    const LookupTime lookup = lookup_time(rank.load, options_.software, gpu_, *options_.models);
+    set_lookups(rank.load, rank.parts);
+  }
+  if (auto good = set_exchanges(job, batch); !good) return Unexpected{good.error()};
+  schedule_batch(batch, order());
+  batch.host_us = host_us(placements);
+  finish(batch, batch.host_us);
+  return batch;
+}
+
+void BatchModel::set_lookups(const ShardLoad& load, PartTimes& parts) const {
+  const LookupTime lookup = lookup_time(load, options_.software, gpu_, *options_.models);
+  parts[BatchPart::kPrefetch] = lookup.prefetch_us;
+  parts[BatchPart::kLookupForward] = lookup.forward_us;
+  parts[BatchPart::kLookupBackward] = lookup.backward_us;
+}
+
+Result<void> BatchModel::set_exchanges(const JobLoad& job, BatchTime& batch) const {
+  const auto network = exchanges(job);
+  if (!network) return Unexpected{network.error()};
+  for (BatchRank& rank : batch.ranks) {
     rank.parts[BatchPart::kIdExchange] = network->ids;
-    rank.parts[BatchPart::kPrefetch] = lookup.prefetch_us;
-    rank.parts[BatchPart::kLookupForward] = lookup.forward_us;
     rank.parts[BatchPart::kVectorExchange] = network->vectors;
     rank.parts[BatchPart::kBottomForward] = dense_.bottom_forward_us;
     rank.parts[BatchPart::kTopForward] = dense_.top_forward_us;
     rank.parts[BatchPart::kTopBackward] = dense_.top_backward_us;
     rank.parts[BatchPart::kGradientExchange] = network->gradients;
     rank.parts[BatchPart::kBottomBackward] = dense_.bottom_backward_us;
-    rank.parts[BatchPart::kLookupBackward] = lookup.backward_us;
     rank.parts[BatchPart::kAllReduce] = network->all_reduce;
     rank.parts[BatchPart::kDenseOptimizer] = dense_.optimizer_us;
   }
-  if (auto good = schedule_batch(batch, is_pipelined()); !good) return Unexpected{good.error()};
-  finish(batch);
-  return batch;
+  return {};
+}
+
+BatchOrder BatchModel::order() const {
+  return {.pipelined = is_pipelined(), .reduces_beside = study_.network.reduces_beside};
 }
 
 bool BatchModel::is_pipelined() const {
@@ -413,11 +522,20 @@ bool BatchModel::is_pipelined() const {
          TorchrecSettings::Pipeline::kNone;
 }
 
+double BatchModel::host_us(std::span<const TablePlacement> placements) const {
+  if (options_.host_us > 0 || !options_.host) return options_.host_us;
+  return options_.host->us(placements);
+}
+
+double BatchModel::clock_us(double device_us, double host_us) const {
+  return std::max(host_us, device_us * calibration_.factor);
+}
+
 // From device time to what a clock would show.
-void BatchModel::finish(BatchTime& batch) const {
+void BatchModel::finish(BatchTime& batch, double host_us) const {
   constexpr double kUnknownSpread = 0.45;  // without a measured system of that GPU
   const double spread = calibration_.known ? calibration_.spread : kUnknownSpread;
-  batch.predicted_us = std::max(options_.host_us, batch.predicted_us * calibration_.factor);
+  batch.predicted_us = clock_us(batch.predicted_us, host_us);
   batch.low_us = batch.predicted_us / (1 + spread);
   batch.high_us = batch.predicted_us * (1 + spread);
 }
@@ -425,10 +543,8 @@ void BatchModel::finish(BatchTime& batch) const {
 Result<double> BatchModel::time_without(const BatchTime& batch, BatchPart part) const {
   BatchTime without = batch;
   for (BatchRank& rank : without.ranks) rank.parts[part] = 0;
-  if (auto good = schedule_batch(without, is_pipelined()); !good) {
-    return Unexpected{good.error()};
-  }
-  finish(without);
+  schedule_batch(without, order());
+  finish(without, batch.host_us);
   return without.predicted_us;
 }
 

@@ -1,129 +1,153 @@
 #include "batch_schedule.hpp"
 
 #include <algorithm>
-#include <limits>
-
-#include "perfmodel/detail/schedule.hpp"
+#include <initializer_list>
 
 namespace perfmodel::sharding {
 namespace {
 
-using TaskId = TaskGraph::TaskId;
+/// A part on one rank, and the part that it waited for: the one that ended last before it.
+struct PartSpan {
+  double start_us = 0, end_us = 0;
+  BatchPart before = BatchPart::kCount;  ///< kCount: none
+  std::size_t before_rank = 0;
+};
 
-// One task per part and rank. Lanes: 3 r compute, 3 r + 1 network, 3 r + 2 host link.
-class BatchTasks {
+/// Four lanes per rank: compute, exchanges, all-reduces (where they have a lane of their own), host
+/// link. Parts of one lane follow each other in the order in which they are added.
+class BatchLanes {
  public:
-  BatchTasks(const BatchTime& batch, bool pipelined) : batch_(batch), ranks_(batch.ranks.size()) {
-    graph_.reserve(ranks_ * (kBatchParts + 1));
-    if (!pipelined) {
-      collective(BatchPart::kIdExchange, {});
+  BatchLanes(const BatchTime& batch, const BatchOrder& order)
+      : batch_(batch), ranks_(batch.ranks.size()), lanes_(kLanes * ranks_) {
+    for (std::vector<PartSpan>& spans : spans_) spans.resize(ranks_);
+    if (!order.pipelined) {
+      collective(BatchPart::kIdExchange, kNetwork, {});
       each(BatchPart::kPrefetch, kLink, {BatchPart::kIdExchange});
       each(BatchPart::kLookupForward, kCompute, {BatchPart::kIdExchange, BatchPart::kPrefetch});
     } else {
       each(BatchPart::kPrefetch, kLink, {});
       each(BatchPart::kLookupForward, kCompute, {});
     }
-    collective(BatchPart::kVectorExchange, {BatchPart::kLookupForward});
-    if (pipelined) collective(BatchPart::kIdExchange, {});
+    collective(BatchPart::kVectorExchange, kNetwork, {BatchPart::kLookupForward});
+    if (order.pipelined) collective(BatchPart::kIdExchange, kNetwork, {});
     each(BatchPart::kBottomForward, kCompute, {});
     each(BatchPart::kTopForward, kCompute, {BatchPart::kVectorExchange});
     each(BatchPart::kTopBackward, kCompute, {});
-    collective(BatchPart::kGradientExchange, {BatchPart::kTopBackward});
+    collective(BatchPart::kGradientExchange, kNetwork, {BatchPart::kTopBackward});
     each(BatchPart::kBottomBackward, kCompute, {});
-    collective(BatchPart::kAllReduce, {BatchPart::kBottomBackward});
+    collective(BatchPart::kAllReduce, order.reduces_beside ? kReduce : kNetwork,
+               {BatchPart::kBottomBackward});
     each(BatchPart::kLookupBackward, kCompute, {BatchPart::kGradientExchange});
     each(BatchPart::kDenseOptimizer, kCompute, {BatchPart::kAllReduce});
   }
 
-  Result<void> run(BatchTime& batch) {
-    if (auto good = run_schedule(graph_, schedule_); !good) return good;
-    batch.predicted_us = schedule_.makespan_us();
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      batch.ranks[r].waiting_us = 0;
-      for (const BatchPart part : {BatchPart::kVectorExchange, BatchPart::kGradientExchange}) {
-        batch.ranks[r].waiting_us += waiting_us(part, r);
-      }
-    }
-    find_limits(batch);
-    return {};
-  }
+  double makespan_us() const { return makespan_us_; }
 
- private:
-  enum Lane : std::int32_t { kCompute, kNetwork, kLink, kLanes };
-
-  static std::int32_t lane(std::size_t rank, Lane lane) {
-    return static_cast<std::int32_t>(rank) * kLanes + lane;
-  }
-  TaskId& task(BatchPart part, std::size_t rank) {
-    std::vector<TaskId>& tasks = tasks_[static_cast<std::size_t>(part)];
-    if (tasks.empty()) tasks.resize(ranks_, -1);
-    return tasks[rank];
-  }
-
-  TaskId add(BatchPart part, std::size_t rank, Lane lane_of) {
-    return graph_.add_task(lane(rank, lane_of), batch_.ranks[rank].parts[part], 0,
-                           static_cast<std::int32_t>(rank), static_cast<std::int32_t>(part));
-  }
-  void each(BatchPart part, Lane lane_of, std::initializer_list<BatchPart> after) {
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      const TaskId added = add(part, r, lane_of);
-      for (BatchPart before : after) graph_.add_edge(task(before, r), added);
-      task(part, r) = added;
-    }
-  }
-  // Begins when the last rank has come.
-  void collective(BatchPart part, std::initializer_list<BatchPart> after) {
-    const TaskId meeting = graph_.add_task(TaskGraph::kNoLane, 0);
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      graph_.add_edge(graph_.last_on_lane(lane(r, kNetwork)), meeting);
-      for (BatchPart before : after) graph_.add_edge(task(before, r), meeting);
-    }
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      const TaskId added = add(part, r, kNetwork);
-      graph_.add_edge(meeting, added);
-      task(part, r) = added;
-    }
-  }
-
-  double waiting_us(BatchPart part, std::size_t rank) {
+  double waiting_us(BatchPart part, std::size_t rank) const {
     const BatchPart before =
         part == BatchPart::kVectorExchange ? BatchPart::kLookupForward : BatchPart::kTopBackward;
-    const double ready = schedule_.end_us[static_cast<std::size_t>(task(before, rank))];
-    return std::max(0.0, schedule_.start_us[static_cast<std::size_t>(task(part, rank))] - ready);
+    return std::max(0.0, span(part, rank).start_us - span(before, rank).end_us);
   }
 
   // The critical path names the parts that add up to the whole, and the rank that it runs through
   // where ranks differ.
-  void find_limits(BatchTime& batch) {
+  void find_limits(BatchTime& batch) const {
     batch.critical = {};
-    const auto last =
-        static_cast<TaskId>(std::max_element(schedule_.end_us.begin(), schedule_.end_us.end()) -
-                            schedule_.end_us.begin());
     std::vector<double> lookups_us(ranks_, 0.0);
-    for (const TaskId id : schedule_.critical_path(last)) {
-      if (graph_.op(id) < 0) continue;  // a meeting
-      const auto part = static_cast<BatchPart>(graph_.term(id));
-      batch.critical[part] += graph_.duration_us(id);
+    BatchPart part = last_.before;
+    std::size_t rank = last_.before_rank;
+    while (part != BatchPart::kCount) {
+      const PartSpan& at = span(part, rank);
+      batch.critical[part] += batch_.ranks[rank].parts[part];
       if (part == BatchPart::kLookupForward || part == BatchPart::kLookupBackward) {
-        lookups_us[static_cast<std::size_t>(graph_.op(id))] += graph_.duration_us(id);
+        lookups_us[rank] += batch_.ranks[rank].parts[part];
       }
+      part = at.before;
+      rank = at.before_rank;
     }
     batch.limiting_rank = static_cast<std::size_t>(
         std::max_element(lookups_us.begin(), lookups_us.end()) - lookups_us.begin());
   }
 
+ private:
+  enum Lane : std::size_t { kCompute, kNetwork, kReduce, kLink, kLanes };
+  /// When a lane is free, and after what.
+  struct LaneEnd {
+    double us = 0;
+    BatchPart part = BatchPart::kCount;
+    std::size_t rank = 0;
+  };
+
+  PartSpan& span(BatchPart part, std::size_t rank) {
+    return spans_[static_cast<std::size_t>(part)][rank];
+  }
+  const PartSpan& span(BatchPart part, std::size_t rank) const {
+    return spans_[static_cast<std::size_t>(part)][rank];
+  }
+
+  static void wait(PartSpan& span, const LaneEnd& end) {
+    if (end.part == BatchPart::kCount || end.us < span.start_us) return;
+    if (end.us == span.start_us && span.before != BatchPart::kCount) return;
+    span.start_us = end.us;
+    span.before = end.part;
+    span.before_rank = end.rank;
+  }
+
+  void place(BatchPart part, std::size_t rank, LaneEnd& lane, PartSpan begun) {
+    begun.end_us = begun.start_us + batch_.ranks[rank].parts[part];
+    span(part, rank) = begun;
+    lane = {begun.end_us, part, rank};
+    if (begun.end_us >= makespan_us_) {
+      makespan_us_ = begun.end_us;
+      last_.before = part;
+      last_.before_rank = rank;
+    }
+  }
+
+  void each(BatchPart part, Lane lane, std::initializer_list<BatchPart> after) {
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      LaneEnd& end = lanes_[kLanes * r + lane];
+      PartSpan begun;
+      for (BatchPart before : after) wait(begun, {span(before, r).end_us, before, r});
+      wait(begun, end);
+      place(part, r, end, begun);
+    }
+  }
+  // Begins when the last rank has come.
+  void collective(BatchPart part, Lane lane, std::initializer_list<BatchPart> after) {
+    PartSpan begun;
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      for (BatchPart before : after) wait(begun, {span(before, r).end_us, before, r});
+      wait(begun, lanes_[kLanes * r + lane]);
+    }
+    for (std::size_t r = 0; r < ranks_; ++r) place(part, r, lanes_[kLanes * r + lane], begun);
+  }
+
   const BatchTime& batch_;
   const std::size_t ranks_;
-  TaskGraph graph_;
-  Schedule schedule_;
-  std::array<std::vector<TaskId>, kBatchParts> tasks_;
+  std::vector<LaneEnd> lanes_;
+  std::array<std::vector<PartSpan>, kBatchParts> spans_;
+  PartSpan last_;
+  double makespan_us_ = 0;
 };
 
 }  // namespace
 
-Result<void> schedule_batch(BatchTime& batch, bool pipelined) {
-  if (batch.ranks.empty()) return {};
-  return BatchTasks(batch, pipelined).run(batch);
+void schedule_batch(BatchTime& batch, const BatchOrder& order) {
+  if (batch.ranks.empty()) return;
+  const BatchLanes lanes(batch, order);
+  batch.predicted_us = lanes.makespan_us();
+  for (std::size_t r = 0; r < batch.ranks.size(); ++r) {
+    batch.ranks[r].waiting_us = 0;
+    for (const BatchPart part : {BatchPart::kVectorExchange, BatchPart::kGradientExchange}) {
+      batch.ranks[r].waiting_us += lanes.waiting_us(part, r);
+    }
+  }
+  lanes.find_limits(batch);
+}
+
+double batch_makespan_us(const BatchTime& batch, const BatchOrder& order) {
+  return batch.ranks.empty() ? 0 : BatchLanes(batch, order).makespan_us();
 }
 
 }  // namespace perfmodel::sharding

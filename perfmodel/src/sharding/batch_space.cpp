@@ -16,6 +16,7 @@
 ///   phase 2  gradient exchange    no shorter than the bottom MLP's backward pass
 ///   phase 3  lookups backward     no shorter than the dense all-reduce beside it
 ///   phase 4  id exchange          of a later batch: no shorter than the top MLP beside it
+///   phase 5  prefetch             of a later batch: no shorter than what is given beside it
 ///
 /// Within a phase loads add up, which is exact for bytes and nearly so for lookups. Fixed costs of
 /// collectives do not depend on the plan as long as the kinds of sharding stay the same; full
@@ -23,7 +24,7 @@
 namespace perfmodel::sharding {
 namespace {
 
-enum Phase : std::size_t { kForward, kVectors, kGradients, kBackward, kIds, kPhases };
+enum Phase : std::size_t { kForward, kVectors, kGradients, kBackward, kIds, kPrefetch, kPhases };
 
 // Time that one more byte takes [us], past all latencies.
 double slope_us_per_byte(const std::function<double(double)>& time_us) {
@@ -128,13 +129,12 @@ ShardDemand BatchModel::demand(const ShardLoad& load, const Slopes& s) const {
       s.id_us * load[Load::kSortedIds] +
       std::max(s.dram * load[Load::kBackwardDramBytes], s.l2 * load[Load::kBackwardL2Bytes]) +
       s.link * load[Load::kBackwardLinkBytes];
+  demand.loads[kPrefetch] = s.link * load[Load::kPrefetchLinkBytes];
   if (options_.software == TableSoftware::kPerTable) {
     const LookupTime one = lookup_time(load, options_.software, gpu_, *options_.models);
     demand.loads[kForward] = one.forward_us;
     demand.loads[kBackward] = one.backward_us;
   }
-  demand.hbm_bytes = static_cast<std::int64_t>(std::ceil(load.hbm_bytes()));
-  demand.ddr_bytes = static_cast<std::int64_t>(std::ceil(load[Load::kHostBytes]));
   return demand;
 }
 
@@ -152,8 +152,9 @@ void BatchModel::add_shared(std::size_t table, ShardingType type, const Slopes& 
   }
 }
 
-Result<PlacementOption> BatchModel::option(std::size_t table, TablePlacement placement,
-                                           const Slopes& s, double all_reduce_share) const {
+Result<PlacementOption> BatchModel::option_of(
+    std::size_t table, const TablePlacement& placement,
+    const std::function<ShardDemand(const ShardLoad&)>& demand_of) const {
   const auto cut = sizes(table, placement);
   if (!cut) return Unexpected{cut.error()};
   PlacementOption option{.type = placement.type,
@@ -167,12 +168,23 @@ Result<PlacementOption> BatchModel::option(std::size_t table, TablePlacement pla
     }
     PlacementOption::Run run;
     if ((*cut)[i].rows > 0) {
-      run.demand = demand(load(table, (*cut)[i], placement.type, placement.kernel), s);
-    }
-    if (placement.kernel != ComputeKernel::kHashed) {
-      add_shared(table, placement.type, s, all_reduce_share, run.demand);
+      const ShardLoad of_shard = load(table, (*cut)[i], placement.type, placement.kernel);
+      run.demand = demand_of(of_shard);
+      run.demand.hbm_bytes = static_cast<std::int64_t>(std::ceil(of_shard.hbm_bytes()));
+      run.demand.ddr_bytes = static_cast<std::int64_t>(std::ceil(of_shard[Load::kHostBytes]));
     }
     option.shards.push_back(run);
+  }
+  return option;
+}
+
+Result<PlacementOption> BatchModel::option(std::size_t table, const TablePlacement& placement,
+                                           const Slopes& s, double all_reduce_share) const {
+  auto option =
+      option_of(table, placement, [&](const ShardLoad& load) { return demand(load, s); });
+  if (!option || placement.kernel == ComputeKernel::kHashed) return option;
+  for (PlacementOption::Run& run : option->shards) {
+    add_shared(table, placement.type, s, all_reduce_share, run.demand);
   }
   return option;
 }
@@ -289,19 +301,41 @@ double BatchModel::id_bytes() const {
   return kIdAndLength * ids;
 }
 
+bool BatchModel::prefetches() const {
+  if (study_.pipeline != TorchrecSettings::Pipeline::kPrefetchSparseDist) return false;
+  return std::any_of(study_.tables.begin(), study_.tables.end(), [](const ShardedTable& table) {
+    const auto& kernels = table.rules.kernels;
+    return std::find(kernels.begin(), kernels.end(), ComputeKernel::kFusedUvmCaching) !=
+           kernels.end();
+  });
+}
+
+// Of tables that are deduplicated or have hot rows, on every rank.
+std::int64_t BatchModel::bytes_at_home() const {
+  double bytes = 0;
+  for (const ShardedTable& table : study_.tables) {
+    if (table.deduplicated) bytes += deduplication_load(table, load_settings()).hbm_bytes();
+    if (table.hot_rows > 0) bytes += hot_rows_load(table, load_settings(), gpu_).hbm_bytes();
+  }
+  return static_cast<std::int64_t>(std::ceil(bytes));
+}
+
 Result<TableSpace> BatchModel::space(const SpaceOptions& options) const {
   TableSpace made;
   PlanSpace& space = made.space;
   space.world = world();
   space.local_world = local_world_;
   space.hbm_cap = static_cast<std::int64_t>(std::max(0.0, table_memory()));
-  space.phases = kPhases;
   space.floors[kVectors] = dense_.bottom_forward_us;
   space.floors[kGradients] = dense_.bottom_backward_us;
   if (is_pipelined()) space.floors[kIds] = dense_.top_forward_us + dense_.top_backward_us;
   const Slopes s = slopes();
   // Where even one rank that gets all ids would hide their exchange, the phase is left out.
-  if (s.ids * id_bytes() <= space.floors[kIds]) space.phases = kIds;
+  space.phases = prefetches()                                   ? kPhases
+                 : s.ids * id_bytes() > space.floors[kIds] ? kPrefetch
+                                                                : kIds;
+  space.floors[kPrefetch] = options.beside_prefetch_us;
+  space.hbm_cap = std::max<std::int64_t>(0, space.hbm_cap - bytes_at_home());
   space.floors[kBackward] = s.all_reduce * dense_.gradient_bytes;
   const auto of_table = [&](std::uint32_t table, bool together) {
     return options_of(table, together, s, options);

@@ -15,7 +15,7 @@ struct Fitted {
 // B200 has three rows of one shape. V100 and A30 have one or two, with the software of their day:
 // left out.
 constexpr Fitted kFitted[] = {
-    {"a100-", 1.012, 0.31}, {"h100-", 1.040, 0.32}, {"h200-", 1.112, 0.15}, {"b200-", 1.170, 0.15}};
+    {"a100-", 1.115, 0.174}, {"h100-", 1.030, 0.32}, {"h200-", 1.101, 0.15}, {"b200-", 1.152, 0.15}};
 
 }  // namespace
 

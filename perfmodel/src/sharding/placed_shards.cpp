@@ -37,8 +37,11 @@ Result<std::vector<ShardSize>> placed_sizes(const ShardedTable& given,
                                             const TablePlacement& placement, std::int64_t world,
                                             std::int64_t local_world) {
   if (is_row_split(placement.type)) return row_classes(given, placement.ranks.size());
+  if (placement.least_columns == 0 || !cuts_columns(placement.type)) {
+    return shard_sizes(given, placement.type, world, local_world);
+  }
   ShardedTable table = given;
-  if (placement.least_columns > 0) table.least_columns = placement.least_columns;
+  table.least_columns = placement.least_columns;
   return shard_sizes(table, placement.type, world, local_world);
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <span>
 
 #include "refuse_table.hpp"
@@ -23,15 +22,21 @@ std::size_t blocks_on_a_host(ShardingType type, std::int64_t local_world) {
   return rows ? static_cast<std::size_t>(local_world) : 1;
 }
 
+// Searches ask a million times: sorting is faster than a set.
+std::size_t different_ranks(std::span<const std::int64_t> ranks) {
+  std::vector<std::int64_t> sorted(ranks.begin(), ranks.end());
+  std::sort(sorted.begin(), sorted.end());
+  return static_cast<std::size_t>(std::unique(sorted.begin(), sorted.end()) - sorted.begin());
+}
+
 Result<void> check_host_blocks(const ShardedTable& table, const std::vector<std::int64_t>& ranks,
                                std::int64_t local_world, std::size_t blocks) {
   for (std::size_t begin = 0; begin + blocks <= ranks.size(); begin += blocks) {
     const std::span<const std::int64_t> piece(ranks.data() + begin, blocks);
     const std::int64_t host = piece.front() / local_world;
-    const std::set<std::int64_t> different(piece.begin(), piece.end());
     const bool one_host = std::all_of(
         piece.begin(), piece.end(), [&](std::int64_t rank) { return rank / local_world == host; });
-    if (!one_host || different.size() != piece.size()) {
+    if (!one_host || different_ranks(piece) != piece.size()) {
       return refuse_table(table, "each block of rows on a rank of its own on one host",
                           fmt::format("ranks {}", fmt::join(piece, ", ")));
     }
@@ -48,6 +53,7 @@ Result<std::vector<std::int64_t>> shard_ranks(const ShardedTable& table,
   if (ranks.empty() && is_everywhere(placement.type)) {
     ranks.resize(shards);
     std::iota(ranks.begin(), ranks.end(), std::int64_t{0});
+    if (shards == static_cast<std::size_t>(world)) return ranks;
   }
   if (ranks.size() != shards) {
     return refuse_table(table, fmt::format("a rank per shard, {} in all", shards), ranks.size());
@@ -59,10 +65,10 @@ Result<std::vector<std::int64_t>> shard_ranks(const ShardedTable& table,
   }
   const bool apart = is_everywhere(placement.type) || placement.type == ShardingType::kRowSplit ||
                      placement.type == ShardingType::kHostRowSplit;
-  const std::set<std::int64_t> different(ranks.begin(), ranks.end());
-  if (apart && different.size() != ranks.size()) {
+  const std::size_t different = apart ? different_ranks(ranks) : ranks.size();
+  if (different != ranks.size()) {
     return refuse_table(table, "a rank of its own for every shard",
-                        fmt::format("{} ranks for {} shards", different.size(), ranks.size()));
+                        fmt::format("{} ranks for {} shards", different, ranks.size()));
   }
   const std::size_t blocks = blocks_on_a_host(placement.type, local_world);
   if (blocks > 1) {

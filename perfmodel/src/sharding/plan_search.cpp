@@ -78,7 +78,10 @@ class Search {
         pool_(std::max<std::size_t>(1, options.keep)),
         random_(options.seed),
         local_(search::make_local_search(flat)),
-        budget_(options.move_budget > 0 ? options.move_budget : default_moves(flat)) {
+        budget_(options.move_budget > 0
+                    ? options.move_budget
+                    : static_cast<std::uint64_t>(options.effort *
+                                                 static_cast<double>(default_moves(flat)))) {
     hooks_.found = [this](const Layout& layout) { pool_.add(layout); };
     hooks_.go_on = [this](std::uint64_t moves) { return go_on(moves); };
   }
@@ -159,11 +162,14 @@ class Search {
   // The best seeds from hot to cold, then the best plan again and again. The more tables, the less
   // of the cost is a move's, and the cooler it has to be.
   void improve(const std::vector<Layout>& seeds) {
-    constexpr double kFewTables = 30, kCooling = 1.2, kCold = 2e-5;
+    constexpr double kFewTables = 30, kCooling = 1.2, kCold = 2e-5, kWorthwhile = 5e-4;
+    constexpr std::size_t kMostIdleRounds = 2;
     constexpr std::array<double, kRounds> kHot = {0.005, 0.01, 0.05, 0.005, 0.1, 0.005};
     const auto tables = static_cast<double>(flat_.choice_of.size());
     const double scale = std::pow(kFewTables / std::max(1.0, tables), kCooling);
+    std::size_t idle_rounds = 0;
     for (std::size_t round = 0; round < kRounds && !is_met() && !stopped_; ++round) {
+      const double before = pool_.best_objective();
       const bool fresh = round < std::min<std::size_t>(2, seeds.size());
       const Layout start = fresh ? seeds[round] : pool_.best();
       const search::Annealing annealing{
@@ -171,6 +177,9 @@ class Search {
           .cold = kCold * scale,
           .moves = budget_ / kRounds + (round == 0 ? budget_ % kRounds : 0)};
       moves_ += local_->run(start, annealing, random_, pool_.worth(), hooks_);
+      const bool helped = pool_.best_objective() < before * (1 - kWorthwhile);
+      idle_rounds = helped ? 0 : idle_rounds + 1;
+      if (options_.move_budget == 0 && idle_rounds == kMostIdleRounds) break;
     }
   }
 

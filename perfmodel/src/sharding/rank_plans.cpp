@@ -2,50 +2,148 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 
 #include "memory_shortfall.hpp"
 
 namespace perfmodel::sharding {
 namespace {
 
-bool is_known(const RankedPlans& all, const std::vector<TablePlacement>& placements) {
-  return std::any_of(all.plans.begin(), all.plans.end(),
-                     [&](const RankedPlan& plan) { return plan.placements == placements; });
+// The search knows no names: says what is short where that is the reason.
+Unexpected explained(const Error& error, const BatchModel& model, const PlanSpace& space) {
+  const std::string shortfall = describe_shortfall(model.study().tables, space);
+  if (shortfall.empty()) return Unexpected{error};
+  return fail(ErrorCode::kImpossible, shortfall);
 }
+
+using SpaceOptions = BatchModel::SpaceOptions;
 
 // The whole space, then parts of it that use one kind of exchange each; all-reduces exposed, then
 // hidden. Spaces that are the same as one before are left out.
-std::vector<BatchModel::SpaceOptions> spaces_of(const BatchModel& model) {
+std::vector<SpaceOptions> spaces_of(const BatchModel& model) {
   const bool hosts = model.world() > model.local_world();
-  std::vector<BatchModel::SpaceOptions> spaces;
+  std::vector<SpaceOptions> spaces;
   for (const double share : {0.0, 1.0}) {
-    using Options = BatchModel::SpaceOptions;
-    spaces.push_back(Options{.all_reduce_share = share});
+    spaces.push_back({.all_reduce_share = share});
     if (model.world() == 1) break;
-    spaces.push_back(Options{share, true, false, false});
-    spaces.push_back(Options{share, false, true, false});
+    spaces.push_back({.all_reduce_share = share, .sums = false, .host_sums = false});
+    spaces.push_back({.all_reduce_share = share, .vectors = false, .host_sums = false});
     if (hosts) {
-      spaces.push_back(Options{share, false, false, true});
-      spaces.push_back(Options{share, true, false, true});
+      spaces.push_back({.all_reduce_share = share, .vectors = false, .sums = false});
+      spaces.push_back({.all_reduce_share = share, .sums = false});
     }
   }
   return spaces;
 }
 
-Result<void> add_plans(const BatchModel& model, const TableSpace& space, const SearchResult& found,
-                       RankedPlans& all) {
-  for (const FoundPlan& plan : found.plans) {
-    RankedPlan ranked;
-    ranked.objective_us = plan.objective;
-    ranked.placements = placements_of(space, plan);
-    if (is_known(all, ranked.placements)) continue;
-    auto time = model.time(ranked.placements);
-    if (!time) return Unexpected{time.error()};
-    ranked.time = std::move(*time);
-    all.plans.push_back(std::move(ranked));
-  }
-  return {};
+double fullest_bytes(const BatchTime& time) {
+  double most = 0;
+  for (const BatchRank& rank : time.ranks) most = std::max(most, rank.memory.total());
+  return most;
 }
+
+// Faster, or as fast with more memory left on the fullest rank.
+bool is_better(const RankedPlan& a, const RankedPlan& b) {
+  if (a.time.predicted_us != b.time.predicted_us) {
+    return a.time.predicted_us < b.time.predicted_us;
+  }
+  return fullest_bytes(a.time) < fullest_bytes(b.time);
+}
+
+/// The plans found so far, each priced by BatchModel::time().
+class Ranking {
+ public:
+  Ranking(const BatchModel& model, const SearchOptions& options)
+      : model_(model), options_(options), left_s_(options.time_budget_s) {}
+
+  // Looks into a space for a share of the time that is left. The best time found there [us];
+  // nothing: nothing fits into it.
+  Result<std::optional<double>> look(const SpaceOptions& part, double effort, double time_share) {
+    const auto space = model_.space(part);
+    if (!space) return Unexpected{space.error()};
+    SearchOptions search = options_;
+    search.keep = std::max(candidates(), options_.keep);
+    search.effort = effort;
+    search.time_budget_s = std::max(1e-3, left_s_ * time_share);
+    const auto found = search_plans(space->space, search);
+    if (!found) {
+      if (!is_whole(part)) return std::optional<double>{};
+      return explained(found.error(), model_, space->space);
+    }
+    left_s_ -= found->seconds;
+    all.stopped = all.stopped || found->stopped;
+    all.moves += found->moves;
+    all.seconds += found->seconds;
+    std::optional<double> best;
+    for (const FoundPlan& plan : found->plans) {
+      const auto us = add(placements_of(*space, plan), plan.objective);
+      if (!us) return Unexpected{us.error()};
+      if (!best || *us < *best) best = *us;
+    }
+    return best;
+  }
+
+  // The best plans, changed table by table.
+  Result<void> improve() {
+    sort();
+    const std::vector<RankedPlan> best(
+        all.plans.begin(),
+        all.plans.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(is_large() ? 1 : 3, all.plans.size())));
+    const auto start = std::chrono::steady_clock::now();
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    bool asked_to_stop = false;
+    const auto go_on = [&] {
+      asked_to_stop = asked_to_stop || (options_.progress &&
+                                        !options_.progress({.best = best.front().objective_us,
+                                                            .seconds = all.seconds + seconds(),
+                                                            .moves = all.moves}));
+      return !asked_to_stop && seconds() < left_s_;
+    };
+    for (const RankedPlan& plan : best) {
+      const auto better =
+          model_.improved(plan.placements, {.seed = options_.seed, .go_on = go_on});
+      if (!better) return Unexpected{better.error()};
+      if (const auto us = add(*better, plan.objective_us); !us) return Unexpected{us.error()};
+    }
+    all.seconds += seconds();
+    all.stopped = all.stopped || asked_to_stop || seconds() >= left_s_;
+    sort();
+    return {};
+  }
+
+  RankedPlans all;
+
+ private:
+  // Scheduling a plan in full takes as long as it has shards.
+  bool is_large() const {
+    constexpr std::int64_t kManyShards = 50'000;
+    return std::ssize(model_.study().tables) * model_.world() > kManyShards;
+  }
+  std::size_t candidates() const { return is_large() ? 2 : 8; }
+
+  static bool is_whole(const SpaceOptions& part) {
+    return part.vectors && part.sums && part.host_sums;
+  }
+
+  Result<double> add(std::vector<TablePlacement> placements, double objective_us) {
+    for (const RankedPlan& known : all.plans) {
+      if (known.placements == placements) return known.time.predicted_us;
+    }
+    auto time = model_.time(placements);
+    if (!time) return Unexpected{time.error()};
+    const double us = time->predicted_us;
+    all.plans.push_back({std::move(placements), std::move(*time), objective_us});
+    return us;
+  }
+
+  void sort() { std::stable_sort(all.plans.begin(), all.plans.end(), is_better); }
+
+  const BatchModel& model_;
+  const SearchOptions& options_;
+  double left_s_;
+};
 
 std::array<std::size_t, 16> tables_by_type(const RankedPlan& plan) {
   std::array<std::size_t, 16> count{};
@@ -70,47 +168,48 @@ void keep_different(std::vector<RankedPlan>& plans, std::size_t most) {
   plans = std::move(kept);
 }
 
-// The search knows no names: says what is short where that is the reason.
-Unexpected explained(const Error& error, const BatchModel& model, const PlanSpace& space) {
-  const std::string shortfall = describe_shortfall(model.study().tables, space);
-  if (shortfall.empty()) return Unexpected{error};
-  return fail(ErrorCode::kImpossible, shortfall);
-}
-
 }  // namespace
 
+// First a glance into every part of the space, then a thorough search of those that hold the
+// fastest plans, then changes of the best plans as time() judges them.
 Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& options) {
-  constexpr std::size_t kLeastCandidates = 8;
-  RankedPlans all;
-  const auto spaces = spaces_of(model);
-  double bound = 0, left_s = options.time_budget_s;
+  constexpr double kGlance = 0.15, kGlances = 0.4;
+  constexpr std::size_t kThorough = 2;
+  Ranking ranking(model, options);
+  std::vector<std::pair<double, SpaceOptions>> looked;
+  const auto look = [&](const SpaceOptions& part, double effort, double share) -> Result<double> {
+    const auto us = ranking.look(part, effort, share);
+    if (!us) return Unexpected{us.error()};
+    if (*us) looked.emplace_back(**us, part);
+    return us->value_or(0);
+  };
+  const std::vector<SpaceOptions> spaces = spaces_of(model);
   for (std::size_t i = 0; i < spaces.size(); ++i) {
-    const auto space = model.space(spaces[i]);
-    if (!space) return Unexpected{space.error()};
-    SearchOptions search = options;
-    search.keep = std::max(kLeastCandidates, options.keep);
-    search.time_budget_s = left_s / static_cast<double>(spaces.size() - i);
-    const auto found = search_plans(space->space, search);
-    if (!found) {
-      if (i == 0) return explained(found.error(), model, space->space);
-      continue;  // a part of the space that nothing fits into
+    const auto us = look(spaces[i], kGlance, kGlances / static_cast<double>(spaces.size()));
+    if (!us) return Unexpected{us.error()};
+    if (!model.prefetches()) continue;
+    // Prefetches hide behind a batch, which is known only now.
+    SpaceOptions hidden = spaces[i];
+    hidden.beside_prefetch_us = *us / model.device_factor();
+    if (const auto beside = look(hidden, kGlance, kGlances / static_cast<double>(spaces.size()));
+        !beside) {
+      return Unexpected{beside.error()};
     }
-    if (i == 0) {
-      bound = found->lower_bound;
-      all.proved_best = found->proved_best;
-    }
-    left_s = std::max(0.0, left_s - found->seconds);
-    all.stopped = all.stopped || found->stopped;
-    all.moves += found->moves;
-    all.seconds += found->seconds;
-    if (auto good = add_plans(model, *space, *found, all); !good) return Unexpected{good.error()};
   }
-  std::stable_sort(all.plans.begin(), all.plans.end(), [](const auto& a, const auto& b) {
-    return a.time.predicted_us < b.time.predicted_us;
-  });
-  const RankedPlan& best = all.plans.front();
-  const double slack = std::max(0.0, best.objective_us - bound);
-  all.lower_bound_us = std::max(0.0, best.time.predicted_us - slack * model.device_factor());
+  std::stable_sort(looked.begin(), looked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const std::vector<std::pair<double, SpaceOptions>> best(
+      looked.begin(),
+      looked.begin() + static_cast<std::ptrdiff_t>(std::min(kThorough, looked.size())));
+  for (const auto& [us, part] : best) {
+    if (const auto found = look(part, 1, 0.4); !found) return Unexpected{found.error()};
+  }
+  if (auto good = ranking.improve(); !good) return Unexpected{good.error()};
+  RankedPlans all = std::move(ranking.all);
+  const auto bound = model.lower_bound_us(all.plans.front().placements);
+  if (!bound) return Unexpected{bound.error()};
+  const double best_us = all.plans.front().time.predicted_us;
+  all.lower_bound_us = std::min(*bound, best_us);
   keep_different(all.plans, std::max<std::size_t>(1, options.keep));
   return all;
 }

@@ -47,11 +47,29 @@ ZipfLaw law_of(const ShardedTable& table) {
           .shift = table.skew.shift};
 }
 
-// Of the busiest of `parts` ranks, over rows that are spread by a hash.
+// Of lookups, those that find one of the copies which every rank has.
+double hot_share(const ShardedTable& table) {
+  if (table.hot_rows <= 0) return 0;
+  return IndexSkew(law_of(table)).top_mass(
+      static_cast<double>(std::min(table.hot_rows, table.rows)));
+}
+
+// The law of the rows that are not hot: the same one, begun later.
+ZipfLaw cold_law(const ShardedTable& table) {
+  ZipfLaw law = law_of(table);
+  const double hot = static_cast<double>(std::min(table.hot_rows, table.rows - 1));
+  law.rows -= hot;
+  if (law.exponent > 0) law.shift += hot;
+  return law;
+}
+
+// Of the busiest of `parts` ranks, over rows that are spread by a hash. Of distinct ids, each is one
+// row: the most frequent one weighs no more than any other.
 double share_of_ids(const ShardedTable& table, double parts) {
   if (parts <= 1) return 1;
-  const double first = table.skew.exponent == 0 ? 1 / static_cast<double>(table.rows)
-                                                : IndexSkew(law_of(table)).top_mass(1);
+  if (table.deduplicated) return 1 / parts;
+  const ZipfLaw law = cold_law(table);
+  const double first = law.exponent == 0 ? 1 / law.rows : IndexSkew(law).top_mass(1);
   return first + (1 - first) / parts;
 }
 
@@ -67,6 +85,7 @@ class Loads {
       bags_ += samples * feature.poolings;
       ids_ += samples * feature.poolings * feature.pooling_factor;
     }
+    if (!cut.everywhere) ids_ *= 1 - hot_share(table);
     if (table.deduplicated && !cut.everywhere) {
       ids_ = bags_ = distinct_ids(table, settings.batch_per_rank) * senders;
     }
@@ -86,7 +105,7 @@ class Loads {
         .optimizer_bytes_per_row =
             2 * kStateBytes * state_elements(table.optimizer, static_cast<double>(cut.columns)),
         .zipf_exponent = table.skew.exponent,
-        .zipf_shift = table.skew.shift};
+        .zipf_shift = cut.everywhere ? table.skew.shift : cold_law(table).shift};
   }
 
   ShardLoad run() {
@@ -116,7 +135,9 @@ class Loads {
     if (is_cached()) {
       // A row that is dropped has been updated and goes back.
       const double moved = 2 * cache_misses() * row_bytes_;
-      load_[table_.cache.prefetches ? Load::kPrefetchLinkBytes : Load::kForwardLinkBytes] += moved;
+      const bool prefetches =
+          settings_.pipeline == TorchrecSettings::Pipeline::kPrefetchSparseDist;
+      load_[prefetches ? Load::kPrefetchLinkBytes : Load::kForwardLinkBytes] += moved;
     }
   }
 
@@ -255,7 +276,18 @@ double distinct_ids(const ShardedTable& table, std::int64_t batch_per_rank) {
     ids += static_cast<double>(feature.batch.value_or(batch_per_rank)) * feature.poolings *
            feature.pooling_factor;
   }
-  return IndexSkew(law_of(table)).unique_rows(ids);
+  if (table.hot_rows <= 0) return IndexSkew(law_of(table)).unique_rows(ids);
+  return IndexSkew(cold_law(table)).unique_rows(ids * (1 - hot_share(table)));
+}
+
+ShardLoad hot_rows_load(const ShardedTable& table, const LoadSettings& settings, const Gpu& gpu) {
+  ShardedTable hot = table;
+  hot.rows = std::min(table.hot_rows, table.rows);
+  hot.hot_rows = 0;
+  hot.deduplicated = false;
+  for (TableFeature& feature : hot.features) feature.pooling_factor *= hot_share(table);
+  return shard_load(hot, {.rows = hot.rows, .columns = hot.dim, .parts = 1, .everywhere = true},
+                    ComputeKernel::kDense, ShardingType::kDataParallel, settings, gpu);
 }
 
 ShardLoad deduplication_load(const ShardedTable& table, const LoadSettings& settings) {

@@ -25,6 +25,8 @@ constexpr NamedValue<Interaction> kInteractions[] = {
 constexpr NamedValue<Pipeline> kPipelines[] = {{"none", Pipeline::kNone},
                                                {"sparse_dist", Pipeline::kSparseDist},
                                                {"prefetch", Pipeline::kPrefetchSparseDist}};
+constexpr NamedValue<Launch> kLaunches[] = {{"graphs", Launch::kGraphs},
+                                           {"eager", Launch::kEager}};
 constexpr std::string_view kGemmTypes[] = {"float32", "tf32", "float16", "bfloat16"};
 
 template <class Value, std::size_t kCount>
@@ -162,6 +164,15 @@ void read_machine(ObjectReader& root, ShardingStudy& study) {
   }
   if (study.world && study.local_world && *study.world % *study.local_world != 0) {
     root.reject("local_world", fmt::format("a divisor of world, {}", *study.world));
+  }
+  if (root.has("launch")) study.launch = choice(root, "launch", kLaunches);
+  if (root.has("network")) {
+    auto network = ExchangeSoftware::parse(root.string("network"));
+    if (network) {
+      study.network = std::move(*network);
+    } else {
+      root.reject("network", network.error().message.substr(std::string("expected ").size()));
+    }
   }
   if (root.has("pipeline")) study.pipeline = choice(root, "pipeline", kPipelines);
   if (root.has("free_share")) {

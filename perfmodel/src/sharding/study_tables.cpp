@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "index_statistics.hpp"
 #include "json/csv_file.hpp"
 
 namespace perfmodel::sharding {
@@ -28,11 +29,30 @@ RowSkew parse_skew(const Json& json, const std::string& pointer, std::optional<E
   return skew;
 }
 
+// A mean, or counts of bags with 0, 1, 2, ... ids.
+void read_pooling_factor(ObjectReader& reader, TableFeature& feature) {
+  if (!reader.has("pooling_histogram")) {
+    feature.pooling_factor = reader.positive("pooling");
+    return;
+  }
+  const Json* list = reader.array("pooling_histogram");
+  std::vector<double> bags;
+  for (std::size_t i = 0; list && i < list->size(); ++i) {
+    bags.push_back((*list)[i].is_number() ? (*list)[i].get<double>() : -1);
+  }
+  const auto mean = mean_pooling(bags);
+  if (mean) {
+    feature.pooling_factor = *mean;
+  } else if (list) {
+    reader.reject("pooling_histogram", "counts of bags with 0, 1, 2, ... ids, some of them with any");
+  }
+}
+
 TableFeature parse_feature(const Json& json, const std::string& pointer,
                            std::optional<Error>& error) {
   ObjectReader reader(json, pointer, error);
   TableFeature feature;
-  feature.pooling_factor = reader.positive("pooling");
+  read_pooling_factor(reader, feature);
   if (reader.has("poolings")) feature.poolings = reader.positive("poolings");
   if (reader.has("batch")) feature.batch = reader.whole_number("batch", 1);
   reader.finish();
@@ -109,9 +129,13 @@ void read_wire(ObjectReader& reader, ShardedTable& table, std::optional<Error>& 
 
 /// Returns whether anything was said.
 bool read_features(ObjectReader& reader, ShardedTable& table, std::optional<Error>& error) {
-  const bool has_pooling = reader.has("pooling"), has_features = reader.has("features");
+  const bool has_pooling = reader.has("pooling") || reader.has("pooling_histogram");
+  const bool has_features = reader.has("features");
   if (has_pooling && has_features) reader.reject("pooling", "pooling or features, not both");
-  if (has_pooling) table.features = {{.pooling_factor = reader.positive("pooling")}};
+  if (has_pooling) {
+    table.features = {{}};
+    read_pooling_factor(reader, table.features.front());
+  }
   if (has_features) {
     const Json* list = reader.array("features");
     if (list && list->empty()) reader.reject("features", "at least one feature");
@@ -134,6 +158,7 @@ void read_properties(ObjectReader& reader, ShardedTable& table, std::optional<Er
             .value_or(TableOptimizer::kNone);
   }
   if (reader.has("weighted")) table.weighted = reader.boolean("weighted");
+  if (reader.has("hot_rows")) table.hot_rows = reader.whole_number("hot_rows", 0);
   if (reader.has("deduplicate")) table.deduplicated = reader.boolean("deduplicate");
   if (reader.has("pooled")) table.pooled = reader.boolean("pooled");
   if (reader.has("min_columns")) table.least_columns = reader.whole_number("min_columns", 1);
@@ -207,6 +232,12 @@ namespace {
 
 constexpr std::string_view kColumns[] = {
     "table", "rows", "dim", "pooling", "dtype", "optimizer", "zipf_exponent", "weighted", "count"};
+/// What other lists call them.
+using ColumnAlias = std::pair<std::string_view, std::string_view>;
+constexpr ColumnAlias kColumnAliases[] = {
+    {"name", "table"},           {"num_embeddings", "rows"}, {"hash_size", "rows"},
+    {"embedding_dim", "dim"},    {"pooling_factor", "pooling"}, {"hotness", "pooling"},
+    {"data_type", "dtype"},      {"zipf", "zipf_exponent"}};
 
 class TableCsv {
  public:
@@ -232,14 +263,30 @@ class TableCsv {
     for (std::size_t i = 0; i < csv_.columns().size(); ++i) {
       const std::string& name = csv_.columns()[i];
       if (std::ranges::find(kColumns, name) != std::end(kColumns)) continue;
+      const auto alias = std::ranges::find(kColumnAliases, name, &ColumnAlias::first);
+      if (alias != std::end(kColumnAliases)) {
+        if (csv_.column(alias->second) < 0) continue;
+        return Unexpected{csv_.at_header(
+            static_cast<int>(i), fmt::format("expected one column {}, found {} beside it",
+                                             alias->second, name))};
+      }
       return Unexpected{csv_.at_header(
           static_cast<int>(i), fmt::format("expected {}, found \"{}\"",
                                            wanted_name("a known column", name, kColumns), name))};
     }
     for (std::string_view name : {"table", "rows", "dim", "pooling"}) {
-      if (csv_.column(name) < 0) return Unexpected{csv_.missing_column(name, "")};
+      if (column_of(name) < 0) return Unexpected{csv_.missing_column(name, "")};
     }
     return {};
+  }
+
+  // By its own name or another's for it; -1: there is none.
+  int column_of(std::string_view name) const {
+    for (const auto& [alias, own] : kColumnAliases) {
+      if (own != name) continue;
+      if (const int column = csv_.column(alias); column >= 0) return column;
+    }
+    return csv_.column(name);
   }
 
   void expect(int column, std::string_view wanted) {
@@ -247,7 +294,7 @@ class TableCsv {
   }
 
   std::int64_t count(std::string_view name) {
-    const int column = csv_.column(name);
+    const int column = column_of(name);
     const auto value = parse_count(csv_.cell(column));
     if (!value) expect(column, "a whole number of at least 1");
     return value.value_or(1);
@@ -256,7 +303,7 @@ class TableCsv {
   template <class ByName, class Names>
   auto named(std::string_view column_name, std::string_view what, ByName by_name,
              const Names& known) {
-    const int column = csv_.column(column_name);
+    const int column = column_of(column_name);
     const std::string_view cell = csv_.cell(column);
     auto value = by_name(cell);
     if (!value && !cell.empty()) expect(column, wanted_name(what, cell, known));
@@ -265,7 +312,7 @@ class TableCsv {
 
   void read_row() {
     ShardedTable table;
-    const int name = csv_.column("table"), pooling = csv_.column("pooling");
+    const int name = column_of("table"), pooling = column_of("pooling");
     table.name = csv_.cell(name);
     if (table.name.empty()) expect(name, "a name");
     table.rows = count("rows");
@@ -279,7 +326,7 @@ class TableCsv {
             .value_or(table.optimizer);
     read_skew(table);
     read_weighted(table);
-    const bool has_count = !csv_.cell(csv_.column("count")).empty();
+    const bool has_count = !csv_.cell(column_of("count")).empty();
     const std::int64_t tables = has_count ? count("count") : 1;
     if (error_) return;
     if (const auto problem = tables_.add(std::move(table), tables)) {
@@ -288,7 +335,7 @@ class TableCsv {
   }
 
   void read_skew(ShardedTable& table) {
-    const int column = csv_.column("zipf_exponent");
+    const int column = column_of("zipf_exponent");
     if (csv_.cell(column).empty()) return;
     const auto exponent = parse_double(csv_.cell(column));
     if (!exponent || !(*exponent >= 0) || !std::isfinite(*exponent)) expect(column, kNotNegative);
@@ -296,7 +343,7 @@ class TableCsv {
   }
 
   void read_weighted(ShardedTable& table) {
-    const int column = csv_.column("weighted");
+    const int column = column_of("weighted");
     const std::string_view cell = csv_.cell(column);
     table.weighted = cell == "1" || cell == "true";
     if (!cell.empty() && !table.weighted && cell != "0" && cell != "false") {

@@ -56,7 +56,7 @@ class Estimate {
   TorchrecShardCost of(ShardSize size) const {
     TorchrecShardCost cost;
     cost.size = size;
-    if (size.rows > 0) perf(cost);
+    perf(cost);  // of ranks without rows, too: upstream asks for columns alone
     storage(cost);
     return cost;
   }
@@ -105,7 +105,9 @@ class Estimate {
     const double read =
         holds_whole_rows_once(type_) ? std::max(columns, kLeastColumnsRead) : columns;
     const double lookups = ids_here_ * arriving * read * bytes();
-    const double row = is_dense() ? bytes() : forward_wire();
+    // What tables cut on a host put out goes to its ranks first: sequences as they are in the table.
+    const bool as_in_table = is_dense() || (is_cut_on_a_host(type_) && !table_.pooled);
+    const double row = as_in_table ? bytes() : forward_wire();
     const double outputs = vectors_here_ * arriving * columns * row;
     cost.forward_compute_ms = (inputs + lookups + outputs) * width_penalty(columns) / bandwidth_;
     cost.backward_compute_ms = backward_compute(cost.forward_compute_ms);

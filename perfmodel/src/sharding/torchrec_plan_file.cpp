@@ -48,7 +48,13 @@ Result<std::string> table_text(const ShardedTable& table, const TablePlacement& 
       "{{\n        \"sharding_type\": \"{}\",\n        \"compute_kernel\": \"{}\",\n"
       "        \"ranks\": [{}],\n        \"shards\": ",
       to_string(placement.type), to_string(placement.kernel), fmt::join(ranks, ", "));
-  if (placement.type == ShardingType::kDataParallel) return text + "null\n      }";
+  std::string end = "\n      }";
+  if (placement.kernel == ComputeKernel::kFusedUvmCaching) {
+    end = fmt::format(",\n        \"cache_params\": {{\"load_factor\": {}, \"prefetch_pipeline\": "
+                      "{}}}\n      }}",
+                      table.cache.load_factor, table.cache.prefetches);
+  }
+  if (placement.type == ShardingType::kDataParallel) return text + "null" + end;
   for (std::size_t i = 0; i < shards->size(); ++i) {
     const auto& [rank, offset, size] = (*shards)[i];
     text += fmt::format(
@@ -57,7 +63,7 @@ Result<std::string> table_text(const ShardedTable& table, const TablePlacement& 
         i == 0 ? "[" : ",", offset.rows, offset.columns, size.rows, size.columns, rank,
         rank % local_world);
   }
-  return text + "\n        ]\n      }";
+  return text + "\n        ]" + end;
 }
 
 Result<void> check_names(std::span<const ShardedTable> tables) {
@@ -140,6 +146,7 @@ class TorchrecPlanReader {
     if (kernel == ComputeKernel::kHashed) reader.reject("compute_kernel", "a kernel of TorchRec's");
     placement.ranks = reader.whole_numbers("ranks", 0);
     if (placement.ranks.empty()) reader.reject("ranks", "at least one rank");
+    if (reader.has("cache_params")) reader.object("cache_params", true);  // the study has its own
     const bool has_shards = reader.has("shards");
     const Json* list = has_shards ? reader.array("shards", true) : nullptr;
     reader.finish();

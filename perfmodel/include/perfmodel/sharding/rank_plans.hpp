@@ -20,17 +20,17 @@ struct RankedPlan {
 struct RankedPlans {
   /// Fastest first; each shards another number of tables in some way.
   std::vector<RankedPlan> plans;
-  /// No plan that fits is faster, as far as the search's phases describe the batch [us].
+  /// No plan that fits is faster, by BatchModel::time() [us].
   double lower_bound_us = 0;
-  bool proved_best = false;
   bool stopped = false;  ///< by time or by the caller, before the search was done
   std::uint64_t moves = 0;
   double seconds = 0;
 };
 
-/// The best plans for a study: searched by phases (`BatchModel::space`, twice: all-reduces of
-/// data-parallel tables hidden and not), then scheduled in full and sorted by that. Errors: those
-/// of the search, which say what does not fit.
+/// The best plans for a study: searched by phases (`BatchModel::space`, with several ideas of what
+/// hides behind what), scheduled in full, changed table by table as `BatchModel::time` judges, and
+/// sorted by that; among equally fast ones the plan comes first that leaves more memory on its
+/// fullest rank. Errors: those of the search, which say what does not fit.
 Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& options);
 
 /// What a plan waits for, and what would help.

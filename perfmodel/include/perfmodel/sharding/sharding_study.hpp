@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "perfmodel/result.hpp"
 #include "perfmodel/sharding/detail/embedding_shards.hpp"
 #include "perfmodel/sharding/detail/torchrec_plan.hpp"
 
@@ -39,6 +41,32 @@ struct HashedArray {
   double iterations_multiplier = 1;  ///< iterations to the same quality, over those of full tables
 };
 
+/// How the software moves what ranks exchange. Where it knows several ways, the faster one counts.
+struct ExchangeSoftware {
+  std::string name = "plain";  ///< as it was chosen, for reports
+  /// Vectors first inside each host, then between the ranks of equal place on all hosts.
+  bool hierarchical = false;
+  /// On one host, each rank reads the gradients of all others at once in place of NCCL's rings.
+  bool one_shot = false;
+  /// All-reduces have a communicator and a stream of their own beside the exchanges.
+  bool reduces_beside = false;
+  /// PCIe cards that cannot read each other pass everything through host memory.
+  bool peer_to_peer = true;
+  /// Of every exchange, for each other rank: a message, however small [us].
+  double peer_us = 0;
+  /// Spread of the times at which ranks reach an exchange [us]: of W ranks the last one comes
+  /// sqrt(2 ln W) of it late.
+  double straggler_us = 0;
+  std::optional<int> nics;  ///< of each host, if not as many as the topology has
+
+  /// "plain", "torchrec", "hugectr", or with changes: "hugectr,flat,nics=4,peer-us=0.3". Errors
+  /// (kImpossible): unknown words, numbers below 0.
+  static Result<ExchangeSoftware> parse(std::string_view text);
+};
+
+/// Who starts kernels: the host op by op, or CUDA graphs that were captured once.
+enum class Launch : std::uint8_t { kGraphs, kEager };
+
 /// A question: which tables, on which machine. What a file leaves open, the caller fills in.
 struct ShardingStudy {
   std::string name;
@@ -49,6 +77,8 @@ struct ShardingStudy {
   std::optional<std::int64_t> world, local_world;  ///< ranks; ranks per host
   std::optional<std::int64_t> batch_per_rank;      ///< samples
   std::optional<TorchrecSettings::Pipeline> pipeline;
+  ExchangeSoftware network;
+  std::optional<Launch> launch;      ///< none: graphs
   std::optional<double> free_share;  ///< of HBM that is left alone (0.15)
   /// Of TorchRec's planner, where its own figures are wanted; world and hosts are the study's.
   std::optional<TorchrecTopology> torchrec;

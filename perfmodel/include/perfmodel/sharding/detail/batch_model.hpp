@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,12 +21,29 @@
 
 namespace perfmodel::sharding {
 
+struct BatchOrder;
+
+/// Time that the host needs for a batch that it launches op by op [us]: for the batch, for each kind
+/// of exchange that the plan has, and for each table of the kind (`eager_host()`).
+struct HostNeeds {
+  double batch_us = 0;
+  enum Kind : std::uint8_t { kVectors, kSums, kHostSums, kCopies, kKinds };
+  static Kind kind_of(ShardingType type);
+  struct Need {
+    double us = 0, table_us = 0;
+  };
+  std::array<Need, kKinds> kinds{};
+
+  double us(std::span<const TablePlacement> placements) const;
+};
+
 struct BatchOptions {
   TableSoftware software = TableSoftware::kFused;
   /// Times of the device are multiplied by it; 0: `calibration_factor` of the GPU, else 1.
   double device_factor = 0;
   /// The host needs at least this long per batch [us]; 0: it keeps ahead (CUDA graphs).
   double host_us = 0;
+  std::optional<HostNeeds> host = {};  ///< eager software; `host_us` goes before it
   const KernelModels* models = &KernelModels::heuristic();
 };
 
@@ -68,13 +88,35 @@ class BatchModel {
     /// Each kind of exchange that a plan uses has a latency of its own, which loads cannot tell:
     /// vectors (table- and column-wise, row-split), sums over all ranks (row-wise), sums on a host.
     bool vectors = true, sums = true, host_sums = true;
+    /// Pipeline "prefetch": what runs beside the prefetches of a later batch [us]. They cost what
+    /// they last beyond it.
+    double beside_prefetch_us = 0;
   };
   /// A search space whose objective follows time(): phases are the lookups and exchanges, each by
   /// its busiest rank, exchanges no shorter than the dense part beside them. Tables whose rules
   /// leave no way within `options` keep all that they have.
   Result<TableSpace> space(const SpaceOptions& options) const;
+  /// No plan that fits takes less than this [us], host and calibration included: see
+  /// batch_bound.cpp. It is closest where plans share their resources as `near` does. Errors: those
+  /// of space() and of the search, which say what does not fit.
+  Result<double> lower_bound_us(std::span<const TablePlacement> near) const;
+
+  /// A plan that is no slower by time(): tables of the slowest ranks move, swap and change their
+  /// way to be cut, as long as that helps. Among equally fast plans it takes the one that leaves
+  /// more memory on the fullest rank. Tables that lie together stay where they are.
+  struct ImproveOptions {
+    std::uint64_t tries = 0;  ///< plans priced; 0: by the size of the problem
+    std::uint64_t seed = 1;
+    std::function<bool()> go_on = {};  ///< false ends it; empty: never
+  };
+  Result<std::vector<TablePlacement>> improved(std::span<const TablePlacement> placements,
+                                               const ImproveOptions& options) const;
+
   /// The same machine and options, another study. Errors: those of make().
   Result<BatchModel> with(const ShardingStudy& study) const;
+
+  /// Whether plans may have rows that are fetched beside an earlier batch.
+  bool prefetches() const;
 
   /// Ways to cut a table that its rules and the machine allow, ranks left empty (row-split: as many
   /// as there are parts).
@@ -110,7 +152,22 @@ class BatchModel {
                  ComputeKernel kernel) const;
   Result<void> check_kernel(const ShardedTable& table, const TablePlacement& placement) const;
   void add_hashed_array(JobLoad& job) const;
-  Result<void> add(std::size_t table, const TablePlacement& placement, JobLoad& job) const;
+  class Improver;
+  Result<void> add(std::size_t table, const TablePlacement& placement, JobLoad& job,
+                   double sign = 1) const;
+  void set_lookups(const ShardLoad& load, PartTimes& parts) const;
+  Result<void> set_exchanges(const JobLoad& job, BatchTime& batch) const;
+  BatchOrder order() const;
+  double clock_us(double device_us, double host_us) const;
+  double host_us(std::span<const TablePlacement> placements) const;
+  double late_us(double bytes) const;
+  double one_shot_us(double bytes) const;
+  double least_host_us() const;
+  Result<double> hierarchical_us(const JobLoad& job, Load of_rank) const;
+  void add_hot_rows(std::size_t table, double sign, JobLoad& job) const;
+  struct Minorants;
+  Minorants minorants(std::span<const ShardLoad> ranks) const;
+
   Result<double> all_to_all_us(const JobLoad& job, Load of_rank, bool reversed) const;
   Result<double> collective_us(CollectiveKind kind, double bytes) const;
   Result<double> between_hosts_us(double bytes) const;
@@ -122,13 +179,17 @@ class BatchModel {
   ShardDemand demand(const ShardLoad& load, const Slopes& slopes) const;
   void add_shared(std::size_t table, ShardingType type, const Slopes& slopes,
                   double all_reduce_share, ShardDemand& demand) const;
-  Result<PlacementOption> option(std::size_t table, TablePlacement placement, const Slopes& slopes,
-                                 double all_reduce_share) const;
+  Result<PlacementOption> option_of(
+      std::size_t table, const TablePlacement& placement,
+      const std::function<ShardDemand(const ShardLoad&)>& demand_of) const;
+  Result<PlacementOption> option(std::size_t table, const TablePlacement& placement,
+                                 const Slopes& slopes, double all_reduce_share) const;
+  std::int64_t bytes_at_home() const;
   Result<std::vector<PlacementOption>> options_of(std::uint32_t table, bool together,
                                                   const Slopes& slopes,
                                                   const SpaceOptions& options) const;
   static std::vector<std::int64_t> column_widths(const ShardedTable& table);
-  void finish(BatchTime& batch) const;
+  void finish(BatchTime& batch, double host_us) const;
 
   ShardingStudy study_;
   Gpu gpu_;

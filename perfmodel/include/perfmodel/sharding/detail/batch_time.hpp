@@ -56,6 +56,7 @@ struct BatchRank {
 /// One batch under one plan.
 struct BatchTime {
   double predicted_us = 0, low_us = 0, high_us = 0;
+  double host_us = 0;  ///< that the host needs; 0: it keeps ahead
   std::vector<BatchRank> ranks;
   std::size_t limiting_rank = 0;  ///< whose lookups the others wait for longest
   /// Parts of the critical path and the time they add to it [us]; the sum is the device's part of

@@ -31,7 +31,10 @@ struct SearchProgress {
 
 struct SearchOptions {
   double time_budget_s = 10;
-  std::uint64_t move_budget = 0;  ///< moves tried; 0: chosen from the size of the problem
+  /// Moves tried; 0: chosen from the size of the problem, times `effort`, and fewer where rounds
+  /// of them find nothing better.
+  std::uint64_t move_budget = 0;
+  double effort = 1;
   std::uint64_t seed = 1;
   std::size_t keep = 1;  ///< plans to hand back, each with other options for some tables
   /// Steps of the enumeration that small problems get; 0: none.

@@ -50,6 +50,11 @@ class ShardLoad {
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] += other.values_[i];
     return *this;
   }
+  bool operator==(const ShardLoad&) const = default;
+  friend ShardLoad operator*(double factor, ShardLoad load) {
+    for (double& value : load.values_) value *= factor;
+    return load;
+  }
   double hbm_bytes() const {
     return (*this)[Load::kWeightBytes] + (*this)[Load::kOptimizerBytes] +
            (*this)[Load::kCacheBytes] + (*this)[Load::kBufferBytes];
@@ -83,12 +88,14 @@ struct LoadSettings {
 };
 
 /// Loads of one shard. Ids of blocks of rows: 1 / parts of them, as hashed ids spread, but the
-/// most frequent row, which is on one rank alone: p_1 + (1 - p_1) / parts on the busiest.
+/// most frequent row, which is on one rank alone: p_1 + (1 - p_1) / parts on the busiest (1 / parts
+/// of distinct ids, where tables are deduplicated).
 ///
 /// W ranks, S samples each, L ids per bag: a shard sees W S L / parts ids in W S bags. Rows that
 /// lie in host memory are read over the link once per miss of L2 (UVM), or once per miss of their
 /// cache in HBM (Che's approximation for an LRU cache under the table's skew), which also writes
-/// back what it drops.
+/// back what it drops: beside an earlier batch with pipeline "prefetch", else while the kernel
+/// waits.
 ShardLoad shard_load(const ShardedTable& table, const ShardCut& cut, ComputeKernel kernel,
                      ShardingType type, const LoadSettings& settings, const Gpu& gpu);
 
@@ -108,7 +115,10 @@ ShardLoad hashed_array_load(const HashedArray& array, TableOptimizer optimizer);
 /// columns, U of them distinct: 16 I bytes of places, I rows through L2, U vectors from memory.
 ShardLoad deduplication_load(const ShardedTable& table, const LoadSettings& settings);
 
-/// Distinct ids of one rank's batch.
+/// Copies of a table's hot rows on one rank: lookups of its own samples, a dense gradient.
+ShardLoad hot_rows_load(const ShardedTable& table, const LoadSettings& settings, const Gpu& gpu);
+
+/// Distinct ids of one rank's batch that leave it: not those of hot rows.
 double distinct_ids(const ShardedTable& table, std::int64_t batch_per_rank);
 
 /// Bytes of a table's vectors for all samples of a job, as they go over the wire.

@@ -1,0 +1,375 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+
+#include "batch_job.hpp"
+#include "batch_schedule.hpp"
+#include "fill_table_space.hpp"
+#include "plan_search_bound.hpp"
+#include "plan_search_space.hpp"
+#include "price/kernels/embedding_rates.hpp"
+
+/// A time that no plan beats. Any path through the schedule of a batch (batch_schedule.hpp) is as
+/// long as its parts, and the batch at least as long as any path: with F, B the lookups forward and
+/// backward, V, G, I the exchanges of vectors, gradients and ids, R the all-reduce, P the prefetch,
+/// each of its slowest rank, and the parts of the dense layers between,
+///
+///   F + V + top + G + B,  F + V + I + G + B,  F + bottom + top + G + B,  F + V + top + bottom + B,
+///   max over ranks of (F + B) + bottom + top + bottom,  F + V + top + G + R, ...,  P
+///
+/// Each part is bounded by a straight line in the loads of shards, so that a path is a sum of
+/// phases for which lower_bound() knows what no plan beats (whatever lies where, whatever fits):
+///
+///   sqrt(a^2 + b^2 + c^2) >= u (a, b, c) for any vector u of length 1; max(a, b) >= either;
+///   a price that grows with its size x is at least p(x_k) on [x_k, x_{k+1}], so that
+///   c = min over k of p(x_k) / x_{k+1} has c x <= p(x)
+///
+/// It assumes that prices of sorts and collectives grow with bytes. Latencies of exchanges that
+/// some plans do without are left out, which makes gaps of small batches large.
+namespace perfmodel::sharding {
+
+struct BatchModel::Minorants {
+  double bag_us = 0, id_us = 0;    // forward: waves of bags
+  double l2 = 0, dram = 0;         // forward, per byte
+  double backward_l2 = 0, backward_dram = 0, link = 0;
+  double feature_forward_us = 0, feature_backward_us = 0;
+  double forward_us = 0, backward_us = 0;  // of a rank, whatever it looks up
+  static constexpr std::size_t kMostPasses = 8;
+  std::array<double, kMostPasses + 1> sorted_id_us{};  // by passes of the sort
+  double all_to_all = 0, ids = 0, reduce_scatter = 0, all_gather = 0;
+  double host_sum = 0, host_sum_gradient = 0;
+  double all_reduce_us = 0, all_reduce = 0;  // of the dense part; of each byte beyond
+};
+
+namespace {
+
+enum class Walked : std::uint8_t { kF, kB, kFandB, kV, kG, kI, kR, kP };
+
+/// Phases of a path and the time of its other parts.
+struct Path {
+  std::vector<Walked> phases;
+  double other_us = 0;
+  bool walks(Walked phase) const {
+    return std::find(phases.begin(), phases.end(), phase) != phases.end();
+  }
+};
+
+std::vector<Path> paths_of(const DenseTime& dense, const BatchOrder& order) {
+  const double top = dense.top_forward_us + dense.top_backward_us;
+  const double up = dense.bottom_forward_us, down = dense.bottom_backward_us;
+  const double update = dense.optimizer_us;
+  using enum Walked;
+  std::vector<Path> paths = {{{kF, kV, kG, kB}, top + update},
+                             {{kF, kG, kB}, up + top + update},
+                             {{kF, kV, kB}, top + down + update},
+                             {{kFandB}, up + top + down + update},
+                             {{kF, kV, kR}, top + down + update},
+                             {{kF, kR}, up + top + down + update}};
+  if (order.pipelined) paths.push_back({{kF, kV, kI, kG, kB}, update});
+  if (!order.reduces_beside) {
+    paths.push_back({{kF, kV, kG, kR}, top + update});
+    if (order.pipelined) paths.push_back({{kF, kV, kI, kG, kR}, update});
+  }
+  if (!order.pipelined) {
+    for (Path& path : paths) path.phases.insert(path.phases.begin(), kI);
+  } else {
+    paths.push_back({{kP}, 0});
+  }
+  return paths;
+}
+
+// Sizes from 1e3 on, each `kStep` times the one before.
+constexpr double kStep = 1.06, kFirst = 1e3, kLast = 1e12;
+
+// The steepest line from (kFirst, price(0)) that lies below a price that grows.
+double slope_below(const std::function<double(double)>& price_us, double last = kLast) {
+  const double least = price_us(0);
+  double slope = std::numeric_limits<double>::infinity();
+  for (double x = kFirst; x < last; x *= kStep) {
+    slope = std::min(slope, (price_us(x) - least) / (kStep * x - kFirst));
+  }
+  return std::max(0.0, slope);
+}
+
+// The steepest line from the origin that does.
+double ratio_below(const std::function<double(double)>& price_us) {
+  double slope = std::numeric_limits<double>::infinity();
+  for (double x = kFirst; x < kLast; x *= kStep) {
+    slope = std::min(slope, price_us(x) / (kStep * x));
+  }
+  return std::max(0.0, slope);
+}
+
+int sort_passes(double rows) {  // of 8 bits, as lookup_time() has them
+  const auto bits = std::bit_width(static_cast<std::uint64_t>(std::max(1.0, rows)));
+  return std::clamp(static_cast<int>(bits + 7) / 8, 1, 8);
+}
+
+}  // namespace
+
+BatchModel::Minorants BatchModel::minorants(std::span<const ShardLoad> ranks) const {
+  Minorants m;
+  const bool fused = options_.software == TableSoftware::kFused;
+  ShardLoad all;
+  for (const ShardLoad& rank : ranks) all += rank;
+  const EmbeddingRates none = embedding_rates({.batch = 1, .pooling_factor = 0}, gpu_);
+  const EmbeddingRates some = embedding_rates({.batch = 1, .pooling_factor = 16}, gpu_);
+  const double latency = some.fixed_us - none.fixed_us, empty = none.fixed_us - 3 * latency;
+  // The direction of all loads together: of plans like these the bound is nearly exact.
+  const double bag = 3 * latency / none.bags_in_flight, id = latency / 16 / none.bags_in_flight;
+  const double a = bag * all[Load::kForwardBags] + id * all[Load::kForwardIds];
+  const double b = all[Load::kForwardL2Bytes] / none.l2_bytes_per_us;
+  const double c = all[Load::kForwardDramBytes] / none.dram_bytes_per_us;
+  const double length = std::max(std::hypot(a, b, c), std::numeric_limits<double>::min());
+  m.bag_us = a / length * bag;
+  m.id_us = a / length * id;
+  m.l2 = b / length / none.l2_bytes_per_us;
+  m.dram = c / length / none.dram_bytes_per_us;
+  m.link = 1 / row_link_bytes_per_us(gpu_);
+  // A rank waits at least for the loads of its first bags; a / length of them are in `bag_us`.
+  if (fused) m.forward_us = empty + (1 - a / length) * 3 * latency;
+
+  const double dram_us = all[Load::kBackwardDramBytes] / none.dram_bytes_per_us;
+  const double l2_us = all[Load::kBackwardL2Bytes] / none.l2_bytes_per_us;
+  (dram_us > l2_us ? m.backward_dram : m.backward_l2) =
+      1 / (dram_us > l2_us ? none.dram_bytes_per_us : none.l2_bytes_per_us);
+  const auto backward = [&](double ids, double rows, double features) {
+    ShardLoad load;
+    load[Load::kForwardBags] = 1;
+    load[Load::kSortedIds] = ids;
+    load[Load::kSortedRows] = rows;
+    load[Load::kFeatures] = features;
+    return lookup_time(load, options_.software, gpu_, *options_.models);
+  };
+  if (!fused) {
+    m.feature_forward_us =
+        backward(0, 1, 2).forward_us - backward(0, 1, 1).forward_us - 3 * latency;
+    m.feature_backward_us =
+        backward(0, 1, 2).backward_us - backward(0, 1, 1).backward_us - 3 * latency;
+  }
+  const double launches = fused ? none.fixed_us : 0;
+  const auto sort = [&](double ids, double rows) {
+    return backward(ids, rows, 0).backward_us - launches;
+  };
+  const double least = sort(0, 1);
+  const double most_ids = 64 * std::max(1.0, all[Load::kSortedIds]);
+  double steepest = 0;
+  for (int passes = 1; passes <= static_cast<int>(Minorants::kMostPasses); ++passes) {
+    const double rows = std::ldexp(1.0, 8 * passes - 4);
+    if (rows > 2 * std::max(1.0, all[Load::kSortedRows])) {
+      m.sorted_id_us[static_cast<std::size_t>(passes)] =
+          m.sorted_id_us[static_cast<std::size_t>(passes - 1)];
+      continue;
+    }
+    const double slope = slope_below(
+        [&](double ids) { return ids == 0 ? least : sort(ids, rows); }, most_ids);
+    m.sorted_id_us[static_cast<std::size_t>(passes)] = slope;
+    steepest = std::max(steepest, slope);
+  }
+  m.backward_us = launches + least - steepest * kFirst;
+
+  const double copy = exchange_copy_us_per_byte(options_.software);
+  const auto all_ranks = [&](CollectiveKind kind) {
+    return world() == 1 ? 0 : ratio_below([&](double bytes) {
+      return collective_us(kind, bytes).value_or(0);
+    });
+  };
+  JobLoad even;
+  even.ranks.resize(static_cast<std::size_t>(world()));
+  m.ids = world() == 1 ? 0 : ratio_below([&](double bytes) {
+    for (ShardLoad& rank : even.ranks) rank[Load::kIdBytes] = bytes;
+    return all_to_all_us(even, Load::kIdBytes, true).value_or(0);
+  });
+  m.all_to_all = m.ids + copy;
+  m.reduce_scatter = all_ranks(CollectiveKind::kReduceScatter);
+  m.all_gather = all_ranks(CollectiveKind::kAllGather);
+  const auto host_sum = [&](Load of_rank, bool forward) {
+    return ratio_below([&](double bytes) {
+      JobLoad job;
+      job.ranks.resize(1);
+      job.ranks.front()[of_rank] = bytes;
+      return host_sum_us(job, of_rank, forward).value_or(0);
+    });
+  };
+  m.host_sum = host_sum(Load::kHostSumBytes, true);
+  m.host_sum_gradient = host_sum(Load::kHostSumGradientBytes, false);
+  const auto reduced = [&](double bytes) {
+    return collective_us(CollectiveKind::kAllReduce, dense_.gradient_bytes + bytes).value_or(0);
+  };
+  m.all_reduce = world() == 1 ? 0 : slope_below(reduced);
+  m.all_reduce_us = std::max(0.0, reduced(0) - m.all_reduce * kFirst);
+  return m;
+}
+
+// Of any plan: each table in the way that needs least, and the kind of exchange that does.
+double BatchModel::least_host_us() const {
+  if (options_.host_us > 0 || !options_.host) return options_.host_us;
+  const HostNeeds& host = *options_.host;
+  double sum = host.batch_us, least_kind = std::numeric_limits<double>::infinity();
+  for (const HostNeeds::Need& need : host.kinds) least_kind = std::min(least_kind, need.us);
+  for (const ShardedTable& table : study_.tables) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const TablePlacement& way : ways(table)) {
+      least = std::min(least, host.kinds[HostNeeds::kind_of(way.type)].table_us);
+    }
+    sum += std::isfinite(least) ? least : 0;
+  }
+  return sum + least_kind;
+}
+
+Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) const {
+  const auto like = time(near);
+  if (!like) return Unexpected{like.error()};
+  std::vector<ShardLoad> ranks;
+  for (const BatchRank& rank : like->ranks) ranks.push_back(rank.load);
+  const Minorants m = minorants(ranks);
+  const auto forward = [&](const ShardLoad& load) {
+    return m.bag_us * load[Load::kForwardBags] + m.id_us * load[Load::kForwardIds] +
+           m.l2 * load[Load::kForwardL2Bytes] + m.dram * load[Load::kForwardDramBytes] +
+           m.link * load[Load::kForwardLinkBytes] +
+           m.feature_forward_us * load[Load::kFeatures];
+  };
+  const auto backward = [&](const ShardLoad& load) {
+    const auto passes = static_cast<std::size_t>(sort_passes(load[Load::kSortedRows]));
+    return m.sorted_id_us[passes] * load[Load::kSortedIds] +
+           m.backward_l2 * load[Load::kBackwardL2Bytes] +
+           m.backward_dram * load[Load::kBackwardDramBytes] +
+           m.link * load[Load::kBackwardLinkBytes] +
+           m.feature_backward_us * load[Load::kFeatures];
+  };
+  const auto of_shard = [&](Walked phase, const ShardLoad& load) -> double {
+    switch (phase) {
+      case Walked::kF:
+        return forward(load);
+      case Walked::kB:
+        return backward(load);
+      case Walked::kFandB:
+        return forward(load) + backward(load);
+      case Walked::kV:
+        return m.all_to_all * load[Load::kVectorBytes] + m.host_sum * load[Load::kHostSumBytes];
+      case Walked::kG:
+        return m.all_to_all * load[Load::kGradientBytes] +
+               m.host_sum_gradient * load[Load::kHostSumGradientBytes];
+      case Walked::kI:
+        return m.ids * load[Load::kIdBytes];
+      case Walked::kP:
+        return m.link * load[Load::kPrefetchLinkBytes];
+      case Walked::kR:
+        break;
+    }
+    return 0;
+  };
+  // What every rank has a part of.
+  const auto of_table = [&](Walked phase, std::size_t table, const TablePlacement& way) -> double {
+    const ShardedTable& of = study_.tables[table];
+    if (way.type == ShardingType::kRowWise && of.gives_sums()) {
+      const VectorBytes bytes = vector_bytes(of, world(), *study_.batch_per_rank);
+      if (phase == Walked::kV) return m.reduce_scatter * bytes.forward;
+      if (phase == Walked::kG) return m.all_gather * bytes.backward;
+    }
+    if (way.kernel == ComputeKernel::kDense && phase == Walked::kR) {
+      return m.all_reduce * static_cast<double>(of.rows * of.dim) * of.element_bytes;
+    }
+    return 0;
+  };
+  const auto is_exchange = [](Walked phase) {
+    return phase == Walked::kV || phase == Walked::kG || phase == Walked::kI;
+  };
+  // Of one rank alone, a host's NICs carry as little as if its other ranks had nothing.
+  const double alone = world() > local_world_ ? 1 / static_cast<double>(local_world_) : 1;
+
+  const auto bound_of = [&](const Path& path) -> Result<double> {
+    TableSpace made;
+    made.space.world = world();
+    made.space.local_world = local_world_;
+    made.space.hbm_cap = static_cast<std::int64_t>(std::max(0.0, table_memory()));
+    made.space.phases = path.phases.size();
+    const auto options = [&](std::uint32_t table,
+                             bool together) -> Result<std::vector<PlacementOption>> {
+      std::vector<PlacementOption> found;
+      for (const TablePlacement& way : ways(study_.tables[table])) {
+        if (together && way.type != ShardingType::kTableWise) continue;
+        auto option = option_of(table, way, [&](const ShardLoad& load) {
+          ShardDemand demand;
+          for (std::size_t p = 0; p < path.phases.size(); ++p) {
+            demand.loads[p] = of_shard(path.phases[p], load);
+          }
+          return demand;
+        });
+        if (!option) return Unexpected{option.error()};
+        for (PlacementOption::Run& run : option->shards) {
+          for (std::size_t p = 0; p < path.phases.size(); ++p) {
+            run.demand.loads[p] += of_table(path.phases[p], table, way);
+          }
+        }
+        found.push_back(std::move(*option));
+      }
+      return found;
+    };
+    if (auto good = fill_table_space(study_.tables, options, made); !good) {
+      return Unexpected{good.error()};
+    }
+    auto flat = search::flatten(made.space);
+    if (!flat) return Unexpected{flat.error()};
+    for (search::Option& option : flat->options) {
+      option.least_objective = 0;
+      for (std::size_t p = 0; p < path.phases.size(); ++p) {
+        double largest = 0;
+        for (std::uint32_t i = 0; i < option.runs; ++i) {
+          largest = std::max(largest, flat->runs[option.first_run + i].demand.loads[p]);
+        }
+        option.least_objective += largest * (is_exchange(path.phases[p]) ? alone : 1);
+      }
+    }
+    double us = search::lower_bound(*flat) + path.other_us;
+    if (path.walks(Walked::kF) || path.walks(Walked::kFandB)) us += m.forward_us;
+    if (path.walks(Walked::kB) || path.walks(Walked::kFandB)) us += m.backward_us;
+    if (path.walks(Walked::kR)) us += m.all_reduce_us;
+    return us;
+  };
+
+  // Paths that are short for `near` are short for plans like it: their bounds say less.
+  const auto length = [&](const Path& path) {
+    double us = path.other_us;
+    for (const Walked phase : path.phases) {
+      double slowest = 0;
+      for (const BatchRank& rank : like->ranks) {
+        const PartTimes& parts = rank.parts;
+        const double forward_us = parts[BatchPart::kLookupForward];
+        const double backward_us = parts[BatchPart::kLookupBackward];
+        slowest = std::max(slowest, phase == Walked::kF       ? forward_us
+                                    : phase == Walked::kB     ? backward_us
+                                    : phase == Walked::kFandB ? forward_us + backward_us
+                                    : phase == Walked::kV     ? parts[BatchPart::kVectorExchange]
+                                    : phase == Walked::kG     ? parts[BatchPart::kGradientExchange]
+                                    : phase == Walked::kI     ? parts[BatchPart::kIdExchange]
+                                    : phase == Walked::kR     ? parts[BatchPart::kAllReduce]
+                                                              : parts[BatchPart::kPrefetch]);
+      }
+      us += slowest;
+    }
+    return us;
+  };
+  std::vector<std::pair<double, Path>> paths;
+  for (Path& path : paths_of(dense_, order())) {
+    const double us = length(path);
+    paths.emplace_back(us, std::move(path));
+  }
+  std::stable_sort(paths.begin(), paths.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  constexpr double kMuchShorter = 0.75;
+  constexpr std::size_t kLargeSpace = 200'000;  // tables x ranks from which one path has to do
+  const bool large = study_.tables.size() * like->ranks.size() > kLargeSpace;
+  double bound = 0;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (i > 0 && (large || paths[i].first < kMuchShorter * paths.front().first)) break;
+    const auto us = bound_of(paths[i].second);
+    if (!us) return us;
+    bound = std::max(bound, *us);
+  }
+  constexpr double kOneBagUs = 1e-3, kRounding = 1e-9;  // bags are counted in whole ones
+  return clock_us(std::max(0.0, bound - kOneBagUs) * (1 - kRounding), least_host_us());
+}
+
+}  // namespace perfmodel::sharding

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "perfmodel/sharding/detail/batch_model.hpp"
+
+/// What BatchModel's sources share.
+namespace perfmodel::sharding {
+
+// Loads that were computed before: laws of skewed tables cost 0.1 ms each.
+struct BatchModel::LoadCache {
+  struct Key {
+    std::uint32_t like = 0;
+    ShardingType type;
+    ComputeKernel kernel;
+    std::int64_t rows = 0, columns = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::mutex mutex;
+  std::map<Key, ShardLoad> loads;
+};
+
+struct BatchModel::JobLoad {
+  std::vector<ShardLoad> ranks;
+  double summed = 0, summed_gradients = 0;  // row-wise tables: bytes that each rank puts in
+  double data_parallel_gradients = 0;
+  double hashed_tables = 0;  // how many
+  ShardLoad at_home;  // of every rank, for its own samples
+};
+
+}  // namespace perfmodel::sharding

@@ -1,0 +1,383 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "batch_job.hpp"
+#include "batch_schedule.hpp"
+#include "plan_search_random.hpp"
+
+namespace perfmodel::sharding {
+
+/// A plan whose tables change one by one, priced as time() prices it. Loads of ranks are kept as
+/// sums; a change costs the lookups of the ranks that it touches, the exchanges and the schedule.
+class BatchModel::Improver {
+ public:
+  Improver(const BatchModel& model, std::span<const TablePlacement> placements,
+           const ImproveOptions& options)
+      : model_(model),
+        plan_(placements.begin(), placements.end()),
+        random_(options.seed),
+        options_(options) {
+    const auto ranks = static_cast<std::size_t>(model.world());
+    job_.ranks.resize(ranks);
+    batch_.ranks.resize(ranks);
+    on_rank_.resize(ranks);
+  }
+
+  Result<std::vector<TablePlacement>> run() {
+    if (auto good = price_anew(); !good) return Unexpected{good.error()};
+    const std::uint64_t tables = plan_.size();
+    // Large plans differ little by any one table, and each try costs as much as a rank has tables.
+    const std::uint64_t most = options_.tries > 0
+                                   ? options_.tries
+                                   : std::min<std::uint64_t>(4000, 400 + 40 * tables);
+    const std::uint64_t patience = std::min<std::uint64_t>(most, 100 + 6 * tables);
+    std::uint64_t failed = 0;
+    for (std::uint64_t i = 0; i < most && failed < patience; ++i) {
+      if (options_.go_on && i % 16 == 0 && !options_.go_on()) break;
+      const auto better = attempt();
+      if (!better) return Unexpected{better.error()};
+      failed = *better ? 0 : failed + 1;
+    }
+    return plan_;
+  }
+
+ private:
+  struct Score {
+    double us = 0, soft = 0, fullest = 0;
+    bool fits = true;
+  };
+  struct Change {
+    std::size_t table;
+    TablePlacement to;
+  };
+
+  static bool touches_all(const TablePlacement& placement) { return placement.ranks.empty(); }
+
+  Result<void> apply(std::size_t table, const TablePlacement& placement, double sign) {
+    if (auto good = model_.add(table, placement, job_, sign); !good) return good;
+    if (touches_all(placement)) {
+      std::fill(dirty_.begin(), dirty_.end(), char{1});
+      return {};
+    }
+    for (const std::int64_t rank : placement.ranks) dirty_[static_cast<std::size_t>(rank)] = 1;
+    return {};
+  }
+
+  // From scratch: nothing that rounding has left stays.
+  Result<void> price_anew() {
+    job_ = {};
+    job_.ranks.resize(batch_.ranks.size());
+    dirty_.assign(batch_.ranks.size(), 1);
+    for (std::size_t t = 0; t < plan_.size(); ++t) {
+      if (auto good = apply(t, plan_[t], 1); !good) return good;
+    }
+    const auto score = priced();
+    if (!score) return Unexpected{score.error()};
+    now_ = *score;
+    list_tables();
+    return {};
+  }
+
+  void list_tables() {
+    for (auto& tables : on_rank_) tables.clear();
+    for (std::size_t t = 0; t < plan_.size(); ++t) {
+      if (!is_free(t)) continue;
+      for (const std::int64_t rank : plan_[t].ranks) {
+        on_rank_[static_cast<std::size_t>(rank)].push_back(t);
+      }
+    }
+  }
+
+  bool is_free(std::size_t t) const { return model_.study().tables[t].rules.keep_with.empty(); }
+
+  // `us`, and how uneven the ranks are: a plan that is as fast but more even is nearer to a faster.
+  Result<Score> priced() {
+    if (auto good = model_.set_exchanges(total_job(), batch_); !good) {
+      return Unexpected{good.error()};
+    }
+    Score score;
+    std::size_t same = 0;  // a rank with the same loads
+    for (std::size_t r = 0; r < batch_.ranks.size(); ++r) {
+      ShardLoad load = job_.ranks[r];
+      load += array_;
+      load += job_.at_home;
+      score.fullest = std::max(score.fullest, model_.memory(load).total());
+      if (dirty_[r] == 0) continue;
+      dirty_[r] = 0;
+      if (r > 0 && job_.ranks[r] == job_.ranks[same]) {
+        for (const BatchPart part :
+             {BatchPart::kPrefetch, BatchPart::kLookupForward, BatchPart::kLookupBackward}) {
+          batch_.ranks[r].parts[part] = batch_.ranks[same].parts[part];
+        }
+      } else {
+        model_.set_lookups(load, batch_.ranks[r].parts);
+      }
+      same = r;
+    }
+    score.fits = score.fullest <= model_.memory_cap();
+    score.us = model_.clock_us(batch_makespan_us(batch_, model_.order()), model_.host_us(plan_));
+    score.soft = score.us + kEvenness * unevenness();
+    return score;
+  }
+
+  // With the hashed array, which tables share.
+  const JobLoad& total_job() {
+    array_ = {};
+    total_ = JobLoad{};
+    if (job_.hashed_tables <= 0) return job_;
+    total_ = job_;
+    model_.add_hashed_array(total_);
+    array_ = hashed_array_load(*model_.study_.hashed, model_.study_.tables.front().optimizer);
+    return total_;
+  }
+
+  double unevenness() const {
+    double sum = 0;
+    for (const BatchPart part :
+         {BatchPart::kPrefetch, BatchPart::kLookupForward, BatchPart::kLookupBackward}) {
+      double most = 0, eighth = 0;
+      for (const BatchRank& rank : batch_.ranks) most = std::max(most, rank.parts[part]);
+      if (most <= 0) continue;
+      for (const BatchRank& rank : batch_.ranks) {
+        const double share = rank.parts[part] / most, square = share * share;
+        eighth += square * square * square * square;
+      }
+      sum += most * std::sqrt(std::sqrt(std::sqrt(eighth)));
+    }
+    return sum;
+  }
+
+  bool is_better(const Score& next) const {
+    constexpr double kSame = 1e-9;
+    if (!next.fits) return !now_.fits && next.fullest < now_.fullest;
+    if (!now_.fits) return true;
+    if (next.us > now_.us * (1 + kSame)) return false;
+    if (next.soft < now_.soft * (1 - kSame)) return true;
+    return next.soft <= now_.soft * (1 + kSame) && next.fullest < now_.fullest * (1 - kSame);
+  }
+
+  Result<bool> try_changes(const std::vector<Change>& changes) {
+    const JobLoad job_before = job_;
+    std::vector<TablePlacement> before;
+    for (const Change& change : changes) {
+      before.push_back(plan_[change.table]);
+      if (auto good = apply(change.table, plan_[change.table], -1); !good) {
+        return Unexpected{good.error()};
+      }
+      plan_[change.table] = change.to;
+      if (auto good = apply(change.table, change.to, 1); !good) return Unexpected{good.error()};
+    }
+    std::vector<std::pair<std::size_t, PartTimes>> parts_before;
+    for (std::size_t r = 0; r < dirty_.size(); ++r) {
+      if (dirty_[r] != 0) parts_before.emplace_back(r, batch_.ranks[r].parts);
+    }
+    const auto next = priced();
+    if (!next) return Unexpected{next.error()};
+    if (is_better(*next)) {
+      now_ = *next;
+      list_tables();
+      // Sums of floating-point numbers that were added and taken away again drift.
+      if (++kept_ % kKeptBetweenSums == 0) {
+        if (auto good = price_anew(); !good) return Unexpected{good.error()};
+      }
+      return true;
+    }
+    for (std::size_t i = changes.size(); i-- > 0;) plan_[changes[i].table] = before[i];
+    job_ = job_before;
+    for (const auto& [rank, parts] : parts_before) batch_.ranks[rank].parts = parts;
+    return false;
+  }
+
+  double load_us(std::size_t rank) const {
+    const PartTimes& parts = batch_.ranks[rank].parts;
+    return parts[BatchPart::kLookupForward] + parts[BatchPart::kLookupBackward] +
+           parts[BatchPart::kPrefetch];
+  }
+
+  // The rank that the others wait for: by lookups, by what it sends, by what it fetches, by memory.
+  std::size_t slow_rank() {
+    const std::size_t by = random_.below(6);
+    const auto load = [&](std::size_t r) {
+      const PartTimes& parts = batch_.ranks[r].parts;
+      const ShardLoad& of = job_.ranks[r];
+      switch (by) {
+        case 0:
+          return parts[BatchPart::kLookupForward];
+        case 1:
+          return parts[BatchPart::kLookupBackward];
+        case 2:
+          return of[Load::kVectorBytes] + of[Load::kHostSumBytes];
+        case 3:
+          return parts[BatchPart::kPrefetch];
+        case 4:
+          return of.hbm_bytes();
+        default:
+          return load_us(r);
+      }
+    };
+    std::size_t slow = 0;
+    for (std::size_t r = 1; r < batch_.ranks.size(); ++r) {
+      if (load(r) > load(slow)) slow = r;
+    }
+    return slow;
+  }
+
+  std::size_t pick_table(std::size_t rank) {
+    const auto& here = on_rank_[rank];
+    const bool any = here.empty() || random_.below(4) == 0;
+    return any ? random_.below(plan_.size()) : here[random_.below(here.size())];
+  }
+
+  bool may_use(std::size_t table, std::int64_t rank) const {
+    const auto& forbidden = model_.study().tables[table].rules.forbidden_ranks;
+    return std::find(forbidden.begin(), forbidden.end(), rank) == forbidden.end();
+  }
+
+  std::vector<std::int64_t> lightest_ranks() const {
+    std::vector<std::int64_t> ranks(batch_.ranks.size());
+    std::iota(ranks.begin(), ranks.end(), std::int64_t{0});
+    std::stable_sort(ranks.begin(), ranks.end(), [&](std::int64_t a, std::int64_t b) {
+      return load_us(static_cast<std::size_t>(a)) < load_us(static_cast<std::size_t>(b));
+    });
+    return ranks;
+  }
+
+  Result<bool> attempt() {
+    const std::size_t rank = slow_rank();
+    const std::size_t table = pick_table(rank);
+    if (!is_free(table)) return false;
+    const std::uint64_t kind = random_.below(3);
+    if (kind == 0) return other_way(table);
+    if (plan_[table].ranks.empty()) return other_way(table);
+    return kind == 1 ? move(table, rank) : swap(table, rank);
+  }
+
+  // Another way to cut the table, on the lightest ranks.
+  Result<bool> other_way(std::size_t table) {
+    const std::vector<TablePlacement> ways = model_.ways(model_.study().tables[table]);
+    TablePlacement way = ways[random_.below(ways.size())];
+    std::size_t shards = way.ranks.size();
+    if (shards == 0) {
+      const auto sizes = model_.sizes(table, way);
+      if (!sizes) return Unexpected{sizes.error()};
+      shards = sizes->size();
+    }
+    way.ranks.clear();
+    if (!choose_ranks(table, shards, way) || way == plan_[table]) return false;
+    return try_changes({{table, std::move(way)}});
+  }
+
+  // False: there are not enough that it may use.
+  bool choose_ranks(std::size_t table, std::size_t shards, TablePlacement& way) const {
+    using enum ShardingType;
+    if (way.type == kRowWise || way.type == kDataParallel) {
+      return model_.study().tables[table].rules.forbidden_ranks.empty();
+    }
+    const std::vector<std::int64_t> ranks = lightest_ranks();
+    const std::int64_t local = model_.local_world();
+    if (way.type == kTableRowWise || way.type == kGrid || way.type == kHostRowSplit) {
+      std::vector<std::int64_t> hosts;
+      for (const std::int64_t rank : ranks) {
+        if (way.ranks.size() >= shards) break;
+        const std::int64_t host = rank / local;
+        if (std::find(hosts.begin(), hosts.end(), host) != hosts.end()) continue;
+        hosts.push_back(host);
+        for (std::int64_t i = 0; i < local; ++i) way.ranks.push_back(host * local + i);
+      }
+    } else {
+      for (const std::int64_t rank : ranks) {
+        if (way.ranks.size() == shards) break;
+        const bool elsewhere =
+            way.type == kTableColumnWise && rank / local != ranks.front() / local;
+        if (!elsewhere && may_use(table, rank)) way.ranks.push_back(rank);
+      }
+    }
+    return way.ranks.size() == shards &&
+           std::all_of(way.ranks.begin(), way.ranks.end(),
+                       [&](std::int64_t rank) { return may_use(table, rank); });
+  }
+
+  static bool moves_alone(ShardingType type) {
+    return type == ShardingType::kTableWise || type == ShardingType::kColumnWise ||
+           type == ShardingType::kRowSplit;
+  }
+
+  // One shard to a light rank that has none of the table.
+  Result<bool> move(std::size_t table, std::size_t from) {
+    TablePlacement to = plan_[table];
+    if (!moves_alone(to.type)) return false;
+    const auto shard = shard_on(to, from);
+    const std::vector<std::int64_t> ranks = lightest_ranks();
+    const std::size_t among = std::max<std::size_t>(1, ranks.size() / 2);
+    const std::int64_t rank = ranks[random_.below(among)];
+    if (!may_use(table, rank) || has(to, rank)) return false;
+    to.ranks[shard] = rank;
+    return try_changes({{table, std::move(to)}});
+  }
+
+  // One shard against one of another table elsewhere.
+  Result<bool> swap(std::size_t table, std::size_t from) {
+    TablePlacement to = plan_[table];
+    if (!moves_alone(to.type)) return false;
+    const std::size_t elsewhere = random_.below(on_rank_.size());
+    if (elsewhere == from || on_rank_[elsewhere].empty()) return false;
+    const auto& there = on_rank_[elsewhere];
+    const std::size_t other = there[random_.below(there.size())];
+    TablePlacement back = plan_[other];
+    if (other == table || !moves_alone(back.type)) return false;
+    const std::size_t shard = shard_on(to, from);
+    const auto home = static_cast<std::size_t>(to.ranks[shard]);
+    if (home == elsewhere) return false;
+    const std::size_t other_shard = shard_on(back, elsewhere);
+    const auto here = static_cast<std::int64_t>(home), away = static_cast<std::int64_t>(elsewhere);
+    if (has(to, away) || has(back, here) || !may_use(table, away) || !may_use(other, here)) {
+      return false;
+    }
+    to.ranks[shard] = away;
+    back.ranks[other_shard] = here;
+    return try_changes({{table, std::move(to)}, {other, std::move(back)}});
+  }
+
+  static bool has(const TablePlacement& placement, std::int64_t rank) {
+    return std::find(placement.ranks.begin(), placement.ranks.end(), rank) !=
+           placement.ranks.end();
+  }
+  // The shard on that rank, else any.
+  std::size_t shard_on(const TablePlacement& placement, std::size_t rank) {
+    const auto found = std::find(placement.ranks.begin(), placement.ranks.end(),
+                                 static_cast<std::int64_t>(rank));
+    if (found != placement.ranks.end()) {
+      return static_cast<std::size_t>(found - placement.ranks.begin());
+    }
+    return random_.below(placement.ranks.size());
+  }
+
+  static constexpr double kEvenness = 0.02;
+  static constexpr std::uint64_t kKeptBetweenSums = 32;
+
+  const BatchModel& model_;
+  std::vector<TablePlacement> plan_;
+  search::Random random_;
+  const ImproveOptions& options_;
+  JobLoad job_, total_;
+  ShardLoad array_;
+  BatchTime batch_;
+  std::vector<char> dirty_;
+  std::vector<std::vector<std::size_t>> on_rank_;
+  Score now_;
+  std::uint64_t kept_ = 0;
+};
+
+Result<std::vector<TablePlacement>> BatchModel::improved(std::span<const TablePlacement> placements,
+                                                         const ImproveOptions& options) const {
+  if (placements.size() != study_.tables.size()) {
+    return fail(ErrorCode::kImpossible, fmt::format("expected placements of {} tables, found {}",
+                                                    study_.tables.size(), placements.size()));
+  }
+  return Improver(*this, placements, options).run();
+}
+
+}  // namespace perfmodel::sharding

@@ -1,0 +1,141 @@
+// `shard study`, eager hosts and the inputs of other frameworks, from the command line.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "program.hpp"
+
+namespace perfmodel::test_support {
+namespace shard_study_test {
+
+using ::testing::HasSubstr;
+
+std::string write(const std::string& name, const std::string& text) {
+  const fs::path file = scratch() / name;
+  std::ofstream(file) << text;
+  return file.string();
+}
+
+// TorchRec's list: ten tables of which the last fits no GPU whole.
+std::string list() {
+  static const std::string file = [] {
+    Json tables = Json::array(), constraints = Json::object();
+    for (int t = 0; t < 10; ++t) {
+      const std::string name = "t" + std::to_string(t);
+      tables.push_back({{"name", name},
+                        {"num_embeddings", t == 9 ? 180'000'000 : 10'000 << t},
+                        {"embedding_dim", 128},
+                        {"feature_names", {"f" + std::to_string(t)}},
+                        {"data_type", "FP32"},
+                        {"pooling", "SUM"}});
+      constraints[name] = {{"pooling_factors", {1 + t % 4}}};
+    }
+    return write("torchrec_list.json",
+                 Json{{"tables", tables}, {"constraints", constraints}}.dump());
+  }();
+  return file;
+}
+
+const Words kMachine = {"--gpu", "h100-sxm-80gb", "--world", "4", "--batch-per-gpu", "1024"};
+
+Words with(Words first, const Words& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+TEST(ShardStudy, AnswersInOnePageAndDrawings) {
+  const fs::path page = scratch() / "study.html", plots = scratch() / "plots",
+                 csv = scratch() / "study.csv";
+  const auto outcome = run(with({"shard", "study", list(), "--launch", "graphs", "--worlds",
+                                 "1,4", "--samples-per-s", "1000000", "--time-budget", "3",
+                                 "--html", page.string(), "--plots", plots.string(), "--csv",
+                                 csv.string(), "--json"},
+                                kMachine));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json json = Json::parse(outcome.out);
+  EXPECT_EQ(json["schema"], "perfmodel-shard-study");
+  const Json &ways = json["way"], &worlds = json["GPUs"];
+  ASSERT_EQ(ways.size(), 6u);
+  EXPECT_THAT(ways[0].value("error", ""), HasSubstr("t9"));  // whole tables do not fit
+  EXPECT_GT(ways[3]["predicted_us"].get<double>(), 0);
+  EXPECT_THAT(worlds[0].value("error", ""), HasSubstr("short"));
+  EXPECT_GT(worlds[1]["samples_per_s"].get<double>(), 1e6);
+  EXPECT_EQ(json["change"].size(), 5u);
+  EXPECT_THAT(json["findings"].dump(), HasSubstr("The fewest GPUs whose memory is enough: 4."));
+  EXPECT_THAT(read(page.string()), HasSubstr("does not fit"));
+  EXPECT_THAT(read(page.string()), HasSubstr("<svg"));
+  EXPECT_THAT(read((plots / "scaling.svg").string()), HasSubstr("GPUs"));
+  EXPECT_THAT(read(csv.string()), HasSubstr("way,\"table-wise\""));
+}
+
+// The graph of a plan, predicted, and the plan, evaluated: within a tenth.
+TEST(ShardStudy, EagerHostsAgreeWithPredictedGraphs) {
+  const std::string study = write("eager.json", R"({"schema": "perfmodel-sharding-study",
+  "version": 1, "gpu": "h100-sxm-80gb", "world": 8, "batch_per_rank": 1024, "launch": "eager",
+  "dense": {"bottom_mlp": [13, 512, 256, 64], "top_mlp": [512, 256, 1]},
+  "tables": [{"name": "w", "rows": 100000, "dim": 64, "pooling": 5, "count": 8,
+              "types": ["table_wise"]},
+             {"name": "r", "rows": 200000, "dim": 64, "pooling": 5, "count": 6,
+              "types": ["row_wise"]},
+             {"name": "d", "rows": 1000, "dim": 64, "pooling": 1, "count": 3,
+              "types": ["data_parallel"]}]})");
+  const std::string plan = (scratch() / "eager_plan.json").string();
+  const fs::path folder = scratch() / "eager_ranks";
+  ASSERT_EQ(run({"shard", study, "-o", plan}).status, 0);
+  const auto judged = run({"shard", "eval", study, "--plan", plan, "--json"});
+  ASSERT_EQ(judged.status, 0) << judged.err;
+  const auto exported = run({"shard", "export", study, "--plan", plan, "--format", "graphs", "-o",
+                             folder.string()});
+  ASSERT_EQ(exported.status, 0) << exported.err;
+  const auto predicted = run({"predict", (folder / "rank_0.json").string(), "--gpu",
+                              "h100-sxm-80gb", "--json"});
+  ASSERT_EQ(predicted.status, 0) << predicted.err;
+  const double evaluated = Json::parse(judged.out)["plans"][0]["predicted_us"];
+  const double of_graph = Json::parse(predicted.out)["e2e_us"];
+  EXPECT_NEAR(evaluated / of_graph, 1, 0.1);
+  std::printf("shard eval %.0f us, predict %.0f us: %+.1f %%\n", evaluated, of_graph,
+              100 * (evaluated / of_graph - 1));
+}
+
+// Under autocast: products in half types.
+TEST(ShardStudy, GraphsKeepTheTypeOfTheDensePart) {
+  const std::string study = write("half.json", R"({"schema": "perfmodel-sharding-study",
+  "version": 1, "gpu": "h100-sxm-80gb", "world": 2, "batch_per_rank": 256,
+  "dense": {"bottom_mlp": [13, 64], "top_mlp": [32, 1], "dtype": "float16"},
+  "tables": [{"name": "w", "rows": 1000, "dim": 64, "pooling": 5, "count": 4,
+              "types": ["table_wise"]}]})");
+  const fs::path folder = scratch() / "half_ranks";
+  ASSERT_EQ(
+      run({"shard", "export", study, "--format", "graphs", "-o", folder.string()}).status, 0);
+  EXPECT_THAT(read((folder / "rank_0.json").string()), HasSubstr("c10::Half"));
+}
+
+// One line, exit status 1, nothing on stdout.
+void refuses(const Words& arguments, const std::string& message) {
+  const auto outcome = run(arguments);
+  EXPECT_EQ(outcome.status, 1) << shown(arguments);
+  EXPECT_TRUE(outcome.out.empty()) << outcome.out;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(message)) << shown(arguments);
+}
+
+TEST(ShardStudy, SaysWhatIsWrong) {
+  refuses(with({"shard", list(), "--network", "hugectl"}, kMachine), "--network: expected plain");
+  refuses(with({"shard", list(), "--host", "none.json"}, kMachine), "none.json");
+  refuses(with({"shard", list(), "--indices", "t0"}, kMachine), "--indices: expected TABLE=FILE");
+  const std::string access = write(
+      "access.csv", "reuse_gt,reuse_le,frac_unique_rows,frac_lookups\n0,1,0.6,0.2\n1,,0.4,0.5\n");
+  refuses(with({"shard", list(), "--access", access}, kMachine), "sum of 0.7");
+  const std::string widths = write("widths.csv", "table,rows,dim,pooling\na,100,64,1\nb,100,32,1\n");
+  refuses(with({"shard", widths, "--bottom", "13-64", "--top", "8-1"}, kMachine), "dot products");
+  EXPECT_EQ(run(with({"shard", widths, "--bottom", "13-64", "--top", "8-1", "--interaction", "cat"},
+                     kMachine))
+                .status,
+            0);
+  refuses(with({"shard", "study", list(), "--global-batch", "1001"}, kMachine),
+          "expected a multiple of 4 GPUs, found 1001");
+}
+
+}  // namespace shard_study_test
+}  // namespace perfmodel::test_support
