@@ -17,13 +17,14 @@
 #include "report/report_document.hpp"
 #include "report/report_exports.hpp"
 #include "report/report_run.hpp"
+#include "report/step_picture.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
 struct ReportArguments {
   AnalyzedArguments inputs;
-  std::string output, against, speedscope, timeline, csv, title;
+  std::string output, against, speedscope, timeline, csv, picture, title;
   std::size_t slices = 20'000;
 };
 
@@ -141,6 +142,11 @@ Result<void> write_exports(const ReportArguments& arguments, const std::string& 
     auto written = report::write_chrome_trace(inputs.runs, arguments.timeline);
     if (!written) return written;
   }
+  if (!arguments.picture.empty() && !inputs.runs.empty()) {
+    auto picture = report::step_picture(title, inputs.runs.front());
+    if (!picture) return Unexpected{picture.error()};
+    if (auto written = write_file(arguments.picture, *picture); !written) return written;
+  }
   if (!arguments.csv.empty()) return write_file(arguments.csv, report::kernels_csv(inputs.runs));
   return {};
 }
@@ -250,6 +256,8 @@ Command report_command(CLI::App& parent) {
                   "Also as a Chrome trace for ui.perfetto.dev (.json or .json.gz)")
       ->type_name("FILE");
   app->add_option("--csv", arguments->csv, "Also all kernels as a table")->type_name("FILE.csv");
+  app->add_option("--picture", arguments->picture, "Also the first run's step as a small picture")
+      ->type_name("FILE.svg");
   add_analyzed(*app, arguments->inputs);
   app->callback([arguments] { check_report_arguments(*arguments); });
   return {app, [arguments] { return run_report(*arguments); }};

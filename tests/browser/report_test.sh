@@ -16,7 +16,7 @@ mkdir -p "$folder"
 
 "$program" build dlrm --preset mlperf --batch 2048 -o "$folder/dlrm.json.gz" >/dev/null
 "$program" build gpt --preset gpt2 --batch 8 -o "$folder/gpt2.json" >/dev/null
-"$program" build dlrm --preset default --batch 512 -o "$folder/dlrm_512.json.gz" >/dev/null
+"$program" build gpt --preset gpt2-xl --batch 2 -o "$folder/gpt2-xl.json.gz" >/dev/null  # 30,000 nodes
 "$program" whatif "$folder/gpt2.json" --gpus a100-sxm-80gb,h100-sxm-80gb --batch 8,16 --optimizer same,fused --json >"$folder/whatif.json"
 "$program" layout llama3-8b --gpu h100-sxm-80gb --world 16 --global-batch 64 --json >"$folder/layout.json"
 python3 - "$folder/tables.csv" <<'PY'
@@ -34,5 +34,6 @@ PY
 "$program" report "$folder/gpt2.json" "$folder/whatif.json" --gpu a100-sxm-80gb -o "$folder/whatif.html"
 "$program" report "$folder/shard.json" -o "$folder/shard.html"
 "$program" report "$folder/layout.json" -o "$folder/layout.html"
+"$program" report "$folder/gpt2-xl.json.gz" --gpu h100-sxm-80gb -o "$folder/large.html"
 
 python3 tests/browser/report_test.py "$browser" "$folder"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "perfmodel/graph/detail/event_names.hpp"
 #include "trace/op_work.hpp"
 
 namespace perfmodel::findings {
@@ -48,6 +49,7 @@ std::int32_t PredictedStep::label_of(std::int32_t node, double start_us, std::in
   if (node < 0) return -1;
   if (const auto known = labels_.find(node); known != labels_.end()) return known->second;
   const Node& label = graph.nodes[static_cast<std::size_t>(node)];
+  if (is_structural_name(graph.name(label))) return label_of(label.parent, start_us, thread);
   const std::int32_t parent = label_of(label.parent, start_us, thread);
   const auto own = static_cast<std::int32_t>(facts_.ops.size());
   facts_.ops.push_back({.name = graph.name(label),

@@ -82,6 +82,7 @@ struct StepFacts {
   std::vector<GapFact> gaps;
   double loading_us = 0;  ///< waiting for the data loader
   bool is_recorded = false;
+  bool has_marks = true;  ///< false: a recording without steps, all of it counts as one
   std::optional<double> peak_memory_bytes = {}, device_memory_bytes = {};
 
   double active_us() const;  ///< union of all device work

@@ -82,6 +82,7 @@ Result<void> TraceStep::find_window(
       end_ns_ = std::max(end_ns_, event.end_ns() + 1);
     }
     facts_.step_begins_us = {0};
+    facts_.has_marks = false;
     return {};
   }
   begin_ns_ = steps.front().begin_ns;

@@ -224,37 +224,6 @@ Json path_data(const Run& run, const Shown& shown) {
   return made;
 }
 
-// "The host limits the step: 83 % of the critical path is its work, most of it aten::linear."
-std::string limit_sentence(const Run& run) {
-  double host = 0, all = 0;
-  std::map<std::string, double> host_ops, families;
-  for (const auto& piece : run.path) {
-    all += piece.us;
-    if (piece.kernel >= 0) {
-      const KernelFact& kernel = run.facts->kernels[static_cast<std::size_t>(piece.kernel)];
-      families[std::string(to_string(kernel.family))] += piece.us;
-    } else {
-      host += piece.us;
-      const std::int32_t top = run.facts->top_op(piece.op);
-      const bool is_op = top >= 0 && !run.facts->ops[static_cast<std::size_t>(top)].is_label;
-      host_ops[is_op ? std::string(run.facts->ops[static_cast<std::size_t>(top)].name)
-                     : std::string("Python between ops")] += piece.us;
-    }
-  }
-  if (!(all > 0)) return "";
-  const auto most = [](const std::map<std::string, double>& parts) {
-    const auto at = std::ranges::max_element(
-        parts, [](const auto& a, const auto& b) { return a.second < b.second; });
-    return at == parts.end() ? std::pair<std::string, double>() : std::pair(at->first, at->second);
-  };
-  const bool by_host = host > 0.5 * all;
-  const auto [name, us] = most(by_host ? host_ops : families);
-  return fmt::format(
-      "The {} limits the step: {:.0f} % of the critical path is its work, most of it "
-      "{} ({:.0f} %).",
-      by_host ? "host" : "device", 100 * (by_host ? host : all - host) / all, name, 100 * us / all);
-}
-
 std::string time_text(double us) {
   return us >= 1000 ? fmt::format("{:.3f} ms", us / 1000) : fmt::format("{:.1f} us", us);
 }
@@ -382,6 +351,36 @@ std::string shape_text(const KernelWork& work) {
   }
   if (work.bytes().value > 0) return fmt::format("{:.3g} MB, {}", work.bytes().value / 1e6, dtype);
   return "";
+}
+
+std::string limit_sentence(const Run& run) {
+  double host = 0, all = 0;
+  std::map<std::string, double> host_ops, families;
+  for (const auto& piece : run.path) {
+    all += piece.us;
+    if (piece.kernel >= 0) {
+      const KernelFact& kernel = run.facts->kernels[static_cast<std::size_t>(piece.kernel)];
+      families[std::string(to_string(kernel.family))] += piece.us;
+    } else {
+      host += piece.us;
+      const std::int32_t top = run.facts->top_op(piece.op);
+      const bool is_op = top >= 0 && !run.facts->ops[static_cast<std::size_t>(top)].is_label;
+      host_ops[is_op ? std::string(run.facts->ops[static_cast<std::size_t>(top)].name)
+                     : std::string("Python between ops")] += piece.us;
+    }
+  }
+  if (!(all > 0)) return "";
+  const auto most = [](const std::map<std::string, double>& parts) {
+    const auto at = std::ranges::max_element(
+        parts, [](const auto& a, const auto& b) { return a.second < b.second; });
+    return at == parts.end() ? std::pair<std::string, double>() : std::pair(at->first, at->second);
+  };
+  const bool by_host = host > 0.5 * all;
+  const auto [name, us] = most(by_host ? host_ops : families);
+  return fmt::format(
+      "The {} limits the step: {:.0f} % of the critical path is its work, most of it "
+      "{} ({:.0f} %).",
+      by_host ? "host" : "device", 100 * (by_host ? host : all - host) / all, name, 100 * us / all);
 }
 
 Json run_data(const Run& run, std::size_t most_slices, Names& names) {

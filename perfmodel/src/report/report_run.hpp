@@ -44,6 +44,10 @@ struct Run {
 /// all count in sums.
 Json run_data(const Run& run, std::size_t most_slices, Names& names);
 
+/// "The host limits the step: 83 % of the critical path is its work, most of it aten::linear (12
+/// %)."
+std::string limit_sentence(const Run& run);
+
 /// "gemm 64 x 512 x 784, fp32": empty where shapes tell nothing.
 std::string shape_text(const KernelWork& work);
 

@@ -7,11 +7,15 @@ namespace {
 constexpr double kLeastShare = 0.02;
 
 void find_allocator_calls(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
+  // What comes before all device work creates the context.
+  double first_work = step.span_us;
+  for (const KernelFact& kernel : step.kernels) first_work = std::min(first_work, kernel.start_us);
   Suspicion made;
   bool frees = false;
   std::size_t late = 0;  // behind the first step, when the pool should hold all that is needed
   for (std::size_t i = 0; i < step.allocator_calls.size(); ++i) {
     const AllocatorCall& call = step.allocator_calls[i];
+    if (call.start_us < first_work) continue;
     made.repair.allocator_calls.insert(i);
     made.share_us += call.us;
     frees |= call.call.find("Free") != std::string_view::npos;
@@ -19,7 +23,7 @@ void find_allocator_calls(const StepFacts& step, const Gpu*, std::vector<Suspici
     if (made.where.empty()) made.where = step.path(call.op);
   }
   if (made.share_us < kLeastShare * step.span_us) return;
-  const auto count = static_cast<double>(step.allocator_calls.size());
+  const auto count = static_cast<double>(made.repair.allocator_calls.size());
   made.title =
       fmt::format("{:.0f} calls that take {}memory from the driver during the steps, {} per step",
                   count, frees ? "and give back " : "", per_step(made.share_us, step));

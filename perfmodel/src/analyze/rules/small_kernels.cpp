@@ -117,7 +117,10 @@ void find_small_kernels(const StepFacts& step, const Gpu*, std::vector<Suspicion
   };
   std::map<std::string, Place> places;  // one call path: the same code, step after step
   for (Chain& chain : chains_of(step)) {
-    Place& place = places[step.path(common_parent(step, chain))];
+    const std::int32_t parent = common_parent(step, chain);
+    const std::string path =
+        parent >= 0 ? step.path(parent) : "from " + step.path(step.kernels[chain.front()].op);
+    Place& place = places[path];
     place.kernels += chain.size();
     for (const std::size_t i : chain) {
       place.device_us += step.kernels[i].time_us;

@@ -19,6 +19,7 @@ double distance_to_border(const StepFacts& step, double at_us) {
 }
 
 void find_step_gaps(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
+  if (!step.has_marks) return;  // begin and end of a recording are no step's
   Suspicion made;
   for (std::size_t i = 0; i < step.gaps.size(); ++i) {
     const GapFact& gap = step.gaps[i];

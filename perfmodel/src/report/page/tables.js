@@ -4,7 +4,8 @@
 const cellText = {
   text: (value) => String(value ?? ''), us: (value) => (value === null ? '' : time(value)), share: (value) => (value === null ? '' : percent(value)),
   count: (value) => (value === null ? '' : number(value, 0)), bytes: (value) => (value === null ? '' : bytes(value)),
-  number: (value) => (value === null ? '' : typeof value === 'number' ? number(value, Math.abs(value) < 100 ? 3 : 1) : String(value)),
+  number: (value) => (value === null ? '' : typeof value !== 'number' ? String(value)
+    : number(value, Number.isInteger(value) ? 0 : Math.abs(value) < 100 ? 3 : 1)),
 };
 const csvCell = (value) => {
   const plain = String(value ?? '');
