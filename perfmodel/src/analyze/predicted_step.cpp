@@ -154,6 +154,13 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
     }
     before = tasks.end(placed.task);
   }
+  // Where the host runs ahead, the device does this pass's work when the host is passes further on:
+  // its times count from the begin of its own pass.
+  double device_begin = begin;
+  if (facts_.span_us > tasks.period(0) * (1 + kSteadyTolerance / 2)) {
+    const auto& ends = own.pass_device_ends();
+    device_begin = std::max(begin, tasks.end(ends[ends.size() - 2]));
+  }
   for (const auto& placed : own.last_pass()) {
     if (!own.on_device(placed.task)) continue;
     const Instruction& at = program.instructions[static_cast<std::size_t>(placed.instruction)];
@@ -164,7 +171,7 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
                       .family = predicted.family,
                       .op = op_of_instruction_[static_cast<std::size_t>(placed.instruction)],
                       .stream = own.stream_of(placed.task),
-                      .start_us = start - begin,
+                      .start_us = start - device_begin,
                       .time_us = tasks.end(placed.task) - start,
                       .low_us = predicted.price.low.count(),
                       .high_us = predicted.price.high.count(),
@@ -245,7 +252,10 @@ Result<double> PredictedStep::step_us(const Repair& repair) const {
             ? repair.host_scale.end()
             : repair.host_scale.find(static_cast<std::size_t>(op_of_instruction_[i]));
     if (scale != repair.host_scale.end()) {
-      if (auto* work = std::get_if<HostWork>(&at.what)) work->us *= scale->second;
+      // What lies before an op is none of its own time, as in traces.
+      if (auto* work = std::get_if<HostWork>(&at.what); work && work->term != Term::kT1) {
+        work->us *= scale->second;
+      }
       if (auto* launch = launch_of(at)) launch->host_us *= scale->second;
       if (auto* sync = std::get_if<Synchronisation>(&at.what)) sync->host_us *= scale->second;
     }

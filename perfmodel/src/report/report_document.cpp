@@ -112,10 +112,13 @@ std::string label_of(const DocumentKind& kind, const Json& row, std::size_t numb
     const auto found = row.find(std::string(key));
     if (key.empty() || found == row.end() || found->is_null()) continue;
     std::string value = found->is_string() ? found->get<std::string>() : found->dump();
+    if (kind.schema == "perfmodel-layout" && (value == "1" || value == "none")) continue;
     if (kind.schema == "perfmodel-layout") value = fmt::format("{} {}", key, value);
     made += (made.empty() ? "" : ", ") + value;
   }
-  return made.empty() ? fmt::format("{}", number + 1) : made;
+  const std::string_view one = kind.list.substr(0, kind.list.size() - 1);  // "plans": "plan"
+  if (made.find_first_not_of("0123456789") != std::string::npos) return made;
+  return fmt::format("{} {}", one, made.empty() ? std::to_string(number + 1) : made);
 }
 
 Json bars_data(const DocumentKind& kind, const Json& rows) {

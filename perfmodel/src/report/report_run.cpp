@@ -364,9 +364,10 @@ std::string limit_sentence(const Run& run) {
     } else {
       host += piece.us;
       const std::int32_t top = run.facts->top_op(piece.op);
-      const bool is_op = top >= 0 && !run.facts->ops[static_cast<std::size_t>(top)].is_label;
-      host_ops[is_op ? std::string(run.facts->ops[static_cast<std::size_t>(top)].name)
-                     : std::string("Python between ops")] += piece.us;
+      const std::string_view name =
+          top < 0 ? std::string_view() : run.facts->ops[static_cast<std::size_t>(top)].name;
+      const bool between = name.empty() || name.starts_with("ProfilerStep#");
+      host_ops[between ? "Python between ops" : std::string(name)] += piece.us;
     }
   }
   if (!(all > 0)) return "";

@@ -53,7 +53,7 @@ std::string layout_of(const StepFacts& step, const KernelFact& kernel) {
 void find_far_below_roofline(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
   const auto with_roofline = [](const KernelFact& kernel) {
     return kernel.kind == DeviceKind::kKernel && kernel.roofline_us &&
-           *kernel.roofline_us >= kLeastRooflineUs;
+           *kernel.roofline_us >= kLeastRooflineUs && kernel.family != KernelFamily::kRecurrent;
   };
   for (const KernelGroup& group : groups_of(step, with_roofline)) {
     if (group.time_us < kLeastShare * step.span_us) break;

@@ -29,7 +29,9 @@ std::optional<double> reached_by(const StepFacts& step, const KernelGroup& group
 
 void find_low_parallelism(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
   const auto kernels = [](const KernelFact& kernel) {
-    return kernel.kind == DeviceKind::kKernel && kernel.time_us > 0;
+    // The steps of a recurrence follow each other: its roofline is out of reach.
+    return kernel.kind == DeviceKind::kKernel && kernel.time_us > 0 &&
+           kernel.family != KernelFamily::kRecurrent;
   };
   for (const KernelGroup& group : groups_of(step, kernels)) {
     if (group.time_us < kLeastShare * step.span_us) break;

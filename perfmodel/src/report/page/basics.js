@@ -35,6 +35,9 @@ function element(tag, properties, ...children) {
   return made;
 }
 
+// Words between backticks are code.
+const withCode = (plain) => plain.split('`').map((part, i) => (i % 2 ? element('code', {}, part) : part));
+
 function section(id, title, summary) {
   const made = element('section', {id, 'aria-labelledby': id + '-title'},
     element('h2', {id: id + '-title'}, title));

@@ -34,6 +34,8 @@ function navigation() {
   document.getElementById('top').after(nav);
 }
 
+const places = new Set(['memory-limit', 'step-gaps', 'straggler']);  // whose place is no slice
+
 function findingsSection(run, timeline) {
   const shown = run.findings.filter((finding) => !finding.folded), folded = run.findings.length - shown.length;
   const made = section('findings', 'Findings',
@@ -46,9 +48,9 @@ function findingsSection(run, timeline) {
     const last = finding.where.split(' / ').pop();
     list.append(element('li', {}, gain, element('div', {},
       element('b', {}, finding.title), element('div', {class: 'where'}, finding.where),
-      element('div', {}, finding.advice),
+      element('div', {}, ...withCode(finding.advice)),
       element('div', {class: 'soft'}, `${finding.rule}, takes ${percent(finding.share)} itself, confidence ${finding.confidence} `,
-        element('button', {type: 'button', onclick: () => showInTimeline(timeline, last)}, 'Show')))));
+        places.has(finding.rule) ? null : element('button', {type: 'button', onclick: () => showInTimeline(timeline, last)}, 'Show')))));
   }
   made.append(list);
   if (folded) made.append(element('p', {class: 'more'}, `${folded} more gain less than 2 % each: ` +

@@ -18,13 +18,14 @@ function rooflineSection(run) {
   if (!marks.size || !run.peaks.length) return;
   const points = [...marks.values()].map((mark) => ({...mark, intensity: mark.flop / mark.bytes, rate: mark.flop / mark.time * 1e6}))
     .sort((a, b) => b.time - a.time);
+  const nameOf = (p) => text(k.name[p.i]).slice(0, 60);
   const lowest = points.filter((p) => k.roofline[p.i] > 0)
     .map((p) => ({p, share: k.roofline[p.i] / k.time[p.i]})).sort((a, b) => a.share - b.share);
   const heavy = lowest.filter(({p}) => p.time > 0.02 * all)[0];
   const made = section('roofline', 'Roofline',
     `${number(points.length, 0)} kinds of kernels with known work, ${percent(judged / all)} of the device's time. ` +
-    `The largest, ${text(k.name[points[0].i])}, does ${shortNumber(points[0].rate)}FLOP/s at ${number(points[0].intensity, 1)} FLOP per byte.` +
-    (heavy ? ` Furthest below its peak among those above 2 %: ${text(k.name[heavy.p.i])}, ${percent(heavy.share)}.` : '') +
+    `The largest, ${nameOf(points[0])}, does ${shortNumber(points[0].rate)}FLOP/s at ${number(points[0].intensity, 1)} FLOP per byte.` +
+    (heavy ? ` Furthest below its peak among those above 2 %: ${nameOf(heavy.p)}, ${percent(heavy.share)}.` : '') +
     ' Areas of marks are time; hollow marks lie outside of the range that their model was checked on.');
   const holder = element('div', {class: 'chart'});
   made.append(holder, legendOf(run));
