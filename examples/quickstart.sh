@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a bare clone to a predicted DLRM batch, with no GPU and no Python: installs what is missing,
 # builds the program and all else that `cmake --install build/release` needs, builds the graph of the
-# MLPerf DLRM and predicts one training step.
+# MLPerf DLRM, draws one predicted training step as a page (build/dlrm_mlperf_2048.html) and prints it.
 #
 #   bash examples/quickstart.sh [GPU]        default: a100-sxm-40gb
 set -euo pipefail
@@ -29,5 +29,6 @@ run() {
   "$@"
 }
 run build/release/bin/perfpredict build dlrm --preset mlperf --batch 2048 -o "$graph"
+run build/release/bin/perfpredict report "$graph" --gpu "$gpu" -o "${graph%.json.gz}.html"
 # One host for every GPU; --overheads takes a table made from your own trace.
 run build/release/bin/perfpredict predict "$graph" --gpu "$gpu"

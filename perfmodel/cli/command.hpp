@@ -25,6 +25,8 @@ Command rewrite_command(CLI::App& parent);
 Command whatif_command(CLI::App& parent);
 Command memory_command(CLI::App& parent);
 Command optimize_command(CLI::App& parent);
+Command analyze_command(CLI::App& parent);
+Command report_command(CLI::App& parent);
 Command shard_command(CLI::App& parent);
 Command layout_command(CLI::App& parent);
 Command sweep_command(CLI::App& parent);

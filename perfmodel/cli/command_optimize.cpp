@@ -13,95 +13,21 @@
 #include "kernel_models_option.hpp"
 #include "layout_advice.hpp"
 #include "output.hpp"
-#include "perfmodel/choose_overheads.hpp"
-#include "perfmodel/data_files.hpp"
-#include "perfmodel/detail/choose_kernel_models.hpp"
 #include "perfmodel/optimize.hpp"
-#include "perfmodel/overheads.hpp"
-#include "perfmodel/predictors/detail/collective_model.hpp"
 #include "read_files.hpp"
-#include "trace/moved_kernel_times.hpp"
+#include "target_inputs.hpp"
 
 namespace perfmodel::cli {
 namespace {
 
 struct OptimizeArguments {
-  std::string graph, gpu, overheads, models = "learned", topology, objective = "step";
+  std::string graph, objective = "step";
+  TargetArguments target;
   OptimizeOptions options;
   std::optional<double> memory_limit_gb;
-  double host_scale = 1;
   ReadOptions reading;
   bool json = false;
 };
-
-// What the target points to.
-struct OptimizeInputs {
-  ChosenKernelModels chosen;
-  RecordedProgram program;
-  ChosenOverheads overheads;
-  std::unique_ptr<KernelModel> collectives;
-  std::optional<KernelModels> models;
-  std::optional<MovedKernelTimes> kernel_times;
-  WhatIfTarget target;
-  std::vector<std::string> warnings;
-};
-
-// A trace brings its own host, and times of kernels that have no model.
-Result<void> use_trace(const OptimizeArguments& arguments, OptimizeInputs& inputs) {
-  if (!inputs.program.trace) return {};
-  if (arguments.overheads.empty()) {
-    const OverheadSource source{.trace = inputs.program.trace.get(),
-                                .graph = &inputs.program.graph};
-    auto table = extract_overheads(std::span(&source, 1), {});
-    if (!table) return Unexpected{table.error()};
-    inputs.overheads = {.file = file_name(arguments.graph),
-                        .table = std::make_shared<const OverheadTable>(std::move(*table))};
-  }
-  auto moved = kernel_times_on(inputs.program.graph, *inputs.program.trace, inputs.target.gpu);
-  if (!moved) return Unexpected{moved.error()};
-  if (!*moved) return {};
-  inputs.kernel_times = std::move(**moved);
-  inputs.warnings.push_back(inputs.kernel_times->sentence);
-  return {};
-}
-
-Result<void> load_inputs(const OptimizeArguments& arguments, OptimizeInputs& inputs) {
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  auto gpu = find_gpu(arguments.gpu, *data / "gpus");
-  if (!gpu) return Unexpected{gpu.error()};
-  for (std::string& sentence : stand_ins(*gpu)) inputs.warnings.push_back(std::move(sentence));
-  if (!inputs.chosen.warning.empty()) inputs.warnings.push_back(inputs.chosen.warning);
-  auto programs = read_programs({arguments.graph}, arguments.reading);
-  if (!programs) return Unexpected{programs.error()};
-  inputs.program = std::move(programs->front());
-  OverheadTables tables(*data);
-  auto table = tables.choose(arguments.overheads, *gpu);
-  if (!table) return Unexpected{table.error()};
-  inputs.overheads = std::move(*table);
-  inputs.target.gpu = std::move(*gpu);
-  if (auto used = use_trace(arguments, inputs); !used) return used;
-  if (!inputs.overheads.warning.empty()) inputs.warnings.push_back(inputs.overheads.warning);
-  inputs.models = inputs.chosen.models;
-  if (!arguments.topology.empty()) {
-    auto topology = TopologyCatalog::builtin().find(arguments.topology);
-    if (!topology) return Unexpected{topology.error()};
-    for (std::string& sentence : stand_ins(*topology)) {
-      inputs.warnings.push_back(std::move(sentence));
-    }
-    inputs.collectives = make_collective_model(*topology, {});
-    inputs.models->set(KernelFamily::kCollective, inputs.collectives.get());
-  }
-  inputs.target.overheads = inputs.overheads.table.get();
-  inputs.target.options = {
-      .kernel_times = inputs.kernel_times ? &inputs.kernel_times->times : nullptr,
-      .models = &*inputs.models,
-      .host_scale = arguments.host_scale};
-  for (const std::string& warning : inputs.program.graph.warnings) {
-    inputs.warnings.push_back(warning);
-  }
-  return {};
-}
 
 // As a shell takes it for one word.
 std::string shell_word(const std::string& text) {
@@ -115,15 +41,19 @@ std::string shell_word(const std::string& text) {
 
 // What `predict` needs to see the same machine.
 std::string machine_flags(const OptimizeArguments& arguments) {
-  std::string flags = " --gpu " + shell_word(arguments.gpu);
-  if (!arguments.topology.empty()) flags += " --topology " + shell_word(arguments.topology);
+  std::string flags = " --gpu " + shell_word(arguments.target.gpu);
+  if (!arguments.target.topology.empty())
+    flags += " --topology " + shell_word(arguments.target.topology);
   return flags;
 }
 std::string predict_flags(const OptimizeArguments& arguments) {
   std::string flags = machine_flags(arguments);
-  if (!arguments.overheads.empty()) flags += " --overheads " + shell_word(arguments.overheads);
-  if (arguments.models != "learned") flags += " --models " + shell_word(arguments.models);
-  if (arguments.host_scale != 1) flags += fmt::format(" --scale-host {:g}", arguments.host_scale);
+  if (!arguments.target.overheads.empty())
+    flags += " --overheads " + shell_word(arguments.target.overheads);
+  if (arguments.target.models != "learned")
+    flags += " --models " + shell_word(arguments.target.models);
+  if (arguments.target.host_scale != 1)
+    flags += fmt::format(" --scale-host {:g}", arguments.target.host_scale);
   return flags;
 }
 
@@ -152,10 +82,11 @@ void add_layout_advice(const OptimizeArguments& arguments, const OptimizeInputs&
 }
 
 Result<void> run_optimize(const OptimizeArguments& arguments) {
-  auto models = choose_kernel_models(arguments.models);
-  if (!models) return Unexpected{models.error()};
-  OptimizeInputs inputs{.chosen = std::move(*models)};
-  if (auto loaded = load_inputs(arguments, inputs); !loaded) return loaded;
+  TargetInputs inputs;
+  auto programs = read_programs({arguments.graph}, arguments.reading);
+  if (!programs) return Unexpected{programs.error()};
+  inputs.program = std::move(programs->front());
+  if (auto loaded = load_target(arguments.target, arguments.graph, inputs); !loaded) return loaded;
   OptimizeOptions options = arguments.options;
   if (arguments.memory_limit_gb) options.memory_limit_bytes = 1e9 * *arguments.memory_limit_gb;
   const auto objective = advice_objective(arguments.objective);
@@ -164,7 +95,7 @@ Result<void> run_optimize(const OptimizeArguments& arguments) {
   options.graph_file = shell_word(arguments.graph);
   options.predict_flags = predict_flags(arguments);
   options.machine_flags = machine_flags(arguments);
-  options.topology = arguments.topology;
+  options.topology = arguments.target.topology;
   auto advice = optimize(inputs.program.graph, inputs.target, options);
   if (!advice) return Unexpected{advice.error()};
   if (auto readable = inputs.chosen.check(); !readable) return readable;
@@ -186,14 +117,14 @@ Command optimize_command(CLI::App& parent) {
   app->add_option("graph", arguments->graph, "Execution graph or Kineto trace of one rank")
       ->required()
       ->type_name("GRAPH");
-  app->add_option("--gpu", arguments->gpu, "Name of a known GPU (see `gpus`), or a GPU file")
+  app->add_option("--gpu", arguments->target.gpu, "Name of a known GPU (see `gpus`), or a GPU file")
       ->required()
       ->type_name("NAME");
   app->add_option("--world", arguments->options.world,
                   "Run the graph of one rank on N data-parallel ranks (DDP)")
       ->check(at_least(1))
       ->type_name("N");
-  app->add_option("--topology", arguments->topology,
+  app->add_option("--topology", arguments->target.topology,
                   "How the GPUs are connected: a known name or a file (default: the usual node)")
       ->type_name("NAME");
   app->add_option("--allow", arguments->options.allow,
@@ -220,9 +151,9 @@ Command optimize_command(CLI::App& parent) {
       ->check(at_least(1))
       ->capture_default_str()
       ->type_name("N");
-  app->add_option("--overheads", arguments->overheads, kOverheadsHelp)->type_name("TABLE");
-  add_scale_host(*app, arguments->host_scale);
-  add_models_option(*app, arguments->models);
+  app->add_option("--overheads", arguments->target.overheads, kOverheadsHelp)->type_name("TABLE");
+  add_scale_host(*app, arguments->target.host_scale);
+  add_models_option(*app, arguments->target.models);
   add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print one JSON document");
   app->footer(

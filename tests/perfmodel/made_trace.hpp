@@ -77,11 +77,12 @@ class MadeTrace {
   }
 
   // ---- device ----
-  void launch(double call_us, double kernel_us, int stream = 7,
-              const std::string& kernel = "gemm") {
+  /// `args`: further members of the kernel's record: ", \"blocks per SM\": 0.5".
+  void launch(double call_us, double kernel_us, int stream = 7, const std::string& kernel = "gemm",
+              const std::string& args = "") {
     wait_for_room();
     timed_call("cudaLaunchKernel", call_us);
-    run_work("kernel", kernel, kernel_us * pace_.kernels, stream, now() + kLatency);
+    run_work("kernel", kernel, kernel_us * pace_.kernels, stream, now() + kLatency, 0, args);
   }
   /// Device to pageable host memory: the call ends `own_us` after the copy.
   void blocking_copy(double copy_us, double own_us, int stream = 7) {
@@ -274,14 +275,14 @@ class MadeTrace {
                        events_[event].stream, events_[event].correlation);
   }
   void run_work(const std::string& category, const std::string& name, double us, int stream,
-                double issued, int bytes = 0) {
+                double issued, int bytes = 0, const std::string& args = "") {
     double start = issued;
     if (ends_.contains(stream)) start = std::max(start, end_of(stream) + kGap);
     if (const auto wait = awaited_.find(stream); wait != awaited_.end()) {
       start = std::max(start, wait->second + kEventLag);
       awaited_.erase(wait);
     }
-    print_work(category, name, start, us, stream, bytes, "");
+    print_work(category, name, start, us, stream, bytes, args);
     ends_[stream].push_back(start + us);
     queue_.push_back(start + us);
   }

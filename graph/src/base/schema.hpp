@@ -18,6 +18,7 @@ struct Schema {
 namespace schemas {
 
 inline constexpr Schema kAllocatorSnapshot = {"perfmodel-allocator-snapshot", 1, 0};
+inline constexpr Schema kAnalyze = {"perfmodel-analyze"};
 inline constexpr Schema kArchitecture = {"perfmodel-architecture"};
 inline constexpr Schema kBenchDevice = {"kernels-bench-device", 1, 1};
 inline constexpr Schema kBenchPlan = {"kernels-bench-plan", 1, 1};
@@ -43,6 +44,7 @@ inline constexpr Schema kOptimize = {"perfmodel-optimize"};
 inline constexpr Schema kOverheads = {"perfmodel-overheads", 1, 2};
 inline constexpr Schema kPrediction = {"perfmodel-prediction", 1, 5};
 inline constexpr Schema kReplay = {"perfmodel-replay", 1, 2};
+inline constexpr Schema kReport = {"perfmodel-report"};
 inline constexpr Schema kRewrite = {"perfmodel-rewrite", 1, 2};
 inline constexpr Schema kShard = {"perfmodel-shard", 1, 1};
 inline constexpr Schema kShardSweep = {"perfmodel-shard-sweep", 1, 1};

@@ -181,12 +181,12 @@ Result<JobPrediction> predict_placed_ranks(std::span<const PlacedRank> ranks,
   return predict_job_of(ranks, options, nullptr, {}, look);
 }
 
-Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu) {
+Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu, bool keep_works) {
   const PlacedRank placed{.rank = rank, .gpu = &gpu};
   if (auto good = check_question({&placed, 1}, {}); !good) return Unexpected{good.error()};
   std::vector<std::string> told_by_predict;
   std::vector<RankProgram> programs;
-  auto made = make_rank_program(rank, gpu, nullptr, {}, false, told_by_predict);
+  auto made = make_rank_program(rank, gpu, nullptr, {}, keep_works, told_by_predict, keep_works);
   if (!made) return Unexpected{made.error()};
   programs.push_back(std::move(*made));
   const auto meetings = meet_collectives(programs, false, told_by_predict);

@@ -42,6 +42,7 @@ struct PacedProgram {
   RankProgram rank;
   std::int32_t meetings = 0;  ///< see meet_collectives
 };
-Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu);
+/// `keep_works` names the kernels and keeps what each has to do.
+Result<PacedProgram> paced_program(const RankInput& rank, const Gpu& gpu, bool keep_works = false);
 
 }  // namespace perfmodel

@@ -63,7 +63,8 @@ void warn_of_regions(const LaunchRegions& found, Launching launching,
 }
 
 Result<HostProgram> write_program(const RankInput& rank, const Gpu& gpu, const HostFacts& facts,
-                                  bool name_kernels, std::vector<std::string>& warnings) {
+                                  bool name_kernels, std::vector<std::string>& warnings,
+                                  std::vector<KernelWork>* works) {
   const auto& [graph, table, options, name] = rank;
   auto lowered = lower_program(*graph, gpu, *table, facts, options, name_kernels);
   if (!lowered) return Unexpected{lowered.error()};
@@ -73,6 +74,9 @@ Result<HostProgram> write_program(const RankInput& rank, const Gpu& gpu, const H
   }
   warn_of_regions(launch_by_regions(*table, options.launching, lowered->program), options.launching,
                   warnings);
+  if (works) {
+    for (const KernelQuestion& question : lowered->questions) works->push_back(question.work);
+  }
   HostProgram program = price_program(*graph, gpu, options, std::move(*lowered));
   if (options.host_scale != 1) scale_host(program, options.host_scale);
   if (auto good = check_times(program, *graph); !good) return Unexpected{good.error()};
@@ -83,7 +87,7 @@ Result<HostProgram> write_program(const RankInput& rank, const Gpu& gpu, const H
 
 Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, const HostFacts* known,
                                       std::optional<double> added_bytes, bool name_kernels,
-                                      std::vector<std::string>& warnings) {
+                                      std::vector<std::string>& warnings, bool keep_works) {
   RankProgram made{.rank = rank};
   made.gpu = &gpu;
   Result<HostFacts> own;
@@ -100,7 +104,8 @@ Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, con
     if (!own) return Unexpected{own.error()};
     known = &*own;
   }
-  auto program = write_program(made.rank, gpu, *known, name_kernels, warnings);
+  auto program = write_program(made.rank, gpu, *known, name_kernels, warnings,
+                               keep_works ? &made.works : nullptr);
   if (!program) return Unexpected{program.error()};
   made.program = std::move(*program);
   made.memory = known->memory;

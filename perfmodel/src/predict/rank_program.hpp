@@ -23,14 +23,16 @@ struct RankProgram {
   std::shared_ptr<const MemoryPlan> memory;  ///< of the graph
   const Gpu* gpu = nullptr;                  ///< that it was priced on
   std::int64_t count = 1;                    ///< ranks of the job that do the same
+  std::vector<KernelWork> works;             ///< per kernel of the program, where asked for
 
   const ExecutionGraph& graph() const { return *rank.graph; }
 };
 
 /// A rank's program by the stages facts, lowered, scaled out, priced. `facts`, `added_bytes`: see
-/// predict_with. `name_kernels`: see lower_program. Errors: those of the stages.
+/// predict_with. `name_kernels`: see lower_program. `keep_works` fills `works`. Errors: those of
+/// the stages.
 Result<RankProgram> make_rank_program(const RankInput& rank, const Gpu& gpu, const HostFacts* facts,
                                       std::optional<double> added_bytes, bool name_kernels,
-                                      std::vector<std::string>& warnings);
+                                      std::vector<std::string>& warnings, bool keep_works = false);
 
 }  // namespace perfmodel

@@ -15,6 +15,7 @@ struct OpWork {
   KernelFamily family = KernelFamily::kSmall;  ///< of its largest kernel
   double flop = 0, bytes = 0;
   std::optional<double> roofline_us = {};  ///< nothing for what crosses a link
+  KernelWork largest = {};                 ///< the kernel that moves most bytes
 };
 /// Ops that are alike have one entry.
 struct OpWorks {

@@ -6,10 +6,7 @@
 #include "perfmodel/predictors/detail/lower.hpp"
 
 namespace perfmodel {
-namespace {
 
-// Time that the peak of arithmetic and the bandwidth of memory allow for at the least. What crosses
-// a link is bound by neither.
 std::optional<double> least_us(const KernelWork& work, const Gpu& gpu) {
   if (work.family == KernelFamily::kCollective) return std::nullopt;
   if (const auto* copy = std::get_if<CopyShape>(&work.shape);
@@ -21,8 +18,6 @@ std::optional<double> least_us(const KernelWork& work, const Gpu& gpu) {
                              : 0;
   return std::max(compute, work.bytes().value / gpu.dram_bandwidth.value * 1e6);
 }
-
-}  // namespace
 
 OpWorks op_works(const Trace& trace, const Gpu* gpu) {
   OpWorks made;
@@ -57,6 +52,7 @@ OpWorks op_works(const Trace& trace, const Gpu* gpu) {
       if (work.bytes().value > largest[at]) {
         largest[at] = work.bytes().value;
         sum.family = work.family;
+        sum.largest = work;
       }
     }
   }

@@ -1,0 +1,129 @@
+#include "analyzed_inputs.hpp"
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+#include "kernel_models_option.hpp"
+#include "perfmodel/data_files.hpp"
+#include "read_files.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+// The GPU that a trace names, if it is a known one.
+Result<std::optional<Gpu>> gpu_of_trace(const Trace& trace) {
+  const std::string name = trace.gpu_name();
+  if (name.empty()) return std::optional<Gpu>();
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  auto gpu = find_known_gpu(name, *data / "gpus");
+  if (gpu) return std::optional(std::move(*gpu));
+  if (gpu.error().code == ErrorCode::kUnknownName) return std::optional<Gpu>();
+  return Unexpected{gpu.error()};
+}
+
+// As recorded, or on another GPU.
+Result<bool> choose_gpu(const AnalyzedArguments& arguments, const Trace& trace,
+                        AnalyzedInputs& inputs) {
+  auto known = gpu_of_trace(trace);
+  if (!known) return Unexpected{known.error()};
+  inputs.gpu = std::move(*known);
+  if (arguments.target.gpu.empty()) {
+    if (!inputs.gpu && !trace.gpu_name().empty()) {
+      inputs.warnings.push_back("the GPU \"" + trace.gpu_name() +
+                                "\" is not among the known ones (see `gpus`)");
+    }
+    return true;
+  }
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  auto asked = find_gpu(arguments.target.gpu, *data / "gpus");
+  if (!asked) return Unexpected{asked.error()};
+  const bool same = !inputs.gpu || inputs.gpu->name == asked->name;
+  inputs.gpu = std::move(*asked);
+  return same;
+}
+
+Error mixed_files(const std::string& file) {
+  return {.code = ErrorCode::kImpossible,
+          .message = "expected traces alone or graphs alone, found both",
+          .file = file};
+}
+
+}  // namespace
+
+std::vector<RankInput> AnalyzedInputs::rank_inputs() const {
+  std::vector<RankInput> made;
+  for (const auto& rank : ranks) {
+    made.push_back({.graph = &rank->program.graph,
+                    .table = rank->target.overheads,
+                    .options = rank->target.options});
+  }
+  return made;
+}
+
+std::string AnalyzedInputs::gpu_title() const {
+  if (gpu) return gpu->title + " (" + gpu->name + ")";
+  return traces.empty() ? "" : traces.front().gpu_name();
+}
+
+Result<AnalyzedInputs> load_analyzed(const AnalyzedArguments& arguments) {
+  if (auto once = all_different(arguments.files); !once) return Unexpected{once.error()};
+  auto programs = read_programs(arguments.files, arguments.reading);
+  if (!programs) return Unexpected{programs.error()};
+  AnalyzedInputs inputs;
+  for (std::size_t i = 0; i < programs->size(); ++i) {
+    const bool is_trace = (*programs)[i].trace != nullptr;
+    if (is_trace != ((*programs)[0].trace != nullptr)) {
+      return Unexpected{mixed_files(arguments.files[i])};
+    }
+  }
+  if ((*programs)[0].trace) {
+    const auto recorded = choose_gpu(arguments, *(*programs)[0].trace, inputs);
+    if (!recorded) return Unexpected{recorded.error()};
+    inputs.recorded = *recorded;
+  } else if (arguments.target.gpu.empty()) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected --gpu for a graph, which holds no times",
+                            .file = arguments.files[0]}};
+  }
+  if (inputs.recorded) {
+    for (RecordedProgram& program : *programs) inputs.traces.push_back(*program.trace);
+    return inputs;
+  }
+  if (arguments.iterations) {
+    return Unexpected{Error{.code = ErrorCode::kImpossible,
+                            .message = "expected a trace as recorded for --iterations, found a "
+                                       "prediction, whose steps are all alike",
+                            .file = arguments.files[0]}};
+  }
+  for (std::size_t i = 0; i < programs->size(); ++i) {
+    auto rank = std::make_unique<TargetInputs>();
+    rank->program = std::move((*programs)[i]);
+    if (auto loaded = load_target(arguments.target, arguments.files[i], *rank); !loaded) {
+      return Unexpected{loaded.error()};
+    }
+    inputs.warnings.insert(inputs.warnings.end(), rank->warnings.begin(), rank->warnings.end());
+    inputs.ranks.push_back(std::move(rank));
+  }
+  inputs.gpu = inputs.ranks[0]->target.gpu;
+  return inputs;
+}
+
+void add_analyzed(CLI::App& app, AnalyzedArguments& arguments) {
+  app.add_option("--gpu", arguments.target.gpu,
+                 "The GPU of a graph; of a trace another one than it was recorded on (default: "
+                 "as recorded)")
+      ->type_name("NAME");
+  add_window(app, "--iterations", arguments.iterations,
+             "Of a trace only iterations A to B - 1, counted from 0");
+  app.add_option("--topology", arguments.target.topology,
+                 "How the GPUs are connected: a known name or a file (default: the usual node)")
+      ->type_name("NAME");
+  app.add_option("--overheads", arguments.target.overheads, kOverheadsHelp)->type_name("TABLE");
+  add_scale_host(app, arguments.target.host_scale);
+  add_models_option(app, arguments.target.models);
+  add_reading(app, arguments.reading);
+}
+
+}  // namespace perfmodel::cli

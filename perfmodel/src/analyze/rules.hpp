@@ -1,0 +1,57 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyze/step_facts.hpp"
+#include "perfmodel/detail/findings.hpp"
+#include "perfmodel/predictors/gpu.hpp"
+
+/// Rules of `analyze`, one per file in rules/. A rule reads the facts of a step and names what is
+/// wrong with the repair; what that gains is for the schedule to say. Shares are of all steps
+/// together. Thresholds are constants at the head of each file, with their source.
+namespace perfmodel::findings {
+
+/// What a rule found.
+struct Suspicion {
+  std::string title, where;
+  double share_us = 0;  ///< what it is about takes by itself, in all steps
+  Repair repair = {};
+  Confidence confidence = Confidence::kMedium;
+  std::string advice;
+  bool costs_time = true;  ///< false: there is nothing to schedule (memory)
+};
+
+/// `gpu`: null where it is not known.
+using FindSuspicions = void (*)(const StepFacts& step, const Gpu* gpu,
+                                std::vector<Suspicion>& found);
+
+struct Rule {
+  AnalyzeRule description;
+  FindSuspicions find;
+};
+/// In the order of documents.
+std::span<const Rule> all_rules();
+
+// Each in rules/NAME.cpp.
+extern const Rule kLowParallelism, kFarBelowRoofline, kSmallKernels, kHostBound, kBlockingWaits,
+    kPageableUpload, kDataLoader, kExposedCommunication, kSmallBuckets, kCpuOps, kStepGaps,
+    kLayoutChanges, kFp32Products, kMisalignedProducts, kRecomputation, kAllocatorCalls,
+    kMemoryLimit;
+/// Rules of several ranks look at more than one step: their findings come with their gain.
+inline constexpr AnalyzeRule kStraggler = {
+    "straggler", "the ranks of a job wait for one of them for 2 % of the step or more"};
+
+/// "3.2 ms", "45 us" per step.
+std::string per_step(double us, const StepFacts& step);
+inline std::string percent_of(double us, const StepFacts& step) {
+  return fmt::format("{:.1f} %", step.span_us > 0 ? 100 * us / step.span_us : 0);
+}
+/// At most 60 characters of a kernel's name.
+std::string short_name(std::string_view name);
+
+}  // namespace perfmodel::findings

@@ -1,0 +1,67 @@
+#include "analyze/rules.hpp"
+
+namespace perfmodel::findings {
+namespace blocking_waits {
+namespace {
+
+// DeepContext: any synchronisation inside the iteration. Ours: 1 % of the step, less is noise.
+constexpr double kLeastShare = 0.01;
+
+bool reads_one_value(std::string_view op) {
+  return op == "aten::item" || op == "aten::_local_scalar_dense" || op == "aten::is_nonzero" ||
+         op == "aten::nonzero";
+}
+
+// The outermost of the ops that stand for the same thing: aten::item around _local_scalar_dense.
+std::int32_t op_to_name(const StepFacts& step, std::int32_t op) {
+  while (op >= 0) {
+    const std::int32_t parent = step.ops[static_cast<std::size_t>(op)].parent;
+    if (parent < 0 || !reads_one_value(step.ops[static_cast<std::size_t>(parent)].name)) break;
+    op = parent;
+  }
+  return op;
+}
+
+void find_blocking_waits(const StepFacts& step, const Gpu*, std::vector<Suspicion>& found) {
+  struct Place {
+    std::vector<std::size_t> waits;
+    double us = 0;
+    bool reads = false;
+  };
+  std::map<std::pair<std::string, std::string_view>, Place> places;
+  for (std::size_t i = 0; i < step.waits.size(); ++i) {
+    const WaitFact& wait = step.waits[i];
+    const std::int32_t op = op_to_name(step, wait.op);
+    Place& place = places[{step.path(op), wait.call}];
+    place.waits.push_back(i);
+    place.us += wait.wait_us;
+    place.reads |= op >= 0 && reads_one_value(step.ops[static_cast<std::size_t>(op)].name);
+  }
+  for (auto& [key, place] : places) {
+    if (place.us < kLeastShare * step.span_us) continue;
+    const double count = static_cast<double>(place.waits.size()) / static_cast<double>(step.steps);
+    Suspicion made{
+        .title = fmt::format("The host waits for the GPU in {} ({:.1f} times per step, {})",
+                             key.second, count, per_step(place.us, step)),
+        .where = key.first,
+        .share_us = place.us,
+        .confidence = Confidence::kHigh,
+        .advice = place.reads
+                      ? "Keep the value on the GPU (.item(), bool(tensor) and nonzero() wait for "
+                        "all work before): log it every N steps, or copy it with non_blocking=True "
+                        "and read it later"
+                      : "Move the synchronisation out of the step, or copy with non_blocking=True "
+                        "into pinned memory"};
+    made.repair.waits.insert(place.waits.begin(), place.waits.end());
+    found.push_back(std::move(made));
+  }
+}
+
+}  // namespace
+}  // namespace blocking_waits
+
+const Rule kBlockingWaits = {
+    {"blocking-waits", "synchronising calls, blocking copies and .item() wait for 1 % of the step"},
+    blocking_waits::find_blocking_waits};
+
+}  // namespace perfmodel::findings

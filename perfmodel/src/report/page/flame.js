@@ -1,0 +1,158 @@
+// Call paths as a flame graph (root at the bottom) or an icicle (root at the top), of one run or as
+// the difference of two.
+
+const metrics = {
+  device: ['device time', (run, add) => {
+    for (let i = 0; i < run.kernels.name.length; ++i) {
+      add(run.kernels.op[i], text(run.kernels.name[i]), run.kernels.time[i]);
+    }
+  }],
+  host: ['host time', (run, add) => {
+    for (let i = 0; i < run.ops.name.length; ++i) add(i, null, run.ops.host[i]);
+  }],
+  wait: ['waiting of the host', (run, add) => {
+    for (let i = 0; i < run.ops.name.length; ++i) add(i, null, run.ops.wait[i]);
+  }],
+};
+const bySteps = (name) => name.replace(/^(ProfilerStep|Optimizer\.step)#\S*/, '$1');
+
+// Adds a run's figures per step to a tree of names. `side`: 'a' or 'b'.
+function addToTree(root, run, metric, side) {
+  const nodes = new Array(run.ops.name.length);
+  const nodeOf = (op) => {
+    if (op < 0) return root;
+    return nodes[op] || (nodes[op] = child(nodeOf(run.ops.parent[op]), bySteps(text(run.ops.name[op]))));
+  };
+  const child = (node, name) => {
+    if (!node.byName.has(name)) node.byName.set(name, {name, byName: new Map(), a: 0, b: 0, selfA: 0, selfB: 0, parent: node});
+    return node.byName.get(name);
+  };
+  const self = side === 'a' ? 'selfA' : 'selfB';
+  metrics[metric][1](run, (op, leaf, us) => {
+    if (!(us > 0)) return;
+    let node = nodeOf(op);
+    if (leaf !== null) node = child(node, leaf);
+    node[self] += us / run.steps;
+    for (; node; node = node.parent) node[side] += us / run.steps;
+  });
+}
+
+function flameTree(runA, runB, metric) {
+  const root = {name: 'step', byName: new Map(), a: 0, b: 0, selfA: 0, selfB: 0, parent: null};
+  addToTree(root, runA, metric, 'a');
+  if (runB) addToTree(root, runB, metric, 'b');
+  return root;
+}
+
+function flameSection(runs) {
+  const made = section('flame', 'Call paths');
+  const state = {metric: 'device', run: 0, other: runs.length > 1 ? 1 : -1, difference: false, icicle: true, root: null};
+  const bar = element('div', {class: 'bar'}), said = element('p', {class: 'soft', role: 'status', id: 'flame-text'});
+  const holder = element('div', {class: 'chart flame'});
+  made.append(said, bar, holder);
+  const choice = (label, values, start, set) => {
+    const select = element('select', {'aria-label': label, onchange: () => { set(select.value); state.root = null; draw(); }});
+    for (const [value, name] of values) select.append(element('option', {value, selected: String(value) === String(start)}, name));
+    return element('label', {}, label + ' ', select);
+  };
+  const names = runs.map((run, i) => [i, run.name]);
+  bar.append(choice('Show', Object.entries(metrics).map(([key, [name]]) => [key, name]), state.metric, (value) => { state.metric = value; }));
+  if (runs.length > 1) {
+    bar.append(choice('of', names, 0, (value) => { state.run = Number(value); }));
+    const toggle = element('button', {type: 'button', id: 'flame-difference', 'aria-pressed': 'false', onclick: () => {
+      state.difference = !state.difference;
+      toggle.setAttribute('aria-pressed', String(state.difference));
+      state.root = null;
+      draw();
+    }}, 'Difference to');
+    bar.append(toggle, choice('', names, 1, (value) => { state.other = Number(value); }));
+  }
+  const shape = element('button', {type: 'button', onclick: () => {
+    state.icicle = !state.icicle;
+    shape.textContent = state.icicle ? 'Flame graph' : 'Icicle';
+    draw();
+  }}, 'Flame graph');
+  bar.append(shape, element('button', {type: 'button', onclick: () => { state.root = null; draw(); }}, 'Whole step'));
+
+  function draw() {
+    const runA = runs[state.run], runB = state.difference ? runs[state.other] : null;
+    const tree = state.root || flameTree(runA, runB, state.metric);
+    said.textContent = flameText(tree, runA, runB, metrics[state.metric][0]);
+    holder.replaceChildren();
+    const width = chartWidth(holder), row = 18;
+    const value = (node) => Math.max(node.a, node.b);
+    const boxes = [];
+    const place = (node, x, wide, depth) => {
+      if (wide < 1) return;
+      boxes.push({node, x, wide, depth});
+      const children = [...node.byName.values()].sort((p, q) => value(q) - value(p));
+      const own = value(node), all = children.reduce((sum, c) => sum + value(c), 0);
+      const scale = all > own && all > 0 ? own / all : 1;  // of differences, sides may not nest
+      for (const c of children) {
+        const part = own > 0 ? wide * value(c) * scale / own : 0;
+        place(c, x, part, depth + 1);
+        x += part;
+      }
+    };
+    place(tree, 0, width, 0);
+    const depths = Math.max(...boxes.map((box) => box.depth)) + 1;
+    const svg = chart(holder, width, depths * row, 'Call paths by ' + metrics[state.metric][0]);
+    const cells = svg.selectAll('g').data(boxes).enter().append('g')
+      .attr('transform', (box) => `translate(${box.x},${(state.icicle ? box.depth : depths - 1 - box.depth) * row})`);
+    const go = (box) => { state.root = box.node === state.root ? box.node.parent : box.node; hover(null, ''); draw(); };
+    cells.append('rect').attr({height: row - 1, tabindex: 0, role: 'button'})
+      .attr('width', (box) => box.wide)
+      .attr('aria-label', (box) => nodeLines(box.node, tree, runB).replace(/\n/g, ', '))
+      .attr('fill', (box) => (runB ? changeColour(box.node) : nameColour(box.node.name)))
+      .on('click', go)
+      .on('keydown', (box) => { if (d3.event.key === 'Enter') go(box); })
+      .on('mousemove', (box) => hover(d3.event, nodeLines(box.node, tree, runB)))
+      .on('mouseleave', () => hover(null, ''));
+    cells.filter((box) => box.wide > 30).append('text').attr({x: 3, y: 13})
+      .text((box) => box.node.name.slice(0, Math.floor((box.wide - 6) / 6)));
+  }
+  draw();
+  addEventListener('resize', () => draw());
+}
+
+function nodeLines(node, tree, runB) {
+  const lines = [node.name];
+  if (runB) {
+    lines.push(`${time(node.a)} and ${time(node.b)}: ${node.b >= node.a ? '+' : '−'}${time(Math.abs(node.b - node.a))}`);
+  } else {
+    lines.push(`${time(node.a)} per step, ${percent(tree.a ? node.a / tree.a : 0)}; self ${time(node.selfA)}`);
+  }
+  return lines.join('\n');
+}
+
+function flameText(tree, runA, runB, metric) {
+  const children = [...tree.byName.values()];
+  if (runB) {
+    const most = children.concat(...children.map((c) => [...c.byName.values()])).sort((p, q) => Math.abs(q.b - q.a) - Math.abs(p.b - p.a))[0];
+    return `${metric} per step: ${time(tree.a)} in ${runA.name}, ${time(tree.b)} in ${runB.name}.` +
+      (most ? ` Most of the change: ${most.name}, ${time(most.a)} to ${time(most.b)}.` : '') + ' Red takes longer in the second, blue shorter.';
+  }
+  let node = tree, names = [];
+  while (node.byName.size) {  // down where one child holds most of it
+    const next = [...node.byName.values()].sort((p, q) => q.a - p.a)[0];
+    if (next.a < 0.5 * node.a) break;
+    names.push(next.name);
+    node = next;
+  }
+  const largest = [...node.byName.values()].sort((p, q) => q.a - p.a).slice(0, 3);
+  return `${metric} per step: ${time(tree.a)}${names.length ? ', most of it in ' + names.slice(-3).join(' / ') : ''}.` +
+    (largest.length ? ' There: ' + largest.map((c) => `${c.name} ${percent(tree.a ? c.a / tree.a : 0)}`).join(', ') + '.' : '') +
+    ' Select a box to see it alone.';
+}
+
+// The same name has the same colour on every page.
+function nameColour(name) {
+  let hash = 0;
+  for (let i = 0; i < name.length; ++i) hash = (hash * 31 + name.charCodeAt(i)) >>> 0;
+  return `hsl(${20 + hash % 40} ${55 + (hash >> 6) % 25}% ${68 + (hash >> 11) % 12}%)`;
+}
+function changeColour(node) {
+  const most = Math.max(node.a, node.b), change = most > 0 ? (node.b - node.a) / most : 0;
+  const light = 88 - 38 * Math.min(1, Math.abs(change));
+  return Math.abs(change) < 0.01 ? '#d5d8dc' : `hsl(${change > 0 ? 5 : 212} 70% ${light}%)`;
+}

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace perfmodel::report {
+
+using Json = nlohmann::ordered_json;
+
+/// One HTML file that asks the network for nothing: styles, d3 with its licence, scripts and `data`
+/// inside. Whatever names the data hold, they end no script and become no markup.
+std::string report_page(const std::string& title, const Json& data);
+
+}  // namespace perfmodel::report

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Opens six reports in headless Chromium and works with them: console, timeline, search, tables, differences.
+#
+#   bash tests/browser/report_test.sh [FOLDER for pages and screenshots]
+#
+# Not among the tests of ctest: it needs the package chromium (apt-get install chromium), a build of preset release
+# and the public traces (PERFMODEL_PUBLIC_DATA). A nightly run calls it.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+folder="${1:-$(mktemp -d)}"
+traces="${PERFMODEL_PUBLIC_DATA:?the folder of the public data}/traces"
+program=build/release/bin/perfpredict
+browser="$(command -v chromium || command -v chromium-browser || command -v google-chrome)" ||
+  { echo "error: expected chromium, found none: apt-get install chromium" >&2; exit 1; }
+mkdir -p "$folder"
+
+"$program" build dlrm --preset mlperf --batch 2048 -o "$folder/dlrm.json.gz" >/dev/null
+"$program" build gpt --preset gpt2 --batch 8 -o "$folder/gpt2.json" >/dev/null
+"$program" build gpt --preset gpt2-xl --batch 2 -o "$folder/gpt2-xl.json.gz" >/dev/null  # 30,000 nodes
+"$program" whatif "$folder/gpt2.json" --gpus a100-sxm-80gb,h100-sxm-80gb --batch 8,16 --optimizer same,fused --json >"$folder/whatif.json"
+"$program" layout llama3-8b --gpu h100-sxm-80gb --world 16 --global-batch 64 --json >"$folder/layout.json"
+python3 - "$folder/tables.csv" <<'PY'
+import sys
+with open(sys.argv[1], "w") as out:
+    out.write("table,rows,dim,pooling\n")
+    for i in range(200):
+        out.write(f"t{i},{1000 * (1 + i * i)},{64 if i % 3 else 128},{1 + i % 30}\n")
+PY
+"$program" shard "$folder/tables.csv" --gpu h100-sxm-80gb --world 16 --batch-per-gpu 4096 --time-budget 5 --json >"$folder/shard.json"
+
+"$program" report "$folder/dlrm.json.gz" --gpu a100-sxm-40gb -o "$folder/dlrm.html"
+"$program" report "$traces/resnet18_kineto.json.gz" -o "$folder/resnet18.html"
+"$program" report "$traces"/dlrm_v100_rank[0-3]of8_kineto.json.gz -o "$folder/four_ranks.html"
+"$program" report "$folder/gpt2.json" "$folder/whatif.json" --gpu a100-sxm-80gb -o "$folder/whatif.html"
+"$program" report "$folder/shard.json" -o "$folder/shard.html"
+"$program" report "$folder/layout.json" -o "$folder/layout.html"
+"$program" report "$folder/gpt2-xl.json.gz" --gpu h100-sxm-80gb -o "$folder/large.html"
+
+python3 tests/browser/report_test.py "$browser" "$folder"

@@ -1,0 +1,278 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "made_trace.hpp"
+#include "perfmodel/data_files.hpp"
+#include "perfmodel/detail/findings.hpp"
+
+namespace perfmodel {
+namespace analyze_test {
+
+using test_support::MadeTrace;
+using ::testing::HasSubstr;
+
+const Gpu& a100() {
+  static const Gpu gpu = *find_gpu("a100-sxm-40gb", *find_data_folder() / "gpus");
+  return gpu;
+}
+
+constexpr int kSteps = 3, kOps = 20;
+constexpr double kKernelUs = 100;
+
+using Defect = std::function<void(MadeTrace&)>;
+const Defect kNothing = [](MadeTrace&) {};
+
+// A step without a fault: the device is busy with products in bf16, the host runs ahead.
+void healthy_ops(MadeTrace& made, int count = kOps) {
+  for (int i = 0; i < count; ++i) {
+    made.op("aten::mm", [&] {
+      made.spend(3);
+      made.launch(4, kKernelUs, 7, "ampere_bf16_s16816gemm_bf16_128x128_ldg8");
+      made.spend(2);
+    });
+  }
+}
+
+Trace steps_with(const Defect& first, const Defect& middle, const Defect& last) {
+  MadeTrace made;
+  made.calibrate();
+  for (int step = 0; step < kSteps; ++step) {
+    made.step([&] {
+      first(made);
+      healthy_ops(made, kOps / 2);
+      middle(made);
+      healthy_ops(made, kOps / 2);
+      last(made);
+    });
+  }
+  return made.trace();
+}
+
+Findings findings_of(const Trace& trace) {
+  auto made = analyze(std::span(&trace, 1), &a100());
+  EXPECT_TRUE(made) << (made ? "" : made.error().message);
+  return made ? std::move(*made) : Findings{};
+}
+
+std::vector<std::string> rules_above_fold(const Findings& found) {
+  std::vector<std::string> rules;
+  for (const Finding& finding : found.findings) {
+    if (!finding.folded) rules.emplace_back(finding.rule);
+  }
+  return rules;
+}
+
+// The fault is found, nothing else is.
+Finding only_finding(const Trace& trace, const std::string& rule) {
+  const Findings found = findings_of(trace);
+  EXPECT_THAT(rules_above_fold(found), ::testing::ElementsAre(rule));
+  EXPECT_NEAR(found.step_us, *found.measured_us, 0.02 * *found.measured_us);
+  return found.findings.empty() ? Finding{} : found.findings.front();
+}
+
+TEST(Analyze, AHealthyStepHasNoFindings) {
+  EXPECT_THAT(rules_above_fold(findings_of(steps_with(kNothing, kNothing, kNothing))),
+              ::testing::IsEmpty());
+}
+
+TEST(Analyze, AKernelOfFewBlocksThatTakesMostOfTheStepComesFirst) {
+  const Trace trace = steps_with(
+      kNothing,
+      [](MadeTrace& made) {
+        made.op("aten::cumsum", [&] {
+          made.launch(4, 3000, 7, "tensor_kernel_scan_outer_dim", ", \"blocks per SM\": 0.01");
+        });
+      },
+      kNothing);
+  const Finding first = only_finding(trace, "low-parallelism");
+  // 3,000 us beside 20 kernels of 100, with gaps of 0.75.
+  EXPECT_NEAR(first.share, 3000 / (5000 + 21 * MadeTrace::kGap), 0.005);
+  // Repaired it fills half of the SMs: 3,000 us * 0.01 / 0.5 = 60 us.
+  EXPECT_NEAR(*first.gain_us, 2940, 3);
+  EXPECT_THAT(first.where, HasSubstr("aten::cumsum"));
+  EXPECT_THAT(first.title, HasSubstr("fills 1.0 %"));
+}
+
+// What the repair gains is what the trace of a repaired program is shorter by.
+struct Repairable {
+  std::string rule;
+  Defect first = kNothing, middle = kNothing, last = kNothing;
+  Defect repaired_middle = kNothing;
+};
+void PrintTo(const Repairable& at, std::ostream* out) { *out << at.rule; }
+
+class AnalyzeDefects : public ::testing::TestWithParam<Repairable> {};
+
+TEST_P(AnalyzeDefects, IsFoundAloneAndGainsWhatTheRepairedProgramDoes) {
+  const auto& at = GetParam();
+  const Finding finding = only_finding(steps_with(at.first, at.middle, at.last), at.rule);
+  const Findings bad = findings_of(steps_with(at.first, at.middle, at.last));
+  const Findings good = findings_of(steps_with(kNothing, at.repaired_middle, kNothing));
+  ASSERT_TRUE(finding.gain_us);
+  EXPECT_NEAR(*finding.gain_us, *bad.measured_us - *good.measured_us, 0.03 * *bad.measured_us);
+}
+
+const auto kItem = [](MadeTrace& made) {
+  made.op("aten::item",
+          [&] { made.op("aten::_local_scalar_dense", [&] { made.sync_stream(4); }); });
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Made, AnalyzeDefects,
+    ::testing::Values(
+        Repairable{.rule = "data-loader", .first = [](MadeTrace& made) { made.load_data(4000); }},
+        Repairable{.rule = "step-gaps", .last = [](MadeTrace& made) { made.spend(4000); }},
+        Repairable{
+            .rule = "cpu-ops",
+            .middle = [](MadeTrace& made) { made.op("aten::unique", [&] { made.spend(4000); }); }},
+        Repairable{.rule = "allocator-calls",
+                   .middle =
+                       [](MadeTrace& made) {
+                         made.op("aten::empty", [&] {
+                           made.sync_device(500, "cudaFree");
+                           made.call("cudaMalloc", 800);
+                         });
+                       }},
+        Repairable{.rule = "blocking-waits",
+                   .middle =
+                       [](MadeTrace& made) {
+                         kItem(made);
+                         made.op("aten::add", [&] {
+                           made.spend(80);
+                           made.launch(4, 50, 7, "ampere_bf16_s16816gemm_bf16_64x64");
+                         });
+                         kItem(made);
+                         made.op("aten::add", [&] {
+                           made.spend(80);
+                           made.launch(4, 50, 7, "ampere_bf16_s16816gemm_bf16_64x64");
+                         });
+                       },
+                   .repaired_middle =
+                       [](MadeTrace& made) {
+                         for (int i = 0; i < 2; ++i) {
+                           made.op("aten::add", [&] {
+                             made.spend(80);
+                             made.launch(4, 50, 7, "ampere_bf16_s16816gemm_bf16_64x64");
+                           });
+                         }
+                       }},
+        Repairable{.rule = "layout-changes",
+                   .middle =
+                       [](MadeTrace& made) {
+                         for (int i = 0; i < 4; ++i) {
+                           made.op("aten::cudnn_convolution",
+                                   [&] { made.launch(4, 60, 7, "nchwToNhwcKernel"); });
+                         }
+                       }},
+        Repairable{.rule = "exposed-communication",
+                   .last =
+                       [](MadeTrace& made) {
+                         made.op("c10d::all_to_all", [&] {
+                           made.record(1, 7);
+                           made.wait_event(1, 13);
+                           made.finish(made.arrive(4) + 2500, "",
+                                       "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage)");
+                           made.record(2, 13);
+                           made.wait_event(2, 7);
+                         });
+                       }}),
+    [](const auto& info) {
+      std::string name = info.param.rule;
+      std::ranges::replace(name, '-', '_');
+      return name;
+    });
+
+TEST(Analyze, ManySmallKernelsInARow) {
+  const Finding found = only_finding(
+      steps_with(
+          kNothing,
+          [](MadeTrace& made) {
+            made.annotation("Optimizer", [&] {
+              for (int i = 0; i < 60; ++i) {
+                made.op("aten::add_",
+                        [&] { made.launch(4, 5, 7, "vectorized_elementwise_kernel<4>"); });
+              }
+            });
+          },
+          kNothing),
+      "small-kernels");
+  EXPECT_THAT(found.title, HasSubstr("60 pointwise kernels of 5.0 us"));
+  EXPECT_THAT(found.where, HasSubstr("Optimizer"));
+  // 60 kernels of 5 us with a gap each become one of 60 * 3.5 + 1.5 us; gaps of streams stay.
+  EXPECT_NEAR(*found.gain_us, 60 * 5 - (60 * 3.5 + 1.5), 10);
+}
+
+TEST(Analyze, AnUploadFromPageableMemory) {
+  const Finding found = only_finding(
+      steps_with([](MadeTrace& made) { made.op("aten::to", [&] { made.upload(20, 8000, 5); }); },
+                 kNothing, kNothing),
+      "pageable-upload");
+  // 77 MB at 80 % of 31.5 GB/s.
+  const double pinned = 77e6 / (0.8 * a100().pcie_bandwidth.value) * 1e6;
+  EXPECT_NEAR(*found.gain_us, 8000 - pinned, 0.1 * 8000);
+}
+
+TEST(Analyze, ManySmallReductions) {
+  const std::string note =
+      R"(, "Collective name": "allreduce", "In msg nelems": 16384, "Out msg nelems": 16384, )"
+      R"("dtype": "Float", "Group size": 8, "Process Group Name": "0")";
+  const Finding found = only_finding(
+      steps_with(kNothing, kNothing,
+                 [&](MadeTrace& made) {
+                   for (int i = 0; i < 10; ++i) {
+                     made.op("c10d::allreduce_", [&] {
+                       made.launch(4, 9, 7, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", note);
+                     });
+                   }
+                 }),
+      "small-buckets");
+  EXPECT_THAT(found.title, HasSubstr("10 reductions of 64 KiB"));
+  EXPECT_NEAR(*found.gain_us, 9 * 9, 1);  // one of ten is left
+}
+
+TEST(Analyze, ProductsInFp32OnAGpuWithMatrixUnits) {
+  const Finding found = only_finding(
+      steps_with(
+          kNothing,
+          [](MadeTrace& made) {
+            made.op("aten::addmm", [&] { made.launch(4, 1000, 7, "ampere_sgemm_128x64_tn"); });
+          },
+          kNothing),
+      "fp32-products");
+  EXPECT_NEAR(*found.gain_us, 1000 * (1 - 19.5 / 312), 5);  // data sheet: TFLOP/s
+}
+
+TEST(Analyze, AHostThatLaunchesTooSlowly) {
+  const auto slow = [](MadeTrace& made) {
+    for (int i = 0; i < 200; ++i) {
+      made.op("aten::baddbmm", [&] {
+        made.spend(20);
+        made.launch(6, 4, 7, "ampere_bf16_s16816gemm_bf16_64x64");
+        made.spend(10);
+      });
+    }
+  };
+  const Finding found = only_finding(steps_with(kNothing, slow, kNothing), "host-bound");
+  EXPECT_THAT(found.title, HasSubstr("aten::baddbmm"));
+}
+
+TEST(Analyze, RefusesUnknownRulesAndEmptyTraces) {
+  const Trace healthy = steps_with(kNothing, kNothing, kNothing);
+  const auto unknown = analyze(std::span(&healthy, 1), &a100(), {.rules = {"magic"}});
+  ASSERT_FALSE(unknown);
+  EXPECT_THAT(unknown.error().message, HasSubstr("found \"magic\""));
+  const auto window = analyze(std::span(&healthy, 1), &a100(), {.iterations = {{1, 9}}});
+  ASSERT_FALSE(window);
+  EXPECT_THAT(window.error().message, HasSubstr("0:3"));
+  const Trace empty;
+  ASSERT_FALSE(analyze(std::span(&empty, 1), &a100()));
+}
+
+}  // namespace analyze_test
+}  // namespace perfmodel
