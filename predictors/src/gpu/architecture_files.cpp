@@ -247,6 +247,7 @@ AttentionKernel attention_kernel_in(const Json& object, const std::string& point
   ObjectReader reader(object, pointer, error);
   AttentionKernel made;
   made.name = generation_in(reader, "name");
+  if (reader.has("backward")) made.backward = reader.boolean("backward");
   made.paged = reader.boolean("paged");
   made.measured = reader.boolean("measured");
   made.launch_us = number_in(reader, "launch_us", kLeast, kMost, wanted);
@@ -255,6 +256,7 @@ AttentionKernel attention_kernel_in(const Json& object, const std::string& point
   made.alone = share_in(reader, "alone");
   made.split_us = reader.optional_positive("split_us").value_or(0);
   made.pack_gqa = reader.boolean("pack_gqa");
+  if (made.backward) made.q_sums = number_in(reader, "q_sums", kLeast, kMost, wanted);
   made.tiles = attention_tiles_in(reader, error);
   reader.finish();
   return made;
@@ -271,9 +273,11 @@ void read_attention(ObjectReader& fact, Architecture& made, std::optional<Error>
     kernels.list.push_back(
         attention_kernel_in((*list)[i], set.pointer("kernels") + "/" + std::to_string(i), error));
   }
-  if (!error && std::ranges::find(kernels.list, kernels.framework, &AttentionKernel::name) ==
-                    kernels.list.end()) {
-    set.reject("framework", "the name of one of the kernels");
+  const auto is_framework = [&](const AttentionKernel& kernel) {
+    return kernel.name == kernels.framework && !kernel.backward;
+  };
+  if (!error && std::ranges::none_of(kernels.list, is_framework)) {
+    set.reject("framework", "the name of one of the kernels, forward");
   }
   set.finish();
 }

@@ -1,6 +1,7 @@
 #include "attention.hpp"
 
 #include <cmath>
+#include <utility>
 
 #include "models.hpp"
 #include "price/kernel_work.hpp"
@@ -83,17 +84,20 @@ Price assumed_price(const AttentionShape& s, const KernelWork& work, const Gpu& 
                                         latency, kName, 0.5));
 }
 
-/// The kernel that is asked for, paged or not as asked where it is both; else the framework's. None
-/// where the architecture has none.
+/// The kernel that is asked for, of the pass if that was measured, paged or not as asked where it is
+/// both; else the framework's. None where the architecture has none.
 const AttentionKernel* pick_kernel(const AttentionKernels& kernels, const AttentionShape& s) {
+  const bool backward = s.pass == AttentionShape::Pass::kBackward;
   for (const AttentionGeneration name : {s.kernel, kernels.framework}) {
-    const AttentionKernel* other = nullptr;
+    const AttentionKernel* best = nullptr;
+    const auto fits = [&](const AttentionKernel& kernel) {
+      return 2 * (kernel.backward == backward) + (kernel.paged == s.writes_cache);
+    };
     for (const AttentionKernel& kernel : kernels.list) {
-      if (kernel.name != name) continue;
-      if (kernel.paged == s.writes_cache) return &kernel;
-      other = &kernel;
+      if (kernel.name != name || (kernel.backward && !backward)) continue;
+      if (!best || fits(kernel) > fits(*best)) best = &kernel;
     }
-    if (other) return other;
+    if (best) return best;
   }
   return nullptr;
 }
@@ -135,7 +139,8 @@ double filled_share(double rows, double tile) { return rows / (std::ceil(rows / 
 /// Heads of q that share keys are packed into one tile where that fills tiles better by a tenth.
 AttentionBlocks blocks_of(const AttentionShape& s, const AttentionKernel& kernel, double sms) {
   const bool forward = s.pass == AttentionShape::Pass::kForward;
-  const AttentionTile& tile = pick_tile(kernel, static_cast<double>(s.head_dim));
+  AttentionTile tile = pick_tile(kernel, static_cast<double>(s.head_dim));
+  if (kernel.backward) std::swap(tile.q, tile.k);  // blocks own rows of k
   const double other = static_cast<double>(forward ? s.seq_k : s.seq_q);
   AttentionBlocks made{.groups = static_cast<double>(s.heads),
                        .rows = static_cast<double>(forward ? s.seq_q : s.seq_k),
@@ -174,11 +179,12 @@ double products_us(const AttentionBlocks& blocks, const AttentionKernel& kernel,
                       kTail * std::min(1.0, blocks.waves) * chain);
 }
 
-/// Measured were forward passes in bf16, paged ones causal and dense ones not.
+/// Measured were passes in bf16: forward paged ones causal and dense ones not, backward both.
 bool was_measured(const AttentionShape& s, const AttentionKernel& kernel, DType dtype,
                   AttentionGeneration asked) {
+  const bool backward = s.pass == AttentionShape::Pass::kBackward;
   return kernel.measured && kernel.name == asked && kernel.paged == s.writes_cache &&
-         s.causal == kernel.paged && s.pass == AttentionShape::Pass::kForward &&
+         kernel.backward == backward && (backward || s.causal == kernel.paged) &&
          (dtype == DType::kBFloat16 || dtype == DType::kFloat16) &&
          static_cast<double>(s.head_dim) >= kernel.tiles.front().head_dim &&
          static_cast<double>(s.head_dim) <= kernel.tiles.back().head_dim;
@@ -196,8 +202,13 @@ bool was_measured(const AttentionShape& s, const AttentionKernel& kernel, DType 
 ///   t       = t_launch + max(compute + exposed t_stream(bytes), t_stream(bytes))
 ///   splits:   ... + t_split + t_stream(8 splits b h sq d)
 ///
-/// Backward was not measured: 10 FLOP instead of 4, less of the peak as FlashAttention-2 reports,
-/// blocks that own rows of k and take q in turn.
+/// Backward: 10 FLOP instead of 4, blocks that own rows of k and take q in turn. Where that pass
+/// was measured, all of the traffic that it exposes counts, and the gradient of q, which blocks add
+/// up in fp32:
+///
+///   t       = t_launch + compute + exposed t_stream(bytes) + q_sums t_stream(4 b h sq d)
+///
+/// Else less of the peak as FlashAttention-2 reports.
 Price measured_price(const AttentionKernel& kernel, const AttentionShape& s, const KernelWork& work,
                      const Gpu& gpu) {
   const bool forward = s.pass == AttentionShape::Pass::kForward;
@@ -205,7 +216,7 @@ Price measured_price(const AttentionKernel& kernel, const AttentionShape& s, con
   const AttentionBlocks blocks = blocks_of(s, kernel, sms);
   const AttentionTile& tile = blocks.tile;
   const double share = tile.share * (kernel.measured ? 1 : gpu.architecture.attention_share) *
-                       (forward ? 1 : kBackwardShare / kForwardShare);
+                       (forward || kernel.backward ? 1 : kBackwardShare / kForwardShare);
   const double rate = share * gpu.peak(work.dtype, work.matrix_units).value * 1e-6 / sms;
   const double unit = (forward ? kForwardFlop : kBackwardFlop) * tile.q * tile.k *
                       std::max(tile.head_dim, d) / rate;
@@ -215,6 +226,15 @@ Price measured_price(const AttentionKernel& kernel, const AttentionShape& s, con
   const double stream = terms::stream_time(gpu, work.bytes().value, 1);
   double memory = std::max(kernel.exposed * stream, stream - compute);
   double latency = kernel.launch_us;
+  if (kernel.backward) {
+    const double rows = static_cast<double>(s.batch) * static_cast<double>(s.heads) * d;
+    // Heads that share keys write gradients of their own, which another kernel adds up.
+    const bool shares = s.kv_heads > 0 && s.kv_heads < s.heads;
+    const double copies =
+        shares ? 4.0 * size_in_bytes(work.dtype) * rows * static_cast<double>(s.seq_k) : 0;
+    memory = kernel.exposed * terms::stream_time(gpu, work.bytes().value + copies, 1) +
+             kernel.q_sums * terms::stream_time(gpu, 4 * rows * static_cast<double>(s.seq_q), 1);
+  }
   if (blocks.splits > 1) {
     const double sums = static_cast<double>(s.batch) * static_cast<double>(s.heads) *
                         static_cast<double>(s.seq_q) * d;

@@ -66,9 +66,11 @@ struct AttentionTile {
   double share = 1;  ///< of an SM's peak that the block's products reach while it works
 };
 
-/// One kernel of fused attention, forward (docs/kernel_models.md).
+/// One kernel of fused attention (docs/kernel_models.md). Backward: the three kernels of that pass
+/// together; blocks own rows of k, `tiles` have the same reading.
 struct AttentionKernel {
   AttentionGeneration name = AttentionGeneration::kFa2;
+  bool backward = false;
   bool paged = false;  ///< writes k and v to a paged cache first and reads them from there
   /// On this architecture. Else the constants are another one's, and `attention_share` of the
   /// shares of the tiles counts.
@@ -78,6 +80,7 @@ struct AttentionKernel {
   double exposed = 0;     ///< share of the traffic's time that no product hides
   double alone = 1;       ///< speed of a block that has its SM for itself
   double split_us = 0;    ///< of the kernel that adds up split keys; 0: keys are not split
+  double q_sums = 0;  ///< backward: passes over the gradient of q in fp32, which blocks add up
   bool pack_gqa = false;  ///< heads that share keys may fill one tile together
   std::vector<AttentionTile> tiles;  ///< by head size, ascending
 };
