@@ -170,8 +170,8 @@ Axis offload_axis() {
   return axis;
 }
 
-// Larger graphs take a second each.
-constexpr std::size_t kMostNodesOfPasses = 500'000;
+// Larger graphs take a good part of a second each, and a search asks for dozens.
+constexpr std::size_t kMostNodesOfPasses = 100'000;
 constexpr std::int64_t kMostPasses = 64;
 
 // The same samples in several passes.
