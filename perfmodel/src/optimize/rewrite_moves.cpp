@@ -174,9 +174,14 @@ Axis offload_axis() {
 constexpr std::size_t kMostNodesOfPasses = 100'000;
 constexpr std::int64_t kMostPasses = 64;
 
-// The same samples in several passes.
+// The same samples in several passes. Where more samples count, passes beyond the memory share one
+// update and one reduction: no more than these take is gained.
 Axis accumulation_axis(const Job& job, AdviceObjective objective) {
-  Axis axis{.family = "accumulation", .stage = Stage::kAccumulate, .frees_memory = true};
+  Axis axis{.family = "accumulation", .stage = Stage::kAccumulate};
+  axis.frees_memory = objective == AdviceObjective::kStep;
+  axis.touch.optimizer_host = true;
+  axis.touch.families = kCollectives;
+  axis.touch.optimizer_families = Touch::kAllFamilies;
   for (std::int64_t passes = 2; passes <= kMostPasses; passes *= 2) {
     if (static_cast<std::size_t>(passes) * job.nodes > kMostNodesOfPasses) break;
     if (objective == AdviceObjective::kStep && *job.batch % passes != 0) break;
