@@ -20,9 +20,15 @@ std::string command_of(const LayoutJob& job, const LayoutAdviceQuestion& questio
       model.positions, model.gated ? " --gated" : " --no-gated",
       model.tied ? " --tied" : " --no-tied");
   if (model.kv_heads > 0) command += fmt::format(" --kv-heads {}", model.kv_heads);
-  command += fmt::format("{} --world {} --global-batch {} --sequence {} --precision {}",
-                         question.machine_flags, question.world, job.global_batch, job.sequence,
-                         to_string(job.precision));
+  const bool flash = job.attention == LayoutJob::Attention::kFlash;
+  const char* optimizer = job.optimizer == LayoutJob::Optimizer::kAdamW       ? "adamw"
+                          : job.optimizer == LayoutJob::Optimizer::kAdamW8bit ? "adamw-8bit"
+                                                                              : "sgd";
+  command += fmt::format(
+      "{} --world {} --global-batch {} --sequence {} --precision {} --attention {} --optimizer {}",
+      question.machine_flags, question.world, job.global_batch, job.sequence,
+      to_string(job.precision), flash ? "flash" : "eager", optimizer);
+  if (job.dropout > 0) command += fmt::format(" --dropout {:g}", job.dropout);
   return command;
 }
 

@@ -73,9 +73,10 @@ std::string range_of_hosts(const View& view) {
 // The range over hosts is part of that of the step: it goes where the line has no room for it.
 std::string headline(const View& view) {
   const std::size_t ranks = view.report.ranks.size();
+  const char* unit = view.report.ranks.front().mixed ? "kind" : "rank";
   const std::string step =
       fmt::format("{} per batch{}{}", view.with_unit(view.p.e2e_us), range_of_step(view),
-                  ranks > 1 ? ", slowest of " + counted(ranks, "rank") : "");
+                  ranks > 1 ? ", slowest of " + counted(ranks, unit) : "");
   const std::string hosts = range_of_hosts(view);
   constexpr std::size_t kRoom = kLineWidth - 2;
   return emphasised(step.size() + hosts.size() > kRoom ? step : step + hosts, view.bold);

@@ -40,9 +40,9 @@ void expect_refused(Words words, int status, const std::string& message) {
 }
 
 TEST(UnlikeRanks, KindsAndStragglersAreReported) {
-  const Json json = predicted({"--gpu", "h100-sxm-80gb:3,v100-sxm2-32gb", "--strategy", "ddp",
-                               "--slowdown", "1,1,1,1.5", "--straggler", "uniform:0.1", "--draws",
-                               "50"});
+  const Json json =
+      predicted({"--gpu", "h100-sxm-80gb:3,v100-sxm2-32gb", "--strategy", "ddp", "--slowdown",
+                 "1,1,1,1.5", "--straggler", "uniform:0.1", "--draws", "50"});
   ASSERT_EQ(json["ranks"].size(), 2U);
   EXPECT_EQ(json["ranks"][0]["gpu"], "h100-sxm-80gb");
   EXPECT_EQ(json["ranks"][0]["count"], 3);

@@ -48,7 +48,8 @@ ExecutionGraph small_gpt(std::int64_t batch) {
 }
 
 NamedRewrite batch_of(std::int64_t batch) {
-  return {.name = "--batch " + std::to_string(batch), .apply = [batch](const ExecutionGraph& graph) {
+  return {.name = "--batch " + std::to_string(batch),
+          .apply = [batch](const ExecutionGraph& graph) {
             return set_batch_size(graph, {.batch = batch});
           }};
 }
@@ -105,10 +106,10 @@ TEST(AdviceMoves, SamplesPerSecondGrowBeyondTheMemory) {
   const ExecutionGraph graph = small_gpt(4);
   const double limit = 1.01 * by_hand(graph, {eight_ranks()}).memory.needed_bytes();
   const auto advice = optimize(graph, target(),
-                               {.objective = AdviceObjective::kSamplesPerS,
-                                .world = 8,
-                                .allow = {"batch", "accumulation"},
-                                .memory_limit_bytes = limit});
+                               {.allow = {"batch", "accumulation"},
+                                .objective = AdviceObjective::kSamplesPerS,
+                                .memory_limit_bytes = limit,
+                                .world = 8});
   ASSERT_TRUE(advice) << to_string(advice.error());
   EXPECT_LT(advice->best_us, advice->baseline_us);
   EXPECT_THAT(advice->best_command, HasSubstr("--accumulate"));

@@ -36,7 +36,7 @@ const ExecutionGraph& rank_of_four() {
   static const ExecutionGraph graph = [] {
     MlpConfig config;
     config.widths = {4096, 4096, 4096, 4096};
-    config.batch = 16384;
+    config.batch = 4096;
     config.training.optimizer = TrainingOptions::Optimizer::kSgd;
     const std::int64_t all = std::int64_t{1} << 40;
     return rewrite_data_parallel(

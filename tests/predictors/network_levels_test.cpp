@@ -48,8 +48,8 @@ double time_us(const Topology& topology, const CollectiveQuery& query) {
   return result ? result->time.count() : 0;
 }
 
-// 4 nodes of 8: each node sends 8 x 32 MB x 3/4 = 192 MB, 4,800 us by its NICs; 8.4 + 7 x 3.4 + 14 +
-// 2 + 24 = 72.2 us to begin.
+// 4 nodes of 8: each node sends 8 x 32 MB x 3/4 = 192 MB, 4,800 us by its NICs; 8.4 + 7 x 3.4 + 14
+// + 2 + 24 = 72.2 us to begin.
 TEST(NetworkLevels, AllToAllWaitsForTheUplinks) {
   const CollectiveQuery query{.kind = kAllToAll, .bytes = {32e6}, .ranks = 32, .nodes = 4};
   EXPECT_NEAR(time_us(nodes_of_eight(), query), 4872.2, 1e-6);

@@ -111,6 +111,7 @@ const Candidate* AdviceSearch::find(const State& state, Detail detail) {
     }
   }
   made.fits = limits_.memory_bytes <= 0 || priced->needed_bytes <= limits_.memory_bytes;
+  memory_refused_ |= !made.fits;
   known.candidate = std::move(made);
   return &*known.candidate;
 }
@@ -128,6 +129,8 @@ double AdviceSearch::bound_us(const Candidate& from, const Axis& axis) const {
 // Where nothing fits, or batches may grow, other things than the path count.
 bool AdviceSearch::worth_it(const Candidate& from, const Axis& axis) const {
   if (axis.frees_memory) return memory_matters_;
+  // A larger batch in one pass is as good, as long as it fits.
+  if (axis.stage == Stage::kAccumulate && !memory_refused_) return false;
   if (!from.fits || axis.stage == Stage::kBatch) return true;
   return from.cost_us - kBoundSlack * bound_us(from, axis) <
          best_.cost_us - kLeastGain * best_.cost_us;

@@ -96,6 +96,7 @@ class AdviceSearch {
   std::optional<std::size_t> batch_axis_;
   std::size_t evaluations_ = 0;
   bool memory_matters_ = false, complete_ = true;
+  bool memory_refused_ = false;  // some sequence did not fit
 };
 
 }  // namespace perfmodel::advice

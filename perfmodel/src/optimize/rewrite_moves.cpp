@@ -170,13 +170,18 @@ Axis offload_axis() {
   return axis;
 }
 
-// Larger graphs take a second each.
-constexpr std::size_t kMostNodesOfPasses = 500'000;
+// Larger graphs take a good part of a second each, and a search asks for dozens.
+constexpr std::size_t kMostNodesOfPasses = 100'000;
 constexpr std::int64_t kMostPasses = 64;
 
-// The same samples in several passes.
+// The same samples in several passes. Where more samples count, passes beyond the memory share one
+// update and one reduction: no more than these take is gained.
 Axis accumulation_axis(const Job& job, AdviceObjective objective) {
-  Axis axis{.family = "accumulation", .stage = Stage::kAccumulate, .frees_memory = true};
+  Axis axis{.family = "accumulation", .stage = Stage::kAccumulate};
+  axis.frees_memory = objective == AdviceObjective::kStep;
+  axis.touch.optimizer_host = true;
+  axis.touch.families = kCollectives;
+  axis.touch.optimizer_families = Touch::kAllFamilies;
   for (std::int64_t passes = 2; passes <= kMostPasses; passes *= 2) {
     if (static_cast<std::size_t>(passes) * job.nodes > kMostNodesOfPasses) break;
     if (objective == AdviceObjective::kStep && *job.batch % passes != 0) break;
