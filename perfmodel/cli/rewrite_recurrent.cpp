@@ -11,7 +11,6 @@ RewriteOption lstm_option() {
           .help =
               "Cells of LSTM, GRU and RNN layers in single ops (unfused) get one pointwise kernel "
               "forward and one backward (fused)",
-          .for_build = true,
           .parse = [](const std::string& text) -> Result<Rewrite> {
             if (text == "fused") return rewrite_recurrent_cells;
             if (text == "unfused") return check_unfused_cells;

@@ -153,10 +153,12 @@ Result<CompressionReport> compare_compression(const LoadedStudy& loaded,
   report.array_elements = loaded.study.hashed->elements;
   ShardingStudy plain = loaded.study, hashed = loaded.study;
   plain.hashed.reset();
+  bool chooses = true;  // whether tables may also be stored
   for (ShardedTable& table : plain.tables) {
     if (std::ranges::find(table.rules.kernels, ComputeKernel::kHashed) !=
         table.rules.kernels.end()) {
       report.table_elements += static_cast<double>(table.rows) * static_cast<double>(table.dim);
+      chooses &= table.rules.kernels.size() > 1;
       table.rules = {.types = {},
                      .kernels = {},
                      .keep_with = table.rules.keep_with,
@@ -171,8 +173,10 @@ Result<CompressionReport> compare_compression(const LoadedStudy& loaded,
     plain.local_world = hashed.local_world = std::min(gpus, *loaded.study.local_world);
     const auto without = best_us(*model, plain, arguments);
     if (!without) return Unexpected{without.error()};
-    const auto with = best_us(*model, hashed, arguments);
+    auto with = best_us(*model, hashed, arguments);
     if (!with) return Unexpected{with.error()};
+    // A plan that hashes nothing is one of those that the tables may choose.
+    if (chooses && *without) *with = *with ? std::min(**with, **without) : **without;
     report.rows.push_back({gpus, *without, *with});
     if (*without && !report.sharded_fits) report.sharded_fits = gpus;
     if (*with && !report.hashed_fits) report.hashed_fits = gpus;

@@ -291,7 +291,7 @@ Result<void> parse_compression(const std::string& text, ShardingStudy& study) {
     }
     hashed_elements += elements_of(table);
     if (chooses) {  // the search says which of them
-      table.rules.kernels = {ComputeKernel::kFused, ComputeKernel::kHashed};
+      table.rules.kernels = {ComputeKernel::kDense, ComputeKernel::kFused, ComputeKernel::kHashed};
       continue;
     }
     table.rules.types = {ShardingType::kDataParallel};

@@ -102,6 +102,10 @@ std::vector<KernelWork> neighbours(const KernelWork& work) {
     using X = ExpertsShape;
     vary_shape(static_cast<X*>(nullptr), &X::kernel, &X::tokens, &X::hidden, &X::inter, &X::experts,
                &X::topk, &X::routing, &X::power_law);
+  } else if (std::holds_alternative<HashedProductShape>(work.shape)) {
+    using H = HashedProductShape;
+    vary_shape(static_cast<H*>(nullptr), &H::scheme, &H::is_weight_gradient, &H::m, &H::n, &H::k,
+               &H::elements, &H::tile_k, &H::tile_n);
   } else if (std::holds_alternative<LinearAttentionShape>(work.shape)) {
     using L = LinearAttentionShape;
     vary_shape(static_cast<L*>(nullptr), &L::kernel, &L::batch, &L::seq, &L::k_heads, &L::k_dim,

@@ -380,8 +380,7 @@ class CellFinder {
 
   static UnfusedCell sorted(UnfusedCell cell) {
     std::ranges::sort(cell.roots);
-    const auto twice = std::ranges::unique(cell.roots);
-    cell.roots.erase(twice.begin(), twice.end());
+    cell.roots.erase(std::unique(cell.roots.begin(), cell.roots.end()), cell.roots.end());
     return cell;
   }
 

@@ -32,7 +32,8 @@ class StatedModel final : public KernelModel {
     Knowledge known = Knowledge::kNone;
     for (std::size_t i = 0; i < work.size(); ++i) {
       if (i == 0 || work[i].dtype != work[i - 1].dtype || work[i].family != work[i - 1].family ||
-          work[i].matrix_units != work[i - 1].matrix_units) {
+          work[i].matrix_units != work[i - 1].matrix_units ||
+          work[i].shape.index() != work[i - 1].shape.index()) {
         known = heuristic_knowledge(work[i], gpu);
       }
       state(prices[i], known);
@@ -64,6 +65,7 @@ bool is_named(std::string_view kernels, const KernelWork& work, const Gpu& gpu) 
 
 Knowledge heuristic_knowledge(const KernelWork& work, const Gpu& gpu) {
   Knowledge known = Knowledge::kNone;
+  if (std::holds_alternative<HashedProductShape>(work.shape)) return known;  // nobody timed one
   for (const MeasuredKernels& measured : gpu.architecture.measured_kernels) {
     if (!is_named(measured.kernels, work, gpu)) continue;
     if (std::ranges::find(measured.gpus, gpu.name) != measured.gpus.end()) return Knowledge::kBoard;

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "files/json_file.hpp"
+#include "price/kernels/hashed_product.hpp"
 #include "price/learned/learned_model.hpp"
 #include "price/learned/model_file.hpp"
 
@@ -171,6 +172,14 @@ class LearnedKernelModel final : public KernelModel {
     for (std::size_t begin = 0; begin < work.size(); begin += kBlock) {
       const std::size_t count = std::min(kBlock, work.size() - begin);
       refine_block(work.subspan(begin, count), gpu, prices.subspan(begin, count));
+    }
+    for (std::size_t i = 0; i < work.size(); ++i) {
+      if (const auto* hashed = std::get_if<HashedProductShape>(&work[i].shape)) {
+        const KernelWork stored =
+            kernels::stored_product(*hashed, work[i].dtype, work[i].matrix_units);
+        prices[i] =
+            kernels::beside_stored(prices[i], heuristic_.price(stored, gpu), price(stored, gpu));
+      }
     }
   }
 

@@ -106,4 +106,17 @@ Price hashed_product_price(const HashedProductShape& shape, const KernelWork& wo
   return price;
 }
 
+Price beside_stored(Price hashed, const Price& stored, const Price& better_stored) {
+  const double added = hashed.time.count() - stored.time.count();
+  const double better = better_stored.time.count();
+  const double time =
+      added >= 0 ? better + added : better * hashed.time.count() / stored.time.count();
+  const double factor = time / hashed.time.count();
+  for (Microseconds* part : {&hashed.time, &hashed.low, &hashed.high, &hashed.compute,
+                             &hashed.memory, &hashed.latency}) {
+    *part *= factor;
+  }
+  return hashed;
+}
+
 }  // namespace perfmodel::kernels

@@ -40,4 +40,9 @@ KernelWork stored_product(const HashedProductShape& shape, DType dtype, bool mat
 /// 64 lanes per SM and clock. Nothing of it was timed: out of range, whatever the GPU.
 Price hashed_product_price(const HashedProductShape& shape, const KernelWork& work, const Gpu& gpu);
 
+/// The price of a hashed product where another model knows the stored product better: what the hash
+/// adds is added to it; where the hash saves time, the share of it that is left stays. As much out
+/// of range as before.
+Price beside_stored(Price hashed, const Price& stored, const Price& better_stored);
+
 }  // namespace perfmodel::kernels

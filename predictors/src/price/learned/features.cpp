@@ -7,7 +7,6 @@
 #include "price/kernel_work.hpp"
 #include "price/kernels/attention.hpp"
 #include "price/kernels/convolution.hpp"
-#include "price/kernels/hashed_product.hpp"
 #include "price/kernels/models.hpp"
 #include "price/kernels/quantize.hpp"
 #include "price/kernels/terms.hpp"
@@ -111,12 +110,7 @@ void add_gemm(Writer& out, const GemmShape& g, const KernelWork& work, const Gpu
   add_device(out, work, gpu);
 }
 
-/// A hashed weight's product takes the ratio of the same product with a stored weight.
 bool fill_gemm(const KernelWork& work, const Gpu& gpu, const Price& baseline, FeatureRow& row) {
-  if (const auto* hashed = std::get_if<HashedProductShape>(&work.shape)) {
-    const KernelWork dense = kernels::stored_product(*hashed, work.dtype, work.matrix_units);
-    return fill_gemm(dense, gpu, kernels::gemm_model().price(dense, gpu), row);
-  }
   const auto* g = std::get_if<GemmShape>(&work.shape);
   if (!g || std::min({g->batch, g->m, g->n, g->k}) < 1) return false;
   Writer out(row);
