@@ -305,10 +305,10 @@ void BatchModel::add_hot_rows(std::size_t index, double sign, JobLoad& job) cons
   {
     const std::lock_guard lock(cache_->mutex);
     const auto found = cache_->loads.find(key);
-    load = found != cache_->loads.end()
-               ? found->second
-               : cache_->loads.emplace(key, hot_rows_load(table, load_settings(), gpu_))
-                     .first->second;
+    load =
+        found != cache_->loads.end()
+            ? found->second
+            : cache_->loads.emplace(key, hot_rows_load(table, load_settings(), gpu_)).first->second;
   }
   job.at_home += sign * load;
   job.data_parallel_gradients +=
@@ -328,10 +328,10 @@ Result<double> BatchModel::hierarchical_us(const JobLoad& job, Load of_rank) con
     }
     most_of_host = std::max(most_of_host, host);
   }
-  const auto inside = microseconds(
-      collective_time(topology_, {.kind = CollectiveKind::kAllToAll,
-                                  .bytes = {most_of_rank},
-                                  .ranks = static_cast<int>(local_world_)}));
+  const auto inside =
+      microseconds(collective_time(topology_, {.kind = CollectiveKind::kAllToAll,
+                                               .bytes = {most_of_rank},
+                                               .ranks = static_cast<int>(local_world_)}));
   if (!inside) return inside;
   const auto between = between_hosts_us(most_of_host / static_cast<double>(local_world_));
   if (!between) return between;

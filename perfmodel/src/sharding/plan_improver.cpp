@@ -6,6 +6,7 @@
 
 #include "batch_job.hpp"
 #include "batch_schedule.hpp"
+#include "perfmodel/sharding/detail/batch_model.hpp"
 #include "plan_search_random.hpp"
 
 namespace perfmodel::sharding {
@@ -30,9 +31,8 @@ class BatchModel::Improver {
     if (auto good = price_anew(); !good) return Unexpected{good.error()};
     const std::uint64_t tables = plan_.size();
     // Large plans differ little by any one table, and each try costs as much as a rank has tables.
-    const std::uint64_t most = options_.tries > 0
-                                   ? options_.tries
-                                   : std::min<std::uint64_t>(4000, 400 + 40 * tables);
+    const std::uint64_t most =
+        options_.tries > 0 ? options_.tries : std::min<std::uint64_t>(8000, 400 + 40 * tables);
     const std::uint64_t patience = std::min<std::uint64_t>(most, 100 + 6 * tables);
     std::uint64_t failed = 0;
     for (std::uint64_t i = 0; i < most && failed < patience; ++i) {
@@ -342,13 +342,12 @@ class BatchModel::Improver {
   }
 
   static bool has(const TablePlacement& placement, std::int64_t rank) {
-    return std::find(placement.ranks.begin(), placement.ranks.end(), rank) !=
-           placement.ranks.end();
+    return std::find(placement.ranks.begin(), placement.ranks.end(), rank) != placement.ranks.end();
   }
   // The shard on that rank, else any.
   std::size_t shard_on(const TablePlacement& placement, std::size_t rank) {
-    const auto found = std::find(placement.ranks.begin(), placement.ranks.end(),
-                                 static_cast<std::int64_t>(rank));
+    const auto found =
+        std::find(placement.ranks.begin(), placement.ranks.end(), static_cast<std::int64_t>(rank));
     if (found != placement.ranks.end()) {
       return static_cast<std::size_t>(found - placement.ranks.begin());
     }
