@@ -174,8 +174,10 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
   if (study.dense) {
     const TableOptimizer optimizer =
         study.tables.empty() ? TableOptimizer::kSgd : study.tables.front().optimizer;
-    auto dense = dense_time(*study.dense, *study.batch_per_rank, vectors, columns, optimizer,
-                            options.software == TableSoftware::kFused, gpu, *options.models);
+    // HugeCTR and captured TorchRec fuse layers; PyTorch that is launched op by op does not.
+    const bool fused = options.software == TableSoftware::kFused && study.launch != Launch::kEager;
+    auto dense = dense_time(*study.dense, *study.batch_per_rank, vectors, columns, optimizer, fused,
+                            gpu, *options.models);
     if (!dense) return Unexpected{dense.error()};
     model.dense_ = *dense;
   }
