@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "batch_job.hpp"
 #include "batch_schedule.hpp"
@@ -88,7 +89,7 @@ double slope_below(const std::function<double(double)>& price_us, double last = 
   for (double x = kFirst; x < last; x *= kStep) {
     slope = std::min(slope, (price_us(x) - least) / (kStep * x - kFirst));
   }
-  return std::max(0.0, slope);
+  return std::isfinite(slope) ? std::max(0.0, slope) : 0;  // infinite: there are no such sizes
 }
 
 // The steepest line from the origin that does.
