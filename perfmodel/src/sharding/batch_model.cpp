@@ -360,7 +360,7 @@ Result<double> BatchModel::all_to_all_us(const JobLoad& job, Load of_rank, bool 
   std::vector<Bytes> out, in;
   for (const ShardLoad& rank : job.ranks) {
     out.push_back({rank[of_rank] * (ranks - 1) / ranks});
-    in.push_back({(all - rank[of_rank]) / ranks});
+    in.push_back({std::max(0.0, all - rank[of_rank]) / ranks});
   }
   if (reversed) std::swap(out, in);
   auto us = microseconds(all_to_all_v_time(topology_, static_cast<int>(nodes()), out, in));

@@ -60,10 +60,24 @@ class BatchModel::Improver {
     if (auto good = model_.add(table, placement, job_, sign); !good) return good;
     if (touches_all(placement)) {
       std::fill(dirty_.begin(), dirty_.end(), char{1});
-      return {};
+    } else {
+      for (const std::int64_t rank : placement.ranks) dirty_[static_cast<std::size_t>(rank)] = 1;
     }
-    for (const std::int64_t rank : placement.ranks) dirty_[static_cast<std::size_t>(rank)] = 1;
+    if (sign > 0) return {};
+    for (std::size_t r = 0; r < dirty_.size(); ++r) {
+      if (dirty_[r] != 0) drop_rest(job_.ranks[r]);
+    }
+    drop_rest(job_.at_home);
     return {};
+  }
+
+  // What rounding leaves of loads that were taken away is no load.
+  static void drop_rest(ShardLoad& load) {
+    constexpr double kNothing = 1e-6;  // bytes, ids, bags
+    for (std::size_t i = 0; i < static_cast<std::size_t>(Load::kCount); ++i) {
+      double& value = load[static_cast<Load>(i)];
+      if (value < kNothing) value = 0;
+    }
   }
 
   // From scratch: nothing that rounding has left stays.
