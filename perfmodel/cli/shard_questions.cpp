@@ -48,15 +48,15 @@ struct StudyAnswers {
 
 std::string short_types(const ReportedPlan& plan) {
   std::string text;
-  for (const std::string_view name : {"table_wise", "column_wise", "row_wise", "table_row_wise",
-                                      "table_column_wise", "grid_shard", "row_split",
-                                      "host_row_split", "data_parallel"}) {
+  for (const std::string_view name :
+       {"table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise",
+        "grid_shard", "row_split", "host_row_split", "data_parallel"}) {
     const auto type = sharding_type(name);
     const auto count = std::ranges::count(plan.placements, *type, &TablePlacement::type);
     if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
   }
-  const auto cached = std::ranges::count(plan.placements, ComputeKernel::kFusedUvmCaching,
-                                         &TablePlacement::kernel);
+  const auto cached =
+      std::ranges::count(plan.placements, ComputeKernel::kFusedUvmCaching, &TablePlacement::kernel);
   if (cached > 0) text += fmt::format(", {} cached", cached);
   return text;
 }
@@ -67,8 +67,8 @@ bool is_host_bound(const ReportedPlan& plan) {
 
 void take(const LoadedStudy& loaded, const ReportedPlan& plan, Answered& answer) {
   answer.us = plan.time->predicted_us;
-  answer.samples_per_s = static_cast<double>(*loaded.study.world * *loaded.study.batch_per_rank) /
-                         answer.us * 1e6;
+  answer.samples_per_s =
+      static_cast<double>(*loaded.study.world * *loaded.study.batch_per_rank) / answer.us * 1e6;
   for (const BatchRank& rank : plan.time->ranks) {
     answer.most_memory = std::max(answer.most_memory, rank.memory.total());
   }
@@ -162,14 +162,14 @@ class Questions {
     const ShardingStudy& study = base_loaded_.study;
     double bytes = 0;
     for (const ShardedTable& table : study.tables) {
-      bytes += static_cast<double>(table.rows) * static_cast<double>(table.dim) *
-               table.element_bytes;
+      bytes +=
+          static_cast<double>(table.rows) * static_cast<double>(table.dim) * table.element_bytes;
     }
-    answers_.headline = fmt::format(
-        "{}: {} tables, {}, on {} x {} ({}), {} samples per GPU",
-        plain_text(study.name.empty() ? base_loaded_.file : study.name), study.tables.size(),
-        bytes_text(bytes), *study.world, plain_text(base_loaded_.gpu.name),
-        plain_text(base_loaded_.topology.name), *study.batch_per_rank);
+    answers_.headline = fmt::format("{}: {} tables, {}, on {} x {} ({}), {} samples per GPU",
+                                    plain_text(study.name.empty() ? base_loaded_.file : study.name),
+                                    study.tables.size(), bytes_text(bytes), *study.world,
+                                    plain_text(base_loaded_.gpu.name),
+                                    plain_text(base_loaded_.topology.name), *study.batch_per_rank);
     answers_.notes.insert(answers_.notes.begin(), base_loaded_.warnings.begin(),
                           base_loaded_.warnings.end());
     return {};
@@ -306,8 +306,7 @@ class Questions {
                                                            : to_string(advice.bottleneck));
       if (advice.table && !is_host_bound(*best_)) {
         text += fmt::format(", {:.0f} % of it on GPU {} for table {}", 100 * advice.table_share,
-                            advice.rank,
-                            plain_text(base_loaded_.study.tables[*advice.table].name));
+                            advice.rank, plain_text(base_loaded_.study.tables[*advice.table].name));
       }
       say.push_back(text + ".");
       if (!advice.fix.empty()) {
@@ -345,7 +344,8 @@ class Questions {
       for (std::size_t i = 1; i < answers_.networks.size(); ++i) {
         const Answered& other = answers_.networks[i];
         if (!other.fits()) continue;
-        say.push_back(fmt::format("{}: {:+.1f} %.", other.name, 100 * (other.us / given.us - 1)));
+        say.push_back(
+            fmt::format("With {}: {:+.1f} % time.", other.name, 100 * (other.us / given.us - 1)));
       }
     }
   }
@@ -364,12 +364,12 @@ struct Section {
   const char* axis;
   const std::vector<Answered> StudyAnswers::*rows;
 };
-constexpr Section kSections[] = {{"Ways to shard", "way", &StudyAnswers::ways},
-                                 {"Types of rows", "type", &StudyAnswers::types},
-                                 {"Networks", "network", &StudyAnswers::networks},
-                                 {"Numbers of GPUs", "GPUs", &StudyAnswers::worlds},
-                                 {"The best plan, if bags or skew change", "change",
-                                  &StudyAnswers::robust}};
+constexpr Section kSections[] = {
+    {"Ways to shard", "way", &StudyAnswers::ways},
+    {"Types of rows", "type", &StudyAnswers::types},
+    {"Networks", "network", &StudyAnswers::networks},
+    {"Numbers of GPUs", "GPUs", &StudyAnswers::worlds},
+    {"The best plan, if bags or skew change", "change", &StudyAnswers::robust}};
 
 std::string study_text(const StudyAnswers& answers, bool bold) {
   std::string text = answers.headline + "\n";
@@ -431,7 +431,8 @@ std::string csv_cell(const std::string& text) {
 
 std::string study_csv(const StudyAnswers& answers) {
   std::string text =
-      "question,name,world,batch_per_gpu,predicted_us,samples_per_s,memory_bytes,limited_by,error\n";
+      "question,name,world,batch_per_gpu,predicted_us,samples_per_s,memory_bytes,limited_by,"
+      "error\n";
   for (const Section& section : kSections) {
     for (const Answered& row : answers.*section.rows) {
       text += fmt::format("{},{},{},{},", section.axis, csv_cell(row.name),
@@ -446,8 +447,8 @@ std::string study_csv(const StudyAnswers& answers) {
 }
 
 // Bars of time; what does not fit has a bar of no length and says so.
-Result<SvgPanel> time_panel(const Section& section, const std::vector<Answered>& rows) {
-  BarPlot plot{.title = section.title,
+Result<SvgPanel> time_panel(const std::vector<Answered>& rows) {
+  BarPlot plot{.title = "Time per batch",
                .x_label = "time per batch",
                .unit = svg::Unit::kTime,
                .bars = {},
@@ -500,7 +501,7 @@ Result<std::vector<Drawing>> drawings(const StudyAnswers& answers) {
   for (std::size_t i = 0; i < std::size(kSections); ++i) {
     const std::vector<Answered>& rows = answers.*kSections[i].rows;
     if (rows.empty()) continue;
-    if (auto good = add(kNames[i], kSections[i].title, time_panel(kSections[i], rows)); !good) {
+    if (auto good = add(kNames[i], kSections[i].title, time_panel(rows)); !good) {
       return Unexpected{good.error()};
     }
   }
@@ -527,9 +528,10 @@ std::string study_html(const StudyAnswers& answers, const std::vector<Drawing>& 
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width\">\n<title>Sharding study</title>\n"
       "<style>\nbody { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 72em; "
-      "padding: 0 1em; color: #222; }\ntable { border-collapse: collapse; margin: 0.5em 0 1.5em; }\n"
+      "padding: 0 1em; color: #222; }\ntable { border-collapse: collapse; margin: 0.5em 0 1.5em; "
+      "}\n"
       "th, td { text-align: right; padding: 0.2em 0.8em; border-bottom: 1px solid #ddd; }\n"
-      "th:first-child, td:first-child, td.text { text-align: left; }\n"
+      "th:first-child, th:nth-last-child(-n+2), td:first-child, td.text { text-align: left; }\n"
       "tr.no td { color: #a33; }\nsvg { max-width: 100%; height: auto; }\n</style>\n</head>\n"
       "<body>\n<h1>Sharding study</h1>\n";
   html += "<p>" + escaped(answers.headline) + "</p>\n<ul>\n";
@@ -547,15 +549,16 @@ std::string study_html(const StudyAnswers& answers, const std::vector<Drawing>& 
         section.title, section.axis);
     for (const Answered& row : rows) {
       html += row.fits()
-                  ? fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td "
-                                "class=\"text\">{}</td><td class=\"text\">{}</td></tr>\n",
-                                escaped(row.name), time_text(row.us),
-                                samples_text(row.samples_per_s),
-                                percent_of(row.most_memory, answers.memory_cap, 0),
-                                escaped(row.limit), escaped(row.types))
-                  : fmt::format("<tr class=\"no\"><td>{}</td><td>does not fit</td><td></td>"
-                                "<td></td><td></td><td class=\"text\">{}</td></tr>\n",
-                                escaped(row.name), escaped(row.error));
+                  ? fmt::format(
+                        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td "
+                        "class=\"text\">{}</td><td class=\"text\">{}</td></tr>\n",
+                        escaped(row.name), time_text(row.us), samples_text(row.samples_per_s),
+                        percent_of(row.most_memory, answers.memory_cap, 0), escaped(row.limit),
+                        escaped(row.types))
+                  : fmt::format(
+                        "<tr class=\"no\"><td>{}</td><td>does not fit</td><td></td>"
+                        "<td></td><td></td><td class=\"text\">{}</td></tr>\n",
+                        escaped(row.name), escaped(row.error));
     }
     html += "</table>\n";
     if (next < drawn.size()) html += drawn[next++].svg + "\n";

@@ -12,9 +12,9 @@
 
 #include "arguments.hpp"
 #include "interrupt_guard.hpp"
+#include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
-#include "perfmodel/choose_overheads.hpp"
 #include "sharding/eager_host.hpp"
 #include "sharding/hugectr_plan_file.hpp"
 #include "sharding/index_statistics.hpp"
@@ -307,8 +307,8 @@ Result<void> parse_compression(const std::string& text, ShardingStudy& study) {
 Result<void> read_statistics(const ShardArguments& arguments, ShardingStudy& study) {
   const auto fit = [&](ShardedTable& table, const AccessHistogram& histogram, double touched) {
     table.skew = fitted_skew(histogram, static_cast<double>(table.rows), touched);
-    study.warnings.push_back(fmt::format("table {}: recorded indices fit Zipf {:.3g}", table.name,
-                                         table.skew.exponent));
+    study.warnings.push_back(
+        fmt::format("table {}: recorded indices fit Zipf {:.3g}", table.name, table.skew.exponent));
   };
   if (!arguments.access.empty()) {
     const auto histograms = read_access_histograms(arguments.access);
@@ -331,19 +331,20 @@ Result<void> read_statistics(const ShardArguments& arguments, ShardingStudy& stu
       said = true;
     }
     if (!said) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("--access: expected histograms of tables of the study, found those of "
-                              "{}",
-                              histograms->front().table));
+      return fail(
+          ErrorCode::kImpossible,
+          fmt::format("--access: expected histograms of tables of the study, found those of "
+                      "{}",
+                      histograms->front().table));
     }
   }
   for (const std::string& text : arguments.indices) {
     const std::size_t equal = text.find('=');
     const auto table = std::ranges::find(study.tables, text.substr(0, equal), &ShardedTable::name);
     if (equal == std::string::npos || table == study.tables.end()) {
-      return fail(ErrorCode::kImpossible,
-                  fmt::format("--indices: expected TABLE=FILE with a table of the study, found {}",
-                              text));
+      return fail(
+          ErrorCode::kImpossible,
+          fmt::format("--indices: expected TABLE=FILE with a table of the study, found {}", text));
     }
     const auto sample = read_index_sample(text.substr(equal + 1));
     if (!sample) return Unexpected{sample.error()};
@@ -381,8 +382,7 @@ TableSoftware software_of(const ShardArguments& arguments) {
 
 // Pipeline "prefetch" prefetches all caches; without it, none: a cache that says otherwise is told.
 void apply_pipeline(LoadedStudy& loaded) {
-  const bool prefetches =
-      loaded.study.pipeline == TorchrecSettings::Pipeline::kPrefetchSparseDist;
+  const bool prefetches = loaded.study.pipeline == TorchrecSettings::Pipeline::kPrefetchSparseDist;
   bool said = false;
   for (ShardedTable& table : loaded.study.tables) {
     said = said || (table.cache.prefetches && !prefetches);

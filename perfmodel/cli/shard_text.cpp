@@ -239,9 +239,10 @@ std::string advice_text(const ShardReport& report, const ReportedPlan& plan) {
   const PlanAdvice& advice = *plan.advice;
   const double before = plan.time->predicted_us;
   if (plan.time->host_us >= before) {
-    return wrapped("Limit: the host, which launches op by op: it needs as long as the batch takes. "
-                   "Fewer kinds of exchange, fewer tables or CUDA graphs (--launch graphs) help.",
-                   "", 2);
+    return wrapped(
+        "Limit: the host, which launches op by op: it needs as long as the batch takes. "
+        "Fewer kinds of exchange, fewer tables or CUDA graphs (--launch graphs) help.",
+        "", 2);
   }
   std::string text = fmt::format("Limit: {}", to_string(advice.bottleneck));
   if (advice.table) {

@@ -1,7 +1,7 @@
-// Whole batches of sharded recommenders against published iteration times. MLPerf: each row is judged
-// by constants of all others, beside two baselines with the same constants; the library's factors are
-// medians of the even rows. Synthetic models: constants of software that takes tables one by one were
-// fitted on the even rows.
+// Whole batches of sharded recommenders against published iteration times. MLPerf: each row is
+// judged by constants of all others, beside two baselines with the same constants; the library's
+// factors are medians of the even rows. Synthetic models: constants of software that takes tables
+// one by one were fitted on the even rows.
 #include <cstdio>
 #include <functional>
 #include <map>

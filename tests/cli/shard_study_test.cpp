@@ -47,11 +47,11 @@ Words with(Words first, const Words& more) {
 TEST(ShardStudy, AnswersInOnePageAndDrawings) {
   const fs::path page = scratch() / "study.html", plots = scratch() / "plots",
                  csv = scratch() / "study.csv";
-  const auto outcome = run(with({"shard", "study", list(), "--launch", "graphs", "--worlds",
-                                 "1,4", "--samples-per-s", "1000000", "--time-budget", "3",
-                                 "--html", page.string(), "--plots", plots.string(), "--csv",
-                                 csv.string(), "--json"},
-                                kMachine));
+  const auto outcome =
+      run(with({"shard", "study", list(), "--launch", "graphs", "--worlds", "1,4",
+                "--samples-per-s", "1000000", "--time-budget", "3", "--html", page.string(),
+                "--plots", plots.string(), "--csv", csv.string(), "--json"},
+               kMachine));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Json json = Json::parse(outcome.out);
   EXPECT_EQ(json["schema"], "perfmodel-shard-study");
@@ -85,11 +85,11 @@ TEST(ShardStudy, EagerHostsAgreeWithPredictedGraphs) {
   ASSERT_EQ(run({"shard", study, "-o", plan}).status, 0);
   const auto judged = run({"shard", "eval", study, "--plan", plan, "--json"});
   ASSERT_EQ(judged.status, 0) << judged.err;
-  const auto exported = run({"shard", "export", study, "--plan", plan, "--format", "graphs", "-o",
-                             folder.string()});
+  const auto exported =
+      run({"shard", "export", study, "--plan", plan, "--format", "graphs", "-o", folder.string()});
   ASSERT_EQ(exported.status, 0) << exported.err;
-  const auto predicted = run({"predict", (folder / "rank_0.json").string(), "--gpu",
-                              "h100-sxm-80gb", "--json"});
+  const auto predicted =
+      run({"predict", (folder / "rank_0.json").string(), "--gpu", "h100-sxm-80gb", "--json"});
   ASSERT_EQ(predicted.status, 0) << predicted.err;
   const double evaluated = Json::parse(judged.out)["plans"][0]["predicted_us"];
   const double of_graph = Json::parse(predicted.out)["e2e_us"];
@@ -106,8 +106,7 @@ TEST(ShardStudy, GraphsKeepTheTypeOfTheDensePart) {
   "tables": [{"name": "w", "rows": 1000, "dim": 64, "pooling": 5, "count": 4,
               "types": ["table_wise"]}]})");
   const fs::path folder = scratch() / "half_ranks";
-  ASSERT_EQ(
-      run({"shard", "export", study, "--format", "graphs", "-o", folder.string()}).status, 0);
+  ASSERT_EQ(run({"shard", "export", study, "--format", "graphs", "-o", folder.string()}).status, 0);
   EXPECT_THAT(read((folder / "rank_0.json").string()), HasSubstr("c10::Half"));
 }
 
@@ -127,7 +126,8 @@ TEST(ShardStudy, SaysWhatIsWrong) {
   const std::string access = write(
       "access.csv", "reuse_gt,reuse_le,frac_unique_rows,frac_lookups\n0,1,0.6,0.2\n1,,0.4,0.5\n");
   refuses(with({"shard", list(), "--access", access}, kMachine), "sum of 0.7");
-  const std::string widths = write("widths.csv", "table,rows,dim,pooling\na,100,64,1\nb,100,32,1\n");
+  const std::string widths =
+      write("widths.csv", "table,rows,dim,pooling\na,100,64,1\nb,100,32,1\n");
   refuses(with({"shard", widths, "--bottom", "13-64", "--top", "8-1"}, kMachine), "dot products");
   EXPECT_EQ(run(with({"shard", widths, "--bottom", "13-64", "--top", "8-1", "--interaction", "cat"},
                      kMachine))

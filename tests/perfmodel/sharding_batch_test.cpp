@@ -249,8 +249,7 @@ TEST(ShardingBatch, DistinctIdsOfBlocksOfRowsFallWithSkew) {
     study.tables[0].skew = {.exponent = exponent};
     const auto time =
         model_of(study).time(std::vector<TablePlacement>{{.type = Type::kRowWise}}).value();
-    const double distinct =
-        IndexSkew({.rows = 1e6, .exponent = exponent}).unique_rows(1024 * 50);
+    const double distinct = IndexSkew({.rows = 1e6, .exponent = exponent}).unique_rows(1024 * 50);
     EXPECT_NEAR(time.ranks[0].load[Load::kIdBytes], distinct * 12, 1) << exponent;
     EXPECT_LT(time.ranks[0].load[Load::kIdBytes], ids) << exponent;
     EXPECT_LT(time.ranks[0].load[Load::kVectorBytes], vectors) << exponent;
@@ -291,8 +290,8 @@ ShardingStudy on_hosts(const std::string& network) {
   return study;
 }
 
-// Two hosts of four: b bytes of each rank inside the host, then what the host has for the other one,
-// b from each of four ranks, shared by them.
+// Two hosts of four: b bytes of each rank inside the host, then what the host has for the other
+// one, b from each of four ranks, shared by them.
 TEST(ShardingNetwork, VectorsGoInsideTheHostFirst) {
   const ShardingStudy flat = on_hosts("plain"), two_steps = on_hosts("plain,hierarchical");
   ShardingStudy few = flat;
@@ -311,10 +310,9 @@ TEST(ShardingNetwork, VectorsGoInsideTheHostFirst) {
   EXPECT_LE(us(few_in_steps), us(few));
   const Topology dgx = topology_of("dgx-a100");
   const double bytes = 8 * 16 * 64 * 4.0;  // of rank 0, one table
-  const double inside = collective_time(dgx, {.kind = CollectiveKind::kAllToAll,
-                                              .bytes = {bytes},
-                                              .ranks = 4})
-                            ->time.count();
+  const double inside =
+      collective_time(dgx, {.kind = CollectiveKind::kAllToAll, .bytes = {bytes}, .ranks = 4})
+          ->time.count();
   EXPECT_GT(us(few_in_steps), inside);
 }
 
@@ -325,10 +323,10 @@ TEST(ShardingNetwork, AllReduceInOneKernelAndBesideExchanges) {
     study.network = ExchangeSoftware::parse(network).value();
     return model_of(study, {.device_factor = 1}).time(whole_tables(study)).value();
   };
-  const auto rings = time("plain"), one_shot = time("plain,one-shot"), beside = time("plain,overlap");
-  const double bytes = rings.ranks[0].parts[BatchPart::kAllReduce] > 0
-                           ? model_of(study).dense().gradient_bytes
-                           : 0;
+  const auto rings = time("plain"), one_shot = time("plain,one-shot"),
+             beside = time("plain,overlap");
+  const double bytes =
+      rings.ranks[0].parts[BatchPart::kAllReduce] > 0 ? model_of(study).dense().gradient_bytes : 0;
   const double rate = topology_of("dgx-a100").intra.all_to_all_bandwidth.value * 1e-6;
   EXPECT_NEAR(one_shot.ranks[0].parts[BatchPart::kAllReduce],
               std::min(rings.ranks[0].parts[BatchPart::kAllReduce], 8 + 7 * bytes / rate), 1e-6);

@@ -320,8 +320,8 @@ TEST(PlanChoice, NoPlanBeatsTheBoundAndFewTheChosenOne) {
       below_bound += time->predicted_us < bound;
       best_other = std::min(best_other, time->predicted_us);
     }
-    EXPECT_LE(chosen, 1.02 * best_other) << number << ": " << study.tables.size() << " tables on "
-                                         << *study.world << " x " << gpu;
+    EXPECT_LE(chosen, 1.02 * best_other)
+        << number << ": " << study.tables.size() << " tables on " << *study.world << " x " << gpu;
     worst = std::max(worst, chosen / best_other);
     gaps += (chosen - bound) / chosen / studies;
     if (studies > 20 && chosen > 1.005 * best_other) {
@@ -332,9 +332,10 @@ TEST(PlanChoice, NoPlanBeatsTheBoundAndFewTheChosenOne) {
   }
   EXPECT_EQ(below_bound, 0);
   EXPECT_GT(compared, 10 * studies);
-  std::printf("%d studies, %d other plans that fit: %d below the bound, chosen / best of 20 at most "
-              "%.4f, mean gap to the bound %.1f %%\n",
-              studies, compared, below_bound, worst, 100 * gaps);
+  std::printf(
+      "%d studies, %d other plans that fit: %d below the bound, chosen / best of 20 at most "
+      "%.4f, mean gap to the bound %.1f %%\n",
+      studies, compared, below_bound, worst, 100 * gaps);
 }
 
 }  // namespace sharding_rank_plans_test

@@ -98,13 +98,14 @@ TEST(TableLists, HugectrModels) {
 }
 
 TEST(TableLists, CsvColumnsInAnyOrderByAnyName) {
-  const auto study = read_sharding_study(
-      written("t.csv", "embedding_dim,pooling_factor,name,num_embeddings\n64,3,a,100\n16,1.5,b,7\n"));
+  const auto study = read_sharding_study(written(
+      "t.csv", "embedding_dim,pooling_factor,name,num_embeddings\n64,3,a,100\n16,1.5,b,7\n"));
   ASSERT_TRUE(study) << study.error().message;
   EXPECT_EQ(study->tables[1].name, "b");
   EXPECT_EQ(study->tables[1].dim, 16);
   EXPECT_EQ(study->tables[0].rows, 100);
-  const auto twice = read_sharding_study(written("u.csv", "table,name,rows,dim,pooling\na,a,1,4,1\n"));
+  const auto twice =
+      read_sharding_study(written("u.csv", "table,name,rows,dim,pooling\na,a,1,4,1\n"));
   ASSERT_FALSE(twice);
   EXPECT_THAT(twice.error().message, HasSubstr("expected one column table, found name beside it"));
 }
@@ -130,8 +131,8 @@ std::string npy(const std::string& type, const std::vector<Integer>& indices) {
 
 TEST(IndexStatistics, SamplesOfIndices) {
   const std::vector<std::int64_t> indices = {7, 7, 7, 7, 2, 2, 9};
-  for (const auto& file : {written("i.npy", npy("<i8", indices)),
-                           written("i.csv", "index\n7\n7\n7\n7\n2\n2\n9\n")}) {
+  for (const auto& file :
+       {written("i.npy", npy("<i8", indices)), written("i.csv", "index\n7\n7\n7\n7\n2\n2\n9\n")}) {
     const auto sample = read_index_sample(file);
     ASSERT_TRUE(sample) << sample.error().message;
     EXPECT_EQ(sample->lookups, 7);
@@ -146,8 +147,9 @@ TEST(IndexStatistics, SamplesOfIndices) {
   cut.resize(cut.size() - 8);
   EXPECT_THAT(read_index_sample(written("k.npy", cut)).error().message,
               HasSubstr("the end of the file"));
-  EXPECT_THAT(read_index_sample(written("l.npy", npy<std::int32_t>("<i4", {3, -1}))).error().message,
-              HasSubstr("found -1"));
+  EXPECT_THAT(
+      read_index_sample(written("l.npy", npy<std::int32_t>("<i4", {3, -1}))).error().message,
+      HasSubstr("found -1"));
 }
 
 // Draws from a law give back the law.
@@ -163,8 +165,8 @@ TEST(IndexStatistics, FitsTheExponentOfALaw) {
     }
     const auto sample = read_index_sample(written("z.npy", npy("<i4", indices)));
     ASSERT_TRUE(sample);
-    const RowSkew skew = fitted_skew(sample->histogram, rows,
-                                     static_cast<double>(sample->touched_rows));
+    const RowSkew skew =
+        fitted_skew(sample->histogram, rows, static_cast<double>(sample->touched_rows));
     EXPECT_NEAR(skew.exponent, exponent, 0.03);
   }
 }

@@ -249,9 +249,10 @@ TEST(TorchrecCosts, SequencesKeepTheTypeOfTheTableInsideAHost) {
   // Half of 2,048 ids per rank lie in a block; four ranks send theirs.
   const double ids = 512 * 4 / 2.0, elements = ids * 4 * 128;
   const double between = ids * 2 * 128 * 2;
-  EXPECT_NEAR((*costs)[0].forward_comms_ms,
-              elements * 4 / topology.intra_host_bandwidth + between / topology.inter_host_bandwidth,
-              1e-12);
+  EXPECT_NEAR(
+      (*costs)[0].forward_comms_ms,
+      elements * 4 / topology.intra_host_bandwidth + between / topology.inter_host_bandwidth,
+      1e-12);
   EXPECT_NEAR((*costs)[0].forward_compute_ms,
               (ids * 4 * 8 + elements * 4 + elements * 4) / topology.hbm_bandwidth, 1e-12);
 }

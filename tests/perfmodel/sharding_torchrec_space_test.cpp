@@ -68,7 +68,7 @@ TEST(TorchrecSpace, PlansAreNoWorseThanThoseOfItsPlanner) {
     ASSERT_TRUE(usable);
     const auto space = make_torchrec_space(tables, topology, settings, {.hbm_cap = *usable});
     ASSERT_TRUE(space) << to_string(space.error());
-    const auto found = search_plans(space->space, {.time_budget_s = 60, .move_budget = 1'000'000});
+    const auto found = search_plans(space->space, {.time_budget_s = 60, .move_budget = 1'500'000});
     ASSERT_TRUE(found) << to_string(found.error());
     const double mine = checked_rating(tables, topology, settings, *space, found->plans.front());
     const double theirs = one["best_rating_ms"];

@@ -2,10 +2,12 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "batch_job.hpp"
 #include "batch_schedule.hpp"
 #include "fill_table_space.hpp"
+#include "perfmodel/sharding/detail/batch_model.hpp"
 #include "plan_search_bound.hpp"
 #include "plan_search_space.hpp"
 #include "price/kernels/embedding_rates.hpp"
@@ -30,8 +32,8 @@
 namespace perfmodel::sharding {
 
 struct BatchModel::Minorants {
-  double bag_us = 0, id_us = 0;    // forward: waves of bags
-  double l2 = 0, dram = 0;         // forward, per byte
+  double bag_us = 0, id_us = 0;  // forward: waves of bags
+  double l2 = 0, dram = 0;       // forward, per byte
   double backward_l2 = 0, backward_dram = 0, link = 0;
   double feature_forward_us = 0, feature_backward_us = 0;
   double forward_us = 0, backward_us = 0;  // of a rank, whatever it looks up
@@ -60,12 +62,10 @@ std::vector<Path> paths_of(const DenseTime& dense, const BatchOrder& order) {
   const double up = dense.bottom_forward_us, down = dense.bottom_backward_us;
   const double update = dense.optimizer_us;
   using enum Walked;
-  std::vector<Path> paths = {{{kF, kV, kG, kB}, top + update},
-                             {{kF, kG, kB}, up + top + update},
-                             {{kF, kV, kB}, top + down + update},
-                             {{kFandB}, up + top + down + update},
-                             {{kF, kV, kR}, top + down + update},
-                             {{kF, kR}, up + top + down + update}};
+  std::vector<Path> paths = {
+      {{kF, kV, kG, kB}, top + update},    {{kF, kG, kB}, up + top + update},
+      {{kF, kV, kB}, top + down + update}, {{kFandB}, up + top + down + update},
+      {{kF, kV, kR}, top + down + update}, {{kF, kR}, up + top + down + update}};
   if (order.pipelined) paths.push_back({{kF, kV, kI, kG, kB}, update});
   if (!order.reduces_beside) {
     paths.push_back({{kF, kV, kG, kR}, top + update});
@@ -89,7 +89,7 @@ double slope_below(const std::function<double(double)>& price_us, double last = 
   for (double x = kFirst; x < last; x *= kStep) {
     slope = std::min(slope, (price_us(x) - least) / (kStep * x - kFirst));
   }
-  return std::max(0.0, slope);
+  return std::isfinite(slope) ? std::max(0.0, slope) : 0;  // infinite: there are no such sizes
 }
 
 // The steepest line from the origin that does.
@@ -162,8 +162,8 @@ BatchModel::Minorants BatchModel::minorants(std::span<const ShardLoad> ranks) co
           m.sorted_id_us[static_cast<std::size_t>(passes - 1)];
       continue;
     }
-    const double slope = slope_below(
-        [&](double ids) { return ids == 0 ? least : sort(ids, rows); }, most_ids);
+    const double slope =
+        slope_below([&](double ids) { return ids == 0 ? least : sort(ids, rows); }, most_ids);
     m.sorted_id_us[static_cast<std::size_t>(passes)] = slope;
     steepest = std::max(steepest, slope);
   }
@@ -171,9 +171,9 @@ BatchModel::Minorants BatchModel::minorants(std::span<const ShardLoad> ranks) co
 
   const double copy = exchange_copy_us_per_byte(options_.software);
   const auto all_ranks = [&](CollectiveKind kind) {
-    return world() == 1 ? 0 : ratio_below([&](double bytes) {
-      return collective_us(kind, bytes).value_or(0);
-    });
+    return world() == 1
+               ? 0
+               : ratio_below([&](double bytes) { return collective_us(kind, bytes).value_or(0); });
   };
   JobLoad even;
   even.ranks.resize(static_cast<std::size_t>(world()));
@@ -227,16 +227,14 @@ Result<double> BatchModel::lower_bound_us(std::span<const TablePlacement> near) 
   const auto forward = [&](const ShardLoad& load) {
     return m.bag_us * load[Load::kForwardBags] + m.id_us * load[Load::kForwardIds] +
            m.l2 * load[Load::kForwardL2Bytes] + m.dram * load[Load::kForwardDramBytes] +
-           m.link * load[Load::kForwardLinkBytes] +
-           m.feature_forward_us * load[Load::kFeatures];
+           m.link * load[Load::kForwardLinkBytes] + m.feature_forward_us * load[Load::kFeatures];
   };
   const auto backward = [&](const ShardLoad& load) {
     const auto passes = static_cast<std::size_t>(sort_passes(load[Load::kSortedRows]));
     return m.sorted_id_us[passes] * load[Load::kSortedIds] +
            m.backward_l2 * load[Load::kBackwardL2Bytes] +
            m.backward_dram * load[Load::kBackwardDramBytes] +
-           m.link * load[Load::kBackwardLinkBytes] +
-           m.feature_backward_us * load[Load::kFeatures];
+           m.link * load[Load::kBackwardLinkBytes] + m.feature_backward_us * load[Load::kFeatures];
   };
   const auto of_shard = [&](Walked phase, const ShardLoad& load) -> double {
     switch (phase) {

@@ -2,14 +2,15 @@
 
 #include <map>
 #include <mutex>
+#include <vector>
 
-#include "perfmodel/sharding/detail/batch_model.hpp"
+#include "perfmodel/sharding/detail/shard_load.hpp"
 
 /// What BatchModel's sources share.
 namespace perfmodel::sharding {
 
 // Loads that were computed before: laws of skewed tables cost 0.1 ms each.
-struct BatchModel::LoadCache {
+struct LoadCache {
   struct Key {
     std::uint32_t like = 0;
     ShardingType type;
@@ -21,12 +22,12 @@ struct BatchModel::LoadCache {
   std::map<Key, ShardLoad> loads;
 };
 
-struct BatchModel::JobLoad {
+struct JobLoad {
   std::vector<ShardLoad> ranks;
   double summed = 0, summed_gradients = 0;  // row-wise tables: bytes that each rank puts in
   double data_parallel_gradients = 0;
   double hashed_tables = 0;  // how many
-  ShardLoad at_home;  // of every rank, for its own samples
+  ShardLoad at_home;         // of every rank, for its own samples
 };
 
 }  // namespace perfmodel::sharding

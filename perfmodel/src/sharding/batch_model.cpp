@@ -174,8 +174,10 @@ Result<BatchModel> BatchModel::make(const ShardingStudy& study, const Gpu& gpu,
   if (study.dense) {
     const TableOptimizer optimizer =
         study.tables.empty() ? TableOptimizer::kSgd : study.tables.front().optimizer;
-    auto dense = dense_time(*study.dense, *study.batch_per_rank, vectors, columns, optimizer,
-                            options.software == TableSoftware::kFused, gpu, *options.models);
+    // HugeCTR and captured TorchRec fuse layers; PyTorch that is launched op by op does not.
+    const bool fused = options.software == TableSoftware::kFused && study.launch != Launch::kEager;
+    auto dense = dense_time(*study.dense, *study.batch_per_rank, vectors, columns, optimizer, fused,
+                            gpu, *options.models);
     if (!dense) return Unexpected{dense.error()};
     model.dense_ = *dense;
   }
@@ -305,10 +307,10 @@ void BatchModel::add_hot_rows(std::size_t index, double sign, JobLoad& job) cons
   {
     const std::lock_guard lock(cache_->mutex);
     const auto found = cache_->loads.find(key);
-    load = found != cache_->loads.end()
-               ? found->second
-               : cache_->loads.emplace(key, hot_rows_load(table, load_settings(), gpu_))
-                     .first->second;
+    load =
+        found != cache_->loads.end()
+            ? found->second
+            : cache_->loads.emplace(key, hot_rows_load(table, load_settings(), gpu_)).first->second;
   }
   job.at_home += sign * load;
   job.data_parallel_gradients +=
@@ -328,10 +330,10 @@ Result<double> BatchModel::hierarchical_us(const JobLoad& job, Load of_rank) con
     }
     most_of_host = std::max(most_of_host, host);
   }
-  const auto inside = microseconds(
-      collective_time(topology_, {.kind = CollectiveKind::kAllToAll,
-                                  .bytes = {most_of_rank},
-                                  .ranks = static_cast<int>(local_world_)}));
+  const auto inside =
+      microseconds(collective_time(topology_, {.kind = CollectiveKind::kAllToAll,
+                                               .bytes = {most_of_rank},
+                                               .ranks = static_cast<int>(local_world_)}));
   if (!inside) return inside;
   const auto between = between_hosts_us(most_of_host / static_cast<double>(local_world_));
   if (!between) return between;
@@ -358,7 +360,7 @@ Result<double> BatchModel::all_to_all_us(const JobLoad& job, Load of_rank, bool 
   std::vector<Bytes> out, in;
   for (const ShardLoad& rank : job.ranks) {
     out.push_back({rank[of_rank] * (ranks - 1) / ranks});
-    in.push_back({(all - rank[of_rank]) / ranks});
+    in.push_back({std::max(0.0, all - rank[of_rank]) / ranks});
   }
   if (reversed) std::swap(out, in);
   auto us = microseconds(all_to_all_v_time(topology_, static_cast<int>(nodes()), out, in));

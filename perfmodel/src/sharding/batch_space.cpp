@@ -37,7 +37,7 @@ double slope_us_per_byte(const std::function<double(double)>& time_us) {
 bool is_of_kinds(ShardingType type, const BatchModel::SpaceOptions& options) {
   switch (type) {
     case ShardingType::kDataParallel:
-      return true;
+      return options.copies;
     case ShardingType::kRowWise:
       return options.sums;
     case ShardingType::kTableRowWise:
@@ -180,8 +180,7 @@ Result<PlacementOption> BatchModel::option_of(
 
 Result<PlacementOption> BatchModel::option(std::size_t table, const TablePlacement& placement,
                                            const Slopes& s, double all_reduce_share) const {
-  auto option =
-      option_of(table, placement, [&](const ShardLoad& load) { return demand(load, s); });
+  auto option = option_of(table, placement, [&](const ShardLoad& load) { return demand(load, s); });
   if (!option || placement.kernel == ComputeKernel::kHashed) return option;
   for (PlacementOption::Run& run : option->shards) {
     add_shared(table, placement.type, s, all_reduce_share, run.demand);
@@ -331,9 +330,9 @@ Result<TableSpace> BatchModel::space(const SpaceOptions& options) const {
   if (is_pipelined()) space.floors[kIds] = dense_.top_forward_us + dense_.top_backward_us;
   const Slopes s = slopes();
   // Where even one rank that gets all ids would hide their exchange, the phase is left out.
-  space.phases = prefetches()                                   ? kPhases
+  space.phases = prefetches()                              ? kPhases
                  : s.ids * id_bytes() > space.floors[kIds] ? kPrefetch
-                                                                : kIds;
+                                                           : kIds;
   space.floors[kPrefetch] = options.beside_prefetch_us;
   space.hbm_cap = std::max<std::int64_t>(0, space.hbm_cap - bytes_at_home());
   space.floors[kBackward] = s.all_reduce * dense_.gradient_bytes;

@@ -48,6 +48,9 @@ class EagerHost {
     small_.local_world = study.local_world.value_or(*study.world);
     small_.batch_per_rank = kSmallBatch;
     small_.dense = small_layers(study, kDim);
+    // Ranks without a table save the others' hosts a little: here each has one.
+    few_ = static_cast<int>(std::clamp<std::int64_t>(*study.world, 8, 64));
+    many_ = few_ + 32;
   }
 
   Result<HostNeeds> needs() {
@@ -55,38 +58,37 @@ class EagerHost {
     const bool hosts = *small_.world > *small_.local_world && *small_.local_world > 1;
     HostNeeds needs;
     // Tables that lie whole are there in any case; the others come beside them.
-    const auto few = us({{HostNeeds::kVectors, kFew}});
-    const auto many = us({{HostNeeds::kVectors, kMany}});
+    const auto few = us({{HostNeeds::kVectors, few_}});
+    const auto many = us({{HostNeeds::kVectors, many_}});
     if (!few) return Unexpected{few.error()};
     if (!many) return Unexpected{many.error()};
     HostNeeds::Need& whole = needs.kinds[HostNeeds::kVectors];
-    whole.table_us = std::max(0.0, (*many - *few) / (kMany - kFew));
+    whole.table_us = std::max(0.0, (*many - *few) / (many_ - few_));
     std::optional<double> alone;  // sums without vectors beside them
     for (const Kind kind : {HostNeeds::kSums, HostNeeds::kHostSums, HostNeeds::kCopies}) {
       if (kind == HostNeeds::kHostSums && !hosts) continue;
-      const auto with_few = us({{HostNeeds::kVectors, kFew}, {kind, kFew}});
-      const auto with_many = us({{HostNeeds::kVectors, kFew}, {kind, kMany}});
+      const auto with_few = us({{HostNeeds::kVectors, few_}, {kind, few_}});
+      const auto with_many = us({{HostNeeds::kVectors, few_}, {kind, many_}});
       if (!with_few) return Unexpected{with_few.error()};
       if (!with_many) return Unexpected{with_many.error()};
       HostNeeds::Need& need = needs.kinds[kind];
-      need.table_us = std::max(0.0, (*with_many - *with_few) / (kMany - kFew));
-      need.us = std::max(0.0, *with_few - *few - kFew * need.table_us);
+      need.table_us = std::max(0.0, (*with_many - *with_few) / (many_ - few_));
+      need.us = std::max(0.0, *with_few - *few - few_ * need.table_us);
       if (kind == HostNeeds::kSums) {
-        const auto sums = us({{kind, kFew}});
+        const auto sums = us({{kind, few_}});
         if (!sums) return Unexpected{sums.error()};
         alone = *sums;
       }
     }
     // What a batch needs without any exchange follows from sums that stand alone.
     const HostNeeds::Need& sums = needs.kinds[HostNeeds::kSums];
-    needs.batch_us = std::max(0.0, *alone - sums.us - kFew * sums.table_us);
-    whole.us = std::max(0.0, *few - needs.batch_us - kFew * whole.table_us);
+    needs.batch_us = std::max(0.0, *alone - sums.us - few_ * sums.table_us);
+    whole.us = std::max(0.0, *few - needs.batch_us - few_ * whole.table_us);
     return needs;
   }
 
  private:
   static constexpr std::int64_t kDim = 64, kSmallBatch = 64, kRows = 1000;
-  static constexpr int kFew = 4, kMany = 20;
 
   struct Group {
     Kind kind;
@@ -135,6 +137,7 @@ class EagerHost {
   const Gpu& gpu_;
   const OverheadTable& overheads_;
   ShardingStudy small_;
+  int few_ = 0, many_ = 0;  // tables
 };
 
 }  // namespace

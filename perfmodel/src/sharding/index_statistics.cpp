@@ -48,8 +48,8 @@ Result<std::vector<std::int64_t>> read_integers(std::ifstream& stream,
   std::vector<Integer> block(1 << 16);
   while (count > 0) {
     const auto wanted = std::min<std::int64_t>(count, static_cast<std::int64_t>(block.size()));
-    const auto bytes = static_cast<std::streamsize>(wanted) *
-                       static_cast<std::streamsize>(sizeof(Integer));
+    const auto bytes =
+        static_cast<std::streamsize>(wanted) * static_cast<std::streamsize>(sizeof(Integer));
     stream.read(reinterpret_cast<char*>(block.data()), bytes);
     if (stream.gcount() != bytes) {
       return refuse_indices(file, fmt::format("{} more indices", count), "the end of the file");
@@ -218,7 +218,8 @@ Result<std::vector<AccessHistogram>> read_access_histograms(const std::filesyste
       }
       bucket.most_reads = *to;
     }
-    for (const auto& [column, share] : {std::pair{rows, &bucket.rows}, {lookups, &bucket.lookups}}) {
+    for (const auto& [column, share] :
+         {std::pair{rows, &bucket.rows}, {lookups, &bucket.lookups}}) {
       const auto value = parse_double(csv->cell(column));
       if (!value || !(*value >= 0) || *value > 1) {
         return Unexpected{csv->expected(column, "a share from 0 to 1")};
@@ -281,7 +282,8 @@ Result<double> mean_pooling(std::span<const double> bags) {
     ids += static_cast<double>(n) * bags[n];
   }
   if (all <= 0 || ids <= 0) {
-    return fail(ErrorCode::kImpossible, "expected counts of bags of which some have ids, found none");
+    return fail(ErrorCode::kImpossible,
+                "expected counts of bags of which some have ids, found none");
   }
   return ids / all;
 }

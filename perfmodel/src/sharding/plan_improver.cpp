@@ -6,6 +6,7 @@
 
 #include "batch_job.hpp"
 #include "batch_schedule.hpp"
+#include "perfmodel/sharding/detail/batch_model.hpp"
 #include "plan_search_random.hpp"
 
 namespace perfmodel::sharding {
@@ -30,9 +31,8 @@ class BatchModel::Improver {
     if (auto good = price_anew(); !good) return Unexpected{good.error()};
     const std::uint64_t tables = plan_.size();
     // Large plans differ little by any one table, and each try costs as much as a rank has tables.
-    const std::uint64_t most = options_.tries > 0
-                                   ? options_.tries
-                                   : std::min<std::uint64_t>(4000, 400 + 40 * tables);
+    const std::uint64_t most =
+        options_.tries > 0 ? options_.tries : std::min<std::uint64_t>(8000, 400 + 40 * tables);
     const std::uint64_t patience = std::min<std::uint64_t>(most, 100 + 6 * tables);
     std::uint64_t failed = 0;
     for (std::uint64_t i = 0; i < most && failed < patience; ++i) {
@@ -60,10 +60,24 @@ class BatchModel::Improver {
     if (auto good = model_.add(table, placement, job_, sign); !good) return good;
     if (touches_all(placement)) {
       std::fill(dirty_.begin(), dirty_.end(), char{1});
-      return {};
+    } else {
+      for (const std::int64_t rank : placement.ranks) dirty_[static_cast<std::size_t>(rank)] = 1;
     }
-    for (const std::int64_t rank : placement.ranks) dirty_[static_cast<std::size_t>(rank)] = 1;
+    if (sign > 0) return {};
+    for (std::size_t r = 0; r < dirty_.size(); ++r) {
+      if (dirty_[r] != 0) drop_rest(job_.ranks[r]);
+    }
+    drop_rest(job_.at_home);
     return {};
+  }
+
+  // What rounding leaves of loads that were taken away is no load.
+  static void drop_rest(ShardLoad& load) {
+    constexpr double kNothing = 1e-6;  // bytes, ids, bags
+    for (std::size_t i = 0; i < static_cast<std::size_t>(Load::kCount); ++i) {
+      double& value = load[static_cast<Load>(i)];
+      if (value < kNothing) value = 0;
+    }
   }
 
   // From scratch: nothing that rounding has left stays.
@@ -342,13 +356,12 @@ class BatchModel::Improver {
   }
 
   static bool has(const TablePlacement& placement, std::int64_t rank) {
-    return std::find(placement.ranks.begin(), placement.ranks.end(), rank) !=
-           placement.ranks.end();
+    return std::find(placement.ranks.begin(), placement.ranks.end(), rank) != placement.ranks.end();
   }
   // The shard on that rank, else any.
   std::size_t shard_on(const TablePlacement& placement, std::size_t rank) {
-    const auto found = std::find(placement.ranks.begin(), placement.ranks.end(),
-                                 static_cast<std::int64_t>(rank));
+    const auto found =
+        std::find(placement.ranks.begin(), placement.ranks.end(), static_cast<std::int64_t>(rank));
     if (found != placement.ranks.end()) {
       return static_cast<std::size_t>(found - placement.ranks.begin());
     }

@@ -33,6 +33,15 @@ std::vector<SpaceOptions> spaces_of(const BatchModel& model) {
       spaces.push_back({.all_reduce_share = share, .sums = false});
     }
   }
+  if (model.has_eager_host()) {
+    // What the host needs is no load of a rank: one kind of exchange alone needs least.
+    std::vector<SpaceOptions> alone;
+    for (SpaceOptions part : spaces) {
+      part.copies = false;
+      if (part.all_reduce_share == 0) alone.push_back(part);
+    }
+    spaces.insert(spaces.end(), alone.begin(), alone.end());
+  }
   return spaces;
 }
 
@@ -44,6 +53,8 @@ double fullest_bytes(const BatchTime& time) {
 
 // Faster, or as fast with more memory left on the fullest rank.
 bool is_better(const RankedPlan& a, const RankedPlan& b) {
+  const bool a_fits = a.time.ranks_over_memory.empty(), b_fits = b.time.ranks_over_memory.empty();
+  if (a_fits != b_fits) return a_fits;
   if (a.time.predicted_us != b.time.predicted_us) {
     return a.time.predicted_us < b.time.predicted_us;
   }
@@ -87,23 +98,22 @@ class Ranking {
   Result<void> improve() {
     sort();
     const std::vector<RankedPlan> best(
-        all.plans.begin(),
-        all.plans.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(is_large() ? 1 : 3, all.plans.size())));
+        all.plans.begin(), all.plans.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
+                                                   is_large() ? 1 : 3, all.plans.size())));
     const auto start = std::chrono::steady_clock::now();
     const auto seconds = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     };
     bool asked_to_stop = false;
     const auto go_on = [&] {
-      asked_to_stop = asked_to_stop || (options_.progress &&
-                                        !options_.progress({.best = best.front().objective_us,
-                                                            .seconds = all.seconds + seconds(),
-                                                            .moves = all.moves}));
+      asked_to_stop = asked_to_stop ||
+                      (options_.progress && !options_.progress({.best = best.front().objective_us,
+                                                                .seconds = all.seconds + seconds(),
+                                                                .moves = all.moves}));
       return !asked_to_stop && seconds() < left_s_;
     };
     for (const RankedPlan& plan : best) {
-      const auto better =
-          model_.improved(plan.placements, {.seed = options_.seed, .go_on = go_on});
+      const auto better = model_.improved(plan.placements, {.seed = options_.seed, .go_on = go_on});
       if (!better) return Unexpected{better.error()};
       if (const auto us = add(*better, plan.objective_us); !us) return Unexpected{us.error()};
     }
@@ -113,18 +123,19 @@ class Ranking {
     return {};
   }
 
-  RankedPlans all;
-
- private:
   // Scheduling a plan in full takes as long as it has shards.
   bool is_large() const {
     constexpr std::int64_t kManyShards = 50'000;
     return std::ssize(model_.study().tables) * model_.world() > kManyShards;
   }
+
+  RankedPlans all;
+
+ private:
   std::size_t candidates() const { return is_large() ? 2 : 8; }
 
   static bool is_whole(const SpaceOptions& part) {
-    return part.vectors && part.sums && part.host_sums;
+    return part.vectors && part.sums && part.host_sums && part.copies;
   }
 
   Result<double> add(std::vector<TablePlacement> placements, double objective_us) {
@@ -174,7 +185,6 @@ void keep_different(std::vector<RankedPlan>& plans, std::size_t most) {
 // fastest plans, then changes of the best plans as time() judges them.
 Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& options) {
   constexpr double kGlance = 0.15, kGlances = 0.4;
-  constexpr std::size_t kThorough = 2;
   Ranking ranking(model, options);
   std::vector<std::pair<double, SpaceOptions>> looked;
   const auto look = [&](const SpaceOptions& part, double effort, double share) -> Result<double> {
@@ -199,8 +209,8 @@ Result<RankedPlans> rank_plans(const BatchModel& model, const SearchOptions& opt
   std::stable_sort(looked.begin(), looked.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   const std::vector<std::pair<double, SpaceOptions>> best(
-      looked.begin(),
-      looked.begin() + static_cast<std::ptrdiff_t>(std::min(kThorough, looked.size())));
+      looked.begin(), looked.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
+                                           ranking.is_large() ? 1 : 2, looked.size())));
   for (const auto& [us, part] : best) {
     if (const auto found = look(part, 1, 0.4); !found) return Unexpected{found.error()};
   }

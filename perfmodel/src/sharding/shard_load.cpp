@@ -50,8 +50,8 @@ ZipfLaw law_of(const ShardedTable& table) {
 // Of lookups, those that find one of the copies which every rank has.
 double hot_share(const ShardedTable& table) {
   if (table.hot_rows <= 0) return 0;
-  return IndexSkew(law_of(table)).top_mass(
-      static_cast<double>(std::min(table.hot_rows, table.rows)));
+  return IndexSkew(law_of(table))
+      .top_mass(static_cast<double>(std::min(table.hot_rows, table.rows)));
 }
 
 // The law of the rows that are not hot: the same one, begun later.
@@ -63,8 +63,8 @@ ZipfLaw cold_law(const ShardedTable& table) {
   return law;
 }
 
-// Of the busiest of `parts` ranks, over rows that are spread by a hash. Of distinct ids, each is one
-// row: the most frequent one weighs no more than any other.
+// Of the busiest of `parts` ranks, over rows that are spread by a hash. Of distinct ids, each is
+// one row: the most frequent one weighs no more than any other.
 double share_of_ids(const ShardedTable& table, double parts) {
   if (parts <= 1) return 1;
   if (table.deduplicated) return 1 / parts;
@@ -135,8 +135,7 @@ class Loads {
     if (is_cached()) {
       // A row that is dropped has been updated and goes back.
       const double moved = 2 * cache_misses() * row_bytes_;
-      const bool prefetches =
-          settings_.pipeline == TorchrecSettings::Pipeline::kPrefetchSparseDist;
+      const bool prefetches = settings_.pipeline == TorchrecSettings::Pipeline::kPrefetchSparseDist;
       load_[prefetches ? Load::kPrefetchLinkBytes : Load::kForwardLinkBytes] += moved;
     }
   }

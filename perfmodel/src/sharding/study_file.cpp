@@ -25,8 +25,7 @@ constexpr NamedValue<Interaction> kInteractions[] = {
 constexpr NamedValue<Pipeline> kPipelines[] = {{"none", Pipeline::kNone},
                                                {"sparse_dist", Pipeline::kSparseDist},
                                                {"prefetch", Pipeline::kPrefetchSparseDist}};
-constexpr NamedValue<Launch> kLaunches[] = {{"graphs", Launch::kGraphs},
-                                           {"eager", Launch::kEager}};
+constexpr NamedValue<Launch> kLaunches[] = {{"graphs", Launch::kGraphs}, {"eager", Launch::kEager}};
 constexpr std::string_view kGemmTypes[] = {"float32", "tf32", "float16", "bfloat16"};
 
 template <class Value, std::size_t kCount>

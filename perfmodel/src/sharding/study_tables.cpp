@@ -44,7 +44,8 @@ void read_pooling_factor(ObjectReader& reader, TableFeature& feature) {
   if (mean) {
     feature.pooling_factor = *mean;
   } else if (list) {
-    reader.reject("pooling_histogram", "counts of bags with 0, 1, 2, ... ids, some of them with any");
+    reader.reject("pooling_histogram",
+                  "counts of bags with 0, 1, 2, ... ids, some of them with any");
   }
 }
 
@@ -235,9 +236,9 @@ constexpr std::string_view kColumns[] = {
 /// What other lists call them.
 using ColumnAlias = std::pair<std::string_view, std::string_view>;
 constexpr ColumnAlias kColumnAliases[] = {
-    {"name", "table"},           {"num_embeddings", "rows"}, {"hash_size", "rows"},
-    {"embedding_dim", "dim"},    {"pooling_factor", "pooling"}, {"hotness", "pooling"},
-    {"data_type", "dtype"},      {"zipf", "zipf_exponent"}};
+    {"name", "table"},        {"num_embeddings", "rows"},    {"hash_size", "rows"},
+    {"embedding_dim", "dim"}, {"pooling_factor", "pooling"}, {"hotness", "pooling"},
+    {"data_type", "dtype"},   {"zipf", "zipf_exponent"}};
 
 class TableCsv {
  public:
@@ -267,8 +268,8 @@ class TableCsv {
       if (alias != std::end(kColumnAliases)) {
         if (csv_.column(alias->second) < 0) continue;
         return Unexpected{csv_.at_header(
-            static_cast<int>(i), fmt::format("expected one column {}, found {} beside it",
-                                             alias->second, name))};
+            static_cast<int>(i),
+            fmt::format("expected one column {}, found {} beside it", alias->second, name))};
       }
       return Unexpected{csv_.at_header(
           static_cast<int>(i), fmt::format("expected {}, found \"{}\"",

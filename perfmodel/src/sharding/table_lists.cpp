@@ -34,14 +34,21 @@ std::vector<std::string_view> data_type_names() {
 }
 
 // Members of configurations that say nothing about speed or size.
-constexpr const char* kIgnoredMembers[] = {
-    "weight_init_max", "weight_init_min", "init_fn", "pruning_indices_remapping", "num_embeddings_post_pruning",
-    "need_pos", "use_virtual_table", "input_dim", "total_num_buckets"};
+constexpr const char* kIgnoredMembers[] = {"weight_init_max",
+                                           "weight_init_min",
+                                           "init_fn",
+                                           "pruning_indices_remapping",
+                                           "num_embeddings_post_pruning",
+                                           "need_pos",
+                                           "use_virtual_table",
+                                           "input_dim",
+                                           "total_num_buckets"};
 
 void read_pooling(ObjectReader& reader, ShardedTable& table) {
   if (!reader.has("pooling")) return;
   std::string name = reader.string("pooling");
-  if (const std::size_t dot = name.rfind('.'); dot != std::string::npos) name = name.substr(dot + 1);
+  if (const std::size_t dot = name.rfind('.'); dot != std::string::npos)
+    name = name.substr(dot + 1);
   if (name != "SUM" && name != "MEAN" && name != "NONE") {
     return reader.reject("pooling", "SUM, MEAN or NONE");
   }
@@ -82,7 +89,8 @@ void read_per_feature(ObjectReader& reader, const char* key, std::size_t feature
   const Json* list = reader.array(key, true);
   if (list == nullptr) return;
   if (list->size() != features) {
-    return reader.reject(key, fmt::format("a number for each of the table's {} features", features));
+    return reader.reject(key,
+                         fmt::format("a number for each of the table's {} features", features));
   }
   for (std::size_t i = 0; i < list->size(); ++i) {
     const Json& item = (*list)[i];
@@ -97,7 +105,8 @@ void read_per_feature(ObjectReader& reader, const char* key, std::size_t feature
 
 /// TorchRec's enumerations write themselves in lower case; in Python code they stand in upper case.
 std::string lowered(std::string text) {
-  if (const std::size_t dot = text.rfind('.'); dot != std::string::npos) text = text.substr(dot + 1);
+  if (const std::size_t dot = text.rfind('.'); dot != std::string::npos)
+    text = text.substr(dot + 1);
   std::ranges::transform(text, text.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
@@ -124,8 +133,8 @@ std::vector<Value> read_torchrec_names(ObjectReader& reader, const char* key,
 void parse_cache_params(const Json& json, const std::string& pointer, TableCache& cache,
                         std::optional<Error>& error) {
   ObjectReader reader(json, pointer, error);
-  if (const auto share = reader.has("load_factor") ? reader.optional_positive("load_factor")
-                                                   : std::nullopt) {
+  if (const auto share =
+          reader.has("load_factor") ? reader.optional_positive("load_factor") : std::nullopt) {
     cache.load_factor = *share;
     if (*share > 1) reader.reject("load_factor", "a share above 0, at most 1");
   }
@@ -133,8 +142,8 @@ void parse_cache_params(const Json& json, const std::string& pointer, TableCache
     const Json* value = reader.any("prefetch_pipeline");
     cache.prefetches = value != nullptr && value->is_boolean() && value->get<bool>();
   }
-  for (const char* member : {"algorithm", "reserved_memory", "precision", "stats",
-                             "multipass_prefetch_config"}) {
+  for (const char* member :
+       {"algorithm", "reserved_memory", "precision", "stats", "multipass_prefetch_config"}) {
     if (reader.has(member)) reader.any(member);
   }
   reader.finish();
@@ -358,7 +367,8 @@ ShardingStudy parse_hugectr_model(const Json& document, std::optional<Error>& er
     }
   }
   study.warnings.emplace_back(
-      "of a HugeCTR model its tables, optimizer, GPUs and batch are read; its dense layers are not");
+      "of a HugeCTR model its tables, optimizer, GPUs and batch are read; its dense layers are "
+      "not");
   return study;
 }
 

@@ -15,8 +15,8 @@ bool is_table_list(std::string_view head);
 /// TorchRec: a list of `EmbeddingBagConfig` and `EmbeddingConfig` (num_embeddings, embedding_dim,
 /// name, feature_names, data_type, pooling: SUM, MEAN or NONE), alone or as `tables` beside
 /// `constraints` (per table: sharding_types, compute_kernels, min_partition, pooling_factors,
-/// num_poolings, batch_sizes, is_weighted, use_dedup, cache_params). Without pooling factors, as the
-/// configurations are, a bag has 1 id and a warning says so.
+/// num_poolings, batch_sizes, is_weighted, use_dedup, cache_params). Without pooling factors, as
+/// the configurations are, a bag has 1 id and a warning says so.
 ///
 /// HugeCTR: a model file with `layers`; its sparse inputs and embeddings become tables (a slot
 /// each), its solver the GPUs and the batch.

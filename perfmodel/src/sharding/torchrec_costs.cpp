@@ -105,7 +105,8 @@ class Estimate {
     const double read =
         holds_whole_rows_once(type_) ? std::max(columns, kLeastColumnsRead) : columns;
     const double lookups = ids_here_ * arriving * read * bytes();
-    // What tables cut on a host put out goes to its ranks first: sequences as they are in the table.
+    // What tables cut on a host put out goes to its ranks first: sequences as they are in the
+    // table.
     const bool as_in_table = is_dense() || (is_cut_on_a_host(type_) && !table_.pooled);
     const double row = as_in_table ? bytes() : forward_wire();
     const double outputs = vectors_here_ * arriving * columns * row;

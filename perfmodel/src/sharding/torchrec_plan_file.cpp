@@ -50,9 +50,10 @@ Result<std::string> table_text(const ShardedTable& table, const TablePlacement& 
       to_string(placement.type), to_string(placement.kernel), fmt::join(ranks, ", "));
   std::string end = "\n      }";
   if (placement.kernel == ComputeKernel::kFusedUvmCaching) {
-    end = fmt::format(",\n        \"cache_params\": {{\"load_factor\": {}, \"prefetch_pipeline\": "
-                      "{}}}\n      }}",
-                      table.cache.load_factor, table.cache.prefetches);
+    end = fmt::format(
+        ",\n        \"cache_params\": {{\"load_factor\": {}, \"prefetch_pipeline\": "
+        "{}}}\n      }}",
+        table.cache.load_factor, table.cache.prefetches);
   }
   if (placement.type == ShardingType::kDataParallel) return text + "null" + end;
   for (std::size_t i = 0; i < shards->size(); ++i) {

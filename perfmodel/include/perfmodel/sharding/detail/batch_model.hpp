@@ -22,9 +22,11 @@
 namespace perfmodel::sharding {
 
 struct BatchOrder;
+struct JobLoad;
+struct LoadCache;
 
-/// Time that the host needs for a batch that it launches op by op [us]: for the batch, for each kind
-/// of exchange that the plan has, and for each table of the kind (`eager_host()`).
+/// Time that the host needs for a batch that it launches op by op [us]: for the batch, for each
+/// kind of exchange that the plan has, and for each table of the kind (`eager_host()`).
 struct HostNeeds {
   double batch_us = 0;
   enum Kind : std::uint8_t { kVectors, kSums, kHostSums, kCopies, kKinds };
@@ -88,6 +90,7 @@ class BatchModel {
     /// Each kind of exchange that a plan uses has a latency of its own, which loads cannot tell:
     /// vectors (table- and column-wise, row-split), sums over all ranks (row-wise), sums on a host.
     bool vectors = true, sums = true, host_sums = true;
+    bool copies = true;  ///< data-parallel tables, each of which an eager host launches by itself
     /// Pipeline "prefetch": what runs beside the prefetches of a later batch [us]. They cost what
     /// they last beyond it.
     double beside_prefetch_us = 0;
@@ -128,6 +131,7 @@ class BatchModel {
                                  std::int64_t rank) const;
 
   const ShardingStudy& study() const { return study_; }
+  bool has_eager_host() const { return options_.host.has_value() && options_.host_us == 0; }
   double device_factor() const { return calibration_.factor; }
   const DenseTime& dense() const { return dense_; }
   std::int64_t world() const { return *study_.world; }
@@ -140,8 +144,6 @@ class BatchModel {
   struct Exchanges {
     double ids = 0, vectors = 0, gradients = 0, all_reduce = 0;
   };
-  struct JobLoad;
-  struct LoadCache;
 
   std::int64_t nodes() const { return world() / local_world_; }
   bool is_pipelined() const;

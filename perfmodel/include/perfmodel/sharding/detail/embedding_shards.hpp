@@ -92,8 +92,8 @@ struct ShardedTable {
   /// Each rank sends an id once per batch and pools the vectors that come back itself (calibrated
   /// costs only; TorchRec does so for tables that are not pooled).
   bool deduplicated = false;
-  /// So many of the most frequent rows have a copy on every rank (HugeCTR's hybrid embedding): their
-  /// lookups stay at home, their gradients are all-reduced. Not of data-parallel tables.
+  /// So many of the most frequent rows have a copy on every rank (HugeCTR's hybrid embedding):
+  /// their lookups stay at home, their gradients are all-reduced. Not of data-parallel tables.
   std::int64_t hot_rows = 0;
 
   /// Blocks of rows give partial sums, which the exchange adds up; otherwise vectors of ids.
