@@ -329,7 +329,7 @@ function timelineSection(runs) {
   }}, 'Critical path');
   bar.append(search, press('+', 'Zoom in', () => timeline.zoom(0.5)), press('−', 'Zoom out', () => timeline.zoom(2)),
     press('All', 'Show the whole step', () => timeline.show(0, timeline.end)), path, count);
-  made.append(legendOf(runs[0]));
+  made.append(legendOf(...runs));
   timeline.draw();
   return timeline;
 }
