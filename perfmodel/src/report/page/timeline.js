@@ -6,7 +6,6 @@ class Timeline {
     this.runs = runs;
     this.rowHeight = 17;
     this.axisHeight = 24;
-    this.labelWidth = 92;
     this.found = '';
     this.showPath = true;
     this.chosen = null;
@@ -25,6 +24,7 @@ class Timeline {
   get height() {
     return this.axisHeight + this.lanes.reduce((sum, lane) => sum + lane.rows * this.rowHeight + 6, 0);
   }
+  get labelWidth() { return this.canvas.clientWidth < 560 ? 76 : this.runs.length > 1 ? 128 : 76; }
   get plotWidth() { return Math.max(50, this.canvas.clientWidth - this.labelWidth); }
   x(us) { return this.labelWidth + (us - this.from) / (this.until - this.from) * this.plotWidth; }
   at(x) { return this.from + (x - this.labelWidth) / this.plotWidth * (this.until - this.from); }
