@@ -99,7 +99,7 @@ TEST(ReportCli, OneFileThatHoldsThePredictionAndNothingOfTheNetwork) {
   near(one["active_us"], predicted["gpu_active_us"]);
   double kernels = 0, path = 0;
   for (const Json& row : one["totals"]["kernels"]) kernels += row[3].get<double>();
-  for (const Json& piece : one["path"]) path += piece[2].get<double>();
+  for (const Json& row : one["path"]["rows"]) path += row[2].get<double>();
   EXPECT_NEAR(kernels, predicted["kernel_sum_us"].get<double>(), 2e-3 * kernels);
   EXPECT_NEAR(path, one["step_us"].get<double>(), 2e-3 * path);
 

@@ -263,10 +263,7 @@ function hatch(pen, x, y, wide, height) {
 // Threads by nesting, streams by overlap; indices into the run's columns.
 function lanesOf(run, several) {
   const lanes = [], {ops, kernels} = run;
-  const pathOps = new Set(), pathKernels = new Set();
-  for (const [kernel, op] of run.path) {
-    if (kernel >= 0) pathKernels.add(kernel); else if (op >= 0) pathOps.add(op);
-  }
+  const pathOps = new Set(run.path.ops), pathKernels = new Set(run.path.kernels);
   const who = several ? run.name + ' ' : '';
   const add = (table, members, title, more) => {
     members.sort((a, b) => table.start[a] - table.start[b] || table.time[b] - table.time[a]);
