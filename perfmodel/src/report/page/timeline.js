@@ -161,7 +161,8 @@ class Timeline {
     pen.beginPath();
     pen.rect(0, top, this.labelWidth - 6, Math.max(this.rowHeight, lane.rows * this.rowHeight));
     pen.clip();
-    pen.fillText(lane.title, 2, top + 12);
+    // On phones "rank 0 t1".
+    pen.fillText(this.canvas.clientWidth < 560 ? lane.title.replace(/(thread|stream) /, (word) => word[0]) : lane.title, 2, top + 12);
     pen.restore();
     pen.save();
     pen.beginPath();
