@@ -191,6 +191,8 @@ Result<void> run_report(const ReportArguments& arguments) {
     }
     AnalyzedArguments measured{.files = {arguments.against}, .reading = runs.reading};
     if (auto done = add_runs(measured, inputs); !done) return done;
+    inputs.runs.front().name = "predicted";
+    inputs.runs.back().name = "measured";
   }
   report::Names names;
   std::vector<std::string> files;

@@ -166,13 +166,15 @@ def check_sums(browser, page):
       for (const us of run.kernels.time) kernels += us;
       const table = run.totals.kernels.reduce((sum, row) => sum + row[3], 0);
       const ops = run.totals.ops.reduce((sum, row) => sum + row[4], 0);
-      const path = run.path.reduce((sum, piece) => sum + piece[2], 0);
+      const path = run.path.rows.reduce((sum, row) => sum + row[2], 0);
       return {drawn: kernels / run.steps, table, ops, told: run.kernel_sum_us, left: run.left_out, path: path / run.steps, step: run.step_us};
     })""")
     for at in sums:
         close = lambda a, b: abs(a - b) <= 2e-3 * max(abs(b), 1)
         good = close(at["table"], at["told"]) and close(at["ops"], at["told"]) and (at["left"] > 0 or close(at["drawn"], at["told"]))
         expect(f"{page}: kernels add up", good, f"{at['told']:.1f} us")
+        good = abs(at["path"] - at["step"]) <= 0.01 * at["step"]
+        expect(f"{page}: the critical path adds up to the step", good, f"{at['path']:.1f} of {at['step']:.1f} us")
 
 
 def main():

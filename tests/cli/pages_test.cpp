@@ -151,7 +151,7 @@ TEST(Completion, OffersValuesAndWhatBeginsAlike) {
   using Set = std::set<std::string>;
   EXPECT_EQ(completions({"predict", "graph.json", "--use", ""}), (Set{"all", "comm"}));
   EXPECT_EQ(completions({"predict", "--use", "c"}), Set{"comm"});
-  EXPECT_EQ(completions({"re"}), (Set{"replay", "rewrite"}));
+  EXPECT_EQ(completions({"re"}), (Set{"replay", "report", "rewrite"}));
   EXPECT_EQ(completions({"build", "g"}), Set{"gpt"});
   EXPECT_EQ(completions({"gpus", "--js"}), Set{"--json"});
   // A file that is called like a command is one.

@@ -262,6 +262,30 @@ TEST(Analyze, AHostThatLaunchesTooSlowly) {
   EXPECT_THAT(found.title, HasSubstr("aten::baddbmm"));
 }
 
+TEST(Analyze, TablesThatTakeLongerOnOneRank) {
+  std::vector<Trace> ranks;
+  for (const double us : {400.0, 400.0, 1600.0, 400.0}) {
+    MadeTrace made;
+    made.head =
+        fmt::format(R"("distributedInfo": {{"rank": {}, "world_size": 4}}, )", ranks.size());
+    for (int step = 0; step < kSteps; ++step) {
+      made.step([&] {
+        healthy_ops(made);
+        made.op("fbgemm::split_embedding_codegen_lookup_sgd_function", [&] {
+          made.launch(4, us, 7, "split_embedding_codegen_forward_unweighted_kernel");
+        });
+      });
+    }
+    ranks.push_back(made.trace());
+  }
+  const auto found = analyze(ranks, &a100(), {.rules = {"unbalanced-tables"}});
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_EQ(found->findings.size(), 1U);
+  const Finding& finding = found->findings.front();
+  EXPECT_THAT(finding.title, HasSubstr("1600 us per step on rank 2, 700 us on average"));
+  EXPECT_NEAR(*finding.gain_us, 900, 1);
+}
+
 TEST(Analyze, RefusesUnknownRulesAndEmptyTraces) {
   const Trace healthy = steps_with(kNothing, kNothing, kNothing);
   const auto unknown = analyze(std::span(&healthy, 1), &a100(), {.rules = {"magic"}});

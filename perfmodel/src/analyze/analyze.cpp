@@ -8,6 +8,7 @@
 #include "analyze/predicted_step.hpp"
 #include "analyze/rules.hpp"
 #include "analyze/trace_step.hpp"
+#include "analyze/unbalanced_tables.hpp"
 #include "perfmodel/detail/findings.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 #include "perfmodel/predict.hpp"
@@ -106,6 +107,22 @@ void add_straggler(const JobReport& job, std::string_view rank, std::vector<Find
                  "tables or batches, a slower host, a throttled GPU"});
 }
 
+Result<void> add_unbalanced_tables(std::span<const Trace> ranks, const Gpu* gpu,
+                                   const AnalyzeOptions& options, std::vector<Finding>& made) {
+  std::vector<std::unique_ptr<findings::TraceStep>> steps;
+  std::vector<std::string> names;
+  for (const Trace& trace : ranks) {
+    auto step = findings::TraceStep::create(trace, gpu, options.iterations);
+    if (!step) return Unexpected{step.error()};
+    steps.push_back(std::move(*step));
+    names.push_back(trace.rank >= 0 ? fmt::format("rank {}", trace.rank) : trace.source);
+  }
+  auto found = findings::find_unbalanced_tables(steps, names);
+  if (!found) return Unexpected{found.error()};
+  if (*found) made.push_back(std::move(**found));
+  return {};
+}
+
 }  // namespace
 
 std::string_view to_string(Confidence confidence) {
@@ -125,6 +142,7 @@ std::span<const AnalyzeRule> analyze_rules() {
     std::vector<AnalyzeRule> made;
     for (const Rule& rule : findings::all_rules()) made.push_back(rule.description);
     made.push_back(findings::kStraggler);
+    made.push_back(findings::kUnbalancedTables);
     return made;
   }();
   return rules;
@@ -165,6 +183,11 @@ Result<Findings> analyze(std::span<const Trace> ranks, const Gpu* gpu,
     if (!job) return Unexpected{job.error()};
     if (job->job) add_straggler(*job->job, "job of the given ranks", made->findings);
     for (const std::string& warning : job->warnings) made->warnings.push_back(warning);
+  }
+  if (ranks.size() > 1 && asks_for(options, findings::kUnbalancedTables.name)) {
+    if (auto done = add_unbalanced_tables(ranks, gpu, options, made->findings); !done) {
+      return Unexpected{done.error()};
+    }
   }
   sort_by_gain(made->findings);
   return made;

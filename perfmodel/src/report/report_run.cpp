@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <set>
 
 #include "perfmodel/detail/schedule.hpp"
 
@@ -213,15 +214,50 @@ Json kernel_totals(const StepFacts& facts) {
   return made;
 }
 
+// Slices to mark, and the path by name: all of it, whatever is drawn.
 Json path_data(const Run& run, const Shown& shown) {
-  Json made = Json::array();
+  constexpr std::size_t kMostRows = 200;
+  struct Total {
+    double us = 0;
+    std::size_t count = 0;
+  };
+  std::map<std::pair<bool, std::string_view>, Total> totals;  // on the device, name
+  std::set<int> kernels, ops;
   for (const auto& piece : run.path) {
-    const int kernel =
-        piece.kernel < 0 ? -1 : shown.place_of_kernel[static_cast<std::size_t>(piece.kernel)];
-    const int op = kernel >= 0 ? -1 : shown_op(*run.facts, shown, piece.op);
-    made.push_back({kernel, op, short_float(piece.us)});
+    const bool on_device = piece.kernel >= 0;
+    std::string_view name = "(outside of ops)";
+    if (on_device) {
+      const auto at = static_cast<std::size_t>(piece.kernel);
+      name = run.facts->kernels[at].name;
+      kernels.insert(shown.place_of_kernel[at]);
+    } else if (piece.op >= 0) {
+      name = run.facts->ops[static_cast<std::size_t>(piece.op)].name;
+      ops.insert(shown_op(*run.facts, shown, piece.op));
+    }
+    Total& total = totals[{on_device, name}];
+    total.us += piece.us;
+    ++total.count;
   }
-  return made;
+  kernels.erase(-1);
+  ops.erase(-1);
+  std::vector<std::pair<std::pair<bool, std::string_view>, Total>> order(totals.begin(),
+                                                                         totals.end());
+  std::ranges::stable_sort(order,
+                           [](const auto& a, const auto& b) { return a.second.us > b.second.us; });
+  Json rows = Json::array();
+  Total rest;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto& [key, total] = order[i];
+    if (i < kMostRows) {
+      rows.push_back({key.first ? "device" : "host", std::string(key.second), short_float(total.us),
+                      total.count});
+    } else {
+      rest.us += total.us;
+      rest.count += total.count;
+    }
+  }
+  if (rest.count > 0) rows.push_back({"", "(the rest)", short_float(rest.us), rest.count});
+  return {{"kernels", kernels}, {"ops", ops}, {"rows", std::move(rows)}};
 }
 
 std::string time_text(double us) {

@@ -27,6 +27,8 @@ void find_allocator_calls(const StepFacts& step, const Gpu*, std::vector<Suspici
   made.title =
       fmt::format("{:.0f} calls that take {}memory from the driver during the steps, {} per step",
                   count, frees ? "and give back " : "", per_step(made.share_us, step));
+  // Without steps nothing tells the warm-up from the rest.
+  frees = frees && step.has_marks;
   made.confidence = frees || late > 0 ? Confidence::kHigh : Confidence::kLow;
   made.advice =
       frees

@@ -89,8 +89,8 @@ function legend(names) {
   }
   return list;
 }
-function legendOf(run) {
-  const used = new Set(Array.from(run.kernels.family, text).map(familyColour));
+function legendOf(...runs) {
+  const used = new Set(runs.flatMap((run) => [...new Set(run.kernels.family)].map((family) => familyColour(text(family)))));
   return legend(groups.filter(([, colour]) => used.has(colour)));
 }
 

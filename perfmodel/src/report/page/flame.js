@@ -4,7 +4,7 @@
 const metrics = {
   device: ['device time', (run, add) => {
     for (let i = 0; i < run.kernels.name.length; ++i) {
-      add(run.kernels.op[i], text(run.kernels.name[i]), run.kernels.time[i]);
+      add(run.kernels.op[i], text(run.kernels.name[i]), run.kernels.time[i], text(run.kernels.family[i]));
     }
   }],
   host: ['host time', (run, add) => {
@@ -14,21 +14,27 @@ const metrics = {
     for (let i = 0; i < run.ops.name.length; ++i) add(i, null, run.ops.wait[i]);
   }],
 };
-const bySteps = (name) => name.replace(/^(ProfilerStep|Optimizer\.step)#\S*/, '$1');
+// Steps are one: their label is left out, an optimizer's loses its number.
+const isStep = (name) => name.startsWith('ProfilerStep#');
+const withoutNumber = (name) => name.replace(/^(Optimizer\.step)#\S*/, '$1');
 
-// Adds a run's figures per step to a tree of names. `side`: 'a' or 'b'.
-function addToTree(root, run, metric, side) {
+// Adds a run's figures per step to a tree of names. `side`: 'a' or 'b'. Kernels of a prediction and of a recording
+// have other names, but the same families.
+function addToTree(root, run, metric, side, byFamily) {
   const nodes = new Array(run.ops.name.length);
   const nodeOf = (op) => {
     if (op < 0) return root;
-    return nodes[op] || (nodes[op] = child(nodeOf(run.ops.parent[op]), bySteps(text(run.ops.name[op]))));
+    if (nodes[op]) return nodes[op];
+    const around = nodeOf(run.ops.parent[op]), name = text(run.ops.name[op]);
+    return (nodes[op] = isStep(name) ? around : child(around, withoutNumber(name)));
   };
   const child = (node, name) => {
     if (!node.byName.has(name)) node.byName.set(name, {name, byName: new Map(), a: 0, b: 0, selfA: 0, selfB: 0, parent: node});
     return node.byName.get(name);
   };
   const self = side === 'a' ? 'selfA' : 'selfB';
-  metrics[metric][1](run, (op, leaf, us) => {
+  metrics[metric][1](run, (op, name, us, family) => {
+    const leaf = byFamily && family ? family : name;
     if (!(us > 0)) return;
     let node = nodeOf(op);
     if (leaf !== null) node = child(node, leaf);
@@ -39,8 +45,9 @@ function addToTree(root, run, metric, side) {
 
 function flameTree(runA, runB, metric) {
   const root = {name: 'step', byName: new Map(), a: 0, b: 0, selfA: 0, selfB: 0, parent: null};
-  addToTree(root, runA, metric, 'a');
-  if (runB) addToTree(root, runB, metric, 'b');
+  const byFamily = runB && runA.recorded !== runB.recorded;
+  addToTree(root, runA, metric, 'a', byFamily);
+  if (runB) addToTree(root, runB, metric, 'b', byFamily);
   return root;
 }
 

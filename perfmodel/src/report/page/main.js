@@ -67,18 +67,9 @@ function showInTimeline(timeline, words) {
 }
 
 function pathSection(run, timeline) {
-  if (!run.path.length) return;
-  const rows = new Map();
-  let sum = 0;
-  for (const [kernel, op, us] of run.path) {
-    const name = kernel >= 0 ? text(run.kernels.name[kernel]) : op >= 0 ? text(run.ops.name[op]) : '(outside of ops)';
-    const key = (kernel >= 0 ? 'device ' : 'host ') + name;
-    if (!rows.has(key)) rows.set(key, {name, side: kernel >= 0 ? 'device' : 'host', us: 0, count: 0});
-    rows.get(key).us += us;
-    rows.get(key).count += 1;
-    sum += us;
-  }
-  const order = [...rows.values()].sort((a, b) => b.us - a.us);
+  const order = run.path.rows.map(([side, name, us, count]) => ({side, name, us, count}));
+  if (!order.length) return;
+  const sum = order.reduce((total, row) => total + row.us, 0);
   const host = order.filter((row) => row.side === 'host').reduce((total, row) => total + row.us, 0);
   const made = section('path', 'Critical path',
     `What the step waits for: ${percent(sum ? host / sum : 0)} of it is host work, ${percent(sum ? 1 - host / sum : 0)} device work. ` +

@@ -6,7 +6,6 @@ class Timeline {
     this.runs = runs;
     this.rowHeight = 17;
     this.axisHeight = 24;
-    this.labelWidth = 92;
     this.found = '';
     this.showPath = true;
     this.chosen = null;
@@ -25,6 +24,7 @@ class Timeline {
   get height() {
     return this.axisHeight + this.lanes.reduce((sum, lane) => sum + lane.rows * this.rowHeight + 6, 0);
   }
+  get labelWidth() { return this.canvas.clientWidth < 560 ? 76 : this.runs.length > 1 ? 128 : 76; }
   get plotWidth() { return Math.max(50, this.canvas.clientWidth - this.labelWidth); }
   x(us) { return this.labelWidth + (us - this.from) / (this.until - this.from) * this.plotWidth; }
   at(x) { return this.from + (x - this.labelWidth) / this.plotWidth * (this.until - this.from); }
@@ -161,7 +161,8 @@ class Timeline {
     pen.beginPath();
     pen.rect(0, top, this.labelWidth - 6, Math.max(this.rowHeight, lane.rows * this.rowHeight));
     pen.clip();
-    pen.fillText(lane.title, 2, top + 12);
+    // On phones "rank 0 t1".
+    pen.fillText(this.canvas.clientWidth < 560 ? lane.title.replace(/(thread|stream) /, (word) => word[0]) : lane.title, 2, top + 12);
     pen.restore();
     pen.save();
     pen.beginPath();
@@ -263,10 +264,7 @@ function hatch(pen, x, y, wide, height) {
 // Threads by nesting, streams by overlap; indices into the run's columns.
 function lanesOf(run, several) {
   const lanes = [], {ops, kernels} = run;
-  const pathOps = new Set(), pathKernels = new Set();
-  for (const [kernel, op] of run.path) {
-    if (kernel >= 0) pathKernels.add(kernel); else if (op >= 0) pathOps.add(op);
-  }
+  const pathOps = new Set(run.path.ops), pathKernels = new Set(run.path.kernels);
   const who = several ? run.name + ' ' : '';
   const add = (table, members, title, more) => {
     members.sort((a, b) => table.start[a] - table.start[b] || table.time[b] - table.time[a]);
@@ -329,7 +327,7 @@ function timelineSection(runs) {
   }}, 'Critical path');
   bar.append(search, press('+', 'Zoom in', () => timeline.zoom(0.5)), press('−', 'Zoom out', () => timeline.zoom(2)),
     press('All', 'Show the whole step', () => timeline.show(0, timeline.end)), path, count);
-  made.append(legendOf(runs[0]));
+  made.append(legendOf(...runs));
   timeline.draw();
   return timeline;
 }
