@@ -34,7 +34,7 @@ struct ReportInputs {
   std::deque<Findings> findings;
   std::vector<std::unique_ptr<findings::TraceStep>> recorded;
   std::vector<std::unique_ptr<findings::PredictedStep>> predicted;
-  std::vector<report::Run> runs;
+  std::vector<report_page::Run> runs;
   std::vector<std::string> warnings;
 };
 
@@ -42,7 +42,7 @@ std::string rank_name(const std::string& file, std::int64_t rank, std::size_t ra
   return ranks > 1 && rank >= 0 ? fmt::format("rank {}", rank) : file_name(file);
 }
 
-Result<void> add_path(const findings::Rescheduler& schedule, report::Run& run) {
+Result<void> add_path(const findings::Rescheduler& schedule, report_page::Run& run) {
   auto path = schedule.critical_path();
   if (!path) return Unexpected{path.error()};
   run.path = std::move(*path);
@@ -59,7 +59,7 @@ Result<void> add_recorded(const AnalyzedInputs& set, const AnalyzedArguments& ar
     const Trace& trace = set.traces[i];
     auto step = findings::TraceStep::create(trace, gpu, arguments.iterations);
     if (!step) return Unexpected{step.error()};
-    report::Run run{.name = rank_name(trace.source, trace.rank, set.traces.size()),
+    report_page::Run run{.name = rank_name(trace.source, trace.rank, set.traces.size()),
                     .facts = &(*step)->facts(),
                     .found = i == 0 ? &inputs.findings.back() : nullptr,
                     .gpu = gpu,
@@ -94,7 +94,7 @@ Result<void> add_predicted(const AnalyzedInputs& set, const AnalyzedArguments& a
     const auto alone = predict_job(std::span(&ranks[i], 1), *set.gpu);
     if (!alone) return Unexpected{alone.error()};
     const Prediction& prediction = alone->ranks[0];
-    report::Run run{
+    report_page::Run run{
         .name = rank_name(arguments.files[i], static_cast<std::int64_t>(i), ranks.size()),
         .facts = &(*step)->facts(),
         .found = i == 0 ? &inputs.findings.back() : nullptr,
@@ -134,20 +134,20 @@ Result<void> add_runs(const AnalyzedArguments& arguments, ReportInputs& inputs) 
 Result<void> write_exports(const ReportArguments& arguments, const std::string& title,
                            const ReportInputs& inputs) {
   if (!arguments.speedscope.empty()) {
-    const auto data = report::speedscope_data(title, inputs.runs);
+    const auto data = report_page::speedscope_data(title, inputs.runs);
     auto written = write_file(arguments.speedscope, to_text(data));
     if (!written) return written;
   }
   if (!arguments.timeline.empty()) {
-    auto written = report::write_chrome_trace(inputs.runs, arguments.timeline);
+    auto written = report_page::write_chrome_trace(inputs.runs, arguments.timeline);
     if (!written) return written;
   }
   if (!arguments.picture.empty() && !inputs.runs.empty()) {
-    auto picture = report::step_picture(title, inputs.runs.front());
+    auto picture = report_page::step_picture(title, inputs.runs.front());
     if (!picture) return Unexpected{picture.error()};
     if (auto written = write_file(arguments.picture, *picture); !written) return written;
   }
-  if (!arguments.csv.empty()) return write_file(arguments.csv, report::kernels_csv(inputs.runs));
+  if (!arguments.csv.empty()) return write_file(arguments.csv, report_page::kernels_csv(inputs.runs));
   return {};
 }
 
@@ -170,11 +170,11 @@ Result<void> run_report(const ReportArguments& arguments) {
   runs.files.clear();
   Json documents = Json::array();
   for (const std::string& file : arguments.inputs.files) {
-    if (!report::is_document(file)) {
+    if (!report_page::is_document(file)) {
       runs.files.push_back(file);
       continue;
     }
-    auto data = report::document_data(file);
+    auto data = report_page::document_data(file);
     if (!data) return Unexpected{data.error()};
     documents.push_back(std::move(*data));
   }
@@ -194,7 +194,7 @@ Result<void> run_report(const ReportArguments& arguments) {
     inputs.runs.front().name = "predicted";
     inputs.runs.back().name = "measured";
   }
-  report::Names names;
+  report_page::Names names;
   std::vector<std::string> files;
   for (const std::string& file : arguments.inputs.files) files.push_back(file_name(file));
   if (!arguments.against.empty()) files.push_back(file_name(arguments.against));
@@ -206,14 +206,14 @@ Result<void> run_report(const ReportArguments& arguments) {
   data["relation"] = arguments.against.empty() ? "beside" : "against";
   data["warnings"] = inputs.warnings;
   data["runs"] = Json::array();
-  for (const report::Run& run : inputs.runs) {
-    data["runs"].push_back(report::run_data(
+  for (const report_page::Run& run : inputs.runs) {
+    data["runs"].push_back(report_page::run_data(
         run, std::max<std::size_t>(1, arguments.slices / inputs.runs.size()), names));
   }
   data["documents"] = std::move(documents);
   data["names"] = names.all();
   if (auto done = write_exports(arguments, title, inputs); !done) return done;
-  if (auto done = write_file(arguments.output, report::report_page(title, data)); !done)
+  if (auto done = write_file(arguments.output, report_page::report_page(title, data)); !done)
     return done;
   return print(arguments.output + "\n");
 }

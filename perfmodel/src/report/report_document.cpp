@@ -7,7 +7,7 @@
 #include <fstream>
 #include <vector>
 
-namespace perfmodel::report {
+namespace perfmodel::report_page {
 namespace {
 
 // What the page shows first of a document: bars of one figure of the rows of one list.
@@ -212,4 +212,4 @@ Result<Json> document_data(const std::filesystem::path& file) {
   return made;
 }
 
-}  // namespace perfmodel::report
+}  // namespace perfmodel::report_page

@@ -7,7 +7,7 @@
 #include "perfmodel/result.hpp"
 #include "report/report_page.hpp"
 
-namespace perfmodel::report {
+namespace perfmodel::report_page {
 
 /// Whether a file is a JSON document that a command printed (`whatif --json > FILE`).
 bool is_document(const std::filesystem::path& file);
@@ -16,4 +16,4 @@ bool is_document(const std::filesystem::path& file);
 /// rows.
 Result<Json> document_data(const std::filesystem::path& file);
 
-}  // namespace perfmodel::report
+}  // namespace perfmodel::report_page

@@ -7,7 +7,7 @@
 
 #include "explain/timeline_events.hpp"
 
-namespace perfmodel::report {
+namespace perfmodel::report_page {
 namespace {
 
 using findings::DeviceKind;
@@ -165,4 +165,4 @@ std::string kernels_csv(std::span<const Run> runs) {
   return made;
 }
 
-}  // namespace perfmodel::report
+}  // namespace perfmodel::report_page

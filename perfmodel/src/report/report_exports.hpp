@@ -7,7 +7,7 @@
 #include "perfmodel/result.hpp"
 #include "report/report_run.hpp"
 
-namespace perfmodel::report {
+namespace perfmodel::report_page {
 
 /// As speedscope.app reads it (its file-format-schema.json): an evented profile per host thread and
 /// stream of each run.
@@ -20,4 +20,4 @@ Result<void> write_chrome_trace(std::span<const Run> runs, const std::filesystem
 /// kernel.
 std::string kernels_csv(std::span<const Run> runs);
 
-}  // namespace perfmodel::report
+}  // namespace perfmodel::report_page

@@ -6,7 +6,7 @@
 
 #include "report/page_parts.hpp"
 
-namespace perfmodel::report {
+namespace perfmodel::report_page {
 namespace {
 
 std::string escaped_text(std::string_view text) {
@@ -68,4 +68,4 @@ std::string report_page(const std::string& title, const Json& data) {
   return made;
 }
 
-}  // namespace perfmodel::report
+}  // namespace perfmodel::report_page

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace perfmodel::report {
+namespace perfmodel::report_page {
 
 using Json = nlohmann::ordered_json;
 
@@ -11,4 +11,4 @@ using Json = nlohmann::ordered_json;
 /// inside. Whatever names the data hold, they end no script and become no markup.
 std::string report_page(const std::string& title, const Json& data);
 
-}  // namespace perfmodel::report
+}  // namespace perfmodel::report_page

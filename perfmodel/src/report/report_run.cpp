@@ -10,7 +10,7 @@
 
 #include "perfmodel/detail/schedule.hpp"
 
-namespace perfmodel::report {
+namespace perfmodel::report_page {
 namespace {
 
 using findings::DeviceKind;
@@ -456,4 +456,4 @@ Json run_data(const Run& run, std::size_t most_slices, Names& names) {
           {"dram_bytes_per_s", run.gpu ? Json(run.gpu->dram_bandwidth.value) : Json()}};
 }
 
-}  // namespace perfmodel::report
+}  // namespace perfmodel::report_page

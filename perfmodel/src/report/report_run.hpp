@@ -14,7 +14,7 @@
 #include "perfmodel/predictors/gpu.hpp"
 #include "report/report_page.hpp"
 
-namespace perfmodel::report {
+namespace perfmodel::report_page {
 
 /// Names of a page, each once.
 class Names {
@@ -51,4 +51,4 @@ std::string limit_sentence(const Run& run);
 /// "gemm 64 x 512 x 784, fp32": empty where shapes tell nothing.
 std::string shape_text(const KernelWork& work);
 
-}  // namespace perfmodel::report
+}  // namespace perfmodel::report_page

@@ -8,7 +8,7 @@
 #include "plot/svg_document.hpp"
 #include "plot/svg_parts.hpp"
 
-namespace perfmodel::report {
+namespace perfmodel::report_page {
 namespace {
 
 using findings::KernelFact;
@@ -109,4 +109,4 @@ Result<std::string> step_picture(const std::string& title, const Run& run) {
                       1);
 }
 
-}  // namespace perfmodel::report
+}  // namespace perfmodel::report_page
