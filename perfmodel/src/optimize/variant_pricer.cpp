@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "perfmodel/graph/rewrites/resize.hpp"
 #include "predict/predict_with.hpp"
 
 namespace perfmodel::advice {
@@ -44,8 +45,7 @@ Result<const ExecutionGraph*> VariantPricer::make(std::span<const NamedRewrite> 
     graph = &*made->graph;
   }
   for (; done < rewrites.size(); ++done) {
-    Made next{
-        .graph = apply_rewrites(*graph, rewrites.subspan(done, 1)), .facts = {}, .batches = {}};
+    Made next{.graph = apply_rewrites(*graph, rewrites.subspan(done, 1)), .facts = {}};
     const auto at = made_.emplace(key_of(rewrites.first(done + 1)), std::move(next)).first;
     made = &at->second;
     if (!made->graph) return Unexpected{made->graph.error()};
@@ -60,12 +60,11 @@ const ExecutionGraph* VariantPricer::resized(std::span<const NamedRewrite> rewri
                                              std::int64_t batch, Made*& made) {
   const auto graph = make(rewrites, made);
   if (!graph) return nullptr;
-  if (!made->batches) {
-    made->batches = SizePlan::batch(**graph);
-    nodes_ += (*graph)->nodes.size();
-  }
-  if (!*made->batches) return nullptr;
-  return (*made->batches)->apply(batch, scratch_) ? &scratch_.graph() : nullptr;
+  // A plan of sizes (size_plan.hpp) costs more than the few batches of a walk save.
+  auto other = set_batch_size(**graph, {.batch = batch});
+  if (!other) return nullptr;
+  resized_ = std::move(*other);
+  return &resized_;
 }
 
 Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrites,

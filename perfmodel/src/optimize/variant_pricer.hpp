@@ -15,7 +15,6 @@
 #include "perfmodel/predictors/detail/price_cache.hpp"
 #include "perfmodel/what_if.hpp"
 #include "program/host_facts.hpp"
-#include "rewrite/resize/size_plan.hpp"
 
 namespace perfmodel::advice {
 
@@ -54,7 +53,6 @@ class VariantPricer {
   struct Made {
     Result<ExecutionGraph> graph;  ///< unless it is the given one
     std::optional<Result<HostFacts>> facts;
-    std::optional<Result<SizePlan>> batches;
   };
 
   Result<const ExecutionGraph*> make(std::span<const NamedRewrite> rewrites, Made*& made);
@@ -69,7 +67,7 @@ class VariantPricer {
   Made given_;
   std::map<std::string, Made> made_;  ///< by the names of the rewrites
   std::size_t nodes_ = 0;             ///< of all graphs in `made_`
-  SizePlan::Scratch scratch_;
+  ExecutionGraph resized_;  ///< the last one with another batch
   std::vector<std::string> warnings_;
   bool warned_ = false;
 };
