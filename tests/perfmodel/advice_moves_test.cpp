@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "layout/decoder_in_graph.hpp"
-#include "optimize/variant_pricer.hpp"
 #include "perfmodel/graph/build_recommenders.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
 #include "perfmodel/graph/model_size.hpp"
@@ -51,11 +50,6 @@ NamedRewrite batch_of(std::int64_t batch) {
   return {.name = "--batch " + std::to_string(batch),
           .apply = [batch](const ExecutionGraph& graph) {
             return set_batch_size(graph, {.batch = batch});
-          }};
-}
-NamedRewrite bf16() {
-  return {.name = "--precision bf16", .apply = [](const ExecutionGraph& graph) {
-            return rewrite_precision(graph, {.precision = PrecisionOptions::Precision::kBf16});
           }};
 }
 NamedRewrite accumulate(std::int64_t passes) {
@@ -114,29 +108,6 @@ TEST(AdviceMoves, SamplesPerSecondGrowBeyondTheMemory) {
   EXPECT_LT(advice->best_us, advice->baseline_us);
   EXPECT_THAT(advice->best_command, HasSubstr("--accumulate"));
   EXPECT_LE(advice->best_bytes, limit);
-}
-
-// The batch behind the others is the batch in front of them.
-TEST(AdviceMoves, ALateBatchChangesNoPrice) {
-  const WhatIfTarget on = target();
-  DlrmConfig dlrm = dlrm_preset("ddp").value();
-  dlrm.table_batched = false;
-  for (const ExecutionGraph& graph : {small_gpt(4), build_dlrm(dlrm).value()}) {
-    const std::int64_t batch = batch_size(graph).value();
-    for (const std::vector<NamedRewrite>& others :
-         {std::vector<NamedRewrite>{bf16()}, {eight_ranks()}, {bf16(), eight_ranks()}, {}}) {
-      std::vector<NamedRewrite> rewrites = {batch_of(4 * batch)};
-      rewrites.insert(rewrites.end(), others.begin(), others.end());
-      advice::VariantPricer pricer(graph, on);
-      const auto early = pricer.price(rewrites, std::nullopt, advice::Detail::kPath);
-      const auto late = pricer.price(rewrites, 4 * batch, advice::Detail::kPath);
-      ASSERT_EQ(early.has_value(), late.has_value());
-      if (!early) continue;  // sparse gradients are not reduced
-      EXPECT_DOUBLE_EQ(early->e2e_us, late->e2e_us);
-      EXPECT_EQ(early->needed_bytes, late->needed_bytes);
-      EXPECT_DOUBLE_EQ(early->path.host_us, late->path.host_us);
-    }
-  }
 }
 
 TEST(AdviceMoves, DecodersAreKnownByTheirProducts) {

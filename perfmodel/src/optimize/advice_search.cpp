@@ -87,7 +87,7 @@ const Candidate* AdviceSearch::find(const State& state, Detail detail) {
         .step_us = {}};
     return nullptr;
   }
-  auto priced = pricer_.price(rewrites_of(axes_, state, job_), late_batch(axes_, state), detail);
+  auto priced = pricer_.price(rewrites_of(axes_, state, job_), detail);
   if (priced && !again) ++evaluations_;
   if (limits_.progress && !again) limits_.progress(evaluations_);
   if (!priced) {

@@ -114,8 +114,6 @@ Axis precision_axis(const Gpu& gpu) {
                                   }));
     axis.choices.back().needs_units = one.needs;
     axis.choices.back().same_numbers = false;
-    // Sizes that are no multiples keep products wide.
-    axis.choices.back().depends_on_batch = one.options.precision == Precision::kFp8;
   }
   axis.touch = {.families = Touch::kAllFamilies, .optimizer_families = Touch::kAllFamilies};
   return axis;
@@ -166,7 +164,6 @@ Axis offload_axis() {
   axis.choices.push_back(choice(
       "--offload-activations", "with torchtune.training.OffloadActivations(): loss = model(batch)",
       [](const ExecutionGraph& graph) { return rewrite_offload(graph, {}); }));
-  axis.choices.back().depends_on_batch = true;  // what is too small stays
   return axis;
 }
 
@@ -191,7 +188,6 @@ Axis accumulation_axis(const Job& job, AdviceObjective objective) {
                              "optimizer.step() (DDP: model.no_sync() around all but the last)",
                              passes),
          .passes = passes,
-         .depends_on_batch = true,
          .same_numbers = !job.batch_statistics});
   }
   return axis;
@@ -389,7 +385,11 @@ const Family kFamilyRows[] = {
 Result<std::vector<std::string>> allowed_families(const Job& job, const OptimizeOptions& options) {
   std::vector<std::string> allowed;
   for (const Family& family : kFamilyRows) {
-    if (options.allow.empty() && family.contradiction(job, options.objective).empty()) {
+    // Graphs of many passes take most of a search for larger batches: there it has to be named.
+    const bool left_out = options.objective != AdviceObjective::kStep &&
+                          std::string_view(family.name) == "accumulation";
+    if (options.allow.empty() && !left_out &&
+        family.contradiction(job, options.objective).empty()) {
       allowed.emplace_back(family.name);
     }
   }
@@ -562,17 +562,6 @@ std::vector<NamedRewrite> rewrites_of(const std::vector<Axis>& axes, const State
     add_stage(static_cast<Stage>(stage));
   }
   return rewrites;
-}
-
-std::optional<std::int64_t> late_batch(const std::vector<Axis>& axes, const State& state) {
-  std::optional<std::int64_t> batch;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (state[i] == 0) continue;
-    const Choice& chosen = axes[i].choices[state[i] - 1U];
-    if (chosen.depends_on_batch) return std::nullopt;
-    if (chosen.batch > 0) batch = chosen.batch;
-  }
-  return batch;
 }
 
 }  // namespace perfmodel::advice

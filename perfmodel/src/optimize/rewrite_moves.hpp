@@ -42,8 +42,6 @@ struct Choice {
   std::int64_t batch = 0;   ///< samples per step
   std::int64_t passes = 0;  ///< that these samples are divided among
   bool fuses = false;       ///< elementwise ops, too
-  /// Which ops change depends on the batch; of all others the batch may change behind them.
-  bool depends_on_batch = false;
   /// The program computes the same, but for the order of sums.
   bool same_numbers = true;
 };
@@ -82,10 +80,6 @@ Result<std::vector<Axis>> rewrite_axes(const Gpu& gpu, const Job& job,
 /// The rewrites of a state in the order of their stages, data-parallel ranks included.
 std::vector<NamedRewrite> rewrites_of(const std::vector<Axis>& axes, const State& state,
                                       const Job& job);
-
-/// The batch that the first of these rewrites sets and the others do not depend on: behind them it
-/// gives the same graph. None: they change no batch, or depend on it.
-std::optional<std::int64_t> late_batch(const std::vector<Axis>& axes, const State& state);
 
 /// The choice of an axis as the command line says it, beside the others of the state.
 std::string choice_text(const std::vector<Axis>& axes, const State& state, std::size_t axis,

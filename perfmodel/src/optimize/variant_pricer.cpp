@@ -44,8 +44,7 @@ Result<const ExecutionGraph*> VariantPricer::make(std::span<const NamedRewrite> 
     graph = &*made->graph;
   }
   for (; done < rewrites.size(); ++done) {
-    Made next{
-        .graph = apply_rewrites(*graph, rewrites.subspan(done, 1)), .facts = {}, .batches = {}};
+    Made next{.graph = apply_rewrites(*graph, rewrites.subspan(done, 1)), .facts = {}};
     const auto at = made_.emplace(key_of(rewrites.first(done + 1)), std::move(next)).first;
     made = &at->second;
     if (!made->graph) return Unexpected{made->graph.error()};
@@ -55,48 +54,24 @@ Result<const ExecutionGraph*> VariantPricer::make(std::span<const NamedRewrite> 
   return graph;
 }
 
-// The graph of the others, with another batch. None: it takes no other batch as it is.
-const ExecutionGraph* VariantPricer::resized(std::span<const NamedRewrite> rewrites,
-                                             std::int64_t batch, Made*& made) {
-  const auto graph = make(rewrites, made);
-  if (!graph) return nullptr;
-  if (!made->batches) {
-    made->batches = SizePlan::batch(**graph);
-    nodes_ += (*graph)->nodes.size();
-  }
-  if (!*made->batches) return nullptr;
-  return (*made->batches)->apply(batch, scratch_) ? &scratch_.graph() : nullptr;
-}
-
-Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrites,
-                                           std::optional<std::int64_t> late_batch, Detail detail) {
+Result<PricedVariant> VariantPricer::price(std::span<const NamedRewrite> rewrites, Detail detail) {
   // The last ones change no graph.
   std::size_t of_graph = rewrites.size();
   while (of_graph > 0 && rewrites[of_graph - 1].launching) --of_graph;
-  const Launching launching = launching_of(rewrites);
   Made* made = nullptr;
-  if (late_batch) {
-    const auto* graph = resized(rewrites.subspan(1, of_graph - 1), *late_batch, made);
-    if (graph) return predict(*graph, *made, launching, detail);
-  }
   const auto graph = make(rewrites.first(of_graph), made);
   if (!graph) return Unexpected{graph.error()};
-  return predict(**graph, *made, launching, detail);
-}
+  if (!made->facts) made->facts = make_host_facts(**graph, *target_.overheads, std::nullopt);
+  if (!*made->facts) return Unexpected{made->facts->error()};
 
-// `graph`: the one that was made, or with other sizes.
-Result<PricedVariant> VariantPricer::predict(const ExecutionGraph& graph, Made& made,
-                                             Launching launching, Detail detail) {
-  if (!made.facts) made.facts = make_host_facts(graph, *target_.overheads, std::nullopt);
-  if (!*made.facts) return Unexpected{made.facts->error()};
   PredictOptions options = target_.options;
-  options.launching = launching;
+  options.launching = launching_of(rewrites);
   options.keep_ops = detail != Detail::kTotals;
   options.step_range = false;
   options.host_sensitivity = detail == Detail::kParts;
   if (!options.kernel_times) options.prices = &prices_;
   const auto prediction =
-      predict_with(graph, target_.gpu, *target_.overheads, &**made.facts, options);
+      predict_with(**graph, target_.gpu, *target_.overheads, &**made->facts, options);
   if (!prediction) return Unexpected{prediction.error()};
   if (!std::exchange(warned_, true)) warnings_ = prediction->warnings;
 

@@ -15,7 +15,6 @@
 #include "perfmodel/predictors/detail/price_cache.hpp"
 #include "perfmodel/what_if.hpp"
 #include "program/host_facts.hpp"
-#include "rewrite/resize/size_plan.hpp"
 
 namespace perfmodel::advice {
 
@@ -37,31 +36,23 @@ struct PricedVariant {
 };
 
 /// Predicts sequences of rewrites of one graph on one target. Graphs of common beginnings are made
-/// once, with what the host does for them; so are those of sequences that differ in a batch alone
-/// on which nothing else depends. Prices of kernels are remembered by their work.
+/// once, with what the host does for them; prices of kernels are remembered by their work.
 class VariantPricer {
  public:
   /// Both must outlive the pricer.
   VariantPricer(const ExecutionGraph& graph, const WhatIfTarget& target);
 
-  /// `late_batch`: what the first rewrite sets, where it may come last. Errors: the rewrite that
-  /// refuses (its name leads), those of `predict`.
-  Result<PricedVariant> price(std::span<const NamedRewrite> rewrites,
-                              std::optional<std::int64_t> late_batch, Detail detail);
+  /// Errors: the rewrite that refuses (its name leads), those of `predict`.
+  Result<PricedVariant> price(std::span<const NamedRewrite> rewrites, Detail detail);
   const std::vector<std::string>& warnings() const { return warnings_; }  ///< of the first one
 
  private:
   struct Made {
     Result<ExecutionGraph> graph;  ///< unless it is the given one
     std::optional<Result<HostFacts>> facts;
-    std::optional<Result<SizePlan>> batches;
   };
 
   Result<const ExecutionGraph*> make(std::span<const NamedRewrite> rewrites, Made*& made);
-  const ExecutionGraph* resized(std::span<const NamedRewrite> rewrites, std::int64_t batch,
-                                Made*& made);
-  Result<PricedVariant> predict(const ExecutionGraph& graph, Made& made, Launching launching,
-                                Detail detail);
 
   const ExecutionGraph& graph_;
   const WhatIfTarget& target_;
@@ -69,7 +60,6 @@ class VariantPricer {
   Made given_;
   std::map<std::string, Made> made_;  ///< by the names of the rewrites
   std::size_t nodes_ = 0;             ///< of all graphs in `made_`
-  SizePlan::Scratch scratch_;
   std::vector<std::string> warnings_;
   bool warned_ = false;
 };
