@@ -747,17 +747,6 @@ TEST_F(OpRules, TritonReadsInputsAndWritesOutputsWhereBothAreKnown) {
   EXPECT_DOUBLE_EQ(work.bytes_written.value, 800);
 }
 
-// Inductor's template of a product with a bias in its epilogue: bias, A, B, result.
-TEST_F(OpRules, TritonTemplatesAreProducts) {
-  const KernelWork work =
-      one(f.node("triton_tem_fused_addmm_0", {f.tensor({64}), f.tensor({32, 128}),
-                                              f.tensor({128, 64}), f.tensor({32, 64})}));
-  EXPECT_EQ(work.family, KernelFamily::kGemm);
-  EXPECT_DOUBLE_EQ(work.flop.value, 2.0 * 32 * 64 * 128);
-  EXPECT_DOUBLE_EQ(work.bytes_read.value, 4.0 * (32 * 128 + 128 * 64 + 64));
-  EXPECT_DOUBLE_EQ(work.bytes_written.value, 4.0 * 32 * 64);
-}
-
 TEST_F(OpRules, EmptyTensorsLaunchNothing) {
   EXPECT_EQ(count(f.node("aten::add", {f.tensor({0}), f.tensor({0})}, {f.tensor({0})})), 0u);
   EXPECT_EQ(count(f.node("aten::mm", {f.tensor({0, 4}), f.tensor({4, 4})}, {f.tensor({0, 4})})),
