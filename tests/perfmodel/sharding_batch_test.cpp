@@ -511,7 +511,8 @@ TEST(ShardingBatch, RefusesWhatCannotBe) {
   study = small_study();
   study.tables[0].dim = 128;
   EXPECT_EQ(message(study),
-            "table t0: expected 64 columns, as dot products take vectors of one width, found 128");
+            "table t0: expected 64 columns, as dot products take vectors of one width "
+            "(--interaction cat or dcn take any), found 128");
   study = small_study();
   study.dense->top_mlp.clear();
   EXPECT_EQ(message(study), "dense part: expected widths of a top MLP, found none");
