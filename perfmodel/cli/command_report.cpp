@@ -60,10 +60,10 @@ Result<void> add_recorded(const AnalyzedInputs& set, const AnalyzedArguments& ar
     auto step = findings::TraceStep::create(trace, gpu, arguments.iterations);
     if (!step) return Unexpected{step.error()};
     report_page::Run run{.name = rank_name(trace.source, trace.rank, set.traces.size()),
-                    .facts = &(*step)->facts(),
-                    .found = i == 0 ? &inputs.findings.back() : nullptr,
-                    .gpu = gpu,
-                    .step_us = (*step)->measured_us()};
+                         .facts = &(*step)->facts(),
+                         .found = i == 0 ? &inputs.findings.back() : nullptr,
+                         .gpu = gpu,
+                         .step_us = (*step)->measured_us()};
     if (auto done = add_path(**step, run); !done) return done;
     for (MeasuredMemory& memory : measured_memory(trace)) {
       if (memory.on_host || run.measured_memory) continue;
@@ -147,7 +147,8 @@ Result<void> write_exports(const ReportArguments& arguments, const std::string& 
     if (!picture) return Unexpected{picture.error()};
     if (auto written = write_file(arguments.picture, *picture); !written) return written;
   }
-  if (!arguments.csv.empty()) return write_file(arguments.csv, report_page::kernels_csv(inputs.runs));
+  if (!arguments.csv.empty())
+    return write_file(arguments.csv, report_page::kernels_csv(inputs.runs));
   return {};
 }
 

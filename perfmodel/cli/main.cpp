@@ -38,8 +38,8 @@ constexpr NamedCommand kCommands[] = {
     {"rewrite", rewrite_command},     {"whatif", whatif_command},   {"shard", shard_command},
     {"sweep", sweep_command},         {"suite", suite_command},     {"serve", serve_command},
     {"memory", memory_command},       {"layout", layout_command},   {"optimize", optimize_command},
-    {"sync", sync_command},           {"gemm", gemm_command},
-    {"analyze", analyze_command},     {"report", report_command}};
+    {"sync", sync_command},           {"gemm", gemm_command},       {"analyze", analyze_command},
+    {"report", report_command}};
 
 std::vector<Command> make_commands(CLI::App& app, std::string_view first) {
   std::vector<Command> commands;

@@ -84,8 +84,8 @@ Price assumed_price(const AttentionShape& s, const KernelWork& work, const Gpu& 
                                         latency, kName, 0.5));
 }
 
-/// The kernel that is asked for, of the pass if that was measured, paged or not as asked where it is
-/// both; else the framework's. None where the architecture has none.
+/// The kernel that is asked for, of the pass if that was measured, paged or not as asked where it
+/// is both; else the framework's. None where the architecture has none.
 const AttentionKernel* pick_kernel(const AttentionKernels& kernels, const AttentionShape& s) {
   const bool backward = s.pass == AttentionShape::Pass::kBackward;
   for (const AttentionGeneration name : {s.kernel, kernels.framework}) {

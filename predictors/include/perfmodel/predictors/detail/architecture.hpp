@@ -80,7 +80,7 @@ struct AttentionKernel {
   double exposed = 0;     ///< share of the traffic's time that no product hides
   double alone = 1;       ///< speed of a block that has its SM for itself
   double split_us = 0;    ///< of the kernel that adds up split keys; 0: keys are not split
-  double q_sums = 0;  ///< backward: passes over the gradient of q in fp32, which blocks add up
+  double q_sums = 0;      ///< backward: passes over the gradient of q in fp32, which blocks add up
   bool pack_gqa = false;  ///< heads that share keys may fill one tile together
   std::vector<AttentionTile> tiles;  ///< by head size, ascending
 };
