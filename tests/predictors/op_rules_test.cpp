@@ -747,6 +747,21 @@ TEST_F(OpRules, TritonReadsInputsAndWritesOutputsWhereBothAreKnown) {
   EXPECT_DOUBLE_EQ(work.bytes_written.value, 800);
 }
 
+// Inductor's template of a product with a bias in its epilogue: bias, A, B, result. The rule is
+// found by the backend of the node.
+TEST_F(OpRules, TritonTemplatesAreProducts) {
+  const int node = f.node("triton_tem_fused_addmm_0", {f.tensor({64}), f.tensor({32, 128}),
+                                                       f.tensor({128, 64}), f.tensor({32, 64})});
+  std::vector<KernelWork> kernels;
+  ASSERT_TRUE(OpRuleRegistry::builtin().find("triton")->lower(
+      OpView{f.graph(), f.at(node), nullptr}, gpu, kernels));
+  ASSERT_EQ(kernels.size(), 1U);
+  EXPECT_EQ(kernels[0].family, KernelFamily::kGemm);
+  EXPECT_DOUBLE_EQ(kernels[0].flop.value, 2.0 * 32 * 64 * 128);
+  EXPECT_DOUBLE_EQ(kernels[0].bytes_read.value, 4.0 * (32 * 128 + 128 * 64 + 64));
+  EXPECT_DOUBLE_EQ(kernels[0].bytes_written.value, 4.0 * 32 * 64);
+}
+
 TEST_F(OpRules, EmptyTensorsLaunchNothing) {
   EXPECT_EQ(count(f.node("aten::add", {f.tensor({0}), f.tensor({0})}, {f.tensor({0})})), 0u);
   EXPECT_EQ(count(f.node("aten::mm", {f.tensor({0, 4}), f.tensor({4, 4})}, {f.tensor({0, 4})})),
