@@ -58,18 +58,19 @@ std::string predict_flags(const OptimizeArguments& arguments) {
 }
 
 // Named alone: the search takes seconds, and its prices are of a program of its own.
-void add_layout_advice(const OptimizeArguments& arguments, const OptimizeInputs& inputs,
+void add_layout_advice(const OptimizeArguments& arguments, const TargetInputs& inputs,
                        Advice& advice) {
   const auto& allow = arguments.options.allow;
   if (std::ranges::find(allow, "layout") == allow.end()) return;
-  auto plan = inputs.program.trace
-                  ? Result<LayoutPlanAdvice>(fail(
-                        ErrorCode::kImpossible, "a trace does not tell which tensors are the same"))
-                  : layout_advice(inputs.program.graph, {.gpu = arguments.gpu,
-                                                         .topology = arguments.topology,
-                                                         .machine_flags = machine_flags(arguments),
-                                                         .world = arguments.options.world,
-                                                         .host_scale = arguments.host_scale});
+  auto plan =
+      inputs.program.trace
+          ? Result<LayoutPlanAdvice>(
+                fail(ErrorCode::kImpossible, "a trace does not tell which tensors are the same"))
+          : layout_advice(inputs.program.graph, {.gpu = arguments.target.gpu,
+                                                 .topology = arguments.target.topology,
+                                                 .machine_flags = machine_flags(arguments),
+                                                 .world = arguments.options.world,
+                                                 .host_scale = arguments.target.host_scale});
   if (plan) {
     advice.layout_plan = std::move(*plan);
     return;
