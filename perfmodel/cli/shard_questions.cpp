@@ -102,6 +102,7 @@ class Questions {
     types();
     networks();
     worlds();
+    if (refused_ && !fits_somewhere()) return Unexpected{*refused_};
     if (auto good = robustness(); !good) return Unexpected{good.error()};
     if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r{:79}\r", "");
     find();
@@ -149,10 +150,19 @@ class Questions {
     return answer;
   }
 
+  bool fits_somewhere() const {
+    const auto any = [](const std::vector<Answered>& rows) {
+      return std::ranges::any_of(rows, &Answered::fits);
+    };
+    return any(answers_.ways) || any(answers_.types) || any(answers_.networks) ||
+           any(answers_.worlds);
+  }
+
   Result<void> the_plan() {
     auto report = search_for_plans(base_loaded_, base_, 1);
     if (!report) {
       // Other ways, types and numbers of GPUs may fit.
+      refused_ = report.error();
       answers_.findings.push_back("As it stands nothing fits: " + report.error().message);
     } else {
       best_ = report->plans.front();
@@ -355,6 +365,7 @@ class Questions {
   LoadedStudy base_loaded_;
   std::optional<ReportedPlan> best_;
   StudyAnswers answers_;
+  std::optional<Error> refused_;  // why the study as given has no plan
 };
 
 // ---- out ----------------------------------------------------------------------------------------

@@ -129,6 +129,8 @@ TEST(ShardStudy, SaysWhatIsWrong) {
   const std::string widths =
       write("widths.csv", "table,rows,dim,pooling\na,100,64,1\nb,100,32,1\n");
   refuses(with({"shard", widths, "--bottom", "13-64", "--top", "8-1"}, kMachine), "dot products");
+  refuses(with({"shard", "study", widths, "--bottom", "13-64", "--top", "8-1"}, kMachine),
+          "dot products");
   EXPECT_EQ(run(with({"shard", widths, "--bottom", "13-64", "--top", "8-1", "--interaction", "cat"},
                      kMachine))
                 .status,
