@@ -27,8 +27,6 @@ namespace {
 
 using namespace sharding;
 
-constexpr Schema kStudySchema = {"perfmodel-shard-study", 1, 0};
-
 /// One question and its answer: the best plan where something is different.
 struct Answered {
   std::string name;
@@ -408,7 +406,7 @@ std::string study_text(const StudyAnswers& answers, bool bold) {
 }
 
 Json study_json(const StudyAnswers& answers) {
-  Json json = document(kStudySchema);
+  Json json = document(schemas::kShardStudy);
   json["study"] = answers.headline;
   json["notes"] = answers.notes;
   json["findings"] = answers.findings;

@@ -145,8 +145,6 @@ TEST(Usage, MistakesExitWithTwoAndOneLine) {
   expect_complaint({"foretell"}, 2, "unknown command: foretell, expected one of predict, ");
   expect_complaint({"predct", "g.json", "--gpu", "t4"}, 2,
                    "unknown command: predct, the nearest is predict");
-  expect_complaint({"predict", "g.json", "--gpu", "t4,a100-sxm-40gb"}, 2,
-                   "`whatif GRAPH --gpus t4,a100-sxm-40gb`");
   expect_complaint({"predict"}, 2, "required");
   expect_complaint({"predict", "g.json"}, 2, "--gpu");
   expect_complaint({"predict", "--gpu", "t4"}, 2, "GRAPH");

@@ -260,7 +260,7 @@ TEST(Architectures, ErrorsNameTheField) {
       {"framework's attention",
        [](Json& j) { j["facts"]["attention_kernels"]["value"]["framework"] = "fa3"; },
        "/facts/attention_kernels/value/framework",
-       "expected the name of one of the kernels, found \"fa3\""},
+       "expected the name of one of the kernels, forward, found \"fa3\""},
       {"order of head sizes",
        [](Json& j) {
          j["facts"]["attention_kernels"]["value"]["kernels"][0]["tiles"][1]["head_dim"] = 64;

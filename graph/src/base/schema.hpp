@@ -47,6 +47,7 @@ inline constexpr Schema kReplay = {"perfmodel-replay", 1, 2};
 inline constexpr Schema kReport = {"perfmodel-report"};
 inline constexpr Schema kRewrite = {"perfmodel-rewrite", 1, 2};
 inline constexpr Schema kShard = {"perfmodel-shard", 1, 1};
+inline constexpr Schema kShardStudy = {"perfmodel-shard-study"};
 inline constexpr Schema kShardSweep = {"perfmodel-shard-sweep", 1, 1};
 inline constexpr Schema kShardingStudy = {"perfmodel-sharding-study"};
 inline constexpr Schema kSuite = {"perfmodel-suite"};

@@ -45,7 +45,8 @@ class SizeOfModel {
   // Steps of several backward passes add to the gradients of the first one.
   bool is_first_of(const Node& accumulate) {
     const auto kept = kept_gradient(graph_, accumulate);
-    return !kept || gradients_.insert(graph_.tensors[*kept].id).second;
+    return !kept || gradients_.insert(graph_.tensors[*kept].id).second ||
+           !adds_to_gradient(graph_, accumulate);
   }
 
   // Ops are often dispatched again under their own name; the inner node counts.

@@ -1,5 +1,6 @@
 #include "parameter_gradients.hpp"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
@@ -80,6 +81,12 @@ std::optional<std::uint32_t> kept_gradient(const ExecutionGraph& graph, const No
     if (!outputs.empty() && outputs[0].kind == Argument::Kind::kTensor) kept = outputs[0].index;
   }
   return kept;
+}
+
+bool adds_to_gradient(const ExecutionGraph& graph, const Node& accumulate) {
+  return std::ranges::any_of(graph.children(accumulate), [&](std::int32_t child) {
+    return is_sum(graph.name(graph.nodes[static_cast<std::size_t>(child)]));
+  });
 }
 
 }  // namespace perfmodel

@@ -404,7 +404,9 @@ std::int64_t accumulated_passes(const ExecutionGraph& graph) {
     if (!of_parameter[at]) continue;
     const auto kept = kept_gradient(graph, graph.nodes[at]);
     if (!kept || graph.tensors[*kept].dtype == DType::kUnknown) continue;
-    most = std::max(most, ++times[graph.tensors[*kept].id]);
+    std::int64_t& passes = times[graph.tensors[*kept].id];
+    passes = adds_to_gradient(graph, graph.nodes[at]) ? passes + 1 : 1;
+    most = std::max(most, passes);
   }
   return most;
 }
