@@ -10,22 +10,10 @@
 namespace perfmodel::cli {
 namespace {
 
-// The GPU that a trace names, if it is a known one.
-Result<std::optional<Gpu>> gpu_of_trace(const Trace& trace) {
-  const std::string name = trace.gpu_name();
-  if (name.empty()) return std::optional<Gpu>();
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  auto gpu = find_known_gpu(name, *data / "gpus");
-  if (gpu) return std::optional(std::move(*gpu));
-  if (gpu.error().code == ErrorCode::kUnknownName) return std::optional<Gpu>();
-  return Unexpected{gpu.error()};
-}
-
 // As recorded, or on another GPU.
 Result<bool> choose_gpu(const AnalyzedArguments& arguments, const Trace& trace,
                         AnalyzedInputs& inputs) {
-  auto known = gpu_of_trace(trace);
+  auto known = gpu_of_trace(trace.gpu_name());
   if (!known) return Unexpected{known.error()};
   inputs.gpu = std::move(*known);
   if (arguments.target.gpu.empty()) {
@@ -51,6 +39,16 @@ Error mixed_files(const std::string& file) {
 }
 
 }  // namespace
+
+Result<std::optional<Gpu>> gpu_of_trace(const std::string& name) {
+  if (name.empty()) return std::optional<Gpu>();
+  const auto data = find_data_folder();
+  if (!data) return Unexpected{data.error()};
+  auto gpu = find_known_gpu(name, *data / "gpus");
+  if (gpu) return std::optional(std::move(*gpu));
+  if (gpu.error().code == ErrorCode::kUnknownName) return std::optional<Gpu>();
+  return Unexpected{gpu.error()};
+}
 
 std::vector<RankInput> AnalyzedInputs::rank_inputs() const {
   std::vector<RankInput> made;

@@ -32,6 +32,10 @@ struct AnalyzedInputs {
   std::string gpu_title() const;
 };
 
+/// The GPU that a trace names, if it is a known one: rooflines need its peaks. Errors: no data
+/// folder, a GPU file that cannot be read.
+Result<std::optional<Gpu>> gpu_of_trace(const std::string& name);
+
 /// A trace is judged as recorded, on the GPU that it names; on `--gpu` where it names none, or
 /// another: then it stands in the place of a graph. Graphs need `--gpu`. Errors: files of both
 /// kinds, a graph without `--gpu`, those of readers.

@@ -4,11 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "analyzed_inputs.hpp"
 #include "arguments.hpp"
 #include "command.hpp"
 #include "measured_memory_report.hpp"
 #include "output.hpp"
-#include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/trace_comparison.hpp"
 #include "perfmodel/detail/trace_ranks.hpp"
 #include "perfmodel/detail/trace_report.hpp"
@@ -56,21 +56,10 @@ Result<void> run_snapshot(SnapshotKind kind, const TraceArguments& arguments) {
   return print_report(snapshot_text(*snapshot, bold_allowed()));
 }
 
-// The GPU that the trace names, if it is a known one: rooflines need its peaks.
-Result<std::optional<Gpu>> known_gpu(const std::string& name) {
-  if (name.empty()) return std::optional<Gpu>();
-  const auto data = find_data_folder();
-  if (!data) return Unexpected{data.error()};
-  auto gpu = find_known_gpu(name, *data / "gpus");
-  if (gpu) return std::optional(std::move(*gpu));
-  if (gpu.error().code == ErrorCode::kUnknownName) return std::optional<Gpu>();
-  return Unexpected{gpu.error()};
-}
-
 Result<TraceFindings> findings_of(const Trace& trace, const Window& iterations) {
   auto report = perfmodel::report(trace, iterations);
   if (!report) return Unexpected{report.error()};
-  const auto gpu = known_gpu(report->gpu);
+  const auto gpu = gpu_of_trace(report->gpu);
   if (!gpu) return Unexpected{gpu.error()};
   auto analysis = analyse(trace, iterations, *gpu ? &**gpu : nullptr);
   if (!analysis) return Unexpected{analysis.error()};

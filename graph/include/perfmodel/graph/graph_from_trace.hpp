@@ -46,7 +46,7 @@ bool is_from_trace(const ExecutionGraph& graph);
 bool lacks_sizes(const ExecutionGraph& graph);
 
 /// Error if `graph` was made of a trace, which does not record which tensors are the same;
-/// `purpose` needs that: "--batch".
+/// `purpose` needs that: "--sequence".
 Result<void> check_tensors_known(const ExecutionGraph& graph, std::string_view purpose);
 
 /// What a program does, as a file tells it.

@@ -23,8 +23,8 @@ using Rewrite = std::function<Result<ExecutionGraph>(const ExecutionGraph&)>;
 struct NamedRewrite {
   std::string name;  ///< as a command line says it: "--batch 1024"
   Rewrite apply;
-  /// Of sizes, results and which tensors are the same it needs nothing: a graph that was made of a
-  /// trace will do.
+  /// A graph that was made of a trace will do: the rewrite needs no results of ops, nor which
+  /// tensors are the same.
   bool of_ops_alone = false;
   /// Nothing of the graph changes, but how predictions launch it.
   std::optional<Launching> launching = {};
