@@ -67,7 +67,9 @@ std::string AnalyzedInputs::gpu_title() const {
 
 Result<AnalyzedInputs> load_analyzed(const AnalyzedArguments& arguments) {
   if (auto once = all_different(arguments.files); !once) return Unexpected{once.error()};
-  auto programs = read_programs(arguments.files, arguments.reading);
+  ReadOptions reading = arguments.reading;
+  reading.python_frames = true;
+  auto programs = read_programs(arguments.files, reading);
   if (!programs) return Unexpected{programs.error()};
   AnalyzedInputs inputs;
   for (std::size_t i = 0; i < programs->size(); ++i) {

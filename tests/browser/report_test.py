@@ -183,7 +183,7 @@ def main():
     words = {"dlrm": "aten::linear", "resnet18": "aten::conv2d", "four_ranks": "aten::linear", "whatif": "aten::addmm"}
     tables = {"dlrm": "ops-table", "resnet18": "kernels-table", "four_ranks": "runs-table", "whatif": "ops-table",
               "shard": "document-0-0", "layout": "document-0-0",
-              "large": "ops-table"}
+              "large": "ops-table", "python": "kernels-table"}
     for name, table in tables.items():
         page = folder / f"{name}.html"
         seconds = browser.open(page, 1440)
@@ -197,7 +197,17 @@ def main():
         if name == "four_ranks":
             browser.run("document.getElementById('flame-difference').click()")
             said = browser.run("document.getElementById('flame-text').textContent")
-            expect(f"{name}: difference mode", "Red takes longer" in said, said)
+            expect(f"{name}: difference mode", "Red takes more" in said, said)
+        if name == "python":
+            path = "[...document.querySelectorAll('#flame rect')].map((box) => box.getAttribute('aria-label')).join()"
+            with_calls = browser.run(path)
+            browser.run("document.getElementById('flame-python').click()")
+            expect(f"{name}: calls of Python come and go", ".py(" in with_calls and ".py(" not in browser.run(path))
+            browser.run("document.getElementById('flame-python').click()")
+        if name == "dlrm":
+            taken = browser.run("""{ const choice = document.querySelector('#flame select');
+              choice.value = 'memory'; choice.dispatchEvent(new Event('change')); document.getElementById('flame-text').textContent }""")
+            expect(f"{name}: call paths by memory", taken.startswith("device memory taken per step: ") and "iB" in taken, taken)
         browser.picture(folder / f"{name}_1440.png")
         expect(f"{name}: console is silent", not browser.problems(), browser.problems() or "")
         browser.open(page, 390, dark=True)

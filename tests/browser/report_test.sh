@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Opens six reports in headless Chromium and works with them: console, timeline, search, tables, differences.
+# Opens eight reports in headless Chromium and works with them: console, timeline, search, tables, differences.
 #
 #   bash tests/browser/report_test.sh [FOLDER for pages and screenshots]
 #
-# Not among the tests of ctest: it needs the package chromium (apt-get install chromium), a build of preset release
+# Not among the tests of ctest: it needs the packages chromium and python3-jsonschema, a build of preset release
 # and the public traces (PERFMODEL_PUBLIC_DATA). A nightly run calls it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -31,9 +31,22 @@ PY
 "$program" report "$folder/dlrm.json.gz" --gpu a100-sxm-40gb -o "$folder/dlrm.html"
 "$program" report "$traces/resnet18_kineto.json.gz" -o "$folder/resnet18.html"
 "$program" report "$traces"/dlrm_v100_rank[0-3]of8_kineto.json.gz -o "$folder/four_ranks.html"
+"$program" report "$traces/bert_small_infer_h100_torch26_kineto.json.gz" -o "$folder/python.html"
 "$program" report "$folder/gpt2.json" "$folder/whatif.json" --gpu a100-sxm-80gb -o "$folder/whatif.html"
 "$program" report "$folder/shard.json" -o "$folder/shard.html"
 "$program" report "$folder/layout.json" -o "$folder/layout.html"
-"$program" report "$folder/gpt2-xl.json.gz" --gpu h100-sxm-80gb -o "$folder/large.html"
+"$program" report "$folder/gpt2-xl.json.gz" --gpu h100-sxm-80gb -o "$folder/large.html" \
+  --speedscope "$folder/large.speedscope.json" --timeline "$folder/large.chrome.json"
+python3 - "$folder" <<'PY'
+import json, pathlib, sys
+try:
+    import jsonschema
+except ImportError:
+    sys.exit("error: expected Python's jsonschema, found none: apt-get install python3-jsonschema")
+for export, schema in (("large.speedscope.json", "speedscope.json"), ("large.chrome.json", "chrome_trace.json")):
+    document = json.loads((pathlib.Path(sys.argv[1]) / export).read_text())
+    jsonschema.validate(document, json.loads((pathlib.Path("tests/browser/schemas") / schema).read_text()))
+    print(f"ok    {export} is as {schema} says")
+PY
 
 python3 tests/browser/report_test.py "$browser" "$folder"

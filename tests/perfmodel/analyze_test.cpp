@@ -262,6 +262,151 @@ TEST(Analyze, AHostThatLaunchesTooSlowly) {
   EXPECT_THAT(found.title, HasSubstr("aten::baddbmm"));
 }
 
+std::string shapes(const std::string& dims, const std::string& strides, const std::string& type) {
+  return fmt::format(R"("Input Dims": [{0}, {0}, []], "Input Strides": [{1}, {2}, []], )"
+                     R"("Input type": ["{3}", "{3}", "Scalar"], "Concrete Inputs": ["", "", "1"])",
+                     dims, strides, "[8192, 1]", type);
+}
+
+TEST(Analyze, AKernelThatReadsAcrossRows) {
+  const Finding found = only_finding(
+      steps_with(
+          kNothing,
+          [](MadeTrace& made) {
+            made.op(
+                "aten::add", [&] { made.launch(4, 2500, 7, "elementwise_kernel<128, 4, add>"); },
+                shapes("[8192, 8192]", "[1, 8192]", "float"));
+          },
+          kNothing),
+      "far-below-roofline");
+  // Two reads and a write of 268 MB; half of the bandwidth is within reach.
+  const double least = 3 * 4.0 * 8192 * 8192 / a100().dram_bandwidth.value * 1e6;
+  EXPECT_THAT(found.title, HasSubstr(fmt::format("reaches {:.0f} %", 100 * least / 2500)));
+  EXPECT_THAT(found.title, HasSubstr("input 1 is strided"));
+  EXPECT_NEAR(*found.gain_us, 2500 - 2 * least, 5);
+}
+
+Defect product_of_depth(int depth) {
+  return [depth](MadeTrace& made) {
+    made.op(
+        "aten::mm", [&] { made.launch(4, 250, 7, "ampere_bf16_s16816gemm_bf16_128x128_ldg2"); },
+        fmt::format(R"("Input Dims": [[4096, {0}], [{0}, 4096]], )"
+                    R"("Input type": ["c10::BFloat16", "c10::BFloat16"])",
+                    depth));
+  };
+}
+
+TEST(Analyze, AProductWhoseRowsDoNotBeginAt16Bytes) {
+  const Finding found =
+      only_finding(steps_with(kNothing, product_of_depth(1023), kNothing), "misaligned-products");
+  EXPECT_THAT(found.title, HasSubstr("4096 x 4096 x 1023"));
+  EXPECT_GT(*found.gain_us, 0.02 * 250);
+  EXPECT_LT(*found.gain_us, 250 - 2.0 * 4096 * 4096 * 1024 / 312e12 * 1e6);  // the peak's time
+  EXPECT_THAT(rules_above_fold(findings_of(steps_with(kNothing, product_of_depth(1024), kNothing))),
+              ::testing::IsEmpty());
+}
+
+TEST(Analyze, ForwardWorkThatACheckpointDoesAgain) {
+  const auto in_backward = [](const std::string& name) -> Defect {
+    return [name](MadeTrace& made) {
+      made.op("autograd::engine::evaluate_function: " + name,
+              [&] { made.op(name, [&] { healthy_ops(made, 6); }); });
+    };
+  };
+  const Finding found = only_finding(
+      steps_with(kNothing, in_backward("CheckpointFunctionBackward"), kNothing), "recomputation");
+  EXPECT_NEAR(*found.gain_us, 6 * kKernelUs, 5 * MadeTrace::kGap);
+  EXPECT_EQ(found.confidence, Confidence::kLow);  // nothing tells how much memory is free
+  EXPECT_THAT(
+      rules_above_fold(findings_of(steps_with(kNothing, in_backward("MmBackward0"), kNothing))),
+      ::testing::IsEmpty());
+}
+
+// The allocator's record of a buffer that stays.
+Trace trace_that_takes(double reserved) {
+  MadeTrace made;
+  made.calibrate();
+  for (int step = 0; step < kSteps; ++step) {
+    made.step([&] {
+      healthy_ops(made);
+      made.op("aten::empty", [&] {
+        made.raw(fmt::format(R"({{"ph": "i", "s": "t", "cat": "cpu_instant_event", )"
+                             R"("name": "[memory]", "pid": 1, "tid": 1, "ts": {:.3f}, "args": )"
+                             R"({{"Device Type": 1, "Device Id": 0, "Addr": 4096, "Bytes": 512, )"
+                             R"("Total Allocated": 1024, "Total Reserved": {:.0f}}}}})",
+                             made.base_us + made.now(), reserved));
+        made.spend(1);
+      });
+    });
+  }
+  return made.trace();
+}
+
+TEST(Analyze, MemoryNearTheLimitComesFirstAndCostsNoTime) {
+  const double usable = a100().usable_memory().value;
+  const Finding found = only_finding(trace_that_takes(0.95 * usable), "memory-limit");
+  EXPECT_FALSE(found.gain_us);
+  EXPECT_THAT(found.title, HasSubstr("(95 %)"));
+  EXPECT_THAT(rules_above_fold(findings_of(trace_that_takes(0.85 * usable))), ::testing::IsEmpty());
+}
+
+TEST(Analyze, ARankThatAllOthersWaitFor) {
+  std::vector<MadeTrace> ranks(3);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].head = fmt::format(R"("distributedInfo": {{"rank": {}, "world_size": 3}}, )", r);
+  }
+  for (int step = 0; step < kSteps; ++step) {
+    double last = 0;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      ranks[r].begin_step();
+      ranks[r].op("aten::mm", [&] {
+        ranks[r].spend(r == 2 ? 1600 : 1000);
+        ranks[r].launch(4, 50, 7, "ampere_bf16_s16816gemm_bf16_128x128_ldg8");
+        last = std::max(last, ranks[r].arrive(5));
+      });
+    }
+    for (MadeTrace& rank : ranks) {
+      rank.finish(last + 200, fmt::format(R"(, "Collective name": "allreduce", "Seq": {}, )"
+                                          R"("Process Group Name": "0", "Group size": 3, )"
+                                          R"("In msg nelems": 8, "Out msg nelems": 8)",
+                                          step));
+      rank.sync_stream(4, 13);
+      rank.end_step();
+    }
+  }
+  std::vector<Trace> traces;
+  for (const MadeTrace& rank : ranks) traces.push_back(rank.trace());
+  const auto found = analyze(traces, &a100(), {.rules = {"straggler"}});
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_EQ(found->findings.size(), 1U);
+  EXPECT_THAT(found->findings.front().title, HasSubstr("wait for rank 2"));
+  // Two of three ranks take 600 us less by themselves.
+  EXPECT_NEAR(*found->findings.front().gain_us, 600 * 2 / 3.0, 1);
+}
+
+TEST(Analyze, AFindingTellsTheLineOfPython) {
+  MadeTrace made;
+  for (int step = 0; step < kSteps; ++step) {
+    made.python("train.py(30): main", [&] {
+      made.step([&] {
+        healthy_ops(made);
+        made.python("model.py(12): forward", [&] {
+          made.python("nn.Module: Bag_0", [&] {
+            made.python("torch/nn/modules/module.py(1751): _call_impl",
+                        [&] { made.op("aten::unique", [&] { made.spend(4000); }); });
+          });
+        });
+      });
+    });
+  }
+  const Trace with = made.trace("made.json", {.python_frames = true}), without = made.trace();
+  EXPECT_EQ(only_finding(with, "cpu-ops").where,
+            "ProfilerStep / nn.Module: Bag_0 / aten::unique at model.py(12): forward");
+  EXPECT_EQ(only_finding(without, "cpu-ops").where,
+            "ProfilerStep / nn.Module: Bag_0 / aten::unique");
+  EXPECT_TRUE(without.has_python_frames && without.frames.empty());
+}
+
 TEST(Analyze, TablesThatTakeLongerOnOneRank) {
   std::vector<Trace> ranks;
   for (const double us : {400.0, 400.0, 1600.0, 400.0}) {

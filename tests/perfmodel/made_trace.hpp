@@ -50,7 +50,12 @@ class MadeTrace {
     annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
                [&] { now_[thread_] += us; });
   }
-  void op(const std::string& name, const Body& body) { region("cpu_op", name, body); }
+  /// `args`: members of the op's record: "\"Input Dims\": [[4, 8]]".
+  void op(const std::string& name, const Body& body, const std::string& args = "") {
+    region("cpu_op", name, body, args);
+  }
+  /// A call of a Python function or of a module ("train.py(30): main", "nn.Module: Linear_0").
+  void python(const std::string& name, const Body& body) { region("python_function", name, body); }
   void annotation(const std::string& name, const Body& body) {
     region("user_annotation", name, body);
   }
@@ -198,13 +203,13 @@ class MadeTrace {
 
   std::string text() const { return "{" + head + "\"traceEvents\": [\n" + events_text_ + "\n]}\n"; }
 
-  Trace trace(const std::string& name = "made.json") const {
+  Trace trace(const std::string& name = "made.json", const ReadOptions& options = {}) const {
     static int made = 0;
     const auto folder = std::filesystem::path(::testing::TempDir()) /
                         fmt::format("made_trace_{}_{}", static_cast<const void*>(&made), ++made);
     std::filesystem::create_directories(folder);
     std::ofstream(folder / name) << text();
-    auto read = read_trace(folder / name);
+    auto read = read_trace(folder / name, options);
     std::filesystem::remove_all(folder);
     EXPECT_TRUE(read) << (read ? "" : read.error().message);
     return read ? std::move(*read) : Trace{};
@@ -251,10 +256,11 @@ class MadeTrace {
                       correlation_, bytes, args));
   }
 
-  void region(const std::string& category, const std::string& name, const Body& body) {
+  void region(const std::string& category, const std::string& name, const Body& body,
+              const std::string& args = "") {
     const double begin = now();
     body();
-    print(category, name, thread_, begin, now(), "");
+    print(category, name, thread_, begin, now(), args);
   }
   void timed_call(const std::string& name, double us) {
     const double begin = now();

@@ -21,6 +21,7 @@ void sort_trace_events(Trace& trace) {
   };
   std::sort(trace.host.begin(), trace.host.end(), earlier);
   std::sort(trace.modules.begin(), trace.modules.end(), earlier);
+  std::sort(trace.frames.begin(), trace.frames.end(), earlier);
   std::stable_sort(trace.gpu.begin(), trace.gpu.end(), [](const GpuEvent& a, const GpuEvent& b) {
     if (a.device != b.device) return a.device < b.device;
     if (a.stream != b.stream) return a.stream < b.stream;

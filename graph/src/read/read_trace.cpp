@@ -28,7 +28,10 @@ namespace ondemand = simdjson::ondemand;
 class TraceReader {
  public:
   TraceReader(Trace& trace, const ReadOptions& options)
-      : trace_(trace), limits_(options.limits), salvage_(options.salvage) {}
+      : trace_(trace),
+        limits_(options.limits),
+        salvage_(options.salvage),
+        keeps_frames_(options.python_frames) {}
 
   void head_member(const std::string& key, const std::string& text) {
     kind_.see(key);
@@ -132,7 +135,7 @@ class TraceReader {
         name_bytes_ + trace_.host.size() * sizeof(HostEvent) +
         trace_.gpu.size() * sizeof(GpuEvent) + trace_.syncs.size() * sizeof(SyncEvent) +
         trace_.collectives.size() * sizeof(CollectiveNote) +
-        trace_.modules.size() * sizeof(HostEvent) + counter_bytes_ +
+        (trace_.modules.size() + trace_.frames.size()) * sizeof(HostEvent) + counter_bytes_ +
         trace_.arguments.size() * (sizeof(OpArguments) + kBytesPerArguments) +
         trace_.memory.size() * sizeof(MemoryRecord) + trace_.threads.size() * sizeof(TraceThread);
     if (kept <= limits_.kept_bytes) return {};
@@ -174,7 +177,8 @@ class TraceReader {
     const auto host_size = trace_.host.size(), gpu_size = trace_.gpu.size();
     const auto sync_size = trace_.syncs.size(), note_size = trace_.collectives.size();
     const auto owner_size = note_owners_.size(), memory_size = trace_.memory.size();
-    const auto module_size = trace_.modules.size(), counter_size = trace_.counters.size();
+    const auto module_size = trace_.modules.size(), frame_size = trace_.frames.size();
+    const auto counter_size = trace_.counters.size();
     problems_.clear();
     const simdjson::error_code error = parse_events(stream);
     if (error != simdjson::SUCCESS) {
@@ -184,6 +188,7 @@ class TraceReader {
       trace_.collectives.resize(note_size);
       trace_.memory.resize(memory_size);
       trace_.modules.resize(module_size);
+      trace_.frames.resize(frame_size);
       trace_.counters.resize(counter_size);
       note_owners_.resize(owner_size);
     }
@@ -308,21 +313,23 @@ class TraceReader {
     return {};
   }
 
-  // Of frames of Python only the modules are kept.
+  // Of frames of Python the modules are kept, the others if asked for.
   Complaint python_frame(const RawEvent& event) {
     trace_.has_python_frames = true;
-    if (!event.name.starts_with("nn.Module: ")) return {};
+    const bool is_module = event.name.starts_with("nn.Module: ");
+    if (!is_module && !keeps_frames_) return {};
     const auto start = parse_stamp(event.ts), duration = parse_stamp(event.duration);
     if (!start || *start < -kMostStamp || *start > kMostStamp) return complaint("/ts", event.ts);
     if (!duration || *duration < 0 || *duration > kMostDuration) {
       return complaint("/dur", event.duration);
     }
-    trace_.modules.push_back({.start_ns = *start,
-                              .duration_ns = *duration,
-                              .name = trace_.names.intern(event.name),
-                              .thread = thread_index(event),
-                              .kind = HostKind::kAnnotation,
-                              .file_order = static_cast<std::uint32_t>(trace_.modules.size())});
+    std::vector<HostEvent>& kept = is_module ? trace_.modules : trace_.frames;
+    kept.push_back({.start_ns = *start,
+                    .duration_ns = *duration,
+                    .name = trace_.names.intern(event.name),
+                    .thread = thread_index(event),
+                    .kind = HostKind::kAnnotation,
+                    .file_order = static_cast<std::uint32_t>(kept.size())});
     return {};
   }
 
@@ -580,7 +587,7 @@ class TraceReader {
 
   Trace& trace_;
   ReadLimits limits_;
-  bool salvage_;
+  bool salvage_, keeps_frames_;
   std::vector<Problem> problems_;  // of the piece at hand
   std::uint64_t name_bytes_ = 0;
   std::size_t counted_names_ = 0;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "perfmodel/graph/detail/event_names.hpp"
+#include "perfmodel/graph/detail/storage_lifetimes.hpp"
 #include "trace/op_work.hpp"
 
 namespace perfmodel::findings {
@@ -201,7 +202,29 @@ Result<void> PredictedStep::find_facts(const Gpu& gpu) {
     instruction_of_kernel_.push_back(static_cast<std::size_t>(placed.instruction));
   }
   find_path(tasks);
+  find_memory();
   return {};
+}
+
+// What the ops of the first step make; the other steps are alike.
+void PredictedStep::find_memory() {
+  const ExecutionGraph& graph = paced_.rank.graph();
+  std::unordered_map<std::int32_t, std::int32_t> op_of_node(inner_);
+  for (std::size_t item = 0; item < op_of_item_.size(); ++item) {
+    const std::int32_t node = paced_.rank.program.item(static_cast<std::int32_t>(item)).node;
+    if (op_of_item_[item] >= 0 && node >= 0) op_of_node.try_emplace(node, op_of_item_[item]);
+  }
+  const StorageLifetimes lifetimes = storage_lifetimes(graph);
+  if (lifetimes.device != Device::Kind::kGpu) return;
+  for (const StorageLifetime& storage : lifetimes.storages) {
+    std::int32_t node = storage.made_by;
+    while (node >= 0 && !op_of_node.contains(node)) {
+      node = graph.nodes[static_cast<std::size_t>(node)].parent;
+    }
+    if (node < 0) continue;
+    facts_.ops[static_cast<std::size_t>(op_of_node[node])].taken_bytes +=
+        static_cast<double>(storage.bytes) * static_cast<double>(facts_.steps);
+  }
 }
 
 void PredictedStep::find_path(const JobTasks& tasks) {

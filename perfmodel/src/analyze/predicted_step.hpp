@@ -25,6 +25,7 @@ class PredictedStep final : public Rescheduler {
   explicit PredictedStep(PacedProgram paced) : paced_(std::move(paced)) {}
   Result<void> find_facts(const Gpu& gpu);
   void find_path(const JobTasks& tasks);
+  void find_memory();
   std::int32_t op_of_item(std::int32_t item, double start_us);
   std::int32_t op_of_node(std::int32_t node, std::int32_t top_node, std::int32_t top_op,
                           double start_us);

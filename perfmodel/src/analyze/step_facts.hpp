@@ -17,7 +17,7 @@
 /// the step's begin; an index of -1 is none.
 namespace perfmodel::findings {
 
-/// An op, a label or a module call of the host.
+/// An op, a label, a call of a module or of a Python function of the host.
 struct OpFact {
   std::string_view name;
   std::string_view shapes = {};   ///< of its inputs, as recorded; empty: not known
@@ -27,7 +27,9 @@ struct OpFact {
   double start_us = 0, end_us = 0;
   double host_us = 0;  ///< own work with its calls; without what lies inside and without waiting
   double wait_us = 0;  ///< of its calls
-  bool is_label = false;
+  double taken_bytes = 0;  ///< of device memory, that it asks for itself, however soon it is freed
+  bool is_label = false;   ///< no op
+  bool is_frame = false;   ///< a label that is a call of a Python function
 };
 
 enum class DeviceKind : std::uint8_t { kKernel, kCopy, kSet, kCollective };
@@ -86,8 +88,12 @@ struct StepFacts {
   std::optional<double> peak_memory_bytes = {}, device_memory_bytes = {};
 
   double active_us() const;  ///< union of all device work
-  /// "A / B / C": at most the innermost four; repeated names once, steps without their number.
+  /// "A / B / C at train.py(30): main": at most the innermost four ops, labels and modules;
+  /// repeated names once, steps without their number; the Python line of line_of(), if any.
   std::string path(std::int32_t op) const;
+  /// The innermost call of Python around `op` that is not one of PyTorch's own or of Python's
+  /// library; else the innermost one in a file; empty: none recorded.
+  std::string_view line_of(std::int32_t op) const;
   /// The outermost op (no label) around `op`, or itself.
   std::int32_t top_op(std::int32_t op) const;
 };

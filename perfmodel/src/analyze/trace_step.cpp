@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <unordered_map>
 
 #include "core/call_waits.hpp"
@@ -125,11 +126,12 @@ Result<void> TraceStep::make_tasks() {
   return {};
 }
 
-// Ops, labels and calls of modules, nested by time.
+// Ops, labels and calls of Python, nested by time.
 void TraceStep::find_ops() {
   struct Span {
     const HostEvent* event;
-    std::int32_t host;  // -1: a module
+    std::int32_t host;  // -1: a call of Python
+    bool is_frame = false;
   };
   std::vector<Span> spans;
   for (std::size_t i = 0; i < trace_.host.size(); ++i) {
@@ -140,6 +142,13 @@ void TraceStep::find_ops() {
   for (const HostEvent& module : trace_.modules) {
     if (in_window(module.start_ns)) spans.push_back({&module, -1});
   }
+  std::set<std::int32_t> threads;
+  for (const Span& span : spans) threads.insert(span.event->thread);
+  // What lies around the whole window (main, the training loop) began before it.
+  for (const HostEvent& frame : trace_.frames) {
+    if (frame.start_ns >= end_ns_ || frame.end_ns() <= begin_ns_) continue;
+    if (threads.contains(frame.thread)) spans.push_back({&frame, -1, true});
+  }
   std::ranges::stable_sort(spans, [](const Span& a, const Span& b) {
     return std::tuple(a.event->thread, a.event->start_ns, -a.event->duration_ns) <
            std::tuple(b.event->thread, b.event->start_ns, -b.event->duration_ns);
@@ -148,10 +157,15 @@ void TraceStep::find_ops() {
   std::vector<std::int32_t> open;
   for (const Span& span : spans) {
     const HostEvent& event = *span.event;
-    const double start = since_begin(event.start_ns), end = since_begin(event.end_ns());
+    const double start = since_begin(std::max(event.start_ns, begin_ns_));
+    const double end = since_begin(span.is_frame ? std::min(event.end_ns(), end_ns_)  //
+                                                 : event.end_ns());
+    const bool is_label = event.kind == HostKind::kAnnotation || span.host < 0;
     while (!open.empty()) {
       const OpFact& around = facts_.ops[static_cast<std::size_t>(open.back())];
-      if (around.thread == event.thread && start < around.end_us) break;
+      // A label may be set in one call of Python and end in another: then it lies in neither.
+      const bool outlasts = is_label && !span.is_frame && around.is_frame && end > around.end_us;
+      if (around.thread == event.thread && start < around.end_us && !outlasts) break;
       open.pop_back();
     }
     const auto own = static_cast<std::int32_t>(facts_.ops.size());
@@ -161,14 +175,18 @@ void TraceStep::find_ops() {
               .start_us = start,
               .end_us = end,
               .host_us = end - start,
-              .is_label = event.kind == HostKind::kAnnotation || span.host < 0};
+              .is_label = is_label,
+              .is_frame = span.is_frame};
     if (event.arguments >= 0) {
       const OpArguments& arguments = trace_.arguments[static_cast<std::size_t>(event.arguments)];
       op.shapes = trace_.names.text(arguments.dims);
       op.strides = trace_.names.text(arguments.strides);
     }
-    if (op.parent >= 0) facts_.ops[static_cast<std::size_t>(op.parent)].host_us -= end - start;
-    if (op.is_label && is_data_loading(op.name)) {
+    if (op.parent >= 0) {
+      OpFact& around = facts_.ops[static_cast<std::size_t>(op.parent)];
+      around.host_us -= std::min(end, around.end_us) - start;
+    }
+    if (op.is_label && !op.is_frame && is_data_loading(op.name)) {
       facts_.loading_us += op.host_us;
       op.wait_us = std::exchange(op.host_us, 0);
     }
@@ -305,6 +323,27 @@ void TraceStep::find_memory(const Gpu* gpu) {
     const auto peak = static_cast<double>(memory.reserved_bytes.value_or(memory.peak_bytes));
     facts_.peak_memory_bytes = std::max(facts_.peak_memory_bytes.value_or(0), peak);
   }
+  for (const MemoryRecord& record : trace_.memory) {
+    if (record.bytes <= 0 || record.device_type == 0 || !in_window(record.time_ns)) continue;
+    const std::int32_t op = innermost_op(record.thread, since_begin(record.time_ns));
+    if (op < 0) continue;
+    facts_.ops[static_cast<std::size_t>(op)].taken_bytes += static_cast<double>(record.bytes);
+  }
+}
+
+// Ops lie by thread and start.
+std::int32_t TraceStep::innermost_op(std::int32_t thread, double at_us) const {
+  const auto after =
+      std::ranges::upper_bound(facts_.ops, std::pair(thread, at_us), std::ranges::less{},
+                               [](const OpFact& op) { return std::pair(op.thread, op.start_us); });
+  auto op = static_cast<std::int32_t>(after - facts_.ops.begin()) - 1;
+  while (op >= 0) {
+    const OpFact& found = facts_.ops[static_cast<std::size_t>(op)];
+    if (found.thread != thread) return -1;
+    if (at_us < found.end_us) return op;
+    op = found.parent;
+  }
+  return -1;
 }
 
 Result<double> TraceStep::step_us(const Repair& repair) const {

@@ -39,6 +39,7 @@ class TraceStep final : public Rescheduler {
   void find_kernels(const Gpu* gpu);
   void find_gaps();
   void find_memory(const Gpu* gpu);
+  std::int32_t innermost_op(std::int32_t thread, double at_us) const;  // -1: none
   bool in_window(std::int64_t ns) const { return ns >= begin_ns_ && ns < end_ns_; }
   double since_begin(std::int64_t ns) const { return static_cast<double>(ns - begin_ns_) / 1e3; }
 

@@ -50,7 +50,9 @@ std::vector<Lane> lanes_of(const findings::StepFacts& facts) {
   for (const OpFact& op : facts.ops) {
     lane(false, op.thread)
         .slices.push_back({.name = op.name,
-                           .category = op.is_label ? "user_annotation" : "cpu_op",
+                           .category = op.is_frame   ? "python_function"
+                                       : op.is_label ? "user_annotation"
+                                                     : "cpu_op",
                            .start_us = op.start_us,
                            .end_us = op.end_us});
   }

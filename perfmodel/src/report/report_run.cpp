@@ -68,8 +68,19 @@ struct Shown {
 
 Shown shown_of(const StepFacts& facts, std::size_t most) {
   Shown made;
-  made.ops = kept(facts.ops.size(), most,
-                  [&](std::size_t i) { return facts.ops[i].end_us - facts.ops[i].start_us; });
+  // As many calls of Python beside the ops, so that they take no op's place.
+  std::vector<std::size_t> ops, frames;
+  for (std::size_t i = 0; i < facts.ops.size(); ++i) {
+    (facts.ops[i].is_frame ? frames : ops).push_back(i);
+  }
+  for (const auto* part : {&ops, &frames}) {
+    const auto length = [&](std::size_t i) {
+      const OpFact& op = facts.ops[(*part)[i]];
+      return op.end_us - op.start_us;
+    };
+    for (const std::size_t i : kept(part->size(), most, length)) made.ops.push_back((*part)[i]);
+  }
+  std::ranges::sort(made.ops);
   made.kernels =
       kept(facts.kernels.size(), most, [&](std::size_t i) { return facts.kernels[i].time_us; });
   const auto places = [](const std::vector<std::size_t>& order, std::size_t count) {
@@ -107,7 +118,8 @@ Json ops_data(const StepFacts& facts, const Shown& shown, Names& names) {
       {"time", column(ops, [](const OpFact* op) { return hundredths(op->end_us - op->start_us); })},
       {"host", column(ops, [](const OpFact* op) { return hundredths(op->host_us); })},
       {"wait", column(ops, [](const OpFact* op) { return hundredths(op->wait_us); })},
-      {"label", column(ops, [](const OpFact* op) { return op->is_label ? 1 : 0; })}};
+      {"taken", column(ops, [](const OpFact* op) { return std::llround(op->taken_bytes); })},
+      {"label", column(ops, [](const OpFact* op) { return op->is_frame ? 2 : op->is_label; })}};
 }
 
 Json kernels_data(const StepFacts& facts, const Shown& shown, Names& names) {

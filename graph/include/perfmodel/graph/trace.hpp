@@ -129,13 +129,16 @@ struct Trace {
   std::vector<CounterRange> counters;
   /// Calls of modules that Python frames name ("nn.Module: Linear_0"), in the order of `host`.
   std::vector<HostEvent> modules;
+  /// Other calls of Python ("train.py(30): main"), in the same order, if the reader was asked for
+  /// them (ReadOptions::python_frames).
+  std::vector<HostEvent> frames;
   std::vector<TraceThread> threads;
   std::vector<TraceDevice> devices;         ///< every GPU of the host, used or not
   std::int64_t base_ns = 0;                 ///< epoch or boot time of stamp 0
   std::int64_t rank = -1, world_size = -1;  ///< -1: not recorded
   std::size_t event_count = 0;              ///< entries of traceEvents, of any kind
   std::uint64_t text_bytes = 0;             ///< inflated size of the file
-  bool has_python_frames = false;  ///< calls of Python were recorded too (only modules are kept)
+  bool has_python_frames = false;           ///< calls of Python were recorded too
   std::string unread;  ///< categories of events that are not read, with counts; empty: none
   std::vector<std::string> warnings;
 
@@ -153,8 +156,9 @@ struct Trace {
 /// XPlanes that jax.profiler and TensorFlow export as Chrome JSON are read too: their processes and
 /// threads tell what is work of a GPU, events with a correlation are calls, the others ops.
 ///
-/// The text is streamed: peak memory is the events kept plus some megabytes. Python frames, flows,
-/// counters drawn as curves and instants (but those of memory) are skipped. Errors: unreadable
+/// The text is streamed: peak memory is the events kept plus some megabytes. Flows, counters
+/// drawn as curves and instants (but those of memory) are skipped, calls of Python functions unless
+/// asked for. Errors: unreadable
 /// file, broken gzip or JSON, an event that is no object, a stamp that is no number; an execution
 /// graph in place of a trace is told by name.
 Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& options = {});

@@ -13,20 +13,25 @@ const metrics = {
   wait: ['waiting of the host', (run, add) => {
     for (let i = 0; i < run.ops.name.length; ++i) add(i, null, run.ops.wait[i]);
   }],
+  memory: ['device memory taken', (run, add) => {
+    for (let i = 0; i < run.ops.name.length; ++i) add(i, null, run.ops.taken[i]);
+  }],
 };
+const unitOf = (metric) => (metric === 'memory' ? bytes : time);
+const isFrame = (run, op) => run.ops.label[op] === 2;
 // Steps are one: their label is left out, an optimizer's loses its number.
 const isStep = (name) => name.startsWith('ProfilerStep#');
 const withoutNumber = (name) => name.replace(/^(Optimizer\.step)#\S*/, '$1');
 
 // Adds a run's figures per step to a tree of names. `side`: 'a' or 'b'. Kernels of a prediction and of a recording
-// have other names, but the same families.
-function addToTree(root, run, metric, side, byFamily) {
+// have other names, but the same families. `python`: with calls of Python functions.
+function addToTree(root, run, metric, side, byFamily, python) {
   const nodes = new Array(run.ops.name.length);
   const nodeOf = (op) => {
     if (op < 0) return root;
     if (nodes[op]) return nodes[op];
     const around = nodeOf(run.ops.parent[op]), name = text(run.ops.name[op]);
-    return (nodes[op] = isStep(name) ? around : child(around, withoutNumber(name)));
+    return (nodes[op] = isStep(name) || (!python && isFrame(run, op)) ? around : child(around, withoutNumber(name)));
   };
   const child = (node, name) => {
     if (!node.byName.has(name)) node.byName.set(name, {name, byName: new Map(), a: 0, b: 0, selfA: 0, selfB: 0, parent: node});
@@ -43,17 +48,18 @@ function addToTree(root, run, metric, side, byFamily) {
   });
 }
 
-function flameTree(runA, runB, metric) {
+function flameTree(runA, runB, metric, python) {
   const root = {name: 'step', byName: new Map(), a: 0, b: 0, selfA: 0, selfB: 0, parent: null};
   const byFamily = runB && runA.recorded !== runB.recorded;
-  addToTree(root, runA, metric, 'a', byFamily);
-  if (runB) addToTree(root, runB, metric, 'b', byFamily);
+  addToTree(root, runA, metric, 'a', byFamily, python);
+  if (runB) addToTree(root, runB, metric, 'b', byFamily, python);
   return root;
 }
 
 function flameSection(runs) {
   const made = section('flame', 'Call paths');
-  const state = {metric: 'device', run: 0, other: runs.length > 1 ? 1 : -1, difference: false, icicle: true, root: null};
+  const state = {metric: 'device', run: 0, other: runs.length > 1 ? 1 : -1, difference: false, icicle: true, python: true, root: null};
+  const offered = Object.entries(metrics).filter(([key]) => key !== 'memory' || runs.some((run) => run.ops.taken.some((taken) => taken > 0)));
   const bar = element('div', {class: 'bar'}), said = element('p', {class: 'soft', role: 'status', id: 'flame-text'});
   const holder = element('div', {class: 'chart flame'});
   made.append(said, bar, holder);
@@ -63,7 +69,7 @@ function flameSection(runs) {
     return element('label', {}, label + ' ', select);
   };
   const names = runs.map((run, i) => [i, run.name]);
-  bar.append(choice('Show', Object.entries(metrics).map(([key, [name]]) => [key, name]), state.metric, (value) => { state.metric = value; }));
+  bar.append(choice('Show', offered.map(([key, [name]]) => [key, name]), state.metric, (value) => { state.metric = value; }));
   if (runs.length > 1) {
     bar.append(choice('of', names, 0, (value) => { state.run = Number(value); }));
     const toggle = element('button', {type: 'button', id: 'flame-difference', 'aria-pressed': 'false', onclick: () => {
@@ -74,6 +80,15 @@ function flameSection(runs) {
     }}, 'Difference to');
     bar.append(toggle, choice('', names, 1, (value) => { state.other = Number(value); }));
   }
+  if (runs.some((run) => run.ops.label.includes(2))) {
+    const python = element('button', {type: 'button', id: 'flame-python', 'aria-pressed': 'true', onclick: () => {
+      state.python = !state.python;
+      python.setAttribute('aria-pressed', String(state.python));
+      state.root = null;
+      draw();
+    }}, 'Python');
+    bar.append(python);
+  }
   const shape = element('button', {type: 'button', onclick: () => {
     state.icicle = !state.icicle;
     shape.textContent = state.icicle ? 'Flame graph' : 'Icicle';
@@ -83,8 +98,9 @@ function flameSection(runs) {
 
   function draw() {
     const runA = runs[state.run], runB = state.difference ? runs[state.other] : null;
-    const tree = state.root || flameTree(runA, runB, state.metric);
-    said.textContent = flameText(tree, runA, runB, metrics[state.metric][0]);
+    const tree = state.root || flameTree(runA, runB, state.metric, state.python);
+    const shown = unitOf(state.metric);
+    said.textContent = flameText(tree, runA, runB, metrics[state.metric][0], shown);
     holder.replaceChildren();
     const width = chartWidth(holder), row = 18;
     const value = (node) => Math.max(node.a, node.b);
@@ -109,11 +125,11 @@ function flameSection(runs) {
     const go = (box) => { state.root = box.node === state.root ? box.node.parent : box.node; hover(null, ''); draw(); };
     cells.append('rect').attr({height: row - 1, tabindex: 0, role: 'button'})
       .attr('width', (box) => box.wide)
-      .attr('aria-label', (box) => nodeLines(box.node, tree, runB).replace(/\n/g, ', '))
+      .attr('aria-label', (box) => nodeLines(box.node, tree, runB, shown).replace(/\n/g, ', '))
       .attr('fill', (box) => (runB ? changeColour(box.node) : nameColour(box.node.name)))
       .on('click', go)
       .on('keydown', (box) => { if (d3.event.key === 'Enter') go(box); })
-      .on('mousemove', (box) => hover(d3.event, nodeLines(box.node, tree, runB)))
+      .on('mousemove', (box) => hover(d3.event, nodeLines(box.node, tree, runB, shown)))
       .on('mouseleave', () => hover(null, ''));
     cells.filter((box) => box.wide > 30).append('text').attr({x: 3, y: 13})
       .text((box) => box.node.name.slice(0, Math.floor((box.wide - 6) / 6)));
@@ -122,22 +138,23 @@ function flameSection(runs) {
   addEventListener('resize', () => draw());
 }
 
-function nodeLines(node, tree, runB) {
+// `shown`: a figure with its unit.
+function nodeLines(node, tree, runB, shown) {
   const lines = [node.name];
   if (runB) {
-    lines.push(`${time(node.a)} and ${time(node.b)}: ${node.b >= node.a ? '+' : '−'}${time(Math.abs(node.b - node.a))}`);
+    lines.push(`${shown(node.a)} and ${shown(node.b)}: ${node.b >= node.a ? '+' : '−'}${shown(Math.abs(node.b - node.a))}`);
   } else {
-    lines.push(`${time(node.a)} per step, ${percent(tree.a ? node.a / tree.a : 0)}; self ${time(node.selfA)}`);
+    lines.push(`${shown(node.a)} per step, ${percent(tree.a ? node.a / tree.a : 0)}; self ${shown(node.selfA)}`);
   }
   return lines.join('\n');
 }
 
-function flameText(tree, runA, runB, metric) {
+function flameText(tree, runA, runB, metric, shown) {
   const children = [...tree.byName.values()];
   if (runB) {
     const most = children.concat(...children.map((c) => [...c.byName.values()])).sort((p, q) => Math.abs(q.b - q.a) - Math.abs(p.b - p.a))[0];
-    return `${metric} per step: ${time(tree.a)} in ${runA.name}, ${time(tree.b)} in ${runB.name}.` +
-      (most ? ` Most of the change: ${most.name}, ${time(most.a)} to ${time(most.b)}.` : '') + ' Red takes longer in the second, blue shorter.';
+    return `${metric} per step: ${shown(tree.a)} in ${runA.name}, ${shown(tree.b)} in ${runB.name}.` +
+      (most ? ` Most of the change: ${most.name}, ${shown(most.a)} to ${shown(most.b)}.` : '') + ' Red takes more in the second, blue less.';
   }
   let node = tree, names = [];
   while (node.byName.size) {  // down where one child holds most of it
@@ -147,7 +164,7 @@ function flameText(tree, runA, runB, metric) {
     node = next;
   }
   const largest = [...node.byName.values()].sort((p, q) => q.a - p.a).slice(0, 3);
-  return `${metric} per step: ${time(tree.a)}${names.length ? ', most of it in ' + names.slice(-3).join(' / ') : ''}.` +
+  return `${metric} per step: ${shown(tree.a)}${names.length ? ', most of it in ' + names.slice(-3).join(' / ') : ''}.` +
     (largest.length ? ' There: ' + largest.map((c) => `${c.name} ${percent(tree.a ? c.a / tree.a : 0)}`).join(', ') + '.' : '') +
     ' Select a box to see it alone.';
 }

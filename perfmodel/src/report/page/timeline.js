@@ -289,7 +289,8 @@ function lanesOf(run, several) {
     }
     return [...made].sort((a, b) => a[0] - b[0]);
   };
-  for (const [thread, members] of byKey(ops.thread)) {
+  for (const [thread, all] of byKey(ops.thread)) {
+    const members = all.filter((i) => !isFrame(run, i));  // calls of Python are in the call paths
     add(ops, members, `${who}thread ${thread}`, {onPath: pathOps, ok: () => true,
       colour: (i) => hostColour(ops.label[i]), lines: (i) => opLines(run, i)});
   }
@@ -301,7 +302,7 @@ function lanesOf(run, several) {
 }
 
 function timelineSection(runs) {
-  const shown = runs.reduce((sum, run) => sum + run.ops.name.length + run.kernels.name.length, 0);
+  const shown = runs.reduce((sum, run) => sum + run.ops.label.filter((kind) => kind !== 2).length + run.kernels.name.length, 0);
   const left = runs.reduce((sum, run) => sum + run.left_out, 0);
   const made = section('timeline', 'Timeline',
     `${number(shown, 0)} slices: host threads above, streams of the device below. ` +

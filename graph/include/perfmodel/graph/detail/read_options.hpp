@@ -45,6 +45,8 @@ struct ReadOptions {
   /// The file "-" is standard input, plain or gzip. Off by default, since a name may come from
   /// whoever talks to a server over its standard input.
   bool dash_is_stdin = false;
+  /// Of traces: keep the calls of Python functions too, which can be 85 % of a file.
+  bool python_frames = false;
   ReadLimits limits = {};
   /// Called after each read from the file (every megabyte or less), on the reading thread, with the
   /// bytes read so far as they stand in the file (compressed ones of a compressed file) and the
