@@ -365,7 +365,14 @@ TEST(Heuristic, MathAttentionIsTheSumOfItsKernels) {
               1e-6);
 }
 
-double recurrent(const RecurrentShape& shape, const Gpu& gpu = round_gpu()) {
+/// With the libraries of DeepBench.
+Gpu gpu_of_deepbench() {
+  Gpu gpu = round_gpu();
+  gpu.architecture.recurrent_cycles.reset();
+  return gpu;
+}
+
+double recurrent(const RecurrentShape& shape, const Gpu& gpu = gpu_of_deepbench()) {
   return heuristic(recurrent_work(shape, DType::kFloat32), gpu);
 }
 
@@ -381,6 +388,43 @@ TEST(Heuristic, RecurrentStepsAddUp) {
   RecurrentShape many = one;
   many.timesteps = 50;
   EXPECT_NEAR(recurrent(many), 1.6 + 50 * step, 0.5);
+}
+
+TEST(Heuristic, RecurrentStepsAreTheArchitecturesWhereItHasOwn) {
+  // H 512, B 128, H200's library: 10,400 cycles of the cell and 36.2 x 512 before the sums end, at
+  // 1.5 GHz; 2 x 4 x 512^2 x 128 FLOP at 0.755 of 10 TFLOP/s.
+  Gpu hopper = round_gpu();
+  hopper.architecture = test_support::architecture("hopper");
+  const RecurrentShape shape{.hidden = 512, .batch = 128, .timesteps = 35};
+  const double step = (10400 + 36.2 * 512) / 1500 + 268435456.0 / 7.55e6;
+  EXPECT_NEAR(recurrent(shape, hopper), 1.6 + 35 * step, 0.1);
+  const auto price = [&](const Gpu& gpu) {
+    return KernelModels::heuristic().price(recurrent_work(shape, DType::kFloat32), gpu);
+  };
+  // Not measured on Ampere: as on Hopper, but the range reaches to DeepBench's libraries.
+  EXPECT_DOUBLE_EQ(price(round_gpu()).time.count(), price(hopper).time.count());
+  EXPECT_GE(price(round_gpu()).high.count(), recurrent(shape));
+  EXPECT_FALSE(price(round_gpu()).in_range);
+}
+
+TEST(Heuristic, LayersOfAWavefrontShareTheirPath) {
+  // Few sums: 4 layers of 100 steps take 103 steps in place of 400. Many: all sums one by one.
+  RecurrentShape one{.hidden = 256, .batch = 8, .timesteps = 100}, four = one;
+  four.layers = 4;
+  const double step = (recurrent(one) - 1.6) / 100;
+  EXPECT_NEAR(recurrent(four), 1.6 + 103 * step, 0.01);
+  one.batch = four.batch = 1 << 14;
+  EXPECT_GT(recurrent(four), 3.5 * recurrent(one));
+  EXPECT_LE(recurrent(four), 4 * recurrent(one));
+}
+
+TEST(Heuristic, PersistentLayersReadTheirWeightsOnce) {
+  RecurrentShape shape{.hidden = 512, .batch = 8, .timesteps = 100};
+  const double plain = recurrent(shape);
+  shape.persistent = true;
+  // A barrier of 1.4 us and 2 x 4 x 512^2 x 8 FLOP at 0.755 of the peak.
+  EXPECT_NEAR(recurrent(shape), 1.6 + 100 * (1.4 + 16777216.0 / 7.55e6), 0.1);
+  EXPECT_LT(recurrent(shape), plain);
 }
 
 TEST(Heuristic, RecurrentWeightsInCacheAreReadFaster) {

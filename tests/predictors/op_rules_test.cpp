@@ -730,6 +730,42 @@ TEST_F(OpRules, LibraryLstmIsAnInputProductAndASequencePerLayer) {
   EXPECT_DOUBLE_EQ(backward[2].flop.value, 2 * forward[1].flop.value);
 }
 
+TEST_F(OpRules, PersistentLstmIsWhatPyTorchAsksFor) {
+  const auto persistent = [&](DType dtype, std::int64_t batch, std::int64_t mode,
+                              std::int64_t layers, const char* architecture) {
+    Gpu on = gpu;
+    on.num_sms = 108;
+    on.architecture = test_support::architecture(architecture);
+    const auto lowered = f.lower(
+        f.node("aten::_cudnn_rnn",
+               {f.tensor({25, batch, 128}, dtype), f.none(), f.integer(4), f.none(), f.none(),
+                f.none(), f.integer(mode), f.integer(512), f.integer(0), f.integer(layers),
+                f.boolean(false), f.real(0), f.boolean(true), f.boolean(false)}),
+        on);
+    return std::get<RecurrentShape>(lowered.kernels.at(1).shape).persistent;
+  };
+  EXPECT_TRUE(persistent(DType::kFloat16, 64, 2, 1, "ampere"));
+  EXPECT_FALSE(persistent(DType::kFloat32, 64, 2, 1, "ampere"));
+  EXPECT_FALSE(persistent(DType::kFloat16, 64, 2, 2, "ampere"));
+  EXPECT_FALSE(persistent(DType::kFloat16, 64, 3, 1, "ampere"));  // GRU
+  EXPECT_FALSE(persistent(DType::kFloat16, 136, 2, 1, "ampere"));
+  EXPECT_TRUE(persistent(DType::kFloat16, 64, 3, 1, "volta"));
+  EXPECT_FALSE(persistent(DType::kFloat16, 80, 2, 1, "volta"));
+  EXPECT_FALSE(persistent(DType::kFloat16, 64, 2, 1, "turing"));
+}
+
+TEST_F(OpRules, WavefrontIsOneSequenceOfAllLayers) {
+  const auto lowered =
+      f.lower(f.node("recurrent::wavefront",
+                     {f.tensor({25, 16, 32}), f.none(), f.integer(4), f.none(), f.none(), f.none(),
+                      f.integer(2), f.integer(64), f.integer(0), f.integer(2), f.boolean(false),
+                      f.real(0), f.boolean(true), f.boolean(false)}),
+              gpu);
+  ASSERT_EQ(lowered.kernels.size(), 3u);  // two products of inputs
+  EXPECT_EQ(std::get<RecurrentShape>(lowered.kernels[2].shape).layers, 2);
+  EXPECT_DOUBLE_EQ(lowered.kernels[2].flop.value, 2 * 2.0 * 4 * 64 * 64 * 16 * 25);
+}
+
 TEST_F(OpRules, TritonMovesEachTensorOnce) {
   const int node =
       f.node("triton", {f.tensor({100}), f.tensor({100}), f.tensor({100}), f.integer(100)});

@@ -357,6 +357,8 @@ constexpr std::string_view kSchemas[] = {
     "hashed::embedding_gradient(Tensor gradient, Tensor indices, int elements, int columns, int run) -> Tensor",
     "hashed::mm(Tensor x, Tensor array, int rows, int columns, bool turned, int tile_rows, int tile_columns) -> Tensor",
     "hashed::weight_gradient(Tensor left, Tensor right, int elements, int rows, int columns, int tile_rows, int tile_columns) -> Tensor",
+    "recurrent::wavefront(Tensor input, Tensor[] weight, int weight_stride0, Tensor? weight_buf, Tensor hx, Tensor? cx, int mode, SymInt hidden_size, SymInt proj_size, int num_layers, bool batch_first, float dropout, bool train, bool bidirectional, SymInt[] batch_sizes, Tensor? dropout_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "recurrent::wavefront_backward(Tensor input, Tensor[] weight, int weight_stride0, Tensor weight_buf, Tensor hx, Tensor? cx, Tensor output, Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, int mode, SymInt hidden_size, SymInt proj_size, int num_layers, bool batch_first, float dropout, bool train, bool bidirectional, SymInt[] batch_sizes, Tensor? dropout_state, Tensor reserve, bool[4] output_mask) -> (Tensor, Tensor, Tensor, Tensor[])",
     "offload::release(Tensor self) -> ()",
     "offload::to_device(Tensor self) -> Tensor",
     "offload::to_host(Tensor self) -> Tensor",

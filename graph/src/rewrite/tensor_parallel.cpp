@@ -43,7 +43,7 @@ struct SplitOp {
 class TensorParallelWriter {
  public:
   TensorParallelWriter(const ExecutionGraph& graph, const TensorParallelOptions& options,
-                       const TensorSplit& split, const TokenShape& tokens,
+                       const TensorSplit& split, const std::vector<TokenShape>& tokens,
                        std::vector<bool> partial_nodes)
       : source_(graph),
         sequence_parallel_(options.sequence_parallel),
@@ -55,6 +55,7 @@ class TensorParallelWriter {
         graph_(copy_.builder()),
         ranks_(graph_, 0, options.ranks, 1),
         done_(graph.nodes.size(), false) {
+    note_writes();
     for (const SplitProduct& product : split.columns) {
       op_around(product.node).columns.push_back(&product);
       note_sequence(product.node, columns_by_sequence_, &product);
@@ -94,10 +95,6 @@ class TensorParallelWriter {
     }
     return copy_.finish();
   }
-
-  /// A sum of the gradients of a layer and of its residual; none: norms stand in front of all
-  /// layers.
-  std::optional<std::int32_t> unlike_sum() const { return unlike_; }
 
   /// Of the graph that write() gave: nodes that allocate what is received, by id.
   const std::unordered_map<std::int64_t, TokensOf>& received() const { return received_; }
@@ -274,8 +271,10 @@ class TensorParallelWriter {
     const auto inputs = source_.inputs(at(lookup));
     if (inputs.size() < 2 || inputs[1].kind != Argument::Kind::kTensor) return false;
     const auto sizes = source_.shape(source_.tensors[inputs[1].index]);
-    return sizes.size() == 2 && sizes[1] == tokens_.length &&
-           (sizes[0] == tokens_.batch || sizes[0] == 1);
+    if (sizes.size() != 2) return false;
+    return std::ranges::any_of(tokens_, [&](const TokenShape& one) {
+      return sizes[1] == one.length && (sizes[0] == one.batch || sizes[0] == 1);
+    });
   }
 
   // Positions and types of this rank's tokens alone.
@@ -286,7 +285,7 @@ class TensorParallelWriter {
     ExecutionGraph& made = graph_.graph_being_made();
     const std::size_t node = made.nodes.size();
     with_current_tensors([&] {
-      graph_.leaf_op("aten::slice.Tensor", {all, 1, 0, tokens_.length, 1}, {part});
+      graph_.leaf_op("aten::slice.Tensor", {all, 1, 0, sizes[1], 1}, {part});
     });
     received_[made.nodes[node].id] = TokensOf::kViewOfOneRank;
     const Tensor tensor = made.tensors[made.outputs(made.nodes[node])[0].index];
@@ -322,29 +321,115 @@ class TensorParallelWriter {
     const std::string_view name = function >= 0 ? source_.name(at(function)) : std::string_view();
     const bool passes = hands_on(name);
     const std::int64_t sequence = function >= 0 ? at(function).seq_id : -1;
-    if (!passes && function >= 0) resolve(index, function);
+    if (function >= 0) resolve(index, function, passes);
     places_.begin_scope();
     if (sequence_parallel_ && function >= 0 && sequence >= 0) gather_for(index, function, sequence);
     copy_backward(index, passes);
     places_.end_scope();
+    for (const auto& [id, tensor] : renamed_) places_.replace(id, tensor);
+    renamed_.clear();
   }
 
-  // Gradients whose sum over the ranks cannot wait.
-  void resolve(std::int32_t index, std::int32_t function) {
+  // Gradients whose sum over the ranks cannot wait: behind functions that hand a gradient on as it
+  // is, only those wait that owe no residual.
+  void resolve(std::int32_t index, std::int32_t function, bool passes) {
     std::vector<std::uint32_t> open;
     for (const Argument& argument : source_.inputs(at(function))) {
       if (argument.kind != Argument::Kind::kTensor) continue;
-      if (partial_.contains(source_.tensors[argument.index].id)) open.push_back(argument.index);
+      const std::int64_t id = source_.tensors[argument.index].id;
+      if (partial_.contains(id) && (!passes || owed_.contains(id))) open.push_back(argument.index);
     }
     for (std::uint32_t tensor : open) {
-      if (!partial_.contains(source_.tensors[tensor].id)) continue;
+      const std::int64_t id = source_.tensors[tensor].id;
+      if (!partial_.contains(id)) continue;
       copy_.close_beside(index);
       sum(tensor);
+      add_owed(tensor);
       const std::int64_t storage = source_.tensors[tensor].storage_id;
       std::erase_if(partial_, [&](const auto& one) {
-        return one.first == source_.tensors[tensor].id || (storage != 0 && one.second == storage);
+        return one.first == id || (storage != 0 && one.second == storage);
       });
     }
+  }
+
+  // --- residuals of layers with a norm behind them -----------------------------------------------
+
+  // The last node that writes a tensor with an id: recordings use ids again.
+  void note_writes() {
+    if (!sequence_parallel_) return;
+    for (std::int32_t i = 0; i < std::ssize(source_.nodes); ++i) {
+      for_each_tensor(source_, source_.outputs(at(i)),
+                      [&](const Tensor& tensor) { last_write_[tensor.id] = i; });
+    }
+  }
+
+  // A name that stays what it is until the sum over the ranks: another view, where the id comes
+  // again.
+  Tensor lasting(std::uint32_t entry, std::int32_t sum) {
+    const std::int64_t id = source_.tensors[entry].id;
+    if (last_write_.at(id) <= sum) return places_.current(source_.tensors[entry]);
+    const TensorRef now = whole(entry);
+    const Shape sizes = graph_.shape(now);
+    const TensorRef view = graph_.new_view(now, sizes, contiguous_strides(sizes));
+    ExecutionGraph& made = graph_.graph_being_made();
+    const std::size_t node = made.nodes.size();
+    with_current_tensors([&] { graph_.leaf_op("aten::detach", {now}, {view}); });
+    return made.tensors[made.outputs(made.nodes[node])[0].index];
+  }
+
+  // The residual's gradient has the tokens of one rank, the partial sum those of all: their sum
+  // waits until the partial one is summed over the ranks, with all that is added to it meanwhile.
+  bool defers(std::int32_t index) {
+    const Node& node = at(index);
+    if (!sequence_parallel_ || !is_sum(source_.name(node))) return false;
+    std::optional<std::uint32_t> partial, complete;
+    for (const Argument& argument : source_.inputs(node)) {
+      if (argument.kind != Argument::Kind::kTensor) continue;
+      const Tensor& tensor = source_.tensors[argument.index];
+      if (!tensor.on_gpu()) continue;
+      (partial_.contains(tensor.id) ? partial : complete) = argument.index;
+    }
+    const auto outputs = source_.outputs(node);
+    if (!partial || !complete || outputs.empty() || outputs[0].kind != Argument::Kind::kTensor) {
+      return false;
+    }
+    const Tensor part = source_.tensors[*partial], made = source_.tensors[outputs[0].index];
+    if (part.numel != source_.tensors[*complete].numel) return false;
+    copy_.close_beside(index);
+    std::vector<Owed> owed = std::move(owed_[part.id]);
+    owed_.erase(part.id);
+    owed.push_back({*complete, lasting(*complete, index)});
+    const Tensor stands = made.id == part.id ? places_.current(part) : lasting(*partial, index);
+    partial_.erase(part.id);
+    partial_[made.id] = made.storage_id;
+    owed_[made.id] = std::move(owed);
+    renamed_.emplace_back(made.id, stands);
+    places_.replace(made.id, stands);
+    mark_done(index);
+    return true;
+  }
+
+  void mark_done(std::int32_t index) {
+    done_[static_cast<std::size_t>(index)] = true;
+    for (std::int32_t child : source_.children(at(index))) mark_done(child);
+  }
+
+  void add_owed(std::uint32_t summed) {
+    const auto owed = owed_.find(source_.tensors[summed].id);
+    if (owed == owed_.end()) return;
+    for (const Owed& one : owed->second) {
+      const TensorRef of_ranks = whole(summed), residual = whole(one.entry);
+      ExecutionGraph& made = graph_.graph_being_made();
+      const std::size_t node = made.nodes.size();
+      with_current_tensors([&] { binary(graph_, "aten::add.Tensor", of_ranks, residual); });
+      Tensor& second = made.tensors[made.inputs(made.nodes[node])[1].index];
+      second.id = one.tensor.id;
+      second.storage_id = one.tensor.storage_id;
+      second.offset = one.tensor.offset;
+      const Tensor total = made.tensors[made.outputs(made.nodes[node])[0].index];
+      places_.replace(source_.tensors[summed].id, total);
+    }
+    owed_.erase(owed);
   }
 
   // With sequence parallelism the gradient of a sum over ranks is gathered, and so is once more the
@@ -373,6 +458,7 @@ class TensorParallelWriter {
   }
 
   void copy_backward(std::int32_t index, bool passes) {
+    if (defers(index)) return;
     copy(index);
     note_partial(index, passes);
     for (std::int32_t child : source_.children(at(index))) copy_backward(child, passes);
@@ -381,19 +467,22 @@ class TensorParallelWriter {
   void note_partial(std::int32_t index, bool passes) {
     const Node& node = at(index);
     const std::string_view name = source_.name(node);
-    bool partial = partial_nodes_[static_cast<std::size_t>(index)], complete = false;
+    bool partial = partial_nodes_[static_cast<std::size_t>(index)];
+    std::vector<Owed> owed;
     if (!partial && (passes || is_sum(name) || is_view(name))) {
       for_each_tensor(source_, source_.inputs(node), [&](const Tensor& tensor) {
-        const bool one = partial_.contains(tensor.id);
-        partial |= one;
-        complete |= !one && tensor.on_gpu();
+        partial |= partial_.contains(tensor.id);
+        const auto at = owed_.find(tensor.id);
+        if (at == owed_.end() || !is_sum(name)) return;
+        owed.insert(owed.end(), at->second.begin(), at->second.end());
+        owed_.erase(at);
       });
-      // The residual's gradient has the tokens of one rank, the partial sum those of all.
-      if (sequence_parallel_ && partial && complete && is_sum(name) && !unlike_) unlike_ = index;
     }
     for_each_tensor(source_, source_.outputs(node), [&](const Tensor& tensor) {
+      owed_.erase(tensor.id);
       if (partial) {
         partial_[tensor.id] = tensor.storage_id;
+        if (!owed.empty()) owed_[tensor.id] = owed;
       } else {
         partial_.erase(tensor.id);
       }
@@ -411,9 +500,16 @@ class TensorParallelWriter {
     Tensor tensor;
   };
 
+  // What is added to a partial sum once it is summed: its mention in the source, and what stands
+  // for it.
+  struct Owed {
+    std::uint32_t entry = 0;
+    Tensor tensor;
+  };
+
   const ExecutionGraph& source_;
   const bool sequence_parallel_;
-  const TokenShape tokens_;
+  const std::vector<TokenShape> tokens_;
   const std::unordered_map<std::int64_t, std::size_t>& parameters_;
   const std::vector<bool> partial_nodes_;
   const std::vector<PassOfNode> passes_;
@@ -429,7 +525,9 @@ class TensorParallelWriter {
   std::unordered_map<std::int32_t, Part> parts_;            // by product
   std::unordered_map<std::int64_t, std::int64_t> partial_;  // ids of gradients -> storages
   std::optional<Gathered> gathered_;
-  std::optional<std::int32_t> unlike_;
+  std::unordered_map<std::int64_t, std::vector<Owed>> owed_;   // by id of the partial sum
+  std::unordered_map<std::int64_t, std::int32_t> last_write_;  // by id
+  std::vector<std::pair<std::int64_t, Tensor>> renamed_;       // when the function is written
   std::unordered_map<std::int64_t, TokensOf> received_;
 };
 
@@ -454,9 +552,10 @@ Result<void> check_tensor_parallel(const ExecutionGraph& graph,
   return check_nesting(graph);
 }
 
-// The sequences that the token embedding looks up.
-Result<TokenShape> token_shape(const ExecutionGraph& graph, const TensorSplit& split,
-                               std::int64_t ranks) {
+// The sequences that the token embedding looks up, of a decoder behind those of its encoder.
+Result<std::vector<TokenShape>> token_shapes(const ExecutionGraph& graph, const TensorSplit& split,
+                                             std::int64_t ranks) {
+  std::vector<TokenShape> shapes;
   for (std::int32_t lookup : split.embeddings) {
     const auto inputs = graph.inputs(graph.nodes[static_cast<std::size_t>(lookup)]);
     if (inputs.size() < 2 || inputs[1].kind != Argument::Kind::kTensor) continue;
@@ -468,8 +567,9 @@ Result<TokenShape> token_shape(const ExecutionGraph& graph, const TensorSplit& s
                               "{} tokens",
                               ranks, sizes[1]));
     }
-    return TokenShape{sizes[0], sizes[1]};
+    shapes.push_back({sizes[0], sizes[1]});
   }
+  if (!shapes.empty()) return shapes;
   return fail(ErrorCode::kImpossible,
               "tensor-parallel: expected a lookup of tokens for sequence parallelism, found none");
 }
@@ -484,20 +584,14 @@ Result<ExecutionGraph> make_tensor_parallel(const ExecutionGraph& graph,
   if (!split) return Unexpected{split.error()};
   TensorParallelSizes sizes{.ranks = options.ranks, .split = &*split};
   if (options.sequence_parallel) {
-    const auto tokens = token_shape(graph, *split, options.ranks);
+    auto tokens = token_shapes(graph, *split, options.ranks);
     if (!tokens) return Unexpected{tokens.error()};
-    sizes.tokens = *tokens;
+    sizes.tokens = std::move(*tokens);
   }
   auto partial = partial_sums(graph, sizes);
   if (!partial) return Unexpected{partial.error()};
   TensorParallelWriter writer(graph, options, *split, sizes.tokens, std::move(*partial));
   const ExecutionGraph whole = writer.write();
-  if (writer.unlike_sum()) {
-    return fail(
-        ErrorCode::kImpossible,
-        "tensor-parallel: sequence parallelism expects a norm in front of each layer, found "
-        "layers that read the residual itself (norms behind the sum, as in BERT)");
-  }
   for (std::size_t i = 0; i < whole.nodes.size(); ++i) {
     const auto at = writer.received().find(whole.nodes[i].id);
     if (at != writer.received().end()) sizes.received[static_cast<std::int32_t>(i)] = at->second;

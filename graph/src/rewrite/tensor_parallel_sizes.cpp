@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,16 +64,10 @@ class RankRules {
     Dims dims;
     for (std::int64_t size : call.out_shape(0)) dims.push_back(resize::constant(size));
     if (tokens != TokensOf::kAllRanks) {
-      const auto [batch, length] = sizes_.tokens;
-      const bool view = tokens == TokensOf::kViewOfOneRank;
-      if ((dims.size() > 2 || view) && dims.size() > 1 && dims[1].size == length) {
-        dims[1] = cut(length);
-      } else if (!dims.empty() && dims[0].size == batch * length) {
-        dims[0] = cut(batch * length);
-        dims[0].factors = {resize::constant(batch), cut(length)};
-      } else {
-        call.refuse(fmt::format("expected {} sequences of {} tokens", batch, length));
-      }
+      const bool done = std::ranges::any_of(sizes_.tokens, [&](const TokenShape& one) {
+        return cut_tokens(dims, one, tokens == TokensOf::kViewOfOneRank);
+      });
+      if (!done) call.refuse("expected all tokens of a step, found other sizes");
     }
     if (tokens == TokensOf::kViewOfOneRank) {
       set_slice(call, std::move(dims));
@@ -81,6 +76,19 @@ class RankRules {
       call.give(0, std::move(dims));
     }
     return call.take();
+  }
+
+  // [B, S, ..] or [B S, ..]; views of indices [B or 1, S].
+  static bool cut_tokens(Dims& dims, const TokenShape& tokens, bool view) {
+    const auto [batch, length] = tokens;
+    if ((dims.size() > 2 || view) && dims.size() > 1 && dims[1].size == length) {
+      dims[1] = cut(length);
+      return true;
+    }
+    if (dims.empty() || dims[0].size != batch * length) return false;
+    dims[0] = cut(batch * length);
+    dims[0].factors = {resize::constant(batch), cut(length)};
+    return true;
   }
 
   // aten::slice(x, 1, 0, end) of tokens [B, S].

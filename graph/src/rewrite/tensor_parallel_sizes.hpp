@@ -22,7 +22,7 @@ struct TokenShape {
 struct TensorParallelSizes {
   std::int64_t ranks = 1;
   const TensorSplit* split = nullptr;
-  TokenShape tokens;
+  std::vector<TokenShape> tokens;  ///< of an encoder, and of a decoder
   /// Nodes that allocate what a collective receives into, or make such a view.
   std::unordered_map<std::int32_t, TokensOf> received;
 };

@@ -235,7 +235,9 @@ class SplitWalk {
     bool meets_whole = false;
     for_each_tensor(graph_, graph_.inputs(node), [&](const Tensor& tensor) {
       const Holding one = holding(tensor);
-      meets_whole |= !one.is_part() && !one.is_parameter && tensor.numel == largest;
+      // Four dimensions are those of heads: biases of scores by position are cut with them.
+      meets_whole |=
+          !one.is_part() && !one.is_parameter && tensor.rank < 4 && tensor.numel == largest;
     });
     if (!meets_whole) return;
     refuse(made);

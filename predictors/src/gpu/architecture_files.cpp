@@ -368,6 +368,36 @@ void copy_linear_attention(const Architecture& from, Architecture& to) {
   if (to.linear_attention) to.linear_attention->measured = false;
 }
 
+RecurrentStepCycles step_cycles_in(ObjectReader& set, const char* key,
+                                   std::optional<Error>& error) {
+  constexpr double kMost = 1e7;
+  const Json* object = set.object(key);
+  if (!object) return {};
+  ObjectReader cycles(*object, set.pointer(key), error);
+  const RecurrentStepCycles made{
+      .cell = number_in(cycles, "cell", 0, kMost, "a number from 0 to 1e7"),
+      .depth = number_in(cycles, "depth", 0, kMost, "a number from 0 to 1e7")};
+  cycles.finish();
+  return made;
+}
+
+void read_recurrent_cycles(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
+  const Json* set = fact.object(kValue, true);
+  if (!set) return;
+  ObjectReader steps(*set, fact.pointer(kValue), error);
+  RecurrentCycles cycles{.measured = steps.boolean("measured")};
+  cycles.forward = step_cycles_in(steps, "forward", error);
+  cycles.backward_data = step_cycles_in(steps, "backward_data", error);
+  made.recurrent_cycles = cycles;
+  steps.finish();
+}
+
+/// Another architecture's steps were not measured on this one.
+void copy_recurrent_cycles(const Architecture& from, Architecture& to) {
+  to.recurrent_cycles = from.recurrent_cycles;
+  if (to.recurrent_cycles) to.recurrent_cycles->measured = false;
+}
+
 void read_elementwise(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
   constexpr double kLeast = 1e-3, kMost = 1e3;
   const char* wanted = "a number from 0.001 to 1000";
@@ -390,6 +420,11 @@ void read_blocks(ObjectReader& fact, Architecture& made, std::optional<Error>&) 
 
 void read_generation(ObjectReader& fact, Architecture& made, std::optional<Error>&) {
   made.nccl_generation = static_cast<NcclGeneration>(choice(fact, kValue, kNcclGenerationNames));
+}
+
+void read_persistent(ObjectReader& fact, Architecture& made, std::optional<Error>&) {
+  made.persistent_recurrent =
+      static_cast<PersistentRecurrent>(choice(fact, kValue, kPersistentRecurrentNames));
 }
 
 void read_measured(ObjectReader& fact, Architecture& made, std::optional<Error>& error) {
@@ -440,6 +475,9 @@ constexpr Fact kFacts[] = {
     {"attention_kernels", read_attention, copy_attention},
     {"experts_kernels", read_experts, copy_experts},
     {"linear_attention", read_linear_attention, copy_linear_attention},
+    {"recurrent_cycles", read_recurrent_cycles, copy_recurrent_cycles},
+    {"persistent_recurrent", read_persistent,
+     [](const A& from, A& to) { to.persistent_recurrent = from.persistent_recurrent; }},
     flag<&A::recurrent_measured>("recurrent_measured"),
     flag<&A::slow_recurrent_batches>("slow_recurrent_batches"),
     {"nccl_generation", read_generation,

@@ -106,9 +106,10 @@ bool PriceCache::Key::set(const KernelWork& work) {
               std::uint32_t{a->causal} << 4 | std::uint32_t{a->writes_cache} << 5 |
               static_cast<std::uint32_t>(a->kernel) << 6;
   } else if (const auto* recurrent = std::get_if<RecurrentShape>(&work.shape)) {
-    add(recurrent->hidden, recurrent->batch, recurrent->timesteps);
+    add(recurrent->hidden, recurrent->batch, recurrent->timesteps, recurrent->layers);
     details = static_cast<std::uint32_t>(recurrent->cell) |
-              static_cast<std::uint32_t>(recurrent->pass) << 4;
+              static_cast<std::uint32_t>(recurrent->pass) << 4 |
+              std::uint32_t{recurrent->persistent} << 6;
   } else if (const auto* grouped = std::get_if<GroupedGemmShape>(&work.shape)) {
     add(grouped->groups, grouped->rows, grouped->n, grouped->k, grouped->imbalance);
   } else if (const auto* x = std::get_if<ExpertsShape>(&work.shape)) {

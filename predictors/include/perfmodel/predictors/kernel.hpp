@@ -156,6 +156,8 @@ struct RecurrentShape {
     kBackwardWeights
   } pass = Pass::kForward;
   std::int64_t hidden = 0, batch = 0, timesteps = 0;
+  std::int64_t layers = 1;  ///< more: of one size, steps of all of them side by side (a wavefront)
+  bool persistent = false;  ///< weights stay in registers; blocks wait for each other at each step
 };
 
 enum class CopyKind : std::uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice, kPeer };

@@ -21,9 +21,32 @@ bool lower_fused_cell(const OpView& op, const Gpu&, std::vector<KernelWork>& ker
   return true;
 }
 
+/// Whether PyTorch asks cuDNN for kernels that keep the weights in registers (its heuristics:
+/// fp16, one layer and direction, sizes of whole blocks; by GPU what the architecture says).
+bool is_persistent(const RecurrentShape& s, std::int64_t features, std::int64_t layers,
+                   std::int64_t directions, DType dtype, const Gpu& gpu) {
+  if (dtype != DType::kFloat16 || layers != 1 || directions != 1) return false;
+  if (s.hidden > 1024 || s.hidden % 128 != 0 || features % 128 != 0) return false;
+  switch (gpu.architecture.persistent_recurrent) {
+    case PersistentRecurrent::kNone:
+      return false;
+    case PersistentRecurrent::kVolta:
+      return s.batch == 8 || (s.batch % 16 == 0 && s.batch != 80 && s.batch != 112);
+    case PersistentRecurrent::kAmpere: {
+      using Cell = RecurrentShape::Cell;
+      if (gpu.num_sms < 98 || s.cell == Cell::kGru || s.batch % 8 != 0 || s.batch > 128) {
+        return false;
+      }
+      return s.cell == Cell::kLstm || s.batch < 96 || s.hidden < 896;
+    }
+  }
+  return false;
+}
+
 /// _cudnn_rnn(input, weight[], weight_stride0, weight_buf, hx, cx, mode, hidden_size, proj_size,
 /// num_layers, batch_first, dropout, train, bidirectional, ...); mode 0 relu, 1 tanh, 2 lstm, 3
-/// gru. miopen_rnn: same without proj_size.
+/// gru. miopen_rnn: same without proj_size. recurrent::wavefront has the arguments of _cudnn_rnn:
+/// the steps of all layers run side by side on streams of their own, products of the inputs before.
 bool lower_rnn(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernels) {
   const Tensor* input = op.tensor_input(0);
   if (!input || input->rank < 2) return false;
@@ -49,7 +72,7 @@ bool lower_rnn(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernel
   const std::int64_t batch = features * steps > 0 ? input->numel / (features * steps) : 0;
   if (batch <= 0) return false;
 
-  const RecurrentShape shape{
+  RecurrentShape shape{
       .cell = mode == 2   ? RecurrentShape::Cell::kLstm
               : mode == 3 ? RecurrentShape::Cell::kGru
                           : RecurrentShape::Cell::kPlain,
@@ -57,6 +80,8 @@ bool lower_rnn(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernel
       .hidden = hidden,
       .batch = batch,
       .timesteps = steps};
+  shape.persistent = is_persistent(shape, features, layers, directions, input->dtype, gpu);
+  const bool is_wavefront = op.name().find("wavefront") != std::string_view::npos;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const std::int64_t in = layer == 0 ? features : directions * hidden;
     for (std::int64_t direction = 0; direction < directions; ++direction) {
@@ -64,6 +89,12 @@ bool lower_rnn(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& kernel
       for (int product = 0; product < (is_backward ? 2 : 1); ++product) {
         kernels.push_back(gemm_work(1, steps * batch, gates * hidden, in, *input, gpu));
       }
+      if (!is_wavefront) kernels.push_back(recurrent_work(shape, input->dtype));
+    }
+  }
+  if (is_wavefront) {
+    shape.layers = layers;
+    for (std::int64_t direction = 0; direction < directions; ++direction) {
       kernels.push_back(recurrent_work(shape, input->dtype));
     }
   }

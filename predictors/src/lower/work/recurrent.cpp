@@ -41,8 +41,10 @@ double gates_of(RecurrentShape::Cell cell) {
 KernelWork recurrent_work(const RecurrentShape& shape, DType dtype) {
   const double g = gates_of(shape.cell), h = static_cast<double>(shape.hidden);
   const double size = size_in_bytes(dtype);
-  const double x = static_cast<double>(shape.batch) * static_cast<double>(shape.timesteps) * h;
-  const double weights = g * h * h * size, states = x * size, gates = g * x * size;
+  const double layers = static_cast<double>(shape.layers);
+  const double x =
+      layers * static_cast<double>(shape.batch) * static_cast<double>(shape.timesteps) * h;
+  const double weights = layers * g * h * h * size, states = x * size, gates = g * x * size;
   double products = 1, read = 0, written = 0;
   const auto add = [&](double r, double w) {
     read += r;

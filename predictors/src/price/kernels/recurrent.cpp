@@ -45,6 +45,16 @@ double product_rate(const Gpu& gpu, DType dtype) {
   return terms::sustained_flop_per_us(gpu, half ? DType::kFloat32 : dtype, false);
 }
 
+/// What a step of the model is made of: constants of DeepBench's libraries, or the architecture's
+/// own cycles, which are those of one kernel for the products and one for the cell, whatever cell.
+RecurrentStep step_of(const RecurrentStep& chosen, const RecurrentStepCycles* own) {
+  if (!own) return chosen;
+  RecurrentStep step = chosen;
+  step.cell_cycles = step.gru_cycles = step.plain_cycles = own->cell;
+  step.depth_cycles = step.odd_batch_cycles = own->depth;
+  return step;
+}
+
 /// Library LSTM, GRU and plain layers, g gates, hidden size H, batch B, T steps:
 ///
 ///   t = t_empty + T (f / clock + max(d depth / clock + 2 g H H B / (e P), weights / (m B_mem)))
@@ -52,12 +62,19 @@ double product_rate(const Gpu& gpu, DType dtype) {
 ///
 /// f: of the cell, LSTM or GRU. depth: length of the summed axis (H forward, g H for NVIDIA's
 /// backward data), which blocks walk one after the other; with few results per step nothing hides
-/// it. The weights are read at every step, beside the sums: rows with persistent kernels (weights
-/// kept in registers) do not stand out in the data, except 256 hidden units at batch 16 on some
-/// Pascal cards (2-3 times faster than this). On Pascal batches of 17 to 32 take backward kernels
-/// that are slower than those of batch 64: a choice of CUDA 8's library. GPUs after 2018, their
-/// libraries and half types are not in the data: out of range. Rows include what the host adds
-/// between the kernels of a step.
+/// it. f and d are DeepBench's on the architectures that it has, else the architecture's own
+/// (`recurrent_cycles`: on Hopper measured, elsewhere another one's, and then the range reaches to
+/// what DeepBench's libraries would take). The weights are read at every step, beside the sums:
+/// rows with persistent kernels (weights kept in registers) do not stand out in the data, except
+/// 256 hidden units at batch 16 on some Pascal cards (2-3 times faster than this). On Pascal
+/// batches of 17 to 32 take backward kernels that are slower than those of batch 64: a choice of
+/// CUDA 8's library. GPUs after 2018, their libraries and half types are not in the data: out of
+/// range. DeepBench's rows include what the host adds between the kernels of a step.
+///
+/// L layers of one size as a wavefront, two streams each: max((L + T - 1) steps, L T products).
+///
+/// Persistent kernels (where `lower/ops/recurrent.cpp` finds that PyTorch asks for them): weights
+/// come once, a step is its sums and a barrier of all blocks, two round trips to L2. Not measured.
 ///
 /// Weight gradients of all steps are one product: t = t_0 + T t_step + 2 g H H B T / (0.8 P).
 class Recurrent final : public KernelModel {
@@ -74,39 +91,17 @@ class Recurrent final : public KernelModel {
       return price;
     }
     using Pass = RecurrentShape::Pass;
-    const bool amd = gpu.vendor == "amd";
-    Terms t;
-    switch (s->pass) {
-      case Pass::kForward:
-        t = steps(*s, work.dtype, gpu, amd ? chosen_.forward_amd : chosen_.forward, 1, 1);
-        break;
-      case Pass::kBackwardData:
-        // No AMD rows: taken as a forward pass, which has the same products.
-        t = amd ? steps(*s, work.dtype, gpu, chosen_.forward_amd, 1, 1)
-                : steps(*s, work.dtype, gpu, chosen_.backward_data, 1, gates_of(s->cell));
-        break;
-      case Pass::kBackwardWeights:
-        t = weight_gradient(*s, work, gpu);
-        break;
-      case Pass::kBackward:
-        if (amd) {
-          t = steps(*s, work.dtype, gpu, chosen_.backward_amd, 2, 1);
-        } else {
-          t = steps(*s, work.dtype, gpu, chosen_.backward_data, 1, gates_of(s->cell));
-          const Terms weights = weight_gradient(*s, work, gpu);
-          // One after the other: the steps, then the product for the weights.
-          t = {std::max(t.compute, t.memory) + weights.compute, t.memory,
-               t.latency + weights.latency};
-        }
-        break;
-    }
-    Price price = terms::make_price(t.compute, t.memory, t.latency, kName);
-    const bool split_on_amd =
-        amd && (s->pass == Pass::kBackwardData || s->pass == Pass::kBackwardWeights);
+    const std::optional<RecurrentCycles>& own = gpu.architecture.recurrent_cycles;
+    Price price = priced(terms_of(*s, work, gpu, own ? &*own : nullptr));
+    const bool split_on_amd = gpu.vendor == "amd" &&
+                              (s->pass == Pass::kBackwardData || s->pass == Pass::kBackwardWeights);
     price.in_range = work.dtype == DType::kFloat32 && gpu.architecture.recurrent_measured &&
-                     !split_on_amd && s->hidden >= 256 && s->hidden <= 4096 && s->batch >= 8 &&
-                     s->batch <= 128;
+                     !split_on_amd && !s->persistent && s->layers == 1 && s->hidden >= 256 &&
+                     s->hidden <= 4096 && s->batch >= 8 && s->batch <= 128;
     terms::set_range(price, price.in_range ? 0.4 : 0.6);
+    if (own && !own->measured) {
+      price.high = std::max(price.high, priced(terms_of(*s, work, gpu, nullptr)).time);
+    }
     return price;
   }
 
@@ -115,6 +110,42 @@ class Recurrent final : public KernelModel {
   struct Terms {
     double compute = 0, memory = 0, latency = 0;
   };
+
+  static Price priced(const Terms& t) {
+    return terms::make_price(t.compute, t.memory, t.latency, kName);
+  }
+
+  Terms terms_of(const RecurrentShape& s, const KernelWork& work, const Gpu& gpu,
+                 const RecurrentCycles* own) const {
+    using Pass = RecurrentShape::Pass;
+    const bool amd = gpu.vendor == "amd";
+    const auto forward = [&] {
+      const RecurrentStep& chosen = amd ? chosen_.forward_amd : chosen_.forward;
+      return steps(s, work.dtype, gpu, step_of(chosen, own ? &own->forward : nullptr), 1, 1);
+    };
+    const auto backward_data = [&] {
+      return steps(s, work.dtype, gpu,
+                   step_of(chosen_.backward_data, own ? &own->backward_data : nullptr), 1,
+                   gates_of(s.cell));
+    };
+    switch (s.pass) {
+      case Pass::kForward:
+        return forward();
+      case Pass::kBackwardData:
+        // No AMD rows: taken as a forward pass, which has the same products.
+        return amd ? forward() : backward_data();
+      case Pass::kBackwardWeights:
+        return weight_gradient(s, work, gpu);
+      case Pass::kBackward: {
+        if (amd) return steps(s, work.dtype, gpu, chosen_.backward_amd, 2, 1);
+        // One after the other: the steps, then the product for the weights.
+        const Terms data = backward_data(), weights = weight_gradient(s, work, gpu);
+        return {std::max(data.compute, data.memory) + weights.compute, data.memory,
+                data.latency + weights.latency};
+      }
+    }
+    return {};
+  }
 
   static double weight_elements(const RecurrentShape& s) {
     const double h = static_cast<double>(s.hidden);
@@ -128,7 +159,7 @@ class Recurrent final : public KernelModel {
       case RecurrentShape::Cell::kGru:
         return c.gru_cycles;
       case RecurrentShape::Cell::kPlain:
-        return 0;
+        return c.plain_cycles;
     }
     return 0;
   }
@@ -137,21 +168,31 @@ class Recurrent final : public KernelModel {
   static Terms steps(const RecurrentShape& s, DType dtype, const Gpu& gpu, const RecurrentStep& c,
                      double products, double depth) {
     const double n = static_cast<double>(s.timesteps), weights = weight_elements(s);
+    const double flop = products * 2 * weights * static_cast<double>(s.batch);
+    const double sums = flop / (c.peak_share * product_rate(gpu, dtype));
+    const double read = terms::stream_time(gpu, weights * size_in_bytes(dtype), c.memory_share);
+    if (s.persistent) {
+      constexpr double kBarrierUs = 2 * 0.7;  // [I] a round trip to L2 under way with others
+      return {n * sums, read, terms::empty_kernel_us(gpu) + n * kBarrierUs};
+    }
     const bool odd_batch = gpu.architecture.slow_recurrent_batches && s.batch > 16 && s.batch <= 32;
     const double clock = terms::clock_mhz(gpu);
     const double walk = depth * static_cast<double>(s.hidden) *
                         (odd_batch ? c.odd_batch_cycles : c.depth_cycles) / clock;
-    const double flop = products * 2 * weights * static_cast<double>(s.batch);
-    return {n * (walk + flop / (c.peak_share * product_rate(gpu, dtype))),
-            n * terms::stream_time(gpu, weights * size_in_bytes(dtype), c.memory_share),
-            terms::empty_kernel_us(gpu) + n * cell_cycles(s.cell, c) / clock};
+    const double cell = cell_cycles(s.cell, c) / clock;
+    if (s.layers > 1) {
+      const double layers = static_cast<double>(s.layers), path = n + layers - 1;
+      return {std::max(path * (walk + sums), n * layers * sums), n * layers * read,
+              terms::empty_kernel_us(gpu) + path * cell};
+    }
+    return {n * (walk + sums), n * read, terms::empty_kernel_us(gpu) + n * cell};
   }
 
   Terms weight_gradient(const RecurrentShape& s, const KernelWork& work, const Gpu& gpu) const {
-    const double n = static_cast<double>(s.timesteps);
-    const double flop = 2 * weight_elements(s) * static_cast<double>(s.batch) * n;
+    const double n = static_cast<double>(s.timesteps), layers = static_cast<double>(s.layers);
+    const double flop = layers * 2 * weight_elements(s) * static_cast<double>(s.batch) * n;
     return {flop / (chosen_.weight_gradient_share * product_rate(gpu, work.dtype)), 0,
-            (chosen_.weight_gradient_cycles + n * chosen_.weight_gradient_step_cycles) /
+            layers * (chosen_.weight_gradient_cycles + n * chosen_.weight_gradient_step_cycles) /
                 terms::clock_mhz(gpu)};
   }
 

@@ -11,11 +11,12 @@ namespace perfmodel::kernels {
 /// One step of a layer, as library calls of 2016-2018 run it.
 struct RecurrentStep {
   double peak_share = 1;        ///< e
-  double cell_cycles = 0;       ///< f of an LSTM, per step; plain layers fuse their tanh
+  double cell_cycles = 0;       ///< f of an LSTM, per step
   double gru_cycles = 0;        ///< f of a GRU
   double depth_cycles = 0;      ///< d: per element of the summed axis
   double odd_batch_cycles = 0;  ///< d on Pascal at batches of 17 to 32
   double memory_share = 1;      ///< of the memory's rate, at which the weights are read
+  double plain_cycles = 0;      ///< f of a plain layer: none, libraries of then fuse its tanh
 };
 
 struct RecurrentConstants {

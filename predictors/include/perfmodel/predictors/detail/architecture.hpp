@@ -131,6 +131,24 @@ struct LinearAttentionRates {
   double dram_share = 1;      ///< of the reachable bandwidth
 };
 
+/// For which batches PyTorch asks cuDNN for recurrent layers that keep their weights in registers.
+enum class PersistentRecurrent : std::uint8_t {
+  kNone,
+  kVolta,   ///< multiples of 16 but for 80 and 112, and 8
+  kAmpere,  ///< on 98 SMs or more, multiples of 8 up to 128; not for GRUs
+};
+inline constexpr std::string_view kPersistentRecurrentNames[] = {"none", "volta", "ampere"};
+
+/// What one step of a library's recurrent layer takes beside its sums, in boost clocks.
+struct RecurrentStepCycles {
+  double cell = 0;   ///< pointwise kernel and gaps between kernels, whatever the sizes
+  double depth = 0;  ///< per element of the summed axis, which blocks walk one after the other
+};
+struct RecurrentCycles {
+  bool measured = false;  ///< on this architecture
+  RecurrentStepCycles forward, backward_data;
+};
+
 /// Elements that PyTorch's elementwise kernels get through per boost clock and SM, by variant; 0:
 /// as many as memory delivers.
 struct ElementwiseRates {
@@ -205,6 +223,9 @@ struct Architecture {
   AttentionKernels attention_kernels;
   std::vector<ExpertsKernel> experts_kernels;  ///< empty: none is known
   std::optional<LinearAttentionRates> linear_attention;
+  /// None: those of the libraries of 2016 to 2018 (`price/kernels/recurrent.cpp`).
+  std::optional<RecurrentCycles> recurrent_cycles;
+  PersistentRecurrent persistent_recurrent = PersistentRecurrent::kNone;
   bool recurrent_measured = false;      ///< the model of recurrent layers was fitted here
   bool slow_recurrent_batches = false;  ///< backward kernels of batches of 17 to 32 are slow ones
   NcclGeneration nccl_generation = NcclGeneration::kVolta;  ///< row of NCCL's tables
