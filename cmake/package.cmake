@@ -31,4 +31,19 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS
   "libexpected-dev, libfmt-dev, libsimdjson-dev, nlohmann-json3-dev, zlib1g-dev, pkg-config")
+# Two packages: all that is installed without a component, and the Python package.
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_ALL Unspecified python)
+set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_NAME perfmodel)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-perfmodel)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_SHLIBDEPS OFF)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS
+  "python3 (>= 3.9), perfmodel (= ${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_SUGGESTS "python3-pandas, python3-torch")
+set(CPACK_COMPONENT_PYTHON_DESCRIPTION
+"Predicts the time of a training batch on a GPU, from Python.
+The commands of perfpredict as functions, their answers as objects that become
+data frames and show themselves in notebooks.")
 include(CPack)

@@ -12,8 +12,10 @@ required=(cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config libeigen3-
 optional=()
 if [[ "${1:-}" == --tests ]]; then
   required+=(libgtest-dev libgmock-dev libbenchmark-dev python3:python3 groff-base:groff)
-  # Fitting; ranks of sweeps; the HIP module of kernels_bench; recording whole models; sanitizers.
-  optional+=(clang:clang++ libclang-rt-dev libxgboost-dev xgboost libopenmpi-dev openmpi-bin hipcc:hipcc libamdhip64-dev librocprim-dev python3-torch)
+  # Fitting; ranks of sweeps; the HIP module of kernels_bench; recording whole models; sanitizers;
+  # wheels of the Python package.
+  optional+=(clang:clang++ libclang-rt-dev libxgboost-dev xgboost libopenmpi-dev openmpi-bin hipcc:hipcc libamdhip64-dev librocprim-dev python3-torch
+    python3-setuptools python3-wheel python3-pip python3-venv)
 fi
 
 is_missing() {

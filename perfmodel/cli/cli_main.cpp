@@ -25,8 +25,6 @@
 namespace perfmodel::cli {
 namespace {
 
-enum ExitCode { kOk = 0, kBadInput = 1, kBadUsage = 2 };
-
 constexpr std::size_t kHelpColumn = 30;
 
 // Breaks long descriptions of options.
@@ -103,7 +101,27 @@ std::string unknown_argument(const CLI::App& app, Suggest suggest) {
   return "unknown argument: " + *flag + (nearest.empty() ? "" : ", the nearest is --" + nearest);
 }
 
-int run(int argc, char** argv, MakeCommands make_commands, Suggest suggest) {
+Error usage_error(const CLI::ParseError& error, const CLI::App& app, Suggest suggest) {
+  std::string message = error.what();
+  // CLI11 looks for what is missing before it looks at what nobody knows.
+  const int code = error.get_exit_code();
+  if ((code == static_cast<int>(CLI::ExitCodes::RequiredError) ||
+       code == static_cast<int>(CLI::ExitCodes::ExtrasError)) &&
+      !app.remaining(true).empty()) {
+    message = unknown_argument(app, suggest);
+  }
+  while (message.ends_with('\n')) message.pop_back();
+  return {.code = ErrorCode::kImpossible, .message = std::move(message)};
+}
+
+Outcome outcome_of(const Result<void>& done) {
+  return done ? Outcome{} : Outcome{kBadInput, done.error()};
+}
+
+}  // namespace
+
+Outcome run_command_line(const std::vector<std::string>& words, MakeCommands make_commands,
+                         Suggest suggest) {
   CLI::App app{"Predicts the time of a training batch on a GPU from PyTorch execution graphs."};
   app.name("perfpredict");
   app.set_version_flag("--version", "perfpredict " + build_text());
@@ -112,51 +130,38 @@ int run(int argc, char** argv, MakeCommands make_commands, Suggest suggest) {
   app.footer(
       "Times are microseconds in JSON. Exit status: 0 success, 1 bad input or impossible request,\n"
       "2 bad usage. `perfpredict COMMAND --help` explains a command.");
-  const std::vector<Command> commands = make_commands(app, argc > 1 ? argv[1] : "");
+  const std::vector<Command> commands = make_commands(app, words.empty() ? "" : words.front());
   try {
-    app.parse(argc, argv);
+    app.parse(
+        std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes the last first
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-      std::ostringstream text, nothing;  // --help, --version
-      app.exit(error, text, nothing);
-      const Result<void> printed = print(text.str());
-      if (!printed) complain(to_string(printed.error()));
-      return printed ? kOk : kBadInput;
+    if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::Success)) {
+      return {kBadUsage, usage_error(error, app, suggest)};
     }
-    std::string message = error.what();
-    // CLI11 looks for what is missing before it looks at what nobody knows.
-    const int code = error.get_exit_code();
-    if ((code == static_cast<int>(CLI::ExitCodes::RequiredError) ||
-         code == static_cast<int>(CLI::ExitCodes::ExtrasError)) &&
-        !app.remaining(true).empty()) {
-      message = unknown_argument(app, suggest);
-    }
-    while (message.ends_with('\n')) message.pop_back();
-    complain(message + " (see --help)");
-    return kBadUsage;
+    std::ostringstream text, nothing;  // --help, --version
+    app.exit(error, text, nothing);
+    return outcome_of(print(text.str()));
   }
-  if (const Result<void> kept = keep_inputs(app); !kept) {
-    complain(to_string(kept.error()));
-    return kBadInput;
-  }
+  if (const Result<void> kept = keep_inputs(app); !kept) return {kBadInput, kept.error()};
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
-    if (const Result<void> done = command.run(); !done) {
-      // A rank that fails because another has leaves the line to that.
-      if (!done.error().message.empty()) complain(to_string(done.error()));
-      return kBadInput;
-    }
+    if (const Result<void> done = command.run(); !done) return {kBadInput, done.error()};
   }
-  return kOk;
+  return {};
 }
 
-}  // namespace
-
-int cli_main(int argc, char** argv, MakeCommands make_commands, Suggest suggest) {
+int cli_main(const std::vector<std::string>& words, MakeCommands make_commands, Suggest suggest) {
   keep_standard_numbers();
   set_up_signals();
   try {
-    return run(argc, argv, make_commands, suggest);
+    const Outcome outcome = run_command_line(words, make_commands, suggest);
+    if (outcome.status == kBadUsage) {
+      complain(outcome.error.message + " (see --help)");
+    } else if (outcome.status == kBadInput && !outcome.error.message.empty()) {
+      // A rank that fails because another has leaves the line to that.
+      complain(to_string(outcome.error));
+    }
+    return outcome.status;
   } catch (const std::bad_alloc&) {
     complain("expected more memory, found none left");
   } catch (const std::exception& error) {

@@ -17,8 +17,22 @@ using MakeCommands = std::vector<Command> (*)(CLI::App& app, std::string_view fi
 /// to be typed; empty: nobody knows.
 using Suggest = std::string (*)(const CLI::App& command, const std::string& word);
 
-/// Parses, runs the chosen command, prints one line per problem; the exit status. `suggest` is
-/// asked where no name of a command is near.
-int cli_main(int argc, char** argv, MakeCommands make_commands, Suggest suggest = nullptr);
+enum ExitCode { kOk = 0, kBadInput = 1, kBadUsage = 2 };
+
+/// What came of a command line.
+struct Outcome {
+  ExitCode status = kOk;
+  Error error = {};  ///< where the status is not kOk
+};
+
+/// Parses words (without the name of the program) and runs the command that they choose. Throws
+/// what the command throws: out of memory, Stopped.
+Outcome run_command_line(const std::vector<std::string>& words, MakeCommands make_commands,
+                         Suggest suggest = nullptr);
+
+/// The same for a program: takes its signals, prints one line per problem; the exit status.
+/// `suggest` is asked where no name of a command is near.
+int cli_main(const std::vector<std::string>& words, MakeCommands make_commands,
+             Suggest suggest = nullptr);
 
 }  // namespace perfmodel::cli

@@ -11,7 +11,9 @@
 
 #include "arguments.hpp"
 #include "base/progress_bar.hpp"
+#include "base/stop_point.hpp"
 #include "command.hpp"
+#include "hosted_run.hpp"
 #include "open_team.hpp"
 #include "output.hpp"
 #include "perfmodel/data_files.hpp"
@@ -35,13 +37,13 @@ struct SweepCommandArguments {
   bool keep_parts = false, dry_run = false, json = false;
 };
 
-std::atomic<bool> stop_asked{false};
+std::atomic<bool> stop_signalled{false};
 
 // A second signal ends the program at once.
 void take_stop_signals() {
   struct sigaction action = {};
   action.sa_handler = [](int signal) {
-    if (stop_asked.exchange(true)) end_by_signal(signal);
+    if (stop_signalled.exchange(true)) end_by_signal(signal);
   };
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
@@ -174,7 +176,8 @@ Result<void> run_sweep_command(const SweepCommandArguments& arguments) {
   const auto toolbox = sweep_toolbox();
   const auto spec = read_spec_together(arguments.spec, toolbox, team->get());
   if (!spec) return failure(team->get(), spec.error());
-  take_stop_signals();
+  const bool hosted = HostedRun::current() != nullptr;
+  if (!hosted) take_stop_signals();
   std::optional<ProgressBar> bar;
   const auto show = [&](std::uint64_t done, std::uint64_t of) {
     if (!bar) bar.emplace("sweep", static_cast<std::size_t>(of));
@@ -191,7 +194,10 @@ Result<void> run_sweep_command(const SweepCommandArguments& arguments) {
                            .keep_parts = arguments.keep_parts,
                            .dry_run = arguments.dry_run,
                            .team = *team,
-                           .stop = [] { return stop_asked.load(); },
+                           .stop =
+                               [hosted, rules = stop_rules()] {
+                                 return hosted ? rules && rules->stopped() : stop_signalled.load();
+                               },
                            .progress = show});
   if (bar) bar->finish();
   if (!report) {

@@ -3,6 +3,9 @@
 #include <atomic>
 #include <csignal>
 
+#include "base/stop_point.hpp"
+#include "hosted_run.hpp"
+
 namespace perfmodel::cli {
 namespace {
 
@@ -13,14 +16,19 @@ void note_interrupt(int) { interrupt_flag = true; }
 
 }  // namespace
 
-InterruptGuard::InterruptGuard() {
+InterruptGuard::InterruptGuard() : hosted_(HostedRun::current() != nullptr) {
+  if (hosted_) return;
   interrupt_flag = false;
   struct sigaction action = {};
   action.sa_handler = note_interrupt;
   action.sa_flags = SA_RESETHAND;
   sigaction(SIGINT, &action, &previous_action);
 }
-InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &previous_action, nullptr); }
-bool InterruptGuard::interrupted() { return interrupt_flag; }
+InterruptGuard::~InterruptGuard() {
+  if (!hosted_) sigaction(SIGINT, &previous_action, nullptr);
+}
+bool InterruptGuard::interrupted() {
+  return HostedRun::current() ? stop_asked() : interrupt_flag.load();
+}
 
 }  // namespace perfmodel::cli

@@ -3,7 +3,7 @@
 namespace perfmodel::cli {
 
 /// Takes Ctrl-C while it lives, so that a search ends with what it has; the second one ends the
-/// program.
+/// program. Within a HostedRun signals are another program's: its stop point ends the search.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -11,6 +11,9 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
   static bool interrupted();
+
+ private:
+  const bool hosted_;
 };
 
 }  // namespace perfmodel::cli

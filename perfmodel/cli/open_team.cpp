@@ -9,6 +9,7 @@
 #include <string>
 
 #include "../mpi/module.hpp"
+#include "hosted_run.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -33,6 +34,7 @@ Unexpected no_team(const std::string& ranks, const std::string& why) {
 }  // namespace
 
 Result<std::shared_ptr<sweep::Team>> open_team() {
+  if (HostedRun::current()) return std::shared_ptr<sweep::Team>();  // ranks, if any, are the host's
   const auto ranks = ranks_of_job();
   if (!ranks || *ranks == "1") return std::shared_ptr<sweep::Team>();
   std::error_code failure;

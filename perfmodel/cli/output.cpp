@@ -9,10 +9,25 @@
 
 #include "base/plain_text.hpp"
 #include "base/secrets.hpp"
+#include "hosted_run.hpp"
 #include "perfmodel/detail/output_file.hpp"
 #include "perfmodel/version.hpp"
 
 namespace perfmodel::cli {
+
+namespace {
+
+Result<void> keep_printed(HostedRun& host, std::string_view text) {
+  if (host.most_bytes > 0 && host.printed.size() + text.size() > host.most_bytes) {
+    return fail(ErrorCode::kImpossible,
+                "expected an answer of at most " + std::to_string(host.most_bytes) +
+                    " bytes, found one of " + std::to_string(host.printed.size() + text.size()));
+  }
+  host.printed += text;
+  return {};
+}
+
+}  // namespace
 
 Json rounded(double value) {
   if (!std::isfinite(value)) return nullptr;
@@ -39,6 +54,7 @@ std::string to_text(const Json& document) {
 }
 
 Result<void> print(std::string_view text) {
+  if (HostedRun* host = HostedRun::current()) return keep_printed(*host, text);
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
     return {};
   }
@@ -66,6 +82,10 @@ void complain(std::string message) {
   for (char& c : message) {
     if (c == '\n' || c == '\r') c = ' ';  // CLI11 writes several lines
   }
+  if (HostedRun* host = HostedRun::current()) {
+    host->complaints.push_back(plain_text(message));
+    return;
+  }
   std::fprintf(stderr, "%s\n", plain_text(message).c_str());
 }
 
@@ -73,8 +93,10 @@ void warn(std::string_view message) {
   complain("warning: " + shown_text(message, kLongestMessage));
 }
 
+bool progress_shown() { return !HostedRun::current() && isatty(STDERR_FILENO) != 0; }
+
 bool bold_allowed() {
-  if (std::getenv("NO_COLOR") || !isatty(STDOUT_FILENO)) return false;
+  if (HostedRun::current() || std::getenv("NO_COLOR") || !isatty(STDOUT_FILENO)) return false;
   const char* terminal = std::getenv("TERM");
   return terminal && std::strcmp(terminal, "dumb") != 0;
 }

@@ -24,7 +24,8 @@ Json document(const Schema& schema, std::string_view program = "perfpredict");
 /// Text in UTF-8, whatever bytes the strings hold.
 std::string to_text(const Json& document);
 
-/// Writes to stdout; an error if it cannot be written (a full disk).
+/// Writes to stdout; an error if it cannot be written (a full disk). Within a HostedRun, nothing
+/// that follows leaves the process: it is kept there.
 Result<void> print(std::string_view text);
 Result<void> print_document(const Json& document);
 
@@ -43,6 +44,9 @@ void complain(std::string message);
 
 /// "warning: ...", secrets masked.
 void warn(std::string_view message);
+
+/// True if stderr is a terminal of this program's.
+bool progress_shown();
 
 /// True if stdout is a terminal that takes bold print (and NO_COLOR is not set).
 bool bold_allowed();

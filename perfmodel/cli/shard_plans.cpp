@@ -1,12 +1,12 @@
 #include "shard_plans.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 
 #include "interrupt_guard.hpp"
+#include "output.hpp"
 #include "sharding/memory_shortfall.hpp"
 #include "sharding/torchrec_space.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 using namespace sharding;
 
 void clear_progress() {
-  if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r{:79}\r", "");
+  if (progress_shown()) fmt::print(stderr, "\r{:79}\r", "");
 }
 
 void warn_of_range(const BatchModel& model, ShardReport& report) {

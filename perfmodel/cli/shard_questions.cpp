@@ -1,7 +1,6 @@
 #include "shard_questions.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -102,7 +101,7 @@ class Questions {
     worlds();
     if (refused_ && !fits_somewhere()) return Unexpected{*refused_};
     if (auto good = robustness(); !good) return Unexpected{good.error()};
-    if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r{:79}\r", "");
+    if (progress_shown()) fmt::print(stderr, "\r{:79}\r", "");
     find();
     return std::move(answers_);
   }
@@ -127,7 +126,7 @@ class Questions {
   }
 
   Answered ask(const std::string& name, const Change& change) {
-    if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r{:<78.78}", "study: " + name);
+    if (progress_shown()) fmt::print(stderr, "\r{:<78.78}", "study: " + name);
     ShardArguments arguments = base_;
     change(arguments);
     Answered answer{.name = name};

@@ -1,7 +1,6 @@
 #include "shard_study.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "arguments.hpp"
 #include "interrupt_guard.hpp"
+#include "output.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
@@ -648,7 +648,7 @@ SearchOptions search_options(const ShardArguments& arguments, std::size_t keep) 
   options.time_budget_s = arguments.time_budget_s;
   options.seed = arguments.seed;
   options.keep = keep;
-  const bool shown = isatty(STDERR_FILENO) != 0;
+  const bool shown = progress_shown();
   options.progress = [shown](const SearchProgress& progress) {
     if (shown) {
       fmt::print(stderr, "\rsearch: best {:.4g}, bound {:.4g}, {:.1f} s, {} moves   ",

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cli_main.hpp"
 
 namespace perfmodel::cli {
@@ -11,5 +13,6 @@ std::vector<Command> make_commands(CLI::App& app, std::string_view) {
 }  // namespace perfmodel::cli
 
 int main(int argc, char** argv) {
-  return perfmodel::cli::cli_main(argc, argv, perfmodel::cli::make_commands);
+  return perfmodel::cli::cli_main({argv + std::min(argc, 1), argv + argc},
+                                  perfmodel::cli::make_commands);
 }

@@ -56,16 +56,19 @@ extern "C" {
 
 /* Version of this header. It grows when a function or field is added; the soname of the library
  * changes when one is taken away. */
-#define PERFMODEL_C_API_VERSION 4
+#define PERFMODEL_C_API_VERSION 5
 
 /* Version of the library that runs: at least that of the header it was compiled with. */
 PERFMODEL_C_API int perfmodel_c_api_version(void);
+
+struct perfmodel_cancel;
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
 typedef enum perfmodel_status {
   PERFMODEL_OK = 0,
-  PERFMODEL_ERROR_ARGUMENT = 1,      /* a NULL where none may be, an empty list */
+  PERFMODEL_ERROR_ARGUMENT = 1,      /* a NULL where none may be, an empty list, an option of
+                                        perfmodel_ask that its command does not take */
   PERFMODEL_ERROR_VERSION = 2,       /* a version or struct size that this library does not know */
   PERFMODEL_ERROR_IO = 3,            /* a file cannot be opened or read */
   PERFMODEL_ERROR_SYNTAX = 4,        /* text that is no JSON, or compressed data that is broken */
@@ -87,6 +90,15 @@ PERFMODEL_C_API const char* perfmodel_status_text(perfmodel_status status);
 typedef struct perfmodel_error {
   char message[PERFMODEL_MESSAGE_SIZE];
 } perfmodel_error;
+
+/* The same in parts, for callers that want to go there. Longer texts are cut. Since version 5. */
+typedef struct perfmodel_place {
+  size_t struct_size;
+  int64_t line, column;                 /* from 1; 0: unknown */
+  char file[PERFMODEL_MESSAGE_SIZE];    /* empty: none */
+  char pointer[PERFMODEL_MESSAGE_SIZE]; /* "/nodes/17/id"; empty: none */
+  char message[PERFMODEL_MESSAGE_SIZE]; /* without these */
+} perfmodel_place;
 
 /* ---- Predictor ------------------------------------------------------------------------------- */
 
@@ -130,6 +142,13 @@ typedef struct perfmodel_graph perfmodel_graph;
  * (PERFMODEL_ERROR_IMPOSSIBLE).
  */
 PERFMODEL_C_API perfmodel_status perfmodel_graph_read(const char* file, perfmodel_graph** out,
+                                                      perfmodel_error* error);
+
+/* The same for callers that may have to stop it, or want to know where an error lies. `cancel` and
+ * `place` may be NULL. Since version 5. */
+PERFMODEL_C_API perfmodel_status perfmodel_graph_open(const char* file,
+                                                      const struct perfmodel_cancel* cancel,
+                                                      perfmodel_graph** out, perfmodel_place* place,
                                                       perfmodel_error* error);
 
 /* The same of `size` bytes of JSON text in memory (not compressed, no NUL needed). */
@@ -401,6 +420,45 @@ PERFMODEL_C_API perfmodel_status perfmodel_layout_rank(
     const perfmodel_layout_pricer* pricer, const perfmodel_layout_job* job,
     const perfmodel_layout* within, const perfmodel_cancel* cancel,
     perfmodel_layout_answer* answers, size_t room, size_t* count, perfmodel_error* error);
+
+/* ---- Commands ---------------------------------------------------------------------------------
+ */
+
+/* What a command of perfpredict answers. */
+typedef struct perfmodel_answer perfmodel_answer;
+
+typedef struct perfmodel_ask_options {
+  size_t struct_size;
+  const perfmodel_cancel* cancel; /* NULL: none */
+  int64_t timeout_ms;             /* ends it with PERFMODEL_ERROR_CANCELLED; 0: none */
+  size_t max_answer_bytes;        /* PERFMODEL_ERROR_IMPOSSIBLE beyond; 0: any number */
+} perfmodel_ask_options;
+
+/* Runs a command of perfpredict within this process. `request` is `size` bytes of JSON, at most
+ * 64 MiB:
+ *
+ *   {"command": "whatif", "arguments": ["gpt2.json"],
+ *    "options": {"gpus": ["a100-sxm-80gb", "h100-sxm-80gb"], "batch": [8, 16], "max_batch": true}}
+ *
+ * `options` are its flags by name, in this order, "_" or "-" within names: true sets a flag, false
+ * clears one that has a --no- form, null is none, a list is a list of values, or the flag several
+ * times. The answer is the document that the command prints with --json, to the byte; of a command
+ * without --json, a JSON string: the text that it prints.
+ *
+ * Any number of threads may ask at once. A call ends within some 100 ms of a request to cancel it.
+ * Nothing is printed and no signal is touched; files that options name are written. Standard input
+ * ("-") is refused, and so are the commands serve, train, eval, man and completion. `options` and
+ * `place` may be NULL. The result belongs to the caller. Since version 5. */
+PERFMODEL_C_API perfmodel_status perfmodel_ask(const char* request, size_t size,
+                                               const perfmodel_ask_options* options,
+                                               perfmodel_answer** out, perfmodel_place* place,
+                                               perfmodel_error* error);
+/* UTF-8 with a NUL at its end; `size` (may be NULL) is without it. NULL for NULL. */
+PERFMODEL_C_API const char* perfmodel_answer_text(const perfmodel_answer* answer, size_t* size);
+/* What the command line would say on standard error: warnings, one line each. */
+PERFMODEL_C_API size_t perfmodel_answer_message_count(const perfmodel_answer* answer);
+PERFMODEL_C_API const char* perfmodel_answer_message(const perfmodel_answer* answer, size_t index);
+PERFMODEL_C_API void perfmodel_answer_free(perfmodel_answer* answer);
 
 #ifdef __cplusplus
 }

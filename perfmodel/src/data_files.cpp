@@ -1,5 +1,7 @@
 #include "perfmodel/data_files.hpp"
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <vector>
 
@@ -13,6 +15,21 @@ bool holds_data(const fs::path& folder) {
   return fs::is_directory(folder / "gpus", ignored);
 }
 
+// Seen from a shared library that this is part of: PREFIX/lib or PREFIX/lib/ARCHITECTURE, or its
+// folder in a build tree inside the sources. Nothing where this is part of the program.
+std::vector<fs::path> beside_library() {
+  Dl_info found;
+  std::error_code ignored;
+  if (dladdr(reinterpret_cast<const void*>(&find_data_folder), &found) == 0 ||
+      fs::equivalent(found.dli_fname, "/proc/self/exe", ignored) ||
+      !fs::path(found.dli_fname).has_parent_path()) {
+    return {};
+  }
+  const fs::path folder = fs::path(found.dli_fname).parent_path();
+  return {folder / "../share/perfmodel/data", folder / "../../share/perfmodel/data",
+          folder / "../../../data"};
+}
+
 }  // namespace
 
 Result<fs::path> find_data_folder() {
@@ -23,7 +40,7 @@ Result<fs::path> find_data_folder() {
                                        "found none",
                             .file = given}};
   }
-  std::vector<fs::path> candidates;
+  std::vector<fs::path> candidates = beside_library();
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (!error) {

@@ -432,6 +432,62 @@ static void check_layouts(const perfmodel_predictor* predictor) {
   perfmodel_layout_pricer_free(NULL);
 }
 
+static perfmodel_status ask(const char* request, const perfmodel_ask_options* options,
+                            perfmodel_answer** answer, perfmodel_place* place) {
+  return perfmodel_ask(request, strlen(request), options, answer, place, &error);
+}
+
+static void check_ask(void) {
+  static const char kGemm[] =
+      "{\"command\": \"gemm\", \"arguments\": [64, 64, 64], \"options\": {\"gpu\": "
+      "\"v100-sxm2-32gb\"}}";
+  perfmodel_ask_options options = {.struct_size = sizeof options};
+  perfmodel_place place = {.struct_size = sizeof place};
+  perfmodel_answer* answer = NULL;
+  perfmodel_cancel* cancel = NULL;
+  size_t size = 0;
+  CHECK(ask(kGemm, NULL, &answer, NULL) == PERFMODEL_OK);
+  CHECK(strstr(perfmodel_answer_text(answer, &size), "\"schema\": \"perfmodel-gemm\"") != NULL);
+  CHECK(size == strlen(perfmodel_answer_text(answer, NULL)));
+  CHECK(perfmodel_answer_message(answer, perfmodel_answer_message_count(answer)) == NULL);
+  perfmodel_answer_free(answer);
+
+  options.max_answer_bytes = 10;
+  CHECK_FAILS(ask(kGemm, &options, &answer, &place), PERFMODEL_ERROR_IMPOSSIBLE, "10 bytes");
+  CHECK(answer == NULL);
+  options.max_answer_bytes = 0;
+  CHECK(perfmodel_cancel_create(&cancel, &error) == PERFMODEL_OK);
+  perfmodel_cancel_request(cancel);
+  options.cancel = cancel;
+  CHECK_FAILS(ask(kGemm, &options, &answer, &place), PERFMODEL_ERROR_CANCELLED, "cancelled");
+  perfmodel_cancel_free(cancel);
+
+  CHECK_FAILS(
+      ask("{\"command\": \"memory\", \"arguments\": [\"no/graph.json\"]}", NULL, &answer, &place),
+      PERFMODEL_ERROR_IO, "no/graph.json");
+  CHECK(strcmp(place.file, "no/graph.json") == 0 && place.line == 0 && place.message[0] != 0);
+  CHECK_FAILS(ask("{\"command\": \"gemm\", \"options\": {\"gpuu\": 3}}", NULL, &answer, &place),
+              PERFMODEL_ERROR_ARGUMENT, "--gpu");
+  CHECK(strcmp(place.pointer, "/options/gpuu") == 0);
+  CHECK_FAILS(ask("{\"command\": ", NULL, &answer, &place), PERFMODEL_ERROR_SYNTAX, "JSON");
+  CHECK_FAILS(ask("{\"command\": \"gemm\", \"more\": 1}", NULL, &answer, &place),
+              PERFMODEL_ERROR_FORMAT, "/more");
+  CHECK_FAILS(ask("{\"command\": \"serve\"}", NULL, &answer, &place), PERFMODEL_ERROR_FORMAT,
+              "serve");
+  CHECK_FAILS(ask("{\"command\": \"trace\", \"arguments\": [\"-\"]}", NULL, &answer, &place),
+              PERFMODEL_ERROR_FORMAT, "/arguments/0");
+  CHECK_FAILS(perfmodel_ask(NULL, 0, NULL, &answer, NULL, &error), PERFMODEL_ERROR_ARGUMENT,
+              "request");
+  CHECK_FAILS(perfmodel_ask(kGemm, 1, NULL, NULL, NULL, &error), PERFMODEL_ERROR_ARGUMENT, "out");
+  options.struct_size = 3;
+  CHECK_FAILS(ask(kGemm, &options, &answer, NULL), PERFMODEL_ERROR_VERSION, "struct_size");
+  place.struct_size = 3;
+  CHECK_FAILS(ask(kGemm, NULL, &answer, &place), PERFMODEL_ERROR_VERSION, "struct_size");
+  CHECK(perfmodel_answer_text(NULL, &size) == NULL && size == 0);
+  CHECK(perfmodel_answer_message_count(NULL) == 0);
+  perfmodel_answer_free(NULL);
+}
+
 int main(void) {
   perfmodel_predictor* predictor;
   perfmodel_graph* graph;
@@ -452,6 +508,7 @@ int main(void) {
   check_full(predictor);
   check_many(predictor, graph);
   check_layouts(predictor);
+  check_ask();
   perfmodel_predictor_free(predictor); /* before its graph: any order will do */
   perfmodel_graph_free(graph);
   printf(failures ? "%d checks failed\n" : "all checks passed\n", failures);

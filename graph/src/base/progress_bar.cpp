@@ -21,8 +21,10 @@ constexpr std::size_t kBarWidth = 24;
 constexpr auto kRedraw = std::chrono::milliseconds(100);
 constexpr auto kQuiet = std::chrono::seconds(1);
 
+thread_local bool quiet_here = false;
+
 bool stderr_is_terminal() {
-  if (!isatty(STDERR_FILENO)) return false;
+  if (quiet_here || !isatty(STDERR_FILENO)) return false;
   const char* terminal = std::getenv("TERM");
   return terminal && std::strcmp(terminal, "dumb") != 0;
 }
@@ -54,6 +56,9 @@ std::string remaining_text(Seconds remaining) {
 }
 
 }  // namespace
+
+QuietProgress::QuietProgress() : outer_(quiet_here) { quiet_here = true; }
+QuietProgress::~QuietProgress() { quiet_here = outer_; }
 
 ProgressBar::ProgressBar(std::string label, std::size_t steps, Unit unit)
     : ProgressBar(std::move(label), steps, stderr_is_terminal() ? &std::cerr : nullptr,

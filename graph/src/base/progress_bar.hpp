@@ -8,6 +8,18 @@
 
 namespace perfmodel {
 
+/// While it lives, this thread begins no bars: its terminal is another program's.
+class QuietProgress {
+ public:
+  QuietProgress();
+  ~QuietProgress();
+  QuietProgress(const QuietProgress&) = delete;
+  QuietProgress& operator=(const QuietProgress&) = delete;
+
+ private:
+  const bool outer_;
+};
+
 /// One line that shows how far a long computation is:
 ///
 ///   fit gemm [#######.................]  30 %  1 min 10 s left

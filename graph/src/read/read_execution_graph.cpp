@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "base/secrets.hpp"
+#include "base/stop_point.hpp"
 #include "json/json_kind.hpp"
 #include "json/json_stream.hpp"
 #include "perfmodel/graph/rewrite.hpp"
@@ -796,6 +797,7 @@ Result<ExecutionGraph> read_all(JsonStream stream, const std::filesystem::path& 
   ExecutionGraphReader reader(graph, options);
   bool has_trace_events = false;
   for (;;) {
+    stop_point();
     const auto item = stream.next();
     if (!item && reader.kind().is_sequence()) break;
     if (!item) return Unexpected{item.error()};

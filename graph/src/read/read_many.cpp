@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <mutex>
 #include <new>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "base/stop_point.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 
 namespace perfmodel {
@@ -30,16 +29,7 @@ class ManyReader {
   Result<std::vector<Content>> run() {
     std::size_t threads = options_.threads ? options_.threads : std::thread::hardware_concurrency();
     threads = std::min(std::max<std::size_t>(1, threads), files_.size());
-    {
-      std::vector<std::jthread> others;
-      try {
-        while (others.size() + 1 < threads) others.emplace_back([this] { work(); });
-      } catch (const std::system_error&) {
-        // Fewer threads read as well.
-      }
-      work();
-    }
-    if (thrown_) std::rethrow_exception(thrown_);
+    work_in_threads(threads, [this] { work(); });
     std::vector<Content> contents;
     contents.reserve(files_.size());
     for (std::optional<Result<Content>>& result : results_) {
@@ -60,10 +50,9 @@ class ManyReader {
         results_[i].emplace(read_(files_[i], options_of(i)));
         if (!*results_[i]) failed_.store(true);
       }
-    } catch (...) {  // no memory: out of the thread with it
-      const std::lock_guard lock(mutex_);
-      if (!thrown_) thrown_ = std::current_exception();
+    } catch (...) {  // no memory: the others end, too
       failed_.store(true);
+      throw;
     }
   }
 
@@ -87,7 +76,6 @@ class ManyReader {
   std::atomic<std::size_t> next_{0};
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
-  std::exception_ptr thrown_;
 };
 
 }  // namespace

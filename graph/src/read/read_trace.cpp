@@ -11,6 +11,7 @@
 
 #include "base/large_pages.hpp"
 #include "base/secrets.hpp"
+#include "base/stop_point.hpp"
 #include "json/json_kind.hpp"
 #include "json/json_stream.hpp"
 #include "order_trace.hpp"
@@ -624,6 +625,7 @@ Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& o
   trace.source = file.string();
   TraceReader reader(trace, options);
   for (;;) {
+    stop_point();
     const auto item = stream->next();
     if (!item && reader.kind().is_sequence()) break;
     if (!item) return Unexpected{item.error()};

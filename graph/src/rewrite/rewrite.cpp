@@ -7,6 +7,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/stop_point.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
 
 namespace perfmodel {
@@ -139,6 +140,7 @@ Result<ExecutionGraph> apply_rewrites(const ExecutionGraph& graph,
   }
   Result<ExecutionGraph> made = ExecutionGraph{};
   for (std::size_t i = 0; i < rewrites.size(); ++i) {
+    stop_point();
     auto next = rewrites[i].apply(i == 0 ? graph : *made);
     if (!next) {
       next.error().message = rewrites[i].name + ": " + next.error().message;

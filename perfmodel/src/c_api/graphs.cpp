@@ -1,8 +1,5 @@
 // The C interface: predictors, graphs, cancelling.
-#include <dlfcn.h>
 #include <cstring>
-
-#include <cstdlib>
 #include <filesystem>
 
 #include "perfmodel/graph/build_model.hpp"
@@ -38,23 +35,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of an installed library: PREFIX/lib or PREFIX/lib/ARCHITECTURE. Empty: Predictor looks itself.
-fs::path data_beside_library() {
-  if (std::getenv("PERFMODEL_DATA") != nullptr) return {};
-  Dl_info found;
-  if (dladdr(reinterpret_cast<const void*>(&perfmodel_c_api_version), &found) == 0) return {};
-  const fs::path folder = fs::path(found.dli_fname).parent_path();
-  std::error_code ignored;
-  for (const char* up : {"..", "../.."}) {
-    fs::path data = folder / up / "share/perfmodel/data";
-    if (fs::is_directory(data / "gpus", ignored)) return data.lexically_normal();
-  }
-  return {};
-}
-
 Result<PredictorConfig> predictor_config(const perfmodel_config& given) {
   PredictorConfig config;
-  config.data = given.data_folder ? fs::path(given.data_folder) : data_beside_library();
+  if (given.data_folder) config.data = given.data_folder;
   for (std::size_t i = 0; i < given.gpu_count; ++i) {
     if (given.gpus == nullptr || given.gpus[i] == nullptr) {
       return fail(ErrorCode::kImpossible, "expected names of GPUs, found NULL");
@@ -144,12 +127,28 @@ const char* perfmodel_gpu_name(const perfmodel_predictor* predictor, size_t inde
 
 perfmodel_status perfmodel_graph_read(const char* file, perfmodel_graph** out,
                                       perfmodel_error* error) {
+  return perfmodel_graph_open(file, nullptr, out, nullptr, error);
+}
+
+perfmodel_status perfmodel_graph_open(const char* file, const perfmodel_cancel* cancel,
+                                      perfmodel_graph** out, perfmodel_place* place,
+                                      perfmodel_error* error) {
   if (out == nullptr) return null_argument(error, "out");
   *out = nullptr;
+  if (place != nullptr) {
+    if (const auto bad = check_room(place, kPlaceSize, error)) return bad;
+    write_struct(perfmodel_place{}, place);
+  }
   if (file == nullptr) return null_argument(error, "file");
   return guarded(error, [&] {
+    StopRules rules;
+    if (cancel) rules.token = cancel->source.get_token();
+    const StopScope scope(&rules);
     auto program = read_recorded_program(file);
-    if (!program) return failed(error, program.error());
+    if (!program) {
+      write_place(program.error(), place);
+      return failed(error, program.error());
+    }
     return give(std::move(program->graph), out, error, std::move(program->trace));
   });
 }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 
+#include "base/stop_point.hpp"
 #include "support.hpp"
 
 namespace perfmodel::c_api {
@@ -92,6 +93,8 @@ void find_batch(const perfmodel_graph& graph, Result<Prediction>& answer) {
 
 Result<Prediction> ask(const perfmodel_predictor& predictor, const perfmodel_graph& graph,
                        const char* gpu, const AskOptions& options) {
+  const StopRules rules{.token = options.cancel, .deadline = {}};
+  const StopScope scope(&rules);
   auto answer = graph.prepared ? predictor.predictor.predict(*graph.prepared, gpu, options)
                                : predictor.predictor.predict(*graph.plain, gpu, options);
   find_batch(graph, answer);

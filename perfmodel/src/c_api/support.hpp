@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/stop_point.hpp"
 #include "perfmodel.h"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/predictor.hpp"
@@ -113,6 +115,8 @@ perfmodel_status guarded(perfmodel_error* error, Work&& work) noexcept {
     return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
   } catch (const std::length_error&) {  // of sizes that no memory holds
     return failed(error, PERFMODEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  } catch (const Stopped&) {
+    return failed(error, PERFMODEL_ERROR_CANCELLED, "cancelled");
   } catch (const std::exception& what) {
     return failed(error, PERFMODEL_ERROR_INTERNAL, what.what());
   } catch (...) {
@@ -170,6 +174,29 @@ inline constexpr std::size_t kKernelSize = sizeof(perfmodel_kernel);
 static_assert(kConfigSize == 56 && kModelSize == 56 && kOptionsSize == 72 && kTotalsSize == 152 &&
               kQuestionSize == 32 && kOpSize == 64 && kKernelSize == 80);
 #endif
+
+inline constexpr std::size_t kPlaceSize = sizeof(perfmodel_place);
+inline constexpr std::size_t kAskOptionsSize = sizeof(perfmodel_ask_options);
+
+// Copies what fits.
+template <std::size_t kSize>
+void write_text(std::string_view text, char (&to)[kSize]) noexcept {
+  const std::size_t size = std::min(text.size(), kSize - 1);
+  std::memcpy(to, text.data(), size);
+  to[size] = '\0';
+}
+
+// Where an error was found. `place` may be NULL and was checked.
+inline void write_place(const Error& from, perfmodel_place* place) {
+  if (place == nullptr) return;
+  perfmodel_place made = {};
+  made.line = from.line;
+  made.column = from.column;
+  write_text(from.file.string(), made.file);
+  write_text(from.json_pointer, made.pointer);
+  write_text(from.message, made.message);
+  write_struct(made, place);
+}
 
 inline std::string text_or_empty(const char* text) { return text ? text : ""; }
 

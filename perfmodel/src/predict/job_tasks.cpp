@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/stop_point.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -93,6 +95,7 @@ Result<void> find_steady_state(std::span<const RankProgram> programs, JobTasks& 
     tasks.graph.reserve(wanted * tasks_per_pass(programs));
     for (; passes < wanted; ++passes) {
       if (cancelled(programs)) return fail(ErrorCode::kCancelled, "cancelled");
+      stop_point();
       tasks.add_pass();
     }
     if (auto done = run_schedule(tasks.graph, tasks.schedule); !done) return done;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/stop_point.hpp"
 #include "perfmodel/predictors/detail/summed_range.hpp"
 
 namespace perfmodel {
@@ -56,6 +57,7 @@ class Variants {
     std::vector<Pace> paces;
     for (const RankProgram& rank : programs_) paces.push_back(pace_of(rank.program));
     set_paces(durations_us_, paces, tasks_);
+    stop_point();
     auto done = run_schedule(tasks_.graph, tasks_.schedule);
     if (!done) return done;
     const auto steps = pass_us_per_step(programs_, tasks_);

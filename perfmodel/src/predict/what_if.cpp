@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/stop_point.hpp"
 #include "perfmodel/detail/explanation.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
@@ -132,10 +133,7 @@ std::vector<WhatIfAnswer> what_if(const ExecutionGraph& graph, std::span<const V
   };
   std::size_t threads = options.threads ? options.threads : std::thread::hardware_concurrency();
   threads = std::clamp<std::size_t>(threads, 1, std::max<std::size_t>(variants.size(), 1));
-  std::vector<std::jthread> others;
-  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-  work();
-  others.clear();  // joins
+  work_in_threads(threads, work);
   return answers;
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/stop_point.hpp"
 #include "call_costs.hpp"
 #include "call_work.hpp"
 #include "side_copies.hpp"
@@ -267,6 +268,7 @@ Result<LoweredProgram> lower_program(const ExecutionGraph& graph, const Gpu& gpu
   program.items.reserve(facts.items.size());
   for (const HostFacts::Item& item : facts.items) {
     if (options.cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
+    stop_point();
     add_item(to, item);
   }
   add_inferred_waits(to, kLastNode);

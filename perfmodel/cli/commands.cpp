@@ -1,0 +1,66 @@
+#include "commands.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "build_commands.hpp"
+#include "eval_arguments.hpp"
+#include "train_arguments.hpp"
+
+namespace perfmodel::cli {
+namespace {
+
+// Commands that need XGBoost are a program of their own beside this one: loading the library takes
+// longer than a prediction.
+Command of_other_program(CLI::App* command) {
+  return {
+      command, [] {
+        return Result<void>(fail(ErrorCode::kImpossible,
+                                 "expected the program perfpredict-train beside this one, found "
+                                 "none (it is built where XGBoost is found)"));
+      }};
+}
+
+struct NamedCommand {
+  std::string_view name;
+  Command (*make)(CLI::App&);
+};
+constexpr NamedCommand kCommands[] = {
+    {"predict", predict_command},     {"trace", trace_command},     {"replay", replay_command},
+    {"overheads", overheads_command}, {"kernels", kernels_command}, {"gpus", gpus_command},
+    {"rewrite", rewrite_command},     {"whatif", whatif_command},   {"shard", shard_command},
+    {"sweep", sweep_command},         {"suite", suite_command},     {"serve", serve_command},
+    {"memory", memory_command},       {"layout", layout_command},   {"optimize", optimize_command},
+    {"sync", sync_command},           {"gemm", gemm_command},       {"analyze", analyze_command},
+    {"report", report_command}};
+
+}  // namespace
+
+std::vector<Command> make_commands(CLI::App& app, std::string_view first) {
+  std::vector<Command> commands;
+  const auto* const asked = std::ranges::find(kCommands, first, &NamedCommand::name);
+  if (asked != std::end(kCommands)) {
+    commands.push_back(asked->make(app));
+    return commands;
+  }
+  for (const NamedCommand& command : kCommands) commands.push_back(command.make(app));
+  commands.push_back(of_other_program(add_train_command(app, std::make_shared<TrainArguments>())));
+  commands.push_back(of_other_program(add_eval_command(app, std::make_shared<EvalArguments>())));
+  commands.push_back(completion_command(app));
+  commands.push_back(man_command(app));
+  for (Command& command : build_commands(app)) commands.push_back(std::move(command));
+  return commands;
+}
+
+void add_default_command(std::vector<std::string>& words) {
+  constexpr std::string_view kNamed[] = {"rank",  "eval",   "compare", "sweep",
+                                         "study", "export", "-h",      "--help"};
+  if (words.size() < 2 || (words[0] != "shard" && words[0] != "layout")) return;
+  if (std::ranges::find(kNamed, words[1]) == std::end(kNamed)) {
+    words.insert(words.begin() + 1, "rank");
+  }
+}
+
+}  // namespace perfmodel::cli
