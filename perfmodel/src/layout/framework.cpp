@@ -25,6 +25,8 @@ constexpr NumberField kNumbers[] = {
     {"layer_factor", &Framework::layer_factor},
     {"attention_factor", &Framework::attention_factor},
     {"tensor_overlap", &Framework::tensor_overlap},
+    {"expert_factor", &Framework::expert_factor},
+    {"expert_overlap", &Framework::expert_overlap},
     {"hop_host_us", &Framework::hop_host_us},
     {"bucket_bytes", &Framework::bucket_bytes},
     {"interference", &Framework::interference},

@@ -254,9 +254,7 @@ class LayersBuilder {
     if (config_.inner == FeedForward::kDense) {
       return add(tape_, x, scattered(dense(block.inner, gathered(normed))));
     }
-    const bool whole = !config_.split_experts;
-    TensorRef made = through_experts(block.inner, whole ? gathered(normed) : normed);
-    if (whole) made = scattered(made);
+    TensorRef made = through_experts(block.inner, normed);
     if (config_.shared_width > 0) {
       made = add(tape_, made, scattered(shared(block.inner, gathered(normed))));
     }

@@ -1,24 +1,9 @@
 #pragma once
 
 #include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/detail/decoder_sizes.hpp"
 
 namespace perfmodel {
-
-/// Attention through a latent vector per token (DeepSeek-V2, Liu et al. 2024, section 2.1): queries
-/// and keys with values come from narrow projections; a part of each head turns with its position.
-struct LatentAttentionSizes {
-  std::int64_t query_rank = 0;  ///< 0: queries are projected at once
-  std::int64_t key_value_rank = 0;
-  std::int64_t plain_width = 0, rotary_width = 0;  ///< of a head of queries and keys
-  std::int64_t value_width = 0;
-};
-
-/// Mamba-2 (Dao and Gu 2024): the state-space dual in chunks of tokens.
-struct StateSpaceSizes {
-  std::int64_t heads = 0, head_width = 0;
-  std::int64_t groups = 1, state = 0;
-  std::int64_t chunk = 128;
-};
 
 /// Equal layers of a decoder between its embeddings and its loss, **as one rank of a parallel job
 /// holds them**: heads, widths, experts and vocabulary are those of the rank, tokens too. Nothing
@@ -49,7 +34,6 @@ struct DecoderLayersConfig : TransformerConfig {
   LoraConfig lora;
   /// Ranks that share the residual stream by tokens: norms and sums work on 1/parts of `sequence`.
   std::int64_t residual_parts = 1;
-  bool split_experts = true;  ///< experts take the tokens of the residual's part, not all
 };
 
 /// One training step of them. Errors: sizes below 1 or that do not divide.
