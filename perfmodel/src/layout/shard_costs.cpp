@@ -1,6 +1,7 @@
 #include "shard_costs.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -336,14 +337,33 @@ std::string key_of_kinds(const ShardQuestion& of) {
   const DecoderExperts& e = model.experts;
   const LatentAttentionSizes& l = model.latent;
   const StateSpaceSizes& s = model.states;
-  return key + fmt::format(
-                   " | {} {} {} {} {} {} {} | {} {} {} {} {} | {} {} {} {} {} | {} {} {} {}"
-                   " {} {} | {} {} {} {} {}",
-                   model.layers, model.head_width, e.experts, e.top_k, e.hidden, e.shared, e.input,
-                   e.dense_layers, l.query_rank, l.key_value_rank, l.plain_width, l.rotary_width,
-                   l.value_width, model.state_layers, model.attention_layers, s.heads, s.head_width,
-                   s.groups, s.state, model.window, model.windowed_layers, model.next_tokens, of.ep,
-                   of.etp, of.expert_load, of.lora_rank, of.lora_on_all);
+  const std::int64_t sizes[] = {model.layers,
+                                model.head_width,
+                                e.experts,
+                                e.top_k,
+                                e.hidden,
+                                e.shared,
+                                e.input,
+                                e.dense_layers,
+                                l.query_rank,
+                                l.key_value_rank,
+                                l.plain_width,
+                                l.rotary_width,
+                                l.value_width,
+                                model.state_layers,
+                                model.attention_layers,
+                                s.heads,
+                                s.head_width,
+                                s.groups,
+                                s.state,
+                                model.window,
+                                model.windowed_layers,
+                                model.next_tokens,
+                                of.ep,
+                                of.etp,
+                                of.lora_rank,
+                                of.lora_on_all ? 1 : 0};
+  return key + fmt::format(" | {} | {}", fmt::join(sizes, " "), of.expert_load);
 }
 
 }  // namespace
