@@ -62,6 +62,18 @@ void add_model_options(CLI::App& app, LayoutArguments& arguments) {
       ->type_name("N");
   add_choice(app, "--gated,!--no-gated", arguments.gated, "Three products per feed-forward layer");
   add_choice(app, "--tied,!--no-tied", arguments.tied, "The output layer shares the embedding");
+  add_count(app, "--head-width", arguments.head_width, "Numbers of a head (hidden / heads)");
+  add_count(app, "--experts", arguments.experts, "Experts of a layer");
+  add_count(app, "--top-k", arguments.top_k, "Experts of a token");
+  add_count(app, "--expert-hidden", arguments.expert_hidden,
+            "Width inside of an expert (--feed-forward)");
+  add_count(app, "--shared-hidden", arguments.shared_hidden,
+            "Width inside of the expert that takes every token (none)");
+  add_count(app, "--dense-layers", arguments.dense_layers, "First layers that have no experts");
+  app.add_option("--next-tokens", arguments.next_tokens,
+                 "Tokens beyond the next that the model learns to predict (the model's)")
+      ->check(between(0, 16))
+      ->type_name("N");
 }
 
 void add_job_options(CLI::App& app, LayoutArguments& arguments) {
@@ -75,7 +87,7 @@ void add_job_options(CLI::App& app, LayoutArguments& arguments) {
   add_count(app, "--global-batch", arguments.global_batch, "Sequences per optimizer step");
   add_count(app, "--sequence", arguments.sequence, "Tokens per sequence (the model's)");
   app.add_option("--precision", arguments.precision, "Type of the products")
-      ->check(CLI::IsMember({"bf16", "fp16", "fp8", "fp32"}))
+      ->check(CLI::IsMember({"bf16", "fp16", "fp8", "fp4", "fp32"}))
       ->capture_default_str()
       ->type_name("TYPE");
   app.add_option("--attention", arguments.attention, "Kernels of attention")
@@ -93,6 +105,21 @@ void add_job_options(CLI::App& app, LayoutArguments& arguments) {
   app.add_option("--dropout", arguments.dropout, "Probability of dropout (GPT-like models)")
       ->check(between(0, 0.999))
       ->type_name("P");
+  app.add_option("--expert-imbalance", arguments.expert_imbalance,
+                 "Coefficient of variation of the rows that experts get (0: all as many)")
+      ->check(between(0, 100))
+      ->type_name("CV");
+  app.add_option("--expert-capacity", arguments.expert_capacity,
+                 "Rows that experts get over their even share, filled up or cut off (0: all)")
+      ->check(between(0, 100))
+      ->type_name("X");
+  add_count(app, "--lora", arguments.lora, "Rank of adapters beside frozen weights (all learn)");
+  app.add_option("--lora-on", arguments.lora_on, "Layers with adapters (attention)")
+      ->check(CLI::IsMember({"attention", "all"}))
+      ->type_name("WHICH");
+  app.add_option("--frozen-bits", arguments.frozen_bits, "Of frozen weights; 4: QLoRA (16)")
+      ->check(CLI::IsMember({"16", "4"}))
+      ->type_name("N");
   add_scale_host(app, arguments.host_scale);
 }
 
@@ -105,6 +132,17 @@ void add_layout_options(CLI::App& app, LayoutArguments& arguments) {
   add_counts(app, "--tp", arguments.tp, "Tensor parallel ranks");
   add_counts(app, "--pp", arguments.pp, "Pipeline stages");
   add_counts(app, "--vp", arguments.vp, "Chunks of layers per stage (interleaved)");
+  add_counts(app, "--cp", arguments.cp, "Context parallel ranks, which share a sequence");
+  add_counts(app, "--ep", arguments.ep, "Expert parallel ranks, of dp x cp x tp");
+  add_count(app, "--etp", arguments.etp, "Ranks that share each expert's matrices (1)");
+  app.add_option("--context", arguments.context,
+                 "How attention sees other ranks' tokens: ring, all-gather or all-to-all (ring)")
+      ->check(CLI::IsMember({"ring", "all-gather", "all-to-all"}))
+      ->type_name("HOW");
+  add_choice(app, "--context-balanced,!--no-context-balanced", arguments.context_balanced,
+             "Ranks have an early and a late part of the sequence (so they have)");
+  add_choice(app, "--overlap-experts,!--no-overlap-experts", arguments.overlap_experts,
+             "Compute hides the exchange with experts as far as it can (as the software does)");
   add_counts(app, "--micro-batch", arguments.micro_batch, "Sequences per microbatch");
   app.add_option("--zero", arguments.zero, "0, 1, 2, 3, fsdp or hsdp")
       ->delimiter(',')
@@ -126,7 +164,9 @@ Result<LayoutSpace> layout_space(const LayoutArguments& arguments) {
                     .tp = arguments.tp,
                     .pp = arguments.pp,
                     .vp = arguments.vp,
-                    .micro_batch = arguments.micro_batch};
+                    .micro_batch = arguments.micro_batch,
+                    .cp = arguments.cp,
+                    .ep = arguments.ep};
   for (const std::string& text : arguments.zero) {
     const auto sharding = parse_sharding(text);
     if (!sharding) return Unexpected{sharding.error()};
@@ -159,12 +199,18 @@ Result<void> only_one(std::string_view flag, const std::vector<Value>& values, a
 Result<ParallelLayout> named_layout(const LayoutArguments& arguments) {
   LayoutParts parts{.world = arguments.world,
                     .schedule = arguments.schedule,
-                    .sequence_parallel = arguments.sequence_parallel};
+                    .sequence_parallel = arguments.sequence_parallel,
+                    .etp = arguments.etp,
+                    .context = arguments.context,
+                    .context_balanced = arguments.context_balanced,
+                    .overlap_experts = arguments.overlap_experts};
   const std::tuple<std::string_view, const std::vector<std::int64_t>*, std::optional<std::int64_t>*>
       counts[] = {{"--dp", &arguments.dp, &parts.dp},
                   {"--tp", &arguments.tp, &parts.tp},
                   {"--pp", &arguments.pp, &parts.pp},
                   {"--vp", &arguments.vp, &parts.vp},
+                  {"--cp", &arguments.cp, &parts.cp},
+                  {"--ep", &arguments.ep, &parts.ep},
                   {"--micro-batch", &arguments.micro_batch, &parts.micro_batch}};
   for (const auto& [flag, values, to] : counts) {
     if (auto good = only_one(flag, *values, *to); !good) return Unexpected{good.error()};
@@ -181,10 +227,13 @@ Result<ParallelLayout> named_layout(const LayoutArguments& arguments) {
 Result<ParallelLayout> parse_layout(std::string_view text, std::optional<std::int64_t> world) {
   LayoutParts parts{.world = world};
   const std::pair<std::string_view, std::optional<std::int64_t>*> counts[] = {
-      {"dp", &parts.dp}, {"tp", &parts.tp}, {"pp", &parts.pp},
-      {"vp", &parts.vp}, {"cp", &parts.cp}, {"micro_batch", &parts.micro_batch}};
-  const std::pair<std::string_view, std::string*> names[] = {
-      {"zero", &parts.zero}, {"recompute", &parts.recompute}, {"schedule", &parts.schedule}};
+      {"dp", &parts.dp}, {"tp", &parts.tp},  {"pp", &parts.pp},
+      {"vp", &parts.vp}, {"cp", &parts.cp},  {"micro_batch", &parts.micro_batch},
+      {"ep", &parts.ep}, {"etp", &parts.etp}};
+  const std::pair<std::string_view, std::string*> names[] = {{"zero", &parts.zero},
+                                                             {"recompute", &parts.recompute},
+                                                             {"schedule", &parts.schedule},
+                                                             {"context", &parts.context}};
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view part = text.substr(begin, end - begin);

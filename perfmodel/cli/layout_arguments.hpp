@@ -27,7 +27,10 @@ struct LayoutArguments : LayoutRequest {
   double host_scale = 1;
 
   // A layout, or what a search may take; empty: all.
-  std::vector<std::int64_t> dp, tp, pp, vp, micro_batch;
+  std::vector<std::int64_t> dp, tp, pp, vp, cp, ep, micro_batch;
+  std::optional<std::int64_t> etp;
+  std::string context;
+  std::optional<bool> context_balanced, overlap_experts;
   std::vector<std::string> zero, recompute;
   std::optional<bool> sequence_parallel;
   std::string schedule = "1f1b";

@@ -15,7 +15,10 @@ Json decoder_json(const DecoderModel& model) {
           {"vocabulary", model.vocabulary},
           {"tied", model.tied},
           {"positions", model.positions},
-          {"parameters", parameter_count(model)}};
+          {"parameters", parameter_count(model)},
+          {"active_parameters", active_parameter_count(model)},
+          {"experts", model.experts.experts},
+          {"top_k", model.experts.experts > 0 ? model.experts.top_k : 0}};
 }
 
 Json list_json(const std::vector<RankedLayout>& layouts) {

@@ -15,6 +15,7 @@
 #include "interrupt_guard.hpp"
 #include "json/csv_file.hpp"
 #include "output.hpp"
+#include "perfmodel/detail/decoder_models.hpp"
 
 namespace perfmodel::cli {
 namespace {
@@ -94,6 +95,38 @@ class LayoutRowReader {
   std::optional<std::string> error_;
 };
 
+std::optional<std::int64_t> count_given(LayoutRowReader& row, std::string_view column,
+                                        bool may_be_none = false) {
+  const std::string_view cell = row.text(column);
+  if (cell.empty()) return {};
+  if (may_be_none && (cell == "0" || cell == "0.0")) return 0;
+  return row.count(column, {});
+}
+
+// Experts and heads, where the row has columns for them.
+void take_experts(LayoutRowReader& row, DecoderModel& model) {
+  LayoutRequest request{.head_width = count_given(row, "head_width"),
+                        .experts = count_given(row, "experts", true),
+                        .top_k = count_given(row, "top_k"),
+                        .expert_hidden = count_given(row, "expert_hidden"),
+                        .shared_hidden = count_given(row, "shared_hidden", true),
+                        .dense_layers = count_given(row, "dense_layers", true),
+                        .next_tokens = count_given(row, "next_tokens", true)};
+  if (request.experts == 0) request.top_k = request.expert_hidden = {};
+  if (request.experts == 0) request.shared_hidden = request.dense_layers = {};
+  const auto good = change_experts(request, model);
+  if (!good) row.refuse(good.error().message);
+}
+
+// A model that the column `model` knows; columns of sizes are written over it.
+std::optional<NamedDecoder> named_model(LayoutRowReader& row) {
+  if (row.text("model").empty() || !row.text("layers").empty()) return {};
+  auto found = find_decoder(row.text("model"));
+  if (!found) row.refuse("model: " + found.error().message);
+  if (!found) return NamedDecoder{};
+  return std::move(*found);
+}
+
 DecoderModel model_of(LayoutRowReader& row) {
   DecoderModel model;
   model.layers = row.count("layers", {});
@@ -104,6 +137,7 @@ DecoderModel model_of(LayoutRowReader& row) {
   model.vocabulary = row.count("vocabulary", {});
   model.gated = row.flag("gated");
   model.tied = row.flag("tied");
+  take_experts(row, model);
   if (model.gated) return model;
   // Two products: a GPT with learned positions, biases and layer norms.
   model.positions = row.count("sequence", {});
@@ -120,6 +154,8 @@ ParallelLayout row_layout(LayoutRowReader& row) {
   layout.vp = row.count("vp", 1);
   layout.cp = row.count("cp", 1);
   layout.ep = row.count("ep", 1);
+  layout.etp = row.count("etp", 1);
+  layout.context = row.name("context", "ring", parse_context_exchange);
   layout.micro_batch = row.count("micro_batch", 1);
   layout.zero = row.name("zero", "0", parse_sharding);
   layout.recompute = row.name("recompute", "none", parse_recompute);
@@ -137,15 +173,45 @@ ParallelLayout row_layout(LayoutRowReader& row) {
   return layout;
 }
 
+// Adapters and the load of experts: the row's columns, else the flags.
+void take_training(LayoutRowReader& row, const LayoutRequest& flags, LayoutJob& job) {
+  LayoutRequest request = flags;
+  if (const auto rank = count_given(row, "lora", true)) request.lora = rank;
+  if (const auto bits = count_given(row, "frozen_bits")) request.frozen_bits = bits;
+  if (!row.text("lora_on").empty()) request.lora_on = row.text("lora_on");
+  const std::pair<std::string_view, std::optional<double>*> numbers[] = {
+      {"expert_imbalance", &request.expert_imbalance},
+      {"expert_capacity", &request.expert_capacity}};
+  for (const auto& [column, to] : numbers) {
+    if (row.text(column).empty()) continue;
+    const auto number = parse_double(row.text(column));
+    if (!number) {
+      row.refuse(fmt::format("{}: expected a number, found \"{}\"", column, row.text(column)));
+    }
+    *to = number.value_or(0);
+  }
+  const auto good = change_training(request, job);
+  if (!good) row.refuse(good.error().message);
+}
+
 LayoutJob job_of(LayoutRowReader& row, const LayoutArguments& arguments) {
-  LayoutJob job{.model = model_of(row)};
-  job.sequence = row.count("sequence", arguments.sequence);
+  LayoutJob job;
+  std::optional<std::int64_t> sequence = arguments.sequence;
+  if (auto named = named_model(row)) {
+    job.model = std::move(named->model);
+    take_experts(row, job.model);
+    if (!sequence && named->sequence > 0) sequence = named->sequence;
+  } else {
+    job.model = model_of(row);
+  }
+  job.sequence = row.count("sequence", sequence);
   job.global_batch = row.count("global_batch", arguments.global_batch);
   job.precision = row.name("precision", arguments.precision, parse_layout_precision);
   job.attention = parse_layout_attention(arguments.attention).value();  // checked by the option
   job.optimizer = parse_layout_optimizer(arguments.optimizer).value();
   job.fp32_gradients = arguments.grad_dtype == "fp32";
   job.dropout = arguments.dropout;
+  take_training(row, arguments, job);
   job.software = arguments.software.empty() ? row.text("software") : arguments.software;
   return job;
 }
@@ -256,6 +322,19 @@ Result<void> refuse_row_flags(const LayoutArguments& arguments) {
       {"--tp", !arguments.tp.empty()},
       {"--pp", !arguments.pp.empty()},
       {"--vp", !arguments.vp.empty()},
+      {"--cp", !arguments.cp.empty()},
+      {"--ep", !arguments.ep.empty()},
+      {"--etp", arguments.etp.has_value()},
+      {"--context", !arguments.context.empty()},
+      {"--no-context-balanced", arguments.context_balanced.has_value()},
+      {"--overlap-experts", arguments.overlap_experts.has_value()},
+      {"--experts", arguments.experts.has_value()},
+      {"--top-k", arguments.top_k.has_value()},
+      {"--expert-hidden", arguments.expert_hidden.has_value()},
+      {"--shared-hidden", arguments.shared_hidden.has_value()},
+      {"--dense-layers", arguments.dense_layers.has_value()},
+      {"--head-width", arguments.head_width.has_value()},
+      {"--next-tokens", arguments.next_tokens.has_value()},
       {"--micro-batch", !arguments.micro_batch.empty()},
       {"--zero", !arguments.zero.empty()},
       {"--recompute", !arguments.recompute.empty()},

@@ -38,9 +38,19 @@ std::string head_text(const LayoutReport& report) {
   const LayoutJob& job = *report.job;
   const DecoderModel& model = job.model;
   TextList list;
-  list.row("model", fmt::format("{}, {} parameters: {} layers of {}", model.name,
-                                count_words(static_cast<double>(parameter_count(model))),
-                                model.layers, model.hidden));
+  std::string words = fmt::format("{}, {} parameters: {} layers of {}", model.name,
+                                  count_words(static_cast<double>(parameter_count(model))),
+                                  model.layers, model.hidden);
+  if (model.experts.experts > 0) {
+    words += fmt::format("; {} of {} experts per token, {} parameters", model.experts.top_k,
+                         model.experts.experts,
+                         count_words(static_cast<double>(active_parameter_count(model))));
+  }
+  if (job.lora_rank > 0) {
+    words += fmt::format("; adapters of rank {} on {}, weights frozen in {} bits", job.lora_rank,
+                         job.lora_on_all ? "all layers" : "attention", job.frozen_bits);
+  }
+  list.row("model", words);
   list.row("machine", fmt::format("{} x {}, {}", report.gpus, report.gpu_title, report.topology));
   list.row("job", fmt::format("{} sequences of {} tokens per step, {}, {} attention, gradients in "
                               "{}, {}",
@@ -62,10 +72,15 @@ std::string zero_words(Sharding zero) {
 }
 
 std::vector<std::string> layout_cells(const ParallelLayout& layout) {
+  const auto above_one = [](std::int64_t count) {
+    return count > 1 ? std::to_string(count) : std::string("-");
+  };
   return {
       std::to_string(layout.dp),
       std::to_string(layout.tp),
       std::to_string(layout.pp),
+      above_one(layout.cp),
+      above_one(layout.ep),
       layout.vp > 1 ? std::to_string(layout.vp) : "-",
       std::to_string(layout.micro_batch),
       zero_words(layout.zero),
@@ -73,8 +88,9 @@ std::vector<std::string> layout_cells(const ParallelLayout& layout) {
 }
 
 std::string ranking_text(const std::vector<RankedLayout>& layouts, bool bold) {
-  TextTable table{"#",         "dp",   "tp",           "pp",  "vp",        "micro",      "zero",
-                  "recompute", "step", "tokens/s/GPU", "MFU", "memory GB", "<limited by"};
+  TextTable table{"#",    "dp",           "tp",    "pp",        "cp",
+                  "ep",   "vp",           "micro", "zero",      "recompute",
+                  "step", "tokens/s/GPU", "MFU",   "memory GB", "<limited by"};
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     const LayoutPrediction& made = layouts[i].prediction;
     std::vector<std::string> cells = {std::to_string(i + 1)};
@@ -184,6 +200,10 @@ std::string_view term_words(LayoutTerm term) {
       return "dp traffic";
     case LayoutTerm::kOptimizer:
       return "the optimizer";
+    case LayoutTerm::kExpertParallel:
+      return "ep traffic";
+    case LayoutTerm::kContextParallel:
+      return "cp traffic";
   }
   return "";
 }
@@ -205,6 +225,10 @@ std::vector<LayoutLever> layout_levers(const RankedLayout& ranked) {
         return "a larger batch or a faster network for gradients";
       case LayoutTerm::kOptimizer:
         return "an optimizer that moves less memory";
+      case LayoutTerm::kExpertParallel:
+        return "overlap of the exchange with experts, or fewer nodes for a group of experts";
+      case LayoutTerm::kContextParallel:
+        return "a ring instead of gathers, or fewer ranks per sequence";
     }
     return "";
   };

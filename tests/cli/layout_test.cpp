@@ -231,7 +231,7 @@ TEST(LayoutTable, RowsThatCannotBePricedSayWhy) {
   const auto rows = priced(std::string(kHead) + "\n" +                 //
                            sizes + "8,,3,,,,,,,,,\n" +                 // does not make up 8 GPUs
                            sizes + "8,8,2,1,1,1,1,0,1,none,1,bf16\n"   // 16 GPUs, not 8
-                           + sizes + ",1,1,1,1,2,1,0,1,none,1,bf16\n"  // context parallelism
+                           + sizes + ",1,1,1,1,3,1,0,1,none,1,bf16\n"  // 1,024 tokens among 3
                            + sizes + ",1,1,1,1,1,1,9,1,none,1,bf16\n"  // no such ZeRO
                            + sizes + ",x,1,1,1,1,1,0,1,none,1,bf16\n"  // no number
                            + "8,1024,,,4096,1,32000,0,1024,32,8,,,,,,,,,,,\n"           // no heads
@@ -239,7 +239,7 @@ TEST(LayoutTable, RowsThatCannotBePricedSayWhy) {
   ASSERT_EQ(rows.size(), 7u);
   const char* const reasons[] = {"gpus: world: expected GPUs",
                                  "gpus: world: expected GPUs",
-                                 "cp and ep of 1",
+                                 "sequence: expected a multiple of 2 cp = 6",
                                  "zero: expected one of",
                                  "dp: expected a whole number",
                                  "heads: expected a whole number"};

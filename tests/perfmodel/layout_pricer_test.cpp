@@ -140,8 +140,12 @@ TEST(LayoutPricer, RefusesWhatDoesNotDivide) {
   layout.pp = 16;
   EXPECT_NE(message(job, layout).find("8 layers for 16 chunks"), std::string::npos);
   layout = {};
-  layout.cp = 2;
-  EXPECT_NE(message(job, layout).find("cp and ep of 1"), std::string::npos);
+  layout.cp = 3;
+  EXPECT_EQ(message(job, layout), "sequence: expected a multiple of 2 cp = 6, found 1024");
+  layout = {};
+  layout.ep = 2;
+  EXPECT_EQ(message(job, layout),
+            "ep: expected 1 for a model without experts, found ep 2 and etp 1");
   layout = {};
   layout.vp = 2;
   EXPECT_NE(message(job, layout).find("vp: expected 1 without pipeline stages"), std::string::npos);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "perfmodel/graph/detail/decoder_sizes.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
 #include "perfmodel/predictor.hpp"
 #include "perfmodel/predictors/topology.hpp"
@@ -19,6 +20,16 @@
 namespace perfmodel {
 
 struct LayoutTraces;
+
+/// Feed-forward layers of several experts, of which each token takes a few.
+struct DecoderExperts {
+  std::int64_t experts = 0;  ///< routed ones of a layer; 0: layers are dense
+  std::int64_t top_k = 2;    ///< of a token
+  std::int64_t hidden = 0;   ///< width inside of one; 0: `feed_forward`
+  std::int64_t shared = 0;   ///< width inside of the expert that takes every token; 0: none
+  std::int64_t input = 0;    ///< width that routed experts see (LatentMoE); 0: that of the model
+  std::int64_t dense_layers = 0;  ///< first layers, which are dense
+};
 
 /// A decoder-only transformer. Weights [parameters]: see `parameter_count`.
 struct DecoderModel {
@@ -33,10 +44,26 @@ struct DecoderModel {
   bool biases = false;         ///< of linear layers
   bool rms_norm = true;        ///< false: layer norm
   enum class Activation : std::uint8_t { kSilu, kGelu, kRelu } activation = Activation::kSilu;
+
+  std::int64_t head_width = 0;  ///< 0: hidden / heads
+  DecoderExperts experts;
+  LatentAttentionSizes
+      latent;  ///< key_value_rank 0: queries, keys and values are projected at once
+  /// Hybrids: layers of state spaces, of attention, and, the rest, feed-forward ones, each with one
+  /// norm and one residual sum. 0: each layer has attention and a feed-forward part.
+  std::int64_t state_layers = 0, attention_layers = 0;
+  StateSpaceSizes states;
+  std::int64_t window = 0;           ///< tokens that windowed layers look back
+  std::int64_t windowed_layers = 0;  ///< of those with attention
+  /// Tokens beyond the next that the model learns to predict: a layer and the output layer each.
+  std::int64_t next_tokens = 0;
 };
 
 /// Embeddings, layers, norms and, unless tied, the output layer.
 std::int64_t parameter_count(const DecoderModel& model);
+
+/// Of these, the weights that one token meets: of routed experts top_k of a layer.
+std::int64_t active_parameter_count(const DecoderModel& model);
 
 /// The model FLOP of one token, forward and backward pass: 6 N + 12 layers hidden sequence, N
 /// without the embeddings' lookup (with the output layer); attention counted whole, as the usual
@@ -48,23 +75,46 @@ struct LayoutJob {
   DecoderModel model;
   std::int64_t sequence = 0;      ///< tokens per sequence
   std::int64_t global_batch = 0;  ///< sequences per optimizer step
-  enum class Precision : std::uint8_t { kBf16, kFp16, kFp8, kFp32 } precision = Precision::kBf16;
+  enum class Precision : std::uint8_t {
+    kBf16,
+    kFp16,
+    kFp8,
+    kFp32,
+    kFp4
+  } precision = Precision::kBf16;
   enum class Attention : std::uint8_t { kFlash, kEager } attention = Attention::kFlash;
   enum class Optimizer : std::uint8_t { kAdamW, kAdamW8bit, kSgd } optimizer = Optimizer::kAdamW;
   bool fp32_gradients = true;  ///< accumulated and reduced in fp32; false: in the weights' type
   double dropout = 0;          ///< of GPT-like models; 0: none
   /// What runs the job: a file of `data/frameworks/`, whose costs beside the kernels count.
   std::string software = "megatron";
+
+  /// Coefficient of variation of the rows that experts of a layer get; 0: all get as many. The
+  /// slowest rank of an expert-parallel group counts: its expected rows, in `high_ms` those that it
+  /// exceeds one time in twenty.
+  double expert_imbalance = 0;
+  /// Experts get so many times their even share of rows, filled up or cut off; 0: all that come.
+  double expert_capacity = 0;
+
+  std::int64_t lora_rank = 0;     ///< adapters beside frozen weights; 0: all weights learn
+  bool lora_on_all = false;       ///< of feed-forward layers too, not of attention alone
+  std::int64_t frozen_bits = 16;  ///< of frozen weights; 4: QLoRA, made whole before each product
 };
 std::string_view to_string(LayoutJob::Precision precision);  ///< "bf16", ...
 
 enum class Sharding : std::uint8_t { kNone, kZero1, kZero2, kZero3, kFsdp, kHsdp };
 enum class LayoutRecompute : std::uint8_t { kNone, kSelective, kFull };
+/// How attention sees tokens of other ranks: keys and values go round a ring while blocks are
+/// computed (Liu et al. 2023); they are gathered first (Llama 3); or heads are exchanged for tokens
+/// (DeepSpeed-Ulysses).
+enum class ContextExchange : std::uint8_t { kRing, kAllGather, kAllToAll };
+std::string_view to_string(ContextExchange exchange);       ///< "ring", "all-gather", "all-to-all"
 enum class PipelineOrder : std::uint8_t { k1F1B, kGpipe };  ///< with `vp` > 1 k1F1B is interleaved
 std::string_view to_string(Sharding sharding);              ///< "none", "1", ..., "fsdp", "hsdp"
 std::string_view to_string(LayoutRecompute recompute);      ///< "none", "selective", "full"
 
 /// How a job is spread over dp x tp x pp x cp GPUs; ranks are numbered tp first, then cp, dp, pp.
+/// The experts of a stage lie on groups of ep x etp of its dp x tp x cp ranks.
 struct ParallelLayout {
   std::int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;
   std::int64_t vp = 1;  ///< chunks of layers per stage
@@ -73,6 +123,13 @@ struct ParallelLayout {
   LayoutRecompute recompute = LayoutRecompute::kNone;
   bool sequence_parallel = false;
   PipelineOrder order = PipelineOrder::k1F1B;
+  std::int64_t etp = 1;  ///< ranks that share each expert's matrices
+  ContextExchange context = ContextExchange::kRing;
+  /// Each rank has an early and a late part of the sequence, so that all do the same share of
+  /// causal attention; false: consecutive parts, of which the last waits for nobody and works most.
+  bool context_balanced = true;
+  /// Compute hides the exchange of rows with experts as far as it can; none: as the software does.
+  std::optional<bool> overlap_experts = {};
   std::int64_t gpus() const { return dp * tp * pp * cp; }
 };
 
@@ -85,8 +142,10 @@ enum class LayoutTerm : std::uint8_t {
   kBubble,             ///< the busiest stage waits for others
   kDataParallel,       ///< exposed gradients and gathers of parameters
   kOptimizer,
+  kExpertParallel,   ///< exposed exchange of rows with experts on other ranks
+  kContextParallel,  ///< exposed exchange of keys and values with other parts of the sequence
 };
-inline constexpr std::size_t kLayoutTerms = 7;
+inline constexpr std::size_t kLayoutTerms = 9;
 std::string_view to_string(LayoutTerm term);
 
 struct LayoutPrediction {
@@ -119,12 +178,12 @@ class LayoutPricer {
   static Result<LayoutPricer> make(const Predictor& predictor, const LayoutMachine& machine);
 
   /// Errors (kImpossible): sizes that do not divide, more ranks than the topology can tie together,
-  /// cp or ep other than 1, a type that the GPU lacks.
+  /// a type that the GPU lacks.
   Result<LayoutPrediction> predict(const LayoutJob& job, const ParallelLayout& layout) const;
 
   /// The same step as tasks, for network simulators and timelines: a trace of every rank, or of one
   /// rank of each pipeline stage (perfmodel/detail/layout_traces.hpp). Errors: those of `predict`,
-  /// more than 4 million nodes.
+  /// cp or ep other than 1, more than 4 million nodes.
   Result<LayoutTraces> traces(const LayoutJob& job, const ParallelLayout& layout,
                               bool every_rank) const;
 
@@ -136,7 +195,7 @@ class LayoutPricer {
 
 /// What a search may choose. Empty lists: all that divide.
 struct LayoutSpace {
-  std::vector<std::int64_t> dp = {}, tp = {}, pp = {}, vp = {}, micro_batch = {};
+  std::vector<std::int64_t> dp = {}, tp = {}, pp = {}, vp = {}, micro_batch = {}, cp = {}, ep = {};
   std::vector<Sharding> zero = {};
   std::vector<LayoutRecompute> recompute = {};
   std::optional<bool> sequence_parallel = {};  ///< none: on where tp > 1

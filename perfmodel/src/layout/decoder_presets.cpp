@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <cctype>
+#include <string>
+
 #include "files/json_file.hpp"
 #include "perfmodel/detail/decoder_models.hpp"
 
@@ -29,6 +32,9 @@ constexpr DecoderSize kDecoderSizes[] = {
     {"llama3-8b", DecoderStyle::kLlama, 32, 4096, 32, 8, 14336, 128256, 8192, false},
     {"llama3-70b", DecoderStyle::kLlama, 80, 8192, 64, 8, 28672, 128256, 8192, false},
     {"llama3-405b", DecoderStyle::kLlama, 126, 16384, 128, 8, 53248, 128256, 8192, false},
+    {"llama3.1-8b", DecoderStyle::kLlama, 32, 4096, 32, 8, 14336, 128256, 8192, false},
+    {"llama3.1-70b", DecoderStyle::kLlama, 80, 8192, 64, 8, 28672, 128256, 8192, false},
+    {"llama3.1-405b", DecoderStyle::kLlama, 126, 16384, 128, 8, 53248, 128256, 8192, false},
     {"llama3.2-1b", DecoderStyle::kLlama, 16, 2048, 32, 8, 8192, 128256, 8192, true},
     {"llama3.2-3b", DecoderStyle::kLlama, 28, 3072, 24, 8, 8192, 128256, 8192, true},
     {"tinyllama-1.1b", DecoderStyle::kLlama, 22, 2048, 32, 4, 5632, 32000, 2048, false},
@@ -47,6 +53,116 @@ constexpr DecoderSize kDecoderSizes[] = {
     {"nanotron-8b", DecoderStyle::kLlama, 32, 4096, 32, 32, 14336, 131072, 4096, false},
     {"nanotron-80b", DecoderStyle::kLlama, 80, 8192, 64, 64, 28672, 131072, 4096, false},
 };
+
+// What models have beside these sizes.
+struct ExpertDecoder {
+  DecoderSize size;
+  DecoderExperts experts = {};
+  std::int64_t head_width = 0;
+  LatentAttentionSizes latent = {};
+  std::int64_t state_layers = 0, attention_layers = 0;
+  StateSpaceSizes states = {};
+  std::int64_t window = 0, windowed_layers = 0;
+  std::int64_t next_tokens = 0;
+  bool gated = true;
+};
+
+constexpr DecoderStyle kLl = DecoderStyle::kLlama;
+constexpr LatentAttentionSizes kLatentOfDeepSeek = {1536, 512, 128, 64, 128};
+
+// From the models' config.json on Hugging Face. Left out: norms of heads (Qwen3), biases (Qwen2,
+// GPT-OSS), sinks of attention (GPT-OSS), the convolutions of state spaces but for their traffic.
+constexpr ExpertDecoder kExpertDecoders[] = {
+    {{"mixtral-8x7b", kLl, 32, 4096, 32, 8, 14336, 32000, 4096, false}, {8, 2}},
+    {{"mixtral-8x22b", kLl, 56, 6144, 48, 8, 16384, 32768, 4096, false}, {8, 2}},
+    {{"qwen1.5-moe-a2.7b", kLl, 24, 2048, 16, 16, 5632, 151936, 4096, false}, {60, 4, 1408, 5632}},
+    {{"qwen2-57b-a14b", kLl, 28, 3584, 28, 4, 18944, 151936, 4096, false}, {64, 8, 2560, 20480}},
+    {{"qwen3-30b-a3b", kLl, 48, 2048, 32, 4, 6144, 151936, 4096, false}, {128, 8, 768}, 128},
+    {{"qwen3-235b-a22b", kLl, 94, 4096, 64, 4, 12288, 151936, 4096, false}, {128, 8, 1536}, 128},
+    {{"deepseek-v2-lite", kLl, 27, 2048, 16, 16, 10944, 102400, 4096, false},
+     {64, 6, 1408, 2816, 0, 1},
+     0,
+     {0, 512, 128, 64, 128}},
+    {{"deepseek-v2", kLl, 60, 5120, 128, 128, 12288, 102400, 4096, false},
+     {160, 6, 1536, 3072, 0, 1},
+     0,
+     kLatentOfDeepSeek},
+    {{"deepseek-v3", kLl, 61, 7168, 128, 128, 18432, 129280, 4096, false},
+     {256, 8, 2048, 2048, 0, 3},
+     0,
+     kLatentOfDeepSeek,
+     0,
+     0,
+     {},
+     0,
+     0,
+     1},
+    {{"kimi-k2", kLl, 61, 7168, 64, 64, 18432, 163840, 4096, false},
+     {384, 8, 2048, 2048, 0, 1},
+     0,
+     kLatentOfDeepSeek},
+    {{"gpt-oss-20b", kLl, 24, 2880, 64, 8, 2880, 201088, 4096, false},
+     {32, 4, 2880},
+     64,
+     {},
+     0,
+     0,
+     {},
+     128,
+     12},
+    {{"gpt-oss-120b", kLl, 36, 2880, 64, 8, 2880, 201088, 4096, false},
+     {128, 4, 2880},
+     64,
+     {},
+     0,
+     0,
+     {},
+     128,
+     18},
+    {{"nemotron-h-56b", kLl, 118, 8192, 64, 8, 32768, 131072, 8192, false},
+     {},
+     128,
+     {},
+     54,
+     10,
+     {256, 64, 8, 256},
+     0,
+     0,
+     0,
+     false},
+    {{"nemotron-3-nano", kLl, 52, 2688, 32, 2, 1856, 131072, 8192, false},
+     {128, 6, 1856, 3712},
+     128,
+     {},
+     23,
+     6,
+     {64, 64, 8, 128},
+     0,
+     0,
+     0,
+     false},
+    {{"nemotron-3-super", kLl, 88, 4096, 32, 2, 2688, 131072, 8192, false},
+     {512, 22, 2688, 5376, 1024},
+     128,
+     {},
+     40,
+     8,
+     {128, 64, 8, 128},
+     0,
+     0,
+     0,
+     false},
+};
+
+// "Qwen3_30B_a3B" and "qwen3-30b-a3b" are the same name.
+std::string letters_of(std::string_view name) {
+  std::string letters;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte)) letters += static_cast<char>(std::tolower(byte));
+  }
+  return letters;
+}
 
 DecoderModel decoder_of(const DecoderSize& size) {
   DecoderModel model;
@@ -70,17 +186,38 @@ DecoderModel decoder_of(const DecoderSize& size) {
   return model;
 }
 
+DecoderModel decoder_of(const ExpertDecoder& known) {
+  DecoderModel model = decoder_of(known.size);
+  model.experts = known.experts;
+  model.head_width = known.head_width;
+  model.latent = known.latent;
+  model.state_layers = known.state_layers;
+  model.attention_layers = known.attention_layers;
+  model.states = known.states;
+  model.window = known.window;
+  model.windowed_layers = known.windowed_layers;
+  model.next_tokens = known.next_tokens;
+  model.gated = known.gated;
+  return model;
+}
+
 }  // namespace
 
 std::vector<std::string_view> decoder_names() {
   std::vector<std::string_view> names;
   for (const DecoderSize& size : kDecoderSizes) names.push_back(size.name);
+  for (const ExpertDecoder& known : kExpertDecoders) names.push_back(known.size.name);
   return names;
 }
 
 Result<NamedDecoder> find_decoder(std::string_view name) {
+  const std::string letters = letters_of(name);
   for (const DecoderSize& size : kDecoderSizes) {
-    if (size.name == name) return NamedDecoder{decoder_of(size), size.sequence};
+    if (letters_of(size.name) == letters) return NamedDecoder{decoder_of(size), size.sequence};
+  }
+  for (const ExpertDecoder& known : kExpertDecoders) {
+    if (letters_of(known.size.name) != letters) continue;
+    return NamedDecoder{decoder_of(known), known.size.sequence};
   }
   const std::vector<std::string_view> known = decoder_names();
   return fail(ErrorCode::kUnknownName,

@@ -44,6 +44,12 @@ constexpr NumberField kNumbers[] = {
     {"high_share", &Framework::high_share},
 };
 
+// Files of before there were experts do not have them.
+constexpr NumberField kLaterNumbers[] = {
+    {"expert_factor", &Framework::expert_factor},
+    {"expert_overlap", &Framework::expert_overlap},
+};
+
 struct FlagField {
   const char* key;
   bool Framework::*member;
@@ -82,6 +88,10 @@ Framework parse_framework(const Json& document, std::optional<Error>& error) {
   made.name = root.plain_name("name");
   made.title = root.string("title");
   for (const NumberField& field : kNumbers) {
+    made.*field.member = root.number_below(field.key, kMostNumber, "a number of at least 0");
+  }
+  for (const NumberField& field : kLaterNumbers) {
+    if (!root.has(field.key)) continue;
     made.*field.member = root.number_below(field.key, kMostNumber, "a number of at least 0");
   }
   for (const FlagField& field : kFlags) made.*field.member = root.boolean(field.key);

@@ -29,6 +29,8 @@ struct Framework {
   double layer_factor = 1;      ///< on the kernel times of layers: what their graphs do not list
   double attention_factor = 1;  ///< of these, on fused attention: older versions of its kernels
   double tensor_overlap = 0;    ///< share of tensor-parallel collectives that compute hides
+  double expert_factor = 1;     ///< on the kernel times of layers with experts, instead
+  double expert_overlap = 0;    ///< share of the exchange of rows with experts that compute hides
 
   double hop_host_us = 0;        ///< of a stage per send to the next: the host spends and waits
   bool split_hops = false;       ///< each tensor-parallel rank sends its part, receivers gather

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "layer_kinds.hpp"
 #include "layout_work.hpp"
 
 namespace perfmodel {
@@ -47,25 +48,84 @@ Result<void> check_sizes(std::span<const NamedSize> sizes) {
 }
 
 Result<void> check_degrees(const ParallelLayout& layout) {
-  const NamedSize sizes[] = {{"dp", layout.dp, kMostGpus},
-                             {"tp", layout.tp, kMostGpus},
-                             {"pp", layout.pp, kMostGpus},
-                             {"vp", layout.vp, kMostLayers},
-                             {"micro_batch", layout.micro_batch, kMostTokens}};
+  const NamedSize sizes[] = {
+      {"dp", layout.dp, kMostGpus},   {"tp", layout.tp, kMostGpus},
+      {"pp", layout.pp, kMostGpus},   {"vp", layout.vp, kMostLayers},
+      {"cp", layout.cp, kMostGpus},   {"ep", layout.ep, kMostGpus},
+      {"etp", layout.etp, kMostGpus}, {"micro_batch", layout.micro_batch, kMostTokens}};
   if (auto good = check_sizes(sizes); !good) return good;
   const double gpus = static_cast<double>(layout.dp) * static_cast<double>(layout.tp) *
-                      static_cast<double>(layout.pp);
+                      static_cast<double>(layout.pp) * static_cast<double>(layout.cp);
   if (gpus > static_cast<double>(kMostGpus)) {
-    return impossible_layout(fmt::format("expected at most {} GPUs, found dp {} tp {} pp {}",
-                                         kMostGpus, layout.dp, layout.tp, layout.pp));
-  }
-  if (layout.cp != 1 || layout.ep != 1) {
-    return impossible_layout(fmt::format(
-        "expected cp and ep of 1 (context and expert parallelism are not modelled), found {} and "
-        "{}",
-        layout.cp, layout.ep));
+    return impossible_layout(fmt::format("expected at most {} GPUs, found dp {} tp {} pp {} cp {}",
+                                         kMostGpus, layout.dp, layout.tp, layout.pp, layout.cp));
   }
   return {};
+}
+
+Result<void> check_context(const LayoutJob& job, const ParallelLayout& layout) {
+  if (layout.cp == 1) return {};
+  const bool halves = layout.context_balanced;
+  if (auto good = expect_divides("sequence", job.sequence, halves ? "2 cp" : "cp",
+                                 halves ? 2 * layout.cp : layout.cp);
+      !good) {
+    return good;
+  }
+  if (job.attention == LayoutJob::Attention::kEager) {
+    return impossible_layout(
+        "cp: expected flash attention (blocks of eager scores are not "
+        "exchanged), found eager");
+  }
+  if (layout.context != ContextExchange::kAllToAll) return {};
+  return expect_divides("heads", job.model.heads, "tp cp", layout.tp * layout.cp);
+}
+
+Result<void> check_experts_of(const LayoutJob& job, const ParallelLayout& layout) {
+  const DecoderModel& model = job.model;
+  const std::int64_t experts = model.experts.experts;
+  if (experts == 0) {
+    if (layout.ep == 1 && layout.etp == 1) return {};
+    return impossible_layout(
+        fmt::format("ep: expected 1 for a model without experts, found ep {} and etp {}", layout.ep,
+                    layout.etp));
+  }
+  if (auto good = expect_divides("experts", experts, "ep", layout.ep); !good) return good;
+  if (auto good = expect_divides("expert_hidden", expert_hidden_of(model), "etp", layout.etp);
+      !good) {
+    return good;
+  }
+  if (auto good = expect_divides("shared_hidden", model.experts.shared, "tp", layout.tp); !good) {
+    return good;
+  }
+  if (layout.tp > 1 && !layout.sequence_parallel) {
+    return impossible_layout(
+        "sequence_parallel: expected it where tp splits a model with experts, found none");
+  }
+  return expect_divides("dp cp tp", layout.dp * layout.cp * layout.tp, "ep etp",
+                        layout.ep * layout.etp);
+}
+
+// States of a hybrid are split by groups of heads.
+Result<void> check_states(const DecoderModel& model, const ParallelLayout& layout) {
+  if (model.state_layers == 0) return {};
+  return expect_divides("groups of state heads", model.states.groups, "tp", layout.tp);
+}
+
+// What only the graphs of plain layers hold.
+Result<void> check_kinds(const LayoutJob& job) {
+  const DecoderModel& model = job.model;
+  if (job.lora_rank > 0 && job.lora_on_all && model.experts.experts > 0) {
+    return impossible_layout("lora_on: expected attention (experts take no adapters), found all");
+  }
+  if (is_plain(model) && job.lora_rank == 0) return {};
+  if (job.attention == LayoutJob::Attention::kEager) {
+    return impossible_layout(
+        "attention: expected flash for models with experts, latent attention, windows, states or "
+        "adapters, found eager");
+  }
+  if (model.positions == 0) return {};
+  return impossible_layout(
+      "positions: expected rotary ones for models with experts or adapters, found learned ones");
 }
 
 Result<void> check_division(const LayoutJob& job, const ParallelLayout& layout) {
@@ -73,13 +133,22 @@ Result<void> check_division(const LayoutJob& job, const ParallelLayout& layout) 
   const std::int64_t kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
   const std::int64_t together = layout.dp * layout.micro_batch;
   if (auto good = expect_divides("heads", model.heads, "tp", layout.tp); !good) return good;
-  if (auto good = expect_divides("kv_heads", kv_heads, "tp", layout.tp); !good) return good;
+  // Beyond one head of keys and values a rank, ranks hold the same one.
+  if (is_plain(model) || kv_heads > layout.tp) {
+    if (auto good = expect_divides("kv_heads", kv_heads, "tp", layout.tp); !good) return good;
+  }
   if (auto good = expect_divides("feed_forward", model.feed_forward, "tp", layout.tp); !good) {
     return good;
   }
   if (auto good = expect_divides("hidden", model.hidden, "heads", model.heads); !good) return good;
+  if (auto good = check_context(job, layout); !good) return good;
+  if (auto good = check_experts_of(job, layout); !good) return good;
+  if (auto good = check_states(model, layout); !good) return good;
   if (layout.sequence_parallel) {
-    if (auto good = expect_divides("sequence", job.sequence, "tp", layout.tp); !good) return good;
+    if (auto good = expect_divides("sequence / cp", job.sequence / layout.cp, "tp", layout.tp);
+        !good) {
+      return good;
+    }
   }
   if (auto good = expect_divides("global_batch", job.global_batch, "dp micro_batch", together);
       !good) {
@@ -131,7 +200,35 @@ Result<void> check_layout_job(const LayoutJob& job) {
                              {"global_batch", job.global_batch, kMostTokens}};
   if (auto good = check_sizes(sizes); !good) return good;
   const auto real = [](std::int64_t size) { return static_cast<double>(size); };
-  const double layer = real(model.hidden) * (4 * real(model.hidden) + 3 * real(model.feed_forward));
+  const DecoderExperts& experts = model.experts;
+  const auto bad = [](const char* what, std::int64_t value) {
+    return impossible_layout(fmt::format("{}: expected at least 0, found {}", what, value));
+  };
+  if (experts.experts < 0) return bad("experts", experts.experts);
+  if (experts.experts > 0 && (experts.top_k < 1 || experts.top_k > experts.experts)) {
+    return impossible_layout(fmt::format("top_k: expected 1 to the {} experts, found {}",
+                                         experts.experts, experts.top_k));
+  }
+  if (model.windowed_layers + experts.dense_layers > model.layers ||
+      model.state_layers + model.attention_layers > model.layers) {
+    return impossible_layout(fmt::format(
+        "layers: expected at least those of all kinds together, found {}", model.layers));
+  }
+  if (job.lora_rank < 0) return bad("lora", job.lora_rank);
+  if (job.frozen_bits != 16 && (job.frozen_bits != 4 || job.lora_rank == 0)) {
+    return impossible_layout(
+        fmt::format("frozen_bits: expected 16, or 4 with adapters, found {}", job.frozen_bits));
+  }
+  if (!(job.expert_imbalance >= 0 && job.expert_imbalance <= 100) ||
+      !(job.expert_capacity >= 0 && job.expert_capacity <= 100)) {
+    return impossible_layout(
+        fmt::format("expert_imbalance, expert_capacity: expected 0 to 100, found {} and {}",
+                    job.expert_imbalance, job.expert_capacity));
+  }
+  if (auto good = check_kinds(job); !good) return good;
+  const double layer =
+      real(model.hidden) * (4 * real(model.hidden) + 3 * real(model.feed_forward)) +
+      3 * real(experts.experts) * real(model.hidden) * real(expert_hidden_of(model));
   const double numbers = real(model.layers) * layer +
                          (2 * real(model.vocabulary) + real(model.positions)) * real(model.hidden);
   if (numbers <= kMostParameters) return {};

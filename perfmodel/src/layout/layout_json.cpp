@@ -44,7 +44,9 @@ OrderedJson layout_json(const RankedLayout& ranked,
           {"bubble_share", number(made.bubble_share)},
           {"exposed_comm_share", number(made.exposed_comm_share)},
           {"limit", to_string(made.limit)},
-          {"terms_ms", std::move(terms)}};
+          {"terms_ms", std::move(terms)},
+          {"etp", layout.etp},
+          {"context", to_string(layout.context)}};
 }
 
 }  // namespace perfmodel

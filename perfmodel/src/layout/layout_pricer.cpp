@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "framework.hpp"
+#include "layer_kinds.hpp"
 #include "layout_checks.hpp"
 #include "layout_traces.hpp"
 #include "layout_work.hpp"
+#include "parallel_traffic.hpp"
 #include "perfmodel/layout.hpp"
 #include "shard_costs.hpp"
 #include "step_bytes.hpp"
@@ -28,6 +30,8 @@ DType products_of(LayoutJob::Precision precision) {
       return DType::kFloat8;
     case LayoutJob::Precision::kFp32:
       return DType::kFloat32;
+    case LayoutJob::Precision::kFp4:
+      return DType::kFloat4;
   }
   return DType::kBFloat16;
 }
@@ -41,7 +45,7 @@ double dense_peak(const Gpu& gpu, LayoutJob::Precision precision) {
 double recomputed_share(const LayoutJob& job, LayoutRecompute recompute) {
   if (recompute == LayoutRecompute::kNone) return 0;
   const DecoderModel& model = job.model;
-  const double attention = 4 * static_cast<double>(model.layers * model.hidden * job.sequence);
+  const double attention = attention_flop_per_token(model, job.sequence) / 3;
   const double all = model_flop_per_token(model, job.sequence);
   if (recompute == LayoutRecompute::kSelective) {
     return job.attention == LayoutJob::Attention::kEager ? attention / all : 0;
@@ -64,6 +68,8 @@ bool computes_with(const Gpu& gpu, LayoutJob::Precision precision) {
       return peaks.fp8_matrix.has_value();
     case LayoutJob::Precision::kFp32:
       return true;
+    case LayoutJob::Precision::kFp4:
+      return peaks.fp4_matrix.has_value();
   }
   return false;
 }
@@ -72,8 +78,9 @@ bool computes_with(const Gpu& gpu, LayoutJob::Precision precision) {
 Result<void> check_precision(const Gpu& gpu, LayoutJob::Precision precision) {
   if (computes_with(gpu, precision)) return {};
   std::vector<std::string_view> known;
-  for (const auto other : {LayoutJob::Precision::kBf16, LayoutJob::Precision::kFp16,
-                           LayoutJob::Precision::kFp8, LayoutJob::Precision::kFp32}) {
+  for (const auto other :
+       {LayoutJob::Precision::kBf16, LayoutJob::Precision::kFp16, LayoutJob::Precision::kFp8,
+        LayoutJob::Precision::kFp32, LayoutJob::Precision::kFp4}) {
     if (computes_with(gpu, other)) known.push_back(to_string(other));
   }
   return fail(ErrorCode::kImpossible,
@@ -102,11 +109,12 @@ LayoutPrediction prediction_of(const StepQuestion& question, const StepTime& tim
   made.bubble_share = share(LayoutTerm::kBubble);
   made.exposed_comm_share = share(LayoutTerm::kTensorParallel) +
                             share(LayoutTerm::kPipelineTransfers) +
-                            share(LayoutTerm::kDataParallel);
+                            share(LayoutTerm::kDataParallel) + share(LayoutTerm::kExpertParallel) +
+                            share(LayoutTerm::kContextParallel);
   const double tokens = static_cast<double>(job.global_batch) * static_cast<double>(job.sequence);
   const double per_gpu = tokens / static_cast<double>(layout.gpus());
   made.tokens_per_s_per_gpu = per_gpu / (made.step_ms * 1e-3);
-  const double flop = model_flop_per_token(job.model, job.sequence);
+  const double flop = job_flop_per_token(job);
   made.mfu = made.tokens_per_s_per_gpu * flop / dense_peak(gpu, job.precision);
   made.hfu = made.mfu * (1 + recomputed_share(job, layout.recompute));
   made.allocated_bytes = bytes.allocated;
@@ -173,7 +181,9 @@ struct LayoutPricer::State {
     std::vector<ChunkLayers> chunks;
     StepQuestion question;
   };
-  Result<Asked> ask(const LayoutJob& job, const ParallelLayout& layout);
+  /// `beyond`: of rows at the slowest rank of experts, what they exceed with that chance; 0: their
+  /// mean.
+  Result<Asked> ask(const LayoutJob& job, const ParallelLayout& layout, double beyond = 0);
 
   Predictor predictor;
   Gpu gpu;
@@ -207,7 +217,8 @@ Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const Layout
 }
 
 Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job,
-                                                            const ParallelLayout& layout) {
+                                                            const ParallelLayout& layout,
+                                                            double beyond) {
   if (auto good = check_layout(job, layout); !good) return Unexpected{good.error()};
   if (auto good = check_precision(gpu, job.precision); !good) return Unexpected{good.error()};
   if (auto good = check_fits(topology, layout.gpus()); !good) return Unexpected{good.error()};
@@ -227,7 +238,14 @@ Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job
                       .precision = job.precision,
                       .attention = job.attention,
                       .dropout = job.dropout,
-                      .recompute = layout.recompute});
+                      .recompute = layout.recompute,
+                      .cp = layout.cp,
+                      .context_balanced = layout.context_balanced,
+                      .ep = layout.ep,
+                      .etp = layout.etp,
+                      .expert_load = slowest_expert_load(job, layout, beyond),
+                      .lora_rank = job.lora_rank,
+                      .lora_on_all = job.lora_on_all});
   if (!costs) return Unexpected{costs.error()};
   const Framework& framework = (*found)->framework;
   auto chunks =
@@ -238,7 +256,8 @@ Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job
                               .shard = costs->get(),
                               .framework = &framework,
                               .gpu = &gpu,
-                              .collectives = &(*found)->collectives};
+                              .collectives = &(*found)->collectives,
+                              .expert_load = slowest_expert_load(job, layout, beyond)};
   return Asked{std::move(*found), std::move(*costs), std::move(*chunks), question};
 }
 
@@ -251,11 +270,25 @@ Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
   if (!time) return Unexpected{time.error()};
   auto made = prediction_of(question, *time, step_bytes(question, asked->chunks));
   made.warnings = state_->warnings;
+  if (job.expert_imbalance > 0 && layout.ep > 1 && job.expert_capacity == 0) {
+    constexpr double kSeldom = 0.05;  // steps that take longer
+    const auto crowded = state_->ask(job, layout, kSeldom);
+    if (!crowded) return Unexpected{crowded.error()};
+    const auto longer = step_time(crowded->question, crowded->chunks);
+    if (!longer) return Unexpected{longer.error()};
+    made.high_ms = std::max(made.high_ms, longer->high_us * 1e-3);
+  }
   return made;
 }
 
 Result<LayoutTraces> LayoutPricer::traces(const LayoutJob& job, const ParallelLayout& layout,
                                           bool every_rank) const {
+  if (layout.cp != 1 || layout.ep != 1 || layout.etp != 1) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("export: expected cp, ep and etp of 1 (their exchanges are priced, not "
+                            "written as tasks), found {}, {} and {}",
+                            layout.cp, layout.ep, layout.etp));
+  }
   const auto asked = state_->ask(job, layout);
   if (!asked) return Unexpected{asked.error()};
   const auto work = layout_work(asked->question, asked->chunks);

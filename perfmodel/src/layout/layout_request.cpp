@@ -136,12 +136,55 @@ Result<PipelineOrder> parse_pipeline_order(std::string_view text) {
 }
 
 Result<LayoutJob::Precision> parse_layout_precision(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, LayoutJob::Precision>, 4> kKnown = {
+  static constexpr std::array<std::pair<std::string_view, LayoutJob::Precision>, 5> kKnown = {
       {{"bf16", LayoutJob::Precision::kBf16},
        {"fp16", LayoutJob::Precision::kFp16},
        {"fp8", LayoutJob::Precision::kFp8},
+       {"fp4", LayoutJob::Precision::kFp4},
        {"fp32", LayoutJob::Precision::kFp32}}};
   return layout_choice("precision", text, kKnown);
+}
+
+Result<ContextExchange> parse_context_exchange(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, ContextExchange>, 3> kKnown = {
+      {{"ring", ContextExchange::kRing},
+       {"all-gather", ContextExchange::kAllGather},
+       {"all-to-all", ContextExchange::kAllToAll}}};
+  return layout_choice("context", text, kKnown);
+}
+
+Result<void> change_experts(const LayoutRequest& request, DecoderModel& model) {
+  if (request.head_width) model.head_width = *request.head_width;
+  if (request.experts) model.experts.experts = *request.experts;
+  if (request.next_tokens) model.next_tokens = *request.next_tokens;
+  const std::tuple<std::string_view, const std::optional<std::int64_t>*, std::int64_t*> sizes[] = {
+      {"top_k", &request.top_k, &model.experts.top_k},
+      {"expert_hidden", &request.expert_hidden, &model.experts.hidden},
+      {"shared_hidden", &request.shared_hidden, &model.experts.shared},
+      {"dense_layers", &request.dense_layers, &model.experts.dense_layers}};
+  for (const auto& [name, given, to] : sizes) {
+    if (!*given) continue;
+    if (model.experts.experts == 0) {
+      return bad_request(
+          fmt::format("{}: expected a number of experts beside it, found none", name));
+    }
+    *to = **given;
+  }
+  return {};
+}
+
+Result<void> change_training(const LayoutRequest& request, LayoutJob& job) {
+  job.expert_imbalance = request.expert_imbalance.value_or(0);
+  job.expert_capacity = request.expert_capacity.value_or(0);
+  job.lora_rank = request.lora.value_or(0);
+  job.frozen_bits = request.frozen_bits.value_or(16);
+  if (request.lora_on.empty()) return {};
+  static constexpr std::array<std::pair<std::string_view, bool>, 2> kKnown = {
+      {{"attention", false}, {"all", true}}};
+  const auto on_all = layout_choice("lora_on", request.lora_on, kKnown);
+  if (!on_all) return Unexpected{on_all.error()};
+  job.lora_on_all = *on_all;
+  return {};
 }
 
 Result<LayoutJob::Attention> parse_layout_attention(std::string_view text) {
@@ -165,6 +208,7 @@ Result<LayoutQuestion> layout_question(const LayoutRequest& request) {
   LayoutJob& job = question.job;
   job.model = std::move(base->model);
   change_sizes(request, job.model);
+  if (auto good = change_experts(request, job.model); !good) return Unexpected{good.error()};
   if (auto good = all_sizes(job.model); !good) return Unexpected{good.error()};
   job.sequence = request.sequence.value_or(base->sequence);
   if (job.sequence < 1) return bad_request("sequence: expected tokens per sequence, found none");
@@ -178,6 +222,7 @@ Result<LayoutQuestion> layout_question(const LayoutRequest& request) {
   job.global_batch = *request.global_batch;
   if (auto good = name_job(request, job); !good) return Unexpected{good.error()};
   job.dropout = request.dropout;
+  if (auto good = change_training(request, job); !good) return Unexpected{good.error()};
   if (!request.software.empty()) job.software = request.software;
   return question;
 }
@@ -185,13 +230,10 @@ Result<LayoutQuestion> layout_question(const LayoutRequest& request) {
 Result<ParallelLayout> layout_of(const LayoutParts& parts) {
   ParallelLayout layout;
   const std::tuple<std::string_view, const std::optional<std::int64_t>*, std::int64_t*> counts[] = {
-      {"dp", &parts.dp, &layout.dp},
-      {"tp", &parts.tp, &layout.tp},
-      {"pp", &parts.pp, &layout.pp},
-      {"vp", &parts.vp, &layout.vp},
-      {"cp", &parts.cp, &layout.cp},
-      {"ep", &parts.ep, &layout.ep},
-      {"micro_batch", &parts.micro_batch, &layout.micro_batch}};
+      {"dp", &parts.dp, &layout.dp},    {"tp", &parts.tp, &layout.tp},
+      {"pp", &parts.pp, &layout.pp},    {"vp", &parts.vp, &layout.vp},
+      {"cp", &parts.cp, &layout.cp},    {"ep", &parts.ep, &layout.ep},
+      {"etp", &parts.etp, &layout.etp}, {"micro_batch", &parts.micro_batch, &layout.micro_batch}};
   for (const auto& [name, given, to] : counts) {
     if (!*given) continue;
     if (**given < 1) {
@@ -219,14 +261,22 @@ Result<ParallelLayout> layout_of(const LayoutParts& parts) {
     if (!order) return Unexpected{order.error()};
     layout.order = *order;
   }
+  if (!parts.context.empty()) {
+    const auto exchange = parse_context_exchange(parts.context);
+    if (!exchange) return Unexpected{exchange.error()};
+    layout.context = *exchange;
+  }
+  layout.context_balanced = parts.context_balanced.value_or(true);
+  layout.overlap_experts = parts.overlap_experts;
   layout.sequence_parallel = parts.sequence_parallel.value_or(layout.tp > 1) && layout.tp > 1;
   if (!parts.world) return layout;
   const std::int64_t others = layout.tp * layout.pp * layout.cp;
   const bool divides = *parts.world % others == 0;
   if (!divides || (parts.dp && *parts.dp * others != *parts.world)) {
-    return bad_request(fmt::format("world: expected GPUs that dp {} tp {} pp {} make up, found {}",
-                                   parts.dp ? std::to_string(layout.dp) : "N", layout.tp, layout.pp,
-                                   *parts.world));
+    return bad_request(
+        fmt::format("world: expected GPUs that dp {} tp {} pp {}{} make up, found {}",
+                    parts.dp ? std::to_string(layout.dp) : "N", layout.tp, layout.pp,
+                    layout.cp > 1 ? fmt::format(" cp {}", layout.cp) : "", *parts.world));
   }
   layout.dp = *parts.world / others;
   return layout;
@@ -237,6 +287,7 @@ std::string_view nearest_software(const Gpu& gpu, const LayoutJob& job,
   using Precision = LayoutJob::Precision;
   const bool shards_alone =
       layout.zero == Sharding::kZero2 && layout.tp == 1 && layout.pp == 1 && layout.dp > 1;
+  if (job.model.experts.experts > 0 || job.precision == Precision::kFp4) return "nemo";
   if (gathers_parameters(layout.zero) || shards_alone) return "fsdp";
   if (job.precision == Precision::kFp8) return "nemo";
   const std::string& architecture = gpu.architecture.name;
@@ -256,6 +307,8 @@ Result<LayoutSpace> layout_space(const LayoutParts& parts) {
       {&parts.tp, &space.tp},
       {&parts.pp, &space.pp},
       {&parts.vp, &space.vp},
+      {&parts.cp, &space.cp},
+      {&parts.ep, &space.ep},
       {&parts.micro_batch, &space.micro_batch}};
   for (const auto& [given, to] : counts) {
     if (*given) to->push_back(**given);
@@ -279,7 +332,8 @@ std::string nothing_fits(const LayoutRanking& ranking, std::int64_t gpus) {
 std::string layout_words(const ParallelLayout& layout) {
   std::string words = fmt::format("dp {}", layout.dp);
   const std::pair<std::string_view, std::int64_t> counts[] = {
-      {"tp", layout.tp}, {"pp", layout.pp}, {"vp", layout.vp}};
+      {"tp", layout.tp}, {"pp", layout.pp}, {"vp", layout.vp},
+      {"cp", layout.cp}, {"ep", layout.ep}, {"etp", layout.etp}};
   for (const auto& [name, count] : counts) {
     if (count > 1) words += fmt::format(" {} {}", name, count);
   }
@@ -290,6 +344,9 @@ std::string layout_words(const ParallelLayout& layout) {
   }
   if (layout.recompute != LayoutRecompute::kNone) {
     words += fmt::format(" {} recomputation", to_string(layout.recompute));
+  }
+  if (layout.cp > 1 && layout.context != ContextExchange::kRing) {
+    words += fmt::format(" {} of the context", to_string(layout.context));
   }
   if (layout.tp > 1 && !layout.sequence_parallel) words += " no sequence parallelism";
   if (layout.order == PipelineOrder::kGpipe) words += " GPipe";

@@ -17,6 +17,7 @@ namespace perfmodel {
 Result<Sharding> parse_sharding(std::string_view text);          ///< 0, none, 1, 2, 3, fsdp, hsdp
 Result<LayoutRecompute> parse_recompute(std::string_view text);  ///< none, selective, full
 Result<PipelineOrder> parse_pipeline_order(std::string_view text);  ///< 1f1b, gpipe
+Result<ContextExchange> parse_context_exchange(std::string_view text);
 Result<LayoutJob::Precision> parse_layout_precision(std::string_view text);
 Result<LayoutJob::Attention> parse_layout_attention(std::string_view text);
 Result<LayoutJob::Optimizer> parse_layout_optimizer(std::string_view text);
@@ -29,10 +30,23 @@ struct LayoutRequest {
   std::optional<bool> gated, tied;
   std::optional<std::int64_t> sequence, global_batch;
   std::string precision, attention, optimizer;
+  /// Of experts, and what is left of models that have none of their own.
+  std::optional<std::int64_t> head_width, experts, top_k, expert_hidden, shared_hidden,
+      dense_layers, next_tokens;
+  std::optional<std::int64_t> lora, frozen_bits;
+  std::string lora_on;  ///< attention or all
+  std::optional<double> expert_imbalance, expert_capacity;
   std::string grad_dtype;  ///< fp32 or bf16
   std::string software;
   double dropout = 0;
 };
+
+/// What a request says of experts and heads, written over what a model has. Errors: experts' sizes
+/// for a model without experts.
+Result<void> change_experts(const LayoutRequest& request, DecoderModel& model);
+
+/// What it says of adapters and of the experts' load. Errors: unknown names.
+Result<void> change_training(const LayoutRequest& request, LayoutJob& job);
 
 struct LayoutQuestion {
   LayoutJob job;
@@ -48,15 +62,18 @@ struct LayoutParts {
   std::optional<std::int64_t> world, dp, tp, pp, vp, cp, ep, micro_batch;
   std::string zero, recompute, schedule;
   std::optional<bool> sequence_parallel;
+  std::optional<std::int64_t> etp;
+  std::string context;  ///< ring, all-gather or all-to-all
+  std::optional<bool> context_balanced, overlap_experts;
 };
 
 /// Errors: unknown names, numbers below 1, a world that the parts do not make up.
 Result<ParallelLayout> layout_of(const LayoutParts& parts);
 
 /// Of a run of which nobody says whose program made it: the one of data/frameworks/ whose measured
-/// runs are nearest. Sharded data parallelism: fsdp; fp8: nemo; fp16, and half types on Ampere:
-/// megatron-deepspeed; on Hopper up to the 512 GPUs that were measured: nanotron; else megatron,
-/// which was fitted to none.
+/// runs are nearest. Models with experts, fp4: nemo. Sharded data parallelism: fsdp; fp8: nemo;
+/// fp16, and half types on Ampere: megatron-deepspeed; on Hopper up to the 512 GPUs that were
+/// measured: nanotron; else megatron, which was fitted to none.
 std::string_view nearest_software(const Gpu& gpu, const LayoutJob& job,
                                   const ParallelLayout& layout);
 

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <optional>
 
+#include "layer_kinds.hpp"
+#include "parallel_traffic.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -39,7 +42,7 @@ class Groups {
     const ParallelLayout& layout = *question_.layout;
     const std::int64_t node = question_.collectives->topology().gpus_per_node;
     const bool crosses = layout.gpus() > node;
-    const std::int64_t stride = layout.tp * layout.dp;
+    const std::int64_t stride = layout.tp * layout.cp * layout.dp;
     return asked_us({.kind = CollectiveKind::kSend,
                      .bytes = Bytes{bytes},
                      .ranks = 2,
@@ -104,7 +107,8 @@ class WorkPricer {
     LayoutWork work;
     work.microbatches = microbatches_ = job_.global_batch / (layout_.dp * layout_.micro_batch);
     work.embedding = part_of(shard_.embedding);
-    work.layer = part_of(as_run(shard_.layer));
+    work.layer = part_of(as_run(with_tensor_traffic(shard_.layer)));
+    add_exchanges(work.layer);
     work.head = part_of(shard_.head);
     work.loss = part_of(shard_.loss);
     for (const ChunkLayers& holds : chunks_) work.chunks.push_back(chunk_of(work, holds));
@@ -119,7 +123,7 @@ class WorkPricer {
       if (job_.model.tied) {
         work.tied_words_bytes = shard_.embedding.parameters * gradient_bytes();
         work.tied_words_us = groups_.time_us(CollectiveKind::kAllReduce, work.tied_words_bytes, 2,
-                                             layout_.tp * layout_.dp);
+                                             layout_.tp * layout_.cp * layout_.dp);
       }
     }
     if (layout_.gpus() > 1) work.nodes_us = at_nodes(framework_.step_by_nodes_us, nodes());
@@ -149,11 +153,88 @@ class WorkPricer {
 
   // A layer's kernels with those that its graph does not list.
   PartCosts as_run(PartCosts layer) const {
+    const double factor =
+        framework_.layer_factor +
+        shard_.expert_layers * (framework_.expert_factor - framework_.layer_factor);
     for (PassCosts* pass : {&layer.forward, &layer.backward}) {
-      pass->kernel_us = framework_.layer_factor *
-                        (pass->kernel_us + (framework_.attention_factor - 1) * pass->attention_us);
+      pass->kernel_us =
+          factor * (pass->kernel_us + (framework_.attention_factor - 1) * pass->attention_us) +
+          whole_weights_us();
     }
     return layer;
+  }
+
+  // Frozen weights of 4 bits are made whole before each product.
+  double whole_weights_us() const {
+    if (job_.frozen_bits == 16 || shard_.layer.frozen <= 0) return 0;
+    return kernel_us(*question_.gpu, KernelFamily::kElementwise,
+                     real(job_.frozen_bits) / 8 * shard_.layer.frozen,
+                     weight_bytes() * shard_.layer.frozen);
+  }
+
+  // Collectives of tensor parallelism of layers whose graph is that of one rank alone: around each
+  // part a gather and a scatter of the tokens, or one sum behind it.
+  PartCosts with_tensor_traffic(PartCosts layer) {
+    if (layout_.tp == 1 || shard_.tensor_parts == 0) return layer;
+    const double bytes = real(layout_.micro_batch) * real(job_.sequence) / real(layout_.cp) *
+                         real(job_.model.hidden) * weight_bytes();
+    for (PassCosts* pass : {&layer.forward, &layer.backward}) {
+      const auto add = [&](CollectiveKind kind, CollectiveSum& sum) {
+        const double us = groups_.time_us(kind, bytes, layout_.tp, 1);
+        sum.count += shard_.tensor_parts;
+        sum.bytes += shard_.tensor_parts * bytes;
+        sum.us += shard_.tensor_parts * us;
+        pass->comm_us += shard_.tensor_parts * us;
+        pass->collectives += static_cast<std::int64_t>(std::ceil(shard_.tensor_parts));
+      };
+      if (layout_.sequence_parallel) {
+        add(CollectiveKind::kAllGather, pass->by_kind.all_gather);
+        add(CollectiveKind::kReduceScatter, pass->by_kind.reduce_scatter);
+      } else {
+        add(CollectiveKind::kAllReduce, pass->by_kind.all_reduce);
+      }
+    }
+    return layer;
+  }
+
+  void add_exchanges(PartWork& layer) {
+    const std::pair<PassWork*, const PassCosts*> passes[] = {
+        {&layer.forward, &shard_.layer.forward}, {&layer.backward, &shard_.layer.backward}};
+    for (const auto& [pass, costs] : passes) {
+      const bool backward = pass == &layer.backward;
+      pass->context_us = shard_.attending * context_us(backward, costs->attention_us);
+      pass->expert_us = expert_us(pass->kernel_us);
+      if (backward && layout_.recompute == LayoutRecompute::kFull) {
+        pass->context_us += layer.forward.context_us;
+        pass->expert_us += layer.forward.expert_us;
+      }
+    }
+  }
+
+  // Keys and values of the next block travel while attention computes with those of this one.
+  double context_us(bool backward, double attention_us) {
+    double us = 0;
+    for (const ExchangedBuffer& buffer : context_exchange(job_, layout_, backward)) {
+      us += groups_.time_us(buffer.kind, buffer.bytes, layout_.cp, layout_.tp);
+    }
+    if (layout_.context != ContextExchange::kRing || us == 0) return us;
+    const double attending = std::max(shard_.attending, 1e-9);
+    const double hides = framework_.layer_factor * framework_.attention_factor * attention_us /
+                         attending * real(layout_.cp - 1) / real(layout_.cp);
+    return std::max(0.0, us - hides);
+  }
+
+  double expert_us(double kernel_us) {
+    if (shard_.expert_layers == 0) return 0;
+    double us = 0;
+    for (const ExchangedBuffer& buffer : expert_exchange(job_, layout_, question_.expert_load)) {
+      const bool between = buffer.kind == CollectiveKind::kAllToAll;
+      us += shard_.expert_layers * groups_.time_us(buffer.kind, buffer.bytes,
+                                                   between ? layout_.ep : layout_.etp,
+                                                   between ? layout_.etp : 1);
+    }
+    if (!layout_.overlap_experts) return (1 - framework_.expert_overlap) * us;
+    return *layout_.overlap_experts ? std::max(0.0, us - kernel_us) : us;
   }
 
   ChunkWork chunk_of(const LayoutWork& work, const ChunkLayers& holds) const {
@@ -187,36 +268,56 @@ class WorkPricer {
            (holds.heads && !holds.embeds && job_.model.tied ? shard_.embedding.parameters : 0);
   }
 
+  double experts_of(const ChunkLayers& holds) const {
+    return real(holds.layers) * shard_.layer.experts + (holds.heads ? shard_.head.experts : 0);
+  }
+  std::int64_t replicas() const { return layout_.dp * layout_.cp; }
+  // Ranks that hold the same experts.
+  std::int64_t replicas_of_experts() const {
+    return layout_.dp * layout_.cp * layout_.tp / (layout_.ep * layout_.etp);
+  }
+  // Of a buffer whose parts for dense weights and for experts lie in groups of their own.
+  double shared_us(CollectiveKind kind, double dense, double experts) {
+    return groups_.time_us(kind, dense, replicas(), layout_.tp) +
+           (experts > 0
+                ? groups_.time_us(kind, experts, replicas_of_experts(), layout_.ep * layout_.etp)
+                : 0);
+  }
+
   // `before`: the stage in front of it, which mostly is the same.
   StageWork stage_of(std::int64_t stage, bool sharded, const StageWork* before) {
     StageWork made;
+    double experts = 0;
     for (std::size_t i = static_cast<std::size_t>(stage); i < chunks_.size();
          i += static_cast<std::size_t>(layout_.pp)) {
       made.parameters += parameters_of(chunks_[i]);
+      experts += experts_of(chunks_[i]);
     }
     if (before && before->parameters == made.parameters) return *before;
-    const double own =
-        layout_.zero == Sharding::kNone ? made.parameters : made.parameters / real(layout_.dp);
+    const double dense = made.parameters - experts;
+    const double own = layout_.zero == Sharding::kNone
+                           ? made.parameters
+                           : dense / real(replicas()) + experts / real(replicas_of_experts());
     const double moved = framework_.optimizer_bytes * own;
     made.optimizer_us =
         kernel_us(*question_.gpu, KernelFamily::kOptimizer, 0.6 * moved, 0.4 * moved);
-    if (sharded || layout_.dp == 1) return made;
-    made.sums = sums_of(made.parameters);
+    if (sharded || replicas() == 1) return made;
+    made.sums = sums_of(dense, experts);
     if (layout_.zero == Sharding::kNone) return made;
     made.gather_bytes = made.parameters * weight_bytes();
-    made.gather_us = groups_.time_us(CollectiveKind::kAllGather, made.gather_bytes, layout_.dp,
-                                     layout_.tp * layout_.cp);
+    made.gather_us =
+        shared_us(CollectiveKind::kAllGather, dense * weight_bytes(), experts * weight_bytes());
     return made;
   }
 
-  GradientSums sums_of(double parameters) {
-    GradientSums sums{.bytes = parameters * gradient_bytes()};
+  GradientSums sums_of(double dense, double experts) {
+    GradientSums sums{.bytes = (dense + experts) * gradient_bytes()};
     const double buckets = std::max(1.0, std::ceil(sums.bytes / framework_.bucket_bytes));
     sums.buckets = static_cast<std::int64_t>(buckets);
     sums.scatters = framework_.reduce_scatters && layout_.zero != Sharding::kNone;
     sums.bucket_us =
-        groups_.time_us(sums.scatters ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
-                        sums.bytes / buckets, layout_.dp, layout_.tp * layout_.cp);
+        shared_us(sums.scatters ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
+                  dense * gradient_bytes() / buckets, experts * gradient_bytes() / buckets);
     return sums;
   }
 
@@ -239,27 +340,34 @@ class WorkPricer {
     ShardedWork made;
     made.layers = job_.model.layers;
     made.shards =
-        hybrid ? std::min(layout_.dp, std::max<std::int64_t>(1, node / layout_.tp)) : layout_.dp;
+        hybrid ? std::min(replicas(), std::max<std::int64_t>(1, node / layout_.tp)) : replicas();
     made.options = {.keep_last_unit = true};
-    const auto traffic_us = [&](CollectiveKind kind, double bytes) {
+    const auto traffic_us = [&](CollectiveKind kind, double bytes, double of_experts) {
       if (made.shards == 1) return 0.0;
-      return framework_.gather_us + groups_.time_us(kind, bytes, made.shards, layout_.tp);
+      return framework_.gather_us +
+             groups_.time_us(kind, bytes - of_experts, made.shards, layout_.tp) +
+             (of_experts > 0 ? groups_.time_us(kind, of_experts, replicas_of_experts(),
+                                               layout_.ep * layout_.etp)
+                             : 0);
     };
-    const auto unit = [&](double numbers, const PartWork& parts) {
+    const auto unit = [&](const PartCosts& costs, const PartWork& parts) {
+      const double frozen = costs.frozen * real(job_.frozen_bits) / 8;
       ShardedWork::Unit one{.parts = parts,
-                            .gather_bytes = numbers * weight_bytes(),
-                            .scatter_bytes = numbers * gradient_bytes()};
+                            .gather_bytes = costs.parameters * weight_bytes() + frozen,
+                            .scatter_bytes = costs.parameters * gradient_bytes()};
       one.times = {
-          .all_gather_us = traffic_us(CollectiveKind::kAllGather, one.gather_bytes),
-          .reduce_scatter_us = traffic_us(CollectiveKind::kReduceScatter, one.scatter_bytes),
+          .all_gather_us = traffic_us(CollectiveKind::kAllGather, one.gather_bytes,
+                                      costs.experts * weight_bytes()),
+          .reduce_scatter_us = traffic_us(CollectiveKind::kReduceScatter, one.scatter_bytes,
+                                          costs.experts * gradient_bytes()),
           .forward_us = parts.forward.total_us(),
           .backward_us = parts.backward.total_us()};
       return one;
     };
-    made.layer = unit(shard_.layer.parameters, work.layer);
-    made.first = unit(shard_.embedding.parameters, work.embedding);
+    made.layer = unit(shard_.layer, work.layer);
+    made.first = unit(shard_.embedding, work.embedding);
     made.first.times.keeps_params = true;
-    made.last = unit(shard_.head.parameters, work.head + work.loss);
+    made.last = unit(shard_.head, work.head + work.loss);
     made.pass = parallel::sharded_pass(made.first.times, made.layer.times, made.last.times,
                                        static_cast<std::size_t>(made.layers), made.options);
     PassWork all;
@@ -272,10 +380,10 @@ class WorkPricer {
                           ? std::max(0.0, made.pass.end_us - made.pass.compute_us)
                           : made.pass.comm_us;
     made.slowed_us = framework_.interference * std::max(0.0, made.pass.comm_us - made.exposed_us);
-    if (hybrid && layout_.dp > made.shards) {
+    if (hybrid && replicas() > made.shards) {
       made.replicas_bytes = work.stages.front().parameters * gradient_bytes() / real(made.shards);
       made.replicas_us = groups_.time_us(CollectiveKind::kAllReduce, made.replicas_bytes,
-                                         layout_.dp / made.shards, layout_.tp * made.shards);
+                                         replicas() / made.shards, layout_.tp * made.shards);
     }
     return made;
   }
@@ -299,6 +407,8 @@ double PassWork::total_us() const { return std::max(device_us(), host_us); }
 PassWork operator+(PassWork a, const PassWork& b) {
   a.kernel_us += b.kernel_us;
   a.comm_us += b.comm_us;
+  a.expert_us += b.expert_us;
+  a.context_us += b.context_us;
   a.host_us += b.host_us;
   a.collectives += b.collectives;
   return a;
@@ -307,6 +417,8 @@ PassWork operator+(PassWork a, const PassWork& b) {
 PassWork operator*(double count, PassWork a) {
   a.kernel_us *= count;
   a.comm_us *= count;
+  a.expert_us *= count;
+  a.context_us *= count;
   a.host_us *= count;
   a.collectives *= count;
   return a;

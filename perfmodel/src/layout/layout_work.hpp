@@ -14,10 +14,11 @@ namespace perfmodel {
 struct PassWork {
   double kernel_us = 0;
   double comm_us = 0;  ///< collectives of tensor parallelism that no compute hides
+  double expert_us = 0, context_us = 0;  ///< the same of expert and context parallelism
   double host_us = 0;
   CollectiveSums collectives;  ///< with what compute hides of them
 
-  double device_us() const { return kernel_us + comm_us; }
+  double device_us() const { return kernel_us + comm_us + expert_us + context_us; }
   double exposed_host_us() const;
   double total_us() const;  ///< of host and device, whichever takes longer
 };

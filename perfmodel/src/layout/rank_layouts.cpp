@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "layer_kinds.hpp"
 #include "layout_checks.hpp"
 #include "perfmodel/layout.hpp"
 
@@ -37,6 +38,45 @@ std::vector<std::int64_t> chosen(const std::vector<std::int64_t>& named,
   return kept;
 }
 
+/// Numbers of ranks that share a sequence, with numbers of stages: cp as named, else powers of two
+/// up to 16 where a sequence is long enough to be worth it.
+std::vector<std::pair<std::int64_t, std::int64_t>> context_and_stages(const LayoutJob& job,
+                                                                      std::int64_t gpus,
+                                                                      const LayoutSpace& space) {
+  constexpr std::int64_t kMostContext = 16, kShortestPart = 8192;
+  std::vector<std::int64_t> contexts = space.cp;
+  if (contexts.empty()) {
+    contexts = {1};
+    for (std::int64_t cp = 2; cp <= kMostContext && job.sequence / cp >= kShortestPart; cp *= 2) {
+      if (job.attention == LayoutJob::Attention::kFlash) contexts.push_back(cp);
+    }
+  }
+  std::vector<std::pair<std::int64_t, std::int64_t>> found;
+  for (const std::int64_t cp : contexts) {
+    if (cp < 1 || gpus % cp != 0 || (cp > 1 && job.sequence % (2 * cp) != 0)) continue;
+    for (const std::int64_t pp : chosen(space.pp, divisors(gpus / cp), job.model.layers)) {
+      if (gpus / cp % pp == 0) found.emplace_back(cp, pp);
+    }
+  }
+  return found;
+}
+
+/// Ranks that share a layer's experts: all that divide.
+std::vector<std::int64_t> expert_ranks(const LayoutJob& job, const ParallelLayout& layout,
+                                       const LayoutSpace& space) {
+  const std::int64_t experts = job.model.experts.experts;
+  std::vector<std::int64_t> found;
+  if (experts == 0) {
+    if (space.ep.empty() || std::ranges::find(space.ep, 1) != space.ep.end()) found = {1};
+    return found;
+  }
+  const std::int64_t ranks = layout.dp * layout.cp * layout.tp;
+  for (const std::int64_t ep : chosen(space.ep, divisors(experts), experts)) {
+    if (experts % ep == 0 && ranks % ep == 0) found.push_back(ep);
+  }
+  return found;
+}
+
 /// Calls `visit` with every layout of so many GPUs whose sizes divide.
 template <class Visit>
 void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& space, Visit&& visit) {
@@ -47,14 +87,16 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
   const std::vector<Sharding>& shardings = space.zero.empty() ? kAll : space.zero;
   const DecoderModel& model = job.model;
   const std::int64_t kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
+  const bool plain = is_plain(model) && job.lora_rank == 0;
   for (const std::int64_t tp : chosen(space.tp, divisors(gpus), kMostTensorParallel)) {
-    if (gpus % tp != 0 || model.heads % tp != 0 || kv_heads % tp != 0) continue;
+    if (gpus % tp != 0 || model.heads % tp != 0) continue;
+    if ((plain || kv_heads > tp) && kv_heads % tp != 0) continue;
     if (model.feed_forward % tp != 0) continue;
     const bool splits = space.sequence_parallel.value_or(tp > 1) && tp > 1;
     if (splits && job.sequence % tp != 0) continue;
-    for (const std::int64_t pp : chosen(space.pp, divisors(gpus / tp), model.layers)) {
-      if ((gpus / tp) % pp != 0) continue;
-      const std::int64_t dp = gpus / tp / pp;
+    for (const auto& [cp, pp] : context_and_stages(job, gpus / tp, space)) {
+      const std::int64_t dp = gpus / tp / pp / cp;
+      if (splits && job.sequence / cp % tp != 0) continue;
       if (job.global_batch % dp != 0) continue;
       if (!space.dp.empty() && std::ranges::find(space.dp, dp) == space.dp.end()) continue;
       for (const std::int64_t micro_batch :
@@ -63,8 +105,9 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
         const std::int64_t microbatches = job.global_batch / dp / micro_batch;
         for (const std::int64_t vp : chosen(
                  space.vp, divisors(std::max<std::int64_t>(1, model.layers / pp)), kMostChunks)) {
-          const bool interleaves =
-              pp > 1 && microbatches % pp == 0 && model.layers % (pp * vp) == 0;
+          const bool divides = model.layers % (pp * vp) == 0 ||
+                               (model.experts.experts > 0 && model.layers > pp * vp);
+          const bool interleaves = pp > 1 && microbatches % pp == 0 && divides;
           if (vp > 1 && (!interleaves || space.order == PipelineOrder::kGpipe)) continue;
           for (const LayoutRecompute recompute :
                space.recompute.empty() ? kEvery : space.recompute) {
@@ -76,7 +119,7 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
               const bool gathers =
                   zero == Sharding::kZero3 || zero == Sharding::kFsdp || zero == Sharding::kHsdp;
               if (gathers && pp > 1) continue;
-              if (dp == 1 && zero != Sharding::kNone && space.zero.empty()) continue;
+              if (dp * cp == 1 && zero != Sharding::kNone && space.zero.empty()) continue;
               ParallelLayout layout;
               layout.dp = dp;
               layout.tp = tp;
@@ -87,7 +130,11 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
               layout.recompute = recompute;
               layout.sequence_parallel = splits;
               layout.order = space.order;
-              if (!visit(layout)) return;
+              layout.cp = cp;
+              for (const std::int64_t ep : expert_ranks(job, layout, space)) {
+                layout.ep = ep;
+                if (!visit(layout)) return;
+              }
             }
           }
         }
@@ -121,22 +168,30 @@ LeastStates least_states(const LayoutJob& job) {
 LeastCost least_cost(const LayoutJob& job, const ParallelLayout& layout) {
   const auto real = [](std::int64_t number) { return static_cast<double>(number); };
   const DecoderModel& model = job.model;
-  const double whole = 12 * real(model.layers * model.hidden) * real(job.sequence);
+  const double whole = attention_flop_per_token(model, job.sequence);
   const double pass = (model_flop_per_token(model, job.sequence) - whole / 2) / 3;
+  const double all = job_flop_per_token(job) - whole / 2;
   const double output = 2 * real(model.vocabulary * model.hidden);
   const double again = layout.recompute == LayoutRecompute::kFull ? pass - output : 0;
   const double tokens = real(job.global_batch) * real(job.sequence);
   const double microbatches = real(job.global_batch) / real(layout.dp * layout.micro_batch);
   const double idle = real(layout.pp - 1) / real(layout.vp) / microbatches;
   LeastCost least;
-  least.flop = tokens * (3 * pass + again) / real(layout.gpus()) * (1 + idle);
+  least.flop = tokens * (all + again) / real(layout.gpus()) * (1 + idle);
 
   const LeastStates states = least_states(job);
-  const double own = real(parameter_count(model)) / real(layout.tp * layout.pp);
-  const auto part = [&](Sharding from) { return layout.zero >= from ? real(layout.dp) : 1.0; };
-  least.bytes =
-      own * (states.weights / part(Sharding::kZero3) + states.gradients / part(Sharding::kZero2) +
-             states.moments / part(Sharding::kZero1));
+  const double experts = expert_parameter_count(model);
+  const double dense = (real(parameter_count(model)) - experts) / real(layout.tp * layout.pp);
+  const double ranks = real(layout.dp * layout.cp), groups = real(layout.ep * layout.etp);
+  const auto states_of = [&](double own, double copies) {
+    const auto part = [&](Sharding from) { return layout.zero >= from ? copies : 1.0; };
+    if (job.lora_rank > 0) return own * real(job.frozen_bits) / 8 / part(Sharding::kZero3);
+    return own *
+           (states.weights / part(Sharding::kZero3) + states.gradients / part(Sharding::kZero2) +
+            states.moments / part(Sharding::kZero1));
+  };
+  least.bytes = states_of(dense, ranks) +
+                states_of(experts / real(layout.pp) / groups, ranks * real(layout.tp) / groups);
   return least;
 }
 
@@ -150,11 +205,14 @@ struct Candidate {
 /// Those of one shard; layouts that share their layers' prices stay together.
 void keep_shard(const LayoutSearchOptions& options, std::vector<Candidate>& candidates) {
   if (options.shards < 2) return;
-  std::map<std::tuple<std::int64_t, std::int64_t, LayoutRecompute, bool>, std::size_t> groups;
+  std::map<
+      std::tuple<std::int64_t, std::int64_t, LayoutRecompute, bool, std::int64_t, std::int64_t>,
+      std::size_t>
+      groups;
   std::erase_if(candidates, [&](const Candidate& one) {
     const auto& layout = one.layout;
-    const auto key =
-        std::tuple(layout.tp, layout.micro_batch, layout.recompute, layout.sequence_parallel);
+    const auto key = std::tuple(layout.tp, layout.micro_batch, layout.recompute,
+                                layout.sequence_parallel, layout.cp, layout.ep);
     const std::size_t group = groups.try_emplace(key, groups.size()).first->second;
     return group % options.shards != options.shard;
   });
@@ -253,7 +311,7 @@ class LayoutSearch {
     const RankedLayout one{candidate.layout, std::move(*prediction)};
     device_bytes_ = one.prediction.device_bytes;
     // The peak that the share of it was taken of.
-    const double flop = model_flop_per_token(job_.model, job_.sequence);
+    const double flop = job_flop_per_token(job_);
     flop_per_ms_ = one.prediction.tokens_per_s_per_gpu * flop / one.prediction.mfu * 1e-3;
     if (ranking_.priced == 0 ||
         one.prediction.reserved_bytes < ranking_.smallest.prediction.reserved_bytes) {

@@ -65,7 +65,26 @@ constexpr std::string_view kConfigIrrelevant[] = {"_attn_implementation_autoset"
                                                   "unk_token_id",
                                                   "use_cache",
                                                   "use_mrope",
-                                                  "layer_types"};
+                                                  "layer_types",
+                                                  "aux_loss_alpha",
+                                                  "ep_size",
+                                                  "experts_per_token",
+                                                  "initial_context_length",
+                                                  "n_group",
+                                                  "norm_topk_prob",
+                                                  "num_experts_per_token",
+                                                  "output_router_logits",
+                                                  "qkv_bias",
+                                                  "quantization_config",
+                                                  "rope_interleave",
+                                                  "router_aux_loss_coef",
+                                                  "router_jitter_noise",
+                                                  "routed_scaling_factor",
+                                                  "scoring_func",
+                                                  "seq_aux",
+                                                  "swiglu_limit",
+                                                  "topk_group",
+                                                  "topk_method"};
 
 // Names of the sizes in one family; empty: it has none.
 struct ConfigFamily {
@@ -73,6 +92,8 @@ struct ConfigFamily {
   const char *layers, *hidden, *heads, *kv_heads, *feed_forward, *positions, *activation;
   bool llama, learned_positions, tied, biases;
   std::int64_t position_offset = 0;
+  const char *experts = "", *top_k = "num_experts_per_tok", *expert_hidden = "";
+  bool latent = false;
 };
 constexpr ConfigFamily kConfigFamilies[] = {
     {"llama", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
@@ -83,6 +104,29 @@ constexpr ConfigFamily kConfigFamilies[] = {
      "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false},
     {"qwen3", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
      "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false},
+    {"mixtral", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
+     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false, 0,
+     "num_local_experts", "num_experts_per_tok", "", false},
+    {"qwen2_moe", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
+     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false, 0,
+     "num_experts", "num_experts_per_tok", "moe_intermediate_size", false},
+    {"qwen3_moe", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
+     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false, 0,
+     "num_experts", "num_experts_per_tok", "moe_intermediate_size", false},
+    {"gpt_oss", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
+     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false, 0,
+     "num_local_experts", "num_experts_per_tok", "", false},
+    {"deepseek_v2", "num_hidden_layers", "hidden_size", "num_attention_heads",
+     "num_key_value_heads", "intermediate_size", "max_position_embeddings", "hidden_act", true,
+     false, false, false, 0, "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size",
+     true},
+    {"deepseek_v3", "num_hidden_layers", "hidden_size", "num_attention_heads",
+     "num_key_value_heads", "intermediate_size", "max_position_embeddings", "hidden_act", true,
+     false, false, false, 0, "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size",
+     true},
+    {"kimi_k2", "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
+     "intermediate_size", "max_position_embeddings", "hidden_act", true, false, false, false, 0,
+     "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true},
     {"gpt2", "n_layer", "n_embd", "n_head", "", "n_inner", "n_positions", "activation_function",
      false, true, true, true},
     {"gpt_neox", "num_hidden_layers", "hidden_size", "num_attention_heads", "", "intermediate_size",
@@ -115,6 +159,64 @@ void read_activation(ObjectReader& reader, const ConfigFamily& family, NamedDeco
   }
 }
 
+constexpr std::string_view kExpertFields[] = {"num_local_experts",
+                                              "num_experts",
+                                              "n_routed_experts",
+                                              "num_experts_per_tok",
+                                              "moe_intermediate_size",
+                                              "shared_expert_intermediate_size",
+                                              "n_shared_experts",
+                                              "first_k_dense_replace",
+                                              "moe_layer_freq",
+                                              "decoder_sparse_step",
+                                              "mlp_only_layers",
+                                              "q_lora_rank",
+                                              "kv_lora_rank",
+                                              "qk_nope_head_dim",
+                                              "qk_rope_head_dim",
+                                              "v_head_dim",
+                                              "num_nextn_predict_layers"};
+
+std::int64_t number_or(const Json& config, ObjectReader& reader, const char* key,
+                       std::int64_t least, std::int64_t otherwise) {
+  return is_null(config, key) ? otherwise : reader.whole_number(key, least);
+}
+
+// Experts in each layer but the first ones.
+void read_experts(const Json& config, ObjectReader& reader, const ConfigFamily& family,
+                  NamedDecoder& made) {
+  if (*family.experts == '\0') return;
+  DecoderExperts& experts = made.model.experts;
+  experts.experts = reader.whole_number(family.experts, 1);
+  experts.top_k = reader.whole_number(family.top_k, 1);
+  if (*family.expert_hidden) experts.hidden = reader.whole_number(family.expert_hidden, 1);
+  experts.shared = number_or(config, reader, "shared_expert_intermediate_size", 0, 0);
+  experts.shared += number_or(config, reader, "n_shared_experts", 0, 0) * experts.hidden;
+  experts.dense_layers = number_or(config, reader, "first_k_dense_replace", 0, 0);
+  for (const char* every : {"moe_layer_freq", "decoder_sparse_step"}) {
+    if (number_or(config, reader, every, 1, 1) != 1) {
+      reader.reject(every, "1 (experts in every layer but the first ones)");
+    }
+  }
+  if (reader.has("mlp_only_layers")) {
+    const Json* list = reader.array("mlp_only_layers");
+    if (list && !list->empty()) reader.reject("mlp_only_layers", "an empty list");
+  }
+}
+
+void read_latent(const Json& config, ObjectReader& reader, const ConfigFamily& family,
+                 NamedDecoder& made) {
+  if (!family.latent) return;
+  DecoderModel& model = made.model;
+  model.latent = {.query_rank = number_or(config, reader, "q_lora_rank", 1, 0),
+                  .key_value_rank = reader.whole_number("kv_lora_rank", 1),
+                  .plain_width = reader.whole_number("qk_nope_head_dim", 1),
+                  .rotary_width = reader.whole_number("qk_rope_head_dim", 1),
+                  .value_width = reader.whole_number("v_head_dim", 1)};
+  model.kv_heads = model.heads;
+  model.next_tokens = number_or(config, reader, "num_nextn_predict_layers", 0, 0);
+}
+
 // What a family may say beside its sizes.
 void read_extras(const Json& config, ObjectReader& reader, const ConfigFamily& family,
                  NamedDecoder& made) {
@@ -123,15 +225,21 @@ void read_extras(const Json& config, ObjectReader& reader, const ConfigFamily& f
   for (const char* key : {"attention_bias", "mlp_bias"}) {
     if (reader.has(key) && !is_null(config, key)) model.biases |= reader.boolean(key);
   }
-  if (family.type == "qwen2") made.notes.push_back("the biases of Qwen2's attention are left out");
-  if (family.type == "qwen3") made.notes.push_back("the norms of Qwen3's heads are left out");
+  if (family.type.starts_with("qwen2"))
+    made.notes.push_back("the biases of Qwen2's attention are left out");
+  if (family.type.starts_with("qwen3"))
+    made.notes.push_back("the norms of Qwen3's heads are left out");
   if (reader.has("head_dim") && !is_null(config, "head_dim")) {
     const std::int64_t width = reader.whole_number("head_dim", 1);
-    if (model.heads > 0 && width * model.heads != model.hidden) {
-      reader.reject("head_dim", fmt::format("hidden_size / num_attention_heads = {} (heads of "
-                                            "another width are not modelled)",
-                                            model.hidden / model.heads));
-    }
+    if (width * model.heads != model.hidden && !family.latent) model.head_width = width;
+  }
+  if (family.type == "gpt_oss") {
+    // Every second layer looks back a window alone.
+    model.window = number_or(config, reader, "sliding_window", 1, 0);
+    model.windowed_layers = model.window > 0 ? model.layers / 2 : 0;
+    model.biases = false;
+    made.notes.push_back("biases and sinks of GPT-OSS are left out");
+    return;
   }
   bool slides = reader.has("sliding_window") && !is_null(config, "sliding_window");
   if (reader.has("use_sliding_window")) slides &= reader.boolean("use_sliding_window");
@@ -173,6 +281,8 @@ void name_unknown(const Json& config, ObjectReader& reader, const ConfigFamily& 
   for (const auto& [key, value] : config.items()) {
     if (std::ranges::find(known, key) != std::end(known)) continue;
     if (std::ranges::find(kConfigIrrelevant, key) != std::end(kConfigIrrelevant)) continue;
+    const bool of_experts = std::ranges::find(kExpertFields, key) != std::end(kExpertFields);
+    if (of_experts && *family.experts) continue;
     unknown.push_back(key);
   }
   if (unknown.empty()) return;
@@ -188,7 +298,9 @@ NamedDecoder parse_decoder_config(const Json& config, std::optional<Error>& erro
   const auto family = std::ranges::find(kConfigFamilies, type, &ConfigFamily::type);
   if (family == std::end(kConfigFamilies)) {
     if (!error)
-      reader.reject("model_type", "one of llama, mistral, qwen2, qwen3, gpt2, gpt_neox, opt");
+      reader.reject("model_type",
+                    "one of llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, gpt_oss, "
+                    "deepseek_v2, deepseek_v3, kimi_k2, gpt2, gpt_neox, opt");
     return made;
   }
   DecoderModel& model = made.model;
@@ -212,6 +324,8 @@ NamedDecoder parse_decoder_config(const Json& config, std::optional<Error>& erro
   if (family->learned_positions) model.positions = made.sequence + family->position_offset;
   read_activation(reader, *family, made);
   read_extras(config, reader, *family, made);
+  read_experts(config, reader, *family, made);
+  read_latent(config, reader, *family, made);
   name_unknown(config, reader, *family);
   return made;
 }

@@ -1,14 +1,19 @@
 #include "shard_costs.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <unordered_map>
 #include <utility>
 
+#include "layer_kinds.hpp"
 #include "memory/graph_memory.hpp"
 #include "ops/catalogue.hpp"
 #include "perfmodel/graph/build_transformers.hpp"
+#include "perfmodel/graph/detail/decoder_layers.hpp"
 #include "perfmodel/graph/rewrites/fusion.hpp"
 #include "perfmodel/graph/rewrites/memory.hpp"
 #include "perfmodel/graph/rewrites/training.hpp"
@@ -30,6 +35,7 @@ DType weights_of(Precision precision) {
       return DType::kFloat16;
     case Precision::kBf16:
     case Precision::kFp8:
+    case Precision::kFp4:
       return DType::kBFloat16;
   }
   return DType::kBFloat16;
@@ -40,13 +46,13 @@ void fill_config(Config& config, const ShardQuestion& question, std::int64_t lay
   const DecoderModel& model = question.model;
   config.name = model.name;
   config.batch = question.micro_batch;
-  config.sequence = question.sequence;
+  config.sequence = question.sequence / question.cp;
   config.layers = layers;
   config.hidden = model.hidden;
   config.heads = model.heads;
   config.feed_forward = model.feed_forward;
   config.vocabulary = padded_vocabulary(model.vocabulary, question.tp);
-  config.positions = std::max(model.positions, question.sequence);
+  config.positions = std::max(model.positions, config.sequence);
   config.dropout = question.dropout;
   config.attention = question.attention == LayoutJob::Attention::kFlash
                          ? TransformerConfig::Attention::kFlash
@@ -81,6 +87,68 @@ Result<ExecutionGraph> decoder_graph(const ShardQuestion& question, std::int64_t
                           : GptConfig::Activation::kGeluTanh;
   config.fused_softmax = true;
   return build_gpt(config);
+}
+
+bool is_built_by_kind(const ShardQuestion& question) {
+  return !is_plain(question.model) || question.lora_rank > 0;
+}
+
+/// All layers of one kind, as this rank holds them.
+DecoderLayersConfig layers_config(const ShardQuestion& question, const LayerKind& kind,
+                                  std::int64_t layers) {
+  const DecoderModel& model = question.model;
+  const std::int64_t tp = question.tp;
+  DecoderLayersConfig config;
+  fill_config(config, question, layers);
+  config.dropout = 0;
+  config.vocabulary /= tp;
+  config.mixer = static_cast<DecoderLayersConfig::Mixer>(kind.mixer);
+  config.inner = static_cast<DecoderLayersConfig::FeedForward>(kind.inner);
+  config.head_width = head_width_of(model);
+  config.hidden = model.hidden;
+  config.heads = model.heads / tp;
+  config.kv_heads = std::max<std::int64_t>(1, kv_heads_of(model) / tp);
+  config.feed_forward = std::max<std::int64_t>(1, model.feed_forward / tp);
+  config.window = kind.slides ? model.window : 0;
+  config.gated = model.gated;
+  config.latent = model.latent;
+  config.states = model.states;
+  if (model.state_layers > 0) {
+    config.states.heads /= tp;
+    config.states.groups = std::max<std::int64_t>(1, config.states.groups / tp);
+  }
+  config.residual_parts = question.sequence_parallel ? tp : 1;
+  const DecoderExperts& experts = model.experts;
+  config.experts.experts = experts.experts;
+  config.experts.top_k = experts.top_k;
+  config.experts.hidden = expert_hidden_of(model) / question.etp;
+  config.shared_width = experts.shared / tp;
+  config.expert_input = expert_input_of(model);
+  config.held = experts.experts / question.ep;
+  const double tokens = static_cast<double>(question.tokens() * question.etp) /
+                        static_cast<double>(config.residual_parts);
+  config.rows = std::max<std::int64_t>(
+      1, std::llround(tokens * static_cast<double>(experts.top_k) * question.expert_load));
+  config.lora.rank = question.lora_rank;
+  config.lora.on = question.lora_on_all ? LoraConfig::On::kAll : LoraConfig::On::kAttention;
+  return config;
+}
+
+// Behind the builder: narrow products, recomputed scores, fused pointwise ops.
+Result<ExecutionGraph> rewritten(Result<ExecutionGraph> graph, const ShardQuestion& question) {
+  if (!graph) return graph;
+  const bool fp8 = question.precision == Precision::kFp8;
+  if (fp8 || question.precision == Precision::kFp4) {
+    graph = rewrite_precision(*graph, {.precision = fp8 ? PrecisionOptions::Precision::kFp8
+                                                        : PrecisionOptions::Precision::kFp4});
+    if (!graph) return graph;
+  }
+  if (question.recompute == LayoutRecompute::kSelective &&
+      question.attention == LayoutJob::Attention::kEager) {
+    graph = rewrite_recomputation(*graph, {.what = RecomputeOptions::What::kSelective});
+    if (!graph) return graph;
+  }
+  return rewrite_elementwise_fusion(*graph);
 }
 
 /// Sums over the ops of one graph.
@@ -226,10 +294,9 @@ void add_memory(const ExecutionGraph& graph, DType weights, GraphCosts& sums) {
   }
 }
 
-Result<GraphCosts> graph_costs(const ShardQuestion& question, std::int64_t layers,
+Result<GraphCosts> graph_costs(const ShardQuestion& question, const Result<ExecutionGraph>& graph,
                                const Predictor& predictor, std::string_view gpu, AskOptions options,
                                std::vector<std::string>& warnings) {
-  const auto graph = shard_graph(question, layers);
   if (!graph) return Unexpected{graph.error()};
   options.keep_ops = true;
   const auto step = predictor.predict(*graph, gpu, options);
@@ -244,8 +311,7 @@ Result<GraphCosts> graph_costs(const ShardQuestion& question, std::int64_t layer
 // Between two layers: hidden numbers per token, of which sequence parallelism leaves each rank a
 // part.
 double boundary_bytes(const ShardQuestion& question) {
-  const double tokens =
-      static_cast<double>(question.micro_batch) * static_cast<double>(question.sequence);
+  const double tokens = static_cast<double>(question.tokens());
   const double parts = question.sequence_parallel ? static_cast<double>(question.tp) : 1;
   return tokens * static_cast<double>(question.model.hidden) *
          size_in_bytes(weights_of(question.precision)) / parts;
@@ -261,13 +327,54 @@ void recompute_layer(const ShardQuestion& question, ShardCosts& costs) {
 
 }  // namespace
 
+namespace {
+
+// What questions about plain layers without context parallelism leave at its default.
+std::string key_of_kinds(const ShardQuestion& of) {
+  const DecoderModel& model = of.model;
+  std::string key = fmt::format("{} {}", of.cp, of.context_balanced);
+  if (!is_built_by_kind(of)) return key;
+  const DecoderExperts& e = model.experts;
+  const LatentAttentionSizes& l = model.latent;
+  const StateSpaceSizes& s = model.states;
+  const std::int64_t sizes[] = {model.layers,
+                                model.head_width,
+                                e.experts,
+                                e.top_k,
+                                e.hidden,
+                                e.shared,
+                                e.input,
+                                e.dense_layers,
+                                l.query_rank,
+                                l.key_value_rank,
+                                l.plain_width,
+                                l.rotary_width,
+                                l.value_width,
+                                model.state_layers,
+                                model.attention_layers,
+                                s.heads,
+                                s.head_width,
+                                s.groups,
+                                s.state,
+                                model.window,
+                                model.windowed_layers,
+                                model.next_tokens,
+                                of.ep,
+                                of.etp,
+                                of.lora_rank,
+                                of.lora_on_all ? 1 : 0};
+  return key + fmt::format(" | {} | {}", fmt::join(sizes, " "), of.expert_load);
+}
+
+}  // namespace
+
 std::string ShardQuestion::key() const {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} {} {}", model.hidden,
-                     model.heads, model.kv_heads, model.feed_forward, model.vocabulary,
-                     model.positions, model.gated, model.tied, model.biases, model.rms_norm,
-                     static_cast<int>(model.activation), 0, sequence, micro_batch, tp,
-                     sequence_parallel, static_cast<int>(precision), static_cast<int>(attention),
-                     dropout, static_cast<int>(recompute));
+  return fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} | {} {} {} {} {} {} {} {} {}", model.hidden, model.heads,
+      model.kv_heads, model.feed_forward, model.vocabulary, model.positions, model.gated,
+      model.tied, model.biases, model.rms_norm, static_cast<int>(model.activation), 0, sequence,
+      micro_batch, tp, sequence_parallel, static_cast<int>(precision), static_cast<int>(attention),
+      dropout, static_cast<int>(recompute), key_of_kinds(*this));
 }
 
 CollectiveSums& CollectiveSums::operator+=(const CollectiveSums& other) {
@@ -329,25 +436,35 @@ Result<ExecutionGraph> shard_graph(const ShardQuestion& question, std::int64_t l
         *graph, {.ranks = question.tp, .sequence_parallel = question.sequence_parallel});
     if (!graph) return graph;
   }
-  if (question.precision == Precision::kFp8) {
-    graph = rewrite_precision(*graph, {.precision = PrecisionOptions::Precision::kFp8});
-    if (!graph) return graph;
-  }
-  if (question.recompute == LayoutRecompute::kSelective &&
-      question.attention == LayoutJob::Attention::kEager) {
-    graph = rewrite_recomputation(*graph, {.what = RecomputeOptions::What::kSelective});
-    if (!graph) return graph;
-  }
-  return rewrite_elementwise_fusion(*graph);
+  return rewritten(std::move(graph), question);
 }
 
-Result<ShardCosts> shard_costs(const ShardQuestion& question, const Predictor& predictor,
-                               std::string_view gpu, const AskOptions& options) {
+namespace {
+
+/// The graphs of one layer and of two of a kind.
+using GraphOf = std::function<Result<ExecutionGraph>(std::int64_t layers)>;
+
+// Tokens of other ranks' parts of the sequence.
+void add_other_tokens(const ShardQuestion& question, PassCosts& pass) {
+  if (question.cp == 1) return;
+  const double cp = static_cast<double>(question.cp);
+  const double more = (question.context_balanced ? cp : 2 * cp - 1) - 1;
+  const double share = pass.kernel_us > 0 ? more * pass.attention_us / pass.kernel_us : 0;
+  pass.low_us *= 1 + share;
+  pass.high_us *= 1 + share;
+  pass.kernel_us += more * pass.attention_us;
+  pass.attention_us *= 1 + more;
+}
+
+Result<ShardCosts> costs_of_graphs(const ShardQuestion& question, const GraphOf& graph_of,
+                                   bool sees_all, const Predictor& predictor, std::string_view gpu,
+                                   const AskOptions& options) {
   ShardCosts costs;
-  const auto one = graph_costs(question, 1, predictor, gpu, options, costs.warnings);
+  const auto one = graph_costs(question, graph_of(1), predictor, gpu, options, costs.warnings);
   if (!one) return Unexpected{one.error()};
-  const auto two = graph_costs(question, 2, predictor, gpu, options, costs.warnings);
+  const auto two = graph_costs(question, graph_of(2), predictor, gpu, options, costs.warnings);
   if (!two) return Unexpected{two.error()};
+
   PartCosts &layer = costs.layer, &head = costs.head, &embedding = costs.embedding;
   layer.forward = two->forward - one->forward;
   layer.backward = two->backward - one->backward;
@@ -371,7 +488,102 @@ Result<ShardCosts> shard_costs(const ShardQuestion& question, const Predictor& p
   costs.layer_extra_bytes =
       std::max(0.0, two->late_extra_bytes - layer.kept_bytes - embedding.kept_bytes);
   costs.boundary_bytes = boundary_bytes(question);
+  if (sees_all) {
+    add_other_tokens(question, layer.forward);
+    add_other_tokens(question, layer.backward);
+  }
   if (question.recompute == LayoutRecompute::kFull) recompute_layer(question, costs);
+  return costs;
+}
+
+void add_share(PartCosts& sum, double share, const PartCosts& of) {
+  sum.forward = sum.forward + share * of.forward;
+  sum.backward = sum.backward + share * of.backward;
+  sum.again = sum.again + share * of.again;
+  sum.parameters += share * of.parameters;
+  sum.experts += share * of.experts;
+  sum.frozen += share * of.frozen;
+  sum.kept_bytes += share * of.kept_bytes;
+}
+
+// Weights of a layer that adapters leave as they are, on one rank.
+double frozen_of(const ShardQuestion& question, const LayerKind& kind) {
+  if (question.lora_rank == 0) return 0;
+  const LayerParameters whole = layer_parameters(question.model, kind);
+  return whole.dense / static_cast<double>(question.tp) +
+         whole.experts / static_cast<double>(question.ep * question.etp);
+}
+
+double experts_of(const ShardQuestion& question, const LayerKind& kind) {
+  if (question.lora_rank > 0) return 0;
+  return layer_parameters(question.model, kind).experts /
+         static_cast<double>(question.ep * question.etp);
+}
+
+// What learns to predict tokens beyond the next stands at the end: a layer, a product of two
+// residual streams, the output layer and a loss once more each.
+void add_next_tokens(const DecoderModel& model, const PartCosts& layer, ShardCosts& costs) {
+  const auto times = static_cast<double>(model.next_tokens);
+  if (times == 0) return;
+  const PartCosts head = costs.head, loss = costs.loss;
+  add_share(costs.head, times, layer);
+  add_share(costs.head, times, head);
+  costs.head.parameters -= times * head.parameters;  // shared
+  costs.head.frozen -= times * head.frozen;
+  add_share(costs.loss, times, loss);
+}
+
+// The mean over the layers of all kinds.
+Result<ShardCosts> costs_by_kind(const ShardQuestion& question, const Predictor& predictor,
+                                 std::string_view gpu, const AskOptions& options) {
+  ShardCosts mean;
+  PartCosts last;
+  const auto layers = static_cast<double>(question.model.layers);
+  bool first = true;
+  for (const LayerKind& kind : layer_kinds(question.model)) {
+    const GraphOf graph_of = [&](std::int64_t count) {
+      return rewritten(build_decoder_layers(layers_config(question, kind, count)), question);
+    };
+    const bool sees_all = kind.attends() && !kind.slides;
+    auto costs = costs_of_graphs(question, graph_of, sees_all, predictor, gpu, options);
+    if (!costs) return costs;
+    costs->layer.experts = experts_of(question, kind);
+    costs->layer.frozen = frozen_of(question, kind);
+    last = costs->layer;
+    const double share = static_cast<double>(kind.layers) / layers;
+    if (first) {
+      mean = *costs;
+      mean.layer = {};
+    }
+    first = false;
+    add_share(mean.layer, share, costs->layer);
+    mean.layer_extra_bytes = std::max(mean.layer_extra_bytes, costs->layer_extra_bytes);
+    mean.attending += sees_all ? share : 0;
+    const bool experts = kind.inner == LayerKind::Inner::kExperts;
+    mean.expert_layers += experts ? share : 0;
+    if (kind.mixer != LayerKind::Mixer::kNone) mean.tensor_parts += share;
+    const bool split =
+        kind.inner == LayerKind::Inner::kDense || (experts && question.model.experts.shared > 0);
+    if (split) mean.tensor_parts += share;
+  }
+  if (question.lora_rank > 0) {
+    mean.embedding.frozen = std::exchange(mean.embedding.parameters, 0);
+    mean.head.frozen = question.model.tied ? 0 : mean.embedding.frozen;
+    mean.head.parameters = 0;
+  }
+  add_next_tokens(question.model, last, mean);
+  return mean;
+}
+
+}  // namespace
+
+Result<ShardCosts> shard_costs(const ShardQuestion& question, const Predictor& predictor,
+                               std::string_view gpu, const AskOptions& options) {
+  if (is_built_by_kind(question)) return costs_by_kind(question, predictor, gpu, options);
+  auto costs = costs_of_graphs(
+      question, [&](std::int64_t layers) { return shard_graph(question, layers); }, true, predictor,
+      gpu, options);
+  if (costs) costs->attending = 1;
   return costs;
 }
 

@@ -21,6 +21,16 @@ struct ShardQuestion {
   double dropout = 0;
   LayoutRecompute recompute = LayoutRecompute::kNone;
 
+  std::int64_t cp = 1;           ///< ranks that share the sequence
+  bool context_balanced = true;  ///< all with the same share of causal attention
+  std::int64_t ep = 1, etp = 1;  ///< ranks that share a layer's experts, and each one's matrices
+  double expert_load = 1;        ///< rows of this rank's experts over the mean of all ranks
+  std::int64_t lora_rank = 0;
+  bool lora_on_all = false;
+
+  /// Tokens of a microbatch on this rank, where its residual stream is whole.
+  std::int64_t tokens() const { return micro_batch * (sequence / cp); }
+
   /// Two questions with the same text have the same answer.
   std::string key() const;
 };
@@ -58,7 +68,9 @@ struct PartCosts {
   PassCosts forward, backward;
   /// Of `backward`, what computes the forward pass again.
   PassCosts again;
-  double parameters = 0;  ///< on this rank
+  double parameters = 0;  ///< on this rank, of those that learn
+  double experts = 0;     ///< of these, routed experts
+  double frozen = 0;      ///< parameters on this rank that do not learn
   double kept_bytes = 0;  ///< of a microbatch, from the forward pass until the backward pass
 };
 
@@ -68,6 +80,9 @@ struct ShardCosts {
   double boundary_bytes = 0;  ///< of a microbatch between two layers, as a rank holds it
   /// Beside what is kept, at most: while a layer's backward pass runs, and while the head does.
   double layer_extra_bytes = 0, head_extra_bytes = 0;
+  /// Per layer on average: parts with a collective of tensor parallelism in front and behind that
+  /// the graph does not hold, layers whose attention sees the whole sequence, layers of experts.
+  double tensor_parts = 0, attending = 0, expert_layers = 0;
   std::vector<std::string> warnings;
 };
 
@@ -82,7 +97,11 @@ Result<ExecutionGraph> shard_graph(const ShardQuestion& question, std::int64_t l
 /// the second has more is a layer, what is left of the first are embeddings, output layer and
 /// loss. With full
 /// recomputation a layer's backward pass begins with its forward pass and keeps its input alone.
-/// Errors: those of `shard_graph` and of predictions.
+///
+/// With cp > 1 a rank has sequence / cp tokens; of causal attention over all of them it does cp
+/// times what its own tokens alone would take, 2 cp - 1 times where the last rank has the last
+/// tokens. Of models with several kinds of layers `layer` is the mean over all layers. Errors:
+/// those of `shard_graph` and of predictions.
 Result<ShardCosts> shard_costs(const ShardQuestion& question, const Predictor& predictor,
                                std::string_view gpu, const AskOptions& options);
 

@@ -47,11 +47,13 @@ class StageBytes {
     const LayoutJob& job = *question_.job;
     const Framework& framework = *question_.framework;
     const BytesPerParameter each = bytes_per_parameter(job);
-    const double numbers = parameters();
+    const double numbers = parameters(), experts = parameters_of_experts();
     const double shards = as_real(shard_ranks());
-    const double shard = numbers / shards;
+    const double shard = (numbers - experts) / shards + experts / as_real(shards_of_experts());
+    const double frozen = frozen_parameters() * as_real(job.frozen_bits) / 8;
     StepBytes bytes;
-    bytes.weights = each.weights * (shards_weights(layout.zero) ? shard : numbers);
+    bytes.weights = shards_weights(layout.zero) ? each.weights * shard + frozen / shards
+                                                : each.weights * numbers + frozen;
     bytes.gradients = each.gradients * (shards_gradients(layout.zero) ? shard : numbers);
     bytes.optimizer = each.optimizer * (layout.zero == Sharding::kNone ? numbers : shard);
     const std::int64_t microbatches = job.global_batch / (layout.dp * layout.micro_batch);
@@ -86,12 +88,39 @@ class StageBytes {
     return sum;
   }
 
+  double parameters_of_experts() const {
+    double sum = 0;
+    each_chunk([&](const ChunkLayers& chunk) {
+      sum += as_real(chunk.layers) * question_.shard->layer.experts;
+      if (chunk.heads) sum += question_.shard->head.experts;
+    });
+    return sum;
+  }
+
+  double frozen_parameters() const {
+    const ShardCosts& shard = *question_.shard;
+    double sum = 0;
+    each_chunk([&](const ChunkLayers& chunk) {
+      sum += as_real(chunk.layers) * shard.layer.frozen;
+      if (chunk.embeds) sum += shard.embedding.frozen;
+      if (chunk.heads) sum += shard.head.frozen;
+    });
+    return sum;
+  }
+
   std::int64_t shard_ranks() const {
     const ParallelLayout& layout = *question_.layout;
+    const std::int64_t replicas = layout.dp * layout.cp;
     if (layout.zero == Sharding::kNone) return 1;
-    if (layout.zero != Sharding::kHsdp) return layout.dp;
+    if (layout.zero != Sharding::kHsdp) return replicas;
     const std::int64_t node = question_.collectives->topology().gpus_per_node;
-    return std::min(layout.dp, std::max<std::int64_t>(1, node / layout.tp));
+    return std::min(replicas, std::max<std::int64_t>(1, node / layout.tp));
+  }
+
+  std::int64_t shards_of_experts() const {
+    const ParallelLayout& layout = *question_.layout;
+    if (layout.zero == Sharding::kNone) return 1;
+    return layout.dp * layout.cp * layout.tp / (layout.ep * layout.etp);
   }
 
   // Activations of all microbatches in flight.
@@ -120,7 +149,9 @@ class StageBytes {
   double gathered(const BytesPerParameter& each) const {
     if (!shards_weights(question_.layout->zero)) return 0;
     const ShardCosts& shard = *question_.shard;
-    return each.weights * (2 * shard.layer.parameters + shard.embedding.parameters) +
+    const double frozen =
+        (2 * shard.layer.frozen + shard.embedding.frozen) * as_real(question_.job->frozen_bits) / 8;
+    return each.weights * (2 * shard.layer.parameters + shard.embedding.parameters) + frozen +
            each.gradients * shard.layer.parameters;
   }
 

@@ -11,6 +11,26 @@ constexpr std::size_t kMostCollectives = 1 << 18;  // 64 bytes each
 
 double as_double(std::int64_t number) { return static_cast<double>(number); }
 
+// As few layers as can be in the fullest chunk, where the output layers count as one each.
+std::vector<ChunkLayers> spread_beside_output(const DecoderModel& model, std::int64_t chunks) {
+  std::vector<ChunkLayers> spread(static_cast<std::size_t>(chunks));
+  const std::int64_t outputs = 1 + model.next_tokens;
+  std::int64_t most = (model.layers + chunks - 1) / chunks;
+  while ((chunks - 1) * most + std::max<std::int64_t>(0, most - outputs) < model.layers) ++most;
+  const std::int64_t last = std::max<std::int64_t>(0, most - outputs);
+  const std::int64_t others = std::max<std::int64_t>(1, chunks - 1);
+  std::int64_t left = model.layers - std::min(last, model.layers);
+  for (std::int64_t i = 0; i < chunks - 1; ++i) {
+    const std::int64_t own = (left + others - i - 1) / (others - i);
+    spread[static_cast<std::size_t>(i)].layers = own;
+    left -= own;
+  }
+  spread.back().layers = chunks > 1 ? std::min(last, model.layers) : model.layers;
+  spread.front().embeds = true;
+  spread.back().heads = spread.back().loses = true;
+  return spread;
+}
+
 }  // namespace
 
 std::size_t CollectiveTimes::Hash::operator()(const Key& key) const {
@@ -50,6 +70,8 @@ Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::i
     }
     for (ChunkLayers& chunk : spread) chunk.layers = model.layers / chunks;
     const std::int64_t left = model.layers % chunks;
+    const bool uneven = left != 0 || model.next_tokens > 0;
+    if (model.experts.experts > 0 && uneven) return spread_beside_output(model, chunks);
     for (std::int64_t i = 0; i < left; ++i) {
       ++spread[static_cast<std::size_t>((1 + i) % chunks)].layers;
     }

@@ -30,6 +30,8 @@ struct ChunkLayers {
 /// full once the products so far, the output layer counted, reach its share of all of them, and
 /// what comes next begins another, the loss too (nanotron); chunks may stay empty. Errors: fewer
 /// layers than chunks, unless balanced.
+/// Models with experts, and such that predict several tokens: the last chunk holds fewer layers,
+/// its output layers counted as one each, so that the fullest chunk has as few as can be.
 Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::int64_t chunks,
                                                bool balanced);
 
@@ -59,6 +61,7 @@ struct StepQuestion {
   const Framework* framework = nullptr;
   const Gpu* gpu = nullptr;
   CollectiveTimes* collectives = nullptr;
+  double expert_load = 1;  ///< rows of the slowest rank of experts over the mean
 };
 
 }  // namespace perfmodel

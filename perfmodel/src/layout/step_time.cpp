@@ -59,6 +59,8 @@ class StepClock {
   void add_passes(const PassWork& pass, double times) {
     term(LayoutTerm::kCompute) += times * pass.kernel_us;
     term(LayoutTerm::kTensorParallel) += times * pass.comm_us;
+    term(LayoutTerm::kExpertParallel) += times * pass.expert_us;
+    term(LayoutTerm::kContextParallel) += times * pass.context_us;
     term(LayoutTerm::kHost) += times * pass.exposed_host_us();
   }
 

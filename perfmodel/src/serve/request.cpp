@@ -22,13 +22,51 @@ constexpr std::int64_t kMaxLayers = 1000, kMaxWorld = 1 << 20, kMostLayouts = 10
 
 // What a layout is asked about, whether one is named or searched for.
 const std::vector<std::string_view>& layout_keys() {
-  static const std::vector<std::string_view> keys = {
-      "gpu",       "topology",   "host_scale",  "software",     "model",      "layers",
-      "hidden",    "heads",      "kv_heads",    "feed_forward", "vocabulary", "positions",
-      "gated",     "tied",       "sequence",    "global_batch", "precision",  "attention",
-      "optimizer", "grad_dtype", "dropout",     "world",        "dp",         "tp",
-      "pp",        "vp",         "micro_batch", "zero",         "recompute",  "sequence_parallel",
-      "schedule"};
+  static const std::vector<std::string_view> keys = {"gpu",
+                                                     "topology",
+                                                     "host_scale",
+                                                     "software",
+                                                     "model",
+                                                     "layers",
+                                                     "hidden",
+                                                     "heads",
+                                                     "kv_heads",
+                                                     "feed_forward",
+                                                     "vocabulary",
+                                                     "positions",
+                                                     "gated",
+                                                     "tied",
+                                                     "sequence",
+                                                     "global_batch",
+                                                     "precision",
+                                                     "attention",
+                                                     "optimizer",
+                                                     "grad_dtype",
+                                                     "dropout",
+                                                     "world",
+                                                     "dp",
+                                                     "tp",
+                                                     "pp",
+                                                     "vp",
+                                                     "micro_batch",
+                                                     "zero",
+                                                     "recompute",
+                                                     "sequence_parallel",
+                                                     "schedule",
+                                                     "cp",
+                                                     "ep",
+                                                     "etp",
+                                                     "context",
+                                                     "experts",
+                                                     "top_k",
+                                                     "expert_hidden",
+                                                     "shared_hidden",
+                                                     "dense_layers",
+                                                     "head_width",
+                                                     "next_tokens",
+                                                     "lora",
+                                                     "lora_on",
+                                                     "frozen_bits"};
   return keys;
 }
 std::vector<std::string_view> layout_rank_keys() {
@@ -174,7 +212,19 @@ class LineReader {
         {"tp", &parts.tp},
         {"pp", &parts.pp},
         {"vp", &parts.vp},
-        {"micro_batch", &parts.micro_batch}};
+        {"micro_batch", &parts.micro_batch},
+        {"cp", &parts.cp},
+        {"ep", &parts.ep},
+        {"etp", &parts.etp},
+        {"experts", &job.experts},
+        {"top_k", &job.top_k},
+        {"expert_hidden", &job.expert_hidden},
+        {"shared_hidden", &job.shared_hidden},
+        {"dense_layers", &job.dense_layers},
+        {"head_width", &job.head_width},
+        {"next_tokens", &job.next_tokens},
+        {"lora", &job.lora},
+        {"frozen_bits", &job.frozen_bits}};
     for (const auto& [name, to] : counts) {
       if (name == key) return to;
     }
@@ -187,7 +237,8 @@ class LineReader {
         {"model", &job.model},           {"software", &job.software},
         {"precision", &job.precision},   {"attention", &job.attention},
         {"grad_dtype", &job.grad_dtype}, {"zero", &parts.zero},
-        {"recompute", &parts.recompute}, {"schedule", &parts.schedule}};
+        {"recompute", &parts.recompute}, {"schedule", &parts.schedule},
+        {"context", &parts.context},     {"lora_on", &job.lora_on}};
     for (const auto& [name, to] : texts) {
       if (name == key) return to;
     }

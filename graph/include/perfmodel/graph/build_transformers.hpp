@@ -54,6 +54,16 @@ struct ExpertsConfig {
   double balance_loss = 0;
 };
 
+/// Adapters of low rank beside frozen linear layers (LoRA, Hu et al. 2021): weights learn nothing
+/// and have neither gradients nor state of the optimizer; gradients go through them.
+struct LoraConfig {
+  std::int64_t rank = 0;  ///< 0: all weights learn
+  enum class On {
+    kAttention,  ///< the projections of attention
+    kAll,        ///< those of feed-forward layers too
+  } on = On::kAttention;
+};
+
 /// BERT (Devlin et al. 2019) as HuggingFace writes it.
 struct BertConfig : TransformerConfig {
   std::int64_t token_types = 2;
@@ -129,6 +139,7 @@ struct LlamaConfig : TransformerConfig {
   /// flash-attn move as much). Weights of half types need it.
   bool fused_norms = false;
   ExpertsConfig experts;  ///< three products each: gate, up, down
+  LoraConfig lora;        ///< experts have no adapters
 };
 
 /// llama-7b (6,738,415,616 parameters), llama2-13b, llama3-8b (8,030,261,248), tinyllama-1.1b

@@ -61,7 +61,10 @@ void flash_forward(GraphBuilder& graph, SavedAttention& saved, const FusedAttent
   graph.begin_op("aten::_flash_attention_forward",
                  {in.q, in.k, in.v, kNone, kNone, saved.queries, saved.keys, options.dropout,
                   options.causal, false, saved.scale, kNone, kNone, kNone, kNone});
-  const TensorRef result = empty_like(graph, in.q);
+  // Values may be narrower than queries (latent attention).
+  const bool alike = graph.shape(in.q)[3] == in.result[3];
+  const TensorRef result =
+      alike ? empty_like(graph, in.q) : empty(graph, graph.dtype(saved.q), in.result);
   saved.log_sum_exp = empty(graph, DType::kFloat32, in.log_sum_exp);
   saved.seed = random_state(graph);
   saved.offset = random_state(graph);

@@ -20,6 +20,7 @@
 #include "build/emit/softmax.hpp"
 #include "build/emit/views.hpp"
 #include "expert_layers.hpp"
+#include "low_rank.hpp"
 #include "transformer_parts.hpp"
 
 namespace perfmodel {
@@ -28,7 +29,7 @@ namespace {
 constexpr double kLlamaEps = 1e-5;
 
 struct LlamaLayer {
-  LinearWeights query, key, value, attention_out, gate, up, down;
+  AdaptedLinear query, key, value, attention_out, gate, up, down;
   ExpertLayer experts;      // instead of gate, up and down
   TensorRef first, second;  // norms
 };
@@ -55,29 +56,40 @@ class LlamaBuilder {
  private:
   std::int64_t head_width() const { return config_.hidden / config_.heads; }
 
+  AdaptedLinear adapted(std::int64_t in, std::int64_t out, bool of_attention) {
+    const LoraConfig& lora = config_.lora;
+    const bool adapts = of_attention || lora.on == LoraConfig::On::kAll;
+    return make_adapted(step_, in, out, config_.biases, adapts ? lora.rank : 0, lora.rank > 0);
+  }
+
   void make_parameters() {
     const std::int64_t width = config_.hidden, kv_width = config_.kv_heads * head_width();
+    const bool frozen = config_.lora.rank > 0;
+    step_.freeze(frozen);
     words_ = step_.parameter({config_.vocabulary, width});
     for (std::int64_t i = 0; i < config_.layers; ++i) {
       LlamaLayer& layer = layers_.emplace_back();
-      layer.query = make_linear(step_, width, width, config_.biases);
-      layer.key = make_linear(step_, width, kv_width, config_.biases);
-      layer.value = make_linear(step_, width, kv_width, config_.biases);
-      layer.attention_out = make_linear(step_, width, width, config_.biases);
+      layer.query = adapted(width, width, true);
+      layer.key = adapted(width, kv_width, true);
+      layer.value = adapted(width, kv_width, true);
+      layer.attention_out = adapted(width, width, true);
       if (config_.experts.experts > 0) {
+        step_.freeze(frozen);
         layer.experts =
             make_expert_layer(step_, config_.experts, width, config_.feed_forward, true);
       } else {
-        layer.gate = make_linear(step_, width, config_.feed_forward, config_.biases);
-        layer.up = make_linear(step_, width, config_.feed_forward, config_.biases);
-        layer.down = make_linear(step_, config_.feed_forward, width, config_.biases);
+        layer.gate = adapted(width, config_.feed_forward, false);
+        layer.up = adapted(width, config_.feed_forward, false);
+        layer.down = adapted(config_.feed_forward, width, false);
       }
+      step_.freeze(frozen);
       layer.first = step_.parameter({width});
       layer.second = step_.parameter({width});
     }
     norm_ = step_.parameter({width});
     head_ = config_.tied ? LinearWeights{words_, {}}
                          : make_linear(step_, width, config_.vocabulary, false);
+    step_.freeze(false);
   }
 
   // Angle of each position and pair of channels: an outer product of positions and frequencies,
@@ -220,6 +232,7 @@ Result<void> check(const LlamaConfig& config) {
   if (auto good = check_next_token(config); !good) return good;
   if (auto good = check_experts(config, config.experts); !good) return good;
   if (auto good = expect_at_least("kv-heads", 1, config.kv_heads); !good) return good;
+  if (auto good = check_lora(config.lora, config.experts.experts > 0); !good) return good;
   if (config.heads % config.kv_heads != 0) {
     return fail(
         ErrorCode::kImpossible,

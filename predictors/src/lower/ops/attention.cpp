@@ -18,7 +18,11 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
   if (!q || !k || q->rank < 3 || k->rank != q->rank) return false;
   const bool heads_last = !name.starts_with("aten::_scaled_dot_product");  // [b, s, h, d]
   std::int64_t sq, sk, heads, kv_heads;
-  const std::int64_t d = dim(op, *q, -1);
+  // Scores cost the width of queries, sums that of values: both count by their mean.
+  const Tensor* v = op.tensor_input(first + 2);
+  const std::int64_t width = dim(op, *q, -1);
+  const bool has_values = v && v->rank == q->rank && dim(op, *v, -1) > 0;
+  const std::int64_t d = has_values ? (width + dim(op, *v, -1)) / 2 : width;
   if (q->rank == 4) {
     sq = dim(op, *q, heads_last ? 1 : 2);
     sk = dim(op, *k, heads_last ? 1 : 2);
@@ -33,13 +37,13 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
     heads = dim(op, *q, 1);
     kv_heads = dim(op, *k, 1);
   }
-  if (sq <= 0 || d <= 0 || heads <= 0) return false;
+  if (sq <= 0 || width <= 0 || heads <= 0) return false;
   int causal = parameter_index(op, "is_causal");
   if (causal < 0) causal = parameter_index(op, "causal");
   const AttentionShape shape{
       .method = AttentionShape::Method::kFlash,
       .pass = is_backward ? AttentionShape::Pass::kBackward : AttentionShape::Pass::kForward,
-      .batch = std::max<std::int64_t>(1, q->numel / (sq * heads * d)),
+      .batch = std::max<std::int64_t>(1, q->numel / (sq * heads * width)),
       .heads = heads,
       .seq_q = sq,
       .seq_k = sk,
@@ -49,13 +53,13 @@ bool lower_attention(const OpView& op, const Gpu& gpu, std::vector<KernelWork>& 
   KernelWork work = attention_work(shape, q->dtype, gemm_uses_matrix_units(q->dtype, gpu));
   // Packed sequences are shorter than the longest: only their tokens count.
   work.flop.value *= static_cast<double>(q->numel) /
-                     (static_cast<double>(shape.batch * heads * sq) * static_cast<double>(d));
+                     (static_cast<double>(shape.batch * heads * sq) * static_cast<double>(width));
   const Traffic t = traffic(op);
   work.bytes_read = {t.read};
   work.bytes_written = {t.written};
   if (is_backward)
     kernels.push_back(make_work(KernelFamily::kReduction, q->dtype, 2 * bytes(*q),
-                                bytes(*q) / static_cast<double>(d),
+                                bytes(*q) / static_cast<double>(width),
                                 2.0 * static_cast<double>(q->numel)));
   kernels.push_back(work);
   return true;

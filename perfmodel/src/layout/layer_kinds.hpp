@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "perfmodel/layout.hpp"
+
+namespace perfmodel {
+
+/// Layers of a model that are alike.
+struct LayerKind {
+  enum class Mixer : std::uint8_t {
+    kAttention,
+    kLatent,
+    kStateSpace,
+    kNone
+  } mixer = Mixer::kAttention;
+  enum class Inner : std::uint8_t { kDense, kExperts, kNone } inner = Inner::kDense;
+  bool slides = false;  ///< attention looks back a window alone
+  std::int64_t layers = 0;
+
+  bool attends() const { return mixer == Mixer::kAttention || mixer == Mixer::kLatent; }
+};
+
+/// All kinds that the model has layers of.
+std::vector<LayerKind> layer_kinds(const DecoderModel& model);
+
+/// Layers of attention and a dense feed-forward part with heads of hidden / heads: what `build
+/// llama` and `build gpt` write.
+bool is_plain(const DecoderModel& model);
+
+std::int64_t head_width_of(const DecoderModel& model);
+std::int64_t kv_heads_of(const DecoderModel& model);
+std::int64_t expert_hidden_of(const DecoderModel& model);  ///< width inside of an expert
+std::int64_t expert_input_of(const DecoderModel& model);   ///< width that routed experts see
+
+/// Numbers of keys and values of one token in one layer.
+std::int64_t key_value_width(const DecoderModel& model);
+
+/// Parameters of a layer of that kind: routed experts apart.
+struct LayerParameters {
+  double dense = 0, experts = 0;
+};
+LayerParameters layer_parameters(const DecoderModel& model, const LayerKind& kind);
+
+/// Of all routed experts of the model.
+double expert_parameter_count(const DecoderModel& model);
+
+/// `model_flop_per_token` of the job; frozen weights have no gradients: 4 N instead of 6 N.
+double job_flop_per_token(const LayoutJob& job);
+
+/// FLOP of attention per token, forward and backward pass, counted whole: 12 per layer, hidden
+/// number and token that it sees.
+double attention_flop_per_token(const DecoderModel& model, std::int64_t sequence);
+
+}  // namespace perfmodel
