@@ -30,7 +30,12 @@ struct LayoutArguments : LayoutRequest {
   std::vector<std::int64_t> dp, tp, pp, vp, micro_batch;
   std::vector<std::string> zero, recompute;
   std::optional<bool> sequence_parallel;
-  std::string schedule = "1f1b";
+  std::vector<std::string> schedule;  // empty: 1f1b
+  bool searched_stages = false;
+
+  std::string collectives;      // file of a network that ASTRA-sim's rules price
+  std::string measured;         // steps that calibrate: a table, a trace, a machine's file or name
+  std::string measured_layout;  // of a trace
 
   bool json = false;
 };

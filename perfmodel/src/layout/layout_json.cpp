@@ -26,7 +26,7 @@ OrderedJson layout_json(const RankedLayout& ranked,
           {"micro_batch", layout.micro_batch},
           {"recompute", to_string(layout.recompute)},
           {"sequence_parallel", layout.sequence_parallel},
-          {"schedule", layout.order == PipelineOrder::kGpipe ? "gpipe" : "1f1b"},
+          {"schedule", to_string(layout.order)},
           {"predicted_step_ms", number(made.step_ms)},
           {"low_ms", number(made.low_ms)},
           {"high_ms", number(made.high_ms)},
@@ -44,6 +44,7 @@ OrderedJson layout_json(const RankedLayout& ranked,
           {"bubble_share", number(made.bubble_share)},
           {"exposed_comm_share", number(made.exposed_comm_share)},
           {"limit", to_string(made.limit)},
+          {"stage_layers", made.stage_layers},
           {"terms_ms", std::move(terms)}};
 }
 

@@ -20,7 +20,6 @@ using Algorithm = AstraSimNetwork::Algorithm;
 constexpr Schema kCollectivesSchema = {"perfmodel-collectives"};
 constexpr std::string_view kShapeNames[] = {"ring", "switch", "fully-connected"};
 constexpr std::string_view kAlgorithmNames[] = {"ring", "direct", "halving-doubling"};
-constexpr std::string_view kModelNames[] = {"astra-sim"};
 
 /// What the summing of a collective's phase does on one dimension.
 enum class Phase : std::uint8_t { kReduceScatter, kAllGather, kAllToAll };
@@ -211,7 +210,7 @@ AstraSimNetwork parse_astra_network(const Json& document, std::optional<Error>& 
   ObjectReader root(document, "", error);
   root.expect_schema(kCollectivesSchema);
   made.name = root.plain_name("name");
-  choice(root, "model", kModelNames);
+  root.expect_value("model", "astra-sim");
   if (const Json* json = root.object("inside")) {
     made.inside = parse_dimension(*json, "/inside", error);
   }
