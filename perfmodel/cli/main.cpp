@@ -68,8 +68,8 @@ void run_other_program(char** argv) {
 // `shard TABLES` is `shard rank TABLES`, `layout MODEL` is `layout rank MODEL`.
 std::vector<char*> with_default_command(int argc, char** argv) {
   static char rank[] = "rank";
-  constexpr std::string_view kNamed[] = {"rank",  "eval",   "compare", "sweep",
-                                         "study", "export", "-h",      "--help"};
+  constexpr std::string_view kNamed[] = {"rank",   "eval",      "compare", "sweep", "study",
+                                         "export", "calibrate", "-h",      "--help"};
   std::vector<char*> arguments(argv, argv + argc);
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (argc > 2 && (command == "shard" || command == "layout") &&

@@ -326,6 +326,11 @@ Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
   }
   auto made = prediction_of(question, timed->time, step_bytes(question, chunks));
   made.warnings = state_->warnings;
+  if (layout.order == PipelineOrder::kDualPipe && layout.tp > 1) {
+    made.warnings.emplace_back(
+        "dualpipe: collectives beside another pass are taken to cost its kernels nothing; nobody "
+        "measured it");
+  }
   if (layout.searched_stages && layout.pp > 1) made.stage_layers = layers_of_stages(layout, chunks);
   return made;
 }

@@ -50,8 +50,7 @@ struct StepObservation {
 /// solved as a Gaussian process over the steps (their covariance is sum w_e w'_e deviation_e^2),
 /// with shares and predictions taken anew with the factors found (Gauss-Newton). The error is
 /// Cauchy's, by weights, so that a bad run counts little. Few steps move the effects that they
-/// share, many those of single layers. Deviations were chosen before the judged rows of vTrain were
-/// looked at (docs/layout.md); `noise` is the spread of equal steps.
+/// share, many those of single layers. `noise` is the spread of equal steps.
 class StepCalibration {
  public:
   static constexpr std::size_t kMostObservations = 1000;
