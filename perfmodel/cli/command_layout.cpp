@@ -13,6 +13,7 @@
 #include "command.hpp"
 #include "interrupt_guard.hpp"
 #include "layout_arguments.hpp"
+#include "layout_measured.hpp"
 #include "layout_report.hpp"
 #include "layout_sweep.hpp"
 #include "layout_table.hpp"
@@ -59,12 +60,17 @@ Result<std::unique_ptr<LoadedLayout>> load_layout(const LayoutArguments& argumen
   if (!question) return Unexpected{question.error()};
   auto predictor = load_predictor(arguments.gpu);
   if (!predictor) return Unexpected{predictor.error()};
-  auto pricer = LayoutPricer::make(
-      *predictor,
-      {.gpu = arguments.gpu, .topology = arguments.topology, .host_scale = arguments.host_scale});
+  auto pricer = LayoutPricer::make(*predictor, {.gpu = arguments.gpu,
+                                                .topology = arguments.topology,
+                                                .host_scale = arguments.host_scale,
+                                                .collectives = arguments.collectives});
   if (!pricer) return Unexpected{pricer.error()};
   const auto gpu = predictor->gpu(arguments.gpu);
   if (!gpu) return Unexpected{gpu.error()};
+  if (!arguments.measured.empty()) {
+    pricer = measured_pricer(*pricer, arguments, &question->job, *gpu);
+    if (!pricer) return Unexpected{pricer.error()};
+  }
   auto loaded = std::make_unique<LoadedLayout>(
       LoadedLayout{std::move(*predictor), std::move(*pricer), std::move(*question), {}});
   LayoutReport& report = loaded->report;
@@ -73,6 +79,7 @@ Result<std::unique_ptr<LoadedLayout>> load_layout(const LayoutArguments& argumen
   report.gpu_title = gpu->title;
   report.topology = arguments.topology.empty() ? topology_for(*gpu).name : arguments.topology;
   report.warnings = loaded->question.notes;
+  report.measured = loaded->pricer.fit();
   if (arguments.software.empty()) {
     report.warnings.push_back(fmt::format(
         "nobody says whose program runs the job (--software): the costs of {} count, which was "
@@ -90,6 +97,16 @@ void take_warnings(LayoutReport& report) {
       }
     }
   }
+}
+
+// What of the first layout's step nobody has measured.
+void add_open_effects(LoadedLayout& loaded) {
+  LayoutReport& report = loaded.report;
+  constexpr std::size_t kMostEffects = 5;
+  auto open = loaded.pricer.worth_measuring(*report.job, report.layouts.front().layout);
+  if (!open) return;  // its layout was priced: the same cannot fail
+  if (open->size() > kMostEffects) open->resize(kMostEffects);
+  report.open = std::move(*open);
 }
 
 // --- commands ----------------------------------------------------------------------------------
@@ -152,6 +169,7 @@ Result<void> rank_layout(const LayoutCommandArguments& arguments) {
   report.layouts = ranking->best;
   report.search = std::move(*ranking);
   take_warnings(report);
+  add_open_effects(**loaded);
   if (!report.search->complete) {
     report.warnings.insert(report.warnings.begin(),
                            "the search was stopped: these are the best layouts so far");
@@ -178,6 +196,7 @@ Result<std::unique_ptr<LoadedLayout>> load_priced_layout(const LayoutArguments& 
   report.gpus = layout->gpus();
   report.layouts = {std::move(*one)};
   take_warnings(report);
+  add_open_effects(**loaded);
   return loaded;
 }
 
@@ -285,6 +304,14 @@ Result<void> sweep_layout(const LayoutCommandArguments& arguments) {
   return sweep_layouts(*predictor, arguments.layout, arguments.sweep);
 }
 
+Result<void> calibrate_layout(const LayoutCommandArguments& arguments) {
+  const LayoutArguments& layout = arguments.layout;
+  if (layout.measured.empty()) {
+    return impossible_layout_question("expected --measured (steps of this machine), found none");
+  }
+  return calibrate_machine(layout, arguments.output);
+}
+
 // The callback of a parent runs too: only the innermost command that was named counts.
 using LayoutAction = Result<void> (*)(const LayoutCommandArguments&);
 
@@ -310,6 +337,12 @@ Command layout_command(CLI::App& parent) {
   CLI::App* exported =
       add("export", "Write one layout's step as Chakra traces and as a timeline", export_layout);
   CLI::App* swept = add("sweep", "The best layout over values of one input", sweep_layout);
+  CLI::App* calibrated = add(
+      "calibrate", "Learn a machine from measured steps and write it to a file", calibrate_layout);
+  calibrated
+      ->add_option("-o,--output", arguments->output,
+                   "Write the machine here; --measured takes it again (only a report)")
+      ->type_name("FILE");
   ranked->add_option("--top", arguments->top, "Layouts to report (10)")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1000}))
       ->type_name("K");

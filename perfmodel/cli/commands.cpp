@@ -55,8 +55,8 @@ std::vector<Command> make_commands(CLI::App& app, std::string_view first) {
 }
 
 void add_default_command(std::vector<std::string>& words) {
-  constexpr std::string_view kNamed[] = {"rank",  "eval",   "compare", "sweep",
-                                         "study", "export", "-h",      "--help"};
+  constexpr std::string_view kNamed[] = {"rank",   "eval",      "compare", "sweep", "study",
+                                         "export", "calibrate", "-h",      "--help"};
   if (words.size() < 2 || (words[0] != "shard" && words[0] != "layout")) return;
   if (std::ranges::find(kNamed, words[1]) == std::end(kNamed)) {
     words.insert(words.begin() + 1, "rank");

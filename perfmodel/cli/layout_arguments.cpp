@@ -80,6 +80,9 @@ void add_job_options(CLI::App& app, LayoutArguments& arguments) {
   app.add_option("--gpu", arguments.gpu, "GPU, by name")->required()->type_name("GPU");
   app.add_option("--topology", arguments.topology, "Nodes and network (what the GPU sits in)")
       ->type_name("NAME");
+  app.add_option("--collectives", arguments.collectives,
+                 "Price collectives by ASTRA-sim's rules on the network of this file")
+      ->type_name("FILE");
   app.add_option("--software", arguments.software,
                  "Whose costs beside the kernels count: a file of data/frameworks (megatron)")
       ->type_name("NAME");
@@ -152,10 +155,26 @@ void add_layout_options(CLI::App& app, LayoutArguments& arguments) {
       ->type_name("KIND,...");
   add_choice(app, "--sequence-parallel,!--no-sequence-parallel", arguments.sequence_parallel,
              "Norms and residuals on 1/tp of the tokens (where tp is above 1)");
-  app.add_option("--schedule", arguments.schedule, "Order of a pipeline's microbatches")
-      ->check(CLI::IsMember({"1f1b", "gpipe"}))
-      ->capture_default_str()
-      ->type_name("NAME");
+  app.add_option("--schedule", arguments.schedule,
+                 "Order of a pipeline's microbatches: 1f1b (the default), gpipe, zb-h1, zb-v, "
+                 "dualpipe")
+      ->delimiter(',')
+      ->type_name("NAME,...");
+  app.add_option_function<std::string>(
+         "--stages",
+         [&arguments](const std::string& text) { arguments.searched_stages = text == "searched"; },
+         "Layers of pipeline stages: those of the program (equal), or the fastest (searched)")
+      ->check(CLI::IsMember({"equal", "searched"}))
+      ->type_name("KIND");
+  app.add_option(
+         "--measured", arguments.measured,
+         "Steps measured on this machine that calibrate it: a table (CSV), a Kineto trace of "
+         "one step, or a machine's file or name")
+      ->type_name("FILE");
+  app.add_option(
+         "--measured-layout", arguments.measured_layout,
+         "Layout of a measured trace: tp=8,pp=4,micro_batch=1 (the one that is asked about)")
+      ->type_name("PARTS");
   app.add_flag("--json", arguments.json, "Print JSON");
 }
 
@@ -178,7 +197,12 @@ Result<LayoutSpace> layout_space(const LayoutArguments& arguments) {
     space.recompute.push_back(*recompute);
   }
   space.sequence_parallel = arguments.sequence_parallel;
-  space.order = arguments.schedule == "gpipe" ? PipelineOrder::kGpipe : PipelineOrder::k1F1B;
+  for (const std::string& text : arguments.schedule) {
+    const auto order = parse_pipeline_order(text);
+    if (!order) return Unexpected{order.error()};
+    space.order.push_back(*order);
+  }
+  space.searched_stages = arguments.searched_stages;
   return space;
 }
 
@@ -198,7 +222,6 @@ Result<void> only_one(std::string_view flag, const std::vector<Value>& values, a
 
 Result<ParallelLayout> named_layout(const LayoutArguments& arguments) {
   LayoutParts parts{.world = arguments.world,
-                    .schedule = arguments.schedule,
                     .sequence_parallel = arguments.sequence_parallel,
                     .etp = arguments.etp,
                     .context = arguments.context,
@@ -221,7 +244,12 @@ Result<ParallelLayout> named_layout(const LayoutArguments& arguments) {
   if (auto good = only_one("--recompute", arguments.recompute, parts.recompute); !good) {
     return Unexpected{good.error()};
   }
-  return layout_of(parts);
+  if (auto good = only_one("--schedule", arguments.schedule, parts.schedule); !good) {
+    return Unexpected{good.error()};
+  }
+  auto layout = layout_of(parts);
+  if (layout) layout->searched_stages = arguments.searched_stages;
+  return layout;
 }
 
 Result<ParallelLayout> parse_layout(std::string_view text, std::optional<std::int64_t> world) {

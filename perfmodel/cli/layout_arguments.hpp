@@ -33,7 +33,12 @@ struct LayoutArguments : LayoutRequest {
   std::optional<bool> context_balanced, overlap_experts;
   std::vector<std::string> zero, recompute;
   std::optional<bool> sequence_parallel;
-  std::string schedule = "1f1b";
+  std::vector<std::string> schedule;  // empty: 1f1b
+  bool searched_stages = false;
+
+  std::string collectives;      // file of a network that ASTRA-sim's rules price
+  std::string measured;         // steps that calibrate: a table, a trace, a machine's file or name
+  std::string measured_layout;  // of a trace
 
   bool json = false;
 };

@@ -1,4 +1,5 @@
 #include "layout/layout_json.hpp"
+#include "layout_measured.hpp"
 #include "layout_report.hpp"
 
 namespace perfmodel::cli {
@@ -63,6 +64,12 @@ Json layout_json(const LayoutReport& report) {
     json["frontier"] = list_json(report.search->frontier);
     json["smallest"] = layout_json(report.search->smallest);
   }
+  Json open = Json::array();
+  for (const OpenEffect& one : report.open) {
+    open.push_back({{"what", one.what}, {"share", six_digits(one.share)}});
+  }
+  json["worth_measuring"] = std::move(open);
+  if (report.measured) json["measured"] = measured_json(*report.measured);
   json["warnings"] = report.warnings;
   return json;
 }

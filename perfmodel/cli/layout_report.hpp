@@ -18,6 +18,8 @@ struct LayoutReport {
   std::vector<RankedLayout> layouts;
   std::optional<LayoutRanking> search;  ///< of `rank`; its `best` are `layouts`
   double seconds = 0;                   ///< that the search took
+  std::vector<OpenEffect> open;         ///< of the first layout
+  std::optional<MeasuredFit> measured;  ///< with --measured
   std::vector<std::string> warnings;
 };
 

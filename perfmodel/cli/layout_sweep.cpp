@@ -63,9 +63,15 @@ Result<void> find_best_layout(const Predictor& predictor, const LayoutArguments&
   if (!question) return Unexpected{question.error()};
   const auto space = layout_space(arguments);
   if (!space) return Unexpected{space.error()};
-  const auto pricer = LayoutPricer::make(
-      predictor,
-      {.gpu = arguments.gpu, .topology = arguments.topology, .host_scale = arguments.host_scale});
+  if (!arguments.measured.empty()) {
+    return fail(ErrorCode::kImpossible,
+                "expected --measured with one machine and one job (rank, eval, compare), found it "
+                "beside a sweep");
+  }
+  const auto pricer = LayoutPricer::make(predictor, {.gpu = arguments.gpu,
+                                                     .topology = arguments.topology,
+                                                     .host_scale = arguments.host_scale,
+                                                     .collectives = arguments.collectives});
   if (!pricer) return Unexpected{pricer.error()};
   std::stop_source stop;
   LayoutSearchOptions options{.keep = 1, .cancel = stop.get_token()};

@@ -13,7 +13,8 @@
 #include "base/progress_bar.hpp"
 #include "base/secrets.hpp"
 #include "interrupt_guard.hpp"
-#include "json/csv_file.hpp"
+#include "layout/layout_work.hpp"
+#include "layout_measured.hpp"
 #include "output.hpp"
 #include "perfmodel/detail/decoder_models.hpp"
 
@@ -160,6 +161,8 @@ ParallelLayout row_layout(LayoutRowReader& row) {
   layout.zero = row.name("zero", "0", parse_sharding);
   layout.recompute = row.name("recompute", "none", parse_recompute);
   layout.sequence_parallel = row.flag("sequence_parallel") && layout.tp > 1;
+  layout.order = row.name("schedule", "1f1b", parse_pipeline_order);
+  if (lies_as_v(layout.order) && row.text("vp").empty()) layout.vp = 2;
   if (!row.text("gpus").empty()) {
     const std::int64_t gpus = row.count("gpus", 1);
     LayoutParts parts{.world = gpus, .tp = layout.tp, .pp = layout.pp, .cp = layout.cp};
@@ -194,10 +197,14 @@ void take_training(LayoutRowReader& row, const LayoutRequest& flags, LayoutJob& 
   if (!good) row.refuse(good.error().message);
 }
 
-LayoutJob job_of(LayoutRowReader& row, const LayoutArguments& arguments) {
+// `model`: that of all rows; null: each row names its own.
+LayoutJob job_of(LayoutRowReader& row, const LayoutArguments& arguments,
+                 const DecoderModel* model = nullptr) {
   LayoutJob job;
   std::optional<std::int64_t> sequence = arguments.sequence;
-  if (auto named = named_model(row)) {
+  if (model) {
+    job.model = *model;
+  } else if (auto named = named_model(row)) {
     job.model = std::move(named->model);
     take_experts(row, job.model);
     if (!sequence && named->sequence > 0) sequence = named->sequence;
@@ -229,7 +236,8 @@ class TablePricers {
   Result<const Machine*> of(const LayoutRowReader& row) {
     LayoutMachine machine{.gpu = arguments_.gpu,
                           .topology = arguments_.topology,
-                          .host_scale = arguments_.host_scale};
+                          .host_scale = arguments_.host_scale,
+                          .collectives = arguments_.collectives};
     if (machine.gpu.empty()) machine.gpu = row.text("gpu");
     if (machine.topology.empty()) machine.topology = row.text("topology");
     if (machine.gpu.empty()) {
@@ -242,6 +250,10 @@ class TablePricers {
     if (!made) return Unexpected{made.error()};
     auto gpu = predictor_.gpu(machine.gpu);
     if (!gpu) return Unexpected{gpu.error()};
+    if (!arguments_.measured.empty()) {
+      made = measured_pricer(*made, arguments_, nullptr, *gpu);
+      if (!made) return Unexpected{made.error()};
+    }
     return &machines_.emplace(key, Machine{std::move(*made), std::move(*gpu)}).first->second;
   }
 
@@ -339,7 +351,9 @@ Result<void> refuse_row_flags(const LayoutArguments& arguments) {
       {"--zero", !arguments.zero.empty()},
       {"--recompute", !arguments.recompute.empty()},
       {"--sequence-parallel", arguments.sequence_parallel.has_value()},
-      {"--schedule gpipe", arguments.schedule == "gpipe"},
+      {"--schedule", !arguments.schedule.empty()},
+      {"--stages searched", arguments.searched_stages},
+      {"--measured-layout", !arguments.measured_layout.empty()},
       {"--json", arguments.json}};
   for (const auto& [flag, given] : flags) {
     if (!given) continue;
@@ -368,7 +382,92 @@ std::size_t row_count(const std::string& file) {
   return count;
 }
 
+/// What was measured; a reason in the row where it cannot be read.
+std::optional<double> measured_ms(const CsvFile& rows, LayoutRowReader& row, const LayoutJob& job,
+                                  const ParallelLayout& layout) {
+  const bool has_step = rows.column("step_ms") >= 0;
+  const std::string_view name = has_step ? "step_ms" : "tokens_per_s_per_gpu";
+  const std::string_view cell = row.text(name);
+  if (cell.empty()) return std::nullopt;
+  const auto value = parse_double(cell);
+  if (!value || !(*value > 0)) {
+    row.refuse(fmt::format("{}: expected a number above 0, found \"{}\"", name, cell));
+    return std::nullopt;
+  }
+  if (has_step) return value;
+  const double tokens = static_cast<double>(job.global_batch) * static_cast<double>(job.sequence);
+  return 1e3 * tokens / (*value * static_cast<double>(layout.gpus()));
+}
+
 }  // namespace
+
+Result<std::vector<MeasuredStep>> read_measured_rows(CsvFile rows, const LayoutArguments& arguments,
+                                                     const LayoutJob* asked, const Gpu& gpu) {
+  if (rows.column("step_ms") < 0 && rows.column("tokens_per_s_per_gpu") < 0) {
+    return Unexpected{rows.at_header(0,
+                                     "expected a column step_ms or tokens_per_s_per_gpu of what "
+                                     "was measured, found none")};
+  }
+  LayoutArguments own = arguments;
+  if (asked && !own.sequence) own.sequence = asked->sequence;
+  if (asked && !own.global_batch) own.global_batch = asked->global_batch;
+  const DecoderModel* model = asked && rows.column("layers") < 0 ? &asked->model : nullptr;
+  std::vector<MeasuredStep> steps;
+  while (rows.next()) {
+    LayoutRowReader row(rows);
+    MeasuredStep step{.job = job_of(row, own, model), .layout = row_layout(row)};
+    const auto ms = measured_ms(rows, row, step.job, step.layout);
+    if (!row.text("compute_ms").empty()) step.compute_ms = parse_double(row.text("compute_ms"));
+    if (step.compute_ms && !(*step.compute_ms > 0)) step.compute_ms.reset();
+    if (row.error()) return Unexpected{rows.at_cell(0, *row.error())};
+    if (!ms) continue;  // a run that failed
+    step.step_ms = *ms;
+    if (step.job.software.empty()) {
+      step.job.software = asked ? asked->software : nearest_software(gpu, step.job, step.layout);
+    }
+    steps.push_back(std::move(step));
+  }
+  if (rows.error()) return Unexpected{*rows.error()};
+  return steps;
+}
+
+MeasuredTable measured_table(const std::vector<MeasuredStep>& steps) {
+  MeasuredTable table{
+      .columns = {
+          "layers",     "hidden",   "heads",    "kv_heads",     "feed_forward", "gated",
+          "vocabulary", "tied",     "sequence", "global_batch", "dp",           "tp",
+          "pp",         "vp",       "zero",     "micro_batch",  "recompute",    "sequence_parallel",
+          "precision",  "schedule", "software", "step_ms",      "compute_ms"}};
+  const auto whole = [](std::int64_t number) { return std::to_string(number); };
+  for (const MeasuredStep& step : steps) {
+    const DecoderModel& model = step.job.model;
+    const ParallelLayout& layout = step.layout;
+    table.rows.push_back({whole(model.layers),
+                          whole(model.hidden),
+                          whole(model.heads),
+                          whole(model.kv_heads > 0 ? model.kv_heads : model.heads),
+                          whole(model.feed_forward),
+                          whole(model.gated),
+                          whole(model.vocabulary),
+                          whole(model.tied),
+                          whole(step.job.sequence),
+                          whole(step.job.global_batch),
+                          whole(layout.dp),
+                          whole(layout.tp),
+                          whole(layout.pp),
+                          whole(layout.vp),
+                          std::string(to_string(layout.zero)),
+                          whole(layout.micro_batch),
+                          std::string(to_string(layout.recompute)),
+                          whole(layout.sequence_parallel),
+                          std::string(to_string(step.job.precision)),
+                          std::string(to_string(layout.order)),
+                          step.job.software,
+                          fmt::format("{:.6g}", step.step_ms),
+                          step.compute_ms ? fmt::format("{:.6g}", *step.compute_ms) : ""});
+  }
+  return table;
+}
 
 Result<void> price_layout_table(const Predictor& predictor, const LayoutArguments& arguments,
                                 const std::string& table, const std::string& output) {

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -154,6 +155,22 @@ std::string levers_line(const RankedLayout& ranked) {
   return line;
 }
 
+// What would narrow the range most.
+std::string open_line(const std::vector<OpenEffect>& open) {
+  std::string line;
+  for (std::size_t i = 0; i < std::min<std::size_t>(2, open.size()); ++i) {
+    line += fmt::format("{}{} ({} of what the range does not know)", i == 0 ? "" : ", then ",
+                        open[i].what, percents(open[i].share));
+  }
+  return line;
+}
+
+std::string measured_line(const MeasuredFit& fit) {
+  return fmt::format(
+      "{} steps, missed by {} as predicted, by {} calibrated, by {} each by the others", fit.steps,
+      percents(fit.mape_before), percents(fit.mape_after), percents(fit.mape_left_out));
+}
+
 std::string layout_details(const LayoutReport& report, const RankedLayout& ranked) {
   const LayoutPrediction& made = ranked.prediction;
   TextList list;
@@ -168,6 +185,11 @@ std::string layout_details(const LayoutReport& report, const RankedLayout& ranke
                               model_flop_per_token(report.job->model, report.job->sequence) / 1e9),
                   percents(made.hfu)));
   list.row("to gain", levers_line(ranked));
+  if (!made.stage_layers.empty()) {
+    list.row("stages", fmt::format("{} layers", fmt::join(made.stage_layers, ", ")));
+  }
+  if (!report.open.empty()) list.row("to measure", open_line(report.open));
+  if (report.measured) list.row("measured", measured_line(*report.measured));
   return "\n" + list.text();
 }
 

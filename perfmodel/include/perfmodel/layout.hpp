@@ -4,9 +4,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "perfmodel/graph/detail/decoder_sizes.hpp"
@@ -108,10 +110,17 @@ enum class LayoutRecompute : std::uint8_t { kNone, kSelective, kFull };
 /// computed (Liu et al. 2023); they are gathered first (Llama 3); or heads are exchanged for tokens
 /// (DeepSpeed-Ulysses).
 enum class ContextExchange : std::uint8_t { kRing, kAllGather, kAllToAll };
-std::string_view to_string(ContextExchange exchange);       ///< "ring", "all-gather", "all-to-all"
-enum class PipelineOrder : std::uint8_t { k1F1B, kGpipe };  ///< with `vp` > 1 k1F1B is interleaved
-std::string_view to_string(Sharding sharding);              ///< "none", "1", ..., "fsdp", "hsdp"
-std::string_view to_string(LayoutRecompute recompute);      ///< "none", "selective", "full"
+std::string_view to_string(ContextExchange exchange);  ///< "ring", "all-gather", "all-to-all"
+enum class PipelineOrder : std::uint8_t {
+  k1F1B,  ///< interleaved with `vp` > 1
+  kGpipe,
+  kZbH1,      ///< zero bubble: weights' gradients fill the pipeline's waits
+  kZbV,       ///< the same on two chunks per stage, laid out as a V
+  kDualPipe,  ///< a V whose forward passes hide the collectives of backward passes
+};
+std::string_view to_string(Sharding sharding);          ///< "none", "1", ..., "fsdp", "hsdp"
+std::string_view to_string(LayoutRecompute recompute);  ///< "none", "selective", "full"
+std::string_view to_string(PipelineOrder order);        ///< "1f1b", "gpipe", "zb-h1", ...
 
 /// How a job is spread over dp x tp x pp x cp GPUs; ranks are numbered tp first, then cp, dp, pp.
 /// The experts of a stage lie on groups of ep x etp of its dp x tp x cp ranks.
@@ -130,6 +139,8 @@ struct ParallelLayout {
   bool context_balanced = true;
   /// Compute hides the exchange of rows with experts as far as it can; none: as the software does.
   std::optional<bool> overlap_experts = {};
+  /// Layers per stage are those of the fastest step, not equal ones or the program's own.
+  bool searched_stages = false;
   std::int64_t gpus() const { return dp * tp * pp * cp; }
 };
 
@@ -159,6 +170,7 @@ struct LayoutPrediction {
   bool fits = false;
   double bubble_share = 0, exposed_comm_share = 0;  ///< of the step
   LayoutTerm limit = LayoutTerm::kCompute;          ///< largest term
+  std::vector<std::int64_t> stage_layers = {};      ///< of each stage, where they were searched
   std::vector<std::string> warnings;
 };
 
@@ -167,7 +179,34 @@ struct LayoutMachine {
   std::string gpu;       ///< name, alias, title
   std::string topology;  ///< name; empty: what the GPU usually sits in
   double host_scale = 1;
+  /// File of a network whose collectives ASTRA-sim's rules price (docs/collectives.md); empty:
+  /// NCCL's on the topology.
+  std::string collectives = {};
 };
+
+/// A step that somebody measured on the machine.
+struct MeasuredStep {
+  LayoutJob job;
+  ParallelLayout layout;
+  double step_ms = 0;
+  std::optional<double> compute_ms = {};  ///< of it, kernels that are no collectives (of a trace)
+};
+
+/// What calibration by measured steps found. Errors are shares: |predicted / measured - 1|.
+struct MeasuredFit {
+  std::int64_t steps = 0;
+  double mape_before = 0, mape_after = 0, mape_left_out = 0;  ///< left out: each by the others
+  double median_before = 0, median_after = 0, median_left_out = 0;
+  std::vector<std::pair<std::string, double>> factors;  ///< on the parts of a step
+};
+
+/// Something about a step that nobody has measured, and its share of the step's range.
+struct OpenEffect {
+  std::string what;
+  double share = 0;
+};
+
+class StepCalibration;
 
 /// Prices layouts of one job family on one machine. Layers are priced once per distinct shard
 /// (model, tp, micro batch, sequence, recompute, precision) and remembered, so that all further
@@ -187,10 +226,21 @@ class LayoutPricer {
   Result<LayoutTraces> traces(const LayoutJob& job, const ParallelLayout& layout,
                               bool every_rank) const;
 
+  /// The same machine as measured steps say it is; its predictions are of models with a layer that
+  /// was measured. Errors: those of `predict`, no steps, steps without a time.
+  Result<LayoutPricer> measured(std::span<const MeasuredStep> steps) const;
+  /// None: nothing was measured.
+  std::optional<MeasuredFit> fit() const;
+
+  /// What would be worth measuring to know that step better, largest share of its range first.
+  Result<std::vector<OpenEffect>> worth_measuring(const LayoutJob& job,
+                                                  const ParallelLayout& layout) const;
+
  private:
   struct State;
   explicit LayoutPricer(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;
+  std::shared_ptr<const StepCalibration> calibration_;
 };
 
 /// What a search may choose. Empty lists: all that divide.
@@ -199,7 +249,8 @@ struct LayoutSpace {
   std::vector<Sharding> zero = {};
   std::vector<LayoutRecompute> recompute = {};
   std::optional<bool> sequence_parallel = {};  ///< none: on where tp > 1
-  PipelineOrder order = PipelineOrder::k1F1B;
+  std::vector<PipelineOrder> order = {};       ///< empty: 1F1B, interleaved with vp > 1
+  bool searched_stages = false;
 };
 
 struct RankedLayout {

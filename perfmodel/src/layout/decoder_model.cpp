@@ -234,6 +234,22 @@ std::string_view to_string(LayoutRecompute recompute) {
   return "unknown";
 }
 
+std::string_view to_string(PipelineOrder order) {
+  switch (order) {
+    case PipelineOrder::k1F1B:
+      return "1f1b";
+    case PipelineOrder::kGpipe:
+      return "gpipe";
+    case PipelineOrder::kZbH1:
+      return "zb-h1";
+    case PipelineOrder::kZbV:
+      return "zb-v";
+    case PipelineOrder::kDualPipe:
+      return "dualpipe";
+  }
+  return "unknown";
+}
+
 std::string_view to_string(LayoutJob::Precision precision) {
   switch (precision) {
     case LayoutJob::Precision::kBf16:

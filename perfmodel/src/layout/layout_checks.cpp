@@ -128,6 +128,27 @@ Result<void> check_kinds(const LayoutJob& job) {
       "positions: expected rotary ones for models with experts or adapters, found learned ones");
 }
 
+// Schedules that split the backward pass fix the chunks per stage.
+Result<void> check_split_schedule(const LayoutJob& job, const ParallelLayout& layout) {
+  const std::string_view name = to_string(layout.order);
+  if (layout.pp == 1) {
+    return impossible_layout(
+        fmt::format("schedule {}: expected pipeline stages (pp above 1), found pp 1", name));
+  }
+  const std::int64_t chunks = parallel::chunks_of(split_schedule_of(layout.order));
+  if (layout.vp != chunks) {
+    return impossible_layout(
+        fmt::format("vp: expected {} with schedule {}, found {}", chunks, name, layout.vp));
+  }
+  const std::int64_t microbatches = job.global_batch / (layout.dp * layout.micro_batch);
+  const std::int64_t least = layout.order == PipelineOrder::kDualPipe ? 2 * layout.pp : 1;
+  if (microbatches >= least) return {};
+  return impossible_layout(
+      fmt::format("microbatches: expected at least 2 pp = {} with schedule {}, "
+                  "found {}",
+                  least, name, microbatches));
+}
+
 Result<void> check_division(const LayoutJob& job, const ParallelLayout& layout) {
   const DecoderModel& model = job.model;
   const std::int64_t kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
@@ -154,6 +175,7 @@ Result<void> check_division(const LayoutJob& job, const ParallelLayout& layout) 
       !good) {
     return good;
   }
+  if (splits_backward(layout.order)) return check_split_schedule(job, layout);
   if (layout.vp == 1) return {};
   if (layout.pp == 1) {
     return impossible_layout(

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -13,8 +15,11 @@
 #include "layout_work.hpp"
 #include "parallel_traffic.hpp"
 #include "perfmodel/layout.hpp"
+#include "searched_stages.hpp"
+#include "shard_collectives.hpp"
 #include "shard_costs.hpp"
 #include "step_bytes.hpp"
+#include "step_calibration.hpp"
 #include "step_time.hpp"
 
 namespace perfmodel {
@@ -130,6 +135,30 @@ LayoutPrediction prediction_of(const StepQuestion& question, const StepTime& tim
   return made;
 }
 
+/// Equal steps differ by about a third of what runs of a program differ from their predictions by:
+/// the middle 80 % of a normal spread is 2.56 deviations wide.
+double noise_of_spread(double log_spread) { return std::max(0.01, 0.3 * log_spread / 2.56); }
+
+Result<void> expect_measured(const StepCalibration& calibration, const LayoutJob& job) {
+  const std::string layer = layer_words(job.model);
+  if (calibration.knows_layer(layer)) return {};
+  return fail(ErrorCode::kImpossible,
+              fmt::format("measured steps: expected some of {} (layers of {}), found {} alone",
+                          job.model.name.empty() ? "this model" : job.model.name, layer,
+                          fmt::join(calibration.layers(), "; ")));
+}
+
+std::vector<std::int64_t> layers_of_stages(const ParallelLayout& layout,
+                                           const std::vector<ChunkLayers>& chunks) {
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(layout.pp));
+  for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
+    for (std::int64_t chunk = 0; chunk < layout.vp; ++chunk) {
+      layers[static_cast<std::size_t>(stage)] += chunks[chunk_place(layout, stage, chunk)].layers;
+    }
+  }
+  return layers;
+}
+
 }  // namespace
 
 struct LayoutPricer::State {
@@ -140,8 +169,8 @@ struct LayoutPricer::State {
         options(std::move(asked)) {}
 
   struct Software {
-    Software(Framework costs, Topology links)
-        : framework(std::move(costs)), collectives(std::move(links)) {}
+    Software(Framework costs, Topology links, std::shared_ptr<const AstraSimNetwork> network)
+        : framework(std::move(costs)), collectives(std::move(links), std::move(network)) {}
     Framework framework;
     CollectiveTimes collectives;  ///< with the share of the NICs that this program reaches
   };
@@ -154,7 +183,7 @@ struct LayoutPricer::State {
     if (!framework) return Unexpected{framework.error()};
     Topology links = topology;
     if (links.nic) links.nic->bandwidth.value *= framework->network_share;
-    auto made = std::make_shared<Software>(std::move(*framework), std::move(links));
+    auto made = std::make_shared<Software>(std::move(*framework), std::move(links), network);
     return frameworks.emplace(name, std::move(made)).first->second;
   }
 
@@ -168,6 +197,11 @@ struct LayoutPricer::State {
     }
     auto costs = shard_costs(question, predictor, gpu.name, options);
     if (!costs) return Unexpected{costs.error()};
+    if (own_collectives) {
+      if (auto good = reprice_collectives(question.tp, *own_collectives, *costs); !good) {
+        return Unexpected{good.error()};
+      }
+    }
     auto made = std::make_shared<const ShardCosts>(std::move(*costs));
     const std::lock_guard lock(mutex);
     if (shards.size() >= kMostShards) shards.clear();
@@ -185,10 +219,23 @@ struct LayoutPricer::State {
   /// mean.
   Result<Asked> ask(const LayoutJob& job, const ParallelLayout& layout, double beyond = 0);
 
+  /// The step as the models have it.
+  struct TimedStep {
+    Asked asked;
+    StepTime time;
+  };
+  Result<TimedStep> timed(const LayoutJob& job, const ParallelLayout& layout);
+  std::vector<StepEffect> effects(const LayoutJob& job, const ParallelLayout& layout) const {
+    return effects_of(job, layout, topology.gpus_per_node);
+  }
+
   Predictor predictor;
   Gpu gpu;
   Topology topology;
   AskOptions options;
+  std::shared_ptr<const AstraSimNetwork> network;
+  /// Of collectives inside layers, where the predictor does not know the topology by name.
+  std::optional<CollectiveTimes> own_collectives;
   std::filesystem::path data;
   std::vector<std::string> warnings;
   std::mutex mutex;
@@ -208,11 +255,23 @@ Result<LayoutPricer> LayoutPricer::make(const Predictor& predictor, const Layout
     topology = std::move(*found);
   }
   AskOptions options{.host_scale = machine.host_scale, .keep_ops = true};
-  options.topology = TopologyCatalog::builtin().named(topology.name) ? topology.name : "";
+  const bool is_known = TopologyCatalog::builtin().named(topology.name).has_value();
+  options.topology = is_known ? topology.name : "";
+  std::shared_ptr<const AstraSimNetwork> network;
+  if (!machine.collectives.empty()) {
+    auto read = read_astra_sim_network(machine.collectives);
+    if (!read) return Unexpected{read.error()};
+    network = std::make_shared<const AstraSimNetwork>(std::move(*read));
+  }
   auto state =
       std::make_shared<State>(predictor, std::move(*gpu), std::move(topology), std::move(options));
   state->data = predictor.data_folder();
   state->warnings = stand_ins(state->topology);
+  state->network = std::move(network);
+  const bool has_no_topology = machine.topology.empty();
+  if (state->network || !(is_known || has_no_topology)) {
+    state->own_collectives.emplace(state->topology, state->network);
+  }
   return LayoutPricer(std::move(state));
 }
 
@@ -251,24 +310,40 @@ Result<LayoutPricer::State::Asked> LayoutPricer::State::ask(const LayoutJob& job
   auto chunks =
       spread_layers(job.model, layout.pp * layout.vp, framework.balanced_stages && layout.vp == 1);
   if (!chunks) return Unexpected{chunks.error()};
-  const StepQuestion question{.job = &job,
-                              .layout = &layout,
-                              .shard = costs->get(),
-                              .framework = &framework,
-                              .gpu = &gpu,
-                              .collectives = &(*found)->collectives,
-                              .expert_load = slowest_expert_load(job, layout, beyond)};
+  StepQuestion question{.job = &job,
+                        .layout = &layout,
+                        .shard = costs->get(),
+                        .framework = &framework,
+                        .gpu = &gpu,
+                        .collectives = &(*found)->collectives,
+                        .expert_load = slowest_expert_load(job, layout, beyond)};
+  if (layout.searched_stages && layout.pp > 1) {
+    chunks = search_stages(question, std::move(*chunks));
+    if (!chunks) return Unexpected{chunks.error()};
+  }
   return Asked{std::move(*found), std::move(*costs), std::move(*chunks), question};
+}
+
+Result<LayoutPricer::State::TimedStep> LayoutPricer::State::timed(const LayoutJob& job,
+                                                                  const ParallelLayout& layout) {
+  auto asked = ask(job, layout);
+  if (!asked) return Unexpected{asked.error()};
+  auto time = step_time(asked->question, asked->chunks);
+  if (!time) return Unexpected{time.error()};
+  return TimedStep{std::move(*asked), *time};
 }
 
 Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
                                                const ParallelLayout& layout) const {
-  const auto asked = state_->ask(job, layout);
-  if (!asked) return Unexpected{asked.error()};
-  const StepQuestion& question = asked->question;
-  const auto time = step_time(question, asked->chunks);
-  if (!time) return Unexpected{time.error()};
-  auto made = prediction_of(question, *time, step_bytes(question, asked->chunks));
+  auto timed = state_->timed(job, layout);
+  if (!timed) return Unexpected{timed.error()};
+  const StepQuestion& question = timed->asked.question;
+  const std::vector<ChunkLayers>& chunks = timed->asked.chunks;
+  if (calibration_) {
+    if (auto good = expect_measured(*calibration_, job); !good) return Unexpected{good.error()};
+    timed->time = calibration_->corrected(timed->time, state_->effects(job, layout));
+  }
+  auto made = prediction_of(question, timed->time, step_bytes(question, chunks));
   made.warnings = state_->warnings;
   if (job.expert_imbalance > 0 && layout.ep > 1 && job.expert_capacity == 0) {
     constexpr double kSeldom = 0.05;  // steps that take longer
@@ -278,7 +353,61 @@ Result<LayoutPrediction> LayoutPricer::predict(const LayoutJob& job,
     if (!longer) return Unexpected{longer.error()};
     made.high_ms = std::max(made.high_ms, longer->high_us * 1e-3);
   }
+  if (layout.order == PipelineOrder::kDualPipe && layout.tp > 1) {
+    made.warnings.emplace_back(
+        "dualpipe: collectives beside another pass are taken to cost its kernels nothing; nobody "
+        "measured it");
+  }
+  if (layout.searched_stages && layout.pp > 1) made.stage_layers = layers_of_stages(layout, chunks);
   return made;
+}
+
+Result<LayoutPricer> LayoutPricer::measured(std::span<const MeasuredStep> steps) const {
+  std::vector<StepObservation> observations;
+  double spread = 0;
+  for (const MeasuredStep& step : steps) {
+    if (!(step.step_ms > 0) || !std::isfinite(step.step_ms)) {
+      return fail(ErrorCode::kImpossible,
+                  fmt::format("step_ms: expected a time above 0, found {}", step.step_ms));
+    }
+    auto timed = state_->timed(step.job, step.layout);
+    if (!timed) return Unexpected{timed.error()};
+    const Framework& framework = timed->asked.software->framework;
+    spread = std::max(spread, std::log(framework.high_share / framework.low_share));
+    StepObservation one{.predicted_us = part_times(timed->time),
+                        .effects = state_->effects(step.job, step.layout),
+                        .measured_us = step.step_ms * 1e3,
+                        .layer = layer_words(step.job.model)};
+    observations.push_back(one);
+    if (!step.compute_ms) continue;
+    // Kernels alone: of the parts that layers are made of, without waits for other stages.
+    one.parts = 1U << static_cast<unsigned>(StepPart::kLayers);
+    const auto term = [&](LayoutTerm which) {
+      return timed->time.terms_us[static_cast<std::size_t>(which)];
+    };
+    one.predicted_us = {term(LayoutTerm::kCompute) + term(LayoutTerm::kOptimizer)};
+    one.measured_us = *step.compute_ms * 1e3;
+    observations.push_back(std::move(one));
+  }
+  auto fitted = StepCalibration::fit(std::move(observations), noise_of_spread(spread));
+  if (!fitted) return Unexpected{fitted.error()};
+  LayoutPricer made = *this;
+  made.calibration_ = std::make_shared<const StepCalibration>(std::move(*fitted));
+  return made;
+}
+
+std::optional<MeasuredFit> LayoutPricer::fit() const {
+  if (!calibration_) return std::nullopt;
+  return calibration_->report();
+}
+
+Result<std::vector<OpenEffect>> LayoutPricer::worth_measuring(const LayoutJob& job,
+                                                              const ParallelLayout& layout) const {
+  const auto timed = state_->timed(job, layout);
+  if (!timed) return Unexpected{timed.error()};
+  const PartTimes parts = part_times(timed->time);
+  const std::vector<StepEffect> effects = state_->effects(job, layout);
+  return calibration_ ? calibration_->open(parts, effects) : open_effects(parts, effects);
 }
 
 Result<LayoutTraces> LayoutPricer::traces(const LayoutJob& job, const ParallelLayout& layout,
@@ -288,6 +417,11 @@ Result<LayoutTraces> LayoutPricer::traces(const LayoutJob& job, const ParallelLa
                 fmt::format("export: expected cp, ep and etp of 1 (their exchanges are priced, not "
                             "written as tasks), found {}, {} and {}",
                             layout.cp, layout.ep, layout.etp));
+  }
+  if (splits_backward(layout.order)) {
+    return fail(ErrorCode::kImpossible,
+                fmt::format("schedule: expected 1f1b or gpipe to write traces of, found {}",
+                            to_string(layout.order)));
   }
   const auto asked = state_->ask(job, layout);
   if (!asked) return Unexpected{asked.error()};

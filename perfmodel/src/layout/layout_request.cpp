@@ -130,8 +130,12 @@ Result<LayoutRecompute> parse_recompute(std::string_view text) {
 }
 
 Result<PipelineOrder> parse_pipeline_order(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, PipelineOrder>, 2> kKnown = {
-      {{"1f1b", PipelineOrder::k1F1B}, {"gpipe", PipelineOrder::kGpipe}}};
+  static constexpr std::array<std::pair<std::string_view, PipelineOrder>, 5> kKnown = {
+      {{"1f1b", PipelineOrder::k1F1B},
+       {"gpipe", PipelineOrder::kGpipe},
+       {"zb-h1", PipelineOrder::kZbH1},
+       {"zb-v", PipelineOrder::kZbV},
+       {"dualpipe", PipelineOrder::kDualPipe}}};
   return layout_choice("schedule", text, kKnown);
 }
 
@@ -260,6 +264,7 @@ Result<ParallelLayout> layout_of(const LayoutParts& parts) {
     const auto order = parse_pipeline_order(parts.schedule);
     if (!order) return Unexpected{order.error()};
     layout.order = *order;
+    if (lies_as_v(layout.order) && !parts.vp) layout.vp = 2;
   }
   if (!parts.context.empty()) {
     const auto exchange = parse_context_exchange(parts.context);
@@ -301,7 +306,8 @@ Result<LayoutSpace> layout_space(const LayoutParts& parts) {
   const auto named =
       layout_of({.zero = parts.zero, .recompute = parts.recompute, .schedule = parts.schedule});
   if (!named) return Unexpected{named.error()};
-  LayoutSpace space{.sequence_parallel = parts.sequence_parallel, .order = named->order};
+  LayoutSpace space{.sequence_parallel = parts.sequence_parallel};
+  if (!parts.schedule.empty()) space.order = {named->order};
   const std::pair<const std::optional<std::int64_t>*, std::vector<std::int64_t>*> counts[] = {
       {&parts.dp, &space.dp},
       {&parts.tp, &space.tp},
@@ -350,6 +356,8 @@ std::string layout_words(const ParallelLayout& layout) {
   }
   if (layout.tp > 1 && !layout.sequence_parallel) words += " no sequence parallelism";
   if (layout.order == PipelineOrder::kGpipe) words += " GPipe";
+  if (splits_backward(layout.order)) words += fmt::format(" {}", to_string(layout.order));
+  if (layout.searched_stages) words += " uneven stages";
   return words;
 }
 

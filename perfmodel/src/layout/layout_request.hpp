@@ -16,7 +16,7 @@ namespace perfmodel {
 // Errors (kUnknownName): other names; they list the known ones.
 Result<Sharding> parse_sharding(std::string_view text);          ///< 0, none, 1, 2, 3, fsdp, hsdp
 Result<LayoutRecompute> parse_recompute(std::string_view text);  ///< none, selective, full
-Result<PipelineOrder> parse_pipeline_order(std::string_view text);  ///< 1f1b, gpipe
+Result<PipelineOrder> parse_pipeline_order(std::string_view text);  ///< 1f1b, gpipe, zb-h1, ...
 Result<ContextExchange> parse_context_exchange(std::string_view text);
 Result<LayoutJob::Precision> parse_layout_precision(std::string_view text);
 Result<LayoutJob::Attention> parse_layout_attention(std::string_view text);

@@ -120,7 +120,7 @@ class WorkPricer {
       work.sharded = sharded_of(work);
     } else if (layout_.pp > 1) {
       work.hop = hop();
-      if (job_.model.tied) {
+      if (job_.model.tied && !lies_as_v(layout_.order)) {
         work.tied_words_bytes = shard_.embedding.parameters * gradient_bytes();
         work.tied_words_us = groups_.time_us(CollectiveKind::kAllReduce, work.tied_words_bytes, 2,
                                              layout_.tp * layout_.cp * layout_.dp);
@@ -148,7 +148,12 @@ class WorkPricer {
             .collectives = costs.by_kind};
   }
   PartWork part_of(const PartCosts& costs) const {
-    return {pass_of(costs.forward), pass_of(costs.backward)};
+    PartWork made{pass_of(costs.forward), pass_of(costs.backward)};
+    // Of a product's gradients one is its weights': as much work as the product itself. Frozen ones
+    // have none, and their adapters' are small.
+    if (job_.lora_rank > 0) return made;
+    made.backward.weights_us = std::min(costs.forward.product_us, costs.backward.kernel_us / 2);
+    return made;
   }
 
   // A layer's kernels with those that its graph does not list.
@@ -157,6 +162,7 @@ class WorkPricer {
         framework_.layer_factor +
         shard_.expert_layers * (framework_.expert_factor - framework_.layer_factor);
     for (PassCosts* pass : {&layer.forward, &layer.backward}) {
+      pass->product_us *= factor;
       pass->kernel_us =
           factor * (pass->kernel_us + (framework_.attention_factor - 1) * pass->attention_us) +
           whole_weights_us();
@@ -288,10 +294,10 @@ class WorkPricer {
   StageWork stage_of(std::int64_t stage, bool sharded, const StageWork* before) {
     StageWork made;
     double experts = 0;
-    for (std::size_t i = static_cast<std::size_t>(stage); i < chunks_.size();
-         i += static_cast<std::size_t>(layout_.pp)) {
-      made.parameters += parameters_of(chunks_[i]);
-      experts += experts_of(chunks_[i]);
+    for (std::int64_t chunk = 0; chunk < layout_.vp; ++chunk) {
+      const ChunkLayers& at = chunks_[chunk_place(layout_, stage, chunk)];
+      made.parameters += parameters_of(at);
+      experts += experts_of(at);
     }
     if (before && before->parameters == made.parameters) return *before;
     const double dense = made.parameters - experts;
@@ -410,6 +416,7 @@ PassWork operator+(PassWork a, const PassWork& b) {
   a.expert_us += b.expert_us;
   a.context_us += b.context_us;
   a.host_us += b.host_us;
+  a.weights_us += b.weights_us;
   a.collectives += b.collectives;
   return a;
 }
@@ -420,6 +427,7 @@ PassWork operator*(double count, PassWork a) {
   a.expert_us *= count;
   a.context_us *= count;
   a.host_us *= count;
+  a.weights_us *= count;
   a.collectives *= count;
   return a;
 }
@@ -433,6 +441,26 @@ parallel::PipelineSchedule pipeline_schedule_of(const ParallelLayout& layout) {
   using parallel::PipelineSchedule;
   if (layout.vp > 1) return PipelineSchedule::kInterleaved;
   return layout.order == PipelineOrder::kGpipe ? PipelineSchedule::kGpipe : PipelineSchedule::k1F1B;
+}
+
+bool splits_backward(PipelineOrder order) {
+  return order == PipelineOrder::kZbH1 || lies_as_v(order);
+}
+
+parallel::SplitSchedule split_schedule_of(PipelineOrder order) {
+  using parallel::SplitSchedule;
+  if (order == PipelineOrder::kZbH1) return SplitSchedule::kZbH1;
+  return order == PipelineOrder::kZbV ? SplitSchedule::kZbV : SplitSchedule::kDualPipeV;
+}
+
+bool lies_as_v(PipelineOrder order) {
+  return order == PipelineOrder::kZbV || order == PipelineOrder::kDualPipe;
+}
+
+std::size_t chunk_place(const ParallelLayout& layout, std::int64_t stage, std::int64_t chunk) {
+  const bool turns = lies_as_v(layout.order) && chunk % 2 == 1;
+  return static_cast<std::size_t>(turns ? (chunk + 1) * layout.pp - 1 - stage
+                                        : chunk * layout.pp + stage);
 }
 
 bool gathers_parameters(Sharding zero) {

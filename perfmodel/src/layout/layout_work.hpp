@@ -6,6 +6,7 @@
 
 #include "pipeline_schedule.hpp"
 #include "sharded_timeline.hpp"
+#include "split_backward.hpp"
 #include "step_question.hpp"
 
 namespace perfmodel {
@@ -16,6 +17,7 @@ struct PassWork {
   double comm_us = 0;  ///< collectives of tensor parallelism that no compute hides
   double expert_us = 0, context_us = 0;  ///< the same of expert and context parallelism
   double host_us = 0;
+  double weights_us = 0;       ///< of kernel_us, gradients of weights
   CollectiveSums collectives;  ///< with what compute hides of them
 
   double device_us() const { return kernel_us + comm_us + expert_us + context_us; }
@@ -85,7 +87,7 @@ struct ShardedWork {
 struct LayoutWork {
   std::int64_t microbatches = 1;
   PartWork embedding, layer, head, loss;
-  std::vector<ChunkWork> chunks;  ///< in model order: chunk i lies on stage i mod pp
+  std::vector<ChunkWork> chunks;  ///< in model order; `chunk_place` says where
   std::vector<StageWork> stages;
   HopWork hop;               ///< with several stages
   double tied_words_us = 0;  ///< sum of the embeddings' gradients of first and last stage
@@ -94,7 +96,15 @@ struct LayoutWork {
   std::optional<ShardedWork> sharded;
 };
 
+/// Of an order that does not split the backward pass.
 parallel::PipelineSchedule pipeline_schedule_of(const ParallelLayout& layout);
+bool splits_backward(PipelineOrder order);
+/// Of an order that does.
+parallel::SplitSchedule split_schedule_of(PipelineOrder order);
+/// Two chunks per stage, of which the second ones come in the opposite order: zb-v, dualpipe.
+bool lies_as_v(PipelineOrder order);
+/// Of the chunks in model order, which one is the `chunk`-th of a stage.
+std::size_t chunk_place(const ParallelLayout& layout, std::int64_t stage, std::int64_t chunk);
 bool gathers_parameters(Sharding zero);
 
 /// Prices all parts of a step with the layers of `chunks`. Errors: collectives that the topology

@@ -9,6 +9,7 @@
 
 #include "layer_kinds.hpp"
 #include "layout_checks.hpp"
+#include "layout_work.hpp"
 #include "perfmodel/layout.hpp"
 
 namespace perfmodel {
@@ -77,6 +78,34 @@ std::vector<std::int64_t> expert_ranks(const LayoutJob& job, const ParallelLayou
   return found;
 }
 
+/// Schedules of a pipeline with their chunks per stage.
+std::vector<std::pair<PipelineOrder, std::int64_t>> orders_of(const LayoutJob& job,
+                                                              const LayoutSpace& space,
+                                                              std::int64_t pp,
+                                                              std::int64_t microbatches) {
+  static const std::vector<PipelineOrder> kUsual = {PipelineOrder::k1F1B};
+  std::vector<std::pair<PipelineOrder, std::int64_t>> orders;
+  const std::int64_t layers = job.model.layers;
+  for (PipelineOrder order : space.order.empty() || pp == 1 ? kUsual : space.order) {
+    if (splits_backward(order)) {
+      const std::int64_t vp = parallel::chunks_of(split_schedule_of(order));
+      const bool is_named = space.vp.empty() || std::ranges::find(space.vp, vp) != space.vp.end();
+      const bool fills = order != PipelineOrder::kDualPipe || microbatches >= 2 * pp;
+      if (is_named && fills && layers >= pp * vp) orders.emplace_back(order, vp);
+      continue;
+    }
+    for (const std::int64_t vp :
+         chosen(space.vp, divisors(std::max<std::int64_t>(1, layers / pp)), kMostChunks)) {
+      const bool divides =
+          layers % (pp * vp) == 0 || (job.model.experts.experts > 0 && layers > pp * vp);
+      const bool interleaves = pp > 1 && microbatches % pp == 0 && divides;
+      if (vp == 1 || (interleaves && order != PipelineOrder::kGpipe))
+        orders.emplace_back(order, vp);
+    }
+  }
+  return orders;
+}
+
 /// Calls `visit` with every layout of so many GPUs whose sizes divide.
 template <class Visit>
 void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& space, Visit&& visit) {
@@ -103,12 +132,7 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
            chosen(space.micro_batch, divisors(job.global_batch / dp), kMostMicroBatch)) {
         if ((job.global_batch / dp) % micro_batch != 0) continue;
         const std::int64_t microbatches = job.global_batch / dp / micro_batch;
-        for (const std::int64_t vp : chosen(
-                 space.vp, divisors(std::max<std::int64_t>(1, model.layers / pp)), kMostChunks)) {
-          const bool divides = model.layers % (pp * vp) == 0 ||
-                               (model.experts.experts > 0 && model.layers > pp * vp);
-          const bool interleaves = pp > 1 && microbatches % pp == 0 && divides;
-          if (vp > 1 && (!interleaves || space.order == PipelineOrder::kGpipe)) continue;
+        for (const auto& [order, vp] : orders_of(job, space, pp, microbatches)) {
           for (const LayoutRecompute recompute :
                space.recompute.empty() ? kEvery : space.recompute) {
             // Fused attention keeps no scores that selective recomputation could drop.
@@ -129,7 +153,8 @@ void each_layout(const LayoutJob& job, std::int64_t gpus, const LayoutSpace& spa
               layout.zero = zero;
               layout.recompute = recompute;
               layout.sequence_parallel = splits;
-              layout.order = space.order;
+              layout.order = order;
+              layout.searched_stages = space.searched_stages && pp > 1;
               layout.cp = cp;
               for (const std::int64_t ep : expert_ranks(job, layout, space)) {
                 layout.ep = ep;
@@ -175,7 +200,10 @@ LeastCost least_cost(const LayoutJob& job, const ParallelLayout& layout) {
   const double again = layout.recompute == LayoutRecompute::kFull ? pass - output : 0;
   const double tokens = real(job.global_batch) * real(job.sequence);
   const double microbatches = real(job.global_batch) / real(layout.dp * layout.micro_batch);
-  const double idle = real(layout.pp - 1) / real(layout.vp) / microbatches;
+  // Zero-bubble schedules: at least the first forward passes.
+  const double waits =
+      splits_backward(layout.order) ? 1.0 / 3 / real(layout.vp) : 1 / real(layout.vp);
+  const double idle = real(layout.pp - 1) * waits / microbatches;
   LeastCost least;
   least.flop = tokens * (all + again) / real(layout.gpus()) * (1 + idle);
 

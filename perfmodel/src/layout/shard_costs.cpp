@@ -197,6 +197,11 @@ void add_collective(const GraphCollective& collective, double us, PassCosts& to)
   sum.us += us;
 }
 
+bool multiplies(KernelFamily family) {
+  return family == KernelFamily::kGemm || family == KernelFamily::kGroupedGemm ||
+         family == KernelFamily::kExperts;
+}
+
 void add_op(const PredictedOp& op,
             const std::unordered_map<std::int64_t, GraphCollective>& collectives, PassCosts& to) {
   to.host_us += op.host_us;
@@ -209,6 +214,7 @@ void add_op(const PredictedOp& op,
       continue;
     }
     to.kernel_us += kernel.price.time.count();
+    if (multiplies(kernel.family)) to.product_us += kernel.price.time.count();
     if (kernel.family == KernelFamily::kAttention) to.attention_us += kernel.price.time.count();
     to.low_us += kernel.price.low.count();
     to.high_us += kernel.price.high.count();
@@ -398,6 +404,7 @@ CollectiveSums& CollectiveSums::operator*=(double times) {
 PassCosts operator+(PassCosts a, const PassCosts& b) {
   a.kernel_us += b.kernel_us;
   a.attention_us += b.attention_us;
+  a.product_us += b.product_us;
   a.low_us += b.low_us;
   a.high_us += b.high_us;
   a.comm_us += b.comm_us;
@@ -411,6 +418,7 @@ PassCosts operator+(PassCosts a, const PassCosts& b) {
 PassCosts operator*(double count, PassCosts a) {
   a.kernel_us *= count;
   a.attention_us *= count;
+  a.product_us *= count;
   a.low_us *= count;
   a.high_us *= count;
   a.comm_us *= count;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "layout_work.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -68,9 +70,8 @@ class StageBytes {
  private:
   template <class Visit>
   void each_chunk(Visit&& visit) const {
-    const auto stages = static_cast<std::size_t>(question_.layout->pp);
-    for (std::size_t i = static_cast<std::size_t>(stage_); i < chunks_.size(); i += stages) {
-      visit(chunks_[i]);
+    for (std::int64_t chunk = 0; chunk < question_.layout->vp; ++chunk) {
+      visit(chunks_[chunk_place(*question_.layout, stage_, chunk)]);
     }
   }
 
@@ -165,6 +166,9 @@ class StageBytes {
 std::int64_t live_chunks(const ParallelLayout& layout, std::int64_t microbatches,
                          std::int64_t stage) {
   const std::int64_t p = layout.pp, v = layout.vp, all = microbatches * v;
+  if (splits_backward(layout.order)) {
+    return parallel::split_live_chunks(split_schedule_of(layout.order), p, microbatches, stage);
+  }
   if (v > 1) {
     return microbatches == p ? all : std::min(2 * (p - 1 - stage) + (v - 1) * p + 1, all);
   }

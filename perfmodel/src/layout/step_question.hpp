@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <tuple>
 #include <unordered_map>
@@ -13,11 +14,12 @@
 #include "perfmodel/predictors/gpu.hpp"
 #include "perfmodel/predictors/topology.hpp"
 #include "perfmodel/result.hpp"
+#include "price/astra_sim.hpp"
 #include "shard_costs.hpp"
 
 namespace perfmodel {
 
-/// Chunks of layers in model order: chunk i lies on stage i mod pp.
+/// Chunks of layers in model order: chunk i lies on stage i mod pp, or as `chunk_place` has a V.
 struct ChunkLayers {
   std::int64_t layers = 0;
   bool embeds = false;  ///< begins with the embeddings
@@ -38,7 +40,10 @@ Result<std::vector<ChunkLayers>> spread_layers(const DecoderModel& model, std::i
 /// Times of collectives on one topology, each worked out once. Thread-safe.
 class CollectiveTimes {
  public:
-  explicit CollectiveTimes(Topology topology) : topology_(std::move(topology)) {}
+  /// `network`: its collectives are priced by ASTRA-sim's rules; null: NCCL's on the topology.
+  explicit CollectiveTimes(Topology topology,
+                           std::shared_ptr<const AstraSimNetwork> network = nullptr)
+      : topology_(std::move(topology)), network_(std::move(network)) {}
   const Topology& topology() const { return topology_; }
   /// [us]. Errors: those of `collective_time`.
   Result<double> time_us(const CollectiveQuery& query);
@@ -48,7 +53,10 @@ class CollectiveTimes {
   struct Hash {
     std::size_t operator()(const Key& key) const;
   };
+  Result<Microseconds> asked(const CollectiveQuery& query) const;
+
   const Topology topology_;
+  const std::shared_ptr<const AstraSimNetwork> network_;
   std::mutex mutex_;
   std::unordered_map<Key, double, Hash> known_;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "pipeline_sweep.hpp"
+#include "split_backward.hpp"
 
 namespace perfmodel {
 namespace {
@@ -93,6 +94,10 @@ class StepClock {
       forward_us.push_back(chunk.parts.forward.total_us() + occupies);
       backward_us.push_back(chunk.parts.backward.total_us() + occupies);
     }
+    if (splits_backward(layout_.order)) {
+      split_pipeline(forward_us, backward_us);
+      return;
+    }
     PipelineTimes times{.schedule = pipeline_schedule_of(layout_),
                         .stages = layout_.pp,
                         .chunks = layout_.vp,
@@ -113,25 +118,72 @@ class StepClock {
     term(LayoutTerm::kPipelineTransfers) +=
         microbatches * count_of(layout_.vp) * 2 * occupies + ends.makespan_us - without_hops;
     term(LayoutTerm::kBubble) += without_hops - busy;
-    // Gradients of a stage are reduced while other stages still work.
-    double reduced = ends.makespan_us;
+    reduce(ends.makespan_us, ends.last_backward_us);
+  }
+
+  // Gradients of a stage are reduced while other stages still work.
+  void reduce(double makespan_us, const std::vector<double>& last_backward_us) {
+    double reduced = makespan_us;
     for (std::int64_t stage = 0; stage < layout_.pp; ++stage) {
       double last_us = 0;
       each_chunk(stage, [&](std::size_t, const ChunkWork& chunk) {
         last_us += chunk.parts.backward.total_us();
       });
       const auto at = static_cast<std::size_t>(stage);
-      reduced = std::max(
-          reduced, ends.last_backward_us[at] + exposed_sums_us(work_.stages[at].sums, last_us));
+      reduced =
+          std::max(reduced, last_backward_us[at] + exposed_sums_us(work_.stages[at].sums, last_us));
     }
-    term(LayoutTerm::kDataParallel) += reduced - ends.makespan_us + work_.tied_words_us;
+    term(LayoutTerm::kDataParallel) += reduced - makespan_us + work_.tied_words_us;
+  }
+
+  // The backward pass in two parts: what the stage before waits for, and gradients of weights. The
+  // host's time is split as the device's.
+  void split_pipeline(const std::vector<double>& forward_us,
+                      const std::vector<double>& backward_us) {
+    const double occupies = work_.hop.occupies_us;
+    std::vector<double> input_us, weights_us, forward_hides_us, backward_hides_us;
+    for (std::size_t i = 0; i < work_.chunks.size(); ++i) {
+      const PassWork& forward = work_.chunks[i].parts.forward;
+      const PassWork& backward = work_.chunks[i].parts.backward;
+      const double device = backward.device_us();
+      const double share = device > 0 ? backward.weights_us / device : 0;
+      weights_us.push_back(share * backward.total_us());
+      input_us.push_back(backward_us[i] - weights_us.back());
+      forward_hides_us.push_back(forward.comm_us);
+      backward_hides_us.push_back(backward.comm_us);
+    }
+    parallel::SplitTimes times{.schedule = split_schedule_of(layout_.order),
+                               .stages = layout_.pp,
+                               .microbatches = work_.microbatches,
+                               .forward_us = forward_us,
+                               .input_us = input_us,
+                               .weights_us = weights_us,
+                               .forward_hides_us = forward_hides_us,
+                               .backward_hides_us = backward_hides_us};
+    const double without_hops = parallel::split_ends(times).makespan_us;
+    times.hop_us = work_.hop.wire_us();
+    const parallel::SplitEnds ends = parallel::split_ends(times);
+    const double microbatches = count_of(work_.microbatches);
+    const std::int64_t busiest = busiest_stage(forward_us, backward_us);
+    const double hidden = ends.hidden_us[static_cast<std::size_t>(busiest)];
+    double busy = -hidden;
+    each_chunk(busiest, [&](std::size_t i, const ChunkWork& chunk) {
+      add_passes(chunk.parts.forward, microbatches);
+      add_passes(chunk.parts.backward, microbatches);
+      busy += microbatches * (forward_us[i] + backward_us[i]);
+    });
+    term(LayoutTerm::kTensorParallel) -= hidden;
+    term(LayoutTerm::kPipelineTransfers) +=
+        microbatches * count_of(layout_.vp) * 2 * occupies + ends.makespan_us - without_hops;
+    term(LayoutTerm::kBubble) += without_hops - busy;
+    reduce(ends.makespan_us, ends.last_backward_us);
   }
 
   template <class Visit>
   void each_chunk(std::int64_t stage, Visit&& visit) const {
-    for (std::size_t i = static_cast<std::size_t>(stage); i < work_.chunks.size();
-         i += static_cast<std::size_t>(layout_.pp)) {
-      visit(i, work_.chunks[i]);
+    for (std::int64_t chunk = 0; chunk < layout_.vp; ++chunk) {
+      const std::size_t at = chunk_place(layout_, stage, chunk);
+      visit(at, work_.chunks[at]);
     }
   }
 
