@@ -62,12 +62,19 @@ std::string zero_words(Sharding zero) {
   return zero == Sharding::kNone ? "-" : std::string(to_string(zero));
 }
 
+// Chunks per stage, with the schedule where it is another than 1F1B: "2 zb-v".
+std::string chunk_words(const ParallelLayout& layout) {
+  const std::string chunks = layout.vp > 1 ? std::to_string(layout.vp) : "";
+  if (layout.order == PipelineOrder::k1F1B) return chunks.empty() ? "-" : chunks;
+  return fmt::format("{}{}{}", chunks, chunks.empty() ? "" : " ", to_string(layout.order));
+}
+
 std::vector<std::string> layout_cells(const ParallelLayout& layout) {
   return {
       std::to_string(layout.dp),
       std::to_string(layout.tp),
       std::to_string(layout.pp),
-      layout.vp > 1 ? std::to_string(layout.vp) : "-",
+      chunk_words(layout),
       std::to_string(layout.micro_batch),
       zero_words(layout.zero),
       layout.recompute == LayoutRecompute::kNone ? "-" : std::string(to_string(layout.recompute))};
