@@ -25,8 +25,6 @@
 namespace perfmodel::cli {
 namespace {
 
-constexpr Schema kMachineSchema = {"perfmodel-measured-machine"};
-
 /// A machine that was measured, as its file says it.
 struct MachineFile {
   std::string gpu, topology, attention, optimizer, grad_dtype;
@@ -60,7 +58,7 @@ MeasuredTable parse_table(ObjectReader& root) {
 MachineFile parse_machine(const perfmodel::Json& document, std::optional<Error>& error) {
   MachineFile made;
   ObjectReader root(document, "", error);
-  root.expect_schema(kMachineSchema);
+  root.expect_schema(schemas::kMeasuredMachine);
   root.any("program");
   root.plain_name("name");
   made.gpu = root.string("gpu");
@@ -209,7 +207,7 @@ Result<std::vector<MeasuredStep>> step_of_trace(const LayoutArguments& arguments
 
 bool is_machine_text(const std::string& file) {
   const auto text = read_json_text(file, "machine file");
-  return text && text->find(kMachineSchema.name) != std::string::npos;
+  return text && text->find(schemas::kMeasuredMachine.name) != std::string::npos;
 }
 
 /// Steps of whatever `--measured` names.
@@ -253,7 +251,7 @@ Json machine_json(const LayoutArguments& arguments, const std::string& gpu,
                   const std::vector<MeasuredStep>& steps, const MeasuredFit& fit) {
   std::string name = std::filesystem::path(output).stem().string();
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-  Json json = document(kMachineSchema);
+  Json json = document(schemas::kMeasuredMachine);
   json["name"] = is_plain_name(name) ? name : "machine";
   json["gpu"] = gpu;
   json["topology"] = topology;

@@ -463,8 +463,8 @@ MeasuredTable measured_table(const std::vector<MeasuredStep>& steps) {
                           std::string(to_string(step.job.precision)),
                           std::string(to_string(layout.order)),
                           step.job.software,
-                          fmt::format("{:.6g}", step.step_ms),
-                          step.compute_ms ? fmt::format("{:.6g}", *step.compute_ms) : ""});
+                          fmt::format("{}", step.step_ms),
+                          step.compute_ms ? fmt::format("{}", *step.compute_ms) : ""});
   }
   return table;
 }

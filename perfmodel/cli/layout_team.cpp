@@ -29,6 +29,7 @@ class WordWriter {
   void operator()(bool& value) { words_.push_back(value); }
   void operator()(LayoutTerm& value) { words_.push_back(static_cast<std::uint64_t>(value)); }
   void operator()(std::size_t& value) { words_.push_back(value); }
+  void operator()(std::int64_t& value) { words_.push_back(static_cast<std::uint64_t>(value)); }
   void operator()(std::string& text) {
     words_.push_back(text.size());
     for (std::size_t i = 0; i < text.size(); i += 8) {
@@ -52,6 +53,7 @@ class WordReader {
   void operator()(bool& value) { value = take() != 0; }
   void operator()(LayoutTerm& value) { value = static_cast<LayoutTerm>(take()); }
   void operator()(std::size_t& value) { value = take(); }
+  void operator()(std::int64_t& value) { value = static_cast<std::int64_t>(take()); }
   void operator()(std::string& text) {
     text.resize(take());
     for (std::size_t i = 0; i < text.size(); i += 8) {
@@ -77,6 +79,10 @@ void each_member(LayoutPrediction& made, Visit&& visit) {
   for (double& term : made.terms_ms) visit(term);
   visit(made.fits);
   visit(made.limit);
+  std::size_t stages = made.stage_layers.size();
+  visit(stages);
+  made.stage_layers.resize(stages);
+  for (std::int64_t& layers : made.stage_layers) visit(layers);
   std::size_t warnings = made.warnings.size();
   visit(warnings);
   made.warnings.resize(warnings);

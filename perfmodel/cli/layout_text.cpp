@@ -72,6 +72,13 @@ std::string zero_words(Sharding zero) {
   return zero == Sharding::kNone ? "-" : std::string(to_string(zero));
 }
 
+// Chunks per stage, with the schedule where it is another than 1F1B: "2 zb-v".
+std::string chunk_words(const ParallelLayout& layout) {
+  const std::string chunks = layout.vp > 1 ? std::to_string(layout.vp) : "";
+  if (layout.order == PipelineOrder::k1F1B) return chunks.empty() ? "-" : chunks;
+  return fmt::format("{}{}{}", chunks, chunks.empty() ? "" : " ", to_string(layout.order));
+}
+
 std::vector<std::string> layout_cells(const ParallelLayout& layout) {
   const auto above_one = [](std::int64_t count) {
     return count > 1 ? std::to_string(count) : std::string("-");
@@ -82,7 +89,7 @@ std::vector<std::string> layout_cells(const ParallelLayout& layout) {
       std::to_string(layout.pp),
       above_one(layout.cp),
       above_one(layout.ep),
-      layout.vp > 1 ? std::to_string(layout.vp) : "-",
+      chunk_words(layout),
       std::to_string(layout.micro_batch),
       zero_words(layout.zero),
       layout.recompute == LayoutRecompute::kNone ? "-" : std::string(to_string(layout.recompute))};

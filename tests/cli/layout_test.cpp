@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "program.hpp"
@@ -260,6 +263,147 @@ TEST(LayoutTable, FlagsOfOneLayoutAreNotIgnored) {
   expect_refused({"layout", "eval", "gpt2", "--table", table, "--gpu", "h100-sxm-80gb"},
                  "expected a MODEL or --table, found both");
   expect_refused({"layout", "eval", "--table", table}, "expected --gpu or a column gpu");
+}
+
+/// A table of steps of the model of `layout`, as long as predicted times `factor`.
+std::string steps_table(const std::string& name, const std::string& model, double factor) {
+  std::string text = (model.empty() ? ""
+                                    : "layers,hidden,heads,feed_forward,vocabulary,sequence,"
+                                      "global_batch,") +
+                     std::string("dp,tp,micro_batch,step_ms\n");
+  for (const int tp : {1, 2, 4}) {
+    const Json one = document_of(layout("eval", {"--world", "8", "--tp", std::to_string(tp)}));
+    const double ms = one["layouts"][0]["predicted_step_ms"].get<double>() * factor;
+    text += model + std::to_string(8 / tp) + "," + std::to_string(tp) + ",1," + std::to_string(ms) +
+            "\n";
+  }
+  const fs::path file = scratch() / name;
+  std::ofstream(file) << text;
+  return file.string();
+}
+
+double step_of(const Words& more) {
+  Words all = {"--world", "8", "--tp", "2", "--micro-batch", "2"};
+  all.insert(all.end(), more.begin(), more.end());
+  return document_of(layout("eval", all))["layouts"][0]["predicted_step_ms"].get<double>();
+}
+
+TEST(LayoutMeasured, CalibratesByATableAndByTheFileThatItWrites) {
+  const std::string table = steps_table("steps.csv", "", 1.2);
+  EXPECT_NEAR(step_of({"--measured", table}) / step_of({}), 1.2, 0.05);
+  const std::string machine = (scratch() / "machine.json").string();
+  const Outcome written = run(layout("calibrate", {"--measured", table, "-o", machine}));
+  EXPECT_EQ(written.status, 0) << written.err;
+  EXPECT_THAT(written.out, HasSubstr("each by the others"));
+  EXPECT_NEAR(step_of({"--measured", machine}), step_of({"--measured", table}), 1e-3);
+  const Json file = Json::parse(read(machine));
+  EXPECT_EQ(file["gpu"], "h100-sxm-80gb");
+  EXPECT_EQ(file["source"], table);
+  EXPECT_EQ(file["fit"]["steps"], 3);
+  const Json json = document_of(layout("eval", {"--world", "8", "--measured", machine}));
+  EXPECT_EQ(json["measured"]["steps"], 3);
+  EXPECT_GT(json["worth_measuring"].size(), 1u);
+}
+
+TEST(LayoutMeasured, RefusesStepsOfAnotherModelAndOfAnotherGpu) {
+  const std::string other = steps_table("other.csv", "8,2048,16,8192,32000,1024,32,", 1);
+  expect_refused(layout("eval", {"--world", "8", "--measured", other}),
+                 "expected some of the given sizes (layers of hidden 1024");
+  expect_refused(layout("rank", {"--world", "8", "--measured", "h100-of-ours"}), "h100-of-ours");
+  expect_refused(layout("calibrate"), "expected --measured");
+  const std::string bare = (scratch() / "bare.csv").string();
+  std::ofstream(bare) << "tp,micro_batch\n1,1\n";
+  expect_refused(layout("eval", {"--world", "8", "--measured", bare}), "expected a column step_ms");
+  const std::string machine = (scratch() / "machine-h100.json").string();
+  run(layout("calibrate", {"--measured", steps_table("own.csv", "", 1), "-o", machine}));
+  Words words = layout("eval", {"--world", "8", "--measured", machine});
+  std::ranges::replace(words, std::string("h100-sxm-80gb"), std::string("a100-sxm-80gb"));
+  expect_refused(words, "expected a machine measured on a100-sxm-80gb");
+}
+
+TEST(LayoutMeasured, TakesATraceOfOneStep) {
+  // Two kernels of 30 ms and a collective of 5 ms in a step of 70 ms.
+  const fs::path file = scratch() / "step.json";
+  const auto event = [](const char* category, const char* name, int us, int length, int stream) {
+    return Json{
+        {"ph", "X"},     {"cat", category},
+        {"name", name},  {"pid", stream ? 0 : 1},
+        {"tid", stream}, {"ts", us},
+        {"dur", length}, {"args", Json{{"device", 0}, {"stream", stream}, {"correlation", us}}}};
+  };
+  Json events = {event("user_annotation", "ProfilerStep#1", 0, 70000, 0)};
+  for (const auto& [name, us, length] : {std::tuple("gemm", 100, 30000),
+                                         {"gemm", 30200, 30000},
+                                         {"ncclDevKernel_AllReduce", 60300, 5000}}) {
+    events.push_back(event("cuda_runtime", "cudaLaunchKernel", us - 50, 10, 0));
+    events.back()["args"]["correlation"] = us;
+    events.push_back(event("kernel", name, us, length, 7));
+  }
+  std::ofstream(file) << Json{{"traceEvents", events}};
+  const Outcome outcome =
+      run(layout("eval", {"--world", "8", "--tp", "2", "--measured", file.string()}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("taken on trust"));
+  EXPECT_THAT(outcome.out, HasSubstr("2 steps, missed by"));
+}
+
+TEST(LayoutSchedules, ZeroBubbleWaitsLessAndSaysWhatItNeeds) {
+  const auto of = [](const std::string& schedule) {
+    return document_of(
+        layout("eval", {"--world", "4", "--pp", "4", "--schedule", schedule}))["layouts"][0];
+  };
+  const Json plain = of("1f1b"), h1 = of("zb-h1"), v = of("zb-v");
+  const auto bubble = [](const Json& one) { return one["terms_ms"]["bubble"].get<double>(); };
+  EXPECT_LT(bubble(h1), 0.8 * bubble(plain));
+  EXPECT_LT(bubble(v), bubble(h1));
+  EXPECT_EQ(h1["schedule"], "zb-h1");
+  EXPECT_EQ(v["vp"], 2);
+  EXPECT_GE(h1["memory_gb"].get<double>(), plain["memory_gb"].get<double>());
+  expect_refused(layout("eval", {"--world", "8", "--schedule", "zb-v"}),
+                 "expected pipeline stages");
+  expect_refused(layout("eval", {"--world", "4", "--pp", "4", "--vp", "4", "--schedule", "zb-v"}),
+                 "vp: expected 2 with schedule zb-v");
+  expect_refused(layout("eval", {"--world", "4", "--pp", "4", "--schedule", "zb"}),
+                 "schedule: expected one of 1f1b, gpipe, zb-h1");
+  expect_refused(
+      layout("eval", {"--world", "4", "--pp", "4", "--micro-batch", "8", "--schedule", "dualpipe"}),
+      "at least 2 pp = 8");
+  const Json found =
+      document_of(layout("rank", {"--world", "8", "--pp", "4", "--schedule", "1f1b,zb-h1,zb-v"}));
+  EXPECT_NE(found["layouts"][0]["schedule"], "1f1b");
+}
+
+TEST(LayoutSchedules, SearchedStagesAreNotSlower) {
+  const auto of = [](const std::string& stages) {
+    return document_of(
+        layout("eval", {"--world", "4", "--pp", "4", "--stages", stages}))["layouts"][0];
+  };
+  const Json equal = of("equal"), searched = of("searched");
+  EXPECT_LE(searched["predicted_step_ms"].get<double>(), equal["predicted_step_ms"].get<double>());
+  EXPECT_TRUE(equal["stage_layers"].empty());
+  int layers = 0;
+  for (const Json& stage : searched["stage_layers"]) layers += stage.get<int>();
+  EXPECT_EQ(layers, 8);
+}
+
+TEST(LayoutCollectives, AreThoseOfTheFile) {
+  const fs::path example =
+      fs::path(PERFMODEL_SOURCE_DIR) / "examples" / "collectives" / "astra-sim-h100.json";
+  const auto traffic = [](const std::string& file) {
+    return document_of(layout("eval", {"--world", "8", "--tp", "8", "--collectives",
+                                       file}))["layouts"][0]["terms_ms"]["tensor_parallel"]
+        .get<double>();
+  };
+  Json network = Json::parse(read(example));
+  const double before = traffic(example.string());
+  network["inside"]["gib_per_s"] = 40;
+  const fs::path slow = scratch() / "slow-collectives.json";
+  std::ofstream(slow) << network;
+  EXPECT_GT(traffic(slow.string()), 2 * before);
+  network["inside"]["shape"] = "torus";
+  std::ofstream(slow) << network;
+  expect_refused(layout("eval", {"--world", "8", "--collectives", slow.string()}),
+                 "/inside/shape: expected \"ring\", \"switch\" or \"fully-connected\"");
 }
 
 TEST(LayoutSweep, NamesTheBestOfEachValue) {

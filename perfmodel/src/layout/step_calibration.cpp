@@ -144,6 +144,7 @@ std::vector<StepEffect> effects_of(const LayoutJob& job, const ParallelLayout& l
   const std::string rows =
       fmt::format("micro-batch {} of {} tokens", layout.micro_batch, job.sequence);
   const std::int64_t nodes = (layout.gpus() + gpus_per_node - 1) / gpus_per_node;
+  const std::string on_nodes = nodes == 1 ? " in a node" : fmt::format(" on {} nodes", nodes);
   std::vector<StepEffect> effects = {
       {"any step on this machine", kAllParts, kWholeStep},
       {"layers", kLayerParts, kLayers},
@@ -162,13 +163,11 @@ std::vector<StepEffect> effects_of(const LayoutJob& job, const ParallelLayout& l
   }
   if (layout.pp > 1) {
     effects.push_back({"sends between stages", bit(StepPart::kPipeline), kNetwork});
-    effects.push_back({fmt::format("sends between stages on {} nodes", nodes),
-                       bit(StepPart::kPipeline), kNetwork});
+    effects.push_back({"sends between stages" + on_nodes, bit(StepPart::kPipeline), kNetwork});
   }
   if (layout.dp > 1) {
     effects.push_back({"data parallelism", bit(StepPart::kData), kNetwork});
-    effects.push_back(
-        {fmt::format("data parallelism on {} nodes", nodes), bit(StepPart::kData), kNetwork});
+    effects.push_back({"data parallelism" + on_nodes, bit(StepPart::kData), kNetwork});
   }
   return effects;
 }

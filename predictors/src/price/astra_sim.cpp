@@ -17,7 +17,6 @@ namespace {
 using Shape = AstraSimNetwork::Shape;
 using Algorithm = AstraSimNetwork::Algorithm;
 
-constexpr Schema kCollectivesSchema = {"perfmodel-collectives"};
 constexpr std::string_view kShapeNames[] = {"ring", "switch", "fully-connected"};
 constexpr std::string_view kAlgorithmNames[] = {"ring", "direct", "halving-doubling"};
 
@@ -208,7 +207,7 @@ AstraSimNetwork::Dimension parse_dimension(const Json& json, const std::string& 
 AstraSimNetwork parse_astra_network(const Json& document, std::optional<Error>& error) {
   AstraSimNetwork made;
   ObjectReader root(document, "", error);
-  root.expect_schema(kCollectivesSchema);
+  root.expect_schema(schemas::kCollectives);
   made.name = root.plain_name("name");
   root.expect_value("model", "astra-sim");
   if (const Json* json = root.object("inside")) {
