@@ -44,17 +44,22 @@ class LayerFinder {
   LayerFinder(const ExecutionGraph& graph, const UnfusedCells& found)
       : graph_(graph), found_(found) {}
 
+  // Layers that no call takes are left as they are, unless all are.
   Result<std::vector<StackOfLayers>> find() {
-    if (auto good = group(); !good) return Unexpected{good.error()};
+    group();
     std::vector<StackOfLayers> stacks;
-    for (LayerOfCells& layer : layers_) {
-      if (auto good = place(layer, stacks); !good) return Unexpected{good.error()};
-    }
-    for (StackOfLayers& stack : stacks) {
-      if (auto good = close(stack); !good) return Unexpected{good.error()};
-    }
+    for (LayerOfCells& layer : layers_) note(place(layer, stacks));
+    std::erase_if(stacks, [&](StackOfLayers& stack) {
+      const auto closed = close(stack);
+      note(closed);
+      return !closed;
+    });
+    if (stacks.empty()) return Unexpected{*left_};
     return stacks;
   }
+
+  /// Why the first layer that is left was left.
+  const std::optional<Error>& left() const { return left_; }
 
  private:
   const Node& node(std::int32_t index) const {
@@ -69,16 +74,21 @@ class LayerFinder {
     return graph_.tensors[product.weight].id;
   }
 
+  void note(const Result<void>& good) {
+    if (!good && !left_) left_ = good.error();
+  }
+
   // Steps that share both weights are a layer.
-  Result<void> group() {
+  void group() {
     std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> by_weights;
     std::vector<std::vector<const UnfusedCell*>> groups;
     for (const UnfusedCell& cell : found_.cells) {
       if (cell.products.size() != 2) {
-        return no_layers(fmt::format(
+        note(no_layers(fmt::format(
             "expected a product of the input and one of the state in front of each cell, found {} "
             "in front of {}",
-            cell.products.size(), named(cell.hidden_root)));
+            cell.products.size(), named(cell.hidden_root))));
+        continue;
       }
       std::int64_t a = weight_id(cell.products[0]), b = weight_id(cell.products[1]);
       if (a > b) std::swap(a, b);
@@ -88,10 +98,12 @@ class LayerFinder {
     }
     for (const auto& cells : groups) {
       auto layer = ordered(cells);
-      if (!layer) return Unexpected{layer.error()};
-      layers_.push_back(std::move(*layer));
+      if (layer) {
+        layers_.push_back(std::move(*layer));
+      } else if (!left_) {
+        left_ = layer.error();
+      }
     }
-    return {};
   }
 
   // Which product has the state is told by the second step.
@@ -221,6 +233,7 @@ class LayerFinder {
   const ExecutionGraph& graph_;
   const UnfusedCells& found_;
   std::vector<LayerOfCells> layers_;
+  std::optional<Error> left_;
 };
 
 // Copies the graph with one call per stack of layers and pass.
@@ -494,14 +507,14 @@ Result<ExecutionGraph> rewrite_recurrent_layers(const ExecutionGraph& graph, Rec
   const BackwardPass pass = backward_pass(graph);
   const auto found = unfused_cells_of(graph, pass);
   if (!found) return Unexpected{found.error()};
-  auto stacks = LayerFinder(graph, *found).find();
+  LayerFinder finder(graph, *found);
+  auto stacks = finder.find();
   if (!stacks) return Unexpected{stacks.error()};
   auto made = LibraryWriter(graph, pass, *found, std::move(*stacks), call).write();
-  if (made && !found->broken.empty()) {
-    made->warnings.push_back(
-        fmt::format("lstm: layers of {} cells are calls of a library, others are none: {}",
-                    found->cells.size(), found->broken));
-  }
+  if (!made) return made;
+  if (finder.left()) made->warnings.push_back(finder.left()->message + "; these cells are left");
+  if (!found->broken.empty())
+    made->warnings.push_back("lstm: some cells are none: " + found->broken);
   return made;
 }
 
