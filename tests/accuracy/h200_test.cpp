@@ -3,6 +3,7 @@
 // whose times no model has seen: default host, default models.
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -157,8 +158,8 @@ TEST(MeasuredOnH200, WholeStepsByDefault) {
       "mean error: step %.1f %%, GPU active %.1f %% (median %.1f); %.0f %% of steps inside\n",
       100 * step_sum / count, 100 * active_sum / count,
       100 * active_errors[active_errors.size() / 2], 100 * inside / count);
-  EXPECT_LE(step_sum / count, 0.23);
-  EXPECT_LE(active_sum / count, 0.18);
+  EXPECT_LE(step_sum / count, 0.21);
+  EXPECT_LE(active_sum / count, 0.14);
   EXPECT_LE(active_errors[active_errors.size() / 2], 0.13);
   EXPECT_GE(inside / count, 0.85);
 }

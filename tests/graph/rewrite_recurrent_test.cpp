@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "build/emit/pointwise.hpp"
 #include "perfmodel/graph/build_model.hpp"
@@ -117,6 +119,70 @@ TEST(RecurrentCells, LittleIsGainedWhereProductsDominate) {
   };
   EXPECT_GT(gain(16, 128), 1.4);
   EXPECT_LT(gain(128, 2048), 1.2);
+}
+
+ExecutionGraph called(const ExecutionGraph& graph, RecurrentCall call) {
+  auto made = rewrite_recurrent_layers(graph, call);
+  if (!made) {
+    ADD_FAILURE() << to_string(made.error());
+    return {};
+  }
+  return std::move(*made);
+}
+
+// Times of the products and of the recurrent layers, and what they are.
+std::vector<std::pair<KernelFamily, double>> layers_of(const ExecutionGraph& graph) {
+  static const Gpu gpu =
+      find_gpu("titan-xp", std::filesystem::path(PERFMODEL_SOURCE_DIR) / "data" / "gpus").value();
+  std::vector<std::pair<KernelFamily, double>> found;
+  Lowering lowering(graph, gpu, nullptr);
+  for (const std::int32_t op : top_level_ops(graph)) {
+    for (const KernelWork& work : lowering.lower(op).work) {
+      if (work.family != KernelFamily::kGemm && work.family != KernelFamily::kRecurrent) continue;
+      found.emplace_back(work.family, KernelModels::heuristic().price(work, gpu).time.count());
+    }
+  }
+  return found;
+}
+
+// The graph that `build` writes for the library has the same products and layers in the same order.
+TEST(RecurrentLayersAsCalls, AreThoseOfTheLibrarysGraph) {
+  for (const RecurrentCell cell : {RecurrentCell::kLstm, RecurrentCell::kGru}) {
+    const ExecutionGraph made =
+        called(build(cell, RecurrentForm::kUnfused, 2, 16, 64), RecurrentCall::kLibrary);
+    EXPECT_EQ(layers_of(made), layers_of(build(cell, RecurrentForm::kLibrary, 2, 16, 64)));
+  }
+}
+
+// L layers of T steps side by side take L + T - 1 steps where nothing but latency counts.
+TEST(RecurrentLayersAsCalls, WavefrontTakesLayersAndStepsTogether) {
+  constexpr int kLayers = 4, kSteps = 10;
+  const ExecutionGraph before =
+      build(RecurrentCell::kLstm, RecurrentForm::kUnfused, kLayers, 8, 64, kSteps);
+  const auto recurrent = [](const ExecutionGraph& graph) {
+    double sum = 0;
+    for (const auto& [family, us] : layers_of(graph)) {
+      if (family == KernelFamily::kRecurrent) return us;  // forward, the first
+      sum += us;
+    }
+    return sum;
+  };
+  const double one = recurrent(called(before, RecurrentCall::kLibrary));
+  const double all = recurrent(called(before, RecurrentCall::kWavefront));
+  EXPECT_NEAR(all / one, (kLayers + kSteps - 1.0) / kSteps, 0.01);
+}
+
+TEST(RecurrentLayersAsCalls, SayWhatTheyCannotTake) {
+  Seq2seqConfig config;
+  config.bidirectional = false;
+  config.encoder_form = config.decoder_form = RecurrentForm::kUnfused;
+  const auto made =
+      rewrite_recurrent_layers(build_seq2seq(config).value(), RecurrentCall::kLibrary);
+  ASSERT_FALSE(made.has_value());
+  EXPECT_THAT(made.error().message, HasSubstr("expected"));
+  const auto step = rewrite_recurrent_layers(
+      build(RecurrentCell::kLstm, RecurrentForm::kUnfused, 1, 8, 32, 1), RecurrentCall::kLibrary);
+  EXPECT_THAT(step.error().message, HasSubstr("two steps or more"));
 }
 
 // Ops on [8, 32] tensors, with their names as written.

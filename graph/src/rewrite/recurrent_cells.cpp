@@ -35,8 +35,11 @@ class CellFinder {
       std::optional<UnfusedCell> cell = lstm_at(root);
       if (!cell) cell = gru_at(root);
       if (!cell) cell = plain_at(root);
-      if (cell && is_closed(*cell)) found.cells.push_back(std::move(*cell));
+      if (!cell || !is_closed(*cell)) continue;
+      add_products(*cell);
+      found.cells.push_back(std::move(*cell));
     }
+    for (const std::int32_t root : roots_) found.flow[root] = flow_of(root);
     add_functions(found.cells);
     found.broken = std::move(broken_);
     return found;
@@ -403,6 +406,46 @@ class CellFinder {
       }
     }
     return true;
+  }
+
+  ForwardFlow flow_of(std::int32_t at) const {
+    ForwardFlow flow;
+    for (const DefId read : op(at).inputs) flow.input_roots.push_back(root(read));
+    for (const DefId made : op(at).outputs) {
+      flow.readers.insert(flow.readers.end(), def(made).readers.begin(), def(made).readers.end());
+    }
+    std::ranges::sort(flow.readers);
+    flow.readers.erase(std::unique(flow.readers.begin(), flow.readers.end()), flow.readers.end());
+    return flow;
+  }
+
+  // linear(x, W, b), addmm(b, x, W'), mm(x, W') with W' = t(W).
+  std::optional<CellProduct> product_at(std::int32_t at) const {
+    if (at < 0) return std::nullopt;
+    const std::string_view of = name(at);
+    const auto& inputs = op(at).inputs;
+    const std::size_t first = of == "addmm" ? 1 : 0;
+    const bool known = of == "linear" || of == "addmm" || of == "mm" || of == "matmul";
+    if (!known || inputs.size() < first + 2) return std::nullopt;
+    CellProduct made{
+        .root = at, .input = def(inputs[first]).tensor, .input_root = root(inputs[first])};
+    const DefId weight = inputs[first + 1];
+    made.weight = def(is(weight, "t") ? input(weight) : weight).tensor;
+    if (of == "addmm") made.bias = def(inputs[0]).tensor;
+    if (of == "linear" && inputs.size() > 2) made.bias = def(inputs[2]).tensor;
+    return made;
+  }
+
+  void add_products(UnfusedCell& cell) const {
+    for (const std::int32_t inner : cell.roots) {
+      for (const DefId read : op(inner).inputs) {
+        if (std::ranges::binary_search(cell.roots, root(read))) continue;
+        const bool noted = std::ranges::any_of(
+            cell.products, [&](const CellProduct& one) { return one.root == root(read); });
+        const auto product = noted ? std::nullopt : product_at(root(read));
+        if (product) cell.products.push_back(*product);
+      }
+    }
   }
 
   void add_functions(std::vector<UnfusedCell>& cells) const {

@@ -1,14 +1,25 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "backward_pass.hpp"
 #include "perfmodel/graph/execution_graph.hpp"
+#include "perfmodel/result.hpp"
 
 namespace perfmodel {
+
+/// A linear layer whose result is an addend of a cell's gates. Tensors by index in the graph.
+struct CellProduct {
+  std::int32_t root = -1;
+  std::uint32_t input = 0;
+  std::int32_t input_root = -1;  ///< op that made the input, -1: from outside
+  std::uint32_t weight = 0;
+  std::optional<std::uint32_t> bias;
+};
 
 /// The pointwise part of one step of a recurrent layer, as single ops: what stands between its
 /// products and its new state. Tensors by index in the graph.
@@ -23,11 +34,19 @@ struct UnfusedCell {
   std::int32_t hidden_root = -1, memory_root = -1;  ///< ops that make them
   std::int32_t h_gates_root = -1;                   ///< op that makes `h_gates`
   std::string activation;                           ///< of a plain cell: "tanh", "relu"
+  std::vector<CellProduct> products;                ///< those of x and of h, in either order
   std::vector<std::size_t> functions;               ///< into BackwardPass::functions, as they ran
+};
+
+/// What an op of the forward pass reads of others, and who reads what it makes.
+struct ForwardFlow {
+  std::vector<std::int32_t> input_roots;  ///< by input, -1: from outside
+  std::vector<std::int32_t> readers;      ///< of all its results, ascending
 };
 
 struct UnfusedCells {
   std::vector<UnfusedCell> cells;
+  std::map<std::int32_t, ForwardFlow> flow;  ///< of all ops of the forward pass, by node
   std::string broken;  ///< what was nearly one, and which op is another than it takes
 };
 
@@ -43,5 +62,8 @@ struct UnfusedCells {
 /// in between that is read elsewhere. Layer norms on gates or memory, and other ops, break the
 /// pattern; a projection behind h' does not.
 UnfusedCells find_unfused_cells(const ExecutionGraph& graph, const BackwardPass& pass);
+
+/// The same, with an error where there are none, or none on a GPU.
+Result<UnfusedCells> unfused_cells_of(const ExecutionGraph& graph, const BackwardPass& pass);
 
 }  // namespace perfmodel

@@ -237,7 +237,9 @@ std::string found_instead(const ExecutionGraph& graph) {
   return "";
 }
 
-Result<UnfusedCells> cells_of(const ExecutionGraph& graph, const BackwardPass& pass) {
+}  // namespace
+
+Result<UnfusedCells> unfused_cells_of(const ExecutionGraph& graph, const BackwardPass& pass) {
   if (auto good = check_nesting(graph); !good) return Unexpected{good.error()};
   UnfusedCells found = find_unfused_cells(graph, pass);
   if (found.cells.empty()) {
@@ -252,17 +254,15 @@ Result<UnfusedCells> cells_of(const ExecutionGraph& graph, const BackwardPass& p
   return found;
 }
 
-}  // namespace
-
 Result<ExecutionGraph> check_unfused_cells(const ExecutionGraph& graph) {
-  const auto found = cells_of(graph, backward_pass(graph));
+  const auto found = unfused_cells_of(graph, backward_pass(graph));
   if (!found) return Unexpected{found.error()};
   return graph;
 }
 
 Result<ExecutionGraph> rewrite_recurrent_cells(const ExecutionGraph& graph) {
   const BackwardPass pass = backward_pass(graph);
-  const auto found = cells_of(graph, pass);
+  const auto found = unfused_cells_of(graph, pass);
   if (!found) return Unexpected{found.error()};
   ExecutionGraph made = CellFusionWriter(graph, pass, found->cells).write();
   if (!found->broken.empty()) {

@@ -67,6 +67,20 @@ Result<ExecutionGraph> rewrite_post_scheduling_fusion(const ExecutionGraph& grap
 /// stay, with a warning of the graph.
 Result<ExecutionGraph> rewrite_recurrent_cells(const ExecutionGraph& graph);
 
+/// What all steps of such layers become: a call of cuDNN, layer after layer, or one whose layers
+/// run side by side, each on streams of its own (EcoRNN's wavefront).
+enum class RecurrentCall { kLibrary, kWavefront };
+
+/// What if the layers of such cells were one call of a library? Steps that share their weights are
+/// a layer, layers of one size on top of each other one call, `aten::_cudnn_rnn` or
+/// `recurrent::wavefront` with its arguments: inputs of all steps are one product per layer, and so
+/// are the gradients of the weights. Dropout between layers goes into the call, what takes the
+/// sequence apart and joins the results goes.
+///
+/// Errors: those of rewrite_recurrent_cells(); inputs that are not there before the first step
+/// (attention that feeds a decoder), states that something else reads, layers of one step.
+Result<ExecutionGraph> rewrite_recurrent_layers(const ExecutionGraph& graph, RecurrentCall call);
+
 /// The graph as it is, if it holds such cells in single ops; the error of rewrite_recurrent_cells()
 /// where it does not.
 Result<ExecutionGraph> check_unfused_cells(const ExecutionGraph& graph);
