@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/stop_point.hpp"
 #include "layout_checks.hpp"
 #include "perfmodel/layout.hpp"
 
@@ -216,6 +217,7 @@ class LayoutSearch {
     ranking_.considered = static_cast<std::int64_t>(candidates.size());
     std::vector<const Candidate*> too_large;
     for (const Candidate& candidate : candidates) {
+      stop_point();
       if (options_.cancel.stop_requested()) {
         ranking_.complete = false;
         break;
