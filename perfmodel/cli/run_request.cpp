@@ -159,21 +159,28 @@ Result<CommandWords> command_words(const Json& request) {
   return made;
 }
 
-// What the parser says of one option belongs to that.
+// Where `flag` stands as a word of its own.
+std::size_t find_flag(const std::string& message, const std::string& flag) {
+  const std::size_t at = message.find(flag);
+  if (at == std::string::npos || at + flag.size() == message.size()) return at;
+  const char next = message[at + flag.size()];
+  return next == ':' || next == '=' || next == ' ' || next == ',' ? at : std::string::npos;
+}
+
+// The option that the parser names first.
 std::string pointer_of_usage(const Json& request, const std::string& message) {
   const Json options = request.value("options", Json::object());
+  std::size_t first = std::string::npos;
+  std::string pointer;
   for (const auto& [key, value] : options.items()) {
     std::string flag = "--" + key;
     std::ranges::replace(flag, '_', '-');
-    const auto at = message.find(flag);
-    if (at == std::string::npos) continue;
-    const std::size_t end = at + flag.size();
-    const char next = end < message.size() ? message[end] : ' ';
-    if (next == ':' || next == '=' || next == ' ' || next == ',') {
-      return pointer_to("options", key);
-    }
+    const std::size_t at = find_flag(message, flag);
+    if (at >= first) continue;
+    first = at;
+    pointer = pointer_to("options", key);
   }
-  return {};
+  return pointer;
 }
 
 }  // namespace

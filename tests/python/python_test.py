@@ -31,7 +31,6 @@ from perfmodel import errors
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM, README, SAMPLES = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 TRAINS = os.path.exists(PROGRAM + "-train")
-SANITIZED = "PERFMODEL_SANITIZED" in os.environ
 FOLDER = tempfile.TemporaryDirectory()
 HERE = Path(FOLDER.name)
 
@@ -266,23 +265,27 @@ class Errors(unittest.TestCase):
 
 class Threads(unittest.TestCase):
     def test_eight_threads_answer_as_the_library_in_cpp(self):
-        """10,000 questions; `serve` answers with all digits of the C++ library."""
-        count = 500 if SANITIZED else 10000
+        """10,000 questions, against those that the library answers by itself, and every twentieth against
+        `serve`, which gives all digits of the C++ library in another process."""
+        count = 10000
         predictor = perfmodel.Predictor()
-        questions = [(predictor.gpus[i % len(predictor.gpus)], 32 + i // len(predictor.gpus)) for i in range(count)]
-        lines = [{"op": "load", "name": "m", "file": GRAPH.file}]
-        lines += [{"op": "predict", "graph": "m", "gpu": gpu, "batch": batch} for gpu, batch in questions]
+        gpus = predictor.gpus
+        small = perfmodel.build("mlp", phase="forward")
+        questions = [{"gpu": gpus[i % len(gpus)], "batch": 64 << i % 3, "host_scale": 1 + i / count}
+                     for i in range(count)]
+        graph = perfmodel.Graph(small.file)
+        with concurrent.futures.ThreadPoolExecutor(8) as threads:
+            parts = threads.map(lambda k: [predictor.predict(graph, **q) for q in questions[k::8]], range(8))
+            found = [totals for eight in zip(*parts) for totals in eight]
+        self.assertEqual(len(found), count)
+        self.assertEqual(predictor.predict_many([perfmodel.Question(graph, **q) for q in questions]), found)
+        lines = [{"op": "load", "name": "m", "file": small.file}]
+        lines += [{"op": "predict", "graph": "m", **question} for question in questions[::20]]
         served = subprocess.run([PROGRAM, "serve"], input="".join(json.dumps(line) + "\n" for line in lines),
                                 capture_output=True, text=True, check=True).stdout.split("\n")[1:-1]
         expected = [json.loads(line)["result"] for line in served]
-        graph = perfmodel.Graph(GRAPH.file)
-        with concurrent.futures.ThreadPoolExecutor(8) as threads:
-            found = list(threads.map(lambda q: predictor.predict(graph, q[0], batch=q[1]), questions))
-        self.assertEqual(len(found), count)
         for name in ("e2e_us", "e2e_low_us", "gpu_active_us", "kernel_sum_us", "samples_per_s"):
-            self.assertEqual([getattr(totals, name) for totals in found], [answer[name] for answer in expected])
-        many = predictor.predict_many([perfmodel.Question(graph, gpu, batch) for gpu, batch in questions[:200]])
-        self.assertEqual(many, found[:200])
+            self.assertEqual([getattr(totals, name) for totals in found[::20]], [answer[name] for answer in expected])
         wrong = predictor.predict_many([perfmodel.Question(graph, "t5"), perfmodel.Question(graph, "t4")])
         self.assertIsInstance(wrong[0], perfmodel.UnknownNameError)
         self.assertIsInstance(wrong[1], perfmodel.Totals)
@@ -347,14 +350,16 @@ class Interrupts(unittest.TestCase):
             return float(child.stdout.readline()) - sent
 
     def test_ctrl_c_ends_a_call_within_100_ms(self):
-        calls = (f"perfmodel.optimize({GRAPH.file!r}, 't4', time_budget=60)",
+        calls = (f"perfmodel.optimize({DLRM.file!r}, 'a100-sxm-40gb', time_budget=60)",
                  f"perfmodel.whatif({DLRM.file!r}, 't4', batch=list(range(2, 2000)), threads=1)",
                  "perfmodel.layout('llama3-70b', 'h100-sxm-80gb', world=1024, global_batch=1024)")
         for call in calls:
             with self.subTest(call=call):
-                best = min(self.interrupted_after(call) for _ in range(2))
+                best = self.interrupted_after(call)
+                if best >= 0.1:  # others may be at work on this machine
+                    best = min(self.interrupted_after(call) for _ in range(2))
                 print(f"Ctrl-C in {call[:40]}...: {1e3 * best:.0f} ms", file=sys.stderr)
-                self.assertLess(best, 1 if SANITIZED else 0.1)
+                self.assertLess(best, 0.1)
 
     def test_the_work_itself_ends(self):
         """Not only the wait for it: a call of another thread returns, which nothing cuts short."""
@@ -374,7 +379,7 @@ class Interrupts(unittest.TestCase):
         cancel.request()
         thread.join(30)
         self.assertEqual(len(ended), 1)
-        self.assertLess(ended[0][0] - asked, 5 if SANITIZED else 0.5)
+        self.assertLess(ended[0][0] - asked, 0.5)
 
     def test_time_is_over(self):
         begin = time.monotonic()
@@ -396,25 +401,24 @@ def cpu_seconds(work):
 class Speed(unittest.TestCase):
     def test_import_takes_at_most_100_ms(self):
         def python(code):
-            return lambda: subprocess.run([sys.executable, "-S", "-c", code], check=True)
+            return lambda: subprocess.run([sys.executable, "-c", code], check=True)
 
-        path = os.environ["PYTHONPATH"].split(os.pathsep)[0]
-        prepare = f"import sys; sys.path.insert(0, {path!r}); "
-        took = min(cpu_seconds(python(prepare + "import perfmodel")) for _ in range(3))
-        alone = min(cpu_seconds(python(prepare)) for _ in range(3))
+        took = min(cpu_seconds(python("import perfmodel")) for _ in range(5))
+        alone = min(cpu_seconds(python("")) for _ in range(5))
         print(f"import perfmodel: {1e3 * (took - alone):.0f} ms of CPU", file=sys.stderr)
-        self.assertLess(took - alone, 1 if SANITIZED else 0.1)
+        self.assertLess(took - alone, 0.1)
 
     def test_large_graphs_take_the_time_of_the_program(self):
         """A graph of more than 30,000 nodes: the document, parsed, and the typed answer."""
         graph = perfmodel.build("gpt", HERE / "large.json", layers=54, hidden=256, heads=4, batch=1, sequence=64)
         self.assertGreater(graph.nodes, 30000)
-        asked = min(cpu_seconds(lambda: perfmodel.predict(graph, gpu="h100-sxm-80gb").kernels) for _ in range(2))
-        printed = min(cpu_seconds(lambda: program("predict", graph.file, "--gpu", "h100-sxm-80gb", "--json"))
-                      for _ in range(2))
-        print(f"{graph.nodes:,} nodes: {asked:.2f} s in Python, {printed:.2f} s in C++", file=sys.stderr)
-        if not SANITIZED:
-            self.assertLess(asked, 1.2 * printed)
+        for _ in range(3):  # others may be at work on this machine
+            printed = cpu_seconds(lambda: program("predict", graph.file, "--gpu", "h100-sxm-80gb", "--json"))
+            asked = cpu_seconds(lambda: perfmodel.predict(graph, gpu="h100-sxm-80gb").kernels)
+            print(f"{graph.nodes:,} nodes: {asked:.2f} s in Python, {printed:.2f} s in C++", file=sys.stderr)
+            if asked < 1.2 * printed:
+                break
+        self.assertLess(asked, 1.2 * printed)
 
 
 class HelpAndTypes(unittest.TestCase):

@@ -48,18 +48,6 @@ bool stop_asked() noexcept;
 /// milliseconds of work at most: it costs some 30 ns where somebody may end them, else 1 ns.
 void stop_point();
 
-/// Every n-th turn of a tight loop.
-template <std::size_t kTurns>
-class StopEvery {
- public:
-  void turn() {
-    if (++turns_ % kTurns == 0) stop_point();
-  }
-
- private:
-  std::size_t turns_ = 0;
-};
-
 /// Runs `work` in this thread and `threads - 1` others, all under the rules of this one, and
 /// returns when all have ended. The first exception of any is thrown on. Where the system has fewer
 /// threads to give, fewer work.

@@ -31,15 +31,32 @@ from . import errors
 from ._version import __version__
 from ._ask import ask, help_of
 from ._interrupts import Cancel
+from ._recorder import Recording, record, recording
 from .commands import (analyze, gemm, gpus, kernels, layout, memory, optimize, overheads, predict, replay, report,
                        shard, suite, sweep, sync, trace, train, whatif)
 from .errors import (ArgumentError, CancelledError, FileError, FormatError, ImpossibleError, InternalError,
                      OutOfMemoryError, PerfmodelError, UnknownNameError, VersionError)
 from .graphs import Graph, build, read
-from .predictor import Predictor, Question, Totals
-from ._recorder import Recording, record, recording
 from .results import (Advice, Document, Findings, Layout, Memory, Prediction, Replay, Report, Sharding,
                       TraceAnalysis, WhatIf)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .predictor import Predictor, Question, Totals
+
+
+def __getattr__(name: str) -> object:
+    """The predictor and its types are imported with the first use: they need typing."""
+    if name in ("Predictor", "Question", "Totals"):
+        from . import predictor
+
+        return getattr(predictor, name)
+    raise AttributeError(f"module 'perfmodel' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Advice", "ArgumentError", "Cancel", "CancelledError", "Document", "FileError", "Findings", "FormatError",

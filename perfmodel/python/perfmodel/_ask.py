@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
+from collections.abc import Iterable
 from ctypes import byref, c_size_t
-from typing import Any, Iterable, Union
 
 from ._interrupts import Cancel, interruptible
 from ._library import AskOptions, Handle, Place, error_of, library
 from .errors import ArgumentError
 from .results import BY_COMMAND, Document
 
-#: A file: of a graph, a trace, tables, ...
-File = Union[str, "os.PathLike[str]"]
-
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes as long to import as all of this
+    from typing import Any, Union
+    
+    #: A file: of a graph, a trace, tables, ...
+    File = Union[str, os.PathLike[str]]
 
 def _value(value: Any) -> Any:
     """As JSON: files by their names, (A, B) ranges and lists as lists."""
@@ -45,6 +47,8 @@ def _messages(answer: Handle) -> tuple[str, ...]:
 def ask_text(command: str, arguments: Iterable[Any] = (), options: dict[str, Any] | None = None, *,
              timeout: float | None = None, cancel: Cancel | None = None) -> tuple[bytes, tuple[str, ...]]:
     """What :func:`ask` answers as JSON text, with the messages."""
+    import json  # with re and enum: only where it is needed
+
     request = json.dumps({"command": command, "arguments": [_value(a) for a in arguments],
                           "options": {key: _value(value) for key, value in (options or {}).items()}})
     if command.split()[:1] in (["train"], ["eval"]):
@@ -53,9 +57,9 @@ def ask_text(command: str, arguments: Iterable[Any] = (), options: dict[str, Any
         return run_training_program(json.loads(request), timeout, cancel)
     text = request.encode()
 
-    def call(given: Cancel) -> tuple[bytes, tuple[str, ...]]:
+    def call(given: ctypes.c_void_p | None) -> tuple[bytes, tuple[str, ...]]:
         answer = Handle(library().answer_free)
-        asked = AskOptions(cancel=given._handle.value,
+        asked = AskOptions(cancel=given,
                            timeout_ms=0 if timeout is None else max(1, round(1000 * timeout)))
         place = Place()
         message = ctypes.create_string_buffer(1024)
@@ -91,11 +95,15 @@ def ask(command: str, arguments: Iterable[Any] = (), options: dict[str, Any] | N
     text, messages = ask_text(command, arguments, options, timeout=timeout, cancel=cancel)
     kind = BY_COMMAND.get(command.split()[0] if command.split() else "", Document)
     if not text.startswith(b"{"):  # a command without --json: what it prints
+        import json
+
         return Document(json.dumps({"text": json.loads(text)}).encode(), messages)
     return kind(text, messages)
 
 
 def help_of(command: str = "") -> str:
     """What ``perfpredict COMMAND --help`` prints: every flag, which is a keyword here, with its unit."""
+    import json
+
     text, _ = ask_text(command or "predict", [], {"help": True})
     return json.loads(text)

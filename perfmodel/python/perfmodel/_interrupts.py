@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Callable
 
 from ._library import Handle, check, library
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes as long to import as all of this
+    from ctypes import c_void_p
+    from typing import Any, Callable
 
 # A call that was asked to stop does so within milliseconds, but for a few long steps (parsing a piece of a
 # file, writing a document). The prompt does not wait longer than this for it.
@@ -36,8 +40,9 @@ class Cancel:
 
 
 class _Job:
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], Any], cancel: Cancel) -> None:
         self.work: Callable[[], Any] | None = work
+        self.cancel = cancel  # lives as long as the call, however late that returns
         self.done = threading.Lock()
         self.done.acquire()
         self.value: Any = None
@@ -89,15 +94,17 @@ def _forget_worker() -> None:
 os.register_at_fork(after_in_child=_forget_worker)
 
 
-def interruptible(work: Callable[[Cancel], Any], cancel: Cancel | None = None) -> Any:
-    """What `work` returns, which passes the Cancel to the library. In the main thread Ctrl-C ends it."""
+def interruptible(work: Callable[[c_void_p | None], Any], cancel: Cancel | None = None) -> Any:
+    """What `work` returns, which passes what it is given to the library as `cancel`. In the main thread Ctrl-C
+    ends it."""
     global _worker
-    cancel = cancel or Cancel()
     if threading.current_thread() is not threading.main_thread():
-        return work(cancel)
+        return work(None if cancel is None else cancel._handle.value)
+    cancel = cancel or Cancel()
+    given = cancel._handle.value
     worker = _worker or _Worker()
     _worker = None  # a signal handler may call, too: it gets one of its own
-    job = _Job(lambda: work(cancel))
+    job = _Job(lambda: work(given), cancel)
     try:
         worker.start(job)
         job.done.acquire()

@@ -6,9 +6,12 @@ import ctypes
 import os
 import sys
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_void_p
-from typing import Any, Callable
 
 from .errors import BY_STATUS, InternalError, PerfmodelError, VersionError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes as long to import as all of this
+    from typing import Any, Callable
 
 VERSION = 5  # PERFMODEL_C_API_VERSION of the header that the structs below were written after
 NAME = "libperfmodel_c.so.1"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import Any
 
 from ._interrupts import Cancel
 from ._library import library
 from .errors import ArgumentError, CancelledError, FileError, PerfmodelError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes as long to import as all of this
+    from typing import Any
 
 PROGRAM = "perfpredict-train"
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, ContextManager, Mapping
+from collections.abc import Mapping
 
-from ._ask import File
 from .graphs import Graph
 from .results import Prediction
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes as long to import as all of this
+    from typing import Any, Callable, ContextManager
+    
+    from ._ask import File
 
 
 def recording(folder: File = "recorded", warm: int = 5, steps: int = 3) -> ContextManager[Callable[[], None]]:

@@ -8,13 +8,18 @@ through every one.
 from __future__ import annotations
 
 import os
-from typing import Any, Iterable
 
-from ._ask import File, ask, files_of
+from ._ask import ask, files_of
 from ._interrupts import Cancel
 from .graphs import Graph
 from .results import (Advice, Document, Findings, Layout, Memory, Prediction, Replay, Report, Sharding,
                       TraceAnalysis, WhatIf)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes as long to import as all of this
+    from typing import Any, Iterable
+    
+    from ._ask import File
 
 
 def predict(program: File | Iterable[File], gpu: str, *, batch: int | None = None, sequence: int | None = None,

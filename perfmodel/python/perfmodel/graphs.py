@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from ctypes import byref, c_int64
-from typing import Any
+from ctypes import byref, c_int64, c_void_p
 
-from ._ask import File, ask
-from ._interrupts import Cancel, interruptible
+from ._ask import ask
+from ._interrupts import interruptible
 from ._library import Handle, Place, check, library
 from .errors import ImpossibleError
 from .results import Document
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes as long to import as all of this
+    from typing import Any
+    
+    from ._ask import File
 
 
 class Graph(os.PathLike):
@@ -46,10 +51,10 @@ class Graph(os.PathLike):
         """The graph within the library, read once."""
         with self._reading:
             if self._handle is None:
-                def read(cancel: Cancel) -> Handle:
+                def read(given: c_void_p | None) -> Handle:
                     made = Handle(library().graph_free)
                     place = Place()
-                    check(lambda *rest: library().graph_open(os.fsencode(self.file), cancel._handle.value,
+                    check(lambda *rest: library().graph_open(os.fsencode(self.file), given,
                                                              byref(made.value), *rest), place=place)
                     return made
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ctypes
 import os
 from ctypes import byref, c_char_p, c_int32
-from typing import Any, Iterable, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
 
 from . import _library
-from ._ask import File
 from ._interrupts import Cancel, interruptible
 from ._library import Handle, check, error_of, library
 from .errors import PerfmodelError
 from .graphs import Graph
+
+if TYPE_CHECKING:
+    from ._ask import File
 
 
 class Totals(NamedTuple):
@@ -151,8 +153,8 @@ class Predictor:
         options = _options(batch, sequence, world, topology, strategy, interference, host_scale)
         totals = _library.Totals()
 
-        def call(given: Cancel) -> None:
-            options.cancel = given._handle.value
+        def call(given: ctypes.c_void_p | None) -> None:
+            options.cancel = given
             check(library().predict, self._handle.value, prepared.value, gpu.encode(), byref(options),
                   byref(totals))
 
@@ -177,8 +179,8 @@ class Predictor:
                                          options=ctypes.pointer(options[i]))
         totals[0].struct_size = ctypes.sizeof(_library.Totals)
 
-        def call(given: Cancel) -> None:
-            check(library().predict_many, self._handle.value, array, len(asked), threads, given._handle.value,
+        def call(given: ctypes.c_void_p | None) -> None:
+            check(library().predict_many, self._handle.value, array, len(asked), threads, given,
                   totals, statuses, messages)
 
         interruptible(call, cancel)

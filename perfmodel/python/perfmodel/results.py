@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
 
-Row = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes as long to import as all of this
+    from typing import Any, ClassVar
+
+    Row = dict[str, Any]
+    _Base = Mapping[str, Any]
+else:
+    _Base = Mapping
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> Row:
@@ -37,7 +42,7 @@ def _html_table(rows: list[Row], columns: list[str], most: int = 10) -> str:
     return f"<table>{''.join(lines)}</table>{more}"
 
 
-class Document(Mapping[str, Any]):
+class Document(_Base):
     """The JSON document that ``perfpredict COMMAND --json`` prints, as a mapping with its keys.
 
     It is parsed when it is first looked into. ``docs/formats.md`` explains each key; names carry their
@@ -78,6 +83,8 @@ class Document(Mapping[str, Any]):
 
     def _document(self) -> Row:
         if self._parsed is None:
+            import json
+
             self._parsed = json.loads(self._text)
         return self._parsed
 
@@ -226,7 +233,7 @@ class Memory(Document):
 
     TABLES = ("largest",)
     FIGURES = ("graph", "gpu", "batch", "needed_bytes", "device_bytes", "fits", "headroom_bytes",
-               "bytes_per_sample", "max_batch.batch")
+               "bytes_per_sample", "max_batch")
 
     @property
     def needed_bytes(self) -> int:

@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/stop_point.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -129,6 +131,7 @@ class BlockQueue {
       CsvBlock block;
       std::string text;
       while (const auto number = take(block)) {
+        stop_point();
         text.clear();
         KernelTable& table = reader.table();
         std::optional<Error> problem = reader.read(block);
@@ -140,7 +143,7 @@ class BlockQueue {
         }
         hand_over(*number, std::move(problem), table, facts, text);
       }
-    } catch (...) {  // out of memory: the others end, and the caller learns it
+    } catch (...) {  // out of memory, or stopped: the others end, and the caller learns it
       const std::lock_guard lock(order_);
       if (!exception_) exception_ = std::current_exception();
       is_over_ = true;
@@ -249,8 +252,10 @@ Result<PricedTable> price_kernel_table(const std::filesystem::path& file,
     std::vector<std::jthread> others;
     try {
       for (std::size_t i = 1; i < readers.size(); ++i) {
-        others.emplace_back(
-            [&queue, &models, &reader = readers[i]] { queue.work(reader, models); });
+        others.emplace_back([&queue, &models, &reader = readers[i], rules = stop_rules()] {
+          const StopScope scope(rules);
+          queue.work(reader, models);
+        });
       }
     } catch (const std::system_error&) {  // no more threads: it works with fewer
     }

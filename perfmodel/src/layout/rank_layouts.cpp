@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/stop_point.hpp"
 #include "layer_kinds.hpp"
 #include "layout_checks.hpp"
 #include "layout_work.hpp"
@@ -302,6 +303,7 @@ class LayoutSearch {
     ranking_.considered = static_cast<std::int64_t>(candidates.size());
     std::vector<const Candidate*> too_large;
     for (const Candidate& candidate : candidates) {
+      stop_point();
       if (options_.cancel.stop_requested()) {
         ranking_.complete = false;
         break;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/stop_point.hpp"
+
 namespace perfmodel {
 namespace {
 
@@ -72,6 +74,7 @@ std::optional<AllocatorUse> allocator_use(const MemoryPlan& plan,
   Run run(plan, bytes, options);
   if (!run.take_what_is_there() || !run.hold(held)) return std::nullopt;
   for (int i = 0; i < kSteps; ++i) {
+    stop_point();
     if (!run.step()) return std::nullopt;
   }
   return run.use();

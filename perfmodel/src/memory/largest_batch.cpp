@@ -2,6 +2,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/stop_point.hpp"
 #include "perfmodel/graph/rewrites/resize.hpp"
 #include "perfmodel/memory.hpp"
 #include "step_memory.hpp"
@@ -50,6 +51,7 @@ class Search {
     first_ = last_;
     if (auto done = try_batch(2 * *given); !done) return Unexpected{done.error()};
     while (lacks_.batch == 0 || lacks_.batch - fits_.batch > 1) {
+      stop_point();
       if (fits_.batch >= kMostSamples) {
         return fail(ErrorCode::kImpossible,
                     "expected a batch that does not fit, found that 2^30 samples still do");

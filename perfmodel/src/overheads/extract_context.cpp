@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/stop_point.hpp"
 #include "extract_overheads.hpp"
 #include "host_chain.hpp"
 #include "loader_pause.hpp"
@@ -370,6 +371,7 @@ Result<OverheadTable> extract_context(std::span<const OverheadSource> sources,
                                       const OverheadOptions& options, OverheadTable table) {
   ContextExtractor extractor(options, std::move(table));
   for (const OverheadSource& source : sources) {
+    stop_point();
     if (auto added = extractor.add(source); !added) return Unexpected{added.error()};
   }
   return extractor.finish();

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "base/stop_point.hpp"
 #include "collective_notes.hpp"
 #include "microseconds.hpp"
 #include "perfmodel/graph/detail/event_names.hpp"
@@ -53,8 +54,10 @@ class Replayer {
     if (auto matched = match(); !matched) return Unexpected{matched.error()};
     build();
     for (std::size_t r = 0; r < traces_.size(); ++r) {
+      stop_point();
       if (auto marked = mark_iterations(r); !marked) return Unexpected{marked.error()};
     }
+    stop_point();
     auto schedule = run_schedule(graph_);
     if (!schedule) return Unexpected{schedule.error()};
     schedule_ = std::move(*schedule);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/stop_point.hpp"
 #include "plan_search_bound.hpp"
 #include "plan_search_exact.hpp"
 #include "plan_search_local.hpp"
@@ -115,6 +116,7 @@ class Search {
 
   bool go_on(std::uint64_t moves_of_round) {
     constexpr double kBetweenReports = 0.25;
+    stop_point();
     if (stopped_) return false;
     if (is_met()) return false;
     const double now = seconds();

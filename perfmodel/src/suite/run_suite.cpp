@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/stop_point.hpp"
 #include "graph_memory.hpp"
 #include "perfmodel/graph/model_size.hpp"
 #include "perfmodel/predictor.hpp"
@@ -185,11 +186,7 @@ Result<void> make_rows(const RowBuilder& builder, const SuiteOptions& options,
   };
   const std::size_t most =
       options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < std::min(most, jobs.size()); ++i) threads.emplace_back(work);
-    work();
-  }
+  work_in_threads(std::min(most, jobs.size()), work);
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     if (!made[i]) return Unexpected{made[i].error()};
     SuiteModelReport& model = report.models[jobs[i].model];
