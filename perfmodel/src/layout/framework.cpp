@@ -48,6 +48,7 @@ constexpr NumberField kNumbers[] = {
 constexpr NumberField kLaterNumbers[] = {
     {"expert_factor", &Framework::expert_factor},
     {"expert_overlap", &Framework::expert_overlap},
+    {"state_factor", &Framework::state_factor},
     {"expert_host_us", &Framework::expert_host_us},
 };
 

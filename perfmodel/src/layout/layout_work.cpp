@@ -158,7 +158,8 @@ class WorkPricer {
         shard_.expert_layers * (framework_.expert_factor - framework_.layer_factor);
     for (PassCosts* pass : {&layer.forward, &layer.backward}) {
       pass->kernel_us =
-          factor * (pass->kernel_us + (framework_.attention_factor - 1) * pass->attention_us) +
+          factor * (pass->kernel_us + (framework_.attention_factor - 1) * pass->attention_us +
+                    (framework_.state_factor - 1) * pass->state_us) +
           whole_weights_us();
     }
     return layer;

@@ -52,6 +52,7 @@ struct CollectiveSums {
 struct PassCosts {
   double kernel_us = 0;            ///< without collectives
   double attention_us = 0;         ///< of kernel_us, fused attention
+  double state_us = 0;             ///< of kernel_us, layers of state spaces
   double low_us = 0, high_us = 0;  ///< range of kernel_us
   double comm_us = 0;              ///< collectives of tensor parallelism
   double host_us = 0;              ///< the host's own work
