@@ -57,6 +57,9 @@ struct DecoderModel {
   StateSpaceSizes states;
   std::int64_t window = 0;           ///< tokens that windowed layers look back
   std::int64_t windowed_layers = 0;  ///< of those with attention
+  /// Softmax has a learned term beside its scores, taken as if no fused attention knew it: scores
+  /// lie in memory, and are made again for the backward pass.
+  bool sinks = false;
   /// Tokens beyond the next that the model learns to predict: a layer and the output layer each.
   std::int64_t next_tokens = 0;
 };

@@ -65,13 +65,14 @@ struct ExpertDecoder {
   std::int64_t window = 0, windowed_layers = 0;
   std::int64_t next_tokens = 0;
   bool gated = true;
+  bool sinks = false;
 };
 
 constexpr DecoderStyle kLl = DecoderStyle::kLlama;
 constexpr LatentAttentionSizes kLatentOfDeepSeek = {1536, 512, 128, 64, 128};
 
 // From the models' config.json on Hugging Face. Left out: norms of heads (Qwen3), biases (Qwen2,
-// GPT-OSS), sinks of attention (GPT-OSS), the convolutions of state spaces but for their traffic.
+// GPT-OSS), the convolutions of state spaces but for their traffic.
 constexpr ExpertDecoder kExpertDecoders[] = {
     {{"mixtral-8x7b", kLl, 32, 4096, 32, 8, 14336, 32000, 4096, false}, {8, 2}},
     {{"mixtral-8x22b", kLl, 56, 6144, 48, 8, 16384, 32768, 4096, false}, {8, 2}},
@@ -109,7 +110,10 @@ constexpr ExpertDecoder kExpertDecoders[] = {
      0,
      {},
      128,
-     12},
+     12,
+     0,
+     true,
+     true},
     {{"gpt-oss-120b", kLl, 36, 2880, 64, 8, 2880, 201088, 4096, false},
      {128, 4, 2880},
      64,
@@ -118,7 +122,10 @@ constexpr ExpertDecoder kExpertDecoders[] = {
      0,
      {},
      128,
-     18},
+     18,
+     0,
+     true,
+     true},
     {{"nemotron-h-56b", kLl, 118, 8192, 64, 8, 32768, 131072, 8192, false},
      {},
      128,
@@ -198,6 +205,7 @@ DecoderModel decoder_of(const ExpertDecoder& known) {
   model.windowed_layers = known.windowed_layers;
   model.next_tokens = known.next_tokens;
   model.gated = known.gated;
+  model.sinks = known.sinks;
   return model;
 }
 

@@ -48,6 +48,8 @@ constexpr NumberField kNumbers[] = {
 constexpr NumberField kLaterNumbers[] = {
     {"expert_factor", &Framework::expert_factor},
     {"expert_overlap", &Framework::expert_overlap},
+    {"state_factor", &Framework::state_factor},
+    {"expert_host_us", &Framework::expert_host_us},
 };
 
 struct FlagField {
@@ -94,6 +96,7 @@ Framework parse_framework(const Json& document, std::optional<Error>& error) {
     if (!root.has(field.key)) continue;
     made.*field.member = root.number_below(field.key, kMostNumber, "a number of at least 0");
   }
+  if (root.has("rows_once_per_rank")) made.rows_once_per_rank = root.boolean("rows_once_per_rank");
   for (const FlagField& field : kFlags) made.*field.member = root.boolean(field.key);
   made.step_by_nodes_us = nodes_table(root, "step_by_nodes_us");
   made.hop_by_nodes_us = nodes_table(root, "hop_by_nodes_us");

@@ -31,6 +31,11 @@ struct Framework {
   double tensor_overlap = 0;    ///< share of tensor-parallel collectives that compute hides
   double expert_factor = 1;     ///< on the kernel times of layers with experts, instead
   double expert_overlap = 0;    ///< share of the exchange of rows with experts that compute hides
+  double state_factor = 1;      ///< on the kernel times of layers of state spaces, beside
+  double expert_host_us = 0;    ///< per layer with experts and pass: launches per expert, counts
+  /// A token goes once to each rank that has one of its experts, and comes back summed (DeepEP);
+  /// else a row per expert does.
+  bool rows_once_per_rank = false;
 
   double hop_host_us = 0;        ///< of a stage per send to the next: the host spends and waits
   bool split_hops = false;       ///< each tensor-parallel rank sends its part, receivers gather

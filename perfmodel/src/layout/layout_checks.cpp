@@ -76,6 +76,9 @@ Result<void> check_context(const LayoutJob& job, const ParallelLayout& layout) {
         "cp: expected flash attention (blocks of eager scores are not "
         "exchanged), found eager");
   }
+  if (job.model.sinks) {
+    return impossible_layout("cp: expected fused attention, found sinks, which have none");
+  }
   if (layout.context != ContextExchange::kAllToAll) return {};
   return expect_divides("heads", job.model.heads, "tp cp", layout.tp * layout.cp);
 }

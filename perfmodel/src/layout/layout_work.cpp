@@ -164,7 +164,8 @@ class WorkPricer {
     for (PassCosts* pass : {&layer.forward, &layer.backward}) {
       pass->product_us *= factor;
       pass->kernel_us =
-          factor * (pass->kernel_us + (framework_.attention_factor - 1) * pass->attention_us) +
+          factor * (pass->kernel_us + (framework_.attention_factor - 1) * pass->attention_us +
+                    (framework_.state_factor - 1) * pass->state_us) +
           whole_weights_us();
     }
     return layer;
@@ -210,6 +211,7 @@ class WorkPricer {
       const bool backward = pass == &layer.backward;
       pass->context_us = shard_.attending * context_us(backward, costs->attention_us);
       pass->expert_us = expert_us(pass->kernel_us);
+      pass->host_us += shard_.expert_layers * framework_.expert_host_us;
       if (backward && layout_.recompute == LayoutRecompute::kFull) {
         pass->context_us += layer.forward.context_us;
         pass->expert_us += layer.forward.expert_us;
@@ -235,7 +237,10 @@ class WorkPricer {
     double us = 0;
     for (const ExchangedBuffer& buffer : expert_exchange(job_, layout_, question_.expert_load)) {
       const bool between = buffer.kind == CollectiveKind::kAllToAll;
-      us += shard_.expert_layers * groups_.time_us(buffer.kind, buffer.bytes,
+      const double share = between && framework_.rows_once_per_rank
+                               ? share_of_distinct_ranks(job_.model, layout_.ep)
+                               : 1;
+      us += shard_.expert_layers * groups_.time_us(buffer.kind, share * buffer.bytes,
                                                    between ? layout_.ep : layout_.etp,
                                                    between ? layout_.etp : 1);
     }

@@ -70,6 +70,14 @@ std::vector<ExchangedBuffer> expert_exchange(const LayoutJob& job, const Paralle
   return made;
 }
 
+double share_of_distinct_ranks(const DecoderModel& model, std::int64_t ep) {
+  const double experts = number_of(model.experts.experts), own = experts / number_of(ep);
+  const double k = number_of(model.experts.top_k);
+  double none = 1;  // of one rank's experts is chosen
+  for (double i = 0; i < k; ++i) none *= std::max(0.0, experts - own - i) / (experts - i);
+  return number_of(ep) * (1 - none) / k;
+}
+
 double wire_bytes(const ExchangedBuffer& buffer, std::int64_t ranks) {
   return buffer.bytes * number_of(ranks - 1) / number_of(ranks);
 }

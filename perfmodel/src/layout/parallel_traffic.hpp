@@ -32,6 +32,10 @@ std::vector<ExchangedBuffer> context_exchange(const LayoutJob& job, const Parall
 std::vector<ExchangedBuffer> expert_exchange(const LayoutJob& job, const ParallelLayout& layout,
                                              double load);
 
+/// Of the rows of a token's k experts, spread at random over ep ranks with E / ep experts each,
+/// those that go to different ranks: ep (1 - C(E - E / ep, k) / C(E, k)) / k.
+double share_of_distinct_ranks(const DecoderModel& model, std::int64_t ep);
+
 /// What one rank puts on the wire for it [bytes]: all-to-all and reduce-scatter (n - 1) / n of the
 /// buffer, all-gather too (of what it gathers).
 double wire_bytes(const ExchangedBuffer& buffer, std::int64_t ranks);

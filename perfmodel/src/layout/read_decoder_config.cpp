@@ -238,7 +238,8 @@ void read_extras(const Json& config, ObjectReader& reader, const ConfigFamily& f
     model.window = number_or(config, reader, "sliding_window", 1, 0);
     model.windowed_layers = model.window > 0 ? model.layers / 2 : 0;
     model.biases = false;
-    made.notes.push_back("biases and sinks of GPT-OSS are left out");
+    model.sinks = true;
+    made.notes.push_back("biases of GPT-OSS are left out");
     return;
   }
   bool slides = reader.has("sliding_window") && !is_null(config, "sliding_window");

@@ -117,6 +117,7 @@ DecoderLayersConfig layers_config(const ShardQuestion& question, const LayerKind
     config.states.heads /= tp;
     config.states.groups = std::max<std::int64_t>(1, config.states.groups / tp);
   }
+  if (model.sinks) config.attention = TransformerConfig::Attention::kEager;
   config.residual_parts = question.sequence_parallel ? tp : 1;
   const DecoderExperts& experts = model.experts;
   config.experts.experts = experts.experts;
@@ -143,8 +144,9 @@ Result<ExecutionGraph> rewritten(Result<ExecutionGraph> graph, const ShardQuesti
                                                         : PrecisionOptions::Precision::kFp4});
     if (!graph) return graph;
   }
-  if (question.recompute == LayoutRecompute::kSelective &&
-      question.attention == LayoutJob::Attention::kEager) {
+  const bool selective = question.recompute == LayoutRecompute::kSelective &&
+                         question.attention == LayoutJob::Attention::kEager;
+  if (selective || question.model.sinks) {
     graph = rewrite_recomputation(*graph, {.what = RecomputeOptions::What::kSelective});
     if (!graph) return graph;
   }
@@ -364,6 +366,7 @@ std::string key_of_kinds(const ShardQuestion& of) {
                                 s.state,
                                 model.window,
                                 model.windowed_layers,
+                                model.sinks ? 1 : 0,
                                 model.next_tokens,
                                 of.ep,
                                 of.etp,
@@ -405,6 +408,7 @@ PassCosts operator+(PassCosts a, const PassCosts& b) {
   a.kernel_us += b.kernel_us;
   a.attention_us += b.attention_us;
   a.product_us += b.product_us;
+  a.state_us += b.state_us;
   a.low_us += b.low_us;
   a.high_us += b.high_us;
   a.comm_us += b.comm_us;
@@ -419,6 +423,7 @@ PassCosts operator*(double count, PassCosts a) {
   a.kernel_us *= count;
   a.attention_us *= count;
   a.product_us *= count;
+  a.state_us *= count;
   a.low_us *= count;
   a.high_us *= count;
   a.comm_us *= count;
@@ -557,6 +562,11 @@ Result<ShardCosts> costs_by_kind(const ShardQuestion& question, const Predictor&
     if (!costs) return costs;
     costs->layer.experts = experts_of(question, kind);
     costs->layer.frozen = frozen_of(question, kind);
+    if (kind.mixer == LayerKind::Mixer::kStateSpace) {
+      for (PassCosts* pass : {&costs->layer.forward, &costs->layer.backward, &costs->layer.again}) {
+        pass->state_us = pass->kernel_us;
+      }
+    }
     last = costs->layer;
     const double share = static_cast<double>(kind.layers) / layers;
     if (first) {

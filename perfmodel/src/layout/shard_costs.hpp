@@ -53,6 +53,7 @@ struct PassCosts {
   double kernel_us = 0;            ///< without collectives
   double attention_us = 0;         ///< of kernel_us, fused attention
   double product_us = 0;           ///< of kernel_us, matrix products
+  double state_us = 0;             ///< of kernel_us, layers of state spaces
   double low_us = 0, high_us = 0;  ///< range of kernel_us
   double comm_us = 0;              ///< collectives of tensor parallelism
   double host_us = 0;              ///< the host's own work

@@ -34,9 +34,10 @@ TensorRef gated_unit(AutogradTape& tape, TensorRef x) {
   shape.back() /= 2;
   const TensorRef out = graph.new_tensor(graph.dtype(x), shape);
   graph.leaf_op("aten::glu", {x, -1}, {out}, tape.sequence());
-  tape.record("GluBackward0", {x}, out, [&graph, x](TensorRef gradient) -> std::vector<TensorRef> {
+  tape.record("GluBackward0", {x}, out, [&graph, x](TensorRef) -> std::vector<TensorRef> {
+    // The fused kernel reads x and half as much, and writes as much as x.
     const TensorRef made = like(graph, x);
-    graph.leaf_op("aten::glu_backward", {gradient, x, -1}, {made});
+    graph.leaf_op("aten::silu_backward", {x, x}, {made});
     return {made};
   });
   return out;
@@ -67,7 +68,8 @@ TensorRef squared_relu(AutogradTape& tape, TensorRef x) {
   return out;
 }
 
-// Rows of x [T, W] in the order of `order` [R]; backward each token sums its R / T rows.
+// Rows of x [T, W] in the order of `order` [R]; backward each token sums its R / T rows where they
+// lie, in one kernel.
 TensorRef permuted(AutogradTape& tape, TensorRef x, TensorRef order) {
   GraphBuilder& graph = tape.graph();
   const Shape from = graph.shape(x);
@@ -76,14 +78,13 @@ TensorRef permuted(AutogradTape& tape, TensorRef x, TensorRef order) {
   tape.record(
       "PermuteRowsBackward0", {x}, out,
       [&graph, from, rows](TensorRef gradient) -> std::vector<TensorRef> {
-        const TensorRef back = graph.new_tensor(DType::kInt64, {rows});
-        const TensorRef sorted = index_select(graph, gradient, back);
         if (rows <= from[0] || rows % from[0] != 0) {
           return {contiguous_view(
-              graph, index_select(graph, sorted, graph.new_tensor(DType::kInt64, {from[0]})),
+              graph, index_select(graph, gradient, graph.new_tensor(DType::kInt64, {from[0]})),
               from)};
         }
-        const TensorRef split = contiguous_view(graph, sorted, {from[0], rows / from[0], from[1]});
+        const TensorRef split =
+            contiguous_view(graph, gradient, {from[0], rows / from[0], from[1]});
         return {sum(graph, split, {1}, false)};
       });
   return out;
@@ -94,13 +95,13 @@ TensorRef unpermuted(AutogradTape& tape, TensorRef rows, std::int64_t tokens) {
   GraphBuilder& graph = tape.graph();
   const Shape from = graph.shape(rows);
   const TensorRef order = graph.new_tensor(DType::kInt64, {from[0]});
-  TensorRef out = index_select(graph, rows, order, tape.sequence());
+  TensorRef out;
   if (from[0] > tokens && from[0] % tokens == 0) {
-    const TensorRef split = contiguous_view(graph, out, {tokens, from[0] / tokens, from[1]});
+    const TensorRef split = contiguous_view(graph, rows, {tokens, from[0] / tokens, from[1]});
     out = sum(graph, split, {1}, false, tape.sequence());
   } else {
     const TensorRef picked = graph.new_tensor(DType::kInt64, {tokens});
-    out = index_select(graph, out, picked, tape.sequence());
+    out = index_select(graph, rows, picked, tape.sequence());
   }
   tape.record("UnpermuteRowsBackward0", {rows}, out,
               [&graph, order](TensorRef gradient) -> std::vector<TensorRef> {
@@ -299,9 +300,29 @@ class LayersBuilder {
     return linear(tape_, joined, weights.out);
   }
 
+  // Scores of all tokens, masked and normalised in one kernel; a window masks more of them.
+  TensorRef eager_core(TensorRef q, TensorRef k, TensorRef v, std::int64_t value_width) {
+    const std::int64_t batch = config_.batch, length = config_.sequence, heads = config_.heads;
+    const auto per_head = [&](TensorRef x) {
+      x = transpose(tape_, x, 1, 2);
+      const Shape shape = graph_.shape(x);
+      if (shape[1] == heads) return x;
+      const std::int64_t share = heads / shape[1];
+      x = expand(tape_, unsqueeze(tape_, x, 2), {batch, shape[1], share, length, shape[3]});
+      return reshape(tape_, x, {batch, heads, length, shape[3]});
+    };
+    const TensorRef scores = matmul(tape_, per_head(q), transpose(tape_, per_head(k), 2, 3));
+    const TensorRef mask = graph_.new_tensor(DType::kBool, {1, 1, length, length});
+    const TensorRef mixed = matmul(tape_, masked_softmax(tape_, scores, mask), per_head(v));
+    return reshape(tape_, transpose(tape_, mixed, 1, 2), {batch, length, heads * value_width});
+  }
+
   // Heads of q [B, S, H, D], k and v [B, S, K, ...] -> [B, S, H Dv].
   TensorRef core(TensorRef q, TensorRef k, TensorRef v, std::int64_t value_width) {
     const std::int64_t batch = config_.batch, length = config_.sequence;
+    if (config_.attention == TransformerConfig::Attention::kEager) {
+      return eager_core(q, k, v, value_width);
+    }
     const bool slides = config_.window > 0 && length > config_.window;
     const auto heads_first = [&](TensorRef x) {
       const Shape shape = graph_.shape(x);
