@@ -3,7 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include "anonymize_option.hpp"
 #include "kernel_models_option.hpp"
+#include "overheads_option.hpp"
 #include "perfmodel/data_files.hpp"
 #include "read_files.hpp"
 
@@ -67,7 +69,7 @@ std::string AnalyzedInputs::gpu_title() const {
 
 Result<AnalyzedInputs> load_analyzed(const AnalyzedArguments& arguments) {
   if (auto once = all_different(arguments.files); !once) return Unexpected{once.error()};
-  auto programs = read_programs(arguments.files, arguments.reading);
+  auto programs = read_programs(arguments.files, arguments.reading, arguments.anonymizer.get());
   if (!programs) return Unexpected{programs.error()};
   AnalyzedInputs inputs;
   for (std::size_t i = 0; i < programs->size(); ++i) {
@@ -118,10 +120,11 @@ void add_analyzed(CLI::App& app, AnalyzedArguments& arguments) {
   app.add_option("--topology", arguments.target.topology,
                  "How the GPUs are connected: a known name or a file (default: the usual node)")
       ->type_name("NAME");
-  app.add_option("--overheads", arguments.target.overheads, kOverheadsHelp)->type_name("TABLE");
+  add_overheads_option(app, arguments.target.overheads, kOverheadsHelp);
   add_scale_host(app, arguments.target.host_scale);
   add_models_option(app, arguments.target.models);
   add_reading(app, arguments.reading);
+  add_anonymize(app, arguments.anonymizer);
 }
 
 }  // namespace perfmodel::cli

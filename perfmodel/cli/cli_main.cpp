@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/edit_distance.hpp"
+#include "files/json_limit.hpp"
 #include "keep_inputs.hpp"
 #include "output.hpp"
 #include "perfmodel/version.hpp"
@@ -103,16 +104,31 @@ std::string unknown_argument(const CLI::App& app, Suggest suggest) {
   return "unknown argument: " + *flag + (nearest.empty() ? "" : ", the nearest is --" + nearest);
 }
 
+std::string_view first_word(int argc, char** argv) {
+  const int at = command_place(argc, argv);
+  return at < argc ? argv[at] : "";
+}
+
 int run(int argc, char** argv, MakeCommands make_commands, Suggest suggest) {
   CLI::App app{"Predicts the time of a training batch on a GPU from PyTorch execution graphs."};
   app.name("perfpredict");
   app.set_version_flag("--version", "perfpredict " + build_text());
+  app.add_option_function<std::string>(
+         "--json-limit",
+         [](const std::string& text) {
+           if (auto done = set_json_document_limit(text); !done) {
+             throw CLI::ValidationError("--json-limit", done.error().message);
+           }
+         },
+         "Before the command: the largest JSON document that is read as a whole (GPUs, tables of "
+         "overheads, models, plans, sweeps; default 1GiB)")
+      ->type_name("SIZE");
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
   app.footer(
       "Times are microseconds in JSON. Exit status: 0 success, 1 bad input or impossible request,\n"
       "2 bad usage. `perfpredict COMMAND --help` explains a command.");
-  const std::vector<Command> commands = make_commands(app, argc > 1 ? argv[1] : "");
+  const std::vector<Command> commands = make_commands(app, first_word(argc, argv));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -151,6 +167,14 @@ int run(int argc, char** argv, MakeCommands make_commands, Suggest suggest) {
 }
 
 }  // namespace
+
+int command_place(int argc, char** argv) {
+  int at = 1;
+  while (at < argc && std::string_view(argv[at]).starts_with("--json-limit")) {
+    at += std::string_view(argv[at]) == "--json-limit" ? 2 : 1;
+  }
+  return std::min(at, argc);
+}
 
 int cli_main(int argc, char** argv, MakeCommands make_commands, Suggest suggest) {
   keep_standard_numbers();

@@ -17,6 +17,9 @@ using MakeCommands = std::vector<Command> (*)(CLI::App& app, std::string_view fi
 /// to be typed; empty: nobody knows.
 using Suggest = std::string (*)(const CLI::App& command, const std::string& word);
 
+/// Where the command stands among the words: behind `--json-limit SIZE`, which all commands take.
+int command_place(int argc, char** argv);
+
 /// Parses, runs the chosen command, prints one line per problem; the exit status. `suggest` is
 /// asked where no name of a command is near.
 int cli_main(int argc, char** argv, MakeCommands make_commands, Suggest suggest = nullptr);

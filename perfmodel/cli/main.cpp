@@ -71,10 +71,11 @@ std::vector<char*> with_default_command(int argc, char** argv) {
   constexpr std::string_view kNamed[] = {"rank",  "eval",   "compare", "sweep",
                                          "study", "export", "-h",      "--help"};
   std::vector<char*> arguments(argv, argv + argc);
-  const std::string_view command = argc > 1 ? argv[1] : "";
-  if (argc > 2 && (command == "shard" || command == "layout") &&
-      std::find(std::begin(kNamed), std::end(kNamed), argv[2]) == std::end(kNamed)) {
-    arguments.insert(arguments.begin() + 2, rank);
+  const int place = command_place(argc, argv);
+  const std::string_view command = place < argc ? argv[place] : "";
+  if (argc > place + 1 && (command == "shard" || command == "layout") &&
+      std::find(std::begin(kNamed), std::end(kNamed), argv[place + 1]) == std::end(kNamed)) {
+    arguments.insert(arguments.begin() + place + 1, rank);
   }
   return arguments;
 }
@@ -83,7 +84,8 @@ std::vector<char*> with_default_command(int argc, char** argv) {
 }  // namespace perfmodel::cli
 
 int main(int argc, char** argv) {
-  const std::string_view command = argc > 1 ? argv[1] : "";
+  const int place = perfmodel::cli::command_place(argc, argv);
+  const std::string_view command = place < argc ? argv[place] : "";
   if (command == "train" || command == "eval") perfmodel::cli::run_other_program(argv);
   std::vector<char*> arguments = perfmodel::cli::with_default_command(argc, argv);
   return perfmodel::cli::cli_main(static_cast<int>(arguments.size()), arguments.data(),
