@@ -5,8 +5,17 @@
 set(doc_folder ${PROJECT_BINARY_DIR}/debian)
 configure_file(cmake/debian/changelog.in ${doc_folder}/changelog @ONLY)
 file(ARCHIVE_CREATE OUTPUT ${doc_folder}/changelog.Debian.gz PATHS ${doc_folder}/changelog
-  FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9)
+  FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9 MTIME "2026-11-22")
 install(FILES cmake/debian/copyright ${doc_folder}/changelog.Debian.gz DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES cmake/debian/perfpredict.service DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+
+# What it is made of, as SPDX, written when the package is packed; needs Python, which nothing else of the build does.
+find_program(PERFMODEL_PYTHON3 python3)
+mark_as_advanced(PERFMODEL_PYTHON3)
+if(PERFMODEL_PYTHON3 AND CMAKE_GENERATOR STREQUAL "Ninja")
+  configure_file(cmake/sbom.cmake.in ${doc_folder}/sbom.cmake @ONLY)
+  set(CPACK_PRE_BUILD_SCRIPTS ${doc_folder}/sbom.cmake)
+endif()
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME perfmodel)

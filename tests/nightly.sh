@@ -110,6 +110,7 @@ stage_package() {
   need dpkg-shlibdeps
   need_release
   cmake --build build/release --target package --parallel "$jobs"
+  bash tests/install/reproducible_deb.sh
   dpkg-deb --info "$(package)"
   if command -v lintian >/dev/null; then lintian "$(package)" || true; fi
 }

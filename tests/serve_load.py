@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Loads `perfpredict serve` as a careless crowd would.
 
-serve_load.py PROGRAM [--requests 10000] [--clients 4] [--threads 2]
+serve_load.py PROGRAM [--requests 10000] [--clients 4] [--threads 2] [--costly SHARE] [--ping-limit MS]
 
 Several clients ask at once over a socket, about every tenth request malformed in one of many ways.
 Checks that every request gets one answer with its id, that equal questions get equal answers from
 all, that malformed ones get an error and the connection goes on, that memory is bounded, and that
 the server stops in order. Prints requests per second and latencies.
+
+--costly: that share of the requests builds a model of 27,000 nodes, and nobody disturbs, so that the counts of `stats`
+must be those of the clients. A client in a process of its own pings meanwhile, 50 times a second; --ping-limit fails if
+more than 1 % of its pings take longer.
 """
 
 import argparse
@@ -14,6 +18,7 @@ import collections
 import json
 import os
 import random
+import select
 import signal
 import socket
 import statistics
@@ -60,6 +65,9 @@ WRONG_WITH_ID = [
 ]
 
 
+COSTLY = b'"op": "build", "name": "large", "family": "gpt", "preset": "gpt2-xl", "layers": 48'
+
+
 def fail(message):
     sys.exit(f"ERROR: {message}")
 
@@ -74,13 +82,14 @@ class Client(threading.Thread):
 
     WINDOW = 16
 
-    def __init__(self, path, number, requests):
+    def __init__(self, path, number, requests, costly):
         super().__init__()
         self.connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.connection.connect(path)
         self.random = random.Random(number)
         self.first_id = number * 10_000_000
         self.requests = requests
+        self.costly = costly
         self.sent = {}  # id -> (time, question), malformed ones without an id under None
         self.nameless = 0
         self.latencies = []
@@ -95,6 +104,8 @@ class Client(threading.Thread):
             if self.random.random() < 0.4:
                 return self.random.choice(WRONG), None, None
             return self.random.choice(WRONG_WITH_ID) % number, number, None
+        if self.random.random() < self.costly:
+            return b'{"id": %d, %s}' % (number, COSTLY), number, "costly"
         kind = self.random.random()
         if kind < 0.02:
             return b'{"id": %d, "op": "ping"}' % number, number, "ping"
@@ -171,9 +182,25 @@ def disturb(path, stop):
     deaf.close()
 
 
+def probe(path):
+    """Pings until standard input ends; prints how long each ping took, in ms."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(path)
+        lines = connection.makefile("rb")
+        while not select.select([sys.stdin], [], [], 0.02)[0]:
+            began = time.perf_counter()
+            connection.sendall(b'{"op": "ping"}\n')
+            lines.readline()
+            print(f"{1e3 * (time.perf_counter() - began):.3f}")
+
+
 def main():
+    if sys.argv[1] == "--probe":
+        return probe(sys.argv[2])
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
+    parser.add_argument("--costly", type=float, default=0)
+    parser.add_argument("--ping-limit", type=float)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--threads", type=int, default=2)
@@ -182,7 +209,7 @@ def main():
         path = os.path.join(folder, "socket")
         server = subprocess.Popen(
             [options.program, "serve", "--socket", path, "--threads", str(options.threads),
-             "--max-request", str(MAX_REQUEST), "--gpus", ",".join(GPUS)],
+             "--max-request", str(MAX_REQUEST), "--gpus", ",".join(GPUS), "--max-clients", str(options.clients + 8)],
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         for _ in range(600):
             if os.path.exists(path):
@@ -199,8 +226,12 @@ def main():
         before = resident_kib(server)
         stop = threading.Event()
         disturber = threading.Thread(target=disturb, args=(path, stop))
-        disturber.start()
-        clients = [Client(path, i, options.requests // options.clients)
+        if not options.costly:
+            disturber.start()
+        asked_before = ask(path, {"op": "stats"})["result"]["requests"]
+        prober = subprocess.Popen([sys.executable, __file__, "--probe", path], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True)
+        clients = [Client(path, i, options.requests // options.clients, options.costly)
                    for i in range(options.clients)]
         began = time.perf_counter()
         for client in clients:
@@ -209,7 +240,10 @@ def main():
             client.join()
         took = time.perf_counter() - began
         stop.set()
-        disturber.join()
+        if not options.costly:
+            disturber.join()
+        pings = sorted(float(line) for line in prober.communicate("")[0].split())
+        stats = ask(path, {"op": "stats"})["result"]
         grown = resident_kib(server) - before
 
         server.send_signal(signal.SIGTERM)
@@ -229,9 +263,19 @@ def main():
         if os.path.exists(path):
             fail("the socket file is still there")
         # Buffers of the clients and of the threads, and what malloc does not give back.
-        if grown > 64 * 1024 and "PERFMODEL_SANITIZED" not in os.environ:
+        most = (64 if not options.costly else 512) * 1024
+        if grown > most and "PERFMODEL_SANITIZED" not in os.environ:
             fail(f"memory grew by {grown} KiB")
 
+        asked = sum(client.requests for client in clients) + len(pings) + 1  # and the second stats
+        if options.costly and stats["requests"] - asked_before != asked:
+            fail(f"stats counts {stats['requests'] - asked_before} requests, clients asked {asked}")
+        late = pings[int(0.99 * len(pings))]
+        print(f"{len(pings)} pings beside: p50 {statistics.median(pings):.2f} ms, p99 {late:.2f} ms; the server's own figures:"
+              f" quick p99 {stats['quick']['p99_us'] / 1e3:.1f} ms, costly p50 {stats['costly']['p50_us'] / 1e3:.0f} ms,"
+              f" {stats['requests']} requests, resident {stats['resident_bytes'] >> 20} MiB")
+        if options.ping_limit and late > options.ping_limit:
+            fail(f"1 % of the pings took longer than {options.ping_limit} ms")
         latencies = sorted(t for client in clients for t in client.latencies)
         wrong = sum(client.wrong for client in clients)
         print(f"{options.requests} requests of {options.clients} clients, {wrong} of them malformed:"

@@ -3,7 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include "anonymize_option.hpp"
 #include "kernel_models_option.hpp"
+#include "overheads_option.hpp"
 #include "perfmodel/data_files.hpp"
 #include "read_files.hpp"
 
@@ -69,7 +71,7 @@ Result<AnalyzedInputs> load_analyzed(const AnalyzedArguments& arguments) {
   if (auto once = all_different(arguments.files); !once) return Unexpected{once.error()};
   ReadOptions reading = arguments.reading;
   reading.python_frames = true;
-  auto programs = read_programs(arguments.files, reading);
+  auto programs = read_programs(arguments.files, reading, arguments.anonymizer.get());
   if (!programs) return Unexpected{programs.error()};
   AnalyzedInputs inputs;
   for (std::size_t i = 0; i < programs->size(); ++i) {
@@ -120,10 +122,11 @@ void add_analyzed(CLI::App& app, AnalyzedArguments& arguments) {
   app.add_option("--topology", arguments.target.topology,
                  "How the GPUs are connected: a known name or a file (default: the usual node)")
       ->type_name("NAME");
-  app.add_option("--overheads", arguments.target.overheads, kOverheadsHelp)->type_name("TABLE");
+  add_overheads_option(app, arguments.target.overheads, kOverheadsHelp);
   add_scale_host(app, arguments.target.host_scale);
   add_models_option(app, arguments.target.models);
   add_reading(app, arguments.reading);
+  add_anonymize(app, arguments.anonymizer);
 }
 
 }  // namespace perfmodel::cli

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arguments.hpp"
+#include "base/anonymize.hpp"
 #include "perfmodel/detail/findings.hpp"
 #include "target_inputs.hpp"
 
@@ -17,6 +18,7 @@ struct AnalyzedArguments {
   TargetArguments target;
   Window iterations;
   ReadOptions reading;
+  std::shared_ptr<Anonymizer> anonymizer = {};
 };
 
 /// Either traces, or one target per graph (ranks). What these point to lies behind them.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/edit_distance.hpp"
+#include "files/json_limit.hpp"
 #include "keep_inputs.hpp"
 #include "output.hpp"
 #include "perfmodel/version.hpp"
@@ -118,19 +119,42 @@ Outcome outcome_of(const Result<void>& done) {
   return done ? Outcome{} : Outcome{kBadInput, done.error()};
 }
 
+std::string_view first_word(const std::vector<std::string>& words) {
+  const std::size_t at = command_place(words);
+  return at < words.size() ? std::string_view(words[at]) : "";
+}
+
 }  // namespace
+
+std::size_t command_place(const std::vector<std::string>& words) {
+  std::size_t at = 0;
+  while (at < words.size() && words[at].starts_with("--json-limit")) {
+    at += words[at] == "--json-limit" ? 2 : 1;
+  }
+  return std::min(at, words.size());
+}
 
 Outcome run_command_line(const std::vector<std::string>& words, MakeCommands make_commands,
                          Suggest suggest) {
   CLI::App app{"Predicts the time of a training batch on a GPU from PyTorch execution graphs."};
   app.name("perfpredict");
   app.set_version_flag("--version", "perfpredict " + build_text());
+  app.add_option_function<std::string>(
+         "--json-limit",
+         [](const std::string& text) {
+           if (auto done = set_json_document_limit(text); !done) {
+             throw CLI::ValidationError("--json-limit", done.error().message);
+           }
+         },
+         "Before the command: the largest JSON document that is read as a whole (GPUs, tables of "
+         "overheads, models, plans, sweeps; default 1GiB)")
+      ->type_name("SIZE");
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
   app.footer(
       "Times are microseconds in JSON. Exit status: 0 success, 1 bad input or impossible request,\n"
       "2 bad usage. `perfpredict COMMAND --help` explains a command.");
-  const std::vector<Command> commands = make_commands(app, words.empty() ? "" : words.front());
+  const std::vector<Command> commands = make_commands(app, first_word(words));
   try {
     app.parse(
         std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes the last first

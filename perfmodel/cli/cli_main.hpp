@@ -25,6 +25,9 @@ struct Outcome {
   Error error = {};  ///< where the status is not kOk
 };
 
+/// Where the command stands among the words: behind `--json-limit SIZE`, which all commands take.
+std::size_t command_place(const std::vector<std::string>& words);
+
 /// Parses words (without the name of the program) and runs the command that they choose. Throws
 /// what the command throws: out of memory, Stopped.
 Outcome run_command_line(const std::vector<std::string>& words, MakeCommands make_commands,

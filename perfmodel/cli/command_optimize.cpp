@@ -13,6 +13,7 @@
 #include "kernel_models_option.hpp"
 #include "layout_advice.hpp"
 #include "output.hpp"
+#include "overheads_option.hpp"
 #include "perfmodel/optimize.hpp"
 #include "read_files.hpp"
 #include "target_inputs.hpp"
@@ -152,7 +153,7 @@ Command optimize_command(CLI::App& parent) {
       ->check(at_least(1))
       ->capture_default_str()
       ->type_name("N");
-  app->add_option("--overheads", arguments->target.overheads, kOverheadsHelp)->type_name("TABLE");
+  add_overheads_option(*app, arguments->target.overheads, kOverheadsHelp);
   add_scale_host(*app, arguments->target.host_scale);
   add_models_option(*app, arguments->target.models);
   add_reading(*app, arguments->reading);

@@ -9,6 +9,7 @@
 #include "base/plain_text.hpp"
 #include "command.hpp"
 #include "output.hpp"
+#include "overheads/anonymous_table.hpp"
 #include "overheads/pool_overheads.hpp"
 #include "perfmodel/graph/read_execution_graph.hpp"
 #include "perfmodel/overheads.hpp"
@@ -24,7 +25,7 @@ struct OverheadsArguments {
   double profiler_cost_us = 0;
   Window iterations;
   ReadOptions reading;
-  bool json = false, pool = false;
+  bool json = false, pool = false, keep_names = false;
   std::size_t top = 10;
 };
 
@@ -208,6 +209,16 @@ Result<void> run_overheads(const OverheadsArguments& arguments) {
   if (!arguments.scale_to.empty()) {
     if (auto scaled = scale(*table, arguments.scale_to); !scaled) return scaled;
   }
+  if (!arguments.keep_names) {
+    Anonymizer anonymizer = Anonymizer::of_this_machine();
+    anonymize(*table, anonymizer);
+    if (anonymizer.count() > 0) {
+      table->warnings.push_back(fmt::format(
+          "{} with names of users, hosts, addresses or mails have pseudonyms in the table "
+          "(--keep-names keeps them)",
+          counted(anonymizer.count(), "text")));
+    }
+  }
   if (!arguments.output.empty()) {
     if (auto written = write_overheads(*table, arguments.output); !written) return written;
   }
@@ -261,6 +272,9 @@ Command overheads_command(CLI::App& parent) {
       ->check(at_least(0))
       ->capture_default_str()
       ->type_name("N");
+  app->add_flag("--keep-names", arguments->keep_names,
+                "Keep names of users, hosts, addresses and mails, which have pseudonyms otherwise, "
+                "since tables are published");
   add_reading(*app, arguments->reading);
   app->add_flag("--json", arguments->json, "Print the table as JSON, as -o writes it");
   app->callback([arguments] {

@@ -7,9 +7,11 @@
 #include <memory>
 #include <optional>
 
+#include "anonymize_option.hpp"
 #include "arguments.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
+#include "overheads_option.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
@@ -36,6 +38,7 @@ struct PredictArguments {
   std::int64_t world = 0;
   std::vector<double> rank_start;
   std::string topology, strategy, chakra;
+  std::shared_ptr<Anonymizer> anonymizer;
   double interference = 1, host_scale = 1;
   std::optional<double> bucket_mb, unit_mb;
   Window iterations, kernel_iterations, against_iterations;
@@ -95,7 +98,7 @@ class Run {
  private:
   Result<std::vector<RecordedProgram>> read_inputs() {
     if (auto once = all_different(arguments_.graphs); !once) return Unexpected{once.error()};
-    return read_programs(arguments_.graphs, arguments_.reading);
+    return read_programs(arguments_.graphs, arguments_.reading, arguments_.anonymizer.get());
   }
 
   // A trace brings its own host; a graph runs on the reference one.
@@ -126,10 +129,15 @@ class Run {
     return {};
   }
 
+  std::string shown_name(const std::string& file) const {
+    const std::string name = file_name(file);
+    return arguments_.anonymizer ? arguments_.anonymizer->replaced(name) : name;
+  }
+
   // A trace is read once if all graphs share it.
   Result<const Trace*> trace(const std::string& file) {
     if (!trace_ || trace_file_ != file) {
-      auto read = read_trace_file(file, arguments_.reading);
+      auto read = read_trace_file(file, arguments_.reading, arguments_.anonymizer.get());
       if (!read) return Unexpected{read.error()};
       for (const std::string& warning : read->warnings) warn(file_name(file) + ": " + warning);
       trace_ = std::move(*read);
@@ -173,7 +181,7 @@ class Run {
     kernel_times_.resize(count);
     for (std::size_t i = 0; i < count; ++i) {
       const ChosenOverheads& chosen = table_of(i);
-      report_.ranks.push_back({.graph_file = file_name(arguments_.graphs[i]),
+      report_.ranks.push_back({.graph_file = shown_name(arguments_.graphs[i]),
                                .graph = std::move(inputs[i].graph),
                                .overheads_file = chosen.file,
                                .overheads_method = chosen.table->method,
@@ -282,7 +290,7 @@ class Run {
       auto made = compare(**measured, rank.prediction, arguments_.against_iterations);
       if (!made) return Unexpected{made.error()};
       warn_of_other_gpu((*measured)->gpu_name(), *made);
-      rank.against_file = file_name(arguments_.against[i]);
+      rank.against_file = shown_name(arguments_.against[i]);
       rank.against = std::move(*made);
     }
     return {};
@@ -544,8 +552,7 @@ Command predict_command(CLI::App& parent) {
                   "rank for a job on several kinds")
       ->required()
       ->type_name("NAME");
-  app->add_option("--overheads", arguments->overheads, kOverheadsHelp + ", or one per graph")
-      ->type_name("TABLE");
+  add_overheads_option(*app, arguments->overheads, kOverheadsHelp + ", or one per graph");
   add_scale_host(*app, arguments->host_scale);
   add_mixed_flags(*app, arguments->mixed);
   auto* times = app->add_option("--kernel-times", arguments->kernel_times,
@@ -623,6 +630,7 @@ Command predict_command(CLI::App& parent) {
       ->check(at_least(0))
       ->type_name("N");
   add_reading(*app, arguments->reading);
+  add_anonymize(*app, arguments->anonymizer);
   app->add_flag("--json", arguments->json, "Print one JSON document");
   app->footer(kIterationsRule);
   app->callback([arguments] {

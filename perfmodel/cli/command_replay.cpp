@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 
+#include "anonymize_option.hpp"
 #include "arguments.hpp"
 #include "command.hpp"
 #include "critical_path_report.hpp"
@@ -22,6 +23,7 @@ constexpr double kMostScale = 1e6;
 struct ReplayArguments {
   std::vector<std::string> traces, graphs;
   std::string timeline, chakra;
+  std::shared_ptr<Anonymizer> anonymizer;
   ReplayOptions options;
   ReadOptions reading;
   bool json = false;
@@ -329,12 +331,14 @@ Result<Replay> replay_files(const ReplayArguments& arguments) {
   if (std::all_of(arguments.traces.begin(), arguments.traces.end(), is_chakra)) {
     return replay_chakra_files(arguments);
   }
-  const auto traces = read_trace_files(arguments.traces, arguments.reading);
+  Anonymizer* const anonymizer = arguments.anonymizer.get();
+  const auto traces = read_trace_files(arguments.traces, arguments.reading, anonymizer);
   if (!traces) return Unexpected{traces.error()};
   std::vector<ExecutionGraph> graphs;
   for (const std::string& file : arguments.graphs) {
     auto graph = read_execution_graph(file, arguments.reading);
     if (!graph) return Unexpected{graph.error()};
+    if (anonymizer != nullptr) anonymize(*graph, *anonymizer);
     graphs.push_back(std::move(*graph));
   }
   ReplayOptions options = arguments.options;
@@ -408,6 +412,7 @@ Command replay_command(CLI::App& parent) {
       ->capture_default_str()
       ->type_name("N");
   add_reading(*app, arguments->reading);
+  add_anonymize(*app, arguments->anonymizer);
   app->add_flag("--json", arguments->json, "Print one JSON document");
   return {app, [arguments] { return run_replay(*arguments); }};
 }

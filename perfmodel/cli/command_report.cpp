@@ -100,6 +100,7 @@ Result<void> add_predicted(const AnalyzedInputs& set, const AnalyzedArguments& a
         .found = i == 0 ? &inputs.findings.back() : nullptr,
         .gpu = &*set.gpu,
         .step_us = *step_us};
+    if (arguments.anonymizer) arguments.anonymizer->replace(run.name);
     run.more_facts.emplace_back("in nine of ten cases",
                                 fmt::format("{:.3f} to {:.3f} ms", prediction.e2e_low_us / 1000,
                                             prediction.e2e_high_us / 1000));
@@ -165,6 +166,22 @@ std::string title_of(const ReportArguments& arguments, const ReportInputs& input
   return title;
 }
 
+// What other commands wrote has names, too.
+Json anonymous_json(const Json& value, Anonymizer& anonymizer) {
+  if (value.is_string()) return anonymizer.replaced(value.get_ref<const std::string&>());
+  if (!value.is_structured()) return value;
+  Json made = value.is_object() ? Json::object() : Json::array();
+  for (const auto& [key, item] : value.items()) {
+    Json replaced = anonymous_json(item, anonymizer);
+    if (value.is_array()) {
+      made.push_back(std::move(replaced));
+    } else {
+      made[anonymizer.replaced(key)] = std::move(replaced);
+    }
+  }
+  return made;
+}
+
 Result<void> run_report(const ReportArguments& arguments) {
   ReportInputs inputs;
   AnalyzedArguments runs = arguments.inputs;
@@ -190,7 +207,8 @@ Result<void> run_report(const ReportArguments& arguments) {
                                                      inputs.runs.size()),
                               .file = arguments.against}};
     }
-    AnalyzedArguments measured{.files = {arguments.against}, .reading = runs.reading};
+    AnalyzedArguments measured{
+        .files = {arguments.against}, .reading = runs.reading, .anonymizer = runs.anonymizer};
     if (auto done = add_runs(measured, inputs); !done) return done;
     inputs.runs.front().name = "predicted";
     inputs.runs.back().name = "measured";
@@ -199,7 +217,7 @@ Result<void> run_report(const ReportArguments& arguments) {
   std::vector<std::string> files;
   for (const std::string& file : arguments.inputs.files) files.push_back(file_name(file));
   if (!arguments.against.empty()) files.push_back(file_name(arguments.against));
-  const std::string title = title_of(arguments, inputs);
+  std::string title = title_of(arguments, inputs);
   Json data = document(schemas::kReport);
   data["program"] = "perfpredict " + build_text();
   data["title"] = title;
@@ -213,6 +231,10 @@ Result<void> run_report(const ReportArguments& arguments) {
   }
   data["documents"] = std::move(documents);
   data["names"] = names.all();
+  if (runs.anonymizer) {
+    data = anonymous_json(data, *runs.anonymizer);
+    runs.anonymizer->replace(title);
+  }
   if (auto done = write_exports(arguments, title, inputs); !done) return done;
   if (auto done = write_file(arguments.output, report_page::report_page(title, data)); !done)
     return done;

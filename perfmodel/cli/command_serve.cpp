@@ -10,6 +10,7 @@
 #include "arguments.hpp"
 #include "command.hpp"
 #include "kernel_models_option.hpp"
+#include "overheads_option.hpp"
 #include "perfmodel/predictor.hpp"
 #include "serve/server.hpp"
 
@@ -93,6 +94,11 @@ Command serve_command(CLI::App& parent) {
       ->type_name("N")
       ->check(between(0, 1024))
       ->capture_default_str();
+  app->add_option("--costly-threads", arguments->server.costly_threads,
+                  "Threads beside these for what takes long (build, load, searches, large graphs), "
+                  "at low priority, clients taking turns (default: half as many; none beside one)")
+      ->type_name("N")
+      ->check(between(0, 1024));
   app->add_option("--max-request", arguments->server.max_request, "Bytes of one request")
       ->type_name("BYTES")
       ->check(between(64, 1LL << 31))
@@ -102,7 +108,7 @@ Command serve_command(CLI::App& parent) {
       ->check(between(1, 10000))
       ->capture_default_str();
   app->add_option("--timeout-ms", arguments->timeout_ms,
-                  "Time limit of one prediction, in milliseconds; 0: none")
+                  "Time limit of one request, in milliseconds; 0: none")
       ->type_name("MS")
       ->check(between(0, 1e9))
       ->capture_default_str();
@@ -117,7 +123,7 @@ Command serve_command(CLI::App& parent) {
   app->add_option("--gpus", arguments->config.gpus, "GPUs to load; default: all")
       ->type_name("GPU,...")
       ->delimiter(',');
-  app->add_option("--overheads", arguments->overheads, kOverheadsHelp)->type_name("TABLE");
+  add_overheads_option(*app, arguments->overheads, kOverheadsHelp);
   app->add_option("--cached-prices", arguments->config.cached_prices,
                   "Kernel prices remembered per GPU, 192 bytes each")
       ->type_name("N")

@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "output.hpp"
+#include "overheads_option.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/suite/run_suite.hpp"
 #include "suite_report.hpp"
@@ -108,7 +109,7 @@ Command suite_command(CLI::App& parent) {
       ->delimiter(',')
       ->check(at_least(1))
       ->type_name("B,...");
-  app->add_option("--overheads", arguments->overheads, kOverheadsHelp)->type_name("TABLE");
+  add_overheads_option(*app, arguments->overheads, kOverheadsHelp);
   add_scale_host(*app, arguments->options.host_scale);
   add_models_option(*app, arguments->models);
   app->add_option("--threads", arguments->options.threads,

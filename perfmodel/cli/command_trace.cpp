@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analyzed_inputs.hpp"
+#include "anonymize_option.hpp"
 #include "arguments.hpp"
 #include "command.hpp"
 #include "measured_memory_report.hpp"
@@ -24,6 +25,7 @@ namespace {
 struct TraceArguments {
   std::vector<std::string> traces;
   std::string memory_curve, compare, csv, timeline;
+  std::shared_ptr<Anonymizer> anonymizer;
   Window iterations;
   ReadOptions reading;
   bool json = false, full = false;
@@ -79,7 +81,8 @@ Result<TraceFindings> steps_of_trace(const Trace& trace, const Window& window) {
 }
 
 Result<void> run_comparison(const TraceArguments& arguments) {
-  auto traces = read_trace_files({arguments.traces.front(), arguments.compare}, arguments.reading);
+  auto traces = read_trace_files({arguments.traces.front(), arguments.compare}, arguments.reading,
+                                 arguments.anonymizer.get());
   if (!traces) return Unexpected{traces.error()};
   std::vector<TraceFindings> found;
   for (const Trace& trace : *traces) {
@@ -99,7 +102,7 @@ Result<void> run_comparison(const TraceArguments& arguments) {
 
 Result<void> run_ranks(const TraceArguments& arguments) {
   if (auto once = all_different(arguments.traces); !once) return once;
-  auto traces = read_trace_files(arguments.traces, arguments.reading);
+  auto traces = read_trace_files(arguments.traces, arguments.reading, arguments.anonymizer.get());
   if (!traces) return Unexpected{traces.error()};
   std::vector<TraceFindings> found;
   for (const Trace& trace : *traces) {
@@ -134,7 +137,7 @@ Result<void> run_trace(const TraceArguments& arguments) {
     return run_snapshot(kind, arguments);
   }
   if (!arguments.compare.empty()) return run_comparison(arguments);
-  const auto trace = read_trace_file(file, arguments.reading);
+  const auto trace = read_trace_file(file, arguments.reading, arguments.anonymizer.get());
   if (!trace) return Unexpected{trace.error()};
   const auto found = findings_of(*trace, arguments.iterations);
   if (!found) return Unexpected{found.error()};
@@ -202,6 +205,7 @@ Command trace_command(CLI::App& parent) {
                   ".json.gz)")
       ->type_name("FILE");
   add_reading(*app, arguments->reading);
+  add_anonymize(*app, arguments->anonymizer);
   app->add_flag("--json", arguments->json, "Print one JSON document");
   app->callback([arguments] { check_trace_arguments(*arguments); });
   return {app, [arguments] { return run_trace(*arguments); }};

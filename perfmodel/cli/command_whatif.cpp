@@ -11,6 +11,7 @@
 #include "command.hpp"
 #include "kernel_models_option.hpp"
 #include "output.hpp"
+#include "overheads_option.hpp"
 #include "perfmodel/choose_overheads.hpp"
 #include "perfmodel/data_files.hpp"
 #include "perfmodel/detail/choose_kernel_models.hpp"
@@ -342,7 +343,7 @@ Command whatif_command(CLI::App& parent) {
   add_axes(*app, arguments->axes);
   app->add_flag("--max-batch", arguments->max_batch,
                 "Predict every variant at the largest batch that fits into its GPU");
-  app->add_option("--overheads", arguments->overheads, kOverheadsHelp)->type_name("TABLE");
+  add_overheads_option(*app, arguments->overheads, kOverheadsHelp);
   add_scale_host(*app, arguments->host_scale);
   app->add_option("--world", arguments->world,
                   "Number of ranks, for collectives whose group size is not recorded")

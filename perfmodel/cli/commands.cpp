@@ -57,9 +57,10 @@ std::vector<Command> make_commands(CLI::App& app, std::string_view first) {
 void add_default_command(std::vector<std::string>& words) {
   constexpr std::string_view kNamed[] = {"rank",   "eval",      "compare", "sweep", "study",
                                          "export", "calibrate", "-h",      "--help"};
-  if (words.size() < 2 || (words[0] != "shard" && words[0] != "layout")) return;
-  if (std::ranges::find(kNamed, words[1]) == std::end(kNamed)) {
-    words.insert(words.begin() + 1, "rank");
+  const std::size_t place = command_place(words);
+  if (words.size() < place + 2 || (words[place] != "shard" && words[place] != "layout")) return;
+  if (std::ranges::find(kNamed, words[place + 1]) == std::end(kNamed)) {
+    words.insert(words.begin() + static_cast<std::ptrdiff_t>(place) + 1, "rank");
   }
 }
 

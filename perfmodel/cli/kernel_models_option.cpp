@@ -13,7 +13,10 @@ CLI::Option* add_models_option(CLI::App& app, std::string& name) {
       ->type_name("NAME|FILE")
       ->check([](const std::string& text) {
         const bool is_known = text == "learned" || text == "heuristic" || text == "roofline";
-        return is_known || std::filesystem::exists(text)
+        // A file that is missing is bad input, told where it is read; a word that nobody knows is
+        // not.
+        const bool is_file = text.find_first_of("/.") != std::string::npos;
+        return is_known || is_file || std::filesystem::exists(text)
                    ? std::string()
                    : "expected learned, heuristic, roofline or a model file, found \"" + text +
                          "\"";

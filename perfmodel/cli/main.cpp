@@ -25,7 +25,8 @@ void run_other_program(char** argv) {
 int main(int argc, char** argv) {
   using namespace perfmodel::cli;
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  const std::string_view command = words.empty() ? "" : std::string_view(words.front());
+  const std::size_t place = command_place(words);
+  const std::string_view command = place < words.size() ? std::string_view(words[place]) : "";
   if (command == "train" || command == "eval") run_other_program(argv);
   add_default_command(words);
   return cli_main(words, make_commands, suggest_preset);

@@ -55,28 +55,38 @@ Result<Content> only(Result<std::vector<Content>> contents) {
   return std::move(contents->front());
 }
 
+template <class Contents>
+Contents anonymized(Contents contents, Anonymizer* anonymizer) {
+  if (anonymizer == nullptr || !contents) return contents;
+  for (auto& content : *contents) anonymize(content, *anonymizer);
+  return contents;
+}
+
 }  // namespace
 
 Result<std::vector<Trace>> read_trace_files(const std::vector<std::string>& files,
-                                            const ReadOptions& reading) {
-  return read_traces(files, ReadingBar(files).options(reading));
+                                            const ReadOptions& reading, Anonymizer* anonymizer) {
+  return anonymized(read_traces(files, ReadingBar(files).options(reading)), anonymizer);
 }
 
-Result<Trace> read_trace_file(const std::string& file, const ReadOptions& reading) {
-  return only(read_trace_files({file}, reading));
+Result<Trace> read_trace_file(const std::string& file, const ReadOptions& reading,
+                              Anonymizer* anonymizer) {
+  return only(read_trace_files({file}, reading, anonymizer));
 }
 
 Result<std::vector<RecordedProgram>> read_programs(const std::vector<std::string>& files,
-                                                   const ReadOptions& reading) {
+                                                   const ReadOptions& reading,
+                                                   Anonymizer* anonymizer) {
   std::vector<RecordedProgram> programs;
-  auto graphs = read_execution_graphs(files, ReadingBar(files).options(reading));
+  auto graphs =
+      anonymized(read_execution_graphs(files, ReadingBar(files).options(reading)), anonymizer);
   if (graphs) {
     for (ExecutionGraph& graph : *graphs) programs.push_back({std::move(graph), nullptr});
     return programs;
   }
   if (!is_trace_in_place_of_graph(graphs.error())) return Unexpected{graphs.error()};
   // Ranks of one job are files of one kind.
-  auto traces = read_trace_files(files, reading);
+  auto traces = read_trace_files(files, reading, anonymizer);
   if (!traces) return Unexpected{traces.error()};
   for (Trace& trace : *traces) {
     auto made = program_of_trace(std::move(trace));

@@ -97,9 +97,15 @@ Result<JsonStream::Item> JsonStream::next_lenient() {
     if (!c) return Unexpected{c.error()};
     if (*c == kEndOfText) return end_lenient();
     if (drop_) {
-      if (*c == '{') {
+      if (offset_of(begin_) - drop_->offset > limits_.element_bytes) {  // a device without end?
+        return Unexpected{
+            limit_error(begin_, fmt::format("an element within {} bytes", limits_.element_bytes),
+                        "element-bytes")};
+      }
+      const auto verdict = *c == '{' ? judge_object() : JsonScout::Verdict::kOther;
+      if (verdict != JsonScout::Verdict::kDead && verdict != JsonScout::Verdict::kOther) {
         const JsonScan scan = scan_element(kMostOpenBytes);
-        if (scan.complete() && looks_like_element(scan.keys)) {
+        if (scan.complete() && looks_like_element(scan.keys, array_key_ == "nodes")) {
           end_drop();
           return take_lenient(scan);
         }
@@ -134,6 +140,13 @@ Result<JsonStream::Item> JsonStream::next_lenient() {
       lenient_ = false;
       return next_elements();
     }
+    // Places are shown of the first ones alone; for these a scan tells what is wrong.
+    const bool told = log_.dropped_places.size() < SalvageLog::kShown;
+    if (!told && judge_object() == JsonScout::Verdict::kDead) {
+      begin_drop(begin_, "", false);
+      ++begin_;
+      continue;
+    }
     const JsonScan scan = scan_element(static_cast<std::size_t>(limits_.element_bytes));
     if (scan.complete()) {
       if (needs_comma_) note_repair(begin_, "expected ',' or ']', found '{'");
@@ -144,15 +157,29 @@ Result<JsonStream::Item> JsonStream::next_lenient() {
   }
 }
 
-bool JsonStream::looks_like_element(unsigned keys) const {
+bool JsonStream::looks_like_element(unsigned keys, bool of_graph) {
   constexpr unsigned kId = 1, kName = 2, kPhase = 4, kStamp = 8;
   if ((keys & kName) == 0 || is_document(keys)) return false;
-  return array_key_ == "nodes" ? (keys & kId) != 0 : (keys & (kPhase | kStamp)) != 0;
+  return of_graph ? (keys & kId) != 0 : (keys & (kPhase | kStamp)) != 0;
 }
 
 bool JsonStream::is_document(unsigned keys) {
   constexpr unsigned kDocument = 16;
   return (keys & kDocument) != 0;
+}
+
+// Of the '{' at hand, told from each byte once.
+JsonScout::Verdict JsonStream::judge_object() {
+  if (!scout_) {
+    scout_.emplace(
+        limits_, kMostOpenBytes,
+        array_key_ == "nodes" ? +[](unsigned keys) { return looks_like_element(keys, true); }
+                              : +[](unsigned keys) { return looks_like_element(keys, false); });
+  }
+  for (;;) {
+    const auto verdict = scout_->judge({buffer_.data() + begin_, end_ - begin_}, offset_of(begin_));
+    if (verdict != JsonScout::Verdict::kWantsText || !refill().value_or(false)) return verdict;
+  }
 }
 
 // The value at hand, read on until it ends, breaks or has `most` bytes.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -19,8 +20,68 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 
 constexpr std::string_view kTheEnd = "the end of the file";
 
+constexpr unsigned key_bit(std::string_view key) {
+  return key == "id"                              ? 1u
+         : key == "name"                          ? 2u
+         : key == "ph"                            ? 4u
+         : key == "ts"                            ? 8u
+         : key == "traceEvents" || key == "nodes" ? 16u
+                                                  : 0u;
+}
+
+/// Told by a scanner that looks ahead (JsonScout) what becomes of the objects that it meets. Places
+/// are offsets in the file.
+struct ObjectWatch {
+  virtual ~ObjectWatch() = default;
+  virtual void closed(std::uint64_t begin, unsigned keys) = 0;
+  virtual void given_up(std::uint64_t begin) = 0;
+};
+
 class Scanner {
  public:
+  /// A scanner that looks ahead: where brackets are too deep or an object too long, the outermost
+  /// one is given up, and the rest goes on as if it had begun behind.
+  Scanner(const ReadLimits& limits, std::size_t most, ObjectWatch& watch)
+      : lenient_(true), limits_(limits), watch_(&watch), most_(most) {}
+
+  std::uint64_t position() const { return origin_ + at_; }
+  bool is_open(std::uint64_t begin) const {
+    return std::ranges::any_of(
+        frames_, [&](const Frame& frame) { return frame.object && frame.begin == begin; });
+  }
+  void restart(std::uint64_t offset) {
+    origin_ = offset;
+    at_ = 0;
+    frames_.clear();
+    scan_.status = JsonScan::Status::kGood;
+    expect_ = Expect::kValue;
+    done_ = repaired_ = false;
+  }
+  /// The text from `offset` on, which is not behind the position.
+  void set_text(std::string_view text, std::uint64_t offset) {
+    at_ = static_cast<std::size_t>(position() - offset);
+    text_ = text;
+    origin_ = offset;
+  }
+  /// One token further. False: the text ends within it, or nothing is open any more.
+  bool look_on() {
+    if (done_) return false;
+    const std::size_t before = at_;
+    step();
+    if (scan_.status == JsonScan::Status::kOpen) {  // again, with more text
+      scan_.status = JsonScan::Status::kGood;
+      at_ = before;
+      return false;
+    }
+    if (scan_.status == JsonScan::Status::kBroken) {
+      while (!frames_.empty()) give_up_outermost();
+      done_ = true;
+    }
+    while (!frames_.empty() && position() - frames_.front().begin > most_) give_up_outermost();
+    done_ = done_ || frames_.empty();
+    return !done_;
+  }
+
   Scanner(std::string_view text, JsonManner manner, const ReadLimits& limits)
       : text_(text), lenient_(manner == JsonManner::kLenient), limits_(limits) {}
 
@@ -41,7 +102,14 @@ class Scanner {
     std::size_t index = 0;      // of the member or entry at hand
     std::string_view key = {};  // of the member at hand, as it stands in the text
     std::size_t written = 0;    // members or entries in the copy
+    std::uint64_t begin = 0;    // its bracket
+    unsigned keys = 0;          // of `key_bit`
   };
+
+  void give_up_outermost() {
+    if (frames_.front().object) watch_->given_up(frames_.front().begin);
+    frames_.pop_front();
+  }
 
   void step() {
     while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
@@ -94,12 +162,13 @@ class Scanner {
   }
 
   void broken(char found) {
+    if (watch_) return void(scan_.status = JsonScan::Status::kBroken);
     stop(JsonScan::Status::kBroken, at_, expected_text(), shown_character(found));
   }
 
   // The first deviation is the one that is told.
   void deviation(std::size_t at, std::string_view expected, std::string_view found) {
-    if (!scan_.message.empty()) return;
+    if (watch_ || !scan_.message.empty()) return;
     scan_.defect = at;
     scan_.pointer = pointer();
     scan_.message = fmt::format("expected {}, found {}", expected, found);
@@ -138,10 +207,10 @@ class Scanner {
   }
 
   void write(char c) {
-    if (lenient_) scan_.copy += c;
+    if (lenient_ && !watch_) scan_.copy += c;
   }
   void write(std::string_view text) {
-    if (lenient_) scan_.copy += text;
+    if (lenient_ && !watch_) scan_.copy += text;
   }
 
   // In front of a member or entry: the comma that strict JSON wants.
@@ -176,7 +245,9 @@ class Scanner {
   }
 
   void open(bool object) {
-    if (frames_.size() >= limits_.nesting) {
+    if (frames_.size() >= limits_.nesting && watch_) {
+      give_up_outermost();
+    } else if (frames_.size() >= limits_.nesting) {
       scan_.over_limit = true;
       return stop(JsonScan::Status::kBroken, at_,
                   fmt::format("at most {} brackets within brackets", limits_.nesting),
@@ -185,7 +256,7 @@ class Scanner {
     write_comma_of_entry();
     ++at_;
     write(object ? '{' : '[');
-    frames_.push_back({.object = object});
+    frames_.push_back({.object = object, .begin = position() - 1});
     expect_ = object ? Expect::kFirstKey : Expect::kFirstValue;
   }
 
@@ -196,6 +267,7 @@ class Scanner {
   void close() {
     ++at_;
     write(frames_.back().object ? '}' : ']');
+    if (watch_ && frames_.back().object) watch_->closed(frames_.back().begin, frames_.back().keys);
     frames_.pop_back();
     value_ended();
   }
@@ -212,14 +284,8 @@ class Scanner {
     if (!string()) return;
     Frame& frame = frames_.back();
     frame.key = text_.substr(begin, at_ - 1 - begin);
-    if (frames_.size() == 1) {
-      scan_.keys |= frame.key == "id"                                    ? 1u
-                    : frame.key == "name"                                ? 2u
-                    : frame.key == "ph"                                  ? 4u
-                    : frame.key == "ts"                                  ? 8u
-                    : frame.key == "traceEvents" || frame.key == "nodes" ? 16u
-                                                                         : 0u;
-    }
+    frame.keys |= key_bit(frame.key);
+    if (frames_.size() == 1) scan_.keys = frame.keys;
     expect_ = Expect::kColon;
   }
 
@@ -408,14 +474,77 @@ class Scanner {
   JsonScan scan_;
   std::size_t at_ = 0;
   Expect expect_ = Expect::kValue;
-  std::vector<Frame> frames_;
+  std::deque<Frame> frames_;
   bool repaired_ = false, done_ = false;
+  ObjectWatch* watch_ = nullptr;  // of a scanner that looks ahead; it keeps no copy and no message
+  std::size_t most_ = 0;
+  std::uint64_t origin_ = 0;  // of the text in the file
 };
 
 }  // namespace
 
 JsonScan scan_json(std::string_view text, JsonManner manner, const ReadLimits& limits) {
   return Scanner(text, manner, limits).run();
+}
+
+struct JsonScout::State : ObjectWatch {
+  State(const ReadLimits& l, std::size_t most, bool (*looks)(unsigned))
+      : limits(l), looks_like_element(looks), scanner(limits, most, *this) {}
+
+  void closed(std::uint64_t begin, unsigned keys) override {
+    mark(begin, looks_like_element(keys) ? Verdict::kElement : Verdict::kOther);
+  }
+  void given_up(std::uint64_t begin) override { mark(begin, Verdict::kDead); }
+
+  void mark(std::uint64_t begin, Verdict verdict) {
+    const auto place = static_cast<std::size_t>(begin - first);
+    if (place >= verdicts.size()) verdicts.resize(place + 1, Verdict::kUnknown);
+    verdicts[place] = verdict;
+  }
+  Verdict known(std::uint64_t offset) const {
+    const auto place = static_cast<std::size_t>(offset - first);
+    return place < verdicts.size() ? verdicts[place] : Verdict::kUnknown;
+  }
+  // Nobody asks about what lies before `offset` any more.
+  void forget_before(std::uint64_t offset) {
+    constexpr std::size_t kKept = std::size_t{1} << 20;
+    const auto passed = static_cast<std::size_t>(
+        std::min<std::uint64_t>(offset - first, static_cast<std::uint64_t>(verdicts.size())));
+    if (passed < kKept) return;
+    verdicts.erase(verdicts.begin(), verdicts.begin() + static_cast<std::ptrdiff_t>(passed));
+    first += passed;
+  }
+
+  ReadLimits limits;
+  bool (*looks_like_element)(unsigned);
+  std::vector<Verdict> verdicts;  // of the object that begins at each byte from `first` on
+  std::uint64_t first = 0;
+  Scanner scanner;
+};
+
+JsonScout::JsonScout(const ReadLimits& limits, std::size_t most,
+                     bool (*looks_like_element)(unsigned keys))
+    : state_(std::make_unique<State>(limits, most, looks_like_element)) {}
+JsonScout::~JsonScout() = default;
+JsonScout::JsonScout(JsonScout&&) noexcept = default;
+JsonScout& JsonScout::operator=(JsonScout&&) noexcept = default;
+
+JsonScout::Verdict JsonScout::judge(std::string_view text, std::uint64_t offset) {
+  State& state = *state_;
+  if (offset >= state.scanner.position()) {  // behind all that was looked at
+    state.verdicts.clear();
+    state.first = offset;
+    state.scanner.restart(offset);
+    state.scanner.set_text(text, offset);
+    state.scanner.look_on();
+  } else {
+    state.forget_before(offset);
+    state.scanner.set_text(text, offset);
+  }
+  while (state.known(offset) == Verdict::kUnknown && state.scanner.is_open(offset)) {
+    if (!state.scanner.look_on() && state.scanner.is_open(offset)) return Verdict::kWantsText;
+  }
+  return state.known(offset);
 }
 
 std::string shown_character(char c) {

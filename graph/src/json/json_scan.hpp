@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -40,6 +41,32 @@ enum class JsonManner : std::uint8_t { kStrict, kLenient };
 /// Scans the value that begins at the front of `text` (blanks before it are fine). Linear in what
 /// is read, without recursion.
 JsonScan scan_json(std::string_view text, JsonManner manner, const ReadLimits& limits);
+
+/// Looks ahead in broken text, each byte once: which objects end and look like elements, and which
+/// never do. `scan_json` from every '{' would read the inside of what is not closed again for each.
+class JsonScout {
+ public:
+  /// `most` bytes an object may have; `looks_like_element` judges its keys (JsonScan::keys).
+  JsonScout(const ReadLimits& limits, std::size_t most, bool (*looks_like_element)(unsigned keys));
+  ~JsonScout();
+  JsonScout(JsonScout&&) noexcept;
+  JsonScout& operator=(JsonScout&&) noexcept;
+
+  enum class Verdict : std::uint8_t {
+    kUnknown,  ///< not known from what was looked at: `scan_json` tells
+    kDead,     ///< broken, or not closed within the limits
+    kOther,    ///< it ends, and does not look like an element
+    kElement,
+    kWantsText,  ///< more text than there is would tell
+  };
+  /// Of the object whose '{' is the first character of `text`, which lies at `offset` of the file.
+  /// Offsets of successive calls must not fall.
+  Verdict judge(std::string_view text, std::uint64_t offset);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// A character for error messages: 'x', or its number where it cannot be printed.
 std::string shown_character(char c);

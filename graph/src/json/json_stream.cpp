@@ -227,7 +227,8 @@ Result<void> JsonStream::begin_document() {
   }
   if (salvage_ && *first == '{') {
     const JsonScan scan = scan_element(kMostOpenBytes);
-    if (scan.complete() && looks_like_element(scan.keys)) {  // the front of the file is lost
+    if (scan.complete() &&
+        looks_like_element(scan.keys, array_key_ == "nodes")) {  // the front of the file is lost
       return Unexpected{error_at(begin_, "", "expected the front of the file, found an element")};
     }
   }

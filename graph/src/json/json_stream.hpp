@@ -134,7 +134,7 @@ class JsonStream {
   Result<Item> next_lenient();
   Result<Item> end_lenient();
   Result<Item> take_lenient(const JsonScan& scan);
-  bool looks_like_element(unsigned keys) const;
+  static bool looks_like_element(unsigned keys, bool of_graph);
   Result<int> look_behind(std::size_t& distance);
   Result<bool> array_ends_here();
   static bool is_document(unsigned keys);
@@ -142,6 +142,7 @@ class JsonStream {
   void end_drop();
   void note_repair(std::size_t position, std::string_view message);
   JsonScan scan_element(std::size_t most);
+  JsonScout::Verdict judge_object();
 
   ByteSource source_;
   ReadLimits limits_;
@@ -177,6 +178,7 @@ class JsonStream {
   bool needs_comma_ = false;  // an element stands in front
   std::optional<Drop> drop_;
   std::optional<Error> first_error_;  // of a document without any element
+  std::optional<JsonScout> scout_;
 };
 
 /// "an object", "a string", ... of a JSON text's first character, for error messages.

@@ -649,10 +649,19 @@ Result<Trace> read_trace(const std::filesystem::path& file, const ReadOptions& o
                                                      : "expected a timed (Kineto) trace" + found,
                             .file = file}};
   }
+  const SalvageLog& log = stream->salvage_log();
+  if (trace.event_count == 0 && (stream->cut_off() || log.dropped > 0 || !log.damage.empty())) {
+    const std::string lost = log.first_place();
+    return Unexpected{Error{.code = ErrorCode::kFormat,
+                            .message = "expected a complete event, found none; " +
+                                       (lost.empty() ? stream->cut_text(0, "events") : lost),
+                            .file = file,
+                            .json_pointer = "/traceEvents"}};
+  }
   if (stream->cut_off()) {
     trace.warnings.push_back(stream->cut_text(trace.event_count, "events"));
   }
-  stream->salvage_log().report("events", trace.warnings);
+  log.report("events", trace.warnings);
   trace.text_bytes = stream->bytes_read();
   reader.finish();
   return trace;

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <vector>
 
+#include "files/json_file.hpp"
+
 namespace perfmodel::report_page {
 namespace {
 
@@ -186,8 +188,9 @@ bool is_document(const std::filesystem::path& file) {
 }
 
 Result<Json> document_data(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  const Json document = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const auto text = read_json_text(file, "JSON document of a command");
+  if (!text) return Unexpected{text.error()};
+  const Json document = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object()) {
     return Unexpected{Error{.code = ErrorCode::kFormat,
                             .message = "expected a JSON document of a command, found no whole one",

@@ -85,6 +85,7 @@ const std::vector<OpRow>& ops() {
       {"ping", Op::kPing, {}, {}},
       {"gpus", Op::kGpus, {}, {}},
       {"stats", Op::kStats, {}, {}},
+      {"health", Op::kHealth, {}, {}},
       {"load", Op::kLoad, {"name", "file", "graph"}, {"name"}},
       {"build",
        Op::kBuild,

@@ -15,6 +15,7 @@ enum class Op {
   kPing,
   kGpus,
   kStats,
+  kHealth,
   kLoad,
   kBuild,
   kUnload,

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 
 #include "answers.hpp"
 #include "client.hpp"
+#include "fair_queue.hpp"
 #include "listener.hpp"
 
 namespace perfmodel::serve {
@@ -57,6 +59,7 @@ struct Server::State {
   struct Job {
     std::shared_ptr<Client> client;
     Client::Line line;
+    Clock::time_point arrived = Clock::now();
   };
   struct Answer {
     std::shared_ptr<Client> client;
@@ -74,7 +77,10 @@ struct Server::State {
   // Between the thread of `run` and the workers.
   std::mutex mutex;
   std::condition_variable_any has_jobs;
+  std::condition_variable_any has_costly;
   std::deque<Job> jobs;  // bounded: each client has few in work
+  FairQueue<Client*, Job> costly;
+  std::size_t costly_threads = 0, most_per_client = 1;
   std::vector<Answer> answers;
 
   // Of the thread of `run` alone.
@@ -85,6 +91,8 @@ struct Server::State {
 
   Result<void> run();
   void work(const std::stop_token& stop);
+  void work_costly(const std::stop_token& stop);
+  void answer(Job job);
   void submit(const std::shared_ptr<Client>& client);
   void take_answers();
   void begin_drain();
@@ -103,30 +111,67 @@ void Server::State::work(const std::stop_token& stop) {
       if (!has_jobs.wait(lock, stop, [&] { return !jobs.empty(); })) return;
       job = std::move(jobs.front());
       jobs.pop_front();
+      service.backlog().quick = jobs.size();
     }
-    const Caller& caller = job.client->caller();
-    Answer answer{job.client, {}};
-    if (!caller.gone.stop_requested()) {
-      answer.line = job.line.is_too_large ? service.answer_too_large(options.max_request)
-                                          : service.answer(std::move(job.line.text), caller);
+    answer(std::move(job));
+  }
+}
+
+void Server::State::work_costly(const std::stop_token& stop) {
+  // Who asks for little does not wait for the processor behind who asks for much.
+  constexpr int kLowPriority = 10;
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLowPriority);
+  for (;;) {
+    std::optional<Job> job;
+    {
+      std::unique_lock lock(mutex);
+      if (!has_costly.wait(lock, stop, [&] { return costly.ready(most_per_client); })) return;
+      job = costly.pop(most_per_client);
+      service.backlog().costly = costly.size();
     }
-    bool first = false;
+    Client* const client = job->client.get();
+    const std::shared_ptr<Client> kept = job->client;  // its address is the name of its turn
+    answer(std::move(*job));
     {
       const std::lock_guard lock(mutex);
-      first = answers.empty();
-      answers.push_back(std::move(answer));
+      costly.finished(client);
     }
-    if (first) bell.ring();
+    has_costly.notify_one();
   }
+}
+
+void Server::State::answer(Job job) {
+  const Caller& caller = job.client->caller();
+  Answer made{job.client, {}};
+  if (!caller.gone.stop_requested()) {
+    made.line = job.line.is_too_large
+                    ? service.answer_too_large(options.max_request)
+                    : service.answer(std::move(job.line.text), caller, job.arrived);
+  }
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex);
+    first = answers.empty();
+    answers.push_back(std::move(made));
+  }
+  if (first) bell.ring();
 }
 
 void Server::State::submit(const std::shared_ptr<Client>& client) {
   while (auto line = client->next_line()) {
+    const bool is_costly =
+        costly_threads > 0 && !line->is_too_large && service.is_costly(line->text);
     {
       const std::lock_guard lock(mutex);
-      jobs.push_back({client, std::move(*line)});
+      if (is_costly) {
+        costly.push(client.get(), {client, std::move(*line)});
+      } else {
+        jobs.push_back({client, std::move(*line)});
+      }
+      service.backlog().quick = jobs.size();
+      service.backlog().costly = costly.size();
     }
-    has_jobs.notify_one();
+    (is_costly ? has_costly : has_jobs).notify_one();
   }
 }
 
@@ -235,6 +280,11 @@ Result<void> Server::State::run() {
   for (std::size_t i = 0; i < std::max<std::size_t>(threads, 1); ++i) {
     workers.emplace_back([this](const std::stop_token& stop) { work(stop); });
   }
+  costly_threads = options.costly_threads.value_or(threads / 2);
+  most_per_client = std::max<std::size_t>(costly_threads, 2) - 1;
+  for (std::size_t i = 0; i < costly_threads; ++i) {
+    workers.emplace_back([this](const std::stop_token& stop) { work_costly(stop); });
+  }
   std::vector<pollfd> watched;
   while (!is_over()) {
     wait(watched);
@@ -257,6 +307,7 @@ Result<void> Server::State::run() {
   {
     const std::lock_guard lock(mutex);
     jobs.clear();
+    costly.clear();
     answers.clear();
   }
   if (output_lost) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "perfmodel/result.hpp"
 #include "service.hpp"
@@ -14,6 +15,9 @@ struct ServerOptions {
   std::filesystem::path socket = {};
   std::filesystem::path files = {};  ///< clients of the socket may load files below it; empty: none
   std::size_t threads = 1;           ///< that answer; 0: as many as the machine runs at once
+  /// That answer costly requests (Service::is_costly) beside these, at low priority. Nothing: half
+  /// as many as `threads`, and none beside one thread, so that answers stay in order.
+  std::optional<std::size_t> costly_threads = {};
   std::size_t max_request = std::size_t{64} << 20;  ///< bytes of one line
   std::size_t max_clients = 64;                     ///< of the socket at once
 };
@@ -23,7 +27,8 @@ struct ServerOptions {
 /// Answers carry the request's id; with one thread each client gets them in the order of its
 /// requests. Memory is bounded per client: a line that is being read, lines and answers of at most
 /// 32 requests, of which no more are read while more than 1 MiB of answers wait to be taken.
-/// Clients that go away cost nothing: what they asked is cancelled.
+/// Clients that go away cost nothing: what they asked is cancelled. Costly requests have threads of
+/// their own, where clients take turns and none has all threads while others wait.
 class Server {
  public:
   /// Opens the socket (mode 0600). A socket file that nobody listens on is replaced. Errors: a

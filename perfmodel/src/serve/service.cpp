@@ -4,15 +4,19 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <utility>
 
+#include <unistd.h>
+
 #include "answers.hpp"
 #include "deadlines.hpp"
 #include "graph_store.hpp"
+#include "latencies.hpp"
 #include "layout/layout_request.hpp"
 #include "optimize/advice_json.hpp"
 #include "perfmodel/graph/graph_from_trace.hpp"
@@ -86,6 +90,33 @@ Result<fs::path> allowed_file(const std::string& name, const Caller& caller,
   return file;
 }
 
+// Pages that this process holds in memory; 0: the system does not tell.
+std::uint64_t resident_bytes() {
+  std::uint64_t all = 0, resident = 0;
+  std::ifstream statm("/proc/self/statm");
+  if (!(statm >> all >> resident)) return 0;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+bool makes_or_searches(Op op) {
+  return op == Op::kLoad || op == Op::kBuild || op == Op::kLayoutRank || op == Op::kOptimize;
+}
+
+// Everything that an answer to `predict` or `explain` depends on beside the graph.
+std::string question_key(const Request& request) {
+  return fmt::format("{}\n{}\n{} {} {} {} {} {}", request.gpu, request.topology,
+                     request.model.batch, request.model.sequence, request.world,
+                     request.strategy ? static_cast<int>(*request.strategy) : -1,
+                     request.interference, request.host_scale);
+}
+
+Json latency_json(const Latencies& latencies) {
+  return {{"requests", latencies.count()},
+          {"p50_us", latencies.quantile_us(0.5)},
+          {"p99_us", latencies.quantile_us(0.99)},
+          {"most_us", latencies.most_us()}};
+}
+
 Result<RecordedProgram> as_program(Result<ExecutionGraph> graph) {
   if (!graph) return Unexpected{std::move(graph.error())};
   return RecordedProgram{std::move(*graph), nullptr};
@@ -100,25 +131,48 @@ struct Service::State {
   std::optional<Deadlines> deadlines;
   std::mutex layouts;
   std::map<std::string, LayoutPricer> layout_pricers;  ///< one per machine
-  std::atomic<std::uint64_t> requests = 0, errors = 0;
+  std::atomic<std::uint64_t> requests = 0, errors = 0, refusals_repeated = 0;
+  Latencies quick, costly;
+  Backlog backlog;
+
+  // What a graph was refused is refused again without trying: a new batch that cannot be costs as
+  // much as one that can.
+  struct Refusal {
+    std::weak_ptr<const PreparedGraph> graph;
+    Error error;
+  };
+  std::mutex refusals_mutex;
+  std::map<std::string, Refusal> refusals;  ///< by graph and question
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
 
   Result<Json> run(const Request& request, const Caller& caller, std::stop_token cancel);
-  Result<Json> keep(const std::string& name, Result<RecordedProgram> program);
-  Result<Json> load(const Request& request, const Caller& caller);
+  Result<Json> keep(const std::string& name, Result<RecordedProgram> program,
+                    const std::stop_token& cancel);
+  Result<Json> load(const Request& request, const Caller& caller, const std::stop_token& cancel);
+  std::optional<Error> known_refusal(const Request& request,
+                                     const std::shared_ptr<const PreparedGraph>& graph);
+  void remember_refusal(const Request& request, const std::shared_ptr<const PreparedGraph>& graph,
+                        const Error& error);
+  Json health() const;
   Result<Json> predict(const Request& request, std::stop_token cancel);
   Result<LayoutPricer> layout_pricer(const Request& request);
   Result<Json> layout(const Request& request);
   Result<Json> layout_rank(const Request& request, std::stop_token cancel);
   Result<Json> optimize(const Request& request, std::stop_token cancel);
   Json stats() const;
-  std::string answer(std::string& line, const Caller& caller);
+  bool is_costly(const Request& request) const;
+  std::string answer(std::string& line, const Caller& caller, Clock::time_point arrived);
 };
 
-Result<Json> Service::State::keep(const std::string& name, Result<RecordedProgram> program) {
+// Steps end where nobody waits any more: a graph that was made too late is not prepared, one that
+// was prepared too late is not kept.
+Result<Json> Service::State::keep(const std::string& name, Result<RecordedProgram> program,
+                                  const std::stop_token& cancel) {
   if (!program) return Unexpected{program.error()};
+  if (cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
   auto prepared = predictor.prepare(std::move(*program));
   if (!prepared) return Unexpected{prepared.error()};
+  if (cancel.stop_requested()) return fail(ErrorCode::kCancelled, "cancelled");
   Json result = {{"name", name},
                  {"nodes", prepared->graph().nodes.size()},
                  {"batch", prepared->batch() ? Json(*prepared->batch()) : Json(nullptr)},
@@ -127,14 +181,36 @@ Result<Json> Service::State::keep(const std::string& name, Result<RecordedProgra
   return result;
 }
 
-Result<Json> Service::State::load(const Request& request, const Caller& caller) {
+Result<Json> Service::State::load(const Request& request, const Caller& caller,
+                                  const std::stop_token& cancel) {
   if (!request.inline_graph.empty()) {
-    return keep(request.name,
-                as_program(parse_execution_graph(request.inline_graph, request.name)));
+    return keep(request.name, as_program(parse_execution_graph(request.inline_graph, request.name)),
+                cancel);
   }
   const auto file = allowed_file(request.file, caller, options.max_file_bytes);
   if (!file) return Unexpected{file.error()};
-  return keep(request.name, read_recorded_program(*file));
+  return keep(request.name, read_recorded_program(*file), cancel);
+}
+
+std::optional<Error> Service::State::known_refusal(
+    const Request& request, const std::shared_ptr<const PreparedGraph>& graph) {
+  const std::string key = request.graph + '\n' + question_key(request);
+  const std::lock_guard lock(refusals_mutex);
+  const auto known = refusals.find(key);
+  if (known == refusals.end() || known->second.graph.lock() != graph) return std::nullopt;
+  ++refusals_repeated;
+  return known->second.error;
+}
+
+void Service::State::remember_refusal(const Request& request,
+                                      const std::shared_ptr<const PreparedGraph>& graph,
+                                      const Error& error) {
+  constexpr std::size_t kMostRefusals = 4096;
+  if (error.code != ErrorCode::kImpossible) return;
+  const std::string key = request.graph + '\n' + question_key(request);
+  const std::lock_guard lock(refusals_mutex);
+  if (refusals.size() >= kMostRefusals) refusals.clear();
+  refusals.insert_or_assign(key, Refusal{graph, error});
 }
 
 Result<Json> Service::State::predict(const Request& request, std::stop_token cancel) {
@@ -152,8 +228,12 @@ Result<Json> Service::State::predict(const Request& request, std::stop_token can
                    .host_scale = request.host_scale,
                    .keep_ops = request.keep_ops || request.op == Op::kExplain,
                    .cancel = std::move(cancel)};
+  if (auto refused = known_refusal(request, graph)) return Unexpected{std::move(*refused)};
   auto made = predictor.predict(*graph, request.gpu, asked);
-  if (!made) return Unexpected{made.error()};
+  if (!made) {
+    remember_refusal(request, graph, made.error());
+    return Unexpected{made.error()};
+  }
   if (request.op == Op::kPredict) return prediction_json(*made);
   const auto explanation = predictor.explain(*made);
   if (!explanation) return Unexpected{explanation.error()};
@@ -252,9 +332,26 @@ Result<Json> Service::State::optimize(const Request& request, std::stop_token ca
 Json Service::State::stats() const {
   const auto cache = predictor.cache_report();
   const std::chrono::duration<double> up = std::chrono::steady_clock::now() - began;
-  return {{"uptime_s", up.count()},    {"requests", requests.load()},   {"errors", errors.load()},
-          {"graphs", graphs.count()},  {"graph_bytes", graphs.bytes()}, {"prices", cache.prices},
-          {"price_bytes", cache.bytes}};
+  return {{"uptime_s", up.count()},
+          {"requests", requests.load()},
+          {"errors", errors.load()},
+          {"graphs", graphs.count()},
+          {"graph_bytes", graphs.bytes()},
+          {"prices", cache.prices},
+          {"price_bytes", cache.bytes},
+          {"resident_bytes", resident_bytes()},
+          {"waiting", backlog.quick.load()},
+          {"waiting_costly", backlog.costly.load()},
+          {"refusals_repeated", refusals_repeated.load()},
+          {"quick", latency_json(quick)},
+          {"costly", latency_json(costly)}};
+}
+
+// What a probe asks: an answer at all, and how long the queues are.
+Json Service::State::health() const {
+  return {{"status", "ok"},
+          {"waiting", backlog.quick.load()},
+          {"waiting_costly", backlog.costly.load()}};
 }
 
 Result<Json> Service::State::run(const Request& request, const Caller& caller,
@@ -267,10 +364,12 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
       return Json{{"gpus", predictor.gpus()}};
     case Op::kStats:
       return stats();
+    case Op::kHealth:
+      return health();
     case Op::kLoad:
-      return load(request, caller);
+      return load(request, caller, cancel);
     case Op::kBuild:
-      return keep(request.name, as_program(build_model(request.model)));
+      return keep(request.name, as_program(build_model(request.model)), cancel);
     case Op::kUnload:
       if (graphs.remove(request.name)) return Json{{"name", request.name}};
       return fail(ErrorCode::kUnknownName, fmt::format("expected the name of a loaded graph, found "
@@ -289,16 +388,32 @@ Result<Json> Service::State::run(const Request& request, const Caller& caller,
   return fail(ErrorCode::kImpossible, "expected an operation");
 }
 
-std::string Service::State::answer(std::string& line, const Caller& caller) {
+bool Service::State::is_costly(const Request& request) const {
+  constexpr std::size_t kManyNodes = 5000;
+  if (makes_or_searches(request.op)) return true;
+  if (request.op != Op::kPredict && request.op != Op::kExplain) return false;
+  const auto graph = graphs.find(request.graph);
+  return graph && graph->graph().nodes.size() > kManyNodes;
+}
+
+std::string Service::State::answer(std::string& line, const Caller& caller,
+                                   Clock::time_point arrived) {
   Request request;
+  bool costs_much = false;
+  const auto timed = [&](std::string made) {
+    const std::chrono::duration<double, std::micro> took = Clock::now() - arrived;
+    (costs_much ? costly : quick).add(took.count());
+    return made;
+  };
   const auto refuse = [&](const std::string& code, const std::string& message) {
     ++errors;
-    return error_line(request.id, code, message);
+    return timed(error_line(request.id, code, message));
   };
   try {
     if (const auto problem = parse_request(line, request)) {
       return refuse(problem->code, problem->message);
     }
+    costs_much = is_costly(request);
     std::stop_source source;
     const std::stop_callback forward(caller.gone, [&source] { source.request_stop(); });
     std::optional<Deadlines::Guard> deadline;
@@ -306,7 +421,7 @@ std::string Service::State::answer(std::string& line, const Caller& caller) {
       deadline.emplace(*deadlines, Deadlines::Clock::now() + options.timeout, source);
     }
     const auto result = run(request, caller, source.get_token());
-    if (result) return result_line(request.id, *result);
+    if (result) return timed(result_line(request.id, *result));
     const bool late = result.error().code == ErrorCode::kCancelled && !caller.gone.stop_requested();
     if (late) {
       return refuse("timeout", fmt::format("expected an answer within {} ms, found none",
@@ -329,10 +444,11 @@ Service::Service(Predictor predictor, const ServiceOptions& options)
 
 Service::~Service() = default;
 
-std::string Service::answer(std::string line, const Caller& caller) noexcept {
+std::string Service::answer(std::string line, const Caller& caller,
+                            Clock::time_point arrived) noexcept {
   try {
     ++state_->requests;
-    return state_->answer(line, caller);
+    return state_->answer(line, caller, arrived);
   } catch (...) {
     ++state_->errors;
   }
@@ -342,6 +458,20 @@ std::string Service::answer(std::string line, const Caller& caller) noexcept {
     return {};  // as no answer
   }
 }
+
+bool Service::is_costly(const std::string& line) const noexcept {
+  constexpr std::size_t kLongLine = std::size_t{1} << 16;
+  if (line.size() > kLongLine) return true;
+  try {
+    std::string copy = line;
+    Request request;
+    return !parse_request(copy, request) && state_->is_costly(request);  // errors are quick
+  } catch (...) {
+    return true;  // no memory: not in the way of others
+  }
+}
+
+Backlog& Service::backlog() noexcept { return state_->backlog; }
 
 std::string Service::answer_too_large(std::size_t limit) noexcept {
   ++state_->requests;

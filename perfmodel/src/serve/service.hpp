@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,11 @@ struct ServiceOptions {
   std::size_t max_graph_bytes = std::size_t{4} << 30;       ///< of all of them together, estimated
   std::uintmax_t max_file_bytes = std::uintmax_t{1} << 30;  ///< of a file to load, as it lies there
   std::chrono::milliseconds timeout{0};                     ///< of one request; 0: none
+};
+
+/// Requests that wait for a thread, as `stats` and `health` tell.
+struct Backlog {
+  std::atomic<std::size_t> quick = 0, costly = 0;
 };
 
 /// Who asks, and what for: which files `load` may open.
@@ -46,9 +52,19 @@ class Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
+  using Clock = std::chrono::steady_clock;
+
   /// The answer to one line (without its newline), without a newline. Never fails and never
-  /// throws: what is wrong with a request is its answer.
-  std::string answer(std::string line, const Caller& caller) noexcept;
+  /// throws: what is wrong with a request is its answer. `arrived`: from when on its latency
+  /// counts.
+  std::string answer(std::string line, const Caller& caller,
+                     Clock::time_point arrived = Clock::now()) noexcept;
+
+  /// Whether the answer may take more than some milliseconds: what makes or reads a graph,
+  /// searches, or asks about a graph of many nodes. A guess from the line alone, in microseconds.
+  bool is_costly(const std::string& line) const noexcept;
+
+  Backlog& backlog() noexcept;
 
   /// The answer to a line of more than `limit` bytes, which nobody has read to its end.
   std::string answer_too_large(std::size_t limit) noexcept;

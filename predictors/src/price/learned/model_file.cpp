@@ -4,12 +4,12 @@
 #include <simdjson.h>
 
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/schema.hpp"
+#include "files/json_file.hpp"
 #include "files/json_position.hpp"
 #include "perfmodel/detail/output_file.hpp"
 #include "tree_text.hpp"
@@ -382,18 +382,9 @@ Result<std::vector<LearnedModel>> read_model_file(const std::filesystem::path& f
     error.file = file;
     return Unexpected{std::move(error)};
   };
-  std::error_code ignored;
-  std::ifstream stream;
-  if (!std::filesystem::is_directory(file, ignored)) stream.open(file, std::ios::binary);
-  if (!stream.is_open()) {
-    return fail(
-        {.code = ErrorCode::kIo, .message = "expected a readable kernel-model file, found none"});
-  }
-  std::string text;  // no string stream: that keeps a lack of memory to itself
-  for (std::string piece(std::size_t{1} << 16, '\0'); stream;) {
-    stream.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    text.append(piece, 0, static_cast<std::size_t>(stream.gcount()));
-  }
+  auto read = read_json_text(file, "kernel-model file");
+  if (!read) return Unexpected{std::move(read.error())};
+  const std::string& text = *read;
   dom::parser parser;
   dom::element document;
   if (const auto code = parser.parse(text).get(document)) {

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <memory>
+
+#include "base/anonymize.hpp"
+
+namespace perfmodel::cli {
+
+/// `--anonymize`: makes the anonymizer that the inputs of the command pass through.
+inline CLI::Option* add_anonymize(CLI::App& app, std::shared_ptr<Anonymizer>& anonymizer) {
+  return app.add_flag_callback(
+      "--anonymize",
+      [&anonymizer] { anonymizer = std::make_shared<Anonymizer>(Anonymizer::of_this_machine()); },
+      "Pseudonyms for the names of users, hosts, addresses and mails in names, labels and files");
+}
+
+}  // namespace perfmodel::cli
